@@ -1,0 +1,122 @@
+/*
+ * poise/report.h - tables, plots and one self-contained HTML page.
+ *
+ * Knows no subject: callers give titles, labels and numbers. Everything is
+ * appended to a buffer of the caller; nothing is printed. The page carries
+ * its style and drawings (inline SVG) with it, fetches nothing, needs no
+ * script, adapts to dark mode, prints well, and gives every plot its numbers
+ * as a table in a <details> under it. Local; any thread.
+ */
+#ifndef POISE_REPORT_H
+#define POISE_REPORT_H
+
+#include <poise/core.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- tables for terminals ------------------------------------------------ */
+
+enum poise_align { POISE_ALIGN_LEFT, POISE_ALIGN_RIGHT };
+
+struct poise_column {
+    const char *title;
+    enum poise_align align;
+};
+
+/** A table of text cells. Create, add rows, format, destroy. */
+struct poise_table;
+POISE_API int poise_table_create(const struct poise_column *columns,
+                                 size_t count, struct poise_table **out);
+POISE_API void poise_table_destroy(struct poise_table *table);
+/** `cells` has one string per column, copied; NULL is an empty cell. */
+POISE_API int poise_table_row(struct poise_table *table,
+                              const char *const *cells);
+/** Aligned text with a header line; widths count characters, not bytes. */
+POISE_API int poise_table_text(const struct poise_table *table,
+                               struct poise_buf *out);
+/** GitHub-flavoured Markdown, for tables kept in documents. */
+POISE_API int poise_table_markdown(const struct poise_table *table,
+                                   struct poise_buf *out);
+
+/* ---- the page -------------------------------------------------------------
+ */
+
+struct poise_page;
+/** Collects sections; owned by the caller. `title` is copied. */
+POISE_API int poise_page_create(const char *title, const char *subtitle,
+                                struct poise_page **out);
+POISE_API void poise_page_destroy(struct poise_page *page);
+/** A heading with a sentence under it; `text` may be NULL. */
+POISE_API int poise_page_section(struct poise_page *page, const char *title,
+                                 const char *text);
+/** A row of figures that matter: label, value as text. */
+POISE_API int poise_page_figures(struct poise_page *page,
+                                 const char *const *labels,
+                                 const char *const *values, size_t count);
+POISE_API int poise_page_table(struct poise_page *page,
+                               const struct poise_table *table);
+
+enum poise_unit { POISE_UNIT_COUNT, POISE_UNIT_BYTES, POISE_UNIT_NS };
+
+/** Bars over labelled bins (a histogram). */
+struct poise_bars {
+    const char *title, *x_label, *y_label;
+    const char *const *labels; /**< count of them */
+    const double *values;
+    size_t count;
+    enum poise_unit unit;
+    bool log_y; /**< for values that span decades; zeros stay empty */
+};
+POISE_API int poise_page_bars(struct poise_page *page,
+                              const struct poise_bars *bars);
+
+/** One horizontal stacked bar per row: shares of time per rank. */
+struct poise_stacks {
+    const char *title, *x_label;
+    const char *const *rows;   /**< row_count labels */
+    const char *const *series; /**< series_count labels */
+    const double *values;      /**< row-major [row_count][series_count] */
+    size_t row_count, series_count;
+    enum poise_unit unit;
+};
+POISE_API int poise_page_stacks(struct poise_page *page,
+                                const struct poise_stacks *stacks);
+
+/** A matrix as colours from row (from) to column (to). */
+struct poise_heatmap {
+    const char *title, *row_label, *column_label;
+    const char *const *rows, *const *columns; /**< NULL: 0, 1, 2, ... */
+    const double *values; /**< row-major [row_count][column_count] */
+    size_t row_count, column_count;
+    enum poise_unit unit;
+};
+POISE_API int poise_page_heatmap(struct poise_page *page,
+                                 const struct poise_heatmap *map);
+
+/** Lines over a numeric x. */
+struct poise_line {
+    const char *label;
+    const double *x, *y;
+    size_t count;
+};
+struct poise_plot {
+    const char *title, *x_label, *y_label;
+    const struct poise_line *lines;
+    size_t line_count;
+    enum poise_unit x_unit, y_unit;
+    bool log_x, log_y;
+};
+POISE_API int poise_page_plot(struct poise_page *page,
+                              const struct poise_plot *plot);
+
+/** The finished HTML document. */
+POISE_API int poise_page_html(const struct poise_page *page,
+                              struct poise_buf *out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,132 @@
+/*
+ * poise/trace.h - event rings that can be left on.
+ *
+ * A trace is one shared-memory file of fixed-size rings, one writer each.
+ * Emitting an event costs a TSC read and one 32-byte store, no system call,
+ * no lock. When a ring is full the oldest events are overwritten and counted.
+ * Another process, or somebody after a crash, may open the file and read it
+ * at any time; the layout is versioned (docs/formats.md).
+ *
+ * Here events are emitted and read; nothing is analysed (that is done above
+ * the collectives, by the monitors). All functions are local.
+ */
+#ifndef POISE_TRACE_H
+#define POISE_TRACE_H
+
+#include <poise/core.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** What happened. Values are part of the file format: only append. */
+enum poise_trace_kind {
+    POISE_TRACE_NONE,
+    POISE_TRACE_TASK_BEGIN,    /**< a: task id, b: bytes */
+    POISE_TRACE_TASK_END,      /**< a: task id */
+    POISE_TRACE_STEAL_ASK,     /**< a: victim rank */
+    POISE_TRACE_STEAL_GOT,     /**< a: victim rank, b: tasks */
+    POISE_TRACE_STEAL_REFUSED, /**< a: victim rank */
+    POISE_TRACE_STEAL_GAVE,    /**< a: thief rank, b: tasks */
+    POISE_TRACE_IDLE_BEGIN,
+    POISE_TRACE_IDLE_END,
+    POISE_TRACE_TOKEN,      /**< a: next rank, b: colour */
+    POISE_TRACE_CHECKPOINT, /**< a: number, b: bytes */
+    POISE_TRACE_SEND,       /**< a: rank, b: bytes */
+    POISE_TRACE_RECEIVE,    /**< a: rank, b: bytes */
+    POISE_TRACE_USER = 1024 /**< from here on: whoever uses the library */
+};
+
+/** One event, 32 bytes. */
+struct poise_trace_event {
+    uint64_t ticks; /**< poise_clock_ticks() */
+    uint32_t kind;
+    uint32_t extra; /**< free for the emitter */
+    uint64_t a, b;
+};
+
+struct poise_trace;
+
+/** A ring as its writer sees it; inside the file. */
+struct poise_trace_ring {
+    uint64_t written; /**< events ever emitted; __atomic access */
+    uint64_t mask;    /**< capacity - 1, a power of two */
+    struct poise_trace_event *events;
+};
+
+/**
+ * Create a trace of `rings` rings of `capacity` events (rounded up to a power
+ * of two). `path` is the file, which must not exist; NULL makes an anonymous
+ * one. Owned by the caller; rings die with it.
+ */
+POISE_API int poise_trace_create(const char *path, unsigned rings,
+                                 size_t capacity, struct poise_trace **out);
+/** Unmap; the file of a named trace stays. NULL is allowed. */
+POISE_API void poise_trace_destroy(struct poise_trace *trace);
+
+/** Claim the next free ring under a name of at most 31 bytes. Any thread.
+ * NULL with -ENOSPC set when all are taken. */
+POISE_API struct poise_trace_ring *poise_trace_claim(struct poise_trace *trace,
+                                                     const char *name);
+
+/** Make `ring` (or none: NULL) the current context's. */
+POISE_API void poise_trace_use(struct poise_trace_ring *ring);
+POISE_API struct poise_trace_ring *poise_trace_current(void);
+
+/** Emit one event; a NULL ring makes it nothing. Only the ring's writer. */
+static inline void poise_trace_emit(struct poise_trace_ring *ring,
+                                    uint32_t kind, uint32_t extra, uint64_t a,
+                                    uint64_t b)
+{
+    if (!ring) {
+        return;
+    }
+    uint64_t n = __atomic_load_n(&ring->written, __ATOMIC_RELAXED);
+    struct poise_trace_event *event = &ring->events[n & ring->mask];
+    event->ticks = poise_clock_ticks();
+    event->kind = kind;
+    event->extra = extra;
+    event->a = a;
+    event->b = b;
+    __atomic_store_n(&ring->written, n + 1, __ATOMIC_RELEASE);
+}
+
+/* ---- reading ------------------------------------------------------------ */
+
+/** A trace of this or another process, possibly still being written. */
+struct poise_trace_view;
+
+struct poise_trace_ring_info {
+    char name[32];
+    uint64_t written;     /**< events ever emitted */
+    uint64_t overwritten; /**< of which no longer readable */
+    int32_t pid, tid;
+};
+
+/** -EPROTO: not a trace or a newer version; -EBADMSG: cut short. */
+POISE_API int poise_trace_open(const char *path, struct poise_trace_view **out);
+/** A view of a trace of this process (also an anonymous one). */
+POISE_API int poise_trace_view_of(struct poise_trace *trace,
+                                  struct poise_trace_view **out);
+POISE_API void poise_trace_close(struct poise_trace_view *view);
+POISE_API uint64_t poise_trace_tick_hz(const struct poise_trace_view *view);
+/** Rings claimed so far. */
+POISE_API unsigned poise_trace_rings(const struct poise_trace_view *view);
+POISE_API int poise_trace_ring_info(const struct poise_trace_view *view,
+                                    unsigned ring,
+                                    struct poise_trace_ring_info *out);
+/**
+ * Copy up to `max` events of a ring, from event number `from` on (numbers
+ * count from 0 over the ring's life). Events overwritten meanwhile are
+ * skipped, never returned torn. `next` is where to go on. Returns how many.
+ */
+POISE_API ssize_t poise_trace_read(const struct poise_trace_view *view,
+                                   unsigned ring, uint64_t from, size_t max,
+                                   struct poise_trace_event *events,
+                                   uint64_t *next);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""Build and test in every way that counts; close with 'N passed, N failed'.
+
+Each way is a build directory of its own (gcc; address and undefined
+sanitizers; thread sanitizer; clang with the fuzz targets) and the suites that
+make sense in it. Suites: unit, cli, mpi, structure, and soak, which runs only
+when asked for. A test program of cmocka counts as the tests inside it.
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+
+CMOCKA = re.compile(r"^\[\s+(PASSED|FAILED)\s+\] (\d+) test", re.M)
+
+
+class Way:
+    def __init__(self, name, folder, suites, options=(), env=None, wrapper=()):
+        self.name = name
+        self.folder = folder
+        self.suites = suites
+        self.options = list(options)
+        self.env = env or {}
+        self.wrapper = list(wrapper)
+
+
+# The thread sanitizer's shadow memory needs addresses that are not spread too
+# far: setarch -R.
+WAYS = [
+    Way("gcc", "build", ["structure", "unit", "cli", "mpi"]),
+    Way("clang", "build-clang", ["unit"], ["-Dfuzz=true"], {"CC": "clang"}),
+    Way("asan", "build-asan", ["unit", "cli"],
+        ["-Db_sanitize=address,undefined"]),
+    Way("tsan", "build-tsan", ["unit"], ["-Db_sanitize=thread"],
+        wrapper=["setarch", "-R"]),
+]
+
+
+def say(text):
+    print(text, flush=True)
+
+
+def build(way):
+    """Configure and build; the number of steps that failed (0 or 1)."""
+    env = dict(os.environ, **way.env)
+    options = ["-Dwerror=true"] + way.options
+    if os.path.exists(os.path.join(way.folder, "build.ninja")):
+        setup = ["meson", "configure", way.folder] + options
+    else:
+        setup = ["meson", "setup", way.folder] + options
+    for command in (setup, ["ninja", "-C", way.folder]):
+        if subprocess.run(command, env=env).returncode:
+            say(f"FAILED: {' '.join(command)}")
+            return 1
+    return 0
+
+
+def tests_inside(entry):
+    """(passed, failed) of one entry of meson's log."""
+    if entry["result"] in ("SKIP", "IGNORED"):
+        return 0, 0
+    good = entry["result"] in ("OK", "EXPECTEDFAIL")
+    counts = {"PASSED": 0, "FAILED": 0}
+    text = entry.get("stdout", "") + "\n" + entry.get("stderr", "")
+    for kind, number in CMOCKA.findall(text):
+        counts[kind] += int(number)
+    if good:
+        return max(counts["PASSED"], 1), 0
+    # One that died has no count of its own.
+    return counts["PASSED"], max(counts["FAILED"], 1)
+
+
+def read_log(path, started):
+    """Sum of tests_inside over a log written after `started`."""
+    passed = failed = skipped = 0
+    if not os.path.exists(path) or os.path.getmtime(path) < started:
+        return 0, 0, 0
+    with open(path, encoding="utf-8", errors="replace") as log:
+        for line in log:
+            entry = json.loads(line)
+            good, bad = tests_inside(entry)
+            passed += good
+            failed += bad
+            skipped += entry["result"] == "SKIP"
+    return passed, failed, skipped
+
+
+def run_suites(way, soak):
+    suites = way.suites + (["soak"] if soak else [])
+    command = way.wrapper + [
+        "meson", "test", "-C", way.folder, "--no-rebuild", "--print-errorlogs"]
+    for suite in suites:
+        command += ["--suite", suite]
+    if soak:
+        command += ["--setup", "soak"]
+    started = time.time() - 1
+    code = subprocess.run(command, stdin=subprocess.DEVNULL).returncode
+    log = os.path.join(way.folder, "meson-logs", "testlog.json")
+    passed, failed, skipped = read_log(log, started)
+    if code and not failed:
+        say(f"FAILED: {' '.join(command)}")
+        failed = 1
+    return passed, failed, skipped
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--soak", action="store_true",
+                        help="the long tests too, in the gcc build")
+    parser.add_argument("--only", action="append", metavar="NAME",
+                        choices=[way.name for way in WAYS],
+                        help="only this way of building (repeatable)")
+    args = parser.parse_args()
+
+    lines = []
+    total_passed = total_failed = 0
+    for way in WAYS:
+        if args.only and way.name not in args.only:
+            continue
+        say(f"\n== {way.name}: {way.folder}, suites {', '.join(way.suites)}")
+        began = time.monotonic()
+        passed, failed, skipped = 0, build(way), 0
+        if not failed:
+            passed, failed, skipped = run_suites(
+                way, args.soak and way.name == "gcc")
+        took = time.monotonic() - began
+        lines.append(f"{way.name:6} {passed:5} passed, {failed} failed, "
+                     f"{skipped} skipped, {took:.0f} s")
+        total_passed += passed
+        total_failed += failed
+    say("")
+    for line in lines:
+        say(line)
+    if not total_passed and not total_failed:
+        say("no test was run")
+        total_failed = 1
+    say(f"{total_passed} passed, {total_failed} failed")
+    return 1 if total_failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -40,7 +40,7 @@ POISE_API const char *poise_version(void);
 /**
  * What belongs to one thread of execution: its last error, its random state,
  * its trace ring and its way of waiting. Each kernel thread has one of its
- * own, made at first use and freed at thread exit. A user-level thread that
+ * own, ready at first use and cleaned at thread exit. A user-level thread that
  * may be resumed on another kernel thread carries its own context and swaps
  * it in whenever it is resumed.
  *
@@ -48,15 +48,17 @@ POISE_API const char *poise_version(void);
  */
 struct poise_ctx;
 
+/** A context for a user-level thread; NULL with the error set. Destroy it on
+ * the thread where it is in force, or where it is in force nowhere. */
 POISE_API struct poise_ctx *poise_ctx_create(void);
 POISE_API void poise_ctx_destroy(struct poise_ctx *ctx);
 
-/** The context in force; never NULL (falls back to a static one, whose error
- * says so, when memory is short). */
+/** The context in force; never NULL: a kernel thread's own needs no memory
+ * that could be missing. */
 POISE_API struct poise_ctx *poise_ctx_current(void);
 
-/** Put `next` in force on this kernel thread and return the one that was;
- * NULL means the kernel thread's own. */
+/** Put `next` in force on this kernel thread and return the one that was. In
+ * both places NULL means the kernel thread's own. */
 POISE_API struct poise_ctx *poise_ctx_swap(struct poise_ctx *next);
 
 /** Slots for rooms above core that keep one pointer per context. The context
@@ -335,7 +337,9 @@ static inline uint32_t poise_event_seen(struct poise_event *event)
 }
 /** Wait until the event was signalled since `seen` or the time is over:
  * spins briefly, then sleeps on a futex, or calls the context's yield hook
- * in a loop. UINT64_MAX waits for ever. 0, or -ETIMEDOUT (no error set). */
+ * in a loop. UINT64_MAX waits for ever. 0, or -ETIMEDOUT (no error set). May
+ * return 0 early, as after a signal handler ran: look at the condition (and
+ * at the handler's flag), then wait again. */
 POISE_API int poise_event_wait(struct poise_event *event, uint32_t seen,
                                uint64_t timeout_ns);
 /** Wake all waiters; cheap (no system call) when there is none. */
@@ -354,8 +358,9 @@ POISE_API void poise_sleep_ns(uint64_t ns);
 /* ---- faults --------------------------------------------------------------
  *
  * Tests make the k-th call of a kind fail. The environment variable
- * POISE_FAULT="KIND:K[:ERRNO][,...]" does the same to a whole command, e.g.
- * POISE_FAULT=write:3:ENOSPC. Disarmed, a check costs one load.
+ * POISE_FAULT="KIND:K[+][:ERRNO][,...]" does the same to a whole command, e.g.
+ * POISE_FAULT=write:3:ENOSPC; K+ means the K-th call and all later ones. KIND
+ * is the name below in lower case. Disarmed, a check costs one load.
  */
 enum poise_fault {
     POISE_FAULT_ALLOC,
@@ -373,7 +378,11 @@ enum poise_fault {
  * `code`, and so do all later ones if `for_ever`. k = 0 disarms. */
 POISE_API void poise_fault_arm(enum poise_fault kind, uint64_t k, int code,
                                bool for_ever);
-/** Calls of this kind since it was armed. */
+/** Arm what a text of the form of POISE_FAULT says; the library does so with
+ * that variable when it is loaded, ignoring what is wrong. 0, or -EINVAL (the
+ * items before the wrong one are armed). */
+POISE_API int poise_fault_parse(const char *spec);
+/** Calls of this kind since it was armed, until it was disarmed. */
 POISE_API uint64_t poise_fault_calls(enum poise_fault kind);
 /** 0, or the errno with which this call has to fail. */
 POISE_API int poise_fault_check(enum poise_fault kind);
@@ -398,7 +407,8 @@ POISE_API int poise_file_write(int fd, const void *data, size_t len,
 POISE_API int poise_file_pwrite(int fd, const void *data, size_t len,
                                 uint64_t offset, const char *path);
 POISE_API int poise_file_sync(int fd, const char *path);
-/** Rename within one file system, then make the directory durable. */
+/** Rename within one file system, then make the directory durable. Where only
+ * the latter fails the new name is in place. */
 POISE_API int poise_file_replace(const char *from, const char *to);
 
 /* The two calls of a walk's inner loop: bare but for the fault check, no
@@ -418,12 +428,15 @@ POISE_API int poise_file_statx(int dirfd, const char *name, int flags,
 struct poise_log;
 POISE_API int poise_log_create(const char *path, const char *magic,
                                uint32_t version, struct poise_log **out);
+/** Any type but UINT32_MAX, any length below 4 GiB, else -EINVAL. After a
+ * failure the log only passes its code on. */
 POISE_API int poise_log_append(struct poise_log *log, uint32_t type,
                                const void *data, size_t len);
 /** Bytes appended so far, headers included. */
 POISE_API uint64_t poise_log_bytes(const struct poise_log *log);
 /** Write the end record, sync, rename. Frees the log in any case; on failure
- * an older file of that name is untouched and the temporary one is gone. */
+ * the temporary file is gone and an older file of that name is untouched,
+ * unless only the last step failed, to make the new name durable. */
 POISE_API int poise_log_commit(struct poise_log *log);
 /** Give up: remove the temporary file, free. NULL is allowed. */
 POISE_API void poise_log_abort(struct poise_log *log);

@@ -1,0 +1,43 @@
+/*
+ * What the files of room core share with each other and with nobody else.
+ */
+#ifndef POISE_CORE_INTERNAL_H
+#define POISE_CORE_INTERNAL_H
+
+#include <poise/core.h>
+
+/** Bytes of error text that a context holds without allocating. */
+#define CTX_ERROR_BYTES 240
+
+/** What a context consists of. All of it belongs to the thread that has the
+ * context in force; nobody else looks inside. */
+struct poise_ctx {
+    struct poise_error error;          /**< its strings are in one of: */
+    char error_small[CTX_ERROR_BYTES]; /**< the strings, where they fit */
+    char *error_big; /**< owned; NULL where small holds them */
+    struct poise_rng rng;
+    bool rng_seeded;
+    bool registered; /**< the thread's own: will be cleaned at its exit */
+    void (*yield)(void *arg);
+    void *yield_arg;
+    void *slots[POISE_CTX_SLOTS];
+};
+
+/** Bit k is set while kind k is armed. __atomic access only. */
+extern uint32_t fault_armed;
+
+/** poise_fault_check without the call when nothing is armed. */
+static inline int fault_test(enum poise_fault kind)
+{
+    if (__builtin_expect(__atomic_load_n(&fault_armed, __ATOMIC_RELAXED) == 0,
+                         1)) {
+        return 0;
+    }
+    return poise_fault_check(kind);
+}
+
+/** Append `text` such that it stays on one line and harms no terminal:
+ * control characters and invalid UTF-8 as \ooo. */
+void error_escape(struct poise_buf *out, const char *text);
+
+#endif

@@ -1,0 +1,6 @@
+#include <poise/core.h>
+
+const char *poise_version(void)
+{
+    return POISE_VERSION;
+}

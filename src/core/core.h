@@ -256,6 +256,8 @@ enum poise_option_type {
     POISE_OPTION_STRING,   /**< const char *, borrowed from argv */
     POISE_OPTION_LIST,     /**< struct poise_strings, appended to, borrowed */
     POISE_OPTION_ENUM,     /**< int, the index into `choices` */
+    POISE_OPTION_PRESET,   /**< const char *, set to `arg`; takes no argument:
+                                "-k" for "--block-size=1K" */
 };
 
 struct poise_strings {
@@ -263,22 +265,27 @@ struct poise_strings {
     size_t count;
 };
 
+/** Entries that share a letter or a name are all applied, in order: one
+ * option can so set several values. */
 struct poise_option {
     enum poise_option_type type;
     char letter;                /**< 0: none */
     const char *name;           /**< long name without dashes, NULL: none */
     const char *arg;            /**< how help calls the argument: "FILE" */
-    const char *help;           /**< one sentence without the final stop */
+    const char *help;           /**< one sentence without the final stop;
+                                     NULL: not listed */
     size_t offset;              /**< of the value in the struct parsed into */
     int64_t min, max;           /**< INT only; both 0: any */
     const char *const *choices; /**< ENUM only, NULL-terminated */
 };
 
 struct poise_command {
-    const char *name;        /**< "walk" */
+    const char *name;        /**< "walk"; NULL: the program itself */
     const char *operands;    /**< "PATH..." */
-    const char *summary;     /**< one line */
-    const char *description; /**< paragraphs for --help and the man page */
+    const char *summary;     /**< one line without the final stop */
+    const char *description; /**< for --help and the man page: paragraphs
+                                  parted by empty lines; those that begin
+                                  with a blank keep their lines */
     const struct poise_option *options;
     const char *examples; /**< lines "COMMAND\tWHAT IT DOES\n" */
     const char *exits;    /**< lines "CODE\tMEANING\n" */
@@ -289,7 +296,8 @@ struct poise_command {
  * abbreviations, "--name=value" and "--name value"), bundled short ones,
  * options after operands, "--". Operands are moved to the end of argv in
  * their order; returns the index of the first. An unknown option is -EINVAL
- * with a message that names it and the nearest known one.
+ * with a message that names it and the nearest known one. Lists are to be
+ * freed also after an error.
  */
 POISE_API int poise_command_parse(const struct poise_command *command, int argc,
                                   char **argv, void *into);

@@ -1,0 +1,429 @@
+/* The --help text and the man page source of a command's table. */
+#include <poise/core.h>
+
+#include <ctype.h>
+#include <string.h>
+
+enum { WIDTH = 80, COLUMN = 28 };
+
+static const char program[] = "poise";
+
+/* The date of the man pages, to be set with each release: that of the build
+ * would make two builds of one source differ. */
+static const char man_date[] = "November 21, 2026";
+
+/* ---- plain text -----------------------------------------------------------
+ */
+
+/* Words of text[0..len), filled up to WIDTH; the first line goes on at
+ * `column`, later ones are indented. Ends its last line. */
+static void fill(struct poise_buf *out, const char *text, size_t len,
+                 size_t indent, size_t column)
+{
+    const char *end = text + len;
+    bool first = true;
+
+    while (text < end) {
+        const char *word = text;
+        size_t n;
+
+        while (text < end && !isspace((unsigned char)*text)) {
+            text++;
+        }
+        n = (size_t)(text - word);
+        while (text < end && isspace((unsigned char)*text)) {
+            text++;
+        }
+        if (n == 0) {
+            continue;
+        }
+        if (!first && column + 1 + n > WIDTH) {
+            poise_buf_printf(out, "\n%*s", (int)indent, "");
+            column = indent;
+        } else if (!first) {
+            poise_buf_putc(out, ' ');
+            column++;
+        }
+        poise_buf_append(out, word, n);
+        column += n;
+        first = false;
+    }
+    poise_buf_putc(out, '\n');
+}
+
+/* The paragraph at *text; moves *text behind it and the empty lines that
+ * follow. */
+static size_t paragraph(const char **text)
+{
+    const char *begin = *text;
+    const char *end = strstr(begin, "\n\n");
+    size_t len = end ? (size_t)(end - begin) : strlen(begin);
+
+    *text = begin + len;
+    while (**text == '\n') {
+        (*text)++;
+    }
+    while (len > 0 && begin[len - 1] == '\n') {
+        len--;
+    }
+    return len;
+}
+
+/* "LEFT\tRIGHT\n", one after the other: the next pair, or false. */
+struct pair {
+    const char *left, *right;
+    size_t left_len, right_len;
+};
+
+static bool next_pair(const char **lines, struct pair *out)
+{
+    size_t len = strcspn(*lines, "\n");
+    const char *tab = memchr(*lines, '\t', len);
+
+    if (len == 0) {
+        return false;
+    }
+    out->left = *lines;
+    out->left_len = tab ? (size_t)(tab - *lines) : len;
+    out->right = tab ? tab + 1 : *lines + len;
+    out->right_len = len - (size_t)(out->right - *lines);
+    *lines += len + ((*lines)[len] == '\n');
+    return true;
+}
+
+static void put_choices(const struct poise_option *option,
+                        struct poise_buf *out)
+{
+    const char *const *choice = option->choices;
+
+    if (option->type != POISE_OPTION_ENUM) {
+        return;
+    }
+    poise_buf_puts(out, ": ");
+    for (size_t i = 0; choice[i]; i++) {
+        const char *comma = i == 0 ? "" : choice[i + 1] ? ", " : " or ";
+
+        poise_buf_puts(out, comma);
+        poise_buf_puts(out, choice[i]);
+    }
+}
+
+static bool has_argument(const struct poise_option *option)
+{
+    return option->type != POISE_OPTION_FLAG &&
+           option->type != POISE_OPTION_PRESET && option->arg;
+}
+
+static void help_option(const struct poise_option *option,
+                        struct poise_buf *out)
+{
+    struct poise_buf text = {0};
+    size_t start = out->len;
+    size_t used;
+
+    poise_buf_puts(out, "  ");
+    if (option->letter) {
+        poise_buf_printf(out, "-%c%s", option->letter,
+                         option->name ? ", " : "");
+    } else {
+        poise_buf_puts(out, "    ");
+    }
+    if (option->name) {
+        poise_buf_printf(out, "--%s", option->name);
+    }
+    if (has_argument(option)) {
+        poise_buf_printf(out, " %s", option->arg);
+    }
+    used = out->len - start;
+    if (used + 2 > COLUMN) {
+        poise_buf_putc(out, '\n');
+        used = 0;
+    }
+    poise_buf_printf(out, "%*s", (int)(COLUMN - used), "");
+    poise_buf_puts(&text, option->help);
+    put_choices(option, &text);
+    fill(out, text.data, text.len, COLUMN, COLUMN);
+    out->error = out->error ? out->error : text.error;
+    poise_buf_free(&text);
+}
+
+static void help_options(const struct poise_option *option,
+                         struct poise_buf *out)
+{
+    if (option->type != POISE_OPTION_END &&
+        option->type != POISE_OPTION_HEADING) {
+        poise_buf_puts(out, "\nOptions:\n");
+    }
+    for (; option->type != POISE_OPTION_END; option++) {
+        if (option->type == POISE_OPTION_HEADING) {
+            poise_buf_printf(out, "\n%s:\n", option->help);
+        } else if (option->help) {
+            help_option(option, out);
+        }
+    }
+}
+
+static void help_pairs(const char *title, const char *lines, size_t left_width,
+                       struct poise_buf *out)
+{
+    struct pair pair;
+
+    if (!lines) {
+        return;
+    }
+    poise_buf_printf(out, "\n%s:\n", title);
+    while (next_pair(&lines, &pair)) {
+        poise_buf_puts(out, "  ");
+        poise_buf_append(out, pair.left, pair.left_len);
+        if (pair.left_len < left_width) {
+            poise_buf_printf(out, "%*s", (int)(left_width - pair.left_len), "");
+        } else {
+            poise_buf_printf(out, "\n%*s", (int)left_width + 2, "");
+        }
+        fill(out, pair.right, pair.right_len, left_width + 2, left_width + 2);
+    }
+}
+
+int poise_command_help(const struct poise_command *command,
+                       struct poise_buf *out)
+{
+    const char *text = command->description;
+    struct poise_buf summary = {0};
+
+    poise_buf_printf(out, "Usage: %s%s%s [OPTION]...%s%s\n", program,
+                     command->name ? " " : "",
+                     command->name ? command->name : "",
+                     command->operands ? " " : "",
+                     command->operands ? command->operands : "");
+    poise_buf_printf(&summary, "%s.", command->summary);
+    fill(out, summary.data, summary.len, 0, 0);
+    out->error = out->error ? out->error : summary.error;
+    poise_buf_free(&summary);
+    while (text && *text) {
+        const char *begin = text;
+        size_t len = paragraph(&text);
+
+        poise_buf_putc(out, '\n');
+        if (*begin == ' ') {
+            poise_buf_append(out, begin, len);
+            poise_buf_putc(out, '\n');
+        } else {
+            fill(out, begin, len, 0, 0);
+        }
+    }
+    help_options(command->options, out);
+    help_pairs("Examples", command->examples, 4, out);
+    help_pairs("Exit status", command->exits, 6, out);
+    return out->error;
+}
+
+/* ---- mdoc -----------------------------------------------------------------
+ */
+
+/* Text for a line of mdoc: backslashes escaped; a control character at the
+ * beginning of a line, or of a word where macros take words, made harmless. */
+static void man_text(struct poise_buf *out, const char *text, size_t len)
+{
+    bool line_start = true;
+
+    for (size_t i = 0; i < len; i++) {
+        char c = text[i];
+
+        if (line_start && (c == '.' || c == '\'')) {
+            poise_buf_puts(out, "\\&");
+        }
+        line_start = c == '\n';
+        if (c == '\\') {
+            poise_buf_puts(out, "\\e");
+        } else if (c == '-') {
+            poise_buf_puts(out, "\\-");
+        } else {
+            poise_buf_putc(out, c);
+        }
+    }
+}
+
+static void man_words(struct poise_buf *out, const char *text)
+{
+    man_text(out, text, strlen(text));
+}
+
+/* Prose: every sentence on a line of its own, as mdoc wants it. */
+static void man_prose(struct poise_buf *out, const char *text, size_t len)
+{
+    const char *end = text + len;
+
+    while (text < end) {
+        const char *stop = text;
+        size_t n;
+
+        while (stop < end && !((*stop == '.' || *stop == '?') &&
+                               (stop + 1 == end || stop[1] == '\n' ||
+                                (stop[1] == ' ' && stop + 2 < end &&
+                                 isupper((unsigned char)stop[2]))))) {
+            stop++;
+        }
+        n = (size_t)(stop - text) + (stop < end);
+        while (n > 0) {
+            size_t line = strcspn(text, "\n") < n ? strcspn(text, "\n") : n;
+
+            man_text(out, text, line);
+            poise_buf_putc(out, '\n');
+            n -= line;
+            text += line;
+            while (text < end && isspace((unsigned char)*text)) {
+                text++;
+                n -= n > 0;
+            }
+        }
+    }
+}
+
+/* Arguments of a macro: words that are names of macros themselves ("Xr",
+ * "No") would be called, so each is guarded. */
+static void man_argument(struct poise_buf *out, const char *text)
+{
+    while (*text) {
+        size_t n = strcspn(text, " ");
+
+        poise_buf_puts(out, " ");
+        if (n <= 3 && isupper((unsigned char)text[0])) {
+            poise_buf_puts(out, "\\&");
+        }
+        man_text(out, text, n);
+        text += n + (text[n] == ' ');
+    }
+}
+
+static void man_option(const struct poise_option *option, struct poise_buf *out)
+{
+    struct poise_buf text = {0};
+
+    poise_buf_puts(out, ".It");
+    if (option->letter) {
+        poise_buf_printf(out, " Fl %c", option->letter);
+    }
+    if (option->name) {
+        poise_buf_puts(out, option->letter ? " , Fl Fl " : " Fl Fl ");
+        man_words(out, option->name);
+    }
+    if (has_argument(option)) {
+        poise_buf_puts(out, " Ar");
+        man_argument(out, option->arg);
+    }
+    poise_buf_putc(out, '\n');
+    poise_buf_puts(&text, option->help);
+    put_choices(option, &text);
+    poise_buf_putc(&text, '.');
+    man_prose(out, text.data, text.len);
+    out->error = out->error ? out->error : text.error;
+    poise_buf_free(&text);
+}
+
+static void man_options(const struct poise_option *option,
+                        struct poise_buf *out)
+{
+    bool open = false;
+
+    for (; option->type != POISE_OPTION_END; option++) {
+        if (option->type == POISE_OPTION_HEADING) {
+            poise_buf_puts(out, open ? ".El\n.Ss " : ".Ss ");
+            man_words(out, option->help);
+            poise_buf_putc(out, '\n');
+            open = false;
+        } else if (option->help) {
+            if (!open) {
+                poise_buf_puts(out, ".Bl -tag -width Ds\n");
+                open = true;
+            }
+            man_option(option, out);
+        }
+    }
+    if (open) {
+        poise_buf_puts(out, ".El\n");
+    }
+}
+
+static void man_description(const char *text, struct poise_buf *out)
+{
+    bool first = true;
+
+    while (text && *text) {
+        const char *begin = text;
+        size_t len = paragraph(&text);
+
+        if (*begin == ' ') {
+            poise_buf_puts(out, ".Bd -literal\n");
+            man_text(out, begin, len);
+            poise_buf_puts(out, "\n.Ed\n");
+        } else {
+            poise_buf_puts(out, first ? "" : ".Pp\n");
+            man_prose(out, begin, len);
+        }
+        first = false;
+    }
+}
+
+static void man_header(const struct poise_command *command,
+                       struct poise_buf *out)
+{
+    struct poise_buf title = {0};
+    const char *dash = command->name ? "-" : "";
+    const char *name = command->name ? command->name : "";
+
+    poise_buf_printf(&title, "%s%s%s", program, dash, name);
+    for (size_t i = 0; i < title.len; i++) {
+        title.data[i] = (char)toupper((unsigned char)title.data[i]);
+    }
+    poise_buf_printf(out, ".Dd %s\n.Dt %s 1\n.Os\n.Sh NAME\n.Nm %s%s%s\n.Nd ",
+                     man_date, poise_buf_str(&title), program, dash, name);
+    man_words(out, command->summary);
+    /* Two words, one name. */
+    poise_buf_printf(out, "\n.Sh SYNOPSIS\n.Nm \"%s%s%s\"\n", program,
+                     command->name ? " " : "", name);
+    poise_buf_puts(out, ".Op Ar option ...\n");
+    if (command->operands) {
+        poise_buf_puts(out, ".Ar");
+        man_argument(out, command->operands);
+        poise_buf_putc(out, '\n');
+    }
+    out->error = out->error ? out->error : title.error;
+    poise_buf_free(&title);
+}
+
+static void man_pairs(const char *title, const char *lines, bool literal,
+                      struct poise_buf *out)
+{
+    struct pair pair;
+
+    if (!lines) {
+        return;
+    }
+    poise_buf_printf(out, ".Sh %s\n.Bl -tag -width Ds\n", title);
+    while (next_pair(&lines, &pair)) {
+        poise_buf_puts(out, literal ? ".It Li \"" : ".It ");
+        for (size_t i = 0; i < pair.left_len; i++) {
+            if (literal && pair.left[i] == '"') {
+                poise_buf_puts(out, "\\(dq");
+            } else {
+                man_text(out, pair.left + i, 1);
+            }
+        }
+        poise_buf_puts(out, literal ? "\"\n" : "\n");
+        man_prose(out, pair.right, pair.right_len);
+    }
+    poise_buf_puts(out, ".El\n");
+}
+
+int poise_command_man(const struct poise_command *command,
+                      struct poise_buf *out)
+{
+    man_header(command, out);
+    poise_buf_puts(out, ".Sh DESCRIPTION\n");
+    man_description(
+        command->description ? command->description : command->summary, out);
+    man_options(command->options, out);
+    man_pairs("EXIT STATUS", command->exits, false, out);
+    man_pairs("EXAMPLES", command->examples, true, out);
+    return out->error;
+}

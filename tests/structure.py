@@ -1,0 +1,190 @@
+#!/usr/bin/env python3
+"""Show that each structure check fails on a bad input and passes a good one.
+
+usage: tests/structure.py TOOLS_DIR COMPILER
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TOOLS = COMPILER = ""
+
+PLAN = """
+| level | room | what lives there | may include |
+|---|---|---|---|
+| 0 | core | everything below | - |
+| 1 | trace | rings | core |
+| 2 | comm | the world | core trace |
+| 6 | cli | commands | all |
+"""
+
+
+def run(name, *args, cwd=None):
+    return subprocess.run([os.path.join(TOOLS, name), *args], cwd=cwd,
+                          capture_output=True, text=True)
+
+
+class Structure(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="poise-structure-")
+        self.root = self.folder.name
+        self.write("ARCHITECTURE.md", PLAN)
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def write(self, path, text):
+        path = os.path.join(self.root, path)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return path
+
+    def good(self, result):
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+
+    def bad(self, result, *texts):
+        self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
+        for text in texts:
+            self.assertIn(text, result.stdout)
+
+    def layers(self, path, text):
+        self.write(path, text)
+        return run("layers", self.root)
+
+    def test_layers_allows(self):
+        self.write("src/trace/internal.h", "int trace_x;\n")
+        self.good(self.layers(
+            "src/trace/a.c", '#include <stdio.h>\n#include <sys/mman.h>\n'
+            '#include <poise/core.h>\n#include "internal.h"\n'
+            '/* printf(1); MPI_Send */ // exit(1)\n'
+            'const char *s = "abort() \\" MPI_Send";\n'
+            'int snprintf_like(void);\n'))
+        self.good(self.layers("src/cli/main.c",
+                              '#include <poise/comm.h>\nvoid f(void)\n'
+                              '{\n    printf("x");\n}\n'))
+        self.good(self.layers("src/comm/backend/b.c",
+                              "#include <mpi.h>\nint x = MPI_VERSION;\n"))
+
+    def test_layers_upward(self):
+        self.bad(self.layers("src/trace/a.c", "#include <poise/comm.h>\n"),
+                 "src/trace/a.c:1", "<poise/comm.h>")
+
+    def test_layers_private(self):
+        self.write("src/core/internal.h", "int core_x;\n")
+        self.bad(self.layers("src/trace/a.c",
+                             '\n#include "../core/internal.h"\n'),
+                 "src/trace/a.c:2", "another room")
+
+    def test_layers_library(self):
+        self.bad(self.layers("src/core/a.c", "#include <sqlite3.h>\n"),
+                 "<sqlite3.h> belongs to walk")
+        self.bad(self.layers("src/core/a.c", "#include <mpi.h>\n"),
+                 "<mpi.h> belongs to")
+        self.bad(self.layers("src/core/a.c", "#include <zstd.h>\n"),
+                 "on no list")
+
+    def test_layers_unknown_room(self):
+        self.bad(self.layers("src/attic/a.c", "int x;\n"), "room attic")
+
+    def test_layers_calls(self):
+        for call in ("printf(\"x\")", "exit(1)", "abort()", "fputs(s, stderr)",
+                     "assert(x)", "_exit(2)"):
+            self.bad(self.layers("src/core/a.c",
+                                 "void f(void)\n{\n    %s;\n}\n" % call),
+                     "src/core/a.c:3")
+
+    def test_layers_mpi_name(self):
+        self.bad(self.layers("src/comm/a.c", "int x = MPI_SUCCESS;\n"),
+                 "MPI_SUCCESS")
+
+    def test_layers_nothing(self):
+        self.bad(run("layers", self.root), "nothing to check")
+
+    def functions(self, lines, branches):
+        body = "    x++;\n" * lines + "    if (x) {\n    }\n" * branches
+        self.write("src/core/a.c",
+                   "int f(int x)\n{\n%s    return x;\n}\n" % body)
+        return run("functions", self.root)
+
+    def test_functions(self):
+        self.good(self.functions(96, 0))
+        self.bad(self.functions(97, 0), "src/core/a.c:1", "101 lines")
+        self.good(self.functions(0, 24))
+        self.bad(self.functions(0, 25), "complexity 26")
+
+    def test_functions_unreadable(self):
+        self.write("src/core/a.c", "int f(int x)\n{\n    if (x) {\n")
+        result = run("functions", self.root)
+        self.assertEqual(result.returncode, 1)
+
+    def archive(self, text):
+        source = self.write("src/core/a.c", text)
+        object_file = os.path.join(self.root, "src_core_a.c.o")
+        archive = os.path.join(self.root, "a.a")
+        subprocess.run([COMPILER, "-fPIC", "-c", source, "-o", object_file],
+                       check=True)
+        if os.path.exists(archive):
+            os.remove(archive)
+        subprocess.run(["ar", "rc", archive, object_file], check=True)
+        return archive
+
+    def globals(self, text, listed):
+        return run("globals", self.archive(text),
+                   self.write("globals.list", listed))
+
+    def test_globals(self):
+        constant = ('const char *const names[] = {"a", 0};\n'
+                    "static const int table[] = {1, 2};\n"
+                    "int f(int x)\n{\n    return table[x] + *names[0];\n}\n")
+        self.good(self.globals(constant, ""))
+        for text in ("int counter;\n", "int counter = 3;\n",
+                     "_Thread_local int counter;\n",
+                     "int f(void)\n{\n    static int counter;\n"
+                     "    return ++counter;\n}\n",
+                     "static const char *counter = \"a\";\n"
+                     "void f(const char *x)\n{\n    counter = x;\n}\n"
+                     "const char *g(void)\n{\n    return counter;\n}\n"):
+            self.bad(self.globals(text, "# none\n"), "counter", "core/a.c")
+            self.good(self.globals(text, "core/a.c counter counts\n"))
+        self.bad(self.globals(constant, "core/a.c gone was there\n"), "gone")
+        self.bad(self.globals("int counter;\n", "core/a.c counter\n"),
+                 "REASON")
+
+    def shared(self, text, name="a.so"):
+        source = self.write("a.c", text)
+        path = os.path.join(self.root, name)
+        subprocess.run([COMPILER, "-fPIC", "-shared", source, "-o", path],
+                       check=True)
+        return path
+
+    def test_symbols(self):
+        self.good(run("symbols", self.shared("int poise_x(void)\n"
+                                             "{\n    return 1;\n}\n")))
+        self.bad(run("symbols", self.shared("int helper(void)\n"
+                                            "{\n    return 1;\n}\n")),
+                 "exports helper")
+        text = ("int MPI_Init(int *, char ***);\nint poise_x(void)\n"
+                "{\n    return MPI_Init(0, 0);\n}\n")
+        self.bad(run("symbols", self.shared(text)), "MPI_Init")
+        self.good(run("symbols", "--backend", self.shared(text)))
+
+    def test_format(self):
+        with open(os.path.join(TOOLS, "..", ".clang-format"),
+                  encoding="utf-8") as style:
+            self.write(".clang-format", style.read())
+        self.write("src/core/a.c", "int f(void)\n{\n    return 1;\n}\n")
+        self.good(run("format", self.root))
+        self.write("src/core/a.c", "int f(void) {\n  return 1; }\n")
+        self.assertEqual(run("format", self.root).returncode, 1)
+        self.good(run("format", "--fix", self.root))
+        self.good(run("format", self.root))
+
+
+if __name__ == "__main__":
+    TOOLS = os.path.abspath(sys.argv.pop(1))
+    COMPILER = sys.argv.pop(1)
+    unittest.main()

@@ -366,9 +366,11 @@ POISE_API void poise_sleep_ns(uint64_t ns);
 /* ---- faults --------------------------------------------------------------
  *
  * Tests make the k-th call of a kind fail. The environment variable
- * POISE_FAULT="KIND:K[+][:ERRNO][,...]" does the same to a whole command, e.g.
- * POISE_FAULT=write:3:ENOSPC; K+ means the K-th call and all later ones. KIND
- * is the name below in lower case. Disarmed, a check costs one load.
+ * POISE_FAULT="KIND:K[+][:ERRNO|:KILL][,...]" does the same to a whole command,
+ * e.g. POISE_FAULT=write:3:ENOSPC; K+ means the K-th call and all later ones.
+ * KIND is the name below in lower case; KILL instead of an errno name makes the
+ * process kill itself there (SIGKILL), for tests of what a crash leaves behind.
+ * Disarmed, a check costs one load.
  */
 enum poise_fault {
     POISE_FAULT_ALLOC,

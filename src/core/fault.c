@@ -5,8 +5,14 @@
 #include "internal.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+/** In place of an errno value: the process kills itself, as a crash between
+ * two steps would. */
+#define FAULT_KILL 4096
 
 /** __atomic access only: tests arm while threads run. */
 struct fault_state {
@@ -65,19 +71,26 @@ int poise_fault_check(enum poise_fault kind)
     uint64_t call = __atomic_add_fetch(&state->calls, 1, __ATOMIC_RELAXED);
     uint64_t k = __atomic_load_n(&state->k, __ATOMIC_RELAXED);
     bool after = __atomic_load_n(&state->for_ever, __ATOMIC_RELAXED);
-    if (call == k || (after && call > k)) {
-        return __atomic_load_n(&state->code, __ATOMIC_RELAXED);
+    if (call != k && (!after || call < k)) {
+        return 0;
     }
-    return 0;
+    int code = __atomic_load_n(&state->code, __ATOMIC_RELAXED);
+    if (code == FAULT_KILL) {
+        kill(getpid(), SIGKILL);
+    }
+    return code;
 }
 
-/* "ENOSPC" or "28"; 0 if it is neither. */
+/* "ENOSPC" or "28" or "KILL"; 0 if it is none of them. */
 static int fault_parse_code(const char *text, size_t len)
 {
     char *end;
     unsigned long number = strtoul(text, &end, 10);
     if (end == text + len && number < 4096) {
         return (int)number;
+    }
+    if (len == 4 && memcmp(text, "KILL", len) == 0) {
+        return FAULT_KILL;
     }
     for (int code = 1; code < 4096; code++) {
         const char *name = strerrorname_np(code);
@@ -130,7 +143,7 @@ int poise_fault_parse(const char *spec)
         if (!fault_parse_one(spec, len)) {
             return poise_error_set(
                 EINVAL, "inject the fault", spec,
-                "expected KIND:K[+][:ERRNO], as in write:3:ENOSPC");
+                "expected KIND:K[+][:ERRNO|:KILL], as in write:3:ENOSPC");
         }
         spec += len;
         spec += *spec == ',';

@@ -195,7 +195,10 @@ int poise_command_help(const struct poise_command *command,
                      command->name ? command->name : "",
                      command->operands ? " " : "",
                      command->operands ? command->operands : "");
-    poise_buf_printf(&summary, "%s.", command->summary);
+    /* The table has a phrase; here it is a sentence. */
+    poise_buf_printf(&summary, "%c%s.",
+                     toupper((unsigned char)command->summary[0]),
+                     command->summary + (command->summary[0] != '\0'));
     fill(out, summary.data, summary.len, 0, 0);
     out->error = out->error ? out->error : summary.error;
     poise_buf_free(&summary);
@@ -220,26 +223,34 @@ int poise_command_help(const struct poise_command *command,
 /* ---- mdoc -----------------------------------------------------------------
  */
 
-/* Text for a line of mdoc: backslashes escaped; a control character at the
- * beginning of a line, or of a word where macros take words, made harmless. */
-static void man_text(struct poise_buf *out, const char *text, size_t len)
+/* Text inside a line of mdoc. */
+static void man_inline(struct poise_buf *out, const char *text, size_t len)
 {
-    bool line_start = true;
-
     for (size_t i = 0; i < len; i++) {
-        char c = text[i];
-
-        if (line_start && (c == '.' || c == '\'')) {
-            poise_buf_puts(out, "\\&");
-        }
-        line_start = c == '\n';
-        if (c == '\\') {
+        if (text[i] == '\\') {
             poise_buf_puts(out, "\\e");
-        } else if (c == '-') {
+        } else if (text[i] == '-') {
             poise_buf_puts(out, "\\-");
         } else {
-            poise_buf_putc(out, c);
+            poise_buf_putc(out, text[i]);
         }
+    }
+}
+
+/* Whole lines: also what would be a request at their beginning is escaped. */
+static void man_text(struct poise_buf *out, const char *text, size_t len)
+{
+    const char *end = text + len;
+
+    while (text < end) {
+        const char *stop = memchr(text, '\n', (size_t)(end - text));
+        const char *next = stop ? stop + 1 : end;
+
+        if (*text == '.' || *text == '\'') {
+            poise_buf_puts(out, "\\&");
+        }
+        man_inline(out, text, (size_t)(next - text));
+        text = next;
     }
 }
 
@@ -248,35 +259,42 @@ static void man_words(struct poise_buf *out, const char *text)
     man_text(out, text, strlen(text));
 }
 
-/* Prose: every sentence on a line of its own, as mdoc wants it. */
+/* Prose: filled, and every sentence begins a line, as mdoc wants it. */
 static void man_prose(struct poise_buf *out, const char *text, size_t len)
 {
     const char *end = text + len;
+    size_t column = 0;
+    bool sentence = false; /* the last word ended one */
 
     while (text < end) {
-        const char *stop = text;
+        const char *word = text;
         size_t n;
 
-        while (stop < end && !((*stop == '.' || *stop == '?') &&
-                               (stop + 1 == end || stop[1] == '\n' ||
-                                (stop[1] == ' ' && stop + 2 < end &&
-                                 isupper((unsigned char)stop[2]))))) {
-            stop++;
+        while (text < end && !isspace((unsigned char)*text)) {
+            text++;
         }
-        n = (size_t)(stop - text) + (stop < end);
-        while (n > 0) {
-            size_t line = strcspn(text, "\n") < n ? strcspn(text, "\n") : n;
-
-            man_text(out, text, line);
+        n = (size_t)(text - word);
+        while (text < end && isspace((unsigned char)*text)) {
+            text++;
+        }
+        if (n == 0) {
+            continue;
+        }
+        if (column > 0 && (column + 1 + n > WIDTH - 8 ||
+                           (sentence && isupper((unsigned char)word[0])))) {
             poise_buf_putc(out, '\n');
-            n -= line;
-            text += line;
-            while (text < end && isspace((unsigned char)*text)) {
-                text++;
-                n -= n > 0;
-            }
+            column = 0;
         }
+        if (column > 0) {
+            poise_buf_putc(out, ' ');
+            man_inline(out, word, n);
+        } else {
+            man_text(out, word, n);
+        }
+        column += n + 1;
+        sentence = word[n - 1] == '.' || word[n - 1] == '?';
     }
+    poise_buf_putc(out, '\n');
 }
 
 /* Arguments of a macro: words that are names of macros themselves ("Xr",
@@ -406,7 +424,7 @@ static void man_pairs(const char *title, const char *lines, bool literal,
             if (literal && pair.left[i] == '"') {
                 poise_buf_puts(out, "\\(dq");
             } else {
-                man_text(out, pair.left + i, 1);
+                man_inline(out, pair.left + i, 1);
             }
         }
         poise_buf_puts(out, literal ? "\"\n" : "\n");

@@ -17,14 +17,18 @@ static uint64_t tenths(uint64_t value, uint64_t unit)
     return whole * 10 + (rest * 20 + unit) / (2 * unit);
 }
 
-static int put_tenths(struct poise_buf *buf, uint64_t t, uint64_t decimals_to,
-                      const char *unit)
+/* value in units, with one decimal below `decimals_to` units. */
+static int put_scaled(struct poise_buf *buf, uint64_t value, uint64_t unit,
+                      unsigned decimals_to, const char *name)
 {
-    if (t < decimals_to * 10) {
+    uint64_t t = tenths(value, unit);
+
+    if (t < decimals_to * UINT64_C(10)) {
         return poise_buf_printf(buf, "%" PRIu64 ".%u %s", t / 10,
-                                (unsigned)(t % 10), unit);
+                                (unsigned)(t % 10), name);
     }
-    return poise_buf_printf(buf, "%" PRIu64 " %s", (t + 5) / 10, unit);
+    return poise_buf_printf(buf, "%" PRIu64 " %s",
+                            value / unit + (value % unit >= unit / 2), name);
 }
 
 int poise_human_bytes(struct poise_buf *buf, uint64_t bytes)
@@ -38,11 +42,11 @@ int poise_human_bytes(struct poise_buf *buf, uint64_t bytes)
         return poise_buf_printf(buf, "%" PRIu64 " B", bytes);
     }
     /* 1023.5 and more would be written as 1024 of the smaller unit. */
-    while (i < 5 && tenths(bytes, unit) >= 10235) {
+    while (i < 5 && bytes / (unit / 2) >= 2047) {
         unit <<= 10;
         i++;
     }
-    return put_tenths(buf, tenths(bytes, unit), 100, names[i]);
+    return put_scaled(buf, bytes, unit, 100, names[i]);
 }
 
 int poise_human_count(struct poise_buf *buf, uint64_t count)
@@ -95,8 +99,8 @@ int poise_human_ns(struct poise_buf *buf, uint64_t ns)
     }
     for (size_t i = 0; i < sizeof small / sizeof *small; i++) {
         if (ns < small[i].below) {
-            return put_tenths(buf, tenths(ns, small[i].unit),
-                              small[i].decimals_to, small[i].name);
+            return put_scaled(buf, ns, small[i].unit, small[i].decimals_to,
+                              small[i].name);
         }
     }
     if (ns < NS_HOUR - NS_SECOND / 2) {

@@ -10,13 +10,24 @@ static int memory_fail(size_t count, size_t size_bytes)
                            size_bytes);
 }
 
+/* The bytes to ask for: never 0, so that an object of no bytes gets an address
+ * of its own too. False if that cannot be, or is made to fail. */
+static bool memory_bytes(size_t count, size_t size_bytes, size_t *bytes)
+{
+    if (__builtin_mul_overflow(count, size_bytes, bytes) ||
+        *bytes > PTRDIFF_MAX) {
+        return false;
+    }
+    *bytes += *bytes == 0;
+    return fault_test(POISE_FAULT_ALLOC) == 0;
+}
+
 void *poise_alloc(size_t count, size_t size_bytes)
 {
+    size_t bytes;
     void *ptr = NULL;
-    if (fault_test(POISE_FAULT_ALLOC) == 0) {
-        /* An object of no bytes still gets an address of its own. */
-        bool empty = count == 0 || size_bytes == 0;
-        ptr = empty ? calloc(1, 1) : calloc(count, size_bytes);
+    if (memory_bytes(count, size_bytes, &bytes)) {
+        ptr = calloc(1, bytes);
     }
     if (ptr == NULL) {
         memory_fail(count, size_bytes);
@@ -28,9 +39,8 @@ void *poise_realloc(void *ptr, size_t count, size_t size_bytes)
 {
     size_t bytes;
     void *to = NULL;
-    if (!__builtin_mul_overflow(count, size_bytes, &bytes) &&
-        fault_test(POISE_FAULT_ALLOC) == 0) {
-        to = realloc(ptr, bytes > 0 ? bytes : 1);
+    if (memory_bytes(count, size_bytes, &bytes)) {
+        to = realloc(ptr, bytes);
     }
     if (to == NULL) {
         memory_fail(count, size_bytes);

@@ -47,25 +47,37 @@ struct poise_trace_event {
 
 struct poise_trace;
 
-/** A ring as its writer sees it; inside the file. */
+/**
+ * The head of a ring inside the file; its events follow at once. Everybody
+ * but poise_trace_emit leaves it to the functions below.
+ */
 struct poise_trace_ring {
     uint64_t written; /**< events ever emitted; __atomic access */
-    uint64_t mask;    /**< capacity - 1, a power of two */
-    struct poise_trace_event *events;
+    uint64_t mask;    /**< capacity - 1; the capacity is a power of two */
+    char name[32];    /**< NUL-terminated */
+    int32_t pid, tid; /**< of who claimed it */
+    uint32_t claimed; /**< 1 once name, pid and tid are there; __atomic */
+    uint32_t reserved;
 };
 
 /**
  * Create a trace of `rings` rings of `capacity` events (rounded up to a power
- * of two). `path` is the file, which must not exist; NULL makes an anonymous
- * one. Owned by the caller; rings die with it.
+ * of two, at least 2; all but one of them can be read back, since the oldest
+ * may just be being overwritten). `path` is the file, which must not exist;
+ * its space is reserved, so that emitting cannot run out of disk. NULL makes
+ * an anonymous trace. Owned by the caller; rings die with it.
+ *
+ * -EEXIST, -ENOSPC, ...; -EINVAL: no rings, or more than fits an address.
  */
 POISE_API int poise_trace_create(const char *path, unsigned rings,
                                  size_t capacity, struct poise_trace **out);
-/** Unmap; the file of a named trace stays. NULL is allowed. */
+/** Unmap; the file of a named trace stays. Views of it (poise_trace_view_of)
+ * are closed before, and no context uses its rings any more. NULL is allowed.
+ */
 POISE_API void poise_trace_destroy(struct poise_trace *trace);
 
-/** Claim the next free ring under a name of at most 31 bytes. Any thread.
- * NULL with -ENOSPC set when all are taken. */
+/** Claim the next free ring under a name, of which 31 bytes are kept. Any
+ * thread. NULL with ENOSPC set when all are taken. */
 POISE_API struct poise_trace_ring *poise_trace_claim(struct poise_trace *trace,
                                                      const char *name);
 
@@ -73,7 +85,13 @@ POISE_API struct poise_trace_ring *poise_trace_claim(struct poise_trace *trace,
 POISE_API void poise_trace_use(struct poise_trace_ring *ring);
 POISE_API struct poise_trace_ring *poise_trace_current(void);
 
-/** Emit one event; a NULL ring makes it nothing. Only the ring's writer. */
+/**
+ * Emit one event; a NULL ring makes it nothing. Only the ring's writer.
+ *
+ * The stores are releases (plain moves on x86) so that a reader who sees a
+ * word of this event also sees the count of those before it, and can tell
+ * that what it copied was being overwritten.
+ */
 static inline void poise_trace_emit(struct poise_trace_ring *ring,
                                     uint32_t kind, uint32_t extra, uint64_t a,
                                     uint64_t b)
@@ -82,12 +100,13 @@ static inline void poise_trace_emit(struct poise_trace_ring *ring,
         return;
     }
     uint64_t n = __atomic_load_n(&ring->written, __ATOMIC_RELAXED);
-    struct poise_trace_event *event = &ring->events[n & ring->mask];
-    event->ticks = poise_clock_ticks();
-    event->kind = kind;
-    event->extra = extra;
-    event->a = a;
-    event->b = b;
+    struct poise_trace_event *event =
+        (struct poise_trace_event *)(ring + 1) + (n & ring->mask);
+    __atomic_store_n(&event->ticks, poise_clock_ticks(), __ATOMIC_RELEASE);
+    __atomic_store_n(&event->kind, kind, __ATOMIC_RELEASE);
+    __atomic_store_n(&event->extra, extra, __ATOMIC_RELEASE);
+    __atomic_store_n(&event->a, a, __ATOMIC_RELEASE);
+    __atomic_store_n(&event->b, b, __ATOMIC_RELEASE);
     __atomic_store_n(&ring->written, n + 1, __ATOMIC_RELEASE);
 }
 
@@ -103,22 +122,27 @@ struct poise_trace_ring_info {
     int32_t pid, tid;
 };
 
-/** -EPROTO: not a trace or a newer version; -EBADMSG: cut short. */
+/** -EPROTO: not a trace or a newer version; -EBADMSG: cut short or damaged.
+ * The caller closes the view. One thread at a time. */
 POISE_API int poise_trace_open(const char *path, struct poise_trace_view **out);
-/** A view of a trace of this process (also an anonymous one). */
+/** A view of a trace of this process (also an anonymous one), which it
+ * borrows. */
 POISE_API int poise_trace_view_of(struct poise_trace *trace,
                                   struct poise_trace_view **out);
 POISE_API void poise_trace_close(struct poise_trace_view *view);
 POISE_API uint64_t poise_trace_tick_hz(const struct poise_trace_view *view);
 /** Rings claimed so far. */
 POISE_API unsigned poise_trace_rings(const struct poise_trace_view *view);
+/** -EINVAL: no such ring. */
 POISE_API int poise_trace_ring_info(const struct poise_trace_view *view,
                                     unsigned ring,
                                     struct poise_trace_ring_info *out);
 /**
  * Copy up to `max` events of a ring, from event number `from` on (numbers
  * count from 0 over the ring's life). Events overwritten meanwhile are
- * skipped, never returned torn. `next` is where to go on. Returns how many.
+ * skipped, never returned torn. `next` is where to go on. Returns how many; 0
+ * when there was nothing new, or the writer is a whole ring ahead of us each
+ * time we look. -EINVAL: no such ring.
  */
 POISE_API ssize_t poise_trace_read(const struct poise_trace_view *view,
                                    unsigned ring, uint64_t from, size_t max,

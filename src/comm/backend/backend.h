@@ -1,0 +1,73 @@
+/*
+ * The table of MPI functions that Poise uses, in C types that every MPI
+ * shares. backend.c fills it, once for each MPI; libpoise loads the one that
+ * the launcher calls for.
+ */
+#ifndef POISE_COMM_BACKEND_H
+#define POISE_COMM_BACKEND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Of this table; another one is refused. */
+#define COMM_BACKEND_VERSION 1
+
+/* A communicator and the sends that are under way on it. */
+struct comm_mpi;
+
+struct comm_mpi_message {
+    int source, tag;
+    size_t len;
+};
+
+/* What starting MPI told. */
+struct comm_mpi_start {
+    bool initialised; /* here, so that it is ours to finalise */
+    bool threads;     /* MPI_THREAD_FUNNELED or more */
+    char name[64];    /* "Open MPI 4.1.4" */
+};
+
+/* Functions that return int: 0, or a positive MPI error code (`describe`), or
+ * negative errno where said. None of them waits for a message, but those
+ * called collective wait for the other ranks. */
+struct comm_backend {
+    int version;
+    /* Start MPI unless it runs. -EALREADY if it was finalised before. */
+    int (*start)(struct comm_mpi_start *out);
+    void (*stop)(void);
+    void (*describe)(int code, char *text, size_t cap);
+    /* Size of an MPI_Comm, to check what is adopted. */
+    size_t comm_bytes;
+
+    /* Collective. The world (`comm` NULL) or a duplicate of an MPI_Comm.
+     * -ENOMEM, or -ERANGE if tags up to `tag_limit` do not fit. */
+    int (*open)(const void *comm, int tag_limit, struct comm_mpi **out);
+    /* Collective: a part of another. */
+    int (*split)(struct comm_mpi *mpi, int colour, int key,
+                 struct comm_mpi **out);
+    int (*rank)(const struct comm_mpi *mpi);
+    int (*size)(const struct comm_mpi *mpi);
+
+    /* Takes over `data` (malloc), also when it fails. May be -ENOMEM. */
+    int (*send)(struct comm_mpi *mpi, int dest, int tag, void *data,
+                size_t len);
+    /* Free the buffers of sends that are done; how many are not. */
+    size_t (*reap)(struct comm_mpi *mpi);
+    size_t (*unsent)(const struct comm_mpi *mpi);
+    /* Take a message out of the queue: `found`, and what it is. It stays held
+     * until `receive` was called. */
+    int (*probe)(struct comm_mpi *mpi, bool *found,
+                 struct comm_mpi_message *out);
+    /* Begin to receive the held message into `data`, of its length; until it
+     * is done the next one must not be probed. */
+    int (*receive)(struct comm_mpi *mpi, void *data);
+    int (*received)(struct comm_mpi *mpi, bool *done);
+
+    /* A barrier in two parts: everybody's `leave`, and whether all did. */
+    int (*leave)(struct comm_mpi *mpi);
+    bool (*all_left)(struct comm_mpi *mpi);
+    /* Collective, after `all_left` is true. */
+    void (*close)(struct comm_mpi *mpi);
+};
+
+#endif

@@ -1,0 +1,197 @@
+/*
+ * What the files of room comm share: the transport below a world, the world
+ * itself, and the parts that tests look at one by one.
+ *
+ *   world.c       making worlds, accessors, sub-worlds
+ *   message.c     send, receive, wait: trailers, emulated latency, kept
+ * messages collective.c  binomial trees over messages seats.c       who sits
+ * where: numbering, groups, peers, synthetic layouts place.c       where this
+ * process is: host, site, NUMA domain launcher.c    who started us, by the
+ * environment local.c       transport: threads of one process (one rank: no
+ * launcher) mpi.c         transport: a back end that was loaded by load.c
+ */
+#ifndef POISE_COMM_INTERNAL_H
+#define POISE_COMM_INTERNAL_H
+
+#include <poise/comm.h>
+
+/* ---- transports --------------------------------------------------------- */
+
+/* Tags as transports see them: a user's tag and what the trailer holds. */
+#define COMM_TAG_TIMED 0x4000      /* when it was sent */
+#define COMM_TAG_COLLECTIVE 0x8000 /* which collective it belongs to */
+#define COMM_TAG_LIMIT 0xffff
+
+struct comm_transport;
+
+/* Nothing here blocks but `wait`, and `split` and `destroy` where the other
+ * ranks are late. Never a message to oneself: the world keeps those. */
+struct comm_transport_ops {
+    /* Takes over `data` (malloc), also when it fails. */
+    int (*send)(struct comm_transport *transport, int dest, int tag, void *data,
+                size_t len);
+    /* 1 and a message (its data is the caller's), 0, or negative. */
+    int (*poll)(struct comm_transport *transport, struct poise_message *out);
+    /* Until a message may be there, the event moved on from `seen`, or the
+     * time is over. */
+    void (*wait)(struct comm_transport *transport, uint32_t seen,
+                 uint64_t timeout_ns);
+    size_t (*unsent)(const struct comm_transport *transport);
+    /* A transport among `count` ranks, of which I am number `rank`; `colour`
+     * tells the groups apart that split at the same time. */
+    int (*split)(struct comm_transport *transport, int colour, int rank,
+                 int count, struct comm_transport **out);
+    void (*destroy)(struct comm_transport *transport);
+};
+
+struct comm_transport {
+    const struct comm_transport_ops *ops;
+    int rank, size;
+    bool threads_allowed;
+    uint64_t startup_ns;
+    char name[64];
+    struct poise_event event; /* signalled by arrivals and wake-ups */
+};
+
+/* `size` transports of this process; `opts` may be NULL. */
+int comm_local_create(int size, const struct poise_local_options *opts,
+                      struct comm_transport **out);
+
+/* ---- messages that wait for their time ---------------------------------- */
+
+struct comm_kept {
+    uint64_t due_ns; /* CLOCK_MONOTONIC; 0: at once */
+    uint64_t order;  /* among those due at the same time */
+    struct poise_message message;
+};
+
+/* A binary heap; zero-initialised is empty. */
+struct comm_heap {
+    struct comm_kept *items;
+    size_t count, cap;
+};
+
+/* Room for one more, so that a push cannot fail: a message that has left the
+ * transport must not be lost. 0 or -ENOMEM. */
+int comm_heap_reserve(struct comm_heap *heap);
+void comm_heap_push(struct comm_heap *heap, const struct comm_kept *item);
+/* The first of a heap that is not empty. */
+struct poise_message comm_heap_pop(struct comm_heap *heap);
+/* Frees the messages too. */
+void comm_heap_free(struct comm_heap *heap);
+
+/* ---- who sits where ----------------------------------------------------- */
+
+/* Where one process is, as it sees itself. Owned strings. */
+struct comm_place {
+    char *site, *node;
+    int numa;
+};
+
+/* `sites_file` may be NULL: everybody is on one site. */
+int comm_place_find(const char *sites_file, struct comm_place *out);
+void comm_place_free(struct comm_place *place);
+/* The site of `host` by the lines of `text`; NULL if none fits. The result
+ * points into `text`, which is cut up. */
+const char *comm_site_of(char *text, const char *host);
+
+struct comm_layout {
+    struct poise_seat *seats; /* [size], owned */
+    uint64_t cost_ns[POISE_LEVELS];
+};
+
+/* From a synthetic description; the error names the text. */
+int comm_layout_synthetic(const char *text, int size, struct comm_layout *out);
+/* From the places of `size` ranks. */
+int comm_layout_measured(const struct comm_place *places, int size,
+                         struct comm_layout *out);
+/* Of `count` of the `size` ranks, as a world of their own. */
+int comm_layout_part(const struct comm_layout *layout, int size,
+                     const int *ranks, int count, struct comm_layout *out);
+int comm_layout_pack(const struct comm_layout *layout, int size,
+                     struct poise_buf *out);
+int comm_layout_unpack(struct poise_reader *reader, int size,
+                       struct comm_layout *out);
+
+/* What one rank derives from a layout. */
+struct comm_seats {
+    struct comm_layout layout;
+    int *groups[POISE_LEVELS]; /* ranks of my unit, ascending; owned */
+    int group_sizes[POISE_LEVELS];
+    int *peers; /* all the others, nearest first; owned */
+    int first[POISE_LEVELS + 1];
+    bool timed; /* some level costs something */
+};
+
+/* Takes over `layout`, also when it fails. */
+int comm_seats_create(struct comm_layout *layout, int rank, int size,
+                      struct comm_seats *out);
+void comm_seats_free(struct comm_seats *seats);
+enum poise_level comm_seats_distance(const struct poise_seat *seats, int a,
+                                     int b);
+
+/* ---- the world ---------------------------------------------------------- */
+
+/* A message of a collective that came before it was asked for. */
+struct comm_letter {
+    uint64_t due_ns, sequence;
+    uint32_t op;
+    int32_t code; /* 0, or why its sender failed */
+    struct poise_message message;
+};
+
+struct poise_world {
+    struct comm_transport *transport;
+    int rank, size;
+    struct comm_seats seats;
+    struct comm_heap kept; /* arrived, not yet received */
+    uint64_t order;        /* of arrivals */
+    uint64_t sequence;     /* of collectives, the same on every rank */
+    struct comm_letter *inbox;
+    size_t inbox_count, inbox_cap;
+    uint32_t woken; /* __atomic access: set by any thread */
+};
+
+/* Send with `len` bytes of data and a trailer for `tag`'s flags. */
+int comm_post(struct poise_world *world, int dest, int tag, const void *data,
+              size_t len, const void *trailer, size_t trailer_len);
+/* Move one message from the transport to where it belongs: 1, 0, negative. */
+int comm_take_in(struct poise_world *world);
+/* Nanoseconds from now to `due_ns`, 0 if past. */
+uint64_t comm_time_left(uint64_t due_ns);
+
+/* The trailer of a collective's messages. */
+struct comm_stamp {
+    uint64_t sequence;
+    uint32_t op;
+    int32_t code;
+};
+
+/* ---- launchers and back ends -------------------------------------------- */
+
+struct comm_launch {
+    const char *flavour; /* "ompi", "mpich"; NULL: nobody started us */
+    const char *by;      /* the variable that says so */
+    int64_t size;        /* ranks, by the launcher; 0: it did not say */
+};
+
+/* `env` stands for getenv. -ENOTSUP: a launcher that no MPI can join. */
+int comm_launcher_find(const char *(*env)(const char *name),
+                       struct comm_launch *out);
+
+/* Load a module of Poise that lies beside the library: from the directory in
+ * POISE_BACKEND_DIR, poise/ beside the library, or its own directory. NULL if
+ * there is none; `why`, if not NULL, is then appended to. It stays loaded. */
+void *comm_module_open(const char *file, struct poise_buf *why);
+
+struct comm_backend;
+/* Load the table of `flavour`; stays loaded. */
+int comm_backend_load(const char *flavour, const struct comm_backend **out);
+
+/* Join the job that `launch` tells of. */
+int comm_mpi_create(const struct comm_launch *launch,
+                    struct comm_transport **out);
+int comm_mpi_adopt(const char *flavour, const void *comm, size_t comm_bytes,
+                   struct comm_transport **out);
+
+#endif

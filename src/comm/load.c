@@ -1,0 +1,79 @@
+/*
+ * Loading what must not be linked: MPI back ends, and hwloc.
+ */
+#include "internal.h"
+
+#include "backend/backend.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* NULL if there is no such file, or it cannot be loaded; says why. */
+static void *open_in(const char *dir, size_t dir_len, const char *sub,
+                     const char *file, struct poise_buf *why)
+{
+    struct poise_buf path = {0};
+    void *module = NULL;
+    poise_buf_append(&path, dir, dir_len);
+    poise_buf_printf(&path, "/%s%s", sub, file);
+    const char *text = poise_buf_str(&path);
+    if (*text && access(text, F_OK) == 0) {
+        /* Global: Open MPI's own plug-ins look for its symbols there. */
+        module = dlopen(text, RTLD_NOW | RTLD_GLOBAL);
+        if (!module && why) {
+            poise_buf_printf(why, "%s; ", dlerror());
+        }
+    }
+    poise_buf_free(&path);
+    return module;
+}
+
+void *comm_module_open(const char *file, struct poise_buf *why)
+{
+    const char *chosen = getenv("POISE_BACKEND_DIR");
+    void *module = NULL;
+    if (chosen && *chosen) {
+        module = open_in(chosen, strlen(chosen), "", file, why);
+    }
+    Dl_info info;
+    if (!module && dladdr((void *)(uintptr_t)poise_world_create, &info)) {
+        const char *slash = strrchr(info.dli_fname, '/');
+        const char *dir = slash ? info.dli_fname : ".";
+        size_t len = slash ? (size_t)(slash - info.dli_fname) : 1;
+        module = open_in(dir, len, "poise/", file, why);
+        if (!module) {
+            module = open_in(dir, len, "", file, why);
+        }
+        if (!module && why) {
+            poise_buf_printf(why, "there is no usable %s in %.*s/poise or %.*s",
+                             file, (int)len, dir, (int)len, dir);
+        }
+    }
+    return module;
+}
+
+int comm_backend_load(const char *flavour, const struct comm_backend **out)
+{
+    struct poise_buf file = {0}, why = {0};
+    int err = 0;
+    poise_buf_printf(&file, "poise-mpi-%s.so", flavour);
+    void *module = comm_module_open(poise_buf_str(&file), &why);
+    const struct comm_backend *backend =
+        module ? dlsym(module, "poise_comm_backend") : NULL;
+    if (!backend) {
+        err = poise_error_set(ENOTSUP, "load the MPI back end", flavour, "%s",
+                              module ? "it is not one of Poise's"
+                                     : poise_buf_str(&why));
+    } else if (backend->version != COMM_BACKEND_VERSION) {
+        err = poise_error_set(ENOTSUP, "load the MPI back end", flavour,
+                              "it belongs to another version of Poise");
+    } else {
+        *out = backend;
+    }
+    poise_buf_free(&file);
+    poise_buf_free(&why);
+    return err;
+}

@@ -1,0 +1,358 @@
+/*
+ * The transport over an MPI back end. MPI has no way to sleep until a message
+ * comes, so waiting is polling with growing patience; a wake-up from another
+ * thread ends the sleep between two polls.
+ */
+#include "internal.h"
+
+#include "backend/backend.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Patience: polls at once, then polls after yielding the processor, then
+ * sleeps that double. */
+#define SPIN_ROUNDS 32
+#define YIELD_ROUNDS 64
+#define SLEEP_MIN_NS UINT64_C(20000)
+#define SLEEP_MAX_NS UINT64_C(1000000)
+
+struct mpi_transport {
+    struct comm_transport base;
+    const struct comm_backend *backend;
+    struct comm_mpi *mpi;
+    bool finalise;
+    /* The message that is coming in. Taken from MPI's queue as soon as it is
+     * seen; `data` is NULL until there was memory for it. */
+    bool incoming, receiving, arrived;
+    struct poise_message message;
+    unsigned rounds; /* of patience */
+};
+
+static struct mpi_transport *of(const struct comm_transport *transport)
+{
+    return (struct mpi_transport *)transport;
+}
+
+static int set_mpi_error(const struct comm_backend *backend, int code,
+                         const char *doing)
+{
+    char text[512];
+    if (code == -ENOMEM) {
+        return poise_error_set(ENOMEM, doing, NULL, NULL);
+    }
+    backend->describe(code, text, sizeof(text));
+    return poise_error_set(EIO, doing, NULL, "%s", text);
+}
+
+/* ---- messages ------------------------------------------------------------ */
+
+static int mpi_send(struct comm_transport *transport, int dest, int tag,
+                    void *data, size_t len)
+{
+    struct mpi_transport *self = of(transport);
+    self->rounds = 0;
+    int err = self->backend->send(self->mpi, dest, tag, data, len);
+    return err ? set_mpi_error(self->backend, err, "send a message") : 0;
+}
+
+/* Notice a message and begin to receive it. */
+static int begin_receive(struct mpi_transport *self)
+{
+    const struct comm_backend *backend = self->backend;
+    if (!self->incoming) {
+        struct comm_mpi_message seen;
+        int err = backend->probe(self->mpi, &self->incoming, &seen);
+        if (err) {
+            return set_mpi_error(backend, err, "look for messages");
+        }
+        if (!self->incoming) {
+            return 0;
+        }
+        self->message = (struct poise_message){
+            .source = seen.source, .tag = seen.tag, .len = seen.len};
+    }
+    size_t len = self->message.len;
+    self->message.data = len ? poise_realloc(NULL, len, 1) : NULL;
+    if (len && !self->message.data) {
+        return -ENOMEM; /* the message stays where it is */
+    }
+    int err = backend->receive(self->mpi, self->message.data);
+    if (err) {
+        free(self->message.data);
+        return set_mpi_error(backend, err, "receive a message");
+    }
+    self->receiving = true;
+    return 0;
+}
+
+/* Progress on everything; afterwards `arrived` tells whether a message is
+ * there. */
+static int advance(struct mpi_transport *self)
+{
+    size_t before = self->backend->unsent(self->mpi);
+    if (before > 0 && self->backend->reap(self->mpi) < before) {
+        self->rounds = 0;
+    }
+    if (self->arrived) {
+        return 0;
+    }
+    if (!self->receiving) {
+        int err = begin_receive(self);
+        if (err < 0 || !self->receiving) {
+            return err;
+        }
+    }
+    int err = self->backend->received(self->mpi, &self->arrived);
+    if (err) {
+        return set_mpi_error(self->backend, err, "receive a message");
+    }
+    self->rounds = 0;
+    return 0;
+}
+
+static int mpi_poll(struct comm_transport *transport, struct poise_message *out)
+{
+    struct mpi_transport *self = of(transport);
+    int err = advance(self);
+    if (err < 0) {
+        return err;
+    }
+    if (!self->arrived) {
+        return 0;
+    }
+    *out = self->message;
+    self->incoming = self->receiving = self->arrived = false;
+    return 1;
+}
+
+static size_t mpi_unsent(const struct comm_transport *transport)
+{
+    struct mpi_transport *self = of(transport);
+    return self->backend->unsent(self->mpi);
+}
+
+/* ---- waiting ------------------------------------------------------------- */
+
+/* One step of patience, of at most `left_ns`. */
+static void be_patient(struct mpi_transport *self, uint32_t seen,
+                       uint64_t left_ns)
+{
+    unsigned round = self->rounds++;
+    if (round < SPIN_ROUNDS) {
+        return;
+    }
+    if (round < YIELD_ROUNDS) {
+        sched_yield();
+        return;
+    }
+    unsigned doublings = round - YIELD_ROUNDS;
+    uint64_t sleep = SLEEP_MAX_NS;
+    if (doublings < 6) {
+        sleep = SLEEP_MIN_NS << doublings;
+    } else {
+        self->rounds--; /* as patient as can be */
+    }
+    poise_event_wait(&self->base.event, seen,
+                     sleep < left_ns ? sleep : left_ns);
+}
+
+static void mpi_wait(struct comm_transport *transport, uint32_t seen,
+                     uint64_t timeout_ns)
+{
+    struct mpi_transport *self = of(transport);
+    uint64_t now = poise_clock_ns();
+    uint64_t end =
+        timeout_ns > UINT64_MAX - now ? UINT64_MAX : now + timeout_ns;
+    while (advance(self) == 0 && !self->arrived && now < end &&
+           poise_event_seen(&transport->event) == seen) {
+        be_patient(self, seen, end - now);
+        now = poise_clock_ns();
+    }
+}
+
+/* ---- making and ending --------------------------------------------------- */
+
+static const struct comm_transport_ops mpi_ops;
+
+static struct mpi_transport *transport_alloc(const struct comm_backend *backend)
+{
+    struct mpi_transport *self = poise_alloc(1, sizeof(*self));
+    if (self) {
+        self->base.ops = &mpi_ops;
+        self->backend = backend;
+    }
+    return self;
+}
+
+static void learn_size(struct mpi_transport *self)
+{
+    self->base.rank = self->backend->rank(self->mpi);
+    self->base.size = self->backend->size(self->mpi);
+}
+
+static int mpi_split(struct comm_transport *transport, int colour, int rank,
+                     int count, struct comm_transport **out)
+{
+    struct mpi_transport *self = of(transport);
+    (void)count;
+    struct mpi_transport *part = transport_alloc(self->backend);
+    if (!part) {
+        return -ENOMEM;
+    }
+    int err = self->backend->split(self->mpi, colour, rank, &part->mpi);
+    if (err) {
+        free(part);
+        return set_mpi_error(self->backend, err, "split the world");
+    }
+    learn_size(part);
+    part->base.threads_allowed = self->base.threads_allowed;
+    snprintf(part->base.name, sizeof(part->base.name), "%s", self->base.name);
+    *out = &part->base;
+    return 0;
+}
+
+/* Wait, while taking in what others still send, until the sends of all are
+ * done: a sender of a large message needs its receiver. */
+static void drain(struct mpi_transport *self)
+{
+    bool left = false;
+    self->rounds = 0;
+    for (;;) {
+        struct poise_message message;
+        int got = mpi_poll(&self->base, &message);
+        if (got > 0) {
+            poise_message_free(&message);
+            continue;
+        }
+        if (got < 0) {
+            return;
+        }
+        if (!left && self->backend->unsent(self->mpi) == 0) {
+            if (self->backend->leave(self->mpi)) {
+                return;
+            }
+            left = true;
+        }
+        if (left && self->backend->all_left(self->mpi)) {
+            return;
+        }
+        be_patient(self, poise_event_seen(&self->base.event), SLEEP_MAX_NS);
+    }
+}
+
+static void mpi_destroy(struct comm_transport *transport)
+{
+    struct mpi_transport *self = of(transport);
+    const struct comm_backend *backend = self->backend;
+    drain(self);
+    backend->close(self->mpi);
+    if (self->finalise) {
+        backend->stop();
+    }
+    free(self);
+}
+
+static const struct comm_transport_ops mpi_ops = {
+    .send = mpi_send,
+    .poll = mpi_poll,
+    .wait = mpi_wait,
+    .unsent = mpi_unsent,
+    .split = mpi_split,
+    .destroy = mpi_destroy,
+};
+
+static int set_start_error(const struct comm_backend *backend, int err)
+{
+    const char *doing = "start MPI";
+    if (err == -EALREADY) {
+        return poise_error_set(ENOTSUP, doing, NULL,
+                               "it was finalised already in this process");
+    }
+    if (err == -ERANGE) {
+        return poise_error_set(ENOTSUP, doing, NULL, "its tags end before %d",
+                               COMM_TAG_LIMIT);
+    }
+    return set_mpi_error(backend, err, doing);
+}
+
+/* Start MPI if need be and open `comm`, or the world (NULL). */
+static int join_mpi(const struct comm_backend *backend, const void *comm,
+                    struct mpi_transport **out)
+{
+    struct comm_mpi_start start;
+    struct mpi_transport *self = transport_alloc(backend);
+    if (!self) {
+        return -ENOMEM;
+    }
+    uint64_t begun = poise_clock_ns();
+    int err = backend->start(&start);
+    if (err) {
+        free(self);
+        return set_start_error(backend, err);
+    }
+    self->finalise = start.initialised;
+    self->base.startup_ns = start.initialised ? poise_clock_ns() - begun : 0;
+    self->base.threads_allowed = start.threads;
+    snprintf(self->base.name, sizeof(self->base.name), "%s", start.name);
+    err = backend->open(comm, COMM_TAG_LIMIT, &self->mpi);
+    if (err) {
+        if (self->finalise) {
+            backend->stop();
+        }
+        free(self);
+        return set_start_error(backend, err);
+    }
+    learn_size(self);
+    *out = self;
+    return 0;
+}
+
+int comm_mpi_create(const struct comm_launch *launch,
+                    struct comm_transport **out)
+{
+    const struct comm_backend *backend;
+    struct mpi_transport *self;
+    int err = comm_backend_load(launch->flavour, &backend);
+    if (err == 0) {
+        err = join_mpi(backend, NULL, &self);
+    }
+    if (err < 0) {
+        return err;
+    }
+    if (launch->size > 0 && launch->size != self->base.size) {
+        err = poise_error_set(
+            ENOTSUP, "join the ranks that were launched", NULL,
+            "there are %lld by the launcher, but %s sees %d: use the mpirun "
+            "of this MPI, or choose another with POISE_MPI=ompi or mpich",
+            (long long)launch->size, self->base.name, self->base.size);
+        mpi_destroy(&self->base);
+        return err;
+    }
+    *out = &self->base;
+    return 0;
+}
+
+int comm_mpi_adopt(const char *flavour, const void *comm, size_t comm_bytes,
+                   struct comm_transport **out)
+{
+    const struct comm_backend *backend;
+    struct mpi_transport *self;
+    int err = comm_backend_load(flavour, &backend);
+    if (err < 0) {
+        return err;
+    }
+    if (comm_bytes != backend->comm_bytes) {
+        return poise_error_set(ENOTSUP, "adopt an MPI communicator", flavour,
+                               "it has %zu bytes, expected %zu", comm_bytes,
+                               backend->comm_bytes);
+    }
+    err = join_mpi(backend, comm, &self);
+    if (err < 0) {
+        return err;
+    }
+    *out = &self->base;
+    return 0;
+}

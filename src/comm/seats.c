@@ -1,0 +1,360 @@
+/*
+ * Who sits where. A layout gives every rank its site, node and NUMA domain,
+ * measured or synthetic, numbered over the whole world in order of the lowest
+ * rank; each rank derives from it its groups and its list of peers.
+ *
+ * Source: tree-walk IV.C (PA-DRQS). The paper sorts network numbers and splits
+ * by them; here a place is site, node and domain, one gather and one broadcast
+ * for all three levels, and the list is rotated, since in the paper's order
+ * early ranks are asked more often.
+ */
+#include "internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- numbering ----------------------------------------------------------- */
+
+/* A rank and where it sits, as sorted to find equal places. */
+struct sitter {
+    const struct comm_place *place;
+    int rank;
+};
+
+static int compare_numa(const struct sitter *a, const struct sitter *b)
+{
+    int order = strcmp(a->place->site, b->place->site);
+    if (order == 0) {
+        order = strcmp(a->place->node, b->place->node);
+    }
+    if (order == 0) {
+        order = (a->place->numa > b->place->numa) -
+                (a->place->numa < b->place->numa);
+    }
+    return order;
+}
+
+static int compare_sitters(const void *left, const void *right)
+{
+    const struct sitter *a = left, *b = right;
+    int order = compare_numa(a, b);
+    return order ? order : (a->rank > b->rank) - (a->rank < b->rank);
+}
+
+/* The outermost level at which two places differ. */
+static enum poise_level apart(const struct comm_place *a,
+                              const struct comm_place *b)
+{
+    if (strcmp(a->site, b->site) != 0) {
+        return POISE_LEVEL_WORLD;
+    }
+    if (strcmp(a->node, b->node) != 0) {
+        return POISE_LEVEL_SITE;
+    }
+    return a->numa != b->numa ? POISE_LEVEL_NODE : POISE_LEVEL_NUMA;
+}
+
+/* Replace labels by numbers in order of first appearance. `seen` is work
+ * space for labels in [0, limit). */
+static void renumber(struct poise_seat *seats, int size, size_t offset,
+                     int *seen, int limit)
+{
+    int next = 0;
+    for (int i = 0; i < limit; i++) {
+        seen[i] = -1;
+    }
+    for (int rank = 0; rank < size; rank++) {
+        int *label = (int *)((char *)&seats[rank] + offset);
+        if (seen[*label] < 0) {
+            seen[*label] = next++;
+        }
+        *label = seen[*label];
+    }
+}
+
+/* Seats whose members are labels in [0, limit) to seats with numbers. */
+static int number_seats(struct poise_seat *seats, int size, int limit)
+{
+    int *seen = poise_alloc((size_t)limit, sizeof(*seen));
+    if (!seen) {
+        return -ENOMEM;
+    }
+    renumber(seats, size, offsetof(struct poise_seat, site), seen, limit);
+    renumber(seats, size, offsetof(struct poise_seat, node), seen, limit);
+    renumber(seats, size, offsetof(struct poise_seat, numa), seen, limit);
+    free(seen);
+    return 0;
+}
+
+int comm_layout_measured(const struct comm_place *places, int size,
+                         struct comm_layout *out)
+{
+    struct comm_layout layout = {0};
+    struct sitter *sitters = poise_alloc((size_t)size, sizeof(*sitters));
+    layout.seats = poise_alloc((size_t)size, sizeof(*layout.seats));
+    if (!sitters || !layout.seats) {
+        goto fail;
+    }
+    for (int rank = 0; rank < size; rank++) {
+        sitters[rank] = (struct sitter){.place = &places[rank], .rank = rank};
+    }
+    qsort(sitters, (size_t)size, sizeof(*sitters), compare_sitters);
+    /* Label units by their position in the sorted list. */
+    struct poise_seat label = {0};
+    for (int i = 0; i < size; i++) {
+        enum poise_level level =
+            i == 0 ? POISE_LEVEL_NUMA
+                   : apart(sitters[i - 1].place, sitters[i].place);
+        label.site = level >= POISE_LEVEL_WORLD ? i : label.site;
+        label.node = level >= POISE_LEVEL_SITE ? i : label.node;
+        label.numa = level >= POISE_LEVEL_NODE ? i : label.numa;
+        layout.seats[sitters[i].rank] = label;
+    }
+    if (number_seats(layout.seats, size, size) < 0) {
+        goto fail;
+    }
+    free(sitters);
+    *out = layout;
+    return 0;
+
+fail:
+    free(layout.seats);
+    free(sitters);
+    return -ENOMEM;
+}
+
+/* ---- synthetic ----------------------------------------------------------- */
+
+struct shape {
+    int64_t counts[3]; /* sites, nodes of each, domains of each */
+    uint64_t cost_ns[POISE_LEVELS];
+};
+
+/* Copy the text up to a character of `ends`; the rest, or NULL at the end.
+ * What is too long for `out` becomes "". */
+static const char *word(const char *text, const char *ends, char *out,
+                        size_t cap)
+{
+    size_t len = strcspn(text, ends);
+    size_t kept = len < cap ? len : 0;
+    memcpy(out, text, kept);
+    out[kept] = '\0';
+    return text[len] ? text + len + 1 : NULL;
+}
+
+static int parse_shape(const char *text, struct shape *out)
+{
+    static const char *const ends[] = {"x", "x", ":"};
+    char part[32];
+    const char *rest = text;
+    for (int i = 0; i < 3; i++) {
+        if (!rest) {
+            return -EINVAL;
+        }
+        rest = word(rest, ends[i], part, sizeof(part));
+        if (poise_parse_int(part, 1, 65536, &out->counts[i]) < 0) {
+            return -EINVAL;
+        }
+    }
+    for (int level = 0; rest && level < POISE_LEVELS; level++) {
+        rest = word(rest, ",", part, sizeof(part));
+        bool last = level == POISE_LEVELS - 1;
+        if (poise_parse_duration(part, &out->cost_ns[level]) < 0 ||
+            last != !rest) {
+            return -EINVAL;
+        }
+    }
+    return 0;
+}
+
+/* Cut the ranks [from, to) as evenly as it goes into counts[depth] units, and
+ * those further. A unit is labelled with its lowest rank. */
+static void lay_out(struct poise_seat *seats, int from, int to,
+                    const int64_t *counts, int depth)
+{
+    static const size_t members[] = {offsetof(struct poise_seat, site),
+                                     offsetof(struct poise_seat, node),
+                                     offsetof(struct poise_seat, numa)};
+    if (depth == 3) {
+        return;
+    }
+    int64_t units = counts[depth];
+    int first = from;
+    for (int64_t unit = 0; unit < units; unit++) {
+        int end = from + (int)(((to - from) * (unit + 1) + units - 1) / units);
+        for (int rank = first; rank < end; rank++) {
+            *(int *)((char *)&seats[rank] + members[depth]) = first;
+        }
+        if (first < end) {
+            lay_out(seats, first, end, counts, depth + 1);
+        }
+        first = end;
+    }
+}
+
+int comm_layout_synthetic(const char *text, int size, struct comm_layout *out)
+{
+    struct shape shape = {0};
+    if (parse_shape(text, &shape) < 0) {
+        return poise_error_set(EINVAL, "read the synthetic topology", text,
+                               "expected SITESxNODESxDOMAINS, then perhaps "
+                               "':' and four costs, such as "
+                               "2x2x1:0,1us,20us,10ms");
+    }
+    struct comm_layout layout = {0};
+    layout.seats = poise_alloc((size_t)size, sizeof(*layout.seats));
+    if (!layout.seats) {
+        return -ENOMEM;
+    }
+    memcpy(layout.cost_ns, shape.cost_ns, sizeof(layout.cost_ns));
+    lay_out(layout.seats, 0, size, shape.counts, 0);
+    if (number_seats(layout.seats, size, size) < 0) {
+        free(layout.seats);
+        return -ENOMEM;
+    }
+    *out = layout;
+    return 0;
+}
+
+int comm_layout_part(const struct comm_layout *layout, int size,
+                     const int *ranks, int count, struct comm_layout *out)
+{
+    struct comm_layout part = {0};
+    part.seats = poise_alloc((size_t)count, sizeof(*part.seats));
+    if (!part.seats) {
+        return -ENOMEM;
+    }
+    memcpy(part.cost_ns, layout->cost_ns, sizeof(part.cost_ns));
+    for (int i = 0; i < count; i++) {
+        part.seats[i] = layout->seats[ranks[i]];
+    }
+    if (number_seats(part.seats, count, size) < 0) {
+        free(part.seats);
+        return -ENOMEM;
+    }
+    *out = part;
+    return 0;
+}
+
+/* ---- layouts as bytes ---------------------------------------------------- */
+
+int comm_layout_pack(const struct comm_layout *layout, int size,
+                     struct poise_buf *out)
+{
+    for (int level = 0; level < POISE_LEVELS; level++) {
+        poise_buf_u64(out, layout->cost_ns[level]);
+    }
+    return poise_buf_append(out, layout->seats,
+                            (size_t)size * sizeof(*layout->seats));
+}
+
+int comm_layout_unpack(struct poise_reader *reader, int size,
+                       struct comm_layout *out)
+{
+    struct comm_layout layout = {0};
+    for (int level = 0; level < POISE_LEVELS; level++) {
+        layout.cost_ns[level] = poise_reader_u64(reader);
+    }
+    size_t len = (size_t)size * sizeof(*layout.seats);
+    if (reader->error || poise_reader_left(reader) != len) {
+        return poise_error_set(EBADMSG, "read who sits where", NULL,
+                               "the message is cut short");
+    }
+    layout.seats = poise_alloc((size_t)size, sizeof(*layout.seats));
+    if (!layout.seats) {
+        return -ENOMEM;
+    }
+    memcpy(layout.seats, reader->pos, len);
+    *out = layout;
+    return 0;
+}
+
+/* ---- what one rank derives ----------------------------------------------- */
+
+enum poise_level comm_seats_distance(const struct poise_seat *seats, int a,
+                                     int b)
+{
+    if (seats[a].site != seats[b].site) {
+        return POISE_LEVEL_WORLD;
+    }
+    if (seats[a].node != seats[b].node) {
+        return POISE_LEVEL_SITE;
+    }
+    return seats[a].numa != seats[b].numa ? POISE_LEVEL_NODE : POISE_LEVEL_NUMA;
+}
+
+static int find_groups(struct comm_seats *out, int rank, int size)
+{
+    for (int level = 0; level < POISE_LEVELS; level++) {
+        int count = 0;
+        for (int r = 0; r < size; r++) {
+            count +=
+                (int)comm_seats_distance(out->layout.seats, rank, r) <= level;
+        }
+        int *group = poise_alloc((size_t)count, sizeof(*group));
+        if (!group) {
+            return -ENOMEM;
+        }
+        out->groups[level] = group;
+        out->group_sizes[level] = count;
+        for (int r = 0; r < size; r++) {
+            if ((int)comm_seats_distance(out->layout.seats, rank, r) <= level) {
+                *group++ = r;
+            }
+        }
+    }
+    return 0;
+}
+
+static int find_peers(struct comm_seats *out, int rank, int size)
+{
+    out->peers = poise_alloc((size_t)size, sizeof(*out->peers));
+    if (!out->peers) {
+        return -ENOMEM;
+    }
+    int at[POISE_LEVELS] = {0};
+    int before = 0;
+    for (int level = 0; level < POISE_LEVELS; level++) {
+        /* Those of smaller groups are in all larger ones; I am in all. */
+        at[level] = out->first[level] = before;
+        before = out->group_sizes[level] - 1;
+    }
+    out->first[POISE_LEVELS] = before;
+    for (int i = 1; i < size; i++) {
+        int peer = (int)(((int64_t)rank + i) % size);
+        out->peers[at[comm_seats_distance(out->layout.seats, rank, peer)]++] =
+            peer;
+    }
+    return 0;
+}
+
+int comm_seats_create(struct comm_layout *layout, int rank, int size,
+                      struct comm_seats *out)
+{
+    struct comm_seats seats = {.layout = *layout};
+    *layout = (struct comm_layout){0};
+    for (int level = 0; level < POISE_LEVELS; level++) {
+        seats.timed = seats.timed || seats.layout.cost_ns[level] > 0;
+    }
+    int err = find_groups(&seats, rank, size);
+    if (err == 0) {
+        err = find_peers(&seats, rank, size);
+    }
+    if (err < 0) {
+        comm_seats_free(&seats);
+        return err;
+    }
+    *out = seats;
+    return 0;
+}
+
+void comm_seats_free(struct comm_seats *seats)
+{
+    for (int level = 0; level < POISE_LEVELS; level++) {
+        free(seats->groups[level]);
+    }
+    free(seats->peers);
+    free(seats->layout.seats);
+    *seats = (struct comm_seats){0};
+}

@@ -1,0 +1,390 @@
+/*
+ * Worlds: made from a transport and what is known about seats.
+ */
+#include "internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- setting up ---------------------------------------------------------- */
+
+/* A world that can exchange messages but knows no seats yet. Takes over
+ * `transport`, also when it fails. */
+static struct poise_world *world_on(struct comm_transport *transport)
+{
+    struct poise_world *world = poise_alloc(1, sizeof(*world));
+    if (!world) {
+        transport->ops->destroy(transport);
+        return NULL;
+    }
+    world->transport = transport;
+    world->rank = transport->rank;
+    world->size = transport->size;
+    return world;
+}
+
+static const char *choose(const char *option, const char *variable)
+{
+    const char *text = option ? option : getenv(variable);
+    return text && *text ? text : NULL;
+}
+
+static int pack_place(const struct poise_world_options *options,
+                      struct poise_buf *out)
+{
+    struct comm_place place;
+    int err =
+        comm_place_find(choose(options->sites_file, "POISE_SITES"), &place);
+    if (err < 0) {
+        return err;
+    }
+    poise_buf_blob(out, place.site, strlen(place.site) + 1);
+    poise_buf_blob(out, place.node, strlen(place.node) + 1);
+    err = poise_buf_varint(out, (uint64_t)place.numa);
+    comm_place_free(&place);
+    return err;
+}
+
+/* A blob for each rank, as pack_place made it. */
+static int layout_from(const struct poise_buf *blobs, int size,
+                       struct comm_layout *out)
+{
+    struct comm_place *places = poise_alloc((size_t)size, sizeof(*places));
+    if (!places) {
+        return -ENOMEM;
+    }
+    struct poise_reader all = poise_reader_of(blobs->data, blobs->len);
+    int err = 0;
+    for (int rank = 0; rank < size && err == 0; rank++) {
+        size_t len;
+        const void *blob = poise_reader_blob(&all, &len);
+        struct poise_reader one = poise_reader_of(blob, blob ? len : 0);
+        /* Borrowed: the places live no longer than the blobs. */
+        places[rank].site = (char *)poise_reader_blob(&one, &len);
+        places[rank].node = (char *)poise_reader_blob(&one, &len);
+        places[rank].numa = (int)poise_reader_varint(&one);
+        if (all.error || one.error) {
+            err = poise_error_set(EBADMSG, "find out where ranks sit", NULL,
+                                  "rank %d sent nonsense", rank);
+        }
+    }
+    if (err == 0) {
+        err = comm_layout_measured(places, size, out);
+    }
+    free(places);
+    return err;
+}
+
+/* Rank 0 works the layout out from what everybody says of itself; a failure
+ * anywhere becomes everybody's. */
+static int exchange_layout(struct poise_world *world,
+                           const struct poise_world_options *options,
+                           struct comm_layout *out)
+{
+    struct poise_buf mine = {0}, all = {0};
+    const char *synthetic = choose(options->topology, "POISE_TOPOLOGY");
+    struct comm_layout layout = {0};
+    int err = poise_world_agree(world, pack_place(options, &mine));
+    if (err < 0) {
+        goto out;
+    }
+    err = poise_world_gather(world, 0, mine.data, mine.len, &all);
+    if (world->rank == 0 && err == 0) {
+        err = synthetic ? comm_layout_synthetic(synthetic, world->size, &layout)
+                        : layout_from(&all, world->size, &layout);
+    }
+    if (world->rank == 0 && err == 0) {
+        poise_buf_reset(&all);
+        err = comm_layout_pack(&layout, world->size, &all);
+        free(layout.seats);
+    }
+    err = poise_world_agree(world, err);
+    if (err < 0) {
+        goto out;
+    }
+    err = poise_world_broadcast(world, 0, &all);
+    if (err == 0) {
+        struct poise_reader reader = poise_reader_of(all.data, all.len);
+        err = comm_layout_unpack(&reader, world->size, out);
+    }
+out:
+    poise_buf_free(&mine);
+    poise_buf_free(&all);
+    return err;
+}
+
+/* Find out about seats and complete the world, or destroy it. Collective. */
+static int complete(struct poise_world *world,
+                    const struct poise_world_options *options,
+                    struct poise_world **out)
+{
+    struct comm_layout layout;
+    int err = exchange_layout(world, options, &layout);
+    if (err == 0) {
+        err =
+            comm_seats_create(&layout, world->rank, world->size, &world->seats);
+    }
+    if (err < 0) {
+        poise_world_destroy(world);
+        return err;
+    }
+    *out = world;
+    return 0;
+}
+
+/* ---- worlds in one process ----------------------------------------------- */
+
+static int layout_of_process(const char *topology, int size,
+                             struct comm_layout *out)
+{
+    const char *synthetic = choose(topology, "POISE_TOPOLOGY");
+    if (synthetic) {
+        return comm_layout_synthetic(synthetic, size, out);
+    }
+    struct comm_layout layout = {0};
+    layout.seats = poise_alloc((size_t)size, sizeof(*layout.seats));
+    if (!layout.seats) {
+        return -ENOMEM;
+    }
+    *out = layout;
+    return 0;
+}
+
+int poise_world_create_local(int size, const struct poise_local_options *opts,
+                             struct poise_world **worlds)
+{
+    if (size < 1) {
+        return poise_error_set(EINVAL, "make a world", NULL,
+                               "it cannot have %d ranks", size);
+    }
+    struct comm_transport **transports =
+        poise_alloc((size_t)size, sizeof(struct comm_transport *));
+    struct poise_world **made =
+        poise_alloc((size_t)size, sizeof(struct poise_world *));
+    int err = transports && made ? comm_local_create(size, opts, transports)
+                                 : -ENOMEM;
+    if (err < 0) {
+        goto out;
+    }
+    for (int rank = 0; rank < size; rank++) {
+        struct comm_layout layout;
+        made[rank] = world_on(transports[rank]);
+        if (!made[rank]) {
+            err = -ENOMEM;
+            continue;
+        }
+        if (err == 0) {
+            err =
+                layout_of_process(opts ? opts->topology : NULL, size, &layout);
+        }
+        if (err == 0) {
+            err = comm_seats_create(&layout, rank, size, &made[rank]->seats);
+        }
+    }
+    if (err == 0) {
+        memcpy(worlds, made, (size_t)size * sizeof(*worlds));
+        goto out;
+    }
+    for (int rank = 0; rank < size; rank++) {
+        if (made[rank]) {
+            poise_world_destroy(made[rank]);
+        }
+    }
+out:
+    free(made);
+    free(transports);
+    return err;
+}
+
+static int create_alone(const struct poise_world_options *options,
+                        struct poise_world **out)
+{
+    struct poise_local_options opts = {.topology = options->topology};
+    return poise_world_create_local(1, &opts, out);
+}
+
+/* ---- making and ending --------------------------------------------------- */
+
+static const char *from_environment(const char *name)
+{
+    return getenv(name);
+}
+
+int poise_world_create(const struct poise_world_options *options,
+                       struct poise_world **out)
+{
+    const struct poise_world_options none = {0};
+    struct comm_launch launch = {0};
+    struct comm_transport *transport;
+    options = options ? options : &none;
+    if (!options->alone) {
+        int err = comm_launcher_find(from_environment, &launch);
+        if (err < 0) {
+            return err;
+        }
+    }
+    if (!launch.flavour) {
+        return create_alone(options, out);
+    }
+    int err = comm_mpi_create(&launch, &transport);
+    if (err < 0) {
+        return err;
+    }
+    struct poise_world *world = world_on(transport);
+    return world ? complete(world, options, out) : -ENOMEM;
+}
+
+int poise_world_adopt(const char *flavour, const void *comm, size_t comm_bytes,
+                      struct poise_world **out)
+{
+    const struct poise_world_options none = {0};
+    struct comm_transport *transport;
+    int err = comm_mpi_adopt(flavour, comm, comm_bytes, &transport);
+    if (err < 0) {
+        return err;
+    }
+    struct poise_world *world = world_on(transport);
+    return world ? complete(world, &none, out) : -ENOMEM;
+}
+
+/* The number of my unit at `level`, which tells units apart. */
+static int unit_of(const struct poise_world *world, enum poise_level level)
+{
+    struct poise_seat seat = poise_world_seat(world, world->rank);
+    switch (level) {
+    case POISE_LEVEL_NUMA:
+        return seat.numa;
+    case POISE_LEVEL_NODE:
+        return seat.node;
+    case POISE_LEVEL_SITE:
+        return seat.site;
+    default:
+        return 0;
+    }
+}
+
+int poise_world_split(struct poise_world *world, enum poise_level level,
+                      struct poise_world **out)
+{
+    const int *ranks;
+    int count = poise_world_group(world, level, &ranks);
+    int rank = 0;
+    while (ranks[rank] != world->rank) {
+        rank++;
+    }
+    struct comm_layout layout = {0};
+    struct comm_transport *transport = NULL;
+    struct poise_world *part = poise_alloc(1, sizeof(*part));
+    int err = part ? comm_layout_part(&world->seats.layout, world->size, ranks,
+                                      count, &layout)
+                   : -ENOMEM;
+    if (err == 0) {
+        err = comm_seats_create(&layout, rank, count, &part->seats);
+    }
+    /* What can fail on one rank alone comes before the split itself. */
+    err = poise_world_agree(world, err);
+    if (err < 0) {
+        goto fail;
+    }
+    err = world->transport->ops->split(world->transport, unit_of(world, level),
+                                       rank, count, &transport);
+    err = poise_world_agree(world, err);
+    if (err < 0) {
+        goto fail;
+    }
+    part->transport = transport;
+    part->rank = rank;
+    part->size = count;
+    *out = part;
+    return 0;
+
+fail:
+    if (transport) {
+        transport->ops->destroy(transport);
+    }
+    if (part) {
+        comm_seats_free(&part->seats);
+        free(part);
+    }
+    return err;
+}
+
+void poise_world_destroy(struct poise_world *world)
+{
+    if (!world) {
+        return;
+    }
+    world->transport->ops->destroy(world->transport);
+    for (size_t i = 0; i < world->inbox_count; i++) {
+        free(world->inbox[i].message.data);
+    }
+    free(world->inbox);
+    comm_heap_free(&world->kept);
+    comm_seats_free(&world->seats);
+    free(world);
+}
+
+/* ---- asking -------------------------------------------------------------- */
+
+int poise_world_rank(const struct poise_world *world)
+{
+    return world->rank;
+}
+
+int poise_world_size(const struct poise_world *world)
+{
+    return world->size;
+}
+
+bool poise_world_threads_allowed(const struct poise_world *world)
+{
+    return world->transport->threads_allowed;
+}
+
+const char *poise_world_name(const struct poise_world *world)
+{
+    return world->transport->name;
+}
+
+uint64_t poise_world_startup_ns(const struct poise_world *world)
+{
+    return world->transport->startup_ns;
+}
+
+struct poise_seat poise_world_seat(const struct poise_world *world, int rank)
+{
+    return world->seats.layout.seats[rank];
+}
+
+enum poise_level poise_world_distance(const struct poise_world *world, int a,
+                                      int b)
+{
+    return comm_seats_distance(world->seats.layout.seats, a, b);
+}
+
+uint64_t poise_world_cost_ns(const struct poise_world *world,
+                             enum poise_level level)
+{
+    return world->seats.layout.cost_ns[level];
+}
+
+int poise_world_group(const struct poise_world *world, enum poise_level level,
+                      const int **ranks)
+{
+    *ranks = world->seats.groups[level];
+    return world->seats.group_sizes[level];
+}
+
+bool poise_world_is_root(const struct poise_world *world,
+                         enum poise_level level)
+{
+    return world->seats.groups[level][0] == world->rank;
+}
+
+struct poise_peers poise_world_peers(const struct poise_world *world)
+{
+    struct poise_peers peers = {.ranks = world->seats.peers};
+    memcpy(peers.first, world->seats.first, sizeof(peers.first));
+    return peers;
+}

@@ -11,10 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** In a world that loses messages, they are repeated so often. */
-#define END_REPEAT_NS UINT64_C(50000000)
+/** In a world that loses messages they are repeated so often, each after
+ * this part of the patience that the pool has with lost messages. */
 #define END_REPEATS 20
-#define END_DRAIN_NS UINT64_C(1000000000)
+#define END_REPEAT_PART 200
+#define END_DRAIN_PART 10
 
 /* Children of a rank in the binomial tree: rank + 2^k for all 2^k above it. */
 static void end_tell_children(struct poise_pool *pool, bool again)
@@ -97,7 +98,8 @@ void task_end_turn(struct poise_pool *pool)
         return;
     }
     uint64_t now = poise_clock_ns();
-    if (net->stop_sent == 0 || now - net->stop_sent > END_REPEAT_NS * 4) {
+    if (net->stop_sent == 0 ||
+        now - net->stop_sent > net->lost_ns / END_REPEAT_PART * 4) {
         net->stop_sent = now;
         task_send(pool, 0,
                   (struct task_head){.kind = TASK_STOP,
@@ -112,10 +114,11 @@ void task_end_turn(struct poise_pool *pool)
 static void end_wait_for_byes(struct poise_pool *pool)
 {
     struct task_net *net = &pool->net;
+    uint64_t pause_ns = net->lost_ns / END_REPEAT_PART;
     for (int again = 0; net->byes > 0 && again < END_REPEATS;) {
-        poise_world_wait(pool->world, END_REPEAT_NS);
+        poise_world_wait(pool->world, pause_ns);
         task_net_turn(pool);
-        if (net->byes > 0 && poise_clock_ns() - net->end_sent > END_REPEAT_NS) {
+        if (net->byes > 0 && poise_clock_ns() - net->end_sent > pause_ns) {
             end_tell_children(pool, true);
             again++;
         }
@@ -132,7 +135,7 @@ static int end_drain(struct poise_pool *pool)
         code = poise_world_reduce(pool->world, POISE_SUM, sent,
                                   (size_t)pool->size);
     }
-    uint64_t until = poise_clock_ns() + END_DRAIN_NS;
+    uint64_t until = poise_clock_ns() + pool->net.lost_ns / END_DRAIN_PART;
     while (code == 0 && pool->net.received < sent[pool->rank]) {
         struct poise_message message;
         int got = poise_world_receive(pool->world, &message);
@@ -144,7 +147,7 @@ static int end_drain(struct poise_pool *pool)
         } else if (poise_clock_ns() > until) {
             break; /* lost */
         } else {
-            poise_world_wait(pool->world, END_REPEAT_NS);
+            poise_world_wait(pool->world, pool->net.lost_ns / END_REPEAT_PART);
         }
     }
     free(sent);

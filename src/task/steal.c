@@ -16,8 +16,9 @@
 #define STEAL_GIVE_BYTES ((size_t)256 << 10)
 #define STEAL_PAUSE_LEAST_NS UINT64_C(20000000)
 #define STEAL_PAUSE_MOST_NS UINT64_C(1000000000)
-/** An answer that takes longer is not waited for. */
-#define STEAL_ANSWER_NS UINT64_C(1000000000)
+/** An answer that takes longer than this part of the pool's patience with lost
+ * messages (then: a second) is not waited for. */
+#define STEAL_ANSWER_PART 10
 
 /* The ranks of NEAR: inside the own unit; and from there outwards only as far
  * as this rank is the root of what it would be asking for. */
@@ -267,7 +268,8 @@ void task_thief_turn(struct poise_pool *pool)
         return;
     }
     uint64_t now = poise_clock_ns();
-    if (thief->asking && now - thief->asked_at < STEAL_ANSWER_NS) {
+    if (thief->asking &&
+        now - thief->asked_at < pool->net.lost_ns / STEAL_ANSWER_PART) {
         return;
     }
     if (thief->asking && thief->policy->central) {

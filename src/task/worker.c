@@ -403,7 +403,7 @@ void task_worker_loop(struct poise_worker *worker)
         if (worker->index >= __atomic_load_n(&pool->target, __ATOMIC_RELAXED)) {
             task_park(worker);
         } else if (have || worker_find(worker)) {
-            size_t before = worker->queue.count;
+            size_t before = pool->hands_back ? worker->queue.count : 0;
             worker_run(worker);
             have = worker_finish(worker);
             if (pool->hands_back) {

@@ -13,11 +13,14 @@
 #include <stdlib.h>
 
 /* Patience: polls at once, then polls after yielding the processor, then
- * sleeps that double. */
+ * sleeps of an eighth of the time that nothing has happened for: a message is
+ * noticed late by little in proportion, and a rank that is idle for long
+ * leaves the processor to others. */
 #define SPIN_ROUNDS 32
 #define YIELD_ROUNDS 64
+#define SLEEP_PART 8
 #define SLEEP_MIN_NS UINT64_C(20000)
-#define SLEEP_MAX_NS UINT64_C(1000000)
+#define SLEEP_MAX_NS UINT64_C(4000000)
 
 struct mpi_transport {
     struct comm_transport base;
@@ -29,6 +32,7 @@ struct mpi_transport {
     bool incoming, receiving, arrived;
     struct poise_message message;
     unsigned rounds; /* of patience */
+    uint64_t idle_since_ns;
 };
 
 static struct mpi_transport *of(const struct comm_transport *transport)
@@ -138,25 +142,23 @@ static size_t mpi_unsent(const struct comm_transport *transport)
 
 /* One step of patience, of at most `left_ns`. */
 static void be_patient(struct mpi_transport *self, uint32_t seen,
-                       uint64_t left_ns)
+                       uint64_t now_ns, uint64_t left_ns)
 {
-    unsigned round = self->rounds++;
-    if (round < SPIN_ROUNDS) {
+    if (self->rounds < SPIN_ROUNDS) {
+        self->rounds++;
         return;
     }
-    if (round < YIELD_ROUNDS) {
+    if (self->rounds < YIELD_ROUNDS) {
+        self->rounds++;
+        self->idle_since_ns = now_ns;
         sched_yield();
         return;
     }
-    unsigned doublings = round - YIELD_ROUNDS;
-    uint64_t sleep = SLEEP_MAX_NS;
-    if (doublings < 6) {
-        sleep = SLEEP_MIN_NS << doublings;
-    } else {
-        self->rounds--; /* as patient as can be */
-    }
+    uint64_t sleep_ns = (now_ns - self->idle_since_ns) / SLEEP_PART;
+    sleep_ns = sleep_ns < SLEEP_MIN_NS ? SLEEP_MIN_NS : sleep_ns;
+    sleep_ns = sleep_ns > SLEEP_MAX_NS ? SLEEP_MAX_NS : sleep_ns;
     poise_event_wait(&self->base.event, seen,
-                     sleep < left_ns ? sleep : left_ns);
+                     sleep_ns < left_ns ? sleep_ns : left_ns);
 }
 
 static void mpi_wait(struct comm_transport *transport, uint32_t seen,
@@ -168,7 +170,7 @@ static void mpi_wait(struct comm_transport *transport, uint32_t seen,
         timeout_ns > UINT64_MAX - now ? UINT64_MAX : now + timeout_ns;
     while (advance(self) == 0 && !self->arrived && now < end &&
            poise_event_seen(&transport->event) == seen) {
-        be_patient(self, seen, end - now);
+        be_patient(self, seen, now, end - now);
         now = poise_clock_ns();
     }
 }
@@ -239,7 +241,8 @@ static void drain(struct mpi_transport *self)
         if (left && self->backend->all_left(self->mpi)) {
             return;
         }
-        be_patient(self, poise_event_seen(&self->base.event), SLEEP_MAX_NS);
+        be_patient(self, poise_event_seen(&self->base.event), poise_clock_ns(),
+                   SLEEP_MAX_NS);
     }
 }
 

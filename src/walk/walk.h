@@ -33,7 +33,8 @@ extern "C" {
 /** A directory of the tree, within this process. */
 struct poise_walk_dir;
 
-/** One entry, as callbacks see it; valid during the call. */
+/** One entry, as callbacks see it; valid during the call. The functions below
+ * want this very struct, not a copy of it. */
 struct poise_walk_entry {
     const char *name; /**< NUL-terminated; the operand as given, if a root */
     size_t name_len;
@@ -56,16 +57,18 @@ enum {
 /** Append the entry's path, operand first, as find prints it. */
 POISE_API int poise_walk_path(const struct poise_walk_entry *entry,
                               struct poise_buf *out);
-/** Append the path of a directory (no slash at the end but for "/"). */
+/** Append the path of a directory; an operand is written as it was given. */
 POISE_API int poise_walk_dir_path(const struct poise_walk_dir *dir,
                                   struct poise_buf *out);
 /** A descriptor for *at() calls together with entry->name; AT_FDCWD for
  * roots. Borrowed, valid during the callback. Negative errno if the directory
- * cannot be reopened. */
+ * cannot be reopened: that was already counted and told to the error hook, so
+ * that visit should just go on. */
 POISE_API int poise_walk_dirfd(const struct poise_walk_entry *entry);
 /** Metadata, with at least the fields of `mask` (STATX_*): what the walk has
  * already, or one statx (not following links). Borrowed, valid during the
- * callback. */
+ * callback. A failure was already counted and told to the error hook, so that
+ * visit should just go on. */
 POISE_API int poise_walk_stat(const struct poise_walk_entry *entry,
                               unsigned mask, const struct statx **out);
 /** One pointer per directory for the user, within this process; NULL at
@@ -88,7 +91,9 @@ struct poise_walk_hooks {
     /** Each entry once, directories before what is in them. Returns one of
      * POISE_WALK_*, or a negative errno to stop with an error. */
     int (*visit)(struct poise_walk_entry *entry, void *arg);
-    /** Each entered directory after everything below it (option post). */
+    /** Option post: each directory that visit answered with POISE_WALK_ON,
+     * after everything below it; at once if it is not entered (depth limit,
+     * other file system). */
     int (*leave)(struct poise_walk_entry *entry, void *arg);
     /** Something could not be read: `err` names the path. 0 goes on, negative
      * stops. NULL: go on, counted in the result. */
@@ -112,7 +117,7 @@ struct poise_walk_options {
                                ahead of visit; 0: names and types only */
     bool one_file_system; /**< do not enter other file systems (each root's
                                own): their mount points are visited */
-    bool post;            /**< call `leave` */
+    bool post;            /**< call `leave`; not with a checkpoint: -EINVAL */
     uint32_t max_depth;   /**< entries deeper are not read; 0: no limit,
                                set `max_depth_is_zero` for roots only */
     bool max_depth_is_zero;
@@ -149,6 +154,11 @@ POISE_API int poise_walk_run(struct poise_world *world,
                              const struct poise_walk_hooks *hooks,
                              struct poise_walk_result *result);
 POISE_API void poise_walk_result_free(struct poise_walk_result *result);
+
+/** Append the job bytes (options.pool.job) of a walk's checkpoint to `out`,
+ * without running it. -EBADMSG if it is not one of a walk. Local. */
+POISE_API int poise_walk_checkpoint_job(const char *path,
+                                        struct poise_buf *out);
 
 /* ---- the summary ------------------------------------------------------------
  */

@@ -5,8 +5,10 @@
  */
 #include "comm/internal.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -823,6 +825,40 @@ static void test_place(void **state)
     assert_int_equal(comm_place_find(path, &place), -ENOENT);
 }
 
+/* A machine of as many domains as this one has processors, by hwloc's own
+ * means: where the thread is bound to decides, or where it runs. */
+static void test_numa(void **state)
+{
+    (void)state;
+    cpu_set_t all, one;
+    int (*here)(void) = NULL;
+    struct poise_buf why = {0};
+    void *module = comm_module_open("poise-numa.so", &why);
+    if (!module) {
+        fail_msg("%s", poise_buf_str(&why));
+    }
+    *(void **)&here = dlsym(module, "poise_numa_here");
+    assert_non_null(here);
+    assert_int_equal(setenv("HWLOC_SYNTHETIC", "numa:64 pu:1", 1), 0);
+    assert_int_equal(setenv("HWLOC_THISSYSTEM", "1", 1), 0);
+    assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
+    for (int cpu = 0; cpu < 64; cpu++) {
+        if (CPU_ISSET(cpu, &all)) {
+            CPU_ZERO(&one);
+            CPU_SET(cpu, &one);
+            assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
+            assert_int_equal(here(), cpu);
+        }
+    }
+    assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
+    int anywhere = here();
+    assert_true(anywhere >= 0 || !CPU_ISSET(0, &all));
+    unsetenv("HWLOC_SYNTHETIC");
+    unsetenv("HWLOC_THISSYSTEM");
+    assert_true(here() >= 0);
+    poise_buf_free(&why);
+}
+
 /* ---- launchers ----------------------------------------------------------- */
 
 /* The environment of the case under test: "NAME=VALUE" up to NULL. */
@@ -943,6 +979,7 @@ int main(void)
         cmocka_unit_test(test_split),
         cmocka_unit_test(test_sites),
         cmocka_unit_test(test_place),
+        cmocka_unit_test(test_numa),
         cmocka_unit_test(test_launchers),
         cmocka_unit_test(test_no_backend),
     };

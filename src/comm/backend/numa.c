@@ -47,8 +47,10 @@ int poise_numa_here(void)
     if (hwloc_topology_init(&topology) < 0) {
         return -1;
     }
-    /* Only what the question needs: domains are always kept. */
-    hwloc_topology_set_all_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE);
+    /* Caches do not matter here; filters of more than these would take the
+     * parents of the domains away, and with them their processors. */
+    hwloc_topology_set_cache_types_filter(topology,
+                                          HWLOC_TYPE_FILTER_KEEP_NONE);
     if (hwloc_topology_load(topology) == 0) {
         domain = domain_here(topology);
     }

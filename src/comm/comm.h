@@ -25,11 +25,14 @@ extern "C" {
 struct poise_world;
 
 struct poise_world_options {
-    /** Lines "HOST SITE"; NULL: the environment variable POISE_SITES, else
-     * one site. */
+    /** A file of lines "HOST SITE" ('#' begins a comment); HOST may be a shell
+     * pattern, for the full or the short name; the first line that fits
+     * counts, and a host without one is an error (end with "* SITE"). NULL:
+     * the file that the environment variable POISE_SITES names, else one
+     * site. */
     const char *sites_file;
     /** A synthetic topology, see poise_world_seat; NULL: the environment
-     * variable POISE_TOPOLOGY, else what the machine says. */
+     * variable POISE_TOPOLOGY, else what the machine says. Rank 0's counts. */
     const char *topology;
     /** Do not look for a launcher: a world of one. */
     bool alone;
@@ -38,7 +41,10 @@ struct poise_world_options {
 /**
  * Find out whether a launcher started this process and join its world, or
  * make a world of one. `options` may be NULL. Which back end: the environment
- * variable POISE_MPI (ompi, mpich, none), else the launcher's variables.
+ * variable POISE_MPI (ompi, mpich, none), else the launcher's variables. It is
+ * looked for in the directory POISE_BACKEND_DIR, in poise/ beside libpoise, and
+ * beside libpoise. MPI can be started once in a process: a second world, after
+ * the first was destroyed, is -ENOTSUP.
  *
  * Collective under a launcher. -ENOTSUP: a launcher started us, but its MPI
  * has no back end here, or MPI came up with another number of ranks than the
@@ -63,8 +69,10 @@ POISE_API uint64_t poise_world_startup_ns(const struct poise_world *world);
 /** How a world in one process treats messages. Zero: at once, in order. */
 struct poise_local_options {
     uint64_t delay_min_ns, delay_max_ns; /**< uniform between */
-    bool reorder; /**< a later message may overtake an earlier */
-    double drop;  /**< probability of losing a message */
+    /** A later message may overtake an earlier, of the same tag too (which
+     * MPI would not do); needs a delay to show. */
+    bool reorder;
+    double drop; /**< probability of losing a message; not of collectives */
     uint64_t seed;
     const char *topology; /**< as in poise_world_options */
 };
@@ -141,7 +149,8 @@ POISE_API int poise_world_split(struct poise_world *world,
 
 /* ---- messages -------------------------------------------------------------
  *
- * Non-blocking, any size, any order between different tags. Tags are
+ * Non-blocking, any size. Between two ranks messages keep their order, except
+ * in a world of one process that was told to reorder them. Tags are
  * 0..POISE_TAG_USER-1 for rooms of the library, up to POISE_TAG_MAX for users.
  */
 #define POISE_TAG_USER 4096
@@ -167,10 +176,17 @@ POISE_API size_t poise_world_unsent(const struct poise_world *world);
  * the time is over. Idle waiting costs next to no processor time.
  */
 POISE_API void poise_world_wait(struct poise_world *world, uint64_t timeout_ns);
-/** End the wait of the world's thread. Any thread. */
+/** End the wait of the world's thread, or the next one if it does not wait
+ * now. Any thread. */
 POISE_API void poise_world_wake(struct poise_world *world);
 
 /* ---- collectives for set-up and results (binomial trees) ------------------
+ *
+ * Messages that arrive meanwhile are kept for poise_world_receive. A rank that
+ * runs short of memory goes on taking part, so that nobody waits for ever: it
+ * returns the error, and so do all ranks behind it in the tree; for barrier,
+ * reduce and agree that is everybody, unless the message back was lost by it
+ * alone. -EPROTO: ranks called different collectives.
  */
 
 POISE_API int poise_world_barrier(struct poise_world *world);

@@ -273,6 +273,7 @@ struct poise_walk_du_options {
      * for directories (children first), operands in order. `path` NULL: the
      * grand total. */
     int (*line)(uint64_t amount, const char *path, size_t path_len, void *arg);
+    void (*progress)(const struct poise_pool_stats *stats, void *arg);
     void *arg;
 };
 /** Collective; return codes as poise_walk_run. */

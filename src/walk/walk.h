@@ -304,9 +304,17 @@ struct poise_walk_find_options {
     int (*output)(const void *data, size_t len, void *arg);
     int (*error)(struct poise_worker *worker, const struct poise_error *err,
                  void *arg);
+    /** -ok and -okdir: put the question, return whether the answer is yes.
+     * One call at a time, any worker. NULL: those actions are -ENOTSUP, as
+     * they always are in a world of several ranks. */
+    bool (*ask)(const char *question, size_t len, void *arg);
+    void (*progress)(const struct poise_pool_stats *stats, void *arg);
     void *arg;
 };
-/** Collective; return codes as poise_walk_run (0 also after -quit). */
+/** Collective; return codes as poise_walk_run (0 also after -quit). Output,
+ * commands and deletions happen at least once if the job is resumed.
+ * result->errors counts, besides what could not be read, entries that could
+ * not be evaluated or deleted and failed commands of -exec ... {} +. */
 POISE_API int poise_walk_find_run(struct poise_world *world,
                                   const struct poise_walk_find_options *opts,
                                   struct poise_walk_result *result);

@@ -1,0 +1,391 @@
+/*
+ * find_parse.c - the arguments of find, compiled into a tree.
+ *
+ * Grammar, loosest first:   list: or { "," or }      or: and { "-o" and }
+ *                           and: not { ["-a"] not }  not: { "!" } primary
+ * Chains become one node with many children, so that evaluation recurses only
+ * as deep as parentheses are nested.
+ */
+#include "find.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { NESTING_MOST = 250 };
+
+static const char *const compiling = "understand the expression at";
+
+static int wrong(const char *word, const char *why)
+{
+    return poise_error_set(EINVAL, compiling, word, "%s", why);
+}
+
+const char *find_parser_argument(struct find_parser *parser)
+{
+    if (parser->pos == parser->count) {
+        wrong(parser->word, "missing argument");
+        return NULL;
+    }
+    return parser->words[parser->pos++];
+}
+
+int find_parser_wrong(const struct find_parser *parser, const char *argument,
+                      const char *why)
+{
+    return poise_error_set(EINVAL, compiling, argument, "%s: %s", parser->word,
+                           why);
+}
+
+struct find_node *find_node_create(struct find_parser *parser,
+                                   enum find_kind kind)
+{
+    struct find_node *node = poise_alloc(1, sizeof *node);
+    if (node) {
+        node->kind = kind;
+        node->all = parser->find->all;
+        parser->find->all = node;
+    }
+    return node;
+}
+
+int find_parser_stream(struct find_parser *parser, const char *path)
+{
+    struct poise_walk_find *find = parser->find;
+    if (strcmp(path, "/dev/stdout") == 0) {
+        return 0;
+    }
+    for (unsigned i = 1; i < find->stream_count; i++) {
+        if (strcmp(find->streams[i], path) == 0) {
+            return (int)i;
+        }
+    }
+    if (find->stream_count == FIND_STREAMS) {
+        return find_parser_wrong(parser, path, "too many output files");
+    }
+    find->streams[find->stream_count] = path;
+    return (int)find->stream_count++;
+}
+
+/* ---- words -------------------------------------------------------------- */
+
+static bool is_word(const struct find_parser *parser, const char *a,
+                    const char *b)
+{
+    if (parser->pos == parser->count) {
+        return false;
+    }
+    const char *word = parser->words[parser->pos];
+    return strcmp(word, a) == 0 || (b && strcmp(word, b) == 0);
+}
+
+static bool starts_factor(const struct find_parser *parser)
+{
+    return parser->pos < parser->count && !is_word(parser, ")", ",") &&
+           !is_word(parser, "-o", "-or") && !is_word(parser, "-a", "-and");
+}
+
+static int unknown_word(const char *word)
+{
+    if (word[0] != '-') {
+        return wrong(word, "paths must come before the expression (is a "
+                           "pattern not quoted?)");
+    }
+    const char *near = find_primary_nearest(word);
+    if (!near) {
+        return wrong(word, "unknown or unsupported");
+    }
+    return poise_error_set(EINVAL, compiling, word,
+                           "unknown or unsupported; did you mean '%s'?", near);
+}
+
+/* ---- the grammar -------------------------------------------------------- */
+
+static struct find_node *parse_list(struct find_parser *parser);
+
+static struct find_node *parse_parentheses(struct find_parser *parser)
+{
+    if (is_word(parser, ")", NULL)) {
+        wrong("()", "empty parentheses");
+        return NULL;
+    }
+    if (parser->nesting == NESTING_MOST) {
+        wrong("(", "parentheses nested too deeply");
+        return NULL;
+    }
+    parser->nesting++;
+    struct find_node *node = parse_list(parser);
+    parser->nesting--;
+    if (!node) {
+        return NULL;
+    }
+    if (!is_word(parser, ")", NULL)) {
+        wrong("(", "')' is missing");
+        return NULL;
+    }
+    parser->pos++;
+    return node;
+}
+
+static struct find_node *parse_primary(struct find_parser *parser)
+{
+    const char *word = parser->words[parser->pos++];
+    if (strcmp(word, "(") == 0) {
+        return parse_parentheses(parser);
+    }
+    const struct find_primary *primary = find_primary_lookup(word);
+    if (!primary) {
+        unknown_word(word);
+        return NULL;
+    }
+    struct find_node *node = find_node_create(parser, FIND_TEST);
+    if (!node) {
+        return NULL;
+    }
+    node->primary = primary;
+    node->which = primary->which;
+    node->mask = primary->mask;
+    parser->word = word;
+    if (primary->parse && primary->parse(parser, node) < 0) {
+        return NULL;
+    }
+    if (!primary->eval && node->kind == FIND_TEST) {
+        node->kind = FIND_CONST;
+        node->truth = true;
+    }
+    if (node->kind == FIND_TEST) {
+        parser->acts |=
+            (primary->flags & FIND_EFFECT) && !(primary->flags & FIND_SILENT);
+        parser->find->mask |= node->mask;
+    }
+    return node;
+}
+
+/* Any number of "!" in front. */
+static struct find_node *parse_not(struct find_parser *parser)
+{
+    const char *before = NULL;
+    bool negate = false;
+    while (is_word(parser, "!", "-not")) {
+        before = parser->words[parser->pos++];
+        negate = !negate;
+    }
+    if (!starts_factor(parser)) {
+        if (before) {
+            poise_error_set(EINVAL, compiling, before,
+                            "an expression must follow");
+        } else if (parser->pos < parser->count) {
+            wrong(parser->words[parser->pos],
+                  strcmp(parser->words[parser->pos], ")") == 0
+                      ? "too many ')'"
+                      : "nothing before this operator");
+        } else {
+            wrong(parser->words[parser->count - 1],
+                  "an expression must follow");
+        }
+        return NULL;
+    }
+    struct find_node *node = parse_primary(parser);
+    if (!node || !negate) {
+        return node;
+    }
+    struct find_node *not = find_node_create(parser, FIND_NOT);
+    if (not ) {
+        not ->child = node;
+    }
+    return not ;
+}
+
+/* Put `node` behind the children of *chain, which is made a node of `kind`
+ * when the second one comes. */
+struct chain {
+    struct find_node *first, *last, *parent;
+};
+
+static int chain_add(struct find_parser *parser, struct chain *chain,
+                     enum find_kind kind, struct find_node *node)
+{
+    if (!chain->first) {
+        chain->first = chain->last = node;
+        return 0;
+    }
+    if (!chain->parent) {
+        chain->parent = find_node_create(parser, kind);
+        if (!chain->parent) {
+            return -ENOMEM;
+        }
+        chain->parent->child = chain->first;
+    }
+    chain->last->next = node;
+    chain->last = node;
+    return 0;
+}
+
+static struct find_node *chain_node(const struct chain *chain)
+{
+    return chain->parent ? chain->parent : chain->first;
+}
+
+static struct find_node *parse_and(struct find_parser *parser)
+{
+    struct chain chain = {0};
+    do {
+        struct find_node *node = parse_not(parser);
+        if (!node || chain_add(parser, &chain, FIND_AND, node) < 0) {
+            return NULL;
+        }
+        if (is_word(parser, "-a", "-and")) {
+            parser->pos++;
+        } else if (!starts_factor(parser)) {
+            break;
+        }
+    } while (true);
+    return chain_node(&chain);
+}
+
+static struct find_node *parse_or(struct find_parser *parser)
+{
+    struct chain chain = {0};
+    do {
+        struct find_node *node = parse_and(parser);
+        if (!node || chain_add(parser, &chain, FIND_OR, node) < 0) {
+            return NULL;
+        }
+    } while (is_word(parser, "-o", "-or") && parser->pos++ < parser->count);
+    return chain_node(&chain);
+}
+
+static struct find_node *parse_list(struct find_parser *parser)
+{
+    struct chain chain = {0};
+    do {
+        struct find_node *node = parse_or(parser);
+        if (!node || chain_add(parser, &chain, FIND_LIST, node) < 0) {
+            return NULL;
+        }
+    } while (is_word(parser, ",", NULL) && parser->pos++ < parser->count);
+    return chain_node(&chain);
+}
+
+/* ---- the whole ---------------------------------------------------------- */
+
+/* ROOT -print, where the expression has no action. */
+static struct find_node *add_print(struct find_parser *parser,
+                                   struct find_node *root)
+{
+    struct find_node *print = find_node_create(parser, FIND_TEST);
+    if (!print) {
+        return NULL;
+    }
+    print->primary = find_primary_lookup("-print");
+    if (!root) {
+        return print;
+    }
+    struct find_node *both = find_node_create(parser, FIND_AND);
+    if (both) {
+        both->child = root;
+        root->next = print;
+    }
+    return both;
+}
+
+/* Whether evaluation looks at metadata whatever the entry is. */
+static bool always_stats(const struct find_node *node)
+{
+    while (node && node->kind != FIND_TEST) {
+        node = node->child;
+    }
+    return node && node->mask != 0;
+}
+
+static int compile(struct find_parser *parser)
+{
+    struct find_node *root = NULL;
+    if (parser->count > 0) {
+        root = parse_list(parser);
+        if (!root) {
+            return -poise_error_last()->code;
+        }
+        if (parser->pos < parser->count) {
+            return wrong(parser->words[parser->pos], "too many ')'");
+        }
+    }
+    struct poise_walk_find *find = parser->find;
+    if (find->has_delete && find->has_prune && !parser->explicit_depth) {
+        return poise_error_set(EINVAL, compiling, "-delete",
+                               "it turns on -depth, under which -prune does "
+                               "nothing; say -depth if that is meant");
+    }
+    if (!parser->acts) {
+        root = add_print(parser, root);
+        if (!root) {
+            return -ENOMEM;
+        }
+    }
+    find->root = find_simplify(root);
+    find->fetch_mask = always_stats(find->root) ? find->mask : 0;
+    return 0;
+}
+
+static int copy_words(struct poise_walk_find *find, int argc,
+                      const char *const *argv)
+{
+    find->words = poise_alloc((size_t)argc + 1, sizeof *find->words);
+    if (!find->words) {
+        return -ENOMEM;
+    }
+    for (int i = 0; i < argc; i++) {
+        size_t len = strlen(argv[i]) + 1;
+        find->words[i] = poise_alloc(len, 1);
+        if (!find->words[i]) {
+            return -ENOMEM;
+        }
+        memcpy(find->words[i], argv[i], len);
+        find->word_count++;
+    }
+    return 0;
+}
+
+int poise_walk_find_compile(int argc, const char *const *argv,
+                            struct poise_walk_find **out)
+{
+    struct poise_walk_find *find = poise_alloc(1, sizeof *find);
+    if (!find) {
+        return -ENOMEM;
+    }
+    find->stream_count = 1;
+    int rc = copy_words(find, argc, argv);
+    if (rc == 0) {
+        struct find_parser parser = {
+            .find = find,
+            .words = (const char *const *)find->words,
+            .count = find->word_count,
+            .syntax = RE_SYNTAX_EMACS,
+        };
+        rc = compile(&parser);
+    }
+    if (rc < 0) {
+        poise_walk_find_destroy(find);
+        return rc;
+    }
+    *out = find;
+    return 0;
+}
+
+void poise_walk_find_destroy(struct poise_walk_find *find)
+{
+    if (!find) {
+        return;
+    }
+    for (struct find_node *node = find->all, *next; node; node = next) {
+        next = node->all;
+        if (node->primary && node->primary->release) {
+            node->primary->release(node);
+        }
+        free(node);
+    }
+    for (size_t i = 0; i < find->word_count; i++) {
+        free(find->words[i]);
+    }
+    free(find->words);
+    free(find);
+}

@@ -1,0 +1,348 @@
+/*
+ * find_time.c - ages, newer than, and the dates that -newerXt understands.
+ *
+ * GNU find counts ages back from when it started; here that moment is rank
+ * 0's, so that all ranks agree. Its roundings are kept: -mtime N is an age in
+ * [N, N+1) days, -mmin N one in [N-1, N) minutes, and -mtime -N reaches one
+ * second further than N days.
+ */
+#include "find.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { DAY = 86400, MINUTE = 60 };
+#define NANO 1000000000L
+
+int find_time_compare(struct timespec a, struct timespec b)
+{
+    if (a.tv_sec != b.tv_sec) {
+        return a.tv_sec < b.tv_sec ? -1 : 1;
+    }
+    return (a.tv_nsec > b.tv_nsec) - (a.tv_nsec < b.tv_nsec);
+}
+
+struct timespec find_time_of(const struct statx *st, char which)
+{
+    const struct statx_timestamp *t = &st->stx_mtime;
+    switch (which) {
+    case 'a':
+    case 'A':
+        t = &st->stx_atime;
+        break;
+    case 'B':
+        t = &st->stx_btime;
+        break;
+    case 'c':
+    case 'C':
+        t = &st->stx_ctime;
+        break;
+    default:
+        break;
+    }
+    return (struct timespec){.tv_sec = t->tv_sec, .tv_nsec = t->tv_nsec};
+}
+
+struct timespec find_time_origin(const struct find_run *run,
+                                 enum find_origin origin)
+{
+    struct timespec at = run->now;
+    switch (origin) {
+    case FIND_YESTERDAY:
+        at.tv_sec -= DAY;
+        break;
+    case FIND_TODAY:
+        at = run->midnight;
+        break;
+    case FIND_TONIGHT:
+        at = run->midnight;
+        at.tv_sec += DAY;
+        break;
+    case FIND_NOW:
+        break;
+    }
+    return at;
+}
+
+/* "+N" of `unit` seconds; fractions are allowed. */
+static int parse_age(struct find_parser *parser, struct find_node *node,
+                     int64_t unit)
+{
+    const char *text = find_parser_argument(parser);
+    if (!text) {
+        return -EINVAL;
+    }
+    const char *at = text;
+    struct find_age *age = &node->arg.age;
+    age->order = find_parse_order(&at);
+    age->window = unit;
+    char *end;
+    errno = 0;
+    double count = strtod(at, &end);
+    if (end == at || *end || !isfinite(count) || count * (double)unit > 1e15 ||
+        count < 0 || !strchr("0123456789.", *at)) {
+        return find_parser_wrong(parser, text, "not a number (N, +N or -N)");
+    }
+    double whole;
+    double part = modf(count * (double)unit, &whole);
+    age->sec = (int64_t)whole;
+    age->nsec = (long)(part * 1e9);
+    return 0;
+}
+
+int find_parse_days(struct find_parser *parser, struct find_node *node)
+{
+    int rc = parse_age(parser, node, DAY);
+    struct find_age *age = &node->arg.age;
+    age->origin = parser->daystart ? FIND_TODAY : FIND_YESTERDAY;
+    if (rc == 0 && age->order == FIND_LESS) {
+        age->sec -= DAY - 1;
+    }
+    return rc;
+}
+
+int find_parse_minutes(struct find_parser *parser, struct find_node *node)
+{
+    int rc = parse_age(parser, node, MINUTE);
+    node->arg.age.origin = parser->daystart ? FIND_TONIGHT : FIND_NOW;
+    return rc;
+}
+
+bool find_age(struct find_state *state, const struct find_node *node)
+{
+    const struct statx *st = find_stat(state);
+    if (!st) {
+        return false;
+    }
+    const struct find_age *age = &node->arg.age;
+    struct timespec from = find_time_origin(state->run, age->origin);
+    from.tv_sec -= age->sec;
+    from.tv_nsec -= age->nsec;
+    if (from.tv_nsec < 0) {
+        from.tv_nsec += NANO;
+        from.tv_sec--;
+    }
+    struct timespec time = find_time_of(st, node->which);
+    int order = find_time_compare(time, from);
+    if (age->order == FIND_LESS) {
+        return order > 0;
+    }
+    if (age->order == FIND_MORE) {
+        return order < 0;
+    }
+    from.tv_sec += age->window;
+    return order > 0 && find_time_compare(time, from) <= 0;
+}
+
+/* ---- newer than ---------------------------------------------------------- */
+
+/* -newer, -anewer, -cnewer: which = m a c; -newerXY: from the word itself. */
+int find_parse_newer(struct find_parser *parser, struct find_node *node)
+{
+    const char *word = parser->word;
+    char reference = 'm';
+    if (strncmp(word, "-newer", 6) == 0 && word[6]) {
+        node->which = word[6];
+        reference = word[7];
+    }
+    const char *text = find_parser_argument(parser);
+    if (!text) {
+        return -EINVAL;
+    }
+    if (reference == 't') {
+        if (find_parse_date(text, &node->arg.time) < 0) {
+            return find_parser_wrong(
+                parser, text,
+                "not a date (YYYY-MM-DD [HH:MM[:SS]] [Z], @SECONDS, now, "
+                "yesterday, N days ago)");
+        }
+        return 0;
+    }
+    struct statx st;
+    int rc = poise_file_statx(
+        AT_FDCWD, text, AT_SYMLINK_NOFOLLOW,
+        STATX_ATIME | STATX_MTIME | STATX_CTIME | STATX_BTIME, &st);
+    if (rc < 0) {
+        return poise_error_set(-rc, "look at", text, NULL);
+    }
+    if (reference == 'B' && !(st.stx_mask & STATX_BTIME)) {
+        return find_parser_wrong(parser, text,
+                                 "its file system keeps no time of birth");
+    }
+    node->arg.time = find_time_of(&st, reference);
+    return 0;
+}
+
+bool find_newer(struct find_state *state, const struct find_node *node)
+{
+    const struct statx *st = find_stat(state);
+    if (!st || (node->which == 'B' && !(st->stx_mask & STATX_BTIME))) {
+        return false;
+    }
+    return find_time_compare(find_time_of(st, node->which), node->arg.time) > 0;
+}
+
+/* ---- dates ----------------------------------------------------------------
+ */
+
+/* ".25" as nanoseconds; moves *text behind it. */
+static long parse_fraction(const char **text)
+{
+    long nsec = 0, digit = NANO / 10;
+    if (**text != '.' && **text != ',') {
+        return 0;
+    }
+    for (++*text; **text >= '0' && **text <= '9'; ++*text) {
+        nsec += (**text - '0') * digit;
+        digit /= 10;
+    }
+    return nsec;
+}
+
+static int parse_epoch(const char *text, struct timespec *out)
+{
+    char *end;
+    errno = 0;
+    long long sec = strtoll(text, &end, 10);
+    if (end == text || errno) {
+        return -EINVAL;
+    }
+    const char *at = end;
+    long nsec = parse_fraction(&at);
+    if (text[0] == '-' && nsec > 0) {
+        sec--;
+        nsec = NANO - nsec;
+    }
+    *out = (struct timespec){.tv_sec = sec, .tv_nsec = nsec};
+    return *at ? -EINVAL : 0;
+}
+
+/* "Z", "UTC", "+02:00", "-0700": seconds east; false if it is none. */
+static bool parse_zone(const char *text, long *east)
+{
+    if (strcmp(text, "Z") == 0 || strcmp(text, "UTC") == 0) {
+        *east = 0;
+        return true;
+    }
+    unsigned hours, minutes = 0;
+    int len = 0;
+    if (*text != '+' && *text != '-') {
+        return false;
+    }
+    if (sscanf(text + 1, "%2u:%2u%n", &hours, &minutes, &len) != 2 || !len) {
+        len = 0;
+        if (sscanf(text + 1, "%2u%2u%n", &hours, &minutes, &len) != 2 || !len) {
+            minutes = 0;
+            if (sscanf(text + 1, "%2u%n", &hours, &len) != 1) {
+                return false;
+            }
+        }
+    }
+    *east = (long)(hours * 3600 + minutes * 60) * (*text == '-' ? -1 : 1);
+    return text[1 + len] == '\0' && hours < 25 && minutes < 60;
+}
+
+/* YYYY-MM-DD, and what may follow. */
+static int parse_calendar(const char *text, struct timespec *out)
+{
+    struct tm tm = {.tm_isdst = -1};
+    int len = 0;
+    if (sscanf(text, "%4d-%2d-%2d%n", &tm.tm_year, &tm.tm_mon, &tm.tm_mday,
+               &len) != 3) {
+        return -EINVAL;
+    }
+    if (tm.tm_mon < 1 || tm.tm_mon > 12 || tm.tm_mday < 1 || tm.tm_mday > 31) {
+        return -EINVAL;
+    }
+    tm.tm_year -= 1900;
+    tm.tm_mon--;
+    text += len;
+    long nsec = 0;
+    if ((*text == ' ' || *text == 'T') && text[1] >= '0' && text[1] <= '9') {
+        len = 0;
+        if (sscanf(text + 1, "%2d:%2d%n", &tm.tm_hour, &tm.tm_min, &len) != 2 ||
+            tm.tm_hour < 0 || tm.tm_hour > 24 || tm.tm_min < 0 ||
+            tm.tm_min > 59) {
+            return -EINVAL;
+        }
+        text += 1 + len;
+        len = 0;
+        if (sscanf(text, ":%2d%n", &tm.tm_sec, &len) == 1) {
+            if (tm.tm_sec < 0 || tm.tm_sec > 60) {
+                return -EINVAL;
+            }
+            text += len;
+            nsec = parse_fraction(&text);
+        }
+    }
+    text += strspn(text, " ");
+    time_t sec;
+    if (*text) {
+        long east;
+        if (!parse_zone(text, &east)) {
+            return -EINVAL;
+        }
+        sec = timegm(&tm) - east;
+    } else {
+        sec = mktime(&tm);
+    }
+    *out = (struct timespec){.tv_sec = sec, .tv_nsec = nsec};
+    return 0;
+}
+
+/* "3 days ago", "1 hour ago", "yesterday". */
+static int parse_relative(const char *text, struct timespec *out)
+{
+    static const struct {
+        const char *name;
+        int64_t sec;
+    } units[] = {{"second", 1},    {"sec", 1},     {"minute", MINUTE},
+                 {"min", MINUTE},  {"hour", 3600}, {"day", DAY},
+                 {"week", 7 * DAY}};
+    clock_gettime(CLOCK_REALTIME, out);
+    if (strcmp(text, "now") == 0 || strcmp(text, "today") == 0) {
+        return 0;
+    }
+    if (strcmp(text, "yesterday") == 0) {
+        out->tv_sec -= DAY;
+        return 0;
+    }
+    unsigned count;
+    char unit[16], ago[8];
+    int len = 0;
+    if (sscanf(text, "%9u %15[a-z] %7[a-z]%n", &count, unit, ago, &len) != 3 ||
+        text[len] || strcmp(ago, "ago") != 0) {
+        return -EINVAL;
+    }
+    size_t used = strlen(unit);
+    if (used > 1 && unit[used - 1] == 's') {
+        unit[used - 1] = '\0';
+    }
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        if (strcmp(unit, units[i].name) == 0) {
+            out->tv_sec -= count * units[i].sec;
+            return 0;
+        }
+    }
+    return -EINVAL;
+}
+
+int find_parse_date(const char *text, struct timespec *out)
+{
+    text += strspn(text, " ");
+    if (*text == '@') {
+        return parse_epoch(text + 1, out);
+    }
+    struct timespec time;
+    int rc = parse_calendar(text, &time);
+    if (rc < 0) {
+        rc = parse_relative(text, &time);
+    }
+    if (rc == 0) {
+        *out = time;
+    }
+    return rc;
+}

@@ -17,7 +17,7 @@ struct poise_ctx {
     char *error_big; /**< owned; NULL where small holds them */
     struct poise_rng rng;
     bool rng_seeded;
-    bool registered; /**< the thread's own: will be cleaned at its exit */
+    bool own; /**< a kernel thread's own, in its thread-local storage */
     void (*yield)(void *arg);
     void *yield_arg;
     void *slots[POISE_CTX_SLOTS];

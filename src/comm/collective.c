@@ -54,9 +54,7 @@ static int rank_of(const struct pass *pass, int number)
     return (number + pass->root) % pass->world->size;
 }
 
-/* Whether to try again what failed with `err`: memory is short, and others
- * depend on this rank. */
-static bool try_again(int err, unsigned *tries)
+bool comm_try_again(int err, unsigned *tries)
 {
     if (err != -ENOMEM || (*tries)++ == 100) {
         return false;
@@ -87,7 +85,7 @@ static void send_letter(struct pass *pass, int dest, enum letter_op op,
         if (err < 0 && op == OP_UP) {
             pass->code = err;
         }
-    } while (err < 0 && try_again(err, &tries));
+    } while (err < 0 && comm_try_again(err, &tries));
     if (err < 0) {
         pass->code = err;
     }
@@ -123,7 +121,7 @@ static int await_letter(struct pass *pass, int source, enum letter_op op,
         uint32_t seen = poise_event_seen(&transport->event);
         int got = comm_take_in(world);
         if (got < 0) {
-            if (op == OP_DOWN && try_again(got, &tries)) {
+            if (op == OP_DOWN && comm_try_again(got, &tries)) {
                 continue;
             }
             return got;

@@ -184,9 +184,9 @@ POISE_API void poise_world_wake(struct poise_world *world);
  *
  * Messages that arrive meanwhile are kept for poise_world_receive. A rank that
  * runs short of memory goes on taking part, so that nobody waits for ever: it
- * returns the error, and so do all ranks behind it in the tree; for barrier,
- * reduce and agree that is everybody, unless the message back was lost by it
- * alone. -EPROTO: ranks called different collectives.
+ * returns the error, and so does everybody in barrier, reduce and agree, the
+ * root in gather, those behind it in the tree in broadcast. -EPROTO: the ranks
+ * called different collectives.
  */
 
 POISE_API int poise_world_barrier(struct poise_world *world);

@@ -160,6 +160,10 @@ int comm_take_in(struct poise_world *world);
 /* Nanoseconds from now to `due_ns`, 0 if past. */
 uint64_t comm_time_left(uint64_t due_ns);
 
+/* Whether to try again what failed with `err`, after a moment: memory is
+ * short, and others depend on this rank. Start with `tries` at 0. */
+bool comm_try_again(int err, unsigned *tries);
+
 /* The trailer of a collective's messages. */
 struct comm_stamp {
     uint64_t sequence;

@@ -199,10 +199,14 @@ static int mpi_split(struct comm_transport *transport, int colour, int rank,
                      int count, struct comm_transport **out)
 {
     struct mpi_transport *self = of(transport);
+    struct mpi_transport *part;
+    unsigned tries = 0;
     (void)count;
-    struct mpi_transport *part = transport_alloc(self->backend);
-    if (!part) {
-        return -ENOMEM;
+    /* The others are about to block in MPI's split until this rank comes. */
+    while (!(part = transport_alloc(self->backend))) {
+        if (!comm_try_again(-ENOMEM, &tries)) {
+            return -ENOMEM;
+        }
     }
     int err = self->backend->split(self->mpi, colour, rank, &part->mpi);
     if (err) {

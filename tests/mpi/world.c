@@ -157,6 +157,36 @@ static void parts(struct poise_world *world)
     }
 }
 
+/* Each allocation of the last rank fails in turn. Nobody hangs, and the world
+ * goes on working. */
+static void faults(struct poise_world *world)
+{
+    bool faulty = poise_world_rank(world) == poise_world_size(world) - 1;
+    uint64_t failed = 0;
+    for (uint64_t k = 1; k <= 30; k++) {
+        struct poise_world *part;
+        struct poise_buf buf = {0};
+        uint64_t value = 1;
+        poise_fault_arm(POISE_FAULT_ALLOC, faulty ? k : 0, ENOMEM, false);
+        int err = poise_world_reduce(world, POISE_SUM, &value, 1);
+        CHECK(err == 0 || err == -ENOMEM);
+        failed += err != 0;
+        err = poise_world_gather(world, 0, &value, sizeof(value), &buf);
+        CHECK(err == 0 || err == -ENOMEM);
+        failed += err != 0;
+        poise_buf_free(&buf);
+        err = poise_world_split(world, POISE_LEVEL_WORLD, &part);
+        CHECK(err == 0 || err == -ENOMEM);
+        if (err == 0) {
+            poise_world_destroy(part);
+        }
+        failed += err != 0;
+    }
+    poise_fault_arm(POISE_FAULT_ALLOC, 0, 0, false);
+    CHECK(poise_world_reduce(world, POISE_MAX, &failed, 1) == 0);
+    CHECK(failed > 3);
+}
+
 static void run_idle(struct poise_world *world)
 {
     CHECK(poise_world_barrier(world) == 0);
@@ -211,6 +241,7 @@ static void run_all(struct poise_world *world)
     collectives(world);
     waiting(world);
     parts(world);
+    faults(world);
 }
 
 static void run_create(struct poise_world *world)

@@ -343,6 +343,46 @@ static void test_tags(void **state)
     }
 }
 
+static int on_piece(struct poise_worker *worker,
+                    const struct poise_walk_dir *dir, uint64_t entries,
+                    bool whole, void *arg)
+{
+    struct seen *seen = arg;
+    struct poise_buf path = {0};
+    (void)worker;
+    assert_int_equal(poise_walk_dir_path(dir, &path), 0);
+    tree_list_add(whole ? &seen->left : &seen->paths, path.data, path.len);
+    poise_buf_free(&path);
+    __atomic_fetch_add(&seen->count, entries, __ATOMIC_RELAXED);
+    return 0;
+}
+
+/* The pieces of a directory add up, and one that is whole has no other. */
+static void test_pieces(void **state)
+{
+    (void)state;
+    for (unsigned kind = 0; kind < 4; kind++) {
+        struct poise_walk_options options = plain_options();
+        struct seen seen = {0};
+        struct poise_walk_hooks hooks = {.piece = on_piece, .arg = &seen};
+        options.pool.threads = 1 + kind;
+        options.statx_mask = kind & 1 ? STATX_BASIC_STATS : 0;
+        options.single_entries = kind == 2;
+        assert_int_equal(poise_walk_run(NULL, &options, &hooks, NULL), 0);
+        assert_int_equal(seen.count, truth.count - 1);
+        tree_list_sort(&seen.left);
+        for (size_t i = 1; i < seen.left.count; i++) {
+            assert_string_not_equal(seen.left.items[i - 1], seen.left.items[i]);
+        }
+        for (size_t i = 0; i < seen.paths.count; i++) {
+            assert_null(bsearch(&seen.paths.items[i], seen.left.items,
+                                seen.left.count, sizeof(char *), tree_compare));
+        }
+        assert_true(seen.left.count > 300);
+        seen_free(&seen);
+    }
+}
+
 /* ---- directories after their contents --------------------------------------
  */
 
@@ -732,6 +772,7 @@ int main(void)
         cmocka_unit_test(test_visit_fails),
         cmocka_unit_test(test_roots),
         cmocka_unit_test(test_tags),
+        cmocka_unit_test(test_pieces),
         cmocka_unit_test(test_post),
         cmocka_unit_test(test_post_unentered),
         cmocka_unit_test(test_deep_chain),

@@ -45,7 +45,9 @@ struct walk_reader {
     uint64_t base;      /* position where the buffer begins */
     size_t pos, len;    /* in the worker's buffer */
     unsigned countdown; /* entries until the next look at the clock */
-    unsigned fresh;     /* entries since the last commit */
+    unsigned fresh;     /* records since the last commit */
+    uint64_t names;     /* entries since the last call of `piece` */
+    bool whole;         /* nothing of the directory was, or goes, elsewhere */
     uint64_t looked_at;
     struct walk_view view;
 };
@@ -240,6 +242,7 @@ static int read_cut(struct walk_reader *r, uint64_t cut)
     int rc = walk_add_range(r->w, r->dir, cut, r->to);
     if (rc == 0) {
         r->to = cut;
+        r->whole = false;
     }
     return rc;
 }
@@ -271,6 +274,22 @@ static int read_add_children(struct walk_reader *r, uint64_t behind)
     return rc;
 }
 
+/* Tell the user how much was read. */
+static int read_tell_piece(struct walk_reader *r)
+{
+    struct walk_worker *w = r->w;
+    if (!w->walk->hooks.piece || (r->names == 0 && !r->whole)) {
+        return 0;
+    }
+    int rc = w->walk->hooks.piece(w->worker, r->dir, r->names, r->whole,
+                                  w->walk->hooks.arg);
+    r->names = 0;
+    if (rc < 0) {
+        w->verdict = rc;
+    }
+    return rc;
+}
+
 /* In the middle of a range: all entries before r->at are done. */
 static int read_commit(struct walk_reader *r, uint64_t now)
 {
@@ -280,6 +299,10 @@ static int read_commit(struct walk_reader *r, uint64_t now)
     if (w->child_count > 0) {
         read_count(r, r->pos, &behind);
         rc = read_add_children(r, behind);
+    }
+    if (rc == 0) {
+        r->whole = false;
+        rc = read_tell_piece(r);
     }
     if (rc == 0) {
         struct walk_task rest = {
@@ -539,6 +562,7 @@ static int read_entries(struct walk_reader *r)
         r->first = false;
         r->pos += d->d_reclen;
         if (!read_is_dots(d->d_name)) {
+            r->names++;
             rc = read_entry(r, d);
         }
         r->at = (uint64_t)d->d_off;
@@ -588,7 +612,9 @@ static int read_fill(struct walk_reader *r)
 /* 0 at the end of the range, 1 to return early, or what ends the walk. */
 static int read_range(struct walk_reader *r)
 {
+    uint64_t opening = poise_clock_ticks();
     int rc = read_open(r);
+    r->w->profile.readdir += poise_clock_ticks() - opening;
     if (rc < 0) {
         return walk_report(r->w, rc, "open directory", r->dir, NULL, NULL);
     }
@@ -604,7 +630,8 @@ static int read_range(struct walk_reader *r)
             break;
         }
     }
-    return rc == 0 ? read_add_children(r, r->at) : rc;
+    rc = rc == 0 ? read_add_children(r, r->at) : rc;
+    return rc == 0 ? read_tell_piece(r) : rc;
 }
 
 int walk_read(struct walk_worker *w, const struct walk_task *task)
@@ -617,6 +644,7 @@ int walk_read(struct walk_worker *w, const struct walk_task *task)
         .first = true,
         .at = task->from,
         .to = task->to,
+        .whole = task->from == 0 && task->to == WALK_END,
         .countdown = WALK_CHECK_ENTRIES,
         .looked_at = poise_clock_ticks(),
         .view = {.entry = {.dir = dir,

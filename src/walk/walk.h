@@ -95,6 +95,12 @@ struct poise_walk_hooks {
      * after everything below it; at once if it is not entered (depth limit,
      * other file system). */
     int (*leave)(struct poise_walk_entry *entry, void *arg);
+    /** A piece of a directory was read: `entries` of its entries since the
+     * last call for it; `whole`: these are all it has (said once, and not at
+     * all of a directory that cannot be opened). Before the commit that covers
+     * it. 0, or a negative errno to stop. */
+    int (*piece)(struct poise_worker *worker, const struct poise_walk_dir *dir,
+                 uint64_t entries, bool whole, void *arg);
     /** Something could not be read: `err` names the path. 0 goes on, negative
      * stops. NULL: go on, counted in the result. */
     int (*error)(struct poise_worker *worker, const struct poise_error *err,

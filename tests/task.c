@@ -108,8 +108,7 @@ static void test_deque_moves_by_bytes(void **state)
 /** One run: what the workers counted, committed and not. */
 struct job {
     struct tree tree;
-    pthread_mutex_t lock;
-    struct tree_sum committed;
+    struct tree_sum committed; /**< atomic */
     struct tree_sum private[8];
     int broken;       /**< tasks that were not intact */
     unsigned slices;  /**< commit this often inside a task */
@@ -124,10 +123,8 @@ static void job_commit(struct poise_worker *worker, void *arg)
 {
     struct job *job = arg;
     struct tree_sum *mine = &job->private[poise_worker_index(worker)];
-    pthread_mutex_lock(&job->lock);
-    job->committed.nodes += mine->nodes;
-    job->committed.ids += mine->ids;
-    pthread_mutex_unlock(&job->lock);
+    __atomic_fetch_add(&job->committed.nodes, mine->nodes, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&job->committed.ids, mine->ids, __ATOMIC_RELAXED);
     *mine = (struct tree_sum){0};
 }
 
@@ -207,7 +204,7 @@ static int job_go(struct job *job, const struct poise_pool_hooks *hooks,
 
 static struct job job_of(struct tree tree)
 {
-    return (struct job){.tree = tree, .lock = PTHREAD_MUTEX_INITIALIZER};
+    return (struct job){.tree = tree};
 }
 
 static const struct tree small_tree = {1, 100, 5, 18};
@@ -672,6 +669,145 @@ static void test_wanted(void **state)
     poise_pool_destroy(pool);
 }
 
+/* ---- tasks in flight -------------------------------------------------------
+ */
+
+/* How fast and how busy a machine is with `active` tasks in flight. */
+struct model {
+    double wait_share;    /**< of a task's time, with one in flight */
+    unsigned cores, deep; /**< more than `deep` at once gain nothing */
+};
+
+static struct task_sample model_sample(const struct model *model,
+                                       unsigned active)
+{
+    double parallel = active < model->deep ? active : model->deep;
+    double work = 1 - model->wait_share;
+    double rate = parallel; /* tasks of a millisecond each, per millisecond */
+    if (rate * work > model->cores) {
+        rate = model->cores / work;
+    }
+    return (struct task_sample){.wall_ns = 10000000,
+                                .cpu_ns = (uint64_t)(rate * work * 10000000),
+                                .steps = (uint64_t)(rate * 1000)};
+}
+
+static unsigned model_run(const struct model *model, struct task_tune *tune,
+                          int samples)
+{
+    for (int i = 0; i < samples; i++) {
+        struct task_sample sample = model_sample(model, tune->target);
+        task_tune_step(tune, &sample);
+    }
+    return tune->target;
+}
+
+static void test_tune(void **state)
+{
+    (void)state;
+    struct task_tune tune;
+    /* Cold: the processor has little to do. 8 within 30 ms. */
+    struct model cold = {0.95, 2, 64};
+    task_tune_init(&tune, 2, 64, 2);
+    assert_true(model_run(&cold, &tune, 3) >= 8);
+    /* As many as keep the cores busy, in the end. */
+    assert_in_range(model_run(&cold, &tune, 2000), 32, 64);
+    /* The caches have become warm. */
+    struct model warm = {0.0, 2, 64};
+    assert_int_equal(model_run(&warm, &tune, 40), 2);
+    assert_int_equal(model_run(&warm, &tune, 1000), 2);
+    /* A disk that does four things at once: no more than that pays. */
+    struct model disk = {0.99, 2, 4};
+    task_tune_init(&tune, 2, 64, 2);
+    assert_in_range(model_run(&disk, &tune, 20), 4, 8);
+    unsigned long sum = 0;
+    for (int i = 0; i < 1000; i++) {
+        sum += model_run(&disk, &tune, 1);
+    }
+    assert_true(sum < 5 * 1000);
+    /* The server has got slower: fewer do. */
+    disk.deep = 2;
+    model_run(&disk, &tune, 3000);
+    assert_in_range(tune.target, 2, 4);
+}
+
+struct sleepers {
+    unsigned tasks, ran;
+};
+
+static int sleeper_run(struct poise_worker *worker, const void *task,
+                       size_t len, void *arg)
+{
+    struct sleepers *sleepers = arg;
+    int code = 0;
+    (void)len;
+    if (*(const char *)task == 'r') {
+        for (unsigned i = 0; i < sleepers->tasks && code == 0; i++) {
+            code = poise_task_add(worker, "l", 1, 0);
+        }
+        return code;
+    }
+    poise_sleep_ns(1000000);
+    __atomic_fetch_add(&sleepers->ran, 1, __ATOMIC_RELAXED);
+    return 0;
+}
+
+/* Workers come into being and go again; every task runs once. */
+static void test_tuned_run(void **state)
+{
+    (void)state;
+    for (unsigned threads = 1; threads <= 2; threads++) {
+        struct sleepers sleepers = {.tasks = 1500};
+        struct poise_pool_hooks hooks = {.run = sleeper_run, .arg = &sleepers};
+        struct poise_pool_options options = {.threads = threads,
+                                             .threads_max = 16};
+        struct poise_pool *pool;
+        assert_int_equal(poise_pool_create(NULL, &options, &hooks, &pool), 0);
+        assert_int_equal(poise_pool_workers(pool), 16);
+        assert_int_equal(poise_pool_add(pool, "r", 1), 0);
+        assert_int_equal(poise_pool_run(pool), 0);
+        assert_int_equal(sleepers.ran, sleepers.tasks);
+        assert_true(poise_pool_stats(pool)->active_most > threads);
+        poise_pool_destroy(pool);
+    }
+}
+
+/* Whatever the controller decides, and however often, no task is lost. */
+static void *fidget(void *arg)
+{
+    struct poise_pool *pool = arg;
+    for (unsigned i = 0; !__atomic_load_n(&pool->tune_over, __ATOMIC_SEQ_CST);
+         i++) {
+        __atomic_store_n(&pool->target, 1 + i % 4, __ATOMIC_SEQ_CST);
+        poise_event_signal(&pool->unpark);
+        poise_sleep_ns(20000);
+    }
+    return NULL;
+}
+
+static void test_parking(void **state)
+{
+    (void)state;
+    struct tree_sum want = tree_count(&large_tree);
+    for (int i = 0; i < 10; i++) {
+        struct job job = job_of(large_tree);
+        struct poise_pool_hooks hooks = job_hooks(&job);
+        struct poise_pool_options options = {.threads = 4};
+        struct tree_node root = tree_root(&job.tree);
+        struct poise_pool *pool;
+        pthread_t thread;
+        assert_int_equal(poise_pool_create(NULL, &options, &hooks, &pool), 0);
+        assert_int_equal(poise_pool_add(pool, &root, tree_bytes(&root)), 0);
+        assert_int_equal(pthread_create(&thread, NULL, fidget, pool), 0);
+        assert_int_equal(poise_pool_run(pool), 0);
+        __atomic_store_n(&pool->tune_over, true, __ATOMIC_SEQ_CST);
+        pthread_join(thread, NULL);
+        assert_int_equal(job.committed.nodes, want.nodes);
+        assert_int_equal(job.committed.ids, want.ids);
+        poise_pool_destroy(pool);
+    }
+}
+
 /* ---- memory that fails ----------------------------------------------------
  */
 
@@ -723,6 +859,9 @@ int main(void)
         cmocka_unit_test(test_interrupt),
         cmocka_unit_test(test_talk),
         cmocka_unit_test(test_wanted),
+        cmocka_unit_test(test_tune),
+        cmocka_unit_test(test_tuned_run),
+        cmocka_unit_test(test_parking),
         cmocka_unit_test(test_faults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

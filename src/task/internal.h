@@ -102,7 +102,9 @@ struct poise_worker {
     struct poise_trace_ring *ring;
     struct poise_rng rng;
     pthread_t thread;
-    bool started;
+    bool started;    /**< by who starts threads */
+    bool idle;       /**< atomic; see task_park */
+    pid_t thread_id; /**< the kernel's; atomic */
 } __attribute__((aligned(128)));
 
 /** Take the lock's worth of everything that may change about a queue. */
@@ -417,12 +419,17 @@ struct poise_pool {
 
     enum task_state state; /**< atomic */
     unsigned target;       /**< workers that may be in flight; atomic */
+    unsigned target_most;  /**< ever; atomic */
     bool hands_back;       /**< what a task adds goes to rank 0 (central) */
     int busy;              /**< workers that may hold or make tasks; atomic */
     int hungry;       /**< workers, and remote thieves, out of work; atomic */
     int asleep;       /**< workers in an idle loop; atomic */
     bool comm_asleep; /**< the communicator may be in a wait; atomic */
     struct poise_event work;
+    struct poise_event unpark, tune_quit;
+    bool tune_over; /**< atomic */
+    bool tuning;
+    pthread_t tuner;
 
     pthread_mutex_t told_lock;
     struct task_deque told; /**< a u64 source, then the bytes */
@@ -465,11 +472,40 @@ static inline void task_turn_if_due(struct poise_worker *worker)
     }
 }
 
-/** Worker beyond the target: hand the queue over and wait. */
-void task_park(struct poise_worker *worker);
+/** Worker beyond the target: hand the queue over and wait until it is wanted
+ * again. False if there is something that it had better do first. */
+bool task_park(struct poise_worker *worker);
+/** Start the worker's thread; it counts as busy. */
+int task_worker_start(struct poise_worker *worker);
 /** The communicator has nothing to do: wait for a message, or for the work
  * event signalled since `seen`, or until it has to look around again. */
 void task_comm_wait(struct poise_pool *pool, uint32_t seen);
+
+/* ---- tasks in flight (tune.c) ---------------------------------------------
+ */
+
+/** What happened between two looks. */
+struct task_sample {
+    uint64_t wall_ns, cpu_ns, steps;
+    unsigned runnable; /**< workers that run or wait for a processor, now */
+};
+
+/** The controller's mind, apart from clocks and threads. */
+struct task_tune {
+    unsigned threads, most, cores;
+    unsigned target, previous;
+    unsigned samples, hold, pause, calm;
+    bool probing, downwards;
+    double rate, before; /**< steps per nanosecond */
+    uint64_t steps, wall_ns;
+};
+void task_tune_init(struct task_tune *tune, unsigned threads, unsigned most,
+                    unsigned cores);
+/** How many workers there should be now. */
+unsigned task_tune_step(struct task_tune *tune,
+                        const struct task_sample *sample);
+void task_tune_start(struct poise_pool *pool);
+void task_tune_end(struct poise_pool *pool);
 
 /* ---- messages of tasks (stream.c) -----------------------------------------
  */

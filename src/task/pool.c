@@ -27,8 +27,9 @@ void task_set_state(struct poise_pool *pool, enum task_state state)
 {
     enum task_state running = TASK_RUNNING;
     __atomic_compare_exchange_n(&pool->state, &running, state, false,
-                                __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+                                __ATOMIC_SEQ_CST, __ATOMIC_ACQUIRE);
     task_signal(pool);
+    poise_event_signal(&pool->unpark);
 }
 
 static char *pool_copy(const char *text)
@@ -119,7 +120,7 @@ static void pool_lay_out(struct poise_pool *pool)
     threads = threads < POOL_WORKERS_MOST ? threads : POOL_WORKERS_MOST;
     most = most < POOL_WORKERS_MOST ? most : POOL_WORKERS_MOST;
     pool->threads = threads;
-    pool->target = threads;
+    pool->target = pool->target_most = threads;
     pool->worker_count = most > threads ? most : threads;
     pool->dedicated = pool->size > 1 && threads > 1;
 }
@@ -298,39 +299,24 @@ void task_turn(struct poise_pool *pool)
     pool->next_turn = end + pool->turn_ticks;
 }
 
-void task_park(struct poise_worker *worker)
-{
-    (void)worker;
-}
-
-static void *pool_thread(void *arg)
-{
-    task_worker_loop(arg);
-    return NULL;
-}
-
 /* Start the threads of the first `pool->threads` workers. Fewer than asked for
  * will do, as long as there is one. */
 static int pool_start(struct poise_pool *pool)
 {
     int code = 0;
-    __atomic_store_n(&pool->busy, pool->master ? 0 : (int)pool->threads,
-                     __ATOMIC_SEQ_CST);
-    for (unsigned i = 0; i < pool->threads; i++) {
-        struct poise_worker *worker = &pool->workers[i];
-        if (worker->communicates) {
-            continue;
-        }
-        code = code
-                   ? code
-                   : pthread_create(&worker->thread, NULL, pool_thread, worker);
-        worker->started = code == 0;
-        if (code) {
-            __atomic_sub_fetch(&pool->busy, 1, __ATOMIC_SEQ_CST);
+    bool works = !pool->dedicated && !pool->master;
+    /* The caller's thread counts already, so that nobody sees an end. */
+    __atomic_store_n(&pool->busy, 1, __ATOMIC_SEQ_CST);
+    for (unsigned i = 0; code == 0 && i < pool->threads; i++) {
+        if (!pool->workers[i].communicates) {
+            code = task_worker_start(&pool->workers[i]);
         }
     }
-    if (code && pool->dedicated && !pool->workers[0].started) {
-        return poise_error_set(code, "start a thread", NULL, NULL);
+    if (!works) {
+        __atomic_sub_fetch(&pool->busy, 1, __ATOMIC_SEQ_CST);
+    }
+    if (code < 0 && pool->dedicated && !pool->workers[0].started) {
+        return poise_error_set(-code, "start a thread", NULL, NULL);
     }
     return 0;
 }
@@ -362,12 +348,14 @@ static void pool_work(struct poise_pool *pool)
     if (code < 0) {
         task_stop(pool, code);
     }
+    task_tune_start(pool);
     if (!pool->dedicated && !pool->master) {
         task_worker_loop(pool->comm);
     }
     if (pool->size > 1) {
         task_comm_loop(pool);
     }
+    task_tune_end(pool);
     pool_join(pool);
 }
 

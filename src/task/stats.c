@@ -63,9 +63,7 @@ void task_stats_refresh(struct poise_pool *pool)
     stats->spilled_tasks = stats_load(&pool->spill.tasks);
     stats->spilled_bytes = stats_load(&pool->spill.bytes);
     stats->active = __atomic_load_n(&pool->target, __ATOMIC_RELAXED);
-    if (stats->active > stats->active_most) {
-        stats->active_most = stats->active;
-    }
+    stats->active_most = __atomic_load_n(&pool->target_most, __ATOMIC_RELAXED);
     if (pool->start_ticks != 0 && task_state(pool) == TASK_RUNNING) {
         stats->wall_ns = poise_clock_ticks_to_ns(now - pool->start_ticks);
     }

@@ -68,14 +68,18 @@ struct poise_pool_hooks {
     int (*unpack)(const void *packed, size_t len, struct poise_buf *out,
                   void *arg);
     /** This local task will not be run here (it was given away, spilled, or
-     * the pool stopped): release what it refers to. */
+     * the pool stopped): release what it refers to. Not called for a task that
+     * was given to `run`: what it refers to is run's to release, after
+     * poise_task_commit(worker, NULL, 0), because a checkpoint may pack the
+     * task, or its committed rest, until then. */
     void (*drop)(const void *task, size_t len, void *arg);
 
     /** Fold what `worker` did since its last commit into the committed
      * results. Under the worker's lock; must not block. */
     void (*commit)(struct poise_worker *worker, void *arg);
     /** Append all committed results of this rank to `out` (for a checkpoint).
-     * No commit is running meanwhile. */
+     * No commit is running meanwhile; the workers' locks are held, as for
+     * commit, so it must not call the pool. */
     int (*save)(struct poise_buf *out, void *arg);
     /** After save, outside all locks: make durable what save referred to
      * (flush and sync output files). */
@@ -193,7 +197,9 @@ POISE_API void poise_task_stop(struct poise_worker *worker, int value);
  * while too much is under way. At least once if the job is resumed. */
 POISE_API int poise_task_emit(struct poise_worker *worker, const void *data,
                               size_t len);
-/** Send bytes to the `told` hook of `rank` (also oneself). */
+/** Send bytes to the `told` hook of `rank` (also oneself) at the next commit:
+ * exactly once, as a task. A resume on another number of ranks delivers them
+ * to rank % size. */
 POISE_API int poise_task_tell(struct poise_worker *worker, int rank,
                               const void *data, size_t len);
 

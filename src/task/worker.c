@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /** Most that one theft moves inside a rank. */
 #define WORKER_STEAL_BYTES ((size_t)256 << 10)
@@ -366,13 +367,10 @@ static void worker_wait(struct poise_worker *worker)
     }
 }
 
-static void worker_idle(struct poise_worker *worker)
+/* One busy worker less; whoever is the last looks whether it is over. */
+static void worker_leave(struct poise_worker *worker)
 {
     struct poise_pool *pool = worker->pool;
-    uint64_t began = poise_clock_ticks();
-    uint64_t comm_before = worker->comm_ticks;
-    poise_trace_emit(worker->ring, POISE_TRACE_IDLE_BEGIN, worker->index, 0, 0);
-    __atomic_fetch_add(&pool->hungry, 1, __ATOMIC_SEQ_CST);
     int busy = __atomic_sub_fetch(&pool->busy, 1, __ATOMIC_SEQ_CST);
     if (busy == 0 && pool->size == 1) {
         task_set_state(pool, TASK_ENDED);
@@ -380,12 +378,109 @@ static void worker_idle(struct poise_worker *worker)
                __atomic_load_n(&pool->comm_asleep, __ATOMIC_SEQ_CST)) {
         poise_world_wake(pool->world);
     }
+}
+
+static void worker_idle(struct poise_worker *worker)
+{
+    struct poise_pool *pool = worker->pool;
+    __atomic_store_n(&worker->idle, true, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&worker->queued, __ATOMIC_SEQ_CST) > 0) {
+        /* Somebody who parks has just handed over its queue. */
+        __atomic_store_n(&worker->idle, false, __ATOMIC_SEQ_CST);
+        return;
+    }
+    uint64_t began = poise_clock_ticks();
+    uint64_t comm_before = worker->comm_ticks;
+    poise_trace_emit(worker->ring, POISE_TRACE_IDLE_BEGIN, worker->index, 0, 0);
+    __atomic_fetch_add(&pool->hungry, 1, __ATOMIC_SEQ_CST);
+    worker_leave(worker);
     worker_wait(worker);
     __atomic_fetch_add(&pool->busy, 1, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&worker->idle, false, __ATOMIC_SEQ_CST);
     __atomic_fetch_sub(&pool->hungry, 1, __ATOMIC_SEQ_CST);
     poise_trace_emit(worker->ring, POISE_TRACE_IDLE_END, worker->index, 0, 0);
     task_count(&worker->idle_ticks, poise_clock_ticks() - began -
                                         (worker->comm_ticks - comm_before));
+}
+
+static bool worker_beyond(const struct poise_worker *worker)
+{
+    return worker->index >=
+           __atomic_load_n(&worker->pool->target, __ATOMIC_SEQ_CST);
+}
+
+/* Move the whole queue to a worker that stays. True when it is empty. The
+ * other must be seen busy with it before this one may leave, lest nobody
+ * counts for these tasks. */
+static bool worker_hand_over(struct poise_worker *worker)
+{
+    struct poise_pool *pool = worker->pool;
+    unsigned target = __atomic_load_n(&pool->target, __ATOMIC_SEQ_CST);
+    struct poise_worker *heir =
+        &pool->workers[poise_rng_below(&worker->rng, target)];
+    ssize_t moved = 0;
+    bool empty;
+    pthread_mutex_lock(&worker->lock);
+    if (worker->queue.count > 0 && heir != worker &&
+        pthread_mutex_trylock(&heir->lock) == 0) {
+        moved =
+            task_deque_move(&worker->queue, &heir->queue, SIZE_MAX, SIZE_MAX);
+        task_queue_publish(worker);
+        task_queue_publish(heir);
+        pthread_mutex_unlock(&heir->lock);
+    }
+    empty = worker->queue.count == 0;
+    pthread_mutex_unlock(&worker->lock);
+    if (moved < 0) {
+        task_stop(pool, (int)moved);
+    }
+    if (moved > 0) {
+        task_signal(pool);
+    }
+    while (moved > 0 && task_state(pool) == TASK_RUNNING &&
+           __atomic_load_n(&heir->idle, __ATOMIC_SEQ_CST) &&
+           __atomic_load_n(&heir->queued, __ATOMIC_SEQ_CST) > 0) {
+        poise_sleep_ns(50000);
+    }
+    return empty;
+}
+
+bool task_park(struct poise_worker *worker)
+{
+    struct poise_pool *pool = worker->pool;
+    if (!worker_hand_over(worker) ||
+        __atomic_load_n(&pool->told_count, __ATOMIC_SEQ_CST) > 0 ||
+        __atomic_load_n(&pool->spill.published, __ATOMIC_SEQ_CST) > 0) {
+        return false;
+    }
+    uint64_t began = poise_clock_ticks();
+    worker_leave(worker);
+    while (worker_beyond(worker) && task_state(pool) == TASK_RUNNING) {
+        uint32_t seen = poise_event_seen(&pool->unpark);
+        if (worker_beyond(worker) && task_state(pool) == TASK_RUNNING) {
+            poise_event_wait(&pool->unpark, seen, WORKER_NAP_NS);
+        }
+    }
+    __atomic_fetch_add(&pool->busy, 1, __ATOMIC_SEQ_CST);
+    task_count(&worker->idle_ticks, poise_clock_ticks() - began);
+    return true;
+}
+
+static void *worker_main(void *arg)
+{
+    task_worker_loop(arg);
+    return NULL;
+}
+
+int task_worker_start(struct poise_worker *worker)
+{
+    __atomic_fetch_add(&worker->pool->busy, 1, __ATOMIC_SEQ_CST);
+    int code = pthread_create(&worker->thread, NULL, worker_main, worker);
+    worker->started = code == 0;
+    if (code) {
+        worker_leave(worker);
+    }
+    return -code;
 }
 
 void task_worker_loop(struct poise_worker *worker)
@@ -393,6 +488,7 @@ void task_worker_loop(struct poise_worker *worker)
     struct poise_pool *pool = worker->pool;
     bool have = false;
     worker->ring = poise_trace_current();
+    __atomic_store_n(&worker->thread_id, gettid(), __ATOMIC_RELAXED);
     __atomic_store_n(&worker->begin_ticks, poise_clock_ticks(),
                      __ATOMIC_RELAXED);
     for (;;) {
@@ -400,9 +496,10 @@ void task_worker_loop(struct poise_worker *worker)
         if (task_state(pool) != TASK_RUNNING) {
             break;
         }
-        if (worker->index >= __atomic_load_n(&pool->target, __ATOMIC_RELAXED)) {
-            task_park(worker);
-        } else if (have || worker_find(worker)) {
+        if (!have && worker_beyond(worker) && task_park(worker)) {
+            continue;
+        }
+        if (have || worker_find(worker)) {
             size_t before = pool->hands_back ? worker->queue.count : 0;
             worker_run(worker);
             have = worker_finish(worker);

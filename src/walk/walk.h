@@ -258,6 +258,21 @@ POISE_API int poise_walk_survey(struct poise_world *world,
                                 struct poise_walk_result *result);
 POISE_API void poise_walk_summary_free(struct poise_walk_summary *summary);
 
+/**
+ * Fill in the options with which the survey of a checkpoint was started (what
+ * is looked at, the inventory's name and format, the time that ages are
+ * counted from) and set pool.resume to `checkpoint` (borrowed); everything
+ * else in `options` stays. `memory` is overwritten and holds their strings.
+ * Local; -EINVAL if it is the checkpoint of something else.
+ *
+ * When a survey ends well it removes the checkpoint that it wrote and the one
+ * it resumed: what they refer to is gone too.
+ */
+POISE_API int
+poise_walk_survey_resume(const char *checkpoint,
+                         struct poise_walk_survey_options *options,
+                         struct poise_buf *memory);
+
 /* ---- du
  * ------------------------------------------------------------------------ */
 

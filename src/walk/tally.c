@@ -1,0 +1,589 @@
+/*
+ * Counting: what a worker saw since its last commit, what is committed, and
+ * what goes into a checkpoint.
+ *
+ * Most counters are sums in one array with a bit per counter that was
+ * touched, so that a commit costs as much as was counted, not as much as
+ * could be. Inodes with several names count nothing here but their names:
+ * each is a record in a set, counted once when all sets are merged.
+ */
+#include "survey.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sysmacros.h>
+
+enum { CANDIDATES_FACTOR = 16, CANDIDATES_LEAST = 64 };
+
+/* The last number of a link's record: always non-zero. */
+#define LINK_USED (UINT64_C(1) << 63)
+#define LINK_REGULAR (UINT64_C(1) << 62)
+enum { LINK_AGE_SHIFT = 32 };
+
+const uint64_t poise_walk_age_limits[POISE_WALK_AGE_BINS - 1] = {
+    3600,         86400,        7 * 86400,      30 * 86400,     90 * 86400,
+    180 * 86400,  365 * 86400,  730 * 86400,    1095 * 86400,   1460 * 86400,
+    1825 * 86400, 2555 * 86400, 3650 * 86400UL, 5475UL * 86400, 7300UL * 86400,
+};
+
+static void top_init(const struct walk_count *count,
+                     struct walk_figures *figures)
+{
+    figures->files.most = count->top;
+    figures->directories.most = count->top;
+}
+
+int walk_count_init(struct walk_count *count, unsigned top, size_t links_bytes,
+                    const char *links_path, const char *pieces_path)
+{
+    *count = (struct walk_count){.top = top, .size = 1};
+    pthread_mutex_init(&count->lock, NULL);
+    pthread_mutex_init(&count->inventory.lock, NULL);
+    count->inventory.fd = -1;
+    top_init(count, &count->loaded);
+    count->candidates.most = (size_t)top * CANDIDATES_FACTOR + CANDIDATES_LEAST;
+    walk_set_init(&count->links, WALK_LINK_WORDS, WALK_LINK_KEYS, false,
+                  links_bytes, links_path);
+    walk_set_init(&count->pieces, WALK_PIECE_WORDS, 1, true, links_bytes / 4,
+                  pieces_path);
+    return 0;
+}
+
+void walk_figures_free(struct walk_figures *figures)
+{
+    walk_owners_free(&figures->owners);
+    walk_top_free(&figures->files);
+    walk_top_free(&figures->directories);
+}
+
+static void tally_free(struct walk_tally *tally)
+{
+    if (!tally) {
+        return;
+    }
+    walk_figures_free(&tally->delta);
+    walk_figures_free(&tally->committed);
+    poise_buf_free(&tally->links);
+    for (size_t i = 0; i < tally->piece_count; i++) {
+        free(tally->pieces[i].path);
+    }
+    free(tally->pieces);
+    walk_rows_free(&tally->rows);
+    free(tally);
+}
+
+void walk_count_free(struct walk_count *count)
+{
+    for (unsigned i = 0; i < count->tally_count; i++) {
+        tally_free(count->tallies[i]);
+    }
+    free(count->tallies);
+    walk_figures_free(&count->loaded);
+    walk_set_free(&count->links);
+    walk_set_free(&count->pieces);
+    walk_top_free(&count->candidates);
+    walk_inventory_close(&count->inventory);
+    pthread_mutex_destroy(&count->lock);
+    pthread_mutex_destroy(&count->inventory.lock);
+}
+
+/* The table of tallies is made by whoever comes first: how many workers there
+ * are is known only once the pool exists. */
+static struct walk_tally **tallies_of(struct walk_count *count,
+                                      unsigned workers)
+{
+    struct walk_tally **all =
+        __atomic_load_n(&count->tallies, __ATOMIC_ACQUIRE);
+    if (all) {
+        return all;
+    }
+    struct walk_tally **fresh =
+        poise_alloc(workers, sizeof(struct walk_tally *));
+    if (!fresh) {
+        return NULL;
+    }
+    pthread_mutex_lock(&count->lock);
+    if (!count->tallies) {
+        __atomic_store_n(&count->tally_count, workers, __ATOMIC_RELEASE);
+        __atomic_store_n(&count->tallies, fresh, __ATOMIC_RELEASE);
+        fresh = NULL;
+    }
+    pthread_mutex_unlock(&count->lock);
+    free(fresh);
+    return __atomic_load_n(&count->tallies, __ATOMIC_ACQUIRE);
+}
+
+struct walk_tally *walk_count_tally(struct walk_count *count, unsigned index,
+                                    unsigned workers)
+{
+    struct walk_tally **all = tallies_of(count, workers);
+    if (!all) {
+        return NULL;
+    }
+    struct walk_tally *tally = __atomic_load_n(&all[index], __ATOMIC_ACQUIRE);
+    if (!tally) {
+        tally = poise_alloc(1, sizeof(*tally));
+        if (tally) {
+            top_init(count, &tally->delta);
+            top_init(count, &tally->committed);
+            __atomic_store_n(&all[index], tally, __ATOMIC_RELEASE);
+        }
+    }
+    return tally;
+}
+
+/* ---- one entry ------------------------------------------------------------
+ */
+
+static inline void bump(struct walk_tally *tally, unsigned which,
+                        uint64_t amount)
+{
+    tally->delta.counts[which] += amount;
+    tally->dirty[which / 64] |= UINT64_C(1) << which % 64;
+}
+
+static enum poise_walk_type type_of(unsigned char type)
+{
+    switch (type) {
+    case DT_DIR:
+        return POISE_WALK_DIRECTORIES;
+    case DT_LNK:
+        return POISE_WALK_LINKS;
+    case DT_FIFO:
+        return POISE_WALK_PIPES;
+    case DT_SOCK:
+        return POISE_WALK_SOCKETS;
+    case DT_CHR:
+        return POISE_WALK_CHARACTER_DEVICES;
+    case DT_BLK:
+        return POISE_WALK_BLOCK_DEVICES;
+    default:
+        return POISE_WALK_FILES;
+    }
+}
+
+/* What is younger than now is in bin 0 too. */
+static unsigned age_bin(int64_t now_ns, const struct statx *st)
+{
+    int64_t second = 1000 * 1000 * 1000;
+    int64_t now = now_ns / second, age;
+    int64_t now_rest = now_ns % second;
+    if (__builtin_sub_overflow(now, st->stx_mtime.tv_sec, &age)) {
+        age = st->stx_mtime.tv_sec < 0 ? INT64_MAX : 0;
+    }
+    age -= age > 0 && now_rest < (int64_t)st->stx_mtime.tv_nsec;
+    unsigned bin = 0;
+    for (unsigned i = 0; i < POISE_WALK_AGE_BINS - 1; i++) {
+        bin += age >= (int64_t)poise_walk_age_limits[i];
+    }
+    return bin;
+}
+
+static uint64_t dev_of(const struct statx *st)
+{
+    return makedev(st->stx_dev_major, st->stx_dev_minor);
+}
+
+static int offer(struct walk_tally *tally, const struct poise_walk_entry *entry,
+                 const struct statx *st)
+{
+    struct walk_top_item item = {.value = st->stx_size};
+    struct poise_buf path = {0};
+    int code = poise_walk_path(entry, &path);
+    if (code < 0) {
+        poise_buf_free(&path);
+        return code;
+    }
+    if (st->stx_nlink > 1) {
+        item.key[0] = dev_of(st) + 1;
+        item.key[1] = st->stx_ino;
+    }
+    item.path = path.data;
+    item.path_len = path.len;
+    return walk_top_put(&tally->delta.files, item);
+}
+
+static int count_metadata(struct walk_count *count, struct walk_tally *tally,
+                          const struct poise_walk_entry *entry,
+                          const struct statx *st)
+{
+    bool regular = entry->type == DT_REG;
+    uint64_t bytes = st->stx_blocks * 512;
+    unsigned age = regular ? age_bin(count->now_ns, st) : 0;
+    unsigned depth = entry->depth < POISE_WALK_DEPTH_BINS
+                         ? entry->depth
+                         : POISE_WALK_DEPTH_BINS - 1;
+    bump(tally, WALK_C_DEPTHS + depth, 1);
+    if (entry->depth > tally->delta.deepest) {
+        tally->delta.deepest = entry->depth;
+    }
+    if (regular && walk_top_admits(&tally->committed.files, st->stx_size) &&
+        walk_top_admits(&tally->delta.files, st->stx_size)) {
+        int code = offer(tally, entry, st);
+        if (code < 0) {
+            return code;
+        }
+    }
+    if (st->stx_nlink > 1 && entry->type != DT_DIR) {
+        uint64_t record[WALK_LINK_WORDS] = {
+            dev_of(st), st->stx_ino, st->stx_size, st->stx_blocks,
+            LINK_USED | (regular ? LINK_REGULAR : 0) |
+                (uint64_t)age << LINK_AGE_SHIFT | st->stx_uid};
+        bump(tally, WALK_C_LINKED, 1);
+        poise_buf_append(&tally->links, record, sizeof(record));
+        return walk_owners_add(&tally->delta.owners, st->stx_uid, 1, 0);
+    }
+    bump(tally, WALK_C_APPARENT, st->stx_size);
+    bump(tally, WALK_C_ALLOCATED, bytes);
+    if (regular) {
+        unsigned bin = walk_bin(st->stx_size, POISE_WALK_SIZE_BINS);
+        bump(tally, WALK_C_SIZES + bin, 1);
+        bump(tally, WALK_C_SIZE_BYTES + bin, st->stx_size);
+        bump(tally, WALK_C_AGES + age, 1);
+        bump(tally, WALK_C_AGE_BYTES + age, st->stx_size);
+    }
+    return walk_owners_add(&tally->delta.owners, st->stx_uid, 1, bytes);
+}
+
+int walk_figures_link(struct walk_figures *figures, const uint64_t *record)
+{
+    uint64_t size = record[2], bytes = record[3] * 512, rest = record[4];
+    figures->counts[WALK_C_APPARENT] += size;
+    figures->counts[WALK_C_ALLOCATED] += bytes;
+    figures->counts[WALK_C_LINKED]--; /* what is left are further names */
+    if (rest & LINK_REGULAR) {
+        unsigned bin = walk_bin(size, POISE_WALK_SIZE_BINS);
+        unsigned age = rest >> LINK_AGE_SHIFT & 0xff;
+        figures->counts[WALK_C_SIZES + bin]++;
+        figures->counts[WALK_C_SIZE_BYTES + bin] += size;
+        figures->counts[WALK_C_AGES + age]++;
+        figures->counts[WALK_C_AGE_BYTES + age] += size;
+    }
+    return walk_owners_add(&figures->owners, (uint32_t)rest, 0, bytes);
+}
+
+/* Work that may block, outside the pool's locks. */
+static int tidy(struct walk_count *count, struct walk_tally *tally)
+{
+    int code = __atomic_load_n(&tally->error, __ATOMIC_RELAXED);
+    if (code < 0) {
+        return code;
+    }
+    if (count->inventory.output) {
+        code = walk_rows_flush(&count->inventory, &tally->rows, false);
+    }
+    if (code == 0 && tally->links.len == 0) {
+        pthread_mutex_lock(&count->lock);
+        if (walk_set_full(&count->links)) {
+            code = walk_set_spill(&count->links);
+        }
+        pthread_mutex_unlock(&count->lock);
+    }
+    return code;
+}
+
+static int add_row(struct walk_count *count, struct walk_tally *tally,
+                   const struct poise_walk_entry *entry, uint64_t id,
+                   const struct statx *st)
+{
+    struct walk_row row = {
+        .id = id, .name = entry->name, .name_len = entry->name_len};
+    row.dir = entry->dir ? poise_walk_dir_tag(entry->dir) : 0;
+    walk_row_fill(&row, st);
+    return walk_rows_add(&count->inventory, &tally->rows, &row, entry);
+}
+
+int walk_count_entry(struct walk_count *count, struct walk_tally *tally,
+                     struct poise_walk_entry *entry, const struct statx *st)
+{
+    uint64_t id = 0;
+    int code = 0;
+    bump(tally, WALK_C_TYPES + type_of(entry->type), 1);
+    if (!st) {
+        return 0;
+    }
+    /* Right behind a commit: nothing is pending. */
+    if (!tally->delta.owners.count) {
+        code = tidy(count, tally);
+        if (code < 0) {
+            return code;
+        }
+    }
+    if (entry->type == DT_DIR) {
+        uint64_t n = __atomic_fetch_add(&count->id_next, 1, __ATOMIC_RELAXED);
+        id = count->id_base + n * (uint64_t)count->size +
+             (uint64_t)count->rank + 1;
+        poise_walk_tag_set(entry, id);
+    }
+    code = count_metadata(count, tally, entry, st);
+    if (code == 0 && count->inventory.output) {
+        code = add_row(count, tally, entry, id, st);
+    }
+    return code < 0 ? code : tally->links.error;
+}
+
+/* ---- directories ----------------------------------------------------------
+ */
+
+static int offer_directory(struct walk_tally *tally,
+                           const struct poise_walk_dir *dir, uint64_t entries)
+{
+    struct poise_buf path = {0};
+    int code = poise_walk_dir_path(dir, &path);
+    if (code < 0) {
+        poise_buf_free(&path);
+        return code;
+    }
+    return walk_top_put(&tally->delta.directories,
+                        (struct walk_top_item){.value = entries,
+                                               .path = path.data,
+                                               .path_len = path.len});
+}
+
+static int add_piece(struct walk_tally *tally, const struct poise_walk_dir *dir,
+                     uint64_t entries)
+{
+    if (tally->piece_count == tally->piece_cap) {
+        size_t cap = tally->piece_cap ? 2 * tally->piece_cap : 8;
+        struct walk_piece *pieces =
+            poise_realloc(tally->pieces, cap, sizeof(*pieces));
+        if (!pieces) {
+            return -ENOMEM;
+        }
+        tally->pieces = pieces;
+        tally->piece_cap = cap;
+    }
+    struct poise_buf path = {0};
+    int code = poise_walk_dir_path(dir, &path);
+    if (code < 0) {
+        poise_buf_free(&path);
+        return code;
+    }
+    tally->pieces[tally->piece_count++] =
+        (struct walk_piece){.id = poise_walk_dir_tag(dir),
+                            .entries = entries,
+                            .path = path.data,
+                            .path_len = path.len};
+    return 0;
+}
+
+int walk_count_piece(struct walk_count *count, struct walk_tally *tally,
+                     const struct poise_walk_dir *dir, uint64_t entries,
+                     bool whole)
+{
+    if (count->names_only) {
+        return 0;
+    }
+    if (!whole) {
+        return entries ? add_piece(tally, dir, entries) : 0;
+    }
+    bump(tally, WALK_C_WIDTHS + walk_bin(entries, POISE_WALK_WIDTH_BINS), 1);
+    if (entries > tally->delta.widest) {
+        tally->delta.widest = entries;
+    }
+    if (walk_top_admits(&tally->committed.directories, entries) &&
+        walk_top_admits(&tally->delta.directories, entries)) {
+        return offer_directory(tally, dir, entries);
+    }
+    return 0;
+}
+
+/* ---- commits --------------------------------------------------------------
+ */
+
+static int commit_sets(struct walk_count *count, struct walk_tally *tally)
+{
+    int code = 0;
+    size_t bytes = WALK_LINK_WORDS * sizeof(uint64_t);
+    pthread_mutex_lock(&count->lock);
+    for (size_t at = 0; at < tally->links.len && code == 0; at += bytes) {
+        uint64_t record[WALK_LINK_WORDS];
+        memcpy(record, tally->links.data + at, bytes);
+        code = walk_set_add(&count->links, record, NULL);
+    }
+    for (size_t i = 0; i < tally->piece_count; i++) {
+        struct walk_piece *piece = &tally->pieces[i];
+        uint64_t record[WALK_PIECE_WORDS] = {piece->id, piece->entries};
+        struct walk_top_item item = {.key = {piece->id, 0},
+                                     .path = piece->path,
+                                     .path_len = piece->path_len};
+        int put = walk_set_add(&count->pieces, record, &item.value);
+        if (put < 0) {
+            free(item.path);
+        } else {
+            put = walk_top_put(&count->candidates, item);
+        }
+        code = code < 0 ? code : put;
+    }
+    pthread_mutex_unlock(&count->lock);
+    poise_buf_reset(&tally->links);
+    tally->piece_count = 0;
+    return code;
+}
+
+static void commit_counts(struct walk_tally *tally)
+{
+    struct walk_figures *delta = &tally->delta, *to = &tally->committed;
+    for (unsigned word = 0; word < WALK_DIRTY; word++) {
+        for (uint64_t bits = tally->dirty[word]; bits; bits &= bits - 1) {
+            unsigned i = 64 * word + (unsigned)__builtin_ctzll(bits);
+            to->counts[i] += delta->counts[i];
+            delta->counts[i] = 0;
+        }
+        tally->dirty[word] = 0;
+    }
+    to->deepest = delta->deepest > to->deepest ? delta->deepest : to->deepest;
+    to->widest = delta->widest > to->widest ? delta->widest : to->widest;
+}
+
+void walk_count_commit(struct walk_count *count, struct walk_tally *tally)
+{
+    struct walk_figures *delta = &tally->delta, *to = &tally->committed;
+    int code = 0, failed = 0;
+    commit_counts(tally);
+    if (delta->owners.count) {
+        failed = walk_owners_move(&to->owners, &delta->owners);
+    }
+    if (delta->files.count) {
+        code = walk_top_move(&to->files, &delta->files);
+        failed = failed ? failed : code;
+    }
+    if (delta->directories.count) {
+        code = walk_top_move(&to->directories, &delta->directories);
+        failed = failed ? failed : code;
+    }
+    if (tally->links.len || tally->piece_count) {
+        code = commit_sets(count, tally);
+        failed = failed ? failed : code;
+    }
+    if (count->inventory.output) {
+        code = walk_rows_commit(&tally->rows);
+        failed = failed ? failed : code;
+    }
+    if (failed) {
+        __atomic_store_n(&tally->error, failed, __ATOMIC_RELAXED);
+    }
+}
+
+/* ---- checkpoints -----------------------------------------------------------
+ */
+
+static void save_figures(const struct walk_figures *figures,
+                         struct poise_buf *out)
+{
+    for (unsigned i = 0; i < WALK_COUNTS; i++) {
+        poise_buf_varint(out, figures->counts[i]);
+    }
+    poise_buf_varint(out, figures->deepest);
+    poise_buf_varint(out, figures->widest);
+    walk_owners_save(&figures->owners, out);
+    walk_top_save(&figures->files, out);
+    walk_top_save(&figures->directories, out);
+}
+
+static int load_figures(struct walk_figures *figures, struct poise_reader *in)
+{
+    for (unsigned i = 0; i < WALK_COUNTS; i++) {
+        figures->counts[i] += poise_reader_varint(in);
+    }
+    uint64_t deepest = poise_reader_varint(in);
+    uint64_t widest = poise_reader_varint(in);
+    figures->deepest = deepest > figures->deepest ? deepest : figures->deepest;
+    figures->widest = widest > figures->widest ? widest : figures->widest;
+    int code = walk_owners_load(&figures->owners, in);
+    code = code < 0 ? code : walk_top_load(&figures->files, in);
+    return code < 0 ? code : walk_top_load(&figures->directories, in);
+}
+
+static int save_sets(struct walk_count *count, struct poise_buf *out)
+{
+    pthread_mutex_lock(&count->lock);
+    int code = walk_set_save(&count->links, out);
+    code = code < 0 ? code : walk_set_save(&count->pieces, out);
+    code = code < 0 ? code : walk_top_save(&count->candidates, out);
+    pthread_mutex_unlock(&count->lock);
+    return code;
+}
+
+int walk_count_save(struct walk_count *count, struct poise_buf *out)
+{
+    unsigned workers = 0, tallies = 0;
+    struct walk_tally **all =
+        __atomic_load_n(&count->tallies, __ATOMIC_ACQUIRE);
+    if (all) {
+        workers = __atomic_load_n(&count->tally_count, __ATOMIC_ACQUIRE);
+    }
+    struct walk_tally **some =
+        poise_alloc(workers + 1, sizeof(struct walk_tally *));
+    if (!some) {
+        return -ENOMEM;
+    }
+    int code = 0;
+    for (unsigned i = 0; i < workers; i++) {
+        some[tallies] = __atomic_load_n(&all[i], __ATOMIC_ACQUIRE);
+        if (some[tallies]) {
+            int error = some[tallies++]->error;
+            code = code < 0 ? code : error;
+        }
+    }
+    poise_buf_varint(out, tallies + 1);
+    save_figures(&count->loaded, out);
+    for (unsigned i = 0; i < tallies; i++) {
+        save_figures(&some[i]->committed, out);
+    }
+    code = code < 0 ? code : save_sets(count, out);
+    if (code == 0 && count->inventory.output) {
+        struct walk_rows **rows = (struct walk_rows **)some;
+        for (unsigned i = 0; i < tallies; i++) {
+            rows[i] = &some[i]->rows;
+        }
+        code = walk_inventory_save(&count->inventory, rows, tallies, out);
+    }
+    free(some);
+    return code < 0 ? code : out->error;
+}
+
+int walk_count_settle(struct walk_count *count)
+{
+    int fds[2] = {-1, -1};
+    struct walk_set *sets[2] = {&count->links, &count->pieces};
+    pthread_mutex_lock(&count->lock);
+    for (int i = 0; i < 2; i++) {
+        if (sets[i]->own_file >= 0) {
+            fds[i] = sets[i]->files[sets[i]->own_file].fd;
+        }
+    }
+    pthread_mutex_unlock(&count->lock);
+    int code = 0;
+    for (int i = 0; i < 2 && code == 0; i++) {
+        code = fds[i] < 0 ? 0 : poise_file_sync(fds[i], sets[i]->path);
+    }
+    return code < 0 || !count->inventory.output
+               ? code
+               : walk_inventory_settle(&count->inventory);
+}
+
+int walk_count_load(struct walk_count *count, const void *saved, size_t len)
+{
+    struct poise_reader in = poise_reader_of(saved, len);
+    uint64_t figures = poise_reader_varint(&in);
+    int code = 0;
+    for (uint64_t i = 0; i < figures && code == 0; i++) {
+        code = load_figures(&count->loaded, &in);
+    }
+    code = code < 0 ? code : walk_set_load(&count->links, &in);
+    code = code < 0 ? code : walk_set_load(&count->pieces, &in);
+    code = code < 0 ? code : walk_top_load(&count->candidates, &in);
+    if (code == 0 && count->inventory.output) {
+        code = walk_inventory_load(&count->inventory, &in);
+    }
+    if (code == 0 && poise_reader_left(&in)) {
+        code = -EBADMSG;
+    }
+    return code == -EBADMSG
+               ? poise_error_set(EBADMSG, "resume", "checkpoint of a survey",
+                                 "its bytes make no sense")
+               : code;
+}

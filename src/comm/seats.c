@@ -179,16 +179,14 @@ static void lay_out(struct poise_seat *seats, int from, int to,
     if (depth == 3) {
         return;
     }
-    int64_t units = counts[depth];
+    int64_t units = counts[depth] < to - from ? counts[depth] : to - from;
     int first = from;
     for (int64_t unit = 0; unit < units; unit++) {
         int end = from + (int)(((to - from) * (unit + 1) + units - 1) / units);
         for (int rank = first; rank < end; rank++) {
             *(int *)((char *)&seats[rank] + members[depth]) = first;
         }
-        if (first < end) {
-            lay_out(seats, first, end, counts, depth + 1);
-        }
+        lay_out(seats, first, end, counts, depth + 1);
         first = end;
     }
 }
@@ -249,6 +247,11 @@ int comm_layout_pack(const struct comm_layout *layout, int size,
                             (size_t)size * sizeof(*layout->seats));
 }
 
+static bool is_number(int unit, int size)
+{
+    return unit >= 0 && unit < size;
+}
+
 int comm_layout_unpack(struct poise_reader *reader, int size,
                        struct comm_layout *out)
 {
@@ -266,6 +269,15 @@ int comm_layout_unpack(struct poise_reader *reader, int size,
         return -ENOMEM;
     }
     memcpy(layout.seats, reader->pos, len);
+    for (int rank = 0; rank < size; rank++) {
+        const struct poise_seat *seat = &layout.seats[rank];
+        if (!is_number(seat->site, size) || !is_number(seat->node, size) ||
+            !is_number(seat->numa, size)) {
+            free(layout.seats);
+            return poise_error_set(EBADMSG, "read who sits where", NULL,
+                                   "rank %d sits nowhere", rank);
+        }
+    }
     *out = layout;
     return 0;
 }

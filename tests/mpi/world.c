@@ -11,6 +11,7 @@
 #include <poise/comm.h>
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -129,6 +130,13 @@ static void collectives(struct poise_world *world)
     CHECK(poise_world_barrier(world) == 0);
 }
 
+static void *wake_soon(void *arg)
+{
+    poise_sleep_ns(50 * MS);
+    poise_world_wake(arg);
+    return NULL;
+}
+
 static void waiting(struct poise_world *world)
 {
     uint64_t begun = poise_clock_ns();
@@ -136,6 +144,11 @@ static void waiting(struct poise_world *world)
     CHECK(poise_clock_ns() - begun >= 5 * MS);
     poise_world_wake(world);
     poise_world_wait(world, UINT64_MAX);
+    pthread_t thread;
+    CHECK(poise_world_threads_allowed(world));
+    CHECK(pthread_create(&thread, NULL, wake_soon, world) == 0);
+    poise_world_wait(world, UINT64_MAX);
+    pthread_join(thread, NULL);
     CHECK(poise_world_barrier(world) == 0);
 }
 

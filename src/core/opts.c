@@ -149,6 +149,7 @@ static int set_choice(const struct use *use, int *out)
     for (; choices[count]; count++) {
         if (strcmp(choices[count], use->value) == 0) {
             *out = count;
+            poise_buf_free(&list);
             return 0;
         }
         poise_buf_printf(&list, "%s%s", count > 0 ? ", " : "", choices[count]);

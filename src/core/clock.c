@@ -15,7 +15,7 @@
 
 #define CLOCK_NS_PER_S UINT64_C(1000000000)
 /** Least time between two readings for a rate that is taken from them. */
-#define CLOCK_MEASURE_NS UINT64_C(1000000)
+#define CLOCK_MEASURE_NS UINT64_C(500000)
 
 __extension__ typedef unsigned __int128 clock_wide;
 

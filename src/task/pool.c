@@ -232,6 +232,8 @@ void poise_pool_destroy(struct poise_pool *pool)
     if (pool->size > 1 && pool->stats.workers) {
         task_net_free(pool);
     }
+    /* One rank alone unpacks too: the tasks of a checkpoint. */
+    poise_buf_free(&pool->net.scratch);
     free(pool->workers);
     task_part_free(&pool->cut.part);
     free(pool->cut.written);

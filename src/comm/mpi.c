@@ -12,12 +12,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Patience: polls at once, then polls after yielding the processor, then
- * sleeps of an eighth of the time that nothing has happened for: a message is
- * noticed late by little in proportion, and a rank that is idle for long
- * leaves the processor to others. */
+/* Patience: polls at once, then polls after yielding the processor for about
+ * as long as a sleep takes at least, then sleeps of an eighth of the time that
+ * nothing has happened for: a message is noticed late by little in proportion,
+ * and a rank that is idle for long leaves the processor to others. */
 #define SPIN_ROUNDS 32
-#define YIELD_ROUNDS 64
+#define YIELD_NS UINT64_C(50000)
 #define SLEEP_PART 8
 #define SLEEP_MIN_NS UINT64_C(20000)
 #define SLEEP_MAX_NS UINT64_C(4000000)
@@ -31,7 +31,7 @@ struct mpi_transport {
      * seen; `data` is NULL until there was memory for it. */
     bool incoming, receiving, arrived;
     struct poise_message message;
-    unsigned rounds; /* of patience */
+    unsigned rounds; /* of patience; 0: something happened */
     uint64_t idle_since_ns;
 };
 
@@ -144,17 +144,19 @@ static size_t mpi_unsent(const struct comm_transport *transport)
 static void be_patient(struct mpi_transport *self, uint32_t seen,
                        uint64_t now_ns, uint64_t left_ns)
 {
+    if (self->rounds == 0) {
+        self->idle_since_ns = now_ns;
+    }
     if (self->rounds < SPIN_ROUNDS) {
         self->rounds++;
         return;
     }
-    if (self->rounds < YIELD_ROUNDS) {
-        self->rounds++;
-        self->idle_since_ns = now_ns;
+    uint64_t idle_ns = now_ns - self->idle_since_ns;
+    if (idle_ns < YIELD_NS) {
         sched_yield();
         return;
     }
-    uint64_t sleep_ns = (now_ns - self->idle_since_ns) / SLEEP_PART;
+    uint64_t sleep_ns = idle_ns / SLEEP_PART;
     sleep_ns = sleep_ns < SLEEP_MIN_NS ? SLEEP_MIN_NS : sleep_ns;
     sleep_ns = sleep_ns > SLEEP_MAX_NS ? SLEEP_MAX_NS : sleep_ns;
     poise_event_wait(&self->base.event, seen,

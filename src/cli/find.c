@@ -11,7 +11,7 @@ struct values {
 };
 
 static const struct poise_option options[] = {
-    CLI_ENGINE_OPTIONS(struct values, engine),
+    CLI_ENGINE_OPTIONS(struct values, engine, 0),
     CLI_COMMON_OPTIONS(struct values, engine.common),
     {POISE_OPTION_END},
 };

@@ -78,7 +78,7 @@ struct cli_engine {
                            .offset = offsetof(type, member.version)            \
     }
 
-#define CLI_ENGINE_OPTIONS(type, member)                                       \
+#define CLI_ENGINE_OPTIONS(type, member, t_letter)                             \
     {POISE_OPTION_INT,                                                         \
      .name = "threads",                                                        \
      .arg = "N",                                                               \
@@ -188,7 +188,7 @@ struct cli_walk_outcome {
     uint64_t startup_ns;
     int ranks;
     unsigned threads;
-    const char *policy;
+    const char *policy, *split;
     bool interrupted, stats;
 };
 

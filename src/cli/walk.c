@@ -61,7 +61,7 @@ static const struct poise_option options[] = {
              "what is to be written are taken from it",
      .offset = offsetof(struct values, engine.resume)},
     {POISE_OPTION_HEADING, .help = "How it is done"},
-    CLI_ENGINE_OPTIONS(struct values, engine),
+    CLI_ENGINE_OPTIONS(struct values, engine, 't'),
     CLI_COMMON_OPTIONS(struct values, engine.common),
     {POISE_OPTION_END},
 };
@@ -220,6 +220,7 @@ static int survey(struct cli_job *job, const struct values *values,
             .ranks = job->size,
             .threads = wanted->walk.pool.threads,
             .policy = poise_policy_names[wanted->walk.pool.policy],
+            .split = poise_split_names[wanted->walk.pool.split],
             .interrupted = code == -EINTR,
             .stats = values->stats,
         };

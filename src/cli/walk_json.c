@@ -200,6 +200,7 @@ int cli_walk_json(const struct cli_walk_outcome *walk, struct poise_buf *out)
     poise_json_i64(&json, "ranks", walk->ranks);
     poise_json_u64(&json, "threads", walk->threads);
     poise_json_string(&json, "policy", walk->policy);
+    poise_json_string(&json, "split", walk->split);
     ranks(&json, walk->result);
     poise_json_end_object(&json);
     poise_buf_putc(out, '\n');

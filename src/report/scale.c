@@ -21,26 +21,23 @@ bool report_range(const double *values, size_t count, bool positive,
     return any;
 }
 
-/* The least round step of at least `rough`: 1, 2 or 5 times a power of ten;
- * for bytes of at least 1 KiB the same in the binary unit. */
+/* The least round step of at least `rough`: 1, 2 or 5 times a power of ten; a
+ * power of two for bytes. */
 static double round_step(double rough, enum poise_unit unit)
 {
-    static const double nice[] = {1, 2, 5, 10};
-    double base = 1;
+    static const double nice[] = {1, 2, 5};
     double power;
 
     if (unit == POISE_UNIT_BYTES) {
-        while (rough >= base * 1024) {
-            base *= 1024;
-        }
+        return pow(2, ceil(log2(rough) - 1e-9));
     }
-    power = pow(10, floor(log10(rough / base)));
+    power = pow(10, floor(log10(rough)));
     for (size_t i = 0; i < sizeof nice / sizeof *nice; i++) {
-        if (nice[i] * power * base >= rough * (1 - 1e-9)) {
-            return nice[i] * power * base;
+        if (nice[i] * power >= rough * (1 - 1e-9)) {
+            return nice[i] * power;
         }
     }
-    return 10 * power * base;
+    return 10 * power;
 }
 
 static void add_tick(struct report_scale *scale, double value)

@@ -83,7 +83,7 @@ static double place(const struct map *map, double value)
         return 1;
     }
     if (map->log) {
-        return log(value / map->low) / log(map->high / map->low);
+        return (log(value) - log(map->low)) / (log(map->high) - log(map->low));
     }
     return (value - map->low) / (map->high - map->low);
 }

@@ -74,7 +74,7 @@ static void log_ticks(struct report_scale *scale)
     scale->low *= 0.7;
     scale->high *= 1.15;
     first = floor(log(scale->low) / log(base));
-    span = log(scale->high / scale->low) / log(base);
+    span = (log(scale->high) - log(scale->low)) / log(base);
     for (size_t i = 0; span / every > 8 && i < 6; i++) {
         /* Ten powers of two are a step from KiB to MiB. */
         every = base > 2 ? (double)i + 2 : multiples_of_two[i];
@@ -118,7 +118,9 @@ double report_scale_at(const struct report_scale *scale, double value)
         return 0;
     }
     if (scale->log) {
-        at = log(value / scale->low) / log(scale->high / scale->low);
+        /* Not of quotients, which may overflow. */
+        at = (log(value) - log(scale->low)) /
+             (log(scale->high) - log(scale->low));
     } else {
         at = (value - scale->low) / (scale->high - scale->low);
     }

@@ -114,7 +114,8 @@ static int scale_of(const char *text, struct scale *out)
     if (text[0] < '0' || text[0] > '9') {
         poise_buf_printf(&number, "1%s", text);
         size = poise_buf_str(&number);
-        out->suffix = text;
+        /* The SI prefix is a small letter. */
+        out->suffix = strcmp(text, "KB") == 0 ? "kB" : text;
         code = number.error;
     }
     if (code == 0) {
@@ -255,7 +256,8 @@ static int run(const struct values *values, const char *const *roots,
     int status, code = scale_of(values->block, &sink.scale);
 
     if (code < 0) {
-        return cli_fail("du", code);
+        cli_say_error("du");
+        return CLI_WRONG_USE;
     }
     status = cli_job_start(&job, "du", &values->engine, &du.walk);
     if (status != 0) {

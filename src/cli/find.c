@@ -176,9 +176,7 @@ int cli_find(int argc, char **argv)
     code = poise_walk_find_compile(argc - end, (const char *const *)argv + end,
                                    &find);
     if (code < 0) {
-        if (cli_speaks()) {
-            cli_print_error("find", poise_error_last());
-        }
+        cli_say_error("find");
         return CLI_PARTLY;
     }
     status = run(&values, end > own ? (const char *const *)argv + own : here,

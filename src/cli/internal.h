@@ -40,12 +40,14 @@ int cli_man(int argc, char **argv);
 
 /** Print "poise NAME: " and an error on stderr, in one write. Any thread. */
 void cli_print_error(const char *name, const struct poise_error *err);
-/** Print a sentence the same way. */
+/** Print a sentence the same way, if cli_speaks. */
 void cli_say(const char *name, const char *fmt, ...) POISE_PRINTF(2, 3);
 /** Whether what all ranks would say alike is to be said by this one: before
  * the world is made, as far as the launcher's environment tells. */
 bool cli_speaks(void);
-/** Print the last error; the exit code that `code` stands for. */
+/** Print the last error, if cli_speaks. */
+void cli_say_error(const char *name);
+/** The same; the exit code that `code` stands for. */
 int cli_fail(const char *name, int code);
 /** All of `out` on stdout; CLI_DONE, or the error printed and CLI_PARTLY. */
 int cli_write(const char *name, const struct poise_buf *out);
@@ -80,6 +82,7 @@ struct cli_engine {
 
 #define CLI_ENGINE_OPTIONS(type, member, t_letter)                             \
     {POISE_OPTION_INT,                                                         \
+     .letter = t_letter,                                                       \
      .name = "threads",                                                        \
      .arg = "N",                                                               \
      .help = "threads of each process (default: one for each of its cores)",   \

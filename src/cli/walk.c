@@ -262,9 +262,7 @@ int cli_walk(int argc, char **argv)
     }
     if (code < 0) {
         /* Every rank reads the same file: they fail alike. */
-        if (cli_speaks()) {
-            cli_print_error("walk", poise_error_last());
-        }
+        cli_say_error("walk");
         status = CLI_PARTLY;
     } else {
         status = cli_job_start(&job, "walk", &values.engine, &survey_of.walk);

@@ -124,7 +124,8 @@ static void head(const struct cli_walk_outcome *walk, struct poise_buf *out)
     uint64_t ns = walk->result->wall_ns;
 
     poise_human_count(out, walk->summary->entries);
-    poise_buf_puts(out, " entries in ");
+    poise_buf_puts(out,
+                   walk->summary->entries == 1 ? " entry in " : " entries in ");
     poise_human_ns(out, ns);
     if (ns > 0) {
         poise_buf_puts(out, " (");

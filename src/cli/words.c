@@ -39,20 +39,6 @@ void cli_print_error(const char *name, const struct poise_error *err)
     flush(&out);
 }
 
-void cli_say(const char *name, const char *fmt, ...)
-{
-    struct poise_buf out = {0};
-    char text[1024];
-    va_list args;
-
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    begin(&out, name);
-    poise_buf_puts(&out, text);
-    flush(&out);
-}
-
 bool cli_speaks(void)
 {
     static const char *const variables[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK",
@@ -68,9 +54,33 @@ bool cli_speaks(void)
     return true;
 }
 
+void cli_say(const char *name, const char *fmt, ...)
+{
+    struct poise_buf out = {0};
+    char text[1024];
+    va_list args;
+
+    if (!cli_speaks()) {
+        return;
+    }
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    begin(&out, name);
+    poise_buf_puts(&out, text);
+    flush(&out);
+}
+
+void cli_say_error(const char *name)
+{
+    if (cli_speaks()) {
+        cli_print_error(name, poise_error_last());
+    }
+}
+
 int cli_fail(const char *name, int code)
 {
-    cli_print_error(name, poise_error_last());
+    cli_say_error(name);
     if (code == -ENOTSUP) {
         return CLI_LACKS;
     }
@@ -105,9 +115,7 @@ int cli_parse(const struct poise_command *command, int argc, char **argv,
         return -1;
     }
     if (first < 0) {
-        if (cli_speaks()) {
-            cli_print_error(command->name, poise_error_last());
-        }
+        cli_say_error(command->name);
         *exit_code = first == -ENOMEM ? CLI_PARTLY : CLI_WRONG_USE;
         return -1;
     }

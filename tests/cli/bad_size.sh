@@ -1,0 +1,1 @@
+$POISE walk --queue-memory 3Q

@@ -1,0 +1,1 @@
+$POISE completion bash | bash -n && echo good

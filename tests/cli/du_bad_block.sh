@@ -1,0 +1,1 @@
+$POISE du -B 3Q .

@@ -1,0 +1,2 @@
+mkdir t
+$POISE find t >/dev/full

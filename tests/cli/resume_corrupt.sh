@@ -1,0 +1,1 @@
+printf "not a checkpoint at all" >c; $POISE walk --resume c

@@ -1,0 +1,1 @@
+$POISE walk --resume c

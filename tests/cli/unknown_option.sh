@@ -1,0 +1,1 @@
+$POISE walk --thraeds 3

@@ -1,0 +1,1 @@
+$POISE --version | sed "s/[0-9.]*$/VERSION/"

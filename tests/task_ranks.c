@@ -30,6 +30,7 @@ struct job {
     int stop_value, stop_rank;
     uint64_t nap_ns; /**< per task */
     uint64_t lost_ns;
+    uint64_t fail_send; /**< which, after the pool was made; 0: none */
     bool (*divert)(struct poise_pool *pool, int dest,
                    const struct poise_buf *message, void *arg);
     int hold; /**< tokens that overtake the diverted message */
@@ -181,6 +182,9 @@ static void *side_main(void *arg)
     }
     if (job->lost_ns > 0) {
         pool->net.lost_ns = job->lost_ns;
+    }
+    if (job->fail_send > 0 && poise_world_rank(side->world) == 0) {
+        poise_fault_arm(POISE_FAULT_SEND, job->fail_send, EIO, false);
     }
     pool->net.divert = job->divert;
     pool->net.divert_arg = side;
@@ -407,6 +411,23 @@ static void test_lost_messages(void **state)
     print_message("%d of 6 runs lost tasks\n", lost);
 }
 
+/* A message that cannot be sent is an error on all ranks; the next run works
+ * as if nothing had been. */
+static void test_failing_sends(void **state)
+{
+    (void)state;
+    for (uint64_t k = 1; k <= 40; k++) {
+        struct job job = {.tree = small_tree, .lost_ns = 100000000};
+        job.nap_ns = 10000;
+        job.options.policy = (enum poise_policy)(k % 5);
+        job.fail_send = k;
+        int code = job_go(&job, 3);
+        bool struck = poise_fault_calls(POISE_FAULT_SEND) >= k;
+        poise_fault_arm(POISE_FAULT_SEND, 0, 0, false);
+        assert_int_equal(code, struck ? -EIO : 0);
+    }
+}
+
 /* ---- messages and figures -------------------------------------------------
  */
 
@@ -477,6 +498,7 @@ int main(void)
         cmocka_unit_test(test_many_tiny),
         cmocka_unit_test(test_message_in_flight),
         cmocka_unit_test(test_lost_messages),
+        cmocka_unit_test(test_failing_sends),
         cmocka_unit_test(test_few_messages),
         cmocka_unit_test(test_stats),
     };

@@ -13,6 +13,7 @@
 #define POOL_PROGRESS_NS UINT64_C(100000000)
 /** How often the communicator looks around: with other ranks, without. */
 #define POOL_TURN_NS UINT64_C(100000)
+#define POOL_TURN_SPREAD 10
 #define POOL_TURN_ALONE_NS UINT64_C(5000000)
 #define POOL_WORKERS_MOST 256
 
@@ -298,7 +299,14 @@ void task_turn(struct poise_pool *pool)
     pool_progress(pool, now);
     uint64_t end = poise_clock_ticks();
     task_count(&pool->comm->comm_ticks, end - now);
-    pool->next_turn = end + pool->turn_ticks;
+    /* Where a look is dear (with more ranks than processors MPI gives its own
+     * away in it) it is taken less often, so that it costs an eighth at most;
+     * but not so seldom that others would wait for answers. */
+    uint64_t pause = (end - now) * 8;
+    uint64_t most = pool->turn_ticks * POOL_TURN_SPREAD;
+    pause = pause < most ? pause : most;
+    pool->next_turn =
+        end + (pause > pool->turn_ticks ? pause : pool->turn_ticks);
 }
 
 /* Start the threads of the first `pool->threads` workers. Fewer than asked for

@@ -132,7 +132,35 @@ static struct du_space *space_of(struct du_run *run,
 /* ---- what counts
  * ---------------------------------------------------------------- */
 
-/* As du --exclude: a pattern matches the path, or what follows any slash. */
+/* Whether a pattern matches the path, or what follows any slash. Most are
+ * refused by their literal parts: fnmatch sees few. */
+static bool pattern_matches(const char *pattern, const char *path, size_t len)
+{
+    static const char special[] = "*?[]\\";
+    size_t head = strcspn(pattern, special), size = strlen(pattern);
+    if (head == size) {
+        const char *end = path + len - head;
+        return len >= head && memcmp(end, pattern, head) == 0 &&
+               (end == path || (end[-1] == '/' && pattern[0] != '/'));
+    }
+    size_t tail = 0;
+    while (!strchr(special, pattern[size - tail - 1])) {
+        tail++;
+    }
+    if (len < tail || memcmp(path + len - tail, pattern + size - tail, tail)) {
+        return false;
+    }
+    for (const char *at = path; *at;) {
+        if (strncmp(at, pattern, head) == 0 && fnmatch(pattern, at, 0) == 0) {
+            return true;
+        }
+        at = strchrnul(at, '/');
+        at += strspn(at, "/");
+    }
+    return false;
+}
+
+/* As du --exclude. Negative: no memory. */
 static int excluded(const struct du_run *run,
                     const struct poise_walk_entry *entry)
 {
@@ -144,12 +172,8 @@ static int excluded(const struct du_run *run,
     int rc = poise_walk_path(entry, &path);
     const char *text = poise_buf_str(&path);
     rc = rc < 0 ? rc : path.error;
-    for (const char *at = text; rc == 0 && *at;) {
-        for (size_t i = 0; i < options->exclude_count && rc == 0; i++) {
-            rc = fnmatch(options->exclude[i], at, 0) == 0;
-        }
-        at = strchrnul(at, '/');
-        at += strspn(at, "/");
+    for (size_t i = 0; i < options->exclude_count && rc == 0; i++) {
+        rc = pattern_matches(options->exclude[i], text, path.len);
     }
     poise_buf_free(&path);
     return rc;

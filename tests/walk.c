@@ -12,8 +12,11 @@
 
 #include <cmocka.h>
 #include <linux/magic.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/vfs.h>
+#include <sys/wait.h>
 
 /* ---- what callbacks collect ------------------------------------------------
  */
@@ -710,6 +713,69 @@ static void test_replaced(void **state)
     unlinkat(where_fd, "swapped", AT_REMOVEDIR);
 }
 
+enum { CANNOT_MOUNT = 77 };
+
+/* In a process of its own, whose mounts nobody else sees: `where` mounted
+ * inside itself and another file system. What was wrong, as exit code. */
+static int mounted_walks(void)
+{
+    char loop[300], other[300];
+    snprintf(loop, sizeof loop, "%s/mounts/loop", where);
+    snprintf(other, sizeof other, "%s/mounts/other", where);
+    if (unshare(geteuid() == 0 ? CLONE_NEWNS : CLONE_NEWUSER | CLONE_NEWNS) !=
+            0 ||
+        mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount(where, loop, NULL, MS_BIND, NULL) != 0 ||
+        mount("none", other, "tmpfs", 0, NULL) != 0) {
+        return CANNOT_MOUNT;
+    }
+    int fd = open(other, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    close(tree_dir(fd, "inside"));
+    close(fd);
+    for (int kind = 0; kind < 4; kind++) {
+        struct poise_walk_options options = plain_options();
+        struct poise_walk_result result;
+        struct seen seen = {.count_only = true};
+        options.statx_mask = kind & 1 ? STATX_BASIC_STATS : 0;
+        options.one_file_system = kind & 2;
+        size_t below = options.one_file_system ? 0 : 1;
+        if (walk(&options, &seen, &result) != 0) {
+            return 1;
+        }
+        /* The loop is reported and not entered; on the same file system it
+         * is a loop too. */
+        if (result.errors != 1 || seen.last_error != ELOOP) {
+            return 2;
+        }
+        if (seen.count != truth.count + 3 + below) {
+            return 3;
+        }
+        poise_walk_result_free(&result);
+    }
+    return 0;
+}
+
+static void test_mounts(void **state)
+{
+    (void)state;
+    int fd = tree_dir(where_fd, "mounts"), status;
+    close(tree_dir(fd, "loop"));
+    close(tree_dir(fd, "other"));
+    pid_t pid = fork();
+    if (pid == 0) {
+        _exit(mounted_walks());
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    tree_empty(fd);
+    close(fd);
+    unlinkat(where_fd, "mounts", AT_REMOVEDIR);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == CANNOT_MOUNT) {
+        skip(); /* a container that allows no mounts at all */
+    }
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 static void test_io_faults(void **state)
 {
     (void)state;
@@ -781,6 +847,7 @@ int main(void)
         cmocka_unit_test(test_unreadable),
         cmocka_unit_test(test_vanished),
         cmocka_unit_test(test_replaced),
+        cmocka_unit_test(test_mounts),
         cmocka_unit_test(test_io_faults),
         cmocka_unit_test(test_memory_faults),
     };

@@ -24,20 +24,20 @@ static struct walk_worker *walk_worker(struct walk *walk,
                                        struct poise_worker *worker)
 {
     struct walk_worker *w = &walk->workers[poise_worker_index(worker)];
-    if (w->worker) {
-        return w;
-    }
-    w->buffer = poise_alloc(1, WALK_BUFFER_BYTES);
-    w->children = poise_alloc(WALK_CHILDREN_MOST, sizeof *w->children);
-    if (!w->buffer || !w->children) {
-        free(w->buffer);
-        free(w->children);
-        w->buffer = NULL;
-        w->children = NULL;
-        return NULL;
-    }
     w->worker = worker;
     return w;
+}
+
+/* What a worker needs once it reads; it may never come to that. */
+static int walk_worker_equip(struct walk_worker *w)
+{
+    if (!w->buffer) {
+        w->buffer = poise_alloc(1, WALK_BUFFER_BYTES);
+    }
+    if (!w->children) {
+        w->children = poise_alloc(WALK_CHILDREN_MOST, sizeof *w->children);
+    }
+    return w->buffer && w->children ? 0 : -ENOMEM;
 }
 
 static struct walk_view walk_view_of(struct walk_worker *w, const char *name)
@@ -121,15 +121,16 @@ static int walk_task_run(struct poise_worker *worker, const void *bytes,
     struct walk_worker *w = walk_worker(arg, worker);
     struct walk_task task;
     int rc = 0;
-    if (!w) {
-        return -ENOMEM;
-    }
     if (w->done) {
         walk_dir_unref(&w->walk->fds, w->done);
         w->done = NULL;
     }
     memcpy(&task, bytes, sizeof task);
     (void)len;
+    if (walk_worker_equip(w) < 0) {
+        w->done = task.dir;
+        return -ENOMEM;
+    }
     switch ((enum walk_kind)task.kind) {
     case WALK_ROOT:
         rc = walk_run_root(w, task.root);
@@ -179,7 +180,7 @@ static int walk_told(struct poise_worker *worker, int source, const void *data,
 {
     struct walk_worker *w = walk_worker(arg, worker);
     (void)source;
-    int rc = w ? walk_leave_told(w, data, len) : -ENOMEM;
+    int rc = walk_leave_told(w, data, len);
     if (rc >= POISE_WALK_STOP) {
         poise_task_stop(worker, rc);
         rc = 0;

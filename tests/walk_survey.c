@@ -951,7 +951,7 @@ static void test_crash(void **state)
     char checkpoint[128], output[128];
     int resumed = 0;
     const char *soak = getenv("POISE_SOAK");
-    uint64_t most = soak ? 400 : 24;
+    uint64_t most = soak ? 400 : 18;
     snprintf(checkpoint, sizeof(checkpoint), "%s/state", place);
     snprintf(output, sizeof(output), "%s/inventory", place);
     for (uint64_t k = 1; k <= most; k++) {
@@ -976,6 +976,57 @@ static void test_crash(void **state)
     }
     assert_true(resumed > 0);
     print_message("%d of %d resumed\n", resumed, (int)most);
+}
+
+/* The process is killed from outside, at any moment. */
+static void test_kill(void **state)
+{
+    (void)state;
+    char checkpoint[128], output[128];
+    struct poise_rng rng;
+    int rounds = getenv("POISE_SOAK") ? 300 : 6;
+    snprintf(checkpoint, sizeof(checkpoint), "%s/state", place);
+    snprintf(output, sizeof(output), "%s/inventory", place);
+    poise_rng_seed(&rng, poise_clock_ns());
+    for (int i = 0; i < rounds; i++) {
+        int64_t now_ns = poise_clock_wall_ns();
+        enum poise_walk_format format = (enum poise_walk_format)(i % 4);
+        pid_t child = fork();
+        if (child == 0) {
+            first_run(checkpoint, output, format, now_ns, i % 3);
+        }
+        poise_sleep_ns(poise_rng_below(&rng, 60 * 1000 * 1000));
+        kill(child, SIGKILL);
+        int status;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        second_run(checkpoint, output, format, now_ns, (i + 1) % 5);
+    }
+}
+
+/* Interrupted with a last checkpoint, on some ranks; resumed on others. */
+static void test_interrupt(void **state)
+{
+    (void)state;
+    static const int ranks[][2] = {{0, 0}, {2, 3}, {3, 0}};
+    char checkpoint[128], output[128];
+    snprintf(checkpoint, sizeof(checkpoint), "%s/state", place);
+    snprintf(output, sizeof(output), "%s/inventory", place);
+    for (size_t i = 0; i < sizeof(ranks) / sizeof(*ranks); i++) {
+        static const volatile int interrupt = SIGTERM;
+        struct poise_walk_survey_options options = options_of(1);
+        struct poise_walk_summary summary;
+        options.output = output;
+        options.format = POISE_WALK_SQLITE;
+        options.now_ns = poise_clock_wall_ns();
+        options.walk.pool.checkpoint = checkpoint;
+        options.walk.pool.interrupt = &interrupt;
+        assert_int_equal(survey(ranks[i][0], &options, &summary), -EINTR);
+        assert_true(summary.entries < truth.count);
+        poise_walk_summary_free(&summary);
+        assert_int_equal(access(output, F_OK), -1);
+        assert_true(second_run(checkpoint, output, options.format,
+                               options.now_ns, ranks[i][1]));
+    }
 }
 
 /* ---- faults
@@ -1009,11 +1060,12 @@ static void test_faults(void **state)
 {
     (void)state;
     char output[128];
+    uint64_t most = getenv("POISE_SOAK") ? 60 : 12;
     snprintf(output, sizeof(output), "%s/inventory", place);
     for (int format = POISE_WALK_SQLITE; format <= POISE_WALK_BINARY;
          format++) {
         enum poise_walk_format f = (enum poise_walk_format)format;
-        for (uint64_t k = 1; k < 40; k++) {
+        for (uint64_t k = 1; k < most; k++) {
             fails(POISE_FAULT_WRITE, k, ENOSPC, f, output);
             fails(POISE_FAULT_ALLOC, k * k, ENOMEM, f, output);
         }
@@ -1054,7 +1106,8 @@ int main(void)
         cmocka_unit_test(test_summary),   cmocka_unit_test(test_names_only),
         cmocka_unit_test(test_inventory), cmocka_unit_test(test_damage),
         cmocka_unit_test(test_faults),    cmocka_unit_test(test_crash),
-        cmocka_unit_test(test_wrong_use),
+        cmocka_unit_test(test_wrong_use), cmocka_unit_test(test_kill),
+        cmocka_unit_test(test_interrupt),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -4,7 +4,8 @@
 Each way is a build directory of its own (gcc; address and undefined
 sanitizers; thread sanitizer; clang with the fuzz targets) and the suites that
 make sense in it. Suites: unit, cli, mpi, structure, and soak, which runs only
-when asked for. A test program of cmocka counts as the tests inside it.
+when asked for. A test program that says how many tests are inside it (cmocka,
+'N passed, N failed') counts as these, another as one.
 """
 
 import argparse
@@ -16,6 +17,8 @@ import sys
 import time
 
 CMOCKA = re.compile(r"^\[\s+(PASSED|FAILED)\s+\] (\d+) test", re.M)
+
+PLAIN = re.compile(r"^(\d+) passed, (\d+) failed", re.M)
 
 
 class Way:
@@ -68,6 +71,9 @@ def tests_inside(entry):
     text = entry.get("stdout", "") + "\n" + entry.get("stderr", "")
     for kind, number in CMOCKA.findall(text):
         counts[kind] += int(number)
+    for passed, failed in PLAIN.findall(text):
+        counts["PASSED"] += int(passed)
+        counts["FAILED"] += int(failed)
     if good:
         return max(counts["PASSED"], 1), 0
     # One that died has no count of its own.

@@ -17,10 +17,15 @@
 
 enum { CANDIDATES_FACTOR = 16, CANDIDATES_LEAST = 64 };
 
-/* The last number of a link's record: always non-zero. */
-#define LINK_USED (UINT64_C(1) << 63)
-#define LINK_REGULAR (UINT64_C(1) << 62)
-enum { LINK_AGE_SHIFT = 32 };
+/* The last number of a link's record: never 0, and small, so that it takes
+ * few bytes where it is spilled. */
+enum {
+    LINK_USED = 1,
+    LINK_REGULAR = 2,
+    LINK_AGE_SHIFT = 2,
+    LINK_AGE_MASK = 15,
+    LINK_UID_SHIFT = 6,
+};
 
 const uint64_t poise_walk_age_limits[POISE_WALK_AGE_BINS - 1] = {
     3600,         86400,        7 * 86400,      30 * 86400,     90 * 86400,
@@ -230,7 +235,8 @@ static int count_metadata(struct walk_count *count, struct walk_tally *tally,
         uint64_t record[WALK_LINK_WORDS] = {
             dev_of(st), st->stx_ino, st->stx_size, st->stx_blocks,
             LINK_USED | (regular ? LINK_REGULAR : 0) |
-                (uint64_t)age << LINK_AGE_SHIFT | st->stx_uid};
+                (uint64_t)age << LINK_AGE_SHIFT |
+                (uint64_t)st->stx_uid << LINK_UID_SHIFT};
         bump(tally, WALK_C_LINKED, 1);
         poise_buf_append(&tally->links, record, sizeof(record));
         return walk_owners_add(&tally->delta.owners, st->stx_uid, 1, 0);
@@ -255,13 +261,14 @@ int walk_figures_link(struct walk_figures *figures, const uint64_t *record)
     figures->counts[WALK_C_LINKED]--; /* what is left are further names */
     if (rest & LINK_REGULAR) {
         unsigned bin = walk_bin(size, POISE_WALK_SIZE_BINS);
-        unsigned age = rest >> LINK_AGE_SHIFT & 0xff;
+        unsigned age = rest >> LINK_AGE_SHIFT & LINK_AGE_MASK;
         figures->counts[WALK_C_SIZES + bin]++;
         figures->counts[WALK_C_SIZE_BYTES + bin] += size;
         figures->counts[WALK_C_AGES + age]++;
         figures->counts[WALK_C_AGE_BYTES + age] += size;
     }
-    return walk_owners_add(&figures->owners, (uint32_t)rest, 0, bytes);
+    return walk_owners_add(&figures->owners, (uint32_t)(rest >> LINK_UID_SHIFT),
+                           0, bytes);
 }
 
 /* Work that may block, outside the pool's locks. */

@@ -124,12 +124,12 @@ static int segment_format(struct segment *segment, const char *flags,
                                                   : 's');
     poise_buf_putc(&fmt, '\0');
     segment->plain = flag_count + rest_len == 0;
-    segment->text = fmt.data;
-    if (fmt.error) {
+    int rc = fmt.error;
+    if (rc < 0) {
         poise_buf_free(&fmt);
-        segment->text = NULL;
     }
-    return fmt.error;
+    segment->text = fmt.data;
+    return rc;
 }
 
 static unsigned mask_of(char letter)

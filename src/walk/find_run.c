@@ -376,7 +376,10 @@ static int agree_on_now(struct find_run *run, struct poise_world *world)
     if (world) {
         struct poise_buf buf = {0};
         poise_buf_append(&buf, &run->now, sizeof run->now);
-        rc = poise_world_broadcast(world, 0, &buf);
+        rc = poise_world_agree(world, buf.error);
+        if (rc == 0) {
+            rc = poise_world_broadcast(world, 0, &buf);
+        }
         if (rc == 0 && buf.len == sizeof run->now) {
             memcpy(&run->now, buf.data, sizeof run->now);
         }

@@ -1020,9 +1020,16 @@ static void test_interrupt(void **state)
         options.now_ns = poise_clock_wall_ns();
         options.walk.pool.checkpoint = checkpoint;
         options.walk.pool.interrupt = &interrupt;
-        assert_int_equal(survey(ranks[i][0], &options, &summary), -EINTR);
-        assert_true(summary.entries < truth.count);
+        /* It may all be done before anybody looks at the flag. */
+        int code = survey(ranks[i][0], &options, &summary);
+        assert_true(code == -EINTR || code == 0);
+        assert_true(summary.entries <= truth.count);
         poise_walk_summary_free(&summary);
+        if (code == 0) {
+            check_inventory(options.format, output);
+            unlink(output);
+            continue;
+        }
         assert_int_equal(access(output, F_OK), -1);
         assert_true(second_run(checkpoint, output, options.format,
                                options.now_ns, ranks[i][1]));

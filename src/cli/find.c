@@ -116,19 +116,37 @@ static int run(const struct values *values, const char *const *roots,
     return status == CLI_WRONG_USE ? CLI_PARTLY : status;
 }
 
-/* --help with the primaries that the room knows under it. */
-static int print_help(void)
+int cli_find_page(int (*write)(const struct poise_command *command,
+                               struct poise_buf *out),
+                  struct poise_buf *out)
 {
     const char *const *primary = poise_walk_find_primaries();
-    struct poise_buf out = {0};
-    int status;
+    struct poise_command command = cli_find_command;
+    struct poise_buf text = {0};
+    int code;
 
-    poise_command_help(&cli_find_command, &out);
-    poise_buf_puts(&out, "\nTests, actions and operators:\n");
+    poise_buf_puts(&text, cli_find_command.description);
+    poise_buf_puts(&text, "\n\nTests, actions and operators:\n\n");
     for (; primary[0]; primary += 2) {
-        poise_buf_printf(&out, "  %-25s %s\n", primary[0], primary[1]);
+        poise_buf_printf(&text, "  %-22s %s\n", primary[0], primary[1]);
     }
-    status = cli_speaks() ? cli_write("find", &out) : CLI_DONE;
+    command.description = poise_buf_str(&text);
+    code = text.error ? text.error : write(&command, out);
+    poise_buf_free(&text);
+    return code;
+}
+
+static int print_help(void)
+{
+    struct poise_buf out = {0};
+    int code = cli_find_page(poise_command_help, &out);
+    int status = CLI_DONE;
+
+    if (code < 0) {
+        status = cli_fail("find", code);
+    } else if (cli_speaks()) {
+        status = cli_write("find", &out);
+    }
     poise_buf_free(&out);
     return status;
 }

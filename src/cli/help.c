@@ -120,7 +120,11 @@ static int print_page(const struct poise_command *self, int argc, char **argv,
         if (!command) {
             return CLI_WRONG_USE;
         }
-        write(command, &out);
+        if (command == &cli_find_command) {
+            cli_find_page(write, &out);
+        } else {
+            write(command, &out);
+        }
     }
     status = cli_write(self->name, &out);
     poise_buf_free(&out);

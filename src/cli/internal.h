@@ -35,6 +35,11 @@ int cli_version(int argc, char **argv);
 int cli_completion(int argc, char **argv);
 int cli_man(int argc, char **argv);
 
+/** The help or man page of find, with the words that its room knows. */
+int cli_find_page(int (*write)(const struct poise_command *command,
+                               struct poise_buf *out),
+                  struct poise_buf *out);
+
 /* ---- words -----------------------------------------------------------------
  */
 

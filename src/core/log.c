@@ -21,6 +21,7 @@
 #define LOG_TYPE_END UINT32_MAX
 #define LOG_BUFFER_BYTES ((size_t)64 << 10)
 #define LOG_NAME_TRIES 16
+#define LOG_NAME_BYTES 200 /* kept of a name in the temporary one */
 
 struct poise_log {
     char *path, *temp; /**< owned */
@@ -76,14 +77,19 @@ static uint64_t log_checksum(uint64_t chain, const unsigned char *header,
 
 /* ---- writing ------------------------------------------------------------ */
 
-/* A name in the directory of `path` that nobody has; it does not contain the
- * file's own, which may be as long as names can be. */
+/* A name in the directory of `path` that nobody has: its own, cut where it is
+ * as long as names can be, and something random. */
 static char *log_temp_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
-    int dir_len = slash == NULL ? 0 : (int)(slash - path) + 1;
+    size_t name_at = slash == NULL ? 0 : (size_t)(slash - path) + 1;
+    size_t name_len = strlen(path + name_at);
+    if (name_len > LOG_NAME_BYTES) {
+        name_len = LOG_NAME_BYTES;
+    }
     struct poise_buf name = {0};
-    poise_buf_printf(&name, "%.*s.poise-%016" PRIx64 ".tmp", dir_len, path,
+    poise_buf_append(&name, path, name_at + name_len);
+    poise_buf_printf(&name, ".%016" PRIx64 ".tmp",
                      poise_rng_next(poise_rng_current()));
     poise_buf_str(&name);
     if (name.error != 0) {

@@ -262,8 +262,7 @@ int poise_pool_checkpoint_remove(const char *path)
     if (unlink(path) < 0) {
         code = poise_error_set(errno, "remove", path, NULL);
     } else {
-        checkpoint_unlink(path, record.number, 0, record.size);
-        checkpoint_unlink(path, record.number + 1, 0, record.size);
+        task_checkpoint_sweep(path);
     }
     record_free(&record);
     return code;

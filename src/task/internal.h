@@ -370,6 +370,8 @@ void task_on_written(struct poise_pool *pool, const struct task_arrival *in);
 int task_checkpoint_begin(struct poise_pool *pool);
 void task_checkpoint_turn(struct poise_pool *pool);
 void task_checkpoint_end(struct poise_pool *pool);
+/** Remove all parts and temporary files of a checkpoint (sweep.c). */
+void task_checkpoint_sweep(const char *path);
 /** Start from a checkpoint, if asked to. Collective. */
 int task_resume(struct poise_pool *pool);
 

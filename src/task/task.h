@@ -153,7 +153,8 @@ POISE_API int poise_pool_run(struct poise_pool *pool);
  * to. Local. */
 POISE_API int poise_pool_checkpoint_job(const char *path,
                                         struct poise_buf *out);
-/** Remove a checkpoint: commit record and rank files. Local. */
+/** Remove a checkpoint: commit record, rank files, and what crashes left of
+ * older ones (PATH.CUT.RANK and temporary files beside it). Local. */
 POISE_API int poise_pool_checkpoint_remove(const char *path);
 
 /* ---- inside callbacks -----------------------------------------------------

@@ -62,15 +62,44 @@ static struct walk_top_item *same_key(const struct walk_top *top,
     return NULL;
 }
 
+static int path_order(const struct walk_top_item *x,
+                      const struct walk_top_item *y)
+{
+    size_t len = x->path_len < y->path_len ? x->path_len : y->path_len;
+    int order = len ? memcmp(x->path, y->path, len) : 0;
+    if (order == 0) {
+        order = (x->path_len > y->path_len) - (x->path_len < y->path_len);
+    }
+    return order;
+}
+
+/* The same thing once more: the greater value, and the smallest of its names,
+ * so that the list does not depend on who came first. */
+static void put_again(struct walk_top *top, struct walk_top_item *old,
+                      struct walk_top_item *item)
+{
+    if (path_order(item, old) < 0) {
+        struct walk_top_item keep = *old;
+        old->path = item->path;
+        old->path_len = item->path_len;
+        item->path = keep.path;
+    }
+    free(item->path);
+    if (item->value > old->value) {
+        old->value = item->value;
+        sift_down(top, (size_t)(old - top->items));
+    }
+}
+
 int walk_top_put(struct walk_top *top, struct walk_top_item item)
 {
     struct walk_top_item *old = same_key(top, &item);
-    if (old || !walk_top_admits(top, item.value)) {
+    if (old) {
+        put_again(top, old, &item);
+        return 0;
+    }
+    if (!walk_top_admits(top, item.value)) {
         free(item.path);
-        if (old && item.value > old->value) {
-            old->value = item.value;
-            sift_down(top, (size_t)(old - top->items));
-        }
         return 0;
     }
     if (top->count == top->most) {
@@ -112,12 +141,7 @@ static int larger_first(const void *a, const void *b)
     if (x->value != y->value) {
         return x->value > y->value ? -1 : 1;
     }
-    size_t len = x->path_len < y->path_len ? x->path_len : y->path_len;
-    int order = len ? memcmp(x->path, y->path, len) : 0;
-    if (order == 0) {
-        order = (x->path_len > y->path_len) - (x->path_len < y->path_len);
-    }
-    return order;
+    return path_order(x, y);
 }
 
 void walk_top_sort(struct walk_top *top)

@@ -5,4 +5,4 @@ ln t/a/small t/c/again
 ln -s nowhere t/link
 printf x >"$(printf 't/odd\n\377')"
 $POISE walk --json t | sed '/"interrupted"/,$d' |
-    sed '/allocated_bytes\|uid\|"name"\|apparent_bytes/d; s,t/c/again,t/a/small,'
+    sed '/allocated_bytes\|uid\|"name"\|apparent_bytes/d'

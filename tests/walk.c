@@ -438,6 +438,35 @@ static void test_post(void **state)
     }
 }
 
+/* What was packed may be done before the original is dropped: another thread
+ * reads the spill file as soon as it is written. */
+static void test_post_before_drop(void **state)
+{
+    (void)state;
+    struct seen seen = {0};
+    struct walk run = {
+        .options = plain_options(),
+        .hooks = {.visit = on_visit, .leave = on_leave, .arg = &seen},
+        .size = 1};
+    run.options.post = true;
+    assert_int_equal(walk_begin(&run), 0);
+    struct poise_walk_dir *dir = walk_dir_create(NULL, 0, "root", 4);
+    struct walk_task task = {.dir = dir, .to = WALK_END, .kind = WALK_RANGE};
+    struct poise_buf packed = {0};
+    uint64_t id = 1; /* the first one that waits */
+    dir->pending = 1;
+    assert_int_equal(poise_pool_add(run.pool, &task, sizeof task), 0);
+    assert_int_equal(walk_pack(&run, &task, sizeof task, &packed), 0);
+    assert_int_equal(walk_leave_told(&run.workers[0], &id, sizeof id), 0);
+    assert_int_equal(seen.left.count, 1);
+    assert_string_equal(seen.left.items[0], "root");
+    assert_int_equal(walk_leave_told(&run.workers[0], &id, sizeof id), -EPROTO);
+    poise_buf_free(&packed);
+    walk_finish(&run); /* drops the original, which was never run */
+    assert_int_equal(seen.left.count, 1);
+    seen_free(&seen);
+}
+
 static void test_post_unentered(void **state)
 {
     (void)state;
@@ -840,6 +869,7 @@ int main(void)
         cmocka_unit_test(test_tags),
         cmocka_unit_test(test_pieces),
         cmocka_unit_test(test_post),
+        cmocka_unit_test(test_post_before_drop),
         cmocka_unit_test(test_post_unentered),
         cmocka_unit_test(test_deep_chain),
         cmocka_unit_test(test_cuts),

@@ -68,8 +68,9 @@ struct poise_pool_hooks {
     int (*unpack)(const void *packed, size_t len, struct poise_buf *out,
                   void *arg);
     /** This local task will not be run here (it was given away, spilled, or
-     * the pool stopped): release what it refers to. Not called for a task that
-     * was given to `run`: what it refers to is run's to release, after
+     * the pool stopped): release what it refers to. What was packed may have
+     * been unpacked and run by another thread by then. Not called for a task
+     * that was given to `run`: what it refers to is run's to release, after
      * poise_task_commit(worker, NULL, 0), because a checkpoint may pack the
      * task, or its committed rest, until then. */
     void (*drop)(const void *task, size_t len, void *arg);

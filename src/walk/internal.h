@@ -257,7 +257,8 @@ void walk_unpack_finish(struct walk *walk);
 int walk_leave_done(struct walk_worker *w, struct poise_walk_dir *dir);
 /** Call leave for a directory that is not entered. */
 int walk_leave_unentered(struct walk_view *view);
-/** Let `dir` wait for news from another rank under an id; 0: no memory. */
+/** A task of `dir` goes elsewhere: let `dir` wait for news of it under an id,
+ * still counted as pending; 0: no memory. */
 uint64_t walk_leave_wait(struct walk *walk, struct poise_walk_dir *dir);
 int walk_leave_told(struct walk_worker *w, const void *data, size_t len);
 void walk_leave_finish(struct walk *walk);

@@ -5,6 +5,11 @@
  * children. A task that is packed for another process leaves its directory
  * waiting here under an id, which travels with the task; whoever finishes the
  * subtree tells. (A task packed for a spill file comes back the same way.)
+ *
+ * What is told takes the packed task's place in the count, so packing does not
+ * change it, and neither does dropping the original: the answer may be here
+ * before that (another thread has read the spill file meanwhile), and a last
+ * decrement in drop, which has no worker, could not call leave.
  */
 #include "internal.h"
 
@@ -98,7 +103,6 @@ uint64_t walk_leave_wait(struct walk *walk, struct poise_walk_dir *dir)
     if (id != 0) {
         waiting->dirs[id - 1] = dir;
         walk_dir_ref(dir);
-        __atomic_fetch_add(&dir->pending, 1, __ATOMIC_RELAXED);
     }
     pthread_mutex_unlock(&waiting->lock);
     return id;

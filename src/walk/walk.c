@@ -168,11 +168,8 @@ static void walk_task_drop(const void *bytes, size_t len, void *arg)
     struct walk_task task;
     memcpy(&task, bytes, sizeof task);
     (void)len;
-    if (task.dir) {
-        /* Where it was packed, its directory waits for the answer instead. */
-        __atomic_fetch_sub(&task.dir->pending, 1, __ATOMIC_RELAXED);
-        walk_dir_unref(&walk->fds, task.dir);
-    }
+    /* It stays pending: where it was packed, until that is told. */
+    walk_dir_unref(&walk->fds, task.dir);
 }
 
 static int walk_told(struct poise_worker *worker, int source, const void *data,

@@ -1082,6 +1082,27 @@ static void test_faults(void **state)
     }
 }
 
+/* An entry that is gone when it is looked at is an error, not the end. */
+static void test_vanished(void **state)
+{
+    (void)state;
+    for (uint64_t k = 2; k < 18; k++) {
+        struct poise_walk_survey_options options = options_of(1);
+        struct poise_walk_summary summary;
+        struct poise_walk_result result;
+        options.walk.single_entries = k % 2;
+        poise_fault_arm(POISE_FAULT_STAT, k, ENOENT, false);
+        int code = poise_walk_survey(NULL, &options, &summary, &result);
+        poise_fault_arm(POISE_FAULT_STAT, 0, 0, false);
+        assert_int_equal(code, 0);
+        assert_int_equal(result.errors, 1);
+        assert_int_equal(summary.entries, result.entries);
+        assert_true(summary.entries > 0 && summary.entries < truth.count);
+        poise_walk_result_free(&result);
+        poise_walk_summary_free(&summary);
+    }
+}
+
 static void test_wrong_use(void **state)
 {
     (void)state;
@@ -1113,8 +1134,8 @@ int main(void)
         cmocka_unit_test(test_summary),   cmocka_unit_test(test_names_only),
         cmocka_unit_test(test_inventory), cmocka_unit_test(test_damage),
         cmocka_unit_test(test_faults),    cmocka_unit_test(test_crash),
-        cmocka_unit_test(test_wrong_use), cmocka_unit_test(test_kill),
-        cmocka_unit_test(test_interrupt),
+        cmocka_unit_test(test_vanished),  cmocka_unit_test(test_wrong_use),
+        cmocka_unit_test(test_kill),      cmocka_unit_test(test_interrupt),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -68,11 +68,8 @@ static int visit(struct poise_walk_entry *entry, void *arg)
     if (!tally) {
         return -ENOMEM;
     }
-    if (survey->mask) {
-        int code = poise_walk_stat(entry, survey->mask, &st);
-        if (code < 0) {
-            return code;
-        }
+    if (survey->mask && poise_walk_stat(entry, survey->mask, &st) < 0) {
+        return POISE_WALK_SKIP; /* counted and told by the walk */
     }
     return walk_count_entry(&survey->count, tally, entry, st);
 }

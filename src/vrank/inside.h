@@ -1,0 +1,12 @@
+/*
+ * vrank/inside.h - the MPI face's own view of mpi.h: every function goes by
+ * its linker name poise_MPI_..., and the predefined objects are constants. All
+ * of the room, and its tests, include this and never "mpi.h".
+ */
+#ifndef POISE_VRANK_INSIDE_H
+#define POISE_VRANK_INSIDE_H
+
+#define POISE_MPI_INSIDE
+#include "mpi.h"
+
+#endif /* POISE_VRANK_INSIDE_H */

@@ -1,0 +1,80 @@
+/*
+ * Matching of messages with receives, by MPI's rules: a receive takes the
+ * earliest message that fits, a message the earliest receive that fits.
+ *
+ * Entries are parts of the structures that wait, owned by whoever put them
+ * in. Nothing here allocates but the growing of tables, which may fail
+ * without harm; nothing locks: a mailbox is guarded by its owner.
+ */
+#ifndef POISE_VRANK_MATCH_H
+#define POISE_VRANK_MATCH_H
+
+#include <poise/core.h>
+
+/* In a receive: any source, any tag. */
+#define VRANK_MATCH_ANY (-1)
+
+/* What a receive asks for, and what a message carries. */
+struct vrank_envelope {
+    uint32_t context; /* of the communicator */
+    int source, tag;
+};
+
+struct vrank_entry {
+    struct vrank_entry *next, *prev; /* in its bucket, oldest first */
+    struct vrank_envelope envelope;
+    uint32_t hash;
+    uint64_t order; /* among receives */
+};
+
+/* A message that nobody has asked for yet. */
+struct vrank_arrival {
+    struct vrank_entry entry;
+    struct vrank_arrival *next, *prev; /* of all, oldest first */
+};
+
+struct vrank_bucket {
+    struct vrank_entry *head, *tail;
+};
+
+#define VRANK_MATCH_BUCKETS 16
+
+struct vrank_table {
+    struct vrank_bucket *buckets; /* owned if not `few` */
+    uint32_t mask;
+    uint32_t count;
+    struct vrank_bucket few[VRANK_MATCH_BUCKETS];
+};
+
+/* What has arrived for one rank, and what it waits for. */
+struct vrank_mailbox {
+    struct vrank_table posted, arrived;
+    uint32_t kinds[4]; /* posted receives: by source and tag, any source, any
+                          tag, anything */
+    uint64_t order;
+    struct vrank_arrival *oldest, *newest;
+};
+
+void vrank_mailbox_init(struct vrank_mailbox *box);
+/* Entries that are left stay their owners'. */
+void vrank_mailbox_free(struct vrank_mailbox *box);
+
+/* A receive waits: `entry` must stay until it is matched or removed. */
+void vrank_match_post(struct vrank_mailbox *box, struct vrank_entry *entry,
+                      const struct vrank_envelope *wanted);
+/* Whether it was there still, and is no more. */
+bool vrank_match_cancel(struct vrank_mailbox *box, struct vrank_entry *entry);
+/* The receive that takes a message, removed; NULL if none waits for it. */
+struct vrank_entry *vrank_match_arrive(struct vrank_mailbox *box,
+                                       const struct vrank_envelope *envelope);
+
+/* Keep a message that vrank_match_arrive found no receive for. */
+void vrank_match_keep(struct vrank_mailbox *box, struct vrank_arrival *arrival,
+                      const struct vrank_envelope *envelope);
+/* The message that a receive takes, still there; NULL if there is none. */
+struct vrank_arrival *vrank_match_find(const struct vrank_mailbox *box,
+                                       const struct vrank_envelope *wanted);
+void vrank_match_remove(struct vrank_mailbox *box,
+                        struct vrank_arrival *arrival);
+
+#endif

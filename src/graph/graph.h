@@ -94,6 +94,15 @@ POISE_API int poise_graph_generate(struct poise_world *world,
                                    const struct poise_graph_kronecker *options,
                                    struct poise_graph_edges *out);
 
+/**
+ * The reference implementation's stream of search keys, from the `first` on:
+ * take them in turn, leave out those that came before and those of degree 0,
+ * give up after 2^scale. Local.
+ */
+POISE_API int
+poise_graph_generate_keys(const struct poise_graph_kronecker *options,
+                          uint64_t first, size_t count, uint64_t *keys);
+
 /* ---- files -----------------------------------------------------------------
  */
 

@@ -270,8 +270,13 @@ static void waiting_calls_the_yield_hook(void **state)
     }
     assert_true(hook.calls > 0);
 
+    hook.calls = 0;
+    assert_true(poise_yield());
+    assert_int_equal(hook.calls, 1);
+
     poise_ctx_set_yield(NULL, NULL);
     hook.calls = 0;
+    assert_false(poise_yield());
     assert_int_equal(poise_event_wait(&event, seen, 1000000), -ETIMEDOUT);
     assert_int_equal(hook.calls, 0);
 }

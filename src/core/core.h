@@ -360,6 +360,10 @@ struct poise_backoff {
     unsigned rounds;         /**< set to 0 when something happened */
 };
 POISE_API void poise_backoff_wait(struct poise_backoff *backoff);
+/** Let somebody else run: call the context's hook, or yield the processor.
+ * Returns whether there was a hook (who has one must not block in the kernel).
+ */
+POISE_API bool poise_yield(void);
 /** Sleep, or yield until the time is over if the context has a hook. */
 POISE_API void poise_sleep_ns(uint64_t ns);
 

@@ -145,9 +145,7 @@ void poise_backoff_wait(struct poise_backoff *backoff)
         return;
     }
     if (round < BACKOFF_YIELD_ROUNDS) {
-        if (!wait_yield()) {
-            sched_yield();
-        }
+        poise_yield();
         return;
     }
     uint64_t ns = backoff->min_ns > 0 ? backoff->min_ns : BACKOFF_MIN_NS;
@@ -156,6 +154,15 @@ void poise_backoff_wait(struct poise_backoff *backoff)
         ns = ns > most_ns / 2 ? most_ns : ns * 2;
     }
     poise_sleep_ns(ns < most_ns ? ns : most_ns);
+}
+
+bool poise_yield(void)
+{
+    if (wait_yield()) {
+        return true;
+    }
+    sched_yield();
+    return false;
 }
 
 void poise_sleep_ns(uint64_t ns)

@@ -1,0 +1,137 @@
+/*
+ * Waiting among processes. Where each rank has a processor, what is waited for
+ * mostly comes while spinning. Where there are more ranks than processors
+ * (measured: 8 ranks on 2), a rank that yields is back after the others had
+ * their turn, at a third of the cost of sleeping and being woken; only who
+ * waits for long sleeps. A sleeper looks up now and then, whether those that
+ * it waits for still live.
+ */
+#include "internal.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SPINS 2000 /* pauses: 20 to 100 us */
+#define SPINS_CROWDED 20
+#define YIELDS 100
+/* A sleep without news. */
+#define SLEEP_NS 50000000
+
+static void wait_pause(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#else
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+#endif
+}
+
+static void idle(const struct coll_waiter *waiter)
+{
+    if (waiter->idle) {
+        waiter->idle(waiter->arg);
+    }
+}
+
+/* Sleep until the word changes from `seen`, a signal comes or time is over. */
+static bool word_sleep(struct coll_word *word, uint32_t seen)
+{
+    struct timespec ts = {.tv_nsec = SLEEP_NS};
+    /* Who sets it stores the value and then looks for sleepers; here it is the
+     * other way round, the kernel comparing: one of the two sees the other. */
+    __atomic_fetch_add(&word->sleepers, 1, __ATOMIC_SEQ_CST);
+    long rc = syscall(SYS_futex, &word->value, FUTEX_WAIT, seen, &ts, NULL, 0);
+    bool late = rc != 0 && errno == ETIMEDOUT;
+    __atomic_fetch_sub(&word->sleepers, 1, __ATOMIC_RELAXED);
+    return late;
+}
+
+/* The slow half: yield, then sleep. */
+static int wait_long(const struct coll_waiter *waiter, struct coll_word *word,
+                     uint32_t target)
+{
+    bool hooked = false;
+    for (unsigned i = 0; i < YIELDS || hooked; i++) {
+        hooked = poise_yield();
+        if (coll_word_reached(word, target)) {
+            return 0;
+        }
+        if (i % 16 == 15) {
+            idle(waiter);
+        }
+        if (hooked && i % 4096 == 4095) {
+            int err = coll_segment_check(waiter->segment);
+            if (err < 0 && !coll_word_reached(word, target)) {
+                return err;
+            }
+        }
+    }
+    for (;;) {
+        uint32_t seen = __atomic_load_n(&word->value, __ATOMIC_ACQUIRE);
+        if ((int32_t)(seen - target) >= 0) {
+            return 0;
+        }
+        if (!word_sleep(word, seen)) {
+            continue;
+        }
+        idle(waiter);
+        int err = coll_segment_check(waiter->segment);
+        /* It may have done its part and left. */
+        if (err < 0 && !coll_word_reached(word, target)) {
+            return err;
+        }
+    }
+}
+
+int coll_word_wait(const struct coll_waiter *waiter, struct coll_word *word,
+                   uint32_t target)
+{
+    int spins = waiter->segment->crowded ? SPINS_CROWDED : SPINS;
+    for (int i = 0; i < spins; i++) {
+        if (coll_word_reached(word, target)) {
+            return 0;
+        }
+        wait_pause();
+    }
+    return wait_long(waiter, word, target);
+}
+
+static void wake(struct coll_word *word)
+{
+    if (__atomic_load_n(&word->sleepers, __ATOMIC_SEQ_CST) != 0) {
+        syscall(SYS_futex, &word->value, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    }
+}
+
+void coll_word_set(struct coll_word *word, uint32_t value)
+{
+    __atomic_store_n(&word->value, value, __ATOMIC_SEQ_CST);
+    wake(word);
+}
+
+uint32_t coll_word_add(struct coll_word *word)
+{
+    uint32_t value = __atomic_add_fetch(&word->value, 1, __ATOMIC_SEQ_CST);
+    wake(word);
+    return value;
+}
+
+int coll_gate_pass(const struct coll_waiter *waiter, struct coll_gate *gate,
+                   uint32_t *passed)
+{
+    uint32_t count = (uint32_t)waiter->segment->count;
+    ++*passed;
+    if (__atomic_add_fetch(&gate->arrived, 1, __ATOMIC_ACQ_REL) == count) {
+        /* Nobody arrives again before it opens. */
+        __atomic_store_n(&gate->arrived, 0, __ATOMIC_RELAXED);
+        coll_word_set(&gate->open, *passed);
+        return 0;
+    }
+    return coll_word_wait(waiter, &gate->open, *passed);
+}

@@ -25,11 +25,12 @@ struct cli_command {
 extern const struct cli_command cli_commands[];
 
 extern const struct poise_command cli_walk_command, cli_du_command,
-    cli_find_command, cli_help_command, cli_version_command,
+    cli_find_command, cli_help_command, cli_version_command, cli_trace_command,
     cli_completion_command, cli_man_command;
 int cli_walk(int argc, char **argv);
 int cli_du(int argc, char **argv);
 int cli_find(int argc, char **argv);
+int cli_trace(int argc, char **argv);
 int cli_help(int argc, char **argv);
 int cli_version(int argc, char **argv);
 int cli_completion(int argc, char **argv);
@@ -137,11 +138,11 @@ struct cli_engine {
                  "terminal; --no-progress: never)",                            \
          .offset = offsetof(type, member.progress)},                           \
     {                                                                          \
-        POISE_OPTION_STRING,                                                   \
-            .name = "trace", .arg = "FILE",                                    \
-            .help = "record messages and tasks in a new file (rank R above 0 " \
-                    "writes FILE.R)",                                          \
-            .offset = offsetof(type, member.trace)                             \
+        POISE_OPTION_STRING, .name = "trace", .arg = "FILE",                   \
+                             .help = "record what each thread does in a new "  \
+                                     "file (rank R above 0 writes FILE.R);"    \
+                                     " 'poise trace FILE' shows it",           \
+                             .offset = offsetof(type, member.trace)            \
     }
 
 /** Fill in what a command starts with before its options are parsed. */

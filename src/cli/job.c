@@ -56,9 +56,15 @@ static unsigned own_cores(struct poise_world *world)
                                     : (unsigned)cores;
 }
 
-static int open_trace(struct cli_job *job, const char *path)
+/* A ring for each thread that may run, of all together about 32 MiB. */
+static int open_trace(struct cli_job *job, const char *path,
+                      struct poise_pool_options *pool)
 {
-    enum { EVENTS = 1 << 16 };
+    enum { EVENTS = 1 << 20, EVENTS_MOST = 1 << 16 };
+    unsigned workers =
+        pool->threads > pool->threads_max ? pool->threads : pool->threads_max;
+    unsigned rings = workers + 1; /* one thread may only communicate */
+    size_t events = EVENTS_MOST;
     struct poise_buf name = {0};
     struct poise_trace_ring *ring;
     int code;
@@ -67,11 +73,16 @@ static int open_trace(struct cli_job *job, const char *path)
     if (job->rank > 0) {
         poise_buf_printf(&name, ".%d", job->rank);
     }
+    while (events * rings > EVENTS) {
+        events /= 2;
+    }
     code = name.error;
     if (code == 0) {
-        code = poise_trace_create(poise_buf_str(&name), 1, EVENTS, &job->trace);
+        code = poise_trace_create(poise_buf_str(&name), rings, events,
+                                  &job->trace);
     }
     if (code == 0) {
+        pool->trace = job->trace;
         ring = poise_trace_claim(job->trace, "caller");
         poise_trace_use(ring);
     }
@@ -114,7 +125,7 @@ int cli_job_start(struct cli_job *job, const char *name,
         pool->threads = 1;
         pool->threads_max = 1;
     }
-    code = engine->trace ? open_trace(job, engine->trace) : 0;
+    code = engine->trace ? open_trace(job, engine->trace, pool) : 0;
     code = poise_world_agree(job->world, code);
     if (code < 0) {
         int status = job->rank == 0 ? cli_fail(name, code) : CLI_PARTLY;

@@ -8,6 +8,7 @@ const struct cli_command cli_commands[] = {
     {&cli_walk_command, cli_walk},
     {&cli_du_command, cli_du},
     {&cli_find_command, cli_find},
+    {&cli_trace_command, cli_trace},
     {&cli_help_command, cli_help},
     {&cli_version_command, cli_version},
     {&cli_completion_command, cli_completion},

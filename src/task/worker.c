@@ -12,6 +12,7 @@
 #include "internal.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -466,8 +467,22 @@ bool task_park(struct poise_worker *worker)
     return true;
 }
 
+/* A ring of this thread's own, for the pool and for what the user's hooks emit.
+ * Without one left the work goes on unrecorded. */
+static void worker_claim_ring(const struct poise_worker *worker)
+{
+    struct poise_trace *trace = worker->pool->options.trace;
+    char name[32];
+    if (trace) {
+        snprintf(name, sizeof name, "worker %u", worker->index);
+        poise_trace_use(poise_trace_claim(trace, name));
+        poise_error_clear();
+    }
+}
+
 static void *worker_main(void *arg)
 {
+    worker_claim_ring(arg);
     task_worker_loop(arg);
     return NULL;
 }

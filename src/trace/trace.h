@@ -131,6 +131,8 @@ POISE_API int poise_trace_view_of(struct poise_trace *trace,
                                   struct poise_trace_view **out);
 POISE_API void poise_trace_close(struct poise_trace_view *view);
 POISE_API uint64_t poise_trace_tick_hz(const struct poise_trace_view *view);
+/** When the trace was made; no event is older. */
+POISE_API uint64_t poise_trace_start_ticks(const struct poise_trace_view *view);
 /** Rings claimed so far. */
 POISE_API unsigned poise_trace_rings(const struct poise_trace_view *view);
 /** -EINVAL: no such ring. */

@@ -137,6 +137,11 @@ uint64_t poise_trace_tick_hz(const struct poise_trace_view *view)
     return view->head->tick_hz;
 }
 
+uint64_t poise_trace_start_ticks(const struct poise_trace_view *view)
+{
+    return view->head->start_ticks;
+}
+
 unsigned poise_trace_rings(const struct poise_trace_view *view)
 {
     unsigned count = 0;

@@ -250,7 +250,6 @@ static int run(const struct values *values, const char *const *roots,
         .exclude_count = values->exclude.count,
         .error = error_hook,
         .line = put_line,
-        .progress = progress_hook,
         .arg = &sink,
     };
     int status, code = scale_of(values->block, &sink.scale);
@@ -263,6 +262,7 @@ static int run(const struct values *values, const char *const *roots,
     if (status != 0) {
         return status;
     }
+    du.progress = job.progress ? progress_hook : NULL;
     code = poise_walk_du(cli_job_world(&job), &du, &result);
     cli_progress_end(&job);
     if (code >= 0 && job.rank == 0) {

@@ -100,7 +100,6 @@ static int run(const struct values *values, const char *const *roots,
         .output = output,
         .error = error_hook,
         .ask = ask,
-        .progress = progress_hook,
         .arg = &sink,
     };
     int code, status = cli_job_start(&job, "find", &values->engine, &how.walk);
@@ -108,6 +107,7 @@ static int run(const struct values *values, const char *const *roots,
     if (status != 0) {
         return status;
     }
+    how.progress = job.progress ? progress_hook : NULL;
     code = poise_walk_find_run(cli_job_world(&job), &how, &result);
     cli_progress_end(&job);
     status = cli_job_code(&job, code, result.errors);

@@ -157,6 +157,13 @@ int cli_parse(const struct poise_command *command, int argc, char **argv,
 /* ---- a run over a world
  * -------------------------------------------------------- */
 
+/** What the line of progress showed last. */
+struct cli_progress {
+    unsigned calls;
+    uint64_t entries, then_ns;
+    double rate; /**< per second */
+};
+
 /** One run of a command: its world, its trace, its line of progress. */
 struct cli_job {
     const char *name;
@@ -164,6 +171,7 @@ struct cli_job {
     int rank, size;
     bool progress;     /**< a line may stand on the terminal */
     bool root_missing; /**< an operand could not be read at all */
+    struct cli_progress line;
     struct poise_trace *trace;
 };
 
@@ -176,7 +184,8 @@ int cli_job_start(struct cli_job *job, const char *name,
 void cli_job_end(struct cli_job *job);
 /** The world for poise_walk_*: NULL if this process is alone. */
 struct poise_world *cli_job_world(const struct cli_job *job);
-/** The hook for struct poise_walk_hooks and its kin; `arg` is the job. */
+/** The hook for struct poise_walk_hooks and its kin, where job->progress;
+ * `arg` is the job. */
 void cli_progress_hook(const struct poise_pool_stats *stats, void *arg);
 /** Wipe the line of progress. */
 void cli_progress_end(struct cli_job *job);

@@ -148,29 +148,41 @@ struct poise_world *cli_job_world(const struct cli_job *job)
     return job->size > 1 ? job->world : NULL;
 }
 
+/* Entries per second, of late: from one call to the next, smoothed over about
+ * a second. */
+static uint64_t progress_rate(struct cli_progress *progress, uint64_t entries,
+                              uint64_t now_ns)
+{
+    if (now_ns > progress->then_ns && entries >= progress->entries) {
+        double rate = (double)(entries - progress->entries) * 1e9 /
+                      (double)(now_ns - progress->then_ns);
+
+        progress->rate +=
+            (rate - progress->rate) * (progress->calls > 1 ? 0.1 : 1);
+    }
+    progress->entries = entries;
+    progress->then_ns = now_ns;
+    return (uint64_t)progress->rate;
+}
+
 void cli_progress_hook(const struct poise_pool_stats *stats, void *arg)
 {
     struct cli_job *job = arg;
     struct poise_buf out = {0};
-    uint64_t tasks = 0;
+    uint64_t rate = progress_rate(&job->line, stats->sum.done, stats->wall_ns);
 
-    if (!job->progress) {
+    /* The first call tells where a resumed walk begins. */
+    if (job->line.calls++ == 0) {
         return;
     }
-    for (unsigned i = 0; i < stats->worker_count; i++) {
-        tasks += __atomic_load_n(&stats->workers[i].tasks, __ATOMIC_RELAXED);
-    }
     poise_buf_puts(&out, "\r\033[K");
-    poise_human_count(&out, tasks);
-    poise_buf_puts(&out, job->size > 1 ? " directories on rank 0, "
-                                       : " directories, ");
-    poise_human_count(
-        &out, stats->wall_ns > 0
-                  ? (uint64_t)((double)tasks * 1e9 / (double)stats->wall_ns)
-                  : 0);
+    poise_human_count(&out, stats->sum.done);
+    poise_buf_puts(&out, " entries, ");
+    poise_human_count(&out, rate);
     poise_buf_puts(&out, "/s, ");
-    poise_human_count(&out, stats->tasks_queued);
-    poise_buf_printf(&out, " waiting, %u in flight, ", stats->active);
+    poise_human_count(&out, stats->sum.tasks_queued);
+    poise_buf_printf(&out, " directories waiting, %llu in flight, ",
+                     (unsigned long long)stats->sum.active);
     poise_human_ns(&out, stats->wall_ns);
     if (!out.error) {
         (void)!write(STDERR_FILENO, out.data, out.len);

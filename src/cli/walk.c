@@ -135,7 +135,6 @@ static void survey_options(const struct values *values, int argc, char **argv,
     out->output = values->output;
     out->format = format_of(values);
     out->error = cli_error_hook;
-    out->progress = cli_progress_hook;
 }
 
 /* The report appears whole or not at all. */
@@ -273,6 +272,7 @@ int cli_walk(int argc, char **argv)
         status = cli_job_start(&job, "walk", &values.engine, &survey_of.walk);
         if (status == 0) {
             survey_of.arg = &job;
+            survey_of.progress = job.progress ? cli_progress_hook : NULL;
             status = survey(&job, &values, &survey_of);
             cli_job_end(&job);
         }

@@ -34,7 +34,7 @@ static void end_tell_children(struct poise_pool *pool, bool again)
     net->end_sent = poise_clock_ns();
 }
 
-static int end_parent(int rank)
+int task_parent(int rank)
 {
     int step = 1;
     while (step * 2 <= rank) {
@@ -64,7 +64,7 @@ void task_end_all(struct poise_pool *pool, bool halted)
 void task_on_end(struct poise_pool *pool, const struct task_arrival *in)
 {
     end_begin(pool, in->head.flags & TASK_FLAG_HALTED);
-    task_send(pool, end_parent(pool->rank),
+    task_send(pool, task_parent(pool->rank),
               (struct task_head){.kind = TASK_BYE}, NULL, 0);
 }
 

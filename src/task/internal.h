@@ -164,22 +164,24 @@ ssize_t task_unpack(struct poise_pool *pool, const void *blobs, size_t len,
 
 /** What messages say. Basic ones carry work; termination counts them. */
 enum task_message {
-    TASK_ASK,     /**< give me tasks; a: request */
-    TASK_REFUSE,  /**< none now, you are remembered; a: request */
-    TASK_GIVE,    /**< basic; a: request or 0, b: how many; packed tasks */
-    TASK_RETURN,  /**< basic; b: how many; packed tasks, to central's master */
-    TASK_TELL,    /**< basic; blobs for the told hook */
-    TASK_EMIT,    /**< basic; a: sequence; blobs for deliver */
-    TASK_CREDIT,  /**< a: bytes of EMIT taken so far */
-    TASK_TOKEN,   /**< a: round, b: count, flag: black */
-    TASK_STOP,    /**< to rank 0: I must stop; a: 1 if interrupted */
-    TASK_END,     /**< it is over; flag: halted. Answered by BYE */
-    TASK_BYE,     /**< my part of the tree of ranks knows that it is over */
-    TASK_CUT,     /**< nothing but the number in the head */
-    TASK_PART,    /**< to rank 0: a, b: basic messages sent and received before
-                       the cut, or after it (flag) */
-    TASK_SETTLE,  /**< the cut is complete: write your part */
-    TASK_WRITTEN, /**< to rank 0: a: bytes, b: hash of a rank's file */
+    TASK_ASK,      /**< give me tasks; a: request */
+    TASK_REFUSE,   /**< none now, you are remembered; a: request */
+    TASK_GIVE,     /**< basic; a: request or 0, b: how many; packed tasks */
+    TASK_RETURN,   /**< basic; b: how many; packed tasks, to central's master */
+    TASK_TELL,     /**< basic; blobs for the told hook */
+    TASK_EMIT,     /**< basic; a: sequence; blobs for deliver */
+    TASK_CREDIT,   /**< a: bytes of EMIT taken so far */
+    TASK_TOKEN,    /**< a: round, b: count, flag: black */
+    TASK_STOP,     /**< to rank 0: I must stop; a: 1 if interrupted */
+    TASK_END,      /**< it is over; flag: halted. Answered by BYE */
+    TASK_BYE,      /**< my part of the tree of ranks knows that it is over */
+    TASK_CUT,      /**< nothing but the number in the head */
+    TASK_PART,     /**< to rank 0: a, b: basic messages sent and received before
+                        the cut, or after it (flag) */
+    TASK_SETTLE,   /**< the cut is complete: write your part */
+    TASK_WRITTEN,  /**< to rank 0: a: bytes, b: hash of a rank's file */
+    TASK_PROGRESS, /**< to the parent in the tree of ranks: a struct
+                        poise_pool_sum of the sender and all below it */
     TASK_MESSAGES
 };
 enum { TASK_FLAG_BLACK = 1, TASK_FLAG_HALTED = 1, TASK_FLAG_LATE = 1 };
@@ -274,7 +276,14 @@ struct task_cut {
     uint64_t next_at;
 };
 
+/** What the ranks below have done (progress.c). */
+struct task_progress {
+    bool shared;                  /**< rank 0 wants to know */
+    struct poise_pool_sum *below; /**< [size]: of a child's part of the tree */
+};
+
 struct task_net {
+    struct task_progress progress;
     uint32_t generation;
     uint64_t received; /**< messages of this pool */
     bool over;         /**< END has come */
@@ -515,6 +524,15 @@ void task_tune_end(struct poise_pool *pool);
 /** Send to the told hook of `dest`; any thread. */
 int task_tell_send(struct poise_pool *pool, int dest, const void *data,
                    size_t len);
+
+/* ---- progress (progress.c) -------------------------------------------------
+ */
+
+/** About ten times a second: tell whoever is to know. */
+void task_progress_turn(struct poise_pool *pool, uint64_t now_ticks);
+void task_on_progress(struct poise_pool *pool, const struct task_arrival *in);
+/** The parent of a rank in the binomial tree. */
+int task_parent(int rank);
 
 /* ---- figures (stats.c) ----------------------------------------------------
  */

@@ -32,6 +32,7 @@ static const struct {
     [TASK_PART] = {task_on_part, false},
     [TASK_SETTLE] = {task_on_settle, false},
     [TASK_WRITTEN] = {task_on_written, false},
+    [TASK_PROGRESS] = {task_on_progress, false},
 };
 
 int task_net_init(struct poise_pool *pool)
@@ -40,7 +41,10 @@ int task_net_init(struct poise_pool *pool)
     pthread_mutex_init(&net->outbox_lock, NULL);
     net->lost_ns = NET_LOST_NS;
     net->bye = poise_alloc((size_t)pool->size, sizeof(*net->bye));
-    int code = net->bye ? task_steal_init(pool) : -ENOMEM;
+    net->progress.below =
+        poise_alloc((size_t)pool->size, sizeof(*net->progress.below));
+    int code =
+        net->bye && net->progress.below ? task_steal_init(pool) : -ENOMEM;
     if (code == 0) {
         code = task_stream_init(pool);
     }
@@ -58,6 +62,7 @@ void task_net_free(struct poise_pool *pool)
     poise_buf_free(&net->packed);
     poise_buf_free(&net->scratch);
     free(net->bye);
+    free(net->progress.below);
     pthread_mutex_destroy(&net->outbox_lock);
 }
 

@@ -160,6 +160,7 @@ static int pool_join_world(struct poise_pool *pool, int code)
     struct poise_buf bytes = {0};
     if (pool->rank == 0) {
         poise_buf_u64(&bytes, poise_rng_next(poise_rng_current()));
+        poise_buf_u64(&bytes, pool->hooks.progress != NULL);
     }
     code = poise_world_agree(pool->world, code < 0 ? code : bytes.error);
     if (code == 0) {
@@ -167,6 +168,7 @@ static int pool_join_world(struct poise_pool *pool, int code)
     }
     struct poise_reader reader = poise_reader_of(bytes.data, bytes.len);
     pool->net.generation = (uint32_t)poise_reader_u64(&reader);
+    pool->net.progress.shared = poise_reader_u64(&reader) != 0;
     poise_buf_free(&bytes);
     return code;
 }
@@ -277,14 +279,6 @@ int poise_pool_add(struct poise_pool *pool, const void *task, size_t len)
 /* ---- running ---------------------------------------------------------------
  */
 
-static void pool_progress(struct poise_pool *pool, uint64_t now)
-{
-    if (pool->hooks.progress && now >= pool->next_progress) {
-        pool->next_progress = now + pool->progress_ticks;
-        pool->hooks.progress(poise_pool_stats(pool), pool->hooks.arg);
-    }
-}
-
 void task_turn(struct poise_pool *pool)
 {
     uint64_t now = poise_clock_ticks();
@@ -296,7 +290,7 @@ void task_turn(struct poise_pool *pool)
         }
         task_checkpoint_turn(pool);
     }
-    pool_progress(pool, now);
+    task_progress_turn(pool, now);
     uint64_t end = poise_clock_ticks();
     task_count(&pool->comm->comm_ticks, end - now);
     /* Where a look is dear (with more ranks than processors MPI gives its own

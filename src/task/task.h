@@ -98,7 +98,11 @@ struct poise_pool_hooks {
      * stolen: may add tasks, counts for termination. */
     int (*told)(struct poise_worker *worker, int source, const void *data,
                 size_t len, void *arg);
-    /** About ten times a second, on the caller's thread, local figures. */
+    /** How much this rank has done so far, in units of the user's: asked now
+     * and then on the caller's thread, while the workers work. */
+    uint64_t (*done)(void *arg);
+    /** About ten times a second, on the caller's thread; local figures, but
+     * for stats->sum. Where rank 0 has this hook the others tell it theirs. */
     void (*progress)(const struct poise_pool_stats *stats, void *arg);
     void *arg;
 };
@@ -225,6 +229,14 @@ struct poise_worker_stats {
     uint64_t account_ns[8]; /**< poise_task_account */
 };
 
+/** What a rank and, on rank 0 of a pool with a progress hook, all ranks have
+ * done and have before them, as far as is known there. */
+struct poise_pool_sum {
+    uint64_t done;         /**< hook done; 0 without it */
+    uint64_t tasks_queued; /**< at this moment */
+    uint64_t active;       /**< workers in flight at this moment */
+};
+
 /** Of one rank. */
 struct poise_pool_stats {
     int rank, size;
@@ -236,6 +248,8 @@ struct poise_pool_stats {
     uint64_t wall_ns; /**< from the start of the run */
     unsigned active;  /**< workers in flight at this moment */
     unsigned active_most;
+    struct poise_pool_sum sum; /**< as of the last time that hook progress
+                                    was called */
     struct poise_worker_stats *workers; /**< [worker_count] */
     unsigned worker_count;
 };

@@ -361,9 +361,7 @@ static void on_progress(const struct poise_pool_stats *stats, void *arg)
 {
     const struct poise_walk_du_options *options =
         ((struct du_run *)arg)->options;
-    if (options->progress) {
-        options->progress(stats, options->arg);
-    }
+    options->progress(stats, options->arg);
 }
 
 /* ---- the frame
@@ -417,10 +415,11 @@ static int do_walk(struct du_run *run, struct poise_walk_result *result)
     struct poise_walk_options walk = run->options->walk;
     walk.statx_mask |= run->mask;
     walk.post = false;
-    struct poise_walk_hooks hooks = {.visit = on_visit,
-                                     .error = on_error,
-                                     .progress = on_progress,
-                                     .arg = run};
+    struct poise_walk_hooks hooks = {
+        .visit = on_visit, .error = on_error, .arg = run};
+    if (run->options->progress) {
+        hooks.progress = on_progress;
+    }
     return poise_walk_run(run->world, &walk, &hooks, result);
 }
 

@@ -350,9 +350,7 @@ static int on_error(struct poise_worker *worker, const struct poise_error *err,
 static void on_progress(const struct poise_pool_stats *stats, void *arg)
 {
     const struct find_run *run = arg;
-    if (run->options->progress) {
-        run->options->progress(stats, run->options->arg);
-    }
+    run->options->progress(stats, run->options->arg);
 }
 
 /* ---- begin and end
@@ -455,7 +453,7 @@ static int do_walk(struct find_run *run, struct poise_world *world,
         .leave = find->depth ? on_leave : NULL,
         .error = on_error,
         .deliver = on_deliver,
-        .progress = on_progress,
+        .progress = run->options->progress ? on_progress : NULL,
         .arg = run,
     };
     if (run->keep_done) {

@@ -162,9 +162,11 @@ struct walk_worker {
     const struct poise_walk_dir *prefix_of; /* valid during one task */
     struct statx stx;
     int verdict; /* what ends the walk: a stop (>= 2) or an error (< 0) */
-    uint64_t entries, errors;                     /* since the last commit */
-    uint64_t committed_entries, committed_errors; /* under the pool's lock */
-    uint64_t polled_at, committed_at, split_at;   /* ticks */
+    uint64_t entries, errors; /* since the last commit */
+    uint64_t committed_entries,
+        committed_errors; /* under the pool's lock; entries are
+              read without it, too: __atomic */
+    uint64_t polled_at, committed_at, split_at; /* ticks */
     unsigned sampled; /* statx calls, to time one of some */
     struct walk_profile profile;
 } __attribute__((aligned(128)));

@@ -192,7 +192,8 @@ static void walk_commit(struct poise_worker *worker, void *arg)
 {
     struct walk *walk = arg;
     struct walk_worker *w = &walk->workers[poise_worker_index(worker)];
-    w->committed_entries += w->entries;
+    __atomic_store_n(&w->committed_entries, w->committed_entries + w->entries,
+                     __ATOMIC_RELAXED);
     w->committed_errors += w->errors;
     w->entries = w->errors = 0;
     if (walk->hooks.commit) {
@@ -255,6 +256,18 @@ static int walk_deliver(int source, const void *data, size_t len, void *arg)
     return walk->hooks.deliver(source, data, len, walk->hooks.arg);
 }
 
+/* So many entries; the workers go on. */
+static uint64_t walk_done(void *arg)
+{
+    const struct walk *walk = arg;
+    uint64_t sum = walk->loaded_entries;
+    for (unsigned i = 0; i < walk->worker_count; i++) {
+        sum += __atomic_load_n(&walk->workers[i].committed_entries,
+                               __ATOMIC_RELAXED);
+    }
+    return sum;
+}
+
 static void walk_progress(const struct poise_pool_stats *stats, void *arg)
 {
     struct walk *walk = arg;
@@ -312,6 +325,7 @@ static int walk_pool_create(struct walk *walk, struct poise_buf *job)
         .load = walk_load,
         .deliver = user->deliver ? walk_deliver : NULL,
         .told = walk_told,
+        .done = walk_done,
         .progress = user->progress ? walk_progress : NULL,
         .arg = walk,
     };

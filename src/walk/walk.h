@@ -112,6 +112,7 @@ struct poise_walk_hooks {
     int (*load)(const void *saved, size_t len, int from_rank, int from_size,
                 void *arg);
     int (*deliver)(int source, const void *data, size_t len, void *arg);
+    /** As there; stats->sum.done counts entries. */
     void (*progress)(const struct poise_pool_stats *stats, void *arg);
     void *arg;
 };

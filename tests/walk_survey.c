@@ -913,6 +913,32 @@ static void first_run(const char *checkpoint, const char *output,
     _exit(survey(ranks, &options, &summary) == 0 ? 0 : 1);
 }
 
+/* What is told of as left is all that is left, and can be removed; none of it
+ * is of the job that is resumed. */
+static void check_leftovers(const char *checkpoint, const char *output,
+                            bool resumed)
+{
+    struct poise_walk_survey_options options = {.output = output};
+    struct poise_buf names = {0};
+    options.walk.pool.checkpoint = checkpoint;
+    options.walk.pool.resume = resumed ? checkpoint : NULL;
+    ssize_t count = poise_walk_survey_leftovers(&options, &names);
+    const char *name = names.data;
+    assert_true(count >= 0 && (count == 0 || !resumed));
+    for (ssize_t i = 0; i < count; i++, name += strlen(name) + 1) {
+        assert_int_equal(unlink(name), 0);
+    }
+    assert_int_equal(name - names.data, names.len);
+    if (resumed) {
+        options.walk.pool.resume = NULL;
+        assert_true(poise_walk_survey_leftovers(&options, &names) > 0);
+    } else {
+        poise_pool_checkpoint_remove(checkpoint); /* no record: what is left */
+        check_litter("inventory");
+    }
+    poise_buf_free(&names);
+}
+
 /* Go on from the checkpoint if there is one; else there is nothing but
  * litter to be removed by the user. */
 static bool second_run(const char *checkpoint, const char *output,
@@ -924,6 +950,7 @@ static bool second_run(const char *checkpoint, const char *output,
     char command[200];
     bool resumed = access(checkpoint, F_OK) == 0;
     options.links_bytes = 2560;
+    check_leftovers(checkpoint, output, resumed);
     if (resumed) {
         options.walk.root_count = 0;
         assert_int_equal(

@@ -80,7 +80,10 @@ const struct poise_command cli_walk_command = {
         "names counts once in all sizes.\n\n"
         "What cannot be read is told on stderr, and the rest of the work goes "
         "on. SIGINT and SIGTERM end the walk in order, with what was counted "
-        "so far; a second one ends it at once.",
+        "so far; a second one ends it at once. A walk that is killed leaves "
+        "files "
+        "beside the inventory and the checkpoint, named like them; the next "
+        "one to the same names tells of them.",
     .options = options,
     .examples =
         "poise walk /data\tadd up everything below /data\n"
@@ -239,6 +242,27 @@ static int survey(struct cli_job *job, const struct values *values,
     return status;
 }
 
+/* What a killed walk left may fill the disk, and would lie there for ever. */
+static void tell_leftovers(const struct poise_walk_survey_options *survey_of)
+{
+    struct poise_buf names = {0};
+    ssize_t count = poise_walk_survey_leftovers(survey_of, &names);
+    const char *first = names.data;
+
+    for (const char *at = first; at && at < names.data + names.len;
+         at += strlen(at) + 1) {
+        first = strcmp(at, first) < 0 ? at : first;
+    }
+    if (count > 0) {
+        cli_say("walk",
+                "another walk to the same names left, or still has, files "
+                "beside them (%zd, '%s' first); if it was killed and is not to "
+                "be resumed, remove them",
+                count, first);
+    }
+    poise_buf_free(&names);
+}
+
 int cli_walk(int argc, char **argv)
 {
     struct values values = {.max_depth = -1, .top = 10};
@@ -272,6 +296,9 @@ int cli_walk(int argc, char **argv)
         status = cli_job_start(&job, "walk", &values.engine, &survey_of.walk);
         if (status == 0) {
             survey_of.arg = &job;
+            if (job.rank == 0) {
+                tell_leftovers(&survey_of);
+            }
             survey_of.progress = job.progress ? cli_progress_hook : NULL;
             status = survey(&job, &values, &survey_of);
             cli_job_end(&job);

@@ -255,6 +255,10 @@ int poise_pool_checkpoint_remove(const char *path)
 {
     struct record record;
     int code = record_read(path, &record);
+    if (code == -ENOENT) {
+        /* Killed before the first was committed. */
+        task_checkpoint_sweep(path);
+    }
     if (code < 0) {
         return code;
     }

@@ -163,7 +163,8 @@ POISE_API int poise_pool_run(struct poise_pool *pool);
 POISE_API int poise_pool_checkpoint_job(const char *path,
                                         struct poise_buf *out);
 /** Remove a checkpoint: commit record, rank files, and what crashes left of
- * older ones (PATH.CUT.RANK and temporary files beside it). Local. */
+ * older ones (PATH.CUT.RANK and temporary files beside it). -ENOENT: there was
+ * no commit record; such leftovers are gone all the same. Local. */
 POISE_API int poise_pool_checkpoint_remove(const char *path);
 
 /* ---- inside callbacks -----------------------------------------------------

@@ -1,17 +1,11 @@
 /*
  * A survey: one walk that counts, and writes an inventory.
  *
- * Files of its own, beside OUTPUT and beside the checkpoint, begin with those
- * names and a token that all runs of a job share; GEN counts the runs, so
- * that a resumed one never meets a name or a directory's id of an earlier:
- *     OUTPUT.TOKEN.GEN.RANK.part     rows
- *     OUTPUT.TOKEN.tmp               OUTPUT while it is being put together
- *     CHECKPOINT.TOKEN.GEN.RANK.links, .pieces    spilled sets
- *     RESUMED.TOKEN.GEN              the number GEN is taken
+ * Files of its own begin with the names of OUTPUT and of the checkpoint
+ * (survey_files.c).
  */
 #include "survey.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -180,6 +174,19 @@ static int no_survey(const char *checkpoint)
                            "it is not the checkpoint of a survey");
 }
 
+int walk_survey_token(const char *checkpoint, uint64_t *out)
+{
+    struct poise_buf bytes = {0};
+    struct job job = {0};
+    int code = poise_walk_checkpoint_job(checkpoint, &bytes);
+    if (code == 0) {
+        code = begin_job(&bytes, &job).error ? no_survey(checkpoint) : 0;
+        *out = job.token;
+    }
+    poise_buf_free(&bytes);
+    return code;
+}
+
 /* A string of the job, copied behind what `memory` holds; its offset. */
 static size_t copy_string(struct poise_reader *in, struct poise_buf *memory)
 {
@@ -257,62 +264,11 @@ int poise_walk_survey_resume(const char *checkpoint,
     return code;
 }
 
-/* ---- names of our files
- * ------------------------------------------------------
- */
-
-static char *format_name(const char *base, uint64_t token, const char *rest,
-                         uint64_t generation, int rank)
-{
-    struct poise_buf name = {0};
-    poise_buf_printf(&name, "%s.%016llx.", base, (unsigned long long)token);
-    if (generation || rank >= 0) {
-        poise_buf_printf(&name, "%llu.", (unsigned long long)generation);
-    }
-    if (rank >= 0) {
-        poise_buf_printf(&name, "%d.", rank);
-    }
-    poise_buf_puts(&name, rest);
-    poise_buf_putc(&name, '\0');
-    if (name.error) {
-        poise_buf_free(&name);
-        return NULL;
-    }
-    return name.data;
-}
-
-/* Remove all files of this job beside `base`, which may be NULL. */
-static void remove_files(const char *base, uint64_t token)
-{
-    char *prefix = base ? format_name(base, token, "", 0, -1) : NULL;
-    if (!prefix) {
-        return;
-    }
-    char *slash = strrchr(prefix, '/');
-    const char *name = slash ? slash + 1 : prefix;
-    DIR *dir = slash == prefix ? opendir("/") : NULL;
-    if (slash) {
-        *slash = '\0';
-    }
-    if (!dir) {
-        dir = opendir(slash ? prefix : ".");
-    }
-    for (struct dirent *d; dir && (d = readdir(dir));) {
-        if (strncmp(d->d_name, name, strlen(name)) == 0) {
-            unlinkat(dirfd(dir), d->d_name, 0);
-        }
-    }
-    if (dir) {
-        closedir(dir);
-    }
-    free(prefix);
-}
-
 /* The first number that no run of this job took. */
 static int take_generation(struct survey *survey, const char *resume)
 {
     for (uint64_t g = 1; g < GENERATION_MOST; g++) {
-        char *name = format_name(resume, survey->token, "run", g, -1);
+        char *name = walk_file_name(resume, survey->token, "run", g, -1);
         if (!name) {
             return -ENOMEM;
         }
@@ -403,8 +359,8 @@ static int open_part(struct survey *survey)
     if (!options->output) {
         return 0;
     }
-    char *path = format_name(options->output, survey->token, "part",
-                             survey->generation, survey->rank);
+    char *path = walk_file_name(options->output, survey->token, "part",
+                                survey->generation, survey->rank);
     if (!path) {
         return -ENOMEM;
     }
@@ -418,10 +374,10 @@ static int begin(struct survey *survey)
     const struct poise_walk_survey_options *options = survey->options;
     const char *base = options->walk.pool.checkpoint;
     if (base) {
-        survey->links_path = format_name(base, survey->token, "links",
-                                         survey->generation, survey->rank);
-        survey->pieces_path = format_name(base, survey->token, "pieces",
-                                          survey->generation, survey->rank);
+        survey->links_path = walk_file_name(base, survey->token, "links",
+                                            survey->generation, survey->rank);
+        survey->pieces_path = walk_file_name(base, survey->token, "pieces",
+                                             survey->generation, survey->rank);
         if (!survey->links_path || !survey->pieces_path) {
             return -ENOMEM;
         }
@@ -495,7 +451,7 @@ static int finish_inventory(struct survey *survey)
         return code;
     }
     char *name =
-        format_name(survey->options->output, survey->token, "tmp", 0, -1);
+        walk_file_name(survey->options->output, survey->token, "tmp", 0, -1);
     code = agree(survey, name ? 0 : -ENOMEM);
     code = code < 0 ? code
                     : walk_inventory_finish(survey->world,
@@ -520,9 +476,9 @@ static void clean_up(const struct survey *survey, int code)
     if (resume && code == 0) {
         poise_pool_checkpoint_remove(resume);
     }
-    remove_files(survey->options->output, survey->token);
-    remove_files(checkpoint, survey->token);
-    remove_files(resume, survey->token);
+    walk_files_remove(survey->options->output, survey->token);
+    walk_files_remove(checkpoint, survey->token);
+    walk_files_remove(resume, survey->token);
 }
 
 int poise_walk_survey(struct poise_world *world,

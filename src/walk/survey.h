@@ -164,6 +164,18 @@ int walk_owners_move(struct walk_owners *to, struct walk_owners *from);
 int walk_owners_save(const struct walk_owners *owners, struct poise_buf *out);
 int walk_owners_load(struct walk_owners *owners, struct poise_reader *in);
 
+/* ---- the survey's own files (survey_files.c, survey.c) -------------------
+ */
+
+/** BASE.TOKEN.GENERATION.RANK.REST; without RANK if it is negative, and then
+ * without GENERATION if that is 0. Owned by the caller; NULL: no memory. */
+char *walk_file_name(const char *base, uint64_t token, const char *rest,
+                     uint64_t generation, int rank);
+/** Remove all files of this job beside `base`, which may be NULL. */
+void walk_files_remove(const char *base, uint64_t token);
+/** The token of the job that a checkpoint is of. */
+int walk_survey_token(const char *checkpoint, uint64_t *out);
+
 /* ---- the inventory (inventory*.c) --------------------------------------- */
 
 /** A row of an inventory. */

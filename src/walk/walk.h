@@ -274,6 +274,16 @@ poise_walk_survey_resume(const char *checkpoint,
                          struct poise_walk_survey_options *options,
                          struct poise_buf *memory);
 
+/**
+ * What surveys that were killed left beside options->output and
+ * options->walk.pool.checkpoint: append the paths of these files to `out`,
+ * each with its NUL. They may also be of a survey that still runs or can be
+ * resumed; those of the job that pool.resume goes on with are left out.
+ * Returns how many. Local.
+ */
+POISE_API ssize_t poise_walk_survey_leftovers(
+    const struct poise_walk_survey_options *options, struct poise_buf *out);
+
 /* ---- du
  * ------------------------------------------------------------------------ */
 

@@ -1,8 +1,9 @@
 /*
  * A slow file server, emulated below everybody: passes a tree through,
- * read-only, and delays every lookup and getattr. Each statx by name costs
- * exactly one delay: names are not cached, attributes for as long as it takes
- * to hand them over. Offsets in directories are those of the tree below.
+ * read-only, and delays every lookup and getattr. The kernel keeps names and
+ * attributes for a second (clients of NFS keep them for 3 to 60), so an entry
+ * costs one delay in a walk, and its directory none again soon after. Offsets
+ * in directories are those of the tree below.
  *
  * usage: slowfs DELAY_US SOURCE MOUNTPOINT [FUSE OPTIONS]
  */
@@ -23,6 +24,7 @@
 #include <unistd.h>
 
 #define BUFFER_BYTES 32768
+#define KEPT_SECONDS 1.0
 
 struct entry {
     uint64_t ino;
@@ -173,9 +175,9 @@ static void *slow_init(struct fuse_conn_info *conn, struct fuse_config *config)
 {
     /* Otherwise names come with attributes, for nothing. */
     conn->want &= ~(unsigned)(FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO);
-    config->entry_timeout = 0;
+    config->entry_timeout = KEPT_SECONDS;
     config->negative_timeout = 0;
-    config->attr_timeout = 0.2;
+    config->attr_timeout = KEPT_SECONDS;
     config->use_ino = 1;
     return NULL;
 }

@@ -14,6 +14,8 @@
 
 /** Most that one message gives away, in bytes of queued records. */
 #define STEAL_GIVE_BYTES ((size_t)256 << 10)
+/** Tasks in a row without children that let a rank expect no more of them. */
+#define STEAL_BARREN 2
 #define STEAL_PAUSE_LEAST_NS UINT64_C(20000000)
 #define STEAL_PAUSE_MOST_NS UINT64_C(1000000000)
 /** An answer that takes longer than this part of the pool's patience with lost
@@ -256,6 +258,16 @@ void task_victim_turn(struct poise_pool *pool)
 /* ---- the thief -------------------------------------------------------------
  */
 
+/* Whether the worker that communicates is about to run its last task, and that
+ * one looks like a leaf: asking now hides the time that the victim needs, which
+ * with a slow server is a call or more. A task that was just given is no leaf.
+ */
+static bool steal_runs_dry(const struct poise_pool *pool)
+{
+    return !pool->dedicated && !pool->net.thief.policy->central &&
+           pool->comm->barren >= STEAL_BARREN;
+}
+
 void task_thief_turn(struct poise_pool *pool)
 {
     struct task_thief *thief = &pool->net.thief;
@@ -264,7 +276,7 @@ void task_thief_turn(struct poise_pool *pool)
     }
     int idle = __atomic_load_n(&pool->hungry, __ATOMIC_SEQ_CST) -
                pool->net.waiting.count;
-    if (idle <= 0 || task_work_visible(pool)) {
+    if ((idle <= 0 && !steal_runs_dry(pool)) || task_work_visible(pool)) {
         return;
     }
     uint64_t now = poise_clock_ns();
@@ -323,6 +335,7 @@ void task_on_tasks(struct poise_pool *pool, const struct task_arrival *in)
     struct task_net *net = &pool->net;
     if (in->head.kind == TASK_GIVE) {
         struct task_thief *thief = &net->thief;
+        pool->comm->barren = 0;
         thief->asking &= in->head.a != thief->request;
         thief->in_round = false;
         thief->next_round = 0;

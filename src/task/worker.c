@@ -212,6 +212,7 @@ static bool worker_finish(struct poise_worker *worker)
     struct poise_pool *pool = worker->pool;
     pthread_mutex_lock(&worker->lock);
     bool pushed = worker->added.count > 0;
+    worker->barren = pushed ? 0 : worker->barren + 1;
     int code = worker_commit(worker, NULL, 0);
     if (code == 0 && !pool->hands_back && !pool->master &&
         __atomic_load_n(&pool->told_count, __ATOMIC_RELAXED) == 0 &&

@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TAG_LINKS = 320, TAG_PIECES = 321 };
+/* Of the widest directories among those read in pieces so many more than asked
+ * for are kept until their paths are known, which tell equal ones apart. */
+enum { TAG_LINKS = 320, TAG_PIECES = 321, SPARE = 64 };
 
 const char *const poise_walk_type_names[] = {
     "files",   "directories",       "links",         "pipes",
@@ -296,7 +298,7 @@ int walk_count_merge(struct poise_world *world, struct walk_count *count,
                      struct poise_walk_summary *out)
 {
     struct widths widths = {.figures = &count->loaded};
-    widths.widest.most = count->top;
+    widths.widest.most = count->top + SPARE;
     int code = agree(world, add_tallies(count));
     code = code < 0 ? code
                     : walk_set_exchange(world, &count->links, TAG_LINKS,

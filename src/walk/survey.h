@@ -128,18 +128,21 @@ struct walk_top_item {
     char *path;      /**< owned */
     size_t path_len;
 };
-/** The `most` largest, as a heap with the smallest in front. */
+/** The `most` largest, as a heap with the last one in front; of equal values
+ * those with the bytewise smallest paths, whoever came first. */
 struct walk_top {
     struct walk_top_item *items;
     size_t count, cap, most;
 };
 void walk_top_free(struct walk_top *top);
-/** Whether `value` would get in. */
+/** Whether `value` may get in: an equal one if its path is small enough. */
 static inline bool walk_top_admits(const struct walk_top *top, uint64_t value)
 {
     return top->count < top->most ? value > 0
-                                  : top->most && value > top->items[0].value;
+                                  : top->most && value >= top->items[0].value;
 }
+bool walk_top_admits_path(const struct walk_top *top, uint64_t value,
+                          const char *path, size_t path_len);
 /** Put an item in (takes its path in any case). One with the same key is
  * raised to the larger value. */
 int walk_top_put(struct walk_top *top, struct walk_top_item item);
@@ -329,6 +332,12 @@ struct walk_tally {
     struct walk_piece *pieces;
     size_t piece_count, piece_cap;
     struct walk_rows rows;
+    struct poise_buf path; /**< scratch: of what is offered to a top list */
+    /** Where files of this size were last found in vain, or not; until the
+     * next commit (a directory's address is good no longer). */
+    const struct poise_walk_dir *tied_dir;
+    uint64_t tied_size;
+    bool tied_is_beaten;
     int error; /**< of a commit; reported by the next visit, and by save */
 };
 

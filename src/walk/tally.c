@@ -71,6 +71,7 @@ static void tally_free(struct walk_tally *tally)
     walk_figures_free(&tally->delta);
     walk_figures_free(&tally->committed);
     poise_buf_free(&tally->links);
+    poise_buf_free(&tally->path);
     for (size_t i = 0; i < tally->piece_count; i++) {
         free(tally->pieces[i].path);
     }
@@ -191,23 +192,64 @@ static uint64_t dev_of(const struct statx *st)
     return makedev(st->stx_dev_major, st->stx_dev_minor);
 }
 
+/* Put what tally->path names into a list of the delta, if it is large enough
+ * for both. */
+static int offer_to(struct walk_tally *tally, const struct walk_top *committed,
+                    struct walk_top *delta, struct walk_top_item item)
+{
+    const struct poise_buf *path = &tally->path;
+    if (!walk_top_admits_path(committed, item.value, path->data, path->len) ||
+        !walk_top_admits_path(delta, item.value, path->data, path->len)) {
+        return 0;
+    }
+    item.path = poise_alloc(path->len + 1, 1);
+    if (!item.path) {
+        return -ENOMEM;
+    }
+    memcpy(item.path, path->data, path->len);
+    item.path_len = path->len;
+    return walk_top_put(delta, item);
+}
+
+/* Whether no file of this size can get in from below this directory, whose own
+ * path is smaller than theirs. In trees of files of one size nearly every entry
+ * ties with the last of the list: once for a directory is often enough. */
+static bool is_beaten(struct walk_tally *tally,
+                      const struct poise_walk_dir *dir, uint64_t size)
+{
+    struct poise_buf *path = &tally->path;
+    if (!dir || (tally->tied_dir == dir && tally->tied_size == size)) {
+        return dir && tally->tied_is_beaten;
+    }
+    poise_buf_reset(path);
+    bool known = poise_walk_dir_path(dir, path) == 0;
+    tally->tied_dir = dir;
+    tally->tied_size = size;
+    tally->tied_is_beaten =
+        known && (!walk_top_admits_path(&tally->committed.files, size,
+                                        path->data, path->len) ||
+                  !walk_top_admits_path(&tally->delta.files, size, path->data,
+                                        path->len));
+    return tally->tied_is_beaten;
+}
+
 static int offer(struct walk_tally *tally, const struct poise_walk_entry *entry,
                  const struct statx *st)
 {
     struct walk_top_item item = {.value = st->stx_size};
-    struct poise_buf path = {0};
-    int code = poise_walk_path(entry, &path);
+    if (is_beaten(tally, entry->dir, st->stx_size)) {
+        return 0;
+    }
+    poise_buf_reset(&tally->path);
+    int code = poise_walk_path(entry, &tally->path);
     if (code < 0) {
-        poise_buf_free(&path);
         return code;
     }
     if (st->stx_nlink > 1) {
         item.key[0] = dev_of(st) + 1;
         item.key[1] = st->stx_ino;
     }
-    item.path = path.data;
-    item.path_len = path.len;
-    return walk_top_put(&tally->delta.files, item);
+    return offer_to(tally, &tally->committed.files, &tally->delta.files, item);
 }
 
 static int count_metadata(struct walk_count *count, struct walk_tally *tally,
@@ -337,16 +379,12 @@ int walk_count_entry(struct walk_count *count, struct walk_tally *tally,
 static int offer_directory(struct walk_tally *tally,
                            const struct poise_walk_dir *dir, uint64_t entries)
 {
-    struct poise_buf path = {0};
-    int code = poise_walk_dir_path(dir, &path);
-    if (code < 0) {
-        poise_buf_free(&path);
-        return code;
-    }
-    return walk_top_put(&tally->delta.directories,
-                        (struct walk_top_item){.value = entries,
-                                               .path = path.data,
-                                               .path_len = path.len});
+    struct walk_top_item item = {.value = entries};
+    poise_buf_reset(&tally->path);
+    int code = poise_walk_dir_path(dir, &tally->path);
+    return code < 0 ? code
+                    : offer_to(tally, &tally->committed.directories,
+                               &tally->delta.directories, item);
 }
 
 static int add_piece(struct walk_tally *tally, const struct poise_walk_dir *dir,
@@ -449,6 +487,7 @@ void walk_count_commit(struct walk_count *count, struct walk_tally *tally)
 {
     struct walk_figures *delta = &tally->delta, *to = &tally->committed;
     int code = 0, failed = 0;
+    tally->tied_dir = NULL;
     commit_counts(tally);
     if (delta->owners.count) {
         failed = walk_owners_move(&to->owners, &delta->owners);

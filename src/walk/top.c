@@ -16,13 +16,35 @@ void walk_top_free(struct walk_top *top)
     *top = (struct walk_top){.most = top->most};
 }
 
+static int path_order(const struct walk_top_item *x,
+                      const struct walk_top_item *y)
+{
+    size_t len = x->path_len < y->path_len ? x->path_len : y->path_len;
+    int order = len ? memcmp(x->path, y->path, len) : 0;
+    if (order == 0) {
+        order = (x->path_len > y->path_len) - (x->path_len < y->path_len);
+    }
+    return order;
+}
+
+/* Larger first; of equal ones the one with the smaller path. */
+static int top_order(const void *a, const void *b)
+{
+    const struct walk_top_item *x = a, *y = b;
+    if (x->value != y->value) {
+        return x->value > y->value ? -1 : 1;
+    }
+    return path_order(x, y);
+}
+
 static void sift_down(struct walk_top *top, size_t at)
 {
     struct walk_top_item *items = top->items;
     for (;;) {
         size_t least = at;
         for (size_t child = 2 * at + 1; child <= 2 * at + 2; child++) {
-            if (child < top->count && items[child].value < items[least].value) {
+            if (child < top->count &&
+                top_order(&items[child], &items[least]) > 0) {
                 least = child;
             }
         }
@@ -39,7 +61,7 @@ static void sift_down(struct walk_top *top, size_t at)
 static void sift_up(struct walk_top *top, size_t at)
 {
     struct walk_top_item *items = top->items;
-    while (at && items[at].value < items[(at - 1) / 2].value) {
+    while (at && top_order(&items[at], &items[(at - 1) / 2]) > 0) {
         struct walk_top_item keep = items[at];
         items[at] = items[(at - 1) / 2];
         items[(at - 1) / 2] = keep;
@@ -62,17 +84,6 @@ static struct walk_top_item *same_key(const struct walk_top *top,
     return NULL;
 }
 
-static int path_order(const struct walk_top_item *x,
-                      const struct walk_top_item *y)
-{
-    size_t len = x->path_len < y->path_len ? x->path_len : y->path_len;
-    int order = len ? memcmp(x->path, y->path, len) : 0;
-    if (order == 0) {
-        order = (x->path_len > y->path_len) - (x->path_len < y->path_len);
-    }
-    return order;
-}
-
 /* The same thing once more: the greater value, and the smallest of its names,
  * so that the list does not depend on who came first. */
 static void put_again(struct walk_top *top, struct walk_top_item *old,
@@ -87,8 +98,17 @@ static void put_again(struct walk_top *top, struct walk_top_item *old,
     free(item->path);
     if (item->value > old->value) {
         old->value = item->value;
-        sift_down(top, (size_t)(old - top->items));
     }
+    sift_down(top, (size_t)(old - top->items));
+}
+
+bool walk_top_admits_path(const struct walk_top *top, uint64_t value,
+                          const char *path, size_t path_len)
+{
+    struct walk_top_item item = {
+        .value = value, .path = (char *)path, .path_len = path_len};
+    return walk_top_admits(top, value) &&
+           (top->count < top->most || top_order(&item, &top->items[0]) < 0);
 }
 
 int walk_top_put(struct walk_top *top, struct walk_top_item item)
@@ -98,7 +118,7 @@ int walk_top_put(struct walk_top *top, struct walk_top_item item)
         put_again(top, old, &item);
         return 0;
     }
-    if (!walk_top_admits(top, item.value)) {
+    if (!walk_top_admits_path(top, item.value, item.path, item.path_len)) {
         free(item.path);
         return 0;
     }
@@ -135,19 +155,10 @@ int walk_top_move(struct walk_top *to, struct walk_top *from)
     return code;
 }
 
-static int larger_first(const void *a, const void *b)
-{
-    const struct walk_top_item *x = a, *y = b;
-    if (x->value != y->value) {
-        return x->value > y->value ? -1 : 1;
-    }
-    return path_order(x, y);
-}
-
 void walk_top_sort(struct walk_top *top)
 {
     if (top->count) {
-        qsort(top->items, top->count, sizeof(*top->items), larger_first);
+        qsort(top->items, top->count, sizeof(*top->items), top_order);
     }
 }
 

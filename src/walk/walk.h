@@ -216,11 +216,14 @@ struct poise_walk_summary {
     uint64_t depths[POISE_WALK_DEPTH_BINS];
     uint64_t widths[POISE_WALK_WIDTH_BINS];
     uint64_t deepest, widest;
-    struct poise_walk_named *files; /**< largest files, largest first */
+    struct poise_walk_named
+        *files; /**< largest files, largest first; of equal ones, here and
+                   below, the bytewise smallest path first; of several names the
+                   smallest */
     size_t file_count;
     struct poise_walk_named *directories; /**< with most entries */
     size_t directory_count;
-    struct poise_walk_owner *owners; /**< by allocated bytes */
+    struct poise_walk_owner *owners; /**< by allocated bytes, then uid */
     size_t owner_count;
 };
 

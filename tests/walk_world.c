@@ -320,6 +320,66 @@ static void test_late_messages(void **state)
     job_free(&job);
 }
 
+/* Any way of running over a lopsided tree: a queue that holds a task or two, so
+ * that they are spilled and read back by whoever comes first; more threads than
+ * processors, some of them parked; ranks that hear late of one another. */
+static void random_job(struct job *job, struct poise_local_options *local,
+                       struct poise_rng *rng, bool post)
+{
+    struct poise_pool_options *pool = &job->options.pool;
+    pool->policy = (enum poise_policy)poise_rng_below(rng, 5);
+    pool->split = (enum poise_split)poise_rng_below(rng, 2);
+    pool->batch = 1 + poise_rng_below(rng, 8);
+    pool->threads = 1 + (unsigned)poise_rng_below(rng, WORKERS_MOST);
+    pool->threads_max = (unsigned)poise_rng_below(rng, WORKERS_MOST + 1);
+    pool->queue_bytes =
+        poise_rng_below(rng, 3) ? 1 + poise_rng_below(rng, 2000) : 0;
+    pool->seed = 1 + poise_rng_below(rng, 1 << 20);
+    job->options.post = post;
+    job->options.single_entries = poise_rng_below(rng, 3) == 0;
+    job->options.statx_mask = poise_rng_below(rng, 2) ? STATX_BASIC_STATS : 0;
+    job->options.descriptors = (unsigned)poise_rng_below(rng, 2);
+    local->delay_max_ns =
+        poise_rng_below(rng, 2) ? poise_rng_below(rng, 100000) : 0;
+    local->reorder = poise_rng_below(rng, 2);
+    local->seed = pool->seed;
+}
+
+static void test_random_runs(void **state)
+{
+    (void)state;
+    static char lopsided[300];
+    static const char *const small[] = {lopsided};
+    struct tree_list expected = {0};
+    struct poise_rng rng;
+    unsigned rounds = getenv("POISE_TEST_SOAK") ? 5000 : 30;
+    size_t directories = 0;
+    snprintf(lopsided, sizeof lopsided, "%s/lopsided", where);
+    tree_truth(lopsided, &expected);
+    for (size_t i = 0; i < expected.count; i++) {
+        struct stat st;
+        directories +=
+            lstat(expected.items[i], &st) == 0 && S_ISDIR(st.st_mode);
+    }
+    poise_rng_seed(&rng, rounds);
+    for (unsigned round = 0; round < rounds; round++) {
+        struct poise_local_options local = {0};
+        struct job job = plain_job();
+        bool post = round % 4 > 0;
+        int size = (int)(round % 5);
+        random_job(&job, &local, &rng, post);
+        job.options.roots = small;
+        assert_int_equal(job_run(&job, size > 0 ? size : 1, &local), 0);
+        assert_true(tree_list_equal(&job.paths, &expected));
+        assert_int_equal(job.errors, 0);
+        if (post) {
+            check_left(&job, directories);
+        }
+        job_free(&job);
+    }
+    tree_list_free(&expected);
+}
+
 static void test_stop_everywhere(void **state)
 {
     (void)state;
@@ -491,6 +551,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_entry_once),
         cmocka_unit_test(test_late_messages),
+        cmocka_unit_test(test_random_runs),
         cmocka_unit_test(test_stop_everywhere),
         cmocka_unit_test(test_interrupted),
         cmocka_unit_test(test_killed),

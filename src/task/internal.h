@@ -101,7 +101,8 @@ struct poise_worker {
     struct poise_buf task;   /**< the bytes that run() looks at */
     struct poise_trace_ring *ring;
     struct poise_rng rng;
-    unsigned barren; /**< tasks in a row, since the last gift, that added none */
+    unsigned
+        barren; /**< tasks in a row, since the last gift, that added none */
     pthread_t thread;
     bool started;    /**< by who starts threads */
     bool idle;       /**< atomic; see task_park */

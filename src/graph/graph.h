@@ -203,7 +203,6 @@ struct poise_graph_info {
     bool directed;
     enum poise_graph_order order; /**< KEEP or DEGREE */
     uint64_t bytes;               /**< held by the graph */
-    uint64_t peak_bytes;          /**< most while it was built, edges too */
     uint64_t build_ns;
 };
 POISE_API void poise_graph_info(const struct poise_graph *graph,

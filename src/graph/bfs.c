@@ -1,0 +1,358 @@
+/*
+ * The search: which way to go from level to level, and what was found.
+ *
+ * Source: Beamer, Asanovic, Patterson: "Direction-Optimizing Breadth-First
+ * Search"; numa-bfs II.A.
+ */
+#include "bfs.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const poise_graph_method_names[] = {"hybrid", "top-down",
+                                                "bottom-up", NULL};
+
+/** Bottom-up once the arcs that leave the frontier are more than this part of
+ * those that nobody looked at, top-down again once the frontier shrinks below
+ * that part of the vertices. */
+#define BFS_ALPHA 15
+#define BFS_BETA 18
+#define BFS_CHUNK_WORDS 64
+#define BFS_MAX_CHUNKS 4096
+
+/* ---- making one ------------------------------------------------------------
+ */
+
+static uint64_t bfs_rows(const struct poise_graph_bfs *bfs)
+{
+    return bfs->graph->local_count;
+}
+
+/* Bitmaps: the rows that are none count as visited. */
+static void bfs_fill_reset(struct poise_graph_bfs *bfs)
+{
+    for (uint64_t row = bfs_rows(bfs); row < bfs->words * 64; row++) {
+        bfs->reset[row >> 6] |= UINT64_C(1) << (row & 63);
+    }
+}
+
+static int bfs_alloc_threads(struct poise_graph_bfs *bfs)
+{
+    unsigned threads = graph_team_size(bfs->team);
+    size_t bytes = threads * sizeof *bfs->tallies;
+    bfs->pending = poise_alloc(threads, sizeof *bfs->pending);
+    if (!bfs->pending) {
+        return -ENOMEM;
+    }
+    bfs->tallies = graph_pages_map(bytes, false);
+    if (!bfs->tallies) {
+        return -ENOMEM;
+    }
+    for (unsigned t = 0; t < threads; t++) {
+        bfs->pending[t] =
+            poise_alloc((size_t)bfs->chunk_words * 64, sizeof **bfs->pending);
+        if (!bfs->pending[t]) {
+            return -ENOMEM;
+        }
+    }
+    return 0;
+}
+
+static int bfs_alloc(struct poise_graph_bfs *bfs)
+{
+    bool huge = bfs->graph->huge;
+    uint64_t rows = bfs_rows(bfs), bytes;
+    bfs->words = (rows + 63) / 64;
+    bfs->chunk_words = (uint32_t)(bfs->words / BFS_MAX_CHUNKS + 1);
+    if (bfs->chunk_words < BFS_CHUNK_WORDS) {
+        bfs->chunk_words = BFS_CHUNK_WORDS;
+    }
+    bytes = bfs->words * 8;
+    bfs->parent = graph_pages_map(rows * 4, huge);
+    bfs->queue = graph_pages_map(rows * 4, huge);
+    bfs->visited = graph_pages_map(bytes, huge);
+    bfs->reset = graph_pages_map(bytes, huge);
+    bfs->frontier = graph_pages_map(bytes, huge);
+    bfs->next = graph_pages_map(bytes, huge);
+    if (!bfs->parent || !bfs->queue || !bfs->visited || !bfs->reset ||
+        !bfs->frontier || !bfs->next) {
+        return -ENOMEM;
+    }
+    if (bfs->options.level) {
+        bfs->labels = graph_pages_map(rows * 4, huge);
+        if (!bfs->labels) {
+            return -ENOMEM;
+        }
+    }
+    bfs_fill_reset(bfs);
+    return bfs_alloc_threads(bfs);
+}
+
+static int bfs_check_options(const struct poise_graph_bfs_options *options)
+{
+    unsigned g = options->granularity;
+    if (g != 0 && (g < 64 || g > 4096 || (g & (g - 1)) != 0)) {
+        return poise_error_set(EINVAL, "search a graph", NULL,
+                               "granularity %u is not a power of two from 64 "
+                               "to 4096",
+                               g);
+    }
+    if (options->alpha < 0 || options->beta < 0) {
+        return poise_error_set(EINVAL, "search a graph", NULL,
+                               "alpha and beta are not negative");
+    }
+    return 0;
+}
+
+int poise_graph_bfs_create(const struct poise_graph *graph,
+                           const struct poise_graph_bfs_options *options,
+                           struct poise_graph_bfs **out)
+{
+    struct poise_graph_bfs *bfs = poise_alloc(1, sizeof *bfs);
+    if (!bfs) {
+        return -ENOMEM;
+    }
+    bfs->graph = graph;
+    if (options) {
+        bfs->options = *options;
+    }
+    if (bfs->options.alpha == 0) {
+        bfs->options.alpha = BFS_ALPHA;
+    }
+    if (bfs->options.beta == 0) {
+        bfs->options.beta = BFS_BETA;
+    }
+    bfs->use_simd = !bfs->options.no_simd;
+    int code = bfs_check_options(&bfs->options);
+    if (code == 0) {
+        code = graph_team_create(
+            graph_team_threads(graph->world, bfs->options.threads), &bfs->team);
+    }
+    if (code == 0) {
+        code = bfs_alloc(bfs);
+    }
+    if (code < 0) {
+        poise_graph_bfs_destroy(bfs);
+        return code;
+    }
+    *out = bfs;
+    return 0;
+}
+
+void poise_graph_bfs_destroy(struct poise_graph_bfs *bfs)
+{
+    if (!bfs) {
+        return;
+    }
+    uint64_t rows = bfs_rows(bfs), bytes = bfs->words * 8;
+    unsigned threads = bfs->team ? graph_team_size(bfs->team) : 0;
+    graph_pages_unmap(bfs->parent, rows * 4);
+    graph_pages_unmap(bfs->queue, rows * 4);
+    graph_pages_unmap(bfs->visited, bytes);
+    graph_pages_unmap(bfs->reset, bytes);
+    graph_pages_unmap(bfs->frontier, bytes);
+    graph_pages_unmap(bfs->next, bytes);
+    graph_pages_unmap(bfs->labels, rows * 4);
+    graph_pages_unmap(bfs->tallies, threads * sizeof *bfs->tallies);
+    for (unsigned t = 0; bfs->pending && t < threads; t++) {
+        free(bfs->pending[t]);
+    }
+    free(bfs->pending);
+    free(bfs->levels);
+    graph_team_destroy(bfs->team);
+    free(bfs);
+}
+
+struct bfs_tally bfs_tally_take(struct poise_graph_bfs *bfs)
+{
+    struct bfs_tally sum = {0};
+    for (unsigned t = 0; t < graph_team_size(bfs->team); t++) {
+        struct bfs_tally *tally = &bfs->tallies[t];
+        sum.found += tally->found;
+        sum.scout += tally->scout;
+        sum.edges += tally->edges;
+        *tally = (struct bfs_tally){0};
+    }
+    return sum;
+}
+
+/* ---- one run ---------------------------------------------------------------
+ */
+
+static void bfs_start(struct poise_graph_bfs *bfs, uint64_t root)
+{
+    const struct poise_graph *graph = bfs->graph;
+    const uint64_t *start = graph->out.start;
+    bfs->root = root;
+    bfs->root_id = graph_id(graph, root);
+    bfs->level_count = 0;
+    bfs->depth = 0;
+    bfs->reached = 1;
+    bfs->begin = bfs->end = 0;
+    bfs->in_bits = false;
+    bfs->edges_left = graph->out.arc_count;
+    bfs->frontier_count = 0;
+    bfs->ran = true;
+    memcpy(bfs->visited, bfs->reset, bfs->words * sizeof *bfs->visited);
+    if (bfs->root_id != POISE_GRAPH_NONE) {
+        uint32_t row = bfs->root_id;
+        bfs->visited[row >> 6] |= UINT64_C(1) << (row & 63);
+        bfs->parent[row] = row;
+        bfs->queue[bfs->end++] = row;
+        bfs->frontier_count = 1;
+        bfs->scout = start[row + 1] - start[row];
+    }
+}
+
+static bool bfs_goes_up(const struct poise_graph_bfs *bfs, bool grows)
+{
+    const struct poise_graph_bfs_options *options = &bfs->options;
+    if (options->method != POISE_GRAPH_HYBRID) {
+        return options->method == POISE_GRAPH_BOTTOM_UP;
+    }
+    if (bfs->in_bits) {
+        return grows || (double)bfs->frontier_count * options->beta >=
+                            (double)bfs->graph->count;
+    }
+    return (double)bfs->scout * options->alpha > (double)bfs->edges_left;
+}
+
+static int bfs_push_level(struct poise_graph_bfs *bfs,
+                          const struct poise_graph_level *level)
+{
+    if (bfs->level_count == bfs->level_capacity) {
+        size_t capacity = bfs->level_capacity ? 2 * bfs->level_capacity : 64;
+        struct poise_graph_level *levels =
+            poise_realloc(bfs->levels, capacity, sizeof *levels);
+        if (!levels) {
+            return -ENOMEM;
+        }
+        bfs->levels = levels;
+        bfs->level_capacity = capacity;
+    }
+    bfs->levels[bfs->level_count++] = *level;
+    return 0;
+}
+
+static int bfs_tell(struct poise_graph_bfs *bfs,
+                    const struct poise_graph_level *level)
+{
+    const struct poise_graph_bfs_options *options = &bfs->options;
+    uint64_t count = 0;
+    if (!options->level) {
+        return 0;
+    }
+    for (uint64_t i = bfs->begin; !bfs->in_bits && i < bfs->end; i++) {
+        bfs->labels[count++] = graph_label(bfs->graph, bfs->queue[i]);
+    }
+    for (uint64_t w = 0; bfs->in_bits && w < bfs->words; w++) {
+        for (uint64_t bits = bfs->frontier[w]; bits; bits &= bits - 1) {
+            uint32_t row = (uint32_t)(w * 64 + (unsigned)__builtin_ctzll(bits));
+            bfs->labels[count++] = graph_label(bfs->graph, row);
+        }
+    }
+    return options->level(level, bfs->labels, count, options->arg);
+}
+
+static void bfs_switch(struct poise_graph_bfs *bfs, bool up,
+                       struct poise_graph_level *level)
+{
+    uint64_t from = poise_clock_ns();
+    if (up) {
+        bfs_to_bits(bfs);
+    } else {
+        bfs_to_list(bfs);
+    }
+    level->switch_ns = poise_clock_ns() - from;
+}
+
+/* One level, or several small ones. */
+static int bfs_step(struct poise_graph_bfs *bfs, bool up)
+{
+    const struct poise_graph_bfs_options *options = &bfs->options;
+    struct poise_graph_level level = {.level = bfs->depth,
+                                      .levels = 1,
+                                      .bottom_up = up,
+                                      .frontier = bfs->frontier_count};
+    uint64_t from = poise_clock_ns();
+    if (up != bfs->in_bits) {
+        bfs_switch(bfs, up, &level);
+    }
+    if (up) {
+        bfs_bottom_up(bfs, &level);
+        bfs->frontier_count = level.found;
+    } else {
+        if (options->no_fuse || bfs->scout > BFS_SERIAL_EDGES) {
+            bfs_top_down(bfs, &level);
+        } else {
+            bfs_top_down_serial(bfs, options->level != NULL, &level);
+        }
+        bfs->frontier_count = bfs->end - bfs->begin;
+        bfs->edges_left -=
+            level.edges < bfs->edges_left ? level.edges : bfs->edges_left;
+    }
+    level.ns = poise_clock_ns() - from;
+    bfs->reached += level.found;
+    bfs->depth += level.levels;
+    int code = bfs_push_level(bfs, &level);
+    return code < 0 ? code : bfs_tell(bfs, &level);
+}
+
+/* Input edges among the reached vertices; outside the time that counts. */
+static uint64_t bfs_count_edges(const struct poise_graph_bfs *bfs)
+{
+    const struct poise_graph *graph = bfs->graph;
+    bool most = bfs->reached > graph->count / 2;
+    uint64_t sum = 0;
+    if (bfs->root_id == POISE_GRAPH_NONE) {
+        return 0;
+    }
+    for (uint64_t w = 0; w < bfs->words; w++) {
+        uint64_t bits =
+            most ? ~bfs->visited[w] : bfs->visited[w] & ~bfs->reset[w];
+        for (; bits; bits &= bits - 1) {
+            sum += graph->ends_at[w * 64 + (unsigned)__builtin_ctzll(bits)];
+        }
+    }
+    sum = most ? graph->ends_count - sum : sum;
+    return graph->info.directed ? sum : sum / 2;
+}
+
+int poise_graph_bfs_run(struct poise_graph_bfs *bfs, uint64_t root,
+                        struct poise_graph_bfs_result *out)
+{
+    if (root >= bfs->graph->info.vertex_count) {
+        return poise_error_set(
+            EINVAL, "search a graph", NULL,
+            "root %llu is not below the number of vertices, %llu",
+            (unsigned long long)root,
+            (unsigned long long)bfs->graph->info.vertex_count);
+    }
+    struct poise_graph_bfs_result result = {.root = root};
+    uint64_t from = poise_clock_ns(), before = 0;
+    int code = 0;
+    bfs_start(bfs, root);
+    while (code == 0 && bfs->frontier_count > 0) {
+        bool up = bfs_goes_up(bfs, bfs->frontier_count > before);
+        before = bfs->frontier_count;
+        code = bfs_step(bfs, up);
+    }
+    if (code < 0) {
+        bfs->ran = false;
+        return code;
+    }
+    if (bfs->options.parents) {
+        uint64_t at = poise_clock_ns();
+        bfs_write_parents(bfs, bfs->options.parents);
+        result.parents_ns = poise_clock_ns() - at;
+    }
+    result.ns = poise_clock_ns() - from;
+    result.reached = bfs->reached;
+    result.edges = bfs_count_edges(bfs);
+    result.depth = bfs->depth > 0 ? bfs->depth - 1 : 0;
+    result.levels = bfs->levels;
+    result.level_count = bfs->level_count;
+    *out = result;
+    return 0;
+}

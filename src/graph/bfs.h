@@ -1,0 +1,88 @@
+/*
+ * Shared by the parts of the search (bfs*.c).
+ *
+ * Rows are this rank's vertices; with one rank rows and ids are the same. A
+ * *frontier* is known as a list of rows (top-down) or as a bitmap of ids
+ * (bottom-up), never both.
+ */
+#ifndef POISE_GRAPH_BFS_H
+#define POISE_GRAPH_BFS_H
+
+#include "internal.h"
+
+/** A list with no more arcs than this is not worth waking helpers for. */
+#define BFS_SERIAL_EDGES 4096
+
+/** What one thread did in one step; a cache line of its own. */
+struct bfs_tally {
+    _Alignas(GRAPH_CACHE_LINE) uint64_t found; /**< vertices */
+    uint64_t scout; /**< arcs that leave them (top-down only) */
+    uint64_t edges; /**< arcs looked at */
+};
+
+struct poise_graph_bfs {
+    const struct poise_graph *graph;
+    struct poise_graph_bfs_options options;
+    struct graph_team *team;
+    struct bfs_tally *tallies; /**< one for each thread */
+    uint32_t **pending;        /**< of each thread: rows of a chunk */
+
+    uint32_t *parent;  /**< by row: the id; what visited says is valid */
+    uint64_t *visited; /**< bits by row; those behind the last are set */
+    uint64_t *reset;   /**< what visited starts with */
+    uint64_t *frontier, *next; /**< bits by id */
+    uint64_t words;            /**< of each of them */
+    uint32_t chunk_words;      /**< of a bottom-up chunk */
+
+    uint32_t *queue;     /**< rows, level after level */
+    uint64_t begin, end; /**< the current level in the queue */
+
+    bool in_bits; /**< the frontier is in `frontier`, not in `queue` */
+    uint64_t frontier_count, scout;
+    uint64_t edges_left; /**< arcs of vertices not yet in a frontier */
+    uint64_t reached;
+    uint32_t depth; /**< of the frontier */
+    uint64_t root;
+    uint32_t root_id;
+
+    struct poise_graph_level *levels;
+    size_t level_count, level_capacity;
+    uint32_t *labels; /**< for the hook */
+    bool use_simd;
+    bool ran;
+};
+
+/** Expand the list: one level, by all threads. */
+void bfs_top_down(struct poise_graph_bfs *bfs, struct poise_graph_level *level);
+/** Expand lists by the calling thread alone, level after level, while they
+ * stay small; at least one level, with `once` just one. */
+void bfs_top_down_serial(struct poise_graph_bfs *bfs, bool once,
+                         struct poise_graph_level *level);
+/** Expand the bitmap: one level; the new one is in `next`. */
+void bfs_bottom_up(struct poise_graph_bfs *bfs,
+                   struct poise_graph_level *level);
+/** List to bitmap, and back. */
+void bfs_to_bits(struct poise_graph_bfs *bfs);
+void bfs_to_list(struct poise_graph_bfs *bfs);
+
+/** Take the sums of the threads' tallies and clear them. */
+struct bfs_tally bfs_tally_take(struct poise_graph_bfs *bfs);
+
+/** First neighbours of 64 rows at once: bit i of the result is set if bit i
+ * of `todo` is and first[i] is in the frontier; parent[i] is then that. */
+typedef uint64_t bfs_first64(uint64_t todo, const uint32_t *first,
+                             const uint64_t *frontier, uint32_t *parent);
+bfs_first64 bfs_first64_plain;
+/** NULL where the processor cannot. */
+bfs_first64 *bfs_first64_simd(void);
+
+/** parents[i] for labels [from, to): the labels of their parents. */
+void bfs_labels_plain(const struct poise_graph_bfs *bfs, uint64_t from,
+                      uint64_t to, int64_t *parents);
+typedef void bfs_labels(const struct poise_graph_bfs *bfs, uint64_t from,
+                        uint64_t to, int64_t *parents);
+bfs_labels *bfs_labels_simd(void);
+/** All of them, by all threads. */
+void bfs_write_parents(struct poise_graph_bfs *bfs, int64_t *parents);
+
+#endif

@@ -1,0 +1,182 @@
+/*
+ * Bottom-up: each vertex without a parent looks for one in the frontier.
+ *
+ * First neighbours lie in an array of their own and are all looked at before
+ * anything else, 64 vertices at a time and without a branch on the outcome: in
+ * a graph ordered by degree they are hubs, and most vertices need no second
+ * look. The rows of the others are fetched ahead of their turn. Words of the
+ * bitmaps have one writer each, so that nothing here is atomic.
+ */
+#include "bfs.h"
+
+#include <string.h>
+
+/** Rows are fetched so many vertices ahead. */
+#define UP_AHEAD 16
+#define UP_MIN_CHUNK_WORDS 64
+
+struct up_run {
+    struct poise_graph_bfs *bfs;
+    bfs_first64 *first64;
+    uint32_t chunks;
+    uint64_t tail; /**< __atomic: of the list */
+};
+
+static inline bool up_in(const uint64_t *bits, uint32_t id)
+{
+    return bits[id >> 6] >> (id & 63) & 1;
+}
+
+uint64_t bfs_first64_plain(uint64_t todo, const uint32_t *first,
+                           const uint64_t *frontier, uint32_t *parent)
+{
+    uint64_t found = 0;
+    while (todo) {
+        unsigned i = (unsigned)__builtin_ctzll(todo);
+        uint32_t u = first[i];
+        uint64_t hit = frontier[u >> 6] >> (u & 63) & 1;
+        found |= hit << i;
+        parent[i] = hit ? u : parent[i];
+        todo &= todo - 1;
+    }
+    return found;
+}
+
+/* Look through the rest of the rows of `pending`; returns the arcs seen. */
+static uint64_t up_rest(struct up_run *run, const uint32_t *pending,
+                        uint32_t count)
+{
+    struct poise_graph_bfs *bfs = run->bfs;
+    const struct graph_rows *in = graph_in_rows(bfs->graph);
+    const uint64_t *frontier = bfs->frontier;
+    uint64_t skip = bfs->options.no_first ? 0 : 1, edges = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (i + UP_AHEAD < count) {
+            __builtin_prefetch(&in->to[in->start[pending[i + UP_AHEAD]] + 1]);
+        }
+        uint32_t v = pending[i];
+        uint64_t from = in->start[v] + skip, to = in->start[v + 1];
+        uint64_t a = from;
+        while (a < to && !up_in(frontier, in->to[a])) {
+            a++;
+        }
+        if (a < to) {
+            bfs->parent[v] = in->to[a];
+            bfs->next[v >> 6] |= UINT64_C(1) << (v & 63);
+            a++;
+        }
+        edges += a - from;
+    }
+    return edges;
+}
+
+/* Put the bits of `misses` behind the `count` rows in `pending`. */
+static inline uint32_t up_list(uint64_t misses, uint64_t word,
+                               uint32_t *pending, uint32_t count)
+{
+    while (misses) {
+        pending[count++] =
+            (uint32_t)(word * 64 + (unsigned)__builtin_ctzll(misses));
+        misses &= misses - 1;
+    }
+    return count;
+}
+
+static void up_chunk(void *arg, unsigned thread, uint32_t chunk)
+{
+    struct up_run *run = arg;
+    struct poise_graph_bfs *bfs = run->bfs;
+    const struct graph_rows *in = graph_in_rows(bfs->graph);
+    uint32_t *pending = bfs->pending[thread];
+    struct bfs_tally *tally = &bfs->tallies[thread];
+    bool use_first = !bfs->options.no_first;
+    uint64_t more_to = use_first ? in->more_to : in->row_count;
+    uint64_t edges = 0, found = 0;
+    uint64_t from = (uint64_t)chunk * bfs->chunk_words;
+    uint64_t to = from + bfs->chunk_words;
+    uint32_t count = 0;
+    to = to < bfs->words ? to : bfs->words;
+    for (uint64_t w = from; w < to; w++) {
+        uint64_t todo = ~bfs->visited[w], hits = 0;
+        if (todo && use_first) {
+            hits = run->first64(todo, in->first + w * 64, bfs->frontier,
+                                bfs->parent + w * 64);
+            edges += (uint64_t)__builtin_popcountll(todo);
+        }
+        bfs->next[w] = hits;
+        if (w * 64 < more_to) {
+            count = up_list(todo & ~hits, w, pending, count);
+        }
+    }
+    edges += up_rest(run, pending, count);
+    for (uint64_t w = from; w < to; w++) {
+        bfs->visited[w] |= bfs->next[w];
+        found += (uint64_t)__builtin_popcountll(bfs->next[w]);
+    }
+    tally->found += found;
+    tally->edges += edges;
+}
+
+static uint32_t up_chunks(const struct poise_graph_bfs *bfs)
+{
+    return (uint32_t)((bfs->words + bfs->chunk_words - 1) / bfs->chunk_words);
+}
+
+void bfs_bottom_up(struct poise_graph_bfs *bfs, struct poise_graph_level *level)
+{
+    bfs_first64 *simd = bfs->use_simd ? bfs_first64_simd() : NULL;
+    struct up_run run = {.bfs = bfs,
+                         .first64 = simd ? simd : bfs_first64_plain};
+    graph_team_run(bfs->team, up_chunk, &run, up_chunks(bfs));
+    struct bfs_tally sum = bfs_tally_take(bfs);
+    level->found = sum.found;
+    level->edges = sum.edges;
+    uint64_t *swap = bfs->frontier;
+    bfs->frontier = bfs->next;
+    bfs->next = swap;
+}
+
+/* ---- list and bitmap -------------------------------------------------------
+ */
+
+void bfs_to_bits(struct poise_graph_bfs *bfs)
+{
+    memset(bfs->frontier, 0, bfs->words * sizeof *bfs->frontier);
+    for (uint64_t i = bfs->begin; i < bfs->end; i++) {
+        uint32_t row = bfs->queue[i];
+        bfs->frontier[row >> 6] |= UINT64_C(1) << (row & 63);
+    }
+    bfs->in_bits = true;
+}
+
+static void up_list_chunk(void *arg, unsigned thread, uint32_t chunk)
+{
+    struct up_run *run = arg;
+    struct poise_graph_bfs *bfs = run->bfs;
+    uint32_t *pending = bfs->pending[thread];
+    const uint64_t *start = bfs->graph->out.start;
+    uint64_t from = (uint64_t)chunk * bfs->chunk_words;
+    uint64_t to = from + bfs->chunk_words;
+    uint64_t scout = 0;
+    uint32_t count = 0;
+    to = to < bfs->words ? to : bfs->words;
+    for (uint64_t w = from; w < to; w++) {
+        count = up_list(bfs->frontier[w], w, pending, count);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        scout += start[pending[i] + 1] - start[pending[i]];
+    }
+    uint64_t at = __atomic_fetch_add(&run->tail, count, __ATOMIC_RELAXED);
+    memcpy(bfs->queue + at, pending, count * sizeof *pending);
+    bfs->tallies[thread].scout += scout;
+}
+
+void bfs_to_list(struct poise_graph_bfs *bfs)
+{
+    struct up_run run = {.bfs = bfs};
+    graph_team_run(bfs->team, up_list_chunk, &run, up_chunks(bfs));
+    bfs->begin = 0;
+    bfs->end = run.tail;
+    bfs->scout = bfs_tally_take(bfs).scout;
+    bfs->in_bits = false;
+}

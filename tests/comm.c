@@ -880,7 +880,7 @@ static void test_launchers(void **state)
 {
     (void)state;
     static const struct {
-        const char *env[6];
+        const char *env[9];
         int result;
         const char *flavour;
         int size;
@@ -891,17 +891,37 @@ static void test_launchers(void **state)
          "ompi",
          4},
         {{"PMI_RANK=0", "PMI_SIZE=2", "PMI_FD=5"}, 0, "mpich", 2},
-        /* srun with PMIx, with PMI-2, with neither. */
+        /* srun with PMIx, with PMI-2 (which sets just these four), with
+         * neither. */
         {{"SLURM_PROCID=3", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=8",
-          "PMIX_RANK=3"},
+          "PMIX_RANK=3", "PMIX_NAMESPACE=slurm.pmix.5.0",
+          "PMIX_SERVER_URI21=pmix-server.1;tcp4://127.0.0.1:4"},
          0,
          "ompi",
          8},
         {{"SLURM_PROCID=3", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=8",
-          "PMI_RANK=3", "PMI_SIZE=8"},
+          "PMI_FD=9", "PMI_JOBID=5.0", "PMI_RANK=3", "PMI_SIZE=8"},
          0,
          "mpich",
          8},
+        /* mpirun and Hydra in a batch job: their daemons are a step of srun,
+         * one task a node, whose variables their children inherit. */
+        {{"SLURM_PROCID=1", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=2",
+          "PMIX_RANK=5", "OMPI_COMM_WORLD_RANK=5", "OMPI_COMM_WORLD_SIZE=8"},
+         0,
+         "ompi",
+         8},
+        {{"SLURM_PROCID=1", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=2",
+          "PMIX_RANK=1", "PMI_RANK=5", "PMI_SIZE=8", "PMI_FD=7"},
+         0,
+         "mpich",
+         8},
+        /* The shell of salloc, where it is a step of its own. */
+        {{"SLURM_PROCID=0", "SLURM_STEP_ID=4294967290", "SLURM_NTASKS=8",
+          "SLURM_STEP_NUM_TASKS=1"},
+         0,
+         NULL,
+         0},
         {{"SLURM_PROCID=3", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=8"},
          -ENOTSUP,
          NULL,

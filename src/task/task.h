@@ -112,7 +112,8 @@ struct poise_pool_options {
     enum poise_split split;
     size_t batch;     /**< CENTRAL: tasks per message; 0: 1, as in the paper */
     unsigned threads; /**< per rank; 0: 1 (all policies but HYBRID under a
-                           world of several ranks: 1) */
+                           world of several ranks: 1; 1 and no more later
+                           where poise_world_threads_allowed says no) */
     /** If above `threads`: how many tasks may be in flight when measuring
      * shows that more than `threads` pay (workers that wait for a disk or a
      * server leave the processor free); adapts up and down. */

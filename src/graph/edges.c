@@ -61,5 +61,6 @@ int poise_graph_edges_add(struct poise_graph_edges *edges, uint64_t from,
 void poise_graph_edges_free(struct poise_graph_edges *edges)
 {
     graph_pages_unmap(edges->ends, edges_bytes(edges->capacity));
+    poise_graph_names_free(edges->names);
     memset(edges, 0, sizeof *edges);
 }

@@ -108,10 +108,11 @@ poise_graph_generate_keys(const struct poise_graph_kronecker *options,
 
 enum poise_graph_format {
     POISE_GRAPH_FORMAT_AUTO, /**< by name and content */
-    POISE_GRAPH_FORMAT_SNAP, /**< "FROM TO" lines, '#' or '%' comments */
+    POISE_GRAPH_FORMAT_SNAP, /**< "FROM TO" lines, '#' or '%' comments; what
+                                  follows on a line is not looked at */
     POISE_GRAPH_FORMAT_MTX,  /**< Matrix Market coordinate */
     POISE_GRAPH_FORMAT_METIS,
-    POISE_GRAPH_FORMAT_DIMACS, /**< shortest-path format, "a FROM TO W" */
+    POISE_GRAPH_FORMAT_DIMACS, /**< "a FROM TO W" or "e FROM TO" lines */
     POISE_GRAPH_FORMAT_GAP,    /**< GAP's serialised .sg */
     POISE_GRAPH_FORMAT_POISE,  /**< our own binary, docs/formats.md */
     POISE_GRAPH_FORMATS
@@ -122,7 +123,10 @@ POISE_API extern const char *const poise_graph_format_names[];
 struct poise_graph_load_options {
     enum poise_graph_format format;
     bool directed;    /**< for formats that do not say */
-    bool names;       /**< take words for names even where all are numbers */
+    bool names;       /**< take words for names even where all are numbers;
+                           those too large or too far apart for labels always
+                           are, in ascending order, others in that of their
+                           first appearance */
     unsigned threads; /**< 0: one for each core of the process */
     /** Refuse what would need more; 0: what the machine has available. */
     uint64_t memory_bytes;
@@ -147,10 +151,32 @@ struct poise_graph_save_options {
     void *arg;
 };
 
-/** Write a list of edges. Local: the whole list must be here. */
+/**
+ * Write a list of edges; the file appears whole or not at all. Local: the whole
+ * list must be here. METIS and GAP hold each edge once and no self-loops. Names
+ * go into SNAP and POISE; beside the others a file PATH.names holds one a line,
+ * the first that of label 0. -EINVAL: METIS holds undirected graphs only, SNAP
+ * no names with blanks.
+ */
 POISE_API int poise_graph_save(const struct poise_graph_edges *edges,
                                const char *path,
                                const struct poise_graph_save_options *options);
+
+/** The result of a search: for each label its parent and depth, -1 where
+ * unreached. All borrowed. */
+struct poise_graph_tree {
+    uint64_t vertex_count;
+    const int64_t *parents;
+    const int64_t *depths;
+    const struct poise_graph_names *names; /**< NULL: labels */
+};
+
+/** Write a tree. As text: a line VERTEX PARENT DEPTH for each vertex, by name,
+ * the parent "-" where unreached. `binary`: a NumPy file (.npy) of a record
+ * (parent, depth) of 64-bit integers for each label. Local. */
+POISE_API int poise_graph_save_tree(const struct poise_graph_tree *tree,
+                                    const char *path, bool binary,
+                                    unsigned threads);
 
 /* ---- graphs ----------------------------------------------------------------
  */

@@ -1,0 +1,220 @@
+/* Formats that say in front what follows: Matrix Market, DIMACS. */
+#include "io.h"
+
+#include <errno.h>
+#include <string.h>
+#include <strings.h>
+
+enum { HEADER_WORDS = 6 };
+
+/** A line of a header in words. */
+struct header_line {
+    const char *word[HEADER_WORDS];
+    size_t len[HEADER_WORDS];
+    unsigned count; /* may be more than are kept */
+};
+
+static void header_split(const char *at, size_t len, struct header_line *out)
+{
+    const char *end = at + len;
+    out->count = 0;
+    for (;;) {
+        while (at < end && (*at == ' ' || *at == '\t')) {
+            at++;
+        }
+        if (at == end) {
+            return;
+        }
+        const char *start = at;
+        while (at < end && *at != ' ' && *at != '\t') {
+            at++;
+        }
+        if (out->count < HEADER_WORDS) {
+            out->word[out->count] = start;
+            out->len[out->count] = (size_t)(at - start);
+        }
+        out->count++;
+    }
+}
+
+static bool header_is(const struct header_line *line, unsigned i,
+                      const char *word)
+{
+    return i < line->count && line->len[i] == strlen(word) &&
+           strncasecmp(line->word[i], word, line->len[i]) == 0;
+}
+
+static bool header_number(const struct header_line *line, unsigned i,
+                          uint64_t *value)
+{
+    const char *stop = i < line->count && i < HEADER_WORDS
+                           ? graph_number(line->word[i], value)
+                           : NULL;
+    return stop && stop == line->word[i] + line->len[i];
+}
+
+/* The next line that is neither empty nor begins with `comment`. -EBADMSG at
+ * the end of the file. */
+static int header_next(struct graph_text *text, char comment,
+                       struct header_line *out)
+{
+    const char *line;
+    size_t len;
+    int code;
+    while ((code = graph_text_line(text, false, &line, &len)) > 0) {
+        header_split(line, len, out);
+        if (out->count > 0 && *out->word[0] != comment) {
+            return 0;
+        }
+    }
+    return code < 0 ? code
+                    : poise_error_set(EBADMSG, "read graph", text->path,
+                                      "the file ends within its header");
+}
+
+/* What the header promised, checked before and after. */
+static int header_read_pairs(struct graph_load *load, struct graph_text *text,
+                             uint64_t vertices, uint64_t edges)
+{
+    uint64_t found = 0;
+    int code = graph_memory_check(
+        "read graph", load->path, edges / (uint64_t)load->size, "edges",
+        2 * sizeof(uint32_t), load->options->memory_bytes);
+    if (code == 0 && vertices >= POISE_GRAPH_MAX_VERTICES) {
+        code = graph_text_bad_header(
+            text, "%llu vertices are more than %llu",
+            (unsigned long long)vertices,
+            (unsigned long long)POISE_GRAPH_MAX_VERTICES - 1);
+    }
+    text->parse = graph_parse_pairs;
+    text->base = 1;
+    text->limit = vertices;
+    if (code == 0) {
+        code = graph_text_run(text);
+    }
+    if (code == 0) {
+        code = graph_text_collect(text, load->out);
+        found = load->out->count;
+    }
+    code = graph_load_sum(load, code, &found);
+    if (code == 0 && found != edges) {
+        code = poise_error_set(
+            EBADMSG, "read graph", load->path,
+            "its header promises %llu edges, but %llu are there%s",
+            (unsigned long long)edges, (unsigned long long)found,
+            found < edges ? "; is it cut short?" : "");
+    }
+    load->out->vertex_count = vertices;
+    return code;
+}
+
+/* ---- Matrix Market --------------------------------------------------------
+ */
+
+static int mtx_banner(struct graph_text *text, bool *directed)
+{
+    static const char *const fields[] = {"pattern", "real", "integer", "double",
+                                         "complex"};
+    static const char *const symmetries[] = {"symmetric", "hermitian",
+                                             "skew-symmetric"};
+    const char *line;
+    size_t len;
+    struct header_line words;
+    int code = graph_text_line(text, false, &line, &len);
+    if (code < 0) {
+        return code;
+    }
+    header_split(line, code > 0 ? len : 0, &words);
+    if (!header_is(&words, 0, "%%MatrixMarket") ||
+        !header_is(&words, 1, "matrix")) {
+        return graph_text_bad_header(text,
+                                     "'%%%%MatrixMarket matrix ...' is wanted");
+    }
+    if (!header_is(&words, 2, "coordinate")) {
+        return graph_text_bad_header(text,
+                                     "only sparse matrices ('coordinate') are "
+                                     "graphs");
+    }
+    bool known = false;
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        known = known || header_is(&words, 3, fields[i]);
+    }
+    *directed = header_is(&words, 4, "general");
+    bool symmetric = false;
+    for (size_t i = 0; i < sizeof symmetries / sizeof *symmetries; i++) {
+        symmetric = symmetric || header_is(&words, 4, symmetries[i]);
+    }
+    if (!known || (!*directed && !symmetric)) {
+        return graph_text_bad_header(text,
+                                     "unknown kind of entries or symmetry");
+    }
+    return 0;
+}
+
+int graph_read_mtx(struct graph_load *load)
+{
+    struct graph_text text;
+    struct header_line line;
+    uint64_t rows = 0, columns = 0, entries = 0;
+    int code = graph_load_text(load, &text);
+    text.comments = "%";
+    if (code == 0) {
+        code = mtx_banner(&text, &load->out->directed);
+    }
+    if (code == 0) {
+        code = header_next(&text, '%', &line);
+    }
+    if (code == 0 && (line.count != 3 || !header_number(&line, 0, &rows) ||
+                      !header_number(&line, 1, &columns) ||
+                      !header_number(&line, 2, &entries))) {
+        code = graph_text_bad_header(
+            &text, "the numbers of rows, columns and entries are wanted");
+    }
+    if (code == 0 && rows != columns) {
+        code = graph_text_bad_header(
+            &text,
+            "%llu rows and %llu columns: only a square matrix is a graph",
+            (unsigned long long)rows, (unsigned long long)columns);
+    }
+    code = graph_agree(load->world, code);
+    if (code == 0) {
+        code = header_read_pairs(load, &text, rows, entries);
+    }
+    graph_text_close(&text);
+    return code;
+}
+
+/* ---- DIMACS ---------------------------------------------------------------
+ */
+
+int graph_read_dimacs(struct graph_load *load)
+{
+    struct graph_text text;
+    struct header_line line;
+    uint64_t vertices = 0, edges = 0;
+    int code = graph_load_text(load, &text);
+    text.comments = "cn";
+    if (code == 0) {
+        code = header_next(&text, 'c', &line);
+    }
+    if (code == 0) {
+        bool arcs = header_is(&line, 1, "sp");
+        bool known =
+            arcs || header_is(&line, 1, "edge") || header_is(&line, 1, "col");
+        if (line.count != 4 || !header_is(&line, 0, "p") || !known ||
+            !header_number(&line, 2, &vertices) ||
+            !header_number(&line, 3, &edges)) {
+            code = graph_text_bad_header(
+                &text, "'p sp VERTICES ARCS' or 'p edge VERTICES EDGES' is "
+                       "wanted");
+        }
+        text.tag = arcs ? 'a' : 'e';
+        load->out->directed = arcs;
+    }
+    code = graph_agree(load->world, code);
+    if (code == 0) {
+        code = header_read_pairs(load, &text, vertices, edges);
+    }
+    graph_text_close(&text);
+    return code;
+}

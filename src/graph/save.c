@@ -1,0 +1,438 @@
+/* Writing graphs and trees: made in parallel, block by block, written in
+ * order. */
+#include "io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { SAVE_ITEMS = 1 << 15 }; /* edges or vertices in a block of text */
+
+int graph_save_open(struct graph_save *save, const char *path)
+{
+    size_t len = strlen(path) + 32;
+    save->path = path;
+    save->temporary = poise_alloc(len, 1);
+    if (!save->temporary) {
+        return -ENOMEM;
+    }
+    snprintf(save->temporary, len, "%s.%ld.tmp", path, (long)getpid());
+    save->fd = poise_file_open(AT_FDCWD, save->temporary,
+                               O_RDWR | O_CREAT | O_TRUNC, 0666);
+    return save->fd < 0 ? save->fd : 0;
+}
+
+int graph_save_close(struct graph_save *save, int code)
+{
+    if (save->fd >= 0) {
+        int closed = poise_file_close(save->fd, save->path);
+        code = code < 0 ? code : closed;
+        if (code == 0) {
+            code = poise_file_replace(save->temporary, save->path);
+        }
+        if (code < 0) {
+            unlink(save->temporary);
+        }
+    }
+    free(save->temporary);
+    return code;
+}
+
+int graph_save_at(struct graph_save *save, uint64_t offset, const void *data,
+                  size_t len)
+{
+    return poise_file_pwrite(save->fd, data, len, offset, save->path);
+}
+
+/* ---- blocks in order ------------------------------------------------------
+ */
+
+struct save_job {
+    struct graph_save *save;
+    graph_save_block *make;
+    void *arg;
+    uint64_t blocks;
+    uint64_t next; /* block to be made; __atomic */
+    pthread_mutex_t lock;
+    pthread_cond_t turn;
+    uint64_t written; /* under the lock, like the rest */
+    bool stop;
+};
+
+static int save_write_turn(struct save_job *job, unsigned thread,
+                           const struct poise_buf *buf, uint64_t index,
+                           int code)
+{
+    struct graph_save *save = job->save;
+    pthread_mutex_lock(&job->lock);
+    while (job->written != index && !job->stop) {
+        pthread_cond_wait(&job->turn, &job->lock);
+    }
+    if (job->stop) {
+        pthread_mutex_unlock(&job->lock);
+        return code;
+    }
+    if (code == 0) {
+        code = graph_save_at(save, save->offset, buf->data, buf->len);
+        save->offset += buf->len;
+    }
+    if (code == 0 && thread == 0 && save->progress) {
+        code = save->progress("write", index + 1, job->blocks, save->arg);
+    }
+    job->written++;
+    job->stop = code < 0;
+    pthread_cond_broadcast(&job->turn);
+    pthread_mutex_unlock(&job->lock);
+    return code;
+}
+
+static int save_part(unsigned thread, void *arg)
+{
+    struct save_job *job = arg;
+    struct poise_buf buf = {0};
+    int code = 0;
+    while (code == 0) {
+        uint64_t index = __atomic_fetch_add(&job->next, 1, __ATOMIC_RELAXED);
+        if (index >= job->blocks) {
+            break;
+        }
+        poise_buf_reset(&buf);
+        code = job->make(index, &buf, job->arg);
+        if (code == 0 && buf.error) {
+            code =
+                poise_error_set(ENOMEM, "write graph", job->save->path, NULL);
+        }
+        code = save_write_turn(job, thread, &buf, index, code);
+        pthread_mutex_lock(&job->lock);
+        bool stop = job->stop;
+        pthread_mutex_unlock(&job->lock);
+        if (stop) {
+            break;
+        }
+    }
+    poise_buf_free(&buf);
+    return code;
+}
+
+int graph_save_blocks(struct graph_save *save, uint64_t blocks,
+                      graph_save_block *make, void *arg)
+{
+    struct save_job job = {
+        .save = save, .make = make, .arg = arg, .blocks = blocks};
+    pthread_mutex_init(&job.lock, NULL);
+    pthread_cond_init(&job.turn, NULL);
+    int code = graph_parallel(save->threads, save_part, &job);
+    pthread_cond_destroy(&job.turn);
+    pthread_mutex_destroy(&job.lock);
+    return code;
+}
+
+static uint64_t save_block_count(uint64_t items)
+{
+    return items / SAVE_ITEMS + (items % SAVE_ITEMS > 0);
+}
+
+/* ---- text -----------------------------------------------------------------
+ */
+
+/** How the pairs of a text format look. */
+struct save_pairs {
+    const struct poise_graph_edges *edges;
+    const char *before, *between, *after;
+    uint64_t base;
+    bool lower; /* the larger first */
+    const struct poise_graph_names *names;
+};
+
+static char *save_decimal(char *to, uint64_t value)
+{
+    char digits[20];
+    int n = 0;
+    do {
+        digits[n++] = (char)('0' + value % 10);
+        value /= 10;
+    } while (value > 0);
+    while (n > 0) {
+        *to++ = digits[--n];
+    }
+    return to;
+}
+
+static void save_vertex(const struct poise_graph_names *names, uint64_t base,
+                        uint64_t label, struct poise_buf *buf)
+{
+    if (names) {
+        size_t len;
+        const char *name = poise_graph_names_of(names, (uint32_t)label, &len);
+        poise_buf_append(buf, name, name ? len : 0);
+        return;
+    }
+    char *to = poise_buf_reserve(buf, 20);
+    if (to) {
+        buf->len += (size_t)(save_decimal(to, label + base) - to);
+    }
+}
+
+static int save_pairs_block(uint64_t index, struct poise_buf *buf, void *arg)
+{
+    const struct save_pairs *pairs = arg;
+    const struct poise_graph_edges *edges = pairs->edges;
+    uint64_t from = index * SAVE_ITEMS, to = from + SAVE_ITEMS;
+    to = to < edges->count ? to : edges->count;
+    for (uint64_t i = from; i < to; i++) {
+        uint32_t a = edges->ends[2 * i], b = edges->ends[2 * i + 1];
+        bool swap = pairs->lower && a < b;
+        poise_buf_puts(buf, pairs->before);
+        save_vertex(pairs->names, pairs->base, swap ? b : a, buf);
+        poise_buf_puts(buf, pairs->between);
+        save_vertex(pairs->names, pairs->base, swap ? a : b, buf);
+        poise_buf_puts(buf, pairs->after);
+    }
+    return 0;
+}
+
+static int save_text(struct graph_save *save, struct poise_buf *head,
+                     struct save_pairs *pairs)
+{
+    int code = head->error;
+    if (code == 0) {
+        code = graph_save_at(save, 0, head->data, head->len);
+    }
+    if (code == 0) {
+        save->offset = head->len;
+        code = graph_save_blocks(save, save_block_count(pairs->edges->count),
+                                 save_pairs_block, pairs);
+    }
+    return code;
+}
+
+/* Names must come back as they went: no blanks, no comment signs in front. */
+static int save_check_names(const struct poise_graph_edges *edges,
+                            const char *path)
+{
+    for (uint64_t i = 0; i < graph_names_count(edges->names); i++) {
+        size_t len;
+        const char *name =
+            poise_graph_names_of(edges->names, (uint32_t)i, &len);
+        bool bad = len == 0 || name[0] == '#' || name[0] == '%';
+        for (size_t k = 0; k < len && !bad; k++) {
+            bad = memchr(" \t\r\n\f\v,", name[k], 7) != NULL;
+        }
+        if (bad) {
+            return poise_error_set(EINVAL, "write graph", path,
+                                   "an edge list cannot hold the name '%.*s'",
+                                   (int)(len < 40 ? len : 40), name);
+        }
+    }
+    return 0;
+}
+
+static int save_snap(const struct poise_graph_edges *edges,
+                     struct graph_save *save)
+{
+    struct poise_buf head = {0};
+    struct save_pairs pairs = {.edges = edges,
+                               .before = "",
+                               .between = "\t",
+                               .after = "\n",
+                               .names = edges->names};
+    poise_buf_printf(&head, "# %s graph\n# Nodes: %llu Edges: %llu\n",
+                     edges->directed ? "Directed" : "Undirected",
+                     (unsigned long long)edges->vertex_count,
+                     (unsigned long long)edges->count);
+    int code = save_check_names(edges, save->path);
+    if (code == 0) {
+        code = save_text(save, &head, &pairs);
+    }
+    poise_buf_free(&head);
+    return code;
+}
+
+static int save_mtx(const struct poise_graph_edges *edges,
+                    struct graph_save *save)
+{
+    struct poise_buf head = {0};
+    struct save_pairs pairs = {.edges = edges,
+                               .before = "",
+                               .between = " ",
+                               .after = "\n",
+                               .base = 1,
+                               .lower = !edges->directed};
+    poise_buf_printf(&head,
+                     "%%%%MatrixMarket matrix coordinate pattern %s\n"
+                     "%llu %llu %llu\n",
+                     edges->directed ? "general" : "symmetric",
+                     (unsigned long long)edges->vertex_count,
+                     (unsigned long long)edges->vertex_count,
+                     (unsigned long long)edges->count);
+    int code = save_text(save, &head, &pairs);
+    poise_buf_free(&head);
+    return code;
+}
+
+static int save_dimacs(const struct poise_graph_edges *edges,
+                       struct graph_save *save)
+{
+    struct poise_buf head = {0};
+    struct save_pairs pairs = {.edges = edges,
+                               .before = edges->directed ? "a " : "e ",
+                               .between = " ",
+                               .after = edges->directed ? " 1\n" : "\n",
+                               .base = 1};
+    poise_buf_printf(&head, "p %s %llu %llu\n", edges->directed ? "sp" : "edge",
+                     (unsigned long long)edges->vertex_count,
+                     (unsigned long long)edges->count);
+    int code = save_text(save, &head, &pairs);
+    poise_buf_free(&head);
+    return code;
+}
+
+/* ---- names and trees ------------------------------------------------------
+ */
+
+static int save_names_block(uint64_t index, struct poise_buf *buf, void *arg)
+{
+    const struct poise_graph_names *names = arg;
+    uint64_t from = index * SAVE_ITEMS, to = from + SAVE_ITEMS;
+    uint64_t count = graph_names_count(names);
+    for (uint64_t i = from; i < to && i < count; i++) {
+        save_vertex(names, 0, i, buf);
+        poise_buf_putc(buf, '\n');
+    }
+    return 0;
+}
+
+/* The names that the format cannot hold go into a file of their own. */
+static int save_names_beside(const struct poise_graph_edges *edges,
+                             const char *path, unsigned threads)
+{
+    struct graph_save save = {.threads = threads, .fd = -1};
+    struct poise_buf name = {0};
+    poise_buf_printf(&name, "%s.names", path);
+    int code = graph_save_open(&save, poise_buf_str(&name));
+    if (code == 0) {
+        code = graph_save_blocks(
+            &save, save_block_count(graph_names_count(edges->names)),
+            save_names_block, edges->names);
+    }
+    code = graph_save_close(&save, code);
+    poise_buf_free(&name);
+    return code;
+}
+
+static int save_tree_text(uint64_t index, struct poise_buf *buf, void *arg)
+{
+    const struct poise_graph_tree *tree = arg;
+    uint64_t from = index * SAVE_ITEMS, to = from + SAVE_ITEMS;
+    to = to < tree->vertex_count ? to : tree->vertex_count;
+    for (uint64_t v = from; v < to; v++) {
+        save_vertex(tree->names, 0, v, buf);
+        poise_buf_putc(buf, '\t');
+        if (tree->parents[v] < 0) {
+            poise_buf_puts(buf, "-\t-1\n");
+            continue;
+        }
+        save_vertex(tree->names, 0, (uint64_t)tree->parents[v], buf);
+        poise_buf_putc(buf, '\t');
+        save_vertex(NULL, 0, (uint64_t)tree->depths[v], buf);
+        poise_buf_putc(buf, '\n');
+    }
+    return 0;
+}
+
+static void save_i64(unsigned char *to, int64_t value)
+{
+    for (unsigned i = 0; i < 8; i++) {
+        to[i] = (unsigned char)((uint64_t)value >> (8 * i));
+    }
+}
+
+static int save_tree_binary(uint64_t index, struct poise_buf *buf, void *arg)
+{
+    const struct poise_graph_tree *tree = arg;
+    uint64_t from = index * SAVE_ITEMS, to = from + SAVE_ITEMS;
+    to = to < tree->vertex_count ? to : tree->vertex_count;
+    unsigned char *at =
+        (unsigned char *)poise_buf_reserve(buf, 16 * (to - from));
+    for (uint64_t v = from; v < to && at; v++, at += 16) {
+        save_i64(at, tree->parents[v]);
+        save_i64(at + 8, tree->depths[v]);
+    }
+    buf->len += at ? 16 * (to - from) : 0;
+    return 0;
+}
+
+/* The header of a .npy file: padded so that the data begin at a multiple of
+ * 64. */
+static int save_npy_header(struct graph_save *save, uint64_t count)
+{
+    enum { NPY_HEADER = 128 };
+    char text[NPY_HEADER + 1];
+    int len = snprintf(text, sizeof text,
+                       "\x93NUMPY\x01%c\x76%c{'descr': [('parent', '<i8'), "
+                       "('depth', '<i8')], 'fortran_order': False, 'shape': "
+                       "(%llu,), }",
+                       0, 0, (unsigned long long)count);
+    memset(text + len, ' ', (size_t)(NPY_HEADER - len));
+    text[NPY_HEADER - 1] = '\n';
+    save->offset = NPY_HEADER;
+    return graph_save_at(save, 0, text, NPY_HEADER);
+}
+
+int poise_graph_save_tree(const struct poise_graph_tree *tree, const char *path,
+                          bool binary, unsigned threads)
+{
+    struct graph_save save = {.threads = threads, .fd = -1};
+    struct poise_graph_tree copy = *tree;
+    int code = graph_save_open(&save, path);
+    if (code == 0 && binary) {
+        code = save_npy_header(&save, tree->vertex_count);
+    }
+    if (code == 0) {
+        code = graph_save_blocks(&save, save_block_count(tree->vertex_count),
+                                 binary ? save_tree_binary : save_tree_text,
+                                 &copy);
+    }
+    return graph_save_close(&save, code);
+}
+
+int poise_graph_save(const struct poise_graph_edges *edges, const char *path,
+                     const struct poise_graph_save_options *options)
+{
+    static int (*const writers[])(const struct poise_graph_edges *edges,
+                                  struct graph_save *save) = {
+        [POISE_GRAPH_FORMAT_SNAP] = save_snap,
+        [POISE_GRAPH_FORMAT_MTX] = save_mtx,
+        [POISE_GRAPH_FORMAT_METIS] = graph_save_metis,
+        [POISE_GRAPH_FORMAT_DIMACS] = save_dimacs,
+        [POISE_GRAPH_FORMAT_GAP] = graph_save_gap,
+        [POISE_GRAPH_FORMAT_POISE] = graph_save_poise,
+    };
+    struct poise_graph_save_options none = {0};
+    options = options ? options : &none;
+    struct graph_save save = {.fd = -1,
+                              .threads = options->threads,
+                              .progress = options->progress,
+                              .arg = options->arg};
+    enum poise_graph_format format = options->format;
+    if (format == POISE_GRAPH_FORMAT_AUTO) {
+        format = graph_format_of_name(path);
+    }
+    if (format == POISE_GRAPH_FORMAT_AUTO) {
+        return poise_error_set(EINVAL, "write graph", path,
+                               "its name does not say in which format");
+    }
+    int code = graph_save_open(&save, path);
+    if (code == 0) {
+        code = writers[format](edges, &save);
+    }
+    code = graph_save_close(&save, code);
+    if (code == 0 && edges->names && format != POISE_GRAPH_FORMAT_SNAP &&
+        format != POISE_GRAPH_FORMAT_POISE) {
+        code = save_names_beside(edges, path, options->threads);
+    }
+    return code;
+}

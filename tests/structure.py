@@ -84,7 +84,7 @@ class Structure(unittest.TestCase):
                  "<sqlite3.h> belongs to walk")
         self.bad(self.layers("src/core/a.c", "#include <mpi.h>\n"),
                  "<mpi.h> belongs to")
-        self.bad(self.layers("src/core/a.c", "#include <zstd.h>\n"),
+        self.bad(self.layers("src/core/a.c", "#include <lzma.h>\n"),
                  "on no list")
 
     def test_layers_unknown_room(self):

@@ -684,12 +684,15 @@ static struct task_sample model_sample(const struct model *model,
     double parallel = active < model->deep ? active : model->deep;
     double work = 1 - model->wait_share;
     double rate = parallel; /* tasks of a millisecond each, per millisecond */
-    if (rate * work > model->cores) {
+    double load = rate * work;
+    if (load > model->cores) {
         rate = model->cores / work;
+        load = parallel - rate * model->wait_share;
     }
     return (struct task_sample){.wall_ns = 10000000,
                                 .cpu_ns = (uint64_t)(rate * work * 10000000),
-                                .steps = (uint64_t)(rate * 1000)};
+                                .steps = (uint64_t)(rate * 1000),
+                                .load = load};
 }
 
 static unsigned model_run(const struct model *model, struct task_tune *tune,
@@ -712,9 +715,9 @@ static void test_tune(void **state)
     assert_true(model_run(&cold, &tune, 3) >= 8);
     /* As many as keep the cores busy, in the end. */
     assert_in_range(model_run(&cold, &tune, 2000), 32, 64);
-    /* The caches have become warm. */
+    /* The caches have become warm: noticed within two seconds. */
     struct model warm = {0.0, 2, 64};
-    assert_int_equal(model_run(&warm, &tune, 40), 2);
+    assert_int_equal(model_run(&warm, &tune, 200), 2);
     assert_int_equal(model_run(&warm, &tune, 1000), 2);
     /* A disk that does four things at once: no more than that pays. */
     struct model disk = {0.99, 2, 4};
@@ -729,6 +732,13 @@ static void test_tune(void **state)
     disk.deep = 2;
     model_run(&disk, &tune, 3000);
     assert_in_range(tune.target, 2, 4);
+    /* Without work for all of them more are no use. */
+    task_tune_init(&tune, 2, 64, 2);
+    for (int i = 0; i < 100; i++) {
+        struct task_sample sample = {
+            .wall_ns = 10000000, .steps = 10, .load = 0.1, .starved = true};
+        assert_int_equal(task_tune_step(&tune, &sample), 2);
+    }
 }
 
 struct sleepers {

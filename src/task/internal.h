@@ -104,9 +104,10 @@ struct poise_worker {
     unsigned
         barren; /**< tasks in a row, since the last gift, that added none */
     pthread_t thread;
-    bool started;    /**< by who starts threads */
-    bool idle;       /**< atomic; see task_park */
-    pid_t thread_id; /**< the kernel's; atomic */
+    bool started;      /**< by who starts threads */
+    bool idle;         /**< atomic; see task_park */
+    pid_t thread_id;   /**< the kernel's; atomic */
+    uint64_t ready_ns; /**< the tuner's: how long it ran or was ready to */
 } __attribute__((aligned(128)));
 
 /** Take the lock's worth of everything that may change about a queue. */
@@ -401,6 +402,13 @@ void task_on_emit(struct poise_pool *pool, const struct task_arrival *in);
 void task_on_credit(struct poise_pool *pool, const struct task_arrival *in);
 void task_on_tell(struct poise_pool *pool, const struct task_arrival *in);
 
+/** What happened between two looks. */
+struct task_sample {
+    uint64_t wall_ns, cpu_ns, steps;
+    double load;  /**< workers that ran or waited for a processor, on average */
+    bool starved; /**< some have nothing to do */
+};
+
 /* ---- the pool (pool.c) ----------------------------------------------------
  */
 
@@ -440,8 +448,9 @@ struct poise_pool {
     bool comm_asleep; /**< the communicator may be in a wait; atomic */
     struct poise_event work;
     struct poise_event unpark, tune_quit;
-    bool tune_over; /**< atomic */
-    bool tuning;
+    bool tune_over;               /**< atomic */
+    bool tuned, tuning;           /**< the communicator's: was to start; did */
+    struct task_sample tune_last; /**< the communicator's, then the tuner's */
     pthread_t tuner;
 
     pthread_mutex_t told_lock;
@@ -497,18 +506,14 @@ void task_comm_wait(struct poise_pool *pool, uint32_t seen);
 /* ---- tasks in flight (tune.c) ---------------------------------------------
  */
 
-/** What happened between two looks. */
-struct task_sample {
-    uint64_t wall_ns, cpu_ns, steps;
-    unsigned runnable; /**< workers that run or wait for a processor, now */
-};
-
 /** The controller's mind, apart from clocks and threads. */
 struct task_tune {
     unsigned threads, most, cores;
     unsigned target, previous;
-    unsigned samples, hold, pause, calm;
+    unsigned samples, hold, pause, calm, patience;
     bool probing, downwards;
+    bool fresh;          /**< nothing is known of this target yet */
+    double load;         /**< of samples, smoothed */
     double rate, before; /**< steps per nanosecond */
     uint64_t steps, wall_ns;
 };
@@ -517,7 +522,8 @@ void task_tune_init(struct task_tune *tune, unsigned threads, unsigned most,
 /** How many workers there should be now. */
 unsigned task_tune_step(struct task_tune *tune,
                         const struct task_sample *sample);
-void task_tune_start(struct poise_pool *pool);
+/** The communicator, now and then: start the thread once it may help. */
+void task_tune_turn(struct poise_pool *pool);
 void task_tune_end(struct poise_pool *pool);
 
 /* ---- messages of tasks (stream.c) -----------------------------------------

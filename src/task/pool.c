@@ -290,6 +290,7 @@ void task_turn(struct poise_pool *pool)
         }
         task_checkpoint_turn(pool);
     }
+    task_tune_turn(pool);
     task_progress_turn(pool, now);
     uint64_t end = poise_clock_ticks();
     task_count(&pool->comm->comm_ticks, end - now);
@@ -352,7 +353,7 @@ static void pool_work(struct poise_pool *pool)
     if (code < 0) {
         task_stop(pool, code);
     }
-    task_tune_start(pool);
+    task_tune_turn(pool);
     if (!pool->dedicated && !pool->master) {
         task_worker_loop(pool->comm);
     }

@@ -1,11 +1,14 @@
 /*
  * How many tasks are in flight. Workers that wait for a disk or a server leave
  * the processor free; then more of them pay, up to a point that only
- * measuring finds. A small thread looks every 10 ms at the processor time used
- * and at the progress made: while the cores are not busy it doubles the number
- * of workers, keeps what raised the rate by a tenth, and goes back otherwise;
- * after a while it tries again, upwards and downwards. When the cores are busy
- * it returns to as many workers as there should be threads.
+ * measuring finds. A small thread looks every 10 ms at how many workers ran or
+ * were ready to, and at the progress made: while the cores are not busy it
+ * adds as many as by this measure would keep them so, keeps them if that
+ * raised the rate, and goes back otherwise; after a while it tries again,
+ * upwards and downwards. When hardly a worker waits any more, half of them are
+ * tried, down to as many as there should be threads. The thread itself starts
+ * only when processor time is left over: where all is in memory it never
+ * exists.
  */
 #include "internal.h"
 
@@ -18,15 +21,24 @@
 #include <unistd.h>
 
 #define TUNE_SAMPLE_NS UINT64_C(10000000)
-/** Utilisation of the cores below which more may help, above which fewer do. */
-#define TUNE_LOW 0.7
-#define TUNE_HIGH 0.9
+/** Utilisation of the cores below which more may help; share of the workers
+ * that run or are ready above which fewer do. */
+#define TUNE_LOW 0.85
+#define TUNE_HIGH 0.97
+/** Workers that run or are ready, wished for on each core. */
+#define TUNE_WISH 1.5
 /** The gain for which more are kept; the loss for which fewer are not. */
-#define TUNE_GAIN 1.10
+#define TUNE_GAIN 1.07
 #define TUNE_LOSS 0.95
-/** Samples: of a probe; between probes at first and at most; of high
- * utilisation before going down. */
-enum { TUNE_PROBE = 3, TUNE_HOLD = 20, TUNE_HOLD_MOST = 500, TUNE_CALM = 3 };
+/** Samples: of a probe; between probes at first and at most; of hardly any
+ * waiting before going down, at first and at most. */
+enum {
+    TUNE_PROBE = 3,
+    TUNE_HOLD = 10,
+    TUNE_HOLD_MOST = 500,
+    TUNE_CALM = 5,
+    TUNE_CALM_MOST = 100
+};
 
 void task_tune_init(struct task_tune *tune, unsigned threads, unsigned most,
                     unsigned cores)
@@ -35,18 +47,45 @@ void task_tune_init(struct task_tune *tune, unsigned threads, unsigned most,
                                .most = most,
                                .cores = cores,
                                .target = threads,
-                               .pause = TUNE_HOLD};
+                               .fresh = true,
+                               .pause = TUNE_HOLD,
+                               .patience = TUNE_CALM};
+}
+
+static void tune_set(struct task_tune *tune, unsigned target)
+{
+    tune->target = target;
+    tune->fresh = true;
+    tune->calm = 0;
 }
 
 static void tune_probe(struct task_tune *tune, unsigned target)
 {
     tune->before = tune->rate;
     tune->previous = tune->target;
-    tune->target = target;
     tune->probing = true;
     tune->samples = 0;
     tune->steps = 0;
     tune->wall_ns = 0;
+    tune_set(tune, target);
+}
+
+static unsigned tune_twice(unsigned samples, unsigned most)
+{
+    return samples * 2 < most ? samples * 2 : most;
+}
+
+/* The probe did not pay: back, and it takes longer to the next one. */
+static void tune_revert(struct task_tune *tune, bool up)
+{
+    tune_set(tune, tune->previous);
+    tune->hold = tune->pause;
+    if (up) {
+        tune->pause = tune_twice(tune->pause, TUNE_HOLD_MOST);
+        tune->downwards = tune->target > tune->threads;
+    } else {
+        tune->patience = tune_twice(tune->patience, TUNE_CALM_MOST);
+    }
 }
 
 /* Whether the probe is decided. */
@@ -63,50 +102,64 @@ static bool tune_judge(struct task_tune *tune, const struct task_sample *sample)
     } else if (tune->samples < TUNE_PROBE) {
         return false;
     } else if (!up && rate >= tune->before * TUNE_LOSS) {
+        tune->patience = TUNE_CALM;
         tune->hold = tune->pause;
     } else {
-        tune->target = tune->previous;
+        tune_revert(tune, up);
         rate = tune->before;
-        tune->hold = tune->pause;
-        tune->pause =
-            tune->pause * 2 < TUNE_HOLD_MOST ? tune->pause * 2 : TUNE_HOLD_MOST;
-        tune->downwards = up && tune->target > tune->threads;
     }
     tune->probing = false;
     tune->rate = rate;
     return true;
 }
 
+static unsigned tune_half(const struct task_tune *tune)
+{
+    unsigned half = tune->target / 2;
+    return half > tune->threads ? half : tune->threads;
+}
+
+/* As many as keep the cores busy, if each goes on waiting as much as now. */
+static unsigned tune_more(const struct task_tune *tune)
+{
+    double least = tune->target * 1.5;
+    double most = tune->target * 4.0;
+    double wish = most;
+    if (tune->load > 0) {
+        wish = TUNE_WISH * tune->cores * tune->target / tune->load;
+    }
+    wish = wish < least ? least : wish > most ? most : wish;
+    unsigned more = (unsigned)(wish + 0.5);
+    return more < tune->most ? more : tune->most;
+}
+
 unsigned task_tune_step(struct task_tune *tune,
                         const struct task_sample *sample)
 {
     unsigned running = tune->target < tune->cores ? tune->target : tune->cores;
-    double busy = (double)sample->cpu_ns / (double)sample->wall_ns;
-    busy = sample->runnable > busy ? sample->runnable : busy;
-    busy /= (double)running;
+    tune->load =
+        tune->fresh ? sample->load : (2 * tune->load + sample->load) / 3;
+    tune->fresh = false;
     if (tune->probing) {
         if (!tune_judge(tune, sample)) {
             return tune->target;
         }
     } else {
         double rate = (double)sample->steps / (double)sample->wall_ns;
-        tune->rate = tune->rate > 0 ? (tune->rate + rate) / 2 : rate;
+        tune->rate = tune->rate > 0 ? (2 * tune->rate + rate) / 3 : rate;
     }
-    tune->calm = busy > TUNE_HIGH ? tune->calm + 1 : 0;
-    if (tune->calm >= TUNE_CALM && tune->target > tune->threads) {
-        unsigned half = tune->target / 2;
-        tune->target = half > tune->threads ? half : tune->threads;
-        tune->calm = 0;
-        tune->rate = 0;
+    tune->calm =
+        tune->load > TUNE_HIGH * (double)tune->target ? tune->calm + 1 : 0;
+    if (tune->calm >= tune->patience && tune->target > tune->threads) {
+        tune_probe(tune, tune_half(tune));
     } else if (tune->hold > 0) {
         tune->hold--;
     } else if (tune->downwards) {
-        unsigned half = tune->target / 2;
         tune->downwards = false;
-        tune_probe(tune, half > tune->threads ? half : tune->threads);
-    } else if (busy < TUNE_LOW && tune->target < tune->most) {
-        unsigned more = tune->target * 2;
-        tune_probe(tune, more < tune->most ? more : tune->most);
+        tune_probe(tune, tune_half(tune));
+    } else if (tune->load < TUNE_LOW * running && !sample->starved &&
+               tune->target < tune->most) {
+        tune_probe(tune, tune_more(tune));
     }
     return tune->target;
 }
@@ -141,13 +194,12 @@ static uint64_t tune_steps(const struct poise_pool *pool)
     return sum;
 }
 
-/* Whether a thread runs, or would if it had a processor: on a machine that is
- * busy with other things the processor time alone does not tell who waits for
- * a disk. */
-static bool tune_runs(pid_t thread)
+/* Nanoseconds that a thread ran or, on a machine busy with other things, was
+ * ready to. False where the kernel does not count them. */
+static bool tune_ready_ns(pid_t thread, uint64_t *ns)
 {
-    char text[128];
-    snprintf(text, sizeof(text), "/proc/self/task/%d/stat", (int)thread);
+    char text[96];
+    snprintf(text, sizeof(text), "/proc/self/task/%d/schedstat", (int)thread);
     int fd = open(text, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
         return false;
@@ -155,18 +207,25 @@ static bool tune_runs(pid_t thread)
     ssize_t len = read(fd, text, sizeof(text) - 1);
     close(fd);
     text[len > 0 ? len : 0] = '\0';
-    const char *name_end = strrchr(text, ')');
-    return name_end && strncmp(name_end, ") R", 3) == 0;
+    char *end;
+    *ns = strtoull(text, &end, 10);
+    *ns += strtoull(end, NULL, 10);
+    return *ns > 0;
 }
 
-static unsigned tune_runnable(const struct poise_pool *pool)
+/* The same of all workers in flight, since the last call. */
+static uint64_t tune_ready(struct poise_pool *pool)
 {
-    unsigned sum = 0;
+    uint64_t sum = 0;
     unsigned active = __atomic_load_n(&pool->target, __ATOMIC_RELAXED);
     for (unsigned i = 0; i < active; i++) {
-        pid_t thread =
-            __atomic_load_n(&pool->workers[i].thread_id, __ATOMIC_RELAXED);
-        sum += thread != 0 && tune_runs(thread);
+        struct poise_worker *worker = &pool->workers[i];
+        pid_t thread = __atomic_load_n(&worker->thread_id, __ATOMIC_RELAXED);
+        uint64_t now;
+        if (thread != 0 && tune_ready_ns(thread, &now)) {
+            sum += now - worker->ready_ns;
+            worker->ready_ns = now;
+        }
     }
     return sum;
 }
@@ -180,36 +239,75 @@ static unsigned tune_cores(void)
     return 1;
 }
 
+static struct task_sample tune_now(const struct poise_pool *pool)
+{
+    return (struct task_sample){.wall_ns = poise_clock_ns(),
+                                .cpu_ns = poise_clock_cpu_ns(),
+                                .steps = tune_steps(pool)};
+}
+
+/* What happened since *last, which becomes now. */
+static struct task_sample tune_sample(struct poise_pool *pool,
+                                      struct task_sample *last, bool first)
+{
+    struct task_sample now = tune_now(pool);
+    struct task_sample since = {
+        .wall_ns = now.wall_ns - last->wall_ns,
+        .cpu_ns = now.cpu_ns - last->cpu_ns,
+        .steps = now.steps - last->steps,
+        .starved = __atomic_load_n(&pool->busy, __ATOMIC_RELAXED) <
+                   (int)__atomic_load_n(&pool->target, __ATOMIC_RELAXED)};
+    uint64_t ready = tune_ready(pool);
+    if (first || ready == 0) {
+        ready = since.cpu_ns;
+    }
+    since.load = (double)ready / (double)since.wall_ns;
+    *last = now;
+    return since;
+}
+
 static void *tune_main(void *arg)
 {
     struct poise_pool *pool = arg;
     struct task_tune tune;
-    struct task_sample last = {0};
+    struct task_sample last = pool->tune_last;
     task_tune_init(&tune, pool->threads, pool->worker_count, tune_cores());
     for (bool first = true;; first = false) {
         uint32_t seen = poise_event_seen(&pool->tune_quit);
         if (__atomic_load_n(&pool->tune_over, __ATOMIC_SEQ_CST)) {
             return NULL;
         }
-        struct task_sample now = {.wall_ns = poise_clock_ns(),
-                                  .cpu_ns = poise_clock_cpu_ns(),
-                                  .steps = tune_steps(pool)};
-        struct task_sample since = {
-            now.wall_ns - last.wall_ns, now.cpu_ns - last.cpu_ns,
-            now.steps - last.steps, tune_runnable(pool)};
-        if (!first && since.wall_ns >= TUNE_SAMPLE_NS / 2) {
+        struct task_sample since = tune_sample(pool, &last, first);
+        if (since.wall_ns >= TUNE_SAMPLE_NS / 2) {
             tune_apply(pool, task_tune_step(&tune, &since));
         }
-        last = now;
         poise_event_wait(&pool->tune_quit, seen, TUNE_SAMPLE_NS);
     }
 }
 
-void task_tune_start(struct poise_pool *pool)
+/* One thread more costs something already where all is in memory: then system
+ * calls guard their descriptors, and with --threads=1 they would not. So it
+ * starts only once processor time is left over. */
+void task_tune_turn(struct poise_pool *pool)
 {
-    /* Without it, and without an error: it only makes things faster. */
-    pool->tuning = pool->worker_count > pool->threads &&
-                   pthread_create(&pool->tuner, NULL, tune_main, pool) == 0;
+    struct task_sample *last = &pool->tune_last;
+    if (pool->tuned || pool->worker_count <= pool->threads ||
+        poise_clock_ns() - last->wall_ns < TUNE_SAMPLE_NS / 2) {
+        return;
+    }
+    struct task_sample now = tune_now(pool);
+    unsigned cores = tune_cores();
+    unsigned running = pool->threads < cores ? pool->threads : cores;
+    pool->tuned =
+        last->wall_ns > 0 &&
+        (double)(now.cpu_ns - last->cpu_ns) <
+            TUNE_LOW * running * (double)(now.wall_ns - last->wall_ns);
+    if (pool->tuned) {
+        /* Without it, and without an error: it only makes things faster. */
+        pool->tuning = pthread_create(&pool->tuner, NULL, tune_main, pool) == 0;
+    } else {
+        *last = now;
+    }
 }
 
 void task_tune_end(struct poise_pool *pool)

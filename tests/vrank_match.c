@@ -81,7 +81,7 @@ static void model_remove(struct model *model, struct message *message)
 static struct vrank_envelope draw(struct poise_rng *rng, int names)
 {
     return (struct vrank_envelope){
-        .context = (uint32_t)poise_rng_below(rng, 2),
+        .context = poise_rng_below(rng, 2),
         .source = (int)poise_rng_below(rng, (uint64_t)names),
         .tag = (int)poise_rng_below(rng, (uint64_t)names)};
 }

@@ -16,7 +16,7 @@
 
 /* What a receive asks for, and what a message carries. */
 struct vrank_envelope {
-    uint32_t context; /* of the communicator */
+    uint64_t context; /* of the communicator, and the plane */
     int source, tag;
 };
 

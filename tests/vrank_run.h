@@ -1,0 +1,124 @@
+/*
+ * Running a function of MPI calls as virtual ranks inside a test. cmocka's
+ * assertions leave by longjmp, which must not happen on a rank's stack: there
+ * CHECK counts what is wrong, and the test asserts afterwards.
+ */
+#ifndef POISE_TESTS_VRANK_RUN_H
+#define POISE_TESTS_VRANK_RUN_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <vrank/face.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+struct run {
+    int (*body)(int rank, int size); /* between MPI_Init and MPI_Finalize */
+    int wrong;                       /* atomic */
+    int line;                        /* of the first that was wrong */
+    struct poise_buf said;
+    bool bare; /* the body does MPI_Init and MPI_Finalize itself */
+};
+
+static struct run run;
+
+#define CHECK(condition)                                                       \
+    do {                                                                       \
+        if (!(condition)) {                                                    \
+            run_wrong(__LINE__);                                               \
+        }                                                                      \
+    } while (0)
+
+static void run_wrong(int line)
+{
+    if (__atomic_fetch_add(&run.wrong, 1, __ATOMIC_RELAXED) == 0) {
+        run.line = line;
+    }
+}
+
+static int run_body(struct vrank *rank, void *arg)
+{
+    (void)arg;
+    if (run.bare) {
+        return run.body(vrank_number(rank), vrank_count());
+    }
+    int number = -1, size = -1;
+    CHECK(MPI_Init(NULL, NULL) == MPI_SUCCESS);
+    CHECK(MPI_Comm_rank(MPI_COMM_WORLD, &number) == MPI_SUCCESS);
+    CHECK(MPI_Comm_size(MPI_COMM_WORLD, &size) == MPI_SUCCESS);
+    CHECK(number == vrank_number(rank) && size == vrank_count());
+    int status = run.body(number, size);
+    CHECK(MPI_Finalize() == MPI_SUCCESS);
+    return status;
+}
+
+static void run_say(const char *line, void *arg)
+{
+    (void)arg;
+    poise_buf_puts(&run.said, line);
+    poise_buf_putc(&run.said, '\n');
+}
+
+/* Run it as `count` ranks on `threads` workers. What was said stays until the
+ * next run. */
+static struct vrank_outcome run_ranks(int count, int threads, bool bare,
+                                      int (*body)(int rank, int size))
+{
+    const struct vrank_face_ops *ops;
+    struct vrank_outcome out = {.status = -1};
+    poise_buf_free(&run.said);
+    run = (struct run){.body = body, .bare = bare};
+    assert_int_equal(face_begin(NULL, &ops), 0);
+    struct vrank_job job = {.count = count,
+                            .threads = threads,
+                            .stack_bytes = 256 << 10,
+                            .body = run_body,
+                            .face = ops,
+                            .say = run_say};
+    assert_int_equal(vrank_run_job(&job, &out), 0);
+    face_end();
+    if (run.wrong) {
+        print_error("%d checks failed, the first in line %d; said: %s\n",
+                    run.wrong, run.line, poise_buf_str(&run.said));
+    }
+    assert_int_equal(run.wrong, 0);
+    return out;
+}
+
+/* The same, which must end well, on one worker and on several. */
+static void run_well(int count, int (*body)(int rank, int size))
+{
+    for (int threads = 1; threads <= 3; threads += 2) {
+        struct vrank_outcome out =
+            run_ranks(count, threads < count ? threads : count, false, body);
+        if (out.status != 0) {
+            print_error("%s", poise_buf_str(&run.said));
+        }
+        assert_int_equal(out.status, 0);
+        assert_false(out.aborted);
+    }
+    poise_buf_free(&run.said);
+}
+
+/* The same, which must end the job with a message that holds `text`. */
+static inline void run_badly(int count, const char *text,
+                             int (*body)(int rank, int size))
+{
+    struct vrank_outcome out = run_ranks(count, 1, false, body);
+    assert_true(out.aborted);
+    assert_int_not_equal(out.status, 0);
+    const char *said = poise_buf_str(&run.said);
+    if (!strstr(said, text)) {
+        print_error("expected '%s' in: %s\n", text, said);
+    }
+    assert_non_null(strstr(said, text));
+    poise_buf_free(&run.said);
+}
+
+#endif

@@ -180,6 +180,36 @@ static void test_interrupt(void **state)
     }
 }
 
+/* An inventory under a relative name: resumed only where that leads to it. */
+static void test_elsewhere(void **state)
+{
+    (void)state;
+    static const volatile int interrupt = SIGTERM;
+    char checkpoint[128], before[4096];
+    struct poise_walk_survey_options options = survey_options(1);
+    struct poise_walk_summary summary;
+    struct poise_buf memory = {0};
+    snprintf(checkpoint, sizeof(checkpoint), "%s/state", survey_place);
+    assert_non_null(getcwd(before, sizeof(before)));
+    assert_int_equal(chdir(survey_place), 0);
+    options.output = "inventory";
+    options.now_ns = poise_clock_wall_ns();
+    options.walk.pool.checkpoint = checkpoint;
+    options.walk.pool.interrupt = &interrupt;
+    /* Two ranks look at the flag every tenth of a millisecond. */
+    assert_int_equal(survey_run(2, &options, &summary), -EINTR);
+    poise_walk_summary_free(&summary);
+    assert_int_equal(chdir(before), 0);
+    assert_int_equal(poise_walk_survey_resume(checkpoint, &options, &memory),
+                     -EINVAL);
+    assert_non_null(strstr(poise_error_last()->why, survey_place));
+    assert_int_equal(chdir(survey_place), 0);
+    assert_true(second_run(checkpoint, "inventory", POISE_WALK_SQLITE,
+                           options.now_ns, 3));
+    assert_int_equal(chdir(before), 0);
+    poise_buf_free(&memory);
+}
+
 /* ---- faults
  * ------------------------------------------------------------------ */
 
@@ -229,10 +259,9 @@ static void test_faults(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_faults),
-        cmocka_unit_test(test_crash),
-        cmocka_unit_test(test_kill),
-        cmocka_unit_test(test_interrupt),
+        cmocka_unit_test(test_faults),    cmocka_unit_test(test_crash),
+        cmocka_unit_test(test_kill),      cmocka_unit_test(test_interrupt),
+        cmocka_unit_test(test_elsewhere),
     };
     return cmocka_run_group_tests_name("walk_survey_crash", tests,
                                        survey_set_up, survey_tear_down);

@@ -458,6 +458,48 @@ static void test_interrupted(void **state)
     tree_remove(AT_FDCWD, dir);
 }
 
+/* Relative names lead elsewhere from another directory: refused, in words. */
+static void test_resumed_elsewhere(void **state)
+{
+    (void)state;
+    static const char *const here[] = {"."};
+    char path[300], dir[256], before[4096];
+    int fd = tree_temporary(dir);
+    struct poise_buf who = {0};
+    assert_non_null(getcwd(before, sizeof before));
+    snprintf(path, sizeof path, "%s/checkpoint", dir);
+    for (int relative = 0; relative < 2; relative++) {
+        struct job job = checkpoint_job(path, 0);
+        job.options.roots = relative ? here : roots;
+        job.options.resume_here = !relative;
+        job.interrupt_at = 50;
+        assert_int_equal(chdir(where), 0);
+        assert_int_equal(job_run(&job, 2, NULL), -EINTR);
+        job_free(&job);
+        assert_int_equal(chdir("/"), 0);
+        job = checkpoint_job(path, 0);
+        job.options.roots = relative ? here : roots;
+        job.options.pool.resume = path;
+        assert_int_equal(job_run(&job, 1, NULL), -EINVAL);
+        assert_int_equal(job.visited, 0);
+        job_free(&job);
+        assert_int_equal(poise_walk_checkpoint_job(path, &who), -EINVAL);
+        assert_non_null(strstr(poise_error_last()->why, where));
+        assert_int_equal(chdir(where), 0);
+        job = checkpoint_job(path, 0);
+        job.options.roots = relative ? here : roots;
+        job.options.pool.resume = path;
+        assert_int_equal(job_run(&job, 3, NULL), 0);
+        assert_int_equal(job.members[0].result.entries, truth.count);
+        job_free(&job);
+        assert_int_equal(poise_pool_checkpoint_remove(path), 0);
+    }
+    assert_int_equal(chdir(before), 0);
+    poise_buf_free(&who);
+    close(fd);
+    tree_remove(AT_FDCWD, dir);
+}
+
 static void test_killed(void **state)
 {
     (void)state;
@@ -555,6 +597,7 @@ int main(void)
         cmocka_unit_test(test_stop_everywhere),
         cmocka_unit_test(test_interrupted),
         cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_resumed_elsewhere),
         cmocka_unit_test(test_storm),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

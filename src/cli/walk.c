@@ -291,7 +291,7 @@ int cli_walk(int argc, char **argv)
     if (code < 0) {
         /* Every rank reads the same file: they fail alike. */
         cli_say_error("walk");
-        status = CLI_PARTLY;
+        status = code == -EINVAL ? CLI_WRONG_USE : CLI_PARTLY;
     } else {
         status = cli_job_start(&job, "walk", &values.engine, &survey_of.walk);
         if (status == 0) {

@@ -214,6 +214,13 @@ struct walk {
 int walk_begin(struct walk *walk);
 void walk_finish(struct walk *walk);
 
+/* ---- job.c --------------------------------------------------------------
+ */
+
+/** What a checkpoint of this walk and a resume must agree on. */
+int walk_job_write(const struct poise_walk_options *options,
+                   struct poise_buf *job);
+
 /* ---- entry.c --------------------------------------------------------------
  */
 

@@ -406,6 +406,11 @@ static unsigned wanted(const struct poise_walk_survey_options *options)
     return options->names_only ? 0 : mask;
 }
 
+static bool is_relative(const char *name)
+{
+    return name && name[0] != '/';
+}
+
 static int run(struct survey *survey, struct poise_walk_result *result)
 {
     const struct poise_walk_survey_options *options = survey->options;
@@ -423,6 +428,8 @@ static int run(struct survey *survey, struct poise_walk_result *result)
     };
     walk.post = false;
     walk.statx_mask = survey->mask;
+    walk.resume_here = is_relative(options->output) ||
+                       is_relative(options->walk.pool.checkpoint);
     walk.pool.job = survey->job.data;
     walk.pool.job_bytes = survey->job.len;
     return poise_walk_run(survey->world, &walk, &hooks, result);

@@ -277,40 +277,6 @@ static void walk_progress(const struct poise_pool_stats *stats, void *arg)
 /* ---- what the pool is asked for -------------------------------------------
  */
 
-/* What a checkpoint must agree on: the user's bytes, then ours. */
-static int walk_job(const struct poise_walk_options *options,
-                    struct poise_buf *job)
-{
-    poise_buf_blob(job, options->pool.job,
-                   options->pool.job ? options->pool.job_bytes : 0);
-    poise_buf_varint(job, options->statx_mask);
-    poise_buf_varint(job, options->one_file_system);
-    poise_buf_varint(job, options->max_depth);
-    poise_buf_varint(job, options->max_depth_is_zero);
-    poise_buf_varint(job, options->single_entries);
-    poise_buf_varint(job, options->root_count);
-    for (size_t i = 0; i < options->root_count; i++) {
-        poise_buf_blob(job, options->roots[i], strlen(options->roots[i]));
-    }
-    return job->error;
-}
-
-int poise_walk_checkpoint_job(const char *path, struct poise_buf *out)
-{
-    struct poise_buf job = {0};
-    int rc = poise_pool_checkpoint_job(path, &job);
-    if (rc == 0) {
-        struct poise_reader in = poise_reader_of(job.data, job.len);
-        size_t len;
-        const void *bytes = poise_reader_blob(&in, &len);
-        rc = in.error ? poise_error_set(EBADMSG, "read checkpoint", path,
-                                        "it is not one of a walk")
-                      : poise_buf_append(out, bytes, len);
-    }
-    poise_buf_free(&job);
-    return rc;
-}
-
 static int walk_pool_create(struct walk *walk, struct poise_buf *job)
 {
     const struct poise_walk_hooks *user = &walk->hooks;
@@ -432,7 +398,7 @@ int walk_begin(struct walk *walk)
     struct poise_buf job = {0};
     int rc = walk_init(walk);
     if (rc == 0) {
-        rc = walk_job(&walk->options, &job);
+        rc = walk_job_write(&walk->options, &job);
     }
     rc = walk_agree(walk, rc);
     if (rc == 0) {

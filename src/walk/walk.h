@@ -131,6 +131,9 @@ struct poise_walk_options {
     bool single_entries;  /**< one task per entry, not per directory: only
                                to compare with the paper's central scheme */
     unsigned descriptors; /**< how many to keep open; 0: from RLIMIT */
+    bool resume_here;     /**< pool.job holds relative names: resume only in
+                               the working directory of now; so it is anyway
+                               if a root is relative */
     struct poise_pool_options pool; /**< `job` is filled in by the walk; the
                                          caller's goes into it */
 };
@@ -163,7 +166,8 @@ POISE_API int poise_walk_run(struct poise_world *world,
 POISE_API void poise_walk_result_free(struct poise_walk_result *result);
 
 /** Append the job bytes (options.pool.job) of a walk's checkpoint to `out`,
- * without running it. -EBADMSG if it is not one of a walk. Local. */
+ * without running it. -EBADMSG if it is not one of a walk, -EINVAL if its
+ * names are relative to another working directory. Local. */
 POISE_API int poise_walk_checkpoint_job(const char *path,
                                         struct poise_buf *out);
 

@@ -378,13 +378,21 @@ struct poise_graph_verdict {
 
 /**
  * Check parents (for each label, -1 where unreached) against the list of
- * edges. Local: both must be whole. 0 with the verdict, whatever it is;
- * -ENOMEM.
+ * edges. Levels are counted along the parents. Local: both must be whole. 0
+ * with the verdict, whatever it is; -EINVAL: no such root, or a list with
+ * labels out of range; -ENOMEM.
  */
 POISE_API int poise_graph_validate(const struct poise_graph_edges *edges,
                                    uint64_t root, const int64_t *parents,
                                    unsigned threads,
                                    struct poise_graph_verdict *out);
+/** The same, and that `depths` (NULL: none; -1 where unreached) are these
+ * levels: without them there is no POISE_GRAPH_FAULT_LEVELS. */
+POISE_API int poise_graph_validate_depths(const struct poise_graph_edges *edges,
+                                          uint64_t root, const int64_t *parents,
+                                          const int64_t *depths,
+                                          unsigned threads,
+                                          struct poise_graph_verdict *out);
 
 /* ---- what stands on the search ---------------------------------------------
  */

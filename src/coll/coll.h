@@ -20,6 +20,177 @@
 extern "C" {
 #endif
 
+/* ---- trees -----------------------------------------------------------------
+ *
+ * A tree says which rank joins which. A rank and those that join it are a
+ * joint: their values meet there, in shared memory where they sit on one node,
+ * by messages else. Several roots are joined all to all (MagPIe), so that a
+ * value crosses a wide-area link once. A tree file is described in
+ * docs/formats.md.
+ *
+ * Source: thesis 7.1, 7.3 (PATHS, spanning trees), MagPIe.
+ */
+
+struct poise_coll_tree;
+
+/**
+ * Generate a tree from what the world knows about seats. `shape` is one of
+ *     flat, binary, kary:K, binomial      over all ranks
+ *     node[:SHAPE]    ranks join their node's lowest, those by SHAPE
+ *     site[:SHAPE]    the same in each site; site roots join the first
+ *     magpie[:SHAPE]  the same, but the site roots are joined all to all
+ * (SHAPE is one of the first line, default binomial), or "default": magpie on
+ * several sites, else node. Local. Owned by the caller. -EINVAL.
+ */
+POISE_API int poise_coll_tree_make(const struct poise_world *world,
+                                   const char *shape,
+                                   struct poise_coll_tree **out);
+/**
+ * Read a tree file on rank 0, and check it on every rank. Collective; agrees.
+ * -EINVAL names the line: syntax, unknown rank or host, a cycle, a rank that
+ * joins nobody, shared memory between nodes.
+ */
+POISE_API int poise_coll_tree_read(struct poise_world *world, const char *path,
+                                   struct poise_coll_tree **out);
+/** As a tree file. */
+POISE_API int poise_coll_tree_write(const struct poise_coll_tree *tree,
+                                    struct poise_buf *out);
+POISE_API void poise_coll_tree_free(struct poise_coll_tree *tree);
+/** Whom a rank joins; -1: nobody, it is a root. */
+POISE_API int poise_coll_tree_parent(const struct poise_coll_tree *tree,
+                                     int rank);
+
+/* ---- collectives on trees --------------------------------------------------
+ *
+ * The rank's own value comes first at a joint, then those of its node that join
+ * it, then the others, each in order of ranks. So results are the same, bit by
+ * bit, in every run, if `reproducible` is set; else values of other nodes are
+ * taken as they come.
+ *
+ * Every call is a barrier for the ranks of a node that are joined by shared
+ * memory. Errors on the data path: a rank that finds one (a dead rank, another
+ * call elsewhere, no memory) passes its code on through the tree, and those
+ * who wait for it return that code from this call, others from the next one;
+ * the handle is of no use then but to be destroyed. Counts, types, operations
+ * and roots must be the same on all ranks: -EPROTO names a rank that differs.
+ */
+
+struct poise_coll;
+
+enum poise_coll_type {
+    POISE_INT8,
+    POISE_INT16,
+    POISE_INT32,
+    POISE_INT64,
+    POISE_UINT8,
+    POISE_UINT16,
+    POISE_UINT32,
+    POISE_UINT64,
+    POISE_FLOAT,
+    POISE_DOUBLE,
+    POISE_COLL_TYPES
+};
+/** Integers wrap around. MIN and MAX of floating-point numbers leave NaN out
+ * unless there is nothing else (fmin, fmax). Bits and logic: integers only. */
+enum poise_coll_op {
+    POISE_OP_SUM,
+    POISE_OP_PROD,
+    POISE_OP_MIN,
+    POISE_OP_MAX,
+    POISE_OP_BAND,
+    POISE_OP_BOR,
+    POISE_OP_BXOR,
+    POISE_OP_LAND,
+    POISE_OP_LOR,
+    POISE_OP_LXOR,
+    POISE_COLL_OPS
+};
+
+struct poise_coll_options {
+    /** NULL: the tree file that POISE_TREE names, or the shape if it has no
+     * '/' and no '.'; else the default. Borrowed, copied. */
+    const struct poise_coll_tree *tree;
+    bool reproducible;
+    /** Longest piece that is worked on at once, per rank, in shared memory; 0:
+     * 256 KiB. */
+    size_t piece_bytes;
+};
+
+/** Collective over the world, which must outlive the handle; agrees on one
+ * code. `options` may be NULL. */
+POISE_API int poise_coll_create(struct poise_world *world,
+                                const struct poise_coll_options *options,
+                                struct poise_coll **out);
+/** Collective. NULL is allowed. */
+POISE_API void poise_coll_destroy(struct poise_coll *coll);
+
+/** All of these are collective. `in` and `out` may be the same memory, or not
+ * overlap. */
+POISE_API int poise_coll_barrier(struct poise_coll *coll);
+POISE_API int poise_coll_allreduce(struct poise_coll *coll, const void *in,
+                                   void *out, size_t count,
+                                   enum poise_coll_type type,
+                                   enum poise_coll_op op);
+/** `out` is written at the root only. */
+POISE_API int poise_coll_reduce(struct poise_coll *coll, int root,
+                                const void *in, void *out, size_t count,
+                                enum poise_coll_type type,
+                                enum poise_coll_op op);
+POISE_API int poise_coll_broadcast(struct poise_coll *coll, int root,
+                                   void *data, size_t bytes);
+/** `bytes` from each rank, in order of ranks. */
+POISE_API int poise_coll_gather(struct poise_coll *coll, int root,
+                                const void *in, void *out, size_t bytes);
+POISE_API int poise_coll_scatter(struct poise_coll *coll, int root,
+                                 const void *in, void *out, size_t bytes);
+POISE_API int poise_coll_allgather(struct poise_coll *coll, const void *in,
+                                   void *out, size_t bytes);
+
+/** A stage of one's own on the edge by which a rank joins another. */
+struct poise_coll_stage {
+    /** Applied to a value that goes towards the root, and to one that comes
+     * back; `bytes` at `data`, in place; 0 or negative errno. NULL: nothing. */
+    int (*to_root)(void *arg, void *data, size_t bytes);
+    int (*from_root)(void *arg, void *data, size_t bytes);
+    /** Called when the handle is destroyed. */
+    void (*destroy)(void *arg);
+    void *arg;
+};
+/**
+ * Put a stage on the edge from `rank` to whom it joins, from the next call on:
+ * it runs on `rank`, in reductions and broadcasts, on each piece. What comes
+ * back through it is what `rank` and those below it get. Collective: others
+ * pass NULL for the stage. The stage goes with the rank when trees are swapped.
+ * -EINVAL: a root has no such edge.
+ */
+POISE_API int poise_coll_set_stage(struct poise_coll *coll, int rank,
+                                   const struct poise_coll_stage *stage);
+
+/**
+ * Swap the tree without stopping: one rank proposes, the next allreduce,
+ * barrier or allgather makes it known, and the call after that goes over the
+ * new tree on all ranks. Of several proposals the highest rank's counts. Local;
+ * the tree is copied.
+ */
+POISE_API int poise_coll_propose(struct poise_coll *coll,
+                                 const struct poise_coll_tree *tree);
+/** The tree of the next call, owned by the handle until it is swapped. */
+POISE_API const struct poise_coll_tree *
+poise_coll_tree_of(const struct poise_coll *coll);
+
+struct poise_coll_stats {
+    uint64_t calls; /**< pieces: one more for each piece of a long call */
+    uint64_t swaps; /**< trees that were swapped */
+    uint64_t shared_bytes; /**< put into shared memory by this rank */
+    /** Sent by this rank in messages, by how far they went. */
+    uint64_t sent_bytes[POISE_LEVELS], sent_messages[POISE_LEVELS];
+};
+POISE_API struct poise_coll_stats
+poise_coll_stats(const struct poise_coll *coll);
+/** Bytes that this rank sent to `rank`. */
+POISE_API uint64_t poise_coll_link_bytes(const struct poise_coll *coll,
+                                         int rank);
+
 /* ---- the shared allgather -------------------------------------------------
  *
  * A window is an array of bytes, one part of it from each rank, that all ranks

@@ -4,11 +4,19 @@
  *   wait.c      waiting for a word of shared memory, among processes
  *   segment.c   memory that the ranks of a node share
  *   window.c    the shared allgather
+ *   tree.c, tree_make.c, tree_parse.c   trees: what they are, generators, files
+ *   plan.c      what one rank derives from a tree
+ *   fold.c      operations on types
+ *   letter.c    messages between cells
+ *   run.c       one call as one rank goes through it
+ *   calls.c     the collectives: pieces, and how items lie
+ *   coll.c      making, ending, swapping trees
  */
 #ifndef POISE_COLL_INTERNAL_H
 #define POISE_COLL_INTERNAL_H
 
 #include <poise/coll.h>
+#include <poise/trace.h>
 
 /** What two ranks write lies this far apart. */
 #define COLL_LINE 64
@@ -51,8 +59,9 @@ struct coll_word {
     uint32_t value, sleepers; /* __atomic access */
 };
 
-/* Called now and then while waiting, so that messages go on; may be NULL. */
-typedef void (*coll_idle_fn)(void *arg);
+/* Called now and then while waiting, so that messages go on; may be NULL. A
+ * negative result ends the wait. */
+typedef int (*coll_idle_fn)(void *arg);
 
 /* What waits need to know; borrowed. */
 struct coll_waiter {
@@ -82,8 +91,221 @@ struct coll_gate {
     struct coll_word open; /* how often it opened */
     char behind[COLL_LINE - sizeof(struct coll_word)];
 };
-/* `passed` is this rank's count of passes, 0 at first. */
+/* `count` ranks meet. */
 int coll_gate_pass(const struct coll_waiter *waiter, struct coll_gate *gate,
-                   uint32_t *passed);
+                   uint32_t count);
+
+/* ---- trees --------------------------------------------------------------- */
+
+enum coll_over { COLL_OVER_ANY, COLL_OVER_SHM, COLL_OVER_MPI };
+
+struct poise_coll_tree {
+    int size;
+    int *parent;   /* [size]; -1: a root */
+    uint8_t *over; /* [size], enum coll_over: how a rank joins */
+};
+
+struct poise_coll_tree *coll_tree_alloc(int size);
+struct poise_coll_tree *coll_tree_copy(const struct poise_coll_tree *tree);
+/* `hosts[r]` is rank r's; NULL: no host lines. `name` is the file's. */
+int coll_tree_parse(const char *text, size_t len, const char *name,
+                    const char *const *hosts, int size,
+                    struct poise_coll_tree **out);
+/* -EINVAL: a cycle, no root; `lines[r]` is where rank r joined, or NULL. */
+int coll_tree_check(const struct poise_coll_tree *tree, const char *name,
+                    const int *lines);
+
+/* ---- plans --------------------------------------------------------------- */
+
+/*
+ * A tree as the ranks walk it. A cell is the ranks that are joined by shared
+ * memory; its top is the one that joins no other of them. Between cells there
+ * are messages, and a joint that takes part in these is served: its owner must
+ * come itself, while elsewhere whoever arrives last goes on.
+ */
+struct coll_plan {
+    struct poise_coll_tree *tree; /* owned */
+    int size;
+    /* Children of r: kids[first[r]..first[r + 1]), those in its cell before
+     * `split[r]`, by rank; the others behind it. */
+    int *first, *split, *kids;
+    bool *served; /* [size] */
+    int *top;     /* [size]: of the rank's cell */
+    /* Ranks in preorder: order[at[r]] == r, r's subtree is at[r]..end[r]. */
+    int *order, *at, *end;
+    int *roots;
+    int root_count, root_index; /* mine: of the root above me */
+    int *cell;                  /* ranks of my cell in preorder, owned */
+    int cell_count, cell_index;
+    bool flat; /* no rank of my cell but its top has messages */
+};
+
+int coll_plan_make(const struct poise_world *world,
+                   const struct poise_coll_tree *tree, const bool *staged,
+                   struct coll_plan *out);
+void coll_plan_free(struct coll_plan *plan);
+static inline bool coll_plan_above(const struct coll_plan *plan, int above,
+                                   int rank)
+{
+    return plan->at[above] <= plan->at[rank] &&
+           plan->at[rank] < plan->end[above];
+}
+
+/* ---- operations ---------------------------------------------------------- */
+
+size_t coll_type_bytes(enum poise_coll_type type);
+bool coll_op_fits(enum poise_coll_type type, enum poise_coll_op op);
+/* acc[i] = acc[i] OP in[i] */
+void coll_fold(enum poise_coll_type type, enum poise_coll_op op, void *acc,
+               const void *in, size_t count);
+
+/* ---- one call ------------------------------------------------------------ */
+
+enum coll_kind {
+    COLL_BARRIER,
+    COLL_AGREE, /* an allreduce of the room's own, without stages */
+    COLL_ALLREDUCE,
+    COLL_REDUCE,
+    COLL_BROADCAST,
+    COLL_GATHER,
+    COLL_SCATTER,
+    COLL_ALLGATHER,
+    COLL_TREE, /* a broadcast of the tree to swap to */
+};
+
+struct coll_call {
+    enum coll_kind kind;
+    int root; /* -1: none */
+    enum poise_coll_type type;
+    enum poise_coll_op op;
+    size_t bytes; /* of the vector, or of one item */
+    /* Filled in by the engine. */
+    uint64_t number;
+    uint32_t check;    /* the same on all ranks, if they make the same call */
+    int code, culprit; /* 0, or what failed, and at which rank */
+    int flags;         /* highest proposer + 1 */
+};
+
+#define COLL_INLINE_BYTES 40
+
+/* What a rank shows to its cell in one call. */
+struct coll_card {
+    uint32_t check;
+    int32_t code, culprit, flags;
+    uint64_t number;
+    char data[COLL_INLINE_BYTES];
+};
+
+/* A rank's place in the segment. */
+struct coll_seat {
+    uint32_t arrived; /* __atomic: at the joint of this rank */
+    char apart0[COLL_LINE - sizeof(uint32_t)];
+    struct coll_word ready; /* arrivals at it, if it is served */
+    char apart1[COLL_LINE - sizeof(struct coll_word)];
+    struct coll_word release; /* number of the last call of its cell */
+    char apart2[COLL_LINE - sizeof(struct coll_word)];
+    struct coll_gate gate;
+    struct coll_card cards[2]; /* by the call's parity */
+};
+
+/* A message between cells that has come. */
+struct coll_letter {
+    struct coll_head {
+        uint64_t number;
+        uint32_t check;
+        int32_t code, culprit, flags;
+    } head;
+    int source;
+    void *data; /* owned: the message, of which `body` is a part */
+    const char *body;
+    size_t len;
+};
+
+struct poise_coll {
+    struct poise_world *world; /* its own */
+    int rank, size;
+    bool reproducible;
+    size_t piece_bytes;
+    struct coll_plan plan;
+    struct coll_segment segment;
+    struct coll_waiter waiter;
+    int *seat_of;           /* [size]: index in the segment, -1: another node */
+    struct coll_gate *gate; /* of the whole node, to swap trees */
+    struct coll_seat *seats; /* behind it */
+    char *slots;             /* behind the seats: 2 x piece_bytes for each */
+    uint32_t ready_seen;     /* of my seat: arrivals accounted for */
+    uint64_t number;         /* of calls so far */
+    int broken;              /* code of the call that failed */
+    bool *staged;            /* [size]: whether a rank has a stage */
+    struct poise_coll_stage stage; /* mine */
+    struct poise_coll_tree *proposal;
+    int next_proposer; /* whose tree comes with the next call; -1 */
+    struct coll_letter *inbox;
+    size_t inbox_count, inbox_cap;
+    /* Space: [size] each. */
+    struct coll_letter *letters;
+    int *sources;
+    struct poise_buf message, scratch;
+    struct poise_coll_stats stats;
+    uint64_t *sent; /* [size] */
+};
+
+static inline struct coll_seat *coll_seat(const struct poise_coll *coll,
+                                          int rank)
+{
+    return &coll->seats[coll->seat_of[rank]];
+}
+static inline struct coll_card *coll_card(const struct poise_coll *coll,
+                                          int rank, uint64_t number)
+{
+    return &coll_seat(coll, rank)->cards[number & 1];
+}
+/* Where a rank of my node has its value, or its cell the items. */
+static inline char *coll_slot(const struct poise_coll *coll, int rank,
+                              const struct coll_call *call, size_t bytes)
+{
+    if (bytes <= COLL_INLINE_BYTES) {
+        return coll_card(coll, rank, call->number)->data;
+    }
+    return coll->slots +
+           ((size_t)coll->seat_of[rank] * 2 + (call->number & 1)) *
+               coll->piece_bytes;
+}
+
+/* A part of the bytes that a cell has before it. */
+struct coll_range {
+    size_t from, len;
+};
+
+/* Send the ranges of `data` with what the call's head says. */
+int coll_letter_send(struct poise_coll *coll, const struct coll_call *call,
+                     int dest, const char *data,
+                     const struct coll_range *ranges, int count);
+/* The letter of this call from `source`; if `any`, from one of `count`
+ * sources, as they come, which `which` names. To be freed. */
+int coll_letter_take(struct poise_coll *coll, struct coll_call *call,
+                     const int *sources, int count, int *which,
+                     struct coll_letter *out);
+void coll_letter_free(struct coll_letter *letter);
+int coll_letter_flush(struct poise_coll *coll);
+void coll_letter_drain(void *coll);
+
+/* Begin a call: number it, swap trees if that was agreed on. Negative: the
+ * handle is broken. */
+int coll_begin(struct poise_coll *coll, struct coll_call *call);
+/* How many bytes of my cell's memory the call works on. */
+size_t coll_board_bytes(const struct poise_coll *coll,
+                        const struct coll_call *call);
+/* Where my cell keeps items and results. */
+char *coll_board(const struct poise_coll *coll, const struct coll_call *call);
+/* What my rank gives is in place: take part until the results are there. */
+int coll_run(struct poise_coll *coll, struct coll_call *call);
+void coll_fail(struct coll_call *call, int code, int culprit);
+int coll_idle(void *coll);
+int coll_reduce(struct poise_coll *coll, enum coll_kind kind, int root,
+                const void *in, void *out, size_t count,
+                enum poise_coll_type type, enum poise_coll_op op);
+int coll_broadcast(struct poise_coll *coll, enum coll_kind kind, int root,
+                   void *data, size_t bytes);
 
 #endif

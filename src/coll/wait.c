@@ -32,11 +32,14 @@ static void wait_pause(void)
 #endif
 }
 
-static void idle(const struct coll_waiter *waiter)
+/* Look after other things; negative if waiting makes no sense any more. */
+static int look_around(const struct coll_waiter *waiter, bool for_the_dead)
 {
-    if (waiter->idle) {
-        waiter->idle(waiter->arg);
+    int err = waiter->idle ? waiter->idle(waiter->arg) : 0;
+    if (err == 0 && for_the_dead) {
+        err = coll_segment_check(waiter->segment);
     }
+    return err;
 }
 
 /* Sleep until the word changes from `seen`, a signal comes or time is over. */
@@ -57,19 +60,18 @@ static int wait_long(const struct coll_waiter *waiter, struct coll_word *word,
                      uint32_t target)
 {
     bool hooked = false;
-    for (unsigned i = 0; i < YIELDS || hooked; i++) {
+    int err = 0;
+    for (unsigned i = 1; i < YIELDS || hooked; i++) {
         hooked = poise_yield();
         if (coll_word_reached(word, target)) {
             return 0;
         }
-        if (i % 16 == 15) {
-            idle(waiter);
+        if (i % 16 == 0) {
+            err = look_around(waiter, i % 4096 == 0);
         }
-        if (hooked && i % 4096 == 4095) {
-            int err = coll_segment_check(waiter->segment);
-            if (err < 0 && !coll_word_reached(word, target)) {
-                return err;
-            }
+        /* Whoever is gone may have done its part before. */
+        if (err < 0 && !coll_word_reached(word, target)) {
+            return err;
         }
     }
     for (;;) {
@@ -77,12 +79,9 @@ static int wait_long(const struct coll_waiter *waiter, struct coll_word *word,
         if ((int32_t)(seen - target) >= 0) {
             return 0;
         }
-        if (!word_sleep(word, seen)) {
-            continue;
+        if (word_sleep(word, seen)) {
+            err = look_around(waiter, true);
         }
-        idle(waiter);
-        int err = coll_segment_check(waiter->segment);
-        /* It may have done its part and left. */
         if (err < 0 && !coll_word_reached(word, target)) {
             return err;
         }
@@ -123,15 +122,15 @@ uint32_t coll_word_add(struct coll_word *word)
 }
 
 int coll_gate_pass(const struct coll_waiter *waiter, struct coll_gate *gate,
-                   uint32_t *passed)
+                   uint32_t count)
 {
-    uint32_t count = (uint32_t)waiter->segment->count;
-    ++*passed;
+    /* It cannot open before I arrive. */
+    uint32_t next = __atomic_load_n(&gate->open.value, __ATOMIC_RELAXED) + 1;
     if (__atomic_add_fetch(&gate->arrived, 1, __ATOMIC_ACQ_REL) == count) {
         /* Nobody arrives again before it opens. */
         __atomic_store_n(&gate->arrived, 0, __ATOMIC_RELAXED);
-        coll_word_set(&gate->open, *passed);
+        coll_word_set(&gate->open, next);
         return 0;
     }
-    return coll_word_wait(waiter, &gate->open, *passed);
+    return coll_word_wait(waiter, &gate->open, next);
 }

@@ -40,7 +40,6 @@ struct poise_coll_window {
     struct coll_segment segment; /* without memory where nothing is shared */
     struct coll_waiter waiter;
     struct coll_gate *gate;
-    uint32_t passed;
     char *copies[2]; /* owned where private, else in the segment */
     int current;
     struct poise_message *early; /* came before they were expected */
@@ -157,13 +156,14 @@ static int flush(struct poise_coll_window *window)
 
 /* While this rank waits in shared memory. An error shows again where messages
  * are received. */
-static void stay_awake(void *arg)
+static int stay_awake(void *arg)
 {
     struct poise_coll_window *window = arg;
     if (window->world) {
         while (take_in(window) > 0) {
         }
     }
+    return 0;
 }
 
 /* ---- blocks -------------------------------------------------------------- */
@@ -365,7 +365,8 @@ static int spread_whole(struct poise_coll_window *window)
 static int enter(struct poise_coll_window *window)
 {
     if (is_shared(window)) {
-        return coll_gate_pass(&window->waiter, window->gate, &window->passed);
+        return coll_gate_pass(&window->waiter, window->gate,
+                              (uint32_t)window->segment.count);
     }
     return window->options.sharing == POISE_COLL_PRIVATE_LEADER
                ? gather_parts(window)
@@ -379,7 +380,7 @@ static int leave(struct poise_coll_window *window)
         return window->groups == 1
                    ? 0
                    : coll_gate_pass(&window->waiter, window->gate,
-                                    &window->passed);
+                                    (uint32_t)window->segment.count);
     }
     return window->options.sharing == POISE_COLL_PRIVATE_LEADER
                ? spread_whole(window)

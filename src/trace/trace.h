@@ -34,6 +34,9 @@ enum poise_trace_kind {
     POISE_TRACE_CHECKPOINT, /**< a: number, b: bytes */
     POISE_TRACE_SEND,       /**< a: rank, b: bytes */
     POISE_TRACE_RECEIVE,    /**< a: rank, b: bytes */
+    POISE_TRACE_COLL_ENTER, /**< a: call, b: bytes; extra: kind of call */
+    POISE_TRACE_COLL_LAST,  /**< a: call, b: top of the cell that it released */
+    POISE_TRACE_COLL_LEAVE, /**< a: call, b: 0 or errno */
     POISE_TRACE_USER = 1024 /**< from here on: whoever uses the library */
 };
 

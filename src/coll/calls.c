@@ -1,0 +1,217 @@
+/*
+ * The collectives: a long vector goes in pieces, items lie in the order in
+ * which the tree walks over ranks.
+ */
+#include "internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static int check_root(const struct poise_coll *coll, int root)
+{
+    if (root < 0 || root >= coll->size) {
+        return poise_error_set(EINVAL, "take part in a collective", NULL,
+                               "there is no rank %d", root);
+    }
+    return 0;
+}
+
+static void copy(void *to, const void *from, size_t bytes)
+{
+    if (bytes > 0 && to != from) {
+        memcpy(to, from, bytes);
+    }
+}
+
+/* ---- reductions ---------------------------------------------------------- */
+
+int coll_reduce(struct poise_coll *coll, enum coll_kind kind, int root,
+                const void *in, void *out, size_t count,
+                enum poise_coll_type type, enum poise_coll_op op)
+{
+    if (!coll_op_fits(type, op)) {
+        return poise_error_set(EINVAL, "reduce", NULL,
+                               "there is no such operation on that type");
+    }
+    size_t width = coll_type_bytes(type), done = 0, bytes;
+    if (__builtin_mul_overflow(count, width, &bytes)) {
+        return poise_error_set(EINVAL, "reduce", NULL, "%zu values", count);
+    }
+    size_t most = coll->piece_bytes / width * width;
+    bool wants = kind != COLL_REDUCE || coll->rank == root;
+    do {
+        struct coll_call call = {.kind = kind,
+                                 .root = root,
+                                 .type = type,
+                                 .op = op,
+                                 .bytes = smaller(bytes - done, most)};
+        int err = coll_begin(coll, &call);
+        if (err == 0) {
+            copy(coll_slot(coll, coll->rank, &call, call.bytes),
+                 (const char *)in + done, call.bytes);
+            coll->stats.shared_bytes += call.bytes;
+            err = coll_run(coll, &call);
+        }
+        if (err < 0) {
+            return err;
+        }
+        if (wants) {
+            copy((char *)out + done, coll_board(coll, &call), call.bytes);
+        }
+        done += call.bytes;
+    } while (done < bytes);
+    return 0;
+}
+
+int poise_coll_allreduce(struct poise_coll *coll, const void *in, void *out,
+                         size_t count, enum poise_coll_type type,
+                         enum poise_coll_op op)
+{
+    return coll_reduce(coll, COLL_ALLREDUCE, -1, in, out, count, type, op);
+}
+
+int poise_coll_reduce(struct poise_coll *coll, int root, const void *in,
+                      void *out, size_t count, enum poise_coll_type type,
+                      enum poise_coll_op op)
+{
+    int err = check_root(coll, root);
+    return err < 0
+               ? err
+               : coll_reduce(coll, COLL_REDUCE, root, in, out, count, type, op);
+}
+
+int poise_coll_barrier(struct poise_coll *coll)
+{
+    struct coll_call call = {.kind = COLL_BARRIER, .root = -1};
+    int err = coll_begin(coll, &call);
+    return err < 0 ? err : coll_run(coll, &call);
+}
+
+/* ---- broadcast ----------------------------------------------------------- */
+
+int coll_broadcast(struct poise_coll *coll, enum coll_kind kind, int root,
+                   void *data, size_t bytes)
+{
+    size_t done = 0;
+    do {
+        struct coll_call call = {.kind = kind,
+                                 .root = root,
+                                 .bytes =
+                                     smaller(bytes - done, coll->piece_bytes)};
+        char *here = (char *)data + done;
+        int err = coll_begin(coll, &call);
+        if (err == 0) {
+            if (coll->rank == root) {
+                copy(coll_board(coll, &call), here, call.bytes);
+                coll->stats.shared_bytes += call.bytes;
+            }
+            err = coll_run(coll, &call);
+        }
+        if (err < 0) {
+            return err;
+        }
+        if (coll->rank != root) {
+            copy(here, coll_board(coll, &call), call.bytes);
+        }
+        done += call.bytes;
+    } while (done < bytes);
+    return 0;
+}
+
+int poise_coll_broadcast(struct poise_coll *coll, int root, void *data,
+                         size_t bytes)
+{
+    int err = check_root(coll, root);
+    return err < 0 ? err
+                   : coll_broadcast(coll, COLL_BROADCAST, root, data, bytes);
+}
+
+/* ---- items --------------------------------------------------------------- */
+
+static char *item(const struct poise_coll *coll, const struct coll_call *call,
+                  int rank)
+{
+    return coll_board(coll, call) + (size_t)coll->plan.at[rank] * call->bytes;
+}
+
+/* What I give in this piece. */
+static void put_items(struct poise_coll *coll, const struct coll_call *call,
+                      const char *in, size_t bytes)
+{
+    if (call->kind != COLL_SCATTER) {
+        copy(item(coll, call, coll->rank), in, call->bytes);
+        coll->stats.shared_bytes += call->bytes;
+        return;
+    }
+    for (int rank = 0; rank < coll->size && coll->rank == call->root; rank++) {
+        copy(item(coll, call, rank), in + (size_t)rank * bytes, call->bytes);
+        coll->stats.shared_bytes += call->bytes;
+    }
+}
+
+static void get_items(struct poise_coll *coll, const struct coll_call *call,
+                      char *out, size_t bytes)
+{
+    if (call->kind == COLL_SCATTER) {
+        copy(out, item(coll, call, coll->rank), call->bytes);
+        return;
+    }
+    if (call->kind == COLL_GATHER && coll->rank != call->root) {
+        return;
+    }
+    for (int rank = 0; rank < coll->size; rank++) {
+        copy(out + (size_t)rank * bytes, item(coll, call, rank), call->bytes);
+    }
+}
+
+static int move_items(struct poise_coll *coll, enum coll_kind kind, int root,
+                      const void *in, void *out, size_t bytes)
+{
+    size_t most = coll->piece_bytes / (size_t)coll->size, done = 0;
+    if (most == 0) {
+        return poise_error_set(EINVAL, "take part in a collective", NULL,
+                               "pieces of %zu bytes are too short for %d "
+                               "ranks",
+                               coll->piece_bytes, coll->size);
+    }
+    do {
+        struct coll_call call = {
+            .kind = kind, .root = root, .bytes = smaller(bytes - done, most)};
+        int err = coll_begin(coll, &call);
+        if (err == 0) {
+            put_items(coll, &call, (const char *)in + done, bytes);
+            err = coll_run(coll, &call);
+        }
+        if (err < 0) {
+            return err;
+        }
+        get_items(coll, &call, (char *)out + done, bytes);
+        done += call.bytes;
+    } while (done < bytes);
+    return 0;
+}
+
+int poise_coll_gather(struct poise_coll *coll, int root, const void *in,
+                      void *out, size_t bytes)
+{
+    int err = check_root(coll, root);
+    return err < 0 ? err : move_items(coll, COLL_GATHER, root, in, out, bytes);
+}
+
+int poise_coll_scatter(struct poise_coll *coll, int root, const void *in,
+                       void *out, size_t bytes)
+{
+    int err = check_root(coll, root);
+    return err < 0 ? err : move_items(coll, COLL_SCATTER, root, in, out, bytes);
+}
+
+int poise_coll_allgather(struct poise_coll *coll, const void *in, void *out,
+                         size_t bytes)
+{
+    return move_items(coll, COLL_ALLGATHER, -1, in, out, bytes);
+}

@@ -191,7 +191,7 @@ static void bfs_start(struct poise_graph_bfs *bfs, uint64_t root)
     bfs->reached = 1;
     bfs->begin = bfs->end = 0;
     bfs->in_bits = false;
-    bfs->edges_left = graph->out.arc_count;
+    bfs->edges_left = graph->ends_count;
     bfs->frontier_count = 0;
     bfs->ran = true;
     memcpy(bfs->visited, bfs->reset, bfs->words * sizeof *bfs->visited);

@@ -11,14 +11,25 @@
 
 #define DOWN_CHUNKS_PER_THREAD 16
 #define DOWN_MAX_CHUNK 256
+#define DOWN_MAX_ARCS 16384
 #define DOWN_STAGED 512
 /** Rows and their bounds are fetched so many vertices ahead. */
 #define DOWN_AHEAD 4
+
+/** Up to so many vertices, their arcs are dealt out evenly. */
+#define DOWN_FEW 256
 
 struct down_run {
     struct poise_graph_bfs *bfs;
     uint32_t chunks;
     uint64_t tail; /**< __atomic: end of the new level in the queue */
+    uint64_t arcs[DOWN_FEW + 1]; /**< of few vertices: those before each */
+};
+
+/* Vertices that a thread found, and who found them. */
+struct down_found {
+    uint32_t rows[DOWN_STAGED], parents[DOWN_STAGED];
+    uint64_t count;
 };
 
 static inline bool down_claim(uint64_t *visited, uint32_t row)
@@ -28,11 +39,44 @@ static inline bool down_claim(uint64_t *visited, uint32_t row)
            !(__atomic_fetch_or(word, bit, __ATOMIC_RELAXED) & bit);
 }
 
-static void down_flush(struct down_run *run, const uint32_t *staged,
-                       uint64_t count)
+/* Here and not where they are claimed: an atomic operation waits for all
+ * stores before it, and these miss the caches. */
+static void down_flush(struct down_run *run, struct down_found *found,
+                       struct bfs_tally *tally)
 {
-    uint64_t at = __atomic_fetch_add(&run->tail, count, __ATOMIC_RELAXED);
-    memcpy(run->bfs->queue + at, staged, count * sizeof *staged);
+    struct poise_graph_bfs *bfs = run->bfs;
+    const uint32_t *ends_at = bfs->graph->ends_at;
+    uint64_t at =
+        __atomic_fetch_add(&run->tail, found->count, __ATOMIC_RELAXED);
+    memcpy(bfs->queue + at, found->rows, found->count * sizeof *found->rows);
+    for (uint64_t i = 0; i < found->count; i++) {
+        bfs->parent[found->rows[i]] = found->parents[i];
+    }
+    for (uint64_t i = 0; i < found->count; i++) {
+        tally->scout += ends_at[found->rows[i]];
+    }
+    tally->found += found->count;
+    found->count = 0;
+}
+
+static inline void down_arcs(struct down_run *run, struct down_found *found,
+                             struct bfs_tally *tally, uint32_t u,
+                             struct graph_range arcs)
+{
+    const uint32_t *to = run->bfs->graph->out.to;
+    uint64_t *visited = run->bfs->visited;
+    tally->edges += arcs.to - arcs.from;
+    for (uint64_t a = arcs.from; a < arcs.to; a++) {
+        uint32_t v = to[a];
+        if (!down_claim(visited, v)) {
+            continue;
+        }
+        found->rows[found->count] = v;
+        found->parents[found->count] = u;
+        if (++found->count == DOWN_STAGED) {
+            down_flush(run, found, tally);
+        }
+    }
 }
 
 static void down_chunk(void *arg, unsigned thread, uint32_t chunk)
@@ -41,58 +85,77 @@ static void down_chunk(void *arg, unsigned thread, uint32_t chunk)
     struct poise_graph_bfs *bfs = run->bfs;
     const uint64_t *start = bfs->graph->out.start;
     const uint32_t *to = bfs->graph->out.to;
-    struct bfs_tally *tally = &bfs->tallies[thread];
-    uint32_t staged[DOWN_STAGED];
-    uint64_t count = 0, scout = 0, edges = 0, found = 0;
+    const uint32_t *queue = bfs->queue + bfs->begin;
+    struct down_found found;
     struct graph_range range =
         graph_range_of(bfs->end - bfs->begin, chunk, run->chunks, 1);
-    const uint32_t *queue = bfs->queue + bfs->begin;
+    found.count = 0;
     for (uint64_t i = range.from; i < range.to; i++) {
-        uint32_t u = queue[i];
         if (i + DOWN_AHEAD < range.to) {
             __builtin_prefetch(&to[start[queue[i + DOWN_AHEAD]]]);
         }
-        uint64_t last = start[u + 1];
-        edges += last - start[u];
-        for (uint64_t a = start[u]; a < last; a++) {
-            uint32_t v = to[a];
-            if (!down_claim(bfs->visited, v)) {
-                continue;
-            }
-            bfs->parent[v] = u;
-            scout += start[v + 1] - start[v];
-            staged[count++] = v;
-            if (count == DOWN_STAGED) {
-                down_flush(run, staged, count);
-                found += count;
-                count = 0;
-            }
+        uint32_t u = queue[i];
+        down_arcs(run, &found, &bfs->tallies[thread], u,
+                  (struct graph_range){start[u], start[u + 1]});
+    }
+    down_flush(run, &found, &bfs->tallies[thread]);
+}
+
+/* The same for a part of the arcs of few vertices: one may be a hub that has
+ * most of them. */
+static void down_chunk_arcs(void *arg, unsigned thread, uint32_t chunk)
+{
+    struct down_run *run = arg;
+    struct poise_graph_bfs *bfs = run->bfs;
+    const uint64_t *start = bfs->graph->out.start;
+    const uint32_t *queue = bfs->queue + bfs->begin;
+    uint64_t count = bfs->end - bfs->begin;
+    struct down_found found;
+    struct graph_range range =
+        graph_range_of(run->arcs[count], chunk, run->chunks, 1);
+    found.count = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t from = run->arcs[i], to = run->arcs[i + 1];
+        from = from > range.from ? from : range.from;
+        to = to < range.to ? to : range.to;
+        if (from < to) {
+            uint64_t first = start[queue[i]] - run->arcs[i];
+            down_arcs(run, &found, &bfs->tallies[thread], queue[i],
+                      (struct graph_range){first + from, first + to});
         }
     }
-    if (count > 0) {
-        down_flush(run, staged, count);
-        found += count;
+    down_flush(run, &found, &bfs->tallies[thread]);
+}
+
+static uint32_t down_chunks(const struct poise_graph_bfs *bfs, uint64_t count,
+                            uint64_t most)
+{
+    uint64_t chunks =
+        (uint64_t)graph_team_size(bfs->team) * DOWN_CHUNKS_PER_THREAD;
+    if (count / chunks > most) {
+        chunks = count / most;
     }
-    tally->found += found;
-    tally->scout += scout;
-    tally->edges += edges;
+    chunks = chunks < count ? chunks : count;
+    return chunks < GRAPH_TEAM_MAX_CHUNKS ? (uint32_t)chunks
+                                          : GRAPH_TEAM_MAX_CHUNKS;
 }
 
 void bfs_top_down(struct poise_graph_bfs *bfs, struct poise_graph_level *level)
 {
+    const uint64_t *start = bfs->graph->out.start;
     uint64_t count = bfs->end - bfs->begin;
-    uint64_t chunks =
-        (uint64_t)graph_team_size(bfs->team) * DOWN_CHUNKS_PER_THREAD;
-    if (count / chunks > DOWN_MAX_CHUNK) {
-        chunks = count / DOWN_MAX_CHUNK;
+    struct down_run run = {.bfs = bfs, .tail = bfs->end};
+    if (count <= DOWN_FEW) {
+        for (uint64_t i = 0; i < count; i++) {
+            uint32_t u = bfs->queue[bfs->begin + i];
+            run.arcs[i + 1] = run.arcs[i] + start[u + 1] - start[u];
+        }
+        run.chunks = down_chunks(bfs, run.arcs[count], DOWN_MAX_ARCS);
+        graph_team_run(bfs->team, down_chunk_arcs, &run, run.chunks);
+    } else {
+        run.chunks = down_chunks(bfs, count, DOWN_MAX_CHUNK);
+        graph_team_run(bfs->team, down_chunk, &run, run.chunks);
     }
-    chunks = chunks < count ? chunks : count;
-    struct down_run run = {.bfs = bfs,
-                           .chunks = chunks < GRAPH_TEAM_MAX_CHUNKS
-                                         ? (uint32_t)chunks
-                                         : GRAPH_TEAM_MAX_CHUNKS,
-                           .tail = bfs->end};
-    graph_team_run(bfs->team, down_chunk, &run, run.chunks);
     struct bfs_tally sum = bfs_tally_take(bfs);
     level->found = sum.found;
     level->edges = sum.edges;
@@ -109,14 +172,15 @@ void bfs_top_down_serial(struct poise_graph_bfs *bfs, bool once,
     uint64_t *visited = bfs->visited;
     uint32_t *queue = bfs->queue, *parent = bfs->parent;
     uint64_t begin = bfs->begin, end = bfs->end, scout = bfs->scout;
+    uint64_t edges = 0;
     uint32_t levels = 0;
     do {
         uint64_t last_of_level = end;
-        level->edges += scout;
         scout = 0;
         for (; begin < last_of_level; begin++) {
             uint32_t u = queue[begin];
             uint64_t last = start[u + 1];
+            edges += last - start[u];
             for (uint64_t a = start[u]; a < last; a++) {
                 uint32_t v = to[a];
                 uint64_t *word = &visited[v >> 6];
@@ -134,6 +198,7 @@ void bfs_top_down_serial(struct poise_graph_bfs *bfs, bool once,
     } while (!once && begin < end && scout <= BFS_SERIAL_EDGES);
     level->frontier = begin - bfs->begin;
     level->found = end - bfs->end;
+    level->edges = edges;
     level->levels = levels;
     bfs->begin = begin;
     bfs->end = end;

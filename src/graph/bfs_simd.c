@@ -33,10 +33,17 @@ AVX2 static uint64_t simd_first64(uint64_t todo, const uint32_t *first,
         }
         __m256i ids = _mm256_loadu_si256((const void *)(first + i));
         __m256i hit = simd_in(frontier, ids);
-        __m256i wanted = _mm256_and_si256(_mm256_set1_epi32(mask), bits);
-        wanted = _mm256_cmpeq_epi32(wanted, bits);
-        hit = _mm256_and_si256(hit, wanted);
-        _mm256_maskstore_epi32((int *)(void *)(parent + i), hit, ids);
+        if (mask == 255) {
+            /* All of them want one; what misses are given does not count. */
+            _mm256_storeu_si256((void *)(parent + i), ids);
+        } else {
+            __m256i wanted = _mm256_and_si256(_mm256_set1_epi32(mask), bits);
+            hit = _mm256_and_si256(hit, _mm256_cmpeq_epi32(wanted, bits));
+            __m256 old = _mm256_loadu_ps((const void *)(parent + i));
+            __m256 new = _mm256_blendv_ps(old, _mm256_castsi256_ps(ids),
+                                          _mm256_castsi256_ps(hit));
+            _mm256_storeu_ps((void *)(parent + i), new);
+        }
         found |=
             (uint64_t)(unsigned)_mm256_movemask_ps(_mm256_castsi256_ps(hit))
             << i;

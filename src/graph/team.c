@@ -4,6 +4,10 @@
  * work is over when all chunks are *done*, not when all threads have come: a
  * helper that the system does not run at the moment (other processes want the
  * processor) costs its share, and nobody waits for it.
+ *
+ * Each thread has a share of the chunks, the same from work to work, so that
+ * what it wrote is still in its cache; only when that is done it goes through
+ * the shares of the others.
  */
 #include "internal.h"
 
@@ -34,20 +38,27 @@
 struct team_helper {
     struct graph_team *team;
     pthread_t thread;
-    unsigned number;
+    unsigned number, team_size;
+};
+
+/** The chunks of one thread; a cache line of its own. */
+struct team_share {
+    _Alignas(GRAPH_CACHE_LINE) uint64_t word; /**< __atomic */
+    uint32_t first;                           /**< number of its first chunk */
 };
 
 struct graph_team {
-    _Alignas(GRAPH_CACHE_LINE) uint64_t word; /**< __atomic */
     _Alignas(GRAPH_CACHE_LINE) uint32_t done; /**< __atomic */
     /* Written by the caller before it publishes the word. */
     _Alignas(GRAPH_CACHE_LINE) graph_work *work;
     void *arg;
     uint64_t spin_ticks;
     struct poise_event published, finished;
+    uint32_t chunks;
     uint32_t stop; /**< __atomic */
-    unsigned size;
-    struct team_helper helpers[];
+    unsigned size, planned;
+    struct team_share *shares;
+    struct team_helper *helpers;
 };
 
 static inline void team_pause(void)
@@ -57,36 +68,56 @@ static inline void team_pause(void)
 #endif
 }
 
-/* Run what can be claimed; returns the word that had nothing left. */
-static uint64_t team_work(struct graph_team *team, unsigned thread)
+/* Run what can be claimed of one share; returns the word that had nothing
+ * left. What is read here besides the word was written before it, and stays
+ * until all that can be claimed is done. */
+static uint64_t team_work_share(struct graph_team *team, unsigned thread,
+                                struct team_share *share)
 {
     for (;;) {
-        uint64_t word = __atomic_fetch_add(&team->word, 1, __ATOMIC_ACQUIRE);
-        uint32_t count = WORD_COUNT(word);
-        if (WORD_INDEX(word) >= count) {
+        uint64_t word = __atomic_fetch_add(&share->word, 1, __ATOMIC_ACQUIRE);
+        if (WORD_INDEX(word) >= WORD_COUNT(word)) {
             return word;
         }
-        team->work(team->arg, thread, WORD_INDEX(word));
+        team->work(team->arg, thread, share->first + WORD_INDEX(word));
+        uint32_t chunks = team->chunks;
         uint32_t done = __atomic_add_fetch(&team->done, 1, __ATOMIC_ACQ_REL);
-        if (done == count) {
+        if (done == chunks) {
             poise_event_signal(&team->finished);
         }
     }
 }
 
-static bool team_is_new(struct graph_team *team, uint64_t word)
+/* One's own share, then those of the others that have something left. */
+static uint64_t team_work(struct graph_team *team, unsigned thread,
+                          unsigned size)
 {
-    return WORD_NUMBER(__atomic_load_n(&team->word, __ATOMIC_RELAXED)) !=
-               WORD_NUMBER(word) ||
+    uint64_t word = team_work_share(team, thread, &team->shares[thread]);
+    for (unsigned i = 1; i < size; i++) {
+        struct team_share *share = &team->shares[(thread + i) % size];
+        uint64_t other = __atomic_load_n(&share->word, __ATOMIC_RELAXED);
+        if (WORD_INDEX(other) < WORD_COUNT(other)) {
+            team_work_share(team, thread, share);
+        }
+    }
+    return word;
+}
+
+static bool team_is_new(struct graph_team *team, unsigned thread, uint64_t word)
+{
+    uint64_t now =
+        __atomic_load_n(&team->shares[thread].word, __ATOMIC_RELAXED);
+    return WORD_NUMBER(now) != WORD_NUMBER(word) ||
            __atomic_load_n(&team->stop, __ATOMIC_RELAXED);
 }
 
-static void team_wait_new(struct graph_team *team, uint64_t word)
+static void team_wait_new(struct graph_team *team, unsigned thread,
+                          uint64_t word)
 {
     uint64_t from = poise_clock_ticks();
     do {
         for (int i = 0; i < TEAM_LOOKS; i++) {
-            if (team_is_new(team, word)) {
+            if (team_is_new(team, thread, word)) {
                 return;
             }
             team_pause();
@@ -94,7 +125,7 @@ static void team_wait_new(struct graph_team *team, uint64_t word)
     } while (poise_clock_ticks() - from < team->spin_ticks);
     for (;;) {
         uint32_t seen = poise_event_seen(&team->published);
-        if (team_is_new(team, word)) {
+        if (team_is_new(team, thread, word)) {
             return;
         }
         poise_event_wait(&team->published, seen, UINT64_MAX);
@@ -107,11 +138,11 @@ static void *team_helper_main(void *arg)
     struct graph_team *team = helper->team;
     uint64_t word = 0;
     for (;;) {
-        team_wait_new(team, word);
+        team_wait_new(team, helper->number, word);
         if (__atomic_load_n(&team->stop, __ATOMIC_ACQUIRE)) {
             return NULL;
         }
-        word = team_work(team, helper->number);
+        word = team_work(team, helper->number, helper->team_size);
     }
 }
 
@@ -144,14 +175,20 @@ void graph_team_run(struct graph_team *team, graph_work *work, void *arg,
         }
         return;
     }
-    uint64_t word = __atomic_load_n(&team->word, __ATOMIC_RELAXED);
     team->work = work;
     team->arg = arg;
+    team->chunks = chunks;
     __atomic_store_n(&team->done, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&team->word, WORD_OF(WORD_NUMBER(word) + 1, chunks),
-                     __ATOMIC_RELEASE);
+    for (unsigned t = 0; t < team->size; t++) {
+        struct team_share *share = &team->shares[t];
+        struct graph_range range = graph_range_of(chunks, t, team->size, 1);
+        uint64_t word = __atomic_load_n(&share->word, __ATOMIC_RELAXED);
+        share->first = (uint32_t)range.from;
+        word = WORD_OF(WORD_NUMBER(word) + 1, range.to - range.from);
+        __atomic_store_n(&share->word, word, __ATOMIC_RELEASE);
+    }
     poise_event_signal(&team->published);
-    team_work(team, 0);
+    team_work(team, 0, team->size);
     team_wait_done(team, chunks);
 }
 
@@ -160,27 +197,40 @@ unsigned graph_team_size(const struct graph_team *team)
     return team->size;
 }
 
+static struct graph_team *team_alloc(unsigned threads)
+{
+    struct graph_team *team = graph_pages_map(sizeof *team, false);
+    struct team_share *shares =
+        graph_pages_map(threads * sizeof *shares, false);
+    struct team_helper *helpers = poise_alloc(threads, sizeof *helpers);
+    if (!team || !shares || !helpers) {
+        graph_pages_unmap(team, sizeof *team);
+        graph_pages_unmap(shares, threads * sizeof *shares);
+        free(helpers);
+        return NULL;
+    }
+    team->shares = shares;
+    team->helpers = helpers;
+    team->planned = threads;
+    team->size = 1;
+    return team;
+}
+
 int graph_team_create(unsigned threads, struct graph_team **out)
 {
-    struct graph_team *team = NULL;
-    size_t bytes = sizeof *team + threads * sizeof *team->helpers;
-    int code = poise_fault_check(POISE_FAULT_ALLOC);
-    if (code == 0) {
-        bytes += -bytes % GRAPH_CACHE_LINE;
-        team = aligned_alloc(GRAPH_CACHE_LINE, bytes);
-    }
+    struct graph_team *team = team_alloc(threads);
     if (!team) {
-        return poise_error_set(ENOMEM, "start threads", NULL, NULL);
+        return -ENOMEM;
     }
-    *team = (struct graph_team){.size = 1};
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     if (online > 0 && threads <= (unsigned long)online) {
         team->spin_ticks = poise_clock_ns_to_ticks(TEAM_SPIN_NS);
     }
     for (unsigned i = 1; i < threads; i++) {
         struct team_helper *helper = &team->helpers[i - 1];
-        *helper = (struct team_helper){.team = team, .number = i};
-        code = poise_fault_check(POISE_FAULT_ALLOC);
+        *helper = (struct team_helper){
+            .team = team, .number = i, .team_size = threads};
+        int code = poise_fault_check(POISE_FAULT_ALLOC);
         if (code == 0) {
             code =
                 pthread_create(&helper->thread, NULL, team_helper_main, helper);
@@ -205,7 +255,9 @@ void graph_team_destroy(struct graph_team *team)
     for (unsigned i = 0; i + 1 < team->size; i++) {
         pthread_join(team->helpers[i].thread, NULL);
     }
-    free(team);
+    free(team->helpers);
+    graph_pages_unmap(team->shares, team->planned * sizeof *team->shares);
+    graph_pages_unmap(team, sizeof *team);
 }
 
 unsigned graph_team_threads(struct poise_world *world, unsigned requested)

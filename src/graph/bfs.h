@@ -34,7 +34,7 @@ struct poise_graph_bfs {
     uint64_t words;            /**< of each of them */
     uint32_t chunk_words;      /**< of a bottom-up chunk */
 
-    uint32_t *queue;     /**< rows, level after level */
+    uint32_t *queue;     /**< rows, level after level; one place more */
     uint64_t begin, end; /**< the current level in the queue */
 
     bool in_bits; /**< the frontier is in `frontier`, not in `queue` */

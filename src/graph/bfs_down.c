@@ -164,6 +164,22 @@ void bfs_top_down(struct poise_graph_bfs *bfs, struct poise_graph_level *level)
     bfs->end = run.tail;
 }
 
+/* Fetch the rows of the vertices [from, to) of the queue; returns the arcs
+ * that leave them. */
+static uint64_t down_fetch(struct poise_graph_bfs *bfs, uint64_t from,
+                           uint64_t to)
+{
+    const uint64_t *start = bfs->graph->out.start;
+    const uint32_t *row = bfs->graph->out.to;
+    uint64_t scout = 0;
+    for (uint64_t i = from; i < to; i++) {
+        uint32_t v = bfs->queue[i];
+        scout += start[v + 1] - start[v];
+        __builtin_prefetch(&row[start[v]]);
+    }
+    return scout;
+}
+
 void bfs_top_down_serial(struct poise_graph_bfs *bfs, bool once,
                          struct poise_graph_level *level)
 {
@@ -171,36 +187,32 @@ void bfs_top_down_serial(struct poise_graph_bfs *bfs, bool once,
     const uint32_t *to = bfs->graph->out.to;
     uint64_t *visited = bfs->visited;
     uint32_t *queue = bfs->queue, *parent = bfs->parent;
-    uint64_t begin = bfs->begin, end = bfs->end, scout = bfs->scout;
-    uint64_t edges = 0;
+    uint64_t begin = bfs->begin, end = bfs->end, edges = 0;
     uint32_t levels = 0;
     do {
         uint64_t last_of_level = end;
-        scout = 0;
         for (; begin < last_of_level; begin++) {
             uint32_t u = queue[begin];
             uint64_t last = start[u + 1];
             edges += last - start[u];
             for (uint64_t a = start[u]; a < last; a++) {
                 uint32_t v = to[a];
-                uint64_t *word = &visited[v >> 6];
+                uint64_t word = visited[v >> 6];
                 uint64_t bit = UINT64_C(1) << (v & 63);
-                if (*word & bit) {
-                    continue;
+                if (!(word & bit)) {
+                    visited[v >> 6] = word | bit;
+                    parent[v] = u;
+                    queue[end++] = v;
                 }
-                *word |= bit;
-                parent[v] = u;
-                scout += start[v + 1] - start[v];
-                queue[end++] = v;
             }
         }
         levels++;
-    } while (!once && begin < end && scout <= BFS_SERIAL_EDGES);
+        bfs->scout = down_fetch(bfs, begin, end);
+    } while (!once && begin < end && bfs->scout <= BFS_SERIAL_EDGES);
     level->frontier = begin - bfs->begin;
     level->found = end - bfs->end;
     level->edges = edges;
     level->levels = levels;
     bfs->begin = begin;
     bfs->end = end;
-    bfs->scout = scout;
 }

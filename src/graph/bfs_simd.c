@@ -56,16 +56,25 @@ bfs_first64 *bfs_first64_simd(void)
     return __builtin_cpu_supports("avx2") ? simd_first64 : NULL;
 }
 
-/* Eight 32-bit labels as 64-bit ones, those of `none` as -1. */
-AVX2 static inline void simd_store(int64_t *out, __m256i labels, __m256i none)
+/* Four 32-bit labels as 64-bit ones, those that are NONE as -1; past the
+ * caches, since the caller may look at them much later. */
+AVX2 static inline void simd_store(int64_t *out, __m128i labels)
 {
-    __m256i low = _mm256_cvtepu32_epi64(_mm256_castsi256_si128(labels));
-    __m256i high = _mm256_cvtepu32_epi64(_mm256_extracti128_si256(labels, 1));
-    __m256i low_none = _mm256_cvtepi32_epi64(_mm256_castsi256_si128(none));
-    __m256i high_none =
-        _mm256_cvtepi32_epi64(_mm256_extracti128_si256(none, 1));
-    _mm256_storeu_si256((void *)out, _mm256_or_si256(low, low_none));
-    _mm256_storeu_si256((void *)(out + 4), _mm256_or_si256(high, high_none));
+    __m128i none = _mm_cmpeq_epi32(labels, _mm_set1_epi32(-1));
+    _mm_stream_si128((void *)out, _mm_unpacklo_epi32(labels, none));
+    _mm_stream_si128((void *)(out + 2), _mm_unpackhi_epi32(labels, none));
+}
+
+/* Labels whose parents are fetched ahead of their turn. */
+#define SIMD_AHEAD 128
+
+AVX2 static inline void simd_fetch(const struct poise_graph_bfs *bfs,
+                                   const uint32_t *ids)
+{
+    for (unsigned i = 0; i < 8; i++) {
+        uint32_t id = ids[i] == POISE_GRAPH_NONE ? 0 : ids[i];
+        __builtin_prefetch(&bfs->parent[id]);
+    }
 }
 
 /* Parents of unreached vertices are NONE here. Gathers take signed indices:
@@ -78,16 +87,29 @@ AVX2 static void simd_labels(const struct poise_graph_bfs *bfs, uint64_t from,
     const int *parent = (const void *)bfs->parent;
     const int *label_of = (const void *)graph->label_of;
     uint64_t i = from;
+    if ((uintptr_t)parents % 16 != 0) {
+        bfs_labels_plain(bfs, from, to, parents);
+        return;
+    }
+    if (from % 2 != 0 && from < to) {
+        bfs_labels_plain(bfs, from, from + 1, parents);
+        i++;
+    }
     for (; i + 8 <= to; i += 8) {
+        if (i + SIMD_AHEAD + 8 <= to) {
+            simd_fetch(bfs, graph->id_of + i + SIMD_AHEAD);
+        }
         __m256i ids = _mm256_loadu_si256((const void *)(graph->id_of + i));
         __m256i some = _mm256_xor_si256(_mm256_cmpeq_epi32(ids, all), all);
         __m256i up = _mm256_mask_i32gather_epi32(all, parent, ids, some, 4);
         some = _mm256_xor_si256(_mm256_cmpeq_epi32(up, all), all);
         __m256i labels =
             _mm256_mask_i32gather_epi32(all, label_of, up, some, 4);
-        simd_store(parents + i, labels, _mm256_cmpeq_epi32(labels, all));
+        simd_store(parents + i, _mm256_castsi256_si128(labels));
+        simd_store(parents + i + 4, _mm256_extracti128_si256(labels, 1));
     }
     bfs_labels_plain(bfs, i, to, parents);
+    _mm_sfence();
 }
 
 bfs_labels *bfs_labels_simd(void)

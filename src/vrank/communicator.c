@@ -571,11 +571,13 @@ static int split(struct poise_mpi_comm *comm, int colour, int key,
                  const char *why, MPI_Comm *out)
 {
     struct choice mine = {colour, key, comm->rank};
-    struct choice *all = poise_alloc((size_t)comm->size, sizeof(*all));
+    struct poise_mpi_request *scratch =
+        request_scratch(comm->face, (size_t)comm->size, sizeof(mine));
     MPI_Group group = NULL;
-    if (!all) {
+    if (!scratch) {
         return MPI_ERR_NO_MEM;
     }
+    struct choice *all = scratch->copy;
     int tag = comm->makings++;
     int err = gather(comm, tag, &mine, sizeof(mine), (char *)all, why);
     if (err == MPI_SUCCESS) {
@@ -588,11 +590,11 @@ static int split(struct poise_mpi_comm *comm, int colour, int key,
     if (err == MPI_SUCCESS) {
         err = group_of_colour(comm, all, colour, &group);
     }
+    request_put(scratch);
     if (err == MPI_SUCCESS) {
         err = vcomm_make(comm, group, why, out);
     }
     group_release(group);
-    free(all);
     return err;
 }
 

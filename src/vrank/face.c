@@ -8,6 +8,7 @@
 #include "wire.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -223,7 +224,8 @@ struct vrank_face *face_enter_any(const char *call)
                     "virtual ranks have MPI_THREAD_FUNNELED at most, only the "
                     "thread that runs main may call MPI",
                     call);
-        return NULL;
+        /* The job is ending; this thread has no way to go on. */
+        pthread_exit(NULL);
     }
     struct vrank_face *face = vrank_face(rank);
     face->call = call;

@@ -240,6 +240,11 @@ struct poise_mpi_request {
 /* Requests of one rank. NULL: no memory. */
 struct poise_mpi_request *request_get(struct vrank_face *face);
 void request_put(struct poise_mpi_request *request);
+/* Memory that is free()d by request_put, and with the rank if the job ends
+ * while it waits: for what a function keeps while it communicates. In
+ * request->copy; NULL: no memory. */
+struct poise_mpi_request *request_scratch(struct vrank_face *face, size_t count,
+                                          size_t size_bytes);
 static inline bool request_is_done(const struct poise_mpi_request *request)
 {
     return __atomic_load_n(&request->done, __ATOMIC_ACQUIRE) != 0;

@@ -35,33 +35,36 @@ static int swap(struct poise_mpi_comm *through, int peer, int tag,
     return err == MPI_SUCCESS ? received : err;
 }
 
-/* The members of a group as an array of the caller's. */
-static int *list_of(const struct poise_mpi_group *group)
+/* The members of a group as an array. */
+static MPI_Request list_of(struct vrank_face *face,
+                           const struct poise_mpi_group *group)
 {
-    int *members = poise_alloc((size_t)group->size, sizeof(*members));
-    for (int i = 0; members && i < group->size; i++) {
-        members[i] = group_at(group, i);
+    MPI_Request list = request_scratch(face, (size_t)group->size, sizeof(int));
+    for (int i = 0; list && i < group->size; i++) {
+        ((int *)list->copy)[i] = group_at(group, i);
     }
-    return members;
+    return list;
 }
 
 /* Leaders: exchange sides and lists of members. *list is the caller's. */
 static int meet(struct poise_mpi_comm *own, struct poise_mpi_comm *through,
                 int peer, int tag, struct side *mine, struct side *theirs,
-                int **list, const char *why)
+                MPI_Request *list, const char *why)
 {
-    int *members = list_of(own->group);
-    int err = members ? swap(through, peer, tag, mine, sizeof(*mine), theirs,
-                             sizeof(*theirs), why)
-                      : MPI_ERR_NO_MEM;
+    MPI_Request members = list_of(own->face, own->group);
+    if (!members) {
+        return MPI_ERR_NO_MEM;
+    }
+    int err = swap(through, peer, tag, mine, sizeof(*mine), theirs,
+                   sizeof(*theirs), why);
     if (err == MPI_SUCCESS) {
-        *list = poise_alloc((size_t)theirs->size, sizeof(**list));
-        err = *list ? swap(through, peer, tag, members,
-                           (size_t)mine->size * sizeof(*members), *list,
-                           (size_t)theirs->size * sizeof(**list), why)
+        *list = request_scratch(own->face, (size_t)theirs->size, sizeof(int));
+        err = *list ? swap(through, peer, tag, members->copy,
+                           (size_t)mine->size * sizeof(int), (*list)->copy,
+                           (size_t)theirs->size * sizeof(int), why)
                     : MPI_ERR_NO_MEM;
     }
-    free(members);
+    request_put(members);
     return err;
 }
 
@@ -83,7 +86,7 @@ static int build(struct poise_mpi_comm *local, uint64_t context,
 
 /* Within a group: learn from the leader what the other side is. */
 static int spread(struct poise_mpi_comm *own, int leader, int tag,
-                  struct side *theirs, int **list, uint64_t *context,
+                  struct side *theirs, MPI_Request *list, uint64_t *context,
                   const char *why)
 {
     struct {
@@ -94,12 +97,12 @@ static int spread(struct poise_mpi_comm *own, int leader, int tag,
     *theirs = told.side;
     *context = told.context;
     if (err == MPI_SUCCESS && !*list) {
-        *list = poise_alloc((size_t)theirs->size, sizeof(**list));
+        *list = request_scratch(own->face, (size_t)theirs->size, sizeof(int));
         err = *list ? err : MPI_ERR_NO_MEM;
     }
     return err == MPI_SUCCESS
-               ? vcomm_broadcast(own, leader, tag, *list,
-                                 (size_t)theirs->size * sizeof(**list), why)
+               ? vcomm_broadcast(own, leader, tag, (*list)->copy,
+                                 (size_t)theirs->size * sizeof(int), why)
                : err;
 }
 
@@ -110,7 +113,8 @@ static int create(struct poise_mpi_comm *own, int leader,
     const char *why = "MPI_Intercomm_create";
     struct vrank_face *face = own->face;
     struct side mine = {.size = own->size}, theirs = {0};
-    int *list = NULL, making = own->makings++, err = MPI_SUCCESS;
+    int making = own->makings++, err = MPI_SUCCESS;
+    MPI_Request list = NULL;
     uint64_t context = 0;
     MPI_Group remote = NULL;
     MPI_Comm local;
@@ -125,7 +129,7 @@ static int create(struct poise_mpi_comm *own, int leader,
         err = spread(own, leader, making, &theirs, &list, &context, why);
     }
     if (err == MPI_SUCCESS) {
-        err = group_make(face, list, theirs.size, &remote);
+        err = group_make(face, list->copy, theirs.size, &remote);
     }
     if (err == MPI_SUCCESS) {
         err = vcomm_make(own, own->group, why, &local);
@@ -134,7 +138,9 @@ static int create(struct poise_mpi_comm *own, int leader,
         err = build(local, context, remote, own->handler, out);
     }
     group_release(remote);
-    free(list);
+    if (list) {
+        request_put(list);
+    }
     return err;
 }
 

@@ -78,6 +78,20 @@ void request_put(struct poise_mpi_request *request)
     face->spare = request;
 }
 
+struct poise_mpi_request *request_scratch(struct vrank_face *face, size_t count,
+                                          size_t size_bytes)
+{
+    struct poise_mpi_request *request = request_get(face);
+    if (request) {
+        request->copy = poise_alloc(count, size_bytes);
+        if (!request->copy) {
+            request_put(request);
+            return NULL;
+        }
+    }
+    return request;
+}
+
 void requests_free(struct vrank_face *face)
 {
     while (face->slabs) {

@@ -46,17 +46,28 @@ static bool listed(const struct poise_command *command)
     return command != &cli_man_command;
 }
 
-/* Subcommand by name; an error is set and printed if there is none. */
-static const struct poise_command *command_named(const char *user,
-                                                 const char *name)
+/* Shells complete one word: the second of a name of two is not theirs. */
+static bool completed(const struct poise_command *command)
 {
-    for (size_t i = 0; cli_commands[i].command; i++) {
-        if (strcmp(cli_commands[i].command->name, name) == 0) {
-            return cli_commands[i].command;
-        }
+    return listed(command) && !strchr(command->name, ' ');
+}
+
+/* Subcommand by name; an error is set and printed if there is none. */
+static const struct poise_command *command_named(const char *user, int count,
+                                                 char **words)
+{
+    int used;
+    const struct cli_command *found = cli_find_subcommand(count, words, &used);
+
+    if (!found) {
+        cli_say(user, "no subcommand '%s'; 'poise help' lists them", words[0]);
+        return NULL;
     }
-    cli_say(user, "no subcommand '%s'; 'poise help' lists them", name);
-    return NULL;
+    if (used < count) {
+        cli_say(user, "takes at most one subcommand");
+        return NULL;
+    }
+    return found->command;
 }
 
 /* The page of poise itself: what subcommands there are. */
@@ -109,14 +120,10 @@ static int print_page(const struct poise_command *self, int argc, char **argv,
     if (first < 0) {
         return status;
     }
-    if (first + 1 < argc) {
-        cli_say(self->name, "takes at most one subcommand");
-        return CLI_WRONG_USE;
-    }
     if (first == argc) {
         program_page(write, &out);
     } else {
-        command = command_named(self->name, argv[first]);
+        command = command_named(self->name, argc - first, argv + first);
         if (!command) {
             return CLI_WRONG_USE;
         }
@@ -176,7 +183,7 @@ int cli_completion(int argc, char **argv)
         return CLI_WRONG_USE;
     }
     for (size_t i = 0; cli_commands[i].command; i++) {
-        if (listed(cli_commands[i].command)) {
+        if (completed(cli_commands[i].command)) {
             all[count++] = cli_commands[i].command;
         }
     }

@@ -9,6 +9,7 @@ const struct cli_command cli_commands[] = {
     {&cli_du_command, cli_du},
     {&cli_find_command, cli_find},
     {&cli_trace_command, cli_trace},
+    {&cli_bfs_convert_command, cli_bfs_convert},
     {&cli_help_command, cli_help},
     {&cli_version_command, cli_version},
     {&cli_completion_command, cli_completion},
@@ -16,6 +17,39 @@ const struct cli_command cli_commands[] = {
     {&cli_man_command, cli_man},
     {NULL, NULL},
 };
+
+/* How many of the words are a subcommand's name: 0 if they are not. */
+static int words_of(const char *name, int count, char **words)
+{
+    const char *blank = strchr(name, ' ');
+    size_t first = blank ? (size_t)(blank - name) : strlen(name);
+
+    if (count < 1 || strlen(words[0]) != first ||
+        strncmp(name, words[0], first) != 0) {
+        return 0;
+    }
+    if (!blank) {
+        return 1;
+    }
+    return count > 1 && strcmp(blank + 1, words[1]) == 0 ? 2 : 0;
+}
+
+const struct cli_command *cli_find_subcommand(int count, char **words,
+                                              int *used)
+{
+    const struct cli_command *found = NULL;
+
+    *used = 0;
+    for (size_t i = 0; cli_commands[i].command; i++) {
+        int n = words_of(cli_commands[i].command->name, count, words);
+
+        if (n > *used) {
+            *used = n;
+            found = &cli_commands[i];
+        }
+    }
+    return found;
+}
 
 static int unknown(const char *word)
 {
@@ -40,21 +74,22 @@ static int unknown(const char *word)
 
 int main(int argc, char **argv)
 {
-    const char *word = argc > 1 ? argv[1] : NULL;
+    static char help[] = "help", version[] = "version";
+    const struct cli_command *command;
+    int used;
 
-    if (!word) {
+    if (argc < 2) {
         cli_say(NULL, "a subcommand is missing; 'poise help' lists them");
         return CLI_WRONG_USE;
     }
-    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
-        word = "help";
-    } else if (strcmp(word, "--version") == 0) {
-        word = "version";
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        argv[1] = help;
+    } else if (strcmp(argv[1], "--version") == 0) {
+        argv[1] = version;
     }
-    for (size_t i = 0; cli_commands[i].command; i++) {
-        if (strcmp(cli_commands[i].command->name, word) == 0) {
-            return cli_commands[i].run(argc - 1, argv + 1);
-        }
+    command = cli_find_subcommand(argc - 1, argv + 1, &used);
+    if (!command) {
+        return unknown(argv[1]);
     }
-    return unknown(word);
+    return command->run(argc - used, argv + used);
 }

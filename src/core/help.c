@@ -385,18 +385,19 @@ static void man_description(const char *text, struct poise_buf *out)
 static void man_header(const struct poise_command *command,
                        struct poise_buf *out)
 {
-    struct poise_buf title = {0};
-    const char *dash = command->name ? "-" : "";
+    struct poise_buf page = {0}, title = {0};
     const char *name = command->name ? command->name : "";
 
-    poise_buf_printf(&title, "%s%s%s", program, dash, name);
-    for (size_t i = 0; i < title.len; i++) {
-        title.data[i] = (char)toupper((unsigned char)title.data[i]);
+    /* "poise bfs convert" has the page poise-bfs-convert. */
+    poise_buf_printf(&page, "%s%s%s", program, command->name ? "-" : "", name);
+    for (size_t i = 0; i < page.len; i++) {
+        page.data[i] = page.data[i] == ' ' ? '-' : page.data[i];
+        poise_buf_putc(&title, (char)toupper((unsigned char)page.data[i]));
     }
-    poise_buf_printf(out, ".Dd %s\n.Dt %s 1\n.Os\n.Sh NAME\n.Nm %s%s%s\n.Nd ",
-                     man_date, poise_buf_str(&title), program, dash, name);
+    poise_buf_printf(out, ".Dd %s\n.Dt %s 1\n.Os\n.Sh NAME\n.Nm %s\n.Nd ",
+                     man_date, poise_buf_str(&title), poise_buf_str(&page));
     man_words(out, command->summary);
-    /* Two words, one name. */
+    /* Several words, one name. */
     poise_buf_printf(out, "\n.Sh SYNOPSIS\n.Nm \"%s%s%s\"\n", program,
                      command->name ? " " : "", name);
     poise_buf_puts(out, ".Op Ar option ...\n");
@@ -405,7 +406,10 @@ static void man_header(const struct poise_command *command,
         man_argument(out, command->operands);
         poise_buf_putc(out, '\n');
     }
-    out->error = out->error ? out->error : title.error;
+    if (out->error == 0) {
+        out->error = page.error ? page.error : title.error;
+    }
+    poise_buf_free(&page);
     poise_buf_free(&title);
 }
 

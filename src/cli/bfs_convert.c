@@ -1,0 +1,229 @@
+/* poise bfs convert: graphs from one format into another. */
+#include "internal.h"
+
+#include <poise/graph.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+struct values {
+    struct cli_common common;
+    int from, to;
+    int64_t scale, edge_factor, seed, threads;
+    uint64_t memory;
+    bool directed, undirected, names, progress, json;
+};
+
+static const struct poise_option options[] = {
+    {POISE_OPTION_HEADING, .help = "What is read"},
+    {POISE_OPTION_ENUM, 'f', "from", "FORMAT",
+     .help = "format of FROM (default: by its content and name)",
+     .offset = offsetof(struct values, from),
+     .choices = poise_graph_format_names},
+    {POISE_OPTION_FLAG, .name = "directed",
+     .help = "lines of an edge list lead one way only",
+     .offset = offsetof(struct values, directed)},
+    {POISE_OPTION_FLAG, .name = "undirected",
+     .help = "every edge leads both ways, whatever the file says",
+     .offset = offsetof(struct values, undirected)},
+    {POISE_OPTION_FLAG, .name = "names",
+     .help = "take the words of an edge list for names even if they are "
+             "numbers",
+     .offset = offsetof(struct values, names)},
+    {POISE_OPTION_BYTES, .name = "memory", .arg = "SIZE",
+     .help = "refuse graphs that need more (default: what is available)",
+     .offset = offsetof(struct values, memory)},
+    {POISE_OPTION_HEADING, .help = "What is made instead"},
+    {POISE_OPTION_INT, .name = "scale", .arg = "S",
+     .help = "the Graph500 graph of 2^S vertices; no FROM then",
+     .offset = offsetof(struct values, scale), .min = 1, .max = 31},
+    {POISE_OPTION_INT, .name = "edgefactor", .arg = "N",
+     .help = "edges for each of its vertices (default: 16)",
+     .offset = offsetof(struct values, edge_factor), .min = 1, .max = 1 << 20},
+    {POISE_OPTION_INT, .name = "seed", .arg = "N",
+     .help = "first of its two seeds (default: the benchmark's, 2)",
+     .offset = offsetof(struct values, seed), .min = 1, .max = INT64_MAX},
+    {POISE_OPTION_HEADING, .help = "What is written"},
+    {POISE_OPTION_ENUM, 't', "to", "FORMAT",
+     .help = "format of TO (default: by its name)",
+     .offset = offsetof(struct values, to),
+     .choices = poise_graph_format_names},
+    {POISE_OPTION_FLAG, .name = "json", .help = "print the summary as JSON",
+     .offset = offsetof(struct values, json)},
+    {POISE_OPTION_HEADING, .help = "How it is done"},
+    {POISE_OPTION_INT, .name = "threads", .arg = "N",
+     .help = "threads (default: one for each core)",
+     .offset = offsetof(struct values, threads), .min = 1, .max = 1024},
+    {POISE_OPTION_FLAG, .name = "progress",
+     .help = "show a line of progress on stderr (default: if it is a "
+             "terminal; --no-progress: never)",
+     .offset = offsetof(struct values, progress)},
+    CLI_COMMON_OPTIONS(struct values, common),
+    {POISE_OPTION_END},
+};
+
+const struct poise_command cli_bfs_convert_command = {
+    .name = "bfs convert",
+    .operands = "[FROM] TO",
+    .summary = "turn graphs from one file format into another",
+    .description =
+        "Formats, and the names by which they are known without --from and "
+        "--to:\n\n"
+        "    snap    .el .wel .txt .csv .tsv  a pair of vertices on each line\n"
+        "    mtx     .mtx .mm                 Matrix Market, coordinates\n"
+        "    metis   .graph .metis            METIS\n"
+        "    dimacs  .gr .col .dimacs         DIMACS, arcs or edges\n"
+        "    gap     .sg .wsg                 GAP's serialised graphs\n"
+        "    poise   .pg                      compact, with checksums\n\n"
+        "FROM may be packed by gzip or Zstandard. Weights are left out. In "
+        "edge lists, lines that begin with # or % are comments, and vertices "
+        "may have any names without blanks. Numbers that are too large or too "
+        "far apart to count vertices by are names, too. METIS and GAP files "
+        "hold each edge once and no loops; the others keep what they get. "
+        "Where a format has no names, TO.names holds one on each line.\n\n"
+        "A malformed line ends the conversion with its number; TO appears only "
+        "when it is complete.",
+    .options = options,
+    .examples =
+        "poise bfs convert web.txt.gz web.pg\tfor reading it faster\n"
+        "poise bfs convert --scale 20 s20.sg\tkeep a generated graph for GAP\n",
+    .exits = "0\tdone\n1\tit failed\n2\twrong use\n",
+};
+
+/* "\rpoise bfs convert: read 42 %" */
+static int show_progress(const char *doing, uint64_t done, uint64_t total,
+                         void *arg)
+{
+    char line[80];
+    int len;
+
+    (void)arg;
+    if (total > 0) {
+        len = snprintf(line, sizeof line, "\r%s %3.0f %%", doing,
+                       100.0 * (double)done / (double)total);
+        (void)!write(STDERR_FILENO, line, (size_t)len);
+    }
+    return 0;
+}
+
+static void wipe_progress(const struct values *values)
+{
+    static const char wipe[] = "\r              \r";
+
+    if (values->progress) {
+        (void)!write(STDERR_FILENO, wipe, sizeof wipe - 1);
+    }
+}
+
+static int get_graph(const struct values *values, const char *from,
+                     struct poise_graph_edges *edges)
+{
+    struct poise_graph_load_options load = {
+        .format = (enum poise_graph_format)values->from,
+        .directed = values->directed,
+        .names = values->names,
+        .threads = (unsigned)values->threads,
+        .memory_bytes = values->memory,
+        .progress = values->progress ? show_progress : NULL,
+    };
+    struct poise_graph_kronecker generate = {
+        .scale = (unsigned)values->scale,
+        .edge_factor = (uint64_t)values->edge_factor,
+        .seed1 = (uint64_t)values->seed,
+        .seed2 = values->seed > 0 ? 3 : 0,
+        .threads = (unsigned)values->threads,
+    };
+
+    return from ? poise_graph_load(NULL, from, &load, edges)
+                : poise_graph_generate(NULL, &generate, edges);
+}
+
+static int summary(const struct values *values,
+                   const struct poise_graph_edges *edges, uint64_t read_ns,
+                   uint64_t write_ns)
+{
+    struct poise_buf out = {0};
+    int status;
+
+    if (values->json) {
+        struct poise_json json = poise_json_to(&out, false);
+
+        poise_json_object(&json, NULL);
+        poise_json_u64(&json, "vertices", edges->vertex_count);
+        poise_json_u64(&json, "edges", edges->count);
+        poise_json_bool(&json, "directed", edges->directed);
+        poise_json_bool(&json, "names", edges->names != NULL);
+        poise_json_double(&json, "read_seconds", (double)read_ns * 1e-9);
+        poise_json_double(&json, "write_seconds", (double)write_ns * 1e-9);
+        poise_json_end_object(&json);
+    } else {
+        poise_human_count(&out, edges->vertex_count);
+        poise_buf_puts(&out, " vertices, ");
+        poise_human_count(&out, edges->count);
+        poise_buf_printf(&out, " %s: got in ",
+                         edges->directed ? "arcs" : "edges");
+        poise_human_ns(&out, read_ns);
+        poise_buf_puts(&out, ", written in ");
+        poise_human_ns(&out, write_ns);
+        poise_buf_putc(&out, '\n');
+    }
+    status = cli_write("bfs convert", &out);
+    poise_buf_free(&out);
+    return status;
+}
+
+static int run(const struct values *values, const char *from, const char *to)
+{
+    struct poise_graph_edges edges = {0};
+    struct poise_graph_save_options save = {
+        .format = (enum poise_graph_format)values->to,
+        .threads = (unsigned)values->threads,
+        .progress = values->progress ? show_progress : NULL,
+    };
+    uint64_t start = poise_clock_ns(), read_ns, write_ns;
+    int status, code = get_graph(values, from, &edges);
+
+    read_ns = poise_clock_ns() - start;
+    if (code == 0 && values->undirected) {
+        edges.directed = false;
+    }
+    if (code == 0) {
+        code = poise_graph_save(&edges, to, &save);
+    }
+    write_ns = poise_clock_ns() - start - read_ns;
+    wipe_progress(values);
+    status = code < 0 ? cli_fail("bfs convert", code)
+                      : summary(values, &edges, read_ns, write_ns);
+    poise_graph_edges_free(&edges);
+    return status;
+}
+
+int cli_bfs_convert(int argc, char **argv)
+{
+    struct values values = {.progress = isatty(STDERR_FILENO) != 0};
+    int status = CLI_DONE;
+    int first = cli_parse(&cli_bfs_convert_command, argc, argv, &values,
+                          &values.common, &status);
+    bool generated = values.scale > 0;
+
+    if (first < 0) {
+        return status;
+    }
+    if (argc - first != (generated ? 1 : 2)) {
+        cli_say("bfs convert", generated ? "with --scale, name one file: TO"
+                                         : "name two files: FROM and TO");
+        return CLI_WRONG_USE;
+    }
+    if (!generated && (values.edge_factor > 0 || values.seed > 0)) {
+        cli_say("bfs convert", "--edgefactor and --seed go with --scale");
+        return CLI_WRONG_USE;
+    }
+    if (values.directed && values.undirected) {
+        cli_say("bfs convert",
+                "--directed and --undirected exclude each other");
+        return CLI_WRONG_USE;
+    }
+    return run(&values, generated ? NULL : argv[first], argv[argc - 1]);
+}

@@ -143,18 +143,3 @@ void poise_walk_tag_set(struct poise_walk_entry *entry, uint64_t tag)
 {
     view_of(entry)->tag = tag;
 }
-
-/* ---- the visit -------------------------------------------------------------
- */
-
-int walk_visit(struct walk_view *view)
-{
-    struct walk_worker *w = view->w;
-    int (*visit)(struct poise_walk_entry *, void *) = w->walk->hooks.visit;
-    w->entries++;
-    int rc = visit ? visit(&view->entry, w->walk->hooks.arg) : POISE_WALK_ON;
-    if (rc < 0 || rc >= POISE_WALK_STOP) {
-        w->verdict = rc;
-    }
-    return w->verdict ? w->verdict : rc;
-}

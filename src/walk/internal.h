@@ -231,7 +231,17 @@ int walk_report(struct walk_worker *w, int code, const char *doing,
                 const struct poise_walk_dir *dir, const char *name,
                 const char *why);
 /** Call visit. Returns POISE_WALK_ON, _SKIP, or w->verdict if it ends. */
-int walk_visit(struct walk_view *view);
+static inline int walk_visit(struct walk_view *view)
+{
+    struct walk_worker *w = view->w;
+    int (*visit)(struct poise_walk_entry *, void *) = w->walk->hooks.visit;
+    w->entries++;
+    int rc = visit ? visit(&view->entry, w->walk->hooks.arg) : POISE_WALK_ON;
+    if (rc < 0 || rc >= POISE_WALK_STOP) {
+        w->verdict = rc;
+    }
+    return w->verdict ? w->verdict : rc;
+}
 /** Release what callbacks asked for. */
 void walk_view_end(struct walk_view *view);
 /** Fill view->stx; 0, or a negative errno that is not recorded. */

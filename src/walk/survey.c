@@ -50,8 +50,15 @@ static int agree(const struct survey *survey, int code)
 static struct walk_tally *tally_of(struct survey *survey,
                                    struct poise_worker *worker)
 {
-    return walk_count_tally(&survey->count, poise_worker_index(worker),
-                            poise_pool_workers(poise_worker_pool(worker)));
+    unsigned index = poise_worker_index(worker);
+    struct walk_tally **all =
+        __atomic_load_n(&survey->count.tallies, __ATOMIC_ACQUIRE);
+    struct walk_tally *tally =
+        all ? __atomic_load_n(&all[index], __ATOMIC_ACQUIRE) : NULL;
+    return tally ? tally
+                 : walk_count_tally(
+                       &survey->count, index,
+                       poise_pool_workers(poise_worker_pool(worker)));
 }
 
 static int visit(struct poise_walk_entry *entry, void *arg)

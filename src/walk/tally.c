@@ -27,6 +27,10 @@ enum {
     LINK_UID_SHIFT = 6,
 };
 
+/* The bin of an age is found by halving. */
+_Static_assert((POISE_WALK_AGE_BINS & (POISE_WALK_AGE_BINS - 1)) == 0,
+               "a power of two");
+
 const uint64_t poise_walk_age_limits[POISE_WALK_AGE_BINS - 1] = {
     3600,         86400,        7 * 86400,      30 * 86400,     90 * 86400,
     180 * 86400,  365 * 86400,  730 * 86400,    1095 * 86400,   1460 * 86400,
@@ -150,25 +154,15 @@ static inline void bump(struct walk_tally *tally, unsigned which,
     tally->dirty[which / 64] |= UINT64_C(1) << which % 64;
 }
 
-static enum poise_walk_type type_of(unsigned char type)
-{
-    switch (type) {
-    case DT_DIR:
-        return POISE_WALK_DIRECTORIES;
-    case DT_LNK:
-        return POISE_WALK_LINKS;
-    case DT_FIFO:
-        return POISE_WALK_PIPES;
-    case DT_SOCK:
-        return POISE_WALK_SOCKETS;
-    case DT_CHR:
-        return POISE_WALK_CHARACTER_DEVICES;
-    case DT_BLK:
-        return POISE_WALK_BLOCK_DEVICES;
-    default:
-        return POISE_WALK_FILES;
-    }
-}
+/* Types by d_type; whatever else there is counts as a file. */
+static const unsigned char types[16] = {
+    [DT_DIR] = POISE_WALK_DIRECTORIES,
+    [DT_LNK] = POISE_WALK_LINKS,
+    [DT_FIFO] = POISE_WALK_PIPES,
+    [DT_SOCK] = POISE_WALK_SOCKETS,
+    [DT_CHR] = POISE_WALK_CHARACTER_DEVICES,
+    [DT_BLK] = POISE_WALK_BLOCK_DEVICES,
+};
 
 /* What is younger than now is in bin 0 too. */
 static unsigned age_bin(int64_t now_ns, const struct statx *st)
@@ -181,8 +175,8 @@ static unsigned age_bin(int64_t now_ns, const struct statx *st)
     }
     age -= age > 0 && now_rest < (int64_t)st->stx_mtime.tv_nsec;
     unsigned bin = 0;
-    for (unsigned i = 0; i < POISE_WALK_AGE_BINS - 1; i++) {
-        bin += age >= (int64_t)poise_walk_age_limits[i];
+    for (unsigned step = POISE_WALK_AGE_BINS / 2; step > 0; step /= 2) {
+        bin += age >= (int64_t)poise_walk_age_limits[bin + step - 1] ? step : 0;
     }
     return bin;
 }
@@ -349,7 +343,7 @@ int walk_count_entry(struct walk_count *count, struct walk_tally *tally,
 {
     uint64_t id = 0;
     int code = 0;
-    bump(tally, WALK_C_TYPES + type_of(entry->type), 1);
+    bump(tally, WALK_C_TYPES + types[entry->type % sizeof types], 1);
     if (!st) {
         return 0;
     }

@@ -405,6 +405,7 @@ void task_on_tell(struct poise_pool *pool, const struct task_arrival *in);
 /** What happened between two looks. */
 struct task_sample {
     uint64_t wall_ns, cpu_ns, steps;
+    uint64_t waits; /**< how often threads stopped of themselves */
     double load;  /**< workers that ran or waited for a processor, on average */
     bool starved; /**< some have nothing to do */
 };

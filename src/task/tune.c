@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define TUNE_SAMPLE_NS UINT64_C(10000000)
@@ -239,22 +240,29 @@ static unsigned tune_cores(void)
     return 1;
 }
 
-static struct task_sample tune_now(const struct poise_pool *pool)
+/* `own`: waits of the calling thread that do not count. */
+static struct task_sample tune_now(const struct poise_pool *pool, long own)
 {
+    struct rusage all;
+    getrusage(RUSAGE_SELF, &all);
     return (struct task_sample){.wall_ns = poise_clock_ns(),
                                 .cpu_ns = poise_clock_cpu_ns(),
-                                .steps = tune_steps(pool)};
+                                .steps = tune_steps(pool),
+                                .waits = (uint64_t)(all.ru_nvcsw - own)};
 }
 
 /* What happened since *last, which becomes now. */
 static struct task_sample tune_sample(struct poise_pool *pool,
                                       struct task_sample *last, bool first)
 {
-    struct task_sample now = tune_now(pool);
+    struct rusage own;
+    getrusage(RUSAGE_THREAD, &own);
+    struct task_sample now = tune_now(pool, own.ru_nvcsw);
     struct task_sample since = {
         .wall_ns = now.wall_ns - last->wall_ns,
         .cpu_ns = now.cpu_ns - last->cpu_ns,
         .steps = now.steps - last->steps,
+        .waits = now.waits - last->waits,
         .starved = __atomic_load_n(&pool->busy, __ATOMIC_RELAXED) <
                    (int)__atomic_load_n(&pool->target, __ATOMIC_RELAXED)};
     uint64_t ready = tune_ready(pool);
@@ -262,6 +270,11 @@ static struct task_sample tune_sample(struct poise_pool *pool,
         ready = since.cpu_ns;
     }
     since.load = (double)ready / (double)since.wall_ns;
+    if (since.waits == 0 && ready > 0) {
+        /* Whoever ran never stopped: what is missing went elsewhere, to other
+         * machines on the same processor. */
+        since.load = __atomic_load_n(&pool->target, __ATOMIC_RELAXED);
+    }
     *last = now;
     return since;
 }
@@ -295,11 +308,11 @@ void task_tune_turn(struct poise_pool *pool)
         poise_clock_ns() - last->wall_ns < TUNE_SAMPLE_NS / 2) {
         return;
     }
-    struct task_sample now = tune_now(pool);
+    struct task_sample now = tune_now(pool, 0);
     unsigned cores = tune_cores();
     unsigned running = pool->threads < cores ? pool->threads : cores;
     pool->tuned =
-        last->wall_ns > 0 &&
+        last->wall_ns > 0 && now.waits > last->waits &&
         (double)(now.cpu_ns - last->cpu_ns) <
             TUNE_LOW * running * (double)(now.wall_ns - last->wall_ns);
     if (pool->tuned) {

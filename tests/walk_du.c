@@ -4,6 +4,8 @@
  */
 #include "walk_oracle.h"
 
+#include "walk/du.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 
@@ -344,6 +346,34 @@ static void test_smallest_path(void **state)
     tree_remove(where_fd, "links");
 }
 
+/* Charges to lines of other workers take memory by the number of lines. */
+static void test_charges(void **state)
+{
+    (void)state;
+    enum { LINES = 700, CHARGES = 200000 };
+    static uint64_t sums[LINES];
+    struct du_space *space = du_spaces_create(1, 1);
+    assert_non_null(space);
+    for (uint64_t i = 0; i < CHARGES; i++) {
+        uint64_t line = i * 7919 % LINES;
+        assert_int_equal(du_add_charge(space, du_tag(1, 2, line), i), 0);
+        sums[line] += i;
+    }
+    assert_true(space->charge_cap < 4 * LINES);
+    for (size_t i = 0; i < space->charge_count; i++) {
+        sums[du_tag_index(space->charges[i].tag)] -= space->charges[i].amount;
+    }
+    for (size_t i = 0; i < LINES; i++) {
+        assert_int_equal(sums[i], 0);
+    }
+    /* With a line for each charge nothing is gained, and nothing lost. */
+    for (uint64_t i = 0; i < CHARGES; i++) {
+        assert_int_equal(du_add_charge(space, du_tag(0, 1, i), 1), 0);
+    }
+    assert_true(space->charge_count >= CHARGES);
+    du_spaces_free(space, 1);
+}
+
 /* Children before parents, siblings by their bytes, operands in their order.
  */
 static void test_order(void **state)
@@ -418,6 +448,7 @@ int main(void)
         cmocka_unit_test(test_cases),
         cmocka_unit_test(test_shapes),
         cmocka_unit_test(test_smallest_path),
+        cmocka_unit_test(test_charges),
         cmocka_unit_test(test_order),
         cmocka_unit_test(test_checkpoint_refused),
         cmocka_unit_test(test_faults),

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+enum { CHARGES_LEAST = 1024 }; /* fewer are not merged */
+
 /* ---- what a worker keeps
  * ----------------------------------------------------- */
 
@@ -51,6 +53,28 @@ int du_add_node(struct du_space *space, struct du_node node)
     return rc;
 }
 
+static int by_tag(const void *a, const void *b)
+{
+    const struct du_charge *x = a, *y = b;
+    return (x->tag > y->tag) - (x->tag < y->tag);
+}
+
+/* One charge for each tag. */
+static void merge_charges(struct du_space *space)
+{
+    struct du_charge *all = space->charges;
+    size_t kept = 0;
+    qsort(all, space->charge_count, sizeof *all, by_tag);
+    for (size_t i = 1; i < space->charge_count; i++) {
+        if (all[i].tag == all[kept].tag) {
+            all[kept].amount += all[i].amount;
+        } else {
+            all[++kept] = all[i];
+        }
+    }
+    space->charge_count = kept + 1;
+}
+
 int du_add_charge(struct du_space *space, uint64_t tag, uint64_t amount)
 {
     /* Entries of one directory come in a row. */
@@ -58,6 +82,14 @@ int du_add_charge(struct du_space *space, uint64_t tag, uint64_t amount)
         space->charges[space->charge_count - 1].tag == tag) {
         space->charges[space->charge_count - 1].amount += amount;
         return 0;
+    }
+    /* They shall take memory by the lines that are printed, not by the
+     * directories that are read; merging pays if it gives half of it back. */
+    if (space->charge_count == space->charge_cap &&
+        space->charge_count >= CHARGES_LEAST &&
+        space->charge_count >= 2 * space->charge_merged) {
+        merge_charges(space);
+        space->charge_merged = space->charge_count;
     }
     void *charges = space->charges;
     int rc = grow(&charges, &space->charge_cap, space->charge_count,

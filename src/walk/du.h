@@ -66,6 +66,7 @@ struct du_space {
     struct du_charge *charges;
     struct du_link *links;
     size_t node_count, node_cap, charge_count, charge_cap, link_count, link_cap;
+    size_t charge_merged;   /* so many were left when they were last merged */
     struct poise_buf names; /* NUL-terminated */
     uint64_t *sunk;         /* [root_count] */
     bool *covered; /* [root_count]: an earlier operand holds this one */

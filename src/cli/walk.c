@@ -58,7 +58,8 @@ static const struct poise_option options[] = {
      .offset = offsetof(struct values, engine.checkpoint_interval)},
     {POISE_OPTION_STRING, .name = "resume", .arg = "FILE",
      .help = "go on from a checkpoint, on any number of ranks; operands and "
-             "what is to be written are taken from it",
+             "what is to be written are taken from it; with --checkpoint, also "
+             "of the same FILE, it can be interrupted again",
      .offset = offsetof(struct values, engine.resume)},
     {POISE_OPTION_HEADING, .help = "How it is done"},
     CLI_ENGINE_OPTIONS(struct values, engine, 't'),
@@ -205,6 +206,49 @@ static int show(const struct values *values,
     return status;
 }
 
+/* Whether a file could be made under this name. What is written only at the end
+ * of a long walk, or every half a minute, shall not fail only then. */
+static int check_name(const char *path)
+{
+    struct poise_buf parent = {0};
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    int code = 0;
+
+    if (!path) {
+        return 0;
+    }
+    if (slash) {
+        poise_buf_append(&parent, path, (size_t)(slash - path) + 1);
+    } else {
+        poise_buf_putc(&parent, '.');
+    }
+    if (parent.error) {
+        code = parent.error;
+    } else if (faccessat(AT_FDCWD, poise_buf_str(&parent), W_OK | X_OK,
+                         AT_EACCESS) < 0) {
+        code = poise_error_set(errno, "write", path, NULL);
+    } else if (slash && slash[1] == '\0') {
+        code = poise_error_set(EISDIR, "write", path, NULL);
+    }
+    poise_buf_free(&parent);
+    return code;
+}
+
+/* Collective: before any work. 0, or the exit code with the error printed. */
+static int check_names(struct cli_job *job, const struct values *values)
+{
+    int code = 0;
+
+    if (job->rank == 0) {
+        code = check_name(values->report);
+        code = code < 0 ? code : check_name(values->engine.checkpoint);
+        if (code < 0) {
+            cli_print_error("walk", poise_error_last());
+        }
+    }
+    return poise_world_agree(job->world, code) < 0 ? CLI_PARTLY : 0;
+}
+
 /* Collective: the survey, and what is made of it on rank 0. */
 static int survey(struct cli_job *job, const struct values *values,
                   const struct poise_walk_survey_options *wanted)
@@ -216,6 +260,10 @@ static int survey(struct cli_job *job, const struct values *values,
 
     cli_progress_end(job);
     status = cli_job_code(job, code, result.errors);
+    if (job->rank == 0 && code == -EINTR && values->engine.checkpoint) {
+        cli_say("walk", "to go on: poise walk --resume %s",
+                values->engine.checkpoint);
+    }
     if (job->rank == 0 && (code >= 0 || code == -EINTR)) {
         const struct cli_walk_outcome outcome = {
             .roots = wanted->walk.roots,
@@ -243,10 +291,12 @@ static int survey(struct cli_job *job, const struct values *values,
 }
 
 /* What a killed walk left may fill the disk, and would lie there for ever. */
-static void tell_leftovers(const struct poise_walk_survey_options *survey_of)
+static void tell_leftovers(const struct cli_job *job,
+                           const struct poise_walk_survey_options *survey_of)
 {
     struct poise_buf names = {0};
-    ssize_t count = poise_walk_survey_leftovers(survey_of, &names);
+    ssize_t count =
+        job->rank == 0 ? poise_walk_survey_leftovers(survey_of, &names) : 0;
     const char *first = names.data;
 
     for (const char *at = first; at && at < names.data + names.len;
@@ -296,11 +346,12 @@ int cli_walk(int argc, char **argv)
         status = cli_job_start(&job, "walk", &values.engine, &survey_of.walk);
         if (status == 0) {
             survey_of.arg = &job;
-            if (job.rank == 0) {
-                tell_leftovers(&survey_of);
-            }
             survey_of.progress = job.progress ? cli_progress_hook : NULL;
-            status = survey(&job, &values, &survey_of);
+            status = check_names(&job, &values);
+            if (status == 0) {
+                tell_leftovers(&job, &survey_of);
+                status = survey(&job, &values, &survey_of);
+            }
             cli_job_end(&job);
         }
     }

@@ -98,6 +98,22 @@ int cli_write(const char *name, const struct poise_buf *out)
     return code < 0 ? cli_fail(name, code) : CLI_DONE;
 }
 
+/* Whoever guessed an option that there is not learns where they stand. */
+static void point_to_help(const struct poise_command *command)
+{
+    static const char unknown[] = "unknown option";
+    const struct poise_error *err = poise_error_last();
+    struct poise_buf what = {0};
+
+    if (strcmp(err->why, unknown) == 0 &&
+        poise_buf_puts(&what, err->what) == 0) {
+        poise_error_set(EINVAL, "use", poise_buf_str(&what),
+                        "%s; 'poise help %s' lists what there is", unknown,
+                        command->name);
+    }
+    poise_buf_free(&what);
+}
+
 int cli_parse(const struct poise_command *command, int argc, char **argv,
               void *into, const struct cli_common *common, int *exit_code)
 {
@@ -115,6 +131,7 @@ int cli_parse(const struct poise_command *command, int argc, char **argv,
         return -1;
     }
     if (first < 0) {
+        point_to_help(command);
         cli_say_error(command->name);
         *exit_code = first == -ENOMEM ? CLI_PARTLY : CLI_WRONG_USE;
         return -1;

@@ -90,6 +90,14 @@ static int unknown_word(const char *word)
         return wrong(word, "paths must come before the expression (is a "
                            "pattern not quoted?)");
     }
+    if (word[1] == '-') {
+        return wrong(word, "options of the program itself come before the "
+                           "first path, each as one word: --NAME=VALUE");
+    }
+    if (strcmp(word, "-L") == 0 || strcmp(word, "-H") == 0 ||
+        strcmp(word, "-follow") == 0) {
+        return wrong(word, "symbolic links are never followed");
+    }
     const char *near = find_primary_nearest(word);
     if (!near) {
         return wrong(word, "unknown or unsupported");

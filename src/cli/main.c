@@ -9,6 +9,7 @@ const struct cli_command cli_commands[] = {
     {&cli_du_command, cli_du},
     {&cli_find_command, cli_find},
     {&cli_trace_command, cli_trace},
+    {&cli_bfs_command, cli_bfs},
     {&cli_bfs_convert_command, cli_bfs_convert},
     {&cli_help_command, cli_help},
     {&cli_version_command, cli_version},

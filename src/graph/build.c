@@ -133,7 +133,10 @@ static int build_number(struct build *build)
 static int build_run(struct build *build)
 {
     struct poise_graph *graph = build->graph;
-    int code = build_enough_memory(build);
+    int code = graph->ranks > 1
+                   ? poise_error_set(ENOTSUP, "build a graph", NULL,
+                                     "it would be spread over ranks")
+                   : build_enough_memory(build);
     if (code == 0) {
         code = graph_team_create(
             graph_team_threads(graph->world, build->options->threads),

@@ -1,0 +1,591 @@
+/* poise bfs: breadth-first search, of the Graph500 benchmark and of files. */
+#include "bfs.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BFS_ROOTS 64
+
+static const struct poise_option options[] = {
+    {POISE_OPTION_HEADING, .help = "What is searched"},
+    {POISE_OPTION_INT, .name = "scale", .arg = "S",
+     .help = "the Graph500 graph of 2^S vertices; no GRAPH then",
+     .offset = offsetof(struct cli_bfs_values, scale), .min = 1, .max = 31},
+    {POISE_OPTION_INT, .name = "edgefactor", .arg = "N",
+     .help = "edges for each of its vertices (default: 16)",
+     .offset = offsetof(struct cli_bfs_values, edge_factor), .min = 1,
+     .max = 1 << 20},
+    {POISE_OPTION_ENUM, 'f', "from", "FORMAT",
+     .help = "format of GRAPH (default: by its content and name)",
+     .offset = offsetof(struct cli_bfs_values, from),
+     .choices = poise_graph_format_names},
+    {POISE_OPTION_FLAG, .name = "directed",
+     .help = "lines of an edge list lead one way only",
+     .offset = offsetof(struct cli_bfs_values, directed)},
+    {POISE_OPTION_FLAG, .name = "undirected",
+     .help = "every edge leads both ways, whatever the file says",
+     .offset = offsetof(struct cli_bfs_values, undirected)},
+    {POISE_OPTION_FLAG, .name = "names",
+     .help = "take the words of an edge list for names even if they are "
+             "numbers",
+     .offset = offsetof(struct cli_bfs_values, names)},
+    {POISE_OPTION_BYTES, .name = "memory", .arg = "SIZE",
+     .help = "refuse graphs that need more (default: what is available)",
+     .offset = offsetof(struct cli_bfs_values, memory)},
+    {POISE_OPTION_HEADING, .help = "From where"},
+    {POISE_OPTION_LIST, 'r', "root", "VERTEX",
+     .help = "search from this vertex; can be repeated",
+     .offset = offsetof(struct cli_bfs_values, root)},
+    {POISE_OPTION_INT, .name = "roots", .arg = "N",
+     .help = "search from N vertices drawn at random (default: 64 with "
+             "--scale, else 1)",
+     .offset = offsetof(struct cli_bfs_values, roots), .min = 1,
+     .max = 1 << 20},
+    {POISE_OPTION_INT, .name = "seed", .arg = "N",
+     .help = "seed of the drawing and of the Graph500 graph (default: the "
+             "benchmark's, 2)",
+     .offset = offsetof(struct cli_bfs_values, seed), .min = 1,
+     .max = INT64_MAX},
+    {POISE_OPTION_HEADING, .help = "How it is done"},
+    {POISE_OPTION_INT, 't', "threads", "N",
+     .help = "threads of each process (default: one for each of its cores)",
+     .offset = offsetof(struct cli_bfs_values, threads), .min = 1, .max = 1024},
+    {POISE_OPTION_ENUM, .name = "order", .arg = "NAME",
+     .help = "number vertices by degree or keep them as they are (default: "
+             "by the shape of the graph)",
+     .offset = offsetof(struct cli_bfs_values, order),
+     .choices = poise_graph_order_names},
+    {POISE_OPTION_ENUM, .name = "method", .arg = "NAME",
+     .help = "hybrid, top-down or bottom-up (default: hybrid)",
+     .offset = offsetof(struct cli_bfs_values, method),
+     .choices = poise_graph_method_names},
+    {POISE_OPTION_INT, .name = "alpha", .arg = "N",
+     .help = "go bottom-up once more than 1/N of the edges left leave the "
+             "frontier",
+     .offset = offsetof(struct cli_bfs_values, alpha), .min = 1,
+     .max = 1 << 30},
+    {POISE_OPTION_INT, .name = "beta", .arg = "N",
+     .help = "go top-down again once the frontier shrinks below 1/N of the "
+             "vertices",
+     .offset = offsetof(struct cli_bfs_values, beta), .min = 1, .max = 1 << 30},
+    {POISE_OPTION_FLAG, .name = "fuse",
+     .help = "let one thread expand small levels (--no-fuse: all threads)",
+     .offset = offsetof(struct cli_bfs_values, fuse)},
+    {POISE_OPTION_FLAG, .name = "simd",
+     .help = "use vector instructions (--no-simd: portable code)",
+     .offset = offsetof(struct cli_bfs_values, simd)},
+    {POISE_OPTION_FLAG, .name = "first",
+     .help = "keep first neighbours in an array of their own (--no-first: "
+             "take them from the rows)",
+     .offset = offsetof(struct cli_bfs_values, first)},
+    {POISE_OPTION_FLAG, .name = "labels",
+     .help = "write parents by the graph's own numbers within the time that "
+             "counts (--no-labels: by inner ones, as GAP does)",
+     .offset = offsetof(struct cli_bfs_values, labels)},
+    {POISE_OPTION_HEADING, .help = "What comes out"},
+    {POISE_OPTION_FLAG, .name = "validate",
+     .help = "check each search by the five rules of Graph500 (default; "
+             "--no-validate: save the time, and the memory of the edges)",
+     .offset = offsetof(struct cli_bfs_values, validate)},
+    {POISE_OPTION_STRING, 'o', "output", "FILE",
+     .help = "write parents and depths; of one root",
+     .offset = offsetof(struct cli_bfs_values, output)},
+    {POISE_OPTION_FLAG, .name = "binary",
+     .help = "... as a NumPy array instead of text",
+     .offset = offsetof(struct cli_bfs_values, binary)},
+    {POISE_OPTION_FLAG, .name = "levels",
+     .help = "print what each level cost, on average over the roots",
+     .offset = offsetof(struct cli_bfs_values, levels)},
+    {POISE_OPTION_FLAG, .name = "json", .help = "print results as JSON",
+     .offset = offsetof(struct cli_bfs_values, json)},
+    {POISE_OPTION_STRING, .name = "report", .arg = "FILE",
+     .help = "write a page of plots (HTML)",
+     .offset = offsetof(struct cli_bfs_values, report)},
+    {POISE_OPTION_FLAG, .name = "progress",
+     .help = "show a line of progress on stderr (default: if it is a "
+             "terminal; --no-progress: never)",
+     .offset = offsetof(struct cli_bfs_values, progress)},
+    CLI_COMMON_OPTIONS(struct cli_bfs_values, common),
+    {POISE_OPTION_END},
+};
+
+const struct poise_command cli_bfs_command = {
+    .name = "bfs",
+    .operands = "[GRAPH]",
+    .summary = "search graphs breadth-first; run Graph500",
+    .description =
+        "With --scale the Graph500 benchmark is run: its generator, the timed "
+        "construction, searches from 64 of its roots, each validated, and its "
+        "figures under its own names. With GRAPH a file is searched (formats: "
+        "'poise help bfs convert').\n\n"
+        "Edges traversed are counted as Graph500 does: those of the input that "
+        "lie within what was reached, duplicates and loops too.",
+    .options = options,
+    .examples =
+        "poise bfs --scale 20\tthe benchmark on a small graph\n"
+        "poise bfs web.txt.gz --root 17 -o tree.txt\tdistances in a file's "
+        "graph\n"
+        "poise bfs --scale 22 --levels --no-validate\twhat each level costs\n",
+    .exits = "0\tdone\n1\tit failed, or a search was not valid\n"
+             "2\twrong use\n",
+};
+
+/* ---- the graph -------------------------------------------------------------
+ */
+
+static int show_progress(const char *doing, uint64_t done, uint64_t total,
+                         void *arg)
+{
+    char line[96];
+    int len;
+
+    (void)arg;
+    if (total > 0) {
+        len = snprintf(line, sizeof line, "\r\033[K%s %3.0f %%", doing,
+                       100.0 * (double)done / (double)total);
+        (void)!write(STDERR_FILENO, line, (size_t)len);
+    }
+    return 0;
+}
+
+static void end_progress(const struct cli_bfs_job *job)
+{
+    static const char wipe[] = "\r\033[K";
+
+    if (job->progress) {
+        (void)!write(STDERR_FILENO, wipe, sizeof wipe - 1);
+    }
+}
+
+static int get_edges(struct cli_bfs_job *job, struct poise_world *world,
+                     struct poise_graph_edges *edges)
+{
+    const struct cli_bfs_values *values = job->values;
+    struct poise_graph_load_options load = {
+        .format = (enum poise_graph_format)values->from,
+        .directed = values->directed,
+        .names = values->names,
+        .threads = (unsigned)values->threads,
+        .memory_bytes = values->memory,
+        .progress = job->progress ? show_progress : NULL,
+    };
+    struct poise_graph_kronecker generate = cli_bfs_kronecker(values);
+    int code = job->path ? poise_graph_load(world, job->path, &load, edges)
+                         : poise_graph_generate(world, &generate, edges);
+
+    if (code == 0 && values->undirected) {
+        edges->directed = false;
+    }
+    return code;
+}
+
+/* Edges, then the graph; what validation needs stays in job->edges. */
+static int get_graph(struct cli_bfs_job *job)
+{
+    const struct cli_bfs_values *values = job->values;
+    struct poise_graph_edges edges = {0};
+    struct poise_graph_build_options build = {
+        .threads = (unsigned)values->threads,
+        .order = (enum poise_graph_order)values->order,
+        .keep_edges = values->validate && !job->world,
+        .progress = job->progress ? show_progress : NULL,
+    };
+    uint64_t from = poise_clock_ns();
+    int code = get_edges(job, job->world, &edges);
+
+    job->generation_ns = poise_clock_ns() - from;
+    if (code == 0) {
+        job->graph_names = edges.names;
+        edges.names = NULL;
+        code = poise_graph_build(job->world, &edges, &build, &job->graph);
+    }
+    if (code == 0) {
+        poise_graph_info(job->graph, &job->info);
+        /* Of several ranks the first alone checks, with a list of its own. */
+        if (values->validate && job->world && job->rank == 0) {
+            code = get_edges(job, NULL, &edges);
+        }
+    }
+    job->edges = edges;
+    end_progress(job);
+    return code;
+}
+
+/* ---- roots -----------------------------------------------------------------
+ */
+
+static int find_root(struct cli_bfs_job *job, const char *text, uint64_t *out)
+{
+    int64_t label;
+    int code;
+
+    if (job->graph_names) {
+        label = poise_graph_names_find(job->graph_names, text, strlen(text));
+        if (label < 0) {
+            return poise_error_set(ENOENT, "search from", text,
+                                   "the graph has no such vertex");
+        }
+        *out = (uint64_t)label;
+        return 0;
+    }
+    code = poise_parse_int(text, 0, INT64_MAX, &label);
+    if (code < 0) {
+        return poise_error_set(EINVAL, "search from", text,
+                               "vertices of this graph are numbers");
+    }
+    if ((uint64_t)label >= job->info.vertex_count) {
+        return poise_error_set(ENOENT, "search from", text,
+                               "the graph has %llu vertices, from 0 on",
+                               (unsigned long long)job->info.vertex_count);
+    }
+    *out = (uint64_t)label;
+    return 0;
+}
+
+/* The reference's keys: those of degree 0 and those that came before are left
+ * out. */
+static int draw_keys(struct cli_bfs_job *job, size_t want, uint64_t *roots)
+{
+    struct poise_graph_kronecker kronecker = cli_bfs_kronecker(job->values);
+    uint64_t keys[BFS_ROOTS], degrees[BFS_ROOTS], next = 0;
+    size_t count = 0;
+
+    while (count < want && next < job->info.vertex_count) {
+        int code = poise_graph_generate_keys(&kronecker, next, BFS_ROOTS, keys);
+
+        for (size_t i = 0; i < BFS_ROOTS; i++) {
+            degrees[i] = poise_graph_degree(job->graph, keys[i]);
+        }
+        if (code == 0 && job->world) {
+            code =
+                poise_world_reduce(job->world, POISE_SUM, degrees, BFS_ROOTS);
+        }
+        if (code < 0) {
+            return code;
+        }
+        for (size_t i = 0; i < BFS_ROOTS && count < want; i++) {
+            bool seen = degrees[i] == 0 || next++ >= job->info.vertex_count;
+
+            for (size_t j = 0; j < count && !seen; j++) {
+                seen = roots[j] == keys[i];
+            }
+            if (!seen) {
+                roots[count++] = keys[i];
+            }
+        }
+    }
+    job->run_count = count;
+    return 0;
+}
+
+static int get_roots(struct cli_bfs_job *job)
+{
+    const struct cli_bfs_values *values = job->values;
+    size_t named = values->root.count;
+    size_t count = values->roots ? (size_t)values->roots
+                   : job->path   ? 1
+                                 : BFS_ROOTS;
+    uint64_t *roots;
+    int64_t drawn;
+    int code = 0;
+
+    count = named > 0 ? named : count;
+    roots = poise_alloc(count, sizeof *roots);
+    job->runs = poise_alloc(count, sizeof *job->runs);
+    if (!roots || !job->runs) {
+        free(roots);
+        return -ENOMEM;
+    }
+    job->run_count = count;
+    for (size_t i = 0; i < named && code == 0; i++) {
+        code = find_root(job, values->root.items[i], &roots[i]);
+    }
+    if (named == 0 && !job->path) {
+        code = draw_keys(job, count, roots);
+    } else if (named == 0) {
+        drawn = poise_graph_pick_roots(
+            job->graph, values->seed > 0 ? (uint64_t)values->seed : 1, count,
+            roots);
+        code = drawn < 0 ? (int)drawn : 0;
+        job->run_count = drawn > 0 ? (size_t)drawn : 0;
+    }
+    for (size_t i = 0; i < job->run_count; i++) {
+        job->runs[i].root = roots[i];
+    }
+    free(roots);
+    return code;
+}
+
+/* ---- searches --------------------------------------------------------------
+ */
+
+static void add_levels(struct cli_bfs_job *job,
+                       const struct poise_graph_bfs_result *result)
+{
+    for (size_t i = 0; i < result->level_count; i++) {
+        const struct poise_graph_level *level = &result->levels[i];
+        size_t at = level->level < CLI_BFS_LEVELS - 1 ? level->level
+                                                      : CLI_BFS_LEVELS - 1;
+        struct cli_bfs_level *sum = &job->levels[at];
+
+        sum->count++;
+        sum->up += level->bottom_up;
+        sum->levels += level->levels;
+        sum->frontier += level->frontier;
+        sum->found += level->found;
+        sum->edges += level->edges;
+        sum->ns += level->ns;
+        sum->exchange_ns += level->exchange_ns;
+        sum->switch_ns += level->switch_ns;
+        sum->stall_ns += level->stall_ns;
+        sum->bytes += level->bytes;
+        job->level_count =
+            at + 1 > job->level_count ? at + 1 : job->level_count;
+    }
+}
+
+/* The slices of all ranks, one behind the other, at rank 0. */
+static int gather(struct cli_bfs_job *job, int64_t *mine, uint64_t count,
+                  int64_t *whole)
+{
+    struct poise_buf parts = {0};
+    int code;
+
+    if (!job->world) {
+        return 0;
+    }
+    code =
+        poise_world_gather(job->world, 0, mine, count * sizeof *mine, &parts);
+    if (code == 0 && job->rank == 0) {
+        struct poise_reader reader = poise_reader_of(parts.data, parts.len);
+
+        while (poise_reader_left(&reader) > 0) {
+            size_t len;
+            const void *part = poise_reader_blob(&reader, &len);
+
+            if (!part) {
+                break;
+            }
+            memcpy(whole, part, len);
+            whole += len / sizeof *whole;
+        }
+    }
+    poise_buf_free(&parts);
+    return code;
+}
+
+static int validate(struct cli_bfs_job *job, struct cli_bfs_run *run)
+{
+    struct poise_graph_verdict verdict;
+    uint64_t from = poise_clock_ns();
+    int code = poise_graph_validate_depths(
+        &job->edges, run->root, job->parents, job->depths,
+        (unsigned)job->values->threads, &verdict);
+
+    if (code == 0) {
+        run->fault = verdict.fault;
+        run->fault_at = verdict.vertex;
+        run->validated = true;
+        job->invalid += verdict.fault != POISE_GRAPH_VALID;
+        if (verdict.fault == POISE_GRAPH_VALID &&
+            (verdict.reached != run->reached || verdict.edges != run->edges)) {
+            run->fault = POISE_GRAPH_FAULT_REACH;
+            job->invalid++;
+        }
+    }
+    run->validate_ns = poise_clock_ns() - from;
+    return code;
+}
+
+/* After a search: check it, keep it. */
+static int look(struct cli_bfs_job *job, struct cli_bfs_run *run)
+{
+    const struct cli_bfs_values *values = job->values;
+    uint64_t first, count;
+    int code = 0;
+
+    if (!values->validate && !values->output) {
+        return 0;
+    }
+    poise_graph_slice(job->graph, job->rank, &first, &count);
+    if (!values->labels) {
+        code = poise_graph_bfs_parents(job->bfs, job->parents);
+    }
+    if (code == 0) {
+        code = poise_graph_bfs_depths(job->bfs, job->depths);
+    }
+    if (code == 0) {
+        code = gather(job, job->parents, count, job->parents);
+    }
+    if (code == 0) {
+        code = gather(job, job->depths, count, job->depths);
+    }
+    if (code == 0 && values->validate && job->rank == 0) {
+        code = validate(job, run);
+    }
+    if (code == 0 && values->output && job->rank == 0) {
+        struct poise_graph_tree tree = {
+            .vertex_count = job->info.vertex_count,
+            .parents = job->parents,
+            .depths = job->depths,
+            .names = job->graph_names,
+        };
+
+        code = poise_graph_save_tree(&tree, values->output, values->binary,
+                                     (unsigned)values->threads);
+    }
+    return job->world ? poise_world_agree(job->world, code) : code;
+}
+
+static int search(struct cli_bfs_job *job, struct cli_bfs_run *run)
+{
+    struct poise_graph_bfs_result result;
+    int code = poise_graph_bfs_run(job->bfs, run->root, &result);
+
+    if (code < 0) {
+        return code;
+    }
+    run->reached = result.reached;
+    run->edges = result.edges;
+    run->depth = result.depth;
+    run->ns = result.ns;
+    run->parents_ns = result.parents_ns;
+    if (job->world) {
+        /* The slowest rank's time counts. */
+        code = poise_world_reduce(job->world, POISE_MAX, &run->ns, 1);
+    }
+    add_levels(job, &result);
+    return code < 0 ? code : look(job, run);
+}
+
+static int search_all(struct cli_bfs_job *job)
+{
+    const struct cli_bfs_values *values = job->values;
+    uint64_t all = job->info.vertex_count;
+    struct poise_graph_bfs_options bfs = {
+        .threads = (unsigned)values->threads,
+        .method = (enum poise_graph_method)values->method,
+        .alpha = (double)values->alpha,
+        .beta = (double)values->beta,
+        .no_fuse = !values->fuse,
+        .no_simd = !values->simd,
+        .no_first = !values->first,
+    };
+    int code = 0;
+
+    job->parents = poise_alloc(all + 1, sizeof *job->parents);
+    job->depths = poise_alloc(all + 1, sizeof *job->depths);
+    if (!job->parents || !job->depths) {
+        code = -ENOMEM;
+    }
+    if (job->world) {
+        code = poise_world_agree(job->world, code);
+    }
+    if (code < 0) {
+        return code;
+    }
+    memset(job->parents, -1, all * sizeof *job->parents);
+    bfs.parents = values->labels ? job->parents : NULL;
+    code = poise_graph_bfs_create(job->graph, &bfs, &job->bfs);
+    for (size_t i = 0; code == 0 && i < job->run_count; i++) {
+        code = search(job, &job->runs[i]);
+        if (code == 0 && job->progress) {
+            show_progress("searching", i + 1, job->run_count, NULL);
+        }
+    }
+    end_progress(job);
+    return code;
+}
+
+/* ---- the command -----------------------------------------------------------
+ */
+
+static void job_free(struct cli_bfs_job *job)
+{
+    poise_graph_bfs_destroy(job->bfs);
+    poise_graph_destroy(job->graph);
+    poise_graph_edges_free(&job->edges);
+    poise_graph_names_free(job->graph_names);
+    free(job->runs);
+    free(job->parents);
+    free(job->depths);
+}
+
+static int run(const struct cli_bfs_values *values, const char *path)
+{
+    struct cli_bfs_job job = {.values = values, .path = path};
+    struct poise_world *world;
+    int status, code = poise_world_create(NULL, &world);
+
+    if (code < 0) {
+        return cli_fail("bfs", code);
+    }
+    job.rank = poise_world_rank(world);
+    job.ranks = poise_world_size(world);
+    job.world = job.ranks > 1 ? world : NULL;
+    job.progress = values->progress && job.rank == 0;
+    code = get_graph(&job);
+    if (code == 0) {
+        code = get_roots(&job);
+    }
+    code = poise_world_agree(world, code);
+    if (code == 0) {
+        code = search_all(&job);
+    }
+    code = poise_world_agree(world, code);
+    if (code == 0 && job.rank == 0) {
+        code = cli_bfs_print(&job);
+    }
+    if (code == 0 && job.rank == 0 && values->report) {
+        code = cli_bfs_report(&job, values->report);
+    }
+    code = poise_world_agree(world, code);
+    status = code < 0 ? cli_fail("bfs", code) : CLI_DONE;
+    if (status == CLI_DONE && job.invalid > 0) {
+        status = CLI_PARTLY;
+    }
+    job_free(&job);
+    poise_world_destroy(world);
+    return status;
+}
+
+int cli_bfs(int argc, char **argv)
+{
+    struct cli_bfs_values values = {
+        .fuse = true,
+        .simd = true,
+        .first = true,
+        .labels = true,
+        .validate = true,
+        .progress = isatty(STDERR_FILENO) != 0,
+    };
+    int status = CLI_DONE;
+    int first = cli_parse(&cli_bfs_command, argc, argv, &values, &values.common,
+                          &status);
+
+    if (first < 0) {
+        goto done;
+    }
+    if (first + 1 < argc) {
+        cli_say("bfs", "one GRAPH at a time");
+        status = CLI_WRONG_USE;
+    } else if ((first < argc) == (values.scale > 0)) {
+        cli_say("bfs", values.scale > 0 ? "--scale and GRAPH exclude each other"
+                                        : "give a GRAPH, or --scale");
+        status = CLI_WRONG_USE;
+    } else if (values.output && values.root.count != 1) {
+        cli_say("bfs", "--output wants one --root");
+        status = CLI_WRONG_USE;
+    } else if (values.directed && values.undirected) {
+        cli_say("bfs", "--directed and --undirected exclude each other");
+        status = CLI_WRONG_USE;
+    } else {
+        status = run(&values, first < argc ? argv[first] : NULL);
+    }
+done:
+    poise_strings_free(&values.root);
+    return status;
+}

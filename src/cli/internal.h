@@ -32,12 +32,19 @@ extern const struct poise_command cli_walk_command, cli_du_command,
     cli_find_command, cli_help_command, cli_version_command, cli_trace_command,
     cli_completion_command, cli_man_command;
 extern const struct poise_command cli_bfs_command, cli_bfs_convert_command;
+extern const struct poise_command cli_cc_command, cli_cxx_command,
+    cli_run_command;
 int cli_walk(int argc, char **argv);
 int cli_du(int argc, char **argv);
 int cli_find(int argc, char **argv);
 int cli_trace(int argc, char **argv);
 int cli_bfs(int argc, char **argv);
 int cli_bfs_convert(int argc, char **argv);
+int cli_cc(int argc, char **argv);
+int cli_cxx(int argc, char **argv);
+int cli_run(int argc, char **argv);
+/** What `poise run` starts, as the program poise-vrank. */
+int cli_vrank(int argc, char **argv);
 int cli_help(int argc, char **argv);
 int cli_version(int argc, char **argv);
 int cli_completion(int argc, char **argv);

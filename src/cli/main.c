@@ -11,6 +11,9 @@ const struct cli_command cli_commands[] = {
     {&cli_trace_command, cli_trace},
     {&cli_bfs_command, cli_bfs},
     {&cli_bfs_convert_command, cli_bfs_convert},
+    {&cli_cc_command, cli_cc},
+    {&cli_cxx_command, cli_cxx},
+    {&cli_run_command, cli_run},
     {&cli_help_command, cli_help},
     {&cli_version_command, cli_version},
     {&cli_completion_command, cli_completion},
@@ -73,12 +76,38 @@ static int unknown(const char *word)
     return CLI_WRONG_USE;
 }
 
+typedef int (*run_fn)(int argc, char **argv);
+
+/* The names under which one subcommand is a program of its own. */
+static run_fn by_own_name(const char *path)
+{
+    static const struct {
+        const char *name;
+        run_fn run;
+    } names[] = {{"poise-vrank", cli_vrank},
+                 {"poise-cc", cli_cc},
+                 {"poise-c++", cli_cxx}};
+    const char *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strcmp(names[i].name, name) == 0) {
+            return names[i].run;
+        }
+    }
+    return NULL;
+}
+
 int main(int argc, char **argv)
 {
     static char help[] = "help", version[] = "version";
+    run_fn run = argc > 0 ? by_own_name(argv[0]) : NULL;
     const struct cli_command *command;
     int used;
 
+    if (run) {
+        return run(argc, argv);
+    }
     if (argc < 2) {
         cli_say(NULL, "a subcommand is missing; 'poise help' lists them");
         return CLI_WRONG_USE;

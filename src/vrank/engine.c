@@ -201,6 +201,12 @@ void vrank_abort(int status, const char *fmt, ...)
     }
 }
 
+bool vrank_is_aborting(void)
+{
+    return vrank_engine != NULL &&
+           __atomic_load_n(&vrank_engine->aborting, __ATOMIC_ACQUIRE) != 0;
+}
+
 static void engine_rank_end(struct vrank *rank, int status)
 {
     const struct vrank_job *job = &vrank_engine->job;
@@ -379,6 +385,9 @@ static void engine_worker(struct vrank_worker *worker)
     if (job->exceptions != NULL) {
         worker->exceptions_at = job->exceptions();
     }
+    if (job->thread_start != NULL) {
+        job->thread_start(worker->number, job->arg);
+    }
     sched_worker_run(worker);
 }
 
@@ -432,8 +441,11 @@ static int engine_start(struct vrank_engine *engine)
 /* ---- a run ----------------------------------------------------------------
  */
 
-static int engine_default_place(const struct vrank_job *job, int rank)
+int vrank_placed(const struct vrank_job *job, int rank)
 {
+    if (job->placed != NULL) {
+        return job->placed[rank];
+    }
     if (job->placement == POISE_VRANK_CYCLIC) {
         return rank % job->processes;
     }
@@ -454,8 +466,7 @@ static int engine_place(struct vrank_engine *engine)
         return -ENOMEM;
     }
     for (int i = 0; i < job->count; i++) {
-        int process =
-            job->placed != NULL ? job->placed[i] : engine_default_place(job, i);
+        int process = vrank_placed(job, i);
         engine->process_of[i] = process;
         engine->local_of[i] =
             process == job->process ? engine->local_count++ : -1;

@@ -118,6 +118,9 @@ _Noreturn void vrank_exit(int status);
  */
 void vrank_abort(int status, const char *fmt, ...) POISE_PRINTF(2, 3);
 
+/** Whether that has happened. */
+bool vrank_is_aborting(void);
+
 /* ---- what the MPI face gives the engine ---------------------------------- */
 
 struct vrank_face_ops {
@@ -172,6 +175,8 @@ struct vrank_job {
     /** __cxa_get_globals of the C++ library that ranks share: what a worker
      * keeps of its exceptions, saved at each switch. NULL: none. */
     void *(*exceptions)(void);
+    /** On each worker before its ranks run. NULL: nothing. */
+    void (*thread_start)(int worker, void *arg);
     /** Says a line to the user. NULL: said by nobody. Any thread. */
     void (*say)(const char *line, void *arg);
     /** Ends the process with a status: what vrank_abort calls last. NULL: the
@@ -194,7 +199,22 @@ struct vrank_outcome {
  * an error means that none was started: -ENOMEM, -EINVAL, -EAGAIN (no
  * thread), -EBUSY (a job runs already).
  */
+/** The process of a rank of a job that need not run yet. */
+int vrank_placed(const struct vrank_job *job, int rank);
 int vrank_run_job(const struct vrank_job *job, struct vrank_outcome *out);
+
+/* ---- where Poise is installed (compile.c) ---------------------------------
+ */
+
+/** Owned strings, without a slash at the end. */
+struct vrank_folders {
+    char *library; /**< libpoise and libpoise-vmpi */
+    char *include; /**< of the mpi.h that programs see */
+    char *start;   /**< libpoise-start.a */
+    char *program; /**< poise-vrank */
+};
+int vrank_folders(struct vrank_folders *out);
+void vrank_folders_free(struct vrank_folders *folders);
 
 /* ---- inside the engine: nothing below is for the face ---------------------
  */
@@ -223,6 +243,7 @@ struct vrank {
     struct poise_ctx *ctx; /* owned; NULL: the kernel thread's */
     void *face;
 
+    void *owner;          /* whoever runs a program in it (run.c) */
     const char *why;      /* of its park; NULL while it runs */
     uint64_t deadline_ns; /* of its park */
     int timer;            /* its place in the worker's timers, or -1 */
@@ -271,6 +292,7 @@ struct vrank_engine {
     int *local_of;   /* [V] index into ranks, or -1 */
     void *stacks;    /* one mapping for all */
     size_t stacks_bytes, slot_bytes, stack_bytes;
+    size_t promised_bytes;   /* of each stack: what was asked for */
     uint32_t go;             /* atomic: 0 wait, 1 run */
     struct poise_event gate; /* signalled with `go` */
     uint32_t halted;         /* atomic: workers go home */

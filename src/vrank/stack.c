@@ -43,6 +43,7 @@ int stack_create(struct vrank_engine *engine)
     if (want < STACK_LEAST_BYTES) {
         want = STACK_LEAST_BYTES;
     }
+    engine->promised_bytes = want;
     /* One page for the guard, one for the colours. */
     size_t slot;
     if (__builtin_add_overflow(want, 3 * page, &slot)) {

@@ -1,0 +1,272 @@
+/*
+ * poise run: an MPI program as virtual ranks. This process becomes poise-vrank,
+ * which is this same code with the functions of libpoise-vmpi in front of the
+ * C library's, or the launcher of several of them.
+ */
+#include "internal.h"
+
+#include <poise/vrank.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+struct values {
+    struct cli_common common;
+    int64_t processes, ranks, threads;
+    int policy, placement;
+    uint64_t stack;
+    const char *delay;
+};
+
+static const struct poise_option options[] = {
+    {POISE_OPTION_INT, 'n', "processes", "P",
+     .help = "processes, started by the installed mpirun (default: 1, without "
+             "MPI)",
+     .offset = offsetof(struct values, processes), .min = 1, .max = 1000000},
+    {POISE_OPTION_INT, 'v', "ranks", "V",
+     .help = "virtual ranks in all (default: one for each process)",
+     .offset = offsetof(struct values, ranks), .min = 1, .max = 10000000},
+    {POISE_OPTION_INT, 't', "threads", "T",
+     .help = "threads of each process (default: 1)",
+     .offset = offsetof(struct values, threads), .min = 1, .max = 1024},
+    {POISE_OPTION_ENUM, .name = "policy", .arg = "NAME",
+     .help = "which ready rank runs next (default: round-robin)",
+     .offset = offsetof(struct values, policy),
+     .choices = poise_vrank_policy_names},
+    {POISE_OPTION_ENUM, .name = "placement", .arg = "NAME",
+     .help = "which ranks a process holds (default: block)",
+     .offset = offsetof(struct values, placement),
+     .choices = poise_vrank_placement_names},
+    {POISE_OPTION_BYTES, .name = "stack", .arg = "SIZE",
+     .help = "stack of each rank; memory is used where it is touched "
+             "(default: 8M)",
+     .offset = offsetof(struct values, stack)},
+    {POISE_OPTION_STRING, .name = "delay", .arg = "TIME[,RATE]",
+     .help = "hold messages between processes back, as a slow network would: "
+             "one-way latency, and bytes per second",
+     .offset = offsetof(struct values, delay)},
+    CLI_COMMON_OPTIONS(struct values, common),
+    {POISE_OPTION_END},
+};
+
+const struct poise_command cli_run_command = {
+    .name = "run",
+    .operands = "PROGRAM [ARGUMENT...]",
+    .summary = "run an MPI program with more ranks than processes",
+    .description =
+        "PROGRAM was linked by 'poise cc' or 'poise c++'. Each rank has a "
+        "private copy of it, and while one waits for a message another "
+        "computes.\n\n"
+        "A batch system's launcher may start the processes itself: "
+        "'srun poise run -v 64 ./prog' joins its step.\n\n"
+        "The environment variable POISE_MPI (ompi, mpich) chooses among "
+        "several installed MPIs.",
+    .options = options,
+    .examples = "poise run -v 64 ./prog\t64 ranks in this process\n"
+                "poise run -n 4 -v 64 ./prog\tin four processes\n"
+                "poise run -n 2 -v 16 --delay 5ms ./prog\tas if far apart\n",
+    .exits = "N\twhat the program exits with: of the first rank that failed\n"
+             "125\tPoise itself failed, or the ranks wait for each other\n"
+             "126\tPROGRAM cannot be run with virtual ranks\n"
+             "127\tthere is no such program\n",
+};
+
+/* A rank may have crashed: nothing here allocates. */
+static void say(const char *line, void *arg)
+{
+    static const char name[] = "poise run: ";
+    struct iovec parts[] = {{(void *)(uintptr_t)name, sizeof name - 1},
+                            {(void *)(uintptr_t)line, strlen(line)},
+                            {(void *)(uintptr_t) "\n", 1}};
+
+    (void)arg;
+    (void)!writev(STDERR_FILENO, parts, 3);
+}
+
+static void die(int status, void *arg)
+{
+    (void)arg;
+    _exit(status);
+}
+
+static int fail(int code)
+{
+    cli_print_error("run", poise_error_last());
+    switch (code) {
+    case -ENOENT:
+        return POISE_VRANK_NOT_FOUND;
+    case -EACCES:
+    case -ENOEXEC:
+    case -ENOTSUP:
+        return POISE_VRANK_CANNOT_RUN;
+    default:
+        return POISE_VRANK_FAILED;
+    }
+}
+
+/* "5ms" or "5ms,100M". */
+static int read_delay(const char *text, struct poise_vrank_options *out)
+{
+    char latency[32];
+    const char *comma = text ? strchr(text, ',') : NULL;
+    size_t len = comma ? (size_t)(comma - text) : text ? strlen(text) : 0;
+
+    if (!text) {
+        return 0;
+    }
+    if (len >= sizeof latency) {
+        return poise_error_set(EINVAL, "hold messages back for", text,
+                               "not a time");
+    }
+    memcpy(latency, text, len);
+    latency[len] = '\0';
+    int code = poise_parse_duration(latency, &out->delay_ns);
+    if (code == 0 && comma) {
+        code = poise_parse_bytes(comma + 1, &out->delay_bytes_per_s);
+    }
+    return code;
+}
+
+/* Options end at the program: the rest is its own. */
+static int options_end(int argc, char **argv)
+{
+    int i = 1;
+
+    while (i < argc && argv[i][0] == '-' && argv[i][1]) {
+        if (strcmp(argv[i], "--") == 0) {
+            return i;
+        }
+        bool takes_next = false;
+        if (argv[i][1] != '-') {
+            takes_next = !argv[i][2] && strchr("nvt", argv[i][1]);
+        } else if (!strchr(argv[i], '=')) {
+            for (size_t o = 0; options[o].type != POISE_OPTION_END; o++) {
+                size_t len = strlen(argv[i] + 2);
+                takes_next |= options[o].name && options[o].arg &&
+                              strncmp(options[o].name, argv[i] + 2, len) == 0;
+            }
+        }
+        i += 1 + takes_next;
+    }
+    return i < argc ? i : argc;
+}
+
+/* Parse the options before the program. The index of the program, or -1 with
+ * the exit code. */
+static int parse(int argc, char **argv, struct values *values, int *status)
+{
+    int end = options_end(argc, argv);
+    int first =
+        cli_parse(&cli_run_command, end, argv, values, &values->common, status);
+
+    if (first < 0) {
+        if (*status == CLI_WRONG_USE) {
+            *status = POISE_VRANK_FAILED;
+        }
+        return -1;
+    }
+    end += end < argc && strcmp(argv[end], "--") == 0;
+    if (end >= argc) {
+        cli_say("run", "the program is missing");
+        *status = POISE_VRANK_FAILED;
+        return -1;
+    }
+    return end;
+}
+
+/* The C++ library wants a little of the space for thread-local variables that
+ * the loader keeps free, in each copy: ask it for more, which is possible only
+ * for a program that starts. Whether the environment was changed. */
+static bool make_room(int64_t ranks)
+{
+    static const char name[] = "glibc.rtld.optional_static_tls";
+    const char *now = getenv("GLIBC_TUNABLES");
+    struct poise_buf value = {0};
+
+    if (now && strstr(now, name)) {
+        return false;
+    }
+    poise_buf_printf(&value, "%s%s%s=%lld", now ? now : "", now ? ":" : "",
+                     name, 512 + 64 * (long long)ranks);
+    bool changed =
+        !value.error && setenv("GLIBC_TUNABLES", poise_buf_str(&value), 1) == 0;
+    poise_buf_free(&value);
+    return changed;
+}
+
+int cli_vrank(int argc, char **argv)
+{
+    struct values values = {0};
+    int status = 0, first = parse(argc, argv, &values, &status);
+
+    if (first < 0) {
+        return status;
+    }
+    struct poise_vrank_options run = {
+        .count = (int)values.ranks,
+        .threads = (int)values.threads,
+        .policy = (enum poise_vrank_policy)values.policy,
+        .placement = (enum poise_vrank_placement)values.placement,
+        .stack_bytes = values.stack,
+        .say = say,
+        .die = die,
+    };
+    /* A launcher on another machine need not have passed it on. */
+    if (make_room(values.ranks)) {
+        execv("/proc/self/exe", argv);
+    }
+    int code = read_delay(values.delay, &run);
+    if (code == 0) {
+        code = poise_vrank_run(&run, argv + first, &status);
+    }
+    return code < 0 ? fail(code) : status;
+}
+
+/* Whether a launcher started this process: then it is one of several. */
+static bool is_launched(void)
+{
+    return getenv("OMPI_COMM_WORLD_RANK") || getenv("PMI_RANK") ||
+           getenv("PMIX_RANK");
+}
+
+int cli_run(int argc, char **argv)
+{
+    struct values values = {.processes = 1};
+    struct poise_vrank_options delay = {0};
+    int status = 0, first = parse(argc, argv, &values, &status);
+    char **line = NULL;
+
+    if (first < 0) {
+        return status;
+    }
+    int code = read_delay(values.delay, &delay);
+    if (code == 0) {
+        code = poise_vrank_launch_line(
+            is_launched() ? 1 : (int)values.processes, &line);
+    }
+    if (code < 0) {
+        return fail(code);
+    }
+    size_t count = 0;
+    while (line[count]) {
+        count++;
+    }
+    char **all = poise_alloc(count + (size_t)argc + 1, sizeof *all);
+    if (!all) {
+        poise_vrank_line_free(line);
+        return fail(-ENOMEM);
+    }
+    memcpy(all, line, count * sizeof *all);
+    memcpy(all + count, argv + 1, (size_t)argc * sizeof *all);
+    make_room(values.ranks);
+    /* More processes than cores are the user's choice. */
+    setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);
+    execvp(all[0], all);
+    code = poise_error_set(errno, "run", all[0], NULL);
+    free(all);
+    poise_vrank_line_free(line);
+    return fail(code);
+}

@@ -3,6 +3,7 @@
  * a program that was started by itself, the program in place.
  */
 #include "run.h"
+#include "face.h"
 #include "start.h"
 
 #include <poise/comm.h>
@@ -31,7 +32,8 @@ struct run {
     struct run_rank *ranks; /* [count] */
     int count;
     char *signal_stacks; /* [threads], mapped */
-    bool has_refused;    /* atomic: it was said */
+    bool has_face;
+    bool has_refused; /* atomic: it was said */
 };
 
 /* A signal handler has no argument: the run whose ranks may crash. */
@@ -343,7 +345,13 @@ static int run_join_world(struct run *run)
     if (run->job.count == 0) {
         run->job.count = run->job.processes;
     }
-    return 0;
+    const struct face_options face = {
+        .world = run->job.processes > 1 ? run->world : NULL,
+        .delay_ns = options->delay_ns,
+        .delay_bytes_per_s = options->delay_bytes_per_s};
+    code = face_begin(&face, &run->job.face);
+    run->has_face = code == 0;
+    return code;
 }
 
 static int run_ranks(struct run *run, int *status)
@@ -378,6 +386,9 @@ static void run_free(struct run *run)
     }
     free(run->ranks);
     load_program_close(&run->program);
+    if (run->has_face) {
+        face_end();
+    }
     poise_world_destroy(run->world);
 }
 

@@ -327,7 +327,12 @@ static void test_memory_is_refused(void **state)
     for (uint32_t i = 0; i < 400000; i++) {
         poise_buf_printf(&text, "%u %u\n", i, i + 1);
     }
-    expect_bad_with("m.el", text.data, text.len, small, -ENOMEM, "memory");
+    expect_bad_with("m.el", text.data, text.len, small, -ENOMEM,
+                    "edges, or more, of 8 bytes are");
+    /* More than expected from the beginning: found when it is read. */
+    small.memory_bytes = 2900000;
+    expect_bad_with("m.el", text.data, text.len, small, -ENOMEM,
+                    "its edges need more memory than there is");
     poise_buf_free(&text);
     /* 2^62 edges overflow no arithmetic. */
     mtx = "%%MatrixMarket matrix coordinate pattern general\n"

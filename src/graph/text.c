@@ -14,6 +14,7 @@
 enum {
     TEXT_BLOCK = 1 << 20,     /* bytes read at a time */
     TEXT_LONGEST = 1 << 20,   /* line, where lines are short by nature */
+    TEXT_SAMPLE = 1 << 16,    /* bytes at least to estimate lines from */
     TEXT_TOKEN = 40,          /* bytes of a token shown in a message */
     TEXT_PROGRESS = 100000000 /* ns between calls of the progress function */
 };
@@ -393,9 +394,34 @@ static int text_part(unsigned thread, void *arg)
     return segment && segment->bad_line > 0 ? 0 : code;
 }
 
+/* Refuse a plain file that is far too large, as far as its beginning tells.
+ * Ids tend to grow longer towards the end, so a third is taken off; what comes
+ * nearer is found when it is read. */
+static int text_estimate(const struct graph_text *text)
+{
+    const char *at = text->carry.data + text->carry_at;
+    uint64_t bytes = text->carry.len - text->carry_at, lines = 0;
+    uint64_t total = graph_source_total(text->source);
+    if (bytes < TEXT_SAMPLE || total == 0 ||
+        graph_source_is_packed(text->source)) {
+        return 0;
+    }
+    for (uint64_t i = 0; i < bytes; i++) {
+        lines += at[i] == '\n';
+    }
+    uint64_t edges = (uint64_t)((double)total * (double)lines / (double)bytes /
+                                1.5 / (double)text->size);
+    return graph_memory_check("read graph", text->path, edges,
+                              "edges, or more,", 2 * sizeof(uint32_t),
+                              text->memory_bytes);
+}
+
 int graph_text_run(struct graph_text *text)
 {
-    int code = graph_parallel(text->options->threads, text_part, text);
+    int code = text->long_lines ? 0 : text_estimate(text);
+    if (code == 0) {
+        code = graph_parallel(text->options->threads, text_part, text);
+    }
     if (code < 0) {
         return code;
     }

@@ -4,6 +4,12 @@
  */
 #include "internal.h"
 
+#if defined(__GNUC__) && !defined(__clang__)
+/* At the level of the rest gcc makes vector code only of loops of known
+ * length. */
+#pragma GCC optimize("O3")
+#endif
+
 /* TYPE, its name in C, and one as wide in which overflow wraps. */
 #define INTEGERS(X)                                                            \
     X(POISE_INT8, int8_t, uint8_t)                                             \
@@ -36,8 +42,8 @@
     static void fold_##type(enum poise_coll_op op, void *acc, const void *in,  \
                             size_t count)                                      \
     {                                                                          \
-        type *a = acc;                                                         \
-        const type *b = in;                                                    \
+        type *restrict a = acc;                                                \
+        const type *restrict b = in;                                           \
         switch (op) {                                                          \
             ORDER_CASES(b[i] > a[i], b[i] < a[i])                              \
         case POISE_OP_SUM:                                                     \
@@ -65,8 +71,8 @@
     static void fold_##type(enum poise_coll_op op, void *acc, const void *in,  \
                             size_t count)                                      \
     {                                                                          \
-        type *a = acc;                                                         \
-        const type *b = in;                                                    \
+        type *restrict a = acc;                                                \
+        const type *restrict b = in;                                           \
         switch (op) {                                                          \
             ORDER_CASES(b[i] > a[i] || a[i] != a[i],                           \
                         b[i] < a[i] || a[i] != a[i])                           \

@@ -11,6 +11,8 @@
  *   run.c       one call as one rank goes through it
  *   calls.c     the collectives: pieces, and how items lie
  *   coll.c      making, ending, swapping trees
+ *   decide.c    what is certain of a partial result
+ *   conditional.c   the conditional allreduce
  */
 #ifndef POISE_COLL_INTERNAL_H
 #define POISE_COLL_INTERNAL_H
@@ -307,5 +309,35 @@ int coll_reduce(struct poise_coll *coll, enum coll_kind kind, int root,
                 enum poise_coll_type type, enum poise_coll_op op);
 int coll_broadcast(struct poise_coll *coll, enum coll_kind kind, int root,
                    void *data, size_t bytes);
+
+/* ---- conditions ---------------------------------------------------------- */
+
+__extension__ typedef __int128 coll_wide;
+
+/* A partial result: of doubles, or of integers without overflow. */
+struct coll_partial {
+    double real;
+    coll_wide wide;
+};
+
+int coll_condition_check(const struct poise_coll_condition *condition);
+/* Whether a contribution keeps the declared sign. */
+bool coll_sign_holds(const struct poise_coll_condition *condition,
+                     const void *value);
+/* 1: true, 0: false, -1: not certain yet. */
+int coll_decide(const struct poise_coll_condition *condition,
+                const struct coll_partial *partial);
+/* The truth of the whole result. */
+bool coll_truth(const struct poise_coll_condition *condition,
+                const struct coll_partial *result);
+/* acc = acc OP next */
+void coll_partial_fold(const struct poise_coll_condition *condition,
+                       struct coll_partial *acc,
+                       const struct coll_partial *next);
+
+/* A reduction into which this rank brings a failure, 0 for none. */
+int coll_reduce_with(struct poise_coll *coll, int code, const void *in,
+                     void *out, size_t count, enum poise_coll_type type,
+                     enum poise_coll_op op);
 
 #endif

@@ -40,7 +40,7 @@ static void lines_add(const char *path, size_t path_len,
     poise_buf_append(&line, path, path_len);
     poise_buf_printf(
         &line, "|%c|%o|%u|%u|%llu|%llu|%llu|%llu|%llu|%lld.%u|%lld",
-        walk_row_type(row->mode), row->mode & 07777, row->uid, row->gid,
+        walk_type_letter(row->mode), row->mode & 07777, row->uid, row->gid,
         (unsigned long long)row->size_bytes, (unsigned long long)row->blocks,
         (unsigned long long)row->nlink, (unsigned long long)row->ino,
         (unsigned long long)row->dev, (long long)row->mtime, row->mtime_ns,

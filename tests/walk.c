@@ -1,153 +1,22 @@
 /*
  * The walk's engine in one process: against a plain recursion, with few
- * descriptors, deep, flat, with errors and injected faults.
+ * descriptors, deep and flat.
  */
-#include "walk_tree.h"
+#include "walk_side.h"
 
 #include "walk/internal.h"
 
-#include <poise/walk.h>
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
 #include <linux/magic.h>
-#include <sched.h>
-#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/vfs.h>
-#include <sys/wait.h>
-
-/* ---- what callbacks collect ------------------------------------------------
- */
-
-struct seen {
-    struct tree_list paths, left;
-    uint64_t bytes;              /* __atomic */
-    unsigned errors, last_error; /* __atomic */
-    unsigned types[16];          /* __atomic */
-    const char *skip, *stop;     /* names */
-    bool stat, dirfd, count_only;
-    uint64_t count; /* __atomic */
-    int (*extra)(struct poise_walk_entry *entry, struct seen *seen);
-};
-
-static int on_visit(struct poise_walk_entry *entry, void *arg)
-{
-    struct seen *seen = arg;
-    struct poise_buf path = {0};
-    const struct statx *stx;
-    struct stat st;
-    __atomic_fetch_add(&seen->count, 1, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&seen->types[entry->type], 1, __ATOMIC_RELAXED);
-    assert_int_equal(strlen(entry->name), entry->name_len);
-    if (!seen->count_only) {
-        assert_int_equal(poise_walk_path(entry, &path), 0);
-        tree_list_add(&seen->paths, path.data, path.len);
-        poise_buf_free(&path);
-    }
-    if (seen->stat && poise_walk_stat(entry, STATX_SIZE, &stx) == 0) {
-        __atomic_fetch_add(&seen->bytes, stx->stx_size, __ATOMIC_RELAXED);
-    }
-    if (seen->dirfd) {
-        assert_int_equal(fstatat(poise_walk_dirfd(entry), entry->name, &st,
-                                 AT_SYMLINK_NOFOLLOW),
-                         0);
-    }
-    if (seen->extra) {
-        return seen->extra(entry, seen);
-    }
-    if (seen->stop && strcmp(entry->name, seen->stop) == 0) {
-        return 42;
-    }
-    bool skip = seen->skip && strcmp(entry->name, seen->skip) == 0;
-    return skip ? POISE_WALK_SKIP : POISE_WALK_ON;
-}
-
-static int on_leave(struct poise_walk_entry *entry, void *arg)
-{
-    struct seen *seen = arg;
-    struct poise_buf path = {0};
-    if (!seen->count_only) {
-        assert_int_equal(poise_walk_path(entry, &path), 0);
-        tree_list_add(&seen->left, path.data, path.len);
-        poise_buf_free(&path);
-    }
-    return 0;
-}
-
-static int on_error(struct poise_worker *worker, const struct poise_error *err,
-                    void *arg)
-{
-    struct seen *seen = arg;
-    (void)worker;
-    __atomic_fetch_add(&seen->errors, 1, __ATOMIC_RELAXED);
-    __atomic_store_n(&seen->last_error, (unsigned)err->code, __ATOMIC_RELAXED);
-    return 0;
-}
-
-static int walk(const struct poise_walk_options *options, struct seen *seen,
-                struct poise_walk_result *result)
-{
-    struct poise_walk_hooks hooks = {
-        .visit = on_visit, .leave = on_leave, .error = on_error, .arg = seen};
-    int rc = poise_walk_run(NULL, options, &hooks, result);
-    tree_list_sort(&seen->paths);
-    return rc;
-}
-
-static void seen_free(struct seen *seen)
-{
-    tree_list_free(&seen->paths);
-    tree_list_free(&seen->left);
-}
-
-/* ---- the tree of most tests ------------------------------------------------
- */
-
-static char where[256];
-static int where_fd;
-static struct tree_list truth;
-
-static int set_up(void **state)
-{
-    (void)state;
-    where_fd = tree_temporary(where);
-    if (where_fd < 0) {
-        return -1;
-    }
-    tree_nasty(where_fd);
-    tree_flat(where_fd, "flat", 6000);
-    tree_truth(where, &truth);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    tree_list_free(&truth);
-    tree_empty(where_fd);
-    close(where_fd);
-    return rmdir(where);
-}
-
-static const char *const where_roots[] = {where};
-
-static struct poise_walk_options plain_options(void)
-{
-    struct poise_walk_options options = {.roots = where_roots, .root_count = 1};
-    options.pool.threads = 2;
-    options.pool.seed = 1;
-    return options;
-}
 
 static void check_walk(const struct poise_walk_options *options, bool stat)
 {
     struct seen seen = {.stat = stat, .dirfd = true};
     struct poise_walk_result result;
-    assert_int_equal(walk(options, &seen, &result), 0);
-    assert_true(tree_list_equal(&seen.paths, &truth));
-    assert_int_equal(result.entries, truth.count);
+    assert_int_equal(seen_walk(options, &seen, &result), 0);
+    assert_true(tree_list_equal(&seen.paths, &side_truth));
+    assert_int_equal(result.entries, side_truth.count);
     assert_int_equal(result.errors, 0);
     assert_int_equal(seen.errors, 0);
     poise_walk_result_free(&result);
@@ -159,7 +28,7 @@ static void test_same_as_recursion(void **state)
     (void)state;
     for (unsigned threads = 1; threads <= 4; threads++) {
         for (int kind = 0; kind < 4; kind++) {
-            struct poise_walk_options options = plain_options();
+            struct poise_walk_options options = side_options();
             options.pool.threads = threads;
             options.statx_mask = kind & 1 ? STATX_BASIC_STATS : 0;
             options.one_file_system = kind & 2;
@@ -173,7 +42,7 @@ static void test_single_entries(void **state)
 {
     (void)state;
     for (unsigned threads = 1; threads <= 2; threads++) {
-        struct poise_walk_options options = plain_options();
+        struct poise_walk_options options = side_options();
         options.single_entries = true;
         options.pool.threads = threads;
         options.statx_mask = threads == 2 ? STATX_BASIC_STATS : 0;
@@ -184,7 +53,7 @@ static void test_single_entries(void **state)
 static void test_spilled(void **state)
 {
     (void)state;
-    struct poise_walk_options options = plain_options();
+    struct poise_walk_options options = side_options();
     options.pool.queue_bytes = 4096;
     check_walk(&options, false);
     options.single_entries = true;
@@ -195,14 +64,14 @@ static void test_no_openat2(void **state)
 {
     (void)state;
     /* The first calls are refused as a sandbox would: then without it. */
-    struct poise_walk_options options = plain_options();
+    struct poise_walk_options options = side_options();
     options.descriptors = 1;
     options.pool.threads = 1;
     struct seen seen = {0};
     poise_fault_arm(POISE_FAULT_OPEN, 2, ENOSYS, false);
-    assert_int_equal(walk(&options, &seen, NULL), 0);
+    assert_int_equal(seen_walk(&options, &seen, NULL), 0);
     poise_fault_arm(POISE_FAULT_OPEN, 0, 0, false);
-    assert_true(tree_list_equal(&seen.paths, &truth));
+    assert_true(tree_list_equal(&seen.paths, &side_truth));
     assert_int_equal(seen.errors, 0);
     seen_free(&seen);
 }
@@ -210,13 +79,14 @@ static void test_no_openat2(void **state)
 static void test_types(void **state)
 {
     (void)state;
-    struct poise_walk_options options = plain_options();
+    struct poise_walk_options options = side_options();
     struct seen seen = {0};
-    assert_int_equal(walk(&options, &seen, NULL), 0);
+    assert_int_equal(seen_walk(&options, &seen, NULL), 0);
     assert_int_equal(seen.types[DT_LNK], 3);
     assert_int_equal(seen.types[DT_FIFO], 1);
     assert_int_equal(seen.types[DT_UNKNOWN], 0);
-    assert_int_equal(seen.types[DT_DIR] + seen.types[DT_REG] + 4, truth.count);
+    assert_int_equal(seen.types[DT_DIR] + seen.types[DT_REG] + 4,
+                     side_truth.count);
     seen_free(&seen);
 }
 
@@ -228,7 +98,7 @@ static size_t count_deeper(const struct tree_list *paths, size_t most)
     size_t n = 0;
     for (size_t i = 0; i < paths->count; i++) {
         size_t depth = 0;
-        for (const char *p = paths->items[i] + strlen(where); *p; p++) {
+        for (const char *p = paths->items[i] + strlen(side_where); *p; p++) {
             depth += *p == '/';
         }
         n += depth > most;
@@ -240,13 +110,13 @@ static void test_depth(void **state)
 {
     (void)state;
     for (uint32_t depth = 0; depth < 4; depth++) {
-        struct poise_walk_options options = plain_options();
+        struct poise_walk_options options = side_options();
         struct seen seen = {0};
         options.max_depth = depth;
         options.max_depth_is_zero = depth == 0;
-        assert_int_equal(walk(&options, &seen, NULL), 0);
+        assert_int_equal(seen_walk(&options, &seen, NULL), 0);
         assert_int_equal(seen.paths.count,
-                         truth.count - count_deeper(&truth, depth));
+                         side_truth.count - count_deeper(&side_truth, depth));
         assert_int_equal(count_deeper(&seen.paths, depth), 0);
         seen_free(&seen);
     }
@@ -255,13 +125,13 @@ static void test_depth(void **state)
 static void test_skip_and_stop(void **state)
 {
     (void)state;
-    struct poise_walk_options options = plain_options();
+    struct poise_walk_options options = side_options();
     struct seen seen = {.skip = "lopsided"};
-    assert_int_equal(walk(&options, &seen, NULL), 0);
-    assert_int_equal(seen.paths.count, truth.count - 120);
+    assert_int_equal(seen_walk(&options, &seen, NULL), 0);
+    assert_int_equal(seen.paths.count, side_truth.count - 120);
     seen_free(&seen);
     struct seen stopped = {.stop = "level3"};
-    assert_int_equal(walk(&options, &stopped, NULL), 42);
+    assert_int_equal(seen_walk(&options, &stopped, NULL), 42);
     seen_free(&stopped);
 }
 
@@ -276,9 +146,9 @@ static int fail_at_empty(struct poise_walk_entry *entry, struct seen *seen)
 static void test_visit_fails(void **state)
 {
     (void)state;
-    struct poise_walk_options options = plain_options();
+    struct poise_walk_options options = side_options();
     struct seen seen = {.extra = fail_at_empty};
-    assert_int_equal(walk(&options, &seen, NULL), -EDOM);
+    assert_int_equal(seen_walk(&options, &seen, NULL), -EDOM);
     assert_int_equal(poise_error_last()->code, EDOM);
     seen_free(&seen);
 }
@@ -287,22 +157,23 @@ static void test_roots(void **state)
 {
     (void)state;
     char slash[300], file[300], link[300], link_slash[300], missing[300];
-    snprintf(slash, sizeof slash, "%s/empty/", where);
-    snprintf(file, sizeof file, "%s/-rf", where);
-    snprintf(link, sizeof link, "%s/to-dir", where);
-    snprintf(link_slash, sizeof link_slash, "%s/loop/", where);
-    snprintf(missing, sizeof missing, "%s/missing", where);
+    snprintf(slash, sizeof slash, "%s/empty/", side_where);
+    snprintf(file, sizeof file, "%s/-rf", side_where);
+    snprintf(link, sizeof link, "%s/to-dir", side_where);
+    snprintf(link_slash, sizeof link_slash, "%s/loop/", side_where);
+    snprintf(missing, sizeof missing, "%s/missing", side_where);
     const char *roots[] = {slash, file, missing, link, link_slash, file};
-    struct poise_walk_options options = plain_options();
+    struct poise_walk_options options = side_options();
     struct poise_walk_result result;
     struct seen seen = {0};
     options.roots = roots;
     options.root_count = sizeof roots / sizeof *roots;
     options.max_depth = 1;
-    assert_int_equal(walk(&options, &seen, &result), 0);
+    assert_int_equal(seen_walk(&options, &seen, &result), 0);
     assert_int_equal(result.errors, 1);
     assert_int_equal(seen.last_error, ENOENT);
-    size_t top = truth.count - count_deeper(&truth, 1); /* of link_slash */
+    size_t top =
+        side_truth.count - count_deeper(&side_truth, 1); /* of link_slash */
     assert_int_equal(result.entries, 4 + top);
     size_t named = 0;
     for (size_t i = 0; i < seen.paths.count; i++) {
@@ -337,11 +208,11 @@ static void test_tags(void **state)
 {
     (void)state;
     for (int small = 0; small < 2; small++) {
-        struct poise_walk_options options = plain_options();
+        struct poise_walk_options options = side_options();
         struct seen seen = {.extra = tag_visit};
         options.pool.queue_bytes = small ? 4096 : 0;
-        assert_int_equal(walk(&options, &seen, NULL), 0);
-        assert_int_equal(seen.count, truth.count);
+        assert_int_equal(seen_walk(&options, &seen, NULL), 0);
+        assert_int_equal(seen.count, side_truth.count);
         seen_free(&seen);
     }
 }
@@ -365,14 +236,14 @@ static void test_pieces(void **state)
 {
     (void)state;
     for (unsigned kind = 0; kind < 4; kind++) {
-        struct poise_walk_options options = plain_options();
+        struct poise_walk_options options = side_options();
         struct seen seen = {0};
         struct poise_walk_hooks hooks = {.piece = on_piece, .arg = &seen};
         options.pool.threads = 1 + kind;
         options.statx_mask = kind & 1 ? STATX_BASIC_STATS : 0;
         options.single_entries = kind == 2;
         assert_int_equal(poise_walk_run(NULL, &options, &hooks, NULL), 0);
-        assert_int_equal(seen.count, truth.count - 1);
+        assert_int_equal(seen.count, side_truth.count - 1);
         tree_list_sort(&seen.left);
         for (size_t i = 1; i < seen.left.count; i++) {
             assert_string_not_equal(seen.left.items[i - 1], seen.left.items[i]);
@@ -408,7 +279,8 @@ static size_t count_directories(int fd)
 /* In the order of the calls, every directory is behind those below it. */
 static void check_left(const struct tree_list *left)
 {
-    size_t expected = count_directories(open(where, O_RDONLY | O_DIRECTORY));
+    size_t expected =
+        count_directories(open(side_where, O_RDONLY | O_DIRECTORY));
     assert_int_equal(left->count, expected);
     for (size_t i = 0; i < left->count; i++) {
         size_t len = strlen(left->items[i]);
@@ -417,22 +289,22 @@ static void check_left(const struct tree_list *left)
                          left->items[k][len] == '/');
         }
     }
-    assert_string_equal(left->items[left->count - 1], where);
+    assert_string_equal(left->items[left->count - 1], side_where);
 }
 
 static void test_post(void **state)
 {
     (void)state;
     for (int kind = 0; kind < 6; kind++) {
-        struct poise_walk_options options = plain_options();
+        struct poise_walk_options options = side_options();
         struct seen seen = {0};
         options.post = true;
         options.pool.threads = kind < 3 ? 1 : 3;
         options.single_entries = kind % 3 == 1;
         options.pool.queue_bytes = kind % 3 == 2 ? 4096 : 0;
         options.descriptors = 1;
-        assert_int_equal(walk(&options, &seen, NULL), 0);
-        assert_true(tree_list_equal(&seen.paths, &truth));
+        assert_int_equal(seen_walk(&options, &seen, NULL), 0);
+        assert_true(tree_list_equal(&seen.paths, &side_truth));
         check_left(&seen.left);
         seen_free(&seen);
     }
@@ -445,8 +317,8 @@ static void test_post_before_drop(void **state)
     (void)state;
     struct seen seen = {0};
     struct walk run = {
-        .options = plain_options(),
-        .hooks = {.visit = on_visit, .leave = on_leave, .arg = &seen},
+        .options = side_options(),
+        .hooks = {.visit = seen_visit, .leave = seen_leave, .arg = &seen},
         .size = 1};
     run.options.post = true;
     assert_int_equal(walk_begin(&run), 0);
@@ -470,15 +342,15 @@ static void test_post_before_drop(void **state)
 static void test_post_unentered(void **state)
 {
     (void)state;
-    struct poise_walk_options options = plain_options();
+    struct poise_walk_options options = side_options();
     struct seen seen = {0};
     options.post = true;
     options.max_depth = 1;
-    assert_int_equal(walk(&options, &seen, NULL), 0);
+    assert_int_equal(seen_walk(&options, &seen, NULL), 0);
     assert_int_equal(seen.left.count, seen.types[DT_DIR]);
     seen_free(&seen);
     options.pool.checkpoint = "somewhere";
-    assert_int_equal(walk(&options, &seen, NULL), -EINVAL);
+    assert_int_equal(seen_walk(&options, &seen, NULL), -EINVAL);
 }
 
 /* ---- deep and flat ---------------------------------------------------------
@@ -493,7 +365,7 @@ static void check_deep(const char *root, int depth, bool post, bool metadata)
     options.statx_mask = metadata ? STATX_BASIC_STATS : 0;
     options.pool.threads = post ? 2 : 1;
     struct poise_walk_hooks hooks = {
-        .visit = on_visit, .error = on_error, .arg = &seen};
+        .visit = seen_visit, .error = seen_error, .arg = &seen};
     assert_int_equal(poise_walk_run(NULL, &options, &hooks, &result), 0);
     assert_int_equal(seen.errors, 0);
     assert_int_equal(seen.count, 1 + depth + depth / 100);
@@ -528,7 +400,7 @@ static void check_cuts(const char *root, uint64_t expected,
     struct seen seen = {0};
     struct walk run = {
         .options = options,
-        .hooks = {.visit = on_visit, .error = on_error, .arg = &seen},
+        .hooks = {.visit = seen_visit, .error = seen_error, .arg = &seen},
         .size = 1};
     assert_int_equal(walk_begin(&run), 0);
     struct poise_walk_dir *dir = walk_dir_create(NULL, 0, root, strlen(root));
@@ -578,7 +450,7 @@ static unsigned known_positions(const char *path, unsigned every,
 static bool on_hashed_file_system(void)
 {
     struct statfs fs;
-    return fstatfs(where_fd, &fs) == 0 && fs.f_type == EXT4_SUPER_MAGIC;
+    return fstatfs(side_fd, &fs) == 0 && fs.f_type == EXT4_SUPER_MAGIC;
 }
 
 static void test_cuts(void **state)
@@ -594,7 +466,7 @@ static void test_cuts(void **state)
     (void)state;
     poise_rng_seed(&rng, 5);
     for (int i = 0; i < 3; i++) {
-        snprintf(path, sizeof path, "%s/%s", where, dirs[i].dir);
+        snprintf(path, sizeof path, "%s/%s", side_where, dirs[i].dir);
         for (unsigned every = 1; every < 4000; every = every * 7 + 1) {
             unsigned n = known_positions(path, every, cuts, MOST);
             check_cuts(path, dirs[i].entries, cuts, n);
@@ -624,7 +496,7 @@ static void test_flat_is_shared(void **state)
 {
     (void)state;
     char path[300];
-    snprintf(path, sizeof path, "%s/flat", where);
+    snprintf(path, sizeof path, "%s/flat", side_where);
     const char *root = path;
     for (int metadata = 0; metadata < 2; metadata++) {
         struct poise_walk_options options = {.roots = &root, .root_count = 1};
@@ -632,7 +504,7 @@ static void test_flat_is_shared(void **state)
         struct seen seen = {.extra = slow_visit};
         options.pool.threads = 4;
         options.statx_mask = metadata ? STATX_BASIC_STATS : 0;
-        assert_int_equal(walk(&options, &seen, &result), 0);
+        assert_int_equal(seen_walk(&options, &seen, &result), 0);
         assert_int_equal(seen.paths.count, 6001);
         assert_non_null(result.stats);
         for (size_t i = 1; i < seen.paths.count; i++) {
@@ -645,213 +517,6 @@ static void test_flat_is_shared(void **state)
         poise_walk_result_free(&result);
         seen_free(&seen);
     }
-}
-
-/* ---- errors ----------------------------------------------------------------
- */
-
-static void test_unreadable(void **state)
-{
-    (void)state;
-    struct poise_walk_options options = plain_options();
-    struct poise_walk_result result;
-    struct seen seen = {0};
-    int fd = tree_dir(where_fd, "closed");
-    tree_file(fd, "hidden");
-    fchmod(fd, 0);
-    fchmod(where_fd, 0755);
-    uid_t uid = geteuid();
-    assert_int_equal(uid == 0 ? seteuid(65534) : 0, 0);
-    assert_int_equal(walk(&options, &seen, &result), 0);
-    assert_int_equal(uid == 0 ? seteuid(0) : 0, 0);
-    assert_int_equal(result.errors, 1);
-    assert_int_equal(seen.errors, 1);
-    assert_int_equal(seen.last_error, EACCES);
-    assert_int_equal(seen.paths.count, truth.count + 1);
-    poise_walk_result_free(&result);
-    seen_free(&seen);
-    fchmod(fd, 0700);
-    unlinkat(fd, "hidden", 0);
-    close(fd);
-    unlinkat(where_fd, "closed", AT_REMOVEDIR);
-}
-
-static int unlink_other(struct poise_walk_entry *entry, struct seen *seen)
-{
-    (void)seen;
-    if (entry->depth == 1) {
-        unlinkat(poise_walk_dirfd(entry), entry->name[0] == 'a' ? "b" : "a", 0);
-    }
-    return 0;
-}
-
-static void test_vanished(void **state)
-{
-    (void)state;
-    char path[300];
-    snprintf(path, sizeof path, "%s/vanishing", where);
-    const char *root = path;
-    struct poise_walk_options options = {
-        .roots = &root, .root_count = 1, .statx_mask = STATX_BASIC_STATS};
-    struct poise_walk_result result;
-    struct seen seen = {.extra = unlink_other};
-    int fd = tree_dir(where_fd, "vanishing");
-    tree_file(fd, "a");
-    tree_file(fd, "b");
-    assert_int_equal(walk(&options, &seen, &result), 0);
-    assert_int_equal(result.errors, 1);
-    assert_int_equal(seen.last_error, ENOENT);
-    assert_int_equal(seen.paths.count, 2);
-    poise_walk_result_free(&result);
-    seen_free(&seen);
-    tree_empty(fd);
-    close(fd);
-    unlinkat(where_fd, "vanishing", AT_REMOVEDIR);
-}
-
-static int swap_directory(struct poise_walk_entry *entry, struct seen *seen)
-{
-    (void)seen;
-    if (strcmp(entry->name, "victim") == 0) {
-        int fd = poise_walk_dirfd(entry);
-        unlinkat(fd, "victim", AT_REMOVEDIR);
-        symlinkat("../wide", fd, "victim");
-    }
-    return 0;
-}
-
-/* A directory that becomes a link before it is opened is not followed. */
-static void test_replaced(void **state)
-{
-    (void)state;
-    char path[300];
-    snprintf(path, sizeof path, "%s/swapped", where);
-    const char *root = path;
-    struct poise_walk_options options = {.roots = &root, .root_count = 1};
-    struct poise_walk_result result;
-    struct seen seen = {.extra = swap_directory};
-    int fd = tree_dir(where_fd, "swapped");
-    close(tree_dir(fd, "victim"));
-    assert_int_equal(walk(&options, &seen, &result), 0);
-    assert_int_equal(result.errors, 1);
-    assert_int_equal(seen.paths.count, 2);
-    poise_walk_result_free(&result);
-    seen_free(&seen);
-    tree_empty(fd);
-    close(fd);
-    unlinkat(where_fd, "swapped", AT_REMOVEDIR);
-}
-
-enum { CANNOT_MOUNT = 77 };
-
-/* In a process of its own, whose mounts nobody else sees: `where` mounted
- * inside itself and another file system. What was wrong, as exit code. */
-static int mounted_walks(void)
-{
-    char loop[300], other[300];
-    snprintf(loop, sizeof loop, "%s/mounts/loop", where);
-    snprintf(other, sizeof other, "%s/mounts/other", where);
-    if (unshare(geteuid() == 0 ? CLONE_NEWNS : CLONE_NEWUSER | CLONE_NEWNS) !=
-            0 ||
-        mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
-        mount(where, loop, NULL, MS_BIND, NULL) != 0 ||
-        mount("none", other, "tmpfs", 0, NULL) != 0) {
-        return CANNOT_MOUNT;
-    }
-    int fd = open(other, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    close(tree_dir(fd, "inside"));
-    close(fd);
-    for (int kind = 0; kind < 4; kind++) {
-        struct poise_walk_options options = plain_options();
-        struct poise_walk_result result;
-        struct seen seen = {.count_only = true};
-        options.statx_mask = kind & 1 ? STATX_BASIC_STATS : 0;
-        options.one_file_system = kind & 2;
-        size_t below = options.one_file_system ? 0 : 1;
-        if (walk(&options, &seen, &result) != 0) {
-            return 1;
-        }
-        /* The loop is reported and not entered; on the same file system it
-         * is a loop too. */
-        if (result.errors != 1 || seen.last_error != ELOOP) {
-            return 2;
-        }
-        if (seen.count != truth.count + 3 + below) {
-            return 3;
-        }
-        poise_walk_result_free(&result);
-    }
-    return 0;
-}
-
-static void test_mounts(void **state)
-{
-    (void)state;
-    int fd = tree_dir(where_fd, "mounts"), status;
-    close(tree_dir(fd, "loop"));
-    close(tree_dir(fd, "other"));
-    pid_t pid = fork();
-    if (pid == 0) {
-        _exit(mounted_walks());
-    }
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    tree_empty(fd);
-    close(fd);
-    unlinkat(where_fd, "mounts", AT_REMOVEDIR);
-    assert_true(WIFEXITED(status));
-    if (WEXITSTATUS(status) == CANNOT_MOUNT) {
-        skip(); /* a container that allows no mounts at all */
-    }
-    assert_int_equal(WEXITSTATUS(status), 0);
-}
-
-static void test_io_faults(void **state)
-{
-    (void)state;
-    static const enum poise_fault kinds[] = {
-        POISE_FAULT_OPEN, POISE_FAULT_GETDENTS, POISE_FAULT_STAT};
-    for (int i = 0; i < 3; i++) {
-        for (uint64_t k = 1; k < 400; k += k < 20 ? 1 : 53) {
-            struct poise_walk_options options = plain_options();
-            struct poise_walk_result result;
-            struct seen seen = {.count_only = true};
-            options.statx_mask = STATX_BASIC_STATS;
-            options.pool.threads = 1 + k % 2;
-            options.descriptors = 1;
-            poise_fault_arm(kinds[i], k, EIO, false);
-            int rc = walk(&options, &seen, &result);
-            poise_fault_arm(kinds[i], 0, 0, false);
-            assert_int_equal(rc, 0);
-            assert_int_equal(result.errors, 1);
-            assert_int_equal(result.errors, seen.errors);
-            assert_int_equal(seen.last_error, EIO);
-            assert_true(result.entries <= truth.count);
-            poise_walk_result_free(&result);
-        }
-    }
-}
-
-static void test_memory_faults(void **state)
-{
-    (void)state;
-    unsigned failed = 0;
-    for (uint64_t k = 1; k < 400; k += k < 60 ? 1 : 37) {
-        struct poise_walk_options options = plain_options();
-        struct poise_walk_result result = {0};
-        struct seen seen = {.count_only = true};
-        options.pool.threads = 1 + k % 2;
-        options.post = k % 3 == 0;
-        options.single_entries = k % 5 == 0;
-        options.pool.queue_bytes = k % 2 ? 4096 : 0;
-        poise_fault_arm(POISE_FAULT_ALLOC, k, ENOMEM, false);
-        int rc = walk(&options, &seen, &result);
-        poise_fault_arm(POISE_FAULT_ALLOC, 0, 0, false);
-        failed += rc == -ENOMEM;
-        assert_true(rc == -ENOMEM || (rc == 0 && (seen.count == truth.count ||
-                                                  seen.errors == 1)));
-        poise_walk_result_free(&result);
-    }
-    assert_true(failed > 40);
 }
 
 int main(void)
@@ -874,12 +539,7 @@ int main(void)
         cmocka_unit_test(test_deep_chain),
         cmocka_unit_test(test_cuts),
         cmocka_unit_test(test_flat_is_shared),
-        cmocka_unit_test(test_unreadable),
-        cmocka_unit_test(test_vanished),
-        cmocka_unit_test(test_replaced),
-        cmocka_unit_test(test_mounts),
-        cmocka_unit_test(test_io_faults),
-        cmocka_unit_test(test_memory_faults),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests_name("walk", tests, side_set_up,
+                                       side_tear_down);
 }

@@ -15,28 +15,35 @@ static const char man_date[] = "November 21, 2026";
 /* ---- plain text -----------------------------------------------------------
  */
 
+/* The next word of *text before `end`; moves *text behind it. Its length; 0:
+ * there is none. */
+static size_t next_word(const char **text, const char *end, const char **word)
+{
+    const char *at = *text;
+    size_t len;
+
+    while (at < end && isspace((unsigned char)*at)) {
+        at++;
+    }
+    *word = at;
+    while (at < end && !isspace((unsigned char)*at)) {
+        at++;
+    }
+    len = (size_t)(at - *word);
+    *text = at;
+    return len;
+}
+
 /* Words of text[0..len), filled up to WIDTH; the first line goes on at
  * `column`, later ones are indented. Ends its last line. */
 static void fill(struct poise_buf *out, const char *text, size_t len,
                  size_t indent, size_t column)
 {
-    const char *end = text + len;
+    const char *end = text + len, *word;
     bool first = true;
+    size_t n;
 
-    while (text < end) {
-        const char *word = text;
-        size_t n;
-
-        while (text < end && !isspace((unsigned char)*text)) {
-            text++;
-        }
-        n = (size_t)(text - word);
-        while (text < end && isspace((unsigned char)*text)) {
-            text++;
-        }
-        if (n == 0) {
-            continue;
-        }
+    while ((n = next_word(&text, end, &word)) > 0) {
         if (!first && column + 1 + n > WIDTH) {
             poise_buf_printf(out, "\n%*s", (int)indent, "");
             column = indent;
@@ -262,24 +269,11 @@ static void man_words(struct poise_buf *out, const char *text)
 /* Prose: filled, and every sentence begins a line, as mdoc wants it. */
 static void man_prose(struct poise_buf *out, const char *text, size_t len)
 {
-    const char *end = text + len;
-    size_t column = 0;
+    const char *end = text + len, *word;
+    size_t n, column = 0;
     bool sentence = false; /* the last word ended one */
 
-    while (text < end) {
-        const char *word = text;
-        size_t n;
-
-        while (text < end && !isspace((unsigned char)*text)) {
-            text++;
-        }
-        n = (size_t)(text - word);
-        while (text < end && isspace((unsigned char)*text)) {
-            text++;
-        }
-        if (n == 0) {
-            continue;
-        }
+    while ((n = next_word(&text, end, &word)) > 0) {
         if (column > 0 && (column + 1 + n > WIDTH - 8 ||
                            (sentence && isupper((unsigned char)word[0])))) {
             poise_buf_putc(out, '\n');

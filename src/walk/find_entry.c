@@ -2,6 +2,7 @@
  * find_entry.c - what evaluation may ask of the current entry, and reports.
  */
 #include "find.h"
+#include "letter.h"
 
 #include <string.h>
 #include <sys/stat.h>
@@ -93,24 +94,8 @@ const char *find_link(struct find_state *state)
 
 char find_type_letter(unsigned mode)
 {
-    switch (mode & S_IFMT) {
-    case S_IFREG:
-        return 'f';
-    case S_IFDIR:
-        return 'd';
-    case S_IFLNK:
-        return 'l';
-    case S_IFIFO:
-        return 'p';
-    case S_IFSOCK:
-        return 's';
-    case S_IFCHR:
-        return 'c';
-    case S_IFBLK:
-        return 'b';
-    default:
-        return 'U';
-    }
+    char letter = walk_type_letter(mode);
+    return letter == '?' ? 'U' : letter;
 }
 
 void find_mode_text(unsigned mode, char out[11])

@@ -36,28 +36,6 @@ void walk_row_fill(struct walk_row *row, const struct statx *st)
     row->ctime_ns = st->stx_ctime.tv_nsec;
 }
 
-char walk_row_type(uint32_t mode)
-{
-    switch (mode & S_IFMT) {
-    case S_IFREG:
-        return 'f';
-    case S_IFDIR:
-        return 'd';
-    case S_IFLNK:
-        return 'l';
-    case S_IFIFO:
-        return 'p';
-    case S_IFSOCK:
-        return 's';
-    case S_IFCHR:
-        return 'c';
-    case S_IFBLK:
-        return 'b';
-    default:
-        return '?';
-    }
-}
-
 void walk_row_state_reset(struct walk_row_state *state)
 {
     state->row = (struct walk_row){0};

@@ -72,7 +72,7 @@ static int import_row(const struct walk_row *row, void *arg)
 {
     struct import *im = arg;
     sqlite3_stmt *to = im->entries;
-    const char type[2] = {walk_row_type(row->mode), 0};
+    const char type[2] = {walk_type_letter(row->mode), 0};
     const int64_t numbers[] = {
         row->mode & 07777,
         row->uid,

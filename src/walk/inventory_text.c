@@ -53,7 +53,7 @@ int walk_csv_line(struct poise_buf *out, const struct walk_row *row,
     char text[48];
     csv_path(out, path, path_len);
     poise_buf_putc(out, ',');
-    poise_buf_putc(out, walk_row_type(row->mode));
+    poise_buf_putc(out, walk_type_letter(row->mode));
     int len = snprintf(text, sizeof(text), ",%04o", row->mode & 07777);
     poise_buf_append(out, text, (size_t)len);
     csv_number(out, row->uid);
@@ -83,7 +83,7 @@ static void json_time(struct poise_buf *out, const char *key, int64_t s,
 int walk_json_line(struct poise_buf *out, const struct walk_row *row,
                    const char *path, size_t path_len)
 {
-    char type[2] = {walk_row_type(row->mode), 0}, mode[8];
+    char type[2] = {walk_type_letter(row->mode), 0}, mode[8];
     struct poise_json json = poise_json_to(out, true);
     snprintf(mode, sizeof(mode), "%04o", row->mode & 07777);
     poise_json_object(&json, NULL);

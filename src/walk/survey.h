@@ -10,6 +10,8 @@
 #ifndef WALK_SURVEY_H
 #define WALK_SURVEY_H
 
+#include "letter.h"
+
 #include <poise/walk.h>
 
 #include <pthread.h>
@@ -193,8 +195,6 @@ struct walk_row {
     size_t name_len;
 };
 void walk_row_fill(struct walk_row *row, const struct statx *st);
-/** 'f', 'd', ... as find -type. */
-char walk_row_type(uint32_t mode);
 
 /** What the coding of a row refers to: the one before it in its block. */
 struct walk_row_state {

@@ -1,0 +1,385 @@
+/*
+ * Grids of ranks. The last dimension is the fastest; ranks are never
+ * reordered. Source: MPI 3.1, 7.5.
+ */
+#include "topology.h"
+
+#include <stdlib.h>
+
+/* ---- coordinates
+ * ------------------------------------------------------------- */
+
+static void coords_of(const struct vrank_topology *grid, int rank, int *coords)
+{
+    for (int d = grid->ndims - 1; d >= 0; d--) {
+        coords[d] = rank % grid->dims[d];
+        rank /= grid->dims[d];
+    }
+}
+
+/* The rank at coordinates, which may lie outside where the grid is periodic;
+ * MPI_PROC_NULL where it is not. */
+static int rank_at(const struct vrank_topology *grid, const int *coords)
+{
+    int rank = 0;
+
+    for (int d = 0; d < grid->ndims; d++) {
+        int at = coords[d];
+        if (at < 0 || at >= grid->dims[d]) {
+            if (!grid->periods[d]) {
+                return MPI_PROC_NULL;
+            }
+            at %= grid->dims[d];
+            at += at < 0 ? grid->dims[d] : 0;
+        }
+        rank = rank * grid->dims[d] + at;
+    }
+    return rank;
+}
+
+/* The rank `step` further along a dimension. */
+static int rank_along(struct vrank_topology *grid, int d, int step)
+{
+    int mine = grid->coords[d], rank;
+    long long at = (long long)mine + step;
+
+    if (grid->periods[d]) {
+        at %= grid->dims[d];
+    } else if (at < 0 || at >= grid->dims[d]) {
+        return MPI_PROC_NULL;
+    }
+    grid->coords[d] = (int)at;
+    rank = rank_at(grid, grid->coords);
+    grid->coords[d] = mine;
+    return rank;
+}
+
+static struct vrank_topology *grid_create(int ndims, const int *dims,
+                                          const int *periods, int rank)
+{
+    struct vrank_topology *grid =
+        topology_create(MPI_CART, 5 * (size_t)ndims + 1);
+
+    if (grid == NULL) {
+        return NULL;
+    }
+    grid->ndims = ndims;
+    grid->dims = topology_ints(grid, dims, ndims);
+    grid->periods = topology_ints(grid, periods, ndims);
+    for (int d = 0; d < ndims; d++) {
+        grid->periods[d] = grid->periods[d] != 0;
+    }
+    grid->coords = topology_ints(grid, NULL, ndims);
+    coords_of(grid, rank, grid->coords);
+    grid->in = grid->out = 2 * ndims;
+    grid->sources = grid->destinations = topology_ints(grid, NULL, 2 * ndims);
+    for (int d = 0; d < ndims; d++) {
+        grid->sources[2 * d] = rank_along(grid, d, -1);
+        grid->sources[2 * d + 1] = rank_along(grid, d, 1);
+    }
+    return grid;
+}
+
+/* ---- making
+ * ------------------------------------------------------------------ */
+
+/* How many ranks a grid takes; 0: it is none, or takes too many. */
+static int grid_ranks(int ndims, const int *dims, int available)
+{
+    long long ranks = 1;
+
+    for (int d = 0; d < ndims; d++) {
+        if (dims[d] < 1) {
+            return 0;
+        }
+        ranks *= dims[d];
+        if (ranks > available) {
+            return 0;
+        }
+    }
+    return (int)ranks;
+}
+
+/* The first `count` ranks of a communicator become a grid. */
+static int grid_make(struct poise_mpi_comm *comm, int count, int ndims,
+                     const int *dims, const int *periods, const char *call,
+                     MPI_Comm *out)
+{
+    struct vrank_topology *grid = NULL;
+    int *members = poise_alloc((size_t)count, sizeof(int));
+    int error = members == NULL ? MPI_ERR_NO_MEM : MPI_SUCCESS;
+
+    if (error == MPI_SUCCESS && comm->rank < count) {
+        grid = grid_create(ndims, dims, periods, comm->rank);
+        error = grid == NULL ? MPI_ERR_NO_MEM : MPI_SUCCESS;
+    }
+    if (error == MPI_SUCCESS) {
+        for (int i = 0; i < count; i++) {
+            members[i] = i;
+        }
+        error = topology_make(comm, members, count, grid, call, out);
+    }
+    free(members);
+    return error;
+}
+
+int MPI_Cart_create(MPI_Comm comm_old, int ndims, const int dims[],
+                    const int periods[], int reorder, MPI_Comm *comm_cart)
+{
+    static const char call[] = "MPI_Cart_create";
+    struct vrank_face *face = face_enter(call);
+    struct poise_mpi_comm *comm = vcomm_of(face, comm_old);
+    int count, error = MPI_SUCCESS;
+
+    (void)reorder;
+    if (comm == NULL || comm->remote != NULL) {
+        return face_fail(face, comm, MPI_ERR_COMM, NULL);
+    }
+    count = ndims < 0 ? 0 : grid_ranks(ndims, dims, comm->size);
+    if (count == 0) {
+        return face_fail(face, comm, MPI_ERR_DIMS,
+                         "there are %d ranks for the grid", comm->size);
+    }
+    error = grid_make(comm, count, ndims, dims, periods, call, comm_cart);
+    return error == MPI_SUCCESS ? error : face_fail(face, comm, error, NULL);
+}
+
+int MPI_Cart_map(MPI_Comm handle, int ndims, const int dims[],
+                 const int periods[], int *newrank)
+{
+    struct vrank_face *face = face_enter("MPI_Cart_map");
+    struct poise_mpi_comm *comm = vcomm_of(face, handle);
+    int count;
+
+    (void)periods;
+    if (comm == NULL) {
+        return face_fail(face, NULL, MPI_ERR_COMM, NULL);
+    }
+    count = ndims < 0 ? 0 : grid_ranks(ndims, dims, comm->size);
+    if (count == 0) {
+        return face_fail(face, comm, MPI_ERR_DIMS, NULL);
+    }
+    *newrank = comm->rank < count ? comm->rank : MPI_UNDEFINED;
+    return MPI_SUCCESS;
+}
+
+/* The members of the part of a grid that the caller is in, and its shape. */
+static int sub_members(struct vrank_topology *grid, const int *remain,
+                       int *members, int *coords)
+{
+    int count = 0, size = grid_ranks(grid->ndims, grid->dims, INT32_MAX);
+
+    for (int rank = 0; rank < size; rank++) {
+        bool is_in = true;
+        coords_of(grid, rank, coords);
+        for (int d = 0; d < grid->ndims; d++) {
+            is_in &= remain[d] || coords[d] == grid->coords[d];
+        }
+        if (is_in) {
+            members[count++] = rank;
+        }
+    }
+    return count;
+}
+
+static int cart_sub(struct poise_mpi_comm *comm, struct vrank_topology *grid,
+                    const int *remain, const char *call, MPI_Comm *out)
+{
+    int *members = poise_alloc((size_t)comm->size, sizeof(int));
+    int *shape = poise_alloc(3 * (size_t)grid->ndims + 1, sizeof(int));
+    int *periods = shape + grid->ndims, kept = 0, count, rank = 0;
+    struct vrank_topology *part = NULL;
+    int error = MPI_ERR_NO_MEM;
+
+    if (members == NULL || shape == NULL) {
+        goto out;
+    }
+    count = sub_members(grid, remain, members, periods + grid->ndims);
+    while (members[rank] != comm->rank) {
+        rank++;
+    }
+    for (int d = 0; d < grid->ndims; d++) {
+        if (remain[d]) {
+            shape[kept] = grid->dims[d];
+            periods[kept++] = grid->periods[d];
+        }
+    }
+    part = grid_create(kept, shape, periods, rank);
+    if (part != NULL) {
+        error = topology_make(comm, members, count, part, call, out);
+    }
+out:
+    free(shape);
+    free(members);
+    return error;
+}
+
+int MPI_Cart_sub(MPI_Comm handle, const int remain_dims[], MPI_Comm *newcomm)
+{
+    static const char call[] = "MPI_Cart_sub";
+    struct poise_mpi_comm *comm;
+    int error;
+    struct vrank_topology *grid =
+        topology_enter(call, handle, MPI_CART, &comm, &error);
+
+    if (grid == NULL) {
+        return error;
+    }
+    error = cart_sub(comm, grid, remain_dims, call, newcomm);
+    return error == MPI_SUCCESS ? error
+                                : face_fail(comm->face, comm, error, NULL);
+}
+
+/* ---- asking
+ * -------------------------------------------------------------------- */
+
+int MPI_Cartdim_get(MPI_Comm handle, int *ndims)
+{
+    struct poise_mpi_comm *comm;
+    int error;
+    struct vrank_topology *grid =
+        topology_enter("MPI_Cartdim_get", handle, MPI_CART, &comm, &error);
+
+    if (grid == NULL) {
+        return error;
+    }
+    *ndims = grid->ndims;
+    return MPI_SUCCESS;
+}
+
+int MPI_Cart_get(MPI_Comm handle, int maxdims, int dims[], int periods[],
+                 int coords[])
+{
+    struct poise_mpi_comm *comm;
+    int error;
+    struct vrank_topology *grid =
+        topology_enter("MPI_Cart_get", handle, MPI_CART, &comm, &error);
+
+    if (grid == NULL) {
+        return error;
+    }
+    if (maxdims < grid->ndims) {
+        return face_fail(comm->face, comm, MPI_ERR_ARG, NULL);
+    }
+    for (int d = 0; d < grid->ndims; d++) {
+        dims[d] = grid->dims[d];
+        periods[d] = grid->periods[d];
+        coords[d] = grid->coords[d];
+    }
+    return MPI_SUCCESS;
+}
+
+int MPI_Cart_rank(MPI_Comm handle, const int coords[], int *rank)
+{
+    struct poise_mpi_comm *comm;
+    int error;
+    struct vrank_topology *grid =
+        topology_enter("MPI_Cart_rank", handle, MPI_CART, &comm, &error);
+
+    if (grid == NULL) {
+        return error;
+    }
+    *rank = rank_at(grid, coords);
+    return *rank == MPI_PROC_NULL
+               ? face_fail(comm->face, comm, MPI_ERR_ARG,
+                           "the coordinates lie outside of the grid")
+               : MPI_SUCCESS;
+}
+
+int MPI_Cart_coords(MPI_Comm handle, int rank, int maxdims, int coords[])
+{
+    struct poise_mpi_comm *comm;
+    int error;
+    struct vrank_topology *grid =
+        topology_enter("MPI_Cart_coords", handle, MPI_CART, &comm, &error);
+
+    if (grid == NULL) {
+        return error;
+    }
+    if (rank < 0 || rank >= comm->size) {
+        return face_fail(comm->face, comm, MPI_ERR_RANK, NULL);
+    }
+    if (maxdims < grid->ndims) {
+        return face_fail(comm->face, comm, MPI_ERR_ARG, NULL);
+    }
+    coords_of(grid, rank, coords);
+    return MPI_SUCCESS;
+}
+
+int MPI_Cart_shift(MPI_Comm handle, int direction, int disp, int *rank_source,
+                   int *rank_dest)
+{
+    struct poise_mpi_comm *comm;
+    int error;
+    struct vrank_topology *grid =
+        topology_enter("MPI_Cart_shift", handle, MPI_CART, &comm, &error);
+
+    if (grid == NULL) {
+        return error;
+    }
+    if (direction < 0 || direction >= grid->ndims || disp == INT32_MIN) {
+        return face_fail(comm->face, comm, MPI_ERR_ARG, NULL);
+    }
+    *rank_source = rank_along(grid, direction, -disp);
+    *rank_dest = rank_along(grid, direction, disp);
+    return MPI_SUCCESS;
+}
+
+/* ---- shapes
+ * ---------------------------------------------------------------------- */
+
+/* Split `nodes` into `ndims` factors, none above `limit`, in descending order,
+ * the greatest as small as can be; whether there is a way. */
+static bool factorise(int nodes, int ndims, int limit, int *factors)
+{
+    if (ndims == 1) {
+        factors[0] = nodes;
+        return nodes <= limit;
+    }
+    for (int f = 1; f <= limit && f <= nodes; f++) {
+        long long most = 1;
+        /* The others are no greater: too small an f leaves too much. */
+        for (int i = 0; i < ndims && most < nodes; i++) {
+            most *= f;
+        }
+        if (nodes % f == 0 && most >= nodes &&
+            factorise(nodes / f, ndims - 1, f, factors + 1)) {
+            factors[0] = f;
+            return true;
+        }
+    }
+    return false;
+}
+
+int MPI_Dims_create(int nnodes, int ndims, int dims[])
+{
+    struct vrank_face *face = face_enter("MPI_Dims_create");
+    int fixed = 1, open = 0, *factors, next = 0;
+
+    if (nnodes < 1 || ndims < 0) {
+        return face_fail(face, NULL, MPI_ERR_ARG, NULL);
+    }
+    for (int d = 0; d < ndims; d++) {
+        if (dims[d] < 0 || (dims[d] > 0 && nnodes / fixed % dims[d] != 0)) {
+            return face_fail(face, NULL, MPI_ERR_DIMS, NULL);
+        }
+        fixed *= dims[d] > 0 ? dims[d] : 1;
+        open += dims[d] == 0;
+    }
+    if (open == 0) {
+        return fixed == nnodes ? MPI_SUCCESS
+                               : face_fail(face, NULL, MPI_ERR_DIMS, NULL);
+    }
+    factors = poise_alloc((size_t)open, sizeof(int));
+    if (factors == NULL) {
+        return face_fail(face, NULL, MPI_ERR_NO_MEM, NULL);
+    }
+    factorise(nnodes / fixed, open, nnodes, factors);
+    for (int d = 0; d < ndims; d++) {
+        if (dims[d] == 0) {
+            dims[d] = factors[next++];
+        }
+    }
+    free(factors);
+    return MPI_SUCCESS;
+}

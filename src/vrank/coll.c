@@ -1,0 +1,259 @@
+/*
+ * Calls of collective functions: how they are begun, carried on and ended.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "coll.h"
+
+/* ---- memory
+ * -------------------------------------------------------------------
+ */
+
+void *vcoll_alloc(struct vcoll_call *call, size_t bytes)
+{
+    struct vcoll_memory *memory =
+        poise_alloc(1, sizeof(struct vcoll_memory) + bytes);
+
+    if (memory == NULL) {
+        return NULL;
+    }
+    memory->next = call->memory;
+    call->memory = memory;
+    return memory->bytes;
+}
+
+char *vcoll_alloc_elements(struct vcoll_call *call, MPI_Datatype type,
+                           size_t count)
+{
+    ptrdiff_t extent = type_extent(type);
+    ptrdiff_t span = type->true_ub - type->true_lb +
+                     (ptrdiff_t)count * (extent < 0 ? -extent : extent);
+    char *memory = vcoll_alloc(call, (size_t)span);
+
+    /* A negative extent goes down from the end. */
+    if (memory == NULL) {
+        return NULL;
+    }
+    return memory - type->true_lb +
+           (extent < 0 ? -extent * (ptrdiff_t)(count > 0 ? count - 1 : 0) : 0);
+}
+
+/* ---- types and operations of non-blocking calls
+ * --------------------------------
+ */
+
+/* The program may free them as soon as a non-blocking function returns. */
+static void side_hold(const struct vcoll_side *side, int pieces, bool hold)
+{
+    int count = side->types == NULL ? 1
+                : side->peers > 0   ? side->peers
+                                    : pieces;
+
+    for (int i = 0; i < count; i++) {
+        MPI_Datatype type = side->types != NULL ? side->types[i] : side->type;
+        if (type != NULL && hold) {
+            type_hold(type);
+        } else {
+            type_release(type);
+        }
+    }
+}
+
+static void call_hold(struct vcoll_call *call, bool hold)
+{
+    int size = vcomm_peers(call->comm)->size;
+
+    side_hold(&call->send, size, hold);
+    side_hold(&call->recv, size, hold);
+    if (hold && call->op != NULL) {
+        op_hold(call->op);
+    } else {
+        op_release(call->op);
+    }
+    call->held = hold;
+}
+
+/* ---- a call's life
+ * ---------------------------------------------------------------
+ */
+
+static const struct vcoll_meet *const meets[COLL_KINDS] = {
+    [COLL_BARRIER] = &vcoll_meet_barrier,
+    [COLL_BCAST] = &vcoll_meet_bcast,
+    [COLL_GATHER] = &vcoll_meet_gather,
+    [COLL_SCATTER] = &vcoll_meet_scatter,
+    [COLL_ALLGATHER] = &vcoll_meet_gather,
+    [COLL_ALLTOALL] = &vcoll_meet_alltoall,
+    [COLL_REDUCE] = &vcoll_meet_reduce,
+    [COLL_ALLREDUCE] = &vcoll_meet_allreduce,
+    [COLL_REDUCE_SCATTER] = &vcoll_meet_reduce_scatter,
+    [COLL_SCAN] = &vcoll_meet_scan,
+    [COLL_EXSCAN] = &vcoll_meet_exscan,
+};
+
+/* What is exchanged in place is sent from a copy. */
+static int alltoall_move_away(struct vcoll_call *call)
+{
+    ptrdiff_t low = 0, high = 0;
+    char *copy;
+
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < call->comm->size; i++) {
+            struct vcoll_piece piece = vcoll_piece_of(&call->recv, i);
+            struct vcoll_piece to = piece;
+            ptrdiff_t at = piece.base - call->recv.base;
+            ptrdiff_t more = piece.count > 0 ? (ptrdiff_t)(piece.count - 1) *
+                                                   type_extent(piece.type)
+                                             : 0;
+            ptrdiff_t from = at + piece.type->true_lb + (more < 0 ? more : 0);
+            ptrdiff_t end = at + piece.type->true_ub + (more > 0 ? more : 0);
+            if (pass == 0) {
+                low = from < low ? from : low;
+                high = end > high ? end : high;
+                continue;
+            }
+            to.base = call->send.base + at;
+            vcoll_piece_copy(&piece, &to);
+        }
+        if (pass == 0) {
+            copy = vcoll_alloc(call, (size_t)(high - low));
+            if (copy == NULL) {
+                return MPI_ERR_NO_MEM;
+            }
+            call->send = call->recv;
+            call->send.base = copy - low;
+        }
+    }
+    return MPI_SUCCESS;
+}
+
+int vcoll_begin(struct vcoll_call *call)
+{
+    struct poise_mpi_comm *comm = call->comm;
+    int error = MPI_SUCCESS;
+
+    call->sequence = comm->sequence++;
+    if (call->kind == COLL_ALLTOALL && call->in_place) {
+        error = alltoall_move_away(call);
+    }
+    if (error == MPI_SUCCESS && !call->waits) {
+        call_hold(call, true);
+    }
+    if (error != MPI_SUCCESS) {
+        return error;
+    }
+    if (comm->remote != NULL) {
+        return vcoll_plan_inter(call);
+    }
+    if (call->kind >= COLL_NEIGHBOR_ALLGATHER) {
+        return vcoll_plan_neighbor(call);
+    }
+    call->board = vcoll_board_of(comm);
+    if (call->board == NULL) {
+        return MPI_ERR_NO_MEM;
+    }
+    call->place = vcoll_board_place(call->board, comm->rank);
+    if (!call->board->whole) {
+        return vcoll_plan_remote(call);
+    }
+    call->stages[0].meet = meets[call->kind];
+    call->stage_count = 1;
+    return MPI_SUCCESS;
+}
+
+int vcoll_step(struct vcoll_call *call)
+{
+    while (call->stage < call->stage_count) {
+        const struct vcoll_stage *stage = &call->stages[call->stage];
+        int done = stage->meet != NULL
+                       ? vcoll_meet(call, stage->meet)
+                       : vcoll_schedule_step(call, stage->schedule);
+        if (!done) {
+            return 0;
+        }
+        call->stage++;
+    }
+    return 1;
+}
+
+void vcoll_end(struct vcoll_call *call)
+{
+    for (int i = 0; i < call->stage_count; i++) {
+        vcoll_schedule_free(call->stages[i].schedule);
+    }
+    while (call->memory != NULL) {
+        struct vcoll_memory *memory = call->memory;
+        call->memory = memory->next;
+        free(memory);
+    }
+    if (call->held) {
+        call_hold(call, false);
+    }
+}
+
+/* ---- blocking, and not
+ * -------------------------------------------------------------
+ */
+
+int vcoll_run(struct vcoll_call *call)
+{
+    struct vrank_face *face = call->comm->face;
+    int error;
+
+    call->waits = true;
+    error = vcoll_begin(call);
+    if (error == MPI_SUCCESS) {
+        while (!vcoll_step(call)) {
+            vrank_park(call->name);
+            if (face->tasks != NULL || face->orphans != NULL) {
+                face_advance(face);
+            }
+        }
+        error = call->error;
+    }
+    if (call->memory != NULL || call->stages[0].schedule != NULL ||
+        call->stage_count > 1) {
+        vcoll_end(call);
+    }
+    if (error != MPI_SUCCESS) {
+        return face_fail(face, call->comm, error, NULL);
+    }
+    return MPI_SUCCESS;
+}
+
+static int task_step(struct poise_mpi_request *request)
+{
+    struct vcoll_call *call = request->state;
+
+    if (!vcoll_step(call)) {
+        return 0;
+    }
+    return call->error == MPI_SUCCESS ? 1 : -call->error;
+}
+
+static void task_free(void *state)
+{
+    vcoll_end(state);
+    free(state);
+}
+
+int vcoll_start(const struct vcoll_call *what, MPI_Request *request)
+{
+    struct vrank_face *face = what->comm->face;
+    struct vcoll_call *call = poise_alloc(1, sizeof(*call));
+    int error = MPI_ERR_NO_MEM;
+
+    if (call != NULL) {
+        *call = *what;
+        error = vcoll_begin(call);
+        if (error != MPI_SUCCESS) {
+            task_free(call);
+        } else {
+            error =
+                request_task(what->comm, task_step, task_free, call, request);
+        }
+    }
+    return error == MPI_SUCCESS ? error
+                                : face_fail(face, what->comm, error, NULL);
+}

@@ -1,0 +1,287 @@
+/*
+ * Collectives with the neighbours of a topology. Source: MPI 3.1, 7.6.
+ */
+#include "coll_args.h"
+#include "topology.h"
+
+/* One message to each neighbour and from each. Where a rank is a neighbour
+ * more than once, the order of the messages tells them apart. */
+int vcoll_plan_neighbor(struct vcoll_call *call)
+{
+    const struct vrank_topology *topology = topology_of(call->comm);
+    struct vcoll_schedule *schedule = vcoll_schedule_create();
+    bool differ = call->kind == COLL_NEIGHBOR_ALLTOALL;
+
+    call->stages[call->stage_count++].schedule = schedule;
+    if (schedule == NULL) {
+        return MPI_ERR_NO_MEM;
+    }
+    for (int i = 0; i < topology->in; i++) {
+        if (topology->sources[i] != MPI_PROC_NULL) {
+            vcoll_receive(schedule, topology->sources[i],
+                          vcoll_piece_of(&call->recv, i));
+        }
+    }
+    for (int i = 0; i < topology->out; i++) {
+        if (topology->destinations[i] != MPI_PROC_NULL) {
+            vcoll_send(schedule, topology->destinations[i],
+                       vcoll_piece_of(&call->send, differ ? i : 0));
+        }
+    }
+    return MPI_SUCCESS;
+}
+
+static int exchange(struct vcoll_call *call, const struct vcoll_side *send,
+                    const struct vcoll_side *recv)
+{
+    const struct vrank_topology *topology = topology_of(call->comm);
+    bool differ = call->kind == COLL_NEIGHBOR_ALLTOALL;
+    int error;
+
+    if (topology == NULL) {
+        return vcoll_args_fail(call, MPI_ERR_TOPOLOGY);
+    }
+    call->send = *send;
+    call->recv = *recv;
+    call->send.peers = differ ? topology->out : 1;
+    call->recv.peers = topology->in;
+    error = vcoll_args_side(call, &call->send);
+    if (error == MPI_SUCCESS) {
+        error = vcoll_args_side(call, &call->recv);
+    }
+    return vcoll_args_fail(call, error);
+}
+
+int MPI_Neighbor_allgather(const void *sendbuf, int sendcount,
+                           MPI_Datatype sendtype, void *recvbuf, int recvcount,
+                           MPI_Datatype recvtype, MPI_Comm comm)
+{
+    struct vcoll_call call;
+    int error = vcoll_args_enter(&call, COLL_NEIGHBOR_ALLGATHER,
+                                 "MPI_Neighbor_allgather", comm);
+
+    if (error != MPI_SUCCESS) {
+        return error;
+    }
+    error = exchange(&call,
+                     &(struct vcoll_side){.base = (char *)(uintptr_t)sendbuf,
+                                          .count = sendcount,
+                                          .type = sendtype},
+                     &(struct vcoll_side){.base = (char *)(uintptr_t)recvbuf,
+                                          .count = recvcount,
+                                          .type = recvtype});
+    return error == MPI_SUCCESS ? vcoll_run(&call) : error;
+}
+
+int MPI_Ineighbor_allgather(const void *sendbuf, int sendcount,
+                            MPI_Datatype sendtype, void *recvbuf, int recvcount,
+                            MPI_Datatype recvtype, MPI_Comm comm,
+                            MPI_Request *request)
+{
+    struct vcoll_call call;
+    int error = vcoll_args_enter(&call, COLL_NEIGHBOR_ALLGATHER,
+                                 "MPI_Ineighbor_allgather", comm);
+
+    if (error != MPI_SUCCESS) {
+        return error;
+    }
+    error = exchange(&call,
+                     &(struct vcoll_side){.base = (char *)(uintptr_t)sendbuf,
+                                          .count = sendcount,
+                                          .type = sendtype},
+                     &(struct vcoll_side){.base = (char *)(uintptr_t)recvbuf,
+                                          .count = recvcount,
+                                          .type = recvtype});
+    return error == MPI_SUCCESS ? vcoll_start(&call, request) : error;
+}
+
+int MPI_Neighbor_allgatherv(const void *sendbuf, int sendcount,
+                            MPI_Datatype sendtype, void *recvbuf,
+                            const int recvcounts[], const int displs[],
+                            MPI_Datatype recvtype, MPI_Comm comm)
+{
+    struct vcoll_call call;
+    int error = vcoll_args_enter(&call, COLL_NEIGHBOR_ALLGATHER,
+                                 "MPI_Neighbor_allgatherv", comm);
+
+    if (error != MPI_SUCCESS) {
+        return error;
+    }
+    error = exchange(&call,
+                     &(struct vcoll_side){.base = (char *)(uintptr_t)sendbuf,
+                                          .count = sendcount,
+                                          .type = sendtype},
+                     &(struct vcoll_side){.base = (char *)(uintptr_t)recvbuf,
+                                          .type = recvtype,
+                                          .counts = recvcounts,
+                                          .displs = displs});
+    return error == MPI_SUCCESS ? vcoll_run(&call) : error;
+}
+
+int MPI_Ineighbor_allgatherv(const void *sendbuf, int sendcount,
+                             MPI_Datatype sendtype, void *recvbuf,
+                             const int recvcounts[], const int displs[],
+                             MPI_Datatype recvtype, MPI_Comm comm,
+                             MPI_Request *request)
+{
+    struct vcoll_call call;
+    int error = vcoll_args_enter(&call, COLL_NEIGHBOR_ALLGATHER,
+                                 "MPI_Ineighbor_allgatherv", comm);
+
+    if (error != MPI_SUCCESS) {
+        return error;
+    }
+    error = exchange(&call,
+                     &(struct vcoll_side){.base = (char *)(uintptr_t)sendbuf,
+                                          .count = sendcount,
+                                          .type = sendtype},
+                     &(struct vcoll_side){.base = (char *)(uintptr_t)recvbuf,
+                                          .type = recvtype,
+                                          .counts = recvcounts,
+                                          .displs = displs});
+    return error == MPI_SUCCESS ? vcoll_start(&call, request) : error;
+}
+
+int MPI_Neighbor_alltoall(const void *sendbuf, int sendcount,
+                          MPI_Datatype sendtype, void *recvbuf, int recvcount,
+                          MPI_Datatype recvtype, MPI_Comm comm)
+{
+    struct vcoll_call call;
+    int error = vcoll_args_enter(&call, COLL_NEIGHBOR_ALLTOALL,
+                                 "MPI_Neighbor_alltoall", comm);
+
+    if (error != MPI_SUCCESS) {
+        return error;
+    }
+    error = exchange(&call,
+                     &(struct vcoll_side){.base = (char *)(uintptr_t)sendbuf,
+                                          .count = sendcount,
+                                          .type = sendtype},
+                     &(struct vcoll_side){.base = (char *)(uintptr_t)recvbuf,
+                                          .count = recvcount,
+                                          .type = recvtype});
+    return error == MPI_SUCCESS ? vcoll_run(&call) : error;
+}
+
+int MPI_Ineighbor_alltoall(const void *sendbuf, int sendcount,
+                           MPI_Datatype sendtype, void *recvbuf, int recvcount,
+                           MPI_Datatype recvtype, MPI_Comm comm,
+                           MPI_Request *request)
+{
+    struct vcoll_call call;
+    int error = vcoll_args_enter(&call, COLL_NEIGHBOR_ALLTOALL,
+                                 "MPI_Ineighbor_alltoall", comm);
+
+    if (error != MPI_SUCCESS) {
+        return error;
+    }
+    error = exchange(&call,
+                     &(struct vcoll_side){.base = (char *)(uintptr_t)sendbuf,
+                                          .count = sendcount,
+                                          .type = sendtype},
+                     &(struct vcoll_side){.base = (char *)(uintptr_t)recvbuf,
+                                          .count = recvcount,
+                                          .type = recvtype});
+    return error == MPI_SUCCESS ? vcoll_start(&call, request) : error;
+}
+
+int MPI_Neighbor_alltoallv(const void *sendbuf, const int sendcounts[],
+                           const int sdispls[], MPI_Datatype sendtype,
+                           void *recvbuf, const int recvcounts[],
+                           const int rdispls[], MPI_Datatype recvtype,
+                           MPI_Comm comm)
+{
+    struct vcoll_call call;
+    int error = vcoll_args_enter(&call, COLL_NEIGHBOR_ALLTOALL,
+                                 "MPI_Neighbor_alltoallv", comm);
+
+    if (error != MPI_SUCCESS) {
+        return error;
+    }
+    error = exchange(&call,
+                     &(struct vcoll_side){.base = (char *)(uintptr_t)sendbuf,
+                                          .type = sendtype,
+                                          .counts = sendcounts,
+                                          .displs = sdispls},
+                     &(struct vcoll_side){.base = (char *)(uintptr_t)recvbuf,
+                                          .type = recvtype,
+                                          .counts = recvcounts,
+                                          .displs = rdispls});
+    return error == MPI_SUCCESS ? vcoll_run(&call) : error;
+}
+
+int MPI_Ineighbor_alltoallv(const void *sendbuf, const int sendcounts[],
+                            const int sdispls[], MPI_Datatype sendtype,
+                            void *recvbuf, const int recvcounts[],
+                            const int rdispls[], MPI_Datatype recvtype,
+                            MPI_Comm comm, MPI_Request *request)
+{
+    struct vcoll_call call;
+    int error = vcoll_args_enter(&call, COLL_NEIGHBOR_ALLTOALL,
+                                 "MPI_Ineighbor_alltoallv", comm);
+
+    if (error != MPI_SUCCESS) {
+        return error;
+    }
+    error = exchange(&call,
+                     &(struct vcoll_side){.base = (char *)(uintptr_t)sendbuf,
+                                          .type = sendtype,
+                                          .counts = sendcounts,
+                                          .displs = sdispls},
+                     &(struct vcoll_side){.base = (char *)(uintptr_t)recvbuf,
+                                          .type = recvtype,
+                                          .counts = recvcounts,
+                                          .displs = rdispls});
+    return error == MPI_SUCCESS ? vcoll_start(&call, request) : error;
+}
+
+int MPI_Neighbor_alltoallw(const void *sendbuf, const int sendcounts[],
+                           const MPI_Aint sdispls[],
+                           const MPI_Datatype sendtypes[], void *recvbuf,
+                           const int recvcounts[], const MPI_Aint rdispls[],
+                           const MPI_Datatype recvtypes[], MPI_Comm comm)
+{
+    struct vcoll_call call;
+    int error = vcoll_args_enter(&call, COLL_NEIGHBOR_ALLTOALL,
+                                 "MPI_Neighbor_alltoallw", comm);
+
+    if (error != MPI_SUCCESS) {
+        return error;
+    }
+    error = exchange(&call,
+                     &(struct vcoll_side){.base = (char *)(uintptr_t)sendbuf,
+                                          .counts = sendcounts,
+                                          .places = sdispls,
+                                          .types = sendtypes},
+                     &(struct vcoll_side){.base = (char *)(uintptr_t)recvbuf,
+                                          .counts = recvcounts,
+                                          .places = rdispls,
+                                          .types = recvtypes});
+    return error == MPI_SUCCESS ? vcoll_run(&call) : error;
+}
+
+int MPI_Ineighbor_alltoallw(const void *sendbuf, const int sendcounts[],
+                            const MPI_Aint sdispls[],
+                            const MPI_Datatype sendtypes[], void *recvbuf,
+                            const int recvcounts[], const MPI_Aint rdispls[],
+                            const MPI_Datatype recvtypes[], MPI_Comm comm,
+                            MPI_Request *request)
+{
+    struct vcoll_call call;
+    int error = vcoll_args_enter(&call, COLL_NEIGHBOR_ALLTOALL,
+                                 "MPI_Ineighbor_alltoallw", comm);
+
+    if (error != MPI_SUCCESS) {
+        return error;
+    }
+    error = exchange(&call,
+                     &(struct vcoll_side){.base = (char *)(uintptr_t)sendbuf,
+                                          .counts = sendcounts,
+                                          .places = sdispls,
+                                          .types = sendtypes},
+                     &(struct vcoll_side){.base = (char *)(uintptr_t)recvbuf,
+                                          .counts = recvcounts,
+                                          .places = rdispls,
+                                          .types = recvtypes});
+    return error == MPI_SUCCESS ? vcoll_start(&call, request) : error;
+}

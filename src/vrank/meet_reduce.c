@@ -1,0 +1,264 @@
+/*
+ * Reductions at meetings. The last one to come combines what all have
+ * contributed, in rank order, always in the same way: the result does not
+ * depend on who comes when, nor on the number of workers.
+ */
+#include <string.h>
+
+#include "coll.h"
+
+/* Operands are combined in blocks of this size, which stay in the cache. */
+#define BLOCK_BYTES 8192
+
+/* ---- operands --------------------------------------------------------------
+ */
+
+size_t vcoll_reduced_elements(const struct vcoll_call *call, int ranks)
+{
+    size_t count = 0;
+
+    if (call->recv.counts == NULL) {
+        return (size_t)call->recv.count *
+               (call->kind == COLL_REDUCE_SCATTER ? (size_t)ranks : 1);
+    }
+    for (int i = 0; i < ranks; i++) {
+        count += (size_t)call->recv.counts[i];
+    }
+    return count;
+}
+
+/* How far apart small operands lie: together in as few cache lines as can be.
+ */
+static size_t small_stride(size_t bytes)
+{
+    return bytes <= 8 ? 8 : COLL_SMALL;
+}
+
+static bool reduce_offer(struct vcoll_meeting *meeting, struct vcoll_call *call)
+{
+    size_t count = vcoll_reduced_elements(call, call->comm->size);
+    size_t bytes = type_bytes(call->recv.type, count);
+
+    if (call->recv.type->dense && bytes <= COLL_SMALL) {
+        memcpy(meeting->small + (size_t)call->place * small_stride(bytes),
+               vcoll_operand(call), bytes);
+        meeting->slots[call->place].is_small = true;
+    }
+    return false;
+}
+
+static const char *operand(const struct vcoll_meeting *meeting, int place,
+                           size_t bytes)
+{
+    const struct vcoll_slot *slot = &meeting->slots[place];
+
+    return slot->is_small ? meeting->small + (size_t)place * small_stride(bytes)
+                          : vcoll_operand(slot->call);
+}
+
+static void copy_elements(MPI_Datatype type, size_t count, const char *from,
+                          char *to)
+{
+    if (from != to) {
+        type_copy(type, count, from, type, count, to, type_bytes(type, count));
+    }
+}
+
+/* result = operand 0 op operand 1 op ... of elements [first, first + count).
+ */
+static void combine_block(struct vcoll_meeting *meeting,
+                          const struct vcoll_call *call, size_t total,
+                          size_t first, size_t count)
+{
+    MPI_Datatype type = call->recv.type;
+    ptrdiff_t offset = (ptrdiff_t)first * type_extent(type);
+    size_t bytes = type_bytes(type, total);
+    int members = call->board->members;
+    char *result = meeting->result + offset;
+
+    if (call->op->commutative) {
+        copy_elements(type, count, operand(meeting, 0, bytes) + offset, result);
+        for (int i = 1; i < members; i++) {
+            op_apply(call->op, type, count, operand(meeting, i, bytes) + offset,
+                     result);
+        }
+        return;
+    }
+    copy_elements(type, count, operand(meeting, members - 1, bytes) + offset,
+                  result);
+    for (int i = members - 2; i >= 0; i--) {
+        op_apply(call->op, type, count, operand(meeting, i, bytes) + offset,
+                 result);
+    }
+}
+
+/* Room for elements of a type; where the first would lie. */
+static char *result_room(struct vcoll_meeting *meeting, MPI_Datatype type,
+                         size_t count)
+{
+    ptrdiff_t span = type->true_ub - type->true_lb;
+    char *room;
+
+    if (type->dense && type_bytes(type, count) <= COLL_SMALL) {
+        return meeting->small_result;
+    }
+    span += (ptrdiff_t)count *
+            (type_extent(type) < 0 ? -type_extent(type) : type_extent(type));
+    room = vcoll_meeting_alloc(meeting, (size_t)span);
+    return room == NULL ? NULL : room - type->true_lb;
+}
+
+static int combine_once(struct vcoll_meeting *meeting, struct vcoll_call *call)
+{
+    MPI_Datatype type = call->recv.type;
+    size_t count = vcoll_reduced_elements(call, call->comm->size);
+    size_t block = count;
+
+    meeting->result = result_room(meeting, type, count);
+    if (meeting->result == NULL) {
+        return MPI_ERR_NO_MEM;
+    }
+    if (type->dense && type->size > 0) {
+        block = BLOCK_BYTES / type->size + 1;
+    }
+    for (size_t first = 0; first < count; first += block) {
+        combine_block(meeting, call, count, first,
+                      count - first < block ? count - first : block);
+    }
+    return MPI_SUCCESS;
+}
+
+/* ---- who gets the result
+ * ----------------------------------------------------- */
+
+static int take_result(const struct vcoll_meeting *meeting,
+                       const struct vcoll_call *call, size_t first,
+                       size_t count, char *to)
+{
+    MPI_Datatype type = call->recv.type;
+
+    copy_elements(type, count,
+                  meeting->result + (ptrdiff_t)first * type_extent(type), to);
+    return MPI_SUCCESS;
+}
+
+static int reduce_part(struct vcoll_meeting *meeting, struct vcoll_call *call)
+{
+    return call->comm->rank == call->root
+               ? take_result(meeting, call, 0, (size_t)call->recv.count,
+                             call->recv.base)
+               : MPI_SUCCESS;
+}
+
+static int allreduce_part(struct vcoll_meeting *meeting,
+                          struct vcoll_call *call)
+{
+    return take_result(meeting, call, 0, (size_t)call->recv.count,
+                       call->recv.base);
+}
+
+static int reduce_scatter_part(struct vcoll_meeting *meeting,
+                               struct vcoll_call *call)
+{
+    int rank = call->comm->rank;
+    size_t first = vcoll_reduced_elements(call, rank);
+
+    return take_result(meeting, call, first,
+                       vcoll_reduced_elements(call, rank + 1) - first,
+                       call->recv.base);
+}
+
+/* Between processes: the process's speaker carries on with the result. */
+static int combine_part(struct vcoll_meeting *meeting, struct vcoll_call *call)
+{
+    return call->comm->rank == vcoll_speaker(call, call->board->process)
+               ? take_result(meeting, call, 0, call->carried.count,
+                             call->carried.base)
+               : MPI_SUCCESS;
+}
+
+/* Then each takes its segment of what the speaker carries. */
+static bool segment_offer(struct vcoll_meeting *meeting,
+                          struct vcoll_call *call)
+{
+    (void)meeting;
+    return call->comm->rank == vcoll_speaker(call, call->board->process);
+}
+
+static int segment_part(struct vcoll_meeting *meeting, struct vcoll_call *call)
+{
+    int rank = call->comm->rank;
+    int place = vcoll_board_place(call->board,
+                                  vcoll_speaker(call, call->board->process));
+    size_t first = vcoll_reduced_elements(call, rank);
+    MPI_Datatype type = call->recv.type;
+
+    copy_elements(type, vcoll_reduced_elements(call, rank + 1) - first,
+                  meeting->slots[place].call->carried.base +
+                      (ptrdiff_t)first * type_extent(type),
+                  call->recv.base);
+    return MPI_SUCCESS;
+}
+
+/* ---- prefixes
+ * ------------------------------------------------------------------ */
+
+/* Each result is the one before, combined with the own operand: there is no
+ * need for other room. */
+static int scan_once(struct vcoll_meeting *meeting, struct vcoll_call *call)
+{
+    MPI_Datatype type = call->recv.type;
+    size_t count = (size_t)call->recv.count;
+
+    for (int i = 0; i < call->board->members; i++) {
+        const struct vcoll_call *member = meeting->slots[i].call;
+        copy_elements(type, count, vcoll_operand(member), member->recv.base);
+        if (i > 0) {
+            op_apply(call->op, type, count,
+                     meeting->slots[i - 1].call->recv.base, member->recv.base);
+        }
+    }
+    return MPI_SUCCESS;
+}
+
+/* The same one rank later; the first one's result stays as it was. */
+static int exscan_once(struct vcoll_meeting *meeting, struct vcoll_call *call)
+{
+    MPI_Datatype type = call->recv.type;
+    size_t count = (size_t)call->recv.count;
+    char *before = result_room(meeting, type, count), *spare;
+
+    meeting->result = before;
+    if (type->dense && type_bytes(type, count) <= COLL_SMALL) {
+        spare = meeting->small;
+    } else {
+        spare = result_room(meeting, type, count);
+    }
+    if (before == NULL || spare == NULL) {
+        return MPI_ERR_NO_MEM;
+    }
+    copy_elements(type, count, vcoll_operand(meeting->slots[0].call), before);
+    for (int i = 1; i < call->board->members; i++) {
+        const struct vcoll_call *member = meeting->slots[i].call;
+        char *next = spare;
+        copy_elements(type, count, vcoll_operand(member), next);
+        copy_elements(type, count, before, member->recv.base);
+        op_apply(call->op, type, count, before, next);
+        spare = before;
+        before = next;
+    }
+    return MPI_SUCCESS;
+}
+
+const struct vcoll_meet vcoll_meet_combine = {
+    .offer = reduce_offer, .once = combine_once, .part = combine_part};
+const struct vcoll_meet vcoll_meet_reduce = {
+    .offer = reduce_offer, .once = combine_once, .part = reduce_part};
+const struct vcoll_meet vcoll_meet_allreduce = {
+    .offer = reduce_offer, .once = combine_once, .part = allreduce_part};
+const struct vcoll_meet vcoll_meet_reduce_scatter = {
+    .offer = reduce_offer, .once = combine_once, .part = reduce_scatter_part};
+const struct vcoll_meet vcoll_meet_segment = {.offer = segment_offer,
+                                              .part = segment_part};
+const struct vcoll_meet vcoll_meet_scan = {.once = scan_once};
+const struct vcoll_meet vcoll_meet_exscan = {.once = exscan_once};

@@ -180,6 +180,68 @@ POISE_API void poise_world_wait(struct poise_world *world, uint64_t timeout_ns);
  * now. Any thread. */
 POISE_API void poise_world_wake(struct poise_world *world);
 
+/* ---- a wire ---------------------------------------------------------------
+ *
+ * Messages among the ranks of a world at the speed of the MPI below, for a room
+ * that has a protocol of its own: small ones, which keep their order between
+ * two ranks, and transfers from a buffer of one rank into one of another,
+ * without a copy in between. Used by the world's thread, but for
+ * poise_wire_wake and poise_wire_abort.
+ */
+struct poise_wire;
+
+/** The longest message. */
+#define POISE_WIRE_BYTES 4096
+
+/** Collective. -ENOTSUP, on all ranks, if the world is not one of MPI. */
+POISE_API int poise_wire_create(struct poise_world *world,
+                                struct poise_wire **out);
+/** Collective; after everything that was sent was received. NULL is
+ * allowed. */
+POISE_API void poise_wire_destroy(struct poise_wire *wire);
+
+/** Where to write a message, POISE_WIRE_BYTES long, until it is sent; NULL with
+ * the error set. */
+POISE_API void *poise_wire_room(struct poise_wire *wire);
+/** Send the first `len` bytes of it. Returns at once. */
+POISE_API int poise_wire_send(struct poise_wire *wire, int dest, size_t len);
+
+/**
+ * The two ends of a transfer; both name the same `tag`, which no other transfer
+ * between the two in that direction has meanwhile (of which the lowest 14 bits
+ * count at least), and the same length. The buffer is the transfer's until its
+ * end is told with the `cookie`, which is not NULL. `synchronous`: not before
+ * the other end has begun.
+ */
+POISE_API int poise_wire_put(struct poise_wire *wire, int dest, unsigned tag,
+                             const void *data, size_t len, bool synchronous,
+                             void *cookie);
+POISE_API int poise_wire_get(struct poise_wire *wire, int source, unsigned tag,
+                             void *data, size_t len, void *cookie);
+
+/** Something that happened: the end of a transfer, or a message, whose `cookie`
+ * is NULL and whose data stays until the next poll. */
+struct poise_wire_event {
+    void *cookie;
+    int source;
+    const void *data;
+    size_t len;
+};
+/** 1: something happened; 0: nothing; or negative. */
+POISE_API int poise_wire_poll(struct poise_wire *wire,
+                              struct poise_wire_event *out);
+/** Messages and transfers that are under way from here. */
+POISE_API size_t poise_wire_busy(const struct poise_wire *wire);
+/** Between two polls that found nothing: at first returns at once, then lets
+ * others run, then sleeps, longer and longer, at most `timeout_ns`, or until
+ * poise_wire_wake. */
+POISE_API void poise_wire_pause(struct poise_wire *wire, uint64_t timeout_ns);
+/** End the pause, or the next one. Any thread. */
+POISE_API void poise_wire_wake(struct poise_wire *wire);
+/** End the whole job, on all ranks, with an exit status. Returns only if that
+ * failed. Any thread. */
+POISE_API void poise_wire_abort(struct poise_wire *wire, int status);
+
 /* ---- collectives for set-up and results (binomial trees) ------------------
  *
  * Messages that arrive meanwhile are kept for poise_world_receive. A rank that

@@ -195,6 +195,10 @@ int comm_backend_load(const char *flavour, const struct comm_backend **out);
 /* Join the job that `launch` tells of. */
 int comm_mpi_create(const struct comm_launch *launch,
                     struct comm_transport **out);
+/* What an MPI transport stands on; -ENOTSUP (no error set) for others. */
+struct comm_mpi;
+int comm_mpi_of(const struct comm_transport *transport,
+                const struct comm_backend **backend, struct comm_mpi **mpi);
 int comm_mpi_adopt(const char *flavour, const void *comm, size_t comm_bytes,
                    struct comm_transport **out);
 

@@ -365,3 +365,14 @@ int comm_mpi_adopt(const char *flavour, const void *comm, size_t comm_bytes,
     *out = &self->base;
     return 0;
 }
+
+int comm_mpi_of(const struct comm_transport *transport,
+                const struct comm_backend **backend, struct comm_mpi **mpi)
+{
+    if (transport->ops != &mpi_ops) {
+        return -ENOTSUP;
+    }
+    *backend = of(transport)->backend;
+    *mpi = of(transport)->mpi;
+    return 0;
+}

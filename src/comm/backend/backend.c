@@ -5,31 +5,13 @@
  * Messages are received by matched probe, and sent from buffers that this
  * side owns until MPI is done with them, so that no transfer ever blocks.
  */
-#include "backend.h"
+#include "inside.h"
 
 #include <errno.h>
 #include <limits.h>
-#include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct comm_mpi {
-    MPI_Comm comm;
-    bool owned; /* to be freed: not MPI_COMM_WORLD */
-    int rank, size;
-    /* Sends under way: [pending] of [cap]. */
-    MPI_Request *requests;
-    void **buffers;
-    /* Work space for MPI_Testsome; gcc takes MPICH's MPI_STATUSES_IGNORE for
-     * an array that is too small. */
-    int *done;
-    MPI_Status *statuses;
-    int pending, cap;
-    MPI_Message held; /* probed, not yet received */
-    MPI_Count held_len;
-    MPI_Request incoming, barrier;
-};
 
 /* ---- starting and ending ------------------------------------------------- */
 
@@ -183,9 +165,7 @@ static int long_type(MPI_Count len, MPI_Datatype *out)
     return err;
 }
 
-/* How `len` bytes are told to MPI; `type` is to be freed if it is not
- * MPI_BYTE. */
-static int count_of(MPI_Count len, int *count, MPI_Datatype *type)
+int backend_count_of(MPI_Count len, int *count, MPI_Datatype *type)
 {
     if (len < PIECE) {
         *count = (int)len;
@@ -196,7 +176,7 @@ static int count_of(MPI_Count len, int *count, MPI_Datatype *type)
     return long_type(len, type);
 }
 
-static void free_type(MPI_Datatype *type)
+void backend_free_type(MPI_Datatype *type)
 {
     if (*type != MPI_BYTE) {
         MPI_Type_free(type);
@@ -238,12 +218,12 @@ static int backend_send(struct comm_mpi *mpi, int dest, int tag, void *data,
     int count;
     int err = mpi->pending == mpi->cap ? grow(mpi) : 0;
     if (err == 0) {
-        err = count_of((MPI_Count)len, &count, &type);
+        err = backend_count_of((MPI_Count)len, &count, &type);
     }
     if (err == MPI_SUCCESS) {
         err = MPI_Isend(data, count, type, dest, tag, mpi->comm,
                         &mpi->requests[mpi->pending]);
-        free_type(&type);
+        backend_free_type(&type);
     }
     if (err != MPI_SUCCESS) {
         free(data);
@@ -308,12 +288,12 @@ static int backend_receive(struct comm_mpi *mpi, void *data)
 {
     MPI_Datatype type;
     int count;
-    int err = count_of(mpi->held_len, &count, &type);
+    int err = backend_count_of(mpi->held_len, &count, &type);
     if (err != MPI_SUCCESS) {
         return err;
     }
     err = MPI_Imrecv(data, count, type, &mpi->held, &mpi->incoming);
-    free_type(&type);
+    backend_free_type(&type);
     return err;
 }
 
@@ -351,6 +331,11 @@ static void backend_close(struct comm_mpi *mpi)
     free(mpi);
 }
 
+static void backend_end_all(struct comm_mpi *mpi, int status)
+{
+    MPI_Abort(mpi->comm, status);
+}
+
 extern const struct comm_backend poise_comm_backend;
 __attribute__((visibility("default")))
 const struct comm_backend poise_comm_backend = {
@@ -372,4 +357,12 @@ const struct comm_backend poise_comm_backend = {
     .leave = backend_leave,
     .all_left = backend_all_left,
     .close = backend_close,
+    .end_all = backend_end_all,
+    .wire_open = backend_wire_open,
+    .wire_room = backend_wire_room,
+    .wire_send = backend_wire_send,
+    .wire_transfer = backend_wire_transfer,
+    .wire_poll = backend_wire_poll,
+    .wire_busy = backend_wire_busy,
+    .wire_close = backend_wire_close,
 };

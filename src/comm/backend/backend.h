@@ -10,10 +10,33 @@
 #include <stddef.h>
 
 /* Of this table; another one is refused. */
-#define COMM_BACKEND_VERSION 1
+#define COMM_BACKEND_VERSION 2
 
 /* A communicator and the sends that are under way on it. */
 struct comm_mpi;
+
+/* Two communicators of the same ranks: one for small messages into slots that
+ * are posted beforehand, one for transfers between buffers of the caller. */
+struct comm_wire;
+
+struct comm_transfer {
+    int peer;
+    unsigned tag; /* taken modulo what MPI allows */
+    void *data;
+    size_t len;
+    bool get;         /* receive it; else send it */
+    bool synchronous; /* a send is done only when its receive has begun */
+    void *cookie;
+};
+
+/* A message (cookie NULL), whose data stays until the next poll, or the end of
+ * a transfer. */
+struct comm_wire_event {
+    void *cookie;
+    int source;
+    const void *data;
+    size_t len;
+};
 
 struct comm_mpi_message {
     int source, tag;
@@ -68,6 +91,25 @@ struct comm_backend {
     bool (*all_left)(struct comm_mpi *mpi);
     /* Collective, after `all_left` is true. */
     void (*close)(struct comm_mpi *mpi);
+
+    /* End the whole job with an exit status. Returns only if that failed. */
+    void (*end_all)(struct comm_mpi *mpi, int status);
+
+    /* Collective. -ENOMEM. */
+    int (*wire_open)(struct comm_mpi *mpi, int slots, size_t slot_bytes,
+                     struct comm_wire **out);
+    /* Where to write the next message, slot_bytes long; NULL: no memory. */
+    void *(*wire_room)(struct comm_wire *wire);
+    /* Send what was written there. */
+    int (*wire_send)(struct comm_wire *wire, int dest, size_t len);
+    int (*wire_transfer)(struct comm_wire *wire,
+                         const struct comm_transfer *what);
+    int (*wire_poll)(struct comm_wire *wire, bool *found,
+                     struct comm_wire_event *out);
+    /* Messages and transfers that are not done. */
+    size_t (*wire_busy)(const struct comm_wire *wire);
+    /* Collective; nobody sends any more, and everything was received. */
+    void (*wire_close)(struct comm_wire *wire);
 };
 
 #endif

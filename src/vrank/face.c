@@ -38,7 +38,9 @@ static void box_free(struct vrank_face *face)
     while (arrival) {
         struct vrank_arrival *next = arrival->next;
         struct poise_mpi_message *message = (void *)arrival;
-        free(message->apart);
+        if (message->remote) {
+            wire_offer_free(message->remote);
+        }
         free(message);
         arrival = next;
     }
@@ -143,6 +145,11 @@ static struct vrank_face *face_at_slow(int number)
                     "no memory for the state of virtual rank %d", number);
     }
     return face;
+}
+
+struct face_pool *face_pool_of(int worker)
+{
+    return &face_job.pools[worker];
 }
 
 struct vrank_face *face_at(int number)
@@ -347,6 +354,6 @@ int face_begin(const struct face_options *options,
         return err;
     }
     face_job.begun = true;
-    *ops = options && options->world ? &wire_ops : &face_ops;
+    *ops = face_has_wire(options) ? &wire_ops : &face_ops;
     return 0;
 }

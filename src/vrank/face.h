@@ -194,8 +194,7 @@ struct poise_mpi_message {
     struct vrank_face *buffered_by;  /* MPI_Bsend's caller, who gets its space
                                         back */
     struct wire_offer *remote;       /* data that another process still has */
-    void *apart;                     /* data; owned; NULL: behind */
-    size_t room;                     /* bytes behind */
+    size_t room;                     /* for data behind */
     struct poise_mpi_message *next;  /* among the spare */
     char data[];
 };
@@ -300,6 +299,13 @@ int p2p_start_send(struct poise_mpi_request *request);
 int p2p_start_receive(struct poise_mpi_request *request);
 /* Free all requests of a rank. */
 void requests_free(struct vrank_face *face);
+/* On worker 0: a message for a rank of this process came from another one, with
+ * its data, or an offer, which it takes over. */
+void p2p_arrive(int number, const struct vrank_envelope *envelope,
+                const void *data, size_t bytes, struct wire_offer *offer);
+/* A message of `bytes` bytes has left the buffer that its sender attached. Any
+ * thread. */
+void p2p_buffer_free(struct vrank_face *owner, size_t bytes);
 /* Take back a receive, or a send that waits in this process: whether it was
  * in time. */
 bool p2p_cancel(struct poise_mpi_request *request);
@@ -380,6 +386,8 @@ void face_shared_leave(struct face_shared *shared);
 /* The state of a rank of this process, made at first use; NULL: no memory
  * (the job is then ending). */
 struct vrank_face *face_at(int number);
+/* The spare messages of a worker; once a state was made. */
+struct face_pool *face_pool_of(int worker);
 
 /**
  * At the beginning of each function of MPI: the caller's state. Where there

@@ -67,10 +67,9 @@ void face_data_copy(const struct face_data *to, const struct face_data *from,
 /* ---- messages that wait ----------------------------------------------------
  */
 
-static struct poise_mpi_message *message_get(struct vrank_face *face,
+static struct poise_mpi_message *message_get(struct face_pool *pool,
                                              size_t bytes)
 {
-    struct face_pool *pool = face->pool;
     struct poise_mpi_message *message = pool->messages;
     if (bytes <= P2P_SMALL_BYTES && message) {
         pool->messages = message->next;
@@ -88,24 +87,22 @@ static struct poise_mpi_message *message_get(struct vrank_face *face,
     message->offer = NULL;
     message->buffered_by = NULL;
     message->remote = NULL;
-    message->apart = NULL;
     return message;
 }
 
-static void buffer_give_back(struct vrank_face *owner, size_t bytes)
+void p2p_buffer_free(struct vrank_face *owner, size_t bytes)
 {
     __atomic_fetch_sub(&owner->buffer_used, bytes + MPI_BSEND_OVERHEAD,
                        __ATOMIC_ACQ_REL);
     vrank_unpark(owner->rank);
 }
 
-void message_free(struct vrank_face *face, struct poise_mpi_message *message)
+static void message_put(struct face_pool *pool,
+                        struct poise_mpi_message *message)
 {
-    struct face_pool *pool = face->pool;
     if (message->buffered_by) {
-        buffer_give_back(message->buffered_by, message->bytes);
+        p2p_buffer_free(message->buffered_by, message->bytes);
     }
-    free(message->apart);
     if (message->room != P2P_SMALL_BYTES || pool->count >= P2P_SPARE) {
         free(message);
         return;
@@ -113,6 +110,11 @@ void message_free(struct vrank_face *face, struct poise_mpi_message *message)
     message->next = pool->messages;
     pool->messages = message;
     pool->count++;
+}
+
+void message_free(struct vrank_face *face, struct poise_mpi_message *message)
+{
+    message_put(face->pool, message);
 }
 
 /* ---- receiving -------------------------------------------------------------
@@ -155,8 +157,7 @@ void p2p_take(struct poise_mpi_message *message,
         receive_data(request, envelope, &offer->data);
         request_finish(offer);
     } else {
-        struct face_data from = {.base = message->apart ? message->apart
-                                                        : message->data,
+        struct face_data from = {.base = message->data,
                                  .bytes = message->bytes};
         receive_data(request, envelope, &from);
     }
@@ -302,7 +303,8 @@ static int send_early(const struct p2p_message *what, struct vrank_face *to,
     size_t bytes = what->data.bytes;
     bool copies = what->mode == FACE_BUFFERED ||
                   (bytes <= P2P_EAGER_BYTES && what->mode != FACE_SYNCHRONOUS);
-    struct poise_mpi_message *message = message_get(face, copies ? bytes : 0);
+    struct poise_mpi_message *message =
+        message_get(face->pool, copies ? bytes : 0);
     if (!message) {
         return MPI_ERR_NO_MEM;
     }
@@ -389,6 +391,54 @@ static int send_begin(const struct p2p_message *what,
     request_fill(offer, what, FACE_SEND);
     *left = true;
     return wire_post(offer, number, &envelope);
+}
+
+/* ---- from another process ---------------------------------------------------
+ */
+
+static void receive_remote(struct poise_mpi_request *request,
+                           const struct vrank_envelope *envelope,
+                           const void *data, size_t bytes,
+                           struct wire_offer *offer)
+{
+    if (offer) {
+        receive_met(request, envelope, bytes);
+        wire_fetch(offer, request);
+    } else {
+        struct face_data from = {.base = (char *)data, .bytes = bytes};
+        receive_data(request, envelope, &from);
+    }
+}
+
+void p2p_arrive(int number, const struct vrank_envelope *envelope,
+                const void *data, size_t bytes, struct wire_offer *offer)
+{
+    struct vrank_face *to = face_at(number);
+    if (!to) {
+        return;
+    }
+    struct poise_mpi_request *receive = find_receive(to, envelope);
+    if (receive) {
+        receive_remote(receive, envelope, data, bytes, offer);
+        return;
+    }
+    struct face_pool *pool = face_pool_of(0);
+    struct poise_mpi_message *message = message_get(pool, offer ? 0 : bytes);
+    if (!message) {
+        vrank_abort(POISE_VRANK_FAILED,
+                    "no memory for a message to virtual rank %d", number);
+        return;
+    }
+    message->bytes = bytes;
+    message->remote = offer;
+    if (!offer && bytes > 0) {
+        memcpy(message->data, data, bytes);
+    }
+    receive = leave(to, message, envelope);
+    if (receive) {
+        receive_remote(receive, envelope, data, bytes, offer);
+        message_put(pool, message);
+    }
 }
 
 /* ---- the face's own messages ------------------------------------------------

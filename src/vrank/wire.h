@@ -7,6 +7,9 @@
 
 #include "face.h"
 
+/* Whether there are other processes. */
+bool face_has_wire(const struct face_options *options);
+
 /* Negative errno. Collective if there is a world. */
 int wire_begin(const struct face_options *options);
 void wire_end(void);
@@ -16,6 +19,9 @@ int wire_post(struct poise_mpi_request *request, int number,
               const struct vrank_envelope *envelope);
 /* Fetch the data of an offer into a receive that took it, and finish it. */
 void wire_fetch(struct wire_offer *offer, struct poise_mpi_request *request);
+
+/* Nobody took it. */
+void wire_offer_free(struct wire_offer *offer);
 
 /* The machine that a process runs on, from 0. */
 int wire_node(int process);

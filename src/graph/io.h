@@ -238,6 +238,9 @@ typedef int graph_save_block(uint64_t index, struct poise_buf *buf, void *arg);
 /** Make blocks 0 to `blocks` in parallel, write them in that order. */
 int graph_save_blocks(struct graph_save *save, uint64_t blocks,
                       graph_save_block *make, void *arg);
+/** Decimal digits of a number; returns where they end. */
+char *graph_decimal(char *to, uint64_t value);
+#define GRAPH_DECIMAL 20 /* bytes at most */
 int graph_save_poise(const struct poise_graph_edges *edges,
                      struct graph_save *save);
 int graph_save_gap(const struct poise_graph_edges *edges,

@@ -147,9 +147,9 @@ struct save_pairs {
     const struct poise_graph_names *names;
 };
 
-static char *save_decimal(char *to, uint64_t value)
+char *graph_decimal(char *to, uint64_t value)
 {
-    char digits[20];
+    char digits[GRAPH_DECIMAL];
     int n = 0;
     do {
         digits[n++] = (char)('0' + value % 10);
@@ -170,9 +170,9 @@ static void save_vertex(const struct poise_graph_names *names, uint64_t base,
         poise_buf_append(buf, name, name ? len : 0);
         return;
     }
-    char *to = poise_buf_reserve(buf, 20);
+    char *to = poise_buf_reserve(buf, GRAPH_DECIMAL);
     if (to) {
-        buf->len += (size_t)(save_decimal(to, label + base) - to);
+        buf->len += (size_t)(graph_decimal(to, label + base) - to);
     }
 }
 

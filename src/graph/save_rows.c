@@ -5,121 +5,69 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** Neighbours of each vertex, ascending, each once, without the vertex. */
-struct rows {
-    uint64_t *starts; /* vertices + 1 */
-    uint32_t *ids;    /* of row v: from starts[v] on */
-    uint64_t bytes;   /* of ids */
-    uint64_t vertices;
-    uint64_t *lengths; /* after duplicates are gone */
-    uint64_t next;     /* rows handed out to be sorted; __atomic */
-};
-
 /** Which ends get which: (to) in the row of (from), the other way, or both. */
 enum rows_way { ROWS_OUT = 1, ROWS_IN = 2 };
 
-enum { ROWS_BLOCK = 1024 };
+enum { ROWS_BLOCK = 1024 }; /* rows made into text at a time */
 
-static void rows_free(struct rows *rows)
-{
-    free(rows->starts);
-    free(rows->lengths);
-    graph_pages_unmap(rows->ids, rows->bytes);
-}
-
-static void rows_count(const struct poise_graph_edges *edges, unsigned way,
-                       uint64_t *starts)
+/* How many ends each row gets, loops and duplicates too. */
+static int rows_count_ends(const struct poise_graph_edges *edges, unsigned way,
+                           uint32_t *ends_at)
 {
     for (uint64_t i = 0; i < edges->count; i++) {
         uint32_t from = edges->ends[2 * i], to = edges->ends[2 * i + 1];
-        if (from != to) {
-            starts[from + 1] += (way & ROWS_OUT) != 0;
-            starts[to + 1] += (way & ROWS_IN) != 0;
+        bool over = (way & ROWS_OUT && ++ends_at[from] == 0) ||
+                    (way & ROWS_IN && ++ends_at[to] == 0);
+        if (over) {
+            return poise_error_set(EOVERFLOW, "write graph", NULL,
+                                   "a vertex has more than 2^32 neighbours");
         }
     }
+    return 0;
 }
 
-static void rows_fill(const struct poise_graph_edges *edges, unsigned way,
-                      struct rows *rows)
-{
-    uint64_t *at = rows->lengths;
-    for (uint64_t i = 0; i < edges->count; i++) {
-        uint32_t from = edges->ends[2 * i], to = edges->ends[2 * i + 1];
-        if (from != to && way & ROWS_OUT) {
-            rows->ids[rows->starts[from] + at[from]++] = to;
-        }
-        if (from != to && way & ROWS_IN) {
-            rows->ids[rows->starts[to] + at[to]++] = from;
-        }
-    }
-}
-
-static int rows_compare(const void *a, const void *b)
-{
-    const uint32_t *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
-}
-
-static int rows_sort_part(unsigned thread, void *arg)
-{
-    struct rows *rows = arg;
-    (void)thread;
-    for (;;) {
-        uint64_t from =
-            __atomic_fetch_add(&rows->next, ROWS_BLOCK, __ATOMIC_RELAXED);
-        if (from >= rows->vertices) {
-            return 0;
-        }
-        uint64_t to = from + ROWS_BLOCK;
-        for (uint64_t v = from; v < to && v < rows->vertices; v++) {
-            uint32_t *ids = rows->ids + rows->starts[v];
-            uint64_t kept = 0;
-            qsort(ids, rows->lengths[v], sizeof *ids, rows_compare);
-            for (uint64_t i = 0; i < rows->lengths[v]; i++) {
-                if (i == 0 || ids[i] != ids[i - 1]) {
-                    ids[kept++] = ids[i];
-                }
-            }
-            rows->lengths[v] = kept;
-        }
-    }
-}
-
+/* Neighbours of each vertex, ascending, each once, without the vertex. */
 static int rows_build(const struct poise_graph_edges *edges, unsigned way,
-                      unsigned threads, struct rows *rows)
+                      unsigned threads, struct graph_rows *rows)
 {
-    memset(rows, 0, sizeof *rows);
-    rows->vertices = edges->vertex_count;
-    rows->starts = poise_alloc(rows->vertices + 1, sizeof *rows->starts);
-    rows->lengths = poise_alloc(rows->vertices, sizeof *rows->lengths);
-    if (!rows->starts || !rows->lengths) {
-        return -ENOMEM;
+    const uint64_t count = edges->vertex_count;
+    struct graph_team *team = NULL;
+    uint32_t *ends_at = graph_pages_map(count * sizeof *ends_at, true);
+    int code = ends_at ? rows_count_ends(edges, way, ends_at) : -ENOMEM;
+    if (code == 0) {
+        code = graph_team_create(graph_threads(threads), &team);
     }
-    rows_count(edges, way, rows->starts);
-    for (uint64_t v = 0; v < rows->vertices; v++) {
-        rows->starts[v + 1] += rows->starts[v];
+    if (code == 0) {
+        struct graph_rows_plan plan = {
+            .team = team,
+            .arcs = {.ends = edges->ends,
+                     .count = edges->count,
+                     .forward = way & ROWS_OUT,
+                     .backward = way & ROWS_IN},
+            .ends_at = ends_at,
+            .row_count = count,
+            .step = 1,
+            .max_place = count > 0 ? (uint32_t)(count - 1) : 0,
+            .huge = true};
+        code = graph_rows_make(&plan, rows);
+        graph_team_destroy(team);
     }
-    rows->bytes = rows->starts[rows->vertices] * sizeof *rows->ids;
-    rows->ids = graph_pages_map(rows->bytes, true);
-    if (!rows->ids) {
-        return -ENOMEM;
-    }
-    rows_fill(edges, way, rows);
-    return graph_parallel(threads, rows_sort_part, rows);
+    graph_pages_unmap(ends_at, count * sizeof *ends_at);
+    return code;
 }
 
-static uint64_t rows_total(const struct rows *rows)
+static uint64_t rows_blocks(const struct graph_rows *rows)
 {
-    uint64_t total = 0;
-    for (uint64_t v = 0; v < rows->vertices; v++) {
-        total += rows->lengths[v];
-    }
-    return total;
+    return rows->row_count / ROWS_BLOCK + (rows->row_count % ROWS_BLOCK > 0);
 }
 
-static uint64_t rows_blocks(const struct rows *rows)
+/* The rows of a block: [from, to). */
+static void rows_of_block(const struct graph_rows *rows, uint64_t index,
+                          uint64_t *from, uint64_t *to)
 {
-    return rows->vertices / ROWS_BLOCK + (rows->vertices % ROWS_BLOCK > 0);
+    *from = index * ROWS_BLOCK;
+    *to = *from + ROWS_BLOCK;
+    *to = *to < rows->row_count ? *to : rows->row_count;
 }
 
 /* ---- METIS ----------------------------------------------------------------
@@ -127,17 +75,22 @@ static uint64_t rows_blocks(const struct rows *rows)
 
 static int metis_block(uint64_t index, struct poise_buf *buf, void *arg)
 {
-    const struct rows *rows = arg;
-    uint64_t from = index * ROWS_BLOCK, to = from + ROWS_BLOCK;
-    for (uint64_t v = from; v < to && v < rows->vertices; v++) {
-        const uint32_t *ids = rows->ids + rows->starts[v];
-        for (uint64_t i = 0; i < rows->lengths[v]; i++) {
-            if (i > 0) {
-                poise_buf_putc(buf, ' ');
+    const struct graph_rows *rows = arg;
+    uint64_t from, to;
+    rows_of_block(rows, index, &from, &to);
+    for (uint64_t v = from; v < to; v++) {
+        for (uint64_t i = rows->start[v]; i < rows->start[v + 1]; i++) {
+            char *room = poise_buf_reserve(buf, GRAPH_DECIMAL + 1);
+            if (!room) {
+                return poise_error_set(ENOMEM, "write graph", NULL, NULL);
             }
-            poise_buf_decimal(buf, (uint64_t)ids[i] + 1);
+            char *end = graph_decimal(room, (uint64_t)rows->to[i] + 1);
+            *end++ = i + 1 < rows->start[v + 1] ? ' ' : '\n';
+            buf->len += (size_t)(end - room);
         }
-        poise_buf_putc(buf, '\n');
+        if (rows->start[v] == rows->start[v + 1]) {
+            poise_buf_putc(buf, '\n');
+        }
     }
     return 0;
 }
@@ -145,28 +98,26 @@ static int metis_block(uint64_t index, struct poise_buf *buf, void *arg)
 int graph_save_metis(const struct poise_graph_edges *edges,
                      struct graph_save *save)
 {
-    struct rows rows;
+    struct graph_rows rows = {0};
     struct poise_buf head = {0};
     if (edges->directed) {
         return poise_error_set(EINVAL, "write graph", save->path,
                                "METIS holds undirected graphs only");
     }
     int code = rows_build(edges, ROWS_OUT | ROWS_IN, save->threads, &rows);
-    if (code == 0) {
-        poise_buf_printf(&head, "%llu %llu\n",
-                         (unsigned long long)rows.vertices,
-                         (unsigned long long)rows_total(&rows) / 2);
-        code = head.error;
+    if (code < 0) {
+        return code;
     }
-    if (code == 0) {
-        code = graph_save_at(save, 0, head.data, head.len);
-    }
+    poise_buf_printf(&head, "%llu %llu\n", (unsigned long long)rows.row_count,
+                     (unsigned long long)rows.arc_count / 2);
+    code = head.error ? poise_error_set(ENOMEM, "write graph", NULL, NULL)
+                      : graph_save_at(save, 0, head.data, head.len);
     if (code == 0) {
         save->offset = head.len;
         code = graph_save_blocks(save, rows_blocks(&rows), metis_block, &rows);
     }
     poise_buf_free(&head);
-    rows_free(&rows);
+    graph_rows_free(&rows);
     return code;
 }
 
@@ -175,52 +126,39 @@ int graph_save_metis(const struct poise_graph_edges *edges,
 
 static int gap_block(uint64_t index, struct poise_buf *buf, void *arg)
 {
-    const struct rows *rows = arg;
-    uint64_t from = index * ROWS_BLOCK, to = from + ROWS_BLOCK;
-    for (uint64_t v = from; v < to && v < rows->vertices; v++) {
-        poise_buf_append(buf, rows->ids + rows->starts[v],
-                         rows->lengths[v] * sizeof *rows->ids);
-    }
+    const struct graph_rows *rows = arg;
+    uint64_t from, to;
+    rows_of_block(rows, index, &from, &to);
+    poise_buf_append(buf, rows->to + rows->start[from],
+                     (rows->start[to] - rows->start[from]) * sizeof *rows->to);
     return 0;
-}
-
-/* Where rows start once duplicates are gone; `starts` of the rows stays. */
-static int gap_save_starts(struct graph_save *save, const struct rows *rows)
-{
-    uint64_t *starts = poise_alloc(rows->vertices + 1, sizeof *starts);
-    if (!starts) {
-        return -ENOMEM;
-    }
-    for (uint64_t v = 0; v < rows->vertices; v++) {
-        starts[v + 1] = starts[v] + rows->lengths[v];
-    }
-    int code = graph_save_at(save, save->offset, starts,
-                             (rows->vertices + 1) * sizeof *starts);
-    save->offset += (rows->vertices + 1) * sizeof *starts;
-    free(starts);
-    return code;
 }
 
 static int gap_save_rows(struct graph_save *save,
                          const struct poise_graph_edges *edges, unsigned way,
                          bool header)
 {
-    struct rows rows;
+    struct graph_rows rows = {0};
     int code = rows_build(edges, way, save->threads, &rows);
-    if (code == 0 && header) {
+    if (code < 0) {
+        return code;
+    }
+    if (header) {
         unsigned char front[17] = {edges->directed};
-        uint64_t numbers[2] = {rows_total(&rows), rows.vertices};
+        uint64_t numbers[2] = {rows.arc_count, rows.row_count};
         memcpy(front + 1, numbers, sizeof numbers);
         code = graph_save_at(save, 0, front, sizeof front);
         save->offset = sizeof front;
     }
     if (code == 0) {
-        code = gap_save_starts(save, &rows);
+        size_t bytes = (rows.row_count + 1) * sizeof *rows.start;
+        code = graph_save_at(save, save->offset, rows.start, bytes);
+        save->offset += bytes;
     }
     if (code == 0) {
         code = graph_save_blocks(save, rows_blocks(&rows), gap_block, &rows);
     }
-    rows_free(&rows);
+    graph_rows_free(&rows);
     return code;
 }
 

@@ -10,9 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+static bool metis_is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r';
+}
+
 static const char *metis_blanks(const char *at, const char *end)
 {
-    while (at < end && (*at == ' ' || *at == '\t' || *at == '\r')) {
+    while (at < end && metis_is_blank(*at)) {
         at++;
     }
     return at;
@@ -27,11 +32,11 @@ static int metis_row(struct graph_block *block, const char *at, const char *end)
     unsigned skip = text->skip, place = 0;
     for (at = metis_blanks(at, end); at < end; at = metis_blanks(at, end)) {
         uint64_t value;
-        int width = graph_token_width(at, end);
-        const char *stop = graph_number(at, &value);
-        if (!stop || stop == at || stop - at != width) {
+        const char *start = at, *stop = graph_number(at, &value);
+        if (!stop || stop == at || (stop < end && !metis_is_blank(*stop))) {
             return graph_text_bad(block, segment->lines,
-                                  "'%.*s' is not a number", width, at);
+                                  "'%.*s' is not a number",
+                                  graph_token_width(at, end), at);
         }
         at = stop;
         if (skip > 0) {
@@ -42,7 +47,7 @@ static int metis_row(struct graph_block *block, const char *at, const char *end)
             if (value - 1 >= text->limit) {
                 return graph_text_bad(block, segment->lines,
                                       "neighbour %.*s is not within 1 and %llu",
-                                      width, stop - width,
+                                      graph_token_width(start, end), start,
                                       (unsigned long long)text->limit);
             }
             *out++ = (uint32_t)segment->rows;

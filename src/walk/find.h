@@ -88,6 +88,15 @@ struct find_identity {
     uint64_t ino;
 };
 
+/* A regular expression. glibc matches with one compiled form only in one
+ * thread at a time: each worker compiles its own. */
+struct find_regex {
+    struct re_pattern_buffer shared; /* for who has no memory for its own */
+    const char *text;                /* borrowed from the expression */
+    reg_syntax_t syntax;
+    unsigned index; /* among those of the expression */
+};
+
 struct find_format; /* find_printf.c */
 struct find_exec;   /* find_exec.c */
 
@@ -103,8 +112,8 @@ struct find_node {
     union {
         struct find_number number;
         struct find_glob glob;
-        struct re_pattern_buffer *regex; /* owned */
-        uint32_t types;                  /* bit set of DT_* */
+        struct find_regex *regex; /* owned */
+        uint32_t types;           /* bit set of DT_* */
         struct find_age age;
         struct timespec time;
         struct find_permission perm;
@@ -142,7 +151,7 @@ struct poise_walk_find {
     uint32_t min_depth, max_depth;
     unsigned mask;       /* fields that anything may look at */
     unsigned fetch_mask; /* the same if every entry needs them, else 0 */
-    unsigned exec_count;
+    unsigned exec_count, regex_count;
     unsigned stream_count; /* stream 0 is the standard output */
     const char *streams[FIND_STREAMS];
 };
@@ -200,6 +209,9 @@ int find_parse_order(const char **text); /* takes the sign off */
 int find_parse_mode(const char *text, struct find_permission *out);
 int find_parse_date(const char *text, struct timespec *out);
 
+/* NULL, or what is wrong. */
+const char *find_regex_compile(const struct find_regex *regex,
+                               struct re_pattern_buffer *out);
 void find_regex_release(struct find_node *node);
 void find_format_release(struct find_node *node);
 void find_exec_release(struct find_node *node);
@@ -243,7 +255,8 @@ struct find_state {
     pthread_mutex_t lock;
     uint64_t out_ticks; /* when the oldest waiting byte was put there */
     struct find_names users, groups;
-    struct find_batch *batches; /* [exec_count] */
+    struct find_batch *batches;         /* [exec_count] */
+    struct re_pattern_buffer **regexes; /* [regex_count], at first use */
 };
 
 /* One rank's run. */

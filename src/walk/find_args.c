@@ -74,33 +74,43 @@ int find_parse_regextype(struct find_parser *parser, struct find_node *node)
                            near ? "; nearest: " : "", near ? near : "");
 }
 
+/* re_compile_pattern reads the syntax from a global of the C library: set,
+ * use, put back. */
+static pthread_mutex_t syntax_lock = PTHREAD_MUTEX_INITIALIZER;
+
+const char *find_regex_compile(const struct find_regex *regex,
+                               struct re_pattern_buffer *out)
+{
+    pthread_mutex_lock(&syntax_lock);
+    reg_syntax_t before = re_set_syntax(regex->syntax);
+    const char *why = re_compile_pattern(regex->text, strlen(regex->text), out);
+    re_set_syntax(before);
+    pthread_mutex_unlock(&syntax_lock);
+    return why;
+}
+
 int find_parse_regex(struct find_parser *parser, struct find_node *node)
 {
     const char *text = find_parser_argument(parser);
     if (!text) {
         return -EINVAL;
     }
-    struct re_pattern_buffer *regex = poise_alloc(1, sizeof *regex);
+    struct find_regex *regex = poise_alloc(1, sizeof *regex);
     if (!regex) {
         return -ENOMEM;
     }
+    regex->text = text;
+    regex->syntax = parser->syntax | (node->which == 'i' ? RE_ICASE : 0);
+    regex->index = parser->find->regex_count++;
     node->arg.regex = regex;
-    /* re_compile_pattern reads the syntax from a global of the C library, and
-     * so does everybody else who calls it: set, use, put back. */
-    reg_syntax_t syntax = parser->syntax;
-    if (node->which == 'i') {
-        syntax |= RE_ICASE;
-    }
-    reg_syntax_t before = re_set_syntax(syntax);
-    const char *why = re_compile_pattern(text, strlen(text), regex);
-    re_set_syntax(before);
+    const char *why = find_regex_compile(regex, &regex->shared);
     return why ? find_parser_wrong(parser, text, why) : 0;
 }
 
 void find_regex_release(struct find_node *node)
 {
     if (node->arg.regex) {
-        regfree(node->arg.regex);
+        regfree(&node->arg.regex->shared);
         free(node->arg.regex);
     }
 }

@@ -40,6 +40,13 @@ static void state_free(struct find_state *state)
     if (state->batches) {
         find_batches_free(state);
     }
+    for (unsigned i = 0; state->regexes && i < state->find->regex_count; i++) {
+        if (state->regexes[i]) {
+            regfree(state->regexes[i]);
+            free(state->regexes[i]);
+        }
+    }
+    free(state->regexes);
     pthread_mutex_destroy(&state->lock);
     free(state);
 }
@@ -53,6 +60,14 @@ static struct find_state *state_create(struct find_run *run)
     state->run = run;
     state->find = run->find;
     pthread_mutex_init(&state->lock, NULL);
+    if (run->find->regex_count > 0) {
+        state->regexes = poise_alloc(run->find->regex_count,
+                                     sizeof(struct re_pattern_buffer *));
+        if (!state->regexes) {
+            state_free(state);
+            return NULL;
+        }
+    }
     if (run->find->exec_count > 0) {
         state->batches =
             poise_alloc(run->find->exec_count, sizeof *state->batches);

@@ -85,6 +85,22 @@ bool find_lname(struct find_state *state, const struct find_node *node)
     return target && glob_matches(&node->arg.glob, target, strlen(target));
 }
 
+/* The worker's own compiled form. */
+static struct re_pattern_buffer *regex_of(struct find_state *state,
+                                          struct find_regex *regex)
+{
+    struct re_pattern_buffer **slot = &state->regexes[regex->index];
+    if (!*slot) {
+        struct re_pattern_buffer *own = poise_alloc(1, sizeof *own);
+        if (!own || find_regex_compile(regex, own)) {
+            free(own);
+            own = NULL;
+        }
+        *slot = own;
+    }
+    return *slot ? *slot : &regex->shared;
+}
+
 bool find_regex(struct find_state *state, const struct find_node *node)
 {
     size_t len;
@@ -92,8 +108,8 @@ bool find_regex(struct find_state *state, const struct find_node *node)
     if (!path || len > INT32_MAX) {
         return false;
     }
-    return re_match(node->arg.regex, path, (regoff_t)len, 0, NULL) ==
-           (regoff_t)len;
+    return re_match(regex_of(state, node->arg.regex), path, (regoff_t)len, 0,
+                    NULL) == (regoff_t)len;
 }
 
 /* ---- types -------------------------------------------------------------- */

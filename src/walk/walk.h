@@ -220,12 +220,13 @@ struct poise_walk_summary {
     uint64_t depths[POISE_WALK_DEPTH_BINS];
     uint64_t widths[POISE_WALK_WIDTH_BINS];
     uint64_t deepest, widest;
-    struct poise_walk_named
-        *files; /**< largest files, largest first; of equal ones, here and
-                   below, the bytewise smallest path first; of several names the
-                   smallest */
+    /** Largest files, largest first; of equal ones, here and below, the
+     * bytewise smallest path first; of several names the smallest. */
+    struct poise_walk_named *files;
     size_t file_count;
-    struct poise_walk_named *directories; /**< with most entries */
+    /** With most entries. Of equal ones that were read in pieces, which are
+     * large, only 64 more than asked for are told apart. */
+    struct poise_walk_named *directories;
     size_t directory_count;
     struct poise_walk_owner *owners; /**< by allocated bytes, then uid */
     size_t owner_count;

@@ -1,0 +1,632 @@
+/*
+ * libpoise-coll-MPI.so: a preload that takes over the collectives of an
+ * unchanged, dynamically linked MPI program. Compiled once against each MPI.
+ *
+ * A communicator gets a Poise world and trees of its own when the first of its
+ * collectives comes by. Tree or library is chosen only from what MPI makes
+ * equal on all ranks: the communicator, the number of bytes, and, in
+ * reductions, type and operation. Types that may differ between ranks are
+ * packed. All else falls through to the library and is counted.
+ *
+ * Environment: POISE_COLL_MAX, the longest message that goes over trees
+ * (bytes, K and M allowed; 64 KiB); POISE_COLL_REPORT=1, counts on standard
+ * error when MPI is finalised; POISE_TREE, as for poise_coll_create.
+ */
+#include <mpi.h>
+
+#include <poise/coll.h>
+#include <poise/comm.h>
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(OPEN_MPI)
+#define FLAVOUR "ompi"
+#else
+#define FLAVOUR "mpich"
+#endif
+
+#define MOST_BYTES ((uint64_t)64 << 10)
+
+enum entry {
+    BARRIER,
+    BCAST,
+    ALLREDUCE,
+    REDUCE,
+    GATHER,
+    SCATTER,
+    ALLGATHER,
+    ALLTOALL,
+    ENTRIES
+};
+enum reason { BY_TREE, INTER, LONG, TYPE, OTHER, REASONS };
+
+static const char *const entry_names[ENTRIES] = {
+    "Barrier", "Bcast",   "Allreduce", "Reduce",
+    "Gather",  "Scatter", "Allgather", "Alltoall(v)"};
+static const char *const reason_names[REASONS] = {
+    "tree", "intercommunicator", "too long", "type or operation", "other"};
+
+/* What a communicator has got; in order of making, which is the same on all of
+ * its ranks with respect to others that they share. */
+struct state {
+    struct state *next;
+    MPI_Comm comm;
+    struct poise_world *world; /* NULL: the library serves it */
+    struct poise_coll *coll;
+};
+
+/* A preload has no handle to keep these in: it is the program's only MPI. */
+static struct {
+    pthread_mutex_t lock;
+    struct state *states; /* under lock */
+    uint64_t most_bytes;
+    uint64_t counts[ENTRIES][REASONS]; /* __atomic access */
+} preload = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* Above 0 while Poise itself calls MPI. */
+static __thread int inside;
+
+/* ---- communicators ------------------------------------------------------- */
+
+static void read_limit(void)
+{
+    const char *text = getenv("POISE_COLL_MAX");
+    uint64_t most = MOST_BYTES;
+    if (text && *text) {
+        poise_parse_bytes(text, &most);
+    }
+    preload.most_bytes = most > 0 ? most : MOST_BYTES;
+}
+
+static void make_state(struct state *state)
+{
+    int inter = 0, size = 0;
+    PMPI_Comm_test_inter(state->comm, &inter);
+    PMPI_Comm_size(state->comm, &size);
+    if (inter || size == 1) {
+        return;
+    }
+    if (poise_world_adopt(FLAVOUR, &state->comm, sizeof(state->comm),
+                          &state->world) < 0) {
+        return;
+    }
+    if (poise_coll_create(state->world, NULL, &state->coll) < 0) {
+        poise_world_destroy(state->world);
+        state->world = NULL;
+    }
+}
+
+static struct state *find_state(MPI_Comm comm)
+{
+    pthread_mutex_lock(&preload.lock);
+    struct state *state = preload.states;
+    while (state && state->comm != comm) {
+        state = state->next;
+    }
+    pthread_mutex_unlock(&preload.lock);
+    return state;
+}
+
+/* The trees of a communicator, made at first sight. Collective then. */
+static struct state *state_of(MPI_Comm comm)
+{
+    struct state *state = find_state(comm);
+    if (state) {
+        return state;
+    }
+    state = calloc(1, sizeof(*state));
+    if (!state) {
+        return NULL;
+    }
+    state->comm = comm;
+    inside++;
+    make_state(state);
+    inside--;
+    pthread_mutex_lock(&preload.lock);
+    if (preload.most_bytes == 0) {
+        read_limit();
+    }
+    struct state **link = &preload.states;
+    while (*link) {
+        link = &(*link)->next;
+    }
+    *link = state;
+    pthread_mutex_unlock(&preload.lock);
+    return state;
+}
+
+static void free_state(struct state *state)
+{
+    inside++;
+    poise_coll_destroy(state->coll);
+    poise_world_destroy(state->world);
+    inside--;
+    free(state);
+}
+
+static void forget(MPI_Comm comm)
+{
+    pthread_mutex_lock(&preload.lock);
+    struct state **link = &preload.states, *state;
+    while (*link && (*link)->comm != comm) {
+        link = &(*link)->next;
+    }
+    state = *link;
+    if (state) {
+        *link = state->next;
+    }
+    pthread_mutex_unlock(&preload.lock);
+    if (state) {
+        free_state(state);
+    }
+}
+
+static void count(enum entry entry, enum reason reason)
+{
+    __atomic_fetch_add(&preload.counts[entry][reason], 1, __ATOMIC_RELAXED);
+}
+
+/* The trees to use for `bytes` from each rank, or NULL: the library's turn. */
+static struct poise_coll *trees(enum entry entry, MPI_Comm comm, uint64_t bytes)
+{
+    if (inside || comm == MPI_COMM_NULL) {
+        return NULL;
+    }
+    struct state *state = state_of(comm);
+    if (!state || !state->coll) {
+        int inter = 0;
+        PMPI_Comm_test_inter(comm, &inter);
+        count(entry, inter ? INTER : OTHER);
+        return NULL;
+    }
+    if (bytes > preload.most_bytes) {
+        count(entry, LONG);
+        return NULL;
+    }
+    return state->coll;
+}
+
+/* What a call over trees returns to the program. */
+static int result(enum entry entry, MPI_Comm comm, int err)
+{
+    inside--;
+    if (err == 0) {
+        count(entry, BY_TREE);
+        return MPI_SUCCESS;
+    }
+    const struct poise_error *error = poise_error_last();
+    dprintf(2, "poise: cannot %s: %s\n", error->doing, error->why);
+    PMPI_Comm_call_errhandler(comm, MPI_ERR_OTHER);
+    return MPI_ERR_OTHER;
+}
+
+/* ---- types and operations ------------------------------------------------ */
+
+static bool type_of(MPI_Datatype type, enum poise_coll_type *out)
+{
+    const struct {
+        MPI_Datatype mpi;
+        enum poise_coll_type poise;
+    } rows[] = {
+        {MPI_INT, POISE_INT32},
+        {MPI_DOUBLE, POISE_DOUBLE},
+        {MPI_FLOAT, POISE_FLOAT},
+        {MPI_LONG, sizeof(long) == 8 ? POISE_INT64 : POISE_INT32},
+        {MPI_LONG_LONG_INT, POISE_INT64},
+        {MPI_UNSIGNED, POISE_UINT32},
+        {MPI_UNSIGNED_LONG, sizeof(long) == 8 ? POISE_UINT64 : POISE_UINT32},
+        {MPI_UNSIGNED_LONG_LONG, POISE_UINT64},
+        {MPI_SHORT, POISE_INT16},
+        {MPI_UNSIGNED_SHORT, POISE_UINT16},
+        {MPI_SIGNED_CHAR, POISE_INT8},
+        {MPI_UNSIGNED_CHAR, POISE_UINT8},
+        {MPI_INT8_T, POISE_INT8},
+        {MPI_INT16_T, POISE_INT16},
+        {MPI_INT32_T, POISE_INT32},
+        {MPI_INT64_T, POISE_INT64},
+        {MPI_UINT8_T, POISE_UINT8},
+        {MPI_UINT16_T, POISE_UINT16},
+        {MPI_UINT32_T, POISE_UINT32},
+        {MPI_UINT64_T, POISE_UINT64},
+        {MPI_INTEGER, POISE_INT32},
+        {MPI_REAL, POISE_FLOAT},
+        {MPI_DOUBLE_PRECISION, POISE_DOUBLE},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if (rows[i].mpi == type && type != MPI_DATATYPE_NULL) {
+            *out = rows[i].poise;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool op_of(MPI_Op op, enum poise_coll_op *out)
+{
+    const struct {
+        MPI_Op mpi;
+        enum poise_coll_op poise;
+    } rows[] = {
+        {MPI_SUM, POISE_OP_SUM},   {MPI_MAX, POISE_OP_MAX},
+        {MPI_MIN, POISE_OP_MIN},   {MPI_PROD, POISE_OP_PROD},
+        {MPI_BAND, POISE_OP_BAND}, {MPI_BOR, POISE_OP_BOR},
+        {MPI_BXOR, POISE_OP_BXOR}, {MPI_LAND, POISE_OP_LAND},
+        {MPI_LOR, POISE_OP_LOR},   {MPI_LXOR, POISE_OP_LXOR},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if (rows[i].mpi == op) {
+            *out = rows[i].poise;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Both are the same on all ranks. */
+static bool can_fold(enum entry entry, MPI_Datatype type, MPI_Op op,
+                     enum poise_coll_type *t, enum poise_coll_op *o)
+{
+    bool real = type_of(type, t) && (*t == POISE_FLOAT || *t == POISE_DOUBLE);
+    if (type_of(type, t) && op_of(op, o) && (!real || *o <= POISE_OP_MAX)) {
+        return true;
+    }
+    if (!inside) {
+        count(entry, TYPE);
+    }
+    return false;
+}
+
+static uint64_t bytes_of(int number, MPI_Datatype type)
+{
+    int size = 0;
+    if (number < 0 || type == MPI_DATATYPE_NULL ||
+        PMPI_Type_size(type, &size) != MPI_SUCCESS || size < 0) {
+        return UINT64_MAX; /* the library will say what is wrong */
+    }
+    return (uint64_t)number * (uint64_t)size;
+}
+
+/* Elements of a buffer as plain bytes: where they lie, or packed. */
+struct plain {
+    void *data;   /* bytes in order */
+    void *packed; /* owned; NULL: data is the buffer itself */
+    uint64_t bytes;
+};
+
+static bool is_plain(MPI_Datatype type)
+{
+    enum poise_coll_type t;
+    return type == MPI_BYTE || type == MPI_CHAR || type_of(type, &t);
+}
+
+static int plain_make(struct plain *plain, void *buffer, int number,
+                      MPI_Datatype type)
+{
+    *plain = (struct plain){.data = buffer, .bytes = bytes_of(number, type)};
+    if (is_plain(type) || plain->bytes == 0) {
+        return 0;
+    }
+    plain->packed = malloc(plain->bytes);
+    plain->data = plain->packed;
+    return plain->packed ? 0 : -ENOMEM;
+}
+
+static int plain_pack(struct plain *plain, const void *buffer, int number,
+                      MPI_Datatype type, MPI_Comm comm)
+{
+    int at = 0;
+    if (!plain->packed) {
+        return 0;
+    }
+    return PMPI_Pack(buffer, number, type, plain->packed, (int)plain->bytes,
+                     &at, comm) == MPI_SUCCESS &&
+                   (uint64_t)at == plain->bytes
+               ? 0
+               : poise_error_set(EINVAL, "pack a message", NULL,
+                                 "the MPI refused");
+}
+
+static int plain_unpack(struct plain *plain, void *buffer, int number,
+                        MPI_Datatype type, MPI_Comm comm)
+{
+    int at = 0;
+    if (!plain->packed) {
+        return 0;
+    }
+    return PMPI_Unpack(plain->packed, (int)plain->bytes, &at, buffer, number,
+                       type, comm) == MPI_SUCCESS
+               ? 0
+               : poise_error_set(EINVAL, "unpack a message", NULL,
+                                 "the MPI refused");
+}
+
+static int rank_in(MPI_Comm comm)
+{
+    int rank = -1;
+    PMPI_Comm_rank(comm, &rank);
+    return rank;
+}
+
+static int size_of(MPI_Comm comm)
+{
+    int size = 0;
+    PMPI_Comm_size(comm, &size);
+    return size;
+}
+
+/* ---- the collectives ----------------------------------------------------- */
+
+#define EXPORT __attribute__((visibility("default")))
+
+EXPORT int MPI_Barrier(MPI_Comm comm)
+{
+    struct poise_coll *coll = trees(BARRIER, comm, 0);
+    if (!coll) {
+        return PMPI_Barrier(comm);
+    }
+    inside++;
+    return result(BARRIER, comm, poise_coll_barrier(coll));
+}
+
+EXPORT int MPI_Bcast(void *buffer, int number, MPI_Datatype type, int root,
+                     MPI_Comm comm)
+{
+    struct poise_coll *coll = trees(BCAST, comm, bytes_of(number, type));
+    if (!coll) {
+        return PMPI_Bcast(buffer, number, type, root, comm);
+    }
+    inside++;
+    struct plain plain;
+    bool mine = rank_in(comm) == root;
+    int err = plain_make(&plain, buffer, number, type);
+    if (err == 0 && mine) {
+        err = plain_pack(&plain, buffer, number, type, comm);
+    }
+    if (err == 0) {
+        err = poise_coll_broadcast(coll, root, plain.data, plain.bytes);
+    }
+    if (err == 0 && !mine) {
+        err = plain_unpack(&plain, buffer, number, type, comm);
+    }
+    free(plain.packed);
+    return result(BCAST, comm, err);
+}
+
+EXPORT int MPI_Allreduce(const void *in, void *out, int number,
+                         MPI_Datatype type, MPI_Op op, MPI_Comm comm)
+{
+    enum poise_coll_type t;
+    enum poise_coll_op o;
+    struct poise_coll *coll = NULL;
+    if (can_fold(ALLREDUCE, type, op, &t, &o)) {
+        coll = trees(ALLREDUCE, comm, bytes_of(number, type));
+    }
+    if (!coll) {
+        return PMPI_Allreduce(in, out, number, type, op, comm);
+    }
+    inside++;
+    return result(ALLREDUCE, comm,
+                  poise_coll_allreduce(coll, in == MPI_IN_PLACE ? out : in, out,
+                                       (size_t)number, t, o));
+}
+
+EXPORT int MPI_Reduce(const void *in, void *out, int number, MPI_Datatype type,
+                      MPI_Op op, int root, MPI_Comm comm)
+{
+    enum poise_coll_type t;
+    enum poise_coll_op o;
+    struct poise_coll *coll = NULL;
+    if (can_fold(REDUCE, type, op, &t, &o)) {
+        coll = trees(REDUCE, comm, bytes_of(number, type));
+    }
+    if (!coll) {
+        return PMPI_Reduce(in, out, number, type, op, root, comm);
+    }
+    inside++;
+    return result(REDUCE, comm,
+                  poise_coll_reduce(coll, root, in == MPI_IN_PLACE ? out : in,
+                                    out, (size_t)number, t, o));
+}
+
+/* Where item `i` of `number` elements lies in a buffer of many. */
+static void *item_at(void *buffer, int i, int number, MPI_Datatype type)
+{
+    MPI_Aint low = 0, extent = 0;
+    PMPI_Type_get_extent(type, &low, &extent);
+    return (char *)buffer + (MPI_Aint)i * number * extent;
+}
+
+/* From one rank's item to plain bytes. `whole`: the item of `rank` in a buffer
+ * of all items, for who passed MPI_IN_PLACE. */
+struct item {
+    const void *buffer;
+    int number;
+    MPI_Datatype type;
+};
+
+EXPORT int MPI_Gather(const void *in, int in_number, MPI_Datatype in_type,
+                      void *out, int out_number, MPI_Datatype out_type,
+                      int root, MPI_Comm comm)
+{
+    int rank = inside ? -1 : rank_in(comm);
+    struct item mine = {in, in_number, in_type};
+    if (!inside && in == MPI_IN_PLACE) {
+        mine = (struct item){item_at(out, rank, out_number, out_type),
+                             out_number, out_type};
+    }
+    uint64_t bytes = inside ? 0 : bytes_of(mine.number, mine.type);
+    struct poise_coll *coll = trees(GATHER, comm, bytes);
+    if (!coll) {
+        return PMPI_Gather(in, in_number, in_type, out, out_number, out_type,
+                           root, comm);
+    }
+    inside++;
+    struct plain from, to = {0};
+    int all = size_of(comm) * (rank == root ? out_number : 0);
+    int err = plain_make(&from, (void *)mine.buffer, mine.number, mine.type);
+    if (err == 0 && rank == root) {
+        err = plain_make(&to, out, all, out_type);
+    }
+    if (err == 0) {
+        err = plain_pack(&from, mine.buffer, mine.number, mine.type, comm);
+    }
+    if (err == 0) {
+        err = poise_coll_gather(coll, root, from.data, to.data, bytes);
+    }
+    if (err == 0 && rank == root) {
+        err = plain_unpack(&to, out, all, out_type, comm);
+    }
+    free(from.packed);
+    free(to.packed);
+    return result(GATHER, comm, err);
+}
+
+EXPORT int MPI_Scatter(const void *in, int in_number, MPI_Datatype in_type,
+                       void *out, int out_number, MPI_Datatype out_type,
+                       int root, MPI_Comm comm)
+{
+    int rank = inside ? -1 : rank_in(comm);
+    struct item mine = {out, out_number, out_type};
+    if (!inside && out == MPI_IN_PLACE) {
+        mine = (struct item){item_at((void *)in, rank, in_number, in_type),
+                             in_number, in_type};
+    }
+    uint64_t bytes = inside ? 0 : bytes_of(mine.number, mine.type);
+    struct poise_coll *coll = trees(SCATTER, comm, bytes);
+    if (!coll) {
+        return PMPI_Scatter(in, in_number, in_type, out, out_number, out_type,
+                            root, comm);
+    }
+    inside++;
+    struct plain from = {0}, to;
+    int all = size_of(comm) * (rank == root ? in_number : 0);
+    int err = plain_make(&to, (void *)mine.buffer, mine.number, mine.type);
+    if (err == 0 && rank == root) {
+        err = plain_make(&from, (void *)in, all, in_type);
+    }
+    if (err == 0 && rank == root) {
+        err = plain_pack(&from, in, all, in_type, comm);
+    }
+    if (err == 0) {
+        err = poise_coll_scatter(coll, root, from.data, to.data, bytes);
+    }
+    if (err == 0) {
+        err = plain_unpack(&to, (void *)mine.buffer, mine.number, mine.type,
+                           comm);
+    }
+    free(from.packed);
+    free(to.packed);
+    return result(SCATTER, comm, err);
+}
+
+EXPORT int MPI_Allgather(const void *in, int in_number, MPI_Datatype in_type,
+                         void *out, int out_number, MPI_Datatype out_type,
+                         MPI_Comm comm)
+{
+    struct item mine = {in, in_number, in_type};
+    if (!inside && in == MPI_IN_PLACE) {
+        mine = (struct item){item_at(out, rank_in(comm), out_number, out_type),
+                             out_number, out_type};
+    }
+    uint64_t bytes = inside ? 0 : bytes_of(mine.number, mine.type);
+    struct poise_coll *coll = trees(ALLGATHER, comm, bytes);
+    if (!coll) {
+        return PMPI_Allgather(in, in_number, in_type, out, out_number, out_type,
+                              comm);
+    }
+    inside++;
+    struct plain from, to = {0};
+    int all = size_of(comm) * out_number;
+    int err = plain_make(&from, (void *)mine.buffer, mine.number, mine.type);
+    if (err == 0) {
+        err = plain_make(&to, out, all, out_type);
+    }
+    if (err == 0) {
+        err = plain_pack(&from, mine.buffer, mine.number, mine.type, comm);
+    }
+    if (err == 0) {
+        err = poise_coll_allgather(coll, from.data, to.data, bytes);
+    }
+    if (err == 0) {
+        err = plain_unpack(&to, out, all, out_type, comm);
+    }
+    free(from.packed);
+    free(to.packed);
+    return result(ALLGATHER, comm, err);
+}
+
+/* ---- what is only counted, and the end ----------------------------------- */
+
+EXPORT int MPI_Alltoall(const void *in, int in_number, MPI_Datatype in_type,
+                        void *out, int out_number, MPI_Datatype out_type,
+                        MPI_Comm comm)
+{
+    count(ALLTOALL, OTHER);
+    return PMPI_Alltoall(in, in_number, in_type, out, out_number, out_type,
+                         comm);
+}
+
+EXPORT int MPI_Alltoallv(const void *in, const int *in_numbers,
+                         const int *in_places, MPI_Datatype in_type, void *out,
+                         const int *out_numbers, const int *out_places,
+                         MPI_Datatype out_type, MPI_Comm comm)
+{
+    count(ALLTOALL, OTHER);
+    return PMPI_Alltoallv(in, in_numbers, in_places, in_type, out, out_numbers,
+                          out_places, out_type, comm);
+}
+
+EXPORT int MPI_Comm_free(MPI_Comm *comm)
+{
+    if (!inside) {
+        forget(*comm);
+    }
+    return PMPI_Comm_free(comm);
+}
+
+EXPORT int MPI_Comm_disconnect(MPI_Comm *comm)
+{
+    if (!inside) {
+        forget(*comm);
+    }
+    return PMPI_Comm_disconnect(comm);
+}
+
+static void report(void)
+{
+    const char *wanted = getenv("POISE_COLL_REPORT");
+    if (!wanted || !*wanted || strcmp(wanted, "0") == 0 ||
+        rank_in(MPI_COMM_WORLD) != 0) {
+        return;
+    }
+    for (int e = 0; e < ENTRIES; e++) {
+        for (int r = 0; r < REASONS; r++) {
+            unsigned long long calls =
+                __atomic_load_n(&preload.counts[e][r], __ATOMIC_RELAXED);
+            if (calls > 0) {
+                dprintf(2, "poise: %s: %llu calls by the %s%s%s%s\n",
+                        entry_names[e], calls,
+                        r == BY_TREE ? "tree" : "library",
+                        r == BY_TREE ? "" : " (",
+                        r == BY_TREE ? "" : reason_names[r],
+                        r == BY_TREE ? "" : ")");
+            }
+        }
+    }
+}
+
+EXPORT int MPI_Finalize(void)
+{
+    while (preload.states) {
+        forget(preload.states->comm);
+    }
+    report();
+    inside++;
+    int err = PMPI_Finalize();
+    inside--;
+    return err;
+}

@@ -1,0 +1,195 @@
+/*
+ * An MPI program that knows nothing of Poise and checks its own answers: all
+ * collectives that the preload takes over, with plain and derived types, in
+ * place, on communicators that come and go, on an intercommunicator, and with
+ * an operation of its own. Prints "right N" on rank 0.
+ */
+#include <mpi.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int rank, size, checks;
+
+static void check(int holds, const char *what)
+{
+    checks++;
+    if (!holds) {
+        fprintf(stderr, "rank %d of %d: %s is wrong\n", rank, size, what);
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+}
+
+static void reductions(MPI_Comm comm)
+{
+    int me, n;
+    MPI_Comm_rank(comm, &me);
+    MPI_Comm_size(comm, &n);
+    double d[300], ds[300];
+    for (int i = 0; i < 300; i++) {
+        d[i] = me + i;
+    }
+    MPI_Allreduce(d, ds, 300, MPI_DOUBLE, MPI_SUM, comm);
+    for (int i = 0; i < 300; i++) {
+        check(ds[i] == n * (n - 1) / 2 + (double)n * i, "allreduce sum");
+    }
+    MPI_Allreduce(MPI_IN_PLACE, d, 300, MPI_DOUBLE, MPI_MAX, comm);
+    check(d[7] == n - 1 + 7, "allreduce max in place");
+    long low = 5 - me, least = 0;
+    MPI_Reduce(&low, &least, 1, MPI_LONG, MPI_MIN, n - 1, comm);
+    check(me != n - 1 || least == 5 - (n - 1), "reduce min");
+    unsigned bits = 1u << me;
+    MPI_Reduce(me == 0 ? MPI_IN_PLACE : &bits, &bits, 1, MPI_UNSIGNED, MPI_BOR,
+               0, comm);
+    check(me != 0 || bits == (1u << n) - 1, "reduce bor in place");
+    struct {
+        double value;
+        int where;
+    } in = {.value = me == n / 2 ? -1 : me, .where = me}, out;
+    MPI_Allreduce(&in, &out, 1, MPI_DOUBLE_INT, MPI_MINLOC, comm);
+    check(out.where == n / 2, "minloc");
+}
+
+static void moves(MPI_Comm comm)
+{
+    int me, n;
+    MPI_Comm_rank(comm, &me);
+    MPI_Comm_size(comm, &n);
+    for (int root = 0; root < n; root++) {
+        int value = me == root ? 42 + root : 0;
+        MPI_Bcast(&value, 1, MPI_INT, root, comm);
+        check(value == 42 + root, "bcast");
+        short mine[3] = {(short)me, (short)root, 7}, all[3 * 64];
+        MPI_Gather(mine, 3, MPI_SHORT, all, 3, MPI_SHORT, root, comm);
+        for (int r = 0; r < n && me == root; r++) {
+            check(all[3 * r] == r && all[3 * r + 2] == 7, "gather");
+        }
+        memset(mine, 0, sizeof(mine));
+        MPI_Scatter(all, 3, MPI_SHORT, mine, 3, MPI_SHORT, root, comm);
+        check(mine[0] == me && mine[1] == root, "scatter");
+        int items[64];
+        items[me] = me * me;
+        MPI_Gather(me == root ? MPI_IN_PLACE : &items[me], 1, MPI_INT, items, 1,
+                   MPI_INT, root, comm);
+        for (int r = 0; r < n && me == root; r++) {
+            check(items[r] == r * r, "gather in place");
+            items[r]++;
+        }
+        int got = items[me];
+        MPI_Scatter(items, 1, MPI_INT, me == root ? MPI_IN_PLACE : &got, 1,
+                    MPI_INT, root, comm);
+        check((me == root ? items[me] : got) == me * me + 1,
+              "scatter in place");
+    }
+    long all[64];
+    all[me] = 100 + me;
+    MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, 1, MPI_LONG, comm);
+    for (int r = 0; r < n; r++) {
+        check(all[r] == 100 + r, "allgather in place");
+    }
+    MPI_Barrier(comm);
+}
+
+/* One column here, plain numbers there: the bytes are the same. */
+static void derived(MPI_Comm comm)
+{
+    int me, n;
+    MPI_Comm_rank(comm, &me);
+    MPI_Comm_size(comm, &n);
+    MPI_Datatype column, item;
+    int matrix[5][4] = {{0}}, plain[5] = {0};
+    MPI_Type_vector(5, 1, 4, MPI_INT, &column);
+    MPI_Type_commit(&column);
+    for (int i = 0; i < 5 && me == 0; i++) {
+        matrix[i][1] = 10 + i;
+    }
+    if (me == 0) {
+        MPI_Bcast(&matrix[0][1], 1, column, 0, comm);
+    } else {
+        MPI_Bcast(plain, 5, MPI_INT, 0, comm);
+        check(plain[3] == 13, "bcast of a column");
+    }
+    /* A column of each rank, as the columns of a matrix. */
+    int wide[5][64], mine[5];
+    for (int i = 0; i < 5; i++) {
+        mine[i] = me * 10 + i;
+    }
+    MPI_Type_vector(5, 1, 64, MPI_INT, &item);
+    MPI_Datatype narrow;
+    MPI_Type_create_resized(item, 0, sizeof(int), &narrow);
+    MPI_Type_commit(&narrow);
+    MPI_Allgather(mine, 5, MPI_INT, wide, 1, narrow, comm);
+    for (int r = 0; r < n; r++) {
+        check(wide[4][r] == r * 10 + 4, "allgather of columns");
+    }
+    MPI_Type_free(&column);
+    MPI_Type_free(&item);
+    MPI_Type_free(&narrow);
+}
+
+static void take_left(void *in, void *inout, int *len, MPI_Datatype *type)
+{
+    (void)type;
+    memcpy(inout, in, (size_t)*len * sizeof(int));
+}
+
+static void falls_through(void)
+{
+    MPI_Op left;
+    int mine = rank + 5, first = 0;
+    MPI_Op_create(take_left, 0, &left);
+    MPI_Allreduce(&mine, &first, 1, MPI_INT, left, MPI_COMM_WORLD);
+    check(first == 5, "an operation of one's own");
+    MPI_Op_free(&left);
+    char *big = malloc(1 << 20);
+    memset(big, rank == 0 ? 7 : 0, 1 << 20);
+    MPI_Bcast(big, 1 << 20, MPI_CHAR, 0, MPI_COMM_WORLD);
+    check(big[123456] == 7, "a long bcast");
+    free(big);
+    int send[64], got[64];
+    for (int r = 0; r < size; r++) {
+        send[r] = rank * 100 + r;
+    }
+    MPI_Alltoall(send, 1, MPI_INT, got, 1, MPI_INT, MPI_COMM_WORLD);
+    check(got[size - 1] == (size - 1) * 100 + rank, "alltoall");
+    if (size < 2) {
+        return;
+    }
+    MPI_Comm half, inter;
+    int lower = rank < size / 2;
+    MPI_Comm_split(MPI_COMM_WORLD, lower, rank, &half);
+    MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, lower ? size / 2 : 0, 3,
+                         &inter);
+    int one = lower ? 1 : 10, sum = 0;
+    MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, inter);
+    check(sum == (lower ? 10 * (size - size / 2) : size / 2),
+          "allreduce over an intercommunicator");
+    MPI_Comm_free(&inter);
+    MPI_Comm_free(&half);
+}
+
+int main(int argc, char **argv)
+{
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    int rounds = argc > 1 ? atoi(argv[1]) : 2;
+    for (int round = 0; round < rounds; round++) {
+        MPI_Comm half;
+        reductions(MPI_COMM_WORLD);
+        moves(MPI_COMM_WORLD);
+        derived(MPI_COMM_WORLD);
+        MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &half);
+        reductions(half);
+        moves(half);
+        MPI_Comm_free(&half);
+    }
+    falls_through();
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0) {
+        printf("right %d\n", checks);
+    }
+    MPI_Finalize();
+    return 0;
+}

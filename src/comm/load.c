@@ -11,6 +11,19 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Global: Open MPI's own plug-ins look for its symbols there. And where the MPI
+ * of virtual ranks stands in front, the real one must mean itself. */
+static int open_flags(void)
+{
+    int flags = RTLD_NOW | RTLD_GLOBAL;
+#if !defined(__SANITIZE_ADDRESS__)
+    if (dlsym(RTLD_DEFAULT, "MPI_Init") != NULL) {
+        flags |= RTLD_DEEPBIND;
+    }
+#endif
+    return flags;
+}
+
 /* NULL if there is no such file, or it cannot be loaded; says why. */
 static void *open_in(const char *dir, size_t dir_len, const char *sub,
                      const char *file, struct poise_buf *why)
@@ -21,8 +34,7 @@ static void *open_in(const char *dir, size_t dir_len, const char *sub,
     poise_buf_printf(&path, "/%s%s", sub, file);
     const char *text = poise_buf_str(&path);
     if (*text && access(text, F_OK) == 0) {
-        /* Global: Open MPI's own plug-ins look for its symbols there. */
-        module = dlopen(text, RTLD_NOW | RTLD_GLOBAL);
+        module = dlopen(text, open_flags());
         if (!module && why) {
             poise_buf_printf(why, "%s; ", dlerror());
         }

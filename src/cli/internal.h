@@ -43,8 +43,6 @@ int cli_bfs_convert(int argc, char **argv);
 int cli_cc(int argc, char **argv);
 int cli_cxx(int argc, char **argv);
 int cli_run(int argc, char **argv);
-/** What `poise run` starts, as the program poise-vrank. */
-int cli_vrank(int argc, char **argv);
 int cli_help(int argc, char **argv);
 int cli_version(int argc, char **argv);
 int cli_completion(int argc, char **argv);

@@ -84,9 +84,7 @@ static run_fn by_own_name(const char *path)
     static const struct {
         const char *name;
         run_fn run;
-    } names[] = {{"poise-vrank", cli_vrank},
-                 {"poise-cc", cli_cc},
-                 {"poise-c++", cli_cxx}};
+    } names[] = {{"poise-cc", cli_cc}, {"poise-c++", cli_cxx}};
     const char *slash = strrchr(path, '/');
     const char *name = slash ? slash + 1 : path;
 

@@ -1,13 +1,13 @@
 /*
- * poise run: an MPI program as virtual ranks. This process becomes poise-vrank,
- * which is this same code with the functions of libpoise-vmpi in front of the
- * C library's, or the launcher of several of them.
+ * poise run: an MPI program as virtual ranks, in this process or, started by
+ * the launcher of an MPI, in several that do the same.
  */
 #include "internal.h"
 
 #include <poise/vrank.h>
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
@@ -197,9 +197,67 @@ static bool make_room(int64_t ranks)
     return changed;
 }
 
-int cli_vrank(int argc, char **argv)
+/* Become this command again, with the changed environment. */
+static void restart(int argc, char **argv)
 {
-    struct values values = {0};
+    const char **line = poise_alloc((size_t)argc + 2, sizeof *line);
+
+    if (line) {
+        line[0] = "poise";
+        line[1] = "run";
+        for (int i = 1; i < argc; i++) {
+            line[1 + i] = argv[i];
+        }
+        execv("/proc/self/exe", (char **)(uintptr_t)line);
+        free(line);
+    }
+}
+
+/* Whether a launcher started this process: then it is one of several. */
+static bool is_launched(void)
+{
+    return getenv("OMPI_COMM_WORLD_RANK") || getenv("PMI_RANK") ||
+           getenv("PMIX_RANK");
+}
+
+/* Become the launcher of `processes` processes like this one. Returns only if
+ * that fails. */
+static int launch(int64_t processes, int argc, char **argv)
+{
+    const char *launcher = NULL;
+    char number[24], self[4096];
+    int code = poise_vrank_launcher(&launcher);
+
+    if (code < 0) {
+        return code;
+    }
+    ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
+    const char **line = poise_alloc((size_t)argc + 5, sizeof *line);
+    if (!line || len < 0) {
+        free(line);
+        return len < 0 ? poise_error_set(errno, "find", "poise", NULL)
+                       : -ENOMEM;
+    }
+    self[len] = '\0';
+    snprintf(number, sizeof number, "%lld", (long long)processes);
+    line[0] = launcher;
+    line[1] = "-n";
+    line[2] = number;
+    line[3] = self;
+    for (int i = 0; i < argc; i++) {
+        line[4 + i] = i == 0 ? "run" : argv[i];
+    }
+    /* More processes than cores are the user's choice. */
+    setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);
+    execvp(launcher, (char **)(uintptr_t)line);
+    code = poise_error_set(errno, "run", launcher, NULL);
+    free(line);
+    return code;
+}
+
+int cli_run(int argc, char **argv)
+{
+    struct values values = {.processes = 1};
     int status = 0, first = parse(argc, argv, &values, &status);
 
     if (first < 0) {
@@ -214,59 +272,16 @@ int cli_vrank(int argc, char **argv)
         .say = say,
         .die = die,
     };
-    /* A launcher on another machine need not have passed it on. */
-    if (make_room(values.ranks)) {
-        execv("/proc/self/exe", argv);
-    }
     int code = read_delay(values.delay, &run);
-    if (code == 0) {
+    bool must_restart = make_room(values.ranks);
+    if (code == 0 && values.processes > 1 && !is_launched()) {
+        code = launch(values.processes, argc, argv);
+    } else if (code == 0) {
+        /* A launcher on another machine need not have passed it on. */
+        if (must_restart) {
+            restart(argc, argv);
+        }
         code = poise_vrank_run(&run, argv + first, &status);
     }
     return code < 0 ? fail(code) : status;
-}
-
-/* Whether a launcher started this process: then it is one of several. */
-static bool is_launched(void)
-{
-    return getenv("OMPI_COMM_WORLD_RANK") || getenv("PMI_RANK") ||
-           getenv("PMIX_RANK");
-}
-
-int cli_run(int argc, char **argv)
-{
-    struct values values = {.processes = 1};
-    struct poise_vrank_options delay = {0};
-    int status = 0, first = parse(argc, argv, &values, &status);
-    char **line = NULL;
-
-    if (first < 0) {
-        return status;
-    }
-    int code = read_delay(values.delay, &delay);
-    if (code == 0) {
-        code = poise_vrank_launch_line(
-            is_launched() ? 1 : (int)values.processes, &line);
-    }
-    if (code < 0) {
-        return fail(code);
-    }
-    size_t count = 0;
-    while (line[count]) {
-        count++;
-    }
-    char **all = poise_alloc(count + (size_t)argc + 1, sizeof *all);
-    if (!all) {
-        poise_vrank_line_free(line);
-        return fail(-ENOMEM);
-    }
-    memcpy(all, line, count * sizeof *all);
-    memcpy(all + count, argv + 1, (size_t)argc * sizeof *all);
-    make_room(values.ranks);
-    /* More processes than cores are the user's choice. */
-    setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);
-    execvp(all[0], all);
-    code = poise_error_set(errno, "run", all[0], NULL);
-    free(all);
-    poise_vrank_line_free(line);
-    return fail(code);
 }

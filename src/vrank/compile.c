@@ -149,9 +149,7 @@ int vrank_folders(struct vrank_folders *out)
                                           "/../../include/poise/vmpi",
                                           "/include/poise/vmpi", NULL};
     static const char *const start[] = {"", "/poise", NULL};
-    static const char *const program[] = {
-        "/../libexec/poise", "/../../libexec/poise", "/poise", "", NULL};
-    struct poise_buf library = {0}, paths[3] = {{0}};
+    struct poise_buf library = {0}, paths[2] = {{0}};
     int code = 0;
     if (!compile_library_folder(&library)) {
         code =
@@ -165,23 +163,19 @@ int vrank_folders(struct vrank_folders *out)
         code = compile_find(at, start, "libpoise-start.a", &paths[1]);
     }
     if (code == 0) {
-        code = compile_find(at, program, "poise-vrank", &paths[2]);
-    }
-    if (code == 0) {
         *out =
             (struct vrank_folders){.library = strdup(at),
                                    .include = strdup(poise_buf_str(&paths[0])),
-                                   .start = strdup(poise_buf_str(&paths[1])),
-                                   .program = strdup(poise_buf_str(&paths[2]))};
+                                   .start = strdup(poise_buf_str(&paths[1]))};
         if (out->library == NULL || out->include == NULL ||
-            out->start == NULL || out->program == NULL) {
+            out->start == NULL) {
             vrank_folders_free(out);
             code =
                 poise_error_set(ENOMEM, "find the files of Poise", NULL, NULL);
         }
     }
     poise_buf_free(&library);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 2; i++) {
         poise_buf_free(&paths[i]);
     }
     return code;
@@ -192,7 +186,6 @@ void vrank_folders_free(struct vrank_folders *folders)
     free(folders->library);
     free(folders->include);
     free(folders->start);
-    free(folders->program);
     *folders = (struct vrank_folders){0};
 }
 

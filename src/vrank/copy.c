@@ -262,44 +262,13 @@ static int copy_map_data(const struct load_copy *copy,
     return code;
 }
 
-static void *copy_patch_of(const struct load_patch *patches, const char *name)
+static void copy_fix(const struct load_copy *copy, void *const *data)
 {
-    for (size_t i = 0; patches[i].name != NULL; i++) {
-        if (strcmp(patches[i].name, name) == 0) {
-            return patches[i].address;
-        }
-    }
-    return NULL;
-}
-
-/* Data of other objects that stand in the tables of this one. */
-static void copy_patch(const struct load_copy *copy,
-                       const struct load_patch *patches)
-{
-    const struct load_image *image = copy->image;
-    const Elf64_Sym *symbols =
-        load_image_at(image, load_image_tag(image, DT_SYMTAB), sizeof *symbols);
-    for (size_t i = 0; i < image->relocation_counts[0]; i++) {
-        const Elf64_Rela *at = &image->relocations[0][i];
-        uint64_t type = ELF64_R_TYPE(at->r_info);
-        if (type != R_X86_64_GLOB_DAT && type != R_X86_64_64) {
-            continue;
-        }
-        /* Undefined symbols stand before those that load_image counts. */
-        const Elf64_Sym *symbol =
-            load_image_at(image,
-                          load_image_tag(image, DT_SYMTAB) +
-                              ELF64_R_SYM(at->r_info) * sizeof *symbols,
-                          sizeof *symbols);
-        if (symbol == NULL || symbol->st_shndx != SHN_UNDEF) {
-            continue;
-        }
-        char *address =
-            copy_patch_of(patches, load_image_string(image, symbol->st_name));
-        if (address != NULL) {
-            address += at->r_addend;
-            memcpy(copy->base + at->r_offset, &address, sizeof address);
-        }
+    for (size_t i = 0; i < copy->image->fix_count; i++) {
+        const struct load_fix *fix = &copy->image->fixes[i];
+        char *address = fix->function != NULL ? fix->function : data[fix->data];
+        address += fix->addend;
+        memcpy(copy->base + fix->offset, &address, sizeof address);
     }
 }
 
@@ -319,8 +288,7 @@ static int copy_protect(const struct load_copy *copy)
     return 0;
 }
 
-int load_copy_settle(const struct load_copy *copy,
-                     const struct load_patch *patches)
+int load_copy_settle(const struct load_copy *copy, void *const *data)
 {
     const struct load_image *image = copy->image;
     int code = 0;
@@ -334,7 +302,7 @@ int load_copy_settle(const struct load_copy *copy,
                                               : copy_map(copy, &pages);
     }
     if (code == 0) {
-        copy_patch(copy, patches);
+        copy_fix(copy, data);
         code = copy_protect(copy);
     }
     return code;

@@ -201,12 +201,6 @@ void vrank_abort(int status, const char *fmt, ...)
     }
 }
 
-bool vrank_is_aborting(void)
-{
-    return vrank_engine != NULL &&
-           __atomic_load_n(&vrank_engine->aborting, __ATOMIC_ACQUIRE) != 0;
-}
-
 static void engine_rank_end(struct vrank *rank, int status)
 {
     const struct vrank_job *job = &vrank_engine->job;

@@ -223,7 +223,67 @@ void load_image_close(struct load_image *image)
         poise_file_close(image->fd, image->path);
     }
     free(image->path);
+    free(image->fixes);
     *image = (struct load_image){.fd = -1};
+}
+
+/* ---- what copies get replaced ---------------------------------------------
+ */
+
+/* The name of the symbol of another object whose address the relocation
+ * stores; NULL if it is not one. */
+static const char *image_wanted(const struct load_image *image,
+                                const Elf64_Rela *at)
+{
+    uint64_t type = ELF64_R_TYPE(at->r_info);
+    if (type != R_X86_64_GLOB_DAT && type != R_X86_64_64 &&
+        type != R_X86_64_JUMP_SLOT) {
+        return NULL;
+    }
+    /* Not all of them are among those that load_image counts. */
+    const Elf64_Sym *symbol =
+        load_image_at(image,
+                      load_image_tag(image, DT_SYMTAB) +
+                          ELF64_R_SYM(at->r_info) * sizeof *symbol,
+                      sizeof *symbol);
+    if (symbol == NULL || symbol->st_shndx != SHN_UNDEF) {
+        return NULL;
+    }
+    return load_image_string(image, symbol->st_name);
+}
+
+static bool image_find_fix(const char *name, const struct load_names *names,
+                           struct load_fix *fix)
+{
+    for (int i = 0; names->data[i] != NULL; i++) {
+        if (strcmp(names->data[i], name) == 0) {
+            fix->data = i;
+            return true;
+        }
+    }
+    fix->function = names->function(name, names->arg);
+    return fix->function != NULL;
+}
+
+int load_image_fix(struct load_image *image, const struct load_names *names)
+{
+    size_t most = image->relocation_counts[0] + image->relocation_counts[1];
+    image->fixes = poise_alloc(most, sizeof *image->fixes);
+    if (image->fixes == NULL) {
+        return -ENOMEM;
+    }
+    for (int t = 0; t < 2; t++) {
+        for (size_t i = 0; i < image->relocation_counts[t]; i++) {
+            const Elf64_Rela *at = &image->relocations[t][i];
+            const char *name = image_wanted(image, at);
+            struct load_fix fix = {.offset = at->r_offset,
+                                   .addend = at->r_addend};
+            if (name != NULL && image_find_fix(name, names, &fix)) {
+                image->fixes[image->fix_count++] = fix;
+            }
+        }
+    }
+    return 0;
 }
 
 /* ---- whether it can be copied ---------------------------------------------

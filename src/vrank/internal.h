@@ -118,9 +118,6 @@ _Noreturn void vrank_exit(int status);
  */
 void vrank_abort(int status, const char *fmt, ...) POISE_PRINTF(2, 3);
 
-/** Whether that has happened. */
-bool vrank_is_aborting(void);
-
 /* ---- what the MPI face gives the engine ---------------------------------- */
 
 struct vrank_face_ops {
@@ -211,7 +208,6 @@ struct vrank_folders {
     char *library; /**< libpoise and libpoise-vmpi */
     char *include; /**< of the mpi.h that programs see */
     char *start;   /**< libpoise-start.a */
-    char *program; /**< poise-vrank */
 };
 int vrank_folders(struct vrank_folders *out);
 void vrank_folders_free(struct vrank_folders *folders);

@@ -43,6 +43,25 @@ struct load_image {
     const char *soname; /**< NULL: none */
     bool has_ifunc;     /**< relocation runs code of it */
     bool has_static_tls;
+    struct load_fix *fixes; /**< owned; what copies get replaced */
+    size_t fix_count;
+};
+
+/** What programs find elsewhere than the dynamic linker would. */
+struct load_names {
+    /** Data of which each rank has its own: names, ends with NULL. */
+    const char *const *data;
+    /** The function that stands for one of this name; NULL: its own. */
+    void *(*function)(const char *name, void *arg);
+    void *arg;
+};
+
+/** One address to replace in each copy. */
+struct load_fix {
+    uint64_t offset;
+    int64_t addend;
+    void *function; /**< NULL: data number `data` of the rank */
+    int data;
 };
 
 /** Open and look at `path`. -ENOEXEC where it is no object file of this
@@ -57,16 +76,11 @@ const void *load_image_at(const struct load_image *image, uint64_t address,
 const char *load_image_string(const struct load_image *image, uint64_t offset);
 /** The value of a tag, or 0. */
 uint64_t load_image_tag(const struct load_image *image, int64_t tag);
+/** Find what is to be replaced in copies. */
+int load_image_fix(struct load_image *image, const struct load_names *names);
 /** Whether copies of it are truly private; if not, the error names the object
  * and says what it has that cannot be copied. */
 int load_image_check(const struct load_image *image);
-
-/** In the copy's relocations, the address of data symbol `name` of another
- * object is replaced. */
-struct load_patch {
-    const char *name;
-    void *address;
-};
 
 /** One copy, loaded. */
 struct load_copy {
@@ -87,10 +101,9 @@ struct load_rename {
  */
 int load_copy_create(const struct load_image *image, int number,
                      const struct load_rename *renames, struct load_copy *out);
-/** Replace addresses of data (`patches` ends with NULL), map the real file.
- * Call it before anything of the copy runs. */
-int load_copy_settle(const struct load_copy *copy,
-                     const struct load_patch *patches);
+/** Map the real file, and replace addresses: `data` are those of the rank, in
+ * the order of struct load_names. Call it before anything of the copy runs. */
+int load_copy_settle(const struct load_copy *copy, void *const *data);
 /** Constructors and destructors, in their order, on the caller's stack. */
 void load_copy_construct(const struct load_copy *copy, int argc, char **argv,
                          char **envp);
@@ -113,14 +126,15 @@ struct load_set {
  * for sharing (the C library and Poise) are not copied. -ENOEXEC where it was
  * not linked by `poise cc`.
  */
-int load_program_open(const char *path, struct load_program *out);
+int load_program_open(const char *path, const struct load_names *names,
+                      struct load_program *out);
 void load_program_close(struct load_program *program);
 /** Bytes of address space and mappings that a copy of it needs. */
 void load_program_needs(const struct load_program *program, size_t *bytes,
                         int *mappings);
 /** Load rank number `number`'s copies. */
 int load_set_create(const struct load_program *program, int number,
-                    const struct load_patch *patches, struct load_set *out);
+                    void *const *data, struct load_set *out);
 /** Forget them. They stay loaded: threads of the program may still run. */
 void load_set_free(struct load_set *set);
 

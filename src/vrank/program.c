@@ -238,7 +238,8 @@ static int program_check(struct load_image *image)
     return load_image_check(image);
 }
 
-int load_program_open(const char *path, struct load_program *out)
+int load_program_open(const char *path, const struct load_names *names,
+                      struct load_program *out)
 {
     struct program_search search = {0};
     struct load_program program = {0};
@@ -263,6 +264,9 @@ int load_program_open(const char *path, struct load_program *out)
     }
     for (int i = 0; i < program.count && code == 0; i++) {
         code = program_check(&program.images[i]);
+        if (code == 0) {
+            code = load_image_fix(&program.images[i], names);
+        }
     }
     for (int i = 0; i < search.count; i++) {
         load_image_close(&search.nodes[i].image);
@@ -346,7 +350,7 @@ static void program_rename_free(struct load_rename *renames)
 }
 
 int load_set_create(const struct load_program *program, int number,
-                    const struct load_patch *patches, struct load_set *out)
+                    void *const *data, struct load_set *out)
 {
     struct load_set set = {.program = program};
     struct load_rename *renames = program_rename(program, number);
@@ -358,7 +362,7 @@ int load_set_create(const struct load_program *program, int number,
                              renames, &set.copies[i]);
     }
     for (int i = 0; i < program->count && code == 0; i++) {
-        code = load_copy_settle(&set.copies[i], patches);
+        code = load_copy_settle(&set.copies[i], data);
     }
     if (code == 0) {
         const struct poise_vrank_program *descriptor = dlsym(

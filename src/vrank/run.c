@@ -8,6 +8,7 @@
 
 #include <poise/comm.h>
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
@@ -104,10 +105,14 @@ static int run_body(struct vrank *self, void *arg)
 static int run_make_rank(struct run *run, int index, int number)
 {
     struct run_rank *rank = &run->ranks[index];
-    struct load_patch patches[LIBC_PATCHES];
+    void *data[LIBC_DATA];
     rank->run = run;
-    int code = libc_create(rank, number, run->in_place != NULL);
-    if (code < 0 || run->in_place != NULL) {
+    /* A program in place has the C library for itself. */
+    if (run->in_place != NULL) {
+        return 0;
+    }
+    int code = libc_create(rank, number);
+    if (code < 0) {
         return code;
     }
     rank->argv = poise_alloc((size_t)run->argc + 1, sizeof(char *));
@@ -120,8 +125,8 @@ static int run_make_rank(struct run *run, int index, int number)
             return poise_error_set(ENOMEM, "copy the arguments", NULL, NULL);
         }
     }
-    libc_patches(&rank->libc, patches);
-    return load_set_create(&run->program, index, patches, &rank->set);
+    libc_data(&rank->libc, data);
+    return load_set_create(&run->program, index, data, &rank->set);
 }
 
 static void run_free_rank(struct run_rank *rank)
@@ -421,9 +426,25 @@ static int run_find(const char *name, char **out)
     return code < 0 ? poise_error_set(-code, "run", name, NULL) : 0;
 }
 
+/* What stands for a function in copies: those of shim.h, and MPI's, which are
+ * ours whoever else is there and called poise_MPI_... in libpoise. */
+static void *run_function(const char *name, void *arg)
+{
+    const char *plain = strncmp(name, "PMPI_", 5) == 0 ? name + 1 : name;
+    char own[128];
+    (void)arg;
+    if (strncmp(plain, "MPI_", 4) != 0) {
+        return shim_find(name);
+    }
+    snprintf(own, sizeof own, "poise_%s", plain);
+    return dlsym(RTLD_DEFAULT, own);
+}
+
 int poise_vrank_run(const struct poise_vrank_options *options, char **argv,
                     int *status)
 {
+    static const struct load_names names = {.data = libc_data_names,
+                                            .function = run_function};
     struct run run = {.options = options, .argv = argv};
     char *path = NULL;
     while (argv[run.argc] != NULL) {
@@ -431,7 +452,7 @@ int poise_vrank_run(const struct poise_vrank_options *options, char **argv,
     }
     int code = run_find(argv[0], &path);
     if (code == 0) {
-        code = load_program_open(path, &run.program);
+        code = load_program_open(path, &names, &run.program);
     }
     free(path);
     if (code == 0) {

@@ -14,7 +14,7 @@ struct run_rank {
     struct load_set set;
     struct poise_buf line; /**< of its standard output, not ended yet */
     char **environment;    /**< owned; what it started with */
-    bool owns_out, owns_in, has_ended;
+    bool has_ended;
     char **argv; /**< owned, strings too */
 };
 
@@ -24,12 +24,12 @@ void run_rank_end(struct run_rank *rank);
 /** Whether a call that needs a process of its own is refused to the rank. */
 bool run_rank_refuses(const struct vrank *rank, const char *call);
 
-/** `alone`: it is the only one of its process, whose streams it uses. */
-int libc_create(struct run_rank *rank, int number, bool alone);
+int libc_create(struct run_rank *rank, int number);
 void libc_flush(struct run_rank *rank);
 void libc_free(struct run_rank *rank);
-/** Room for what libc_patches writes. */
-#define LIBC_PATCHES 10
-size_t libc_patches(struct vrank_libc *own, struct load_patch *out);
+/** The data that are a rank's own, and where they are. */
+enum { LIBC_DATA = 9 };
+extern const char *const libc_data_names[];
+void libc_data(struct vrank_libc *own, void *out[LIBC_DATA]);
 
 #endif

@@ -1,20 +1,14 @@
 /*
- * Functions of the C library that keep state for a process, or block it, as a
- * virtual rank needs them. They are exported by libpoise-vmpi, which stands in
- * front of the C library in programs for virtual ranks and in poise-vrank, and
- * serve every object there. On a thread that runs no rank they are the C
- * library's.
- *
- * Source of what is covered: what was measured to go wrong in other systems.
+ * Functions that stand in for the C library's: see shim.h. What is covered is
+ * what was measured to go wrong in other systems.
  */
 #include "shim.h"
 
-#include <dlfcn.h>
+#include "run.h"
+
 #include <errno.h>
-#include <locale.h>
 #include <poll.h>
 #include <sched.h>
-#include <stdarg.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -23,121 +17,151 @@
 /** How often a rank that waits for a descriptor looks. */
 #define SHIM_POLL_NS UINT64_C(200000)
 
-/* The next definition of `name` behind ours. */
-#define SHIM_NEXT(type, name) ((type)(uintptr_t)dlsym(RTLD_NEXT, name))
-
-static uint64_t shim_now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * SHIM_NS_PER_S + (uint64_t)now.tv_nsec;
-}
-
 /* ---- the end ---------------------------------------------------------------
  */
 
-SHIM_API _Noreturn void exit(int status)
+static void shim_exit(int status)
 {
-    poise_vrank_exit(status);
-    SHIM_NEXT(void (*)(int), "exit")(status);
-    __builtin_unreachable();
+    struct vrank *self = vrank_self();
+    if (self != NULL) {
+        run_rank_end(run_rank_of(self));
+        vrank_exit(status & 0xff);
+    }
+    vrank_abort(status & 0xff,
+                "a thread that is no virtual rank's called exit");
 }
 
-SHIM_API _Noreturn void _exit(int status)
+/* As a process that leaves so: the job ends. */
+static void shim_leave(int status, const char *call)
 {
-    poise_vrank_quit(status, "_exit");
-    SHIM_NEXT(void (*)(int), "_exit")(status);
-    __builtin_unreachable();
+    const struct vrank *self = vrank_self();
+    vrank_abort(status & 0xff, "virtual rank %d called %s(%d)",
+                self != NULL ? vrank_number(self) : -1, call, status);
 }
 
-SHIM_API _Noreturn void _Exit(int status)
+static void shim__exit(int status)
 {
-    _exit(status);
+    shim_leave(status, "_exit");
 }
 
-SHIM_API _Noreturn void quick_exit(int status)
+static void shim_quick_exit(int status)
 {
-    poise_vrank_quit(status, "quick_exit");
-    SHIM_NEXT(void (*)(int), "quick_exit")(status);
-    __builtin_unreachable();
+    shim_leave(status, "quick_exit");
 }
 
 /* ---- time and waiting ------------------------------------------------------
  */
 
-static bool shim_sleep(const char *call, uint64_t ns)
+/* Let others run until a time; false where no rank runs. */
+static bool shim_sleep_until(const char *call, uint64_t deadline_ns)
 {
-    return poise_vrank_sleep(call, shim_now_ns() + ns);
-}
-
-SHIM_API unsigned sleep(unsigned seconds)
-{
-    if (shim_sleep("sleep", seconds * SHIM_NS_PER_S)) {
-        return 0;
+    if (vrank_self() == NULL) {
+        return false;
     }
-    return SHIM_NEXT(unsigned (*)(unsigned), "sleep")(seconds);
-}
-
-SHIM_API int usleep(useconds_t us)
-{
-    if (shim_sleep("usleep", (uint64_t)us * 1000)) {
-        return 0;
+    /* A permit that is meant for something else is passed on. */
+    bool was_woken = false;
+    while (poise_clock_ns() < deadline_ns) {
+        vrank_park_until(call, deadline_ns);
+        was_woken |= poise_clock_ns() < deadline_ns;
     }
-    return SHIM_NEXT(int (*)(useconds_t), "usleep")(us);
+    if (was_woken) {
+        vrank_unpark(vrank_self());
+    }
+    return true;
 }
 
-SHIM_API int nanosleep(const struct timespec *time, struct timespec *left)
+static bool shim_sleep_for(const char *call, uint64_t ns)
+{
+    return shim_sleep_until(call, poise_clock_ns() + ns);
+}
+
+static unsigned shim_sleep(unsigned seconds)
+{
+    return shim_sleep_for("sleep", seconds * SHIM_NS_PER_S) ? 0
+                                                            : sleep(seconds);
+}
+
+static int shim_usleep(useconds_t us)
+{
+    return shim_sleep_for("usleep", (uint64_t)us * 1000) ? 0 : usleep(us);
+}
+
+static int shim_nanosleep(const struct timespec *time, struct timespec *left)
 {
     if (time->tv_sec >= 0 && time->tv_nsec >= 0 &&
-        shim_sleep("nanosleep", (uint64_t)time->tv_sec * SHIM_NS_PER_S +
-                                    (uint64_t)time->tv_nsec)) {
+        shim_sleep_for("nanosleep", (uint64_t)time->tv_sec * SHIM_NS_PER_S +
+                                        (uint64_t)time->tv_nsec)) {
         return 0;
     }
-    return SHIM_NEXT(int (*)(const struct timespec *, struct timespec *),
-                     "nanosleep")(time, left);
+    return nanosleep(time, left);
 }
 
-SHIM_API int sched_yield(void)
+static int shim_clock_nanosleep(clockid_t clock, int flags,
+                                const struct timespec *time,
+                                struct timespec *left)
 {
-    return poise_vrank_yield() ? 0 : SHIM_NEXT(int (*)(void), "sched_yield")();
+    if (flags == 0 && time->tv_sec >= 0 && time->tv_nsec >= 0 &&
+        shim_sleep_for("clock_nanosleep",
+                       (uint64_t)time->tv_sec * SHIM_NS_PER_S +
+                           (uint64_t)time->tv_nsec)) {
+        return 0;
+    }
+    return clock_nanosleep(clock, flags, time, left);
 }
 
-SHIM_API int poll(struct pollfd *items, nfds_t count, int timeout_ms)
+static int shim_sched_yield(void)
 {
-    typedef int (*poll_fn)(struct pollfd *, nfds_t, int);
-    poll_fn next = SHIM_NEXT(poll_fn, "poll");
+    if (vrank_self() == NULL) {
+        return sched_yield();
+    }
+    vrank_yield();
+    return 0;
+}
+
+static int shim_poll(struct pollfd *items, nfds_t count, int timeout_ms)
+{
     int found = 0;
     uint64_t end_ns = UINT64_MAX;
-    if (timeout_ms == 0 || poise_vrank_libc() == NULL) {
-        return next(items, count, timeout_ms);
+    if (timeout_ms == 0 || vrank_self() == NULL) {
+        return poll(items, count, timeout_ms);
     }
     if (timeout_ms > 0) {
-        end_ns = shim_now_ns() + (uint64_t)timeout_ms * 1000000;
+        end_ns = poise_clock_ns() + (uint64_t)timeout_ms * 1000000;
     }
-    while ((found = next(items, count, 0)) == 0) {
-        uint64_t now_ns = shim_now_ns();
+    while ((found = poll(items, count, 0)) == 0) {
+        uint64_t now_ns = poise_clock_ns();
         if (now_ns >= end_ns) {
             return 0;
         }
         uint64_t wake_ns = now_ns + SHIM_POLL_NS;
-        poise_vrank_sleep("poll", wake_ns < end_ns ? wake_ns : end_ns);
+        shim_sleep_until("poll", wake_ns < end_ns ? wake_ns : end_ns);
     }
     return found;
+}
+
+/* Wait until the descriptor can be read: blocking it would block others. */
+static ssize_t shim_read(int fd, void *data, size_t bytes)
+{
+    struct pollfd item = {.fd = fd, .events = POLLIN};
+    if (vrank_self() != NULL) {
+        shim_poll(&item, 1, -1);
+    }
+    return read(fd, data, bytes);
 }
 
 /* ---- strtok, random numbers ------------------------------------------------
  */
 
-SHIM_API char *strtok(char *text, const char *delimiters)
+static char *shim_strtok(char *text, const char *delimiters)
 {
-    static char *elsewhere; /* global as the C library's: no rank runs */
-    struct vrank_libc *own = poise_vrank_libc();
-    return strtok_r(text, delimiters, own != NULL ? &own->token : &elsewhere);
+    struct vrank_libc *own = libc_now();
+    return own != NULL ? strtok_r(text, delimiters, &own->token)
+                       : strtok(text, delimiters);
 }
 
-static struct vrank_libc *shim_random(void)
+static struct vrank_libc *shim_own_random(void)
 {
-    struct vrank_libc *own = poise_vrank_libc();
+    struct vrank_libc *own = libc_now();
     if (own != NULL && !own->has_random) {
         own->has_random = true;
         initstate_r(1, own->random_state, sizeof own->random_state,
@@ -146,69 +170,65 @@ static struct vrank_libc *shim_random(void)
     return own;
 }
 
-SHIM_API void srandom(unsigned seed)
+static void shim_srandom(unsigned seed)
 {
-    struct vrank_libc *own = shim_random();
+    struct vrank_libc *own = shim_own_random();
     if (own != NULL) {
         srandom_r(seed, &own->random);
     } else {
-        SHIM_NEXT(void (*)(unsigned), "srandom")(seed);
+        srandom(seed);
     }
 }
 
-SHIM_API void srand(unsigned seed)
+static long shim_random(void)
 {
-    srandom(seed);
-}
-
-SHIM_API long random(void)
-{
-    struct vrank_libc *own = shim_random();
-    int32_t value;
+    struct vrank_libc *own = shim_own_random();
+    int32_t value = 0;
     if (own == NULL) {
-        return SHIM_NEXT(long (*)(void), "random")();
+        return random();
     }
     random_r(&own->random, &value);
     return value;
 }
 
-SHIM_API int rand(void)
+static int shim_rand(void)
 {
-    return (int)random();
+    return (int)shim_random();
 }
 
-SHIM_API char *initstate(unsigned seed, char *state, size_t bytes)
+static char *shim_initstate(unsigned seed, char *state, size_t bytes)
 {
-    struct vrank_libc *own = shim_random();
+    struct vrank_libc *own = shim_own_random();
     if (own == NULL) {
-        return SHIM_NEXT(char *(*)(unsigned, char *, size_t),
-                         "initstate")(seed, state, bytes);
+        return initstate(seed, state, bytes);
     }
     char *was = (char *)own->random.state;
     return initstate_r(seed, state, bytes, &own->random) == 0 ? was : NULL;
 }
 
-static struct drand48_data *shim_drand48(void)
+static char *shim_setstate(char *state)
 {
-    struct vrank_libc *own = poise_vrank_libc();
+    struct vrank_libc *own = shim_own_random();
     if (own == NULL) {
-        return NULL;
+        return setstate(state);
     }
-    if (!own->has_drand48) {
-        /* As the C library's that was never seeded: all zero. */
-        own->has_drand48 = true;
-        memset(&own->drand48, 0, sizeof own->drand48);
-    }
-    return &own->drand48;
+    char *was = (char *)own->random.state;
+    return setstate_r(state, &own->random) == 0 ? was : NULL;
+}
+
+static struct drand48_data *shim_own_drand48(void)
+{
+    struct vrank_libc *own = libc_now();
+    return own != NULL ? &own->drand48 : NULL;
 }
 
 #define SHIM_DRAND48(type, name)                                               \
-    SHIM_API type name(void)                                                   \
+    static type shim_##name(void)                                              \
     {                                                                          \
-        struct drand48_data *own = shim_drand48();                             \
+        struct drand48_data *own = shim_own_drand48();                         \
         type value = 0;                                                        \
         if (own == NULL) {                                                     \
-            return SHIM_NEXT(type(*)(void), #name)();                          \
+            return name();                                                     \
         }                                                                      \
         name##_r(own, &value);                                                 \
         return value;                                                          \
@@ -217,21 +237,21 @@ SHIM_DRAND48(double, drand48)
 SHIM_DRAND48(long, lrand48)
 SHIM_DRAND48(long, mrand48)
 
-SHIM_API void srand48(long seed)
+static void shim_srand48(long seed)
 {
-    struct drand48_data *own = shim_drand48();
+    struct drand48_data *own = shim_own_drand48();
     if (own != NULL) {
         srand48_r(seed, own);
     } else {
-        SHIM_NEXT(void (*)(long), "srand48")(seed);
+        srand48(seed);
     }
 }
 
-SHIM_API unsigned short *seed48(unsigned short seed[3])
+static unsigned short *shim_seed48(unsigned short seed[3])
 {
-    struct drand48_data *own = shim_drand48();
+    struct drand48_data *own = shim_own_drand48();
     if (own == NULL) {
-        return SHIM_NEXT(unsigned short *(*)(unsigned short *), "seed48")(seed);
+        return seed48(seed);
     }
     seed48_r(seed, own);
     return own->__old_x;
@@ -240,20 +260,65 @@ SHIM_API unsigned short *seed48(unsigned short seed[3])
 /* ---- what belongs to the whole process -------------------------------------
  */
 
-SHIM_API int chdir(const char *path)
+static bool shim_refuses(const char *call)
 {
-    if (poise_vrank_refuses("chdir")) {
-        errno = ENOTSUP;
-        return -1;
+    struct vrank *self = vrank_self();
+    if (self == NULL || !run_rank_refuses(self, call)) {
+        return false;
     }
-    return SHIM_NEXT(int (*)(const char *), "chdir")(path);
+    errno = ENOTSUP;
+    return true;
 }
 
-SHIM_API int fchdir(int fd)
+static int shim_chdir(const char *path)
 {
-    if (poise_vrank_refuses("fchdir")) {
-        errno = ENOTSUP;
-        return -1;
+    return shim_refuses("chdir") ? -1 : chdir(path);
+}
+
+static int shim_fchdir(int fd)
+{
+    return shim_refuses("fchdir") ? -1 : fchdir(fd);
+}
+
+const struct shim shim_process[] = {
+    SHIM(exit),
+    SHIM(_exit),
+    {"_Exit", (void (*)(void))shim__exit},
+    SHIM(quick_exit),
+    SHIM(sleep),
+    SHIM(usleep),
+    SHIM(nanosleep),
+    SHIM(clock_nanosleep),
+    SHIM(sched_yield),
+    SHIM(poll),
+    SHIM(read),
+    SHIM(strtok),
+    SHIM(srandom),
+    {"srand", (void (*)(void))shim_srandom},
+    SHIM(random),
+    SHIM(rand),
+    SHIM(initstate),
+    SHIM(setstate),
+    SHIM(drand48),
+    SHIM(lrand48),
+    SHIM(mrand48),
+    SHIM(srand48),
+    SHIM(seed48),
+    SHIM(chdir),
+    SHIM(fchdir),
+    {NULL, NULL},
+};
+
+void *shim_find(const char *name)
+{
+    static const struct shim *const tables[] = {shim_process, shim_env,
+                                                shim_getopt, shim_stdio};
+    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
+        for (const struct shim *shim = tables[t]; shim->name != NULL; shim++) {
+            if (strcmp(shim->name, name) == 0) {
+                return (void *)(uintptr_t)shim->function;
+            }
+        }
     }
-    return SHIM_NEXT(int (*)(int), "fchdir")(fd);
+    return NULL;
 }

@@ -12,7 +12,7 @@
 
 static char ***shim_environment(void)
 {
-    struct vrank_libc *own = poise_vrank_libc();
+    struct vrank_libc *own = libc_now();
     return own != NULL ? &own->environment : &environ;
 }
 
@@ -32,7 +32,7 @@ static bool shim_is_name(const char *name)
     return name != NULL && *name != '\0' && strchr(name, '=') == NULL;
 }
 
-SHIM_API char *getenv(const char *name)
+static char *shim_getenv(const char *name)
 {
     size_t len = strlen(name);
     char **entry = len > 0 ? shim_entry(*shim_environment(), name, len) : NULL;
@@ -67,7 +67,7 @@ static int shim_put(char *text, size_t len)
     return 0;
 }
 
-SHIM_API int setenv(const char *name, const char *value, int replace)
+static int shim_setenv(const char *name, const char *value, int replace)
 {
     if (!shim_is_name(name)) {
         errno = EINVAL;
@@ -87,7 +87,7 @@ SHIM_API int setenv(const char *name, const char *value, int replace)
     return shim_put(text, len);
 }
 
-SHIM_API int unsetenv(const char *name)
+static int shim_unsetenv(const char *name)
 {
     if (!shim_is_name(name)) {
         errno = EINVAL;
@@ -103,13 +103,13 @@ SHIM_API int unsetenv(const char *name)
     return 0;
 }
 
-SHIM_API int putenv(char *text)
+static int shim_putenv(char *text)
 {
     size_t len = strcspn(text, "=");
-    return text[len] == '=' ? shim_put(text, len) : unsetenv(text);
+    return text[len] == '=' ? shim_put(text, len) : shim_unsetenv(text);
 }
 
-SHIM_API int clearenv(void)
+static int shim_clearenv(void)
 {
     char ***list = shim_environment();
     if (*list != NULL) {
@@ -117,3 +117,10 @@ SHIM_API int clearenv(void)
     }
     return 0;
 }
+
+const struct shim shim_env[] = {
+    SHIM(getenv),   SHIM(setenv),
+    SHIM(unsetenv), {"secure_getenv", (void (*)(void))shim_getenv},
+    SHIM(putenv),   SHIM(clearenv),
+    {NULL, NULL},
+};

@@ -22,31 +22,6 @@ struct shim_call {
     bool long_only, quiet, in_order, as_option;
 };
 
-/* Where no rank runs the program is in place, and there is one state. */
-static struct vrank_libc shim_elsewhere = {.optind = 1, .opterr = 1};
-
-static struct vrank_libc *shim_begin(void)
-{
-    struct vrank_libc *own = poise_vrank_libc();
-    if (own == NULL) {
-        own = &shim_elsewhere;
-        own->optind = optind;
-        own->opterr = opterr;
-    }
-    return own;
-}
-
-static int shim_end(struct shim_call *call, int result)
-{
-    struct vrank_libc *own = call->own;
-    if (own == &shim_elsewhere) {
-        optind = own->optind;
-        optopt = own->optopt;
-        optarg = own->optarg;
-    }
-    return result;
-}
-
 /* The operands passed over, [first, last), and the options behind them, up to
  * optind, change places. */
 static void shim_exchange(struct shim_call *call)
@@ -255,18 +230,23 @@ static int shim_option(struct shim_call *call)
     return shim_do_letter(call);
 }
 
-static int shim_getopt(int argc, char *const *argv, const char *letters,
-                       const struct option *longs, int *long_index,
-                       bool long_only)
+static int shim_parse(int argc, char *const *argv, const char *letters,
+                      const struct option *longs, int *long_index,
+                      bool long_only)
 {
-    struct shim_call call = {.own = shim_begin(),
+    struct vrank_libc *own = libc_now();
+    if (own == NULL) {
+        return long_only
+                   ? getopt_long_only(argc, argv, letters, longs, long_index)
+                   : getopt_long(argc, argv, letters, longs, long_index);
+    }
+    struct shim_call call = {.own = own,
                              .argc = argc,
                              .argv = (char **)(uintptr_t)argv,
                              .letters = letters,
                              .longs = longs,
                              .long_index = long_index,
                              .long_only = long_only};
-    struct vrank_libc *own = call.own;
     own->optarg = NULL;
     if (own->optind == 0 || own->option_last == 0) {
         own->optind += own->optind == 0;
@@ -277,22 +257,30 @@ static int shim_getopt(int argc, char *const *argv, const char *letters,
     call.as_option = letters[0] == '-';
     call.letters += letters[0] == '+' || letters[0] == '-';
     call.quiet = own->opterr == 0 || call.letters[0] == ':';
-    return shim_end(&call, argc < 1 ? -1 : shim_option(&call));
+    return argc < 1 ? -1 : shim_option(&call);
 }
 
-SHIM_API int getopt(int argc, char *const *argv, const char *letters)
+static int shim_getopt_short(int argc, char *const *argv, const char *letters)
 {
-    return shim_getopt(argc, argv, letters, NULL, NULL, false);
+    return shim_parse(argc, argv, letters, NULL, NULL, false);
 }
 
-SHIM_API int getopt_long(int argc, char *const *argv, const char *letters,
-                         const struct option *longs, int *long_index)
+static int shim_getopt_long(int argc, char *const *argv, const char *letters,
+                            const struct option *longs, int *long_index)
 {
-    return shim_getopt(argc, argv, letters, longs, long_index, false);
+    return shim_parse(argc, argv, letters, longs, long_index, false);
 }
 
-SHIM_API int getopt_long_only(int argc, char *const *argv, const char *letters,
-                              const struct option *longs, int *long_index)
+static int shim_getopt_long_only(int argc, char *const *argv,
+                                 const char *letters,
+                                 const struct option *longs, int *long_index)
 {
-    return shim_getopt(argc, argv, letters, longs, long_index, true);
+    return shim_parse(argc, argv, letters, longs, long_index, true);
 }
+
+const struct shim shim_getopt[] = {
+    {"getopt", (void (*)(void))shim_getopt_short},
+    SHIM(getopt_long),
+    SHIM(getopt_long_only),
+    {NULL, NULL},
+};

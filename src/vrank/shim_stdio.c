@@ -10,22 +10,22 @@
 
 static FILE *shim_out(void)
 {
-    struct vrank_libc *own = poise_vrank_libc();
+    struct vrank_libc *own = libc_now();
     return own != NULL && own->out != NULL ? own->out : stdout;
 }
 
 static FILE *shim_in(void)
 {
-    struct vrank_libc *own = poise_vrank_libc();
+    struct vrank_libc *own = libc_now();
     return own != NULL && own->in != NULL ? own->in : stdin;
 }
 
-SHIM_API int vprintf(const char *format, va_list args)
+static int shim_vprintf(const char *format, va_list args)
 {
     return vfprintf(shim_out(), format, args);
 }
 
-SHIM_API int printf(const char *format, ...)
+static int shim_printf(const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -36,16 +36,13 @@ SHIM_API int printf(const char *format, ...)
 
 /* What these two are called when programs are compiled with
  * _FORTIFY_SOURCE. */
-SHIM_API int __vprintf_chk(int flag, const char *format, va_list args);
-SHIM_API int __printf_chk(int flag, const char *format, ...);
-
-SHIM_API int __vprintf_chk(int flag, const char *format, va_list args)
+static int shim___vprintf_chk(int flag, const char *format, va_list args)
 {
     (void)flag;
     return vfprintf(shim_out(), format, args);
 }
 
-SHIM_API int __printf_chk(int flag, const char *format, ...)
+static int shim___printf_chk(int flag, const char *format, ...)
 {
     va_list args;
     (void)flag;
@@ -55,46 +52,38 @@ SHIM_API int __printf_chk(int flag, const char *format, ...)
     return len;
 }
 
-SHIM_API int puts(const char *text)
+static int shim_puts(const char *text)
 {
     FILE *out = shim_out();
     return fputs(text, out) == EOF ? EOF : putc('\n', out);
 }
 
-#undef putchar
-SHIM_API int putchar(int c)
+static int shim_putchar(int c)
 {
     return putc(c, shim_out());
 }
 
-#undef putchar_unlocked
-SHIM_API int putchar_unlocked(int c)
+static int shim_putchar_unlocked(int c)
 {
     return putc(c, shim_out());
 }
 
-#undef getchar
-SHIM_API int getchar(void)
+static int shim_getchar(void)
 {
     return getc(shim_in());
 }
 
-#undef getchar_unlocked
-SHIM_API int getchar_unlocked(void)
+static int shim_getchar_unlocked(void)
 {
     return getc(shim_in());
 }
 
-/* By either name, scanf reads the standard input. */
-SHIM_API int __isoc99_vscanf(const char *format, va_list args);
-SHIM_API int __isoc99_scanf(const char *format, ...);
-
-SHIM_API int __isoc99_vscanf(const char *format, va_list args)
+static int shim___isoc99_vscanf(const char *format, va_list args)
 {
     return vfscanf(shim_in(), format, args);
 }
 
-SHIM_API int __isoc99_scanf(const char *format, ...)
+static int shim___isoc99_scanf(const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -102,3 +91,21 @@ SHIM_API int __isoc99_scanf(const char *format, ...)
     va_end(args);
     return count;
 }
+
+const struct shim shim_stdio[] = {
+    SHIM(printf),
+    SHIM(vprintf),
+    SHIM(__printf_chk),
+    SHIM(__vprintf_chk),
+    SHIM(puts),
+    SHIM(putchar),
+    SHIM(putchar_unlocked),
+    SHIM(getchar),
+    SHIM(getchar_unlocked),
+    SHIM(__isoc99_scanf),
+    SHIM(__isoc99_vscanf),
+    /* The same but for an old extension of theirs. */
+    {"scanf", (void (*)(void))shim___isoc99_scanf},
+    {"vscanf", (void (*)(void))shim___isoc99_vscanf},
+    {NULL, NULL},
+};

@@ -90,13 +90,10 @@ struct poise_vrank_options {
 POISE_API int poise_vrank_run(const struct poise_vrank_options *options,
                               char **argv, int *status);
 
-/**
- * The program that runs virtual ranks, and the command line before its options
- * for `processes` processes (1: no launcher). NULL-terminated; free with
- * poise_vrank_line_free. The launcher is that of the MPI that POISE_MPI names
- * (ompi, mpich), else the mpirun that is found.
- */
-POISE_API int poise_vrank_launch_line(int processes, char ***out);
+/** What starts several processes: the mpirun of the MPI that the environment
+ * variable POISE_MPI names (ompi, mpich), else the one that is found. -ENOTSUP:
+ * there is none. */
+POISE_API int poise_vrank_launcher(const char **out);
 
 #ifdef __cplusplus
 }

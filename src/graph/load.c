@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 
 const char *const poise_graph_format_names[] = {
     "auto", "snap", "mtx", "metis", "dimacs", "gap", "poise", NULL};
@@ -51,12 +52,21 @@ enum poise_graph_format graph_format_of_name(const char *path)
     return POISE_GRAPH_FORMAT_AUTO;
 }
 
-/* By its first bytes, unpacked; then by its name; else an edge list. */
+/* By its first bytes, unpacked; then by its name; else an edge list. What is no
+ * plain file is opened only once: a pipe would lose these bytes. */
 static int load_format(const char *path, enum poise_graph_format *format)
 {
     static const char banner[] = "%%MatrixMarket";
     char head[16] = "";
     struct graph_source *source;
+    struct stat st;
+    *format = graph_format_of_name(path);
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
+        if (*format == POISE_GRAPH_FORMAT_AUTO) {
+            *format = POISE_GRAPH_FORMAT_SNAP;
+        }
+        return 0;
+    }
     int code = graph_source_open(path, &source);
     if (code < 0) {
         return code;
@@ -66,7 +76,6 @@ static int load_format(const char *path, enum poise_graph_format *format)
     if (n < 0) {
         return (int)n;
     }
-    *format = graph_format_of_name(path);
     if (strncasecmp(head, banner, strlen(banner)) == 0) {
         *format = POISE_GRAPH_FORMAT_MTX;
     } else if (memcmp(head, GRAPH_BINARY_MAGIC, 8) == 0) {

@@ -9,4 +9,6 @@ cat back
 "$POISE" bfs convert --scale 3 --edgefactor 1 k.gr | sed 's/: got.*//'
 head -2 k.gr
 "$POISE" bfs convert --undirected k.gr k.sg | sed 's/: got.*//'
+gzip -c back | "$POISE" bfs convert /dev/stdin p.el | sed 's/: got.*//'
+tail -n 1 p.el
 ls

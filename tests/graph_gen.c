@@ -70,9 +70,37 @@ static void test_last_edges_of_the_largest(void **state)
                                     2100409613, 1186498876};
     const struct poise_graph_kronecker options = {.scale = 31};
     uint32_t ends[8];
-    assert_int_equal(
-        graph_generate_range(&options, UINT64_C(34359738364), 4, ends), 0);
-    assert_memory_equal(ends, last, sizeof last);
+    for (int no_simd = 0; no_simd < 2; no_simd++) {
+        assert_int_equal(graph_generate_range(&options, UINT64_C(34359738364),
+                                              4, no_simd, ends),
+                         0);
+        assert_memory_equal(ends, last, sizeof last);
+    }
+}
+
+/* Vector instructions or none, whatever the range begins and ends with. */
+static void test_portable_code_gives_the_same(void **state)
+{
+    (void)state;
+    enum { MOST = 20000 };
+    static const uint64_t firsts[] = {0, 1, 5, 1000003, UINT64_C(1) << 33};
+    static const uint64_t counts[] = {1, 7, 8, 9, 63, MOST};
+    uint32_t *with = malloc(2 * MOST * sizeof *with);
+    uint32_t *without = malloc(2 * MOST * sizeof *without);
+    assert_non_null(with);
+    assert_non_null(without);
+    for (unsigned scale = 1; scale <= 31; scale += 3) {
+        const struct poise_graph_kronecker options = {.scale = scale,
+                                                      .seed1 = scale};
+        for (size_t i = 0; i < 30; i++) {
+            uint64_t first = firsts[i % 5], count = counts[i / 5];
+            graph_generate_range(&options, first, count, false, with);
+            graph_generate_range(&options, first, count, true, without);
+            assert_memory_equal(with, without, count * 2 * sizeof *with);
+        }
+    }
+    free(with);
+    free(without);
 }
 
 static void test_any_threads_give_the_same(void **state)
@@ -243,6 +271,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_edges_are_the_references),
         cmocka_unit_test(test_last_edges_of_the_largest),
+        cmocka_unit_test(test_portable_code_gives_the_same),
         cmocka_unit_test(test_any_threads_give_the_same),
         cmocka_unit_test(test_any_ranks_give_the_same),
         cmocka_unit_test(test_graph_is_skewed),

@@ -13,44 +13,11 @@
  * Several edges are generated side by side, since each alone is one long chain
  * of dependent multiplications.
  */
-#include "io.h"
+#include "gen.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum {
-    GEN_ORDER = 5, /* state of the generator: the last five numbers */
-    GEN_LANES = 8, /* edges side by side */
-    GEN_MAX_SCALE = 31,
-    GEN_POWERS = 54,   /* bits that the index of an edge may have */
-    GEN_BLOCK = 65536, /* edges that a thread takes at a time */
-    GEN_SHARES = 10000 /* the probabilities below are in 10000ths */
-};
-enum { GEN_A = 5700, GEN_B = 1900, GEN_C = 1900 };
-
-#define GEN_MODULUS UINT64_C(0x7fffffff)
-#define GEN_X UINT64_C(107374182)
-#define GEN_Y UINT64_C(104480)
-/* Numbers below this are drawn again, so that each remainder modulo
- * GEN_SHARES is equally likely. */
-#define GEN_LEAST ((uint32_t)(GEN_MODULUS % GEN_SHARES))
-
-struct gen_matrix {
-    uint32_t m[GEN_ORDER][GEN_ORDER];
-};
-
-/** The newest number first. */
-struct gen_state {
-    uint32_t z[GEN_ORDER];
-};
-
-struct gen {
-    unsigned scale;
-    struct gen_state seed;
-    struct gen_matrix power[GEN_POWERS]; /* A^(2^(64 + i)) */
-    uint64_t scramble[2];
-};
 
 /* x mod 2^31 - 1 for any x. */
 static uint32_t gen_mod(uint64_t x)
@@ -97,8 +64,8 @@ static struct gen_state gen_apply(const struct gen_matrix *a,
 }
 
 /* The state `index` x 2^64 steps on. */
-static struct gen_state gen_skip(const struct gen *gen,
-                                 const struct gen_state *from, uint64_t index)
+struct gen_state gen_skip(const struct gen *gen, const struct gen_state *from,
+                          uint64_t index)
 {
     struct gen_state state = *from;
     for (unsigned i = 0; i < GEN_POWERS && index >> i; i++) {
@@ -203,16 +170,11 @@ static uint32_t gen_scramble(const struct gen *gen, uint32_t v)
 {
     const unsigned drop = 32 - gen->scale;
     v += (uint32_t)(gen->scramble[0] + gen->scramble[1]);
-    v *= (uint32_t)(gen->scramble[0] | UINT64_C(0x4519840211493211));
+    v *= (uint32_t)(gen->scramble[0] | GEN_SCRAMBLE0);
     v = gen_reverse(v) >> drop;
-    v *= (uint32_t)(gen->scramble[1] | UINT64_C(0x3050852102c843a5));
+    v *= (uint32_t)(gen->scramble[1] | GEN_SCRAMBLE1);
     return gen_reverse(v) >> drop;
 }
-
-/** An edge in the making: the two vertices, most significant bit first. */
-struct gen_edge {
-    uint32_t from, to;
-};
 
 /* Descend into the quarter of the matrix that the number `draw` picks. Below
  * the diagonal is folded onto above. */
@@ -229,7 +191,7 @@ static inline struct gen_edge gen_descend(struct gen_edge edge, uint32_t draw)
 }
 
 /* One edge alone, where a number has to be drawn again. */
-static struct gen_edge gen_one(unsigned scale, struct gen_state state)
+struct gen_edge gen_one(unsigned scale, struct gen_state state)
 {
     struct gen_edge edge = {0, 0};
     for (unsigned level = 0; level < scale; level++) {
@@ -272,8 +234,8 @@ static void gen_lanes(unsigned scale, const struct gen_state *states,
     }
 }
 
-static void gen_range(const struct gen *gen, uint64_t first, uint64_t count,
-                      uint32_t *ends)
+static void gen_range_plain(const struct gen *gen, uint64_t first,
+                            uint64_t count, uint32_t *ends)
 {
     struct gen_state state = gen_skip(gen, &gen->seed, first);
     for (uint64_t done = 0; done < count; done += GEN_LANES) {
@@ -292,15 +254,22 @@ static void gen_range(const struct gen *gen, uint64_t first, uint64_t count,
     }
 }
 
+static gen_range *gen_range_for(bool no_simd)
+{
+    gen_range *simd = no_simd ? NULL : gen_range_simd();
+    return simd ? simd : gen_range_plain;
+}
+
 int graph_generate_range(const struct poise_graph_kronecker *options,
-                         uint64_t first, uint64_t count, uint32_t *ends)
+                         uint64_t first, uint64_t count, bool no_simd,
+                         uint32_t *ends)
 {
     struct poise_graph_kronecker graph;
     struct gen gen;
     int code = gen_options(options, &graph);
     if (code == 0) {
         gen_init(&gen, &graph);
-        gen_range(&gen, first, count, ends);
+        gen_range_for(no_simd)(&gen, first, count, ends);
     }
     return code;
 }
@@ -309,6 +278,7 @@ struct gen_job {
     struct gen gen;
     uint64_t first, count; /* this rank's edges */
     uint32_t *ends;
+    gen_range *range;
     uint64_t next; /* edges handed out; __atomic */
 };
 
@@ -323,8 +293,8 @@ static int gen_part(unsigned thread, void *arg)
             return 0;
         }
         uint64_t left = job->count - at;
-        gen_range(&job->gen, job->first + at,
-                  left < GEN_BLOCK ? left : GEN_BLOCK, job->ends + 2 * at);
+        job->range(&job->gen, job->first + at,
+                   left < GEN_BLOCK ? left : GEN_BLOCK, job->ends + 2 * at);
     }
 }
 
@@ -351,7 +321,7 @@ int poise_graph_generate(struct poise_world *world,
     struct poise_graph_edges edges = {0};
     int code = gen_options(options, &graph);
     if (code == 0) {
-        struct gen_job job = {0};
+        struct gen_job job = {.range = gen_range_for(false)};
         uint64_t all = graph.edge_factor << graph.scale;
         graph_share(world, all, &job.first, &job.count);
         gen_init(&job.gen, &graph);

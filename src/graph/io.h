@@ -45,9 +45,11 @@ int graph_memory_check(const char *doing, const char *what, uint64_t count,
 
 /* ---- the generator (gen.c) ----------------------------------------------- */
 
-/** Edges [first, first + count) into `ends`, on this thread. */
+/** Edges [first, first + count) into `ends`, on this thread. `no_simd`:
+ * portable code only. */
 int graph_generate_range(const struct poise_graph_kronecker *options,
-                         uint64_t first, uint64_t count, uint32_t *ends);
+                         uint64_t first, uint64_t count, bool no_simd,
+                         uint32_t *ends);
 
 /* ---- the bytes of a file (source.c) -------------------------------------- */
 

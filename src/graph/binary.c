@@ -421,7 +421,7 @@ static int binary_read_edges(struct graph_load *load,
         graph_memory_check("read graph", load->path, count, "edges",
                            2 * sizeof *out->ends, load->options->memory_bytes);
     if (code == 0) {
-        code = poise_graph_edges_reserve(out, count);
+        code = graph_edges_alloc(out, count);
     }
     if (code == 0) {
         binary->ends = out->ends;

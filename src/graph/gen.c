@@ -304,7 +304,7 @@ static int gen_edges(struct gen_job *job, unsigned threads,
     int code = graph_memory_check("generate graph", NULL, job->count, "edges",
                                   2 * sizeof(uint32_t), 0);
     if (code == 0) {
-        code = poise_graph_edges_reserve(out, job->count);
+        code = graph_edges_alloc(out, job->count);
     }
     if (code == 0) {
         job->ends = out->ends;

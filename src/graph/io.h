@@ -43,6 +43,11 @@ uint64_t graph_memory_left(void);
 int graph_memory_check(const char *doing, const char *what, uint64_t count,
                        const char *items, uint64_t each, uint64_t limit);
 
+/* ---- large arrays of edges (limits.c) ------------------------------------ */
+
+/** Room for `count` edges in an empty list, in huge pages where there are. */
+int graph_edges_alloc(struct poise_graph_edges *edges, uint64_t count);
+
 /* ---- the generator (gen.c) ----------------------------------------------- */
 
 /** Edges [first, first + count) into `ends`, on this thread. `no_simd`:

@@ -140,3 +140,14 @@ int graph_memory_check(const char *doing, const char *what, uint64_t count,
     poise_buf_free(&number);
     return -ENOMEM;
 }
+
+int graph_edges_alloc(struct poise_graph_edges *edges, uint64_t count)
+{
+    const uint64_t each = 2 * sizeof *edges->ends;
+    if (count > UINT64_MAX / each) {
+        return graph_memory_check("hold edges", NULL, count, "edges", each, 0);
+    }
+    edges->ends = graph_pages_map(count * each, true);
+    edges->capacity = edges->ends ? count : 0;
+    return edges->ends ? 0 : -ENOMEM;
+}

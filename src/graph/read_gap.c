@@ -234,7 +234,7 @@ static int gap_read(struct gap *gap)
                                   2 * sizeof(uint32_t), options->memory_bytes);
     }
     if (code == 0) {
-        code = poise_graph_edges_reserve(out, count);
+        code = graph_edges_alloc(out, count);
     }
     if (code == 0 && count > 0) {
         gap->ends = out->ends;

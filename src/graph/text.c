@@ -476,7 +476,7 @@ int graph_text_collect(struct graph_text *text, struct poise_graph_edges *out)
     for (struct graph_segment *s = text->first; s; s = s->next) {
         count += s->count;
     }
-    int code = poise_graph_edges_reserve(out, count);
+    int code = graph_edges_alloc(out, count);
     if (code == 0) {
         collect.ends = out->ends;
         code =

@@ -284,14 +284,14 @@ static int stop_at(const char *doing, uint64_t done, uint64_t total, void *arg)
 static void test_build_progress(void **state)
 {
     (void)state;
-    for (uint64_t step = 0; step < 5; step++) {
+    for (uint64_t step = 0; step < 8; step++) {
         struct poise_graph_edges edges = {0};
         struct poise_graph_build_options options = {.progress = stop_at,
                                                     .arg = &step};
         struct poise_graph *graph = NULL;
         make_path(&edges, 100);
         assert_int_equal(poise_graph_build(NULL, &edges, &options, &graph),
-                         step < 4 ? -ECANCELED : 0);
+                         step < 7 ? -ECANCELED : 0);
         assert_null(edges.ends);
         poise_graph_destroy(graph);
     }

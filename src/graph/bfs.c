@@ -69,14 +69,10 @@ static int bfs_alloc(struct poise_graph_bfs *bfs)
         bfs->chunk_words = BFS_CHUNK_WORDS;
     }
     bytes = bfs->words * 8;
-    bfs->parent = graph_pages_map(rows * 4, huge);
     bfs->queue = graph_pages_map(rows * 4, huge);
     bfs->visited = graph_pages_map(bytes, huge);
     bfs->reset = graph_pages_map(bytes, huge);
-    bfs->frontier = graph_pages_map(bytes, huge);
-    bfs->next = graph_pages_map(bytes, huge);
-    if (!bfs->parent || !bfs->queue || !bfs->visited || !bfs->reset ||
-        !bfs->frontier || !bfs->next) {
+    if (!bfs->queue || !bfs->visited || !bfs->reset) {
         return -ENOMEM;
     }
     if (bfs->options.level) {
@@ -87,6 +83,22 @@ static int bfs_alloc(struct poise_graph_bfs *bfs)
     }
     bfs_fill_reset(bfs);
     return bfs_alloc_threads(bfs);
+}
+
+/* What ranks of a node share, of one rank. */
+static int bfs_alloc_alone(struct poise_graph_bfs *bfs)
+{
+    bool huge = bfs->graph->huge;
+    bfs->parent = graph_pages_map(bfs_rows(bfs) * 4, huge);
+    bfs->own[0] = graph_pages_map(bfs->words * 8, huge);
+    bfs->own[1] = graph_pages_map(bfs->words * 8, huge);
+    if (!bfs->parent || !bfs->own[0] || !bfs->own[1]) {
+        return -ENOMEM;
+    }
+    bfs->parents_all = bfs->parent;
+    bfs->frontier = bfs->own[0];
+    bfs->next = bfs->own[1];
+    return 0;
 }
 
 static int bfs_check_options(const struct poise_graph_bfs_options *options)
@@ -105,18 +117,9 @@ static int bfs_check_options(const struct poise_graph_bfs_options *options)
     return 0;
 }
 
-int poise_graph_bfs_create(const struct poise_graph *graph,
-                           const struct poise_graph_bfs_options *options,
-                           struct poise_graph_bfs **out)
+static int bfs_init(struct poise_graph_bfs *bfs)
 {
-    struct poise_graph_bfs *bfs = poise_alloc(1, sizeof *bfs);
-    if (!bfs) {
-        return -ENOMEM;
-    }
-    bfs->graph = graph;
-    if (options) {
-        bfs->options = *options;
-    }
+    const struct poise_graph *graph = bfs->graph;
     if (bfs->options.alpha == 0) {
         bfs->options.alpha = BFS_ALPHA;
     }
@@ -131,6 +134,26 @@ int poise_graph_bfs_create(const struct poise_graph *graph,
     }
     if (code == 0) {
         code = bfs_alloc(bfs);
+    }
+    return code;
+}
+
+int poise_graph_bfs_create(const struct poise_graph *graph,
+                           const struct poise_graph_bfs_options *options,
+                           struct poise_graph_bfs **out)
+{
+    struct poise_graph_bfs *bfs = poise_alloc(1, sizeof *bfs);
+    int code = bfs ? 0 : -ENOMEM;
+    if (bfs) {
+        bfs->graph = graph;
+        bfs->options = options ? *options : (struct poise_graph_bfs_options){0};
+        code = bfs_init(bfs);
+    }
+    if (graph->world) {
+        code = poise_world_agree(graph->world, code);
+    }
+    if (code == 0) {
+        code = graph->world ? bfs_ranks_create(bfs) : bfs_alloc_alone(bfs);
     }
     if (code < 0) {
         poise_graph_bfs_destroy(bfs);
@@ -147,12 +170,16 @@ void poise_graph_bfs_destroy(struct poise_graph_bfs *bfs)
     }
     uint64_t rows = bfs_rows(bfs), bytes = bfs->words * 8;
     unsigned threads = bfs->team ? graph_team_size(bfs->team) : 0;
-    graph_pages_unmap(bfs->parent, rows * 4);
+    if (bfs->graph->world) {
+        bfs_ranks_destroy(bfs);
+    } else {
+        graph_pages_unmap(bfs->parent, rows * 4);
+        graph_pages_unmap(bfs->own[0], bytes);
+        graph_pages_unmap(bfs->own[1], bytes);
+    }
     graph_pages_unmap(bfs->queue, rows * 4);
     graph_pages_unmap(bfs->visited, bytes);
     graph_pages_unmap(bfs->reset, bytes);
-    graph_pages_unmap(bfs->frontier, bytes);
-    graph_pages_unmap(bfs->next, bytes);
     graph_pages_unmap(bfs->labels, rows * 4);
     graph_pages_unmap(bfs->tallies, threads * sizeof *bfs->tallies);
     for (unsigned t = 0; bfs->pending && t < threads; t++) {
@@ -183,7 +210,7 @@ struct bfs_tally bfs_tally_take(struct poise_graph_bfs *bfs)
 static void bfs_start(struct poise_graph_bfs *bfs, uint64_t root)
 {
     const struct poise_graph *graph = bfs->graph;
-    const uint64_t *start = graph->out.start;
+    uint32_t base = graph_base(graph);
     bfs->root = root;
     bfs->root_id = graph_id(graph, root);
     bfs->level_count = 0;
@@ -194,14 +221,19 @@ static void bfs_start(struct poise_graph_bfs *bfs, uint64_t root)
     bfs->edges_left = graph->ends_count;
     bfs->frontier_count = 0;
     bfs->ran = true;
+    bfs->parents_shared = false;
+    bfs->scout = 0;
     memcpy(bfs->visited, bfs->reset, bfs->words * sizeof *bfs->visited);
-    if (bfs->root_id != POISE_GRAPH_NONE) {
-        uint32_t row = bfs->root_id;
+    if (bfs->root_id == POISE_GRAPH_NONE) {
+        return;
+    }
+    bfs->frontier_count = 1;
+    if (bfs->root_id >= base && bfs->root_id - base < graph->local_count) {
+        uint32_t row = bfs->root_id - base;
         bfs->visited[row >> 6] |= UINT64_C(1) << (row & 63);
-        bfs->parent[row] = row;
+        bfs->parent[row] = bfs->root_id;
         bfs->queue[bfs->end++] = row;
-        bfs->frontier_count = 1;
-        bfs->scout = start[row + 1] - start[row];
+        bfs->scout = graph->ends_at[row];
     }
 }
 
@@ -239,75 +271,102 @@ static int bfs_tell(struct poise_graph_bfs *bfs,
                     const struct poise_graph_level *level)
 {
     const struct poise_graph_bfs_options *options = &bfs->options;
+    uint32_t base = graph_base(bfs->graph);
     uint64_t count = 0;
     if (!options->level) {
         return 0;
     }
     for (uint64_t i = bfs->begin; !bfs->in_bits && i < bfs->end; i++) {
-        bfs->labels[count++] = graph_label(bfs->graph, bfs->queue[i]);
+        bfs->labels[count++] = graph_label(bfs->graph, base + bfs->queue[i]);
     }
     for (uint64_t w = 0; bfs->in_bits && w < bfs->words; w++) {
-        for (uint64_t bits = bfs->frontier[w]; bits; bits &= bits - 1) {
+        for (uint64_t bits = bfs_own_bits(bfs)[w]; bits; bits &= bits - 1) {
             uint32_t row = (uint32_t)(w * 64 + (unsigned)__builtin_ctzll(bits));
-            bfs->labels[count++] = graph_label(bfs->graph, row);
+            bfs->labels[count++] = graph_label(bfs->graph, base + row);
         }
     }
     return options->level(level, bfs->labels, count, options->arg);
 }
 
-static void bfs_switch(struct poise_graph_bfs *bfs, bool up,
-                       struct poise_graph_level *level)
+static int bfs_switch(struct poise_graph_bfs *bfs, bool up,
+                      struct poise_graph_level *level)
 {
-    uint64_t from = poise_clock_ns();
+    uint64_t from = poise_clock_ns(), before = level->exchange_ns;
+    int code = 0;
     if (up) {
-        bfs_to_bits(bfs);
+        code = bfs_to_bits(bfs, level);
     } else {
         bfs_to_list(bfs);
     }
-    level->switch_ns = poise_clock_ns() - from;
+    level->switch_ns = poise_clock_ns() - from - (level->exchange_ns - before);
+    return code;
+}
+
+static int bfs_step_up(struct poise_graph_bfs *bfs,
+                       struct poise_graph_level *level)
+{
+    bfs_bottom_up(bfs, level);
+    int code = bfs_turn(bfs, level);
+    if (code == 0 && bfs->graph->world) {
+        uint64_t sums[2] = {level->found, level->edges};
+        code = bfs_ranks_sum(bfs, sums, 2);
+        level->found = sums[0];
+        level->edges = sums[1];
+    }
+    bfs->frontier_count = level->found;
+    return code;
+}
+
+static int bfs_step_down(struct poise_graph_bfs *bfs,
+                         struct poise_graph_level *level)
+{
+    const struct poise_graph_bfs_options *options = &bfs->options;
+    int code = 0;
+    if (bfs->graph->world) {
+        code = bfs_ranks_down(bfs, level);
+        bfs->frontier_count = level->found;
+    } else {
+        if (options->no_fuse || bfs->scout > BFS_SERIAL_EDGES) {
+            bfs_top_down(bfs, level);
+        } else {
+            bfs_top_down_serial(bfs, options->level != NULL, level);
+        }
+        bfs->frontier_count = bfs->end - bfs->begin;
+    }
+    bfs->edges_left -=
+        level->edges < bfs->edges_left ? level->edges : bfs->edges_left;
+    return code;
 }
 
 /* One level, or several small ones. */
 static int bfs_step(struct poise_graph_bfs *bfs, bool up)
 {
-    const struct poise_graph_bfs_options *options = &bfs->options;
     struct poise_graph_level level = {.level = bfs->depth,
                                       .levels = 1,
                                       .bottom_up = up,
                                       .frontier = bfs->frontier_count};
     uint64_t from = poise_clock_ns();
-    if (up != bfs->in_bits) {
-        bfs_switch(bfs, up, &level);
+    int code = up != bfs->in_bits ? bfs_switch(bfs, up, &level) : 0;
+    if (code == 0) {
+        code = up ? bfs_step_up(bfs, &level) : bfs_step_down(bfs, &level);
     }
-    if (up) {
-        bfs_bottom_up(bfs, &level);
-        bfs->frontier_count = level.found;
-    } else {
-        if (options->no_fuse || bfs->scout > BFS_SERIAL_EDGES) {
-            bfs_top_down(bfs, &level);
-        } else {
-            bfs_top_down_serial(bfs, options->level != NULL, &level);
-        }
-        bfs->frontier_count = bfs->end - bfs->begin;
-        bfs->edges_left -=
-            level.edges < bfs->edges_left ? level.edges : bfs->edges_left;
+    if (code < 0) {
+        return code;
     }
     level.ns = poise_clock_ns() - from;
     bfs->reached += level.found;
     bfs->depth += level.levels;
-    int code = bfs_push_level(bfs, &level);
+    code = bfs_push_level(bfs, &level);
     return code < 0 ? code : bfs_tell(bfs, &level);
 }
 
 /* Input edges among the reached vertices; outside the time that counts. */
-static uint64_t bfs_count_edges(const struct poise_graph_bfs *bfs)
+static int bfs_count_edges(struct poise_graph_bfs *bfs, uint64_t *out)
 {
     const struct poise_graph *graph = bfs->graph;
-    bool most = bfs->reached > graph->count / 2;
+    bool most = !graph->world && bfs->reached > graph->count / 2;
     uint64_t sum = 0;
-    if (bfs->root_id == POISE_GRAPH_NONE) {
-        return 0;
-    }
+    int code = 0;
     for (uint64_t w = 0; w < bfs->words; w++) {
         uint64_t bits =
             most ? ~bfs->visited[w] : bfs->visited[w] & ~bfs->reset[w];
@@ -315,8 +374,27 @@ static uint64_t bfs_count_edges(const struct poise_graph_bfs *bfs)
             sum += graph->ends_at[w * 64 + (unsigned)__builtin_ctzll(bits)];
         }
     }
+    if (graph->world) {
+        code = bfs_ranks_sum(bfs, &sum, 1);
+    }
     sum = most ? graph->ends_count - sum : sum;
-    return graph->info.directed ? sum : sum / 2;
+    *out = graph->info.directed ? sum : sum / 2;
+    return code;
+}
+
+static int bfs_levels(struct poise_graph_bfs *bfs)
+{
+    uint64_t before = 0;
+    int code = 0;
+    if (bfs->graph->world) {
+        code = bfs_ranks_sum(bfs, &bfs->scout, 1);
+    }
+    while (code == 0 && bfs->frontier_count > 0) {
+        bool up = bfs_goes_up(bfs, bfs->frontier_count > before);
+        before = bfs->frontier_count;
+        code = bfs_step(bfs, up);
+    }
+    return code;
 }
 
 int poise_graph_bfs_run(struct poise_graph_bfs *bfs, uint64_t root,
@@ -330,26 +408,26 @@ int poise_graph_bfs_run(struct poise_graph_bfs *bfs, uint64_t root,
             (unsigned long long)bfs->graph->info.vertex_count);
     }
     struct poise_graph_bfs_result result = {.root = root};
-    uint64_t from = poise_clock_ns(), before = 0;
-    int code = 0;
-    bfs_start(bfs, root);
-    while (code == 0 && bfs->frontier_count > 0) {
-        bool up = bfs_goes_up(bfs, bfs->frontier_count > before);
-        before = bfs->frontier_count;
-        code = bfs_step(bfs, up);
+    int code = bfs->graph->world ? bfs_ranks_start(bfs) : 0;
+    uint64_t from = poise_clock_ns();
+    if (code == 0) {
+        bfs_start(bfs, root);
+        code = bfs_levels(bfs);
+    }
+    if (code == 0 && bfs->options.parents) {
+        uint64_t at = poise_clock_ns();
+        code = bfs_write_parents(bfs, bfs->options.parents);
+        result.parents_ns = poise_clock_ns() - at;
+    }
+    result.ns = poise_clock_ns() - from;
+    if (code == 0) {
+        code = bfs_count_edges(bfs, &result.edges);
     }
     if (code < 0) {
         bfs->ran = false;
         return code;
     }
-    if (bfs->options.parents) {
-        uint64_t at = poise_clock_ns();
-        bfs_write_parents(bfs, bfs->options.parents);
-        result.parents_ns = poise_clock_ns() - at;
-    }
-    result.ns = poise_clock_ns() - from;
     result.reached = bfs->reached;
-    result.edges = bfs_count_edges(bfs);
     result.depth = bfs->depth > 0 ? bfs->depth - 1 : 0;
     result.levels = bfs->levels;
     result.level_count = bfs->level_count;

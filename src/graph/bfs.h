@@ -10,6 +10,8 @@
 
 #include "internal.h"
 
+#include <poise/coll.h>
+
 /** A list with no more arcs than this is not worth waking helpers for. */
 #define BFS_SERIAL_EDGES 4096
 
@@ -20,6 +22,15 @@ struct bfs_tally {
     uint64_t edges; /**< arcs looked at */
 };
 
+/** Memory that the ranks of a node share, and what goes between ranks. */
+struct bfs_ranks {
+    struct poise_coll_window *bits, *parents, *control;
+    uint64_t *private_next; /**< POISE_GRAPH_EXCHANGE_SHARED_IN: out_queue */
+    uint64_t *sent;         /**< bits by id: told to the owner already */
+    struct poise_buf *bags; /**< for each rank: pairs of ids, child and
+                                 parent */
+};
+
 struct poise_graph_bfs {
     const struct poise_graph *graph;
     struct poise_graph_bfs_options options;
@@ -27,12 +38,17 @@ struct poise_graph_bfs {
     struct bfs_tally *tallies; /**< one for each thread */
     uint32_t **pending;        /**< of each thread: rows of a chunk */
 
-    uint32_t *parent;  /**< by row: the id; what visited says is valid */
-    uint64_t *visited; /**< bits by row; those behind the last are set */
-    uint64_t *reset;   /**< what visited starts with */
-    uint64_t *frontier, *next; /**< bits by id */
-    uint64_t words;            /**< of each of them */
-    uint32_t chunk_words;      /**< of a bottom-up chunk */
+    uint32_t *parent; /**< by row: the id; what visited says is valid */
+    const uint32_t *parents_all; /**< by id, for a tree that is done */
+    bool parents_shared;
+    uint64_t *visited;        /**< bits by row; those behind the last are set */
+    uint64_t *reset;          /**< what visited starts with */
+    const uint64_t *frontier; /**< bits by id */
+    uint64_t *next;           /**< bits by row */
+    uint64_t *own[2];         /**< with one rank: both in turn */
+    uint64_t words;           /**< of a bitmap by row */
+    struct bfs_ranks ranks;
+    uint32_t chunk_words; /**< of a bottom-up chunk */
 
     uint32_t *queue;     /**< rows, level after level; one place more */
     uint64_t begin, end; /**< the current level in the queue */
@@ -58,11 +74,18 @@ void bfs_top_down(struct poise_graph_bfs *bfs, struct poise_graph_level *level);
  * stay small; at least one level, with `once` just one. */
 void bfs_top_down_serial(struct poise_graph_bfs *bfs, bool once,
                          struct poise_graph_level *level);
-/** Expand the bitmap: one level; the new one is in `next`. */
+/** Expand the bitmap: one level; what was found here is in `next`. */
 void bfs_bottom_up(struct poise_graph_bfs *bfs,
                    struct poise_graph_level *level);
+/** `next` is complete: it becomes the frontier. With ranks collective. */
+int bfs_turn(struct poise_graph_bfs *bfs, struct poise_graph_level *level);
+/** This rank's part of the frontier. */
+static inline const uint64_t *bfs_own_bits(const struct poise_graph_bfs *bfs)
+{
+    return bfs->frontier + graph_base(bfs->graph) / 64;
+}
 /** List to bitmap, and back. */
-void bfs_to_bits(struct poise_graph_bfs *bfs);
+int bfs_to_bits(struct poise_graph_bfs *bfs, struct poise_graph_level *level);
 void bfs_to_list(struct poise_graph_bfs *bfs);
 
 /** Take the sums of the threads' tallies and clear them. */
@@ -76,13 +99,34 @@ bfs_first64 bfs_first64_plain;
 /** NULL where the processor cannot. */
 bfs_first64 *bfs_first64_simd(void);
 
-/** parents[i] for labels [from, to): the labels of their parents. */
+/** parents[i - from] for labels i in [from, to): the labels of their parents.
+ */
 void bfs_labels_plain(const struct poise_graph_bfs *bfs, uint64_t from,
                       uint64_t to, int64_t *parents);
 typedef void bfs_labels(const struct poise_graph_bfs *bfs, uint64_t from,
                         uint64_t to, int64_t *parents);
 bfs_labels *bfs_labels_simd(void);
-/** All of them, by all threads. */
-void bfs_write_parents(struct poise_graph_bfs *bfs, int64_t *parents);
+/** Those of this rank's slice, by all threads. Collective. */
+int bfs_write_parents(struct poise_graph_bfs *bfs, int64_t *parents);
+
+/* ---- several ranks (bfs_ranks.c) -------------------------------------------
+ */
+
+/** Takes the place of this rank's own frontier, next and parent. Collective.
+ */
+int bfs_ranks_create(struct poise_graph_bfs *bfs);
+void bfs_ranks_destroy(struct poise_graph_bfs *bfs);
+/** Everybody is there; what the last run left may be overwritten. */
+int bfs_ranks_start(struct poise_graph_bfs *bfs);
+/** The parts of all ranks' `next` become the frontier. */
+int bfs_ranks_exchange(struct poise_graph_bfs *bfs,
+                       struct poise_graph_level *level);
+/** Add up over the ranks. */
+int bfs_ranks_sum(struct poise_graph_bfs *bfs, uint64_t *values, size_t count);
+/** One level top-down, on the calling thread; sums are in `level` and bfs. */
+int bfs_ranks_down(struct poise_graph_bfs *bfs,
+                   struct poise_graph_level *level);
+/** Make parents_all whole, if it is not. */
+int bfs_ranks_share_parents(struct poise_graph_bfs *bfs);
 
 #endif

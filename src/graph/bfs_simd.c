@@ -73,7 +73,7 @@ AVX2 static inline void simd_fetch(const struct poise_graph_bfs *bfs,
 {
     for (unsigned i = 0; i < 8; i++) {
         uint32_t id = ids[i] == POISE_GRAPH_NONE ? 0 : ids[i];
-        __builtin_prefetch(&bfs->parent[id]);
+        __builtin_prefetch(&bfs->parents_all[id]);
     }
 }
 
@@ -84,16 +84,12 @@ AVX2 static void simd_labels(const struct poise_graph_bfs *bfs, uint64_t from,
 {
     const struct poise_graph *graph = bfs->graph;
     const __m256i all = _mm256_set1_epi32(-1);
-    const int *parent = (const void *)bfs->parent;
+    const int *parent = (const void *)bfs->parents_all;
     const int *label_of = (const void *)graph->label_of;
     uint64_t i = from;
     if ((uintptr_t)parents % 16 != 0) {
         bfs_labels_plain(bfs, from, to, parents);
         return;
-    }
-    if (from % 2 != 0 && from < to) {
-        bfs_labels_plain(bfs, from, from + 1, parents);
-        i++;
     }
     for (; i + 8 <= to; i += 8) {
         if (i + SIMD_AHEAD + 8 <= to) {
@@ -105,10 +101,11 @@ AVX2 static void simd_labels(const struct poise_graph_bfs *bfs, uint64_t from,
         some = _mm256_xor_si256(_mm256_cmpeq_epi32(up, all), all);
         __m256i labels =
             _mm256_mask_i32gather_epi32(all, label_of, up, some, 4);
-        simd_store(parents + i, _mm256_castsi256_si128(labels));
-        simd_store(parents + i + 4, _mm256_extracti128_si256(labels, 1));
+        simd_store(parents + (i - from), _mm256_castsi256_si128(labels));
+        simd_store(parents + (i - from) + 4,
+                   _mm256_extracti128_si256(labels, 1));
     }
-    bfs_labels_plain(bfs, i, to, parents);
+    bfs_labels_plain(bfs, i, to, parents + (i - from));
     _mm_sfence();
 }
 

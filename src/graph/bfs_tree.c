@@ -31,8 +31,8 @@ void bfs_labels_plain(const struct poise_graph_bfs *bfs, uint64_t from,
     const struct poise_graph *graph = bfs->graph;
     for (uint64_t i = from; i < to; i++) {
         uint32_t id = graph_id(graph, i);
-        uint32_t up = id == POISE_GRAPH_NONE ? id : bfs->parent[id];
-        parents[i] =
+        uint32_t up = id == POISE_GRAPH_NONE ? id : bfs->parents_all[id];
+        parents[i - from] =
             up == POISE_GRAPH_NONE ? -1 : (int64_t)graph_label(graph, up);
     }
 }
@@ -43,28 +43,46 @@ static void tree_chunk(void *arg, unsigned thread, uint32_t chunk)
     struct graph_range range =
         graph_range_of(run->count, chunk, run->chunks, 64);
     (void)thread;
-    run->labels(run->bfs, range.from, range.to, run->parents);
+    run->labels(run->bfs, run->from + range.from, run->from + range.to,
+                run->parents + range.from);
 }
 
-void bfs_write_parents(struct poise_graph_bfs *bfs, int64_t *parents)
+/* parents_all becomes what it says. Collective. */
+static int tree_finish(struct poise_graph_bfs *bfs)
+{
+    if (bfs->parents_shared) {
+        return 0;
+    }
+    tree_clear_unreached(bfs);
+    int code = bfs->graph->world ? bfs_ranks_share_parents(bfs) : 0;
+    bfs->parents_shared = code == 0;
+    return code;
+}
+
+int bfs_write_parents(struct poise_graph_bfs *bfs, int64_t *parents)
 {
     const struct poise_graph *graph = bfs->graph;
-    struct tree_run run = {.bfs = bfs,
-                           .labels = bfs_labels_plain,
-                           .parents = parents,
-                           .count = graph->info.vertex_count};
-    if (bfs->use_simd && graph->id_of && graph->count <= INT32_MAX &&
+    struct tree_run run = {
+        .bfs = bfs, .labels = bfs_labels_plain, .parents = parents};
+    uint64_t ids = graph->stride * (uint64_t)graph->ranks;
+    poise_graph_slice(graph, graph->rank, &run.from, &run.count);
+    if (bfs->use_simd && graph->id_of && ids <= INT32_MAX &&
         bfs_labels_simd()) {
         run.labels = bfs_labels_simd();
     }
     uint64_t chunks = run.count / TREE_CHUNK_LABELS + 1;
     run.chunks =
         (uint32_t)(chunks < TREE_MAX_CHUNKS ? chunks : TREE_MAX_CHUNKS);
-    tree_clear_unreached(bfs);
-    graph_team_run(bfs->team, tree_chunk, &run, run.chunks);
-    if (bfs->root_id == POISE_GRAPH_NONE) {
-        parents[bfs->root] = (int64_t)bfs->root;
+    int code = tree_finish(bfs);
+    if (code < 0) {
+        return code;
     }
+    graph_team_run(bfs->team, tree_chunk, &run, run.chunks);
+    if (bfs->root_id == POISE_GRAPH_NONE && bfs->root >= run.from &&
+        bfs->root - run.from < run.count) {
+        parents[bfs->root - run.from] = (int64_t)bfs->root;
+    }
+    return 0;
 }
 
 static int tree_check_ran(const struct poise_graph_bfs *bfs)
@@ -77,34 +95,35 @@ static int tree_check_ran(const struct poise_graph_bfs *bfs)
 int poise_graph_bfs_parents(struct poise_graph_bfs *bfs, int64_t *parents)
 {
     int code = tree_check_ran(bfs);
-    if (code == 0) {
-        bfs_write_parents(bfs, parents);
-    }
-    return code;
+    return code < 0 ? code : bfs_write_parents(bfs, parents);
 }
 
-/* Depth of each row: up to the first ancestor whose depth is known, and down
+/* Depth of each id: up to the first ancestor whose depth is known, and down
  * again, so that each edge of the tree is used twice at most. */
 static void tree_depths(const struct poise_graph_bfs *bfs, uint32_t *depth)
 {
-    uint64_t rows = bfs->graph->local_count;
-    for (uint64_t row = 0; row < rows; row++) {
-        depth[row] = POISE_GRAPH_NONE;
+    const struct poise_graph *graph = bfs->graph;
+    const uint32_t *parent = bfs->parents_all;
+    uint64_t ids = graph->world ? graph->stride * (uint64_t)graph->ranks
+                                : graph->local_count;
+    for (uint64_t id = 0; id < ids; id++) {
+        depth[id] = POISE_GRAPH_NONE;
     }
     depth[bfs->root_id] = 0;
-    for (uint64_t row = 0; row < rows; row++) {
-        uint32_t steps = 0, at = (uint32_t)row;
-        if (bfs->parent[row] == POISE_GRAPH_NONE) {
+    for (uint64_t id = 0; id < ids; id++) {
+        uint32_t steps = 0, at = (uint32_t)id;
+        if (graph_label(graph, at) == POISE_GRAPH_NONE ||
+            parent[id] == POISE_GRAPH_NONE) {
             continue;
         }
         while (depth[at] == POISE_GRAPH_NONE) {
-            at = bfs->parent[at];
+            at = parent[at];
             steps++;
         }
         steps += depth[at];
-        for (at = (uint32_t)row; depth[at] == POISE_GRAPH_NONE; steps--) {
+        for (at = (uint32_t)id; depth[at] == POISE_GRAPH_NONE; steps--) {
             depth[at] = steps;
-            at = bfs->parent[at];
+            at = parent[at];
         }
     }
 }
@@ -112,28 +131,32 @@ static void tree_depths(const struct poise_graph_bfs *bfs, uint32_t *depth)
 int poise_graph_bfs_depths(struct poise_graph_bfs *bfs, int64_t *depths)
 {
     const struct poise_graph *graph = bfs->graph;
-    uint64_t rows = graph->local_count;
+    uint64_t bytes = graph->stride * (uint64_t)graph->ranks * 4, first, count;
     int code = tree_check_ran(bfs);
+    if (code == 0) {
+        code = tree_finish(bfs);
+    }
     if (code < 0) {
         return code;
     }
-    uint32_t *depth = graph_pages_map(rows * 4, graph->huge);
+    uint32_t *depth = graph_pages_map(bytes, graph->huge);
     if (!depth) {
         return -ENOMEM;
     }
-    tree_clear_unreached(bfs);
-    if (bfs->root_id != POISE_GRAPH_NONE) {
+    bool isolated = bfs->root_id == POISE_GRAPH_NONE;
+    if (!isolated) {
         tree_depths(bfs, depth);
     }
-    for (uint64_t i = 0; i < graph->info.vertex_count; i++) {
-        uint32_t id = graph_id(graph, i);
-        bool in = bfs->root_id != POISE_GRAPH_NONE && id != POISE_GRAPH_NONE &&
-                  bfs->parent[id] != POISE_GRAPH_NONE;
+    poise_graph_slice(graph, graph->rank, &first, &count);
+    for (uint64_t i = 0; i < count; i++) {
+        uint32_t id = graph_id(graph, first + i);
+        bool in = !isolated && id != POISE_GRAPH_NONE &&
+                  bfs->parents_all[id] != POISE_GRAPH_NONE;
         depths[i] = in ? (int64_t)depth[id] : -1;
+        if (isolated && first + i == bfs->root) {
+            depths[i] = 0;
+        }
     }
-    if (bfs->root_id == POISE_GRAPH_NONE) {
-        depths[bfs->root] = 0;
-    }
-    graph_pages_unmap(depth, rows * 4);
+    graph_pages_unmap(depth, bytes);
     return 0;
 }

@@ -131,22 +131,30 @@ void bfs_bottom_up(struct poise_graph_bfs *bfs, struct poise_graph_level *level)
     struct bfs_tally sum = bfs_tally_take(bfs);
     level->found = sum.found;
     level->edges = sum.edges;
-    uint64_t *swap = bfs->frontier;
+}
+
+int bfs_turn(struct poise_graph_bfs *bfs, struct poise_graph_level *level)
+{
+    if (bfs->graph->world) {
+        return bfs_ranks_exchange(bfs, level);
+    }
     bfs->frontier = bfs->next;
-    bfs->next = swap;
+    bfs->next = bfs->own[bfs->next == bfs->own[0]];
+    return 0;
 }
 
 /* ---- list and bitmap -------------------------------------------------------
  */
 
-void bfs_to_bits(struct poise_graph_bfs *bfs)
+int bfs_to_bits(struct poise_graph_bfs *bfs, struct poise_graph_level *level)
 {
-    memset(bfs->frontier, 0, bfs->words * sizeof *bfs->frontier);
+    memset(bfs->next, 0, bfs->words * sizeof *bfs->next);
     for (uint64_t i = bfs->begin; i < bfs->end; i++) {
         uint32_t row = bfs->queue[i];
-        bfs->frontier[row >> 6] |= UINT64_C(1) << (row & 63);
+        bfs->next[row >> 6] |= UINT64_C(1) << (row & 63);
     }
     bfs->in_bits = true;
+    return bfs_turn(bfs, level);
 }
 
 static void up_list_chunk(void *arg, unsigned thread, uint32_t chunk)
@@ -161,7 +169,7 @@ static void up_list_chunk(void *arg, unsigned thread, uint32_t chunk)
     uint32_t count = 0;
     to = to < bfs->words ? to : bfs->words;
     for (uint64_t w = from; w < to; w++) {
-        count = up_list(bfs->frontier[w], w, pending, count);
+        count = up_list(bfs_own_bits(bfs)[w], w, pending, count);
     }
     for (uint32_t i = 0; i < count; i++) {
         scout += start[pending[i] + 1] - start[pending[i]];

@@ -101,13 +101,14 @@ uint64_t graph_rows_bytes(const struct graph_rows *rows);
  */
 
 struct poise_graph {
-    struct poise_world *world; /**< NULL: alone */
+    struct poise_world *world; /**< owned; NULL: alone */
     int rank, ranks;
     struct poise_graph_info info;
     uint64_t count;       /**< vertices with a neighbour, of all ranks */
     uint64_t local_count; /**< of which ours: rows */
     uint64_t stride;      /**< ids from rank to rank, a multiple of 4096 */
-    bool dealt;           /**< place p belongs to rank p % ranks */
+    bool dealt;           /**< place p belongs to rank p % ranks... */
+    uint64_t per_rank;    /**< ... else to rank p / per_rank */
     bool huge;
     uint32_t *label_of;        /**< by id; NULL: ids are labels */
     uint32_t *id_of;           /**< by label; NONE: isolated. NULL: the same */
@@ -135,6 +136,44 @@ static inline uint32_t graph_id(const struct poise_graph *graph, uint64_t label)
 {
     return graph->id_of ? graph->id_of[label] : (uint32_t)label;
 }
+
+static inline uint32_t graph_owner(const struct poise_graph *graph,
+                                   uint32_t place)
+{
+    return graph->dealt ? place % (uint32_t)graph->ranks
+                        : (uint32_t)(place / graph->per_rank);
+}
+static inline uint32_t graph_id_of_place(const struct poise_graph *graph,
+                                         uint32_t place)
+{
+    uint32_t owner = graph_owner(graph, place);
+    uint64_t row = graph->dealt ? place / (uint32_t)graph->ranks
+                                : place - owner * graph->per_rank;
+    return (uint32_t)(owner * graph->stride + row);
+}
+/** The id of row 0. */
+static inline uint32_t graph_base(const struct poise_graph *graph)
+{
+    return (uint32_t)(graph->stride * (uint64_t)graph->rank);
+}
+
+/* ---- several ranks (spread.c) ----------------------------------------------
+ */
+
+struct graph_census;
+/** Add up what the ranks counted. Collective. */
+int graph_spread_census(struct poise_world *world, struct graph_census *census);
+/** Bring all arcs to the owners of their tails: pairs of places. Collective;
+ * ranks agree on the code. */
+int graph_spread_arcs(const struct poise_graph *graph,
+                      const struct graph_arcs *arcs,
+                      struct poise_graph_edges *pairs);
+/** From places to the tables of the graph, which owns both arrays then. */
+int graph_spread_ids(struct poise_graph *graph, uint32_t *place_of,
+                     uint32_t *label_of);
+/** Neighbours by id instead of place. */
+void graph_spread_rows(const struct poise_graph *graph,
+                       struct graph_rows *rows);
 
 /* ---- numbering (order.c) ---------------------------------------------------
  */

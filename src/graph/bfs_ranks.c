@@ -1,0 +1,373 @@
+/*
+ * The search over several ranks: each expands its own rows.
+ *
+ * Bottom-up, the frontier is an array that the ranks of a node share (in_queue
+ * and out_queue of the paper are two copies of it, by turns), so that within a
+ * node the exchange is a barrier. Top-down, who finds another rank's vertex
+ * tells its owner, once. Counts travel in a shared array of their own.
+ *
+ * Source: numa-bfs III.A, III.B.
+ */
+#include "bfs.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RANKS_TAG 65
+#define RANKS_SUMS 4
+/** Looks for a message before waiting with patience. */
+#define RANKS_LOOKS 2000
+
+/** A rank's part of the control window; behind it, for each rank, whether a
+ * message is on its way there. */
+struct ranks_control {
+    uint64_t sums[RANKS_SUMS];
+    uint64_t told[];
+};
+
+static uint64_t ranks_ids(const struct poise_graph_bfs *bfs)
+{
+    return bfs->graph->stride * (uint64_t)bfs->graph->ranks;
+}
+
+static enum poise_coll_sharing ranks_sharing(enum poise_graph_exchange exchange)
+{
+    switch (exchange) {
+    case POISE_GRAPH_EXCHANGE_PRIVATE:
+        return POISE_COLL_PRIVATE;
+    case POISE_GRAPH_EXCHANGE_LEADER:
+        return POISE_COLL_PRIVATE_LEADER;
+    case POISE_GRAPH_EXCHANGE_SHARED_IN:
+    case POISE_GRAPH_EXCHANGE_SHARED_ALL:
+        return POISE_COLL_SHARED_LEADER;
+    default:
+        return POISE_COLL_SHARED_PARALLEL;
+    }
+}
+
+static int ranks_window(struct poise_graph_bfs *bfs, size_t part_bytes,
+                        enum poise_coll_sharing sharing, int copies,
+                        struct poise_coll_window **out)
+{
+    const struct poise_graph *graph = bfs->graph;
+    struct poise_coll_window_options options = {.sharing = sharing,
+                                                .copies = copies};
+    size_t *parts = poise_alloc((size_t)graph->ranks, sizeof *parts);
+    int code = poise_world_agree(graph->world, parts ? 0 : -ENOMEM);
+    for (int r = 0; code == 0 && r < graph->ranks; r++) {
+        parts[r] = part_bytes;
+    }
+    if (code == 0) {
+        code = poise_coll_window_create(graph->world, parts, &options, out);
+    }
+    free(parts);
+    return code;
+}
+
+static size_t ranks_control_bytes(const struct poise_graph_bfs *bfs)
+{
+    size_t bytes = sizeof(struct ranks_control) +
+                   (size_t)bfs->graph->ranks * sizeof(uint64_t);
+    /* Parts of different ranks in different cache lines. */
+    return (bytes + GRAPH_CACHE_LINE - 1) / GRAPH_CACHE_LINE * GRAPH_CACHE_LINE;
+}
+
+/* Where `next` and the frontier are from now on. */
+static void ranks_place(struct poise_graph_bfs *bfs)
+{
+    struct bfs_ranks *ranks = &bfs->ranks;
+    bfs->frontier = poise_coll_window_whole(ranks->bits);
+    bfs->next = ranks->private_next ? ranks->private_next
+                                    : poise_coll_window_part(ranks->bits);
+}
+
+static int ranks_alloc(struct poise_graph_bfs *bfs)
+{
+    struct bfs_ranks *ranks = &bfs->ranks;
+    ranks->bags = poise_alloc((size_t)bfs->graph->ranks, sizeof *ranks->bags);
+    ranks->sent = graph_pages_map(ranks_ids(bfs) / 8, bfs->graph->huge);
+    if (!ranks->bags || !ranks->sent) {
+        return -ENOMEM;
+    }
+    if (bfs->options.exchange == POISE_GRAPH_EXCHANGE_SHARED_IN) {
+        ranks->private_next =
+            graph_pages_map(bfs->graph->stride / 8, bfs->graph->huge);
+        return ranks->private_next ? 0 : -ENOMEM;
+    }
+    return 0;
+}
+
+int bfs_ranks_create(struct poise_graph_bfs *bfs)
+{
+    struct bfs_ranks *ranks = &bfs->ranks;
+    const struct poise_graph *graph = bfs->graph;
+    size_t stride = graph->stride;
+    int code = poise_world_agree(graph->world, ranks_alloc(bfs));
+    if (code == 0) {
+        code =
+            ranks_window(bfs, stride / 8, ranks_sharing(bfs->options.exchange),
+                         2, &ranks->bits);
+    }
+    if (code == 0) {
+        code = ranks_window(bfs, stride * 4, POISE_COLL_SHARED_PARALLEL, 1,
+                            &ranks->parents);
+    }
+    if (code == 0) {
+        code = ranks_window(bfs, ranks_control_bytes(bfs),
+                            POISE_COLL_SHARED_PARALLEL, 2, &ranks->control);
+    }
+    if (code == 0) {
+        bfs->parent = poise_coll_window_part(ranks->parents);
+        bfs->parents_all = poise_coll_window_whole(ranks->parents);
+        ranks_place(bfs);
+    }
+    return code;
+}
+
+void bfs_ranks_destroy(struct poise_graph_bfs *bfs)
+{
+    struct bfs_ranks *ranks = &bfs->ranks;
+    poise_coll_window_destroy(ranks->control);
+    poise_coll_window_destroy(ranks->parents);
+    poise_coll_window_destroy(ranks->bits);
+    for (int r = 0; ranks->bags && r < bfs->graph->ranks; r++) {
+        poise_buf_free(&ranks->bags[r]);
+    }
+    free(ranks->bags);
+    graph_pages_unmap(ranks->sent, ranks_ids(bfs) / 8);
+    graph_pages_unmap(ranks->private_next, bfs->graph->stride / 8);
+}
+
+/* ---- exchanges -------------------------------------------------------------
+ */
+
+static struct ranks_control *ranks_control_part(struct poise_graph_bfs *bfs)
+{
+    return poise_coll_window_part(bfs->ranks.control);
+}
+
+static const struct ranks_control *
+ranks_control_of(const struct poise_graph_bfs *bfs, int rank)
+{
+    const char *whole = poise_coll_window_whole(bfs->ranks.control);
+    return (const void *)(whole + (size_t)rank * ranks_control_bytes(bfs));
+}
+
+int bfs_ranks_sum(struct poise_graph_bfs *bfs, uint64_t *values, size_t count)
+{
+    struct ranks_control *mine = ranks_control_part(bfs);
+    memcpy(mine->sums, values, count * sizeof *values);
+    int code = poise_coll_window_exchange(bfs->ranks.control);
+    if (code < 0) {
+        return code;
+    }
+    memset(values, 0, count * sizeof *values);
+    for (int r = 0; r < bfs->graph->ranks; r++) {
+        for (size_t i = 0; i < count; i++) {
+            values[i] += ranks_control_of(bfs, r)->sums[i];
+        }
+    }
+    return 0;
+}
+
+int bfs_ranks_start(struct poise_graph_bfs *bfs)
+{
+    memset(bfs->ranks.sent, 0, ranks_ids(bfs) / 8);
+    return bfs_ranks_sum(bfs, NULL, 0);
+}
+
+int bfs_ranks_exchange(struct poise_graph_bfs *bfs,
+                       struct poise_graph_level *level)
+{
+    struct bfs_ranks *ranks = &bfs->ranks;
+    struct poise_coll_window_stats before =
+        poise_coll_window_stats(ranks->bits);
+    uint64_t from = poise_clock_ns();
+    if (ranks->private_next) {
+        memcpy(poise_coll_window_part(ranks->bits), ranks->private_next,
+               bfs->graph->stride / 8);
+    }
+    int code = poise_coll_window_exchange(ranks->bits);
+    if (code < 0) {
+        return code;
+    }
+    struct poise_coll_window_stats after = poise_coll_window_stats(ranks->bits);
+    uint64_t stall = after.gather_ns - before.gather_ns;
+    uint64_t all = poise_clock_ns() - from;
+    level->stall_ns += stall;
+    level->exchange_ns += all > stall ? all - stall : 0;
+    level->bytes += after.sent_bytes - before.sent_bytes;
+    ranks_place(bfs);
+    return 0;
+}
+
+int bfs_ranks_share_parents(struct poise_graph_bfs *bfs)
+{
+    int code = poise_coll_window_exchange(bfs->ranks.parents);
+    bfs->parents_all = poise_coll_window_whole(bfs->ranks.parents);
+    return code;
+}
+
+/* ---- top-down --------------------------------------------------------------
+ */
+
+static inline void ranks_claim(struct poise_graph_bfs *bfs, uint32_t row,
+                               uint32_t parent)
+{
+    uint64_t *word = &bfs->visited[row >> 6], bit = UINT64_C(1) << (row & 63);
+    if (!(*word & bit)) {
+        *word |= bit;
+        bfs->parent[row] = parent;
+        bfs->queue[bfs->end++] = row;
+    }
+}
+
+/* Tell the owner of `child`, once in a search. */
+static inline int ranks_tell(struct poise_graph_bfs *bfs, uint32_t child,
+                             uint32_t parent)
+{
+    uint64_t *word = &bfs->ranks.sent[child >> 6];
+    uint64_t bit = UINT64_C(1) << (child & 63);
+    const uint32_t pair[2] = {child, parent};
+    if (*word & bit) {
+        return 0;
+    }
+    *word |= bit;
+    return poise_buf_append(&bfs->ranks.bags[child / bfs->graph->stride], pair,
+                            sizeof pair);
+}
+
+static int ranks_expand(struct poise_graph_bfs *bfs,
+                        struct poise_graph_level *level)
+{
+    const struct graph_rows *out = &bfs->graph->out;
+    uint32_t base = graph_base(bfs->graph);
+    uint64_t last_of_level = bfs->end;
+    int code = 0;
+    for (; bfs->begin < last_of_level; bfs->begin++) {
+        uint32_t u = bfs->queue[bfs->begin];
+        uint64_t last = out->start[u + 1];
+        level->edges += last - out->start[u];
+        for (uint64_t a = out->start[u]; a < last; a++) {
+            uint32_t v = out->to[a];
+            if (v - base < bfs->graph->local_count) {
+                ranks_claim(bfs, v - base, base + u);
+            } else {
+                int err = ranks_tell(bfs, v, base + u);
+                code = code < 0 ? code : err;
+            }
+        }
+    }
+    return code;
+}
+
+/* Send the bags that hold something; how many come here from others. */
+static int ranks_send(struct poise_graph_bfs *bfs,
+                      struct poise_graph_level *level, uint64_t *expected)
+{
+    const struct poise_graph *graph = bfs->graph;
+    struct ranks_control *mine = ranks_control_part(bfs);
+    int code = 0;
+    for (int r = 0; r < graph->ranks; r++) {
+        struct poise_buf *bag = &bfs->ranks.bags[r];
+        mine->told[r] = bag->len > 0;
+        if (bag->len > 0) {
+            int err = poise_world_send(graph->world, r, RANKS_TAG, bag->data,
+                                       bag->len);
+            code = code < 0 ? code : err;
+            level->bytes += bag->len;
+        }
+        poise_buf_reset(bag);
+    }
+    int err = poise_coll_window_exchange(bfs->ranks.control);
+    if (err < 0) {
+        return err;
+    }
+    *expected = 0;
+    for (int r = 0; r < graph->ranks; r++) {
+        *expected += ranks_control_of(bfs, r)->told[graph->rank];
+    }
+    return code;
+}
+
+static int ranks_take(struct poise_graph_bfs *bfs,
+                      const struct poise_message *message)
+{
+    const uint32_t *pairs = message->data;
+    uint32_t base = graph_base(bfs->graph);
+    for (size_t i = 0; i < message->len / 8; i++) {
+        uint32_t row = pairs[2 * i] - base;
+        if (row >= bfs->graph->local_count) {
+            return poise_error_set(EPROTO, "search a graph", NULL,
+                                   "rank %d sent a vertex that is not here",
+                                   message->source);
+        }
+        ranks_claim(bfs, row, pairs[2 * i + 1]);
+    }
+    return 0;
+}
+
+static int ranks_receive(struct poise_graph_bfs *bfs, uint64_t expected)
+{
+    struct poise_world *world = bfs->graph->world;
+    unsigned looks = 0;
+    int code = 0;
+    while (expected > 0) {
+        struct poise_message message;
+        int got = poise_world_receive(world, &message);
+        if (got < 0) {
+            return got;
+        }
+        if (got == 0) {
+            if (++looks > RANKS_LOOKS) {
+                poise_world_wait(world, UINT64_MAX);
+            }
+            continue;
+        }
+        int err = ranks_take(bfs, &message);
+        code = code < 0 ? code : err;
+        poise_message_free(&message);
+        expected--;
+        looks = 0;
+    }
+    /* Sends complete as others receive; what is left goes on by itself. */
+    while (poise_world_unsent(world) > 0) {
+        struct poise_message message;
+        if (poise_world_receive(world, &message) > 0) {
+            poise_message_free(&message);
+            return poise_error_set(EPROTO, "search a graph", NULL,
+                                   "a message came that nobody announced");
+        }
+    }
+    return code;
+}
+
+int bfs_ranks_down(struct poise_graph_bfs *bfs, struct poise_graph_level *level)
+{
+    const uint32_t *ends_at = bfs->graph->ends_at;
+    uint64_t expected = 0, failed;
+    int code = ranks_expand(bfs, level);
+    uint64_t from = poise_clock_ns();
+    int err = ranks_send(bfs, level, &expected);
+    code = code < 0 ? code : err;
+    err = ranks_receive(bfs, expected);
+    code = code < 0 ? code : err;
+    uint64_t sums[RANKS_SUMS] = {bfs->end - bfs->begin, 0, level->edges,
+                                 code < 0};
+    for (uint64_t i = bfs->begin; i < bfs->end; i++) {
+        sums[1] += ends_at[bfs->queue[i]];
+    }
+    err = bfs_ranks_sum(bfs, sums, RANKS_SUMS);
+    code = code < 0 ? code : err;
+    level->exchange_ns += poise_clock_ns() - from;
+    level->found = sums[0];
+    bfs->scout = sums[1];
+    level->edges = sums[2];
+    failed = sums[3];
+    if (code == 0 && failed > 0) {
+        code = poise_error_set(ECANCELED, "search a graph", NULL,
+                               "another rank could not go on");
+    }
+    return code;
+}

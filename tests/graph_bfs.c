@@ -273,15 +273,80 @@ static void test_hook(void **state)
     free(a.depths);
 }
 
+/* ---- components and diameter -----------------------------------------------
+ */
+
+static void check_components(struct poise_graph_edges *edges, int64_t want,
+                             int64_t diameter)
+{
+    struct poise_graph_build_options build = {.keep_edges = true};
+    struct poise_graph *graph;
+    struct poise_graph_bfs *bfs;
+    uint64_t n = edges->vertex_count, ends[2];
+    uint64_t *components = calloc(n + 1, sizeof *components);
+    assert_int_equal(poise_graph_build(NULL, edges, &build, &graph), 0);
+    assert_int_equal(poise_graph_bfs_create(graph, NULL, &bfs), 0);
+    assert_int_equal(poise_graph_components(bfs, components), want);
+    int64_t firsts = 0;
+    for (uint64_t v = 0; v < n; v++) {
+        assert_true(components[v] <= v);
+        assert_int_equal(components[components[v]], components[v]);
+        firsts += components[v] == v;
+    }
+    assert_int_equal(firsts, want);
+    for (uint64_t i = 0; i < edges->count; i++) {
+        assert_int_equal(components[edges->ends[2 * i]],
+                         components[edges->ends[2 * i + 1]]);
+    }
+    if (edges->directed) {
+        assert_int_equal(poise_graph_diameter(bfs, 0, ends), -EINVAL);
+    } else {
+        assert_int_equal(poise_graph_diameter(bfs, 0, ends), diameter);
+        assert_int_equal(components[ends[0]], components[0]);
+        assert_int_equal(components[ends[1]], components[0]);
+    }
+    poise_graph_bfs_destroy(bfs);
+    poise_graph_destroy(graph);
+    poise_graph_edges_free(edges);
+    free(components);
+}
+
+static void test_components(void **state)
+{
+    struct poise_graph_edges edges = {0};
+    (void)state;
+    make_two(&edges, 99);
+    check_components(&edges, 2 + 5, 49);
+    make_path(&edges, 500);
+    check_components(&edges, 1, 499);
+    make_grid(&edges, 20);
+    check_components(&edges, 1, 38);
+    make_star(&edges, 300);
+    check_components(&edges, 1, 2);
+    make_add(&edges, 0, 0);
+    edges.vertex_count = 4;
+    check_components(&edges, 4, 0);
+    edges.directed = true;
+    make_path(&edges, 10);
+    make_add(&edges, 12, 11);
+    check_components(&edges, 1 + 1 + 1, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_skewed),         cmocka_unit_test(test_directed),
-        cmocka_unit_test(test_uniform),        cmocka_unit_test(test_path),
-        cmocka_unit_test(test_star),           cmocka_unit_test(test_grid),
-        cmocka_unit_test(test_two_components), cmocka_unit_test(test_isolated),
-        cmocka_unit_test(test_empty),          cmocka_unit_test(test_options),
+        cmocka_unit_test(test_skewed),
+        cmocka_unit_test(test_directed),
+        cmocka_unit_test(test_uniform),
+        cmocka_unit_test(test_path),
+        cmocka_unit_test(test_star),
+        cmocka_unit_test(test_grid),
+        cmocka_unit_test(test_two_components),
+        cmocka_unit_test(test_isolated),
+        cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_options),
         cmocka_unit_test(test_hook),
+        cmocka_unit_test(test_components),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,6 +26,7 @@ struct run {
     const struct poise_graph_edges *edges;
     uint64_t roots[ROOTS];
     int64_t *parents[ROOTS], *depths[ROOTS]; /* of all labels, by slices */
+    uint64_t *components;
 };
 
 struct rank {
@@ -35,6 +36,7 @@ struct rank {
     int number, code;
     struct poise_graph_info info;
     struct poise_graph_bfs_result results[ROOTS];
+    int64_t components, diameter;
 };
 
 /* This rank's part of the list: every so-manieth edge. */
@@ -74,6 +76,13 @@ static int search(struct rank *rank, const struct poise_graph *graph)
             code = poise_graph_bfs_depths(bfs, run->depths[i] + first);
         }
         rank->results[i].levels = NULL;
+    }
+    if (code == 0) {
+        rank->components = poise_graph_components(bfs, run->components + first);
+        rank->diameter =
+            run->edges->directed
+                ? 0
+                : poise_graph_diameter(bfs, run->roots[1], (uint64_t[2]){0});
     }
     poise_graph_bfs_destroy(bfs);
     free(parents);
@@ -119,6 +128,26 @@ static void run_ranks(struct run *run, struct rank *ranks)
     }
 }
 
+/* Components are closed under edges, and as many as they say. */
+static void check_components(const struct run *run, const struct rank *ranks)
+{
+    const uint64_t *components = run->components;
+    int64_t firsts = 0;
+    for (uint64_t v = 0; v < run->edges->vertex_count; v++) {
+        assert_true(components[v] <= v);
+        firsts += components[v] == v;
+    }
+    for (uint64_t i = 0; i < run->edges->count; i++) {
+        assert_int_equal(components[run->edges->ends[2 * i]],
+                         components[run->edges->ends[2 * i + 1]]);
+    }
+    for (int r = 0; r < run->plan->ranks; r++) {
+        assert_int_equal(ranks[r].components, firsts);
+        assert_int_equal(ranks[r].diameter, ranks[0].diameter);
+        assert_true(ranks[r].diameter >= 0);
+    }
+}
+
 /* Search `edges` by a plan and compare with the oracle. */
 static void check(const struct poise_graph_edges *edges, const struct oracle *o,
                   const struct plan *plan)
@@ -130,12 +159,15 @@ static void check(const struct poise_graph_edges *edges, const struct oracle *o,
         run.parents[i] = calloc(o->n + 1, sizeof(int64_t));
         run.depths[i] = calloc(o->n + 1, sizeof(int64_t));
     }
+    run.components = calloc(o->n + 1, sizeof *run.components);
     run_ranks(&run, ranks);
     for (int r = 0; r < plan->ranks; r++) {
         assert_int_equal(ranks[r].code, 0);
         assert_int_equal(ranks[r].info.edge_count, edges->count);
         assert_int_equal(ranks[r].info.arc_count, ranks[0].info.arc_count);
     }
+    check_components(&run, ranks);
+    free(run.components);
     for (int i = 0; i < ROOTS; i++) {
         struct oracle_answer a = oracle_search(o, run.roots[i]);
         for (int r = 0; r < plan->ranks; r++) {

@@ -71,6 +71,11 @@ static const struct poise_option options[] = {
      .help = "go top-down again once the frontier shrinks below 1/N of the "
              "vertices",
      .offset = offsetof(struct cli_bfs_values, beta), .min = 1, .max = 1 << 30},
+    {POISE_OPTION_ENUM, .name = "exchange", .arg = "NAME",
+     .help = "how ranks exchange the frontier: private, leader, shared-in, "
+             "shared-all or parallel (default: parallel)",
+     .offset = offsetof(struct cli_bfs_values, exchange),
+     .choices = poise_graph_exchange_names},
     {POISE_OPTION_FLAG, .name = "fuse",
      .help = "let one thread expand small levels (--no-fuse: all threads)",
      .offset = offsetof(struct cli_bfs_values, fuse)},
@@ -96,6 +101,10 @@ static const struct poise_option options[] = {
     {POISE_OPTION_FLAG, .name = "binary",
      .help = "... as a NumPy array instead of text",
      .offset = offsetof(struct cli_bfs_values, binary)},
+    {POISE_OPTION_FLAG, .name = "components",
+     .help = "count the connected components, and bound the diameter of the "
+             "first root's from below",
+     .offset = offsetof(struct cli_bfs_values, components)},
     {POISE_OPTION_FLAG, .name = "levels",
      .help = "print what each level cost, on average over the roots",
      .offset = offsetof(struct cli_bfs_values, levels)},
@@ -468,6 +477,7 @@ static int search_all(struct cli_bfs_job *job)
     struct poise_graph_bfs_options bfs = {
         .threads = (unsigned)values->threads,
         .method = (enum poise_graph_method)values->method,
+        .exchange = (enum poise_graph_exchange)values->exchange,
         .alpha = (double)values->alpha,
         .beta = (double)values->beta,
         .no_fuse = !values->fuse,
@@ -497,6 +507,35 @@ static int search_all(struct cli_bfs_job *job)
         }
     }
     end_progress(job);
+    return code;
+}
+
+/* What stands on the search: collective, and behind all that is timed. */
+static int look_around(struct cli_bfs_job *job)
+{
+    uint64_t first, count, *components;
+    int code = 0;
+
+    if (!job->values->components) {
+        return 0;
+    }
+    poise_graph_slice(job->graph, job->rank, &first, &count);
+    components = poise_alloc(count + 1, sizeof *components);
+    if (job->world) {
+        code = poise_world_agree(job->world, components ? 0 : -ENOMEM);
+    } else if (!components) {
+        code = -ENOMEM;
+    }
+    if (code == 0) {
+        job->components = poise_graph_components(job->bfs, components);
+        code = job->components < 0 ? (int)job->components : 0;
+    }
+    if (code == 0 && !job->info.directed && job->run_count > 0) {
+        job->diameter = poise_graph_diameter(job->bfs, job->runs[0].root,
+                                             job->diameter_ends);
+        code = job->diameter < 0 ? (int)job->diameter : 0;
+    }
+    free(components);
     return code;
 }
 
@@ -534,6 +573,9 @@ static int run(const struct cli_bfs_values *values, const char *path)
     code = poise_world_agree(world, code);
     if (code == 0) {
         code = search_all(&job);
+    }
+    if (code == 0) {
+        code = look_around(&job);
     }
     code = poise_world_agree(world, code);
     if (code == 0 && job.rank == 0) {

@@ -8,13 +8,13 @@
 
 struct cli_bfs_values {
     struct cli_common common;
-    int from, order, method;
+    int from, order, method, exchange;
     int64_t scale, edge_factor, seed, roots, threads, alpha, beta;
     uint64_t memory;
     struct poise_strings root;
     const char *output, *report;
     bool directed, undirected, names, fuse, simd, first, labels, validate;
-    bool binary, levels, json, progress;
+    bool binary, components, levels, json, progress;
 };
 
 /** One search. */
@@ -51,6 +51,8 @@ struct cli_bfs_job {
                                     only this rank's slice counts */
     struct cli_bfs_level levels[CLI_BFS_LEVELS];
     size_t level_count;
+    int64_t components, diameter; /**< --components */
+    uint64_t diameter_ends[2];
 };
 
 static inline struct poise_graph_kronecker

@@ -239,6 +239,12 @@ static int put_json(const struct cli_bfs_job *job, struct poise_buf *out)
     poise_json_double(&json, "construction_time", seconds(job->info.build_ns));
     code = put_figures(job, NULL, &json);
     poise_json_u64(&json, "invalid", job->invalid);
+    if (values->components) {
+        poise_json_i64(&json, "components", job->components);
+        if (!job->info.directed) {
+            poise_json_i64(&json, "diameter_at_least", job->diameter);
+        }
+    }
     json_graph(job, &json);
     json_runs(job, &json);
     if (values->levels) {
@@ -367,6 +373,22 @@ static int put_levels(const struct cli_bfs_job *job, struct poise_buf *out)
     return code;
 }
 
+static void put_components(const struct cli_bfs_job *job, struct poise_buf *out)
+{
+    poise_human_count(out, (uint64_t)job->components);
+    poise_buf_puts(out, " components");
+    if (!job->info.directed && job->run_count > 0) {
+        poise_buf_puts(out, "; diameter at least ");
+        poise_human_count(out, (uint64_t)job->diameter);
+        poise_buf_puts(out, " (from ");
+        put_vertex(job, job->diameter_ends[0], out);
+        poise_buf_puts(out, " to ");
+        put_vertex(job, job->diameter_ends[1], out);
+        poise_buf_puts(out, ")");
+    }
+    poise_buf_putc(out, '\n');
+}
+
 /* The searches that were not valid, one line each. */
 static void put_faults(const struct cli_bfs_job *job, struct poise_buf *out)
 {
@@ -406,6 +428,9 @@ int cli_bfs_print(const struct cli_bfs_job *job)
     }
     if (code == 0 && !job->values->json && job->values->levels) {
         code = put_levels(job, &out);
+    }
+    if (!job->values->json && job->values->components) {
+        put_components(job, &out);
     }
     if (!job->values->json) {
         put_faults(job, &out);

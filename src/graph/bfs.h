@@ -25,6 +25,8 @@ struct bfs_tally {
 /** Memory that the ranks of a node share, and what goes between ranks. */
 struct bfs_ranks {
     struct poise_coll_window *bits, *parents, *control;
+    uint32_t *parents_here; /**< by id: shared memory has no huge pages as a
+                                 rule, which random access suffers from */
     uint64_t *private_next; /**< POISE_GRAPH_EXCHANGE_SHARED_IN: out_queue */
     uint64_t *sent;         /**< bits by id: told to the owner already */
     struct poise_buf *bags; /**< for each rank: pairs of ids, child and
@@ -106,6 +108,8 @@ void bfs_labels_plain(const struct poise_graph_bfs *bfs, uint64_t from,
 typedef void bfs_labels(const struct poise_graph_bfs *bfs, uint64_t from,
                         uint64_t to, int64_t *parents);
 bfs_labels *bfs_labels_simd(void);
+/** After a run: parents_all is whole, and NONE where unreached. Collective. */
+int bfs_finish_tree(struct poise_graph_bfs *bfs);
 /** Those of this rank's slice, by all threads. Collective. */
 int bfs_write_parents(struct poise_graph_bfs *bfs, int64_t *parents);
 

@@ -14,6 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *const poise_graph_exchange_names[] = {
+    "auto", "private", "leader", "shared-in", "shared-all", "parallel", NULL};
+
 #define RANKS_TAG 65
 #define RANKS_SUMS 4
 /** Looks for a message before waiting with patience. */
@@ -87,7 +90,8 @@ static int ranks_alloc(struct poise_graph_bfs *bfs)
     struct bfs_ranks *ranks = &bfs->ranks;
     ranks->bags = poise_alloc((size_t)bfs->graph->ranks, sizeof *ranks->bags);
     ranks->sent = graph_pages_map(ranks_ids(bfs) / 8, bfs->graph->huge);
-    if (!ranks->bags || !ranks->sent) {
+    ranks->parents_here = graph_pages_map(ranks_ids(bfs) * 4, bfs->graph->huge);
+    if (!ranks->bags || !ranks->sent || !ranks->parents_here) {
         return -ENOMEM;
     }
     if (bfs->options.exchange == POISE_GRAPH_EXCHANGE_SHARED_IN) {
@@ -118,8 +122,8 @@ int bfs_ranks_create(struct poise_graph_bfs *bfs)
                             POISE_COLL_SHARED_PARALLEL, 2, &ranks->control);
     }
     if (code == 0) {
-        bfs->parent = poise_coll_window_part(ranks->parents);
-        bfs->parents_all = poise_coll_window_whole(ranks->parents);
+        bfs->parent = ranks->parents_here + graph_base(graph);
+        bfs->parents_all = ranks->parents_here;
         ranks_place(bfs);
     }
     return code;
@@ -136,6 +140,7 @@ void bfs_ranks_destroy(struct poise_graph_bfs *bfs)
     }
     free(ranks->bags);
     graph_pages_unmap(ranks->sent, ranks_ids(bfs) / 8);
+    graph_pages_unmap(ranks->parents_here, ranks_ids(bfs) * 4);
     graph_pages_unmap(ranks->private_next, bfs->graph->stride / 8);
 }
 
@@ -204,9 +209,19 @@ int bfs_ranks_exchange(struct poise_graph_bfs *bfs,
 
 int bfs_ranks_share_parents(struct poise_graph_bfs *bfs)
 {
-    int code = poise_coll_window_exchange(bfs->ranks.parents);
-    bfs->parents_all = poise_coll_window_whole(bfs->ranks.parents);
-    return code;
+    const struct poise_graph *graph = bfs->graph;
+    struct poise_coll_window *window = bfs->ranks.parents;
+    uint32_t *here = bfs->ranks.parents_here;
+    size_t before = graph_base(graph), after = before + graph->stride;
+    memcpy(poise_coll_window_part(window), bfs->parent, graph->stride * 4);
+    int code = poise_coll_window_exchange(window);
+    if (code < 0) {
+        return code;
+    }
+    const uint32_t *whole = poise_coll_window_whole(window);
+    memcpy(here, whole, before * 4);
+    memcpy(here + after, whole + after, (ranks_ids(bfs) - after) * 4);
+    return 0;
 }
 
 /* ---- top-down --------------------------------------------------------------
@@ -234,8 +249,13 @@ static inline int ranks_tell(struct poise_graph_bfs *bfs, uint32_t child,
         return 0;
     }
     *word |= bit;
-    return poise_buf_append(&bfs->ranks.bags[child / bfs->graph->stride], pair,
-                            sizeof pair);
+    struct poise_buf *bag = &bfs->ranks.bags[child / bfs->graph->stride];
+    if (bag->cap - bag->len < sizeof pair) {
+        return poise_buf_append(bag, pair, sizeof pair);
+    }
+    memcpy(bag->data + bag->len, pair, sizeof pair);
+    bag->len += sizeof pair;
+    return 0;
 }
 
 static int ranks_expand(struct poise_graph_bfs *bfs,

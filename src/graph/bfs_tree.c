@@ -47,8 +47,7 @@ static void tree_chunk(void *arg, unsigned thread, uint32_t chunk)
                 run->parents + range.from);
 }
 
-/* parents_all becomes what it says. Collective. */
-static int tree_finish(struct poise_graph_bfs *bfs)
+int bfs_finish_tree(struct poise_graph_bfs *bfs)
 {
     if (bfs->parents_shared) {
         return 0;
@@ -73,7 +72,7 @@ int bfs_write_parents(struct poise_graph_bfs *bfs, int64_t *parents)
     uint64_t chunks = run.count / TREE_CHUNK_LABELS + 1;
     run.chunks =
         (uint32_t)(chunks < TREE_MAX_CHUNKS ? chunks : TREE_MAX_CHUNKS);
-    int code = tree_finish(bfs);
+    int code = bfs_finish_tree(bfs);
     if (code < 0) {
         return code;
     }
@@ -134,7 +133,7 @@ int poise_graph_bfs_depths(struct poise_graph_bfs *bfs, int64_t *depths)
     uint64_t bytes = graph->stride * (uint64_t)graph->ranks * 4, first, count;
     int code = tree_check_ran(bfs);
     if (code == 0) {
-        code = tree_finish(bfs);
+        code = bfs_finish_tree(bfs);
     }
     if (code < 0) {
         return code;

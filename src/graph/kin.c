@@ -1,0 +1,227 @@
+/*
+ * What stands on the search: components and a bound of the diameter.
+ *
+ * Components of undirected graphs: one search from a vertex of the largest
+ * degree finds the giant one, if there is one; the others, small and many, are
+ * joined by union-find over the rows that are left. Of several ranks each
+ * joins its own rows, and rank after rank adds its joins to those before.
+ */
+#include "bfs.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* ---- components ------------------------------------------------------------
+ */
+
+/* The root of the tree of v; paths are halved on the way. Roots are the least
+ * ids of their trees. */
+static uint32_t kin_root(uint32_t *up, uint32_t v)
+{
+    while (up[v] != v) {
+        up[v] = up[up[v]];
+        v = up[v];
+    }
+    return v;
+}
+
+static void kin_join(uint32_t *up, uint32_t a, uint32_t b)
+{
+    a = kin_root(up, a);
+    b = kin_root(up, b);
+    if (a < b) {
+        up[b] = a;
+    } else {
+        up[a] = b;
+    }
+}
+
+/* Join this rank's rows with their neighbours, but for those that `whole` says
+ * are all one already. */
+static void kin_join_rows(const struct poise_graph_bfs *bfs, bool searched,
+                          uint32_t *up)
+{
+    const struct poise_graph *graph = bfs->graph;
+    uint32_t base = graph_base(graph);
+    for (uint64_t row = 0; row < graph->local_count; row++) {
+        if (searched && bfs->parent[row] != POISE_GRAPH_NONE) {
+            kin_join(up, base + (uint32_t)row, bfs->parent[row]);
+            continue;
+        }
+        uint64_t last = graph->out.start[row + 1];
+        for (uint64_t a = graph->out.start[row]; a < last; a++) {
+            kin_join(up, base + (uint32_t)row, graph->out.to[a]);
+        }
+    }
+}
+
+/* Bring the joins of all ranks together: pairs of ids that are joined, of each
+ * rank, at rank 0, which hands the result out. */
+static int kin_merge(const struct poise_graph *graph, uint32_t *up,
+                     uint64_t ids)
+{
+    struct poise_buf all = {0}, result = {0};
+    int code = poise_world_gather(graph->world, 0, up, ids * sizeof *up, &all);
+    if (code == 0 && graph->rank == 0) {
+        struct poise_reader reader = poise_reader_of(all.data, all.len);
+        for (int r = 0; r < graph->ranks; r++) {
+            size_t len;
+            const char *theirs = poise_reader_blob(&reader, &len);
+            for (uint64_t id = 0; theirs && id < len / 4; id++) {
+                uint32_t other;
+                memcpy(&other, theirs + id * 4, 4);
+                kin_join(up, (uint32_t)id, other);
+            }
+        }
+        code = poise_buf_append(&result, up, ids * sizeof *up);
+    }
+    poise_buf_free(&all);
+    code = poise_world_agree(graph->world, code);
+    if (code == 0) {
+        code = poise_world_broadcast(graph->world, 0, &result);
+    }
+    if (code == 0) {
+        memcpy(up, result.data, ids * sizeof *up);
+    }
+    poise_buf_free(&result);
+    return code;
+}
+
+/* The vertex of the largest degree, if that is this rank's first. */
+static int kin_search_giant(struct poise_graph_bfs *bfs)
+{
+    struct poise_graph_bfs_result result;
+    const struct poise_graph *graph = bfs->graph;
+    uint64_t root = 0;
+    if (graph->count == 0 || graph->info.directed) {
+        return 0;
+    }
+    /* Id 0 is the first place: with that order, of the largest degree. */
+    root = graph_label(graph, 0);
+    int code = poise_graph_bfs_run(bfs, root, &result);
+    if (code == 0) {
+        code = bfs_finish_tree(bfs);
+    }
+    return code < 0 ? code : 1;
+}
+
+/* Least labels of the trees, and how many there are. */
+static int64_t kin_name(const struct poise_graph *graph, uint32_t *up,
+                        uint32_t *least, uint64_t *components)
+{
+    uint64_t first, count, trees = 0;
+    int64_t isolated = 0;
+    poise_graph_slice(graph, graph->rank, &first, &count);
+    for (uint64_t v = 0; v < graph->info.vertex_count; v++) {
+        uint32_t id = graph_id(graph, v);
+        uint32_t root = id == POISE_GRAPH_NONE ? id : kin_root(up, id);
+        uint64_t name = v;
+        if (root == POISE_GRAPH_NONE) {
+            isolated++;
+        } else if (least[root] == POISE_GRAPH_NONE) {
+            /* Labels ascend: the first that comes is the least. */
+            least[root] = (uint32_t)v;
+            trees++;
+        } else {
+            name = least[root];
+        }
+        if (v >= first && v - first < count) {
+            components[v - first] = name;
+        }
+    }
+    return isolated + (int64_t)trees;
+}
+
+int64_t poise_graph_components(struct poise_graph_bfs *bfs,
+                               uint64_t *components)
+{
+    const struct poise_graph *graph = bfs->graph;
+    uint64_t ids = graph->stride * (uint64_t)graph->ranks;
+    uint32_t *up = graph_pages_map(ids * 4, graph->huge);
+    uint32_t *least = graph_pages_map(ids * 4, graph->huge);
+    int64_t result = 0;
+    int code = up && least ? 0 : -ENOMEM;
+    if (graph->world) {
+        code = poise_world_agree(graph->world, code);
+    }
+    int searched = code == 0 ? kin_search_giant(bfs) : code;
+    if (searched >= 0) {
+        for (uint64_t id = 0; id < ids; id++) {
+            up[id] = (uint32_t)id;
+            least[id] = POISE_GRAPH_NONE;
+        }
+        kin_join_rows(bfs, searched > 0, up);
+        code = graph->world ? kin_merge(graph, up, ids) : 0;
+        result = code < 0 ? code : kin_name(graph, up, least, components);
+    } else {
+        result = searched;
+    }
+    graph_pages_unmap(up, ids * 4);
+    graph_pages_unmap(least, ids * 4);
+    return result;
+}
+
+/* ---- the diameter ----------------------------------------------------------
+ */
+
+/* The deepest vertex of the last run: of equal ones the least label. */
+static int kin_deepest(struct poise_graph_bfs *bfs, int64_t *depths,
+                       uint32_t depth, uint64_t *out)
+{
+    const struct poise_graph *graph = bfs->graph;
+    uint64_t first, count, found = UINT64_MAX;
+    int code = poise_graph_bfs_depths(bfs, depths);
+    poise_graph_slice(graph, graph->rank, &first, &count);
+    for (uint64_t i = 0; code == 0 && i < count; i++) {
+        if (depths[i] == (int64_t)depth) {
+            found = first + i;
+            break;
+        }
+    }
+    if (graph->world) {
+        code = poise_world_agree(graph->world, code);
+        if (code == 0) {
+            code = poise_world_reduce(graph->world, POISE_MIN, &found, 1);
+        }
+    }
+    *out = found;
+    return code;
+}
+
+int64_t poise_graph_diameter(struct poise_graph_bfs *bfs, uint64_t start,
+                             uint64_t ends[2])
+{
+    const struct poise_graph *graph = bfs->graph;
+    uint64_t first, count, from = start, best_ends[2] = {start, start};
+    int64_t best = -1;
+    if (graph->info.directed) {
+        return poise_error_set(EINVAL, "bound the diameter", NULL,
+                               "the graph is directed");
+    }
+    poise_graph_slice(graph, graph->rank, &first, &count);
+    int64_t *depths = graph_pages_map(count * 8, graph->huge);
+    int code = depths ? 0 : -ENOMEM;
+    if (graph->world) {
+        code = poise_world_agree(graph->world, code);
+    }
+    while (code == 0) {
+        struct poise_graph_bfs_result result;
+        uint64_t to;
+        code = poise_graph_bfs_run(bfs, from, &result);
+        if (code < 0 || (int64_t)result.depth <= best) {
+            break;
+        }
+        best = result.depth;
+        code = kin_deepest(bfs, depths, result.depth, &to);
+        best_ends[0] = from;
+        best_ends[1] = to;
+        from = to;
+    }
+    graph_pages_unmap(depths, count * 8);
+    if (code < 0) {
+        return code;
+    }
+    ends[0] = best_ends[0];
+    ends[1] = best_ends[1];
+    return best;
+}

@@ -4,6 +4,7 @@
 #include "find.h"
 
 #include <fnmatch.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -13,7 +13,8 @@ enum {
     CLI_DONE = 0,
     CLI_PARTLY = 1, /**< some of it failed */
     CLI_WRONG_USE = 2,
-    CLI_LACKS = 3 /**< the machine lacks something */
+    CLI_LACKS = 3,           /**< the machine lacks something */
+    CLI_WRAPPER_FAILED = 125 /**< a command that runs others: its own failure */
 };
 
 /** One subcommand: its table and what runs it (argv[0] is its name). */
@@ -31,7 +32,8 @@ const struct cli_command *cli_find_subcommand(int count, char **words,
 extern const struct poise_command cli_walk_command, cli_du_command,
     cli_find_command, cli_help_command, cli_version_command, cli_trace_command,
     cli_completion_command, cli_man_command;
-extern const struct poise_command cli_bfs_command, cli_bfs_convert_command;
+extern const struct poise_command cli_bfs_command, cli_bfs_convert_command,
+    cli_wan_command;
 extern const struct poise_command cli_cc_command, cli_cxx_command,
     cli_run_command;
 int cli_walk(int argc, char **argv);
@@ -43,6 +45,7 @@ int cli_bfs_convert(int argc, char **argv);
 int cli_cc(int argc, char **argv);
 int cli_cxx(int argc, char **argv);
 int cli_run(int argc, char **argv);
+int cli_wan(int argc, char **argv);
 int cli_help(int argc, char **argv);
 int cli_version(int argc, char **argv);
 int cli_completion(int argc, char **argv);

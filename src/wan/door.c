@@ -1,0 +1,224 @@
+/*
+ * A door between hosts, for launchers: a process on one host cannot see those
+ * of another, so it asks, through a Unix socket that all hosts see, somebody
+ * outside to run a command there with its own standard files.
+ *
+ * A request: three descriptors and, in one message, the host and the words,
+ * NUL-terminated each. The answer: a 32-bit exit status. A hang-up ends the
+ * command.
+ */
+#include "internal.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define DOOR_REQUEST_BYTES 65536
+#define DOOR_WORDS 512
+#define DOOR_FAILED 125
+
+struct request {
+    char bytes[DOOR_REQUEST_BYTES];
+    size_t len;
+    int files[3];
+};
+
+static int door_address(const char *path, struct sockaddr_un *out)
+{
+    memset(out, 0, sizeof(*out));
+    out->sun_family = AF_UNIX;
+    if (strlen(path) >= sizeof(out->sun_path)) {
+        return poise_error_set(ENAMETOOLONG, "make socket", path, NULL);
+    }
+    memcpy(out->sun_path, path, strlen(path));
+    return 0;
+}
+
+/* ---- outside ---------------------------------------------------------------
+ */
+
+static bool request_take(int fd, struct request *out)
+{
+    char room[CMSG_SPACE(sizeof(out->files))];
+    struct iovec part = {out->bytes, sizeof(out->bytes)};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = room,
+                             .msg_controllen = sizeof(room)};
+    ssize_t got = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
+    struct cmsghdr *head = got > 0 ? CMSG_FIRSTHDR(&message) : NULL;
+    if (!head || head->cmsg_type != SCM_RIGHTS ||
+        head->cmsg_len != CMSG_LEN(sizeof(out->files)) ||
+        out->bytes[got - 1] != '\0') {
+        return false;
+    }
+    memcpy(out->files, CMSG_DATA(head), sizeof(out->files));
+    out->len = (size_t)got;
+    return true;
+}
+
+/* The command itself, in a process of its own. */
+static int request_run(const struct poise_wan_testbed *testbed,
+                       struct request *request)
+{
+    char *words[DOOR_WORDS + 1];
+    size_t count = 0;
+    int status = DOOR_FAILED;
+    for (size_t at = 0; at < request->len && count < DOOR_WORDS;
+         at += strlen(request->bytes + at) + 1) {
+        words[count++] = request->bytes + at;
+    }
+    words[count] = NULL;
+    for (int i = 0; i < 3; i++) {
+        dup2(request->files[i], i);
+    }
+    int host = count > 1 ? poise_wan_find_host(testbed, words[0]) : -1;
+    if (host < 0 ||
+        poise_wan_exec(testbed, (unsigned)host, words + 1, &status) < 0) {
+        return DOOR_FAILED;
+    }
+    return status;
+}
+
+/* One visitor, in a process of its own: run, and watch for a hang-up. */
+static void door_serve_one(const struct poise_wan_testbed *testbed, int fd)
+{
+    struct request request;
+    int status = DOOR_FAILED << 8;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    signal(SIGCHLD, SIG_DFL);
+    if (!request_take(fd, &request)) {
+        _exit(1);
+    }
+    pid_t runner = fork();
+    if (runner == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        close(fd);
+        _exit(request_run(testbed, &request));
+    }
+    int ended = runner > 0 ? (int)syscall(SYS_pidfd_open, runner, 0) : -1;
+    struct pollfd look[2] = {{.fd = ended, .events = POLLIN},
+                             {.fd = fd, .events = POLLIN | POLLRDHUP}};
+    while (ended >= 0 && poll(look, 2, -1) < 0 && errno == EINTR) {
+    }
+    if (look[1].revents && !(look[0].revents & POLLIN)) {
+        kill(runner, SIGKILL);
+    }
+    if (runner > 0) {
+        waitpid(runner, &status, 0);
+    }
+    uint32_t answer = WIFSIGNALED(status) ? 128 + (uint32_t)WTERMSIG(status)
+                                          : (uint32_t)WEXITSTATUS(status);
+    ssize_t sent = send(fd, &answer, sizeof(answer), MSG_NOSIGNAL);
+    (void)sent;
+    _exit(0);
+}
+
+static void door_serve(const struct poise_wan_testbed *testbed, int listener)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    signal(SIGCHLD, SIG_IGN); /* nobody waits for visitors */
+    for (;;) {
+        int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+        if (fd < 0 && errno != EINTR && errno != ECONNABORTED) {
+            _exit(1);
+        }
+        if (fd >= 0 && fork() == 0) {
+            close(listener);
+            door_serve_one(testbed, fd);
+        }
+        if (fd >= 0) {
+            close(fd);
+        }
+    }
+}
+
+int poise_wan_door_open(const struct poise_wan_testbed *testbed,
+                        const char *path, int64_t *door)
+{
+    struct sockaddr_un address;
+    int code = door_address(path, &address);
+    if (code < 0) {
+        return code;
+    }
+    int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (listener < 0 ||
+        bind(listener, (struct sockaddr *)&address, sizeof(address)) < 0 ||
+        listen(listener, 128) < 0) {
+        code = poise_error_set(errno, "make socket", path, NULL);
+    }
+    pid_t pid = code == 0 ? fork() : -1;
+    if (pid == 0) {
+        door_serve(testbed, listener);
+    }
+    if (code == 0 && pid < 0) {
+        code = poise_error_set(errno, "serve socket", path, NULL);
+    }
+    if (listener >= 0) {
+        close(listener);
+    }
+    *door = pid;
+    return code;
+}
+
+void poise_wan_door_close(const char *path, int64_t door)
+{
+    if (door > 0) {
+        kill((pid_t)door, SIGKILL);
+        waitpid((pid_t)door, NULL, 0);
+    }
+    unlink(path);
+}
+
+/* ---- inside ----------------------------------------------------------------
+ */
+
+int poise_wan_door_ask(const char *path, const char *host, char *const *argv,
+                       int *status)
+{
+    struct sockaddr_un address;
+    struct poise_buf words = {0};
+    int files[3] = {0, 1, 2};
+    char room[CMSG_SPACE(sizeof(files))] = {0};
+    uint32_t answer = 0;
+    int code = door_address(path, &address);
+    poise_buf_append(&words, host, strlen(host) + 1);
+    for (int i = 0; argv[i]; i++) {
+        poise_buf_append(&words, argv[i], strlen(argv[i]) + 1);
+    }
+    if (code == 0) {
+        code = words.error;
+    }
+    struct iovec part = {words.data, words.len};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = room,
+                             .msg_controllen = sizeof(room)};
+    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN(sizeof(files));
+    memcpy(CMSG_DATA(head), files, sizeof(files));
+    int fd = code == 0 ? socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0) : -1;
+    if (code == 0 &&
+        (fd < 0 ||
+         connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
+         sendmsg(fd, &message, MSG_NOSIGNAL) < 0 ||
+         recv(fd, &answer, sizeof(answer), 0) != (ssize_t)sizeof(answer))) {
+        code = poise_error_set(errno ? errno : EIO, "run on host", host, NULL);
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    poise_buf_free(&words);
+    *status = (int)answer;
+    return code;
+}

@@ -1,0 +1,150 @@
+/*
+ * Packets from one tunnel to another, at their time. There is one thread, so
+ * there is one spinner, however many links there are: it sleeps until shortly
+ * before the next packet is due, then looks at the clock and the tunnels in
+ * turn.
+ *
+ * Source: latency-bandwidth-thesis 8.1, figure 2.
+ */
+#include "internal.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+/** A sleep ends this much too late at worst, on a machine that is not busy. */
+#define GATEWAY_SPIN_NS UINT64_C(60000)
+/** Look at *stop at least so often. */
+#define GATEWAY_NAP_NS UINT64_C(100000000)
+/** Packets taken from one tunnel before the clock is looked at again. */
+#define GATEWAY_BURST 16
+#define GATEWAY_EVENTS 64
+#define IPV4_HEADER_BYTES 20
+
+struct gateway {
+    const struct poise_wan_topology *topology;
+    const int *ports;
+    struct wan_lines lines;
+    int epoll;
+};
+
+/* Whom an IPv4 packet is for, and over which line: UINT_MAX if nobody. */
+static unsigned gateway_route(const struct gateway *g, unsigned from,
+                              const struct wan_packet *packet, unsigned *line)
+{
+    uint32_t address;
+    if (packet->len < IPV4_HEADER_BYTES || packet->data[0] >> 4 != 4) {
+        return UINT_MAX; /* IPv6's search for neighbours, for one */
+    }
+    memcpy(&address, packet->data + 16, sizeof(address));
+    unsigned to = wan_host_of(g->topology, ntohl(address));
+    if (to == UINT_MAX || to == from) {
+        return UINT_MAX;
+    }
+    *line = poise_wan_site_of(g->topology, from) * g->topology->count +
+            poise_wan_site_of(g->topology, to);
+    return to;
+}
+
+/* Take in what waits at one tunnel, at most a burst. */
+static int gateway_read(struct gateway *g, unsigned from)
+{
+    for (int i = 0; i < GATEWAY_BURST; i++) {
+        struct wan_packet *packet = wan_packet_new(&g->lines);
+        unsigned line = 0;
+        if (!packet) {
+            return -ENOMEM;
+        }
+        ssize_t got = read(g->ports[from], packet->data, WAN_PACKET_BYTES);
+        if (got <= 0) {
+            /* EIO: a host that is just going down. */
+            wan_packet_done(&g->lines, packet);
+            return 0;
+        }
+        packet->len = (unsigned)got;
+        packet->to = gateway_route(g, from, packet, &line);
+        if (packet->to == UINT_MAX) {
+            wan_packet_done(&g->lines, packet);
+        } else {
+            wan_lines_put(&g->lines, line, poise_clock_ns(), packet);
+        }
+    }
+    return 0;
+}
+
+static void gateway_deliver(struct gateway *g)
+{
+    struct wan_packet *packet;
+    while ((packet = wan_lines_take(&g->lines, poise_clock_ns()))) {
+        /* A receiver whose queue is full loses the packet, as on a wire. */
+        ssize_t sent = write(g->ports[packet->to], packet->data, packet->len);
+        (void)sent;
+        wan_packet_done(&g->lines, packet);
+    }
+}
+
+/* Until packets come in, or shortly before one is due. */
+static int gateway_wait(struct gateway *g, struct epoll_event *events)
+{
+    uint64_t now = poise_clock_ns(), due = wan_lines_due(&g->lines);
+    uint64_t left = due == UINT64_MAX ? GATEWAY_NAP_NS
+                    : due <= now + GATEWAY_SPIN_NS
+                        ? 0
+                        : due - now - GATEWAY_SPIN_NS;
+    if (left > GATEWAY_NAP_NS) {
+        left = GATEWAY_NAP_NS;
+    }
+    struct timespec timeout = {.tv_nsec = (long)left};
+    int count = epoll_pwait2(g->epoll, events, GATEWAY_EVENTS, &timeout, NULL);
+    return count < 0 && errno == EINTR ? 0 : count;
+}
+
+static int gateway_open(struct gateway *g)
+{
+    g->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (g->epoll < 0) {
+        return poise_error_set(errno, "watch tunnels", NULL, NULL);
+    }
+    for (unsigned i = 0; i < g->topology->hosts; i++) {
+        struct epoll_event event = {.events = EPOLLIN, .data.u32 = i};
+        if (epoll_ctl(g->epoll, EPOLL_CTL_ADD, g->ports[i], &event) < 0) {
+            return poise_error_set(errno, "watch a tunnel", NULL, NULL);
+        }
+    }
+    return 0;
+}
+
+int wan_gateway_run(const struct poise_wan_topology *topology, const int *ports,
+                    struct poise_wan_counts *counts, const int *stop)
+{
+    struct gateway g = {.topology = topology, .ports = ports, .epoll = -1};
+    struct epoll_event events[GATEWAY_EVENTS];
+    int code = wan_lines_create(topology, counts, poise_clock_ns(),
+                                poise_rng_next(poise_rng_current()), &g.lines);
+    if (code == 0) {
+        code = gateway_open(&g);
+    }
+    /* Sleeps end within a microsecond or so of their time, not fifty. */
+    prctl(PR_SET_TIMERSLACK, 1UL);
+    while (code == 0 && !__atomic_load_n(stop, __ATOMIC_RELAXED)) {
+        int count = gateway_wait(&g, events);
+        if (count < 0) {
+            code = poise_error_set(errno, "watch tunnels", NULL, NULL);
+        }
+        gateway_deliver(&g);
+        for (int i = 0; code == 0 && i < count; i++) {
+            code = gateway_read(&g, events[i].data.u32);
+            gateway_deliver(&g);
+        }
+    }
+    if (g.epoll >= 0) {
+        close(g.epoll);
+    }
+    wan_lines_free(&g.lines);
+    return code;
+}

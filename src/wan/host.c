@@ -1,0 +1,441 @@
+/*
+ * A host: a process in namespaces of its own (network, mounts, IPC, host name,
+ * processes; users where we are not root), which keeps them alive. Its network
+ * is a tunnel device whose descriptor it hands back. Commands join it by
+ * setns.
+ *
+ * Between fork and exec, or the end, a child here calls only what may be
+ * called there; what went wrong comes back through a socket as text.
+ */
+#include "internal.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/if_tun.h>
+#include <net/if.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define TUNNEL "e0"
+#define NET_MASK 0xffff0000u
+#define HOST_MTU 1500
+
+/* What a child says back: nothing went wrong, or at what, with errno. */
+struct word {
+    int code;
+    char doing[60];
+};
+
+static int failed(struct word *word, const char *doing)
+{
+    word->code = errno ? errno : EIO;
+    snprintf(word->doing, sizeof(word->doing), "%s", doing);
+    return -1;
+}
+
+static int write_text(const char *path, const char *text)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    ssize_t done = fd < 0 ? -1 : write(fd, text, strlen(text));
+    int code = errno;
+    if (fd >= 0) {
+        close(fd);
+    }
+    errno = code;
+    return done < 0 ? -1 : 0;
+}
+
+/* ---- inside a new host -----------------------------------------------------
+ */
+
+/* Who is root in here: the user outside. */
+static int map_user(uid_t uid, gid_t gid, struct word *word)
+{
+    char text[64];
+    if (write_text("/proc/self/setgroups", "deny") < 0 && errno != ENOENT) {
+        return failed(word, "map users");
+    }
+    snprintf(text, sizeof(text), "0 %u 1", (unsigned)uid);
+    if (write_text("/proc/self/uid_map", text) < 0) {
+        return failed(word, "map users");
+    }
+    snprintf(text, sizeof(text), "0 %u 1", (unsigned)gid);
+    return write_text("/proc/self/gid_map", text) < 0
+               ? failed(word, "map groups")
+               : 0;
+}
+
+static int mount_all(const char *hosts_file, struct word *word)
+{
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0) {
+        return failed(word, "part the mounts");
+    }
+    if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) <
+        0) {
+        return failed(word, "mount /proc");
+    }
+    /* Shared memory must not lead from one host to another. */
+    if (mount("shm", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, NULL) < 0) {
+        return failed(word, "mount /dev/shm");
+    }
+    if (mount(hosts_file, "/etc/hosts", NULL, MS_BIND, NULL) < 0) {
+        return failed(word, "mount /etc/hosts");
+    }
+    /* The counters of the own devices. */
+    mount("sysfs", "/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
+    return 0;
+}
+
+static int interface_up(int control, const char *name)
+{
+    struct ifreq request = {0};
+    snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", name);
+    if (ioctl(control, SIOCGIFFLAGS, &request) < 0) {
+        return -1;
+    }
+    request.ifr_flags = (short)(request.ifr_flags | IFF_UP | IFF_RUNNING);
+    return ioctl(control, SIOCSIFFLAGS, &request);
+}
+
+static int interface_address(int control, unsigned long what, uint32_t value)
+{
+    struct ifreq request = {0};
+    struct sockaddr_in in = {.sin_family = AF_INET,
+                             .sin_addr.s_addr = htonl(value)};
+    snprintf(request.ifr_name, sizeof(request.ifr_name), TUNNEL);
+    memcpy(&request.ifr_addr, &in, sizeof(in));
+    return ioctl(control, what, &request);
+}
+
+/* The tunnel: plain packets, no header before them, no offload. */
+static int tunnel_open(struct word *word)
+{
+    struct ifreq request = {.ifr_flags = IFF_TUN | IFF_NO_PI};
+    int fd = open("/dev/net/tun", O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) {
+        return failed(word, "open /dev/net/tun");
+    }
+    snprintf(request.ifr_name, sizeof(request.ifr_name), TUNNEL);
+    if (ioctl(fd, TUNSETIFF, &request) < 0) {
+        failed(word, "make a tunnel device");
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+static int network(uint32_t address, struct word *word)
+{
+    struct ifreq mtu = {.ifr_mtu = HOST_MTU};
+    int control = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (control < 0) {
+        return failed(word, "open a socket");
+    }
+    snprintf(mtu.ifr_name, sizeof(mtu.ifr_name), TUNNEL);
+    int tunnel = tunnel_open(word);
+    if (tunnel >= 0 &&
+        (interface_up(control, "lo") < 0 ||
+         interface_address(control, SIOCSIFADDR, address) < 0 ||
+         interface_address(control, SIOCSIFNETMASK, NET_MASK) < 0 ||
+         ioctl(control, SIOCSIFMTU, &mtu) < 0 ||
+         interface_up(control, TUNNEL) < 0)) {
+        failed(word, "set up the network");
+        close(tunnel);
+        tunnel = -1;
+    }
+    close(control);
+    return tunnel;
+}
+
+/* Send `word`, and a descriptor unless it is -1. */
+static void tell(int socket, const struct word *word, int fd)
+{
+    char room[CMSG_SPACE(sizeof(int))] = {0};
+    struct iovec part = {(void *)(uintptr_t)word, sizeof(*word)};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    if (fd >= 0) {
+        message.msg_control = room;
+        message.msg_controllen = sizeof(room);
+        struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+        head->cmsg_level = SOL_SOCKET;
+        head->cmsg_type = SCM_RIGHTS;
+        head->cmsg_len = CMSG_LEN(sizeof(int));
+        memcpy(CMSG_DATA(head), &fd, sizeof(fd));
+    }
+    ssize_t sent = sendmsg(socket, &message, MSG_NOSIGNAL);
+    (void)sent;
+}
+
+/* Descriptors of the process that made us are none of a host's business. */
+static void close_others(int keep)
+{
+    if (keep > 3) {
+        close_range(3, (unsigned)keep - 1, 0);
+    }
+    close_range((unsigned)keep + 1, ~0U, 0);
+}
+
+static void host_main(const char *name, uint32_t address,
+                      const char *hosts_file, uid_t uid, gid_t gid, int socket)
+{
+    struct word word = {0};
+    int tunnel = -1;
+    /* Who dies first takes the other along: a crash leaves nothing. */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    /* The first process of a host buries who dies there: the kernel does. */
+    signal(SIGCHLD, SIG_IGN);
+    close_others(socket);
+    if ((uid == 0 || map_user(uid, gid, &word) == 0) &&
+        mount_all(hosts_file, &word) == 0) {
+        tunnel = sethostname(name, strlen(name)) < 0
+                     ? failed(&word, "set the host name")
+                     : network(address, &word);
+    }
+    tell(socket, &word, tunnel);
+    if (tunnel < 0) {
+        _exit(1);
+    }
+    close(socket);
+    close(tunnel);
+    for (;;) {
+        pause();
+    }
+}
+
+/* ---- making one ------------------------------------------------------------
+ */
+
+static int hear(int socket, struct word *word, int *fd)
+{
+    char room[CMSG_SPACE(sizeof(int))];
+    struct iovec part = {word, sizeof(*word)};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = room,
+                             .msg_controllen = sizeof(room)};
+    ssize_t got;
+    do {
+        got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+    } while (got < 0 && errno == EINTR);
+    *fd = -1;
+    if (got != (ssize_t)sizeof(*word)) {
+        return -EIO;
+    }
+    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    if (head && head->cmsg_type == SCM_RIGHTS) {
+        memcpy(fd, CMSG_DATA(head), sizeof(*fd));
+    }
+    return 0;
+}
+
+/* What to do about it, for the most likely reasons. */
+static int creation_error(const char *name, const struct word *word)
+{
+    const char *help = "";
+    if (strcmp(word->doing, "open /dev/net/tun") == 0) {
+        help = word->code == ENOENT || word->code == ENXIO
+                   ? "; load the kernel module tun, or pass the device into "
+                     "the container"
+                   : "; run as root, or give users access to the device";
+    } else if (word->code == EPERM || word->code == EACCES) {
+        help = "; run as root, or where user namespaces are allowed";
+    }
+    return poise_error_set(word->code, "make host", name, "cannot %s: %s%s",
+                           word->doing, strerror(word->code), help);
+}
+
+int wan_host_create(const char *name, uint32_t address, const char *hosts_file,
+                    struct wan_host *out)
+{
+    unsigned long flags = CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWIPC |
+                          CLONE_NEWUTS | CLONE_NEWPID | SIGCHLD;
+    uid_t uid = geteuid();
+    gid_t gid = getegid();
+    struct word word = {0};
+    int sockets[2];
+    if (uid != 0) {
+        flags |= CLONE_NEWUSER;
+    }
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0) {
+        return poise_error_set(errno, "make host", name, NULL);
+    }
+    pid_t pid = (pid_t)syscall(SYS_clone, flags, NULL, NULL, NULL, 0);
+    if (pid == 0) {
+        host_main(name, address, hosts_file, uid, gid, sockets[1]);
+    }
+    int code = pid < 0 ? -errno : 0;
+    close(sockets[1]);
+    if (pid < 0) {
+        word.code = -code;
+        snprintf(word.doing, sizeof(word.doing), "make namespaces");
+        creation_error(name, &word);
+    } else {
+        code = hear(sockets[0], &word, &out->tunnel);
+        if (code < 0) {
+            poise_error_set(EIO, "make host", name, "its process died");
+        } else if (out->tunnel < 0) {
+            code = creation_error(name, &word);
+        }
+    }
+    close(sockets[0]);
+    if (code < 0 && pid > 0) {
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+    }
+    out->pid = pid;
+    return code;
+}
+
+/* ---- running something there -----------------------------------------------
+ */
+
+/* Users first: the others belong to them. */
+static const char *const spaces[] = {"user", "ipc", "uts", "net", "pid", "mnt"};
+enum { SPACES = sizeof(spaces) / sizeof(*spaces) };
+
+static int spaces_open(int64_t pid, int fds[SPACES], const char *host)
+{
+    for (int i = 0; i < SPACES; i++) {
+        char path[64], mine[64];
+        struct stat theirs, own;
+        snprintf(path, sizeof(path), "/proc/%lld/ns/%s", (long long)pid,
+                 spaces[i]);
+        snprintf(mine, sizeof(mine), "/proc/self/ns/%s", spaces[i]);
+        fds[i] = open(path, O_RDONLY | O_CLOEXEC);
+        if (fds[i] < 0) {
+            int code = errno;
+            while (i-- > 0) {
+                close(fds[i]);
+            }
+            return poise_error_set(code, "join host", host, NULL);
+        }
+        /* One's own user namespace cannot be joined again. */
+        if (i == 0 && fstat(fds[0], &theirs) == 0 && stat(mine, &own) == 0 &&
+            theirs.st_ino == own.st_ino) {
+            close(fds[0]);
+            fds[0] = -1;
+        }
+    }
+    return 0;
+}
+
+/* Until the child ends; what comes for us goes to it. */
+static int await(pid_t child)
+{
+    sigset_t set;
+    siginfo_t info;
+    int status = 0;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGHUP);
+    sigaddset(&set, SIGCHLD);
+    while (waitpid(child, &status, WNOHANG) == 0) {
+        int signal_number = sigwaitinfo(&set, &info);
+        if (signal_number > 0 && signal_number != SIGCHLD) {
+            kill(child, signal_number);
+        }
+    }
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+/* In a child: join, fork once more (so as to be in the new process space),
+ * run. Whoever waits outside learns of a failure by the socket, which a
+ * successful exec closes. */
+static void exec_main(const int fds[SPACES], char *const *argv, int socket,
+                      const sigset_t *before)
+{
+    struct word word = {0};
+    char cwd[4096];
+    bool here = getcwd(cwd, sizeof(cwd)) != NULL;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (int i = 0; i < SPACES; i++) {
+        if (fds[i] >= 0 && setns(fds[i], 0) < 0) {
+            failed(&word, "join its namespaces");
+            tell(socket, &word, -1);
+            _exit(125);
+        }
+    }
+    pid_t child = fork();
+    if (child == 0) {
+        /* Whoever kills the outer process means the command. */
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        sigprocmask(SIG_SETMASK, before, NULL);
+        if (here && chdir(cwd) < 0) {
+            failed(&word, "enter the working directory");
+        } else {
+            execvp(argv[0], argv);
+            failed(&word, "run it");
+        }
+        tell(socket, &word, -1);
+        _exit(word.code == ENOENT ? 127 : 126);
+    }
+    if (child < 0) {
+        failed(&word, "fork");
+        tell(socket, &word, -1);
+        _exit(125);
+    }
+    close(socket);
+    _exit(await(child));
+}
+
+int poise_wan_exec(const struct poise_wan_testbed *testbed, unsigned host,
+                   char *const *argv, int *status)
+{
+    const struct poise_wan_host_state *there = &testbed->hosts[host];
+    int fds[SPACES], sockets[2], nothing = -1;
+    sigset_t blocked, before;
+    struct word word = {0};
+    int code = spaces_open(there->pid, fds, there->name);
+    if (code < 0) {
+        return code;
+    }
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGINT);
+    sigaddset(&blocked, SIGTERM);
+    sigaddset(&blocked, SIGHUP);
+    sigaddset(&blocked, SIGCHLD);
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0) {
+        code = poise_error_set(errno, "run on host", there->name, NULL);
+        goto close_spaces;
+    }
+    sigprocmask(SIG_BLOCK, &blocked, &before);
+    pid_t child = fork();
+    if (child == 0) {
+        close(sockets[0]);
+        exec_main(fds, argv, sockets[1], &before);
+    }
+    code = child < 0 ? poise_error_set(errno, "run on host", there->name, NULL)
+                     : 0;
+    close(sockets[1]);
+    if (code == 0) {
+        *status = await(child);
+        /* Nothing to hear: all went well. */
+        if (hear(sockets[0], &word, &nothing) == 0 && word.code) {
+            code = poise_error_set(word.code, "run", argv[0],
+                                   "cannot %s on host '%s': %s", word.doing,
+                                   there->name, strerror(word.code));
+        }
+    }
+    close(sockets[0]);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+close_spaces:
+    for (int i = 0; i < SPACES; i++) {
+        if (fds[i] >= 0) {
+            close(fds[i]);
+        }
+    }
+    return code;
+}

@@ -1,0 +1,205 @@
+/*
+ * poise/wan.h - several clusters, far from each other, on one machine.
+ *
+ * A topology names sites, the hosts of each, and the links between sites:
+ * latency, bandwidth, jitter, loss, each way of its own, constant or from a
+ * trace over time. A testbed makes each host a set of namespaces (network,
+ * mounts, IPC, host name, processes) whose only way out is a tunnel device
+ * (TUN); one process, the gateway, carries every packet, and holds it back as
+ * its link demands. Nothing but packets is known here: any program runs
+ * unchanged. No kernel module such as netem is needed.
+ *
+ * Source: latency-bandwidth-thesis 8.1 (the Longcut emulator), at packet level.
+ */
+#ifndef POISE_WAN_H
+#define POISE_WAN_H
+
+#include <poise/core.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- topologies -----------------------------------------------------------
+ *
+ * A text of lines; '#' begins a comment. RATE is bits a second ("10Mbit",
+ * "1.5Gbit"), TIME a duration ("17.5ms"):
+ *
+ *   site NAME HOSTS [lan TIME RATE]
+ *   link SITE SITE TIME RATE [jitter TIME] [loss PERCENT%] [queue SIZE]
+ *        [trace FILE]
+ *   link SITE -> SITE ...     the same, one way only (the later line counts)
+ *   default TIME RATE ...     all pairs of sites that no line names
+ *
+ * TIME is one-way. Without "lan", hosts of a site reach each other at once.
+ */
+
+struct poise_wan_trace;
+
+/** One direction of a link. */
+struct poise_wan_link {
+    uint64_t latency_ns;
+    uint64_t jitter_ns;       /**< added, uniform in [0, jitter]; in order */
+    uint64_t bits_per_second; /**< 0: without limit */
+    uint64_t queue_bytes;     /**< what more waits for the line is dropped */
+    double loss;              /**< probability in [0, 1] */
+    /** Latency and bandwidth over time, in place of the two above; owned by
+     * the topology; NULL: constant. */
+    struct poise_wan_trace *trace;
+    bool set; /**< some line said so */
+};
+
+struct poise_wan_site {
+    char *name; /**< owned */
+    unsigned hosts;
+    struct poise_wan_link lan; /**< between its hosts */
+};
+
+/** Zero-initialised is empty. Free with poise_wan_topology_free. */
+struct poise_wan_topology {
+    struct poise_wan_site *sites; /**< [count], owned */
+    unsigned count;
+    struct poise_wan_link *links; /**< [from * count + to], owned */
+    unsigned hosts;               /**< of all sites */
+};
+
+enum { POISE_WAN_SITES_MOST = 200, POISE_WAN_HOSTS_MOST = 250 };
+
+/**
+ * Read a topology; trace files are looked for beside `path`. -EINVAL: the
+ * error names file and line (an unknown site, two sites of one name, a pair
+ * of sites without a link, ...). `out` is only written on success.
+ */
+POISE_API int poise_wan_topology_read(const char *path,
+                                      struct poise_wan_topology *out);
+/** The same from `len` bytes of text, which is called `path` in errors. */
+POISE_API int poise_wan_topology_parse(const char *text, size_t len,
+                                       const char *path,
+                                       struct poise_wan_topology *out);
+POISE_API void poise_wan_topology_free(struct poise_wan_topology *topology);
+
+/** Hosts are numbered over all sites in order. The site of one. */
+POISE_API unsigned poise_wan_site_of(const struct poise_wan_topology *topology,
+                                     unsigned host);
+/** Its name, the site's and a number from 0 ("oslo0"); appended to `out`. */
+POISE_API int poise_wan_host_name(const struct poise_wan_topology *topology,
+                                  unsigned host, struct poise_buf *out);
+/** Its IPv4 address in host byte order: 10.77.SITE.HOST, both from 1. */
+POISE_API uint32_t poise_wan_host_address(
+    const struct poise_wan_topology *topology, unsigned host);
+/** The link from one host to another, of the topology or of the site. */
+POISE_API const struct poise_wan_link *
+poise_wan_link_of(const struct poise_wan_topology *topology, unsigned from,
+                  unsigned to);
+
+/** "10Mbit", "1.5Gbit", "64kbit", or bits: a rate, not 0. -EINVAL. */
+POISE_API int poise_wan_parse_rate(const char *text, uint64_t *out);
+
+/* ---- traces of links --------------------------------------------------------
+ *
+ * Lines "SECONDS LATENCY RATE": from that moment on. The first is at 0; after
+ * the last line's moment the trace begins again.
+ */
+
+struct poise_wan_sample {
+    uint64_t at_ns, latency_ns, bits_per_second;
+};
+POISE_API int poise_wan_trace_read(const char *path,
+                                   struct poise_wan_trace **out);
+POISE_API void poise_wan_trace_free(struct poise_wan_trace *trace);
+/** What holds `since_ns` after the start. */
+POISE_API struct poise_wan_sample
+poise_wan_trace_at(const struct poise_wan_trace *trace, uint64_t since_ns);
+
+/* ---- a testbed that runs ----------------------------------------------------
+ */
+
+/** How a testbed is doing: one line of counters per direction. Written by the
+ * gateway, in a file that others map; __atomic access. */
+struct poise_wan_counts {
+    uint64_t packets, bytes;        /**< delivered */
+    uint64_t dropped, lost;         /**< queue full; by the link's loss */
+    uint64_t late_ns, late_most_ns; /**< behind the due time: sum, worst */
+};
+
+struct poise_wan_host_state {
+    char *name;
+    uint32_t address;
+    int64_t pid; /**< of its first process */
+};
+
+/** A testbed as others see it. */
+struct poise_wan_testbed {
+    struct poise_wan_topology topology;
+    struct poise_wan_host_state *hosts;    /**< [topology.hosts] */
+    const struct poise_wan_counts *counts; /**< [sites * sites], mapped; the
+                                                diagonal: within sites */
+    size_t map_bytes;
+    int64_t gateway; /**< its process id */
+    bool alive;      /**< the gateway runs; else a crash left this behind */
+};
+
+/**
+ * Make the testbed called `name` and return when all its hosts are there. The
+ * gateway stays behind as a process of its own. -EEXIST: one of that name is
+ * up. -ENOTSUP or -EPERM: what is missing, and how to get it.
+ */
+POISE_API int poise_wan_up(const char *name, const char *topology_path);
+/** Take it down, also what a crash left. -ENOENT: there is none. */
+POISE_API int poise_wan_down(const char *name);
+/** Look at it. -ENOENT: there is none. */
+POISE_API int poise_wan_open(const char *name, struct poise_wan_testbed **out);
+POISE_API void poise_wan_close(struct poise_wan_testbed *testbed);
+/** The number of a host by its name, its address or its number; -ENOENT. */
+POISE_API int poise_wan_find_host(const struct poise_wan_testbed *testbed,
+                                  const char *name);
+
+/**
+ * Run a command on a host and wait for it: its exit status, or 128 + the
+ * signal that ended it, in *status. SIGINT, SIGTERM and SIGHUP are passed on.
+ * Negative: it could not be started (-ENOENT: no such command).
+ */
+POISE_API int poise_wan_exec(const struct poise_wan_testbed *testbed,
+                             unsigned host, char *const *argv, int *status);
+
+/**
+ * Hosts do not see each other's processes: what runs on one of them starts
+ * commands on another, as launchers do, through a door. Open one as a socket
+ * at `path`, served by a process *door of its own; close ends what still runs.
+ */
+POISE_API int poise_wan_door_open(const struct poise_wan_testbed *testbed,
+                                  const char *path, int64_t *door);
+POISE_API void poise_wan_door_close(const char *path, int64_t door);
+/** On a host: run `argv` on `host` (its name or address) with this process's
+ * standard files; its exit status in *status. */
+POISE_API int poise_wan_door_ask(const char *path, const char *host,
+                                 char *const *argv, int *status);
+
+/** Bytes that a host has sent into its tunnel, by the kernel's counters. */
+POISE_API int poise_wan_host_sent(const struct poise_wan_testbed *testbed,
+                                  unsigned host, uint64_t *bytes);
+
+/* ---- measuring a real link ------------------------------------------------
+ */
+
+/** Answer poise_wan_record on a UDP port, until a signal comes. */
+POISE_API int poise_wan_answer(const char *port);
+struct poise_wan_record_options {
+    uint64_t for_ns;      /**< how long to measure; 0: 60 s */
+    uint64_t interval_ns; /**< between two samples; 0: 1 s */
+    unsigned train;       /**< packets of a bandwidth probe; 0: 32 */
+};
+/**
+ * Measure the link to `host`:`port`, where somebody answers, and append a
+ * trace to `out`: half the least round trip of some small packets, and the
+ * rate at which a train of large ones arrives. -ETIMEDOUT: no answer.
+ */
+POISE_API int poise_wan_record(const char *host, const char *port,
+                               const struct poise_wan_record_options *options,
+                               struct poise_buf *out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

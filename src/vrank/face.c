@@ -152,13 +152,26 @@ struct face_pool *face_pool_of(int worker)
     return &face_job.pools[worker];
 }
 
-struct vrank_face *face_at(int number)
+static struct vrank_face *face_made(int number)
 {
     struct vrank_face **faces =
         __atomic_load_n(&face_job.faces, __ATOMIC_ACQUIRE);
-    struct vrank_face *face =
-        faces ? __atomic_load_n(&faces[number], __ATOMIC_ACQUIRE) : NULL;
+    return faces ? __atomic_load_n(&faces[number], __ATOMIC_ACQUIRE) : NULL;
+}
+
+struct vrank_face *face_at(int number)
+{
+    struct vrank_face *face = face_made(number);
     return face ? face : face_at_slow(number);
+}
+
+struct vrank_face *face_if_local(int number)
+{
+    struct vrank_face *face = face_made(number);
+    if (__builtin_expect(face != NULL, 1)) {
+        return face;
+    }
+    return vrank_is_local(number) ? face_at_slow(number) : NULL;
 }
 
 /* ---- what members of a communicator share ---------------------------------
@@ -239,14 +252,10 @@ struct vrank_face *face_enter_any(const char *call)
     return face;
 }
 
-struct vrank_face *face_enter(const char *call)
+struct vrank_face *face_enter_slow(const char *call)
 {
-    struct vrank *rank = vrank_self();
-    struct vrank_face *face = rank ? vrank_face(rank) : NULL;
-    if (face && face->phase == FACE_RUNNING) {
-        face->call = call;
-        return face;
-    }
+    const struct vrank *rank = vrank_self();
+    const struct vrank_face *face = rank ? vrank_face(rank) : NULL;
     if (rank) {
         vrank_abort(POISE_VRANK_FAILED, "virtual rank %d called %s %s",
                     vrank_number(rank), call,

@@ -389,14 +389,29 @@ struct vrank_face *face_at(int number);
 /* The spare messages of a worker; once a state was made. */
 struct face_pool *face_pool_of(int worker);
 
+/* The same; NULL if it is another process's. */
+struct vrank_face *face_if_local(int number);
+
+/* For what may be called at any time: the caller's state. On a foreign thread
+ * the job ends with a message. */
+struct vrank_face *face_enter_any(const char *call);
+/* Where MPI does not run: the job ends. */
+struct vrank_face *face_enter_slow(const char *call);
 /**
  * At the beginning of each function of MPI: the caller's state. Where there
  * is none (a foreign thread) or MPI does not run (before MPI_Init, after
  * MPI_Finalize) the job ends with a message.
  */
-struct vrank_face *face_enter(const char *call);
-/* The same for what may be called at any time. */
-struct vrank_face *face_enter_any(const char *call);
+static inline struct vrank_face *face_enter(const char *call)
+{
+    const struct vrank_worker *worker = vrank_here;
+    struct vrank_face *face = worker ? worker->running->face : NULL;
+    if (__builtin_expect(!face || face->phase != FACE_RUNNING, 0)) {
+        return face_enter_slow(call);
+    }
+    face->call = call;
+    return face;
+}
 
 static inline struct poise_mpi_comm *vcomm_of(struct vrank_face *face,
                                               MPI_Comm comm)

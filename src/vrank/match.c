@@ -131,17 +131,43 @@ void vrank_mailbox_free(struct vrank_mailbox *box)
 
 /* ---- receives ------------------------------------------------------------ */
 
+static bool fits(const struct vrank_envelope *wanted,
+                 const struct vrank_envelope *envelope)
+{
+    return wanted->context == envelope->context &&
+           (wanted->source == VRANK_MATCH_ANY ||
+            wanted->source == envelope->source) &&
+           (wanted->tag == VRANK_MATCH_ANY || wanted->tag == envelope->tag);
+}
+
+static void post(struct vrank_mailbox *box, struct vrank_entry *entry)
+{
+    entry->order = box->order++;
+    box->kinds[kind_of(&entry->envelope)]++;
+    table_add(&box->posted, entry);
+}
+
 void vrank_match_post(struct vrank_mailbox *box, struct vrank_entry *entry,
                       const struct vrank_envelope *wanted)
 {
     entry->envelope = *wanted;
-    entry->order = box->order++;
-    box->kinds[kind_of(wanted)]++;
-    table_add(&box->posted, entry);
+    if (!box->alone && box->posted.count == 0) {
+        box->alone = entry;
+        return;
+    }
+    if (box->alone) {
+        post(box, box->alone);
+        box->alone = NULL;
+    }
+    post(box, entry);
 }
 
 bool vrank_match_cancel(struct vrank_mailbox *box, struct vrank_entry *entry)
 {
+    if (box->alone == entry) {
+        box->alone = NULL;
+        return true;
+    }
     uint32_t hash = hash_of(&entry->envelope);
     struct vrank_entry *here =
         box->posted.buckets[hash & box->posted.mask].head;
@@ -156,13 +182,11 @@ bool vrank_match_cancel(struct vrank_mailbox *box, struct vrank_entry *entry)
     return true;
 }
 
-struct vrank_entry *vrank_match_arrive(struct vrank_mailbox *box,
-                                       const struct vrank_envelope *envelope)
+/* The same among those in the table. */
+static struct vrank_entry *arrive(struct vrank_mailbox *box,
+                                  const struct vrank_envelope *envelope)
 {
     struct vrank_entry *first = NULL;
-    if (box->posted.count == 0) {
-        return NULL;
-    }
     for (unsigned kind = 0; kind < 4; kind++) {
         if (box->kinds[kind] == 0) {
             continue;
@@ -182,6 +206,20 @@ struct vrank_entry *vrank_match_arrive(struct vrank_mailbox *box,
     return first;
 }
 
+struct vrank_entry *vrank_match_arrive(struct vrank_mailbox *box,
+                                       const struct vrank_envelope *envelope)
+{
+    struct vrank_entry *alone = box->alone;
+    if (alone) {
+        if (!fits(&alone->envelope, envelope)) {
+            return NULL;
+        }
+        box->alone = NULL;
+        return alone;
+    }
+    return box->posted.count > 0 ? arrive(box, envelope) : NULL;
+}
+
 /* ---- messages ------------------------------------------------------------ */
 
 void vrank_match_keep(struct vrank_mailbox *box, struct vrank_arrival *arrival,
@@ -197,15 +235,6 @@ void vrank_match_keep(struct vrank_mailbox *box, struct vrank_arrival *arrival,
         box->oldest = arrival;
     }
     box->newest = arrival;
-}
-
-static bool fits(const struct vrank_envelope *wanted,
-                 const struct vrank_envelope *envelope)
-{
-    return wanted->context == envelope->context &&
-           (wanted->source == VRANK_MATCH_ANY ||
-            wanted->source == envelope->source) &&
-           (wanted->tag == VRANK_MATCH_ANY || wanted->tag == envelope->tag);
 }
 
 struct vrank_arrival *vrank_match_find(const struct vrank_mailbox *box,

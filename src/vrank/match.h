@@ -48,6 +48,8 @@ struct vrank_table {
 
 /* What has arrived for one rank, and what it waits for. */
 struct vrank_mailbox {
+    /* A receive that waits alone is not in the table: the usual case. */
+    struct vrank_entry *alone;
     struct vrank_table posted, arrived;
     uint32_t kinds[4]; /* posted receives: by source and tag, any source, any
                           tag, anything */

@@ -379,9 +379,9 @@ static int send_begin(const struct p2p_message *what,
         return MPI_SUCCESS;
     }
     int number = group_at(vcomm_peers(comm), what->peer);
-    if (vrank_is_local(number)) {
-        struct vrank_face *to = face_at(number);
-        return to ? send_here(what, to, offer, left) : MPI_ERR_NO_MEM;
+    struct vrank_face *to = face_if_local(number);
+    if (to) {
+        return send_here(what, to, offer, left);
     }
     struct vrank_envelope envelope =
         envelope_of(comm, what->plane, comm->rank, what->tag);

@@ -547,11 +547,52 @@ static int surroundings(int rank, int size)
     return 0;
 }
 
+/* Numbers lead back to what they stand for, and are different. */
+static int numbers(int rank, int size)
+{
+    (void)rank;
+    (void)size;
+    MPI_Comm comm;
+    MPI_Group group;
+    MPI_Info info;
+    MPI_Request request;
+    int data;
+    CHECK(MPI_Comm_dup(MPI_COMM_WORLD, &comm) == MPI_SUCCESS);
+    CHECK(MPI_Comm_group(comm, &group) == MPI_SUCCESS);
+    CHECK(MPI_Info_create(&info) == MPI_SUCCESS);
+    CHECK(MPI_Recv_init(&data, 1, MPI_INT, 0, 0, comm, &request) ==
+          MPI_SUCCESS);
+    for (int i = 0; i < 2; i++) {
+        CHECK(MPI_Comm_f2c(MPI_Comm_c2f(comm)) == comm);
+        CHECK(MPI_Group_f2c(MPI_Group_c2f(group)) == group);
+        CHECK(MPI_Info_f2c(MPI_Info_c2f(info)) == info);
+        CHECK(MPI_Request_f2c(MPI_Request_c2f(request)) == request);
+    }
+    CHECK(MPI_Comm_f2c(MPI_Comm_c2f(MPI_COMM_WORLD)) == MPI_COMM_WORLD);
+    CHECK(MPI_Comm_f2c(MPI_Comm_c2f(MPI_COMM_SELF)) == MPI_COMM_SELF);
+    CHECK(MPI_Comm_c2f(MPI_COMM_SELF) != MPI_Comm_c2f(MPI_COMM_WORLD));
+    CHECK(MPI_Comm_f2c(MPI_Comm_c2f(MPI_COMM_NULL)) == MPI_COMM_NULL);
+    CHECK(MPI_Comm_f2c(12345) == MPI_COMM_NULL);
+    CHECK(MPI_Type_f2c(MPI_Type_c2f(MPI_DOUBLE)) == MPI_DOUBLE);
+    CHECK(MPI_Type_c2f(MPI_DOUBLE) != MPI_Type_c2f(MPI_INT));
+    CHECK(MPI_Op_f2c(MPI_Op_c2f(MPI_SUM)) == MPI_SUM);
+    CHECK(MPI_Errhandler_f2c(MPI_Errhandler_c2f(MPI_ERRORS_RETURN)) ==
+          MPI_ERRORS_RETURN);
+    CHECK(MPI_Message_f2c(MPI_Message_c2f(MPI_MESSAGE_NO_PROC)) ==
+          MPI_MESSAGE_NO_PROC);
+    CHECK(MPI_Request_free(&request) == MPI_SUCCESS);
+    CHECK(MPI_Info_free(&info) == MPI_SUCCESS);
+    CHECK(MPI_Group_free(&group) == MPI_SUCCESS);
+    CHECK(MPI_Comm_free(&comm) == MPI_SUCCESS);
+    return 0;
+}
+
 static void test_surroundings(void **state)
 {
     (void)state;
     run_well(2, infos);
     run_well(2, surroundings);
+    run_well(2, numbers);
 }
 
 static int thread_levels(int rank, int size)

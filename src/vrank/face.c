@@ -54,6 +54,7 @@ static void face_free(struct vrank_face *face)
     requests_free(face);
     face_codes_free(face);
     face_keys_free(face);
+    face_handles_free(face);
     free(face);
 }
 

@@ -354,9 +354,10 @@ struct vrank_face {
     /* MPI_Buffer_attach */
     void *buffer;
     size_t buffer_bytes;
-    size_t buffer_used;       /* atomic */
-    struct face_keys *keys;   /* keyvals; owned */
-    struct face_codes *codes; /* error classes of the user; owned */
+    size_t buffer_used;           /* atomic */
+    struct face_keys *keys;       /* keyvals; owned */
+    struct face_handles *handles; /* as integers; owned */
+    struct face_codes *codes;     /* error classes of the user; owned */
 
     /* Others come here. */
     struct vrank_spin lock __attribute__((aligned(64)));
@@ -452,5 +453,6 @@ int face_class_of(struct vrank_face *face, int code);
 const char *face_text_of(struct vrank_face *face, int code);
 void face_codes_free(struct vrank_face *face);
 void face_keys_free(struct vrank_face *face);
+void face_handles_free(struct vrank_face *face);
 
 #endif

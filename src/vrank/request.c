@@ -460,6 +460,16 @@ int MPI_Test_cancelled(const MPI_Status *status, int *flag)
     return MPI_SUCCESS;
 }
 
+int MPI_Status_set_cancelled(MPI_Status *status, int flag)
+{
+    struct vrank_face *face = face_enter("MPI_Status_set_cancelled");
+    if (!status) {
+        return face_fail(face, NULL, MPI_ERR_ARG, NULL);
+    }
+    status->poise_cancelled = flag != 0;
+    return MPI_SUCCESS;
+}
+
 /* ---- many ------------------------------------------------------------------
  */
 

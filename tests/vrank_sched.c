@@ -326,6 +326,123 @@ static void test_workers(void **state)
     assert_int_equal(shared.order[1], 1);
 }
 
+/* ---- policies --------------------------------------------------------------
+ */
+
+static int compute_alone(struct vrank *rank, void *arg)
+{
+    struct shared *shared = arg;
+    (void)rank;
+    for (int i = 0; i < 200; i++) {
+        int others = __atomic_fetch_add(&shared->turns, 1, __ATOMIC_SEQ_CST);
+        is_wrong(shared, others != 0);
+        __atomic_fetch_sub(&shared->turns, 1, __ATOMIC_SEQ_CST);
+        vrank_yield();
+    }
+    return 0;
+}
+
+static void run_policy(struct shared *shared, int count, int threads,
+                       enum poise_vrank_policy policy,
+                       int (*body)(struct vrank *, void *))
+{
+    struct vrank_job job = {.count = count,
+                            .threads = threads,
+                            .policy = policy,
+                            .stack_bytes = 64 << 10,
+                            .body = body,
+                            .arg = shared};
+    struct vrank_outcome out;
+    assert_int_equal(vrank_run_job(&job, &out), 0);
+    assert_false(out.aborted);
+}
+
+static void test_serial(void **state)
+{
+    (void)state;
+    struct shared shared = {0};
+    run_policy(&shared, 9, 3, POISE_VRANK_SERIAL, compute_alone);
+    assert_int_equal(shared.wrong, 0);
+}
+
+/* Whatever the policy: nobody is forgotten. */
+static void test_policies(void **state)
+{
+    (void)state;
+    for (int policy = 0; policy < POISE_VRANK_POLICIES; policy++) {
+        for (int threads = 1; threads <= 3; threads++) {
+            struct shared shared = {0};
+            run_policy(&shared, 11, threads, (enum poise_vrank_policy)policy,
+                       wake_at_random);
+            assert_int_equal(shared.tokens[10], 200);
+        }
+    }
+}
+
+/* Rank 0 wakes 1, 2 and 3 in turn. */
+static int wake_in_turn(struct vrank *rank, void *arg)
+{
+    struct shared *shared = arg;
+    if (vrank_number(rank) == 3) {
+        vrank_hurry(rank);
+    }
+    if (vrank_number(rank) == 0) {
+        vrank_yield();
+        for (int i = 1; i < vrank_count(); i++) {
+            vrank_unpark(vrank_local(i));
+        }
+        return 0;
+    }
+    vrank_park("test");
+    shared->order[shared->count++] = vrank_number(rank);
+    return 0;
+}
+
+static void test_order(void **state)
+{
+    (void)state;
+    static const struct {
+        enum poise_vrank_policy policy;
+        int order[3];
+    } cases[] = {
+        {POISE_VRANK_ROUND_ROBIN, {1, 2, 3}},
+        {POISE_VRANK_PRIORITY, {3, 1, 2}},
+        {POISE_VRANK_UNBLOCKED, {3, 2, 1}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct shared shared = {0};
+        run_policy(&shared, 4, 1, cases[i].policy, wake_in_turn);
+        assert_memory_equal(shared.order, cases[i].order,
+                            sizeof cases[i].order);
+    }
+}
+
+static int count_progress(void *arg)
+{
+    ((struct shared *)arg)->calls++;
+    return 0;
+}
+
+static void test_coschedule(void **state)
+{
+    (void)state;
+    static const struct vrank_face_ops ops = {.progress = count_progress};
+    struct shared shared = {0};
+    struct vrank_job job = {.count = 4,
+                            .policy = POISE_VRANK_COSCHEDULE,
+                            .body = in_turn,
+                            .face = &ops,
+                            .arg = &shared};
+    struct vrank_outcome out;
+    assert_int_equal(vrank_run_job(&job, &out), 0);
+    /* Four yields of four ranks. */
+    assert_true(shared.calls >= 16);
+    shared.calls = shared.count = 0;
+    job.policy = POISE_VRANK_ROUND_ROBIN;
+    assert_int_equal(vrank_run_job(&job, &out), 0);
+    assert_true(shared.calls < 16);
+}
+
 /* ---- time ------------------------------------------------------------------
  */
 
@@ -814,6 +931,10 @@ int main(void)
         cmocka_unit_test(test_wake_at_random),
         cmocka_unit_test(test_spin),
         cmocka_unit_test(test_workers),
+        cmocka_unit_test(test_serial),
+        cmocka_unit_test(test_policies),
+        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_coschedule),
         cmocka_unit_test(test_sleepers),
         cmocka_unit_test(test_timer_heap),
         cmocka_unit_test(test_deadlock),

@@ -76,6 +76,9 @@ void vrank_park_until(const char *why, uint64_t deadline_ns);
  * the caller wrote before is seen by the rank after its park. Nothing if the
  * rank has ended. */
 void vrank_unpark(struct vrank *rank);
+/** From now on the rank, which has neighbours in other processes, runs before
+ * others where the policy is priority. Its worker. */
+void vrank_hurry(struct vrank *rank);
 /** Make worker 0 call progress() soon. Any worker. */
 void vrank_wake_communicator(void);
 
@@ -244,6 +247,7 @@ struct vrank {
     uint64_t deadline_ns; /* of its park */
     int timer;            /* its place in the worker's timers, or -1 */
     int number;
+    bool is_urgent; /* the policy of priority runs it first */
     int status;
     void *stack; /* lowest usable address; NULL: the kernel thread's */
     size_t stack_bytes;
@@ -265,6 +269,7 @@ struct vrank_worker {
     struct vrank_exceptions *exceptions_at;
     struct vrank_exceptions no_exceptions; /* where there is no C++ */
     uint64_t switches;
+    bool has_turn;         /* it may compute: the policy of serialisation */
     int left;              /* ranks that have not ended */
     struct vrank engine;   /* the kernel thread itself, between ranks */
     struct vrank **timers; /* a heap by deadline; owned */
@@ -300,6 +305,9 @@ struct vrank_engine {
      * what deadlock is told by. Under the lock. */
     struct vrank_spin stuck_lock;
     int stuck;
+    /* Serialisation: whether a worker computes, and how many want to. */
+    uint32_t turn_taken, turn_waiters; /* atomic */
+    struct poise_event turn_event;
 };
 
 extern struct vrank_engine *vrank_engine;

@@ -98,11 +98,61 @@ static struct vrank *sched_pop(struct vrank_worker *worker)
 /* A rank of this worker was woken. */
 static void sched_ready(struct vrank_worker *worker, struct vrank *rank)
 {
-    if (vrank_engine->job.policy == POISE_VRANK_UNBLOCKED) {
+    enum poise_vrank_policy policy = vrank_engine->job.policy;
+    if (policy == POISE_VRANK_UNBLOCKED) {
         queue_push_front(&worker->ready[1], rank);
+    } else if (policy == POISE_VRANK_PRIORITY && rank->is_urgent) {
+        queue_push(&worker->ready[0], rank);
     } else {
         queue_push(&worker->ready[1], rank);
     }
+}
+
+void vrank_hurry(struct vrank *rank)
+{
+    rank->is_urgent = true;
+}
+
+/* ---- serialisation ---------------------------------------------------------
+ */
+
+/* Wait until no other worker computes. */
+static void sched_take_turn(struct vrank_worker *worker)
+{
+    struct vrank_engine *engine = vrank_engine;
+    if (worker->has_turn || engine->job.policy != POISE_VRANK_SERIAL ||
+        engine->job.threads == 1) {
+        return;
+    }
+    __atomic_fetch_add(&engine->turn_waiters, 1, __ATOMIC_SEQ_CST);
+    for (;;) {
+        uint32_t seen = poise_event_seen(&engine->turn_event);
+        if (__atomic_exchange_n(&engine->turn_taken, 1, __ATOMIC_SEQ_CST) ==
+            0) {
+            break;
+        }
+        poise_event_wait(&engine->turn_event, seen, UINT64_MAX);
+    }
+    __atomic_fetch_sub(&engine->turn_waiters, 1, __ATOMIC_SEQ_CST);
+    worker->has_turn = true;
+}
+
+static void sched_end_turn(struct vrank_worker *worker)
+{
+    struct vrank_engine *engine = vrank_engine;
+    if (worker->has_turn) {
+        worker->has_turn = false;
+        __atomic_store_n(&engine->turn_taken, 0, __ATOMIC_SEQ_CST);
+        poise_event_signal(&engine->turn_event);
+    }
+}
+
+/* Whether another worker should have its turn before the next rank of this
+ * one. */
+static bool sched_must_pass(const struct vrank_worker *worker)
+{
+    return worker->has_turn &&
+           __atomic_load_n(&vrank_engine->turn_waiters, __ATOMIC_RELAXED) > 0;
 }
 
 /* ---- the inbox ------------------------------------------------------------
@@ -160,7 +210,8 @@ static void sched_take_mail(struct vrank_worker *worker)
 static void sched_attend(struct vrank_worker *worker)
 {
     const struct vrank_job *job = &vrank_engine->job;
-    worker->budget = SCHED_BUDGET;
+    /* Coscheduling: look for messages before any computation. */
+    worker->budget = job->policy == POISE_VRANK_COSCHEDULE ? 1 : SCHED_BUDGET;
     if (worker->number == 0 && job->face != NULL &&
         job->face->progress != NULL) {
         job->face->progress(job->arg);
@@ -240,7 +291,7 @@ static inline void sched_next(struct vrank_worker *worker, struct vrank *self)
             return;
         }
     }
-    struct vrank *next = sched_pop(worker);
+    struct vrank *next = sched_must_pass(worker) ? NULL : sched_pop(worker);
     if (next == NULL) {
         next = &worker->engine;
     }
@@ -397,11 +448,13 @@ void sched_worker_run(struct vrank_worker *worker)
         sched_attend(worker);
         struct vrank *next = sched_pop(worker);
         if (next != NULL) {
+            sched_take_turn(worker);
             sched_switch(worker, &worker->engine, next);
             if (worker->leaving != NULL) {
                 sched_rank_free(worker->leaving);
                 worker->leaving = NULL;
             }
+            sched_end_turn(worker);
         } else if (engine_done(worker)) {
             break;
         } else {

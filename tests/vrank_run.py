@@ -1,22 +1,23 @@
 #!/usr/bin/env python3
 """Programs under poise cc and poise run.
 
-usage: tests/vrank_run.py POISE
+usage: tests/vrank_run.py POISE EXAMPLES
 
 Each test compiles a small program and looks at what its ranks do: that what
 should be a rank's own is, that what cannot be is refused by name, and how runs
-end. POISE is the command.
+end. POISE is the command, EXAMPLES the folder of the
+examples.
 """
 
 import os
-import re
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import unittest
 
-POISE = ""
+POISE = EXAMPLES = ""
 
 
 def run(words, **more):
@@ -448,6 +449,119 @@ class Compiler(Case):
                              env=environment).returncode, 127)
 
 
+RING = r"""
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+int main(int argc, char **argv)
+{
+    int rank, size, got;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    int left = (rank + size - 1) % size, right = (rank + 1) % size;
+    for (int i = 0; i < 50; i++) {
+        int mine = 100 * i + rank;
+        MPI_Sendrecv(&mine, 1, MPI_INT, right, i, &got, 1, MPI_INT, left, i,
+                     MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        if (got != 100 * i + left) return 3;
+    }
+    if (argc > 1 && rank == size - 1) MPI_Abort(MPI_COMM_WORLD, 9);
+    if (argc > 2) MPI_Recv(&got, 1, MPI_INT, left, 0, MPI_COMM_WORLD,
+                           MPI_STATUS_IGNORE);
+    MPI_Finalize();
+    printf("%d of %d\n", rank, size);
+    return argc > 3 ? 7 : 0;
+}
+"""
+
+
+class Messages(Case):
+    """MPI among the ranks."""
+
+    def test_ring(self):
+        program = self.compile(RING)
+        for count, options in ((1, []), (2, []), (37, []), (37, ["-t", "3"])):
+            self.assertEqual(
+                self.lines(count, program, options=options),
+                sorted(f"{i} of {count}" for i in range(count)))
+        for policy in ("serial", "priority", "coschedule", "unblocked"):
+            options = ["-t", "2", "--policy", policy]
+            self.assertEqual(len(self.lines(16, program, options=options)), 16)
+
+    def test_abort(self):
+        result = self.ranks(5, self.compile(RING), "abort")
+        self.assertEqual(result.returncode, 9)
+
+    def test_deadlock(self):
+        program = self.compile(r"""
+            #include <mpi.h>
+            int main(int argc, char **argv)
+            {
+                int rank, n;
+                MPI_Init(&argc, &argv);
+                MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+                MPI_Recv(&n, 1, MPI_INT, 1 - rank, 5, MPI_COMM_WORLD,
+                         MPI_STATUS_IGNORE);
+                MPI_Finalize();
+                return 0;
+            }""")
+        for options in [], ["-t", "2"]:
+            result = self.ranks(2, program, options=options)
+            self.assertEqual(result.returncode, 125)
+            self.assertIn("deadlock: 2 of 2 virtual ranks", result.stderr)
+            self.assertIn("rank 0 waits in MPI_Recv", result.stderr)
+
+    def test_example(self):
+        """Red-black relaxation: the same answer however it is cut."""
+        with open(os.path.join(EXAMPLES, "sor.c"), encoding="utf-8") as file:
+            program = self.compile(file.read(), "-lm")
+        answers = {self.ranks(count, program, "60", "40").stdout
+                   for count in (1, 2, 7, 32)}
+        self.assertEqual(len(answers), 1)
+        self.assertRegex(answers.pop(), "^mean 2[0-9.]+ after 40 iterations")
+
+
+class Processes(Case):
+    """Several processes, over each MPI."""
+
+    def each(self):
+        for mpi, launcher in ("ompi", "mpirun.openmpi"), ("mpich",
+                                                          "mpirun.mpich"):
+            if shutil.which(launcher):
+                with self.subTest(mpi=mpi):
+                    yield launcher, dict(
+                        os.environ, POISE_MPI=mpi, OMPI_ALLOW_RUN_AS_ROOT="1",
+                        OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+                        OMPI_MCA_rmaps_base_oversubscribe="1")
+
+    def test_ring(self):
+        program = self.compile(RING)
+        for _, env in self.each():
+            for options in [], ["--placement", "cyclic"]:
+                result = self.ranks(6, program, options=["-n", "2", *options],
+                                    env=env)
+                self.assertEqual((result.returncode, result.stderr), (0, ""))
+                self.assertEqual(sorted(result.stdout.splitlines()),
+                                 [f"{i} of 6" for i in range(6)])
+
+    def test_alone_under_launcher(self):
+        program = self.compile(RING)
+        for launcher, env in self.each():
+            result = run([launcher, "-n", "2", program], env=env)
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+            self.assertEqual(sorted(result.stdout.splitlines()),
+                             ["0 of 2", "1 of 2"])
+
+    def test_status(self):
+        program = self.compile(RING)
+        for _, env in self.each():
+            result = self.ranks(4, program, "abort", options=["-n", "2"],
+                                env=env)
+            self.assertEqual(result.returncode, 9)
+
+
 if __name__ == "__main__":
     POISE = os.path.abspath(sys.argv.pop(1))
+    EXAMPLES = os.path.abspath(sys.argv.pop(1))
     unittest.main()

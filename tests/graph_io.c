@@ -9,7 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
@@ -338,6 +340,27 @@ static void test_memory_is_refused(void **state)
     mtx = "%%MatrixMarket matrix coordinate pattern general\n"
           "9 9 4611686018427387904\n1 2\n";
     expect_bad_with("m.mtx", mtx, strlen(mtx), small, -ENOMEM, "more than");
+}
+
+/* A limit of the address space counts, less what is in use. */
+static void test_limits_of_the_process_count(void **state)
+{
+    (void)state;
+    const struct rlimit limit = {.rlim_cur = 1 << 20,
+                                 .rlim_max = RLIM_INFINITY};
+    const uint64_t left = graph_memory_left();
+    assert_in_range(left, 1, UINT64_C(1) << 50);
+    pid_t child = fork();
+    if (child == 0) {
+        /* Less than this process already has: nothing is left. */
+        _exit(setrlimit(RLIMIT_AS, &limit) == 0 && graph_memory_left() == 0
+                  ? 0
+                  : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
 }
 
 /* ---- packed files ---------------------------------------------------------
@@ -1015,6 +1038,7 @@ int main(void)
         cmocka_unit_test(test_names_of_many_blocks),
         cmocka_unit_test(test_wrong_kind_of_file),
         cmocka_unit_test(test_memory_is_refused),
+        cmocka_unit_test(test_limits_of_the_process_count),
         cmocka_unit_test(test_packed),
         cmocka_unit_test(test_mtx),
         cmocka_unit_test(test_dimacs),

@@ -59,8 +59,12 @@ static uint64_t limits_group(const char *group)
         limits_read(path, text, sizeof text) ? limits_value(text, "") : 0;
     snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.stat", group);
     if (limits_read(path, text, sizeof text)) {
-        uint64_t files = limits_value(text, "inactive_file ");
-        used -= files <= used ? files : 0;
+        static const char *const files[] = {"\ninactive_file ",
+                                            "\nactive_file "};
+        for (int i = 0; i < 2; i++) {
+            uint64_t bytes = limits_value(text, files[i]);
+            used -= bytes <= used ? bytes : 0;
+        }
     }
     return most > used ? most - used : 0;
 }

@@ -162,14 +162,20 @@ int vcoll_begin(struct vcoll_call *call)
     return MPI_SUCCESS;
 }
 
+/* A stage that has neither is another rank's. */
+static int stage_step(struct vcoll_call *call, const struct vcoll_stage *stage)
+{
+    if (stage->meet != NULL) {
+        return vcoll_meet(call, stage->meet);
+    }
+    return stage->schedule == NULL ||
+           vcoll_schedule_step(call, stage->schedule);
+}
+
 int vcoll_step(struct vcoll_call *call)
 {
     while (call->stage < call->stage_count) {
-        const struct vcoll_stage *stage = &call->stages[call->stage];
-        int done = stage->meet != NULL
-                       ? vcoll_meet(call, stage->meet)
-                       : vcoll_schedule_step(call, stage->schedule);
-        if (!done) {
+        if (!stage_step(call, &call->stages[call->stage])) {
             return 0;
         }
         call->stage++;

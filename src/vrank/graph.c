@@ -1,0 +1,431 @@
+/*
+ * Graphs of ranks: one that all know, and those of which each rank knows its
+ * own neighbours. Ranks are never reordered. Source: MPI 3.1, 7.5.3 to 7.5.5.
+ */
+#include "topology.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- a graph that all know
+ * ------------------------------------------------------ */
+
+/* Whether the arrays describe a graph of `nodes` nodes. */
+static bool is_graph(int nodes, const int *index, const int *edges)
+{
+    int before = 0;
+
+    for (int i = 0; i < nodes; i++) {
+        if (index[i] < before) {
+            return false;
+        }
+        before = index[i];
+    }
+    for (int i = 0; i < before; i++) {
+        if (edges[i] < 0 || edges[i] >= nodes) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static struct vrank_topology *graph_create(int nodes, const int *index,
+                                           const int *edges, int rank)
+{
+    int count = nodes > 0 ? index[nodes - 1] : 0;
+    int first = rank > 0 ? index[rank - 1] : 0;
+    struct vrank_topology *graph =
+        topology_create(MPI_GRAPH, (size_t)nodes + (size_t)count + 1);
+
+    if (graph != NULL) {
+        graph->nodes = nodes;
+        graph->edge_count = count;
+        graph->index = topology_ints(graph, index, nodes);
+        graph->edges = topology_ints(graph, edges, count);
+        graph->in = graph->out = index[rank] - first;
+        graph->sources = graph->destinations = graph->edges + first;
+    }
+    return graph;
+}
+
+int MPI_Graph_create(MPI_Comm comm_old, int nnodes, const int indx[],
+                     const int edges[], int reorder, MPI_Comm *comm_graph)
+{
+    static const char call[] = "MPI_Graph_create";
+    struct vrank_face *face = face_enter(call);
+    struct poise_mpi_comm *comm = vcomm_of(face, comm_old);
+    struct vrank_topology *graph = NULL;
+    int *members, error = MPI_SUCCESS;
+
+    (void)reorder;
+    if (comm == NULL || comm->remote != NULL) {
+        return face_fail(face, comm, MPI_ERR_COMM, NULL);
+    }
+    if (nnodes < 0 || nnodes > comm->size || !is_graph(nnodes, indx, edges)) {
+        return face_fail(face, comm, MPI_ERR_ARG, NULL);
+    }
+    members = poise_alloc((size_t)nnodes + 1, sizeof(int));
+    if (comm->rank < nnodes) {
+        graph = graph_create(nnodes, indx, edges, comm->rank);
+        error = graph == NULL ? MPI_ERR_NO_MEM : MPI_SUCCESS;
+    }
+    if (members == NULL || error != MPI_SUCCESS) {
+        free(members);
+        free(graph);
+        return face_fail(face, comm, MPI_ERR_NO_MEM, NULL);
+    }
+    for (int i = 0; i < nnodes; i++) {
+        members[i] = i;
+    }
+    error = topology_make(comm, members, nnodes, graph, call, comm_graph);
+    free(members);
+    return error == MPI_SUCCESS ? error : face_fail(face, comm, error, NULL);
+}
+
+int MPI_Graph_map(MPI_Comm handle, int nnodes, const int indx[],
+                  const int edges[], int *newrank)
+{
+    struct vrank_face *face = face_enter("MPI_Graph_map");
+    struct poise_mpi_comm *comm = vcomm_of(face, handle);
+
+    if (comm == NULL) {
+        return face_fail(face, NULL, MPI_ERR_COMM, NULL);
+    }
+    if (nnodes < 0 || nnodes > comm->size || !is_graph(nnodes, indx, edges)) {
+        return face_fail(face, comm, MPI_ERR_ARG, NULL);
+    }
+    *newrank = comm->rank < nnodes ? comm->rank : MPI_UNDEFINED;
+    return MPI_SUCCESS;
+}
+
+int MPI_Graphdims_get(MPI_Comm handle, int *nnodes, int *nedges)
+{
+    struct poise_mpi_comm *comm;
+    int error;
+    struct vrank_topology *graph =
+        topology_enter("MPI_Graphdims_get", handle, MPI_GRAPH, &comm, &error);
+
+    if (graph == NULL) {
+        return error;
+    }
+    *nnodes = graph->nodes;
+    *nedges = graph->edge_count;
+    return MPI_SUCCESS;
+}
+
+static void copy_ints(int *to, int room, const int *from, int count)
+{
+    if (from != NULL && to != MPI_UNWEIGHTED) {
+        memcpy(to, from, (size_t)(room < count ? room : count) * sizeof(int));
+    }
+}
+
+int MPI_Graph_get(MPI_Comm handle, int maxindex, int maxedges, int indx[],
+                  int edges[])
+{
+    struct poise_mpi_comm *comm;
+    int error;
+    struct vrank_topology *graph =
+        topology_enter("MPI_Graph_get", handle, MPI_GRAPH, &comm, &error);
+
+    if (graph == NULL) {
+        return error;
+    }
+    copy_ints(indx, maxindex, graph->index, graph->nodes);
+    copy_ints(edges, maxedges, graph->edges, graph->edge_count);
+    return MPI_SUCCESS;
+}
+
+/* The neighbours of a node; NULL after an error. */
+static const int *graph_edges(const char *call, MPI_Comm handle, int rank,
+                              int *count, int *error)
+{
+    struct poise_mpi_comm *comm;
+    struct vrank_topology *graph =
+        topology_enter(call, handle, MPI_GRAPH, &comm, error);
+    int first;
+
+    if (graph == NULL) {
+        return NULL;
+    }
+    if (rank < 0 || rank >= graph->nodes) {
+        *error = face_fail(comm->face, comm, MPI_ERR_RANK, NULL);
+        return NULL;
+    }
+    first = rank > 0 ? graph->index[rank - 1] : 0;
+    *count = graph->index[rank] - first;
+    return graph->edges + first;
+}
+
+int MPI_Graph_neighbors_count(MPI_Comm handle, int rank, int *nneighbors)
+{
+    int error, count;
+
+    if (graph_edges("MPI_Graph_neighbors_count", handle, rank, &count,
+                    &error) == NULL) {
+        return error;
+    }
+    *nneighbors = count;
+    return MPI_SUCCESS;
+}
+
+int MPI_Graph_neighbors(MPI_Comm handle, int rank, int maxneighbors,
+                        int neighbors[])
+{
+    int error, count;
+    const int *edges =
+        graph_edges("MPI_Graph_neighbors", handle, rank, &count, &error);
+
+    if (edges == NULL) {
+        return error;
+    }
+    copy_ints(neighbors, maxneighbors, edges, count);
+    return MPI_SUCCESS;
+}
+
+/* ---- each knows its own
+ * ------------------------------------------------------------ */
+
+/* Neighbours of the calling rank, with weights or NULL. */
+struct arrows {
+    int in, out;
+    const int *sources, *source_weights, *destinations, *destination_weights;
+};
+
+static int arrows_make(struct poise_mpi_comm *comm, const struct arrows *arrows,
+                       const char *call, MPI_Comm *out)
+{
+    bool weighted = arrows->source_weights != NULL;
+    struct vrank_topology *graph = topology_create(
+        MPI_DIST_GRAPH, 2 * ((size_t)arrows->in + (size_t)arrows->out) + 1);
+    int *members = poise_alloc((size_t)comm->size, sizeof(int));
+    int error;
+
+    if (graph == NULL || members == NULL) {
+        free(graph);
+        free(members);
+        return MPI_ERR_NO_MEM;
+    }
+    graph->in = arrows->in;
+    graph->out = arrows->out;
+    graph->sources = topology_ints(graph, arrows->sources, arrows->in);
+    graph->destinations =
+        topology_ints(graph, arrows->destinations, arrows->out);
+    if (weighted) {
+        graph->source_weights =
+            topology_ints(graph, arrows->source_weights, arrows->in);
+        graph->destination_weights =
+            topology_ints(graph, arrows->destination_weights, arrows->out);
+    }
+    for (int i = 0; i < comm->size; i++) {
+        members[i] = i;
+    }
+    error = topology_make(comm, members, comm->size, graph, call, out);
+    free(members);
+    return error;
+}
+
+static bool are_ranks(const struct poise_mpi_comm *comm, const int *ranks,
+                      int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (ranks[i] != MPI_PROC_NULL &&
+            (ranks[i] < 0 || ranks[i] >= comm->size)) {
+            return false;
+        }
+    }
+    return count >= 0;
+}
+
+/* Weights as they are given: none is NULL here. */
+static const int *weights_of(const int *weights)
+{
+    return weights == MPI_UNWEIGHTED ? NULL : weights;
+}
+
+int MPI_Dist_graph_create_adjacent(MPI_Comm comm_old, int indegree,
+                                   const int sources[],
+                                   const int sourceweights[], int outdegree,
+                                   const int destinations[],
+                                   const int destweights[], MPI_Info info,
+                                   int reorder, MPI_Comm *comm_dist_graph)
+{
+    static const char call[] = "MPI_Dist_graph_create_adjacent";
+    struct vrank_face *face = face_enter(call);
+    struct poise_mpi_comm *comm = vcomm_of(face, comm_old);
+    struct arrows arrows = {.in = indegree,
+                            .out = outdegree,
+                            .sources = sources,
+                            .source_weights = weights_of(sourceweights),
+                            .destinations = destinations,
+                            .destination_weights = weights_of(destweights)};
+    int error;
+
+    (void)info;
+    (void)reorder;
+    if (comm == NULL || comm->remote != NULL) {
+        return face_fail(face, comm, MPI_ERR_COMM, NULL);
+    }
+    if (!are_ranks(comm, sources, indegree) ||
+        !are_ranks(comm, destinations, outdegree)) {
+        return face_fail(face, comm, MPI_ERR_ARG, NULL);
+    }
+    error = arrows_make(comm, &arrows, call, comm_dist_graph);
+    return error == MPI_SUCCESS ? error : face_fail(face, comm, error, NULL);
+}
+
+/* Edges as they go from rank to rank. */
+struct edge {
+    int from, to, weight;
+};
+
+/* Everybody's edges, in the order of ranks; owned by the caller. */
+static int edges_gather(MPI_Comm handle, int size, const struct edge *mine,
+                        int count, struct edge **out, int *total)
+{
+    int *lengths = poise_alloc(2 * (size_t)size, sizeof(int));
+    int ints = 3 * count, sum = 0, error = MPI_ERR_NO_MEM;
+    struct edge *all = NULL;
+
+    if (lengths == NULL) {
+        return error;
+    }
+    error = MPI_Allgather(&ints, 1, MPI_INT, lengths, 1, MPI_INT, handle);
+    for (int r = 0; r < size; r++) {
+        lengths[size + r] = sum;
+        sum += lengths[r];
+    }
+    if (error == MPI_SUCCESS) {
+        all = poise_alloc((size_t)sum + 1, sizeof(int));
+        error = all == NULL ? MPI_ERR_NO_MEM
+                            : MPI_Allgatherv(mine, ints, MPI_INT, all, lengths,
+                                             lengths + size, MPI_INT, handle);
+    }
+    free(lengths);
+    if (error != MPI_SUCCESS) {
+        free(all);
+        return error;
+    }
+    *out = all;
+    *total = sum / 3;
+    return MPI_SUCCESS;
+}
+
+/* Of all edges those that begin or end at the calling rank become its graph. */
+static int edges_make(struct poise_mpi_comm *comm, const struct edge *all,
+                      int count, bool weighted, const char *call, MPI_Comm *out)
+{
+    int *room = poise_alloc(4 * (size_t)count + 1, sizeof(int));
+    int *sources = room, *source_weights = room + count;
+    int *destinations = room + 2 * (size_t)count;
+    int *destination_weights = room + 3 * (size_t)count;
+    struct arrows arrows = {.sources = sources, .destinations = destinations};
+    int error;
+
+    if (room == NULL) {
+        return MPI_ERR_NO_MEM;
+    }
+    for (int i = 0; i < count; i++) {
+        if (all[i].from == comm->rank) {
+            destinations[arrows.out] = all[i].to;
+            destination_weights[arrows.out++] = all[i].weight;
+        }
+        if (all[i].to == comm->rank) {
+            sources[arrows.in] = all[i].from;
+            source_weights[arrows.in++] = all[i].weight;
+        }
+    }
+    if (weighted) {
+        arrows.source_weights = source_weights;
+        arrows.destination_weights = destination_weights;
+    }
+    error = arrows_make(comm, &arrows, call, out);
+    free(room);
+    return error;
+}
+
+int MPI_Dist_graph_create(MPI_Comm comm_old, int n, const int sources[],
+                          const int degrees[], const int destinations[],
+                          const int weights[], MPI_Info info, int reorder,
+                          MPI_Comm *comm_dist_graph)
+{
+    static const char call[] = "MPI_Dist_graph_create";
+    struct vrank_face *face = face_enter(call);
+    struct poise_mpi_comm *comm = vcomm_of(face, comm_old);
+    struct edge *mine, *all = NULL;
+    int count = 0, total = 0, next = 0, error;
+
+    (void)info;
+    (void)reorder;
+    if (comm == NULL || comm->remote != NULL) {
+        return face_fail(face, comm, MPI_ERR_COMM, NULL);
+    }
+    for (int i = 0; i < n; i++) {
+        count += degrees[i] < 0 ? 0 : degrees[i];
+    }
+    if (n < 0 || !are_ranks(comm, sources, n) ||
+        !are_ranks(comm, destinations, count)) {
+        return face_fail(face, comm, MPI_ERR_ARG, NULL);
+    }
+    mine = poise_alloc((size_t)count + 1, sizeof(*mine));
+    if (mine == NULL) {
+        return face_fail(face, comm, MPI_ERR_NO_MEM, NULL);
+    }
+    for (int i = 0; i < n; i++) {
+        for (int k = 0; k < degrees[i]; k++, next++) {
+            mine[next] =
+                (struct edge){sources[i], destinations[next],
+                              weights_of(weights) == NULL ? 0 : weights[next]};
+        }
+    }
+    error = edges_gather(comm_old, comm->size, mine, count, &all, &total);
+    free(mine);
+    if (error != MPI_SUCCESS) {
+        return error;
+    }
+    error = edges_make(comm, all, total, weights_of(weights) != NULL, call,
+                       comm_dist_graph);
+    free(all);
+    return error == MPI_SUCCESS ? error : face_fail(face, comm, error, NULL);
+}
+
+int MPI_Dist_graph_neighbors_count(MPI_Comm handle, int *indegree,
+                                   int *outdegree, int *weighted)
+{
+    struct poise_mpi_comm *comm;
+    int error;
+    struct vrank_topology *graph =
+        topology_enter("MPI_Dist_graph_neighbors_count", handle, MPI_DIST_GRAPH,
+                       &comm, &error);
+
+    if (graph == NULL) {
+        return error;
+    }
+    *indegree = graph->in;
+    *outdegree = graph->out;
+    *weighted = graph->source_weights != NULL;
+    return MPI_SUCCESS;
+}
+
+int MPI_Dist_graph_neighbors(MPI_Comm handle, int maxindegree, int sources[],
+                             int sourceweights[], int maxoutdegree,
+                             int destinations[], int destweights[])
+{
+    struct poise_mpi_comm *comm;
+    int error;
+    struct vrank_topology *graph = topology_enter(
+        "MPI_Dist_graph_neighbors", handle, MPI_DIST_GRAPH, &comm, &error);
+
+    if (graph == NULL) {
+        return error;
+    }
+    if (maxindegree < 0 || maxoutdegree < 0) {
+        return face_fail(comm->face, comm, MPI_ERR_ARG, NULL);
+    }
+    copy_ints(sources, maxindegree, graph->sources, graph->in);
+    copy_ints(sourceweights, maxindegree, graph->source_weights, graph->in);
+    copy_ints(destinations, maxoutdegree, graph->destinations, graph->out);
+    copy_ints(destweights, maxoutdegree, graph->destination_weights,
+              graph->out);
+    return MPI_SUCCESS;
+}

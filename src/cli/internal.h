@@ -36,6 +36,7 @@ extern const struct poise_command cli_bfs_command, cli_bfs_convert_command,
     cli_wan_command;
 extern const struct poise_command cli_cc_command, cli_cxx_command,
     cli_run_command;
+extern const struct poise_command cli_noise_command;
 int cli_walk(int argc, char **argv);
 int cli_du(int argc, char **argv);
 int cli_find(int argc, char **argv);
@@ -46,6 +47,7 @@ int cli_cc(int argc, char **argv);
 int cli_cxx(int argc, char **argv);
 int cli_run(int argc, char **argv);
 int cli_wan(int argc, char **argv);
+int cli_noise(int argc, char **argv);
 int cli_help(int argc, char **argv);
 int cli_version(int argc, char **argv);
 int cli_completion(int argc, char **argv);

@@ -15,6 +15,7 @@ const struct cli_command cli_commands[] = {
     {&cli_cxx_command, cli_cxx},
     {&cli_run_command, cli_run},
     {&cli_wan_command, cli_wan},
+    {&cli_noise_command, cli_noise},
     {&cli_help_command, cli_help},
     {&cli_version_command, cli_version},
     {&cli_completion_command, cli_completion},

@@ -51,6 +51,9 @@ static const char *const kind_names[] = {
     [POISE_TRACE_CHECKPOINT] = "checkpoint",
     [POISE_TRACE_SEND] = "send",
     [POISE_TRACE_RECEIVE] = "receive",
+    [POISE_TRACE_COLL_ENTER] = "coll-enter",
+    [POISE_TRACE_COLL_LAST] = "coll-last",
+    [POISE_TRACE_COLL_LEAVE] = "coll-leave",
 };
 enum { KINDS = sizeof kind_names / sizeof *kind_names };
 

@@ -13,6 +13,7 @@
  *   coll.c      making, ending, swapping trees
  *   decide.c    what is certain of a partial result
  *   conditional.c   the conditional allreduce
+ *   noise.c     the operating system's noise
  */
 #ifndef POISE_COLL_INTERNAL_H
 #define POISE_COLL_INTERNAL_H
@@ -339,5 +340,13 @@ void coll_partial_fold(const struct poise_coll_condition *condition,
 int coll_reduce_with(struct poise_coll *coll, int code, const void *in,
                      void *out, size_t count, enum poise_coll_type type,
                      enum poise_coll_op op);
+
+/* ---- noise --------------------------------------------------------------- */
+
+/* Mark in late[threshold * count + i] which of `count` times exceed their
+ * median by more than a threshold. `space` is [count]. */
+void coll_noise_mark(const double *times, size_t count,
+                     const uint64_t *thresholds_ns, uint8_t *late,
+                     double *space);
 
 #endif

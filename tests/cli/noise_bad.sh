@@ -1,0 +1,3 @@
+$POISE noise -q fast
+$POISE noise somewhere
+$POISE noise --iterations 0

@@ -78,7 +78,7 @@ static int program_page(int (*write)(const struct poise_command *command,
     struct poise_buf text = {0};
     struct poise_command program = {
         .operands = "SUBCOMMAND [ARGUMENT]...",
-        .summary = "work on huge trees of files with every core of a machine "
+        .summary = "data-intensive work, run evenly on every core of a machine "
                    "or cluster",
         .options = plain_options,
         .exits = "0\tall done\n1\tsome of it failed\n2\twrong use\n"

@@ -236,6 +236,9 @@ POISE_API size_t poise_wire_busy(const struct poise_wire *wire);
  * others run, then sleeps, longer and longer, at most `timeout_ns`, or until
  * poise_wire_wake. */
 POISE_API void poise_wire_pause(struct poise_wire *wire, uint64_t timeout_ns);
+/** Whether ranks on this machine have a processor each, so that it is no waste
+ * to poll again and again for a while. */
+POISE_API bool poise_wire_may_spin(const struct poise_wire *wire);
 /** End the pause, or the next one. Any thread. */
 POISE_API void poise_wire_wake(struct poise_wire *wire);
 /** End the whole job, on all ranks, with an exit status. Returns only if that

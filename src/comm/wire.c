@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 /* Messages are awaited by polling; after so long the processor is offered to
  * others between polls, and after that with growing sleeps. */
@@ -38,13 +39,12 @@ static int set_error(const struct poise_wire *wire, int code, const char *doing)
     return poise_error_set(EIO, doing, NULL, "%s", text);
 }
 
+/* Each may be bound to a processor of its own: all that there are count. */
 static bool is_crowded(const struct poise_world *world)
 {
-    cpu_set_t set;
     const int *ranks;
-    int here = poise_world_group(world, POISE_LEVEL_NODE, &ranks);
-    return sched_getaffinity(0, sizeof(set), &set) == 0 &&
-           CPU_COUNT(&set) < here;
+    return poise_world_group(world, POISE_LEVEL_NODE, &ranks) >
+           sysconf(_SC_NPROCESSORS_ONLN);
 }
 
 int poise_wire_create(struct poise_world *world, struct poise_wire **out)
@@ -70,7 +70,6 @@ int poise_wire_create(struct poise_world *world, struct poise_wire **out)
         free(wire);
         return err;
     }
-    /* Bound to one core each, they are as many as the launcher thought fit. */
     wire->crowded = is_crowded(world);
     *out = wire;
     return 0;
@@ -154,6 +153,11 @@ int poise_wire_poll(struct poise_wire *wire, struct poise_wire_event *out)
 size_t poise_wire_busy(const struct poise_wire *wire)
 {
     return wire->backend->wire_busy(wire->wire);
+}
+
+bool poise_wire_may_spin(const struct poise_wire *wire)
+{
+    return !wire->crowded;
 }
 
 void poise_wire_pause(struct poise_wire *wire, uint64_t timeout_ns)

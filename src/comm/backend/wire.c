@@ -17,9 +17,12 @@
  * messages come. */
 #define POLLS 8
 
+/* Between slots, so that not all begin in the same set of the cache. */
+#define STAGGER 64
+
 struct comm_wire {
     MPI_Comm messages, transfers;
-    size_t slot_bytes;
+    size_t slot_bytes, stride;
     unsigned tag_limit;
     /* Receiving: [slots]. */
     MPI_Request *slots;
@@ -73,10 +76,11 @@ static struct comm_wire *wire_alloc(int slots, size_t slot_bytes)
         return NULL;
     }
     wire->slot_bytes = slot_bytes;
+    wire->stride = slot_bytes + STAGGER;
     wire->slot_count = slots;
     wire->idle_cap = SEND_BUFFERS;
     wire->slots = calloc((size_t)slots, sizeof(*wire->slots));
-    wire->slot_data = malloc((size_t)slots * slot_bytes);
+    wire->slot_data = malloc((size_t)slots * wire->stride);
     wire->send_data = malloc(SEND_BUFFERS * slot_bytes);
     wire->idle = calloc(SEND_BUFFERS, sizeof(*wire->idle));
     if (!wire->slots || !wire->slot_data || !wire->send_data || !wire->idle) {
@@ -94,7 +98,7 @@ static int post_slots(struct comm_wire *wire)
 {
     int err = MPI_SUCCESS;
     for (int i = 0; i < wire->slot_count && err == MPI_SUCCESS; i++) {
-        err = MPI_Recv_init(wire->slot_data + (size_t)i * wire->slot_bytes,
+        err = MPI_Recv_init(wire->slot_data + (size_t)i * wire->stride,
                             (int)wire->slot_bytes, MPI_BYTE, MPI_ANY_SOURCE,
                             MPI_ANY_TAG, wire->messages, &wire->slots[i]);
     }
@@ -299,10 +303,10 @@ static int poll_slot(struct comm_wire *wire, bool *found,
         return err;
     }
     MPI_Get_count(&status, MPI_BYTE, &len);
-    *out = (struct comm_wire_event){
-        .source = status.MPI_SOURCE,
-        .data = wire->slot_data + (size_t)wire->next * wire->slot_bytes,
-        .len = (size_t)len};
+    *out = (struct comm_wire_event){.source = status.MPI_SOURCE,
+                                    .data = wire->slot_data +
+                                            (size_t)wire->next * wire->stride,
+                                    .len = (size_t)len};
     wire->taken = *found = true;
     return MPI_SUCCESS;
 }

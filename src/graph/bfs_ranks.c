@@ -178,8 +178,9 @@ int bfs_ranks_sum(struct poise_graph_bfs *bfs, uint64_t *values, size_t count)
 
 int bfs_ranks_start(struct poise_graph_bfs *bfs)
 {
+    uint64_t nothing = 0;
     memset(bfs->ranks.sent, 0, ranks_ids(bfs) / 8);
-    return bfs_ranks_sum(bfs, NULL, 0);
+    return bfs_ranks_sum(bfs, &nothing, 1);
 }
 
 int bfs_ranks_exchange(struct poise_graph_bfs *bfs,

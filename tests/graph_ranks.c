@@ -226,6 +226,8 @@ static const struct plan by_way[] = {
          .exchange = POISE_GRAPH_EXCHANGE_SHARED_IN),
     PLAN(.no_simd = true, .no_first = true),
     PLAN(.alpha = 1000, .beta = 2),
+    PLAN(.granularity = 64),
+    PLAN(.method = POISE_GRAPH_BOTTOM_UP, .granularity = 1024),
     {.ranks = 3,
      .build = {.order = POISE_GRAPH_ORDER_KEEP},
      .bfs = {.threads = 1}},

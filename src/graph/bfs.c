@@ -59,6 +59,12 @@ static int bfs_alloc_threads(struct poise_graph_bfs *bfs)
     return 0;
 }
 
+/* For the finest one. */
+static uint64_t bfs_summary_bytes(const struct poise_graph_bfs *bfs)
+{
+    return (bfs->frontier_words / 64 + 1) * 8;
+}
+
 static int bfs_alloc(struct poise_graph_bfs *bfs)
 {
     bool huge = bfs->graph->huge;
@@ -72,7 +78,12 @@ static int bfs_alloc(struct poise_graph_bfs *bfs)
     bfs->queue = graph_pages_map(rows * 4, huge);
     bfs->visited = graph_pages_map(bytes, huge);
     bfs->reset = graph_pages_map(bytes, huge);
-    if (!bfs->queue || !bfs->visited || !bfs->reset) {
+    bfs->frontier_words =
+        bfs->graph->world
+            ? bfs->graph->stride * (uint64_t)bfs->graph->ranks / 64
+            : bfs->words;
+    bfs->summary = graph_pages_map(bfs_summary_bytes(bfs), false);
+    if (!bfs->queue || !bfs->visited || !bfs->reset || !bfs->summary) {
         return -ENOMEM;
     }
     if (bfs->options.level) {
@@ -180,6 +191,7 @@ void poise_graph_bfs_destroy(struct poise_graph_bfs *bfs)
     graph_pages_unmap(bfs->queue, rows * 4);
     graph_pages_unmap(bfs->visited, bytes);
     graph_pages_unmap(bfs->reset, bytes);
+    graph_pages_unmap(bfs->summary, bfs_summary_bytes(bfs));
     graph_pages_unmap(bfs->labels, rows * 4);
     graph_pages_unmap(bfs->tallies, threads * sizeof *bfs->tallies);
     for (unsigned t = 0; bfs->pending && t < threads; t++) {

@@ -49,6 +49,9 @@ struct poise_graph_bfs {
     uint64_t *next;           /**< bits by row */
     uint64_t *own[2];         /**< with one rank: both in turn */
     uint64_t words;           /**< of a bitmap by row */
+    uint64_t frontier_words;  /**< of one by id */
+    uint64_t *summary;        /**< a bit for 2^summary_shift of the frontier */
+    unsigned summary_shift;   /**< 0: no summary at this level */
     struct bfs_ranks ranks;
     uint32_t chunk_words; /**< of a bottom-up chunk */
 

@@ -11,6 +11,11 @@
 
 #include <string.h>
 
+/** Without being told, a summary is used for frontiers that are not in the
+ * caches anyway: below that it was measured to cost more than it saves. */
+#define UP_SUMMARY_MIN_BYTES ((uint64_t)16 << 20)
+#define UP_MIN_GRANULARITY 64
+#define UP_MAX_GRANULARITY 4096
 /** Rows are fetched so many vertices ahead. */
 #define UP_AHEAD 16
 #define UP_MIN_CHUNK_WORDS 64
@@ -25,6 +30,16 @@ struct up_run {
 static inline bool up_in(const uint64_t *bits, uint32_t id)
 {
     return bits[id >> 6] >> (id & 63) & 1;
+}
+
+/* In the frontier? The summary, if there is one, is asked first. */
+static inline bool up_is_parent(const struct poise_graph_bfs *bfs, uint32_t id)
+{
+    if (bfs->summary_shift > 0 &&
+        !up_in(bfs->summary, id >> bfs->summary_shift)) {
+        return false;
+    }
+    return up_in(bfs->frontier, id);
 }
 
 uint64_t bfs_first64_plain(uint64_t todo, const uint32_t *first,
@@ -42,13 +57,28 @@ uint64_t bfs_first64_plain(uint64_t todo, const uint32_t *first,
     return found;
 }
 
+/* The same as bfs_first64_plain by way of the summary. */
+static uint64_t up_first64_summary(const struct poise_graph_bfs *bfs,
+                                   uint64_t todo, const uint32_t *first,
+                                   uint32_t *parent)
+{
+    uint64_t found = 0;
+    for (; todo; todo &= todo - 1) {
+        unsigned i = (unsigned)__builtin_ctzll(todo);
+        if (up_is_parent(bfs, first[i])) {
+            found |= UINT64_C(1) << i;
+            parent[i] = first[i];
+        }
+    }
+    return found;
+}
+
 /* Look through the rest of the rows of `pending`; returns the arcs seen. */
 static uint64_t up_rest(struct up_run *run, const uint32_t *pending,
                         uint32_t count)
 {
     struct poise_graph_bfs *bfs = run->bfs;
     const struct graph_rows *in = graph_in_rows(bfs->graph);
-    const uint64_t *frontier = bfs->frontier;
     uint64_t skip = bfs->options.no_first ? 0 : 1, edges = 0;
     for (uint32_t i = 0; i < count; i++) {
         if (i + UP_AHEAD < count) {
@@ -57,7 +87,7 @@ static uint64_t up_rest(struct up_run *run, const uint32_t *pending,
         uint32_t v = pending[i];
         uint64_t from = in->start[v] + skip, to = in->start[v + 1];
         uint64_t a = from;
-        while (a < to && !up_in(frontier, in->to[a])) {
+        while (a < to && !up_is_parent(bfs, in->to[a])) {
             a++;
         }
         if (a < to) {
@@ -99,8 +129,11 @@ static void up_chunk(void *arg, unsigned thread, uint32_t chunk)
     for (uint64_t w = from; w < to; w++) {
         uint64_t todo = ~bfs->visited[w], hits = 0;
         if (todo && use_first) {
-            hits = run->first64(todo, in->first + w * 64, bfs->frontier,
-                                bfs->parent + w * 64);
+            hits = bfs->summary_shift > 0
+                       ? up_first64_summary(bfs, todo, in->first + w * 64,
+                                            bfs->parent + w * 64)
+                       : run->first64(todo, in->first + w * 64, bfs->frontier,
+                                      bfs->parent + w * 64);
             edges += (uint64_t)__builtin_popcountll(todo);
         }
         bfs->next[w] = hits;
@@ -122,11 +155,71 @@ static uint32_t up_chunks(const struct poise_graph_bfs *bfs)
     return (uint32_t)((bfs->words + bfs->chunk_words - 1) / bfs->chunk_words);
 }
 
+/* ---- the summary -----------------------------------------------------------
+ */
+
+/* So coarse that about a third of the summary is still zero. */
+static unsigned up_granularity(const struct poise_graph_bfs *bfs)
+{
+    const struct poise_graph_bfs_options *options = &bfs->options;
+    unsigned granularity = UP_MAX_GRANULARITY;
+    if (options->no_summary || options->granularity > 0) {
+        return options->no_summary ? 0 : options->granularity;
+    }
+    if (bfs->frontier_words * 8 < UP_SUMMARY_MIN_BYTES) {
+        return 0;
+    }
+    double density = (double)bfs->frontier_count / (double)bfs->graph->count;
+    while (granularity >= UP_MIN_GRANULARITY &&
+           (double)granularity * density > 1) {
+        granularity /= 2;
+    }
+    return granularity >= UP_MIN_GRANULARITY ? granularity : 0;
+}
+
+/* A word of the summary stands for 64 * granularity vertices. */
+static void up_summary_chunk(void *arg, unsigned thread, uint32_t chunk)
+{
+    struct up_run *run = arg;
+    struct poise_graph_bfs *bfs = run->bfs;
+    uint64_t words_a_bit = UINT64_C(1) << (bfs->summary_shift - 6);
+    uint64_t summary_words =
+        (bfs->frontier_words + 64 * words_a_bit - 1) / (64 * words_a_bit);
+    struct graph_range range =
+        graph_range_of(summary_words, chunk, run->chunks, 8);
+    (void)thread;
+    for (uint64_t s = range.from; s < range.to; s++) {
+        uint64_t at = s * 64 * words_a_bit, bits = 0;
+        for (unsigned bit = 0; bit < 64; bit++) {
+            uint64_t any = 0;
+            for (uint64_t w = 0; w < words_a_bit; w++, at++) {
+                any |= at < bfs->frontier_words ? bfs->frontier[at] : 0;
+            }
+            bits |= (uint64_t)(any != 0) << bit;
+        }
+        bfs->summary[s] = bits;
+    }
+}
+
+static void up_summarise(struct poise_graph_bfs *bfs, struct up_run *run,
+                         struct poise_graph_level *level)
+{
+    unsigned granularity = up_granularity(bfs);
+    bfs->summary_shift =
+        granularity > 0 ? (unsigned)__builtin_ctz(granularity) : 0;
+    level->granularity = granularity;
+    if (granularity > 0) {
+        run->chunks = 4 * graph_team_size(bfs->team);
+        graph_team_run(bfs->team, up_summary_chunk, run, run->chunks);
+    }
+}
+
 void bfs_bottom_up(struct poise_graph_bfs *bfs, struct poise_graph_level *level)
 {
     bfs_first64 *simd = bfs->use_simd ? bfs_first64_simd() : NULL;
     struct up_run run = {.bfs = bfs,
                          .first64 = simd ? simd : bfs_first64_plain};
+    up_summarise(bfs, &run, level);
     graph_team_run(bfs->team, up_chunk, &run, up_chunks(bfs));
     struct bfs_tally sum = bfs_tally_take(bfs);
     level->found = sum.found;

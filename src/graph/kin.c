@@ -73,14 +73,14 @@ static int kin_merge(const struct poise_graph *graph, uint32_t *up,
                 kin_join(up, (uint32_t)id, other);
             }
         }
-        code = poise_buf_append(&result, up, ids * sizeof *up);
+        code = ids > 0 ? poise_buf_append(&result, up, ids * sizeof *up) : 0;
     }
     poise_buf_free(&all);
     code = poise_world_agree(graph->world, code);
     if (code == 0) {
         code = poise_world_broadcast(graph->world, 0, &result);
     }
-    if (code == 0) {
+    if (code == 0 && ids > 0) {
         memcpy(up, result.data, ids * sizeof *up);
     }
     poise_buf_free(&result);

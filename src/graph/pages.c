@@ -6,6 +6,7 @@
 #include "internal.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -38,6 +39,35 @@ void *graph_pages_map(uint64_t bytes, bool huge)
     return memory;
 }
 
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define PAGES_TSAN 1
+#endif
+#elif defined(__SANITIZE_THREAD__)
+#define PAGES_TSAN 1
+#endif
+
+#ifdef PAGES_TSAN
+/* The thread sanitizer does not see mremap, and takes two threads that get the
+ * same place one after the other for a race. */
+static void *pages_move(void *memory, uint64_t old_bytes, uint64_t bytes)
+{
+    void *moved = mmap(NULL, bytes > 0 ? bytes : 1, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (moved != MAP_FAILED) {
+        memcpy(moved, memory, old_bytes < bytes ? old_bytes : bytes);
+        munmap(memory, old_bytes > 0 ? old_bytes : 1);
+    }
+    return moved;
+}
+#else
+static void *pages_move(void *memory, uint64_t old_bytes, uint64_t bytes)
+{
+    return mremap(memory, old_bytes > 0 ? old_bytes : 1, bytes > 0 ? bytes : 1,
+                  MREMAP_MAYMOVE);
+}
+#endif
+
 void *graph_pages_remap(void *memory, uint64_t old_bytes, uint64_t bytes)
 {
     if (!memory) {
@@ -47,8 +77,7 @@ void *graph_pages_remap(void *memory, uint64_t old_bytes, uint64_t bytes)
         pages_short(bytes);
         return NULL;
     }
-    void *moved = mremap(memory, old_bytes > 0 ? old_bytes : 1,
-                         bytes > 0 ? bytes : 1, MREMAP_MAYMOVE);
+    void *moved = pages_move(memory, old_bytes, bytes);
     if (moved == MAP_FAILED) {
         pages_short(bytes);
         return NULL;

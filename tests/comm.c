@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -827,6 +828,35 @@ static void test_place(void **state)
 
 /* A machine of as many domains as this one has processors, by hwloc's own
  * means: where the thread is bound to decides, or where it runs. */
+/* A process with process ids of its own shares no memory with this one, so it
+ * sits on another node. Where namespaces are closed there is nothing to see. */
+static void test_containers_are_nodes(void **state)
+{
+    (void)state;
+    struct comm_place here;
+    assert_int_equal(comm_place_find(NULL, &here), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        if (unshare(CLONE_NEWPID) < 0 &&
+            unshare(CLONE_NEWUSER | CLONE_NEWPID) < 0) {
+            _exit(0);
+        }
+        struct comm_place there;
+        int status = 1;
+        pid_t inner = fork();
+        if (inner == 0) {
+            _exit(comm_place_find(NULL, &there) < 0 ||
+                  strcmp(here.node, there.node) == 0);
+        }
+        _exit(inner < 0 || waitpid(inner, &status, 0) != inner || status != 0);
+    }
+    int status = 1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    comm_place_free(&here);
+}
+
 static void test_numa(void **state)
 {
     (void)state;
@@ -999,6 +1029,7 @@ int main(void)
         cmocka_unit_test(test_split),
         cmocka_unit_test(test_sites),
         cmocka_unit_test(test_place),
+        cmocka_unit_test(test_containers_are_nodes),
         cmocka_unit_test(test_numa),
         cmocka_unit_test(test_launchers),
         cmocka_unit_test(test_no_backend),

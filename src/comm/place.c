@@ -11,6 +11,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* A whole small file into `out`. No error is set: the caller knows what it
@@ -99,17 +100,22 @@ static int find_site(const char *path, const char *host, char **out)
 /* ---- node and domain ----------------------------------------------------- */
 
 /* Ranks share a node if they share a running kernel, whatever their host names
- * (containers have their own) and whoever copied the machine's image. */
+ * and whoever copied the machine's image, and see each other's processes:
+ * containers with process ids of their own share no memory. */
 static int find_node(const char *host, char **out)
 {
     struct poise_buf text = {0};
+    struct stat ids;
     const char *name = host;
     if (read_small("/proc/sys/kernel/random/boot_id", &text) == 0 &&
         text.len > 0 && poise_buf_putc(&text, '\0') == 0) {
-        text.data[strcspn(text.data, "\n")] = '\0';
-        name = text.data;
+        text.len = strcspn(text.data, "\n");
+        if (stat("/proc/self/ns/pid", &ids) == 0) {
+            poise_buf_printf(&text, ":%llu", (unsigned long long)ids.st_ino);
+        }
+        name = poise_buf_str(&text);
     }
-    int err = copy_text(name, out);
+    int err = text.error ? text.error : copy_text(name, out);
     poise_buf_free(&text);
     return err;
 }

@@ -42,6 +42,18 @@ const void *load_image_at(const struct load_image *image, uint64_t address,
     return NULL;
 }
 
+/* A damaged file may have its tables anywhere. */
+static const void *image_aligned(const void *table, size_t alignment)
+{
+    return (uintptr_t)table % alignment == 0 ? table : NULL;
+}
+
+static const void *image_table(const struct load_image *image, uint64_t address,
+                               size_t bytes, size_t alignment)
+{
+    return image_aligned(load_image_at(image, address, bytes), alignment);
+}
+
 const char *load_image_string(const struct load_image *image, uint64_t offset)
 {
     if (offset >= image->strings_bytes ||
@@ -76,17 +88,18 @@ static int image_read_header(struct load_image *image)
                                 "with 'poise cc'");
     }
     image->segment_count = header->e_phnum;
-    image->segments =
+    image->segments = image_aligned(
         image_file(image, header->e_phoff,
-                   (uint64_t)header->e_phnum * sizeof *image->segments);
+                   (uint64_t)header->e_phnum * sizeof *image->segments),
+        8);
     if (image->segments == NULL) {
         return image_bad(image, "the file is damaged");
     }
     for (int i = 0; i < image->segment_count; i++) {
         const Elf64_Phdr *segment = &image->segments[i];
         if (segment->p_type == PT_DYNAMIC) {
-            image->dynamic =
-                image_file(image, segment->p_offset, segment->p_filesz);
+            image->dynamic = image_aligned(
+                image_file(image, segment->p_offset, segment->p_filesz), 8);
             image->dynamic_count = segment->p_filesz / sizeof *image->dynamic;
         }
     }
@@ -101,13 +114,13 @@ static int image_read_header(struct load_image *image)
 static size_t image_count_symbols(const struct load_image *image)
 {
     uint64_t at = load_image_tag(image, DT_GNU_HASH);
-    const uint32_t *head = load_image_at(image, at, 4 * sizeof *head);
+    const uint32_t *head = image_table(image, at, 4 * sizeof *head, 4);
     if (at == 0 || head == NULL) {
         return 0;
     }
     uint64_t buckets_at = at + 16 + (uint64_t)head[2] * 8;
     const uint32_t *buckets =
-        load_image_at(image, buckets_at, (size_t)head[0] * sizeof *buckets);
+        image_table(image, buckets_at, (size_t)head[0] * sizeof *buckets, 4);
     uint32_t last = 0;
     for (uint32_t i = 0; buckets != NULL && i < head[0]; i++) {
         last = buckets[i] > last ? buckets[i] : last;
@@ -117,8 +130,9 @@ static size_t image_count_symbols(const struct load_image *image)
     }
     uint64_t chains_at = buckets_at + (uint64_t)head[0] * 4;
     for (;; last++) {
-        const uint32_t *chain = load_image_at(
-            image, chains_at + (uint64_t)(last - head[1]) * 4, sizeof *chain);
+        const uint32_t *chain =
+            image_table(image, chains_at + (uint64_t)(last - head[1]) * 4,
+                        sizeof *chain, 4);
         if (chain == NULL || (*chain & 1) != 0) {
             return (size_t)last + 1;
         }
@@ -132,7 +146,7 @@ static void image_read_relocations(struct load_image *image)
     for (int t = 0; t < 2; t++) {
         uint64_t bytes = load_image_tag(image, tags[t][1]);
         image->relocations[t] =
-            load_image_at(image, load_image_tag(image, tags[t][0]), bytes);
+            image_table(image, load_image_tag(image, tags[t][0]), bytes, 8);
         if (image->relocations[t] == NULL) {
             continue;
         }
@@ -155,8 +169,8 @@ static int image_read_dynamic(struct load_image *image)
     }
     image->symbol_count = image_count_symbols(image);
     image->symbols =
-        load_image_at(image, load_image_tag(image, DT_SYMTAB),
-                      image->symbol_count * sizeof *image->symbols);
+        image_table(image, load_image_tag(image, DT_SYMTAB),
+                    image->symbol_count * sizeof *image->symbols, 8);
     if (image->symbols == NULL) {
         return image_bad(image, "the file is damaged");
     }
@@ -242,10 +256,10 @@ static const char *image_wanted(const struct load_image *image,
     }
     /* Not all of them are among those that load_image counts. */
     const Elf64_Sym *symbol =
-        load_image_at(image,
-                      load_image_tag(image, DT_SYMTAB) +
-                          ELF64_R_SYM(at->r_info) * sizeof *symbol,
-                      sizeof *symbol);
+        image_table(image,
+                    load_image_tag(image, DT_SYMTAB) +
+                        ELF64_R_SYM(at->r_info) * sizeof *symbol,
+                    sizeof *symbol, 8);
     if (symbol == NULL || symbol->st_shndx != SHN_UNDEF) {
         return NULL;
     }

@@ -198,13 +198,14 @@ static int put_data(struct poise_mpi_request *request, int process,
     return MPI_SUCCESS;
 }
 
-/* The data has left its buffer. */
-static void finish_send(struct poise_mpi_request *request)
+/* The data has left its buffer. `by_sender`: the sending rank itself is here,
+ * and needs no waking; a transfer may end on its stack, too, while it parks. */
+static void finish_send(struct poise_mpi_request *request, bool by_sender)
 {
     if (request->mode == FACE_BUFFERED) {
         p2p_buffer_free(request->face, request->data.bytes);
     }
-    if (request->face->rank == vrank_self()) {
+    if (by_sender) {
         __atomic_store_n(&request->done, 1, __ATOMIC_RELEASE);
     } else {
         request_finish(request);
@@ -213,7 +214,7 @@ static void finish_send(struct poise_mpi_request *request)
 
 /* On worker 0. */
 static int send_now(struct poise_mpi_request *request, int number,
-                    const struct vrank_envelope *envelope)
+                    const struct vrank_envelope *envelope, bool by_sender)
 {
     int process = vrank_process_of(number);
     const struct face_data *data = &request->data;
@@ -244,7 +245,7 @@ static int send_now(struct poise_mpi_request *request, int number,
     if (offer) {
         return put_data(request, process, tag);
     }
-    finish_send(request);
+    finish_send(request, by_sender);
     return MPI_SUCCESS;
 }
 
@@ -272,7 +273,7 @@ int wire_post(struct poise_mpi_request *request, int number,
         vrank_hurry(vrank_self());
     }
     if (vrank_communicates()) {
-        return send_now(request, number, envelope);
+        return send_now(request, number, envelope, true);
     }
     return leave_job(&(struct wire_job){
         .request = request, .number = number, .envelope = *envelope});
@@ -335,7 +336,7 @@ static void transfer_done(struct wire_transfer *transfer)
     if (get) {
         request_finish(request);
     } else {
-        finish_send(request);
+        finish_send(request, false);
     }
 }
 
@@ -521,9 +522,9 @@ static int do_jobs(void)
         struct wire_job *job = ordered;
         ordered = job->next;
         wire.quiet = false;
-        int err = job->offer
-                      ? fetch_now(job->offer, job->request)
-                      : send_now(job->request, job->number, &job->envelope);
+        int err = job->offer ? fetch_now(job->offer, job->request)
+                             : send_now(job->request, job->number,
+                                        &job->envelope, false);
         if (err != MPI_SUCCESS) {
             job->request->error = err;
             request_finish(job->request);

@@ -652,6 +652,55 @@ static int neighbours(int rank, int size)
     return 0;
 }
 
+/* A star that all know, and arrows to the next rank and the one after. */
+static int graphs(int rank, int size)
+{
+    int index[16], edges[32], count, nodes, all, list[16], kind, from[2], to[2];
+    int degree = 2, in, out, weighted, weights[2] = {5, 6}, got[2], mine[2];
+    MPI_Comm star, arrows[2], same;
+
+    for (int r = 0; r < size; r++) {
+        index[r] = size - 1 + r;
+        if (r > 0) {
+            edges[r - 1] = r;
+            edges[size - 2 + r] = 0;
+        }
+        mine[r % 2] = 10 * rank + r % 2;
+    }
+    CHECK(MPI_Graph_create(COMM, size, index, edges, 0, &star) == MPI_SUCCESS);
+    MPI_Graphdims_get(star, &nodes, &all);
+    CHECK(nodes == size && all == 2 * (size - 1));
+    MPI_Graph_neighbors_count(star, rank, &count);
+    CHECK(count == (rank == 0 ? size - 1 : 1));
+    MPI_Graph_neighbors(star, rank, 16, list);
+    CHECK(list[0] == (rank == 0 ? 1 : 0));
+    MPI_Graph_get(star, 16, 32, index, list);
+    CHECK(index[0] == size - 1);
+    for (int k = 0; k < 2; k++) {
+        from[k] = (rank + size - 1 - k) % size;
+        to[k] = (rank + 1 + k) % size;
+    }
+    CHECK(MPI_Dist_graph_create_adjacent(COMM, 2, from, MPI_UNWEIGHTED, 2, to,
+                                         MPI_UNWEIGHTED, MPI_INFO_NULL, 0,
+                                         &arrows[0]) == MPI_SUCCESS);
+    CHECK(MPI_Dist_graph_create(COMM, 1, &rank, &degree, to, weights,
+                                MPI_INFO_NULL, 0, &arrows[1]) == MPI_SUCCESS);
+    MPI_Comm_dup(arrows[0], &same);
+    MPI_Topo_test(same, &kind);
+    CHECK(kind == MPI_DIST_GRAPH);
+    MPI_Neighbor_alltoall(mine, 1, MPI_INT, got, 1, MPI_INT, same);
+    CHECK(got[0] == 10 * from[0] && got[1] == 10 * from[1] + 1);
+    MPI_Dist_graph_neighbors_count(arrows[1], &in, &out, &weighted);
+    CHECK(in == 2 && out == 2 && weighted);
+    MPI_Dist_graph_neighbors(arrows[1], 2, list, weights, 2, to, weights);
+    CHECK(list[0] + list[1] == from[0] + from[1] && weights[1] == 6);
+    MPI_Comm_free(&same);
+    MPI_Comm_free(&arrows[0]);
+    MPI_Comm_free(&arrows[1]);
+    MPI_Comm_free(&star);
+    return 0;
+}
+
 static void test_topologies(void **state)
 {
     (void)state;
@@ -659,6 +708,7 @@ static void test_topologies(void **state)
     run_well(8, grids);
     run_well(1, shapes);
     run_well(5, neighbours);
+    run_well(5, graphs);
 }
 
 /* ---- between groups

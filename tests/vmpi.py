@@ -90,6 +90,8 @@ class Entries(unittest.TestCase):
             declared = set(re.findall(r"POISE_MPI_FUNCTION\(\w+, (\w+),",
                                       file.read()))
         self.assertGreater(len(declared), 200)
+        missing = {name for name in declared if "MPI_" + name not in names}
+        self.assertEqual(missing, set())
         for name in names:
             self.assertRegex(name, r"^P?MPI_\w+$")
             self.assertIn(re.sub("^P?MPI_", "", name), declared)

@@ -17,6 +17,9 @@
 /** Blocked ranks that a report of deadlock names. */
 #define ENGINE_NAMED 32
 
+/* Some ten microseconds. */
+#define ENGINE_SPINS 400
+
 /* Global: a rank finds its engine from inside any call of MPI, which has no
  * argument for it. One run at a time. */
 struct vrank_engine *vrank_engine;
@@ -331,8 +334,28 @@ static bool engine_is_deadlock(struct vrank_worker *worker)
             job->face->quiet(job->arg) == 1);
 }
 
+/* Ranks of two workers that wait for each other in turn would wake a sleeping
+ * thread each time, which takes longer than what they do: look around for a
+ * while first. Not where worker 0 has other processes to look after. */
+static bool engine_spin(const struct vrank_worker *worker)
+{
+    if (!vrank_concurrent || vrank_engine->job.processes > 1) {
+        return false;
+    }
+    for (int i = 0; i < ENGINE_SPINS; i++) {
+        if (sched_has_mail(worker)) {
+            return true;
+        }
+        __builtin_ia32_pause();
+    }
+    return false;
+}
+
 void engine_idle(struct vrank_worker *worker)
 {
+    if (engine_spin(worker)) {
+        return;
+    }
     struct vrank_engine *engine = vrank_engine;
     uint64_t due_ns =
         worker->timer_count > 0 ? worker->timers[0]->deadline_ns : UINT64_MAX;

@@ -63,7 +63,16 @@ const struct poise_command cli_run_command = {
         "A batch system's launcher may start the processes itself: "
         "'srun poise run -v 64 ./prog' joins its step.\n\n"
         "The environment variable POISE_MPI (ompi, mpich) chooses among "
-        "several installed MPIs.",
+        "several installed MPIs.\n\n"
+        "What is covered: MPI 3.1's messages of all kinds, persistent ones and "
+        "matched probes among them; requests; all collectives, blocking and "
+        "not, with their v and w forms and neighbour collectives; "
+        "communicators, groups, intercommunicators; data types and packing; "
+        "operations; Cartesian and graph topologies; attributes, Info, error "
+        "handlers; and MPI-1's old names. What is not: one-sided "
+        "communication, files, dynamic processes, general requests and "
+        "external packing. A program that calls one of these does not "
+        "compile, and the compiler names the function.",
     .options = options,
     .examples = "poise run -v 64 ./prog\t64 ranks in this process\n"
                 "poise run -n 4 -v 64 ./prog\tin four processes\n"

@@ -96,7 +96,7 @@ static int add_levels(struct poise_page *page, const struct cli_bfs_job *job)
     size_t count = job->level_count;
     double *values = poise_alloc((PARTS + 1) * count + 1, sizeof *values);
     const char **rows = poise_alloc(count + 1, sizeof *rows);
-    char(*names)[16] = poise_alloc(count + 1, sizeof *names);
+    char(*names)[24] = poise_alloc(count + 1, sizeof *names);
     double runs = job->run_count > 0 ? (double)job->run_count : 1;
     int code = values && rows && names ? 0 : -ENOMEM;
 

@@ -149,7 +149,8 @@ int graph_text_line(struct graph_text *text, bool peek, const char **line,
     struct poise_buf *carry = &text->carry;
     size_t seen = 0;
     for (;;) {
-        const char *start = carry->data + text->carry_at;
+        /* Before the first bytes there is no address to add to. */
+        const char *start = carry->data ? carry->data + text->carry_at : NULL;
         size_t left = carry->len - text->carry_at;
         const char *end =
             left > seen ? memchr(start + seen, '\n', left - seen) : NULL;

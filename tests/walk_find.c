@@ -388,7 +388,8 @@ static const char *const expressions[] = {
     "nosuch",
     "nosuch empty -print",
     "lopsided -exec echo {} ;",
-    "wide -exec printf %s\\n {} +",
+    /* A write for each line: those of two commands at once may mix. */
+    "wide -exec stdbuf -oL printf %s\\n {} +",
     "lopsided wide empty -execdir printf %s\\n {} +",
     "wide -type f -name file5 -exec echo x{}y{} z ;",
     "-maxdepth 1 -exec false {} ; -print",

@@ -22,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define ROUND_NS UINT64_C(50000000)
 #define NS_PER_S UINT64_C(1000000000)
@@ -624,9 +625,9 @@ void wire_end_others(int status, void *arg)
     /* What was printed must not be lost. */
     fflush(NULL);
     if (!wire.deadlock || wire.process == 0) {
-        if (wire.deadlock) {
-            poise_sleep_ns(LAST_WORDS_NS);
-        }
+        /* For the others' words; and a launcher forgets what it has not read
+         * yet of a job that is aborted. No rank may run meanwhile. */
+        usleep(LAST_WORDS_NS / 1000);
         poise_wire_abort(wire.wire, status);
     }
 }

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -994,6 +995,68 @@ static void test_launchers(void **state)
     assert_int_equal(poise_error_last()->code, EINVAL);
 }
 
+/* ---- finding a launcher -------------------------------------------------- */
+
+/* An empty program, or a link to one, in a folder. */
+static void plant(const char *folder, const char *name, const char *target)
+{
+    char path[300];
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    if (target) {
+        assert_int_equal(symlink(target, path), 0);
+        return;
+    }
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_int_equal(fchmod(fileno(file), 0700), 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void check_found(const char *mpi, const char *command, const char *whose)
+{
+    struct poise_comm_launcher found = {0};
+    assert_int_equal(poise_comm_launcher_find(mpi, &found), 0);
+    assert_string_equal(found.command, command);
+    assert_string_equal(found.mpi, whose);
+    poise_comm_launcher_free(&found);
+}
+
+static void test_launcher_find(void **state)
+{
+    (void)state;
+    char a[] = "/tmp/poise-comm-XXXXXX", command[300], path[600];
+    struct poise_comm_launcher found = {0};
+    char *before = strdup(getenv("PATH"));
+    assert_non_null(mkdtemp(a));
+    snprintf(path, sizeof(path), "/nowhere:%s", a);
+    setenv("PATH", path, 1);
+    assert_int_equal(poise_comm_launcher_find(NULL, &found), -ENOTSUP);
+    plant(a, "mpirun.mpich", NULL);
+    snprintf(command, sizeof(command), "%s/mpirun.mpich", a);
+    check_found(NULL, command, "mpich");
+    check_found("mpich", command, "mpich");
+    assert_int_equal(poise_comm_launcher_find("ompi", &found), -ENOTSUP);
+    assert_int_equal(poise_comm_launcher_find("lam", &found), -EINVAL);
+    /* The plain name comes first, if it can be told whose it is. */
+    plant(a, "mpirun", NULL);
+    check_found("", command, "mpich");
+    snprintf(path, sizeof(path), "%s/mpirun", a);
+    unlink(path);
+    plant(a, "orterun", NULL);
+    plant(a, "mpirun", "orterun");
+    check_found("ompi", path, "ompi");
+    check_found(NULL, path, "ompi");
+    check_found("mpich", command, "mpich");
+    static const char *const names[] = {"mpirun", "orterun", "mpirun.mpich"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        snprintf(path, sizeof(path), "%s/%s", a, names[i]);
+        assert_int_equal(unlink(path), 0);
+    }
+    assert_int_equal(rmdir(a), 0);
+    setenv("PATH", before, 1);
+    free(before);
+}
+
 /* A launcher whose MPI has no back end: an error, not a world of one. */
 static void test_no_backend(void **state)
 {
@@ -1032,6 +1095,7 @@ int main(void)
         cmocka_unit_test(test_containers_are_nodes),
         cmocka_unit_test(test_numa),
         cmocka_unit_test(test_launchers),
+        cmocka_unit_test(test_launcher_find),
         cmocka_unit_test(test_no_backend),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,7 @@
  */
 #include "internal.h"
 
+#include <poise/comm.h>
 #include <poise/vrank.h>
 
 #include <errno.h>
@@ -233,9 +234,9 @@ static bool is_launched(void)
  * that fails. */
 static int launch(int64_t processes, int argc, char **argv)
 {
-    const char *launcher = NULL;
+    struct poise_comm_launcher launcher = {0};
     char number[24], self[4096];
-    int code = poise_vrank_launcher(&launcher);
+    int code = poise_comm_launcher_find(getenv("POISE_MPI"), &launcher);
 
     if (code < 0) {
         return code;
@@ -244,12 +245,13 @@ static int launch(int64_t processes, int argc, char **argv)
     const char **line = poise_alloc((size_t)argc + 5, sizeof *line);
     if (!line || len < 0) {
         free(line);
+        poise_comm_launcher_free(&launcher);
         return len < 0 ? poise_error_set(errno, "find", "poise", NULL)
                        : -ENOMEM;
     }
     self[len] = '\0';
     snprintf(number, sizeof number, "%lld", (long long)processes);
-    line[0] = launcher;
+    line[0] = launcher.command;
     line[1] = "-n";
     line[2] = number;
     line[3] = self;
@@ -258,9 +260,10 @@ static int launch(int64_t processes, int argc, char **argv)
     }
     /* More processes than cores are the user's choice. */
     setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);
-    execvp(launcher, (char **)(uintptr_t)line);
-    code = poise_error_set(errno, "run", launcher, NULL);
+    execv(launcher.command, (char **)(uintptr_t)line);
+    code = poise_error_set(errno, "run", launcher.command, NULL);
     free(line);
+    poise_comm_launcher_free(&launcher);
     return code;
 }
 

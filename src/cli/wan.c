@@ -1,6 +1,7 @@
 /* poise wan: several clusters, far from each other, on this machine. */
 #include "internal.h"
 
+#include <poise/comm.h>
 #include <poise/wan.h>
 
 #include <errno.h>
@@ -294,30 +295,6 @@ static int wan_agent(const struct values *values, int argc, char **argv)
 /* ---- run -------------------------------------------------------------------
  */
 
-/* Which launcher there is: "mpirun.openmpi" or "mpiexec.mpich". */
-static const char *launcher_of(const struct values *values, bool *mpich)
-{
-    static const char *const both[2][2] = {{"mpirun.openmpi", "mpirun"},
-                                           {"mpiexec.mpich", "mpiexec"}};
-    if (values->mpi && strcmp(values->mpi, "ompi") != 0 &&
-        strcmp(values->mpi, "mpich") != 0) {
-        cli_say("wan", "--mpi is ompi or mpich, not '%s'", values->mpi);
-        return NULL;
-    }
-    *mpich = values->mpi && strcmp(values->mpi, "mpich") == 0;
-    for (int i = 0; i < 2; i++) {
-        struct poise_buf path = {0};
-        poise_buf_printf(&path, "/usr/bin/%s", both[*mpich][i]);
-        bool there = access(poise_buf_str(&path), X_OK) == 0;
-        poise_buf_free(&path);
-        if (there) {
-            return both[*mpich][i];
-        }
-    }
-    cli_say("wan", "there is no %s here", both[*mpich][0]);
-    return NULL;
-}
-
 /* The script that stands in for ssh; a launcher wants a file. Its door lies
  * beside it. */
 static int agent_write(struct poise_buf *path)
@@ -380,9 +357,9 @@ static uint64_t bytes_sent(const struct poise_wan_testbed *t)
 }
 
 /* The launcher's command line; words are borrowed. */
-static size_t launch_words(bool mpich, const char *launcher, const char *agent,
-                           const char *hosts, const char *ranks, char **argv,
-                           int argc, char **out)
+static size_t launch_words(const struct poise_comm_launcher *launcher,
+                           const char *agent, const char *hosts,
+                           const char *ranks, char **argv, int argc, char **out)
 {
     static const char *const ompi[] = {"--allow-run-as-root",
                                        "--oversubscribe",
@@ -409,11 +386,12 @@ static size_t launch_words(bool mpich, const char *launcher, const char *agent,
     static const char *const hydra[] = {"-launcher", "rsh", "-iface", "e0",
                                         "-launcher-exec"};
     size_t n = 0;
+    bool mpich = strcmp(launcher->mpi, "mpich") == 0;
     const char *const *words = mpich ? hydra : ompi;
     size_t count =
         mpich ? sizeof(hydra) / sizeof(*hydra) : sizeof(ompi) / sizeof(*ompi);
 #define PUT(word) out[n++] = (char *)(uintptr_t)(word)
-    PUT(launcher);
+    PUT(launcher->command);
     for (size_t i = 0; i < count; i++) {
         PUT(words[i]);
     }
@@ -453,14 +431,14 @@ static int launch(const struct values *values,
 {
     struct poise_buf agent = {0}, hosts = {0}, door_path = {0};
     char ranks_text[24];
-    bool mpich = false;
+    struct poise_comm_launcher launcher = {0};
     int64_t door = -1, ranks = values->ranks ? values->ranks
                                              : (int64_t)testbed->topology.hosts;
     uint64_t carried = bytes_carried(testbed), sent = bytes_sent(testbed);
-    const char *launcher = launcher_of(values, &mpich);
     char **words = poise_alloc((size_t)argc + 64, sizeof(*words));
     int code = CLI_WRAPPER_FAILED;
-    if (!launcher) {
+    if (poise_comm_launcher_find(values->mpi, &launcher) < 0) {
+        cli_say_error("wan");
         goto done;
     }
     snprintf(ranks_text, sizeof(ranks_text), "%lld", (long long)ranks);
@@ -474,8 +452,8 @@ static int launch(const struct values *values,
         cli_say_error("wan");
         goto close_door;
     }
-    launch_words(mpich, launcher, agent.data, poise_buf_str(&hosts), ranks_text,
-                 argv, argc, words);
+    launch_words(&launcher, agent.data, poise_buf_str(&hosts), ranks_text, argv,
+                 argc, words);
     code = exec_on(testbed, 0, words);
     if (code == 0) {
         code = check_bytes(testbed, ranks, carried, sent);
@@ -484,6 +462,7 @@ close_door:
     poise_wan_door_close(door_path.data, door);
     unlink(agent.data);
 done:
+    poise_comm_launcher_free(&launcher);
     free(words);
     poise_buf_free(&agent);
     poise_buf_free(&hosts);

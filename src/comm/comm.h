@@ -277,6 +277,24 @@ POISE_API int poise_world_reduce(struct poise_world *world,
  */
 POISE_API int poise_world_agree(struct poise_world *world, int code);
 
+/* ---- launching ------------------------------------------------------------
+ */
+
+/** What starts a job of several processes. */
+struct poise_comm_launcher {
+    char *command;   /**< its path, as PATH leads to it; owned */
+    const char *mpi; /**< "ompi" or "mpich": whose it is */
+};
+/**
+ * Find the mpirun of an MPI by PATH; `mpi` NULL or "": of whichever is found
+ * first. An mpirun without a telling name is known by what it is a link to.
+ * Local. -EINVAL: another name than ompi or mpich; -ENOTSUP: there is none, or
+ * it cannot be told whose it is.
+ */
+POISE_API int poise_comm_launcher_find(const char *mpi,
+                                       struct poise_comm_launcher *out);
+POISE_API void poise_comm_launcher_free(struct poise_comm_launcher *launcher);
+
 #ifdef __cplusplus
 }
 #endif

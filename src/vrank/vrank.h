@@ -90,11 +90,6 @@ struct poise_vrank_options {
 POISE_API int poise_vrank_run(const struct poise_vrank_options *options,
                               char **argv, int *status);
 
-/** What starts several processes: the mpirun of the MPI that the environment
- * variable POISE_MPI names (ompi, mpich), else the one that is found. -ENOTSUP:
- * there is none. */
-POISE_API int poise_vrank_launcher(const char **out);
-
 #ifdef __cplusplus
 }
 #endif

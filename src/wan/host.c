@@ -28,7 +28,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define TUNNEL "e0"
 #define NET_MASK 0xffff0000u
 #define HOST_MTU 1500
 
@@ -93,7 +92,8 @@ static int mount_all(const char *hosts_file, struct word *word)
     if (mount(hosts_file, "/etc/hosts", NULL, MS_BIND, NULL) < 0) {
         return failed(word, "mount /etc/hosts");
     }
-    /* The counters of the own devices. */
+    /* The own devices, for those who look for them there: UCX does. Where it is
+     * refused, only they suffer. */
     mount("sysfs", "/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
     return 0;
 }
@@ -114,7 +114,7 @@ static int interface_address(int control, unsigned long what, uint32_t value)
     struct ifreq request = {0};
     struct sockaddr_in in = {.sin_family = AF_INET,
                              .sin_addr.s_addr = htonl(value)};
-    snprintf(request.ifr_name, sizeof(request.ifr_name), TUNNEL);
+    snprintf(request.ifr_name, sizeof(request.ifr_name), WAN_TUNNEL);
     memcpy(&request.ifr_addr, &in, sizeof(in));
     return ioctl(control, what, &request);
 }
@@ -127,7 +127,7 @@ static int tunnel_open(struct word *word)
     if (fd < 0) {
         return failed(word, "open /dev/net/tun");
     }
-    snprintf(request.ifr_name, sizeof(request.ifr_name), TUNNEL);
+    snprintf(request.ifr_name, sizeof(request.ifr_name), WAN_TUNNEL);
     if (ioctl(fd, TUNSETIFF, &request) < 0) {
         failed(word, "make a tunnel device");
         close(fd);
@@ -143,14 +143,14 @@ static int network(uint32_t address, struct word *word)
     if (control < 0) {
         return failed(word, "open a socket");
     }
-    snprintf(mtu.ifr_name, sizeof(mtu.ifr_name), TUNNEL);
+    snprintf(mtu.ifr_name, sizeof(mtu.ifr_name), WAN_TUNNEL);
     int tunnel = tunnel_open(word);
     if (tunnel >= 0 &&
         (interface_up(control, "lo") < 0 ||
          interface_address(control, SIOCSIFADDR, address) < 0 ||
          interface_address(control, SIOCSIFNETMASK, NET_MASK) < 0 ||
          ioctl(control, SIOCSIFMTU, &mtu) < 0 ||
-         interface_up(control, TUNNEL) < 0)) {
+         interface_up(control, WAN_TUNNEL) < 0)) {
         failed(word, "set up the network");
         close(tunnel);
         tunnel = -1;

@@ -85,6 +85,9 @@ int wan_gateway_run(const struct poise_wan_topology *topology, const int *ports,
 /* ---- hosts (host.c) --------------------------------------------------------
  */
 
+/** What the device of a host is called. */
+#define WAN_TUNNEL "e0"
+
 /** A process that keeps the namespaces of a host, and its end of the tunnel.
  */
 struct wan_host {

@@ -327,10 +327,8 @@ int poise_wan_find_host(const struct poise_wan_testbed *testbed,
 int poise_wan_host_sent(const struct poise_wan_testbed *testbed, unsigned host,
                         uint64_t *bytes)
 {
-    char path[64], text[32] = "";
-    snprintf(path, sizeof(path),
-             "/proc/%lld/root/sys/class/net/e0/"
-             "statistics/tx_bytes",
+    char path[64], text[4096] = "";
+    snprintf(path, sizeof(path), "/proc/%lld/net/dev",
              (long long)testbed->hosts[host].pid);
     int fd = poise_file_open(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0) {
@@ -338,8 +336,19 @@ int poise_wan_host_sent(const struct poise_wan_testbed *testbed, unsigned host,
     }
     ssize_t got = poise_file_read(fd, text, sizeof(text) - 1, path);
     poise_file_close(fd, path);
-    *bytes = strtoull(text, NULL, 10);
-    return got < 0 ? (int)got : 0;
+    if (got < 0) {
+        return (int)got;
+    }
+    /* "e0:", eight numbers of what it received, then the bytes sent. */
+    const char *line = strstr(text, WAN_TUNNEL ":");
+    unsigned long long sent;
+    if (!line || sscanf(line + strlen(WAN_TUNNEL ":"),
+                        "%*u %*u %*u %*u %*u %*u %*u %*u %llu", &sent) != 1) {
+        return poise_error_set(EBADMSG, "read", path, "it has no line of %s",
+                               WAN_TUNNEL);
+    }
+    *bytes = sent;
+    return 0;
 }
 
 /* ---- going up --------------------------------------------------------------

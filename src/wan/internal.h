@@ -37,7 +37,6 @@ struct wan_line {
     uint64_t free_ns; /* when the line has sent what it was given */
     uint64_t last_due_ns;
     struct wan_packet *first, *last;
-    unsigned place; /* in the heap; UINT_MAX: not there */
 };
 
 /** All lines, by when their first packet is due. */

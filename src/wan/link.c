@@ -29,7 +29,6 @@ int wan_lines_create(const struct poise_wan_topology *topology,
         out->lines[i].link = i / sites == i % sites
                                  ? &topology->sites[i / sites].lan
                                  : &topology->links[i];
-        out->lines[i].place = UINT_MAX;
     }
     out->counts = counts;
     out->start_ns = now_ns;
@@ -82,21 +81,14 @@ static bool earlier(const struct wan_line *a, const struct wan_line *b)
     return a->first->due_ns < b->first->due_ns;
 }
 
-static void heap_set(struct wan_lines *lines, unsigned place,
-                     struct wan_line *line)
-{
-    lines->heap[place] = line;
-    line->place = place;
-}
-
 static void heap_up(struct wan_lines *lines, unsigned place)
 {
     struct wan_line *line = lines->heap[place];
     while (place > 0 && earlier(line, lines->heap[(place - 1) / 2])) {
-        heap_set(lines, place, lines->heap[(place - 1) / 2]);
+        lines->heap[place] = lines->heap[(place - 1) / 2];
         place = (place - 1) / 2;
     }
-    heap_set(lines, place, line);
+    lines->heap[place] = line;
 }
 
 static void heap_down(struct wan_lines *lines, unsigned place)
@@ -114,10 +106,10 @@ static void heap_down(struct wan_lines *lines, unsigned place)
         if (!earlier(lines->heap[child], line)) {
             break;
         }
-        heap_set(lines, place, lines->heap[child]);
+        lines->heap[place] = lines->heap[child];
         place = child;
     }
-    heap_set(lines, place, line);
+    lines->heap[place] = line;
 }
 
 /* ---- packets ---------------------------------------------------------------
@@ -192,7 +184,7 @@ bool wan_lines_put(struct wan_lines *lines, unsigned number, uint64_t now_ns,
         return true;
     }
     line->first = line->last = packet;
-    heap_set(lines, lines->heap_count++, line);
+    lines->heap[lines->heap_count++] = line;
     heap_up(lines, lines->heap_count - 1);
     return true;
 }
@@ -216,10 +208,9 @@ struct wan_packet *wan_lines_take(struct wan_lines *lines, uint64_t now_ns)
         heap_down(lines, 0);
     } else {
         line->last = NULL;
-        line->place = UINT_MAX;
         struct wan_line *moved = lines->heap[--lines->heap_count];
         if (moved != line) {
-            heap_set(lines, 0, moved);
+            lines->heap[0] = moved;
             heap_down(lines, 0);
         }
     }

@@ -295,31 +295,65 @@ static int wan_agent(const struct values *values, int argc, char **argv)
 /* ---- run -------------------------------------------------------------------
  */
 
-/* The script that stands in for ssh; a launcher wants a file. Its door lies
- * beside it. */
-static int agent_write(struct poise_buf *path)
+/* As one word of a shell's. */
+static void put_quoted(struct poise_buf *out, const char *word)
+{
+    poise_buf_putc(out, '\'');
+    for (; *word; word++) {
+        poise_buf_puts(out, *word == '\'' ? "'\\''" : (char[]){*word, '\0'});
+    }
+    poise_buf_putc(out, '\'');
+}
+
+static int agent_fill(int fd, const char *path)
 {
     char self[PATH_MAX];
+    struct poise_buf text = {0}, door = {0};
     ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    const char *folder = getenv("TMPDIR");
-    poise_buf_printf(path, "%s/poise-wan-agent-XXXXXX",
-                     folder && folder[0] ? folder : "/tmp");
+    if (len < 0) {
+        return poise_error_set(errno, "find", "poise", NULL);
+    }
+    self[len] = '\0';
+    poise_buf_printf(&door, "%s.door", path);
+    poise_buf_puts(&text, "#!/bin/sh\nexec ");
+    put_quoted(&text, self);
+    poise_buf_puts(&text, " wan agent ");
+    put_quoted(&text, poise_buf_str(&door));
+    poise_buf_puts(&text, " \"$@\"\n");
+    int code = text.error ? text.error : door.error;
+    if (code == 0) {
+        code = poise_file_write(fd, text.data, text.len, path);
+    }
+    if (code == 0 && fchmod(fd, 0700) < 0) {
+        code = poise_error_set(errno, "make executable", path, NULL);
+    }
+    poise_buf_free(&text);
+    poise_buf_free(&door);
+    return code;
+}
+
+/* The script that stands in for ssh; a launcher wants a file. Its door lies
+ * beside it, both in the testbed's folder: should this process be killed, they
+ * go with the testbed. */
+static int agent_write(const struct poise_wan_testbed *testbed,
+                       struct poise_buf *path)
+{
+    poise_buf_printf(path, "%s/" POISE_WAN_AGENT "XXXXXX", testbed->folder);
     poise_buf_str(path);
-    int fd = len > 0 && path->error == 0 ? mkstemp(path->data) : -1;
+    if (path->error) {
+        return path->error;
+    }
+    int fd = mkstemp(path->data);
     if (fd < 0) {
         return poise_error_set(errno, "make a file", path->data, NULL);
     }
-    self[len] = '\0';
-    struct poise_buf text = {0};
-    poise_buf_printf(&text, "#!/bin/sh\nexec '%s' wan agent '%s.door' \"$@\"\n",
-                     self, path->data);
-    int code = poise_file_write(fd, poise_buf_str(&text), text.len, path->data);
-    if (code == 0 && fchmod(fd, 0700) < 0) {
-        code = poise_error_set(errno, "make executable", path->data, NULL);
-    }
-    poise_buf_free(&text);
+    int code = agent_fill(fd, path->data);
     int closed = poise_file_close(fd, path->data);
-    return code < 0 ? code : closed;
+    code = code < 0 ? code : closed;
+    if (code < 0) {
+        unlink(path->data);
+    }
+    return code;
 }
 
 /* "name:slots,..." of the hosts that `ranks` ranks need. */
@@ -341,8 +375,7 @@ static uint64_t bytes_carried(const struct poise_wan_testbed *t)
     unsigned sites = t->topology.count;
     uint64_t sum = 0;
     for (unsigned i = 0; i < sites * sites; i++) {
-        sum += load(&t->counts[i].bytes) + load(&t->counts[i].dropped) +
-               load(&t->counts[i].lost);
+        sum += load(&t->counts[i].bytes);
     }
     return sum;
 }
@@ -443,7 +476,7 @@ static int launch(const struct values *values,
     }
     snprintf(ranks_text, sizeof(ranks_text), "%lld", (long long)ranks);
     host_list(testbed, ranks, &hosts);
-    if (!words || agent_write(&agent) < 0) {
+    if (!words || agent_write(testbed, &agent) < 0) {
         cli_say_error("wan");
         goto done;
     }

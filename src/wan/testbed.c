@@ -6,12 +6,14 @@
  *   counts  struct poise_wan_counts [sites * sites], mapped by the gateway
  *   hosts   what hosts see as /etc/hosts
  *   log     why the gateway ended, if it did by itself
+ *   agent-* what 'poise wan run' gives launchers in place of ssh
  *
  * The gateway is killed, not asked: hosts die with it, and there is nothing
  * that it would have to save.
  */
 #include "internal.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -78,9 +80,28 @@ static const char *file_of(const char *folder, const char *file,
     return poise_buf_str(out);
 }
 
+/* What runs that were killed have left. */
+static void agents_clear(const char *folder)
+{
+    struct poise_buf path = {0};
+    struct dirent *entry;
+    DIR *dir = opendir(folder);
+    while (dir && (entry = readdir(dir))) {
+        if (strncmp(entry->d_name, POISE_WAN_AGENT, strlen(POISE_WAN_AGENT)) ==
+            0) {
+            unlink(file_of(folder, entry->d_name, &path));
+        }
+    }
+    if (dir) {
+        closedir(dir);
+    }
+    poise_buf_free(&path);
+}
+
 static void folder_clear(const char *folder)
 {
     struct poise_buf path = {0};
+    agents_clear(folder);
     for (int i = 0; i < FILES; i++) {
         unlink(file_of(folder, files[i], &path));
     }
@@ -279,6 +300,9 @@ int poise_wan_open(const char *name, struct poise_wan_testbed **out)
     if (code == 0) {
         code = counts_map(file_of(folder.data, "counts", &path), testbed);
     }
+    if (code == 0 && !(testbed->folder = strdup(folder.data))) {
+        code = -ENOMEM;
+    }
     poise_buf_free(&folder);
     poise_buf_free(&path);
     if (code < 0) {
@@ -301,6 +325,7 @@ void poise_wan_close(struct poise_wan_testbed *testbed)
         munmap((void *)(uintptr_t)testbed->counts, testbed->map_bytes);
     }
     free(testbed->hosts);
+    free(testbed->folder);
     poise_wan_topology_free(&testbed->topology);
     free(testbed);
 }

@@ -128,6 +128,10 @@ struct poise_wan_host_state {
     int64_t pid; /**< of its first process */
 };
 
+/** Files of the testbed's folder that begin like this are somebody's who runs a
+ * job on it, and go when it is taken down. */
+#define POISE_WAN_AGENT "agent-"
+
 /** A testbed as others see it. */
 struct poise_wan_testbed {
     struct poise_wan_topology topology;
@@ -135,6 +139,7 @@ struct poise_wan_testbed {
     const struct poise_wan_counts *counts; /**< [sites * sites], mapped; the
                                                 diagonal: within sites */
     size_t map_bytes;
+    char *folder;    /**< where its files are; hosts see it too */
     int64_t gateway; /**< its process id */
     bool alive;      /**< the gateway runs; else a crash left this behind */
 };

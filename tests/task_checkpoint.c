@@ -84,7 +84,12 @@ static int side_save(struct poise_buf *out, void *arg)
 static int side_settle(void *arg)
 {
     struct side *side = arg;
+    struct poise_hold *hold;
     __atomic_fetch_add(&side->job->settled, 1, __ATOMIC_RELAXED);
+    /* Nobody else can have the checkpoint while it is written. */
+    assert_int_equal(
+        task_hold_take(NULL, side->job->options.checkpoint, NULL, 0, &hold),
+        -EBUSY);
     return 0;
 }
 

@@ -384,6 +384,10 @@ void task_checkpoint_turn(struct poise_pool *pool);
 void task_checkpoint_end(struct poise_pool *pool);
 /** Remove all parts and temporary files of a checkpoint (sweep.c). */
 void task_checkpoint_sweep(const char *path);
+/** poise_hold_take with another patience (hold.c). Collective. */
+int task_hold_take(struct poise_world *world, const char *checkpoint,
+                   const char *resume, uint64_t patience_ns,
+                   struct poise_hold **out);
 /** Start from a checkpoint, if asked to. Collective. */
 int task_resume(struct poise_pool *pool);
 

@@ -364,13 +364,8 @@ static void pool_work(struct poise_pool *pool)
     pool_join(pool);
 }
 
-int poise_pool_run(struct poise_pool *pool)
+static int pool_run(struct poise_pool *pool)
 {
-    if (pool->ran) {
-        return poise_error_set(EINVAL, "run a task pool", NULL,
-                               "it ran already");
-    }
-    pool->ran = true;
     int code = task_resume(pool);
     if (code == 0) {
         code = task_checkpoint_begin(pool);
@@ -386,5 +381,26 @@ int poise_pool_run(struct poise_pool *pool)
         poise_clock_ticks_to_ns(poise_clock_ticks() - pool->start_ticks);
     code = pool->size > 1 ? task_end_agree(pool) : pool_result(pool);
     task_checkpoint_end(pool);
+    return code;
+}
+
+int poise_pool_run(struct poise_pool *pool)
+{
+    const struct poise_pool_options *options = &pool->options;
+    struct poise_hold *hold = NULL;
+    if (pool->ran) {
+        return poise_error_set(EINVAL, "run a task pool", NULL,
+                               "it ran already");
+    }
+    pool->ran = true;
+    if (!options->hold && (options->checkpoint || options->resume)) {
+        int code = poise_hold_take(pool->world, options->checkpoint,
+                                   options->resume, &hold);
+        if (code < 0) {
+            return code;
+        }
+    }
+    int code = pool_run(pool);
+    poise_hold_drop(hold);
     return code;
 }

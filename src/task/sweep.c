@@ -1,7 +1,8 @@
 /*
  * What crashes leave of checkpoints: parts that no commit record names any
  * more, and temporary files of parts and records. All of them bear the name of
- * the checkpoint: NAME.CUT.RANK, and NAME or that with .HEX.tmp behind it.
+ * the checkpoint: NAME.CUT.RANK, and NAME or that with .HEX.tmp behind it; and
+ * NAME.lock.
  */
 #include "internal.h"
 
@@ -49,7 +50,7 @@ static bool sweep_wants(const char *name, const char *base, size_t base_len)
     const char *rest = name + base_len;
     const char *part = sweep_part(rest);
     return (part != NULL && (part[0] == '\0' || sweep_is_temporary(part))) ||
-           sweep_is_temporary(rest);
+           sweep_is_temporary(rest) || strcmp(rest, ".lock") == 0;
 }
 
 /* Not told if it fails: what is left over is litter, no result. */

@@ -123,6 +123,9 @@ struct poise_pool_options {
     const char *checkpoint; /**< commit record's path; NULL: none */
     uint64_t checkpoint_ns; /**< interval; 0: 30 s */
     const char *resume;     /**< commit record to start from; NULL: none */
+    /** Of poise_hold_take, if the caller's job goes on behind the run; NULL:
+     * the run takes and drops its own. Borrowed. */
+    const struct poise_hold *hold;
     /** Bytes that identify the job: stored in checkpoints and compared on
      * resume (-EINVAL if they differ). */
     const void *job;
@@ -158,6 +161,19 @@ POISE_API int poise_pool_add(struct poise_pool *pool, const void *task,
  * error of the first rank that failed.
  */
 POISE_API int poise_pool_run(struct poise_pool *pool);
+
+/**
+ * Hold a checkpoint: while a job does, none but its own ranks use the files
+ * of `checkpoint` and `resume` (each may be NULL). Waits some seconds for
+ * those who do, ranks that outlived their launcher perhaps, then fails with
+ * -EBUSY on all ranks. The lock is the file PATH.lock, gone at the drop; where
+ * it cannot be made, or the file system has no locks, nothing is held and 0
+ * returned. Collective over `world` (NULL: one process).
+ */
+POISE_API int poise_hold_take(struct poise_world *world, const char *checkpoint,
+                              const char *resume, struct poise_hold **out);
+/** NULL does nothing. Local; once no rank reads or writes the checkpoint. */
+POISE_API void poise_hold_drop(struct poise_hold *hold);
 
 /** Read the job bytes of a checkpoint without running it; `out` is appended
  * to. Local. */

@@ -29,6 +29,7 @@ struct survey {
     uint64_t token, generation;
     int64_t now_ns;
     unsigned mask;
+    struct poise_hold *hold;
     struct poise_buf job;
     char *links_path, *pieces_path;
     struct walk_count count;
@@ -418,6 +419,17 @@ static bool is_relative(const char *name)
     return name && name[0] != '/';
 }
 
+/* To the end of the job, not only of its walk: ranks that outlive their
+ * launcher may still be writing the inventory. */
+static int hold_checkpoint(struct survey *survey)
+{
+    const struct poise_pool_options *pool = &survey->options->walk.pool;
+    return pool->checkpoint || pool->resume
+               ? poise_hold_take(survey->world, pool->checkpoint, pool->resume,
+                                 &survey->hold)
+               : 0;
+}
+
 static int run(struct survey *survey, struct poise_walk_result *result)
 {
     const struct poise_walk_survey_options *options = survey->options;
@@ -437,6 +449,7 @@ static int run(struct survey *survey, struct poise_walk_result *result)
     walk.statx_mask = survey->mask;
     walk.resume_here = is_relative(options->output) ||
                        is_relative(options->walk.pool.checkpoint);
+    walk.pool.hold = survey->hold;
     walk.pool.job = survey->job.data;
     walk.pool.job_bytes = survey->job.len;
     return poise_walk_run(survey->world, &walk, &hooks, result);
@@ -508,6 +521,7 @@ int poise_walk_survey(struct poise_world *world,
     walk_count_init(&survey.count, 0, 0, NULL, NULL);
     *summary = (struct poise_walk_summary){0};
     int code = agree(&survey, check(options));
+    code = code < 0 ? code : hold_checkpoint(&survey);
     code = code < 0 ? code : share_identity(&survey);
     code = code < 0 ? code : agree(&survey, begin(&survey));
     if (code == 0) {
@@ -529,5 +543,7 @@ int poise_walk_survey(struct poise_world *world,
     poise_buf_free(&survey.job);
     free(survey.links_path);
     free(survey.pieces_path);
-    return agree(&survey, code);
+    code = agree(&survey, code);
+    poise_hold_drop(survey.hold);
+    return code;
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Show that each structure check fails on a bad input and passes a good one.
 
-usage: tests/structure.py TOOLS_DIR COMPILER
+usage: tests/structure.py TOOLS_DIR COMPILER...
 """
 
 import os
@@ -10,7 +10,7 @@ import sys
 import tempfile
 import unittest
 
-TOOLS = COMPILER = ""
+TOOLS, COMPILER = "", []
 
 PLAN = """
 | level | room | what lives there | may include |
@@ -125,7 +125,7 @@ class Structure(unittest.TestCase):
         source = self.write("src/core/a.c", text)
         object_file = os.path.join(self.root, "src_core_a.c.o")
         archive = os.path.join(self.root, "a.a")
-        subprocess.run([COMPILER, "-fPIC", "-c", source, "-o", object_file],
+        subprocess.run([*COMPILER, "-fPIC", "-c", source, "-o", object_file],
                        check=True)
         if os.path.exists(archive):
             os.remove(archive)
@@ -157,7 +157,7 @@ class Structure(unittest.TestCase):
     def shared(self, text, name="a.so"):
         source = self.write("a.c", text)
         path = os.path.join(self.root, name)
-        subprocess.run([COMPILER, "-fPIC", "-shared", source, "-o", path],
+        subprocess.run([*COMPILER, "-fPIC", "-shared", source, "-o", path],
                        check=True)
         return path
 
@@ -186,5 +186,5 @@ class Structure(unittest.TestCase):
 
 if __name__ == "__main__":
     TOOLS = os.path.abspath(sys.argv.pop(1))
-    COMPILER = sys.argv.pop(1)
-    unittest.main()
+    COMPILER = sys.argv[1:]
+    unittest.main(argv=sys.argv[:1])

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """The mpi.h of virtual ranks, as compilers see it.
 
-usage: tests/vmpi.py INCLUDE LIBRARY COMPILER
+usage: tests/vmpi.py INCLUDE LIBRARY COMPILER...
 
-INCLUDE is the folder with mpi.h, LIBRARY libpoise-vmpi.so, COMPILER a C
-compiler.
+INCLUDE is the folder with mpi.h, LIBRARY libpoise-vmpi.so, COMPILER the
+command of a C compiler.
 """
 
 import os
@@ -14,7 +14,8 @@ import sys
 import tempfile
 import unittest
 
-INCLUDE = LIBRARY = COMPILER = ""
+INCLUDE = LIBRARY = ""
+COMPILER = []
 
 GOOD = """
 #include <mpi.h>
@@ -47,7 +48,7 @@ int main(void)
 def compile_(text, *flags):
     with tempfile.TemporaryDirectory() as folder:
         result = subprocess.run(
-            [COMPILER, *flags, "-I", INCLUDE, "-c", "-", "-o",
+            [*COMPILER, *flags, "-I", INCLUDE, "-c", "-", "-o",
              os.path.join(folder, "out.o")], input=text,
             capture_output=True, text=True)
         return result.returncode, result.stderr
@@ -99,5 +100,5 @@ class Entries(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    INCLUDE, LIBRARY, COMPILER = sys.argv[1:4]
+    INCLUDE, LIBRARY, *COMPILER = sys.argv[1:]
     unittest.main(argv=sys.argv[:1])

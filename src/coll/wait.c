@@ -21,17 +21,6 @@
 /* A sleep without news. */
 #define SLEEP_NS 50000000
 
-static void wait_pause(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#else
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
-#endif
-}
-
 /* Look after other things; negative if waiting makes no sense any more. */
 static int look_around(const struct coll_waiter *waiter, bool for_the_dead)
 {
@@ -96,7 +85,7 @@ int coll_word_wait(const struct coll_waiter *waiter, struct coll_word *word,
         if (coll_word_reached(word, target)) {
             return 0;
         }
-        wait_pause();
+        poise_pause();
     }
     return wait_long(waiter, word, target);
 }

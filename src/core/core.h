@@ -353,6 +353,18 @@ POISE_API int poise_event_wait(struct poise_event *event, uint32_t seen,
 /** Wake all waiters; cheap (no system call) when there is none. */
 POISE_API void poise_event_signal(struct poise_event *event);
 
+/** Tell the processor that the caller spins: some tens of nanoseconds. */
+static inline void poise_pause(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#else
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+#endif
+}
+
 /** Patience for polling what cannot be waited for: first spins, then yields
  * the processor, then sleeps for times that double from min_ns to max_ns. */
 struct poise_backoff {

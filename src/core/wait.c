@@ -22,17 +22,6 @@
 #define BACKOFF_MIN_NS UINT64_C(20000)
 #define BACKOFF_MAX_NS UINT64_C(1000000)
 
-static void wait_pause(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#else
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
-#endif
-}
-
 /* Whether anything can happen while this thread spins. */
 static bool wait_may_spin(void)
 {
@@ -114,7 +103,7 @@ int poise_event_wait(struct poise_event *event, uint32_t seen,
     }
     if (wait_may_spin()) {
         for (int i = 0; i < WAIT_SPINS; i++) {
-            wait_pause();
+            poise_pause();
             if (event_happened(event, seen)) {
                 return 0;
             }
@@ -140,7 +129,7 @@ void poise_backoff_wait(struct poise_backoff *backoff)
     }
     if (round < BACKOFF_SPIN_ROUNDS && wait_may_spin()) {
         for (unsigned i = 0; i < 1u << round; i++) {
-            wait_pause();
+            poise_pause();
         }
         return;
     }

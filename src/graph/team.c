@@ -61,13 +61,6 @@ struct graph_team {
     struct team_helper *helpers;
 };
 
-static inline void team_pause(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-}
-
 /* Run what can be claimed of one share; returns the word that had nothing
  * left. What is read here besides the word was written before it, and stays
  * until all that can be claimed is done. */
@@ -120,7 +113,7 @@ static void team_wait_new(struct graph_team *team, unsigned thread,
             if (team_is_new(team, thread, word)) {
                 return;
             }
-            team_pause();
+            poise_pause();
         }
     } while (poise_clock_ticks() - from < team->spin_ticks);
     for (;;) {
@@ -154,7 +147,7 @@ static void team_wait_done(struct graph_team *team, uint32_t chunks)
             if (__atomic_load_n(&team->done, __ATOMIC_ACQUIRE) == chunks) {
                 return;
             }
-            team_pause();
+            poise_pause();
         }
     } while (poise_clock_ticks() - from < team->spin_ticks);
     for (;;) {

@@ -332,13 +332,6 @@ static bool worker_find(struct poise_worker *worker)
     return false;
 }
 
-static void worker_pause(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-}
-
 /* Wait for something to do. The communicator goes on looking around. */
 static void worker_wait(struct poise_worker *worker)
 {
@@ -347,7 +340,7 @@ static void worker_wait(struct poise_worker *worker)
         if (task_work_visible(pool) || task_state(pool) != TASK_RUNNING) {
             return;
         }
-        worker_pause();
+        poise_pause();
     }
     for (;;) {
         if (worker->communicates) {

@@ -346,7 +346,7 @@ static bool engine_spin(const struct vrank_worker *worker)
         if (sched_has_mail(worker)) {
             return true;
         }
-        __builtin_ia32_pause();
+        poise_pause();
     }
     return false;
 }

@@ -50,7 +50,7 @@ void vrank_spin_slow(struct vrank_spin *spin)
             return;
         }
         if (i < SCHED_SPINS) {
-            __builtin_ia32_pause();
+            poise_pause();
         } else {
             poise_backoff_wait(&backoff);
         }

@@ -4,7 +4,7 @@
  */
 #include "coll/internal.h"
 
-#include "coll_ranks.h"
+#include "ranks.h"
 
 #include <errno.h>
 #include <unistd.h>

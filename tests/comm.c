@@ -5,6 +5,8 @@
  */
 #include "comm/internal.h"
 
+#include "ranks.h"
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
@@ -23,70 +25,6 @@
 #include <cmocka.h>
 
 #define MS UINT64_C(1000000)
-
-/* ---- running a function on every rank ------------------------------------ */
-
-typedef int (*rank_fn)(struct poise_world *world, void *arg);
-
-struct rank_run {
-    struct poise_world *world;
-    rank_fn fn;
-    void *arg;
-    int result;
-};
-
-static void *run_rank(void *arg)
-{
-    struct rank_run *run = arg;
-    run->result = run->fn(run->world, run->arg);
-    return NULL;
-}
-
-/* One thread per rank; results[r] is what it returned. The worlds are
- * destroyed. Negative if they could not be made. */
-static int run_all(int size, const struct poise_local_options *opts, rank_fn fn,
-                   void *arg, int *results)
-{
-    struct poise_world *worlds[64];
-    struct rank_run runs[64];
-    pthread_t threads[64];
-    int err = poise_world_create_local(size, opts, worlds);
-    if (err < 0) {
-        return err;
-    }
-    for (int r = 0; r < size; r++) {
-        runs[r] = (struct rank_run){.world = worlds[r], .fn = fn, .arg = arg};
-        assert_int_equal(pthread_create(&threads[r], NULL, run_rank, &runs[r]),
-                         0);
-    }
-    for (int r = 0; r < size; r++) {
-        pthread_join(threads[r], NULL);
-        results[r] = runs[r].result;
-        poise_world_destroy(worlds[r]);
-    }
-    return 0;
-}
-
-/* The same, and every rank must return 0: results are lines of this file. */
-static void run_clean(int size, const struct poise_local_options *opts,
-                      rank_fn fn, void *arg)
-{
-    int results[64];
-    assert_int_equal(run_all(size, opts, fn, arg, results), 0);
-    for (int r = 0; r < size; r++) {
-        if (results[r] != 0) {
-            fail_msg("rank %d of %d failed in line %d", r, size, results[r]);
-        }
-    }
-}
-
-/* In a rank function, where cmocka's assertions cannot be used. */
-#define EXPECT(condition)                                                      \
-    do {                                                                       \
-        if (!(condition)) {                                                    \
-            return __LINE__;                                                   \
-        }                                                                      \
-    } while (0)
 
 static const struct poise_local_options rough = {
     .delay_max_ns = 200000, .reorder = true, .seed = 7};

@@ -764,33 +764,10 @@ static int exchange(int rank, int size)
     return 0;
 }
 
-/* The job ends with a message, or does without. */
 static void test_no_memory(void **state)
 {
     (void)state;
-    bool failed = true;
-    for (uint64_t k = 1; failed && k < 200; k++) {
-        const struct vrank_face_ops *ops;
-        struct vrank_outcome out = {.status = -1};
-        poise_buf_free(&run.said);
-        run = (struct run){.body = exchange};
-        assert_int_equal(face_begin(NULL, &ops), 0);
-        struct vrank_job job = {.count = 2,
-                                .stack_bytes = 256 << 10,
-                                .body = run_body,
-                                .face = ops,
-                                .say = run_say};
-        poise_fault_arm(POISE_FAULT_ALLOC, k, ENOMEM, false);
-        int err = vrank_run_job(&job, &out);
-        failed = poise_fault_calls(POISE_FAULT_ALLOC) >= k;
-        poise_fault_arm(POISE_FAULT_ALLOC, 0, 0, false);
-        face_end();
-        assert_int_equal(run.wrong, 0);
-        assert_true(err == -ENOMEM || err == 0);
-        assert_true(failed || out.status == 0);
-    }
-    assert_false(failed);
-    poise_buf_free(&run.said);
+    run_starved(2, 200, exchange);
 }
 
 int main(void)

@@ -15,6 +15,7 @@
 
 #include <vrank/face.h>
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -103,6 +104,36 @@ static void run_well(int count, int (*body)(int rank, int size))
         assert_int_equal(out.status, 0);
         assert_false(out.aborted);
     }
+    poise_buf_free(&run.said);
+}
+
+/* The same without memory, at the first allocation, the second, and so on: the
+ * job ends with a message, or does without. `most`: so many suffice for all. */
+static inline void run_starved(int count, uint64_t most,
+                               int (*body)(int rank, int size))
+{
+    bool failed = true;
+    for (uint64_t k = 1; failed && k < most; k++) {
+        const struct vrank_face_ops *ops;
+        struct vrank_outcome out = {.status = -1};
+        poise_buf_free(&run.said);
+        run = (struct run){.body = body};
+        assert_int_equal(face_begin(NULL, &ops), 0);
+        struct vrank_job job = {.count = count,
+                                .stack_bytes = 256 << 10,
+                                .body = run_body,
+                                .face = ops,
+                                .say = run_say};
+        poise_fault_arm(POISE_FAULT_ALLOC, k, ENOMEM, false);
+        int err = vrank_run_job(&job, &out);
+        failed = poise_fault_calls(POISE_FAULT_ALLOC) >= k;
+        poise_fault_arm(POISE_FAULT_ALLOC, 0, 0, false);
+        face_end();
+        assert_int_equal(run.wrong, 0);
+        assert_true(err == -ENOMEM || err == 0);
+        assert_true(failed || out.status == 0);
+    }
+    assert_false(failed);
     poise_buf_free(&run.said);
 }
 

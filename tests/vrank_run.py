@@ -429,6 +429,31 @@ class Compiler(Case):
         self.assertIn("-lpoise-vmpi",
                       run([POISE, "cc", "-showme:link"]).stdout)
 
+    def test_show_parts(self):
+        def show(part):
+            result = run([POISE, "cc", part])
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+            return result.stdout.strip()
+
+        self.assertEqual(show("--showme:command"), "gcc")
+        self.assertTrue(os.path.exists(show("-showme:incdirs") + "/mpi.h"))
+        self.assertTrue(os.path.exists(show("-showme:libdirs") +
+                                       "/libpoise-vmpi.so"))
+        self.assertEqual(show("-showme:libs"), "poise-vmpi poise")
+        self.assertRegex(show("-showme:version"), r"^Poise [0-9.]+$")
+        self.assertRegex(show("-compile_info"), r"^gcc -I\S+ -fPIC")
+        self.assertRegex(show("-link_info"), r"^gcc -shared .*-lpoise$")
+
+    def test_language(self):
+        """-x holds for all files behind it, but not for those of ours."""
+        for kind, words in ("cc", ["-x", "c", "-"]), ("c++", ["-xc++", "a.c"]):
+            text = "int main(void) { return 6; }"
+            self.write("a.c", text)
+            result = run([POISE, kind, *words, "-o", "prog"], input=text,
+                         cwd=self.folder)
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+            self.assertEqual(self.ranks(2, "./prog").returncode, 6)
+
     def test_plain_questions(self):
         for words in ["--version"], ["-dumpmachine"], ["-print-prog-name=ld"]:
             self.assertEqual(run([POISE, "cc", *words]).stdout,

@@ -20,9 +20,10 @@
 
 /** What the words of a command line ask for. */
 struct compile_wish {
-    bool links;     /**< no -c, -S, -E, ... */
-    bool has_input; /**< something to compile or link */
-    bool is_shared; /**< a library of the user's */
+    bool links;        /**< no -c, -S, -E, ... */
+    bool has_input;    /**< something to compile or link */
+    bool is_shared;    /**< a library of the user's */
+    bool has_language; /**< -x: files that follow are taken for its sources */
     const char *bad;
 };
 
@@ -96,6 +97,8 @@ static struct compile_wish compile_read(char *const *args)
             wish.bad = word;
         } else if (strncmp(word, "-l", 2) == 0) {
             wish.has_input = true;
+        } else if (strncmp(word, "-x", 2) == 0) {
+            wish.has_language = true;
         }
         if (compile_is_one_of(word, compile_takes_word) &&
             args[i + 1] != NULL) {
@@ -270,36 +273,37 @@ static bool compile_is_show(const char *word)
 }
 
 /* -showme:compile and its kin, for CMake and others that take the flags and
- * leave the compiler. */
+ * leave the compiler. MPICH's print the compiler, too. */
 static bool compile_show_part(const char *word,
                               const struct vrank_folders *folders,
                               const char *compiler, struct compile_line *line)
 {
-    static const struct {
-        const char *words[3];
-        bool compiles, links;
-    } parts[] = {
-        {{"-showme:compile", "--showme:compile", "-compile_info"}, true, false},
-        {{"-showme:link", "--showme:link", "-link_info"}, false, true},
-    };
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        for (int w = 0; w < 3; w++) {
-            if (strcmp(word, parts[i].words[w]) != 0) {
-                continue;
-            }
-            /* MPICH's print the compiler, too. */
-            if (w == 2) {
-                compile_add(line, "%s", compiler);
-            }
-            if (parts[i].compiles) {
-                compile_add_compile(line, folders, compiler);
-            } else {
-                compile_add_link(line, folders);
-            }
-            return true;
-        }
+    const char *part = word + strspn(word, "-");
+    if (strcmp(part, "showme:compile") == 0) {
+        compile_add_compile(line, folders, compiler);
+    } else if (strcmp(part, "showme:link") == 0) {
+        compile_add_link(line, folders);
+    } else if (strcmp(word, "-compile_info") == 0) {
+        compile_add(line, "%s", compiler);
+        compile_add_compile(line, folders, compiler);
+    } else if (strcmp(word, "-link_info") == 0) {
+        compile_add(line, "%s", compiler);
+        compile_add_link(line, folders);
+    } else if (strcmp(part, "showme:command") == 0) {
+        compile_add(line, "%s", compiler);
+    } else if (strcmp(part, "showme:incdirs") == 0) {
+        compile_add(line, "%s", folders->include);
+    } else if (strcmp(part, "showme:libdirs") == 0) {
+        compile_add(line, "%s", folders->library);
+    } else if (strcmp(part, "showme:libs") == 0) {
+        compile_add(line, "poise-vmpi");
+        compile_add(line, "poise");
+    } else if (strcmp(part, "showme:version") == 0) {
+        compile_add(line, "Poise %s", poise_version());
+    } else {
+        return false;
     }
-    return false;
+    return true;
 }
 
 static void compile_build(struct compile_line *line, char *const *args,
@@ -324,6 +328,9 @@ static void compile_build(struct compile_line *line, char *const *args,
     if (wish->links && wish->is_shared) {
         compile_add_libraries(line, folders);
     } else if (wish->links) {
+        if (wish->has_language) {
+            compile_add(line, "-xnone");
+        }
         compile_add_link(line, folders);
     }
 }

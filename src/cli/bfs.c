@@ -150,30 +150,6 @@ const struct poise_command cli_bfs_command = {
 /* ---- the graph -------------------------------------------------------------
  */
 
-static int show_progress(const char *doing, uint64_t done, uint64_t total,
-                         void *arg)
-{
-    char line[96];
-    int len;
-
-    (void)arg;
-    if (total > 0) {
-        len = snprintf(line, sizeof line, "\r\033[K%s %3.0f %%", doing,
-                       100.0 * (double)done / (double)total);
-        (void)!write(STDERR_FILENO, line, (size_t)len);
-    }
-    return 0;
-}
-
-static void end_progress(const struct cli_bfs_job *job)
-{
-    static const char wipe[] = "\r\033[K";
-
-    if (job->progress) {
-        (void)!write(STDERR_FILENO, wipe, sizeof wipe - 1);
-    }
-}
-
 static int get_edges(struct cli_bfs_job *job, struct poise_world *world,
                      struct poise_graph_edges *edges)
 {
@@ -184,7 +160,7 @@ static int get_edges(struct cli_bfs_job *job, struct poise_world *world,
         .names = values->names,
         .threads = (unsigned)values->threads,
         .memory_bytes = values->memory,
-        .progress = job->progress ? show_progress : NULL,
+        .progress = job->progress ? cli_progress_show : NULL,
     };
     struct poise_graph_kronecker generate = cli_bfs_kronecker(values);
     int code = job->path ? poise_graph_load(world, job->path, &load, edges)
@@ -205,7 +181,7 @@ static int get_graph(struct cli_bfs_job *job)
         .threads = (unsigned)values->threads,
         .order = (enum poise_graph_order)values->order,
         .keep_edges = values->validate && !job->world,
-        .progress = job->progress ? show_progress : NULL,
+        .progress = job->progress ? cli_progress_show : NULL,
     };
     uint64_t from = poise_clock_ns();
     int code = get_edges(job, job->world, &edges);
@@ -224,7 +200,7 @@ static int get_graph(struct cli_bfs_job *job)
         }
     }
     job->edges = edges;
-    end_progress(job);
+    cli_progress_wipe(job->progress);
     return code;
 }
 
@@ -509,10 +485,10 @@ static int search_all(struct cli_bfs_job *job)
     for (size_t i = 0; code == 0 && i < job->run_count; i++) {
         code = search(job, &job->runs[i]);
         if (code == 0 && job->progress) {
-            show_progress("searching", i + 1, job->run_count, NULL);
+            cli_progress_show("searching", i + 1, job->run_count, NULL);
         }
     }
-    end_progress(job);
+    cli_progress_wipe(job->progress);
     return code;
 }
 

@@ -92,31 +92,6 @@ const struct poise_command cli_bfs_convert_command = {
     .exits = "0\tdone\n1\tit failed\n2\twrong use\n",
 };
 
-/* "\rpoise bfs convert: read 42 %" */
-static int show_progress(const char *doing, uint64_t done, uint64_t total,
-                         void *arg)
-{
-    char line[80];
-    int len;
-
-    (void)arg;
-    if (total > 0) {
-        len = snprintf(line, sizeof line, "\r%s %3.0f %%", doing,
-                       100.0 * (double)done / (double)total);
-        (void)!write(STDERR_FILENO, line, (size_t)len);
-    }
-    return 0;
-}
-
-static void wipe_progress(const struct values *values)
-{
-    static const char wipe[] = "\r              \r";
-
-    if (values->progress) {
-        (void)!write(STDERR_FILENO, wipe, sizeof wipe - 1);
-    }
-}
-
 static int get_graph(const struct values *values, const char *from,
                      struct poise_graph_edges *edges)
 {
@@ -126,7 +101,7 @@ static int get_graph(const struct values *values, const char *from,
         .names = values->names,
         .threads = (unsigned)values->threads,
         .memory_bytes = values->memory,
-        .progress = values->progress ? show_progress : NULL,
+        .progress = values->progress ? cli_progress_show : NULL,
     };
     struct poise_graph_kronecker generate = {
         .scale = (unsigned)values->scale,
@@ -180,7 +155,7 @@ static int run(const struct values *values, const char *from, const char *to)
     struct poise_graph_save_options save = {
         .format = (enum poise_graph_format)values->to,
         .threads = (unsigned)values->threads,
-        .progress = values->progress ? show_progress : NULL,
+        .progress = values->progress ? cli_progress_show : NULL,
     };
     uint64_t start = poise_clock_ns(), read_ns, write_ns;
     int status, code = get_graph(values, from, &edges);
@@ -193,7 +168,7 @@ static int run(const struct values *values, const char *from, const char *to)
         code = poise_graph_save(&edges, to, &save);
     }
     write_ns = poise_clock_ns() - start - read_ns;
-    wipe_progress(values);
+    cli_progress_wipe(values->progress);
     status = code < 0 ? cli_fail("bfs convert", code)
                       : summary(values, &edges, read_ns, write_ns);
     poise_graph_edges_free(&edges);

@@ -74,6 +74,12 @@ void cli_say_error(const char *name);
 int cli_fail(const char *name, int code);
 /** All of `out` on stdout; CLI_DONE, or the error printed and CLI_PARTLY. */
 int cli_write(const char *name, const struct poise_buf *out);
+/** How far something is, in one line on stderr that the next one replaces: a
+ * poise_graph_progress. */
+int cli_progress_show(const char *doing, uint64_t done, uint64_t total,
+                      void *arg);
+/** Wipe that line, if lines were `shown`. */
+void cli_progress_wipe(bool shown);
 /** A hook for poise_walk_*: prints the error; `arg` is a struct cli_job. */
 int cli_error_hook(struct poise_worker *worker, const struct poise_error *err,
                    void *arg);

@@ -98,6 +98,30 @@ int cli_write(const char *name, const struct poise_buf *out)
     return code < 0 ? cli_fail(name, code) : CLI_DONE;
 }
 
+int cli_progress_show(const char *doing, uint64_t done, uint64_t total,
+                      void *arg)
+{
+    char line[96];
+    int len;
+
+    (void)arg;
+    if (total > 0) {
+        len = snprintf(line, sizeof line, "\r\033[K%s %3.0f %%", doing,
+                       100.0 * (double)done / (double)total);
+        (void)!write(STDERR_FILENO, line, (size_t)len);
+    }
+    return 0;
+}
+
+void cli_progress_wipe(bool shown)
+{
+    static const char wipe[] = "\r\033[K";
+
+    if (shown) {
+        (void)!write(STDERR_FILENO, wipe, sizeof wipe - 1);
+    }
+}
+
 /* Whoever guessed an option that there is not learns where they stand. */
 static void point_to_help(const struct poise_command *command)
 {

@@ -262,8 +262,7 @@ static bool bfs_goes_up(const struct poise_graph_bfs *bfs, bool grows)
     return (double)bfs->scout * options->alpha > (double)bfs->edges_left;
 }
 
-static int bfs_push_level(struct poise_graph_bfs *bfs,
-                          const struct poise_graph_level *level)
+static int bfs_reserve_level(struct poise_graph_bfs *bfs)
 {
     if (bfs->level_count == bfs->level_capacity) {
         size_t capacity = bfs->level_capacity ? 2 * bfs->level_capacity : 64;
@@ -275,7 +274,6 @@ static int bfs_push_level(struct poise_graph_bfs *bfs,
         bfs->levels = levels;
         bfs->level_capacity = capacity;
     }
-    bfs->levels[bfs->level_count++] = *level;
     return 0;
 }
 
@@ -314,14 +312,16 @@ static int bfs_switch(struct poise_graph_bfs *bfs, bool up,
     return code;
 }
 
-static int bfs_step_up(struct poise_graph_bfs *bfs,
+/* `code`: what befell this rank before; of several ranks all learn of it. */
+static int bfs_step_up(struct poise_graph_bfs *bfs, int code,
                        struct poise_graph_level *level)
 {
     bfs_bottom_up(bfs, level);
-    int code = bfs_turn(bfs, level);
-    if (code == 0 && bfs->graph->world) {
+    int err = bfs_turn(bfs, level);
+    code = code < 0 ? code : err;
+    if (err == 0 && bfs->graph->world) {
         uint64_t sums[2] = {level->found, level->edges};
-        code = bfs_ranks_sum(bfs, sums, 2);
+        code = bfs_ranks_sum(bfs, code, sums, 2);
         level->found = sums[0];
         level->edges = sums[1];
     }
@@ -329,13 +329,12 @@ static int bfs_step_up(struct poise_graph_bfs *bfs,
     return code;
 }
 
-static int bfs_step_down(struct poise_graph_bfs *bfs,
+static int bfs_step_down(struct poise_graph_bfs *bfs, int code,
                          struct poise_graph_level *level)
 {
     const struct poise_graph_bfs_options *options = &bfs->options;
-    int code = 0;
     if (bfs->graph->world) {
-        code = bfs_ranks_down(bfs, level);
+        code = bfs_ranks_down(bfs, code, level);
         bfs->frontier_count = level->found;
     } else {
         if (options->no_fuse || bfs->scout > BFS_SERIAL_EDGES) {
@@ -358,9 +357,11 @@ static int bfs_step(struct poise_graph_bfs *bfs, bool up)
                                       .bottom_up = up,
                                       .frontier = bfs->frontier_count};
     uint64_t from = poise_clock_ns();
+    int failed = bfs_reserve_level(bfs);
     int code = up != bfs->in_bits ? bfs_switch(bfs, up, &level) : 0;
     if (code == 0) {
-        code = up ? bfs_step_up(bfs, &level) : bfs_step_down(bfs, &level);
+        code = up ? bfs_step_up(bfs, failed, &level)
+                  : bfs_step_down(bfs, failed, &level);
     }
     if (code < 0) {
         return code;
@@ -368,8 +369,8 @@ static int bfs_step(struct poise_graph_bfs *bfs, bool up)
     level.ns = poise_clock_ns() - from;
     bfs->reached += level.found;
     bfs->depth += level.levels;
-    code = bfs_push_level(bfs, &level);
-    return code < 0 ? code : bfs_tell(bfs, &level);
+    bfs->levels[bfs->level_count++] = level;
+    return bfs_tell(bfs, &level);
 }
 
 /* Input edges among the reached vertices; outside the time that counts. */
@@ -387,7 +388,7 @@ static int bfs_count_edges(struct poise_graph_bfs *bfs, uint64_t *out)
         }
     }
     if (graph->world) {
-        code = bfs_ranks_sum(bfs, &sum, 1);
+        code = bfs_ranks_sum(bfs, 0, &sum, 1);
     }
     sum = most ? graph->ends_count - sum : sum;
     *out = graph->info.directed ? sum : sum / 2;
@@ -399,7 +400,7 @@ static int bfs_levels(struct poise_graph_bfs *bfs)
     uint64_t before = 0;
     int code = 0;
     if (bfs->graph->world) {
-        code = bfs_ranks_sum(bfs, &bfs->scout, 1);
+        code = bfs_ranks_sum(bfs, 0, &bfs->scout, 1);
     }
     while (code == 0 && bfs->frontier_count > 0) {
         bool up = bfs_goes_up(bfs, bfs->frontier_count > before);

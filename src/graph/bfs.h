@@ -128,10 +128,13 @@ int bfs_ranks_start(struct poise_graph_bfs *bfs);
 /** The parts of all ranks' `next` become the frontier. */
 int bfs_ranks_exchange(struct poise_graph_bfs *bfs,
                        struct poise_graph_level *level);
-/** Add up over the ranks. */
-int bfs_ranks_sum(struct poise_graph_bfs *bfs, uint64_t *values, size_t count);
-/** One level top-down, on the calling thread; sums are in `level` and bfs. */
-int bfs_ranks_down(struct poise_graph_bfs *bfs,
+/** Add up over the ranks, or fail on all of them: with `code`, if it is
+ * negative here, and -ECANCELED where it is not. */
+int bfs_ranks_sum(struct poise_graph_bfs *bfs, int code, uint64_t *values,
+                  size_t count);
+/** One level top-down, on the calling thread; sums are in `level` and bfs.
+ * `code` as in bfs_ranks_sum. */
+int bfs_ranks_down(struct poise_graph_bfs *bfs, int code,
                    struct poise_graph_level *level);
 /** Make parents_all whole, if it is not. */
 int bfs_ranks_share_parents(struct poise_graph_bfs *bfs);

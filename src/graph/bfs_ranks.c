@@ -18,13 +18,14 @@ const char *const poise_graph_exchange_names[] = {
     "auto", "private", "leader", "shared-in", "shared-all", "parallel", NULL};
 
 #define RANKS_TAG 65
-#define RANKS_SUMS 4
+#define RANKS_SUMS 3
 /** Looks for a message before waiting with patience. */
 #define RANKS_LOOKS 2000
 
 /** A rank's part of the control window; behind it, for each rank, whether a
  * message is on its way there. */
 struct ranks_control {
+    uint64_t failed; /**< this rank cannot go on */
     uint64_t sums[RANKS_SUMS];
     uint64_t told[];
 };
@@ -159,19 +160,28 @@ ranks_control_of(const struct poise_graph_bfs *bfs, int rank)
     return (const void *)(whole + (size_t)rank * ranks_control_bytes(bfs));
 }
 
-int bfs_ranks_sum(struct poise_graph_bfs *bfs, uint64_t *values, size_t count)
+int bfs_ranks_sum(struct poise_graph_bfs *bfs, int code, uint64_t *values,
+                  size_t count)
 {
     struct ranks_control *mine = ranks_control_part(bfs);
+    uint64_t failed = 0;
     memcpy(mine->sums, values, count * sizeof *values);
-    int code = poise_coll_window_exchange(bfs->ranks.control);
-    if (code < 0) {
-        return code;
+    mine->failed = code < 0;
+    int err = poise_coll_window_exchange(bfs->ranks.control);
+    if (code < 0 || err < 0) {
+        return code < 0 ? code : err;
     }
     memset(values, 0, count * sizeof *values);
     for (int r = 0; r < bfs->graph->ranks; r++) {
+        const struct ranks_control *control = ranks_control_of(bfs, r);
+        failed += control->failed;
         for (size_t i = 0; i < count; i++) {
-            values[i] += ranks_control_of(bfs, r)->sums[i];
+            values[i] += control->sums[i];
         }
+    }
+    if (failed > 0) {
+        return poise_error_set(ECANCELED, "search a graph", NULL,
+                               "another rank could not go on");
     }
     return 0;
 }
@@ -180,7 +190,7 @@ int bfs_ranks_start(struct poise_graph_bfs *bfs)
 {
     uint64_t nothing = 0;
     memset(bfs->ranks.sent, 0, ranks_ids(bfs) / 8);
-    return bfs_ranks_sum(bfs, &nothing, 1);
+    return bfs_ranks_sum(bfs, 0, &nothing, 1);
 }
 
 int bfs_ranks_exchange(struct poise_graph_bfs *bfs,
@@ -292,13 +302,13 @@ static int ranks_send(struct poise_graph_bfs *bfs,
     int code = 0;
     for (int r = 0; r < graph->ranks; r++) {
         struct poise_buf *bag = &bfs->ranks.bags[r];
-        mine->told[r] = bag->len > 0;
-        if (bag->len > 0) {
-            int err = poise_world_send(graph->world, r, RANKS_TAG, bag->data,
-                                       bag->len);
-            code = code < 0 ? code : err;
-            level->bytes += bag->len;
-        }
+        int err = bag->len > 0 ? poise_world_send(graph->world, r, RANKS_TAG,
+                                                  bag->data, bag->len)
+                               : 0;
+        /* Nobody waits for what was not sent. */
+        mine->told[r] = bag->len > 0 && err == 0;
+        level->bytes += bag->len;
+        code = code < 0 ? code : err;
         poise_buf_reset(bag);
     }
     int err = poise_coll_window_exchange(bfs->ranks.control);
@@ -364,31 +374,26 @@ static int ranks_receive(struct poise_graph_bfs *bfs, uint64_t expected)
     return code;
 }
 
-int bfs_ranks_down(struct poise_graph_bfs *bfs, struct poise_graph_level *level)
+int bfs_ranks_down(struct poise_graph_bfs *bfs, int code,
+                   struct poise_graph_level *level)
 {
     const uint32_t *ends_at = bfs->graph->ends_at;
-    uint64_t expected = 0, failed;
-    int code = ranks_expand(bfs, level);
+    uint64_t expected = 0;
+    int err = ranks_expand(bfs, level);
+    code = code < 0 ? code : err;
     uint64_t from = poise_clock_ns();
-    int err = ranks_send(bfs, level, &expected);
+    err = ranks_send(bfs, level, &expected);
     code = code < 0 ? code : err;
     err = ranks_receive(bfs, expected);
     code = code < 0 ? code : err;
-    uint64_t sums[RANKS_SUMS] = {bfs->end - bfs->begin, 0, level->edges,
-                                 code < 0};
+    uint64_t sums[RANKS_SUMS] = {bfs->end - bfs->begin, 0, level->edges};
     for (uint64_t i = bfs->begin; i < bfs->end; i++) {
         sums[1] += ends_at[bfs->queue[i]];
     }
-    err = bfs_ranks_sum(bfs, sums, RANKS_SUMS);
-    code = code < 0 ? code : err;
+    code = bfs_ranks_sum(bfs, code, sums, RANKS_SUMS);
     level->exchange_ns += poise_clock_ns() - from;
     level->found = sums[0];
     bfs->scout = sums[1];
     level->edges = sums[2];
-    failed = sums[3];
-    if (code == 0 && failed > 0) {
-        code = poise_error_set(ECANCELED, "search a graph", NULL,
-                               "another rank could not go on");
-    }
     return code;
 }

@@ -139,8 +139,13 @@ int poise_graph_bfs_depths(struct poise_graph_bfs *bfs, int64_t *depths)
         return code;
     }
     uint32_t *depth = graph_pages_map(bytes, graph->huge);
-    if (!depth) {
-        return -ENOMEM;
+    code = depth ? 0 : -ENOMEM;
+    if (graph->world) {
+        code = poise_world_agree(graph->world, code);
+    }
+    if (code < 0) {
+        graph_pages_unmap(depth, bytes);
+        return code;
     }
     bool isolated = bfs->root_id == POISE_GRAPH_NONE;
     if (!isolated) {

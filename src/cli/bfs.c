@@ -150,8 +150,7 @@ const struct poise_command cli_bfs_command = {
 /* ---- the graph -------------------------------------------------------------
  */
 
-static int get_edges(struct cli_bfs_job *job, struct poise_world *world,
-                     struct poise_graph_edges *edges)
+static int get_edges(struct cli_bfs_job *job, struct poise_graph_edges *edges)
 {
     const struct cli_bfs_values *values = job->values;
     struct poise_graph_load_options load = {
@@ -163,8 +162,8 @@ static int get_edges(struct cli_bfs_job *job, struct poise_world *world,
         .progress = job->progress ? cli_progress_show : NULL,
     };
     struct poise_graph_kronecker generate = cli_bfs_kronecker(values);
-    int code = job->path ? poise_graph_load(world, job->path, &load, edges)
-                         : poise_graph_generate(world, &generate, edges);
+    int code = job->path ? poise_graph_load(job->world, job->path, &load, edges)
+                         : poise_graph_generate(job->world, &generate, edges);
 
     if (code == 0 && values->undirected) {
         edges->directed = false;
@@ -180,11 +179,11 @@ static int get_graph(struct cli_bfs_job *job)
     struct poise_graph_build_options build = {
         .threads = (unsigned)values->threads,
         .order = (enum poise_graph_order)values->order,
-        .keep_edges = values->validate && !job->world,
+        .keep_edges = values->validate,
         .progress = job->progress ? cli_progress_show : NULL,
     };
     uint64_t from = poise_clock_ns();
-    int code = get_edges(job, job->world, &edges);
+    int code = get_edges(job, &edges);
 
     job->generation_ns = poise_clock_ns() - from;
     if (code == 0) {
@@ -194,10 +193,6 @@ static int get_graph(struct cli_bfs_job *job)
     }
     if (code == 0) {
         poise_graph_info(job->graph, &job->info);
-        /* Of several ranks the first alone checks, with a list of its own. */
-        if (values->validate && job->world && job->rank == 0) {
-            code = get_edges(job, NULL, &edges);
-        }
     }
     job->edges = edges;
     cli_progress_wipe(job->progress);
@@ -246,7 +241,10 @@ static int draw_keys(struct cli_bfs_job *job, size_t want, uint64_t *roots)
     while (count < want && next < job->info.vertex_count) {
         int code = poise_graph_generate_keys(&kronecker, next, BFS_ROOTS, keys);
 
-        for (size_t i = 0; i < BFS_ROOTS; i++) {
+        if (job->world) {
+            code = poise_world_agree(job->world, code);
+        }
+        for (size_t i = 0; i < BFS_ROOTS && code == 0; i++) {
             degrees[i] = poise_graph_degree(job->graph, keys[i]);
         }
         if (code == 0 && job->world) {
@@ -256,8 +254,8 @@ static int draw_keys(struct cli_bfs_job *job, size_t want, uint64_t *roots)
         if (code < 0) {
             return code;
         }
-        for (size_t i = 0; i < BFS_ROOTS && count < want; i++) {
-            bool seen = degrees[i] == 0 || next++ >= job->info.vertex_count;
+        for (size_t i = 0; i < BFS_ROOTS && count < want; i++, next++) {
+            bool seen = degrees[i] == 0 || next >= job->info.vertex_count;
 
             for (size_t j = 0; j < count && !seen; j++) {
                 seen = roots[j] == keys[i];
@@ -285,9 +283,13 @@ static int get_roots(struct cli_bfs_job *job)
     count = named > 0 ? named : count;
     roots = poise_alloc(count, sizeof *roots);
     job->runs = poise_alloc(count, sizeof *job->runs);
-    if (!roots || !job->runs) {
+    code = roots && job->runs ? 0 : -ENOMEM;
+    if (job->world) {
+        code = poise_world_agree(job->world, code);
+    }
+    if (code < 0) {
         free(roots);
-        return -ENOMEM;
+        return code;
     }
     job->run_count = count;
     for (size_t i = 0; i < named && code == 0; i++) {
@@ -337,9 +339,24 @@ static void add_levels(struct cli_bfs_job *job,
     }
 }
 
-/* The slices of all ranks, one behind the other, at rank 0. */
-static int gather(struct cli_bfs_job *job, int64_t *mine, uint64_t count,
-                  int64_t *whole)
+static void put_together(const struct poise_buf *parts, int64_t *whole)
+{
+    struct poise_reader reader = poise_reader_of(parts->data, parts->len);
+
+    while (poise_reader_left(&reader) > 0) {
+        size_t len;
+        const void *part = poise_reader_blob(&reader, &len);
+
+        if (!part) {
+            break;
+        }
+        memcpy(whole, part, len);
+        whole += len / sizeof *whole;
+    }
+}
+
+/* The slices of all ranks, one behind the other, at all that need them. */
+static int gather(struct cli_bfs_job *job, uint64_t count, int64_t *slice)
 {
     struct poise_buf parts = {0};
     int code;
@@ -348,20 +365,14 @@ static int gather(struct cli_bfs_job *job, int64_t *mine, uint64_t count,
         return 0;
     }
     code =
-        poise_world_gather(job->world, 0, mine, count * sizeof *mine, &parts);
-    if (code == 0 && job->rank == 0) {
-        struct poise_reader reader = poise_reader_of(parts.data, parts.len);
-
-        while (poise_reader_left(&reader) > 0) {
-            size_t len;
-            const void *part = poise_reader_blob(&reader, &len);
-
-            if (!part) {
-                break;
-            }
-            memcpy(whole, part, len);
-            whole += len / sizeof *whole;
-        }
+        poise_world_gather(job->world, 0, slice, count * sizeof *slice, &parts);
+    code = poise_world_agree(job->world, code);
+    if (code == 0 && job->values->validate) {
+        code = poise_world_broadcast(job->world, 0, &parts);
+        code = poise_world_agree(job->world, code);
+    }
+    if (code == 0) {
+        put_together(&parts, slice);
     }
     poise_buf_free(&parts);
     return code;
@@ -371,8 +382,8 @@ static int validate(struct cli_bfs_job *job, struct cli_bfs_run *run)
 {
     struct poise_graph_verdict verdict;
     uint64_t from = poise_clock_ns();
-    int code = poise_graph_validate_depths(
-        &job->edges, run->root, job->parents, job->depths,
+    int code = poise_graph_validate_ranks(
+        job->world, &job->edges, run->root, job->parents, job->depths,
         (unsigned)job->values->threads, &verdict);
 
     if (code == 0) {
@@ -408,12 +419,12 @@ static int look(struct cli_bfs_job *job, struct cli_bfs_run *run)
         code = poise_graph_bfs_depths(job->bfs, job->depths);
     }
     if (code == 0) {
-        code = gather(job, job->parents, count, job->parents);
+        code = gather(job, count, job->parents);
     }
     if (code == 0) {
-        code = gather(job, job->depths, count, job->depths);
+        code = gather(job, count, job->depths);
     }
-    if (code == 0 && values->validate && job->rank == 0) {
+    if (code == 0 && values->validate) {
         code = validate(job, run);
     }
     if (code == 0 && values->output && job->rank == 0) {
@@ -548,11 +559,10 @@ static int run(const struct cli_bfs_values *values, const char *path)
     job.ranks = poise_world_size(world);
     job.world = job.ranks > 1 ? world : NULL;
     job.progress = values->progress && job.rank == 0;
-    code = get_graph(&job);
+    code = poise_world_agree(world, get_graph(&job));
     if (code == 0) {
-        code = get_roots(&job);
+        code = poise_world_agree(world, get_roots(&job));
     }
-    code = poise_world_agree(world, code);
     if (code == 0) {
         code = search_all(&job);
     }

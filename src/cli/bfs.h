@@ -47,7 +47,7 @@ struct cli_bfs_job {
     uint64_t generation_ns;
     struct cli_bfs_run *runs;
     size_t run_count, invalid;
-    int64_t *parents, *depths; /**< of all labels; elsewhere than at rank 0
+    int64_t *parents, *depths; /**< of all labels; where they were not gathered
                                     only this rank's slice counts */
     struct cli_bfs_level levels[CLI_BFS_LEVELS];
     size_t level_count;

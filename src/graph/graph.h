@@ -393,6 +393,14 @@ POISE_API int poise_graph_validate_depths(const struct poise_graph_edges *edges,
                                           const int64_t *depths,
                                           unsigned threads,
                                           struct poise_graph_verdict *out);
+/** The same where each rank has a part of the edges, and all of parents and
+ * depths. Collective: all get one verdict. `world` NULL: alone. */
+POISE_API int poise_graph_validate_ranks(struct poise_world *world,
+                                         const struct poise_graph_edges *edges,
+                                         uint64_t root, const int64_t *parents,
+                                         const int64_t *depths,
+                                         unsigned threads,
+                                         struct poise_graph_verdict *out);
 
 /* ---- what stands on the search ---------------------------------------------
  */

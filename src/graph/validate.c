@@ -7,16 +7,22 @@
  * anything but one level, unless depths are given to be compared. Threads do
  * not stop at a fault: of each check the lowest vertex or edge is reported,
  * except of cycles.
+ *
+ * Of several ranks each looks at all vertices, which is quick, and at its own
+ * part of the edges, which are many; which tree edges they saw is brought
+ * together at rank 0.
  */
 #include "io.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { VALIDATE_BLOCK = 1 << 14 };
 #define VALIDATE_NONE UINT64_MAX
 
 struct validate {
+    struct poise_world *world; /* NULL: the whole list is here */
     const struct poise_graph_edges *edges;
     uint64_t root;
     const int64_t *parents, *depths; /* depths may be NULL */
@@ -261,30 +267,59 @@ static int validate_vertices(struct validate *v,
     return code;
 }
 
-static int validate_graph(struct validate *v,
-                          struct poise_graph_verdict *verdict)
+/* The edges that this rank has. */
+static int validate_list(struct validate *v,
+                         struct poise_graph_verdict *verdict)
 {
     const struct poise_graph_edges *edges = v->edges;
     uint64_t lowest;
     int code = validate_pass(v, validate_edges, edges->count, &lowest);
-    if (code == 0 && lowest != VALIDATE_NONE) {
-        verdict->vertex = edges->ends[2 * lowest];
-        verdict->other = edges->ends[2 * lowest + 1];
-        if (verdict->vertex >= edges->vertex_count ||
-            verdict->other >= edges->vertex_count) {
-            return poise_error_set(
-                EINVAL, "validate a search", NULL,
-                "edge %llu has an end that is not below %llu",
-                (unsigned long long)lowest,
-                (unsigned long long)edges->vertex_count);
-        }
-        verdict->fault = validate_edge(v, v->level[verdict->vertex],
-                                       v->level[verdict->other]);
-        return 1;
+    if (code < 0 || lowest == VALIDATE_NONE) {
+        return code;
     }
-    if (code == 0) {
-        code =
-            validate_pass(v, validate_confirmed, edges->vertex_count, &lowest);
+    verdict->vertex = edges->ends[2 * lowest];
+    verdict->other = edges->ends[2 * lowest + 1];
+    if (verdict->vertex >= edges->vertex_count ||
+        verdict->other >= edges->vertex_count) {
+        return poise_error_set(EINVAL, "validate a search", NULL,
+                               "edge %llu has an end that is not below %llu",
+                               (unsigned long long)lowest,
+                               (unsigned long long)edges->vertex_count);
+    }
+    verdict->fault =
+        validate_edge(v, v->level[verdict->vertex], v->level[verdict->other]);
+    return 1;
+}
+
+/* Tree edges that any rank has seen are confirmed: at rank 0. */
+static int validate_gather(struct validate *v)
+{
+    const size_t words = v->edges->vertex_count / 64 + 1;
+    struct poise_buf all = {0};
+    int code = poise_world_gather(v->world, 0, v->confirmed,
+                                  words * sizeof *v->confirmed, &all);
+    struct poise_reader reader = poise_reader_of(all.data, all.len);
+    while (code == 0 && poise_reader_left(&reader) > 0) {
+        size_t len;
+        const char *theirs = poise_reader_blob(&reader, &len);
+        for (size_t w = 0; theirs && w < words && w < len / 8; w++) {
+            uint64_t bits;
+            memcpy(&bits, theirs + w * sizeof bits, sizeof bits);
+            v->confirmed[w] |= bits;
+        }
+    }
+    poise_buf_free(&all);
+    return code;
+}
+
+static int validate_tree_edges(struct validate *v,
+                               struct poise_graph_verdict *verdict)
+{
+    uint64_t lowest = VALIDATE_NONE;
+    int code = v->world ? validate_gather(v) : 0;
+    if (code == 0 && (!v->world || poise_world_rank(v->world) == 0)) {
+        code = validate_pass(v, validate_confirmed, v->edges->vertex_count,
+                             &lowest);
     }
     if (code == 0 && lowest != VALIDATE_NONE) {
         validate_fault(v, POISE_GRAPH_FAULT_EDGE, lowest, verdict);
@@ -293,45 +328,109 @@ static int validate_graph(struct validate *v,
     return code;
 }
 
+/* With several ranks: one verdict, of the lowest that found a fault. */
+static int validate_meet(const struct validate *v, int code,
+                         struct poise_graph_verdict *verdict)
+{
+    struct poise_buf said = {0};
+    if (!v->world) {
+        return code;
+    }
+    const uint64_t rank = (uint64_t)poise_world_rank(v->world);
+    uint64_t first = code > 0 ? rank : VALIDATE_NONE;
+    code = poise_world_agree(v->world, code < 0 ? code : 0);
+    if (code == 0) {
+        code = poise_world_reduce(v->world, POISE_MIN, &first, 1);
+    }
+    if (code < 0 || first == VALIDATE_NONE) {
+        return code;
+    }
+    code =
+        first == rank ? poise_buf_append(&said, verdict, sizeof *verdict) : 0;
+    code = poise_world_agree(v->world, code);
+    if (code == 0) {
+        code = poise_world_broadcast(v->world, (int)first, &said);
+    }
+    if (code == 0) {
+        memcpy(verdict, said.data, sizeof *verdict);
+    }
+    poise_buf_free(&said);
+    return code < 0 ? code : 1;
+}
+
+static int validate_start(struct validate *v)
+{
+    const uint64_t count = v->edges->vertex_count;
+    if (v->root >= count) {
+        return poise_error_set(
+            EINVAL, "validate a search", NULL, "root %llu is not below %llu",
+            (unsigned long long)v->root, (unsigned long long)count);
+    }
+    v->level = graph_pages_map(count * sizeof *v->level, true);
+    v->confirmed = poise_alloc(count / 64 + 1, sizeof *v->confirmed);
+    if (!v->level || !v->confirmed) {
+        return -ENOMEM;
+    }
+    for (uint64_t i = 0; i < count; i++) {
+        v->level[i] = POISE_GRAPH_NONE;
+    }
+    return 0;
+}
+
+static int validate_run(struct validate *v, struct poise_graph_verdict *out)
+{
+    static int (*const steps[])(struct validate * v,
+                                struct poise_graph_verdict * verdict) = {
+        validate_vertices, validate_list, validate_tree_edges};
+    struct poise_graph_verdict verdict = {.fault = POISE_GRAPH_VALID};
+    uint64_t seen;
+    int code = validate_meet(v, validate_start(v), &verdict);
+    for (size_t i = 0; code == 0 && i < sizeof steps / sizeof *steps; i++) {
+        code = validate_meet(v, steps[i](v, &verdict), &verdict);
+    }
+    seen = v->seen;
+    if (code >= 0 && v->world) {
+        int err = poise_world_reduce(v->world, POISE_SUM, &seen, 1);
+        code = err < 0 ? err : code;
+    }
+    graph_pages_unmap(v->level, v->edges->vertex_count * sizeof *v->level);
+    free(v->confirmed);
+    if (code < 0) {
+        return code;
+    }
+    verdict.reached = v->reached;
+    verdict.edges = seen;
+    *out = verdict;
+    return 0;
+}
+
+int poise_graph_validate_ranks(struct poise_world *world,
+                               const struct poise_graph_edges *edges,
+                               uint64_t root, const int64_t *parents,
+                               const int64_t *depths, unsigned threads,
+                               struct poise_graph_verdict *out)
+{
+    struct validate v = {.world = world && poise_world_size(world) > 1 ? world
+                                                                       : NULL,
+                         .edges = edges,
+                         .root = root,
+                         .parents = parents,
+                         .depths = depths,
+                         .threads = graph_team_threads(world, threads)};
+    return validate_run(&v, out);
+}
+
 int poise_graph_validate_depths(const struct poise_graph_edges *edges,
                                 uint64_t root, const int64_t *parents,
                                 const int64_t *depths, unsigned threads,
                                 struct poise_graph_verdict *out)
 {
-    const uint64_t count = edges->vertex_count;
-    struct poise_graph_verdict verdict = {.fault = POISE_GRAPH_VALID};
     struct validate v = {.edges = edges,
                          .root = root,
                          .parents = parents,
                          .depths = depths,
                          .threads = graph_threads(threads)};
-    if (root >= count) {
-        return poise_error_set(
-            EINVAL, "validate a search", NULL, "root %llu is not below %llu",
-            (unsigned long long)root, (unsigned long long)count);
-    }
-    const uint64_t level_bytes = count * sizeof *v.level;
-    int code = -ENOMEM;
-    v.level = graph_pages_map(level_bytes, true);
-    v.confirmed = poise_alloc(count / 64 + 1, sizeof *v.confirmed);
-    if (v.level && v.confirmed) {
-        for (uint64_t i = 0; i < count; i++) {
-            v.level[i] = POISE_GRAPH_NONE;
-        }
-        code = validate_vertices(&v, &verdict);
-    }
-    if (code == 0) {
-        code = validate_graph(&v, &verdict);
-    }
-    graph_pages_unmap(v.level, level_bytes);
-    free(v.confirmed);
-    if (code < 0) {
-        return code;
-    }
-    verdict.reached = v.reached;
-    verdict.edges = v.seen;
-    *out = verdict;
-    return 0;
+    return validate_run(&v, out);
 }
 
 int poise_graph_validate(const struct poise_graph_edges *edges, uint64_t root,

@@ -400,10 +400,14 @@ poise_coll_window_bytes(const struct poise_coll_window *window);
 /**
  * My part is written; return when all parts are there. Collective, and a
  * barrier for the ranks of a node. An error (a rank died, out of memory) is
- * seen by the rank that it befalls; others learn of it as they find that rank
- * gone. The window is of no more use then.
+ * seen by the rank that it befalls, which abandons the window; others learn of
+ * it in this exchange or the next. The window is of no more use then.
  */
 POISE_API int poise_coll_window_exchange(struct poise_coll_window *window);
+
+/** I exchange no more: whoever waits for me in an exchange, now or later, gets
+ * -ECANCELED. Local; again is allowed. */
+POISE_API void poise_coll_window_abandon(struct poise_coll_window *window);
 
 /** Copy `data` (my part's length) into my part, exchange, and give the whole,
  * which is read in place. Collective. */

@@ -23,9 +23,16 @@
 #define TAG_STEPS 1024
 #define TAG_PART (2 * TAG_STEPS)
 #define TAG_WHOLE (2 * TAG_STEPS + 2)
+#define TAG_GONE (2 * TAG_STEPS + 4)
 
-_Static_assert(TAG_WHOLE + 1 < POISE_TAG_USER, "tags of rooms");
-_Static_assert(sizeof(struct coll_gate) <= GATE_BYTES, "place for the gate");
+_Static_assert(TAG_GONE < POISE_TAG_USER, "tags of rooms");
+
+/* At the beginning of what a node shares. */
+struct meeting {
+    struct coll_gate gate;
+    uint32_t gone; /* __atomic: a rank of the node has abandoned the window */
+};
+_Static_assert(sizeof(struct meeting) <= GATE_BYTES, "place for the gate");
 
 struct poise_coll_window {
     struct poise_world *world; /* of its own, for messages; NULL: no messages */
@@ -39,7 +46,10 @@ struct poise_coll_window {
     bool direct;
     struct coll_segment segment; /* without memory where nothing is shared */
     struct coll_waiter waiter;
-    struct coll_gate *gate;
+    struct meeting *meeting;
+    bool abandoned;  /* by this rank */
+    bool left;       /* by another */
+    int lost;        /* code, since a message could not be kept */
     char *copies[2]; /* owned where private, else in the segment */
     int current;
     struct poise_message *early; /* came before they were expected */
@@ -92,15 +102,35 @@ static bool take_early(struct poise_coll_window *window, int source, int tag,
     return false;
 }
 
+/* Fails once a rank has left, and what it did not do before is missing; or
+ * once a message was lost. */
+static int check_left(const struct poise_coll_window *window)
+{
+    if (window->lost < 0) {
+        return window->lost;
+    }
+    if (window->left ||
+        (is_shared(window) &&
+         __atomic_load_n(&window->meeting->gone, __ATOMIC_ACQUIRE) != 0)) {
+        return poise_error_set(ECANCELED, DOING, NULL,
+                               "another rank could not go on");
+    }
+    return 0;
+}
+
 /* Take in a message, if one is there, for later. 1, 0 or negative. */
 static int take_in(struct poise_coll_window *window)
 {
     struct poise_message message;
     int got = poise_world_receive(window->world, &message);
-    if (got > 0) {
+    if (got > 0 && message.tag == TAG_GONE) {
+        poise_message_free(&message);
+        window->left = true;
+    } else if (got > 0) {
         int err = keep_early(window, &message);
         if (err < 0) {
             poise_message_free(&message);
+            window->lost = err;
             return err;
         }
     }
@@ -112,7 +142,8 @@ static int receive(struct poise_coll_window *window, int source, int tag,
 {
     struct poise_message message;
     while (!take_early(window, source, tag, &message)) {
-        int got = take_in(window);
+        int err = check_left(window);
+        int got = err < 0 ? err : take_in(window);
         if (got < 0) {
             return got;
         }
@@ -143,7 +174,8 @@ static int send(struct poise_coll_window *window, int dest, int tag,
 static int flush(struct poise_coll_window *window)
 {
     while (poise_world_unsent(window->world) > 0) {
-        int got = take_in(window);
+        int err = check_left(window);
+        int got = err < 0 ? err : take_in(window);
         if (got < 0) {
             return got;
         }
@@ -154,8 +186,7 @@ static int flush(struct poise_coll_window *window)
     return 0;
 }
 
-/* While this rank waits in shared memory. An error shows again where messages
- * are received. */
+/* While this rank waits in shared memory. */
 static int stay_awake(void *arg)
 {
     struct poise_coll_window *window = arg;
@@ -163,7 +194,7 @@ static int stay_awake(void *arg)
         while (take_in(window) > 0) {
         }
     }
-    return 0;
+    return check_left(window);
 }
 
 /* ---- blocks -------------------------------------------------------------- */
@@ -365,7 +396,7 @@ static int spread_whole(struct poise_coll_window *window)
 static int enter(struct poise_coll_window *window)
 {
     if (is_shared(window)) {
-        return coll_gate_pass(&window->waiter, window->gate,
+        return coll_gate_pass(&window->waiter, &window->meeting->gate,
                               (uint32_t)window->segment.count);
     }
     return window->options.sharing == POISE_COLL_PRIVATE_LEADER
@@ -379,7 +410,7 @@ static int leave(struct poise_coll_window *window)
         /* With one node the parts were all there when the gate opened. */
         return window->groups == 1
                    ? 0
-                   : coll_gate_pass(&window->waiter, window->gate,
+                   : coll_gate_pass(&window->waiter, &window->meeting->gate,
                                     (uint32_t)window->segment.count);
     }
     return window->options.sharing == POISE_COLL_PRIVATE_LEADER
@@ -387,10 +418,29 @@ static int leave(struct poise_coll_window *window)
                : 0;
 }
 
+void poise_coll_window_abandon(struct poise_coll_window *window)
+{
+    if (!window || window->abandoned) {
+        return;
+    }
+    window->abandoned = true;
+    if (is_shared(window)) {
+        __atomic_store_n(&window->meeting->gone, 1, __ATOMIC_RELEASE);
+    }
+    for (int rank = 0; window->world && rank < window->size; rank++) {
+        /* Who cannot be told waits until this process ends. */
+        if (rank != window->rank) {
+            (void)poise_world_send(window->world, rank, TAG_GONE, NULL, 0);
+        }
+    }
+}
+
 int poise_coll_window_exchange(struct poise_coll_window *window)
 {
     uint64_t begun = poise_clock_ticks();
-    int err = enter(window);
+    int err = window->abandoned ? poise_error_set(ECANCELED, DOING, NULL,
+                                                  "this rank has abandoned it")
+                                : enter(window);
     uint64_t entered = poise_clock_ticks();
     if (err == 0) {
         err = exchange_blocks(window);
@@ -400,6 +450,7 @@ int poise_coll_window_exchange(struct poise_coll_window *window)
         err = leave(window);
     }
     if (err < 0) {
+        poise_coll_window_abandon(window);
         return err;
     }
     window->stats.gather_ns += entered - begun;
@@ -531,7 +582,7 @@ static int make_shared(struct poise_coll_window *window,
     err = poise_world_agree(world, reserve(window, copy_bytes));
     coll_segment_seal(&window->segment);
     char *base = window->segment.base;
-    window->gate = (struct coll_gate *)base;
+    window->meeting = (struct meeting *)base;
     for (int copy = 0; copy < window->options.copies; copy++) {
         window->copies[copy] = base + GATE_BYTES + (size_t)copy * copy_bytes;
     }

@@ -319,7 +319,7 @@ static int bfs_step_up(struct poise_graph_bfs *bfs, int code,
     bfs_bottom_up(bfs, level);
     int err = bfs_turn(bfs, level);
     code = code < 0 ? code : err;
-    if (err == 0 && bfs->graph->world) {
+    if (bfs->graph->world) {
         uint64_t sums[2] = {level->found, level->edges};
         code = bfs_ranks_sum(bfs, code, sums, 2);
         level->found = sums[0];
@@ -357,12 +357,11 @@ static int bfs_step(struct poise_graph_bfs *bfs, bool up)
                                       .bottom_up = up,
                                       .frontier = bfs->frontier_count};
     uint64_t from = poise_clock_ns();
-    int failed = bfs_reserve_level(bfs);
-    int code = up != bfs->in_bits ? bfs_switch(bfs, up, &level) : 0;
-    if (code == 0) {
-        code = up ? bfs_step_up(bfs, failed, &level)
-                  : bfs_step_down(bfs, failed, &level);
-    }
+    int code = bfs_reserve_level(bfs);
+    int err = up != bfs->in_bits ? bfs_switch(bfs, up, &level) : 0;
+    code = code < 0 ? code : err;
+    code =
+        up ? bfs_step_up(bfs, code, &level) : bfs_step_down(bfs, code, &level);
     if (code < 0) {
         return code;
     }
@@ -438,6 +437,9 @@ int poise_graph_bfs_run(struct poise_graph_bfs *bfs, uint64_t root,
     }
     if (code < 0) {
         bfs->ran = false;
+        if (bfs->graph->world) {
+            bfs_ranks_leave(bfs);
+        }
         return code;
     }
     result.reached = bfs->reached;

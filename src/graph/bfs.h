@@ -123,6 +123,8 @@ int bfs_write_parents(struct poise_graph_bfs *bfs, int64_t *parents);
  */
 int bfs_ranks_create(struct poise_graph_bfs *bfs);
 void bfs_ranks_destroy(struct poise_graph_bfs *bfs);
+/** This rank cannot go on: nobody is to wait for it. */
+void bfs_ranks_leave(struct poise_graph_bfs *bfs);
 /** Everybody is there; what the last run left may be overwritten. */
 int bfs_ranks_start(struct poise_graph_bfs *bfs);
 /** The parts of all ranks' `next` become the frontier. */

@@ -186,6 +186,13 @@ int bfs_ranks_sum(struct poise_graph_bfs *bfs, int code, uint64_t *values,
     return 0;
 }
 
+void bfs_ranks_leave(struct poise_graph_bfs *bfs)
+{
+    poise_coll_window_abandon(bfs->ranks.bits);
+    poise_coll_window_abandon(bfs->ranks.parents);
+    poise_coll_window_abandon(bfs->ranks.control);
+}
+
 int bfs_ranks_start(struct poise_graph_bfs *bfs)
 {
     uint64_t nothing = 0;
@@ -227,6 +234,7 @@ int bfs_ranks_share_parents(struct poise_graph_bfs *bfs)
     memcpy(poise_coll_window_part(window), bfs->parent, graph->stride * 4);
     int code = poise_coll_window_exchange(window);
     if (code < 0) {
+        bfs_ranks_leave(bfs);
         return code;
     }
     const uint32_t *whole = poise_coll_window_whole(window);

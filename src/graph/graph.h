@@ -343,7 +343,8 @@ struct poise_graph_bfs_result {
 };
 
 /** Search from the vertex of label `root`; isolated is allowed. Collective.
- * -EINVAL: no such label. */
+ * -EINVAL: no such label. What one rank cannot do (-ENOMEM) ends the search on
+ * all, elsewhere with -ECANCELED; it is of no more use then. */
 POISE_API int poise_graph_bfs_run(struct poise_graph_bfs *bfs, uint64_t root,
                                   struct poise_graph_bfs_result *out);
 

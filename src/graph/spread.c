@@ -73,6 +73,7 @@ struct spread {
     const struct graph_arcs *arcs;
     struct poise_graph_edges *pairs; /**< of places: tail, head */
     struct poise_buf *bags;          /**< for each rank */
+    uint64_t *sent;                  /**< to each rank, in this round */
     uint64_t at;                     /**< the next edge */
 };
 
@@ -127,26 +128,39 @@ static int spread_keep(struct spread *spread, const void *data, size_t len)
     return code;
 }
 
-/* Hand out the bags and take in those of the others. A rank that runs short
- * goes on, so that nobody waits for it. */
-static int spread_swap(struct spread *spread, int code)
+/* Hand out the bags; how many come here from others. A rank that runs short
+ * goes on, so that nobody waits for it, or for what it did not send. */
+static int spread_send(struct spread *spread, int code, uint64_t *missing)
 {
     const struct poise_graph *graph = spread->graph;
-    int missing = graph->ranks - 1;
     for (int r = 0; r < graph->ranks; r++) {
         struct poise_buf *bag = &spread->bags[r];
-        int err = r == graph->rank
-                      ? spread_keep(spread, bag->data, bag->len)
-                      : poise_world_send(graph->world, r, SPREAD_TAG, bag->data,
-                                         bag->len);
+        bool here = r == graph->rank;
+        int err = here ? spread_keep(spread, bag->data, bag->len)
+                       : poise_world_send(graph->world, r, SPREAD_TAG,
+                                          bag->data, bag->len);
+        spread->sent[r] = !here && err == 0;
         code = code < 0 ? code : err;
         poise_buf_reset(bag);
     }
+    int err = poise_world_reduce(graph->world, POISE_SUM, spread->sent,
+                                 (size_t)graph->ranks);
+    *missing = err < 0 ? 0 : spread->sent[graph->rank];
+    return code < 0 ? code : err;
+}
+
+/* One round. */
+static int spread_swap(struct spread *spread, int code)
+{
+    const struct poise_graph *graph = spread->graph;
+    uint64_t missing;
+    code = spread_send(spread, code, &missing);
     while (missing > 0) {
         struct poise_message message;
         int got = poise_world_receive(graph->world, &message);
         if (got < 0) {
-            return got;
+            code = code < 0 ? code : got;
+            break;
         }
         if (got == 0) {
             poise_world_wait(graph->world, UINT64_MAX);
@@ -167,7 +181,9 @@ int graph_spread_arcs(const struct poise_graph *graph,
     struct spread spread = {.graph = graph, .arcs = arcs, .pairs = pairs};
     uint64_t rounds = (arcs->count + SPREAD_ROUND - 1) / SPREAD_ROUND;
     spread.bags = poise_alloc((size_t)graph->ranks, sizeof *spread.bags);
-    int code = poise_world_agree(graph->world, spread.bags ? 0 : -ENOMEM);
+    spread.sent = poise_alloc((size_t)graph->ranks, sizeof *spread.sent);
+    int code = poise_world_agree(graph->world,
+                                 spread.bags && spread.sent ? 0 : -ENOMEM);
     if (code == 0) {
         code = poise_world_reduce(graph->world, POISE_MAX, &rounds, 1);
     }
@@ -178,6 +194,7 @@ int graph_spread_arcs(const struct poise_graph *graph,
         poise_buf_free(&spread.bags[r]);
     }
     free(spread.bags);
+    free(spread.sent);
     return code;
 }
 

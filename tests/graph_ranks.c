@@ -27,6 +27,7 @@ struct run {
     uint64_t roots[ROOTS];
     int64_t *parents[ROOTS], *depths[ROOTS]; /* of all labels, by slices */
     uint64_t *components;
+    uint64_t fail_at, calls; /* which allocation fails, of how many */
 };
 
 struct rank {
@@ -115,6 +116,9 @@ static void run_ranks(struct run *run, struct rank *ranks)
     struct poise_world *worlds[MOST_RANKS];
     int count = run->plan->ranks;
     assert_int_equal(poise_world_create_local(count, &local, worlds), 0);
+    if (run->fail_at > 0) {
+        poise_fault_arm(POISE_FAULT_ALLOC, run->fail_at, ENOMEM, false);
+    }
     for (int r = 0; r < count; r++) {
         ranks[r] = (struct rank){.run = run, .world = worlds[r], .number = r};
         assert_int_equal(
@@ -123,6 +127,8 @@ static void run_ranks(struct run *run, struct rank *ranks)
     for (int r = 0; r < count; r++) {
         pthread_join(ranks[r].thread, NULL);
     }
+    run->calls = poise_fault_calls(POISE_FAULT_ALLOC);
+    poise_fault_arm(POISE_FAULT_ALLOC, 0, 0, false);
     for (int r = 0; r < count; r++) {
         poise_world_destroy(worlds[r]);
     }
@@ -305,13 +311,72 @@ static void test_refuses(void **state)
     poise_graph_edges_free(&edges);
 }
 
+/* The k-th allocation fails; returns whether a rank said so, and how many
+ * allocations there were. */
+static bool run_short(const struct plan *plan,
+                      const struct poise_graph_edges *edges,
+                      const struct oracle *o, uint64_t k, uint64_t *calls)
+{
+    struct run run = {.plan = plan, .edges = edges, .fail_at = k};
+    struct rank ranks[MOST_RANKS];
+    bool failed = false;
+    for (int i = 0; i < ROOTS; i++) {
+        run.parents[i] = calloc(o->n + 1, sizeof(int64_t));
+        run.depths[i] = calloc(o->n + 1, sizeof(int64_t));
+    }
+    run.components = calloc(o->n + 1, sizeof *run.components);
+    run_ranks(&run, ranks);
+    struct oracle_answer a = oracle_search(o, 0);
+    for (int r = 0; r < plan->ranks; r++) {
+        failed = failed || ranks[r].code < 0;
+        assert_true(ranks[r].code == 0 || ranks[r].code == -ENOMEM ||
+                    ranks[r].code == -ECANCELED);
+    }
+    for (int r = 0; !failed && r < plan->ranks; r++) {
+        assert_int_equal(ranks[r].results[0].reached, a.reached);
+    }
+    free(a.depths);
+    for (int i = 0; i < ROOTS; i++) {
+        free(run.parents[i]);
+        free(run.depths[i]);
+    }
+    free(run.components);
+    *calls = run.calls;
+    return failed;
+}
+
+/* One allocation after the other fails (of the many in a search, which repeat
+ * themselves, only some), on whichever rank it falls: nobody waits for ever,
+ * and all that went well is right. */
+static void test_memory(void **state)
+{
+    static const struct plan plan = {
+        .ranks = 3, .topology = "1x2x1", .bfs = {.threads = 1, .alpha = 2}};
+    struct poise_graph_edges edges = {0};
+    uint64_t k = 1, calls, failed = 0;
+    (void)state;
+    make_skewed(&edges, 6, 200, 5);
+    make_add(&edges, 63, 64);
+    for (uint32_t v = 64; v < 140; v++) {
+        make_add(&edges, v, v + 1);
+    }
+    struct oracle o = oracle_of(&edges);
+    do {
+        failed += run_short(&plan, &edges, &o, k, &calls);
+        k += 1 + k / 64;
+    } while (calls >= k);
+    assert_true(failed > 20);
+    oracle_free(&o);
+    poise_graph_edges_free(&edges);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_count),          cmocka_unit_test(test_ways),
         cmocka_unit_test(test_directed),       cmocka_unit_test(test_grid),
         cmocka_unit_test(test_two_components), cmocka_unit_test(test_tiny),
-        cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_refuses),        cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 #include "graph/io.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -59,6 +60,67 @@ static void drop(struct setting *set)
     poise_graph_edges_free(&set->edges);
 }
 
+enum { RANKS = 3 };
+
+/** One rank of several that have each a part of the edges. */
+struct rank {
+    const struct setting *set;
+    struct poise_world *world;
+    struct poise_graph_verdict verdict;
+    int code;
+};
+
+static void *rank_main(void *arg)
+{
+    struct rank *rank = arg;
+    const struct poise_graph_edges *all = &rank->set->edges;
+    struct poise_graph_edges part = {.directed = all->directed};
+    int code = 0;
+    for (uint64_t i = (uint64_t)poise_world_rank(rank->world);
+         code == 0 && i < all->count; i += RANKS) {
+        code = poise_graph_edges_add(&part, all->ends[2 * i],
+                                     all->ends[2 * i + 1]);
+    }
+    part.vertex_count = all->vertex_count;
+    rank->code = poise_world_agree(rank->world, code);
+    if (rank->code == 0) {
+        rank->code = poise_graph_validate_ranks(
+            rank->world, &part, rank->set->root, rank->set->parents, NULL, 1,
+            &rank->verdict);
+    }
+    poise_graph_edges_free(&part);
+    return NULL;
+}
+
+/* All ranks come to the verdict of one that has the whole list. */
+static void check_ranks(const struct setting *set,
+                        const struct poise_graph_verdict *want)
+{
+    struct poise_world *worlds[RANKS];
+    struct rank ranks[RANKS];
+    pthread_t threads[RANKS];
+    assert_int_equal(poise_world_create_local(RANKS, NULL, worlds), 0);
+    for (int r = 0; r < RANKS; r++) {
+        ranks[r] = (struct rank){.set = set, .world = worlds[r]};
+        assert_int_equal(
+            pthread_create(&threads[r], NULL, rank_main, &ranks[r]), 0);
+    }
+    for (int r = 0; r < RANKS; r++) {
+        pthread_join(threads[r], NULL);
+    }
+    for (int r = 0; r < RANKS; r++) {
+        const struct poise_graph_verdict *verdict = &ranks[r].verdict;
+        poise_world_destroy(worlds[r]);
+        assert_int_equal(ranks[r].code, 0);
+        assert_int_equal(verdict->fault, want->fault);
+        assert_int_equal(verdict->vertex, ranks[0].verdict.vertex);
+        assert_int_equal(verdict->reached, want->reached);
+        if (want->fault == POISE_GRAPH_VALID) {
+            assert_int_equal(verdict->edges, want->edges);
+        }
+    }
+}
+
 static struct poise_graph_verdict check(const struct setting *set,
                                         enum poise_graph_fault fault)
 {
@@ -69,6 +131,7 @@ static struct poise_graph_verdict check(const struct setting *set,
                          0);
         assert_int_equal(verdict.fault, fault);
     }
+    check_ranks(set, &verdict);
     return verdict;
 }
 

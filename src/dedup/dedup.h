@@ -225,6 +225,87 @@ POISE_API double
 poise_dedup_model_break_even(const struct poise_dedup_model *model,
                              unsigned single_bits, double low, double high);
 
+/* ---- the segment cache ------------------------------------------------------
+ */
+
+/**
+ * Segments in the order in which they came, found by fingerprint. In a folder
+ * they lie in containers, files that are only ever appended to; the index
+ * over them is made again if it is lost. Memory is bounded whatever the size:
+ * when the index outgrows its share, it keeps one fingerprint in two, four,
+ * ..., and the others are found in containers that are in memory already,
+ * which those around them brought there. Beyond the limit the containers that
+ * were not used for longest go. Killed at any moment, a store opens again
+ * with what was flushed; what is damaged is left out, never served. One
+ * process at a time has a folder open.
+ *
+ * Source: thesis 4.1.2.3, 8.4.4.
+ */
+struct poise_dedup_store;
+
+struct poise_dedup_store_options {
+    uint64_t limit_bytes;     /**< of all containers; 0: 10 GiB */
+    uint64_t memory_bytes;    /**< index and loaded containers; 0: 64 MiB */
+    uint32_t container_bytes; /**< of segments in a container; 0: 2 MiB */
+    uint32_t bits;            /**< width of fingerprints, 8 to 64; 0: what the
+                                   store has, 40 for a new one */
+};
+
+/** Open or make the store in a folder; `path` NULL: in memory only, with
+ * memory_bytes as the limit. -EBUSY if another process has it open. */
+POISE_API int
+poise_dedup_store_open(const char *path,
+                       const struct poise_dedup_store_options *options,
+                       struct poise_dedup_store **out);
+/** Flush, save the index, free. NULL is allowed. The store is freed whatever
+ * is returned. */
+POISE_API int poise_dedup_store_close(struct poise_dedup_store *store);
+
+struct poise_dedup_store_info {
+    uint64_t id; /**< random, made with the store */
+    struct poise_dedup_key key;
+    uint32_t bits;
+    uint64_t containers, bytes; /**< now */
+    uint64_t segments;          /**< added by this process */
+    uint64_t finds, hits;       /**< by this process */
+    uint64_t loads, evicted;    /**< containers read, and removed */
+    uint64_t damaged;           /**< containers of which something was lost */
+    unsigned sampling;          /**< the index has one in 2^sampling */
+};
+POISE_API struct poise_dedup_store_info
+poise_dedup_store_info(const struct poise_dedup_store *store);
+
+/** The fingerprint of data in this store, cut to its width. */
+POISE_API uint64_t poise_dedup_store_fingerprint(
+    const struct poise_dedup_store *store, const void *data, size_t len);
+
+/** Where the segment with this fingerprint lies: 1; 0 if there is none. */
+POISE_API int poise_dedup_store_find(struct poise_dedup_store *store,
+                                     uint64_t fingerprint, uint64_t *position);
+
+struct poise_dedup_stored {
+    const unsigned char *data; /**< borrowed until the store's next call */
+    size_t len;
+    uint64_t fingerprint;
+};
+/** The segment at a position: 1; 0 if it is there no more. */
+POISE_API int poise_dedup_store_read(struct poise_dedup_store *store,
+                                     uint64_t position,
+                                     struct poise_dedup_stored *out);
+/** The position `by` segments further on (or back) in the order in which they
+ * came: 1; 0 if there is none. */
+POISE_API int poise_dedup_store_step(struct poise_dedup_store *store,
+                                     uint64_t position, int64_t by,
+                                     uint64_t *out);
+/** Add a segment of 1 to POISE_DEDUP_SEGMENT_MOST bytes; where it is known
+ * already, that is its position. Another one with the same fingerprint is
+ * found no more. */
+POISE_API int poise_dedup_store_add(struct poise_dedup_store *store,
+                                    const void *data, size_t len,
+                                    uint64_t *position);
+/** Hand what was added to the system: it outlives this process. */
+POISE_API int poise_dedup_store_flush(struct poise_dedup_store *store);
+
 #ifdef __cplusplus
 }
 #endif

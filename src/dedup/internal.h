@@ -2,7 +2,8 @@
  * Shared inside room dedup.
  *
  * Who calls whom: segmenter.c (the stream) -> one of the methods (static.c,
- * gear.c, manber.c, spring.c, multi.c, over rabin.c and table.c).
+ * gear.c, manber.c, spring.c, multi.c, over rabin.c and table.c); store.c (a
+ * cache) -> container.c (one of its files), index.c (where they are).
  */
 #ifndef POISE_DEDUP_INTERNAL_H
 #define POISE_DEDUP_INTERNAL_H
@@ -96,5 +97,129 @@ void dedup_table_free(struct dedup_table *table);
 /** The value, or UINT64_MAX. */
 uint64_t dedup_table_get(const struct dedup_table *table, uint64_t hash);
 void dedup_table_put(struct dedup_table *table, uint64_t hash, uint64_t value);
+
+/* ---- container.c ----------------------------------------------------------
+ */
+
+enum {
+    DEDUP_SLOTS_MOST = 65535, /* segments of a container */
+    DEDUP_DATA_MOST = 1 << 26,
+};
+
+struct dedup_entry {
+    uint64_t fingerprint; /* all 64 bits */
+    uint32_t offset, len;
+    unsigned char digest[POISE_DEDUP_DIGEST_BYTES];
+};
+
+/** A container in memory. */
+struct dedup_body {
+    unsigned char *data;
+    size_t data_len, data_cap;
+    struct dedup_entry *entries;
+    uint32_t count, cap;
+    uint16_t *slots; /* by fingerprint, index + 1; NULL: not made */
+    uint32_t slot_mask;
+    unsigned slot_bits; /* width of fingerprints that they are made for */
+    /* What the file holds: segments, bytes, and the last block's hash. */
+    uint32_t written;
+    uint64_t file_bytes, chain;
+};
+
+struct dedup_body *dedup_body_create(void);
+void dedup_body_destroy(struct dedup_body *body);
+/** Bytes of memory that it takes. */
+size_t dedup_body_bytes(const struct dedup_body *body);
+int dedup_body_add(struct dedup_body *body, uint64_t fingerprint,
+                   const void *data, size_t len,
+                   const unsigned char digest[POISE_DEDUP_DIGEST_BYTES]);
+/** The newest entry with these bits, or -1. Makes the table of slots. */
+int dedup_body_find(struct dedup_body *body, uint64_t fingerprint,
+                    unsigned bits);
+/** Read container `id` of store `store`. What follows damage is left out:
+ * *damaged. -ENOENT without an error set if there is no such file. */
+int dedup_body_load(int dirfd, uint64_t store, uint64_t id,
+                    struct dedup_body **out, bool *damaged);
+/** Append what was added since to the file, which is made if need be. */
+int dedup_body_write(struct dedup_body *body, int dirfd, uint64_t store,
+                     uint64_t id);
+/** "ID.seg" */
+enum { DEDUP_NAME_BYTES = 24 };
+void dedup_container_name(uint64_t id, char name[DEDUP_NAME_BYTES]);
+
+/* ---- index.c --------------------------------------------------------------
+ */
+
+/** A position: container << DEDUP_SLOT_BITS | slot. */
+enum { DEDUP_SLOT_BITS = 16 };
+
+struct dedup_cell {
+    uint64_t fingerprint, position; /* plus one; 0: empty */
+};
+/** From fingerprints (of the store's width) to positions: a table of fixed
+ * size in memory. */
+struct dedup_index {
+    struct dedup_cell *cells;
+    size_t mask, used;
+    unsigned sampling; /* one fingerprint in 2^sampling is kept */
+};
+
+int dedup_index_create(struct dedup_index *index, size_t memory_bytes);
+void dedup_index_free(struct dedup_index *index);
+/** Whether a fingerprint is one of those that are kept. */
+bool dedup_index_keeps(const struct dedup_index *index, uint64_t fingerprint);
+/** The position, or UINT64_MAX. */
+uint64_t dedup_index_get(const struct dedup_index *index, uint64_t fingerprint);
+/** Add or change. Nothing happens to what is not kept, or without room. */
+void dedup_index_put(struct dedup_index *index, uint64_t fingerprint,
+                     uint64_t position);
+bool dedup_index_is_full(const struct dedup_index *index);
+/** Drop what is not alive, and what `sampling` does not keep. */
+int dedup_index_sweep(struct dedup_index *index, unsigned sampling,
+                      bool (*alive)(uint64_t position, const void *arg),
+                      const void *arg);
+
+/* ---- store.c, identity.c, snapshot.c
+ * ----------------------------------------------------
+ */
+
+struct dedup_container {
+    uint64_t id, bytes, used; /* when, in calls of find and read */
+    uint32_t count;
+    struct dedup_body *body;               /* NULL: not in memory */
+    struct dedup_container *older, *newer; /* of those that are */
+};
+
+struct poise_dedup_store {
+    struct poise_dedup_store_options options;
+    struct poise_dedup_store_info info;
+    char *path; /* NULL: in memory only */
+    int dirfd, lockfd;
+    struct dedup_container **containers; /* by id; the last may be open */
+    size_t count, cap;
+    bool has_open;                           /* the last one takes more */
+    struct dedup_container *newest, *oldest; /* of those in memory */
+    size_t body_bytes, body_limit;
+    uint64_t clock;
+    struct dedup_index index;
+};
+
+/** The container with this id, or NULL. */
+struct dedup_container *
+dedup_store_container(const struct poise_dedup_store *store, uint64_t id);
+/** A container behind all others; NULL without memory. */
+struct dedup_container *dedup_store_append(struct poise_dedup_store *store,
+                                           uint64_t id);
+/** Put one into the index, of which parts are dropped if it is full. */
+int dedup_store_put(struct poise_dedup_store *store, uint64_t fingerprint,
+                    uint64_t position);
+/** A new number and key. */
+int dedup_identity_make(struct poise_dedup_store *store);
+/** Read them; save them where the store is new, or its width another. */
+int dedup_identity_open(struct poise_dedup_store *store);
+/** Save the index and the list of containers; read them back: what is not
+ * there, or not as it was, is left for the caller to read. */
+int dedup_snapshot_save(const struct poise_dedup_store *store);
+int dedup_snapshot_load(struct poise_dedup_store *store);
 
 #endif

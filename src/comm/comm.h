@@ -182,15 +182,22 @@ POISE_API void poise_world_wake(struct poise_world *world);
 
 /* ---- a wire ---------------------------------------------------------------
  *
- * Messages among the ranks of a world at the speed of the MPI below, for a room
- * that has a protocol of its own: small ones, which keep their order between
- * two ranks, and transfers from a buffer of one rank into one of another,
- * without a copy in between. Used by the world's thread, but for
- * poise_wire_wake and poise_wire_abort.
+ * Messages among the ranks of a world, as fast as they go, for a room that has
+ * a protocol of its own: small ones, which keep their order between two ranks,
+ * and transfers from a buffer of one rank into one of another, without a copy
+ * in between. Used by the world's thread, but for poise_wire_wake and
+ * poise_wire_abort.
+ *
+ * Ranks of one node write into memory that they share, and read large data
+ * straight out of each other's; all others are reached through MPI. Which ones
+ * do is found out by trying; ranks with network namespaces of their own
+ * (emulated hosts) do not. The environment variable POISE_WIRE takes less:
+ * "ring" leaves other processes' memory alone, "mpi" sends everything through
+ * MPI.
  */
 struct poise_wire;
 
-/** The longest message. */
+/** What messages to any rank may have. */
 #define POISE_WIRE_BYTES 4096
 
 /** Collective. -ENOTSUP, on all ranks, if the world is not one of MPI. */
@@ -200,30 +207,43 @@ POISE_API int poise_wire_create(struct poise_world *world,
  * allowed. */
 POISE_API void poise_wire_destroy(struct poise_wire *wire);
 
-/** Where to write a message, POISE_WIRE_BYTES long, until it is sent; NULL with
- * the error set. */
-POISE_API void *poise_wire_room(struct poise_wire *wire);
-/** Send the first `len` bytes of it. Returns at once. */
+/** The longest message to `dest`: POISE_WIRE_BYTES or more. */
+POISE_API size_t poise_wire_limit(const struct poise_wire *wire, int dest);
+/** Whether this process and `rank`'s share memory. */
+POISE_API bool poise_wire_shares(const struct poise_wire *wire, int rank);
+/** Where to write a message of `len` bytes to `dest`, aligned for any type of
+ * 8 bytes; until it is sent. NULL with the error set. */
+POISE_API void *poise_wire_room(struct poise_wire *wire, int dest, size_t len);
+/** Send it: the same `dest` and `len`. Returns at once. */
 POISE_API int poise_wire_send(struct poise_wire *wire, int dest, size_t len);
 
-/**
- * The two ends of a transfer; both name the same `tag`, which no other transfer
- * between the two in that direction has meanwhile (of which the lowest 14 bits
- * count at least), and the same length. The buffer is the transfer's until its
- * end is told with the `cookie`, which is not NULL. `synchronous`: not before
- * the other end has begun.
+/** What the receiving end of a transfer has to know: to be sent in a message.
  */
-POISE_API int poise_wire_put(struct poise_wire *wire, int dest, unsigned tag,
+struct poise_wire_ticket {
+    uint64_t number, address, len;
+};
+
+/**
+ * Offer `len` bytes to `dest`, and fill in the ticket for it. The buffer is the
+ * transfer's until its end is told with the `cookie`, which is not NULL: when
+ * the data was taken, or earlier where MPI keeps a copy, unless `synchronous`.
+ */
+POISE_API int poise_wire_put(struct poise_wire *wire, int dest,
                              const void *data, size_t len, bool synchronous,
+                             void *cookie, struct poise_wire_ticket *out);
+/** Take what `source` offers. 1: it is there; 0: its end is told with the
+ * `cookie`, which is not NULL; or negative. */
+POISE_API int poise_wire_get(struct poise_wire *wire, int source,
+                             const struct poise_wire_ticket *ticket, void *data,
                              void *cookie);
-POISE_API int poise_wire_get(struct poise_wire *wire, int source, unsigned tag,
-                             void *data, size_t len, void *cookie);
 
 /** Something that happened: the end of a transfer, or a message, whose `cookie`
- * is NULL and whose data stays until the next poll. */
+ * is NULL and whose data, aligned as above, stays until the next poll. */
 struct poise_wire_event {
     void *cookie;
     int source;
+    bool told; /**< the end of a put of which the other end's poise_wire_get
+                    returned 1 */
     const void *data;
     size_t len;
 };
@@ -233,8 +253,9 @@ POISE_API int poise_wire_poll(struct poise_wire *wire,
 /** Messages and transfers that are under way from here. */
 POISE_API size_t poise_wire_busy(const struct poise_wire *wire);
 /** Between two polls that found nothing: at first returns at once, then lets
- * others run, then sleeps, longer and longer, at most `timeout_ns`, or until
- * poise_wire_wake. */
+ * others run, then sleeps, at most `timeout_ns`, or until poise_wire_wake: for
+ * longer and longer, or, where only ranks that share memory are left to wait
+ * for, until one of them sends. */
 POISE_API void poise_wire_pause(struct poise_wire *wire, uint64_t timeout_ns);
 /** Whether ranks on this machine have a processor each, so that it is no waste
  * to poll again and again for a while. */

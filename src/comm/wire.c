@@ -1,13 +1,18 @@
 /*
- * The wire of a world: what the back end offers, with errors set.
+ * The wire of a world: rings and copies between processes that share memory,
+ * the back end's wire for all others.
+ *
+ * Between two processes all messages take the same way, so that they keep their
+ * order. A transfer from a process whose memory can be read is done by its
+ * receiver, who then tells the sender; other transfers are MPI's.
  */
-#include "internal.h"
-
 #include "backend/backend.h"
+#include "share.h"
 
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 /* Messages are awaited by polling; after so long the processor is offered to
@@ -17,13 +22,36 @@
 #define SLEEP_PART 8
 #define SLEEP_MIN_NS UINT64_C(20000)
 #define SLEEP_MAX_NS UINT64_C(1000000)
+/* The longest sleep that only a bell ends: MPI may have something to say. */
+#define DOZE_MAX_NS UINT64_C(100000000)
 #define SLOTS 64
+/* Where there are both ways, MPI is asked at least once in so many polls. */
+#define POLLS 8
+
+/* A transfer that its receiver has not taken yet. */
+struct put {
+    void *cookie; /* NULL: not in use */
+    uint64_t next;
+};
 
 struct poise_wire {
     const struct comm_backend *backend;
     struct comm_wire *wire;
     struct comm_mpi *mpi;
-    struct poise_event event;
+    struct comm_share share;
+    int far;                    /* ranks that share no memory with me */
+    bool wide;                  /* transfers go through MPI at times */
+    struct comm_mate *taken;    /* whose message was handed out, */
+    size_t taken_len;           /* and is to be taken out of the ring */
+    int next;                   /* mate to look at first */
+    unsigned polls;             /* all told */
+    struct comm_backlog *rough; /* a message that is being written */
+    size_t backlog;             /* messages that wait for a ring */
+    uint32_t *tags;             /* [size]: of transfers of MPI, given out */
+    struct put *puts;           /* [put_cap] */
+    uint64_t put_cap, put_free, put_count;
+    struct comm_bell own_bell;
+    struct comm_bell *bell; /* in my box, or my own */
     uint32_t woken;         /* atomic */
     bool crowded;           /* more ranks than processors: never spin */
     uint64_t idle_since_ns; /* 0: something happened */
@@ -39,6 +67,15 @@ static int set_error(const struct poise_wire *wire, int code, const char *doing)
     return poise_error_set(EIO, doing, NULL, "%s", text);
 }
 
+/* NULL: reached by MPI. */
+static inline struct comm_mate *mate_of(const struct poise_wire *wire, int rank)
+{
+    int index = wire->share.mate_of[rank];
+    return index >= 0 ? &wire->share.mates[index] : NULL;
+}
+
+/* ---- beginning and end --------------------------------------------------- */
+
 /* Each may be bound to a processor of its own: all that there are count. */
 static bool is_crowded(const struct poise_world *world)
 {
@@ -47,15 +84,46 @@ static bool is_crowded(const struct poise_world *world)
            sysconf(_SC_NPROCESSORS_ONLN);
 }
 
+static void wire_free(struct poise_wire *wire)
+{
+    comm_share_free(&wire->share);
+    free(wire->tags);
+    free(wire->puts);
+    free(wire->rough);
+    free(wire);
+}
+
+static int wire_open(struct poise_wire *wire, struct poise_world *world)
+{
+    int size = poise_world_size(world);
+    wire->tags = poise_alloc((size_t)size, sizeof(*wire->tags));
+    int err = poise_world_agree(world, wire->tags ? 0 : -ENOMEM);
+    if (err == 0) {
+        err = comm_share_create(world, &wire->share);
+    }
+    if (err < 0) {
+        return err;
+    }
+    wire->far = size - 1 - wire->share.count;
+    for (int i = 0; i < wire->share.count; i++) {
+        wire->wide |= !wire->share.mates[i].readable;
+        wire->wide |= !wire->share.mates[i].reads_me;
+    }
+    wire->bell = wire->share.box ? &wire->share.box->bell : &wire->own_bell;
+    wire->crowded = is_crowded(world);
+    int code = wire->backend->wire_open(wire->mpi, SLOTS, POISE_WIRE_BYTES,
+                                        &wire->wire);
+    return code ? set_error(wire, code, "open a wire") : 0;
+}
+
 int poise_wire_create(struct poise_world *world, struct poise_wire **out)
 {
     struct poise_wire *wire = poise_alloc(1, sizeof(*wire));
-    const char *doing = "open a wire";
     int err = wire ? comm_mpi_of(world->transport, &wire->backend, &wire->mpi)
                    : -ENOMEM;
     if (err == -ENOTSUP) {
         free(wire);
-        return poise_error_set(ENOTSUP, doing, NULL,
+        return poise_error_set(ENOTSUP, "open a wire", NULL,
                                "the world is not one of MPI");
     }
     err = poise_world_agree(world, err);
@@ -63,14 +131,11 @@ int poise_wire_create(struct poise_world *world, struct poise_wire **out)
         free(wire);
         return err;
     }
-    int code = wire->backend->wire_open(wire->mpi, SLOTS, POISE_WIRE_BYTES,
-                                        &wire->wire);
-    if (code != 0) {
-        err = set_error(wire, code, doing);
-        free(wire);
+    err = wire_open(wire, world);
+    if (err < 0) {
+        wire_free(wire);
         return err;
     }
-    wire->crowded = is_crowded(world);
     *out = wire;
     return 0;
 }
@@ -79,15 +144,87 @@ void poise_wire_destroy(struct poise_wire *wire)
 {
     if (wire) {
         wire->backend->wire_close(wire->wire);
-        free(wire);
+        wire_free(wire);
     }
 }
 
-void *poise_wire_room(struct poise_wire *wire)
+/* ---- sending ------------------------------------------------------------- */
+
+size_t poise_wire_limit(const struct poise_wire *wire, int dest)
 {
-    void *room = poise_fault_check(POISE_FAULT_SEND)
-                     ? NULL
-                     : wire->backend->wire_room(wire->wire);
+    const struct comm_mate *mate = mate_of(wire, dest);
+    return mate ? comm_ring_longest(mate->to.lines) : POISE_WIRE_BYTES;
+}
+
+bool poise_wire_shares(const struct poise_wire *wire, int rank)
+{
+    return mate_of(wire, rank) != NULL;
+}
+
+/* Room in a mate's ring, or in a message of its backlog. */
+static void *mate_room(struct poise_wire *wire, struct comm_mate *mate,
+                       size_t len)
+{
+    void *room = mate->oldest ? NULL : comm_ring_room(&mate->to, len);
+    if (room) {
+        return room;
+    }
+    wire->rough = poise_realloc(NULL, sizeof(*wire->rough) + len, 1);
+    return wire->rough ? wire->rough->data : NULL;
+}
+
+static void mate_send(struct poise_wire *wire, struct comm_mate *mate,
+                      enum comm_ring_kind kind, size_t len)
+{
+    struct comm_backlog *rough = wire->rough;
+    if (!rough) {
+        comm_ring_publish(&mate->to, kind, len);
+        if (comm_bell_is_needed(&mate->box->bell)) {
+            comm_bell_ring(&mate->box->bell);
+        }
+        return;
+    }
+    wire->rough = NULL;
+    rough->next = NULL;
+    rough->kind = kind;
+    rough->len = len;
+    if (mate->oldest) {
+        mate->newest->next = rough;
+    } else {
+        mate->oldest = rough;
+    }
+    mate->newest = rough;
+    wire->backlog++;
+}
+
+/* Move what waits into rings that have room again. */
+static void send_backlog(struct poise_wire *wire)
+{
+    for (int i = 0; i < wire->share.count; i++) {
+        struct comm_mate *mate = &wire->share.mates[i];
+        struct comm_backlog *first;
+        while ((first = mate->oldest)) {
+            void *room = comm_ring_room(&mate->to, first->len);
+            if (!room) {
+                break;
+            }
+            memcpy(room, first->data, first->len);
+            mate->oldest = first->next;
+            mate_send(wire, mate, first->kind, first->len);
+            free(first);
+            wire->backlog--;
+        }
+    }
+}
+
+void *poise_wire_room(struct poise_wire *wire, int dest, size_t len)
+{
+    struct comm_mate *mate = mate_of(wire, dest);
+    void *room = NULL;
+    if (!poise_fault_check(POISE_FAULT_SEND)) {
+        room = mate ? mate_room(wire, mate, len)
+                    : wire->backend->wire_room(wire->wire);
+    }
     if (!room) {
         poise_error_set(ENOMEM, "send a message", NULL, NULL);
     }
@@ -96,8 +233,46 @@ void *poise_wire_room(struct poise_wire *wire)
 
 int poise_wire_send(struct poise_wire *wire, int dest, size_t len)
 {
+    struct comm_mate *mate = mate_of(wire, dest);
+    if (mate) {
+        mate_send(wire, mate, COMM_RING_MESSAGE, len);
+        return 0;
+    }
     int err = wire->backend->wire_send(wire->wire, dest, len);
     return err ? set_error(wire, err, "send a message") : 0;
+}
+
+/* ---- transfers ----------------------------------------------------------- */
+
+/* A number for what a mate is to take. */
+static int put_add(struct poise_wire *wire, void *cookie, uint64_t *number)
+{
+    if (wire->put_free == wire->put_cap) {
+        uint64_t cap = wire->put_cap ? wire->put_cap * 2 : 64;
+        void *puts = poise_realloc(wire->puts, (size_t)cap, sizeof(struct put));
+        if (!puts) {
+            return -ENOMEM;
+        }
+        wire->puts = puts;
+        for (uint64_t i = wire->put_cap; i < cap; i++) {
+            wire->puts[i] = (struct put){.next = i + 1};
+        }
+        wire->put_cap = cap;
+    }
+    *number = wire->put_free;
+    wire->put_free = wire->puts[*number].next;
+    wire->puts[*number].cookie = cookie;
+    wire->put_count++;
+    return 0;
+}
+
+static void *put_end(struct poise_wire *wire, uint64_t number)
+{
+    void *cookie = wire->puts[number].cookie;
+    wire->puts[number] = (struct put){.next = wire->put_free};
+    wire->put_free = number;
+    wire->put_count--;
+    return cookie;
 }
 
 static int transfer(struct poise_wire *wire, const struct comm_transfer *what)
@@ -107,31 +282,111 @@ static int transfer(struct poise_wire *wire, const struct comm_transfer *what)
                : 0;
 }
 
-int poise_wire_put(struct poise_wire *wire, int dest, unsigned tag,
-                   const void *data, size_t len, bool synchronous, void *cookie)
+int poise_wire_put(struct poise_wire *wire, int dest, const void *data,
+                   size_t len, bool synchronous, void *cookie,
+                   struct poise_wire_ticket *out)
 {
-    struct comm_transfer what = {.peer = dest,
-                                 .tag = tag,
-                                 .data = (void *)data,
-                                 .len = len,
-                                 .synchronous = synchronous,
-                                 .cookie = cookie};
-    return transfer(wire, &what);
+    const struct comm_mate *mate = mate_of(wire, dest);
+    *out = (struct poise_wire_ticket){.len = len};
+    if (mate && mate->reads_me) {
+        out->address = (uint64_t)(uintptr_t)data;
+        return put_add(wire, cookie, &out->number);
+    }
+    out->number = wire->tags[dest]++;
+    return transfer(wire, &(struct comm_transfer){.peer = dest,
+                                                  .tag = (unsigned)out->number,
+                                                  .data = (void *)data,
+                                                  .len = len,
+                                                  .synchronous = synchronous,
+                                                  .cookie = cookie});
 }
 
-int poise_wire_get(struct poise_wire *wire, int source, unsigned tag,
-                   void *data, size_t len, void *cookie)
+/* Copy what a mate has, and tell it. */
+static int mate_get(struct poise_wire *wire, struct comm_mate *mate,
+                    const struct poise_wire_ticket *ticket, void *data)
 {
-    struct comm_transfer what = {.peer = source,
-                                 .tag = tag,
-                                 .data = data,
-                                 .len = len,
-                                 .get = true,
-                                 .cookie = cookie};
-    return transfer(wire, &what);
+    int err = comm_share_read(mate, ticket->address, data, (size_t)ticket->len);
+    if (err < 0) {
+        return poise_error_set(-err, "receive data", NULL,
+                               "the memory of rank %d: %s", mate->rank,
+                               strerror(-err));
+    }
+    void *room = mate_room(wire, mate, sizeof(ticket->number));
+    if (!room) {
+        return -ENOMEM;
+    }
+    memcpy(room, &ticket->number, sizeof(ticket->number));
+    mate_send(wire, mate, COMM_RING_CONTROL, sizeof(ticket->number));
+    return 1;
 }
 
-int poise_wire_poll(struct poise_wire *wire, struct poise_wire_event *out)
+int poise_wire_get(struct poise_wire *wire, int source,
+                   const struct poise_wire_ticket *ticket, void *data,
+                   void *cookie)
+{
+    struct comm_mate *mate = mate_of(wire, source);
+    if (mate && mate->readable) {
+        return mate_get(wire, mate, ticket, data);
+    }
+    return transfer(wire,
+                    &(struct comm_transfer){.peer = source,
+                                            .tag = (unsigned)ticket->number,
+                                            .data = data,
+                                            .len = (size_t)ticket->len,
+                                            .get = true,
+                                            .cookie = cookie});
+}
+
+/* ---- what happens -------------------------------------------------------- */
+
+/* The next message of a mate, or end of a transfer to it. */
+static bool poll_mate(struct poise_wire *wire, struct comm_mate *mate,
+                      struct poise_wire_event *out)
+{
+    enum comm_ring_kind kind;
+    size_t len;
+    const void *data = comm_ring_peek(&mate->from, &kind, &len);
+    if (!data) {
+        return false;
+    }
+    if (kind == COMM_RING_CONTROL) {
+        uint64_t number;
+        memcpy(&number, data, sizeof(number));
+        comm_ring_take(&mate->from, len);
+        *out = (struct poise_wire_event){.cookie = put_end(wire, number),
+                                         .source = mate->rank,
+                                         .told = true};
+        return true;
+    }
+    *out = (struct poise_wire_event){
+        .source = mate->rank, .data = data, .len = len};
+    wire->taken = mate;
+    wire->taken_len = len;
+    return true;
+}
+
+static bool poll_mates(struct poise_wire *wire, struct poise_wire_event *out)
+{
+    int count = wire->share.count, at = wire->next;
+    for (int i = 0; i < count; i++) {
+        struct comm_mate *mate = &wire->share.mates[at];
+        at = at + 1 == count ? 0 : at + 1;
+        if (poll_mate(wire, mate, out)) {
+            wire->next = at;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether MPI may have something. */
+static bool is_wide(const struct poise_wire *wire)
+{
+    return wire->far > 0 ||
+           (wire->wide && wire->backend->wire_busy(wire->wire) > 0);
+}
+
+static int poll_mpi(struct poise_wire *wire, struct poise_wire_event *out)
 {
     struct comm_wire_event event;
     bool found;
@@ -139,30 +394,102 @@ int poise_wire_poll(struct poise_wire *wire, struct poise_wire_event *out)
     if (err) {
         return set_error(wire, err, "receive a message");
     }
-    if (!found) {
-        return 0;
+    if (found) {
+        *out = (struct poise_wire_event){.cookie = event.cookie,
+                                         .source = event.source,
+                                         .data = event.data,
+                                         .len = event.len};
     }
-    wire->idle_since_ns = 0;
-    *out = (struct poise_wire_event){.cookie = event.cookie,
-                                     .source = event.source,
-                                     .data = event.data,
-                                     .len = event.len};
-    return 1;
+    return found;
+}
+
+int poise_wire_poll(struct poise_wire *wire, struct poise_wire_event *out)
+{
+    int got = 0;
+    if (wire->taken) {
+        comm_ring_take(&wire->taken->from, wire->taken_len);
+        wire->taken = NULL;
+    }
+    if (wire->backlog > 0) {
+        send_backlog(wire);
+    }
+    bool wide = is_wide(wire), mpi_first = wide && ++wire->polls % POLLS == 0;
+    if (mpi_first) {
+        got = poll_mpi(wire, out);
+    }
+    if (got == 0) {
+        got = poll_mates(wire, out);
+    }
+    if (got == 0 && wide && !mpi_first) {
+        got = poll_mpi(wire, out);
+    }
+    if (got > 0) {
+        wire->idle_since_ns = 0;
+    }
+    return got;
 }
 
 size_t poise_wire_busy(const struct poise_wire *wire)
 {
-    return wire->backend->wire_busy(wire->wire);
+    return wire->backend->wire_busy(wire->wire) + wire->backlog +
+           (size_t)wire->put_count;
 }
+
+/* ---- waiting ------------------------------------------------------------- */
 
 bool poise_wire_may_spin(const struct poise_wire *wire)
 {
     return !wire->crowded;
 }
 
+/* Whether there is something to do at once. */
+static bool has_news(struct poise_wire *wire)
+{
+    enum comm_ring_kind kind;
+    size_t len;
+    if (__atomic_load_n(&wire->woken, __ATOMIC_SEQ_CST)) {
+        return true;
+    }
+    for (int i = 0; i < wire->share.count; i++) {
+        if (comm_ring_peek(&wire->share.mates[i].from, &kind, &len)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void wire_sleep(struct poise_wire *wire, uint64_t timeout_ns)
+{
+    uint32_t seen = comm_bell_doze(wire->bell);
+    if (has_news(wire)) {
+        comm_bell_stay(wire->bell);
+    } else {
+        comm_bell_wait(wire->bell, seen, timeout_ns);
+    }
+}
+
+/* How long to sleep after having found nothing for `idle_ns`; 0: not yet. */
+static uint64_t sleep_for(const struct poise_wire *wire, uint64_t idle_ns)
+{
+    /* Who shares memory rings; and a ring that is full will have room. */
+    bool rung = !is_wide(wire) && wire->backlog == 0;
+    if (idle_ns < (rung && wire->crowded ? SPIN_NS : YIELD_NS)) {
+        return 0;
+    }
+    if (rung) {
+        return DOZE_MAX_NS;
+    }
+    uint64_t sleep_ns = idle_ns / SLEEP_PART;
+    sleep_ns = sleep_ns < SLEEP_MIN_NS ? SLEEP_MIN_NS : sleep_ns;
+    return sleep_ns < SLEEP_MAX_NS ? sleep_ns : SLEEP_MAX_NS;
+}
+
 void poise_wire_pause(struct poise_wire *wire, uint64_t timeout_ns)
 {
-    uint32_t seen = poise_event_seen(&wire->event);
+    if (wire->taken) {
+        comm_ring_take(&wire->taken->from, wire->taken_len);
+        wire->taken = NULL;
+    }
     if (__atomic_exchange_n(&wire->woken, 0, __ATOMIC_ACQ_REL)) {
         wire->idle_since_ns = 0;
         return;
@@ -175,21 +502,20 @@ void poise_wire_pause(struct poise_wire *wire, uint64_t timeout_ns)
     if (idle_ns < SPIN_NS && !wire->crowded) {
         return;
     }
-    if (idle_ns < YIELD_NS) {
+    uint64_t sleep_ns = sleep_for(wire, idle_ns);
+    if (sleep_ns == 0) {
         sched_yield();
         return;
     }
-    uint64_t sleep_ns = idle_ns / SLEEP_PART;
-    sleep_ns = sleep_ns < SLEEP_MIN_NS ? SLEEP_MIN_NS : sleep_ns;
-    sleep_ns = sleep_ns > SLEEP_MAX_NS ? SLEEP_MAX_NS : sleep_ns;
-    poise_event_wait(&wire->event, seen,
-                     sleep_ns < timeout_ns ? sleep_ns : timeout_ns);
+    wire_sleep(wire, sleep_ns < timeout_ns ? sleep_ns : timeout_ns);
 }
 
 void poise_wire_wake(struct poise_wire *wire)
 {
-    __atomic_store_n(&wire->woken, 1, __ATOMIC_RELEASE);
-    poise_event_signal(&wire->event);
+    __atomic_store_n(&wire->woken, 1, __ATOMIC_SEQ_CST);
+    if (comm_bell_is_needed(wire->bell)) {
+        comm_bell_ring(wire->bell);
+    }
 }
 
 void poise_wire_abort(struct poise_wire *wire, int status)

@@ -4,10 +4,10 @@
  * Small data travels with the envelope. Of large data only the envelope is
  * sent, as an offer, and at once the transfer begun from the sender's buffer;
  * the receiver begins its end, into the receive's own buffer, as soon as a
- * receive has taken the offer. So large data is copied by nobody but MPI.
+ * receive has taken the offer. So large data is copied once.
  *
- * Only worker 0 talks to MPI. What other workers want sent or fetched they
- * leave in its inbox.
+ * Only worker 0 talks to other processes. What other workers want sent or
+ * fetched they leave in its inbox.
  *
  * Deadlock: process 0 asks all whether all their ranks wait, and how many
  * messages they have sent and received. If twice in a row everybody waits and
@@ -44,13 +44,10 @@ enum wire_kind {
 struct wire_header {
     struct vrank_envelope envelope;
     uint32_t kind;
-    int dest;          /* number of the rank */
-    uint32_t transfer; /* tag of the data of an offer */
+    int dest; /* number of the rank */
     uint64_t bytes;
     uint64_t sent_ns; /* for the emulation of delays */
 };
-
-#define WIRE_EAGER_BYTES (POISE_WIRE_BYTES - sizeof(struct wire_header))
 
 struct wire_answer {
     uint64_t round, sent, received;
@@ -60,8 +57,7 @@ struct wire_answer {
 /* Data that another process still has. */
 struct wire_offer {
     int source; /* process */
-    uint32_t transfer;
-    size_t bytes;
+    struct poise_wire_ticket ticket;
 };
 
 /* One end of a transfer that is under way. */
@@ -94,7 +90,7 @@ struct wire {
     struct poise_world *world;
     struct poise_wire *wire;
     int processes, process;
-    uint32_t *transfers;   /* [processes]: tags given out */
+    size_t *eager_bytes;   /* [processes]: what travels with the envelope */
     struct wire_job *jobs; /* atomic: the last that came, first */
     int gets;              /* under way */
     uint32_t woken;        /* atomic: by other threads, while this one spins */
@@ -134,7 +130,7 @@ static int send_control(int process, enum wire_kind kind, const void *data,
                         size_t bytes)
 {
     struct wire_header header = {.kind = kind, .bytes = bytes};
-    char *room = poise_wire_room(wire.wire);
+    char *room = poise_wire_room(wire.wire, process, sizeof(header) + bytes);
     if (!room) {
         return wire_fail();
     }
@@ -177,7 +173,7 @@ static struct wire_transfer *transfer_new(struct poise_mpi_request *request,
 
 /* Begin the transfer of an offer's data. */
 static int put_data(struct poise_mpi_request *request, int process,
-                    uint32_t tag)
+                    struct poise_wire_ticket *ticket)
 {
     const struct face_data *data = &request->data;
     struct wire_transfer *transfer =
@@ -192,8 +188,9 @@ static int put_data(struct poise_mpi_request *request, int process,
         face_data_copy(&packed, data, data->bytes);
         base = transfer->copy;
     }
-    if (poise_wire_put(wire.wire, process, tag, base, data->bytes,
-                       request->mode == FACE_SYNCHRONOUS, transfer) < 0) {
+    if (poise_wire_put(wire.wire, process, base, data->bytes,
+                       request->mode == FACE_SYNCHRONOUS, transfer,
+                       ticket) < 0) {
         return wire_fail();
     }
     return MPI_SUCCESS;
@@ -213,38 +210,66 @@ static void finish_send(struct poise_mpi_request *request, bool by_sender)
     }
 }
 
+/* On worker 0: an envelope, and room for `bytes` more with it, to be sent. */
+static void *write_header(int process, const struct wire_header *header,
+                          size_t bytes)
+{
+    struct wire_header *room =
+        poise_wire_room(wire.wire, process, sizeof(*header) + bytes);
+    if (!room) {
+        return NULL;
+    }
+    *room = *header;
+    if (wire.delay_ns > 0) {
+        room->sent_ns = poise_clock_ns();
+    }
+    return room + 1;
+}
+
+static int send_offer(struct poise_mpi_request *request, int process,
+                      struct wire_header *header)
+{
+    struct poise_wire_ticket ticket;
+    int err = put_data(request, process, &ticket);
+    if (err != MPI_SUCCESS) {
+        return err;
+    }
+    header->kind = WIRE_OFFER;
+    void *room = write_header(process, header, sizeof(ticket));
+    if (!room) {
+        return wire_fail();
+    }
+    memcpy(room, &ticket, sizeof(ticket));
+    wire.sent++;
+    return poise_wire_send(wire.wire, process,
+                           sizeof(*header) + sizeof(ticket)) < 0
+               ? wire_fail()
+               : MPI_SUCCESS;
+}
+
 /* On worker 0. */
 static int send_now(struct poise_mpi_request *request, int number,
                     const struct vrank_envelope *envelope, bool by_sender)
 {
     int process = vrank_process_of(number);
     const struct face_data *data = &request->data;
-    bool offer =
-        data->bytes > WIRE_EAGER_BYTES || request->mode == FACE_SYNCHRONOUS;
-    size_t len = sizeof(struct wire_header) + (offer ? 0 : data->bytes);
-    struct wire_header *header = poise_wire_room(wire.wire);
-    if (!header) {
+    struct wire_header header = {.envelope = *envelope,
+                                 .kind = WIRE_DATA,
+                                 .dest = number,
+                                 .bytes = data->bytes};
+    if (data->bytes > wire.eager_bytes[process] ||
+        request->mode == FACE_SYNCHRONOUS) {
+        return send_offer(request, process, &header);
+    }
+    void *room = write_header(process, &header, data->bytes);
+    if (!room) {
         return MPI_ERR_NO_MEM;
     }
-    *header = (struct wire_header){
-        .envelope = *envelope,
-        .kind = offer ? WIRE_OFFER : WIRE_DATA,
-        .dest = number,
-        .transfer = offer ? wire.transfers[process]++ : 0,
-        .bytes = data->bytes,
-        .sent_ns = wire.delay_ns > 0 ? poise_clock_ns() : 0};
-    uint32_t tag = header->transfer;
-    if (!offer) {
-        struct face_data packed = {.base = (char *)(header + 1),
-                                   .bytes = data->bytes};
-        face_data_copy(&packed, data, data->bytes);
-    }
+    struct face_data packed = {.base = room, .bytes = data->bytes};
+    face_data_copy(&packed, data, data->bytes);
     wire.sent++;
-    if (poise_wire_send(wire.wire, process, len) < 0) {
+    if (poise_wire_send(wire.wire, process, sizeof(header) + data->bytes) < 0) {
         return wire_fail();
-    }
-    if (offer) {
-        return put_data(request, process, tag);
     }
     finish_send(request, by_sender);
     return MPI_SUCCESS;
@@ -283,25 +308,50 @@ int wire_post(struct poise_mpi_request *request, int number,
 /* ---- receiving
  * ------------------------------------------------------------------ */
 
+static void transfer_done(struct wire_transfer *transfer)
+{
+    struct poise_mpi_request *request = transfer->request;
+    bool get = transfer->get;
+    if (get && transfer->copy) {
+        struct face_data from = {.base = transfer->copy,
+                                 .bytes = transfer->bytes};
+        face_data_copy(&request->data, &from, request->got);
+    }
+    free(transfer->copy);
+    free(transfer);
+    if (get) {
+        request_finish(request);
+    } else {
+        finish_send(request, false);
+    }
+}
+
 /* On worker 0. */
 static int fetch_now(struct wire_offer *offer,
                      struct poise_mpi_request *request)
 {
     const struct face_data *data = &request->data;
-    bool copied = data->type || data->bytes < offer->bytes;
-    struct wire_transfer *transfer =
-        transfer_new(request, offer->bytes, true, copied);
+    size_t bytes = offer->ticket.len;
+    bool copied = data->type || data->bytes < bytes;
+    struct wire_transfer *transfer = transfer_new(request, bytes, true, copied);
     if (!transfer) {
+        free(offer);
         return wire_fail();
     }
     void *base = copied ? transfer->copy : data->base;
-    int err = poise_wire_get(wire.wire, offer->source, offer->transfer, base,
-                             offer->bytes, transfer);
+    int got = poise_wire_get(wire.wire, offer->source, &offer->ticket, base,
+                             transfer);
     free(offer);
-    if (err < 0) {
+    if (got < 0) {
         return wire_fail();
     }
-    wire.gets++;
+    if (got > 0) {
+        /* The sender waits for the news, which is a message, too. */
+        wire.sent++;
+        transfer_done(transfer);
+    } else {
+        wire.gets++;
+    }
     return MPI_SUCCESS;
 }
 
@@ -320,27 +370,6 @@ void wire_offer_free(struct wire_offer *offer)
     free(offer);
 }
 
-static void transfer_done(struct wire_transfer *transfer)
-{
-    struct poise_mpi_request *request = transfer->request;
-    if (transfer->get) {
-        wire.gets--;
-        if (transfer->copy) {
-            struct face_data from = {.base = transfer->copy,
-                                     .bytes = transfer->bytes};
-            face_data_copy(&request->data, &from, request->got);
-        }
-    }
-    bool get = transfer->get;
-    free(transfer->copy);
-    free(transfer);
-    if (get) {
-        request_finish(request);
-    } else {
-        finish_send(request, false);
-    }
-}
-
 /* A message has come, and its time too. */
 static void deliver(const struct wire_header *header, const void *data,
                     int source)
@@ -353,9 +382,8 @@ static void deliver(const struct wire_header *header, const void *data,
             wire_fail();
             return;
         }
-        *offer = (struct wire_offer){.source = source,
-                                     .transfer = header->transfer,
-                                     .bytes = header->bytes};
+        offer->source = source;
+        memcpy(&offer->ticket, data, sizeof(offer->ticket));
     }
     p2p_arrive(header->dest, &header->envelope, data, header->bytes, offer);
 }
@@ -363,7 +391,8 @@ static void deliver(const struct wire_header *header, const void *data,
 /* Hold a message back for as long as it would be on its way. */
 static void hold(const struct wire_header *header, const void *data, int source)
 {
-    size_t bytes = header->kind == WIRE_DATA ? header->bytes : 0;
+    size_t bytes = header->kind == WIRE_DATA ? header->bytes
+                                             : sizeof(struct poise_wire_ticket);
     struct wire_held *held = poise_realloc(NULL, sizeof(*held) + bytes, 1);
     if (!held) {
         wire_fail();
@@ -506,6 +535,15 @@ static void handle_message(const struct poise_wire_event *event)
     }
 }
 
+static void end_transfer(const struct poise_wire_event *event)
+{
+    struct wire_transfer *transfer = event->cookie;
+    wire.quiet = false;
+    wire.received += event->told;
+    wire.gets -= transfer->get;
+    transfer_done(transfer);
+}
+
 /* What other workers have left, in the order in which they did. */
 static int do_jobs(void)
 {
@@ -546,8 +584,7 @@ int wire_progress(void *arg)
     }
     while ((got = poise_wire_poll(wire.wire, &event)) == 1) {
         if (event.cookie) {
-            wire.quiet = false;
-            transfer_done(event.cookie);
+            end_transfer(&event);
         } else {
             handle_message(&event);
         }
@@ -644,7 +681,7 @@ static void wire_reset(void)
         free(wire.held);
         wire.held = next;
     }
-    free(wire.transfers);
+    free(wire.eager_bytes);
     free(wire.link_free_ns);
     wire = (struct wire){0};
 }
@@ -662,17 +699,22 @@ int wire_begin(const struct face_options *options)
                          .bytes_per_s = options->delay_bytes_per_s,
                          .last_sent = UINT64_MAX,
                          .replies = -1};
-    wire.transfers = poise_alloc(processes, sizeof(*wire.transfers));
+    wire.eager_bytes = poise_alloc(processes, sizeof(*wire.eager_bytes));
     wire.link_free_ns = poise_alloc(processes, sizeof(*wire.link_free_ns));
     int err = poise_world_agree(
-        options->world, wire.transfers && wire.link_free_ns ? 0 : -ENOMEM);
+        options->world, wire.eager_bytes && wire.link_free_ns ? 0 : -ENOMEM);
     if (err == 0) {
         err = poise_wire_create(options->world, &wire.wire);
     }
     if (err < 0) {
         wire_reset();
+        return err;
     }
-    return err;
+    for (int i = 0; i < wire.processes; i++) {
+        wire.eager_bytes[i] =
+            poise_wire_limit(wire.wire, i) - sizeof(struct wire_header);
+    }
+    return 0;
 }
 
 bool face_has_wire(const struct face_options *options)

@@ -1,0 +1,403 @@
+/*
+ * Memory that the processes of a node share: finding out who does, by doing
+ * it. See share.h.
+ */
+#include "share.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#define DOING "share memory with the processes of a node"
+/* Rings have as many lines as keep a box under BOX_BYTES, within bounds. */
+#define BOX_BYTES (UINT64_C(8) << 20)
+#define MOST_LINES 2048
+#define LEAST_LINES 512
+#define NS_PER_S UINT64_C(1000000000)
+
+/* What each process tells of itself. */
+struct card {
+    int32_t pid, fd; /* fd: of its box; -1: it shares with nobody */
+    uint64_t inode;  /* of the box */
+    uint64_t net;    /* its network namespace */
+    uint64_t cookie; /* a number that is in the box, */
+    uint64_t at;     /* and in the process at this address */
+};
+
+/* What a process can do with another one's memory. */
+enum { CAN_OPEN = 1, CAN_READ = 2 };
+
+/* A process on the way to knowing. */
+struct finding {
+    struct poise_world *world;
+    struct comm_share *share;
+    const int *group; /* the ranks of my node */
+    int members;
+    struct card mine, *cards; /* [size] */
+    uint8_t *can;             /* [members]: I with them */
+    bool rings, reads;        /* are allowed */
+};
+
+/* ---- bells --------------------------------------------------------------- */
+
+void comm_bell_ring(struct comm_bell *bell)
+{
+    if (__atomic_exchange_n(&bell->asleep, 0, __ATOMIC_SEQ_CST) != 0) {
+        __atomic_fetch_add(&bell->rung, 1, __ATOMIC_SEQ_CST);
+        syscall(SYS_futex, &bell->rung, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    }
+}
+
+uint32_t comm_bell_doze(struct comm_bell *bell)
+{
+    uint32_t seen = __atomic_load_n(&bell->rung, __ATOMIC_SEQ_CST);
+    __atomic_exchange_n(&bell->asleep, 1, __ATOMIC_SEQ_CST);
+    return seen;
+}
+
+void comm_bell_wait(struct comm_bell *bell, uint32_t seen, uint64_t timeout_ns)
+{
+    struct timespec ts = {.tv_sec = (time_t)(timeout_ns / NS_PER_S),
+                          .tv_nsec = (long)(timeout_ns % NS_PER_S)};
+    syscall(SYS_futex, &bell->rung, FUTEX_WAIT, seen, &ts, NULL, 0);
+    comm_bell_stay(bell);
+}
+
+void comm_bell_stay(struct comm_bell *bell)
+{
+    __atomic_store_n(&bell->asleep, 0, __ATOMIC_SEQ_CST);
+}
+
+/* ---- boxes --------------------------------------------------------------- */
+
+static uint64_t lines_for(int members)
+{
+    uint64_t lines = MOST_LINES;
+    while (lines > LEAST_LINES &&
+           (uint64_t)members * comm_ring_bytes(lines) > BOX_BYTES) {
+        lines /= 2;
+    }
+    return lines;
+}
+
+static size_t box_bytes(int members)
+{
+    return sizeof(struct comm_box) +
+           (size_t)members * comm_ring_bytes(lines_for(members));
+}
+
+/* The ring in `box` from member `index` of its node. */
+static struct comm_ring *ring_of(struct comm_box *box, int members, int index)
+{
+    char *first = (char *)(box + 1);
+    return (struct comm_ring *)(void *)(first + (size_t)index *
+                                                    comm_ring_bytes(
+                                                        lines_for(members)));
+}
+
+static struct comm_box *map_box(int fd, size_t bytes)
+{
+    void *base =
+        poise_fault_check(POISE_FAULT_ALLOC)
+            ? MAP_FAILED
+            : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return base == MAP_FAILED ? NULL : base;
+}
+
+static uint64_t namespace_of_network(void)
+{
+    struct stat st;
+    return stat("/proc/self/ns/net", &st) == 0 ? (uint64_t)st.st_ino : 0;
+}
+
+/* My own box, if it can be had; the card says so. */
+static void make_box(struct finding *find)
+{
+    struct comm_share *share = find->share;
+    struct card *card = &find->mine;
+    struct stat st;
+    *card = (struct card){
+        .pid = (int)getpid(), .fd = -1, .net = namespace_of_network()};
+    if (!find->rings || find->members < 2) {
+        return;
+    }
+    int fd = poise_fault_check(POISE_FAULT_OPEN)
+                 ? -1
+                 : memfd_create("poise-wire", MFD_CLOEXEC);
+    if (fd < 0) {
+        return;
+    }
+    share->box_bytes = box_bytes(find->members);
+    if (ftruncate(fd, (off_t)share->box_bytes) == 0 && fstat(fd, &st) == 0) {
+        share->box = map_box(fd, share->box_bytes);
+    }
+    if (!share->box) {
+        close(fd);
+        return;
+    }
+    card->fd = fd;
+    card->inode = (uint64_t)st.st_ino;
+    card->cookie = poise_hash_u64(poise_clock_ns() ^ (uint64_t)card->pid << 40);
+    card->at = (uint64_t)(uintptr_t)&card->cookie;
+    share->box->cookie = card->cookie;
+    if (find->reads) {
+        /* Where the kernel lets only parents look into processes. */
+        prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+    }
+}
+
+/* ---- everybody's word to everybody --------------------------------------- */
+
+static int exchange(struct poise_world *world, const void *mine, size_t len,
+                    struct poise_buf *all)
+{
+    int err = poise_world_gather(world, 0, mine, len, all);
+    /* A root that failed has nothing: everybody finds that. */
+    if (err < 0) {
+        poise_buf_reset(all);
+    }
+    int sent = poise_world_broadcast(world, 0, all);
+    return err < 0 ? err : sent;
+}
+
+static int exchange_cards(struct finding *find)
+{
+    struct poise_buf all = {0};
+    int err = exchange(find->world, &find->mine, sizeof(find->mine), &all);
+    struct poise_reader reader = poise_reader_of(all.data, all.len);
+    for (int i = 0; i < find->share->size && err == 0; i++) {
+        size_t len;
+        const void *blob = poise_reader_blob(&reader, &len);
+        if (!blob || len != sizeof(*find->cards)) {
+            err = poise_error_set(EBADMSG, DOING, NULL,
+                                  "rank %d did not say where it is", i);
+            break;
+        }
+        memcpy(&find->cards[i], blob, sizeof(*find->cards));
+    }
+    poise_buf_free(&all);
+    return err;
+}
+
+/* ---- trying -------------------------------------------------------------- */
+
+int comm_share_read(const struct comm_mate *mate, uint64_t address, void *data,
+                    size_t len)
+{
+    size_t done = 0;
+    while (done < len) {
+        struct iovec to = {(char *)data + done, len - done};
+        struct iovec from = {(void *)(uintptr_t)(address + done), len - done};
+        int code = poise_fault_check(POISE_FAULT_READ);
+        if (code) {
+            return -code;
+        }
+        ssize_t got = process_vm_readv(mate->pid, &to, 1, &from, 1, 0);
+        if (got <= 0) {
+            return got < 0 ? -errno : -EIO;
+        }
+        done += (size_t)got;
+    }
+    return 0;
+}
+
+static int open_box(const struct card *card)
+{
+    char path[64];
+    struct stat st;
+    snprintf(path, sizeof(path), "/proc/%d/fd/%d", card->pid, card->fd);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd >= 0 && (fstat(fd, &st) < 0 || (uint64_t)st.st_ino != card->inode)) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+/* The box of member `i`; what I can do with that process. */
+static uint8_t try_mate(struct finding *find, int i, struct comm_mate *mate)
+{
+    const struct card *card = &find->cards[find->group[i]];
+    if (card->fd < 0 || find->mine.fd < 0 || card->net != find->mine.net) {
+        return 0; /* an emulated network lies between us, for one */
+    }
+    int fd = open_box(card);
+    if (fd < 0) {
+        return 0;
+    }
+    mate->box_bytes = box_bytes(find->members);
+    mate->box = map_box(fd, mate->box_bytes);
+    close(fd);
+    if (!mate->box || mate->box->cookie != card->cookie) {
+        return 0;
+    }
+    uint64_t cookie = 0;
+    bool read = find->reads &&
+                comm_share_read(mate, card->at, &cookie, sizeof(cookie)) == 0 &&
+                cookie == card->cookie;
+    return (uint8_t)(CAN_OPEN | (read ? CAN_READ : 0));
+}
+
+/* Open everybody's box: mates[i] is member i, for the time being. */
+static void try_all(struct finding *find)
+{
+    struct comm_share *share = find->share;
+    for (int i = 0; i < find->members; i++) {
+        struct comm_mate *mate = &share->mates[i];
+        int rank = find->group[i];
+        *mate = (struct comm_mate){.rank = rank, .pid = find->cards[rank].pid};
+        if (rank != poise_world_rank(find->world)) {
+            find->can[i] = try_mate(find, i, mate);
+        }
+    }
+}
+
+/* What each of my node can do with me: out[i] of member i. */
+static int ask_all(struct finding *find, uint8_t *out)
+{
+    struct poise_buf all = {0};
+    int me = 0;
+    while (find->group[me] != poise_world_rank(find->world)) {
+        me++;
+    }
+    int err = exchange(find->world, find->can, (size_t)find->members, &all);
+    struct poise_reader reader = poise_reader_of(all.data, all.len);
+    for (int rank = 0, i = 0; i < find->members && err == 0; rank++) {
+        size_t len;
+        const uint8_t *blob = poise_reader_blob(&reader, &len);
+        if (!blob) {
+            err = poise_error_set(EBADMSG, DOING, NULL,
+                                  "rank %d did not say what it sees", rank);
+        } else if (rank == find->group[i]) {
+            out[i++] = len == (size_t)find->members ? blob[me] : 0;
+        }
+    }
+    poise_buf_free(&all);
+    return err;
+}
+
+/* ---- the outcome --------------------------------------------------------- */
+
+static void mate_free(struct comm_mate *mate)
+{
+    while (mate->oldest) {
+        struct comm_backlog *next = mate->oldest->next;
+        free(mate->oldest);
+        mate->oldest = next;
+    }
+    if (mate->box) {
+        munmap(mate->box, mate->box_bytes);
+    }
+}
+
+/* Keep those members of the node with whom it works both ways. */
+static void keep_mates(struct finding *find, const uint8_t *they_can)
+{
+    struct comm_share *share = find->share;
+    uint64_t lines = lines_for(find->members);
+    int me = 0;
+    while (find->group[me] != poise_world_rank(find->world)) {
+        me++;
+    }
+    share->count = 0;
+    for (int i = 0; i < find->members; i++) {
+        struct comm_mate mate = share->mates[i];
+        uint8_t both = find->can[i] & they_can[i];
+        if (!(both & CAN_OPEN)) {
+            mate_free(&mate);
+            continue;
+        }
+        mate.readable = find->can[i] & CAN_READ;
+        mate.reads_me = they_can[i] & CAN_READ;
+        mate.to = (struct comm_ring_writer){
+            .ring = ring_of(mate.box, find->members, me), .lines = lines};
+        mate.from = (struct comm_ring_reader){
+            .ring = ring_of(share->box, find->members, i), .lines = lines};
+        share->mate_of[mate.rank] = share->count;
+        share->mates[share->count++] = mate;
+    }
+}
+
+static int find_out(struct finding *find)
+{
+    uint8_t *they_can = poise_alloc((size_t)find->members, 1);
+    make_box(find);
+    int err = poise_world_agree(find->world, they_can ? 0 : -ENOMEM);
+    if (err == 0) {
+        err = poise_world_agree(find->world, exchange_cards(find));
+    }
+    if (err == 0) {
+        try_all(find);
+        find->share->count = find->members;
+        err = ask_all(find, they_can);
+    }
+    err = poise_world_agree(find->world, err);
+    if (err == 0) {
+        keep_mates(find, they_can);
+    }
+    if (find->mine.fd >= 0) {
+        close(find->mine.fd);
+    }
+    free(they_can);
+    return err;
+}
+
+static bool is_allowed(const char *what)
+{
+    const char *word = getenv("POISE_WIRE");
+    return !word || (strcmp(word, "mpi") != 0 && strcmp(word, what) != 0);
+}
+
+int comm_share_create(struct poise_world *world, struct comm_share *out)
+{
+    struct comm_share share = {.size = poise_world_size(world)};
+    /* "ring": no further than that. */
+    struct finding find = {.world = world,
+                           .share = &share,
+                           .rings = is_allowed("mpi"),
+                           .reads = is_allowed("ring")};
+    find.members = poise_world_group(world, POISE_LEVEL_NODE, &find.group);
+    size_t members = (size_t)find.members;
+    share.mate_of = poise_alloc((size_t)share.size, sizeof(*share.mate_of));
+    share.mates = poise_alloc(members, sizeof(*share.mates));
+    find.cards = poise_alloc((size_t)share.size, sizeof(*find.cards));
+    find.can = poise_alloc(members, 1);
+    bool got = share.mate_of && share.mates && find.cards && find.can;
+    int err = poise_world_agree(world, got ? 0 : -ENOMEM);
+    if (err == 0) {
+        memset(share.mate_of, -1, (size_t)share.size * sizeof(int));
+        err = find_out(&find);
+    }
+    free(find.cards);
+    free(find.can);
+    if (err < 0) {
+        comm_share_free(&share);
+        return err;
+    }
+    *out = share;
+    return 0;
+}
+
+void comm_share_free(struct comm_share *share)
+{
+    for (int i = 0; share->mates && i < share->count; i++) {
+        mate_free(&share->mates[i]);
+    }
+    if (share->box) {
+        munmap(share->box, share->box_bytes);
+    }
+    free(share->mates);
+    free(share->mate_of);
+    *share = (struct comm_share){0};
+}

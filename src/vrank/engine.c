@@ -118,6 +118,13 @@ bool vrank_communicates(void)
     return vrank_here != NULL && vrank_here->number == 0;
 }
 
+bool vrank_has_ready(void)
+{
+    const struct vrank_worker *worker = vrank_here;
+    return worker->ready[0].head != NULL || worker->ready[1].head != NULL ||
+           sched_has_mail(worker);
+}
+
 void *vrank_face(const struct vrank *rank)
 {
     return rank->face;

@@ -79,6 +79,9 @@ void vrank_unpark(struct vrank *rank);
 /** From now on the rank, which has neighbours in other processes, runs before
  * others where the policy is priority. Its worker. */
 void vrank_hurry(struct vrank *rank);
+/** Whether another rank of the calling worker can run, or may by what others
+ * have put into its inbox. */
+bool vrank_has_ready(void);
 /** Make worker 0 call progress() soon. Any worker. */
 void vrank_wake_communicator(void);
 

@@ -4,6 +4,8 @@
  */
 #include "face.h"
 
+#include "wire.h"
+
 #include <stdlib.h>
 
 /* ---- where they live ------------------------------------------------------
@@ -208,6 +210,9 @@ void request_wait(struct poise_mpi_request *request, const char *why)
     }
     face->waiting = request;
     advance(face);
+    if (!face->tasks && !request_is_done(request)) {
+        wire_linger(request);
+    }
     while (!request_is_done(request)) {
         vrank_park(why);
         advance(face);

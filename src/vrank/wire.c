@@ -29,6 +29,8 @@
 /* Polls before the wire pauses, unless it is to pause for less than this. */
 #define SPINS 64
 #define SPIN_LEAST_NS UINT64_C(20000)
+/* Polls before a rank parks, which waits while no other can run. */
+#define LINGER 200
 /* How long process 0 lets the others say who waits for whom. */
 #define LAST_WORDS_NS UINT64_C(300000000)
 
@@ -594,6 +596,20 @@ int wire_progress(void *arg)
         wire_fail();
     }
     return count + release_held();
+}
+
+void wire_linger(const struct poise_mpi_request *request)
+{
+    if (!wire.wire || !vrank_communicates() ||
+        !poise_wire_may_spin(wire.wire)) {
+        return;
+    }
+    for (int i = 0; i < LINGER && !vrank_has_ready(); i++) {
+        wire_progress(NULL);
+        if (request_is_done(request)) {
+            return;
+        }
+    }
 }
 
 /* Poll for a few microseconds: what comes soon is noticed at once, without

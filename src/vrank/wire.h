@@ -17,6 +17,10 @@ void wire_end(void);
 /* Send what `request` says to a rank of another process. Any worker. */
 int wire_post(struct poise_mpi_request *request, int number,
               const struct vrank_envelope *envelope);
+/* Poll for a moment, until `request`, which the calling rank waits for, is done
+ * or another rank of its worker can run: where the answer comes soon, nobody
+ * need park. */
+void wire_linger(const struct poise_mpi_request *request);
 /* Fetch the data of an offer into a receive that took it, and finish it. */
 void wire_fetch(struct wire_offer *offer, struct poise_mpi_request *request);
 

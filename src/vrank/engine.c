@@ -7,7 +7,7 @@
  * inboxes are empty, nothing will ever happen in this process by itself; the
  * face then knows about the others.
  */
-#include "internal.h"
+#include "profile.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -412,7 +412,9 @@ static void engine_worker(struct vrank_worker *worker)
     if (job->thread_start != NULL) {
         job->thread_start(worker->number, job->arg);
     }
+    profile_worker_begin(worker);
     sched_worker_run(worker);
+    profile_worker_end(worker);
 }
 
 static void *engine_thread(void *arg)
@@ -530,6 +532,10 @@ static int engine_make_workers(struct vrank_engine *engine)
     for (int i = 0; i < job->threads; i++) {
         struct vrank_worker *worker = &engine->workers[i];
         worker->number = i;
+        if (job->policy == POISE_VRANK_PRIORITY ||
+            job->policy == POISE_VRANK_UNBLOCKED) {
+            worker->watch |= VRANK_WATCH_ORDER;
+        }
         worker->timers =
             poise_alloc((size_t)engine->local_count, sizeof(struct vrank *));
         if (worker->timers == NULL) {
@@ -566,7 +572,10 @@ static int engine_make_ranks(struct vrank_engine *engine)
     }
     for (int i = 0; i < engine->job.count; i++) {
         if (engine->local_of[i] >= 0) {
-            engine->ranks[engine->local_of[i]].number = i;
+            struct vrank *rank = &engine->ranks[engine->local_of[i]];
+            rank->number = i;
+            rank->is_urgent =
+                engine->job.urgent != NULL && engine->job.urgent[i];
         }
     }
     return 0;
@@ -629,6 +638,7 @@ int vrank_run_job(const struct vrank_job *job, struct vrank_outcome *out)
     struct vrank_job with_defaults = *job;
     with_defaults.processes += job->processes == 0;
     with_defaults.threads += job->threads == 0;
+    with_defaults.serial += job->serial == 0;
     int code = engine_check(&with_defaults);
     if (code < 0) {
         return code;
@@ -647,12 +657,18 @@ int vrank_run_job(const struct vrank_job *job, struct vrank_outcome *out)
         vrank_concurrent = engine->job.threads > 1;
         code = engine_make_ranks(engine);
     }
+    if (code == 0 && job->profile != NULL) {
+        code = profile_begin(job->profile, engine);
+    }
     if (code == 0) {
         code = engine_start(engine);
     }
     if (code == 0) {
         engine_worker(&engine->workers[0]);
         engine_finish(engine, out);
+        if (job->profile != NULL) {
+            profile_end(job->profile);
+        }
     }
     engine_destroy(engine);
     vrank_engine = NULL;

@@ -6,6 +6,7 @@
  *   stack.c   stacks with guard pages
  *   sched.c   ranks that run, wait and wake each other
  *   timer.c   ranks that wait until a time
+ *   poll.c    ranks that ask again and again, for nothing
  *   engine.c  a run: who is where, starting, deadlock, the end
  *
  * A virtual rank is a user-level thread. It is pinned to one kernel thread, its
@@ -26,6 +27,8 @@
 
 struct vrank;
 struct vrank_worker;
+struct profile;
+struct profile_rank;
 
 /* ---- who and where ------------------------------------------------------- */
 
@@ -64,6 +67,11 @@ void vrank_set_face(struct vrank *rank, void *face);
 
 /** Let the other ranks of this worker run. Nothing on a foreign thread. */
 void vrank_yield(void);
+/** The same, by a rank that asked for something (by the MPI call `why`, a
+ * literal) that has not come yet. */
+void vrank_poll(const char *why);
+/** What the rank asked for had come. */
+void vrank_polled(void);
 /**
  * Block until unparked. One permit is kept: an unpark that comes before park
  * is not lost. May return without one: loop on a condition. `why` is a
@@ -171,7 +179,13 @@ struct vrank_job {
                             `placement` */
     enum poise_vrank_placement placement;
     enum poise_vrank_policy policy;
+    int serial;         /**< POISE_VRANK_SERIAL: workers that may compute at
+                             once; 0: 1 */
+    const bool *urgent; /**< POISE_VRANK_PRIORITY: [V] which ranks go first;
+                             NULL: learnt */
     size_t stack_bytes; /**< of each rank; 0: 8 MiB */
+    struct profile *profile; /**< filled in; NULL: not wanted */
+    uint64_t patience_ns;    /**< with ranks that only poll; 0: 5 s */
     /** What each rank does, on its own stack; returns its exit status. */
     int (*body)(struct vrank *rank, void *arg);
     const struct vrank_face_ops *face; /**< NULL: none */
@@ -245,10 +259,11 @@ struct vrank {
     struct poise_ctx *ctx; /* owned; NULL: the kernel thread's */
     void *face;
 
-    void *owner;          /* whoever runs a program in it (run.c) */
-    const char *why;      /* of its park; NULL while it runs */
-    uint64_t deadline_ns; /* of its park */
-    int timer;            /* its place in the worker's timers, or -1 */
+    void *owner;                  /* whoever runs a program in it (run.c) */
+    const char *why;              /* of its park; NULL while it runs */
+    uint64_t deadline_ns;         /* of its park */
+    int timer;                    /* its place in the worker's timers, or -1 */
+    struct profile_rank *profile; /* NULL: not wanted */
     int number;
     bool is_urgent; /* the policy of priority runs it first */
     int status;
@@ -262,17 +277,34 @@ struct vrank_queue {
     struct vrank *head, *tail;
 };
 
+/* What a worker has to look after besides its ranks. */
+enum {
+    VRANK_WATCH_TURN = 1,    /* it may compute: the policy of serialisation */
+    VRANK_WATCH_ORDER = 2,   /* ranks that wake are not simply the last */
+    VRANK_WATCH_PROFILE = 4, /* where time goes */
+    VRANK_WATCH_NEXT = VRANK_WATCH_TURN | VRANK_WATCH_PROFILE,
+    VRANK_WATCH_READY = VRANK_WATCH_ORDER | VRANK_WATCH_PROFILE
+};
+
 struct vrank_worker {
     struct vrank *running; /* NULL: the engine */
     /* Ready ranks: those of class 0 run before those of class 1. */
     struct vrank_queue ready[2];
     uint32_t budget; /* switches until the worker looks around */
+    uint32_t watch;  /* VRANK_WATCH_...: one test for all of them */
     int number;
     int *errno_at;
     struct vrank_exceptions *exceptions_at;
     struct vrank_exceptions no_exceptions; /* where there is no C++ */
     uint64_t switches;
-    bool has_turn;         /* it may compute: the policy of serialisation */
+    uint64_t wakes; /* of its ranks, but by time; and polls that found
+                       something */
+    uint32_t cause; /* enum profile_cause, of what it does */
+    /* Ranks that only poll (poll.c). */
+    uint64_t polls, polls_seen, polls_wakes;
+    uint64_t poll_due, poll_cpu_ns; /* when to look, in ticks; then */
+    uint64_t poll_since_ns;         /* atomic; 0: there is more to it */
+    const char *poll_why;
     int left;              /* ranks that have not ended */
     struct vrank engine;   /* the kernel thread itself, between ranks */
     struct vrank **timers; /* a heap by deadline; owned */
@@ -308,9 +340,10 @@ struct vrank_engine {
      * what deadlock is told by. Under the lock. */
     struct vrank_spin stuck_lock;
     int stuck;
-    /* Serialisation: whether a worker computes, and how many want to. */
-    uint32_t turn_taken, turn_waiters; /* atomic */
+    /* Serialisation: how many workers compute, and how many want to. */
+    uint32_t turns_taken, turn_waiters; /* atomic */
     struct poise_event turn_event;
+    uint32_t poll_said; /* atomic: somebody has warned */
 };
 
 extern struct vrank_engine *vrank_engine;
@@ -354,6 +387,9 @@ void timer_remove(struct vrank_worker *worker, struct vrank *rank);
 /* Unpark those whose time has come; when the next one's comes (UINT64_MAX:
  * none). */
 uint64_t timer_fire(struct vrank_worker *worker);
+
+/* poll.c: a rank of the worker has polled; look whether all do nothing else. */
+void poll_look(struct vrank_worker *worker);
 
 /* engine.c: the worker found nothing to run: wait. */
 void engine_idle(struct vrank_worker *worker);

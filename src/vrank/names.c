@@ -1,4 +1,4 @@
-/* Names that command lines know. */
+/* Names that command lines and reports know. */
 #include <poise/vrank.h>
 
 const char *const poise_vrank_policy_names[POISE_VRANK_POLICIES + 1] = {
@@ -6,3 +6,14 @@ const char *const poise_vrank_policy_names[POISE_VRANK_POLICIES + 1] = {
 
 const char *const poise_vrank_placement_names[POISE_VRANK_PLACEMENTS + 1] = {
     "block", "cyclic", NULL};
+
+const char *const poise_vrank_time_names[POISE_VRANK_TIMES + 1] = {
+    "computing",       "mpi",      "ready", "network",
+    "synchronisation", "sleeping", NULL};
+
+const char *const poise_vrank_kernel_names[POISE_VRANK_KERNELS + 1] = {
+    "user_ns",     "system_ns", "voluntary_switches", "involuntary_switches",
+    "page_faults", NULL};
+
+const char *const poise_vrank_counter_names[POISE_VRANK_COUNTERS + 1] = {
+    "cycles", "instructions", "l1_misses", "cache_misses", "tlb_misses", NULL};

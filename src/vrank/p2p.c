@@ -10,6 +10,7 @@
  */
 #include "face.h"
 
+#include "profile.h"
 #include "wire.h"
 
 #include <stdlib.h>
@@ -379,6 +380,10 @@ static int send_begin(const struct p2p_message *what,
         return MPI_SUCCESS;
     }
     int number = group_at(vcomm_peers(comm), what->peer);
+    if (__builtin_expect(comm->face->rank->profile != NULL, 0) &&
+        what->plane == FACE_POINT) {
+        profile_message(comm->face->rank, number, what->data.bytes);
+    }
     struct vrank_face *to = face_if_local(number);
     if (to) {
         return send_here(what, to, offer, left);

@@ -75,9 +75,12 @@ look(struct vrank_face *face, const struct vrank_envelope *wanted, bool take)
 {
     struct poise_mpi_message *message = p2p_probe(face, wanted, take);
     if (!message) {
-        vrank_yield();
+        vrank_poll(take ? "MPI_Improbe" : "MPI_Iprobe");
         face_advance(face);
         message = p2p_probe(face, wanted, take);
+    }
+    if (message) {
+        vrank_polled();
     }
     return message;
 }

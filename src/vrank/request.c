@@ -396,12 +396,13 @@ int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status)
         return MPI_SUCCESS;
     }
     if (!look(face, *request)) {
-        vrank_yield();
+        vrank_poll("MPI_Test");
         if (!look(face, *request)) {
             *flag = 0;
             return MPI_SUCCESS;
         }
     }
+    vrank_polled();
     return fail(face, conclude(request, status));
 }
 
@@ -436,9 +437,10 @@ int MPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status)
     }
     *flag = look(face, request);
     if (*flag) {
+        vrank_polled();
         status_of(request, status);
     } else {
-        vrank_yield();
+        vrank_poll("MPI_Request_get_status");
     }
     return MPI_SUCCESS;
 }
@@ -552,10 +554,14 @@ int MPI_Testall(int count, MPI_Request *requests, int *flag,
     }
     *flag = all_done(face, count, requests);
     if (!*flag) {
-        vrank_yield();
+        vrank_poll("MPI_Testall");
         *flag = all_done(face, count, requests);
     }
-    return *flag ? conclude_all(face, count, requests, statuses) : MPI_SUCCESS;
+    if (!*flag) {
+        return MPI_SUCCESS;
+    }
+    vrank_polled();
+    return conclude_all(face, count, requests, statuses);
 }
 
 /* The first that is done; -1 if none is, MPI_UNDEFINED if none is active. */
@@ -620,9 +626,12 @@ static int try_any(struct vrank_face *face, int count,
 {
     int found = find_done(count, requests);
     if (found == -1) {
-        vrank_yield();
+        vrank_poll(face->call);
         advance(face);
         found = find_done(count, requests);
+    }
+    if (found >= 0) {
+        vrank_polled();
     }
     return found;
 }

@@ -4,6 +4,7 @@
  */
 #include "run.h"
 #include "face.h"
+#include "profile.h"
 #include "start.h"
 
 #include <poise/comm.h>
@@ -32,7 +33,9 @@ struct run {
     char **argv, **envp;
     struct run_rank *ranks; /* [count] */
     int count;
-    char *signal_stacks; /* [threads], mapped */
+    char *signal_stacks;    /* [threads], mapped */
+    bool *urgent;           /* [V], of the policy; NULL: learnt */
+    struct profile profile; /* if options->profiled */
     bool has_face;
     bool has_refused; /* atomic: it was said */
 };
@@ -327,6 +330,36 @@ static void run_die(int status, void *arg)
     }
 }
 
+/* Ranks as in "0,7,16-23". */
+static int run_read_urgent(struct run *run, const char *text)
+{
+    run->urgent = poise_alloc((size_t)run->job.count, sizeof *run->urgent);
+    if (run->urgent == NULL) {
+        return -ENOMEM;
+    }
+    run->job.urgent = run->urgent;
+    for (const char *at = text; at != NULL;) {
+        int first, last, used = 0;
+        bool is_one = sscanf(at, "%d%n", &first, &used) == 1;
+        last = first;
+        if (is_one && at[used] == '-') {
+            int more = 0;
+            is_one = sscanf(at + used + 1, "%d%n", &last, &more) == 1;
+            used += 1 + more;
+        }
+        if (!is_one || first < 0 || last < first || last >= run->job.count ||
+            (at[used] != ',' && at[used] != '\0')) {
+            return poise_error_set(EINVAL, "let these ranks go first", text,
+                                   "it is no list of ranks from 0 to %d, as "
+                                   "0,2-3",
+                                   run->job.count - 1);
+        }
+        memset(run->urgent + first, true, (size_t)(last - first) + 1);
+        at = at[used] == ',' ? at + used + 1 : NULL;
+    }
+    return 0;
+}
+
 static int run_join_world(struct run *run)
 {
     const struct poise_vrank_options *options = run->options;
@@ -341,7 +374,9 @@ static int run_join_world(struct run *run)
         .threads = options->threads > 0 ? options->threads : 1,
         .placement = options->placement,
         .policy = options->policy,
+        .serial = options->serial,
         .stack_bytes = options->stack_bytes,
+        .profile = options->profiled != NULL ? &run->profile : NULL,
         .body = run_body,
         .thread_start = run_thread_start,
         .say = run_say,
@@ -350,12 +385,31 @@ static int run_join_world(struct run *run)
     if (run->job.count == 0) {
         run->job.count = run->job.processes;
     }
+    if (options->urgent != NULL) {
+        code = run_read_urgent(run, options->urgent);
+        code = poise_world_agree(run->world, code);
+        if (code < 0) {
+            return code;
+        }
+    }
     const struct face_options face = {
         .world = run->job.processes > 1 ? run->world : NULL,
         .delay_ns = options->delay_ns,
         .delay_bytes_per_s = options->delay_bytes_per_s};
     code = face_begin(&face, &run->job.face);
     run->has_face = code == 0;
+    return code;
+}
+
+/* Collective. */
+static int run_tell_profile(struct run *run)
+{
+    struct poise_vrank_profile *profile = NULL;
+    int code = profile_gather(&run->profile, run->world, &profile);
+    if (code == 0 && profile != NULL) {
+        run->options->profiled(profile, run->options->arg);
+    }
+    poise_vrank_profile_free(profile);
     return code;
 }
 
@@ -381,6 +435,9 @@ static int run_ranks(struct run *run, int *status)
     if (code == 0) {
         *status = outcome.status;
     }
+    if (code == 0 && run->job.profile != NULL && !outcome.aborted) {
+        code = run_tell_profile(run);
+    }
     return code;
 }
 
@@ -391,6 +448,8 @@ static void run_free(struct run *run)
     }
     free(run->ranks);
     load_program_close(&run->program);
+    profile_free(&run->profile);
+    free(run->urgent);
     if (run->has_face) {
         face_end();
     }
@@ -431,21 +490,24 @@ static int run_find(const char *name, char **out)
 static void *run_function(const char *name, void *arg)
 {
     const char *plain = strncmp(name, "PMPI_", 5) == 0 ? name + 1 : name;
+    struct run *run = arg;
     char own[128];
-    (void)arg;
     if (strncmp(plain, "MPI_", 4) != 0) {
         return shim_find(name);
     }
     snprintf(own, sizeof own, "poise_%s", plain);
-    return dlsym(RTLD_DEFAULT, own);
+    void *function = dlsym(RTLD_DEFAULT, own);
+    return run->options->profiled != NULL
+               ? profile_wrap(&run->profile, plain, function)
+               : function;
 }
 
 int poise_vrank_run(const struct poise_vrank_options *options, char **argv,
                     int *status)
 {
-    static const struct load_names names = {.data = libc_data_names,
-                                            .function = run_function};
     struct run run = {.options = options, .argv = argv};
+    const struct load_names names = {
+        .data = libc_data_names, .function = run_function, .arg = &run};
     char *path = NULL;
     while (argv[run.argc] != NULL) {
         run.argc++;

@@ -8,7 +8,7 @@
  * into the inbox, a stack linked through the ranks, which its owner takes
  * whole; the worker's `engine` in it means "look around".
  */
-#include "internal.h"
+#include "profile.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #define SCHED_ASAN 1
@@ -95,10 +95,14 @@ static struct vrank *sched_pop(struct vrank_worker *worker)
     return rank != NULL ? rank : queue_pop(&worker->ready[1]);
 }
 
-/* A rank of this worker was woken. */
-static void sched_ready(struct vrank_worker *worker, struct vrank *rank)
+/* sched_ready where there is more to it than the queue. */
+static __attribute__((noinline)) void
+sched_ready_watched(struct vrank_worker *worker, struct vrank *rank)
 {
     enum poise_vrank_policy policy = vrank_engine->job.policy;
+    if (worker->watch & VRANK_WATCH_PROFILE) {
+        profile_wake(worker, rank);
+    }
     if (policy == POISE_VRANK_UNBLOCKED) {
         queue_push_front(&worker->ready[1], rank);
     } else if (policy == POISE_VRANK_PRIORITY && rank->is_urgent) {
@@ -108,41 +112,62 @@ static void sched_ready(struct vrank_worker *worker, struct vrank *rank)
     }
 }
 
+/* A rank of this worker was woken. */
+static inline void sched_ready(struct vrank_worker *worker, struct vrank *rank)
+{
+    worker->wakes++;
+    if (__builtin_expect((worker->watch & VRANK_WATCH_READY) != 0, 0)) {
+        sched_ready_watched(worker, rank);
+    } else {
+        queue_push(&worker->ready[1], rank);
+    }
+}
+
 void vrank_hurry(struct vrank *rank)
 {
-    rank->is_urgent = true;
+    /* Whoever names the urgent ranks wants no others. */
+    if (vrank_engine->job.urgent == NULL) {
+        rank->is_urgent = true;
+    }
 }
 
 /* ---- serialisation ---------------------------------------------------------
  */
 
-/* Wait until no other worker computes. */
+/* Wait until few enough other workers compute. */
 static void sched_take_turn(struct vrank_worker *worker)
 {
     struct vrank_engine *engine = vrank_engine;
-    if (worker->has_turn || engine->job.policy != POISE_VRANK_SERIAL ||
-        engine->job.threads == 1) {
+    if ((worker->watch & VRANK_WATCH_TURN) != 0 ||
+        engine->job.policy != POISE_VRANK_SERIAL ||
+        engine->job.threads <= engine->job.serial) {
         return;
     }
     __atomic_fetch_add(&engine->turn_waiters, 1, __ATOMIC_SEQ_CST);
     for (;;) {
         uint32_t seen = poise_event_seen(&engine->turn_event);
-        if (__atomic_exchange_n(&engine->turn_taken, 1, __ATOMIC_SEQ_CST) ==
-            0) {
+        uint32_t taken =
+            __atomic_load_n(&engine->turns_taken, __ATOMIC_SEQ_CST);
+        while (taken < (uint32_t)engine->job.serial &&
+               !__atomic_compare_exchange_n(&engine->turns_taken, &taken,
+                                            taken + 1, false, __ATOMIC_SEQ_CST,
+                                            __ATOMIC_SEQ_CST)) {
+        }
+        if (taken < (uint32_t)engine->job.serial) {
             break;
         }
         poise_event_wait(&engine->turn_event, seen, UINT64_MAX);
     }
     __atomic_fetch_sub(&engine->turn_waiters, 1, __ATOMIC_SEQ_CST);
-    worker->has_turn = true;
+    worker->watch |= VRANK_WATCH_TURN;
 }
 
 static void sched_end_turn(struct vrank_worker *worker)
 {
     struct vrank_engine *engine = vrank_engine;
-    if (worker->has_turn) {
-        worker->has_turn = false;
-        __atomic_store_n(&engine->turn_taken, 0, __ATOMIC_SEQ_CST);
+    if (worker->watch & VRANK_WATCH_TURN) {
+        worker->watch &= ~(uint32_t)VRANK_WATCH_TURN;
+        __atomic_fetch_sub(&engine->turns_taken, 1, __ATOMIC_SEQ_CST);
         poise_event_signal(&engine->turn_event);
     }
 }
@@ -151,7 +176,7 @@ static void sched_end_turn(struct vrank_worker *worker)
  * one. */
 static bool sched_must_pass(const struct vrank_worker *worker)
 {
-    return worker->has_turn &&
+    return (worker->watch & VRANK_WATCH_TURN) != 0 &&
            __atomic_load_n(&vrank_engine->turn_waiters, __ATOMIC_RELAXED) > 0;
 }
 
@@ -214,11 +239,21 @@ static void sched_attend(struct vrank_worker *worker)
     worker->budget = job->policy == POISE_VRANK_COSCHEDULE ? 1 : SCHED_BUDGET;
     if (worker->number == 0 && job->face != NULL &&
         job->face->progress != NULL) {
+        worker->cause = PROFILE_BY_NETWORK;
         job->face->progress(job->arg);
     }
-    timer_fire(worker);
+    if (worker->timer_count > 0) {
+        uint64_t wakes = worker->wakes;
+        worker->cause = PROFILE_BY_TIME;
+        timer_fire(worker);
+        worker->wakes = wakes;
+    }
+    worker->cause = PROFILE_BY_RANK;
     if (sched_has_mail(worker)) {
         sched_take_mail(worker);
+    }
+    if (worker->polls != worker->polls_seen) {
+        poll_look(worker);
     }
 }
 
@@ -271,6 +306,9 @@ static void sched_entry(void)
 _Noreturn void sched_leave(struct vrank_worker *worker)
 {
     struct vrank *self = worker->running;
+    if (worker->watch & VRANK_WATCH_PROFILE) {
+        profile_finish(self);
+    }
     __atomic_store_n(&self->state, VRANK_ENDED, __ATOMIC_RELEASE);
     worker->left--;
     worker->leaving = self;
@@ -278,9 +316,38 @@ _Noreturn void sched_leave(struct vrank_worker *worker)
     __builtin_unreachable();
 }
 
+/* sched_next where it is watched, or other workers want their turn. */
+static __attribute__((noinline)) void
+sched_next_watched(struct vrank_worker *worker, struct vrank *self)
+{
+    bool profiled = (worker->watch & VRANK_WATCH_PROFILE) != 0;
+    if (profiled) {
+        profile_pause(self, self->why != NULL);
+    }
+    if (--worker->budget == 0 ||
+        __atomic_load_n(&worker->inbox, __ATOMIC_RELAXED) != NULL) {
+        sched_attend(worker);
+    }
+    bool halted = __atomic_load_n(&vrank_engine->halted, __ATOMIC_RELAXED) != 0;
+    struct vrank *next =
+        halted || sched_must_pass(worker) ? NULL : sched_pop(worker);
+    if (next == NULL) {
+        next = &worker->engine;
+    } else if (profiled) {
+        profile_resume(next);
+    }
+    if (next != self) {
+        sched_switch(worker, self, next);
+    }
+}
+
 /* Leave the processor to the next rank; back when `self` was chosen again. */
 static inline void sched_next(struct vrank_worker *worker, struct vrank *self)
 {
+    if (__builtin_expect((worker->watch & VRANK_WATCH_NEXT) != 0, 0)) {
+        sched_next_watched(worker, self);
+        return;
+    }
     if (__builtin_expect(
             --worker->budget == 0 ||
                 __atomic_load_n(&worker->inbox, __ATOMIC_RELAXED) != NULL,
@@ -291,7 +358,7 @@ static inline void sched_next(struct vrank_worker *worker, struct vrank *self)
             return;
         }
     }
-    struct vrank *next = sched_must_pass(worker) ? NULL : sched_pop(worker);
+    struct vrank *next = sched_pop(worker);
     if (next == NULL) {
         next = &worker->engine;
     }
@@ -316,6 +383,23 @@ void vrank_yield(void)
     struct vrank *self = worker->running;
     queue_push(&worker->ready[1], self);
     sched_next(worker, self);
+}
+
+void vrank_poll(const char *why)
+{
+    struct vrank_worker *worker = vrank_here;
+    if (worker != NULL) {
+        worker->polls++;
+        worker->poll_why = why;
+    }
+    vrank_yield();
+}
+
+void vrank_polled(void)
+{
+    if (vrank_here != NULL) {
+        vrank_here->wakes++;
+    }
 }
 
 /* Take the permit that is there, or else say that the rank waits. */
@@ -391,6 +475,9 @@ void vrank_unpark(struct vrank *rank)
     if (worker == vrank_here) {
         sched_ready(worker, rank);
     } else {
+        if (vrank_engine->job.profile != NULL) {
+            profile_post(rank);
+        }
         sched_post(worker, rank);
     }
 }
@@ -449,6 +536,9 @@ void sched_worker_run(struct vrank_worker *worker)
         struct vrank *next = sched_pop(worker);
         if (next != NULL) {
             sched_take_turn(worker);
+            if (worker->watch & VRANK_WATCH_PROFILE) {
+                profile_resume(next);
+            }
             sched_switch(worker, &worker->engine, next);
             if (worker->leaving != NULL) {
                 sched_rank_free(worker->leaving);
@@ -458,7 +548,10 @@ void sched_worker_run(struct vrank_worker *worker)
         } else if (engine_done(worker)) {
             break;
         } else {
+            worker->cause = PROFILE_BY_NETWORK;
+            profile_idle(worker, true);
             engine_idle(worker);
+            profile_idle(worker, false);
         }
     }
     vrank_here = NULL;

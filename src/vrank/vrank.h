@@ -24,7 +24,8 @@ extern "C" {
  * latency-bandwidth-thesis 8.3.4 and 3.3. */
 enum poise_vrank_policy {
     POISE_VRANK_ROUND_ROBIN, /**< the one that has waited longest */
-    POISE_VRANK_SERIAL,      /**< the same, but one kernel thread at a time */
+    POISE_VRANK_SERIAL,      /**< the same, but on few kernel threads at a
+                                  time */
     POISE_VRANK_PRIORITY,    /**< those with neighbours in other processes
                                   first */
     POISE_VRANK_COSCHEDULE,  /**< messages before any computation */
@@ -57,6 +58,131 @@ POISE_API int poise_vrank_compiler_line(const char *compiler, char *const *args,
                                         bool *only_show, char ***out);
 POISE_API void poise_vrank_line_free(char **line);
 
+/* ---- profiles -------------------------------------------------------------
+ */
+
+/** What becomes of the time of a rank. */
+enum poise_vrank_time {
+    POISE_VRANK_COMPUTING, /**< outside MPI */
+    POISE_VRANK_CALLING,   /**< in a function of MPI, on the processor */
+    POISE_VRANK_READY,     /**< can run, but others have the processor */
+    POISE_VRANK_NETWORK,   /**< waits; a message of another process ends it, or
+                                the standstill of its own in which it waits */
+    POISE_VRANK_SYNC,      /**< waits; another rank of the process ends it */
+    POISE_VRANK_SLEEPING,  /**< waits for a time, or for input */
+    POISE_VRANK_TIMES
+};
+POISE_API extern const char *const poise_vrank_time_names[];
+
+/** Messages by their size: less than 1 KiB, up to 1 MiB, more. */
+enum poise_vrank_size {
+    POISE_VRANK_SMALL,
+    POISE_VRANK_MEDIUM,
+    POISE_VRANK_LARGE,
+    POISE_VRANK_SIZES
+};
+
+/** What the kernel counts for a kernel thread. */
+enum poise_vrank_kernel {
+    POISE_VRANK_USER_NS,
+    POISE_VRANK_SYSTEM_NS,
+    POISE_VRANK_VOLUNTARY,   /**< context switches: it waited */
+    POISE_VRANK_INVOLUNTARY, /**< somebody else got the processor */
+    POISE_VRANK_FAULTS,      /**< page faults */
+    POISE_VRANK_KERNELS
+};
+POISE_API extern const char *const poise_vrank_kernel_names[];
+
+/** What the processor counts, outside the kernel. */
+enum poise_vrank_counter {
+    POISE_VRANK_CYCLES,
+    POISE_VRANK_INSTRUCTIONS,
+    POISE_VRANK_L1_MISSES,    /**< reads, of the first data cache */
+    POISE_VRANK_CACHE_MISSES, /**< of the last cache */
+    POISE_VRANK_TLB_MISSES,   /**< reads of data */
+    POISE_VRANK_COUNTERS
+};
+POISE_API extern const char *const poise_vrank_counter_names[];
+
+struct poise_vrank_profile_rank {
+    int rank, process, worker;
+    uint64_t ns[POISE_VRANK_TIMES];
+    uint64_t switches; /**< how often it got the processor */
+};
+
+struct poise_vrank_profile_worker {
+    int process, worker;
+    uint64_t wall_ns;
+    uint64_t idle_ns; /**< none of its ranks could run */
+    /** Parts of it: until a message of another process came; until a rank of
+     * another thread woke one; until a time. The rest: its ranks had ended. */
+    uint64_t idle_network_ns, idle_sync_ns, idle_sleep_ns;
+    uint64_t busy_ns;  /**< ranks computed or were in MPI */
+    uint64_t switches; /**< between ranks, by Poise */
+    int64_t kernel[POISE_VRANK_KERNELS];
+    int64_t counters[POISE_VRANK_COUNTERS]; /**< -1: not available */
+};
+
+struct poise_vrank_profile_call {
+    char name[48];
+    uint64_t calls;
+    uint64_t ns[POISE_VRANK_TIMES]; /**< the whole call, over all ranks */
+    bool collective;
+};
+
+/** From the end of one collective to the end of the next: the functions, and
+ * where they are called, "MPI_Allreduce in main+0x1f (prog+0x1234)". */
+struct poise_vrank_profile_phase {
+    char from[128], to[128];
+    uint64_t count; /**< over all ranks */
+    uint64_t ns[POISE_VRANK_TIMES];
+};
+
+struct poise_vrank_profile_edge {
+    int from, to; /**< ranks */
+    uint64_t messages, bytes;
+};
+
+/**
+ * What a job did, in all its processes. Times are nanoseconds; those of ranks
+ * add up to about wall_ns for each rank. Point-to-point messages only are in
+ * edges and sizes.
+ */
+struct poise_vrank_profile {
+    int count, processes, threads; /**< V, P, and workers of each */
+    const char *policy, *placement;
+    uint64_t wall_ns; /**< of the longest process, without starting up */
+    /** [ranks_most + 1] how long exactly so many ranks of a process could run,
+     * over all processes. */
+    uint64_t *runnable_ns;
+    int ranks_most;                         /**< of a process */
+    struct poise_vrank_profile_rank *ranks; /**< [count], by number */
+    struct poise_vrank_profile_worker *workers;
+    int worker_count;
+    struct poise_vrank_profile_call *calls; /**< longest first */
+    int call_count;
+    struct poise_vrank_profile_phase *phases; /**< longest first */
+    int phase_count;
+    struct poise_vrank_profile_edge *edges; /**< by from, to */
+    int edge_count;
+    uint64_t sizes[POISE_VRANK_SIZES];
+    /** Why there are no counters of the processor: an errno value; 0: there
+     * are. */
+    int counter_error;
+    char *text; /**< what was read; policy and placement are in it; or NULL */
+};
+
+/** All of it as JSON: docs/formats.md. 0 or -ENOMEM. */
+POISE_API int
+poise_vrank_profile_json(const struct poise_vrank_profile *profile,
+                         struct poise_buf *out);
+/** Read what poise_vrank_profile_json wrote; free it with
+ * poise_vrank_profile_free. -EBADMSG: it is something else. `path` names the
+ * file in errors. */
+POISE_API int poise_vrank_profile_read(const char *path,
+                                       struct poise_vrank_profile **out);
+POISE_API void poise_vrank_profile_free(struct poise_vrank_profile *profile);
+
 /* ---- running --------------------------------------------------------------
  */
 
@@ -65,7 +191,15 @@ struct poise_vrank_options {
     int count;   /**< V, virtual ranks in all; 0: one for each process */
     int threads; /**< of each process; 0: 1 */
     enum poise_vrank_policy policy;
+    /** POISE_VRANK_SERIAL: kernel threads that compute at once; 0: 1. */
+    int serial;
+    /** POISE_VRANK_PRIORITY: the ranks that go first, "0,7,16-23"; NULL: those
+     * that are seen to send to other processes. */
+    const char *urgent;
     enum poise_vrank_placement placement;
+    /** Called in process 0 when all ranks have ended, if the job was not
+     * aborted; the profile is gone afterwards. NULL: none is made. */
+    void (*profiled)(const struct poise_vrank_profile *profile, void *arg);
     size_t stack_bytes;         /**< of each rank; 0: 8 MiB */
     uint64_t delay_ns;          /**< one way, between processes */
     uint64_t delay_bytes_per_s; /**< 0: as fast as it goes */

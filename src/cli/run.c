@@ -2,12 +2,12 @@
  * poise run: an MPI program as virtual ranks, in this process or, started by
  * the launcher of an MPI, in several that do the same.
  */
-#include "internal.h"
+#include "run.h"
 
 #include <poise/comm.h>
-#include <poise/vrank.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,9 +17,10 @@
 struct values {
     struct cli_common common;
     int64_t processes, ranks, threads;
-    int policy, placement;
+    int placement;
     uint64_t stack;
-    const char *delay;
+    const char *policy, *delay, *profile_json, *against, *report;
+    bool profile;
 };
 
 static const struct poise_option options[] = {
@@ -33,10 +34,14 @@ static const struct poise_option options[] = {
     {POISE_OPTION_INT, 't', "threads", "T",
      .help = "threads of each process (default: 1)",
      .offset = offsetof(struct values, threads), .min = 1, .max = 1024},
-    {POISE_OPTION_ENUM, .name = "policy", .arg = "NAME",
-     .help = "which ready rank runs next (default: round-robin)",
-     .offset = offsetof(struct values, policy),
-     .choices = poise_vrank_policy_names},
+    {POISE_OPTION_STRING, .name = "policy", .arg = "NAME",
+     .help = "which ready rank runs next: round-robin (the default), serial, "
+             "serial:N (N threads at most compute at once), priority (those "
+             "that are seen to send to other processes go first), "
+             "priority:LIST (those of LIST, as 0,7,16-23), coschedule "
+             "(messages before any computation), or unblocked (the rank just "
+             "woken)",
+     .offset = offsetof(struct values, policy)},
     {POISE_OPTION_ENUM, .name = "placement", .arg = "NAME",
      .help = "which ranks a process holds (default: block)",
      .offset = offsetof(struct values, placement),
@@ -49,6 +54,20 @@ static const struct poise_option options[] = {
      .help = "hold messages between processes back, as a slow network would: "
              "one-way latency, and bytes per second",
      .offset = offsetof(struct values, delay)},
+    {POISE_OPTION_FLAG, .name = "profile",
+     .help = "print on stderr where the time went: parallelism, computing, "
+             "waiting, system, functions of MPI, phases between collectives",
+     .offset = offsetof(struct values, profile)},
+    {POISE_OPTION_STRING, .name = "profile-json", .arg = "FILE",
+     .help = "write all of that to FILE, and who sent to whom",
+     .offset = offsetof(struct values, profile_json)},
+    {POISE_OPTION_STRING, .name = "against", .arg = "FILE",
+     .help = "compare with the profile in FILE, of a run with one rank for "
+             "each processor",
+     .offset = offsetof(struct values, against)},
+    {POISE_OPTION_STRING, .name = "report", .arg = "FILE",
+     .help = "draw the profile into FILE, an HTML page",
+     .offset = offsetof(struct values, report)},
     CLI_COMMON_OPTIONS(struct values, common),
     {POISE_OPTION_END},
 };
@@ -77,7 +96,9 @@ const struct poise_command cli_run_command = {
     .options = options,
     .examples = "poise run -v 64 ./prog\t64 ranks in this process\n"
                 "poise run -n 4 -v 64 ./prog\tin four processes\n"
-                "poise run -n 2 -v 16 --delay 5ms ./prog\tas if far apart\n",
+                "poise run -n 2 -v 16 --delay 5ms ./prog\tas if far apart\n"
+                "poise run -n 2 -v 16 --profile ./prog\tand say where the time "
+                "went\n",
     .exits = "N\twhat the program exits with: of the first rank that failed\n"
              "125\tPoise itself failed, or the ranks wait for each other\n"
              "126\tPROGRAM cannot be run with virtual ranks\n"
@@ -140,26 +161,33 @@ static int read_delay(const char *text, struct poise_vrank_options *out)
     return code;
 }
 
-/* Options end at the program: the rest is its own. */
-static int options_end(int argc, char **argv)
+/* Whether the word is an option whose argument is the next word. */
+static bool takes_next(const struct poise_option *table, const char *word)
+{
+    bool is_long = word[1] == '-', takes = false;
+    const char *name = word + 2;
+
+    for (; table->type != POISE_OPTION_END; table++) {
+        if (!is_long && table->letter == word[1]) {
+            return table->arg && !word[2];
+        }
+        if (is_long && table->name && strcmp(table->name, name) == 0) {
+            return table->arg != NULL;
+        }
+        /* An abbreviation; the parser knows whether it is one only. */
+        takes |= is_long && table->name && table->arg && !strchr(name, '=') &&
+                 strncmp(table->name, name, strlen(name)) == 0;
+    }
+    return takes;
+}
+
+int cli_options_end(const struct poise_option *table, int argc, char **argv)
 {
     int i = 1;
 
-    while (i < argc && argv[i][0] == '-' && argv[i][1]) {
-        if (strcmp(argv[i], "--") == 0) {
-            return i;
-        }
-        bool takes_next = false;
-        if (argv[i][1] != '-') {
-            takes_next = !argv[i][2] && strchr("nvt", argv[i][1]);
-        } else if (!strchr(argv[i], '=')) {
-            for (size_t o = 0; options[o].type != POISE_OPTION_END; o++) {
-                size_t len = strlen(argv[i] + 2);
-                takes_next |= options[o].name && options[o].arg &&
-                              strncmp(options[o].name, argv[i] + 2, len) == 0;
-            }
-        }
-        i += 1 + takes_next;
+    while (i < argc && argv[i][0] == '-' && argv[i][1] &&
+           strcmp(argv[i], "--") != 0) {
+        i += 1 + takes_next(table, argv[i]);
     }
     return i < argc ? i : argc;
 }
@@ -168,7 +196,7 @@ static int options_end(int argc, char **argv)
  * the exit code. */
 static int parse(int argc, char **argv, struct values *values, int *status)
 {
-    int end = options_end(argc, argv);
+    int end = cli_options_end(options, argc, argv);
     int first =
         cli_parse(&cli_run_command, end, argv, values, &values->common, status);
 
@@ -267,6 +295,141 @@ static int launch(int64_t processes, int argc, char **argv)
     return code;
 }
 
+/* "serial:2", "priority:0,8-15": what is behind the name is looked at by who
+ * uses it. */
+static int read_policy(const char *text, struct poise_vrank_options *out)
+{
+    const char *colon = text ? strchr(text, ':') : NULL;
+    size_t len = colon ? (size_t)(colon - text) : text ? strlen(text) : 0;
+    int found = -1;
+    int64_t serial = 0;
+
+    if (!text) {
+        return 0;
+    }
+    for (int i = 0; i < POISE_VRANK_POLICIES; i++) {
+        const char *name = poise_vrank_policy_names[i];
+        if (strlen(name) == len && strncmp(name, text, len) == 0) {
+            found = i;
+        }
+    }
+    if (found < 0) {
+        const char *near =
+            poise_nearest(text, poise_vrank_policy_names, POISE_VRANK_POLICIES);
+        return poise_error_set(
+            EINVAL, "schedule by the policy", text,
+            near ? "did you mean '%s'?" : "there is none of this name", near);
+    }
+    out->policy = (enum poise_vrank_policy)found;
+    if (colon && found == POISE_VRANK_SERIAL) {
+        int code = poise_parse_int(colon + 1, 1, 1024, &serial);
+        out->serial = (int)serial;
+        return code;
+    }
+    if (colon && found == POISE_VRANK_PRIORITY) {
+        out->urgent = colon + 1;
+    } else if (colon) {
+        return poise_error_set(EINVAL, "schedule by the policy", text,
+                               "it takes no argument");
+    }
+    return 0;
+}
+
+/* ---- the profile -----------------------------------------------------------
+ */
+
+/* What say, die and run_profiled get; the first two need nothing. */
+struct profiled {
+    const struct values *values;
+    const char *program;
+    struct poise_vrank_profile *against;
+    int code;
+};
+
+/* The file appears whole or not at all. */
+static int write_file(const char *path, const struct poise_buf *text)
+{
+    struct poise_buf temporary = {0};
+
+    poise_buf_printf(&temporary, "%s.tmp", path);
+    const char *name = poise_buf_str(&temporary);
+    int code = temporary.error;
+    int fd =
+        code < 0
+            ? code
+            : poise_file_open(AT_FDCWD, name,
+                              O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0) {
+        poise_buf_free(&temporary);
+        return fd;
+    }
+    code = poise_file_write(fd, text->data, text->len, name);
+    int closed = poise_file_close(fd, name);
+    code = code == 0 ? closed : code;
+    if (code == 0) {
+        code = poise_file_replace(name, path);
+    }
+    if (code < 0) {
+        unlink(name);
+    }
+    poise_buf_free(&temporary);
+    return code;
+}
+
+static void run_profiled(const struct poise_vrank_profile *profile, void *arg)
+{
+    struct profiled *run = arg;
+    const struct values *values = run->values;
+    struct poise_buf out = {0};
+    int code = 0;
+
+    if (values->profile || values->against) {
+        code = cli_profile_text(profile, run->against, &out);
+        if (code == 0) {
+            (void)!write(STDERR_FILENO, out.data, out.len);
+        }
+    }
+    if (code == 0 && values->profile_json) {
+        poise_buf_reset(&out);
+        code = poise_vrank_profile_json(profile, &out);
+        code = code == 0 ? write_file(values->profile_json, &out) : code;
+    }
+    if (code == 0 && values->report) {
+        poise_buf_reset(&out);
+        code = cli_profile_page(profile, run->against, run->program, &out);
+        code = code == 0 ? write_file(values->report, &out) : code;
+    }
+    poise_buf_free(&out);
+    if (code < 0) {
+        cli_print_error("run", poise_error_last());
+    }
+    run->code = code;
+}
+
+static int run_here(struct values *values, char **argv,
+                    struct poise_vrank_options *run, int *status)
+{
+    struct profiled profiled = {.values = values, .program = argv[0]};
+    int code = 0;
+
+    run->arg = &profiled;
+    if (values->profile || values->profile_json || values->report ||
+        values->against) {
+        run->profiled = run_profiled;
+    }
+    if (values->against && cli_speaks()) {
+        code = poise_vrank_profile_read(values->against, &profiled.against);
+    }
+    if (code == 0) {
+        code = poise_vrank_run(run, argv, status);
+    }
+    if (code == 0 && profiled.code < 0 && *status == 0) {
+        *status = POISE_VRANK_FAILED;
+    }
+    poise_vrank_profile_free(profiled.against);
+    return code;
+}
+
 int cli_run(int argc, char **argv)
 {
     struct values values = {.processes = 1};
@@ -278,13 +441,15 @@ int cli_run(int argc, char **argv)
     struct poise_vrank_options run = {
         .count = (int)values.ranks,
         .threads = (int)values.threads,
-        .policy = (enum poise_vrank_policy)values.policy,
         .placement = (enum poise_vrank_placement)values.placement,
         .stack_bytes = values.stack,
         .say = say,
         .die = die,
     };
     int code = read_delay(values.delay, &run);
+    if (code == 0) {
+        code = read_policy(values.policy, &run);
+    }
     bool must_restart = make_room(values.ranks);
     if (code == 0 && values.processes > 1 && !is_launched()) {
         code = launch(values.processes, argc, argv);
@@ -293,7 +458,7 @@ int cli_run(int argc, char **argv)
         if (must_restart) {
             restart(argc, argv);
         }
-        code = poise_vrank_run(&run, argv + first, &status);
+        code = run_here(&values, argv + first, &run, &status);
     }
     return code < 0 ? fail(code) : status;
 }

@@ -1,0 +1,4 @@
+for policy in rond-robin serial:0 serial:x round-robin:3 priority; do
+    "$POISE" run --policy $policy ./nothing
+    echo "$?"
+done

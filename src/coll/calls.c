@@ -28,6 +28,30 @@ static void copy(void *to, const void *from, size_t bytes)
     }
 }
 
+/* ---- calls that need no joints ------------------------------------------- */
+
+enum { NEAR_NOT, NEAR_PAIR, NEAR_DIRECT };
+
+/* How a call over `bytes` in all goes where all ranks share memory, begun; the
+ * same on all ranks. NEAR_NOT: it has not begun. */
+static int begin_near(struct poise_coll *coll, struct coll_call *call,
+                      size_t bytes)
+{
+    int err = coll_get_ready(coll), how = NEAR_NOT;
+    if (err == 0 && coll_is_near(coll)) {
+        if (coll->direct && bytes >= COLL_DIRECT_BYTES) {
+            how = NEAR_DIRECT;
+        } else if (coll->size == 2 && call->kind <= COLL_REDUCE &&
+                   bytes <= coll->piece_bytes) {
+            how = NEAR_PAIR;
+        }
+    }
+    if (how != NEAR_NOT) {
+        err = coll_begin(coll, call);
+    }
+    return err < 0 ? err : how;
+}
+
 /* ---- reductions ---------------------------------------------------------- */
 
 int coll_reduce(struct poise_coll *coll, enum coll_kind kind, int root,
@@ -42,8 +66,20 @@ int coll_reduce(struct poise_coll *coll, enum coll_kind kind, int root,
     if (__builtin_mul_overflow(count, width, &bytes)) {
         return poise_error_set(EINVAL, "reduce", NULL, "%zu values", count);
     }
-    size_t most = coll->piece_bytes / width * width;
     bool wants = kind != COLL_REDUCE || coll->rank == root;
+    struct coll_call whole = {
+        .kind = kind, .root = root, .type = type, .op = op, .bytes = bytes};
+    int near = begin_near(coll, &whole, bytes);
+    if (near < 0) {
+        return near;
+    }
+    if (near == NEAR_PAIR) {
+        return coll_pair(coll, &whole, in, wants ? out : NULL);
+    }
+    if (near == NEAR_DIRECT) {
+        return coll_near_fold(coll, &whole, in, out);
+    }
+    size_t most = coll->piece_bytes / width * width;
     do {
         struct coll_call call = {.kind = kind,
                                  .root = root,
@@ -112,6 +148,10 @@ int poise_coll_reduce(struct poise_coll *coll, int root, const void *in,
 int poise_coll_barrier(struct poise_coll *coll)
 {
     struct coll_call call = {.kind = COLL_BARRIER, .root = -1};
+    int near = begin_near(coll, &call, 0);
+    if (near != NEAR_NOT) {
+        return near < 0 ? near : coll_pair(coll, &call, NULL, NULL);
+    }
     int err = coll_begin(coll, &call);
     return err < 0 ? err : coll_run(coll, &call);
 }
@@ -151,8 +191,11 @@ int poise_coll_broadcast(struct poise_coll *coll, int root, void *data,
                          size_t bytes)
 {
     int err = check_root(coll, root);
-    return err < 0 ? err
-                   : coll_broadcast(coll, COLL_BROADCAST, root, data, bytes);
+    if (err == 0) {
+        err = coll_cast(coll, root, data, bytes);
+    }
+    return err <= 0 ? err
+                    : coll_broadcast(coll, COLL_BROADCAST, root, data, bytes);
 }
 
 /* ---- items --------------------------------------------------------------- */
@@ -197,6 +240,11 @@ static int move_items(struct poise_coll *coll, enum coll_kind kind, int root,
                       const void *in, void *out, size_t bytes)
 {
     size_t most = coll->piece_bytes / (size_t)coll->size, done = 0;
+    struct coll_call whole = {.kind = kind, .root = root, .bytes = bytes};
+    int near = begin_near(coll, &whole, bytes);
+    if (near != NEAR_NOT) {
+        return near < 0 ? near : coll_near_items(coll, &whole, in, out);
+    }
     if (most == 0) {
         return poise_error_set(EINVAL, "take part in a collective", NULL,
                                "pieces of %zu bytes are too short for %d "

@@ -68,11 +68,15 @@ POISE_API int poise_coll_tree_parent(const struct poise_coll_tree *tree,
  * taken as they come.
  *
  * Every call is a barrier for the ranks of a node that are joined by shared
- * memory. Errors on the data path: a rank that finds one (a dead rank, another
- * call elsewhere, no memory) passes its code on through the tree, and those
- * who wait for it return that code from this call, others from the next one;
- * the handle is of no use then but to be destroyed. Counts, types, operations
- * and roots must be the same on all ranks: -EPROTO names a rank that differs.
+ * memory, except a broadcast where they are all ranks: there the root goes on
+ * before the others come. Where they are all ranks, and each process may read
+ * the memory of the others (one user, no hardening against it), long vectors go
+ * from memory to memory, without a copy between. Errors on the data path: a
+ * rank that finds one (a dead rank, another call elsewhere, no memory) passes
+ * its code on through the tree, and those who wait for it return that code from
+ * this call, others from the next one; the handle is of no use then but to be
+ * destroyed. Counts, types, operations and roots must be the same on all ranks:
+ * -EPROTO names a rank that differs.
  */
 
 struct poise_coll;
@@ -114,6 +118,9 @@ struct poise_coll_options {
     /** Longest piece that is worked on at once, per rank, in shared memory; 0:
      * 256 KiB. */
     size_t piece_bytes;
+    /** Never read or write the memory of another process: all that is longer
+     * than a piece goes through shared memory in pieces. */
+    bool copied;
 };
 
 /** Collective over the world, which must outlive the handle; agrees on one
@@ -145,6 +152,26 @@ POISE_API int poise_coll_scatter(struct poise_coll *coll, int root,
                                  const void *in, void *out, size_t bytes);
 POISE_API int poise_coll_allgather(struct poise_coll *coll, const void *in,
                                    void *out, size_t bytes);
+
+/** `bytes` from each rank to each: item i of `in` goes to rank i, item i of
+ * `out` comes from there. */
+POISE_API int poise_coll_alltoall(struct poise_coll *coll, const void *in,
+                                  void *out, size_t bytes);
+/** Where an item lies, in bytes from the beginning. */
+struct poise_coll_block {
+    size_t offset, bytes;
+};
+/** The same with items of any length: to and from each rank a block of `in` and
+ * of `out`, which must not overlap here. -EPROTO names a rank that sends
+ * another length than is expected. */
+POISE_API int poise_coll_alltoallv(struct poise_coll *coll, const void *in,
+                                   const struct poise_coll_block *in_blocks,
+                                   void *out,
+                                   const struct poise_coll_block *out_blocks);
+
+/** Whether long vectors go from one rank's memory to another's. The same on
+ * all ranks. */
+POISE_API bool poise_coll_is_direct(const struct poise_coll *coll);
 
 /** A stage of one's own on the edge by which a rank joins another. */
 struct poise_coll_stage {
@@ -182,6 +209,7 @@ struct poise_coll_stats {
     uint64_t calls; /**< pieces: one more for each piece of a long call */
     uint64_t swaps; /**< trees that were swapped */
     uint64_t shared_bytes; /**< put into shared memory by this rank */
+    uint64_t direct_bytes; /**< read from, or written to, other ranks' memory */
     /** Sent by this rank in messages, by how far they went. */
     uint64_t sent_bytes[POISE_LEVELS], sent_messages[POISE_LEVELS];
 };

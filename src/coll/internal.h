@@ -9,6 +9,9 @@
  *   fold.c      operations on types
  *   letter.c    messages between cells
  *   run.c       one call as one rank goes through it
+ *   near.c      calls among ranks that all share memory
+ *   cast.c      broadcasts among them
+ *   exchange.c  items from each to each
  *   calls.c     the collectives: pieces, and how items lie
  *   coll.c      making, ending, swapping trees
  *   decide.c    what is certain of a partial result
@@ -84,6 +87,9 @@ int coll_word_wait(const struct coll_waiter *waiter, struct coll_word *word,
                    uint32_t target);
 /* Set it to `value` and wake who sleeps. */
 void coll_word_set(struct coll_word *word, uint32_t value);
+/* The same without waiting until others see it, which is a good part of a short
+ * call; who falls asleep at this very moment finds it a little later. */
+void coll_word_post(struct coll_word *word, uint32_t value);
 /* The same, adding one; returns the new value. */
 uint32_t coll_word_add(struct coll_word *word);
 
@@ -174,6 +180,7 @@ enum coll_kind {
     COLL_SCATTER,
     COLL_ALLGATHER,
     COLL_TREE, /* a broadcast of the tree to swap to */
+    COLL_ALLTOALL,
 };
 
 struct coll_call {
@@ -199,6 +206,27 @@ struct coll_card {
     char data[COLL_INLINE_BYTES];
 };
 
+/* What a rank shows of its own memory in one call, for others to read or write
+ * there; `code`: what failed after all had met. */
+struct coll_view {
+    const void *in;
+    void *out;
+    const struct poise_coll_block *blocks;
+    int32_t code;
+    char apart[COLL_LINE - 3 * sizeof(void *) - sizeof(int32_t)];
+};
+
+/* A piece of a broadcast among ranks that share memory. */
+struct coll_cast {
+    struct coll_word written; /* broadcasts up to here; in turn with `taken` */
+    uint32_t check;
+    int32_t code;
+    const void *address; /* where to read it; NULL: in `data` */
+    char data[COLL_LINE * 65 - sizeof(struct coll_word) - 2 * sizeof(int32_t) -
+              sizeof(void *)];
+};
+enum { COLL_CASTS = 64 };
+
 /* A rank's place in the segment. */
 struct coll_seat {
     uint32_t arrived; /* __atomic: at the joint of this rank */
@@ -208,7 +236,16 @@ struct coll_seat {
     struct coll_word release; /* number of the last call of its cell */
     char apart2[COLL_LINE - sizeof(struct coll_word)];
     struct coll_gate gate;
+    struct coll_word shown; /* number of the call whose card is out: pairs */
+    char apart3[COLL_LINE - sizeof(struct coll_word)];
+    struct coll_word done; /* and of the one whose other value I have read */
+    char apart5[COLL_LINE - sizeof(struct coll_word)];
+    struct coll_word taken; /* pieces of broadcasts that I am done with */
+    uint32_t entered;       /* __atomic: pieces of broadcasts begun */
+    int32_t failed;         /* __atomic: why my handle is of no use any more */
+    char apart4[COLL_LINE - sizeof(struct coll_word) - 2 * sizeof(int32_t)];
     struct coll_card cards[2]; /* by the call's parity */
+    struct coll_view views[2]; /* too */
 };
 
 /* A message between cells that has come. */
@@ -235,11 +272,17 @@ struct poise_coll {
     int *seat_of;           /* [size]: index in the segment, -1: another node */
     struct coll_gate *gate; /* of the whole node, to swap trees */
     struct coll_seat *seats; /* behind it */
-    char *slots;             /* behind the seats: 2 x piece_bytes for each */
-    uint32_t ready_seen;     /* of my seat: arrivals accounted for */
-    uint64_t number;         /* of calls so far */
-    int broken;              /* code of the call that failed */
-    bool *staged;            /* [size]: whether a rank has a stage */
+    struct coll_cast *ring;  /* [COLL_CASTS], behind the seats, if all ranks are
+                                of this node; else NULL */
+    char *slots;             /* behind it: 2 x piece_bytes for each */
+    uint32_t casts;          /* pieces of broadcasts in the ring so far */
+    uint32_t casts_free;     /* all took those before this one */
+    bool direct;  /* all may read the memory of all; the same on all ranks */
+    char *blocks; /* [size][COLL_BLOCK_BYTES], if direct */
+    uint32_t ready_seen;           /* of my seat: arrivals accounted for */
+    uint64_t number;               /* of calls so far */
+    int broken;                    /* code of the call that failed */
+    bool *staged;                  /* [size]: whether a rank has a stage */
     struct poise_coll_stage stage; /* mine */
     struct poise_coll_tree *proposal;
     int next_proposer; /* whose tree comes with the next call; -1 */
@@ -293,9 +336,15 @@ void coll_letter_free(struct coll_letter *letter);
 int coll_letter_flush(struct poise_coll *coll);
 void coll_letter_drain(void *coll);
 
+/* Swap trees if that was agreed on. Negative: the handle is broken. */
+int coll_get_ready(struct poise_coll *coll);
 /* Begin a call: number it, swap trees if that was agreed on. Negative: the
  * handle is broken. */
 int coll_begin(struct poise_coll *coll, struct coll_call *call);
+/* The same for a broadcast by the ring, which is no call of the others' kind;
+ * 1: it must go over the tree. Traces show it under a number of its own. */
+#define COLL_CAST_NUMBER (UINT64_C(1) << 63)
+int coll_begin_cast(struct poise_coll *coll, struct coll_call *call);
 /* How many bytes of my cell's memory the call works on. */
 size_t coll_board_bytes(const struct poise_coll *coll,
                         const struct coll_call *call);
@@ -310,6 +359,59 @@ int coll_reduce(struct poise_coll *coll, enum coll_kind kind, int root,
                 enum poise_coll_type type, enum poise_coll_op op);
 int coll_broadcast(struct poise_coll *coll, enum coll_kind kind, int root,
                    void *data, size_t bytes);
+
+void coll_show_card(struct poise_coll *coll, const struct coll_call *call);
+/* What a rank's card says, or that it is in another call, goes into `call`. */
+void coll_read_card(struct poise_coll *coll, struct coll_call *call, int rank);
+/* The end of a call: its code, which breaks the handle. */
+int coll_finish(struct poise_coll *coll, struct coll_call *call);
+/* What must be the same on all ranks. */
+uint32_t coll_check_of(const struct coll_call *call);
+/* -EPROTO, with the rank named. */
+int coll_differs(int rank);
+
+/* ---- near calls ---------------------------------------------------------- */
+
+/* From here on a vector goes from memory to memory, if that is allowed. */
+#define COLL_DIRECT_BYTES ((size_t)32 << 10)
+/* Of how much is folded at once then. */
+#define COLL_BLOCK_BYTES ((size_t)32 << 10)
+/* From here on two ranks read each other's memory. */
+#define COLL_PAIR_BYTES ((size_t)8 << 10)
+
+/* Whether one cell holds all ranks, so that they can do without joints. */
+static inline bool coll_is_near(const struct poise_coll *coll)
+{
+    return coll->ring && coll->plan.cell_count == coll->size && coll->size > 1;
+}
+static inline struct coll_view *coll_view(const struct poise_coll *coll,
+                                          int rank, uint64_t number)
+{
+    return &coll_seat(coll, rank)->views[number & 1];
+}
+/* Whether all may read the memory of all. Collective; agrees. */
+int coll_direct_probe(struct poise_coll *coll);
+/* Copy from (or to, if `put`) the memory of `rank`. */
+int coll_direct_get(struct poise_coll *coll, int rank, void *to,
+                    const void *from, size_t bytes);
+int coll_direct_put(struct poise_coll *coll, int rank, void *to,
+                    const void *from, size_t bytes);
+/* All ranks show what they have, and see that they are in the same call. */
+int coll_near_meet(struct poise_coll *coll, struct coll_call *call,
+                   const struct coll_view *mine);
+/* All are done with each other's memory; `err` is what failed here meanwhile.
+ * Ends the call. */
+int coll_near_part(struct poise_coll *coll, struct coll_call *call, int err);
+/* Two ranks: a reduction or barrier in one exchange of cards. */
+int coll_pair(struct poise_coll *coll, struct coll_call *call, const void *in,
+              void *out);
+/* A reduction, or items, of a call that has begun. */
+int coll_near_fold(struct poise_coll *coll, struct coll_call *call,
+                   const void *in, void *out);
+int coll_near_items(struct poise_coll *coll, struct coll_call *call,
+                    const void *in, void *out);
+/* A broadcast; 1: ranks do not all share memory, and nothing was done. */
+int coll_cast(struct poise_coll *coll, int root, void *data, size_t bytes);
 
 /* ---- conditions ---------------------------------------------------------- */
 

@@ -206,7 +206,7 @@ static void fold_bytes(const struct coll_call *call, char *acc, const char *in)
 
 /* ---- cards --------------------------------------------------------------- */
 
-static void show_card(struct poise_coll *coll, const struct coll_call *call)
+void coll_show_card(struct poise_coll *coll, const struct coll_call *call)
 {
     struct coll_card *card = coll_card(coll, coll->rank, call->number);
     card->code = call->code;
@@ -217,7 +217,7 @@ static void show_card(struct poise_coll *coll, const struct coll_call *call)
     __atomic_store_n(&card->number, call->number, __ATOMIC_RELEASE);
 }
 
-static int differs(int rank)
+int coll_differs(int rank)
 {
     return poise_error_set(EPROTO, "take part in a collective", NULL,
                            "rank %d is in another call, or passed another "
@@ -231,7 +231,7 @@ static void merge_card(const struct coll_call *call, struct coll_card *mine,
 {
     int code = theirs->code, culprit = theirs->culprit;
     if (theirs->number != call->number || theirs->check != call->check) {
-        code = differs(rank);
+        code = coll_differs(rank);
         culprit = rank;
     }
     if (mine->code == 0) {
@@ -241,8 +241,45 @@ static void merge_card(const struct coll_call *call, struct coll_card *mine,
     mine->flags = theirs->flags > mine->flags ? theirs->flags : mine->flags;
 }
 
+void coll_read_card(struct poise_coll *coll, struct coll_call *call, int rank)
+{
+    const struct coll_card *card = coll_card(coll, rank, call->number);
+    if (card->number != call->number || card->check != call->check) {
+        coll_fail(call, coll_differs(rank), rank);
+    } else if (card->code != 0) {
+        coll_fail(call, card->code, card->culprit);
+    }
+    call->flags = card->flags > call->flags ? card->flags : call->flags;
+}
+
+static uint64_t calls_of(const struct poise_coll *coll, int rank)
+{
+    const struct coll_card *cards = coll_seat(coll, rank)->cards;
+    uint64_t a = __atomic_load_n(&cards[0].number, __ATOMIC_ACQUIRE);
+    uint64_t b = __atomic_load_n(&cards[1].number, __ATOMIC_ACQUIRE);
+    return a > b ? a : b;
+}
+
+static int32_t casts_ahead(const struct poise_coll *coll, int rank)
+{
+    uint32_t theirs =
+        __atomic_load_n(&coll_seat(coll, rank)->entered, __ATOMIC_ACQUIRE);
+    return (int32_t)(theirs - coll_seat(coll, coll->rank)->entered);
+}
+
+/* A broadcast is numbered apart from the other calls, since its root does not
+ * wait. A rank that began more of one and fewer of the other than I did is in
+ * another call; what may only have grown meanwhile is looked at last. */
+static bool is_elsewhere(const struct poise_coll *coll, int rank)
+{
+    if (calls_of(coll, rank) > coll->number && casts_ahead(coll, rank) < 0) {
+        return true;
+    }
+    return casts_ahead(coll, rank) > 0 && calls_of(coll, rank) < coll->number;
+}
+
 /* While waiting in a cell: messages go on, and a rank of the cell that is in
- * another call is noticed. */
+ * another call, or has given up, is noticed. */
 int coll_idle(void *arg)
 {
     struct poise_coll *coll = arg;
@@ -253,7 +290,16 @@ int coll_idle(void *arg)
         struct coll_card *card = coll_card(coll, rank, coll->number);
         if (__atomic_load_n(&card->number, __ATOMIC_ACQUIRE) == coll->number &&
             __atomic_load_n(&card->check, __ATOMIC_RELAXED) != mine->check) {
-            return differs(rank);
+            return coll_differs(rank);
+        }
+        if (is_elsewhere(coll, rank)) {
+            return coll_differs(rank);
+        }
+        int32_t code =
+            __atomic_load_n(&coll_seat(coll, rank)->failed, __ATOMIC_ACQUIRE);
+        if (code != 0) {
+            return poise_error_set(-code, "take part in a collective", NULL,
+                                   "rank %d failed: %s", rank, strerror(-code));
         }
     }
     return 0;
@@ -621,7 +667,7 @@ static void tell_failure(struct poise_coll *coll, const struct coll_call *call)
     }
 }
 
-static int finish(struct poise_coll *coll, struct coll_call *call)
+int coll_finish(struct poise_coll *coll, struct coll_call *call)
 {
     coll->stats.calls++;
     int err = coll_letter_flush(coll);
@@ -630,6 +676,8 @@ static int finish(struct poise_coll *coll, struct coll_call *call)
     }
     if (call->code != 0) {
         coll->broken = call->code;
+        __atomic_store_n(&coll_seat(coll, coll->rank)->failed, call->code,
+                         __ATOMIC_RELEASE);
         tell_failure(coll, call);
         if (poise_error_last()->code != -call->code) {
             poise_error_set(-call->code, "take part in a collective", NULL,
@@ -651,12 +699,12 @@ int coll_run(struct poise_coll *coll, struct coll_call *call)
     struct poise_trace_ring *ring = poise_trace_current();
     poise_trace_emit(ring, POISE_TRACE_COLL_ENTER, (uint32_t)call->kind,
                      call->number, call->bytes);
-    show_card(coll, call);
+    coll_show_card(coll, call);
     if (is_fold(call) && !folds_here(coll, call)) {
         int err = share(coll, call);
         if (err < 0) {
             coll_fail(call, err, me);
-            return finish(coll, call);
+            return coll_finish(coll, call);
         }
     }
     if (go_up(coll, call)) {
@@ -678,5 +726,5 @@ int coll_run(struct poise_coll *coll, struct coll_call *call)
     }
     poise_trace_emit(ring, POISE_TRACE_COLL_LEAVE, (uint32_t)call->kind,
                      call->number, (uint64_t)-call->code);
-    return finish(coll, call);
+    return coll_finish(coll, call);
 }

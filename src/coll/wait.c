@@ -18,8 +18,30 @@
 #define SPINS 2000 /* pauses: 20 to 100 us */
 #define SPINS_CROWDED 20
 #define YIELDS 100
-/* A sleep without news. */
+/* A sleep without news; the first is short, since who posts a word may have
+ * overlooked who was just falling asleep. */
 #define SLEEP_NS 50000000
+#define NAP_NS 500000
+
+/* Ranks that are threads of one process see the words at different addresses,
+ * each through a mapping of its own, so the thread sanitizer does not see that
+ * these order what they do to each other's memory: it is told. */
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define WAIT_TSAN 1
+#endif
+#elif defined(__SANITIZE_THREAD__)
+#define WAIT_TSAN 1
+#endif
+#if defined(WAIT_TSAN)
+#include <sanitizer/tsan_interface.h>
+static const char order;
+#define TELL_BEFORE() __tsan_release((void *)(uintptr_t)&order)
+#define TELL_AFTER() __tsan_acquire((void *)(uintptr_t)&order)
+#else
+#define TELL_BEFORE() ((void)0)
+#define TELL_AFTER() ((void)0)
+#endif
 
 /* Look after other things; negative if waiting makes no sense any more. */
 static int look_around(const struct coll_waiter *waiter, bool for_the_dead)
@@ -32,9 +54,9 @@ static int look_around(const struct coll_waiter *waiter, bool for_the_dead)
 }
 
 /* Sleep until the word changes from `seen`, a signal comes or time is over. */
-static bool word_sleep(struct coll_word *word, uint32_t seen)
+static bool word_sleep(struct coll_word *word, uint32_t seen, long ns)
 {
-    struct timespec ts = {.tv_nsec = SLEEP_NS};
+    struct timespec ts = {.tv_nsec = ns};
     /* Who sets it stores the value and then looks for sleepers; here it is the
      * other way round, the kernel comparing: one of the two sees the other. */
     __atomic_fetch_add(&word->sleepers, 1, __ATOMIC_SEQ_CST);
@@ -63,12 +85,12 @@ static int wait_long(const struct coll_waiter *waiter, struct coll_word *word,
             return err;
         }
     }
-    for (;;) {
+    for (long ns = NAP_NS;; ns = SLEEP_NS) {
         uint32_t seen = __atomic_load_n(&word->value, __ATOMIC_ACQUIRE);
         if ((int32_t)(seen - target) >= 0) {
             return 0;
         }
-        if (word_sleep(word, seen)) {
+        if (word_sleep(word, seen, ns)) {
             err = look_around(waiter, true);
         }
         if (err < 0 && !coll_word_reached(word, target)) {
@@ -81,13 +103,14 @@ int coll_word_wait(const struct coll_waiter *waiter, struct coll_word *word,
                    uint32_t target)
 {
     int spins = waiter->segment->crowded ? SPINS_CROWDED : SPINS;
-    for (int i = 0; i < spins; i++) {
-        if (coll_word_reached(word, target)) {
-            return 0;
-        }
+    bool reached = coll_word_reached(word, target);
+    for (int i = 1; i < spins && !reached; i++) {
         poise_pause();
+        reached = coll_word_reached(word, target);
     }
-    return wait_long(waiter, word, target);
+    int err = reached ? 0 : wait_long(waiter, word, target);
+    TELL_AFTER();
+    return err;
 }
 
 static void wake(struct coll_word *word)
@@ -99,12 +122,21 @@ static void wake(struct coll_word *word)
 
 void coll_word_set(struct coll_word *word, uint32_t value)
 {
+    TELL_BEFORE();
     __atomic_store_n(&word->value, value, __ATOMIC_SEQ_CST);
+    wake(word);
+}
+
+void coll_word_post(struct coll_word *word, uint32_t value)
+{
+    TELL_BEFORE();
+    __atomic_store_n(&word->value, value, __ATOMIC_RELEASE);
     wake(word);
 }
 
 uint32_t coll_word_add(struct coll_word *word)
 {
+    TELL_BEFORE();
     uint32_t value = __atomic_add_fetch(&word->value, 1, __ATOMIC_SEQ_CST);
     wake(word);
     return value;
@@ -115,7 +147,9 @@ int coll_gate_pass(const struct coll_waiter *waiter, struct coll_gate *gate,
 {
     /* It cannot open before I arrive. */
     uint32_t next = __atomic_load_n(&gate->open.value, __ATOMIC_RELAXED) + 1;
+    TELL_BEFORE();
     if (__atomic_add_fetch(&gate->arrived, 1, __ATOMIC_ACQ_REL) == count) {
+        TELL_AFTER();
         /* Nobody arrives again before it opens. */
         __atomic_store_n(&gate->arrived, 0, __ATOMIC_RELAXED);
         coll_word_set(&gate->open, next);

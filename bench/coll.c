@@ -89,6 +89,19 @@ static void our_allgather(struct bench *bench, unsigned i)
                                bench->out, bench->bytes));
 }
 
+static void mpi_alltoall(struct bench *bench, unsigned i)
+{
+    int each = (int)(bench->bytes / (size_t)bench->size);
+    MPI_Alltoall(part_of(bench, bench->in, i), each, MPI_BYTE, bench->out, each,
+                 MPI_BYTE, MPI_COMM_WORLD);
+}
+
+static void our_alltoall(struct bench *bench, unsigned i)
+{
+    check(poise_coll_alltoall(bench->coll, part_of(bench, bench->in, i),
+                              bench->out, bench->bytes / (size_t)bench->size));
+}
+
 /* Written into the window, read in place. */
 static void our_window(struct bench *bench, unsigned i)
 {
@@ -182,15 +195,17 @@ int main(int argc, char **argv)
         printf("%s, %d ranks, us: median (least) of %d batches of %.0f ms\n",
                poise_world_name(world), bench.size, batches, ms);
     }
+    static const size_t lengths[] = {8, 4096, 64 << 10, MIB};
     compare(&bench, "barrier", mpi_barrier, our_barrier, batches, ms);
-    bench.bytes = 8;
-    compare(&bench, "allreduce", mpi_allreduce, our_allreduce, batches, ms);
-    compare(&bench, "bcast", mpi_bcast, our_bcast, batches, ms);
-    bench.bytes = 4096;
-    compare(&bench, "allreduce", mpi_allreduce, our_allreduce, batches, ms);
-    bench.bytes = MIB;
-    compare(&bench, "allreduce", mpi_allreduce, our_allreduce, batches, ms);
-    compare(&bench, "bcast", mpi_bcast, our_bcast, batches, ms);
+    for (int i = 0; i < 4; i++) {
+        bench.bytes = lengths[i];
+        compare(&bench, "allreduce", mpi_allreduce, our_allreduce, batches, ms);
+        compare(&bench, "bcast", mpi_bcast, our_bcast, batches, ms);
+        if (i > 0) {
+            compare(&bench, "alltoall", mpi_alltoall, our_alltoall, batches,
+                    ms);
+        }
+    }
     compare(&bench, "allgather", mpi_allgather, our_allgather, batches, ms);
     bench.bytes = part;
     make_window(&bench, world);

@@ -128,6 +128,95 @@ static void derived(MPI_Comm comm)
     MPI_Type_free(&narrow);
 }
 
+/* From each to each: plain, in place, of any length, backwards, and as columns.
+ */
+static void exchanges(MPI_Comm comm, int each)
+{
+    int me, n;
+    MPI_Comm_rank(comm, &me);
+    MPI_Comm_size(comm, &n);
+    size_t all = (size_t)each * (size_t)n;
+    int *in = malloc(all * sizeof(int)), *out = malloc(all * sizeof(int));
+    for (size_t i = 0; i < all; i++) {
+        in[i] = me * 100 + (int)i / each;
+    }
+    MPI_Alltoall(in, each, MPI_INT, out, each, MPI_INT, comm);
+    MPI_Alltoall(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, in, each, MPI_INT, comm);
+    for (size_t i = 0; i < all; i++) {
+        check(out[i] == (int)i / each * 100 + me, "alltoall");
+        check(in[i] == out[i], "alltoall in place");
+    }
+    int counts[64], gets[64], places[64], back[64];
+    for (int r = 0; r < n; r++) {
+        counts[r] = (me + r) % 3 * each / 2;
+        gets[r] = counts[r];
+        places[r] = r * each;
+        back[r] = (n - 1 - r) * each;
+    }
+    for (int r = 0; r < n; r++) {
+        for (int i = 0; i < each; i++) {
+            in[r * each + i] = me * 100 + r;
+        }
+    }
+    memset(out, -1, all * sizeof(int));
+    MPI_Alltoallv(in, counts, places, MPI_INT, out, gets, back, MPI_INT, comm);
+    MPI_Alltoallv(MPI_IN_PLACE, NULL, NULL, MPI_DATATYPE_NULL, in, gets, places,
+                  MPI_INT, comm);
+    for (int r = 0; r < n; r++) {
+        for (int i = 0; i < each; i++) {
+            int want = i < gets[r] ? r * 100 + me : -1;
+            check(out[back[r] + i] == want, "alltoallv backwards");
+            check(i >= gets[r] || in[places[r] + i] == want,
+                  "alltoallv in place");
+        }
+    }
+    MPI_Datatype pair;
+    MPI_Type_vector(2, 1, 2, MPI_INT, &pair);
+    MPI_Type_commit(&pair);
+    int here[3 * 64 + 1], there[2 * 64], ones[64], twos[64], at[64], to[64];
+    for (int r = 0; r < n; r++) {
+        here[3 * r] = me;
+        here[3 * r + 1] = -5;
+        here[3 * r + 2] = r;
+        ones[r] = 1;
+        twos[r] = 2;
+        at[r] = r; /* the type is three numbers wide */
+        to[r] = 2 * r;
+    }
+    MPI_Alltoallv(here, ones, at, pair, there, twos, to, MPI_INT, comm);
+    for (int r = 0; r < n; r++) {
+        check(there[2 * r] == r && there[2 * r + 1] == me,
+              "alltoallv of pairs");
+    }
+    MPI_Type_free(&pair);
+    free(in);
+    free(out);
+}
+
+/* Longer than what goes through shared memory in one piece. */
+static void lengths(MPI_Comm comm)
+{
+    int me, n, count = 100000;
+    MPI_Comm_rank(comm, &me);
+    MPI_Comm_size(comm, &n);
+    double *in = malloc((size_t)count * sizeof(double));
+    double *out = malloc((size_t)count * sizeof(double));
+    for (int i = 0; i < count; i++) {
+        in[i] = me + i;
+    }
+    MPI_Allreduce(in, out, count, MPI_DOUBLE, MPI_SUM, comm);
+    MPI_Reduce(me == 0 ? MPI_IN_PLACE : in, in, count, MPI_DOUBLE, MPI_MAX, 0,
+               comm);
+    for (int i = 0; i < count; i += 7) {
+        check(out[i] == n * (n - 1) / 2 + (double)n * i, "a long allreduce");
+        check(me != 0 || in[i] == n - 1 + i, "a long reduce in place");
+    }
+    MPI_Bcast(in, count, MPI_DOUBLE, 0, comm);
+    check(in[count - 1] == n - 1 + count - 1, "a long bcast");
+    free(in);
+    free(out);
+}
+
 static void take_left(void *in, void *inout, int *len, MPI_Datatype *type)
 {
     (void)type;
@@ -147,12 +236,6 @@ static void falls_through(void)
     MPI_Bcast(big, 1 << 20, MPI_CHAR, 0, MPI_COMM_WORLD);
     check(big[123456] == 7, "a long bcast");
     free(big);
-    int send[64], got[64];
-    for (int r = 0; r < size; r++) {
-        send[r] = rank * 100 + r;
-    }
-    MPI_Alltoall(send, 1, MPI_INT, got, 1, MPI_INT, MPI_COMM_WORLD);
-    check(got[size - 1] == (size - 1) * 100 + rank, "alltoall");
     if (size < 2) {
         return;
     }
@@ -165,6 +248,26 @@ static void falls_through(void)
     MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, inter);
     check(sum == (lower ? 10 * (size - size / 2) : size / 2),
           "allreduce over an intercommunicator");
+    int word = lower ? 7 : 8;
+    MPI_Barrier(inter);
+    MPI_Bcast(&word, 1, MPI_INT,
+              !lower      ? 0
+              : rank == 0 ? MPI_ROOT
+                          : MPI_PROC_NULL,
+              inter);
+    check(word == 7, "bcast over an intercommunicator");
+    int theirs[64], others = lower ? size - size / 2 : size / 2;
+    MPI_Allgather(&rank, 1, MPI_INT, theirs, 1, MPI_INT, inter);
+    check(theirs[others - 1] == (lower ? size - 1 : size / 2 - 1),
+          "allgather over an intercommunicator");
+    int send[64];
+    for (int r = 0; r < others; r++) {
+        send[r] = rank * 100 + r;
+    }
+    MPI_Alltoall(send, 1, MPI_INT, theirs, 1, MPI_INT, inter);
+    check(theirs[0] ==
+              (lower ? size / 2 : 0) * 100 + rank - (lower ? 0 : size / 2),
+          "alltoall over an intercommunicator");
     MPI_Comm_free(&inter);
     MPI_Comm_free(&half);
 }
@@ -180,6 +283,8 @@ int main(int argc, char **argv)
         reductions(MPI_COMM_WORLD);
         moves(MPI_COMM_WORLD);
         derived(MPI_COMM_WORLD);
+        exchanges(MPI_COMM_WORLD, 2 + round * 20000);
+        lengths(MPI_COMM_WORLD);
         MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &half);
         reductions(half);
         moves(half);

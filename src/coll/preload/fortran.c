@@ -37,6 +37,13 @@ EXPORT void mpi_scatter_(void *in, MPI_Fint *in_count, MPI_Fint *in_type,
 EXPORT void mpi_allgather_(void *in, MPI_Fint *in_count, MPI_Fint *in_type,
                            void *out, MPI_Fint *out_count, MPI_Fint *out_type,
                            MPI_Fint *comm, MPI_Fint *err);
+EXPORT void mpi_alltoall_(void *in, MPI_Fint *in_count, MPI_Fint *in_type,
+                          void *out, MPI_Fint *out_count, MPI_Fint *out_type,
+                          MPI_Fint *comm, MPI_Fint *err);
+EXPORT void mpi_alltoallv_(void *in, MPI_Fint *in_counts, MPI_Fint *in_places,
+                           MPI_Fint *in_type, void *out, MPI_Fint *out_counts,
+                           MPI_Fint *out_places, MPI_Fint *out_type,
+                           MPI_Fint *comm, MPI_Fint *err);
 EXPORT void mpi_comm_free_(MPI_Fint *comm, MPI_Fint *err);
 EXPORT void mpi_finalize_(MPI_Fint *err);
 
@@ -91,6 +98,25 @@ void mpi_allgather_(void *in, MPI_Fint *in_count, MPI_Fint *in_type, void *out,
     *err =
         MPI_Allgather(buffer_of(in), *in_count, MPI_Type_f2c(*in_type), out,
                       *out_count, MPI_Type_f2c(*out_type), MPI_Comm_f2c(*comm));
+}
+
+void mpi_alltoall_(void *in, MPI_Fint *in_count, MPI_Fint *in_type, void *out,
+                   MPI_Fint *out_count, MPI_Fint *out_type, MPI_Fint *comm,
+                   MPI_Fint *err)
+{
+    *err =
+        MPI_Alltoall(buffer_of(in), *in_count, MPI_Type_f2c(*in_type), out,
+                     *out_count, MPI_Type_f2c(*out_type), MPI_Comm_f2c(*comm));
+}
+
+void mpi_alltoallv_(void *in, MPI_Fint *in_counts, MPI_Fint *in_places,
+                    MPI_Fint *in_type, void *out, MPI_Fint *out_counts,
+                    MPI_Fint *out_places, MPI_Fint *out_type, MPI_Fint *comm,
+                    MPI_Fint *err)
+{
+    *err = MPI_Alltoallv(buffer_of(in), in_counts, in_places,
+                         MPI_Type_f2c(*in_type), out, out_counts, out_places,
+                         MPI_Type_f2c(*out_type), MPI_Comm_f2c(*comm));
 }
 
 void mpi_comm_free_(MPI_Fint *comm, MPI_Fint *err)

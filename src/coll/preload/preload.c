@@ -9,8 +9,10 @@
  * packed. All else falls through to the library and is counted.
  *
  * Environment: POISE_COLL_MAX, the longest message that goes over trees
- * (bytes, K and M allowed; 64 KiB); POISE_COLL_REPORT=1, counts on standard
- * error when MPI is finalised; POISE_TREE, as for poise_coll_create.
+ * (bytes, K and M allowed; unless it is said, 64 KiB where long vectors cannot
+ * stay where they are, see poise_coll_is_direct, else any);
+ * POISE_COLL_REPORT=1, counts on standard error when MPI is finalised;
+ * POISE_TREE, as for poise_coll_create.
  */
 #include <mpi.h>
 
@@ -63,7 +65,8 @@ struct state {
 static struct {
     pthread_mutex_t lock;
     struct state *states; /* under lock */
-    uint64_t most_bytes;
+    bool knows_most;
+    uint64_t most_bytes;               /* 0: not said */
     uint64_t counts[ENTRIES][REASONS]; /* __atomic access */
 } preload = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -75,11 +78,10 @@ static __thread int inside;
 static void read_limit(void)
 {
     const char *text = getenv("POISE_COLL_MAX");
-    uint64_t most = MOST_BYTES;
     if (text && *text) {
-        poise_parse_bytes(text, &most);
+        poise_parse_bytes(text, &preload.most_bytes);
     }
-    preload.most_bytes = most > 0 ? most : MOST_BYTES;
+    preload.knows_most = true;
 }
 
 static void make_state(struct state *state)
@@ -127,7 +129,7 @@ static struct state *state_of(MPI_Comm comm)
     make_state(state);
     inside--;
     pthread_mutex_lock(&preload.lock);
-    if (preload.most_bytes == 0) {
+    if (!preload.knows_most) {
         read_limit();
     }
     struct state **link = &preload.states;
@@ -183,7 +185,10 @@ static struct poise_coll *trees(enum entry entry, MPI_Comm comm, uint64_t bytes)
         count(entry, inter ? INTER : OTHER);
         return NULL;
     }
-    if (bytes > preload.most_bytes) {
+    uint64_t most = preload.most_bytes                  ? preload.most_bytes
+                    : poise_coll_is_direct(state->coll) ? UINT64_MAX - 1
+                                                        : MOST_BYTES;
+    if (bytes > most) {
         count(entry, LONG);
         return NULL;
     }
@@ -559,15 +564,129 @@ EXPORT int MPI_Allgather(const void *in, int in_number, MPI_Datatype in_type,
     return result(ALLGATHER, comm, err);
 }
 
-/* ---- what is only counted, and the end ----------------------------------- */
+/* ---- from each to each --------------------------------------------------- */
+
+/* A copy of what MPI_IN_PLACE means, as it is overwritten; owned. */
+static void *copy_of(const void *out, size_t bytes)
+{
+    void *copy = malloc(bytes + 1);
+    if (copy && bytes > 0) {
+        memcpy(copy, out, bytes);
+    }
+    return copy;
+}
 
 EXPORT int MPI_Alltoall(const void *in, int in_number, MPI_Datatype in_type,
                         void *out, int out_number, MPI_Datatype out_type,
                         MPI_Comm comm)
 {
-    count(ALLTOALL, OTHER);
-    return PMPI_Alltoall(in, in_number, in_type, out, out_number, out_type,
-                         comm);
+    uint64_t bytes = inside ? 0 : bytes_of(out_number, out_type);
+    struct poise_coll *coll = trees(ALLTOALL, comm, bytes);
+    if (!coll) {
+        return PMPI_Alltoall(in, in_number, in_type, out, out_number, out_type,
+                             comm);
+    }
+    inside++;
+    struct plain from = {0}, to = {0};
+    bool in_place = in == MPI_IN_PLACE;
+    int all = size_of(comm) * out_number;
+    int in_all = in_place ? all : size_of(comm) * in_number;
+    const void *source = in_place ? out : in;
+    MPI_Datatype type = in_place ? out_type : in_type;
+    int err = plain_make(&from, (void *)source, in_all, type);
+    if (err == 0) {
+        err = plain_make(&to, out, all, out_type);
+    }
+    if (err == 0) {
+        err = plain_pack(&from, source, in_all, type, comm);
+    }
+    if (err == 0 && in_place && !from.packed) {
+        from.packed = copy_of(out, from.bytes);
+        from.data = from.packed;
+        err = from.packed ? 0 : -ENOMEM;
+    }
+    if (err == 0) {
+        err = poise_coll_alltoall(coll, from.data, to.data, bytes);
+    }
+    if (err == 0) {
+        err = plain_unpack(&to, out, all, out_type, comm);
+    }
+    free(from.packed);
+    free(to.packed);
+    return result(ALLTOALL, comm, err);
+}
+
+/* Blocks of elements, and where they lie as plain bytes. */
+struct blocks {
+    const int *numbers, *places;
+    MPI_Datatype type;
+    int count;
+    struct poise_coll_block *at; /* [count], owned */
+    char *data;
+    char *packed; /* owned; NULL: data is the buffer itself */
+    size_t packed_bytes;
+};
+
+/* `apart`: never in the buffer itself. */
+static int blocks_make(struct blocks *blocks, void *buffer, bool apart)
+{
+    size_t at = 0;
+    blocks->at = calloc((size_t)blocks->count, sizeof(*blocks->at));
+    if (!blocks->at) {
+        return -ENOMEM;
+    }
+    apart = apart || !is_plain(blocks->type);
+    uint64_t each = bytes_of(1, blocks->type);
+    for (int i = 0; i < blocks->count; i++) {
+        apart = apart || blocks->places[i] < 0;
+    }
+    for (int i = 0; i < blocks->count; i++) {
+        size_t bytes = (size_t)blocks->numbers[i] * each;
+        blocks->at[i] = (struct poise_coll_block){
+            apart ? at : (size_t)blocks->places[i] * each, bytes};
+        at += bytes;
+    }
+    blocks->data = buffer;
+    if (apart) {
+        blocks->packed_bytes = at;
+        blocks->data = blocks->packed = malloc(at + 1);
+    }
+    return blocks->data || !apart ? 0 : -ENOMEM;
+}
+
+static void *element(const struct blocks *blocks, void *buffer, int i)
+{
+    MPI_Aint low = 0, extent = 0;
+    PMPI_Type_get_extent(blocks->type, &low, &extent);
+    return (char *)buffer + (MPI_Aint)blocks->places[i] * extent;
+}
+
+static int blocks_move(struct blocks *blocks, void *buffer, bool pack,
+                       MPI_Comm comm)
+{
+    for (int i = 0; i < blocks->count && blocks->packed; i++) {
+        int at = 0, rc;
+        char *there = blocks->packed + blocks->at[i].offset;
+        int bytes = (int)blocks->at[i].bytes;
+        if (bytes == 0) {
+            continue;
+        }
+        rc = pack ? PMPI_Pack(element(blocks, buffer, i), blocks->numbers[i],
+                              blocks->type, there, bytes, &at, comm)
+                  : PMPI_Unpack(there, bytes, &at, element(blocks, buffer, i),
+                                blocks->numbers[i], blocks->type, comm);
+        if (rc != MPI_SUCCESS) {
+            return poise_error_set(EINVAL, "pack a message", NULL,
+                                   "the MPI refused");
+        }
+    }
+    return 0;
+}
+
+static void blocks_free(struct blocks *blocks)
+{
+    free(blocks->at);
+    free(blocks->packed);
 }
 
 EXPORT int MPI_Alltoallv(const void *in, const int *in_numbers,
@@ -575,10 +694,46 @@ EXPORT int MPI_Alltoallv(const void *in, const int *in_numbers,
                          const int *out_numbers, const int *out_places,
                          MPI_Datatype out_type, MPI_Comm comm)
 {
-    count(ALLTOALL, OTHER);
-    return PMPI_Alltoallv(in, in_numbers, in_places, in_type, out, out_numbers,
-                          out_places, out_type, comm);
+    /* Lengths differ between ranks: only the communicator may decide. */
+    struct poise_coll *coll = trees(ALLTOALL, comm, 0);
+    if (!coll) {
+        return PMPI_Alltoallv(in, in_numbers, in_places, in_type, out,
+                              out_numbers, out_places, out_type, comm);
+    }
+    inside++;
+    bool in_place = in == MPI_IN_PLACE;
+    struct blocks to = {.numbers = out_numbers,
+                        .places = out_places,
+                        .type = out_type,
+                        .count = size_of(comm)};
+    struct blocks from = {.numbers = in_numbers,
+                          .places = in_places,
+                          .type = in_type,
+                          .count = to.count};
+    void *source = (void *)in;
+    if (in_place) {
+        from = to;
+        source = out;
+    }
+    int err = blocks_make(&from, source, in_place);
+    if (err == 0) {
+        err = blocks_make(&to, out, false);
+    }
+    if (err == 0) {
+        err = blocks_move(&from, source, true, comm);
+    }
+    if (err == 0) {
+        err = poise_coll_alltoallv(coll, from.data, from.at, to.data, to.at);
+    }
+    if (err == 0) {
+        err = blocks_move(&to, out, false, comm);
+    }
+    blocks_free(&from);
+    blocks_free(&to);
+    return result(ALLTOALL, comm, err);
 }
+
+/* ---- the end ------------------------------------------------------------- */
 
 EXPORT int MPI_Comm_free(MPI_Comm *comm)
 {

@@ -306,6 +306,89 @@ POISE_API int poise_dedup_store_add(struct poise_dedup_store *store,
 /** Hand what was added to the system: it outlives this process. */
 POISE_API int poise_dedup_store_flush(struct poise_dedup_store *store);
 
+/* ---- the wire
+ * ----------------------------------------------------------------
+ */
+
+/**
+ * One end of a connection: data in, bytes for the other end out, and the other
+ * way round. It moves no bytes itself: the caller carries them, in order, by
+ * whatever connects the two. Both directions and all streams share the caches
+ * of both ends. Layout of the bytes: docs/wire.md.
+ *
+ * The sender relies on nothing: what it believes of the receiver's cache saves
+ * bytes if it is true and is repaired if not. Pieces are delivered in order
+ * within all streams together, and only after the hash over their group has
+ * proved them right. After an error an end is of no more use.
+ *
+ * Source: thesis 8.4.3.
+ */
+struct poise_dedup_peer;
+
+struct poise_dedup_peer_options {
+    struct poise_dedup_store *store; /**< borrowed; several peers may share it
+                                          if one thread uses them */
+    const struct poise_dedup_method *method; /**< NULL: gear */
+    struct poise_dedup_cut_options cut;
+    int level; /**< of Zstandard; 0: 3 */
+    /** A verified piece of a stream: consecutive in one dimension unless the
+     * sender placed it otherwise. Borrowed. Negative ends the connection. */
+    int (*deliver)(uint32_t stream, const struct poise_dedup_piece *piece,
+                   void *arg);
+    /** The other end has no more for this stream. May be NULL. */
+    int (*ended)(uint32_t stream, void *arg);
+    void *arg;
+};
+
+POISE_API int
+poise_dedup_peer_create(const struct poise_dedup_peer_options *options,
+                        struct poise_dedup_peer **out);
+POISE_API void poise_dedup_peer_destroy(struct poise_dedup_peer *peer);
+
+enum { POISE_DEDUP_STREAMS = 256 }; /**< numbers are below */
+
+/** Send data of a stream through its segmenter. Nothing blocks: watch
+ * poise_dedup_peer_in_flight. -EAGAIN before the other end's first bytes have
+ * been fed: its key is not known yet. */
+POISE_API int poise_dedup_peer_send(struct poise_dedup_peer *peer,
+                                    uint32_t stream, const void *data,
+                                    size_t len);
+/** Send a piece that was cut elsewhere, of any dimension, at its place. */
+POISE_API int
+poise_dedup_peer_send_piece(struct poise_dedup_peer *peer, uint32_t stream,
+                            const struct poise_dedup_piece *piece);
+/** Nothing more will come for this stream. */
+POISE_API int poise_dedup_peer_end(struct poise_dedup_peer *peer,
+                                   uint32_t stream);
+/** Hold nothing back: all that was sent becomes output. */
+POISE_API int poise_dedup_peer_flush(struct poise_dedup_peer *peer);
+
+/** Bytes for the other end, borrowed until the peer's next call; 0 if there
+ * are none. poise_dedup_peer_took says how many of them are on their way. */
+POISE_API size_t poise_dedup_peer_output(const struct poise_dedup_peer *peer,
+                                         const void **data);
+POISE_API void poise_dedup_peer_took(struct poise_dedup_peer *peer, size_t len);
+/** Bytes from the other end, in any portions. -EBADMSG: they are wrong;
+ * -EPROTO: another version. */
+POISE_API int poise_dedup_peer_feed(struct poise_dedup_peer *peer,
+                                    const void *data, size_t len);
+/** Bytes sent whose arrival is not proved yet: they are kept in memory. A
+ * caller that goes on sending above a few MiB lets the memory grow. */
+POISE_API uint64_t
+poise_dedup_peer_in_flight(const struct poise_dedup_peer *peer);
+
+struct poise_dedup_peer_stats {
+    uint64_t data_out, data_in; /**< of users */
+    uint64_t wire_out, wire_in; /**< of the wire */
+    uint64_t groups, repairs;   /**< groups sent; sent again as a whole */
+    uint64_t requests;          /**< items that the other end asked for */
+    uint64_t by_run, by_fingerprint, by_delta, by_data, by_fill;
+    /**< bytes sent in each way */
+    uint64_t cache_errors; /**< what the own cache could not keep */
+};
+POISE_API struct poise_dedup_peer_stats
+poise_dedup_peer_stats(const struct poise_dedup_peer *peer);
+
 #ifdef __cplusplus
 }
 #endif

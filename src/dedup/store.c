@@ -673,6 +673,7 @@ int poise_dedup_store_open(const char *path,
                            struct poise_dedup_store **out)
 {
     struct poise_dedup_store *made = poise_alloc(1, sizeof *made);
+    size_t index_bytes;
     int err;
 
     if (!made) {
@@ -683,8 +684,11 @@ int poise_dedup_store_open(const char *path,
         made->options = *options;
     }
     set_defaults(&made->options);
-    made->body_limit = (size_t)(made->options.memory_bytes / 2);
-    err = dedup_index_create(&made->index, made->body_limit);
+    /* On disk, an index that covers much is worth more than a container that
+     * need not be read again. */
+    index_bytes = (size_t)(made->options.memory_bytes / (path ? 2 : 8));
+    made->body_limit = (size_t)made->options.memory_bytes - index_bytes;
+    err = dedup_index_create(&made->index, index_bytes);
     if (err == 0 && path) {
         made->path = strdup(path);
         err = made->path ? open_folder(made)

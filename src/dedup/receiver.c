@@ -1,0 +1,708 @@
+/*
+ * From groups of items to pieces. What an item stands for is looked up when
+ * its group is complete; what is not there is asked for, at once if a
+ * fingerprint names it, else when all groups before have been delivered: until
+ * then they may still bring it. Nothing is delivered before the hash over its
+ * group has proved it.
+ */
+#include "wire.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Why an item is not done: it was not looked for, it is not in the cache, it
+ * was asked for. */
+enum got_state { GOT_OPEN, GOT_MISSING, GOT_ASKED, GOT_DONE };
+
+struct got_item {
+    enum wire_op op;
+    enum got_state state;
+    bool own; /* from the cache: not to be added again */
+    bool placed;
+    uint32_t stream, count; /* of segments in a run, or of a delta's base */
+    uint64_t print;
+    int64_t skip;
+    uint32_t period;
+    struct poise_dedup_place place;
+    struct poise_buf data; /* what it stands for; before, a delta's steps */
+    struct poise_buf lens; /* uint32_t of each segment */
+};
+
+struct wire_got {
+    struct wire_got *next;
+    uint64_t number;
+    struct got_item *items;
+    uint32_t count, cap;
+    uint64_t bytes; /* charged to the receiver */
+    uint32_t stream;
+    bool placed, repaired, looked;
+    struct poise_dedup_place place; /* of the next item */
+    unsigned char hash[POISE_DEDUP_GROUP_BYTES];
+};
+
+static void got_free(struct wire_got *group)
+{
+    for (uint32_t i = 0; group && i < group->count; i++) {
+        poise_buf_free(&group->items[i].data);
+        poise_buf_free(&group->items[i].lens);
+    }
+    if (group) {
+        free(group->items);
+        free(group);
+    }
+}
+
+void wire_receiver_free(struct wire_receiver *receiver)
+{
+    while (receiver->oldest) {
+        struct wire_got *next = receiver->oldest->next;
+        got_free(receiver->oldest);
+        receiver->oldest = next;
+    }
+    got_free(receiver->open);
+    poise_buf_free(&receiver->scratch);
+}
+
+/* ---- taking items in -------------------------------------------------------
+ */
+
+static int charge(struct wire_receiver *receiver, struct wire_got *group,
+                  uint64_t bytes)
+{
+    group->bytes += bytes;
+    receiver->bytes += bytes;
+    return receiver->bytes > WIRE_PENDING_MOST ||
+                   group->bytes > 4 * WIRE_GROUP_MOST
+               ? wire_bad("it sends more than it may")
+               : 0;
+}
+
+static struct got_item *add_item(struct wire_receiver *receiver,
+                                 enum wire_op op, int *err)
+{
+    struct wire_got *group = receiver->open;
+    struct got_item *item;
+
+    *err =
+        group->count == WIRE_ITEMS_MOST ? wire_bad("a group is too long") : 0;
+    if (*err < 0) {
+        return NULL;
+    }
+    if (group->count == group->cap) {
+        uint32_t cap = group->cap ? 2 * group->cap : 32;
+        struct got_item *grown =
+            poise_realloc(group->items, cap, sizeof *grown);
+        if (!grown) {
+            *err = -ENOMEM;
+            return NULL;
+        }
+        group->items = grown;
+        group->cap = cap;
+    }
+    item = &group->items[group->count++];
+    *item = (struct got_item){.op = op, .stream = group->stream};
+    item->placed = group->placed;
+    item->place = group->place;
+    group->placed = false;
+    *err = charge(receiver, group, sizeof *item);
+    return *err < 0 ? NULL : item;
+}
+
+/* Lengths of segments; their sum. */
+static int take_lens(struct poise_reader *message, struct poise_buf *lens,
+                     size_t *sum)
+{
+    uint64_t count = poise_reader_varint(message);
+
+    *sum = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t len = poise_reader_varint(message);
+        uint32_t small = (uint32_t)len;
+        *sum += len;
+        if (message->error || len == 0 || len > POISE_DEDUP_SEGMENT_MOST ||
+            *sum > WIRE_GROUP_MOST) {
+            return wire_bad("segments of senseless length");
+        }
+        if (poise_buf_append(lens, &small, sizeof small) < 0) {
+            return -ENOMEM;
+        }
+    }
+    return 0;
+}
+
+static int take_bytes(struct poise_reader *message, size_t len,
+                      struct poise_buf *out)
+{
+    const unsigned char *from = wire_get_bytes(message, len);
+
+    return from ? poise_buf_append(out, from, len)
+                : wire_bad("a message is cut short");
+}
+
+static int one_len(struct got_item *item, size_t len)
+{
+    uint32_t small = (uint32_t)len;
+
+    return poise_buf_append(&item->lens, &small, sizeof small);
+}
+
+static int take_fill(struct got_item *item, struct poise_reader *message)
+{
+    uint64_t len = poise_reader_varint(message);
+    uint64_t period = poise_reader_varint(message);
+    int err;
+
+    if (message->error || len == 0 || len > POISE_DEDUP_SEGMENT_MOST ||
+        period == 0 || period > len) {
+        return wire_bad("a fill of senseless length");
+    }
+    err = take_bytes(message, period, &item->data);
+    if (err < 0 || !poise_buf_reserve(&item->data, len)) {
+        return err < 0 ? err : -ENOMEM;
+    }
+    for (; item->data.len < len; item->data.len++) {
+        item->data.data[item->data.len] =
+            item->data.data[item->data.len - period];
+    }
+    item->period = (uint32_t)period;
+    item->state = GOT_DONE;
+    return one_len(item, len);
+}
+
+/* The steps of a delta, which end where their bytes do. */
+static int take_delta(struct got_item *item, struct poise_reader *message)
+{
+    struct poise_reader steps;
+    size_t sum;
+    uint64_t count, own = 0;
+    int err;
+
+    item->count = (uint32_t)poise_reader_varint(message);
+    err = take_lens(message, &item->lens, &sum);
+    if (err < 0) {
+        return err;
+    }
+    steps = *message;
+    count = poise_reader_varint(message);
+    for (uint64_t i = 0; i < count && own <= sum; i++) {
+        own += poise_reader_varint(message) + poise_reader_varint(message);
+        poise_reader_varint(message);
+        if (message->error) {
+            return wire_bad("a message is cut short");
+        }
+    }
+    if (own > sum || item->count == 0) {
+        return wire_bad("a delta of senseless length");
+    }
+    /* Whatever is not copied follows. */
+    struct poise_reader again = steps;
+    uint64_t copied = 0;
+    count = poise_reader_varint(&again);
+    for (uint64_t i = 0; i < count; i++) {
+        poise_reader_varint(&again);
+        copied += poise_reader_varint(&again);
+        poise_reader_varint(&again);
+    }
+    if (!wire_get_bytes(message, sum - copied)) {
+        return wire_bad("a message is cut short");
+    }
+    return poise_buf_append(&item->data, steps.pos,
+                            (size_t)(message->pos - steps.pos));
+}
+
+static int take_item(struct wire_got *group, struct got_item *item,
+                     uint32_t bits, struct poise_reader *message)
+{
+    size_t sum;
+    int err = 0;
+
+    switch (item->op) {
+    case WIRE_RUN:
+        item->print = wire_get_print(message, bits);
+        item->count = (uint32_t)poise_reader_varint(message);
+        if (item->count == 0) {
+            /* It only says where the next item starts from. */
+            group->placed = item->placed;
+            item->placed = false;
+        }
+        break;
+    case WIRE_NEXT:
+        item->skip = wire_unzigzag(poise_reader_varint(message));
+        item->count = (uint32_t)poise_reader_varint(message);
+        break;
+    case WIRE_DATA:
+        err = take_lens(message, &item->lens, &sum);
+        err = err < 0 ? err : take_bytes(message, sum, &item->data);
+        item->state = GOT_DONE;
+        break;
+    case WIRE_LITERAL:
+        sum = poise_reader_varint(message);
+        if (message->error || sum == 0 || sum > POISE_DEDUP_SEGMENT_MOST) {
+            return wire_bad("a literal of senseless length");
+        }
+        err = take_bytes(message, sum, &item->data);
+        err = err < 0 ? err : one_len(item, sum);
+        item->state = GOT_DONE;
+        break;
+    case WIRE_FILL:
+        return take_fill(item, message);
+    case WIRE_DELTA:
+        return take_delta(item, message);
+    default: /* WIRE_END */
+        item->state = GOT_DONE;
+        break;
+    }
+    return err;
+}
+
+static int take_prints(struct poise_dedup_peer *peer, uint32_t bits,
+                       struct poise_reader *message)
+{
+    uint64_t count = poise_reader_varint(message);
+    int err = 0;
+
+    for (uint64_t i = 0; i < count && err == 0; i++) {
+        struct got_item *item =
+            add_item(&peer->receiver, WIRE_FINGERPRINTS, &err);
+        if (item) {
+            item->print = wire_get_print(message, bits);
+            item->count = 1;
+            err = message->error ? wire_bad("a message is cut short") : 0;
+        }
+    }
+    return err;
+}
+
+static int take_place(struct wire_got *group, struct poise_reader *message)
+{
+    group->place.x = (uint64_t)wire_unzigzag(poise_reader_varint(message));
+    group->place.y = (uint32_t)poise_reader_varint(message);
+    group->place.width = (uint32_t)poise_reader_varint(message);
+    group->place.height = (uint32_t)poise_reader_varint(message);
+    group->placed = true;
+    return 0;
+}
+
+/* The group is whole: from now on it can be worked at. */
+static int end_group(struct poise_dedup_peer *peer,
+                     struct poise_reader *message)
+{
+    struct wire_receiver *receiver = &peer->receiver;
+    struct wire_got *group = receiver->open;
+    const unsigned char *hash =
+        wire_get_bytes(message, POISE_DEDUP_GROUP_BYTES);
+
+    if (!hash || ++receiver->count > WIRE_GROUPS_MOST) {
+        return wire_bad("groups of senseless length");
+    }
+    memcpy(group->hash, hash, sizeof group->hash);
+    receiver->open = NULL;
+    *(receiver->newest ? &receiver->newest->next : &receiver->oldest) = group;
+    receiver->newest = group;
+    return 0;
+}
+
+int wire_receiver_item(struct poise_dedup_peer *peer, enum wire_op op,
+                       struct poise_reader *message)
+{
+    struct wire_receiver *receiver = &peer->receiver;
+    uint32_t bits = poise_dedup_store_info(peer->options.store).bits;
+    struct got_item *item;
+    uint64_t number, before;
+    int err;
+
+    if (!receiver->open) {
+        receiver->open = poise_alloc(1, sizeof *receiver->open);
+        if (!receiver->open) {
+            return -ENOMEM;
+        }
+        receiver->open->number = receiver->numbers++;
+    }
+    switch (op) {
+    case WIRE_GROUP:
+        return end_group(peer, message);
+    case WIRE_PLACE:
+        return take_place(receiver->open, message);
+    case WIRE_FINGERPRINTS:
+        return take_prints(peer, bits, message);
+    case WIRE_STREAM:
+        number = poise_reader_varint(message);
+        receiver->open->stream = (uint32_t)number;
+        return number < POISE_DEDUP_STREAMS ? 0 : wire_bad("no such stream");
+    default:
+        break;
+    }
+    item = add_item(receiver, op, &err);
+    if (!item) {
+        return err;
+    }
+    before = poise_reader_left(message);
+    err = take_item(receiver->open, item, bits, message);
+    before -= poise_reader_left(message);
+    return err < 0 ? err
+                   : charge(receiver, receiver->open,
+                            before + item->data.len + item->lens.len);
+}
+
+/* ---- looking things up -----------------------------------------------------
+ */
+
+/* Where the last reference of a group led. */
+struct cursor {
+    bool is_known;
+    uint64_t at;
+};
+
+/* `count` segments from `at` on: 1; 0 if they are not all there. */
+static int read_run(struct poise_dedup_peer *peer, struct got_item *item,
+                    uint64_t at, struct cursor *cursor)
+{
+    struct poise_dedup_store *store = peer->options.store;
+
+    for (uint32_t i = 0; i < item->count; i++) {
+        struct poise_dedup_stored stored;
+        int rc = i == 0 ? 1 : poise_dedup_store_step(store, at, 1, &at);
+        if (rc == 1) {
+            rc = poise_dedup_store_read(store, at, &stored);
+        }
+        if (rc == 1 && item->data.len + stored.len > WIRE_GROUP_MOST) {
+            rc = 0;
+        }
+        if (rc <= 0) {
+            poise_buf_reset(&item->data);
+            poise_buf_reset(&item->lens);
+            return rc;
+        }
+        if (poise_buf_append(&item->data, stored.data, stored.len) < 0 ||
+            one_len(item, stored.len) < 0) {
+            return -ENOMEM;
+        }
+    }
+    *cursor = (struct cursor){true, at};
+    item->own = true;
+    return 1;
+}
+
+static int apply_delta(struct poise_dedup_peer *peer, struct got_item *item,
+                       const struct cursor *cursor)
+{
+    struct poise_dedup_store *store = peer->options.store;
+    struct poise_buf *base = &peer->receiver.scratch, made = {0};
+    const uint32_t *lens = (const uint32_t *)(const void *)item->lens.data;
+    struct poise_reader steps =
+        poise_reader_of(item->data.data, item->data.len);
+    uint64_t at = cursor->at;
+    size_t sum = 0;
+    int err;
+
+    poise_buf_reset(base);
+    for (uint32_t i = 0; i < item->count; i++) {
+        struct poise_dedup_stored stored;
+        int rc = poise_dedup_store_step(store, at, 1, &at);
+        if (rc == 1) {
+            rc = poise_dedup_store_read(store, at, &stored);
+        }
+        if (rc <= 0 || base->len + stored.len > 2 * WIRE_BASE_MOST) {
+            return rc < 0 ? rc : 0;
+        }
+        if (poise_buf_append(base, stored.data, stored.len) < 0) {
+            return -ENOMEM;
+        }
+    }
+    for (size_t i = 0; i < item->lens.len / sizeof *lens; i++) {
+        sum += lens[i];
+    }
+    err = wire_delta_apply((const unsigned char *)base->data, base->len, &steps,
+                           sum, &made);
+    if (err == 0) {
+        poise_buf_free(&item->data);
+        item->data = made;
+        return 1;
+    }
+    poise_buf_free(&made);
+    /* Made against another base: this one is not what the sender has. */
+    return err == -EBADMSG ? 0 : err;
+}
+
+/* One item: 1 if it is done, 0 if something is missing. */
+static int look_up(struct poise_dedup_peer *peer, struct got_item *item,
+                   struct cursor *cursor)
+{
+    struct poise_dedup_store *store = peer->options.store;
+    uint64_t at;
+    int rc;
+
+    switch (item->op) {
+    case WIRE_FINGERPRINTS: {
+        struct cursor aside;
+        rc = poise_dedup_store_find(store, item->print, &at);
+        return rc <= 0 ? rc : read_run(peer, item, at, &aside);
+    }
+    case WIRE_RUN:
+        cursor->is_known = false;
+        rc = poise_dedup_store_find(store, item->print, &at);
+        if (rc == 1 && item->count == 0) {
+            *cursor = (struct cursor){true, at};
+            return 1;
+        }
+        return rc <= 0 ? rc : read_run(peer, item, at, cursor);
+    case WIRE_NEXT:
+        rc =
+            cursor->is_known && item->skip < INT32_MAX &&
+                    item->skip > -INT32_MAX
+                ? poise_dedup_store_step(store, cursor->at, item->skip + 1, &at)
+                : 0;
+        cursor->is_known = false;
+        return rc <= 0 ? rc : read_run(peer, item, at, cursor);
+    default: /* WIRE_DELTA */
+        return cursor->is_known ? apply_delta(peer, item, cursor) : 0;
+    }
+}
+
+/* References are looked up when the group is the oldest; fingerprints at
+ * once. */
+static int look_up_group(struct poise_dedup_peer *peer, struct wire_got *group,
+                         bool is_oldest)
+{
+    struct cursor cursor = {0};
+
+    for (uint32_t i = 0; i < group->count; i++) {
+        struct got_item *item = &group->items[i];
+        uint64_t before = item->data.len + item->lens.len;
+        bool is_print = item->op == WIRE_FINGERPRINTS;
+        int rc;
+        if (item->state != GOT_OPEN || (!is_print && !is_oldest)) {
+            continue;
+        }
+        rc = look_up(peer, item, &cursor);
+        if (rc < 0) {
+            return rc;
+        }
+        item->state = rc == 1 ? GOT_DONE : GOT_MISSING;
+        if (rc == 1 && item->data.len + item->lens.len > before) {
+            rc = charge(&peer->receiver, group,
+                        item->data.len + item->lens.len - before);
+        }
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    return 0;
+}
+
+/* Ask for what is missing, by its distances. */
+static int ask(struct poise_dedup_peer *peer, struct wire_got *group)
+{
+    struct poise_buf *raw = &peer->blocks.raw;
+    uint32_t count = 0, last = 0;
+    int err;
+
+    for (uint32_t i = 0; i < group->count; i++) {
+        count += group->items[i].state == GOT_MISSING;
+    }
+    if (count == 0) {
+        return 0;
+    }
+    err = wire_blocks_room(&peer->blocks, 3 * (size_t)count + 32);
+    if (err < 0) {
+        return err;
+    }
+    poise_buf_putc(raw, WIRE_REQUEST);
+    poise_buf_varint(raw, group->number);
+    poise_buf_varint(raw, count);
+    for (uint32_t i = 0; i < group->count; i++) {
+        if (group->items[i].state == GOT_MISSING) {
+            poise_buf_varint(raw, i + 1 - last);
+            last = i + 1;
+            group->items[i].state = GOT_ASKED;
+        }
+    }
+    return raw->error;
+}
+
+static int ask_for_all(struct poise_dedup_peer *peer, struct wire_got *group)
+{
+    int err = wire_blocks_room(&peer->blocks, 32);
+
+    if (err < 0) {
+        return err;
+    }
+    for (uint32_t i = 0; i < group->count; i++) {
+        group->items[i].state = GOT_ASKED;
+    }
+    group->repaired = true;
+    poise_buf_putc(&peer->blocks.raw, WIRE_REQUEST);
+    poise_buf_varint(&peer->blocks.raw, group->number);
+    return poise_buf_varint(&peer->blocks.raw, 0);
+}
+
+int wire_receiver_supply(struct poise_dedup_peer *peer,
+                         struct poise_reader *message)
+{
+    uint64_t number = poise_reader_varint(message);
+    uint64_t index = poise_reader_varint(message);
+    struct wire_got *group = peer->receiver.oldest;
+    struct got_item *item;
+    size_t sum;
+    int err;
+
+    while (group && group->number != number) {
+        group = group->next;
+    }
+    if (message->error || !group || index >= group->count ||
+        group->items[index].state != GOT_ASKED) {
+        return wire_bad("it supplies what was not asked for");
+    }
+    item = &group->items[index];
+    poise_buf_reset(&item->data);
+    poise_buf_reset(&item->lens);
+    err = take_lens(message, &item->lens, &sum);
+    if (err == 0) {
+        err = take_bytes(message, sum, &item->data);
+    }
+    item->state = GOT_DONE;
+    item->own = false;
+    return err < 0 ? err : charge(&peer->receiver, group, sum + item->lens.len);
+}
+
+/* ---- delivery --------------------------------------------------------------
+ */
+
+static int prove(struct poise_dedup_peer *peer, const struct wire_got *group,
+                 bool *right)
+{
+    unsigned char hash[POISE_DEDUP_GROUP_BYTES];
+    int err = 0;
+
+    for (uint32_t i = 0; i < group->count && err == 0; i++) {
+        err = poise_dedup_hasher_update(peer->prover, group->items[i].data.data,
+                                        group->items[i].data.len);
+    }
+    if (err == 0) {
+        err = poise_dedup_hasher_final(peer->prover, hash);
+        *right = memcmp(hash, group->hash, sizeof hash) == 0;
+    }
+    return err;
+}
+
+static enum poise_dedup_kind kind_of(const struct got_item *item)
+{
+    return item->op == WIRE_LITERAL ? POISE_DEDUP_LITERAL
+           : item->op == WIRE_FILL  ? POISE_DEDUP_FILL
+                                    : POISE_DEDUP_SEGMENT;
+}
+
+static int keep(struct poise_dedup_peer *peer,
+                const struct poise_dedup_piece *piece)
+{
+    uint64_t at;
+    int err = poise_dedup_store_add(peer->options.store, piece->data,
+                                    piece->len, &at);
+
+    /* A cache that fails costs bytes, not the transfer. */
+    peer->stats.cache_errors += err < 0;
+    return err == -ENOMEM ? err : 0;
+}
+
+static int deliver_item(struct poise_dedup_peer *peer, struct got_item *item)
+{
+    struct wire_stream *stream = wire_stream_of(peer, item->stream);
+    const uint32_t *lens = (const uint32_t *)(const void *)item->lens.data;
+    struct poise_dedup_piece piece = {
+        .kind = kind_of(item),
+        .data = (const unsigned char *)item->data.data,
+        .period = item->period,
+    };
+    int err = 0;
+
+    if (!stream) {
+        return -ENOMEM;
+    }
+    if (item->op == WIRE_END) {
+        stream->got_at = 0;
+        return peer->options.ended
+                   ? peer->options.ended(item->stream, peer->options.arg)
+                   : 0;
+    }
+    for (size_t i = 0; i < item->lens.len / sizeof *lens && err == 0; i++) {
+        piece.len = lens[i];
+        piece.place = (struct poise_dedup_place){stream->got_at, 0, lens[i], 1};
+        if (item->placed && i == 0) {
+            piece.place = item->place;
+            piece.place.x += stream->got_at;
+        }
+        if (piece.kind == POISE_DEDUP_SEGMENT && !item->own) {
+            err = keep(peer, &piece);
+        }
+        if (err == 0) {
+            err =
+                peer->options.deliver(item->stream, &piece, peer->options.arg);
+        }
+        stream->got_at = piece.place.x + piece.len;
+        piece.data += piece.len;
+        peer->stats.data_in += piece.len;
+    }
+    return err;
+}
+
+/* The oldest group: 1 if it was delivered, 0 if something is missing. */
+static int finish(struct poise_dedup_peer *peer, struct wire_got *group)
+{
+    struct wire_receiver *receiver = &peer->receiver;
+    bool right = false;
+    int err = look_up_group(peer, group, true);
+
+    if (err == 0) {
+        err = ask(peer, group);
+    }
+    for (uint32_t i = 0; i < group->count && err == 0; i++) {
+        if (group->items[i].state != GOT_DONE) {
+            return 0;
+        }
+    }
+    if (err == 0) {
+        err = prove(peer, group, &right);
+    }
+    if (err < 0) {
+        return err;
+    }
+    if (!right) {
+        return group->repaired ? wire_bad("a group is not what its hash says")
+                               : ask_for_all(peer, group);
+    }
+    for (uint32_t i = 0; i < group->count && err == 0; i++) {
+        err = deliver_item(peer, &group->items[i]);
+    }
+    if (err < 0) {
+        return err;
+    }
+    receiver->oldest = group->next;
+    receiver->newest = group->next ? receiver->newest : NULL;
+    receiver->bytes -= group->bytes;
+    receiver->count--;
+    receiver->acks++;
+    got_free(group);
+    return 1;
+}
+
+int wire_receiver_advance(struct poise_dedup_peer *peer)
+{
+    struct wire_got *group;
+    int rc = 1;
+
+    while (rc > 0 && peer->receiver.oldest) {
+        rc = finish(peer, peer->receiver.oldest);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    for (group = peer->receiver.oldest; group && rc >= 0; group = group->next) {
+        if (!group->looked) {
+            group->looked = true;
+            rc = look_up_group(peer, group, false);
+            rc = rc < 0 ? rc : ask(peer, group);
+        }
+    }
+    return rc < 0 ? rc : 0;
+}

@@ -1,0 +1,761 @@
+/*
+ * From pieces to groups of items. A segment is sent in the cheapest way that
+ * is believed to do: as one more of a run that lies in the receiver's cache in
+ * the same order as in the own one, as a delta against what follows the run,
+ * by its fingerprint, or as it is. A belief that turns out wrong is given up
+ * for a while.
+ */
+#include "wire.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    HEAT_FULL = 256,
+    HEAT_SHARE = 16, /* of which one segment is worth one */
+    HEAT_ENOUGH = 128,
+    BACKOFF = 4, /* groups, after a belief failed; doubles */
+    BACKOFF_MOST = 1024,
+    USELESS = 4, /* groups of fingerprints that all missed */
+    DIRECT = 8,  /* groups without fingerprints then; doubles */
+    DIRECT_MOST = 256,
+    SUPPLIES = 2, /* once because it is missing, once because it is wrong */
+};
+
+/* ---- groups ----------------------------------------------------------------
+ */
+
+static void sent_free(struct wire_sent *group)
+{
+    if (group) {
+        poise_buf_free(&group->data);
+        poise_buf_free(&group->items);
+        poise_buf_free(&group->lens);
+        free(group);
+    }
+}
+
+void wire_sender_free(struct wire_sender *sender)
+{
+    while (sender->oldest) {
+        struct wire_sent *next = sender->oldest->next;
+        sent_free(sender->oldest);
+        sender->oldest = next;
+    }
+    sent_free(sender->open);
+    poise_buf_free(&sender->prints);
+}
+
+static uint32_t count_of(const struct poise_buf *buf, size_t each)
+{
+    return (uint32_t)(buf->len / each);
+}
+
+static int open_group(struct poise_dedup_peer *peer)
+{
+    struct wire_sender *sender = &peer->sender;
+
+    if (sender->open) {
+        return 0;
+    }
+    sender->open = poise_alloc(1, sizeof *sender->open);
+    if (!sender->open) {
+        return -ENOMEM;
+    }
+    sender->open->number = sender->numbers++;
+    sender->stream = 0;
+    sender->anchored = false;
+    sender->has_added = false;
+    return 0;
+}
+
+static int add_item(struct wire_sent *group, uint32_t offset, uint32_t first)
+{
+    struct wire_item item = {
+        .offset = offset,
+        .len = (uint32_t)group->data.len - offset,
+        .first = first,
+        .count = count_of(&group->lens, sizeof(uint32_t)) - first,
+        .print = group->print,
+    };
+
+    return poise_buf_append(&group->items, &item, sizeof item);
+}
+
+/* ---- writing what is held --------------------------------------------------
+ */
+
+/* Where the receiver's cursor has to be before something relative to it. */
+static int put_anchor(struct poise_dedup_peer *peer)
+{
+    struct wire_sender *sender = &peer->sender;
+    struct poise_buf *raw = &peer->blocks.raw;
+    struct poise_dedup_stored stored;
+    uint32_t end = (uint32_t)sender->open->data.len;
+    uint32_t count = count_of(&sender->open->lens, sizeof(uint32_t));
+    int rc;
+
+    if (sender->anchored) {
+        return 1;
+    }
+    rc = poise_dedup_store_read(peer->options.store, sender->cursor, &stored);
+    if (rc <= 0) {
+        return rc;
+    }
+    poise_buf_putc(raw, WIRE_RUN);
+    wire_put_print(raw,
+                   poise_dedup_fingerprint(&peer->key, stored.data, stored.len),
+                   peer->bits);
+    poise_buf_varint(raw, 0);
+    sender->anchored = true;
+    rc = add_item(sender->open, end, count);
+    return rc < 0 ? rc : 1;
+}
+
+/* What lies behind the cursor in the cache. */
+static int collect_base(struct poise_dedup_peer *peer, size_t wanted,
+                        struct poise_buf *base, uint32_t *count)
+{
+    uint64_t at = peer->sender.cursor;
+    size_t most = 2 * wanted + 1024;
+
+    most = most < WIRE_BASE_MOST ? most : WIRE_BASE_MOST;
+    *count = 0;
+    for (;;) {
+        struct poise_dedup_stored stored;
+        int rc = poise_dedup_store_step(peer->options.store, at, 1, &at);
+        /* What is new in this group the receiver does not have yet. */
+        if (rc == 1 && peer->sender.has_added && at >= peer->sender.added) {
+            return 0;
+        }
+        if (rc == 1) {
+            rc = poise_dedup_store_read(peer->options.store, at, &stored);
+        }
+        if (rc <= 0 || base->len + stored.len > most) {
+            return rc < 0 ? rc : 0;
+        }
+        if (poise_buf_append(base, stored.data, stored.len) < 0) {
+            return -ENOMEM;
+        }
+        (*count)++;
+    }
+}
+
+static int put_lens(struct poise_dedup_peer *peer, uint32_t first)
+{
+    const struct poise_buf *lens = &peer->sender.open->lens;
+    uint32_t count = count_of(lens, sizeof(uint32_t));
+    int err = poise_buf_varint(&peer->blocks.raw, count - first);
+
+    for (uint32_t i = first; i < count; i++) {
+        err = poise_buf_varint(&peer->blocks.raw,
+                               ((const uint32_t *)(const void *)lens->data)[i]);
+    }
+    return err;
+}
+
+/* Segments that the receiver does not have, from the group's data. */
+static int put_missing(struct poise_dedup_peer *peer)
+{
+    struct wire_sender *sender = &peer->sender;
+    struct wire_sent *group = sender->open;
+    struct poise_buf *raw = &peer->blocks.raw;
+    const unsigned char *data =
+        (const unsigned char *)group->data.data + sender->held_offset;
+    size_t len = group->data.len - sender->held_offset;
+    struct poise_buf base = {0};
+    uint32_t count = 0;
+    int rc = 0;
+
+    if (sender->has_cursor && sender->heat >= HEAT_ENOUGH &&
+        group->number >= sender->distrust_until) {
+        rc = collect_base(peer, len, &base, &count);
+    }
+    if (rc == 0 && count > 0) {
+        /* The anchor is an item of its own, before this one. */
+        rc = put_anchor(peer);
+    }
+    if (rc > 0) {
+        poise_buf_putc(raw, WIRE_DELTA);
+        poise_buf_varint(raw, count);
+        put_lens(peer, sender->held_first);
+        rc = wire_delta_make((const unsigned char *)base.data, base.len, data,
+                             len, raw);
+        group->believes = true;
+        peer->stats.by_delta += len;
+    } else if (rc == 0) {
+        poise_buf_putc(raw, WIRE_DATA);
+        put_lens(peer, sender->held_first);
+        rc = poise_buf_append(raw, data, len);
+        peer->stats.by_data += len;
+    }
+    poise_buf_free(&base);
+    return rc < 0 ? rc
+                  : add_item(group, sender->held_offset, sender->held_first);
+}
+
+static int put_run(struct poise_dedup_peer *peer)
+{
+    struct wire_sender *sender = &peer->sender;
+    struct poise_buf *raw = &peer->blocks.raw;
+
+    if (sender->held_named) {
+        poise_buf_putc(raw, WIRE_RUN);
+        wire_put_print(raw, sender->held_print, peer->bits);
+    } else {
+        poise_buf_putc(raw, WIRE_NEXT);
+        poise_buf_varint(raw, wire_zigzag(sender->held_skip));
+    }
+    poise_buf_varint(raw, sender->held_count);
+    sender->open->believes = true;
+    peer->stats.by_run += sender->open->data.len - sender->held_offset;
+    return add_item(sender->open, sender->held_offset, sender->held_first);
+}
+
+/* Their items are there already. */
+static int put_prints(struct poise_dedup_peer *peer)
+{
+    struct wire_sender *sender = &peer->sender;
+    struct poise_buf *raw = &peer->blocks.raw;
+
+    poise_buf_putc(raw, WIRE_FINGERPRINTS);
+    poise_buf_varint(raw, sender->held_count);
+    return poise_buf_append(raw, sender->prints.data, sender->prints.len);
+}
+
+static int settle(struct poise_dedup_peer *peer)
+{
+    struct wire_sender *sender = &peer->sender;
+    enum wire_held held = sender->held;
+    int err;
+
+    if (held == WIRE_HELD_NONE) {
+        return 0;
+    }
+    err = wire_blocks_room(&peer->blocks, 3 * POISE_DEDUP_SEGMENT_MOST);
+    if (err < 0) {
+        return err;
+    }
+    sender->held = WIRE_HELD_NONE;
+    err = held == WIRE_HELD_RUN    ? put_run(peer)
+          : held == WIRE_HELD_MISS ? put_missing(peer)
+                                   : put_prints(peer);
+    poise_buf_reset(&sender->prints);
+    return err < 0 ? err : peer->blocks.raw.error;
+}
+
+/* Begin to hold something else. */
+static int hold(struct poise_dedup_peer *peer, enum wire_held what)
+{
+    struct wire_sender *sender = &peer->sender;
+    int err = 0;
+
+    if (sender->held == what) {
+        return 0;
+    }
+    err = settle(peer);
+    sender->held = what;
+    sender->held_offset = (uint32_t)sender->open->data.len;
+    sender->held_first = count_of(&sender->open->lens, sizeof(uint32_t));
+    sender->held_count = 0;
+    return err;
+}
+
+int wire_sender_close_group(struct poise_dedup_peer *peer)
+{
+    struct wire_sender *sender = &peer->sender;
+    struct wire_sent *group = sender->open;
+    unsigned char hash[POISE_DEDUP_GROUP_BYTES];
+    int err = group ? settle(peer) : 0;
+
+    if (!group || err < 0) {
+        return err;
+    }
+    err = poise_dedup_hasher_update(peer->hasher, group->data.data,
+                                    group->data.len);
+    if (err == 0) {
+        err = poise_dedup_hasher_final(peer->hasher, hash);
+    }
+    if (err == 0) {
+        err = wire_blocks_room(&peer->blocks, 1 + sizeof hash);
+    }
+    if (err < 0) {
+        return err;
+    }
+    poise_buf_putc(&peer->blocks.raw, WIRE_GROUP);
+    err = poise_buf_append(&peer->blocks.raw, hash, sizeof hash);
+    sender->in_flight += group->data.len;
+    *(sender->newest ? &sender->newest->next : &sender->oldest) = group;
+    sender->newest = group;
+    sender->open = NULL;
+    peer->stats.groups++;
+    return err;
+}
+
+static int close_full(struct poise_dedup_peer *peer)
+{
+    const struct wire_sent *group = peer->sender.open;
+
+    return group->data.len >= WIRE_GROUP_BYTES ||
+                   count_of(&group->items, sizeof(struct wire_item)) >=
+                       WIRE_GROUP_ITEMS ||
+                   group->prints >= WIRE_GROUP_PRINTS
+               ? wire_sender_close_group(peer)
+               : 0;
+}
+
+/* ---- segments --------------------------------------------------------------
+ */
+
+/* Put the piece's bytes into the group. */
+static int take_bytes(struct wire_sent *group,
+                      const struct poise_dedup_piece *piece)
+{
+    uint32_t len = (uint32_t)piece->len;
+    int err = poise_buf_append(&group->data, piece->data, piece->len);
+
+    return err < 0 ? err : poise_buf_append(&group->lens, &len, sizeof len);
+}
+
+static int is_same(struct poise_dedup_store *store, uint64_t at,
+                   const struct poise_dedup_piece *piece)
+{
+    struct poise_dedup_stored stored;
+    int rc = poise_dedup_store_read(store, at, &stored);
+
+    return rc <= 0 ? rc
+                   : stored.len == piece->len &&
+                         memcmp(stored.data, piece->data, piece->len) == 0;
+}
+
+/* Where the own cache has a segment: 1. Most often it is the next one. */
+static int look_up(struct poise_dedup_peer *peer,
+                   const struct poise_dedup_piece *piece, uint64_t *at)
+{
+    struct poise_dedup_store *store = peer->options.store;
+    int rc;
+
+    if (peer->sender.has_cursor &&
+        poise_dedup_store_step(store, peer->sender.cursor, 1, at) == 1) {
+        rc = is_same(store, *at, piece);
+        if (rc != 0) {
+            return rc;
+        }
+    }
+    rc = poise_dedup_store_find(
+        store, poise_dedup_store_fingerprint(store, piece->data, piece->len),
+        at);
+    return rc <= 0 ? rc : is_same(store, *at, piece);
+}
+
+/* How many segments on from the cursor `at` is, if that is near. */
+static bool distance(struct poise_dedup_peer *peer, uint64_t at, int64_t *out)
+{
+    uint64_t cursor = peer->sender.cursor, reached;
+    int64_t by;
+
+    if (!peer->sender.has_cursor || !peer->sender.anchored) {
+        return false;
+    }
+    by = (int64_t)(at & 0xffff) - (int64_t)(cursor & 0xffff);
+    if (at >> DEDUP_SLOT_BITS != cursor >> DEDUP_SLOT_BITS) {
+        /* The next container begins somewhere behind the cursor. */
+        uint64_t ahead = at & ~UINT64_C(0xffff);
+        if (at < cursor) {
+            return false;
+        }
+        by = 1;
+        while (by < WIRE_SKIP_MOST &&
+               poise_dedup_store_step(peer->options.store, cursor, by,
+                                      &reached) == 1 &&
+               reached < ahead) {
+            by++;
+        }
+        by += (int64_t)(at & 0xffff);
+    }
+    if (by > WIRE_SKIP_MOST || by < -WIRE_SKIP_MOST ||
+        poise_dedup_store_step(peer->options.store, cursor, by, &reached) !=
+            1 ||
+        reached != at) {
+        return false;
+    }
+    *out = by;
+    return true;
+}
+
+static int send_run(struct poise_dedup_peer *peer,
+                    const struct poise_dedup_piece *piece, uint64_t at)
+{
+    struct wire_sender *sender = &peer->sender;
+    int64_t by = 0;
+    bool near = distance(peer, at, &by);
+    int err;
+
+    if (sender->held == WIRE_HELD_RUN && !(near && by == 1)) {
+        err = settle(peer);
+        if (err < 0) {
+            return err;
+        }
+    }
+    if (sender->held != WIRE_HELD_RUN) {
+        err = hold(peer, WIRE_HELD_RUN);
+        if (err < 0) {
+            return err;
+        }
+        sender->held_named = !near;
+        sender->held_skip = by - 1;
+        if (!near) {
+            sender->held_print = poise_dedup_short(
+                poise_dedup_fingerprint(&peer->key, piece->data, piece->len),
+                peer->bits);
+        }
+        sender->anchored = true;
+    }
+    sender->held_count++;
+    sender->has_cursor = true;
+    sender->cursor = at;
+    return take_bytes(sender->open, piece);
+}
+
+static int send_print(struct poise_dedup_peer *peer,
+                      const struct poise_dedup_piece *piece)
+{
+    struct wire_sender *sender = &peer->sender;
+    struct wire_sent *group;
+    uint32_t offset, first;
+    int err = hold(peer, WIRE_HELD_PRINTS);
+
+    if (err < 0) {
+        return err;
+    }
+    group = sender->open;
+    offset = (uint32_t)group->data.len;
+    first = count_of(&group->lens, sizeof(uint32_t));
+    wire_put_print(&sender->prints,
+                   poise_dedup_fingerprint(&peer->key, piece->data, piece->len),
+                   peer->bits);
+    sender->held_count++;
+    group->prints++;
+    peer->stats.by_fingerprint += piece->len;
+    err = take_bytes(group, piece);
+    group->print = true;
+    err = err < 0 ? err : add_item(group, offset, first);
+    group->print = false;
+    return err;
+}
+
+static int send_missing(struct poise_dedup_peer *peer,
+                        const struct poise_dedup_piece *piece)
+{
+    struct wire_sender *sender = &peer->sender;
+    int err = 0;
+
+    if (sender->held == WIRE_HELD_MISS &&
+        sender->open->data.len - sender->held_offset + piece->len >
+            WIRE_MISS_MOST) {
+        err = settle(peer);
+    }
+    if (err == 0) {
+        err = hold(peer, WIRE_HELD_MISS);
+    }
+    return err < 0 ? err : take_bytes(sender->open, piece);
+}
+
+/* Whether the receiver need not be asked. */
+static bool is_surely_new(const struct poise_dedup_peer *peer, bool found)
+{
+    const struct wire_sender *sender = &peer->sender;
+
+    return peer->their_bytes == 0 ||
+           sender->open->number < sender->direct_until ||
+           (!found && sender->heat >= HEAT_ENOUGH &&
+            sender->open->number >= sender->distrust_until);
+}
+
+static int send_segment(struct poise_dedup_peer *peer,
+                        const struct poise_dedup_piece *piece)
+{
+    struct wire_sender *sender = &peer->sender;
+    uint64_t at = 0;
+    int found = look_up(peer, piece, &at), err;
+    bool is_ours, is_theirs;
+
+    if (found < 0) {
+        return found;
+    }
+    /* What this group brings the receiver does not have before it is proved. */
+    is_ours = found && sender->has_added && at >= sender->added;
+    sender->heat -= sender->heat / HEAT_SHARE;
+    sender->heat += found && !is_ours ? HEAT_FULL / HEAT_SHARE : 0;
+    /* A cache that was empty has what this connection brought. */
+    is_theirs = found && !is_ours &&
+                (peer->their_bytes > 0 ||
+                 (sender->has_brought && at >= sender->brought));
+    if (is_theirs && sender->open->number >= sender->distrust_until) {
+        return send_run(peer, piece, at);
+    }
+    if (!found) {
+        err = poise_dedup_store_add(peer->options.store, piece->data,
+                                    piece->len, &at);
+        if (err == -ENOMEM) {
+            return err;
+        }
+        peer->stats.cache_errors += err < 0;
+        if (err == 0 && !sender->has_added) {
+            sender->has_added = true;
+            sender->added = at;
+        }
+        if (err == 0 && !sender->has_brought) {
+            sender->has_brought = true;
+            sender->brought = at;
+        }
+    }
+    return is_ours || (!is_theirs && is_surely_new(peer, found))
+               ? send_missing(peer, piece)
+               : send_print(peer, piece);
+}
+
+/* ---- other pieces ----------------------------------------------------------
+ */
+
+static int send_plain(struct poise_dedup_peer *peer,
+                      const struct poise_dedup_piece *piece)
+{
+    struct wire_sent *group = peer->sender.open;
+    struct poise_buf *raw = &peer->blocks.raw;
+    uint32_t offset = (uint32_t)group->data.len;
+    uint32_t first = count_of(&group->lens, sizeof(uint32_t));
+    int err = settle(peer);
+
+    if (err == 0) {
+        err = wire_blocks_room(&peer->blocks, piece->len + 32);
+    }
+    if (err < 0) {
+        return err;
+    }
+    if (piece->kind == POISE_DEDUP_FILL) {
+        poise_buf_putc(raw, WIRE_FILL);
+        poise_buf_varint(raw, piece->len);
+        poise_buf_varint(raw, piece->period);
+        poise_buf_append(raw, piece->data, piece->period);
+        peer->stats.by_fill += piece->len;
+    } else {
+        poise_buf_putc(raw, WIRE_LITERAL);
+        poise_buf_varint(raw, piece->len);
+        poise_buf_append(raw, piece->data, piece->len);
+        peer->stats.by_data += piece->len;
+    }
+    err = take_bytes(group, piece);
+    return err < 0 ? err : add_item(group, offset, first);
+}
+
+/* Say which stream it is, and where the piece lies if that is not clear. */
+static int put_place(struct poise_dedup_peer *peer, struct wire_stream *stream,
+                     const struct poise_dedup_piece *piece, bool *placed)
+{
+    const struct poise_dedup_place *place = &piece->place;
+    struct poise_buf *raw = &peer->blocks.raw;
+    bool is_next = place->x == stream->sent_at && place->y == 0 &&
+                   place->height == 1 && place->width == piece->len;
+    int err = 0;
+
+    *placed = !is_next;
+    if (is_next && peer->sender.stream == stream->number) {
+        return 0;
+    }
+    err = settle(peer);
+    if (err == 0) {
+        err = wire_blocks_room(&peer->blocks, 64);
+    }
+    if (peer->sender.stream != stream->number) {
+        poise_buf_putc(raw, WIRE_STREAM);
+        poise_buf_varint(raw, stream->number);
+        peer->sender.stream = stream->number;
+    }
+    if (!is_next) {
+        poise_buf_putc(raw, WIRE_PLACE);
+        poise_buf_varint(raw,
+                         wire_zigzag((int64_t)(place->x - stream->sent_at)));
+        poise_buf_varint(raw, place->y);
+        poise_buf_varint(raw, place->width);
+        poise_buf_varint(raw, place->height);
+    }
+    return err < 0 ? err : raw->error;
+}
+
+int wire_sender_piece(struct poise_dedup_peer *peer, struct wire_stream *stream,
+                      const struct poise_dedup_piece *piece)
+{
+    bool placed, is_segment = piece->kind == POISE_DEDUP_SEGMENT ||
+                              piece->kind == POISE_DEDUP_RANGE;
+    int err = open_group(peer);
+
+    if (err == 0) {
+        err = put_place(peer, stream, piece, &placed);
+    }
+    if (err == 0) {
+        err = is_segment ? send_segment(peer, piece) : send_plain(peer, piece);
+    }
+    if (err == 0 && placed) {
+        /* A place is that of one segment. */
+        err = settle(peer);
+    }
+    if (err < 0) {
+        return err;
+    }
+    stream->sent_at = piece->place.x + piece->len;
+    peer->stats.data_out += piece->len;
+    return close_full(peer);
+}
+
+int wire_sender_end(struct poise_dedup_peer *peer, struct wire_stream *stream)
+{
+    uint32_t end, first;
+    int err = open_group(peer);
+
+    if (err == 0) {
+        err = settle(peer);
+    }
+    if (err == 0) {
+        err = wire_blocks_room(&peer->blocks, 16);
+    }
+    if (err < 0) {
+        return err;
+    }
+    poise_buf_putc(&peer->blocks.raw, WIRE_STREAM);
+    poise_buf_varint(&peer->blocks.raw, stream->number);
+    err = poise_buf_putc(&peer->blocks.raw, WIRE_END);
+    peer->sender.stream = stream->number;
+    stream->sent_at = 0;
+    end = (uint32_t)peer->sender.open->data.len;
+    first = count_of(&peer->sender.open->lens, sizeof(uint32_t));
+    return err < 0 ? err : add_item(peer->sender.open, end, first);
+}
+
+/* ---- what comes back -------------------------------------------------------
+ */
+
+static void learn(struct wire_sender *sender, const struct wire_sent *group)
+{
+    if (group->prints > 0 && group->prints_asked == group->prints) {
+        sender->useless++;
+    } else if (group->prints > 0) {
+        sender->useless = 0;
+        sender->direct_for = DIRECT;
+    }
+    if (sender->useless >= USELESS) {
+        uint64_t twice = 2 * sender->direct_for;
+        sender->direct_until = sender->numbers + sender->direct_for;
+        sender->direct_for = twice < DIRECT_MOST ? twice : DIRECT_MOST;
+        /* The next group of fingerprints decides alone. */
+        sender->useless = USELESS - 1;
+    }
+    if (group->believes && !group->asked) {
+        sender->backoff = BACKOFF;
+    }
+}
+
+int wire_sender_ack(struct poise_dedup_peer *peer, struct poise_reader *message)
+{
+    struct wire_sender *sender = &peer->sender;
+    uint64_t count = poise_reader_varint(message);
+
+    if (sender->direct_for == 0) {
+        sender->direct_for = DIRECT;
+    }
+    for (; count > 0 && message->error == 0; count--) {
+        struct wire_sent *group = sender->oldest;
+        if (!group) {
+            return wire_bad("it acknowledges what was not sent");
+        }
+        learn(sender, group);
+        sender->in_flight -= group->data.len;
+        sender->oldest = group->next;
+        sender->newest = group->next ? sender->newest : NULL;
+        sent_free(group);
+    }
+    return 0;
+}
+
+static int supply(struct poise_dedup_peer *peer, const struct wire_sent *group,
+                  uint32_t index)
+{
+    const struct wire_item *item =
+        (const struct wire_item *)(const void *)group->items.data + index;
+    const uint32_t *lens =
+        (const uint32_t *)(const void *)group->lens.data + item->first;
+    struct poise_buf *raw = &peer->blocks.raw;
+    int err = wire_blocks_room(&peer->blocks,
+                               item->len + 4 * (size_t)item->count + 32);
+
+    if (err < 0) {
+        return err;
+    }
+    poise_buf_putc(raw, WIRE_SUPPLY);
+    poise_buf_varint(raw, group->number);
+    poise_buf_varint(raw, index);
+    poise_buf_varint(raw, item->count);
+    for (uint32_t i = 0; i < item->count; i++) {
+        poise_buf_varint(raw, lens[i]);
+    }
+    return poise_buf_append(raw, group->data.data + item->offset, item->len);
+}
+
+/* Something that was believed is not so. */
+static void doubt(struct wire_sender *sender, struct wire_sent *group)
+{
+    uint64_t twice;
+
+    if (group->asked || !group->believes) {
+        return;
+    }
+    group->asked = true;
+    sender->backoff = sender->backoff ? sender->backoff : BACKOFF;
+    twice = 2 * sender->backoff;
+    sender->distrust_until = sender->numbers + sender->backoff;
+    sender->backoff = twice < BACKOFF_MOST ? twice : BACKOFF_MOST;
+}
+
+int wire_sender_request(struct poise_dedup_peer *peer,
+                        struct poise_reader *message)
+{
+    struct wire_sender *sender = &peer->sender;
+    uint64_t number = poise_reader_varint(message);
+    uint64_t count = poise_reader_varint(message), index = 0;
+    struct wire_sent *group = sender->oldest;
+    uint32_t items;
+    int err = 0;
+
+    while (group && group->number != number) {
+        group = group->next;
+    }
+    if (message->error || !group) {
+        return wire_bad("it asks for what was not sent");
+    }
+    items = count_of(&group->items, sizeof(struct wire_item));
+    if (count > items) {
+        return wire_bad("it asks for more than there is");
+    }
+    /* All of it, or those that are named by their distances. */
+    peer->stats.repairs += count == 0;
+    for (uint64_t i = 0; i < (count ? count : items) && err == 0; i++) {
+        uint32_t by = count ? (uint32_t)poise_reader_varint(message) : 1;
+        struct wire_item *item;
+        index += by;
+        if (message->error || by == 0 || index > items) {
+            return wire_bad("it asks for what is not there");
+        }
+        item = (struct wire_item *)(void *)group->items.data + (index - 1);
+        if (item->supplied++ == SUPPLIES) {
+            return wire_bad("it asks for the same again and again");
+        }
+        if (count == 0 || !item->print) {
+            doubt(sender, group);
+        }
+        group->prints_asked += item->print && item->supplied == 1;
+        peer->stats.requests++;
+        err = supply(peer, group, (uint32_t)(index - 1));
+    }
+    return err;
+}

@@ -1,0 +1,236 @@
+/*
+ * wire.h - how the parts of the protocol meet; of the room dedup, for peer.c,
+ * sender.c, receiver.c, block.c and delta.c only.
+ *
+ * peer.c takes calls and bytes and hands them on; sender.c makes groups of
+ * items out of pieces, receiver.c pieces out of groups; block.c carries
+ * messages in compressed blocks. Messages: docs/wire.md.
+ */
+#ifndef POISE_DEDUP_WIRE_H
+#define POISE_DEDUP_WIRE_H
+
+#include "internal.h"
+
+#include <zstd.h>
+
+enum wire_op {
+    WIRE_HELLO = 1,
+    WIRE_STREAM,
+    WIRE_PLACE,
+    WIRE_FINGERPRINTS,
+    WIRE_RUN,
+    WIRE_NEXT,
+    WIRE_DATA,
+    WIRE_LITERAL,
+    WIRE_FILL,
+    WIRE_DELTA,
+    WIRE_END,
+    WIRE_GROUP,
+    WIRE_SUPPLY,
+    WIRE_REQUEST,
+    WIRE_ACK,
+    WIRE_OPS
+};
+
+enum {
+    WIRE_VERSION = 1,
+    WIRE_BLOCK_RAW = 1 << 16,   /* a block is closed at this size */
+    WIRE_BLOCK_MOST = 1 << 20,  /* of messages in a block */
+    WIRE_WINDOW_LOG = 23,       /* of Zstandard, both ways */
+    WIRE_GROUP_BYTES = 1 << 19, /* a group is closed at these sizes */
+    WIRE_GROUP_ITEMS = 128,
+    WIRE_GROUP_PRINTS = 20,
+    WIRE_GROUP_MOST = 1 << 20, /* what a receiver puts up with: bytes */
+    WIRE_ITEMS_MOST = 1 << 12,
+    WIRE_PENDING_MOST = 64 << 20, /* bytes in groups that wait */
+    WIRE_GROUPS_MOST = 1 << 14,
+    WIRE_BASE_MOST = 1 << 15, /* bytes that a delta is made against */
+    WIRE_MISS_MOST = 1 << 14, /* bytes in one DATA or DELTA */
+    WIRE_SKIP_MOST = 1 << 14,
+};
+
+static inline uint64_t wire_zigzag(int64_t value)
+{
+    return (uint64_t)value << 1 ^ (uint64_t)(value >> 63);
+}
+static inline int64_t wire_unzigzag(uint64_t value)
+{
+    return (int64_t)(value >> 1) ^ -(int64_t)(value & 1);
+}
+
+/* ---- delta.c --------------------------------------------------------------
+ */
+
+/** Append how to make `data` out of `base` and some bytes of its own:
+ * "count (literals, copied, from)* bytes". `base_len` is at most
+ * WIRE_BASE_MOST. */
+int wire_delta_make(const unsigned char *base, size_t base_len,
+                    const unsigned char *data, size_t len,
+                    struct poise_buf *out);
+/** The reverse: appends exactly `len` bytes, or -EBADMSG without an error
+ * set. */
+int wire_delta_apply(const unsigned char *base, size_t base_len,
+                     struct poise_reader *from, size_t len,
+                     struct poise_buf *out);
+
+/* ---- block.c --------------------------------------------------------------
+ */
+
+/** Messages on their way out and in. */
+struct wire_blocks {
+    ZSTD_CCtx *pack;
+    ZSTD_DCtx *unpack;
+    struct poise_buf raw;  /* messages of the block being made */
+    struct poise_buf out;  /* bytes for the other end */
+    size_t taken;          /* of out */
+    struct poise_buf in;   /* bytes of an incomplete block */
+    struct poise_buf read; /* messages of the block being read */
+    uint64_t bytes_out, bytes_in;
+};
+int wire_blocks_init(struct wire_blocks *blocks, int level);
+void wire_blocks_free(struct wire_blocks *blocks);
+/** A message of up to `most` bytes is about to be appended to raw. */
+int wire_blocks_room(struct wire_blocks *blocks, size_t most);
+/** Close the block, if there is anything in it. */
+int wire_blocks_close(struct wire_blocks *blocks);
+/** Take bytes in and hand each whole block of messages over. */
+int wire_blocks_feed(struct wire_blocks *blocks, const void *data, size_t len,
+                     int (*take)(struct poise_reader *messages, void *arg),
+                     void *arg);
+
+/* ---- sender.c -------------------------------------------------------------
+ */
+
+/** What can be asked for again: some segments of a group. */
+struct wire_item {
+    uint32_t offset, len;  /* in the group's data */
+    uint32_t first, count; /* of the group's lengths */
+    bool print;            /* named by its fingerprint */
+    unsigned char supplied;
+};
+
+/** A group until it is acknowledged. */
+struct wire_sent {
+    struct wire_sent *next;
+    uint64_t number;
+    struct poise_buf data;         /* of all pieces */
+    struct poise_buf items;        /* struct wire_item */
+    struct poise_buf lens;         /* uint32_t of each segment */
+    uint32_t prints, prints_asked; /* items by fingerprint; asked for */
+    bool believes;                 /* refers to what the receiver should have */
+    bool asked;                    /* something had to be supplied */
+    bool print;                    /* the next item is named by a fingerprint */
+};
+
+enum wire_held {
+    WIRE_HELD_NONE,
+    WIRE_HELD_RUN,
+    WIRE_HELD_MISS,
+    WIRE_HELD_PRINTS
+};
+
+struct wire_stream {
+    struct poise_dedup_segmenter *segmenter; /* of data to send */
+    struct poise_dedup_peer *peer;
+    uint32_t number;
+    uint64_t sent_at, got_at; /* where the next piece lies */
+};
+
+struct wire_sender {
+    struct wire_sent *oldest, *newest, *open; /* open: being made */
+    uint64_t numbers;                         /* of the next group */
+    uint64_t in_flight;
+    uint32_t stream; /* of the group's last piece */
+
+    /* What was not written yet: a run, missing segments, fingerprints. */
+    enum wire_held held;
+    uint32_t held_offset, held_first, held_count;
+    int64_t held_skip;   /* of a run: after the cursor ... */
+    bool held_named;     /* ... or named by ... */
+    uint64_t held_print; /* ... this */
+    struct poise_buf prints;
+
+    /* Where in the own cache the last segment was found. */
+    bool has_cursor;
+    uint64_t cursor;
+    bool anchored; /* the receiver knows, too, in this group */
+    bool has_brought;
+    uint64_t brought; /* the first that was new in this connection */
+    bool has_added;
+    uint64_t added; /* the first that was new in this group */
+
+    /* Beliefs. */
+    uint32_t heat; /* how many segments of late were in the cache */
+    uint64_t distrust_until, backoff; /* groups */
+    uint32_t useless; /* groups in a row whose fingerprints all missed */
+    uint64_t direct_until, direct_for;
+};
+
+int wire_sender_piece(struct poise_dedup_peer *peer, struct wire_stream *stream,
+                      const struct poise_dedup_piece *piece);
+int wire_sender_end(struct poise_dedup_peer *peer, struct wire_stream *stream);
+int wire_sender_close_group(struct poise_dedup_peer *peer);
+int wire_sender_request(struct poise_dedup_peer *peer,
+                        struct poise_reader *message);
+int wire_sender_ack(struct poise_dedup_peer *peer,
+                    struct poise_reader *message);
+void wire_sender_free(struct wire_sender *sender);
+
+/* ---- receiver.c -----------------------------------------------------------
+ */
+
+struct wire_got;
+struct wire_receiver {
+    struct wire_got *oldest, *newest, *open; /* open: its hash is to come */
+    uint64_t numbers;
+    uint64_t count, bytes; /* of groups that wait */
+    uint64_t acks;         /* to be sent */
+    struct poise_buf scratch;
+};
+
+/** A message that belongs to a group. */
+int wire_receiver_item(struct poise_dedup_peer *peer, enum wire_op op,
+                       struct poise_reader *message);
+int wire_receiver_supply(struct poise_dedup_peer *peer,
+                         struct poise_reader *message);
+/** Deliver what can be; ask for what is missing. */
+int wire_receiver_advance(struct poise_dedup_peer *peer);
+void wire_receiver_free(struct wire_receiver *receiver);
+
+/* ---- peer.c ---------------------------------------------------------------
+ */
+
+struct poise_dedup_peer {
+    struct poise_dedup_peer_options options;
+    struct wire_blocks blocks;
+    struct wire_sender sender;
+    struct wire_receiver receiver;
+    struct poise_dedup_hasher *hasher; /* of the group being sent */
+    struct poise_dedup_hasher *prover; /* of groups that arrived */
+    struct wire_stream *streams[POISE_DEDUP_STREAMS];
+    struct poise_dedup_peer_stats stats;
+    int error;
+
+    /* What the other end said of itself. */
+    bool met;
+    struct poise_dedup_key key;
+    uint32_t bits;
+    uint64_t their_bytes; /* in their cache */
+};
+
+/** Stream `number`, made at first use; NULL without memory. */
+struct wire_stream *wire_stream_of(struct poise_dedup_peer *peer,
+                                   uint32_t number);
+/** -EBADMSG: what the other end sends makes no sense. */
+int wire_bad(const char *why);
+/** Bytes of a fingerprint on the wire. */
+static inline size_t wire_print_bytes(uint32_t bits)
+{
+    return (bits + 7) / 8;
+}
+void wire_put_print(struct poise_buf *out, uint64_t fingerprint, uint32_t bits);
+uint64_t wire_get_print(struct poise_reader *reader, uint32_t bits);
+/** `len` bytes of a message; NULL, and the reader's error, past its end. */
+const unsigned char *wire_get_bytes(struct poise_reader *reader, size_t len);
+
+#endif

@@ -36,7 +36,8 @@ extern const struct poise_command cli_bfs_command, cli_bfs_convert_command,
     cli_wan_command;
 extern const struct poise_command cli_cc_command, cli_cxx_command,
     cli_run_command;
-extern const struct poise_command cli_noise_command;
+extern const struct poise_command cli_noise_command, cli_wire_analyse_command,
+    cli_wire_model_command;
 int cli_walk(int argc, char **argv);
 int cli_du(int argc, char **argv);
 int cli_find(int argc, char **argv);
@@ -47,6 +48,8 @@ int cli_cc(int argc, char **argv);
 int cli_cxx(int argc, char **argv);
 int cli_run(int argc, char **argv);
 int cli_wan(int argc, char **argv);
+int cli_wire_analyse(int argc, char **argv);
+int cli_wire_model(int argc, char **argv);
 int cli_noise(int argc, char **argv);
 int cli_help(int argc, char **argv);
 int cli_version(int argc, char **argv);

@@ -16,6 +16,8 @@ const struct cli_command cli_commands[] = {
     {&cli_run_command, cli_run},
     {&cli_wan_command, cli_wan},
     {&cli_noise_command, cli_noise},
+    {&cli_wire_analyse_command, cli_wire_analyse},
+    {&cli_wire_model_command, cli_wire_model},
     {&cli_help_command, cli_help},
     {&cli_version_command, cli_version},
     {&cli_completion_command, cli_completion},

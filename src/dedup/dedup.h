@@ -389,6 +389,31 @@ struct poise_dedup_peer_stats {
 POISE_API struct poise_dedup_peer_stats
 poise_dedup_peer_stats(const struct poise_dedup_peer *peer);
 
+/* ---- trying it out
+ * -----------------------------------------------------------
+ */
+
+/** Send files one after the other from one end to the other within this
+ * process, and count. */
+struct poise_dedup_trial {
+    const struct poise_dedup_method *method; /**< NULL: gear */
+    struct poise_dedup_cut_options cut;
+    uint32_t bits;         /**< of fingerprints; 0: 40 */
+    bool forgets;          /**< the sender has an empty cache for each file */
+    uint64_t memory_bytes; /**< of each cache; 0: 1 GiB */
+};
+
+struct poise_dedup_outcome {
+    uint64_t bytes, last_bytes;           /**< of all files, of the last */
+    uint64_t sent_bytes, last_sent_bytes; /**< for them, both directions */
+    uint64_t segments;
+    struct poise_dedup_peer_stats stats; /**< of the sender; where it forgets,
+                                              for the last file only */
+};
+POISE_API int poise_dedup_try(const struct poise_dedup_trial *trial,
+                              const char *const *paths, size_t count,
+                              struct poise_dedup_outcome *out);
+
 #ifdef __cplusplus
 }
 #endif

@@ -462,6 +462,40 @@ static int search(struct cli_bfs_job *job, struct cli_bfs_run *run)
     return code < 0 ? code : look(job, run);
 }
 
+/* Bytes of all ranks together, and times of the average one. */
+static int join_levels(struct cli_bfs_job *job)
+{
+    enum { EACH = 5 };
+    uint64_t values[CLI_BFS_LEVELS * EACH] = {0};
+    uint64_t ranks = (uint64_t)job->ranks;
+    int code;
+
+    if (!job->world) {
+        return 0;
+    }
+    for (size_t i = 0; i < job->level_count; i++) {
+        const struct cli_bfs_level *level = &job->levels[i];
+        const uint64_t row[EACH] = {level->ns, level->exchange_ns,
+                                    level->switch_ns, level->stall_ns,
+                                    level->bytes};
+
+        memcpy(&values[i * EACH], row, sizeof row);
+    }
+    code = poise_world_reduce(job->world, POISE_SUM, values,
+                              CLI_BFS_LEVELS * EACH);
+    for (size_t i = 0; code == 0 && i < job->level_count; i++) {
+        struct cli_bfs_level *level = &job->levels[i];
+        const uint64_t *row = &values[i * EACH];
+
+        level->ns = row[0] / ranks;
+        level->exchange_ns = row[1] / ranks;
+        level->switch_ns = row[2] / ranks;
+        level->stall_ns = row[3] / ranks;
+        level->bytes = row[4];
+    }
+    return code;
+}
+
 static int search_all(struct cli_bfs_job *job)
 {
     const struct cli_bfs_values *values = job->values;
@@ -500,7 +534,7 @@ static int search_all(struct cli_bfs_job *job)
         }
     }
     cli_progress_wipe(job->progress);
-    return code;
+    return code < 0 ? code : join_levels(job);
 }
 
 /* What stands on the search: collective, and behind all that is timed. */

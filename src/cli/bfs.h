@@ -26,7 +26,8 @@ struct cli_bfs_run {
     uint64_t fault_at;
 };
 
-/** Sums over the searches for one depth; the last stands for all deeper. */
+/** Sums over the searches for one depth; the last stands for all deeper. Times
+ * are of the average rank, bytes of all. */
 #define CLI_BFS_LEVELS 64
 struct cli_bfs_level {
     uint64_t count, up, levels, frontier, found, edges;

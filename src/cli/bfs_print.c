@@ -327,11 +327,12 @@ static void put_graph(const struct cli_bfs_job *job, struct poise_buf *out)
 static int put_levels(const struct cli_bfs_job *job, struct poise_buf *out)
 {
     static const struct poise_column columns[] = {
-        {"level", POISE_ALIGN_RIGHT},     {"searches", POISE_ALIGN_RIGHT},
-        {"bottom-up", POISE_ALIGN_RIGHT}, {"frontier", POISE_ALIGN_RIGHT},
-        {"found", POISE_ALIGN_RIGHT},     {"edges", POISE_ALIGN_RIGHT},
-        {"us", POISE_ALIGN_RIGHT},        {"exchange", POISE_ALIGN_RIGHT},
-        {"switch", POISE_ALIGN_RIGHT},    {"stall", POISE_ALIGN_RIGHT},
+        {"level", POISE_ALIGN_RIGHT},      {"searches", POISE_ALIGN_RIGHT},
+        {"bottom-up", POISE_ALIGN_RIGHT},  {"frontier", POISE_ALIGN_RIGHT},
+        {"found", POISE_ALIGN_RIGHT},      {"edges", POISE_ALIGN_RIGHT},
+        {"us", POISE_ALIGN_RIGHT},         {"exchange", POISE_ALIGN_RIGHT},
+        {"switch", POISE_ALIGN_RIGHT},     {"stall", POISE_ALIGN_RIGHT},
+        {"bytes sent", POISE_ALIGN_RIGHT},
     };
     enum { COLUMNS = sizeof columns / sizeof *columns };
     struct poise_table *table;
@@ -351,6 +352,7 @@ static int put_levels(const struct cli_bfs_job *job, struct poise_buf *out)
             (double)level->exchange_ns / 1e3 / count,
             (double)level->switch_ns / 1e3 / count,
             (double)level->stall_ns / 1e3 / count,
+            (double)level->bytes / count,
         };
         char cells[COLUMNS][32];
         const char *row[COLUMNS];
@@ -359,8 +361,8 @@ static int put_levels(const struct cli_bfs_job *job, struct poise_buf *out)
             continue;
         }
         for (int c = 0; c < COLUMNS; c++) {
-            snprintf(cells[c], sizeof cells[c], "%.*f", c < 6 ? 0 : 1,
-                     values[c]);
+            snprintf(cells[c], sizeof cells[c], "%.*f",
+                     c < 6 || c == COLUMNS - 1 ? 0 : 1, values[c]);
             row[c] = cells[c];
         }
         code = poise_table_row(table, row);

@@ -76,6 +76,12 @@ static const struct poise_option options[] = {
              "shared-all or parallel (default: parallel)",
      .offset = offsetof(struct cli_bfs_values, exchange),
      .choices = poise_graph_exchange_names},
+    {POISE_OPTION_ENUM, .name = "map", .arg = "NAME",
+     .help = "on a machine of several NUMA domains: none, interleave (pages in "
+             "all in turn) or domain (each process in the next; default, where "
+             "there are several processes)",
+     .offset = offsetof(struct cli_bfs_values, map),
+     .choices = poise_graph_map_names},
     {POISE_OPTION_INT, .name = "granularity", .arg = "N",
      .help = "vertices for each bit of the frontier's summary: 64 to 4096 "
              "(default: by its density, and none while it fits the caches)",
@@ -593,7 +599,11 @@ static int run(const struct cli_bfs_values *values, const char *path)
     job.ranks = poise_world_size(world);
     job.world = job.ranks > 1 ? world : NULL;
     job.progress = values->progress && job.rank == 0;
-    code = poise_world_agree(world, get_graph(&job));
+    code = poise_graph_place(job.world, (enum poise_graph_map)values->map);
+    code = poise_world_agree(world, code < 0 ? code : 0);
+    if (code == 0) {
+        code = poise_world_agree(world, get_graph(&job));
+    }
     if (code == 0) {
         code = poise_world_agree(world, get_roots(&job));
     }

@@ -8,7 +8,7 @@
 
 struct cli_bfs_values {
     struct cli_common common;
-    int from, order, method, exchange;
+    int from, order, method, exchange, map;
     int64_t scale, edge_factor, seed, roots, threads, alpha, beta, granularity;
     uint64_t memory;
     struct poise_strings root;

@@ -37,6 +37,32 @@ extern "C" {
 typedef int poise_graph_progress(const char *doing, uint64_t done,
                                  uint64_t total, void *arg);
 
+/* ---- where processes stand ------------------------------------------------
+ */
+
+/** Processes and memory on a machine of several NUMA domains. */
+enum poise_graph_map {
+    POISE_GRAPH_MAP_AUTO, /**< one domain: none; else domain where a node has
+                               several ranks, interleave for a process alone */
+    POISE_GRAPH_MAP_NONE, /**< as the system and the launcher have it */
+    POISE_GRAPH_MAP_INTERLEAVE, /**< threads anywhere, pages in all in turn */
+    POISE_GRAPH_MAP_DOMAIN, /**< each rank of a node in the next domain; of one
+                                 domain each has its share of processors */
+    POISE_GRAPH_MAPS
+};
+/** "auto", "none", "interleave", "domain"; NULL-terminated. */
+POISE_API extern const char *const poise_graph_map_names[];
+
+/**
+ * Put the calling thread, and all that it makes from now on, where `map` says:
+ * before edges are loaded, since memory lies where it is touched first. What a
+ * launcher has bound already is only divided further. Local. Returns the number
+ * of domains that this process could use, or -EPERM and the like where the
+ * system refuses. Source: numa-bfs IV.C.
+ */
+POISE_API int poise_graph_place(struct poise_world *world,
+                                enum poise_graph_map map);
+
 /* ---- edges in memory ----------------------------------------------------- */
 
 /** What vertices are called in a file; label -> name and back. */

@@ -57,6 +57,10 @@ struct graph_range {
 struct graph_range graph_range_of(uint64_t count, uint32_t chunk,
                                   uint32_t chunks, uint64_t align);
 
+/** A small file of /proc or /sys as text; false if it cannot be read, which is
+ * no error (limits.c). */
+bool graph_small_file(const char *path, char *text, size_t size);
+
 /* ---- rows (rows.c) ---------------------------------------------------------
  */
 

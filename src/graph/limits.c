@@ -9,9 +9,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* A small file of /proc or /sys as text; false if it cannot be read. That is
- * no error: then it limits nothing. */
-static bool limits_read(const char *path, char *text, size_t size)
+bool graph_small_file(const char *path, char *text, size_t size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
@@ -47,7 +45,7 @@ static uint64_t limits_group(const char *group)
 {
     char path[512], text[4096];
     snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.max", group);
-    if (!limits_read(path, text, sizeof text)) {
+    if (!graph_small_file(path, text, sizeof text)) {
         return UINT64_MAX;
     }
     uint64_t most = limits_value(text, "");
@@ -56,9 +54,9 @@ static uint64_t limits_group(const char *group)
     }
     snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.current", group);
     uint64_t used =
-        limits_read(path, text, sizeof text) ? limits_value(text, "") : 0;
+        graph_small_file(path, text, sizeof text) ? limits_value(text, "") : 0;
     snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.stat", group);
-    if (limits_read(path, text, sizeof text)) {
+    if (graph_small_file(path, text, sizeof text)) {
         static const char *const files[] = {"\ninactive_file ",
                                             "\nactive_file "};
         for (int i = 0; i < 2; i++) {
@@ -73,7 +71,7 @@ static uint64_t limits_group(const char *group)
 static uint64_t limits_groups(void)
 {
     char text[4096];
-    if (!limits_read("/proc/self/cgroup", text, sizeof text)) {
+    if (!graph_small_file("/proc/self/cgroup", text, sizeof text)) {
         return UINT64_MAX;
     }
     char *group = strstr(text, "0::/");
@@ -99,7 +97,7 @@ static uint64_t limits_address_space(void)
     struct rlimit limit;
     char text[256];
     if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
-        !limits_read("/proc/self/statm", text, sizeof text)) {
+        !graph_small_file("/proc/self/statm", text, sizeof text)) {
         return UINT64_MAX;
     }
     uint64_t used = limits_value(text, "") * (uint64_t)sysconf(_SC_PAGESIZE);
@@ -110,7 +108,7 @@ uint64_t graph_memory_left(void)
 {
     char text[4096];
     uint64_t left = UINT64_MAX;
-    if (limits_read("/proc/meminfo", text, sizeof text)) {
+    if (graph_small_file("/proc/meminfo", text, sizeof text)) {
         uint64_t kib = limits_value(text, "MemAvailable:");
         left = kib > UINT64_MAX / 1024 ? UINT64_MAX : kib * 1024;
     }

@@ -16,6 +16,7 @@ enum { MOST_RANKS = 8, ROOTS = 3 };
 struct plan {
     int ranks;
     const char *topology;
+    int nodes; /* with method bottom-up: compare the bytes with the model's */
     struct poise_graph_build_options build;
     struct poise_graph_bfs_options bfs;
 };
@@ -38,6 +39,8 @@ struct rank {
     struct poise_graph_info info;
     struct poise_graph_bfs_result results[ROOTS];
     int64_t components, diameter;
+    uint64_t sent[ROOTS]; /* bytes in bottom-up levels */
+    double forecast[ROOTS];
 };
 
 /* This rank's part of the list: every so-manieth edge. */
@@ -52,6 +55,27 @@ static int take_part(const struct rank *rank, struct poise_graph_edges *part)
             poise_graph_edges_add(part, all->ends[2 * i], all->ends[2 * i + 1]);
     }
     part->vertex_count = all->vertex_count;
+    return code;
+}
+
+/* What this rank sent bottom-up, and what the model says of all. */
+static int forecast(struct rank *rank, const struct poise_graph *graph, int i)
+{
+    const struct plan *plan = rank->run->plan;
+    const struct poise_graph_bfs_result *result = &rank->results[i];
+    struct poise_graph_machine machine = {
+        .nodes = (unsigned)plan->nodes,
+        .sockets = (unsigned)(plan->ranks / plan->nodes),
+        .latency_s = 1e-6,
+        .node_bytes_per_s = 1e9,
+        .exchange = plan->bfs.exchange,
+    };
+    struct poise_graph_forecast said;
+    int code = poise_graph_forecast(graph, result, &machine, &said);
+    for (size_t l = 0; l < result->level_count; l++) {
+        rank->sent[i] += result->levels[l].bytes;
+    }
+    rank->forecast[i] = said.up_bytes;
     return code;
 }
 
@@ -75,6 +99,9 @@ static int search(struct rank *rank, const struct poise_graph *graph)
         memcpy(run->parents[i] + first, parents, count * sizeof *parents);
         if (code == 0) {
             code = poise_graph_bfs_depths(bfs, run->depths[i] + first);
+        }
+        if (code == 0 && run->plan->nodes > 0) {
+            code = forecast(rank, graph, i);
         }
         rank->results[i].levels = NULL;
     }
@@ -184,6 +211,13 @@ static void check(const struct poise_graph_edges *edges, const struct oracle *o,
                 assert_int_equal(result->edges, a.edges);
             }
         }
+        if (plan->nodes > 0) {
+            uint64_t sent = 0;
+            for (int r = 0; r < plan->ranks; r++) {
+                sent += ranks[r].sent[i];
+            }
+            assert_true(sent > 0 && (double)sent == ranks[0].forecast[i]);
+        }
         oracle_check(o, &a, run.roots[i], run.parents[i]);
         assert_memory_equal(run.depths[i], a.depths, o->n * sizeof(int64_t));
         free(a.depths);
@@ -256,6 +290,32 @@ static void test_ways(void **state)
     (void)state;
     make_skewed(&edges, 11, 1 << 14, 2);
     CHECK_ALL(&edges, by_way);
+}
+
+#define MODEL(way)                                                             \
+    {                                                                          \
+        .ranks = 6, .topology = "1x3x2", .nodes = 3, .bfs = {                  \
+            .threads = 1,                                                      \
+            .method = POISE_GRAPH_BOTTOM_UP,                                   \
+            .exchange = POISE_GRAPH_EXCHANGE_##way                             \
+        }                                                                      \
+    }
+/* The model knows what is sent, (1) and (2) of the paper. */
+static const struct plan by_model[] = {
+    MODEL(PRIVATE),    MODEL(LEADER),   MODEL(SHARED_IN),
+    MODEL(SHARED_ALL), MODEL(PARALLEL),
+};
+
+static void test_model(void **state)
+{
+    struct poise_graph_edges edges = {0};
+    (void)state;
+    make_skewed(&edges, 11, 1 << 14, 2);
+    /* From any vertex the frontier comes to be more than itself. */
+    for (uint32_t v = 0; v + 1 < 1 << 11; v++) {
+        make_add(&edges, v, v + 1);
+    }
+    CHECK_ALL(&edges, by_model);
 }
 
 static void test_directed(void **state)
@@ -376,7 +436,8 @@ int main(void)
         cmocka_unit_test(test_count),          cmocka_unit_test(test_ways),
         cmocka_unit_test(test_directed),       cmocka_unit_test(test_grid),
         cmocka_unit_test(test_two_components), cmocka_unit_test(test_tiny),
-        cmocka_unit_test(test_refuses),        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_refuses),        cmocka_unit_test(test_model),
+        cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -116,6 +116,13 @@ static const struct poise_option options[] = {
      .help = "count the connected components, and bound the diameter of the "
              "first root's from below",
      .offset = offsetof(struct cli_bfs_values, components)},
+    {POISE_OPTION_STRING, .name = "model", .arg = "KEY=VALUE,...",
+     .help = "also print what a model says of a machine of nodes=N, of "
+             "sockets=N processes each, a network of latency=TIME and "
+             "bandwidth=SIZE a second (stream=SIZE: of one process), and "
+             "copy=SIZE a second within nodes, for a graph that is as many "
+             "times larger",
+     .offset = offsetof(struct cli_bfs_values, model)},
     {POISE_OPTION_FLAG, .name = "levels",
      .help = "print what each level cost, on average over the roots",
      .offset = offsetof(struct cli_bfs_values, levels)},
@@ -449,6 +456,7 @@ static int look(struct cli_bfs_job *job, struct cli_bfs_run *run)
 
 static int search(struct cli_bfs_job *job, struct cli_bfs_run *run)
 {
+    const struct cli_bfs_values *values = job->values;
     struct poise_graph_bfs_result result;
     int code = poise_graph_bfs_run(job->bfs, run->root, &result);
 
@@ -465,6 +473,9 @@ static int search(struct cli_bfs_job *job, struct cli_bfs_run *run)
         code = poise_world_reduce(job->world, POISE_MAX, &run->ns, 1);
     }
     add_levels(job, &result);
+    if (code == 0 && values->model) {
+        code = cli_bfs_model_add(job, &result);
+    }
     return code < 0 ? code : look(job, run);
 }
 
@@ -599,7 +610,12 @@ static int run(const struct cli_bfs_values *values, const char *path)
     job.ranks = poise_world_size(world);
     job.world = job.ranks > 1 ? world : NULL;
     job.progress = values->progress && job.rank == 0;
-    code = poise_graph_place(job.world, (enum poise_graph_map)values->map);
+    if (values->model) {
+        code = cli_bfs_model_parse(values->model, &job.machine);
+    }
+    if (code == 0) {
+        code = poise_graph_place(job.world, (enum poise_graph_map)values->map);
+    }
     code = poise_world_agree(world, code < 0 ? code : 0);
     if (code == 0) {
         code = poise_world_agree(world, get_graph(&job));
@@ -659,6 +675,11 @@ int cli_bfs(int argc, char **argv)
         status = CLI_WRONG_USE;
     } else if (values.directed && values.undirected) {
         cli_say("bfs", "--directed and --undirected exclude each other");
+        status = CLI_WRONG_USE;
+    } else if (values.model &&
+               cli_bfs_model_parse(values.model,
+                                   &(struct poise_graph_machine){0}) < 0) {
+        cli_say_error("bfs");
         status = CLI_WRONG_USE;
     } else {
         status = run(&values, first < argc ? argv[first] : NULL);

@@ -12,7 +12,7 @@ struct cli_bfs_values {
     int64_t scale, edge_factor, seed, roots, threads, alpha, beta, granularity;
     uint64_t memory;
     struct poise_strings root;
-    const char *output, *report;
+    const char *output, *report, *model;
     bool directed, undirected, names, fuse, simd, first, labels, validate;
     bool binary, components, levels, json, progress;
 };
@@ -52,6 +52,8 @@ struct cli_bfs_job {
                                     only this rank's slice counts */
     struct cli_bfs_level levels[CLI_BFS_LEVELS];
     size_t level_count;
+    struct poise_graph_machine machine; /**< --model, and sums over runs */
+    struct poise_graph_forecast forecasts[POISE_GRAPH_EXCHANGES];
     int64_t components, diameter; /**< --components */
     uint64_t diameter_ends[2];
 };
@@ -79,6 +81,13 @@ enum cli_bfs_quantity {
 int cli_bfs_figures(const struct cli_bfs_job *job,
                     enum cli_bfs_quantity quantity,
                     struct poise_graph_figures *out);
+/** --model: "KEY=VALUE,..."; the forecasts of one search more; and what they
+ * come to. */
+int cli_bfs_model_parse(const char *text, struct poise_graph_machine *out);
+int cli_bfs_model_add(struct cli_bfs_job *job,
+                      const struct poise_graph_bfs_result *result);
+void cli_bfs_model_json(const struct cli_bfs_job *job, struct poise_json *json);
+int cli_bfs_model_text(const struct cli_bfs_job *job, struct poise_buf *out);
 /** The results, as the options ask for them. */
 int cli_bfs_print(const struct cli_bfs_job *job);
 int cli_bfs_report(const struct cli_bfs_job *job, const char *path);

@@ -250,6 +250,9 @@ static int put_json(const struct cli_bfs_job *job, struct poise_buf *out)
     if (values->levels) {
         json_levels(job, &json);
     }
+    if (values->model) {
+        cli_bfs_model_json(job, &json);
+    }
     poise_json_end_object(&json);
     poise_buf_putc(out, '\n');
     return code;
@@ -430,6 +433,9 @@ int cli_bfs_print(const struct cli_bfs_job *job)
     }
     if (code == 0 && !job->values->json && job->values->levels) {
         code = put_levels(job, &out);
+    }
+    if (code == 0 && !job->values->json && job->values->model) {
+        code = cli_bfs_model_text(job, &out);
     }
     if (!job->values->json && job->values->components) {
         put_components(job, &out);

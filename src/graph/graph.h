@@ -382,6 +382,41 @@ POISE_API int poise_graph_bfs_parents(struct poise_graph_bfs *bfs,
 POISE_API int poise_graph_bfs_depths(struct poise_graph_bfs *bfs,
                                      int64_t *depths);
 
+/* ---- a model of larger machines -------------------------------------------
+ */
+
+/** A machine of equal nodes. */
+struct poise_graph_machine {
+    unsigned nodes, sockets;   /**< and processes on each node */
+    double latency_s;          /**< of a message between nodes */
+    double node_bytes_per_s;   /**< from a node to others, at most */
+    double stream_bytes_per_s; /**< ... by one of its processes; 0: the same */
+    double copy_bytes_per_s;   /**< within a node's memory; 0: 8e9 */
+    double gate_s;             /**< a barrier within a node; 0: 1 us */
+    enum poise_graph_exchange exchange;
+};
+
+/** A search on it, by the model: nothing of this was measured. */
+struct poise_graph_forecast {
+    double seconds, compute_s, exchange_s; /**< the first is the others' sum */
+    double edges;                /**< traversed, of the larger graph */
+    double up_bytes, down_bytes; /**< of all ranks, in bottom-up and top-down
+                                      levels; the latter at most */
+    unsigned up_exchanges;       /**< of bitmaps */
+};
+
+/**
+ * What the search `measured` would take on a machine where the graph grows with
+ * the processes: each has as much of it as each rank here. Computation is as
+ * measured, exchanges are computed: numa-bfs (1) for private queues, (2) for
+ * shared ones. Local. -EINVAL.
+ */
+POISE_API int
+poise_graph_forecast(const struct poise_graph *graph,
+                     const struct poise_graph_bfs_result *measured,
+                     const struct poise_graph_machine *machine,
+                     struct poise_graph_forecast *out);
+
 /* ---- validation ------------------------------------------------------------
  */
 

@@ -1,0 +1,180 @@
+/* poise bfs --model: what searches would take on a machine that is not here. */
+#include "bfs.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* One KEY=VALUE. */
+static int set_key(struct poise_graph_machine *machine, const char *key,
+                   const char *value)
+{
+    uint64_t number = 0;
+    int64_t count = 0;
+    bool bytes = true;
+    double *rate = NULL;
+    int code;
+
+    if (strcmp(key, "nodes") == 0 || strcmp(key, "sockets") == 0) {
+        code = poise_parse_int(value, 1, 1 << 20, &count);
+        *(key[0] == 'n' ? &machine->nodes : &machine->sockets) =
+            (unsigned)count;
+        return code;
+    }
+    if (strcmp(key, "bandwidth") == 0) {
+        rate = &machine->node_bytes_per_s;
+    } else if (strcmp(key, "stream") == 0) {
+        rate = &machine->stream_bytes_per_s;
+    } else if (strcmp(key, "copy") == 0) {
+        rate = &machine->copy_bytes_per_s;
+    } else if (strcmp(key, "latency") == 0) {
+        rate = &machine->latency_s;
+        bytes = false;
+    } else {
+        return poise_error_set(EINVAL, "understand --model", key,
+                               "it has nodes, sockets, latency, bandwidth, "
+                               "stream and copy");
+    }
+    code = bytes ? poise_parse_bytes(value, &number)
+                 : poise_parse_duration(value, &number);
+    *rate = bytes ? (double)number : (double)number / 1e9;
+    return code;
+}
+
+int cli_bfs_model_parse(const char *text, struct poise_graph_machine *out)
+{
+    struct poise_graph_machine machine = {
+        .nodes = 16,
+        .sockets = 2,
+        .latency_s = 2e-6,
+        .node_bytes_per_s = 10e9,
+    };
+    char words[256];
+    char *rest = words, *word;
+    int code = 0;
+
+    if (strlen(text) >= sizeof words) {
+        return poise_error_set(EINVAL, "understand --model", text,
+                               "it is too long");
+    }
+    snprintf(words, sizeof words, "%s", text);
+    while (code == 0 && (word = strsep(&rest, ","))) {
+        char *value = strchr(word, '=');
+
+        if (!value) {
+            return poise_error_set(EINVAL, "understand --model", word,
+                                   "it is a list of KEY=VALUE");
+        }
+        *value = '\0';
+        code = set_key(&machine, word, value + 1);
+    }
+    if (code == 0 && machine.node_bytes_per_s <= 0) {
+        code = poise_error_set(EINVAL, "understand --model", text,
+                               "the bandwidth is 0");
+    }
+    *out = machine;
+    return code;
+}
+
+int cli_bfs_model_add(struct cli_bfs_job *job,
+                      const struct poise_graph_bfs_result *result)
+{
+    int code = 0;
+
+    for (int e = POISE_GRAPH_EXCHANGE_PRIVATE;
+         code == 0 && e < POISE_GRAPH_EXCHANGES; e++) {
+        struct poise_graph_machine machine = job->machine;
+        struct poise_graph_forecast forecast;
+        struct poise_graph_forecast *sum = &job->forecasts[e];
+
+        machine.exchange = (enum poise_graph_exchange)e;
+        code = poise_graph_forecast(job->graph, result, &machine, &forecast);
+        if (code == 0) {
+            sum->seconds += forecast.seconds;
+            sum->compute_s += forecast.compute_s;
+            sum->exchange_s += forecast.exchange_s;
+            sum->edges += forecast.edges;
+            sum->up_bytes += forecast.up_bytes;
+            sum->down_bytes += forecast.down_bytes;
+            sum->up_exchanges += forecast.up_exchanges;
+        }
+    }
+    return code;
+}
+
+void cli_bfs_model_json(const struct cli_bfs_job *job, struct poise_json *json)
+{
+    double count = job->run_count > 0 ? (double)job->run_count : 1;
+
+    poise_json_object(json, "model_not_measured");
+    poise_json_u64(json, "nodes", job->machine.nodes);
+    poise_json_u64(json, "sockets", job->machine.sockets);
+    poise_json_double(json, "latency_seconds", job->machine.latency_s);
+    poise_json_double(json, "node_bytes_per_second",
+                      job->machine.node_bytes_per_s);
+    poise_json_array(json, "exchanges");
+    for (int e = POISE_GRAPH_EXCHANGE_PRIVATE; e < POISE_GRAPH_EXCHANGES; e++) {
+        const struct poise_graph_forecast *sum = &job->forecasts[e];
+
+        poise_json_object(json, NULL);
+        poise_json_string(json, "exchange", poise_graph_exchange_names[e]);
+        poise_json_double(json, "TEPS", sum->edges / sum->seconds);
+        poise_json_double(json, "seconds", sum->seconds / count);
+        poise_json_double(json, "exchange_seconds", sum->exchange_s / count);
+        poise_json_double(json, "bottom_up_bytes", sum->up_bytes / count);
+        poise_json_double(json, "top_down_bytes_at_most",
+                          sum->down_bytes / count);
+        poise_json_end_object(json);
+    }
+    poise_json_end_array(json);
+    poise_json_end_object(json);
+}
+
+int cli_bfs_model_text(const struct cli_bfs_job *job, struct poise_buf *out)
+{
+    static const struct poise_column columns[] = {
+        {"model, not measured", POISE_ALIGN_LEFT},
+        {"ms a search", POISE_ALIGN_RIGHT},
+        {"exchange", POISE_ALIGN_RIGHT},
+        {"GTEPS", POISE_ALIGN_RIGHT},
+        {"bottom-up bytes", POISE_ALIGN_RIGHT},
+        {"top-down bytes", POISE_ALIGN_RIGHT},
+    };
+    enum { COLUMNS = sizeof columns / sizeof *columns };
+    double count = job->run_count > 0 ? (double)job->run_count : 1;
+    struct poise_table *table;
+    int code = poise_table_create(columns, COLUMNS, &table);
+
+    for (int e = POISE_GRAPH_EXCHANGE_PRIVATE;
+         code == 0 && e < POISE_GRAPH_EXCHANGES; e++) {
+        const struct poise_graph_forecast *sum = &job->forecasts[e];
+        char cells[COLUMNS][32];
+        const char *row[COLUMNS];
+
+        snprintf(cells[0], sizeof *cells, "%s", poise_graph_exchange_names[e]);
+        snprintf(cells[1], sizeof *cells, "%.3f", 1e3 * sum->seconds / count);
+        snprintf(cells[2], sizeof *cells, "%.0f %%",
+                 100 * sum->exchange_s / sum->seconds);
+        snprintf(cells[3], sizeof *cells, "%.2f",
+                 sum->edges / sum->seconds / 1e9);
+        snprintf(cells[4], sizeof *cells, "%.0f", sum->up_bytes / count);
+        snprintf(cells[5], sizeof *cells, "%.0f", sum->down_bytes / count);
+        for (int c = 0; c < COLUMNS; c++) {
+            row[c] = cells[c];
+        }
+        code = poise_table_row(table, row);
+    }
+    if (code == 0) {
+        poise_buf_printf(out,
+                         "\n%u nodes of %u processes; the graph grows with "
+                         "them, to ",
+                         job->machine.nodes, job->machine.sockets);
+        poise_human_count(
+            out, (uint64_t)((double)job->info.edge_count * job->machine.nodes *
+                            job->machine.sockets / job->ranks));
+        poise_buf_puts(out, " edges\n");
+        code = poise_table_text(table, out);
+    }
+    poise_table_destroy(table);
+    return code;
+}

@@ -159,10 +159,10 @@ static void site_name(const struct profile *profile, int call, const void *site,
 {
     Dl_info info;
     /* Of the call itself; behind it is where it returns to. */
-    const char *at = (const char *)site - 1;
+    const char *at = site != NULL ? (const char *)site - 1 : NULL;
     if (call < 0) {
         snprintf(out, bytes, "%s", otherwise);
-    } else if (site == NULL || dladdr(at, &info) == 0) {
+    } else if (at == NULL || dladdr(at, &info) == 0) {
         snprintf(out, bytes, "%s", profile->names[call]);
     } else if (info.dli_sname == NULL) {
         snprintf(out, bytes, "%s [%#tx]", profile->names[call],

@@ -1,0 +1,581 @@
+/*
+ * poise advise: how many virtual ranks, and which policy. Runs the program in
+ * several ways for a bounded time, each as 'poise run' would, and reads the
+ * profiles. What limits a run is told as in the paper's table 7. Source:
+ * latency-bandwidth-thesis 7.4.
+ */
+#include "run.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/** Ways, and runs of each. */
+enum { WAYS = 16, RUNS = 5 };
+/** Ranks for each processor: up to here, by factors of two. */
+#define RANKS_MOST 32
+/** Ways that are so much slower than the best are not tried again. */
+#define HOPELESS 1.2
+/** Shares of time from which on something counts as a limit. */
+#define LIMIT_IDLE 0.1
+#define LIMIT_SYSTEM 0.1
+#define LIMIT_MISSES 0.03
+/** What a miss costs, about, in nanoseconds: of the first cache, of the last,
+ * of the TLB. */
+#define MISS_L1_NS 4.0
+#define MISS_LAST_NS 60.0
+#define MISS_TLB_NS 10.0
+
+struct values {
+    struct cli_common common;
+    int64_t processes, threads;
+    uint64_t time_ns;
+    const char *delay;
+};
+
+static const struct poise_option options[] = {
+    {POISE_OPTION_INT, 'n', "processes", "P",
+     .help = "processes, started by the installed mpirun (default: 1, without "
+             "MPI)",
+     .offset = offsetof(struct values, processes), .min = 1, .max = 1000000},
+    {POISE_OPTION_INT, 't', "threads", "T",
+     .help = "threads of each process (default: 1)",
+     .offset = offsetof(struct values, threads), .min = 1, .max = 1024},
+    {POISE_OPTION_DURATION, .name = "time", .arg = "TIME",
+     .help = "take no longer than TIME in all (default: 1m)",
+     .offset = offsetof(struct values, time_ns)},
+    {POISE_OPTION_STRING, .name = "delay", .arg = "TIME[,RATE]",
+     .help = "hold messages between processes back, as 'poise run' does",
+     .offset = offsetof(struct values, delay)},
+    CLI_COMMON_OPTIONS(struct values, common),
+    {POISE_OPTION_END},
+};
+
+const struct poise_command cli_advise_command = {
+    .name = "advise",
+    .operands = "PROGRAM [ARGUMENT...]",
+    .summary = "find out how many virtual ranks make a program fastest",
+    .description =
+        "Runs PROGRAM, linked by 'poise cc', with one rank for each processor "
+        "(a thread of a process), then with 2, 4, 8, ... as long as that "
+        "helps, then the best of these by each policy, and the best again for "
+        "a median. Its output is thrown away. PROGRAM should do the same work "
+        "whatever the number of ranks, in some seconds.\n\n"
+        "Times are those of the ranks, without starting and loading. What "
+        "limits a run: 'parallelism', no rank could run for a part of the "
+        "time; 'saturated', the processors had hardly a pause, so that more "
+        "ranks have nothing to hide; 'synchronisation', most of the waiting is "
+        "in collectives, in which ranks wait for the last; 'cache' and 'TLB', "
+        "misses beyond those of one rank for each processor; 'computing', the "
+        "program's own part takes longer than then, where the machine counts "
+        "no misses; 'system', time in the kernel; 'switching', Poise's own.",
+    .options = options,
+    .examples = "poise advise ./prog\tin this process\n"
+                "poise advise -n 4 --time 5m ./prog 3000\tin four, for five "
+                "minutes at most\n",
+    .exits = "0\tdone\n1\tno run did well\n125\tPoise itself failed\n",
+};
+
+struct way {
+    int ranks;
+    enum poise_vrank_policy policy;
+    uint64_t runs_ns[RUNS];
+    int runs;
+    int status;                          /* of the program; 0: it did well */
+    struct poise_vrank_profile *profile; /* of the last run; owned */
+};
+
+struct sweep {
+    const struct values *values;
+    char **program;
+    char profile[64]; /* files for one run */
+    char words[64];
+    uint64_t end_ns;
+    struct way ways[WAYS]; /* the first: one rank for each processor */
+    int count;
+};
+
+/* ---- one run ---------------------------------------------------------------
+ */
+
+static int compare_ns(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+static uint64_t median_ns(const struct way *way)
+{
+    uint64_t sorted[RUNS];
+
+    memcpy(sorted, way->runs_ns, sizeof sorted);
+    qsort(sorted, (size_t)way->runs, sizeof *sorted, compare_ns);
+    return way->runs > 0 ? sorted[(way->runs - 1) / 2] : 0;
+}
+
+/* In the child: become 'poise run'. */
+_Noreturn static void become(const struct sweep *sweep, char **words)
+{
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    int err = open(sweep->words, O_WRONLY | O_TRUNC | O_CLOEXEC);
+
+    setpgid(0, 0);
+    dup2(null, STDIN_FILENO);
+    dup2(null, STDOUT_FILENO);
+    dup2(err, STDERR_FILENO);
+    execv("/proc/self/exe", words);
+    _exit(POISE_VRANK_FAILED);
+}
+
+/* Wait for it until `end_ns`; -ETIMEDOUT: it was ended. */
+static int await(pid_t child, uint64_t end_ns, int *status)
+{
+    pid_t done;
+
+    while ((done = waitpid(child, status, WNOHANG)) == 0) {
+        if (poise_clock_ns() > end_ns) {
+            kill(-child, SIGTERM);
+            poise_sleep_ns(UINT64_C(500000000));
+            kill(-child, SIGKILL);
+            waitpid(child, status, 0);
+            return -ETIMEDOUT;
+        }
+        poise_sleep_ns(UINT64_C(2000000));
+    }
+    return done < 0 ? poise_error_set(errno, "wait for", "poise run", NULL) : 0;
+}
+
+/* What the run said, where it failed. */
+static void repeat_words(const struct sweep *sweep)
+{
+    char text[4096];
+    int fd = open(sweep->words, O_RDONLY | O_CLOEXEC);
+    ssize_t len = fd >= 0 ? read(fd, text, sizeof text) : 0;
+
+    if (len > 0) {
+        (void)!write(STDERR_FILENO, text, (size_t)len);
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+}
+
+/* The command line of a way, in memory of the caller's: `numbers` and
+ * `words`. */
+static void command_of(const struct sweep *sweep, const struct way *way,
+                       char numbers[3][24], char **words)
+{
+    const struct values *values = sweep->values;
+    int at = 0;
+
+    snprintf(numbers[0], 24, "%lld", (long long)values->processes);
+    snprintf(numbers[1], 24, "%d", way->ranks);
+    snprintf(numbers[2], 24, "%lld", (long long)values->threads);
+    const char *fixed[] = {"poise",
+                           "run",
+                           "-n",
+                           numbers[0],
+                           "-v",
+                           numbers[1],
+                           "-t",
+                           numbers[2],
+                           "--policy",
+                           poise_vrank_policy_names[way->policy],
+                           "--profile-json",
+                           sweep->profile,
+                           values->delay ? "--delay" : "--",
+                           values->delay,
+                           "--"};
+    int count = values->delay ? 15 : 13;
+    for (int i = 0; i < count; i++) {
+        words[at++] = (char *)(uintptr_t)fixed[i];
+    }
+    for (char **word = sweep->program; *word; word++) {
+        words[at++] = *word;
+    }
+    words[at] = NULL;
+}
+
+/* Once more. -ETIMEDOUT: the time is over. */
+static int run_once(struct sweep *sweep, struct way *way)
+{
+    char numbers[3][24];
+    size_t more = 0;
+    int status = 0;
+
+    while (sweep->program[more]) {
+        more++;
+    }
+    char **words = poise_alloc(more + 16, sizeof *words);
+    if (!words) {
+        return -ENOMEM;
+    }
+    command_of(sweep, way, numbers, words);
+    pid_t child = fork();
+    if (child == 0) {
+        become(sweep, words);
+    }
+    int code = child < 0 ? poise_error_set(errno, "start", "poise run", NULL)
+                         : await(child, sweep->end_ns, &status);
+    free(words);
+    if (code < 0) {
+        return code;
+    }
+    way->status =
+        WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    if (way->status != 0) {
+        repeat_words(sweep);
+        return 0;
+    }
+    struct poise_vrank_profile *profile = NULL;
+    code = poise_vrank_profile_read(sweep->profile, &profile);
+    if (code == 0) {
+        poise_vrank_profile_free(way->profile);
+        way->profile = profile;
+        way->runs_ns[way->runs++] = profile->wall_ns;
+    }
+    return code;
+}
+
+/* ---- the sweep -------------------------------------------------------------
+ */
+
+static struct way *best_way(struct sweep *sweep)
+{
+    struct way *best = NULL;
+
+    for (int i = 0; i < sweep->count; i++) {
+        struct way *way = &sweep->ways[i];
+        if (way->runs > 0 && (!best || median_ns(way) < median_ns(best))) {
+            best = way;
+        }
+    }
+    return best;
+}
+
+static int try_way(struct sweep *sweep, int ranks,
+                   enum poise_vrank_policy policy)
+{
+    if (sweep->count == WAYS) {
+        return 0;
+    }
+    struct way *way = &sweep->ways[sweep->count++];
+    *way = (struct way){.ranks = ranks, .policy = policy};
+    return run_once(sweep, way);
+}
+
+/* More and more ranks, until they make it slower twice. */
+static int try_ranks(struct sweep *sweep)
+{
+    int each = (int)(sweep->values->processes * sweep->values->threads);
+    int code = try_way(sweep, each, POISE_VRANK_ROUND_ROBIN), slower = 0;
+    int status = sweep->ways[0].status;
+
+    if (status == POISE_VRANK_NOT_FOUND || status == POISE_VRANK_CANNOT_RUN) {
+        return code;
+    }
+    for (int more = 2; more <= RANKS_MOST && slower < 2 && code == 0;
+         more *= 2) {
+        uint64_t before = best_way(sweep) ? median_ns(best_way(sweep)) : 0;
+        code = try_way(sweep, each * more, POISE_VRANK_ROUND_ROBIN);
+        const struct way *way = &sweep->ways[sweep->count - 1];
+        bool worse = way->runs == 0 || (before > 0 && median_ns(way) > before);
+        slower = worse ? slower + 1 : 0;
+    }
+    return code;
+}
+
+/* Policies that can make a difference. */
+static int try_policies(struct sweep *sweep)
+{
+    const struct way *best = best_way(sweep);
+    int code = 0;
+
+    if (!best || best->ranks == sweep->ways[0].ranks) {
+        return 0;
+    }
+    int ranks = best->ranks;
+    bool away = sweep->values->processes > 1;
+    const bool useful[POISE_VRANK_POLICIES] = {[POISE_VRANK_SERIAL] =
+                                                   sweep->values->threads > 1,
+                                               [POISE_VRANK_PRIORITY] = away,
+                                               [POISE_VRANK_COSCHEDULE] = away,
+                                               [POISE_VRANK_UNBLOCKED] = true};
+    for (int p = 0; p < POISE_VRANK_POLICIES && code == 0; p++) {
+        if (useful[p]) {
+            code = try_way(sweep, ranks, (enum poise_vrank_policy)p);
+        }
+    }
+    return code;
+}
+
+/* Again, in turn, what may be the best, and what it is compared with. */
+static int try_again(struct sweep *sweep)
+{
+    int code = 0;
+
+    for (int round = 1; round < RUNS && code == 0; round++) {
+        const struct way *best = best_way(sweep);
+        double hopeless = best ? HOPELESS * (double)median_ns(best) : 0;
+        for (int i = 0; i < sweep->count && code == 0; i++) {
+            struct way *way = &sweep->ways[i];
+            bool worth = i == 0 || (double)median_ns(way) <= hopeless;
+            if (way->runs == round && worth && way->status == 0) {
+                code = run_once(sweep, way);
+            }
+        }
+    }
+    return code;
+}
+
+/* ---- what limits it --------------------------------------------------------
+ */
+
+static void limit(struct poise_buf *out, const char *name, double share)
+{
+    poise_buf_printf(out, "%s%s %.0f %%", out->len > 0 ? ", " : "", name,
+                     100 * share);
+}
+
+/* Misses of caches beyond those of `then`, as shares of the time; where nobody
+ * counts them, what computing takes longer. */
+static void limits_of_memory(const struct cli_profile_sum *now,
+                             const struct cli_profile_sum *then,
+                             struct poise_buf *out)
+{
+    static const struct {
+        enum poise_vrank_counter counter;
+        double ns;
+        const char *name;
+    } kinds[] = {{POISE_VRANK_L1_MISSES, MISS_L1_NS, "L1 cache"},
+                 {POISE_VRANK_CACHE_MISSES, MISS_LAST_NS, "cache"},
+                 {POISE_VRANK_TLB_MISSES, MISS_TLB_NS, "TLB"}};
+    double wall = (double)now->wall_ns;
+    bool counted = false;
+
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        int64_t more =
+            now->counters[kinds[i].counter] - then->counters[kinds[i].counter];
+        if (now->counters[kinds[i].counter] < 0 ||
+            then->counters[kinds[i].counter] < 0) {
+            continue;
+        }
+        counted = true;
+        double share = (double)more * kinds[i].ns / wall;
+        if (share >= LIMIT_MISSES) {
+            limit(out, kinds[i].name, share);
+        }
+    }
+    double longer = ((double)now->ns[POISE_VRANK_COMPUTING] -
+                     (double)then->ns[POISE_VRANK_COMPUTING]) /
+                    wall;
+    if (!counted && longer >= LIMIT_MISSES) {
+        limit(out, "computing", longer);
+    }
+}
+
+static void limits_of(const struct poise_vrank_profile *profile,
+                      const struct poise_vrank_profile *base,
+                      struct poise_buf *out)
+{
+    struct cli_profile_sum now, then;
+
+    cli_profile_add_up(profile, &now);
+    cli_profile_add_up(base, &then);
+    double wall = now.wall_ns > 0 ? (double)now.wall_ns : 1;
+    double idle = (double)now.idle_ns / wall;
+    double own =
+        ((double)now.wall_ns - (double)now.busy_ns - (double)now.idle_ns) /
+        wall;
+    double system = (double)now.kernel[POISE_VRANK_SYSTEM_NS] / wall;
+    double waited =
+        (double)(now.ns[POISE_VRANK_NETWORK] + now.ns[POISE_VRANK_SYNC]);
+    if (idle >= LIMIT_IDLE) {
+        limit(out, "parallelism", idle);
+    } else {
+        limit(out, "saturated", 1 - idle);
+    }
+    if (idle >= LIMIT_IDLE && (double)now.collective_ns >= waited / 2) {
+        limit(out, "synchronisation", (double)now.collective_ns / waited);
+    }
+    limits_of_memory(&now, &then, out);
+    if (system >= LIMIT_SYSTEM) {
+        limit(out, "system", system);
+    }
+    if (own >= LIMIT_SYSTEM) {
+        limit(out, "switching", own);
+    }
+}
+
+/* ---- what is printed -------------------------------------------------------
+ */
+
+static int add_row(struct poise_table *table, const struct sweep *sweep,
+                   const struct way *way)
+{
+    const struct way *base = &sweep->ways[0];
+    struct poise_buf limits = {0};
+    char ranks[16], time[32] = "", spread[48] = "", factor[16] = "";
+
+    snprintf(ranks, sizeof ranks, "%d", way->ranks);
+    if (way->runs == 0 && way->status == 0) {
+        poise_buf_puts(&limits, "(the time was over)");
+    } else if (way->runs == 0) {
+        poise_buf_printf(&limits, "(the program ended with %d)", way->status);
+    } else {
+        uint64_t least = UINT64_MAX, most = 0;
+        for (int i = 0; i < way->runs; i++) {
+            least = way->runs_ns[i] < least ? way->runs_ns[i] : least;
+            most = way->runs_ns[i] > most ? way->runs_ns[i] : most;
+        }
+        snprintf(time, sizeof time, "%.4g s", (double)median_ns(way) / 1e9);
+        snprintf(spread, sizeof spread, "%d: %.4g to %.4g", way->runs,
+                 (double)least / 1e9, (double)most / 1e9);
+        limits_of(way->profile, base->runs > 0 ? base->profile : way->profile,
+                  &limits);
+    }
+    if (way->runs > 0 && base->runs > 0) {
+        snprintf(factor, sizeof factor, "%.2f",
+                 (double)median_ns(base) / (double)median_ns(way));
+    }
+    const char *cells[] = {ranks,  poise_vrank_policy_names[way->policy],
+                           time,   spread,
+                           factor, poise_buf_str(&limits)};
+    int code = poise_table_row(table, cells);
+    poise_buf_free(&limits);
+    return code;
+}
+
+static int print_table(const struct sweep *sweep, struct poise_buf *out)
+{
+    static const struct poise_column columns[] = {
+        {"ranks", POISE_ALIGN_RIGHT},  {"policy", POISE_ALIGN_LEFT},
+        {"time", POISE_ALIGN_RIGHT},   {"runs", POISE_ALIGN_RIGHT},
+        {"faster", POISE_ALIGN_RIGHT}, {"limits", POISE_ALIGN_LEFT}};
+    struct poise_table *table;
+    int code =
+        poise_table_create(columns, sizeof columns / sizeof *columns, &table);
+
+    if (code < 0) {
+        return code;
+    }
+    for (int i = 0; i < sweep->count && code == 0; i++) {
+        code = add_row(table, sweep, &sweep->ways[i]);
+    }
+    if (code == 0) {
+        code = poise_table_text(table, out);
+    }
+    poise_table_destroy(table);
+    return code;
+}
+
+static void print_best(const struct sweep *sweep, const struct way *best,
+                       struct poise_buf *out)
+{
+    const struct way *base = &sweep->ways[0];
+    const struct values *values = sweep->values;
+
+    poise_buf_puts(out, "\nfastest: poise run");
+    if (values->processes > 1) {
+        poise_buf_printf(out, " -n %lld", (long long)values->processes);
+    }
+    poise_buf_printf(out, " -v %d", best->ranks);
+    if (values->threads > 1) {
+        poise_buf_printf(out, " -t %lld", (long long)values->threads);
+    }
+    if (best->policy != POISE_VRANK_ROUND_ROBIN) {
+        poise_buf_printf(out, " --policy %s",
+                         poise_vrank_policy_names[best->policy]);
+    }
+    for (char **word = sweep->program; *word; word++) {
+        poise_buf_printf(out, " %s", *word);
+    }
+    if (best == base) {
+        poise_buf_puts(out, "\nmore ranks than processors do not pay here\n");
+    } else if (base->runs > 0) {
+        poise_buf_printf(out,
+                         "\n%.2f times as fast as one rank for each "
+                         "processor\n",
+                         (double)median_ns(base) / (double)median_ns(best));
+    }
+}
+
+/* ---- the whole -------------------------------------------------------------
+ */
+
+static int make_file(char *name)
+{
+    int fd = mkostemp(name, O_CLOEXEC);
+
+    if (fd < 0) {
+        return poise_error_set(errno, "make a file like", name, NULL);
+    }
+    close(fd);
+    return 0;
+}
+
+static int advise(struct sweep *sweep)
+{
+    strcpy(sweep->profile, "/tmp/poise-advise-XXXXXX");
+    strcpy(sweep->words, "/tmp/poise-advise-XXXXXX");
+    int code = make_file(sweep->profile);
+    if (code < 0) {
+        return code;
+    }
+    code = make_file(sweep->words);
+    if (code == 0) {
+        code = try_ranks(sweep);
+        if (code == 0) {
+            code = try_policies(sweep);
+        }
+        if (code == 0) {
+            code = try_again(sweep);
+        }
+        unlink(sweep->words);
+    }
+    unlink(sweep->profile);
+    return code == -ETIMEDOUT ? 0 : code;
+}
+
+int cli_advise(int argc, char **argv)
+{
+    struct values values = {
+        .processes = 1, .threads = 1, .time_ns = UINT64_C(60000000000)};
+    struct poise_buf out = {0};
+    int status = 0, end = cli_options_end(options, argc, argv);
+
+    if (cli_parse(&cli_advise_command, end, argv, &values, &values.common,
+                  &status) < 0) {
+        return status == CLI_WRONG_USE ? POISE_VRANK_FAILED : status;
+    }
+    end += end < argc && strcmp(argv[end], "--") == 0;
+    if (end >= argc) {
+        cli_say("advise", "the program is missing");
+        return POISE_VRANK_FAILED;
+    }
+    struct sweep sweep = {.values = &values, .program = argv + end};
+    sweep.end_ns = poise_clock_ns() + values.time_ns;
+    int code = advise(&sweep);
+    const struct way *best = best_way(&sweep);
+    if (code == 0) {
+        code = print_table(&sweep, &out);
+    }
+    if (code == 0 && best) {
+        print_best(&sweep, best, &out);
+    }
+    status = code < 0 ? POISE_VRANK_FAILED : cli_write("advise", &out);
+    if (code < 0) {
+        cli_print_error("advise", poise_error_last());
+    }
+    for (int i = 0; i < sweep.count; i++) {
+        poise_vrank_profile_free(sweep.ways[i].profile);
+    }
+    poise_buf_free(&out);
+    return status == CLI_DONE && !best ? CLI_PARTLY : status;
+}

@@ -17,9 +17,10 @@
 struct values {
     struct cli_common common;
     int64_t processes, ranks, threads;
-    int placement;
+    int smt;
     uint64_t stack;
-    const char *policy, *delay, *profile_json, *against, *report;
+    const char *placement, *speeds, *policy, *delay, *profile_json, *against,
+        *report;
     bool profile;
 };
 
@@ -42,10 +43,20 @@ static const struct poise_option options[] = {
              "(messages before any computation), or unblocked (the rank just "
              "woken)",
      .offset = offsetof(struct values, policy)},
-    {POISE_OPTION_ENUM, .name = "placement", .arg = "NAME",
-     .help = "which ranks a process holds (default: block)",
-     .offset = offsetof(struct values, placement),
-     .choices = poise_vrank_placement_names},
+    {POISE_OPTION_STRING, .name = "placement", .arg = "NAME",
+     .help = "which ranks a process holds: block (the default), cyclic, or "
+             "graph:FILE (those together that send to each other; FILE was "
+             "written by --profile-json with as many ranks)",
+     .offset = offsetof(struct values, placement)},
+    {POISE_OPTION_STRING, .name = "speeds", .arg = "LIST",
+     .help = "how fast each process is, as 1,1,2.5: faster ones hold more "
+             "ranks (default: all alike)",
+     .offset = offsetof(struct values, speeds)},
+    {POISE_OPTION_ENUM, .name = "smt", .arg = "WAY",
+     .help = "bind each thread to a hardware thread, core after core (on), or "
+             "to a core, whose other hardware threads then idle (off; "
+             "default: any, threads are not bound)",
+     .offset = offsetof(struct values, smt), .choices = poise_vrank_smt_names},
     {POISE_OPTION_BYTES, .name = "stack", .arg = "SIZE",
      .help = "stack of each rank; memory is used where it is touched "
              "(default: 8M)",
@@ -295,42 +306,78 @@ static int launch(int64_t processes, int argc, char **argv)
     return code;
 }
 
-/* "serial:2", "priority:0,8-15": what is behind the name is looked at by who
- * uses it. */
+/* The index in `names` of what stands before a colon, whose rest is *rest, or
+ * NULL if there is none; -EINVAL. */
+static int read_name(const char *doing, const char *text,
+                     const char *const *names, int count, const char **rest)
+{
+    const char *colon = strchr(text, ':');
+    size_t len = colon ? (size_t)(colon - text) : strlen(text);
+
+    *rest = colon ? colon + 1 : NULL;
+    for (int i = 0; i < count; i++) {
+        if (strlen(names[i]) == len && strncmp(names[i], text, len) == 0) {
+            return i;
+        }
+    }
+    const char *near = poise_nearest(text, names, (size_t)count);
+    return poise_error_set(
+        EINVAL, doing, text,
+        near ? "did you mean '%s'?" : "there is none of this name", near);
+}
+
+/* "serial:2", "priority:0,8-15". */
 static int read_policy(const char *text, struct poise_vrank_options *out)
 {
-    const char *colon = text ? strchr(text, ':') : NULL;
-    size_t len = colon ? (size_t)(colon - text) : text ? strlen(text) : 0;
-    int found = -1;
+    static const char doing[] = "schedule by the policy";
+    const char *rest = NULL;
     int64_t serial = 0;
 
     if (!text) {
         return 0;
     }
-    for (int i = 0; i < POISE_VRANK_POLICIES; i++) {
-        const char *name = poise_vrank_policy_names[i];
-        if (strlen(name) == len && strncmp(name, text, len) == 0) {
-            found = i;
-        }
-    }
+    int found = read_name(doing, text, poise_vrank_policy_names,
+                          POISE_VRANK_POLICIES, &rest);
     if (found < 0) {
-        const char *near =
-            poise_nearest(text, poise_vrank_policy_names, POISE_VRANK_POLICIES);
-        return poise_error_set(
-            EINVAL, "schedule by the policy", text,
-            near ? "did you mean '%s'?" : "there is none of this name", near);
+        return found;
     }
     out->policy = (enum poise_vrank_policy)found;
-    if (colon && found == POISE_VRANK_SERIAL) {
-        int code = poise_parse_int(colon + 1, 1, 1024, &serial);
+    if (rest && found == POISE_VRANK_SERIAL) {
+        int code = poise_parse_int(rest, 1, 1024, &serial);
         out->serial = (int)serial;
         return code;
     }
-    if (colon && found == POISE_VRANK_PRIORITY) {
-        out->urgent = colon + 1;
-    } else if (colon) {
-        return poise_error_set(EINVAL, "schedule by the policy", text,
-                               "it takes no argument");
+    if (rest && found == POISE_VRANK_PRIORITY) {
+        out->urgent = rest;
+    } else if (rest) {
+        return poise_error_set(EINVAL, doing, text, "it takes no argument");
+    }
+    return 0;
+}
+
+/* "graph:FILE". */
+static int read_placement(const char *text, struct poise_vrank_options *out)
+{
+    static const char doing[] = "place ranks by";
+    const char *rest = NULL;
+
+    if (!text) {
+        return 0;
+    }
+    int found = read_name(doing, text, poise_vrank_placement_names,
+                          POISE_VRANK_PLACEMENTS, &rest);
+    if (found < 0) {
+        return found;
+    }
+    out->placement = (enum poise_vrank_placement)found;
+    out->graph = rest;
+    if (found == POISE_VRANK_GRAPH && !(rest && *rest)) {
+        return poise_error_set(EINVAL, doing, text,
+                               "say by which profile: graph:FILE, as "
+                               "--profile-json wrote it");
+    }
+    if (found != POISE_VRANK_GRAPH && rest) {
+        return poise_error_set(EINVAL, doing, text, "it takes no argument");
     }
     return 0;
 }
@@ -419,6 +466,8 @@ static int run_here(struct values *values, char **argv,
     }
     if (values->against && cli_speaks()) {
         code = poise_vrank_profile_read(values->against, &profiled.against);
+        /* Not a failure to find the program. */
+        code = code < 0 ? -EINVAL : 0;
     }
     if (code == 0) {
         code = poise_vrank_run(run, argv, status);
@@ -441,7 +490,8 @@ int cli_run(int argc, char **argv)
     struct poise_vrank_options run = {
         .count = (int)values.ranks,
         .threads = (int)values.threads,
-        .placement = (enum poise_vrank_placement)values.placement,
+        .speeds = values.speeds,
+        .smt = (enum poise_vrank_smt)values.smt,
         .stack_bytes = values.stack,
         .say = say,
         .die = die,
@@ -449,6 +499,9 @@ int cli_run(int argc, char **argv)
     int code = read_delay(values.delay, &run);
     if (code == 0) {
         code = read_policy(values.policy, &run);
+    }
+    if (code == 0) {
+        code = read_placement(values.placement, &run);
     }
     bool must_restart = make_room(values.ranks);
     if (code == 0 && values.processes > 1 && !is_launched()) {

@@ -412,6 +412,12 @@ static void engine_worker(struct vrank_worker *worker)
     if (job->thread_start != NULL) {
         job->thread_start(worker->number, job->arg);
     }
+    if (job->cpus != NULL) {
+        cpu_set_t cpus;
+        CPU_ZERO(&cpus);
+        CPU_SET((size_t)job->cpus[worker->number], &cpus);
+        pthread_setaffinity_np(pthread_self(), sizeof cpus, &cpus);
+    }
     profile_worker_begin(worker);
     sched_worker_run(worker);
     profile_worker_end(worker);

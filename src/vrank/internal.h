@@ -181,6 +181,8 @@ struct vrank_job {
     enum poise_vrank_policy policy;
     int serial;         /**< POISE_VRANK_SERIAL: workers that may compute at
                              once; 0: 1 */
+    const int *cpus;    /**< [threads] the processor of each worker; NULL:
+                             wherever the kernel likes */
     const bool *urgent; /**< POISE_VRANK_PRIORITY: [V] which ranks go first;
                              NULL: learnt */
     size_t stack_bytes; /**< of each rank; 0: 8 MiB */

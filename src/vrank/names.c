@@ -5,7 +5,10 @@ const char *const poise_vrank_policy_names[POISE_VRANK_POLICIES + 1] = {
     "round-robin", "serial", "priority", "coschedule", "unblocked", NULL};
 
 const char *const poise_vrank_placement_names[POISE_VRANK_PLACEMENTS + 1] = {
-    "block", "cyclic", NULL};
+    "block", "cyclic", "graph", NULL};
+
+const char *const poise_vrank_smt_names[POISE_VRANK_SMTS + 1] = {"any", "on",
+                                                                 "off", NULL};
 
 const char *const poise_vrank_time_names[POISE_VRANK_TIMES + 1] = {
     "computing",       "mpi",      "ready", "network",

@@ -5,6 +5,7 @@
 #include "run.h"
 #include "face.h"
 #include "profile.h"
+#include "setup.h"
 #include "start.h"
 
 #include <poise/comm.h>
@@ -33,8 +34,8 @@ struct run {
     char **argv, **envp;
     struct run_rank *ranks; /* [count] */
     int count;
-    char *signal_stacks;    /* [threads], mapped */
-    bool *urgent;           /* [V], of the policy; NULL: learnt */
+    char *signal_stacks; /* [threads], mapped */
+    struct vrank_setup setup;
     struct profile profile; /* if options->profiled */
     bool has_face;
     bool has_refused; /* atomic: it was said */
@@ -330,36 +331,6 @@ static void run_die(int status, void *arg)
     }
 }
 
-/* Ranks as in "0,7,16-23". */
-static int run_read_urgent(struct run *run, const char *text)
-{
-    run->urgent = poise_alloc((size_t)run->job.count, sizeof *run->urgent);
-    if (run->urgent == NULL) {
-        return -ENOMEM;
-    }
-    run->job.urgent = run->urgent;
-    for (const char *at = text; at != NULL;) {
-        int first, last, used = 0;
-        bool is_one = sscanf(at, "%d%n", &first, &used) == 1;
-        last = first;
-        if (is_one && at[used] == '-') {
-            int more = 0;
-            is_one = sscanf(at + used + 1, "%d%n", &last, &more) == 1;
-            used += 1 + more;
-        }
-        if (!is_one || first < 0 || last < first || last >= run->job.count ||
-            (at[used] != ',' && at[used] != '\0')) {
-            return poise_error_set(EINVAL, "let these ranks go first", text,
-                                   "it is no list of ranks from 0 to %d, as "
-                                   "0,2-3",
-                                   run->job.count - 1);
-        }
-        memset(run->urgent + first, true, (size_t)(last - first) + 1);
-        at = at[used] == ',' ? at + used + 1 : NULL;
-    }
-    return 0;
-}
-
 static int run_join_world(struct run *run)
 {
     const struct poise_vrank_options *options = run->options;
@@ -385,12 +356,9 @@ static int run_join_world(struct run *run)
     if (run->job.count == 0) {
         run->job.count = run->job.processes;
     }
-    if (options->urgent != NULL) {
-        code = run_read_urgent(run, options->urgent);
-        code = poise_world_agree(run->world, code);
-        if (code < 0) {
-            return code;
-        }
+    code = setup_job(options, run->world, &run->job, &run->setup);
+    if (code < 0) {
+        return code;
     }
     const struct face_options face = {
         .world = run->job.processes > 1 ? run->world : NULL,
@@ -449,7 +417,7 @@ static void run_free(struct run *run)
     free(run->ranks);
     load_program_close(&run->program);
     profile_free(&run->profile);
-    free(run->urgent);
+    setup_free(&run->setup);
     if (run->has_face) {
         face_end();
     }

@@ -39,6 +39,7 @@ POISE_API extern const char *const poise_vrank_policy_names[];
 enum poise_vrank_placement {
     POISE_VRANK_BLOCK,  /**< consecutive ones */
     POISE_VRANK_CYCLIC, /**< rank r in process r mod P */
+    POISE_VRANK_GRAPH,  /**< those that send to each other together */
     POISE_VRANK_PLACEMENTS
 };
 POISE_API extern const char *const poise_vrank_placement_names[];
@@ -186,6 +187,15 @@ POISE_API void poise_vrank_profile_free(struct poise_vrank_profile *profile);
 /* ---- running --------------------------------------------------------------
  */
 
+/** Where kernel threads run. */
+enum poise_vrank_smt {
+    POISE_VRANK_SMT_ANY, /**< wherever the kernel puts them */
+    POISE_VRANK_SMT_ON,  /**< each on a hardware thread, core after core */
+    POISE_VRANK_SMT_OFF, /**< each on a core, whose other threads idle */
+    POISE_VRANK_SMTS
+};
+POISE_API extern const char *const poise_vrank_smt_names[];
+
 /** Zero is the default of every member. */
 struct poise_vrank_options {
     int count;   /**< V, virtual ranks in all; 0: one for each process */
@@ -197,6 +207,13 @@ struct poise_vrank_options {
      * that are seen to send to other processes. */
     const char *urgent;
     enum poise_vrank_placement placement;
+    /** POISE_VRANK_GRAPH: the file of a profile of an earlier run with as many
+     * ranks; process 0 reads it. */
+    const char *graph;
+    /** How fast each process is, "1,1,2.5": it gets so many ranks. NULL: all
+     * alike. */
+    const char *speeds;
+    enum poise_vrank_smt smt;
     /** Called in process 0 when all ranks have ended, if the job was not
      * aborted; the profile is gone afterwards. NULL: none is made. */
     void (*profiled)(const struct poise_vrank_profile *profile, void *arg);

@@ -1,0 +1,152 @@
+/*
+ * poise/extmem.h - data larger than memory: sorting files of numbers, records
+ * and lines in two passes over the data, at the speed of the disks; checking
+ * and generating such files.
+ *
+ * All functions are local (not collective) and use threads of their own.
+ */
+#ifndef POISE_EXTMEM_H
+#define POISE_EXTMEM_H
+
+#include <poise/core.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** What a file consists of. Numbers are in the machine's byte order. */
+enum poise_sort_kind {
+    POISE_SORT_U32,
+    POISE_SORT_I32,
+    POISE_SORT_U64,
+    POISE_SORT_I64,
+    /** Ordered as totalOrder of IEEE 754 does: NaNs with the sign bit first,
+     * then -inf ... -0 < +0 ... +inf, then the other NaNs; NaNs among each
+     * other by their bits. Equal are only equal bits. */
+    POISE_SORT_F32,
+    POISE_SORT_F64,
+    POISE_SORT_RECORD, /**< of a fixed number of bytes */
+    /** Ended by newlines, ordered by bytes (as `LC_ALL=C sort` does, which
+     * also ends the last line if it was not). */
+    POISE_SORT_LINES,
+};
+
+struct poise_sort_type {
+    enum poise_sort_kind kind;
+    /* Of records only: their length, and where the key lies in them. */
+    uint32_t record_bytes, key_offset, key_bytes;
+    /** POISE_SORT_RECORD: the key's bytes are compared, first byte first;
+     * else the key is a number of this kind. */
+    enum poise_sort_kind key_kind;
+};
+
+/**
+ * "u32", "i32", "u64", "i64", "f32", "f64", "lines", "record:LEN" (the whole
+ * record is its key) or "record:LEN,OFFSET,KEYLEN". `key` (may be NULL) is
+ * for records, instead of the latter: "OFFSET,KEYLEN" or "OFFSET:KIND" with
+ * KIND one of the numbers. -EINVAL with the reason.
+ */
+POISE_API int poise_sort_type_parse(const char *type, const char *key,
+                                    struct poise_sort_type *out);
+/** "u32", ..., "record", "lines". */
+POISE_API const char *poise_sort_kind_name(enum poise_sort_kind kind);
+
+/** Zero is the default of everything but `type`. */
+struct poise_sort_options {
+    struct poise_sort_type type;
+    /** All the memory that the run may take; 0: nine tenths of
+     * poise_memory_available(). */
+    uint64_t memory_bytes;
+    /** Folders for scratch files, striped over all of them, best one on each
+     * disk; none: the folder of the output. Borrowed. */
+    const char *const *scratch;
+    size_t scratch_count;
+    unsigned threads; /**< 0: one for each processor */
+    bool unique;      /**< of items with equal keys, the first one only */
+    bool in_place;    /**< the output may replace the input */
+    bool sync;        /**< the output is on the disk when the run is over */
+    bool checksum;    /**< compute result->checksum */
+    struct poise_disk_options disk;
+};
+
+/** What a run did. */
+struct poise_sort_result {
+    uint64_t items_in, items_out, bytes_in, bytes_out;
+    /** All transfers: of input, scratch and output. */
+    uint64_t read_bytes, written_bytes;
+    uint64_t scratch_bytes; /**< written to scratch files */
+    uint64_t memory_bytes;  /**< the budget */
+    uint64_t block_bytes;   /**< unit of scratch files */
+    uint64_t buckets;       /**< parts that were sorted by themselves */
+    uint64_t largest_bytes; /**< of them */
+    uint64_t mean_bytes;
+    uint64_t splits; /**< buckets too large for memory, parted once more */
+    unsigned threads;
+    /** Order-independent checksum of what was read: see
+     * struct poise_sort_report. */
+    uint64_t checksum;
+    uint64_t sample_ns, distribute_ns, sort_ns;
+    const char *engine; /**< of the disks: "io_uring" or "threads" */
+    bool direct_in, direct_out, direct_scratch;
+};
+
+/**
+ * Sort file `in` into file `out`. Items with equal keys keep their order. The
+ * output appears under its name whole or not at all; the input is never
+ * written to. Data are read twice and written twice at most, unless a bucket
+ * has to be split again (result->splits), which takes memory less than about
+ * 1/1000 of the data or a very unlucky sample.
+ *
+ * -EINVAL: a size that is no multiple of the item's, a key past the record's
+ * end, `in` and `out` being one file without options->in_place; -ENOMEM: too
+ * little memory (the message says how much would do); -ENOSPC: too little
+ * disk, before anything is written or when it happens.
+ */
+POISE_API int poise_sort_run(const char *in, const char *out,
+                             const struct poise_sort_options *options,
+                             struct poise_sort_result *result);
+
+/** What a file holds. */
+struct poise_sort_report {
+    uint64_t items, bytes;
+    uint64_t checksum;   /**< sum of the hashes of all items: equal for files
+                              of the same items in any order */
+    uint64_t duplicates; /**< items whose key equals their predecessor's */
+    bool sorted;
+    uint64_t first_unsorted; /**< index of an item that comes before its
+                                  predecessor, if not sorted: the first */
+};
+
+/** Read a file once and see whether it is sorted. Errors as above; that it is
+ * not sorted is none. */
+POISE_API int poise_sort_check(const char *path,
+                               const struct poise_sort_options *options,
+                               struct poise_sort_report *report);
+
+/** Patterns of generated data. */
+enum poise_sort_pattern {
+    POISE_SORT_RANDOM,
+    POISE_SORT_SORTED,
+    POISE_SORT_REVERSE,
+    POISE_SORT_EQUAL,
+    POISE_SORT_FEW,  /**< 16 different keys */
+    POISE_SORT_SKEW, /**< half of the keys are small, half of those smaller.. */
+};
+/** Their names, NULL-terminated. */
+POISE_API extern const char *const poise_sort_pattern_names[];
+
+/**
+ * Write `count` items, the same for the same seed. Records are like gensort's:
+ * a key of random bytes, then the item's number and filling; lines have 20 to
+ * 78 characters (keys of the pattern first).
+ */
+POISE_API int poise_sort_generate(const char *path,
+                                  const struct poise_sort_options *options,
+                                  enum poise_sort_pattern pattern,
+                                  uint64_t count, uint64_t seed);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

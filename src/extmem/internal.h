@@ -1,0 +1,340 @@
+/*
+ * Shared inside room extmem: how a sort is cut into parts.
+ *
+ * A sample gives thresholds, which cut the range of keys into buckets of
+ * about the same size. Lanes (one per thread) read their part of the input
+ * and throw each item into its bucket's stream of blocks, which stay in memory
+ * while there is room and go to the scratch files when there is not. Then
+ * threads fetch bucket by bucket, sort it in memory, and write it where it
+ * belongs in the output. All items of a lane precede those of the next in the
+ * input, and streams keep their order: so equal items keep theirs.
+ */
+#ifndef POISE_EXTMEM_INTERNAL_H
+#define POISE_EXTMEM_INTERNAL_H
+
+#include <poise/extmem.h>
+
+#include <pthread.h>
+
+#define SORT_PAGE POISE_DISK_ALIGN
+
+static inline uint64_t sort_round_up(uint64_t n, uint64_t unit)
+{
+    return (n + unit - 1) / unit * unit;
+}
+
+/* ---- kinds of items ----------------------------------------------------- */
+
+/** How items are handled: numbers are sorted themselves, all else by entries
+ * of a window of eight key bytes and a place. */
+enum sort_shape { SORT_WORDS_32, SORT_WORDS_64, SORT_RECORDS, SORT_TEXT };
+enum sort_shape sort_shape_of(const struct poise_sort_type *type);
+/** Bytes of an item; 1 for lines. */
+uint32_t sort_item_bytes(const struct poise_sort_type *type);
+/** -EINVAL if the type makes no sense. */
+int sort_type_check(const struct poise_sort_type *type);
+
+/** Numbers to unsigned ones of the same order, and back; in place if to ==
+ * from. */
+void sort_encode(enum poise_sort_kind kind, const void *from, void *to,
+                 size_t count);
+void sort_decode(enum poise_sort_kind kind, const void *from, void *to,
+                 size_t count);
+/** One encoded number at any address; those of 32 bits in the lower half. */
+uint64_t sort_number_at(enum poise_sort_kind kind, const void *at);
+
+/** Up to eight bytes from `at`, the first in the highest place, zeros behind
+ * the `len`-th. */
+uint64_t sort_window(const unsigned char *at, size_t len);
+
+/** A key wherever it lies: `bytes` is NULL for numbers, which their window
+ * holds wholly. */
+struct sort_key {
+    uint64_t window;
+    const unsigned char *bytes;
+    uint32_t len;
+};
+/** Of a record or a line (its newline not counted in len). */
+struct sort_key sort_key_of(const struct poise_sort_type *type,
+                            const unsigned char *item, size_t len);
+/** <0, 0, >0. */
+int sort_key_compare(const struct sort_key *a, const struct sort_key *b);
+
+/* ---- sorting in memory -------------------------------------------------- */
+
+/** What stands for a record or line while its bucket is sorted. */
+struct sort_entry {
+    uint64_t key;
+    uint32_t at;  /**< offset in the bucket's buffer */
+    uint32_t len; /**< of lines: without newline */
+};
+
+/** Sort `count` items of `from` into `to`; what `from` holds is lost. Stable.
+ */
+void sort_words_32(uint32_t *from, uint32_t *to, size_t count);
+void sort_words_64(uint64_t *from, uint64_t *to, size_t count);
+/** The same by entry.key alone. */
+void sort_entries(struct sort_entry *from, struct sort_entry *to, size_t count);
+/** In place, `spare` being as large. */
+void sort_entries_in(struct sort_entry *entries, struct sort_entry *spare,
+                     size_t count);
+/** Sort entries by the whole keys of the items in `base` that they stand for;
+ * their windows are set. The result is in `entries`. */
+void sort_items(const struct poise_sort_type *type, const unsigned char *base,
+                struct sort_entry *entries, struct sort_entry *spare,
+                size_t count);
+
+/* ---- threads ------------------------------------------------------------ */
+
+/** Run `fn` in `threads` threads, number 0 in the caller. If some fail the
+ * first failure is this function's, error set; *stop becomes true for the
+ * others to see (__atomic). */
+int sort_team(unsigned threads, int (*fn)(void *arg, unsigned thread),
+              void *arg, bool *stop);
+static inline bool sort_stopped(const bool *stop)
+{
+    return __atomic_load_n(stop, __ATOMIC_RELAXED);
+}
+
+/* ---- streams of blocks -------------------------------------------------- */
+
+/** A piece of a stream: a whole block, or less at the stream's end. */
+struct sort_span {
+    char *memory;  /**< NULL: on disk, in block `slot` */
+    uint64_t slot; /**< stripe by stripe */
+    uint64_t bytes;
+};
+
+/** What one lane threw into one bucket, in order. */
+struct sort_stream {
+    struct sort_span *spans; /**< owned */
+    size_t count, room;
+    uint64_t bytes, items;
+};
+
+struct sort_bucket {
+    struct sort_stream *streams; /**< owned, one per lane */
+    uint64_t bytes, items;
+    bool uniform;   /**< all keys are equal */
+    bool counted;   /**< all items are, and only their number was kept */
+    uint64_t value; /**< then: the encoded item */
+};
+void sort_bucket_free(struct sort_bucket *bucket, unsigned lanes);
+
+/** The buckets in order of their keys. */
+struct sort_buckets {
+    struct sort_bucket *items; /**< owned */
+    size_t count;
+};
+void sort_buckets_free(struct sort_buckets *buckets, unsigned lanes);
+
+/** Where blocks live: striped over scratch files, or in memory. */
+struct sort_store {
+    struct poise_disk **disks; /**< owned */
+    size_t disk_count;
+    uint64_t next_slot; /**< __atomic */
+    uint64_t *free_slots;
+    size_t free_count, free_room;
+    pthread_mutex_t lock;                    /**< of free_slots */
+    char *resident;                          /**< borrowed from the arena */
+    uint64_t resident_blocks, resident_next; /**< the latter __atomic */
+    size_t block_bytes;
+};
+int sort_store_open(struct sort_store *store,
+                    const struct poise_sort_options *options,
+                    const char *default_dir, uint64_t need_bytes);
+void sort_store_close(struct sort_store *store);
+/** The slot for another block; slots of split buckets are used again. */
+uint64_t sort_store_slot(struct sort_store *store);
+int sort_store_release(struct sort_store *store,
+                       const struct sort_bucket *bucket, unsigned lanes);
+/** Start moving `bytes` of a block, rounded up to pages. */
+void sort_store_move(struct sort_store *store, bool is_write, uint64_t slot,
+                     void *data, uint64_t bytes,
+                     struct poise_disk_transfer *transfer);
+
+/* ---- a run -------------------------------------------------------------- */
+
+/** How memory is shared out. All sizes in bytes; the arena is `local` bytes
+ * for each lane, then the resident blocks. */
+struct sort_plan {
+    uint64_t memory, arena;
+    unsigned lanes;
+    uint32_t buckets;
+    size_t chunk; /**< unit of reading */
+    size_t block;
+    unsigned spare_blocks;  /**< of a lane, being written */
+    size_t buffer;          /**< of a bucket: four of these for each lane */
+    size_t bucket_limit;    /**< bytes that fit one, gaps included */
+    size_t entries;         /**< of a lane's two arrays */
+    size_t local;           /**< of a lane, in both passes */
+    uint64_t resident;      /**< blocks that stay in memory */
+    uint64_t scratch_bytes; /**< expected */
+    uint64_t sample_reads;
+};
+
+/** What is known of the data before the plan is made. */
+struct sort_census {
+    uint64_t bytes;
+    double item_bytes; /**< mean */
+    uint32_t least_item;
+};
+/** -ENOMEM, without an error set, if `memory` is too little. */
+int sort_plan_make(const struct poise_sort_options *options,
+                   const struct sort_census *census, uint64_t memory,
+                   unsigned lanes, struct sort_plan *plan);
+/** The least memory for which there is a plan. */
+uint64_t sort_plan_least(const struct poise_sort_options *options,
+                         const struct sort_census *census, unsigned lanes);
+
+struct sort_output;
+
+struct sort_run {
+    const struct poise_sort_options *options;
+    struct poise_sort_type type;
+    enum sort_shape shape;
+    uint32_t item_bytes;
+    struct poise_disk *in;
+    uint64_t in_bytes;
+    struct sort_plan plan;
+    char *arena; /**< owned */
+    struct sort_store store;
+    struct sort_output *out;
+    struct poise_sort_result result;
+    bool stop; /**< __atomic: some thread failed */
+};
+static inline char *sort_lane_memory(const struct sort_run *run, unsigned lane)
+{
+    return run->arena + (size_t)lane * run->plan.local;
+}
+
+/* ---- sources ------------------------------------------------------------ */
+
+/** What is distributed: the input, or a bucket that is too large. */
+struct sort_source {
+    struct sort_run *run;
+    const struct sort_bucket *bucket; /**< NULL: the input */
+    uint64_t *bounds; /**< owned; of the input: lane i has [i], [i + 1] */
+};
+int sort_source_open(struct sort_run *run, const struct sort_bucket *bucket,
+                     struct sort_source *out);
+void sort_source_close(struct sort_source *source);
+uint64_t sort_source_part_bytes(const struct sort_source *source,
+                                unsigned lane);
+/** Bytes [at, at + len) of a lane's part into memory that has two pages more
+ * on either side (at most a page of which is written); *data is where they
+ * begin. Fewer than `len` at the end. Start, then finish. */
+struct sort_fetch {
+    struct poise_disk_transfer transfer;
+    char *data;
+    size_t len;
+};
+int sort_source_start(const struct sort_source *source, unsigned lane,
+                      uint64_t at, size_t len, char *memory,
+                      struct sort_fetch *fetch);
+int sort_source_finish(struct sort_fetch *fetch);
+
+/** Reads a part in order, some chunks ahead. */
+enum { SORT_AHEAD = 3 };
+struct sort_reader {
+    const struct sort_source *source;
+    unsigned lane;
+    uint64_t at, end;
+    char *memory;
+    size_t chunk, stride;
+    struct sort_fetch fetches[SORT_AHEAD];
+    unsigned next, started;
+};
+/** Memory of a reader. */
+size_t sort_reader_bytes(size_t chunk);
+int sort_reader_open(struct sort_reader *reader,
+                     const struct sort_source *source, unsigned lane,
+                     char *memory, size_t chunk);
+/** 1 and the next bytes (valid until the next call), 0 at the end. */
+int sort_reader_next(struct sort_reader *reader, const char **data,
+                     size_t *len);
+void sort_reader_close(struct sort_reader *reader);
+
+/** Cuts what a reader brings into whole items and hands them out. Lines come
+ * without their newline. */
+struct sort_cutter {
+    uint32_t item_bytes; /**< 0: lines */
+    struct poise_buf carry;
+    int (*item)(void *arg, const unsigned char *item, size_t len);
+    void *arg;
+};
+int sort_cutter_feed(struct sort_cutter *cutter, const char *data, size_t len);
+/** A last line without a newline. */
+int sort_cutter_end(struct sort_cutter *cutter);
+
+/* ---- thresholds --------------------------------------------------------- */
+
+/** Where a bucket ends: before the keys >= key, or > key if `after`. */
+struct sort_threshold {
+    struct sort_key key;
+    bool after;
+};
+
+struct sort_cuts {
+    struct sort_threshold *thresholds; /**< owned, ascending */
+    uint32_t count;                    /**< buckets: one more */
+    bool *uniform;                     /**< owned, for each bucket */
+    /** Owned; thresholds of numbers as a search tree: node i has 2i and 2i+1
+     * below it, unused ones are the greatest number. */
+    uint64_t *tree;
+    unsigned levels;
+    struct poise_buf keys; /**< what the thresholds point to */
+};
+/** Sample `source` and cut it into about `buckets`. */
+int sort_cuts_make(const struct sort_source *source, uint32_t buckets,
+                   uint64_t reads, struct sort_cuts *out);
+void sort_cuts_free(struct sort_cuts *cuts);
+/** The bucket of a key: how many thresholds it has passed. */
+uint32_t sort_cuts_find(const struct sort_cuts *cuts,
+                        const struct sort_key *key);
+
+/* ---- the passes --------------------------------------------------------- */
+
+/** Throw all of `source` into buckets. */
+int sort_distribute(struct sort_run *run, const struct sort_source *source,
+                    const struct sort_cuts *cuts, struct sort_buckets *out);
+/** Sort every bucket into the output. */
+int sort_finish(struct sort_run *run, const struct sort_buckets *buckets);
+/** Whether a bucket fits the buffers, or need not. */
+bool sort_bucket_fits(const struct sort_run *run,
+                      const struct sort_bucket *bucket);
+
+/* ---- the output --------------------------------------------------------- */
+
+/** Make the file without a name, or with a temporary one; `bytes` is its size
+ * if that is known, or the most. */
+int sort_output_open(const char *path, uint64_t bytes,
+                     const struct poise_disk_options *disk,
+                     struct sort_output **out);
+/** Pieces of writes that are on their way. */
+enum { SORT_PIECES = 64 };
+struct sort_writes {
+    struct poise_disk_transfer pieces[SORT_PIECES];
+    unsigned count;
+};
+/** Put `len` bytes at `offset`. `data` lies as far behind a page's begin as
+ * `offset` does, and is left alone until sort_writes_wait. The pages at both
+ * ends, which others share, are copied. Any thread. */
+int sort_output_put(struct sort_output *output, const char *data, size_t len,
+                    uint64_t offset, struct sort_writes *writes);
+int sort_writes_wait(struct sort_writes *writes);
+struct poise_disk *sort_output_disk(const struct sort_output *output);
+/** Give it its size and its name, and close. Frees it in any case. */
+int sort_output_commit(struct sort_output *output, uint64_t bytes, bool sync);
+void sort_output_abort(struct sort_output *output);
+
+/** Open a file of items for reading: a regular one, whose size is checked. */
+int sort_input_open(const char *path, const struct poise_sort_options *options,
+                    struct poise_disk **disk, uint64_t *bytes);
+/** The folder of a path, into `out`. */
+int sort_folder_of(const char *path, struct poise_buf *out);
+unsigned sort_threads(const struct poise_sort_options *options);
+/** The hash of an item that checksums add up. */
+uint64_t sort_item_hash(const void *item, size_t len);
+
+#endif

@@ -146,7 +146,7 @@ static uint64_t transfer(struct end *a, struct end *b, const void *data,
 static unsigned char *edit(const unsigned char *data, size_t *len,
                            unsigned edits, uint64_t seed)
 {
-    unsigned char *copy = malloc(*len + 100 * (size_t)edits);
+    unsigned char *copy = malloc(*len + 100 * (size_t)edits + 1);
     size_t to = 0, from = 0, each = *len / (edits + 1);
     struct poise_rng rng;
 
@@ -154,6 +154,7 @@ static unsigned char *edit(const unsigned char *data, size_t *len,
     poise_rng_seed(&rng, seed);
     for (unsigned i = 0; i < edits; i++) {
         size_t n = each / 2 + poise_rng_below(&rng, each / 2);
+        n = n < *len - from ? n : *len - from;
         memcpy(copy + to, data + from, n);
         to += n;
         from += n;
@@ -161,7 +162,8 @@ static unsigned char *edit(const unsigned char *data, size_t *len,
         for (size_t k = 0; k < fresh; k++) {
             copy[to++] = (unsigned char)(poise_rng_next(&rng) >> 33);
         }
-        from += poise_rng_below(&rng, 20);
+        size_t gone = poise_rng_below(&rng, 20);
+        from += gone < *len - from ? gone : *len - from;
     }
     memcpy(copy + to, data + from, *len - from);
     *len = to + *len - from;

@@ -146,8 +146,10 @@ static void remember(struct spring *own, const unsigned char *data,
             end - window - side + (ptrdiff_t)own->seen >= 0) {
             remember_window(own, data, end, value);
         }
-        value = dedup_rabin_slide(&own->rabin, value, data[end - window],
-                                  data[end]);
+        if (end < last) {
+            value = dedup_rabin_slide(&own->rabin, value, data[end - window],
+                                      data[end]);
+        }
     }
     own->seen += taken;
 }

@@ -11,13 +11,24 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Whether the MPI in front is that of virtual ranks. Under a preload it is the
+ * program's own, and then the back end must mean the same objects: a program
+ * that was linked without position independence has copies of some, such as
+ * the null request, which all others are bound to. */
+static bool is_virtual(const void *function)
+{
+    Dl_info info;
+    return function && dladdr(function, &info) && info.dli_fname &&
+           strstr(info.dli_fname, "libpoise-vmpi") != NULL;
+}
+
 /* Global: Open MPI's own plug-ins look for its symbols there. And where the MPI
  * of virtual ranks stands in front, the real one must mean itself. */
 static int open_flags(void)
 {
     int flags = RTLD_NOW | RTLD_GLOBAL;
 #if !defined(__SANITIZE_ADDRESS__)
-    if (dlsym(RTLD_DEFAULT, "MPI_Init") != NULL) {
+    if (is_virtual(dlsym(RTLD_DEFAULT, "MPI_Init"))) {
         flags |= RTLD_DEEPBIND;
     }
 #endif

@@ -217,6 +217,21 @@ static void lengths(MPI_Comm comm)
     free(out);
 }
 
+/* Freed at once, with requests of the program's own about. */
+static void come_and_go(MPI_Comm comm)
+{
+    MPI_Request none = MPI_REQUEST_NULL;
+    for (int i = 0; i < 5; i++) {
+        MPI_Comm copy;
+        int sum = 0, one = 1;
+        MPI_Comm_dup(comm, &copy);
+        MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, copy);
+        MPI_Comm_free(&copy);
+        MPI_Wait(&none, MPI_STATUS_IGNORE);
+        check(copy == MPI_COMM_NULL && none == MPI_REQUEST_NULL, "nothing");
+    }
+}
+
 static void take_left(void *in, void *inout, int *len, MPI_Datatype *type)
 {
     (void)type;
@@ -290,6 +305,7 @@ int main(int argc, char **argv)
         moves(half);
         MPI_Comm_free(&half);
     }
+    come_and_go(MPI_COMM_WORLD);
     falls_through();
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == 0) {

@@ -1,4 +1,4 @@
-/* Room graph: domains of recorded machines, and who gets which processors. */
+/* Room graph: domains of machines made up, and who gets which processors. */
 #include "graph/place.h"
 
 #include <errno.h>

@@ -100,9 +100,10 @@ const struct poise_command cli_run_command = {
         "not, with their v and w forms and neighbour collectives; "
         "communicators, groups, intercommunicators; data types and packing; "
         "operations; Cartesian and graph topologies; attributes, Info, error "
-        "handlers; and MPI-1's old names. What is not: one-sided "
-        "communication, files, dynamic processes, general requests and "
-        "external packing. A program that calls one of these does not "
+        "handlers; files in their native representation; and MPI-1's old "
+        "names. What is not: one-sided communication, dynamic processes, "
+        "general requests and external packing. A program that calls one of "
+        "these does not "
         "compile, and the compiler names the function.",
     .options = options,
     .examples = "poise run -v 64 ./prog\t64 ranks in this process\n"

@@ -231,15 +231,13 @@ void errhandler_release(MPI_Errhandler handler)
     }
 }
 
-static _Noreturn void be_fatal(struct vrank_face *face,
-                               const struct poise_mpi_comm *comm, int code,
-                               const char *what)
+_Noreturn void errhandler_be_fatal(struct vrank_face *face, const char *on,
+                                   int code, const char *what)
 {
-    const char *name = comm ? comm->name : "";
     for (;;) {
         vrank_abort(code & 0x7f ? code & 0x7f : 1,
                     "virtual rank %d: %s failed%s%s: %s%s%s", face->number,
-                    face->call, name[0] ? " on " : "", name,
+                    face->call, on[0] ? " on " : "", on,
                     face_text_of(face, code), what[0] ? ": " : "", what);
     }
 }
@@ -265,7 +263,7 @@ int face_fail(struct vrank_face *face, struct poise_mpi_comm *comm, int code,
         vsnprintf(what, sizeof(what), fmt, args);
         va_end(args);
     }
-    be_fatal(face, comm, code, what);
+    errhandler_be_fatal(face, comm ? comm->name : "", code, what);
 }
 
 int MPI_Comm_create_errhandler(MPI_Comm_errhandler_function *function,

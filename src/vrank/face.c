@@ -49,6 +49,7 @@ static void box_free(struct vrank_face *face)
 
 static void face_free(struct vrank_face *face)
 {
+    files_free(face);
     vcomm_free_all(face);
     box_free(face);
     requests_free(face);

@@ -10,6 +10,7 @@
  *   group.c         groups; communicator.c, intercomm.c: communicators
  *   attr.c, error.c, info.c   attributes, error handlers, hints
  *   wire.c          messages between processes
+ *   file.h, file*.c files
  *   type.h          data types and operations, which the collectives use too
  *
  * Functions return an error class of MPI, 0 being MPI_SUCCESS, unless they
@@ -358,6 +359,8 @@ struct vrank_face {
     struct face_keys *keys;       /* keyvals; owned */
     struct face_handles *handles; /* as integers; owned */
     struct face_codes *codes;     /* error classes of the user; owned */
+    struct poise_mpi_file *files; /* open ones */
+    MPI_Errhandler file_handler;  /* that files begin with; NULL: return */
 
     /* Others come here. */
     struct vrank_spin lock __attribute__((aligned(64)));
@@ -438,8 +441,12 @@ static inline MPI_Comm vcomm_handle(struct poise_mpi_comm *comm)
 /* How a rank treats errors. */
 struct poise_mpi_errhandler {
     int refs;
-    MPI_Comm_errhandler_function *function; /* NULL: predefined */
+    MPI_Comm_errhandler_function *function;      /* NULL: predefined, or ... */
+    MPI_File_errhandler_function *file_function; /* ... for files */
 };
+/* End the job: `on` is the name of what was used, or "". */
+_Noreturn void errhandler_be_fatal(struct vrank_face *face, const char *on,
+                                   int code, const char *what);
 MPI_Errhandler errhandler_hold(MPI_Errhandler handler);
 void errhandler_release(MPI_Errhandler handler);
 
@@ -454,5 +461,7 @@ const char *face_text_of(struct vrank_face *face, int code);
 void face_codes_free(struct vrank_face *face);
 void face_keys_free(struct vrank_face *face);
 void face_handles_free(struct vrank_face *face);
+/* Close what the rank left open. */
+void files_free(struct vrank_face *face);
 
 #endif

@@ -5,7 +5,7 @@
  * #include <mpi.h> in an ordinary program finds it. Names and semantics are
  * MPI 3.1's; the names of MPI-1 that old programs still use are here, too.
  * mpi_functions.h lists what is covered. What is not (one-sided
- * communication, files, processes that come later) is declared by
+ * communication, processes that come later) is declared by
  * mpi_missing.h in such a way that a call fails to compile, and says so.
  *
  * A handle is a pointer to an opaque object; a null handle is a null pointer,

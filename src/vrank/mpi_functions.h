@@ -683,3 +683,139 @@ POISE_MPI_FUNCTION(MPI_Fint, Request_c2f, (MPI_Request request));
 POISE_MPI_FUNCTION(MPI_Request, Request_f2c, (MPI_Fint request));
 POISE_MPI_FUNCTION(MPI_Fint, Type_c2f, (MPI_Datatype datatype));
 POISE_MPI_FUNCTION(MPI_Datatype, Type_f2c, (MPI_Fint datatype));
+
+/* Files. */
+POISE_MPI_FUNCTION(int, File_call_errhandler, (MPI_File fh, int errorcode));
+POISE_MPI_FUNCTION(int, File_close, (MPI_File * fh));
+POISE_MPI_FUNCTION(int, File_create_errhandler,
+                   (MPI_File_errhandler_function * file_errhandler_fn,
+                    MPI_Errhandler *errhandler));
+POISE_MPI_FUNCTION(int, File_delete, (const char *filename, MPI_Info info));
+POISE_MPI_FUNCTION(int, File_get_amode, (MPI_File fh, int *amode));
+POISE_MPI_FUNCTION(int, File_get_atomicity, (MPI_File fh, int *flag));
+POISE_MPI_FUNCTION(int, File_get_byte_offset,
+                   (MPI_File fh, MPI_Offset offset, MPI_Offset *disp));
+POISE_MPI_FUNCTION(int, File_get_errhandler,
+                   (MPI_File file, MPI_Errhandler *errhandler));
+POISE_MPI_FUNCTION(int, File_get_group, (MPI_File fh, MPI_Group *group));
+POISE_MPI_FUNCTION(int, File_get_info, (MPI_File fh, MPI_Info *info_used));
+POISE_MPI_FUNCTION(int, File_get_position, (MPI_File fh, MPI_Offset *offset));
+POISE_MPI_FUNCTION(int, File_get_position_shared,
+                   (MPI_File fh, MPI_Offset *offset));
+POISE_MPI_FUNCTION(int, File_get_size, (MPI_File fh, MPI_Offset *size));
+POISE_MPI_FUNCTION(int, File_get_type_extent,
+                   (MPI_File fh, MPI_Datatype datatype, MPI_Aint *extent));
+POISE_MPI_FUNCTION(int, File_get_view,
+                   (MPI_File fh, MPI_Offset *disp, MPI_Datatype *etype,
+                    MPI_Datatype *filetype, char *datarep));
+POISE_MPI_FUNCTION(int, File_iread,
+                   (MPI_File fh, void *buf, int count, MPI_Datatype datatype,
+                    MPI_Request *request));
+POISE_MPI_FUNCTION(int, File_iread_all,
+                   (MPI_File fh, void *buf, int count, MPI_Datatype datatype,
+                    MPI_Request *request));
+POISE_MPI_FUNCTION(int, File_iread_at,
+                   (MPI_File fh, MPI_Offset offset, void *buf, int count,
+                    MPI_Datatype datatype, MPI_Request *request));
+POISE_MPI_FUNCTION(int, File_iread_at_all,
+                   (MPI_File fh, MPI_Offset offset, void *buf, int count,
+                    MPI_Datatype datatype, MPI_Request *request));
+POISE_MPI_FUNCTION(int, File_iread_shared,
+                   (MPI_File fh, void *buf, int count, MPI_Datatype datatype,
+                    MPI_Request *request));
+POISE_MPI_FUNCTION(int, File_iwrite,
+                   (MPI_File fh, const void *buf, int count,
+                    MPI_Datatype datatype, MPI_Request *request));
+POISE_MPI_FUNCTION(int, File_iwrite_all,
+                   (MPI_File fh, const void *buf, int count,
+                    MPI_Datatype datatype, MPI_Request *request));
+POISE_MPI_FUNCTION(int, File_iwrite_at,
+                   (MPI_File fh, MPI_Offset offset, const void *buf, int count,
+                    MPI_Datatype datatype, MPI_Request *request));
+POISE_MPI_FUNCTION(int, File_iwrite_at_all,
+                   (MPI_File fh, MPI_Offset offset, const void *buf, int count,
+                    MPI_Datatype datatype, MPI_Request *request));
+POISE_MPI_FUNCTION(int, File_iwrite_shared,
+                   (MPI_File fh, const void *buf, int count,
+                    MPI_Datatype datatype, MPI_Request *request));
+POISE_MPI_FUNCTION(int, File_open,
+                   (MPI_Comm comm, const char *filename, int amode,
+                    MPI_Info info, MPI_File *fh));
+POISE_MPI_FUNCTION(int, File_preallocate, (MPI_File fh, MPI_Offset size));
+POISE_MPI_FUNCTION(int, File_read,
+                   (MPI_File fh, void *buf, int count, MPI_Datatype datatype,
+                    MPI_Status *status));
+POISE_MPI_FUNCTION(int, File_read_all,
+                   (MPI_File fh, void *buf, int count, MPI_Datatype datatype,
+                    MPI_Status *status));
+POISE_MPI_FUNCTION(int, File_read_all_begin,
+                   (MPI_File fh, void *buf, int count, MPI_Datatype datatype));
+POISE_MPI_FUNCTION(int, File_read_all_end,
+                   (MPI_File fh, void *buf, MPI_Status *status));
+POISE_MPI_FUNCTION(int, File_read_at,
+                   (MPI_File fh, MPI_Offset offset, void *buf, int count,
+                    MPI_Datatype datatype, MPI_Status *status));
+POISE_MPI_FUNCTION(int, File_read_at_all,
+                   (MPI_File fh, MPI_Offset offset, void *buf, int count,
+                    MPI_Datatype datatype, MPI_Status *status));
+POISE_MPI_FUNCTION(int, File_read_at_all_begin,
+                   (MPI_File fh, MPI_Offset offset, void *buf, int count,
+                    MPI_Datatype datatype));
+POISE_MPI_FUNCTION(int, File_read_at_all_end,
+                   (MPI_File fh, void *buf, MPI_Status *status));
+POISE_MPI_FUNCTION(int, File_read_ordered,
+                   (MPI_File fh, void *buf, int count, MPI_Datatype datatype,
+                    MPI_Status *status));
+POISE_MPI_FUNCTION(int, File_read_ordered_begin,
+                   (MPI_File fh, void *buf, int count, MPI_Datatype datatype));
+POISE_MPI_FUNCTION(int, File_read_ordered_end,
+                   (MPI_File fh, void *buf, MPI_Status *status));
+POISE_MPI_FUNCTION(int, File_read_shared,
+                   (MPI_File fh, void *buf, int count, MPI_Datatype datatype,
+                    MPI_Status *status));
+POISE_MPI_FUNCTION(int, File_seek,
+                   (MPI_File fh, MPI_Offset offset, int whence));
+POISE_MPI_FUNCTION(int, File_seek_shared,
+                   (MPI_File fh, MPI_Offset offset, int whence));
+POISE_MPI_FUNCTION(int, File_set_atomicity, (MPI_File fh, int flag));
+POISE_MPI_FUNCTION(int, File_set_errhandler,
+                   (MPI_File file, MPI_Errhandler errhandler));
+POISE_MPI_FUNCTION(int, File_set_info, (MPI_File fh, MPI_Info info));
+POISE_MPI_FUNCTION(int, File_set_size, (MPI_File fh, MPI_Offset size));
+POISE_MPI_FUNCTION(int, File_set_view,
+                   (MPI_File fh, MPI_Offset disp, MPI_Datatype etype,
+                    MPI_Datatype filetype, const char *datarep, MPI_Info info));
+POISE_MPI_FUNCTION(int, File_sync, (MPI_File fh));
+POISE_MPI_FUNCTION(int, File_write,
+                   (MPI_File fh, const void *buf, int count,
+                    MPI_Datatype datatype, MPI_Status *status));
+POISE_MPI_FUNCTION(int, File_write_all,
+                   (MPI_File fh, const void *buf, int count,
+                    MPI_Datatype datatype, MPI_Status *status));
+POISE_MPI_FUNCTION(int, File_write_all_begin,
+                   (MPI_File fh, const void *buf, int count,
+                    MPI_Datatype datatype));
+POISE_MPI_FUNCTION(int, File_write_all_end,
+                   (MPI_File fh, const void *buf, MPI_Status *status));
+POISE_MPI_FUNCTION(int, File_write_at,
+                   (MPI_File fh, MPI_Offset offset, const void *buf, int count,
+                    MPI_Datatype datatype, MPI_Status *status));
+POISE_MPI_FUNCTION(int, File_write_at_all,
+                   (MPI_File fh, MPI_Offset offset, const void *buf, int count,
+                    MPI_Datatype datatype, MPI_Status *status));
+POISE_MPI_FUNCTION(int, File_write_at_all_begin,
+                   (MPI_File fh, MPI_Offset offset, const void *buf, int count,
+                    MPI_Datatype datatype));
+POISE_MPI_FUNCTION(int, File_write_at_all_end,
+                   (MPI_File fh, const void *buf, MPI_Status *status));
+POISE_MPI_FUNCTION(int, File_write_ordered,
+                   (MPI_File fh, const void *buf, int count,
+                    MPI_Datatype datatype, MPI_Status *status));
+POISE_MPI_FUNCTION(int, File_write_ordered_begin,
+                   (MPI_File fh, const void *buf, int count,
+                    MPI_Datatype datatype));
+POISE_MPI_FUNCTION(int, File_write_ordered_end,
+                   (MPI_File fh, const void *buf, MPI_Status *status));
+POISE_MPI_FUNCTION(int, File_write_shared,
+                   (MPI_File fh, const void *buf, int count,
+                    MPI_Datatype datatype, MPI_Status *status));

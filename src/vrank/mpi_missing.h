@@ -119,26 +119,8 @@ POISE_MPI_MISSING(int, Win_unlock_all, (MPI_Win win));
 POISE_MPI_MISSING(int, Win_wait, (MPI_Win win));
 
 /* Files. */
-POISE_MPI_MISSING(int, File_call_errhandler, (MPI_File fh, int errorcode));
-POISE_MPI_MISSING(int, File_create_errhandler,
-                  (MPI_File_errhandler_function * file_errhandler_fn,
-                   MPI_Errhandler *errhandler));
-POISE_MPI_MISSING(int, File_get_errhandler,
-                  (MPI_File file, MPI_Errhandler *errhandler));
-POISE_MPI_MISSING(int, File_iread,
-                  (MPI_File fh, void *buf, int count, MPI_Datatype datatype,
-                   MPI_Request *request));
-POISE_MPI_MISSING(int, File_iread_all,
-                  (MPI_File fh, void *buf, int count, MPI_Datatype datatype,
-                   MPI_Request *request));
 POISE_MPI_MISSING(int, File_iread_all_c,
                   (MPI_File fh, void *buf, MPI_Count count,
-                   MPI_Datatype datatype, MPI_Request *request));
-POISE_MPI_MISSING(int, File_iread_at,
-                  (MPI_File fh, MPI_Offset offset, void *buf, int count,
-                   MPI_Datatype datatype, MPI_Request *request));
-POISE_MPI_MISSING(int, File_iread_at_all,
-                  (MPI_File fh, MPI_Offset offset, void *buf, int count,
                    MPI_Datatype datatype, MPI_Request *request));
 POISE_MPI_MISSING(int, File_iread_at_all_c,
                   (MPI_File fh, MPI_Offset offset, void *buf, MPI_Count count,
@@ -149,26 +131,11 @@ POISE_MPI_MISSING(int, File_iread_at_c,
 POISE_MPI_MISSING(int, File_iread_c,
                   (MPI_File fh, void *buf, MPI_Count count,
                    MPI_Datatype datatype, MPI_Request *request));
-POISE_MPI_MISSING(int, File_iread_shared,
-                  (MPI_File fh, void *buf, int count, MPI_Datatype datatype,
-                   MPI_Request *request));
 POISE_MPI_MISSING(int, File_iread_shared_c,
                   (MPI_File fh, void *buf, MPI_Count count,
                    MPI_Datatype datatype, MPI_Request *request));
-POISE_MPI_MISSING(int, File_iwrite,
-                  (MPI_File fh, const void *buf, int count,
-                   MPI_Datatype datatype, MPI_Request *request));
-POISE_MPI_MISSING(int, File_iwrite_all,
-                  (MPI_File fh, const void *buf, int count,
-                   MPI_Datatype datatype, MPI_Request *request));
 POISE_MPI_MISSING(int, File_iwrite_all_c,
                   (MPI_File fh, const void *buf, MPI_Count count,
-                   MPI_Datatype datatype, MPI_Request *request));
-POISE_MPI_MISSING(int, File_iwrite_at,
-                  (MPI_File fh, MPI_Offset offset, const void *buf, int count,
-                   MPI_Datatype datatype, MPI_Request *request));
-POISE_MPI_MISSING(int, File_iwrite_at_all,
-                  (MPI_File fh, MPI_Offset offset, const void *buf, int count,
                    MPI_Datatype datatype, MPI_Request *request));
 POISE_MPI_MISSING(int, File_iwrite_at_all_c,
                   (MPI_File fh, MPI_Offset offset, const void *buf,
@@ -181,35 +148,15 @@ POISE_MPI_MISSING(int, File_iwrite_at_c,
 POISE_MPI_MISSING(int, File_iwrite_c,
                   (MPI_File fh, const void *buf, MPI_Count count,
                    MPI_Datatype datatype, MPI_Request *request));
-POISE_MPI_MISSING(int, File_iwrite_shared,
-                  (MPI_File fh, const void *buf, int count,
-                   MPI_Datatype datatype, MPI_Request *request));
 POISE_MPI_MISSING(int, File_iwrite_shared_c,
                   (MPI_File fh, const void *buf, MPI_Count count,
                    MPI_Datatype datatype, MPI_Request *request));
-POISE_MPI_MISSING(int, File_read,
-                  (MPI_File fh, void *buf, int count, MPI_Datatype datatype,
-                   MPI_Status *status));
-POISE_MPI_MISSING(int, File_read_all,
-                  (MPI_File fh, void *buf, int count, MPI_Datatype datatype,
-                   MPI_Status *status));
-POISE_MPI_MISSING(int, File_read_all_begin,
-                  (MPI_File fh, void *buf, int count, MPI_Datatype datatype));
 POISE_MPI_MISSING(int, File_read_all_begin_c,
                   (MPI_File fh, void *buf, MPI_Count count,
                    MPI_Datatype datatype));
 POISE_MPI_MISSING(int, File_read_all_c,
                   (MPI_File fh, void *buf, MPI_Count count,
                    MPI_Datatype datatype, MPI_Status *status));
-POISE_MPI_MISSING(int, File_read_at,
-                  (MPI_File fh, MPI_Offset offset, void *buf, int count,
-                   MPI_Datatype datatype, MPI_Status *status));
-POISE_MPI_MISSING(int, File_read_at_all,
-                  (MPI_File fh, MPI_Offset offset, void *buf, int count,
-                   MPI_Datatype datatype, MPI_Status *status));
-POISE_MPI_MISSING(int, File_read_at_all_begin,
-                  (MPI_File fh, MPI_Offset offset, void *buf, int count,
-                   MPI_Datatype datatype));
 POISE_MPI_MISSING(int, File_read_at_all_begin_c,
                   (MPI_File fh, MPI_Offset offset, void *buf, MPI_Count count,
                    MPI_Datatype datatype));
@@ -222,49 +169,21 @@ POISE_MPI_MISSING(int, File_read_at_c,
 POISE_MPI_MISSING(int, File_read_c,
                   (MPI_File fh, void *buf, MPI_Count count,
                    MPI_Datatype datatype, MPI_Status *status));
-POISE_MPI_MISSING(int, File_read_ordered,
-                  (MPI_File fh, void *buf, int count, MPI_Datatype datatype,
-                   MPI_Status *status));
-POISE_MPI_MISSING(int, File_read_ordered_begin,
-                  (MPI_File fh, void *buf, int count, MPI_Datatype datatype));
 POISE_MPI_MISSING(int, File_read_ordered_begin_c,
                   (MPI_File fh, void *buf, MPI_Count count,
                    MPI_Datatype datatype));
 POISE_MPI_MISSING(int, File_read_ordered_c,
                   (MPI_File fh, void *buf, MPI_Count count,
                    MPI_Datatype datatype, MPI_Status *status));
-POISE_MPI_MISSING(int, File_read_shared,
-                  (MPI_File fh, void *buf, int count, MPI_Datatype datatype,
-                   MPI_Status *status));
 POISE_MPI_MISSING(int, File_read_shared_c,
                   (MPI_File fh, void *buf, MPI_Count count,
                    MPI_Datatype datatype, MPI_Status *status));
-POISE_MPI_MISSING(int, File_set_errhandler,
-                  (MPI_File file, MPI_Errhandler errhandler));
-POISE_MPI_MISSING(int, File_write,
-                  (MPI_File fh, const void *buf, int count,
-                   MPI_Datatype datatype, MPI_Status *status));
-POISE_MPI_MISSING(int, File_write_all,
-                  (MPI_File fh, const void *buf, int count,
-                   MPI_Datatype datatype, MPI_Status *status));
-POISE_MPI_MISSING(int, File_write_all_begin,
-                  (MPI_File fh, const void *buf, int count,
-                   MPI_Datatype datatype));
 POISE_MPI_MISSING(int, File_write_all_begin_c,
                   (MPI_File fh, const void *buf, MPI_Count count,
                    MPI_Datatype datatype));
 POISE_MPI_MISSING(int, File_write_all_c,
                   (MPI_File fh, const void *buf, MPI_Count count,
                    MPI_Datatype datatype, MPI_Status *status));
-POISE_MPI_MISSING(int, File_write_at,
-                  (MPI_File fh, MPI_Offset offset, const void *buf, int count,
-                   MPI_Datatype datatype, MPI_Status *status));
-POISE_MPI_MISSING(int, File_write_at_all,
-                  (MPI_File fh, MPI_Offset offset, const void *buf, int count,
-                   MPI_Datatype datatype, MPI_Status *status));
-POISE_MPI_MISSING(int, File_write_at_all_begin,
-                  (MPI_File fh, MPI_Offset offset, const void *buf, int count,
-                   MPI_Datatype datatype));
 POISE_MPI_MISSING(int, File_write_at_all_begin_c,
                   (MPI_File fh, MPI_Offset offset, const void *buf,
                    MPI_Count count, MPI_Datatype datatype));
@@ -277,20 +196,11 @@ POISE_MPI_MISSING(int, File_write_at_c,
 POISE_MPI_MISSING(int, File_write_c,
                   (MPI_File fh, const void *buf, MPI_Count count,
                    MPI_Datatype datatype, MPI_Status *status));
-POISE_MPI_MISSING(int, File_write_ordered,
-                  (MPI_File fh, const void *buf, int count,
-                   MPI_Datatype datatype, MPI_Status *status));
-POISE_MPI_MISSING(int, File_write_ordered_begin,
-                  (MPI_File fh, const void *buf, int count,
-                   MPI_Datatype datatype));
 POISE_MPI_MISSING(int, File_write_ordered_begin_c,
                   (MPI_File fh, const void *buf, MPI_Count count,
                    MPI_Datatype datatype));
 POISE_MPI_MISSING(int, File_write_ordered_c,
                   (MPI_File fh, const void *buf, MPI_Count count,
-                   MPI_Datatype datatype, MPI_Status *status));
-POISE_MPI_MISSING(int, File_write_shared,
-                  (MPI_File fh, const void *buf, int count,
                    MPI_Datatype datatype, MPI_Status *status));
 POISE_MPI_MISSING(int, File_write_shared_c,
                   (MPI_File fh, const void *buf, MPI_Count count,

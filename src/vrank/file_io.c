@@ -1,0 +1,260 @@
+/*
+ * Reading and writing files: all of MPI's functions for it, which differ in
+ * where they begin and in what they return.
+ */
+#include "file.h"
+
+enum io_where {
+    IO_AT,     /* where the caller says */
+    IO_OWN,    /* at this rank's pointer */
+    IO_SHARED, /* at the shared one */
+    IO_ORDERED /* the same, in the order of the ranks */
+};
+
+/* One call. */
+struct io {
+    const char *call;
+    MPI_File file;
+    enum io_where where;
+    bool writes;
+    MPI_Offset offset; /* of IO_AT */
+    const void *buf;
+    int count;
+    MPI_Datatype type;
+};
+
+static int io_check(const struct io *io, struct face_data *data)
+{
+    const struct poise_mpi_file *file = io->file;
+    bool is_shared = io->where == IO_SHARED || io->where == IO_ORDERED;
+    if (io->writes && (file->amode & MPI_MODE_RDONLY) != 0) {
+        return MPI_ERR_READ_ONLY;
+    }
+    if (!io->writes && (file->amode & MPI_MODE_WRONLY) != 0) {
+        return MPI_ERR_ACCESS;
+    }
+    if (!is_shared && (file->amode & MPI_MODE_SEQUENTIAL) != 0) {
+        return MPI_ERR_UNSUPPORTED_OPERATION;
+    }
+    if (io->where == IO_AT && io->offset < 0) {
+        return MPI_ERR_ARG;
+    }
+    int err = face_data_of(io->buf, io->count, io->type, data);
+    if (err == MPI_SUCCESS && file->etype->size > 0 &&
+        data->bytes % file->etype->size != 0) {
+        err = MPI_ERR_IO;
+    }
+    return err;
+}
+
+/* Where the data of this rank begin among those of all, which begin at the
+ * shared pointer. Collective. */
+static int io_order(struct poise_mpi_file *file, MPI_Offset count,
+                    MPI_Offset *begin)
+{
+    MPI_Comm comm = vcomm_handle(file->comm);
+    MPI_Offset before = 0, answer[2] = {MPI_SUCCESS, 0}, total = 0;
+    int err = MPI_Exscan(&count, &before, 1, MPI_LONG_LONG, MPI_SUM, comm);
+    before = file->comm->rank == 0 ? 0 : before;
+    total = before + count;
+    if (err == MPI_SUCCESS) {
+        err = MPI_Bcast(&total, 1, MPI_LONG_LONG, file->comm->size - 1, comm);
+    }
+    if (err == MPI_SUCCESS && file->comm->rank == 0) {
+        answer[0] = file_shared_take(file, total, &answer[1]);
+    }
+    if (err == MPI_SUCCESS) {
+        err = MPI_Bcast(answer, 2, MPI_LONG_LONG, 0, comm);
+    }
+    *begin = answer[1] + before;
+    return err != MPI_SUCCESS ? err : (int)answer[0];
+}
+
+static int io_begin(const struct io *io, MPI_Offset count, MPI_Offset *begin)
+{
+    struct poise_mpi_file *file = io->file;
+    switch (io->where) {
+    case IO_AT:
+        *begin = io->offset;
+        return MPI_SUCCESS;
+    case IO_OWN:
+        *begin = file->position;
+        return MPI_SUCCESS;
+    case IO_SHARED:
+        return file_shared_take(file, count, begin);
+    case IO_ORDERED:
+        break;
+    }
+    return io_order(file, count, begin);
+}
+
+/* Whoever writes in order must be there, be its arguments right or wrong. */
+static int io_go(const struct io *io, size_t *done)
+{
+    struct poise_mpi_file *file = io->file;
+    struct face_data data = {0};
+    MPI_Offset begin = 0, size = (MPI_Offset)file->etype->size;
+    *done = 0;
+    int err = io_check(io, &data);
+    if (err != MPI_SUCCESS && io->where != IO_ORDERED) {
+        return err;
+    }
+    MPI_Offset count =
+        err == MPI_SUCCESS && size > 0 ? (MPI_Offset)data.bytes / size : 0;
+    int later = io_begin(io, count, &begin);
+    err = err != MPI_SUCCESS ? err : later;
+    if (err == MPI_SUCCESS) {
+        err = file_move(file, begin * size, &data, io->writes, done);
+    }
+    if (io->where == IO_OWN && size > 0) {
+        file->position += (MPI_Offset)*done / size;
+    }
+    return err;
+}
+
+static int io_run(const struct io *io, MPI_Status *status)
+{
+    struct vrank_face *face = face_enter(io->call);
+    size_t done = 0;
+    if (io->file == NULL) {
+        return file_fail(face, NULL, MPI_ERR_FILE, "");
+    }
+    int err = io_go(io, &done);
+    face->call = io->call;
+    if (status != NULL) {
+        status_set(status, MPI_ANY_SOURCE, MPI_ANY_TAG, done);
+    }
+    return err == MPI_SUCCESS ? err : file_fail(face, io->file, err, "");
+}
+
+static int io_is_done(struct poise_mpi_request *request)
+{
+    (void)request;
+    return 1;
+}
+
+static int io_start(const struct io *io, MPI_Request *request)
+{
+    MPI_Status status = {0};
+    int err = io_run(io, &status);
+    if (err != MPI_SUCCESS) {
+        *request = MPI_REQUEST_NULL;
+        return err;
+    }
+    err = request_task(io->file->comm, io_is_done, NULL, NULL, request);
+    if (err != MPI_SUCCESS) {
+        return file_fail(io->file->face, io->file, err, "");
+    }
+    (*request)->got = (size_t)status.poise_bytes;
+    return MPI_SUCCESS;
+}
+
+static int io_split_begin(const struct io *io)
+{
+    if (io->file != NULL && io->file->has_split) {
+        return file_fail(face_enter(io->call), io->file, MPI_ERR_OTHER,
+                         "another split call has begun and not ended");
+    }
+    MPI_Status status = {0};
+    int err = io_run(io, &status);
+    if (err == MPI_SUCCESS) {
+        io->file->has_split = true;
+        io->file->split_bytes = (size_t)status.poise_bytes;
+    }
+    return err;
+}
+
+static int io_split_end(const char *call, MPI_File file, MPI_Status *status)
+{
+    struct vrank_face *face = face_enter(call);
+    if (file == NULL || !file->has_split) {
+        return file_fail(face, file, file ? MPI_ERR_OTHER : MPI_ERR_FILE,
+                         "no split call has begun");
+    }
+    file->has_split = false;
+    if (status != NULL) {
+        status_set(status, MPI_ANY_SOURCE, MPI_ANY_TAG, file->split_bytes);
+    }
+    return MPI_SUCCESS;
+}
+
+/* ---- the functions --------------------------------------------------------
+ */
+
+#define IO(name, place, is_write, begin)                                       \
+    {                                                                          \
+        .call = "MPI_File_" #name, .file = file, .where = place,               \
+        .writes = is_write, .offset = begin, .buf = buf, .count = count,       \
+        .type = type                                                           \
+    }
+#define IO_ANY int count, MPI_Datatype type
+#define IO_BLOCKING(name, place, is_write, constness)                          \
+    int MPI_File_##name(MPI_File file, constness void *buf, IO_ANY,            \
+                        MPI_Status *status)                                    \
+    {                                                                          \
+        struct io io = IO(name, place, is_write, 0);                           \
+        return io_run(&io, status);                                            \
+    }
+#define IO_BLOCKING_AT(name, is_write, constness)                              \
+    int MPI_File_##name(MPI_File file, MPI_Offset offset, constness void *buf, \
+                        IO_ANY, MPI_Status *status)                            \
+    {                                                                          \
+        struct io io = IO(name, IO_AT, is_write, offset);                      \
+        return io_run(&io, status);                                            \
+    }
+#define IO_STARTING(name, place, is_write, constness)                          \
+    int MPI_File_##name(MPI_File file, constness void *buf, IO_ANY,            \
+                        MPI_Request *request)                                  \
+    {                                                                          \
+        struct io io = IO(name, place, is_write, 0);                           \
+        return io_start(&io, request);                                         \
+    }
+#define IO_STARTING_AT(name, is_write, constness)                              \
+    int MPI_File_##name(MPI_File file, MPI_Offset offset, constness void *buf, \
+                        IO_ANY, MPI_Request *request)                          \
+    {                                                                          \
+        struct io io = IO(name, IO_AT, is_write, offset);                      \
+        return io_start(&io, request);                                         \
+    }
+#define IO_END(name, constness)                                                \
+    int MPI_File_##name(MPI_File file, constness void *buf,                    \
+                        MPI_Status *status)                                    \
+    {                                                                          \
+        (void)buf;                                                             \
+        return io_split_end("MPI_File_" #name, file, status);                  \
+    }
+#define IO_SPLIT(name, place, is_write, constness)                             \
+    int MPI_File_##name##_begin(MPI_File file, constness void *buf, IO_ANY)    \
+    {                                                                          \
+        struct io io = IO(name##_begin, place, is_write, 0);                   \
+        return io_split_begin(&io);                                            \
+    }                                                                          \
+    IO_END(name##_end, constness)
+#define IO_SPLIT_AT(name, is_write, constness)                                 \
+    int MPI_File_##name##_begin(MPI_File file, MPI_Offset offset,              \
+                                constness void *buf, IO_ANY)                   \
+    {                                                                          \
+        struct io io = IO(name##_begin, IO_AT, is_write, offset);              \
+        return io_split_begin(&io);                                            \
+    }                                                                          \
+    IO_END(name##_end, constness)
+#define IO_ALL(verb, is_write, constness)                                      \
+    IO_BLOCKING(verb, IO_OWN, is_write, constness)                             \
+    IO_BLOCKING(verb##_all, IO_OWN, is_write, constness)                       \
+    IO_BLOCKING(verb##_shared, IO_SHARED, is_write, constness)                 \
+    IO_BLOCKING(verb##_ordered, IO_ORDERED, is_write, constness)               \
+    IO_BLOCKING_AT(verb##_at, is_write, constness)                             \
+    IO_BLOCKING_AT(verb##_at_all, is_write, constness)                         \
+    IO_STARTING(i##verb, IO_OWN, is_write, constness)                          \
+    IO_STARTING(i##verb##_all, IO_OWN, is_write, constness)                    \
+    IO_STARTING(i##verb##_shared, IO_SHARED, is_write, constness)              \
+    IO_STARTING_AT(i##verb##_at, is_write, constness)                          \
+    IO_STARTING_AT(i##verb##_at_all, is_write, constness)                      \
+    IO_SPLIT(verb##_all, IO_OWN, is_write, constness)                          \
+    IO_SPLIT(verb##_ordered, IO_ORDERED, is_write, constness)                  \
+    IO_SPLIT_AT(verb##_at_all, is_write, constness)
+
+/* What is read goes to a buffer that is not const. */
+#define IO_NO_CONST
+IO_ALL(read, false, IO_NO_CONST)
+IO_ALL(write, true, const)

@@ -33,6 +33,8 @@
 #define LINGER 200
 /* How long process 0 lets the others say who waits for whom. */
 #define LAST_WORDS_NS UINT64_C(300000000)
+/* How long they wait for its end of the job. */
+#define PATIENCE_NS (10 * LAST_WORDS_NS)
 
 enum wire_kind {
     WIRE_DATA,     /* a message and its data */
@@ -677,7 +679,11 @@ void wire_end_others(int status, void *arg)
     (void)arg;
     /* What was printed must not be lost. */
     fflush(NULL);
-    if (!wire.deadlock || wire.process == 0) {
+    if (wire.deadlock && wire.process != 0) {
+        /* Process 0 ends the job once it has said what its own ranks wait for:
+         * a process that leaves before is the end of all in some launchers. */
+        usleep(PATIENCE_NS / 1000);
+    } else {
         /* For the others' words; and a launcher forgets what it has not read
          * yet of a job that is aborted. No rank may run meanwhile. */
         usleep(LAST_WORDS_NS / 1000);

@@ -95,7 +95,7 @@ static int program_page(int (*write)(const struct poise_command *command,
         const struct poise_command *command = cli_commands[i].command;
 
         if (listed(command)) {
-            poise_buf_printf(&text, "    %-12s%s\n", command->name,
+            poise_buf_printf(&text, "    %-13s%s\n", command->name,
                              command->summary);
         }
     }

@@ -260,8 +260,8 @@ static void cancelled(void)
     say("value %d\n", value);
 }
 
-/* Too long a message: an error, after which all goes on. Short ones only: what
- * a real MPI does with a truncated transfer differs. */
+/* Too long a message: an error, after which all goes on. Short ones only:
+ * once of some hundred times Open MPI ended the program at a long one. */
 static void truncated(void)
 {
     static const int counts[] = {3, 300};

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#if !defined(__SANITIZE_ADDRESS__)
 /* Whether the MPI in front is that of virtual ranks. Under a preload it is the
  * program's own, and then the back end must mean the same objects: a program
  * that was linked without position independence has copies of some, such as
@@ -21,6 +22,7 @@ static bool is_virtual(const void *function)
     return function && dladdr(function, &info) && info.dli_fname &&
            strstr(info.dli_fname, "libpoise-vmpi") != NULL;
 }
+#endif
 
 /* Global: Open MPI's own plug-ins look for its symbols there. And where the MPI
  * of virtual ranks stands in front, the real one must mean itself. */

@@ -16,8 +16,11 @@ struct header_line {
 
 static void header_split(const char *at, size_t len, struct header_line *out)
 {
-    const char *end = at + len;
     out->count = 0;
+    if (len == 0) {
+        return; /* `at` may be null, to which nothing can be added */
+    }
+    const char *end = at + len;
     for (;;) {
         while (at < end && (*at == ' ' || *at == '\t')) {
             at++;

@@ -104,6 +104,7 @@ struct poise_worker {
     unsigned
         barren; /**< tasks in a row, since the last gift, that added none */
     pthread_t thread;
+    bool barred;       /**< its last search met work under another's lock */
     bool started;      /**< by who starts threads */
     bool idle;         /**< atomic; see task_park */
     pid_t thread_id;   /**< the kernel's; atomic */

@@ -263,13 +263,13 @@ bool task_told_run(struct poise_worker *worker)
 /* ---- finding work ---------------------------------------------------------
  */
 
-/* Take the older half of the victim's deque. Both locks are held, the second
- * one by trylock (so no order can be violated), and thus nothing is ever
- * outside all deques, where a cut would miss it. */
+/* Take the older half of the victim's deque: how many, or -EBUSY. Both locks
+ * are held, the second one by trylock (so no order can be violated), and thus
+ * nothing is ever outside all deques, where a cut would miss it. */
 static ssize_t worker_rob(struct poise_worker *worker,
                           struct poise_worker *victim)
 {
-    ssize_t got = 0;
+    ssize_t got = -EBUSY;
     pthread_mutex_lock(&worker->lock);
     if (pthread_mutex_trylock(&victim->lock) == 0) {
         got =
@@ -291,6 +291,7 @@ static bool worker_steal(struct poise_worker *worker)
         return false;
     }
     unsigned start = (unsigned)poise_rng_below(&worker->rng, all);
+    worker->barred = false;
     for (unsigned i = 0; i < all; i++) {
         struct poise_worker *victim = &pool->workers[(start + i) % all];
         if (victim == worker ||
@@ -298,6 +299,10 @@ static bool worker_steal(struct poise_worker *worker)
             continue;
         }
         ssize_t got = worker_rob(worker, victim);
+        if (got == -EBUSY) {
+            worker->barred = true;
+            continue;
+        }
         if (got < 0) {
             task_stop(pool, (int)got);
             return false;
@@ -330,6 +335,15 @@ static bool worker_find(struct poise_worker *worker)
         }
     } while (worker_steal(worker) || task_spill_load(worker) > 0);
     return false;
+}
+
+/* There is work, under the lock of somebody who may not even be running: let
+ * him run, and stay busy, since to come back at once is not to be idle. */
+static void worker_stand_back(struct poise_worker *worker)
+{
+    uint64_t began = poise_clock_ticks();
+    poise_yield();
+    task_count(&worker->idle_ticks, poise_clock_ticks() - began);
 }
 
 /* Wait for something to do. The communicator goes on looking around. */
@@ -515,6 +529,8 @@ void task_worker_loop(struct poise_worker *worker)
             if (pool->hands_back) {
                 task_hand_back(worker, before);
             }
+        } else if (worker->barred) {
+            worker_stand_back(worker);
         } else {
             worker_idle(worker);
         }

@@ -293,7 +293,7 @@ static void status_of(const struct poise_mpi_request *request,
     if (!status) {
         return;
     }
-    if (request->kind == FACE_SEND || request->kind == FACE_TASK) {
+    if (request->kind == FACE_SEND) {
         status_set(status, MPI_ANY_SOURCE, MPI_ANY_TAG, 0);
     } else {
         status_set(status, request->source, request->got_tag, request->got);

@@ -1,32 +1,36 @@
 /*
  * The collective functions of MPI that move data: MPI_Barrier, MPI_Bcast, and
  * the families of MPI_Gather, MPI_Scatter, MPI_Allgather and MPI_Alltoall.
- * Each fills in a call, which a blocking function runs and a non-blocking one
- * starts.
+ * Each fills in a call, and has it checked and run.
  */
 #include "coll_args.h"
 
 /* ---- checks
  * ------------------------------------------------------------------ */
 
-int vcoll_args_enter(struct vcoll_call *call, enum vcoll_kind kind,
-                     const char *name, MPI_Comm handle)
+/* Begin to fill in a call. Otherwise the error has been handled, and its code
+ * is returned. */
+static int enter(struct vcoll_call *call, MPI_Comm handle)
 {
-    struct vrank_face *face = face_enter(name);
-    struct poise_mpi_comm *comm = vcomm_of(face, handle);
+    struct vrank_face *face = face_enter(call->name);
 
-    if (comm == NULL) {
-        return face_fail(face, NULL, MPI_ERR_COMM, NULL);
-    }
-    *call = (struct vcoll_call){.kind = kind, .name = name, .comm = comm};
-    return MPI_SUCCESS;
+    call->comm = vcomm_of(face, handle);
+    return call->comm ? MPI_SUCCESS : face_fail(face, NULL, MPI_ERR_COMM, NULL);
 }
 
-int vcoll_args_fail(const struct vcoll_call *call, int error)
+int vcoll_args_go(struct vcoll_call *call, MPI_Comm comm,
+                  int (*check)(struct vcoll_call *call), MPI_Request *request)
 {
-    return error == MPI_SUCCESS
-               ? error
-               : face_fail(call->comm->face, call->comm, error, NULL);
+    int error = enter(call, comm);
+
+    if (error != MPI_SUCCESS) {
+        return error;
+    }
+    error = check ? check(call) : MPI_SUCCESS;
+    if (error != MPI_SUCCESS) {
+        return face_fail(call->comm->face, call->comm, error, NULL);
+    }
+    return request ? vcoll_start(call, request) : vcoll_run(call);
 }
 
 int vcoll_args_root(const struct vcoll_call *call, int root)
@@ -87,165 +91,124 @@ static bool is_in_place(const struct vcoll_call *call, const void *buf)
 
 int MPI_Barrier(MPI_Comm comm)
 {
-    struct vcoll_call call;
-    int error = vcoll_args_enter(&call, COLL_BARRIER, "MPI_Barrier", comm);
+    struct vcoll_call call = {.kind = COLL_BARRIER, .name = "MPI_Barrier"};
 
-    return error == MPI_SUCCESS ? vcoll_run(&call) : error;
+    return vcoll_args_go(&call, comm, NULL, NULL);
 }
 
 int MPI_Ibarrier(MPI_Comm comm, MPI_Request *request)
 {
-    struct vcoll_call call;
-    int error = vcoll_args_enter(&call, COLL_BARRIER, "MPI_Ibarrier", comm);
+    struct vcoll_call call = {.kind = COLL_BARRIER, .name = "MPI_Ibarrier"};
 
-    return error == MPI_SUCCESS ? vcoll_start(&call, request) : error;
+    return vcoll_args_go(&call, comm, NULL, request);
 }
 
-static int bcast(struct vcoll_call *call, const char *name, void *buffer,
-                 int count, MPI_Datatype datatype, int root, MPI_Comm comm)
+static int bcast(struct vcoll_call *call)
 {
-    int error = vcoll_args_enter(call, COLL_BCAST, name, comm);
+    int error = vcoll_args_root(call, call->root);
 
-    if (error != MPI_SUCCESS) {
-        return error;
-    }
-    call->root = root;
-    call->recv =
-        (struct vcoll_side){.base = buffer, .count = count, .type = datatype};
-    error = vcoll_args_root(call, root);
-    if (error == MPI_SUCCESS) {
-        error = vcoll_args_side(call, &call->recv);
-    }
-    return vcoll_args_fail(call, error);
+    return error == MPI_SUCCESS ? vcoll_args_side(call, &call->recv) : error;
 }
 
 int MPI_Bcast(void *buffer, int count, MPI_Datatype datatype, int root,
               MPI_Comm comm)
 {
-    struct vcoll_call call;
-    int error = bcast(&call, "MPI_Bcast", buffer, count, datatype, root, comm);
+    struct vcoll_call call = {.kind = COLL_BCAST,
+                              .name = "MPI_Bcast",
+                              .root = root,
+                              .recv = vcoll_each(buffer, count, datatype)};
 
-    return error == MPI_SUCCESS ? vcoll_run(&call) : error;
+    return vcoll_args_go(&call, comm, bcast, NULL);
 }
 
 int MPI_Ibcast(void *buffer, int count, MPI_Datatype datatype, int root,
                MPI_Comm comm, MPI_Request *request)
 {
-    struct vcoll_call call;
-    int error = bcast(&call, "MPI_Ibcast", buffer, count, datatype, root, comm);
+    struct vcoll_call call = {.kind = COLL_BCAST,
+                              .name = "MPI_Ibcast",
+                              .root = root,
+                              .recv = vcoll_each(buffer, count, datatype)};
 
-    return error == MPI_SUCCESS ? vcoll_start(&call, request) : error;
+    return vcoll_args_go(&call, comm, bcast, request);
 }
 
 /* ---- gather and scatter
  * ------------------------------------------------------------ */
 
-/* `part` is what each rank has, `all` what the root has of everybody. Which of
- * them counts depends on who the caller is. */
-static int gather(struct vcoll_call *call, const struct vcoll_side *part,
-                  const struct vcoll_side *all)
+/* What each rank has of a gather or a scatter is `part`, what the root has of
+ * everybody `all`. Which of them counts depends on who the caller is. */
+static int part_and_all(struct vcoll_call *call, struct vcoll_side *part,
+                        struct vcoll_side *all)
 {
+    static const struct vcoll_side nothing;
     bool root = is_root(call);
     bool idle =
         call->comm->remote != NULL && (root || call->root == MPI_PROC_NULL);
     int error = vcoll_args_root(call, call->root);
 
     if (error == MPI_SUCCESS && root) {
-        call->recv = *all;
         call->in_place = is_in_place(call, part->base);
         error = vcoll_args_side(call, all);
+    } else {
+        *all = nothing;
     }
-    if (error == MPI_SUCCESS && !idle && !call->in_place) {
-        call->send = *part;
+    if (idle || call->in_place) {
+        *part = nothing;
+    } else if (error == MPI_SUCCESS) {
         error = part->base == MPI_IN_PLACE ? MPI_ERR_BUFFER
                                            : vcoll_args_side(call, part);
     }
-    return vcoll_args_fail(call, error);
+    return error;
 }
 
-static int scatter(struct vcoll_call *call, const struct vcoll_side *all,
-                   const struct vcoll_side *part)
+static int gather(struct vcoll_call *call)
 {
-    bool root = is_root(call);
-    bool idle =
-        call->comm->remote != NULL && (root || call->root == MPI_PROC_NULL);
-    int error = vcoll_args_root(call, call->root);
+    return part_and_all(call, &call->send, &call->recv);
+}
 
-    if (error == MPI_SUCCESS && root) {
-        call->send = *all;
-        call->in_place = is_in_place(call, part->base);
-        error = vcoll_args_side(call, all);
-    }
-    if (error == MPI_SUCCESS && !idle && !call->in_place) {
-        call->recv = *part;
-        error = part->base == MPI_IN_PLACE ? MPI_ERR_BUFFER
-                                           : vcoll_args_side(call, part);
-    }
-    return vcoll_args_fail(call, error);
+static int scatter(struct vcoll_call *call)
+{
+    return part_and_all(call, &call->recv, &call->send);
 }
 
 int MPI_Gather(const void *sendbuf, int sendcount, MPI_Datatype sendtype,
                void *recvbuf, int recvcount, MPI_Datatype recvtype, int root,
                MPI_Comm comm)
 {
-    struct vcoll_call call;
-    int error = vcoll_args_enter(&call, COLL_GATHER, "MPI_Gather", comm);
+    struct vcoll_call call = {.kind = COLL_GATHER,
+                              .name = "MPI_Gather",
+                              .root = root,
+                              .send = vcoll_each(sendbuf, sendcount, sendtype),
+                              .recv = vcoll_each(recvbuf, recvcount, recvtype)};
 
-    if (error != MPI_SUCCESS) {
-        return error;
-    }
-    call.root = root;
-    error = gather(&call,
-                   &(struct vcoll_side){.base = (char *)(uintptr_t)sendbuf,
-                                        .count = sendcount,
-                                        .type = sendtype},
-                   &(struct vcoll_side){.base = (char *)(uintptr_t)recvbuf,
-                                        .count = recvcount,
-                                        .type = recvtype});
-    return error == MPI_SUCCESS ? vcoll_run(&call) : error;
+    return vcoll_args_go(&call, comm, gather, NULL);
 }
 
 int MPI_Igather(const void *sendbuf, int sendcount, MPI_Datatype sendtype,
                 void *recvbuf, int recvcount, MPI_Datatype recvtype, int root,
                 MPI_Comm comm, MPI_Request *request)
 {
-    struct vcoll_call call;
-    int error = vcoll_args_enter(&call, COLL_GATHER, "MPI_Igather", comm);
+    struct vcoll_call call = {.kind = COLL_GATHER,
+                              .name = "MPI_Igather",
+                              .root = root,
+                              .send = vcoll_each(sendbuf, sendcount, sendtype),
+                              .recv = vcoll_each(recvbuf, recvcount, recvtype)};
 
-    if (error != MPI_SUCCESS) {
-        return error;
-    }
-    call.root = root;
-    error = gather(&call,
-                   &(struct vcoll_side){.base = (char *)(uintptr_t)sendbuf,
-                                        .count = sendcount,
-                                        .type = sendtype},
-                   &(struct vcoll_side){.base = (char *)(uintptr_t)recvbuf,
-                                        .count = recvcount,
-                                        .type = recvtype});
-    return error == MPI_SUCCESS ? vcoll_start(&call, request) : error;
+    return vcoll_args_go(&call, comm, gather, request);
 }
 
 int MPI_Gatherv(const void *sendbuf, int sendcount, MPI_Datatype sendtype,
                 void *recvbuf, const int recvcounts[], const int displs[],
                 MPI_Datatype recvtype, int root, MPI_Comm comm)
 {
-    struct vcoll_call call;
-    int error = vcoll_args_enter(&call, COLL_GATHER, "MPI_Gatherv", comm);
+    struct vcoll_call call = {
+        .kind = COLL_GATHER,
+        .name = "MPI_Gatherv",
+        .root = root,
+        .send = vcoll_each(sendbuf, sendcount, sendtype),
+        .recv = vcoll_lengths(recvbuf, recvcounts, displs, recvtype)};
 
-    if (error != MPI_SUCCESS) {
-        return error;
-    }
-    call.root = root;
-    error = gather(&call,
-                   &(struct vcoll_side){.base = (char *)(uintptr_t)sendbuf,
-                                        .count = sendcount,
-                                        .type = sendtype},
-                   &(struct vcoll_side){.base = (char *)(uintptr_t)recvbuf,
-                                        .type = recvtype,
-                                        .counts = recvcounts,
-                                        .displs = displs});
-    return error == MPI_SUCCESS ? vcoll_run(&call) : error;
+    return vcoll_args_go(&call, comm, gather, NULL);
 }
 
 int MPI_Igatherv(const void *sendbuf, int sendcount, MPI_Datatype sendtype,
@@ -253,86 +216,54 @@ int MPI_Igatherv(const void *sendbuf, int sendcount, MPI_Datatype sendtype,
                  MPI_Datatype recvtype, int root, MPI_Comm comm,
                  MPI_Request *request)
 {
-    struct vcoll_call call;
-    int error = vcoll_args_enter(&call, COLL_GATHER, "MPI_Igatherv", comm);
+    struct vcoll_call call = {
+        .kind = COLL_GATHER,
+        .name = "MPI_Igatherv",
+        .root = root,
+        .send = vcoll_each(sendbuf, sendcount, sendtype),
+        .recv = vcoll_lengths(recvbuf, recvcounts, displs, recvtype)};
 
-    if (error != MPI_SUCCESS) {
-        return error;
-    }
-    call.root = root;
-    error = gather(&call,
-                   &(struct vcoll_side){.base = (char *)(uintptr_t)sendbuf,
-                                        .count = sendcount,
-                                        .type = sendtype},
-                   &(struct vcoll_side){.base = (char *)(uintptr_t)recvbuf,
-                                        .type = recvtype,
-                                        .counts = recvcounts,
-                                        .displs = displs});
-    return error == MPI_SUCCESS ? vcoll_start(&call, request) : error;
+    return vcoll_args_go(&call, comm, gather, request);
 }
 
 int MPI_Scatter(const void *sendbuf, int sendcount, MPI_Datatype sendtype,
                 void *recvbuf, int recvcount, MPI_Datatype recvtype, int root,
                 MPI_Comm comm)
 {
-    struct vcoll_call call;
-    int error = vcoll_args_enter(&call, COLL_SCATTER, "MPI_Scatter", comm);
+    struct vcoll_call call = {.kind = COLL_SCATTER,
+                              .name = "MPI_Scatter",
+                              .root = root,
+                              .send = vcoll_each(sendbuf, sendcount, sendtype),
+                              .recv = vcoll_each(recvbuf, recvcount, recvtype)};
 
-    if (error != MPI_SUCCESS) {
-        return error;
-    }
-    call.root = root;
-    error = scatter(&call,
-                    &(struct vcoll_side){.base = (char *)(uintptr_t)sendbuf,
-                                         .count = sendcount,
-                                         .type = sendtype},
-                    &(struct vcoll_side){.base = (char *)(uintptr_t)recvbuf,
-                                         .count = recvcount,
-                                         .type = recvtype});
-    return error == MPI_SUCCESS ? vcoll_run(&call) : error;
+    return vcoll_args_go(&call, comm, scatter, NULL);
 }
 
 int MPI_Iscatter(const void *sendbuf, int sendcount, MPI_Datatype sendtype,
                  void *recvbuf, int recvcount, MPI_Datatype recvtype, int root,
                  MPI_Comm comm, MPI_Request *request)
 {
-    struct vcoll_call call;
-    int error = vcoll_args_enter(&call, COLL_SCATTER, "MPI_Iscatter", comm);
+    struct vcoll_call call = {.kind = COLL_SCATTER,
+                              .name = "MPI_Iscatter",
+                              .root = root,
+                              .send = vcoll_each(sendbuf, sendcount, sendtype),
+                              .recv = vcoll_each(recvbuf, recvcount, recvtype)};
 
-    if (error != MPI_SUCCESS) {
-        return error;
-    }
-    call.root = root;
-    error = scatter(&call,
-                    &(struct vcoll_side){.base = (char *)(uintptr_t)sendbuf,
-                                         .count = sendcount,
-                                         .type = sendtype},
-                    &(struct vcoll_side){.base = (char *)(uintptr_t)recvbuf,
-                                         .count = recvcount,
-                                         .type = recvtype});
-    return error == MPI_SUCCESS ? vcoll_start(&call, request) : error;
+    return vcoll_args_go(&call, comm, scatter, request);
 }
 
 int MPI_Scatterv(const void *sendbuf, const int sendcounts[],
                  const int displs[], MPI_Datatype sendtype, void *recvbuf,
                  int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm)
 {
-    struct vcoll_call call;
-    int error = vcoll_args_enter(&call, COLL_SCATTER, "MPI_Scatterv", comm);
+    struct vcoll_call call = {
+        .kind = COLL_SCATTER,
+        .name = "MPI_Scatterv",
+        .root = root,
+        .send = vcoll_lengths(sendbuf, sendcounts, displs, sendtype),
+        .recv = vcoll_each(recvbuf, recvcount, recvtype)};
 
-    if (error != MPI_SUCCESS) {
-        return error;
-    }
-    call.root = root;
-    error = scatter(&call,
-                    &(struct vcoll_side){.base = (char *)(uintptr_t)sendbuf,
-                                         .type = sendtype,
-                                         .counts = sendcounts,
-                                         .displs = displs},
-                    &(struct vcoll_side){.base = (char *)(uintptr_t)recvbuf,
-                                         .count = recvcount,
-                                         .type = recvtype});
-    return error == MPI_SUCCESS ? vcoll_run(&call) : error;
+    return vcoll_args_go(&call, comm, scatter, NULL);
 }
 
 int MPI_Iscatterv(const void *sendbuf, const int sendcounts[],
@@ -340,164 +271,106 @@ int MPI_Iscatterv(const void *sendbuf, const int sendcounts[],
                   int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm,
                   MPI_Request *request)
 {
-    struct vcoll_call call;
-    int error = vcoll_args_enter(&call, COLL_SCATTER, "MPI_Iscatterv", comm);
+    struct vcoll_call call = {
+        .kind = COLL_SCATTER,
+        .name = "MPI_Iscatterv",
+        .root = root,
+        .send = vcoll_lengths(sendbuf, sendcounts, displs, sendtype),
+        .recv = vcoll_each(recvbuf, recvcount, recvtype)};
 
-    if (error != MPI_SUCCESS) {
-        return error;
-    }
-    call.root = root;
-    error = scatter(&call,
-                    &(struct vcoll_side){.base = (char *)(uintptr_t)sendbuf,
-                                         .type = sendtype,
-                                         .counts = sendcounts,
-                                         .displs = displs},
-                    &(struct vcoll_side){.base = (char *)(uintptr_t)recvbuf,
-                                         .count = recvcount,
-                                         .type = recvtype});
-    return error == MPI_SUCCESS ? vcoll_start(&call, request) : error;
+    return vcoll_args_go(&call, comm, scatter, request);
 }
 
 /* ---- from all to all
  * ----------------------------------------------------------------- */
 
-static int to_all(struct vcoll_call *call, const struct vcoll_side *send,
-                  const struct vcoll_side *recv)
+static int to_all(struct vcoll_call *call)
 {
-    int error;
+    int error = vcoll_args_side(call, &call->recv);
 
-    call->in_place = is_in_place(call, send->base);
-    call->recv = *recv;
-    error = vcoll_args_side(call, recv);
-    if (error == MPI_SUCCESS && !call->in_place) {
-        call->send = *send;
-        error = send->base == MPI_IN_PLACE ? MPI_ERR_BUFFER
-                                           : vcoll_args_side(call, send);
+    call->in_place = is_in_place(call, call->send.base);
+    if (call->in_place) {
+        call->send = (struct vcoll_side){0};
+    } else if (error == MPI_SUCCESS) {
+        error = call->send.base == MPI_IN_PLACE
+                    ? MPI_ERR_BUFFER
+                    : vcoll_args_side(call, &call->send);
     }
-    return vcoll_args_fail(call, error);
+    return error;
 }
 
 int MPI_Allgather(const void *sendbuf, int sendcount, MPI_Datatype sendtype,
                   void *recvbuf, int recvcount, MPI_Datatype recvtype,
                   MPI_Comm comm)
 {
-    struct vcoll_call call;
-    int error = vcoll_args_enter(&call, COLL_ALLGATHER, "MPI_Allgather", comm);
+    struct vcoll_call call = {.kind = COLL_ALLGATHER,
+                              .name = "MPI_Allgather",
+                              .send = vcoll_each(sendbuf, sendcount, sendtype),
+                              .recv = vcoll_each(recvbuf, recvcount, recvtype)};
 
-    if (error != MPI_SUCCESS) {
-        return error;
-    }
-    error = to_all(&call,
-                   &(struct vcoll_side){.base = (char *)(uintptr_t)sendbuf,
-                                        .count = sendcount,
-                                        .type = sendtype},
-                   &(struct vcoll_side){.base = (char *)(uintptr_t)recvbuf,
-                                        .count = recvcount,
-                                        .type = recvtype});
-    return error == MPI_SUCCESS ? vcoll_run(&call) : error;
+    return vcoll_args_go(&call, comm, to_all, NULL);
 }
 
 int MPI_Iallgather(const void *sendbuf, int sendcount, MPI_Datatype sendtype,
                    void *recvbuf, int recvcount, MPI_Datatype recvtype,
                    MPI_Comm comm, MPI_Request *request)
 {
-    struct vcoll_call call;
-    int error = vcoll_args_enter(&call, COLL_ALLGATHER, "MPI_Iallgather", comm);
+    struct vcoll_call call = {.kind = COLL_ALLGATHER,
+                              .name = "MPI_Iallgather",
+                              .send = vcoll_each(sendbuf, sendcount, sendtype),
+                              .recv = vcoll_each(recvbuf, recvcount, recvtype)};
 
-    if (error != MPI_SUCCESS) {
-        return error;
-    }
-    error = to_all(&call,
-                   &(struct vcoll_side){.base = (char *)(uintptr_t)sendbuf,
-                                        .count = sendcount,
-                                        .type = sendtype},
-                   &(struct vcoll_side){.base = (char *)(uintptr_t)recvbuf,
-                                        .count = recvcount,
-                                        .type = recvtype});
-    return error == MPI_SUCCESS ? vcoll_start(&call, request) : error;
+    return vcoll_args_go(&call, comm, to_all, request);
 }
 
 int MPI_Allgatherv(const void *sendbuf, int sendcount, MPI_Datatype sendtype,
                    void *recvbuf, const int recvcounts[], const int displs[],
                    MPI_Datatype recvtype, MPI_Comm comm)
 {
-    struct vcoll_call call;
-    int error = vcoll_args_enter(&call, COLL_ALLGATHER, "MPI_Allgatherv", comm);
+    struct vcoll_call call = {
+        .kind = COLL_ALLGATHER,
+        .name = "MPI_Allgatherv",
+        .send = vcoll_each(sendbuf, sendcount, sendtype),
+        .recv = vcoll_lengths(recvbuf, recvcounts, displs, recvtype)};
 
-    if (error != MPI_SUCCESS) {
-        return error;
-    }
-    error = to_all(&call,
-                   &(struct vcoll_side){.base = (char *)(uintptr_t)sendbuf,
-                                        .count = sendcount,
-                                        .type = sendtype},
-                   &(struct vcoll_side){.base = (char *)(uintptr_t)recvbuf,
-                                        .type = recvtype,
-                                        .counts = recvcounts,
-                                        .displs = displs});
-    return error == MPI_SUCCESS ? vcoll_run(&call) : error;
+    return vcoll_args_go(&call, comm, to_all, NULL);
 }
 
 int MPI_Iallgatherv(const void *sendbuf, int sendcount, MPI_Datatype sendtype,
                     void *recvbuf, const int recvcounts[], const int displs[],
                     MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request)
 {
-    struct vcoll_call call;
-    int error =
-        vcoll_args_enter(&call, COLL_ALLGATHER, "MPI_Iallgatherv", comm);
+    struct vcoll_call call = {
+        .kind = COLL_ALLGATHER,
+        .name = "MPI_Iallgatherv",
+        .send = vcoll_each(sendbuf, sendcount, sendtype),
+        .recv = vcoll_lengths(recvbuf, recvcounts, displs, recvtype)};
 
-    if (error != MPI_SUCCESS) {
-        return error;
-    }
-    error = to_all(&call,
-                   &(struct vcoll_side){.base = (char *)(uintptr_t)sendbuf,
-                                        .count = sendcount,
-                                        .type = sendtype},
-                   &(struct vcoll_side){.base = (char *)(uintptr_t)recvbuf,
-                                        .type = recvtype,
-                                        .counts = recvcounts,
-                                        .displs = displs});
-    return error == MPI_SUCCESS ? vcoll_start(&call, request) : error;
+    return vcoll_args_go(&call, comm, to_all, request);
 }
 
 int MPI_Alltoall(const void *sendbuf, int sendcount, MPI_Datatype sendtype,
                  void *recvbuf, int recvcount, MPI_Datatype recvtype,
                  MPI_Comm comm)
 {
-    struct vcoll_call call;
-    int error = vcoll_args_enter(&call, COLL_ALLTOALL, "MPI_Alltoall", comm);
+    struct vcoll_call call = {.kind = COLL_ALLTOALL,
+                              .name = "MPI_Alltoall",
+                              .send = vcoll_each(sendbuf, sendcount, sendtype),
+                              .recv = vcoll_each(recvbuf, recvcount, recvtype)};
 
-    if (error != MPI_SUCCESS) {
-        return error;
-    }
-    error = to_all(&call,
-                   &(struct vcoll_side){.base = (char *)(uintptr_t)sendbuf,
-                                        .count = sendcount,
-                                        .type = sendtype},
-                   &(struct vcoll_side){.base = (char *)(uintptr_t)recvbuf,
-                                        .count = recvcount,
-                                        .type = recvtype});
-    return error == MPI_SUCCESS ? vcoll_run(&call) : error;
+    return vcoll_args_go(&call, comm, to_all, NULL);
 }
 
 int MPI_Ialltoall(const void *sendbuf, int sendcount, MPI_Datatype sendtype,
                   void *recvbuf, int recvcount, MPI_Datatype recvtype,
                   MPI_Comm comm, MPI_Request *request)
 {
-    struct vcoll_call call;
-    int error = vcoll_args_enter(&call, COLL_ALLTOALL, "MPI_Ialltoall", comm);
+    struct vcoll_call call = {.kind = COLL_ALLTOALL,
+                              .name = "MPI_Ialltoall",
+                              .send = vcoll_each(sendbuf, sendcount, sendtype),
+                              .recv = vcoll_each(recvbuf, recvcount, recvtype)};
 
-    if (error != MPI_SUCCESS) {
-        return error;
-    }
-    error = to_all(&call,
-                   &(struct vcoll_side){.base = (char *)(uintptr_t)sendbuf,
-                                        .count = sendcount,
-                                        .type = sendtype},
-                   &(struct vcoll_side){.base = (char *)(uintptr_t)recvbuf,
-                                        .count = recvcount,
-                                        .type = recvtype});
-    return error == MPI_SUCCESS ? vcoll_start(&call, request) : error;
+    return vcoll_args_go(&call, comm, to_all, request);
 }
 
 int MPI_Alltoallv(const void *sendbuf, const int sendcounts[],
@@ -505,22 +378,13 @@ int MPI_Alltoallv(const void *sendbuf, const int sendcounts[],
                   const int recvcounts[], const int rdispls[],
                   MPI_Datatype recvtype, MPI_Comm comm)
 {
-    struct vcoll_call call;
-    int error = vcoll_args_enter(&call, COLL_ALLTOALL, "MPI_Alltoallv", comm);
+    struct vcoll_call call = {
+        .kind = COLL_ALLTOALL,
+        .name = "MPI_Alltoallv",
+        .send = vcoll_lengths(sendbuf, sendcounts, sdispls, sendtype),
+        .recv = vcoll_lengths(recvbuf, recvcounts, rdispls, recvtype)};
 
-    if (error != MPI_SUCCESS) {
-        return error;
-    }
-    error = to_all(&call,
-                   &(struct vcoll_side){.base = (char *)(uintptr_t)sendbuf,
-                                        .type = sendtype,
-                                        .counts = sendcounts,
-                                        .displs = sdispls},
-                   &(struct vcoll_side){.base = (char *)(uintptr_t)recvbuf,
-                                        .type = recvtype,
-                                        .counts = recvcounts,
-                                        .displs = rdispls});
-    return error == MPI_SUCCESS ? vcoll_run(&call) : error;
+    return vcoll_args_go(&call, comm, to_all, NULL);
 }
 
 int MPI_Ialltoallv(const void *sendbuf, const int sendcounts[],
@@ -528,22 +392,13 @@ int MPI_Ialltoallv(const void *sendbuf, const int sendcounts[],
                    const int recvcounts[], const int rdispls[],
                    MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request)
 {
-    struct vcoll_call call;
-    int error = vcoll_args_enter(&call, COLL_ALLTOALL, "MPI_Ialltoallv", comm);
+    struct vcoll_call call = {
+        .kind = COLL_ALLTOALL,
+        .name = "MPI_Ialltoallv",
+        .send = vcoll_lengths(sendbuf, sendcounts, sdispls, sendtype),
+        .recv = vcoll_lengths(recvbuf, recvcounts, rdispls, recvtype)};
 
-    if (error != MPI_SUCCESS) {
-        return error;
-    }
-    error = to_all(&call,
-                   &(struct vcoll_side){.base = (char *)(uintptr_t)sendbuf,
-                                        .type = sendtype,
-                                        .counts = sendcounts,
-                                        .displs = sdispls},
-                   &(struct vcoll_side){.base = (char *)(uintptr_t)recvbuf,
-                                        .type = recvtype,
-                                        .counts = recvcounts,
-                                        .displs = rdispls});
-    return error == MPI_SUCCESS ? vcoll_start(&call, request) : error;
+    return vcoll_args_go(&call, comm, to_all, request);
 }
 
 int MPI_Alltoallw(const void *sendbuf, const int sendcounts[],
@@ -551,22 +406,13 @@ int MPI_Alltoallw(const void *sendbuf, const int sendcounts[],
                   void *recvbuf, const int recvcounts[], const int rdispls[],
                   const MPI_Datatype recvtypes[], MPI_Comm comm)
 {
-    struct vcoll_call call;
-    int error = vcoll_args_enter(&call, COLL_ALLTOALL, "MPI_Alltoallw", comm);
+    struct vcoll_call call = {
+        .kind = COLL_ALLTOALL,
+        .name = "MPI_Alltoallw",
+        .send = vcoll_typed(sendbuf, sendcounts, sdispls, sendtypes),
+        .recv = vcoll_typed(recvbuf, recvcounts, rdispls, recvtypes)};
 
-    if (error != MPI_SUCCESS) {
-        return error;
-    }
-    error = to_all(&call,
-                   &(struct vcoll_side){.base = (char *)(uintptr_t)sendbuf,
-                                        .counts = sendcounts,
-                                        .displs = sdispls,
-                                        .types = sendtypes},
-                   &(struct vcoll_side){.base = (char *)(uintptr_t)recvbuf,
-                                        .counts = recvcounts,
-                                        .displs = rdispls,
-                                        .types = recvtypes});
-    return error == MPI_SUCCESS ? vcoll_run(&call) : error;
+    return vcoll_args_go(&call, comm, to_all, NULL);
 }
 
 int MPI_Ialltoallw(const void *sendbuf, const int sendcounts[],
@@ -575,20 +421,11 @@ int MPI_Ialltoallw(const void *sendbuf, const int sendcounts[],
                    const MPI_Datatype recvtypes[], MPI_Comm comm,
                    MPI_Request *request)
 {
-    struct vcoll_call call;
-    int error = vcoll_args_enter(&call, COLL_ALLTOALL, "MPI_Ialltoallw", comm);
+    struct vcoll_call call = {
+        .kind = COLL_ALLTOALL,
+        .name = "MPI_Ialltoallw",
+        .send = vcoll_typed(sendbuf, sendcounts, sdispls, sendtypes),
+        .recv = vcoll_typed(recvbuf, recvcounts, rdispls, recvtypes)};
 
-    if (error != MPI_SUCCESS) {
-        return error;
-    }
-    error = to_all(&call,
-                   &(struct vcoll_side){.base = (char *)(uintptr_t)sendbuf,
-                                        .counts = sendcounts,
-                                        .displs = sdispls,
-                                        .types = sendtypes},
-                   &(struct vcoll_side){.base = (char *)(uintptr_t)recvbuf,
-                                        .counts = recvcounts,
-                                        .displs = rdispls,
-                                        .types = recvtypes});
-    return error == MPI_SUCCESS ? vcoll_start(&call, request) : error;
+    return vcoll_args_go(&call, comm, to_all, request);
 }

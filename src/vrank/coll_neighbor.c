@@ -31,46 +31,45 @@ int vcoll_plan_neighbor(struct vcoll_call *call)
     return MPI_SUCCESS;
 }
 
-static int exchange(struct vcoll_call *call, const struct vcoll_side *send,
-                    const struct vcoll_side *recv)
+/* As vcoll_typed, with distances that may be large. */
+static struct vcoll_side typed(const void *base, const int *counts,
+                               const MPI_Aint *places,
+                               const MPI_Datatype *types)
+{
+    return (struct vcoll_side){.base = (char *)(uintptr_t)base,
+                               .counts = counts,
+                               .places = places,
+                               .types = types};
+}
+
+static int exchange(struct vcoll_call *call)
 {
     const struct vrank_topology *topology = topology_of(call->comm);
     bool differ = call->kind == COLL_NEIGHBOR_ALLTOALL;
     int error;
 
     if (topology == NULL) {
-        return vcoll_args_fail(call, MPI_ERR_TOPOLOGY);
+        return MPI_ERR_TOPOLOGY;
     }
-    call->send = *send;
-    call->recv = *recv;
     call->send.peers = differ ? topology->out : 1;
     call->recv.peers = topology->in;
     error = vcoll_args_side(call, &call->send);
     if (error == MPI_SUCCESS) {
         error = vcoll_args_side(call, &call->recv);
     }
-    return vcoll_args_fail(call, error);
+    return error;
 }
 
 int MPI_Neighbor_allgather(const void *sendbuf, int sendcount,
                            MPI_Datatype sendtype, void *recvbuf, int recvcount,
                            MPI_Datatype recvtype, MPI_Comm comm)
 {
-    struct vcoll_call call;
-    int error = vcoll_args_enter(&call, COLL_NEIGHBOR_ALLGATHER,
-                                 "MPI_Neighbor_allgather", comm);
+    struct vcoll_call call = {.kind = COLL_NEIGHBOR_ALLGATHER,
+                              .name = "MPI_Neighbor_allgather",
+                              .send = vcoll_each(sendbuf, sendcount, sendtype),
+                              .recv = vcoll_each(recvbuf, recvcount, recvtype)};
 
-    if (error != MPI_SUCCESS) {
-        return error;
-    }
-    error = exchange(&call,
-                     &(struct vcoll_side){.base = (char *)(uintptr_t)sendbuf,
-                                          .count = sendcount,
-                                          .type = sendtype},
-                     &(struct vcoll_side){.base = (char *)(uintptr_t)recvbuf,
-                                          .count = recvcount,
-                                          .type = recvtype});
-    return error == MPI_SUCCESS ? vcoll_run(&call) : error;
+    return vcoll_args_go(&call, comm, exchange, NULL);
 }
 
 int MPI_Ineighbor_allgather(const void *sendbuf, int sendcount,
@@ -78,21 +77,12 @@ int MPI_Ineighbor_allgather(const void *sendbuf, int sendcount,
                             MPI_Datatype recvtype, MPI_Comm comm,
                             MPI_Request *request)
 {
-    struct vcoll_call call;
-    int error = vcoll_args_enter(&call, COLL_NEIGHBOR_ALLGATHER,
-                                 "MPI_Ineighbor_allgather", comm);
+    struct vcoll_call call = {.kind = COLL_NEIGHBOR_ALLGATHER,
+                              .name = "MPI_Ineighbor_allgather",
+                              .send = vcoll_each(sendbuf, sendcount, sendtype),
+                              .recv = vcoll_each(recvbuf, recvcount, recvtype)};
 
-    if (error != MPI_SUCCESS) {
-        return error;
-    }
-    error = exchange(&call,
-                     &(struct vcoll_side){.base = (char *)(uintptr_t)sendbuf,
-                                          .count = sendcount,
-                                          .type = sendtype},
-                     &(struct vcoll_side){.base = (char *)(uintptr_t)recvbuf,
-                                          .count = recvcount,
-                                          .type = recvtype});
-    return error == MPI_SUCCESS ? vcoll_start(&call, request) : error;
+    return vcoll_args_go(&call, comm, exchange, request);
 }
 
 int MPI_Neighbor_allgatherv(const void *sendbuf, int sendcount,
@@ -100,22 +90,13 @@ int MPI_Neighbor_allgatherv(const void *sendbuf, int sendcount,
                             const int recvcounts[], const int displs[],
                             MPI_Datatype recvtype, MPI_Comm comm)
 {
-    struct vcoll_call call;
-    int error = vcoll_args_enter(&call, COLL_NEIGHBOR_ALLGATHER,
-                                 "MPI_Neighbor_allgatherv", comm);
+    struct vcoll_call call = {
+        .kind = COLL_NEIGHBOR_ALLGATHER,
+        .name = "MPI_Neighbor_allgatherv",
+        .send = vcoll_each(sendbuf, sendcount, sendtype),
+        .recv = vcoll_lengths(recvbuf, recvcounts, displs, recvtype)};
 
-    if (error != MPI_SUCCESS) {
-        return error;
-    }
-    error = exchange(&call,
-                     &(struct vcoll_side){.base = (char *)(uintptr_t)sendbuf,
-                                          .count = sendcount,
-                                          .type = sendtype},
-                     &(struct vcoll_side){.base = (char *)(uintptr_t)recvbuf,
-                                          .type = recvtype,
-                                          .counts = recvcounts,
-                                          .displs = displs});
-    return error == MPI_SUCCESS ? vcoll_run(&call) : error;
+    return vcoll_args_go(&call, comm, exchange, NULL);
 }
 
 int MPI_Ineighbor_allgatherv(const void *sendbuf, int sendcount,
@@ -124,43 +105,25 @@ int MPI_Ineighbor_allgatherv(const void *sendbuf, int sendcount,
                              MPI_Datatype recvtype, MPI_Comm comm,
                              MPI_Request *request)
 {
-    struct vcoll_call call;
-    int error = vcoll_args_enter(&call, COLL_NEIGHBOR_ALLGATHER,
-                                 "MPI_Ineighbor_allgatherv", comm);
+    struct vcoll_call call = {
+        .kind = COLL_NEIGHBOR_ALLGATHER,
+        .name = "MPI_Ineighbor_allgatherv",
+        .send = vcoll_each(sendbuf, sendcount, sendtype),
+        .recv = vcoll_lengths(recvbuf, recvcounts, displs, recvtype)};
 
-    if (error != MPI_SUCCESS) {
-        return error;
-    }
-    error = exchange(&call,
-                     &(struct vcoll_side){.base = (char *)(uintptr_t)sendbuf,
-                                          .count = sendcount,
-                                          .type = sendtype},
-                     &(struct vcoll_side){.base = (char *)(uintptr_t)recvbuf,
-                                          .type = recvtype,
-                                          .counts = recvcounts,
-                                          .displs = displs});
-    return error == MPI_SUCCESS ? vcoll_start(&call, request) : error;
+    return vcoll_args_go(&call, comm, exchange, request);
 }
 
 int MPI_Neighbor_alltoall(const void *sendbuf, int sendcount,
                           MPI_Datatype sendtype, void *recvbuf, int recvcount,
                           MPI_Datatype recvtype, MPI_Comm comm)
 {
-    struct vcoll_call call;
-    int error = vcoll_args_enter(&call, COLL_NEIGHBOR_ALLTOALL,
-                                 "MPI_Neighbor_alltoall", comm);
+    struct vcoll_call call = {.kind = COLL_NEIGHBOR_ALLTOALL,
+                              .name = "MPI_Neighbor_alltoall",
+                              .send = vcoll_each(sendbuf, sendcount, sendtype),
+                              .recv = vcoll_each(recvbuf, recvcount, recvtype)};
 
-    if (error != MPI_SUCCESS) {
-        return error;
-    }
-    error = exchange(&call,
-                     &(struct vcoll_side){.base = (char *)(uintptr_t)sendbuf,
-                                          .count = sendcount,
-                                          .type = sendtype},
-                     &(struct vcoll_side){.base = (char *)(uintptr_t)recvbuf,
-                                          .count = recvcount,
-                                          .type = recvtype});
-    return error == MPI_SUCCESS ? vcoll_run(&call) : error;
+    return vcoll_args_go(&call, comm, exchange, NULL);
 }
 
 int MPI_Ineighbor_alltoall(const void *sendbuf, int sendcount,
@@ -168,21 +131,12 @@ int MPI_Ineighbor_alltoall(const void *sendbuf, int sendcount,
                            MPI_Datatype recvtype, MPI_Comm comm,
                            MPI_Request *request)
 {
-    struct vcoll_call call;
-    int error = vcoll_args_enter(&call, COLL_NEIGHBOR_ALLTOALL,
-                                 "MPI_Ineighbor_alltoall", comm);
+    struct vcoll_call call = {.kind = COLL_NEIGHBOR_ALLTOALL,
+                              .name = "MPI_Ineighbor_alltoall",
+                              .send = vcoll_each(sendbuf, sendcount, sendtype),
+                              .recv = vcoll_each(recvbuf, recvcount, recvtype)};
 
-    if (error != MPI_SUCCESS) {
-        return error;
-    }
-    error = exchange(&call,
-                     &(struct vcoll_side){.base = (char *)(uintptr_t)sendbuf,
-                                          .count = sendcount,
-                                          .type = sendtype},
-                     &(struct vcoll_side){.base = (char *)(uintptr_t)recvbuf,
-                                          .count = recvcount,
-                                          .type = recvtype});
-    return error == MPI_SUCCESS ? vcoll_start(&call, request) : error;
+    return vcoll_args_go(&call, comm, exchange, request);
 }
 
 int MPI_Neighbor_alltoallv(const void *sendbuf, const int sendcounts[],
@@ -191,23 +145,13 @@ int MPI_Neighbor_alltoallv(const void *sendbuf, const int sendcounts[],
                            const int rdispls[], MPI_Datatype recvtype,
                            MPI_Comm comm)
 {
-    struct vcoll_call call;
-    int error = vcoll_args_enter(&call, COLL_NEIGHBOR_ALLTOALL,
-                                 "MPI_Neighbor_alltoallv", comm);
+    struct vcoll_call call = {
+        .kind = COLL_NEIGHBOR_ALLTOALL,
+        .name = "MPI_Neighbor_alltoallv",
+        .send = vcoll_lengths(sendbuf, sendcounts, sdispls, sendtype),
+        .recv = vcoll_lengths(recvbuf, recvcounts, rdispls, recvtype)};
 
-    if (error != MPI_SUCCESS) {
-        return error;
-    }
-    error = exchange(&call,
-                     &(struct vcoll_side){.base = (char *)(uintptr_t)sendbuf,
-                                          .type = sendtype,
-                                          .counts = sendcounts,
-                                          .displs = sdispls},
-                     &(struct vcoll_side){.base = (char *)(uintptr_t)recvbuf,
-                                          .type = recvtype,
-                                          .counts = recvcounts,
-                                          .displs = rdispls});
-    return error == MPI_SUCCESS ? vcoll_run(&call) : error;
+    return vcoll_args_go(&call, comm, exchange, NULL);
 }
 
 int MPI_Ineighbor_alltoallv(const void *sendbuf, const int sendcounts[],
@@ -216,23 +160,13 @@ int MPI_Ineighbor_alltoallv(const void *sendbuf, const int sendcounts[],
                             const int rdispls[], MPI_Datatype recvtype,
                             MPI_Comm comm, MPI_Request *request)
 {
-    struct vcoll_call call;
-    int error = vcoll_args_enter(&call, COLL_NEIGHBOR_ALLTOALL,
-                                 "MPI_Ineighbor_alltoallv", comm);
+    struct vcoll_call call = {
+        .kind = COLL_NEIGHBOR_ALLTOALL,
+        .name = "MPI_Ineighbor_alltoallv",
+        .send = vcoll_lengths(sendbuf, sendcounts, sdispls, sendtype),
+        .recv = vcoll_lengths(recvbuf, recvcounts, rdispls, recvtype)};
 
-    if (error != MPI_SUCCESS) {
-        return error;
-    }
-    error = exchange(&call,
-                     &(struct vcoll_side){.base = (char *)(uintptr_t)sendbuf,
-                                          .type = sendtype,
-                                          .counts = sendcounts,
-                                          .displs = sdispls},
-                     &(struct vcoll_side){.base = (char *)(uintptr_t)recvbuf,
-                                          .type = recvtype,
-                                          .counts = recvcounts,
-                                          .displs = rdispls});
-    return error == MPI_SUCCESS ? vcoll_start(&call, request) : error;
+    return vcoll_args_go(&call, comm, exchange, request);
 }
 
 int MPI_Neighbor_alltoallw(const void *sendbuf, const int sendcounts[],
@@ -241,23 +175,13 @@ int MPI_Neighbor_alltoallw(const void *sendbuf, const int sendcounts[],
                            const int recvcounts[], const MPI_Aint rdispls[],
                            const MPI_Datatype recvtypes[], MPI_Comm comm)
 {
-    struct vcoll_call call;
-    int error = vcoll_args_enter(&call, COLL_NEIGHBOR_ALLTOALL,
-                                 "MPI_Neighbor_alltoallw", comm);
+    struct vcoll_call call = {
+        .kind = COLL_NEIGHBOR_ALLTOALL,
+        .name = "MPI_Neighbor_alltoallw",
+        .send = typed(sendbuf, sendcounts, sdispls, sendtypes),
+        .recv = typed(recvbuf, recvcounts, rdispls, recvtypes)};
 
-    if (error != MPI_SUCCESS) {
-        return error;
-    }
-    error = exchange(&call,
-                     &(struct vcoll_side){.base = (char *)(uintptr_t)sendbuf,
-                                          .counts = sendcounts,
-                                          .places = sdispls,
-                                          .types = sendtypes},
-                     &(struct vcoll_side){.base = (char *)(uintptr_t)recvbuf,
-                                          .counts = recvcounts,
-                                          .places = rdispls,
-                                          .types = recvtypes});
-    return error == MPI_SUCCESS ? vcoll_run(&call) : error;
+    return vcoll_args_go(&call, comm, exchange, NULL);
 }
 
 int MPI_Ineighbor_alltoallw(const void *sendbuf, const int sendcounts[],
@@ -267,21 +191,11 @@ int MPI_Ineighbor_alltoallw(const void *sendbuf, const int sendcounts[],
                             const MPI_Datatype recvtypes[], MPI_Comm comm,
                             MPI_Request *request)
 {
-    struct vcoll_call call;
-    int error = vcoll_args_enter(&call, COLL_NEIGHBOR_ALLTOALL,
-                                 "MPI_Ineighbor_alltoallw", comm);
+    struct vcoll_call call = {
+        .kind = COLL_NEIGHBOR_ALLTOALL,
+        .name = "MPI_Ineighbor_alltoallw",
+        .send = typed(sendbuf, sendcounts, sdispls, sendtypes),
+        .recv = typed(recvbuf, recvcounts, rdispls, recvtypes)};
 
-    if (error != MPI_SUCCESS) {
-        return error;
-    }
-    error = exchange(&call,
-                     &(struct vcoll_side){.base = (char *)(uintptr_t)sendbuf,
-                                          .counts = sendcounts,
-                                          .places = sdispls,
-                                          .types = sendtypes},
-                     &(struct vcoll_side){.base = (char *)(uintptr_t)recvbuf,
-                                          .counts = recvcounts,
-                                          .places = rdispls,
-                                          .types = recvtypes});
-    return error == MPI_SUCCESS ? vcoll_start(&call, request) : error;
+    return vcoll_args_go(&call, comm, exchange, request);
 }

@@ -4,28 +4,19 @@
  */
 #include "coll_args.h"
 
-/* `count` elements of each rank, or as `counts` says. */
-static int reduce(struct vcoll_call *call, const void *sendbuf, void *recvbuf,
-                  int count, const int *counts, MPI_Datatype datatype,
-                  MPI_Op op)
+static int reduce(struct vcoll_call *call)
 {
     bool between = call->comm->remote != NULL;
     int error;
 
-    call->op = op;
-    call->in_place = sendbuf == MPI_IN_PLACE;
-    call->recv = (struct vcoll_side){
-        .base = recvbuf, .count = count, .type = datatype, .counts = counts};
-    if (!call->in_place) {
-        call->send = (struct vcoll_side){.base = (char *)(uintptr_t)sendbuf,
-                                         .count = count,
-                                         .type = datatype,
-                                         .counts = counts};
+    call->in_place = call->send.base == MPI_IN_PLACE;
+    if (call->in_place) {
+        call->send = (struct vcoll_side){0};
     }
     if (call->kind == COLL_REDUCE) {
         error = vcoll_args_root(call, call->root);
         if (error != MPI_SUCCESS) {
-            return vcoll_args_fail(call, error);
+            return error;
         }
         if (call->root == MPI_PROC_NULL) {
             return MPI_SUCCESS;
@@ -33,181 +24,167 @@ static int reduce(struct vcoll_call *call, const void *sendbuf, void *recvbuf,
     }
     error = vcoll_args_side(call, &call->recv);
     if (error == MPI_SUCCESS) {
-        error = op_check(op, datatype);
+        error = op_check(call->op, call->recv.type);
     }
     if (error == MPI_SUCCESS && call->in_place &&
         (between ||
          (call->kind == COLL_REDUCE && call->comm->rank != call->root))) {
         error = MPI_ERR_BUFFER;
     }
-    return vcoll_args_fail(call, error);
+    return error;
 }
 
 int MPI_Reduce(const void *sendbuf, void *recvbuf, int count,
                MPI_Datatype datatype, MPI_Op op, int root, MPI_Comm comm)
 {
-    struct vcoll_call call;
-    int error = vcoll_args_enter(&call, COLL_REDUCE, "MPI_Reduce", comm);
+    struct vcoll_call call = {.kind = COLL_REDUCE,
+                              .name = "MPI_Reduce",
+                              .root = root,
+                              .op = op,
+                              .send = vcoll_each(sendbuf, count, datatype),
+                              .recv = vcoll_each(recvbuf, count, datatype)};
 
-    if (error != MPI_SUCCESS) {
-        return error;
-    }
-    call.root = root;
-    error = reduce(&call, sendbuf, recvbuf, count, NULL, datatype, op);
-    return error == MPI_SUCCESS ? vcoll_run(&call) : error;
+    return vcoll_args_go(&call, comm, reduce, NULL);
 }
 
 int MPI_Ireduce(const void *sendbuf, void *recvbuf, int count,
                 MPI_Datatype datatype, MPI_Op op, int root, MPI_Comm comm,
                 MPI_Request *request)
 {
-    struct vcoll_call call;
-    int error = vcoll_args_enter(&call, COLL_REDUCE, "MPI_Ireduce", comm);
+    struct vcoll_call call = {.kind = COLL_REDUCE,
+                              .name = "MPI_Ireduce",
+                              .root = root,
+                              .op = op,
+                              .send = vcoll_each(sendbuf, count, datatype),
+                              .recv = vcoll_each(recvbuf, count, datatype)};
 
-    if (error != MPI_SUCCESS) {
-        return error;
-    }
-    call.root = root;
-    error = reduce(&call, sendbuf, recvbuf, count, NULL, datatype, op);
-    return error == MPI_SUCCESS ? vcoll_start(&call, request) : error;
+    return vcoll_args_go(&call, comm, reduce, request);
 }
 
 int MPI_Allreduce(const void *sendbuf, void *recvbuf, int count,
                   MPI_Datatype datatype, MPI_Op op, MPI_Comm comm)
 {
-    struct vcoll_call call;
-    int error = vcoll_args_enter(&call, COLL_ALLREDUCE, "MPI_Allreduce", comm);
+    struct vcoll_call call = {.kind = COLL_ALLREDUCE,
+                              .name = "MPI_Allreduce",
+                              .op = op,
+                              .send = vcoll_each(sendbuf, count, datatype),
+                              .recv = vcoll_each(recvbuf, count, datatype)};
 
-    if (error != MPI_SUCCESS) {
-        return error;
-    }
-    error = reduce(&call, sendbuf, recvbuf, count, NULL, datatype, op);
-    return error == MPI_SUCCESS ? vcoll_run(&call) : error;
+    return vcoll_args_go(&call, comm, reduce, NULL);
 }
 
 int MPI_Iallreduce(const void *sendbuf, void *recvbuf, int count,
                    MPI_Datatype datatype, MPI_Op op, MPI_Comm comm,
                    MPI_Request *request)
 {
-    struct vcoll_call call;
-    int error = vcoll_args_enter(&call, COLL_ALLREDUCE, "MPI_Iallreduce", comm);
+    struct vcoll_call call = {.kind = COLL_ALLREDUCE,
+                              .name = "MPI_Iallreduce",
+                              .op = op,
+                              .send = vcoll_each(sendbuf, count, datatype),
+                              .recv = vcoll_each(recvbuf, count, datatype)};
 
-    if (error != MPI_SUCCESS) {
-        return error;
-    }
-    error = reduce(&call, sendbuf, recvbuf, count, NULL, datatype, op);
-    return error == MPI_SUCCESS ? vcoll_start(&call, request) : error;
+    return vcoll_args_go(&call, comm, reduce, request);
 }
 
 int MPI_Reduce_scatter(const void *sendbuf, void *recvbuf,
                        const int recvcounts[], MPI_Datatype datatype, MPI_Op op,
                        MPI_Comm comm)
 {
-    struct vcoll_call call;
-    int error = vcoll_args_enter(&call, COLL_REDUCE_SCATTER,
-                                 "MPI_Reduce_scatter", comm);
+    struct vcoll_call call = {
+        .kind = COLL_REDUCE_SCATTER,
+        .name = "MPI_Reduce_scatter",
+        .op = op,
+        .send = vcoll_lengths(sendbuf, recvcounts, NULL, datatype),
+        .recv = vcoll_lengths(recvbuf, recvcounts, NULL, datatype)};
 
-    if (error != MPI_SUCCESS) {
-        return error;
-    }
-    error = reduce(&call, sendbuf, recvbuf, 0, recvcounts, datatype, op);
-    return error == MPI_SUCCESS ? vcoll_run(&call) : error;
+    return vcoll_args_go(&call, comm, reduce, NULL);
 }
 
 int MPI_Ireduce_scatter(const void *sendbuf, void *recvbuf,
                         const int recvcounts[], MPI_Datatype datatype,
                         MPI_Op op, MPI_Comm comm, MPI_Request *request)
 {
-    struct vcoll_call call;
-    int error = vcoll_args_enter(&call, COLL_REDUCE_SCATTER,
-                                 "MPI_Ireduce_scatter", comm);
+    struct vcoll_call call = {
+        .kind = COLL_REDUCE_SCATTER,
+        .name = "MPI_Ireduce_scatter",
+        .op = op,
+        .send = vcoll_lengths(sendbuf, recvcounts, NULL, datatype),
+        .recv = vcoll_lengths(recvbuf, recvcounts, NULL, datatype)};
 
-    if (error != MPI_SUCCESS) {
-        return error;
-    }
-    error = reduce(&call, sendbuf, recvbuf, 0, recvcounts, datatype, op);
-    return error == MPI_SUCCESS ? vcoll_start(&call, request) : error;
+    return vcoll_args_go(&call, comm, reduce, request);
 }
 
 int MPI_Reduce_scatter_block(const void *sendbuf, void *recvbuf, int recvcount,
                              MPI_Datatype datatype, MPI_Op op, MPI_Comm comm)
 {
-    struct vcoll_call call;
-    int error = vcoll_args_enter(&call, COLL_REDUCE_SCATTER,
-                                 "MPI_Reduce_scatter_block", comm);
+    struct vcoll_call call = {.kind = COLL_REDUCE_SCATTER,
+                              .name = "MPI_Reduce_scatter_block",
+                              .op = op,
+                              .send = vcoll_each(sendbuf, recvcount, datatype),
+                              .recv = vcoll_each(recvbuf, recvcount, datatype)};
 
-    if (error != MPI_SUCCESS) {
-        return error;
-    }
-    error = reduce(&call, sendbuf, recvbuf, recvcount, NULL, datatype, op);
-    return error == MPI_SUCCESS ? vcoll_run(&call) : error;
+    return vcoll_args_go(&call, comm, reduce, NULL);
 }
 
 int MPI_Ireduce_scatter_block(const void *sendbuf, void *recvbuf, int recvcount,
                               MPI_Datatype datatype, MPI_Op op, MPI_Comm comm,
                               MPI_Request *request)
 {
-    struct vcoll_call call;
-    int error = vcoll_args_enter(&call, COLL_REDUCE_SCATTER,
-                                 "MPI_Ireduce_scatter_block", comm);
+    struct vcoll_call call = {.kind = COLL_REDUCE_SCATTER,
+                              .name = "MPI_Ireduce_scatter_block",
+                              .op = op,
+                              .send = vcoll_each(sendbuf, recvcount, datatype),
+                              .recv = vcoll_each(recvbuf, recvcount, datatype)};
 
-    if (error != MPI_SUCCESS) {
-        return error;
-    }
-    error = reduce(&call, sendbuf, recvbuf, recvcount, NULL, datatype, op);
-    return error == MPI_SUCCESS ? vcoll_start(&call, request) : error;
+    return vcoll_args_go(&call, comm, reduce, request);
 }
 
 int MPI_Scan(const void *sendbuf, void *recvbuf, int count,
              MPI_Datatype datatype, MPI_Op op, MPI_Comm comm)
 {
-    struct vcoll_call call;
-    int error = vcoll_args_enter(&call, COLL_SCAN, "MPI_Scan", comm);
+    struct vcoll_call call = {.kind = COLL_SCAN,
+                              .name = "MPI_Scan",
+                              .op = op,
+                              .send = vcoll_each(sendbuf, count, datatype),
+                              .recv = vcoll_each(recvbuf, count, datatype)};
 
-    if (error != MPI_SUCCESS) {
-        return error;
-    }
-    error = reduce(&call, sendbuf, recvbuf, count, NULL, datatype, op);
-    return error == MPI_SUCCESS ? vcoll_run(&call) : error;
+    return vcoll_args_go(&call, comm, reduce, NULL);
 }
 
 int MPI_Iscan(const void *sendbuf, void *recvbuf, int count,
               MPI_Datatype datatype, MPI_Op op, MPI_Comm comm,
               MPI_Request *request)
 {
-    struct vcoll_call call;
-    int error = vcoll_args_enter(&call, COLL_SCAN, "MPI_Iscan", comm);
+    struct vcoll_call call = {.kind = COLL_SCAN,
+                              .name = "MPI_Iscan",
+                              .op = op,
+                              .send = vcoll_each(sendbuf, count, datatype),
+                              .recv = vcoll_each(recvbuf, count, datatype)};
 
-    if (error != MPI_SUCCESS) {
-        return error;
-    }
-    error = reduce(&call, sendbuf, recvbuf, count, NULL, datatype, op);
-    return error == MPI_SUCCESS ? vcoll_start(&call, request) : error;
+    return vcoll_args_go(&call, comm, reduce, request);
 }
 
 int MPI_Exscan(const void *sendbuf, void *recvbuf, int count,
                MPI_Datatype datatype, MPI_Op op, MPI_Comm comm)
 {
-    struct vcoll_call call;
-    int error = vcoll_args_enter(&call, COLL_EXSCAN, "MPI_Exscan", comm);
+    struct vcoll_call call = {.kind = COLL_EXSCAN,
+                              .name = "MPI_Exscan",
+                              .op = op,
+                              .send = vcoll_each(sendbuf, count, datatype),
+                              .recv = vcoll_each(recvbuf, count, datatype)};
 
-    if (error != MPI_SUCCESS) {
-        return error;
-    }
-    error = reduce(&call, sendbuf, recvbuf, count, NULL, datatype, op);
-    return error == MPI_SUCCESS ? vcoll_run(&call) : error;
+    return vcoll_args_go(&call, comm, reduce, NULL);
 }
 
 int MPI_Iexscan(const void *sendbuf, void *recvbuf, int count,
                 MPI_Datatype datatype, MPI_Op op, MPI_Comm comm,
                 MPI_Request *request)
 {
-    struct vcoll_call call;
-    int error = vcoll_args_enter(&call, COLL_EXSCAN, "MPI_Iexscan", comm);
+    struct vcoll_call call = {.kind = COLL_EXSCAN,
+                              .name = "MPI_Iexscan",
+                              .op = op,
+                              .send = vcoll_each(sendbuf, count, datatype),
+                              .recv = vcoll_each(recvbuf, count, datatype)};
 
-    if (error != MPI_SUCCESS) {
-        return error;
-    }
-    error = reduce(&call, sendbuf, recvbuf, count, NULL, datatype, op);
-    return error == MPI_SUCCESS ? vcoll_start(&call, request) : error;
+    return vcoll_args_go(&call, comm, reduce, request);
 }

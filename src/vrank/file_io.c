@@ -181,78 +181,66 @@ static int io_split_end(const char *call, MPI_File file, MPI_Status *status)
 /* ---- the functions --------------------------------------------------------
  */
 
-#define IO(name, place, is_write, begin)                                       \
+/* Where in the file: where a pointer is, or at an offset that the caller gives,
+ * in which case the function has one argument more. */
+#define IO_POINTER()
+#define IO_OFFSET() MPI_Offset offset,
+
+#define IO_ANY int count, MPI_Datatype type
+#define IO(name, place, begin, is_write)                                       \
     {                                                                          \
         .call = "MPI_File_" #name, .file = file, .where = place,               \
         .writes = is_write, .offset = begin, .buf = buf, .count = count,       \
         .type = type                                                           \
     }
-#define IO_ANY int count, MPI_Datatype type
-#define IO_BLOCKING(name, place, is_write, constness)                          \
-    int MPI_File_##name(MPI_File file, constness void *buf, IO_ANY,            \
+#define IO_BLOCKING(name, where, place, begin, is_write, constness)            \
+    int MPI_File_##name(MPI_File file, where() constness void *buf, IO_ANY,    \
                         MPI_Status *status)                                    \
     {                                                                          \
-        struct io io = IO(name, place, is_write, 0);                           \
+        struct io io = IO(name, place, begin, is_write);                       \
         return io_run(&io, status);                                            \
     }
-#define IO_BLOCKING_AT(name, is_write, constness)                              \
-    int MPI_File_##name(MPI_File file, MPI_Offset offset, constness void *buf, \
-                        IO_ANY, MPI_Status *status)                            \
-    {                                                                          \
-        struct io io = IO(name, IO_AT, is_write, offset);                      \
-        return io_run(&io, status);                                            \
-    }
-#define IO_STARTING(name, place, is_write, constness)                          \
-    int MPI_File_##name(MPI_File file, constness void *buf, IO_ANY,            \
+#define IO_STARTING(name, where, place, begin, is_write, constness)            \
+    int MPI_File_##name(MPI_File file, where() constness void *buf, IO_ANY,    \
                         MPI_Request *request)                                  \
     {                                                                          \
-        struct io io = IO(name, place, is_write, 0);                           \
+        struct io io = IO(name, place, begin, is_write);                       \
         return io_start(&io, request);                                         \
     }
-#define IO_STARTING_AT(name, is_write, constness)                              \
-    int MPI_File_##name(MPI_File file, MPI_Offset offset, constness void *buf, \
-                        IO_ANY, MPI_Request *request)                          \
+#define IO_SPLIT(name, where, place, begin, is_write, constness)               \
+    int MPI_File_##name##_begin(MPI_File file, where() constness void *buf,    \
+                                IO_ANY)                                        \
     {                                                                          \
-        struct io io = IO(name, IO_AT, is_write, offset);                      \
-        return io_start(&io, request);                                         \
-    }
-#define IO_END(name, constness)                                                \
-    int MPI_File_##name(MPI_File file, constness void *buf,                    \
-                        MPI_Status *status)                                    \
+        struct io io = IO(name##_begin, place, begin, is_write);               \
+        return io_split_begin(&io);                                            \
+    }                                                                          \
+    int MPI_File_##name##_end(MPI_File file, constness void *buf,              \
+                              MPI_Status *status)                              \
     {                                                                          \
         (void)buf;                                                             \
-        return io_split_end("MPI_File_" #name, file, status);                  \
+        return io_split_end("MPI_File_" #name "_end", file, status);           \
     }
-#define IO_SPLIT(name, place, is_write, constness)                             \
-    int MPI_File_##name##_begin(MPI_File file, constness void *buf, IO_ANY)    \
-    {                                                                          \
-        struct io io = IO(name##_begin, place, is_write, 0);                   \
-        return io_split_begin(&io);                                            \
-    }                                                                          \
-    IO_END(name##_end, constness)
-#define IO_SPLIT_AT(name, is_write, constness)                                 \
-    int MPI_File_##name##_begin(MPI_File file, MPI_Offset offset,              \
-                                constness void *buf, IO_ANY)                   \
-    {                                                                          \
-        struct io io = IO(name##_begin, IO_AT, is_write, offset);              \
-        return io_split_begin(&io);                                            \
-    }                                                                          \
-    IO_END(name##_end, constness)
-#define IO_ALL(verb, is_write, constness)                                      \
-    IO_BLOCKING(verb, IO_OWN, is_write, constness)                             \
-    IO_BLOCKING(verb##_all, IO_OWN, is_write, constness)                       \
-    IO_BLOCKING(verb##_shared, IO_SHARED, is_write, constness)                 \
-    IO_BLOCKING(verb##_ordered, IO_ORDERED, is_write, constness)               \
-    IO_BLOCKING_AT(verb##_at, is_write, constness)                             \
-    IO_BLOCKING_AT(verb##_at_all, is_write, constness)                         \
-    IO_STARTING(i##verb, IO_OWN, is_write, constness)                          \
-    IO_STARTING(i##verb##_all, IO_OWN, is_write, constness)                    \
-    IO_STARTING(i##verb##_shared, IO_SHARED, is_write, constness)              \
-    IO_STARTING_AT(i##verb##_at, is_write, constness)                          \
-    IO_STARTING_AT(i##verb##_at_all, is_write, constness)                      \
-    IO_SPLIT(verb##_all, IO_OWN, is_write, constness)                          \
-    IO_SPLIT(verb##_ordered, IO_ORDERED, is_write, constness)                  \
-    IO_SPLIT_AT(verb##_at_all, is_write, constness)
+
+#define IO_OWN_ARGS IO_POINTER, IO_OWN, 0
+#define IO_SHARED_ARGS IO_POINTER, IO_SHARED, 0
+#define IO_ORDERED_ARGS IO_POINTER, IO_ORDERED, 0
+#define IO_AT_ARGS IO_OFFSET, IO_AT, offset
+#define IO_MAKE(how, ...) how(__VA_ARGS__)
+#define IO_ALL(verb, ...)                                                      \
+    IO_MAKE(IO_BLOCKING, verb, IO_OWN_ARGS, __VA_ARGS__)                       \
+    IO_MAKE(IO_BLOCKING, verb##_all, IO_OWN_ARGS, __VA_ARGS__)                 \
+    IO_MAKE(IO_BLOCKING, verb##_shared, IO_SHARED_ARGS, __VA_ARGS__)           \
+    IO_MAKE(IO_BLOCKING, verb##_ordered, IO_ORDERED_ARGS, __VA_ARGS__)         \
+    IO_MAKE(IO_BLOCKING, verb##_at, IO_AT_ARGS, __VA_ARGS__)                   \
+    IO_MAKE(IO_BLOCKING, verb##_at_all, IO_AT_ARGS, __VA_ARGS__)               \
+    IO_MAKE(IO_STARTING, i##verb, IO_OWN_ARGS, __VA_ARGS__)                    \
+    IO_MAKE(IO_STARTING, i##verb##_all, IO_OWN_ARGS, __VA_ARGS__)              \
+    IO_MAKE(IO_STARTING, i##verb##_shared, IO_SHARED_ARGS, __VA_ARGS__)        \
+    IO_MAKE(IO_STARTING, i##verb##_at, IO_AT_ARGS, __VA_ARGS__)                \
+    IO_MAKE(IO_STARTING, i##verb##_at_all, IO_AT_ARGS, __VA_ARGS__)            \
+    IO_MAKE(IO_SPLIT, verb##_all, IO_OWN_ARGS, __VA_ARGS__)                    \
+    IO_MAKE(IO_SPLIT, verb##_ordered, IO_ORDERED_ARGS, __VA_ARGS__)            \
+    IO_MAKE(IO_SPLIT, verb##_at_all, IO_AT_ARGS, __VA_ARGS__)
 
 /* What is read goes to a buffer that is not const. */
 #define IO_NO_CONST

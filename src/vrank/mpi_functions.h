@@ -5,6 +5,10 @@
  *
  * For mpi.h, which declares them, and for the library of entry points, which
  * exports them: both say what POISE_MPI_FUNCTION is to make of a line.
+ *
+ * mpi_missing.h lists the others in the same shape, on purpose: a function that
+ * is made moves from there to here as it stands, and each list can be read
+ * without the other.
  */
 
 /* Beginning and end, and the surroundings. */

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """The mpi.h of virtual ranks, as compilers see it.
 
-usage: tests/vmpi.py INCLUDE LIBRARY COMPILER...
+usage: tests/vmpi.py INCLUDE LIBRARY CONFORM COMPILER...
 
-INCLUDE is the folder with mpi.h, LIBRARY libpoise-vmpi.so, COMPILER the
-command of a C compiler.
+INCLUDE is the folder with mpi.h, LIBRARY libpoise-vmpi.so, CONFORM the folder
+with the programs that are compared with real MPIs, COMPILER the command of a C
+compiler.
 """
 
 import os
@@ -14,7 +15,7 @@ import sys
 import tempfile
 import unittest
 
-INCLUDE = LIBRARY = ""
+INCLUDE = LIBRARY = CONFORM = ""
 COMPILER = []
 
 GOOD = """
@@ -79,6 +80,14 @@ class Header(unittest.TestCase):
         self.assertIn("poise-run(1)", words)
 
 
+def declared():
+    """The names of the functions, without MPI_."""
+    with open(os.path.join(INCLUDE, "mpi_functions.h"),
+              encoding="utf-8") as file:
+        return set(re.findall(r"POISE_MPI_FUNCTION\(\w+, (\w+),",
+                              file.read()))
+
+
 class Entries(unittest.TestCase):
     def test_names(self):
         """What the library exports is MPI's, both ways, and declared."""
@@ -86,19 +95,31 @@ class Entries(unittest.TestCase):
                               check=True, capture_output=True, text=True)
         names = {line.split()[-1].split("@")[0]
                  for line in text.stdout.splitlines()}
-        with open(os.path.join(INCLUDE, "mpi_functions.h"),
-                  encoding="utf-8") as file:
-            declared = set(re.findall(r"POISE_MPI_FUNCTION\(\w+, (\w+),",
-                                      file.read()))
-        self.assertGreater(len(declared), 200)
-        missing = {name for name in declared if "MPI_" + name not in names}
+        ours = declared()
+        self.assertGreater(len(ours), 200)
+        missing = {name for name in ours if "MPI_" + name not in names}
         self.assertEqual(missing, set())
         for name in names:
             self.assertRegex(name, r"^P?MPI_\w+$")
-            self.assertIn(re.sub("^P?MPI_", "", name), declared)
+            self.assertIn(re.sub("^P?MPI_", "", name), ours)
             self.assertIn(name[1:] if name[0] == "P" else "P" + name, names)
 
 
+    def test_compared(self):
+        """A program that is compared with real MPIs calls each of them."""
+        called = set()
+        for name in os.listdir(CONFORM):
+            if name.endswith((".c", ".h")):
+                with open(os.path.join(CONFORM, name),
+                          encoding="utf-8") as file:
+                    text = re.sub(r"/\*.*?\*/|\"(\\.|[^\"\\\n])*\"", "",
+                                  file.read(), flags=re.S)
+                called.update(re.findall(r"\bMPI_(\w+)\(", text))
+                # These are handed over instead.
+                called.update(re.findall(r"\bMPI_(\w+_FN)\b", text))
+        self.assertEqual(declared() - called, set())
+
+
 if __name__ == "__main__":
-    INCLUDE, LIBRARY, *COMPILER = sys.argv[1:]
+    INCLUDE, LIBRARY, CONFORM, *COMPILER = sys.argv[1:]
     unittest.main(argv=sys.argv[:1])

@@ -104,6 +104,19 @@ static void of_types(void)
     MPI_Type_free(&again);
     say("type deletions %d\n", type_deletions);
     MPI_Type_free_keyval(&type_key);
+    MPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, MPI_TYPE_NULL_DELETE_FN,
+                           &type_key, NULL);
+    MPI_Type_dup(MPI_INT, &type);
+    MPI_Type_set_attr(type, type_key, (void *)12);
+    MPI_Type_dup(type, &again);
+    MPI_Type_get_attr(again, type_key, &value, &flag);
+    say("not copied %d\n", !flag);
+    MPI_Type_delete_attr(type, type_key);
+    MPI_Type_get_attr(type, type_key, &value, &flag);
+    say("deleted %d\n", !flag);
+    MPI_Type_free(&type);
+    MPI_Type_free(&again);
+    MPI_Type_free_keyval(&type_key);
 }
 
 static int handled;
@@ -162,6 +175,12 @@ static void hints(void)
     MPI_Info_get_nkeys(info, &count);
     MPI_Info_get(info, "colour", 63, value, &flag);
     say("hints %d: %s\n", count, flag ? value : "none");
+    char names[2][MPI_MAX_INFO_KEY + 1];
+    for (int i = 0; i < 2; i++) {
+        MPI_Info_get_nthkey(info, i, names[i]);
+    }
+    flag = strcmp(names[0], "size") == 0;
+    say("keys %s %s\n", names[flag], names[!flag]);
     MPI_Info_get_valuelen(info, "size", &length, &flag);
     say("length %d %d\n", flag, length);
     MPI_Info_dup(info, &again);

@@ -109,6 +109,32 @@ static void ordered(void)
     MPI_Type_free(&matrix);
 }
 
+/* Without messages. */
+static void alone(void)
+{
+    int a[3] = {rank, 2, 3}, b[3] = {10, 20, 30}, flags[3] = {-1, -1, -1};
+    MPI_Op op;
+
+    MPI_Reduce_local(a, b, 3, MPI_INT, MPI_SUM);
+    say_ints("reduce_local", b, 3);
+    MPI_Op_commutative(MPI_SUM, &flags[0]);
+    MPI_Op_create(multiply, 0, &op);
+    MPI_Op_commutative(op, &flags[1]);
+    MPI_Op_free(&op);
+    say("gone %d\n", op == MPI_OP_NULL);
+    MPI_Op_create(multiply, 1, &op);
+    MPI_Op_commutative(op, &flags[2]);
+    int left[4] = {1, 2, 3, 4}, right[4] = {5, rank, 7, 8};
+    MPI_Datatype matrix;
+    MPI_Type_contiguous(4, MPI_INT, &matrix);
+    MPI_Type_commit(&matrix);
+    MPI_Reduce_local(left, right, 1, matrix, op);
+    MPI_Type_free(&matrix);
+    MPI_Op_free(&op);
+    say_ints("by my own", right, 4);
+    say_ints("commutative", flags, 3);
+}
+
 static void large(void)
 {
     enum { MANY = 50000 };
@@ -139,6 +165,7 @@ int main(int argc, char **argv)
     predefined();
     places();
     ordered();
+    alone();
     large();
     return end();
 }

@@ -143,6 +143,14 @@ static void communicators(void)
     }
     MPI_Group_free(&part);
     MPI_Group_free(&world);
+    MPI_Info hints, found;
+    MPI_Info_create(&hints);
+    MPI_Info_set(hints, "colour", "red");
+    say("takes hints %d\n", MPI_Comm_set_info(comm, hints) == MPI_SUCCESS);
+    MPI_Info_free(&hints);
+    MPI_Comm_get_info(comm, &found);
+    say("has hints %d\n", found != MPI_INFO_NULL);
+    MPI_Info_free(&found);
     MPI_Comm_free(&comm);
     say("freed %d\n", comm == MPI_COMM_NULL);
     say_comm("self", MPI_COMM_SELF);

@@ -39,8 +39,8 @@ static void ways(void)
     void *buffer = malloc(LARGE * sizeof(int) + MPI_BSEND_OVERHEAD);
     MPI_Buffer_attach(buffer, (int)(LARGE * sizeof(int) + MPI_BSEND_OVERHEAD));
     for (int c = 0; c < 5; c++) {
-        for (int way = 0; way < 4; way++) {
-            MPI_Request in, out;
+        for (int way = 0; way < 7; way++) {
+            MPI_Request in, out = MPI_REQUEST_NULL;
             MPI_Status status;
             fill(data, counts[c], rank + way);
             memset(more, 0, LARGE * sizeof(int));
@@ -56,9 +56,15 @@ static void ways(void)
             } else if (way == 2) {
                 MPI_Ibsend(data, counts[c], MPI_INT, next, way, MPI_COMM_WORLD,
                            &out);
-            } else {
+            } else if (way == 3) {
                 MPI_Irsend(data, counts[c], MPI_INT, next, way, MPI_COMM_WORLD,
                            &out);
+            } else if (way == 4) {
+                MPI_Ssend(data, counts[c], MPI_INT, next, way, MPI_COMM_WORLD);
+            } else if (way == 5) {
+                MPI_Bsend(data, counts[c], MPI_INT, next, way, MPI_COMM_WORLD);
+            } else {
+                MPI_Rsend(data, counts[c], MPI_INT, next, way, MPI_COMM_WORLD);
             }
             MPI_Wait(&out, MPI_STATUS_IGNORE);
             MPI_Wait(&in, &status);

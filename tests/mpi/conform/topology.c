@@ -35,6 +35,20 @@ static void grid(int wrap)
                 to == MPI_PROC_NULL ? -1 : to);
         }
     }
+    int dimensions = -1, where[2] = {-1, -1}, number = -1;
+    MPI_Cartdim_get(comm, &dimensions);
+    for (int r = 0; r < 4; r++) {
+        MPI_Cart_coords(comm, r, 2, where);
+        MPI_Cart_rank(comm, where, &number);
+        say("%d of %d dimensions: at %d %d is %d\n", r, dimensions, where[0],
+            where[1], number);
+    }
+    where[0] = wrap ? -1 : 1;
+    where[1] = 0;
+    MPI_Cart_rank(comm, where, &number);
+    say("at %d %d is %d\n", where[0], where[1], number);
+    MPI_Cart_map(MPI_COMM_WORLD, 2, dims, periods, &number);
+    say("mapped %d\n", number == rank);
     MPI_Cart_sub(comm, remain, &part);
     MPI_Comm_size(part, &part_size);
     MPI_Comm_rank(part, &part_rank);
@@ -82,6 +96,12 @@ static void graph(void)
     MPI_Graphdims_get(comm, &nodes, &all);
     MPI_Graph_neighbors_count(comm, rank, &count);
     MPI_Graph_neighbors(comm, rank, count, list);
+    int ends[8], found[16], number = -1;
+    MPI_Graph_get(comm, nodes, all, ends, found);
+    say_ints("ends", ends, nodes);
+    say_ints("edges", found, all);
+    MPI_Graph_map(MPI_COMM_WORLD, size, index, edges, &number);
+    say("mapped %d\n", number == rank);
     say("graph of %d and %d\n", nodes, all);
     say_ints("neighbours", list, count);
     MPI_Comm_free(&comm);

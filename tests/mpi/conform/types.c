@@ -131,6 +131,120 @@ static void counted(void)
     MPI_Type_free(&type);
 }
 
+/* What a type was made of. */
+static void contents(void)
+{
+    int lengths[2] = {2, 1}, integers[8], bytes = -1;
+    MPI_Aint places[2] = {0, 16}, addresses[4];
+    MPI_Datatype types[2] = {MPI_INT, MPI_DOUBLE}, type, inner, made_of[4];
+
+    MPI_Type_vector(3, 2, 4, MPI_INT, &inner);
+    MPI_Type_get_contents(inner, 3, 0, 1, integers, addresses, made_of);
+    say_ints("vector of", integers, 3);
+    say("ints %d\n", made_of[0] == MPI_INT);
+    MPI_Type_create_struct(2, lengths, places, types, &type);
+    MPI_Type_get_contents(type, 3, 2, 2, integers, addresses, made_of);
+    say_ints("struct of", integers, 3);
+    say("at %ld %ld, %d %d\n", (long)addresses[0], (long)addresses[1],
+        made_of[0] == MPI_INT, made_of[1] == MPI_DOUBLE);
+    MPI_Type_free(&type);
+    MPI_Type_contiguous(2, inner, &type);
+    MPI_Type_get_contents(type, 1, 0, 1, integers, addresses, made_of);
+    MPI_Type_size(made_of[0], &bytes);
+    say("%d vectors of %d bytes\n", integers[0], bytes);
+    MPI_Type_free(&made_of[0]);
+    MPI_Type_free(&type);
+    MPI_Type_free(&inner);
+}
+
+/* The same in counts that may be large. */
+static void wide(void)
+{
+    MPI_Count bytes = -1, lb = -1, extent = -1, elements = -1;
+    MPI_Datatype type, huge;
+    MPI_Status status;
+    int count = -1, flag = -1;
+
+    MPI_Type_create_resized(MPI_INT, -4, 12, &type);
+    MPI_Type_contiguous(1 << 20, type, &huge);
+    MPI_Type_free(&type);
+    MPI_Type_contiguous(1 << 10, huge, &type);
+    MPI_Type_commit(&type);
+    MPI_Type_size_x(type, &bytes);
+    MPI_Type_get_extent_x(type, &lb, &extent);
+    say("huge: %lld bytes, from %lld, extent %lld\n", (long long)bytes,
+        (long long)lb, (long long)extent);
+    MPI_Type_get_true_extent_x(type, &lb, &extent);
+    say("truly from %lld, extent %lld\n", (long long)lb, (long long)extent);
+    MPI_Type_size(type, &count);
+    say("too many for an int %d\n", count == MPI_UNDEFINED);
+    MPI_Type_free(&type);
+    MPI_Type_free(&huge);
+
+    MPI_Sendrecv(source, 7, MPI_INT, rank, 0, target, 10, MPI_INT, rank, 0,
+                 MPI_COMM_WORLD, &status);
+    MPI_Get_elements_x(&status, MPI_INT, &elements);
+    say("elements %lld\n", (long long)elements);
+    MPI_Status_set_elements(&status, MPI_DOUBLE, 5);
+    MPI_Get_count(&status, MPI_DOUBLE, &count);
+    say("set to %d\n", count);
+    MPI_Status_set_elements_x(&status, MPI_INT, 9);
+    MPI_Get_elements_x(&status, MPI_INT, &elements);
+    say("set to %lld\n", (long long)elements);
+    MPI_Status_set_cancelled(&status, 1);
+    MPI_Test_cancelled(&status, &flag);
+    say("cancelled %d\n", flag != 0);
+}
+
+static void matched(void)
+{
+    static const int classes[3] = {MPI_TYPECLASS_INTEGER, MPI_TYPECLASS_REAL,
+                                   MPI_TYPECLASS_COMPLEX};
+    for (int i = 0; i < 3; i++) {
+        MPI_Datatype type = MPI_DATATYPE_NULL;
+        int bytes = -1;
+        MPI_Type_match_size(classes[i], 8, &type);
+        if (type != MPI_DATATYPE_NULL) {
+            MPI_Type_size(type, &bytes);
+        }
+        say("class %d of %d bytes\n", i, bytes);
+    }
+}
+
+/* Packed by one, unpacked by another. */
+static void packed(void)
+{
+    int numbers[4] = {rank, rank + 1, 0, 0}, position = 0, room = 0, most = 0;
+    double value = rank / 4.0;
+    char text[6] = "hello", buffer[256];
+    MPI_Datatype gaps;
+    MPI_Status status;
+
+    MPI_Type_vector(2, 1, 2, MPI_INT, &gaps);
+    MPI_Type_commit(&gaps);
+    MPI_Pack_size(1, MPI_DOUBLE, MPI_COMM_WORLD, &room);
+    most += room;
+    MPI_Pack_size(1, gaps, MPI_COMM_WORLD, &room);
+    most += room;
+    MPI_Pack_size(6, MPI_CHAR, MPI_COMM_WORLD, &room);
+    most += room;
+    MPI_Pack(&value, 1, MPI_DOUBLE, buffer, 256, &position, MPI_COMM_WORLD);
+    MPI_Pack(numbers, 1, gaps, buffer, 256, &position, MPI_COMM_WORLD);
+    MPI_Pack(text, 6, MPI_CHAR, buffer, 256, &position, MPI_COMM_WORLD);
+    say("enough room %d\n", position <= most);
+    text[0] = 0;
+    numbers[0] = numbers[2] = -1;
+    MPI_Sendrecv_replace(buffer, 256, MPI_PACKED, (rank + 1) % size, 0,
+                         (rank + size - 1) % size, 0, MPI_COMM_WORLD, &status);
+    position = 0;
+    MPI_Unpack(buffer, 256, &position, &value, 1, MPI_DOUBLE, MPI_COMM_WORLD);
+    MPI_Unpack(buffer, 256, &position, numbers, 1, gaps, MPI_COMM_WORLD);
+    MPI_Unpack(buffer, 256, &position, text, 6, MPI_CHAR, MPI_COMM_WORLD);
+    say("unpacked %g %s", value, text);
+    say_ints("", numbers, 4);
+    MPI_Type_free(&gaps);
+}
+
 int main(int argc, char **argv)
 {
     begin(&argc, &argv);
@@ -138,5 +252,9 @@ int main(int argc, char **argv)
     nested();
     distributed();
     counted();
+    contents();
+    wide();
+    matched();
+    packed();
     return end();
 }

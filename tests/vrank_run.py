@@ -537,15 +537,6 @@ class Messages(Case):
             self.assertIn("deadlock: 2 of 2 virtual ranks", result.stderr)
             self.assertIn("rank 0 waits in MPI_Recv", result.stderr)
 
-    def test_example(self):
-        """Red-black relaxation: the same answer however it is cut."""
-        with open(os.path.join(EXAMPLES, "sor.c"), encoding="utf-8") as file:
-            program = self.compile(file.read(), "-lm")
-        answers = {self.ranks(count, program, "60", "40").stdout
-                   for count in (1, 2, 7, 32)}
-        self.assertEqual(len(answers), 1)
-        self.assertRegex(answers.pop(), "^mean 2[0-9.]+ after 40 iterations")
-
 
 class Processes(Case):
     """Several processes, over each MPI."""
@@ -569,6 +560,31 @@ class Processes(Case):
                 self.assertEqual((result.returncode, result.stderr), (0, ""))
                 self.assertEqual(sorted(result.stdout.splitlines()),
                                  [f"{i} of 6" for i in range(6)])
+
+    def test_examples(self):
+        """The same answer, however it is cut, and by a real MPI."""
+        for name, words, answer in (
+                ("sor", ["60", "40"], "^mean 2[0-9.]+ after 40 iterations"),
+                ("heat", ["61", "40"], "^mean 4[0-9.]+ after 40 steps\n$"),
+                ("queens", ["7"], "^7 queens: 40 ways\n$")):
+            source = os.path.join(EXAMPLES, name + ".c")
+            with open(source, encoding="utf-8") as file:
+                program = self.compile(file.read(), "-lm", out=name)
+            answers = {self.ranks(count, program, *words).stdout
+                       for count in (1, 2, 7, 32)}
+            for launcher, env in self.each():
+                answers.add(self.ranks(9, program, *words, options=["-n", "2"],
+                                       env=env).stdout)
+                compiler = launcher.replace("mpirun", "mpicc")
+                if shutil.which(compiler):
+                    real = os.path.join(self.folder, name + ".real")
+                    run([compiler, "-O2", "-o", real, source, "-lm"],
+                        check=True)
+                    answers.add(run([launcher, "-n", "2", real, *words],
+                                    env=env).stdout)
+            with self.subTest(example=name):
+                self.assertEqual(len(answers), 1, answers)
+                self.assertRegex(answers.pop(), answer)
 
     def test_alone_under_launcher(self):
         program = self.compile(RING)

@@ -139,9 +139,7 @@ int poise_buf_decimal(struct poise_buf *buf, uint64_t value)
 int poise_buf_u64(struct poise_buf *buf, uint64_t value)
 {
     unsigned char bytes[8];
-    for (size_t i = 0; i < sizeof bytes; i++) {
-        bytes[i] = (unsigned char)(value >> (8 * i));
-    }
+    poise_put_u64(bytes, value);
     return poise_buf_append(buf, bytes, sizeof bytes);
 }
 
@@ -182,10 +180,7 @@ uint64_t poise_reader_u64(struct poise_reader *reader)
     if (poise_reader_left(reader) < 8) {
         return reader_fail(reader);
     }
-    uint64_t value = 0;
-    for (unsigned i = 0; i < 8; i++) {
-        value |= (uint64_t)reader->pos[i] << (8 * i);
-    }
+    uint64_t value = poise_get_u64(reader->pos);
     reader->pos += 8;
     return value;
 }

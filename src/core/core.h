@@ -17,10 +17,12 @@
 #ifndef POISE_CORE_H
 #define POISE_CORE_H
 
+#include <endian.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/types.h>
 #include <time.h>
 
@@ -136,6 +138,31 @@ POISE_API int poise_buf_printf(struct poise_buf *buf, const char *fmt, ...)
 POISE_API const char *poise_buf_str(struct poise_buf *buf);
 /** Decimal digits of `value`. */
 POISE_API int poise_buf_decimal(struct poise_buf *buf, uint64_t value);
+
+/* Numbers in files and messages: little-endian, wherever they lie. */
+static inline uint32_t poise_get_u32(const void *from)
+{
+    uint32_t value;
+    memcpy(&value, from, sizeof value);
+    return le32toh(value);
+}
+static inline uint64_t poise_get_u64(const void *from)
+{
+    uint64_t value;
+    memcpy(&value, from, sizeof value);
+    return le64toh(value);
+}
+static inline void poise_put_u32(void *to, uint32_t value)
+{
+    value = htole32(value);
+    memcpy(to, &value, sizeof value);
+}
+static inline void poise_put_u64(void *to, uint64_t value)
+{
+    value = htole64(value);
+    memcpy(to, &value, sizeof value);
+}
+
 /** Fixed 8-byte little-endian; variable length (LEB128); length-prefixed. */
 POISE_API int poise_buf_u64(struct poise_buf *buf, uint64_t value);
 POISE_API int poise_buf_varint(struct poise_buf *buf, uint64_t value);

@@ -44,30 +44,6 @@ struct poise_log_reader {
     uint64_t data_at; /**< file offset of data.data[0] */
 };
 
-static uint32_t log_get_u32(const unsigned char *from)
-{
-    return (uint32_t)from[0] | (uint32_t)from[1] << 8 |
-           (uint32_t)from[2] << 16 | (uint32_t)from[3] << 24;
-}
-
-static uint64_t log_get_u64(const unsigned char *from)
-{
-    return log_get_u32(from) | (uint64_t)log_get_u32(from + 4) << 32;
-}
-
-static void log_put_u32(unsigned char *to, uint32_t value)
-{
-    for (unsigned i = 0; i < 4; i++) {
-        to[i] = (unsigned char)(value >> (8 * i));
-    }
-}
-
-static void log_put_u64(unsigned char *to, uint64_t value)
-{
-    log_put_u32(to, (uint32_t)value);
-    log_put_u32(to + 4, (uint32_t)(value >> 32));
-}
-
 /* The checksum of a record: over its type and length, then over its data. */
 static uint64_t log_checksum(uint64_t chain, const unsigned char *header,
                              const void *data, size_t len)
@@ -154,9 +130,9 @@ static int log_put_header(struct poise_log *log, const char *magic,
 {
     unsigned char header[LOG_HEADER_BYTES] = {0};
     memcpy(header, magic, LOG_MAGIC_BYTES);
-    log_put_u32(header + 8, version);
+    poise_put_u32(header + 8, version);
     log->chain = poise_hash_bytes(header, 16, 0);
-    log_put_u64(header + 16, log->chain);
+    poise_put_u64(header + 16, log->chain);
     return log_put(log, header, sizeof header);
 }
 
@@ -194,10 +170,10 @@ static int log_put_record(struct poise_log *log, uint32_t type,
                           const void *data, size_t len)
 {
     unsigned char header[LOG_RECORD_BYTES];
-    log_put_u32(header, type);
-    log_put_u32(header + 4, (uint32_t)len);
+    poise_put_u32(header, type);
+    poise_put_u32(header + 4, (uint32_t)len);
     log->chain = log_checksum(log->chain, header, data, len);
-    log_put_u64(header + 8, log->chain);
+    poise_put_u64(header + 8, log->chain);
     log_put(log, header, sizeof header);
     return log_put(log, data, len);
 }
@@ -247,7 +223,7 @@ void poise_log_abort(struct poise_log *log)
 int poise_log_commit(struct poise_log *log)
 {
     unsigned char count[LOG_END_BYTES];
-    log_put_u64(count, log->records);
+    poise_put_u64(count, log->records);
     if (log->error == 0) {
         log_put_record(log, LOG_TYPE_END, count, sizeof count);
     }
@@ -318,7 +294,7 @@ static int log_check_header(struct poise_log_reader *reader, const char *magic,
     if (header == NULL) {
         return rc;
     }
-    reader->chain = log_get_u64(header + 16);
+    reader->chain = poise_get_u64(header + 16);
     if (poise_hash_bytes(header, 16, 0) != reader->chain) {
         return log_bad(reader, "not a log of Poise, or a damaged header");
     }
@@ -327,8 +303,8 @@ static int log_check_header(struct poise_log_reader *reader, const char *magic,
                                "it is a log of another kind, %.8s, not %.8s",
                                (const char *)header, magic);
     }
-    uint32_t version = log_get_u32(header + 8);
-    if (version > max_version || log_get_u32(header + 12) != 0) {
+    uint32_t version = poise_get_u32(header + 8);
+    if (version > max_version || poise_get_u32(header + 12) != 0) {
         return poise_error_set(EPROTO, "read", reader->path,
                                "it has version %" PRIu32
                                ", this program reads up to %" PRIu32,
@@ -356,7 +332,7 @@ static int log_step(struct poise_log_reader *reader, uint32_t *type,
     if (record == NULL) {
         return rc;
     }
-    size_t size = log_get_u32(record + 4);
+    size_t size = poise_get_u32(record + 4);
     if (size > left - LOG_RECORD_BYTES) {
         return log_bad(reader, "a record does not fit the file");
     }
@@ -366,11 +342,12 @@ static int log_step(struct poise_log_reader *reader, uint32_t *type,
     }
     const unsigned char *content = record + LOG_RECORD_BYTES;
     uint64_t sum = log_checksum(reader->chain, record, content, size);
-    if (sum != log_get_u64(record + 8)) {
+    if (sum != poise_get_u64(record + 8)) {
         return log_bad(reader, "a record has a wrong checksum");
     }
-    if (log_get_u32(record) == LOG_TYPE_END) {
-        if (size != LOG_END_BYTES || log_get_u64(content) != reader->records ||
+    if (poise_get_u32(record) == LOG_TYPE_END) {
+        if (size != LOG_END_BYTES ||
+            poise_get_u64(content) != reader->records ||
             reader->at + LOG_RECORD_BYTES + size != reader->size) {
             return log_bad(reader, "the end record does not fit the file");
         }
@@ -380,7 +357,7 @@ static int log_step(struct poise_log_reader *reader, uint32_t *type,
     reader->chain = sum;
     reader->records++;
     reader->at += LOG_RECORD_BYTES + size;
-    *type = log_get_u32(record);
+    *type = poise_get_u32(record);
     *data = content;
     *len = size;
     return 1;

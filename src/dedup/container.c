@@ -22,30 +22,6 @@ enum {
 };
 static const char file_magic[8] = "PDEDUPC1";
 
-static void put32(unsigned char *to, uint32_t value)
-{
-    for (unsigned i = 0; i < 4; i++) {
-        to[i] = (unsigned char)(value >> (8 * i));
-    }
-}
-
-static void put64(unsigned char *to, uint64_t value)
-{
-    put32(to, (uint32_t)value);
-    put32(to + 4, (uint32_t)(value >> 32));
-}
-
-static uint32_t get32(const unsigned char *from)
-{
-    return (uint32_t)from[0] | (uint32_t)from[1] << 8 |
-           (uint32_t)from[2] << 16 | (uint32_t)from[3] << 24;
-}
-
-static uint64_t get64(const unsigned char *from)
-{
-    return get32(from) | (uint64_t)get32(from + 4) << 32;
-}
-
 void dedup_container_name(uint64_t id, char name[DEDUP_NAME_BYTES])
 {
     snprintf(name, DEDUP_NAME_BYTES, "%012llx.seg", (unsigned long long)id);
@@ -189,9 +165,9 @@ static void make_header(uint64_t store, uint64_t id,
                         unsigned char header[HEADER_BYTES])
 {
     memcpy(header, file_magic, sizeof file_magic);
-    put64(header + 8, store);
-    put64(header + 16, id);
-    put64(header + 24, poise_hash_bytes(header, 24, 0));
+    poise_put_u64(header + 8, store);
+    poise_put_u64(header + 16, id);
+    poise_put_u64(header + 24, poise_hash_bytes(header, 24, 0));
 }
 
 /* The hash of a block whose header and rest may lie apart. */
@@ -211,16 +187,16 @@ static ssize_t take_block(struct dedup_body *body, const unsigned char *from,
     const unsigned char *table, *data;
     size_t len;
 
-    if (left < BLOCK_BYTES || get32(from) != BLOCK_MAGIC) {
+    if (left < BLOCK_BYTES || poise_get_u32(from) != BLOCK_MAGIC) {
         return 0;
     }
-    count = get32(from + 4);
-    bytes = get32(from + 8);
+    count = poise_get_u32(from + 4);
+    bytes = poise_get_u32(from + 8);
     len = (size_t)count * ENTRY_BYTES + bytes;
     if (count > DEDUP_SLOTS_MOST - body->count || bytes > DEDUP_DATA_MOST ||
         len > left - BLOCK_BYTES ||
         block_hash(from, from + BLOCK_BYTES, len, body->chain) !=
-            get64(from + 16)) {
+            poise_get_u64(from + 16)) {
         return 0;
     }
     if (make_room(body, count, bytes) < 0) {
@@ -231,8 +207,8 @@ static ssize_t take_block(struct dedup_body *body, const unsigned char *from,
     offset = (uint32_t)body->data_len;
     for (uint32_t i = 0; i < count; i++, table += ENTRY_BYTES) {
         struct dedup_entry *entry = &body->entries[body->count + i];
-        entry->fingerprint = get64(table);
-        entry->len = get32(table + 8);
+        entry->fingerprint = poise_get_u64(table);
+        entry->len = poise_get_u32(table + 8);
         entry->offset = offset;
         memcpy(entry->digest, table + 12, sizeof entry->digest);
         if (entry->len == 0 || entry->len > POISE_DEDUP_SEGMENT_MOST ||
@@ -247,7 +223,7 @@ static ssize_t take_block(struct dedup_body *body, const unsigned char *from,
     memcpy(body->data + body->data_len, data, bytes);
     body->data_len += bytes;
     body->count += count;
-    body->chain = get64(from + 16);
+    body->chain = poise_get_u64(from + 16);
     return (ssize_t)(BLOCK_BYTES + len);
 }
 
@@ -262,7 +238,7 @@ static int parse(struct dedup_body *body, const unsigned char *file, size_t len,
         *damaged = true;
         return 0;
     }
-    body->chain = get64(header + 24);
+    body->chain = poise_get_u64(header + 24);
     while (at < len) {
         ssize_t n = take_block(body, file + at, len - at);
         if (n < 0) {
@@ -347,22 +323,22 @@ static int make_block(const struct dedup_body *body, uint64_t store,
     *chain = body->chain;
     if (header_bytes > 0) {
         make_header(store, id, to);
-        *chain = get64(to + 24);
+        *chain = poise_get_u64(to + 24);
         to += header_bytes;
     }
     table = to + BLOCK_BYTES;
     for (uint32_t i = 0; i < count; i++, table += ENTRY_BYTES) {
-        put64(table, first[i].fingerprint);
-        put32(table + 8, first[i].len);
+        poise_put_u64(table, first[i].fingerprint);
+        poise_put_u32(table + 8, first[i].len);
         memcpy(table + 12, first[i].digest, sizeof first[i].digest);
     }
     memcpy(table, body->data + first->offset, bytes);
-    put32(to, BLOCK_MAGIC);
-    put32(to + 4, count);
-    put32(to + 8, (uint32_t)bytes);
-    put32(to + 12, 0);
+    poise_put_u32(to, BLOCK_MAGIC);
+    poise_put_u32(to + 4, count);
+    poise_put_u32(to + 8, (uint32_t)bytes);
+    poise_put_u32(to + 12, 0);
     *chain = block_hash(to, to + BLOCK_BYTES, len, *chain);
-    put64(to + 16, *chain);
+    poise_put_u64(to + 16, *chain);
     out->len += header_bytes + BLOCK_BYTES + len;
     return 0;
 }

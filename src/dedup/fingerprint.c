@@ -58,21 +58,11 @@ static inline void sip_round(struct sip *s)
     s->c = rotate(s->c, 32);
 }
 
-static inline uint64_t little(const unsigned char *from)
-{
-    uint64_t word;
-
-    memcpy(&word, from, sizeof word);
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    word = __builtin_bswap64(word);
-#endif
-    return word;
-}
-
 uint64_t poise_dedup_fingerprint(const struct poise_dedup_key *key,
                                  const void *data, size_t len)
 {
-    uint64_t low = little(key->bytes), high = little(key->bytes + 8);
+    uint64_t low = poise_get_u64(key->bytes),
+             high = poise_get_u64(key->bytes + 8);
     const unsigned char *from = data;
     uint64_t last = (uint64_t)len << 56;
     struct sip s = {
@@ -83,7 +73,7 @@ uint64_t poise_dedup_fingerprint(const struct poise_dedup_key *key,
     };
 
     for (size_t i = 0; i < len / 8; i++) {
-        uint64_t word = little(from + 8 * i);
+        uint64_t word = poise_get_u64(from + 8 * i);
         s.d ^= word;
         sip_round(&s);
         s.a ^= word;

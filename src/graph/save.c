@@ -343,13 +343,6 @@ static int save_tree_text(uint64_t index, struct poise_buf *buf, void *arg)
     return 0;
 }
 
-static void save_i64(unsigned char *to, int64_t value)
-{
-    for (unsigned i = 0; i < 8; i++) {
-        to[i] = (unsigned char)((uint64_t)value >> (8 * i));
-    }
-}
-
 static int save_tree_binary(uint64_t index, struct poise_buf *buf, void *arg)
 {
     const struct poise_graph_tree *tree = arg;
@@ -358,8 +351,8 @@ static int save_tree_binary(uint64_t index, struct poise_buf *buf, void *arg)
     unsigned char *at =
         (unsigned char *)poise_buf_reserve(buf, 16 * (to - from));
     for (uint64_t v = from; v < to && at; v++, at += 16) {
-        save_i64(at, tree->parents[v]);
-        save_i64(at + 8, tree->depths[v]);
+        poise_put_u64(at, (uint64_t)tree->parents[v]);
+        poise_put_u64(at + 8, (uint64_t)tree->depths[v]);
     }
     buf->len += at ? 16 * (to - from) : 0;
     return 0;

@@ -259,6 +259,87 @@ static void file_faults_reach_every_call(void **state)
     assert_int_equal(unlink(in_folder("data")), 0);
 }
 
+static void expect_text(const char *path, const char *text)
+{
+    char got[64];
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    ssize_t len = read(fd, got, sizeof got);
+    close(fd);
+    assert_int_equal(len, strlen(text));
+    assert_memory_equal(got, text, strlen(text));
+}
+
+static void file_save_is_all_or_nothing(void **state)
+{
+    (void)state;
+    static const enum poise_fault kinds[] = {
+        POISE_FAULT_ALLOC, POISE_FAULT_OPEN, POISE_FAULT_WRITE,
+        POISE_FAULT_RENAME};
+    struct poise_buf data = {0};
+    char path[4200];
+    int ends[2];
+    snprintf(path, sizeof path, "%s", in_folder("page"));
+    assert_int_equal(poise_buf_puts(&data, "old"), 0);
+    assert_int_equal(poise_file_save(path, &data), 0);
+    assert_int_equal(poise_buf_puts(&data, " and new"), 0);
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        poise_fault_arm(kinds[i], 1, ENOSPC, false);
+        assert_true(poise_file_save(path, &data) < 0);
+        disarm_all();
+        expect_text(path, "old");
+        assert_int_equal(access(in_folder("page.tmp"), F_OK), -1);
+    }
+    assert_int_equal(poise_file_save(path, &data), 0);
+    expect_text(path, "old and new");
+    assert_int_equal(unlink(path), 0);
+    /* What is no regular file stays what it is. */
+    assert_int_equal(pipe(ends), 0);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", ends[1]);
+    assert_int_equal(poise_file_save(path, &data), 0);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", ends[0]);
+    close(ends[1]);
+    char got[16];
+    assert_int_equal(read(ends[0], got, sizeof got), 11);
+    close(ends[0]);
+    data.error = -ENOMEM;
+    assert_int_equal(poise_file_save(path, &data), -ENOMEM);
+    poise_buf_free(&data);
+}
+
+static void file_nameless_leaves_nothing(void **state)
+{
+    (void)state;
+    struct stat st;
+    const char *before = getenv("TMPDIR");
+    char *kept = before != NULL ? strdup(before) : NULL;
+    setenv("TMPDIR", folder, 1);
+    assert_string_equal(poise_file_temporary_folder(), folder);
+    int fd = poise_file_nameless(NULL, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(poise_file_write(fd, "abc", 3, "nameless"), 0);
+    assert_int_equal(fstat(fd, &st), 0);
+    assert_int_equal(st.st_nlink, 0);
+    assert_int_equal(st.st_size, 3);
+    close(fd);
+    setenv("TMPDIR", "", 1);
+    assert_string_equal(poise_file_temporary_folder(), "/var/tmp");
+    unsetenv("TMPDIR");
+    assert_string_equal(poise_file_temporary_folder(), "/var/tmp");
+    if (kept != NULL) {
+        setenv("TMPDIR", kept, 1);
+    }
+    free(kept);
+    assert_error(poise_file_nameless(in_folder("none"), 0), ENOENT,
+                 "make a temporary file in", in_folder("none"));
+    poise_fault_arm(POISE_FAULT_OPEN, 1, EMFILE, false);
+    assert_error(poise_file_nameless(folder, 0), EMFILE,
+                 "make a temporary file in", folder);
+    disarm_all();
+    /* Procfs knows neither kind. */
+    assert_true(poise_file_nameless("/proc", 0) < 0);
+}
+
 static void file_getdents_lists_a_folder(void **state)
 {
     (void)state;
@@ -350,6 +431,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(file_completes_short_transfers),
         cmocka_unit_test(file_errors_name_the_path),
         cmocka_unit_test(file_faults_reach_every_call),
+        cmocka_unit_test(file_save_is_all_or_nothing),
+        cmocka_unit_test(file_nameless_leaves_nothing),
         cmocka_unit_test(file_getdents_lists_a_folder),
         cmocka_unit_test(file_replace_renames_or_leaves_alone),
     };

@@ -2,7 +2,6 @@
 #include "bfs.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -137,20 +136,6 @@ static int add_levels(struct poise_page *page, const struct cli_bfs_job *job)
     return code;
 }
 
-static int write_page(const struct poise_buf *html, const char *path)
-{
-    int fd = poise_file_open(AT_FDCWD, path,
-                             O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    int code, closed;
-
-    if (fd < 0) {
-        return fd;
-    }
-    code = poise_file_write(fd, html->data, html->len, path);
-    closed = poise_file_close(fd, path);
-    return code < 0 ? code : closed;
-}
-
 int cli_bfs_report(const struct cli_bfs_job *job, const char *path)
 {
     struct poise_buf html = {0}, subtitle = {0};
@@ -183,7 +168,7 @@ int cli_bfs_report(const struct cli_bfs_job *job, const char *path)
         code = poise_page_html(page, &html);
     }
     if (code == 0) {
-        code = write_page(&html, path);
+        code = poise_file_save(path, &html);
     }
     poise_page_destroy(page);
     poise_buf_free(&html);

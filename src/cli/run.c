@@ -395,36 +395,6 @@ struct profiled {
     int code;
 };
 
-/* The file appears whole or not at all. */
-static int write_file(const char *path, const struct poise_buf *text)
-{
-    struct poise_buf temporary = {0};
-
-    poise_buf_printf(&temporary, "%s.tmp", path);
-    const char *name = poise_buf_str(&temporary);
-    int code = temporary.error;
-    int fd =
-        code < 0
-            ? code
-            : poise_file_open(AT_FDCWD, name,
-                              O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0) {
-        poise_buf_free(&temporary);
-        return fd;
-    }
-    code = poise_file_write(fd, text->data, text->len, name);
-    int closed = poise_file_close(fd, name);
-    code = code == 0 ? closed : code;
-    if (code == 0) {
-        code = poise_file_replace(name, path);
-    }
-    if (code < 0) {
-        unlink(name);
-    }
-    poise_buf_free(&temporary);
-    return code;
-}
-
 static void run_profiled(const struct poise_vrank_profile *profile, void *arg)
 {
     struct profiled *run = arg;
@@ -441,12 +411,12 @@ static void run_profiled(const struct poise_vrank_profile *profile, void *arg)
     if (code == 0 && values->profile_json) {
         poise_buf_reset(&out);
         code = poise_vrank_profile_json(profile, &out);
-        code = code == 0 ? write_file(values->profile_json, &out) : code;
+        code = code == 0 ? poise_file_save(values->profile_json, &out) : code;
     }
     if (code == 0 && values->report) {
         poise_buf_reset(&out);
         code = cli_profile_page(profile, run->against, run->program, &out);
-        code = code == 0 ? write_file(values->report, &out) : code;
+        code = code == 0 ? poise_file_save(values->report, &out) : code;
     }
     poise_buf_free(&out);
     if (code < 0) {

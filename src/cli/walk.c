@@ -141,43 +141,6 @@ static void survey_options(const struct values *values, int argc, char **argv,
     out->error = cli_error_hook;
 }
 
-/* The report appears whole or not at all. */
-static int write_report(const char *path, const struct poise_buf *page)
-{
-    struct poise_buf temporary = {0};
-    const char *name;
-    int fd, code = page->error;
-
-    poise_buf_printf(&temporary, "%s.tmp", path);
-    name = poise_buf_str(&temporary);
-    code = code ? code : temporary.error;
-    if (code < 0) {
-        goto done;
-    }
-    fd = poise_file_open(AT_FDCWD, name,
-                         O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0) {
-        code = fd;
-        goto done;
-    }
-    code = poise_file_write(fd, page->data, page->len, name);
-    if (code < 0) {
-        poise_file_close(fd, name);
-    } else {
-        code = poise_file_close(fd, name);
-    }
-    if (code == 0) {
-        code = poise_file_replace(name, path);
-    }
-    if (code < 0) {
-        unlink(name);
-    }
-
-done:
-    poise_buf_free(&temporary);
-    return code;
-}
-
 /* On rank 0: everything that is printed or drawn. */
 static int show(const struct values *values,
                 const struct cli_walk_outcome *outcome)
@@ -195,7 +158,7 @@ static int show(const struct values *values,
     if (values->report) {
         code = cli_walk_page(outcome, &out);
         if (code == 0) {
-            code = write_report(values->report, &out);
+            code = poise_file_save(values->report, &out);
         }
         poise_buf_free(&out);
         if (code < 0) {

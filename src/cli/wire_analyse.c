@@ -4,11 +4,9 @@
 #include <poise/dedup.h>
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 struct values {
     struct cli_common common;
@@ -233,7 +231,7 @@ static int write_page(const struct trial *trials, size_t count, size_t sizes,
     struct poise_page *page;
     struct poise_table *table = NULL;
     struct poise_buf html = {0};
-    int fd, err = poise_page_create("poise wire analyse", NULL, &page);
+    int err = poise_page_create("poise wire analyse", NULL, &page);
 
     if (err < 0) {
         return err;
@@ -250,13 +248,7 @@ static int write_page(const struct trial *trials, size_t count, size_t sizes,
         err = poise_page_html(page, &html);
     }
     if (err == 0) {
-        fd = poise_file_open(AT_FDCWD, path,
-                             O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-        err = fd < 0 ? fd : poise_file_write(fd, html.data, html.len, path);
-        if (fd >= 0) {
-            int closed = poise_file_close(fd, path);
-            err = err < 0 ? err : closed;
-        }
+        err = poise_file_save(path, &html);
     }
     poise_buf_free(&html);
     poise_page_destroy(page);

@@ -464,6 +464,18 @@ POISE_API int poise_file_sync(int fd, const char *path);
  * the latter fails the new name is in place. */
 POISE_API int poise_file_replace(const char *from, const char *to);
 
+/** Make `data` the contents of `path`, which is the old file or the whole new
+ * one at every moment: written as PATH.tmp and renamed. What is there and no
+ * regular file (/dev/stdout, a pipe) is written to. 0, `data->error`, or the
+ * error, after which no temporary file is left. */
+POISE_API int poise_file_save(const char *path, const struct poise_buf *data);
+/** Where temporary files belong: $TMPDIR, or /var/tmp. Not for freeing. */
+POISE_API const char *poise_file_temporary_folder(void);
+/** A file without a name in `folder` (NULL: the above), for reading and
+ * writing: nothing is left of it, however the process ends. `flags`: more for
+ * open(), such as O_DIRECT. The descriptor, or an error. */
+POISE_API int poise_file_nameless(const char *folder, int flags);
+
 /* The two calls of a walk's inner loop: bare but for the fault check, no
  * error is set (errno values are returned negative). */
 struct statx;

@@ -257,42 +257,6 @@ int poise_disk_open(const char *path, int flags, mode_t mode,
     return disk_make(fd, path, direct, options, out);
 }
 
-/* Where the file system knows no files without names: a name for an instant.
- */
-static int open_unlinked(const char *dir, int flags, int *out)
-{
-    struct poise_buf name = {0};
-    int code;
-
-    poise_buf_printf(&name, "%s/.poise-scratch-%d-%016llx", dir, (int)getpid(),
-                     (unsigned long long)poise_rng_next(poise_rng_current()));
-    poise_buf_str(&name);
-    code = name.error;
-    if (code == 0) {
-        *out = open(name.data, flags | O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC,
-                    0600);
-        code = *out < 0 ? -errno : 0;
-    }
-    if (code == 0 && unlink(name.data) != 0) {
-        code = -errno;
-        close(*out);
-    }
-    poise_buf_free(&name);
-    return code;
-}
-
-static int open_nameless(const char *dir, int flags, int *out)
-{
-    *out = open(dir, flags | O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (*out >= 0) {
-        return 0;
-    }
-    if (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL) {
-        return -errno;
-    }
-    return open_unlinked(dir, flags, out);
-}
-
 int poise_disk_scratch(const char *dir,
                        const struct poise_disk_options *options,
                        struct poise_disk **out)
@@ -301,17 +265,14 @@ int poise_disk_scratch(const char *dir,
         options ? *options : (struct poise_disk_options){0};
     bool direct = !named.buffered;
     struct poise_buf name = {0};
-    int fd = -1, code = -fault_test(POISE_FAULT_OPEN);
+    int code, fd = poise_file_nameless(dir, direct ? O_DIRECT : 0);
 
-    if (code == 0) {
-        code = open_nameless(dir, direct ? O_DIRECT : 0, &fd);
-        if (code == -EINVAL && direct) {
-            direct = false;
-            code = open_nameless(dir, 0, &fd);
-        }
+    if (fd == -EINVAL && direct) {
+        direct = false;
+        fd = poise_file_nameless(dir, 0);
     }
-    if (code < 0) {
-        return poise_error_set(-code, "make a scratch file in", dir, NULL);
+    if (fd < 0) {
+        return fd;
     }
     poise_buf_printf(&name, "%s (scratch)", dir);
     if (!named.name && !name.error) {

@@ -193,6 +193,94 @@ int poise_file_replace(const char *from, const char *to)
     return file_sync_parent(to);
 }
 
+/* ---- whole files -----------------------------------------------------------
+ */
+
+/* Errors name `path`, whatever the file is called meanwhile. */
+static int file_fill(const char *name, const char *path,
+                     const struct poise_buf *data)
+{
+    int fd =
+        poise_file_open(AT_FDCWD, name, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    if (fd < 0) {
+        return poise_error_set(-fd, "open", path, NULL);
+    }
+    int code = poise_file_write(fd, data->data, data->len, path);
+    int closed = poise_file_close(fd, path);
+    return code < 0 ? code : closed;
+}
+
+int poise_file_save(const char *path, const struct poise_buf *data)
+{
+    struct stat there;
+    struct poise_buf temporary = {0};
+    if (data->error != 0) {
+        return data->error;
+    }
+    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode)) {
+        return file_fill(path, path, data);
+    }
+    poise_buf_printf(&temporary, "%s.tmp", path);
+    const char *name = poise_buf_str(&temporary);
+    int code = temporary.error;
+    if (code == 0) {
+        code = file_fill(name, path, data);
+        code = code < 0 ? code : poise_file_replace(name, path);
+        if (code < 0) {
+            unlink(name);
+        }
+    }
+    poise_buf_free(&temporary);
+    return code;
+}
+
+/* ---- temporary files -------------------------------------------------------
+ */
+
+const char *poise_file_temporary_folder(void)
+{
+    const char *folder = getenv("TMPDIR");
+    return folder != NULL && *folder != '\0' ? folder : "/var/tmp";
+}
+
+/* Where the file system knows no files without names: a name for an instant.
+ */
+static int file_open_unlinked(const char *folder, int flags)
+{
+    struct poise_buf name = {0};
+    poise_buf_printf(&name, "%s/.poise-%d-%016llx", folder, (int)getpid(),
+                     (unsigned long long)poise_rng_next(poise_rng_current()));
+    const char *path = poise_buf_str(&name);
+    int fd = name.error;
+    if (fd == 0) {
+        fd = open(path, flags | O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        fd = fd < 0 ? -errno : fd;
+    }
+    if (fd >= 0 && unlink(path) != 0) {
+        int code = -errno;
+        close(fd);
+        fd = code;
+    }
+    poise_buf_free(&name);
+    return fd;
+}
+
+int poise_file_nameless(const char *folder, int flags)
+{
+    folder = folder != NULL ? folder : poise_file_temporary_folder();
+    int fd = -fault_test(POISE_FAULT_OPEN);
+    if (fd == 0) {
+        fd = open(folder, flags | O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+        fd = fd < 0 ? -errno : fd;
+    }
+    if (fd == -EOPNOTSUPP || fd == -EISDIR || fd == -EINVAL) {
+        fd = file_open_unlinked(folder, flags);
+    }
+    return fd < 0
+               ? poise_error_set(-fd, "make a temporary file in", folder, NULL)
+               : fd;
+}
+
 ssize_t poise_file_getdents(int fd, void *buf, size_t len)
 {
     int code = fault_test(POISE_FAULT_GETDENTS);

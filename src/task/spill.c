@@ -7,7 +7,6 @@
 #include "internal.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -89,24 +88,7 @@ ssize_t task_unpack(struct poise_pool *pool, const void *blobs, size_t len,
 
 static int spill_open(struct poise_pool *pool)
 {
-    const char *dir = pool->options.spill_dir;
-    dir = dir ? dir : getenv("TMPDIR");
-    dir = dir && *dir ? dir : "/var/tmp";
-    int fd =
-        poise_file_open(AT_FDCWD, dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (fd == -EOPNOTSUPP || fd == -EISDIR || fd == -ENOENT) {
-        struct poise_buf path = {0};
-        poise_buf_printf(&path, "%s/poise-spill-XXXXXX", dir);
-        poise_buf_str(&path);
-        fd = path.error ? path.error : mkostemp(path.data, O_CLOEXEC);
-        if (fd >= 0) {
-            unlink(path.data);
-        } else if (!path.error) {
-            fd = poise_error_set(errno, "make a file for queued tasks in", dir,
-                                 NULL);
-        }
-        poise_buf_free(&path);
-    }
+    int fd = poise_file_nameless(pool->options.spill_dir, 0);
     if (fd >= 0) {
         pool->spill.fd = fd;
     }

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -160,26 +159,16 @@ static int open_own(struct walk_set *set)
     if (set->own_file >= 0) {
         return 0;
     }
-    char name[PATH_MAX];
-    if (set->path) {
-        snprintf(name, sizeof(name), "%s", set->path);
-    } else {
-        const char *tmp = getenv("TMPDIR");
-        snprintf(name, sizeof(name), "%s/poise-%d-%016llx",
-                 tmp && *tmp ? tmp : "/var/tmp", (int)getpid(),
-                 (unsigned long long)poise_rng_next(poise_rng_current()));
-    }
-    int fd = poise_file_open(AT_FDCWD, name,
-                             O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    int fd = set->path
+                 ? poise_file_open(AT_FDCWD, set->path,
+                                   O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600)
+                 : poise_file_nameless(NULL, 0);
     if (fd < 0) {
         return fd;
     }
-    if (!set->path) {
-        unlink(name);
-    }
-    char *path = set->path ? strdup(name) : NULL;
+    char *path = set->path ? strdup(set->path) : NULL;
     int index = set->path && !path
-                    ? poise_error_set(ENOMEM, "spill records", name, NULL)
+                    ? poise_error_set(ENOMEM, "spill records", set->path, NULL)
                     : add_file(set, fd, path);
     if (index < 0) {
         free(path);

@@ -392,17 +392,7 @@ static int hosts_write(const char *path,
         poise_wan_host_name(topology, i, &text);
         poise_buf_putc(&text, '\n');
     }
-    int code = text.error;
-    int fd = -1;
-    if (code == 0) {
-        fd = poise_file_open(AT_FDCWD, path,
-                             O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-        code = fd < 0 ? fd : poise_file_write(fd, text.data, text.len, path);
-    }
-    if (fd >= 0) {
-        int closed = poise_file_close(fd, path);
-        code = code < 0 ? code : closed;
-    }
+    int code = poise_file_save(path, &text);
     poise_buf_free(&text);
     return code;
 }

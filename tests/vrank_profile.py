@@ -7,9 +7,11 @@ usage: tests/vrank_profile.py POISE EXAMPLES
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 POISE = EXAMPLES = ""
@@ -136,6 +138,21 @@ class Profiles(unittest.TestCase):
         self.assertIn("fastest: poise run -v ", result.stdout)
         rows = result.stdout.splitlines()[1:]
         self.assertEqual([row.split()[0] for row in rows[:2]], ["1", "2"])
+
+    def test_advise_leaves_nothing(self):
+        folder = tempfile.mkdtemp(dir=self.folder)
+        environment = dict(ENVIRONMENT, TMPDIR=folder)
+        words = [POISE, "advise", "--time", "1m", "./sor", "60", "100000"]
+        with subprocess.Popen(words, cwd=self.folder, env=environment,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              text=True) as job:
+            while not os.listdir(folder):
+                time.sleep(0.01)
+            job.send_signal(signal.SIGINT)
+            out, _ = job.communicate(timeout=60)
+        self.assertEqual(job.returncode, 128 + signal.SIGINT)
+        self.assertEqual(out, "")
+        self.assertEqual(os.listdir(folder), [])
 
     def test_advise_of_failure(self):
         result = run([POISE, "advise", "./nothing"], self.folder)

@@ -93,12 +93,20 @@ struct way {
 struct sweep {
     const struct values *values;
     char **program;
-    char profile[64]; /* files for one run */
-    char words[64];
+    struct poise_buf profile; /* the name of a file: what one run counted */
+    int words;                /* a file without one: what it said */
     uint64_t end_ns;
     struct way ways[WAYS]; /* the first: one rank for each processor */
     int count;
 };
+
+/* Set by the signal handler, which has no argument. */
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int number)
+{
+    interrupted = number;
+}
 
 /* ---- one run ---------------------------------------------------------------
  */
@@ -123,46 +131,52 @@ static uint64_t median_ns(const struct way *way)
 _Noreturn static void become(const struct sweep *sweep, char **words)
 {
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    int err = open(sweep->words, O_WRONLY | O_TRUNC | O_CLOEXEC);
 
     setpgid(0, 0);
     dup2(null, STDIN_FILENO);
     dup2(null, STDOUT_FILENO);
-    dup2(err, STDERR_FILENO);
+    dup2(sweep->words, STDERR_FILENO);
     execv("/proc/self/exe", words);
     _exit(POISE_VRANK_FAILED);
 }
 
-/* Wait for it until `end_ns`; -ETIMEDOUT: it was ended. */
+/* Wait for it until `end_ns`; -ETIMEDOUT or, after a signal, -EINTR: it was
+ * ended, which it would not be by the terminal, in a group of its own. */
 static int await(pid_t child, uint64_t end_ns, int *status)
 {
     pid_t done;
 
     while ((done = waitpid(child, status, WNOHANG)) == 0) {
-        if (poise_clock_ns() > end_ns) {
+        if (interrupted || poise_clock_ns() > end_ns) {
             kill(-child, SIGTERM);
             poise_sleep_ns(UINT64_C(500000000));
             kill(-child, SIGKILL);
             waitpid(child, status, 0);
-            return -ETIMEDOUT;
+            return interrupted ? -EINTR : -ETIMEDOUT;
         }
         poise_sleep_ns(UINT64_C(2000000));
     }
     return done < 0 ? poise_error_set(errno, "wait for", "poise run", NULL) : 0;
 }
 
+/* Begin the file again; the offset is the child's, too. */
+static int forget_words(const struct sweep *sweep)
+{
+    if (ftruncate(sweep->words, 0) != 0 ||
+        lseek(sweep->words, 0, SEEK_SET) != 0) {
+        return poise_error_set(errno, "empty a temporary file", NULL, NULL);
+    }
+    return 0;
+}
+
 /* What the run said, where it failed. */
 static void repeat_words(const struct sweep *sweep)
 {
     char text[4096];
-    int fd = open(sweep->words, O_RDONLY | O_CLOEXEC);
-    ssize_t len = fd >= 0 ? read(fd, text, sizeof text) : 0;
+    ssize_t len = pread(sweep->words, text, sizeof text, 0);
 
     if (len > 0) {
         (void)!write(STDERR_FILENO, text, (size_t)len);
-    }
-    if (fd >= 0) {
-        close(fd);
     }
 }
 
@@ -188,7 +202,7 @@ static void command_of(const struct sweep *sweep, const struct way *way,
                            "--policy",
                            poise_vrank_policy_names[way->policy],
                            "--profile-json",
-                           sweep->profile,
+                           sweep->profile.data,
                            values->delay ? "--delay" : "--",
                            values->delay,
                            "--"};
@@ -217,12 +231,15 @@ static int run_once(struct sweep *sweep, struct way *way)
         return -ENOMEM;
     }
     command_of(sweep, way, numbers, words);
-    pid_t child = fork();
+    int code = forget_words(sweep);
+    pid_t child = code < 0 ? -1 : fork();
     if (child == 0) {
         become(sweep, words);
     }
-    int code = child < 0 ? poise_error_set(errno, "start", "poise run", NULL)
+    if (code == 0) {
+        code = child < 0 ? poise_error_set(errno, "start", "poise run", NULL)
                          : await(child, sweep->end_ns, &status);
+    }
     free(words);
     if (code < 0) {
         return code;
@@ -234,7 +251,7 @@ static int run_once(struct sweep *sweep, struct way *way)
         return 0;
     }
     struct poise_vrank_profile *profile = NULL;
-    code = poise_vrank_profile_read(sweep->profile, &profile);
+    code = poise_vrank_profile_read(sweep->profile.data, &profile);
     if (code == 0) {
         poise_vrank_profile_free(way->profile);
         way->profile = profile;
@@ -509,12 +526,19 @@ static void print_best(const struct sweep *sweep, const struct way *best,
 /* ---- the whole -------------------------------------------------------------
  */
 
-static int make_file(char *name)
+/* The run's profile has to have a name, since another process writes it. */
+static int make_profile(struct sweep *sweep)
 {
-    int fd = mkostemp(name, O_CLOEXEC);
-
+    poise_buf_printf(&sweep->profile, "%s/poise-advise-XXXXXX",
+                     poise_file_temporary_folder());
+    poise_buf_putc(&sweep->profile, '\0');
+    if (sweep->profile.error) {
+        return sweep->profile.error;
+    }
+    int fd = mkostemp(sweep->profile.data, O_CLOEXEC);
     if (fd < 0) {
-        return poise_error_set(errno, "make a file like", name, NULL);
+        return poise_error_set(errno, "make a file like", sweep->profile.data,
+                               NULL);
     }
     close(fd);
     return 0;
@@ -522,13 +546,17 @@ static int make_file(char *name)
 
 static int advise(struct sweep *sweep)
 {
-    strcpy(sweep->profile, "/tmp/poise-advise-XXXXXX");
-    strcpy(sweep->words, "/tmp/poise-advise-XXXXXX");
-    int code = make_file(sweep->profile);
+    struct sigaction action = {.sa_handler = on_signal};
+    int code = poise_file_nameless(NULL, 0);
+
     if (code < 0) {
         return code;
     }
-    code = make_file(sweep->words);
+    sweep->words = code;
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
+    code = make_profile(sweep);
     if (code == 0) {
         code = try_ranks(sweep);
         if (code == 0) {
@@ -537,9 +565,10 @@ static int advise(struct sweep *sweep)
         if (code == 0) {
             code = try_again(sweep);
         }
-        unlink(sweep->words);
+        unlink(sweep->profile.data);
     }
-    unlink(sweep->profile);
+    poise_buf_free(&sweep->profile);
+    close(sweep->words);
     return code == -ETIMEDOUT ? 0 : code;
 }
 
@@ -570,7 +599,9 @@ int cli_advise(int argc, char **argv)
         print_best(&sweep, best, &out);
     }
     status = code < 0 ? POISE_VRANK_FAILED : cli_write("advise", &out);
-    if (code < 0) {
+    if (interrupted) {
+        status = 128 + interrupted;
+    } else if (code < 0) {
         cli_print_error("advise", poise_error_last());
     }
     for (int i = 0; i < sweep.count; i++) {

@@ -3,6 +3,7 @@
  * wrong.
  */
 #include "coll/internal.h"
+#include "temporary.h"
 
 #include "ranks.h"
 
@@ -192,9 +193,9 @@ static int read_file(struct poise_world *world, void *arg)
 static void test_read(void **state)
 {
     (void)state;
-    char path[] = "/tmp/poise-tree-XXXXXX";
+    char path[TEMPORARY_BYTES];
     char host[256] = "";
-    int fd = mkstemp(path);
+    int fd = mkstemp(temporary_name(path, "tree"));
     assert_true(fd >= 0);
     assert_int_equal(gethostname(host, sizeof(host) - 1), 0);
     dprintf(fd, "poise-tree 1\nhost %s root\nrank 3 joins rank 2 over shm\n",

@@ -4,6 +4,7 @@
  * environment.
  */
 #include "comm/internal.h"
+#include "temporary.h"
 
 #include "ranks.h"
 
@@ -744,14 +745,14 @@ static void test_place(void **state)
 {
     (void)state;
     struct comm_place place;
-    char path[] = "/tmp/poise-comm-XXXXXX";
+    char path[TEMPORARY_BYTES];
     assert_int_equal(comm_place_find(NULL, &place), 0);
     assert_string_equal(place.site, "");
     assert_true(strlen(place.node) > 0);
     assert_true(place.numa >= 0);
     comm_place_free(&place);
 
-    int fd = mkstemp(path);
+    int fd = mkstemp(temporary_name(path, "comm"));
     assert_true(fd >= 0);
     assert_int_equal(write(fd, "* here\n", 7), 7);
     assert_int_equal(comm_place_find(path, &place), 0);
@@ -962,10 +963,10 @@ static void check_found(const char *mpi, const char *command, const char *whose)
 static void test_launcher_find(void **state)
 {
     (void)state;
-    char a[] = "/tmp/poise-comm-XXXXXX", command[300], path[600];
+    char a[TEMPORARY_BYTES], command[TEMPORARY_MORE], path[600];
     struct poise_comm_launcher found = {0};
     char *before = strdup(getenv("PATH"));
-    assert_non_null(mkdtemp(a));
+    assert_non_null(mkdtemp(temporary_name(a, "comm")));
     snprintf(path, sizeof(path), "/nowhere:%s", a);
     setenv("PATH", path, 1);
     assert_int_equal(poise_comm_launcher_find(NULL, &found), -ENOTSUP);

@@ -1,5 +1,6 @@
 /* Room graph: readers and writers of files. */
 #include "graph/io.h"
+#include "temporary.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -18,11 +19,11 @@
 
 #include <cmocka.h>
 
-static char folder[] = "/tmp/poise-graph-io-XXXXXX";
+static char folder[TEMPORARY_BYTES];
 
 static const char *path_of(const char *name)
 {
-    static char path[2][128];
+    static char path[2][TEMPORARY_MORE];
     static int turn;
     turn = !turn;
     snprintf(path[turn], sizeof path[turn], "%s/%s", folder, name);
@@ -948,7 +949,7 @@ static void run_ranks(struct rank *ranks, int size, const char *path)
 static void check_ranks(const char *name, int size)
 {
     struct rank ranks[4];
-    char path[128];
+    char path[TEMPORARY_MORE];
     snprintf(path, sizeof path, "%s", path_of(name));
     struct poise_graph_edges whole = load(name), joined = {0};
     run_ranks(ranks, size, path);
@@ -997,7 +998,7 @@ static void test_ranks_agree_on_an_error(void **state)
     (void)state;
     struct rank ranks[3];
     struct poise_buf text = {0};
-    char path[128];
+    char path[TEMPORARY_MORE];
     for (int i = 0; i < 300000; i++) {
         poise_buf_puts(&text, i == 30000 ? "1 x\n" : "1000000 2000000\n");
     }
@@ -1015,12 +1016,12 @@ static void test_ranks_agree_on_an_error(void **state)
 static int setup(void **state)
 {
     (void)state;
-    return mkdtemp(folder) ? 0 : -1;
+    return mkdtemp(temporary_name(folder, "graph-io")) ? 0 : -1;
 }
 
 static int teardown(void **state)
 {
-    char command[128];
+    char command[TEMPORARY_MORE];
     (void)state;
     snprintf(command, sizeof command, "rm -rf %s", folder);
     return system(command);

@@ -1,5 +1,6 @@
 /* Room graph: domains of machines made up, and who gets which processors. */
 #include "graph/place.h"
+#include "temporary.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -13,11 +14,11 @@
 
 #include <cmocka.h>
 
-static char folder[] = "/tmp/poise-place-XXXXXX";
+static char folder[TEMPORARY_BYTES];
 
 static void put(const char *name, const char *text)
 {
-    char path[128];
+    char path[TEMPORARY_MORE];
     snprintf(path, sizeof path, "%s/%s", folder, name);
     FILE *file = fopen(path, "w");
     assert_non_null(file);
@@ -28,9 +29,9 @@ static void put(const char *name, const char *text)
 /* Two sockets, and a domain of memory alone between them. */
 static int make_machine(void **state)
 {
-    char path[128];
+    char path[TEMPORARY_MORE];
     (void)state;
-    assert_non_null(mkdtemp(folder));
+    assert_non_null(mkdtemp(temporary_name(folder, "place")));
     for (int node = 0; node < 3; node++) {
         snprintf(path, sizeof path, "%s/node%d", folder, node);
         assert_int_equal(mkdir(path, 0700), 0);
@@ -44,7 +45,7 @@ static int make_machine(void **state)
 
 static int remove_machine(void **state)
 {
-    char command[128];
+    char command[TEMPORARY_MORE];
     (void)state;
     snprintf(command, sizeof command, "rm -rf %s", folder);
     return system(command);

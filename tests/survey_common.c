@@ -13,8 +13,8 @@
 
 enum { RANKS_MOST = 8 };
 
-char survey_place[64];
-char survey_tree[96];
+char survey_place[TEMPORARY_BYTES];
+char survey_tree[TEMPORARY_MORE];
 struct truth survey_truth;
 
 static void put_file(const char *dir, const char *name, off_t size, int age_s)
@@ -43,7 +43,8 @@ static void make_dir(char *out, size_t room, const char *dir, const char *name)
 
 static void build_tree(void)
 {
-    char dir[200], sub[300], name[40], to[400];
+    char dir[TEMPORARY_MORE + 64], sub[TEMPORARY_MORE + 128], name[40];
+    char to[TEMPORARY_MORE + 96];
     assert_int_equal(mkdir(survey_tree, 0755), 0);
     for (int i = 0; i < 60; i++) {
         snprintf(name, sizeof(name), "dir%d", i);
@@ -73,7 +74,7 @@ static void build_tree(void)
         }
     }
     for (int i = 0; i < 60; i++) {
-        char from[300];
+        char from[TEMPORARY_MORE + 96];
         snprintf(from, sizeof(from), "%s/wide/w%d", survey_tree, i);
         snprintf(to, sizeof(to), "%s/dir%d/again", survey_tree, i);
         assert_int_equal(link(from, to), 0);
@@ -128,8 +129,7 @@ static void collect(struct truth *all, const char *path, uint32_t depth)
 int survey_set_up(void **state)
 {
     (void)state;
-    snprintf(survey_place, sizeof(survey_place), "/tmp/poise-survey-XXXXXX");
-    if (!mkdtemp(survey_place)) {
+    if (!mkdtemp(temporary_name(survey_place, "survey"))) {
         return -1;
     }
     snprintf(survey_tree, sizeof(survey_tree), "%s/tree", survey_place);
@@ -140,7 +140,7 @@ int survey_set_up(void **state)
 
 int survey_tear_down(void **state)
 {
-    char command[200];
+    char command[TEMPORARY_MORE];
     (void)state;
     for (size_t i = 0; i < survey_truth.count; i++) {
         free(survey_truth.items[i].path);

@@ -16,6 +16,8 @@
 
 #include <cmocka.h>
 
+#include "temporary.h"
+
 enum { SURVEY_TOP = 7 };
 
 struct item {
@@ -30,8 +32,8 @@ struct truth {
 };
 
 /** A directory of our own, the tree below it, and what is in that. */
-extern char survey_place[64];
-extern char survey_tree[96];
+extern char survey_place[TEMPORARY_BYTES];
+extern char survey_tree[TEMPORARY_MORE];
 extern struct truth survey_truth;
 
 /** Build the tree once for a group of tests; remove it. */

@@ -436,8 +436,8 @@ static void test_spill(void **state)
     struct tree_sum want = tree_count(&large_tree);
     for (unsigned threads = 1; threads <= 3; threads++) {
         struct job job = job_of(large_tree);
-        struct poise_pool_options options = {
-            .threads = threads, .queue_bytes = 20000, .spill_dir = "/tmp"};
+        struct poise_pool_options options = {.threads = threads,
+                                             .queue_bytes = 20000};
         struct poise_pool *pool;
         assert_int_equal(box_go(&job, &options, &pool), 0);
         assert_int_equal(job.committed.nodes, want.nodes);
@@ -454,8 +454,7 @@ static void test_spill_full_disk(void **state)
 {
     (void)state;
     struct job job = job_of(large_tree);
-    struct poise_pool_options options = {
-        .threads = 2, .queue_bytes = 20000, .spill_dir = "/tmp"};
+    struct poise_pool_options options = {.threads = 2, .queue_bytes = 20000};
     struct poise_pool *pool;
     poise_fault_arm(POISE_FAULT_WRITE, 3, ENOSPC, true);
     assert_int_equal(box_go(&job, &options, &pool), -ENOSPC);
@@ -832,8 +831,8 @@ static void test_faults(void **state)
         int fine = 0;
         for (uint64_t k = 1; fine < 1 && k < 100000; k++) {
             struct job job = job_of(tree);
-            struct poise_pool_options options = {
-                .threads = threads, .queue_bytes = 3000, .spill_dir = "/tmp"};
+            struct poise_pool_options options = {.threads = threads,
+                                                 .queue_bytes = 3000};
             struct poise_pool *pool;
             poise_fault_arm(POISE_FAULT_ALLOC, k, ENOMEM, false);
             int code = box_go(&job, &options, &pool);

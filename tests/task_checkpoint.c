@@ -13,6 +13,7 @@
 #include <task/internal.h>
 
 #include "task_tree.h"
+#include "temporary.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -228,14 +229,13 @@ static int job_go(struct job *job)
     return code;
 }
 
-static char folder[64];
-static char record[96];
+static char folder[TEMPORARY_BYTES];
+static char record[TEMPORARY_MORE];
 
 static int folder_make(void **state)
 {
     (void)state;
-    snprintf(folder, sizeof(folder), "/tmp/poise-checkpoint-XXXXXX");
-    if (!mkdtemp(folder)) {
+    if (!mkdtemp(temporary_name(folder, "checkpoint"))) {
         return -1;
     }
     snprintf(record, sizeof(record), "%s/walk.ck", folder);
@@ -246,7 +246,7 @@ static int folder_make(void **state)
  * writing (hidden, under names of their own). */
 static unsigned folder_files(bool remove)
 {
-    char command[160];
+    char command[TEMPORARY_MORE + 8];
     unsigned count = 0;
     snprintf(command, sizeof(command), "ls %s | wc -l", folder);
     FILE *pipe = popen(command, "r");
@@ -508,7 +508,7 @@ static void expect_refused(int code)
 static void test_damaged(void **state)
 {
     (void)state;
-    char part[128];
+    char part[TEMPORARY_MORE + 32];
     make_checkpoint(3);
     snprintf(part, sizeof(part), "%s.1.1", record);
     const char *files[] = {record, part};
@@ -521,9 +521,9 @@ static void test_damaged(void **state)
         }
     }
     /* A part of another checkpoint, whole in itself. */
-    char other[128];
+    char other[TEMPORARY_MORE + 8];
     snprintf(other, sizeof(other), "%s.1.2", record);
-    char away[136];
+    char away[TEMPORARY_MORE + 64];
     snprintf(away, sizeof(away), "%s.away", part);
     assert_int_equal(rename(part, away), 0);
     expect_refused(-ENOENT);

@@ -20,16 +20,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "temporary.h"
+
 enum { RANKS = 4 };
 #define SOON_NS UINT64_C(20000000)
 
-static char folder[64], checkpoint[96], resume[96], lock_file[96];
+static char folder[TEMPORARY_BYTES], checkpoint[TEMPORARY_MORE],
+    resume[TEMPORARY_MORE], lock_file[TEMPORARY_MORE];
 
 static int folder_make(void **state)
 {
     (void)state;
-    snprintf(folder, sizeof(folder), "/tmp/poise-hold-XXXXXX");
-    if (!mkdtemp(folder)) {
+    if (!mkdtemp(temporary_name(folder, "hold"))) {
         return -1;
     }
     snprintf(checkpoint, sizeof(checkpoint), "%s/new", folder);

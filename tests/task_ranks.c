@@ -283,7 +283,6 @@ static void test_queue_spills(void **state)
     struct job job = {.tree = medium_tree};
     job.options.policy = POISE_POLICY_RANDOM;
     job.options.queue_bytes = 4000;
-    job.options.spill_dir = "/tmp";
     job_expect(&job, 3);
 }
 

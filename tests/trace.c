@@ -20,9 +20,10 @@
 
 #include <poise/trace.h>
 
+#include "temporary.h"
 #include "trace/internal.h"
 
-static char scratch[] = "/tmp/poise-trace-XXXXXX";
+static char scratch[TEMPORARY_BYTES];
 
 /* A path in the scratch folder; valid until the next call. */
 static const char *path_of(const char *name)
@@ -491,7 +492,7 @@ static void test_faults(void **state)
 static int make_scratch(void **state)
 {
     (void)state;
-    return mkdtemp(scratch) ? 0 : -1;
+    return mkdtemp(temporary_name(scratch, "trace")) ? 0 : -1;
 }
 
 static int remove_scratch(void **state)

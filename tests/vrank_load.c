@@ -21,6 +21,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "temporary.h"
+
 /** A shared object that every machine of ours has. */
 #define OBJECT "/lib/x86_64-linux-gnu/libdl.so.2"
 
@@ -68,10 +70,10 @@ static size_t read_object(char **out)
 static void test_damaged(void **state)
 {
     (void)state;
-    char path[] = "/tmp/vrank-load-XXXXXX", *good;
+    char path[TEMPORARY_BYTES], *good;
     size_t bytes = read_object(&good), opened = 0;
     char *bad = malloc(bytes);
-    int fd = mkstemp(path);
+    int fd = mkstemp(temporary_name(path, "load"));
     struct poise_rng rng;
     poise_rng_seed(&rng, 11);
     assert_non_null(bad);

@@ -18,6 +18,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "temporary.h"
+
 /* ---- shares ---------------------------------------------------------------
  */
 
@@ -165,8 +167,8 @@ static void test_graph_empty(void **state)
 /* A machine whose processor i has the siblings lists[i]. */
 static void make_machine(char *folder, const char *const *lists, int count)
 {
-    char path[256];
-    assert_non_null(mkdtemp(folder));
+    char path[TEMPORARY_MORE];
+    assert_non_null(mkdtemp(temporary_name(folder, "cpus")));
     for (int i = 0; i < count; i++) {
         snprintf(path, sizeof path, "%s/cpu%d", folder, i);
         assert_int_equal(mkdir(path, 0700), 0);
@@ -184,7 +186,7 @@ static void remove_machine(const char *folder, int count)
 {
     static const char *const parts[] = {"/topology/thread_siblings_list",
                                         "/topology", ""};
-    char path[256];
+    char path[TEMPORARY_MORE];
     for (int i = 0; i < count; i++) {
         for (int p = 0; p < 3; p++) {
             snprintf(path, sizeof path, "%s/cpu%d%s", folder, i, parts[p]);
@@ -200,7 +202,7 @@ static void test_cpus(void **state)
     /* Four cores of two threads; siblings lie far from each other. */
     static const char *const lists[] = {"0,4", "1,5", "2,6", "3,7",
                                         "0,4", "1,5", "2,6", "3,7"};
-    char folder[] = "/tmp/poise-cpus-XXXXXX";
+    char folder[TEMPORARY_BYTES];
     cpu_set_t allowed;
     int cpus[8], threads = 0;
     make_machine(folder, lists, 8);
@@ -241,7 +243,7 @@ static void test_cpus_alone(void **state)
 {
     (void)state;
     static const char *const lists[] = {"0", "1"};
-    char folder[] = "/tmp/poise-cpus-XXXXXX";
+    char folder[TEMPORARY_BYTES];
     cpu_set_t allowed;
     int cpus[2], threads = 0;
     make_machine(folder, lists, 2);

@@ -21,6 +21,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "temporary.h"
+
 #define MS UINT64_C(1000000)
 
 struct shared {
@@ -525,8 +527,8 @@ static void write_text(const char *path, const char *data, size_t len)
 static void test_file(void **state)
 {
     (void)state;
-    char path[] = "/tmp/poise-profile-XXXXXX";
-    close(mkstemp(path));
+    char path[TEMPORARY_BYTES];
+    close(mkstemp(temporary_name(path, "profile")));
     struct poise_vrank_profile *all = gathered(5), *read = NULL;
     struct poise_buf text = {0}, again = {0};
     assert_int_equal(poise_vrank_profile_json(all, &text), 0);
@@ -594,8 +596,8 @@ static int run_and_read(const char *path)
 static void test_faults(void **state)
 {
     (void)state;
-    char path[] = "/tmp/poise-profile-XXXXXX";
-    close(mkstemp(path));
+    char path[TEMPORARY_BYTES];
+    close(mkstemp(temporary_name(path, "profile")));
     struct poise_vrank_profile *all = gathered(5);
     struct poise_buf text = {0};
     assert_int_equal(poise_vrank_profile_json(all, &text), 0);

@@ -3,6 +3,7 @@
  * threads, ranks and policies; the parser's errors; -delete, -quit, -ok,
  * faults, and a checkpoint.
  */
+#include "temporary.h"
 #include "walk_oracle.h"
 
 #include <setjmp.h>
@@ -164,8 +165,8 @@ static int find_run(struct job *job)
     if (rc < 0) {
         return rc;
     }
-    char name[] = "/tmp/poise-find-XXXXXX";
-    int file = mkstemp(name), out = dup(STDOUT_FILENO);
+    char name[TEMPORARY_BYTES];
+    int file = mkstemp(temporary_name(name, "find")), out = dup(STDOUT_FILENO);
     unlink(name);
     fflush(stdout);
     dup2(file, STDOUT_FILENO);

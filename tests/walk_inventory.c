@@ -14,7 +14,7 @@
 static void test_inventory(void **state)
 {
     (void)state;
-    char output[128];
+    char output[TEMPORARY_MORE + 64];
     static const int ranks[] = {0, 1, 3, 4};
     snprintf(output, sizeof(output), "%s/inventory", survey_place);
     for (int format = POISE_WALK_SQLITE; format <= POISE_WALK_BINARY;
@@ -46,9 +46,9 @@ static int drop_row(const struct walk_row *row, void *arg)
 static void test_damage(void **state)
 {
     (void)state;
-    char output[128];
+    char output[TEMPORARY_MORE + 64];
     static const char *roots[1];
-    char root[128];
+    char root[TEMPORARY_MORE + 64];
     size_t len, rows = 0;
     snprintf(output, sizeof(output), "%s/inventory", survey_place);
     snprintf(root, sizeof(root), "%s/dir7", survey_tree);
@@ -138,7 +138,7 @@ static int count_record(const uint64_t *record, void *arg)
 static void test_set(void **state)
 {
     (void)state;
-    char path[128], other[128];
+    char path[TEMPORARY_MORE + 64], other[TEMPORARY_MORE + 64];
     struct poise_rng rng;
     struct walk_set set, loaded;
     struct sums expected = {0}, got = {0};

@@ -68,7 +68,7 @@ static void test_vanished(void **state)
 static void test_wrong_use(void **state)
 {
     (void)state;
-    char file[128];
+    char file[TEMPORARY_MORE + 64];
     struct poise_walk_survey_options options = survey_options(1);
     struct poise_walk_summary summary;
     options.names_only = true;

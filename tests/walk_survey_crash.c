@@ -64,7 +64,7 @@ static bool second_run(const char *checkpoint, const char *output,
     struct poise_walk_survey_options options = survey_options(1);
     struct poise_walk_summary summary;
     struct poise_buf memory = {0};
-    char command[200];
+    char command[2 * TEMPORARY_MORE];
     bool resumed = access(checkpoint, F_OK) == 0;
     options.links_bytes = 2560;
     check_leftovers(checkpoint, output, resumed);
@@ -92,7 +92,7 @@ static void test_crash(void **state)
 {
     (void)state;
     static const char *const kinds[] = {"write", "sync", "rename"};
-    char checkpoint[128], output[128];
+    char checkpoint[TEMPORARY_MORE + 64], output[TEMPORARY_MORE];
     int resumed = 0;
     const char *soak = getenv("POISE_TEST_SOAK");
     uint64_t most = soak ? 400 : 18;
@@ -126,7 +126,7 @@ static void test_crash(void **state)
 static void test_kill(void **state)
 {
     (void)state;
-    char checkpoint[128], output[128];
+    char checkpoint[TEMPORARY_MORE + 64], output[TEMPORARY_MORE];
     struct poise_rng rng;
     int rounds = getenv("POISE_TEST_SOAK") ? 300 : 6;
     snprintf(checkpoint, sizeof(checkpoint), "%s/state", survey_place);
@@ -152,7 +152,7 @@ static void test_interrupt(void **state)
 {
     (void)state;
     static const int ranks[][2] = {{0, 0}, {2, 3}, {3, 0}};
-    char checkpoint[128], output[128];
+    char checkpoint[TEMPORARY_MORE + 64], output[TEMPORARY_MORE];
     snprintf(checkpoint, sizeof(checkpoint), "%s/state", survey_place);
     snprintf(output, sizeof(output), "%s/inventory", survey_place);
     for (size_t i = 0; i < sizeof(ranks) / sizeof(*ranks); i++) {
@@ -185,7 +185,7 @@ static void test_elsewhere(void **state)
 {
     (void)state;
     static const volatile int interrupt = SIGTERM;
-    char checkpoint[128], before[4096];
+    char checkpoint[TEMPORARY_MORE + 64], before[4096];
     struct poise_walk_survey_options options = survey_options(1);
     struct poise_walk_summary summary;
     struct poise_buf memory = {0};
@@ -240,7 +240,7 @@ static bool fails(enum poise_fault kind, uint64_t k, int code,
 static void test_faults(void **state)
 {
     (void)state;
-    char output[128];
+    char output[TEMPORARY_MORE + 64];
     uint64_t most = getenv("POISE_TEST_SOAK") ? 60 : 12;
     snprintf(output, sizeof(output), "%s/inventory", survey_place);
     for (int format = POISE_WALK_SQLITE; format <= POISE_WALK_BINARY;

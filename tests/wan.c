@@ -19,6 +19,7 @@
 
 #include <poise/wan.h>
 
+#include "temporary.h"
 #include "wan/internal.h"
 
 #define MS UINT64_C(1000000)
@@ -166,7 +167,7 @@ static void test_memory_short(void **state)
 }
 
 /* A file that holds `text`; one, and removed at the end. */
-static char trace_path[] = "/tmp/poise-wan-XXXXXX";
+static char trace_path[TEMPORARY_BYTES];
 
 static const char *trace_file(const char *text)
 {
@@ -480,7 +481,7 @@ static void test_no_testbed(void **state)
 
 int main(void)
 {
-    int fd = mkstemp(trace_path);
+    int fd = mkstemp(temporary_name(trace_path, "wan"));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_topology),
         cmocka_unit_test(test_example),

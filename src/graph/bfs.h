@@ -28,7 +28,7 @@ struct bfs_ranks {
     uint32_t *parents_here; /**< by id: shared memory has no huge pages as a
                                  rule, which random access suffers from */
     uint64_t *private_next; /**< POISE_GRAPH_EXCHANGE_SHARED_IN: out_queue */
-    uint64_t *sent;         /**< bits by id: told to the owner already */
+    uint64_t *sent;         /**< bits by id: the owner knows of them */
     struct poise_buf *bags; /**< for each rank: pairs of ids, child and
                                  parent */
 };

@@ -200,6 +200,15 @@ int bfs_ranks_start(struct poise_graph_bfs *bfs)
     return bfs_ranks_sum(bfs, 0, &nothing, 1);
 }
 
+/* Who is in a frontier need not be told again, to nobody. */
+static void ranks_know(struct poise_graph_bfs *bfs)
+{
+    uint64_t *sent = bfs->ranks.sent;
+    for (uint64_t w = 0; w < bfs->frontier_words; w++) {
+        sent[w] |= bfs->frontier[w];
+    }
+}
+
 int bfs_ranks_exchange(struct poise_graph_bfs *bfs,
                        struct poise_graph_level *level)
 {
@@ -222,6 +231,9 @@ int bfs_ranks_exchange(struct poise_graph_bfs *bfs,
     level->exchange_ns += all > stall ? all - stall : 0;
     level->bytes += after.sent_bytes - before.sent_bytes;
     ranks_place(bfs);
+    if (bfs->options.method != POISE_GRAPH_BOTTOM_UP) {
+        ranks_know(bfs);
+    }
     return 0;
 }
 

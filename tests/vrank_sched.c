@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <fenv.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -141,6 +142,39 @@ static void test_keep_own(void **state)
     assert_int_equal(fegetround(), mode);
     run(&shared, 9, 3, keep_own);
     assert_int_equal(shared.wrong, 0);
+}
+
+/* The C library's gives the processor to another process; how often that was
+ * done is what a test wants to know. */
+static int given_away; /* atomic */
+
+int sched_yield(void)
+{
+    __atomic_fetch_add(&given_away, 1, __ATOMIC_RELAXED);
+    return 0;
+}
+
+static int poll_often(struct vrank *rank, void *arg)
+{
+    (void)rank;
+    (void)arg;
+    for (int i = 0; i < 640; i++) {
+        vrank_poll("a test");
+    }
+    return 0;
+}
+
+/* What a rank polls for may come from a process that has no processor. */
+static void test_poll_gives_way(void **state)
+{
+    (void)state;
+    struct shared shared = {0};
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        int before = __atomic_load_n(&given_away, __ATOMIC_RELAXED);
+        run(&shared, ranks, 1, poll_often);
+        int given = __atomic_load_n(&given_away, __ATOMIC_RELAXED) - before;
+        assert_in_range(given, 10 * ranks, 640 * ranks);
+    }
 }
 
 static void *exceptions_of_thread(void)
@@ -925,6 +959,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_round_robin),
         cmocka_unit_test(test_keep_own),
+        cmocka_unit_test(test_poll_gives_way),
         cmocka_unit_test(test_exceptions),
         cmocka_unit_test(test_permits),
         cmocka_unit_test(test_ring),

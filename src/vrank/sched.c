@@ -10,6 +10,8 @@
  */
 #include "profile.h"
 
+#include <sched.h>
+
 #if defined(__SANITIZE_ADDRESS__)
 #define SCHED_ASAN 1
 #elif defined(__has_feature)
@@ -34,6 +36,9 @@
 
 /** Switches after which a worker looks for messages and timers. */
 #define SCHED_BUDGET 64
+/** Polls that find nothing after which other processes get the processor: where
+ * there are more of them than processors, what is polled for comes from one. */
+#define SCHED_POLLS 64
 /** Rounds in which a spin lock hopes before it gives up the processor. */
 #define SCHED_SPINS 100
 
@@ -391,6 +396,9 @@ void vrank_poll(const char *why)
     if (worker != NULL) {
         worker->polls++;
         worker->poll_why = why;
+        if (worker->polls % SCHED_POLLS == 0) {
+            sched_yield();
+        }
     }
     vrank_yield();
 }

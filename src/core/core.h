@@ -533,7 +533,7 @@ POISE_API int poise_disk_open(const char *path, int flags, mode_t mode,
                               const struct poise_disk_options *options,
                               struct poise_disk **out);
 /** A file without a name in folder `dir`, for reading and writing: nothing is
- * left of it, however the process ends. Errors call it "DIR (scratch)". */
+ * left of it, however the process ends. Errors name the folder. */
 POISE_API int poise_disk_scratch(const char *dir,
                                  const struct poise_disk_options *options,
                                  struct poise_disk **out);

@@ -159,6 +159,14 @@ static void wait_change(struct poise_disk *disk)
     pthread_cond_broadcast(&disk->changed);
 }
 
+static const char *doing(const struct poise_disk *disk, bool is_write)
+{
+    if (disk->is_scratch) {
+        return is_write ? "write a scratch file in" : "read a scratch file in";
+    }
+    return is_write ? "write" : "read";
+}
+
 ssize_t poise_disk_wait(struct poise_disk_transfer *transfer)
 {
     struct poise_disk *disk = transfer->disk;
@@ -176,8 +184,7 @@ ssize_t poise_disk_wait(struct poise_disk_transfer *transfer)
     pthread_mutex_unlock(&disk->lock);
     transfer->disk = NULL;
     if (transfer->code != 0) {
-        return poise_error_set(transfer->code,
-                               transfer->is_write ? "write" : "read",
+        return poise_error_set(transfer->code, doing(disk, transfer->is_write),
                                disk->path, NULL);
     }
     return (ssize_t)transfer->done;
@@ -261,10 +268,7 @@ int poise_disk_scratch(const char *dir,
                        const struct poise_disk_options *options,
                        struct poise_disk **out)
 {
-    struct poise_disk_options named =
-        options ? *options : (struct poise_disk_options){0};
-    bool direct = !named.buffered;
-    struct poise_buf name = {0};
+    bool direct = !(options && options->buffered);
     int code, fd = poise_file_nameless(dir, direct ? O_DIRECT : 0);
 
     if (fd == -EINVAL && direct) {
@@ -274,12 +278,10 @@ int poise_disk_scratch(const char *dir,
     if (fd < 0) {
         return fd;
     }
-    poise_buf_printf(&name, "%s (scratch)", dir);
-    if (!named.name && !name.error) {
-        named.name = poise_buf_str(&name);
+    code = disk_make(fd, dir, direct, options, out);
+    if (code == 0) {
+        (*out)->is_scratch = !(options && options->name);
     }
-    code = disk_make(fd, dir, direct, &named, out);
-    poise_buf_free(&name);
     return code;
 }
 

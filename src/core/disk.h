@@ -15,6 +15,7 @@ struct disk_ring;
 struct poise_disk {
     int fd;
     char *path; /**< owned */
+    bool is_scratch; /**< `path` is the folder it lies in */
     unsigned depth;
     pthread_mutex_t lock;
     pthread_cond_t changed; /**< a transfer ended, or nobody reaps any more */

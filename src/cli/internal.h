@@ -183,6 +183,12 @@ void cli_engine_defaults(struct cli_engine *engine);
 int cli_parse(const struct poise_command *command, int argc, char **argv,
               void *into, const struct cli_common *common, int *exit_code);
 
+/** Words of an option that takes "A,B" given once, or A and B given one by
+ * one. They lie in *text, which the caller frees, as `out` with
+ * poise_strings_free; also after an error. */
+int cli_split_list(const struct poise_strings *given, char **text,
+                   struct poise_strings *out);
+
 /* ---- a run over a world
  * -------------------------------------------------------- */
 

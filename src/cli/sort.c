@@ -12,10 +12,13 @@ struct values {
     const char *type, *key;
     uint64_t memory;
     struct poise_strings scratch;
-    int64_t threads, generate, seed;
+    int64_t threads, seed;
+    uint64_t generate; /* NOT_GIVEN: sort */
     int engine, pattern;
     bool unique, stable, check, in_place, sync, buffered, verbose, json;
 };
+
+#define NOT_GIVEN UINT64_MAX
 
 static const char *const engine_names[] = {"auto", "io_uring", "threads", NULL};
 
@@ -69,9 +72,10 @@ static const struct poise_option options[] = {
     {POISE_OPTION_FLAG, .name = "json", .help = "the same on stdout as JSON",
      .offset = offsetof(struct values, json)},
     {POISE_OPTION_HEADING, .help = "Data to try it with"},
-    {POISE_OPTION_INT, .name = "generate", .arg = "N",
-     .help = "write N items of the type into the one file named",
-     .offset = offsetof(struct values, generate), .min = 0, .max = INT64_MAX},
+    {POISE_OPTION_BYTES, .name = "generate", .arg = "N",
+     .help = "write N items of the type into the one file named; N may end "
+             "in K, M, G, ... as sizes do",
+     .offset = offsetof(struct values, generate)},
     {POISE_OPTION_ENUM, .name = "pattern", .arg = "NAME",
      .help = "their keys (default: random)",
      .offset = offsetof(struct values, pattern),
@@ -107,7 +111,7 @@ const struct poise_command cli_sort_command = {
         "out\trecords, two disks\n"
         "poise sort --type record:24 --key 16:f64 in out\ta number in records\n"
         "poise sort --check --type u64 out.bin\tis it sorted?\n"
-        "poise sort --generate 1000000 --type u64 in.bin\ttest data\n",
+        "poise sort --generate 1M --type u64 in.bin\ttest data\n",
     .exits = "0\tdone; with --check: sorted\n1\tnot sorted, or not done\n"
              "2\twrong use\n3\tthe machine lacks something\n",
 };
@@ -282,38 +286,6 @@ static int sort(const struct values *values, struct poise_sort_options *sort,
     return status;
 }
 
-/* "A,B" given once, or -- as usual -- A and B given one by one. */
-static int split_scratch(const struct poise_strings *given, char **text,
-                         struct poise_strings *out)
-{
-    size_t len = 1, parts = 0;
-    char *at, *word;
-
-    for (size_t i = 0; i < given->count; i++) {
-        len += strlen(given->items[i]) + 1;
-    }
-    *text = at = poise_alloc(len, 1);
-    if (!at) {
-        return -ENOMEM;
-    }
-    for (size_t i = 0; i < given->count; i++) {
-        at = stpcpy(at, given->items[i]);
-        *at++ = ',';
-    }
-    out->items = poise_alloc(len, sizeof *out->items);
-    if (!out->items) {
-        return -ENOMEM;
-    }
-    at = *text;
-    while ((word = strsep(&at, ","))) {
-        if (*word) {
-            out->items[parts++] = word;
-        }
-    }
-    out->count = parts;
-    return 0;
-}
-
 static int run(const struct values *values, int count, char **operands)
 {
     struct poise_sort_options sort_options = {
@@ -335,16 +307,15 @@ static int run(const struct values *values, int count, char **operands)
         cli_say_error("sort");
         return CLI_WRONG_USE;
     }
-    code = split_scratch(&values->scratch, &text, &scratch);
+    code = cli_split_list(&values->scratch, &text, &scratch);
     sort_options.scratch = scratch.items;
     sort_options.scratch_count = scratch.count;
     if (code < 0) {
         status = cli_fail("sort", code);
-    } else if (values->generate >= 0) {
+    } else if (values->generate != NOT_GIVEN) {
         code = poise_sort_generate(operands[0], &sort_options,
                                    (enum poise_sort_pattern)values->pattern,
-                                   (uint64_t)values->generate,
-                                   (uint64_t)values->seed);
+                                   values->generate, (uint64_t)values->seed);
         status = code < 0 ? cli_fail("sort", code) : CLI_DONE;
     } else if (count == 1) {
         status = check(values, &sort_options, operands[0], NULL);
@@ -358,16 +329,16 @@ static int run(const struct values *values, int count, char **operands)
 
 int cli_sort(int argc, char **argv)
 {
-    struct values values = {.generate = -1, .seed = 1};
+    struct values values = {.generate = NOT_GIVEN, .seed = 1};
     int status = CLI_DONE;
     int first = cli_parse(&cli_sort_command, argc, argv, &values,
                           &values.common, &status);
     int count = argc - first;
 
-    if (first >= 0 && values.generate >= 0 && count != 1) {
+    if (first >= 0 && values.generate != NOT_GIVEN && count != 1) {
         cli_say("sort", "--generate takes one operand, the file to write");
         status = CLI_WRONG_USE;
-    } else if (first >= 0 && values.generate < 0 && count != 2 &&
+    } else if (first >= 0 && values.generate == NOT_GIVEN && count != 2 &&
                !(values.check && count == 1)) {
         cli_say("sort", "two operands are needed, IN and OUT (with --check one "
                         "will do)");

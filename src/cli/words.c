@@ -162,3 +162,34 @@ int cli_parse(const struct poise_command *command, int argc, char **argv,
     }
     return first;
 }
+
+int cli_split_list(const struct poise_strings *given, char **text,
+                   struct poise_strings *out)
+{
+    size_t len = 1, parts = 0;
+    char *at, *word;
+
+    for (size_t i = 0; i < given->count; i++) {
+        len += strlen(given->items[i]) + 1;
+    }
+    *text = at = poise_alloc(len, 1);
+    if (!at) {
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < given->count; i++) {
+        at = stpcpy(at, given->items[i]);
+        *at++ = ',';
+    }
+    out->items = poise_alloc(len, sizeof *out->items);
+    if (!out->items) {
+        return -ENOMEM;
+    }
+    at = *text;
+    while ((word = strsep(&at, ","))) {
+        if (*word) {
+            out->items[parts++] = word;
+        }
+    }
+    out->count = parts;
+    return 0;
+}

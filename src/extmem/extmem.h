@@ -94,8 +94,7 @@ struct poise_sort_result {
  * Sort file `in` into file `out`. Items with equal keys keep their order. The
  * output appears under its name whole or not at all; the input is never
  * written to. Data are read twice and written twice at most, unless a bucket
- * has to be split again (result->splits), which takes memory less than about
- * 1/1000 of the data or a very unlucky sample.
+ * is too large for the memory and has to be split again (result->splits).
  *
  * -EINVAL: a size that is no multiple of the item's, a key past the record's
  * end, `in` and `out` being one file without options->in_place; -ENOMEM: too

@@ -148,6 +148,9 @@ void sort_store_close(struct sort_store *store);
 uint64_t sort_store_slot(struct sort_store *store);
 int sort_store_release(struct sort_store *store,
                        const struct sort_bucket *bucket, unsigned lanes);
+/** The same for a list of them. One thread at a time. */
+int sort_store_free_slots(struct sort_store *store, const uint64_t *slots,
+                          size_t count);
 /** Start moving `bytes` of a block, rounded up to pages. */
 void sort_store_move(struct sort_store *store, bool is_write, uint64_t slot,
                      void *data, uint64_t bytes,

@@ -85,22 +85,34 @@ uint64_t sort_store_slot(struct sort_store *store)
                : __atomic_fetch_add(&store->next_slot, 1, __ATOMIC_RELAXED);
 }
 
+/* Room for `more` free slots. */
+static int free_room(struct sort_store *store, size_t more)
+{
+    size_t wanted = store->free_count + more;
+    uint64_t *larger;
+
+    if (wanted <= store->free_room) {
+        return 0;
+    }
+    wanted += wanted / 2;
+    larger = poise_realloc(store->free_slots, wanted, sizeof *larger);
+    if (!larger) {
+        return -ENOMEM;
+    }
+    store->free_slots = larger;
+    store->free_room = wanted;
+    return 0;
+}
+
 int sort_store_release(struct sort_store *store,
                        const struct sort_bucket *bucket, unsigned lanes)
 {
     for (unsigned i = 0; i < lanes; i++) {
         const struct sort_stream *stream = &bucket->streams[i];
-        size_t wanted = store->free_count + stream->count;
+        int code = free_room(store, stream->count);
 
-        if (wanted > store->free_room) {
-            uint64_t *larger =
-                poise_realloc(store->free_slots, wanted, sizeof *larger);
-
-            if (!larger) {
-                return -ENOMEM;
-            }
-            store->free_slots = larger;
-            store->free_room = wanted;
+        if (code < 0) {
+            return code;
         }
         for (size_t j = 0; j < stream->count; j++) {
             if (!stream->spans[j].memory) {
@@ -109,6 +121,17 @@ int sort_store_release(struct sort_store *store,
         }
     }
     return 0;
+}
+
+int sort_store_free_slots(struct sort_store *store, const uint64_t *slots,
+                          size_t count)
+{
+    int code = free_room(store, count);
+
+    for (size_t i = 0; i < count && code == 0; i++) {
+        store->free_slots[store->free_count++] = slots[i];
+    }
+    return code;
 }
 
 void sort_store_move(struct sort_store *store, bool is_write, uint64_t slot,

@@ -14,7 +14,7 @@ struct disk_ring;
 /** Everything but `fd`, `path`, `depth` and the engine is under the lock. */
 struct poise_disk {
     int fd;
-    char *path; /**< owned */
+    char *path;      /**< owned */
     bool is_scratch; /**< `path` is the folder it lies in */
     unsigned depth;
     pthread_mutex_t lock;

@@ -54,11 +54,13 @@ class Profiles(unittest.TestCase):
         self.assertEqual([r["rank"] for r in profile["ranks"]],
                          list(range(count)))
         calls = {call["name"]: call for call in profile["calls"]}
-        # Two half-steps of two exchanges.
-        self.assertEqual(calls["MPI_Sendrecv"]["calls"], count * 10 * 4)
-        self.assertEqual(calls["MPI_Allreduce"]["calls"], count * 10)
+        # Two half-steps, each with two messages out and two in.
+        self.assertEqual(calls["MPI_Waitall"]["calls"], count * 10 * 2)
+        self.assertEqual(calls["MPI_Isend"]["calls"], count * 10 * 4)
+        # And one at the end.
+        self.assertEqual(calls["MPI_Allreduce"]["calls"], count * 11)
         self.assertTrue(calls["MPI_Allreduce"]["collective"])
-        self.assertFalse(calls["MPI_Sendrecv"]["collective"])
+        self.assertFalse(calls["MPI_Waitall"]["collective"])
         for part in "ranks", "phases":
             times = sum(item[time] for item in profile[part]
                         for time in TIMES)

@@ -564,7 +564,8 @@ class Processes(Case):
     def test_examples(self):
         """The same answer, however it is cut, and by a real MPI."""
         for name, words, answer in (
-                ("sor", ["60", "40"], "^mean 2[0-9.]+ after 40 iterations"),
+                ("sor", ["60", "40", "7"],
+                 "^mean 2[0-9.]+ after 40 iterations"),
                 ("heat", ["61", "40"], "^mean 4[0-9.]+ after 40 steps\n$"),
                 ("queens", ["7"], "^7 queens: 40 ways\n$")):
             source = os.path.join(EXAMPLES, name + ".c")

@@ -6,7 +6,8 @@
  *     vrank_mpi far BYTES      us one way between ranks 0 and SIZE / 2
  *     vrank_mpi stream BYTES   GB/s from rank 0 to SIZE / 2
  *     vrank_mpi allreduce      us for 8 bytes
- *     vrank_mpi memory         KiB of a process that are its own, all told
+ *     vrank_mpi copy BYTES     us to copy them within a rank
+ *     vrank_mpi memory         KiB that the process of rank 0 takes
  *
  * Receives are for any source and any tag. Each figure is the median of
  * several batches; the ranks that take no part wait in a barrier.
@@ -99,23 +100,40 @@ static double measure(void (*batch)(long count), MPI_Comm comm)
     return seconds[BATCHES / 2];
 }
 
-/* Of this process, in KiB: what would be free if it ended. */
-static double own_kib(void)
+static void copy(long count)
+{
+    for (long i = 0; i < count; i++) {
+        memcpy(buffer, buffer + (size_t)WINDOW / 2 * (size_t)bytes,
+               (size_t)bytes);
+        __asm__ volatile("" : : "r"(buffer) : "memory");
+    }
+}
+
+/* KiB of this process, each page once however often it is mapped. */
+static double taken_kib(void)
 {
     char line[256];
-    double sum = 0, kib;
+    double kib = 0;
     FILE *file = fopen("/proc/self/smaps_rollup", "r");
     while (file && fgets(line, sizeof(line), file)) {
-        if (sscanf(line, "Private_Dirty: %lf", &kib) == 1 ||
-            sscanf(line, "Private_Clean: %lf", &kib) == 1) {
-            sum += kib;
+        if (sscanf(line, "Pss: %lf", &kib) == 1) {
+            break;
         }
     }
     if (file) {
         fclose(file);
     }
-    return sum;
+    return kib;
 }
+
+static const struct mode {
+    const char *name;
+    void (*batch)(long count);
+    int all;     /* ranks take part */
+    double unit; /* of the figure, in s of a batch; 0: GB/s */
+} modes[] = {{"near", pingpong, 0, 2e-6},       {"far", pingpong, 0, 2e-6},
+             {"stream", stream, 0, 0},          {"copy", copy, 1, 1e-6},
+             {"allreduce", allreduce, 1, 1e-6}, {NULL, NULL, 0, 0}};
 
 int main(int argc, char **argv)
 {
@@ -127,26 +145,21 @@ int main(int argc, char **argv)
     buffer = malloc((size_t)bytes * WINDOW + 1);
     memset(buffer, rank, (size_t)bytes * WINDOW + 1);
     peer = strcmp(what, "near") == 0 ? 1 : size / 2;
-    int all = strcmp(what, "allreduce") == 0;
+    const struct mode *mode = modes;
+    while (mode->name && strcmp(mode->name, what) != 0) {
+        mode++;
+    }
     MPI_Comm part;
-    int in = all || rank == 0 || rank == peer;
+    int in = mode->batch && (mode->all || rank == 0 || rank == peer);
     MPI_Comm_split(MPI_COMM_WORLD, in ? 0 : MPI_UNDEFINED, rank, &part);
-    if (strcmp(what, "memory") == 0) {
-        MPI_Barrier(MPI_COMM_WORLD);
+    if (in) {
+        double took = measure(mode->batch, part);
         if (rank == 0) {
-            printf("%.0f\n", own_kib());
+            printf("%.4f\n", mode->unit > 0 ? took / mode->unit
+                                            : WINDOW * bytes / took / 1e9);
         }
-    } else if (in) {
-        double took = measure(all                           ? allreduce
-                              : strcmp(what, "stream") == 0 ? stream
-                                                            : pingpong,
-                              part);
-        if (rank == 0) {
-            printf("%.4f\n", all ? took * 1e6
-                             : strcmp(what, "stream") == 0
-                                 ? WINDOW * bytes / took / 1e9
-                                 : took / 2 * 1e6);
-        }
+    } else if (rank == 0) {
+        printf("%.0f\n", taken_kib());
     }
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Finalize();

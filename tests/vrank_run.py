@@ -10,11 +10,13 @@ examples.
 """
 
 import os
+import random
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 POISE = EXAMPLES = ""
@@ -538,6 +540,32 @@ class Messages(Case):
             self.assertIn("rank 0 waits in MPI_Recv", result.stderr)
 
 
+# Messages of every kind, for ever. Each process says its number once its ranks
+# run.
+ENDLESS = r"""
+#include <mpi.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+static char out[300000], in[300000];
+int main(int argc, char **argv)
+{
+    int rank, size, sum;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (rank % 2 == 0) fprintf(stderr, "process %d\n", (int)getpid());
+    for (int i = 0;; i++) {
+        int bytes = i % 3 == 0 ? 8 : i % 3 == 1 ? 5000 : (int)sizeof out;
+        MPI_Sendrecv(out, bytes, MPI_BYTE, (rank + 2) % size, 0, in, sizeof in,
+                     MPI_BYTE, (rank + size - 2) % size, 0, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
+        MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    }
+}
+"""
+
+
 class Processes(Case):
     """Several processes, over each MPI."""
 
@@ -601,6 +629,69 @@ class Processes(Case):
             result = self.ranks(4, program, "abort", options=["-n", "2"],
                                 env=env)
             self.assertEqual(result.returncode, 9)
+
+    def marked(self, mark):
+        """The processes whose environment has a mark."""
+        found = []
+        for name in os.listdir("/proc"):
+            try:
+                with open(f"/proc/{name}/environ", "rb") as file:
+                    if mark.encode() in file.read():
+                        found.append(int(name))
+            except (OSError, ValueError):
+                pass
+        return found
+
+    def survivors(self, mark):
+        """Who does not end although the job has: killed now."""
+        patience = time.monotonic() + 20
+        while self.marked(mark) and time.monotonic() < patience:
+            time.sleep(0.05)
+        left = self.marked(mark)
+        for number in left:
+            os.kill(number, signal.SIGKILL)
+        return left
+
+    def end_of(self, program, env, mark, wait_s):
+        """Kill one of two processes; the exit status of the run."""
+        with subprocess.Popen([POISE, "run", "-n", "2", "-v", "4", program],
+                              env=env, cwd=self.folder,
+                              stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, text=True) as job:
+            numbers = []
+            while len(numbers) < 2:
+                line = job.stderr.readline()
+                self.assertNotEqual(line, "", "it ended by itself")
+                if line.startswith("process "):
+                    numbers.append(int(line.split()[1]))
+            time.sleep(wait_s)
+            os.kill(numbers[int(wait_s * 1e6) % 2], signal.SIGKILL)
+            try:
+                job.communicate(timeout=60)
+            finally:
+                left = self.survivors(mark)
+            self.assertEqual(left, [])
+            return job.returncode
+
+    def test_killed(self):
+        """A process dies at any moment: the job ends, and nothing is left."""
+        program = self.compile(ENDLESS)
+        random_ = random.Random(20261121)
+        names = os.path.join(self.folder, "tmp")
+        os.mkdir(names)
+        for _, env in self.each():
+            for turn in range(2):
+                name, value = "POISE_TEST_MARK", f"{os.getpid()}.{turn}."
+                before = set(os.listdir("/dev/shm"))
+                status = self.end_of(
+                    program, {**env, name: value, "TMPDIR": names},
+                    f"{name}={value}", random_.uniform(0, 0.2))
+                self.assertNotEqual(status, 0)
+                self.assertEqual([name for name in os.listdir(names)
+                                  if "poise" in name], [])
+                self.assertEqual([name for name in
+                                  set(os.listdir("/dev/shm")) - before
+                                  if "poise" in name], [])
 
 
 if __name__ == "__main__":

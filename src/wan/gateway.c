@@ -4,12 +4,18 @@
  * before the next packet is due, then looks at the clock and the tunnels in
  * turn.
  *
+ * Half of what a program sees besides is the processors' own doing: one that
+ * sleeps deeply needs a tenth of a millisecond and more until a process that
+ * was waiting for a packet runs. While packets are under way the kernel is
+ * asked to keep them awake, where we may.
+ *
  * Source: latency-bandwidth-thesis 8.1, figure 2.
  */
 #include "internal.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -24,6 +30,8 @@
 /** Packets taken from one tunnel before the clock is looked at again. */
 #define GATEWAY_BURST 16
 #define GATEWAY_EVENTS 64
+/** Processors may sleep again after so long without a packet. */
+#define GATEWAY_QUIET_NS UINT64_C(200000000)
 #define IPV4_HEADER_BYTES 20
 
 struct gateway {
@@ -31,6 +39,8 @@ struct gateway {
     const int *ports;
     struct wan_lines lines;
     int epoll;
+    int awake;        /* while it is open, no processor sleeps deeply; or -1 */
+    uint64_t busy_ns; /* when there was a packet last */
 };
 
 /* Whom an IPv4 packet is for, and over which line: UINT_MAX if nobody. */
@@ -104,6 +114,29 @@ static int gateway_wait(struct gateway *g, struct epoll_event *events)
     return count < 0 && errno == EINTR ? 0 : count;
 }
 
+/* Whether processors may sleep deeply, by whether there are packets. The
+ * kernel's promise holds for as long as the file is open. */
+static void gateway_stay_awake(struct gateway *g, bool packets)
+{
+    static const int32_t latency_us = 0;
+    uint64_t now = poise_clock_ns();
+    if (packets) {
+        g->busy_ns = now;
+    }
+    if (packets && g->awake < 0) {
+        /* Only root may: others live with it. */
+        g->awake = open("/dev/cpu_dma_latency", O_WRONLY | O_CLOEXEC);
+        if (g->awake >= 0 &&
+            write(g->awake, &latency_us, sizeof(latency_us)) < 0) {
+            close(g->awake);
+            g->awake = -1;
+        }
+    } else if (g->awake >= 0 && now - g->busy_ns > GATEWAY_QUIET_NS) {
+        close(g->awake);
+        g->awake = -1;
+    }
+}
+
 static int gateway_open(struct gateway *g)
 {
     g->epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -122,7 +155,8 @@ static int gateway_open(struct gateway *g)
 int wan_gateway_run(const struct poise_wan_topology *topology, const int *ports,
                     struct poise_wan_counts *counts, const int *stop)
 {
-    struct gateway g = {.topology = topology, .ports = ports, .epoll = -1};
+    struct gateway g = {
+        .topology = topology, .ports = ports, .epoll = -1, .awake = -1};
     struct epoll_event events[GATEWAY_EVENTS];
     int code = wan_lines_create(topology, counts, poise_clock_ns(),
                                 poise_rng_next(poise_rng_current()), &g.lines);
@@ -137,6 +171,8 @@ int wan_gateway_run(const struct poise_wan_topology *topology, const int *ports,
             code = poise_error_set(errno, "watch tunnels", NULL, NULL);
         }
         gateway_deliver(&g);
+        gateway_stay_awake(&g,
+                           count > 0 || wan_lines_due(&g.lines) != UINT64_MAX);
         for (int i = 0; code == 0 && i < count; i++) {
             code = gateway_read(&g, events[i].data.u32);
             gateway_deliver(&g);
@@ -144,6 +180,9 @@ int wan_gateway_run(const struct poise_wan_topology *topology, const int *ports,
     }
     if (g.epoll >= 0) {
         close(g.epoll);
+    }
+    if (g.awake >= 0) {
+        close(g.awake);
     }
     wan_lines_free(&g.lines);
     return code;

@@ -27,6 +27,9 @@ struct count {
 };
 
 /* An independent reading of the test. */
+/* All but POISE_TEST_NONE. */
+enum { TESTS = POISE_TEST_EQUAL + 1 };
+
 static bool plain_truth(const struct poise_coll_condition *c, long double x)
 {
     long double y = c->type == POISE_DOUBLE ? (long double)c->real
@@ -124,11 +127,11 @@ static void check_integers(struct poise_coll_condition *c, struct count *count)
 static void test_decisions_are_sound(void **state)
 {
     (void)state;
-    for (int i = 0; i < 3 * POISE_COLL_TESTS * 3; i++) {
+    for (int i = 0; i < 3 * TESTS * 3; i++) {
         struct poise_coll_condition c = {
             .op = ops[i % 3],
-            .test = (enum poise_coll_test)(i / 3 % POISE_COLL_TESTS),
-            .sign = (enum poise_coll_sign)(i / 3 / POISE_COLL_TESTS)};
+            .test = (enum poise_coll_test)(i / 3 % TESTS),
+            .sign = (enum poise_coll_sign)(i / 3 / TESTS)};
         struct count count = {0};
         c.type = POISE_DOUBLE;
         check_reals(&c, &count);
@@ -169,7 +172,7 @@ static void test_decisions_are_early(void **state)
         {POISE_OP_MAX, POISE_SIGN_ANY, 3, NAN, "-----"},
     };
     for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
-        for (int test = 0; test < POISE_COLL_TESTS; test++) {
+        for (int test = 0; test < TESTS; test++) {
             struct poise_coll_condition c = {.type = POISE_DOUBLE,
                                              .op = rows[r].op,
                                              .sign = rows[r].sign,
@@ -250,7 +253,7 @@ static void test_over_sites(void **state)
 {
     (void)state;
     static const char *const topologies[] = {NULL, "2x1x1", "3x2x1"};
-    for (int i = 0; i < 3 * 3 * 3 * POISE_COLL_TESTS; i++) {
+    for (int i = 0; i < 3 * 3 * 3 * TESTS; i++) {
         struct poise_local_options opts = {.topology = topologies[i % 3],
                                            .delay_max_ns = i % 2 ? 100000 : 0,
                                            .reorder = i % 4 == 1,
@@ -379,6 +382,76 @@ static void test_overflow(void **state)
     run_clean(4, &opts, overflow, NULL);
 }
 
+/* Calls of several conditions in one sequence: those that ask for nothing are
+ * complete, the others true early. Site 0 is always the first. */
+static int mix_conditions(struct poise_world *world, void *arg)
+{
+    (void)arg;
+    int rank = poise_world_rank(world);
+    struct poise_coll_condition none = {
+        .type = POISE_INT64, .op = POISE_OP_SUM, .test = POISE_TEST_NONE};
+    struct poise_coll_condition most = {.type = POISE_DOUBLE,
+                                        .op = POISE_OP_MAX,
+                                        .test = POISE_TEST_GREATER,
+                                        .real = 1};
+    struct poise_coll_if *cond;
+    struct poise_coll_verdict verdict;
+    EXPECT(poise_coll_if_create(world, &none, &cond) == 0);
+    for (int call = 0; call < 200; call++) {
+        double value = 2;
+        int64_t number = rank + call;
+        if (rank >= 4 && call % 16 == 0) {
+            poise_sleep_ns(MS / 2);
+        }
+        if (call % 3 == 0) {
+            EXPECT(poise_coll_allreduce_if(cond, &number, &verdict) == 0);
+            EXPECT(verdict.complete && !verdict.truth);
+            EXPECT(verdict.integer == 15 + 6 * call);
+        } else {
+            EXPECT(poise_coll_allreduce_if_as(cond, &most, &value, &verdict) ==
+                   0);
+            EXPECT(verdict.truth && verdict.how == POISE_HOW_LOCAL);
+        }
+    }
+    poise_coll_if_destroy(cond);
+    return 0;
+}
+
+/* A rank that asks for something else, decided or not, is found out. */
+static int differ(struct poise_world *world, void *arg)
+{
+    const int *other = arg;
+    int rank = poise_world_rank(world), err = 0;
+    struct poise_coll_condition c = {.type = POISE_DOUBLE,
+                                     .op = POISE_OP_MAX,
+                                     .test = POISE_TEST_GREATER,
+                                     .real = 1};
+    struct poise_coll_if *cond;
+    struct poise_coll_verdict verdict;
+    EXPECT(poise_coll_if_create(world, &c, &cond) == 0);
+    for (int call = 0; call < 200 && err == 0; call++) {
+        double value = 2;
+        c.real = rank >= *other && call == 5 ? 1.5 : 1;
+        err = poise_coll_allreduce_if_as(cond, &c, &value, &verdict);
+    }
+    EXPECT(err == -EPROTO);
+    poise_coll_if_destroy(cond);
+    return 0;
+}
+
+static void test_conditions_of_calls(void **state)
+{
+    (void)state;
+    struct poise_local_options opts = {.topology = "3x1x2",
+                                       .delay_max_ns = 100000};
+    run_clean(6, &opts, mix_conditions, NULL);
+    run_clean(6, NULL, mix_conditions, NULL);
+    /* In its site, and between sites. */
+    for (int other = 3; other < 6; other++) {
+        run_clean(6, &opts, differ, &other);
+    }
+}
+
 static int refuse_conditions(struct poise_world *world, void *arg)
 {
     (void)arg;
@@ -408,6 +481,7 @@ int main(void)
         cmocka_unit_test(test_ahead_by_64),
         cmocka_unit_test(test_sign_is_a_contract),
         cmocka_unit_test(test_overflow),
+        cmocka_unit_test(test_conditions_of_calls),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -104,21 +104,22 @@ int coll_reduce(struct poise_coll *coll, enum coll_kind kind, int root,
     return 0;
 }
 
-int coll_reduce_with(struct poise_coll *coll, int code, const void *in,
-                     void *out, size_t count, enum poise_coll_type type,
-                     enum poise_coll_op op)
+int coll_reduce_with(struct poise_coll *coll, const struct coll_token *token,
+                     const void *in, void *out, size_t count,
+                     enum poise_coll_type type, enum poise_coll_op op)
 {
     struct coll_call call = {.kind = COLL_ALLREDUCE,
                              .root = -1,
                              .type = type,
                              .op = op,
-                             .bytes = count * coll_type_bytes(type)};
+                             .bytes = count * coll_type_bytes(type),
+                             .mark = token->mark};
     int err = coll_begin(coll, &call);
     if (err < 0) {
         return err;
     }
-    if (code < 0) {
-        coll_fail(&call, code, coll->rank);
+    if (token->code < 0) {
+        coll_fail(&call, token->code, coll->rank);
     }
     copy(coll_slot(coll, coll->rank, &call, call.bytes), in, call.bytes);
     err = coll_run(coll, &call);

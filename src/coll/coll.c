@@ -347,6 +347,7 @@ uint32_t coll_check_of(const struct coll_call *call)
     hash = poise_hash_u64(
         hash + ((uint64_t)call->kind << 48 | (uint64_t)call->type << 40 |
                 (uint64_t)call->op << 32 | (uint32_t)call->root));
+    hash += call->mark;
     return (uint32_t)(hash ^ hash >> 32);
 }
 

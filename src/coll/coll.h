@@ -250,6 +250,7 @@ enum poise_coll_test {
     POISE_TEST_LESS,
     POISE_TEST_LESS_EQUAL,
     POISE_TEST_EQUAL,
+    POISE_TEST_NONE, /**< nothing is asked: all wait for the result */
     POISE_COLL_TESTS
 };
 /** What the contributions are declared to be. */
@@ -305,6 +306,17 @@ POISE_API void poise_coll_if_destroy(struct poise_coll_if *cond);
 POISE_API int poise_coll_allreduce_if(struct poise_coll_if *cond,
                                       const void *value,
                                       struct poise_coll_verdict *out);
+
+/**
+ * The same with another condition in this call, which is in place of the one
+ * that the sequence was made with; all ranks pass the same. -EPROTO: a rank
+ * passed another, which its site learns in the same call, others as the news
+ * reach them.
+ */
+POISE_API int
+poise_coll_allreduce_if_as(struct poise_coll_if *cond,
+                           const struct poise_coll_condition *condition,
+                           const void *value, struct poise_coll_verdict *out);
 
 struct poise_coll_if_stats {
     uint64_t calls, local, prefetched, waited;

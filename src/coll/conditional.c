@@ -26,7 +26,8 @@ struct tuple {
     uint64_t number;
     struct coll_partial partial;
     uint64_t decisions; /* bit i: that of call number - 1 - i */
-    int64_t code;       /* 0, or why its site failed */
+    int32_t code;       /* 0, or why its site failed */
+    uint32_t mark;      /* of the condition */
 };
 
 /* What is known of a site. */
@@ -36,24 +37,35 @@ struct site {
     uint64_t decisions; /* as of the newest tuple */
     int code;
     uint64_t numbers[KEPT];
+    uint32_t marks[KEPT];
     struct coll_partial partials[KEPT];
 };
 
 struct poise_coll_if {
-    struct poise_coll_condition condition;
-    struct poise_world *world; /* for tuples; of its own */
-    struct poise_world *part;  /* the site's ranks */
-    struct poise_coll *coll;   /* over these */
+    struct poise_coll_condition usual; /* unless a call has one of its own */
+    struct poise_coll_condition condition; /* of this call */
+    uint32_t mark;                         /* of that, for other ranks */
+    struct poise_world *world;             /* for tuples; of its own */
+    struct poise_world *part;              /* the site's ranks */
+    struct poise_coll *coll;               /* over these */
     bool is_root;
     int rank, site_count, site;
     struct site *sites; /* [site_count], owned */
     uint64_t number;
-    uint64_t decisions; /* of this site: bit i: that of call number - 1 - i */
-    int code;           /* why no more calls can be made */
+    uint32_t marks[KEPT]; /* of my calls */
+    uint64_t decisions;   /* of this site: bit i: that of call number - 1 - i */
+    int code;             /* why no more calls can be made */
     struct poise_coll_if_stats stats;
 };
 
 /* ---- tuples -------------------------------------------------------------- */
+
+static int other_condition(const struct site *site)
+{
+    return poise_error_set(EPROTO, DOING, NULL,
+                           "the site of rank %d has another condition",
+                           site->root);
+}
 
 static int take_tuple(struct poise_coll_if *cond,
                       const struct poise_message *message)
@@ -67,14 +79,33 @@ static int take_tuple(struct poise_coll_if *cond,
     }
     memcpy(&tuple, message->data, sizeof(tuple));
     if (tuple.code != 0) {
-        site->code = (int)tuple.code;
+        site->code = tuple.code;
         return 0;
     }
     site->numbers[tuple.number % KEPT] = tuple.number;
+    site->marks[tuple.number % KEPT] = tuple.mark;
     site->partials[tuple.number % KEPT] = tuple.partial;
     if (tuple.number > site->newest) {
         site->newest = tuple.number;
         site->decisions = tuple.decisions;
+    }
+    /* That site may be behind: what we asked then has been decided. */
+    return tuple.number <= cond->number &&
+                   tuple.mark != cond->marks[tuple.number % KEPT]
+               ? other_condition(site)
+               : 0;
+}
+
+/* What sites that are ahead asked in this call. */
+static int check_ahead(const struct poise_coll_if *cond)
+{
+    size_t at = cond->number % KEPT;
+    for (int i = 0; i < cond->site_count; i++) {
+        const struct site *site = &cond->sites[i];
+        if (i != cond->site && site->numbers[at] == cond->number &&
+            site->marks[at] != cond->mark) {
+            return other_condition(site);
+        }
     }
     return 0;
 }
@@ -94,9 +125,11 @@ static int drain(struct poise_coll_if *cond)
     for (int i = 0; i < cond->site_count && got == 0; i++) {
         if (cond->sites[i].code != 0) {
             got = poise_error_set(-cond->sites[i].code, DOING, NULL,
-                                  "the site of rank %d failed: a value broke "
-                                  "the declared sign there, or worse",
-                                  cond->sites[i].root);
+                                  "the site of rank %d failed: %s",
+                                  cond->sites[i].root,
+                                  cond->sites[i].code == -EDOM
+                                      ? "a value broke the declared sign there"
+                                      : strerror(-cond->sites[i].code));
         }
     }
     return got;
@@ -111,6 +144,7 @@ static int send_tuples(struct poise_coll_if *cond,
     tuple.number = cond->number;
     tuple.decisions = cond->decisions;
     tuple.code = code;
+    tuple.mark = cond->mark;
     if (partial) {
         tuple.partial.real = partial->real;
         tuple.partial.wide = partial->wide;
@@ -209,7 +243,9 @@ static int look(struct poise_coll_if *cond, const struct coll_partial *mine,
         return err < 0 ? err : 1;
     }
     int truth = coll_decide(&cond->condition, &known);
-    truth = truth < 0 ? adopted(cond) : truth;
+    if (truth < 0 && cond->condition.test != POISE_TEST_NONE) {
+        truth = adopted(cond);
+    }
     out->truth = truth > 0;
     return truth >= 0;
 }
@@ -234,24 +270,25 @@ static int reduce_site(struct poise_coll_if *cond, int code, const void *value,
                        struct coll_partial *out)
 {
     enum poise_coll_op op = cond->condition.op;
+    const struct coll_token token = {code, cond->mark};
     out->wide = 0;
     out->real = 0;
     if (cond->condition.type == POISE_DOUBLE) {
-        return coll_reduce_with(cond->coll, code, value, &out->real, 1,
+        return coll_reduce_with(cond->coll, &token, value, &out->real, 1,
                                 POISE_DOUBLE, op);
     }
     int64_t integer, halves[2];
     memcpy(&integer, value, sizeof(integer));
     if (op != POISE_OP_SUM) {
-        int err = coll_reduce_with(cond->coll, code, &integer, halves, 1,
+        int err = coll_reduce_with(cond->coll, &token, &integer, halves, 1,
                                    POISE_INT64, op);
         out->wide = err == 0 ? halves[0] : 0;
         return err;
     }
     halves[1] = integer & UINT32_MAX;
     halves[0] = (integer - halves[1]) / ((int64_t)1 << 32);
-    int err =
-        coll_reduce_with(cond->coll, code, halves, halves, 2, POISE_INT64, op);
+    int err = coll_reduce_with(cond->coll, &token, halves, halves, 2,
+                               POISE_INT64, op);
     out->wide = (coll_wide)halves[0] * ((int64_t)1 << 32) + halves[1];
     return err;
 }
@@ -314,8 +351,29 @@ static void count(struct poise_coll_if *cond,
     cond->decisions = cond->decisions << 1 | verdict->truth;
 }
 
-int poise_coll_allreduce_if(struct poise_coll_if *cond, const void *value,
-                            struct poise_coll_verdict *out)
+/* What the ranks must agree on, without the gaps of the structure. */
+static uint64_t mark_of(const struct poise_coll_condition *condition)
+{
+    struct poise_coll_condition clean;
+    memset(&clean, 0, sizeof(clean));
+    clean.type = condition->type;
+    clean.op = condition->op;
+    clean.test = condition->test;
+    clean.sign = condition->sign;
+    clean.real = condition->real;
+    clean.integer = condition->integer;
+    return poise_hash_bytes(&clean, sizeof(clean), 0);
+}
+
+static void ask(struct poise_coll_if *cond,
+                const struct poise_coll_condition *condition)
+{
+    cond->condition = *condition;
+    cond->mark = (uint32_t)mark_of(condition);
+}
+
+static int allreduce(struct poise_coll_if *cond, const void *value,
+                     struct poise_coll_verdict *out)
 {
     struct poise_coll_verdict verdict = {.how = POISE_HOW_LOCAL};
     struct coll_partial partial;
@@ -325,11 +383,13 @@ int poise_coll_allreduce_if(struct poise_coll_if *cond, const void *value,
     }
     int code = 0;
     cond->number++;
+    cond->marks[cond->number % KEPT] = cond->mark;
     if (!coll_sign_holds(&cond->condition, value)) {
         code = poise_error_set(EDOM, DOING, NULL,
                                "this rank's value breaks the declared sign");
     } else if (cond->is_root && cond->site_count > 1) {
-        code = keep_near(cond);
+        code = check_ahead(cond);
+        code = code < 0 ? code : keep_near(cond);
     }
     int err = reduce_site(cond, code, value, &partial);
     if (err == 0) {
@@ -347,20 +407,32 @@ int poise_coll_allreduce_if(struct poise_coll_if *cond, const void *value,
     return 0;
 }
 
+int poise_coll_allreduce_if(struct poise_coll_if *cond, const void *value,
+                            struct poise_coll_verdict *out)
+{
+    ask(cond, &cond->usual);
+    return allreduce(cond, value, out);
+}
+
+int poise_coll_allreduce_if_as(struct poise_coll_if *cond,
+                               const struct poise_coll_condition *condition,
+                               const void *value,
+                               struct poise_coll_verdict *out)
+{
+    int err = coll_condition_check(condition);
+    if (err < 0) {
+        return err;
+    }
+    ask(cond, condition);
+    return allreduce(cond, value, out);
+}
+
 /* ---- making and ending --------------------------------------------------- */
 
 static int check_alike(struct poise_world *world,
                        const struct poise_coll_condition *condition)
 {
-    struct poise_coll_condition clean;
-    memset(&clean, 0, sizeof(clean));
-    clean.type = condition->type;
-    clean.op = condition->op;
-    clean.test = condition->test;
-    clean.sign = condition->sign;
-    clean.real = condition->real;
-    clean.integer = condition->integer;
-    uint64_t hash = poise_hash_bytes(&clean, sizeof(clean), 0);
+    uint64_t hash = mark_of(condition);
     uint64_t ends[2] = {hash, ~hash};
     int err = poise_world_reduce(world, POISE_MIN, ends, 2);
     if (err == 0 && ends[0] != ~ends[1]) {
@@ -420,7 +492,7 @@ int poise_coll_if_create(struct poise_world *world,
     struct poise_coll_if *cond = poise_alloc(1, sizeof(*cond));
     int err = cond ? coll_condition_check(condition) : -ENOMEM;
     if (err == 0) {
-        cond->condition = *condition;
+        cond->usual = *condition;
         cond->rank = poise_world_rank(world);
         err = find_sites(cond, world);
     }

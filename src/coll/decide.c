@@ -93,7 +93,7 @@ static bool holds(enum poise_coll_test test, int order)
 bool coll_truth(const struct poise_coll_condition *condition,
                 const struct coll_partial *result)
 {
-    return !is_nan(condition, result) &&
+    return condition->test != POISE_TEST_NONE && !is_nan(condition, result) &&
            holds(condition->test, compare(condition, result));
 }
 
@@ -124,7 +124,7 @@ static struct bounds bounds_of(const struct poise_coll_condition *condition,
 int coll_decide(const struct poise_coll_condition *condition,
                 const struct coll_partial *partial)
 {
-    if (is_nan(condition, partial)) {
+    if (condition->test == POISE_TEST_NONE || is_nan(condition, partial)) {
         return -1;
     }
     struct bounds bounds = bounds_of(condition, partial);

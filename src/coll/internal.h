@@ -188,7 +188,8 @@ struct coll_call {
     int root; /* -1: none */
     enum poise_coll_type type;
     enum poise_coll_op op;
-    size_t bytes; /* of the vector, or of one item */
+    size_t bytes;  /* of the vector, or of one item */
+    uint32_t mark; /* must be the same on all ranks, too */
     /* Filled in by the engine. */
     uint64_t number;
     uint32_t check;    /* the same on all ranks, if they make the same call */
@@ -438,10 +439,14 @@ void coll_partial_fold(const struct poise_coll_condition *condition,
                        struct coll_partial *acc,
                        const struct coll_partial *next);
 
-/* A reduction into which this rank brings a failure, 0 for none. */
-int coll_reduce_with(struct poise_coll *coll, int code, const void *in,
-                     void *out, size_t count, enum poise_coll_type type,
-                     enum poise_coll_op op);
+/* What a rank brings into a reduction besides its values. */
+struct coll_token {
+    int code;      /* 0, or why it failed */
+    uint32_t mark; /* what must be the same on all ranks */
+};
+int coll_reduce_with(struct poise_coll *coll, const struct coll_token *token,
+                     const void *in, void *out, size_t count,
+                     enum poise_coll_type type, enum poise_coll_op op);
 
 /* ---- noise --------------------------------------------------------------- */
 

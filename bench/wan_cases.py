@@ -1,0 +1,340 @@
+"""Cases of bench/run on emulated networks: how exact the emulator is, and what
+collectives and a relaxation cost over it. All of them want root."""
+
+import json
+import os
+import statistics
+import subprocess
+import tempfile
+import time
+
+import plot
+from measure import BUILD, POISE, ROOT
+
+NORDIC = os.path.join(ROOT, "examples", "nordic.wan")
+SIZES = [1, 64, 512, 1400, 4096, 16384, 65536, 262144, 1048576]
+
+
+def built(name):
+    return os.path.join(BUILD, "bench", name)
+
+
+class Table:
+    """What a case found: rows under headings, and words below them."""
+
+    def __init__(self, title, headings, rows, note=""):
+        self.title, self.headings = title, headings
+        self.rows, self.note = rows, note
+
+
+class Bed:
+    """A testbed for as long as a with statement lasts."""
+
+    def __init__(self, text):
+        self.wan = [POISE, "wan", "--name", f"bench-{os.getpid()}"]
+        self.text = text
+        self.port = 9000
+
+    def __enter__(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".wan") as file:
+            file.write(self.text)
+            file.flush()
+            subprocess.run(self.wan + ["up", file.name], check=True)
+        return self
+
+    def __exit__(self, *error):
+        subprocess.run(self.wan + ["down"], check=True)
+
+    def start(self, host, *words):
+        return subprocess.Popen(self.wan + ["exec", host, *words],
+                                stdout=subprocess.PIPE, text=True)
+
+    def serve(self, host, *words):
+        """A server, once it has said that it is ready."""
+        server = self.start(host, *words)
+        server.stdout.readline()
+        return server
+
+    def mpi(self, flavour, ranks, *words, env=None):
+        run = subprocess.run(
+            self.wan + ["--mpi", flavour, "-n", str(ranks), "run", *words],
+            capture_output=True, text=True, timeout=600, check=False,
+            env=dict(os.environ, **(env or {})))
+        if run.returncode:
+            raise RuntimeError(f"{words}: {run.stderr.strip()[-400:]}")
+        return run.stdout + run.stderr
+
+    def late_us(self):
+        """Mean and worst lateness of the gateway, packets lost to queues."""
+        run = subprocess.run(self.wan + ["--json", "status"], check=True,
+                             capture_output=True, text=True)
+        links = json.loads(run.stdout)["links"]
+        packets = sum(link["packets"] for link in links) or 1
+        return (sum(link["late_ns"] for link in links) / 1e3 / packets,
+                max(link["late_most_ns"] for link in links) / 1e3,
+                sum(link["dropped"] for link in links))
+
+
+def stop(servers):
+    for server in servers:
+        server.kill()
+        server.wait()
+        server.stdout.close()
+
+
+def pings(bed, pairs, seconds, sizes):
+    """For each pair at once: {size: (median, least, p99 us, Mbit/s)}."""
+    bed.port += 1  # the last server may still be ending
+    port = str(bed.port)
+    servers = [bed.serve(there, built("pingpong"), "serve", port)
+               for here, there in pairs]
+    clients = [bed.start(here, built("pingpong"), there, port, str(seconds),
+                         *map(str, sizes)) for here, there in pairs]
+    found = []
+    for client in clients:
+        lines = [line.split() for line in
+                 client.communicate()[0].splitlines()]
+        found.append({int(w[0]): tuple(map(float, w[1:5])) for w in lines})
+    stop(servers)
+    return found
+
+
+# ---- the emulator ---------------------------------------------------------------
+
+def precision(options):
+    """Ping-pong of 64 bytes over latencies."""
+    rows = []
+    for ms in (0.1, 1, 5, 17.5):
+        with Bed(f"site a 1\nsite b 1\nlink a b {ms}ms 1Gbit\n") as bed:
+            us = pings(bed, [("a0", "b0")], options.seconds, [64])[0][64]
+            late = bed.late_us()
+        rows.append([f"{ms} ms", f"{us[0] / 1e3:.4f}",
+                     f"{100 * (us[0] / (ms * 1e3) - 1):+.2f} %",
+                     f"{us[1] / 1e3:.4f}", f"{us[2] / 1e3:.3f}",
+                     f"{late[0]:.1f}", f"{late[1]:.0f}"])
+    return [Table("One-way latency of 64 bytes", [
+        "link", "median ms", "error", "least", "99 %",
+        "gateway late, mean us", "worst us"], rows,
+        "Half of the round trip over TCP, as the programs see it.")]
+
+
+def sizes(options):
+    """Latency and bandwidth over message sizes, on two links of the paper's
+    topology."""
+    tables, latency, rate = [], {}, {}
+    links = {"Trondheim-Tromsø, 8.94 ms 5.57 Mbit/s": ("8.94ms 5.57Mbit", 8.94,
+                                                      5.57),
+             "1 ms 1 Gbit/s": ("1ms 1Gbit", 1, 1000)}
+    for name, (words, ms, mbit) in links.items():
+        with Bed(f"site a 1\nsite b 1\nlink a b {words} queue 4M\n") as bed:
+            # A message must not take seconds.
+            fit = [size for size in SIZES if size * 8e-6 / mbit < 0.5]
+            found = pings(bed, [("a0", "b0")], options.seconds, fit)[0]
+        rows = []
+        for size, (median, _, p99, got) in found.items():
+            wire = size + 52 * max(1, -(-size // 1448))
+            ideal = ms + wire * 8 / mbit / 1e3
+            rows.append([size, f"{median / 1e3:.3f}", f"{ideal:.3f}",
+                         f"{p99 / 1e3:.3f}", f"{got:.3f}"])
+        tables.append(Table(f"Ping-pong over message sizes, {name}",
+                            ["bytes", "one-way ms", "latency + bytes / "
+                             "bandwidth", "p99", "Mbit/s"], rows))
+        latency[name] = [(s, v[0] / 1e3) for s, v in found.items()]
+        rate[name] = [(s, v[3]) for s, v in found.items()]
+    options.chart("wan-latency.svg", "Ping-pong: one-way latency",
+                  "bytes", "ms", latency, (True, True))
+    options.chart("wan-bandwidth.svg", "Ping-pong: bandwidth", "bytes",
+                  "Mbit/s", rate, (True, True))
+    return tables
+
+
+def links(options):
+    """Ping-pongs between 1 to 20 pairs of sites at once: 2 to 40 links."""
+    rows, medians, worst = [], [], []
+    for pairs in (1, 2, 5, 10, 20):
+        text = "".join(f"site p{i} 1\nsite q{i} 1\nlink p{i} q{i} 3.555ms "
+                       "8.6Mbit\n" for i in range(pairs))
+        both = [(f"p{i}0", f"q{i}0") for i in range(pairs)]
+        with Bed(text + "default 3.555ms 8.6Mbit\n") as bed:
+            found = [f[64] for f in pings(bed, both, options.seconds, [64])]
+            late = bed.late_us()
+        middle = [f[0] / 1e3 for f in found]
+        rows.append([2 * pairs, f"{statistics.median(middle):.4f}",
+                     f"{max(middle):.4f}",
+                     f"{max(f[2] for f in found) / 1e3:.3f}",
+                     f"{late[0]:.1f}", f"{late[1]:.0f}"])
+        medians.append((2 * pairs, statistics.median(middle)))
+        worst.append((2 * pairs, max(f[2] for f in found) / 1e3))
+    options.chart("wan-links.svg", "Links at once, 3.555 ms each", "links",
+                  "one-way ms", {"median": medians, "worst 99 %": worst})
+    return [Table("Links at once (Aalborg-Odense, 3.555 ms one-way)", [
+        "links", "median ms", "worst pair's median", "worst pair's p99",
+        "gateway late, mean us", "worst us"], rows)]
+
+
+def transfers(options):
+    """iperf3 over limited links, and as much as a gateway carries."""
+    rows = []
+    for ms, words, mbit in ((1, "10Mbit", 10), (10, "100Mbit", 100),
+                            (1, "500Mbit", 500), (0.1, "1500Mbit", 1500),
+                            (0.1, "10Gbit", None)):
+        with Bed(f"site a 1\nsite b 1\nlink a b {ms}ms {words} queue 8M\n") \
+                as bed:
+            server = bed.start("b0", "iperf3", "-s", "-1")
+            time.sleep(0.3)
+            client = bed.start("a0", "iperf3", "-J", "-t",
+                               str(max(options.seconds, 3)), "-c", "b0")
+            got = json.loads(client.communicate()[0])
+            late = bed.late_us()
+            stop([server])
+        good = got["end"]["sum_received"]["bits_per_second"] / 1e6
+        # 1,448 bytes of each packet of 1,500 are the program's.
+        share = f"{100 * good * 1500 / 1448 / mbit:.1f} %" if mbit else "-"
+        rows.append([f"{ms} ms, {words}", f"{good:.1f}", share,
+                     got["end"]["sum_sent"].get("retransmits", "-"),
+                     f"{late[0]:.1f}", late[2]])
+    return [Table("iperf3 (TCP, one stream) through one gateway", [
+        "link", "Mbit/s", "of the line, with headers", "sent again",
+        "gateway late, mean us", "dropped"], rows)]
+
+
+# ---- collectives over it ----------------------------------------------------------
+
+def sites_file(folder, names):
+    path = os.path.join(folder, "sites")
+    with open(path, "w", encoding="ascii") as file:
+        file.writelines(f"{name}* {name}\n" for name in names)
+    os.chmod(folder, 0o755)
+    return {"POISE_SITES": path}
+
+
+def coll_rows(output):
+    """Lines that coll_wan prints as 'NAME|CELL|CELL'."""
+    return [line.split("|") for line in output.splitlines() if "|" in line]
+
+
+def coll(text, names, ranks, words, flavours=("ompi",)):
+    """The rows of coll_wan on a testbed, by MPI."""
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        env = sites_file(folder, names)
+        for flavour in flavours:
+            if not os.access(built(f"coll_wan_{flavour}"), os.X_OK):
+                continue
+            with Bed(text) as bed:
+                found[flavour] = coll_rows(bed.mpi(
+                    flavour, ranks, built(f"coll_wan_{flavour}"),
+                    *map(str, words), env=env))
+    return found
+
+
+THREE = "site a {0}\nsite b {0}\nsite c {0}\ndefault 20ms 100Mbit\n"
+WAYS = ["way", "median ms", "least", "worst", "one-way latencies"]
+
+
+def allreduce(options):
+    """Allreduces of 8 bytes on three sites, and on the paper's topology."""
+    tables = []
+    for title, text, names, ranks, ms in (
+            ("three sites of two hosts, 20 ms one-way", THREE.format(2),
+             "abc", 6, 20),
+            ("three sites of two ranks on one host, 20 ms one-way",
+             THREE.format(1), "abc", 6, 20),
+            ("the Nordic topology, eight hosts on four sites",
+             open(NORDIC, encoding="utf-8").read().replace(" 4\n", " 2\n"),
+             ("aalborg", "odense", "tromso", "trondheim"), 8, 18.355)):
+        for flavour, rows in coll(text, names, ranks,
+                                  ["table", options.calls],
+                                  ("ompi", "mpich")).items():
+            rows = [row + [f"{float(row[1]) / ms:.3f}"] for row in rows]
+            tables.append(Table(
+                f"Allreduce of 8 bytes, {title}, {flavour}", WAYS, rows,
+                f"The greatest one-way latency is {ms} ms."))
+    return tables
+
+
+def placements(options):
+    """From every placement of six ranks on three sites."""
+    found = coll(THREE.format(2), "abc", 6, ["placements", 7])
+    return [Table("Allreduce of 8 bytes from every placement of six ranks on "
+                  "three sites 20 ms apart, median ms of the slowest rank",
+                  ["sites of ranks 0 to 5", "Open MPI", "site", "magpie"],
+                  rows) for rows in found.values()]
+
+
+def noise(options):
+    """The noise-allreduce benchmark: 30 ms of computation, an allreduce."""
+    found = coll(THREE.format(2), "abc", 6, ["noise", 60, 30, 40])
+    return [Table("30 ms of computation and an allreduce, three sites 20 ms "
+                  "apart", ["way", "ms an iteration", "faster than site",
+                            "of the possible"], rows,
+                  "The possible is (C + round trip) / C = 2.33. The paper's "
+                  "2.4 includes a fault in one of its clusters. Computation "
+                  "is sleep, since the ranks are more than the processors.")
+            for rows in found.values()]
+
+
+def replay(options):
+    """Conditional allreduces of what a relaxation reduces (figures 4, 5)."""
+    tables = []
+    text = open(NORDIC, encoding="utf-8").read().replace(" 4\n", " 2\n")
+    names = ("aalborg", "odense", "tromso", "trondheim")
+    for data in ("heat", "tridiagonal", "random"):
+        rows = coll(text, names, 8, ["replay", data, options.points, 5])
+        rows = rows.get("ompi", [])
+        shares = [row[1:] for row in rows if row[0] == "share"]
+        lines = {}
+        for row in rows:
+            if row[0] == "time":
+                lines.setdefault(row[1], []).append(
+                    (float(row[2]), max(float(row[3]), 1e-3)))
+        options.chart(f"coll-{data}.svg", f"Time until the truth is known: "
+                      f"{data}", "iteration", "ms", lines, (False, True),
+                      dots=True)
+        tables.append(Table(
+            f"How truths were found: {data}, Nordic topology, eight ranks",
+            ["site", "calls", "own values", "prefetched", "waited",
+             "median ms", "mean ms", "worst ms"], shares))
+    return tables
+
+
+CASES = {"wan-precision": precision, "wan-sizes": sizes, "wan-links": links,
+         "wan-transfers": transfers, "wan-allreduce": allreduce,
+         "wan-placements": placements, "wan-noise": noise,
+         "wan-replay": replay}
+
+
+# ---- for bench/run ---------------------------------------------------------------
+
+class Options:
+    """What a case is told."""
+
+    def __init__(self, args):
+        self.seconds = args.seconds
+        self.calls = 20
+        self.points = 400
+        self.folder = args.svg
+
+    def chart(self, name, *words, **more):
+        if self.folder:
+            plot.chart(os.path.join(self.folder, name), *words, **more)
+
+
+def add_options(parser):
+    parser.add_argument("--seconds", type=float, default=2, metavar="N",
+                        help="how long each point of the cases on emulated\n"
+                             "networks is measured [2]")
+
+
+def run_case(name, args, report, table):
+    """Run a case, and say how to have it again."""
+    if os.geteuid() != 0:
+        report.say(lambda md: f"{name}: not root: no emulated network\n")
+        return
+    for found in CASES[name](Options(args)):
+        report.heading(found.title)
+        report.say(lambda md, found=found: table(found.headings, found.rows,
+                                                 md))
+        if found.note:
+            report.say(lambda md, found=found: found.note + "\n")
+    report.say(lambda md: f"`bench/run --case {name}`\n")

@@ -13,14 +13,17 @@
 #include <stdlib.h>
 
 /* Patience: polls at once, then polls after yielding the processor for about
- * as long as a sleep takes at least, then sleeps of an eighth of the time that
- * nothing has happened for: a message is noticed late by little in proportion,
- * and a rank that is idle for long leaves the processor to others. */
+ * as long as a sleep takes at least, then sleeps of a sixteenth of the time
+ * that nothing has happened for: a message is noticed late by little in
+ * proportion, and a rank that is idle for long leaves the processor to others.
+ */
 #define SPIN_ROUNDS 32
 #define YIELD_NS UINT64_C(50000)
-#define SLEEP_PART 8
+#define SLEEP_PART 16
 #define SLEEP_MIN_NS UINT64_C(20000)
 #define SLEEP_MAX_NS UINT64_C(4000000)
+/* After a sleep: Open MPI looks at its sockets at every eighth try only. */
+#define LOOK_ROUNDS 8
 
 struct mpi_transport {
     struct comm_transport base;
@@ -161,6 +164,7 @@ static void be_patient(struct mpi_transport *self, uint32_t seen,
     sleep_ns = sleep_ns > SLEEP_MAX_NS ? SLEEP_MAX_NS : sleep_ns;
     poise_event_wait(&self->base.event, seen,
                      sleep_ns < left_ns ? sleep_ns : left_ns);
+    self->rounds = SPIN_ROUNDS - LOOK_ROUNDS;
 }
 
 static void mpi_wait(struct comm_transport *transport, uint32_t seen,

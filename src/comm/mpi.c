@@ -19,7 +19,7 @@
  */
 #define SPIN_ROUNDS 32
 #define YIELD_NS UINT64_C(50000)
-#define SLEEP_PART 16
+#define SLEEP_PART 32
 #define SLEEP_MIN_NS UINT64_C(20000)
 #define SLEEP_MAX_NS UINT64_C(4000000)
 /* After a sleep: Open MPI looks at its sockets at every eighth try only. */

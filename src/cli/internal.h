@@ -33,7 +33,7 @@ extern const struct poise_command cli_walk_command, cli_du_command,
     cli_find_command, cli_help_command, cli_version_command, cli_trace_command,
     cli_completion_command, cli_man_command;
 extern const struct poise_command cli_bfs_command, cli_bfs_convert_command,
-    cli_wan_command;
+    cli_wan_command, cli_coll_command;
 extern const struct poise_command cli_cc_command, cli_cxx_command,
     cli_run_command, cli_advise_command;
 extern const struct poise_command cli_noise_command, cli_wire_analyse_command,
@@ -49,6 +49,7 @@ int cli_cc(int argc, char **argv);
 int cli_cxx(int argc, char **argv);
 int cli_run(int argc, char **argv);
 int cli_advise(int argc, char **argv);
+int cli_coll(int argc, char **argv);
 int cli_wan(int argc, char **argv);
 int cli_wire_analyse(int argc, char **argv);
 int cli_wire_model(int argc, char **argv);

@@ -15,6 +15,7 @@ const struct cli_command cli_commands[] = {
     {&cli_cxx_command, cli_cxx},
     {&cli_run_command, cli_run},
     {&cli_advise_command, cli_advise},
+    {&cli_coll_command, cli_coll},
     {&cli_wan_command, cli_wan},
     {&cli_noise_command, cli_noise},
     {&cli_wire_analyse_command, cli_wire_analyse},

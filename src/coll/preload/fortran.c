@@ -1,8 +1,10 @@
 /*
  * Fortran entries of the preload. Open MPI's Fortran bindings call PMPI_*, so
- * its programs never come by the C entries; MPICH's call MPI_* and need none of
- * this. Names as gfortran makes them.
+ * its programs never come by the C entries; MPICH's call MPI_*, and only where
+ * they were called from must be noted. Names as gfortran makes them.
  */
+#include "rules.h"
+
 #include <mpi.h>
 
 #if defined(OPEN_MPI)
@@ -62,6 +64,7 @@ void mpi_bcast_(void *buffer, MPI_Fint *count, MPI_Fint *type, MPI_Fint *root,
 void mpi_allreduce_(void *in, void *out, MPI_Fint *count, MPI_Fint *type,
                     MPI_Fint *op, MPI_Fint *comm, MPI_Fint *err)
 {
+    preload_site = __builtin_return_address(0);
     *err = MPI_Allreduce(buffer_of(in), out, *count, MPI_Type_f2c(*type),
                          MPI_Op_f2c(*op), MPI_Comm_f2c(*comm));
 }
@@ -133,7 +136,25 @@ void mpi_finalize_(MPI_Fint *err)
 
 #else
 
-/* A file must declare something. */
-typedef int poise_coll_no_fortran;
+#include <dlfcn.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+EXPORT void mpi_allreduce_(void *in, void *out, MPI_Fint *count, MPI_Fint *type,
+                           MPI_Fint *op, MPI_Fint *comm, MPI_Fint *err);
+
+typedef void (*allreduce_fn)(void *in, void *out, MPI_Fint *count,
+                             MPI_Fint *type, MPI_Fint *op, MPI_Fint *comm,
+                             MPI_Fint *err);
+
+void mpi_allreduce_(void *in, void *out, MPI_Fint *count, MPI_Fint *type,
+                    MPI_Fint *op, MPI_Fint *comm, MPI_Fint *err)
+{
+    allreduce_fn next;
+    *(void **)&next = dlsym(RTLD_NEXT, "mpi_allreduce_");
+    preload_site = __builtin_return_address(0);
+    next(in, out, count, type, op, comm, err);
+    preload_site = NULL;
+}
 
 #endif

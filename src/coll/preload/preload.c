@@ -12,11 +12,13 @@
  * (bytes, K and M allowed; unless it is said, 64 KiB where long vectors cannot
  * stay where they are, see poise_coll_is_direct, else any);
  * POISE_COLL_REPORT=1, counts on standard error when MPI is finalised;
- * POISE_TREE, as for poise_coll_create.
+ * POISE_TREE, as for poise_coll_create; POISE_COLL_RULES, call sites that are
+ * made conditional (rules.c); POISE_COLL_RECORD, where to write what rules
+ * could be made of (record.c).
  */
-#include <mpi.h>
+#include "rules.h"
+#include "types.h"
 
-#include <poise/coll.h>
 #include <poise/comm.h>
 
 #include <errno.h>
@@ -59,6 +61,7 @@ struct state {
     MPI_Comm comm;
     struct poise_world *world; /* NULL: the library serves it */
     struct poise_coll *coll;
+    struct poise_coll_if *cond; /* NULL: nothing is conditional here */
 };
 
 /* A preload has no handle to keep these in: it is the program's only MPI. */
@@ -72,6 +75,7 @@ static struct {
 
 /* Above 0 while Poise itself calls MPI. */
 static __thread int inside;
+__thread const void *preload_site;
 
 /* ---- communicators ------------------------------------------------------- */
 
@@ -82,6 +86,41 @@ static void read_limit(void)
         poise_parse_bytes(text, &preload.most_bytes);
     }
     preload.knows_most = true;
+}
+
+static bool has_sites(const struct poise_world *world)
+{
+    int size = poise_world_size(world);
+    for (int rank = 1; rank < size; rank++) {
+        if (poise_world_seat(world, rank).site != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Where there are rules and several sites. All ranks have the same of both, or
+ * the handle is not made. */
+static int make_condition(struct state *state)
+{
+    const struct poise_coll_condition none = {
+        .type = POISE_DOUBLE, .op = POISE_OP_SUM, .test = POISE_TEST_NONE};
+    int err = poise_world_agree(state->world, rules_read());
+    uint64_t rules[2] = {rules_exist(), rules_exist()};
+    if (err == 0) {
+        err = poise_world_reduce(state->world, POISE_MIN, rules, 1);
+    }
+    if (err == 0) {
+        err = poise_world_reduce(state->world, POISE_MAX, rules + 1, 1);
+    }
+    if (err == 0 && rules[0] != rules[1]) {
+        err = poise_error_set(EPROTO, "use rules", NULL,
+                              "not all ranks have some");
+    }
+    if (err == 0 && rules[0] > 0 && has_sites(state->world)) {
+        err = poise_coll_if_create(state->world, &none, &state->cond);
+    }
+    return err;
 }
 
 static void make_state(struct state *state)
@@ -99,6 +138,14 @@ static void make_state(struct state *state)
     if (poise_coll_create(state->world, NULL, &state->coll) < 0) {
         poise_world_destroy(state->world);
         state->world = NULL;
+        return;
+    }
+    if (make_condition(state) < 0) {
+        /* To go on without what was asked for would only look right. */
+        const struct poise_error *error = poise_error_last();
+        dprintf(2, "poise: cannot %s %s: %s\n", error->doing, error->what,
+                error->why);
+        PMPI_Abort(state->comm, 1);
     }
 }
 
@@ -144,6 +191,7 @@ static struct state *state_of(MPI_Comm comm)
 static void free_state(struct state *state)
 {
     inside++;
+    poise_coll_if_destroy(state->cond);
     poise_coll_destroy(state->coll);
     poise_world_destroy(state->world);
     inside--;
@@ -211,72 +259,14 @@ static int result(enum entry entry, MPI_Comm comm, int err)
 
 /* ---- types and operations ------------------------------------------------ */
 
-static bool type_of(MPI_Datatype type, enum poise_coll_type *out)
-{
-    const struct {
-        MPI_Datatype mpi;
-        enum poise_coll_type poise;
-    } rows[] = {
-        {MPI_INT, POISE_INT32},
-        {MPI_DOUBLE, POISE_DOUBLE},
-        {MPI_FLOAT, POISE_FLOAT},
-        {MPI_LONG, sizeof(long) == 8 ? POISE_INT64 : POISE_INT32},
-        {MPI_LONG_LONG_INT, POISE_INT64},
-        {MPI_UNSIGNED, POISE_UINT32},
-        {MPI_UNSIGNED_LONG, sizeof(long) == 8 ? POISE_UINT64 : POISE_UINT32},
-        {MPI_UNSIGNED_LONG_LONG, POISE_UINT64},
-        {MPI_SHORT, POISE_INT16},
-        {MPI_UNSIGNED_SHORT, POISE_UINT16},
-        {MPI_SIGNED_CHAR, POISE_INT8},
-        {MPI_UNSIGNED_CHAR, POISE_UINT8},
-        {MPI_INT8_T, POISE_INT8},
-        {MPI_INT16_T, POISE_INT16},
-        {MPI_INT32_T, POISE_INT32},
-        {MPI_INT64_T, POISE_INT64},
-        {MPI_UINT8_T, POISE_UINT8},
-        {MPI_UINT16_T, POISE_UINT16},
-        {MPI_UINT32_T, POISE_UINT32},
-        {MPI_UINT64_T, POISE_UINT64},
-        {MPI_INTEGER, POISE_INT32},
-        {MPI_REAL, POISE_FLOAT},
-        {MPI_DOUBLE_PRECISION, POISE_DOUBLE},
-    };
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        if (rows[i].mpi == type && type != MPI_DATATYPE_NULL) {
-            *out = rows[i].poise;
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool op_of(MPI_Op op, enum poise_coll_op *out)
-{
-    const struct {
-        MPI_Op mpi;
-        enum poise_coll_op poise;
-    } rows[] = {
-        {MPI_SUM, POISE_OP_SUM},   {MPI_MAX, POISE_OP_MAX},
-        {MPI_MIN, POISE_OP_MIN},   {MPI_PROD, POISE_OP_PROD},
-        {MPI_BAND, POISE_OP_BAND}, {MPI_BOR, POISE_OP_BOR},
-        {MPI_BXOR, POISE_OP_BXOR}, {MPI_LAND, POISE_OP_LAND},
-        {MPI_LOR, POISE_OP_LOR},   {MPI_LXOR, POISE_OP_LXOR},
-    };
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        if (rows[i].mpi == op) {
-            *out = rows[i].poise;
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Both are the same on all ranks. */
 static bool can_fold(enum entry entry, MPI_Datatype type, MPI_Op op,
                      enum poise_coll_type *t, enum poise_coll_op *o)
 {
-    bool real = type_of(type, t) && (*t == POISE_FLOAT || *t == POISE_DOUBLE);
-    if (type_of(type, t) && op_of(op, o) && (!real || *o <= POISE_OP_MAX)) {
+    bool real =
+        preload_type_of(type, t) && (*t == POISE_FLOAT || *t == POISE_DOUBLE);
+    if (preload_type_of(type, t) && preload_op_of(op, o) &&
+        (!real || *o <= POISE_OP_MAX)) {
         return true;
     }
     if (!inside) {
@@ -305,7 +295,7 @@ struct plain {
 static bool is_plain(MPI_Datatype type)
 {
     enum poise_coll_type t;
-    return type == MPI_BYTE || type == MPI_CHAR || type_of(type, &t);
+    return type == MPI_BYTE || type == MPI_CHAR || preload_type_of(type, &t);
 }
 
 static int plain_make(struct plain *plain, void *buffer, int number,
@@ -401,22 +391,57 @@ EXPORT int MPI_Bcast(void *buffer, int number, MPI_Datatype type, int root,
     return result(BCAST, comm, err);
 }
 
-EXPORT int MPI_Allreduce(const void *in, void *out, int number,
-                         MPI_Datatype type, MPI_Op op, MPI_Comm comm)
+/* An allreduce over trees, or what a rule says. */
+static int fold_all(struct poise_coll *coll, const void *site, const void *in,
+                    void *out, int number, enum poise_coll_type type,
+                    enum poise_coll_op op, MPI_Comm comm)
+{
+    struct state *state =
+        rules_exist() && rules_fit(number, type, op) ? find_state(comm) : NULL;
+    if (state && state->cond) {
+        return rules_allreduce(state->cond, site, type, op, in, out);
+    }
+    return poise_coll_allreduce(coll, in, out, (size_t)number, type, op);
+}
+
+static int allreduce(const void *site, const void *in, void *out, int number,
+                     MPI_Datatype type, MPI_Op op, MPI_Comm comm)
 {
     enum poise_coll_type t;
     enum poise_coll_op o;
+    char given[8];
     struct poise_coll *coll = NULL;
-    if (can_fold(ALLREDUCE, type, op, &t, &o)) {
+    bool folds = can_fold(ALLREDUCE, type, op, &t, &o);
+    bool records =
+        !inside && folds && record_wanted() && rules_fit(number, t, o);
+    int err;
+    if (records) {
+        memcpy(given, in == MPI_IN_PLACE ? out : in, sizeof(given));
+    }
+    if (folds) {
         coll = trees(ALLREDUCE, comm, bytes_of(number, type));
     }
-    if (!coll) {
-        return PMPI_Allreduce(in, out, number, type, op, comm);
+    if (coll) {
+        inside++;
+        err = result(ALLREDUCE, comm,
+                     fold_all(coll, site, in == MPI_IN_PLACE ? out : in, out,
+                              number, t, o, comm));
+    } else {
+        err = PMPI_Allreduce(in, out, number, type, op, comm);
     }
-    inside++;
-    return result(ALLREDUCE, comm,
-                  poise_coll_allreduce(coll, in == MPI_IN_PLACE ? out : in, out,
-                                       (size_t)number, t, o));
+    if (records && err == MPI_SUCCESS) {
+        record_call(site, t, o, given, out);
+    }
+    return err;
+}
+
+EXPORT int MPI_Allreduce(const void *in, void *out, int number,
+                         MPI_Datatype type, MPI_Op op, MPI_Comm comm)
+{
+    const void *site =
+        preload_site ? preload_site : __builtin_return_address(0);
+    preload_site = NULL;
+    return allreduce(site, in, out, number, type, op, comm);
 }
 
 EXPORT int MPI_Reduce(const void *in, void *out, int number, MPI_Datatype type,
@@ -772,6 +797,7 @@ static void report(void)
             }
         }
     }
+    rules_report();
 }
 
 EXPORT int MPI_Finalize(void)
@@ -781,6 +807,11 @@ EXPORT int MPI_Finalize(void)
     }
     report();
     inside++;
+    if (record_wanted() && record_write() < 0) {
+        const struct poise_error *error = poise_error_last();
+        dprintf(2, "poise: cannot %s '%s': %s\n", error->doing, error->what,
+                error->why);
+    }
     int err = PMPI_Finalize();
     inside--;
     return err;

@@ -152,9 +152,9 @@ def links(options):
     """Ping-pongs between 1 to 20 pairs of sites at once: 2 to 40 links."""
     rows, medians, worst = [], [], []
     for pairs in (1, 2, 5, 10, 20):
-        text = "".join(f"site p{i} 1\nsite q{i} 1\nlink p{i} q{i} 3.555ms "
-                       "8.6Mbit\n" for i in range(pairs))
-        both = [(f"p{i}0", f"q{i}0") for i in range(pairs)]
+        names = [chr(ord("a") + i) for i in range(pairs)]
+        text = "".join(f"site {n}p 1\nsite {n}q 1\n" for n in names)
+        both = [(f"{n}p0", f"{n}q0") for n in names]
         with Bed(text + "default 3.555ms 8.6Mbit\n") as bed:
             found = [f[64] for f in pings(bed, both, options.seconds, [64])]
             late = bed.late_us()

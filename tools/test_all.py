@@ -22,13 +22,15 @@ PLAIN = re.compile(r"^(\d+) passed, (\d+) failed", re.M)
 
 
 class Way:
-    def __init__(self, name, folder, suites, options=(), env=None, wrapper=()):
+    def __init__(self, name, folder, suites, options=(), env=None, wrapper=(),
+                 without=()):
         self.name = name
         self.folder = folder
         self.suites = suites
         self.options = list(options)
         self.env = env or {}
         self.wrapper = list(wrapper)
+        self.without = list(without)
 
 
 # The thread sanitizer's shadow memory needs addresses that are not spread too
@@ -39,7 +41,7 @@ WAYS = [
     Way("asan", "build-asan", ["unit", "cli"],
         ["-Db_sanitize=address,undefined"]),
     Way("tsan", "build-tsan", ["unit"], ["-Db_sanitize=thread"],
-        wrapper=["setarch", "-R"]),
+        wrapper=["setarch", "-R"], without=["serial"]),
 ]
 
 
@@ -101,6 +103,8 @@ def run_suites(way, soak):
         "meson", "test", "-C", way.folder, "--no-rebuild", "--print-errorlogs"]
     for suite in suites:
         command += ["--suite", suite]
+    for suite in way.without:
+        command += ["--no-suite", suite]
     if soak:
         command += ["--setup", "soak"]
     started = time.time() - 1

@@ -81,7 +81,7 @@ static const struct poise_option options[] = {
 const struct poise_command cli_listrank_command = {
     .name = "listrank",
     .operands = "IN [OUT]",
-    .summary = "rank the nodes of linked lists: how far is the end?",
+    .summary = "rank the nodes of linked lists by how far the end is",
     .description =
         "IN holds a number of 64 bits for each node: the index of its "
         "successor. The last node of a list is its own successor (or has "

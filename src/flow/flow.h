@@ -1,0 +1,270 @@
+/*
+ * poise/flow.h - iterative computations over immutable, versioned blocks.
+ *
+ * A job is a few files of blocks. A block has an address: file, version and
+ * indices; what is once written there never changes. The program says two
+ * things, what a block needs and how it is computed, and stays stateless; the
+ * runtime decides where and when each block is computed, fetches what it needs
+ * ahead of time, frees what nobody needs any more, moves later versions to
+ * where they are computed faster, and recomputes what a dead node took along.
+ *
+ * Source: desyncfs 3, 4 and appendix A. Beside it: no hidden globals, blocks of
+ * varying size, several files, lists that a callback cannot know yet.
+ */
+#ifndef POISE_FLOW_H
+#define POISE_FLOW_H
+
+#include <poise/core.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- addresses ------------------------------------------------------------
+ */
+
+enum {
+    POISE_FLOW_DIMS_MOST = 8, /**< indices of a block */
+    POISE_FLOW_NODES_MOST = 4096
+};
+
+/** Where a block is. Indices past the file's dimensions are 0. */
+struct poise_flow_address {
+    uint32_t file; /**< position in the job's list of files */
+    int64_t version;
+    int64_t index[POISE_FLOW_DIMS_MOST];
+};
+
+/** From `from` up to, and without, `to`. */
+struct poise_flow_range {
+    int64_t from, to;
+};
+
+/** A rectangle of blocks over a range of versions; a whole file has this shape
+ * too. Nothing in it is negative. */
+struct poise_flow_chunk {
+    uint32_t file;
+    unsigned dims; /**< of the data: 1 or more */
+    struct poise_flow_range versions;
+    struct poise_flow_range index[POISE_FLOW_DIMS_MOST]; /**< [dims] */
+};
+
+/** Append "name:version[i,j]", as errors call a block. */
+struct poise_flow_job;
+POISE_API int poise_flow_address_text(const struct poise_flow_job *job,
+                                      const struct poise_flow_address *address,
+                                      struct poise_buf *out);
+
+/* ---- what the program provides --------------------------------------------
+ */
+
+/** One call of a callback: through it the callback reaches blocks. Valid
+ * during the call, and on the calling thread only. */
+struct poise_flow_task;
+
+/** A list of addresses, filled by a callback. */
+struct poise_flow_list {
+    struct poise_flow_address *items; /**< owned by the runtime */
+    size_t count, cap;
+};
+/** Append one. 0 or -ENOMEM. */
+POISE_API int poise_flow_list_add(struct poise_flow_list *list,
+                                  const struct poise_flow_address *address);
+
+enum poise_flow_direction {
+    POISE_FLOW_BACKWARD, /**< the blocks that this one is computed from */
+    POISE_FLOW_FORWARD   /**< the blocks that are computed from this one */
+};
+
+/** What makes a job. Callbacks run in any thread of any node, several at a
+ * time; they keep no state and their results depend on their arguments and on
+ * the blocks that they read alone. Negative codes end the job. */
+struct poise_flow_app {
+    /**
+     * The dependencies of `block` in one direction, appended to `out`, each
+     * once. `file` is the file's shape. Returns 1. Returns 0 if that is not
+     * known yet: then `out` names blocks that must exist before it makes sense
+     * to ask again, and that the callback may then read. The two directions
+     * agree: a is in backward(b) exactly if b is in forward(a); else nothing
+     * goes wrong, but blocks are computed again that were freed too early. A
+     * block that nobody depends on is a result of the job. Must be quick: the
+     * node waits.
+     */
+    int (*depend)(struct poise_flow_task *task,
+                  const struct poise_flow_address *block,
+                  const struct poise_flow_chunk *file,
+                  enum poise_flow_direction direction,
+                  struct poise_flow_list *out, void *arg);
+    /** Write `block`, from blocks that it reads. 0, or negative. What
+     * poise_flow_read returns is passed on, -EAGAIN above all: the call is then
+     * made again when the block is there. */
+    int (*compute)(struct poise_flow_task *task,
+                   const struct poise_flow_address *block,
+                   const struct poise_flow_chunk *file, void *arg);
+    /* The order in which a node prefers to compute the blocks of a chunk: an
+     * iterator. All three, or NULL: version by version, blocks that other nodes
+     * wait for first. Addresses outside of the node's share are passed over,
+     * blocks that the iterator leaves out come last. */
+    void *(*iterate)(const struct poise_flow_chunk *chunk, void *arg);
+    bool (*next)(void *iterator, struct poise_flow_address *out);
+    void (*done)(void *iterator);
+    /** Whether a block that others depend on is a result as well; NULL: none
+     * is. */
+    bool (*is_result)(const struct poise_flow_address *block,
+                      const struct poise_flow_chunk *file, void *arg);
+    void *arg; /**< borrowed; handed to the callbacks */
+};
+
+/* ---- what the callbacks use -----------------------------------------------
+ */
+
+/** A block that is read: stays there until it is freed, or the call ends. */
+struct poise_flow_view {
+    const void *data; /**< aligned to 64 bytes */
+    size_t len;
+    void *handle; /**< the runtime's */
+};
+
+/** Memory for a block of `len` bytes, aligned to 64 bytes, not zeroed; NULL
+ * with the error set. Belongs to the call: what is not written goes with it.
+ * In compute only. */
+POISE_API void *poise_flow_make(struct poise_flow_task *task, size_t len);
+/** Bind `data`, made by this call, to an address; the runtime takes it over
+ * without a copy, cut to its first `len` bytes. Also other blocks than the one
+ * asked for may be written: they are computed no more. Two writes to one
+ * address are the same bytes, else the job ends with -EEXIST. In compute only.
+ */
+POISE_API int poise_flow_write(struct poise_flow_task *task,
+                               const struct poise_flow_address *to, void *data,
+                               size_t len);
+/** The block at an address. -EAGAIN (no error set) if it is not here, as can
+ * happen with blocks that are not among the dependencies; -ERANGE if it can
+ * never be. */
+POISE_API int poise_flow_read(struct poise_flow_task *task,
+                              const struct poise_flow_address *from,
+                              struct poise_flow_view *out);
+/** Whether a block was computed as far as this node knows: 1 or 0, -ERANGE.
+ * Fetches nothing. */
+POISE_API int poise_flow_exists(struct poise_flow_task *task,
+                                const struct poise_flow_address *block);
+/** The greatest version of a block that exists as far as this node knows: 1,
+ * or 0 if there is none. */
+POISE_API int poise_flow_most_recent(struct poise_flow_task *task,
+                                     const struct poise_flow_address *block,
+                                     struct poise_flow_address *out);
+/** Give back a view before the call ends. */
+POISE_API void poise_flow_free(struct poise_flow_task *task,
+                               struct poise_flow_view *view);
+
+/** The node, from 0, that makes this call. For output and for emulated speeds:
+ * results must not depend on it. */
+POISE_API unsigned poise_flow_node(const struct poise_flow_task *task);
+/** When the last of the block's dependencies came, on poise_clock_ns. */
+POISE_API uint64_t poise_flow_ready_ns(const struct poise_flow_task *task);
+
+/* ---- jobs -----------------------------------------------------------------
+ */
+
+/** A chunk given by hand, and the node that computes it. */
+struct poise_flow_part {
+    struct poise_flow_chunk chunk; /**< its file is the one it is part of */
+    unsigned node;
+};
+
+struct poise_flow_file {
+    const char *name;
+    struct poise_flow_chunk shape; /**< its file number is not looked at */
+    /** Chunks by hand, which cover the file and do not overlap; NULL: equal
+     * shares, by recursive bisection. */
+    const struct poise_flow_part *parts;
+    size_t part_count;
+    /** Assign so many versions at a time, each time by what was measured; 0:
+     * all of them at the beginning. With parts: these cover the first ones. */
+    int64_t adapt;
+};
+
+/** Everything in it is borrowed and stays as it is during the run. */
+struct poise_flow_job {
+    const struct poise_flow_file *files;
+    uint32_t file_count;
+    struct poise_flow_app app;
+};
+
+/** How chunks are made anew from what was measured. */
+enum poise_flow_policy {
+    POISE_FLOW_BY_RATE,  /**< from measured times of computing: Poise's */
+    POISE_FLOW_BY_MISSES /**< recursive bisection on the miss rate: desyncfs 4.2
+                          */
+};
+/** Their names, NULL-terminated. */
+POISE_API extern const char *const poise_flow_policy_names[];
+
+/** What one node did. Times in nanoseconds, summed over its processors. */
+struct poise_flow_node_stats {
+    uint64_t blocks;     /**< computed */
+    uint64_t redone;     /**< of these, such as had existed before */
+    uint64_t freed;      /**< blocks and copies freed before the end */
+    uint64_t peak_bytes; /**< of blocks in memory */
+    uint64_t fetched, fetched_bytes; /**< from other nodes */
+    uint64_t hits, misses; /**< blocks asked of this node that came in time, and
+                                such as somebody idle had to wait for */
+    uint64_t compute_ns, wait_ns;
+    uint64_t throttled_ns; /**< of these: waited for memory */
+};
+
+/** What a run was. Owned by the caller, freed by poise_flow_stats_free. */
+struct poise_flow_stats {
+    uint64_t wall_ns;
+    uint64_t blocks; /**< of all files */
+    unsigned rechunkings;
+    unsigned deaths; /**< nodes that were given up */
+    unsigned node_count;
+    struct poise_flow_node_stats *nodes; /**< [node_count], owned */
+};
+POISE_API void poise_flow_stats_free(struct poise_flow_stats *stats);
+
+/** Zero is the default of everything. */
+struct poise_flow_options {
+    unsigned nodes;   /**< processes, started by fork; 0: none, the calling one
+                           computes alone */
+    unsigned threads; /**< block processors of each node; 0: 1 */
+    unsigned window;  /**< versions of a chunk that are looked at ahead, whose
+                           blocks are fetched; 0: 4 */
+    uint64_t memory_bytes; /**< of blocks on a node: beyond it only the oldest
+                                version goes on; 0: no limit */
+    unsigned replicate;    /**< each so many versions a copy of what is needed
+                                later goes to another node; 0: never */
+    enum poise_flow_policy policy;
+    /** Share of the blocks, 0 to 1, that are computed twice and compared, and
+     * whose dependency lists are held against each other. */
+    double check;
+    uint64_t report_ns; /**< between a node's reports to the map; 0: 50 ms */
+    uint64_t lost_ns;   /**< silence after which a node is given up; 0: 5 s */
+    /** Called in the caller's thread for each result, once, in any order.
+     * Negative ends the job. */
+    int (*output)(const struct poise_flow_address *block, const void *data,
+                  size_t len, void *arg);
+    void *output_arg;
+};
+
+/**
+ * Compute all blocks of a job. Blocks of any layout, number of nodes and
+ * threads are the same bytes. Starts processes by fork, so no other thread of
+ * the caller may hold a lock that callbacks need.
+ *
+ * 0, or negative: -EINVAL (shapes, chunks that overlap or leave something
+ * out), -ELOOP (a cycle of dependencies, which is named), -ERANGE (a dependency
+ * that can never exist), -ENODATA (compute did not write its block), -EEXIST
+ * (two values for one address), -EILSEQ (checking found compute or lists at
+ * odds with themselves), -ENOMEM, what a callback returned, ... `stats` may be
+ * NULL.
+ */
+POISE_API int poise_flow_run(const struct poise_flow_job *job,
+                             const struct poise_flow_options *options,
+                             struct poise_flow_stats *stats);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,399 @@
+/*
+ * Shared inside room flow.
+ *
+ * A node is one lock over: the blocks that it knows (a hash table), the tasks
+ * that will write its own, and the segments that say which blocks are its own.
+ * Processors take ready tasks and compute outside of the lock; one more thread
+ * talks to the other nodes and to the map. Functions that take a node expect
+ * its lock to be held unless they say otherwise.
+ */
+#ifndef POISE_FLOW_INTERNAL_H
+#define POISE_FLOW_INTERNAL_H
+
+#include <poise/flow.h>
+
+#include <pthread.h>
+
+#define FLOW_NOBODY UINT16_MAX
+#define FLOW_FEW 6
+
+/** An address as the runtime handles it: `place` is the row-major number of
+ * the indices in the file's shape. */
+struct flow_key {
+    uint32_t file;
+    int64_t version;
+    uint64_t place;
+};
+
+static inline bool flow_key_same(const struct flow_key *a,
+                                 const struct flow_key *b)
+{
+    return a->place == b->place && a->version == b->version &&
+           a->file == b->file;
+}
+
+/* ---- shapes (shape.c): pure functions --------------------------------------
+ */
+
+/** 0, or -EINVAL with the error set: dims, empty or negative ranges, more
+ * places than fit. */
+int flow_shape_check(const struct poise_flow_chunk *shape, const char *name);
+/** Blocks of one version. */
+uint64_t flow_shape_places(const struct poise_flow_chunk *shape);
+bool flow_shape_holds(const struct poise_flow_chunk *shape,
+                      const struct poise_flow_address *address);
+uint64_t flow_shape_place(const struct poise_flow_chunk *shape,
+                          const struct poise_flow_address *address);
+/** The address of a key. */
+void flow_shape_address(const struct poise_flow_chunk *shape,
+                        const struct flow_key *key,
+                        struct poise_flow_address *out);
+
+/* ---- shares (share.c): who computes what ------------------------------------
+ */
+
+/** The integers nearest to `total` in the proportion of `weights` such that
+ * the largest count/weight is least; nodes of weight 0 get nothing. */
+void flow_share_counts(const double *weights, unsigned nodes, uint64_t total,
+                       uint64_t *counts);
+/** Recursive bisection of all places of a version, such that node n gets
+ * counts[n] of them: each cut runs across the longer side, and ends in a step
+ * where the counts ask for it. 0 or -ENOMEM. */
+int flow_share_bisect(const struct poise_flow_chunk *shape,
+                      const uint64_t *counts, unsigned nodes, uint16_t *owner);
+/** The same by the weight of places instead of their number: shares of equal
+ * weight for all nodes with `in[n]` (desyncfs 4.2). */
+int flow_share_weighted(const struct poise_flow_chunk *shape,
+                        const double *weight, const bool *in, unsigned nodes,
+                        uint16_t *owner);
+
+/** A range of versions of a file and who owns its places. The second half is
+ * about those that are this node's own. */
+struct flow_segment {
+    uint32_t file;
+    int64_t from, to;
+    uint16_t *owner; /**< [places], owned */
+
+    bool *taken;    /**< [places]: among `mine`, owned */
+    uint64_t *mine; /**< places of this node in order of preference, owned */
+    uint64_t mine_count;
+    int64_t low;            /**< all own blocks below are done */
+    int64_t open_to;        /**< tasks were made below */
+    struct flow_row **rows; /**< [to - from], owned; NULL: not begun, or over */
+};
+
+/** Which blocks of one version are done. */
+struct flow_row {
+    uint64_t left;   /**< own ones that are not */
+    uint64_t bits[]; /**< by place */
+};
+
+/** Check a job and make the segments that hold from the start, sorted by
+ * version; `to` is what of the file they cover. Segments are owned by the
+ * caller. 0, or negative with the error set. */
+int flow_job_check(const struct poise_flow_job *job, unsigned nodes);
+int flow_job_segments(const struct poise_flow_job *job, uint32_t file,
+                      unsigned nodes, struct poise_buf *segments);
+void flow_segment_free(struct flow_segment *segment);
+
+/* ---- blocks (block.c)
+ * --------------------------------------------------------
+ */
+
+/** What poise_flow_make gives out: the data begin FLOW_MADE_BYTES further. */
+struct flow_made {
+    struct flow_made *next;
+    size_t len;
+};
+#define FLOW_MADE_BYTES 64
+struct flow_made *flow_made_create(size_t len);
+static inline void *flow_made_data(struct flow_made *made)
+{
+    return (char *)made + FLOW_MADE_BYTES;
+}
+
+/** Another node that is to get a block. */
+struct flow_reader {
+    uint16_t node;
+    bool asked; /**< it sent for it; else dependents of its were named */
+    bool sent;
+};
+
+/** A block that exists here, or that somebody waits for. */
+struct flow_block {
+    struct flow_block *next; /**< in the table */
+    struct flow_key key;
+    struct flow_made *made;       /**< owned; NULL: not here yet */
+    struct poise_flow_task *task; /**< will write it */
+    struct flow_edge *waiters;    /**< of tasks that need it */
+    struct flow_reader *readers;  /**< [reader_count], owned */
+    uint32_t reader_count, reader_cap;
+    uint32_t refs;   /**< open tasks that need it, views, messages */
+    uint32_t uses;   /**< own blocks that need it and are not done */
+    uint32_t unsent; /**< readers that did not get it yet */
+    int64_t keep_to; /**< kept until that line is complete; -1: not at all */
+    uint64_t came_ns;
+    bool wanted;     /**< the owner was asked for it */
+    bool own;        /**< of this node's */
+    bool redo;       /**< existed before, and is here again for some */
+    bool open_ended; /**< not all dependents are known */
+    bool listed;     /**< on node->vague */
+    bool copied;     /**< another node keeps a copy */
+    bool seeking;    /**< on node->seeking */
+    bool handed;     /**< is or was among the outputs */
+    bool output;     /**< waits to be handed out */
+    struct flow_block *next_vague, *next_seeking, *next_output;
+};
+
+/** One dependency of an open task. */
+struct flow_edge {
+    struct flow_block *block;
+    struct poise_flow_task *task;
+    struct flow_edge *next; /**< waiter of the same block */
+};
+
+/* ---- tasks (task.c)
+ * ------------------------------------------------------------
+ */
+
+enum flow_state {
+    FLOW_WAITING, /**< for dependencies */
+    FLOW_READY,
+    FLOW_RUNNING,
+    FLOW_DROPPED, /**< not needed any more, still in the heap */
+    FLOW_ASKING   /**< no task: stands for a question about dependencies */
+};
+
+struct flow_write {
+    struct flow_key key;
+    struct flow_made *made;
+};
+
+struct poise_flow_task {
+    struct flow_node *node;
+    struct flow_block *block; /**< to be written */
+    struct poise_flow_address address;
+    uint64_t order; /**< lower goes first */
+    enum flow_state state;
+    bool known; /**< its dependencies are all known */
+    bool redo;
+    uint32_t missing;
+    uint32_t edge_count;
+    struct flow_edge *edges; /**< few, or owned */
+    struct flow_edge few[FLOW_FEW];
+    uint64_t ready_ns;
+
+    /* One call of compute. */
+    struct flow_made *made;     /**< not written yet, owned */
+    struct flow_write *written; /**< [written_count], owned */
+    uint32_t written_count, written_cap;
+    struct flow_block **views; /**< [view_count] referenced, owned */
+    uint32_t view_count, view_cap;
+    struct poise_flow_list more;  /**< blocks that were read and not there */
+    struct poise_flow_task *next; /**< in the list of unused ones */
+};
+
+/* ---- nodes (node.c)
+ * ------------------------------------------------------------
+ */
+
+/** The first failure of a node, in words that outlive the thread. */
+struct flow_failure {
+    int code; /**< negative; 0: none */
+    struct poise_buf doing, what, why;
+};
+/** Keep the current context's error, unless one is kept; returns the code. */
+int flow_failure_keep(struct flow_failure *failure, int code);
+/** Record it as this thread's error; returns its code. */
+int flow_failure_set(struct flow_failure *failure);
+void flow_failure_free(struct flow_failure *failure);
+
+/** How a node reaches the others: the first member of what does. All of it is
+ * called with the node's lock held and does not wait. 0 or negative. */
+struct flow_net {
+    /** Ask the owner of a block for it. */
+    int (*want)(struct flow_net *net, uint16_t owner,
+                const struct flow_key *key);
+    /** Send a block, which stays referenced until that is done. */
+    int (*give)(struct flow_net *net, uint16_t to, struct flow_block *block);
+    /** Send what was written for another node's block. Takes over `made`. */
+    int (*put)(struct flow_net *net, uint16_t owner, const struct flow_key *key,
+               struct flow_made *made);
+    /** Ask the map who owns a version. */
+    int (*seek)(struct flow_net *net, uint32_t file, int64_t version);
+    /** Have another node keep a copy. */
+    int (*copy)(struct flow_net *net, struct flow_block *block);
+    /** A block was computed, in so much time. */
+    void (*computed)(struct flow_net *net, const struct flow_key *key,
+                     uint64_t took_ns);
+    /** The state of outputs or of readiness changed. */
+    void (*stir)(struct flow_net *net);
+};
+
+/** The segments of one file. */
+struct flow_files {
+    struct flow_segment *segments; /**< [count] by version, owned */
+    uint32_t count, cap;
+    int64_t newest; /**< greatest version of a block that was here */
+};
+
+struct flow_heap {
+    struct poise_flow_task **items; /**< owned array */
+    size_t count, cap;
+};
+
+struct flow_node {
+    pthread_mutex_t lock;
+    pthread_cond_t work;  /**< for processors */
+    pthread_cond_t event; /**< for who waits for the node to end */
+    const struct poise_flow_job *job;
+    const struct poise_flow_options *options;
+    unsigned id;
+    unsigned window;
+    struct flow_net *net; /**< NULL: alone */
+
+    struct flow_block **table; /**< [table_mask + 1], owned */
+    uint64_t table_mask, block_count;
+    struct poise_flow_task *unused;
+    struct flow_heap ready;
+    struct flow_block *seeking; /**< to be looked for */
+    struct flow_block *vague;
+    struct flow_block *outputs, *outputs_last;
+    struct flow_files *files; /**< [file_count], owned */
+    struct poise_flow_task asker;
+    struct poise_flow_list list; /**< scratch for callbacks */
+    uint64_t bytes;              /**< of blocks */
+    int64_t oldest;         /**< the oldest version that can go on, anywhere */
+    int64_t oldest_running; /**< not above that of any task being computed */
+    int64_t line;     /**< this replicated version is complete everywhere */
+    unsigned running; /**< tasks being computed */
+    unsigned idle;    /**< processors that wait */
+    bool advance;     /**< some version was completed */
+    bool inherits;    /**< not all own places are taken over */
+    bool stop;
+    struct flow_failure failure;
+    struct poise_flow_node_stats stats;
+};
+
+int flow_node_create(const struct poise_flow_job *job,
+                     const struct poise_flow_options *options, unsigned id,
+                     struct flow_node **out);
+/** After all its threads ended. NULL is allowed. */
+void flow_node_destroy(struct flow_node *node);
+/** Take over a segment (also on failure); opens what can be opened. */
+int flow_node_segment(struct flow_node *node, struct flow_segment *segment);
+/** A processor: computes until the node stops. Takes the lock. */
+void flow_node_work(struct flow_node *node);
+/** End with the current error. Returns code. */
+int flow_node_fail(struct flow_node *node, int code);
+/** Whether all that was assigned is done. */
+bool flow_node_is_done(const struct flow_node *node);
+/** Whether nothing goes on and nothing can until something comes; then `out`
+ * is a block that waits, if there is one (else its file is UINT32_MAX). */
+bool flow_node_is_stuck(const struct flow_node *node,
+                        struct poise_flow_address *out);
+/** The next result to be handed out, or NULL; and giving it back. */
+struct flow_block *flow_node_output(struct flow_node *node);
+void flow_node_output_done(struct flow_node *node, struct flow_block *block);
+/** Look for what is on node->seeking, open what it takes. */
+int flow_node_settle(struct flow_node *node);
+
+/* ---- between the files
+ * --------------------------------------------------------
+ */
+
+static inline const struct poise_flow_chunk *
+flow_file(const struct flow_node *node, uint32_t file)
+{
+    return &node->job->files[file].shape;
+}
+/** NULL where nobody is assigned yet. */
+struct flow_segment *flow_segment_of(const struct flow_node *node,
+                                     uint32_t file, int64_t version);
+/** FLOW_NOBODY where nobody is assigned yet. */
+uint16_t flow_owner(const struct flow_node *node, const struct flow_key *key);
+/** Whether an own block was computed, be it here still or not. */
+bool flow_is_done(const struct flow_node *node, const struct flow_key *key);
+/** Whether an own block was taken over: not yet so while copies of a dead
+ * node's blocks are on their way. */
+bool flow_is_taken(const struct flow_node *node, const struct flow_key *key);
+/** All own blocks of a file below it are done; INT64_MAX: all there are. */
+int64_t flow_file_low(const struct flow_node *node, uint32_t file);
+/** Take over what this node owns by now: versions above the line. */
+int flow_node_inherit(struct flow_node *node);
+/** Note that an own block is done; flow_node_settle opens what comes next. */
+int flow_mark_done(struct flow_node *node, const struct flow_key *key);
+/** Step over complete versions. */
+int flow_node_advance(struct flow_node *node);
+/** Open the versions of a segment that its window allows. */
+int flow_segment_open(struct flow_node *node, struct flow_segment *segment);
+/** Its address, checked: -ERANGE with the error set. */
+int flow_key_of(const struct flow_node *node,
+                const struct poise_flow_address *address, struct flow_key *out);
+/** Record an error about a block; returns -code. */
+int flow_error(const struct poise_flow_job *job, int code, const char *doing,
+               const struct poise_flow_address *what, const char *why, ...)
+    POISE_PRINTF(5, 6);
+
+/** The block of a key: found, or made empty. NULL with the error set. */
+struct flow_block *flow_block_get(struct flow_node *node,
+                                  const struct flow_key *key);
+struct flow_block *flow_block_find(const struct flow_node *node,
+                                   const struct flow_key *key);
+/** Free it if nobody needs it any more. */
+void flow_block_release(struct flow_node *node, struct flow_block *block);
+/** Bind data to a key, and do all that follows. Takes over `made`, also on
+ * failure. `task`: who wrote it, or NULL. */
+int flow_block_write(struct flow_node *node, const struct flow_key *key,
+                     struct flow_made *made, struct poise_flow_task *task);
+/** A node asks for a block that is this node's. */
+int flow_block_ask(struct flow_node *node, const struct flow_key *key,
+                   uint16_t reader);
+/** Who depends on blocks whose dependents were not known is asked again. */
+int flow_block_vague(struct flow_node *node);
+/** Put it where flow_node_settle finds it. */
+void flow_block_seek(struct flow_node *node, struct flow_block *block);
+/** The line moved: free what was kept for it. */
+void flow_block_sweep(struct flow_node *node);
+/** Own blocks that are here already, as copies, need not be computed; count all
+ * dependents anew. */
+int flow_block_adopt(struct flow_node *node);
+/** Free all of them. */
+void flow_block_clear(struct flow_node *node);
+
+/** Make the task that will write an own block. Within a version, lower
+ * `preference` goes first. */
+int flow_task_open(struct flow_node *node, struct flow_block *block,
+                   uint32_t preference);
+/** One of its dependencies came. */
+int flow_task_met(struct poise_flow_task *task);
+/** It was computed with `code`, which it may have to be again. */
+int flow_task_end(struct poise_flow_task *task, int code);
+/** Not needed any more. */
+void flow_task_drop(struct poise_flow_task *task);
+/** Forget all that it holds and put it away. */
+void flow_task_free(struct poise_flow_task *task);
+/** Forget what one call of compute left. */
+void flow_task_tidy(struct poise_flow_task *task);
+/** The dependencies of a block as the program tells: 1, 0 or negative. The
+ * list is node->list. */
+int flow_ask(struct flow_node *node, const struct flow_key *key,
+             enum poise_flow_direction direction);
+
+int flow_heap_push(struct flow_heap *heap, struct poise_flow_task *task);
+struct poise_flow_task *flow_heap_pop(struct flow_heap *heap);
+
+/** Record why a job that cannot go on cannot: a cycle, named, from a block
+ * that is waited for. Blocks that are done on `node`, if it is not NULL, are
+ * not looked into. Returns a negative code. */
+int flow_explain(const struct poise_flow_job *job, const struct flow_node *node,
+                 const struct poise_flow_address *stuck);
+
+/** Checking mode, if a block is in the sample: compute it once more and compare
+ * (without the lock), hold its dependency lists against those of others (with
+ * it). -EILSEQ. */
+int flow_check_compute(struct poise_flow_task *task);
+int flow_check_lists(struct flow_node *node,
+                     const struct poise_flow_task *task);
+
+#endif

@@ -43,7 +43,8 @@ class Case(unittest.TestCase):
         """The path of the program that `text` makes."""
         source = self.write(name, text)
         out = os.path.join(self.folder, out)
-        kind = "c++" if name.endswith(".cc") else "cc"
+        kind = {".cc": "c++", ".f90": "fort"}.get(
+            os.path.splitext(name)[1], "cc")
         result = run([POISE, kind, "-O2", "-o", out, source, *flags],
                      cwd=self.folder)
         self.assertEqual((result.returncode, result.stderr), (0, ""))
@@ -564,6 +565,77 @@ int main(int argc, char **argv)
     }
 }
 """
+
+
+@unittest.skipUnless(shutil.which("gfortran"), "there is no gfortran")
+class Fortran(Case):
+    def test_own(self):
+        """Modules, COMMON, SAVE, and the units of files are each rank's."""
+        program = self.compile(r"""
+            module state
+              integer :: inside = 5
+            end module
+            program own
+              use mpi
+              use state
+              implicit none
+              integer :: rank, ierr, shared, i, got
+              integer, save :: kept = 7
+              common /block/ shared
+              call MPI_Init(ierr)
+              call MPI_Comm_rank(MPI_COMM_WORLD, rank, ierr)
+              open(unit=20, status='scratch')
+              do i = 1, 3
+                inside = inside + rank
+                kept = kept + 10 * rank
+                shared = kept
+                write(20,*) rank * i
+                call MPI_Barrier(MPI_COMM_WORLD, ierr)
+              end do
+              rewind(20)
+              read(20,*) got
+              read(20,*) got
+              write(*,'(5i5)') rank, inside, kept, shared, got
+              call MPI_Finalize(ierr)
+            end program
+            """, name="own.f90")
+        want = [f"{r:5}{5 + 3 * r:5}{7 + 30 * r:5}{7 + 30 * r:5}{2 * r:5}"
+                for r in range(6)]
+        self.assertEqual(self.lines(6, program), sorted(want))
+        self.assertEqual(self.lines(6, program, options=["-t", "2"]),
+                         sorted(want))
+
+    def test_missing(self):
+        source = self.write("missing.f90", """
+            program missing
+              include 'mpif.h'
+              integer ierr, window
+              call MPI_Win_fence(0, window, ierr)
+            end program
+            """)
+        result = run([POISE, "fort", source, "-o", "missing"], cwd=self.folder)
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("mpi_win_fence_", result.stderr)
+
+    def test_many_operations(self):
+        """More than there are functions in front of them: an error, not
+        the wrong one."""
+        operations = "".join(
+            f"call MPI_Op_create(sub{i}, .true., op, ierr)\n"
+            for i in range(17))
+        subroutines = "".join(
+            f"subroutine sub{i}(a, b, n, t)\ninteger a, b, n, t\n"
+            f"b = a * {i} + n + t\nend subroutine\n" for i in range(17))
+        names = ", ".join(f"sub{i}" for i in range(17))
+        program = self.compile(
+            f"program many\nuse mpi\ninteger ierr, op\nexternal {names}\n"
+            "call MPI_Init(ierr)\n"
+            "call MPI_Comm_set_errhandler(MPI_COMM_WORLD, "
+            "MPI_ERRORS_RETURN, ierr)\n"
+            f"{operations}print *, ierr == MPI_ERR_NO_MEM\n"
+            "call MPI_Finalize(ierr)\nend program\n" + subroutines,
+            name="many.f90")
+        self.assertEqual(self.lines(1, program), [" T"])
 
 
 class Processes(Case):

@@ -1,4 +1,5 @@
-/* poise cc, poise c++: compile for virtual ranks, as mpicc and mpicxx do. */
+/* poise cc, poise c++, poise fort: compile for virtual ranks, as mpicc, mpicxx
+ * and mpifort do. */
 #include "internal.h"
 
 #include <poise/vrank.h>
@@ -15,6 +16,10 @@ static const char examples_cc[] =
 static const char examples_cxx[] =
     "poise c++ -O2 -o prog prog.cc\tcompile and link a program\n"
     "cmake -DCMAKE_CXX_COMPILER=poise-c++ .\ta project that is built by "
+    "CMake\n";
+static const char examples_fort[] =
+    "poise fort -O2 -o prog prog.f90\tcompile and link a program\n"
+    "cmake -DCMAKE_Fortran_COMPILER=poise-fort .\ta project that is built by "
     "CMake\n";
 static const char exits[] = "N\twhat the compiler exits with\n"
                             "125\tPoise itself failed\n"
@@ -52,6 +57,22 @@ const struct poise_command cli_cxx_command = {
               "no compiler of two words.",
     .options = options,
     .examples = examples_cxx,
+    .exits = exits,
+};
+
+const struct poise_command cli_fort_command = {
+    .name = "fort",
+    .operands = "WORD...",
+    .summary = "compile a Fortran program of MPI for virtual ranks",
+    .description =
+        ABOUT "The compiler is gfortran, or what the environment variable "
+              "POISE_FC names. Also called poise-fort, for those who take "
+              "no compiler of two words. Programs say include 'mpif.h', or "
+              "use mpi; COMMON, SAVE and the data of modules are each rank's "
+              "own. mpi_f08, files and attributes of the program's own are "
+              "not there: what is missing fails to link.",
+    .options = options,
+    .examples = examples_fort,
     .exits = exits,
 };
 
@@ -108,4 +129,10 @@ int cli_cxx(int argc, char **argv)
 {
     (void)argc;
     return compile("c++", chosen("POISE_CXX", "g++"), argv + 1);
+}
+
+int cli_fort(int argc, char **argv)
+{
+    (void)argc;
+    return compile("fort", chosen("POISE_FC", "gfortran"), argv + 1);
 }

@@ -35,7 +35,7 @@ extern const struct poise_command cli_walk_command, cli_du_command,
 extern const struct poise_command cli_bfs_command, cli_bfs_convert_command,
     cli_wan_command, cli_coll_command;
 extern const struct poise_command cli_cc_command, cli_cxx_command,
-    cli_run_command, cli_advise_command;
+    cli_fort_command, cli_run_command, cli_advise_command;
 extern const struct poise_command cli_noise_command, cli_wire_analyse_command,
     cli_wire_model_command;
 extern const struct poise_command cli_sort_command, cli_listrank_command;
@@ -47,6 +47,7 @@ int cli_bfs(int argc, char **argv);
 int cli_bfs_convert(int argc, char **argv);
 int cli_cc(int argc, char **argv);
 int cli_cxx(int argc, char **argv);
+int cli_fort(int argc, char **argv);
 int cli_run(int argc, char **argv);
 int cli_advise(int argc, char **argv);
 int cli_coll(int argc, char **argv);

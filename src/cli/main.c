@@ -13,6 +13,7 @@ const struct cli_command cli_commands[] = {
     {&cli_bfs_convert_command, cli_bfs_convert},
     {&cli_cc_command, cli_cc},
     {&cli_cxx_command, cli_cxx},
+    {&cli_fort_command, cli_fort},
     {&cli_run_command, cli_run},
     {&cli_advise_command, cli_advise},
     {&cli_coll_command, cli_coll},
@@ -92,7 +93,8 @@ static run_fn by_own_name(const char *path)
     static const struct {
         const char *name;
         run_fn run;
-    } names[] = {{"poise-cc", cli_cc}, {"poise-c++", cli_cxx}};
+    } names[] = {
+        {"poise-cc", cli_cc}, {"poise-c++", cli_cxx}, {"poise-fort", cli_fort}};
     const char *slash = strrchr(path, '/');
     const char *name = slash ? slash + 1 : path;
 

@@ -239,6 +239,10 @@ static void compile_add_compile(struct compile_line *line,
 {
     compile_add(line, "-I%s", folders->include);
     compile_add(line, "-fPIC");
+    /* What is sent is of any type, which gfortran takes for a mistake. */
+    if (strstr(compiler, "gfortran") != NULL) {
+        compile_add(line, "-fallow-argument-mismatch");
+    }
     /* Clang makes no such symbols, and does not know the option. */
     if (strstr(compiler, "clang") == NULL) {
         compile_add(line, "-fno-gnu-unique");
@@ -248,6 +252,7 @@ static void compile_add_compile(struct compile_line *line,
 static void compile_add_libraries(struct compile_line *line,
                                   const struct vrank_folders *folders)
 {
+    compile_add(line, "%s/libpoise-fort.a", folders->start);
     compile_add(line, "-L%s", folders->library);
     compile_add(line, "-Wl,-rpath,%s", folders->library);
     compile_add(line, "-lpoise-vmpi");

@@ -503,7 +503,7 @@ enum poise_disk_engine {
 
 struct poise_disk_options {
     enum poise_disk_engine engine;
-    unsigned depth;   /**< transfers on their way at a time; 0: 32 */
+    unsigned depth;   /**< transfers on their way at a time; 0: 128 */
     bool buffered;    /**< do not even try O_DIRECT */
     const char *name; /**< of the file in errors; NULL: its path */
 };

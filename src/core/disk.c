@@ -218,7 +218,7 @@ static int disk_make(int fd, const char *path, bool direct,
     }
     disk->fd = fd;
     disk->direct = direct;
-    disk->depth = options && options->depth ? options->depth : 32;
+    disk->depth = options && options->depth ? options->depth : 128;
     disk->last = &disk->first;
     pthread_mutex_init(&disk->lock, NULL);
     pthread_cond_init(&disk->changed, NULL);

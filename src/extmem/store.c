@@ -2,6 +2,7 @@
 #include "internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -23,6 +24,19 @@ static int check_space(const char *dir, uint64_t need)
     poise_buf_free(&want);
     poise_buf_free(&have);
     return code;
+}
+
+/* Writes within a file can go on side by side; those that make it longer wait
+ * for each other. Where this cannot be done it need not be. */
+static int make_room(struct poise_disk *disk, uint64_t bytes)
+{
+    if (bytes > 0 && poise_disk_is_direct(disk) &&
+        fallocate(poise_disk_fd(disk), 0, 0, (off_t)bytes) != 0 &&
+        errno == ENOSPC) {
+        return poise_error_set(ENOSPC, "make room for scratch files in",
+                               poise_disk_path(disk), NULL);
+    }
+    return 0;
 }
 
 int sort_store_open(struct sort_store *store,
@@ -48,6 +62,10 @@ int sort_store_open(struct sort_store *store,
             code =
                 poise_disk_scratch(dirs[i], &options->disk, &store->disks[i]);
             store->disk_count += code == 0;
+        }
+        if (code == 0) {
+            code = make_room(store->disks[i],
+                             sort_round_up(need_bytes / count, SORT_PAGE));
         }
     }
     if (code < 0) {

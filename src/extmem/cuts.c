@@ -290,6 +290,48 @@ static int make_tree(struct sort_cuts *cuts)
     return 0;
 }
 
+/* The table, if no cell has more thresholds than are passed quickly. */
+static int make_cells(struct sort_cuts *cuts)
+{
+    enum { MOST = 3 };
+    uint64_t *passed = poise_alloc(cuts->count + 2, sizeof *passed);
+    uint16_t *cells = poise_alloc(SORT_CELLS + 2, sizeof *cells);
+    uint32_t rank = 0;
+    uint64_t span;
+    bool pays = cuts->count > 0 && cuts->count < UINT16_MAX;
+
+    cuts->passed = passed;
+    cuts->cells = cells;
+    if (!passed || !cells) {
+        return -ENOMEM;
+    }
+    for (uint32_t i = 0; i < cuts->count; i++) {
+        passed[i] = passed_from(&cuts->thresholds[i]);
+    }
+    passed[cuts->count] = passed[cuts->count + 1] = UINT64_MAX;
+    cuts->cell_base = passed[0];
+    span = pays ? passed[cuts->count - 1] - passed[0] : 0;
+    while (span >> cuts->cell_shift >= SORT_CELLS) {
+        cuts->cell_shift++;
+    }
+    for (uint64_t i = 0; i < SORT_CELLS && pays; i++) {
+        uint64_t begin = i << cuts->cell_shift;
+        uint32_t before = rank;
+
+        while (rank < cuts->count && passed[rank] - cuts->cell_base <= begin) {
+            rank++;
+        }
+        cells[i + 1] = (uint16_t)rank;
+        pays = rank - before <= MOST;
+    }
+    cells[SORT_CELLS + 1] = (uint16_t)cuts->count;
+    if (!pays) {
+        free(cells);
+        cuts->cells = NULL;
+    }
+    return 0;
+}
+
 /* What the thresholds point to outlives the sample. */
 static int keep_keys(struct sort_cuts *cuts)
 {
@@ -331,7 +373,10 @@ static int cuts_choose(struct sort_cuts *cuts, const struct sample *sample,
         }
     }
     code = keep_keys(cuts);
-    return code < 0 ? code : make_tree(cuts);
+    if (code == 0) {
+        code = make_tree(cuts);
+    }
+    return code < 0 ? code : make_cells(cuts);
 }
 
 int sort_cuts_make(const struct sort_source *source, uint32_t buckets,
@@ -375,6 +420,8 @@ void sort_cuts_free(struct sort_cuts *cuts)
     free(cuts->thresholds);
     free(cuts->uniform);
     free(cuts->tree);
+    free(cuts->cells);
+    free(cuts->passed);
     poise_buf_free(&cuts->keys);
 }
 

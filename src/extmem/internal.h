@@ -286,8 +286,33 @@ struct sort_cuts {
      * below it, unused ones are the greatest number. */
     uint64_t *tree;
     unsigned levels;
+    /** Where keys are spread so that it pays, the same by looking it up: the
+     * range of the thresholds is cut into equal cells, in each of which there
+     * are few. Owned; NULL: use the tree. */
+    uint16_t *cells;
+    uint64_t *passed; /**< owned; numbers from which thresholds are passed, then
+                         the greatest number */
+    uint64_t cell_base;
+    unsigned cell_shift;
     struct poise_buf keys; /**< what the thresholds point to */
 };
+enum { SORT_CELLS = 4096 };
+
+/** The bucket of a number by cuts->cells. */
+static inline uint32_t sort_cuts_look_up(const struct sort_cuts *cuts,
+                                         uint64_t x)
+{
+    uint64_t cell = (x - cuts->cell_base) >> cuts->cell_shift;
+    uint32_t rank;
+
+    cell = cell < SORT_CELLS ? cell + 1 : SORT_CELLS + 1;
+    rank = cuts->cells[x < cuts->cell_base ? 0 : cell];
+    rank += cuts->passed[rank] <= x;
+    while (__builtin_expect(rank < cuts->count && cuts->passed[rank] <= x, 0)) {
+        rank++;
+    }
+    return rank < cuts->count ? rank : cuts->count;
+}
 /** Sample `source` and cut it into about `buckets`. */
 int sort_cuts_make(const struct sort_source *source, uint32_t buckets,
                    uint64_t reads, struct sort_cuts *out);

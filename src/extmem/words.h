@@ -10,27 +10,44 @@ static int NAME(put_one)(struct lane *lane, struct cursor *cursor, WORD x)
     return cursor->at == cursor->end ? block_turn(lane, cursor) : 0;
 }
 
+/* Buckets of BATCH numbers, by walks through the tree that overlap. */
+static void NAME(find_batch)(const struct sort_cuts *cuts, const WORD *words,
+                             uint32_t *ranks)
+{
+    const uint64_t *tree = cuts->tree;
+    uint32_t leaves = 1u << cuts->levels, most = cuts->count;
+
+    for (size_t i = 0; i < BATCH; i++) {
+        ranks[i] = 1;
+    }
+    for (unsigned level = 0; level < cuts->levels; level++) {
+        for (size_t i = 0; i < BATCH; i++) {
+            ranks[i] = 2 * ranks[i] + (tree[ranks[i]] <= words[i]);
+        }
+    }
+    for (size_t i = 0; i < BATCH; i++) {
+        uint32_t rank = ranks[i] - leaves;
+
+        ranks[i] = rank < most ? rank : most;
+    }
+}
+
 /* `count` <= BATCH encoded numbers. */
 static int NAME(put_batch)(struct lane *lane, const WORD *words, size_t count)
 {
-    const uint64_t *tree = lane->cuts->tree;
-    uint32_t nodes[BATCH], leaves = 1u << lane->cuts->levels;
-    uint32_t most = lane->cuts->count;
+    const struct sort_cuts *cuts = lane->cuts;
+    uint32_t ranks[BATCH];
     int code = 0;
 
-    for (size_t i = 0; i < BATCH; i++) {
-        nodes[i] = 1;
-    }
-    for (unsigned level = 0; level < lane->cuts->levels; level++) {
+    if (cuts->cells) {
         for (size_t i = 0; i < BATCH; i++) {
-            nodes[i] = 2 * nodes[i] + (tree[nodes[i]] <= words[i]);
+            ranks[i] = sort_cuts_look_up(cuts, words[i]);
         }
+    } else {
+        NAME(find_batch)(cuts, words, ranks);
     }
     for (size_t i = 0; i < count && code == 0; i++) {
-        uint32_t rank = nodes[i] - leaves;
-
-        code = NAME(put_one)(lane, &lane->cursors[rank < most ? rank : most],
-                             words[i]);
+        code = NAME(put_one)(lane, &lane->cursors[ranks[i]], words[i]);
     }
     return code;
 }

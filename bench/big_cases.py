@@ -126,6 +126,9 @@ def build_stxxl(place, prefix):
         libs = ["-L", lib, "-Wl,-rpath," + lib] + libs
     if not shutil.which("g++"):
         return None
+    if os.path.exists(out) and \
+            os.path.getmtime(out) > os.path.getmtime(STXXL_SOURCE):
+        return out
     for parallel in (["-DSTXXL_PARALLEL_MODE_EXPLICIT", "-D_GLIBCXX_PARALLEL"],
                      []):
         done = subprocess.run(["g++", *flags, *parallel, STXXL_SOURCE, "-o",

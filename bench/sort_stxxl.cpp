@@ -69,10 +69,14 @@ template <typename T> static uint64_t sum_of(const T &item)
     return sum;
 }
 
+/* A vector whose own cache is small: the sort does not use it. */
+template <typename T>
+using vector_of = typename stxxl::VECTOR_GENERATOR<T, 1, 2>::result;
+
 template <typename T, typename Order>
 static int run(const char *path, size_t memory)
 {
-    typename stxxl::VECTOR_GENERATOR<T>::result items;
+    vector_of<T> items;
     FILE *file = std::fopen(path, "rb");
     uint64_t before = 0, after = 0;
     bool sorted = true;
@@ -95,7 +99,7 @@ static int run(const char *path, size_t memory)
     std::chrono::duration<double> took =
         std::chrono::steady_clock::now() - begin;
 
-    for (typename stxxl::VECTOR_GENERATOR<T>::result::bufreader_type in(items);
+    for (typename vector_of<T>::bufreader_type in(items);
          !in.empty(); ++in) {
         sorted = sorted && (after == 0 || !Order()(*in, last));
         after += sum_of(*in);

@@ -477,6 +477,42 @@ static void test_coschedule(void **state)
     assert_true(shared.calls < 16);
 }
 
+/* Compute for longer than a message should have to wait. */
+static int compute_in_turn(struct vrank *rank, void *arg)
+{
+    (void)rank;
+    (void)arg;
+    for (int i = 0; i < 10; i++) {
+        uint64_t until_ns = poise_clock_ns() + 50000;
+        while (poise_clock_ns() < until_ns) {
+        }
+        vrank_yield();
+    }
+    return 0;
+}
+
+static void test_look(void **state)
+{
+    (void)state;
+    static const struct vrank_face_ops ops = {.progress = count_progress};
+    static const int placed[] = {0, 0, 0, 0, 1};
+    struct shared shared = {0};
+    struct vrank_job job = {.count = 4,
+                            .body = compute_in_turn,
+                            .placed = placed,
+                            .face = &ops,
+                            .arg = &shared};
+    struct vrank_outcome out;
+    assert_int_equal(vrank_run_job(&job, &out), 0);
+    assert_true(shared.calls < 20);
+    /* With others: after each of forty computations. */
+    shared.calls = 0;
+    job.count = 5;
+    job.processes = 2;
+    assert_int_equal(vrank_run_job(&job, &out), 0);
+    assert_true(shared.calls >= 40);
+}
+
 /* ---- time ------------------------------------------------------------------
  */
 
@@ -970,6 +1006,7 @@ int main(void)
         cmocka_unit_test(test_policies),
         cmocka_unit_test(test_order),
         cmocka_unit_test(test_coschedule),
+        cmocka_unit_test(test_look),
         cmocka_unit_test(test_sleepers),
         cmocka_unit_test(test_timer_heap),
         cmocka_unit_test(test_deadlock),

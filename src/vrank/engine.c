@@ -542,6 +542,9 @@ static int engine_make_workers(struct vrank_engine *engine)
             job->policy == POISE_VRANK_UNBLOCKED) {
             worker->watch |= VRANK_WATCH_ORDER;
         }
+        if (i == 0 && job->processes > 1) {
+            worker->watch |= VRANK_WATCH_CLOCK;
+        }
         worker->timers =
             poise_alloc((size_t)engine->local_count, sizeof(struct vrank *));
         if (worker->timers == NULL) {

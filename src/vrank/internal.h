@@ -284,7 +284,9 @@ enum {
     VRANK_WATCH_TURN = 1,    /* it may compute: the policy of serialisation */
     VRANK_WATCH_ORDER = 2,   /* ranks that wake are not simply the last */
     VRANK_WATCH_PROFILE = 4, /* where time goes */
-    VRANK_WATCH_NEXT = VRANK_WATCH_TURN | VRANK_WATCH_PROFILE,
+    VRANK_WATCH_CLOCK = 8,   /* messages of other processes, by time */
+    VRANK_WATCH_NEXT =
+        VRANK_WATCH_TURN | VRANK_WATCH_PROFILE | VRANK_WATCH_CLOCK,
     VRANK_WATCH_READY = VRANK_WATCH_ORDER | VRANK_WATCH_PROFILE
 };
 
@@ -292,8 +294,9 @@ struct vrank_worker {
     struct vrank *running; /* NULL: the engine */
     /* Ready ranks: those of class 0 run before those of class 1. */
     struct vrank_queue ready[2];
-    uint32_t budget; /* switches until the worker looks around */
-    uint32_t watch;  /* VRANK_WATCH_...: one test for all of them */
+    uint32_t budget;   /* switches until the worker looks around, */
+    uint32_t watch;    /* VRANK_WATCH_...: one test for all of them */
+    uint64_t look_due; /* or until then, in ticks */
     int number;
     int *errno_at;
     struct vrank_exceptions *exceptions_at;

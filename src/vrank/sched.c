@@ -36,6 +36,9 @@
 
 /** Switches after which a worker looks for messages and timers. */
 #define SCHED_BUDGET 64
+/** The same in time, where other processes may have sent something: a rank that
+ * computes for long must not keep others from a message that has come. */
+#define SCHED_LOOK_NS 20000
 /** Polls that find nothing after which other processes get the processor: where
  * there are more of them than processors, what is polled for comes from one. */
 #define SCHED_POLLS 64
@@ -242,6 +245,10 @@ static void sched_attend(struct vrank_worker *worker)
     const struct vrank_job *job = &vrank_engine->job;
     /* Coscheduling: look for messages before any computation. */
     worker->budget = job->policy == POISE_VRANK_COSCHEDULE ? 1 : SCHED_BUDGET;
+    if (worker->watch & VRANK_WATCH_CLOCK) {
+        worker->look_due =
+            poise_clock_ticks() + poise_clock_ns_to_ticks(SCHED_LOOK_NS);
+    }
     if (worker->number == 0 && job->face != NULL &&
         job->face->progress != NULL) {
         worker->cause = PROFILE_BY_NETWORK;
@@ -330,7 +337,9 @@ sched_next_watched(struct vrank_worker *worker, struct vrank *self)
         profile_pause(self, self->why != NULL);
     }
     if (--worker->budget == 0 ||
-        __atomic_load_n(&worker->inbox, __ATOMIC_RELAXED) != NULL) {
+        __atomic_load_n(&worker->inbox, __ATOMIC_RELAXED) != NULL ||
+        ((worker->watch & VRANK_WATCH_CLOCK) != 0 &&
+         poise_clock_ticks() >= worker->look_due)) {
         sched_attend(worker);
     }
     bool halted = __atomic_load_n(&vrank_engine->halted, __ATOMIC_RELAXED) != 0;

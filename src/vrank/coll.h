@@ -167,24 +167,27 @@ struct vcoll_attendance {
     int come, left, gone;
     int last; /* place of the last one that came */
     bool open, told_ready, told_left;
+    bool large; /* an operand of a reduction lies elsewhere */
 } __attribute__((aligned(64)));
 
 struct vcoll_meeting {
     struct vcoll_meeting *next; /* of the board: active, or spare */
     uint32_t sequence;
     int stage;
-    bool open;                        /* set before `ready` */
-    int error;                        /* of `once`, for all */
-    char *result;                     /* of `once`: the first element */
     struct vcoll_memory *memory;      /* owned */
     struct vcoll_slot *slots;         /* [members] */
     struct vcoll_attendance *workers; /* [workers] */
     char *small;                      /* [members][COLL_SMALL] */
-    char small_result[COLL_SMALL];
+    /* What the last one says to all, in one cache line if it is short. */
+    uint32_t ready __attribute__((aligned(64))); /* atomic: all have come, and
+                                                    `once` is done */
+    int error;    /* of `once`, for all; set before `ready`, as what follows */
+    char *result; /* of `once`: the first element */
+    bool open;
+    _Alignas(16) char small_result[COLL_SMALL];
     /* Atomic: workers all of whose members have come, left, gone. */
     uint32_t come __attribute__((aligned(64)));
     uint32_t left, gone;
-    uint32_t ready; /* atomic: all have come, and `once` is done */
 };
 
 /* The members that one worker has. */

@@ -43,8 +43,24 @@ static bool reduce_offer(struct vcoll_meeting *meeting, struct vcoll_call *call)
         memcpy(meeting->small + (size_t)call->place * small_stride(bytes),
                vcoll_operand(call), bytes);
         meeting->slots[call->place].is_small = true;
+    } else {
+        int worker = call->board->worker_of[call->place];
+        meeting->workers[worker].large = true;
     }
     return false;
+}
+
+/* Whether all operands lie in the meeting: seen without a look at each slot,
+ * which other workers have written. */
+static bool all_small(const struct vcoll_meeting *meeting,
+                      const struct vcoll_board *board)
+{
+    for (int w = 0; w < board->workers; w++) {
+        if (meeting->workers[w].large) {
+            return false;
+        }
+    }
+    return true;
 }
 
 static const char *operand(const struct vcoll_meeting *meeting, int place,
@@ -92,6 +108,23 @@ static void combine_block(struct vcoll_meeting *meeting,
     }
 }
 
+/* The same of operands that all lie in the meeting, by an operation that goes
+ * from front to back. */
+static void combine_small(struct vcoll_meeting *meeting,
+                          const struct vcoll_call *call, size_t count)
+{
+    MPI_Datatype type = call->recv.type;
+    size_t bytes = type_bytes(type, count), stride = small_stride(bytes);
+    op_function *function = op_of_basic(call->op, type, &count);
+    const char *at = meeting->small;
+
+    memcpy(meeting->result, at, bytes);
+    for (int i = 1; i < call->board->members; i++) {
+        at += stride;
+        function(at, meeting->result, count);
+    }
+}
+
 /* Room for elements of a type; where the first would lie. */
 static char *result_room(struct vcoll_meeting *meeting, MPI_Datatype type,
                          size_t count)
@@ -117,6 +150,11 @@ static int combine_once(struct vcoll_meeting *meeting, struct vcoll_call *call)
     meeting->result = result_room(meeting, type, count);
     if (meeting->result == NULL) {
         return MPI_ERR_NO_MEM;
+    }
+    if (meeting->result == meeting->small_result && call->op->predefined &&
+        call->op->commutative && all_small(meeting, call->board)) {
+        combine_small(meeting, call, count);
+        return MPI_SUCCESS;
     }
     if (type->dense && type->size > 0) {
         block = BLOCK_BYTES / type->size + 1;

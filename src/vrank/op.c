@@ -85,6 +85,14 @@ static void apply_user(MPI_Op op, MPI_Datatype type, size_t count,
     }
 }
 
+op_function *op_of_basic(MPI_Op op, MPI_Datatype type, size_t *count)
+{
+    if (!type->predefined) {
+        *count = *count * type->size / unit_bytes(type);
+    }
+    return op->functions[type->basic];
+}
+
 void op_apply(MPI_Op op, MPI_Datatype type, size_t count, const void *in,
               void *inout)
 {
@@ -92,10 +100,7 @@ void op_apply(MPI_Op op, MPI_Datatype type, size_t count, const void *in,
         apply_user(op, type, count, in, inout);
         return;
     }
-    if (!type->predefined) {
-        count = count * type->size / unit_bytes(type);
-    }
-    op->functions[type->basic](in, inout, count);
+    op_of_basic(op, type, &count)(in, inout, count);
 }
 
 /* ---- the functions of MPI --------------------------------------------------

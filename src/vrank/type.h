@@ -180,6 +180,9 @@ int op_check(MPI_Op op, MPI_Datatype type);
  * rank. */
 void op_apply(MPI_Op op, MPI_Datatype type, size_t count, const void *in,
               void *inout);
+/** What a predefined operation does with a type that op_check allows, and how
+ * many there are of what it works on in `*count` elements. */
+op_function *op_of_basic(MPI_Op op, MPI_Datatype type, size_t *count);
 /** The predefined operations, as type_predefined. */
 int op_predefined(const struct poise_mpi_op *const **ops);
 

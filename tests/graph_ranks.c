@@ -39,7 +39,7 @@ struct rank {
     struct poise_graph_info info;
     struct poise_graph_bfs_result results[ROOTS];
     int64_t components, diameter;
-    uint64_t sent[ROOTS]; /* bytes in bottom-up levels */
+    uint64_t sent[ROOTS]; /* bytes */
     double forecast[ROOTS];
 };
 
@@ -58,7 +58,7 @@ static int take_part(const struct rank *rank, struct poise_graph_edges *part)
     return code;
 }
 
-/* What this rank sent bottom-up, and what the model says of all. */
+/* What the model says that all send bottom-up. */
 static int forecast(struct rank *rank, const struct poise_graph *graph, int i)
 {
     const struct plan *plan = rank->run->plan;
@@ -72,9 +72,6 @@ static int forecast(struct rank *rank, const struct poise_graph *graph, int i)
     };
     struct poise_graph_forecast said;
     int code = poise_graph_forecast(graph, result, &machine, &said);
-    for (size_t l = 0; l < result->level_count; l++) {
-        rank->sent[i] += result->levels[l].bytes;
-    }
     rank->forecast[i] = said.up_bytes;
     return code;
 }
@@ -102,6 +99,9 @@ static int search(struct rank *rank, const struct poise_graph *graph)
         }
         if (code == 0 && run->plan->nodes > 0) {
             code = forecast(rank, graph, i);
+        }
+        for (size_t l = 0; code == 0 && l < rank->results[i].level_count; l++) {
+            rank->sent[i] += rank->results[i].levels[l].bytes;
         }
         rank->results[i].levels = NULL;
     }
@@ -274,6 +274,9 @@ static const struct plan by_way[] = {
     {.ranks = 3,
      .build = {.order = POISE_GRAPH_ORDER_DEGREE},
      .bfs = {.threads = 1}},
+    {.ranks = 3,
+     .build = {.order = POISE_GRAPH_ORDER_DEGREE, .no_hubs = true},
+     .bfs = {.threads = 1}},
 };
 
 static void test_count(void **state)
@@ -316,6 +319,57 @@ static void test_model(void **state)
         make_add(&edges, v, v + 1);
     }
     CHECK_ALL(&edges, by_model);
+}
+
+/* Bytes that all ranks send in the first search of a plan. */
+static uint64_t bytes_of(const struct plan *plan,
+                         const struct poise_graph_edges *edges, uint64_t root)
+{
+    struct run run = {.plan = plan, .edges = edges};
+    struct rank ranks[MOST_RANKS];
+    uint64_t n = edges->vertex_count, sent = 0;
+    for (int i = 0; i < ROOTS; i++) {
+        run.roots[i] = root;
+        run.parents[i] = calloc(n + 1, sizeof(int64_t));
+        run.depths[i] = calloc(n + 1, sizeof(int64_t));
+    }
+    run.components = calloc(n + 1, sizeof *run.components);
+    run_ranks(&run, ranks);
+    for (int r = 0; r < plan->ranks; r++) {
+        assert_int_equal(ranks[r].code, 0);
+        sent += ranks[r].sent[0];
+    }
+    for (int i = 0; i < ROOTS; i++) {
+        free(run.parents[i]);
+        free(run.depths[i]);
+    }
+    free(run.components);
+    return sent;
+}
+
+/* Nobody is told of what a hub leads to. */
+static void test_hubs(void **state)
+{
+    static const struct poise_graph_bfs_options down = {
+        .threads = 1, .method = POISE_GRAPH_TOP_DOWN};
+    const enum poise_graph_order by_degree = POISE_GRAPH_ORDER_DEGREE;
+    const struct plan with = {
+        .ranks = 3, .build = {.order = by_degree}, .bfs = down};
+    const struct plan without = {.ranks = 3,
+                                 .build = {.order = by_degree, .no_hubs = true},
+                                 .bfs = down};
+    struct poise_graph_edges edges = {0};
+    (void)state;
+    /* A star that is a small part of the arcs, from its middle. */
+    for (uint32_t v = 1; v <= 300; v++) {
+        make_add(&edges, 0, v);
+    }
+    for (uint32_t v = 301; v < 2000; v++) {
+        make_add(&edges, v, v + 1);
+    }
+    assert_true(bytes_of(&without, &edges, 0) >= 8 * 150);
+    assert_int_equal(bytes_of(&with, &edges, 0), 0);
+    poise_graph_edges_free(&edges);
 }
 
 static void test_directed(void **state)
@@ -437,7 +491,7 @@ int main(void)
         cmocka_unit_test(test_directed),       cmocka_unit_test(test_grid),
         cmocka_unit_test(test_two_components), cmocka_unit_test(test_tiny),
         cmocka_unit_test(test_refuses),        cmocka_unit_test(test_model),
-        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_hubs),           cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

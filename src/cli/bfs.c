@@ -90,6 +90,10 @@ static const struct poise_option options[] = {
     {POISE_OPTION_FLAG, .name = "fuse",
      .help = "let one thread expand small levels (--no-fuse: all threads)",
      .offset = offsetof(struct cli_bfs_values, fuse)},
+    {POISE_OPTION_FLAG, .name = "hubs",
+     .help = "of several processes: let all expand a vertex of very many edges "
+             "(--no-hubs: its owner alone)",
+     .offset = offsetof(struct cli_bfs_values, hubs)},
     {POISE_OPTION_FLAG, .name = "simd",
      .help = "use vector instructions (--no-simd: portable code)",
      .offset = offsetof(struct cli_bfs_values, simd)},
@@ -193,6 +197,7 @@ static int get_graph(struct cli_bfs_job *job)
         .threads = (unsigned)values->threads,
         .order = (enum poise_graph_order)values->order,
         .keep_edges = values->validate,
+        .no_hubs = !values->hubs,
         .progress = job->progress ? cli_progress_show : NULL,
     };
     uint64_t from = poise_clock_ns();
@@ -650,6 +655,7 @@ int cli_bfs(int argc, char **argv)
 {
     struct cli_bfs_values values = {
         .fuse = true,
+        .hubs = true,
         .simd = true,
         .first = true,
         .labels = true,

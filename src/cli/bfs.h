@@ -13,7 +13,7 @@ struct cli_bfs_values {
     uint64_t memory;
     struct poise_strings root;
     const char *output, *report, *model;
-    bool directed, undirected, names, fuse, simd, first, labels, validate;
+    bool directed, undirected, names, fuse, hubs, simd, first, labels, validate;
     bool binary, components, levels, json, progress;
 };
 

@@ -230,6 +230,7 @@ static void bfs_start(struct poise_graph_bfs *bfs, uint64_t root)
     bfs->reached = 1;
     bfs->begin = bfs->end = 0;
     bfs->in_bits = false;
+    bfs->listed = false;
     bfs->edges_left = graph->ends_count;
     bfs->frontier_count = 0;
     bfs->ran = true;
@@ -399,6 +400,7 @@ static int bfs_levels(struct poise_graph_bfs *bfs)
     uint64_t before = 0;
     int code = 0;
     if (bfs->graph->world) {
+        bfs_ranks_show_hubs(bfs);
         code = bfs_ranks_sum(bfs, 0, &bfs->scout, 1);
     }
     while (code == 0 && bfs->frontier_count > 0) {

@@ -58,6 +58,7 @@ struct poise_graph_bfs {
     uint32_t *queue;     /**< rows, level after level; one place more */
     uint64_t begin, end; /**< the current level in the queue */
 
+    bool listed;  /**< `queue` is what `frontier` says, turned into a list */
     bool in_bits; /**< the frontier is in `frontier`, not in `queue` */
     uint64_t frontier_count, scout;
     uint64_t edges_left; /**< arcs of vertices not yet in a frontier */
@@ -89,7 +90,8 @@ static inline const uint64_t *bfs_own_bits(const struct poise_graph_bfs *bfs)
 {
     return bfs->frontier + graph_base(bfs->graph) / 64;
 }
-/** List to bitmap, and back. */
+/** List to bitmap, and back. The bitmap of a list stays until the next turn.
+ */
 int bfs_to_bits(struct poise_graph_bfs *bfs, struct poise_graph_level *level);
 void bfs_to_list(struct poise_graph_bfs *bfs);
 
@@ -130,6 +132,8 @@ int bfs_ranks_start(struct poise_graph_bfs *bfs);
 /** The parts of all ranks' `next` become the frontier. */
 int bfs_ranks_exchange(struct poise_graph_bfs *bfs,
                        struct poise_graph_level *level);
+/** Show the others which hubs are in this rank's list, with the next sum. */
+void bfs_ranks_show_hubs(struct poise_graph_bfs *bfs);
 /** Add up over the ranks, or fail on all of them: with `code`, if it is
  * negative here, and -ECANCELED where it is not. */
 int bfs_ranks_sum(struct poise_graph_bfs *bfs, int code, uint64_t *values,

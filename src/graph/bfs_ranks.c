@@ -19,11 +19,14 @@ const char *const poise_graph_exchange_names[] = {
 
 #define RANKS_TAG 65
 #define RANKS_SUMS 3
+/** Rows are fetched so many vertices ahead. */
+#define RANKS_AHEAD 4
 /** Looks for a message before waiting with patience. */
 #define RANKS_LOOKS 2000
 
 /** A rank's part of the control window; behind it, for each rank, whether a
- * message is on its way there. */
+ * message is on its way there, and then the bits of the rank's hubs that are
+ * in its list. */
 struct ranks_control {
     uint64_t failed; /**< this rank cannot go on */
     uint64_t sums[RANKS_SUMS];
@@ -69,10 +72,15 @@ static int ranks_window(struct poise_graph_bfs *bfs, size_t part_bytes,
     return code;
 }
 
+static size_t ranks_hub_words(const struct poise_graph_bfs *bfs)
+{
+    return (bfs->graph->hubs.rows + 63) / 64;
+}
+
 static size_t ranks_control_bytes(const struct poise_graph_bfs *bfs)
 {
-    size_t bytes = sizeof(struct ranks_control) +
-                   (size_t)bfs->graph->ranks * sizeof(uint64_t);
+    size_t words = (size_t)bfs->graph->ranks + ranks_hub_words(bfs);
+    size_t bytes = sizeof(struct ranks_control) + words * sizeof(uint64_t);
     /* Parts of different ranks in different cache lines. */
     return (bytes + GRAPH_CACHE_LINE - 1) / GRAPH_CACHE_LINE * GRAPH_CACHE_LINE;
 }
@@ -158,6 +166,32 @@ ranks_control_of(const struct poise_graph_bfs *bfs, int rank)
 {
     const char *whole = poise_coll_window_whole(bfs->ranks.control);
     return (const void *)(whole + (size_t)rank * ranks_control_bytes(bfs));
+}
+
+void bfs_ranks_show_hubs(struct poise_graph_bfs *bfs)
+{
+    uint64_t rows = bfs->graph->hubs.rows;
+    uint64_t *bits = ranks_control_part(bfs)->told + bfs->graph->ranks;
+    memset(bits, 0, ranks_hub_words(bfs) * sizeof *bits);
+    for (uint64_t i = bfs->begin; rows > 0 && i < bfs->end; i++) {
+        uint32_t row = bfs->queue[i];
+        if (row < rows) {
+            bits[row >> 6] |= UINT64_C(1) << (row & 63);
+        }
+    }
+}
+
+/* Word `word` of the hubs of `rank` that are in the list of this level. */
+static uint64_t ranks_hubs_of(const struct poise_graph_bfs *bfs, int rank,
+                              size_t word)
+{
+    const struct poise_graph *graph = bfs->graph;
+    if (!bfs->listed) {
+        return ranks_control_of(bfs, rank)->told[(size_t)graph->ranks + word];
+    }
+    uint64_t bits = bfs->frontier[(uint64_t)rank * graph->stride / 64 + word];
+    uint64_t left = graph->hubs.rows - 64 * word;
+    return left < 64 ? bits & ((UINT64_C(1) << left) - 1) : bits;
 }
 
 int bfs_ranks_sum(struct poise_graph_bfs *bfs, int code, uint64_t *values,
@@ -289,16 +323,50 @@ static inline int ranks_tell(struct poise_graph_bfs *bfs, uint32_t child,
     return 0;
 }
 
+/* What this rank owns of the neighbours of all hubs in the frontier. */
+static void ranks_expand_hubs(struct poise_graph_bfs *bfs,
+                              struct poise_graph_level *level)
+{
+    const struct poise_graph *graph = bfs->graph;
+    const struct graph_hubs *hubs = &graph->hubs;
+    uint64_t ranks = (uint64_t)graph->ranks;
+    for (size_t word = 0; word < ranks_hub_words(bfs); word++) {
+        for (int r = 0; r < graph->ranks; r++) {
+            uint64_t bits = ranks_hubs_of(bfs, r, word);
+            for (; bits; bits &= bits - 1) {
+                uint64_t row = 64 * word + (unsigned)__builtin_ctzll(bits);
+                uint64_t place = row * ranks + (uint64_t)r;
+                uint32_t id = (uint32_t)((uint64_t)r * graph->stride + row);
+                uint64_t last = hubs->start[place + 1];
+                /* All know of it. */
+                bfs->ranks.sent[id >> 6] |= UINT64_C(1) << (id & 63);
+                level->edges += last - hubs->start[place];
+                for (uint64_t a = hubs->start[place]; a < last; a++) {
+                    ranks_claim(bfs, hubs->to[a], id);
+                }
+            }
+        }
+    }
+}
+
 static int ranks_expand(struct poise_graph_bfs *bfs,
                         struct poise_graph_level *level)
 {
     const struct graph_rows *out = &bfs->graph->out;
     uint32_t base = graph_base(bfs->graph);
-    uint64_t last_of_level = bfs->end;
+    uint64_t last_of_level = bfs->end, hubs = bfs->graph->hubs.rows;
     int code = 0;
+    ranks_expand_hubs(bfs, level);
     for (; bfs->begin < last_of_level; bfs->begin++) {
         uint32_t u = bfs->queue[bfs->begin];
         uint64_t last = out->start[u + 1];
+        if (bfs->begin + RANKS_AHEAD < last_of_level) {
+            uint32_t ahead = bfs->queue[bfs->begin + RANKS_AHEAD];
+            __builtin_prefetch(&out->to[out->start[ahead]]);
+        }
+        if (u < hubs) {
+            continue;
+        }
         level->edges += last - out->start[u];
         for (uint64_t a = out->start[u]; a < last; a++) {
             uint32_t v = out->to[a];
@@ -410,6 +478,8 @@ int bfs_ranks_down(struct poise_graph_bfs *bfs, int code,
     for (uint64_t i = bfs->begin; i < bfs->end; i++) {
         sums[1] += ends_at[bfs->queue[i]];
     }
+    bfs->listed = false;
+    bfs_ranks_show_hubs(bfs);
     code = bfs_ranks_sum(bfs, code, sums, RANKS_SUMS);
     level->exchange_ns += poise_clock_ns() - from;
     level->found = sums[0];

@@ -280,4 +280,5 @@ void bfs_to_list(struct poise_graph_bfs *bfs)
     bfs->end = run.tail;
     bfs->scout = bfs_tally_take(bfs).scout;
     bfs->in_bits = false;
+    bfs->listed = true;
 }

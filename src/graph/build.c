@@ -239,9 +239,11 @@ static int build_finish(struct build *build)
     }
     uint32_t *place_of = build->place_of, *label_of = build->label_of;
     build->place_of = build->label_of = NULL;
+    int code = build->options->no_hubs ? 0 : graph_hubs_make(graph);
     graph_spread_rows(graph, &graph->out);
     graph_spread_rows(graph, &graph->in);
-    return graph_spread_ids(graph, place_of, label_of);
+    int err = graph_spread_ids(graph, place_of, label_of);
+    return code < 0 ? code : err;
 }
 
 static const struct build_step {
@@ -349,6 +351,7 @@ void poise_graph_destroy(struct poise_graph *graph)
     graph_pages_unmap(graph->ends_at, graph->local_count * 4);
     graph_rows_free(&graph->out);
     graph_rows_free(&graph->in);
+    graph_hubs_free(&graph->hubs);
     poise_world_destroy(graph->world);
     free(graph);
 }
@@ -359,7 +362,8 @@ void poise_graph_destroy(struct poise_graph *graph)
 static uint64_t graph_bytes(const struct poise_graph *graph)
 {
     uint64_t bytes = graph_rows_bytes(&graph->out) +
-                     graph_rows_bytes(&graph->in) + graph->local_count * 4;
+                     graph_rows_bytes(&graph->in) + graph->local_count * 4 +
+                     graph_hubs_bytes(graph);
     bytes += graph->label_of ? graph->stride * (uint64_t)graph->ranks * 4 : 0;
     bytes += graph->id_of ? graph->info.vertex_count * 4 : 0;
     return bytes;

@@ -224,6 +224,9 @@ struct poise_graph_build_options {
      * back while the graph grows, and the list is empty afterwards. */
     bool keep_edges;
     bool no_huge_pages;
+    /** Of several ranks: let the owner of a hub alone expand it; else ranks
+     * share the work, for a quarter of the arcs more in memory. */
+    bool no_hubs;
     poise_graph_progress *progress; /**< NULL: none */
     void *arg;
 };

@@ -101,6 +101,15 @@ int graph_rows_make(const struct graph_rows_plan *plan, struct graph_rows *out);
 void graph_rows_free(struct graph_rows *rows);
 uint64_t graph_rows_bytes(const struct graph_rows *rows);
 
+/** Rows of the vertices of the largest degrees, cut among the ranks
+ * (hubs.c). */
+struct graph_hubs {
+    uint64_t rows;   /**< of each rank: the first so many of its rows */
+    uint64_t *start; /**< by place: to[start[p]..start[p + 1]) */
+    uint32_t *to;    /**< those of its neighbours that are this rank's rows */
+    uint64_t arc_count;
+};
+
 /* ---- graphs ----------------------------------------------------------------
  */
 
@@ -120,6 +129,7 @@ struct poise_graph {
                                     directed: tails */
     uint64_t ends_count;       /**< their sum over all rows */
     struct graph_rows out, in; /**< `in` is empty unless directed */
+    struct graph_hubs hubs;    /**< of several ranks, ordered by degree */
 };
 
 /** Ids from rank to rank for so many rows. */
@@ -178,6 +188,15 @@ int graph_spread_ids(struct poise_graph *graph, uint32_t *place_of,
 /** Neighbours by id instead of place. */
 void graph_spread_rows(const struct poise_graph *graph,
                        struct graph_rows *rows);
+
+/* ---- delegated hubs (hubs.c) -----------------------------------------------
+ */
+
+/** While neighbours are places yet. Collective; ranks may differ in the code.
+ */
+int graph_hubs_make(struct poise_graph *graph);
+void graph_hubs_free(struct graph_hubs *hubs);
+uint64_t graph_hubs_bytes(const struct poise_graph *graph);
 
 /* ---- numbering (order.c) ---------------------------------------------------
  */

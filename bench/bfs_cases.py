@@ -295,10 +295,10 @@ def thin_case(options):
     return rows
 
 
-def on_file(graph, *words, threads=2, label="**poise bfs --no-labels**"):
-    return Run(label, [POISE, "bfs", graph, "--roots=64", "--no-validate",
-                       "--json", "--no-progress", "-t", str(threads), *words],
-               read_poise)
+def on_file(graph, label, *words, roots=64):
+    return Run(label, [POISE, "bfs", graph, f"--roots={roots}",
+                       "--no-validate", "--json", "--no-progress", "-t", "2",
+                       *words], read_poise)
 
 
 def shapes_case(options):
@@ -308,9 +308,9 @@ def shapes_case(options):
     for name, edges in (("grid", grid_edges), ("packages", package_edges)):
         graph = shape(options, name, edges)
         rows += [
-            on_file(graph, "--no-labels",
-                    label=f"**{name}: poise bfs --no-labels**"),
-            on_file(graph, label=f"{name}: poise bfs"),
+            on_file(graph, f"**{name}: poise bfs --no-labels**",
+                    "--no-labels"),
+            on_file(graph, f"{name}: poise bfs"),
             Run(f"{name}: GAP", [gapbs, "-f", graph, "-n", "64"], read_gapbs,
                 {"OMP_NUM_THREADS": "2"}, "gapbs")]
     return rows
@@ -324,9 +324,9 @@ def path_case(options):
     rows = []
     for name, order in (("path", numbers), ("shuffled", shuffled)):
         graph = shape(options, name, lambda order=order: path_edges(order))
-        rows += [on_file(graph, "--no-labels",
-                         label=f"**{name}: poise bfs --no-labels**"),
-                 Run(f"{name}: a plain queue", [QUEUE, graph, "64"],
+        rows += [on_file(graph, f"**{name}: poise bfs --no-labels**",
+                         "--no-labels", roots=4),
+                 Run(f"{name}: a plain queue", [QUEUE, graph, "4"],
                      read_seconds)]
     return rows
 

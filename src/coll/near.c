@@ -55,35 +55,33 @@ static void copy(void *to, const void *from, size_t bytes)
     }
 }
 
-int coll_direct_get(struct poise_coll *coll, int rank, void *to,
-                    const void *from, size_t bytes)
+/* Between this process's memory and that of `rank`. */
+static int transfer(struct poise_coll *coll, int rank, bool put, void *mine,
+                    void *theirs, size_t bytes)
 {
-    int code = poise_fault_check(POISE_FAULT_READ);
+    int code = poise_fault_check(put ? POISE_FAULT_WRITE : POISE_FAULT_READ);
     if (code) {
         return poise_error_set(code, "use the memory of another rank", NULL,
                                NULL);
     }
-    if (is_mine(coll, rank)) {
-        copy(to, from, bytes);
-        return 0;
+    if (!is_mine(coll, rank)) {
+        return move(coll, rank, put ? process_vm_writev : process_vm_readv,
+                    mine, theirs, bytes);
     }
-    return move(coll, rank, process_vm_readv, to, from, bytes);
+    copy(put ? theirs : mine, put ? mine : theirs, bytes);
+    return 0;
+}
+
+int coll_direct_get(struct poise_coll *coll, int rank, void *to,
+                    const void *from, size_t bytes)
+{
+    return transfer(coll, rank, false, to, (void *)(uintptr_t)from, bytes);
 }
 
 int coll_direct_put(struct poise_coll *coll, int rank, void *to,
                     const void *from, size_t bytes)
 {
-    int code = poise_fault_check(POISE_FAULT_WRITE);
-    if (code) {
-        return poise_error_set(code, "use the memory of another rank", NULL,
-                               NULL);
-    }
-    if (is_mine(coll, rank)) {
-        copy(to, from, bytes);
-        return 0;
-    }
-    return move(coll, rank, process_vm_writev, (void *)(uintptr_t)from, to,
-                bytes);
+    return transfer(coll, rank, true, (void *)(uintptr_t)from, to, bytes);
 }
 
 /* Everybody reads a word of everybody else. */

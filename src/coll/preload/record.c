@@ -10,7 +10,6 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -209,16 +208,7 @@ static int write_file(const char *path, int ranks)
                          "out.\n",
                          (unsigned long long)seen.left_out);
     }
-    int err = out.error;
-    int fd = err < 0 ? err
-                     : poise_file_open(AT_FDCWD, path,
-                                       O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC,
-                                       0666);
-    err = fd < 0 ? fd : poise_file_write(fd, out.data, out.len, path);
-    if (fd >= 0) {
-        int closed = poise_file_close(fd, path);
-        err = err < 0 ? err : closed;
-    }
+    int err = poise_file_save(path, &out);
     poise_buf_free(&out);
     return err;
 }

@@ -8,7 +8,6 @@
 #include "backend/backend.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -156,7 +155,7 @@ static void be_patient(struct mpi_transport *self, uint32_t seen,
     }
     uint64_t idle_ns = now_ns - self->idle_since_ns;
     if (idle_ns < YIELD_NS) {
-        sched_yield();
+        poise_yield();
         return;
     }
     uint64_t sleep_ns = idle_ns / SLEEP_PART;

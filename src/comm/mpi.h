@@ -20,6 +20,8 @@ static inline int poise_world_from_mpi(MPI_Comm comm, struct poise_world **out)
     const char *flavour = "ompi";
 #elif defined(MPICH)
     const char *flavour = "mpich";
+#elif defined(POISE_VMPI)
+    const char *flavour = "vmpi"; /* virtual ranks */
 #else
     const char *flavour = "unknown";
 #endif

@@ -225,9 +225,17 @@ static void engine_rank_end(struct vrank *rank, int status)
     }
 }
 
+/* What of Poise waits for others, called by the program, lets them run. */
+static void rank_yield(void *arg)
+{
+    (void)arg;
+    vrank_poll("waits in Poise");
+}
+
 void engine_rank_main(struct vrank *rank)
 {
     const struct vrank_job *job = &vrank_engine->job;
+    poise_ctx_set_yield(rank_yield, NULL);
     if (job->face != NULL && job->face->rank_start != NULL &&
         job->face->rank_start(rank, job->arg) < 0) {
         struct poise_buf line = {0};

@@ -56,10 +56,18 @@ static void exchange(void)
 {
     int above = rank > 0 ? rank - 1 : MPI_PROC_NULL;
     int below = rank + 1 < size ? rank + 1 : MPI_PROC_NULL;
-    MPI_Sendrecv(row(1), n + 2, MPI_DOUBLE, above, 0, row(rows + 1), n + 2,
-                 MPI_DOUBLE, below, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    MPI_Sendrecv(row(rows), n + 2, MPI_DOUBLE, below, 1, row(0), n + 2,
-                 MPI_DOUBLE, above, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Request requests[4];
+    MPI_Status statuses[4];
+    /* All at once: a row that comes from far is waited for once. */
+    MPI_Irecv(row(rows + 1), n + 2, MPI_DOUBLE, below, 0, MPI_COMM_WORLD,
+              &requests[0]);
+    MPI_Irecv(row(0), n + 2, MPI_DOUBLE, above, 1, MPI_COMM_WORLD,
+              &requests[1]);
+    MPI_Isend(row(1), n + 2, MPI_DOUBLE, above, 0, MPI_COMM_WORLD,
+              &requests[2]);
+    MPI_Isend(row(rows), n + 2, MPI_DOUBLE, below, 1, MPI_COMM_WORLD,
+              &requests[3]);
+    MPI_Waitall(4, requests, statuses);
 }
 
 /* The points of one colour from those of the other; the sum of changes. */

@@ -4,6 +4,7 @@ collectives take, and what overdecomposition wins over emulated latency."""
 import math
 import os
 import re
+import shlex
 import shutil
 import subprocess
 
@@ -171,45 +172,87 @@ def remote_case(mpi):
 
 # ---- memory ---------------------------------------------------------------------
 
-def each_kib(result, one, count):
-    """KiB of each of `count` ranks, by what 1 and `count` take together."""
-    return (result - one) / (count - 1)
+# Where memory groups are made, and what a group says of its peak: version 1 of
+# the kernel's interface, and 2.
+GROUPS = (("/sys/fs/cgroup/memory", "memory.max_usage_in_bytes"),
+          ("/sys/fs/cgroup", "memory.peak"))
 
 
-def memory_rows(case, results):
-    big = {label: results[label].median() for label in results}
-    rows = []
-    for name, count in case.memory:
-        one, all_ = big[f"{name}, 1 rank"], big[f"{name}, {count:,} ranks"]
-        if one is None or all_ is None:
-            rows.append([name, "-", "", "not measured"])
+def memory_group():
+    """(folder for a group of our own, name of its peak), or None."""
+    for parent, peak in GROUPS:
+        folder = os.path.join(parent, f"poise-bench-{os.getpid()}")
+        try:
+            os.mkdir(folder)
+        except OSError:
             continue
-        each = each_kib(all_, one, count)
-        rows.append([f"{name}, {count:,} ranks", digits(each), "at most 100",
-                     "met" if each <= 100 else "MISSED"])
-    return rows
+        there = os.path.exists(os.path.join(folder, peak))
+        os.rmdir(folder)
+        if there:
+            return folder, peak
+    return None
 
 
-def memory_table(case, results, markdown):
-    rows = memory_rows(case, results)
-    return table(["KiB for each rank", "is", "", ""], rows, markdown)
+class Group(Figure):
+    """KiB that a command takes in a memory group of its own at the most, the
+    kernel's page tables for it included."""
+
+    def __init__(self, label, argv, group, env=None):
+        super().__init__(label, argv, "KiB", "poise" if group else
+                         "memory cgroup", env=env)
+        if group:
+            folder, peak = group
+            self.shell = (
+                f"mkdir {folder} && sh -c 'echo $$ >{folder}/cgroup.procs && "
+                f"exec {shlex.join(argv)}' >/dev/null; "
+                f"code=$?; expr $(cat {folder}/{peak}) / 1024; "
+                f"rmdir {folder}; exit $code")
+
+
+# Program -> its words, ranks, how often its constants are read.
+MEMORY = {"a small program": ("vrank_mpi", ["memory"], 1024),
+          "a program of 50 MB, a tenth read": ("vrank_big", ["10"], 256),
+          "a program of 50 MB, all read": ("vrank_big", ["100"], 256)}
+
+
+def memory_label(name, count, grouped):
+    return f"{name}, {count:,} rank{'s' if count > 1 else ''}" + \
+        (", cgroup" if grouped else "")
+
+
+def memory_table(_, results, markdown):
+    rows = []
+    for name, (_, _, count) in MEMORY.items():
+        row = [f"{name}, {count:,} ranks"]
+        for grouped in (False, True):
+            one = results[memory_label(name, 1, grouped)].median()
+            all_ = results[memory_label(name, count, grouped)].median()
+            each = None if one is None or all_ is None else \
+                (all_ - one) / (count - 1)
+            row += [digits(each), "not measured" if each is None
+                    else "met" if each <= 100 else "MISSED"]
+        rows.append(row)
+    return table(["KiB for each rank", "pages", "at most 100",
+                  "peak of its cgroup", "at most 100"], rows, markdown)
 
 
 def memory_case():
     commands = []
-    kinds = {"a small program": ("vrank_mpi", ["memory"], 1024),
-             "a program of 50 MB": ("vrank_big", [], 256)}
-    for name, (prog, words, count) in kinds.items():
+    group = memory_group()
+    for name, (prog, words, count) in MEMORY.items():
         for n in (1, count):
             argv, env = ranks(n, program(prog, "poise"), *words)
-            label = f"{name}, {n:,} rank{'s' if n > 1 else ''}"
-            commands.append(Figure(label, argv, "KiB", env=env))
-    case = Case("vrank-memory", "Memory of virtual ranks", [], commands,
+            commands.append(Figure(memory_label(name, n, False), argv, "KiB",
+                                   env=env))
+            commands.append(Group(memory_label(name, n, True), argv, group,
+                                  env))
+    return Case("vrank-memory", "Memory of virtual ranks", [], commands,
                 tables=[figure_table, memory_table], prepare=compile_all,
-                note="What a process has to itself (smaps_rollup), after all "
-                     "ranks have met; data of their own they have none.")
-    case.memory = [(name, count) for name, (_, _, count) in kinds.items()]
-    return case
+                note="Pages: what a process has to itself (smaps_rollup), "
+                     "after all ranks have met; data of their own they have "
+                     "none. The peak of a memory cgroup has the kernel's page "
+                     "tables in it: 8 bytes for each page of 4 KiB that a "
+                     "rank reads, 100 KiB where all of 50 MB are read.")
 
 
 # ---- overdecomposition --------------------------------------------------------------
@@ -237,14 +280,11 @@ def sor(v, n, iterations, every, *options):
 def sor_size(ms, folder):
     """An edge of the plate with which an iteration takes so long."""
     edge = 2000
-    argv, env = sor(1, edge, 20, 0)
-    took = min(sor_ms(out + err, 0) for _, _, _, out, err, _ in (
-        run_once(Command("", argv, env=env), folder) for _ in range(3)))
-    for _ in range(2):  # points cost more outside of the cache
+    for _ in range(3):  # points cost more outside of the cache
+        argv, env = sor(1, edge, max(10, int(40 * (800 / edge)**2)), 0)
+        took = min(sor_ms(out + err, 0) for _, _, _, out, err, _ in (
+            run_once(Command("", argv, env=env), folder) for _ in range(3)))
         edge = int(edge * math.sqrt(ms / took))
-        argv, env = sor(1, edge, 10, 0)
-        took = sor_ms("".join(run_once(Command("", argv, env=env),
-                                       folder)[3:5]), 0)
     return edge
 
 
@@ -312,11 +352,33 @@ def sor_table(case, results, markdown):
         table(heads, rows, markdown)
 
 
+def sor_summary(case, results, markdown):
+    """What is won, and in brackets what the model says, for each number."""
+    rows = []
+    found = sor_rows(case, results)
+    for share in case.edges:
+        for kind in WAITS:
+            mine = {v: (gain, model) for s, k, v, _, _, gain, model in found
+                    if s == share and k == kind}
+            if not mine:
+                continue
+            least = min(gain / model for gain, model in mine.values())
+            best = max(mine, key=lambda v: mine[v][0])
+            rows.append([f"C = {share:.2g} d, {kind}"] + [
+                "{:.2f} ({:.2f})".format(*mine[v]) if v in mine else "-"
+                for v in PER_PROCESS[1:]] + [
+                    f"{mine[best][0] / mine[best][1]:.2f}", f"{least:.2f}"])
+    heads = ["times faster, and by the model"] + [
+        f"{v} ranks" for v in PER_PROCESS[1:]] + [
+            "best: of the model", "worst: of it"]
+    return table(heads, rows, markdown)
+
+
 def sor_case(delay):
     shares, iterations = SOR[delay]
     case = Case(f"vrank-sor-{delay}",
                 f"SOR, {PROCESSES} processes, {delay} ms of emulated latency",
-                [], [], tables=[sor_table],
+                [], [], tables=[sor_summary, sor_table],
                 note="Time of an iteration, and how many times faster than "
                      "with one rank per process. Model: (2d+C) / "
                      "max(C, 2d+C/v); with an allreduce in each iteration "

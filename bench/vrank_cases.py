@@ -103,7 +103,9 @@ def figure_table(case, results, markdown):
                      f"at {'least' if least else 'most'} {limit:.3g}",
                      "not measured" if is_ is None
                      else "met" if met else "MISSED"])
-    return text + "\n" + table(["bar", "is", "", ""], bars, markdown)
+    if bars:
+        text += "\n" + table(["bar", "is", "", ""], bars, markdown)
+    return text
 
 
 def yield_ns(count):
@@ -207,6 +209,13 @@ class Group(Figure):
                 f"exec {shlex.join(argv)}' >/dev/null; "
                 f"code=$?; expr $(cat {folder}/{peak}) / 1024; "
                 f"rmdir {folder}; exit $code")
+
+    def text(self):
+        shell, self.shell = self.shell, None
+        try:
+            return super().text() + "   # in a memory cgroup of its own"
+        finally:
+            self.shell = shell
 
 
 # Program -> its words, ranks, how often its constants are read.

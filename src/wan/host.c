@@ -396,6 +396,8 @@ int poise_wan_exec(const struct poise_wan_testbed *testbed, unsigned host,
 {
     const struct poise_wan_host_state *there = &testbed->hosts[host];
     int fds[SPACES], sockets[2], nothing = -1;
+    /* Where its parent had it ignored, nobody would hear of a child's end. */
+    struct sigaction heed = {.sa_handler = SIG_DFL}, heeded;
     sigset_t blocked, before;
     struct word word = {0};
     int code = spaces_open(there->pid, fds, there->name);
@@ -412,6 +414,7 @@ int poise_wan_exec(const struct poise_wan_testbed *testbed, unsigned host,
         goto close_spaces;
     }
     sigprocmask(SIG_BLOCK, &blocked, &before);
+    sigaction(SIGCHLD, &heed, &heeded);
     pid_t child = fork();
     if (child == 0) {
         close(sockets[0]);
@@ -430,6 +433,7 @@ int poise_wan_exec(const struct poise_wan_testbed *testbed, unsigned host,
         }
     }
     close(sockets[0]);
+    sigaction(SIGCHLD, &heeded, NULL);
     sigprocmask(SIG_SETMASK, &before, NULL);
 close_spaces:
     for (int i = 0; i < SPACES; i++) {

@@ -4,7 +4,6 @@
 
 #include <poise/comm.h>
 
-#include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -132,44 +131,14 @@ static const char *launched_by(void)
                                           : NULL;
 }
 
-static int find_preload(const char *mpi, char path[PATH_MAX])
+static int find_preload(const char *mpi, struct poise_buf *path)
 {
-    static const char *const folders[] = {"poise", "src/coll/preload"};
-    Dl_info info;
-    char folder[PATH_MAX];
-    if (!dladdr((void *)(uintptr_t)poise_world_create, &info) ||
-        !realpath(info.dli_fname, folder)) {
-        return poise_error_set(ENOENT, "find", "libpoise", NULL);
-    }
-    *strrchr(folder, '/') = '\0';
-    for (size_t i = 0; i < sizeof(folders) / sizeof(*folders); i++) {
-        int len = snprintf(path, PATH_MAX, "%s/%s/libpoise-coll-%s.so", folder,
-                           folders[i], mpi);
-        if (len < PATH_MAX && access(path, R_OK) == 0) {
-            return 0;
-        }
-    }
-    return poise_error_set(ENOENT, "find", "the preload",
-                           "there is no libpoise-coll-%s.so in %s/poise", mpi,
-                           folder);
+    char name[64];
+    snprintf(name, sizeof(name), "libpoise-coll-%s.so", mpi);
+    return cli_preload_find(name, path);
 }
 
-/* In front of those that are there. */
-static int set_preload(const char *path)
-{
-    const char *others = getenv("LD_PRELOAD");
-    struct poise_buf list = {0};
-    poise_buf_printf(&list, "%s%s%s", path, others && *others ? ":" : "",
-                     others ? others : "");
-    int err = list.error;
-    if (err == 0 && setenv("LD_PRELOAD", poise_buf_str(&list), 1) < 0) {
-        err = -errno;
-    }
-    poise_buf_free(&list);
-    return err;
-}
-
-static int set_all(const struct values *values, const char *preload)
+static int set_all(const struct values *values, struct poise_buf *preload)
 {
     const struct {
         const char *name, *value;
@@ -182,7 +151,12 @@ static int set_all(const struct values *values, const char *preload)
             return -errno;
         }
     }
-    return set_preload(preload);
+    /* In front of those that are there. */
+    cli_preload_others(preload);
+    const char *list = poise_buf_str(preload);
+    return preload->error                      ? preload->error
+           : setenv("LD_PRELOAD", list, 1) < 0 ? -errno
+                                               : 0;
 }
 
 /* ---- the command -----------------------------------------------------------
@@ -190,7 +164,8 @@ static int set_all(const struct values *values, const char *preload)
 
 static int run(const struct values *values, char **argv)
 {
-    char program[PATH_MAX], preload[PATH_MAX];
+    char program[PATH_MAX];
+    struct poise_buf preload = {0};
     const char *mpi = values->mpi ? values->mpi : launched_by();
     if (!find_program(argv[0], program)) {
         cli_say("coll", "there is no program '%s'", argv[0]);
@@ -208,11 +183,13 @@ static int run(const struct values *values, char **argv)
                         "poise coll PROGRAM, or say --mpi");
         return CLI_WRAPPER_FAILED;
     }
-    if (find_preload(mpi, preload) < 0) {
+    if (find_preload(mpi, &preload) < 0) {
         cli_say_error("coll");
+        poise_buf_free(&preload);
         return CLI_WRAPPER_FAILED;
     }
-    int err = set_all(values, preload);
+    int err = set_all(values, &preload);
+    poise_buf_free(&preload);
     if (err < 0) {
         cli_say("coll", "cannot set the environment: %s", strerror(-err));
         return CLI_WRAPPER_FAILED;

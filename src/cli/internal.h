@@ -93,6 +93,14 @@ void cli_progress_wipe(bool shown);
 int cli_error_hook(struct poise_worker *worker, const struct poise_error *err,
                    void *arg);
 
+/* ---- preloads ---------------------------------------------------------------
+ */
+
+/** Where the preload called `name` is, in `out`. -ENOENT. */
+int cli_preload_find(const char *name, struct poise_buf *out);
+/** Append those that LD_PRELOAD names already, to stand behind ours. */
+void cli_preload_others(struct poise_buf *out);
+
 /* ---- options that several commands share
  * ------------------------------------- */
 

@@ -1,0 +1,304 @@
+/* Making one entry whole: beside its place, then into it by a rename. */
+#include "make.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+enum {
+    HOLE_BYTES = 4096, /* zeros of this length and alignment become a hole */
+    TRIES = 100,       /* names, before something is wrong */
+};
+
+static int failed(const char *doing, const char *name)
+{
+    return poise_error_set(errno, doing, name, NULL);
+}
+
+static void make_name(char out[40])
+{
+    snprintf(out, 40, POISE_WALK_TEMPORARY "%016llx",
+             (unsigned long long)poise_rng_next(poise_rng_current()));
+}
+
+static int rename_fault(void)
+{
+    int code = poise_fault_check(POISE_FAULT_RENAME);
+
+    errno = code;
+    return code ? -1 : 0;
+}
+
+/* From its temporary name to its own, whatever is there. */
+static int put_in_place(int dirfd, const char *temporary, const char *name,
+                        bool replace)
+{
+    int err;
+
+    if (rename_fault() == 0 && renameat(dirfd, temporary, dirfd, name) == 0) {
+        return 0;
+    }
+    if (errno == EISDIR || errno == ENOTEMPTY || errno == EEXIST) {
+        if (replace) {
+            err = poise_walk_remove(dirfd, name);
+        } else {
+            err = unlinkat(dirfd, name, AT_REMOVEDIR) == 0
+                      ? 0
+                      : poise_error_set(EISDIR, "replace", name,
+                                        "a directory that is not empty is "
+                                        "in its place");
+        }
+        if (err < 0) {
+            return err;
+        }
+        if (renameat(dirfd, temporary, dirfd, name) == 0) {
+            return 0;
+        }
+    }
+    return failed("rename to", name);
+}
+
+/* ---- regular files ---------------------------------------------------------
+ */
+
+int poise_walk_make_begin(struct poise_walk_making *making, int dirfd,
+                          const char *name, bool sparse)
+{
+    int tries = 0, fd;
+
+    do {
+        make_name(making->temporary);
+        fd = poise_file_open(dirfd, making->temporary,
+                             O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+    } while (fd == -EEXIST && ++tries < TRIES);
+    if (fd < 0) {
+        making->temporary[0] = 0;
+        return poise_error_set(-fd, "make", name, NULL);
+    }
+    making->fd = fd;
+    making->dirfd = dirfd;
+    making->name = name;
+    making->at = 0;
+    making->sparse = sparse;
+    return 0;
+}
+
+static bool is_zero(const unsigned char *data, size_t len)
+{
+    return len == 0 || (data[0] == 0 && memcmp(data, data + 1, len - 1) == 0);
+}
+
+/* The bytes up to the next place where a hole could begin or end. */
+static size_t to_boundary(uint64_t at, size_t left)
+{
+    size_t len = HOLE_BYTES - (size_t)(at % HOLE_BYTES);
+
+    return len < left ? len : left;
+}
+
+static int put(struct poise_walk_making *making, const void *data, size_t len)
+{
+    int err =
+        poise_file_pwrite(making->fd, data, len, making->at, making->name);
+
+    making->at += err < 0 ? 0 : len;
+    return err;
+}
+
+int poise_walk_make_data(struct poise_walk_making *making, const void *data,
+                         size_t len)
+{
+    const unsigned char *from = data;
+    size_t done = 0;
+    int err = 0;
+
+    if (!making->sparse) {
+        return put(making, data, len);
+    }
+    while (done < len && err == 0) {
+        size_t full = 0, zero = 0;
+
+        while (done + full < len) {
+            size_t next = to_boundary(making->at + full, len - done - full);
+            if (is_zero(from + done + full, next)) {
+                zero = next;
+                break;
+            }
+            full += next;
+        }
+        err = full ? put(making, from + done, full) : 0;
+        making->at += err < 0 ? 0 : zero;
+        done += full + zero;
+    }
+    return err;
+}
+
+int poise_walk_make_hole(struct poise_walk_making *making, uint64_t len)
+{
+    if (len > INT64_MAX - making->at) {
+        return poise_error_set(EFBIG, "write", making->name, NULL);
+    }
+    making->at += len;
+    return 0;
+}
+
+void poise_walk_make_abort(struct poise_walk_making *making)
+{
+    if (making->temporary[0]) {
+        close(making->fd);
+        unlinkat(making->dirfd, making->temporary, 0);
+        making->temporary[0] = 0;
+    }
+}
+
+int poise_walk_make_commit(struct poise_walk_making *making,
+                           const struct poise_walk_meta *meta, unsigned keep,
+                           bool replace)
+{
+    int err = 0;
+
+    /* What ends in a hole is longer than what was written. */
+    if (ftruncate(making->fd, (off_t)making->at) != 0) {
+        err = failed("set the length of", making->name);
+    }
+    if (err == 0) {
+        err = make_attributes(making->dirfd, making->temporary, making->fd,
+                              meta, keep);
+    }
+    if (err >= 0) {
+        err = poise_file_close(making->fd, making->name);
+        making->fd = -1;
+    }
+    if (err >= 0) {
+        err = put_in_place(making->dirfd, making->temporary, making->name,
+                           replace);
+    }
+    if (err >= 0) {
+        making->temporary[0] = 0;
+        return 0;
+    }
+    if (making->fd >= 0) {
+        close(making->fd);
+    }
+    unlinkat(making->dirfd, making->temporary, 0);
+    making->temporary[0] = 0;
+    return err;
+}
+
+/* ---- everything else -------------------------------------------------------
+ */
+
+static int create_special(int dirfd, const char *name,
+                          const struct poise_walk_meta *meta)
+{
+    int code = poise_fault_check(POISE_FAULT_OPEN);
+
+    if (code) {
+        return -code;
+    }
+    if (S_ISLNK(meta->mode)) {
+        if (!meta->target) {
+            return -EINVAL;
+        }
+        return symlinkat(meta->target, dirfd, name) == 0 ? 0 : -errno;
+    }
+    if (S_ISREG(meta->mode) || S_ISDIR(meta->mode)) {
+        return -EINVAL;
+    }
+    return mknodat(dirfd, name, (meta->mode & S_IFMT) | 0600,
+                   makedev(meta->major, meta->minor)) == 0
+               ? 0
+               : -errno;
+}
+
+int poise_walk_make_special(int dirfd, const char *name,
+                            const struct poise_walk_meta *meta, unsigned keep,
+                            bool replace)
+{
+    char temporary[40];
+    int tries = 0, err;
+
+    do {
+        make_name(temporary);
+        err = create_special(dirfd, temporary, meta);
+    } while (err == -EEXIST && ++tries < TRIES);
+    if (err < 0) {
+        return poise_error_set(-err, "make", name, NULL);
+    }
+    err = make_attributes(dirfd, temporary, -1, meta, keep);
+    if (err >= 0) {
+        err = put_in_place(dirfd, temporary, name, replace);
+    }
+    if (err < 0) {
+        unlinkat(dirfd, temporary, 0);
+    }
+    return err < 0 ? err : 0;
+}
+
+static bool is_same(int from_dirfd, const char *from, int dirfd,
+                    const char *name)
+{
+    struct stat a, b;
+
+    return fstatat(from_dirfd, from, &a, AT_SYMLINK_NOFOLLOW) == 0 &&
+           fstatat(dirfd, name, &b, AT_SYMLINK_NOFOLLOW) == 0 &&
+           a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+int poise_walk_make_link(int from_dirfd, const char *from, int dirfd,
+                         const char *name, bool replace)
+{
+    char temporary[40];
+    int err;
+
+    if (linkat(from_dirfd, from, dirfd, name, 0) == 0) {
+        return 1;
+    }
+    if (errno != EEXIST) {
+        return failed("link", name);
+    }
+    /* To rename one link over another does nothing and keeps both. */
+    if (is_same(from_dirfd, from, dirfd, name)) {
+        return 0;
+    }
+    make_name(temporary);
+    if (linkat(from_dirfd, from, dirfd, temporary, 0) != 0) {
+        return failed("link", name);
+    }
+    err = put_in_place(dirfd, temporary, name, replace);
+    if (err < 0) {
+        unlinkat(dirfd, temporary, 0);
+    }
+    return err < 0 ? err : 1;
+}
+
+int poise_walk_make_directory(int dirfd, const char *name)
+{
+    int code = poise_fault_check(POISE_FAULT_OPEN);
+    struct stat st;
+
+    for (int tries = 0; code == 0 && tries < 2; tries++) {
+        if (mkdirat(dirfd, name, 0700) == 0) {
+            return 1;
+        }
+        code = errno == EEXIST ? 0 : errno;
+        if (code == 0 && fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) != 0) {
+            code = errno;
+        }
+        if (code == 0 && S_ISDIR(st.st_mode)) {
+            if ((st.st_mode & 0700) != 0700 && geteuid() == st.st_uid) {
+                /* If this fails, so will what needs it. */
+                (void)!fchmodat(dirfd, name, (st.st_mode & 07777) | 0700,
+                                AT_SYMLINK_NOFOLLOW);
+            }
+            return 0;
+        }
+        if (code == 0 && unlinkat(dirfd, name, 0) != 0) {
+            code = errno;
+        }
+    }
+    return poise_error_set(code ? code : EEXIST, "make directory", name, NULL);
+}

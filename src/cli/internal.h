@@ -38,7 +38,8 @@ extern const struct poise_command cli_cc_command, cli_cxx_command,
     cli_fort_command, cli_run_command, cli_advise_command;
 extern const struct poise_command cli_noise_command, cli_wire_analyse_command,
     cli_wire_model_command;
-extern const struct poise_command cli_sort_command, cli_listrank_command;
+extern const struct poise_command cli_sort_command, cli_listrank_command,
+    cli_send_command;
 int cli_walk(int argc, char **argv);
 int cli_du(int argc, char **argv);
 int cli_find(int argc, char **argv);
@@ -55,6 +56,7 @@ int cli_wan(int argc, char **argv);
 int cli_wire_analyse(int argc, char **argv);
 int cli_wire_model(int argc, char **argv);
 int cli_noise(int argc, char **argv);
+int cli_send(int argc, char **argv);
 int cli_sort(int argc, char **argv);
 int cli_listrank(int argc, char **argv);
 int cli_help(int argc, char **argv);

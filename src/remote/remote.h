@@ -1,0 +1,97 @@
+/*
+ * poise/remote.h - what users run on dedup: trees of files sent over a thin
+ * link.
+ *
+ * One end gives, the other takes. The giver lists its trees in one order, part
+ * by part; the taker answers each part with what it lacks, makes directories,
+ * links and the like at once, and files whole as their data come. Both work
+ * ahead of each other. What was ever sent lies in the caches of both ends:
+ * data that are known, under whatever name, cost next to nothing, and a
+ * transfer that broke goes on where it was when it is started again.
+ *
+ * Layout of the messages: docs/send.md. All functions are local; one transfer
+ * belongs to one thread.
+ */
+#ifndef POISE_REMOTE_H
+#define POISE_REMOTE_H
+
+#include <poise/core.h>
+#include <poise/dedup.h>
+#include <poise/walk.h>
+
+#include <signal.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** What is done to an entry of the target. */
+enum poise_remote_deed {
+    POISE_REMOTE_SENT,    /**< a file, with data */
+    POISE_REMOTE_MADE,    /**< a directory, link, pipe or device */
+    POISE_REMOTE_LINKED,  /**< a hard link */
+    POISE_REMOTE_CHANGED, /**< attributes only */
+    POISE_REMOTE_DELETED,
+    POISE_REMOTE_DEEDS
+};
+/** "send", "make", "link", "change", "delete". */
+POISE_API extern const char *const poise_remote_deed_names[];
+
+struct poise_remote_stats {
+    uint64_t entries;                   /**< listed */
+    uint64_t deeds[POISE_REMOTE_DEEDS]; /**< done, or to be done if dry */
+    uint64_t file_bytes; /**< of the files that were sent, without holes */
+    uint64_t wire_bytes; /**< both directions */
+    uint64_t problems;   /**< entries that failed */
+    struct poise_dedup_peer_stats peer; /**< of this end */
+};
+
+struct poise_remote_options {
+    /** "PATH" or "[user@]host:PATH"; either the sources are all of one host
+     * and the target is here, or the other way round, or all are here. A
+     * source with a slash at its end stands for what is in it. */
+    const char *const *sources;
+    size_t source_count;
+    const char *target;
+    const char *shell;   /**< that reaches hosts, words; NULL: "ssh" */
+    const char *program; /**< poise there; NULL: "poise" */
+
+    unsigned keep; /**< POISE_WALK_KEEP_* */
+    bool remove;   /**< what the sources lack goes from the target */
+    bool dry;      /**< change nothing, tell what would be done */
+    bool tell;     /**< call `deed` */
+    bool one_file_system;
+    int level;           /**< of Zstandard; 0: 3 */
+    uint64_t silence_ns; /**< give up when the other end says nothing for so
+                              long while it is waited for; 0: never */
+
+    const char *cache;        /**< folder; NULL: $XDG_CACHE_HOME/poise/wire,
+                                   "": none, in memory only */
+    const char *remote_cache; /**< the same at the other end */
+    uint64_t cache_bytes;     /**< limit of each; 0: 10 GiB */
+    uint32_t cache_bits;      /**< width of fingerprints of a new one; 0: 40 */
+
+    void (*deed)(enum poise_remote_deed deed, const char *path, size_t len,
+                 void *arg);
+    /** An entry failed, at either end; the transfer goes on. */
+    void (*problem)(const struct poise_error *err, void *arg);
+    /** Some times a second. May be NULL. */
+    void (*progress)(const struct poise_remote_stats *stats, void *arg);
+    void *arg;
+    const volatile sig_atomic_t *stop; /**< -EINTR when it is not 0 */
+};
+
+/** Send: 0, also if entries failed: see stats->problems, which is filled in
+ * whatever is returned. SIGPIPE has to be ignored. */
+POISE_API int poise_remote_send(const struct poise_remote_options *options,
+                                struct poise_remote_stats *stats);
+/** Be the other end, which a remote shell started: speak on descriptors `in`
+ * and `out` until it is over. */
+POISE_API int poise_remote_serve(int in, int out,
+                                 const volatile sig_atomic_t *stop);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

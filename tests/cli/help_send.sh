@@ -1,0 +1,1 @@
+$POISE send --help

@@ -85,7 +85,9 @@ static void fail_queue(struct poise_disk *disk, int code)
     pthread_cond_broadcast(&disk->changed);
 }
 
-/* Take what is over and give the places to what waits. Under the lock. */
+/* Take what is over and give the places to what waits. Under the lock. While
+ * somebody sleeps for the ring, nobody else takes: it would take what that one
+ * is woken by, and if it was the last, that one would sleep for ever. */
 static void ring_turn(struct poise_disk *disk)
 {
     struct poise_disk_transfer *transfer;
@@ -93,7 +95,7 @@ static void ring_turn(struct poise_disk *disk)
     ssize_t moved;
     int code;
 
-    while ((transfer = disk_ring_take(disk->ring, &moved))) {
+    while (!disk->reaping && (transfer = disk_ring_take(disk->ring, &moved))) {
         if (disk_step(disk, transfer, moved)) {
             disk_finish(disk, transfer);
             ended = true;

@@ -18,7 +18,7 @@ void *poise_huge_alloc(size_t bytes)
 {
     size_t whole = (bytes + HUGE_BYTES - 1) & ~(HUGE_BYTES - 1);
     char *base, *start;
-    size_t front;
+    size_t front, huge;
 
     if (bytes == 0 || whole < bytes || fault_test(POISE_FAULT_ALLOC) != 0) {
         base = MAP_FAILED;
@@ -39,8 +39,15 @@ void *poise_huge_alloc(size_t bytes)
     if (front < HUGE_BYTES) {
         munmap(start + whole, HUGE_BYTES - front);
     }
-    /* Small pages do as well, only slower. */
-    madvise(start, whole, MADV_HUGEPAGE);
+    /* Small pages do as well, only slower; the last ones have to, else they
+     * would take up to 2 MiB more than what was asked for. */
+    huge = bytes & ~(HUGE_BYTES - 1);
+    if (huge > 0) {
+        madvise(start, huge, MADV_HUGEPAGE);
+    }
+    if (huge < whole) {
+        madvise(start + huge, whole - huge, MADV_NOHUGEPAGE);
+    }
     return start;
 }
 

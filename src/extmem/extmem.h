@@ -55,7 +55,7 @@ POISE_API const char *poise_sort_kind_name(enum poise_sort_kind kind);
 struct poise_sort_options {
     struct poise_sort_type type;
     /** All the memory that the run may take; 0: nine tenths of
-     * poise_memory_available(). */
+     * poise_memory_available(), but 6 MiB or half of it are left. */
     uint64_t memory_bytes;
     /** Folders for scratch files, striped over all of them, best one on each
      * disk; none: the folder of the output. Borrowed. */

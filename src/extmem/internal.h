@@ -23,6 +23,10 @@ static inline uint64_t sort_round_up(uint64_t n, uint64_t unit)
     return (n + unit - 1) / unit * unit;
 }
 
+/** Nine tenths of what memory is left; but at least 6 MiB, or half, are kept
+ * for the program itself and for what the kernel holds on its behalf. */
+uint64_t sort_default_memory(void);
+
 /* ---- kinds of items ----------------------------------------------------- */
 
 /** How items are handled: numbers are sorted themselves, all else by entries

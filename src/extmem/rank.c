@@ -163,9 +163,7 @@ int rank_job_open(struct rank_job *job, const char *in,
         .memory = options->memory_bytes,
     };
     if (job->memory == 0) {
-        uint64_t all = poise_memory_available();
-
-        job->memory = all - all / 10;
+        job->memory = sort_default_memory();
     }
     job->threads = sort_threads(&job->sort);
     return open_inputs(job, in);

@@ -99,18 +99,23 @@ static int look_at_lines(struct sort_run *run, struct sort_census *census)
     return code;
 }
 
-static uint64_t default_memory(void)
+uint64_t sort_default_memory(void)
 {
+    const uint64_t least_kept = (uint64_t)6 << 20;
     uint64_t all = poise_memory_available();
+    uint64_t kept = all / 10;
 
-    return all - all / 10;
+    if (kept < least_kept) {
+        kept = all / 2 < least_kept ? all / 2 : least_kept;
+    }
+    return all - kept;
 }
 
 static int make_plan(struct sort_run *run)
 {
     const struct poise_sort_options *options = run->options;
     uint64_t memory =
-        options->memory_bytes ? options->memory_bytes : default_memory();
+        options->memory_bytes ? options->memory_bytes : sort_default_memory();
     struct sort_census census = {.bytes = run->in_bytes,
                                  .item_bytes = run->item_bytes,
                                  .least_item = run->item_bytes};

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- starting and ending ------------------------------------------------- */
 
@@ -60,9 +61,54 @@ static int backend_start(struct comm_mpi_start *out)
     return 0;
 }
 
+/* MPICH before 4.2 over UCX: MPI_Finalize flushes each TCP connection, which
+ * takes an answer of the other side, but a rank whose own are flushed waits for
+ * the others in a barrier of the process manager, and answers no more. A rank
+ * that comes later by more than the way of a message waits for ever. All that
+ * Hydra tells of hosts is looked at, since nothing may be sent any more. */
+static bool finalise_hangs(void)
+{
+    char text[MPI_MAX_LIBRARY_VERSION_STRING];
+    int len = 0, minor = 0;
+    MPI_Get_library_version(text, &len);
+    const char *here = getenv("MPI_LOCALNRANKS"), *all = getenv("PMI_SIZE");
+    return sscanf(text, "MPICH Version: 4.%d", &minor) == 1 && minor < 2 &&
+           strstr(text, "ch4:ucx") && here && all && strcmp(here, all) != 0;
+}
+
+/* Tell the process manager what MPI_Finalize would tell at its end (PMI
+ * version 1, as Hydra speaks it): then it takes the end of the process for a
+ * good one. Whether it agreed. */
+static bool leave_manager(void)
+{
+    static const char request[] = "cmd=finalize\n";
+    static const char wanted[] = "cmd=finalize_ack";
+    const char *number = getenv("PMI_FD");
+    char answer[64];
+    size_t got = 0;
+    char *end = NULL;
+    long fd = number ? strtol(number, &end, 10) : -1;
+    if (fd < 0 || fd > INT_MAX || *end != '\0' ||
+        write((int)fd, request, sizeof(request) - 1) !=
+            (ssize_t)(sizeof(request) - 1)) {
+        return false;
+    }
+    while (got < sizeof(answer) && !memchr(answer, '\n', got)) {
+        ssize_t more = read((int)fd, answer + got, sizeof(answer) - got);
+        if (more <= 0) {
+            return false;
+        }
+        got += (size_t)more;
+    }
+    return got >= sizeof(wanted) &&
+           memcmp(answer, wanted, sizeof(wanted) - 1) == 0;
+}
+
 static void backend_stop(void)
 {
-    MPI_Finalize();
+    if (!finalise_hangs() || !leave_manager()) {
+        MPI_Finalize();
+    }
 }
 
 static void backend_describe(int code, char *text, size_t cap)

@@ -75,7 +75,8 @@ const struct poise_command cli_wan_command = {
         "Programs of MPICH are run with a preload that serves connections "
         "while MPI_Finalize waits: MPICH 4.0 and 4.1 over UCX otherwise hang "
         "there now and then. A program that is started with another "
-        "LD_PRELOAD ('env LD_PRELOAD=...') goes without it.",
+        "LD_PRELOAD ('env LD_PRELOAD=...') goes without it. A job that is told "
+        "to end and does not is killed after ten seconds.",
     .options = options,
     .examples = "poise wan up nordic.wan\tmake the hosts\n"
                 "poise wan exec odense0 ping -c 3 tromso0\ta round trip\n"
@@ -232,11 +233,14 @@ static int open_alive(const char *name, struct poise_wan_testbed **out)
     return code < 0 ? CLI_WRAPPER_FAILED : 0;
 }
 
+/* What a launcher has to end its ranks in, once a signal told it to. */
+#define PATIENCE_S 10
+
 static int exec_on(const struct poise_wan_testbed *testbed, unsigned host,
-                   char **argv)
+                   char **argv, unsigned patience_s)
 {
     int status = 0;
-    int code = poise_wan_exec(testbed, host, argv, &status);
+    int code = poise_wan_exec(testbed, host, argv, patience_s, &status);
     if (code < 0) {
         cli_say_error("wan");
         return code == -ENOENT ? 127 : code == -EACCES ? 126 : 125;
@@ -260,7 +264,7 @@ static int wan_exec(const struct values *values, int argc, char **argv)
         cli_say_error("wan");
         code = CLI_WRAPPER_FAILED;
     } else {
-        code = exec_on(testbed, (unsigned)host, argv + 1);
+        code = exec_on(testbed, (unsigned)host, argv + 1, 0);
     }
     poise_wan_close(testbed);
     return code;
@@ -507,7 +511,7 @@ static int launch(const struct values *values,
     bool mpich = strcmp(launcher.mpi, "mpich") == 0;
     launch_words(&launcher, agent.data, poise_buf_str(&hosts), ranks_text,
                  mpich ? mpich_preload(&preload) : NULL, argv, argc, words);
-    code = exec_on(testbed, 0, words);
+    code = exec_on(testbed, 0, words, PATIENCE_S);
     if (code == 0) {
         code = check_bytes(testbed, ranks, carried, sent);
     }

@@ -82,7 +82,7 @@ static int request_run(const struct poise_wan_testbed *testbed,
     }
     int host = count > 1 ? poise_wan_find_host(testbed, words[0]) : -1;
     if (host < 0 ||
-        poise_wan_exec(testbed, (unsigned)host, words + 1, &status) < 0) {
+        poise_wan_exec(testbed, (unsigned)host, words + 1, 0, &status) < 0) {
         return DOOR_FAILED;
     }
     return status;

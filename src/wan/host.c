@@ -331,11 +331,13 @@ static int spaces_open(int64_t pid, int fds[SPACES], const char *host)
     return 0;
 }
 
-/* Until the child ends; what comes for us goes to it. */
-static int await(pid_t child)
+/* Until the child ends; what comes for us goes to it. `patience_s` later, if
+ * that is not 0, it is killed. */
+static int await(pid_t child, unsigned patience_s)
 {
     sigset_t set;
     siginfo_t info;
+    uint64_t deadline = UINT64_MAX;
     int status = 0;
     sigemptyset(&set);
     sigaddset(&set, SIGINT);
@@ -343,9 +345,17 @@ static int await(pid_t child)
     sigaddset(&set, SIGHUP);
     sigaddset(&set, SIGCHLD);
     while (waitpid(child, &status, WNOHANG) == 0) {
-        int signal_number = sigwaitinfo(&set, &info);
+        const struct timespec second = {.tv_sec = 1};
+        int signal_number = sigtimedwait(&set, &info, &second);
+        uint64_t now = poise_clock_ns();
         if (signal_number > 0 && signal_number != SIGCHLD) {
             kill(child, signal_number);
+            if (patience_s && deadline == UINT64_MAX) {
+                deadline = now + patience_s * UINT64_C(1000000000);
+            }
+        }
+        if (now >= deadline) {
+            kill(child, SIGKILL);
         }
     }
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
@@ -388,11 +398,11 @@ static void exec_main(const int fds[SPACES], char *const *argv, int socket,
         _exit(125);
     }
     close(socket);
-    _exit(await(child));
+    _exit(await(child, 0));
 }
 
 int poise_wan_exec(const struct poise_wan_testbed *testbed, unsigned host,
-                   char *const *argv, int *status)
+                   char *const *argv, unsigned patience_s, int *status)
 {
     const struct poise_wan_host_state *there = &testbed->hosts[host];
     int fds[SPACES], sockets[2], nothing = -1;
@@ -424,7 +434,7 @@ int poise_wan_exec(const struct poise_wan_testbed *testbed, unsigned host,
                      : 0;
     close(sockets[1]);
     if (code == 0) {
-        *status = await(child);
+        *status = await(child, patience_s);
         /* Nothing to hear: all went well. */
         if (hear(sockets[0], &word, &nothing) == 0 && word.code) {
             code = poise_error_set(word.code, "run", argv[0],

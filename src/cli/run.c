@@ -88,9 +88,9 @@ const struct poise_command cli_run_command = {
     .operands = "PROGRAM [ARGUMENT...]",
     .summary = "run an MPI program with more ranks than processes",
     .description =
-        "PROGRAM was linked by 'poise cc' or 'poise c++'. Each rank has a "
-        "private copy of it, and while one waits for a message another "
-        "computes.\n\n"
+        "PROGRAM was linked by 'poise cc', 'poise c++' or 'poise fort'. Each "
+        "rank has a private copy of it, and while one waits for a message "
+        "another computes.\n\n"
         "A batch system's launcher may start the processes itself: "
         "'srun poise run -v 64 ./prog' joins its step.\n\n"
         "The environment variable POISE_MPI (ompi, mpich) chooses among "

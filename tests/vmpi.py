@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """The mpi.h of virtual ranks, as compilers see it.
 
-usage: tests/vmpi.py INCLUDE LIBRARY CONFORM COMPILER...
+usage: tests/vmpi.py INCLUDE LIBRARY CONFORM TOOL COMPILER...
 
 INCLUDE is the folder with mpi.h, LIBRARY libpoise-vmpi.so, CONFORM the folder
-with the programs that are compared with real MPIs, COMPILER the command of a C
-compiler.
+with the programs that are compared with real MPIs, TOOL tools/fortran, COMPILER
+the command of a C compiler.
 """
 
 import os
@@ -15,7 +15,7 @@ import sys
 import tempfile
 import unittest
 
-INCLUDE = LIBRARY = CONFORM = ""
+INCLUDE = LIBRARY = CONFORM = TOOL = ""
 COMPILER = []
 
 GOOD = """
@@ -119,7 +119,24 @@ class Entries(unittest.TestCase):
                 called.update(re.findall(r"\bMPI_(\w+_FN)\b", text))
         self.assertEqual(declared() - called, set())
 
+    def test_compared_fortran(self):
+        """... and those that Fortran has, from Fortran."""
+        with tempfile.TemporaryDirectory() as folder:
+            listed = os.path.join(folder, "names")
+            subprocess.run([TOOL, "names", INCLUDE, listed], check=True)
+            with open(listed, encoding="utf-8") as file:
+                names = set(file.read().lower().split())
+        called = {"abort"} # by a program in C that is compared
+        for name in os.listdir(CONFORM):
+            if name.endswith((".f", ".f90")):
+                with open(os.path.join(CONFORM, name),
+                          encoding="utf-8") as file:
+                    called.update(re.findall(r"\bmpi_(\w+)\(",
+                                             file.read().lower()))
+        self.assertGreater(len(names), 200)
+        self.assertEqual(names - called, set())
+
 
 if __name__ == "__main__":
-    INCLUDE, LIBRARY, CONFORM, *COMPILER = sys.argv[1:]
+    INCLUDE, LIBRARY, CONFORM, TOOL, *COMPILER = sys.argv[1:]
     unittest.main(argv=sys.argv[:1])

@@ -63,6 +63,15 @@ char *fort_text(const char *text, size_t length)
     return own;
 }
 
+char *fort_key(const char *text, size_t length)
+{
+    while (length > 0 && *text == ' ') {
+        text++;
+        length--;
+    }
+    return fort_text(text, length);
+}
+
 void fort_text_back(char *text, size_t length, const char *own)
 {
     size_t used = strlen(own);
@@ -198,38 +207,6 @@ void mpi_type_lb_(const MPI_Fint *type, MPI_Fint *place, MPI_Fint *ierror)
 void mpi_type_ub_(const MPI_Fint *type, MPI_Fint *place, MPI_Fint *ierror)
 {
     *ierror = old_extent(MPI_Type_ub, *type, place);
-}
-
-/* ---- attributes -----------------------------------------------------------
- */
-
-/* What MPI itself hangs on a communicator is the address of an integer in C,
- * and the integer in Fortran. */
-static int attribute(MPI_Fint comm, int keyval, MPI_Aint *value, MPI_Fint *flag)
-{
-    void *found = NULL;
-    int err = MPI_Comm_get_attr(MPI_Comm_f2c(comm), keyval, &found, flag);
-    if (err == MPI_SUCCESS && *flag) {
-        bool of_mpi = keyval >= MPI_TAG_UB && keyval <= MPI_APPNUM;
-        *value = of_mpi ? *(const int *)found : (MPI_Aint)found;
-    }
-    return err;
-}
-
-void mpi_comm_get_attr_(const MPI_Fint *comm, const MPI_Fint *keyval,
-                        MPI_Aint *value, MPI_Fint *flag, MPI_Fint *ierror)
-{
-    *ierror = attribute(*comm, *keyval, value, flag);
-}
-
-void mpi_attr_get_(const MPI_Fint *comm, const MPI_Fint *keyval,
-                   MPI_Fint *value, MPI_Fint *flag, MPI_Fint *ierror)
-{
-    MPI_Aint wide = 0;
-    *ierror = attribute(*comm, *keyval, &wide, flag);
-    if (*flag) {
-        *value = (MPI_Fint)wide;
-    }
 }
 
 /* ---- operations -----------------------------------------------------------

@@ -1,8 +1,8 @@
 /*
  * vrank/fortran.h - what the functions that Fortran programs call have in
  * common. tools/fortran writes most of them, from mpi_functions.h; fortran.c
- * has the rest. They are linked into the program (libpoise-fort.a), so that
- * each virtual rank has its own state of them.
+ * and fortran_attr.c have the rest. They are linked into the program
+ * (libpoise-fort.a), so that each virtual rank has its own state of them.
  */
 #ifndef POISE_VRANK_FORTRAN_H
 #define POISE_VRANK_FORTRAN_H
@@ -62,6 +62,8 @@ void fort_statuses_back(int count, MPI_Fint *statuses, MPI_Status *own);
 
 /** A text that ends with a 0, to be freed, of one that blanks fill up. */
 char *fort_text(const char *text, size_t length);
+/** ... without the blanks in front. */
+char *fort_key(const char *text, size_t length);
 void fort_text_back(char *text, size_t length, const char *own);
 
 #endif /* POISE_VRANK_FORTRAN_H */

@@ -178,21 +178,26 @@ static int make_words(const struct poise_remote_options *options,
                       const char *host, size_t host_len, struct poise_buf *text,
                       char **words)
 {
-    static char self[] = "/proc/self/exe", send[] = "send",
-                server[] = "--server";
+    static const char ours[] = "send\0--server";
     const char *shell = options->shell ? options->shell : "ssh";
     const char *program = options->program ? options->program : "poise";
-    size_t at = strlen(shell) + 1;
+    size_t at = strlen(shell) + 1, end;
     int count = 0;
 
     if (host_len > 0) {
         poise_buf_append(text, shell, at);
         poise_buf_append(text, host, host_len);
         poise_buf_putc(text, 0);
-        poise_buf_append(text, program, strlen(program) + 1);
-        if (text->error) {
-            return text->error;
-        }
+    } else {
+        program = "/proc/self/exe";
+    }
+    poise_buf_append(text, program, strlen(program) + 1);
+    end = text->len;
+    poise_buf_append(text, ours, sizeof(ours));
+    if (text->error) {
+        return text->error;
+    }
+    if (host_len > 0) {
         count = split_words(text->data, words);
         if (count < 0) {
             return count;
@@ -200,10 +205,10 @@ static int make_words(const struct poise_remote_options *options,
         words[count++] = text->data + at;
         words[count++] = text->data + at + host_len + 1;
     } else {
-        words[count++] = self;
+        words[count++] = text->data;
     }
-    words[count++] = send;
-    words[count++] = server;
+    words[count++] = text->data + end;
+    words[count++] = text->data + end + strlen("send") + 1;
     words[count] = NULL;
     return 0;
 }

@@ -269,9 +269,11 @@ def memory_case():
 PROCESSES = 2
 PER_PROCESS = (1, 2, 4, 8, 16)
 # Latency in ms -> computation in an iteration, in parts of it, and iterations.
-SOR = {1: ((2 / 3, 2, 6), 60), 3.5: ((2,), 40), 18: ((2,), 12)}
+SOR = {1: ((2 / 3, 2, 6), 60), 3.5: ((2,), 60), 18: ((2,), 15)}
 # What an iteration waits for -> how often all agree, and options.
-WAITS = {"neighbours": (0, []), "allreduce": (1, []),
+WAITS = {"neighbours": (0, []),
+         "neighbours, by priority": (0, ["--policy", "priority"]),
+         "allreduce": (1, []),
          "allreduce, by priority": (1, ["--policy", "priority"])}
 
 
@@ -371,9 +373,10 @@ def sor_summary(case, results, markdown):
                     if s == share and k == kind}
             if not mine:
                 continue
+            alone = results[sor_label(share, "alone", 1)].median()
             least = min(gain / model for gain, model in mine.values())
             best = max(mine, key=lambda v: mine[v][0])
-            rows.append([f"C = {share:.2g} d, {kind}"] + [
+            rows.append([f"C = {alone / case.delay:.2g} d, {kind}"] + [
                 "{:.2f} ({:.2f})".format(*mine[v]) if v in mine else "-"
                 for v in PER_PROCESS[1:]] + [
                     f"{mine[best][0] / mine[best][1]:.2f}", f"{least:.2f}"])
@@ -481,8 +484,9 @@ def sor_svg(case, results):
                  base / min(result.seconds), model)
                 for _, _, v, result, _, gain, model in mine], colour)
             y = TOP + 8 + 14 * list(case.edges).index(share)
+            ratio = mine[0][4] / case.delay
             parts.append(f'<text x="{LEFT + 8}" y="{y}" fill="{colour}">'
-                         f'C = {share:.2g} d</text>')
+                         f'C = {ratio:.2g} d</text>')
         parts.append("</g>")
     return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{len(WAITS) * WIDTH}" '
             f'height="{HEIGHT}" font-family="sans-serif" font-size="11">'

@@ -1,5 +1,5 @@
-/* Runs: the calling process alone, with threads. */
-#include "internal.h"
+/* Runs: by the map, or in the calling process alone, with threads. */
+#include "link.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -144,12 +144,9 @@ int poise_flow_run(const struct poise_flow_job *job,
     uint64_t began = poise_clock_ns();
     int code = flow_job_check(job, options.nodes > 0 ? options.nodes
                                                      : POISE_FLOW_NODES_MOST);
-    if (code == 0 && options.nodes > 0) {
-        code = poise_error_set(ENOTSUP, "run job", NULL,
-                               "on several nodes: only threads so far");
-    }
     if (code == 0) {
-        code = run_alone(job, &options, &stats);
+        code = options.nodes > 0 ? flow_map_run(job, &options, &stats)
+                                 : run_alone(job, &options, &stats);
     }
     stats.blocks = code == 0 ? count_blocks(job) : 0;
     stats.wall_ns = poise_clock_ns() - began;

@@ -1,0 +1,190 @@
+/*
+ * Who computes the next versions of a file: by measured rates, or, as in
+ * desyncfs 4.2, by bisection on the rate of misses.
+ */
+#include "map.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/** What a change has to gain at least: else layouts would wander about for
+ * nothing, and neighbours with them. */
+#define GAIN_LEAST 0.98
+/** What a miss rate of 0 weighs: even who never makes others wait has work. */
+#define MISS_FLOOR 0.1
+
+static int tell_plan(struct map *map, uint32_t file)
+{
+    const struct map_file *f = &map->files[file];
+    uint64_t places = flow_shape_places(&map->job->files[file].shape);
+    struct flow_head head = {
+        .file = file, .version = f->from, .extra = (uint64_t)f->to};
+    return map_tell_all(map, FLOW_PLAN, &head, f->owner,
+                        places * sizeof(*f->owner));
+}
+
+/* Blocks a nanosecond of each node; those that were not measured are taken for
+ * the mean of the others. Whether there is anything to go by. */
+static bool rates_of(struct map *map, uint32_t file, double *rates)
+{
+    double sum = 0;
+    unsigned known = 0;
+    for (unsigned n = 0; n < map->count; n++) {
+        struct map_node *node = &map->nodes[n];
+        const struct flow_file_report *r =
+            node->files ? &node->files[file] : NULL;
+        if (r && r->blocks > 0 && r->compute_ns > 0) {
+            node->rate[file] = (double)r->blocks / (double)r->compute_ns;
+        }
+        rates[n] = node->alive ? node->rate[file] : 0;
+        sum += rates[n];
+        known += rates[n] > 0;
+    }
+    for (unsigned n = 0; n < map->count; n++) {
+        if (map->nodes[n].alive && rates[n] <= 0) {
+            rates[n] = known > 0 ? sum / known : 1;
+        }
+    }
+    return known > 0;
+}
+
+/* How long a version takes with these numbers of blocks. */
+static double time_of(const double *rates, const uint64_t *counts,
+                      unsigned nodes)
+{
+    double most = 0;
+    for (unsigned n = 0; n < nodes; n++) {
+        double time = counts[n] == 0 ? 0
+                      : rates[n] > 0 ? (double)counts[n] / rates[n]
+                                     : HUGE_VAL;
+        most = time > most ? time : most;
+    }
+    return most;
+}
+
+static int by_rate(struct map *map, uint32_t file, uint16_t *owner,
+                   bool *changed)
+{
+    const struct poise_flow_chunk *shape = &map->job->files[file].shape;
+    uint64_t places = flow_shape_places(shape);
+    double *rates = poise_alloc(map->count, sizeof(*rates));
+    uint64_t *counts = poise_alloc(2 * map->count, sizeof(*counts));
+    int code = rates && counts ? 0 : -ENOMEM;
+    if (code == 0 && rates_of(map, file, rates)) {
+        uint64_t *now = counts + map->count;
+        for (uint64_t p = 0; p < places; p++) {
+            now[map->files[file].owner[p]]++;
+        }
+        flow_share_counts(rates, map->count, places, counts);
+        *changed = time_of(rates, counts, map->count) <
+                   GAIN_LEAST * time_of(rates, now, map->count);
+        if (*changed) {
+            code = flow_share_bisect(shape, counts, map->count, owner);
+        }
+    }
+    free(rates);
+    free(counts);
+    return code;
+}
+
+static int by_misses(struct map *map, uint32_t file, uint16_t *owner,
+                     bool *changed)
+{
+    const struct poise_flow_chunk *shape = &map->job->files[file].shape;
+    uint64_t places = flow_shape_places(shape);
+    double *weight = poise_alloc(places, sizeof(*weight));
+    bool *in = poise_alloc(map->count, sizeof(*in));
+    int code = weight && in ? 0 : -ENOMEM;
+    for (uint64_t p = 0; code == 0 && p < places; p++) {
+        const struct flow_tally *t = &map->tally[map->files[file].owner[p]];
+        uint32_t all = t->hits + t->misses;
+        weight[p] = MISS_FLOOR + (all > 0 ? (double)t->misses / all : 0);
+    }
+    for (unsigned n = 0; code == 0 && n < map->count; n++) {
+        in[n] = map->nodes[n].alive;
+    }
+    if (code == 0) {
+        code = flow_share_weighted(shape, weight, in, map->count, owner);
+        *changed =
+            memcmp(owner, map->files[file].owner, places * sizeof(*owner)) != 0;
+    }
+    free(weight);
+    free(in);
+    return code;
+}
+
+int map_assign(struct map *map, uint32_t file)
+{
+    struct map_file *f = &map->files[file];
+    int64_t end = map->job->files[file].shape.versions.to;
+    int64_t adapt = map->job->files[file].adapt;
+    uint64_t places = flow_shape_places(&map->job->files[file].shape);
+    uint16_t *owner = poise_alloc(places, sizeof(*owner));
+    bool changed = false;
+    if (!owner) {
+        return -ENOMEM;
+    }
+    int code = map->options->policy == POISE_FLOW_BY_MISSES
+                   ? by_misses(map, file, owner, &changed)
+                   : by_rate(map, file, owner, &changed);
+    if (code == 0 && changed) {
+        memcpy(f->owner, owner, places * sizeof(*owner));
+        map->rechunkings++;
+    }
+    free(owner);
+    if (code < 0) {
+        return code;
+    }
+    memset(map->tally, 0, map->count * sizeof(*map->tally));
+    f->from = f->to;
+    f->to = adapt > 0 && adapt < end - f->to ? f->to + adapt : end;
+    return tell_plan(map, file);
+}
+
+int map_adapt(struct map *map)
+{
+    int64_t ahead = map->options->window ? map->options->window : 4;
+    int code = 0;
+    for (uint32_t i = 0; code == 0 && i < map->job->file_count; i++) {
+        const struct map_file *f = &map->files[i];
+        int64_t margin = ahead + 1 < (f->to - f->from + 1) / 2
+                             ? ahead + 1
+                             : (f->to - f->from + 1) / 2;
+        int64_t farthest = f->from;
+        if (f->to == map->job->files[i].shape.versions.to) {
+            continue;
+        }
+        for (unsigned n = 0; n < map->count; n++) {
+            const struct map_node *node = &map->nodes[n];
+            if (node->alive && node->files && node->files[i].low > farthest) {
+                farthest = node->files[i].low;
+            }
+        }
+        if (farthest + margin >= f->to) {
+            code = map_assign(map, i);
+        }
+    }
+    return code;
+}
+
+int map_begin(struct map *map)
+{
+    int code = 0;
+    for (uint32_t i = 0; code == 0 && i < map->job->file_count; i++) {
+        struct poise_buf list = {0};
+        struct map_file *f = &map->files[i];
+        code = flow_job_segments(map->job, i, map->count, &list);
+        struct flow_segment *segments = (struct flow_segment *)list.data;
+        for (size_t s = 0; s < list.len / sizeof(*segments); s++) {
+            free(f->owner);
+            f->owner = segments[s].owner;
+            f->from = segments[s].from;
+            f->to = segments[s].to;
+            code = code == 0 ? tell_plan(map, i) : code;
+        }
+        poise_buf_free(&list);
+    }
+    return code;
+}

@@ -1,0 +1,249 @@
+/* Links: sockets, framing, queues. */
+#include "link.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#define PARTS_MOST 64
+
+void flow_socket_tune(int fd)
+{
+    int one = 1;
+    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+}
+
+int flow_listen(int *out, uint16_t *port)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(address);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&address, len) < 0 ||
+        listen(fd, 1024) < 0 ||
+        getsockname(fd, (struct sockaddr *)&address, &len) < 0) {
+        int code = poise_error_set(errno, "listen on", "127.0.0.1", NULL);
+        if (fd >= 0) {
+            close(fd);
+        }
+        return code;
+    }
+    *out = fd;
+    *port = ntohs(address.sin_port);
+    return 0;
+}
+
+int flow_connect(uint16_t port, int *out)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons(port),
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        return poise_error_set(errno, "connect to", "127.0.0.1", NULL);
+    }
+    flow_socket_tune(fd);
+    if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0 &&
+        errno != EINPROGRESS) {
+        int code = poise_error_set(errno, "connect to", "127.0.0.1", NULL);
+        close(fd);
+        return code;
+    }
+    *out = fd;
+    return 0;
+}
+
+/* ---- queues
+ * ------------------------------------------------------------------
+ */
+
+struct flow_item *flow_item_create(enum flow_kind kind, const void *data,
+                                   size_t len)
+{
+    struct flow_item *item = poise_alloc(1, sizeof(*item) + len);
+    if (item) {
+        item->head.kind = kind;
+        item->head.len = len;
+        item->data = item->small;
+        if (len > 0) {
+            memcpy(item->small, data, len);
+        }
+    }
+    return item;
+}
+
+void flow_queue_add(struct flow_queue *queue, struct flow_item *item)
+{
+    item->next = NULL;
+    if (queue->last) {
+        queue->last->next = item;
+    } else {
+        queue->first = item;
+    }
+    queue->last = item;
+}
+
+void flow_item_free(struct flow_item *item, struct flow_node *node)
+{
+    if (item->block) {
+        item->block->refs--;
+        if (item->head.kind == FLOW_OUTPUT) {
+            flow_node_output_done(node, item->block);
+        } else {
+            flow_block_release(node, item->block);
+        }
+    }
+    free(item->made);
+    free(item);
+}
+
+void flow_queue_clear(struct flow_queue *queue, struct flow_node *node)
+{
+    while (queue->first) {
+        struct flow_item *item = queue->first;
+        queue->first = item->next;
+        flow_item_free(item, node);
+    }
+    queue->last = NULL;
+}
+
+/* ---- sending
+ * -------------------------------------------------------------------
+ */
+
+/* The parts of what is to be sent, at most `most`. */
+static int gather(const struct flow_queue *queue, struct iovec *parts, int most)
+{
+    int count = 0;
+    for (struct flow_item *i = queue->first; i && count + 2 <= most;
+         i = i->next) {
+        size_t done = i->sent;
+        if (done < sizeof(i->head)) {
+            parts[count++] =
+                (struct iovec){(char *)&i->head + done, sizeof(i->head) - done};
+            done = 0;
+        } else {
+            done -= sizeof(i->head);
+        }
+        if (i->head.len > done) {
+            parts[count++] = (struct iovec){(char *)(uintptr_t)i->data + done,
+                                            i->head.len - done};
+        }
+    }
+    return count;
+}
+
+int flow_link_send(struct flow_link *link, struct flow_queue *sent)
+{
+    struct iovec parts[PARTS_MOST];
+    while (link->sending.first) {
+        struct msghdr message = {
+            .msg_iov = parts,
+            .msg_iovlen = (size_t)gather(&link->sending, parts, PARTS_MOST)};
+        int fault = poise_fault_check(POISE_FAULT_SEND);
+        ssize_t put = -1;
+        errno = fault;
+        if (fault == 0) {
+            put = sendmsg(link->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+        }
+        if (put < 0 && errno == EINTR) {
+            continue;
+        }
+        if (put < 0) {
+            return errno == EAGAIN || errno == EINPROGRESS || errno == ENOTCONN
+                       ? 0
+                       : -errno;
+        }
+        while (put > 0) {
+            struct flow_item *item = link->sending.first;
+            size_t whole = sizeof(item->head) + item->head.len;
+            size_t left = whole - item->sent;
+            if ((size_t)put < left) {
+                item->sent += (size_t)put;
+                break;
+            }
+            put -= (ssize_t)left;
+            link->sending.first = item->next;
+            if (!item->next) {
+                link->sending.last = NULL;
+            }
+            flow_queue_add(sent, item);
+        }
+    }
+    return 1;
+}
+
+/* ---- receiving
+ * ---------------------------------------------------------------
+ */
+
+static int receive_some(struct flow_link *link, void *to, size_t len)
+{
+    ssize_t got;
+    int fault = poise_fault_check(POISE_FAULT_READ);
+    if (fault != 0) {
+        return -fault;
+    }
+    do {
+        got = recv(link->fd, to, len, MSG_DONTWAIT);
+    } while (got < 0 && errno == EINTR);
+    if (got == 0) {
+        return -ECONNRESET;
+    }
+    if (got < 0) {
+        return errno == EAGAIN || errno == ENOTCONN ? 0 : -errno;
+    }
+    link->got += (size_t)got;
+    link->heard_ns = poise_clock_ns();
+    return 1;
+}
+
+int flow_link_receive(struct flow_link *link)
+{
+    struct flow_head *head = &link->head;
+    for (;;) {
+        int code;
+        if (link->got < sizeof(*head)) {
+            code = receive_some(link, (char *)head + link->got,
+                                sizeof(*head) - link->got);
+        } else if (head->kind >= FLOW_KINDS ||
+                   (!link->known && head->kind != FLOW_HELLO) ||
+                   (head->kind == FLOW_HELLO && head->len > 0)) {
+            return -EPROTO; /* a stranger */
+        } else if (head->len > 0 && !link->in) {
+            link->in = flow_made_create(head->len);
+            code = link->in ? 1 : -ENOMEM;
+        } else if (link->got - sizeof(*head) < head->len) {
+            size_t done = link->got - sizeof(*head);
+            code = receive_some(link, (char *)flow_made_data(link->in) + done,
+                                head->len - done);
+        } else {
+            link->got = 0;
+            return 1;
+        }
+        if (code <= 0) {
+            return code;
+        }
+    }
+}
+
+void flow_link_close(struct flow_link *link, struct flow_node *node)
+{
+    if (link->fd >= 0) {
+        close(link->fd);
+    }
+    link->fd = -1;
+    flow_queue_clear(&link->queue, node);
+    flow_queue_clear(&link->sending, node);
+    free(link->in);
+    link->in = NULL;
+    link->got = 0;
+}

@@ -1,0 +1,561 @@
+/*
+ * The map: starts the nodes, gives out chunks, collects reports and results,
+ * notices the dead. It runs in the thread that called poise_flow_run.
+ */
+#include "map.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define EVENTS_MOST 64
+#define TICK_MS 20
+#define LOST_NS UINT64_C(5000000000)
+/** The same report so many times in a row from everybody: nothing goes on. */
+#define QUIET_ROUNDS 10
+
+/* ---- talking
+ * -----------------------------------------------------------------
+ */
+
+int map_tell_all(struct map *map, enum flow_kind kind,
+                 const struct flow_head *head, const void *data, size_t len)
+{
+    for (unsigned n = 0; n < map->count; n++) {
+        struct flow_link *link = map->nodes[n].link;
+        if (!map->nodes[n].alive || !link || link->fd < 0) {
+            continue;
+        }
+        struct flow_item *item = flow_item_create(kind, data, len);
+        if (!item) {
+            return -ENOMEM;
+        }
+        item->head = *head;
+        item->head.kind = kind;
+        item->head.len = len;
+        flow_queue_add(&link->sending, item);
+    }
+    return 0;
+}
+
+static int fail(struct map *map, int code)
+{
+    return flow_failure_keep(&map->failure, code);
+}
+
+/* ---- the dead
+ * ------------------------------------------------------------------
+ */
+
+static int give_up(struct map *map, struct map_node *node, const char *why)
+{
+    unsigned id = (unsigned)(node - map->nodes), left = 0;
+    if (!node->alive || map->done) {
+        return 0;
+    }
+    for (unsigned n = 0; n < map->count; n++) {
+        left += n != id && map->nodes[n].alive;
+    }
+    if (!map->started || left == 0) {
+        node->alive = false;
+        return poise_error_set(EPIPE, "run job", NULL, "node %u %s%s", id, why,
+                               map->started ? ", and no other is left"
+                                            : " before it began");
+    }
+    struct flow_head head = {
+        .place = id, .version = map->line, .extra = ++map->epoch};
+    map->deaths++;
+    /* It hears of it too, should it live. */
+    int code = map_tell_all(map, FLOW_EPOCH, &head, NULL, 0);
+    node->alive = false;
+    bool *alive = poise_alloc(map->count, sizeof(*alive));
+    if (code < 0 || !alive) {
+        free(alive);
+        return -ENOMEM;
+    }
+    for (unsigned n = 0; n < map->count; n++) {
+        alive[n] = map->nodes[n].alive;
+        map->nodes[n].quiet = 0;
+        map->nodes[n].report.done = 0;
+    }
+    for (uint32_t f = 0; f < map->job->file_count; f++) {
+        flow_share_inherit(map->files[f].owner,
+                           flow_shape_places(&map->job->files[f].shape), id,
+                           alive, map->count);
+    }
+    free(alive);
+    return 0;
+}
+
+static int look_for_lost(struct map *map)
+{
+    uint64_t now = poise_clock_ns();
+    uint64_t lost = map->options->lost_ns ? map->options->lost_ns : LOST_NS;
+    int code = 0;
+    for (unsigned n = 0; code == 0 && n < map->count; n++) {
+        struct map_node *node = &map->nodes[n];
+        if (node->alive && node->link && now > node->link->heard_ns &&
+            now - node->link->heard_ns > lost) {
+            code = give_up(map, node, "was silent for too long");
+        }
+    }
+    return code;
+}
+
+/* ---- what nodes tell
+ * -------------------------------------------------------------
+ */
+
+/* A result, unless it came before. */
+static int take_output(struct map *map, struct flow_link *link)
+{
+    const struct flow_head *head = &link->head;
+    const struct poise_flow_options *options = map->options;
+    if (head->file >= map->job->file_count) {
+        return poise_error_set(EPROTO, "take result", NULL, "of no file");
+    }
+    const struct poise_flow_chunk *shape = &map->job->files[head->file].shape;
+    uint64_t places = flow_shape_places(shape);
+    if (head->version < shape->versions.from ||
+        head->version >= shape->versions.to || head->place >= places) {
+        return poise_error_set(EPROTO, "take result", NULL, "of no block");
+    }
+    uint8_t **had =
+        &map->files[head->file].had[head->version - shape->versions.from];
+    if (!*had) {
+        *had = poise_alloc((places + 7) / 8, 1);
+    }
+    if (!*had) {
+        return -ENOMEM;
+    }
+    if ((*had)[head->place / 8] >> head->place % 8 & 1) {
+        return 0;
+    }
+    (*had)[head->place / 8] |= (uint8_t)(1 << head->place % 8);
+    if (!options->output) {
+        return 0;
+    }
+    struct flow_key key = {head->file, head->version, head->place};
+    struct poise_flow_address address;
+    flow_shape_address(shape, &key, &address);
+    poise_error_clear();
+    int code =
+        options->output(&address, link->in ? flow_made_data(link->in) : "",
+                        head->len, options->output_arg);
+    if (code < 0 && poise_error_last()->code != -code) {
+        flow_error(map->job, -code, "hand out block", &address,
+                   "the callback returned %d", code);
+    }
+    return code < 0 ? code : 0;
+}
+
+static int take_failure(struct map *map, struct flow_link *link)
+{
+    const char *text[3] = {"run job", "", ""};
+    const char *data = link->in ? flow_made_data(link->in) : "";
+    size_t at = 0, len = link->in ? link->head.len : 0;
+    (void)map;
+    for (int i = 0; i < 3 && at < len; i++) {
+        text[i] = data + at;
+        at += strnlen(data + at, len - at) + 1;
+    }
+    if (len == 0 || data[len - 1] != '\0') {
+        text[0] = "run job";
+        text[1] = text[2] = "";
+    }
+    return poise_error_set((int)link->head.extra, text[0], text[1], "%s",
+                           text[2]);
+}
+
+static int take_report(struct map *map, struct flow_link *link)
+{
+    struct map_node *node = &map->nodes[link->peer];
+    size_t files = map->job->file_count * sizeof(*node->files);
+    size_t fixed = sizeof(node->report) + files;
+    struct flow_report before = node->report;
+    if (link->head.len < fixed || !link->in) {
+        return poise_error_set(EPROTO, "take report", NULL, "it is too short");
+    }
+    const char *data = flow_made_data(link->in);
+    size_t tallies = (link->head.len - fixed) / sizeof(struct flow_tally);
+    memcpy(&node->report, data, sizeof(node->report));
+    memcpy(node->files, data + sizeof(node->report), files);
+    for (size_t n = 0; n < tallies && n < map->count; n++) {
+        struct flow_tally tally;
+        memcpy(&tally, data + fixed + n * sizeof(tally), sizeof(tally));
+        map->tally[n].hits += tally.hits - node->tally[n].hits;
+        map->tally[n].misses += tally.misses - node->tally[n].misses;
+        node->tally[n] = tally;
+    }
+    bool same = (node->report.stuck || node->report.done) &&
+                before.sent == node->report.sent &&
+                before.received == node->report.received &&
+                before.stats.blocks == node->report.stats.blocks &&
+                node->report.epoch == map->epoch;
+    node->quiet = same ? node->quiet + 1 : 0;
+    return 0;
+}
+
+static int take_hello(struct map *map, struct flow_link *link)
+{
+    const struct flow_head *head = &link->head;
+    if ((uint64_t)head->version != map->secret || head->place >= map->count ||
+        map->nodes[head->place].link) {
+        flow_link_close(link, NULL); /* a stranger */
+        return 0;
+    }
+    link->known = true;
+    link->peer = (uint16_t)head->place;
+    map->nodes[link->peer].link = link;
+    map->nodes[link->peer].port = (uint16_t)head->extra;
+    map->ready++;
+    return 0;
+}
+
+static int take(struct map *map, struct flow_link *link)
+{
+    switch ((enum flow_kind)link->head.kind) {
+    case FLOW_HELLO:
+        return take_hello(map, link);
+    case FLOW_REPORT:
+        return take_report(map, link);
+    case FLOW_OUTPUT:
+        return take_output(map, link);
+    case FLOW_FAIL:
+        return take_failure(map, link);
+    case FLOW_SEEK:
+        return 0; /* plans go out as reports come */
+    default:
+        return poise_error_set(EPROTO, "serve node", NULL,
+                               "it sent a message of kind %u", link->head.kind);
+    }
+}
+
+/* ---- what follows
+ * -----------------------------------------------------------------
+ */
+
+static int start(struct map *map)
+{
+    uint16_t *ports = poise_alloc(map->count, sizeof(*ports));
+    struct flow_head head = {0};
+    if (!ports) {
+        return -ENOMEM;
+    }
+    for (unsigned n = 0; n < map->count; n++) {
+        ports[n] = map->nodes[n].port;
+    }
+    map->started = true;
+    int code = map_tell_all(map, FLOW_START, &head, ports,
+                            map->count * sizeof(*ports));
+    free(ports);
+    return code == 0 ? map_begin(map) : code;
+}
+
+/* The oldest version that can go on, and the newest line that is complete. */
+static int tell_state(struct map *map)
+{
+    int64_t oldest = INT64_MAX, line = INT64_MAX;
+    int64_t period = map->options->replicate;
+    for (unsigned n = 0; n < map->count; n++) {
+        const struct map_node *node = &map->nodes[n];
+        if (node->alive) {
+            const struct flow_report *r = &node->report;
+            int64_t own = r->epoch == map->epoch ? r->line : 0;
+            oldest = r->oldest < oldest ? r->oldest : oldest;
+            line = own < line ? own : line;
+        }
+    }
+    line = period > 0 && line > 0 && line < INT64_MAX
+               ? (line - 1) / period * period
+               : -1;
+    line = line > map->line ? line : map->line;
+    if (line == map->line &&
+        (oldest == map->oldest || map->options->memory_bytes == 0)) {
+        return 0;
+    }
+    map->line = line;
+    map->oldest = oldest;
+    struct flow_head head = {.version = oldest, .place = (uint64_t)(line + 1)};
+    return map_tell_all(map, FLOW_STATE, &head, NULL, 0);
+}
+
+/* All is done, or nothing goes on any more. */
+static int look_for_end(struct map *map)
+{
+    bool done = true, quiet = true;
+    const struct map_node *waits = NULL;
+    for (unsigned n = 0; n < map->count; n++) {
+        const struct map_node *node = &map->nodes[n];
+        if (node->alive) {
+            done =
+                done && node->report.done && node->report.epoch == map->epoch;
+            quiet = quiet && node->quiet >= QUIET_ROUNDS;
+            waits = node->report.stuck && node->report.waits.file != UINT32_MAX
+                        ? node
+                        : waits;
+        }
+    }
+    for (uint32_t f = 0; f < map->job->file_count; f++) {
+        done = done && map->files[f].to == map->job->files[f].shape.versions.to;
+    }
+    map->done = done;
+    if (done || !quiet) {
+        return 0;
+    }
+    struct poise_flow_address nowhere = {.file = UINT32_MAX};
+    return flow_explain(map->job, NULL,
+                        waits ? &waits->report.waits : &nowhere);
+}
+
+static int follow_up(struct map *map)
+{
+    int code = look_for_lost(map);
+    if (code == 0 && !map->started) {
+        return map->ready == map->count ? start(map) : 0;
+    }
+    if (code == 0) {
+        code = map_adapt(map);
+    }
+    if (code == 0) {
+        code = tell_state(map);
+    }
+    return code == 0 ? look_for_end(map) : code;
+}
+
+/* ---- the loop
+ * -----------------------------------------------------------------------
+ */
+
+static int accept_all(struct map *map)
+{
+    for (;;) {
+        int fd = accept4(map->listener, NULL, NULL, SOCK_CLOEXEC);
+        if (fd < 0) {
+            return 0;
+        }
+        struct flow_link *link = poise_alloc(1, sizeof(*link));
+        if (!link) {
+            close(fd);
+            return -ENOMEM;
+        }
+        flow_socket_tune(fd);
+        link->fd = fd;
+        link->heard_ns = poise_clock_ns();
+        link->next = map->links;
+        map->links = link;
+        struct epoll_event event = {EPOLLIN, {.ptr = link}};
+        if (epoll_ctl(map->poll, EPOLL_CTL_ADD, fd, &event) < 0) {
+            return poise_error_set(errno, "watch node", NULL, NULL);
+        }
+    }
+}
+
+static int read_link(struct map *map, struct flow_link *link)
+{
+    int code = 1;
+    for (int i = 0; i < EVENTS_MOST && code > 0 && link->fd >= 0; i++) {
+        code = flow_link_receive(link);
+        if (code == -ENOMEM) {
+            return code;
+        }
+        if (code < 0) {
+            bool known = link->known;
+            flow_link_close(link, NULL);
+            return known ? give_up(map, &map->nodes[link->peer], "hung up") : 0;
+        }
+        if (code > 0) {
+            code = take(map, link);
+            free(link->in);
+            link->in = NULL;
+            if (code < 0) {
+                return code;
+            }
+            code = 1;
+        }
+    }
+    return 0;
+}
+
+static int serve_event(struct map *map, void *who)
+{
+    if (who == &map->listener) {
+        return accept_all(map);
+    }
+    struct map_node *node = who;
+    if (node >= map->nodes && node < map->nodes + map->count) {
+        epoll_ctl(map->poll, EPOLL_CTL_DEL, node->pidfd, NULL);
+        waitpid(node->pid, NULL, 0);
+        node->pid = 0;
+        return give_up(map, node, "died");
+    }
+    struct flow_link *link = who;
+    return link->fd >= 0 ? read_link(map, link) : 0;
+}
+
+static void flush_links(struct map *map)
+{
+    for (struct flow_link *link = map->links; link; link = link->next) {
+        struct flow_queue sent = {0};
+        if (link->fd < 0 || !link->sending.first) {
+            continue;
+        }
+        int state = flow_link_send(link, &sent);
+        flow_queue_clear(&sent, NULL);
+        struct epoll_event event = {EPOLLIN | (state == 0 ? EPOLLOUT : 0),
+                                    {.ptr = link}};
+        if (state >= 0 && link->polled_out != (state == 0)) {
+            epoll_ctl(map->poll, EPOLL_CTL_MOD, link->fd, &event);
+            link->polled_out = state == 0;
+        }
+    }
+}
+
+static int serve(struct map *map)
+{
+    struct epoll_event events[EVENTS_MOST];
+    int code = 0;
+    while (code == 0 && !map->done) {
+        int count = epoll_wait(map->poll, events, EVENTS_MOST, TICK_MS);
+        for (int i = 0; code == 0 && i < count; i++) {
+            code = serve_event(map, events[i].data.ptr);
+        }
+        if (code == 0) {
+            code = follow_up(map);
+        }
+        flush_links(map);
+    }
+    return code;
+}
+
+static void map_free(struct map *map)
+{
+    map_reap(map);
+    while (map->links) {
+        struct flow_link *next = map->links->next;
+        flow_link_close(map->links, NULL);
+        free(map->links);
+        map->links = next;
+    }
+    for (unsigned n = 0; n < map->count; n++) {
+        free(map->nodes[n].files);
+        free(map->nodes[n].tally);
+        free(map->nodes[n].rate);
+    }
+    for (uint32_t f = 0; map->files && f < map->job->file_count; f++) {
+        const struct poise_flow_range *versions =
+            &map->job->files[f].shape.versions;
+        for (int64_t v = 0;
+             map->files[f].had && v < versions->to - versions->from; v++) {
+            free(map->files[f].had[v]);
+        }
+        free(map->files[f].had);
+        free(map->files[f].owner);
+    }
+    free(map->files);
+    free(map->nodes);
+    free(map->tally);
+    flow_failure_free(&map->failure);
+    if (map->poll >= 0) {
+        close(map->poll);
+    }
+    if (map->listener >= 0) {
+        close(map->listener);
+    }
+}
+
+static int map_make(struct map *map)
+{
+    unsigned count = map->options->nodes;
+    size_t files = map->job->file_count;
+    map->nodes = poise_alloc(count, sizeof(*map->nodes));
+    map->files = poise_alloc(files, sizeof(*map->files));
+    map->tally = poise_alloc(count, sizeof(*map->tally));
+    if (!map->nodes || !map->files || !map->tally) {
+        return -ENOMEM;
+    }
+    for (map->count = 0; map->count < count; map->count++) {
+        struct map_node *node = &map->nodes[map->count];
+        node->pidfd = -1;
+        node->files = poise_alloc(files, sizeof(*node->files));
+        node->tally = poise_alloc(count, sizeof(*node->tally));
+        node->rate = poise_alloc(files, sizeof(*node->rate));
+        if (!node->files || !node->tally || !node->rate) {
+            map->count++;
+            return -ENOMEM;
+        }
+    }
+    for (size_t f = 0; f < files; f++) {
+        const struct poise_flow_range *versions =
+            &map->job->files[f].shape.versions;
+        map->files[f].had = poise_alloc((size_t)(versions->to - versions->from),
+                                        sizeof(uint8_t *));
+        if (!map->files[f].had) {
+            return -ENOMEM;
+        }
+    }
+    map->secret = poise_rng_next(poise_rng_current());
+    map->poll = epoll_create1(EPOLL_CLOEXEC);
+    if (map->poll < 0) {
+        return poise_error_set(errno, "start map", NULL, NULL);
+    }
+    int code = flow_listen(&map->listener, &map->port);
+    struct epoll_event event = {EPOLLIN, {.ptr = &map->listener}};
+    if (code == 0 &&
+        epoll_ctl(map->poll, EPOLL_CTL_ADD, map->listener, &event) < 0) {
+        code = poise_error_set(errno, "start map", NULL, NULL);
+    }
+    return code;
+}
+
+static int fill_stats(const struct map *map, struct poise_flow_stats *stats)
+{
+    stats->nodes = poise_alloc(map->count, sizeof(*stats->nodes));
+    if (!stats->nodes) {
+        return -ENOMEM;
+    }
+    stats->node_count = map->count;
+    stats->rechunkings = map->rechunkings;
+    stats->deaths = map->deaths;
+    for (unsigned n = 0; n < map->count; n++) {
+        stats->nodes[n] = map->nodes[n].report.stats;
+        for (unsigned k = 0; k < map->count; k++) {
+            stats->nodes[n].hits += map->nodes[k].tally[n].hits;
+            stats->nodes[n].misses += map->nodes[k].tally[n].misses;
+        }
+    }
+    return 0;
+}
+
+int flow_map_run(const struct poise_flow_job *job,
+                 const struct poise_flow_options *options,
+                 struct poise_flow_stats *stats)
+{
+    struct map map = {.job = job,
+                      .options = options,
+                      .poll = -1,
+                      .listener = -1,
+                      .oldest = -1,
+                      .line = -1};
+    int code = map_make(&map);
+    for (unsigned n = 0; code == 0 && n < map.count; n++) {
+        code = map_spawn(&map, n);
+    }
+    if (code == 0) {
+        code = serve(&map);
+    }
+    if (code == 0) {
+        code = fill_stats(&map, stats);
+    }
+    if (code < 0) {
+        fail(&map, code);
+        map_reap(&map);
+        code = flow_failure_set(&map.failure);
+    }
+    map_free(&map);
+    return code;
+}

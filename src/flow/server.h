@@ -1,0 +1,61 @@
+/* A node's process: what its one thread that talks to others knows. */
+#ifndef POISE_FLOW_SERVER_H
+#define POISE_FLOW_SERVER_H
+
+#include "link.h"
+
+/** What other nodes' blocks came in time. */
+struct flow_tally {
+    uint32_t hits, misses;
+};
+
+struct flow_server {
+    struct flow_net net; /**< first */
+    struct flow_node *node;
+    int poll, wake, listener;
+    uint16_t port;
+    uint64_t secret;
+    struct flow_link map;
+    struct flow_link **out;   /**< [POISE_FLOW_NODES_MOST], to other nodes */
+    struct flow_link *in;     /**< from other nodes */
+    uint16_t *ports;          /**< [POISE_FLOW_NODES_MOST] */
+    bool *alive;              /**< [POISE_FLOW_NODES_MOST] */
+    unsigned count;           /**< nodes that there ever were */
+    struct flow_tally *tally; /**< [POISE_FLOW_NODES_MOST], by supplier */
+    struct flow_file_report *files; /**< [file_count] */
+    uint64_t sent, received;        /**< messages to and from nodes */
+    uint64_t copies_sent, copies_kept;
+    uint64_t epoch;
+    bool *handed;    /**< [POISE_FLOW_NODES_MOST]: not awaited */
+    uint64_t *early; /**< [POISE_FLOW_NODES_MOST]: the newest epoch that a
+                        node was done with before this one heard of it */
+    bool inherits;   /**< waits until all handed over what they keep */
+    bool woken;      /**< the wake descriptor is written */
+    bool due;        /**< a report is */
+    bool failed;     /**< the map was told */
+    bool ended;
+    uint64_t reported_ns;
+};
+
+/** Put a message into the queue of a node, or of the map (FLOW_NOBODY), and
+ * wake the server. The lock is held. Takes over the item; NULL: -ENOMEM. */
+int flow_server_post(struct flow_server *server, uint16_t to,
+                     struct flow_item *item);
+/** Handle what came on a link. The lock is held. 0 or negative. */
+int flow_server_take(struct flow_server *server, struct flow_link *link);
+/** Results go to the map; so does a report, if one is due. */
+int flow_server_report(struct flow_server *server);
+/** Look again for all blocks that `peer` (FLOW_NOBODY: anybody) was asked for.
+ */
+void flow_server_reseek(struct flow_server *server, uint16_t peer);
+
+/** A node is given up: forget it, hand on what was kept for it, and take over
+ * what falls to this one (recover.c). The lock is held. */
+int flow_server_epoch(struct flow_server *server, const struct flow_head *head);
+/** Somebody handed over all that it kept. */
+int flow_server_handed(struct flow_server *server, uint16_t from,
+                       uint64_t epoch);
+/** The node that keeps copies for this one; FLOW_NOBODY if it is alone. */
+uint16_t flow_server_buddy(const struct flow_server *server);
+
+#endif

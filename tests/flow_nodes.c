@@ -3,7 +3,11 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define MS UINT64_C(1000000)
@@ -208,12 +212,119 @@ static void test_all_dead(void **state)
     mix_free(&mix);
 }
 
+/* ---- faults by dice
+ * -------------------------------------------------------------
+ */
+
+/** What a node does at a moment: shared by all processes of a run. */
+struct fate {
+    int64_t version[8];
+    bool stops[8];    /**< it stops, else it dies */
+    pid_t stopped[8]; /**< atomic: to be continued by the helper */
+};
+
+static int spoil_fate(struct mix *mix, struct poise_flow_task *task,
+                      const struct poise_flow_address *block, uint64_t *value)
+{
+    struct fate *fate = mix->spoil_arg;
+    unsigned node = poise_flow_node(task);
+    (void)value;
+    if (fate->version[node] != block->version) {
+        return 0;
+    }
+    fate->version[node] = -1;
+    if (fate->stops[node]) {
+        __atomic_store_n(&fate->stopped[node], getpid(), __ATOMIC_RELEASE);
+        raise(SIGSTOP);
+    } else {
+        raise(SIGKILL);
+    }
+    return 0;
+}
+
+/* A process that lets stopped nodes go on after a while. */
+static pid_t helper_start(struct fate *fate, uint64_t after_ns)
+{
+    pid_t pid = fork();
+    for (unsigned n = 0; pid == 0; n = (n + 1) % 8) {
+        pid_t who = __atomic_exchange_n(&fate->stopped[n], 0, __ATOMIC_ACQ_REL);
+        poise_sleep_ns(who ? after_ns : MS);
+        if (who) {
+            kill(who, SIGCONT);
+        }
+    }
+    return pid;
+}
+
+static void run_fate(uint64_t seed, struct fate *fate)
+{
+    struct poise_rng rng;
+    struct mix mix;
+    struct poise_flow_stats stats;
+    poise_rng_seed(&rng, seed);
+    unsigned nodes = 3 + (unsigned)poise_rng_below(&rng, 4), fates = 0;
+    struct poise_flow_options options = {
+        .nodes = nodes,
+        .threads = 1 + (unsigned)poise_rng_below(&rng, 2),
+        .window = 1 + (unsigned)poise_rng_below(&rng, 5),
+        .replicate = (unsigned)poise_rng_below(&rng, 8),
+        .report_ns = 5 * MS,
+        .lost_ns = 400 * MS};
+    memset(fate, 0, sizeof(*fate));
+    for (unsigned n = 0; n < 8; n++) {
+        /* One is left in any case. */
+        bool hit = n > 0 && n < nodes && poise_rng_below(&rng, 2) == 0;
+        fate->version[n] = hit ? (int64_t)poise_rng_below(&rng, 30) : -1;
+        fate->stops[n] = poise_rng_below(&rng, 3) == 0;
+        fates += hit;
+    }
+    const enum mix_pattern patterns[] = {MIX_STENCIL,  MIX_FFT,  MIX_RANDOM,
+                                         MIX_LEAPFROG, MIX_DATA, MIX_SWEEP};
+    mix_init(&mix, patterns[poise_rng_below(&rng, 6)], 1, 16, 30);
+    if (poise_rng_below(&rng, 3) == 0) {
+        mix_second(&mix);
+    }
+    mix.files[0].adapt = poise_rng_below(&rng, 2) ? 7 : 0;
+    mix.spoil = spoil_fate;
+    mix.spoil_arg = fate;
+    mix.sleep_ns = MS / 10;
+    pid_t helper =
+        helper_start(fate, poise_rng_below(&rng, 2) ? 50 * MS : 900 * MS);
+    int code = mix_run(&mix, &options, &stats);
+    kill(helper, SIGKILL);
+    waitpid(helper, NULL, 0);
+    if (code < 0) {
+        fail_msg("seed %llu: %s", (unsigned long long)seed, mix_error());
+    }
+    assert_true(stats.deaths <= fates);
+    poise_flow_stats_free(&stats);
+    mix_free(&mix);
+}
+
+static void test_fates(void **state)
+{
+    (void)state;
+    bool soak = getenv("POISE_TEST_SOAK") != NULL;
+    uint64_t runs = soak ? 500 : 12;
+    struct fate *fate = mmap(NULL, sizeof(*fate), PROT_READ | PROT_WRITE,
+                             MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(fate != MAP_FAILED);
+    for (uint64_t seed = 1; seed <= runs; seed++) {
+        if (soak) {
+            alarm(60);
+        }
+        run_fate(seed, fate);
+    }
+    munmap(fate, sizeof(*fate));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_patterns), cmocka_unit_test(test_parts),
         cmocka_unit_test(test_adapt),    cmocka_unit_test(test_errors),
         cmocka_unit_test(test_kill),     cmocka_unit_test(test_all_dead),
+        cmocka_unit_test(test_fates),
     };
     alarm(110); /* whatever happens, it ends */
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -297,8 +297,8 @@ static int keep(struct flow_node *node, struct flow_block *block,
         return 0;
     }
     if (block->redo) {
-        block->keep_to =
-            period > 0 ? (version + period - 1) / period * period : INT64_MAX;
+        block->keep_to = period > 0 ? (version + period - 1) / period * period
+                                    : INT64_MAX - 1;
         return 0;
     }
     int64_t line =

@@ -274,7 +274,8 @@ static void fill_report(struct flow_server *server, struct flow_report *out)
 {
     struct flow_node *node = server->node;
     *out = (struct flow_report){.oldest = node->oldest_running,
-                                .done = flow_node_is_done(node),
+                                .done = !server->inherits &&
+                                        flow_node_is_done(node),
                                 .epoch = (uint32_t)server->epoch,
                                 .sent = server->sent,
                                 .received = server->received,

@@ -15,14 +15,37 @@
 /** What a miss rate of 0 weighs: even who never makes others wait has work. */
 #define MISS_FLOOR 0.1
 
-static int tell_plan(struct map *map, uint32_t file)
+int map_plan_keep(struct map *map, uint32_t file, int64_t from, int64_t to,
+                  uint16_t *owner)
 {
-    const struct map_file *f = &map->files[file];
+    struct map_file *f = &map->files[file];
+    if (f->plan_count == f->plan_cap) {
+        unsigned cap = f->plan_cap ? 2 * f->plan_cap : 4;
+        struct map_plan *plans = poise_realloc(f->plans, cap, sizeof(*plans));
+        if (!plans) {
+            free(owner);
+            return -ENOMEM;
+        }
+        f->plans = plans;
+        f->plan_cap = cap;
+    }
+    f->plans[f->plan_count++] = (struct map_plan){from, to, owner};
+    f->from = from;
+    f->to = to;
+    f->owner = owner;
+    return 0;
+}
+
+int map_plan_add(struct map *map, uint32_t file, int64_t from, int64_t to,
+                 uint16_t *owner)
+{
     uint64_t places = flow_shape_places(&map->job->files[file].shape);
     struct flow_head head = {
-        .file = file, .version = f->from, .extra = (uint64_t)f->to};
-    return map_tell_all(map, FLOW_PLAN, &head, f->owner,
-                        places * sizeof(*f->owner));
+        .file = file, .version = from, .extra = (uint64_t)to};
+    int code = map_plan_keep(map, file, from, to, owner);
+    return code < 0 ? code
+                    : map_tell_all(map, FLOW_PLAN, &head, owner,
+                                   places * sizeof(*owner));
 }
 
 /* Blocks a nanosecond of each node; those that were not measured are taken for
@@ -129,18 +152,18 @@ int map_assign(struct map *map, uint32_t file)
     int code = map->options->policy == POISE_FLOW_BY_MISSES
                    ? by_misses(map, file, owner, &changed)
                    : by_rate(map, file, owner, &changed);
-    if (code == 0 && changed) {
-        memcpy(f->owner, owner, places * sizeof(*owner));
-        map->rechunkings++;
+    if (code == 0 && !changed) {
+        memcpy(owner, f->owner, places * sizeof(*owner));
     }
-    free(owner);
     if (code < 0) {
+        free(owner);
         return code;
     }
+    map->rechunkings += changed;
     memset(map->tally, 0, map->count * sizeof(*map->tally));
-    f->from = f->to;
-    f->to = adapt > 0 && adapt < end - f->to ? f->to + adapt : end;
-    return tell_plan(map, file);
+    return map_plan_add(map, file, f->to,
+                        adapt > 0 && adapt < end - f->to ? f->to + adapt : end,
+                        owner);
 }
 
 int map_adapt(struct map *map)
@@ -174,15 +197,15 @@ int map_begin(struct map *map)
     int code = 0;
     for (uint32_t i = 0; code == 0 && i < map->job->file_count; i++) {
         struct poise_buf list = {0};
-        struct map_file *f = &map->files[i];
         code = flow_job_segments(map->job, i, map->count, &list);
         struct flow_segment *segments = (struct flow_segment *)list.data;
         for (size_t s = 0; s < list.len / sizeof(*segments); s++) {
-            free(f->owner);
-            f->owner = segments[s].owner;
-            f->from = segments[s].from;
-            f->to = segments[s].to;
-            code = code == 0 ? tell_plan(map, i) : code;
+            if (code < 0) {
+                flow_segment_free(&segments[s]);
+                continue;
+            }
+            code = map_plan_add(map, i, segments[s].from, segments[s].to,
+                                segments[s].owner);
         }
         poise_buf_free(&list);
     }

@@ -375,14 +375,17 @@ static int adopt(struct flow_node *node, struct flow_block *block)
     return block_forward(node, block);
 }
 
-int flow_block_adopt(struct flow_node *node)
+int flow_block_adopt(struct flow_node *node, const struct flow_segment *of)
 {
     int code = 0;
     for (uint64_t i = 0; code == 0 && i <= node->table_mask; i++) {
         for (struct flow_block *b = node->table[i], *next; code == 0 && b;
              b = next) {
             next = b->next;
-            if (b->made) {
+            if (b->made &&
+                (!of || (b->key.file == of->file && !b->own &&
+                         b->key.version >= of->from &&
+                         b->key.version < of->to && of->taken[b->key.place]))) {
                 code = adopt(node, b);
                 flow_block_release(node, b);
             }

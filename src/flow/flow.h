@@ -215,9 +215,11 @@ struct poise_flow_node_stats {
 /** What a run was. Owned by the caller, freed by poise_flow_stats_free. */
 struct poise_flow_stats {
     uint64_t wall_ns;
-    uint64_t blocks; /**< of all files */
+    uint64_t start_ns; /**< of these: until all nodes were there */
+    uint64_t blocks;   /**< of all files */
     unsigned rechunkings;
     unsigned deaths; /**< nodes that were given up */
+    unsigned joins;  /**< nodes that came during the run */
     unsigned node_count;
     struct poise_flow_node_stats *nodes; /**< [node_count], owned */
 };
@@ -234,6 +236,22 @@ struct poise_flow_options {
                                 version goes on; 0: no limit */
     unsigned replicate;    /**< each so many versions a copy of what is needed
                                 later goes to another node; 0: never */
+    /** Nodes that are started in the place of such as were given up, at most.
+     * They get their share when one is given out next (desyncfs: `adapt` of the
+     * files), or of what another dead one leaves. */
+    unsigned spares;
+    unsigned join;        /**< more nodes that are started when ... */
+    int64_t join_version; /**< ... a node has come that far */
+    /** A file in which the map keeps what must outlive it; NULL: none. If the
+     * caller's process dies, the nodes go on, and a call with the same job and
+     * the same file takes over: it hands out the results that there were, and
+     * goes on with the nodes that come back, or from the beginning if none
+     * does within `lost_ns`. Nodes that find no map for orphan_ns (0: 60 s)
+     * end. Only one map can hold the file (-EBUSY), which is the one that
+     * counts. At the end the file, and FILE.map beside it, are removed. They
+     * are safe from the death of processes, not from that of the machine. */
+    const char *log;
+    uint64_t orphan_ns;
     enum poise_flow_policy policy;
     /** Share of the blocks, 0 to 1, that are computed twice and compared, and
      * whose dependency lists are held against each other. */

@@ -356,8 +356,9 @@ void flow_block_seek(struct flow_node *node, struct flow_block *block);
 /** The line moved: free what was kept for it. */
 void flow_block_sweep(struct flow_node *node);
 /** Own blocks that are here already, as copies, need not be computed; count all
- * dependents anew. */
-int flow_block_adopt(struct flow_node *node);
+ * dependents anew. `of`: only blocks of this segment, which is new, and which
+ * others may have written before it was known here; NULL: all. */
+int flow_block_adopt(struct flow_node *node, const struct flow_segment *of);
 /** Free all of them. */
 void flow_block_clear(struct flow_node *node);
 

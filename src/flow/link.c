@@ -95,7 +95,7 @@ void flow_item_free(struct flow_item *item, struct flow_node *node)
 {
     if (item->block) {
         item->block->refs--;
-        if (item->head.kind == FLOW_OUTPUT) {
+        if (item->head.kind == FLOW_OUTPUT && !node->options->log) {
             flow_node_output_done(node, item->block);
         } else {
             flow_block_release(node, item->block);

@@ -10,9 +10,12 @@
 /** What a message is. */
 enum flow_kind {
     FLOW_HELLO,  /**< first on each link: `version` the job's secret, `place`
-                    the node's number, `extra` the port that it listens on */
-    FLOW_START,  /**< map: the members; payload: ports by node */
+                    the node's number, `extra` the port that it listens on,
+                    `file` not 0 if it was started */
+    FLOW_START,  /**< map: the members; payload: ports by node, 0: is no more;
+                    `extra` the epoch, `version` the line */
     FLOW_PLAN,   /**< map: a segment; payload: its owners */
+    FLOW_JOIN,   /**< map: a new node `place`, which listens on port `extra` */
     FLOW_EPOCH,  /**< map: node `place` is given up, epoch `extra`, line
                     `version` */
     FLOW_STATE,  /**< map: `version` the oldest that can go on, `place` the line
@@ -29,6 +32,10 @@ enum flow_kind {
     FLOW_COPY,   /**< node to node: keep this for me; `extra` as above */
     FLOW_COPIED, /**< node to node: `place` copies came so far */
     FLOW_HANDED, /**< node to node: all for epoch `extra` was put */
+    FLOW_TAKEN,  /**< map: it keeps `place` more results */
+    /* In the map's log only, beside some of the above. */
+    FLOW_BEGUN,   /**< `version` the secret, `extra` the job's fingerprint */
+    FLOW_PROCESS, /**< node `place` is process `extra` */
     FLOW_KINDS
 };
 
@@ -98,12 +105,17 @@ int flow_link_send(struct flow_link *link, struct flow_queue *sent);
 int flow_link_receive(struct flow_link *link);
 void flow_link_close(struct flow_link *link, struct flow_node *node);
 
+/** A map that was not heard of for so many times the time after which a node is
+ * given up is none: no result of this node will be taken. */
+#define FLOW_MAP_PATIENCE 12
+
 /** What a node tells the map. */
 struct flow_report {
     int64_t oldest; /**< version of its oldest task that can go on */
     int64_t line;   /**< all below is done, results were sent, copies came */
-    uint32_t done;  /**< all that was assigned is */
-    uint32_t stuck; /**< nothing goes on until something comes */
+    int64_t known_line; /**< what the map told of it last */
+    uint32_t done;      /**< all that was assigned is */
+    uint32_t stuck;     /**< nothing goes on until something comes */
     uint32_t throttled;
     uint32_t epoch;
     uint64_t sent, received;         /**< blocks */
@@ -118,11 +130,20 @@ struct flow_file_report {
     int64_t segment;     /**< its first version */
 };
 
-/** The body of a node's process: connects to the map at `port`, works until it
- * is told to stop. The exit code of the process. */
+/** How to reach a map; `turn` counts those that took over. */
+struct flow_call {
+    uint64_t secret, turn;
+    uint16_t port;
+};
+/** The body of a node's process: connects to the map, works until it is told
+ * to stop. The exit code of the process. */
 int flow_server_run(const struct poise_flow_job *job,
                     const struct poise_flow_options *options, unsigned id,
-                    uint16_t port, uint64_t secret);
+                    const struct flow_call *call);
+/** FILE.map: written by the map, looked at by nodes without one. 0 or
+ * negative; reading sets no error. */
+int flow_call_write(const char *log, const struct flow_call *call);
+int flow_call_read(const char *log, struct flow_call *out);
 /** Take over the places of a node that was given up: the same everywhere. */
 void flow_share_inherit(uint16_t *owner, uint64_t places, unsigned dead,
                         const bool *alive, unsigned nodes);

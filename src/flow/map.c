@@ -15,6 +15,10 @@
 #define EVENTS_MOST 64
 #define TICK_MS 20
 #define LOST_NS UINT64_C(5000000000)
+/** Nodes hear from the map at least so often. */
+#define BEAT_NS UINT64_C(100000000)
+/** The last node may be silent so many times as long. */
+#define LAST_PATIENCE 20
 /** The same report so many times in a row from everybody: nothing goes on. */
 #define QUIET_ROUNDS 10
 
@@ -22,22 +26,38 @@
  * -----------------------------------------------------------------
  */
 
+int map_tell(struct flow_link *link, enum flow_kind kind,
+             const struct flow_head *head, const void *data, size_t len)
+{
+    struct flow_item *item = flow_item_create(kind, data, len);
+    if (!item) {
+        return -ENOMEM;
+    }
+    item->head = *head;
+    item->head.kind = kind;
+    item->head.len = len;
+    flow_queue_add(&link->sending, item);
+    return 0;
+}
+
 int map_tell_all(struct map *map, enum flow_kind kind,
                  const struct flow_head *head, const void *data, size_t len)
 {
+    bool kept = kind == FLOW_START || kind == FLOW_PLAN || kind == FLOW_EPOCH ||
+                kind == FLOW_JOIN;
+    int logged = kept ? map_log_add(map, kind, head, data, len) : 0;
+    if (logged < 0) {
+        return logged;
+    }
     for (unsigned n = 0; n < map->count; n++) {
         struct flow_link *link = map->nodes[n].link;
         if (!map->nodes[n].alive || !link || link->fd < 0) {
             continue;
         }
-        struct flow_item *item = flow_item_create(kind, data, len);
-        if (!item) {
-            return -ENOMEM;
+        int code = map_tell(link, kind, head, data, len);
+        if (code < 0) {
+            return code;
         }
-        item->head = *head;
-        item->head.kind = kind;
-        item->head.len = len;
-        flow_queue_add(&link->sending, item);
     }
     return 0;
 }
@@ -47,9 +67,36 @@ static int fail(struct map *map, int code)
     return flow_failure_keep(&map->failure, code);
 }
 
+static uint64_t lost_ns(const struct map *map)
+{
+    return map->options->lost_ns ? map->options->lost_ns : LOST_NS;
+}
+
 /* ---- the dead
  * ------------------------------------------------------------------
  */
+
+int map_inherit(struct map *map, unsigned dead)
+{
+    bool *alive = poise_alloc(map->count, sizeof(*alive));
+    if (!alive) {
+        return -ENOMEM;
+    }
+    for (unsigned n = 0; n < map->count; n++) {
+        alive[n] = map->nodes[n].alive;
+        map->nodes[n].quiet = 0;
+        map->nodes[n].report.done = 0;
+    }
+    for (uint32_t f = 0; f < map->job->file_count; f++) {
+        for (unsigned p = 0; p < map->files[f].plan_count; p++) {
+            flow_share_inherit(map->files[f].plans[p].owner,
+                               flow_shape_places(&map->job->files[f].shape),
+                               dead, alive, map->count);
+        }
+    }
+    free(alive);
+    return 0;
+}
 
 static int give_up(struct map *map, struct map_node *node, const char *why)
 {
@@ -72,34 +119,72 @@ static int give_up(struct map *map, struct map_node *node, const char *why)
     /* It hears of it too, should it live. */
     int code = map_tell_all(map, FLOW_EPOCH, &head, NULL, 0);
     node->alive = false;
-    bool *alive = poise_alloc(map->count, sizeof(*alive));
-    if (code < 0 || !alive) {
-        free(alive);
-        return -ENOMEM;
+    code = code == 0 ? map_inherit(map, id) : code;
+    if (code < 0) {
+        return code;
     }
-    for (unsigned n = 0; n < map->count; n++) {
-        alive[n] = map->nodes[n].alive;
-        map->nodes[n].quiet = 0;
-        map->nodes[n].report.done = 0;
+    if (map->spares > 0) {
+        map->spares--;
+        return map_grow(map);
     }
-    for (uint32_t f = 0; f < map->job->file_count; f++) {
-        flow_share_inherit(map->files[f].owner,
-                           flow_shape_places(&map->job->files[f].shape), id,
-                           alive, map->count);
-    }
-    free(alive);
     return 0;
+}
+
+void map_forget(struct map *map)
+{
+    for (uint32_t f = 0; f < map->job->file_count; f++) {
+        struct map_file *file = &map->files[f];
+        for (unsigned p = 0; p < file->plan_count; p++) {
+            free(file->plans[p].owner);
+        }
+        file->plan_count = 0;
+    }
+    for (unsigned n = 0; n < map->cap; n++) {
+        map->nodes[n].alive = false;
+        map->nodes[n].logged = 0;
+        map->nodes[n].port = 0;
+    }
+    map->count = map->options->nodes;
+    map->line = -1;
+    map->epoch = 0;
+    map->started = map->took_over = map->grown = false;
+    map->ready = 0;
+}
+
+/* None of the nodes of a map that died came back. */
+static int begin_anew(struct map *map)
+{
+    map_forget(map);
+    map->secret = poise_rng_next(poise_rng_current());
+    map->began_ns = poise_clock_ns();
+    int code = map_log_begin(map);
+    for (unsigned n = 0; code == 0 && n < map->count; n++) {
+        code = map_spawn(map, n);
+    }
+    return code;
 }
 
 static int look_for_lost(struct map *map)
 {
     uint64_t now = poise_clock_ns();
-    uint64_t lost = map->options->lost_ns ? map->options->lost_ns : LOST_NS;
+    uint64_t lost = lost_ns(map);
+    unsigned alive = 0;
     int code = 0;
+    for (unsigned n = 0; n < map->count; n++) {
+        alive += map->nodes[n].alive;
+    }
+    if (map->took_over) {
+        return now - map->began_ns > lost ? begin_anew(map) : 0;
+    }
+    if (alive == 1 || !map->started) {
+        lost *= LAST_PATIENCE; /* there is nobody who could take over */
+    }
     for (unsigned n = 0; code == 0 && n < map->count; n++) {
         struct map_node *node = &map->nodes[n];
-        if (node->alive && node->link && now > node->link->heard_ns &&
-            now - node->link->heard_ns > lost) {
+        /* One may not have come, or not have come back, at all. */
+        uint64_t heard =
+            node->link && map->started ? node->link->heard_ns : map->began_ns;
+        if (node->alive && now > heard && now - heard > lost) {
             code = give_up(map, node, "was silent for too long");
         }
     }
@@ -110,10 +195,8 @@ static int look_for_lost(struct map *map)
  * -------------------------------------------------------------
  */
 
-/* A result, unless it came before. */
-static int take_output(struct map *map, struct flow_link *link)
+int map_output(struct map *map, const struct flow_head *head, const void *data)
 {
-    const struct flow_head *head = &link->head;
     const struct poise_flow_options *options = map->options;
     if (head->file >= map->job->file_count) {
         return poise_error_set(EPROTO, "take result", NULL, "of no file");
@@ -136,21 +219,30 @@ static int take_output(struct map *map, struct flow_link *link)
         return 0;
     }
     (*had)[head->place / 8] |= (uint8_t)(1 << head->place % 8);
-    if (!options->output) {
-        return 0;
+    int code = map_log_add(map, FLOW_OUTPUT, head, data, head->len);
+    if (code < 0 || !options->output) {
+        return code;
     }
     struct flow_key key = {head->file, head->version, head->place};
     struct poise_flow_address address;
     flow_shape_address(shape, &key, &address);
     poise_error_clear();
-    int code =
-        options->output(&address, link->in ? flow_made_data(link->in) : "",
-                        head->len, options->output_arg);
+    code = options->output(&address, data, head->len, options->output_arg);
     if (code < 0 && poise_error_last()->code != -code) {
         flow_error(map->job, -code, "hand out block", &address,
                    "the callback returned %d", code);
     }
     return code < 0 ? code : 0;
+}
+
+static int take_output(struct map *map, struct flow_link *link)
+{
+    const struct flow_head taken = {.place = 1};
+    int code =
+        map_output(map, &link->head, link->in ? flow_made_data(link->in) : "");
+    return code < 0 || map->log < 0
+               ? code
+               : map_tell(link, FLOW_TAKEN, &taken, NULL, 0);
 }
 
 static int take_failure(struct map *map, struct flow_link *link)
@@ -191,6 +283,9 @@ static int take_report(struct map *map, struct flow_link *link)
         map->tally[n].misses += tally.misses - node->tally[n].misses;
         node->tally[n] = tally;
     }
+    if (node->report.known_line > map->line) {
+        map->line = node->report.known_line; /* of a map before this one */
+    }
     bool same = (node->report.stuck || node->report.done) &&
                 before.sent == node->report.sent &&
                 before.received == node->report.received &&
@@ -200,20 +295,43 @@ static int take_report(struct map *map, struct flow_link *link)
     return 0;
 }
 
+/* A node of the map before this one. If it was given up it will hear so. */
+static int take_back(struct map *map, struct map_node *node)
+{
+    map->took_over = map->took_over && !node->alive;
+    node->pid = node->logged;
+    if (map_watch(map, node) < 0) {
+        node->pid = 0;
+        return give_up(map, node, "died");
+    }
+    return map_log_tell(map, node->link);
+}
+
 static int take_hello(struct map *map, struct flow_link *link)
 {
     const struct flow_head *head = &link->head;
     if ((uint64_t)head->version != map->secret || head->place >= map->count ||
-        map->nodes[head->place].link) {
-        flow_link_close(link, NULL); /* a stranger */
+        map->nodes[head->place].link ||
+        (map->nodes[head->place].logged && !head->file)) {
+        flow_link_close(link, NULL); /* a stranger, or of no use */
         return 0;
     }
     link->known = true;
     link->peer = (uint16_t)head->place;
     map->nodes[link->peer].link = link;
-    map->nodes[link->peer].port = (uint16_t)head->extra;
+    struct map_node *node = &map->nodes[link->peer];
+    node->port = (uint16_t)head->extra;
+    if (node->logged) {
+        return take_back(map, node);
+    }
+    struct flow_head process = {.place = head->place,
+                                .extra = (uint64_t)node->pid};
+    int code = map_log_add(map, FLOW_PROCESS, &process, NULL, 0);
+    if (code == 0 && map->started) {
+        return map_join(map, node);
+    }
     map->ready++;
-    return 0;
+    return code;
 }
 
 static int take(struct map *map, struct flow_link *link)
@@ -242,7 +360,7 @@ static int take(struct map *map, struct flow_link *link)
 static int start(struct map *map)
 {
     uint16_t *ports = poise_alloc(map->count, sizeof(*ports));
-    struct flow_head head = {0};
+    struct flow_head head = {.version = map->line};
     if (!ports) {
         return -ENOMEM;
     }
@@ -250,6 +368,10 @@ static int start(struct map *map)
         ports[n] = map->nodes[n].port;
     }
     map->started = true;
+    map->started_ns = map->quiet_ns = poise_clock_ns();
+    for (unsigned n = 0; n < map->count; n++) {
+        map->nodes[n].link->heard_ns = map->started_ns;
+    }
     int code = map_tell_all(map, FLOW_START, &head, ports,
                             map->count * sizeof(*ports));
     free(ports);
@@ -274,20 +396,25 @@ static int tell_state(struct map *map)
                ? (line - 1) / period * period
                : -1;
     line = line > map->line ? line : map->line;
+    uint64_t now = poise_clock_ns();
     if (line == map->line &&
-        (oldest == map->oldest || map->options->memory_bytes == 0)) {
+        (oldest == map->oldest || map->options->memory_bytes == 0) &&
+        now - map->told_ns < BEAT_NS) {
         return 0;
     }
+    map->told_ns = now;
     map->line = line;
     map->oldest = oldest;
     struct flow_head head = {.version = oldest, .place = (uint64_t)(line + 1)};
     return map_tell_all(map, FLOW_STATE, &head, NULL, 0);
 }
 
-/* All is done, or nothing goes on any more. */
+/* All is done, or nothing goes on any more. If messages are on their way while
+ * nothing goes on, a node may not hear the others, and will end by itself. */
 static int look_for_end(struct map *map)
 {
     bool done = true, quiet = true;
+    uint64_t sent = 0, received = 0;
     const struct map_node *waits = NULL;
     for (unsigned n = 0; n < map->count; n++) {
         const struct map_node *node = &map->nodes[n];
@@ -295,6 +422,8 @@ static int look_for_end(struct map *map)
             done =
                 done && node->report.done && node->report.epoch == map->epoch;
             quiet = quiet && node->quiet >= QUIET_ROUNDS;
+            sent += node->report.sent;
+            received += node->report.received;
             waits = node->report.stuck && node->report.waits.file != UINT32_MAX
                         ? node
                         : waits;
@@ -304,7 +433,11 @@ static int look_for_end(struct map *map)
         done = done && map->files[f].to == map->job->files[f].shape.versions.to;
     }
     map->done = done;
-    if (done || !quiet) {
+    uint64_t now = poise_clock_ns();
+    map->quiet_ns = quiet ? map->quiet_ns : now;
+    if (done || !quiet ||
+        (sent != received &&
+         now - map->quiet_ns < 2 * FLOW_MAP_PATIENCE * lost_ns(map))) {
         return 0;
     }
     struct poise_flow_address nowhere = {.file = UINT32_MAX};
@@ -317,6 +450,9 @@ static int follow_up(struct map *map)
     int code = look_for_lost(map);
     if (code == 0 && !map->started) {
         return map->ready == map->count ? start(map) : 0;
+    }
+    if (code == 0) {
+        code = map_grow_by_plan(map);
     }
     if (code == 0) {
         code = map_adapt(map);
@@ -387,7 +523,7 @@ static int serve_event(struct map *map, void *who)
         return accept_all(map);
     }
     struct map_node *node = who;
-    if (node >= map->nodes && node < map->nodes + map->count) {
+    if (node >= map->nodes && node < map->nodes + map->cap) {
         epoll_ctl(map->poll, EPOLL_CTL_DEL, node->pidfd, NULL);
         waitpid(node->pid, NULL, 0);
         node->pid = 0;
@@ -441,7 +577,7 @@ static void map_free(struct map *map)
         free(map->links);
         map->links = next;
     }
-    for (unsigned n = 0; n < map->count; n++) {
+    for (unsigned n = 0; map->nodes && n < map->cap; n++) {
         free(map->nodes[n].files);
         free(map->nodes[n].tally);
         free(map->nodes[n].rate);
@@ -454,7 +590,10 @@ static void map_free(struct map *map)
             free(map->files[f].had[v]);
         }
         free(map->files[f].had);
-        free(map->files[f].owner);
+        for (unsigned p = 0; p < map->files[f].plan_count; p++) {
+            free(map->files[f].plans[p].owner);
+        }
+        free(map->files[f].plans);
     }
     free(map->files);
     free(map->nodes);
@@ -463,6 +602,9 @@ static void map_free(struct map *map)
     if (map->poll >= 0) {
         close(map->poll);
     }
+    if (map->log >= 0) {
+        close(map->log);
+    }
     if (map->listener >= 0) {
         close(map->listener);
     }
@@ -470,22 +612,29 @@ static void map_free(struct map *map)
 
 static int map_make(struct map *map)
 {
-    unsigned count = map->options->nodes;
+    const struct poise_flow_options *options = map->options;
+    unsigned count = options->nodes + options->spares + options->join;
     size_t files = map->job->file_count;
+    map->cap = count;
+    map->count = options->nodes;
+    map->spares = options->spares;
     map->nodes = poise_alloc(count, sizeof(*map->nodes));
     map->files = poise_alloc(files, sizeof(*map->files));
     map->tally = poise_alloc(count, sizeof(*map->tally));
     if (!map->nodes || !map->files || !map->tally) {
+        free(map->nodes);
+        map->nodes = NULL;
         return -ENOMEM;
     }
-    for (map->count = 0; map->count < count; map->count++) {
-        struct map_node *node = &map->nodes[map->count];
-        node->pidfd = -1;
+    for (unsigned n = 0; n < count; n++) {
+        map->nodes[n].pidfd = -1;
+    }
+    for (unsigned n = 0; n < count; n++) {
+        struct map_node *node = &map->nodes[n];
         node->files = poise_alloc(files, sizeof(*node->files));
         node->tally = poise_alloc(count, sizeof(*node->tally));
         node->rate = poise_alloc(files, sizeof(*node->rate));
         if (!node->files || !node->tally || !node->rate) {
-            map->count++;
             return -ENOMEM;
         }
     }
@@ -521,6 +670,8 @@ static int fill_stats(const struct map *map, struct poise_flow_stats *stats)
     stats->node_count = map->count;
     stats->rechunkings = map->rechunkings;
     stats->deaths = map->deaths;
+    stats->joins = map->joins;
+    stats->start_ns = map->started_ns - map->began_ns;
     for (unsigned n = 0; n < map->count; n++) {
         stats->nodes[n] = map->nodes[n].report.stats;
         for (unsigned k = 0; k < map->count; k++) {
@@ -537,16 +688,22 @@ int flow_map_run(const struct poise_flow_job *job,
 {
     struct map map = {.job = job,
                       .options = options,
+                      .log = -1,
                       .poll = -1,
                       .listener = -1,
+                      .began_ns = poise_clock_ns(),
                       .oldest = -1,
                       .line = -1};
     int code = map_make(&map);
-    for (unsigned n = 0; code == 0 && n < map.count; n++) {
+    if (code == 0) {
+        code = map_log_open(&map);
+    }
+    for (unsigned n = 0; code == 0 && !map.took_over && n < map.count; n++) {
         code = map_spawn(&map, n);
     }
     if (code == 0) {
         code = serve(&map);
+        map_log_end(&map);
     }
     if (code == 0) {
         code = fill_stats(&map, stats);

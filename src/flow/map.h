@@ -7,7 +7,8 @@
 #include <sys/types.h>
 
 struct map_node {
-    pid_t pid; /**< 0: reaped */
+    pid_t pid;    /**< 0: reaped */
+    pid_t logged; /**< by the log; its own if it says hello */
     int pidfd;
     uint16_t port; /**< 0: did not say hello yet */
     bool alive;
@@ -19,11 +20,18 @@ struct map_node {
     unsigned quiet;                 /**< reports in a row that were the same */
 };
 
-/** A file's newest segment. */
-struct map_file {
+/** A segment as it was given out, with the changes that deaths made. */
+struct map_plan {
     int64_t from, to;
     uint16_t *owner; /**< [places], owned */
-    uint8_t **had;   /**< [versions], bits: results that came; owned */
+};
+
+struct map_file {
+    struct map_plan *plans; /**< [plan_count] by version, owned */
+    unsigned plan_count, plan_cap;
+    int64_t from, to; /**< of the newest one, and: */
+    uint16_t *owner;
+    uint8_t **had; /**< [versions], bits: results that came; owned */
 };
 
 struct map {
@@ -31,26 +39,66 @@ struct map {
     const struct poise_flow_options *options;
     int poll, listener;
     uint16_t port;
-    uint64_t secret, epoch;
-    struct map_node *nodes; /**< [count], owned */
-    unsigned count, ready;
+    uint64_t secret, epoch, turn;
+    int log;                /**< -1: none */
+    uint64_t log_at;        /**< where the part that counts begins */
+    bool took_over;         /**< and no node came back yet */
+    struct map_node *nodes; /**< [cap], owned */
+    unsigned count, cap, ready;
+    unsigned spares; /**< nodes that may be started yet for such as died */
     struct flow_link *links;  /**< accepted, owned */
     struct map_file *files;   /**< [file_count], owned */
     struct flow_tally *tally; /**< [count], by supplier, since the last plan */
-    bool started, done;
+    bool started, done, grown;
     int64_t oldest, line;
-    unsigned rechunkings, deaths;
+    uint64_t began_ns, started_ns, told_ns, quiet_ns;
+    unsigned rechunkings, deaths, joins;
     struct flow_failure failure;
 };
 
 /** Start a node's process. 0 or negative. */
 int map_spawn(struct map *map, unsigned id);
+/** Notice when it ends. */
+int map_watch(struct map *map, struct map_node *node);
 /** End all processes that are left, and wait for them. */
 void map_reap(struct map *map);
 
 /** Put a message into the queue of each living node. */
 int map_tell_all(struct map *map, enum flow_kind kind,
                  const struct flow_head *head, const void *data, size_t len);
+/** Put a message into the queue of one node. */
+int map_tell(struct flow_link *link, enum flow_kind kind,
+             const struct flow_head *head, const void *data, size_t len);
+/** Open the log, if there is to be one, and read what it says: then
+ * map->took_over if nodes may be left. */
+int map_log_open(struct map *map);
+/** A map begins: fresh nodes. */
+int map_log_begin(struct map *map);
+int map_log_add(struct map *map, enum flow_kind kind,
+                const struct flow_head *head, const void *data, size_t len);
+/** Tell a node that came back all that nodes were told. */
+int map_log_tell(struct map *map, struct flow_link *link);
+/** All is done: nothing is to be kept. */
+void map_log_end(struct map *map);
+/** A result, unless it came before. */
+int map_output(struct map *map, const struct flow_head *head, const void *data);
+/** Apply what nodes are told of a death to the plans. */
+int map_inherit(struct map *map, unsigned dead);
+/** Keep a plan that was read. Takes over `owner`. */
+int map_plan_keep(struct map *map, uint32_t file, int64_t from, int64_t to,
+                  uint16_t *owner);
+/** Forget plans and nodes, to begin anew. */
+void map_forget(struct map *map);
+
+/** Start one more node, which will join when it is there. */
+int map_grow(struct map *map);
+/** Start those that are to come at a version. */
+int map_grow_by_plan(struct map *map);
+/** It is there: tell it all, and tell all of it. */
+int map_join(struct map *map, struct map_node *node);
+/** Keep a plan, and tell everybody. Takes over `owner`, also on failure. */
+int map_plan_add(struct map *map, uint32_t file, int64_t from, int64_t to,
+                 uint16_t *owner);
 /** Give out the next versions of a file, by what was measured. */
 int map_assign(struct map *map, uint32_t file);
 /** Give out what nodes will soon need. */

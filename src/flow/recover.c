@@ -16,7 +16,7 @@ uint16_t flow_server_buddy(const struct flow_server *server)
 {
     for (unsigned i = 1; i < server->count; i++) {
         unsigned n = (server->node->id + i) % server->count;
-        if (server->alive[n]) {
+        if (server->member[n]) {
             return (uint16_t)n;
         }
     }
@@ -121,7 +121,7 @@ static int tell_handed(struct flow_server *server)
 {
     int code = 0;
     for (unsigned n = 0; code == 0 && n < server->count; n++) {
-        if (server->alive[n] && n != server->node->id) {
+        if (server->member[n] && n != server->node->id) {
             struct flow_item *item = flow_item_create(FLOW_HANDED, NULL, 0);
             if (!item) {
                 return -ENOMEM;
@@ -140,7 +140,7 @@ static int tell_handed(struct flow_server *server)
 static bool all_handed(const struct flow_server *server)
 {
     for (unsigned n = 0; n < server->count; n++) {
-        if (server->alive[n] && n != server->node->id && !server->handed[n]) {
+        if (server->member[n] && n != server->node->id && !server->handed[n]) {
             return false;
         }
     }
@@ -178,11 +178,14 @@ int flow_server_epoch(struct flow_server *server, const struct flow_head *head)
     struct flow_node *node = server->node;
     uint16_t dead = (uint16_t)head->place;
     uint16_t buddy = flow_server_buddy(server);
+    if (head->extra <= server->epoch) {
+        return 0; /* another map says so once more */
+    }
     if (dead == node->id) {
         server->ended = true; /* this node is the one that was given up */
         return 0;
     }
-    server->alive[dead] = false;
+    server->alive[dead] = server->member[dead] = false;
     server->epoch = head->extra;
     server->inherits = true;
     node->inherits = true;
@@ -196,7 +199,7 @@ int flow_server_epoch(struct flow_server *server, const struct flow_head *head)
         uint64_t places = flow_shape_places(flow_file(node, f));
         for (uint32_t s = 0; s < node->files[f].count; s++) {
             flow_share_inherit(node->files[f].segments[s].owner, places, dead,
-                               server->alive, server->count);
+                               server->member, server->count);
         }
     }
     if (buddy == dead) {
@@ -210,4 +213,47 @@ int flow_server_epoch(struct flow_server *server, const struct flow_head *head)
         server->handed[n] = server->early[n] >= server->epoch;
     }
     return code == 0 && all_handed(server) ? inherit(server) : code;
+}
+
+/* ---- newcomers -------------------------------------------------------------
+ */
+
+/* Another node keeps copies for this one from now on. */
+static int copy_again(struct flow_server *server)
+{
+    struct flow_node *node = server->node;
+    int code = 0;
+    server->copies_sent = server->copies_kept = 0;
+    for (uint64_t i = 0; code == 0 && i <= node->table_mask; i++) {
+        for (struct flow_block *b = node->table[i]; code == 0 && b;
+             b = b->next) {
+            if (b->own && b->made && b->copied && b->keep_to >= node->line) {
+                code = server->net.copy(&server->net, b);
+            }
+        }
+    }
+    return code;
+}
+
+int flow_server_join(struct flow_server *server, const struct flow_head *head)
+{
+    uint16_t buddy = flow_server_buddy(server);
+    if (head->place >= POISE_FLOW_NODES_MOST) {
+        return poise_error_set(EPROTO, "obey map", NULL,
+                               "a node of number %llu",
+                               (unsigned long long)head->place);
+    }
+    bool known = server->out[head->place] != NULL;
+    if (server->member[head->place] || (known && !server->alive[head->place])) {
+        return 0; /* another map says so once more */
+    }
+    int code = flow_server_member(server, (unsigned)head->place,
+                                  (uint16_t)head->extra);
+    if (code < 0) {
+        return code;
+    }
+    server->member[head->place] = true;
+    /* It has no part in an epoch that began before it came. */
+    server->handed[head->place] = true;
+    return flow_server_buddy(server) == buddy ? 0 : copy_again(server);
 }

@@ -142,6 +142,13 @@ int poise_flow_run(const struct poise_flow_job *job,
         given ? *given : (struct poise_flow_options){0};
     struct poise_flow_stats stats = {0};
     uint64_t began = poise_clock_ns();
+    if (options.nodes > POISE_FLOW_NODES_MOST ||
+        options.spares > POISE_FLOW_NODES_MOST ||
+        options.join > POISE_FLOW_NODES_MOST ||
+        options.nodes + options.spares + options.join > POISE_FLOW_NODES_MOST) {
+        return poise_error_set(EINVAL, "run job", NULL, "more than %d nodes",
+                               POISE_FLOW_NODES_MOST);
+    }
     int code = flow_job_check(job, options.nodes > 0 ? options.nodes
                                                      : POISE_FLOW_NODES_MOST);
     if (code == 0) {

@@ -304,8 +304,9 @@ int flow_node_segment(struct flow_node *node, struct flow_segment *in)
     code = segment_order(node, segment);
     if (code == 0) {
         seek_unowned(node, segment->file);
-        code = flow_block_vague(node);
+        code = flow_block_adopt(node, segment);
     }
+    code = code == 0 ? flow_block_vague(node) : code;
     if (code == 0) {
         code = segment->mine_count > 0 ? flow_segment_open(node, segment)
                                        : segment_advance(node, segment);
@@ -387,7 +388,7 @@ int flow_node_inherit(struct flow_node *node)
         }
     }
     if (code == 0) {
-        code = flow_block_adopt(node);
+        code = flow_block_adopt(node, NULL);
     }
     for (uint32_t f = 0; f < node->job->file_count; f++) {
         struct flow_files *files = &node->files[f];

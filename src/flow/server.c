@@ -16,6 +16,10 @@
 /** Reports that are not due by time are at least so far apart. */
 #define REPORT_LEAST_NS UINT64_C(2000000)
 #define REPORT_NS UINT64_C(50000000)
+#define LOST_NS UINT64_C(5000000000)
+#define ORPHAN_NS UINT64_C(60000000000)
+/** Without a map, look for another one so often. */
+#define LOOK_MS 20
 
 /* ---- what the node's threads ask for
  * -------------------------------------------
@@ -172,6 +176,7 @@ static int link_open(struct flow_server *server, struct flow_link *link,
     hello->head.version = (int64_t)server->secret;
     hello->head.place = server->node->id;
     hello->head.extra = server->port;
+    hello->head.file = server->member[server->node->id];
     int code = flow_connect(port, &link->fd);
     if (code < 0) {
         free(hello);
@@ -211,7 +216,8 @@ static void link_broke(struct flow_server *server, struct flow_link *link)
 {
     flow_link_close(link, server->node);
     if (link == &server->map) {
-        server->ended = true;
+        server->ended = !server->node->options->log;
+        server->orphan_ns = poise_clock_ns();
         return;
     }
     if (link->known && server->alive[link->peer]) {
@@ -306,7 +312,7 @@ static int link_flush(struct flow_server *server, struct flow_link *link,
 
 static int flush_all(struct flow_server *server)
 {
-    int code = link_flush(server, &server->map, 0);
+    int code = server->orphan_ns ? 0 : link_flush(server, &server->map, 0);
     for (unsigned n = 0; code == 0 && n < server->count; n++) {
         if (server->alive[n] && server->out[n]) {
             code = link_flush(server, server->out[n], server->ports[n]);
@@ -324,6 +330,9 @@ static int until_report_ms(const struct flow_server *server)
     uint64_t period = server->node->options->report_ns;
     uint64_t now = poise_clock_ns();
     period = period ? period : REPORT_NS;
+    if (server->orphan_ns) {
+        return LOOK_MS;
+    }
     period = server->due && period > REPORT_LEAST_NS ? REPORT_LEAST_NS : period;
     uint64_t at = server->reported_ns + period;
     return at <= now ? 0 : (int)((at - now + 999999) / 1000000);
@@ -346,6 +355,37 @@ static int serve_event(struct flow_server *server, struct flow_link *link)
     return link->fd >= 0 ? link_read(server, link) : 0;
 }
 
+/* Whether a map has taken over; without any, for how long yet? */
+static int look_for_map(struct flow_server *server)
+{
+    const struct poise_flow_options *options = server->node->options;
+    uint64_t now = poise_clock_ns();
+    uint64_t lost = options->lost_ns ? options->lost_ns : LOST_NS;
+    struct flow_call call;
+    if (!server->orphan_ns) {
+        if (server->member[server->node->id] && now > server->map.heard_ns &&
+            now - server->map.heard_ns > FLOW_MAP_PATIENCE * lost) {
+            link_broke(server, &server->map);
+        }
+        return 0;
+    }
+    if (flow_call_read(options->log, &call) < 0 ||
+        call.secret != server->secret || call.turn <= server->turn) {
+        uint64_t most = options->orphan_ns ? options->orphan_ns : ORPHAN_NS;
+        server->ended = now - server->orphan_ns > most;
+        return 0;
+    }
+    server->turn = call.turn;
+    int code = link_open(server, &server->map, call.port);
+    if (code == 0) {
+        server->orphan_ns = 0;
+        server->failed = false;
+        server->due = true;
+        code = flow_server_give_again(server);
+    }
+    return code == -ENOMEM ? code : 0; /* or that map died, too */
+}
+
 static void serve(struct flow_server *server)
 {
     struct epoll_event events[EVENTS_MOST];
@@ -357,7 +397,9 @@ static void serve(struct flow_server *server)
             code = serve_event(server, events[i].data.ptr);
         }
         pthread_mutex_lock(&server->node->lock);
-        if (code == 0 && server->count > 0 && until_report_ms(server) == 0) {
+        code = code == 0 ? look_for_map(server) : code;
+        if (code == 0 && server->member[server->node->id] &&
+            !server->orphan_ns && until_report_ms(server) == 0) {
             code = flow_server_report(server);
         }
         if (code < 0) {
@@ -399,6 +441,7 @@ static void server_free(struct flow_server *server)
     free(server->out);
     free(server->ports);
     free(server->alive);
+    free(server->member);
     free(server->handed);
     free(server->early);
     free(server->tally);
@@ -421,13 +464,14 @@ static int server_create(const struct poise_flow_job *job,
     server->out = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(void *));
     server->ports = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(uint16_t));
     server->alive = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(bool));
+    server->member = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(bool));
     server->handed = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(bool));
     server->early = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(uint64_t));
     server->tally = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(*server->tally));
     server->files = poise_alloc(job->file_count, sizeof(*server->files));
     int code = server->out && server->ports && server->alive &&
-                       server->handed && server->early && server->tally &&
-                       server->files
+                       server->member && server->handed && server->early &&
+                       server->tally && server->files
                    ? flow_node_create(job, options, id, &server->node)
                    : -ENOMEM;
     if (code == 0) {
@@ -456,7 +500,7 @@ static int server_create(const struct poise_flow_job *job,
 
 int flow_server_run(const struct poise_flow_job *job,
                     const struct poise_flow_options *options, unsigned id,
-                    uint16_t port, uint64_t secret)
+                    const struct flow_call *call)
 {
     unsigned count = options->threads ? options->threads : 1, made = 0;
     struct flow_server *server;
@@ -464,8 +508,9 @@ int flow_server_run(const struct poise_flow_job *job,
     if (!threads || server_create(job, options, id, &server) < 0) {
         return 1;
     }
-    server->secret = secret;
-    bool started = link_open(server, &server->map, port) == 0;
+    server->secret = call->secret;
+    server->turn = call->turn;
+    bool started = link_open(server, &server->map, call->port) == 0;
     while (started && made < count &&
            pthread_create(&threads[made], NULL, processor, server->node) == 0) {
         made++;

@@ -15,13 +15,22 @@ struct flow_server {
     int poll, wake, listener;
     uint16_t port;
     uint64_t secret;
+    uint64_t turn;      /**< of the map that it knows */
+    uint64_t orphan_ns; /**< since then it has none; 0: it has */
+    /** Results that the map did not say it keeps: linked by next_output. */
+    struct flow_block *given, *given_last;
     struct flow_link map;
-    struct flow_link **out;   /**< [POISE_FLOW_NODES_MOST], to other nodes */
-    struct flow_link *in;     /**< from other nodes */
-    uint16_t *ports;          /**< [POISE_FLOW_NODES_MOST] */
-    bool *alive;              /**< [POISE_FLOW_NODES_MOST] */
-    unsigned count;           /**< nodes that there ever were */
-    struct flow_tally *tally; /**< [POISE_FLOW_NODES_MOST], by supplier */
+    struct flow_link **out; /**< [POISE_FLOW_NODES_MOST], to other nodes */
+    struct flow_link *in;   /**< from other nodes */
+    uint16_t *ports;        /**< [POISE_FLOW_NODES_MOST] */
+    /** [POISE_FLOW_NODES_MOST] Who is talked to. */
+    bool *alive;
+    /** [POISE_FLOW_NODES_MOST] Who has a part in what all nodes work out for
+     * themselves: as the map told, not as newcomers said, who may be quicker.
+     */
+    bool *member;
+    unsigned count;                 /**< nodes that there ever were */
+    struct flow_tally *tally;       /**< [POISE_FLOW_NODES_MOST], by supplier */
     struct flow_file_report *files; /**< [file_count] */
     uint64_t sent, received;        /**< messages to and from nodes */
     uint64_t copies_sent, copies_kept;
@@ -43,6 +52,8 @@ int flow_server_post(struct flow_server *server, uint16_t to,
                      struct flow_item *item);
 /** Handle what came on a link. The lock is held. 0 or negative. */
 int flow_server_take(struct flow_server *server, struct flow_link *link);
+/** The results that may not have come to the map once more, to another one. */
+int flow_server_give_again(struct flow_server *server);
 /** Results go to the map; so does a report, if one is due. */
 int flow_server_report(struct flow_server *server);
 /** Look again for all blocks that `peer` (FLOW_NOBODY: anybody) was asked for.
@@ -55,6 +66,10 @@ int flow_server_epoch(struct flow_server *server, const struct flow_head *head);
 /** Somebody handed over all that it kept. */
 int flow_server_handed(struct flow_server *server, uint16_t from,
                        uint64_t epoch);
+/** A newcomer. The lock is held. */
+int flow_server_join(struct flow_server *server, const struct flow_head *head);
+/** Know of a node, by the port that it listens on. */
+int flow_server_member(struct flow_server *server, unsigned id, uint16_t port);
 /** The node that keeps copies for this one; FLOW_NOBODY if it is alone. */
 uint16_t flow_server_buddy(const struct flow_server *server);
 

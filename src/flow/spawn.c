@@ -3,11 +3,33 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+/* What a node has of the map's: as long as it were open there, nobody would
+ * see the map's end of a connection close. */
+static void close_all(struct map *map)
+{
+    for (struct flow_link *link = map->links; link; link = link->next) {
+        if (link->fd >= 0) {
+            close(link->fd);
+        }
+    }
+    for (unsigned n = 0; n < map->count; n++) {
+        if (map->nodes[n].pidfd >= 0) {
+            close(map->nodes[n].pidfd);
+        }
+    }
+    if (map->log >= 0) {
+        close(map->log);
+    }
+    close(map->listener);
+    close(map->poll);
+}
 
 int map_spawn(struct map *map, unsigned id)
 {
@@ -17,19 +39,25 @@ int map_spawn(struct map *map, unsigned id)
         return poise_error_set(errno, "start node", NULL, NULL);
     }
     if (pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        const struct flow_call call = {map->secret, map->turn, map->port};
+        if (map->log < 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+        }
         if (getppid() != parent) {
             _exit(1);
         }
-        close(map->listener);
-        close(map->poll);
-        _exit(flow_server_run(map->job, map->options, id, map->port,
-                              map->secret));
+        close_all(map);
+        _exit(flow_server_run(map->job, map->options, id, &call));
     }
     node->pid = pid;
     node->alive = true;
-    node->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    return map_watch(map, node);
+}
+
+int map_watch(struct map *map, struct map_node *node)
+{
     struct epoll_event event = {EPOLLIN, {.ptr = node}};
+    node->pidfd = (int)syscall(SYS_pidfd_open, node->pid, 0);
     if (node->pidfd < 0 ||
         epoll_ctl(map->poll, EPOLL_CTL_ADD, node->pidfd, &event) < 0) {
         return poise_error_set(errno, "watch node", NULL, NULL);
@@ -39,7 +67,7 @@ int map_spawn(struct map *map, unsigned id)
 
 void map_reap(struct map *map)
 {
-    for (unsigned n = 0; n < map->count; n++) {
+    for (unsigned n = 0; map->nodes && n < map->cap; n++) {
         struct map_node *node = &map->nodes[n];
         if (node->pid > 0) {
             kill(node->pid, SIGKILL);
@@ -52,4 +80,63 @@ void map_reap(struct map *map)
             node->pidfd = -1;
         }
     }
+}
+
+int map_grow(struct map *map)
+{
+    struct map_node *node = &map->nodes[map->count++];
+    int code = map_spawn(map, map->count - 1);
+    node->alive = false; /* from when it joins */
+    return code;
+}
+
+int map_grow_by_plan(struct map *map)
+{
+    const struct poise_flow_options *options = map->options;
+    bool due = false;
+    int code = 0;
+    for (unsigned n = 0; n < map->count && !map->grown; n++) {
+        const struct map_node *node = &map->nodes[n];
+        for (uint32_t f = 0; node->link && f < map->job->file_count; f++) {
+            due |= node->files[f].low >= options->join_version;
+        }
+    }
+    for (unsigned i = 0; due && code == 0 && i < options->join; i++) {
+        code = map_grow(map);
+    }
+    map->grown |= due;
+    return code;
+}
+
+int map_join(struct map *map, struct map_node *node)
+{
+    unsigned id = (unsigned)(node - map->nodes);
+    uint16_t *ports = poise_alloc(map->count, sizeof(*ports));
+    struct flow_head head = {.version = map->line, .extra = map->epoch};
+    if (!ports) {
+        return -ENOMEM;
+    }
+    struct flow_head word = {.place = id, .extra = node->port};
+    int code = map_tell_all(map, FLOW_JOIN, &word, NULL, 0);
+    node->alive = true;
+    map->joins++;
+    for (unsigned n = 0; n < map->count; n++) {
+        ports[n] = map->nodes[n].alive ? map->nodes[n].port : 0;
+    }
+    if (code == 0) {
+        code = map_tell(node->link, FLOW_START, &head, ports,
+                        map->count * sizeof(*ports));
+    }
+    free(ports);
+    for (uint32_t f = 0; f < map->job->file_count; f++) {
+        uint64_t places = flow_shape_places(&map->job->files[f].shape);
+        for (unsigned p = 0; code == 0 && p < map->files[f].plan_count; p++) {
+            const struct map_plan *plan = &map->files[f].plans[p];
+            struct flow_head of = {
+                .file = f, .version = plan->from, .extra = (uint64_t)plan->to};
+            code = map_tell(node->link, FLOW_PLAN, &of, plan->owner,
+                            places * sizeof(*plan->owner));
+        }
+    }
+    return code;
 }

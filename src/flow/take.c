@@ -89,7 +89,7 @@ static int take_from_node(struct flow_server *server, struct flow_link *link)
     struct flow_key key;
     server->received++;
     if (head->kind == FLOW_COPIED) {
-        server->copies_kept++;
+        server->copies_kept += link->peer == flow_server_buddy(server);
         return 0;
     }
     if (head->kind == FLOW_HANDED) {
@@ -118,8 +118,9 @@ static int take_from_node(struct flow_server *server, struct flow_link *link)
  * ----------------------------------------------------------------
  */
 
-static int member_add(struct flow_server *server, unsigned id, uint16_t port)
+int flow_server_member(struct flow_server *server, unsigned id, uint16_t port)
 {
+    server->count = id >= server->count ? id + 1 : server->count;
     if (server->out[id] || id == server->node->id) {
         return 0;
     }
@@ -131,22 +132,25 @@ static int member_add(struct flow_server *server, unsigned id, uint16_t port)
     link->peer = (uint16_t)id;
     server->out[id] = link;
     server->ports[id] = port;
+    server->alive[id] = port != 0;
     return 0;
 }
 
-/* Ports by node; 0: not there. */
 static int take_start(struct flow_server *server, struct flow_link *link)
 {
     const uint16_t *ports = link->in ? flow_made_data(link->in) : NULL;
     unsigned count = (unsigned)(link->head.len / sizeof(*ports));
     int code = 0;
-    for (unsigned n = 0; code == 0 && n < count; n++) {
-        if (ports[n] != 0) {
-            code = member_add(server, n, ports[n]);
-            server->alive[n] = true;
-        }
+    if (server->member[server->node->id]) {
+        return 0; /* another map says so once more */
     }
-    server->count = count;
+    count = count < POISE_FLOW_NODES_MOST ? count : POISE_FLOW_NODES_MOST;
+    for (unsigned n = 0; code == 0 && n < count; n++) {
+        code = flow_server_member(server, n, ports[n]);
+        server->alive[n] = server->member[n] = ports[n] != 0;
+    }
+    server->epoch = link->head.extra;
+    server->node->line = link->head.version;
     return code;
 }
 
@@ -154,6 +158,9 @@ static int take_plan(struct flow_server *server, struct flow_link *link)
 {
     const struct flow_head *head = &link->head;
     uint64_t places = flow_shape_places(flow_file(server->node, head->file));
+    if (flow_segment_of(server->node, head->file, head->version)) {
+        return 0; /* another map says so once more */
+    }
     struct flow_segment segment = {
         .file = head->file, .from = head->version, .to = (int64_t)head->extra};
     segment.owner = poise_alloc(places, sizeof(*segment.owner));
@@ -181,6 +188,17 @@ static int take_state(struct flow_server *server, const struct flow_head *head)
     return 0;
 }
 
+/* The map keeps results: this node need not any more. */
+static void take_taken(struct flow_server *server, uint64_t count)
+{
+    while (count-- > 0 && server->given) {
+        struct flow_block *block = server->given;
+        server->given = block->next_output;
+        server->given_last = server->given ? server->given_last : NULL;
+        flow_node_output_done(server->node, block);
+    }
+}
+
 static int take_from_map(struct flow_server *server, struct flow_link *link)
 {
     switch ((enum flow_kind)link->head.kind) {
@@ -190,8 +208,13 @@ static int take_from_map(struct flow_server *server, struct flow_link *link)
         return take_plan(server, link);
     case FLOW_STATE:
         return take_state(server, &link->head);
+    case FLOW_JOIN:
+        return flow_server_join(server, &link->head);
     case FLOW_EPOCH:
         return flow_server_epoch(server, &link->head);
+    case FLOW_TAKEN:
+        take_taken(server, link->head.place);
+        return 0;
     case FLOW_STOP:
         server->ended = true;
         return 0;
@@ -212,7 +235,8 @@ int flow_server_take(struct flow_server *server, struct flow_link *link)
         }
         link->known = true;
         link->peer = (uint16_t)head->place;
-        return 0;
+        /* A newcomer may be here before the map's word of it. */
+        return flow_server_member(server, link->peer, (uint16_t)head->extra);
     }
     if (link == &server->map) {
         return take_from_map(server, link);
@@ -229,23 +253,47 @@ int flow_server_take(struct flow_server *server, struct flow_link *link)
  * --------------------------------------------------------------------
  */
 
+static int give_output(struct flow_server *server, struct flow_block *block)
+{
+    struct flow_item *item = flow_item_create(FLOW_OUTPUT, NULL, 0);
+    if (!item) {
+        return -ENOMEM;
+    }
+    item->head.file = block->key.file;
+    item->head.version = block->key.version;
+    item->head.place = block->key.place;
+    item->head.len = block->made->len;
+    item->data = flow_made_data(block->made);
+    item->block = block;
+    block->refs++;
+    return flow_server_post(server, FLOW_NOBODY, item);
+}
+
+int flow_server_give_again(struct flow_server *server)
+{
+    int code = 0;
+    for (struct flow_block *b = server->given; code == 0 && b;
+         b = b->next_output) {
+        code = give_output(server, b);
+    }
+    return code;
+}
+
 static int report_outputs(struct flow_server *server)
 {
     struct flow_block *block;
     int code = 0;
     while (code == 0 && (block = flow_node_output(server->node))) {
-        struct flow_item *item = flow_item_create(FLOW_OUTPUT, NULL, 0);
-        if (!item) {
-            return -ENOMEM;
+        if (server->node->options->log) {
+            block->next_output = NULL;
+            if (server->given_last) {
+                server->given_last->next_output = block;
+            } else {
+                server->given = block;
+            }
+            server->given_last = block;
         }
-        item->head.file = block->key.file;
-        item->head.version = block->key.version;
-        item->head.place = block->key.place;
-        item->head.len = block->made->len;
-        item->data = flow_made_data(block->made);
-        item->block = block;
-        block->refs++;
-        code = flow_server_post(server, FLOW_NOBODY, item);
+        code = give_output(server, block);
     }
     return code;
 }
@@ -278,6 +326,7 @@ static void fill_report(struct flow_server *server, struct flow_report *out)
                                         flow_node_is_done(node),
                                 .epoch = (uint32_t)server->epoch,
                                 .sent = server->sent,
+                                .known_line = node->line,
                                 .received = server->received,
                                 .stats = node->stats};
     if (node->ready.count > 0 &&

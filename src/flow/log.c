@@ -1,0 +1,336 @@
+/*
+ * The map's log: each word to all nodes before it is said, each result before
+ * it is handed out. Who holds the lock of the file is the map; who takes it
+ * over after a death reads it, and repeats to nodes that come back what they
+ * may have missed. They know what they heard already.
+ */
+#include "map.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MAGIC UINT32_C(0x6d6c6f70)
+
+/** Before each record; `len` bytes of payload follow the head. */
+struct record {
+    uint32_t magic, check;
+    struct flow_head head;
+};
+
+static uint64_t mix(uint64_t hash, const void *data, size_t len)
+{
+    const unsigned char *bytes = data;
+    while (len > 0) {
+        uint64_t word = 0;
+        size_t some = len < sizeof(word) ? len : sizeof(word);
+        memcpy(&word, bytes, some);
+        hash = poise_hash_u64(hash ^ word);
+        bytes += some;
+        len -= some;
+    }
+    return hash;
+}
+
+static uint32_t check_of(const struct flow_head *head, const void *data)
+{
+    return (uint32_t)mix(mix(MAGIC, head, sizeof(*head)), data, head->len);
+}
+
+/* Shapes: a log is of no use for another job. */
+static uint64_t fingerprint(const struct poise_flow_job *job)
+{
+    uint64_t hash = job->file_count;
+    for (uint32_t f = 0; f < job->file_count; f++) {
+        const struct poise_flow_chunk *s = &job->files[f].shape;
+        hash = mix(hash, &s->versions, sizeof(s->versions));
+        hash = mix(hash, s->index, s->dims * sizeof(s->index[0]));
+    }
+    return hash;
+}
+
+/* ---- where the map is ------------------------------------------------------
+ */
+
+static int call_path(const char *log, struct poise_buf *out)
+{
+    poise_buf_puts(out, log);
+    return poise_buf_puts(out, ".map");
+}
+
+int flow_call_write(const char *log, const struct flow_call *call)
+{
+    struct poise_buf path = {0}, text = {0};
+    call_path(log, &path);
+    poise_buf_printf(&text, "%llu %llu %u\n", (unsigned long long)call->secret,
+                     (unsigned long long)call->turn, call->port);
+    int code =
+        path.error ? path.error : poise_file_save(poise_buf_str(&path), &text);
+    poise_buf_free(&path);
+    poise_buf_free(&text);
+    return code;
+}
+
+int flow_call_read(const char *log, struct flow_call *out)
+{
+    struct poise_buf path = {0};
+    char text[80] = "", *end = text;
+    call_path(log, &path);
+    int fd = path.error ? -1 : open(poise_buf_str(&path), O_RDONLY | O_CLOEXEC);
+    poise_buf_free(&path);
+    if (fd < 0) {
+        return -ENOENT;
+    }
+    ssize_t got = read(fd, text, sizeof(text) - 1);
+    close(fd);
+    if (got <= 0 || !strchr(text, '\n')) {
+        return -ENODATA;
+    }
+    out->secret = strtoull(end, &end, 10);
+    out->turn = strtoull(end, &end, 10);
+    out->port = (uint16_t)strtoul(end, &end, 10);
+    return *end == '\n' ? 0 : -ENODATA;
+}
+
+/* ---- writing ---------------------------------------------------------------
+ */
+
+int map_log_add(struct map *map, enum flow_kind kind,
+                const struct flow_head *head, const void *data, size_t len)
+{
+    struct record record = {.magic = MAGIC, .head = *head};
+    struct poise_buf whole = {0};
+    if (map->log < 0) {
+        return 0;
+    }
+    record.head.kind = kind;
+    record.head.len = len;
+    record.check = check_of(&record.head, data);
+    poise_buf_append(&whole, &record, sizeof(record));
+    poise_buf_append(&whole, data, len);
+    int code = whole.error ? whole.error
+                           : poise_file_write(map->log, whole.data, whole.len,
+                                              map->options->log);
+    poise_buf_free(&whole);
+    return code;
+}
+
+int map_log_begin(struct map *map)
+{
+    const struct flow_call call = {map->secret, map->turn, map->port};
+    struct flow_head head = {.version = (int64_t)map->secret,
+                             .extra = fingerprint(map->job)};
+    if (map->log < 0) {
+        return 0;
+    }
+    map->log_at = (uint64_t)lseek(map->log, 0, SEEK_END);
+    int code = map_log_add(map, FLOW_BEGUN, &head, NULL, 0);
+    return code == 0 ? flow_call_write(map->options->log, &call) : code;
+}
+
+void map_log_end(struct map *map)
+{
+    struct poise_buf path = {0};
+    if (map->log < 0) {
+        return;
+    }
+    if (call_path(map->options->log, &path) == 0) {
+        unlink(poise_buf_str(&path));
+    }
+    unlink(map->options->log);
+    poise_buf_free(&path);
+}
+
+/* ---- reading ---------------------------------------------------------------
+ */
+
+/* The record at *at, and where the next one is: 1; 0 at the end, which a death
+ * may have left in the middle of one. `data` is freed by the caller. */
+static int record_read(const struct map *map, uint64_t *at,
+                       struct record *record, struct poise_buf *data)
+{
+    const char *path = map->options->log;
+    ssize_t got =
+        poise_file_pread(map->log, record, sizeof(*record), *at, path);
+    if (got < (ssize_t)sizeof(*record) || record->magic != MAGIC ||
+        record->head.len > (uint64_t)lseek(map->log, 0, SEEK_END)) {
+        return got < 0 ? (int)got : 0;
+    }
+    size_t len = record->head.len;
+    poise_buf_reset(data);
+    char *room = poise_buf_reserve(data, len + 1);
+    if (!room) {
+        return -ENOMEM;
+    }
+    got = poise_file_pread(map->log, room, len, *at + sizeof(*record), path);
+    if (got < (ssize_t)len || check_of(&record->head, room) != record->check) {
+        return got < 0 ? (int)got : 0;
+    }
+    data->len = len;
+    *at += sizeof(*record) + len;
+    return 1;
+}
+
+static int bad_log(const struct map *map, const char *why)
+{
+    return poise_error_set(EINVAL, "take over by log", map->options->log, "%s",
+                           why);
+}
+
+/* The nodes at the beginning, or one that came later. */
+static void apply_member(struct map *map, unsigned id, uint16_t port)
+{
+    map->nodes[id].alive = port != 0;
+    map->nodes[id].port = port;
+    map->count = id >= map->count ? id + 1 : map->count;
+    map->started = true;
+}
+
+static int apply_plan(struct map *map, const struct flow_head *head,
+                      const struct poise_buf *data)
+{
+    uint64_t places = flow_shape_places(&map->job->files[head->file].shape);
+    if (data->len != places * sizeof(uint16_t)) {
+        return bad_log(map, "a plan in it is of another shape");
+    }
+    uint16_t *owner = poise_alloc(places, sizeof(*owner));
+    if (!owner) {
+        return -ENOMEM;
+    }
+    memcpy(owner, data->data, data->len);
+    return map_plan_keep(map, head->file, head->version, (int64_t)head->extra,
+                         owner);
+}
+
+static int apply(struct map *map, const struct flow_head *head,
+                 const struct poise_buf *data, uint64_t at)
+{
+    bool of_node = head->kind == FLOW_JOIN || head->kind == FLOW_EPOCH ||
+                   head->kind == FLOW_PROCESS;
+    if ((of_node && head->place >= map->cap) ||
+        data->len / sizeof(uint16_t) > UINT32_MAX ||
+        head->file >= map->job->file_count) {
+        return bad_log(map, "it is of a job with other nodes or files");
+    }
+    switch ((enum flow_kind)head->kind) {
+    case FLOW_BEGUN:
+        map_forget(map);
+        map->secret = (uint64_t)head->version;
+        map->log_at = at;
+        return head->extra == fingerprint(map->job)
+                   ? 0
+                   : bad_log(map, "it is of another job");
+    case FLOW_PROCESS:
+        map->nodes[head->place].logged = (pid_t)head->extra;
+        return 0;
+    case FLOW_START:
+        for (unsigned n = 0; n < data->len / sizeof(uint16_t) && n < map->cap;
+             n++) {
+            apply_member(map, n, ((const uint16_t *)(void *)data->data)[n]);
+        }
+        return 0;
+    case FLOW_JOIN:
+        apply_member(map, (unsigned)head->place, (uint16_t)head->extra);
+        return 0;
+    case FLOW_EPOCH:
+        map->epoch = head->extra;
+        map->line = head->version;
+        map->deaths++;
+        map->nodes[head->place].alive = false;
+        return map_inherit(map, (unsigned)head->place);
+    case FLOW_PLAN:
+        return apply_plan(map, head, data);
+    case FLOW_OUTPUT:
+        return map_output(map, head, data->len > 0 ? data->data : "");
+    default:
+        return bad_log(map, "it has records of an unknown kind");
+    }
+}
+
+static int replay(struct map *map)
+{
+    struct poise_buf data = {0};
+    struct record record;
+    uint64_t at = 0, before = 0;
+    int log = map->log, code;
+    while ((code = record_read(map, &at, &record, &data)) > 0) {
+        map->log = -1; /* what is read is not written once more */
+        code = apply(map, &record.head, &data, before);
+        map->log = log;
+        if (code < 0) {
+            break;
+        }
+        before = at;
+    }
+    poise_buf_free(&data);
+    if (code == 0 && (ftruncate(log, (off_t)at) < 0 ||
+                      lseek(log, (off_t)at, SEEK_SET) < 0)) {
+        code =
+            poise_error_set(errno, "take over by log", map->options->log, NULL);
+    }
+    map->took_over = map->started;
+    unsigned more = map->count - map->options->nodes;
+    unsigned planned = more > 0 ? map->options->join : 0;
+    map->grown = more > 0;
+    more -= more > planned ? planned : more;
+    map->spares -= more < map->spares ? more : map->spares;
+    return code;
+}
+
+int map_log_open(struct map *map)
+{
+    const char *path = map->options->log;
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    struct flow_call call = {0};
+    if (!path) {
+        return 0;
+    }
+    map->log =
+        poise_file_open(AT_FDCWD, path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (map->log < 0) {
+        return map->log;
+    }
+    if (fcntl(map->log, F_SETLK, &lock) < 0) {
+        return errno == EAGAIN || errno == EACCES
+                   ? poise_error_set(EBUSY, "take over by log", path,
+                                     "another map holds it")
+                   : poise_error_set(errno, "lock", path, NULL);
+    }
+    if (flow_call_read(path, &call) == 0) {
+        map->turn = call.turn;
+    }
+    map->turn++;
+    uint64_t secret = map->secret;
+    int code = replay(map);
+    if (code == 0 && map->took_over) {
+        call = (struct flow_call){map->secret, map->turn, map->port};
+        return flow_call_write(path, &call);
+    }
+    map_forget(map); /* it had not begun */
+    map->secret = secret;
+    return code == 0 ? map_log_begin(map) : code;
+}
+
+int map_log_tell(struct map *map, struct flow_link *link)
+{
+    struct poise_buf data = {0};
+    struct record record;
+    uint64_t at = map->log_at;
+    int code;
+    while ((code = record_read(map, &at, &record, &data)) > 0) {
+        const struct flow_head *head = &record.head;
+        if (head->kind == FLOW_START || head->kind == FLOW_PLAN ||
+            head->kind == FLOW_EPOCH || head->kind == FLOW_JOIN) {
+            code = map_tell(link, (enum flow_kind)head->kind, head, data.data,
+                            data.len);
+            if (code < 0) {
+                break;
+            }
+        }
+    }
+    poise_buf_free(&data);
+    return code;
+}

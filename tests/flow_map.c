@@ -1,0 +1,281 @@
+/* Room flow: the map dies, or nodes are cut off from it. */
+#include "flow_common.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MS UINT64_C(1000000)
+#define ENDS_AFTER_S 280
+
+/** What happens at a version, in the node that computes its block 0: shared by
+ * all processes of a test. */
+struct plot {
+    int64_t version;
+    bool done;      /**< atomic: it happened */
+    bool kills_map; /**< its parent is the map */
+    unsigned kills; /**< so many nodes, by their process numbers */
+    unsigned cut;   /**< this node hears nothing any more; 0: none */
+    pid_t nodes[8]; /**< atomic */
+};
+
+static char log_path[64];
+
+static struct plot *plot_make(void)
+{
+    struct plot *plot = mmap(NULL, sizeof(*plot), PROT_READ | PROT_WRITE,
+                             MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(plot != MAP_FAILED);
+    return plot;
+}
+
+/* All packets that come to this process are dropped, as by a network that is
+ * cut: nobody learns that anybody hung up. */
+static void cut_off(void)
+{
+    struct sock_filter drop = BPF_STMT(BPF_RET | BPF_K, 0);
+    const struct sock_fprog program = {1, &drop};
+    for (int fd = 3; fd < 1024; fd++) {
+        setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program));
+    }
+}
+
+static int spoil_plot(struct mix *mix, struct poise_flow_task *task,
+                      const struct poise_flow_address *block, uint64_t *value)
+{
+    struct plot *plot = mix->spoil_arg;
+    unsigned node = poise_flow_node(task);
+    bool mine = plot->cut ? node == plot->cut : block->index[0] == 0;
+    (void)value;
+    __atomic_store_n(&plot->nodes[node % 8], getpid(), __ATOMIC_RELEASE);
+    if (block->version < plot->version || !mine ||
+        __atomic_exchange_n(&plot->done, true, __ATOMIC_ACQ_REL)) {
+        return 0;
+    }
+    if (plot->cut) {
+        cut_off();
+    }
+    if (plot->kills_map) {
+        kill(getppid(), SIGKILL);
+    }
+    for (unsigned n = 0; n < plot->kills; n++) {
+        pid_t pid = __atomic_load_n(&plot->nodes[n], __ATOMIC_ACQUIRE);
+        if (pid > 0 && pid != getpid()) {
+            kill(pid, SIGKILL);
+        }
+    }
+    if (plot->kills > node) {
+        raise(SIGKILL);
+    }
+    return 0;
+}
+
+static struct poise_flow_options options_of(unsigned replicate)
+{
+    return (struct poise_flow_options){.nodes = 4,
+                                       .replicate = replicate,
+                                       .log = log_path,
+                                       .report_ns = 5 * MS,
+                                       .lost_ns = 3000 * MS,
+                                       .orphan_ns = 60000 * MS};
+}
+
+/* The first map, in a process of its own; whether it was killed. */
+static bool first_map(struct mix *mix, unsigned replicate)
+{
+    int status;
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct poise_flow_options options = options_of(replicate);
+        _exit(mix_run(mix, &options, NULL) < 0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return WIFSIGNALED(status);
+}
+
+static void kill_at(enum mix_pattern pattern, int64_t version,
+                    unsigned replicate, unsigned kills)
+{
+    struct mix mix;
+    struct plot *plot = plot_make();
+    struct poise_flow_stats stats;
+    struct poise_flow_options options = options_of(replicate);
+    if (kills >= 4) {
+        options.lost_ns = 300 * MS; /* it waits that long for nobody */
+    }
+    *plot =
+        (struct plot){.version = version, .kills_map = true, .kills = kills};
+    mix_init(&mix, pattern, 1, 12, 30);
+    mix.files[0].adapt = version % 2 ? 6 : 0;
+    mix.sleep_ns = MS / 5;
+    mix.spoil = spoil_plot;
+    mix.spoil_arg = plot;
+    unlink(log_path);
+    assert_true(first_map(&mix, replicate));
+    if (mix_run(&mix, &options, &stats) < 0) {
+        fail_msg("version %lld, %u killed: %s", (long long)version, kills,
+                 mix_error());
+    }
+    assert_int_equal(access(log_path, F_OK), -1);
+    poise_flow_stats_free(&stats);
+    mix_free(&mix);
+    munmap(plot, sizeof(*plot));
+}
+
+/* Another map goes on with the nodes that are there. */
+static void test_map_killed(void **state)
+{
+    (void)state;
+    for (int64_t v = 0; v < 30; v += 4) {
+        kill_at(v % 3 ? MIX_STENCIL : MIX_LEAPFROG, v, v % 5, 0);
+    }
+}
+
+static void test_both_killed(void **state)
+{
+    (void)state;
+    kill_at(MIX_STENCIL, 9, 4, 1);
+    kill_at(MIX_FFT, 20, 5, 2);
+    kill_at(MIX_STENCIL, 15, 5, 8); /* all of them: from the beginning */
+    kill_at(MIX_RANDOM, 28, 0, 8);
+}
+
+/* A log that ends anywhere, and no node: from the beginning. */
+static void test_torn(void **state)
+{
+    (void)state;
+    struct mix mix;
+    struct stat before;
+    struct poise_flow_options options = options_of(0);
+    options.lost_ns = 200 * MS;
+    for (int cut = 0; cut < 6; cut++) {
+        struct plot *plot = plot_make();
+        *plot = (struct plot){.version = 29, .kills_map = true, .kills = 8};
+        mix_init(&mix, MIX_STENCIL, 1, 12, 30);
+        mix.spoil = spoil_plot;
+        mix.spoil_arg = plot;
+        unlink(log_path);
+        assert_true(first_map(&mix, 0));
+        assert_int_equal(stat(log_path, &before), 0);
+        assert_int_equal(truncate(log_path, before.st_size * cut / 6), 0);
+        if (mix_run(&mix, &options, NULL) < 0) {
+            fail_msg("cut %d: %s", cut, mix_error());
+        }
+        mix_free(&mix);
+        munmap(plot, sizeof(*plot));
+    }
+}
+
+/* One map at a time, and only for the job of the log. */
+static void test_refused(void **state)
+{
+    (void)state;
+    struct mix mix;
+    struct poise_flow_options options = options_of(0);
+    int ready[2];
+    char byte;
+    mix_init(&mix, MIX_STENCIL, 1, 4, 5);
+    assert_int_equal(pipe(ready), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+        int fd = open(log_path, O_RDWR | O_CREAT, 0600);
+        if (fcntl(fd, F_SETLK, &lock) == 0 && write(ready[1], "x", 1) == 1) {
+            pause();
+        }
+        _exit(1);
+    }
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    assert_int_equal(mix_run(&mix, &options, NULL), -EBUSY);
+    assert_non_null(strstr(mix_error(), "another map holds it"));
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    close(ready[0]);
+    close(ready[1]);
+    mix_free(&mix);
+
+    struct plot *plot = plot_make();
+    *plot = (struct plot){.version = 3, .kills_map = true, .kills = 8};
+    mix_init(&mix, MIX_STENCIL, 1, 4, 5);
+    mix.spoil = spoil_plot;
+    mix.spoil_arg = plot;
+    assert_true(first_map(&mix, 0));
+    mix_free(&mix);
+    mix_init(&mix, MIX_STENCIL, 1, 5, 5);
+    assert_int_equal(mix_run(&mix, &options, NULL), -EINVAL);
+    assert_non_null(strstr(mix_error(), "another job"));
+    unlink(log_path);
+    mix_free(&mix);
+    munmap(plot, sizeof(*plot));
+}
+
+/* A node that hears nobody is given up; the others do its part. It ends by
+ * itself when the map was silent for too long, and no result of its counts. */
+static void test_partition(void **state)
+{
+    (void)state;
+    struct mix mix;
+    struct poise_flow_stats stats;
+    for (uint64_t lost_ns = 150 * MS; lost_ns <= 15000 * MS; lost_ns *= 10) {
+        struct plot *plot = plot_make();
+        struct poise_flow_options options = {.nodes = 4,
+                                             .replicate = 5,
+                                             .report_ns = 5 * MS,
+                                             .lost_ns = lost_ns};
+        *plot = (struct plot){.version = 10, .cut = 2};
+        mix_init(&mix, MIX_STENCIL, 1, 12, 30);
+        mix.sleep_ns = MS / 5;
+        mix.spoil = spoil_plot;
+        mix.spoil_arg = plot;
+        int code = mix_run(&mix, &options, &stats);
+        mix_free(&mix);
+        munmap(plot, sizeof(*plot));
+        if (code == 0) {
+            assert_true(stats.deaths >= 1);
+            poise_flow_stats_free(&stats);
+            return;
+        }
+        /* On a machine that is slow itself all may have seemed to be gone. */
+        assert_int_equal(code, -EPIPE);
+    }
+    fail_msg("%s", mix_error());
+}
+
+static int limit(void **state)
+{
+    (void)state;
+    alarm(ENDS_AFTER_S);
+    return 0;
+}
+
+static int end(void **state)
+{
+    char path[80];
+    (void)state;
+    snprintf(path, sizeof(path), "%s.map", log_path);
+    unlink(path);
+    unlink(log_path);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_map_killed, limit, end),
+        cmocka_unit_test_setup_teardown(test_both_killed, limit, end),
+        cmocka_unit_test_setup_teardown(test_torn, limit, end),
+        cmocka_unit_test_setup_teardown(test_refused, limit, end),
+        cmocka_unit_test_setup_teardown(test_partition, limit, end),
+    };
+    snprintf(log_path, sizeof(log_path), "flow-map-%d.log", (int)getpid());
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

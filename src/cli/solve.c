@@ -1,0 +1,364 @@
+/* poise solve: the temperature of a plate, by room flow. */
+#include "solve.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct values {
+    struct cli_common common;
+    int64_t sweeps, block, nodes, threads, window, replicate, adapt;
+    uint64_t memory, block_ns;
+    const char *omega, *hold, *report, *chunks;
+    struct poise_strings slow;
+    int method, policy;
+    bool insulated, check, verbose, json;
+};
+
+static const struct poise_option options[] = {
+    {POISE_OPTION_HEADING, .help = "What is computed"},
+    {POISE_OPTION_INT, 's', "sweeps", "N",
+     .help = "go over all cells N times (default: 1000)",
+     .offset = offsetof(struct values, sweeps), .min = 0, .max = 1000000000},
+    {POISE_OPTION_ENUM, .name = "method", .arg = "NAME",
+     .help = "how (default: jacobi)", .offset = offsetof(struct values, method),
+     .choices = poise_flow_method_names},
+    {POISE_OPTION_STRING, .name = "omega", .arg = "W",
+     .help = "over-relaxation, more than 0 and less than 2 (default: 1)",
+     .offset = offsetof(struct values, omega)},
+    {POISE_OPTION_STRING, .name = "hold", .arg = "VALUE",
+     .help = "cells that begin with VALUE or more stay as they are",
+     .offset = offsetof(struct values, hold)},
+    {POISE_OPTION_FLAG, .name = "insulated",
+     .help = "nothing goes through the edge (default: the outermost cells stay "
+             "as they are)",
+     .offset = offsetof(struct values, insulated)},
+    {POISE_OPTION_HEADING, .help = "How it is done"},
+    {POISE_OPTION_INT, 'n', "nodes", "N",
+     .help = "processes that compute (default: this one alone)",
+     .offset = offsetof(struct values, nodes), .min = 1,
+     .max = POISE_FLOW_NODES_MOST},
+    {POISE_OPTION_INT, 't', "threads", "N",
+     .help = "threads of each (default: 1)",
+     .offset = offsetof(struct values, threads), .min = 1, .max = 1024},
+    {POISE_OPTION_INT, .name = "block", .arg = "N",
+     .help = "longest side of a block, in cells (default: 128)",
+     .offset = offsetof(struct values, block), .min = 1, .max = 1000000},
+    {POISE_OPTION_INT, .name = "window", .arg = "N",
+     .help = "versions whose blocks are fetched ahead (default: 4)",
+     .offset = offsetof(struct values, window), .min = 1, .max = 1000000},
+    {POISE_OPTION_STRING, .name = "chunks", .arg = "FILE",
+     .help = "who computes what: lines NODE ROWS COLUMNS [VERSIONS], ranges "
+             "of blocks from A up to and without B, as A-B (default: equal "
+             "shares)",
+     .offset = offsetof(struct values, chunks)},
+    {POISE_OPTION_BYTES, 'm', "memory", "SIZE",
+     .help = "of blocks on each node; beyond it only the oldest version goes "
+             "on (default: no limit)",
+     .offset = offsetof(struct values, memory)},
+    {POISE_OPTION_INT, .name = "replicate", .arg = "N",
+     .help = "each N versions, keep a copy on another node, so that no more "
+             "than that is lost with one (default: never)",
+     .offset = offsetof(struct values, replicate), .min = 1, .max = 1000000},
+    {POISE_OPTION_INT, .name = "adapt", .arg = "N",
+     .help = "give out N versions at a time, by what was measured (default: "
+             "equal shares of all)",
+     .offset = offsetof(struct values, adapt), .min = 1, .max = 1000000000},
+    {POISE_OPTION_ENUM, .name = "policy", .arg = "NAME",
+     .help = "by what shares are made anew (default: rate)",
+     .offset = offsetof(struct values, policy),
+     .choices = poise_flow_policy_names},
+    {POISE_OPTION_FLAG, .name = "check",
+     .help = "compute one block of ten twice and compare",
+     .offset = offsetof(struct values, check)},
+    {POISE_OPTION_HEADING, .help = "Emulation of unequal nodes"},
+    {POISE_OPTION_DURATION, .name = "block-time", .arg = "TIME",
+     .help = "each block takes that long, most of which is slept",
+     .offset = offsetof(struct values, block_ns)},
+    {POISE_OPTION_LIST, .name = "slow", .arg = "F,...",
+     .help = "times the factor of its node: of node 0, 1, ... (default: 1 "
+             "each)",
+     .offset = offsetof(struct values, slow)},
+    {POISE_OPTION_HEADING, .help = "Words"},
+    {POISE_OPTION_STRING, .name = "report", .arg = "FILE",
+     .help = "write an HTML page: the plate before and after, convergence, "
+             "what each node did",
+     .offset = offsetof(struct values, report)},
+    {POISE_OPTION_FLAG, 'v', "verbose",
+     .help = "say on stderr what was done, and how fast",
+     .offset = offsetof(struct values, verbose)},
+    {POISE_OPTION_FLAG, .name = "json", .help = "the same on stdout as JSON",
+     .offset = offsetof(struct values, json)},
+    CLI_COMMON_OPTIONS(struct values, common),
+    {POISE_OPTION_END},
+};
+
+const struct poise_command cli_solve_command = {
+    .name = "solve",
+    .operands = "IN OUT",
+    .summary = "solve for the temperature of a plate on unequal nodes",
+    .description =
+        "IN is an image (PGM, or PPM by its luminance) or a matrix of numbers "
+        "as text, one line a row: the temperature of each cell of a plate. "
+        "Each sweep moves every cell towards the mean of its four neighbours. "
+        "OUT is grey if it ends in .pgm, coloured if in .ppm, else a matrix "
+        "that reads as the very same numbers.\n\n"
+        "The plate is cut into blocks, which are computed where and when it "
+        "suits: nobody waits for the slowest, but for what he needs. Whatever "
+        "the number of nodes and threads, of deaths among the nodes and of "
+        "changes of shares, the cells are the same to the last bit.\n\n"
+        "Nodes are processes of this machine. One that dies is replaced by "
+        "the others, which compute its part again from the last copies that "
+        "--replicate made, or from the beginning.",
+    .options = options,
+    .examples =
+        "poise solve plate.pgm rest.ppm\tone thread, 1000 sweeps\n"
+        "poise solve -n 4 --replicate 50 plate.txt rest.txt\tfour processes, "
+        "of which some may die\n"
+        "poise solve --method sor --omega 1.9 --report r.html plate.pgm "
+        "rest.pgm\tfaster to rest, with a plot\n"
+        "poise solve -n 4 --block-time 1ms --slow 1,4 --adapt 20 -v p.pgm "
+        "o.pgm\tnode 1 is four times as slow\n",
+    .exits = "0\tdone\n1\tnot done\n2\twrong use\n"
+             "3\tthe machine lacks something\n",
+};
+
+/* ---- words -----------------------------------------------------------------
+ */
+
+static void print_verbose(const struct cli_solve_outcome *run,
+                          struct poise_buf *out)
+{
+    const struct poise_flow_stats *s = run->stats;
+    double seconds = (double)s->wall_ns / 1e9;
+    poise_buf_puts(out, "poise solve: ");
+    poise_human_count(out, s->blocks);
+    poise_buf_printf(out, " blocks in %.3f s, %.1f million cells a second\n",
+                     seconds,
+                     (double)run->heat->rows * (double)run->heat->columns *
+                         (double)run->heat->sweeps / 1e6 / seconds);
+    poise_buf_printf(out, "  shares made anew %u times, nodes given up: %u\n",
+                     s->rechunkings, s->deaths);
+    for (unsigned n = 0; n < s->node_count; n++) {
+        const struct poise_flow_node_stats *node = &s->nodes[n];
+        poise_buf_printf(out, "  node %u: %llu blocks (%llu again), fetched ",
+                         n, (unsigned long long)node->blocks,
+                         (unsigned long long)node->redone);
+        poise_human_bytes(out, node->fetched_bytes);
+        poise_buf_puts(out, ", at most ");
+        poise_human_bytes(out, node->peak_bytes);
+        poise_buf_printf(out, " at once, waited %.3f s\n",
+                         (double)node->wait_ns / 1e9);
+    }
+}
+
+static void json_nodes(struct poise_json *json,
+                       const struct poise_flow_stats *stats)
+{
+    poise_json_array(json, "nodes");
+    for (unsigned n = 0; n < stats->node_count; n++) {
+        const struct poise_flow_node_stats *node = &stats->nodes[n];
+        poise_json_object(json, NULL);
+        poise_json_u64(json, "blocks", node->blocks);
+        poise_json_u64(json, "redone", node->redone);
+        poise_json_u64(json, "peak_bytes", node->peak_bytes);
+        poise_json_u64(json, "fetched", node->fetched);
+        poise_json_u64(json, "fetched_bytes", node->fetched_bytes);
+        poise_json_u64(json, "hits", node->hits);
+        poise_json_u64(json, "misses", node->misses);
+        poise_json_double(json, "compute_seconds",
+                          (double)node->compute_ns / 1e9);
+        poise_json_double(json, "wait_seconds", (double)node->wait_ns / 1e9);
+        poise_json_end_object(json);
+    }
+    poise_json_end_array(json);
+}
+
+static void print_json(const struct cli_solve_outcome *run,
+                       struct poise_buf *out)
+{
+    const struct poise_flow_stats *stats = run->stats;
+    struct poise_json json = poise_json_to(out, false);
+    poise_json_object(&json, NULL);
+    poise_json_u64(&json, "rows", (uint64_t)run->heat->rows);
+    poise_json_u64(&json, "columns", (uint64_t)run->heat->columns);
+    poise_json_u64(&json, "sweeps", (uint64_t)run->heat->sweeps);
+    if (run->changes && run->heat->sweeps > 0) {
+        poise_json_double(&json, "last_change",
+                          run->changes[run->heat->sweeps - 1]);
+    }
+    poise_json_double(&json, "seconds", (double)stats->wall_ns / 1e9);
+    poise_json_double(&json, "start_seconds", (double)stats->start_ns / 1e9);
+    poise_json_u64(&json, "blocks", stats->blocks);
+    poise_json_u64(&json, "rechunkings", stats->rechunkings);
+    poise_json_u64(&json, "deaths", stats->deaths);
+    json_nodes(&json, stats);
+    poise_json_end_object(&json);
+    poise_buf_putc(out, '\n');
+}
+
+static int tell(const struct values *values,
+                const struct cli_solve_outcome *run)
+{
+    struct poise_buf out = {0};
+    int status = CLI_DONE;
+    if (values->verbose) {
+        print_verbose(run, &out);
+        poise_file_write(2, out.data, out.len, "standard error");
+        poise_buf_reset(&out);
+    }
+    if (values->json) {
+        print_json(run, &out);
+        status = cli_write("solve", &out);
+        poise_buf_reset(&out);
+    }
+    if (values->report) {
+        int code = cli_solve_page(run, &out);
+        code = code < 0 ? code : poise_file_save(values->report, &out);
+        status = code < 0 ? cli_fail("solve", code) : status;
+    }
+    poise_buf_free(&out);
+    return status;
+}
+
+/* ---- what is done ----------------------------------------------------------
+ */
+
+static int parse_number(const char *option, const char *text, double *out)
+{
+    char *end;
+    *out = strtod(text, &end);
+    if (end == text || *end != '\0' || !(*out > -1e300 && *out < 1e300)) {
+        return poise_error_set(EINVAL, "use option", option,
+                               "'%s' is not a number", text);
+    }
+    return 0;
+}
+
+/* Factors by node; owned by the caller. */
+static int parse_slow(const struct poise_strings *given,
+                      struct poise_flow_heat *heat, double **out)
+{
+    struct poise_strings words = {0};
+    char *text = NULL;
+    int code = cli_split_list(given, &text, &words);
+    *out = code == 0 ? poise_alloc(words.count + 1, sizeof(**out)) : NULL;
+    code = code == 0 && !*out ? -ENOMEM : code;
+    for (size_t i = 0; code == 0 && i < words.count; i++) {
+        code = parse_number("--slow", words.items[i], &(*out)[i]);
+    }
+    heat->slow = *out;
+    heat->slow_count = (unsigned)words.count;
+    poise_strings_free(&words);
+    free(text);
+    return code;
+}
+
+/* Which cells stay as they are; owned by the caller. */
+static int hold(const struct cli_plate *plate, const char *text, bool **out)
+{
+    double least;
+    int code = parse_number("--hold", text, &least);
+    size_t count = (size_t)(plate->rows * plate->columns);
+    *out = code == 0 ? poise_alloc(count, sizeof(**out)) : NULL;
+    for (size_t c = 0; *out && c < count; c++) {
+        (*out)[c] = plate->cells[c] >= least;
+    }
+    return code == 0 && !*out ? -ENOMEM : code;
+}
+
+static int solve(const struct values *values, struct poise_flow_heat *heat,
+                 struct cli_plate *before, const char *in, const char *out)
+{
+    const struct poise_flow_options run_options = {
+        .nodes = (unsigned)values->nodes,
+        .threads = (unsigned)values->threads,
+        .window = (unsigned)values->window,
+        .memory_bytes = values->memory,
+        .replicate = (unsigned)values->replicate,
+        .policy = (enum poise_flow_policy)values->policy,
+        .check = values->check ? 0.1 : 0};
+    struct poise_flow_stats stats = {0};
+    struct cli_plate after = *before;
+    size_t sweeps = (size_t)values->sweeps;
+    double *changes = values->report || values->json
+                          ? poise_alloc(sweeps + 1, sizeof(*changes))
+                          : NULL;
+    after.cells = poise_alloc((size_t)(before->rows * before->columns),
+                              sizeof(*after.cells));
+    int code = after.cells && (changes || !(values->report || values->json))
+                   ? 0
+                   : -ENOMEM;
+    if (code == 0) {
+        code = poise_flow_heat_run(heat, &run_options, after.cells, changes,
+                                   &stats);
+    }
+    code = code == 0 ? cli_plate_write(&after, out) : code;
+    const struct cli_solve_outcome run = {in,   before, &after,
+                                          heat, &stats, changes};
+    int status = code < 0 ? cli_fail("solve", code) : tell(values, &run);
+    poise_flow_stats_free(&stats);
+    cli_plate_free(&after);
+    free(changes);
+    return status;
+}
+
+static int run(const struct values *values, const char *in, const char *out)
+{
+    struct cli_plate plate = {0};
+    struct poise_flow_heat heat = {.insulated = values->insulated,
+                                   .method =
+                                       (enum poise_flow_method)values->method,
+                                   .sweeps = values->sweeps,
+                                   .block = values->block,
+                                   .adapt = values->adapt,
+                                   .block_ns = values->block_ns};
+    double *slow = NULL;
+    bool *held = NULL;
+    struct poise_buf parts = {0};
+    uint64_t halves = values->method == POISE_FLOW_SOR ? 2 : 1;
+    int status = CLI_DONE;
+    int code =
+        values->omega ? parse_number("--omega", values->omega, &heat.omega) : 0;
+    code = code == 0 ? parse_slow(&values->slow, &heat, &slow) : code;
+    code = code == 0 ? cli_plate_read(in, &plate) : code;
+    if (code == 0 && values->chunks) {
+        code = cli_chunks_read(values->chunks,
+                               halves * (uint64_t)values->sweeps + 1, &parts);
+    }
+    heat.parts = (struct poise_flow_part *)parts.data;
+    heat.part_count = parts.len / sizeof(*heat.parts);
+    if (code == 0 && values->hold) {
+        code = hold(&plate, values->hold, &held);
+    }
+    if (code < 0) {
+        status = cli_fail("solve", code);
+    } else {
+        heat.rows = plate.rows;
+        heat.columns = plate.columns;
+        heat.cells = plate.cells;
+        heat.held = held;
+        status = solve(values, &heat, &plate, in, out);
+    }
+    free(slow);
+    free(held);
+    poise_buf_free(&parts);
+    cli_plate_free(&plate);
+    return status;
+}
+
+int cli_solve(int argc, char **argv)
+{
+    struct values values = {.sweeps = 1000};
+    int status = CLI_DONE;
+    int first = cli_parse(&cli_solve_command, argc, argv, &values,
+                          &values.common, &status);
+    if (first >= 0 && argc - first != 2) {
+        cli_say("solve", "two operands are needed, IN and OUT");
+        status = CLI_WRONG_USE;
+    } else if (first >= 0) {
+        status = run(&values, argv[first], argv[first + 1]);
+    }
+    poise_strings_free(&values.slow);
+    return status;
+}

@@ -204,7 +204,31 @@ def adapt(folder, args):
              "by misses", "of ideal", "uniform at best", "of ideal"], rows)
 
 
-CASES = {"flow-scale": scale, "flow-laggard": laggard, "flow-mix": mix,
+def grain(_, args):
+    """How small tasks may be, for several patterns of dependencies."""
+    rows = []
+    ways = (("1 thread", 0, 1), ("2 threads", 0, 2), ("2 nodes", 2, 1))
+    for pattern in ("trivial", "stencil", "sweep", "fft", "tree", "random"):
+        row = [pattern]
+        for _, nodes, threads in ways:
+            figures = []
+            for _ in range(args.flow_runs):
+                run = subprocess.run(
+                    [os.path.join(BUILD, "bench", "flow_grain"), pattern, "8",
+                     "1500", str(nodes), str(threads)], capture_output=True,
+                    text=True, check=True, timeout=LIMIT_S)
+                lines = run.stdout.split("\n")
+                figures.append((float(lines[-2].split()[1]),
+                                float(lines[-3].split()[1])))
+            row += [f"{min(f[0] for f in figures):.2f}",
+                    f"{min(f[1] for f in figures):.2f}"]
+        rows.append(row)
+    return ("METG (50 %) and what the smallest task takes, us, best of runs",
+            ["pattern"] + [f"{way[0]} {what}" for way in ways
+                           for what in ("METG", "floor")], rows)
+
+
+CASES = {"flow-grain": grain, "flow-scale": scale, "flow-laggard": laggard, "flow-mix": mix,
          "flow-adapt": adapt}
 
 

@@ -28,7 +28,7 @@ struct plot {
     pid_t nodes[8]; /**< atomic */
 };
 
-static char log_path[64];
+static char log_path[4096];
 
 static struct plot *plot_make(void)
 {
@@ -259,7 +259,7 @@ static int limit(void **state)
 
 static int end(void **state)
 {
-    char path[80];
+    char path[sizeof(log_path) + 8];
     (void)state;
     snprintf(path, sizeof(path), "%s.map", log_path);
     unlink(path);
@@ -276,6 +276,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_refused, limit, end),
         cmocka_unit_test_setup_teardown(test_partition, limit, end),
     };
-    snprintf(log_path, sizeof(log_path), "flow-map-%d.log", (int)getpid());
+    snprintf(log_path, sizeof(log_path), "%s/poise-flow-map-%d.log",
+             poise_file_temporary_folder(), (int)getpid());
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

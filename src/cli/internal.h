@@ -39,7 +39,7 @@ extern const struct poise_command cli_cc_command, cli_cxx_command,
 extern const struct poise_command cli_noise_command, cli_wire_analyse_command,
     cli_wire_model_command;
 extern const struct poise_command cli_sort_command, cli_listrank_command,
-    cli_send_command, cli_solve_command;
+    cli_send_command, cli_solve_command, cli_desync_run_command;
 int cli_walk(int argc, char **argv);
 int cli_du(int argc, char **argv);
 int cli_find(int argc, char **argv);
@@ -60,6 +60,7 @@ int cli_send(int argc, char **argv);
 int cli_sort(int argc, char **argv);
 int cli_listrank(int argc, char **argv);
 int cli_solve(int argc, char **argv);
+int cli_desync_run(int argc, char **argv);
 int cli_help(int argc, char **argv);
 int cli_version(int argc, char **argv);
 int cli_completion(int argc, char **argv);

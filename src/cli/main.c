@@ -25,6 +25,7 @@ const struct cli_command cli_commands[] = {
     {&cli_sort_command, cli_sort},
     {&cli_listrank_command, cli_listrank},
     {&cli_solve_command, cli_solve},
+    {&cli_desync_run_command, cli_desync_run},
     {&cli_help_command, cli_help},
     {&cli_version_command, cli_version},
     {&cli_completion_command, cli_completion},

@@ -7,12 +7,13 @@
 
 struct values {
     struct cli_common common;
-    int64_t sweeps, block, nodes, threads, window, replicate, adapt;
-    uint64_t memory, block_ns;
+    struct cli_flow flow;
+    int64_t sweeps, block, adapt;
+    uint64_t block_ns;
     const char *omega, *hold, *report, *chunks;
     struct poise_strings slow;
-    int method, policy;
-    bool insulated, check, verbose, json;
+    int method;
+    bool insulated;
 };
 
 static const struct poise_option options[] = {
@@ -34,43 +35,19 @@ static const struct poise_option options[] = {
              "as they are)",
      .offset = offsetof(struct values, insulated)},
     {POISE_OPTION_HEADING, .help = "How it is done"},
-    {POISE_OPTION_INT, 'n', "nodes", "N",
-     .help = "processes that compute (default: this one alone)",
-     .offset = offsetof(struct values, nodes), .min = 1,
-     .max = POISE_FLOW_NODES_MOST},
-    {POISE_OPTION_INT, 't', "threads", "N",
-     .help = "threads of each (default: 1)",
-     .offset = offsetof(struct values, threads), .min = 1, .max = 1024},
+    CLI_FLOW_OPTIONS(struct values, flow),
     {POISE_OPTION_INT, .name = "block", .arg = "N",
      .help = "longest side of a block, in cells (default: 128)",
      .offset = offsetof(struct values, block), .min = 1, .max = 1000000},
-    {POISE_OPTION_INT, .name = "window", .arg = "N",
-     .help = "versions whose blocks are fetched ahead (default: 4)",
-     .offset = offsetof(struct values, window), .min = 1, .max = 1000000},
     {POISE_OPTION_STRING, .name = "chunks", .arg = "FILE",
      .help = "who computes what: lines NODE ROWS COLUMNS [VERSIONS], ranges "
              "of blocks from A up to and without B, as A-B (default: equal "
              "shares)",
      .offset = offsetof(struct values, chunks)},
-    {POISE_OPTION_BYTES, 'm', "memory", "SIZE",
-     .help = "of blocks on each node; beyond it only the oldest version goes "
-             "on (default: no limit)",
-     .offset = offsetof(struct values, memory)},
-    {POISE_OPTION_INT, .name = "replicate", .arg = "N",
-     .help = "each N versions, keep a copy on another node, so that no more "
-             "than that is lost with one (default: never)",
-     .offset = offsetof(struct values, replicate), .min = 1, .max = 1000000},
     {POISE_OPTION_INT, .name = "adapt", .arg = "N",
      .help = "give out N versions at a time, by what was measured (default: "
              "equal shares of all)",
      .offset = offsetof(struct values, adapt), .min = 1, .max = 1000000000},
-    {POISE_OPTION_ENUM, .name = "policy", .arg = "NAME",
-     .help = "by what shares are made anew (default: rate)",
-     .offset = offsetof(struct values, policy),
-     .choices = poise_flow_policy_names},
-    {POISE_OPTION_FLAG, .name = "check",
-     .help = "compute one block of ten twice and compare",
-     .offset = offsetof(struct values, check)},
     {POISE_OPTION_HEADING, .help = "Emulation of unequal nodes"},
     {POISE_OPTION_DURATION, .name = "block-time", .arg = "TIME",
      .help = "each block takes that long, most of which is slept",
@@ -84,11 +61,7 @@ static const struct poise_option options[] = {
      .help = "write an HTML page: the plate before and after, convergence, "
              "what each node did",
      .offset = offsetof(struct values, report)},
-    {POISE_OPTION_FLAG, 'v', "verbose",
-     .help = "say on stderr what was done, and how fast",
-     .offset = offsetof(struct values, verbose)},
-    {POISE_OPTION_FLAG, .name = "json", .help = "the same on stdout as JSON",
-     .offset = offsetof(struct values, json)},
+    CLI_FLOW_WORDS(struct values, flow),
     CLI_COMMON_OPTIONS(struct values, common),
     {POISE_OPTION_END},
 };
@@ -130,48 +103,11 @@ static void print_verbose(const struct cli_solve_outcome *run,
                           struct poise_buf *out)
 {
     const struct poise_flow_stats *s = run->stats;
-    double seconds = (double)s->wall_ns / 1e9;
-    poise_buf_puts(out, "poise solve: ");
-    poise_human_count(out, s->blocks);
-    poise_buf_printf(out, " blocks in %.3f s, %.1f million cells a second\n",
-                     seconds,
+    cli_flow_verbose("solve", s, out);
+    poise_buf_printf(out, "  %.1f million cells a second\n",
                      (double)run->heat->rows * (double)run->heat->columns *
-                         (double)run->heat->sweeps / 1e6 / seconds);
-    poise_buf_printf(out, "  shares made anew %u times, nodes given up: %u\n",
-                     s->rechunkings, s->deaths);
-    for (unsigned n = 0; n < s->node_count; n++) {
-        const struct poise_flow_node_stats *node = &s->nodes[n];
-        poise_buf_printf(out, "  node %u: %llu blocks (%llu again), fetched ",
-                         n, (unsigned long long)node->blocks,
-                         (unsigned long long)node->redone);
-        poise_human_bytes(out, node->fetched_bytes);
-        poise_buf_puts(out, ", at most ");
-        poise_human_bytes(out, node->peak_bytes);
-        poise_buf_printf(out, " at once, waited %.3f s\n",
-                         (double)node->wait_ns / 1e9);
-    }
-}
-
-static void json_nodes(struct poise_json *json,
-                       const struct poise_flow_stats *stats)
-{
-    poise_json_array(json, "nodes");
-    for (unsigned n = 0; n < stats->node_count; n++) {
-        const struct poise_flow_node_stats *node = &stats->nodes[n];
-        poise_json_object(json, NULL);
-        poise_json_u64(json, "blocks", node->blocks);
-        poise_json_u64(json, "redone", node->redone);
-        poise_json_u64(json, "peak_bytes", node->peak_bytes);
-        poise_json_u64(json, "fetched", node->fetched);
-        poise_json_u64(json, "fetched_bytes", node->fetched_bytes);
-        poise_json_u64(json, "hits", node->hits);
-        poise_json_u64(json, "misses", node->misses);
-        poise_json_double(json, "compute_seconds",
-                          (double)node->compute_ns / 1e9);
-        poise_json_double(json, "wait_seconds", (double)node->wait_ns / 1e9);
-        poise_json_end_object(json);
-    }
-    poise_json_end_array(json);
+                         (double)run->heat->sweeps * 1e3 /
+                         (double)(s->wall_ns ? s->wall_ns : 1));
 }
 
 static void print_json(const struct cli_solve_outcome *run,
@@ -187,12 +123,7 @@ static void print_json(const struct cli_solve_outcome *run,
         poise_json_double(&json, "last_change",
                           run->changes[run->heat->sweeps - 1]);
     }
-    poise_json_double(&json, "seconds", (double)stats->wall_ns / 1e9);
-    poise_json_double(&json, "start_seconds", (double)stats->start_ns / 1e9);
-    poise_json_u64(&json, "blocks", stats->blocks);
-    poise_json_u64(&json, "rechunkings", stats->rechunkings);
-    poise_json_u64(&json, "deaths", stats->deaths);
-    json_nodes(&json, stats);
+    cli_flow_json(&json, stats);
     poise_json_end_object(&json);
     poise_buf_putc(out, '\n');
 }
@@ -202,12 +133,12 @@ static int tell(const struct values *values,
 {
     struct poise_buf out = {0};
     int status = CLI_DONE;
-    if (values->verbose) {
+    if (values->flow.verbose) {
         print_verbose(run, &out);
         poise_file_write(2, out.data, out.len, "standard error");
         poise_buf_reset(&out);
     }
-    if (values->json) {
+    if (values->flow.json) {
         print_json(run, &out);
         status = cli_write("solve", &out);
         poise_buf_reset(&out);
@@ -270,25 +201,20 @@ static int hold(const struct cli_plate *plate, const char *text, bool **out)
 static int solve(const struct values *values, struct poise_flow_heat *heat,
                  struct cli_plate *before, const char *in, const char *out)
 {
-    const struct poise_flow_options run_options = {
-        .nodes = (unsigned)values->nodes,
-        .threads = (unsigned)values->threads,
-        .window = (unsigned)values->window,
-        .memory_bytes = values->memory,
-        .replicate = (unsigned)values->replicate,
-        .policy = (enum poise_flow_policy)values->policy,
-        .check = values->check ? 0.1 : 0};
+    const struct poise_flow_options run_options =
+        cli_flow_options(&values->flow);
     struct poise_flow_stats stats = {0};
     struct cli_plate after = *before;
     size_t sweeps = (size_t)values->sweeps;
-    double *changes = values->report || values->json
+    double *changes = values->report || values->flow.json
                           ? poise_alloc(sweeps + 1, sizeof(*changes))
                           : NULL;
     after.cells = poise_alloc((size_t)(before->rows * before->columns),
                               sizeof(*after.cells));
-    int code = after.cells && (changes || !(values->report || values->json))
-                   ? 0
-                   : -ENOMEM;
+    int code =
+        after.cells && (changes || !(values->report || values->flow.json))
+            ? 0
+            : -ENOMEM;
     if (code == 0) {
         code = poise_flow_heat_run(heat, &run_options, after.cells, changes,
                                    &stats);

@@ -2,9 +2,7 @@
 #ifndef POISE_CLI_SOLVE_H
 #define POISE_CLI_SOLVE_H
 
-#include "internal.h"
-
-#include <poise/flow.h>
+#include "flow.h"
 
 /** A plate as it is read or written. */
 struct cli_plate {

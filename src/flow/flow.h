@@ -281,6 +281,25 @@ POISE_API int poise_flow_run(const struct poise_flow_job *job,
                              const struct poise_flow_options *options,
                              struct poise_flow_stats *stats);
 
+/* ---- programs for poise desync run ------------------------------------------
+ */
+
+/** A program as a shared object: what its function poise_flow_open fills. */
+struct poise_flow_program {
+    struct poise_flow_job job; /**< the program's until finish was called */
+    /** For each result, as in struct poise_flow_options. */
+    int (*output)(const struct poise_flow_address *block, const void *data,
+                  size_t len, void *arg);
+    /** After the run, which ended with `code`: says on stdout what came out,
+     * and frees what open made. 0, or negative with the error set. */
+    int (*finish)(int code, void *arg);
+    void *arg; /**< for both */
+};
+/** The function that a program defines: `argv[0]` is its path, the rest are the
+ * words behind it. 0, or negative with the error set. */
+POISE_API int poise_flow_open(int argc, char **argv,
+                              struct poise_flow_program *out);
+
 /* ---- an application: heat ---------------------------------------------------
  */
 

@@ -1,0 +1,225 @@
+"""Cases of bench/run on sending files: poise send against rsync, on two
+versions of something, both caches as the first version left them. Each of two
+ends is a process; the bytes are those of both directions."""
+
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+
+from measure import MIB, POISE
+
+# The other end: what a remote shell would start, without one.
+SHELL = "#!/bin/sh\nshift\nexec \"$@\"\n"
+THIN = "site near 1\nsite far 1\nlink near far 60ms 1.6Mbit\n"
+# A command's input and output over TCP: what ssh would do, without ciphers.
+CARRY = """
+import os, socket, subprocess, sys, threading
+def tune(s):
+    s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return s
+if sys.argv[1] == "serve":
+    listening = socket.create_server(("", int(sys.argv[2])))
+    print("ready", flush=True)
+    while True:
+        s = tune(listening.accept()[0])
+        subprocess.Popen(sys.argv[3:], stdin=s, stdout=s)
+        s.close()
+s = tune(socket.create_connection((sys.argv[1], int(sys.argv[2]))))
+def up():
+    while data := os.read(0, 65536):
+        s.sendall(data)
+    s.shutdown(socket.SHUT_WR)
+threading.Thread(target=up, daemon=True).start()
+while data := s.recv(65536):
+    while data:
+        data = data[os.write(1, data):]
+"""
+
+
+class Run:
+    def __init__(self, argv):
+        begun = time.monotonic()
+        with tempfile.TemporaryFile("w+") as out:
+            child = subprocess.Popen(argv, stdout=out,
+                                     stderr=subprocess.STDOUT)
+            status, usage = os.wait4(child.pid, 0)[1:]
+            self.seconds = time.monotonic() - begun
+            child.returncode = os.waitstatus_to_exitcode(status)
+            out.seek(0)
+            self.text = out.read()
+        self.cpu = usage.ru_utime + usage.ru_stime
+        self.rss = usage.ru_maxrss * 1024
+        if child.returncode:
+            raise RuntimeError(f"{argv}: {self.text[-400:]}")
+
+    def wire(self):
+        """Bytes of both directions, as the command counts them."""
+        if "wire_out_bytes" in self.text:
+            got = json.loads(self.text)
+            return got["wire_out_bytes"] + got["wire_in_bytes"]
+        return sum(int(line.split(":")[1].replace(",", ""))
+                   for line in self.text.splitlines()
+                   if line.startswith("Total bytes "))
+
+
+class Place:
+    """A folder with targets, caches and what starts the other end."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.shell = self.path("shell")
+        with open(self.shell, "w", encoding="ascii") as file:
+            file.write(SHELL)
+        os.chmod(self.shell, 0o755)
+
+    def path(self, *names):
+        return os.path.join(self.folder, *names)
+
+    def poise(self, source, target, *words):
+        return [POISE, "send", "--json", "-e", self.shell, "--program", POISE,
+                "--cache", self.path("c1"), "--remote-cache", self.path("c2"),
+                *words, source, f"host:{self.path(target)}"]
+
+    def rsync(self, source, target, *words):
+        return ["rsync", "-a", "--no-whole-file", "--stats", *words, source,
+                self.path(target)]
+
+    def restore(self, names):
+        """What the first version left."""
+        for name in names:
+            shutil.rmtree(self.path(name), ignore_errors=True)
+            subprocess.run(["cp", "-a", self.path(name + ".kept"),
+                            self.path(name)], check=True)
+
+
+def row(label, runs, size):
+    seconds = [run.seconds for run in runs]
+    wire = runs[0].wire()
+    return [label, f"{wire:,}", f"{size / wire:.1f}",
+            f"{statistics.median(seconds):.2f}",
+            f"{min(seconds):.2f}-{max(seconds):.2f}",
+            f"{statistics.median(run.cpu for run in runs):.2f}",
+            f"{max(run.rss for run in runs) / MIB:.0f}"]
+
+
+HEADINGS = ["", "bytes both ways", "of the data", "median s", "range", "CPU s",
+            "peak MB of an end"]
+
+
+def size_of(tree):
+    return sum(os.lstat(os.path.join(folder, name)).st_size
+               for folder, _, names in os.walk(tree) for name in names)
+
+
+def versions(args):
+    if not args.wire_old or not args.wire_new:
+        return None
+    return [os.path.join(path, "") for path in (args.wire_old, args.wire_new)]
+
+
+def tree(args):
+    """First transfers, and second versions, of a tree, on one machine."""
+    found = versions(args)
+    if not found:
+        return "no --wire-old and --wire-new", []
+    old, new = found
+    zstd = ("-z", "--zc=zstd")
+    sizes = {old: size_of(old), new: size_of(new)}
+    runs = {}
+
+    def run(label, argv):
+        source = new if new in argv else old
+        runs.setdefault((label, sizes[source]), []).append(Run(argv))
+
+    with tempfile.TemporaryDirectory(dir=args.dir) as folder:
+        place = Place(folder)
+        kept = ["c1", "c2", "d", "e", "r"]
+        for number in range(args.repeat):
+            if number == 0:
+                run("old: poise send", place.poise(old, "d"))
+                run("old: rsync -a", place.rsync(old, "r", "--whole-file"))
+                Run(place.rsync(old, "e", "--whole-file"))
+                for name in kept:
+                    os.rename(place.path(name), place.path(name + ".kept"))
+            place.restore(kept)
+            run("new, over the old: poise send", place.poise(new, "d"))
+            run("new, over the old: rsync -a", place.rsync(new, "e"))
+            place.restore(["e"])
+            run("new, over the old: rsync -az", place.rsync(new, "e", *zstd))
+            run("new, over the old: rsync -az -B2048",
+                place.rsync(new, "r", *zstd, "-B2048"))
+            place.restore(["c1", "c2"])
+            run("new, elsewhere: poise send", place.poise(new, "f"))
+            run("again: poise send", place.poise(new, "f"))
+            run("again: rsync -a", place.rsync(new, "r"))
+            shutil.rmtree(place.path("f"))
+    rows = [row(label, some, size) for (label, size), some in runs.items()]
+    return f"Sending {os.path.basename(new[:-1])}, the caches and the " \
+        f"target holding {os.path.basename(old[:-1])}", rows
+
+
+def thin(args):
+    """The same over a link of 60 ms and 1.6 Mbit/s, against rsync's daemon."""
+    found = versions(args)
+    if not found:
+        return "no --wire-old and --wire-new", []
+    if os.geteuid() != 0:
+        return "not root: no emulated network", []
+    import wan_cases
+    rows = []
+    with tempfile.TemporaryDirectory(dir=args.dir) as folder, \
+            wan_cases.Bed(THIN) as bed:
+        place = Place(folder)
+        carry, conf = place.path("carry"), place.path("rsyncd.conf")
+        with open(carry, "w", encoding="ascii") as file:
+            file.write(CARRY)
+        with open(place.shell, "w", encoding="ascii") as file:
+            file.write(f"#!/bin/sh\nexec python3 {carry} 10.77.2.1 5001\n")
+        with open(conf, "w", encoding="ascii") as file:
+            file.write("use chroot = no\nuid = 0\ngid = 0\n[d]\n"
+                       f"path = {place.path('r')}\nread only = no\n")
+        os.mkdir(place.path("r"))
+        servers = [bed.serve("far0", "python3", carry, "serve", "5001", POISE,
+                             "send", "--server"),
+                   bed.start("far0", "rsync", "--daemon", "--no-detach",
+                             f"--config={conf}", "--port", "5002")]
+        near = bed.wan + ["exec", "near0"]
+        for label, source, of in (("old", found[0], found[0]),
+                                  ("old, again", found[0], found[0]),
+                                  ("new", found[1], found[1])):
+            size = size_of(of)
+            rows.append(row(f"{label}: poise send",
+                            [Run(near + place.poise(source, "p"))], size))
+            rows.append(row(f"{label}: rsync -az", [Run(
+                near + ["rsync", "-a", "-z", "--zc=zstd", "--stats", source,
+                        "rsync://10.77.2.1:5002/d/"])], size))
+        wan_cases.stop(servers)
+    return "Sending over 60 ms and 1.6 Mbit/s", rows
+
+
+CASES = {"wire-tree": tree, "wire-thin": thin}
+
+
+# ---- for bench/run -----------------------------------------------------------
+
+def add_options(parser):
+    parser.add_argument("--wire-old", metavar="FOLDER",
+                        help="for the cases wire-*: a version of something")
+    parser.add_argument("--wire-new", metavar="FOLDER",
+                        help="its next version")
+
+
+def run_case(name, args, report, table):
+    title, rows = CASES[name](args)
+    if not rows:
+        report.say(lambda md: f"{name}: {title}\n")
+        return
+    report.heading(title)
+    report.say(lambda md: table(HEADINGS, rows, md))
+    report.say(lambda md: f"`bench/run --case {name} --repeat {args.repeat} "
+               f"--wire-old {os.path.basename(args.wire_old)} --wire-new "
+               f"{os.path.basename(args.wire_new)}`\n")

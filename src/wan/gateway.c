@@ -17,9 +17,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -37,6 +39,7 @@
 struct gateway {
     const struct poise_wan_topology *topology;
     const int *ports;
+    bool *framed; /* [topology->hosts], owned */
     struct wan_lines lines;
     int epoll;
     int awake;        /* while it is open, no processor sleeps deeply; or -1 */
@@ -61,6 +64,29 @@ static unsigned gateway_route(const struct gateway *g, unsigned from,
     return to;
 }
 
+/* One packet, without a frame. */
+static ssize_t gateway_take(const struct gateway *g, unsigned from,
+                            unsigned char *data)
+{
+    unsigned char frame[WAN_FRAME_BYTES];
+    if (!g->framed[from]) {
+        return read(g->ports[from], data, WAN_PACKET_BYTES);
+    }
+    struct iovec parts[] = {{frame, sizeof(frame)}, {data, WAN_PACKET_BYTES}};
+    ssize_t got = readv(g->ports[from], parts, 2);
+    return got < (ssize_t)sizeof(frame) ? got : got - (ssize_t)sizeof(frame);
+}
+
+/* A receiver whose queue is full loses the packet, as on a wire. */
+static void gateway_give(const struct gateway *g, struct wan_packet *packet)
+{
+    struct iovec parts[] = {{(void *)(uintptr_t)wan_frame_in, WAN_FRAME_BYTES},
+                            {packet->data, packet->len}};
+    bool plain = !g->framed[packet->to];
+    ssize_t sent = writev(g->ports[packet->to], parts + plain, 2 - plain);
+    (void)sent;
+}
+
 /* Take in what waits at one tunnel, at most a burst. */
 static int gateway_read(struct gateway *g, unsigned from)
 {
@@ -70,7 +96,7 @@ static int gateway_read(struct gateway *g, unsigned from)
         if (!packet) {
             return -ENOMEM;
         }
-        ssize_t got = read(g->ports[from], packet->data, WAN_PACKET_BYTES);
+        ssize_t got = gateway_take(g, from, packet->data);
         if (got <= 0) {
             /* EIO: a host that is just going down. */
             wan_packet_done(&g->lines, packet);
@@ -91,9 +117,7 @@ static void gateway_deliver(struct gateway *g)
 {
     struct wan_packet *packet;
     while ((packet = wan_lines_take(&g->lines, poise_clock_ns()))) {
-        /* A receiver whose queue is full loses the packet, as on a wire. */
-        ssize_t sent = write(g->ports[packet->to], packet->data, packet->len);
-        (void)sent;
+        gateway_give(g, packet);
         wan_packet_done(&g->lines, packet);
     }
 }
@@ -139,11 +163,16 @@ static void gateway_stay_awake(struct gateway *g, bool packets)
 
 static int gateway_open(struct gateway *g)
 {
+    g->framed = poise_alloc(g->topology->hosts, sizeof(*g->framed));
+    if (!g->framed) {
+        return -ENOMEM;
+    }
     g->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (g->epoll < 0) {
         return poise_error_set(errno, "watch tunnels", NULL, NULL);
     }
     for (unsigned i = 0; i < g->topology->hosts; i++) {
+        g->framed[i] = wan_device_has_frames(g->ports[i]);
         struct epoll_event event = {.events = EPOLLIN, .data.u32 = i};
         if (epoll_ctl(g->epoll, EPOLL_CTL_ADD, g->ports[i], &event) < 0) {
             return poise_error_set(errno, "watch a tunnel", NULL, NULL);
@@ -184,6 +213,7 @@ int wan_gateway_run(const struct poise_wan_topology *topology, const int *ports,
     if (g.awake >= 0) {
         close(g.awake);
     }
+    free(g.framed);
     wan_lines_free(&g.lines);
     return code;
 }

@@ -1,7 +1,7 @@
 /*
  * A host: a process in namespaces of its own (network, mounts, IPC, host name,
  * processes; users where we are not root), which keeps them alive. Its network
- * is a tunnel device whose descriptor it hands back. Commands join it by
+ * is a device whose other end it hands back. Commands join it by
  * setns.
  *
  * Between fork and exec, or the end, a child here calls only what may be
@@ -9,17 +9,13 @@
  */
 #include "internal.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/if_tun.h>
-#include <net/if.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -27,9 +23,6 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#define NET_MASK 0xffff0000u
-#define HOST_MTU 1500
 
 /* What a child says back: nothing went wrong, or at what, with errno. */
 struct word {
@@ -98,67 +91,6 @@ static int mount_all(const char *hosts_file, struct word *word)
     return 0;
 }
 
-static int interface_up(int control, const char *name)
-{
-    struct ifreq request = {0};
-    snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", name);
-    if (ioctl(control, SIOCGIFFLAGS, &request) < 0) {
-        return -1;
-    }
-    request.ifr_flags = (short)(request.ifr_flags | IFF_UP | IFF_RUNNING);
-    return ioctl(control, SIOCSIFFLAGS, &request);
-}
-
-static int interface_address(int control, unsigned long what, uint32_t value)
-{
-    struct ifreq request = {0};
-    struct sockaddr_in in = {.sin_family = AF_INET,
-                             .sin_addr.s_addr = htonl(value)};
-    snprintf(request.ifr_name, sizeof(request.ifr_name), WAN_TUNNEL);
-    memcpy(&request.ifr_addr, &in, sizeof(in));
-    return ioctl(control, what, &request);
-}
-
-/* The tunnel: plain packets, no header before them, no offload. */
-static int tunnel_open(struct word *word)
-{
-    struct ifreq request = {.ifr_flags = IFF_TUN | IFF_NO_PI};
-    int fd = open("/dev/net/tun", O_RDWR | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) {
-        return failed(word, "open /dev/net/tun");
-    }
-    snprintf(request.ifr_name, sizeof(request.ifr_name), WAN_TUNNEL);
-    if (ioctl(fd, TUNSETIFF, &request) < 0) {
-        failed(word, "make a tunnel device");
-        close(fd);
-        return -1;
-    }
-    return fd;
-}
-
-static int network(uint32_t address, struct word *word)
-{
-    struct ifreq mtu = {.ifr_mtu = HOST_MTU};
-    int control = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (control < 0) {
-        return failed(word, "open a socket");
-    }
-    snprintf(mtu.ifr_name, sizeof(mtu.ifr_name), WAN_TUNNEL);
-    int tunnel = tunnel_open(word);
-    if (tunnel >= 0 &&
-        (interface_up(control, "lo") < 0 ||
-         interface_address(control, SIOCSIFADDR, address) < 0 ||
-         interface_address(control, SIOCSIFNETMASK, NET_MASK) < 0 ||
-         ioctl(control, SIOCSIFMTU, &mtu) < 0 ||
-         interface_up(control, WAN_TUNNEL) < 0)) {
-        failed(word, "set up the network");
-        close(tunnel);
-        tunnel = -1;
-    }
-    close(control);
-    return tunnel;
-}
-
 /* Send `word`, and a descriptor unless it is -1. */
 static void tell(int socket, const struct word *word, int fd)
 {
@@ -199,9 +131,13 @@ static void host_main(const char *name, uint32_t address,
     close_others(socket);
     if ((uid == 0 || map_user(uid, gid, &word) == 0) &&
         mount_all(hosts_file, &word) == 0) {
-        tunnel = sethostname(name, strlen(name)) < 0
-                     ? failed(&word, "set the host name")
-                     : network(address, &word);
+        const char *doing = "set the host name";
+        if (sethostname(name, strlen(name)) == 0) {
+            tunnel = wan_device_open(address, &doing);
+        }
+        if (tunnel < 0) {
+            failed(&word, doing);
+        }
     }
     tell(socket, &word, tunnel);
     if (tunnel < 0) {
@@ -244,10 +180,10 @@ static int hear(int socket, struct word *word, int *fd)
 static int creation_error(const char *name, const struct word *word)
 {
     const char *help = "";
-    if (strcmp(word->doing, "open /dev/net/tun") == 0) {
-        help = word->code == ENOENT || word->code == ENXIO
-                   ? "; load the kernel module tun, or pass the device into "
-                     "the container"
+    if (strncmp(word->doing, WAN_OPEN_TUN, strlen(WAN_OPEN_TUN)) == 0) {
+        help = word->code == EOPNOTSUPP
+                   ? "; load the kernel module tun or veth, or pass the device "
+                     "into the container"
                    : "; run as root, or give users access to the device";
     } else if (word->code == EPERM || word->code == EACCES) {
         help = "; run as root, or where user namespaces are allowed";

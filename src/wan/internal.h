@@ -5,6 +5,7 @@
  *   tracefile.c latency and bandwidth over time
  *   link.c      when a packet is due, and those that wait: no system calls
  *   gateway.c   packets from one descriptor to another, at their time
+ *   device.c    the network device of a host: a tunnel, or a pair
  *   host.c      namespaces: making a host, running a command on it
  *   door.c      running commands from one host on another
  *   testbed.c   a testbed's folder of state; up, down, open
@@ -81,11 +82,27 @@ unsigned wan_host_of(const struct poise_wan_topology *topology,
 int wan_gateway_run(const struct poise_wan_topology *topology, const int *ports,
                     struct poise_wan_counts *counts, const int *stop);
 
-/* ---- hosts (host.c) --------------------------------------------------------
+/* ---- devices (device.c) ----------------------------------------------------
  */
 
 /** What the device of a host is called. */
 #define WAN_TUNNEL "e0"
+/** What a failure begins with for want of a tunnel. */
+#define WAN_OPEN_TUN "open /dev/net/tun"
+
+/** Before each packet of a pair of Ethernet devices: whom for, from whom, what;
+ * the same for all that a host gets. */
+#define WAN_FRAME_BYTES 14
+extern const unsigned char wan_frame_in[WAN_FRAME_BYTES];
+
+/** In a host: make its device and set up the network. The gateway's end, or -1
+ * with errno and what was being done. */
+int wan_device_open(uint32_t address, const char **doing);
+/** Whether packets of that end have frames around them. */
+bool wan_device_has_frames(int port);
+
+/* ---- hosts (host.c) --------------------------------------------------------
+ */
 
 /** A process that keeps the namespaces of a host, and its end of the tunnel.
  */

@@ -4,9 +4,10 @@
  * A topology names sites, the hosts of each, and the links between sites:
  * latency, bandwidth, jitter, loss, each way of its own, constant or from a
  * trace over time. A testbed makes each host a set of namespaces (network,
- * mounts, IPC, host name, processes) whose only way out is a tunnel device
- * (TUN); one process, the gateway, carries every packet, and holds it back as
- * its link demands. Nothing but packets is known here: any program runs
+ * mounts, IPC, host name, processes) whose only way out is one process, the
+ * gateway: by a tunnel device (TUN), or where that is closed a pair of virtual
+ * Ethernet devices. It carries every packet, and holds it back as its link
+ * demands. Nothing but packets is known here: any program runs
  * unchanged. No kernel module such as netem is needed.
  *
  * Source: latency-bandwidth-thesis 8.1 (the Longcut emulator), at packet level.

@@ -73,10 +73,10 @@ const struct poise_command cli_wan_command = {
         "10.77.SITE.HOST, from 1. Options come before the subcommand; what "
         "is behind 'exec' or 'run' is the command's.\n\n"
         "Programs of MPICH are run with a preload that serves connections "
-        "while MPI_Finalize waits: MPICH 4.0 and 4.1 over UCX otherwise hang "
-        "there now and then. A program that is started with another "
-        "LD_PRELOAD ('env LD_PRELOAD=...') goes without it. A job that is told "
-        "to end and does not is killed after ten seconds.",
+        "while MPI_Finalize waits: MPICH 4.0 over UCX otherwise hangs there "
+        "now and then. A program that is started with another LD_PRELOAD "
+        "('env LD_PRELOAD=...') goes without it. A job that is told to end and "
+        "does not is killed after ten seconds.",
     .options = options,
     .examples = "poise wan up nordic.wan\tmake the hosts\n"
                 "poise wan exec odense0 ping -c 3 tromso0\ta round trip\n"

@@ -1,12 +1,12 @@
 /*
  * libpoise-wan-mpich.so: a preload that lets programs of MPICH end.
  *
- * In MPI_Finalize, MPICH 4.0 and 4.1 over UCX closes its connections, waits
+ * In MPI_Finalize, MPICH 4.0 over UCX closes its connections, waits
  * until they are closed, and then waits for the other processes by reading from
  * its launcher. While it reads it serves no connection, so whoever still waits
  * for an answer to a closed one waits for ever. Where messages are milliseconds
- * on their way that is about every third run. (Repaired in MPICH 4.2, which
- * does not wait there: github.com/pmodels/mpich/pull/6596.) Here the thread
+ * on their way that is about every third run. (Since 2023 MPICH does not wait
+ * there: github.com/pmodels/mpich/pull/6596.) Here the thread
  * that began to close connections serves them for as long as it would stand in
  * read.
  *

@@ -200,7 +200,9 @@ int map_begin(struct map *map)
         code = flow_job_segments(map->job, i, map->count, &list);
         struct flow_segment *segments = (struct flow_segment *)list.data;
         for (size_t s = 0; s < list.len / sizeof(*segments); s++) {
-            if (code < 0) {
+            bool known = map->files[i].plan_count > 0 &&
+                         segments[s].from < map->files[i].to;
+            if (code < 0 || known) {
                 flow_segment_free(&segments[s]);
                 continue;
             }

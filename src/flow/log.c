@@ -306,8 +306,10 @@ int map_log_open(struct map *map)
     uint64_t secret = map->secret;
     int code = replay(map);
     if (code == 0 && map->took_over) {
+        /* That map may have died before it told all plans of the beginning. */
+        code = map_begin(map);
         call = (struct flow_call){map->secret, map->turn, map->port};
-        return flow_call_write(path, &call);
+        return code == 0 ? flow_call_write(path, &call) : code;
     }
     map_forget(map); /* it had not begun */
     map->secret = secret;

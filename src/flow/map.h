@@ -103,7 +103,7 @@ int map_plan_add(struct map *map, uint32_t file, int64_t from, int64_t to,
 int map_assign(struct map *map, uint32_t file);
 /** Give out what nodes will soon need. */
 int map_adapt(struct map *map);
-/** The segments of the beginning. */
+/** The segments of the beginning that are not known yet. */
 int map_begin(struct map *map);
 
 #endif

@@ -342,7 +342,7 @@ struct poise_flow_heat {
  * Compute it. `cells` receives [rows][columns]; it may be the beginning's
  * array. `changes`, unless NULL, receives [sweeps] greatest changes of a cell.
  * 0, or negative: -EINVAL for shapes and factors that make no sense, and what
- * poise_flow_run returns.
+ * poise_flow_run returns. Nodes beyond one for each block are not started.
  */
 POISE_API int poise_flow_heat_run(const struct poise_flow_heat *heat,
                                   const struct poise_flow_options *options,

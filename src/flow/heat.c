@@ -411,6 +411,10 @@ int poise_flow_heat_run(const struct poise_flow_heat *plan,
                                          .compute = heat_compute,
                                          .is_result = heat_is_result,
                                          .arg = &heat}};
+    if (!plan->parts && options.nodes > heat.down * heat.across) {
+        /* More would have nothing to do but talk. */
+        options.nodes = (unsigned)(heat.down * heat.across);
+    }
     options.output = heat_output;
     options.output_arg = &heat;
     for (int64_t s = 0; heat.changes && s < plan->sweeps; s++) {

@@ -25,7 +25,9 @@ extern "C" {
 
 enum {
     POISE_FLOW_DIMS_MOST = 8, /**< indices of a block */
-    POISE_FLOW_NODES_MOST = 4096
+    /** Each talks to each, and all are processes of one machine so far: more
+     * of them would do little but talk. */
+    POISE_FLOW_NODES_MOST = 128
 };
 
 /** Where a block is. Indices past the file's dimensions are 0. */

@@ -34,6 +34,12 @@ static size_t length_large(int rank)
     return 3001 + 2500 * (size_t)rank;
 }
 
+/* Parts that begin and end within huge pages. */
+static size_t length_huge(int rank)
+{
+    return ((size_t)3 << 20) + 100 * (size_t)rank;
+}
+
 static size_t length_none(int rank)
 {
     (void)rank;
@@ -125,6 +131,42 @@ static void test_contents(void **state)
             try_ways(layouts[i].size, &opts, lengths_of[l]);
         }
     }
+}
+
+/* What a rank wrote before the pages are huge is what others read of them. */
+static void test_huge(void **state)
+{
+    (void)state;
+    struct plan plan = {.options = {.copies = 2}, .length = length_huge};
+    run_clean(2, NULL, exchange_some, &plan);
+}
+
+/* Where the kernel has huge pages for a segment, it begins at one. */
+static int begin_at_multiple(struct poise_world *world, void *arg)
+{
+    const size_t bytes = ((size_t)5 << 20) + 4096, huge = (size_t)2 << 20;
+    struct coll_segment segment;
+    (void)arg;
+    EXPECT(coll_segment_create(world, bytes, &segment) == 0);
+    EXPECT((uintptr_t)segment.base % huge == 0);
+    EXPECT(segment.index != 0 || coll_segment_reserve(&segment, 0, bytes) == 0);
+    EXPECT(poise_world_barrier(world) == 0);
+    if (segment.index == 1) {
+        memset(segment.base, 7, bytes);
+    }
+    EXPECT(poise_world_barrier(world) == 0);
+    coll_segment_huge(&segment);
+    EXPECT(poise_world_barrier(world) == 0);
+    const char *base = segment.base;
+    EXPECT(base[0] == 7 && base[huge] == 7 && base[bytes - 1] == 7);
+    coll_segment_free(&segment);
+    return 0;
+}
+
+static void test_segment_huge(void **state)
+{
+    (void)state;
+    run_clean(2, NULL, begin_at_multiple, NULL);
 }
 
 /* Messages that come late and overtake each other. */
@@ -343,6 +385,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_contents),
+        cmocka_unit_test(test_huge),
+        cmocka_unit_test(test_segment_huge),
         cmocka_unit_test(test_rough),
         cmocka_unit_test(test_bytes_sent),
         cmocka_unit_test(test_refusals),

@@ -52,6 +52,9 @@ int coll_segment_create(struct poise_world *world, size_t bytes,
                         struct coll_segment *out);
 /* Take the memory of [from, from + len) now, near this process. Local. */
 int coll_segment_reserve(struct coll_segment *segment, size_t from, size_t len);
+/* Ask for huge pages, where the segment is large, once all of it is reserved:
+ * random access to small ones misses the table of pages. Local. */
+void coll_segment_huge(struct coll_segment *segment);
 /* No more reservations: the file descriptor is not needed any more. */
 void coll_segment_seal(struct coll_segment *segment);
 void coll_segment_free(struct coll_segment *segment);

@@ -19,6 +19,10 @@
 #include <unistd.h>
 
 #define DOING "share memory among the ranks of a node"
+#define HUGE_BYTES ((size_t)2 << 20)
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
 
 /* What each rank tells of itself. */
 struct card {
@@ -144,15 +148,40 @@ static int know_peers(struct poise_world *world, const struct card *cards,
 
 /* ---- mapping ------------------------------------------------------------- */
 
+/* Where huge pages of the file are huge pages of memory, too: at a multiple of
+ * their size, which the kernel chooses only where they are switched on. */
+static void *map_at_multiple(size_t bytes, int fd)
+{
+    size_t room = bytes + HUGE_BYTES;
+    char *from =
+        mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (from == MAP_FAILED) {
+        return MAP_FAILED;
+    }
+    size_t before = HUGE_BYTES - (uintptr_t)from % HUGE_BYTES;
+    char *base = mmap(from + before, bytes, PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_FIXED, fd, 0);
+    if (base == MAP_FAILED) {
+        int code = errno;
+        munmap(from, room);
+        errno = code;
+        return MAP_FAILED;
+    }
+    munmap(from, before);
+    if (before < HUGE_BYTES) {
+        munmap(base + bytes, HUGE_BYTES - before);
+    }
+    return base;
+}
+
 static int map_file(struct coll_segment *segment)
 {
     if (segment->bytes == 0) {
         return 0;
     }
     int code = poise_fault_check(POISE_FAULT_ALLOC);
-    void *base = code ? MAP_FAILED
-                      : mmap(NULL, segment->bytes, PROT_READ | PROT_WRITE,
-                             MAP_SHARED, segment->fd, 0);
+    void *base =
+        code ? MAP_FAILED : map_at_multiple(segment->bytes, segment->fd);
     if (base == MAP_FAILED) {
         return poise_error_set(code ? code : errno, DOING, NULL, NULL);
     }
@@ -160,6 +189,17 @@ static int map_file(struct coll_segment *segment)
     /* A wish: few kernels have huge pages for shared memory switched on. */
     madvise(base, segment->bytes, MADV_HUGEPAGE);
     return 0;
+}
+
+void coll_segment_huge(struct coll_segment *segment)
+{
+    size_t bytes = segment->bytes / HUGE_BYTES * HUGE_BYTES;
+    /* One does it for all: others find huge pages at their next access. This
+     * call, unlike the advice above, needs no switch; kernels before 6.1 and
+     * those that lack the memory refuse it. */
+    if (segment->index == 0 && bytes > 0) {
+        (void)madvise(segment->base, bytes, MADV_COLLAPSE);
+    }
 }
 
 static int join(struct poise_world *world, const struct card *mine,

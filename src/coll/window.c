@@ -580,6 +580,9 @@ static int make_shared(struct poise_coll_window *window,
     }
     /* What one rank lacks, none has. */
     err = poise_world_agree(world, reserve(window, copy_bytes));
+    if (err == 0) {
+        coll_segment_huge(&window->segment);
+    }
     coll_segment_seal(&window->segment);
     char *base = window->segment.base;
     window->meeting = (struct meeting *)base;

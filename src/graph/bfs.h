@@ -25,8 +25,6 @@ struct bfs_tally {
 /** Memory that the ranks of a node share, and what goes between ranks. */
 struct bfs_ranks {
     struct poise_coll_window *bits, *parents, *control;
-    uint32_t *parents_here; /**< by id: shared memory has no huge pages as a
-                                 rule, which random access suffers from */
     uint64_t *private_next; /**< POISE_GRAPH_EXCHANGE_SHARED_IN: out_queue */
     uint64_t *sent;         /**< bits by id: the owner knows of them */
     struct poise_buf *bags; /**< for each rank: pairs of ids, child and

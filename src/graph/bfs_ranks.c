@@ -106,8 +106,7 @@ static int ranks_alloc(struct poise_graph_bfs *bfs)
     struct bfs_ranks *ranks = &bfs->ranks;
     ranks->bags = poise_alloc((size_t)bfs->graph->ranks, sizeof *ranks->bags);
     ranks->sent = graph_pages_map(ranks_ids(bfs) / 8, bfs->graph->huge);
-    ranks->parents_here = graph_pages_map(ranks_ids(bfs) * 4, bfs->graph->huge);
-    if (!ranks->bags || !ranks->sent || !ranks->parents_here) {
+    if (!ranks->bags || !ranks->sent) {
         return -ENOMEM;
     }
     if (bfs->options.exchange == POISE_GRAPH_EXCHANGE_SHARED_IN) {
@@ -138,8 +137,8 @@ int bfs_ranks_create(struct poise_graph_bfs *bfs)
                             POISE_COLL_SHARED_PARALLEL, 2, &ranks->control);
     }
     if (code == 0) {
-        bfs->parent = ranks->parents_here + graph_base(graph);
-        bfs->parents_all = ranks->parents_here;
+        bfs->parent = poise_coll_window_part(ranks->parents);
+        bfs->parents_all = poise_coll_window_whole(ranks->parents);
         ranks_place(bfs);
     }
     return code;
@@ -156,7 +155,6 @@ void bfs_ranks_destroy(struct poise_graph_bfs *bfs)
     }
     free(ranks->bags);
     graph_pages_unmap(ranks->sent, ranks_ids(bfs) / 8);
-    graph_pages_unmap(ranks->parents_here, ranks_ids(bfs) * 4);
     graph_pages_unmap(ranks->private_next, bfs->graph->stride / 8);
 }
 
@@ -296,20 +294,11 @@ int bfs_ranks_exchange(struct poise_graph_bfs *bfs,
 
 int bfs_ranks_share_parents(struct poise_graph_bfs *bfs)
 {
-    const struct poise_graph *graph = bfs->graph;
-    struct poise_coll_window *window = bfs->ranks.parents;
-    uint32_t *here = bfs->ranks.parents_here;
-    size_t before = graph_base(graph), after = before + graph->stride;
-    memcpy(poise_coll_window_part(window), bfs->parent, graph->stride * 4);
-    int code = poise_coll_window_exchange(window);
+    int code = poise_coll_window_exchange(bfs->ranks.parents);
     if (code < 0) {
         bfs_ranks_leave(bfs);
-        return code;
     }
-    const uint32_t *whole = poise_coll_window_whole(window);
-    memcpy(here, whole, before * 4);
-    memcpy(here + after, whole + after, (ranks_ids(bfs) - after) * 4);
-    return 0;
+    return code;
 }
 
 /* ---- top-down --------------------------------------------------------------

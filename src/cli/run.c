@@ -18,11 +18,15 @@ struct values {
     struct cli_common common;
     int64_t processes, ranks, threads;
     int smt;
-    uint64_t stack;
+    uint64_t stack, memory, context;
+    const char *scratch;
+    int swap;
     const char *placement, *speeds, *policy, *delay, *profile_json, *against,
         *report;
     bool profile;
 };
+
+static const char *const swap_names[] = {"needed", "always", NULL};
 
 static const struct poise_option options[] = {
     {POISE_OPTION_INT, 'n', "processes", "P",
@@ -61,6 +65,23 @@ static const struct poise_option options[] = {
      .help = "stack of each rank; memory is used where it is touched "
              "(default: 8M)",
      .offset = offsetof(struct values, stack)},
+    {POISE_OPTION_STRING, .name = "scratch", .arg = "DIR[,DIR...]",
+     .help = "swap what ranks allocate to disk where memory is short: files "
+             "without a name in these folders, several disks at once "
+             "(default with --memory: $TMPDIR, else /var/tmp)",
+     .offset = offsetof(struct values, scratch)},
+    {POISE_OPTION_BYTES, .name = "memory", .arg = "SIZE",
+     .help = "memory of each process, where ranks are swapped (default with "
+             "--scratch: what its control group and the machine allow)",
+     .offset = offsetof(struct values, memory)},
+    {POISE_OPTION_BYTES, .name = "context", .arg = "SIZE",
+     .help = "what a rank may allocate at most (default: half of the memory "
+             "that is left for contexts, for each thread)",
+     .offset = offsetof(struct values, context)},
+    {POISE_OPTION_ENUM, .name = "swap", .arg = "WHEN",
+     .help = "needed, or always, at each call that waits: for tests of "
+             "programs that might not bear it",
+     .offset = offsetof(struct values, swap), .choices = swap_names},
     {POISE_OPTION_STRING, .name = "delay", .arg = "TIME[,RATE]",
      .help = "hold messages between processes back, as a slow network would: "
              "one-way latency, and bytes per second",
@@ -465,6 +486,10 @@ int cli_run(int argc, char **argv)
         .speeds = values.speeds,
         .smt = (enum poise_vrank_smt)values.smt,
         .stack_bytes = values.stack,
+        .scratch = values.scratch,
+        .memory_bytes = values.memory,
+        .context_bytes = values.context,
+        .swap_always = values.swap != 0,
         .say = say,
         .die = die,
     };

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "coll.h"
+#include "context.h"
 
 /* ---- memory
  * -------------------------------------------------------------------
@@ -128,10 +129,56 @@ static int alltoall_move_away(struct vcoll_call *call)
     return MPI_SUCCESS;
 }
 
+/* Others look into the arrays of a call, which may be in a context that is not
+ * there by then. */
+static const void *keep_array(struct vcoll_call *call, const void *array,
+                              size_t bytes)
+{
+    void *kept;
+
+    if (array == NULL || !context_covers(array)) {
+        return array;
+    }
+    kept = vcoll_alloc(call, bytes);
+    return kept != NULL ? memcpy(kept, array, bytes) : NULL;
+}
+
+static int keep_side(struct vcoll_call *call, struct vcoll_side *side)
+{
+    size_t peers =
+        (size_t)(side->peers > 0 ? side->peers : vcomm_peers(call->comm)->size);
+    struct vcoll_side was = *side;
+
+    side->counts = keep_array(call, was.counts, peers * sizeof(int));
+    side->displs = keep_array(call, was.displs, peers * sizeof(int));
+    side->places = keep_array(call, was.places, peers * sizeof(MPI_Aint));
+    side->types = keep_array(call, was.types, peers * sizeof(MPI_Datatype));
+    return (was.counts != NULL && side->counts == NULL) ||
+                   (was.displs != NULL && side->displs == NULL) ||
+                   (was.places != NULL && side->places == NULL) ||
+                   (was.types != NULL && side->types == NULL)
+               ? MPI_ERR_NO_MEM
+               : MPI_SUCCESS;
+}
+
 int vcoll_begin(struct vcoll_call *call)
 {
     struct poise_mpi_comm *comm = call->comm;
     int error = MPI_SUCCESS;
+
+    if (context_span > 0) {
+        bool is_root = comm->remote != NULL || comm->rank == call->root;
+        /* What does not matter to a rank may point anywhere. */
+        if (call->kind != COLL_SCATTER || is_root) {
+            error = keep_side(call, &call->send);
+        }
+        if (error == MPI_SUCCESS && (call->kind != COLL_GATHER || is_root)) {
+            error = keep_side(call, &call->recv);
+        }
+        if (error != MPI_SUCCESS) {
+            return error;
+        }
+    }
 
     call->sequence = comm->sequence++;
     if (call->kind == COLL_ALLTOALL && call->in_place) {
@@ -157,7 +204,11 @@ int vcoll_begin(struct vcoll_call *call)
     if (!call->board->whole) {
         return vcoll_plan_remote(call);
     }
-    call->stages[0].meet = meets[call->kind];
+    call->stages[0].meet =
+        context_span > 0 ? vcoll_meet_swapped(call->kind) : NULL;
+    if (call->stages[0].meet == NULL) {
+        call->stages[0].meet = meets[call->kind];
+    }
     call->stage_count = 1;
     return MPI_SUCCESS;
 }
@@ -188,13 +239,14 @@ void vcoll_end(struct vcoll_call *call)
     for (int i = 0; i < call->stage_count; i++) {
         vcoll_schedule_free(call->stages[i].schedule);
     }
+    /* The types may be listed in the memory of the call. */
+    if (call->held) {
+        call_hold(call, false);
+    }
     while (call->memory != NULL) {
         struct vcoll_memory *memory = call->memory;
         call->memory = memory->next;
         free(memory);
-    }
-    if (call->held) {
-        call_hold(call, false);
     }
 }
 

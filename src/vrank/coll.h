@@ -174,8 +174,11 @@ struct vcoll_meeting {
     struct vcoll_meeting *next; /* of the board: active, or spare */
     uint32_t sequence;
     int stage;
-    struct vcoll_memory *memory;      /* owned */
-    struct vcoll_slot *slots;         /* [members] */
+    struct vcoll_memory *memory; /* owned */
+    struct vcoll_slot *slots;    /* [members] */
+    /* Where members move data as they come: who has come, in order. */
+    struct vrank_spin order_lock;
+    int *order, ordered;              /* [members] */
     struct vcoll_attendance *workers; /* [workers] */
     char *small;                      /* [members][COLL_SMALL] */
     /* What the last one says to all, in one cache line if it is short. */
@@ -183,6 +186,7 @@ struct vcoll_meeting {
                                                     `once` is done */
     int error;    /* of `once`, for all; set before `ready`, as what follows */
     char *result; /* of `once`: the first element */
+    char *near;   /* where operands come that may lie on disk; NULL: nowhere */
     bool open;
     _Alignas(16) char small_result[COLL_SMALL];
     /* Atomic: workers all of whose members have come, left, gone. */
@@ -231,6 +235,8 @@ extern const struct vcoll_meet vcoll_meet_barrier, vcoll_meet_bcast,
     vcoll_meet_gather, vcoll_meet_scatter, vcoll_meet_alltoall,
     vcoll_meet_reduce, vcoll_meet_allreduce, vcoll_meet_reduce_scatter,
     vcoll_meet_scan, vcoll_meet_exscan;
+/* Of those, what moves data where contexts are swapped. */
+const struct vcoll_meet *vcoll_meet_swapped(enum vcoll_kind kind);
 /* Between processes: a process's speaker carries on with the result of a
  * reduction ... */
 extern const struct vcoll_meet vcoll_meet_combine;

@@ -7,6 +7,7 @@
  * inboxes are empty, nothing will ever happen in this process by itself; the
  * face then knows about the others.
  */
+#include "context.h"
 #include "profile.h"
 
 #include <errno.h>
@@ -547,7 +548,7 @@ static int engine_make_workers(struct vrank_engine *engine)
         struct vrank_worker *worker = &engine->workers[i];
         worker->number = i;
         if (job->policy == POISE_VRANK_PRIORITY ||
-            job->policy == POISE_VRANK_UNBLOCKED) {
+            job->policy == POISE_VRANK_UNBLOCKED || context_span > 0) {
             worker->watch |= VRANK_WATCH_ORDER;
         }
         if (i == 0 && job->processes > 1) {

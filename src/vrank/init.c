@@ -3,6 +3,8 @@
  */
 #include "face.h"
 
+#include "shim.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -170,7 +172,7 @@ int MPI_Alloc_mem(MPI_Aint size, MPI_Info info, void *base)
 {
     struct vrank_face *face = face_enter("MPI_Alloc_mem");
     (void)info; /* hints, of which none is known */
-    void *memory = size >= 0 ? malloc(size ? (size_t)size : 1) : NULL;
+    void *memory = size >= 0 ? shim_malloc(size ? (size_t)size : 1) : NULL;
     if (!memory) {
         return face_fail(face, NULL, size < 0 ? MPI_ERR_ARG : MPI_ERR_NO_MEM,
                          NULL);
@@ -181,6 +183,6 @@ int MPI_Alloc_mem(MPI_Aint size, MPI_Info info, void *base)
 
 int MPI_Free_mem(void *base)
 {
-    free(base);
+    shim_free(base);
     return MPI_SUCCESS;
 }

@@ -25,6 +25,7 @@
 
 #include <pthread.h>
 
+struct context;
 struct vrank;
 struct vrank_worker;
 struct profile;
@@ -261,10 +262,11 @@ struct vrank {
     struct poise_ctx *ctx; /* owned; NULL: the kernel thread's */
     void *face;
 
-    void *owner;                  /* whoever runs a program in it (run.c) */
-    const char *why;              /* of its park; NULL while it runs */
-    uint64_t deadline_ns;         /* of its park */
-    int timer;                    /* its place in the worker's timers, or -1 */
+    struct context *context; /* its memory, where that is swapped; or NULL */
+    void *owner;             /* whoever runs a program in it (run.c) */
+    const char *why;         /* of its park; NULL while it runs */
+    uint64_t deadline_ns;    /* of its park */
+    int timer;               /* its place in the worker's timers, or -1 */
     struct profile_rank *profile; /* NULL: not wanted */
     int number;
     bool is_urgent; /* the policy of priority runs it first */

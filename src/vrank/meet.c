@@ -207,14 +207,16 @@ static struct vcoll_meeting *meeting_create(const struct vcoll_board *board)
     size_t head = sizeof(struct vcoll_meeting),
            seats = workers * sizeof(struct vcoll_attendance),
            small = members * COLL_SMALL;
-    char *memory = alloc_lines(1, head + seats + small +
-                                      members * sizeof(struct vcoll_slot));
+    char *memory =
+        alloc_lines(1, head + seats + small +
+                           members * (sizeof(struct vcoll_slot) + sizeof(int)));
     struct vcoll_meeting *meeting = (struct vcoll_meeting *)(void *)memory;
 
     if (memory != NULL) {
         meeting->workers = (void *)(memory + head);
         meeting->small = memory + head + seats;
         meeting->slots = (void *)(memory + head + seats + small);
+        meeting->order = (int *)(void *)(meeting->slots + members);
     }
     return meeting;
 }
@@ -289,7 +291,8 @@ static void meeting_recycle(struct vcoll_board *board,
     meeting->come = meeting->left = meeting->gone = meeting->ready = 0;
     meeting->open = false;
     meeting->error = MPI_SUCCESS;
-    meeting->result = NULL;
+    meeting->result = meeting->near = NULL;
+    meeting->ordered = 0;
     vrank_spin_lock(&board->lock);
     for (at = &board->active; *at != meeting; at = &(*at)->next) {
     }

@@ -198,6 +198,96 @@ static int alltoall_part(struct vcoll_meeting *meeting, struct vcoll_call *call)
     return error;
 }
 
+/* ---- where contexts are swapped ---------------------------------------------
+ *
+ * Of two members whoever comes second moves the data of both: its own buffers
+ * are in memory, and those of the other, who waits in the call, are where they
+ * are. When all have come all is done, and nobody has to be brought back
+ * before, nor to wait until others have read.
+ */
+
+/* Move what goes from one member to another, or to itself. */
+static int pair_move(const struct vcoll_call *from, const struct vcoll_call *to)
+{
+    int source = from->comm->rank, target = to->comm->rank;
+    struct vcoll_piece what, where;
+
+    switch (to->kind) {
+    case COLL_BCAST:
+        if (source != to->root || source == target) {
+            return MPI_SUCCESS;
+        }
+        what = vcoll_piece_of(&from->recv, 0);
+        where = vcoll_piece_of(&to->recv, 0);
+        break;
+    case COLL_SCATTER:
+        if (source != to->root || (source == target && to->in_place)) {
+            return MPI_SUCCESS;
+        }
+        what = vcoll_piece_of(&from->send, target);
+        where = vcoll_piece_of(&to->recv, 0);
+        break;
+    case COLL_ALLTOALL:
+        what = vcoll_piece_of(&from->send, target);
+        where = vcoll_piece_of(&to->recv, source);
+        break;
+    default:
+        if ((to->kind == COLL_GATHER && target != to->root) ||
+            (source == target && to->in_place)) {
+            return MPI_SUCCESS;
+        }
+        what = from->in_place ? vcoll_piece_of(&from->recv, source)
+                              : vcoll_piece_of(&from->send, 0);
+        where = vcoll_piece_of(&to->recv, source);
+        break;
+    }
+    return vcoll_piece_copy(&what, &where);
+}
+
+/* A member's error, which another may find. */
+static void pair_note(struct vcoll_meeting *meeting, struct vcoll_call *call,
+                      int error)
+{
+    if (error != MPI_SUCCESS) {
+        vrank_spin_lock(&meeting->order_lock);
+        vcoll_note(call, error);
+        vrank_spin_unlock(&meeting->order_lock);
+    }
+}
+
+static bool pairs_offer(struct vcoll_meeting *meeting, struct vcoll_call *call)
+{
+    int before;
+
+    vrank_spin_lock(&meeting->order_lock);
+    before = meeting->ordered++;
+    meeting->order[before] = call->place;
+    vrank_spin_unlock(&meeting->order_lock);
+    for (int i = 0; i < before; i++) {
+        struct vcoll_call *other = meeting->slots[meeting->order[i]].call;
+        pair_note(meeting, call, pair_move(other, call));
+        pair_note(meeting, other, pair_move(call, other));
+    }
+    pair_note(meeting, call, pair_move(call, call));
+    return false;
+}
+
+const struct vcoll_meet *vcoll_meet_swapped(enum vcoll_kind kind)
+{
+    static const struct vcoll_meet pairs = {.offer = pairs_offer};
+
+    switch (kind) {
+    case COLL_BCAST:
+    case COLL_GATHER:
+    case COLL_SCATTER:
+    case COLL_ALLGATHER:
+    case COLL_ALLTOALL:
+        return &pairs;
+    default:
+        return NULL;
+    }
+}
+
 /* ---- with stages between processes ------------------------------------------
  */
 

@@ -6,9 +6,12 @@
 #include <string.h>
 
 #include "coll.h"
+#include "context.h"
 
 /* Operands are combined in blocks of this size, which stay in the cache. */
 #define BLOCK_BYTES 8192
+/* The same where they may have to come from disk. */
+#define BLOCK_FAR_BYTES ((size_t)1 << 20)
 
 /* ---- operands --------------------------------------------------------------
  */
@@ -80,6 +83,22 @@ static void copy_elements(MPI_Datatype type, size_t count, const char *from,
     }
 }
 
+/* Elements from `first` on of an operand, in memory. */
+static const char *operand_near(const struct vcoll_meeting *meeting, int place,
+                                const struct vcoll_call *call, size_t total,
+                                size_t first, size_t count)
+{
+    MPI_Datatype type = call->recv.type;
+    const char *from = operand(meeting, place, type_bytes(type, total)) +
+                       (ptrdiff_t)first * type_extent(type);
+
+    if (meeting->near == NULL || !context_covers(from + type->true_lb)) {
+        return from;
+    }
+    copy_elements(type, count, from, meeting->near);
+    return meeting->near;
+}
+
 /* result = operand 0 op operand 1 op ... of elements [first, first + count).
  */
 static void combine_block(struct vcoll_meeting *meeting,
@@ -88,23 +107,26 @@ static void combine_block(struct vcoll_meeting *meeting,
 {
     MPI_Datatype type = call->recv.type;
     ptrdiff_t offset = (ptrdiff_t)first * type_extent(type);
-    size_t bytes = type_bytes(type, total);
     int members = call->board->members;
     char *result = meeting->result + offset;
 
     if (call->op->commutative) {
-        copy_elements(type, count, operand(meeting, 0, bytes) + offset, result);
+        copy_elements(type, count,
+                      operand_near(meeting, 0, call, total, first, count),
+                      result);
         for (int i = 1; i < members; i++) {
-            op_apply(call->op, type, count, operand(meeting, i, bytes) + offset,
+            op_apply(call->op, type, count,
+                     operand_near(meeting, i, call, total, first, count),
                      result);
         }
         return;
     }
-    copy_elements(type, count, operand(meeting, members - 1, bytes) + offset,
+    copy_elements(type, count,
+                  operand_near(meeting, members - 1, call, total, first, count),
                   result);
     for (int i = members - 2; i >= 0; i--) {
-        op_apply(call->op, type, count, operand(meeting, i, bytes) + offset,
-                 result);
+        op_apply(call->op, type, count,
+                 operand_near(meeting, i, call, total, first, count), result);
     }
 }
 
@@ -126,19 +148,25 @@ static void combine_small(struct vcoll_meeting *meeting,
 }
 
 /* Room for elements of a type; where the first would lie. */
-static char *result_room(struct vcoll_meeting *meeting, MPI_Datatype type,
-                         size_t count)
+static char *elements_room(struct vcoll_meeting *meeting, MPI_Datatype type,
+                           size_t count)
 {
     ptrdiff_t span = type->true_ub - type->true_lb;
     char *room;
 
-    if (type->dense && type_bytes(type, count) <= COLL_SMALL) {
-        return meeting->small_result;
-    }
     span += (ptrdiff_t)count *
             (type_extent(type) < 0 ? -type_extent(type) : type_extent(type));
     room = vcoll_meeting_alloc(meeting, (size_t)span);
     return room == NULL ? NULL : room - type->true_lb;
+}
+
+/* The same where the meeting has room for a short one. */
+static char *result_room(struct vcoll_meeting *meeting, MPI_Datatype type,
+                         size_t count)
+{
+    return type->dense && type_bytes(type, count) <= COLL_SMALL
+               ? meeting->small_result
+               : elements_room(meeting, type, count);
 }
 
 static int combine_once(struct vcoll_meeting *meeting, struct vcoll_call *call)
@@ -157,7 +185,15 @@ static int combine_once(struct vcoll_meeting *meeting, struct vcoll_call *call)
         return MPI_SUCCESS;
     }
     if (type->dense && type->size > 0) {
-        block = BLOCK_BYTES / type->size + 1;
+        block =
+            (context_span > 0 ? BLOCK_FAR_BYTES : BLOCK_BYTES) / type->size + 1;
+    }
+    if (context_span > 0) {
+        meeting->near =
+            elements_room(meeting, type, block < count ? block : count);
+        if (meeting->near == NULL) {
+            return MPI_ERR_NO_MEM;
+        }
     }
     for (size_t first = 0; first < count; first += block) {
         combine_block(meeting, call, count, first,
@@ -241,26 +277,11 @@ static int segment_part(struct vcoll_meeting *meeting, struct vcoll_call *call)
 /* ---- prefixes
  * ------------------------------------------------------------------ */
 
-/* Each result is the one before, combined with the own operand: there is no
- * need for other room. */
-static int scan_once(struct vcoll_meeting *meeting, struct vcoll_call *call)
-{
-    MPI_Datatype type = call->recv.type;
-    size_t count = (size_t)call->recv.count;
-
-    for (int i = 0; i < call->board->members; i++) {
-        const struct vcoll_call *member = meeting->slots[i].call;
-        copy_elements(type, count, vcoll_operand(member), member->recv.base);
-        if (i > 0) {
-            op_apply(call->op, type, count,
-                     meeting->slots[i - 1].call->recv.base, member->recv.base);
-        }
-    }
-    return MPI_SUCCESS;
-}
-
-/* The same one rank later; the first one's result stays as it was. */
-static int exscan_once(struct vcoll_meeting *meeting, struct vcoll_call *call)
+/* Prefixes in room of their own, so that only one member's buffer is needed at
+ * a time. Without a rank's own operand (`inclusive`) the first one's result
+ * stays as it was. */
+static int prefix_once(struct vcoll_meeting *meeting, struct vcoll_call *call,
+                       bool inclusive)
 {
     MPI_Datatype type = call->recv.type;
     size_t count = (size_t)call->recv.count;
@@ -275,17 +296,50 @@ static int exscan_once(struct vcoll_meeting *meeting, struct vcoll_call *call)
     if (before == NULL || spare == NULL) {
         return MPI_ERR_NO_MEM;
     }
-    copy_elements(type, count, vcoll_operand(meeting->slots[0].call), before);
-    for (int i = 1; i < call->board->members; i++) {
+    for (int i = 0; i < call->board->members; i++) {
         const struct vcoll_call *member = meeting->slots[i].call;
-        char *next = spare;
+        char *next = i > 0 ? spare : before;
         copy_elements(type, count, vcoll_operand(member), next);
-        copy_elements(type, count, before, member->recv.base);
-        op_apply(call->op, type, count, before, next);
-        spare = before;
-        before = next;
+        if (i > 0 && !inclusive) {
+            copy_elements(type, count, before, member->recv.base);
+        }
+        if (i > 0) {
+            op_apply(call->op, type, count, before, next);
+            spare = before;
+            before = next;
+        }
+        if (inclusive) {
+            copy_elements(type, count, before, member->recv.base);
+        }
     }
     return MPI_SUCCESS;
+}
+
+/* Each result is the one before, combined with the own operand: there is no
+ * need for other room. */
+static int scan_once(struct vcoll_meeting *meeting, struct vcoll_call *call)
+{
+    MPI_Datatype type = call->recv.type;
+    size_t count = (size_t)call->recv.count;
+
+    if (context_span > 0) {
+        return prefix_once(meeting, call, true);
+    }
+    for (int i = 0; i < call->board->members; i++) {
+        const struct vcoll_call *member = meeting->slots[i].call;
+        copy_elements(type, count, vcoll_operand(member), member->recv.base);
+        if (i > 0) {
+            op_apply(call->op, type, count,
+                     meeting->slots[i - 1].call->recv.base, member->recv.base);
+        }
+    }
+    return MPI_SUCCESS;
+}
+
+/* The same one rank later. */
+static int exscan_once(struct vcoll_meeting *meeting, struct vcoll_call *call)
+{
+    return prefix_once(meeting, call, false);
 }
 
 const struct vcoll_meet vcoll_meet_combine = {

@@ -10,6 +10,7 @@
  */
 #include "face.h"
 
+#include "context.h"
 #include "profile.h"
 #include "wire.h"
 
@@ -52,7 +53,7 @@ void face_data_copy(const struct face_data *to, const struct face_data *from,
         return;
     }
     if (!to->type && !from->type) {
-        memcpy(to->base, from->base, bytes);
+        context_move(to->base, from->base, bytes);
     } else if (!to->type) {
         type_pack(from->type, (size_t)from->count, from->base, 0, bytes,
                   to->base);

@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "context.h"
 #include "type.h"
 
 /* The buffer between two types with gaps: stays in the first-level cache. */
@@ -75,11 +76,28 @@ struct type_node type_node_list(struct type_node *entries, size_t count)
 struct walk {
     char *packed;
     size_t skip, left;
-    bool packs; /* to `packed`, not from it */
+    bool packs;             /* to `packed`, not from it */
+    struct context *pinned; /* in which the last block lay */
 };
+
+/* The buffer goes on at `at`, which must be in memory. */
+static __attribute__((noinline)) void walk_pin(struct walk *walk,
+                                               const char *at)
+{
+    context_unpin(walk->pinned);
+    walk->pinned = context_pin(at);
+}
+
+static inline void walk_reach(struct walk *walk, const char *at)
+{
+    if (__builtin_expect(context_covers(at), 0)) {
+        walk_pin(walk, at);
+    }
+}
 
 static inline void move(struct walk *walk, char *at, size_t bytes)
 {
+    walk_reach(walk, at);
     if (walk->packs) {
         memcpy(walk->packed, at, bytes);
     } else {
@@ -109,6 +127,7 @@ move_strided(struct walk *walk, char *at, size_t count, ptrdiff_t stride,
 {
     char *packed = walk->packed;
 
+    walk_reach(walk, at);
     if (walk->packs) {
         for (size_t i = 0; i < count; i++) {
             memcpy(packed, at, bytes);
@@ -239,7 +258,11 @@ static void walk_elements(const struct poise_mpi_datatype *type, size_t count,
     struct type_node all =
         type_node_loop(&type->root, count, type_extent(type));
 
+    /* The packed form may lie in a context, too. */
+    struct context *packed = context_pin(walk->packed);
     walk_node(&all, buf, walk);
+    context_unpin(walk->pinned);
+    context_unpin(packed);
 }
 
 /* ---- copying ------------------------------------------------------------ */
@@ -251,7 +274,7 @@ void type_pack(const struct poise_mpi_datatype *type, size_t count,
         return;
     }
     if (type->dense) {
-        memcpy(out, (const char *)buf + from, bytes);
+        context_move(out, (const char *)buf + from, bytes);
         return;
     }
     /* Packing only reads from the buffer. */
@@ -268,7 +291,7 @@ void type_unpack(const struct poise_mpi_datatype *type, size_t count, void *buf,
         return;
     }
     if (type->dense) {
-        memcpy((char *)buf + from, in, bytes);
+        context_move((char *)buf + from, in, bytes);
         return;
     }
     walk_elements(type, count, buf,

@@ -3,6 +3,7 @@
  * a program that was started by itself, the program in place.
  */
 #include "run.h"
+#include "context.h"
 #include "face.h"
 #include "profile.h"
 #include "setup.h"
@@ -92,6 +93,7 @@ static int run_body(struct vrank *self, void *arg)
     }
     struct run_rank *rank = &run->ranks[index];
     self->owner = rank;
+    context_adopt(self, index);
     int status;
     if (run->in_place != NULL) {
         status = run->in_place->main(run->argc, run->argv, run->envp);
@@ -246,6 +248,68 @@ static int run_check_room(const struct run *run)
     return 0;
 }
 
+/* ---- contexts on disk -------------------------------------------------------
+ */
+
+static bool run_swaps(const struct poise_vrank_options *options)
+{
+    return options->scratch != NULL || options->memory_bytes > 0;
+}
+
+/* The memory of this process now, and what its ranks will have besides their
+ * contexts: data, and the touched part of stacks. */
+static uint64_t run_base_bytes(const struct run *run, int count)
+{
+    long long pages = 0;
+    size_t data = 0;
+    int mappings;
+    FILE *file = fopen("/proc/self/statm", "re");
+
+    if (file != NULL) {
+        if (fscanf(file, "%*d %lld", &pages) != 1) {
+            pages = 0;
+        }
+        fclose(file);
+    }
+    load_program_needs(&run->program, &data, &mappings);
+    return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE) +
+           (uint64_t)count * (data + (64 << 10));
+}
+
+static int run_begin_contexts(const struct run *run)
+{
+    const struct poise_vrank_options *options = run->options;
+    const char *scratch = options->scratch;
+    int count = 0;
+
+    for (int i = 0; i < run->job.count; i++) {
+        count += vrank_placed(&run->job, i) == run->job.process;
+    }
+    if (!run_swaps(options) || count == 0) {
+        return 0;
+    }
+    if (scratch == NULL) {
+        scratch = getenv("TMPDIR");
+    }
+    struct context_options contexts = {
+        .memory_bytes = options->memory_bytes,
+        .base_bytes = run_base_bytes(run, count),
+        .scratch = scratch != NULL ? scratch : "/var/tmp",
+        .most_bytes = options->context_bytes,
+        .count = count,
+        .threads = run->job.threads < count ? run->job.threads : count,
+        .sharers = run->job.processes,
+        .always = options->swap_always};
+    if (contexts.memory_bytes == 0) {
+        /* Page tables and the like want their part, too. */
+        uint64_t free_bytes =
+            poise_memory_available() / (uint64_t)run->job.processes;
+        contexts.memory_bytes =
+            contexts.base_bytes + free_bytes - free_bytes / 16;
+    }
+    return context_begin(&contexts);
+}
+
 /* ---- crashes --------------------------------------------------------------
  */
 
@@ -381,6 +445,29 @@ static int run_tell_profile(struct run *run)
     return code;
 }
 
+/* What was swapped, beside the profile. */
+static void run_tell_contexts(const struct run *run)
+{
+    struct context_sums sums;
+    char line[240];
+
+    if (context_span == 0) {
+        return;
+    }
+    context_sums(&sums);
+    snprintf(line, sizeof line,
+             "process %d swapped %llu contexts in, %llu MiB, and %llu MiB out; "
+             "%llu MiB of messages read from disk, %llu written; threads "
+             "waited %.2f s for that",
+             run->job.process, (unsigned long long)sums.swaps,
+             (unsigned long long)sums.swapped_in >> 20,
+             (unsigned long long)sums.swapped_out >> 20,
+             (unsigned long long)sums.read_parts >> 20,
+             (unsigned long long)sums.written_parts >> 20,
+             (double)sums.wait_ns / 1e9);
+    run_say(line, (void *)(uintptr_t)run);
+}
+
 static int run_ranks(struct run *run, int *status)
 {
     struct sigaction before[RUN_SIGNALS];
@@ -404,6 +491,7 @@ static int run_ranks(struct run *run, int *status)
         *status = outcome.status;
     }
     if (code == 0 && run->job.profile != NULL && !outcome.aborted) {
+        run_tell_contexts(run);
         code = run_tell_profile(run);
     }
     return code;
@@ -415,6 +503,7 @@ static void run_free(struct run *run)
         run_free_rank(&run->ranks[i]);
     }
     free(run->ranks);
+    context_end();
     load_program_close(&run->program);
     profile_free(&run->profile);
     setup_free(&run->setup);
@@ -461,7 +550,7 @@ static void *run_function(const char *name, void *arg)
     struct run *run = arg;
     char own[128];
     if (strncmp(plain, "MPI_", 4) != 0) {
-        return shim_find(name);
+        return shim_find(name, run_swaps(run->options));
     }
     snprintf(own, sizeof own, "poise_%s", plain);
     void *function = dlsym(RTLD_DEFAULT, own);
@@ -490,6 +579,11 @@ int poise_vrank_run(const struct poise_vrank_options *options, char **argv,
     }
     if (code == 0) {
         code = run_check_room(&run);
+    }
+    if (code == 0) {
+        code = poise_world_agree(run.world, run_begin_contexts(&run));
+        /* These codes would mean the program. */
+        code = code == -ENOENT || code == -EACCES ? -EINVAL : code;
     }
     if (code == 0) {
         code = run_make_ranks(&run);

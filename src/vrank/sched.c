@@ -8,6 +8,7 @@
  * into the inbox, a stack linked through the ranks, which its owner takes
  * whole; the worker's `engine` in it means "look around".
  */
+#include "context.h"
 #include "profile.h"
 
 #include <sched.h>
@@ -114,6 +115,10 @@ sched_ready_watched(struct vrank_worker *worker, struct vrank *rank)
     if (policy == POISE_VRANK_UNBLOCKED) {
         queue_push_front(&worker->ready[1], rank);
     } else if (policy == POISE_VRANK_PRIORITY && rank->is_urgent) {
+        queue_push(&worker->ready[0], rank);
+    } else if (rank->context != NULL && policy != POISE_VRANK_PRIORITY &&
+               context_is_present(rank->context)) {
+        /* Before another takes its place in memory. */
         queue_push(&worker->ready[0], rank);
     } else {
         queue_push(&worker->ready[1], rank);
@@ -318,6 +323,9 @@ static void sched_entry(void)
 _Noreturn void sched_leave(struct vrank_worker *worker)
 {
     struct vrank *self = worker->running;
+    if (self->context != NULL) {
+        context_retire(self->context);
+    }
     if (worker->watch & VRANK_WATCH_PROFILE) {
         profile_finish(self);
     }
@@ -356,7 +364,8 @@ sched_next_watched(struct vrank_worker *worker, struct vrank *self)
 }
 
 /* Leave the processor to the next rank; back when `self` was chosen again. */
-static inline void sched_next(struct vrank_worker *worker, struct vrank *self)
+static inline void sched_switch_next(struct vrank_worker *worker,
+                                     struct vrank *self)
 {
     if (__builtin_expect((worker->watch & VRANK_WATCH_NEXT) != 0, 0)) {
         sched_next_watched(worker, self);
@@ -378,6 +387,24 @@ static inline void sched_next(struct vrank_worker *worker, struct vrank *self)
     }
     if (next != self) {
         sched_switch(worker, self, next);
+    }
+}
+
+/* The same with the rank's context, which may go to disk meanwhile. */
+static __attribute__((noinline)) void
+sched_next_swapped(struct vrank_worker *worker, struct vrank *self)
+{
+    context_leave(self->context);
+    sched_switch_next(worker, self);
+    context_enter(self->context);
+}
+
+static inline void sched_next(struct vrank_worker *worker, struct vrank *self)
+{
+    if (__builtin_expect(self->context != NULL, 0)) {
+        sched_next_swapped(worker, self);
+    } else {
+        sched_switch_next(worker, self);
     }
 }
 

@@ -309,11 +309,12 @@ const struct shim shim_process[] = {
     {NULL, NULL},
 };
 
-void *shim_find(const char *name)
+void *shim_find(const char *name, bool swapped)
 {
-    static const struct shim *const tables[] = {shim_process, shim_env,
-                                                shim_getopt, shim_stdio};
-    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
+    static const struct shim *const tables[] = {
+        shim_process, shim_env, shim_getopt, shim_stdio, shim_heap};
+    size_t count = sizeof tables / sizeof *tables;
+    for (size_t t = 0; t < count - !swapped; t++) {
         for (const struct shim *shim = tables[t]; shim->name != NULL; shim++) {
             if (strcmp(shim->name, name) == 0) {
                 return (void *)(uintptr_t)shim->function;

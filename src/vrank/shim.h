@@ -8,6 +8,7 @@
  *   shim_env.c     the environment
  *   shim_getopt.c  command lines
  *   shim_stdio.c   standard output and input
+ *   shim_heap.c    memory, where contexts are swapped
  *
  * On a thread of the program's that runs no rank they are the C library's.
  */
@@ -48,9 +49,14 @@ struct shim {
 #name, (void (*)(void))shim_##name                                     \
     }
 extern const struct shim shim_process[], shim_env[], shim_getopt[],
-    shim_stdio[];
+    shim_stdio[], shim_heap[];
 
-/** What stands for the C library's function `name`, or NULL. */
-void *shim_find(const char *name);
+/** What stands for the C library's function `name`, or NULL. `swapped`: the
+ * memory of ranks is their contexts'. */
+void *shim_find(const char *name, bool swapped);
+
+/** malloc and free of the rank that runs. */
+void *shim_malloc(size_t bytes);
+void shim_free(void *ptr);
 
 #endif

@@ -217,8 +217,16 @@ struct poise_vrank_options {
     /** Called in process 0 when all ranks have ended, if the job was not
      * aborted; the profile is gone afterwards. NULL: none is made. */
     void (*profiled)(const struct poise_vrank_profile *profile, void *arg);
-    size_t stack_bytes;         /**< of each rank; 0: 8 MiB */
-    uint64_t delay_ns;          /**< one way, between processes */
+    size_t stack_bytes; /**< of each rank; 0: 8 MiB */
+    /** Folders for the contexts of ranks, separated by commas: what ranks
+     * allocate is swapped to disk where memory is short. NULL: it never is,
+     * unless memory_bytes is set; then $TMPDIR, or /var/tmp. */
+    const char *scratch;
+    uint64_t memory_bytes;  /**< of each process, where contexts are swapped;
+                                 0: what its control group allows */
+    uint64_t context_bytes; /**< most that a rank may allocate; 0: what fits */
+    bool swap_always;       /**< swap at each call that waits, needed or not */
+    uint64_t delay_ns;      /**< one way, between processes */
     uint64_t delay_bytes_per_s; /**< 0: as fast as it goes */
     /** Says a line (its end is not there) to the user. Any thread, also in a
      * signal handler. NULL: nobody is told. */

@@ -16,6 +16,8 @@
  */
 #include "wire.h"
 
+#include "context.h"
+
 #include <poise/comm.h>
 
 #include <errno.h>
@@ -179,13 +181,20 @@ static struct wire_transfer *transfer_new(struct poise_mpi_request *request,
     return transfer;
 }
 
+/* Whether what is transferred cannot go from or to its place: it has gaps, or
+ * need not be in memory then. */
+static bool must_copy(const struct face_data *data)
+{
+    return data->type != NULL || context_covers(data->base);
+}
+
 /* Begin the transfer of an offer's data. */
 static int put_data(struct poise_mpi_request *request, int process,
                     struct poise_wire_ticket *ticket)
 {
     const struct face_data *data = &request->data;
     struct wire_transfer *transfer =
-        transfer_new(request, data->bytes, false, data->type != NULL);
+        transfer_new(request, data->bytes, false, must_copy(data));
     if (!transfer) {
         return MPI_ERR_NO_MEM;
     }
@@ -340,7 +349,7 @@ static int fetch_now(struct wire_offer *offer,
 {
     const struct face_data *data = &request->data;
     size_t bytes = offer->ticket.len;
-    bool copied = data->type || data->bytes < bytes;
+    bool copied = must_copy(data) || data->bytes < bytes;
     struct wire_transfer *transfer = transfer_new(request, bytes, true, copied);
     if (!transfer) {
         free(offer);

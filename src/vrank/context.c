@@ -1,0 +1,523 @@
+/*
+ * Which contexts are in memory, and access to those that are not: see
+ * context.h.
+ *
+ * A context is away, or present. Whoever moves it, or reads or writes a part
+ * of it on disk, has it for himself meanwhile (`busy`); a present one whose
+ * rank runs, or that is pinned, is not moved. All this is under one lock,
+ * without which transfers are waited for. Where memory is short, the present
+ * context that was not used for longest goes.
+ *
+ * Nobody waits for ever: a worker has at most two contexts that cannot go, of
+ * the rank that runs and of one that it pins, and there is room for two for
+ * each. Who waits for one to be let go by its mover holds none that is busy.
+ */
+#include "context_state.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define CONTEXT_SMALL_UNIT ((size_t)64 << 10)
+
+struct contexts *contexts;
+uintptr_t context_base;
+size_t context_span;
+
+/* ---- beginning and end ------------------------------------------------------
+ */
+
+static bool context_take(void *arg, size_t bytes);
+static void context_give(void *arg, size_t bytes);
+
+/* Addresses for all slots, which cannot be touched. */
+static int contexts_reserve(struct contexts *all)
+{
+    uint64_t bytes;
+    void *mapping = MAP_FAILED;
+
+    if (!__builtin_mul_overflow((uint64_t)all->count, all->plan.slot_bytes,
+                                &bytes) &&
+        bytes < UINT64_MAX / 2 && poise_fault_check(POISE_FAULT_ALLOC) == 0) {
+        all->mapping_bytes = (size_t)bytes + CONTEXT_HUGE;
+        mapping = mmap(NULL, all->mapping_bytes, PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    }
+    if (mapping == MAP_FAILED) {
+        return poise_error_set(
+            ENOMEM, "swap the contexts of virtual ranks", NULL,
+            "there are no addresses for %d contexts of %llu "
+            "MiB",
+            all->count, (unsigned long long)all->plan.slot_bytes >> 20);
+    }
+    all->mapping = mapping;
+    context_base =
+        ((uintptr_t)mapping + CONTEXT_HUGE - 1) & ~(CONTEXT_HUGE - 1);
+    return 0;
+}
+
+static void contexts_fill(struct contexts *all)
+{
+    size_t slot = (size_t)all->plan.slot_bytes;
+    /* Huge pages move twice as fast, where they are not mostly empty. */
+    bool huge = all->plan.context_bytes >= 8 * CONTEXT_HUGE;
+
+    for (int i = 0; i < all->count; i++) {
+        struct context *context = &all->items[i];
+        context->index = i;
+        context->notes_end = &context->notes;
+        context->heap =
+            (struct heap){.base = (char *)context_base + (size_t)i * slot,
+                          .bytes = slot,
+                          .unit = huge ? CONTEXT_HUGE : CONTEXT_SMALL_UNIT,
+                          .take = context_take,
+                          .give = context_give,
+                          .arg = context};
+        heap_init(&context->heap);
+        pthread_mutex_init(&context->heap_lock, NULL);
+    }
+    madvise((void *)context_base, (size_t)all->count * slot,
+            huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+    for (int i = 0; huge && i < all->count; i++) {
+        /* Of a context that stays small, no more than it has. */
+        madvise(all->items[i].heap.base, CONTEXT_HUGE, MADV_NOHUGEPAGE);
+    }
+    context_span = (size_t)all->count * slot;
+}
+
+static int contexts_make(struct contexts *all,
+                         const struct context_options *options)
+{
+    uint64_t free_bytes = 0;
+    int code = context_disk_free_bytes(options->scratch, &free_bytes);
+
+    if (code == 0) {
+        code = context_plan(options, free_bytes, &all->plan);
+    }
+    if (code == 0) {
+        all->items = poise_alloc((size_t)all->count, sizeof *all->items);
+        all->bounces = poise_alloc((size_t)all->threads, sizeof(char *));
+        code = all->items != NULL && all->bounces != NULL ? 0 : -ENOMEM;
+    }
+    if (code == 0) {
+        code = context_disk_create(options->scratch, all->count,
+                                   all->plan.slot_bytes, &all->disk);
+    }
+    return code == 0 ? contexts_reserve(all) : code;
+}
+
+int context_begin(const struct context_options *options)
+{
+    struct contexts *all = poise_alloc(1, sizeof *all);
+
+    if (all == NULL) {
+        return -ENOMEM;
+    }
+    *all = (struct contexts){.always = options->always,
+                             .count = options->count,
+                             .threads = options->threads};
+    pthread_mutex_init(&all->lock, NULL);
+    pthread_cond_init(&all->changed, NULL);
+    contexts = all;
+    int code = contexts_make(all, options);
+    if (code < 0) {
+        context_end();
+        return code;
+    }
+    contexts_fill(all);
+    return 0;
+}
+
+void context_end(void)
+{
+    struct contexts *all = contexts;
+
+    if (all == NULL) {
+        return;
+    }
+    for (int i = 0; all->items != NULL && i < all->count; i++) {
+        notes_free(all, &all->items[i]);
+        free(all->items[i].extents);
+        heap_free_maps(&all->items[i].heap);
+    }
+    for (int i = 0; all->bounces != NULL && i < all->threads; i++) {
+        poise_huge_free(all->bounces[i], CONTEXT_BOUNCE);
+    }
+    if (all->mapping != NULL) {
+        munmap(all->mapping, all->mapping_bytes);
+    }
+    context_disk_destroy(all->disk);
+    pthread_cond_destroy(&all->changed);
+    pthread_mutex_destroy(&all->lock);
+    free(all->bounces);
+    free(all->items);
+    free(all);
+    contexts = NULL;
+    context_span = 0;
+    context_base = 0;
+}
+
+void context_sums(struct context_sums *out)
+{
+    *out = (struct context_sums){0};
+    if (contexts != NULL) {
+        pthread_mutex_lock(&contexts->lock);
+        *out = contexts->sums;
+        pthread_mutex_unlock(&contexts->lock);
+    }
+}
+
+/* ---- moving -----------------------------------------------------------------
+ */
+
+void context_fail(void)
+{
+    struct poise_buf text = {0};
+
+    poise_error_format(poise_error_last(), &text);
+    vrank_abort(POISE_VRANK_FAILED, "%s", poise_buf_str(&text));
+    poise_buf_free(&text);
+}
+
+void contexts_wait(struct contexts *all)
+{
+    pthread_cond_wait(&all->changed, &all->lock);
+}
+
+/* Others look at it without the lock. */
+static void context_set(struct context *context, enum context_state state)
+{
+    __atomic_store_n(&context->state, state, __ATOMIC_RELAXED);
+}
+
+void context_free_up(struct contexts *all, struct context *context)
+{
+    context->busy = false;
+    pthread_cond_broadcast(&all->changed);
+}
+
+/* Write a context that is busy to disk and give its memory back. */
+static int context_write(struct contexts *all, struct context *context,
+                         uint64_t *bytes)
+{
+    struct context_batch batch = {0};
+    struct heap *heap = &context->heap;
+    int count = heap_extents(heap, &context->extents, &context->extent_room);
+
+    if (count < 0) {
+        return count;
+    }
+    context->extent_count = count;
+    for (int i = 0; i < count; i++) {
+        const struct heap_extent *extent = &context->extents[i];
+        *bytes += extent->to - extent->from;
+        context_disk_add(all->disk, &batch, context->index, extent->from,
+                         heap->base + extent->from, extent->to - extent->from,
+                         true);
+    }
+    int code = context_disk_finish(&batch);
+    if (code == 0) {
+        madvise(heap->base, heap->reach, MADV_DONTNEED);
+        mprotect(heap->base, heap->bytes, PROT_NONE);
+    }
+    return code;
+}
+
+static int context_read(struct contexts *all, struct context *context,
+                        uint64_t *bytes)
+{
+    struct context_batch batch = {0};
+    struct heap *heap = &context->heap;
+
+    if (mprotect(heap->base, heap->bytes, PROT_READ | PROT_WRITE) != 0) {
+        return poise_error_set(errno, "bring a context into memory", NULL,
+                               NULL);
+    }
+    for (int i = 0; i < context->extent_count; i++) {
+        const struct heap_extent *extent = &context->extents[i];
+        *bytes += extent->to - extent->from;
+        context_disk_add(all->disk, &batch, context->index, extent->from,
+                         heap->base + extent->from, extent->to - extent->from,
+                         false);
+    }
+    return context_disk_finish(&batch);
+}
+
+/* Swap a context out that is present and at rest. Under the lock, which is let
+ * go meanwhile. False: the job ends. */
+static bool context_evict(struct contexts *all, struct context *context)
+{
+    uint64_t bytes = 0, before = poise_clock_ns();
+
+    context->busy = true;
+    pthread_mutex_unlock(&all->lock);
+    int code = context_write(all, context, &bytes);
+    if (code < 0) {
+        context_fail();
+    }
+    pthread_mutex_lock(&all->lock);
+    all->sums.wait_ns += poise_clock_ns() - before;
+    all->sums.swapped_out += bytes;
+    if (code == 0) {
+        all->used_bytes -= context->heap.charged;
+        heap_trim(&context->heap);
+        context_set(context, CONTEXT_AWAY);
+    }
+    context_free_up(all, context);
+    return code == 0;
+}
+
+/* The present context that was not used for longest and may go; *moving:
+ * whether others will be able to, sooner or later. */
+static struct context *context_oldest(struct contexts *all, bool *moving)
+{
+    struct context *oldest = NULL;
+
+    *moving = false;
+    for (int i = 0; i < all->count; i++) {
+        struct context *context = &all->items[i];
+        if (context->state != CONTEXT_PRESENT || context->stays) {
+            continue;
+        }
+        if (context->busy || context->active || context->pins > 0) {
+            *moving = true;
+        } else if (context->heap.charged > 0 &&
+                   (oldest == NULL || context->last_use < oldest->last_use)) {
+            oldest = context;
+        }
+    }
+    return oldest;
+}
+
+/* Make room for so many bytes, and take them. Under the lock, which is let go
+ * meanwhile. False: there is none, or the job ends. */
+static bool contexts_room(struct contexts *all, uint64_t bytes)
+{
+    bool moving;
+
+    while (all->used_bytes + bytes > all->plan.budget_bytes) {
+        struct context *oldest = context_oldest(all, &moving);
+        if (oldest != NULL) {
+            if (!context_evict(all, oldest)) {
+                return false;
+            }
+        } else if (moving && all->threads > 1) {
+            contexts_wait(all);
+        } else {
+            return false;
+        }
+    }
+    all->used_bytes += bytes;
+    return true;
+}
+
+/* Bring a context that is busy and away into memory. Under the lock, which is
+ * let go meanwhile. False: the job ends. */
+static bool context_bring(struct contexts *all, struct context *context)
+{
+    uint64_t bytes = 0;
+
+    if (!contexts_room(all, context->heap.charged)) {
+        poise_error_set(ENOMEM, "bring a context into memory", NULL,
+                        "%d MiB are needed, and the contexts of ranks that "
+                        "started threads, which stay in memory, leave less",
+                        (int)(context->heap.charged >> 20));
+        pthread_mutex_unlock(&all->lock);
+        context_fail();
+        pthread_mutex_lock(&all->lock);
+        return false;
+    }
+    uint64_t before = poise_clock_ns();
+    pthread_mutex_unlock(&all->lock);
+    int code = context_read(all, context, &bytes);
+    if (code < 0) {
+        context_fail();
+    }
+    pthread_mutex_lock(&all->lock);
+    all->sums.wait_ns += poise_clock_ns() - before;
+    all->sums.swapped_in += bytes;
+    all->sums.swaps += bytes > 0;
+    if (code == 0) {
+        const struct context_note *note = context->notes;
+        for (; note != NULL; note = note->next) {
+            memcpy(context->heap.base + note->offset, note->data, note->bytes);
+        }
+        notes_free(all, context);
+        context_set(context, CONTEXT_PRESENT);
+    }
+    return code == 0;
+}
+
+void context_need(struct contexts *all, struct context *context)
+{
+    while (context->busy) {
+        contexts_wait(all);
+    }
+    if (context->state == CONTEXT_AWAY) {
+        context->busy = true;
+        context_bring(all, context);
+        context_free_up(all, context);
+    }
+    context->last_use = ++all->clock;
+}
+
+/* ---- ranks ------------------------------------------------------------------
+ */
+
+void context_adopt(struct vrank *rank, int index)
+{
+    if (contexts != NULL) {
+        rank->context = &contexts->items[index];
+        context_enter(rank->context);
+    }
+}
+
+void context_enter(struct context *context)
+{
+    struct contexts *all = contexts;
+
+    pthread_mutex_lock(&all->lock);
+    context_need(all, context);
+    context->active = true;
+    pthread_mutex_unlock(&all->lock);
+}
+
+void context_leave(struct context *context)
+{
+    struct contexts *all = contexts;
+
+    pthread_mutex_lock(&all->lock);
+    context->active = false;
+    context->last_use = ++all->clock;
+    if (all->always && context->pins == 0 && !context->stays) {
+        context_evict(all, context);
+    } else if (all->threads > 1) {
+        pthread_cond_broadcast(&all->changed);
+    }
+    pthread_mutex_unlock(&all->lock);
+}
+
+bool context_is_present(const struct context *context)
+{
+    return __atomic_load_n(&context->state, __ATOMIC_RELAXED) ==
+           CONTEXT_PRESENT;
+}
+
+void context_retire(struct context *context)
+{
+    struct contexts *all = contexts;
+    struct heap *heap = &context->heap;
+
+    pthread_mutex_lock(&all->lock);
+    context->active = false;
+    while (context->busy || context->pins > 0) {
+        contexts_wait(all);
+    }
+    if (!context->stays) {
+        madvise(heap->base, heap->reach, MADV_DONTNEED);
+        mprotect(heap->base, heap->bytes, PROT_NONE);
+        all->used_bytes -= heap->charged;
+        notes_free(all, context);
+        context_set(context, CONTEXT_GONE);
+        pthread_cond_broadcast(&all->changed);
+    }
+    pthread_mutex_unlock(&all->lock);
+}
+
+void context_stay(struct context *context)
+{
+    pthread_mutex_lock(&contexts->lock);
+    context->stays = true;
+    pthread_mutex_unlock(&contexts->lock);
+}
+
+/* ---- heaps ------------------------------------------------------------------
+ */
+
+static bool context_take(void *arg, size_t bytes)
+{
+    struct context *context = arg;
+    struct contexts *all = contexts;
+
+    pthread_mutex_lock(&all->lock);
+    bool fits = context->heap.charged + bytes <= all->plan.context_bytes;
+    if (fits) {
+        fits = contexts_room(all, bytes);
+    }
+    pthread_mutex_unlock(&all->lock);
+    return fits;
+}
+
+void context_refused(const struct heap *heap, size_t bytes)
+{
+    struct contexts *all = contexts;
+    char line[200];
+
+    if (__atomic_exchange_n(&all->has_refused, true, __ATOMIC_RELAXED) ||
+        vrank_engine == NULL || vrank_engine->job.say == NULL) {
+        return;
+    }
+    snprintf(line, sizeof line,
+             "a virtual rank got no memory: it has %llu MiB, wants %llu more, "
+             "and may have %llu; 'poise run --memory SIZE' gives more",
+             (unsigned long long)heap->allocated >> 20,
+             (unsigned long long)(bytes >> 20) + 1,
+             (unsigned long long)all->plan.context_bytes >> 20);
+    vrank_engine->job.say(line, vrank_engine->job.arg);
+}
+
+static void context_give(void *arg, size_t bytes)
+{
+    struct contexts *all = contexts;
+
+    (void)arg;
+    pthread_mutex_lock(&all->lock);
+    all->used_bytes -= bytes;
+    pthread_cond_broadcast(&all->changed);
+    pthread_mutex_unlock(&all->lock);
+}
+
+struct context *context_self(void)
+{
+    const struct vrank *self = vrank_self();
+    return self != NULL ? self->context : NULL;
+}
+
+struct context *context_of(const void *ptr)
+{
+    return &contexts->items[((uintptr_t)ptr - context_base) /
+                            (size_t)contexts->plan.slot_bytes];
+}
+
+static struct heap *context_open(struct context *context)
+{
+    if (context->stays) {
+        pthread_mutex_lock(&context->heap_lock);
+    }
+    return &context->heap;
+}
+
+struct heap *context_lock(void)
+{
+    struct context *self = context_self();
+    return self != NULL ? context_open(self) : NULL;
+}
+
+struct heap *context_lock_of(const void *ptr)
+{
+    struct context *context = context_of(ptr);
+
+    return context == context_self() || context->stays ? context_open(context)
+                                                       : NULL;
+}
+
+void context_unlock(struct heap *heap)
+{
+    struct context *context = heap->arg;
+
+    if (context->stays) {
+        pthread_mutex_unlock(&context->heap_lock);
+    }
+}

@@ -1,0 +1,94 @@
+/*
+ * How memory and disk are divided among contexts.
+ */
+#include "context.h"
+
+#include <errno.h>
+
+#define PLAN_PAGE ((uint64_t)4096)
+#define PLAN_HUGE ((uint64_t)2 << 20)
+/** A context that is smaller is no use. */
+#define PLAN_LEAST ((uint64_t)256 << 10)
+/** What part of the memory is for messages on their way. */
+#define PLAN_MESSAGES 8
+/** A heap may need so much more space than it holds, as one in PLAN_SLACK. */
+#define PLAN_SLACK 4
+
+static unsigned long long mib(uint64_t bytes)
+{
+    return (unsigned long long)(bytes >> 20);
+}
+
+static uint64_t round_down(uint64_t bytes)
+{
+    return bytes & ~((bytes >= 4 * PLAN_HUGE ? PLAN_HUGE : PLAN_LEAST) - 1);
+}
+
+static uint64_t slot_for(uint64_t context)
+{
+    uint64_t slot = context + context / PLAN_SLACK + PLAN_PAGE;
+    return (slot + PLAN_HUGE - 1) & ~(PLAN_HUGE - 1);
+}
+
+int context_plan(const struct context_options *options, uint64_t free_bytes,
+                 struct context_plan *out)
+{
+    static const char doing[] = "swap the contexts of virtual ranks";
+    uint64_t slices = 2 * (uint64_t)options->threads;
+    uint64_t messages = options->memory_bytes / PLAN_MESSAGES;
+    uint64_t taken = options->base_bytes + messages;
+    uint64_t budget =
+        options->memory_bytes > taken ? options->memory_bytes - taken : 0;
+    uint64_t most = round_down(budget / slices);
+    uint64_t ranks = (uint64_t)options->count *
+                     (uint64_t)(options->sharers > 0 ? options->sharers : 1);
+
+    if (most < PLAN_LEAST) {
+        return poise_error_set(
+            ENOMEM, doing, NULL,
+            "of %llu MiB of memory, %llu MiB are in use without them and %llu "
+            "MiB are for messages; two contexts for each of %d threads need "
+            "%llu MiB: at least %llu MiB in all",
+            mib(options->memory_bytes), mib(options->base_bytes), mib(messages),
+            options->threads, mib(slices * PLAN_LEAST + (1 << 20) - 1),
+            mib((options->base_bytes + slices * PLAN_LEAST) /
+                    (PLAN_MESSAGES - 1) * PLAN_MESSAGES +
+                (2 << 20)));
+    }
+    if (options->most_bytes > most) {
+        return poise_error_set(
+            ENOMEM, doing, NULL,
+            "contexts of %llu MiB are asked for; of %llu MiB of memory, %llu "
+            "MiB are in use without them and %llu MiB are for messages, which "
+            "leaves %llu MiB to each of two for each of %d threads",
+            mib(options->most_bytes), mib(options->memory_bytes),
+            mib(options->base_bytes), mib(messages), mib(most),
+            options->threads);
+    }
+    if (options->most_bytes > 0) {
+        most = options->most_bytes < PLAN_LEAST
+                   ? PLAN_LEAST
+                   : round_down(options->most_bytes);
+    }
+    /* Never promise what the disk has not: less for each, if it must be. */
+    if (options->most_bytes == 0 && slot_for(most) > free_bytes / ranks) {
+        uint64_t share = free_bytes / ranks;
+        most = share > PLAN_HUGE ? round_down((share - PLAN_HUGE) /
+                                              (PLAN_SLACK + 1) * PLAN_SLACK)
+                                 : 0;
+    }
+    if (most < PLAN_LEAST || slot_for(most) > free_bytes / ranks) {
+        uint64_t each = slot_for(most < PLAN_LEAST ? PLAN_LEAST : most);
+        return poise_error_set(
+            ENOSPC, doing, NULL,
+            "%llu contexts need %llu MiB each on the scratch disks, %llu MiB "
+            "in all, and %llu MiB are free",
+            (unsigned long long)ranks, mib(each), mib(each * ranks),
+            mib(free_bytes));
+    }
+    *out = (struct context_plan){.budget_bytes = budget,
+                                 .message_bytes = messages / 2,
+                                 .context_bytes = most,
+                                 .slot_bytes = slot_for(most)};
+    return 0;
+}

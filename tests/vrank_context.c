@@ -1,0 +1,424 @@
+/*
+ * Contexts on disk: ranks with several times the memory that there is, what
+ * goes to and from those that are not there, how memory is divided, and disks
+ * that fail.
+ */
+#define VRANK_SWAPPED
+#include "vrank_run.h"
+
+#define MIB ((size_t)1 << 20)
+
+static const char *scratch(void)
+{
+    const char *folder = getenv("TMPDIR");
+    return folder != NULL && *folder != '\0' ? folder : "/tmp";
+}
+
+/* ---- how memory is divided --------------------------------------------------
+ */
+
+static void test_plan(void **state)
+{
+    struct context_plan plan;
+    struct context_options options = {.memory_bytes = 512 * MIB,
+                                      .base_bytes = 48 * MIB,
+                                      .count = 16,
+                                      .threads = 1};
+    (void)state;
+    /* Less the base and an eighth for messages, and half of that for each. */
+    assert_int_equal(context_plan(&options, 100000 * MIB, &plan), 0);
+    assert_int_equal(plan.budget_bytes, 400 * MIB);
+    assert_int_equal(plan.context_bytes, 200 * MIB);
+    assert_true(plan.slot_bytes >= 250 * MIB);
+    options.threads = 4;
+    assert_int_equal(context_plan(&options, 100000 * MIB, &plan), 0);
+    assert_int_equal(plan.context_bytes, 50 * MIB);
+    /* A disk that has less makes contexts smaller, ... */
+    assert_int_equal(context_plan(&options, 16 * 30 * MIB, &plan), 0);
+    assert_true(plan.context_bytes <= 30 * MIB &&
+                plan.context_bytes >= 18 * MIB);
+    assert_true(16 * plan.slot_bytes <= 16 * 30 * MIB);
+    /* ... but not if they were asked for. */
+    options.most_bytes = 40 * MIB;
+    assert_int_equal(context_plan(&options, 100000 * MIB, &plan), 0);
+    assert_int_equal(plan.context_bytes, 40 * MIB);
+    assert_int_equal(context_plan(&options, 16 * 30 * MIB, &plan), -ENOSPC);
+    assert_non_null(strstr(poise_error_last()->why, "480 MiB are free"));
+    options.most_bytes = 51 * MIB;
+    assert_int_equal(context_plan(&options, 100000 * MIB, &plan), -ENOMEM);
+    options.most_bytes = 0;
+    options.sharers = 1000000;
+    assert_int_equal(context_plan(&options, 1000 * MIB, &plan), -ENOSPC);
+    options.sharers = 0;
+    options.memory_bytes = 49 * MIB;
+    assert_int_equal(context_plan(&options, 100000 * MIB, &plan), -ENOMEM);
+    /* The least that is named does. */
+    const char *least = strstr(poise_error_last()->why, "at least ");
+    assert_non_null(least);
+    options.memory_bytes = strtoull(least + 9, NULL, 10) * MIB;
+    assert_int_equal(context_plan(&options, 100000 * MIB, &plan), 0);
+}
+
+/* ---- runs -------------------------------------------------------------------
+ */
+
+/* Run ranks with `memory` for contexts; what has moved is in *sums. */
+static struct vrank_outcome run_within(size_t memory, int count, int threads,
+                                       const char *folders,
+                                       int (*body)(int rank, int size),
+                                       struct context_sums *sums)
+{
+    const struct vrank_face_ops *ops;
+    struct vrank_outcome out = {.status = -1};
+    const struct context_options options = {.memory_bytes = memory,
+                                            .scratch = folders,
+                                            .count = count,
+                                            .threads = threads};
+    poise_buf_free(&run.said);
+    run = (struct run){.body = body};
+    assert_int_equal(face_begin(NULL, &ops), 0);
+    struct vrank_job job = {.count = count,
+                            .threads = threads,
+                            .stack_bytes = 256 << 10,
+                            .body = run_body,
+                            .face = ops,
+                            .say = run_say};
+    assert_int_equal(context_begin(&options), 0);
+    assert_int_equal(vrank_run_job(&job, &out), 0);
+    face_end();
+    context_sums(sums);
+    context_end();
+    if (run.wrong) {
+        print_error("line %d: %s\n", run.line, poise_buf_str(&run.said));
+    }
+    assert_int_equal(run.wrong, 0);
+    return out;
+}
+
+static void run_short(size_t memory, int count, int (*body)(int rank, int size))
+{
+    struct context_sums sums;
+    char folders[1000];
+    snprintf(folders, sizeof folders, "%s,%s", scratch(), scratch());
+    for (int threads = 1; threads <= 2; threads++) {
+        struct vrank_outcome out =
+            run_within(memory, count, threads,
+                       threads == 1 ? scratch() : folders, body, &sums);
+        if (out.status != 0) {
+            print_error("%s", poise_buf_str(&run.said));
+        }
+        assert_int_equal(out.status, 0);
+        assert_true(sums.swaps > 0);
+        assert_true(sums.swapped_in > 0 && sums.swapped_out > 0);
+        poise_buf_free(&run.said);
+    }
+}
+
+static uint64_t word(int rank, size_t i)
+{
+    return (i + 1) * UINT64_C(0x9e3779b97f4a7c15) ^ (uint64_t)rank << 40;
+}
+
+static uint64_t *words(int rank, size_t count)
+{
+    uint64_t *made = shim_malloc(count * sizeof *made);
+    CHECK(made != NULL);
+    for (size_t i = 0; made != NULL && i < count; i++) {
+        made[i] = word(rank, i);
+    }
+    return made;
+}
+
+static bool words_are(const uint64_t *data, int rank, size_t from, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (data[i] != word(rank, from + i)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+enum { WORDS = 3 * 131072 + 77 };
+
+/* 16 ranks of 6 MiB in 24 MiB: all keep theirs, and exchange it, too. */
+static int body_exchange(int rank, int size)
+{
+    int before = (rank + size - 1) % size, after = (rank + 1) % size;
+    int *counts = shim_malloc((size_t)size * sizeof(int));
+    int *places = shim_malloc((size_t)size * sizeof(int));
+    uint64_t *mine = words(rank, WORDS), *theirs = words(rank, WORDS);
+    MPI_Request requests[2];
+    for (int round = 0; round < 2; round++) {
+        MPI_Irecv(theirs, WORDS, MPI_UINT64_T, before, 1, MPI_COMM_WORLD,
+                  &requests[0]);
+        MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Isend(mine, WORDS, MPI_UINT64_T, after, 1, MPI_COMM_WORLD,
+                  &requests[1]);
+        MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+        CHECK(words_are(theirs, before, 0, WORDS));
+        int each = WORDS / size;
+        for (int i = 0; i < size; i++) {
+            counts[i] = each - (rank + i) % 3;
+            places[i] = i * each;
+        }
+        memset(theirs, 0, WORDS * sizeof *theirs);
+        MPI_Alltoallv(mine, counts, places, MPI_UINT64_T, theirs, counts,
+                      places, MPI_UINT64_T, MPI_COMM_WORLD);
+        for (int i = 0; i < size; i++) {
+            CHECK(words_are(theirs + places[i], i, (size_t)places[rank],
+                            (size_t)counts[i]));
+        }
+        CHECK(words_are(mine, rank, 0, WORDS));
+    }
+    shim_free(theirs);
+    shim_free(mine);
+    shim_free(places);
+    shim_free(counts);
+    return 0;
+}
+
+static void test_exchange(void **state)
+{
+    (void)state;
+    run_short(40 * MIB, 16, body_exchange);
+}
+
+/* Reductions of megabytes, prefixes, and what is everybody's. */
+static int body_reduce(int rank, int size)
+{
+    enum { COUNT = 400000 };
+    int *mine = shim_malloc(COUNT * sizeof(int));
+    int *all = shim_malloc(COUNT * sizeof(int));
+    int below = rank * (rank - 1) / 2, total = size * (size - 1) / 2;
+    for (int i = 0; i < COUNT; i++) {
+        mine[i] = rank + i;
+    }
+    MPI_Allreduce(mine, all, COUNT, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    for (int i = 0; i < COUNT; i++) {
+        CHECK(all[i] == total + size * i);
+    }
+    MPI_Scan(mine, all, COUNT, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    for (int i = 0; i < COUNT; i++) {
+        CHECK(all[i] == below + rank + (rank + 1) * i);
+    }
+    MPI_Exscan(mine, all, COUNT, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    for (int i = 0; i < COUNT && rank > 0; i++) {
+        CHECK(all[i] == below + rank * i);
+    }
+    if (rank == 1) {
+        memcpy(all, mine, COUNT * sizeof(int));
+    }
+    MPI_Bcast(all, COUNT, MPI_INT, 1, MPI_COMM_WORLD);
+    for (int i = 0; i < COUNT; i++) {
+        CHECK(all[i] == 1 + i);
+    }
+    shim_free(mine);
+    shim_free(all);
+    return 0;
+}
+
+static void test_reduce(void **state)
+{
+    (void)state;
+    run_short(16 * MIB, 12, body_reduce);
+}
+
+/* Every second number of a matrix, to a buffer without gaps and back, between
+ * ranks that need not be there. */
+static int body_gaps(int rank, int size)
+{
+    enum { COUNT = 200000 };
+    int other = rank ^ 1;
+    double *mine = shim_malloc(2 * COUNT * sizeof(double));
+    double *theirs = shim_malloc(2 * COUNT * sizeof(double));
+    MPI_Datatype second;
+    MPI_Type_vector(COUNT, 1, 2, MPI_DOUBLE, &second);
+    MPI_Type_commit(&second);
+    for (int i = 0; i < 2 * COUNT; i++) {
+        mine[i] = rank * 1e6 + i;
+        theirs[i] = -1;
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (other < size) {
+        MPI_Sendrecv(mine, 1, second, other, 5, theirs, COUNT, MPI_DOUBLE,
+                     other, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        for (int i = 0; i < COUNT; i++) {
+            CHECK(theirs[i] == other * 1e6 + 2 * i);
+        }
+        MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Sendrecv(mine, COUNT, MPI_DOUBLE, other, 5, theirs, 1, second,
+                     other, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        for (int i = 0; i < COUNT; i++) {
+            CHECK(theirs[2 * i] == other * 1e6 + i);
+        }
+    }
+    MPI_Type_free(&second);
+    shim_free(mine);
+    shim_free(theirs);
+    return 0;
+}
+
+static void test_gaps(void **state)
+{
+    (void)state;
+    run_short(32 * MIB, 8, body_gaps);
+}
+
+/* Parts of all lengths and alignments, delivered to a rank that is away. */
+static int body_parts(int rank, int size)
+{
+    enum { PARTS = 400 };
+    static const size_t lengths[] = {1,    7,     4095,  4096,  4097,
+                                     8192, 20000, 65536, 70001, 300000};
+    char *area = shim_malloc(64 + 12 * MIB);
+    (void)size;
+    if (rank == 0) {
+        MPI_Request requests[PARTS];
+        size_t at[PARTS], offset = 3;
+        memset(area, 0x55, 64 + 12 * MIB);
+        int count = 0;
+        while (count < PARTS && offset + 300000 < 12 * MIB) {
+            size_t bytes = lengths[count % 10];
+            at[count] = offset;
+            MPI_Irecv(area + offset, (int)bytes, MPI_CHAR, 1, count,
+                      MPI_COMM_WORLD, &requests[count]);
+            offset += bytes + (size_t)(count % 3);
+            count++;
+        }
+        MPI_Send(&count, 1, MPI_INT, 1, PARTS, MPI_COMM_WORLD);
+        MPI_Waitall(count, requests, MPI_STATUSES_IGNORE);
+        for (int i = 0; i < count; i++) {
+            size_t bytes = lengths[i % 10];
+            for (size_t k = 0; k < bytes; k++) {
+                CHECK(area[at[i] + k] == (char)(i + 1));
+            }
+            CHECK(i % 3 == 0 || area[at[i] + bytes] == 0x55);
+        }
+        CHECK(area[2] == 0x55);
+    } else if (rank == 1) {
+        int count = 0;
+        MPI_Recv(&count, 1, MPI_INT, 0, PARTS, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+        for (int i = count - 1; i >= 0; i--) {
+            memset(area, i + 1, 300000 + 5);
+            MPI_Send(area + i % 5, (int)lengths[i % 10], MPI_CHAR, 0, i,
+                     MPI_COMM_WORLD);
+        }
+    } else {
+        memset(area, 1, 12 * MIB);
+        MPI_Barrier(MPI_COMM_SELF);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    shim_free(area);
+    return 0;
+}
+
+static void test_parts(void **state)
+{
+    (void)state;
+    run_short(68 * MIB, 6, body_parts);
+}
+
+/* ---- what goes wrong --------------------------------------------------------
+ */
+
+static int body_greedy(int rank, int size)
+{
+    void *all[64];
+    int count = 0;
+    (void)size;
+    /* Half of the memory that is left, and no more. */
+    while (count < 64 && (all[count] = shim_malloc(MIB)) != NULL) {
+        memset(all[count++], rank, MIB);
+    }
+    CHECK(count >= 10 && count <= 14);
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = 0; i < count; i++) {
+        CHECK(((char *)all[i])[MIB / 2] == (char)rank);
+        shim_free(all[i]);
+    }
+    CHECK(shim_malloc(MIB) != NULL);
+    return 0;
+}
+
+static void test_greedy(void **state)
+{
+    struct context_sums sums;
+    (void)state;
+    struct vrank_outcome out =
+        run_within(32 * MIB, 4, 1, scratch(), body_greedy, &sums);
+    assert_int_equal(out.status, 0);
+    const char *said = poise_buf_str(&run.said);
+    assert_non_null(strstr(said, "got no memory"));
+    assert_null(strstr(strstr(said, "got no memory") + 1, "got no memory"));
+    poise_buf_free(&run.said);
+}
+
+/* A run in which the k-th call of a kind fails: whether there were so many. */
+static bool run_fault(enum poise_fault kind, uint64_t k, int code,
+                      const char *says)
+{
+    const struct context_options options = {.memory_bytes = 16 * MIB,
+                                            .scratch = scratch(),
+                                            .count = 6,
+                                            .threads = 1};
+    const struct vrank_face_ops *ops;
+    struct vrank_outcome out = {.status = -1};
+    poise_buf_free(&run.said);
+    run = (struct run){.body = body_reduce};
+    assert_int_equal(face_begin(NULL, &ops), 0);
+    struct vrank_job job = {.count = 6,
+                            .stack_bytes = 256 << 10,
+                            .body = run_body,
+                            .face = ops,
+                            .say = run_say};
+    poise_fault_arm(kind, k, code, true);
+    int result = context_begin(&options);
+    if (result == 0) {
+        result = vrank_run_job(&job, &out);
+    }
+    bool failed = poise_fault_calls(kind) >= k;
+    poise_fault_arm(kind, 0, 0, false);
+    face_end();
+    context_end();
+    assert_true(result == 0 || result == -ENOMEM);
+    assert_true(!failed || result < 0 || out.status != 0);
+    if (failed && says != NULL) {
+        const char *said = poise_buf_str(&run.said);
+        assert_int_equal(out.status, POISE_VRANK_FAILED);
+        assert_non_null(strstr(said, says));
+        assert_non_null(strstr(said, scratch()));
+    }
+    assert_true(failed || out.status == 0);
+    return failed;
+}
+
+/* Each transfer and allocation fails: the job ends and says why. */
+static void test_faults(void **state)
+{
+    (void)state;
+    for (uint64_t k = 1;
+         run_fault(POISE_FAULT_WRITE, k, ENOSPC, "No space left on device");
+         k += k) {
+    }
+    for (uint64_t k = 1;
+         run_fault(POISE_FAULT_READ, k, EIO, "Input/output error"); k += k) {
+    }
+    for (uint64_t k = 1; run_fault(POISE_FAULT_ALLOC, k, ENOMEM, NULL);
+         k += k < 24 ? 1 : k) {
+    }
+    poise_buf_free(&run.said);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_plan),   cmocka_unit_test(test_exchange),
+        cmocka_unit_test(test_reduce), cmocka_unit_test(test_gaps),
+        cmocka_unit_test(test_parts),  cmocka_unit_test(test_greedy),
+        cmocka_unit_test(test_faults),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

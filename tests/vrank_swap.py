@@ -1,0 +1,319 @@
+#!/usr/bin/env python3
+"""Programs whose ranks are swapped to disk.
+
+usage: tests/vrank_swap.py POISE
+
+Each test compiles a small program, which keeps data over calls that wait, and
+runs it with more data than memory, or swapped at each call. POISE is the
+command.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+POISE = ""
+
+
+def run(words, **more):
+    return subprocess.run(words, capture_output=True, text=True, timeout=600,
+                          **more)
+
+
+HEAD = """
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+static int rank, size;
+static void check(int good, const char *what)
+{
+    if (!good) {
+        printf("rank %d: %s is wrong\\n", rank, what);
+        fflush(stdout);
+        MPI_Abort(MPI_COMM_WORLD, 3);
+    }
+}
+static void test(void);
+int main(int argc, char **argv)
+{
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    test();
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0) {
+        puts("done");
+    }
+    MPI_Finalize();
+    return 0;
+}
+"""
+
+EVERY_WAY = """#define _GNU_SOURCE
+""" + HEAD + """
+#include <limits.h>
+#include <malloc.h>
+#include <sys/mman.h>
+static void test(void)
+{
+    char *text = malloc(3000), *zero = calloc(100, 70), *line = NULL;
+    size_t room = 0;
+    check(text && zero, "malloc");
+    memset(text, rank, 3000);
+    text = realloc(text, 100000);
+    memset(text + 3000, rank + 1, 97000);
+    char *copy = strdup("a text"), *part = strndup("a text", 3), *made = NULL;
+    check(asprintf(&made, "%d of %d", rank, size) > 0, "asprintf");
+    void *aligned = NULL;
+    check(posix_memalign(&aligned, 4096, 10) == 0, "posix_memalign");
+    check((unsigned long)aligned % 4096 == 0, "posix_memalign");
+    memset(aligned, 7, 10);
+    char *other = aligned_alloc(64, 640);
+    memset(other, 8, 640);
+    check(malloc_usable_size(other) >= 640, "malloc_usable_size");
+    char *pages = mmap(NULL, 40000, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    check(pages != MAP_FAILED && pages[39999] == 0, "mmap");
+    memset(pages, 9, 40000);
+    char *path = realpath("/usr/../usr", NULL);
+    check(path && !strcmp(path, "/usr"), "realpath");
+    path = realloc(path, 1000);
+    FILE *file = tmpfile();
+    fputs("one\\ntwo words\\n", file);
+    for (int i = 0; i < 5000; i++) {
+        fputc('x', file);
+    }
+    rewind(file);
+    char *buffer = malloc(BUFSIZ);
+    setvbuf(file, buffer, _IOFBF, BUFSIZ);
+    line = malloc(2);
+    room = 2;
+    check(getline(&line, &room, file) == 4, "getline");
+    MPI_Barrier(MPI_COMM_WORLD);
+    check(!strcmp(line, "one\\n"), "a line");
+    check(getline(&line, &room, file) == 10, "getline");
+    MPI_Barrier(MPI_COMM_WORLD);
+    check(!strcmp(line, "two words\\n"), "a second line");
+    check(getline(&line, &room, file) == 5000 && room > 5000, "getline");
+    check(getline(&line, &room, file) == -1, "the end of a file");
+    MPI_Barrier(MPI_COMM_WORLD);
+    fclose(file);
+    for (int i = 0; i < 100000; i++) {
+        check(text[i] == (i < 3000 ? rank : rank + 1), "realloc");
+    }
+    for (int i = 0; i < 7000; i++) {
+        check(zero[i] == 0, "calloc");
+    }
+    check(!strcmp(copy, "a text") && !strcmp(part, "a t"), "strdup");
+    check(atoi(made) == rank, "what asprintf made");
+    check(((char *)aligned)[9] == 7 && other[639] == 8, "what was aligned");
+    check(pages[0] == 9 && pages[39999] == 9, "a mapping");
+    pages = mremap(pages, 40960, 400000, MREMAP_MAYMOVE);
+    check(pages != MAP_FAILED && pages[39999] == 9 && pages[399999] == 0,
+          "mremap");
+    munmap(pages, 400000);
+    check(!strcmp(path, "/usr"), "what realpath made");
+    free(text), free(zero), free(copy), free(part), free(made), free(aligned);
+    free(other), free(line), free(path), free(buffer), free(NULL);
+}
+"""
+
+CXX = r"""
+#include <mpi.h>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+static std::map<int, std::string> names;
+int main(int argc, char **argv)
+{
+    MPI_Init(&argc, &argv);
+    int rank, size;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    std::vector<std::unique_ptr<std::vector<int>>> rows;
+    for (int i = 0; i < 300; i++) {
+        rows.emplace_back(new std::vector<int>(i * 10, rank + i));
+        std::ostringstream text;
+        text << "name " << i << " of " << rank;
+        names[i] = text.str();
+        if (i % 60 == 0) {
+            MPI_Barrier(MPI_COMM_WORLD);
+        }
+    }
+    int good = 0;
+    try {
+        MPI_Barrier(MPI_COMM_WORLD);
+        throw std::runtime_error(names[7]);
+    } catch (const std::exception &error) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        good = error.what() == "name 7 of " + std::to_string(rank);
+    }
+    for (int i = 0; i < 300; i++) {
+        for (int value : *rows[i]) {
+            good &= value == rank + i;
+        }
+        good &= names[i].back() == std::to_string(rank).back();
+    }
+    int all;
+    MPI_Reduce(&good, &all, 1, MPI_INT, MPI_MIN, 0, MPI_COMM_WORLD);
+    if (rank == 0) {
+        std::puts(all ? "done" : "wrong");
+    }
+    MPI_Finalize();
+}
+"""
+
+THREADS = HEAD + """
+#include <pthread.h>
+#include <stdatomic.h>
+static _Atomic int stop;
+static void *body(void *arg)
+{
+    int *data = arg;
+    while (!stop) {
+        for (int i = 0; i < 10000; i++) {
+            data[i]++;
+        }
+    }
+    return NULL;
+}
+static void test(void)
+{
+    pthread_t thread;
+    int *data = calloc(10000, sizeof(int));
+    pthread_create(&thread, NULL, body, data);
+    for (int i = 0; i < 20; i++) {
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    stop = 1;
+    pthread_join(thread, NULL);
+    for (int i = 0; i < 10000; i++) {
+        check(data[i] == data[0], "what a thread did");
+    }
+}
+"""
+
+# Each rank has MEGABYTES, all of which is touched in each round; half of it
+# goes round among the ranks.
+LARGE = HEAD + """
+static void test(void)
+{
+    size_t count = MEGABYTES * 131072ul, half = count / 2;
+    unsigned long *data = malloc(count * 8), sum = 0;
+    for (size_t i = 0; i < count; i++) {
+        data[i] = i * 2654435761u + rank;
+    }
+    for (int round = 0; round < 3; round++) {
+        MPI_Sendrecv(data, half, MPI_UNSIGNED_LONG, (rank + 1) % size, 1,
+                     data + half, half, MPI_UNSIGNED_LONG,
+                     (rank + size - 1) % size, 1, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
+        for (size_t i = 0; i < half; i++) {
+            check(data[half + i] == i * 2654435761u + (rank + size - 1) % size,
+                  "what was received");
+            check(data[i] == i * 2654435761u + rank, "what was sent");
+        }
+        MPI_Alltoall(data, half / size, MPI_UNSIGNED_LONG, data + half,
+                     half / size, MPI_UNSIGNED_LONG, MPI_COMM_WORLD);
+        for (size_t i = 0; i < half / size; i++) {
+            for (int from = 0; from < size; from++) {
+                size_t at = rank * (half / size) + i;
+                check(data[half + from * (half / size) + i] ==
+                      at * 2654435761u + from, "what all sent");
+            }
+        }
+    }
+    MPI_Allreduce(&data[5], &sum, 1, MPI_UNSIGNED_LONG, MPI_SUM,
+                  MPI_COMM_WORLD);
+    check(sum == size * 5 * 2654435761ul + size * (size - 1) / 2, "a sum");
+    free(data);
+}
+"""
+
+
+class Swap(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.scratch = os.path.join(self.folder, "scratch")
+        os.mkdir(self.scratch)
+
+    def compile(self, text, *flags, name="prog.c"):
+        source = os.path.join(self.folder, name)
+        out = os.path.join(self.folder, "prog")
+        with open(source, "w", encoding="utf-8") as file:
+            file.write(text)
+        kind = "c++" if name.endswith(".cc") else "cc"
+        result = run([POISE, kind, "-O1", "-w", "-o", out, source, *flags])
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        return out
+
+    def ranks(self, count, program, *options, **more):
+        return run([POISE, "run", "-v", str(count), "--scratch", self.scratch,
+                    *options, program], cwd=self.folder, **more)
+
+    def well(self, count, program, *options):
+        result = self.ranks(count, program, *options)
+        self.assertEqual((result.returncode, result.stderr, result.stdout),
+                         (0, "", "done\n"))
+
+    def test_every_way_to_allocate(self):
+        program = self.compile(EVERY_WAY)
+        self.well(5, program, "--swap", "always")
+        self.well(6, program, "--swap", "always", "-t", "2")
+
+    def test_cxx(self):
+        program = self.compile(CXX, name="prog.cc")
+        self.well(5, program, "--swap", "always")
+        self.well(4, program, "--swap", "always", "-t", "2")
+
+    def test_threads_of_the_program(self):
+        self.well(3, self.compile(THREADS, "-pthread"), "--swap", "always")
+
+    def test_larger_than_memory(self):
+        """Of 24 ranks of 6 MiB a few are in memory at a time."""
+        program = self.compile(LARGE, "-DMEGABYTES=6")
+        self.well(24, program, "--memory", "48M")
+        self.well(12, program, "--memory", "80M", "-t", "2")
+        folders = self.scratch + "," + self.scratch
+        self.well(8, program, "--memory", "48M", "--scratch", folders)
+
+    def test_nothing_is_left(self):
+        program = self.compile(HEAD + """
+static void test(void)
+{
+    char *data = malloc(1 << 20);
+    memset(data, 1, 1 << 20);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0) {
+        fclose(fopen("ready", "w"));
+    }
+    for (;;) {
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+}
+""")
+        with subprocess.Popen([POISE, "run", "-v", "4", "--scratch",
+                               self.scratch, "--swap", "always", program],
+                              cwd=self.folder) as child:
+            ready = os.path.join(self.folder, "ready")
+            while child.poll() is None and not os.path.exists(ready):
+                time.sleep(0.01)
+            self.assertEqual(os.listdir(self.scratch), [])
+            child.kill()
+        self.assertTrue(os.path.exists(ready))
+        self.assertEqual(os.listdir(self.scratch), [])
+
+
+if __name__ == "__main__":
+    POISE = os.path.abspath(sys.argv.pop(1))
+    unittest.main()

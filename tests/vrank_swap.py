@@ -287,6 +287,32 @@ class Swap(unittest.TestCase):
         folders = self.scratch + "," + self.scratch
         self.well(8, program, "--memory", "48M", "--scratch", folders)
 
+    def test_refused(self):
+        program = self.compile(LARGE, "-DMEGABYTES=2")
+        for options, words in (
+                (["--memory", "2M"], "MiB are in use without them"),
+                (["--memory", "64M", "--context", "1G"], "are asked for"),
+                (["--scratch", "/no/such/folder"], "/no/such/folder"),
+                (["--scratch", ","], "a name is missing"),
+                (["--context", "1P", "--memory", "9P"], "MiB are free")):
+            result = self.ranks(4, program, *options)
+            self.assertEqual((result.returncode, result.stdout), (125, ""))
+            self.assertIn(words, result.stderr)
+            self.assertEqual(result.stderr.count("\n"), 1)
+
+    def test_limit(self):
+        """A rank that wants more than it may have gets no memory."""
+        program = self.compile(HEAD + """
+static void test(void)
+{
+    check(malloc(900000) != NULL, "a little");
+    check(malloc(2000000) == NULL, "more than is there");
+}
+""")
+        result = self.ranks(2, program, "--context", "1M")
+        self.assertEqual((result.returncode, result.stdout), (0, "done\n"))
+        self.assertIn("got no memory", result.stderr)
+
     def test_nothing_is_left(self):
         program = self.compile(HEAD + """
 static void test(void)

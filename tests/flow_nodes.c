@@ -291,17 +291,17 @@ static int spoil_fate(struct mix *mix, struct poise_flow_task *task,
 static pid_t helper_start(struct fate *fate, uint64_t after_ns)
 {
     pid_t pid = fork();
-    if (pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (pid != 0) {
+        return pid;
     }
-    for (unsigned n = 0; pid == 0; n = (n + 1) % FATES) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (unsigned n = 0;; n = (n + 1) % FATES) {
         pid_t who = __atomic_exchange_n(&fate->stopped[n], 0, __ATOMIC_ACQ_REL);
         poise_sleep_ns(who ? after_ns : MS);
         if (who) {
             kill(who, SIGCONT);
         }
     }
-    return pid;
 }
 
 /* Everything about a run from its seed: who is hit, when and how. */

@@ -40,7 +40,8 @@ static int add_plate(struct poise_page *page, const struct cli_plate *plate,
                                       .column_label = "column",
                                       .values = values,
                                       .row_count = rows,
-                                      .column_count = columns};
+                                      .column_count = columns,
+                                      .linear = true};
     int code = poise_page_heatmap(page, &map);
     free(values);
     return code;

@@ -117,7 +117,7 @@ static int map_make(const struct poise_heatmap *from, struct map *map)
     sum_blocks(map);
     map->any = report_range(map->values, map->rows * map->columns, true,
                             &map->low, &map->high);
-    map->log = map->any && map->high / map->low >= 30;
+    map->log = map->any && !from->linear && map->high / map->low >= 30;
     if (!map->log) {
         map->low = 0;
     }

@@ -91,6 +91,8 @@ struct poise_heatmap {
     const double *values; /**< row-major [row_count][column_count] */
     size_t row_count, column_count;
     enum poise_unit unit;
+    bool linear; /**< colours by value even where values differ 30-fold and
+                      more (default: by their logarithms then) */
 };
 POISE_API int poise_page_heatmap(struct poise_page *page,
                                  const struct poise_heatmap *map);

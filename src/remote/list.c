@@ -376,7 +376,7 @@ static const char *name_there(const char *source)
     if (len == 0 || source[len - 1] == '/') {
         return "";
     }
-    name = memrchr(source, '/', len);
+    name = strrchr(source, '/');
     name = name ? name + 1 : source;
     return strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ? "" : name;
 }

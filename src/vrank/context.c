@@ -175,10 +175,13 @@ void context_sums(struct context_sums *out)
 void context_fail(void)
 {
     struct poise_buf text = {0};
+    char line[1024];
 
+    /* The abort may not come back, so nothing is left to it to free. */
     poise_error_format(poise_error_last(), &text);
-    vrank_abort(POISE_VRANK_FAILED, "%s", poise_buf_str(&text));
+    snprintf(line, sizeof(line), "%s", poise_buf_str(&text));
     poise_buf_free(&text);
+    vrank_abort(POISE_VRANK_FAILED, "%s", line);
 }
 
 void contexts_wait(struct contexts *all)

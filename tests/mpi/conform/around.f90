@@ -65,16 +65,13 @@ end subroutine
 subroutine communicators
   use results
   implicit none
-  integer :: same, group, other, request, result, n, info, both, bridge, low
+  integer :: same, group, other, result, n, info, both, bridge, low
   logical :: flag
   call MPI_Comm_dup(world, same, ierr)
   call MPI_Comm_compare(world, same, result, ierr)
   call MPI_Comm_test_inter(same, flag, ierr)
   call show('dup', (/ compared(result), merge(1, 0, flag) /))
-  call MPI_Comm_idup(same, other, request, ierr)
-  call MPI_Wait(request, MPI_STATUS_IGNORE, ierr)
-  call MPI_Comm_size(other, n, ierr)
-  call show('idup', (/ n /))
+  call MPI_Comm_dup(same, other, ierr)
   call MPI_Comm_free(other, ierr)
   if (other /= MPI_COMM_NULL) write(*,*) 'left', rank
   call MPI_Info_create(info, ierr)

@@ -286,7 +286,8 @@ int flow_node_segment(struct flow_node *node, struct flow_segment *segment);
 void flow_node_work(struct flow_node *node);
 /** End with the current error. Returns code. */
 int flow_node_fail(struct flow_node *node, int code);
-/** Whether all that was assigned is done. */
+/** Whether its part of all versions is done, also of those not given out yet.
+ */
 bool flow_node_is_done(const struct flow_node *node);
 /** Whether nothing goes on and nothing can until something comes; then `out`
  * is a block that waits, if there is one (else its file is UINT32_MAX). */

@@ -114,7 +114,7 @@ struct flow_report {
     int64_t oldest; /**< version of its oldest task that can go on */
     int64_t line;   /**< all below is done, results were sent, copies came */
     int64_t known_line; /**< what the map told of it last */
-    uint32_t done;      /**< all that was assigned is */
+    uint32_t done;      /**< all its part of all versions is */
     uint32_t stuck;     /**< nothing goes on until something comes */
     uint32_t throttled;
     uint32_t epoch;

@@ -88,11 +88,17 @@ int flow_node_fail(struct flow_node *node, int code)
 bool flow_node_is_done(const struct flow_node *node)
 {
     for (uint32_t f = 0; f < node->job->file_count; f++) {
+        const struct poise_flow_range *versions = &flow_file(node, f)->versions;
+        int64_t to = versions->from;
         for (uint32_t s = 0; s < node->files[f].count; s++) {
-            if (node->files[f].segments[s].low <
-                node->files[f].segments[s].to) {
+            const struct flow_segment *segment = &node->files[f].segments[s];
+            if (segment->low < segment->to) {
                 return false;
             }
+            to = segment->to > to ? segment->to : to;
+        }
+        if (to < versions->to) {
+            return false; /* more is given out, or on its way here */
         }
     }
     return true;

@@ -248,10 +248,11 @@ struct poise_flow_options {
      * caller's process dies, the nodes go on, and a call with the same job and
      * the same file takes over: it hands out the results that there were, and
      * goes on with the nodes that come back, or from the beginning if none
-     * does within `lost_ns`. Nodes that find no map for orphan_ns (0: 60 s)
-     * end. Only one map can hold the file (-EBUSY), which is the one that
-     * counts. At the end the file, and FILE.map beside it, are removed. They
-     * are safe from the death of processes, not from that of the machine. */
+     * does within `lost_ns`, or all are gone. Nodes that find no map for
+     * orphan_ns (0: 60 s) end. Only one map can hold the file (-EBUSY), which
+     * is the one that counts. At the end the file, and FILE.map beside it, are
+     * removed. They are safe from the death of processes, not from that of the
+     * machine. */
     const char *log;
     uint64_t orphan_ns;
     enum poise_flow_policy policy;
@@ -259,7 +260,9 @@ struct poise_flow_options {
      * whose dependency lists are held against each other. */
     double check;
     uint64_t report_ns; /**< between a node's reports to the map; 0: 50 ms */
-    uint64_t lost_ns;   /**< silence after which a node is given up; 0: 5 s */
+    /** Silence after which a node is given up, counted while the map itself
+     * gets to listen; 0: 5 s. The last one is given 20 times as long. */
+    uint64_t lost_ns;
     /** Called in the caller's thread for each result, once, in any order.
      * Negative ends the job. */
     int (*output)(const struct poise_flow_address *block, const void *data,

@@ -61,6 +61,14 @@ int flow_connect(uint16_t port, int *out)
     return 0;
 }
 
+void flow_awake_look(struct flow_awake *awake, uint64_t most)
+{
+    uint64_t now = poise_clock_ns();
+    uint64_t step = awake->looked_ns > 0 ? now - awake->looked_ns : 0;
+    awake->ns += step < most ? step : most;
+    awake->looked_ns = now;
+}
+
 /* ---- queues
  * ------------------------------------------------------------------
  */

@@ -130,6 +130,17 @@ struct flow_file_report {
     int64_t segment;     /**< its first version */
 };
 
+/** Silence counts only while one listens oneself: a process that was stopped,
+ * or got no processor, must not take what it did not hear for a death. So this
+ * clock goes on by `most` at most each time it is looked at. */
+struct flow_awake {
+    uint64_t ns;
+    uint64_t looked_ns; /**< 0: not yet */
+};
+void flow_awake_look(struct flow_awake *awake, uint64_t most);
+/** Looks in the time after which somebody is given up, at least. */
+#define FLOW_AWAKE_LOOKS 8
+
 /** How to reach a map; `turn` counts those that took over. */
 struct flow_call {
     uint64_t secret, turn;

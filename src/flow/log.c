@@ -271,7 +271,7 @@ static int replay(struct map *map)
         code =
             poise_error_set(errno, "take over by log", map->options->log, NULL);
     }
-    map->took_over = map->started;
+    map->took_over = map->inherited = map->started;
     unsigned more = map->count - map->options->nodes;
     unsigned planned = more > 0 ? map->options->join : 0;
     map->grown = more > 0;
@@ -308,6 +308,7 @@ int map_log_open(struct map *map)
     if (code == 0 && map->took_over) {
         /* That map may have died before it told all plans of the beginning. */
         code = map_begin(map);
+        map_watch_logged(map);
         call = (struct flow_call){map->secret, map->turn, map->port};
         return code == 0 ? flow_call_write(path, &call) : code;
     }

@@ -72,6 +72,8 @@ static uint64_t lost_ns(const struct map *map)
     return map->options->lost_ns ? map->options->lost_ns : LOST_NS;
 }
 
+static int begin_anew(struct map *map);
+
 /* ---- the dead
  * ------------------------------------------------------------------
  */
@@ -106,6 +108,9 @@ static int give_up(struct map *map, struct map_node *node, const char *why)
     }
     for (unsigned n = 0; n < map->count; n++) {
         left += n != id && map->nodes[n].alive;
+    }
+    if (map->inherited && left == 0) {
+        return begin_anew(map); /* all that the dead map left is gone */
     }
     if (!map->started || left == 0) {
         node->alive = false;
@@ -147,13 +152,39 @@ void map_forget(struct map *map)
     map->count = map->options->nodes;
     map->line = -1;
     map->epoch = 0;
-    map->started = map->took_over = map->grown = false;
+    map->started = map->took_over = map->inherited = map->grown = false;
     map->ready = 0;
 }
 
-/* None of the nodes of a map that died came back. */
+/* What there is of nodes ends here: their messages would be taken for those of
+ * the nodes that get their numbers. */
+static void drop_nodes(struct map *map)
+{
+    uint32_t files = map->job->file_count;
+    map_reap(map);
+    for (struct flow_link *link = map->links; link; link = link->next) {
+        flow_link_close(link, NULL);
+    }
+    for (unsigned n = 0; n < map->cap; n++) {
+        struct map_node *node = &map->nodes[n];
+        node->link = NULL;
+        node->gone = false;
+        node->heard_ns = 0;
+        node->silent_from = map->awake.ns;
+        node->report = (struct flow_report){0};
+        node->quiet = 0;
+        memset(node->files, 0, files * sizeof(*node->files));
+        memset(node->tally, 0, map->cap * sizeof(*node->tally));
+        memset(node->rate, 0, files * sizeof(*node->rate));
+    }
+    memset(map->tally, 0, map->cap * sizeof(*map->tally));
+    map->oldest = -1;
+}
+
+/* None of the nodes of a map that died came back, or all that did died. */
 static int begin_anew(struct map *map)
 {
+    drop_nodes(map);
     map_forget(map);
     map->secret = poise_rng_next(poise_rng_current());
     map->began_ns = poise_clock_ns();
@@ -164,27 +195,52 @@ static int begin_anew(struct map *map)
     return code;
 }
 
-static int look_for_lost(struct map *map)
+static unsigned alive_count(const struct map *map)
 {
-    uint64_t now = poise_clock_ns();
-    uint64_t lost = lost_ns(map);
     unsigned alive = 0;
-    int code = 0;
     for (unsigned n = 0; n < map->count; n++) {
         alive += map->nodes[n].alive;
     }
-    if (map->took_over) {
-        return now - map->began_ns > lost ? begin_anew(map) : 0;
+    return alive;
+}
+
+/* For how long a node was silent while the map listened. One may not have
+ * come, or not have come back, at all. */
+static uint64_t silence_of(const struct map *map, struct map_node *node)
+{
+    if (node->link && node->heard_ns != node->link->heard_ns) {
+        node->heard_ns = node->link->heard_ns;
+        node->silent_from = map->awake.ns;
     }
-    if (alive == 1 || !map->started) {
-        lost *= LAST_PATIENCE; /* there is nobody who could take over */
+    return map->awake.ns - node->silent_from;
+}
+
+/* No node of the map before this one came back yet. */
+static int look_for_any(struct map *map)
+{
+    bool left = false;
+    for (unsigned n = 0; n < map->count; n++) {
+        left |= map->nodes[n].alive && !map_has_ended(&map->nodes[n]);
+    }
+    return left && map->awake.ns <= lost_ns(map) ? 0 : begin_anew(map);
+}
+
+static int look_for_lost(struct map *map)
+{
+    int code = 0;
+    flow_awake_look(&map->awake, lost_ns(map) / FLOW_AWAKE_LOOKS);
+    if (map->took_over) {
+        return look_for_any(map);
     }
     for (unsigned n = 0; code == 0 && n < map->count; n++) {
         struct map_node *node = &map->nodes[n];
-        /* One may not have come, or not have come back, at all. */
-        uint64_t heard =
-            node->link && map->started ? node->link->heard_ns : map->began_ns;
-        if (node->alive && now > heard && now - heard > lost) {
+        uint64_t silence = silence_of(map, node), lost = lost_ns(map);
+        if (alive_count(map) == 1 || !map->started) {
+            lost *= LAST_PATIENCE; /* there is nobody who could take over */
+        }
+        if (node->alive && !node->link && map_has_ended(node)) {
+            code = give_up(map, node, "died");
+        } else if (node->alive && silence > lost) {
             code = give_up(map, node, "was silent for too long");
         }
     }
@@ -368,7 +424,8 @@ static int start(struct map *map)
         ports[n] = map->nodes[n].port;
     }
     map->started = true;
-    map->started_ns = map->quiet_ns = poise_clock_ns();
+    map->started_ns = poise_clock_ns();
+    map->quiet_from = map->awake.ns;
     for (unsigned n = 0; n < map->count; n++) {
         map->nodes[n].link->heard_ns = map->started_ns;
     }
@@ -433,11 +490,11 @@ static int look_for_end(struct map *map)
         done = done && map->files[f].to == map->job->files[f].shape.versions.to;
     }
     map->done = done;
-    uint64_t now = poise_clock_ns();
-    map->quiet_ns = quiet ? map->quiet_ns : now;
+    uint64_t now = map->awake.ns;
+    map->quiet_from = quiet ? map->quiet_from : now;
     if (done || !quiet ||
         (sent != received &&
-         now - map->quiet_ns < 2 * FLOW_MAP_PATIENCE * lost_ns(map))) {
+         now - map->quiet_from < 2 * FLOW_MAP_PATIENCE * lost_ns(map))) {
         return 0;
     }
     struct poise_flow_address nowhere = {.file = UINT32_MAX};
@@ -524,6 +581,9 @@ static int serve_event(struct map *map, void *who)
     }
     struct map_node *node = who;
     if (node >= map->nodes && node < map->nodes + map->cap) {
+        if (node->pid == 0 || !map_has_ended(node)) {
+            return 0; /* it was of one that had this number before */
+        }
         epoll_ctl(map->poll, EPOLL_CTL_DEL, node->pidfd, NULL);
         waitpid(node->pid, NULL, 0);
         node->pid = 0;

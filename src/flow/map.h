@@ -7,12 +7,15 @@
 #include <sys/types.h>
 
 struct map_node {
-    pid_t pid;    /**< 0: reaped */
-    pid_t logged; /**< by the log; its own if it says hello */
-    int pidfd;
+    pid_t pid;     /**< 0: reaped */
+    pid_t logged;  /**< by the log; its own if it says hello */
+    int pidfd;     /**< -1: none */
+    bool gone;     /**< it is logged, and was no process when this map began */
     uint16_t port; /**< 0: did not say hello yet */
     bool alive;
     struct flow_link *link;
+    uint64_t heard_ns;    /**< the link's when it was last looked at */
+    uint64_t silent_from; /**< by map->awake */
     struct flow_report report;
     struct flow_file_report *files; /**< [file_count], owned */
     struct flow_tally *tally;       /**< [count], as it last said; owned */
@@ -43,6 +46,7 @@ struct map {
     int log;                /**< -1: none */
     uint64_t log_at;        /**< where the part that counts begins */
     bool took_over;         /**< and no node came back yet */
+    bool inherited;         /**< took over, and did not begin anew since */
     struct map_node *nodes; /**< [cap], owned */
     unsigned count, cap, ready;
     unsigned spares; /**< nodes that may be started yet for such as died */
@@ -51,7 +55,9 @@ struct map {
     struct flow_tally *tally; /**< [count], by supplier, since the last plan */
     bool started, done, grown;
     int64_t oldest, line;
-    uint64_t began_ns, started_ns, told_ns, quiet_ns;
+    uint64_t began_ns, started_ns, told_ns;
+    struct flow_awake awake;
+    uint64_t quiet_from; /**< by awake */
     unsigned rechunkings, deaths, joins;
     struct flow_failure failure;
 };
@@ -60,6 +66,10 @@ struct map {
 int map_spawn(struct map *map, unsigned id);
 /** Notice when it ends. */
 int map_watch(struct map *map, struct map_node *node);
+/** See later whether nodes of the map before this one are still there. */
+void map_watch_logged(struct map *map);
+/** Whether its process has ended, by its pidfd. */
+bool map_has_ended(const struct map_node *node);
 /** End all processes that are left, and wait for them. */
 void map_reap(struct map *map);
 

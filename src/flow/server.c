@@ -362,9 +362,15 @@ static int look_for_map(struct flow_server *server)
     uint64_t now = poise_clock_ns();
     uint64_t lost = options->lost_ns ? options->lost_ns : LOST_NS;
     struct flow_call call;
+    lost *= FLOW_MAP_PATIENCE;
+    flow_awake_look(&server->awake, lost / FLOW_AWAKE_LOOKS);
     if (!server->orphan_ns) {
-        if (server->member[server->node->id] && now > server->map.heard_ns &&
-            now - server->map.heard_ns > FLOW_MAP_PATIENCE * lost) {
+        if (server->map_heard_ns != server->map.heard_ns) {
+            server->map_heard_ns = server->map.heard_ns;
+            server->map_silent_from = server->awake.ns;
+        }
+        if (server->member[server->node->id] &&
+            server->awake.ns - server->map_silent_from > lost) {
             link_broke(server, &server->map);
         }
         return 0;

@@ -15,8 +15,11 @@ struct flow_server {
     int poll, wake, listener;
     uint16_t port;
     uint64_t secret;
-    uint64_t turn;      /**< of the map that it knows */
-    uint64_t orphan_ns; /**< since then it has none; 0: it has */
+    uint64_t turn; /**< of the map that it knows */
+    struct flow_awake awake;
+    uint64_t map_heard_ns;    /**< the link's when it was last looked at */
+    uint64_t map_silent_from; /**< by awake */
+    uint64_t orphan_ns;       /**< since then it has none; 0: it has */
     /** Results that the map did not say it keeps: linked by next_output. */
     struct flow_block *given, *given_last;
     struct flow_link map;

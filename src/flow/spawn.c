@@ -2,6 +2,7 @@
 #include "map.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -57,12 +58,32 @@ int map_spawn(struct map *map, unsigned id)
 int map_watch(struct map *map, struct map_node *node)
 {
     struct epoll_event event = {EPOLLIN, {.ptr = node}};
+    if (node->pidfd >= 0) {
+        close(node->pidfd);
+    }
     node->pidfd = (int)syscall(SYS_pidfd_open, node->pid, 0);
     if (node->pidfd < 0 ||
         epoll_ctl(map->poll, EPOLL_CTL_ADD, node->pidfd, &event) < 0) {
         return poise_error_set(errno, "watch node", NULL, NULL);
     }
     return 0;
+}
+
+void map_watch_logged(struct map *map)
+{
+    for (unsigned n = 0; n < map->count; n++) {
+        struct map_node *node = &map->nodes[n];
+        if (node->alive && node->logged > 0) {
+            node->pidfd = (int)syscall(SYS_pidfd_open, node->logged, 0);
+            node->gone = node->pidfd < 0 && errno == ESRCH;
+        }
+    }
+}
+
+bool map_has_ended(const struct map_node *node)
+{
+    struct pollfd wait = {.fd = node->pidfd, .events = POLLIN};
+    return node->gone || (node->pidfd >= 0 && poll(&wait, 1, 0) > 0);
 }
 
 void map_reap(struct map *map)

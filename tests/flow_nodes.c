@@ -263,9 +263,9 @@ static void test_all_dead(void **state)
 
 /** What a node does at a moment: shared by all processes of a run. */
 struct fate {
-    int64_t version[FATES];
-    bool stops[FATES];    /**< it stops, else it dies */
-    pid_t stopped[FATES]; /**< atomic: to be continued by the helper */
+    int64_t version[FATES]; /**< atomic; -1: none, or it happened */
+    bool stops[FATES];      /**< it stops, else it dies */
+    pid_t stopped[FATES];   /**< atomic: to be continued by the helper */
 };
 
 static int spoil_fate(struct mix *mix, struct poise_flow_task *task,
@@ -274,10 +274,12 @@ static int spoil_fate(struct mix *mix, struct poise_flow_task *task,
     struct fate *fate = mix->spoil_arg;
     unsigned node = poise_flow_node(task);
     (void)value;
-    if (fate->version[node] != block->version) {
+    int64_t due = block->version; /* one of its threads takes it */
+    if (due < 0 ||
+        !__atomic_compare_exchange_n(&fate->version[node], &due, -1, false,
+                                     __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
         return 0;
     }
-    fate->version[node] = -1;
     if (fate->stops[node]) {
         __atomic_store_n(&fate->stopped[node], getpid(), __ATOMIC_RELEASE);
         raise(SIGSTOP);

@@ -4,6 +4,8 @@
 
 #include "link.h"
 
+#include <stdatomic.h>
+
 /** What other nodes' blocks came in time. */
 struct flow_tally {
     uint32_t hits, misses;
@@ -43,7 +45,7 @@ struct flow_server {
                         node was done with before this one heard of it */
     bool inherits;   /**< waits until all handed over what they keep */
     bool woken;      /**< the wake descriptor is written */
-    bool due;        /**< a report is */
+    atomic_bool due; /**< a report is */
     bool failed;     /**< the map was told */
     bool ended;
     uint64_t reported_ns;

@@ -7,5 +7,7 @@ for words in "" "--mpi ompi" "--mpi ompi ./none" "--mpi ompi none" \
     "--mpi ompi ./fixed" "./script" "--mpi other ./script"; do
     $POISE coll $words 2>&1 | sed 's| in /.*||'
 done
-$POISE coll --mpi ompi --tree flat ./script
+# A preload with a sanitizer in it is not the first library of a shell.
+ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0 \
+    $POISE coll --mpi ompi --tree flat ./script
 echo "exit $?"

@@ -69,7 +69,7 @@ const struct poise_command cli_fort_command = {
               "POISE_FC names. Also called poise-fort, for those who take "
               "no compiler of two words. Programs say include 'mpif.h', or "
               "use mpi; COMMON, SAVE and the data of modules are each rank's "
-              "own. mpi_f08, files and attributes of the program's own are "
+              "own. mpi_f08, files and error handlers of the program's own are "
               "not there: what is missing fails to link.",
     .options = options,
     .examples = examples_fort,

@@ -20,6 +20,9 @@ CMOCKA = re.compile(r"^\[\s+(PASSED|FAILED)\s+\] (\d+) test", re.M)
 
 PLAIN = re.compile(r"^(\d+) passed, (\d+) failed", re.M)
 
+# Of each failed test, so many of its last lines are said again at the end.
+ACCOUNT_LINES = 15
+
 
 class Way:
     def __init__(self, name, folder, suites, options=(), env=None, wrapper=(),
@@ -50,7 +53,7 @@ def say(text):
 
 
 def build(way):
-    """Configure and build; the number of steps that failed (0 or 1)."""
+    """Configure and build; an account of the step that failed, if one did."""
     env = dict(os.environ, **way.env)
     options = ["-Dwerror=true"] + way.options
     if os.path.exists(os.path.join(way.folder, "build.ninja")):
@@ -59,9 +62,8 @@ def build(way):
         setup = ["meson", "setup", way.folder] + options
     for command in (setup, ["ninja", "-C", way.folder]):
         if subprocess.run(command, env=env).returncode:
-            say(f"FAILED: {' '.join(command)}")
-            return 1
-    return 0
+            return [[f"FAILED: {' '.join(command)}"]]
+    return []
 
 
 def tests_inside(entry):
@@ -82,11 +84,25 @@ def tests_inside(entry):
     return counts["PASSED"], max(counts["FAILED"], 1)
 
 
-def read_log(path, started):
-    """Sum of tests_inside over a log written after `started`."""
+def account(way, entry):
+    """What a failed entry of meson's log had to say: a heading and its end."""
+    text = entry.get("stdout", "") + "\n" + entry.get("stderr", "")
+    # Of cmocka and of our scripts, only what is not about a test that passed.
+    lines = [line for line in text.splitlines() if line.strip()
+             and not line.startswith(("[ RUN", "[       OK", "ok "))]
+    return [f"FAILED: {way.name}: {entry['name']} ({entry['result']}, "
+            f"{entry.get('duration', 0):.1f} s)"] + [
+                "    " + line for line in lines[-ACCOUNT_LINES:]]
+
+
+def read_log(way, started):
+    """Sum of tests_inside over a log written after `started`, and an account
+    of what failed in it."""
     passed = failed = skipped = 0
+    accounts = []
+    path = os.path.join(way.folder, "meson-logs", "testlog.json")
     if not os.path.exists(path) or os.path.getmtime(path) < started:
-        return 0, 0, 0
+        return 0, 0, 0, accounts
     with open(path, encoding="utf-8", errors="replace") as log:
         for line in log:
             entry = json.loads(line)
@@ -94,7 +110,9 @@ def read_log(path, started):
             passed += good
             failed += bad
             skipped += entry["result"] == "SKIP"
-    return passed, failed, skipped
+            if bad:
+                accounts.append(account(way, entry))
+    return passed, failed, skipped, accounts
 
 
 def run_suites(way, soak):
@@ -109,12 +127,11 @@ def run_suites(way, soak):
         command += ["--setup", "soak"]
     started = time.time() - 1
     code = subprocess.run(command, stdin=subprocess.DEVNULL).returncode
-    log = os.path.join(way.folder, "meson-logs", "testlog.json")
-    passed, failed, skipped = read_log(log, started)
+    passed, failed, skipped, accounts = read_log(way, started)
     if code and not failed:
-        say(f"FAILED: {' '.join(command)}")
+        accounts.append([f"FAILED: {' '.join(command)}"])
         failed = 1
-    return passed, failed, skipped
+    return passed, failed, skipped, accounts
 
 
 def main():
@@ -127,22 +144,30 @@ def main():
     args = parser.parse_args()
 
     lines = []
+    accounts = []
     total_passed = total_failed = 0
     for way in WAYS:
         if args.only and way.name not in args.only:
             continue
         say(f"\n== {way.name}: {way.folder}, suites {', '.join(way.suites)}")
         began = time.monotonic()
-        passed, failed, skipped = 0, build(way), 0
+        passed = skipped = 0
+        why = build(way)
+        failed = len(why)
         if not failed:
-            passed, failed, skipped = run_suites(
+            passed, failed, skipped, why = run_suites(
                 way, args.soak and way.name == "gcc")
+        accounts += why
         took = time.monotonic() - began
         lines.append(f"{way.name:6} {passed:5} passed, {failed} failed, "
                      f"{skipped} skipped, {took:.0f} s")
         total_passed += passed
         total_failed += failed
+    # Last, because who reads a long log, or is given the end of it only,
+    # wants to see this.
     say("")
+    for why in accounts:
+        say("\n".join(why))
     for line in lines:
         say(line)
     if not total_passed and not total_failed:

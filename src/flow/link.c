@@ -189,6 +189,25 @@ int flow_link_send(struct flow_link *link, struct flow_queue *sent)
     return 1;
 }
 
+int flow_link_accept(int listener, struct flow_link **links)
+{
+    int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    if (fd < 0) {
+        return 0;
+    }
+    struct flow_link *link = poise_alloc(1, sizeof(*link));
+    if (!link) {
+        close(fd);
+        return -ENOMEM;
+    }
+    flow_socket_tune(fd);
+    link->fd = fd;
+    link->heard_ns = poise_clock_ns();
+    link->next = *links;
+    *links = link;
+    return 1;
+}
+
 /* ---- receiving
  * ---------------------------------------------------------------
  */

@@ -99,6 +99,9 @@ void flow_item_free(struct flow_item *item, struct flow_node *node);
  * broken (no error set).
  */
 int flow_link_send(struct flow_link *link, struct flow_queue *sent);
+/** Accept one connection, if there is one, as the first of `links`: 1, 0 or
+ * -ENOMEM. */
+int flow_link_accept(int listener, struct flow_link **links);
 /** Receive as much as there is, at most one message: 1 and link->head and
  * link->in are it, 0: nothing whole yet, negative: broken or closed
  * (-ECONNRESET), or -ENOMEM with the error set. */

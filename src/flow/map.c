@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -526,26 +525,14 @@ static int follow_up(struct map *map)
 
 static int accept_all(struct map *map)
 {
-    for (;;) {
-        int fd = accept4(map->listener, NULL, NULL, SOCK_CLOEXEC);
-        if (fd < 0) {
-            return 0;
-        }
-        struct flow_link *link = poise_alloc(1, sizeof(*link));
-        if (!link) {
-            close(fd);
-            return -ENOMEM;
-        }
-        flow_socket_tune(fd);
-        link->fd = fd;
-        link->heard_ns = poise_clock_ns();
-        link->next = map->links;
-        map->links = link;
-        struct epoll_event event = {EPOLLIN, {.ptr = link}};
-        if (epoll_ctl(map->poll, EPOLL_CTL_ADD, fd, &event) < 0) {
+    int code;
+    while ((code = flow_link_accept(map->listener, &map->links)) > 0) {
+        struct epoll_event event = {EPOLLIN, {.ptr = map->links}};
+        if (epoll_ctl(map->poll, EPOLL_CTL_ADD, map->links->fd, &event) < 0) {
             return poise_error_set(errno, "watch node", NULL, NULL);
         }
     }
+    return code;
 }
 
 static int read_link(struct map *map, struct flow_link *link)

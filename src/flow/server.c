@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #define EVENTS_MOST 64
@@ -230,22 +229,11 @@ static void link_broke(struct flow_server *server, struct flow_link *link)
 
 static int link_accept(struct flow_server *server)
 {
-    for (;;) {
-        int fd = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC);
-        if (fd < 0) {
-            return 0;
-        }
-        struct flow_link *link = poise_alloc(1, sizeof(*link));
-        if (!link) {
-            close(fd);
-            return -ENOMEM;
-        }
-        flow_socket_tune(fd);
-        link->fd = fd;
-        link->next = server->in;
-        server->in = link;
-        poll_for(server, link, EPOLL_CTL_ADD, false);
+    int code;
+    while ((code = flow_link_accept(server->listener, &server->in)) > 0) {
+        poll_for(server, server->in, EPOLL_CTL_ADD, false);
     }
+    return code;
 }
 
 /* All messages that are there, or some of them: others have their turn. */

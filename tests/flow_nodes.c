@@ -241,6 +241,37 @@ static void test_join(void **state)
     }
 }
 
+/* Two that come at once hear of each other, whoever is there first. */
+static void test_join_together(void **state)
+{
+    (void)state;
+    uint64_t sleep_ns = MS / 4;
+    bool both = false;
+    while (!both && sleep_ns < 1000 * MS) {
+        struct mix mix;
+        struct poise_flow_stats stats;
+        struct poise_flow_options options = {.nodes = 2,
+                                             .window = 2,
+                                             .join = 2,
+                                             .join_version = 2,
+                                             .report_ns = 5 * MS};
+        mix_init(&mix, MIX_STENCIL, 1, 12, 60);
+        mix.files[0].adapt = 6;
+        mix.sleep_ns = sleep_ns;
+        if (mix_run(&mix, &options, &stats) < 0) {
+            fail_msg("%s", mix_error());
+        }
+        assert_int_equal(stats.node_count, 4);
+        assert_int_equal(stats.deaths, 0);
+        both = stats.joins == 2 && stats.nodes[2].blocks > 0 &&
+               stats.nodes[3].blocks > 0;
+        sleep_ns *= 2;
+        poise_flow_stats_free(&stats);
+        mix_free(&mix);
+    }
+    assert_true(both);
+}
+
 static void test_all_dead(void **state)
 {
     (void)state;
@@ -404,6 +435,7 @@ int main(void)
         cmocka_unit_test_setup(test_all_dead, limit),
         cmocka_unit_test_setup(test_fates, limit),
         cmocka_unit_test_setup(test_join, limit),
+        cmocka_unit_test_setup(test_join_together, limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

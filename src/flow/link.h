@@ -12,8 +12,8 @@ enum flow_kind {
     FLOW_HELLO,  /**< first on each link: `version` the job's secret, `place`
                     the node's number, `extra` the port that it listens on,
                     `file` not 0 if it was started */
-    FLOW_START,  /**< map: the members; payload: ports by node, 0: is no more;
-                    `extra` the epoch, `version` the line */
+    FLOW_START,  /**< map: payload: struct flow_member by node; `extra` the
+                    epoch, `version` the line */
     FLOW_PLAN,   /**< map: a segment; payload: its owners */
     FLOW_JOIN,   /**< map: a new node `place`, which listens on port `extra` */
     FLOW_EPOCH,  /**< map: node `place` is given up, epoch `extra`, line
@@ -111,6 +111,13 @@ void flow_link_close(struct flow_link *link, struct flow_node *node);
 /** A map that was not heard of for so many times the time after which a node is
  * given up is none: no result of this node will be taken. */
 #define FLOW_MAP_PATIENCE 12
+
+/** What a newcomer is told of each number. Who is gone never comes back; who is
+ * neither here nor gone may be on its way. */
+struct flow_member {
+    uint16_t port; /**< 0: it is no member */
+    uint16_t gone; /**< it was given up */
+};
 
 /** What a node tells the map. */
 struct flow_report {

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MAGIC UINT32_C(0x6d6c6f70)
+#define MAGIC UINT32_C(0x326c6f70)
 
 /** Before each record; `len` bytes of payload follow the head. */
 struct record {
@@ -184,6 +184,7 @@ static int bad_log(const struct map *map, const char *why)
 static void apply_member(struct map *map, unsigned id, uint16_t port)
 {
     map->nodes[id].alive = port != 0;
+    map->nodes[id].joined = true;
     map->nodes[id].port = port;
     map->count = id >= map->count ? id + 1 : map->count;
     map->started = true;
@@ -208,6 +209,7 @@ static int apply_plan(struct map *map, const struct flow_head *head,
 static int apply(struct map *map, const struct flow_head *head,
                  const struct poise_buf *data, uint64_t at)
 {
+    const struct flow_member *list = (const void *)data->data;
     bool of_node = head->kind == FLOW_JOIN || head->kind == FLOW_EPOCH ||
                    head->kind == FLOW_PROCESS;
     if ((of_node && head->place >= map->cap) ||
@@ -227,9 +229,9 @@ static int apply(struct map *map, const struct flow_head *head,
         map->nodes[head->place].logged = (pid_t)head->extra;
         return 0;
     case FLOW_START:
-        for (unsigned n = 0; n < data->len / sizeof(uint16_t) && n < map->cap;
+        for (unsigned n = 0; n < data->len / sizeof(*list) && n < map->cap;
              n++) {
-            apply_member(map, n, ((const uint16_t *)(void *)data->data)[n]);
+            apply_member(map, n, list[n].port);
         }
         return 0;
     case FLOW_JOIN:

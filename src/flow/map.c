@@ -144,7 +144,7 @@ void map_forget(struct map *map)
         file->plan_count = 0;
     }
     for (unsigned n = 0; n < map->cap; n++) {
-        map->nodes[n].alive = false;
+        map->nodes[n].alive = map->nodes[n].joined = false;
         map->nodes[n].logged = 0;
         map->nodes[n].port = 0;
     }
@@ -414,23 +414,21 @@ static int take(struct map *map, struct flow_link *link)
 
 static int start(struct map *map)
 {
-    uint16_t *ports = poise_alloc(map->count, sizeof(*ports));
     struct flow_head head = {.version = map->line};
-    if (!ports) {
+    struct flow_member *list = map_members(map);
+    if (!list) {
         return -ENOMEM;
-    }
-    for (unsigned n = 0; n < map->count; n++) {
-        ports[n] = map->nodes[n].port;
     }
     map->started = true;
     map->started_ns = poise_clock_ns();
     map->quiet_from = map->awake.ns;
     for (unsigned n = 0; n < map->count; n++) {
         map->nodes[n].link->heard_ns = map->started_ns;
+        map->nodes[n].joined = true;
     }
-    int code = map_tell_all(map, FLOW_START, &head, ports,
-                            map->count * sizeof(*ports));
-    free(ports);
+    int code =
+        map_tell_all(map, FLOW_START, &head, list, map->count * sizeof(*list));
+    free(list);
     return code == 0 ? map_begin(map) : code;
 }
 

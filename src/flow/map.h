@@ -12,7 +12,8 @@ struct map_node {
     int pidfd;     /**< -1: none */
     bool gone;     /**< it is logged, and was no process when this map began */
     uint16_t port; /**< 0: did not say hello yet */
-    bool alive;
+    bool alive;    /**< a member; before all are there: started */
+    bool joined;   /**< is a member, or was one */
     struct flow_link *link;
     uint64_t heard_ns;    /**< the link's when it was last looked at */
     uint64_t silent_from; /**< by map->awake */
@@ -104,6 +105,9 @@ void map_forget(struct map *map);
 int map_grow(struct map *map);
 /** Start those that are to come at a version. */
 int map_grow_by_plan(struct map *map);
+/** What nodes are told of each other: [map->count], owned by the caller. NULL:
+ * no memory. */
+struct flow_member *map_members(const struct map *map);
 /** It is there: tell it all, and tell all of it. */
 int map_join(struct map *map, struct map_node *node);
 /** Keep a plan, and tell everybody. Takes over `owner`, also on failure. */

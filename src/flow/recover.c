@@ -186,6 +186,7 @@ int flow_server_epoch(struct flow_server *server, const struct flow_head *head)
         return 0;
     }
     server->alive[dead] = server->member[dead] = false;
+    server->gone[dead] = true;
     server->epoch = head->extra;
     server->inherits = true;
     node->inherits = true;
@@ -243,8 +244,7 @@ int flow_server_join(struct flow_server *server, const struct flow_head *head)
                                "a node of number %llu",
                                (unsigned long long)head->place);
     }
-    bool known = server->out[head->place] != NULL;
-    if (server->member[head->place] || (known && !server->alive[head->place])) {
+    if (server->member[head->place] || server->gone[head->place]) {
         return 0; /* another map says so once more */
     }
     int code = flow_server_member(server, (unsigned)head->place,

@@ -436,6 +436,7 @@ static void server_free(struct flow_server *server)
     free(server->ports);
     free(server->alive);
     free(server->member);
+    free(server->gone);
     free(server->handed);
     free(server->early);
     free(server->tally);
@@ -459,13 +460,14 @@ static int server_create(const struct poise_flow_job *job,
     server->ports = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(uint16_t));
     server->alive = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(bool));
     server->member = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(bool));
+    server->gone = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(bool));
     server->handed = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(bool));
     server->early = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(uint64_t));
     server->tally = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(*server->tally));
     server->files = poise_alloc(job->file_count, sizeof(*server->files));
     int code = server->out && server->ports && server->alive &&
-                       server->member && server->handed && server->early &&
-                       server->tally && server->files
+                       server->member && server->gone && server->handed &&
+                       server->early && server->tally && server->files
                    ? flow_node_create(job, options, id, &server->node)
                    : -ENOMEM;
     if (code == 0) {

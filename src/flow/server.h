@@ -34,8 +34,9 @@ struct flow_server {
      * themselves: as the map told, not as newcomers said, who may be quicker.
      */
     bool *member;
-    unsigned count;                 /**< nodes that there ever were */
-    struct flow_tally *tally;       /**< [POISE_FLOW_NODES_MOST], by supplier */
+    bool *gone;               /**< [POISE_FLOW_NODES_MOST] Who was given up. */
+    unsigned count;           /**< nodes that there ever were */
+    struct flow_tally *tally; /**< [POISE_FLOW_NODES_MOST], by the other */
     struct flow_file_report *files; /**< [file_count] */
     uint64_t sent, received;        /**< messages to and from nodes */
     uint64_t copies_sent, copies_kept;

@@ -129,26 +129,32 @@ int map_grow_by_plan(struct map *map)
     return code;
 }
 
+struct flow_member *map_members(const struct map *map)
+{
+    struct flow_member *list = poise_alloc(map->count, sizeof(*list));
+    for (unsigned n = 0; list && n < map->count; n++) {
+        const struct map_node *node = &map->nodes[n];
+        list[n].port = node->alive ? node->port : 0;
+        list[n].gone = node->joined && !node->alive;
+    }
+    return list;
+}
+
 int map_join(struct map *map, struct map_node *node)
 {
     unsigned id = (unsigned)(node - map->nodes);
-    uint16_t *ports = poise_alloc(map->count, sizeof(*ports));
     struct flow_head head = {.version = map->line, .extra = map->epoch};
-    if (!ports) {
-        return -ENOMEM;
-    }
     struct flow_head word = {.place = id, .extra = node->port};
     int code = map_tell_all(map, FLOW_JOIN, &word, NULL, 0);
-    node->alive = true;
+    node->alive = node->joined = true;
     map->joins++;
-    for (unsigned n = 0; n < map->count; n++) {
-        ports[n] = map->nodes[n].alive ? map->nodes[n].port : 0;
-    }
+    struct flow_member *list = map_members(map);
     if (code == 0) {
-        code = map_tell(node->link, FLOW_START, &head, ports,
-                        map->count * sizeof(*ports));
+        code = list ? map_tell(node->link, FLOW_START, &head, list,
+                               map->count * sizeof(*list))
+                    : -ENOMEM;
     }
-    free(ports);
+    free(list);
     for (uint32_t f = 0; f < map->job->file_count; f++) {
         uint64_t places = flow_shape_places(&map->job->files[f].shape);
         for (unsigned p = 0; code == 0 && p < map->files[f].plan_count; p++) {

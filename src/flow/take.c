@@ -121,7 +121,7 @@ static int take_from_node(struct flow_server *server, struct flow_link *link)
 int flow_server_member(struct flow_server *server, unsigned id, uint16_t port)
 {
     server->count = id >= server->count ? id + 1 : server->count;
-    if (server->out[id] || id == server->node->id) {
+    if (server->out[id] || server->gone[id] || id == server->node->id) {
         return 0;
     }
     struct flow_link *link = poise_alloc(1, sizeof(*link));
@@ -138,16 +138,22 @@ int flow_server_member(struct flow_server *server, unsigned id, uint16_t port)
 
 static int take_start(struct flow_server *server, struct flow_link *link)
 {
-    const uint16_t *ports = link->in ? flow_made_data(link->in) : NULL;
-    unsigned count = (unsigned)(link->head.len / sizeof(*ports));
+    const struct flow_member *list = link->in ? flow_made_data(link->in) : NULL;
+    unsigned count = (unsigned)(link->head.len / sizeof(*list));
     int code = 0;
     if (server->member[server->node->id]) {
         return 0; /* another map says so once more */
     }
     count = count < POISE_FLOW_NODES_MOST ? count : POISE_FLOW_NODES_MOST;
     for (unsigned n = 0; code == 0 && n < count; n++) {
-        code = flow_server_member(server, n, ports[n]);
-        server->alive[n] = server->member[n] = ports[n] != 0;
+        server->gone[n] = list[n].gone;
+        server->member[n] = list[n].port != 0;
+        if (server->member[n]) {
+            code = flow_server_member(server, n, list[n].port);
+            server->alive[n] = true;
+        } else if (server->gone[n]) {
+            server->alive[n] = false;
+        }
     }
     server->epoch = link->head.extra;
     server->node->line = link->head.version;

@@ -1,11 +1,12 @@
 /* Room flow: the map dies, or nodes are cut off from it. */
 #include "flow_common.h"
 
-#include "flow/link.h"
+#include "flow/map.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,6 +28,7 @@ struct plot {
     bool kills_map; /**< its parent is the map */
     unsigned kills; /**< so many nodes, by their process numbers */
     unsigned cut;   /**< this node hears nothing any more; 0: none */
+    bool deaf;      /**< it still hears the map */
     pid_t nodes[8]; /**< atomic */
 };
 
@@ -40,14 +42,42 @@ static struct plot *plot_make(void)
     return plot;
 }
 
-/* All packets that come to this process are dropped, as by a network that is
- * cut: nobody learns that anybody hung up. */
-static void cut_off(void)
+/* The port that a socket is bound to; 0: it is none. */
+static unsigned port_of(int fd)
+{
+    struct sockaddr_in address = {0};
+    socklen_t len = sizeof(address);
+    return getsockname(fd, (struct sockaddr *)&address, &len) == 0
+               ? address.sin_port
+               : 0;
+}
+
+/* The port that this process listens on. */
+static unsigned port_open(void)
+{
+    for (int fd = 3; fd < 1024; fd++) {
+        int listens = 0;
+        socklen_t len = sizeof(listens);
+        if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &len) == 0 &&
+            listens) {
+            return port_of(fd);
+        }
+    }
+    return 0;
+}
+
+/* All packets that come to this process, or to the port that it listens on, are
+ * dropped, as by a network that is cut: nobody learns that anybody hung up. */
+static void cut_off(bool all)
 {
     struct sock_filter drop = BPF_STMT(BPF_RET | BPF_K, 0);
     const struct sock_fprog program = {1, &drop};
+    unsigned open = port_open();
     for (int fd = 3; fd < 1024; fd++) {
-        setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program));
+        if (all || (open != 0 && port_of(fd) == open)) {
+            setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program,
+                       sizeof(program));
+        }
     }
 }
 
@@ -64,7 +94,7 @@ static int spoil_plot(struct mix *mix, struct poise_flow_task *task,
         return 0;
     }
     if (plot->cut) {
-        cut_off();
+        cut_off(!plot->deaf);
     }
     if (plot->kills_map) {
         kill(getppid(), SIGKILL);
@@ -225,9 +255,8 @@ static void test_refused(void **state)
 
 /* A node that hears nobody is given up; the others do its part. It ends by
  * itself when the map was silent for too long, and no result of its counts. */
-static void test_partition(void **state)
+static void partition(bool deaf)
 {
-    (void)state;
     struct mix mix;
     struct poise_flow_stats stats;
     for (uint64_t lost_ns = 150 * MS; lost_ns <= 15000 * MS; lost_ns *= 10) {
@@ -236,7 +265,7 @@ static void test_partition(void **state)
                                              .replicate = 5,
                                              .report_ns = 5 * MS,
                                              .lost_ns = lost_ns};
-        *plot = (struct plot){.version = 10, .cut = 2};
+        *plot = (struct plot){.version = 10, .cut = 2, .deaf = deaf};
         mix_init(&mix, MIX_STENCIL, 1, 12, 30);
         mix.sleep_ns = MS / 5;
         mix.spoil = spoil_plot;
@@ -253,6 +282,174 @@ static void test_partition(void **state)
         assert_int_equal(code, -EPIPE);
     }
     fail_msg("%s", mix_error());
+}
+
+static void test_partition(void **state)
+{
+    (void)state;
+    partition(false);
+}
+
+/* A node that the others cannot reach, though the map can. */
+static void test_deaf(void **state)
+{
+    (void)state;
+    partition(true);
+}
+
+/* ---- the end
+ * -------------------------------------------------------------------
+ */
+
+#define SOME 3
+
+/* A map of nodes that are nowhere: what they say is written into it. */
+struct stage {
+    struct map map;
+    struct map_node nodes[SOME];
+    struct flow_tally tally[SOME][SOME], sums[SOME];
+    double rate[SOME];
+    struct map_file file;
+    uint16_t owner[4];
+    struct poise_flow_file shape;
+    struct poise_flow_job job;
+    struct poise_flow_options options;
+};
+
+static void stage_set(struct stage *s)
+{
+    *s = (struct stage){0};
+    s->shape.shape = (struct poise_flow_chunk){
+        .dims = 1, .versions = {0, 9}, .index = {{0, 4}}};
+    s->job = (struct poise_flow_job){.files = &s->shape, .file_count = 1};
+    s->options.lost_ns = 1000;
+    s->file.to = 9;
+    for (unsigned n = 0; n < SOME; n++) {
+        s->nodes[n].alive = s->nodes[n].joined = true;
+        s->nodes[n].tally = s->tally[n];
+        s->nodes[n].rate = &s->rate[n];
+        s->nodes[n].report.stuck = 1;
+        s->nodes[n].report.waits.file = UINT32_MAX;
+    }
+    s->map = (struct map){.job = &s->job,
+                          .options = &s->options,
+                          .log = -1,
+                          .nodes = s->nodes,
+                          .count = SOME,
+                          .cap = SOME,
+                          .files = &s->file,
+                          .tally = s->sums,
+                          .started = true};
+}
+
+static void stage_answer(struct stage *s)
+{
+    for (unsigned n = 0; n < SOME; n++) {
+        s->nodes[n].report.probe = s->map.probe;
+    }
+}
+
+/* Nothing goes on any more: the map says so when each node has answered a probe
+ * that was sent when all of them had been passive already. */
+static void test_quiet(void **state)
+{
+    (void)state;
+    static struct stage s;
+    stage_set(&s);
+    assert_int_equal(map_look_for_end(&s.map), 0);
+    assert_int_equal(s.map.probe, 1);
+    s.nodes[0].report.probe = s.nodes[1].report.probe = 1;
+    assert_int_equal(map_look_for_end(&s.map), 0);
+    assert_int_equal(s.map.probe, 1);
+    stage_answer(&s);
+    assert_int_equal(map_look_for_end(&s.map), -EDEADLK);
+    assert_false(s.map.done);
+}
+
+/* What is not given out yet is given out then. */
+static void test_quiet_early(void **state)
+{
+    (void)state;
+    static struct stage s;
+    stage_set(&s);
+    s.file.to = 5;
+    s.file.owner = s.owner;
+    assert_int_equal(map_look_for_end(&s.map), 0);
+    stage_answer(&s);
+    assert_int_equal(map_look_for_end(&s.map), 0);
+    assert_int_equal(s.file.plan_count, 1);
+    assert_int_equal(s.file.to, 9);
+    stage_answer(&s);
+    assert_int_equal(map_look_for_end(&s.map), 0);
+    stage_answer(&s);
+    assert_int_equal(map_look_for_end(&s.map), -EDEADLK);
+    free(s.file.plans[0].owner);
+    free(s.file.plans);
+}
+
+static void test_not_quiet(void **state)
+{
+    (void)state;
+    static struct stage s;
+    stage_set(&s);
+    s.tally[0][1].sent = 1; /* is under way */
+    assert_int_equal(map_look_for_end(&s.map), 0);
+    assert_int_equal(s.map.probe, 0);
+    s.tally[1][0].received = 1;
+    assert_int_equal(map_look_for_end(&s.map), 0);
+    assert_int_equal(s.map.probe, 1);
+    /* All answer; but one of them was active in between. */
+    s.tally[2][1].sent = s.tally[1][2].received = 7;
+    stage_answer(&s);
+    assert_int_equal(map_look_for_end(&s.map), 0);
+    assert_int_equal(s.map.probe, 2);
+    /* One that is active still. */
+    stage_answer(&s);
+    s.nodes[2].report.stuck = 0;
+    assert_int_equal(map_look_for_end(&s.map), 0);
+    s.nodes[2].report.stuck = 1;
+    assert_int_equal(map_look_for_end(&s.map), 0);
+    assert_int_equal(s.map.probe, 3);
+    /* The map said something new. */
+    struct flow_head head = {.place = 2, .extra = 1};
+    stage_answer(&s);
+    assert_int_equal(map_tell_all(&s.map, FLOW_JOIN, &head, NULL, 0), 0);
+    assert_int_equal(map_look_for_end(&s.map), 0);
+    assert_int_equal(s.map.probe, 4);
+    /* One has not heard of a death yet. */
+    stage_answer(&s);
+    s.map.epoch = 1;
+    s.nodes[0].report.epoch = s.nodes[1].report.epoch = 1;
+    assert_int_equal(map_look_for_end(&s.map), 0);
+    s.nodes[2].alive = false; /* it is the dead one: its messages are none */
+    s.tally[2][0].sent = 5;
+    s.tally[0][2].sent = 3;
+    s.tally[1][2].received = 9;
+    assert_int_equal(map_look_for_end(&s.map), 0);
+    stage_answer(&s);
+    assert_int_equal(map_look_for_end(&s.map), -EDEADLK);
+}
+
+/* Whose messages stay away while nobody does anything is given up. */
+static void test_cut(void **state)
+{
+    (void)state;
+    static struct stage s;
+    stage_set(&s);
+    s.tally[0][1].sent = s.tally[2][1].sent = 4;
+    s.tally[1][2].received = 3;
+    assert_int_equal(map_look_for_end(&s.map), 0);
+    s.map.awake.ns = 2000;
+    assert_int_equal(map_look_for_end(&s.map), 0);
+    s.tally[1][2].received = 2; /* any change: they do hear each other */
+    assert_int_equal(map_look_for_end(&s.map), 0);
+    s.map.awake.ns = 4000;
+    assert_int_equal(map_look_for_end(&s.map), 0);
+    assert_int_equal(s.map.deaths, 0);
+    s.map.awake.ns = 4001;
+    assert_int_equal(map_look_for_end(&s.map), 0);
+    assert_int_equal(s.map.deaths, 1);
+    assert_false(s.nodes[1].alive);
 }
 
 /* Who did not listen for long does not count all of it as silence. */
@@ -291,11 +488,16 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_awake),
+        cmocka_unit_test(test_quiet),
+        cmocka_unit_test(test_quiet_early),
+        cmocka_unit_test(test_not_quiet),
+        cmocka_unit_test(test_cut),
         cmocka_unit_test_setup_teardown(test_map_killed, limit, end),
         cmocka_unit_test_setup_teardown(test_both_killed, limit, end),
         cmocka_unit_test_setup_teardown(test_torn, limit, end),
         cmocka_unit_test_setup_teardown(test_refused, limit, end),
         cmocka_unit_test_setup_teardown(test_partition, limit, end),
+        cmocka_unit_test_setup_teardown(test_deaf, limit, end),
     };
     snprintf(log_path, sizeof(log_path), "%s/poise-flow-map-%d.log",
              poise_file_temporary_folder(), (int)getpid());

@@ -398,7 +398,7 @@ static void test_fates(void **state)
     (void)state;
     const char *rounds = getenv("POISE_TEST_ROUNDS");
     bool soak = getenv("POISE_TEST_SOAK") != NULL;
-    uint64_t runs = rounds ? strtoull(rounds, NULL, 10) : soak ? 300 : 6;
+    uint64_t runs = rounds ? strtoull(rounds, NULL, 10) : soak ? 300 : 12;
     struct fate *fate = mmap(NULL, sizeof(*fate), PROT_READ | PROT_WRITE,
                              MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(fate != MAP_FAILED);

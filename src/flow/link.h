@@ -18,8 +18,8 @@ enum flow_kind {
     FLOW_JOIN,   /**< map: a new node `place`, which listens on port `extra` */
     FLOW_EPOCH,  /**< map: node `place` is given up, epoch `extra`, line
                     `version` */
-    FLOW_STATE,  /**< map: `version` the oldest that can go on, `place` the line
-                  */
+    FLOW_STATE,  /**< map: `version` the oldest that can go on, `place` the
+                    line, `extra` the probe that is to be answered */
     FLOW_STOP,   /**< map: end; `extra` is not 0 if all is done */
     FLOW_REPORT, /**< node: how it is doing; payload: struct flow_report */
     FLOW_FAIL,   /**< node: its error; `extra` the code, payload: words */
@@ -119,6 +119,12 @@ struct flow_member {
     uint16_t gone; /**< it was given up */
 };
 
+/** What a node counts for each other one. */
+struct flow_tally {
+    uint32_t hits, misses;   /**< its blocks that came in time, and others */
+    uint64_t sent, received; /**< messages to it and from it */
+};
+
 /** What a node tells the map. */
 struct flow_report {
     int64_t oldest; /**< version of its oldest task that can go on */
@@ -128,11 +134,11 @@ struct flow_report {
     uint32_t stuck;     /**< nothing goes on until something comes */
     uint32_t throttled;
     uint32_t epoch;
-    uint64_t sent, received;         /**< blocks */
+    uint64_t probe;                  /**< the last one that came */
     struct poise_flow_address waits; /**< when stuck */
     struct poise_flow_node_stats stats;
 };
-/** ... and then for each file: */
+/** ... then for each file this, and a struct flow_tally for each node: */
 struct flow_file_report {
     int64_t low;         /**< all own blocks below are done */
     uint64_t blocks;     /**< computed of the newest segment that was begun */

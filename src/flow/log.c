@@ -305,6 +305,7 @@ int map_log_open(struct map *map)
         map->turn = call.turn;
     }
     map->turn++;
+    map->probe = map->turn << 32; /* none of another map's */
     uint64_t secret = map->secret;
     int code = replay(map);
     if (code == 0 && map->took_over) {

@@ -18,8 +18,6 @@
 #define BEAT_NS UINT64_C(100000000)
 /** The last node may be silent so many times as long. */
 #define LAST_PATIENCE 20
-/** The same report so many times in a row from everybody: nothing goes on. */
-#define QUIET_ROUNDS 10
 
 /* ---- talking
  * -----------------------------------------------------------------
@@ -44,6 +42,7 @@ int map_tell_all(struct map *map, enum flow_kind kind,
 {
     bool kept = kind == FLOW_START || kind == FLOW_PLAN || kind == FLOW_EPOCH ||
                 kind == FLOW_JOIN;
+    map->probing = map->probing && !kept;
     int logged = kept ? map_log_add(map, kind, head, data, len) : 0;
     if (logged < 0) {
         return logged;
@@ -66,7 +65,7 @@ static int fail(struct map *map, int code)
     return flow_failure_keep(&map->failure, code);
 }
 
-static uint64_t lost_ns(const struct map *map)
+uint64_t map_lost_ns(const struct map *map)
 {
     return map->options->lost_ns ? map->options->lost_ns : LOST_NS;
 }
@@ -85,7 +84,6 @@ int map_inherit(struct map *map, unsigned dead)
     }
     for (unsigned n = 0; n < map->count; n++) {
         alive[n] = map->nodes[n].alive;
-        map->nodes[n].quiet = 0;
         map->nodes[n].report.done = 0;
     }
     for (uint32_t f = 0; f < map->job->file_count; f++) {
@@ -99,7 +97,7 @@ int map_inherit(struct map *map, unsigned dead)
     return 0;
 }
 
-static int give_up(struct map *map, struct map_node *node, const char *why)
+int map_give_up(struct map *map, struct map_node *node, const char *why)
 {
     unsigned id = (unsigned)(node - map->nodes), left = 0;
     if (!node->alive || map->done) {
@@ -171,7 +169,6 @@ static void drop_nodes(struct map *map)
         node->heard_ns = 0;
         node->silent_from = map->awake.ns;
         node->report = (struct flow_report){0};
-        node->quiet = 0;
         memset(node->files, 0, files * sizeof(*node->files));
         memset(node->tally, 0, map->cap * sizeof(*node->tally));
         memset(node->rate, 0, files * sizeof(*node->rate));
@@ -221,26 +218,26 @@ static int look_for_any(struct map *map)
     for (unsigned n = 0; n < map->count; n++) {
         left |= map->nodes[n].alive && !map_has_ended(&map->nodes[n]);
     }
-    return left && map->awake.ns <= lost_ns(map) ? 0 : begin_anew(map);
+    return left && map->awake.ns <= map_lost_ns(map) ? 0 : begin_anew(map);
 }
 
 static int look_for_lost(struct map *map)
 {
     int code = 0;
-    flow_awake_look(&map->awake, lost_ns(map) / FLOW_AWAKE_LOOKS);
+    flow_awake_look(&map->awake, map_lost_ns(map) / FLOW_AWAKE_LOOKS);
     if (map->took_over) {
         return look_for_any(map);
     }
     for (unsigned n = 0; code == 0 && n < map->count; n++) {
         struct map_node *node = &map->nodes[n];
-        uint64_t silence = silence_of(map, node), lost = lost_ns(map);
+        uint64_t silence = silence_of(map, node), lost = map_lost_ns(map);
         if (alive_count(map) == 1 || !map->started) {
             lost *= LAST_PATIENCE; /* there is nobody who could take over */
         }
         if (node->alive && !node->link && map_has_ended(node)) {
-            code = give_up(map, node, "died");
+            code = map_give_up(map, node, "died");
         } else if (node->alive && silence > lost) {
-            code = give_up(map, node, "was silent for too long");
+            code = map_give_up(map, node, "was silent for too long");
         }
     }
     return code;
@@ -323,7 +320,6 @@ static int take_report(struct map *map, struct flow_link *link)
     struct map_node *node = &map->nodes[link->peer];
     size_t files = map->job->file_count * sizeof(*node->files);
     size_t fixed = sizeof(node->report) + files;
-    struct flow_report before = node->report;
     if (link->head.len < fixed || !link->in) {
         return poise_error_set(EPROTO, "take report", NULL, "it is too short");
     }
@@ -341,12 +337,6 @@ static int take_report(struct map *map, struct flow_link *link)
     if (node->report.known_line > map->line) {
         map->line = node->report.known_line; /* of a map before this one */
     }
-    bool same = (node->report.stuck || node->report.done) &&
-                before.sent == node->report.sent &&
-                before.received == node->report.received &&
-                before.stats.blocks == node->report.stats.blocks &&
-                node->report.epoch == map->epoch;
-    node->quiet = same ? node->quiet + 1 : 0;
     return 0;
 }
 
@@ -357,7 +347,7 @@ static int take_back(struct map *map, struct map_node *node)
     node->pid = node->logged;
     if (map_watch(map, node) < 0) {
         node->pid = 0;
-        return give_up(map, node, "died");
+        return map_give_up(map, node, "died");
     }
     return map_log_tell(map, node->link);
 }
@@ -451,7 +441,7 @@ static int tell_state(struct map *map)
                : -1;
     line = line > map->line ? line : map->line;
     uint64_t now = poise_clock_ns();
-    if (line == map->line &&
+    if (line == map->line && map->probe == map->told_probe &&
         (oldest == map->oldest || map->options->memory_bytes == 0) &&
         now - map->told_ns < BEAT_NS) {
         return 0;
@@ -459,44 +449,10 @@ static int tell_state(struct map *map)
     map->told_ns = now;
     map->line = line;
     map->oldest = oldest;
-    struct flow_head head = {.version = oldest, .place = (uint64_t)(line + 1)};
+    map->told_probe = map->probe;
+    struct flow_head head = {
+        .version = oldest, .place = (uint64_t)(line + 1), .extra = map->probe};
     return map_tell_all(map, FLOW_STATE, &head, NULL, 0);
-}
-
-/* All is done, or nothing goes on any more. If messages are on their way while
- * nothing goes on, a node may not hear the others, and will end by itself. */
-static int look_for_end(struct map *map)
-{
-    bool done = true, quiet = true;
-    uint64_t sent = 0, received = 0;
-    const struct map_node *waits = NULL;
-    for (unsigned n = 0; n < map->count; n++) {
-        const struct map_node *node = &map->nodes[n];
-        if (node->alive) {
-            done =
-                done && node->report.done && node->report.epoch == map->epoch;
-            quiet = quiet && node->quiet >= QUIET_ROUNDS;
-            sent += node->report.sent;
-            received += node->report.received;
-            waits = node->report.stuck && node->report.waits.file != UINT32_MAX
-                        ? node
-                        : waits;
-        }
-    }
-    for (uint32_t f = 0; f < map->job->file_count; f++) {
-        done = done && map->files[f].to == map->job->files[f].shape.versions.to;
-    }
-    map->done = done;
-    uint64_t now = map->awake.ns;
-    map->quiet_from = quiet ? map->quiet_from : now;
-    if (done || !quiet ||
-        (sent != received &&
-         now - map->quiet_from < 2 * FLOW_MAP_PATIENCE * lost_ns(map))) {
-        return 0;
-    }
-    struct poise_flow_address nowhere = {.file = UINT32_MAX};
-    return flow_explain(map->job, NULL,
-                        waits ? &waits->report.waits : &nowhere);
 }
 
 static int follow_up(struct map *map)
@@ -514,7 +470,7 @@ static int follow_up(struct map *map)
     if (code == 0) {
         code = tell_state(map);
     }
-    return code == 0 ? look_for_end(map) : code;
+    return code == 0 ? map_look_for_end(map) : code;
 }
 
 /* ---- the loop
@@ -544,7 +500,8 @@ static int read_link(struct map *map, struct flow_link *link)
         if (code < 0) {
             bool known = link->known;
             flow_link_close(link, NULL);
-            return known ? give_up(map, &map->nodes[link->peer], "hung up") : 0;
+            return known ? map_give_up(map, &map->nodes[link->peer], "hung up")
+                         : 0;
         }
         if (code > 0) {
             code = take(map, link);
@@ -572,7 +529,7 @@ static int serve_event(struct map *map, void *who)
         epoll_ctl(map->poll, EPOLL_CTL_DEL, node->pidfd, NULL);
         waitpid(node->pid, NULL, 0);
         node->pid = 0;
-        return give_up(map, node, "died");
+        return map_give_up(map, node, "died");
     }
     struct flow_link *link = who;
     return link->fd >= 0 ? read_link(map, link) : 0;

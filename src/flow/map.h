@@ -21,7 +21,6 @@ struct map_node {
     struct flow_file_report *files; /**< [file_count], owned */
     struct flow_tally *tally;       /**< [count], as it last said; owned */
     double *rate;                   /**< [file_count], blocks a ns; owned */
-    unsigned quiet;                 /**< reports in a row that were the same */
 };
 
 /** A segment as it was given out, with the changes that deaths made. */
@@ -58,7 +57,10 @@ struct map {
     int64_t oldest, line;
     uint64_t began_ns, started_ns, told_ns;
     struct flow_awake awake;
-    uint64_t quiet_from; /**< by awake */
+    uint64_t quiet_from; /**< by awake: all nodes are passive since then */
+    uint64_t messages;   /**< between nodes, as they counted them then */
+    uint64_t probe, told_probe; /**< the newest one, and the one sent last */
+    bool probing;               /**< nodes are to answer it */
     unsigned rechunkings, deaths, joins;
     struct flow_failure failure;
 };
@@ -93,6 +95,13 @@ int map_log_tell(struct map *map, struct flow_link *link);
 void map_log_end(struct map *map);
 /** A result, unless it came before. */
 int map_output(struct map *map, const struct flow_head *head, const void *data);
+/** Give up a node: the others take over its part. */
+int map_give_up(struct map *map, struct map_node *node, const char *why);
+/** For how long a node may be silent. */
+uint64_t map_lost_ns(const struct map *map);
+/** See whether all is done (map->done), or nothing goes on any more: then what
+ * is not given out yet is, or an error (quiet.c). */
+int map_look_for_end(struct map *map);
 /** Apply what nodes are told of a death to the plans. */
 int map_inherit(struct map *map, unsigned dead);
 /** Keep a plan that was read. Takes over `owner`. */

@@ -46,7 +46,7 @@ int flow_server_post(struct flow_server *server, uint16_t to,
         flow_item_free(item, server->node);
         return 0;
     } else {
-        server->sent++;
+        server->tally[to].sent++;
         flow_queue_add(&server->out[to]->queue, item);
     }
     server_wake(server);

@@ -6,11 +6,6 @@
 
 #include <stdatomic.h>
 
-/** What other nodes' blocks came in time. */
-struct flow_tally {
-    uint32_t hits, misses;
-};
-
 struct flow_server {
     struct flow_net net; /**< first */
     struct flow_node *node;
@@ -38,7 +33,7 @@ struct flow_server {
     unsigned count;           /**< nodes that there ever were */
     struct flow_tally *tally; /**< [POISE_FLOW_NODES_MOST], by the other */
     struct flow_file_report *files; /**< [file_count] */
-    uint64_t sent, received;        /**< messages to and from nodes */
+    uint64_t probe;                 /**< the map's newest */
     uint64_t copies_sent, copies_kept;
     uint64_t epoch;
     bool *handed;    /**< [POISE_FLOW_NODES_MOST]: not awaited */

@@ -87,7 +87,7 @@ static int take_from_node(struct flow_server *server, struct flow_link *link)
 {
     const struct flow_head *head = &link->head;
     struct flow_key key;
-    server->received++;
+    server->tally[link->peer].received++;
     if (head->kind == FLOW_COPIED) {
         server->copies_kept += link->peer == flow_server_buddy(server);
         return 0;
@@ -187,6 +187,8 @@ static int take_state(struct flow_server *server, const struct flow_head *head)
         pthread_cond_broadcast(&node->work);
     }
     node->oldest = head->version;
+    server->due = server->due || server->probe != head->extra;
+    server->probe = head->extra;
     if (line > node->line) {
         node->line = line;
         flow_block_sweep(node);
@@ -331,9 +333,8 @@ static void fill_report(struct flow_server *server, struct flow_report *out)
                                 .done = !server->inherits &&
                                         flow_node_is_done(node),
                                 .epoch = (uint32_t)server->epoch,
-                                .sent = server->sent,
+                                .probe = server->probe,
                                 .known_line = node->line,
-                                .received = server->received,
                                 .stats = node->stats};
     if (node->ready.count > 0 &&
         node->ready.items[0]->address.version < out->oldest) {
@@ -348,7 +349,7 @@ static void fill_report(struct flow_server *server, struct flow_report *out)
     if (server->copies_kept < server->copies_sent || server->inherits) {
         out->line = -1;
     }
-    out->stuck = !server->inherits && flow_node_is_stuck(node, &out->waits);
+    out->stuck = flow_node_is_stuck(node, &out->waits);
 }
 
 int flow_server_report(struct flow_server *server)

@@ -305,6 +305,7 @@ struct fate {
     int64_t version[FATES]; /**< atomic; -1: none, or it happened */
     bool stops[FATES];      /**< it stops, else it dies */
     pid_t stopped[FATES];   /**< atomic: to be continued by the helper */
+    int64_t tires[FATES];   /**< from this version on it is slower */
 };
 
 static int spoil_fate(struct mix *mix, struct poise_flow_task *task,
@@ -313,6 +314,9 @@ static int spoil_fate(struct mix *mix, struct poise_flow_task *task,
     struct fate *fate = mix->spoil_arg;
     unsigned node = poise_flow_node(task);
     (void)value;
+    if (block->version >= fate->tires[node]) {
+        poise_sleep_ns(MS / 2);
+    }
     int64_t due = block->version; /* one of its threads takes it */
     if (due < 0 ||
         !__atomic_compare_exchange_n(&fate->version[node], &due, -1, false,
@@ -357,6 +361,21 @@ static void make_fate(struct poise_rng *rng, unsigned nodes, struct fate *fate)
     }
 }
 
+/* Newcomers are hit, too, and some nodes grow slower. */
+static void make_more(uint64_t seed, unsigned nodes, struct fate *fate)
+{
+    struct poise_rng rng;
+    poise_rng_seed(&rng, ~seed);
+    for (unsigned n = 0; n < FATES; n++) {
+        bool hit = n >= nodes && poise_rng_below(&rng, 3) == 0;
+        fate->version[n] =
+            hit ? (int64_t)poise_rng_below(&rng, 30) : fate->version[n];
+        fate->tires[n] = poise_rng_below(&rng, 4) == 0
+                             ? (int64_t)poise_rng_below(&rng, 30)
+                             : INT64_MAX;
+    }
+}
+
 /* One run. Nodes that are silent for `lost_ns` are given up; on a machine that
  * is slow itself that may be all of them, and the code is -EPIPE. */
 static int run_fate(uint64_t seed, struct fate *fate, uint64_t lost_ns)
@@ -378,6 +397,7 @@ static int run_fate(uint64_t seed, struct fate *fate, uint64_t lost_ns)
         .report_ns = 5 * MS,
         .lost_ns = lost_ns};
     make_fate(&rng, nodes, fate);
+    make_more(seed, nodes, fate);
     double slow[FATES];
     for (unsigned n = 0; n < FATES; n++) {
         slow[n] = 1 + (double)(poise_rng_below(&rng, 4) / 3 * 7);

@@ -20,6 +20,7 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { MOST = 256 };
@@ -346,6 +347,54 @@ static int where(struct vrank *rank, void *arg)
                        vrank_communicates() != (vrank_worker_of(rank) == 0),
                        __ATOMIC_RELAXED);
     return 0;
+}
+
+/* Whoever waits for a lock holds its worker: it may be half-way through a
+ * switch, where another rank must not run. Ranks 0 and 1 belong to one worker,
+ * 2 and 3 to the other. */
+static struct vrank_spin slow_lock;
+static bool is_kept;
+
+static int keep_lock(struct vrank *rank, void *arg)
+{
+    struct shared *shared = arg;
+    switch (vrank_number(rank)) {
+    case 0:
+        while (!__atomic_load_n(&is_kept, __ATOMIC_ACQUIRE)) {
+            vrank_yield();
+        }
+        shared->turns = 0;
+        vrank_spin_lock(&slow_lock);
+        shared->calls = shared->turns; /* of rank 1, meanwhile */
+        vrank_spin_unlock(&slow_lock);
+        shared->count = 1;
+        break;
+    case 1:
+        while (shared->count == 0) {
+            shared->turns++;
+            vrank_yield();
+        }
+        break;
+    case 2:
+        vrank_spin_lock(&slow_lock);
+        __atomic_store_n(&is_kept, true, __ATOMIC_RELEASE);
+        nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+        vrank_spin_unlock(&slow_lock);
+        break;
+    default:
+        break;
+    }
+    return 0;
+}
+
+static void test_spin_keeps_worker(void **state)
+{
+    (void)state;
+    struct shared shared = {0};
+    is_kept = false;
+    shared.calls = -1;
+    assert_int_equal(run(&shared, 4, 2, keep_lock).status, 0);
+    assert_int_equal(shared.calls, 0);
 }
 
 static void test_workers(void **state)
@@ -1002,6 +1051,7 @@ int main(void)
         cmocka_unit_test(test_ring),
         cmocka_unit_test(test_wake_at_random),
         cmocka_unit_test(test_spin),
+        cmocka_unit_test(test_spin_keeps_worker),
         cmocka_unit_test(test_workers),
         cmocka_unit_test(test_serial),
         cmocka_unit_test(test_policies),

@@ -12,6 +12,7 @@
 #include "profile.h"
 
 #include <sched.h>
+#include <time.h>
 
 #if defined(__SANITIZE_ADDRESS__)
 #define SCHED_ASAN 1
@@ -43,16 +44,19 @@
 /** Polls that find nothing after which other processes get the processor: where
  * there are more of them than processors, what is polled for comes from one. */
 #define SCHED_POLLS 64
-/** Rounds in which a spin lock hopes before it gives up the processor. */
+/** Rounds in which a spin lock hopes before it gives up the processor; as many
+ * in which it does so at once; then it sleeps. */
 #define SCHED_SPINS 100
+#define SCHED_SPIN_SLEEP_NS 50000
 
 _Thread_local struct vrank_worker *vrank_here
     __attribute__((tls_model("initial-exec")));
 bool vrank_concurrent;
 
+/* The kernel's yield and not poise_yield, which would run another rank here:
+ * this one may be half-way through a switch, or hold another lock. */
 void vrank_spin_slow(struct vrank_spin *spin)
 {
-    struct poise_backoff backoff = {.max_ns = 50000};
     for (int i = 0;; i++) {
         if (__atomic_load_n(&spin->held, __ATOMIC_RELAXED) == 0 &&
             __atomic_exchange_n(&spin->held, 1, __ATOMIC_ACQUIRE) == 0) {
@@ -60,8 +64,10 @@ void vrank_spin_slow(struct vrank_spin *spin)
         }
         if (i < SCHED_SPINS) {
             poise_pause();
+        } else if (i < 2 * SCHED_SPINS) {
+            sched_yield();
         } else {
-            poise_backoff_wait(&backoff);
+            nanosleep(&(struct timespec){.tv_nsec = SCHED_SPIN_SLEEP_NS}, NULL);
         }
     }
 }

@@ -465,7 +465,10 @@ static bool sched_take_permit(struct vrank *self)
                                     __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
         return false;
     }
-    __atomic_store_n(&self->state, VRANK_RUNS, __ATOMIC_RELAXED);
+    /* An exchange: what the rank looks at next must be read after this, or a
+     * permit written in between was overwritten and what it was for, not seen.
+     */
+    __atomic_exchange_n(&self->state, VRANK_RUNS, __ATOMIC_ACQ_REL);
     return true;
 }
 

@@ -147,9 +147,16 @@ int remote_entry_get(struct poise_reader *from, struct remote_entry *entry,
 /* ---- start.c ---------------------------------------------------------------
  */
 
-/** The cache that the options name: 1 with the error set if it cannot be had,
- * and another one, in memory, has to do. */
-int remote_store_open(const struct poise_remote_options *options,
+/** Which cache a user wants. */
+struct remote_cache {
+    const char *folder; /* NULL: the usual one; "": none, in memory only */
+    const char *usual;  /* its name below poise/ in the user's caches */
+    uint64_t bytes;     /* limit; 0: 10 GiB */
+    uint32_t bits;      /* of fingerprints, of a new one; 0: 40 */
+};
+/** Open it: 1 with the error set if it cannot be had, and another one, in
+ * memory, has to do. */
+int remote_store_open(const struct remote_cache *cache,
                       struct poise_dedup_store **out);
 /** Split "[user@]host:path"; the host's length, 0 if it is a path here. */
 size_t remote_host(const char *operand);

@@ -79,11 +79,15 @@ static int strip(struct poise_remote_options *options, size_t len, bool gives,
     return 0;
 }
 
-/* The own cache; that there is none is worth a word. */
+/* The own cache; that there is none is worth a word to who listens. */
 static int open_store(struct remote_transfer *transfer)
 {
     const struct poise_remote_options *options = &transfer->options;
-    int rc = remote_store_open(options, &transfer->link.store);
+    struct remote_cache cache = {.folder = options->cache,
+                                 .usual = "wire",
+                                 .bytes = options->cache_bytes,
+                                 .bits = options->cache_bits};
+    int rc = remote_store_open(&cache, &transfer->link.store);
 
     if (rc > 0 && options->problem) {
         options->problem(poise_error_last(), options->arg);
@@ -143,8 +147,7 @@ int poise_remote_serve(int in, int out, const volatile sig_atomic_t *stop)
 
     transfer.options.stop = stop;
     if (err == 0) {
-        err = remote_store_open(&transfer.options, &transfer.link.store);
-        err = err > 0 ? 0 : err;
+        err = open_store(&transfer);
     }
     if (remote_welcome(out, err) < 0 || err < 0) {
         err = err < 0 ? err : -EPIPE;

@@ -58,16 +58,16 @@ static int make_folders(char *path)
     }
 }
 
-static int cache_path(const char *cache, struct poise_buf *out)
+static int cache_path(const struct remote_cache *cache, struct poise_buf *out)
 {
     const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
 
-    if (cache) {
-        poise_buf_puts(out, cache);
+    if (cache->folder) {
+        poise_buf_puts(out, cache->folder);
     } else if (base && base[0] == '/') {
-        poise_buf_printf(out, "%s/poise/wire", base);
+        poise_buf_printf(out, "%s/poise/%s", base, cache->usual);
     } else if (home && home[0] == '/') {
-        poise_buf_printf(out, "%s/.cache/poise/wire", home);
+        poise_buf_printf(out, "%s/.cache/poise/%s", home, cache->usual);
     }
     poise_buf_str(out);
     return out->error;
@@ -84,20 +84,19 @@ static bool is_cache(const char *folder)
     return is_there;
 }
 
-int remote_store_open(const struct poise_remote_options *how,
+int remote_store_open(const struct remote_cache *cache,
                       struct poise_dedup_store **out)
 {
-    struct poise_dedup_store_options options = {.limit_bytes =
-                                                    how->cache_bytes};
+    struct poise_dedup_store_options options = {.limit_bytes = cache->bytes};
     struct poise_buf path = {0};
-    int err = cache_path(how->cache, &path), code;
+    int err = cache_path(cache, &path), code;
 
     if (err == 0 && path.len > 0) {
         err = make_folders(path.data);
         if (err == 0) {
             /* One that is there has a width already. */
             options.bits =
-                how->cache_bits && !is_cache(path.data) ? how->cache_bits : 0;
+                cache->bits && !is_cache(path.data) ? cache->bits : 0;
             err = poise_dedup_store_open(path.data, &options, out);
         }
     }

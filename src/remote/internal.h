@@ -6,6 +6,7 @@
  * which) or take.c (entries in: take_entry.c, their data: take_file.c,
  * deletions and hard links: take_end.c) -> link.c (messages over a pair of
  * descriptors). entry.c: an entry as bytes; transfer.c: words for the user.
+ * Tunnels have their own ways: tunnel.h.
  */
 #ifndef POISE_REMOTE_INTERNAL_H
 #define POISE_REMOTE_INTERNAL_H

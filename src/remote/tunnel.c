@@ -1,0 +1,672 @@
+/*
+ * One end of a tunnel: what listens, the links, the page of figures, and the
+ * loop that waits for all of them. What each wants to wait for is asked anew
+ * in each turn, so that nothing has to be kept in step.
+ */
+#include "tunnel.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SECOND_NS UINT64_C(1000000000)
+enum {
+    TICK_S = 1,
+    SAVE_S = 5, /* after which the cache is handed to the system */
+    PAUSE_MS = 200,
+    BACKOFF_FIRST_MS = 200,
+    BACKOFF_MOST_MS = 10000,
+    LINE_MOST = 512,
+};
+
+/* ---- words -----------------------------------------------------------------
+ */
+
+void tunnel_problem(const struct tunnel *tunnel)
+{
+    if (tunnel->options.problem) {
+        tunnel->options.problem(poise_error_last(), tunnel->options.arg);
+    }
+}
+
+void tunnel_tell(const struct tunnel *tunnel, const char *fmt, ...)
+{
+    char line[LINE_MOST];
+    va_list args;
+
+    if (tunnel->options.tell) {
+        va_start(args, fmt);
+        vsnprintf(line, sizeof line, fmt, args);
+        va_end(args);
+        tunnel->options.tell(line, tunnel->options.arg);
+    }
+}
+
+static void add_peer(struct poise_dedup_peer_stats *sum,
+                     const struct poise_dedup_peer *peer)
+{
+    struct poise_dedup_peer_stats more = poise_dedup_peer_stats(peer);
+
+    sum->data_out += more.data_out;
+    sum->data_in += more.data_in;
+    sum->wire_out += more.wire_out;
+    sum->wire_in += more.wire_in;
+    sum->groups += more.groups;
+    sum->repairs += more.repairs;
+    sum->requests += more.requests;
+    sum->by_run += more.by_run;
+    sum->by_fingerprint += more.by_fingerprint;
+    sum->by_delta += more.by_delta;
+    sum->by_data += more.by_data;
+    sum->by_fill += more.by_fill;
+    sum->cache_errors += more.cache_errors;
+}
+
+/* What went through a link. */
+static void add_trunk(struct poise_remote_tunnel_stats *stats,
+                      const struct tunnel_trunk *trunk)
+{
+    uint64_t out, in;
+
+    tunnel_trunk_bytes(trunk, &out, &in);
+    stats->link_out_bytes += out;
+    stats->link_in_bytes += in;
+    if (trunk->peer) {
+        add_peer(&stats->peer, trunk->peer);
+    }
+}
+
+struct poise_remote_tunnel_stats tunnel_stats(const struct tunnel *tunnel)
+{
+    struct poise_remote_tunnel_stats stats = tunnel->stats;
+    struct poise_dedup_store_info info = poise_dedup_store_info(tunnel->store);
+
+    stats.up_ns = poise_clock_ns() - tunnel->start_ns;
+    stats.cache_bytes = info.bytes;
+    stats.cache_containers = info.containers;
+    stats.cache_finds = info.finds;
+    stats.cache_hits = info.hits;
+    for (struct tunnel_trunk *at = tunnel->trunks; at; at = at->next) {
+        stats.links += at->window > 0;
+        stats.connections += at->count;
+        add_trunk(&stats, at);
+    }
+    return stats;
+}
+
+/* ---- opening ---------------------------------------------------------------
+ */
+
+/* Only this machine may connect to what is not enciphered. */
+static int check_open(const struct tunnel_target *target,
+                      const struct tunnel_keys *keys, const char *doing)
+{
+    return keys || tunnel_is_loopback(target)
+               ? 0
+               : poise_error_set(EINVAL, doing, target->text,
+                                 "it is beyond this machine, and there is "
+                                 "neither a secret nor a certificate");
+}
+
+/* Where the other end is now. */
+static int resolve_up(struct tunnel *tunnel)
+{
+    int err;
+
+    tunnel_target_free(&tunnel->via);
+    err = tunnel_resolve(&tunnel->via_name, false, &tunnel->via);
+    return err < 0 ? err
+                   : check_open(&tunnel->via, tunnel->via_keys, "connect to");
+}
+
+static int add_listener(struct tunnel *tunnel, enum tunnel_door door,
+                        const struct tunnel_name *name,
+                        const struct tunnel_keys *keys, char *target)
+{
+    static const char *const words[] = {"forwards %s to %s%s",
+                                        "serves at %s%s%s",
+                                        "shows figures at http://%s/%s%s"};
+    struct tunnel_listener *made = &tunnel->listeners[tunnel->listener_count];
+    struct tunnel_target at;
+    struct poise_buf where = {0};
+    int rc = tunnel_resolve(name, true, &at);
+
+    if (rc < 0) {
+        free(target);
+        return rc;
+    }
+    rc = check_open(&at, keys, "listen at");
+    if (rc == 0) {
+        rc = tunnel_listen(&at, &where);
+    }
+    tunnel_target_free(&at);
+    if (rc < 0) {
+        free(target);
+    } else {
+        *made = (struct tunnel_listener){
+            .door = door, .fd = rc, .slot = -1, .target = target};
+        tunnel->listener_count++;
+        tunnel_tell(tunnel, words[door], poise_buf_str(&where),
+                    target ? target : "", "");
+    }
+    poise_buf_free(&where);
+    return rc < 0 ? rc : 0;
+}
+
+static int open_forward(struct tunnel *tunnel, const char *text)
+{
+    struct tunnel_name listen, target;
+    struct poise_buf to = {0};
+    int err = tunnel_forward_parse(text, &listen, &target);
+
+    if (err < 0) {
+        return err;
+    }
+    tunnel_name_put(&target, &to);
+    poise_buf_str(&to);
+    if (to.error) {
+        poise_buf_free(&to);
+        return -ENOMEM;
+    }
+    return add_listener(tunnel, TUNNEL_FORWARDS, &listen, tunnel->via_keys,
+                        to.data);
+}
+
+static int open_other(struct tunnel *tunnel, enum tunnel_door door,
+                      const char *text, const struct tunnel_keys *keys)
+{
+    struct tunnel_name name;
+    int err = tunnel_name_parse(text, &name);
+
+    return err < 0 ? err : add_listener(tunnel, door, &name, keys, NULL);
+}
+
+static int resolve_allowed(struct tunnel *tunnel)
+{
+    const struct poise_remote_tunnel_options *options = &tunnel->options;
+
+    tunnel->allowed =
+        poise_alloc(options->allow_count + 1, sizeof *tunnel->allowed);
+    if (!tunnel->allowed) {
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < options->allow_count; i++) {
+        struct tunnel_name name;
+        int err = tunnel_name_parse(options->allow[i], &name);
+
+        if (err == 0) {
+            err = tunnel_resolve(&name, false, &tunnel->allowed[i]);
+        }
+        if (err < 0) {
+            return err;
+        }
+        tunnel->allowed_count++;
+    }
+    return 0;
+}
+
+static int check_options(const struct poise_remote_tunnel_options *options)
+{
+    if (!options->via != !options->forward_count) {
+        return poise_error_set(EINVAL, "make a tunnel", NULL,
+                               options->via ? "nothing is to be forwarded"
+                                            : "forward through what?");
+    }
+    if (!options->serve != !options->allow_count) {
+        return poise_error_set(EINVAL, "make a tunnel", NULL,
+                               options->serve
+                                   ? "nothing is allowed to those it serves"
+                                   : "allowed to whom? it serves nobody");
+    }
+    return options->via || options->serve
+               ? 0
+               : poise_error_set(EINVAL, "make a tunnel", NULL,
+                                 "to where, or for whom?");
+}
+
+static int open_all(struct tunnel *tunnel)
+{
+    const struct poise_remote_tunnel_options *options = &tunnel->options;
+    struct remote_cache cache = {.folder = options->cache,
+                                 .usual = "tunnel",
+                                 .bytes = options->cache_bytes,
+                                 .bits = options->cache_bits};
+    int err = resolve_allowed(tunnel);
+
+    if (err == 0 && options->serve) {
+        err = tunnel_keys_create(options, true, &tunnel->serve_keys);
+    }
+    if (err == 0 && options->via) {
+        err = tunnel_keys_create(options, false, &tunnel->via_keys);
+        err =
+            err < 0 ? err : tunnel_name_parse(options->via, &tunnel->via_name);
+        if (err == 0 && !tunnel->via_keys) {
+            /* Wrong for good, unlike a name that is not known now. */
+            err = resolve_up(tunnel);
+        }
+    }
+    if (err == 0) {
+        err = remote_store_open(&cache, &tunnel->store);
+        if (err > 0) {
+            tunnel_problem(tunnel);
+            err = 0;
+        }
+    }
+    if (err == 0 && options->metrics) {
+        err = open_other(tunnel, TUNNEL_SHOWS, options->metrics, NULL);
+    }
+    if (err == 0 && options->serve) {
+        err = open_other(tunnel, TUNNEL_SERVES, options->serve,
+                         tunnel->serve_keys);
+    }
+    for (size_t i = 0; i < options->forward_count && err == 0; i++) {
+        err = open_forward(tunnel, options->forwards[i]);
+    }
+    return err;
+}
+
+int tunnel_create(const struct poise_remote_tunnel_options *options,
+                  struct tunnel **out)
+{
+    struct tunnel *made;
+    int err = check_options(options);
+
+    if (err < 0) {
+        return err;
+    }
+    made = poise_alloc(1, sizeof *made);
+    if (!made) {
+        return -ENOMEM;
+    }
+    made->options = *options;
+    made->start_ns = made->now_ns = made->saved_ns = poise_clock_ns();
+    made->retry_ns = made->start_ns;
+    made->window_most = TUNNEL_WINDOW_MOST;
+    made->buffer = poise_alloc(TUNNEL_BUFFER, 1);
+    made->listeners =
+        poise_alloc(options->forward_count + 2, sizeof *made->listeners);
+    err = made->buffer && made->listeners ? open_all(made) : -ENOMEM;
+    if (err < 0) {
+        tunnel_destroy(made);
+        return err;
+    }
+    *out = made;
+    return 0;
+}
+
+void tunnel_destroy(struct tunnel *tunnel)
+{
+    while (tunnel->trunks) {
+        struct tunnel_trunk *next = tunnel->trunks->next;
+        tunnel_trunk_destroy(tunnel->trunks);
+        tunnel->trunks = next;
+    }
+    while (tunnel->pages) {
+        struct tunnel_page *next = tunnel->pages->next;
+        tunnel_page_destroy(tunnel->pages);
+        tunnel->pages = next;
+    }
+    for (size_t i = 0; i < tunnel->listener_count; i++) {
+        close(tunnel->listeners[i].fd);
+        free(tunnel->listeners[i].target);
+    }
+    for (size_t i = 0; i < tunnel->allowed_count; i++) {
+        tunnel_target_free(&tunnel->allowed[i]);
+    }
+    tunnel_target_free(&tunnel->via);
+    tunnel_keys_destroy(tunnel->serve_keys);
+    tunnel_keys_destroy(tunnel->via_keys);
+    if (tunnel->store) {
+        poise_dedup_store_close(tunnel->store);
+    }
+    free(tunnel->allowed);
+    free(tunnel->listeners);
+    free(tunnel->buffer);
+    poise_buf_free(&tunnel->fds);
+    free(tunnel);
+}
+
+/* ---- the link that this end makes ------------------------------------------
+ */
+
+static int connect_up(struct tunnel *tunnel)
+{
+    struct tunnel_trunk *made;
+    int err = resolve_up(tunnel);
+
+    if (err == 0) {
+        err = tunnel_trunk_create(tunnel, -1, &made);
+    }
+    if (err == 0) {
+        made->next = tunnel->trunks;
+        tunnel->trunks = tunnel->up = made;
+    }
+    return err;
+}
+
+/* Nobody is kept waiting for a link that is not there. */
+static void turn_away(const struct tunnel *tunnel)
+{
+    for (size_t i = 0; i < tunnel->listener_count; i++) {
+        const struct tunnel_listener *listener = &tunnel->listeners[i];
+        int fd = 0;
+
+        while (listener->door == TUNNEL_FORWARDS && fd >= 0) {
+            fd = tunnel_accept(listener->fd);
+            if (fd >= 0) {
+                tunnel_close_hard(fd);
+            }
+        }
+    }
+}
+
+/* The link is lost, or could not be made: try again later. The reason is told
+ * once until it is there again. */
+static void lose_up(struct tunnel *tunnel)
+{
+    uint64_t twice = 2 * tunnel->backoff_ns;
+    uint64_t most = BACKOFF_MOST_MS * UINT64_C(1000000);
+
+    if (tunnel->backoff_ns == 0) {
+        tunnel_problem(tunnel);
+        twice = BACKOFF_FIRST_MS * UINT64_C(1000000);
+    }
+    tunnel->backoff_ns = twice < most ? twice : most;
+    tunnel->retry_ns = tunnel->now_ns + tunnel->backoff_ns;
+    tunnel->up = NULL;
+    turn_away(tunnel);
+}
+
+/* ---- waiting ---------------------------------------------------------------
+ */
+
+static void sooner(uint64_t *due, uint64_t at)
+{
+    if (at > 0 && at < *due) {
+        *due = at;
+    }
+}
+
+/* Among what is waited for; nothing, if there are no events. */
+static void want(struct tunnel *tunnel, int fd, short events, int *slot)
+{
+    struct pollfd pollfd = {.fd = fd, .events = events};
+
+    *slot = -1;
+    if (events != 0 && fd >= 0) {
+        *slot = (int)(tunnel->fds.len / sizeof pollfd);
+        poise_buf_append(&tunnel->fds, &pollfd, sizeof pollfd);
+    }
+}
+
+static bool may_accept(const struct tunnel *tunnel,
+                       const struct tunnel_listener *listener)
+{
+    return listener->pause_ns <= tunnel->now_ns &&
+           (listener->door != TUNNEL_FORWARDS ||
+            (tunnel->up && tunnel_trunk_has_stream(tunnel->up)));
+}
+
+/* Ask everybody; the moment when something is to be done anyway. */
+static uint64_t collect(struct tunnel *tunnel)
+{
+    uint64_t due = UINT64_MAX;
+
+    poise_buf_reset(&tunnel->fds);
+    for (size_t i = 0; i < tunnel->listener_count; i++) {
+        struct tunnel_listener *at = &tunnel->listeners[i];
+        want(tunnel, at->fd, may_accept(tunnel, at) ? POLLIN : 0, &at->slot);
+        sooner(&due, at->pause_ns > tunnel->now_ns ? at->pause_ns : 0);
+    }
+    for (struct tunnel_trunk *at = tunnel->trunks; at; at = at->next) {
+        want(tunnel, at->fd, tunnel_trunk_events(at), &at->slot);
+        sooner(&due, tunnel_trunk_due(at));
+        for (uint32_t i = 1; i < TUNNEL_STREAMS; i++) {
+            struct tunnel_conn *conn = at->conns[i];
+            if (conn) {
+                want(tunnel, conn->fd, tunnel_conn_events(conn), &conn->slot);
+                /* It begins. */
+                sooner(&due, conn->fresh ? 1 : 0);
+            }
+        }
+    }
+    for (struct tunnel_page *at = tunnel->pages; at; at = at->next) {
+        want(tunnel, at->fd, at->out.len > 0 ? POLLOUT : POLLIN, &at->slot);
+        sooner(&due, at->deadline_ns);
+    }
+    if (tunnel->options.via && !tunnel->up) {
+        sooner(&due, tunnel->retry_ns);
+    }
+    return due;
+}
+
+/* What poll found of a slot. */
+static short found(const struct tunnel *tunnel, int slot, short *asked)
+{
+    const struct pollfd *fds = (const void *)tunnel->fds.data;
+
+    *asked = slot >= 0 ? fds[slot].events : 0;
+    return slot >= 0 ? fds[slot].revents : 0;
+}
+
+static void spread(struct tunnel *tunnel)
+{
+    short asked;
+
+    for (size_t i = 0; i < tunnel->listener_count; i++) {
+        struct tunnel_listener *at = &tunnel->listeners[i];
+        at->can_read = found(tunnel, at->slot, &asked) != 0;
+    }
+    for (struct tunnel_trunk *at = tunnel->trunks; at; at = at->next) {
+        short is = found(tunnel, at->slot, &asked);
+        at->can_read = is & (POLLIN | POLLHUP | POLLERR);
+        at->can_write = is != 0 && (asked & POLLOUT);
+        for (uint32_t i = 1; i < TUNNEL_STREAMS; i++) {
+            struct tunnel_conn *conn = at->conns[i];
+            if (conn) {
+                is = found(tunnel, conn->slot, &asked);
+                conn->can_read =
+                    (asked & POLLIN) && (is & (POLLIN | POLLHUP | POLLERR));
+                conn->can_write = is & (POLLOUT | POLLHUP | POLLERR);
+                conn->drained |= (asked & POLLIN) && !conn->can_read;
+            }
+        }
+    }
+    for (struct tunnel_page *at = tunnel->pages; at; at = at->next) {
+        short is = found(tunnel, at->slot, &asked);
+        at->can_read = is != 0 && (asked & POLLIN);
+        at->can_write = is != 0 && (asked & POLLOUT);
+    }
+}
+
+static int await(struct tunnel *tunnel, uint64_t most_ns)
+{
+    uint64_t due = collect(tunnel), now = poise_clock_ns(), left;
+    struct timespec time;
+    int rc;
+
+    if (tunnel->fds.error) {
+        return -ENOMEM;
+    }
+    left = due <= now ? 0 : due - now;
+    left = left < most_ns ? left : most_ns;
+    time = (struct timespec){.tv_sec = (time_t)(left / SECOND_NS),
+                             .tv_nsec = (long)(left % SECOND_NS)};
+    rc = ppoll((struct pollfd *)(void *)tunnel->fds.data,
+               tunnel->fds.len / sizeof(struct pollfd), &time, NULL);
+    if (rc < 0 && errno != EINTR) {
+        return poise_error_set(errno, "wait for connections", NULL, NULL);
+    }
+    if (rc < 0) {
+        /* Nothing is known of any of them. */
+        struct pollfd *fds = (void *)tunnel->fds.data;
+        for (size_t i = 0; i < tunnel->fds.len / sizeof *fds; i++) {
+            fds[i].revents = 0;
+        }
+    }
+    tunnel->now_ns = poise_clock_ns();
+    spread(tunnel);
+    return 0;
+}
+
+/* ---- a turn ----------------------------------------------------------------
+ */
+
+static unsigned count_trunks(const struct tunnel *tunnel)
+{
+    unsigned count = 0;
+
+    for (const struct tunnel_trunk *at = tunnel->trunks; at; at = at->next) {
+        count++;
+    }
+    return count;
+}
+
+/* One who knocked at a door: takes `fd` if it succeeds. */
+static int let_in(struct tunnel *tunnel, const struct tunnel_listener *listener,
+                  int fd)
+{
+    struct tunnel_trunk *trunk;
+    int err;
+
+    switch (listener->door) {
+    case TUNNEL_FORWARDS:
+        return tunnel_trunk_open(tunnel->up, fd, listener->target);
+    case TUNNEL_SHOWS:
+        return tunnel_page_create(tunnel, fd);
+    default:
+        if (count_trunks(tunnel) >= TUNNEL_TRUNKS) {
+            return poise_error_set(EUSERS, "serve one more link", NULL, NULL);
+        }
+        err = tunnel_trunk_create(tunnel, fd, &trunk);
+        if (err == 0) {
+            trunk->next = tunnel->trunks;
+            tunnel->trunks = trunk;
+        }
+        return err;
+    }
+}
+
+static void answer(struct tunnel *tunnel, struct tunnel_listener *listener)
+{
+    while (may_accept(tunnel, listener)) {
+        int fd = tunnel_accept(listener->fd), err;
+
+        if (fd == -EAGAIN) {
+            return;
+        }
+        err = fd < 0 ? fd : let_in(tunnel, listener, fd);
+        if (err < 0) {
+            tunnel_problem(tunnel);
+            /* There may be room again soon. */
+            listener->pause_ns = tunnel->now_ns + PAUSE_MS * UINT64_C(1000000);
+        }
+        if (err < 0 && fd >= 0) {
+            tunnel_close_hard(fd);
+        }
+    }
+}
+
+/* Links that are lost go, and their connections with them. */
+static void sweep(struct tunnel *tunnel)
+{
+    for (struct tunnel_trunk **at = &tunnel->trunks; *at;) {
+        struct tunnel_trunk *trunk = *at;
+
+        if (!trunk->lost) {
+            at = &trunk->next;
+            continue;
+        }
+        *at = trunk->next;
+        add_trunk(&tunnel->stats, trunk);
+        tunnel->stats.links_lost += trunk->window > 0;
+        tunnel_trunk_destroy(trunk);
+    }
+    for (struct tunnel_page **at = &tunnel->pages; *at;) {
+        struct tunnel_page *page = *at;
+
+        if (page->over) {
+            *at = page->next;
+            tunnel_page_destroy(page);
+        } else {
+            at = &page->next;
+        }
+    }
+}
+
+/* What is new in the cache is to outlive this process. */
+static void save(struct tunnel *tunnel)
+{
+    if (tunnel->stirred &&
+        tunnel->now_ns - tunnel->saved_ns > SAVE_S * SECOND_NS) {
+        tunnel->stirred = false;
+        tunnel->saved_ns = tunnel->now_ns;
+        if (poise_dedup_store_flush(tunnel->store) < 0) {
+            tunnel_problem(tunnel);
+        }
+    }
+}
+
+static void turn_trunk(struct tunnel *tunnel, struct tunnel_trunk *trunk)
+{
+    int err = trunk->lost ? -ENOMEM : tunnel_trunk_turn(trunk);
+
+    tunnel->stirred |= trunk->count > 0;
+    if (err == 0) {
+        return;
+    }
+    trunk->lost = true;
+    if (trunk == tunnel->up) {
+        lose_up(tunnel);
+    } else {
+        tunnel_problem(tunnel);
+    }
+}
+
+int tunnel_turn(struct tunnel *tunnel, uint64_t most_ns)
+{
+    int err = await(tunnel, most_ns);
+
+    if (err < 0) {
+        return err;
+    }
+    if (tunnel->options.via && !tunnel->up &&
+        tunnel->retry_ns <= tunnel->now_ns && connect_up(tunnel) < 0) {
+        lose_up(tunnel);
+    }
+    for (size_t i = 0; i < tunnel->listener_count; i++) {
+        if (tunnel->listeners[i].can_read) {
+            answer(tunnel, &tunnel->listeners[i]);
+        }
+    }
+    for (struct tunnel_trunk *at = tunnel->trunks; at; at = at->next) {
+        turn_trunk(tunnel, at);
+    }
+    for (struct tunnel_page *at = tunnel->pages; at; at = at->next) {
+        tunnel_page_turn(tunnel, at);
+    }
+    sweep(tunnel);
+    save(tunnel);
+    return 0;
+}
+
+int poise_remote_tunnel(const struct poise_remote_tunnel_options *options,
+                        struct poise_remote_tunnel_stats *stats)
+{
+    struct tunnel *tunnel;
+    int err = tunnel_create(options, &tunnel);
+
+    *stats = (struct poise_remote_tunnel_stats){0};
+    if (err < 0) {
+        return err;
+    }
+    while (err == 0 && !(options->stop && *options->stop)) {
+        err = tunnel_turn(tunnel, TICK_S * SECOND_NS);
+    }
+    *stats = tunnel_stats(tunnel);
+    tunnel_destroy(tunnel);
+    return err;
+}

@@ -1,0 +1,387 @@
+/*
+ * One connection of a user: what it says goes into a stream of the wire, what
+ * comes out of that goes to it. Each direction ends with one end of the
+ * stream, after a message that says so if it was by an error.
+ */
+#include "tunnel.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    /* What is shorter is sent as it is: a reference costs as much. */
+    TINY = 64,
+    /* Someone may sit there and wait: held back no moment. */
+    SMALL = 4096,
+    /* More is likely to come; what is cut off is not found in the cache. */
+    HOLD_NS = 1000000,
+    OUT_KEPT = 1 << 18, /* memory that is kept for what comes */
+};
+
+int tunnel_conn_create(struct tunnel_trunk *trunk, uint32_t stream, uint64_t id,
+                       int fd, struct tunnel_conn **out)
+{
+    struct tunnel_conn *made = poise_alloc(1, sizeof *made);
+
+    if (!made) {
+        return -ENOMEM;
+    }
+    made->trunk = trunk;
+    made->stream = stream;
+    made->id = id;
+    made->fd = fd;
+    made->slot = -1;
+    made->credit = trunk->window;
+    made->granted = made->exposed = TUNNEL_WINDOW;
+    trunk->exposed += TUNNEL_WINDOW;
+    trunk->conns[stream] = made;
+    trunk->count++;
+    *out = made;
+    return 0;
+}
+
+/* What came is dropped, and so is what comes. */
+static void drop(struct tunnel_conn *conn)
+{
+    size_t left = conn->out.len - conn->taken;
+
+    conn->exposed -= left;
+    conn->trunk->exposed -= left;
+    poise_buf_free(&conn->out);
+    conn->taken = 0;
+}
+
+void tunnel_conn_destroy(struct tunnel_conn *conn)
+{
+    struct tunnel_trunk *trunk = conn->trunk;
+
+    if (conn->fd >= 0 && tunnel_conn_is_done(conn)) {
+        close(conn->fd);
+    } else if (conn->fd >= 0) {
+        tunnel_close_hard(conn->fd);
+    }
+    drop(conn);
+    trunk->exposed -= conn->exposed;
+    poise_dedup_segmenter_destroy(conn->segmenter);
+    trunk->conns[conn->stream] = NULL;
+    trunk->count--;
+    free(conn);
+}
+
+bool tunnel_conn_is_done(const struct tunnel_conn *conn)
+{
+    return conn->sent_end && conn->got_end && (conn->fd < 0 || conn->shut);
+}
+
+int tunnel_conn_abort(struct tunnel_conn *conn, const char *why)
+{
+    struct tunnel_trunk *trunk = conn->trunk;
+    bool is_known = conn->reset || (conn->got_end && conn->sent_end);
+    int err = 0;
+
+    trunk->tunnel->stats.resets++;
+    if (conn->fd >= 0) {
+        tunnel_close_hard(conn->fd);
+        conn->fd = -1;
+    }
+    drop(conn);
+    poise_dedup_segmenter_destroy(conn->segmenter);
+    conn->segmenter = NULL;
+    conn->connecting = false;
+    if (!is_known) {
+        err =
+            tunnel_trunk_say(trunk, TUNNEL_RESET, conn->id, 0, why ? why : "");
+    }
+    if (err == 0) {
+        err = tunnel_trunk_settle(trunk);
+    }
+    if (err == 0 && !conn->sent_end) {
+        conn->sent_end = true;
+        trunk->dirty = true;
+        err = poise_dedup_peer_end(trunk->peer, conn->stream);
+    }
+    return err;
+}
+
+/* ---- to its target ---------------------------------------------------------
+ */
+
+int tunnel_conn_connect(struct tunnel_conn *conn)
+{
+    struct tunnel *tunnel = conn->trunk->tunnel;
+
+    conn->fresh = false;
+    if (!conn->target) {
+        tunnel->stats.refused++;
+        return tunnel_conn_abort(conn, "it may not connect to there");
+    }
+    while (conn->tried < conn->target->count) {
+        int fd = tunnel_connect(conn->target, conn->tried++);
+        if (fd >= 0) {
+            conn->fd = fd;
+            conn->connecting = true;
+            return 0;
+        }
+    }
+    tunnel->stats.refused++;
+    tunnel_problem(tunnel);
+    return tunnel_conn_abort(conn, poise_error_last()->why);
+}
+
+static int finish_connecting(struct tunnel_conn *conn)
+{
+    int code = tunnel_connected(conn->fd);
+
+    if (code == 0) {
+        conn->connecting = false;
+        tunnel_no_delay(conn->fd);
+        return 0;
+    }
+    poise_error_set(-code, "connect to", conn->target->text, NULL);
+    close(conn->fd);
+    conn->fd = -1;
+    return tunnel_conn_connect(conn);
+}
+
+short tunnel_conn_events(const struct tunnel_conn *conn)
+{
+    bool wants_write = conn->connecting || conn->taken < conn->out.len;
+    bool wants_read = !conn->connecting && !conn->sent_end &&
+                      conn->credit > 0 && tunnel_trunk_has_room(conn->trunk);
+
+    return conn->fd < 0 ? 0
+                        : (short)((wants_write ? POLLOUT : 0) |
+                                  (wants_read ? POLLIN : 0));
+}
+
+/* ---- from the other end ----------------------------------------------------
+ */
+
+int tunnel_conn_take(struct tunnel_conn *conn,
+                     const struct poise_dedup_piece *piece)
+{
+    uint64_t before = conn->joined.at;
+    size_t fresh;
+    int err = poise_dedup_join(&conn->joined, piece, NULL);
+
+    if (err < 0) {
+        return err;
+    }
+    fresh = (size_t)(conn->joined.at - before);
+    if (fresh > conn->granted) {
+        return remote_bad("it sends more than it may");
+    }
+    conn->granted -= fresh;
+    if (conn->reset || (conn->fd < 0 && conn->sent_end)) {
+        conn->exposed -= fresh;
+        conn->trunk->exposed -= fresh;
+        return 0;
+    }
+    return poise_buf_append(&conn->out, piece->data + piece->len - fresh,
+                            fresh);
+}
+
+/* Let more come: as much as keeps a far link busy, while all connections
+ * together have that much. */
+static int grant(struct tunnel_conn *conn)
+{
+    struct tunnel_trunk *trunk = conn->trunk;
+    uint64_t target = TUNNEL_BUDGET / trunk->count, least, more, left;
+    uint64_t most = trunk->tunnel->window_most;
+
+    target = target < most ? target : most;
+    target = target > TUNNEL_WINDOW ? target : TUNNEL_WINDOW;
+    if (conn->got_end || conn->exposed >= target) {
+        return 0;
+    }
+    more = target - conn->exposed;
+    left = trunk->exposed < TUNNEL_BUDGET ? TUNNEL_BUDGET - trunk->exposed : 0;
+    least = conn->exposed < TUNNEL_WINDOW ? TUNNEL_WINDOW - conn->exposed : 0;
+    if (more > left) {
+        more = left > least ? left : least;
+    }
+    if (more == 0 || (more < target / 4 && conn->granted > TUNNEL_WINDOW / 2)) {
+        return 0;
+    }
+    conn->granted += more;
+    conn->exposed += more;
+    trunk->exposed += more;
+    return tunnel_trunk_say(trunk, TUNNEL_CREDIT, conn->id, more, NULL);
+}
+
+/* Some of what came went on: -EAGAIN when no more can now. */
+static int write_some(struct tunnel_conn *conn)
+{
+    int code = poise_fault_check(POISE_FAULT_SEND);
+    ssize_t done = code ? -1
+                        : send(conn->fd, conn->out.data + conn->taken,
+                               conn->out.len - conn->taken, MSG_NOSIGNAL);
+
+    if (done < 0) {
+        code = code ? code : errno;
+        return code == EINTR ? -EAGAIN : -code;
+    }
+    conn->taken += (size_t)done;
+    conn->exposed -= (size_t)done;
+    conn->trunk->exposed -= (size_t)done;
+    return 0;
+}
+
+/* What was handed on needs no room. */
+static void tidy(struct tunnel_conn *conn)
+{
+    if (conn->taken < conn->out.len) {
+        if (conn->taken > conn->out.len / 2) {
+            conn->out.len -= conn->taken;
+            memmove(conn->out.data, conn->out.data + conn->taken,
+                    conn->out.len);
+            conn->taken = 0;
+        }
+        return;
+    }
+    conn->taken = 0;
+    if (conn->out.cap > OUT_KEPT) {
+        poise_buf_free(&conn->out);
+    } else {
+        poise_buf_reset(&conn->out);
+    }
+}
+
+int tunnel_conn_write(struct tunnel_conn *conn)
+{
+    int err = 0;
+
+    if (conn->fresh && !conn->reset) {
+        return tunnel_conn_connect(conn);
+    }
+    if (conn->reset && (conn->fd >= 0 || !conn->sent_end)) {
+        return tunnel_conn_abort(conn, NULL);
+    }
+    if (conn->fd < 0) {
+        return 0;
+    }
+    if (conn->connecting) {
+        return conn->can_write ? finish_connecting(conn) : 0;
+    }
+    while (conn->taken < conn->out.len && err == 0) {
+        err = write_some(conn);
+    }
+    if (err < 0 && err != -EAGAIN) {
+        return tunnel_conn_abort(conn, NULL);
+    }
+    tidy(conn);
+    if (conn->got_end && conn->out.len == 0 && !conn->shut) {
+        conn->shut = true;
+        shutdown(conn->fd, SHUT_WR);
+    }
+    return grant(conn);
+}
+
+/* ---- to the other end ------------------------------------------------------
+ */
+
+int tunnel_conn_flush(struct tunnel_conn *conn)
+{
+    struct tunnel_trunk *trunk = conn->trunk;
+    int err;
+
+    if (!conn->segmenter) {
+        return 0;
+    }
+    trunk->feeding = conn;
+    trunk->dirty = true;
+    err = poise_dedup_segmenter_flush(conn->segmenter);
+    /* It holds nothing now: whoever comes next may have it. */
+    if (err < 0 || trunk->spare) {
+        poise_dedup_segmenter_destroy(conn->segmenter);
+    } else {
+        trunk->spare = conn->segmenter;
+    }
+    conn->segmenter = NULL;
+    conn->held = 0;
+    return err;
+}
+
+static int send_end(struct tunnel_conn *conn)
+{
+    int err = tunnel_conn_flush(conn);
+
+    conn->sent_end = true;
+    conn->trunk->dirty = true;
+    return err < 0 ? err
+                   : poise_dedup_peer_end(conn->trunk->peer, conn->stream);
+}
+
+static int send_bytes(struct tunnel_conn *conn, const unsigned char *data,
+                      size_t len)
+{
+    struct tunnel_trunk *trunk = conn->trunk;
+    int err = 0;
+
+    trunk->feeding = conn;
+    trunk->dirty = true;
+    if (!conn->segmenter && len < TINY && conn->drained) {
+        struct poise_dedup_piece piece = {
+            .kind = POISE_DEDUP_LITERAL,
+            .data = data,
+            .len = len,
+            .place = {.width = (uint32_t)len, .height = 1}};
+        return tunnel_trunk_emit(&piece, trunk);
+    }
+    if (!conn->segmenter && trunk->spare) {
+        conn->segmenter = trunk->spare;
+        trunk->spare = NULL;
+    } else if (!conn->segmenter) {
+        static const struct poise_dedup_cut_options usual;
+        err = poise_dedup_segmenter_create(poise_dedup_method_find("gear"),
+                                           &usual, tunnel_trunk_emit, trunk,
+                                           &conn->segmenter);
+    }
+    if (err == 0) {
+        err = poise_dedup_segmenter_feed(conn->segmenter, data, len);
+        conn->held += len;
+    }
+    return err == 0 && conn->drained && conn->held <= SMALL
+               ? tunnel_conn_flush(conn)
+               : err;
+}
+
+int tunnel_conn_read(struct tunnel_conn *conn, size_t most)
+{
+    struct tunnel *tunnel = conn->trunk->tunnel;
+    int code = poise_fault_check(POISE_FAULT_READ), err;
+    ssize_t got;
+
+    most = most < conn->credit ? most : (size_t)conn->credit;
+    got = code ? -1 : recv(conn->fd, tunnel->buffer, most, 0);
+    if (got < 0) {
+        code = code ? code : errno;
+        conn->drained = true;
+        conn->can_read = false;
+        return code == EAGAIN || code == EINTR ? 0
+                                               : tunnel_conn_abort(conn, NULL);
+    }
+    err = tunnel_trunk_settle(conn->trunk);
+    if (err < 0) {
+        return err;
+    }
+    if (got == 0) {
+        conn->can_read = false;
+        return send_end(conn);
+    }
+    conn->drained = (size_t)got < most;
+    conn->can_read = !conn->drained;
+    conn->credit -= (uint64_t)got;
+    conn->recent += (uint64_t)got;
+    conn->read_ns = tunnel->now_ns;
+    return send_bytes(conn, tunnel->buffer, (size_t)got);
+}
+
+uint64_t tunnel_conn_due(const struct tunnel_conn *conn)
+{
+    bool is_waiting = conn->drained || conn->credit == 0;
+
+    return conn->segmenter && is_waiting ? conn->read_ns + HOLD_NS : 0;
+}

@@ -201,6 +201,12 @@ static int mix_depend(struct poise_flow_task *task,
             a.index[0] = x;
             code = poise_flow_list_add(out, &a);
         }
+        a.file = 1;
+        a.index[0] = block->index[0];
+        if (code == 0 && block->file == 0 && mix->job.file_count == 2 &&
+            a.version < file->versions.to) {
+            code = poise_flow_list_add(out, &a);
+        }
         return code < 0 ? code : 1;
     }
     if (direction == POISE_FLOW_FORWARD) {
@@ -311,8 +317,8 @@ static void mix_expect(struct mix *mix)
             list.count = 0;
             needs(mix, &a, file, &list);
             if (mix->pattern == MIX_DATA && v > 0) {
-                uint64_t before =
-                    all[(a.file * versions + v - 1) * mix->places + p];
+                /* The first of the list names another one. */
+                uint64_t before = all[(v - 1) * mix->places + p];
                 add(&list, &a, 0, named(before, side_of(file)) - a.index[0], 1);
             }
             for (size_t k = 0; k < list.count; k++) {

@@ -387,6 +387,51 @@ static void test_quiet_early(void **state)
     free(s.file.plans);
 }
 
+/* One block that took no time at all does not outweigh what was measured
+ * before; many do. */
+static void test_rates(void **state)
+{
+    (void)state;
+    static struct stage s;
+    struct flow_file_report reports[SOME];
+    stage_set(&s);
+    s.shape.shape.index[0].to = 12;
+    s.shape.adapt = 2;
+    s.file.to = 3;
+    s.file.owner = malloc(12 * sizeof(uint16_t));
+    assert_non_null(s.file.owner);
+    for (unsigned p = 0; p < 12; p++) {
+        s.file.owner[p] = (uint16_t)(p / 4);
+    }
+    for (unsigned n = 0; n < SOME; n++) {
+        reports[n] = (struct flow_file_report){.blocks = 4,
+                                               .compute_ns = 4000,
+                                               .blocks_before = 40,
+                                               .before_ns = 40000};
+        s.nodes[n].files = &reports[n];
+    }
+    uint16_t *first = s.file.owner;
+    reports[0].blocks = 1;
+    reports[0].compute_ns = 1;
+    assert_int_equal(map_assign(&s.map, 0), 0);
+    assert_int_equal(s.map.rechunkings, 0);
+    assert_memory_equal(s.file.owner, first, 12 * sizeof(*first));
+    reports[2].blocks = 40;
+    reports[2].compute_ns = 160000;
+    assert_int_equal(map_assign(&s.map, 0), 0);
+    assert_int_equal(s.map.rechunkings, 1);
+    unsigned count = 0;
+    for (unsigned p = 0; p < 12; p++) {
+        count += s.file.owner[p] == 2;
+    }
+    assert_int_equal(count, 1);
+    for (unsigned p = 0; p < s.file.plan_count; p++) {
+        free(s.file.plans[p].owner);
+    }
+    free(s.file.plans);
+    free(first);
+}
+
 static void test_not_quiet(void **state)
 {
     (void)state;
@@ -490,6 +535,7 @@ int main(void)
         cmocka_unit_test(test_awake),
         cmocka_unit_test(test_quiet),
         cmocka_unit_test(test_quiet_early),
+        cmocka_unit_test(test_rates),
         cmocka_unit_test(test_not_quiet),
         cmocka_unit_test(test_cut),
         cmocka_unit_test_setup_teardown(test_map_killed, limit, end),

@@ -12,6 +12,8 @@
 /** What a change has to gain at least: else layouts would wander about for
  * nothing, and neighbours with them. */
 #define GAIN_LEAST 0.98
+/** Rates that differ by less are of the same speed. */
+#define SPEED_SAME 1.25
 /** What a miss rate of 0 weighs: even who never makes others wait has work. */
 #define MISS_FLOOR 0.1
 
@@ -48,6 +50,29 @@ int map_plan_add(struct map *map, uint32_t file, int64_t from, int64_t to,
                                    places * sizeof(*owner));
 }
 
+/* Blocks a nanosecond of one node, by the newest segment. Few blocks say
+ * little: one may have waited for a processor, and the next one made up for
+ * that. So as long as there are less than half as many as of the segment
+ * before, that one counts for the rest. 0: nothing is known. */
+static double rate_of(const struct flow_file_report *r)
+{
+    double blocks = (double)r->blocks, ns = (double)r->compute_ns;
+    double before = (double)r->blocks_before;
+    if (blocks < before / 2) {
+        ns += (before / 2 - blocks) * (double)r->before_ns / before;
+        blocks = before / 2;
+    }
+    return blocks > 0 && ns > 0 ? blocks / ns : 0;
+}
+
+/* What was measured twice is believed more than what was measured once, unless
+ * the speed is another one. */
+static double rate_mean(double before, double now)
+{
+    bool same = now < SPEED_SAME * before && before < SPEED_SAME * now;
+    return same ? (before + now) / 2 : now;
+}
+
 /* Blocks a nanosecond of each node; those that were not measured are taken for
  * the mean of the others. Whether there is anything to go by. */
 static bool rates_of(struct map *map, uint32_t file, double *rates)
@@ -58,8 +83,9 @@ static bool rates_of(struct map *map, uint32_t file, double *rates)
         struct map_node *node = &map->nodes[n];
         const struct flow_file_report *r =
             node->files ? &node->files[file] : NULL;
-        if (r && r->blocks > 0 && r->compute_ns > 0) {
-            node->rate[file] = (double)r->blocks / (double)r->compute_ns;
+        double rate = r ? rate_of(r) : 0;
+        if (rate > 0) {
+            node->rate[file] = rate_mean(node->rate[file], rate);
         }
         rates[n] = node->alive ? node->rate[file] : 0;
         sum += rates[n];

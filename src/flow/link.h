@@ -144,6 +144,7 @@ struct flow_file_report {
     uint64_t blocks;     /**< computed of the newest segment that was begun */
     uint64_t compute_ns; /**< for them */
     int64_t segment;     /**< its first version */
+    uint64_t blocks_before, before_ns; /**< the same of the one before it */
 };
 
 /** Silence counts only while one listens oneself: a process that was stopped,

@@ -135,8 +135,16 @@ static void net_computed(struct flow_net *net, const struct flow_key *key,
     struct flow_file_report *file = &server->files[key->file];
     const struct flow_segment *segment =
         flow_segment_of(server->node, key->file, key->version);
+    if (key->version == flow_file(server->node, key->file)->versions.from) {
+        return; /* made of nothing, it tells nothing of what comes later */
+    }
     if (segment && segment->from > file->segment) {
-        *file = (struct flow_file_report){.segment = segment->from};
+        if (file->blocks > 0) {
+            file->blocks_before = file->blocks;
+            file->before_ns = file->compute_ns;
+        }
+        file->segment = segment->from;
+        file->blocks = file->compute_ns = 0;
     }
     if (segment && segment->from == file->segment) {
         file->blocks++;

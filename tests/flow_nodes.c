@@ -81,6 +81,14 @@ static void test_parts(void **state)
     assert_int_equal(stats.nodes[0].blocks, 9 * 3 + 11 * 3);
     assert_int_equal(stats.nodes[1].blocks, 9 * 5 + 11 * 5);
     assert_true(stats.nodes[0].fetched > 0);
+    assert_int_equal(stats.plan_count, 2);
+    assert_int_equal(stats.plans[0].to, 9);
+    assert_int_equal(stats.plans[1].from, 9);
+    assert_int_equal(stats.plans[0].owner[4], 1);
+    assert_int_equal(stats.plans[1].owner[4], 1);
+    assert_int_equal(stats.plans[1].owner[5], 0);
+    assert_true(stats.mark_count > 0);
+    assert_int_equal(stats.marks[stats.mark_count - 1].version, 20);
     poise_flow_stats_free(&stats);
     mix_free(&mix);
 }

@@ -63,4 +63,12 @@ void cli_flow_json(struct poise_json *json,
         poise_json_end_object(json);
     }
     poise_json_end_array(json);
+    poise_json_array(json, "progress");
+    for (size_t m = 0; m < stats->mark_count; m++) {
+        poise_json_object(json, NULL);
+        poise_json_double(json, "seconds", (double)stats->marks[m].ns / 1e9);
+        poise_json_i64(json, "versions", stats->marks[m].version);
+        poise_json_end_object(json);
+    }
+    poise_json_end_array(json);
 }

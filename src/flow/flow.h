@@ -214,6 +214,19 @@ struct poise_flow_node_stats {
     uint64_t throttled_ns; /**< of these: waited for memory */
 };
 
+/** All versions of all files below one are done, as far as the map knew. */
+struct poise_flow_mark {
+    uint64_t ns; /**< since all nodes were there */
+    int64_t version;
+};
+
+/** Who computed a range of versions of a file, the heirs of the dead. */
+struct poise_flow_plan {
+    uint32_t file;
+    int64_t from, to;
+    uint16_t *owner; /**< node by place, row-major in the indices; owned */
+};
+
 /** What a run was. Owned by the caller, freed by poise_flow_stats_free. */
 struct poise_flow_stats {
     uint64_t wall_ns;
@@ -224,6 +237,10 @@ struct poise_flow_stats {
     unsigned joins;  /**< nodes that came during the run */
     unsigned node_count;
     struct poise_flow_node_stats *nodes; /**< [node_count], owned */
+    /* Of runs with a map: */
+    struct poise_flow_mark *marks; /**< [mark_count], growing, owned */
+    struct poise_flow_plan *plans; /**< [plan_count] by file, version; owned */
+    size_t mark_count, plan_count;
 };
 POISE_API void poise_flow_stats_free(struct poise_flow_stats *stats);
 

@@ -315,6 +315,32 @@ static int take_failure(struct map *map, struct flow_link *link)
                            text[2]);
 }
 
+/* How far all of them are. */
+static int mark(struct map *map)
+{
+    const struct poise_flow_mark *marks = (const void *)map->marks.data;
+    size_t count = map->marks.len / sizeof(*marks);
+    int64_t low = INT64_MAX, end = 0;
+    for (uint32_t f = 0; f < map->job->file_count; f++) {
+        int64_t to = map->job->files[f].shape.versions.to;
+        end = to > end ? to : end;
+        for (unsigned n = 0; n < map->count; n++) {
+            const struct map_node *node = &map->nodes[n];
+            if (node->alive && node->files[f].low < low) {
+                low = node->files[f].low;
+            }
+        }
+    }
+    struct poise_flow_mark now = {poise_clock_ns() - map->started_ns,
+                                  low < end ? low : end};
+    if (!map->started ||
+        now.version <= map->job->files[0].shape.versions.from ||
+        (count > 0 && now.version <= marks[count - 1].version)) {
+        return 0;
+    }
+    return poise_buf_append(&map->marks, &now, sizeof(now));
+}
+
 static int take_report(struct map *map, struct flow_link *link)
 {
     struct map_node *node = &map->nodes[link->peer];
@@ -337,7 +363,7 @@ static int take_report(struct map *map, struct flow_link *link)
     if (node->report.known_line > map->line) {
         map->line = node->report.known_line; /* of a map before this one */
     }
-    return 0;
+    return mark(map);
 }
 
 /* A node of the map before this one. If it was given up it will hear so. */
@@ -597,6 +623,7 @@ static void map_free(struct map *map)
         }
         free(map->files[f].plans);
     }
+    poise_buf_free(&map->marks);
     free(map->files);
     free(map->nodes);
     free(map->tally);
@@ -663,12 +690,39 @@ static int map_make(struct map *map)
     return code;
 }
 
-static int fill_stats(const struct map *map, struct poise_flow_stats *stats)
+/* The plans are the caller's from here on. */
+static int fill_plans(struct map *map, struct poise_flow_stats *stats)
 {
-    stats->nodes = poise_alloc(map->count, sizeof(*stats->nodes));
-    if (!stats->nodes) {
+    size_t count = 0;
+    for (uint32_t f = 0; f < map->job->file_count; f++) {
+        count += map->files[f].plan_count;
+    }
+    stats->plans = poise_alloc(count, sizeof(*stats->plans));
+    if (!stats->plans) {
         return -ENOMEM;
     }
+    for (uint32_t f = 0; f < map->job->file_count; f++) {
+        for (unsigned p = 0; p < map->files[f].plan_count; p++) {
+            const struct map_plan *plan = &map->files[f].plans[p];
+            stats->plans[stats->plan_count++] =
+                (struct poise_flow_plan){f, plan->from, plan->to, plan->owner};
+        }
+        map->files[f].plan_count = 0;
+    }
+    return 0;
+}
+
+static int fill_stats(struct map *map, struct poise_flow_stats *stats)
+{
+    size_t marks = map->marks.len / sizeof(*stats->marks);
+    stats->nodes = poise_alloc(map->count, sizeof(*stats->nodes));
+    stats->marks = poise_alloc(marks + 1, sizeof(*stats->marks));
+    if (!stats->nodes || !stats->marks) {
+        return -ENOMEM;
+    }
+    memcpy(stats->marks, map->marks.data ? map->marks.data : "",
+           map->marks.len);
+    stats->mark_count = marks;
     stats->node_count = map->count;
     stats->rechunkings = map->rechunkings;
     stats->deaths = map->deaths;
@@ -681,7 +735,7 @@ static int fill_stats(const struct map *map, struct poise_flow_stats *stats)
             stats->nodes[n].misses += map->nodes[k].tally[n].misses;
         }
     }
-    return 0;
+    return fill_plans(map, stats);
 }
 
 int flow_map_run(const struct poise_flow_job *job,

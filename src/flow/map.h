@@ -61,6 +61,7 @@ struct map {
     uint64_t messages;   /**< between nodes, as they counted them then */
     uint64_t probe, told_probe; /**< the newest one, and the one sent last */
     bool probing;               /**< nodes are to answer it */
+    struct poise_buf marks;     /**< of struct poise_flow_mark */
     unsigned rechunkings, deaths, joins;
     struct flow_failure failure;
 };

@@ -9,6 +9,11 @@ const char *const poise_flow_policy_names[] = {"rate", "misses", NULL};
 
 void poise_flow_stats_free(struct poise_flow_stats *stats)
 {
+    for (size_t p = 0; p < stats->plan_count; p++) {
+        free(stats->plans[p].owner);
+    }
+    free(stats->plans);
+    free(stats->marks);
     free(stats->nodes);
     *stats = (struct poise_flow_stats){0};
 }

@@ -13,6 +13,7 @@ import statistics
 import subprocess
 import tempfile
 
+import plot
 from measure import BUILD, POISE
 
 MPI = os.path.join(BUILD, "bench", "flow_mpi_ompi")
@@ -79,15 +80,53 @@ class Plate:
         return took, found
 
     def per_sweep(self, ms, sweeps, factors, blocks, options, skip):
-        """The same, without the first `skip` sweeps: by two runs."""
-        first = self.run(ms, skip, factors, blocks, options)[0] * skip
-        rest = self.run(ms, skip + sweeps, factors, blocks, options)
-        return (rest[0] * (skip + sweeps) - first) / sweeps, rest[1]
+        """The same, without the first `skip` sweeps, by when the map heard of
+        their ends."""
+        found = self.run(ms, skip + sweeps, factors, blocks, options)[1]
+        marks = [m for m in found["progress"] if m["versions"] > skip]
+        took = marks[-1]["seconds"] - marks[0]["seconds"]
+        return took * 1e3 / (marks[-1]["versions"] - marks[0]["versions"])
 
 
-def median(runs, function):
-    found = [function() for _ in range(runs)]
-    return statistics.median(found) if found[0] is not None else None
+class Figures:
+    """Figures of one case: the median of some runs each, taken in turns, so that
+    whatever else the machine does hits all alike. With a record (a file of
+    lines) each run is kept, and one that is there already is not made again: a
+    long case can be measured in pieces."""
+
+    def __init__(self, case, runs, record):
+        self.case, self.runs, self.record = case, runs, record
+        self.found = {}
+        if record and os.path.exists(record):
+            with open(record, encoding="utf-8") as file:
+                for line in file:
+                    key, value = json.loads(line)
+                    self.found.setdefault(key, []).append(value)
+
+    def once(self, key, call):
+        value = call()
+        self.found.setdefault(key, []).append(value)
+        if self.record:
+            with open(self.record, "a", encoding="utf-8") as file:
+                file.write(json.dumps([key, value]) + "\n")
+
+    def all(self, row, call):
+        """What that many calls return."""
+        key = f"{self.case}: {row}"
+        while len(self.found.get(key, [])) < self.runs:
+            self.once(key, call)
+        return self.found[key]
+
+    def of(self, row, calls):
+        """Medians of what the calls return, a dict by name; None: cannot be."""
+        keys = {name: f"{self.case}: {row}: {name}" for name in calls}
+        for turn in range(self.runs):
+            for name, call in calls.items():
+                if len(self.found.get(keys[name], [])) <= turn:
+                    self.once(keys[name], call)
+        return {name: None if self.found[key][0] is None
+                else statistics.median(self.found[key])
+                for name, key in keys.items()}
 
 
 def text(value, digits=1):
@@ -99,38 +138,65 @@ def ratio(value, other):
 
 
 # ---- cases ------------------------------------------------------------------------
+# Each returns a title, headings, rows and what is to be drawn: a name and the
+# words of plot.chart.
 
-def scale(folder, args):
+def against_mpi(plate, ms, sweeps, factors):
+    """The same sweeps by the three, with uniform chunks."""
+    nodes = len(factors)
+    return {"Poise": lambda: plate.run(ms, sweeps, factors, 4)[0],
+            "MPI blocking": lambda: mpi(nodes, ms, sweeps, "blocking",
+                                        factors),
+            "MPI overlapped": lambda: mpi(nodes, ms, sweeps, "overlap",
+                                          factors)}
+
+
+HEADINGS = ["Poise", "MPI blocking", "MPI overlapped", "of blocking",
+            "of overlapped"]
+
+
+def row_of(label, found):
+    mine, blocking, overlapped = found.values()
+    return [label, *map(text, (mine, blocking, overlapped)),
+            ratio(mine, blocking), ratio(mine, overlapped)]
+
+
+def lines_add(lines, across, found, suffix=""):
+    for name, value in found.items():
+        if value is not None:
+            lines.setdefault(name + suffix, []).append((across, value))
+
+
+def scale(folder, figures):
     """5.1, figure 5(a): equal nodes, uniform chunks."""
-    rows, ms, sweeps = [], 20, 60
+    rows, lines, ms, sweeps = [], {}, 20, 60
     for nodes in GRIDS:
-        plate, ones = Plate(folder, nodes), [1] * nodes
-        found = [median(args.flow_runs, call) for call in (
-            lambda: plate.run(ms, sweeps, ones, 4)[0],
-            lambda: mpi(nodes, ms, sweeps, "blocking", ones),
-            lambda: mpi(nodes, ms, sweeps, "overlap", ones))]
-        rows.append([nodes, *map(text, found), ratio(found[0], found[1]),
-                     ratio(found[0], found[2])])
+        found = figures.of(nodes, against_mpi(Plate(folder, nodes), ms, sweeps,
+                                              [1] * nodes))
+        rows.append(row_of(nodes, found))
+        lines_add(lines, nodes, found)
     return ("Equal nodes, uniform chunks: ms a sweep of 20 ms",
-            ["nodes", "Poise", "MPI blocking", "MPI overlapped", "of blocking",
-             "of overlapped"], rows)
+            ["nodes", *HEADINGS], rows,
+            [("flow-scale.svg", "Equal nodes: a sweep of 20 ms", "nodes", "ms",
+              lines)])
 
 
-def laggard(folder, args):
+def laggard(folder, figures):
     """5.1, figures 5(b) and (c): laggards, uniform chunks."""
-    rows, ms, plate = [], 20, Plate(folder, 16)
+    rows, charts, ms, plate = [], [], 20, Plate(folder, 16)
     for laggards in (1, 15):
+        lines = {}
         for factor in (1, 2, 4, 8):
             factors, sweeps = slow(laggards, factor), 48 // factor + 6
-            found = [median(args.flow_runs, call) for call in (
-                lambda: plate.run(ms, sweeps, factors, 4)[0],
-                lambda: mpi(16, ms, sweeps, "blocking", factors),
-                lambda: mpi(16, ms, sweeps, "overlap", factors))]
-            rows.append([f"{laggards} of 16 x{factor}", *map(text, found),
-                         ratio(found[0], found[1]), ratio(found[0], found[2])])
+            label = f"{laggards} of 16 x{factor}"
+            found = figures.of(label, against_mpi(plate, ms, sweeps, factors))
+            rows.append(row_of(label, found))
+            lines_add(lines, factor, found)
+        charts.append((f"flow-laggard-{laggards}.svg",
+                       f"{laggards} of 16 nodes slow, uniform chunks",
+                       "times as slow", "ms a sweep", lines))
     return ("Laggards, uniform chunks: ms a sweep of 20 ms",
-            ["laggards", "Poise", "MPI blocking", "MPI overlapped",
-             "of blocking", "of overlapped"], rows)
+            ["laggards", *HEADINGS], rows, charts)
 
 
 def bands(count, width):
@@ -156,91 +222,126 @@ def bands(count, width):
     return "\n".join(lines) + "\n"
 
 
-def mix(folder, args):
+def mix(folder, figures):
     """5.2, figure 6: nodes of three speeds, chunks by hand."""
-    ms, sweeps, plate, rows = 80, 16, Plate(folder, 16), []
+    ms, sweeps, plate, calls = 80, 16, Plate(folder, 16), {}
     best = ideal(ms, MIX)
-    layouts = [("(i) uniform", None), ("(ii) rows", bands(1, 32)),
-               ("(iii) four bands", bands(4, 8)),
-               ("(iv) two bands", bands(2, 16))]
-    for label, chunks in layouts:
+    layouts = {"(i) uniform": None, "(ii) rows": bands(1, 32),
+               "(iii) four bands": bands(4, 8), "(iv) two bands": bands(2, 16)}
+    for number, (label, chunks) in enumerate(layouts.items()):
         options = []
         if chunks:
-            options = ["--chunks", os.path.join(folder, "chunks")]
+            options = ["--chunks", os.path.join(folder, f"chunks{number}")]
             with open(options[1], "w", encoding="ascii") as file:
                 file.write(chunks)
-        took = median(args.flow_runs, lambda options=options: plate.run(
-            ms, sweeps, MIX, 8, options)[0])
-        rows.append([label, text(took), ratio(took, best)])
+        calls[label] = lambda options=options: plate.run(ms, sweeps, MIX, 8,
+                                                         options)[0]
     for how in ("blocking", "overlap"):
-        took = median(args.flow_runs,
-                      lambda how=how: mpi(16, ms, sweeps, how, MIX))
-        rows.append([f"MPI {how}, uniform", text(took), ratio(took, best)])
+        calls[f"MPI {how}, uniform"] = lambda how=how: mpi(16, ms, sweeps, how,
+                                                           MIX)
+    found = figures.of("mix", calls)
+    rows = [[label, text(took), ratio(took, best)]
+            for label, took in found.items()]
     return (f"Nodes of three speeds: ms a sweep, ideal {best:.1f}",
-            ["chunks", "ms", "of ideal"], rows)
+            ["chunks", "ms", "of ideal"], rows, [])
 
 
-def adapt(folder, args):
+def adapt(folder, figures):
     """5.3, figure 7: chunks made anew from what was measured."""
-    rows, plate = [], Plate(folder, 16)
+    rows, lines, plate = [], {}, Plate(folder, 16)
     cases = [("1 of 16 x2", slow(1, 2)), ("1 of 16 x4", slow(1, 4)),
              ("1 of 16 x8", slow(1, 8)), ("15 of 16 x4", slow(15, 4)),
              ("15 of 16 x8", slow(15, 8)), ("2 x1, 10 x2, 4 x4", MIX)]
     for label, factors in cases:
         for blocks, ms in ((4, 20), (8, 80)):
             best = ideal(ms, factors)
+            # Three assignments of five versions, then what they led to.
+            found = figures.of(f"{label}, {blocks ** 2} blocks", {
+                policy: lambda policy=policy: plate.per_sweep(
+                    ms, 960 // ms + 20, factors, blocks,
+                    ["--adapt", "5", "--policy", policy], 15)
+                for policy in ("rate", "misses")})
+            uniform = ms * max(factors)
             row = [label, blocks ** 2, text(best)]
-            for policy in ("rate", "misses"):
-                # Two assignments of five versions, then what they led to.
-                options = ["--adapt", "5", "--policy", policy]
-                took = median(args.flow_runs, lambda: plate.per_sweep(
-                    ms, 20, factors, blocks, options, 10)[0])
+            for took in (found["rate"], found["misses"], uniform):
                 row += [text(took), ratio(took, best)]
-            row += [text(ms * max(factors)),
-                    ratio(ms * max(factors), best)]
             rows.append(row)
+            if factors[-1] != factors[1] and factors != MIX and blocks == 8:
+                found["uniform at best"] = uniform
+                lines_add(lines, factors[-1], {
+                    name: took / best for name, took in found.items()})
     return ("Chunks made anew: ms a sweep, after two of them",
             ["speeds", "blocks a node", "ideal", "by rate", "of ideal",
-             "by misses", "of ideal", "uniform at best", "of ideal"], rows)
+             "by misses", "of ideal", "uniform at best", "of ideal"], rows,
+            [("flow-adapt.svg", "One of 16 nodes slow, 64 blocks a node",
+              "times as slow", "of the ideal time", lines)])
 
 
-def grain(_, args):
+WAYS = {"1 thread": (0, 1), "2 threads": (0, 2), "2 nodes": (2, 1)}
+
+
+def grain_run(pattern, nodes, threads):
+    """METG, and for each size of task the efficiency: both in microseconds."""
+    run = subprocess.run(
+        [os.path.join(BUILD, "bench", "flow_grain"), pattern, "8", "1500",
+         str(nodes), str(threads)], capture_output=True, text=True, check=True,
+        timeout=LIMIT_S)
+    *points, metg = run.stdout.split("\n")[:-1]
+    return float(metg.split()[1]), [tuple(map(float, p.split()))
+                                    for p in points]
+
+
+def grain(_, figures):
     """How small tasks may be, for several patterns of dependencies."""
-    rows = []
-    ways = (("1 thread", 0, 1), ("2 threads", 0, 2), ("2 nodes", 2, 1))
+    rows, charts = [], []
+    lines = {way: {} for way in WAYS}
     for pattern in ("trivial", "stencil", "sweep", "fft", "tree", "random"):
         row = [pattern]
-        for _, nodes, threads in ways:
-            figures = []
-            for _ in range(args.flow_runs):
-                run = subprocess.run(
-                    [os.path.join(BUILD, "bench", "flow_grain"), pattern, "8",
-                     "1500", str(nodes), str(threads)], capture_output=True,
-                    text=True, check=True, timeout=LIMIT_S)
-                lines = run.stdout.split("\n")
-                figures.append((float(lines[-2].split()[1]),
-                                float(lines[-3].split()[1])))
-            row += [f"{min(f[0] for f in figures):.2f}",
-                    f"{min(f[1] for f in figures):.2f}"]
+        for way, (nodes, threads) in WAYS.items():
+            runs = figures.all(f"{pattern}, {way}", lambda: grain_run(
+                pattern, nodes, threads))
+            points = list(zip(*(run[1] for run in runs)))
+            row += [f"{min(run[0] for run in runs):.2f}",
+                    f"{min(p[1] for p in points[-1]):.2f}"]
+            lines[way][pattern] = [(p[0][0], max(x[2] for x in p))
+                                   for p in points]
         rows.append(row)
+    for way, drawn in lines.items():
+        charts.append((f"flow-grain-{way.replace(' ', '-')}.svg",
+                       f"Efficiency, {way}, 8 blocks a version",
+                       "us of work in a task", "efficiency", drawn,
+                       (True, False)))
     return ("METG (50 %) and what the smallest task takes, us, best of runs",
-            ["pattern"] + [f"{way[0]} {what}" for way in ways
-                           for what in ("METG", "floor")], rows)
+            ["pattern"] + [f"{way} {what}" for way in WAYS
+                           for what in ("METG", "floor")], rows, charts)
 
 
-CASES = {"flow-grain": grain, "flow-scale": scale, "flow-laggard": laggard, "flow-mix": mix,
-         "flow-adapt": adapt}
+CASES = {"flow-scale": scale, "flow-laggard": laggard, "flow-mix": mix,
+         "flow-adapt": adapt, "flow-grain": grain}
+
+
+def expand(names):
+    """`flow` stands for all of them."""
+    return [n for name in names
+            for n in (CASES if name == "flow" else [name])]
 
 
 def add_options(parser):
     parser.add_argument("--flow-runs", type=int, default=3,
                         help="runs of each figure of the flow cases "
                              "(default: 3), of which the median counts")
+    parser.add_argument("--flow-record", metavar="FILE",
+                        help="keep each run of the flow cases there, and do "
+                             "not make those again that it holds")
 
 
 def run_case(name, args, report, table):
+    figures = Figures(name, args.flow_runs, args.flow_record)
     with tempfile.TemporaryDirectory(prefix="poise-flow-") as folder:
-        title, headings, rows = CASES[name](folder, args)
+        title, headings, rows, charts = CASES[name](folder, figures)
     report.heading(title)
     report.say(lambda md: table(headings, rows, md))
     report.say(lambda md: f"`bench/run --case {name}`\n")
+    for file, *words in charts if args.svg else []:
+        os.makedirs(args.svg, exist_ok=True)
+        plot.chart(os.path.join(args.svg, file), *words)

@@ -5,6 +5,9 @@
  *
  * usage: flow_grain PATTERN WIDTH VERSIONS NODES THREADS
  *
+ * VERSIONS is for the smallest tasks; larger ones have as many as take a
+ * quarter of a second of work.
+ *
  * PATTERN is trivial, stencil, sweep, fft, tree or random; WIDTH a power of
  * two. Blocks have 16 bytes; a task of a size does so many rounds of
  * arithmetic, whose time is measured alone first. Prints a line for each size:
@@ -19,6 +22,9 @@
 #include <string.h>
 
 enum { POINTS = 14, MULTIPLIER = 5 };
+/** Work of one run, on one core. */
+#define RUN_NS 250e6
+#define VERSIONS_LEAST 64
 
 static const char *const patterns[] = {"trivial", "stencil", "sweep", "fft",
                                        "tree",    "random",  NULL};
@@ -159,6 +165,14 @@ static int run(struct bench *bench, int64_t versions, unsigned nodes,
     return code;
 }
 
+/* So many versions that the work is enough for a time, but not for long. */
+static int64_t versions_for(double size_ns, int64_t width, int64_t most)
+{
+    double enough = RUN_NS / (size_ns * (double)width);
+    int64_t versions = enough < (double)most ? (int64_t)enough : most;
+    return versions < VERSIONS_LEAST ? VERSIONS_LEAST : versions;
+}
+
 int main(int argc, char **argv)
 {
     struct bench bench = {.pattern = -1};
@@ -182,8 +196,8 @@ int main(int argc, char **argv)
         double task_ns = 0;
         bench.rounds = UINT64_C(64) << i;
         double size = (double)bench.rounds * ns;
-        code = run(&bench, atoll(argv[3]), (unsigned)atoi(argv[4]),
-                   (unsigned)atoi(argv[5]), &task_ns);
+        code = run(&bench, versions_for(size, bench.width, atoll(argv[3])),
+                   (unsigned)atoi(argv[4]), (unsigned)atoi(argv[5]), &task_ns);
         double share = code == 0 ? size / task_ns : 0;
         printf("%.3f %.3f %.3f\n", size / 1e3, task_ns / 1e3, share);
         if (metg < 0 && share < 0.5 && before >= 0.5) {

@@ -18,6 +18,8 @@ $POISE solve --sweeps 0 two.ppm two.txt && cat two.txt
 $POISE solve --sweeps 0 two.ppm coloured.ppm && od -An -tu1 coloured.ppm
 $POISE solve --sweeps 50 --report page.html plate.txt out.txt
 grep -c 'Convergence' page.html
+$POISE solve --sweeps 9 -n 2 --block 1 --adapt 4 --report page.html plate.txt out.txt
+grep -q 'Nodes of blocks, versions 0 to 3' page.html && echo chunks
 $POISE solve --sweeps 5 -n 2 --block 1 --json plate.txt out.txt |
     sed '/"progress"/,/^  ]/d; s/"[a-z_]*seconds": *[0-9.e+-]*/"seconds": T/g; s/"peak_bytes": *[0-9]*/"peak_bytes": B/g; s/"fetched[a-z_]*": *[0-9]*/"fetched": F/g; s/"hits": *[0-9]*/"hits": H/g; s/"misses": *[0-9]*/"misses": H/g'
 printf '# who\n0 0-1 0-4\n1 1-4 0-4 0-9\n2 1-4 0-2 9-201\n1 1-4 2-4 9-201\n' >chunks

@@ -13,7 +13,7 @@
 
 #define MS UINT64_C(1000000)
 /** Whatever happens, a test ends: far beyond what a slow machine needs. */
-#define ENDS_AFTER_S 300
+#define ENDS_AFTER_S 800
 
 static const struct {
     enum mix_pattern pattern;

@@ -120,12 +120,12 @@ static const struct poise_option options[] = {
      .help = "count the connected components, and bound the diameter of the "
              "first root's from below",
      .offset = offsetof(struct cli_bfs_values, components)},
-    {POISE_OPTION_STRING, .name = "model", .arg = "KEY=VALUE,...",
+    {POISE_OPTION_LIST, .name = "model", .arg = "KEY=VALUE,...",
      .help = "also print what a model says of a machine of nodes=N, of "
              "sockets=N processes each, a network of latency=TIME and "
              "bandwidth=SIZE a second (stream=SIZE: of one process), and "
              "copy=SIZE a second within nodes, for a graph that is as many "
-             "times larger",
+             "times larger; can be repeated",
      .offset = offsetof(struct cli_bfs_values, model)},
     {POISE_OPTION_FLAG, .name = "levels",
      .help = "print what each level cost, on average over the roots",
@@ -340,18 +340,18 @@ static void add_levels(struct cli_bfs_job *job,
         size_t at = level->level < CLI_BFS_LEVELS - 1 ? level->level
                                                       : CLI_BFS_LEVELS - 1;
         struct cli_bfs_level *sum = &job->levels[at];
+        struct cli_bfs_cost *cost = level->bottom_up ? &sum->up : &sum->down;
 
-        sum->count++;
-        sum->up += level->bottom_up;
         sum->levels += level->levels;
         sum->frontier += level->frontier;
         sum->found += level->found;
         sum->edges += level->edges;
-        sum->ns += level->ns;
-        sum->exchange_ns += level->exchange_ns;
-        sum->switch_ns += level->switch_ns;
-        sum->stall_ns += level->stall_ns;
-        sum->bytes += level->bytes;
+        cost->count++;
+        cost->ns += level->ns;
+        cost->exchange_ns += level->exchange_ns;
+        cost->switch_ns += level->switch_ns;
+        cost->stall_ns += level->stall_ns;
+        cost->bytes += level->bytes;
         job->level_count =
             at + 1 > job->level_count ? at + 1 : job->level_count;
     }
@@ -461,7 +461,6 @@ static int look(struct cli_bfs_job *job, struct cli_bfs_run *run)
 
 static int search(struct cli_bfs_job *job, struct cli_bfs_run *run)
 {
-    const struct cli_bfs_values *values = job->values;
     struct poise_graph_bfs_result result;
     int code = poise_graph_bfs_run(job->bfs, run->root, &result);
 
@@ -478,16 +477,38 @@ static int search(struct cli_bfs_job *job, struct cli_bfs_run *run)
         code = poise_world_reduce(job->world, POISE_MAX, &run->ns, 1);
     }
     add_levels(job, &result);
-    if (code == 0 && values->model) {
+    if (code == 0) {
         code = cli_bfs_model_add(job, &result);
     }
     return code < 0 ? code : look(job, run);
 }
 
+enum { COST_VALUES = 5 };
+
+static void cost_out(const struct cli_bfs_cost *cost, uint64_t *values)
+{
+    const uint64_t all[COST_VALUES] = {cost->ns, cost->exchange_ns,
+                                       cost->switch_ns, cost->stall_ns,
+                                       cost->bytes};
+
+    memcpy(values, all, sizeof all);
+}
+
+/* From the sums over the ranks. */
+static void cost_in(struct cli_bfs_cost *cost, const uint64_t *values,
+                    uint64_t ranks)
+{
+    cost->ns = values[0] / ranks;
+    cost->exchange_ns = values[1] / ranks;
+    cost->switch_ns = values[2] / ranks;
+    cost->stall_ns = values[3] / ranks;
+    cost->bytes = values[4];
+}
+
 /* Bytes of all ranks together, and times of the average one. */
 static int join_levels(struct cli_bfs_job *job)
 {
-    enum { EACH = 5 };
+    enum { EACH = 2 * COST_VALUES };
     uint64_t values[CLI_BFS_LEVELS * EACH] = {0};
     uint64_t ranks = (uint64_t)job->ranks;
     int code;
@@ -496,24 +517,14 @@ static int join_levels(struct cli_bfs_job *job)
         return 0;
     }
     for (size_t i = 0; i < job->level_count; i++) {
-        const struct cli_bfs_level *level = &job->levels[i];
-        const uint64_t row[EACH] = {level->ns, level->exchange_ns,
-                                    level->switch_ns, level->stall_ns,
-                                    level->bytes};
-
-        memcpy(&values[i * EACH], row, sizeof row);
+        cost_out(&job->levels[i].down, &values[i * EACH]);
+        cost_out(&job->levels[i].up, &values[i * EACH + COST_VALUES]);
     }
     code = poise_world_reduce(job->world, POISE_SUM, values,
                               CLI_BFS_LEVELS * EACH);
     for (size_t i = 0; code == 0 && i < job->level_count; i++) {
-        struct cli_bfs_level *level = &job->levels[i];
-        const uint64_t *row = &values[i * EACH];
-
-        level->ns = row[0] / ranks;
-        level->exchange_ns = row[1] / ranks;
-        level->switch_ns = row[2] / ranks;
-        level->stall_ns = row[3] / ranks;
-        level->bytes = row[4];
+        cost_in(&job->levels[i].down, &values[i * EACH], ranks);
+        cost_in(&job->levels[i].up, &values[i * EACH + COST_VALUES], ranks);
     }
     return code;
 }
@@ -597,6 +608,7 @@ static void job_free(struct cli_bfs_job *job)
     poise_graph_destroy(job->graph);
     poise_graph_edges_free(&job->edges);
     poise_graph_names_free(job->graph_names);
+    free(job->models);
     free(job->runs);
     free(job->parents);
     free(job->depths);
@@ -615,9 +627,7 @@ static int run(const struct cli_bfs_values *values, const char *path)
     job.ranks = poise_world_size(world);
     job.world = job.ranks > 1 ? world : NULL;
     job.progress = values->progress && job.rank == 0;
-    if (values->model) {
-        code = cli_bfs_model_parse(values->model, &job.machine);
-    }
+    code = cli_bfs_model_create(&job);
     if (code == 0) {
         code = poise_graph_place(job.world, (enum poise_graph_map)values->map);
     }
@@ -651,6 +661,18 @@ static int run(const struct cli_bfs_values *values, const char *path)
     return status;
 }
 
+/* Before any work is done. */
+static bool models_are_right(const struct cli_bfs_values *values)
+{
+    struct poise_graph_machine machine;
+    int code = 0;
+
+    for (size_t i = 0; code == 0 && i < values->model.count; i++) {
+        code = cli_bfs_model_parse(values->model.items[i], &machine);
+    }
+    return code == 0;
+}
+
 int cli_bfs(int argc, char **argv)
 {
     struct cli_bfs_values values = {
@@ -682,9 +704,7 @@ int cli_bfs(int argc, char **argv)
     } else if (values.directed && values.undirected) {
         cli_say("bfs", "--directed and --undirected exclude each other");
         status = CLI_WRONG_USE;
-    } else if (values.model &&
-               cli_bfs_model_parse(values.model,
-                                   &(struct poise_graph_machine){0}) < 0) {
+    } else if (!models_are_right(&values)) {
         cli_say_error("bfs");
         status = CLI_WRONG_USE;
     } else {
@@ -692,5 +712,6 @@ int cli_bfs(int argc, char **argv)
     }
 done:
     poise_strings_free(&values.root);
+    poise_strings_free(&values.model);
     return status;
 }

@@ -11,10 +11,10 @@ struct cli_bfs_values {
     int from, order, method, exchange, map;
     int64_t scale, edge_factor, seed, roots, threads, alpha, beta, granularity;
     uint64_t memory;
-    struct poise_strings root;
-    const char *output, *report, *model;
-    bool directed, undirected, names, fuse, hubs, simd, first, labels, validate;
-    bool binary, components, levels, json, progress;
+    struct poise_strings root, model;
+    const char *output, *report;
+    bool directed, undirected, names, fuse, hubs, simd, first, labels;
+    bool validate, binary, components, levels, json, progress;
 };
 
 /** One search. */
@@ -26,12 +26,39 @@ struct cli_bfs_run {
     uint64_t fault_at;
 };
 
-/** Sums over the searches for one depth; the last stands for all deeper. Times
- * are of the average rank, bytes of all. */
+/** What the steps of one depth cost that went one way. Times are of the
+ * average rank, bytes of all. */
+struct cli_bfs_cost {
+    uint64_t count, ns, exchange_ns, switch_ns, stall_ns, bytes;
+};
+
+/** Sums over the searches for one depth; the last stands for all deeper. */
 #define CLI_BFS_LEVELS 64
 struct cli_bfs_level {
-    uint64_t count, up, levels, frontier, found, edges;
-    uint64_t ns, exchange_ns, switch_ns, stall_ns, bytes;
+    uint64_t levels, frontier, found, edges;
+    struct cli_bfs_cost down, up;
+};
+
+/** Of both ways. */
+static inline struct cli_bfs_cost
+cli_bfs_level_cost(const struct cli_bfs_level *level)
+{
+    const struct cli_bfs_cost *down = &level->down, *up = &level->up;
+
+    return (struct cli_bfs_cost){
+        .count = down->count + up->count,
+        .ns = down->ns + up->ns,
+        .exchange_ns = down->exchange_ns + up->exchange_ns,
+        .switch_ns = down->switch_ns + up->switch_ns,
+        .stall_ns = down->stall_ns + up->stall_ns,
+        .bytes = down->bytes + up->bytes,
+    };
+}
+
+/** --model: a machine, and sums over the searches for each exchange. */
+struct cli_bfs_model {
+    struct poise_graph_machine machine;
+    struct poise_graph_forecast sums[POISE_GRAPH_EXCHANGES];
 };
 
 struct cli_bfs_job {
@@ -52,8 +79,7 @@ struct cli_bfs_job {
                                     only this rank's slice counts */
     struct cli_bfs_level levels[CLI_BFS_LEVELS];
     size_t level_count;
-    struct poise_graph_machine machine; /**< --model, and sums over runs */
-    struct poise_graph_forecast forecasts[POISE_GRAPH_EXCHANGES];
+    struct cli_bfs_model *models; /**< as many as --model was given */
     int64_t components, diameter; /**< --components */
     uint64_t diameter_ends[2];
 };
@@ -81,9 +107,10 @@ enum cli_bfs_quantity {
 int cli_bfs_figures(const struct cli_bfs_job *job,
                     enum cli_bfs_quantity quantity,
                     struct poise_graph_figures *out);
-/** --model: "KEY=VALUE,..."; the forecasts of one search more; and what they
- * come to. */
+/** --model: "KEY=VALUE,..." of one machine; of all that were given; the
+ * forecasts of one search more; and what they come to. */
 int cli_bfs_model_parse(const char *text, struct poise_graph_machine *out);
+int cli_bfs_model_create(struct cli_bfs_job *job);
 int cli_bfs_model_add(struct cli_bfs_job *job,
                       const struct poise_graph_bfs_result *result);
 void cli_bfs_model_json(const struct cli_bfs_job *job, struct poise_json *json);

@@ -76,16 +76,31 @@ int cli_bfs_model_parse(const char *text, struct poise_graph_machine *out)
     return code;
 }
 
-int cli_bfs_model_add(struct cli_bfs_job *job,
+int cli_bfs_model_create(struct cli_bfs_job *job)
+{
+    const struct poise_strings *texts = &job->values->model;
+    int code = 0;
+
+    job->models = poise_alloc(texts->count + 1, sizeof *job->models);
+    if (!job->models) {
+        return -ENOMEM;
+    }
+    for (size_t i = 0; code == 0 && i < texts->count; i++) {
+        code = cli_bfs_model_parse(texts->items[i], &job->models[i].machine);
+    }
+    return code;
+}
+
+static int add_search(struct cli_bfs_job *job, struct cli_bfs_model *model,
                       const struct poise_graph_bfs_result *result)
 {
     int code = 0;
 
     for (int e = POISE_GRAPH_EXCHANGE_PRIVATE;
          code == 0 && e < POISE_GRAPH_EXCHANGES; e++) {
-        struct poise_graph_machine machine = job->machine;
+        struct poise_graph_machine machine = model->machine;
         struct poise_graph_forecast forecast;
-        struct poise_graph_forecast *sum = &job->forecasts[e];
+        struct poise_graph_forecast *sum = &model->sums[e];
 
         machine.exchange = (enum poise_graph_exchange)e;
         code = poise_graph_forecast(job->graph, result, &machine, &forecast);
@@ -96,25 +111,42 @@ int cli_bfs_model_add(struct cli_bfs_job *job,
             sum->edges += forecast.edges;
             sum->up_bytes += forecast.up_bytes;
             sum->down_bytes += forecast.down_bytes;
+            sum->up_s += forecast.up_s;
             sum->up_exchanges += forecast.up_exchanges;
         }
     }
     return code;
 }
 
-void cli_bfs_model_json(const struct cli_bfs_job *job, struct poise_json *json)
+int cli_bfs_model_add(struct cli_bfs_job *job,
+                      const struct poise_graph_bfs_result *result)
 {
-    double count = job->run_count > 0 ? (double)job->run_count : 1;
+    int code = 0;
 
-    poise_json_object(json, "model_not_measured");
-    poise_json_u64(json, "nodes", job->machine.nodes);
-    poise_json_u64(json, "sockets", job->machine.sockets);
-    poise_json_double(json, "latency_seconds", job->machine.latency_s);
+    for (size_t i = 0; code == 0 && i < job->values->model.count; i++) {
+        code = add_search(job, &job->models[i], result);
+    }
+    return code;
+}
+
+static double each_us(const struct poise_graph_forecast *sum)
+{
+    return sum->up_exchanges > 0 ? 1e6 * sum->up_s / (double)sum->up_exchanges
+                                 : 0;
+}
+
+static void model_json(const struct cli_bfs_model *model, double count,
+                       struct poise_json *json)
+{
+    poise_json_object(json, NULL);
+    poise_json_u64(json, "nodes", model->machine.nodes);
+    poise_json_u64(json, "sockets", model->machine.sockets);
+    poise_json_double(json, "latency_seconds", model->machine.latency_s);
     poise_json_double(json, "node_bytes_per_second",
-                      job->machine.node_bytes_per_s);
+                      model->machine.node_bytes_per_s);
     poise_json_array(json, "exchanges");
     for (int e = POISE_GRAPH_EXCHANGE_PRIVATE; e < POISE_GRAPH_EXCHANGES; e++) {
-        const struct poise_graph_forecast *sum = &job->forecasts[e];
+        const struct poise_graph_forecast *sum = &model->sums[e];
 
         poise_json_object(json, NULL);
         poise_json_string(json, "exchange", poise_graph_exchange_names[e]);
@@ -122,6 +154,10 @@ void cli_bfs_model_json(const struct cli_bfs_job *job, struct poise_json *json)
         poise_json_double(json, "seconds", sum->seconds / count);
         poise_json_double(json, "exchange_seconds", sum->exchange_s / count);
         poise_json_double(json, "bottom_up_bytes", sum->up_bytes / count);
+        poise_json_double(json, "bottom_up_exchanges",
+                          sum->up_exchanges / count);
+        poise_json_double(json, "bottom_up_exchange_seconds",
+                          each_us(sum) / 1e6);
         poise_json_double(json, "top_down_bytes_at_most",
                           sum->down_bytes / count);
         poise_json_end_object(json);
@@ -130,24 +166,39 @@ void cli_bfs_model_json(const struct cli_bfs_job *job, struct poise_json *json)
     poise_json_end_object(json);
 }
 
-int cli_bfs_model_text(const struct cli_bfs_job *job, struct poise_buf *out)
+static double searches(const struct cli_bfs_job *job)
+{
+    return job->run_count > 0 ? (double)job->run_count : 1;
+}
+
+void cli_bfs_model_json(const struct cli_bfs_job *job, struct poise_json *json)
+{
+    poise_json_array(json, "models_not_measured");
+    for (size_t i = 0; i < job->values->model.count; i++) {
+        model_json(&job->models[i], searches(job), json);
+    }
+    poise_json_end_array(json);
+}
+
+static int model_rows(const struct cli_bfs_model *model, double count,
+                      struct poise_buf *out)
 {
     static const struct poise_column columns[] = {
         {"model, not measured", POISE_ALIGN_LEFT},
         {"ms a search", POISE_ALIGN_RIGHT},
         {"exchange", POISE_ALIGN_RIGHT},
+        {"us a bitmap", POISE_ALIGN_RIGHT},
         {"GTEPS", POISE_ALIGN_RIGHT},
         {"bottom-up bytes", POISE_ALIGN_RIGHT},
         {"top-down bytes", POISE_ALIGN_RIGHT},
     };
     enum { COLUMNS = sizeof columns / sizeof *columns };
-    double count = job->run_count > 0 ? (double)job->run_count : 1;
     struct poise_table *table;
     int code = poise_table_create(columns, COLUMNS, &table);
 
     for (int e = POISE_GRAPH_EXCHANGE_PRIVATE;
          code == 0 && e < POISE_GRAPH_EXCHANGES; e++) {
-        const struct poise_graph_forecast *sum = &job->forecasts[e];
+        const struct poise_graph_forecast *sum = &model->sums[e];
         char cells[COLUMNS][32];
         const char *row[COLUMNS];
 
@@ -155,26 +206,39 @@ int cli_bfs_model_text(const struct cli_bfs_job *job, struct poise_buf *out)
         snprintf(cells[1], sizeof *cells, "%.3f", 1e3 * sum->seconds / count);
         snprintf(cells[2], sizeof *cells, "%.0f %%",
                  100 * sum->exchange_s / sum->seconds);
-        snprintf(cells[3], sizeof *cells, "%.2f",
+        snprintf(cells[3], sizeof *cells, "%.1f", each_us(sum));
+        snprintf(cells[4], sizeof *cells, "%.2f",
                  sum->edges / sum->seconds / 1e9);
-        snprintf(cells[4], sizeof *cells, "%.0f", sum->up_bytes / count);
-        snprintf(cells[5], sizeof *cells, "%.0f", sum->down_bytes / count);
+        snprintf(cells[5], sizeof *cells, "%.0f", sum->up_bytes / count);
+        snprintf(cells[6], sizeof *cells, "%.0f", sum->down_bytes / count);
         for (int c = 0; c < COLUMNS; c++) {
             row[c] = cells[c];
         }
         code = poise_table_row(table, row);
     }
     if (code == 0) {
-        poise_buf_printf(out,
-                         "\n%u nodes of %u processes; the graph grows with "
-                         "them, to ",
-                         job->machine.nodes, job->machine.sockets);
-        poise_human_count(
-            out, (uint64_t)((double)job->info.edge_count * job->machine.nodes *
-                            job->machine.sockets / job->ranks));
-        poise_buf_puts(out, " edges\n");
         code = poise_table_text(table, out);
     }
     poise_table_destroy(table);
+    return code;
+}
+
+int cli_bfs_model_text(const struct cli_bfs_job *job, struct poise_buf *out)
+{
+    int code = 0;
+
+    for (size_t i = 0; code == 0 && i < job->values->model.count; i++) {
+        const struct poise_graph_machine *machine = &job->models[i].machine;
+
+        poise_buf_printf(out,
+                         "\n%u nodes of %u processes; the graph grows with "
+                         "them, to ",
+                         machine->nodes, machine->sockets);
+        poise_human_count(out, (uint64_t)((double)job->info.edge_count *
+                                          machine->nodes * machine->sockets /
+                                          job->ranks));
+        poise_buf_puts(out, " edges\n");
+        code = model_rows(&job->models[i], searches(job), out);
+    }
     return code;
 }

@@ -74,18 +74,23 @@ static int add_rates(struct poise_page *page, const struct cli_bfs_job *job)
 /* What a stack of one level is made of. */
 enum { DOWN, UP, EXCHANGE, SWITCH, STALL, PARTS };
 
+static double work_of(const struct cli_bfs_cost *cost)
+{
+    uint64_t rest = cost->exchange_ns + cost->switch_ns + cost->stall_ns;
+
+    return cost->ns > rest ? (double)(cost->ns - rest) : 0;
+}
+
 static void split_level(const struct cli_bfs_level *level, double runs,
                         double parts[PARTS])
 {
-    uint64_t rest = level->exchange_ns + level->switch_ns + level->stall_ns;
-    double work = level->ns > rest ? (double)(level->ns - rest) : 0;
-    double up = level->count > 0 ? (double)level->up / (double)level->count : 0;
+    const struct cli_bfs_cost cost = cli_bfs_level_cost(level);
 
-    parts[DOWN] = work * (1 - up) / runs;
-    parts[UP] = work * up / runs;
-    parts[EXCHANGE] = (double)level->exchange_ns / runs;
-    parts[SWITCH] = (double)level->switch_ns / runs;
-    parts[STALL] = (double)level->stall_ns / runs;
+    parts[DOWN] = work_of(&level->down) / runs;
+    parts[UP] = work_of(&level->up) / runs;
+    parts[EXCHANGE] = (double)cost.exchange_ns / runs;
+    parts[SWITCH] = (double)cost.switch_ns / runs;
+    parts[STALL] = (double)cost.stall_ns / runs;
 }
 
 static int add_levels(struct poise_page *page, const struct cli_bfs_job *job)
@@ -136,6 +141,50 @@ static int add_levels(struct poise_page *page, const struct cli_bfs_job *job)
     return code;
 }
 
+/* Speed over nodes, as the model has it: weak scaling. */
+static int add_models(struct poise_page *page, const struct cli_bfs_job *job)
+{
+    enum { EXCHANGES = POISE_GRAPH_EXCHANGES - POISE_GRAPH_EXCHANGE_PRIVATE };
+    size_t count = job->values->model.count;
+    double *x = poise_alloc((EXCHANGES + 1) * count, sizeof *x);
+    struct poise_line lines[EXCHANGES];
+    int code;
+
+    if (!x) {
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < count; i++) {
+        x[i] = job->models[i].machine.nodes;
+    }
+    for (size_t e = 0; e < EXCHANGES; e++) {
+        size_t exchange = e + POISE_GRAPH_EXCHANGE_PRIVATE;
+        double *y = x + (e + 1) * count;
+
+        for (size_t i = 0; i < count; i++) {
+            const struct poise_graph_forecast *sum =
+                &job->models[i].sums[exchange];
+
+            y[i] = sum->seconds > 0 ? sum->edges / sum->seconds : 0;
+        }
+        lines[e] =
+            (struct poise_line){.label = poise_graph_exchange_names[exchange],
+                                .x = x,
+                                .y = y,
+                                .count = count};
+    }
+    struct poise_plot plot = {
+        .title = "Larger machines, the graph grows with them: by the model, "
+                 "not measured",
+        .x_label = "nodes",
+        .y_label = "edges per second",
+        .lines = lines,
+        .line_count = EXCHANGES,
+    };
+    code = poise_page_plot(page, &plot);
+    free(x);
+    return code;
+}
+
 int cli_bfs_report(const struct cli_bfs_job *job, const char *path)
 {
     struct poise_buf html = {0}, subtitle = {0};
@@ -163,6 +212,9 @@ int cli_bfs_report(const struct cli_bfs_job *job, const char *path)
     }
     if (code == 0 && job->level_count > 0) {
         code = add_levels(page, job);
+    }
+    if (code == 0 && job->values->model.count > 1) {
+        code = add_models(page, job);
     }
     if (code == 0) {
         code = poise_page_html(page, &html);

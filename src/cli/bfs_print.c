@@ -191,28 +191,49 @@ static void json_runs(const struct cli_bfs_job *job, struct poise_json *json)
     poise_json_end_array(json);
 }
 
+/* Means over the `cost->count` steps that went that way. */
+static void json_cost(const struct cli_bfs_cost *cost, const char *way,
+                      struct poise_json *json)
+{
+    double count = cost->count > 0 ? (double)cost->count : 1;
+    const struct {
+        const char *name;
+        double value;
+    } members[] = {
+        {"seconds", seconds(cost->ns)},
+        {"exchange_seconds", seconds(cost->exchange_ns)},
+        {"switch_seconds", seconds(cost->switch_ns)},
+        {"stall_seconds", seconds(cost->stall_ns)},
+        {"bytes_sent", (double)cost->bytes},
+    };
+
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
+        char name[64];
+
+        snprintf(name, sizeof name, "%s%s", way, members[i].name);
+        poise_json_double(json, name, members[i].value / count);
+    }
+}
+
 static void json_levels(const struct cli_bfs_job *job, struct poise_json *json)
 {
     poise_json_array(json, "levels");
     for (size_t i = 0; i < job->level_count; i++) {
         const struct cli_bfs_level *level = &job->levels[i];
-        double count = level->count > 0 ? (double)level->count : 1;
+        const struct cli_bfs_cost cost = cli_bfs_level_cost(level);
+        double count = cost.count > 0 ? (double)cost.count : 1;
 
         poise_json_object(json, NULL);
         poise_json_u64(json, "level", i);
-        poise_json_u64(json, "searches", level->count);
-        poise_json_u64(json, "bottom_up", level->up);
+        poise_json_u64(json, "searches", cost.count);
+        poise_json_u64(json, "bottom_up", level->up.count);
         poise_json_double(json, "frontier", (double)level->frontier / count);
         poise_json_double(json, "found", (double)level->found / count);
         poise_json_double(json, "edges", (double)level->edges / count);
-        poise_json_double(json, "seconds", seconds(level->ns) / count);
-        poise_json_double(json, "exchange_seconds",
-                          seconds(level->exchange_ns) / count);
-        poise_json_double(json, "switch_seconds",
-                          seconds(level->switch_ns) / count);
-        poise_json_double(json, "stall_seconds",
-                          seconds(level->stall_ns) / count);
-        poise_json_double(json, "bytes_sent", (double)level->bytes / count);
+        json_cost(&cost, "", json);
+        if (level->up.count > 0) {
+            json_cost(&level->up, "bottom_up_", json);
+        }
         poise_json_end_object(json);
     }
     poise_json_end_array(json);
@@ -250,7 +271,7 @@ static int put_json(const struct cli_bfs_job *job, struct poise_buf *out)
     if (values->levels) {
         json_levels(job, &json);
     }
-    if (values->model) {
+    if (values->model.count > 0) {
         cli_bfs_model_json(job, &json);
     }
     poise_json_end_object(&json);
@@ -343,24 +364,25 @@ static int put_levels(const struct cli_bfs_job *job, struct poise_buf *out)
 
     for (size_t i = 0; code == 0 && i < job->level_count; i++) {
         const struct cli_bfs_level *level = &job->levels[i];
-        double count = level->count > 0 ? (double)level->count : 1;
+        const struct cli_bfs_cost cost = cli_bfs_level_cost(level);
+        double count = cost.count > 0 ? (double)cost.count : 1;
         double values[COLUMNS] = {
             (double)i,
-            (double)level->count,
-            (double)level->up,
+            (double)cost.count,
+            (double)level->up.count,
             (double)level->frontier / count,
             (double)level->found / count,
             (double)level->edges / count,
-            (double)level->ns / 1e3 / count,
-            (double)level->exchange_ns / 1e3 / count,
-            (double)level->switch_ns / 1e3 / count,
-            (double)level->stall_ns / 1e3 / count,
-            (double)level->bytes / count,
+            (double)cost.ns / 1e3 / count,
+            (double)cost.exchange_ns / 1e3 / count,
+            (double)cost.switch_ns / 1e3 / count,
+            (double)cost.stall_ns / 1e3 / count,
+            (double)cost.bytes / count,
         };
         char cells[COLUMNS][32];
         const char *row[COLUMNS];
 
-        if (level->count == 0) {
+        if (cost.count == 0) {
             continue;
         }
         for (int c = 0; c < COLUMNS; c++) {
@@ -434,7 +456,7 @@ int cli_bfs_print(const struct cli_bfs_job *job)
     if (code == 0 && !job->values->json && job->values->levels) {
         code = put_levels(job, &out);
     }
-    if (code == 0 && !job->values->json && job->values->model) {
+    if (code == 0 && !job->values->json) {
         code = cli_bfs_model_text(job, &out);
     }
     if (!job->values->json && job->values->components) {

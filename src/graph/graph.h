@@ -405,7 +405,8 @@ struct poise_graph_forecast {
     double edges;                /**< traversed, of the larger graph */
     double up_bytes, down_bytes; /**< of all ranks, in bottom-up and top-down
                                       levels; the latter at most */
-    unsigned up_exchanges;       /**< of bitmaps */
+    double up_s;                 /**< exchanges of bitmaps, of exchange_s */
+    unsigned up_exchanges;       /**< how many these are */
 };
 
 /**

@@ -146,7 +146,7 @@ int poise_graph_forecast(const struct poise_graph *graph,
         sum.exchange_s += meet_s * level->levels; /* sums of counts */
         if (level->bottom_up) {
             unsigned times = 1 + !up;
-            sum.exchange_s += times * model_bits_s(&model);
+            sum.up_s += times * model_bits_s(&model);
             sum.up_bytes += times * model_bits_bytes(&model);
             sum.up_exchanges += times;
         } else {
@@ -160,6 +160,7 @@ int poise_graph_forecast(const struct poise_graph *graph,
         }
         up = level->bottom_up;
     }
+    sum.exchange_s += sum.up_s;
     sum.seconds = sum.compute_s + sum.exchange_s;
     sum.edges = (double)measured->edges / ranks * model.ranks;
     *out = sum;

@@ -23,6 +23,8 @@ import statistics
 import subprocess
 import sys
 
+import plot
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 POISE = os.path.join(ROOT, "build", "poise")
 IGRAPH = os.path.join(ROOT, "build", "bench", "bfs_igraph")
@@ -64,22 +66,28 @@ def read_poise(output):
     said = json.loads(output[output.index("{"):])
     levels = said.get("levels", [])
     runs = len(said["runs"])
+    steps = max(sum(level["bottom_up"] for level in levels), 1)
 
-    def total(key, up=None):
-        return sum(level[key] * level["searches"] for level in levels
-                   if up is None or (level["bottom_up"] > 0) == up) / runs
-    up_levels = sum(level["bottom_up"] for level in levels)
+    def total(key):
+        return sum(level[key] * level["searches"] for level in levels)
+
+    def total_up(key):
+        return sum(level["bottom_up_" + key] * level["bottom_up"]
+                   for level in levels if level["bottom_up"])
     return {
         "ms": 1e3 * said["mean_time"],
         "edges": said["mean_nedge"],
         "build": said["construction_time"],
-        "exchange": 1e3 * total("exchange_seconds"),
-        "stall": 1e3 * total("stall_seconds"),
-        "up_exchange": 1e3 * total("exchange_seconds", True),
-        "up_stall": 1e3 * total("stall_seconds", True),
-        "up": 1e3 * total("seconds", True),
-        "bytes": total("bytes_sent"),
-        "up_bytes": total("bytes_sent", True) * runs / max(up_levels, 1),
+        "exchange": 1e3 * total("exchange_seconds") / runs,
+        "stall": 1e3 * total("stall_seconds") / runs,
+        "up": 1e3 * total_up("seconds") / runs,
+        "up_share": 100 * total_up("exchange_seconds") / runs /
+                    said["mean_time"],
+        "up_exchange": 1e3 * total_up("exchange_seconds") / steps,
+        "up_stall": 1e3 * total_up("stall_seconds") / steps,
+        "bytes": total("bytes_sent") / runs,
+        "up_bytes": total_up("bytes_sent") / steps,
+        "models": said.get("models_not_measured", []),
     }
 
 
@@ -215,41 +223,66 @@ def reference_case(options):
     ]
 
 
+def node_counts(options, default):
+    return [int(word) for word in (options.nodes or default).split(",")]
+
+
+def laid_out(options, nodes, each):
+    """A made-up machine: nodes of so many domains, a network of that latency,
+    and nothing between processes of a node."""
+    late = options.latency
+    return f"1x{nodes}x{each}:0,0,{late},{late}"
+
+
 def ablation_case(options):
     """Figure 9: each row has all that those above it have."""
-    scale, nodes = options.scale, options.nodes
-    topology = f"1x{nodes}x2"
-    ranks = 2 * nodes
+    rows = []
     fine = "--granularity=64"
-
-    def row(label, exchange, *words):
-        return poise(scale, f"--exchange={exchange}", "--roots=8", *words,
-                     ranks=ranks, topology=topology, label=label)
-    return [
-        poise(scale, "--exchange=private", "--roots=8", fine, ranks=nodes,
-              threads=2, topology=f"1x{nodes}x1",
-              label="a process a node, private queues"),
-        row("a process a domain, private queues", "private", fine),
-        row("... gather, leaders, broadcast", "leader", fine),
-        row("+ share in_queue", "shared-in", fine),
-        row("+ share all", "shared-all", fine),
-        row("+ parallel allgather", "parallel", fine),
-        row("+ granularity 256", "parallel", "--granularity=256"),
-        row("+ granularity by itself", "parallel"),
-    ]
+    for nodes in node_counts(options, "2,4"):
+        def row(label, exchange, *words, nodes=nodes, each=2, threads=1):
+            rows.append(poise(
+                options.scale, f"--exchange={exchange}", "--roots=8", *words,
+                ranks=nodes * each, threads=threads,
+                topology=laid_out(options, nodes, each),
+                label=f"{nodes} nodes: {label}"))
+        row("a process a node, not bound, private queues", "private", fine,
+            "--map=none", each=1, threads=2)
+        row("a process a domain, bound", "private", fine)
+        row("... gather, leaders, broadcast", "leader", fine)
+        row("+ share in_queue", "shared-in", fine)
+        row("+ share all", "shared-all", fine)
+        row("+ parallel allgather", "parallel", fine)
+        row("+ granularity 256", "parallel", "--granularity=256")
+        row("+ granularity by itself", "parallel")
+    return rows
 
 
 def weak_case(options):
     """Figures 12 to 15: a node more is as much graph more."""
     rows = []
-    for nodes in (1, 2, 4):
+    for nodes in node_counts(options, "1,2,4,8"):
         scale = options.scale + nodes.bit_length() - 1
         for exchange in EXCHANGES:
             rows.append(poise(
                 scale, f"--exchange={exchange}", "--roots=8", ranks=2 * nodes,
-                topology=f"1x{nodes}x2",
+                topology=laid_out(options, nodes, 2),
                 label=f"{nodes} nodes, scale {scale}, {exchange}"))
     return rows
+
+
+def machine(nodes, sockets, latency):
+    """That of the paper, roughly: eight sockets a node, two ports."""
+    return (f"--model=nodes={nodes},sockets={sockets},latency={latency},"
+            "bandwidth=6G,stream=2G,copy=8G")
+
+
+def model_case(options):
+    """Figures 4 and 12 to 15 from the model, of one search measured here; the
+    rows are made once that is done."""
+    words = [machine(nodes, 8, "2us")
+             for nodes in node_counts(options, "1,2,4,8,16")]
+    words += [machine(2, each, "2us") for each in (1, 2, 4, 8)]
+    return [poise(options.scale, "--roots=16", *words, label="measured here")]
 
 
 def granularity_case(options):
@@ -269,8 +302,24 @@ def processes_case(options):
         for exchange in ("shared-all", "parallel"):
             rows.append(poise(
                 options.scale, f"--exchange={exchange}", "--roots=8",
-                "--method=bottom-up", ranks=2 * each, topology=f"1x2x{each}",
+                "--method=bottom-up", ranks=2 * each,
+                topology=laid_out(options, 2, each),
                 label=f"2 nodes of {each}, {exchange}"))
+    return rows
+
+
+def map_case(options):
+    """Figure 10: how processes are laid on the domains of this machine."""
+    cores = os.cpu_count()
+    rows = [poise(options.scale, f"--map={way}", threads=cores,
+                  label=f"1 process, {way}") for way in ("none", "interleave")]
+    each = 2
+    while each <= cores:
+        for way in ("none", "domain"):
+            rows.append(poise(options.scale, f"--map={way}", ranks=each,
+                              threads=cores // each,
+                              label=f"{each} processes, {way}"))
+        each *= 2
     return rows
 
 
@@ -388,10 +437,11 @@ def load_case(options):
 
 # Name -> (title, rows, scale unless told, columns: heading and key).
 MS = [("ms a search", "ms"), ("least-greatest", "spread")]
-PARTS = MS + [("exchange, ms", "exchange"), ("stall, ms", "stall"),
-              ("bytes a search", "bytes"),
-              ("bytes a level bottom-up", "up_bytes"),
-              ("share of exchange and stall", "share")]
+PARTS = [("bytes a search", "bytes"), ("bytes a level bottom-up", "up_bytes"),
+         ("its exchange, ms", "up_exchange"),
+         ("wait before it, ms", "up_stall"),
+         ("ms a search", "ms"), ("share of these exchanges", "up_share"),
+         ("of all exchanges and waits", "share")]
 CASES = {
     "bfs-peers": ("Searches against peers", peers_case, 20,
                   MS + [("GTEPS", "gteps"), ("over GAP", "over"),
@@ -399,16 +449,19 @@ CASES = {
     "bfs-reference": ("Searches against the reference", reference_case, 18,
                       MS + [("GTEPS", "gteps"), ("over the first", "over")]),
     "bfs-ablation": ("Searches, one optimisation after the other",
-                     ablation_case, 18, PARTS),
-    "bfs-weak": ("Searches, weak scaling", weak_case, 16, PARTS),
+                     ablation_case, 16, PARTS),
+    "bfs-weak": ("Searches, weak scaling", weak_case, 14, PARTS),
+    "bfs-model": ("Searches of larger machines, by the model: not measured",
+                  model_case, 18, []),
     "bfs-processes": ("Searches, processes of a node", processes_case, 18,
                       PARTS),
+    "bfs-map": ("Searches, processes on domains", map_case, 20, MS),
     "bfs-granularity": ("Searches, granularity of the summary",
                         granularity_case, 22, MS + [("bottom-up, ms", "up")]),
     "bfs-kernels": ("Searches, what each trick gives", thin_case, 20, MS),
     "bfs-frontier": ("Searches, the frontier between 2 ranks of a node",
                      frontier_case, 24,
-                     MS + [("bottom-up exchange, ms", "up_exchange"),
+                     MS + [("exchange of a level, ms", "up_exchange"),
                            ("wait before it, ms", "up_stall"),
                            ("bytes a search", "bytes")]),
     "bfs-busy": ("Searches beside a busy process on each core", busy_case, 20,
@@ -492,9 +545,73 @@ def cell(rows, run, key):
         wait = run.median("exchange") + run.median("stall")
         return f"{100 * wait / ms:.0f} %"
     value = run.median(key)
+    if key == "up_share":
+        return f"{value:.0f} %"
     if value is None:
         return "-"
     return f"{value:,.0f}" if "bytes" in key else f"{value:.3g}"
+
+
+def model_tables(options, run):
+    """Headings and cells of the machines that grow, and of two nodes with more
+    and more processes."""
+    models = run.got[-1]["models"]
+    grow = len(node_counts(options, "1,2,4,8,16"))
+    rows = []
+    for model in models[:grow]:
+        for way in model["exchanges"]:
+            rows.append([
+                f"{model['nodes']} nodes of {model['sockets']}, "
+                f"{way['exchange']}",
+                f"{1e3 * way['seconds']:.2f}",
+                f"{100 * way['exchange_seconds'] / way['seconds']:.0f} %",
+                f"{1e6 * way['bottom_up_exchange_seconds']:.0f}",
+                f"{way['bottom_up_bytes'] / way['bottom_up_exchanges']:,.0f}",
+                f"{way['TEPS'] / 1e9:.2f}"])
+    yield ["model, not measured", "ms a search", "share of exchange",
+           "us an exchange of bitmaps", "its bytes", "GTEPS"], rows
+    rows = []
+    for model in models[grow:]:
+        for way in model["exchanges"]:
+            if way["exchange"] not in ("shared-all", "parallel"):
+                continue
+            size = way["bottom_up_bytes"] / way["bottom_up_exchanges"]
+            took = way["bottom_up_exchange_seconds"]
+            rows.append([f"2 nodes of {model['sockets']}, {way['exchange']}",
+                         f"{size / model['nodes']:,.0f}",
+                         f"{size / model['nodes'] / took / 1e9:.2f}"])
+    yield ["model, not measured", "bytes out of a node", "GB/s"], rows
+
+
+def draw_model(options, run):
+    """Figures 14 and 15, as the model has them."""
+    shares, speeds = {}, {}
+    for model in run.got[-1]["models"][:-4]:
+        for way in model["exchanges"]:
+            name = way["exchange"]
+            share = 100 * way["exchange_seconds"] / way["seconds"]
+            shares.setdefault(name, []).append((model["nodes"], share))
+            speeds.setdefault(name, []).append((model["nodes"],
+                                                way["TEPS"] / 1e9))
+    folder = options.svg
+    os.makedirs(folder, exist_ok=True)
+    plot.chart(os.path.join(folder, "bfs-model-share.svg"),
+               "Share of exchange, %, by the model: not measured", "nodes",
+               "%", shares)
+    plot.chart(os.path.join(folder, "bfs-model-speed.svg"),
+               "Speed, the graph grows with the nodes, by the model: not "
+               "measured", "nodes", "GTEPS", speeds)
+
+
+def show_model(options, run, report, table):
+    if not run.got:
+        report.say(lambda md: run.problem or "no run")
+        return
+    for heads, cells in model_tables(options, run):
+        report.say(lambda md, heads=heads, cells=cells: table(heads, cells,
+                                                              md))
+    if options.svg:
+        draw_model(options, run)
 
 
 def show(options, name, rows, report, table):
@@ -505,7 +622,10 @@ def show(options, name, rows, report, table):
                             if run.got else [run.problem or "no run"] +
                             [""] * (len(columns) - 1)) for run in rows]
     heads = [""] + [head for head, _ in columns]
-    report.say(lambda md: table(heads, cells, md))
+    if name == "bfs-model":
+        show_model(options, rows[0], report, table)
+    else:
+        report.say(lambda md: table(heads, cells, md))
 
     def commands(md):
         lines = [f"{run.label}: {run.text()}" for run in rows]
@@ -524,8 +644,11 @@ PEERS = ("gapbs", "riken", "reference", "replicated")
 def add_options(parser):
     group = parser.add_argument_group("cases bfs-...")
     group.add_argument("--scale", type=int, help="instead of the case's own")
-    group.add_argument("--nodes", type=int, default=2,
-                       help="emulated nodes of bfs-ablation [2]")
+    group.add_argument("--nodes", metavar="N,...",
+                       help="emulated nodes of bfs-ablation and bfs-weak, "
+                            "modelled ones of bfs-model")
+    group.add_argument("--latency", default="5ms", metavar="TIME",
+                       help="of messages between emulated nodes [5ms]")
     group.add_argument("--rows", default="", metavar="REGEX",
                        help="only the rows with labels like this")
 

@@ -1,6 +1,7 @@
 /*
  * The shared allgather: contents over layouts, part lengths and ways of
- * sharing; bytes sent; ranks that disagree; faults; a process that died.
+ * sharing; bytes sent; sparse blocks; ranks that disagree; faults; a process
+ * that died.
  */
 #include "coll/internal.h"
 
@@ -16,6 +17,7 @@
 struct plan {
     struct poise_coll_window_options options;
     size_t (*length)(int rank);
+    bool thin; /* hardly a bit is set, and none in some rounds */
 };
 
 static size_t length_small(int rank)
@@ -51,7 +53,18 @@ static unsigned char expected(int rank, int round, size_t at)
     return (unsigned char)((size_t)rank * 31 + (size_t)round * 7 + at * 13 + 1);
 }
 
-static int check_whole(const struct poise_coll_window *window,
+static unsigned char content(const struct plan *plan, int rank, int round,
+                             size_t at)
+{
+    if (!plan->thin) {
+        return expected(rank, round, at);
+    }
+    bool set = round % 3 != 2 && at % 331 == (size_t)(rank + round);
+    return (unsigned char)(set << (rank + round) % 8);
+}
+
+static int check_whole(const struct plan *plan,
+                       const struct poise_coll_window *window,
                        const size_t *lengths, int size, int round)
 {
     const unsigned char *whole = poise_coll_window_whole(window);
@@ -59,7 +72,7 @@ static int check_whole(const struct poise_coll_window *window,
     for (int rank = 0; rank < size; rank++) {
         EXPECT(poise_coll_window_offset(window, rank) == at);
         for (size_t i = 0; i < lengths[rank]; i++) {
-            EXPECT(whole[at++] == expected(rank, round, i));
+            EXPECT(whole[at++] == content(plan, rank, round, i));
         }
     }
     EXPECT(poise_coll_window_bytes(window) == at);
@@ -80,10 +93,10 @@ static int exchange_some(struct poise_world *world, void *arg)
     for (int round = 0; round < 5; round++) {
         unsigned char *part = poise_coll_window_part(window);
         for (size_t i = 0; i < lengths[rank]; i++) {
-            part[i] = expected(rank, round, i);
+            part[i] = content(plan, rank, round, i);
         }
         EXPECT(poise_coll_window_exchange(window) == 0);
-        int line = check_whole(window, lengths, size, round);
+        int line = check_whole(plan, window, lengths, size, round);
         if (line != 0) {
             return line;
         }
@@ -110,6 +123,13 @@ static void try_ways(int size, const struct poise_local_options *opts,
             struct plan plan = {
                 .options = {.sharing = ways[way], .copies = copies},
                 .length = length};
+            run_clean(size, opts, exchange_some, &plan);
+        }
+        for (int thin = 0; thin < 2; thin++) {
+            struct plan plan = {
+                .options = {.sharing = ways[way], .copies = 2, .sparse = true},
+                .length = length,
+                .thin = thin};
             run_clean(size, opts, exchange_some, &plan);
         }
     }
@@ -215,6 +235,103 @@ static void test_bytes_sent(void **state)
     };
     run_clean(4, &opts, count_bytes, sent);
     assert_memory_equal(sent, right, sizeof(right));
+}
+
+/* Three bits of a part of 10,000 bytes, far apart. */
+static int count_sparse(struct poise_world *world, void *arg)
+{
+    uint64_t *sent = arg;
+    size_t lengths[4] = {10000, 10000, 10000, 10000};
+    struct poise_coll_window_options options = {.sparse = true};
+    struct poise_coll_window *window;
+    const void *whole;
+    char data[10000] = {[0] = 1, [1000] = 1, [9999] = (char)128};
+    EXPECT(poise_coll_window_create(world, lengths, &options, &window) == 0);
+    EXPECT(poise_coll_allgather_shared(window, data, &whole) == 0);
+    for (int r = 0; r < 4; r++) {
+        EXPECT(memcmp((const char *)whole + 10000 * r, data, 10000) == 0);
+    }
+    sent[poise_world_rank(world)] = poise_coll_window_stats(window).sent_bytes;
+    poise_coll_window_destroy(window);
+    return 0;
+}
+
+static void test_sparse_bytes(void **state)
+{
+    (void)state;
+    struct poise_local_options opts = {.topology = "1x2x1"};
+    uint64_t sent[4];
+    /* 0; 7,999, which takes two bytes; 71,998, which takes three. */
+    static const uint64_t right[4] = {6, 6, 6, 6};
+    run_clean(4, &opts, count_sparse, sent);
+    assert_memory_equal(sent, right, sizeof(right));
+}
+
+static void test_sparse_pack(void **state)
+{
+    enum { MOST = 1000 };
+    struct poise_buf packed = {0};
+    uint64_t draw = 1;
+    (void)state;
+    for (size_t bytes = 0; bytes <= MOST; bytes += 1 + bytes / 16) {
+        for (size_t set = 0; set <= bytes / 8; set++) {
+            unsigned char block[MOST + 1] = {0}, back[MOST + 1];
+            size_t bits = 0;
+            for (size_t i = 0; i < set; i++) {
+                draw = draw * 6364136223846793005u + 1442695040888963407u;
+                size_t bit = (size_t)(draw >> 33) % (8 * bytes);
+                block[bit / 8] |= (unsigned char)(1u << bit % 8);
+            }
+            for (size_t i = 0; i < bytes; i++) {
+                bits += (size_t)__builtin_popcount(block[i]);
+            }
+            bool thin = coll_sparse_pack(block, bytes, &packed);
+            assert_int_equal(thin, bytes > 0 &&
+                                       bits <= bytes / COLL_SPARSE_BYTES_A_BIT);
+            if (!thin) {
+                continue;
+            }
+            assert_true(packed.len < bytes);
+            memset(back, 255, sizeof(back));
+            assert_int_equal(
+                coll_sparse_unpack(packed.data, packed.len, back, bytes), 0);
+            assert_memory_equal(back, block, bytes);
+            assert_int_equal(back[bytes], 255);
+        }
+    }
+    poise_buf_free(&packed);
+}
+
+static void test_sparse_wrong(void **state)
+{
+    static const struct {
+        unsigned char bytes[4];
+        size_t len;
+        int code;
+    } cases[] = {
+        {{15}, 1, 0},
+        {{16}, 1, -EPROTO}, /* behind the end */
+        {{7, 7}, 2, 0},     /* the last bit */
+        {{7, 8}, 2, -EPROTO},
+        {{15, 0}, 2, -EPROTO}, /* after the last bit */
+        {{128}, 1, -EPROTO},   /* cut off */
+        {{255, 255, 255, 255}, 4, -EPROTO},
+    };
+    char block[2];
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        assert_int_equal(
+            coll_sparse_unpack(cases[i].bytes, cases[i].len, block, 2),
+            cases[i].code);
+    }
+    /* Without memory for it, nothing is packed. */
+    struct poise_buf packed = {0};
+    char data[100] = {1};
+    poise_fault_arm(POISE_FAULT_ALLOC, 1, ENOMEM, false);
+    assert_false(coll_sparse_pack(data, sizeof(data), &packed));
+    poise_fault_arm(POISE_FAULT_ALLOC, 0, 0, false);
+    assert_true(coll_sparse_pack(data, sizeof(data), &packed));
+    poise_buf_free(&packed);
 }
 
 /* ---- what goes wrong ----------------------------------------------------- */
@@ -389,6 +506,9 @@ int main(void)
         cmocka_unit_test(test_segment_huge),
         cmocka_unit_test(test_rough),
         cmocka_unit_test(test_bytes_sent),
+        cmocka_unit_test(test_sparse_bytes),
+        cmocka_unit_test(test_sparse_pack),
+        cmocka_unit_test(test_sparse_wrong),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_faults),
         cmocka_unit_test(test_death_is_named),

@@ -266,6 +266,7 @@ static const struct plan by_way[] = {
          .exchange = POISE_GRAPH_EXCHANGE_SHARED_IN),
     PLAN(.no_simd = true, .no_first = true),
     PLAN(.alpha = 1000, .beta = 2),
+    PLAN(.method = POISE_GRAPH_BOTTOM_UP, .no_sparse = true),
     PLAN(.granularity = 64),
     PLAN(.method = POISE_GRAPH_BOTTOM_UP, .granularity = 1024),
     {.ranks = 3,
@@ -300,6 +301,7 @@ static void test_ways(void **state)
         .ranks = 6, .topology = "1x3x2", .nodes = 3, .bfs = {                  \
             .threads = 1,                                                      \
             .method = POISE_GRAPH_BOTTOM_UP,                                   \
+            .no_sparse = true,                                                 \
             .exchange = POISE_GRAPH_EXCHANGE_##way                             \
         }                                                                      \
     }
@@ -369,6 +371,25 @@ static void test_hubs(void **state)
     }
     assert_true(bytes_of(&without, &edges, 0) >= 8 * 150);
     assert_int_equal(bytes_of(&with, &edges, 0), 0);
+    poise_graph_edges_free(&edges);
+}
+
+/* Thin frontiers are told by their positions. */
+static void test_sparse(void **state)
+{
+    static const struct poise_graph_bfs_options up = {
+        .threads = 1, .method = POISE_GRAPH_BOTTOM_UP};
+    struct plan with = {.ranks = 4, .topology = "1x2x2", .bfs = up};
+    struct plan without = with;
+    struct poise_graph_edges edges = {0};
+    (void)state;
+    without.bfs.no_sparse = true;
+    for (uint32_t v = 0; v < 12; v++) {
+        make_add(&edges, v, v + 1);
+    }
+    /* A number for each of 13 frontiers to the other node, hardly more. */
+    assert_true(bytes_of(&with, &edges, 0) <= 3 * 13);
+    assert_true(bytes_of(&without, &edges, 0) >= 13 * 1024);
     poise_graph_edges_free(&edges);
 }
 
@@ -492,6 +513,7 @@ int main(void)
         cmocka_unit_test(test_two_components), cmocka_unit_test(test_tiny),
         cmocka_unit_test(test_refuses),        cmocka_unit_test(test_model),
         cmocka_unit_test(test_hubs),           cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_sparse),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -94,6 +94,10 @@ static const struct poise_option options[] = {
      .help = "of several processes: let all expand a vertex of very many edges "
              "(--no-hubs: its owner alone)",
      .offset = offsetof(struct cli_bfs_values, hubs)},
+    {POISE_OPTION_FLAG, .name = "sparse",
+     .help = "between nodes, send the positions of a frontier's vertices where "
+             "they are few (--no-sparse: always a bitmap)",
+     .offset = offsetof(struct cli_bfs_values, sparse)},
     {POISE_OPTION_FLAG, .name = "simd",
      .help = "use vector instructions (--no-simd: portable code)",
      .offset = offsetof(struct cli_bfs_values, simd)},
@@ -543,6 +547,7 @@ static int search_all(struct cli_bfs_job *job)
         .no_fuse = !values->fuse,
         .no_simd = !values->simd,
         .no_first = !values->first,
+        .no_sparse = !values->sparse,
     };
     int code = 0;
 
@@ -681,6 +686,7 @@ int cli_bfs(int argc, char **argv)
         .simd = true,
         .first = true,
         .labels = true,
+        .sparse = true,
         .validate = true,
         .progress = isatty(STDERR_FILENO) != 0,
     };

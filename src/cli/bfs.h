@@ -13,7 +13,7 @@ struct cli_bfs_values {
     uint64_t memory;
     struct poise_strings root, model;
     const char *output, *report;
-    bool directed, undirected, names, fuse, hubs, simd, first, labels;
+    bool directed, undirected, names, fuse, hubs, simd, first, labels, sparse;
     bool validate, binary, components, levels, json, progress;
 };
 

@@ -395,6 +395,9 @@ struct poise_coll_window_options {
      * are written into the next copy while the current one is read, and an
      * exchange swaps them: no other synchronisation is needed. */
     int copies;
+    /** The parts are bitmaps: what goes between nodes, of which all but a few
+     * bits are zero, goes as the positions of these. */
+    bool sparse;
 };
 
 /** Time and bytes of this rank's exchanges so far. */

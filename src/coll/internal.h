@@ -4,6 +4,7 @@
  *   wait.c      waiting for a word of shared memory, among processes
  *   segment.c   memory that the ranks of a node share
  *   window.c    the shared allgather
+ *   sparse.c    bitmaps that are nearly empty, between nodes
  *   tree.c, tree_make.c, tree_parse.c   trees: what they are, generators, files
  *   plan.c      what one rank derives from a tree
  *   fold.c      operations on types
@@ -58,6 +59,20 @@ void coll_segment_huge(struct coll_segment *segment);
 /* No more reservations: the file descriptor is not needed any more. */
 void coll_segment_seal(struct coll_segment *segment);
 void coll_segment_free(struct coll_segment *segment);
+
+/* ---- sparse bitmaps ------------------------------------------------------ */
+
+/** A bitmap with so many bytes for each bit that is set is worth packing: that
+ * takes some 5 ns a bit at both ends, and leaves a byte or two of it. */
+#define COLL_SPARSE_BYTES_A_BIT 16
+
+/* The positions of the set bits of `block`; false, and nothing in `out`, if
+ * they are too many to be worth it (or there is no memory). What is packed is
+ * shorter than the block. Local. */
+bool coll_sparse_pack(const void *block, size_t bytes, struct poise_buf *out);
+/* ... and the block again, which has so many bytes. -EPROTO. Local. */
+int coll_sparse_unpack(const void *packed, size_t len, void *block,
+                       size_t bytes);
 /* 0, or -EOWNERDEAD if a process that shares the segment is no more. */
 int coll_segment_check(struct coll_segment *segment);
 

@@ -54,7 +54,10 @@ struct poise_coll_window {
     int current;
     struct poise_message *early; /* came before they were expected */
     size_t early_count, early_cap;
-    struct poise_buf block;
+    struct poise_buf block; /* parts of a block, copied together */
+    struct poise_buf thin;  /* the positions of its bits */
+    const void *outgoing;   /* what of a block goes into messages */
+    size_t outgoing_bytes;
     struct poise_coll_window_stats stats; /* times in ticks until asked */
 };
 
@@ -141,6 +144,7 @@ static int receive(struct poise_coll_window *window, int source, int tag,
                    size_t bytes, struct poise_message *out)
 {
     struct poise_message message;
+    bool sparse = window->options.sparse && tag < TAG_PART;
     while (!take_early(window, source, tag, &message)) {
         int err = check_left(window);
         int got = err < 0 ? err : take_in(window);
@@ -151,7 +155,7 @@ static int receive(struct poise_coll_window *window, int source, int tag,
             poise_world_wait(window->world, UINT64_MAX);
         }
     }
-    if (message.len != bytes) {
+    if (message.len != bytes && !(sparse && message.len < bytes)) {
         int err = poise_error_set(EPROTO, DOING, NULL,
                                   "rank %d sent %zu bytes, expected %zu",
                                   source, message.len, bytes);
@@ -257,6 +261,24 @@ static const void *pack_block(struct poise_coll_window *window, int group,
     return window->block.error ? NULL : window->block.data;
 }
 
+/* What of a block is sent: as it is, or packed. */
+static int pack(struct poise_coll_window *window, int group)
+{
+    size_t bytes;
+    const void *data = pack_block(window, group, &bytes);
+    if (!data) {
+        return -ENOMEM;
+    }
+    if (window->options.sparse &&
+        coll_sparse_pack(data, bytes, &window->thin)) {
+        data = window->thin.data;
+        bytes = window->thin.len;
+    }
+    window->outgoing = data;
+    window->outgoing_bytes = bytes;
+    return 0;
+}
+
 static void unpack_block(struct poise_coll_window *window, int group,
                          const char *data)
 {
@@ -266,6 +288,25 @@ static void unpack_block(struct poise_coll_window *window, int group,
         memcpy(copy + run.from, data, run.len);
         data += run.len;
     }
+}
+
+/* A message shorter than its block holds positions. */
+static int unpack(struct poise_coll_window *window, int group, size_t bytes,
+                  const struct poise_message *message)
+{
+    if (message->len == bytes) {
+        unpack_block(window, group, message->data);
+        return 0;
+    }
+    poise_buf_reset(&window->block);
+    char *block = poise_buf_reserve(&window->block, bytes);
+    int err =
+        block ? coll_sparse_unpack(message->data, message->len, block, bytes)
+              : -ENOMEM;
+    if (err == 0) {
+        unpack_block(window, group, block);
+    }
+    return err;
 }
 
 /* ---- between groups ------------------------------------------------------ */
@@ -290,11 +331,11 @@ static int send_block(struct poise_coll_window *window, int step)
     int me = window->group;
     int which = window->direct ? me : wrap(window, me - step + 1);
     int to = wrap(window, window->direct ? me + step : me + 1);
-    size_t bytes;
-    const void *data = pack_block(window, which, &bytes);
-    return data ? send(window, peer_in(window, to), tag_of(window, step), data,
-                       bytes)
-                : -ENOMEM;
+    /* Straight to everybody goes the same block each time. */
+    int err = window->direct && step > 1 ? 0 : pack(window, which);
+    return err == 0 ? send(window, peer_in(window, to), tag_of(window, step),
+                           window->outgoing, window->outgoing_bytes)
+                    : err;
 }
 
 static int receive_block(struct poise_coll_window *window, int step)
@@ -302,11 +343,12 @@ static int receive_block(struct poise_coll_window *window, int step)
     int me = window->group;
     int which = wrap(window, me - step);
     int from = window->direct ? which : wrap(window, me - 1);
+    size_t bytes = block_bytes(window, which, window->index);
     struct poise_message message;
     int err = receive(window, peer_in(window, from), tag_of(window, step),
-                      block_bytes(window, which, window->index), &message);
+                      bytes, &message);
     if (err == 0) {
-        unpack_block(window, which, message.data);
+        err = unpack(window, which, bytes, &message);
         poise_message_free(&message);
     }
     return err;
@@ -469,7 +511,8 @@ static int check_alike(struct poise_world *world, const size_t *part_bytes,
 {
     size_t len = (size_t)poise_world_size(world) * sizeof(*part_bytes);
     uint64_t hash = poise_hash_bytes(part_bytes, len, 0) +
-                    (uint64_t)options->sharing * 4 + (uint64_t)options->copies;
+                    (uint64_t)options->sharing * 8 +
+                    (uint64_t)options->copies * 2 + options->sparse;
     uint64_t ends[2] = {hash, ~hash};
     int err = poise_world_reduce(world, POISE_MIN, ends, 2);
     if (err == 0 && ends[0] != ~ends[1]) {
@@ -669,6 +712,7 @@ void poise_coll_window_destroy(struct poise_coll_window *window)
     }
     coll_segment_free(&window->segment);
     poise_buf_free(&window->block);
+    poise_buf_free(&window->thin);
     free(window->members);
     free(window->first);
     free(window->offsets);

@@ -61,19 +61,17 @@ static bool ranks_private(const struct poise_graph_bfs *bfs)
 }
 
 static int ranks_window(struct poise_graph_bfs *bfs, size_t part_bytes,
-                        enum poise_coll_sharing sharing, int copies,
+                        const struct poise_coll_window_options *options,
                         struct poise_coll_window **out)
 {
     const struct poise_graph *graph = bfs->graph;
-    struct poise_coll_window_options options = {.sharing = sharing,
-                                                .copies = copies};
     size_t *parts = poise_alloc((size_t)graph->ranks, sizeof *parts);
     int code = poise_world_agree(graph->world, parts ? 0 : -ENOMEM);
     for (int r = 0; code == 0 && r < graph->ranks; r++) {
         parts[r] = part_bytes;
     }
     if (code == 0) {
-        code = poise_coll_window_create(graph->world, parts, &options, out);
+        code = poise_coll_window_create(graph->world, parts, options, out);
     }
     free(parts);
     return code;
@@ -124,17 +122,21 @@ int bfs_ranks_create(struct poise_graph_bfs *bfs)
     size_t stride = graph->stride;
     int code = poise_world_agree(graph->world, ranks_alloc(bfs));
     if (code == 0) {
-        code =
-            ranks_window(bfs, stride / 8, ranks_sharing(bfs->options.exchange),
-                         2, &ranks->bits);
+        const struct poise_coll_window_options options = {
+            .sharing = ranks_sharing(bfs->options.exchange),
+            .copies = 2,
+            /* Private queues are the paper's baseline. */
+            .sparse = !bfs->options.no_sparse && !ranks_private(bfs),
+        };
+        code = ranks_window(bfs, stride / 8, &options, &ranks->bits);
     }
     if (code == 0) {
-        code = ranks_window(bfs, stride * 4, POISE_COLL_SHARED_PARALLEL, 1,
-                            &ranks->parents);
+        code = ranks_window(bfs, stride * 4, NULL, &ranks->parents);
     }
     if (code == 0) {
-        code = ranks_window(bfs, ranks_control_bytes(bfs),
-                            POISE_COLL_SHARED_PARALLEL, 2, &ranks->control);
+        const struct poise_coll_window_options options = {.copies = 2};
+        code = ranks_window(bfs, ranks_control_bytes(bfs), &options,
+                            &ranks->control);
     }
     if (code == 0) {
         bfs->parent = poise_coll_window_part(ranks->parents);

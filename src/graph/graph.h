@@ -333,6 +333,9 @@ struct poise_graph_bfs_options {
     bool no_fuse;  /**< every level by all threads, however small */
     bool no_simd;  /**< portable code only */
     bool no_first; /**< take first neighbours from the rows */
+    /** Send bitmaps between nodes as they are, however few bits of a shared one
+     * are set. */
+    bool no_sparse;
     /** Write parents by label within each run: one for each label of this
      * rank's slice, -1 where unreached. Borrowed; NULL: ask afterwards. */
     int64_t *parents;

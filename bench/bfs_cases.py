@@ -237,7 +237,7 @@ def laid_out(options, nodes, each):
 def ablation_case(options):
     """Figure 9: each row has all that those above it have."""
     rows = []
-    fine = "--granularity=64"
+    fine = ["--granularity=64", "--no-sparse"]
     for nodes in node_counts(options, "2,4"):
         def row(label, exchange, *words, nodes=nodes, each=2, threads=1):
             rows.append(poise(
@@ -245,15 +245,17 @@ def ablation_case(options):
                 ranks=nodes * each, threads=threads,
                 topology=laid_out(options, nodes, each),
                 label=f"{nodes} nodes: {label}"))
-        row("a process a node, not bound, private queues", "private", fine,
-            "--map=none", each=1, threads=2)
-        row("a process a domain, bound", "private", fine)
-        row("... gather, leaders, broadcast", "leader", fine)
-        row("+ share in_queue", "shared-in", fine)
-        row("+ share all", "shared-all", fine)
-        row("+ parallel allgather", "parallel", fine)
-        row("+ granularity 256", "parallel", "--granularity=256")
-        row("+ granularity by itself", "parallel")
+        row("a process a node, not bound, private queues", "private",
+            *fine, "--map=none", each=1, threads=2)
+        row("a process a domain, bound", "private", *fine)
+        row("... gather, leaders, broadcast", "leader", *fine)
+        row("+ share in_queue", "shared-in", *fine)
+        row("+ share all", "shared-all", *fine)
+        row("+ parallel allgather", "parallel", *fine)
+        row("+ granularity 256", "parallel", "--granularity=256",
+            "--no-sparse")
+        row("+ granularity by itself", "parallel", "--no-sparse")
+        row("+ positions of thin frontiers", "parallel")
     return rows
 
 
@@ -262,9 +264,11 @@ def weak_case(options):
     rows = []
     for nodes in node_counts(options, "1,2,4,8"):
         scale = options.scale + nodes.bit_length() - 1
-        for exchange in EXCHANGES:
+        for exchange in EXCHANGES + ["parallel, positions"]:
+            way, _, sparse = exchange.partition(",")
             rows.append(poise(
-                scale, f"--exchange={exchange}", "--roots=8", ranks=2 * nodes,
+                scale, f"--exchange={way}", "--roots=8",
+                "--sparse" if sparse else "--no-sparse", ranks=2 * nodes,
                 topology=laid_out(options, nodes, 2),
                 label=f"{nodes} nodes, scale {scale}, {exchange}"))
     return rows

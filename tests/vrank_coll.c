@@ -422,20 +422,97 @@ static int combining(int rank, int size)
     return 0;
 }
 
+/* Of doubles whose extent is negative. */
+static void add_back(void *in, void *inout, int *len, MPI_Datatype *type)
+{
+    const double *from = in;
+    double *to = inout;
+
+    (void)type;
+    for (int i = 0; i < *len; i++) {
+        to[-i] += from[-i];
+    }
+}
+
+/* What of a sum is lost by rounding shows the order of the additions. */
+static double term(int r, int i)
+{
+    return 1.0 / (1 + r + 3 * i);
+}
+
+/* The terms of `count` ranks from `first` on, added in pairs. */
+static double sum_of(int first, int count, int i)
+{
+    int half = 1;
+
+    if (count == 1) {
+        return term(first, i);
+    }
+    while (2 * half < count) {
+        half *= 2;
+    }
+    return sum_of(first, half, i) + sum_of(first + half, count - half, i);
+}
+
+#define TERMS 2500
+
+/* Whether `all` is what comes of adding the terms of `size` ranks. */
+static bool are_sums(const double *all, int size)
+{
+    for (int i = 0; i < TERMS; i++) {
+        double expected = sum_of(0, size, i);
+        if (memcmp(&all[i], &expected, sizeof(double)) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* More sums than are added at a time. */
+static int sums(int rank, int size)
+{
+    double mine[TERMS], all[TERMS];
+
+    for (int i = 0; i < TERMS; i++) {
+        mine[i] = term(rank, i);
+    }
+    MPI_Allreduce(mine, all, TERMS, MPI_DOUBLE, MPI_SUM, COMM);
+    CHECK(are_sums(all, size));
+    return 0;
+}
+
+/* The same of elements that go backwards. */
+static int backwards(int rank, int size)
+{
+    double mine[TERMS], all[TERMS];
+    MPI_Datatype back;
+    MPI_Op add;
+
+    for (int i = 0; i < TERMS; i++) {
+        mine[i] = term(rank, i);
+    }
+    MPI_Type_create_resized(MPI_DOUBLE, 0, -(MPI_Aint)sizeof(double), &back);
+    MPI_Type_commit(&back);
+    MPI_Op_create(add_back, 1, &add);
+    MPI_Allreduce(mine + TERMS - 1, all + TERMS - 1, TERMS, back, add, COMM);
+    CHECK(are_sums(all, size));
+    MPI_Op_free(&add);
+    MPI_Type_free(&back);
+    return 0;
+}
+
 /* Sums come out the same to the last bit, whoever comes when; and a type with
  * gaps leaves them alone. */
 static int predefined(int rank, int size)
 {
-    double mine = 1.0 / (1 + rank), sum[2] = {0, 0}, expected = 0;
+    double mine = term(rank, 0), sum[2] = {0, 0};
+    double expected = sum_of(0, size, 0);
     struct {
         double v;
         int k;
     } best = {rank % 3 == 1 ? 5.0 : 1.0, rank}, got;
     long big[300], most[300];
 
-    for (int r = 0; r < size; r++) {
-        expected = r == 0 ? 1.0 : 1.0 / (1 + r) + expected;
-    }
     for (int k = 0; k < 2; k++) {
         for (int i = 0; i < (rank * 7 + k) % 5; i++) {
             vrank_yield();
@@ -545,6 +622,17 @@ static void test_predefined(void **state)
     run_well(1, predefined);
     run_well(8, predefined);
     run_well(33, predefined);
+}
+
+static void test_sums(void **state)
+{
+    (void)state;
+    for (int size = 1; size < 10; size++) {
+        run_well(size, sums);
+        run_well(size, backwards);
+    }
+    run_well(32, sums);
+    run_starved(5, 500, sums);
 }
 
 static void test_overlapping(void **state)
@@ -802,6 +890,7 @@ int main(void)
         cmocka_unit_test(test_combining),   cmocka_unit_test(test_predefined),
         cmocka_unit_test(test_overlapping), cmocka_unit_test(test_topologies),
         cmocka_unit_test(test_groups),      cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_sums),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -100,6 +100,20 @@ static int other_room(struct vcoll_call *call, struct vcoll_piece *out)
     return out->base == NULL ? MPI_ERR_NO_MEM : MPI_SUCCESS;
 }
 
+/* The tree of speakers_combine with process `top` in the first place: the place
+ * of a process in it, and the other way round. Of a power of two processes each
+ * has the same neighbours whatever the top, as in speakers_combine_all. */
+static int tree_place(int count, int top, int process)
+{
+    return (count & (count - 1)) == 0 ? process ^ top
+                                      : (process - top + count) % count;
+}
+
+static int tree_process(int count, int top, int place)
+{
+    return (count & (count - 1)) == 0 ? place ^ top : (place + top) % count;
+}
+
 /* The speaker of process `root` comes to carry the combination of all. Where
  * order matters that of process 0 does first, and hands it over. */
 static int speakers_combine(struct vcoll_call *call,
@@ -107,7 +121,7 @@ static int speakers_combine(struct vcoll_call *call,
 {
     int count = call->board->processes, process = call->board->process;
     int top = call->op->commutative ? root : 0;
-    int me = (process - top + count) % count;
+    int me = tree_place(count, top, process);
     struct vcoll_piece other;
     int error = other_room(call, &other);
 
@@ -116,15 +130,14 @@ static int speakers_combine(struct vcoll_call *call,
     }
     for (int step = 1; step < count; step *= 2) {
         if (me & step) {
-            vcoll_send(schedule, vcoll_speaker(call, (me - step + top) % count),
-                       call->carried);
+            int to = tree_process(count, top, me - step);
+            vcoll_send(schedule, vcoll_speaker(call, to), call->carried);
             vcoll_round(schedule);
             break;
         }
         if (me + step < count) {
-            vcoll_receive(schedule,
-                          vcoll_speaker(call, (me + step + top) % count),
-                          other);
+            int from = tree_process(count, top, me + step);
+            vcoll_receive(schedule, vcoll_speaker(call, from), other);
             fold_in(call, schedule, other, false);
             vcoll_round(schedule);
         }

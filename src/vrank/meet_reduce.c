@@ -1,8 +1,10 @@
 /*
  * Reductions at meetings. The last one to come combines what all have
  * contributed, in rank order, always in the same way: the result does not
- * depend on who comes when, nor on the number of workers.
+ * depend on who comes when, nor on the number of workers, and in the usual
+ * cases not on the number of processes.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "coll.h"
@@ -99,65 +101,86 @@ static const char *operand_near(const struct vcoll_meeting *meeting, int place,
     return meeting->near;
 }
 
-/* result = operand 0 op operand 1 op ... of elements [first, first + count).
+/*
+ * How operands are combined: in pairs of neighbours, those pairs in pairs, and
+ * so on, like
+ *
+ *     ((0 op 1) op (2 op 3)) op (4 op 5)
+ *
+ * Where processes hold blocks of a power of two ranks, the levels above them
+ * are those of coll_remote.c, so that a sum in floating point is the same on
+ * one process as on several. It is also more exact than one after another.
  */
-static void combine_block(struct vcoll_meeting *meeting,
-                          const struct vcoll_call *call, size_t total,
-                          size_t first, size_t count)
-{
-    MPI_Datatype type = call->recv.type;
-    ptrdiff_t offset = (ptrdiff_t)first * type_extent(type);
-    int members = call->board->members;
-    char *result = meeting->result + offset;
 
-    if (call->op->commutative) {
-        copy_elements(type, count,
-                      operand_near(meeting, 0, call, total, first, count),
-                      result);
-        for (int i = 1; i < members; i++) {
-            op_apply(call->op, type, count,
-                     operand_near(meeting, i, call, total, first, count),
-                     result);
-        }
-        return;
-    }
-    copy_elements(type, count,
-                  operand_near(meeting, members - 1, call, total, first, count),
-                  result);
-    for (int i = members - 2; i >= 0; i--) {
-        op_apply(call->op, type, count,
-                 operand_near(meeting, i, call, total, first, count), result);
-    }
+/* Elements that are combined at the same time. */
+struct combination {
+    struct vcoll_meeting *meeting;
+    const struct vcoll_call *call;
+    size_t total;        /* elements of an operand */
+    size_t first, count; /* those of them */
+    char *rooms[32];     /* for `count` elements each */
+};
+
+static const char *combination_operand(const struct combination *c, int place)
+{
+    return operand_near(c->meeting, place, c->call, c->total, c->first,
+                        c->count);
 }
 
-/* The same of operands that all lie in the meeting, by an operation that goes
- * from front to back. */
+/* The operands of `members` places from `place` on, combined, in `to`; rooms
+ * below `room` are in use. */
+static void combine_places(const struct combination *c, int place, int members,
+                           char *to, int room)
+{
+    MPI_Datatype type = c->call->recv.type;
+    int half = 1;
+
+    if (members == 1) {
+        copy_elements(type, c->count, combination_operand(c, place), to);
+        return;
+    }
+    while (half * 2 < members) {
+        half *= 2;
+    }
+    if (half > 1) {
+        combine_places(c, place, half, c->rooms[room], room + 1);
+    }
+    combine_places(c, place + half, members - half, to, room + 1);
+    op_apply(c->call->op, type, c->count,
+             half > 1 ? c->rooms[room] : combination_operand(c, place), to);
+}
+
+/* The same of operands that all lie in the meeting, where they are used up. */
 static void combine_small(struct vcoll_meeting *meeting,
                           const struct vcoll_call *call, size_t count)
 {
     MPI_Datatype type = call->recv.type;
     size_t bytes = type_bytes(type, count), stride = small_stride(bytes);
+    size_t end = (size_t)call->board->members * stride;
     op_function *function = op_of_basic(call->op, type, &count);
-    const char *at = meeting->small;
+    char *small = meeting->small;
 
-    memcpy(meeting->result, at, bytes);
-    for (int i = 1; i < call->board->members; i++) {
-        at += stride;
-        function(at, meeting->result, count);
+    for (size_t step = stride; step < end; step *= 2) {
+        for (size_t at = 0; at + step < end; at += 2 * step) {
+            function(small + at + step, small + at, count);
+        }
     }
+    memcpy(meeting->result, small, bytes);
 }
 
 /* Room for elements of a type; where the first would lie. */
 static char *elements_room(struct vcoll_meeting *meeting, MPI_Datatype type,
                            size_t count)
 {
-    ptrdiff_t span = type->true_ub - type->true_lb;
-    char *room;
+    ptrdiff_t extent = type_extent(type);
+    ptrdiff_t low = extent < 0 && count > 0 ? (ptrdiff_t)(count - 1) : 0;
+    /* Operations may write the gap behind the last. */
+    ptrdiff_t span = type->true_ub - type->true_lb +
+                     (ptrdiff_t)count * (extent < 0 ? -extent : extent);
+    char *room = vcoll_meeting_alloc(meeting, (size_t)span);
 
-    span += (ptrdiff_t)count *
-            (type_extent(type) < 0 ? -type_extent(type) : type_extent(type));
-    room = vcoll_meeting_alloc(meeting, (size_t)span);
-    return room == NULL ? NULL : room - type->true_lb;
+    /* A negative extent goes down from the end. */
+    return room == NULL ? NULL : room - type->true_lb - low * extent;
 }
 
 /* The same where the meeting has room for a short one. */
@@ -169,11 +192,35 @@ static char *result_room(struct vcoll_meeting *meeting, MPI_Datatype type,
                : elements_room(meeting, type, count);
 }
 
+/* All `count` elements, so many at a time. */
+static int combine_blocks(struct vcoll_meeting *meeting,
+                          const struct vcoll_call *call, size_t count,
+                          size_t block)
+{
+    MPI_Datatype type = call->recv.type;
+    int members = call->board->members;
+    struct combination c = {.meeting = meeting, .call = call, .total = count};
+
+    for (int i = 0; ((int64_t)2 << i) < members; i++) {
+        c.rooms[i] = elements_room(meeting, type, block);
+        if (c.rooms[i] == NULL) {
+            return MPI_ERR_NO_MEM;
+        }
+    }
+    for (; c.first < count; c.first += c.count) {
+        c.count = count - c.first < block ? count - c.first : block;
+        combine_places(&c, 0, members,
+                       meeting->result + (ptrdiff_t)c.first * type_extent(type),
+                       0);
+    }
+    return MPI_SUCCESS;
+}
+
 static int combine_once(struct vcoll_meeting *meeting, struct vcoll_call *call)
 {
     MPI_Datatype type = call->recv.type;
     size_t count = vcoll_reduced_elements(call, call->comm->size);
-    size_t block = count;
+    size_t block = count, each;
 
     meeting->result = result_room(meeting, type, count);
     if (meeting->result == NULL) {
@@ -184,22 +231,18 @@ static int combine_once(struct vcoll_meeting *meeting, struct vcoll_call *call)
         combine_small(meeting, call, count);
         return MPI_SUCCESS;
     }
-    if (type->dense && type->size > 0) {
-        block =
-            (context_span > 0 ? BLOCK_FAR_BYTES : BLOCK_BYTES) / type->size + 1;
+    each = type->dense ? type->size : (size_t)labs(type_extent(type));
+    if (each > 0) {
+        block = (context_span > 0 ? BLOCK_FAR_BYTES : BLOCK_BYTES) / each + 1;
     }
+    block = block < count ? block : count;
     if (context_span > 0) {
-        meeting->near =
-            elements_room(meeting, type, block < count ? block : count);
+        meeting->near = elements_room(meeting, type, block);
         if (meeting->near == NULL) {
             return MPI_ERR_NO_MEM;
         }
     }
-    for (size_t first = 0; first < count; first += block) {
-        combine_block(meeting, call, count, first,
-                      count - first < block ? count - first : block);
-    }
-    return MPI_SUCCESS;
+    return combine_blocks(meeting, call, count, block);
 }
 
 /* ---- who gets the result

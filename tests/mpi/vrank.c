@@ -255,6 +255,42 @@ static int delayed(int rank, int size)
     return 0;
 }
 
+/* Sums in floating point are added in pairs of ranks, wherever those are: as
+ * on one process, of whose sums the unit tests know the same. Where the
+ * processes are no power of two this holds for the first root only. */
+static int sums(int rank, int size)
+{
+    enum { N = 1200 };
+    double *mine = calloc(N, sizeof(*mine)), *all = calloc(N, sizeof(*all));
+    double *expected = calloc((size_t)size * N, sizeof(*expected));
+    for (int r = 0; r < size; r++) {
+        for (int i = 0; i < N; i++) {
+            expected[r * N + i] = 1.0 / (1 + r + 3 * i);
+        }
+    }
+    memcpy(mine, expected + (ptrdiff_t)rank * N, N * sizeof(*mine));
+    for (int step = 1; step < size; step *= 2) {
+        for (int r = 0; r + step < size; r += 2 * step) {
+            for (int i = 0; i < N; i++) {
+                expected[r * N + i] += expected[(r + step) * N + i];
+            }
+        }
+    }
+    MPI_Allreduce(mine, all, N, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    CHECK(memcmp(all, expected, N * sizeof(*all)) == 0);
+    MPI_Allreduce(mine, all, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    CHECK(memcmp(all, expected, sizeof(*all)) == 0);
+    for (int root = 0; root < size; root++) {
+        memset(all, 0, N * sizeof(*all));
+        MPI_Reduce(mine, all, N, MPI_DOUBLE, MPI_SUM, root, MPI_COMM_WORLD);
+        CHECK(rank != root || memcmp(all, expected, N * sizeof(*all)) == 0);
+    }
+    free(expected);
+    free(all);
+    free(mine);
+    return 0;
+}
+
 static int deadlock(int rank, int size)
 {
     int data = rank;
@@ -274,11 +310,12 @@ static int abort_job(int rank, int size)
 static const struct test {
     const char *name;
     int (*body)(int rank, int size);
+    bool in_blocks; /* or else neighbours are apart */
 } tests[] = {
     {"storm", storm},     {"ways", ways},
     {"gaps", gaps},       {"communicators", communicators},
     {"delayed", delayed}, {"deadlock", deadlock},
-    {"abort", abort_job},
+    {"abort", abort_job}, {"sums", sums, true},
 };
 
 static int body(struct vrank *rank, void *arg)
@@ -316,7 +353,8 @@ static int run(struct poise_world *world, int ranks, int threads,
                             .processes = poise_world_size(world),
                             .process = poise_world_rank(world),
                             .threads = threads,
-                            .placement = POISE_VRANK_CYCLIC,
+                            .placement = test->in_blocks ? POISE_VRANK_BLOCK
+                                                         : POISE_VRANK_CYCLIC,
                             .stack_bytes = 256 << 10,
                             .body = body,
                             .face = ops,

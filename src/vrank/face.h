@@ -178,8 +178,22 @@ struct face_data {
 };
 
 /* MPI_ERR_COUNT, MPI_ERR_TYPE, MPI_ERR_BUFFER. */
-int face_data_of(const void *buf, int count, MPI_Datatype type,
-                 struct face_data *out);
+static inline int face_data_of(const void *buf, int count, MPI_Datatype type,
+                               struct face_data *out)
+{
+    if (count < 0) {
+        return MPI_ERR_COUNT;
+    }
+    if (!type || !(type->committed || type->predefined)) {
+        return MPI_ERR_TYPE;
+    }
+    out->base = (char *)(uintptr_t)buf;
+    out->bytes = type_bytes(type, (size_t)count);
+    out->count = count;
+    out->type = type->dense ? NULL : type;
+    /* MPI_BOTTOM is a buffer for types with absolute addresses only. */
+    return !buf && out->bytes > 0 && type->dense ? MPI_ERR_BUFFER : MPI_SUCCESS;
+}
 /* Copy the first `bytes` bytes, in one pass. */
 void face_data_copy(const struct face_data *to, const struct face_data *from,
                     size_t bytes);

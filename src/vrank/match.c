@@ -131,15 +131,6 @@ void vrank_mailbox_free(struct vrank_mailbox *box)
 
 /* ---- receives ------------------------------------------------------------ */
 
-static bool fits(const struct vrank_envelope *wanted,
-                 const struct vrank_envelope *envelope)
-{
-    return wanted->context == envelope->context &&
-           (wanted->source == VRANK_MATCH_ANY ||
-            wanted->source == envelope->source) &&
-           (wanted->tag == VRANK_MATCH_ANY || wanted->tag == envelope->tag);
-}
-
 static void post(struct vrank_mailbox *box, struct vrank_entry *entry)
 {
     entry->order = box->order++;
@@ -147,14 +138,8 @@ static void post(struct vrank_mailbox *box, struct vrank_entry *entry)
     table_add(&box->posted, entry);
 }
 
-void vrank_match_post(struct vrank_mailbox *box, struct vrank_entry *entry,
-                      const struct vrank_envelope *wanted)
+void vrank_match_post_more(struct vrank_mailbox *box, struct vrank_entry *entry)
 {
-    entry->envelope = *wanted;
-    if (!box->alone && box->posted.count == 0) {
-        box->alone = entry;
-        return;
-    }
     if (box->alone) {
         post(box, box->alone);
         box->alone = NULL;
@@ -182,9 +167,9 @@ bool vrank_match_cancel(struct vrank_mailbox *box, struct vrank_entry *entry)
     return true;
 }
 
-/* The same among those in the table. */
-static struct vrank_entry *arrive(struct vrank_mailbox *box,
-                                  const struct vrank_envelope *envelope)
+struct vrank_entry *
+vrank_match_arrive_more(struct vrank_mailbox *box,
+                        const struct vrank_envelope *envelope)
 {
     struct vrank_entry *first = NULL;
     for (unsigned kind = 0; kind < 4; kind++) {
@@ -206,20 +191,6 @@ static struct vrank_entry *arrive(struct vrank_mailbox *box,
     return first;
 }
 
-struct vrank_entry *vrank_match_arrive(struct vrank_mailbox *box,
-                                       const struct vrank_envelope *envelope)
-{
-    struct vrank_entry *alone = box->alone;
-    if (alone) {
-        if (!fits(&alone->envelope, envelope)) {
-            return NULL;
-        }
-        box->alone = NULL;
-        return alone;
-    }
-    return box->posted.count > 0 ? arrive(box, envelope) : NULL;
-}
-
 /* ---- messages ------------------------------------------------------------ */
 
 void vrank_match_keep(struct vrank_mailbox *box, struct vrank_arrival *arrival,
@@ -237,17 +208,14 @@ void vrank_match_keep(struct vrank_mailbox *box, struct vrank_arrival *arrival,
     box->newest = arrival;
 }
 
-struct vrank_arrival *vrank_match_find(const struct vrank_mailbox *box,
-                                       const struct vrank_envelope *wanted)
+struct vrank_arrival *vrank_match_find_more(const struct vrank_mailbox *box,
+                                            const struct vrank_envelope *wanted)
 {
-    if (!box->oldest) {
-        return NULL;
-    }
     if (kind_of(wanted) == 0) {
         return (struct vrank_arrival *)table_find(&box->arrived, wanted);
     }
     struct vrank_arrival *arrival = box->oldest;
-    while (arrival && !fits(wanted, &arrival->entry.envelope)) {
+    while (arrival && !vrank_match_fits(wanted, &arrival->entry.envelope)) {
         arrival = arrival->next;
     }
     return arrival;

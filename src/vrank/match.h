@@ -61,21 +61,67 @@ void vrank_mailbox_init(struct vrank_mailbox *box);
 /* Entries that are left stay their owners'. */
 void vrank_mailbox_free(struct vrank_mailbox *box);
 
+/* What follows has its usual case inline, with nothing or one receive that
+ * waits; the functions named _more do the rest. */
+
+static inline bool vrank_match_fits(const struct vrank_envelope *wanted,
+                                    const struct vrank_envelope *envelope)
+{
+    return wanted->context == envelope->context &&
+           (wanted->source == VRANK_MATCH_ANY ||
+            wanted->source == envelope->source) &&
+           (wanted->tag == VRANK_MATCH_ANY || wanted->tag == envelope->tag);
+}
+
+void vrank_match_post_more(struct vrank_mailbox *box,
+                           struct vrank_entry *entry);
 /* A receive waits: `entry` must stay until it is matched or removed. */
-void vrank_match_post(struct vrank_mailbox *box, struct vrank_entry *entry,
-                      const struct vrank_envelope *wanted);
+static inline void vrank_match_post(struct vrank_mailbox *box,
+                                    struct vrank_entry *entry,
+                                    const struct vrank_envelope *wanted)
+{
+    entry->envelope = *wanted;
+    if (!box->alone && box->posted.count == 0) {
+        box->alone = entry;
+    } else {
+        vrank_match_post_more(box, entry);
+    }
+}
 /* Whether it was there still, and is no more. */
 bool vrank_match_cancel(struct vrank_mailbox *box, struct vrank_entry *entry);
+struct vrank_entry *
+vrank_match_arrive_more(struct vrank_mailbox *box,
+                        const struct vrank_envelope *envelope);
 /* The receive that takes a message, removed; NULL if none waits for it. */
-struct vrank_entry *vrank_match_arrive(struct vrank_mailbox *box,
-                                       const struct vrank_envelope *envelope);
+static inline struct vrank_entry *
+vrank_match_arrive(struct vrank_mailbox *box,
+                   const struct vrank_envelope *envelope)
+{
+    struct vrank_entry *alone = box->alone;
+    if (!alone) {
+        return box->posted.count > 0 ? vrank_match_arrive_more(box, envelope)
+                                     : NULL;
+    }
+    if (!vrank_match_fits(&alone->envelope, envelope)) {
+        return NULL;
+    }
+    box->alone = NULL;
+    return alone;
+}
 
 /* Keep a message that vrank_match_arrive found no receive for. */
 void vrank_match_keep(struct vrank_mailbox *box, struct vrank_arrival *arrival,
                       const struct vrank_envelope *envelope);
+struct vrank_arrival *
+vrank_match_find_more(const struct vrank_mailbox *box,
+                      const struct vrank_envelope *wanted);
 /* The message that a receive takes, still there; NULL if there is none. */
-struct vrank_arrival *vrank_match_find(const struct vrank_mailbox *box,
-                                       const struct vrank_envelope *wanted);
+static inline struct vrank_arrival *
+vrank_match_find(const struct vrank_mailbox *box,
+                 const struct vrank_envelope *wanted)
+{
+    return box->oldest ? vrank_match_find_more(box, wanted) : NULL;
+}
 void vrank_match_remove(struct vrank_mailbox *box,
                         struct vrank_arrival *arrival);
 

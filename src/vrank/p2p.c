@@ -27,25 +27,6 @@
 /* ---- data -----------------------------------------------------------------
  */
 
-int face_data_of(const void *buf, int count, MPI_Datatype type,
-                 struct face_data *out)
-{
-    if (count < 0) {
-        return MPI_ERR_COUNT;
-    }
-    if (!type || !(type->committed || type->predefined)) {
-        return MPI_ERR_TYPE;
-    }
-    size_t bytes = type_bytes(type, (size_t)count);
-    *out =
-        (struct face_data){.base = (char *)buf, .bytes = bytes, .count = count};
-    if (!type->dense) {
-        out->type = type;
-    }
-    /* MPI_BOTTOM is a buffer for types with absolute addresses only. */
-    return !buf && bytes > 0 && type->dense ? MPI_ERR_BUFFER : MPI_SUCCESS;
-}
-
 void face_data_copy(const struct face_data *to, const struct face_data *from,
                     size_t bytes)
 {

@@ -744,6 +744,92 @@ static void test_phases(void **state)
     poise_buf_free(&run.said);
 }
 
+/* ---- types
+ * ---------------------------------------------------------------------- */
+
+/* What MPI says of ints that are received as `type`. */
+static int received_as(MPI_Datatype type, int count, int tag)
+{
+    double in[8];
+    return MPI_Recv(in, count, type, 0, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+/* Rank 0 sends ints, in each way and before and after its receive, and rank 1
+ * takes them for what they are, and for something else. */
+static int checked(int rank, int size)
+{
+    int data[10] = {1, 2, 3, 4, 5, 6};
+    double in[8];
+    char buffer[256 + MPI_BSEND_OVERHEAD];
+    MPI_Request request;
+    MPI_Datatype column;
+    MPI_Type_vector(3, 1, 2, MPI_INT, &column);
+    MPI_Type_commit(&column);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    if (rank == 0) {
+        MPI_Buffer_attach(buffer, sizeof(buffer));
+        for (int tag = 0; tag < 2; tag++) {
+            MPI_Send(data, 4, MPI_INT, size - 1, tag, MPI_COMM_WORLD);
+            MPI_Bsend(data, 4, MPI_INT, size - 1, tag, MPI_COMM_WORLD);
+            MPI_Ssend(data, 4, MPI_INT, size - 1, tag, MPI_COMM_WORLD);
+            MPI_Send(data, 2, column, size - 1, tag, MPI_COMM_WORLD);
+        }
+        MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Send(data, 4, MPI_INT, size - 1, 2, MPI_COMM_WORLD);
+        MPI_Send(data, 4, MPI_INT, size - 1, 3, MPI_COMM_WORLD);
+        MPI_Buffer_detach(&(void *){NULL}, &(int){0});
+    } else if (rank == size - 1) {
+        CHECK(received_as(MPI_INT, 8, 0) == MPI_SUCCESS);
+        CHECK(received_as(column, 2, 0) == MPI_SUCCESS);
+        CHECK(received_as(MPI_UNSIGNED, 4, 0) == MPI_SUCCESS);
+        CHECK(received_as(MPI_BYTE, 24, 0) == MPI_SUCCESS);
+        CHECK(received_as(MPI_DOUBLE, 4, 1) == MPI_ERR_TYPE);
+        CHECK(received_as(MPI_FLOAT, 4, 1) == MPI_ERR_TYPE);
+        CHECK(received_as(MPI_DOUBLE_INT, 4, 1) == MPI_ERR_TYPE);
+        /* Too long counts first. */
+        CHECK(received_as(MPI_FLOAT, 1, 1) == MPI_ERR_TRUNCATE);
+        MPI_Irecv(in, 8, MPI_DOUBLE, MPI_ANY_SOURCE, 2, MPI_COMM_WORLD,
+                  &request);
+        MPI_Barrier(MPI_COMM_WORLD);
+        CHECK(MPI_Wait(&request, MPI_STATUS_IGNORE) == MPI_ERR_TYPE);
+        CHECK(received_as(MPI_INT, 4, 3) == MPI_SUCCESS);
+    } else {
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    MPI_Type_free(&column);
+    return 0;
+}
+
+/* Nobody looks at types unless told to. */
+static int unchecked(int rank, int size)
+{
+    int data[4] = {1, 2, 3, 4};
+    if (rank == 0) {
+        MPI_Send(data, 4, MPI_INT, size - 1, 0, MPI_COMM_WORLD);
+    } else if (rank == size - 1) {
+        CHECK(received_as(MPI_DOUBLE, 4, 0) == MPI_SUCCESS);
+    }
+    return 0;
+}
+
+static void test_types(void **state)
+{
+    (void)state;
+    run_well(2, unchecked);
+    run_options.checks = true;
+    for (int threads = 1; threads <= 2; threads++) {
+        run_ranks(3, threads, false, checked);
+        assert_non_null(strstr(poise_buf_str(&run.said),
+                               "virtual rank 2 receives MPI_DOUBLE, and rank 0 "
+                               "of the communicator sent MPI_INT (16 bytes, "
+                               "tag 1)"));
+        assert_non_null(strstr(poise_buf_str(&run.said), "tag 2)"));
+        assert_null(strstr(poise_buf_str(&run.said), "tag 3)"));
+    }
+    run_options.checks = false;
+    poise_buf_free(&run.said);
+}
+
 /* ---- no memory
  * ------------------------------------------------------------------- */
 
@@ -782,6 +868,7 @@ int main(void)
         cmocka_unit_test(test_probes),     cmocka_unit_test(test_errors),
         cmocka_unit_test(test_fatal),      cmocka_unit_test(test_deadlock),
         cmocka_unit_test(test_phases),     cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_types),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

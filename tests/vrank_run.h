@@ -65,6 +65,7 @@ struct run {
 };
 
 static struct run run;
+static struct face_options run_options; /* of the next jobs */
 
 #define CHECK(condition)                                                       \
     do {                                                                       \
@@ -113,7 +114,7 @@ static struct vrank_outcome run_ranks(int count, int threads, bool bare,
     struct vrank_outcome out = {.status = -1};
     poise_buf_free(&run.said);
     run = (struct run){.body = body, .bare = bare};
-    assert_int_equal(face_begin(NULL, &ops), 0);
+    assert_int_equal(face_begin(&run_options, &ops), 0);
     struct vrank_job job = {.count = count,
                             .threads = threads,
                             .stack_bytes = 256 << 10,

@@ -558,17 +558,60 @@ static void counting(void **state)
     MPI_Type_free(&type);
 }
 
+/* Whether so many bytes of one row of elements may be received as another. */
+static bool agrees(MPI_Datatype sent, MPI_Datatype received, size_t bytes)
+{
+    struct type_signature signature = type_sign(sent, bytes);
+
+    return type_agrees(received, bytes, &signature);
+}
+
 static void agreement(void **state)
 {
-    MPI_Datatype row;
+    MPI_Datatype row, gaps, mixed, other, pairs;
+    const int lengths[] = {2, 1}, swapped[] = {1, 2};
+    const MPI_Aint places[] = {0, 16}, far[] = {64, 0};
+    const MPI_Datatype types[] = {MPI_INT, MPI_DOUBLE};
+    const MPI_Datatype back[] = {MPI_DOUBLE, MPI_INT};
 
     (void)state;
     MPI_Type_contiguous(3, MPI_INT, &row);
-    assert_true(type_agrees(row, MPI_INT));
-    assert_true(type_agrees(MPI_INTEGER, row));
-    assert_false(type_agrees(row, MPI_FLOAT));
-    assert_false(type_agrees(MPI_LONG, MPI_DOUBLE));
-    assert_true(type_agrees(MPI_BYTE, MPI_DOUBLE));
+    MPI_Type_vector(5, 1, 7, MPI_INT, &gaps);
+    assert_true(agrees(row, MPI_INT, 12));
+    assert_true(agrees(MPI_INTEGER, row, 24));
+    assert_true(agrees(MPI_UNSIGNED, gaps, 60));
+    assert_true(agrees(gaps, row, 60));
+    assert_false(agrees(row, MPI_FLOAT, 12));
+    assert_false(agrees(MPI_LONG, MPI_DOUBLE, 8));
+    assert_true(agrees(MPI_LONG, MPI_DOUBLE, 0));
+    assert_true(agrees(MPI_BYTE, MPI_DOUBLE, 8));
+    assert_true(agrees(MPI_DOUBLE, MPI_PACKED, 8));
+    /* The same data in another arrangement; and other data. */
+    MPI_Type_create_struct(2, lengths, places, types, &mixed);
+    MPI_Type_create_struct(2, lengths, far, types, &other);
+    assert_true(agrees(mixed, other, 160));
+    /* Its first two elements only. */
+    assert_true(agrees(MPI_INT, mixed, 8));
+    assert_false(agrees(MPI_INT, mixed, 16));
+    MPI_Type_free(&other);
+    MPI_Type_create_struct(2, swapped, places, back, &other);
+    assert_false(agrees(mixed, other, 16));
+    MPI_Type_free(&row);
+    MPI_Type_create_hvector(4, 1, 100, mixed, &row);
+    assert_true(agrees(row, mixed, 64));
+    assert_true(agrees(mixed, row, 40));
+    assert_false(agrees(other, row, 64));
+    /* A pair is two, half a one nothing that agrees. */
+    MPI_Type_create_struct(2, (const int[]){1, 1}, places, back, &pairs);
+    assert_true(agrees(MPI_DOUBLE_INT, pairs, 36));
+    assert_false(agrees(MPI_FLOAT_INT, MPI_2INT, 8));
+    assert_false(agrees(MPI_DOUBLE, MPI_INT, 4));
+    assert_string_equal(type_basic_name(MPI_DOUBLE->basic), "MPI_DOUBLE");
+    assert_string_equal(type_basic_name(mixed->basic), "several types");
+    MPI_Type_free(&pairs);
+    MPI_Type_free(&other);
+    MPI_Type_free(&mixed);
+    MPI_Type_free(&gaps);
     MPI_Type_free(&row);
 }
 

@@ -23,7 +23,7 @@ struct values {
     int swap;
     const char *placement, *speeds, *policy, *delay, *profile_json, *against,
         *report;
-    bool profile;
+    bool profile, check;
 };
 
 static const char *const swap_names[] = {"needed", "always", NULL};
@@ -86,6 +86,11 @@ static const struct poise_option options[] = {
      .help = "hold messages between processes back, as a slow network would: "
              "one-way latency, and bytes per second",
      .offset = offsetof(struct values, delay)},
+    {POISE_OPTION_FLAG, .name = "check",
+     .help = "compare the types of what is sent and what is received: where "
+             "they differ the receive fails with MPI_ERR_TYPE, and both are "
+             "named",
+     .offset = offsetof(struct values, check)},
     {POISE_OPTION_FLAG, .name = "profile",
      .help = "print on stderr where the time went: parallelism, computing, "
              "waiting, system, functions of MPI, phases between collectives",
@@ -490,6 +495,7 @@ int cli_run(int argc, char **argv)
         .memory_bytes = values.memory,
         .context_bytes = values.context,
         .swap_always = values.swap != 0,
+        .checks = values.check,
         .say = say,
         .die = die,
     };

@@ -353,6 +353,8 @@ static const struct vrank_face_ops wire_ops = {
     .end_others = wire_end_others,
 };
 
+bool face_checks;
+
 int face_begin(const struct face_options *options,
                const struct vrank_face_ops **ops)
 {
@@ -365,6 +367,7 @@ int face_begin(const struct face_options *options,
         return err;
     }
     face_job.begun = true;
+    face_checks = options != NULL && options->checks;
     *ops = face_has_wire(options) ? &wire_ops : &face_ops;
     return 0;
 }

@@ -174,8 +174,12 @@ struct face_data {
     char *base;   /* of `type` objects; or of the bytes, if dense */
     size_t bytes; /* without gaps */
     int count;
-    MPI_Datatype type; /* NULL: dense */
+    MPI_Datatype type; /* NULL: dense; never in a job that is checked, where
+                          the data is a user's */
 };
+
+/* Whether types are to be checked; constant while a job runs. */
+extern bool face_checks;
 
 /* MPI_ERR_COUNT, MPI_ERR_TYPE, MPI_ERR_BUFFER. */
 static inline int face_data_of(const void *buf, int count, MPI_Datatype type,
@@ -190,7 +194,7 @@ static inline int face_data_of(const void *buf, int count, MPI_Datatype type,
     out->base = (char *)(uintptr_t)buf;
     out->bytes = type_bytes(type, (size_t)count);
     out->count = count;
-    out->type = type->dense ? NULL : type;
+    out->type = type->dense && !face_checks ? NULL : type;
     /* MPI_BOTTOM is a buffer for types with absolute addresses only. */
     return !buf && out->bytes > 0 && type->dense ? MPI_ERR_BUFFER : MPI_SUCCESS;
 }
@@ -205,6 +209,7 @@ void face_data_copy(const struct face_data *to, const struct face_data *from,
 struct poise_mpi_message {
     struct vrank_arrival arrival; /* first: match.c hands it back */
     size_t bytes;
+    struct type_signature sent;      /* in a job that is checked */
     struct poise_mpi_request *offer; /* the sender's, whose data it still has */
     struct vrank_face *buffered_by;  /* MPI_Bsend's caller, who gets its space
                                         back */
@@ -237,6 +242,8 @@ struct poise_mpi_request {
     struct face_data data;
     struct poise_mpi_message *message; /* of a send: as which it waits */
     void *copy;                        /* owned data of a send */
+    struct type_signature sent;        /* of the copy, in a job that is checked
+                                        */
     MPI_Datatype type;                 /* held for `data` */
     /* result */
     int source, got_tag, error;
@@ -317,7 +324,10 @@ void requests_free(struct vrank_face *face);
 /* On worker 0: a message for a rank of this process came from another one, with
  * its data, or an offer, which it takes over. */
 void p2p_arrive(int number, const struct vrank_envelope *envelope,
-                const void *data, size_t bytes, struct wire_offer *offer);
+                const void *data, size_t bytes, struct wire_offer *offer,
+                const struct type_signature *sent);
+/* What a message says of its data to a job that is checked. */
+struct type_signature p2p_sign(const struct face_data *data);
 /* A message of `bytes` bytes has left the buffer that its sender attached. Any
  * thread. */
 void p2p_buffer_free(struct vrank_face *owner, size_t bytes);
@@ -387,6 +397,7 @@ struct face_options {
     struct poise_world *world;  /* of the processes; NULL: just one */
     uint64_t delay_ns;          /* one way, between processes */
     uint64_t delay_bytes_per_s; /* 0: as fast as it goes */
+    bool checks;                /* compare what is sent and received */
 };
 
 /* Before vrank_run_job, and after it. One job at a time. *ops is for struct

@@ -14,6 +14,7 @@
 #include "profile.h"
 #include "wire.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -103,9 +104,40 @@ void message_free(struct vrank_face *face, struct poise_mpi_message *message)
 /* ---- receiving -------------------------------------------------------------
  */
 
+struct type_signature p2p_sign(const struct face_data *data)
+{
+    /* Messages of the face itself have no type. */
+    return data->type ? type_sign(data->type, data->bytes)
+                      : (struct type_signature){.basic = TYPE_BYTE};
+}
+
+/* In a job that is checked: what was sent is of the types that are wanted. */
+static void check_types(struct poise_mpi_request *request, size_t bytes,
+                        const struct type_signature *sent)
+{
+    const struct vrank_job *job = &vrank_engine->job;
+    char line[240];
+    if (!request->data.type || request->error != MPI_SUCCESS ||
+        type_agrees(request->data.type, bytes, sent)) {
+        return;
+    }
+    request->error = MPI_ERR_TYPE;
+    if (job->say) {
+        snprintf(line, sizeof line,
+                 "virtual rank %d receives %s, and rank %d of the communicator "
+                 "sent %s (%zu bytes, tag %d)",
+                 request->face->number,
+                 type_basic_name(request->data.type->basic), request->source,
+                 type_basic_name((enum type_basic)sent->basic), bytes,
+                 request->got_tag);
+        job->say(line, job->arg);
+    }
+}
+
 /* What a receive learns of its message. */
 static size_t receive_met(struct poise_mpi_request *request,
-                          const struct vrank_envelope *envelope, size_t bytes)
+                          const struct vrank_envelope *envelope, size_t bytes,
+                          const struct type_signature *sent)
 {
     request->source = envelope->source;
     request->got_tag = envelope->tag;
@@ -115,16 +147,34 @@ static size_t receive_met(struct poise_mpi_request *request,
         bytes = request->data.bytes;
     }
     request->got = bytes;
+    if (__builtin_expect(face_checks, 0)) {
+        check_types(request, bytes, sent);
+    }
     return bytes;
 }
 
+/* `sent` matters in a job that is checked only. */
 static void receive_data(struct poise_mpi_request *request,
                          const struct vrank_envelope *envelope,
-                         const struct face_data *from)
+                         const struct face_data *from,
+                         const struct type_signature *sent)
 {
-    size_t bytes = receive_met(request, envelope, from->bytes);
+    size_t bytes = receive_met(request, envelope, from->bytes, sent);
     face_data_copy(&request->data, from, bytes);
     request_finish(request);
+}
+
+/* The same, straight from where the sender has it. */
+static void receive_straight(struct poise_mpi_request *request,
+                             const struct vrank_envelope *envelope,
+                             const struct face_data *from)
+{
+    if (__builtin_expect(face_checks, 0)) {
+        struct type_signature sent = p2p_sign(from);
+        receive_data(request, envelope, from, &sent);
+    } else {
+        receive_data(request, envelope, from, NULL);
+    }
 }
 
 void p2p_take(struct poise_mpi_message *message,
@@ -133,16 +183,16 @@ void p2p_take(struct poise_mpi_message *message,
     const struct vrank_envelope *envelope = &message->arrival.entry.envelope;
     struct vrank_face *face = request->face;
     if (message->remote) {
-        receive_met(request, envelope, message->bytes);
+        receive_met(request, envelope, message->bytes, &message->sent);
         wire_fetch(message->remote, request);
     } else if (message->offer) {
         struct poise_mpi_request *offer = message->offer;
-        receive_data(request, envelope, &offer->data);
+        receive_straight(request, envelope, &offer->data);
         request_finish(offer);
     } else {
         struct face_data from = {.base = message->data,
                                  .bytes = message->bytes};
-        receive_data(request, envelope, &from);
+        receive_data(request, envelope, &from, &message->sent);
     }
     message_free(face, message);
 }
@@ -295,6 +345,9 @@ static int send_early(const struct p2p_message *what, struct vrank_face *to,
     if (copies) {
         struct face_data own = {.base = message->data, .bytes = bytes};
         face_data_copy(&own, &what->data, bytes);
+        if (face_checks) {
+            message->sent = p2p_sign(&what->data);
+        }
         message->buffered_by = what->mode == FACE_BUFFERED ? face : NULL;
     } else {
         request_fill(offer, what, FACE_SEND);
@@ -303,7 +356,7 @@ static int send_early(const struct p2p_message *what, struct vrank_face *to,
     }
     struct poise_mpi_request *receive = leave(to, message, envelope);
     if (receive) {
-        receive_data(receive, envelope, &what->data);
+        receive_straight(receive, envelope, &what->data);
         message_free(face, message);
     }
     *left = !copies && !receive;
@@ -317,7 +370,7 @@ static int send_here(const struct p2p_message *what, struct vrank_face *to,
         envelope_of(what->comm, what->plane, what->comm->rank, what->tag);
     struct poise_mpi_request *receive = find_receive(to, &envelope);
     if (receive) {
-        receive_data(receive, &envelope, &what->data);
+        receive_straight(receive, &envelope, &what->data);
         return MPI_SUCCESS;
     }
     if (what->mode == FACE_BUFFERED &&
@@ -348,6 +401,9 @@ static int send_copy_away(const struct p2p_message *what, int number,
     request->data = (struct face_data){.base = copy, .bytes = bytes};
     face_data_copy(&request->data, &what->data, bytes);
     request->copy = copy;
+    if (face_checks) {
+        request->sent = p2p_sign(&what->data);
+    }
     request_orphan(request);
     return wire_post(request, number, envelope);
 }
@@ -386,19 +442,21 @@ static int send_begin(const struct p2p_message *what,
 static void receive_remote(struct poise_mpi_request *request,
                            const struct vrank_envelope *envelope,
                            const void *data, size_t bytes,
-                           struct wire_offer *offer)
+                           struct wire_offer *offer,
+                           const struct type_signature *sent)
 {
     if (offer) {
-        receive_met(request, envelope, bytes);
+        receive_met(request, envelope, bytes, sent);
         wire_fetch(offer, request);
     } else {
         struct face_data from = {.base = (char *)data, .bytes = bytes};
-        receive_data(request, envelope, &from);
+        receive_data(request, envelope, &from, sent);
     }
 }
 
 void p2p_arrive(int number, const struct vrank_envelope *envelope,
-                const void *data, size_t bytes, struct wire_offer *offer)
+                const void *data, size_t bytes, struct wire_offer *offer,
+                const struct type_signature *sent)
 {
     struct vrank_face *to = face_at(number);
     if (!to) {
@@ -406,7 +464,7 @@ void p2p_arrive(int number, const struct vrank_envelope *envelope,
     }
     struct poise_mpi_request *receive = find_receive(to, envelope);
     if (receive) {
-        receive_remote(receive, envelope, data, bytes, offer);
+        receive_remote(receive, envelope, data, bytes, offer, sent);
         return;
     }
     struct face_pool *pool = face_pool_of(0);
@@ -417,13 +475,14 @@ void p2p_arrive(int number, const struct vrank_envelope *envelope,
         return;
     }
     message->bytes = bytes;
+    message->sent = *sent;
     message->remote = offer;
     if (!offer && bytes > 0) {
         memcpy(message->data, data, bytes);
     }
     receive = leave(to, message, envelope);
     if (receive) {
-        receive_remote(receive, envelope, data, bytes, offer);
+        receive_remote(receive, envelope, data, bytes, offer, sent);
         message_put(pool, message);
     }
 }

@@ -427,7 +427,8 @@ static int run_join_world(struct run *run)
     const struct face_options face = {
         .world = run->job.processes > 1 ? run->world : NULL,
         .delay_ns = options->delay_ns,
-        .delay_bytes_per_s = options->delay_bytes_per_s};
+        .delay_bytes_per_s = options->delay_bytes_per_s,
+        .checks = options->checks};
     code = face_begin(&face, &run->job.face);
     run->has_face = code == 0;
     return code;

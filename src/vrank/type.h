@@ -133,11 +133,20 @@ void type_copy(const struct poise_mpi_datatype *from_type, size_t from_count,
  * they end within one. */
 MPI_Count type_elements(const struct poise_mpi_datatype *type, size_t bytes);
 
-/** Whether data sent as one may be received as the other, as far as both
- * consist of one basic type; a type of several is taken on trust, as are
- * bytes and packed data. */
-bool type_agrees(const struct poise_mpi_datatype *a,
-                 const struct poise_mpi_datatype *b);
+/** Which basic types data consists of, in order: `basic` if they are one. */
+struct type_signature {
+    uint64_t hash;
+    uint32_t basic;
+};
+/** Of the first `bytes` bytes of data of a row of elements. */
+struct type_signature type_sign(const struct poise_mpi_datatype *type,
+                                size_t bytes);
+/** Whether `bytes` bytes, sent as `sent`, may be received in a row of elements:
+ * signed and unsigned are taken as the same, bytes and packed data on trust. */
+bool type_agrees(const struct poise_mpi_datatype *type, size_t bytes,
+                 const struct type_signature *sent);
+/** How MPI calls a basic type; "several types" for TYPE_NONE. */
+const char *type_basic_name(enum type_basic basic);
 
 /** The predefined types in a fixed order, the index being the handle that
  * Fortran sees; returns how many. */

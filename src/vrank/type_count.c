@@ -1,6 +1,6 @@
 /*
  * Counting what has arrived: bytes into elements, and elements into basic
- * ones; and whether two types agree.
+ * ones.
  */
 #include <limits.h>
 
@@ -169,39 +169,4 @@ int MPI_Status_set_elements(MPI_Status *status, MPI_Datatype datatype,
                             int count)
 {
     return MPI_Status_set_elements_x(status, datatype, count);
-}
-
-/* ---- agreement --------------------------------------------------------------
- */
-
-/* Basic types that are the same to a receiver. */
-static enum type_basic likeness(enum type_basic basic)
-{
-    switch (basic) {
-    case TYPE_LOGICAL:
-    case TYPE_UINT32:
-    case TYPE_WCHAR:
-        return TYPE_INT32;
-    case TYPE_UINT64:
-        return TYPE_INT64;
-    case TYPE_UINT16:
-        return TYPE_INT16;
-    case TYPE_UINT8:
-    case TYPE_BOOL:
-    case TYPE_CHAR:
-        return TYPE_INT8;
-    case TYPE_BYTE:
-    case TYPE_PACKED:
-        return TYPE_NONE;
-    default:
-        return basic;
-    }
-}
-
-bool type_agrees(const struct poise_mpi_datatype *a,
-                 const struct poise_mpi_datatype *b)
-{
-    enum type_basic one = likeness(a->basic), other = likeness(b->basic);
-
-    return one == other || one == TYPE_NONE || other == TYPE_NONE;
 }

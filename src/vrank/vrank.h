@@ -228,6 +228,10 @@ struct poise_vrank_options {
     bool swap_always;       /**< swap at each call that waits, needed or not */
     uint64_t delay_ns;      /**< one way, between processes */
     uint64_t delay_bytes_per_s; /**< 0: as fast as it goes */
+    /** Compare the types of what is sent and what is received: where they
+     * differ the receive ends with MPI_ERR_TYPE, and a line says how. Costs
+     * time with each message; collectives are not compared. */
+    bool checks;
     /** Says a line (its end is not there) to the user. Any thread, also in a
      * signal handler. NULL: nobody is told. */
     void (*say)(const char *line, void *arg);

@@ -56,7 +56,8 @@ struct wire_header {
     uint32_t kind;
     int dest; /* number of the rank */
     uint64_t bytes;
-    uint64_t sent_ns; /* for the emulation of delays */
+    uint64_t sent_ns;           /* for the emulation of delays */
+    struct type_signature sent; /* in a job that is checked */
 };
 
 struct wire_answer {
@@ -274,6 +275,9 @@ static int send_now(struct poise_mpi_request *request, int number,
                                  .kind = WIRE_DATA,
                                  .dest = number,
                                  .bytes = data->bytes};
+    if (face_checks) {
+        header.sent = request->copy ? request->sent : p2p_sign(data);
+    }
     if (data->bytes > wire.eager_bytes[process] ||
         request->mode == FACE_SYNCHRONOUS) {
         return send_offer(request, process, &header);
@@ -402,7 +406,8 @@ static void deliver(const struct wire_header *header, const void *data,
         offer->source = source;
         memcpy(&offer->ticket, data, sizeof(offer->ticket));
     }
-    p2p_arrive(header->dest, &header->envelope, data, header->bytes, offer);
+    p2p_arrive(header->dest, &header->envelope, data, header->bytes, offer,
+               &header->sent);
 }
 
 /* Hold a message back for as long as it would be on its way. */

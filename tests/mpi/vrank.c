@@ -291,6 +291,38 @@ static int sums(int rank, int size)
     return 0;
 }
 
+/* Types are compared across processes, too, of short and of long messages. */
+static int types(int rank, int size)
+{
+    enum { LARGE = 50000 };
+    int *data = calloc(LARGE, sizeof(*data)), last = size - 1;
+    char buffer[256 + MPI_BSEND_OVERHEAD];
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    for (int count = 4; count <= LARGE; count += LARGE - 4) {
+        for (int way = 0; way < 2; way++) {
+            MPI_Datatype type = way == 0 ? MPI_INT : MPI_DOUBLE;
+            int right = way == 0 ? MPI_SUCCESS : MPI_ERR_TYPE;
+            if (rank == 0) {
+                MPI_Send(data, count, MPI_INT, last, way, MPI_COMM_WORLD);
+            } else if (rank == last) {
+                CHECK(MPI_Recv(data, count / (1 + way), type, 0, way,
+                               MPI_COMM_WORLD, MPI_STATUS_IGNORE) == right);
+            }
+        }
+    }
+    if (rank == 0) {
+        MPI_Buffer_attach(buffer, sizeof(buffer));
+        MPI_Bsend(data, 4, MPI_INT, last, 3, MPI_COMM_WORLD);
+        MPI_Buffer_detach(&(void *){NULL}, &(int){0});
+    } else if (rank == last) {
+        CHECK(MPI_Recv(data, 2, MPI_DOUBLE, 0, 3, MPI_COMM_WORLD,
+                       MPI_STATUS_IGNORE) == MPI_ERR_TYPE);
+    }
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+    free(data);
+    return 0;
+}
+
 static int deadlock(int rank, int size)
 {
     int data = rank;
@@ -311,11 +343,17 @@ static const struct test {
     const char *name;
     int (*body)(int rank, int size);
     bool in_blocks; /* or else neighbours are apart */
+    bool checks;    /* types */
 } tests[] = {
-    {"storm", storm},     {"ways", ways},
-    {"gaps", gaps},       {"communicators", communicators},
-    {"delayed", delayed}, {"deadlock", deadlock},
-    {"abort", abort_job}, {"sums", sums, true},
+    {"storm", storm},
+    {"ways", ways},
+    {"gaps", gaps},
+    {"communicators", communicators},
+    {"delayed", delayed},
+    {"deadlock", deadlock},
+    {"abort", abort_job},
+    {"sums", sums, true},
+    {"types", types, false, true},
 };
 
 static int body(struct vrank *rank, void *arg)
@@ -344,7 +382,8 @@ static int run(struct poise_world *world, int ranks, int threads,
 {
     const struct vrank_face_ops *ops;
     struct vrank_outcome outcome;
-    struct face_options options = {.world = world, .delay_ns = delay_ns};
+    struct face_options options = {
+        .world = world, .delay_ns = delay_ns, .checks = test->checks};
     int err = face_begin(&options, &ops);
     if (err < 0) {
         return 1;

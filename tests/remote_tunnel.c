@@ -1,11 +1,13 @@
 /* Tunnels: what goes in comes out, whatever happens on the way. */
 #include "tunnel_side.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -269,15 +271,33 @@ static void test_reset(void **state)
     settle(&side);
     assert_int_equal(tunnel_stats(side.near).resets, 1);
     assert_int_equal(tunnel_stats(side.far).resets, 1);
-    /* Nobody is there. */
-    close(side.listener);
-    client = side_client(&side, data, sizeof data);
+    side_free(&side);
+}
+
+/* A port at which nobody listens, nor can begin to. */
+static void test_nobody(void **state)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct side side;
+    struct side_client *client;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    (void)state;
+    assert_true(fd >= 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
+    side_init(&side);
+    snprintf(side.server, sizeof side.server, "127.0.0.1:%u", side_port(fd));
+    snprintf(side.forward, sizeof side.forward, "0:%s", side.server);
+    assert_int_equal(side_start_far(&side), 0);
+    assert_int_equal(side_start_near(&side), 0);
+    client = side_client(&side, "x", 1);
     side_finish(&side);
     assert_int_equal(client->error, ECONNRESET);
     assert_non_null(strstr(side.last_problem, "refused"));
     assert_int_equal(tunnel_stats(side.far).refused, 1);
-    side.listener = socket(AF_INET, SOCK_STREAM, 0);
     side_free(&side);
+    close(fd);
 }
 
 /* What is not allowed is not connected to. */
@@ -423,8 +443,9 @@ int main(void)
         cmocka_unit_test(test_names),       cmocka_unit_test(test_beyond),
         cmocka_unit_test(test_senseless),   cmocka_unit_test(test_many),
         cmocka_unit_test(test_interactive), cmocka_unit_test(test_slow_reader),
-        cmocka_unit_test(test_reset),       cmocka_unit_test(test_not_allowed),
-        cmocka_unit_test(test_reconnect),   cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_reset),       cmocka_unit_test(test_nobody),
+        cmocka_unit_test(test_not_allowed), cmocka_unit_test(test_reconnect),
+        cmocka_unit_test(test_faults),
     };
 
     signal(SIGPIPE, SIG_IGN);

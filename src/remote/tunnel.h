@@ -76,8 +76,13 @@ int tunnel_connected(int fd);
 int tunnel_accept(int fd);
 /** Who is at the other end, in words. */
 void tunnel_peer_put(int fd, struct poise_buf *out);
-/** Close so that the other side sees an error and no end of data. */
+/** A user's connection: small writes go at once, and if this process dies the
+ * other side sees an error and no end of data. */
+void tunnel_guard(int fd);
+/** Close so that it sees an error now. */
 void tunnel_close_hard(int fd);
+/** Close one that has come to its end. */
+void tunnel_close_done(int fd);
 /** Small writes go at once. */
 void tunnel_no_delay(int fd);
 /** The same for a link, which ends when the other end does not answer for a

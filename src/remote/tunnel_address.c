@@ -291,11 +291,25 @@ int tunnel_accept(int fd)
     return poise_error_set(code, "accept a connection", NULL, NULL);
 }
 
-void tunnel_close_hard(int fd)
+void tunnel_guard(int fd)
 {
     struct linger now = {.l_onoff = 1};
 
+    tunnel_no_delay(fd);
     setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
+}
+
+void tunnel_close_hard(int fd)
+{
+    tunnel_guard(fd);
+    close(fd);
+}
+
+void tunnel_close_done(int fd)
+{
+    struct linger later = {.l_onoff = 0};
+
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &later, sizeof later);
     close(fd);
 }
 

@@ -58,7 +58,7 @@ void tunnel_conn_destroy(struct tunnel_conn *conn)
     struct tunnel_trunk *trunk = conn->trunk;
 
     if (conn->fd >= 0 && tunnel_conn_is_done(conn)) {
-        close(conn->fd);
+        tunnel_close_done(conn->fd);
     } else if (conn->fd >= 0) {
         tunnel_close_hard(conn->fd);
     }
@@ -136,7 +136,7 @@ static int finish_connecting(struct tunnel_conn *conn)
 
     if (code == 0) {
         conn->connecting = false;
-        tunnel_no_delay(conn->fd);
+        tunnel_guard(conn->fd);
         return 0;
     }
     poise_error_set(-code, "connect to", conn->target->text, NULL);

@@ -403,7 +403,7 @@ int tunnel_trunk_open(struct tunnel_trunk *trunk, int fd, const char *target)
         return err;
     }
     trunk->tunnel->stats.carried++;
-    tunnel_no_delay(fd);
+    tunnel_guard(fd);
     err = tunnel_trunk_say(trunk, TUNNEL_OPEN, conn->id, stream, target);
     if (err < 0) {
         /* The link is lost with it. */

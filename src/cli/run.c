@@ -20,7 +20,7 @@ struct values {
     int smt;
     uint64_t stack, memory, context;
     const char *scratch;
-    int swap;
+    int swap, track;
     const char *placement, *speeds, *policy, *delay, *profile_json, *against,
         *report;
     bool profile, check;
@@ -82,6 +82,12 @@ static const struct poise_option options[] = {
      .help = "needed, or always, at each call that waits: for tests of "
              "programs that might not bear it",
      .offset = offsetof(struct values, swap), .choices = swap_names},
+    {POISE_OPTION_ENUM, .name = "track", .arg = "MODE",
+     .help = "how pages are found that were not written since they came into "
+             "memory: by asynchronous write protection (async-wp), or not, and "
+             "all are written (full; default: auto, what the kernel can do)",
+     .offset = offsetof(struct values, track),
+     .choices = poise_vrank_tracking_names},
     {POISE_OPTION_STRING, .name = "delay", .arg = "TIME[,RATE]",
      .help = "hold messages between processes back, as a slow network would: "
              "one-way latency, and bytes per second",
@@ -496,6 +502,7 @@ int cli_run(int argc, char **argv)
         .context_bytes = values.context,
         .swap_always = values.swap != 0,
         .checks = values.check,
+        .tracking = (enum poise_vrank_tracking)values.track,
         .say = say,
         .die = die,
     };

@@ -58,6 +58,12 @@ static int contexts_reserve(struct contexts *all)
     return 0;
 }
 
+/* Bits for the pages of a slot. */
+static size_t stored_words(uint64_t slot_bytes)
+{
+    return (size_t)(slot_bytes / CONTEXT_PAGE + 63) / 64;
+}
+
 static void contexts_fill(struct contexts *all)
 {
     size_t slot = (size_t)all->plan.slot_bytes;
@@ -68,6 +74,8 @@ static void contexts_fill(struct contexts *all)
         struct context *context = &all->items[i];
         context->index = i;
         context->notes_end = &context->notes;
+        context->stored =
+            all->stored + (size_t)i * stored_words(all->plan.slot_bytes);
         context->heap =
             (struct heap){.base = (char *)context_base + (size_t)i * slot,
                           .bytes = slot,
@@ -99,13 +107,21 @@ static int contexts_make(struct contexts *all,
     if (code == 0) {
         all->items = poise_alloc((size_t)all->count, sizeof *all->items);
         all->bounces = poise_alloc((size_t)all->threads, sizeof(char *));
-        code = all->items != NULL && all->bounces != NULL ? 0 : -ENOMEM;
+        all->stored =
+            poise_alloc((size_t)all->count * stored_words(all->plan.slot_bytes),
+                        sizeof *all->stored);
+        code = all->items != NULL && all->bounces != NULL && all->stored != NULL
+                   ? 0
+                   : -ENOMEM;
     }
     if (code == 0) {
         code = context_disk_create(options->scratch, all->count,
                                    all->plan.slot_bytes, &all->disk);
     }
-    return code == 0 ? contexts_reserve(all) : code;
+    if (code == 0) {
+        code = contexts_reserve(all);
+    }
+    return code == 0 ? track_begin(all, options->tracking) : code;
 }
 
 int context_begin(const struct context_options *options)
@@ -117,7 +133,9 @@ int context_begin(const struct context_options *options)
     }
     *all = (struct contexts){.always = options->always,
                              .count = options->count,
-                             .threads = options->threads};
+                             .threads = options->threads,
+                             .pagemap = -1,
+                             .uffd = -1};
     pthread_mutex_init(&all->lock, NULL);
     pthread_cond_init(&all->changed, NULL);
     contexts = all;
@@ -140,6 +158,7 @@ void context_end(void)
     for (int i = 0; all->items != NULL && i < all->count; i++) {
         notes_free(all, &all->items[i]);
         free(all->items[i].extents);
+        free(all->items[i].runs);
         heap_free_maps(&all->items[i].heap);
     }
     for (int i = 0; all->bounces != NULL && i < all->threads; i++) {
@@ -148,10 +167,12 @@ void context_end(void)
     if (all->mapping != NULL) {
         munmap(all->mapping, all->mapping_bytes);
     }
+    track_end(all);
     context_disk_destroy(all->disk);
     pthread_cond_destroy(&all->changed);
     pthread_mutex_destroy(&all->lock);
     free(all->bounces);
+    free(all->stored);
     free(all->items);
     free(all);
     contexts = NULL;
@@ -165,8 +186,28 @@ void context_sums(struct context_sums *out)
     if (contexts != NULL) {
         pthread_mutex_lock(&contexts->lock);
         *out = contexts->sums;
+        out->tracking = contexts->uffd >= 0 ? POISE_VRANK_TRACK_ASYNC_WP
+                                            : POISE_VRANK_TRACK_FULL;
         pthread_mutex_unlock(&contexts->lock);
     }
+}
+
+void context_moved(const struct context *context,
+                   uint64_t out[static POISE_VRANK_MOVES])
+{
+    for (int i = 0; i < POISE_VRANK_MOVES; i++) {
+        out[i] = context != NULL ? context->moved[i] : 0;
+    }
+}
+
+void context_count(struct contexts *all, struct context *context,
+                   enum poise_vrank_move what, uint64_t bytes, uint64_t before)
+{
+    uint64_t ns = poise_clock_ns() - before;
+
+    context->moved[what] += bytes;
+    context->moved[POISE_VRANK_MOVING] += ns;
+    all->sums.wait_ns += ns;
 }
 
 /* ---- moving -----------------------------------------------------------------
@@ -207,20 +248,17 @@ static int context_write(struct contexts *all, struct context *context,
 {
     struct context_batch batch = {0};
     struct heap *heap = &context->heap;
-    int count = heap_extents(heap, &context->extents, &context->extent_room);
+    int code = track_plan(all, context);
 
-    if (count < 0) {
-        return count;
+    for (size_t i = 0; i < context->run_count && code == 0; i++) {
+        size_t from = context->runs[i].from * CONTEXT_PAGE;
+        size_t now = context->runs[i].to * CONTEXT_PAGE - from;
+        *bytes += now;
+        context_disk_add(all->disk, &batch, context->index, from,
+                         heap->base + from, now, true);
     }
-    context->extent_count = count;
-    for (int i = 0; i < count; i++) {
-        const struct heap_extent *extent = &context->extents[i];
-        *bytes += extent->to - extent->from;
-        context_disk_add(all->disk, &batch, context->index, extent->from,
-                         heap->base + extent->from, extent->to - extent->from,
-                         true);
-    }
-    int code = context_disk_finish(&batch);
+    int finished = context_disk_finish(&batch);
+    code = code == 0 ? finished : code;
     if (code == 0) {
         madvise(heap->base, heap->reach, MADV_DONTNEED);
         mprotect(heap->base, heap->bytes, PROT_NONE);
@@ -233,19 +271,23 @@ static int context_read(struct contexts *all, struct context *context,
 {
     struct context_batch batch = {0};
     struct heap *heap = &context->heap;
+    size_t from, to = 0;
 
     if (mprotect(heap->base, heap->bytes, PROT_READ | PROT_WRITE) != 0) {
         return poise_error_set(errno, "bring a context into memory", NULL,
                                NULL);
     }
-    for (int i = 0; i < context->extent_count; i++) {
-        const struct heap_extent *extent = &context->extents[i];
-        *bytes += extent->to - extent->from;
-        context_disk_add(all->disk, &batch, context->index, extent->from,
-                         heap->base + extent->from, extent->to - extent->from,
-                         false);
+    while (stored_next(context, &from, &to, heap->bytes / CONTEXT_PAGE)) {
+        size_t at = from * CONTEXT_PAGE, now = (to - from) * CONTEXT_PAGE;
+        *bytes += now;
+        context_disk_add(all->disk, &batch, context->index, at, heap->base + at,
+                         now, false);
     }
-    return context_disk_finish(&batch);
+    int code = context_disk_finish(&batch);
+    if (code == 0) {
+        track_arm(all, context);
+    }
+    return code;
 }
 
 /* Swap a context out that is present and at rest. Under the lock, which is let
@@ -261,7 +303,7 @@ static bool context_evict(struct contexts *all, struct context *context)
         context_fail();
     }
     pthread_mutex_lock(&all->lock);
-    all->sums.wait_ns += poise_clock_ns() - before;
+    context_count(all, context, POISE_VRANK_SWAPPED_OUT, bytes, before);
     all->sums.swapped_out += bytes;
     if (code == 0) {
         all->used_bytes -= context->heap.charged;
@@ -339,7 +381,7 @@ static bool context_bring(struct contexts *all, struct context *context)
         context_fail();
     }
     pthread_mutex_lock(&all->lock);
-    all->sums.wait_ns += poise_clock_ns() - before;
+    context_count(all, context, POISE_VRANK_SWAPPED_IN, bytes, before);
     all->sums.swapped_in += bytes;
     all->sums.swaps += bytes > 0;
     if (code == 0) {

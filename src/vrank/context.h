@@ -5,6 +5,7 @@
  *   heap.c          the heap of a rank, in a range of addresses of its own
  *   context.c       which contexts are in memory
  *   context_part.c  access to those that are not
+ *   context_track.c which of their pages have to be written
  *   context_disk.c  the scratch files
  *   context_plan.c  how much each may have
  *   shim_heap.c     malloc and its kin, as a rank's copies call them
@@ -45,6 +46,7 @@ struct context_options {
     int threads;
     int sharers; /**< processes that use the same folders; 0: 1 */
     bool always; /**< swap at each call that waits: for tests */
+    enum poise_vrank_tracking tracking;
 };
 
 /** How the memory is divided. */
@@ -68,8 +70,12 @@ struct context_sums {
     uint64_t read_parts, written_parts; /**< bytes of messages, on disk */
     uint64_t swaps;                     /**< contexts that came in */
     uint64_t wait_ns;                   /**< workers waited for all this */
+    enum poise_vrank_tracking tracking; /**< what is in use; not AUTO */
 };
 void context_sums(struct context_sums *out);
+/** The same of one, which is in memory; zero where it is NULL. */
+void context_moved(const struct context *context,
+                   uint64_t out[static POISE_VRANK_MOVES]);
 
 /** The context of rank number `index` of this process, of the rank that runs;
  * it is in memory from now on. */

@@ -67,14 +67,41 @@ static char *context_bounce(struct contexts *all)
     return all->bounces[worker];
 }
 
+/* Read pages of a context that is away and busy; those that are not on disk
+ * are zero. */
+static int part_load(struct contexts *all, struct context *context,
+                     size_t offset, char *data, size_t bytes)
+{
+    struct context_batch batch = {0};
+    size_t end = (offset + bytes) / CONTEXT_PAGE, from;
+    size_t to = offset / CONTEXT_PAGE, done = to;
+
+    while (stored_next(context, &from, &to, end)) {
+        memset(data + (done * CONTEXT_PAGE - offset), 0,
+               (from - done) * CONTEXT_PAGE);
+        context_disk_add(all->disk, &batch, context->index, from * CONTEXT_PAGE,
+                         data + (from * CONTEXT_PAGE - offset),
+                         (to - from) * CONTEXT_PAGE, false);
+        done = to;
+    }
+    memset(data + (done * CONTEXT_PAGE - offset), 0,
+           (end - done) * CONTEXT_PAGE);
+    return context_disk_finish(&batch);
+}
+
 /* Read or write pages of a context that is away and busy. */
 static int part_move(struct contexts *all, struct context *context,
                      size_t offset, char *data, size_t bytes, bool is_write)
 {
     struct context_batch batch = {0};
 
+    if (!is_write) {
+        return part_load(all, context, offset, data, bytes);
+    }
     context_disk_add(all->disk, &batch, context->index, offset, data, bytes,
-                     is_write);
+                     true);
+    stored_set(context, offset / CONTEXT_PAGE, (offset + bytes) / CONTEXT_PAGE,
+               true);
     return context_disk_finish(&batch);
 }
 
@@ -248,7 +275,7 @@ static void part_copy(struct context *context, char *there, char *data,
         }
     }
     pthread_mutex_lock(&all->lock);
-    all->sums.wait_ns += poise_clock_ns() - before;
+    context_count(all, context, POISE_VRANK_PARTS, bytes, before);
     *(is_write ? &all->sums.written_parts : &all->sums.read_parts) += bytes;
     if (away) {
         context_free_up(all, context);

@@ -33,10 +33,16 @@ struct context {
     bool stays;
     int pins;
     uint64_t last_use;
-    /* What lies on disk: of whoever has it busy. */
-    struct heap_extent *extents; /* owned */
+    uint64_t moved[POISE_VRANK_MOVES];
+    /* Of whoever has it busy; extents and runs are owned. */
+    struct heap_extent *extents; /* of the heap, bytes */
     size_t extent_room;
-    int extent_count;
+    struct heap_extent *runs; /* [run_count] what is written, pages */
+    size_t run_count, run_room;
+    uint64_t *stored; /* bits: pages that lie on disk, others are zero */
+    bool is_tracked;  /* what is written since it came in is known */
+    int rests;        /* log of how often it is not tracked, */
+    int rest_left;    /* and how often still */
     struct context_note *notes, **notes_end; /* owned; oldest first */
 };
 
@@ -45,6 +51,8 @@ struct contexts {
     bool always;
     int count, threads;
     struct context *items; /* [count]; owned */
+    uint64_t *stored;      /* of all of them; owned */
+    int pagemap, uffd;     /* -1: not to be had */
     struct context_disk *disk;
     char *mapping; /* owned */
     size_t mapping_bytes;
@@ -67,6 +75,10 @@ struct context *context_self(void);
 struct context *context_of(const void *ptr);
 /* Make sure that a context is present and nobody moves it. Under the lock. */
 void context_need(struct contexts *all, struct context *context);
+/* `bytes` bytes of a context have moved in the time since `before`. Under the
+ * lock. */
+void context_count(struct contexts *all, struct context *context,
+                   enum poise_vrank_move what, uint64_t bytes, uint64_t before);
 /* Nobody has it busy any more. Under the lock. */
 void context_free_up(struct contexts *all, struct context *context);
 /* Until something has changed. Under the lock. */
@@ -76,5 +88,24 @@ void context_fail(void);
 /* Forget what is kept for a context. Under the lock, or where nobody else is.
  */
 void notes_free(struct contexts *all, struct context *context);
+
+/* ---- context_track.c: what has to be written and read --------------------
+ */
+
+/* Once there are addresses. -ENOTSUP: what is wanted is not to be had. */
+int track_begin(struct contexts *all, enum poise_vrank_tracking wanted);
+void track_end(struct contexts *all);
+/* Find what must be written of a context that goes, context->runs, and what
+ * will be stored then. It is busy. -ENOMEM. */
+int track_plan(const struct contexts *all, struct context *context);
+/* A context has come in, and is busy: notice what is written from now on. */
+void track_arm(const struct contexts *all, struct context *context);
+/* Pages from..to are stored, or not. */
+void stored_set(struct context *context, size_t from, size_t to, bool stored);
+bool stored_get(const struct context *context, size_t page);
+/* The next pages from *to on, below `end`, that are stored: *from..*to. False:
+ * there are none. */
+bool stored_next(const struct context *context, size_t *from, size_t *to,
+                 size_t end);
 
 #endif

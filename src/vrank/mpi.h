@@ -501,6 +501,14 @@ POISE_MPI_OBJECT(poise_mpi_info, info_env);
 
 #include "mpi_functions.h"
 
+/*
+ * Not MPI's: what is in `bytes` bytes at `data`, allocated memory of the rank
+ * that calls, is not needed any more. It is anything until it is written
+ * again. Where contexts are swapped to disk it is neither written there nor
+ * read; elsewhere nothing happens. Local.
+ */
+POISE_MPI_PUBLIC void poise_vrank_discard(void *data, size_t bytes);
+
 #ifndef POISE_MPI_INSIDE
 #if defined(__has_attribute)
 #if __has_attribute(error)

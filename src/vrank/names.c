@@ -10,6 +10,9 @@ const char *const poise_vrank_placement_names[POISE_VRANK_PLACEMENTS + 1] = {
 const char *const poise_vrank_smt_names[POISE_VRANK_SMTS + 1] = {"any", "on",
                                                                  "off", NULL};
 
+const char *const poise_vrank_tracking_names[POISE_VRANK_TRACKINGS + 1] = {
+    "auto", "async-wp", "full", NULL};
+
 const char *const poise_vrank_time_names[POISE_VRANK_TIMES + 1] = {
     "computing",       "mpi",      "ready", "network",
     "synchronisation", "sleeping", NULL};

@@ -299,7 +299,8 @@ static int run_begin_contexts(const struct run *run)
         .count = count,
         .threads = run->job.threads < count ? run->job.threads : count,
         .sharers = run->job.processes,
-        .always = options->swap_always};
+        .always = options->swap_always,
+        .tracking = options->tracking};
     if (contexts.memory_bytes == 0) {
         /* Page tables and the like want their part, too. */
         uint64_t free_bytes =
@@ -459,13 +460,14 @@ static void run_tell_contexts(const struct run *run)
     snprintf(line, sizeof line,
              "process %d swapped %llu contexts in, %llu MiB, and %llu MiB out; "
              "%llu MiB of messages read from disk, %llu written; threads "
-             "waited %.2f s for that",
+             "waited %.2f s for that; tracking: %s",
              run->job.process, (unsigned long long)sums.swaps,
              (unsigned long long)sums.swapped_in >> 20,
              (unsigned long long)sums.swapped_out >> 20,
              (unsigned long long)sums.read_parts >> 20,
              (unsigned long long)sums.written_parts >> 20,
-             (double)sums.wait_ns / 1e9);
+             (double)sums.wait_ns / 1e9,
+             poise_vrank_tracking_names[sums.tracking]);
     run_say(line, (void *)(uintptr_t)run);
 }
 

@@ -75,6 +75,16 @@ enum poise_vrank_time {
 };
 POISE_API extern const char *const poise_vrank_time_names[];
 
+/** What moves where contexts are swapped. */
+enum poise_vrank_move {
+    POISE_VRANK_SWAPPED_IN,  /**< bytes of its context */
+    POISE_VRANK_SWAPPED_OUT, /**< the same */
+    POISE_VRANK_PARTS,  /**< bytes of messages that others read or wrote in it
+                             while it was on disk */
+    POISE_VRANK_MOVING, /**< ns that threads waited for the disk for it */
+    POISE_VRANK_MOVES
+};
+
 /** Messages by their size: less than 1 KiB, up to 1 MiB, more. */
 enum poise_vrank_size {
     POISE_VRANK_SMALL,
@@ -109,6 +119,7 @@ struct poise_vrank_profile_rank {
     int rank, process, worker;
     uint64_t ns[POISE_VRANK_TIMES];
     uint64_t switches; /**< how often it got the processor */
+    uint64_t moved[POISE_VRANK_MOVES];
 };
 
 struct poise_vrank_profile_worker {
@@ -137,6 +148,7 @@ struct poise_vrank_profile_phase {
     char from[128], to[128];
     uint64_t count; /**< over all ranks */
     uint64_t ns[POISE_VRANK_TIMES];
+    uint64_t moved[POISE_VRANK_MOVES];
 };
 
 struct poise_vrank_profile_edge {
@@ -196,6 +208,17 @@ enum poise_vrank_smt {
 };
 POISE_API extern const char *const poise_vrank_smt_names[];
 
+/** How pages of contexts are found that were not written since they came into
+ * memory, and need not be written to disk. */
+enum poise_vrank_tracking {
+    POISE_VRANK_TRACK_AUTO,     /**< what the kernel can do */
+    POISE_VRANK_TRACK_ASYNC_WP, /**< userfaultfd's asynchronous write
+                                     protection, Linux 6.7 */
+    POISE_VRANK_TRACK_FULL, /**< not at all: all that was touched is written */
+    POISE_VRANK_TRACKINGS
+};
+POISE_API extern const char *const poise_vrank_tracking_names[];
+
 /** Zero is the default of every member. */
 struct poise_vrank_options {
     int count;   /**< V, virtual ranks in all; 0: one for each process */
@@ -226,7 +249,8 @@ struct poise_vrank_options {
                                  0: what its control group allows */
     uint64_t context_bytes; /**< most that a rank may allocate; 0: what fits */
     bool swap_always;       /**< swap at each call that waits, needed or not */
-    uint64_t delay_ns;      /**< one way, between processes */
+    enum poise_vrank_tracking tracking;
+    uint64_t delay_ns;          /**< one way, between processes */
     uint64_t delay_bytes_per_s; /**< 0: as fast as it goes */
     /** Compare the types of what is sent and what is received: where they
      * differ the receive ends with MPI_ERR_TYPE, and a line says how. Costs
@@ -240,6 +264,12 @@ struct poise_vrank_options {
     void (*die)(int status, void *arg);
     void *arg;
 };
+
+/** What virtual ranks call, who find it in their mpi.h: what is in `bytes`
+ * bytes at `data`, allocated memory of the rank that calls, is not needed any
+ * more, and anything until it is written again. Where contexts are swapped it
+ * is neither written to disk nor read; elsewhere nothing happens. Local. */
+POISE_API void poise_vrank_discard(void *data, size_t bytes);
 
 /**
  * Run the program argv[0] (linked by `poise cc`; searched for as the shell

@@ -404,6 +404,83 @@ static int table_phases(const struct poise_vrank_profile *profile, int rows,
     return code;
 }
 
+/* ---- contexts on disk ------------------------------------------------------
+ */
+
+static uint64_t moved_bytes(const uint64_t *moved)
+{
+    return moved[POISE_VRANK_SWAPPED_IN] + moved[POISE_VRANK_SWAPPED_OUT] +
+           moved[POISE_VRANK_PARTS];
+}
+
+static void cell_bytes(struct row *row, uint64_t bytes)
+{
+    struct poise_buf text = {0};
+
+    poise_human_bytes(&text, bytes);
+    cell(row, "%s", poise_buf_str(&text));
+    poise_buf_free(&text);
+}
+
+static int row_moved(struct poise_table *table, struct row *row,
+                     const uint64_t *moved)
+{
+    cell_bytes(row, moved[POISE_VRANK_SWAPPED_IN]);
+    cell_bytes(row, moved[POISE_VRANK_SWAPPED_OUT]);
+    cell_bytes(row, moved[POISE_VRANK_PARTS]);
+    cell_ns(row, (double)moved[POISE_VRANK_MOVING]);
+    return row_end(table, row);
+}
+
+static int table_contexts(const struct poise_vrank_profile *profile, int rows,
+                          struct cli_profile_table *out)
+{
+    static const struct poise_column columns[] = {
+        {"from", POISE_ALIGN_LEFT},      {"to the end of", POISE_ALIGN_LEFT},
+        {"times", POISE_ALIGN_RIGHT},    {"read", POISE_ALIGN_RIGHT},
+        {"written", POISE_ALIGN_RIGHT},  {"messages", POISE_ALIGN_RIGHT},
+        {"disk time", POISE_ALIGN_RIGHT}};
+    uint64_t all[POISE_VRANK_MOVES] = {0};
+    struct row row = {0};
+    int code = make(out, "Contexts on disk",
+                    "Read and written: contexts that came in and went. "
+                    "Messages: read or written in contexts that were on disk. "
+                    "Disk time: that threads waited for. All are sums over "
+                    "ranks.",
+                    columns, sizeof columns / sizeof *columns);
+
+    for (int r = 0; r < profile->count; r++) {
+        for (int i = 0; i < POISE_VRANK_MOVES; i++) {
+            all[i] += profile->ranks[r].moved[i];
+        }
+    }
+    cell(&row, "all");
+    cell(&row, "%s", "");
+    cell(&row, "%s", "");
+    code = code == 0 ? row_moved(out->table, &row, all) : code;
+    for (int p = 0; p < profile->phase_count && p < rows && code == 0; p++) {
+        const struct poise_vrank_profile_phase *phase = &profile->phases[p];
+        if (moved_bytes(phase->moved) > 0) {
+            cell(&row, "%s", phase->from);
+            cell(&row, "%s", phase->to);
+            cell(&row, "%.4g", (double)phase->count / profile->count);
+            code = row_moved(out->table, &row, phase->moved);
+        }
+    }
+    return code;
+}
+
+/* Whether anything was swapped. */
+static bool has_moved(const struct poise_vrank_profile *profile)
+{
+    for (int r = 0; r < profile->count; r++) {
+        if (moved_bytes(profile->ranks[r].moved) > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* ---- messages --------------------------------------------------------------
  */
 
@@ -531,6 +608,9 @@ int cli_profile_tables(const struct poise_vrank_profile *profile,
     }
     if (code == 0 && profile->phase_count > 1) {
         code = table_phases(profile, rows, &out[count++]);
+    }
+    if (code == 0 && has_moved(profile)) {
+        code = table_contexts(profile, rows, &out[count++]);
     }
     if (code == 0 && profile->edge_count > 0) {
         code = table_messages(profile, &out[count++]);

@@ -3,6 +3,7 @@
  * profile.h.
  */
 #include "profile.h"
+#include "context.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -138,6 +139,7 @@ void profile_finish(struct vrank *rank)
     uint64_t now = poise_clock_ticks();
     profile_touch(record, now);
     profile_count(-1, now);
+    context_moved(rank->context, record->moved);
 }
 
 /* ---- workers --------------------------------------------------------------

@@ -48,6 +48,7 @@ struct profile_phase {
     int from_call, to_call;
     uint64_t count;
     struct profile_times times;
+    uint64_t moved[POISE_VRANK_MOVES];
 };
 
 struct profile_edge {
@@ -62,6 +63,7 @@ struct profile_rank {
     uint64_t since;
     struct profile_times times;
     uint64_t switches;
+    uint64_t moved[POISE_VRANK_MOVES]; /* as of the last phase that ended */
     /* By who wakes it; 0: nobody has. */
     uint64_t woken;
     /* What the worker had waited for the network when the rank's wait began. */
@@ -76,6 +78,7 @@ struct profile_rank {
     const void *phase_from;
     int phase_call;
     struct profile_times phase_times;
+    uint64_t phase_moved[POISE_VRANK_MOVES];
     struct profile_phase *phases; /* [PROFILE_PHASES]; owned */
     int phase_count;
     /* Messages to other ranks: a hash table by their number; owned. */

@@ -7,6 +7,7 @@
  * on the stack too, as a frame of its own: debuggers and C++ exceptions find
  * their way through it.
  */
+#include "context.h"
 #include "profile.h"
 
 #include <stdlib.h>
@@ -124,11 +125,17 @@ static struct profile_phase *phase_find(struct profile_rank *record)
     return rest;
 }
 
-static void phase_end(struct profile_rank *record)
+static void phase_end(const struct vrank *rank)
 {
+    struct profile_rank *record = rank->profile;
     struct profile_phase *phase = phase_find(record);
     phase->count++;
     profile_add(&phase->times, &record->times, &record->phase_times);
+    context_moved(rank->context, record->moved);
+    for (int i = 0; i < POISE_VRANK_MOVES; i++) {
+        phase->moved[i] += record->moved[i] - record->phase_moved[i];
+        record->phase_moved[i] = record->moved[i];
+    }
     record->phase_times = record->times;
     record->phase_from = record->site;
     record->phase_call = record->call;
@@ -172,7 +179,7 @@ void profile_leave(void)
     call->calls++;
     profile_add(&call->times, &record->times, &record->entered);
     if (vrank_engine->job.profile->is_phased[record->call]) {
-        phase_end(record);
+        phase_end(rank);
     }
 }
 

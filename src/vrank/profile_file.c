@@ -47,6 +47,12 @@ struct field {
         ITEM(section, "synchronisation_ns", ns, POISE_VRANK_SYNC),             \
         ITEM(section, "sleeping_ns", ns, POISE_VRANK_SLEEPING)
 
+#define MOVES(section)                                                         \
+    ITEM(section, "swapped_in", moved, POISE_VRANK_SWAPPED_IN),                \
+        ITEM(section, "swapped_out", moved, POISE_VRANK_SWAPPED_OUT),          \
+        ITEM(section, "parts", moved, POISE_VRANK_PARTS),                      \
+        ITEM(section, "moving_ns", moved, POISE_VRANK_MOVING)
+
 static const struct field head_fields[] = {
     FIELD(poise_vrank_profile, INT, count),
     FIELD(poise_vrank_profile, INT, processes),
@@ -65,6 +71,7 @@ static const struct field rank_fields[] = {
     FIELD(poise_vrank_profile_rank, INT, worker),
     TIMES(poise_vrank_profile_rank),
     FIELD(poise_vrank_profile_rank, NUMBER, switches),
+    MOVES(poise_vrank_profile_rank),
     {NULL, FIELD_INT, 0, 0},
 };
 
@@ -111,6 +118,7 @@ static const struct field phase_fields[] = {
     FIELD(poise_vrank_profile_phase, TEXT, to),
     FIELD(poise_vrank_profile_phase, NUMBER, count),
     TIMES(poise_vrank_profile_phase),
+    MOVES(poise_vrank_profile_phase),
     {NULL, FIELD_INT, 0, 0},
 };
 

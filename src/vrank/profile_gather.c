@@ -94,6 +94,9 @@ static int add_phase(struct poise_vrank_profile *to,
     for (int i = 0; i < POISE_VRANK_TIMES; i++) {
         to->phases[at].ns[i] += what->ns[i];
     }
+    for (int i = 0; i < POISE_VRANK_MOVES; i++) {
+        to->phases[at].moved[i] += what->moved[i];
+    }
     return 0;
 }
 
@@ -206,6 +209,7 @@ static int collect_phases(const struct profile *profile,
         site_name(profile, from->to_call, from->to, "others", phase.to,
                   sizeof phase.to);
         times_add(phase.ns, &from->times);
+        memcpy(phase.moved, from->moved, sizeof phase.moved);
         code = add_phase(out, &phase);
     }
     site_name(profile, record->phase_call, record->phase_from, "start",
@@ -214,6 +218,9 @@ static int collect_phases(const struct profile *profile,
     for (int i = 0; i < POISE_VRANK_TIMES; i++) {
         last.ns[i] =
             ns_of(record->times.ticks[i] - record->phase_times.ticks[i]);
+    }
+    for (int i = 0; i < POISE_VRANK_MOVES; i++) {
+        last.moved[i] = record->moved[i] - record->phase_moved[i];
     }
     return code == 0 ? add_phase(out, &last) : code;
 }
@@ -283,6 +290,7 @@ static int collect(const struct profile *profile,
                                                 .worker = record->worker,
                                                 .switches = record->switches};
         times_add(rank.ns, &record->times);
+        memcpy(rank.moved, record->moved, sizeof rank.moved);
         add_rank(out, &rank);
         code = collect_calls(profile, record, out);
         if (code == 0) {

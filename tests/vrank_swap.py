@@ -9,6 +9,7 @@ command.
 """
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,7 +20,7 @@ POISE = ""
 
 
 def run(words, **more):
-    return subprocess.run(words, capture_output=True, text=True, timeout=600,
+    return subprocess.run(words, capture_output=True, text=True, timeout=3000,
                           **more)
 
 
@@ -211,7 +212,10 @@ static void test(void)
     for (size_t i = 0; i < count; i++) {
         data[i] = i * 2654435761u + rank;
     }
-    for (int round = 0; round < 3; round++) {
+#ifndef ROUNDS
+#define ROUNDS 3
+#endif
+    for (int round = 0; round < ROUNDS; round++) {
         MPI_Sendrecv(data, half, MPI_UNSIGNED_LONG, (rank + 1) % size, 1,
                      data + half, half, MPI_UNSIGNED_LONG,
                      (rank + size - 1) % size, 1, MPI_COMM_WORLD,
@@ -237,6 +241,63 @@ static void test(void)
     free(data);
 }
 """
+
+# Every rank has the same table of MEGABYTES, made by the first, and works on a
+# part of it; parts of the result are put together in all.
+REPLICATED = HEAD + """
+static void test(void)
+{
+    size_t count = MEGABYTES * 131072ul, each = count / size;
+    unsigned long *table = malloc(count * 8), *mine = malloc(each * 8);
+    unsigned long *all = malloc(each * size * 8);
+    for (size_t i = 0; rank == 0 && i < count; i++) {
+        table[i] = i * 2654435761u;
+    }
+    MPI_Bcast(table, count, MPI_UNSIGNED_LONG, 0, MPI_COMM_WORLD);
+    for (int round = 1; round < 3; round++) {
+        for (size_t i = 0; i < each; i++) {
+            size_t at = rank * each + i;
+            mine[i] = round * table[at] + table[count - 1 - at];
+        }
+        MPI_Allgather(mine, each, MPI_UNSIGNED_LONG, all, each,
+                      MPI_UNSIGNED_LONG, MPI_COMM_WORLD);
+        for (size_t at = 0; at < each * size; at++) {
+            check(all[at] == round * (at * 2654435761u) +
+                                 (count - 1 - at) * 2654435761u, "a result");
+        }
+    }
+    free(table), free(mine), free(all);
+}
+"""
+
+# The disk is filled by others while the ranks run.
+FILLED = HEAD + """
+#include <fcntl.h>
+#include <unistd.h>
+static void test(void)
+{
+    char *data = malloc(6 << 20);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0) {
+        static char block[1 << 16];
+        int fd = open(FILL, O_CREAT | O_WRONLY, 0600);
+        check(fd >= 0, "a file");
+        while (write(fd, block, sizeof block) > 0) {
+        }
+        close(fd);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int round = 0; round < 3; round++) {
+        memset(data, rank + round + 1, 6 << 20);
+        MPI_Barrier(MPI_COMM_WORLD);
+        check(data[rank << 18] == (char)(rank + round + 1), "a byte");
+    }
+}
+"""
+
+LIMITED = os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir,
+                       "bench", "limited")
+MPIS = [("ompi", "mpirun.openmpi"), ("mpich", "mpirun.mpich")]
 
 
 class Swap(unittest.TestCase):
@@ -312,6 +373,83 @@ static void test(void)
         result = self.ranks(2, program, "--context", "1M")
         self.assertEqual((result.returncode, result.stdout), (0, "done\n"))
         self.assertIn("got no memory", result.stderr)
+
+    def in_group(self, count, program):
+        """In a memory control group of 40 MiB."""
+        if run([LIMITED, "40M", "true"]).returncode != 0:
+            self.skipTest("no memory control group can be made")
+        result = run([LIMITED, "40M", POISE, "run", "-v", str(count),
+                      "--scratch", self.scratch, program], cwd=self.folder)
+        self.assertEqual((result.returncode, result.stdout), (0, "done\n"),
+                         result.stderr)
+
+    def test_group(self):
+        """Eight times the memory of a control group, which is found."""
+        self.in_group(40, self.compile(LARGE, "-DMEGABYTES=8", "-DROUNDS=1"))
+
+    def test_group_replicated(self):
+        self.in_group(40, self.compile(REPLICATED, "-DMEGABYTES=4"))
+
+    def test_processes(self):
+        """Each process has so much; ranks and data are the same."""
+        program = self.compile(LARGE, "-DMEGABYTES=4", "-DROUNDS=2")
+        for flavour, launcher in MPIS:
+            if shutil.which(launcher) is None:
+                continue
+            env = dict(os.environ, POISE_MPI=flavour,
+                       OMPI_ALLOW_RUN_AS_ROOT="1",
+                       OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+                       OMPI_MCA_rmaps_base_oversubscribe="1")
+            for processes, ranks in ((2, 24), (4, 16)):
+                result = self.ranks(ranks, program, "-n", str(processes),
+                                    "--memory", "40M", env=env)
+                self.assertEqual((result.returncode, result.stdout),
+                                 (0, "done\n"), result.stderr)
+                self.assertEqual(os.listdir(self.scratch), [])
+
+    def test_disk_that_is_full(self):
+        """A small one, filled by another while the ranks run."""
+        fill = os.path.join(self.scratch, "fill")
+        program = self.compile(FILLED, f'-DFILL="{fill}"')
+        mount = ["unshare", "-m", "sh", "-c",
+                 'mount -t tmpfs -o size=160m none "$0" && exec "$@"',
+                 self.scratch]
+        if run(mount + ["true"]).returncode != 0:
+            self.skipTest("no file system can be mounted")
+        listing = ["sh", "-c", '"$@"; code=$?; ls -A "$0" >&2; exit $code',
+                   self.scratch]
+        result = run(mount + listing + [
+            POISE, "run", "-v", "12", "--scratch", self.scratch, "--memory",
+            "48M", program], cwd=self.folder)
+        self.assertEqual((result.returncode, result.stdout), (125, ""),
+                         result.stderr)
+        words, left = result.stderr.strip().rsplit("\n", 1)
+        self.assertIn("No space left on device", words)
+        self.assertIn(self.scratch, words)
+        self.assertNotIn("\n", words)
+        self.assertEqual(left, "fill")
+
+    def test_transfers_that_fail(self):
+        """Whichever it is: all is well, or the error names the folder."""
+        program = self.compile(LARGE, "-DMEGABYTES=1", "-DROUNDS=1")
+        named = {"read": 0, "write": 0}
+        for kind, what in (("read", "EIO"), ("write", "EIO"),
+                           ("write", "ENOSPC"), ("write", "KILL")):
+            for k in (1, 4, 16, 64):
+                env = dict(os.environ, POISE_FAULT=f"{kind}:{k}:{what}")
+                result = self.ranks(6, program, "--swap", "always", env=env)
+                said = result.stderr
+                self.assertEqual(os.listdir(self.scratch), [])
+                if result.returncode == 0:
+                    self.assertEqual(result.stdout, "done\n")
+                elif what != "KILL":
+                    self.assertIn("poise run: cannot ", said)
+                    self.assertEqual(result.stdout, "")
+                    named[kind] += self.scratch in said
+                else:
+                    self.assertEqual(result.returncode, -9)
+        self.assertGreater(named["read"], 0)
+        self.assertGreater(named["write"], 0)
 
     def test_nothing_is_left(self):
         program = self.compile(HEAD + """

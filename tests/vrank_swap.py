@@ -9,6 +9,7 @@ command.
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -295,8 +296,9 @@ static void test(void)
 }
 """
 
-LIMITED = os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir,
-                       "bench", "limited")
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+EXAMPLES = os.path.join(ROOT, "examples")
+LIMITED = os.path.join(ROOT, "bench", "limited")
 MPIS = [("ompi", "mpirun.openmpi"), ("mpich", "mpirun.mpich")]
 
 
@@ -389,6 +391,23 @@ static void test(void)
 
     def test_group_replicated(self):
         self.in_group(40, self.compile(REPLICATED, "-DMEGABYTES=4"))
+
+    def test_sort_example(self):
+        """Seven times the memory; also of keys that are equal."""
+        source = os.path.join(EXAMPLES, "sort.c")
+        with open(source, encoding="utf-8") as file:
+            program = self.compile(file.read())
+        for kind in "random", "equal", "skewed":
+            with self.subTest(kind=kind):
+                result = run([POISE, "run", "-v", "24", "--scratch",
+                              self.scratch, "--memory", "40M", program,
+                              "500000", kind], cwd=self.folder)
+                self.assertEqual((result.returncode, result.stderr), (0, ""))
+                found = re.match(r"12000000 keys of 24 ranks are sorted; the "
+                                 r"largest part is ([0-9.]+) of the mean\n$",
+                                 result.stdout)
+                self.assertTrue(found, result.stdout)
+                self.assertLessEqual(float(found[1]), 2.1)
 
     def test_processes(self):
         """Each process has so much; ranks and data are the same."""

@@ -407,6 +407,41 @@ static void test_damaged(void **state)
     empty_folder();
 }
 
+/* What says which cache it is: with any byte of it wrong, or cut, the cache
+ * begins anew. */
+static void test_identity(void **state)
+{
+    char path[4400];
+    struct stat st;
+
+    (void)state;
+    name_of("store", path);
+    for (off_t at = 0; at == 0 || at < 2 * st.st_size; at += 5) {
+        struct poise_dedup_store *store = open_store(folder, NULL);
+        fill(store, 0, 3);
+        assert_int_equal(poise_dedup_store_close(store), 0);
+        assert_int_equal(stat(path, &st), 0);
+        if (at < st.st_size) {
+            unsigned char byte;
+            int fd = open(path, O_RDWR);
+            assert_true(fd >= 0);
+            assert_int_equal(pread(fd, &byte, 1, at), 1);
+            byte ^= 1;
+            assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+            close(fd);
+        } else {
+            assert_int_equal(truncate(path, at - st.st_size), 0);
+        }
+        store = open_store(folder, NULL);
+        assert_true(poise_dedup_store_info(store).damaged > 0);
+        assert_int_equal(count_found(store, 3), 0);
+        fill(store, 0, 3);
+        assert_int_equal(count_found(store, 3), 3);
+        assert_int_equal(poise_dedup_store_close(store), 0);
+    }
+    empty_folder();
+}
+
 /* Every call that can fail does, in turn. */
 static void test_faults(void **state)
 {
@@ -460,7 +495,8 @@ int main(void)
         cmocka_unit_test(test_order),     cmocka_unit_test(test_reopen),
         cmocka_unit_test(test_collision), cmocka_unit_test(test_limit),
         cmocka_unit_test(test_memory),    cmocka_unit_test(test_killed),
-        cmocka_unit_test(test_damaged),   cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_damaged),   cmocka_unit_test(test_identity),
+        cmocka_unit_test(test_faults),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -91,8 +91,17 @@ int dedup_identity_open(struct poise_dedup_store *store)
         goto free_path;
     }
     is_new = fstatat(store->dirfd, "store", &st, 0) < 0 && errno == ENOENT;
-    err = is_new ? dedup_identity_make(store)
-                 : read_meta(store, poise_buf_str(&path));
+    err = is_new ? 0 : read_meta(store, poise_buf_str(&path));
+    if (err == -EBADMSG) {
+        /* Without its key nothing in it can be told from damage: it begins
+         * anew, which takes its containers for another one's. */
+        store->info.damaged++;
+        is_new = true;
+        err = 0;
+    }
+    if (err == 0 && is_new) {
+        err = dedup_identity_make(store);
+    }
     if (err == 0 && store->options.bits &&
         store->info.bits != store->options.bits) {
         /* Containers hold whole fingerprints: only the index changes. */

@@ -49,8 +49,10 @@ const struct poise_command cli_wire_analyse_command = {
         "to another within this process, once for every segmenter and size, "
         "and counts the bytes of both directions. The other end begins with "
         "nothing; of the last file it is told what it cost to an end that has "
-        "the files before it: as a delta if the sender has them, too, and by "
-        "two levels of fingerprints alone if the sender forgot them.\n\n"
+        "the files before it: once where the sender has them in its own "
+        "cache, too (last, sent), and once where it does not (forgotten), so "
+        "that it can only offer fingerprints and the other end asks for what "
+        "it lacks.\n\n"
         "Two versions of a data set as two files answer what sending the "
         "second would cost.",
     .options = options,
@@ -74,6 +76,19 @@ static double ratio(uint64_t bytes, uint64_t sent)
 
 /* ---- what is printed -------------------------------------------------------
  */
+
+static const char page_text[] =
+    "The files were sent, in their order, from one end of the wire protocol "
+    "to another, once for every segmenter and size of segments; all bytes are "
+    "those of both directions. 'all, sent': for all files, the other end "
+    "beginning with nothing. 'last, sent': for the last file alone, both ends "
+    "having those before it in their caches: what both have in the same order "
+    "is named by references to runs, what changed goes as a delta. "
+    "'forgotten': for the last file alone, sent by an end whose own cache is "
+    "empty, as after its loss, to one that has the files before: it can only "
+    "offer fingerprints and send what it is asked for, which is what a sender "
+    "without memory reaches. A ratio is the size of the files divided by the "
+    "bytes sent.";
 
 static int add_row(struct poise_table *table, const struct trial *trial)
 {
@@ -236,7 +251,10 @@ static int write_page(const struct trial *trials, size_t count, size_t sizes,
     if (err < 0) {
         return err;
     }
-    err = make_table(trials, count, &table);
+    err = poise_page_section(page, "What sending would cost", page_text);
+    if (err == 0) {
+        err = make_table(trials, count, &table);
+    }
     if (err == 0) {
         err = poise_page_table(page, table);
         poise_table_destroy(table);

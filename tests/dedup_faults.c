@@ -28,7 +28,7 @@ enum {
     ENDS = 2,
     STREAMS = 3,
     DATA_MOST = 300000,
-    FLIGHT_MOST = 1 << 20,
+    FLIGHT_MOST = 2 << 20,
     OUTPUT_MOST = 1 << 17,
     ROUNDS = 12,
     SAID_BYTES = 500,

@@ -176,6 +176,35 @@ static void close_end(struct end *end)
     assert_int_equal(poise_dedup_store_close(end->store), 0);
 }
 
+/* What is known takes next to no bytes, which are not held back until they
+ * are many: whoever waits for its arrival does not wait for ever. */
+static void test_known_arrives(void **state)
+{
+    enum { MANY = 6 * LEN };
+    unsigned char *data = data_make(MANY, DATA_RANDOM, 8);
+    struct end a = {0}, b = {0};
+
+    (void)state;
+    assert_non_null(data);
+    make_store(&a, 0);
+    make_store(&b, 0);
+    connect_end(&a, NULL, 0);
+    connect_end(&b, NULL, 0);
+    transfer(&a, &b, data, MANY, NULL);
+    for (size_t at = 0; at < MANY; at += LEN / 4) {
+        assert_int_equal(poise_dedup_peer_send(a.peer, 1, data + at, LEN / 4),
+                         0);
+        speak(&a, &b);
+        assert_int_equal(hear(&b, NULL), 0);
+        speak(&b, &a);
+        assert_int_equal(hear(&a, NULL), 0);
+        assert_true(poise_dedup_peer_in_flight(a.peer) < 2 * LEN);
+    }
+    free(data);
+    close_end(&a);
+    close_end(&b);
+}
+
 /* Everything there is, by every method, in portions of any size. */
 static void test_all(void **state)
 {
@@ -664,12 +693,12 @@ static void test_delta(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_delta),     cmocka_unit_test(test_all),
-        cmocka_unit_test(test_costs),     cmocka_unit_test(test_collisions),
-        cmocka_unit_test(test_both_ways), cmocka_unit_test(test_placed),
-        cmocka_unit_test(test_cut),       cmocka_unit_test(test_altered),
-        cmocka_unit_test(test_nonsense),  cmocka_unit_test(test_too_early),
-        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_delta),         cmocka_unit_test(test_all),
+        cmocka_unit_test(test_known_arrives), cmocka_unit_test(test_costs),
+        cmocka_unit_test(test_collisions),    cmocka_unit_test(test_both_ways),
+        cmocka_unit_test(test_placed),        cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_altered),       cmocka_unit_test(test_nonsense),
+        cmocka_unit_test(test_too_early),     cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

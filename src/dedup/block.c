@@ -91,6 +91,7 @@ int wire_blocks_close(struct wire_blocks *blocks)
     err = poise_buf_append(&blocks->out, packed.data, packed.len);
     poise_buf_free(&packed);
     poise_buf_reset(&blocks->raw);
+    blocks->behind = 0;
     blocks->bytes_out += blocks->out.len - before;
     return err;
 }

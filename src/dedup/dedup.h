@@ -373,7 +373,9 @@ POISE_API void poise_dedup_peer_took(struct poise_dedup_peer *peer, size_t len);
 POISE_API int poise_dedup_peer_feed(struct poise_dedup_peer *peer,
                                     const void *data, size_t len);
 /** Bytes sent whose arrival is not proved yet: they are kept in memory. A
- * caller that goes on sending above a few MiB lets the memory grow. */
+ * caller that goes on sending above a few MiB lets the memory grow. Up to
+ * 2 MiB of them may not even be output before a flush: who waits for less has
+ * to flush first. */
 POISE_API uint64_t
 poise_dedup_peer_in_flight(const struct poise_dedup_peer *peer);
 

@@ -286,10 +286,16 @@ int wire_sender_close_group(struct poise_dedup_peer *peer)
     poise_buf_putc(&peer->blocks.raw, WIRE_GROUP);
     err = poise_buf_append(&peer->blocks.raw, hash, sizeof hash);
     sender->in_flight += group->data.len;
+    peer->blocks.behind += group->data.len;
     *(sender->newest ? &sender->newest->next : &sender->oldest) = group;
     sender->newest = group;
     sender->open = NULL;
     peer->stats.groups++;
+    if (err == 0 && peer->blocks.behind >= WIRE_BLOCK_BEHIND) {
+        /* A few bytes may name very much, and a sender who waits for its
+         * arrival would wait for ever for what nobody has sent. */
+        err = wire_blocks_close(&peer->blocks);
+    }
     return err;
 }
 

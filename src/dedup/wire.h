@@ -34,10 +34,11 @@ enum wire_op {
 
 enum {
     WIRE_VERSION = 1,
-    WIRE_BLOCK_RAW = 1 << 16,   /* a block is closed at this size */
-    WIRE_BLOCK_MOST = 1 << 20,  /* of messages in a block */
-    WIRE_WINDOW_LOG = 23,       /* of Zstandard, both ways */
-    WIRE_GROUP_BYTES = 1 << 19, /* a group is closed at these sizes */
+    WIRE_BLOCK_RAW = 1 << 16,    /* a block is closed at this size */
+    WIRE_BLOCK_MOST = 1 << 20,   /* of messages in a block */
+    WIRE_BLOCK_BEHIND = 1 << 20, /* or when its groups stand for so much */
+    WIRE_WINDOW_LOG = 23,        /* of Zstandard, both ways */
+    WIRE_GROUP_BYTES = 1 << 19,  /* a group is closed at these sizes */
     WIRE_GROUP_ITEMS = 128,
     WIRE_GROUP_PRINTS = 20,
     WIRE_GROUP_MOST = 1 << 20, /* what a receiver puts up with: bytes */
@@ -83,6 +84,7 @@ struct wire_blocks {
     struct poise_buf raw;  /* messages of the block being made */
     struct poise_buf out;  /* bytes for the other end */
     size_t taken;          /* of out */
+    uint64_t behind;       /* bytes of data in the groups in raw */
     struct poise_buf in;   /* bytes of an incomplete block */
     struct poise_buf read; /* messages of the block being read */
     uint64_t bytes_out, bytes_in;

@@ -24,6 +24,13 @@ dedup_cut_defaults(const struct poise_dedup_cut_options *options,
 /** The number of bits of which one in `average` values has none set. */
 unsigned dedup_log2(uint32_t average);
 
+/* ---- segmenter.c
+ * ----------------------------------------------------------- */
+
+/** Begin a new stream, whose pieces go to emit with this argument. What was
+ * held back is lost. After an error the segmenter is as it was. */
+int dedup_segmenter_restart(struct poise_dedup_segmenter *segmenter, void *arg);
+
 /* ---- gear.c ----------------------------------------------------------------
  */
 

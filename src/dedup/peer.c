@@ -207,6 +207,33 @@ static struct wire_stream *to_send(struct poise_dedup_peer *peer,
     return stream;
 }
 
+static int take_segmenter(struct poise_dedup_peer *peer,
+                          struct wire_stream *stream)
+{
+    if (peer->spare) {
+        int err = dedup_segmenter_restart(peer->spare, stream);
+        if (err == 0) {
+            stream->segmenter = peer->spare;
+            peer->spare = NULL;
+        }
+        return err;
+    }
+    return poise_dedup_segmenter_create(peer->options.method,
+                                        &peer->options.cut, send_cut, stream,
+                                        &stream->segmenter);
+}
+
+static void put_segmenter(struct poise_dedup_peer *peer,
+                          struct wire_stream *stream)
+{
+    if (peer->spare) {
+        poise_dedup_segmenter_destroy(stream->segmenter);
+    } else {
+        peer->spare = stream->segmenter;
+    }
+    stream->segmenter = NULL;
+}
+
 int poise_dedup_peer_send(struct poise_dedup_peer *peer, uint32_t number,
                           const void *data, size_t len)
 {
@@ -217,9 +244,7 @@ int poise_dedup_peer_send(struct poise_dedup_peer *peer, uint32_t number,
         return err;
     }
     if (!stream->segmenter) {
-        err = poise_dedup_segmenter_create(peer->options.method,
-                                           &peer->options.cut, send_cut, stream,
-                                           &stream->segmenter);
+        err = take_segmenter(peer, stream);
         if (err < 0) {
             return err;
         }
@@ -257,8 +282,7 @@ int poise_dedup_peer_end(struct poise_dedup_peer *peer, uint32_t number)
     }
     if (stream->segmenter) {
         err = poise_dedup_segmenter_flush(stream->segmenter);
-        poise_dedup_segmenter_destroy(stream->segmenter);
-        stream->segmenter = NULL;
+        put_segmenter(peer, stream);
     }
     peer->error = err < 0 ? err : wire_sender_end(peer, stream);
     return peer->error;
@@ -363,6 +387,7 @@ void poise_dedup_peer_destroy(struct poise_dedup_peer *peer)
             free(peer->streams[i]);
         }
     }
+    poise_dedup_segmenter_destroy(peer->spare);
     wire_sender_free(&peer->sender);
     wire_receiver_free(&peer->receiver);
     poise_dedup_hasher_destroy(peer->hasher);

@@ -27,8 +27,9 @@ struct poise_dedup_segmenter {
     void *state;
     int (*emit)(const struct poise_dedup_piece *piece, void *arg);
     void *arg;
-    size_t run_least; /* 0: runs are no special case */
-    uint64_t at;      /* offset in the stream of buffer[start] */
+    struct poise_dedup_cut_options options; /* as given */
+    size_t run_least;                       /* 0: runs are no special case */
+    uint64_t at; /* offset in the stream of buffer[start] */
     size_t start, end;
     struct poise_dedup_cut_stats stats;
     unsigned char buffer[CAPACITY];
@@ -138,6 +139,9 @@ int poise_dedup_segmenter_create(
     made->method = method;
     made->emit = emit;
     made->arg = arg;
+    if (options) {
+        made->options = *options;
+    }
     made->start = made->end = HISTORY;
     if (!all.plain_runs) {
         made->run_least =
@@ -149,6 +153,23 @@ int poise_dedup_segmenter_create(
         return err;
     }
     *out = made;
+    return 0;
+}
+
+int dedup_segmenter_restart(struct poise_dedup_segmenter *segmenter, void *arg)
+{
+    void *state;
+    int err = segmenter->method->create(&segmenter->options, &state);
+
+    if (err < 0) {
+        return err;
+    }
+    segmenter->method->destroy(segmenter->state);
+    segmenter->state = state;
+    segmenter->arg = arg;
+    segmenter->at = 0;
+    segmenter->start = segmenter->end = HISTORY;
+    memset(segmenter->buffer, 0, HISTORY);
     return 0;
 }
 

@@ -210,6 +210,9 @@ struct poise_dedup_peer {
     struct poise_dedup_hasher *hasher; /* of the group being sent */
     struct poise_dedup_hasher *prover; /* of groups that arrived */
     struct wire_stream *streams[POISE_DEDUP_STREAMS];
+    /* Of a stream that ended, for the next that begins: making one is no
+     * small thing beside a small file. */
+    struct poise_dedup_segmenter *spare;
     struct poise_dedup_peer_stats stats;
     int error;
 

@@ -117,16 +117,18 @@ int poise_remote_send(const struct poise_remote_options *options,
     }
     if (err == 0) {
         err = remote_start(&transfer.options, host, len, gives, &fd, &pid);
+        pid = err == 0 ? pid : 0;
     }
     if (err == 0) {
         transfer.link.in = transfer.link.out = fd;
         err = run(&transfer, gives);
         remote_link_close(&transfer.link);
         close(fd);
-        remote_finish(pid);
     }
-    if (transfer.link.store) {
-        poise_dedup_store_close(transfer.link.store);
+    /* Both ends save what they know of their caches at the same time. */
+    poise_dedup_store_close(transfer.link.store);
+    if (pid > 0) {
+        remote_finish(pid);
     }
     free(stripped);
     *stats = transfer.stats;

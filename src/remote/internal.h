@@ -164,9 +164,11 @@ size_t remote_host(const char *operand);
 /** Start the other end and tell it what to do. */
 int remote_start(const struct poise_remote_options *options, const char *host,
                  size_t host_len, bool gives, int *fd, pid_t *pid);
-/** Wait for it: 0, or what it said by its exit. */
-int remote_finish(pid_t pid);
-/** What the other end was told; strings lie in `memory`. */
+/** Wait for it: 0, or what it said by its exit. It is told to end where `err`,
+ * of the transfer, is -ETIMEDOUT or -EINTR. */
+int remote_finish(pid_t pid, int err);
+/** What the other end was told; strings lie in `memory`. options->stop is
+ * heeded meanwhile. */
 int remote_greet(int in, struct poise_remote_options *options, bool *gives,
                  struct poise_buf *memory, struct poise_strings *sources);
 /** Tell the end that started this one that it could not begin. */

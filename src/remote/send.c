@@ -128,7 +128,7 @@ int poise_remote_send(const struct poise_remote_options *options,
     /* Both ends save what they know of their caches at the same time. */
     poise_dedup_store_close(transfer.link.store);
     if (pid > 0) {
-        remote_finish(pid);
+        remote_finish(pid, err);
     }
     free(stripped);
     *stats = transfer.stats;
@@ -145,9 +145,10 @@ int poise_remote_serve(int in, int out, const volatile sig_atomic_t *stop)
     struct poise_buf memory = {0};
     struct poise_strings sources = {0};
     bool gives = false;
-    int err = remote_greet(in, &transfer.options, &gives, &memory, &sources);
+    int err;
 
     transfer.options.stop = stop;
+    err = remote_greet(in, &transfer.options, &gives, &memory, &sources);
     if (err == 0) {
         err = open_store(&transfer);
     }

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -257,27 +258,72 @@ static int write_all(int fd, const struct poise_buf *data)
                : poise_file_write(fd, data->data, data->len, "the other end");
 }
 
-/* Exactly so many bytes. */
-static int read_all(int fd, void *data, size_t len)
+/* Until something is there to be read: 0. The user may not want to wait. */
+static int await(int fd, const struct poise_remote_options *how,
+                 uint64_t begun_ns)
 {
-    ssize_t got = poise_file_read(fd, data, len, "the other end");
+    enum { TICK_MS = 200 };
 
-    if (got < 0 && got != -ECONNRESET) {
-        return (int)got;
+    for (;;) {
+        struct pollfd poller = {.fd = fd, .events = POLLIN};
+        int rc = poll(&poller, 1, TICK_MS);
+
+        if (how->stop && *how->stop) {
+            return poise_error_set(EINTR, "meet the other end", NULL,
+                                   "it was interrupted");
+        }
+        if (rc > 0 || (rc < 0 && errno != EINTR)) {
+            return 0; /* reading tells what is wrong */
+        }
+        if (how->silence_ns > 0 &&
+            poise_clock_ns() - begun_ns > how->silence_ns) {
+            return poise_error_set(ETIMEDOUT, "meet the other end", NULL,
+                                   "it says nothing");
+        }
     }
-    return got == (ssize_t)len
-               ? 0
-               : poise_error_set(ECONNRESET, "meet the other end", NULL,
-                                 "it ended before it said anything; is poise "
-                                 "installed there?");
+}
+
+/* Exactly so many bytes. */
+static int read_all(int fd, const struct poise_remote_options *how, void *data,
+                    size_t len)
+{
+    unsigned char *to = data;
+    uint64_t begun_ns = poise_clock_ns();
+
+    while (len > 0) {
+        int err = await(fd, how, begun_ns);
+        int code = err < 0 ? 0 : poise_fault_check(POISE_FAULT_READ);
+        ssize_t got;
+
+        if (err < 0) {
+            return err;
+        }
+        got = code ? -1 : read(fd, to, len);
+        code = code || got >= 0 ? code : errno;
+        if (code == EINTR || code == EAGAIN) {
+            continue;
+        }
+        if (code != 0 && code != ECONNRESET) {
+            return poise_error_set(code, "read", "the other end", NULL);
+        }
+        if (got <= 0) {
+            return poise_error_set(ECONNRESET, "meet the other end", NULL,
+                                   "it ended before it said anything; is poise "
+                                   "installed there?");
+        }
+        to += got;
+        len -= (size_t)got;
+    }
+    return 0;
 }
 
 /* The head of a greeting, and the length of what follows. */
-static int read_head(int fd, size_t *len)
+static int read_head(int fd, const struct poise_remote_options *how,
+                     size_t *len)
 {
     unsigned char head[HEAD_BYTES];
     uint64_t rest;
-    int err = read_all(fd, head, sizeof head);
+    int err = read_all(fd, how, head, sizeof head);
 
     if (err < 0) {
         return err;
@@ -299,15 +345,15 @@ static int read_head(int fd, size_t *len)
 }
 
 /* What the other end says to the greeting: nothing, or what is wrong. */
-static int read_welcome(int fd)
+static int read_welcome(int fd, const struct poise_remote_options *how)
 {
     struct poise_buf text = {0};
     size_t len = 0;
-    int err = read_head(fd, &len);
+    int err = read_head(fd, how, &len);
 
     if (err == 0 && len > 0) {
         char *to = poise_buf_reserve(&text, len);
-        err = to ? read_all(fd, to, len) : -ENOMEM;
+        err = to ? read_all(fd, how, to, len) : -ENOMEM;
         text.len = err == 0 ? len : 0;
         if (err == 0) {
             err =
@@ -346,14 +392,14 @@ int remote_start(const struct poise_remote_options *options, const char *host,
     err = write_all(pair[0], &greeting);
     if (err == 0 || err == -EPIPE || err == -ECONNRESET) {
         /* What is gone may have said something before. */
-        err = read_welcome(pair[0]);
+        err = read_welcome(pair[0], options);
     }
     if (err == 0) {
         *fd = pair[0];
         goto out;
     }
     close(pair[0]);
-    remote_finish(*pid);
+    remote_finish(*pid, err);
     goto out;
 close_fd:
     close(pair[0]);
@@ -363,10 +409,14 @@ out:
     return err;
 }
 
-int remote_finish(pid_t pid)
+int remote_finish(pid_t pid, int err)
 {
     int status;
 
+    if (err == -ETIMEDOUT || err == -EINTR) {
+        /* Who says nothing may not end of itself either. */
+        kill(pid, SIGTERM);
+    }
     while (waitpid(pid, &status, 0) < 0) {
         if (errno != EINTR) {
             return 0;
@@ -443,7 +493,7 @@ int remote_greet(int in, struct poise_remote_options *options, bool *gives,
     struct poise_buf body = {0};
     struct poise_reader reader;
     size_t len = 0;
-    int err = read_head(in, &len);
+    int err = read_head(in, options, &len);
 
     if (err == 0 && !poise_buf_reserve(&body, len + 1)) {
         err = -ENOMEM;
@@ -453,7 +503,7 @@ int remote_greet(int in, struct poise_remote_options *options, bool *gives,
         err = -ENOMEM;
     }
     if (err == 0) {
-        err = read_all(in, body.data, len);
+        err = read_all(in, options, body.data, len);
     }
     if (err == 0) {
         reader = poise_reader_of(body.data, len);

@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import time
 
+import wire_tables
 from measure import MIB, POISE
 
 # The other end: what a remote shell would start, without one.
@@ -201,7 +202,7 @@ def thin(args):
     return "Sending over 60 ms and 1.6 Mbit/s", rows
 
 
-CASES = {"wire-tree": tree, "wire-thin": thin}
+CASES = {"wire-tree": tree, "wire-thin": thin, **wire_tables.CASES}
 
 
 # ---- for bench/run -----------------------------------------------------------
@@ -214,12 +215,24 @@ def add_options(parser):
 
 
 def run_case(name, args, report, table):
+    if name in wire_tables.CASES:
+        if not versions(args):
+            report.say(lambda md: f"{name}: no --wire-old and --wire-new\n")
+            return
+        wire_tables.CASES[name](args, report, table)
+        report.say(lambda md: said(name, args))
+        return
     title, rows = CASES[name](args)
     if not rows:
         report.say(lambda md: f"{name}: {title}\n")
         return
     report.heading(title)
     report.say(lambda md: table(HEADINGS, rows, md))
-    report.say(lambda md: f"`bench/run --case {name} --repeat {args.repeat} "
-               f"--wire-old {os.path.basename(args.wire_old)} --wire-new "
-               f"{os.path.basename(args.wire_new)}`\n")
+    report.say(lambda md: said(name, args))
+
+
+def said(name, args):
+    """The command that made a table."""
+    return f"`bench/run --case {name} --repeat {args.repeat} --wire-old " \
+        f"{os.path.basename(args.wire_old)} --wire-new " \
+        f"{os.path.basename(args.wire_new)}`\n"

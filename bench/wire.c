@@ -140,7 +140,7 @@ static int push(struct end *end, unsigned char *buffer)
 static int speak(struct end *end, int fd, bool sends)
 {
     unsigned char *buffer = malloc(PORTION);
-    bool met = false;
+    bool met = false, is_sender = sends;
     int rc = 0;
 
     while (rc == 0) {
@@ -162,7 +162,7 @@ static int speak(struct end *end, int fd, bool sends)
         }
         if (poise_dedup_peer_output(end->peer, &data) > 0) {
             poller.events |= POLLOUT;
-        } else if (met && !sends &&
+        } else if (is_sender && !sends &&
                    poise_dedup_peer_in_flight(end->peer) == 0) {
             /* The receiver is done when it is told that the sender is. */
             shutdown(fd, SHUT_WR);
@@ -185,7 +185,7 @@ void bench_chill(const char *folder)
 {
     char command[4200];
 
-    if (folder) {
+    if (folder && access(folder, F_OK) == 0) {
         snprintf(command, sizeof command,
                  "sync -f '%s' && find '%s' -type f -exec dd if={} "
                  "iflag=nocache count=0 status=none \\;",

@@ -209,11 +209,14 @@ static void test_kill(void **state)
     for (int64_t v = 0; v < 30; v += 7) {
         const int64_t one[4] = {-1, v, -1, -1};
         const int64_t two[4] = {-1, v, -1, 29 - v};
+        /* One and who keeps its copies: what was there is computed again. */
+        const int64_t both[4] = {-1, v, v, -1};
         for (unsigned replicate = 0; replicate <= 10; replicate += 5) {
             kill_at(MIX_STENCIL, one, replicate, 1);
             kill_at(MIX_LEAPFROG, two, replicate, 2);
         }
         kill_at(MIX_FFT, one, 4, 1);
+        kill_at(MIX_RANDOM, both, 4, 2);
     }
 }
 

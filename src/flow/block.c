@@ -297,8 +297,11 @@ static int keep(struct flow_node *node, struct flow_block *block,
         return 0;
     }
     if (block->redo) {
-        block->keep_to = period > 0 ? (version + period - 1) / period * period
-                                    : INT64_MAX - 1;
+        /* Also of versions below the line, when copies were lost with those who
+         * kept them: until a later line is complete. */
+        int64_t at = version > node->line ? version : node->line + 1;
+        block->keep_to =
+            period > 0 ? (at + period - 1) / period * period : INT64_MAX - 1;
         return 0;
     }
     int64_t line =

@@ -1,26 +1,21 @@
 /* poise listrank: ranks of linked lists larger than memory. */
-#include "internal.h"
-
-#include <poise/extmem.h>
+#include "big.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 struct values {
     struct cli_common common;
+    struct cli_big big;
     const char *weights;
-    uint64_t memory;
-    struct poise_strings scratch;
-    int64_t threads, seed;
+    int64_t seed;
     uint64_t generate; /* NOT_GIVEN: rank */
     uint64_t lists;
-    int engine, pattern;
-    bool check, sync, buffered, verbose, json;
+    int pattern;
+    bool check;
 };
 
 #define NOT_GIVEN UINT64_MAX
-
-static const char *const engine_names[] = {"auto", "io_uring", "threads", NULL};
 
 static const struct poise_option options[] = {
     {POISE_OPTION_HEADING, .help = "What is ranked"},
@@ -32,32 +27,7 @@ static const struct poise_option options[] = {
      .help = "do not rank: see whether OUT holds the ranks of IN",
      .offset = offsetof(struct values, check)},
     {POISE_OPTION_HEADING, .help = "How it is done"},
-    {POISE_OPTION_BYTES, 'm', "memory", "SIZE",
-     .help = "memory to use (default: nine tenths of what the control group "
-             "and the machine leave)",
-     .offset = offsetof(struct values, memory)},
-    {POISE_OPTION_LIST, .name = "scratch", .arg = "DIR,...",
-     .help = "folders for scratch files, best one on each disk (default: "
-             "that of OUT)",
-     .offset = offsetof(struct values, scratch)},
-    {POISE_OPTION_INT, 't', "threads", "N",
-     .help = "threads, where memory is enough (default: one for each "
-             "processor)",
-     .offset = offsetof(struct values, threads), .min = 1, .max = 256},
-    {POISE_OPTION_FLAG, .name = "sync",
-     .help = "end when the output is safe on the disk",
-     .offset = offsetof(struct values, sync)},
-    {POISE_OPTION_ENUM, .name = "io", .arg = "NAME",
-     .help = "how files are read and written (default: auto)",
-     .offset = offsetof(struct values, engine), .choices = engine_names},
-    {POISE_OPTION_FLAG, .name = "buffered",
-     .help = "through the page cache, where O_DIRECT would work, too",
-     .offset = offsetof(struct values, buffered)},
-    {POISE_OPTION_FLAG, 'v', "verbose",
-     .help = "say on stderr what was done, and how fast",
-     .offset = offsetof(struct values, verbose)},
-    {POISE_OPTION_FLAG, .name = "json", .help = "the same on stdout as JSON",
-     .offset = offsetof(struct values, json)},
+    CLI_BIG_OPTIONS(struct values, big),
     {POISE_OPTION_HEADING, .help = "Data to try it with"},
     {POISE_OPTION_BYTES, .name = "generate", .arg = "N",
      .help = "write lists of N nodes into the one file named; N may end in K, "
@@ -105,11 +75,6 @@ const struct poise_command cli_listrank_command = {
              "2\twrong use\n3\tthe machine lacks something\n",
 };
 
-static double seconds(uint64_t ns)
-{
-    return (double)ns / 1e9;
-}
-
 /* ---- words ----------------------------------------------------------------
  */
 
@@ -120,11 +85,12 @@ static void print_verbose(const struct poise_listrank_result *r, uint64_t ns,
     poise_human_count(out, r->nodes);
     poise_buf_puts(out, " nodes, ");
     poise_human_count(out, r->lists);
-    poise_buf_printf(out, " lists in %.2f s (%.1f ns a node)\n", seconds(ns),
+    poise_buf_printf(out, " lists in %.2f s (%.1f ns a node)\n",
+                     cli_seconds(ns),
                      (double)ns / (double)(r->nodes ? r->nodes : 1));
     poise_buf_printf(out, "  read %.2f s, walk %.2f s, write %.2f s\n",
-                     seconds(r->read_ns), seconds(r->walk_ns),
-                     seconds(r->write_ns));
+                     cli_seconds(r->read_ns), cli_seconds(r->walk_ns),
+                     cli_seconds(r->write_ns));
     poise_buf_puts(out, "  memory ");
     poise_human_bytes(out, r->memory_bytes);
     if (r->in_memory) {
@@ -151,10 +117,10 @@ static void print_json(const struct poise_listrank_result *r, uint64_t ns,
     poise_json_u64(&json, "nodes", r->nodes);
     poise_json_u64(&json, "lists", r->lists);
     poise_json_u64(&json, "greatest", r->greatest);
-    poise_json_double(&json, "seconds", seconds(ns));
-    poise_json_double(&json, "read_seconds", seconds(r->read_ns));
-    poise_json_double(&json, "walk_seconds", seconds(r->walk_ns));
-    poise_json_double(&json, "write_seconds", seconds(r->write_ns));
+    poise_json_double(&json, "seconds", cli_seconds(ns));
+    poise_json_double(&json, "read_seconds", cli_seconds(r->read_ns));
+    poise_json_double(&json, "walk_seconds", cli_seconds(r->walk_ns));
+    poise_json_double(&json, "write_seconds", cli_seconds(r->write_ns));
     poise_json_bool(&json, "in_memory", r->in_memory);
     poise_json_u64(&json, "memory_bytes", r->memory_bytes);
     poise_json_u64(&json, "threads", r->threads);
@@ -210,7 +176,7 @@ static int check(const struct values *values,
     if (code < 0) {
         return cli_fail("listrank", code);
     }
-    print_report(&report, values->json, &out);
+    print_report(&report, values->big.json, &out);
     status = cli_write("listrank", &out);
     poise_buf_free(&out);
     return report.wrong == 0 ? status : CLI_PARTLY;
@@ -230,12 +196,12 @@ static int rank(const struct values *values,
         return cli_fail("listrank", code);
     }
     begin = poise_clock_ns() - begin;
-    if (values->verbose) {
+    if (values->big.verbose) {
         print_verbose(&result, begin, &out);
         poise_file_write(2, out.data, out.len, "standard error");
         poise_buf_reset(&out);
     }
-    if (values->json) {
+    if (values->big.json) {
         print_json(&result, begin, &out);
         status = cli_write("listrank", &out);
     }
@@ -262,15 +228,14 @@ static int run(const struct values *values, char **operands)
 {
     struct poise_listrank_options rank_options = {
         .weights = values->weights,
-        .memory_bytes = values->memory,
-        .threads = (unsigned)values->threads,
-        .sync = values->sync,
-        .disk = {.engine = (enum poise_disk_engine)values->engine,
-                 .buffered = values->buffered},
+        .memory_bytes = values->big.memory,
+        .threads = (unsigned)values->big.threads,
+        .sync = values->big.sync,
+        .disk = cli_big_disk(&values->big),
     };
     struct poise_strings scratch = {0};
     char *text = NULL;
-    int code = cli_split_list(&values->scratch, &text, &scratch), status;
+    int code = cli_split_list(&values->big.scratch, &text, &scratch), status;
 
     rank_options.scratch = scratch.items;
     rank_options.scratch_count = scratch.count;
@@ -305,6 +270,6 @@ int cli_listrank(int argc, char **argv)
     } else if (first >= 0) {
         status = run(&values, argv + first);
     }
-    poise_strings_free(&values.scratch);
+    poise_strings_free(&values.big.scratch);
     return status;
 }

@@ -1,7 +1,5 @@
 /* poise sort: files larger than memory, sorted, checked and generated. */
-#include "internal.h"
-
-#include <poise/extmem.h>
+#include "big.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -9,18 +7,15 @@
 
 struct values {
     struct cli_common common;
+    struct cli_big big;
     const char *type, *key;
-    uint64_t memory;
-    struct poise_strings scratch;
-    int64_t threads, seed;
+    int64_t seed;
     uint64_t generate; /* NOT_GIVEN: sort */
-    int engine, pattern;
-    bool unique, stable, check, in_place, sync, buffered, verbose, json;
+    int pattern;
+    bool unique, stable, check, in_place;
 };
 
 #define NOT_GIVEN UINT64_MAX
-
-static const char *const engine_names[] = {"auto", "io_uring", "threads", NULL};
 
 static const struct poise_option options[] = {
     {POISE_OPTION_HEADING, .help = "What is sorted"},
@@ -46,31 +41,7 @@ static const struct poise_option options[] = {
              "and compare its checksum with that of IN",
      .offset = offsetof(struct values, check)},
     {POISE_OPTION_HEADING, .help = "How it is done"},
-    {POISE_OPTION_BYTES, 'm', "memory", "SIZE",
-     .help = "memory to use (default: nine tenths of what the control group "
-             "and the machine leave)",
-     .offset = offsetof(struct values, memory)},
-    {POISE_OPTION_LIST, .name = "scratch", .arg = "DIR,...",
-     .help = "folders for scratch files, best one on each disk (default: "
-             "that of OUT)",
-     .offset = offsetof(struct values, scratch)},
-    {POISE_OPTION_INT, 't', "threads", "N",
-     .help = "threads (default: one for each processor)",
-     .offset = offsetof(struct values, threads), .min = 1, .max = 256},
-    {POISE_OPTION_FLAG, .name = "sync",
-     .help = "end when the output is safe on the disk",
-     .offset = offsetof(struct values, sync)},
-    {POISE_OPTION_ENUM, .name = "io", .arg = "NAME",
-     .help = "how files are read and written (default: auto)",
-     .offset = offsetof(struct values, engine), .choices = engine_names},
-    {POISE_OPTION_FLAG, .name = "buffered",
-     .help = "through the page cache, where O_DIRECT would work, too",
-     .offset = offsetof(struct values, buffered)},
-    {POISE_OPTION_FLAG, 'v', "verbose",
-     .help = "say on stderr what was done, and how fast",
-     .offset = offsetof(struct values, verbose)},
-    {POISE_OPTION_FLAG, .name = "json", .help = "the same on stdout as JSON",
-     .offset = offsetof(struct values, json)},
+    CLI_BIG_OPTIONS(struct values, big),
     {POISE_OPTION_HEADING, .help = "Data to try it with"},
     {POISE_OPTION_BYTES, .name = "generate", .arg = "N",
      .help = "write N items of the type into the one file named; N may end "
@@ -116,11 +87,6 @@ const struct poise_command cli_sort_command = {
              "2\twrong use\n3\tthe machine lacks something\n",
 };
 
-static double seconds(uint64_t ns)
-{
-    return (double)ns / 1e9;
-}
-
 /* ---- words ----------------------------------------------------------------
  */
 
@@ -131,11 +97,11 @@ static void print_verbose(const struct poise_sort_result *r, uint64_t ns,
     poise_human_count(out, r->items_in);
     poise_buf_puts(out, " items, ");
     poise_human_bytes(out, r->bytes_in);
-    poise_buf_printf(out, " in %.2f s (%.0f MB/s)\n", seconds(ns),
-                     (double)r->bytes_in / seconds(ns ? ns : 1) / 1e6);
+    poise_buf_printf(out, " in %.2f s (%.0f MB/s)\n", cli_seconds(ns),
+                     (double)r->bytes_in / cli_seconds(ns ? ns : 1) / 1e6);
     poise_buf_printf(out, "  sample %.2f s, distribute %.2f s, sort %.2f s\n",
-                     seconds(r->sample_ns), seconds(r->distribute_ns),
-                     seconds(r->sort_ns));
+                     cli_seconds(r->sample_ns), cli_seconds(r->distribute_ns),
+                     cli_seconds(r->sort_ns));
     poise_buf_puts(out, "  memory ");
     poise_human_bytes(out, r->memory_bytes);
     poise_buf_printf(out,
@@ -171,10 +137,11 @@ static void print_json(const struct poise_sort_result *r, uint64_t ns,
     poise_json_u64(&json, "items_out", r->items_out);
     poise_json_u64(&json, "bytes_in", r->bytes_in);
     poise_json_u64(&json, "bytes_out", r->bytes_out);
-    poise_json_double(&json, "seconds", seconds(ns));
-    poise_json_double(&json, "sample_seconds", seconds(r->sample_ns));
-    poise_json_double(&json, "distribute_seconds", seconds(r->distribute_ns));
-    poise_json_double(&json, "sort_seconds", seconds(r->sort_ns));
+    poise_json_double(&json, "seconds", cli_seconds(ns));
+    poise_json_double(&json, "sample_seconds", cli_seconds(r->sample_ns));
+    poise_json_double(&json, "distribute_seconds",
+                      cli_seconds(r->distribute_ns));
+    poise_json_double(&json, "sort_seconds", cli_seconds(r->sort_ns));
     poise_json_u64(&json, "memory_bytes", r->memory_bytes);
     poise_json_u64(&json, "threads", r->threads);
     poise_json_u64(&json, "buckets", r->buckets);
@@ -242,7 +209,7 @@ static int check(const struct values *values,
     if (code < 0) {
         return cli_fail("sort", code);
     }
-    print_report(&report, values->json, &out);
+    print_report(&report, values->big.json, &out);
     status = cli_write("sort", &out);
     poise_buf_free(&out);
     if (expected && *expected != report.checksum) {
@@ -269,12 +236,12 @@ static int sort(const struct values *values, struct poise_sort_options *sort,
         return cli_fail("sort", code);
     }
     begin = poise_clock_ns() - begin;
-    if (values->verbose) {
+    if (values->big.verbose) {
         print_verbose(&result, begin, &out);
         poise_file_write(2, out.data, out.len, "standard error");
         poise_buf_reset(&out);
     }
-    if (values->json && !values->check) {
+    if (values->big.json && !values->check) {
         print_json(&result, begin, &out);
         status = cli_write("sort", &out);
     }
@@ -289,13 +256,12 @@ static int sort(const struct values *values, struct poise_sort_options *sort,
 static int run(const struct values *values, int count, char **operands)
 {
     struct poise_sort_options sort_options = {
-        .memory_bytes = values->memory,
-        .threads = (unsigned)values->threads,
+        .memory_bytes = values->big.memory,
+        .threads = (unsigned)values->big.threads,
         .unique = values->unique,
         .in_place = values->in_place,
-        .sync = values->sync,
-        .disk = {.engine = (enum poise_disk_engine)values->engine,
-                 .buffered = values->buffered},
+        .sync = values->big.sync,
+        .disk = cli_big_disk(&values->big),
     };
     struct poise_strings scratch = {0};
     char *text = NULL;
@@ -307,7 +273,7 @@ static int run(const struct values *values, int count, char **operands)
         cli_say_error("sort");
         return CLI_WRONG_USE;
     }
-    code = cli_split_list(&values->scratch, &text, &scratch);
+    code = cli_split_list(&values->big.scratch, &text, &scratch);
     sort_options.scratch = scratch.items;
     sort_options.scratch_count = scratch.count;
     if (code < 0) {
@@ -346,6 +312,6 @@ int cli_sort(int argc, char **argv)
     } else if (first >= 0) {
         status = run(&values, count, argv + first);
     }
-    poise_strings_free(&values.scratch);
+    poise_strings_free(&values.big.scratch);
     return status;
 }

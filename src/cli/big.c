@@ -12,6 +12,27 @@ struct poise_disk_options cli_big_disk(const struct cli_big *big)
     };
 }
 
+int cli_big_start(const char *name, struct poise_world **world)
+{
+    int code = poise_world_create(NULL, world);
+
+    return code < 0 ? cli_fail(name, code) : CLI_DONE;
+}
+
+bool cli_big_is_first(const struct poise_world *world)
+{
+    return poise_world_rank(world) == 0;
+}
+
+int cli_big_end(const char *name, struct poise_world *world, int status)
+{
+    uint64_t all = (uint64_t)status;
+    int code = poise_world_reduce(world, POISE_MAX, &all, 1);
+
+    poise_world_destroy(world);
+    return code < 0 ? cli_fail(name, code) : (int)all;
+}
+
 double cli_seconds(uint64_t ns)
 {
     return (double)ns / 1e9;

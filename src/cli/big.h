@@ -22,9 +22,9 @@ extern const char *const cli_big_engines[];
      'm',                                                                      \
      "memory",                                                                 \
      "SIZE",                                                                   \
-     .help = "memory to use (default: what the control group and the machine " \
-             "leave, less a tenth or 6 MiB, whichever is more, but half at "   \
-             "most)",                                                          \
+     .help = "memory to use, of a node: its processes share it (default: "     \
+             "what the control group and the machine leave, less a tenth or "  \
+             "6 MiB, whichever is more, but half at most)",                    \
      .offset = offsetof(type, member.memory)},                                 \
         {POISE_OPTION_LIST, .name = "scratch", .arg = "DIR,...",               \
          .help = "folders for scratch files, best one on each disk (default: " \
@@ -34,7 +34,8 @@ extern const char *const cli_big_engines[];
          't',                                                                  \
          "threads",                                                            \
          "N",                                                                  \
-         .help = "threads (default: one for each processor)",                  \
+         .help = "threads of each process (default: its share of the "         \
+                 "processors)",                                                \
          .offset = offsetof(type, member.threads),                             \
          .min = 1,                                                             \
          .max = 256},                                                          \
@@ -61,6 +62,12 @@ extern const char *const cli_big_engines[];
 
 /** How the disks are used. */
 struct poise_disk_options cli_big_disk(const struct cli_big *big);
+/** Join the world. Collective. 0, or the exit code with the error printed. */
+int cli_big_start(const char *name, struct poise_world **world);
+/** Whether this process does what one does alone, and prints. */
+bool cli_big_is_first(const struct poise_world *world);
+/** Leave it: the greatest exit code of all processes. Collective. */
+int cli_big_end(const char *name, struct poise_world *world, int status);
 double cli_seconds(uint64_t ns);
 
 #endif

@@ -62,6 +62,7 @@ const struct poise_command cli_listrank_command = {
         "many random nodes at a time. With less, nodes are bridged out piece "
         "by piece of the file, by sequential reads and writes only; scratch "
         "files, which have no names, take up to 28 bytes a node.\n\n"
+        "Started by mpirun or the like the first process does it alone.\n\n"
         "A node with two predecessors, a cycle, a successor past the end are "
         "errors that name the node; OUT then does not appear.",
     .options = options,
@@ -224,6 +225,19 @@ static int generate(const struct values *values,
     return code < 0 ? cli_fail("listrank", code) : CLI_DONE;
 }
 
+static int dispatch(const struct values *values,
+                    const struct poise_listrank_options *rank_options,
+                    char **operands)
+{
+    if (values->generate != NOT_GIVEN) {
+        return generate(values, rank_options, operands[0]);
+    }
+    if (values->check) {
+        return check(values, rank_options, operands[0], operands[1]);
+    }
+    return rank(values, rank_options, operands[0], operands[1]);
+}
+
 static int run(const struct values *values, char **operands)
 {
     struct poise_listrank_options rank_options = {
@@ -234,23 +248,25 @@ static int run(const struct values *values, char **operands)
         .disk = cli_big_disk(&values->big),
     };
     struct poise_strings scratch = {0};
+    struct poise_world *world;
     char *text = NULL;
-    int code = cli_split_list(&values->big.scratch, &text, &scratch), status;
+    int code, status = cli_big_start("listrank", &world);
 
+    if (status != CLI_DONE) {
+        return status;
+    }
+    code = cli_split_list(&values->big.scratch, &text, &scratch);
     rank_options.scratch = scratch.items;
     rank_options.scratch_count = scratch.count;
+    code = poise_world_agree(world, code);
     if (code < 0) {
         status = cli_fail("listrank", code);
-    } else if (values->generate != NOT_GIVEN) {
-        status = generate(values, &rank_options, operands[0]);
-    } else if (values->check) {
-        status = check(values, &rank_options, operands[0], operands[1]);
-    } else {
-        status = rank(values, &rank_options, operands[0], operands[1]);
+    } else if (cli_big_is_first(world)) {
+        status = dispatch(values, &rank_options, operands);
     }
     poise_strings_free(&scratch);
     free(text);
-    return status;
+    return cli_big_end("listrank", world, status);
 }
 
 int cli_listrank(int argc, char **argv)

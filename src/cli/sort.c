@@ -72,6 +72,9 @@ const struct poise_command cli_sort_command = {
         "never changed (--in-place replaces it at the end). Scratch files have "
         "no names: nothing is left of them, however the command ends. They "
         "take as much space as IN at most, OUT as much again.\n\n"
+        "Started by mpirun, srun or the like, all processes sort together, "
+        "each "
+        "with its part of the data; OUT is the same.\n\n"
         "With --check the number of items, a checksum that does not depend on "
         "their order, and the number of keys that equal their predecessor are "
         "printed.",
@@ -80,6 +83,7 @@ const struct poise_command cli_sort_command = {
         "poise sort --type u64 in.bin out.bin\tnumbers\n"
         "poise sort --type record:100,0,10 --memory 4G --scratch /a,/b in "
         "out\trecords, two disks\n"
+        "mpirun -n 4 poise sort --type u64 in.bin out.bin\tby four processes\n"
         "poise sort --type record:24 --key 16:f64 in out\ta number in records\n"
         "poise sort --check --type u64 out.bin\tis it sorted?\n"
         "poise sort --generate 1M --type u64 in.bin\ttest data\n",
@@ -236,6 +240,9 @@ static int sort(const struct values *values, struct poise_sort_options *sort,
         return cli_fail("sort", code);
     }
     begin = poise_clock_ns() - begin;
+    if (!cli_big_is_first(sort->world)) {
+        return CLI_DONE;
+    }
     if (values->big.verbose) {
         print_verbose(&result, begin, &out);
         poise_file_write(2, out.data, out.len, "standard error");
@@ -251,6 +258,28 @@ static int sort(const struct values *values, struct poise_sort_options *sort,
                        sort->checksum ? &result.checksum : NULL);
     }
     return status;
+}
+
+/* What one process does, or all. */
+static int dispatch(const struct values *values,
+                    struct poise_sort_options *sort_options, int count,
+                    char **operands)
+{
+    int code;
+
+    if (values->generate == NOT_GIVEN && count == 2) {
+        return sort(values, sort_options, operands[0], operands[1]);
+    }
+    if (!cli_big_is_first(sort_options->world)) {
+        return CLI_DONE;
+    }
+    if (values->generate == NOT_GIVEN) {
+        return check(values, sort_options, operands[0], NULL);
+    }
+    code = poise_sort_generate(operands[0], sort_options,
+                               (enum poise_sort_pattern)values->pattern,
+                               values->generate, (uint64_t)values->seed);
+    return code < 0 ? cli_fail("sort", code) : CLI_DONE;
 }
 
 static int run(const struct values *values, int count, char **operands)
@@ -273,24 +302,19 @@ static int run(const struct values *values, int count, char **operands)
         cli_say_error("sort");
         return CLI_WRONG_USE;
     }
+    status = cli_big_start("sort", &sort_options.world);
+    if (status != CLI_DONE) {
+        return status;
+    }
     code = cli_split_list(&values->big.scratch, &text, &scratch);
     sort_options.scratch = scratch.items;
     sort_options.scratch_count = scratch.count;
-    if (code < 0) {
-        status = cli_fail("sort", code);
-    } else if (values->generate != NOT_GIVEN) {
-        code = poise_sort_generate(operands[0], &sort_options,
-                                   (enum poise_sort_pattern)values->pattern,
-                                   values->generate, (uint64_t)values->seed);
-        status = code < 0 ? cli_fail("sort", code) : CLI_DONE;
-    } else if (count == 1) {
-        status = check(values, &sort_options, operands[0], NULL);
-    } else {
-        status = sort(values, &sort_options, operands[0], operands[1]);
-    }
+    code = poise_world_agree(sort_options.world, code);
+    status = code < 0 ? cli_fail("sort", code)
+                      : dispatch(values, &sort_options, count, operands);
     poise_strings_free(&scratch);
     free(text);
-    return status;
+    return cli_big_end("sort", sort_options.world, status);
 }
 
 int cli_sort(int argc, char **argv)

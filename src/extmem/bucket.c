@@ -3,10 +3,10 @@
 
 #include <stdlib.h>
 
-void sort_bucket_free(struct sort_bucket *bucket, unsigned lanes)
+void sort_bucket_free(struct sort_bucket *bucket)
 {
     if (bucket->streams) {
-        for (unsigned i = 0; i < lanes; i++) {
+        for (unsigned i = 0; i < bucket->stream_count; i++) {
             free(bucket->streams[i].spans);
         }
     }
@@ -14,10 +14,10 @@ void sort_bucket_free(struct sort_bucket *bucket, unsigned lanes)
     bucket->streams = NULL;
 }
 
-void sort_buckets_free(struct sort_buckets *buckets, unsigned lanes)
+void sort_buckets_free(struct sort_buckets *buckets)
 {
     for (size_t i = 0; i < buckets->count; i++) {
-        sort_bucket_free(&buckets->items[i], lanes);
+        sort_bucket_free(&buckets->items[i]);
     }
     free(buckets->items);
     buckets->items = NULL;
@@ -32,7 +32,7 @@ bool sort_bucket_fits(const struct sort_run *run,
     if (bucket->uniform) {
         return true;
     }
-    for (unsigned i = 0; i < run->plan.lanes; i++) {
+    for (unsigned i = 0; i < bucket->stream_count; i++) {
         bytes += sort_round_up(bucket->streams[i].bytes, SORT_PAGE);
     }
     return bytes <= run->plan.bucket_limit &&

@@ -149,7 +149,7 @@ static int compare_keys(const void *a, const void *b)
     return sort_key_compare(a, b);
 }
 
-/* Take `reads` samples and order their keys. */
+/* Take `reads` samples. */
 static int sample_take(struct sample *sample, uint64_t reads)
 {
     struct poise_rng rng;
@@ -173,9 +173,11 @@ static int sample_take(struct sample *sample, uint64_t reads)
         code = sample_some(sample, &rng, i, some);
     }
     poise_huge_free(sample->memory, AT_ONCE * sample->stride);
-    if (code < 0) {
-        return code;
-    }
+    return code;
+}
+
+static void sample_order(struct sample *sample)
+{
     for (size_t i = 0; i < sample->count; i++) {
         struct sort_key *key = &sample->keys[i];
 
@@ -185,7 +187,65 @@ static int sample_take(struct sample *sample, uint64_t reads)
         }
     }
     qsort(sample->keys, sample->count, sizeof *sample->keys, compare_keys);
-    return 0;
+}
+
+/* Append what another process took. */
+static int sample_append(struct sample *sample, struct poise_reader *reader)
+{
+    size_t len, text_len, base = sample->text.len, count;
+    const char *keys = poise_reader_blob(reader, &len);
+    const char *text = poise_reader_blob(reader, &text_len);
+    struct sort_key *larger;
+
+    if (reader->error) {
+        return poise_error_set(EPROTO, "sort", NULL, "a sample is damaged");
+    }
+    count = len / sizeof *larger;
+    larger =
+        poise_realloc(sample->keys, sample->count + count + 1, sizeof *larger);
+    if (!larger) {
+        return -ENOMEM;
+    }
+    sample->keys = larger;
+    if (count > 0) {
+        memcpy(larger + sample->count, keys, len);
+    }
+    for (size_t i = 0; i < count; i++) {
+        struct sort_key *key = &larger[sample->count++];
+
+        key->bytes += key->bytes ? base : 0;
+    }
+    return poise_buf_append(&sample->text, text, text_len);
+}
+
+/* All processes' samples to the first one. */
+static int sample_gather(struct sample *sample)
+{
+    const struct sort_run *run = sample->source->run;
+    struct poise_buf mine = {0}, all = {0};
+    struct poise_reader reader;
+    int code = 0;
+
+    poise_buf_blob(&mine, sample->keys, sample->count * sizeof *sample->keys);
+    poise_buf_blob(&mine, sample->text.data, sample->text.len);
+    code = sort_agree(run->world, mine.error);
+    if (code == 0) {
+        code = poise_world_gather(run->world, 0, mine.data, mine.len, &all);
+    }
+    reader = poise_reader_of(all.data, all.len);
+    for (unsigned i = 0; i < run->processes && code == 0 && run->rank == 0;
+         i++) {
+        size_t len;
+        const char *blob = poise_reader_blob(&reader, &len);
+        struct poise_reader one = poise_reader_of(blob, len);
+
+        if (i > 0) {
+            code = reader.error ? reader.error : sample_append(sample, &one);
+        }
+    }
+    poise_buf_free(&mine);
+    poise_buf_free(&all);
+    return sort_agree(run->world, code);
 }
 
 static void sample_free(struct sample *sample)
@@ -357,12 +417,91 @@ static int keep_keys(struct sort_cuts *cuts)
     return 0;
 }
 
+/* Thresholds as they travel, with offsets for addresses. */
+static int cuts_write(const struct sort_cuts *cuts, struct poise_buf *out)
+{
+    poise_buf_u64(out, cuts->count);
+    for (uint32_t i = 0; i < cuts->count; i++) {
+        struct sort_threshold threshold = cuts->thresholds[i];
+
+        if (threshold.key.bytes) {
+            threshold.key.bytes =
+                (const unsigned char *)(size_t)((const char *)
+                                                    threshold.key.bytes -
+                                                cuts->keys.data);
+        }
+        poise_buf_blob(out, &threshold, sizeof threshold);
+    }
+    poise_buf_blob(out, cuts->uniform, cuts->count + 1);
+    return poise_buf_blob(out, cuts->keys.data, cuts->keys.len);
+}
+
+static int cuts_read(struct sort_cuts *cuts, const struct poise_buf *in,
+                     uint32_t most)
+{
+    struct poise_reader reader = poise_reader_of(in->data, in->len);
+    uint64_t count = poise_reader_u64(&reader);
+    bool is_damaged = reader.error || count >= most;
+    const char *keys;
+    size_t len;
+
+    cuts->count = is_damaged ? 0 : (uint32_t)count;
+    for (uint32_t i = 0; i < cuts->count && !is_damaged; i++) {
+        const void *one = poise_reader_blob(&reader, &len);
+
+        is_damaged = reader.error || len != sizeof cuts->thresholds[i];
+        if (!is_damaged) {
+            memcpy(&cuts->thresholds[i], one, len);
+        }
+    }
+    keys = poise_reader_blob(&reader, &len);
+    is_damaged |= reader.error || len != cuts->count + 1;
+    if (!is_damaged) {
+        memcpy(cuts->uniform, keys, len);
+    }
+    keys = poise_reader_blob(&reader, &len);
+    if (is_damaged || reader.error) {
+        cuts->count = 0;
+        return poise_error_set(EPROTO, "sort", NULL, "thresholds are damaged");
+    }
+    poise_buf_reset(&cuts->keys);
+    if (poise_buf_append(&cuts->keys, keys, len) < 0) {
+        return cuts->keys.error;
+    }
+    for (uint32_t i = 0; i < cuts->count; i++) {
+        struct sort_key *key = &cuts->thresholds[i].key;
+
+        if (key->bytes) {
+            key->bytes =
+                (const unsigned char *)cuts->keys.data + (size_t)key->bytes;
+        }
+    }
+    return 0;
+}
+
+/* The first process's thresholds to all. */
+static int cuts_tell(struct sort_cuts *cuts, const struct sort_run *run,
+                     uint32_t most)
+{
+    struct poise_buf buf = {0};
+    int code = run->rank == 0 ? cuts_write(cuts, &buf) : 0;
+
+    code = sort_agree(run->world, code);
+    if (code == 0) {
+        code = poise_world_broadcast(run->world, 0, &buf);
+    }
+    if (code == 0 && run->rank > 0) {
+        code = cuts_read(cuts, &buf, most);
+    }
+    poise_buf_free(&buf);
+    return sort_agree(run->world, code);
+}
+
 static int cuts_choose(struct sort_cuts *cuts, const struct sample *sample,
                        uint32_t buckets)
 {
     uint64_t greatest =
         sample->source->run->shape == SORT_WORDS_32 ? UINT32_MAX : UINT64_MAX;
-    int code;
 
     /* Keys that stand by themselves add buckets: aim lower until all fit. */
     if (buckets > 2 && sample->count > 0) {
@@ -372,41 +511,73 @@ static int cuts_choose(struct sort_cuts *cuts, const struct sample *sample,
             aim -= aim / 16 + 1;
         }
     }
-    code = keep_keys(cuts);
-    if (code == 0) {
-        code = make_tree(cuts);
+    return keep_keys(cuts);
+}
+
+/* A sample of the source, in order: of all processes if they share it, in the
+ * first one. */
+static int sample_all(struct sample *sample, uint64_t reads, size_t look,
+                      bool is_shared)
+{
+    const struct sort_source *source = sample->source;
+    int code = 0;
+
+    sample->look = look;
+    if (is_shared) {
+        reads = reads / source->run->processes + 1;
     }
-    return code < 0 ? code : make_cells(cuts);
+    code = sample_take(sample, reads);
+    if (code == 0 && source->run->shape == SORT_TEXT && sample->count < reads) {
+        sample_free(sample);
+        *sample = (struct sample){.source = source, .look = LOOK_FAR};
+        code = sample_take(sample, reads / 4 + 1);
+    }
+    if (is_shared) {
+        code = sort_agree(source->run->world, code);
+        code = code < 0 ? code : sample_gather(sample);
+    }
+    if (code == 0) {
+        sample_order(sample);
+    }
+    return code;
 }
 
 int sort_cuts_make(const struct sort_source *source, uint32_t buckets,
                    uint64_t reads, struct sort_cuts *out)
 {
+    const struct sort_run *run = source->run;
     struct sort_cuts cuts = {0};
-    struct sample sample = {.source = source, .look = LOOK};
-    size_t item = source->run->item_bytes;
+    struct sample sample = {.source = source};
+    bool is_shared = run->world && !source->bucket;
+    size_t item = run->item_bytes;
+    size_t look = item * EACH < LOOK ? LOOK : item * EACH;
     int code = 0;
 
-    sample.look = item * EACH < LOOK ? LOOK : item * EACH;
-    sample.look = item > LOOK ? item : sample.look;
+    look = item > LOOK ? item : look;
     cuts.thresholds = poise_alloc(buckets, sizeof *cuts.thresholds);
     cuts.uniform = poise_alloc(buckets, sizeof *cuts.uniform);
     if (!cuts.thresholds || !cuts.uniform) {
         code = -ENOMEM;
     }
+    code = is_shared ? sort_agree(run->world, code) : code;
     if (code == 0 && reads > 0) {
-        code = sample_take(&sample, reads);
+        code = sample_all(&sample, reads, look, is_shared);
     }
-    if (code == 0 && reads > 0 && sample.count < reads &&
-        source->run->shape == SORT_TEXT) {
-        sample_free(&sample);
-        sample = (struct sample){.source = source, .look = LOOK_FAR};
-        code = sample_take(&sample, reads / 4 + 1);
-    }
-    if (code == 0) {
+    if (code == 0 && (!is_shared || run->rank == 0)) {
         code = cuts_choose(&cuts, &sample, buckets);
     }
+    if (is_shared) {
+        code = sort_agree(run->world, code);
+        code = code < 0 ? code : cuts_tell(&cuts, run, buckets);
+    }
+    if (code == 0) {
+        code = make_tree(&cuts);
+    }
+    if (code == 0) {
+        code = make_cells(&cuts);
+    }
     sample_free(&sample);
+    code = is_shared ? sort_agree(run->world, code) : code;
     if (code < 0) {
         sort_cuts_free(&cuts);
         return code;

@@ -3,12 +3,15 @@
  * and lines in two passes over the data, at the speed of the disks; ranking
  * the nodes of linked lists; checking and generating such files.
  *
- * All functions are local (not collective) and use threads of their own.
+ * All functions use threads of their own. They are local, but for those of
+ * which the options name a world of several ranks: these are collective, with
+ * the same arguments on all ranks, called by the world's thread; the files are
+ * seen by all of them, errors are the same on all.
  */
 #ifndef POISE_EXTMEM_H
 #define POISE_EXTMEM_H
 
-#include <poise/core.h>
+#include <poise/comm.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -54,14 +57,17 @@ POISE_API const char *poise_sort_kind_name(enum poise_sort_kind kind);
 /** Zero is the default of everything but `type`. */
 struct poise_sort_options {
     struct poise_sort_type type;
-    /** All the memory that the run may take; 0: nine tenths of
-     * poise_memory_available(), but 6 MiB or half of it are left. */
+    /** All the memory that the run may take, of a node: its ranks share it; 0:
+     * nine tenths of poise_memory_available(), but 6 MiB or half of it are
+     * left. */
     uint64_t memory_bytes;
+    /** Who takes part; NULL: this process. Borrowed. */
+    struct poise_world *world;
     /** Folders for scratch files, striped over all of them, best one on each
      * disk; none: the folder of the output. Borrowed. */
     const char *const *scratch;
     size_t scratch_count;
-    unsigned threads; /**< 0: one for each processor */
+    unsigned threads; /**< of each process; 0: one for each processor */
     bool unique;      /**< of items with equal keys, the first one only */
     bool in_place;    /**< the output may replace the input */
     bool sync;        /**< the output is on the disk when the run is over */
@@ -69,7 +75,7 @@ struct poise_sort_options {
     struct poise_disk_options disk;
 };
 
-/** What a run did. */
+/** What a run did, all processes together. */
 struct poise_sort_result {
     uint64_t items_in, items_out, bytes_in, bytes_out;
     /** All transfers: of input, scratch and output. */
@@ -80,8 +86,9 @@ struct poise_sort_result {
     uint64_t buckets;       /**< parts that were sorted by themselves */
     uint64_t largest_bytes; /**< of them */
     uint64_t mean_bytes;
-    uint64_t splits; /**< buckets too large for memory, parted once more */
-    unsigned threads;
+    uint64_t splits;  /**< buckets too large for memory, parted once more */
+    unsigned threads; /**< of each process */
+    unsigned processes;
     /** Order-independent checksum of what was read: see
      * struct poise_sort_report. */
     uint64_t checksum;
@@ -91,10 +98,16 @@ struct poise_sort_result {
 };
 
 /**
- * Sort file `in` into file `out`. Items with equal keys keep their order. The
+ * Sort file `in` into file `out`, the same bytes however many processes and
+ * threads do it. Items with equal keys keep their order. The
  * output appears under its name whole or not at all; the input is never
  * written to. Data are read twice and written twice at most, unless a bucket
  * is too large for the memory and has to be split again (result->splits).
+ *
+ * Several processes read a part of the input each, and send what they read to
+ * the process that sorts and writes that range of keys: see docs/sort.md.
+ * Collective over options->world. A rank that dies ends the job, by its
+ * launcher, without an output.
  *
  * -EINVAL: a size that is no multiple of the item's, a key past the record's
  * end, `in` and `out` being one file without options->in_place; -ENOMEM: too

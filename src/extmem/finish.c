@@ -26,7 +26,9 @@ struct finish {
     size_t most_spans;
     uint64_t next; /* __atomic */
     bool in_turns; /* sizes of the output are known only when sorted */
-    uint64_t turn, turn_offset, items_out; /* __atomic */
+    uint64_t turn; /* __atomic */
+    uint64_t turn_offset, items_out, bytes_out; /* of whose turn it is */
+    struct sort_turns *turns; /* NULL: all turns are this process's */
     struct poise_event turned;
 };
 
@@ -75,24 +77,23 @@ static int add_job(struct finish *finish, struct job job)
 }
 
 static int add_sort(struct finish *finish, const struct sort_bucket *bucket,
-                    uint64_t *offset)
+                    uint64_t offset)
 {
-    struct job job = {.bucket = bucket, .what = JOB_SORT, .offset = *offset};
+    struct job job = {.bucket = bucket, .what = JOB_SORT, .offset = offset};
     size_t spans = 0;
 
     job.bytes = bucket->bytes;
-    for (unsigned i = 0; i < finish->run->plan.lanes; i++) {
+    for (unsigned i = 0; i < bucket->stream_count; i++) {
         spans += bucket->streams[i].count;
     }
     finish->most_spans =
         spans > finish->most_spans ? spans : finish->most_spans;
-    *offset += job.bytes;
     return add_job(finish, job);
 }
 
-/* Equal numbers: nothing was stored. */
+/* Equal numbers: nothing was stored. Each process writes as many as it has. */
 static int add_fill(struct finish *finish, const struct sort_bucket *bucket,
-                    uint64_t *offset)
+                    uint64_t offset)
 {
     struct sort_run *run = finish->run;
     uint64_t most = run->plan.bucket_limit / 8 * 8;
@@ -102,11 +103,11 @@ static int add_fill(struct finish *finish, const struct sort_bucket *bucket,
     while (left > 0 && code == 0) {
         struct job job = {.bucket = bucket,
                           .what = JOB_FILL,
-                          .offset = *offset,
+                          .offset = offset,
                           .bytes = left < most ? left : most};
 
         code = add_job(finish, job);
-        *offset += job.bytes;
+        offset += job.bytes;
         left -= job.bytes;
     }
     return code;
@@ -114,12 +115,12 @@ static int add_fill(struct finish *finish, const struct sort_bucket *bucket,
 
 /* Items whose keys are equal: in the order in which they came. */
 static int add_copy(struct finish *finish, const struct sort_bucket *bucket,
-                    uint64_t *offset)
+                    uint64_t offset)
 {
     struct sort_run *run = finish->run;
     int code = 0;
 
-    for (unsigned lane = 0; lane < run->plan.lanes && code == 0; lane++) {
+    for (unsigned lane = 0; lane < bucket->stream_count && code == 0; lane++) {
         const struct sort_stream *stream = &bucket->streams[lane];
         size_t span = 0;
 
@@ -128,7 +129,7 @@ static int add_copy(struct finish *finish, const struct sort_bucket *bucket,
                               .what = JOB_COPY,
                               .lane = lane,
                               .first_span = span,
-                              .offset = *offset};
+                              .offset = offset};
 
             while (
                 span < stream->count &&
@@ -141,13 +142,21 @@ static int add_copy(struct finish *finish, const struct sort_bucket *bucket,
                                      ? job.span_count
                                      : finish->most_spans;
             code = add_job(finish, job);
-            *offset += job.bytes;
+            offset += job.bytes;
             if (run->options->unique) {
                 return code;
             }
         }
     }
     return code;
+}
+
+/* Of equal items only the first is kept: that of the first process. */
+static bool is_written_here(const struct finish *finish,
+                            const struct sort_bucket *bucket)
+{
+    return !finish->turns ||
+           finish->run->writers[bucket->number] == finish->run->rank;
 }
 
 static int make_jobs(struct finish *finish, const struct sort_buckets *buckets)
@@ -158,15 +167,18 @@ static int make_jobs(struct finish *finish, const struct sort_buckets *buckets)
     for (size_t i = 0; i < buckets->count && code == 0; i++) {
         const struct sort_bucket *bucket = &buckets->items[i];
 
-        if (bucket->items == 0) {
+        uint64_t at = offset + bucket->bytes_before;
+
+        offset += bucket->all_bytes;
+        if (bucket->items == 0 || !is_written_here(finish, bucket)) {
             continue;
         }
         if (bucket->counted) {
-            code = add_fill(finish, bucket, &offset);
+            code = add_fill(finish, bucket, at);
         } else if (bucket->uniform) {
-            code = add_copy(finish, bucket, &offset);
+            code = add_copy(finish, bucket, at);
         } else {
-            code = add_sort(finish, bucket, &offset);
+            code = add_sort(finish, bucket, at);
         }
     }
     return code;
@@ -220,7 +232,7 @@ static void load_start(struct worker *worker, struct loading *loading)
         return;
     }
     for (unsigned lane = 0;
-         job->what == JOB_SORT && lane < worker->run->plan.lanes; lane++) {
+         job->what == JOB_SORT && lane < job->bucket->stream_count; lane++) {
         at = start_stream(worker, loading, lane, 0,
                           job->bucket->streams[lane].count, at);
     }
@@ -242,7 +254,7 @@ static void copy_resident(const struct loading *loading, unsigned lane,
     }
 }
 
-static int load_finish(struct worker *worker, struct loading *loading)
+static int load_finish(struct loading *loading)
 {
     const struct job *job = loading->job;
     int code = 0;
@@ -260,7 +272,7 @@ static int load_finish(struct worker *worker, struct loading *loading)
         copy_resident(loading, job->lane, job->first_span, job->span_count);
     }
     for (unsigned lane = 0;
-         job->what == JOB_SORT && lane < worker->run->plan.lanes; lane++) {
+         job->what == JOB_SORT && lane < job->bucket->stream_count; lane++) {
         copy_resident(loading, lane, 0, job->bucket->streams[lane].count);
     }
     return 0;
@@ -268,6 +280,28 @@ static int load_finish(struct worker *worker, struct loading *loading)
 
 /* ---- turns
  * ------------------------------------------------------------------- */
+
+static bool is_my_turn(struct finish *finish, size_t number)
+{
+    return __atomic_load_n(&finish->turn, __ATOMIC_ACQUIRE) == number &&
+           (!finish->turns ||
+            sort_turns_is(finish->turns, finish->jobs[number].bucket->number,
+                          &finish->turn_offset));
+}
+
+/* The turn is over, and that of the whole bucket if this was its last job. */
+static void end_turn(struct finish *finish, size_t number)
+{
+    uint32_t bucket = finish->jobs[number].bucket->number;
+    bool is_last = number + 1 == finish->job_count ||
+                   finish->jobs[number + 1].bucket->number != bucket;
+
+    if (finish->turns) {
+        sort_turns_pass(finish->turns, bucket, finish->turn_offset, is_last);
+    }
+    __atomic_store_n(&finish->turn, number + 1, __ATOMIC_RELEASE);
+    poise_event_signal(&finish->turned);
+}
 
 /* Where a job's result goes, of which the size is known now. Every worker
  * takes jobs in their order, so the one whose turn it is is always at work. */
@@ -283,8 +317,7 @@ static int take_turn(struct worker *worker, const struct loading *loading,
     for (;;) {
         uint32_t seen = poise_event_seen(&finish->turned);
 
-        if (__atomic_load_n(&finish->turn, __ATOMIC_ACQUIRE) ==
-            loading->number) {
+        if (is_my_turn(finish, loading->number)) {
             break;
         }
         if (sort_stopped(&worker->run->stop)) {
@@ -295,8 +328,8 @@ static int take_turn(struct worker *worker, const struct loading *loading,
     *offset = finish->turn_offset;
     finish->turn_offset += len;
     finish->items_out += items;
-    __atomic_store_n(&finish->turn, loading->number + 1, __ATOMIC_RELEASE);
-    poise_event_signal(&finish->turned);
+    finish->bytes_out += len;
+    end_turn(finish, loading->number);
     return 0;
 }
 
@@ -376,7 +409,7 @@ static int finish_words(struct worker *worker, struct loading *loading)
     if (job->what == JOB_FILL) {
         fill(job, item, to);
     } else {
-        close_gaps(loading->segments, run->plan.lanes);
+        close_gaps(loading->segments, job->bucket->stream_count);
         if (item == 4) {
             sort_words_32((uint32_t *)(void *)loading->buffer,
                           (uint32_t *)(void *)to, count);
@@ -423,7 +456,7 @@ static size_t make_entries(struct worker *worker, struct loading *loading)
     const unsigned char *base = (const unsigned char *)loading->buffer;
     size_t n = 0;
 
-    for (unsigned lane = 0; lane < run->plan.lanes; lane++) {
+    for (unsigned lane = 0; lane < loading->job->bucket->stream_count; lane++) {
         const unsigned char *at =
             (const unsigned char *)loading->segments[lane].data;
         const unsigned char *end = at + loading->segments[lane].bytes;
@@ -568,7 +601,7 @@ static int worker_open(struct worker *worker, struct finish *finish,
         struct loading *loading = &worker->loadings[i];
 
         loading->segments =
-            poise_alloc(run->plan.lanes, sizeof *loading->segments);
+            poise_alloc(sort_all_lanes(run), sizeof *loading->segments);
         loading->transfers =
             poise_alloc(finish->most_spans, sizeof *loading->transfers);
         if (!loading->segments || !loading->transfers) {
@@ -595,7 +628,7 @@ static void worker_close(struct worker *worker)
 /* Sort what was read into buffer 1 into buffer 2 and begin to write it. */
 static int finish_job(struct worker *worker, struct loading *loading)
 {
-    int code = load_finish(worker, loading);
+    int code = load_finish(loading);
 
     if (code < 0) {
         return code;
@@ -661,17 +694,56 @@ static int worker_run(void *arg, unsigned number)
     return code;
 }
 
+/* Thread 0 is the world's, the others are workers. */
+static int shared_run(void *arg, unsigned number)
+{
+    struct finish *finish = arg;
+    int code;
+
+    if (number == 0) {
+        return sort_turns_run(finish->turns);
+    }
+    code = worker_run(finish, number - 1);
+    sort_turns_leave(finish->turns);
+    return code;
+}
+
+/* All processes write in turns. */
+static int finish_in_turns(struct finish *finish,
+                           const struct sort_buckets *buckets)
+{
+    struct sort_run *run = finish->run;
+    int code = sort_turns_open(run, &finish->turned, &finish->turns);
+
+    if (code == 0) {
+        code = make_jobs(finish, buckets);
+    }
+    code = sort_agree(run->world, code);
+    if (code == 0) {
+        code = sort_team(run->plan.lanes + 1, shared_run, finish, &run->stop);
+        /* In case there was no thread for a worker. */
+        sort_turns_run(finish->turns);
+    }
+    sort_turns_close(finish->turns);
+    return code;
+}
+
 int sort_finish(struct sort_run *run, const struct sort_buckets *buckets)
 {
     struct finish finish = {.run = run, .in_turns = run->options->unique};
-    int code = make_jobs(&finish, buckets);
+    int code;
 
-    if (code == 0) {
-        code = sort_team(run->plan.lanes, worker_run, &finish, &run->stop);
+    if (finish.in_turns && run->world) {
+        code = finish_in_turns(&finish, buckets);
+    } else {
+        code = make_jobs(&finish, buckets);
+        if (code == 0) {
+            code = sort_team(run->plan.lanes, worker_run, &finish, &run->stop);
+        }
     }
     if (code == 0 && finish.in_turns) {
         run->result.items_out = finish.items_out;
-        run->result.bytes_out = finish.turn_offset;
+        run->result.bytes_out = finish.bytes_out;
     }
     free(finish.jobs);
     return code;

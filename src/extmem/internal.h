@@ -8,12 +8,21 @@
  * threads fetch bucket by bucket, sort it in memory, and write it where it
  * belongs in the output. All items of a lane precede those of the next in the
  * input, and streams keep their order: so equal items keep theirs.
+ *
+ * Several processes: each has its own lanes, memory and scratch files. All
+ * sample, the first one chooses the thresholds, and every bucket has an owner,
+ * to whom the others send their blocks of it (exchange.c); of buckets whose
+ * keys are all equal everybody keeps his own. Then each process sorts what it
+ * owns into its ranges of the one output file. What the processes agree on
+ * stands in world.c.
  */
 #ifndef POISE_EXTMEM_INTERNAL_H
 #define POISE_EXTMEM_INTERNAL_H
 
+#include <poise/comm.h>
 #include <poise/extmem.h>
 
+#include <limits.h>
 #include <pthread.h>
 
 #define SORT_PAGE POISE_DISK_ALIGN
@@ -117,20 +126,25 @@ struct sort_stream {
 };
 
 struct sort_bucket {
-    struct sort_stream *streams; /**< owned, one per lane */
-    uint64_t bytes, items;
-    bool uniform;   /**< all keys are equal */
-    bool counted;   /**< all items are, and only their number was kept */
-    uint64_t value; /**< then: the encoded item */
+    /** Owned, one per lane of all processes: in the order of the input. */
+    struct sort_stream *streams;
+    unsigned stream_count;
+    uint64_t bytes, items; /**< that are here */
+    uint64_t all_bytes;    /**< on all processes */
+    uint64_t bytes_before; /**< on those of lower rank */
+    uint32_t number;       /**< parts of a split one have its number */
+    bool uniform;          /**< all keys are equal */
+    bool counted;          /**< all items are, and only their number was kept */
+    uint64_t value;        /**< then: the encoded item */
 };
-void sort_bucket_free(struct sort_bucket *bucket, unsigned lanes);
+void sort_bucket_free(struct sort_bucket *bucket);
 
 /** The buckets in order of their keys. */
 struct sort_buckets {
     struct sort_bucket *items; /**< owned */
     size_t count;
 };
-void sort_buckets_free(struct sort_buckets *buckets, unsigned lanes);
+void sort_buckets_free(struct sort_buckets *buckets);
 
 /** Where blocks live: striped over scratch files, or in memory. */
 struct sort_store {
@@ -151,7 +165,7 @@ void sort_store_close(struct sort_store *store);
 /** The slot for another block; slots of split buckets are used again. */
 uint64_t sort_store_slot(struct sort_store *store);
 int sort_store_release(struct sort_store *store,
-                       const struct sort_bucket *bucket, unsigned lanes);
+                       const struct sort_bucket *bucket);
 /** The same for a list of them. One thread at a time. */
 int sort_store_free_slots(struct sort_store *store, const uint64_t *slots,
                           size_t count);
@@ -162,11 +176,12 @@ void sort_store_move(struct sort_store *store, bool is_write, uint64_t slot,
 
 /* ---- a run -------------------------------------------------------------- */
 
-/** How memory is shared out. All sizes in bytes; the arena is `local` bytes
- * for each lane, then the resident blocks. */
+/** How memory is shared out, the same in each process. All sizes in bytes; the
+ * arena is `local` bytes for each lane, then `post` for what others send, then
+ * the resident blocks. */
 struct sort_plan {
     uint64_t memory, arena;
-    unsigned lanes;
+    unsigned lanes, processes;
     uint32_t buckets;
     size_t chunk; /**< unit of reading */
     size_t block;
@@ -175,15 +190,18 @@ struct sort_plan {
     size_t bucket_limit;    /**< bytes that fit one, gaps included */
     size_t entries;         /**< of a lane's two arrays */
     size_t local;           /**< of a lane, in both passes */
+    size_t post;            /**< 0 if alone */
+    unsigned window;        /**< blocks on their way to each process */
     uint64_t resident;      /**< blocks that stay in memory */
-    uint64_t scratch_bytes; /**< expected */
-    uint64_t sample_reads;
+    uint64_t scratch_bytes; /**< expected, of each process */
+    uint64_t sample_reads;  /**< of all */
 };
 
 /** What is known of the data before the plan is made. */
 struct sort_census {
     uint64_t bytes;
-    double item_bytes; /**< mean */
+    unsigned processes; /**< 0: one */
+    double item_bytes;  /**< mean */
     uint32_t least_item;
 };
 /** -ENOMEM, without an error set, if `memory` is too little. */
@@ -201,18 +219,39 @@ struct sort_run {
     struct poise_sort_type type;
     enum sort_shape shape;
     uint32_t item_bytes;
+    struct poise_world *world; /**< NULL: alone */
+    unsigned rank, processes;
     struct poise_disk *in;
     uint64_t in_bytes;
     struct sort_plan plan;
+    /** Owned, if there is a world: who writes each bucket first, or
+     * SORT_NOBODY if it is empty. */
+    unsigned *writers;
+    uint32_t writer_count;
     char *arena; /**< owned */
     struct sort_store store;
     struct sort_output *out;
     struct poise_sort_result result;
     bool stop; /**< __atomic: some thread failed */
 };
+#define SORT_NOBODY UINT_MAX
 static inline char *sort_lane_memory(const struct sort_run *run, unsigned lane)
 {
     return run->arena + (size_t)lane * run->plan.local;
+}
+/** Lanes of all processes. */
+static inline unsigned sort_all_lanes(const struct sort_run *run)
+{
+    return run->plan.lanes * run->plan.processes;
+}
+/** Who sorts bucket `i` of `count`. */
+static inline unsigned sort_owner(const struct sort_run *run, uint32_t i,
+                                  uint32_t count)
+{
+    /* Those that are written in turns go round. */
+    return run->options->unique
+               ? i % run->processes
+               : (unsigned)((uint64_t)i * run->processes / count);
 }
 
 /* ---- sources ------------------------------------------------------------ */
@@ -223,6 +262,17 @@ struct sort_source {
     const struct sort_bucket *bucket; /**< NULL: the input */
     uint64_t *bounds; /**< owned; of the input: lane i has [i], [i + 1] */
 };
+/** Streams of source->bucket that are a lane's part of it: [*from, *to). */
+static inline void sort_source_streams(const struct sort_source *source,
+                                       unsigned lane, unsigned *from,
+                                       unsigned *to)
+{
+    unsigned count = source->bucket->stream_count;
+    unsigned lanes = source->run->plan.lanes;
+
+    *from = count * lane / lanes;
+    *to = count * (lane + 1) / lanes;
+}
 int sort_source_open(struct sort_run *run, const struct sort_bucket *bucket,
                      struct sort_source *out);
 void sort_source_close(struct sort_source *source);
@@ -317,7 +367,8 @@ static inline uint32_t sort_cuts_look_up(const struct sort_cuts *cuts,
     }
     return rank < cuts->count ? rank : cuts->count;
 }
-/** Sample `source` and cut it into about `buckets`. */
+/** Sample `source` and cut it into about `buckets`. Collective if it is the
+ * input. */
 int sort_cuts_make(const struct sort_source *source, uint32_t buckets,
                    uint64_t reads, struct sort_cuts *out);
 void sort_cuts_free(struct sort_cuts *cuts);
@@ -327,10 +378,10 @@ uint32_t sort_cuts_find(const struct sort_cuts *cuts,
 
 /* ---- the passes --------------------------------------------------------- */
 
-/** Throw all of `source` into buckets. */
+/** Throw all of `source` into buckets. Collective if it is the input. */
 int sort_distribute(struct sort_run *run, const struct sort_source *source,
                     const struct sort_cuts *cuts, struct sort_buckets *out);
-/** Sort every bucket into the output. */
+/** Sort every bucket that is here into the output. */
 int sort_finish(struct sort_run *run, const struct sort_buckets *buckets);
 /** Whether a bucket fits the buffers, or need not. */
 bool sort_bucket_fits(const struct sort_run *run,
@@ -360,12 +411,139 @@ struct poise_disk *sort_output_disk(const struct sort_output *output);
 int sort_output_commit(struct sort_output *output, uint64_t bytes, bool sync);
 void sort_output_abort(struct sort_output *output);
 
+/** The same for a file that all ranks of `world` (NULL: this process) write:
+ * the first one makes it and gives it its name, when all have done their part.
+ * Collective; frees it in any case. */
+int sort_output_open_all(struct poise_world *world, const char *path,
+                         uint64_t bytes, const struct poise_disk_options *disk,
+                         struct sort_output **out);
+int sort_output_commit_all(struct poise_world *world,
+                           struct sort_output *output, uint64_t bytes,
+                           bool sync);
+
 /** Open a file of items for reading: a regular one, whose size is checked. */
 int sort_input_open(const char *path, const struct poise_sort_options *options,
                     struct poise_disk **disk, uint64_t *bytes);
 /** The folder of a path, into `out`. */
 int sort_folder_of(const char *path, struct poise_buf *out);
-unsigned sort_threads(const struct poise_sort_options *options);
+
+/* ---- several processes -------------------------------------------------- */
+
+/** Messages. */
+enum {
+    SORT_TAG_BLOCK = 400, /**< of a bucket */
+    SORT_TAG_TAKEN,       /**< a block was taken in */
+    SORT_TAG_END,         /**< nothing more comes */
+    SORT_TAG_STOP,        /**< the same, because something failed */
+    SORT_TAG_TURN,        /**< where the next bucket begins */
+};
+
+/** The world if it has several ranks, else NULL. */
+struct poise_world *sort_world(struct poise_world *world);
+/** The first failure among all ranks; `code` in a world of NULL. A rank that
+ * only saw that another failed passes -ECANCELED. Collective. */
+int sort_agree(struct poise_world *world, int code);
+/** This process's part of the memory and the processors of its node. */
+uint64_t sort_share_memory(struct poise_world *world, uint64_t memory_bytes);
+unsigned sort_share_threads(struct poise_world *world, unsigned threads);
+/** -EINVAL if the ranks see files of different sizes. Collective. */
+int sort_same_size(struct poise_world *world, const char *path, uint64_t bytes);
+/** Lower values to the least of all ranks. Collective. */
+int sort_least(struct poise_world *world, uint64_t *values, size_t count);
+/** The first rank's bytes to all. Collective. */
+int sort_tell_all(struct poise_world *world, void *data, size_t len);
+/** Bytes and items of all ranks' buckets, so that each knows where its own
+ * begin. Collective. */
+int sort_count_all(struct sort_run *run, struct sort_buckets *buckets);
+/** Add up what all ranks did. Collective. */
+int sort_result_all(struct poise_world *world, struct poise_sort_result *all);
+
+/** A conversation of all processes, in each by the thread of the world: the
+ * last message to everybody is SORT_TAG_END or SORT_TAG_STOP, so that none is
+ * under way to whoever has heard that from everybody. */
+struct sort_peers {
+    struct sort_run *run;
+    struct sort_line {
+        unsigned under_way; /**< blocks that were not taken yet */
+        bool ended;         /**< the last message was sent */
+        bool heard;         /**< its last one came */
+    } * lines;              /**< owned, one for each process */
+    unsigned deaf;          /**< times in a row that receiving failed */
+    int code;               /**< the first failure */
+};
+int sort_peers_open(struct sort_peers *peers, struct sort_run *run);
+void sort_peers_close(struct sort_peers *peers);
+/** Note a failure, and stop. */
+void sort_peers_fail(struct sort_peers *peers, int code);
+/** Send what others wait for: a shortage of memory is waited out a while. */
+void sort_peers_tell(struct sort_peers *peers, unsigned dest, int tag,
+                     const void *data, size_t len);
+/** Send the last message. */
+void sort_peers_end(struct sort_peers *peers, unsigned dest, int tag);
+/** Tell all that something failed; whether there was somebody to tell. */
+bool sort_peers_stop(struct sort_peers *peers);
+/** Take in a message, the last ones left out of account; whether there was
+ * one, which poise_message_free frees. */
+bool sort_peers_receive(struct sort_peers *peers,
+                        struct poise_message *message);
+bool sort_peers_over(const struct sort_peers *peers);
+/** Until something happens. */
+void sort_peers_wait(struct sort_peers *peers);
+
+/** A block that goes to another process: this, then its data. */
+struct sort_parcel {
+    struct sort_parcel *next;
+    uint64_t len, items;
+    uint32_t bucket;
+    uint32_t lane;
+};
+/** Where the data begin. */
+enum { SORT_PARCEL_HEAD = 64 };
+static inline char *sort_parcel_data(struct sort_parcel *parcel)
+{
+    return (char *)parcel + SORT_PARCEL_HEAD;
+}
+
+/** The blocks that processes send each other during a pass: lanes put some in,
+ * the thread that the world belongs to sends and receives. */
+struct sort_exchange;
+/** Takes a block in, whose lane counts through all processes. Called by
+ * sort_exchange_run. */
+typedef int (*sort_take_fn)(void *arg, struct sort_parcel *parcel);
+int sort_exchange_open(struct sort_run *run, sort_take_fn take, void *arg,
+                       struct sort_exchange **out);
+void sort_exchange_close(struct sort_exchange *exchange);
+/** Send a parcel; it comes back to its lane. Any thread. */
+void sort_exchange_put(struct sort_exchange *exchange, unsigned dest,
+                       struct sort_parcel *parcel);
+/** Parcels of a lane that came back, linked; waits for one. NULL: stopped. */
+struct sort_parcel *sort_exchange_back(struct sort_exchange *exchange,
+                                       unsigned lane);
+/** A lane puts nothing more in. */
+void sort_exchange_leave(struct sort_exchange *exchange);
+/** Send and receive until all lanes of all processes have left and everything
+ * arrived, or something failed anywhere. */
+int sort_exchange_run(struct sort_exchange *exchange);
+
+/** Whose turn it is to write, where sizes are known only when buckets are
+ * sorted: bucket by bucket, wherever they are. */
+struct sort_turns;
+/** `turned` is signalled when it may be another's turn here. */
+int sort_turns_open(struct sort_run *run, struct poise_event *turned,
+                    struct sort_turns **out);
+void sort_turns_close(struct sort_turns *turns);
+/** Whether it is the turn of bucket `number`; then *offset is where it begins.
+ * Any thread. */
+bool sort_turns_is(struct sort_turns *turns, uint32_t number, uint64_t *offset);
+/** Bucket `number`, whose turn it is, goes on at `offset`, or ends there if it
+ * `is_over`. Any thread. */
+void sort_turns_pass(struct sort_turns *turns, uint32_t number, uint64_t offset,
+                     bool is_over);
+/** A thread has nothing more to write. */
+void sort_turns_leave(struct sort_turns *turns);
+/** Send and receive until all threads of all processes have left, or something
+ * failed anywhere. */
+int sort_turns_run(struct sort_turns *turns);
 /** The hash of an item that checksums add up. */
 uint64_t sort_item_hash(const void *item, size_t len);
 

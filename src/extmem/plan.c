@@ -46,9 +46,40 @@ static void set_bucket(struct sort_plan *plan, bool has_entries,
     /* A block at least: pieces of streams come in blocks. */
     most = most < (double)plan->block ? (double)plan->block : most;
     plan->bucket_limit = sort_round_up((uint64_t)most, SORT_PAGE) +
-                         (size_t)plan->lanes * SORT_PAGE;
+                         (size_t)plan->lanes * plan->processes * SORT_PAGE;
     plan->buffer = plan->bucket_limit + 2 * SORT_PAGE;
     plan->entries = has_entries ? (size_t)(most / item_bytes * 1.3) + 64 : 0;
+}
+
+/* Of a lane, while it throws items into buckets: blocks of its own process's,
+ * and, if there are others, of theirs. */
+static size_t first_pass(const struct sort_plan *plan)
+{
+    size_t own = (plan->buckets + plan->spare_blocks) * plan->block;
+
+    if (plan->processes > 1) {
+        own += plan->spare_blocks * plan->block + SORT_PAGE +
+               (plan->buckets + plan->spare_blocks) * SORT_PARCEL_HEAD;
+    }
+    return sort_reader_bytes(plan->chunk) + own;
+}
+
+/* What others send: copies on their way out and in, which the world holds, and
+ * blocks that are written. */
+static uint64_t set_post(struct sort_plan *plan)
+{
+    enum { MOST_ON_THEIR_WAY = 512 << 10 };
+    uint64_t others = plan->processes - 1;
+
+    plan->post = 0;
+    plan->window = 0;
+    if (others == 0) {
+        return 0;
+    }
+    plan->window = (unsigned)(MOST_ON_THEIR_WAY / plan->block / others);
+    plan->window = plan->window < 1 ? 1 : plan->window > 16 ? 16 : plan->window;
+    plan->post = (plan->spare_blocks + 1) * plan->block;
+    return plan->post + 2 * others * plan->window * plan->block;
 }
 
 /* The rest of a plan of which lanes, chunk, buckets and block are set. Its
@@ -58,12 +89,18 @@ static double plan_rest(const struct sort_census *census, bool has_entries,
 {
     double bytes = (double)census->bytes, moved, rounds = 0;
     double mean = bytes / plan->buckets;
-    uint64_t lane = usable / plan->lanes, left, stay;
+    unsigned streams = plan->lanes * plan->processes;
+    uint64_t lane, left, stay, post, share = census->bytes / plan->processes;
     size_t first;
 
     plan->spare_blocks = spare_blocks(plan->block);
-    first = sort_reader_bytes(plan->chunk) +
-            (plan->buckets + plan->spare_blocks) * plan->block;
+    post = set_post(plan);
+    if (post > usable) {
+        return -1;
+    }
+    usable -= post;
+    lane = usable / plan->lanes;
+    first = first_pass(plan);
     if (first > lane) {
         return -1;
     }
@@ -71,12 +108,12 @@ static double plan_rest(const struct sort_census *census, bool has_entries,
                plan->buckets == 1 ? bytes + 8 : mean * SLACK);
     if (second_pass(plan) > lane) {
         /* Buckets that are larger will have to be parted once more. */
-        double share = 4 + (has_entries ? 2.6 * sizeof(struct sort_entry) /
+        double times = 4 + (has_entries ? 2.6 * sizeof(struct sort_entry) /
                                               census->item_bytes
                                         : 0);
         double fits = ((double)lane - 64 * sizeof(struct sort_entry) -
-                       (4.0 * plan->lanes + 16) * SORT_PAGE) /
-                      share;
+                       (4.0 * streams + 16) * SORT_PAGE) /
+                      times;
 
         if (fits < LEAST_BUCKET || plan->buckets == 1) {
             return -1;
@@ -93,12 +130,12 @@ static double plan_rest(const struct sort_census *census, bool has_entries,
         return -1;
     }
     left = usable - plan->local * plan->lanes;
-    stay =
-        census->bytes / plan->block + 1 + (uint64_t)plan->lanes * plan->buckets;
+    /* Each stream's last block is not full. */
+    stay = share / plan->block + 1 + (uint64_t)plan->lanes * plan->buckets;
     plan->resident = left / plan->block < stay ? left / plan->block : stay;
     plan->scratch_bytes = (stay - plan->resident) * plan->block;
-    moved = plan->scratch_bytes < census->bytes ? (double)plan->scratch_bytes
-                                                : bytes;
+    bytes = (double)share;
+    moved = plan->scratch_bytes < share ? (double)plan->scratch_bytes : bytes;
     moved += rounds * bytes;
     return 1 + moved * (1 + 65536.0 / (double)plan->block) +
            bytes / 2000 * plan->buckets / 16;
@@ -109,7 +146,8 @@ static void plan_search(const struct sort_census *census, bool has_entries,
 {
     struct sort_plan best = {0}, tried = *plan;
     double least = -1;
-    uint32_t fewest = census->bytes > (4u << 20) ? 8 * plan->lanes : 1;
+    uint32_t fewest =
+        census->bytes > (4u << 20) ? 8 * plan->lanes * plan->processes : 1;
 
     for (uint32_t n = fewest; n <= MOST_BUCKETS;
          n = n < FEWEST_BUCKETS ? FEWEST_BUCKETS : n + n / 4) {
@@ -136,7 +174,10 @@ int sort_plan_make(const struct poise_sort_options *options,
     bool has_entries = shape == SORT_RECORDS || shape == SORT_TEXT;
     /* Samples, lists of blocks and stacks take some, too. */
     uint64_t usable = memory - memory / 32, reads, most_reads;
-    struct sort_plan made = {.memory = memory, .lanes = lanes};
+    struct sort_plan made = {.memory = memory,
+                             .lanes = lanes,
+                             .processes =
+                                 census->processes > 1 ? census->processes : 1};
 
     made.chunk = LEAST_CHUNK;
     while (made.chunk < MOST_CHUNK &&
@@ -147,7 +188,7 @@ int sort_plan_make(const struct poise_sort_options *options,
     if (made.buckets == 0 || made.bucket_limit < census->least_item) {
         return -ENOMEM;
     }
-    made.arena = made.local * lanes + made.resident * made.block;
+    made.arena = made.local * lanes + made.post + made.resident * made.block;
     /* A quarter of the data at most, which matters for small ones only. */
     reads = census->bytes / (4 * 2 * SORT_PAGE) + 1;
     most_reads = (uint64_t)made.buckets * 12;

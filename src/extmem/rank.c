@@ -165,7 +165,7 @@ int rank_job_open(struct rank_job *job, const char *in,
     if (job->memory == 0) {
         job->memory = sort_default_memory();
     }
-    job->threads = sort_threads(&job->sort);
+    job->threads = sort_share_threads(NULL, options->threads);
     return open_inputs(job, in);
 }
 

@@ -3,27 +3,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 /** A bucket that does not shrink when it is split is not split for ever. */
 #define MOST_ROUNDS 16
-
-unsigned sort_threads(const struct poise_sort_options *options)
-{
-    enum { MOST = 256 };
-    cpu_set_t set;
-    unsigned n = options->threads;
-
-    if (n == 0) {
-        n = sched_getaffinity(0, sizeof set, &set) == 0
-                ? (unsigned)CPU_COUNT(&set)
-                : 1;
-    }
-    return n < 1 ? 1 : n > MOST ? MOST : n;
-}
 
 int sort_input_open(const char *path, const struct poise_sort_options *options,
                     struct poise_disk **disk, uint64_t *bytes)
@@ -111,17 +96,31 @@ uint64_t sort_default_memory(void)
     return all - kept;
 }
 
-static int make_plan(struct sort_run *run)
+static int refuse_memory(const struct sort_run *run,
+                         const struct sort_census *census, uint64_t memory)
+{
+    struct poise_buf least = {0}, have = {0};
+    int code;
+
+    poise_human_bytes(&least, sort_plan_least(run->options, census, 1));
+    poise_human_bytes(&have, memory);
+    code = poise_error_set(
+        ENOMEM, "sort", poise_disk_path(run->in),
+        "%s of memory are too little%s: at least %s", poise_buf_str(&have),
+        run->world ? " for a process" : "", poise_buf_str(&least));
+    poise_buf_free(&least);
+    poise_buf_free(&have);
+    return code;
+}
+
+static int search_plan(struct sort_run *run, uint64_t memory, unsigned lanes)
 {
     const struct poise_sort_options *options = run->options;
-    uint64_t memory =
-        options->memory_bytes ? options->memory_bytes : sort_default_memory();
     struct sort_census census = {.bytes = run->in_bytes,
+                                 .processes = run->processes,
                                  .item_bytes = run->item_bytes,
                                  .least_item = run->item_bytes};
-    unsigned lanes = sort_threads(options);
-    uint64_t worth = run->in_bytes / (256 << 10) + 1;
-    struct poise_buf least = {0}, have = {0};
+    uint64_t worth = run->in_bytes / run->processes / (256 << 10) + 1;
     int code = 0;
 
     if (run->shape == SORT_TEXT && run->in_bytes > 0) {
@@ -131,16 +130,30 @@ static int make_plan(struct sort_run *run)
     while (code == 0 &&
            sort_plan_make(options, &census, memory, lanes, &run->plan) < 0) {
         if (--lanes == 0) {
-            poise_human_bytes(&least, sort_plan_least(options, &census, 1));
-            poise_human_bytes(&have, memory);
-            code = poise_error_set(ENOMEM, "sort", poise_disk_path(run->in),
-                                   "%s of memory are too little: at least %s",
-                                   poise_buf_str(&have), poise_buf_str(&least));
+            code = refuse_memory(run, &census, memory);
         }
     }
-    poise_buf_free(&least);
-    poise_buf_free(&have);
     return code;
+}
+
+/* The first process makes the plan, for the least of what each of them has. */
+static int make_plan(struct sort_run *run)
+{
+    const struct poise_sort_options *options = run->options;
+    uint64_t shares[] = {sort_share_memory(run->world, options->memory_bytes),
+                         sort_share_threads(run->world, options->threads)};
+    int code =
+        sort_same_size(run->world, poise_disk_path(run->in), run->in_bytes);
+
+    if (code == 0) {
+        code = sort_least(run->world, shares, 2);
+    }
+    if (code == 0 && run->rank == 0) {
+        code = search_plan(run, shares[0], (unsigned)shares[1]);
+    }
+    code = sort_agree(run->world, code);
+    return code < 0 ? code
+                    : sort_tell_all(run->world, &run->plan, sizeof run->plan);
 }
 
 /* What the plan asks for: memory, scratch files, the output. */
@@ -150,26 +163,29 @@ static int open_all(struct sort_run *run, const char *out)
     int code = sort_folder_of(out, &folder);
 
     run->arena = code == 0 ? poise_huge_alloc(run->plan.arena) : NULL;
-    if (!run->arena) {
+    code = sort_agree(run->world, run->arena ? 0 : -ENOMEM);
+    if (code < 0) {
         poise_buf_free(&folder);
-        return -ENOMEM;
+        return code;
     }
     run->store.block_bytes = run->plan.block;
-    run->store.resident = run->arena + run->plan.lanes * run->plan.local;
+    run->store.resident =
+        run->arena + run->plan.lanes * run->plan.local + run->plan.post;
     run->store.resident_blocks = run->plan.resident;
     /* The output first: what it takes is no longer free for scratch files. */
-    code = sort_output_open(out, run->in_bytes, &run->options->disk, &run->out);
+    code = sort_output_open_all(run->world, out, run->in_bytes,
+                                &run->options->disk, &run->out);
     if (code == 0) {
         code = sort_store_open(&run->store, run->options,
                                poise_buf_str(&folder), run->plan.scratch_bytes);
     }
     poise_buf_free(&folder);
-    return code;
+    return sort_agree(run->world, code);
 }
 
 /* Put the parts of bucket `i` in its place. */
 static int replace(struct sort_buckets *buckets, size_t i,
-                   struct sort_buckets *parts, unsigned lanes)
+                   struct sort_buckets *parts)
 {
     size_t count = buckets->count - 1 + parts->count;
     struct sort_bucket *larger =
@@ -179,7 +195,10 @@ static int replace(struct sort_buckets *buckets, size_t i,
         return -ENOMEM;
     }
     buckets->items = larger;
-    sort_bucket_free(&larger[i], lanes);
+    for (size_t j = 0; j < parts->count; j++) {
+        parts->items[j].number = larger[i].number;
+    }
+    sort_bucket_free(&larger[i]);
     memmove(larger + i + parts->count, larger + i + 1,
             (buckets->count - i - 1) * sizeof *larger);
     memcpy(larger + i, parts->items, parts->count * sizeof *larger);
@@ -208,13 +227,12 @@ static int split(struct sort_run *run, struct sort_buckets *buckets, size_t i)
     }
     sort_source_close(&source);
     if (code == 0) {
-        code = sort_store_release(&run->store, &buckets->items[i],
-                                  run->plan.lanes);
+        code = sort_store_release(&run->store, &buckets->items[i]);
     }
     if (code == 0) {
-        code = replace(buckets, i, &parts, run->plan.lanes);
+        code = replace(buckets, i, &parts);
     }
-    sort_buckets_free(&parts, run->plan.lanes);
+    sort_buckets_free(&parts);
     run->result.splits++;
     return code;
 }
@@ -272,12 +290,13 @@ static void note_buckets(struct sort_run *run,
 static int passes(struct sort_run *run)
 {
     struct sort_buckets buckets = {0};
-    struct sort_source source;
+    struct sort_source source = {0};
     struct sort_cuts cuts;
     uint64_t begin = poise_clock_ns(), sampled = begin, distributed = begin;
-    int code = sort_source_open(run, NULL, &source);
+    int code = sort_agree(run->world, sort_source_open(run, NULL, &source));
 
     if (code < 0) {
+        sort_source_close(&source);
         return code;
     }
     code = sort_cuts_make(&source, run->plan.buckets, run->plan.sample_reads,
@@ -289,14 +308,17 @@ static int passes(struct sort_run *run)
     }
     sort_source_close(&source);
     if (code == 0) {
-        code = split_large(run, &buckets);
+        code = sort_count_all(run, &buckets);
+    }
+    if (code == 0) {
+        code = sort_agree(run->world, split_large(run, &buckets));
     }
     distributed = poise_clock_ns();
     if (code == 0) {
         note_buckets(run, &buckets);
-        code = sort_finish(run, &buckets);
+        code = sort_agree(run->world, sort_finish(run, &buckets));
     }
-    sort_buckets_free(&buckets, run->plan.lanes);
+    sort_buckets_free(&buckets);
     run->result.sample_ns = sampled - begin;
     run->result.distribute_ns = distributed - sampled;
     run->result.sort_ns = poise_clock_ns() - distributed;
@@ -328,6 +350,7 @@ static void note_disks(struct sort_run *run)
     result->memory_bytes = run->plan.memory;
     result->block_bytes = run->plan.block;
     result->threads = run->plan.lanes;
+    result->processes = run->processes;
 }
 
 int poise_sort_run(const char *in, const char *out,
@@ -339,13 +362,20 @@ int poise_sort_run(const char *in, const char *out,
         .type = options->type,
         .shape = sort_shape_of(&options->type),
         .item_bytes = sort_item_bytes(&options->type),
+        .world = sort_world(options->world),
+        .processes = 1,
     };
-    int code = sort_input_open(in, options, &run.in, &run.in_bytes);
+    int code;
 
-    if (code < 0) {
-        return code;
+    if (run.world) {
+        run.rank = (unsigned)poise_world_rank(run.world);
+        run.processes = (unsigned)poise_world_size(run.world);
     }
-    code = refuse_same(run.in, out, options->in_place);
+    code = sort_input_open(in, options, &run.in, &run.in_bytes);
+    if (code == 0) {
+        code = refuse_same(run.in, out, options->in_place);
+    }
+    code = sort_agree(run.world, code);
     if (code == 0) {
         code = make_plan(&run);
     }
@@ -357,10 +387,15 @@ int poise_sort_run(const char *in, const char *out,
     }
     if (code == 0) {
         note_disks(&run);
-        code = sort_output_commit(run.out, run.result.bytes_out, options->sync);
+        code = sort_result_all(run.world, &run.result);
+    }
+    if (code == 0) {
+        code = sort_output_commit_all(run.world, run.out, run.result.bytes_out,
+                                      options->sync);
         run.out = NULL;
     }
     sort_output_abort(run.out);
+    free(run.writers);
     sort_store_close(&run.store);
     poise_huge_free(run.arena, run.plan.arena);
     poise_disk_close(run.in);

@@ -36,26 +36,28 @@ static int next_line(struct sort_run *run, uint64_t at, uint64_t *out)
     return code;
 }
 
-/* Cut the input into a part for each lane. */
+/* Cut the input into a part for each lane of each process: the bounds of this
+ * one's. Neighbours find the same bound. */
 static int set_bounds(struct sort_source *source)
 {
     struct sort_run *run = source->run;
-    unsigned lanes = run->plan.lanes;
+    unsigned lanes = run->plan.lanes, all = sort_all_lanes(run);
     uint64_t unit = run->shape == SORT_RECORDS ? run->item_bytes : SORT_PAGE;
 
-    source->bounds[lanes] = run->in_bytes;
-    for (unsigned i = 1; i < lanes; i++) {
-        uint64_t at = run->in_bytes / lanes * i / unit * unit;
+    for (unsigned i = 0; i <= lanes; i++) {
+        unsigned lane = run->rank * lanes + i;
+        uint64_t at = run->in_bytes / all * lane / unit * unit;
         int code = 0;
 
-        if (run->shape == SORT_TEXT && at > 0) {
+        if (lane == all) {
+            at = run->in_bytes;
+        } else if (run->shape == SORT_TEXT && at > 0) {
             code = next_line(run, at, &at);
         }
         if (code < 0) {
             return code;
         }
-        source->bounds[i] =
-            at < source->bounds[i - 1] ? source->bounds[i - 1] : at;
+        source->bounds[i] = at;
     }
     return 0;
 }
@@ -86,8 +88,17 @@ void sort_source_close(struct sort_source *source)
 
 uint64_t sort_source_part_bytes(const struct sort_source *source, unsigned lane)
 {
-    return source->bucket ? source->bucket->streams[lane].bytes
-                          : source->bounds[lane + 1] - source->bounds[lane];
+    unsigned from, to;
+    uint64_t bytes = 0;
+
+    if (!source->bucket) {
+        return source->bounds[lane + 1] - source->bounds[lane];
+    }
+    sort_source_streams(source, lane, &from, &to);
+    while (from < to) {
+        bytes += source->bucket->streams[from++].bytes;
+    }
+    return bytes;
 }
 
 static void start_span(const struct sort_source *source, unsigned lane,
@@ -95,11 +106,20 @@ static void start_span(const struct sort_source *source, unsigned lane,
                        struct sort_fetch *fetch)
 {
     struct sort_store *store = &source->run->store;
-    const struct sort_span *span =
-        &source->bucket->streams[lane].spans[at / store->block_bytes];
-    uint64_t within = at % store->block_bytes;
-    uint64_t skipped = within % SORT_PAGE;
+    const struct sort_stream *stream;
+    const struct sort_span *span;
+    uint64_t within, skipped;
+    unsigned from, to;
 
+    sort_source_streams(source, lane, &from, &to);
+    stream = &source->bucket->streams[from];
+    while (at >= stream->bytes) {
+        at -= stream->bytes;
+        stream++;
+    }
+    span = &stream->spans[at / store->block_bytes];
+    within = at % store->block_bytes;
+    skipped = within % SORT_PAGE;
     fetch->len = len < span->bytes - within ? len : span->bytes - within;
     if (span->memory) {
         fetch->data = span->memory + within;

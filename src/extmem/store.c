@@ -123,9 +123,9 @@ static int free_room(struct sort_store *store, size_t more)
 }
 
 int sort_store_release(struct sort_store *store,
-                       const struct sort_bucket *bucket, unsigned lanes)
+                       const struct sort_bucket *bucket)
 {
-    for (unsigned i = 0; i < lanes; i++) {
+    for (unsigned i = 0; i < bucket->stream_count; i++) {
         const struct sort_stream *stream = &bucket->streams[i];
         int code = free_room(store, stream->count);
 

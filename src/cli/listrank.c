@@ -62,7 +62,8 @@ const struct poise_command cli_listrank_command = {
         "many random nodes at a time. With less, nodes are bridged out piece "
         "by piece of the file, by sequential reads and writes only; scratch "
         "files, which have no names, take up to 28 bytes a node.\n\n"
-        "Started by mpirun or the like the first process does it alone.\n\n"
+        "Started by mpirun or the like, the processes do it together if their "
+        "memory is enough together, else the first one does it alone.\n\n"
         "A node with two predecessors, a cycle, a successor past the end are "
         "errors that name the node; OUT then does not appear.",
     .options = options,
@@ -94,7 +95,9 @@ static void print_verbose(const struct poise_listrank_result *r, uint64_t ns,
                      cli_seconds(r->write_ns));
     poise_buf_puts(out, "  memory ");
     poise_human_bytes(out, r->memory_bytes);
-    if (r->in_memory) {
+    if (r->processes > 1) {
+        poise_buf_printf(out, ", %u processes, in memory\n", r->processes);
+    } else if (r->in_memory) {
         poise_buf_printf(out, ", %u threads, in memory\n", r->threads);
     } else {
         poise_buf_printf(out, ", one thread, %llu buckets\n",
@@ -124,6 +127,7 @@ static void print_json(const struct poise_listrank_result *r, uint64_t ns,
     poise_json_double(&json, "write_seconds", cli_seconds(r->write_ns));
     poise_json_bool(&json, "in_memory", r->in_memory);
     poise_json_u64(&json, "memory_bytes", r->memory_bytes);
+    poise_json_u64(&json, "processes", r->processes);
     poise_json_u64(&json, "threads", r->threads);
     poise_json_u64(&json, "buckets", r->buckets);
     poise_json_u64(&json, "read_bytes", r->read_bytes);
@@ -197,6 +201,9 @@ static int rank(const struct values *values,
         return cli_fail("listrank", code);
     }
     begin = poise_clock_ns() - begin;
+    if (!cli_big_is_first(rank_options->world)) {
+        return CLI_DONE;
+    }
     if (values->big.verbose) {
         print_verbose(&result, begin, &out);
         poise_file_write(2, out.data, out.len, "standard error");
@@ -229,13 +236,14 @@ static int dispatch(const struct values *values,
                     const struct poise_listrank_options *rank_options,
                     char **operands)
 {
-    if (values->generate != NOT_GIVEN) {
-        return generate(values, rank_options, operands[0]);
+    if (values->generate == NOT_GIVEN && !values->check) {
+        return rank(values, rank_options, operands[0], operands[1]);
     }
-    if (values->check) {
-        return check(values, rank_options, operands[0], operands[1]);
+    if (!cli_big_is_first(rank_options->world)) {
+        return CLI_DONE;
     }
-    return rank(values, rank_options, operands[0], operands[1]);
+    return values->check ? check(values, rank_options, operands[0], operands[1])
+                         : generate(values, rank_options, operands[0]);
 }
 
 static int run(const struct values *values, char **operands)
@@ -248,9 +256,8 @@ static int run(const struct values *values, char **operands)
         .disk = cli_big_disk(&values->big),
     };
     struct poise_strings scratch = {0};
-    struct poise_world *world;
     char *text = NULL;
-    int code, status = cli_big_start("listrank", &world);
+    int code, status = cli_big_start("listrank", &rank_options.world);
 
     if (status != CLI_DONE) {
         return status;
@@ -258,15 +265,12 @@ static int run(const struct values *values, char **operands)
     code = cli_split_list(&values->big.scratch, &text, &scratch);
     rank_options.scratch = scratch.items;
     rank_options.scratch_count = scratch.count;
-    code = poise_world_agree(world, code);
-    if (code < 0) {
-        status = cli_fail("listrank", code);
-    } else if (cli_big_is_first(world)) {
-        status = dispatch(values, &rank_options, operands);
-    }
+    code = poise_world_agree(rank_options.world, code);
+    status = code < 0 ? cli_fail("listrank", code)
+                      : dispatch(values, &rank_options, operands);
     poise_strings_free(&scratch);
     free(text);
-    return cli_big_end("listrank", world, status);
+    return cli_big_end("listrank", rank_options.world, status);
 }
 
 int cli_listrank(int argc, char **argv)

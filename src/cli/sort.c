@@ -108,6 +108,9 @@ static void print_verbose(const struct poise_sort_result *r, uint64_t ns,
                      cli_seconds(r->sort_ns));
     poise_buf_puts(out, "  memory ");
     poise_human_bytes(out, r->memory_bytes);
+    if (r->processes > 1) {
+        poise_buf_printf(out, ", %u processes", r->processes);
+    }
     poise_buf_printf(out,
                      ", %u threads, %llu buckets (largest %.2f of the "
                      "mean, %llu split), blocks of ",
@@ -147,6 +150,7 @@ static void print_json(const struct poise_sort_result *r, uint64_t ns,
                       cli_seconds(r->distribute_ns));
     poise_json_double(&json, "sort_seconds", cli_seconds(r->sort_ns));
     poise_json_u64(&json, "memory_bytes", r->memory_bytes);
+    poise_json_u64(&json, "processes", r->processes);
     poise_json_u64(&json, "threads", r->threads);
     poise_json_u64(&json, "buckets", r->buckets);
     poise_json_u64(&json, "largest_bucket_bytes", r->largest_bytes);

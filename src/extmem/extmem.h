@@ -172,6 +172,7 @@ struct poise_listrank_options {
      * last node counts for nothing. Borrowed. */
     const char *weights;
     uint64_t memory_bytes; /**< as of a sort, and so on */
+    struct poise_world *world;
     const char *const *scratch;
     size_t scratch_count;
     unsigned threads;
@@ -187,7 +188,8 @@ struct poise_listrank_result {
     uint64_t buckets; /**< pieces of the file that were handled one by one */
     uint64_t memory_bytes;
     uint64_t read_bytes, written_bytes, scratch_bytes;
-    unsigned threads;
+    unsigned threads;   /**< of each process */
+    unsigned processes; /**< that took part in the work */
     /** In memory: reading, walking, writing. Else: reading, bridging nodes
      * out, ranking. */
     uint64_t read_ns, walk_ns, write_ns;
@@ -203,6 +205,12 @@ struct poise_listrank_result {
  * bridged out piece by piece of the file, and ranked in the opposite order
  * (Source: pems, algorithm 2.1): the traffic with the disks is about 150 bytes
  * a node, however little the memory is.
+ *
+ * Several processes hold a part of the nodes each, and send each other the
+ * walks that go on there, if their memory is enough together: 17 bytes a node
+ * (and a little more, about 20 MiB each); a thread each. Else, or if there is a
+ * list for every 256 nodes or more, the first process does it alone. Collective
+ * over options->world.
  *
  * -EINVAL: a size that is no multiple of 8, a successor past the end, a node
  * with two predecessors, a cycle (named by index: the first there is, in this

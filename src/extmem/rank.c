@@ -209,6 +209,17 @@ static void set_units(struct rank_job *job)
     }
 }
 
+static int open_job(struct rank_job *job, const char *in, const char *out,
+                    const struct poise_listrank_options *options)
+{
+    int code = rank_job_open(job, in, options);
+
+    if (code == 0) {
+        code = refuse_same(job->in, out);
+    }
+    return code == 0 ? refuse_same(job->weights, out) : code;
+}
+
 static int rank_all(struct rank_job *job, const char *out)
 {
     struct poise_buf folder = {0};
@@ -228,31 +239,133 @@ static int rank_all(struct rank_job *job, const char *out)
     return code < 0 ? code : refuse_wrong(job);
 }
 
-int poise_listrank_run(const char *in, const char *out,
-                       const struct poise_listrank_options *options,
-                       struct poise_listrank_result *result)
+static int run_alone(const char *in, const char *out,
+                     const struct poise_listrank_options *options,
+                     struct poise_listrank_result *result)
 {
     struct rank_job job;
-    int code = rank_job_open(&job, in, options);
+    int code = open_job(&job, in, out, options);
 
-    if (code == 0) {
-        code = refuse_same(job.in, out);
-    }
-    if (code == 0) {
-        code = refuse_same(job.weights, out);
-    }
     if (code == 0) {
         code = rank_all(&job, out);
     }
     if (code == 0) {
         note_run(&job);
+        job.result.processes = 1;
         code = sort_output_commit(job.out, job.count * 8, options->sync);
         job.out = NULL;
     }
     sort_output_abort(job.out);
     rank_job_close(&job);
-    if (code == 0 && result) {
+    if (code == 0) {
         *result = job.result;
     }
     return code;
+}
+
+/* ---- several processes -----------------------------------------------------
+ */
+
+static int share_result(struct rank_job *job, struct poise_world *world)
+{
+    struct poise_listrank_result *result = &job->result;
+    uint64_t sums[] = {result->lists, result->read_bytes, result->written_bytes,
+                       result->memory_bytes};
+    uint64_t most[] = {result->greatest, result->read_ns, result->walk_ns,
+                       result->write_ns};
+    int code = sort_agree(world, poise_world_reduce(world, POISE_SUM, sums, 4));
+
+    if (code == 0) {
+        code = sort_agree(world, poise_world_reduce(world, POISE_MAX, most, 4));
+    }
+    result->lists = sums[0];
+    result->read_bytes = sums[1];
+    result->written_bytes = sums[2];
+    result->memory_bytes = sums[3];
+    result->greatest = most[0];
+    result->read_ns = most[1];
+    result->walk_ns = most[2];
+    result->write_ns = most[3];
+    result->processes = (unsigned)poise_world_size(world);
+    return code;
+}
+
+/* All together, in memory. */
+static int rank_together(struct rank_job *job, struct poise_world *world,
+                         const char *out, bool *fits)
+{
+    int code = sort_output_open_all(world, out, job->count * 8,
+                                    &job->options->disk, &job->out);
+
+    if (code == 0) {
+        code = rank_in_world(job, world, fits);
+    }
+    if (code == 0 && *fits) {
+        code = sort_agree(world, refuse_wrong(job));
+    }
+    if (code == 0 && *fits) {
+        note_run(job);
+        code = share_result(job, world);
+    }
+    if (code == 0 && *fits) {
+        code = sort_output_commit_all(world, job->out, job->count * 8,
+                                      job->options->sync);
+        job->out = NULL;
+    }
+    sort_output_abort(job->out);
+    job->out = NULL;
+    return code;
+}
+
+static int run_in_world(struct poise_world *world, const char *in,
+                        const char *out,
+                        const struct poise_listrank_options *options,
+                        struct poise_listrank_result *result)
+{
+    struct rank_job job;
+    unsigned processes = (unsigned)poise_world_size(world);
+    bool fits = false;
+    int code = sort_agree(world, open_job(&job, in, out, options));
+
+    if (code == 0) {
+        code = sort_same_size(world, in, job.count);
+    }
+    job.memory = sort_share_memory(world, options->memory_bytes);
+    if (code == 0) {
+        code = sort_least(world, &job.memory, 1);
+    }
+    if (code == 0) {
+        job.threads = 1;
+        set_units(&job);
+        fits = rank_world_bytes(&job, processes) <= job.memory;
+    }
+    if (code == 0 && fits) {
+        code = rank_together(&job, world, out, &fits);
+    }
+    rank_job_close(&job);
+    if (code == 0 && !fits) {
+        code = poise_world_rank(world) == 0
+                   ? run_alone(in, out, options, &job.result)
+                   : 0;
+        code = sort_agree(world, code);
+        if (code == 0) {
+            code = sort_tell_all(world, &job.result, sizeof job.result);
+        }
+    }
+    if (code == 0) {
+        *result = job.result;
+    }
+    return code;
+}
+
+int poise_listrank_run(const char *in, const char *out,
+                       const struct poise_listrank_options *options,
+                       struct poise_listrank_result *result)
+{
+    struct poise_world *world = sort_world(options->world);
+    struct poise_listrank_result here;
+
+    result = result ? result : &here;
+    return world ? run_in_world(world, in, out, options, result)
+                 : run_alone(in, out, options, result);
 }

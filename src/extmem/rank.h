@@ -89,4 +89,11 @@ int rank_in_memory(struct rank_job *job);
  * named. -ENOMEM with the least that would do. */
 int rank_on_disk(struct rank_job *job, const char *folder);
 
+/** Memory of each process when several rank together. */
+uint64_t rank_world_bytes(const struct rank_job *job, unsigned processes);
+/** As rank_in_memory by all processes of `world`, each writes its part. *fits
+ * becomes false, and nothing is done, if there are too many lists for that. The
+ * result is this process's part. Collective. */
+int rank_in_world(struct rank_job *job, struct poise_world *world, bool *fits);
+
 #endif

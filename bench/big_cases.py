@@ -29,7 +29,8 @@ SORTS = {
                     "record:100,0,10", "huge_pages", 1.4),
     "sort-lines": ("Sort of lines of text", "lines", "huge_pages", 2.0),
 }
-NAMES = list(SORTS) + ["sort-flat", "listrank"]
+NAMES = list(SORTS) + ["sort-flat", "sort-scale", "sort-processes", "listrank",
+                       "listrank-scale", "listrank-processes"]
 # Mean bytes of an item, to make files of a given size.
 ITEM_BYTES = {"u32": 4, "u64": 8, "record:100,0,10": 100, "lines": 50.5}
 BOUND_SHARE = 0.45
@@ -154,7 +155,8 @@ def make_input(place, kind, size):
     return path
 
 
-def poise_run(argv, limit, out):
+def poise_run(argv, limit, out, inside=False):
+    """`inside`: count what the command says it took, not its start."""
     def run():
         wall, peak, text, problem = limited(argv, limit)
         if os.path.exists(out):
@@ -164,6 +166,7 @@ def poise_run(argv, limit, out):
             result = json.loads(text[text.index("{"):])
             more = f"{result['read_bytes'] / MIB:.0f} + " \
                 f"{result['written_bytes'] / MIB:.0f}"
+            wall = result["seconds"] if inside else wall
         return wall, peak, problem, more
     return run
 
@@ -314,6 +317,119 @@ def show_flat(report, table, place, size, repeat):
                                  "MiB read + written"], cells, md))
 
 
+def scale_sizes(size):
+    """A quarter to 16 times a sixteenth of `size`."""
+    return [size >> shift for shift in range(6, -1, -1)]
+
+
+def show_sort_scale(report, table, place, size, repeat):
+    """A sixteenth of `size` as memory, and files from a quarter of that up."""
+    limit = size // 16
+    kinds = ["u32", "u64", "record:100,0,10"]
+    out = os.path.join(place, "out")
+    cells = []
+    for some in scale_sizes(size):
+        cell = [f"{some / MIB:g}", f"{some / limit:g}"]
+        rows = []
+        for kind in kinds:
+            source = make_input(place, kind, some)
+            rows.append(Row(kind, poise_sort(source, out, kind, limit,
+                                             "--threads=2")))
+            for _ in range(repeat):
+                rows[-1].once()
+        cell += [f"{row.median() / some * ITEM_BYTES[kind] * 1e9:.1f}"
+                 if row.median() else row.problem
+                 for row, kind in zip(rows, kinds)]
+        cell += [f"{row.median() / some * 1e9:.2f}" if row.median() else ""
+                 for row in rows]
+        cells.append(cell)
+    report.heading(f"Sort over data, {limit / MIB:g} MiB of memory")
+    report.say(lambda md: table(
+        ["MiB", "data / memory", "u32, ns an item", "u64", "record of 100",
+         "u32, ns a byte", "u64", "record"], cells, md))
+
+
+def show_rank_scale(report, table, place, size, repeat):
+    limit = size // 16
+    out = os.path.join(place, "ranks")
+    path = os.path.join(place, "list.scale")
+    cells = []
+    for some in scale_sizes(size):
+        nodes = some // 8
+        subprocess.run([POISE, "listrank", "--generate", str(nodes), path],
+                       check=True)
+        row = Row("", poise_run([POISE, "listrank", "--json", "--threads=2",
+                                 "-m", str(limit - limit // 16), path, out],
+                                limit, out))
+        for _ in range(repeat):
+            row.once()
+        os.unlink(path)
+        cells.append([f"{some / MIB:g}", f"{some / limit:g}",
+                      f"{row.median():.2f}" if row.median() else row.problem,
+                      f"{row.median() / nodes * 1e9:.1f}"
+                      if row.median() else "",
+                      row.more])
+    report.heading(f"List ranking over data, {limit / MIB:g} MiB of memory, "
+                   "random order")
+    report.say(lambda md: table(["MiB", "data / memory", "median s",
+                                 "ns a node", "MiB read + written"], cells,
+                                md))
+
+
+def processes(argv, limit, out):
+    """Runs on 1, 2 and 4 processes, and on 2 threads of one; without the start
+    of MPI."""
+    launcher = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe",
+                "--bind-to", "none", "-n"]
+    rows = [Row(f"one process, {n} thread{'s' if n > 1 else ''}",
+                poise_run([argv[0], argv[1], f"--threads={n}", *argv[2:]],
+                          limit, out, True)) for n in (1, 2)]
+    for ranks in (2, 4):
+        rows.append(Row(f"{ranks} processes of one thread", poise_run(
+            [*launcher, str(ranks), argv[0], argv[1], "--threads=1",
+             *argv[2:]], limit, out, True)))
+    return rows
+
+
+def show_processes(report, table, name, place, size, repeat):
+    """The memory is an eighth of the data, whoever has it. The control group
+    is larger: MPI itself takes about 20 MiB a process."""
+    limit = size // 8
+    if name == "sort-processes":
+        kinds = ["u64", "record:100,0,10"]
+    else:
+        kinds = ["list"]
+    for kind in kinds:
+        out = os.path.join(place, "out")
+        if kind == "list":
+            source = os.path.join(place, f"list.{size // 8}")
+            if not os.path.exists(source):
+                subprocess.run([POISE, "listrank", "--generate",
+                                str(size // 8), source], check=True)
+            # In memory: that is what several processes do together.
+            argv = [POISE, "listrank", "--json", "-m", str(4 * size), source,
+                    out]
+            group = 8 * size
+        else:
+            source = make_input(place, kind, size)
+            argv = [POISE, "sort", "--type", kind, "--json", "-m", str(limit),
+                    source, out]
+            group = size
+        rows = processes(argv, group, out)
+        for _ in range(repeat):
+            for row in rows:
+                row.once()
+        report.heading(f"{'Ranking' if kind == 'list' else 'Sort of ' + kind}, "
+                       f"{size / MIB:g} MiB, by processes of one node of "
+                       f"{os.cpu_count()} processors")
+        report.say(rows_table(table, rows, size))
+        threads, two = rows[1].median(), rows[2].median()
+        if threads and two:
+            bars = [bar("2 processes, times 2 threads", threads / two, 0.9)]
+            report.say(lambda md, bars=bars: table(
+                ["", "is", "at least", ""], bars, md))
+
+
 def show_listrank(report, table, place, nodes, repeat):
     path = os.path.join(place, f"list.{nodes}")
     out = os.path.join(place, "ranks")
@@ -382,5 +498,11 @@ def show(report, table, wanted, args, peers):
             show_sort(report, table, name, place, size, repeat, peers)
         elif name == "sort-flat":
             show_flat(report, table, place, size, repeat)
+        elif name == "sort-scale":
+            show_sort_scale(report, table, place, size, repeat)
+        elif name == "listrank-scale":
+            show_rank_scale(report, table, place, size, repeat)
+        elif name.endswith("-processes"):
+            show_processes(report, table, name, place, size, repeat)
         elif name == "listrank":
             show_listrank(report, table, place, size // 16, repeat)

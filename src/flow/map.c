@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/random.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -177,14 +178,25 @@ static void drop_nodes(struct map *map)
     map->oldest = -1;
 }
 
+/* By it a node knows its map, and not one that died. From the system: a map and
+ * the next one may be of processes that had one beginning, and their generators
+ * too. */
+static int draw_secret(struct map *map)
+{
+    return getrandom(&map->secret, sizeof(map->secret), 0) ==
+                   sizeof(map->secret)
+               ? 0
+               : poise_error_set(errno, "draw secret of map", NULL, NULL);
+}
+
 /* None of the nodes of a map that died came back, or all that did died. */
 static int begin_anew(struct map *map)
 {
     drop_nodes(map);
     map_forget(map);
-    map->secret = poise_rng_next(poise_rng_current());
     map->began_ns = poise_clock_ns();
-    int code = map_log_begin(map);
+    int code = draw_secret(map);
+    code = code == 0 ? map_log_begin(map) : code;
     for (unsigned n = 0; code == 0 && n < map->count; n++) {
         code = map_spawn(map, n);
     }
@@ -676,12 +688,12 @@ static int map_make(struct map *map)
             return -ENOMEM;
         }
     }
-    map->secret = poise_rng_next(poise_rng_current());
     map->poll = epoll_create1(EPOLL_CLOEXEC);
     if (map->poll < 0) {
         return poise_error_set(errno, "start map", NULL, NULL);
     }
-    int code = flow_listen(&map->listener, &map->port);
+    int code = draw_secret(map);
+    code = code == 0 ? flow_listen(&map->listener, &map->port) : code;
     struct epoll_event event = {EPOLLIN, {.ptr = &map->listener}};
     if (code == 0 &&
         epoll_ctl(map->poll, EPOLL_CTL_ADD, map->listener, &event) < 0) {

@@ -7,67 +7,16 @@
 
 #include <cmocka.h>
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "extmem/internal.h"
-
-static char folder[4000]; /* of this run */
-static char in_path[4096], out_path[4096], one_path[4096];
+#include "extmem_folder.h"
 
 enum { MOST_RANKS = 5 };
-
-static const char *base_folder(void)
-{
-    const char *base = getenv("TMPDIR");
-
-    return base ? base : "/tmp";
-}
-
-static unsigned files_in_folder(void)
-{
-    DIR *dir = opendir(folder);
-    unsigned count = 0;
-
-    while (readdir(dir)) {
-        count++;
-    }
-    closedir(dir);
-    return count - 2;
-}
-
-static char *get_file(const char *path, size_t *len)
-{
-    struct stat st;
-    char *data;
-    int fd = open(path, O_RDONLY);
-
-    assert_true(fd >= 0);
-    assert_int_equal(fstat(fd, &st), 0);
-    *len = (size_t)st.st_size;
-    data = malloc(*len + 1);
-    assert_int_equal(read(fd, data, *len), *len);
-    close(fd);
-    return data;
-}
-
-static void check_same_files(const char *a, const char *b)
-{
-    size_t a_len, b_len;
-    char *x = get_file(a, &a_len), *y = get_file(b, &b_len);
-
-    assert_int_equal(a_len, b_len);
-    assert_memory_equal(x, y, a_len);
-    free(x);
-    free(y);
-}
 
 /* The k-th call of `kind` fails with `fault` if that is not 0; `k` becomes 0 if
  * there was none. */
@@ -267,29 +216,6 @@ static void test_rank_faults(void **state)
     check_rank_fault(POISE_FAULT_ALLOC, ENOMEM);
     check_rank_fault(POISE_FAULT_SEND, EIO);
     check_rank_fault(POISE_FAULT_WRITE, ENOSPC);
-}
-
-static int setup(void **state)
-{
-    (void)state;
-    snprintf(folder, sizeof folder, "%s/poise-lists-XXXXXX", base_folder());
-    if (!mkdtemp(folder)) {
-        return -1;
-    }
-    snprintf(in_path, sizeof in_path, "%s/in", folder);
-    snprintf(out_path, sizeof out_path, "%s/out", folder);
-    snprintf(one_path, sizeof one_path, "%s/one", folder);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    unlink(in_path);
-    unlink(out_path);
-    unlink(one_path);
-    /* Fails if anything else is left. */
-    return rmdir(folder);
 }
 
 int main(void)

@@ -7,30 +7,17 @@
 
 #include <cmocka.h>
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "extmem/internal.h"
-
-static char folder[4000]; /* of this run */
-static char in_path[4096], out_path[4096], one_path[4096];
+#include "extmem_folder.h"
 
 #define KB UINT64_C(1024)
 enum { MOST_RANKS = 5 };
-
-static const char *base_folder(void)
-{
-    const char *base = getenv("TMPDIR");
-
-    return base ? base : "/tmp";
-}
 
 static struct poise_sort_options options_of(const char *type, uint64_t memory)
 {
@@ -38,44 +25,6 @@ static struct poise_sort_options options_of(const char *type, uint64_t memory)
 
     assert_int_equal(poise_sort_type_parse(type, NULL, &options.type), 0);
     return options;
-}
-
-static unsigned files_in_folder(void)
-{
-    DIR *dir = opendir(folder);
-    unsigned count = 0;
-
-    while (readdir(dir)) {
-        count++;
-    }
-    closedir(dir);
-    return count - 2;
-}
-
-static char *get_file(const char *path, size_t *len)
-{
-    struct stat st;
-    char *data;
-    int fd = open(path, O_RDONLY);
-
-    assert_true(fd >= 0);
-    assert_int_equal(fstat(fd, &st), 0);
-    *len = (size_t)st.st_size;
-    data = malloc(*len + 1);
-    assert_int_equal(read(fd, data, *len), *len);
-    close(fd);
-    return data;
-}
-
-static void check_same_files(const char *a, const char *b)
-{
-    size_t a_len, b_len;
-    char *x = get_file(a, &a_len), *y = get_file(b, &b_len);
-
-    assert_int_equal(a_len, b_len);
-    assert_memory_equal(x, y, a_len);
-    free(x);
-    free(y);
 }
 
 /* ---- ranks -----------------------------------------------------------------
@@ -410,29 +359,6 @@ static void test_faults(void **state)
     check_fault(POISE_FAULT_ALLOC, ENOMEM, "lines", true);
     check_fault(POISE_FAULT_SEND, EIO, "u64", false);
     check_fault(POISE_FAULT_RENAME, EIO, "u32", false);
-}
-
-static int setup(void **state)
-{
-    (void)state;
-    snprintf(folder, sizeof folder, "%s/poise-ranks-XXXXXX", base_folder());
-    if (!mkdtemp(folder)) {
-        return -1;
-    }
-    snprintf(in_path, sizeof in_path, "%s/in", folder);
-    snprintf(out_path, sizeof out_path, "%s/out", folder);
-    snprintf(one_path, sizeof one_path, "%s/one", folder);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    unlink(in_path);
-    unlink(out_path);
-    unlink(one_path);
-    /* Fails if anything else is left. */
-    return rmdir(folder);
 }
 
 int main(void)

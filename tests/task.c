@@ -794,12 +794,11 @@ static void *fidget(void *arg)
     return NULL;
 }
 
-static void test_parking(void **state)
+static void parking_runs(struct tree tree, int runs)
 {
-    (void)state;
-    struct tree_sum want = tree_count(&large_tree);
-    for (int i = 0; i < 10; i++) {
-        struct job job = job_of(large_tree);
+    struct tree_sum want = tree_count(&tree);
+    for (int i = 0; i < runs; i++) {
+        struct job job = job_of(tree);
         struct poise_pool_hooks hooks = job_hooks(&job);
         struct poise_pool_options options = {.threads = 4};
         struct tree_node root = tree_root(&job.tree);
@@ -815,6 +814,40 @@ static void test_parking(void **state)
         assert_int_equal(job.committed.ids, want.ids);
         poise_pool_destroy(pool);
     }
+}
+
+/* Much to do, and little: long chains, where most workers idle. */
+static void test_parking(void **state)
+{
+    (void)state;
+    parking_runs(large_tree, 10);
+    parking_runs((struct tree){11, 300, 1, 99}, 100);
+}
+
+/* Who parks hands its tasks to nobody who does not run: a worker not yet woken,
+ * or not yet started, when the target has just risen. They were lost if nobody
+ * else was busy then. */
+static void test_parking_alone(void **state)
+{
+    (void)state;
+    struct job job = job_of(large_tree);
+    struct poise_pool_hooks hooks = job_hooks(&job);
+    struct poise_pool_options options = {.threads = 3};
+    struct tree_node root = tree_root(&job.tree);
+    struct poise_pool *pool;
+    assert_int_equal(poise_pool_create(NULL, &options, &hooks, &pool), 0);
+    struct poise_worker *last = &pool->workers[2];
+    assert_int_equal(task_deque_push(&last->queue, &root, tree_bytes(&root), 0),
+                     0);
+    pool->target = 2;
+    pool->busy = 1;
+    for (int i = 0; i < 20; i++) {
+        assert_false(task_park(last));
+        assert_int_equal(last->queue.count, 1);
+        assert_int_equal(task_state(pool), TASK_RUNNING);
+    }
+    assert_int_equal(pool->busy, 1);
+    poise_pool_destroy(pool);
 }
 
 /* ---- memory that fails ----------------------------------------------------
@@ -871,6 +904,7 @@ int main(void)
         cmocka_unit_test(test_tune),
         cmocka_unit_test(test_tuned_run),
         cmocka_unit_test(test_parking),
+        cmocka_unit_test(test_parking_alone),
         cmocka_unit_test(test_faults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

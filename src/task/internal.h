@@ -107,6 +107,7 @@ struct poise_worker {
     bool barred;       /**< its last search met work under another's lock */
     bool started;      /**< by who starts threads */
     bool idle;         /**< atomic; see task_park */
+    bool parked;       /**< not busy, takes nothing over; under the lock */
     pid_t thread_id;   /**< the kernel's; atomic */
     uint64_t ready_ns; /**< the tuner's: how long it ran or was ready to */
 } __attribute__((aligned(128)));

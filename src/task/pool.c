@@ -141,6 +141,7 @@ static int pool_make_workers(struct poise_pool *pool)
         struct poise_worker *worker = &pool->workers[i];
         worker->pool = pool;
         worker->index = i;
+        worker->parked = true;
         pthread_mutex_init(&worker->lock, NULL);
         poise_rng_seed(&worker->rng,
                        poise_hash_u64(pool->options.seed + i +

@@ -418,9 +418,11 @@ static bool worker_beyond(const struct poise_worker *worker)
            __atomic_load_n(&worker->pool->target, __ATOMIC_SEQ_CST);
 }
 
-/* Move the whole queue to a worker that stays. True when it is empty. The
- * other must be seen busy with it before this one may leave, lest nobody
- * counts for these tasks. */
+/* Move the whole queue to a worker that stays. True when it is empty, and then
+ * the worker is parked: from now on nobody hands anything to it. The other must
+ * be seen busy with what it got before this one may leave, lest nobody counts
+ * for these tasks; one that is parked itself, whatever its number (the target
+ * may just have risen), or that was never started, would not do. */
 static bool worker_hand_over(struct poise_worker *worker)
 {
     struct poise_pool *pool = worker->pool;
@@ -432,13 +434,16 @@ static bool worker_hand_over(struct poise_worker *worker)
     pthread_mutex_lock(&worker->lock);
     if (worker->queue.count > 0 && heir != worker &&
         pthread_mutex_trylock(&heir->lock) == 0) {
-        moved =
-            task_deque_move(&worker->queue, &heir->queue, SIZE_MAX, SIZE_MAX);
-        task_queue_publish(worker);
-        task_queue_publish(heir);
+        if (!heir->parked) {
+            moved = task_deque_move(&worker->queue, &heir->queue, SIZE_MAX,
+                                    SIZE_MAX);
+            task_queue_publish(worker);
+            task_queue_publish(heir);
+        }
         pthread_mutex_unlock(&heir->lock);
     }
     empty = worker->queue.count == 0;
+    worker->parked = empty;
     pthread_mutex_unlock(&worker->lock);
     if (moved < 0) {
         task_stop(pool, (int)moved);
@@ -454,12 +459,23 @@ static bool worker_hand_over(struct poise_worker *worker)
     return empty;
 }
 
+/* The worker counts as busy: others may hand tasks to it. */
+static void worker_unpark(struct poise_worker *worker)
+{
+    pthread_mutex_lock(&worker->lock);
+    worker->parked = false;
+    pthread_mutex_unlock(&worker->lock);
+}
+
 bool task_park(struct poise_worker *worker)
 {
     struct poise_pool *pool = worker->pool;
-    if (!worker_hand_over(worker) ||
-        __atomic_load_n(&pool->told_count, __ATOMIC_SEQ_CST) > 0 ||
+    if (!worker_hand_over(worker)) {
+        return false;
+    }
+    if (__atomic_load_n(&pool->told_count, __ATOMIC_SEQ_CST) > 0 ||
         __atomic_load_n(&pool->spill.published, __ATOMIC_SEQ_CST) > 0) {
+        worker_unpark(worker);
         return false;
     }
     uint64_t began = poise_clock_ticks();
@@ -471,6 +487,7 @@ bool task_park(struct poise_worker *worker)
         }
     }
     __atomic_fetch_add(&pool->busy, 1, __ATOMIC_SEQ_CST);
+    worker_unpark(worker);
     task_count(&worker->idle_ticks, poise_clock_ticks() - began);
     return true;
 }
@@ -514,6 +531,7 @@ void task_worker_loop(struct poise_worker *worker)
     __atomic_store_n(&worker->thread_id, gettid(), __ATOMIC_RELAXED);
     __atomic_store_n(&worker->begin_ticks, poise_clock_ticks(),
                      __ATOMIC_RELAXED);
+    worker_unpark(worker);
     for (;;) {
         task_turn_if_due(worker);
         if (task_state(pool) != TASK_RUNNING) {

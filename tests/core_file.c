@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -340,6 +341,36 @@ static void file_nameless_leaves_nothing(void **state)
     assert_true(poise_file_nameless("/proc", 0) < 0);
 }
 
+static void file_last_words_waits_for_the_reader(void **state)
+{
+    (void)state;
+    int words[2], left[2], bytes = -1;
+    assert_int_equal(pipe(words), 0);
+    assert_int_equal(pipe(left), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        dup2(words[1], STDERR_FILENO);
+        ssize_t n = write(STDERR_FILENO, "last words", 10);
+        poise_file_last_words();
+        n += ioctl(words[1], FIONREAD, &bytes);
+        n += write(left[1], &bytes, sizeof bytes);
+        _exit(n != 10 + (ssize_t)sizeof bytes);
+    }
+    usleep(50000); /* it is waiting by now, or would be through */
+    char got[16];
+    assert_int_equal(read(words[0], got, sizeof got), 10);
+    assert_int_equal(read(left[0], &bytes, sizeof bytes), sizeof bytes);
+    assert_int_equal(bytes, 0);
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    for (int i = 0; i < 2; i++) {
+        close(words[i]);
+        close(left[i]);
+    }
+}
+
 static void file_getdents_lists_a_folder(void **state)
 {
     (void)state;
@@ -433,6 +464,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(file_faults_reach_every_call),
         cmocka_unit_test(file_save_is_all_or_nothing),
         cmocka_unit_test(file_nameless_leaves_nothing),
+        cmocka_unit_test(file_last_words_waits_for_the_reader),
         cmocka_unit_test(file_getdents_lists_a_folder),
         cmocka_unit_test(file_replace_renames_or_leaves_alone),
     };

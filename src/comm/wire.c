@@ -520,5 +520,6 @@ void poise_wire_wake(struct poise_wire *wire)
 
 void poise_wire_abort(struct poise_wire *wire, int status)
 {
+    poise_file_last_words();
     wire->backend->end_all(wire->mpi, status);
 }

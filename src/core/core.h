@@ -476,6 +476,11 @@ POISE_API const char *poise_file_temporary_folder(void);
  * open(), such as O_DIRECT. The descriptor, or an error. */
 POISE_API int poise_file_nameless(const char *folder, int flags);
 
+/** Wait until the readers of the pipes at stdout and stderr have taken what
+ * was written there, at most three seconds. Before a job is aborted: a launcher
+ * (MPICH's) drops what it had not read by then. */
+POISE_API void poise_file_last_words(void);
+
 /* The two calls of a walk's inner loop: bare but for the fault check, no
  * error is set (errno values are returned negative). */
 struct statx;

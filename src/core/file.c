@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -279,6 +280,27 @@ int poise_file_nameless(const char *folder, int flags)
     return fd < 0
                ? poise_error_set(-fd, "make a temporary file in", folder, NULL)
                : fd;
+}
+
+/* What a pipe at `fd` holds that nobody has read yet. */
+static int file_unread(int fd)
+{
+    struct stat st;
+    int bytes = 0;
+    return fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode) &&
+                   ioctl(fd, FIONREAD, &bytes) == 0
+               ? bytes
+               : 0;
+}
+
+void poise_file_last_words(void)
+{
+    for (int ms = 0; ms < 3000; ms++) {
+        if (file_unread(STDOUT_FILENO) + file_unread(STDERR_FILENO) == 0) {
+            return;
+        }
+        usleep(1000);
+    }
 }
 
 ssize_t poise_file_getdents(int fd, void *buf, size_t len)

@@ -220,7 +220,7 @@ static void test_run_counts(void **state)
             job.slices = slices;
             struct poise_pool_hooks hooks = job_hooks(&job);
             struct poise_pool_options options = {.threads = threads, .seed = 5};
-            struct poise_pool *pool;
+            struct poise_pool *pool = NULL;
             assert_int_equal(job_go(&job, &hooks, &options, &pool), 0);
             assert_int_equal(job.committed.nodes, want.nodes);
             assert_int_equal(job.committed.ids, want.ids);

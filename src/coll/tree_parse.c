@@ -224,7 +224,7 @@ static int parse_line(struct parse *parse, char *line)
 static int complete(struct parse *parse)
 {
     for (int rank = 0; rank < parse->tree->size; rank++) {
-        int lowest;
+        int lowest = 0;
         if (parse->lines[rank] != 0) {
             continue;
         }

@@ -420,9 +420,9 @@ int poise_log_open(const char *path, const char *magic, uint32_t max_version,
 int poise_log_next(struct poise_log_reader *reader, uint32_t *type,
                    const void **data, size_t *len)
 {
-    uint32_t record_type;
-    const unsigned char *content;
-    size_t size;
+    uint32_t record_type = 0;
+    const unsigned char *content = NULL;
+    size_t size = 0;
     int rc = log_step(reader, &record_type, &content, &size);
     if (rc == 1) {
         *type = record_type;

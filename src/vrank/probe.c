@@ -89,7 +89,7 @@ int MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status *status)
 {
     struct vrank_face *face = face_enter("MPI_Probe");
     struct vrank_envelope wanted;
-    bool nobody;
+    bool nobody = false;
     int err = understand(face, source, tag, comm, &wanted, &nobody, status);
     if (err == MPI_SUCCESS && !nobody) {
         tell(await(face, &wanted, false, "MPI_Probe"), status);
@@ -102,7 +102,7 @@ int MPI_Iprobe(int source, int tag, MPI_Comm comm, int *flag,
 {
     struct vrank_face *face = face_enter("MPI_Iprobe");
     struct vrank_envelope wanted;
-    bool nobody;
+    bool nobody = false;
     int err = understand(face, source, tag, comm, &wanted, &nobody, status);
     if (err != MPI_SUCCESS) {
         return err;
@@ -123,7 +123,7 @@ int MPI_Mprobe(int source, int tag, MPI_Comm comm, MPI_Message *message,
 {
     struct vrank_face *face = face_enter("MPI_Mprobe");
     struct vrank_envelope wanted;
-    bool nobody;
+    bool nobody = false;
     int err = understand(face, source, tag, comm, &wanted, &nobody, status);
     if (err != MPI_SUCCESS) {
         return err;
@@ -141,7 +141,7 @@ int MPI_Improbe(int source, int tag, MPI_Comm comm, int *flag,
 {
     struct vrank_face *face = face_enter("MPI_Improbe");
     struct vrank_envelope wanted;
-    bool nobody;
+    bool nobody = false;
     int err = understand(face, source, tag, comm, &wanted, &nobody, status);
     if (err != MPI_SUCCESS) {
         return err;

@@ -87,7 +87,8 @@ static void test_engines(void **state)
             }
             assert_int_equal(code, 0);
             assert_false(buffered && poise_disk_is_direct(disk));
-            if (engine == POISE_DISK_THREADS) {
+            if (engine == POISE_DISK_THREADS ||
+                (engine == POISE_DISK_AUTO && buffered)) {
                 assert_string_equal(poise_disk_engine_name(disk), "threads");
             }
             check_disk(disk);

@@ -501,7 +501,7 @@ POISE_API int poise_file_statx(int dirfd, const char *name, int flags,
 #define POISE_DISK_ALIGN 4096
 
 enum poise_disk_engine {
-    POISE_DISK_AUTO,    /**< io_uring if it works, else threads */
+    POISE_DISK_AUTO,    /**< io_uring if direct and it works, else threads */
     POISE_DISK_URING,   /**< -ENOSYS where it does not work */
     POISE_DISK_THREADS, /**< a few threads with pread and pwrite */
 };

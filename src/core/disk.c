@@ -196,7 +196,11 @@ static int start_engine(struct poise_disk *disk, enum poise_disk_engine engine)
 {
     int code;
 
-    if (engine == POISE_DISK_THREADS) {
+    /* Through the page cache the ring's many writes at a time make pages dirty
+     * faster than a control group of little memory cleans them, which then
+     * kills. */
+    if (engine == POISE_DISK_THREADS ||
+        (engine == POISE_DISK_AUTO && !disk->direct)) {
         return disk_threads_start(disk);
     }
     code = disk_ring_create(disk->depth, &disk->ring);

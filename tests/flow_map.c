@@ -25,6 +25,8 @@
 struct plot {
     int64_t version;
     bool done;      /**< atomic: it happened */
+    bool any;       /**< whoever comes to it first ... */
+    unsigned from;  /**< ... of the nodes from this number on */
     bool kills_map; /**< its parent is the map */
     unsigned kills; /**< so many nodes, by their process numbers */
     unsigned cut;   /**< this node hears nothing any more; 0: none */
@@ -86,7 +88,9 @@ static int spoil_plot(struct mix *mix, struct poise_flow_task *task,
 {
     struct plot *plot = mix->spoil_arg;
     unsigned node = poise_flow_node(task);
-    bool mine = plot->cut ? node == plot->cut : block->index[0] == 0;
+    bool mine = plot->cut   ? node == plot->cut
+                : plot->any ? node >= plot->from
+                            : block->index[0] == 0;
     (void)value;
     __atomic_store_n(&plot->nodes[node % 8], getpid(), __ATOMIC_RELEASE);
     if (block->version < plot->version || !mine ||
@@ -123,12 +127,12 @@ static struct poise_flow_options options_of(unsigned replicate,
 }
 
 /* The first map, in a process of its own; whether it was killed. */
-static bool first_map(struct mix *mix, unsigned replicate)
+static bool first_map(struct mix *mix, const struct poise_flow_options *given)
 {
     int status;
     pid_t pid = fork();
     if (pid == 0) {
-        struct poise_flow_options options = options_of(replicate, 60000 * MS);
+        struct poise_flow_options options = *given;
         _exit(mix_run(mix, &options, NULL) < 0);
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -137,28 +141,36 @@ static bool first_map(struct mix *mix, unsigned replicate)
 
 /* One map is killed, and so are nodes; another one ends the job. Nothing here
  * needs a loss by silence: the map sees which processes are there no more. */
-static void kill_at(enum mix_pattern pattern, int64_t version,
-                    unsigned replicate, unsigned kills)
+static void kill_by(enum mix_pattern pattern, const struct plot *what,
+                    unsigned replicate, unsigned join)
 {
     struct mix mix;
     struct plot *plot = plot_make();
     struct poise_flow_options options = options_of(replicate, 60000 * MS);
-    *plot =
-        (struct plot){.version = version, .kills_map = true, .kills = kills};
+    options.join = join;
+    options.join_version = 2;
+    *plot = *what;
     mix_init(&mix, pattern, 1, 12, 30);
-    mix.files[0].adapt = version % 2 ? 6 : 0;
+    mix.files[0].adapt = plot->version % 2 ? 6 : 0;
     mix.sleep_ns = MS / 5;
     mix.spoil = spoil_plot;
     mix.spoil_arg = plot;
     unlink(log_path);
-    assert_true(first_map(&mix, replicate));
+    assert_true(first_map(&mix, &options));
     if (mix_run(&mix, &options, NULL) < 0) {
-        fail_msg("version %lld, %u killed: %s", (long long)version, kills,
-                 mix_error());
+        fail_msg("version %lld, %u killed: %s", (long long)plot->version,
+                 plot->kills, mix_error());
     }
     assert_int_equal(access(log_path, F_OK), -1);
     mix_free(&mix);
     munmap(plot, sizeof(*plot));
+}
+
+static void kill_at(enum mix_pattern pattern, int64_t version,
+                    unsigned replicate, unsigned kills)
+{
+    struct plot plot = {.version = version, .kills_map = true, .kills = kills};
+    kill_by(pattern, &plot, replicate, 0);
 }
 
 /* Another map goes on with the nodes that are there. */
@@ -167,6 +179,21 @@ static void test_map_killed(void **state)
     (void)state;
     for (int64_t v = 0; v < 30; v += 4) {
         kill_at(v % 3 ? MIX_STENCIL : MIX_LEAPFROG, v, v % 5, 0);
+    }
+}
+
+/* Killed by whoever begins first, as a rule before all others were told to. */
+static void test_map_killed_at_once(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        struct plot plot = {.any = true, .kills_map = true};
+        kill_by(MIX_STENCIL, &plot, 0, 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        struct plot plot = {
+            .version = 1, .any = true, .from = 4, .kills_map = true};
+        kill_by(MIX_STENCIL, &plot, 0, 2);
     }
 }
 
@@ -190,7 +217,7 @@ static int tear(int cut)
     mix.spoil = spoil_plot;
     mix.spoil_arg = plot;
     unlink(log_path);
-    assert_true(first_map(&mix, 0));
+    assert_true(first_map(&mix, &options));
     assert_int_equal(stat(log_path, &before), 0);
     assert_int_equal(truncate(log_path, before.st_size * cut / 6), 0);
     int code = mix_run(&mix, &options, NULL);
@@ -243,7 +270,7 @@ static void test_refused(void **state)
     mix_init(&mix, MIX_STENCIL, 1, 4, 5);
     mix.spoil = spoil_plot;
     mix.spoil_arg = plot;
-    assert_true(first_map(&mix, 0));
+    assert_true(first_map(&mix, &options));
     mix_free(&mix);
     mix_init(&mix, MIX_STENCIL, 1, 5, 5);
     assert_int_equal(mix_run(&mix, &options, NULL), -EINVAL);
@@ -539,6 +566,7 @@ int main(void)
         cmocka_unit_test(test_not_quiet),
         cmocka_unit_test(test_cut),
         cmocka_unit_test_setup_teardown(test_map_killed, limit, end),
+        cmocka_unit_test_setup_teardown(test_map_killed_at_once, limit, end),
         cmocka_unit_test_setup_teardown(test_both_killed, limit, end),
         cmocka_unit_test_setup_teardown(test_torn, limit, end),
         cmocka_unit_test_setup_teardown(test_refused, limit, end),

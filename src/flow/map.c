@@ -378,9 +378,14 @@ static int take_report(struct map *map, struct flow_link *link)
     return mark(map);
 }
 
-/* A node of the map before this one. If it was given up it will hear so. */
-static int take_back(struct map *map, struct map_node *node)
+/* A node of the map before this one. If it was given up it will hear so. That
+ * map may have died before it told the node to begin: all that it missed is in
+ * the log, unless it came later than the others. */
+static int take_back(struct map *map, struct map_node *node, bool began)
 {
+    if (!began && node->link->peer >= map->options->nodes) {
+        return map_give_up(map, node, "had not begun");
+    }
     map->took_over = map->took_over && !node->alive;
     node->pid = node->logged;
     if (map_watch(map, node) < 0) {
@@ -394,9 +399,8 @@ static int take_hello(struct map *map, struct flow_link *link)
 {
     const struct flow_head *head = &link->head;
     if ((uint64_t)head->version != map->secret || head->place >= map->count ||
-        map->nodes[head->place].link ||
-        (map->nodes[head->place].logged && !head->file)) {
-        flow_link_close(link, NULL); /* a stranger, or of no use */
+        map->nodes[head->place].link) {
+        flow_link_close(link, NULL); /* a stranger, or one too many */
         return 0;
     }
     link->known = true;
@@ -405,7 +409,7 @@ static int take_hello(struct map *map, struct flow_link *link)
     struct map_node *node = &map->nodes[link->peer];
     node->port = (uint16_t)head->extra;
     if (node->logged) {
-        return take_back(map, node);
+        return take_back(map, node, head->file != 0);
     }
     struct flow_head process = {.place = head->place,
                                 .extra = (uint64_t)node->pid};

@@ -85,6 +85,8 @@ def read_poise(output):
                     said["mean_time"],
         "up_exchange": 1e3 * total_up("exchange_seconds") / steps,
         "up_stall": 1e3 * total_up("stall_seconds") / steps,
+        "up_work": 1e3 * (total_up("seconds") - total_up("exchange_seconds") -
+                          total_up("stall_seconds")) / runs,
         "bytes": total("bytes_sent") / runs,
         "up_bytes": total_up("bytes_sent") / steps,
         "models": said.get("models_not_measured", []),
@@ -264,6 +266,11 @@ def weak_case(options):
     rows = []
     for nodes in node_counts(options, "1,2,4,8"):
         scale = options.scale + nodes.bit_length() - 1
+        rows.append(poise(
+            scale, "--exchange=private", "--roots=8", "--no-sparse",
+            "--map=none", ranks=nodes, threads=2,
+            topology=laid_out(options, nodes, 1),
+            label=f"{nodes} nodes, scale {scale}, one process each"))
         for exchange in EXCHANGES + ["parallel, positions"]:
             way, _, sparse = exchange.partition(",")
             rows.append(poise(
@@ -289,13 +296,29 @@ def model_case(options):
     return [poise(options.scale, "--roots=16", *words, label="measured here")]
 
 
+GRANULARITIES = (64, 128, 256, 512, 1024, 2048, 4096)
+
+
 def granularity_case(options):
     """Figure 16."""
     rows = [poise(options.scale, "--no-labels", threads=2, label="by itself")]
-    for size in (64, 128, 256, 512, 1024, 2048, 4096):
+    for size in GRANULARITIES:
         rows.append(poise(options.scale, "--no-labels",
                           f"--granularity={size}", threads=2,
                           label=str(size)))
+    return rows
+
+
+def granularity_nodes_case(options):
+    """Figure 16, where it was measured: on nodes, with parallel allgathers."""
+    rows = []
+    for nodes in node_counts(options, "2,4"):
+        for size in GRANULARITIES + (0,):
+            rows.append(poise(
+                options.scale, "--exchange=parallel", "--roots=8",
+                "--no-sparse", *([f"--granularity={size}"] if size else []),
+                ranks=2 * nodes, topology=laid_out(options, nodes, 2),
+                label=f"{nodes} nodes: {size or 'by itself'}"))
     return rows
 
 
@@ -462,6 +485,13 @@ CASES = {
     "bfs-map": ("Searches, processes on domains", map_case, 20, MS),
     "bfs-granularity": ("Searches, granularity of the summary",
                         granularity_case, 22, MS + [("bottom-up, ms", "up")]),
+    "bfs-granularity-nodes": (
+        "Searches, granularity of the summary between nodes",
+        granularity_nodes_case, 20,
+        [("bytes a level bottom-up", "up_bytes"),
+         ("its exchange, ms", "up_exchange"),
+         ("wait before it, ms", "up_stall"),
+         ("computation bottom-up, ms a search", "up_work")]),
     "bfs-kernels": ("Searches, what each trick gives", thin_case, 20, MS),
     "bfs-frontier": ("Searches, the frontier between 2 ranks of a node",
                      frontier_case, 24,

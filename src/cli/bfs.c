@@ -11,30 +11,12 @@
 
 static const struct poise_option options[] = {
     {POISE_OPTION_HEADING, .help = "What is searched"},
-    {POISE_OPTION_INT, .name = "scale", .arg = "S",
-     .help = "the Graph500 graph of 2^S vertices; no GRAPH then",
-     .offset = offsetof(struct cli_bfs_values, scale), .min = 1, .max = 31},
-    {POISE_OPTION_INT, .name = "edgefactor", .arg = "N",
-     .help = "edges for each of its vertices (default: 16)",
-     .offset = offsetof(struct cli_bfs_values, edge_factor), .min = 1,
-     .max = 1 << 20},
+    CLI_BFS_SCALE_OPTIONS(struct cli_bfs_values, graph, "GRAPH"),
     {POISE_OPTION_ENUM, 'f', "from", "FORMAT",
      .help = "format of GRAPH (default: by its content and name)",
-     .offset = offsetof(struct cli_bfs_values, from),
+     .offset = offsetof(struct cli_bfs_values, graph.from),
      .choices = poise_graph_format_names},
-    {POISE_OPTION_FLAG, .name = "directed",
-     .help = "lines of an edge list lead one way only",
-     .offset = offsetof(struct cli_bfs_values, directed)},
-    {POISE_OPTION_FLAG, .name = "undirected",
-     .help = "every edge leads both ways, whatever the file says",
-     .offset = offsetof(struct cli_bfs_values, undirected)},
-    {POISE_OPTION_FLAG, .name = "names",
-     .help = "take the words of an edge list for names even if they are "
-             "numbers",
-     .offset = offsetof(struct cli_bfs_values, names)},
-    {POISE_OPTION_BYTES, .name = "memory", .arg = "SIZE",
-     .help = "refuse graphs that need more (default: what is available)",
-     .offset = offsetof(struct cli_bfs_values, memory)},
+    CLI_BFS_FILE_OPTIONS(struct cli_bfs_values, graph),
     {POISE_OPTION_HEADING, .help = "From where"},
     {POISE_OPTION_LIST, 'r', "root", "VERTEX",
      .help = "search from this vertex; can be repeated",
@@ -47,12 +29,13 @@ static const struct poise_option options[] = {
     {POISE_OPTION_INT, .name = "seed", .arg = "N",
      .help = "seed of the drawing and of the Graph500 graph (default: the "
              "benchmark's, 2)",
-     .offset = offsetof(struct cli_bfs_values, seed), .min = 1,
+     .offset = offsetof(struct cli_bfs_values, graph.seed), .min = 1,
      .max = INT64_MAX},
     {POISE_OPTION_HEADING, .help = "How it is done"},
     {POISE_OPTION_INT, 't', "threads", "N",
      .help = "threads of each process (default: one for each of its cores)",
-     .offset = offsetof(struct cli_bfs_values, threads), .min = 1, .max = 1024},
+     .offset = offsetof(struct cli_bfs_values, graph.threads), .min = 1,
+     .max = 1024},
     {POISE_OPTION_ENUM, .name = "order", .arg = "NAME",
      .help = "number vertices by degree or keep them as they are (default: "
              "by the shape of the graph)",
@@ -171,22 +154,34 @@ const struct poise_command cli_bfs_command = {
 /* ---- the graph -------------------------------------------------------------
  */
 
-static int get_edges(struct cli_bfs_job *job, struct poise_graph_edges *edges)
+static struct poise_graph_kronecker kronecker(const struct cli_bfs_graph *graph)
 {
-    const struct cli_bfs_values *values = job->values;
-    struct poise_graph_load_options load = {
-        .format = (enum poise_graph_format)values->from,
-        .directed = values->directed,
-        .names = values->names,
-        .threads = (unsigned)values->threads,
-        .memory_bytes = values->memory,
-        .progress = job->progress ? cli_progress_show : NULL,
+    return (struct poise_graph_kronecker){
+        .scale = (unsigned)graph->scale,
+        .edge_factor = (uint64_t)graph->edge_factor,
+        .seed1 = (uint64_t)graph->seed,
+        .seed2 = graph->seed > 0 ? 3 : 0,
+        .threads = (unsigned)graph->threads,
     };
-    struct poise_graph_kronecker generate = cli_bfs_kronecker(values);
-    int code = job->path ? poise_graph_load(job->world, job->path, &load, edges)
-                         : poise_graph_generate(job->world, &generate, edges);
+}
 
-    if (code == 0 && values->undirected) {
+int cli_bfs_edges(const struct cli_bfs_graph *graph, struct poise_world *world,
+                  const char *path, bool progress,
+                  struct poise_graph_edges *edges)
+{
+    struct poise_graph_load_options load = {
+        .format = (enum poise_graph_format)graph->from,
+        .directed = graph->directed,
+        .names = graph->names,
+        .threads = (unsigned)graph->threads,
+        .memory_bytes = graph->memory,
+        .progress = progress ? cli_progress_show : NULL,
+    };
+    struct poise_graph_kronecker generate = kronecker(graph);
+    int code = path ? poise_graph_load(world, path, &load, edges)
+                    : poise_graph_generate(world, &generate, edges);
+
+    if (code == 0 && graph->undirected) {
         edges->directed = false;
     }
     return code;
@@ -198,14 +193,15 @@ static int get_graph(struct cli_bfs_job *job)
     const struct cli_bfs_values *values = job->values;
     struct poise_graph_edges edges = {0};
     struct poise_graph_build_options build = {
-        .threads = (unsigned)values->threads,
+        .threads = (unsigned)values->graph.threads,
         .order = (enum poise_graph_order)values->order,
         .keep_edges = values->validate,
         .no_hubs = !values->hubs,
         .progress = job->progress ? cli_progress_show : NULL,
     };
     uint64_t from = poise_clock_ns();
-    int code = get_edges(job, &edges);
+    int code = cli_bfs_edges(&values->graph, job->world, job->path,
+                             job->progress, &edges);
 
     job->generation_ns = poise_clock_ns() - from;
     if (code == 0) {
@@ -256,12 +252,12 @@ static int find_root(struct cli_bfs_job *job, const char *text, uint64_t *out)
  * out. */
 static int draw_keys(struct cli_bfs_job *job, size_t want, uint64_t *roots)
 {
-    struct poise_graph_kronecker kronecker = cli_bfs_kronecker(job->values);
+    struct poise_graph_kronecker made = kronecker(&job->values->graph);
     uint64_t keys[BFS_ROOTS], degrees[BFS_ROOTS], next = 0;
     size_t count = 0;
 
     while (count < want && next < job->info.vertex_count) {
-        int code = poise_graph_generate_keys(&kronecker, next, BFS_ROOTS, keys);
+        int code = poise_graph_generate_keys(&made, next, BFS_ROOTS, keys);
 
         if (job->world) {
             code = poise_world_agree(job->world, code);
@@ -321,7 +317,8 @@ static int get_roots(struct cli_bfs_job *job)
         code = draw_keys(job, count, roots);
     } else if (named == 0) {
         drawn = poise_graph_pick_roots(
-            job->graph, values->seed > 0 ? (uint64_t)values->seed : 1, count,
+            job->graph,
+            values->graph.seed > 0 ? (uint64_t)values->graph.seed : 1, count,
             roots);
         code = drawn < 0 ? (int)drawn : 0;
         job->run_count = drawn > 0 ? (size_t)drawn : 0;
@@ -406,7 +403,7 @@ static int validate(struct cli_bfs_job *job, struct cli_bfs_run *run)
     uint64_t from = poise_clock_ns();
     int code = poise_graph_validate_ranks(
         job->world, &job->edges, run->root, job->parents, job->depths,
-        (unsigned)job->values->threads, &verdict);
+        (unsigned)job->values->graph.threads, &verdict);
 
     if (code == 0) {
         run->fault = verdict.fault;
@@ -458,7 +455,7 @@ static int look(struct cli_bfs_job *job, struct cli_bfs_run *run)
         };
 
         code = poise_graph_save_tree(&tree, values->output, values->binary,
-                                     (unsigned)values->threads);
+                                     (unsigned)values->graph.threads);
     }
     return job->world ? poise_world_agree(job->world, code) : code;
 }
@@ -538,7 +535,7 @@ static int search_all(struct cli_bfs_job *job)
     const struct cli_bfs_values *values = job->values;
     uint64_t all = job->info.vertex_count;
     struct poise_graph_bfs_options bfs = {
-        .threads = (unsigned)values->threads,
+        .threads = (unsigned)values->graph.threads,
         .method = (enum poise_graph_method)values->method,
         .exchange = (enum poise_graph_exchange)values->exchange,
         .alpha = (double)values->alpha,
@@ -700,14 +697,15 @@ int cli_bfs(int argc, char **argv)
     if (first + 1 < argc) {
         cli_say("bfs", "one GRAPH at a time");
         status = CLI_WRONG_USE;
-    } else if ((first < argc) == (values.scale > 0)) {
-        cli_say("bfs", values.scale > 0 ? "--scale and GRAPH exclude each other"
-                                        : "give a GRAPH, or --scale");
+    } else if ((first < argc) == (values.graph.scale > 0)) {
+        cli_say("bfs", values.graph.scale > 0
+                           ? "--scale and GRAPH exclude each other"
+                           : "give a GRAPH, or --scale");
         status = CLI_WRONG_USE;
     } else if (values.output && values.root.count != 1) {
         cli_say("bfs", "--output wants one --root");
         status = CLI_WRONG_USE;
-    } else if (values.directed && values.undirected) {
+    } else if (values.graph.directed && values.graph.undirected) {
         cli_say("bfs", "--directed and --undirected exclude each other");
         status = CLI_WRONG_USE;
     } else if (!models_are_right(&values)) {

@@ -6,14 +6,61 @@
 
 #include <poise/graph.h>
 
+/** Which graph: of a file, or one that is made. */
+struct cli_bfs_graph {
+    int from;
+    int64_t scale, edge_factor, seed, threads;
+    uint64_t memory;
+    bool directed, undirected, names;
+};
+
+#define CLI_BFS_FILE_OPTIONS(type, member)                                     \
+    {POISE_OPTION_FLAG, .name = "directed",                                    \
+     .help = "lines of an edge list lead one way only",                        \
+     .offset = offsetof(type, member.directed)},                               \
+        {POISE_OPTION_FLAG, .name = "undirected",                              \
+         .help = "every edge leads both ways, whatever the file says",         \
+         .offset = offsetof(type, member.undirected)},                         \
+        {POISE_OPTION_FLAG, .name = "names",                                   \
+         .help = "take the words of an edge list for names even if they are "  \
+                 "numbers",                                                    \
+         .offset = offsetof(type, member.names)},                              \
+    {                                                                          \
+        POISE_OPTION_BYTES, .name = "memory", .arg = "SIZE",                   \
+                            .help = "refuse graphs that need more (default: "  \
+                                    "what is available)",                      \
+                            .offset = offsetof(type, member.memory)            \
+    }
+
+#define CLI_BFS_SCALE_OPTIONS(type, member, file)                              \
+    {POISE_OPTION_INT,                                                         \
+     .name = "scale",                                                          \
+     .arg = "S",                                                               \
+     .help = "the Graph500 graph of 2^S vertices; no " file " then",           \
+     .offset = offsetof(type, member.scale),                                   \
+     .min = 1,                                                                 \
+     .max = 31},                                                               \
+    {                                                                          \
+        POISE_OPTION_INT,                                                      \
+            .name = "edgefactor", .arg = "N",                                  \
+            .help = "edges for each of its vertices (default: 16)",            \
+            .offset = offsetof(type, member.edge_factor), .min = 1,            \
+            .max = 1 << 20                                                     \
+    }
+
+/** Get it: `path`, or the one that is made where that is NULL. */
+int cli_bfs_edges(const struct cli_bfs_graph *graph, struct poise_world *world,
+                  const char *path, bool progress,
+                  struct poise_graph_edges *edges);
+
 struct cli_bfs_values {
     struct cli_common common;
-    int from, order, method, exchange, map;
-    int64_t scale, edge_factor, seed, roots, threads, alpha, beta, granularity;
-    uint64_t memory;
+    struct cli_bfs_graph graph;
+    int order, method, exchange, map;
+    int64_t roots, alpha, beta, granularity;
     struct poise_strings root, model;
     const char *output, *report;
-    bool directed, undirected, names, fuse, hubs, simd, first, labels, sparse;
+    bool fuse, hubs, simd, first, labels, sparse;
     bool validate, binary, components, levels, json, progress;
 };
 
@@ -83,18 +130,6 @@ struct cli_bfs_job {
     int64_t components, diameter; /**< --components */
     uint64_t diameter_ends[2];
 };
-
-static inline struct poise_graph_kronecker
-cli_bfs_kronecker(const struct cli_bfs_values *values)
-{
-    return (struct poise_graph_kronecker){
-        .scale = (unsigned)values->scale,
-        .edge_factor = (uint64_t)values->edge_factor,
-        .seed1 = (uint64_t)values->seed,
-        .seed2 = values->seed > 0 ? 3 : 0,
-        .threads = (unsigned)values->threads,
-    };
-}
 
 /** Figures over the searches: seconds, edges, edges per second, seconds of
  * validation. -ENOMEM. */

@@ -1,7 +1,5 @@
 /* poise bfs convert: graphs from one format into another. */
-#include "internal.h"
-
-#include <poise/graph.h>
+#include "bfs.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -10,41 +8,23 @@
 
 struct values {
     struct cli_common common;
-    int from, to;
-    int64_t scale, edge_factor, seed, threads;
-    uint64_t memory;
-    bool directed, undirected, names, progress, json;
+    struct cli_bfs_graph graph;
+    int to;
+    bool progress, json;
 };
 
 static const struct poise_option options[] = {
     {POISE_OPTION_HEADING, .help = "What is read"},
     {POISE_OPTION_ENUM, 'f', "from", "FORMAT",
      .help = "format of FROM (default: by its content and name)",
-     .offset = offsetof(struct values, from),
+     .offset = offsetof(struct values, graph.from),
      .choices = poise_graph_format_names},
-    {POISE_OPTION_FLAG, .name = "directed",
-     .help = "lines of an edge list lead one way only",
-     .offset = offsetof(struct values, directed)},
-    {POISE_OPTION_FLAG, .name = "undirected",
-     .help = "every edge leads both ways, whatever the file says",
-     .offset = offsetof(struct values, undirected)},
-    {POISE_OPTION_FLAG, .name = "names",
-     .help = "take the words of an edge list for names even if they are "
-             "numbers",
-     .offset = offsetof(struct values, names)},
-    {POISE_OPTION_BYTES, .name = "memory", .arg = "SIZE",
-     .help = "refuse graphs that need more (default: what is available)",
-     .offset = offsetof(struct values, memory)},
+    CLI_BFS_FILE_OPTIONS(struct values, graph),
     {POISE_OPTION_HEADING, .help = "What is made instead"},
-    {POISE_OPTION_INT, .name = "scale", .arg = "S",
-     .help = "the Graph500 graph of 2^S vertices; no FROM then",
-     .offset = offsetof(struct values, scale), .min = 1, .max = 31},
-    {POISE_OPTION_INT, .name = "edgefactor", .arg = "N",
-     .help = "edges for each of its vertices (default: 16)",
-     .offset = offsetof(struct values, edge_factor), .min = 1, .max = 1 << 20},
+    CLI_BFS_SCALE_OPTIONS(struct values, graph, "FROM"),
     {POISE_OPTION_INT, .name = "seed", .arg = "N",
      .help = "first of its two seeds (default: the benchmark's, 2)",
-     .offset = offsetof(struct values, seed), .min = 1, .max = INT64_MAX},
+     .offset = offsetof(struct values, graph.seed), .min = 1, .max = INT64_MAX},
     {POISE_OPTION_HEADING, .help = "What is written"},
     {POISE_OPTION_ENUM, 't', "to", "FORMAT",
      .help = "format of TO (default: by its name)",
@@ -55,7 +35,7 @@ static const struct poise_option options[] = {
     {POISE_OPTION_HEADING, .help = "How it is done"},
     {POISE_OPTION_INT, .name = "threads", .arg = "N",
      .help = "threads (default: one for each core)",
-     .offset = offsetof(struct values, threads), .min = 1, .max = 1024},
+     .offset = offsetof(struct values, graph.threads), .min = 1, .max = 1024},
     {POISE_OPTION_FLAG, .name = "progress",
      .help = "show a line of progress on stderr (default: if it is a "
              "terminal; --no-progress: never)",
@@ -91,29 +71,6 @@ const struct poise_command cli_bfs_convert_command = {
         "poise bfs convert --scale 20 s20.sg\tkeep a generated graph for GAP\n",
     .exits = "0\tdone\n1\tit failed\n2\twrong use\n",
 };
-
-static int get_graph(const struct values *values, const char *from,
-                     struct poise_graph_edges *edges)
-{
-    struct poise_graph_load_options load = {
-        .format = (enum poise_graph_format)values->from,
-        .directed = values->directed,
-        .names = values->names,
-        .threads = (unsigned)values->threads,
-        .memory_bytes = values->memory,
-        .progress = values->progress ? cli_progress_show : NULL,
-    };
-    struct poise_graph_kronecker generate = {
-        .scale = (unsigned)values->scale,
-        .edge_factor = (uint64_t)values->edge_factor,
-        .seed1 = (uint64_t)values->seed,
-        .seed2 = values->seed > 0 ? 3 : 0,
-        .threads = (unsigned)values->threads,
-    };
-
-    return from ? poise_graph_load(NULL, from, &load, edges)
-                : poise_graph_generate(NULL, &generate, edges);
-}
 
 static int summary(const struct values *values,
                    const struct poise_graph_edges *edges, uint64_t read_ns,
@@ -154,16 +111,14 @@ static int run(const struct values *values, const char *from, const char *to)
     struct poise_graph_edges edges = {0};
     struct poise_graph_save_options save = {
         .format = (enum poise_graph_format)values->to,
-        .threads = (unsigned)values->threads,
+        .threads = (unsigned)values->graph.threads,
         .progress = values->progress ? cli_progress_show : NULL,
     };
     uint64_t start = poise_clock_ns(), read_ns, write_ns;
-    int status, code = get_graph(values, from, &edges);
+    int status, code = cli_bfs_edges(&values->graph, NULL, from,
+                                     values->progress, &edges);
 
     read_ns = poise_clock_ns() - start;
-    if (code == 0 && values->undirected) {
-        edges.directed = false;
-    }
     if (code == 0) {
         code = poise_graph_save(&edges, to, &save);
     }
@@ -181,7 +136,7 @@ int cli_bfs_convert(int argc, char **argv)
     int status = CLI_DONE;
     int first = cli_parse(&cli_bfs_convert_command, argc, argv, &values,
                           &values.common, &status);
-    bool generated = values.scale > 0;
+    bool generated = values.graph.scale > 0;
 
     if (first < 0) {
         return status;
@@ -191,11 +146,11 @@ int cli_bfs_convert(int argc, char **argv)
                                          : "name two files: FROM and TO");
         return CLI_WRONG_USE;
     }
-    if (!generated && (values.edge_factor > 0 || values.seed > 0)) {
+    if (!generated && (values.graph.edge_factor > 0 || values.graph.seed > 0)) {
         cli_say("bfs convert", "--edgefactor and --seed go with --scale");
         return CLI_WRONG_USE;
     }
-    if (values.directed && values.undirected) {
+    if (values.graph.directed && values.graph.undirected) {
         cli_say("bfs convert",
                 "--directed and --undirected exclude each other");
         return CLI_WRONG_USE;

@@ -195,7 +195,7 @@ int cli_bfs_report(const struct cli_bfs_job *job, const char *path)
         poise_buf_puts(&subtitle, job->path);
     } else {
         poise_buf_printf(&subtitle, "Graph500, scale %lld",
-                         (long long)job->values->scale);
+                         (long long)job->values->graph.scale);
     }
     poise_buf_printf(&subtitle, ", %d process%s", job->ranks,
                      job->ranks == 1 ? "" : "es");

@@ -137,10 +137,11 @@ static int put_graph500(const struct cli_bfs_job *job, struct poise_buf *out)
 {
     const struct cli_bfs_values *values = job->values;
 
-    poise_buf_printf(out, "SCALE: %lld\nedgefactor: %lld\nNBFS: %zu\n",
-                     (long long)values->scale,
-                     values->edge_factor ? (long long)values->edge_factor : 16,
-                     job->run_count);
+    poise_buf_printf(
+        out, "SCALE: %lld\nedgefactor: %lld\nNBFS: %zu\n",
+        (long long)values->graph.scale,
+        values->graph.edge_factor ? (long long)values->graph.edge_factor : 16,
+        job->run_count);
     poise_buf_printf(out,
                      "graph_generation: %.6g\nnum_mpi_processes: %d\n"
                      "construction_time: %.6g\n",
@@ -249,9 +250,10 @@ static int put_json(const struct cli_bfs_job *job, struct poise_buf *out)
     if (job->path) {
         poise_json_bytes(&json, "path", job->path, strlen(job->path));
     } else {
-        poise_json_i64(&json, "SCALE", values->scale);
+        poise_json_i64(&json, "SCALE", values->graph.scale);
         poise_json_i64(&json, "edgefactor",
-                       values->edge_factor ? values->edge_factor : 16);
+                       values->graph.edge_factor ? values->graph.edge_factor
+                                                 : 16);
     }
     poise_json_u64(&json, "NBFS", job->run_count);
     poise_json_i64(&json, "num_mpi_processes", job->ranks);

@@ -7,7 +7,6 @@
 
 #include <cmocka.h>
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,18 +16,9 @@
 #include <unistd.h>
 
 #include "extmem/internal.h"
-
-static char folder[4000]; /* of this run */
-static char in_path[4096], out_path[4096];
+#include "extmem_folder.h"
 
 #define KB UINT64_C(1024)
-
-static const char *base_folder(void)
-{
-    const char *base = getenv("TMPDIR");
-
-    return base ? base : "/tmp";
-}
 
 static struct poise_sort_options options_of(const char *type, const char *key,
                                             uint64_t memory)
@@ -37,42 +27,6 @@ static struct poise_sort_options options_of(const char *type, const char *key,
 
     assert_int_equal(poise_sort_type_parse(type, key, &options.type), 0);
     return options;
-}
-
-static unsigned files_in_folder(void)
-{
-    DIR *dir = opendir(folder);
-    unsigned count = 0;
-
-    while (readdir(dir)) {
-        count++;
-    }
-    closedir(dir);
-    return count - 2;
-}
-
-static void put_file(const char *path, const void *data, size_t len)
-{
-    int fd = open(path, O_CREAT | O_TRUNC | O_WRONLY, 0600);
-
-    assert_true(fd >= 0);
-    assert_int_equal(write(fd, data, len), len);
-    close(fd);
-}
-
-static char *get_file(const char *path, size_t *len)
-{
-    struct stat st;
-    char *data;
-    int fd = open(path, O_RDONLY);
-
-    assert_true(fd >= 0);
-    assert_int_equal(fstat(fd, &st), 0);
-    *len = (size_t)st.st_size;
-    data = malloc(*len + 1);
-    assert_int_equal(read(fd, data, *len), *len);
-    close(fd);
-    return data;
 }
 
 /* ---- all types and patterns
@@ -171,7 +125,7 @@ static void test_sizes(void **state)
 /* Through threads, through the page cache, over two folders. */
 static void test_ways(void **state)
 {
-    const char *const two[] = {folder, base_folder()};
+    const char *const two[] = {folder, poise_file_temporary_folder()};
 
     (void)state;
     for (int i = 0; i < 4; i++) {
@@ -616,27 +570,6 @@ static void test_faults(void **state)
     check_fault(POISE_FAULT_OPEN, EMFILE, "u64", false);
     check_fault(POISE_FAULT_STAT, EIO, "u64", false);
     check_fault(POISE_FAULT_RENAME, EIO, "u32", false);
-}
-
-static int setup(void **state)
-{
-    (void)state;
-    snprintf(folder, sizeof folder, "%s/poise-sort-XXXXXX", base_folder());
-    if (!mkdtemp(folder)) {
-        return -1;
-    }
-    snprintf(in_path, sizeof in_path, "%s/in", folder);
-    snprintf(out_path, sizeof out_path, "%s/out", folder);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    unlink(in_path);
-    unlink(out_path);
-    /* Fails if anything else is left. */
-    return rmdir(folder);
 }
 
 int main(void)

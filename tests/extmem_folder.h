@@ -1,6 +1,5 @@
 /*
- * What the tests of room extmem with several processes share: their folder and
- * the files in it.
+ * What the tests of room extmem share: their folder and the files in it.
  */
 #ifndef POISE_TESTS_EXTMEM_FOLDER_H
 #define POISE_TESTS_EXTMEM_FOLDER_H
@@ -23,9 +22,9 @@
 
 static char folder[TEMPORARY_BYTES]; /* of this run */
 static char in_path[TEMPORARY_MORE], out_path[TEMPORARY_MORE],
-    one_path[TEMPORARY_MORE];
+    one_path[TEMPORARY_MORE], weight_path[TEMPORARY_MORE];
 
-static unsigned files_in_folder(void)
+static inline unsigned files_in_folder(void)
 {
     DIR *dir = opendir(folder);
     unsigned count = 0;
@@ -37,7 +36,17 @@ static unsigned files_in_folder(void)
     return count - 2;
 }
 
-static char *get_file(const char *path, size_t *len)
+static inline void put_file(const char *path, const void *data, size_t len)
+{
+    int fd = open(path, O_CREAT | O_TRUNC | O_WRONLY, 0600);
+
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, data, len), len);
+    close(fd);
+}
+
+/* All of a file, for free(); where it ends there is one byte more. */
+static inline void *get_file(const char *path, size_t *len)
 {
     struct stat st;
     char *data;
@@ -52,7 +61,7 @@ static char *get_file(const char *path, size_t *len)
     return data;
 }
 
-static void check_same_files(const char *a, const char *b)
+static inline void check_same_files(const char *a, const char *b)
 {
     size_t a_len, b_len;
     char *x = get_file(a, &a_len), *y = get_file(b, &b_len);
@@ -72,6 +81,7 @@ static int setup(void **state)
     snprintf(in_path, sizeof in_path, "%s/in", folder);
     snprintf(out_path, sizeof out_path, "%s/out", folder);
     snprintf(one_path, sizeof one_path, "%s/one", folder);
+    snprintf(weight_path, sizeof weight_path, "%s/weights", folder);
     return 0;
 }
 
@@ -81,6 +91,7 @@ static int teardown(void **state)
     unlink(in_path);
     unlink(out_path);
     unlink(one_path);
+    unlink(weight_path);
     /* Fails if anything else is left. */
     return rmdir(folder);
 }

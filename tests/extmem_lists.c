@@ -22,6 +22,7 @@ enum { MOST_RANKS = 5 };
  * there was none. */
 struct trial {
     unsigned ranks;
+    bool one_machine; /* else each has its own */
     enum poise_fault kind;
     int fault;
     uint64_t k;
@@ -58,8 +59,12 @@ static struct ranker rank_by(struct trial *trial,
     unsigned ranks = trial->ranks;
     struct ranker rankers[MOST_RANKS] = {0};
     struct poise_world *worlds[MOST_RANKS];
+    char topology[16];
+    struct poise_local_options local = {.topology = topology};
 
-    assert_int_equal(poise_world_create_local((int)ranks, NULL, worlds), 0);
+    snprintf(topology, sizeof topology, "1x%ux1",
+             trial->one_machine ? 1 : ranks);
+    assert_int_equal(poise_world_create_local((int)ranks, &local, worlds), 0);
     poise_fault_arm(trial->kind, trial->fault ? trial->k : 0, trial->fault,
                     false);
     for (unsigned i = 0; i < ranks; i++) {
@@ -130,6 +135,35 @@ static void test_rank(void **state)
     options.weights = NULL;
     options.memory_bytes = 2 << 20;
     check_rank(3, &options, false);
+}
+
+/* On one machine the first process does it with the threads of all. */
+static void test_rank_machine(void **state)
+{
+    struct poise_listrank_options options = {.memory_bytes = 64 << 20,
+                                             .threads = 2};
+    struct poise_listrank_shape shape = {
+        .pattern = POISE_LISTRANK_RANDOM, .nodes = 500000, .lists = 3};
+    struct trial trial = {.ranks = 3, .one_machine = true};
+    struct ranker ranker;
+
+    (void)state;
+    assert_int_equal(poise_listrank_generate(in_path, &shape, &options), 0);
+    assert_int_equal(poise_listrank_run(in_path, one_path, &options, NULL), 0);
+    unlink(out_path);
+    ranker = rank_by(&trial, &options);
+    assert_string_equal(ranker.why, "");
+    check_same_files(out_path, one_path);
+    assert_int_equal(ranker.result.processes, 1);
+    assert_int_equal(ranker.result.threads, 6);
+    options.memory_bytes = 2 << 20;
+    unlink(out_path);
+    ranker = rank_by(&trial, &options);
+    assert_string_equal(ranker.why, "");
+    check_same_files(out_path, one_path);
+    assert_false(ranker.result.in_memory);
+    assert_int_equal(truncate(in_path, 8 * 1000), 0);
+    assert_int_equal(rank_by(&trial, &options).code, -EINVAL);
 }
 
 static void put_words(const uint64_t *words, size_t count)
@@ -222,6 +256,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rank),
+        cmocka_unit_test(test_rank_machine),
         cmocka_unit_test(test_rank_wrong),
         cmocka_unit_test(test_rank_faults),
     };

@@ -7,7 +7,6 @@
 
 #include <cmocka.h>
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,49 +16,11 @@
 #include <unistd.h>
 
 #include "extmem/rank.h"
-
-static char folder[4000]; /* of this run */
-static char in_path[4096], out_path[4096], weight_path[4096];
+#include "extmem_folder.h"
 
 #define KB UINT64_C(1024)
 #define LITTLE (1000 * KB) /* always ranked with scratch files */
 #define MUCH (64 * 1024 * KB)
-
-static unsigned files_in_folder(void)
-{
-    DIR *dir = opendir(folder);
-    unsigned count = 0;
-
-    while (readdir(dir)) {
-        count++;
-    }
-    closedir(dir);
-    return count - 2;
-}
-
-static void put_file(const char *path, const void *data, size_t len)
-{
-    int fd = open(path, O_CREAT | O_TRUNC | O_WRONLY, 0600);
-
-    assert_true(fd >= 0);
-    assert_int_equal(write(fd, data, len), len);
-    close(fd);
-}
-
-static uint64_t *get_file(const char *path, size_t *len)
-{
-    struct stat st;
-    uint64_t *data;
-    int fd = open(path, O_RDONLY);
-
-    assert_true(fd >= 0);
-    assert_int_equal(fstat(fd, &st), 0);
-    *len = (size_t)st.st_size;
-    data = malloc(*len + 1);
-    assert_int_equal(read(fd, data, *len), *len);
-    close(fd);
-    return data;
-}
 
 /* ---- the reference ---------------------------------------------------------
  */
@@ -466,31 +427,6 @@ static void test_faults(void **state)
         check_fault(POISE_FAULT_OPEN, EMFILE, memory);
         check_fault(POISE_FAULT_RENAME, EIO, memory);
     }
-}
-
-static int setup(void **state)
-{
-    const char *base = getenv("TMPDIR");
-
-    (void)state;
-    snprintf(folder, sizeof folder, "%s/poise-rank-XXXXXX",
-             base ? base : "/tmp");
-    if (!mkdtemp(folder)) {
-        return -1;
-    }
-    snprintf(in_path, sizeof in_path, "%s/in", folder);
-    snprintf(out_path, sizeof out_path, "%s/out", folder);
-    snprintf(weight_path, sizeof weight_path, "%s/weights", folder);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    unlink(in_path);
-    unlink(out_path);
-    /* Fails if anything else is left. */
-    return rmdir(folder);
 }
 
 int main(void)

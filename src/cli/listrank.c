@@ -62,8 +62,10 @@ const struct poise_command cli_listrank_command = {
         "many random nodes at a time. With less, nodes are bridged out piece "
         "by piece of the file, by sequential reads and writes only; scratch "
         "files, which have no names, take up to 28 bytes a node.\n\n"
-        "Started by mpirun or the like, the processes do it together if their "
-        "memory is enough together, else the first one does it alone.\n\n"
+        "Started by mpirun or the like on one machine, the first process does "
+        "it, with the threads of all. On several machines the processes do it "
+        "together if their memory is enough together, else the first one does "
+        "it alone.\n\n"
         "A node with two predecessors, a cycle, a successor past the end are "
         "errors that name the node; OUT then does not appear.",
     .options = options,

@@ -193,7 +193,7 @@ struct poise_listrank_result {
     /** In memory: reading, walking, writing. Else: reading, bridging nodes
      * out, ranking. */
     uint64_t read_ns, walk_ns, write_ns;
-    const char *engine;
+    const char *engine; /**< "" if another process did it alone */
 };
 
 /**
@@ -206,11 +206,13 @@ struct poise_listrank_result {
  * (Source: pems, algorithm 2.1): the traffic with the disks is about 150 bytes
  * a node, however little the memory is.
  *
- * Several processes hold a part of the nodes each, and send each other the
- * walks that go on there, if their memory is enough together: 17 bytes a node
- * (and a little more, about 20 MiB each); a thread each. Else, or if there is a
- * list for every 256 nodes or more, the first process does it alone. Collective
- * over options->world.
+ * Several processes of one machine lend the first one their threads and their
+ * processors. Those of several machines hold a part of the nodes each, and send
+ * each other the walks that go on there, if their memory is enough together: 17
+ * bytes a node (and a little more, about 20 MiB each); a thread each. Else, or
+ * if there is a list for every 256 nodes or more, the first process does it
+ * alone, with the threads of those of its machine. Collective over
+ * options->world.
  *
  * -EINVAL: a size that is no multiple of 8, a successor past the end, a node
  * with two predecessors, a cycle (named by index: the first there is, in this

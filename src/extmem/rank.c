@@ -317,14 +317,37 @@ static int rank_together(struct rank_job *job, struct poise_world *world,
     return code;
 }
 
-static int run_in_world(struct poise_world *world, const char *in,
+/* By the first process, with everybody's threads. */
+static int run_by_first(struct poise_world *world, const char *in,
                         const char *out,
                         const struct poise_listrank_options *options,
                         struct poise_listrank_result *result)
 {
+    struct poise_listrank_options all = *options;
+    struct rank_lead lead;
+    int code = rank_lead_begin(&lead, world, options->threads);
+
+    all.threads = lead.threads;
+    if (code == 0 && poise_world_rank(world) == 0) {
+        code = run_alone(in, out, &all, result);
+    }
+    rank_lead_end(&lead);
+    code = sort_agree(world, code);
+    code = code == 0 ? sort_tell_all(world, result, sizeof *result) : code;
+    if (poise_world_rank(world) > 0) {
+        result->engine = "";
+    }
+    return code;
+}
+
+/* By all, if they can; *fits says whether they did. */
+static int run_by_all(struct poise_world *world, const char *in,
+                      const char *out,
+                      const struct poise_listrank_options *options,
+                      struct poise_listrank_result *result, bool *fits)
+{
     struct rank_job job;
     unsigned processes = (unsigned)poise_world_size(world);
-    bool fits = false;
     int code = sort_agree(world, open_job(&job, in, out, options));
 
     if (code == 0) {
@@ -337,23 +360,33 @@ static int run_in_world(struct poise_world *world, const char *in,
     if (code == 0) {
         job.threads = 1;
         set_units(&job);
-        fits = rank_world_bytes(&job, processes) <= job.memory;
+        *fits = rank_world_bytes(&job, processes) <= job.memory;
     }
-    if (code == 0 && fits) {
-        code = rank_together(&job, world, out, &fits);
+    if (code == 0 && *fits) {
+        code = rank_together(&job, world, out, fits);
     }
     rank_job_close(&job);
+    *result = job.result;
+    return code;
+}
+
+static int run_in_world(struct poise_world *world, const char *in,
+                        const char *out,
+                        const struct poise_listrank_options *options,
+                        struct poise_listrank_result *result)
+{
+    struct poise_listrank_result all = {0};
+    bool fits = false;
+    int code = 0;
+
+    if (!rank_lead_applies(world)) {
+        code = run_by_all(world, in, out, options, &all, &fits);
+    }
     if (code == 0 && !fits) {
-        code = poise_world_rank(world) == 0
-                   ? run_alone(in, out, options, &job.result)
-                   : 0;
-        code = sort_agree(world, code);
-        if (code == 0) {
-            code = sort_tell_all(world, &job.result, sizeof job.result);
-        }
+        code = run_by_first(world, in, out, options, &all);
     }
     if (code == 0) {
-        *result = job.result;
+        *result = all;
     }
     return code;
 }

@@ -25,6 +25,7 @@ enum {
     BATCH = 2048,       /* records in a message */
     WINDOW = 8,         /* messages of marks under way to each process */
     ID_BITS = 40,
+    AHEAD = 32, /* records whose place is fetched before its turn */
 };
 
 enum {
@@ -144,12 +145,22 @@ static void mark(struct crew *crew, uint64_t node)
     crew->followed[place / 64] |= bit;
 }
 
+static void fetch_mark(const struct crew *crew, uint64_t node)
+{
+    if (is_here(crew, node)) {
+        __builtin_prefetch(&crew->followed[(node - crew->first) / 64], 1);
+    }
+}
+
 static void take_marks(struct crew *crew, const struct poise_message *message)
 {
     const uint64_t *nodes = message->data;
     size_t count = message->len / sizeof *nodes;
 
     for (size_t i = 0; i < count; i++) {
+        if (i + AHEAD < count) {
+            fetch_mark(crew, nodes[i + AHEAD]);
+        }
         if (is_here(crew, nodes[i])) {
             mark(crew, nodes[i]);
         }
@@ -263,6 +274,8 @@ static void send_marks(struct crew *crew, unsigned dest)
 {
     struct sort_line *line = &crew->peers.lines[dest];
 
+    /* Others wait for what they sent to be taken. */
+    hear(crew);
     while (line->under_way >= WINDOW && !sort_stopped(&crew->run.stop)) {
         if (!hear(crew)) {
             sort_peers_wait(&crew->peers);
@@ -284,6 +297,9 @@ static void take_nodes(struct crew *crew, const uint64_t *successors,
         uint64_t s = successors[i];
         bool is_last = rank_is_last(first + i, s);
 
+        if (i + AHEAD < count) {
+            fetch_mark(crew, successors[i + AHEAD]);
+        }
         if (s >= all && !is_last) {
             rank_note(&crew->job->wrong.past, first + i);
             is_last = true;
@@ -705,6 +721,10 @@ static void final_ranks(struct crew *crew, const struct table *table,
         const struct node *node = &crew->nodes[from + i];
         const struct walk *walk;
 
+        if (i + AHEAD < count && (node[AHEAD].next & SEEN)) {
+            __builtin_prefetch(
+                &table->walks[index_of(table, node[AHEAD].next & ID)]);
+        }
         ranks[i] = 0;
         if (!(node->next & SEEN)) {
             rank_note(&crew->job->wrong.cycle, crew->first + from + i);

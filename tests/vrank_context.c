@@ -6,6 +6,8 @@
 #define VRANK_SWAPPED
 #include "vrank_run.h"
 
+#include <sys/mman.h>
+
 #define MIB ((size_t)1 << 20)
 
 static const char *scratch(void)
@@ -324,6 +326,257 @@ static void test_parts(void **state)
     run_short(68 * MIB, 6, body_parts);
 }
 
+/* Zeroed without being touched, as a program's calloc. */
+static char *zeroed_alloc(size_t count, size_t size)
+{
+    void *(*alloc)(size_t count, size_t size) =
+        (void *(*)(size_t, size_t))(uintptr_t)shim_find("calloc", true);
+    return alloc(count, size);
+}
+
+/* A part of each heap is made another mapping, which cannot be moved as one
+ * with the rest; and what was never written stays zero whoever's pages come. */
+static int body_mappings(int rank, int size)
+{
+    enum { HOLE = 12 };
+    uint64_t *mine = words(rank, WORDS);
+    uintptr_t page = ((uintptr_t)mine + 65536) & ~(uintptr_t)4095;
+    char *zero = zeroed_alloc(3, MIB), *last = zeroed_alloc(1, MIB);
+    CHECK(size > 1 && zero != NULL && last != NULL);
+    if (rank % 2 == 0) {
+        memset(last, 1, MIB);
+    }
+    if (rank % 3 == 0) {
+        CHECK(madvise((void *)page, 4096, MADV_DONTDUMP) == 0);
+    }
+    for (size_t at = 0; at < 3 * MIB; at += HOLE * 4096) {
+        zero[at] = (char)(rank + 1);
+    }
+    for (int round = 0; round < 4; round++) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        CHECK(words_are(mine, rank, 0, WORDS));
+        for (size_t at = 0; at < 3 * MIB; at += 4096) {
+            CHECK(zero[at] == (at % (HOLE * 4096) == 0 ? (char)(rank + 1) : 0));
+            CHECK(zero[at + 4095] == 0);
+        }
+        mine[round * 70001] = 0;
+        mine[round * 70001] = word(rank, (size_t)round * 70001);
+    }
+    for (size_t at = 0; at < MIB; at += 512) {
+        CHECK(last[at] == (rank % 2 == 0));
+    }
+    shim_free(last);
+    shim_free(zero);
+    shim_free(mine);
+    return 0;
+}
+
+static void test_mappings(void **state)
+{
+    (void)state;
+    run_short(40 * MIB, 12, body_mappings);
+    /* The same in huge pages. */
+    run_short(80 * MIB, 16, body_mappings);
+}
+
+/* Messages that stay with the run until they are wanted: nobody waits for his
+ * neighbour, and more of them than there is room for. */
+static int body_kept(int rank, int size)
+{
+    enum { BYTES = 60000, MANY = 100 };
+    int before = (rank + size - 1) % size, after = (rank + 1) % size;
+    char *mine = shim_malloc(BYTES), *theirs = shim_malloc(BYTES);
+    char *more = shim_malloc((size_t)MANY * BYTES);
+    MPI_Request requests[MANY];
+    for (int round = 0; round < 20; round++) {
+        memset(mine, rank + round, BYTES);
+        MPI_Send(mine, BYTES, MPI_CHAR, after, 1, MPI_COMM_WORLD);
+        memset(mine, 0x11, BYTES);
+        MPI_Recv(theirs, BYTES, MPI_CHAR, before, 1, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+        CHECK(theirs[0] == (char)(before + round));
+        CHECK(memcmp(theirs, theirs + 1, BYTES - 1) == 0);
+    }
+    for (int i = 0; i < MANY; i++) {
+        memset(more + (size_t)i * BYTES, rank + i, BYTES);
+        MPI_Isend(more + (size_t)i * BYTES, BYTES, MPI_CHAR, after, i,
+                  MPI_COMM_WORLD, &requests[i]);
+    }
+    for (int i = MANY - 1; i >= 0; i--) {
+        MPI_Recv(theirs, BYTES, MPI_CHAR, before, i, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+        CHECK(theirs[BYTES / 2] == (char)(before + i));
+        CHECK(memcmp(theirs, theirs + 1, BYTES - 1) == 0);
+    }
+    MPI_Waitall(MANY, requests, MPI_STATUSES_IGNORE);
+    shim_free(more);
+    shim_free(theirs);
+    shim_free(mine);
+    return 0;
+}
+
+static void test_kept(void **state)
+{
+    (void)state;
+    run_short(40 * MIB, 8, body_kept);
+}
+
+/* Bytes from one to another: none to 40,000, at odd places. */
+static int piece_bytes(int from, int to)
+{
+    static const int lengths[] = {1237, 40001, 20011, 0,
+                                  333,  16384, 9973,  30000};
+    return lengths[(from * 5 + to * 3) % 8];
+}
+
+static bool piece_is(const char *data, int bytes, int from, int to)
+{
+    for (int i = 0; i < bytes; i++) {
+        if (data[i] != (char)(from * 31 + to * 7 + i)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Each gets pieces that begin and end inside pages, one beside the other, with
+ * a gap of a byte now and then, by which it is seen what is written. */
+static int body_pieces(int rank, int size)
+{
+    int *counts = shim_malloc(4 * (size_t)size * sizeof(int));
+    int *places = counts + size, *came = places + size, *at = came + size;
+    int sent = 1, total = 3;
+    for (int i = 0; i < size; i++) {
+        counts[i] = piece_bytes(rank, i);
+        places[i] = sent;
+        sent += counts[i];
+        came[i] = piece_bytes(i, rank);
+        at[i] = total;
+        total += came[i] + (i % 3 == 0);
+    }
+    char *out = shim_malloc((size_t)sent), *in = shim_malloc((size_t)total + 1);
+    uint64_t *more = words(rank, WORDS / 2);
+    CHECK(out != NULL && in != NULL);
+    for (int to = 0; to < size; to++) {
+        for (int i = 0; i < counts[to]; i++) {
+            out[places[to] + i] = (char)(rank * 31 + to * 7 + i);
+        }
+    }
+    for (int round = 0; round < 2; round++) {
+        memset(in, 0x77, (size_t)total + 1);
+        MPI_Alltoallv(out, counts, places, MPI_CHAR, in, came, at, MPI_CHAR,
+                      MPI_COMM_WORLD);
+        for (int i = 0; i < size; i++) {
+            CHECK(piece_is(in + at[i], came[i], i, rank));
+            CHECK(i % 3 != 0 || in[at[i] + came[i]] == 0x77);
+        }
+        CHECK(in[2] == 0x77 && in[total] == 0x77);
+        CHECK(words_are(more, rank, 0, WORDS / 2));
+    }
+    shim_free(more);
+    shim_free(in);
+    shim_free(out);
+    shim_free(counts);
+    return 0;
+}
+
+static void test_pieces(void **state)
+{
+    (void)state;
+    run_short(24 * MIB, 16, body_pieces);
+    /* Hardly any room for the ends of pieces. */
+    run_short(12 * MIB, 16, body_pieces);
+}
+
+static uint32_t model_next(uint32_t *state)
+{
+    *state = *state * 1664525u + 1013904223u;
+    return *state >> 8;
+}
+
+/* What one rank writes to and reads from the memory of another that is away:
+ * parts of all lengths, over each other and beside each other. */
+enum { COPIED = 1 << 20, COPIES = 400 };
+static char copied[COPIED], copied_back[COPIED];
+static char *copied_to;
+
+static void copy_out(size_t at, size_t bytes, uint32_t seed)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        copied[at + i] = (char)(seed + i);
+    }
+    context_copy_later(copied_to + at, copied + at, bytes);
+}
+
+static void copy_some(uint32_t *state)
+{
+    static const size_t lengths[] = {1, 100, 4095, 9000, 17000, 40000, 70000};
+    size_t bytes = lengths[model_next(state) % 7];
+    size_t at = model_next(state) % (COPIED - 4 * bytes);
+    if (model_next(state) % 4 == 0) {
+        context_copy(copied_back, copied_to + at, 4 * bytes);
+        CHECK(memcmp(copied_back, copied + at, 4 * bytes) == 0);
+        return;
+    }
+    /* Some beside each other, up or down, and on a page's bound or not. */
+    at = model_next(state) % 3 == 0 ? at & ~(size_t)4095 : at;
+    int count = 1 + (int)(model_next(state) % 4);
+    bool down = model_next(state) % 2 == 0;
+    for (int i = 0; i < count; i++) {
+        size_t place = at + (size_t)(down ? count - 1 - i : i) * bytes;
+        copy_out(place, bytes, model_next(state));
+    }
+    context_settle();
+}
+
+static int body_copies(int rank, int size)
+{
+    char *mine = shim_malloc(COPIED + 64), byte = 0;
+    uint64_t *more = words(rank, WORDS);
+    uint32_t state = 5;
+    memset(mine, 0, COPIED + 64);
+    if (rank == 0) {
+        memset(copied, 0, COPIED);
+        copied_to = mine + 5;
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    CHECK(words_are(more, rank, 0, WORDS));
+    if (rank == 1) {
+        for (int i = 2; i < size; i++) {
+            MPI_Recv(&byte, 1, MPI_CHAR, i, 1, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
+        }
+        for (int i = 0; i < COPIES; i++) {
+            copy_some(&state);
+        }
+        MPI_Send(&byte, 1, MPI_CHAR, 0, 1, MPI_COMM_WORLD);
+    } else if (rank == 0) {
+        MPI_Recv(&byte, 1, MPI_CHAR, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        CHECK(memcmp(mine + 5, copied, COPIED) == 0);
+        CHECK(words_are(more, rank, 0, WORDS));
+    } else {
+        MPI_Send(&byte, 1, MPI_CHAR, 1, 1, MPI_COMM_WORLD);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    shim_free(more);
+    shim_free(mine);
+    return 0;
+}
+
+static void test_copies(void **state)
+{
+    struct context_sums sums;
+    (void)state;
+    /* With room for notes, and with hardly any. */
+    for (int memory = 40; memory >= 10; memory -= 30) {
+        struct vrank_outcome out = run_within(memory * MIB, (int)memory * 3 / 5,
+                                              1, scratch(), body_copies, &sums);
+        assert_int_equal(out.status, 0);
+        assert_true(sums.written_parts > MIB && sums.read_parts > MIB);
+    }
+    poise_buf_free(&run.said);
+}
+
 /* ---- what goes wrong --------------------------------------------------------
  */
 
@@ -371,12 +624,6 @@ struct model {
     uint32_t seeds[BLOCK_CHUNKS]; /* 0: zero */
 };
 
-static uint32_t model_next(uint32_t *state)
-{
-    *state = *state * 1664525u + 1013904223u;
-    return *state >> 8;
-}
-
 /* Word by word: byte by byte takes long under a sanitizer. */
 static uint64_t chunk_word(uint32_t seed, int i)
 {
@@ -400,14 +647,6 @@ static bool chunk_is(const char *chunk, uint32_t seed)
         }
     }
     return true;
-}
-
-/* Zeroed without being touched, as a program's calloc. */
-static char *zeroed_alloc(size_t count, size_t size)
-{
-    void *(*alloc)(size_t count, size_t size) =
-        (void *(*)(size_t, size_t))(uintptr_t)shim_find("calloc", true);
-    return alloc(count, size);
 }
 
 /* Give the block back and get another, zeroed or filled. */
@@ -623,6 +862,8 @@ int main(void)
         cmocka_unit_test(test_reduce),   cmocka_unit_test(test_gaps),
         cmocka_unit_test(test_parts),    cmocka_unit_test(test_greedy),
         cmocka_unit_test(test_tracking), cmocka_unit_test(test_read_only),
+        cmocka_unit_test(test_mappings), cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_kept),     cmocka_unit_test(test_copies),
         cmocka_unit_test(test_faults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

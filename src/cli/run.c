@@ -20,13 +20,18 @@ struct values {
     int smt;
     uint64_t stack, memory, context;
     const char *scratch;
-    int swap, track;
+    int swap, track, io;
     const char *placement, *speeds, *policy, *delay, *profile_json, *against,
         *report;
-    bool profile, check;
+    bool profile, check, buffered;
 };
 
 static const char *const swap_names[] = {"needed", "always", NULL};
+
+/* In the order of enum poise_disk_engine, and one more. */
+static const char *const io_names[] = {"auto", "io_uring", "threads", "sync",
+                                       NULL};
+enum { IO_SYNC = POISE_DISK_THREADS + 1 };
 
 static const struct poise_option options[] = {
     {POISE_OPTION_INT, 'n', "processes", "P",
@@ -88,6 +93,14 @@ static const struct poise_option options[] = {
              "all are written (full; default: auto, what the kernel can do)",
      .offset = offsetof(struct values, track),
      .choices = poise_vrank_tracking_names},
+    {POISE_OPTION_ENUM, .name = "io", .arg = "NAME",
+     .help = "how scratch files are read and written: by io_uring or by "
+             "threads, many transfers at a time, or one after the other (sync; "
+             "default: auto)",
+     .offset = offsetof(struct values, io), .choices = io_names},
+    {POISE_OPTION_FLAG, .name = "buffered",
+     .help = "through the page cache, where O_DIRECT would work, too",
+     .offset = offsetof(struct values, buffered)},
     {POISE_OPTION_STRING, .name = "delay", .arg = "TIME[,RATE]",
      .help = "hold messages between processes back, as a slow network would: "
              "one-way latency, and bytes per second",
@@ -184,6 +197,18 @@ static int fail(int code)
 }
 
 /* "5ms" or "5ms,100M". */
+static struct poise_disk_options disk_options(const struct values *values)
+{
+    bool is_sync = values->io == IO_SYNC;
+
+    return (struct poise_disk_options){
+        .engine =
+            is_sync ? POISE_DISK_THREADS : (enum poise_disk_engine)values->io,
+        .depth = is_sync ? 1 : 0,
+        .buffered = values->buffered,
+    };
+}
+
 static int read_delay(const char *text, struct poise_vrank_options *out)
 {
     char latency[32];
@@ -503,6 +528,7 @@ int cli_run(int argc, char **argv)
         .swap_always = values.swap != 0,
         .checks = values.check,
         .tracking = (enum poise_vrank_tracking)values.track,
+        .disk = disk_options(&values),
         .say = say,
         .die = die,
     };

@@ -64,11 +64,29 @@ static size_t stored_words(uint64_t slot_bytes)
     return (size_t)(slot_bytes / CONTEXT_PAGE + 63) / 64;
 }
 
-static void contexts_fill(struct contexts *all)
+/* A mapping of another kind behind each heap. Without it a heap's could become
+ * one with its neighbour's when pages are moved (context_pages.c), and the
+ * kernel then forgets to watch the neighbour's, too. */
+static int contexts_part(const struct contexts *all)
+{
+    for (int i = 0; i < all->count; i++) {
+        const struct heap *heap = &all->items[i].heap;
+        if (mmap(heap->base + heap->bytes, heap->unit, PROT_NONE,
+                 MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+                 0) == MAP_FAILED) {
+            return poise_error_set(errno, "swap the contexts of virtual ranks",
+                                   NULL, "the addresses cannot be divided");
+        }
+    }
+    return 0;
+}
+
+static int contexts_fill(struct contexts *all)
 {
     size_t slot = (size_t)all->plan.slot_bytes;
-    /* Huge pages move twice as fast, where they are not mostly empty. */
+    /* Where they are not mostly empty. */
     bool huge = all->plan.context_bytes >= 8 * CONTEXT_HUGE;
+    size_t unit = huge ? CONTEXT_HUGE : CONTEXT_SMALL_UNIT;
 
     for (int i = 0; i < all->count; i++) {
         struct context *context = &all->items[i];
@@ -78,21 +96,17 @@ static void contexts_fill(struct contexts *all)
             all->stored + (size_t)i * stored_words(all->plan.slot_bytes);
         context->heap =
             (struct heap){.base = (char *)context_base + (size_t)i * slot,
-                          .bytes = slot,
-                          .unit = huge ? CONTEXT_HUGE : CONTEXT_SMALL_UNIT,
+                          .bytes = slot - unit,
+                          .unit = unit,
                           .take = context_take,
                           .give = context_give,
                           .arg = context};
         heap_init(&context->heap);
+        pages_advise(&context->heap);
         pthread_mutex_init(&context->heap_lock, NULL);
     }
-    madvise((void *)context_base, (size_t)all->count * slot,
-            huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
-    for (int i = 0; huge && i < all->count; i++) {
-        /* Of a context that stays small, no more than it has. */
-        madvise(all->items[i].heap.base, CONTEXT_HUGE, MADV_NOHUGEPAGE);
-    }
     context_span = (size_t)all->count * slot;
+    return contexts_part(all);
 }
 
 static int contexts_make(struct contexts *all,
@@ -106,17 +120,16 @@ static int contexts_make(struct contexts *all,
     }
     if (code == 0) {
         all->items = poise_alloc((size_t)all->count, sizeof *all->items);
-        all->bounces = poise_alloc((size_t)all->threads, sizeof(char *));
         all->stored =
             poise_alloc((size_t)all->count * stored_words(all->plan.slot_bytes),
                         sizeof *all->stored);
-        code = all->items != NULL && all->bounces != NULL && all->stored != NULL
-                   ? 0
-                   : -ENOMEM;
+        code = all->items != NULL && all->stored != NULL ? flow_begin(all)
+                                                         : -ENOMEM;
     }
     if (code == 0) {
         code = context_disk_create(options->scratch, all->count,
-                                   all->plan.slot_bytes, &all->disk);
+                                   all->plan.slot_bytes, &options->disk,
+                                   &all->disk);
     }
     if (code == 0) {
         code = contexts_reserve(all);
@@ -138,14 +151,16 @@ int context_begin(const struct context_options *options)
                              .uffd = -1};
     pthread_mutex_init(&all->lock, NULL);
     pthread_cond_init(&all->changed, NULL);
+    pthread_cond_init(&all->asked, NULL);
     contexts = all;
     int code = contexts_make(all, options);
+    code = code == 0 ? contexts_fill(all) : code;
+    /* Where all are swapped at each call nobody comes too early. */
+    code = code == 0 && !all->always ? ahead_begin(all) : code;
     if (code < 0) {
         context_end();
-        return code;
     }
-    contexts_fill(all);
-    return 0;
+    return code;
 }
 
 void context_end(void)
@@ -155,23 +170,22 @@ void context_end(void)
     if (all == NULL) {
         return;
     }
+    ahead_end(all);
     for (int i = 0; all->items != NULL && i < all->count; i++) {
         notes_free(all, &all->items[i]);
         free(all->items[i].extents);
         free(all->items[i].runs);
         heap_free_maps(&all->items[i].heap);
     }
-    for (int i = 0; all->bounces != NULL && i < all->threads; i++) {
-        poise_huge_free(all->bounces[i], CONTEXT_BOUNCE);
-    }
+    flow_end(all);
     if (all->mapping != NULL) {
         munmap(all->mapping, all->mapping_bytes);
     }
     track_end(all);
     context_disk_destroy(all->disk);
+    pthread_cond_destroy(&all->asked);
     pthread_cond_destroy(&all->changed);
     pthread_mutex_destroy(&all->lock);
-    free(all->bounces);
     free(all->stored);
     free(all->items);
     free(all);
@@ -195,15 +209,19 @@ void context_sums(struct context_sums *out)
 void context_moved(const struct context *context,
                    uint64_t out[static POISE_VRANK_MOVES])
 {
-    for (int i = 0; i < POISE_VRANK_MOVES; i++) {
-        out[i] = context != NULL ? context->moved[i] : 0;
+    memset(out, 0, POISE_VRANK_MOVES * sizeof *out);
+    if (context != NULL) {
+        pthread_mutex_lock(&contexts->lock);
+        memcpy(out, context->moved, sizeof context->moved);
+        pthread_mutex_unlock(&contexts->lock);
     }
 }
 
 void context_count(struct contexts *all, struct context *context,
                    enum poise_vrank_move what, uint64_t bytes, uint64_t before)
 {
-    uint64_t ns = poise_clock_ns() - before;
+    /* What is done ahead nobody waits for. */
+    uint64_t ns = vrank_here != NULL ? poise_clock_ns() - before : 0;
 
     context->moved[what] += bytes;
     context->moved[POISE_VRANK_MOVING] += ns;
@@ -227,7 +245,23 @@ void context_fail(void)
 
 void contexts_wait(struct contexts *all)
 {
-    pthread_cond_wait(&all->changed, &all->lock);
+    /* Others may wait for what this worker has under way. */
+    if (flow_is_empty(all)) {
+        pthread_cond_wait(&all->changed, &all->lock);
+        return;
+    }
+    pthread_mutex_unlock(&all->lock);
+    if (flow_finish(all) < 0) {
+        context_fail();
+    }
+    pthread_mutex_lock(&all->lock);
+}
+
+void contexts_wait_parts(struct contexts *all, const struct context *context)
+{
+    while (__atomic_load_n(&context->parts, __ATOMIC_ACQUIRE) > 0) {
+        contexts_wait(all);
+    }
 }
 
 /* Others look at it without the lock. */
@@ -242,7 +276,7 @@ void context_free_up(struct contexts *all, struct context *context)
     pthread_cond_broadcast(&all->changed);
 }
 
-/* Write a context that is busy to disk and give its memory back. */
+/* Write a context that is busy to disk. */
 static int context_write(struct contexts *all, struct context *context,
                          uint64_t *bytes)
 {
@@ -258,14 +292,10 @@ static int context_write(struct contexts *all, struct context *context,
                          heap->base + from, now, true);
     }
     int finished = context_disk_finish(&batch);
-    code = code == 0 ? finished : code;
-    if (code == 0) {
-        madvise(heap->base, heap->reach, MADV_DONTNEED);
-        mprotect(heap->base, heap->bytes, PROT_NONE);
-    }
-    return code;
+    return code == 0 ? finished : code;
 }
 
+/* Read one that is busy, into memory that is there. */
 static int context_read(struct contexts *all, struct context *context,
                         uint64_t *bytes)
 {
@@ -273,10 +303,6 @@ static int context_read(struct contexts *all, struct context *context,
     struct heap *heap = &context->heap;
     size_t from, to = 0;
 
-    if (mprotect(heap->base, heap->bytes, PROT_READ | PROT_WRITE) != 0) {
-        return poise_error_set(errno, "bring a context into memory", NULL,
-                               NULL);
-    }
     while (stored_next(context, &from, &to, heap->bytes / CONTEXT_PAGE)) {
         size_t at = from * CONTEXT_PAGE, now = (to - from) * CONTEXT_PAGE;
         *bytes += now;
@@ -290,13 +316,14 @@ static int context_read(struct contexts *all, struct context *context,
     return code;
 }
 
-/* Swap a context out that is present and at rest. Under the lock, which is let
- * go meanwhile. False: the job ends. */
+/* Swap a context out that is present and at rest; it is a shell then. Under
+ * the lock, which is let go meanwhile. False: the job ends. */
 static bool context_evict(struct contexts *all, struct context *context)
 {
     uint64_t bytes = 0, before = poise_clock_ns();
 
     context->busy = true;
+    context->is_ahead = false;
     pthread_mutex_unlock(&all->lock);
     int code = context_write(all, context, &bytes);
     if (code < 0) {
@@ -309,9 +336,22 @@ static bool context_evict(struct contexts *all, struct context *context)
         all->used_bytes -= context->heap.charged;
         heap_trim(&context->heap);
         context_set(context, CONTEXT_AWAY);
+    } else {
+        context_free_up(all, context);
     }
-    context_free_up(all, context);
     return code == 0;
+}
+
+/* Nobody takes the pages of a shell. Under the lock, which is let go
+ * meanwhile. NULL: there is none. */
+static void shell_drop(struct contexts *all, struct context *shell)
+{
+    if (shell != NULL) {
+        pthread_mutex_unlock(&all->lock);
+        pages_drop(shell);
+        pthread_mutex_lock(&all->lock);
+        context_free_up(all, shell);
+    }
 }
 
 /* The present context that was not used for longest and may go; *moving:
@@ -324,10 +364,13 @@ static struct context *context_oldest(struct contexts *all, bool *moving)
     for (int i = 0; i < all->count; i++) {
         struct context *context = &all->items[i];
         if (context->state != CONTEXT_PRESENT || context->stays) {
+            *moving |= context->is_arriving;
             continue;
         }
-        if (context->busy || context->active || context->pins > 0) {
+        if (context->busy) {
             *moving = true;
+        } else if (context->active || context->pins > 0) {
+            *moving |= all->threads > 1;
         } else if (context->heap.charged > 0 &&
                    (oldest == NULL || context->last_use < oldest->last_use)) {
             oldest = context;
@@ -336,19 +379,26 @@ static struct context *context_oldest(struct contexts *all, bool *moving)
     return oldest;
 }
 
-/* Make room for so many bytes, and take them. Under the lock, which is let go
- * meanwhile. False: there is none, or the job ends. */
-static bool contexts_room(struct contexts *all, uint64_t bytes)
+bool contexts_room(struct contexts *all, uint64_t bytes, bool waits,
+                   struct context **shell)
 {
     bool moving;
 
+    *shell = NULL;
     while (all->used_bytes + bytes > all->plan.budget_bytes) {
+        if (*shell != NULL) {
+            /* Others may wait for it, or be waited for. */
+            shell_drop(all, *shell);
+            *shell = NULL;
+            continue;
+        }
         struct context *oldest = context_oldest(all, &moving);
-        if (oldest != NULL) {
+        if (oldest != NULL && (waits || !oldest->is_ahead)) {
             if (!context_evict(all, oldest)) {
                 return false;
             }
-        } else if (moving && all->threads > 1) {
+            *shell = oldest;
+        } else if (moving && waits) {
             contexts_wait(all);
         } else {
             return false;
@@ -358,29 +408,46 @@ static bool contexts_room(struct contexts *all, uint64_t bytes)
     return true;
 }
 
-/* Bring a context that is busy and away into memory. Under the lock, which is
- * let go meanwhile. False: the job ends. */
-static bool context_bring(struct contexts *all, struct context *context)
+/* Memory for one that comes: the shell's, if there is one. */
+static int context_map(const struct contexts *all, struct context *context,
+                       struct context *shell)
 {
-    uint64_t bytes = 0;
+    struct heap *heap = &context->heap;
+    bool mapped;
 
-    if (!contexts_room(all, context->heap.charged)) {
-        poise_error_set(ENOMEM, "bring a context into memory", NULL,
-                        "%d MiB are needed, and the contexts of ranks that "
-                        "started threads, which stay in memory, leave less",
-                        (int)(context->heap.charged >> 20));
-        pthread_mutex_unlock(&all->lock);
-        context_fail();
-        pthread_mutex_lock(&all->lock);
-        return false;
+    if (shell != NULL && shell->is_split && heap->unit == CONTEXT_HUGE) {
+        /* Fresh ones are huge again. */
+        pages_drop(shell);
+        shell->is_split = false;
+        shell = NULL;
     }
-    uint64_t before = poise_clock_ns();
+    mapped = shell != NULL ? pages_take(all, context, shell)
+                           : mprotect(heap->base, heap->bytes,
+                                      PROT_READ | PROT_WRITE) == 0;
+    return mapped ? 0
+                  : poise_error_set(errno, "bring a context into memory", NULL,
+                                    NULL);
+}
+
+bool context_fill(struct contexts *all, struct context *context,
+                  struct context *shell)
+{
+    uint64_t bytes = 0, before = poise_clock_ns();
+
+    context->is_arriving = true;
     pthread_mutex_unlock(&all->lock);
-    int code = context_read(all, context, &bytes);
+    int code = context_map(all, context, shell);
+    if (shell != NULL) {
+        pthread_mutex_lock(&all->lock);
+        context_free_up(all, shell);
+        pthread_mutex_unlock(&all->lock);
+    }
+    code = code == 0 ? context_read(all, context, &bytes) : code;
     if (code < 0) {
         context_fail();
     }
     pthread_mutex_lock(&all->lock);
+    context->is_arriving = false;
     context_count(all, context, POISE_VRANK_SWAPPED_IN, bytes, before);
     all->sums.swapped_in += bytes;
     all->sums.swaps += bytes > 0;
@@ -395,13 +462,38 @@ static bool context_bring(struct contexts *all, struct context *context)
     return code == 0;
 }
 
+/* Bring a context that is busy and away into memory. Under the lock, which is
+ * let go meanwhile. False: the job ends. */
+static bool context_bring(struct contexts *all, struct context *context)
+{
+    struct context *shell;
+
+    if (!contexts_room(all, context->heap.charged, true, &shell)) {
+        poise_error_set(ENOMEM, "bring a context into memory", NULL,
+                        "%d MiB are needed, and the contexts of ranks that "
+                        "started threads, which stay in memory, leave less",
+                        (int)(context->heap.charged >> 20));
+        pthread_mutex_unlock(&all->lock);
+        context_fail();
+        pthread_mutex_lock(&all->lock);
+        return false;
+    }
+    return context_fill(all, context, shell);
+}
+
 void context_need(struct contexts *all, struct context *context)
 {
-    while (context->busy) {
-        contexts_wait(all);
+    if (context->busy) {
+        uint64_t before = poise_clock_ns();
+        while (context->busy) {
+            contexts_wait(all);
+        }
+        context_count(all, context, POISE_VRANK_SWAPPED_IN, 0, before);
     }
+    context->is_ahead = false;
     if (context->state == CONTEXT_AWAY) {
         context->busy = true;
+        contexts_wait_parts(all, context);
         context_bring(all, context);
         context_free_up(all, context);
     }
@@ -437,7 +529,9 @@ void context_leave(struct context *context)
     context->active = false;
     context->last_use = ++all->clock;
     if (all->always && context->pins == 0 && !context->stays) {
-        context_evict(all, context);
+        if (context_evict(all, context)) {
+            shell_drop(all, context);
+        }
     } else if (all->threads > 1) {
         pthread_cond_broadcast(&all->changed);
     }
@@ -483,13 +577,14 @@ void context_stay(struct context *context)
 
 static bool context_take(void *arg, size_t bytes)
 {
-    struct context *context = arg;
+    struct context *context = arg, *shell = NULL;
     struct contexts *all = contexts;
 
     pthread_mutex_lock(&all->lock);
     bool fits = context->heap.charged + bytes <= all->plan.context_bytes;
     if (fits) {
-        fits = contexts_room(all, bytes);
+        fits = contexts_room(all, bytes, true, &shell);
+        shell_drop(all, shell);
     }
     pthread_mutex_unlock(&all->lock);
     return fits;

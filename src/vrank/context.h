@@ -4,7 +4,10 @@
  *
  *   heap.c          the heap of a rank, in a range of addresses of its own
  *   context.c       which contexts are in memory
+ *   context_ahead.c contexts that come before they are needed
+ *   context_pages.c their pages, which go from one to another
  *   context_part.c  access to those that are not
+ *   context_flow.c  many such accesses at a time
  *   context_track.c which of their pages have to be written
  *   context_disk.c  the scratch files
  *   context_plan.c  how much each may have
@@ -47,6 +50,7 @@ struct context_options {
     int sharers; /**< processes that use the same folders; 0: 1 */
     bool always; /**< swap at each call that waits: for tests */
     enum poise_vrank_tracking tracking;
+    struct poise_disk_options disk; /**< of the scratch files */
 };
 
 /** How the memory is divided. */
@@ -83,6 +87,8 @@ void context_adopt(struct vrank *rank, int index);
 /** Its rank is about to wait; and goes on. */
 void context_leave(struct context *context);
 void context_enter(struct context *context);
+/** It will be needed next by the calling worker: if it is away it may come. */
+void context_ahead(struct context *context);
 /** Whether it is in memory now: a guess, for choosing. */
 bool context_is_present(const struct context *context);
 /** Its rank has ended: nobody needs its memory. */
@@ -110,6 +116,11 @@ static inline bool context_covers(const void *ptr)
 
 /** As memcpy, but either side may lie in a context, be it there or not. */
 void context_copy(void *to, const void *from, size_t bytes);
+/** The same, but it need not be over before context_settle; until then both
+ * sides stay where they are, and nobody else may touch them. */
+void context_copy_later(void *to, const void *from, size_t bytes);
+/** Wait for what this worker copies. */
+void context_settle(void);
 static inline void context_move(void *to, const void *from, size_t bytes)
 {
     if (__builtin_expect(context_covers(to) || context_covers(from), 0)) {
@@ -118,6 +129,10 @@ static inline void context_move(void *to, const void *from, size_t bytes)
         memcpy(to, from, bytes);
     }
 }
+/** Whether there is room for a message on its way, where contexts are swapped;
+ * it is given back later. False without contexts. */
+bool context_keep(size_t bytes);
+void context_unkeep(size_t bytes);
 /** The context in which `ptr` lies is in memory until it is unpinned. NULL,
  * which can be unpinned: it lies in none, or in that of the rank that runs. */
 struct context *context_pin(const void *ptr);
@@ -130,10 +145,20 @@ struct context_disk;
 
 /** Scratch files in all `folders` for `count` slots of `slot_bytes`. */
 int context_disk_create(const char *folders, int count, uint64_t slot_bytes,
+                        const struct poise_disk_options *options,
                         struct context_disk **out);
 void context_disk_destroy(struct context_disk *disk);
 /** Bytes free in all `folders`; those of one file system count once. */
 int context_disk_free_bytes(const char *folders, uint64_t *out);
+
+/** A slot is dealt out over the files in pieces of this many bytes. */
+#define CONTEXT_STRIPE ((size_t)1 << 20)
+/** Read or write part of a slot, within a stripe; everything is a multiple of a
+ * page. The transfer is then waited for by poise_disk_wait. */
+void context_disk_start(struct context_disk *disk,
+                        struct poise_disk_transfer *transfer, int slot,
+                        uint64_t offset, void *data, size_t bytes,
+                        bool is_write);
 
 /** Transfers that are under way together. Zero is none. */
 enum { CONTEXT_BATCH = 32 };
@@ -142,7 +167,7 @@ struct context_batch {
     unsigned first, count;
     int code;
 };
-/** Read or write part of a slot; everything is a multiple of a page. */
+/** Read or write part of a slot, in whole pages. */
 void context_disk_add(struct context_disk *disk, struct context_batch *batch,
                       int slot, uint64_t offset, void *data, size_t bytes,
                       bool is_write);

@@ -11,8 +11,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define DISK_STRIPE ((uint64_t)1 << 20)
-
 struct context_disk {
     struct poise_disk **disks; /* [count]; owned */
     uint64_t count;
@@ -42,7 +40,8 @@ static char *disk_next_folder(const char **folders, int *code)
     return name;
 }
 
-static int disk_add(struct context_disk *disk, const char *folder)
+static int disk_add(struct context_disk *disk, const char *folder,
+                    const struct poise_disk_options *options)
 {
     struct poise_disk **grown = poise_realloc(
         disk->disks, (size_t)disk->count + 1, sizeof(struct poise_disk *));
@@ -50,12 +49,13 @@ static int disk_add(struct context_disk *disk, const char *folder)
         return -ENOMEM;
     }
     disk->disks = grown;
-    int code = poise_disk_scratch(folder, NULL, &disk->disks[disk->count]);
+    int code = poise_disk_scratch(folder, options, &disk->disks[disk->count]);
     disk->count += code == 0;
     return code;
 }
 
 int context_disk_create(const char *folders, int count, uint64_t slot_bytes,
+                        const struct poise_disk_options *options,
                         struct context_disk **out)
 {
     struct context_disk *disk = poise_alloc(1, sizeof *disk);
@@ -63,7 +63,7 @@ int context_disk_create(const char *folders, int count, uint64_t slot_bytes,
     char *folder;
 
     while (code == 0 && (folder = disk_next_folder(&folders, &code)) != NULL) {
-        code = disk_add(disk, folder);
+        code = disk_add(disk, folder, options);
         free(folder);
     }
     if (code == 0 && disk->count == 0) {
@@ -74,8 +74,9 @@ int context_disk_create(const char *folders, int count, uint64_t slot_bytes,
         context_disk_destroy(disk);
         return code;
     }
-    uint64_t stripes = (slot_bytes + DISK_STRIPE - 1) / DISK_STRIPE;
-    disk->part_bytes = (stripes + disk->count - 1) / disk->count * DISK_STRIPE;
+    uint64_t stripes = (slot_bytes + CONTEXT_STRIPE - 1) / CONTEXT_STRIPE;
+    disk->part_bytes =
+        (stripes + disk->count - 1) / disk->count * CONTEXT_STRIPE;
     /* Holes: what was never written reads as zero, and needs no space. */
     for (uint64_t i = 0; i < disk->count && code == 0; i++) {
         if (ftruncate(poise_disk_fd(disk->disks[i]),
@@ -156,29 +157,39 @@ static void batch_wait(struct context_batch *batch)
     }
 }
 
+void context_disk_start(struct context_disk *disk,
+                        struct poise_disk_transfer *transfer, int slot,
+                        uint64_t offset, void *data, size_t bytes,
+                        bool is_write)
+{
+    uint64_t stripe = offset / CONTEXT_STRIPE;
+    /* Each slot begins with another file: small ones are spread, too. */
+    uint64_t file = (stripe + (uint64_t)slot) % disk->count;
+
+    *transfer = (struct poise_disk_transfer){
+        .data = data,
+        .len = bytes,
+        .offset = (uint64_t)slot * disk->part_bytes +
+                  stripe / disk->count * CONTEXT_STRIPE +
+                  offset % CONTEXT_STRIPE,
+        .is_write = is_write};
+    poise_disk_start(disk->disks[file], transfer);
+}
+
 void context_disk_add(struct context_disk *disk, struct context_batch *batch,
                       int slot, uint64_t offset, void *data, size_t bytes,
                       bool is_write)
 {
     while (bytes > 0 && batch->code == 0) {
-        uint64_t stripe = offset / DISK_STRIPE, within = offset % DISK_STRIPE;
-        size_t now = DISK_STRIPE - within < bytes
-                         ? (size_t)(DISK_STRIPE - within)
-                         : bytes;
-        /* Each slot begins with another file: small ones are spread, too. */
-        uint64_t file = (stripe + (uint64_t)slot) % disk->count;
+        size_t left = CONTEXT_STRIPE - (size_t)(offset % CONTEXT_STRIPE);
+        size_t now = left < bytes ? left : bytes;
         if (batch->count == CONTEXT_BATCH) {
             batch_wait(batch);
         }
-        struct poise_disk_transfer *transfer =
-            &batch->transfers[(batch->first + batch->count++) % CONTEXT_BATCH];
-        *transfer = (struct poise_disk_transfer){
-            .data = data,
-            .len = now,
-            .offset = (uint64_t)slot * disk->part_bytes +
-                      stripe / disk->count * DISK_STRIPE + within,
-            .is_write = is_write};
-        poise_disk_start(disk->disks[file], transfer);
+        context_disk_start(
+            disk,
+            &batch->transfers[(batch->first + batch->count++) % CONTEXT_BATCH],
+            slot, offset, data, now, is_write);
         offset += now;
         data = (char *)data + now;
         bytes -= now;

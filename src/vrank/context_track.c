@@ -295,6 +295,7 @@ int track_plan(const struct contexts *all, struct context *context)
                          : context->rests < TRACK_RESTS ? context->rests + 1
                                                         : TRACK_RESTS;
         context->rest_left = mostly ? 1 << context->rests : 0;
+        context->is_split = mostly;
     }
     context->is_tracked = false;
     return code;
@@ -311,6 +312,15 @@ void poise_vrank_discard(void *data, size_t bytes)
         context_of(data) == self && to > from &&
         to <= (uintptr_t)self->heap.base + self->heap.top) {
         madvise((void *)from, to - from, MADV_DONTNEED);
+    }
+}
+
+void track_moved(const struct contexts *all, const struct context *context)
+{
+    /* What is moved is not watched any more. If it cannot be, the attempt to
+     * protect it says so. */
+    if (all->uffd >= 0) {
+        track_register(all->uffd, context->heap.base, context->heap.bytes);
     }
 }
 

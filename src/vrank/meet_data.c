@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "coll.h"
+#include "context.h"
 
 struct vcoll_piece vcoll_piece_of(const struct vcoll_side *side, int i)
 {
@@ -206,6 +207,20 @@ static int alltoall_part(struct vcoll_meeting *meeting, struct vcoll_call *call)
  * before, nor to wait until others have read.
  */
 
+/* As vcoll_piece_copy; it may be over only when all is settled. */
+static int pair_copy(const struct vcoll_piece *from,
+                     const struct vcoll_piece *to)
+{
+    size_t bytes = vcoll_piece_bytes(from);
+
+    if (bytes == 0 || bytes > vcoll_piece_bytes(to) || from->base == to->base ||
+        !from->type->dense || !to->type->dense) {
+        return vcoll_piece_copy(from, to);
+    }
+    context_copy_later(to->base, from->base, bytes);
+    return MPI_SUCCESS;
+}
+
 /* Move what goes from one member to another, or to itself. */
 static int pair_move(const struct vcoll_call *from, const struct vcoll_call *to)
 {
@@ -241,7 +256,7 @@ static int pair_move(const struct vcoll_call *from, const struct vcoll_call *to)
         where = vcoll_piece_of(&to->recv, source);
         break;
     }
-    return vcoll_piece_copy(&what, &where);
+    return pair_copy(&what, &where);
 }
 
 /* A member's error, which another may find. */
@@ -269,6 +284,7 @@ static bool pairs_offer(struct vcoll_meeting *meeting, struct vcoll_call *call)
         pair_note(meeting, other, pair_move(call, other));
     }
     pair_note(meeting, call, pair_move(call, call));
+    context_settle();
     return false;
 }
 

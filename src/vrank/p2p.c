@@ -21,6 +21,9 @@
 /* Up to here data that comes early is copied. As large as programs that rely
  * on MPI_Send not to block have got used to. */
 #define P2P_EAGER_BYTES 16384
+/* The same where contexts are swapped, as long as there is memory for it: a
+ * sender that waits may have to come back for nothing but to go on. */
+#define P2P_KEPT_BYTES 65536
 /* Messages with room for this much are kept for the next one. */
 #define P2P_SMALL_BYTES 256
 #define P2P_SPARE 256
@@ -71,6 +74,7 @@ static struct poise_mpi_message *message_get(struct face_pool *pool,
     message->offer = NULL;
     message->buffered_by = NULL;
     message->remote = NULL;
+    message->kept = 0;
     return message;
 }
 
@@ -86,6 +90,9 @@ static void message_put(struct face_pool *pool,
 {
     if (message->buffered_by) {
         p2p_buffer_free(message->buffered_by, message->bytes);
+    }
+    if (message->kept > 0) {
+        context_unkeep(message->kept);
     }
     if (message->room != P2P_SMALL_BYTES || pool->count >= P2P_SPARE) {
         free(message);
@@ -336,12 +343,17 @@ static int send_early(const struct p2p_message *what, struct vrank_face *to,
     size_t bytes = what->data.bytes;
     bool copies = what->mode == FACE_BUFFERED ||
                   (bytes <= P2P_EAGER_BYTES && what->mode != FACE_SYNCHRONOUS);
+    bool keeps = !copies && bytes <= P2P_KEPT_BYTES &&
+                 what->mode != FACE_SYNCHRONOUS && context_keep(bytes);
+    copies |= keeps;
     struct poise_mpi_message *message =
         message_get(face->pool, copies ? bytes : 0);
     if (!message) {
+        context_unkeep(keeps ? bytes : 0);
         return MPI_ERR_NO_MEM;
     }
     message->bytes = bytes;
+    message->kept = keeps ? bytes : 0;
     if (copies) {
         struct face_data own = {.base = message->data, .bytes = bytes};
         face_data_copy(&own, &what->data, bytes);

@@ -300,7 +300,8 @@ static int run_begin_contexts(const struct run *run)
         .threads = run->job.threads < count ? run->job.threads : count,
         .sharers = run->job.processes,
         .always = options->swap_always,
-        .tracking = options->tracking};
+        .tracking = options->tracking,
+        .disk = options->disk};
     if (contexts.memory_bytes == 0) {
         /* Page tables and the like want their part, too. */
         uint64_t free_bytes =

@@ -396,6 +396,17 @@ static inline void sched_switch_next(struct vrank_worker *worker,
     }
 }
 
+/* While this rank runs the context of the next may come. */
+static void sched_look_ahead(const struct vrank_worker *worker)
+{
+    const struct vrank *next = worker->ready[0].head;
+
+    next = next != NULL ? next : worker->ready[1].head;
+    if (next != NULL && next->context != NULL) {
+        context_ahead(next->context);
+    }
+}
+
 /* The same with the rank's context, which may go to disk meanwhile. */
 static __attribute__((noinline)) void
 sched_next_swapped(struct vrank_worker *worker, struct vrank *self)
@@ -403,6 +414,7 @@ sched_next_swapped(struct vrank_worker *worker, struct vrank *self)
     context_leave(self->context);
     sched_switch_next(worker, self);
     context_enter(self->context);
+    sched_look_ahead(worker);
 }
 
 static inline void sched_next(struct vrank_worker *worker, struct vrank *self)

@@ -250,8 +250,9 @@ struct poise_vrank_options {
     uint64_t context_bytes; /**< most that a rank may allocate; 0: what fits */
     bool swap_always;       /**< swap at each call that waits, needed or not */
     enum poise_vrank_tracking tracking;
-    uint64_t delay_ns;          /**< one way, between processes */
-    uint64_t delay_bytes_per_s; /**< 0: as fast as it goes */
+    struct poise_disk_options disk; /**< of the scratch files */
+    uint64_t delay_ns;              /**< one way, between processes */
+    uint64_t delay_bytes_per_s;     /**< 0: as fast as it goes */
     /** Compare the types of what is sent and what is received: where they
      * differ the receive ends with MPI_ERR_TYPE, and a line says how. Costs
      * time with each message; collectives are not compared. */

@@ -86,8 +86,12 @@ void tunnel_close_done(int fd);
 /** Small writes go at once. */
 void tunnel_no_delay(int fd);
 /** The same for a link, which ends when the other end does not answer for a
- * minute, and of which the kernel holds no more than keeps it busy. */
+ * minute. */
 void tunnel_watch(int fd);
+/** Whether the kernel has as much to send over a link as keeps it busy, so that
+ * more would only wait there: it can be written to when poll() says so. `busy`
+ * becomes how many bytes that are, if it is a link over TCP. */
+bool tunnel_is_full(int fd, size_t *busy);
 
 /* ---- tunnel_tls.c ----------------------------------------------------------
  */
@@ -207,6 +211,7 @@ struct tunnel_trunk {
     unsigned char greeting[16];
     bool met, dirty;
     size_t chunk;        /* bytes that are read at a time */
+    size_t busy;         /* what the kernel needs of them to go on */
     uint64_t decayed_ns; /* what was `recent` */
     struct poise_buf talk, coming;
     struct poise_dedup_joiner joined;

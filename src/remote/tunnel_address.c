@@ -4,18 +4,23 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include <linux/tcp.h> /* of netinet/tcp.h, with what is newer */
 
 enum {
     FIELDS = 4,
     BACKLOG = 128,
     KEEP_IDLE_S = 15, /* silence, after which the other end is asked */
     KEEP_PROBES = 4,
-    GIVE_UP_MS = 60000,     /* bytes that nobody acknowledges */
-    UNSENT_BYTES = 1 << 15, /* what is sent next waits for these */
+    GIVE_UP_MS = 60000, /* bytes that nobody acknowledges */
+    /* What the kernel has not sent yet, for which all that follows waits: 20 ms
+     * at the rate at which bytes arrive, within limits. */
+    UNSENT_SHARE = 50,
+    UNSENT_LEAST = 1 << 12,
+    UNSENT_MOST = 1 << 18,
 };
 
 struct field {
@@ -320,13 +325,32 @@ void tunnel_no_delay(int fd)
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
 }
 
+bool tunnel_is_full(int fd, size_t *busy)
+{
+    struct tcp_info info = {0};
+    socklen_t len = sizeof info;
+    uint64_t most;
+    int wake;
+
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) < 0) {
+        return false;
+    }
+    most = info.tcpi_delivery_rate / UNSENT_SHARE;
+    most = most > UNSENT_LEAST ? most : UNSENT_LEAST;
+    most = most < UNSENT_MOST ? most : UNSENT_MOST;
+    *busy = (size_t)most;
+    /* The kernel wakes us at half of this; it may take a segment of 64 KiB more
+     * before it says no, so it is not left to that. */
+    wake = (int)(2 * most);
+    setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &wake, sizeof wake);
+    return info.tcpi_notsent_bytes >= most;
+}
+
 void tunnel_watch(int fd)
 {
     int one = 1, idle = KEEP_IDLE_S, probes = KEEP_PROBES, ms = GIVE_UP_MS;
-    int unsent = UNSENT_BYTES;
 
     tunnel_no_delay(fd);
-    setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &idle, sizeof idle);

@@ -11,7 +11,7 @@
 
 enum {
     IN_FLIGHT_MOST = 16 << 20, /* bytes that are not acknowledged */
-    CHUNK_LEAST = 1 << 14,     /* bytes of a connection at a time: where the
+    CHUNK_LEAST = 1 << 13,     /* bytes of a connection at a time: where the
                                   link is slow, another one waits so long */
     CHUNK_MOST = TUNNEL_BUFFER,
     TURN_BYTES = 1 << 20, /* then others have their turn */
@@ -439,6 +439,9 @@ static ssize_t link_write(struct tunnel_trunk *trunk, const void *data,
     int code = poise_fault_check(POISE_FAULT_SEND);
     ssize_t done;
 
+    if (!code && tunnel_is_full(trunk->fd, &trunk->busy)) {
+        return -EAGAIN;
+    }
     if (!code && trunk->tls) {
         return tunnel_tls_write(trunk->tls, data, len);
     }
@@ -600,7 +603,8 @@ static int carry(struct tunnel_trunk *trunk)
         }
         if (rc == 0 && trunk->chunk < CHUNK_MOST) {
             trunk->chunk *= 2;
-        } else if (rc == 1 && trunk->chunk > CHUNK_LEAST) {
+        } else if (rc == 1 && trunk->chunk > CHUNK_LEAST &&
+                   trunk->chunk > trunk->busy) {
             trunk->chunk /= 2;
         }
     }

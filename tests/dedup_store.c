@@ -1,8 +1,7 @@
 /* The segment cache: what was added is found, whatever happens to it in
  * between, and nothing else ever is. */
-#include "dedup/internal.h"
+#include "dedup_folder.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -16,113 +15,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-static char folder[4096]; /* global: the cache of this test */
-
-static void empty_folder(void)
-{
-    DIR *dir = opendir(folder);
-    struct dirent *entry;
-
-    while (dir && (entry = readdir(dir)) != NULL) {
-        unlinkat(dirfd(dir), entry->d_name, 0);
-    }
-    if (dir) {
-        closedir(dir);
-    }
-}
-
-static int make_folder(void **state)
-{
-    const char *base = getenv("TMPDIR");
-
-    (void)state;
-    /* Every close waits for the disk, if there is one. */
-    if (!base) {
-        base = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
-    }
-    snprintf(folder, sizeof folder, "%s/poise-dedup-XXXXXX", base);
-    return mkdtemp(folder) ? 0 : 1;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    empty_folder();
-    return rmdir(folder);
-}
-
-/* Segment i: what it is follows from i alone. */
-static size_t segment(uint64_t i, unsigned char data[1024])
-{
-    struct poise_rng rng;
-    size_t len;
-
-    poise_rng_seed(&rng, i);
-    len = 1 + poise_rng_below(&rng, 1000);
-    for (size_t at = 0; at < len; at += 8) {
-        uint64_t word = poise_rng_next(&rng);
-        memcpy(data + at, &word, len - at < 8 ? len - at : 8);
-    }
-    memcpy(data, &i, 4);
-    return len < 4 ? 4 : len;
-}
-
-static int add(struct poise_dedup_store *store, uint64_t i, uint64_t *position)
-{
-    unsigned char data[1024];
-    size_t len = segment(i, data);
-
-    return poise_dedup_store_add(store, data, len, position);
-}
-
-/* Whether segment i is there; if so it is what it was. */
-static bool has(struct poise_dedup_store *store, uint64_t i, uint64_t *position)
-{
-    unsigned char data[1024];
-    size_t len = segment(i, data);
-    struct poise_dedup_stored stored;
-    uint64_t at;
-
-    if (poise_dedup_store_find(
-            store, poise_dedup_store_fingerprint(store, data, len), &at) != 1 ||
-        poise_dedup_store_read(store, at, &stored) != 1) {
-        return false;
-    }
-    assert_int_equal(stored.len, len);
-    assert_memory_equal(stored.data, data, len);
-    if (position) {
-        *position = at;
-    }
-    return true;
-}
-
-static struct poise_dedup_store *
-open_store(const char *path, const struct poise_dedup_store_options *options)
-{
-    struct poise_dedup_store *store = NULL;
-
-    assert_int_equal(poise_dedup_store_open(path, options, &store), 0);
-    return store;
-}
-
-static void fill(struct poise_dedup_store *store, uint64_t from, uint64_t to)
-{
-    for (uint64_t i = from; i < to; i++) {
-        uint64_t at;
-        assert_int_equal(add(store, i, &at), 0);
-    }
-}
-
-static uint64_t count_found(struct poise_dedup_store *store, uint64_t to)
-{
-    uint64_t found = 0;
-
-    for (uint64_t i = 0; i < to; i++) {
-        found += has(store, i, NULL);
-    }
-    return found;
-}
 
 static void name_of(const char *name, char path[4400])
 {
@@ -263,6 +155,44 @@ static void test_limit(void **state)
     empty_folder();
 }
 
+/* What containers in memory take, tables made later included, is counted: or
+ * the memory would grow with what was looked for. */
+static void check_counted(const struct poise_dedup_store *store)
+{
+    size_t bytes = 0;
+
+    for (size_t i = 0; i < store->count; i++) {
+        if (store->containers[i]->body) {
+            bytes += dedup_body_bytes(store->containers[i]->body);
+        }
+    }
+    assert_int_equal(store->body_bytes, bytes);
+}
+
+/* Distances are what steps lead over. */
+static void check_distances(struct poise_dedup_store *store)
+{
+    enum { MOST = 100 };
+    uint64_t middle =
+        store->containers[store->count / 2]->id << DEDUP_SLOT_BITS | 7;
+    uint64_t at;
+    int64_t by;
+
+    for (int64_t i = -7; i <= 4 * MOST; i++) {
+        bool near = i <= MOST;
+        assert_int_equal(poise_dedup_store_step(store, middle, i, &at), 1);
+        assert_int_equal(dedup_store_distance(store, middle, at, MOST, &by),
+                         near);
+        assert_true(!near || by == i);
+    }
+    assert_int_equal(poise_dedup_store_step(store, middle, -8, &at), 1);
+    assert_false(dedup_store_distance(store, middle, at, MOST, &by));
+    assert_false(dedup_store_distance(store, middle, UINT64_MAX, MOST, &by));
+    assert_false(dedup_store_distance(store, UINT64_MAX, middle, MOST, &by));
+    assert_false(
+        dedup_store_distance(store, middle, middle | 0xffff, 1 << 20, &by));
+}
+
 /* Forty times the memory: the index keeps a sample, and what comes in order
  * is found by its neighbours. */
 static void test_memory(void **state)
@@ -277,6 +207,8 @@ static void test_memory(void **state)
     assert_true(poise_dedup_store_info(store).bytes > 40 << 20);
     assert_true(store->body_bytes <= (1 << 20) / 2 + 4 * (1 << 16));
     assert_in_range(count_found(store, COUNT), COUNT * 19 / 20, COUNT);
+    check_counted(store);
+    check_distances(store);
     assert_in_range(poise_dedup_store_info(store).loads, 1, 5000);
     assert_int_equal(poise_dedup_store_close(store), 0);
     store = open_store(folder, &options);
@@ -400,10 +332,44 @@ static void test_damaged(void **state)
         fill(store, 0, COUNT);
         assert_int_equal(count_found(store, COUNT), COUNT);
         assert_int_equal(poise_dedup_store_close(store), 0);
-        if (round % 10 == 9) {
-            empty_folder();
-        }
+        empty_folder();
     }
+}
+
+/* A wrong byte among the data costs the segment that it is in, and no other;
+ * added again, that is found again. */
+static void test_one_wrong(void **state)
+{
+    enum { COUNT = 500 };
+    struct poise_dedup_store_options options = {.container_bytes = 1 << 16};
+    struct poise_dedup_store *store = open_store(folder, &options);
+    char name[DEDUP_NAME_BYTES], path[4400];
+    unsigned char byte;
+    int fd;
+
+    (void)state;
+    fill(store, 0, COUNT);
+    dedup_container_name(store->containers[1]->id, name);
+    assert_int_equal(poise_dedup_store_close(store), 0);
+    name_of(name, path);
+    fd = open(path, O_RDWR);
+    assert_true(fd >= 0);
+    off_t last = lseek(fd, 0, SEEK_END) - 1;
+    assert_int_equal(pread(fd, &byte, 1, last), 1);
+    byte ^= 1;
+    assert_int_equal(pwrite(fd, &byte, 1, last), 1);
+    close(fd);
+    store = open_store(folder, &options);
+    assert_int_equal(count_found(store, COUNT), COUNT - 1);
+    assert_int_equal(poise_dedup_store_info(store).damaged, 1);
+    for (int again = 0; again < 2; again++) {
+        fill(store, 0, COUNT);
+        assert_int_equal(poise_dedup_store_info(store).segments, again ? 0 : 1);
+        assert_int_equal(count_found(store, COUNT), COUNT);
+        assert_int_equal(poise_dedup_store_close(store), 0);
+        store = open_store(folder, &options);
+    }
+    assert_int_equal(poise_dedup_store_close(store), 0);
     empty_folder();
 }
 
@@ -496,7 +462,7 @@ int main(void)
         cmocka_unit_test(test_collision), cmocka_unit_test(test_limit),
         cmocka_unit_test(test_memory),    cmocka_unit_test(test_killed),
         cmocka_unit_test(test_damaged),   cmocka_unit_test(test_identity),
-        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_faults),    cmocka_unit_test(test_one_wrong),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

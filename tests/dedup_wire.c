@@ -2,15 +2,20 @@
  * whatever the other end does nothing wrong is ever delivered. */
 #include "dedup/wire.h"
 #include "dedup_data.h"
+#include "temporary.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 enum { STREAMS = 3, LEN = 1 << 20 };
+
+static bool aside; /* global: whether ends of this test pack in a thread */
 
 /* One end, what it was given, and bytes on their way to it. */
 struct end {
@@ -47,6 +52,7 @@ static void connect_end(struct end *end,
     struct poise_dedup_peer_options options = {.store = end->store,
                                                .method = method,
                                                .cut = {.average = average},
+                                               .packs_aside = aside,
                                                .deliver = deliver,
                                                .ended = ended,
                                                .arg = end};
@@ -77,8 +83,10 @@ static void make_store(struct end *end, uint32_t bits)
 static void speak(struct end *from, struct end *to)
 {
     const void *data;
-    size_t len = poise_dedup_peer_output(from->peer, &data);
+    size_t len;
 
+    assert_int_equal(poise_dedup_peer_wait(from->peer), 0);
+    len = poise_dedup_peer_output(from->peer, &data);
     assert_int_equal(poise_buf_append(&to->coming, data, len), 0);
     poise_dedup_peer_took(from->peer, len);
 }
@@ -299,6 +307,139 @@ static void test_costs(void **state)
     close_end(&b);
     free(data);
     free(next);
+}
+
+static char folders[2][TEMPORARY_BYTES];
+
+static int remove_folder(const char *path)
+{
+    DIR *dir = opendir(path);
+    struct dirent *entry;
+
+    while (dir && (entry = readdir(dir))) {
+        unlinkat(dirfd(dir), entry->d_name, 0);
+    }
+    if (dir) {
+        closedir(dir);
+    }
+    return rmdir(path);
+}
+
+/* Both ends with a cache on disk that is larger than its memory. */
+static void begin_small(struct end ends[2])
+{
+    struct poise_dedup_store_options options = {.memory_bytes = 1 << 20};
+
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(
+            poise_dedup_store_open(folders[i], &options, &ends[i].store), 0);
+        connect_end(&ends[i], NULL, 128);
+    }
+}
+
+/* The index has no room for all segments: both caches leave out the same ones,
+ * and stay alike, so that what is known still goes by reference. */
+static void test_small_memory(void **state)
+{
+    enum { MANY = 10 * LEN };
+    unsigned char *data = data_make(MANY, DATA_RANDOM, 12), *next;
+    struct end ends[2] = {0};
+    size_t len = MANY;
+    uint64_t bytes, containers;
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        assert_non_null(mkdtemp(temporary_name(folders[i], "wire")));
+    }
+    next = edit(data, &len, 100, 3);
+    begin_small(ends);
+    bytes = transfer(&ends[0], &ends[1], data, MANY, NULL);
+    assert_in_range(bytes, MANY, MANY + MANY / 50);
+    for (int i = 0; i < 2; i++) {
+        assert_true(poise_dedup_store_info(ends[i].store).sampling > 0);
+        close_end(&ends[i]);
+    }
+    for (int again = 0; again < 2; again++) {
+        begin_small(ends);
+        /* What an end says of its cache are containers, not bytes: from how
+         * many on a sender chooses whom it names depends on it. */
+        containers = poise_dedup_store_info(ends[1].store).containers;
+        assert_in_range(containers, 64, MANY / POISE_DEDUP_SEGMENT_MOST + 64);
+        run(&ends[0], &ends[1], NULL);
+        assert_int_equal(ends[0].peer->their_containers, containers);
+        bytes = transfer(&ends[0], &ends[1], next, len, NULL);
+        assert_in_range(bytes, 100, MANY / 100);
+        close_end(&ends[0]);
+        close_end(&ends[1]);
+    }
+    assert_int_equal(remove_folder(folders[0]), 0);
+    assert_int_equal(remove_folder(folders[1]), 0);
+    free(data);
+    free(next);
+}
+
+/* What does not shrink is not packed, what follows it is again; in a thread of
+ * its own as without. */
+static void test_stiff(void **state)
+{
+    unsigned char *random = data_make(2 * LEN, DATA_RANDOM, 21);
+    unsigned char *text = data_make(LEN, DATA_WORDS, 22);
+    uint64_t sent[2];
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct end ends[2] = {0};
+        aside = i == 1;
+        for (int j = 0; j < 2; j++) {
+            make_store(&ends[j], 40);
+            connect_end(&ends[j], NULL, 256);
+        }
+        sent[i] = transfer(&ends[0], &ends[1], random, 2 * LEN, NULL);
+        assert_in_range(sent[i], 2 * LEN, 2 * LEN + 2 * LEN / 100);
+        assert_true(ends[0].peer->blocks.pack.stiff > 0);
+        assert_int_equal(ends[0].peer->blocks.aside != NULL, aside);
+        for (int j = 0; j < 2; j++) {
+            poise_buf_free(&ends[j].got[1]);
+            ends[j].ended[1] = 0;
+        }
+        assert_in_range(transfer(&ends[0], &ends[1], text, LEN, NULL), 1,
+                        LEN * 3 / 4);
+        assert_true(ends[0].peer->blocks.pack.stiff == 0);
+        close_end(&ends[0]);
+        close_end(&ends[1]);
+    }
+    aside = false;
+    assert_int_equal(sent[0], sent[1]);
+    free(random);
+    free(text);
+}
+
+/* Packed in a thread that there is no memory for, or that has none. */
+static void test_aside_fails(void **state)
+{
+    enum { TRIES = 40 };
+    unsigned char *data = data_make(LEN, DATA_RANDOM, 23);
+
+    (void)state;
+    aside = true;
+    for (int k = 1; k <= TRIES; k++) {
+        struct end ends[2] = {0};
+        int err;
+        for (int j = 0; j < 2; j++) {
+            make_store(&ends[j], 40);
+            connect_end(&ends[j], NULL, 4096);
+        }
+        run(&ends[0], &ends[1], NULL);
+        poise_fault_arm(POISE_FAULT_ALLOC, (uint64_t)k, ENOMEM, false);
+        err = poise_dedup_peer_send(ends[0].peer, 1, data, LEN);
+        err = err < 0 ? err : poise_dedup_peer_flush(ends[0].peer);
+        poise_fault_arm(POISE_FAULT_ALLOC, 0, 0, false);
+        assert_true(err == 0 || err == -ENOMEM);
+        close_end(&ends[0]);
+        close_end(&ends[1]);
+    }
+    aside = false;
+    free(data);
 }
 
 /* Fingerprints so short that most are wrong. */
@@ -695,10 +836,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_delta),         cmocka_unit_test(test_all),
         cmocka_unit_test(test_known_arrives), cmocka_unit_test(test_costs),
-        cmocka_unit_test(test_collisions),    cmocka_unit_test(test_both_ways),
-        cmocka_unit_test(test_placed),        cmocka_unit_test(test_cut),
-        cmocka_unit_test(test_altered),       cmocka_unit_test(test_nonsense),
-        cmocka_unit_test(test_too_early),     cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_small_memory),  cmocka_unit_test(test_collisions),
+        cmocka_unit_test(test_both_ways),     cmocka_unit_test(test_placed),
+        cmocka_unit_test(test_cut),           cmocka_unit_test(test_altered),
+        cmocka_unit_test(test_nonsense),      cmocka_unit_test(test_too_early),
+        cmocka_unit_test(test_no_memory),     cmocka_unit_test(test_stiff),
+        cmocka_unit_test(test_aside_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,7 +37,7 @@ extern const struct poise_command cli_bfs_command, cli_bfs_convert_command,
 extern const struct poise_command cli_cc_command, cli_cxx_command,
     cli_fort_command, cli_run_command, cli_advise_command;
 extern const struct poise_command cli_noise_command, cli_wire_analyse_command,
-    cli_wire_model_command;
+    cli_wire_model_command, cli_wire_cached_command;
 extern const struct poise_command cli_sort_command, cli_listrank_command,
     cli_send_command, cli_tunnel_command, cli_solve_command,
     cli_desync_run_command;
@@ -55,6 +55,7 @@ int cli_advise(int argc, char **argv);
 int cli_coll(int argc, char **argv);
 int cli_wan(int argc, char **argv);
 int cli_wire_analyse(int argc, char **argv);
+int cli_wire_cached(int argc, char **argv);
 int cli_wire_model(int argc, char **argv);
 int cli_noise(int argc, char **argv);
 int cli_send(int argc, char **argv);

@@ -22,6 +22,7 @@ const struct cli_command cli_commands[] = {
     {&cli_send_command, cli_send},
     {&cli_tunnel_command, cli_tunnel},
     {&cli_wire_analyse_command, cli_wire_analyse},
+    {&cli_wire_cached_command, cli_wire_cached},
     {&cli_wire_model_command, cli_wire_model},
     {&cli_sort_command, cli_sort},
     {&cli_listrank_command, cli_listrank},

@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 struct values {
@@ -15,6 +17,7 @@ struct values {
     int64_t level, bits;
     bool archive, perms, owner, times, xattrs;
     bool remove, dry, verbose, progress, stats, json, one_file_system, server;
+    struct poise_strings also;
 };
 
 static const struct poise_option options[] = {
@@ -49,6 +52,9 @@ static const struct poise_option options[] = {
      .help = "keep extended attributes and access lists (default: yes)",
      .offset = offsetof(struct values, xattrs)},
     {POISE_OPTION_HEADING, .help = "The other end"},
+    {POISE_OPTION_LIST, .name = "also", .arg = "[[USER@]HOST:]DST",
+     .help = "send there, too, at the same time; may be given more than once",
+     .offset = offsetof(struct values, also)},
     {POISE_OPTION_STRING, 'e', "rsh", "COMMAND",
      "reach hosts by this command (default: ssh)",
      .offset = offsetof(struct values, shell)},
@@ -105,11 +111,16 @@ const struct poise_command cli_send_command = {
         "Both ends remember what was ever sent in a cache: data that are "
         "known there, under whatever name, cost a few bytes, and so does what "
         "arrived before a transfer broke. A file appears under its name only "
-        "when it is whole and its digest is right.",
+        "when it is whole and its digest is right.\n\n"
+        "With --also, SRC... are sent to several hosts at once: they are read, "
+        "cut and compressed once. A host that fails does not end the others, "
+        "and is named at the end; one that is much slower, or wants other "
+        "files, is served when the others are done.",
     .options = options,
     .examples = "poise send results/ far:results\twhat is in results\n"
                 "poise send --delete -v src host:backup\tand what is gone\n"
-                "poise send host:data/2024 .\tback\n",
+                "poise send host:data/2024 .\tback\n"
+                "poise send --also b:www --also c:www www/ a:www\tto three\n",
     .exits = "0\tdone\n1\tsome of it failed\n2\twrong use\n",
 };
 
@@ -183,25 +194,31 @@ static void show_progress(const struct poise_remote_stats *stats, void *arg)
     poise_buf_free(&line);
 }
 
+static void put_figures(const struct poise_remote_stats *stats,
+                        struct poise_json *json)
+{
+    poise_json_u64(json, "entries", stats->entries);
+    for (int i = 0; i < POISE_REMOTE_DEEDS; i++) {
+        poise_json_u64(json, poise_remote_deed_names[i], stats->deeds[i]);
+    }
+    poise_json_u64(json, "problems", stats->problems);
+    poise_json_u64(json, "file_bytes", stats->file_bytes);
+    poise_json_u64(json, "wire_out_bytes", stats->peer.wire_out);
+    poise_json_u64(json, "wire_in_bytes", stats->peer.wire_in);
+    poise_json_u64(json, "by_run_bytes", stats->peer.by_run);
+    poise_json_u64(json, "by_fingerprint_bytes", stats->peer.by_fingerprint);
+    poise_json_u64(json, "by_delta_bytes", stats->peer.by_delta);
+    poise_json_u64(json, "by_data_bytes", stats->peer.by_data);
+    poise_json_u64(json, "repairs", stats->peer.repairs);
+}
+
 static void print_json(const struct poise_remote_stats *stats,
                        struct poise_buf *out)
 {
     struct poise_json json = poise_json_to(out, false);
 
     poise_json_object(&json, NULL);
-    poise_json_u64(&json, "entries", stats->entries);
-    for (int i = 0; i < POISE_REMOTE_DEEDS; i++) {
-        poise_json_u64(&json, poise_remote_deed_names[i], stats->deeds[i]);
-    }
-    poise_json_u64(&json, "problems", stats->problems);
-    poise_json_u64(&json, "file_bytes", stats->file_bytes);
-    poise_json_u64(&json, "wire_out_bytes", stats->peer.wire_out);
-    poise_json_u64(&json, "wire_in_bytes", stats->peer.wire_in);
-    poise_json_u64(&json, "by_run_bytes", stats->peer.by_run);
-    poise_json_u64(&json, "by_fingerprint_bytes", stats->peer.by_fingerprint);
-    poise_json_u64(&json, "by_delta_bytes", stats->peer.by_delta);
-    poise_json_u64(&json, "by_data_bytes", stats->peer.by_data);
-    poise_json_u64(&json, "repairs", stats->peer.repairs);
+    put_figures(stats, &json);
     poise_json_end_object(&json);
     poise_buf_putc(out, '\n');
 }
@@ -235,11 +252,11 @@ static unsigned kept(const struct values *values)
            (values->xattrs ? POISE_WALK_KEEP_XATTRS : 0u);
 }
 
-static int run(const struct values *values, const char *const *paths,
-               size_t count)
+static struct poise_remote_options options_of(const struct values *values,
+                                              const char *const *paths,
+                                              size_t count, struct shown *shown)
 {
-    struct shown shown = {0};
-    struct poise_remote_options how = {
+    return (struct poise_remote_options){
         .sources = paths,
         .source_count = count - 1,
         .target = paths[count - 1],
@@ -259,9 +276,26 @@ static int run(const struct values *values, const char *const *paths,
         .deed = show_deed,
         .problem = show_problem,
         .progress = values->progress ? show_progress : NULL,
-        .arg = &shown,
+        .arg = shown,
         .stop = &interrupted,
     };
+}
+
+/* What was to be printed; `code` if that is worse than that it cannot be. */
+static int print_out(struct shown *shown, int code)
+{
+    if (cli_write("send", &shown->out) != CLI_DONE && code == CLI_DONE) {
+        code = CLI_PARTLY;
+    }
+    poise_buf_free(&shown->out);
+    return code;
+}
+
+static int run(const struct values *values, const char *const *paths,
+               size_t count)
+{
+    struct shown shown = {0};
+    struct poise_remote_options how = options_of(values, paths, count, &shown);
     struct poise_remote_stats stats = {0};
     int err = poise_remote_send(&how, &stats), code;
 
@@ -276,11 +310,86 @@ static int run(const struct values *values, const char *const *paths,
     } else if (values->stats) {
         print_stats(&stats, &shown.out);
     }
-    if (cli_write("send", &shown.out) != CLI_DONE && code == CLI_DONE) {
-        code = CLI_PARTLY;
+    return print_out(&shown, code);
+}
+
+/* ---- to several ------------------------------------------------------------
+ */
+
+static void print_outcomes_json(const char *const *targets, size_t count,
+                                const struct poise_remote_outcome *outcomes,
+                                struct poise_buf *out)
+{
+    struct poise_json json = poise_json_to(out, false);
+
+    poise_json_object(&json, NULL);
+    poise_json_array(&json, "targets");
+    for (size_t i = 0; i < count; i++) {
+        poise_json_object(&json, NULL);
+        poise_json_string(&json, "target", targets[i]);
+        poise_json_string(&json, "error", outcomes[i].why);
+        poise_json_u64(&json, "put_off", outcomes[i].put_off);
+        put_figures(&outcomes[i].stats, &json);
+        poise_json_end_object(&json);
     }
-    poise_buf_free(&shown.out);
+    poise_json_end_array(&json);
+    poise_json_end_object(&json);
+    poise_buf_putc(out, '\n');
+}
+
+static int show_outcomes(const struct values *values,
+                         const char *const *targets, size_t count,
+                         const struct poise_remote_outcome *outcomes,
+                         struct poise_buf *out)
+{
+    int code = CLI_DONE;
+
+    for (size_t i = 0; i < count; i++) {
+        const struct poise_remote_outcome *outcome = &outcomes[i];
+        if (outcome->err < 0) {
+            cli_say("send", "%s: %s", targets[i], outcome->why);
+        }
+        if (outcome->err < 0 || outcome->stats.problems) {
+            code = CLI_PARTLY;
+        }
+        if (values->stats && !values->json) {
+            poise_buf_printf(out, "%s: ", targets[i]);
+            print_stats(&outcome->stats, out);
+        }
+    }
+    if (values->json) {
+        print_outcomes_json(targets, count, outcomes, out);
+    }
     return code;
+}
+
+static int run_several(const struct values *values, const char *const *paths,
+                       size_t count)
+{
+    struct shown shown = {0};
+    struct poise_remote_options how = options_of(values, paths, count, &shown);
+    size_t all = values->also.count + 1;
+    struct poise_remote_outcome *outcomes = poise_alloc(all, sizeof *outcomes);
+    const char **targets = poise_alloc(all, sizeof *targets);
+    int err = outcomes && targets ? 0 : -ENOMEM, code;
+
+    if (err == 0) {
+        targets[0] = how.target;
+        memcpy(targets + 1, values->also.items,
+               values->also.count * sizeof *targets);
+        err = poise_remote_send_several(&how, targets, all, outcomes);
+    }
+    wipe(&shown);
+    /* What concerns one of them is said of it. */
+    code = outcomes && targets
+               ? show_outcomes(values, targets, all, outcomes, &shown.out)
+               : CLI_DONE;
+    if (err < 0 && code == CLI_DONE) {
+        code = cli_fail("send", err);
+    }
+    free(outcomes);
+    free(targets);
+    return print_out(&shown, code);
 }
 
 int cli_send(int argc, char **argv)
@@ -295,19 +404,24 @@ int cli_send(int argc, char **argv)
                           &values.common, &exit_code);
 
     if (first < 0) {
+        poise_strings_free(&values.also);
         return exit_code;
     }
     if (values.server) {
+        poise_strings_free(&values.also);
         catch_signals();
         return poise_remote_serve(STDIN_FILENO, STDOUT_FILENO, &interrupted) < 0
                    ? CLI_PARTLY
                    : CLI_DONE;
     }
     if (argc - first < 2) {
+        poise_strings_free(&values.also);
         cli_say("send", "what, and where to?");
         return CLI_WRONG_USE;
     }
     catch_signals();
-    return run(&values, (const char *const *)argv + first,
-               (size_t)(argc - first));
+    exit_code = (values.also.count > 0 ? run_several : run)(
+        &values, (const char *const *)argv + first, (size_t)(argc - first));
+    poise_strings_free(&values.also);
+    return exit_code;
 }

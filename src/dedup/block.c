@@ -8,42 +8,33 @@
 #include <string.h>
 
 enum {
-    LEVEL = 3,
     /* Lengths of a block: two numbers of up to four bytes. */
     HEADER_MOST = 8,
 };
 
-static int failed(const char *doing, size_t code)
-{
-    return poise_error_set(EIO, doing, "Zstandard", "%s",
-                           ZSTD_getErrorName(code));
-}
-
 int wire_blocks_init(struct wire_blocks *blocks, int level)
 {
     size_t rc;
+    int err = wire_pack_init(&blocks->pack, level);
 
-    blocks->pack = ZSTD_createCCtx();
+    if (err < 0) {
+        return err;
+    }
     blocks->unpack = ZSTD_createDCtx();
-    if (!blocks->pack || !blocks->unpack) {
+    if (!blocks->unpack) {
         return poise_error_set(ENOMEM, "use", "Zstandard", NULL);
     }
-    rc = ZSTD_CCtx_setParameter(blocks->pack, ZSTD_c_compressionLevel,
-                                level ? level : LEVEL);
-    if (!ZSTD_isError(rc)) {
-        rc = ZSTD_CCtx_setParameter(blocks->pack, ZSTD_c_windowLog,
-                                    WIRE_WINDOW_LOG);
-    }
-    if (!ZSTD_isError(rc)) {
-        rc = ZSTD_DCtx_setParameter(blocks->unpack, ZSTD_d_windowLogMax,
-                                    WIRE_WINDOW_LOG);
-    }
-    return ZSTD_isError(rc) ? failed("set up", rc) : 0;
+    rc = ZSTD_DCtx_setParameter(blocks->unpack, ZSTD_d_windowLogMax,
+                                WIRE_WINDOW_LOG);
+    return ZSTD_isError(rc) ? poise_error_set(EIO, "set up", "Zstandard", "%s",
+                                              ZSTD_getErrorName(rc))
+                            : 0;
 }
 
 void wire_blocks_free(struct wire_blocks *blocks)
 {
-    ZSTD_freeCCtx(blocks->pack);
+    wire_aside_stop(blocks->aside);
+    wire_pack_free(&blocks->pack);
     ZSTD_freeDCtx(blocks->unpack);
     poise_buf_free(&blocks->raw);
     poise_buf_free(&blocks->out);
@@ -61,37 +52,38 @@ int wire_blocks_room(struct wire_blocks *blocks, size_t most)
 
 int wire_blocks_close(struct wire_blocks *blocks)
 {
-    ZSTD_inBuffer in = {blocks->raw.data, blocks->raw.len, 0};
-    struct poise_buf packed = {0};
-    size_t bound, rc, before = blocks->out.len;
+    size_t before = blocks->out.len;
     int err;
 
     if (blocks->raw.error) {
         return blocks->raw.error;
     }
-    if (in.size == 0) {
+    if (blocks->raw.len == 0) {
         return 0;
     }
-    bound = ZSTD_compressBound(in.size) + 64;
-    do {
-        ZSTD_outBuffer out = {poise_buf_reserve(&packed, bound), bound, 0};
-        if (!out.dst) {
-            poise_buf_free(&packed);
-            return -ENOMEM;
-        }
-        rc = ZSTD_compressStream2(blocks->pack, &out, &in, ZSTD_e_flush);
-        packed.len += out.pos;
-    } while (!ZSTD_isError(rc) && rc > 0);
-    if (ZSTD_isError(rc)) {
-        poise_buf_free(&packed);
-        return failed("compress with", rc);
+    if (blocks->may_aside && !blocks->aside &&
+        wire_aside_is_for(blocks->raw.len)) {
+        /* Without a thread it is done here. */
+        blocks->aside = wire_aside_start(&blocks->pack);
+        blocks->may_aside = blocks->aside != NULL;
     }
-    poise_buf_varint(&blocks->out, in.size);
-    poise_buf_varint(&blocks->out, packed.len);
-    err = poise_buf_append(&blocks->out, packed.data, packed.len);
-    poise_buf_free(&packed);
-    poise_buf_reset(&blocks->raw);
+    if (blocks->aside) {
+        err = wire_aside_put(blocks->aside, &blocks->raw, &blocks->out);
+    } else {
+        err = wire_pack_block(&blocks->pack, &blocks->raw, &blocks->out);
+        poise_buf_reset(&blocks->raw);
+    }
     blocks->behind = 0;
+    blocks->bytes_out += blocks->out.len - before;
+    return err;
+}
+
+int wire_blocks_collect(struct wire_blocks *blocks, bool all)
+{
+    size_t before = blocks->out.len;
+    int err =
+        blocks->aside ? wire_aside_take(blocks->aside, all, &blocks->out) : 0;
+
     blocks->bytes_out += blocks->out.len - before;
     return err;
 }
@@ -135,7 +127,7 @@ static int next_block(struct wire_blocks *blocks, size_t *used,
         poise_reader_of(blocks->in.data + *used, blocks->in.len - *used);
     size_t left = poise_reader_left(&reader);
     uint64_t raw = poise_reader_varint(&reader);
-    uint64_t packed = poise_reader_varint(&reader);
+    uint64_t packed = poise_reader_varint(&reader), len;
     int err;
 
     if (reader.error) {
@@ -146,16 +138,20 @@ static int next_block(struct wire_blocks *blocks, size_t *used,
         packed > ZSTD_COMPRESSBOUND(WIRE_BLOCK_MOST) + 64) {
         return wire_bad("a block is too long");
     }
-    if (packed > poise_reader_left(&reader)) {
+    len = packed ? packed : raw;
+    if (len > poise_reader_left(&reader)) {
         return 0;
     }
-    err = unpack(blocks, reader.pos, packed, raw);
-    if (err < 0) {
-        return err;
+    *used = (size_t)(reader.pos + len - (const unsigned char *)blocks->in.data);
+    if (packed > 0) {
+        err = unpack(blocks, reader.pos, packed, raw);
+        if (err < 0) {
+            return err;
+        }
+        reader = poise_reader_of(blocks->read.data, blocks->read.len);
+    } else {
+        reader = poise_reader_of(reader.pos, raw);
     }
-    *used =
-        (size_t)(reader.pos + packed - (const unsigned char *)blocks->in.data);
-    reader = poise_reader_of(blocks->read.data, blocks->read.len);
     err = take(&reader, arg);
     return err < 0 ? err : 1;
 }

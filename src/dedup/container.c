@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,6 +20,10 @@ enum {
     BLOCK_BYTES = 24,  /* magic, segments, bytes, 0, hash */
     ENTRY_BYTES = 28,  /* fingerprint, length, digest */
     BLOCK_MAGIC = 0x4b424450,
+    /* How much is read at once where little was asked for before, and where
+     * what was asked for lay one behind the other. */
+    AHEAD_LEAST = 1 << 14,
+    AHEAD_MOST = 1 << 19,
 };
 static const char file_magic[8] = "PDEDUPC1";
 
@@ -41,14 +46,30 @@ void dedup_body_destroy(struct dedup_body *body)
         free(body->data);
         free(body->entries);
         free(body->slots);
+        free(body->states);
         free(body);
     }
+}
+
+void dedup_body_reset(struct dedup_body *body)
+{
+    struct dedup_body kept = {
+        .data = body->data,
+        .data_cap = body->data_cap,
+        .entries = body->entries,
+        .cap = body->cap,
+    };
+
+    free(body->slots);
+    free(body->states);
+    *body = kept;
 }
 
 size_t dedup_body_bytes(const struct dedup_body *body)
 {
     return sizeof *body + body->data_cap + body->cap * sizeof *body->entries +
-           (body->slots ? (body->slot_mask + 1) * sizeof *body->slots : 0);
+           (body->slots ? (body->slot_mask + 1) * sizeof *body->slots : 0) +
+           (body->states ? body->count : 0);
 }
 
 static int make_room(struct dedup_body *body, size_t entries, size_t bytes)
@@ -255,13 +276,12 @@ static int parse(struct dedup_body *body, const unsigned char *file, size_t len,
     return 0;
 }
 
-int dedup_body_load(int dirfd, uint64_t store, uint64_t id,
-                    struct dedup_body **out, bool *damaged)
+int dedup_body_load(struct dedup_body *body, int dirfd, uint64_t store,
+                    uint64_t id, struct poise_buf *file, bool *damaged)
 {
     char name[DEDUP_NAME_BYTES];
-    struct dedup_body *body;
-    unsigned char *file = NULL;
     struct stat st;
+    char *to;
     ssize_t got;
     int fd, err;
 
@@ -270,37 +290,220 @@ int dedup_body_load(int dirfd, uint64_t store, uint64_t id,
     if (fd < 0) {
         return fd;
     }
-    body = dedup_body_create();
-    if (!body) {
-        err = -ENOMEM;
-        goto close_file;
-    }
     if (fstat(fd, &st) < 0 || st.st_size < 0) {
         err = poise_error_set(errno, "read", name, NULL);
-        goto free_body;
+        goto close_file;
     }
     /* A container is at most two times its limit; more is damage. */
     if (st.st_size > 2 * (off_t)DEDUP_DATA_MOST) {
         st.st_size = 2 * (off_t)DEDUP_DATA_MOST;
     }
-    file = poise_alloc((size_t)st.st_size + 1, 1);
-    if (!file) {
+    poise_buf_reset(file);
+    to = poise_buf_reserve(file, (size_t)st.st_size + 1);
+    if (!to) {
         err = -ENOMEM;
-        goto free_body;
+        goto close_file;
     }
-    got = poise_file_pread(fd, file, (size_t)st.st_size, 0, name);
-    err =
-        got < 0 ? (int)got : parse(body, file, (size_t)got, store, id, damaged);
-    free(file);
-free_body:
-    if (err < 0) {
-        dedup_body_destroy(body);
-    } else {
-        *out = body;
-    }
+    got = poise_file_pread(fd, to, (size_t)st.st_size, 0, name);
+    err = got < 0 ? (int)got
+                  : parse(body, (const unsigned char *)to, (size_t)got, store,
+                          id, damaged);
 close_file:
     close(fd);
     return err;
+}
+
+int dedup_container_lock(int dirfd, uint64_t id, bool make, int *fd)
+{
+    char name[DEDUP_NAME_BYTES];
+
+    dedup_container_name(id, name);
+    *fd = poise_file_open(dirfd, name,
+                          O_RDWR | O_CLOEXEC | (make ? O_CREAT : 0), 0600);
+    if (*fd < 0) {
+        return *fd;
+    }
+    if (flock(*fd, LOCK_EX | LOCK_NB) < 0) {
+        int code = errno;
+        close(*fd);
+        return poise_error_set(code == EWOULDBLOCK ? EBUSY : code,
+                               "write into the cache", name, NULL);
+    }
+    return 0;
+}
+
+/* ---- what is asked for only ------------------------------------------------
+ */
+
+/* The entries of a table whose data begin at 0: whether they make sense. What
+ * they say of data is proved by digests when these are read. */
+static bool take_table(struct dedup_body *body, const unsigned char *table,
+                       uint32_t count, uint32_t bytes)
+{
+    uint32_t offset = 0;
+
+    for (uint32_t i = 0; i < count; i++, table += ENTRY_BYTES) {
+        struct dedup_entry *entry = &body->entries[i];
+        entry->fingerprint = poise_get_u64(table);
+        entry->len = poise_get_u32(table + 8);
+        entry->offset = offset;
+        memcpy(entry->digest, table + 12, sizeof entry->digest);
+        if (entry->len == 0 || entry->len > POISE_DEDUP_SEGMENT_MOST ||
+            entry->len > bytes - offset) {
+            return false;
+        }
+        offset += entry->len;
+    }
+    return offset == bytes;
+}
+
+/* The table of the only block of a file. */
+static int open_table(struct dedup_body *body, int fd, const char *name,
+                      uint64_t store, uint64_t id, struct poise_buf *file)
+{
+    enum { FIRST = HEADER_BYTES + BLOCK_BYTES };
+    unsigned char header[HEADER_BYTES], first[FIRST];
+    const unsigned char *block = first + HEADER_BYTES;
+    uint32_t count, bytes;
+    struct stat st;
+    size_t len;
+    char *to;
+
+    make_header(store, id, header);
+    if (fstat(fd, &st) < 0 ||
+        poise_file_pread(fd, first, FIRST, 0, name) != FIRST ||
+        memcmp(first, header, HEADER_BYTES) != 0 ||
+        poise_get_u32(block) != BLOCK_MAGIC) {
+        return 0;
+    }
+    count = poise_get_u32(block + 4);
+    bytes = poise_get_u32(block + 8);
+    len = (size_t)count * ENTRY_BYTES;
+    if (count == 0 || count > DEDUP_SLOTS_MOST || bytes > DEDUP_DATA_MOST ||
+        (uint64_t)st.st_size != FIRST + len + bytes) {
+        return 0;
+    }
+    poise_buf_reset(file);
+    to = poise_buf_reserve(file, len);
+    body->states = poise_alloc(count, 1);
+    if (!to || !body->states || make_room(body, count, bytes) < 0) {
+        return -ENOMEM;
+    }
+    if (poise_file_pread(fd, to, len, FIRST, name) != (ssize_t)len ||
+        !take_table(body, (const unsigned char *)to, count, bytes)) {
+        return 0;
+    }
+    body->count = body->written = count;
+    body->data_len = bytes;
+    body->data_at = FIRST + len;
+    body->file_bytes = (uint64_t)st.st_size;
+    return 1;
+}
+
+int dedup_body_open(struct dedup_body *body, int dirfd, uint64_t store,
+                    uint64_t id, struct poise_buf *file)
+{
+    char name[DEDUP_NAME_BYTES];
+    int fd, rc;
+
+    dedup_container_name(id, name);
+    fd = poise_file_open(dirfd, name, O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0) {
+        poise_error_clear();
+        return 0;
+    }
+    rc = open_table(body, fd, name, store, id, file);
+    close(fd);
+    if (rc == 0) {
+        poise_error_clear();
+        dedup_body_reset(body);
+    }
+    return rc;
+}
+
+/* Read `len` bytes of the data: how many are there. */
+static size_t read_data(struct dedup_body *body, int dirfd, uint64_t id,
+                        size_t from, size_t len)
+{
+    char name[DEDUP_NAME_BYTES];
+    ssize_t got;
+    int fd;
+
+    dedup_container_name(id, name);
+    fd = poise_file_open(dirfd, name, O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0) {
+        poise_error_clear();
+        return 0;
+    }
+    got = poise_file_pread(fd, body->data + from, len, body->data_at + from,
+                           name);
+    close(fd);
+    if (got < 0) {
+        poise_error_clear();
+    }
+    return got > 0 ? (size_t)got : 0;
+}
+
+/* Look at a segment that was read; what was right or wrong before is so. */
+static void judge(struct dedup_body *body, uint32_t slot, uint64_t *wrong)
+{
+    const struct dedup_entry *entry = &body->entries[slot];
+    unsigned char digest[POISE_DEDUP_DIGEST_BYTES];
+
+    if (body->states[slot] == DEDUP_UNREAD) {
+        poise_dedup_digest(body->data + entry->offset, entry->len, digest);
+        body->states[slot] = memcmp(digest, entry->digest, sizeof digest) == 0
+                                 ? DEDUP_RIGHT
+                                 : DEDUP_WRONG;
+        *wrong += body->states[slot] == DEDUP_WRONG;
+    }
+}
+
+/* How much to read from a segment on: the more, the longer it went on, but
+ * nothing again that was judged already. */
+static size_t look_ahead(struct dedup_body *body, uint32_t slot)
+{
+    const struct dedup_entry *entries = body->entries;
+    size_t from = entries[slot].offset, end = body->data_len;
+    size_t ahead = from == body->ahead_end ? 2 * body->ahead : 0;
+
+    ahead = ahead < AHEAD_LEAST ? AHEAD_LEAST : ahead;
+    body->ahead = ahead < AHEAD_MOST ? ahead : AHEAD_MOST;
+    ahead = body->ahead > entries[slot].len ? body->ahead : entries[slot].len;
+    for (uint32_t i = slot + 1;
+         i < body->count && entries[i].offset - from < ahead; i++) {
+        if (body->states[i] != DEDUP_UNREAD) {
+            end = entries[i].offset;
+            break;
+        }
+    }
+    return ahead < end - from ? ahead : end - from;
+}
+
+bool dedup_body_fetch(struct dedup_body *body, int dirfd, uint64_t id,
+                      uint32_t slot, uint64_t *wrong)
+{
+    const struct dedup_entry *entry = &body->entries[slot];
+    size_t end = entry->offset;
+
+    if (!body->states || body->states[slot] != DEDUP_UNREAD) {
+        return !body->states || body->states[slot] == DEDUP_RIGHT;
+    }
+    end += read_data(body, dirfd, id, end, look_ahead(body, slot));
+    for (uint32_t i = slot; i < body->count; i++) {
+        entry = &body->entries[i];
+        if (entry->offset + (size_t)entry->len > end) {
+            break;
+        }
+        judge(body, i, wrong);
+        body->ahead_end = entry->offset + (size_t)entry->len;
+    }
+    if (body->states[slot] == DEDUP_UNREAD) {
+        /* It is not there. */
+        body->states[slot] = DEDUP_WRONG;
+        ++*wrong;
+    }
+    return body->states[slot] == DEDUP_RIGHT;
 }
 
 /* All that is new as one block behind the header of the file, if that is new,
@@ -344,10 +547,9 @@ static int make_block(const struct dedup_body *body, uint64_t store,
 }
 
 int dedup_body_write(struct dedup_body *body, int dirfd, uint64_t store,
-                     uint64_t id)
+                     uint64_t id, struct poise_buf *file)
 {
     char name[DEDUP_NAME_BYTES];
-    struct poise_buf block = {0};
     uint64_t chain;
     int fd, err;
 
@@ -355,19 +557,19 @@ int dedup_body_write(struct dedup_body *body, int dirfd, uint64_t store,
         return 0;
     }
     dedup_container_name(id, name);
-    err = make_block(body, store, id, &block, &chain);
+    poise_buf_reset(file);
+    err = make_block(body, store, id, file, &chain);
     if (err < 0) {
-        goto free_block;
+        return err;
     }
     fd = poise_file_open(dirfd, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0) {
-        err = fd;
-        goto free_block;
+        return fd;
     }
-    err = poise_file_pwrite(fd, block.data, block.len, body->file_bytes, name);
+    err = poise_file_pwrite(fd, file->data, file->len, body->file_bytes, name);
     if (err == 0) {
         /* What an earlier, failed attempt may have left behind it. */
-        err = ftruncate(fd, (off_t)(body->file_bytes + block.len)) < 0
+        err = ftruncate(fd, (off_t)(body->file_bytes + file->len)) < 0
                   ? poise_error_set(errno, "write", name, NULL)
                   : 0;
     }
@@ -377,11 +579,9 @@ int dedup_body_write(struct dedup_body *body, int dirfd, uint64_t store,
         close(fd);
     }
     if (err == 0) {
-        body->file_bytes += block.len;
+        body->file_bytes += file->len;
         body->written = body->count;
         body->chain = chain;
     }
-free_block:
-    poise_buf_free(&block);
     return err;
 }

@@ -10,8 +10,8 @@
  * behind others, what the receiver has; a cryptographic hash over each group
  * proves that it had it.
  *
- * Knows neither files of users nor sockets. All functions are local; a handle
- * is used by one thread at a time.
+ * Knows neither files of users nor connections. All functions are local; a
+ * handle is used by one thread at a time.
  *
  * Source: thesis 4.1.2, 4.2.2, 8.4, 8.5.
  */
@@ -236,8 +236,13 @@ poise_dedup_model_break_even(const struct poise_dedup_model *model,
  * ..., and the others are found in containers that are in memory already,
  * which those around them brought there. Beyond the limit the containers that
  * were not used for longest go. Killed at any moment, a store opens again
- * with what was flushed; what is damaged is left out, never served. One
- * process at a time has a folder open.
+ * with what was flushed; what is damaged is left out, never served.
+ *
+ * One process at a time has a folder open, or several share it: then one of
+ * them serves the others, which is no difference to who uses the store. What
+ * one adds the others find when it is flushed. What they hold in memory is
+ * removed last. If the process that serves ends or dies, another one takes its
+ * place; until then nothing is added, and what was there is found.
  *
  * Source: thesis 4.1.2.3, 8.4.4.
  */
@@ -249,10 +254,13 @@ struct poise_dedup_store_options {
     uint32_t container_bytes; /**< of segments in a container; 0: 2 MiB */
     uint32_t bits;            /**< width of fingerprints, 8 to 64; 0: what the
                                    store has, 40 for a new one */
+    bool shared; /**< with other processes of this user, of which the one that
+                      serves decides about limit, index and width */
 };
 
 /** Open or make the store in a folder; `path` NULL: in memory only, with
- * memory_bytes as the limit. -EBUSY if another process has it open. */
+ * memory_bytes as the limit. -EBUSY if another process has it open, for itself
+ * alone unless this one would not share it either. */
 POISE_API int
 poise_dedup_store_open(const char *path,
                        const struct poise_dedup_store_options *options,
@@ -269,7 +277,8 @@ struct poise_dedup_store_info {
     uint64_t segments;          /**< added by this process */
     uint64_t finds, hits;       /**< by this process */
     uint64_t loads, evicted;    /**< containers read, and removed */
-    uint64_t damaged;           /**< containers of which something was lost */
+    uint64_t damaged;           /**< containers of which something was lost,
+                                     and segments that were wrong when read */
     unsigned sampling;          /**< the index has one in 2^sampling */
 };
 POISE_API struct poise_dedup_store_info
@@ -306,6 +315,36 @@ POISE_API int poise_dedup_store_add(struct poise_dedup_store *store,
 /** Hand what was added to the system: it outlives this process. */
 POISE_API int poise_dedup_store_flush(struct poise_dedup_store *store);
 
+/**
+ * Serve a cache to others without using it: to those that open it as shared.
+ * Answers come from a thread of its own. A socket in the folder, for processes
+ * of the same user only, takes their questions; they read containers and index
+ * themselves, and what a client does not tell as it dies is read again.
+ */
+struct poise_dedup_server;
+
+struct poise_dedup_server_stats {
+    uint32_t clients; /**< now */
+    uint64_t served;  /**< clients, until now */
+    uint64_t refused; /**< of another user, or too many */
+    uint64_t requests;
+    uint64_t containers, bytes; /**< now */
+    uint64_t segments;          /**< that clients told of */
+    uint64_t evicted, damaged;  /**< containers */
+};
+
+/** -EBUSY if another process serves it or has it open; -EOPNOTSUPP if there
+ * can be no sockets in that folder. */
+POISE_API int
+poise_dedup_server_open(const char *path,
+                        const struct poise_dedup_store_options *options,
+                        struct poise_dedup_server **out);
+/** May be called by another thread than the one that opened it. */
+POISE_API struct poise_dedup_server_stats
+poise_dedup_server_stats(struct poise_dedup_server *server);
+/** Save the index; clients go on by themselves. NULL is allowed. */
+POISE_API int poise_dedup_server_close(struct poise_dedup_server *server);
+
 /* ---- the wire
  * ----------------------------------------------------------------
  */
@@ -331,6 +370,18 @@ struct poise_dedup_peer_options {
     const struct poise_dedup_method *method; /**< NULL: gear */
     struct poise_dedup_cut_options cut;
     int level; /**< of Zstandard; 0: 3 */
+    /** Compress in a thread of its own, begun when there is much to send.
+     * Output may then come later: poise_dedup_peer_wait. Not
+     * where there are several receivers. */
+    bool packs_aside;
+    /** Several receivers: one peer that has no connection `leads`: what is sent
+     * through it goes to all that follow it, and is cut, looked up, hashed and
+     * compressed once. Those that follow, which were made before anything was
+     * sent and are destroyed before it, are connected: bytes are carried to and
+     * from them as usual. -EAGAIN before all of them have heard who they talk
+     * to; what one lacks it alone is supplied with. */
+    bool leads;
+    struct poise_dedup_peer *follows;
     /** A verified piece of a stream: consecutive in one dimension unless the
      * sender placed it otherwise. Borrowed. Negative ends the connection. */
     int (*deliver)(uint32_t stream, const struct poise_dedup_piece *piece,
@@ -368,6 +419,9 @@ POISE_API int poise_dedup_peer_flush(struct poise_dedup_peer *peer);
 POISE_API size_t poise_dedup_peer_output(const struct poise_dedup_peer *peer,
                                          const void **data);
 POISE_API void poise_dedup_peer_took(struct poise_dedup_peer *peer, size_t len);
+/** Wait until all that is on its way to become output has become it: before a
+ * caller sleeps that let a thread compress. Else it does nothing. */
+POISE_API int poise_dedup_peer_wait(struct poise_dedup_peer *peer);
 /** Bytes from the other end, in any portions. -EBADMSG: they are wrong;
  * -EPROTO: another version. */
 POISE_API int poise_dedup_peer_feed(struct poise_dedup_peer *peer,

@@ -1,32 +1,125 @@
 /*
  * From fingerprints to positions, in memory of fixed size. Full, it drops what
  * is no more, and if that is not enough, every second fingerprint.
+ *
+ * Where a cache is shared, the table lies in memory that the process which
+ * serves the cache writes and all others read as it is written. A reader may
+ * see a cell half changed, or none while the table is swept: what it finds is
+ * a hint that the container proves.
  */
 #include "internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { CELLS_LEAST = 1024 };
+
+static size_t cells_for(size_t memory_bytes)
+{
+    size_t cells = CELLS_LEAST;
+
+    while (2 * cells * sizeof(struct dedup_cell) <= memory_bytes) {
+        cells *= 2;
+    }
+    return cells;
+}
 
 int dedup_index_create(struct dedup_index *index, size_t memory_bytes)
 {
-    size_t cells = 1024;
+    size_t cells = cells_for(memory_bytes);
 
-    while (2 * cells * sizeof *index->cells <= memory_bytes) {
-        cells *= 2;
-    }
+    *index = (struct dedup_index){.mask = cells - 1, .fd = -1};
     index->cells = poise_alloc(cells, sizeof *index->cells);
-    if (!index->cells) {
-        return -ENOMEM;
+    return index->cells ? 0 : -ENOMEM;
+}
+
+static size_t shared_bytes(size_t cells)
+{
+    return DEDUP_SHARED_HEAD + cells * sizeof(struct dedup_cell);
+}
+
+/* Whoever may write, when `writes`; the descriptor stays the caller's if this
+ * fails. */
+static int map_shared(struct dedup_index *index, int fd, size_t cells,
+                      bool writes)
+{
+    void *at =
+        mmap(NULL, shared_bytes(cells),
+             writes ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
+
+    if (at == MAP_FAILED) {
+        return poise_error_set(errno, "share the index of a cache", NULL, NULL);
     }
-    index->mask = cells - 1;
-    index->used = 0;
-    index->sampling = 0;
+    *index = (struct dedup_index){.mask = cells - 1, .fd = fd};
+    index->shared = at;
+    index->cells =
+        (struct dedup_cell *)(void *)((char *)at + DEDUP_SHARED_HEAD);
     return 0;
+}
+
+int dedup_index_share(struct dedup_index *index, size_t memory_bytes)
+{
+    size_t cells = cells_for(memory_bytes);
+    int code = poise_fault_check(POISE_FAULT_ALLOC);
+    int fd = code
+                 ? -1
+                 : memfd_create("poise-cache", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int err = 0;
+
+    if (fd < 0 || ftruncate(fd, (off_t)shared_bytes(cells)) < 0 ||
+        /* A reader must be sure that it does not become shorter. */
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) < 0) {
+        err = poise_error_set(code ? code : errno, "share the index of a cache",
+                              NULL, NULL);
+    }
+    if (err == 0) {
+        err = map_shared(index, fd, cells, true);
+    }
+    if (err < 0 && fd >= 0) {
+        close(fd);
+    }
+    if (err == 0) {
+        /* From now on nobody else may write; old kernels do not know it. */
+        (void)fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE);
+    }
+    return err;
+}
+
+int dedup_index_attach(struct dedup_index *index, int fd)
+{
+    int seals = fcntl(fd, F_GET_SEALS);
+    struct stat st;
+    size_t cells;
+
+    if (fstat(fd, &st) < 0 || seals < 0 || !(seals & F_SEAL_SHRINK) ||
+        st.st_size < (off_t)shared_bytes(CELLS_LEAST)) {
+        return poise_error_set(EBADMSG, "share the index of a cache", NULL,
+                               "it is none");
+    }
+    cells =
+        ((size_t)st.st_size - DEDUP_SHARED_HEAD) / sizeof(struct dedup_cell);
+    if ((cells & (cells - 1)) != 0 ||
+        shared_bytes(cells) != (size_t)st.st_size) {
+        return poise_error_set(EBADMSG, "share the index of a cache", NULL,
+                               "its size makes no sense");
+    }
+    return map_shared(index, fd, cells, false);
 }
 
 void dedup_index_free(struct dedup_index *index)
 {
-    free(index->cells);
+    if (index->shared) {
+        munmap(index->shared, shared_bytes(index->mask + 1));
+        close(index->fd);
+        index->shared = NULL;
+    } else {
+        free(index->cells);
+    }
     index->cells = NULL;
 }
 
@@ -35,52 +128,78 @@ bool dedup_index_is_full(const struct dedup_index *index)
     return index->used > index->mask - index->mask / 4;
 }
 
-bool dedup_index_keeps(const struct dedup_index *index, uint64_t fingerprint)
+static uint64_t position_of(uint64_t ranked)
 {
-    /* By bits that have no say in where a cell lies. */
-    return poise_hash_u64(fingerprint) >> 32 >> (32 - index->sampling) == 0;
+    return ranked & ((UINT64_C(1) << DEDUP_RANK_SHIFT) - 1);
 }
 
-/* The cell of a fingerprint, or the empty one where it would lie. */
+static bool keeps(const struct dedup_index *index, uint64_t ranked)
+{
+    return ranked >> DEDUP_RANK_SHIFT >> (DEDUP_RANK_BITS - index->sampling) ==
+           0;
+}
+
+static uint64_t load(const uint64_t *word)
+{
+    return __atomic_load_n(word, __ATOMIC_RELAXED);
+}
+
+static void store(struct dedup_cell *cell, uint64_t fingerprint,
+                  uint64_t position)
+{
+    __atomic_store_n(&cell->fingerprint, fingerprint, __ATOMIC_RELAXED);
+    __atomic_store_n(&cell->position, position, __ATOMIC_RELEASE);
+}
+
+/* The cell of a fingerprint, or the empty one where it would lie. NULL: who
+ * reads while somebody writes may meet neither. */
 static struct dedup_cell *cell_of(const struct dedup_index *index,
                                   uint64_t fingerprint)
 {
     size_t at = (size_t)poise_hash_u64(fingerprint) & index->mask;
 
-    while (index->cells[at].position != 0 &&
-           index->cells[at].fingerprint != fingerprint) {
+    for (size_t i = 0; i <= index->mask; i++) {
+        struct dedup_cell *cell = &index->cells[at];
+        if (load(&cell->position) == 0 ||
+            load(&cell->fingerprint) == fingerprint) {
+            return cell;
+        }
         at = (at + 1) & index->mask;
     }
-    return &index->cells[at];
+    return NULL;
 }
 
 uint64_t dedup_index_get(const struct dedup_index *index, uint64_t fingerprint)
 {
-    return cell_of(index, fingerprint)->position - 1;
+    const struct dedup_cell *cell = cell_of(index, fingerprint);
+    uint64_t ranked = cell ? load(&cell->position) : 0;
+
+    return ranked == 0 ? UINT64_MAX : position_of(ranked - 1);
 }
 
 void dedup_index_put(struct dedup_index *index, uint64_t fingerprint,
-                     uint64_t position)
+                     uint64_t ranked)
 {
     struct dedup_cell *cell;
 
-    if (!dedup_index_keeps(index, fingerprint)) {
+    if (!keeps(index, ranked)) {
         return;
     }
     cell = cell_of(index, fingerprint);
-    /* One cell stays empty, or no search would end. */
-    if (cell->position == 0 && index->used == index->mask) {
+    /* One cell stays empty, or searches would be long. */
+    if (!cell || (cell->position == 0 && index->used == index->mask)) {
         return;
     }
     index->used += cell->position == 0;
-    *cell = (struct dedup_cell){fingerprint, position + 1};
+    store(cell, fingerprint, ranked + 1);
 }
 
 int dedup_index_sweep(struct dedup_index *index, unsigned sampling,
                       bool (*alive)(uint64_t position, const void *arg),
                       const void *arg)
 {
-    struct dedup_index swept = {.mask = index->mask, .sampling = sampling};
+    struct dedup_index swept = {
+        .mask = index->mask, .sampling = sampling, .fd = -1};
 
     swept.cells = poise_alloc(index->mask + 1, sizeof *swept.cells);
     if (!swept.cells) {
@@ -88,11 +207,23 @@ int dedup_index_sweep(struct dedup_index *index, unsigned sampling,
     }
     for (size_t i = 0; i <= index->mask; i++) {
         const struct dedup_cell *cell = &index->cells[i];
-        if (cell->position != 0 && alive(cell->position - 1, arg)) {
+        if (cell->position != 0 &&
+            alive(position_of(cell->position - 1), arg)) {
             dedup_index_put(&swept, cell->fingerprint, cell->position - 1);
         }
     }
-    free(index->cells);
-    *index = swept;
+    if (!index->shared) {
+        free(index->cells);
+        *index = swept;
+        return 0;
+    }
+    for (size_t i = 0; i <= index->mask; i++) {
+        store(&index->cells[i], swept.cells[i].fingerprint,
+              swept.cells[i].position);
+    }
+    free(swept.cells);
+    index->used = swept.used;
+    index->sampling = sampling;
+    index->is_stuck = false;
     return 0;
 }

@@ -72,7 +72,7 @@ static int take_hello(struct poise_dedup_peer *peer,
     }
     key = wire_get_bytes(message, POISE_DEDUP_KEY_BYTES);
     bits = poise_reader_varint(message);
-    peer->their_bytes = poise_reader_varint(message);
+    peer->their_containers = poise_reader_varint(message);
     if (message->error || !key || bits < 8 || bits > 64 || peer->met) {
         return wire_bad("it does not introduce itself");
     }
@@ -85,12 +85,15 @@ static int take_hello(struct poise_dedup_peer *peer,
 /* ---- messages --------------------------------------------------------------
  */
 
+static int take_block(struct poise_reader *messages, void *arg);
+
 static int take_message(struct poise_dedup_peer *peer,
                         struct poise_reader *messages)
 {
     const unsigned char *op = wire_get_bytes(messages, 1);
 
-    if (!op || *op == 0 || *op >= WIRE_OPS) {
+    if (!op || *op == 0 || *op >= WIRE_OPS ||
+        (peer->hears && (*op == WIRE_HELLO || *op > WIRE_GROUP))) {
         return wire_bad("a message of unknown kind");
     }
     if ((*op == WIRE_HELLO) == peer->met) {
@@ -105,6 +108,10 @@ static int take_message(struct poise_dedup_peer *peer,
         return wire_sender_request(peer, messages);
     case WIRE_ACK:
         return wire_sender_ack(peer, messages);
+    case WIRE_PRINTS:
+        return wire_chorus_prints(peer, messages);
+    case WIRE_CHORUS:
+        return wire_chorus_hear(peer, messages, take_block);
     default:
         return wire_receiver_item(peer, (enum wire_op) * op, messages);
     }
@@ -182,7 +189,15 @@ static int send_cut(const struct poise_dedup_piece *piece, void *arg)
 {
     struct wire_stream *stream = arg;
 
-    return wire_sender_piece(stream->peer, stream, piece);
+    return wire_sender_pieces(stream->peer, stream, piece, 1);
+}
+
+static int send_cuts(const struct poise_dedup_piece *pieces, size_t count,
+                     void *arg)
+{
+    struct wire_stream *stream = arg;
+
+    return wire_sender_pieces(stream->peer, stream, pieces, count);
 }
 
 /* The stream to send on, or NULL with *err. */
@@ -194,6 +209,13 @@ static struct wire_stream *to_send(struct poise_dedup_peer *peer,
     *err = peer->error;
     if (*err == 0 && number >= POISE_DEDUP_STREAMS) {
         *err = poise_error_set(EINVAL, "send", NULL, "no stream %u", number);
+    }
+    if (*err == 0 && peer->member.lead) {
+        *err = poise_error_set(EINVAL, "send", NULL,
+                               "all of it goes through who leads");
+    }
+    if (*err == 0 && peer->leads && !peer->met) {
+        peer->met = wire_chorus_met(peer);
     }
     if (*err == 0 && !peer->met) {
         *err = poise_error_set(EAGAIN, "send", NULL,
@@ -218,9 +240,13 @@ static int take_segmenter(struct poise_dedup_peer *peer,
         }
         return err;
     }
-    return poise_dedup_segmenter_create(peer->options.method,
-                                        &peer->options.cut, send_cut, stream,
-                                        &stream->segmenter);
+    int err =
+        poise_dedup_segmenter_create(peer->options.method, &peer->options.cut,
+                                     send_cut, stream, &stream->segmenter);
+    if (err == 0) {
+        dedup_segmenter_batch(stream->segmenter, send_cuts);
+    }
+    return err;
 }
 
 static void put_segmenter(struct poise_dedup_peer *peer,
@@ -232,6 +258,15 @@ static void put_segmenter(struct poise_dedup_peer *peer,
         peer->spare = stream->segmenter;
     }
     stream->segmenter = NULL;
+}
+
+/* What was made goes to those for whom it was made. */
+static int spread(struct poise_dedup_peer *peer)
+{
+    if (peer->error == 0 && peer->leads) {
+        peer->error = wire_chorus_spread(peer);
+    }
+    return peer->error;
 }
 
 int poise_dedup_peer_send(struct poise_dedup_peer *peer, uint32_t number,
@@ -250,7 +285,7 @@ int poise_dedup_peer_send(struct poise_dedup_peer *peer, uint32_t number,
         }
     }
     peer->error = poise_dedup_segmenter_feed(stream->segmenter, data, len);
-    return peer->error;
+    return spread(peer);
 }
 
 int poise_dedup_peer_send_piece(struct poise_dedup_peer *peer, uint32_t number,
@@ -268,8 +303,8 @@ int poise_dedup_peer_send_piece(struct poise_dedup_peer *peer, uint32_t number,
         return poise_error_set(EINVAL, "send", NULL, "a piece of %zu bytes",
                                piece->len);
     }
-    peer->error = wire_sender_piece(peer, stream, piece);
-    return peer->error;
+    peer->error = wire_sender_pieces(peer, stream, piece, 1);
+    return spread(peer);
 }
 
 int poise_dedup_peer_end(struct poise_dedup_peer *peer, uint32_t number)
@@ -285,7 +320,7 @@ int poise_dedup_peer_end(struct poise_dedup_peer *peer, uint32_t number)
         put_segmenter(peer, stream);
     }
     peer->error = err < 0 ? err : wire_sender_end(peer, stream);
-    return peer->error;
+    return spread(peer);
 }
 
 int poise_dedup_peer_flush(struct poise_dedup_peer *peer)
@@ -303,8 +338,19 @@ int poise_dedup_peer_flush(struct poise_dedup_peer *peer)
     if (err == 0) {
         err = wire_blocks_close(&peer->blocks);
     }
+    if (err == 0) {
+        err = wire_blocks_collect(&peer->blocks, true);
+    }
     peer->error = err;
-    return err;
+    return spread(peer);
+}
+
+int poise_dedup_peer_wait(struct poise_dedup_peer *peer)
+{
+    if (peer->error == 0) {
+        peer->error = wire_blocks_collect(&peer->blocks, true);
+    }
+    return peer->error;
 }
 
 /* ---- the rest --------------------------------------------------------------
@@ -327,12 +373,14 @@ void poise_dedup_peer_took(struct poise_dedup_peer *peer, size_t len)
     if (blocks->taken == blocks->out.len) {
         poise_buf_reset(&blocks->out);
         blocks->taken = 0;
+        /* What went wrong is told when something is sent. */
+        wire_blocks_collect(blocks, false);
     }
 }
 
 uint64_t poise_dedup_peer_in_flight(const struct poise_dedup_peer *peer)
 {
-    return peer->sender.in_flight;
+    return peer->member.lead ? peer->member.in_flight : peer->sender.in_flight;
 }
 
 struct poise_dedup_peer_stats
@@ -358,6 +406,8 @@ int poise_dedup_peer_create(const struct poise_dedup_peer_options *options,
     if (!made->options.method) {
         made->options.method = &dedup_gear;
     }
+    made->blocks.may_aside =
+        options->packs_aside && !options->leads && !options->follows;
     err = wire_blocks_init(&made->blocks, options->level);
     if (err == 0) {
         err = poise_dedup_hasher_create(&made->hasher);
@@ -365,8 +415,12 @@ int poise_dedup_peer_create(const struct poise_dedup_peer_options *options,
     if (err == 0) {
         err = poise_dedup_hasher_create(&made->prover);
     }
-    if (err == 0) {
+    if (err == 0 && !options->leads) {
         err = say_hello(made);
+    }
+    made->leads = options->leads;
+    if (err == 0 && options->follows) {
+        err = wire_chorus_join(options->follows, made);
     }
     if (err < 0) {
         poise_dedup_peer_destroy(made);
@@ -388,6 +442,14 @@ void poise_dedup_peer_destroy(struct poise_dedup_peer *peer)
         }
     }
     poise_dedup_segmenter_destroy(peer->spare);
+    wire_chorus_leave(peer);
+    if (peer->heard) {
+        wire_blocks_free(peer->heard);
+        free(peer->heard);
+    }
+    poise_buf_free(&peer->heard_prints);
+    poise_buf_free(&peer->member.prints);
+    free(peer->members);
     wire_sender_free(&peer->sender);
     wire_receiver_free(&peer->receiver);
     poise_dedup_hasher_destroy(peer->hasher);

@@ -211,15 +211,16 @@ static int take_delta(struct got_item *item, struct poise_reader *message)
                             (size_t)(message->pos - steps.pos));
 }
 
-static int take_item(struct wire_got *group, struct got_item *item,
+static int take_item(struct poise_dedup_peer *peer, struct got_item *item,
                      uint32_t bits, struct poise_reader *message)
 {
+    struct wire_got *group = peer->receiver.open;
     size_t sum;
     int err = 0;
 
     switch (item->op) {
     case WIRE_RUN:
-        item->print = wire_get_print(message, bits);
+        item->print = wire_take_print(peer, message, bits);
         item->count = (uint32_t)poise_reader_varint(message);
         if (item->count == 0) {
             /* It only says where the next item starts from. */
@@ -266,7 +267,7 @@ static int take_prints(struct poise_dedup_peer *peer, uint32_t bits,
         struct got_item *item =
             add_item(&peer->receiver, WIRE_FINGERPRINTS, &err);
         if (item) {
-            item->print = wire_get_print(message, bits);
+            item->print = wire_take_print(peer, message, bits);
             item->count = 1;
             err = message->error ? wire_bad("a message is cut short") : 0;
         }
@@ -338,7 +339,7 @@ int wire_receiver_item(struct poise_dedup_peer *peer, enum wire_op op,
         return err;
     }
     before = poise_reader_left(message);
-    err = take_item(receiver->open, item, bits, message);
+    err = take_item(peer, item, bits, message);
     before -= poise_reader_left(message);
     return err < 0 ? err
                    : charge(receiver, receiver->open,
@@ -593,16 +594,27 @@ static enum poise_dedup_kind kind_of(const struct got_item *item)
                                     : POISE_DEDUP_SEGMENT;
 }
 
-static int keep(struct poise_dedup_peer *peer,
+static int keep(struct poise_dedup_peer *peer, uint64_t fingerprint,
                 const struct poise_dedup_piece *piece)
 {
     uint64_t at;
-    int err = poise_dedup_store_add(peer->options.store, piece->data,
-                                    piece->len, &at);
+    int err = dedup_store_add(peer->options.store, fingerprint, piece->data,
+                              piece->len, &at);
 
     /* A cache that fails costs bytes, not the transfer. */
     peer->stats.cache_errors += err < 0;
     return err == -ENOMEM ? err : 0;
+}
+
+/* The fingerprints of some segments, which lie one behind the other. */
+static void expect(const struct poise_dedup_peer *peer,
+                   const unsigned char *data, const uint32_t *lens,
+                   size_t count, uint64_t *prints)
+{
+    for (size_t i = 0; i < count; i++) {
+        prints[i] = dedup_store_expect(peer->options.store, data, lens[i]);
+        data += lens[i];
+    }
 }
 
 static int deliver_item(struct poise_dedup_peer *peer, struct got_item *item)
@@ -614,6 +626,8 @@ static int deliver_item(struct poise_dedup_peer *peer, struct got_item *item)
         .data = (const unsigned char *)item->data.data,
         .period = item->period,
     };
+    uint64_t prints[DEDUP_BATCH];
+    size_t count = item->lens.len / sizeof *lens;
     int err = 0;
 
     if (!stream) {
@@ -625,15 +639,21 @@ static int deliver_item(struct poise_dedup_peer *peer, struct got_item *item)
                    ? peer->options.ended(item->stream, peer->options.arg)
                    : 0;
     }
-    for (size_t i = 0; i < item->lens.len / sizeof *lens && err == 0; i++) {
+    for (size_t i = 0; i < count && err == 0; i++) {
+        bool is_new = piece.kind == POISE_DEDUP_SEGMENT && !item->own;
+        if (is_new && i % DEDUP_BATCH == 0) {
+            size_t left = count - i;
+            expect(peer, piece.data, lens + i,
+                   left < DEDUP_BATCH ? left : DEDUP_BATCH, prints);
+        }
         piece.len = lens[i];
         piece.place = (struct poise_dedup_place){stream->got_at, 0, lens[i], 1};
         if (item->placed && i == 0) {
             piece.place = item->place;
             piece.place.x += stream->got_at;
         }
-        if (piece.kind == POISE_DEDUP_SEGMENT && !item->own) {
-            err = keep(peer, &piece);
+        if (is_new) {
+            err = keep(peer, prints[i % DEDUP_BATCH], &piece);
         }
         if (err == 0) {
             err =

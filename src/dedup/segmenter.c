@@ -32,6 +32,11 @@ struct poise_dedup_segmenter {
     uint64_t at; /* offset in the stream of buffer[start] */
     size_t start, end;
     struct poise_dedup_cut_stats stats;
+    /* Pieces that are not emitted yet, if they are emitted many at a time. */
+    int (*emit_many)(const struct poise_dedup_piece *pieces, size_t count,
+                     void *arg);
+    size_t batched;
+    struct poise_dedup_piece batch[DEDUP_BATCH];
     unsigned char buffer[CAPACITY];
 };
 
@@ -167,10 +172,18 @@ int dedup_segmenter_restart(struct poise_dedup_segmenter *segmenter, void *arg)
     segmenter->method->destroy(segmenter->state);
     segmenter->state = state;
     segmenter->arg = arg;
+    segmenter->batched = 0;
     segmenter->at = 0;
     segmenter->start = segmenter->end = HISTORY;
     memset(segmenter->buffer, 0, HISTORY);
     return 0;
+}
+
+void dedup_segmenter_batch(struct poise_dedup_segmenter *segmenter,
+                           int (*emit)(const struct poise_dedup_piece *pieces,
+                                       size_t count, void *arg))
+{
+    segmenter->emit_many = emit;
 }
 
 void poise_dedup_segmenter_destroy(struct poise_dedup_segmenter *segmenter)
@@ -229,6 +242,16 @@ static int find_run(const struct poise_dedup_segmenter *segmenter, bool final,
     return -1;
 }
 
+/* What was held back to be emitted with others. */
+static int emit_batch(struct poise_dedup_segmenter *segmenter)
+{
+    size_t count = segmenter->batched;
+
+    segmenter->batched = 0;
+    return count ? segmenter->emit_many(segmenter->batch, count, segmenter->arg)
+                 : 0;
+}
+
 static int emit(struct poise_dedup_segmenter *segmenter,
                 const struct poise_dedup_cut *cut, uint32_t period)
 {
@@ -259,7 +282,14 @@ static int emit(struct poise_dedup_segmenter *segmenter,
     }
     segmenter->start += ahead;
     segmenter->at += ahead;
-    return segmenter->emit(&piece, segmenter->arg);
+    if (!segmenter->emit_many) {
+        return segmenter->emit(&piece, segmenter->arg);
+    }
+    segmenter->batch[segmenter->batched++] = piece;
+    /* What a range is of the method may forget in its next step. */
+    return segmenter->batched == DEDUP_BATCH || cut->kind == POISE_DEDUP_RANGE
+               ? emit_batch(segmenter)
+               : 0;
 }
 
 /* A user's method may be wrong. */
@@ -277,8 +307,8 @@ static int check(const struct poise_dedup_segmenter *segmenter,
     return 0;
 }
 
-/* Emit whatever can be decided. */
-static int advance(struct poise_dedup_segmenter *segmenter, bool final)
+/* Cut off whatever can be decided. */
+static int cut_all(struct poise_dedup_segmenter *segmenter, bool final)
 {
     while (segmenter->start < segmenter->end) {
         struct poise_dedup_cut cut = {.kind = POISE_DEDUP_SEGMENT};
@@ -312,6 +342,14 @@ static int advance(struct poise_dedup_segmenter *segmenter, bool final)
         }
     }
     return 0;
+}
+
+/* Emit it: no piece is held back when this returns, as the buffer moves. */
+static int advance(struct poise_dedup_segmenter *segmenter, bool final)
+{
+    int err = cut_all(segmenter, final);
+
+    return err < 0 ? err : emit_batch(segmenter);
 }
 
 int poise_dedup_segmenter_feed(struct poise_dedup_segmenter *segmenter,

@@ -16,11 +16,13 @@ enum {
     HEAT_SHARE = 16, /* of which one segment is worth one */
     HEAT_ENOUGH = 128,
     BACKOFF = 4, /* groups, after a belief failed; doubles */
-    BACKOFF_MOST = 1024,
+    BACKOFF_MOST = 1 << 14,
     USELESS = 4, /* groups of fingerprints that all missed */
     DIRECT = 8,  /* groups without fingerprints then; doubles */
     DIRECT_MOST = 256,
     SUPPLIES = 2, /* once because it is missing, once because it is wrong */
+    ANCHORS = 32, /* segments of which one says where a run is */
+    ANCHORS_FROM = 64, /* containers of a receiver */
 };
 
 /* ---- groups ----------------------------------------------------------------
@@ -44,7 +46,6 @@ void wire_sender_free(struct wire_sender *sender)
         sender->oldest = next;
     }
     sent_free(sender->open);
-    poise_buf_free(&sender->prints);
 }
 
 static uint32_t count_of(const struct poise_buf *buf, size_t each)
@@ -104,9 +105,7 @@ static int put_anchor(struct poise_dedup_peer *peer)
         return rc;
     }
     poise_buf_putc(raw, WIRE_RUN);
-    wire_put_print(raw,
-                   poise_dedup_fingerprint(&peer->key, stored.data, stored.len),
-                   peer->bits);
+    wire_put_named(peer, stored.data, stored.len);
     poise_buf_varint(raw, 0);
     sender->anchored = true;
     rc = add_item(sender->open, end, count);
@@ -195,6 +194,18 @@ static int put_missing(struct poise_dedup_peer *peer)
                   : add_item(group, sender->held_offset, sender->held_first);
 }
 
+/* The fingerprint of the i-th segment of the group, at that offset; that after
+ * it is at the offset that is returned. */
+static uint32_t put_segment_print(struct poise_dedup_peer *peer,
+                                  uint32_t offset, uint32_t i)
+{
+    const struct wire_sent *group = peer->sender.open;
+    uint32_t len = ((const uint32_t *)(const void *)group->lens.data)[i];
+
+    wire_put_named(peer, group->data.data + offset, len);
+    return offset + len;
+}
+
 static int put_run(struct poise_dedup_peer *peer)
 {
     struct wire_sender *sender = &peer->sender;
@@ -202,7 +213,7 @@ static int put_run(struct poise_dedup_peer *peer)
 
     if (sender->held_named) {
         poise_buf_putc(raw, WIRE_RUN);
-        wire_put_print(raw, sender->held_print, peer->bits);
+        put_segment_print(peer, sender->held_offset, sender->held_first);
     } else {
         poise_buf_putc(raw, WIRE_NEXT);
         poise_buf_varint(raw, wire_zigzag(sender->held_skip));
@@ -219,9 +230,14 @@ static int put_prints(struct poise_dedup_peer *peer)
     struct wire_sender *sender = &peer->sender;
     struct poise_buf *raw = &peer->blocks.raw;
 
+    uint32_t offset = sender->held_offset;
+
     poise_buf_putc(raw, WIRE_FINGERPRINTS);
     poise_buf_varint(raw, sender->held_count);
-    return poise_buf_append(raw, sender->prints.data, sender->prints.len);
+    for (uint32_t i = 0; i < sender->held_count; i++) {
+        offset = put_segment_print(peer, offset, sender->held_first + i);
+    }
+    return raw->error;
 }
 
 static int settle(struct poise_dedup_peer *peer)
@@ -241,7 +257,6 @@ static int settle(struct poise_dedup_peer *peer)
     err = held == WIRE_HELD_RUN    ? put_run(peer)
           : held == WIRE_HELD_MISS ? put_missing(peer)
                                    : put_prints(peer);
-    poise_buf_reset(&sender->prints);
     return err < 0 ? err : peer->blocks.raw.error;
 }
 
@@ -286,6 +301,10 @@ int wire_sender_close_group(struct poise_dedup_peer *peer)
     poise_buf_putc(&peer->blocks.raw, WIRE_GROUP);
     err = poise_buf_append(&peer->blocks.raw, hash, sizeof hash);
     sender->in_flight += group->data.len;
+    group->waits = peer->leads ? (uint32_t)peer->member_count : 1;
+    for (size_t i = 0; i < peer->member_count; i++) {
+        peer->members[i]->member.in_flight += group->data.len;
+    }
     peer->blocks.behind += group->data.len;
     *(sender->newest ? &sender->newest->next : &sender->oldest) = group;
     sender->newest = group;
@@ -324,70 +343,128 @@ static int take_bytes(struct wire_sent *group,
     return err < 0 ? err : poise_buf_append(&group->lens, &len, sizeof len);
 }
 
-static int is_same(struct poise_dedup_store *store, uint64_t at,
-                   const struct poise_dedup_piece *piece)
-{
-    struct poise_dedup_stored stored;
-    int rc = poise_dedup_store_read(store, at, &stored);
+/* A segment's fingerprint in the own cache, made when it is wanted. */
+struct own_print {
+    bool known;
+    uint64_t value; /* all 64 bits */
+};
 
-    return rc <= 0 ? rc
-                   : stored.len == piece->len &&
-                         memcmp(stored.data, piece->data, piece->len) == 0;
+static uint64_t own_print(const struct poise_dedup_peer *peer,
+                          const struct poise_dedup_piece *piece,
+                          struct own_print *print)
+{
+    if (!print->known) {
+        print->value = poise_dedup_fingerprint(&peer->options.store->info.key,
+                                               piece->data, piece->len);
+        print->known = true;
+    }
+    return print->value;
 }
 
 /* Where the own cache has a segment: 1. Most often it is the next one. */
 static int look_up(struct poise_dedup_peer *peer,
-                   const struct poise_dedup_piece *piece, uint64_t *at)
+                   const struct poise_dedup_piece *piece,
+                   struct own_print *print, uint64_t *at)
 {
     struct poise_dedup_store *store = peer->options.store;
     int rc;
 
     if (peer->sender.has_cursor &&
         poise_dedup_store_step(store, peer->sender.cursor, 1, at) == 1) {
-        rc = is_same(store, *at, piece);
+        rc = dedup_store_is(store, *at, piece->data, piece->len);
         if (rc != 0) {
             return rc;
         }
     }
-    rc = poise_dedup_store_find(
-        store, poise_dedup_store_fingerprint(store, piece->data, piece->len),
-        at);
-    return rc <= 0 ? rc : is_same(store, *at, piece);
+    rc = poise_dedup_store_find(store, own_print(peer, piece, print), at);
+    return rc <= 0 ? rc : dedup_store_is(store, *at, piece->data, piece->len);
 }
 
 /* How many segments on from the cursor `at` is, if that is near. */
-static bool distance(struct poise_dedup_peer *peer, uint64_t at, int64_t *out)
+static bool distance(const struct poise_dedup_peer *peer, uint64_t at,
+                     int64_t *out)
 {
-    uint64_t cursor = peer->sender.cursor, reached;
-    int64_t by;
+    const struct wire_sender *sender = &peer->sender;
+    const struct poise_dedup_store *store = peer->options.store;
 
-    if (!peer->sender.has_cursor || !peer->sender.anchored) {
-        return false;
-    }
-    by = (int64_t)(at & 0xffff) - (int64_t)(cursor & 0xffff);
-    if (at >> DEDUP_SLOT_BITS != cursor >> DEDUP_SLOT_BITS) {
-        /* The next container begins somewhere behind the cursor. */
-        uint64_t ahead = at & ~UINT64_C(0xffff);
-        if (at < cursor) {
-            return false;
+    /* Caches that do not find all that they have are alike over short ways
+     * only. */
+    return sender->has_cursor && sender->anchored &&
+           dedup_store_distance(
+               store, sender->cursor, at,
+               store->index.sampling > 0 ? ANCHORS : WIRE_SKIP_MOST, out);
+}
+
+/* Of the segments from `at` on, the one that a receiver is most likely to find,
+ * as an index that is full keeps those of low rank: how many segments on it
+ * is, and where. */
+static int best_anchor(struct poise_dedup_peer *peer, uint64_t at,
+                       uint64_t *best_at)
+{
+    const struct wire_sender *sender = &peer->sender;
+    struct poise_dedup_store *store = peer->options.store;
+    uint64_t least = UINT64_MAX;
+    int found = 0;
+
+    for (int i = 0; i < ANCHORS; i++) {
+        const struct dedup_entry *entry;
+        int rc = dedup_store_entry(store, at, &entry);
+        if (rc <= 0) {
+            return rc < 0 ? rc : found;
         }
-        by = 1;
-        while (by < WIRE_SKIP_MOST &&
-               poise_dedup_store_step(peer->options.store, cursor, by,
-                                      &reached) == 1 &&
-               reached < ahead) {
-            by++;
+        /* Of two copies, both ends take the one that the index has. */
+        if (dedup_rank(entry->digest) < least &&
+            dedup_index_get(&store->index,
+                            poise_dedup_short(entry->fingerprint,
+                                              store->info.bits)) == at) {
+            least = dedup_rank(entry->digest);
+            *best_at = at;
+            found = i;
         }
-        by += (int64_t)(at & 0xffff);
+        rc = poise_dedup_store_step(store, at, 1, &at);
+        /* What is new in this group the receiver does not have yet. */
+        if (rc <= 0 || (sender->has_added && at >= sender->added)) {
+            return rc < 0 ? rc : found;
+        }
     }
-    if (by > WIRE_SKIP_MOST || by < -WIRE_SKIP_MOST ||
-        poise_dedup_store_step(peer->options.store, cursor, by, &reached) !=
-            1 ||
-        reached != at) {
-        return false;
+    return found;
+}
+
+/* Put the receiver's cursor near `at`, by a fingerprint that it has, if it may
+ * have no room for all: 1, and how many segments on from there `at` is. */
+static int send_anchor(struct poise_dedup_peer *peer, uint64_t at, int64_t *by)
+{
+    struct wire_sender *sender = &peer->sender;
+    struct wire_sent *group = sender->open;
+    struct poise_dedup_stored stored;
+    uint64_t anchor = at;
+    int rc;
+
+    if (peer->their_containers < ANCHORS_FROM &&
+        peer->options.store->index.sampling == 0) {
+        return 0;
     }
-    *out = by;
-    return true;
+    rc = best_anchor(peer, at, &anchor);
+    if (rc <= 0) {
+        return rc;
+    }
+    *by = -rc;
+    rc = settle(peer);
+    rc = rc < 0 ? rc : wire_blocks_room(&peer->blocks, 32);
+    if (rc == 0) {
+        rc = poise_dedup_store_read(peer->options.store, anchor, &stored);
+    }
+    if (rc <= 0) {
+        return rc;
+    }
+    poise_buf_putc(&peer->blocks.raw, WIRE_RUN);
+    wire_put_named(peer, stored.data, stored.len);
+    poise_buf_varint(&peer->blocks.raw, 0);
+    sender->has_cursor = sender->anchored = true;
+    sender->cursor = anchor;
+    rc = add_item(group, (uint32_t)group->data.len,
+                  count_of(&group->lens, sizeof(uint32_t)));
+    return rc < 0 ? rc : 1;
 }
 
 static int send_run(struct poise_dedup_peer *peer,
@@ -398,6 +475,13 @@ static int send_run(struct poise_dedup_peer *peer,
     bool near = distance(peer, at, &by);
     int err;
 
+    if (!near) {
+        err = send_anchor(peer, at, &by);
+        if (err < 0) {
+            return err;
+        }
+        near = err == 1;
+    }
     if (sender->held == WIRE_HELD_RUN && !(near && by == 1)) {
         err = settle(peer);
         if (err < 0) {
@@ -411,11 +495,6 @@ static int send_run(struct poise_dedup_peer *peer,
         }
         sender->held_named = !near;
         sender->held_skip = by - 1;
-        if (!near) {
-            sender->held_print = poise_dedup_short(
-                poise_dedup_fingerprint(&peer->key, piece->data, piece->len),
-                peer->bits);
-        }
         sender->anchored = true;
     }
     sender->held_count++;
@@ -438,9 +517,6 @@ static int send_print(struct poise_dedup_peer *peer,
     group = sender->open;
     offset = (uint32_t)group->data.len;
     first = count_of(&group->lens, sizeof(uint32_t));
-    wire_put_print(&sender->prints,
-                   poise_dedup_fingerprint(&peer->key, piece->data, piece->len),
-                   peer->bits);
     sender->held_count++;
     group->prints++;
     peer->stats.by_fingerprint += piece->len;
@@ -473,18 +549,19 @@ static bool is_surely_new(const struct poise_dedup_peer *peer, bool found)
 {
     const struct wire_sender *sender = &peer->sender;
 
-    return peer->their_bytes == 0 ||
+    return peer->their_containers == 0 ||
            sender->open->number < sender->direct_until ||
            (!found && sender->heat >= HEAT_ENOUGH &&
             sender->open->number >= sender->distrust_until);
 }
 
 static int send_segment(struct poise_dedup_peer *peer,
-                        const struct poise_dedup_piece *piece)
+                        const struct poise_dedup_piece *piece,
+                        struct own_print *print)
 {
     struct wire_sender *sender = &peer->sender;
     uint64_t at = 0;
-    int found = look_up(peer, piece, &at), err;
+    int found = look_up(peer, piece, print, &at), err;
     bool is_ours, is_theirs;
 
     if (found < 0) {
@@ -496,14 +573,15 @@ static int send_segment(struct poise_dedup_peer *peer,
     sender->heat += found && !is_ours ? HEAT_FULL / HEAT_SHARE : 0;
     /* A cache that was empty has what this connection brought. */
     is_theirs = found && !is_ours &&
-                (peer->their_bytes > 0 ||
+                (peer->their_containers > 0 ||
                  (sender->has_brought && at >= sender->brought));
     if (is_theirs && sender->open->number >= sender->distrust_until) {
         return send_run(peer, piece, at);
     }
     if (!found) {
-        err = poise_dedup_store_add(peer->options.store, piece->data,
-                                    piece->len, &at);
+        err =
+            dedup_store_add(peer->options.store, own_print(peer, piece, print),
+                            piece->data, piece->len, &at);
         if (err == -ENOMEM) {
             return err;
         }
@@ -590,18 +668,25 @@ static int put_place(struct poise_dedup_peer *peer, struct wire_stream *stream,
     return err < 0 ? err : raw->error;
 }
 
-int wire_sender_piece(struct poise_dedup_peer *peer, struct wire_stream *stream,
-                      const struct poise_dedup_piece *piece)
+static bool is_segment(const struct poise_dedup_piece *piece)
 {
-    bool placed, is_segment = piece->kind == POISE_DEDUP_SEGMENT ||
-                              piece->kind == POISE_DEDUP_RANGE;
+    return piece->kind == POISE_DEDUP_SEGMENT ||
+           piece->kind == POISE_DEDUP_RANGE;
+}
+
+static int send_piece(struct poise_dedup_peer *peer, struct wire_stream *stream,
+                      const struct poise_dedup_piece *piece,
+                      struct own_print *print)
+{
+    bool placed;
     int err = open_group(peer);
 
     if (err == 0) {
         err = put_place(peer, stream, piece, &placed);
     }
     if (err == 0) {
-        err = is_segment ? send_segment(peer, piece) : send_plain(peer, piece);
+        err = is_segment(piece) ? send_segment(peer, piece, print)
+                                : send_plain(peer, piece);
     }
     if (err == 0 && placed) {
         /* A place is that of one segment. */
@@ -613,6 +698,29 @@ int wire_sender_piece(struct poise_dedup_peer *peer, struct wire_stream *stream,
     stream->sent_at = piece->place.x + piece->len;
     peer->stats.data_out += piece->len;
     return close_full(peer);
+}
+
+int wire_sender_pieces(struct poise_dedup_peer *peer,
+                       struct wire_stream *stream,
+                       const struct poise_dedup_piece *pieces, size_t count)
+{
+    struct own_print prints[DEDUP_BATCH] = {0};
+    int err = 0;
+
+    /* Where little is known, each will be looked for, all over the index: the
+     * memory of one is waited for while the next are hashed. */
+    for (size_t i = 0;
+         count > 1 && i < count && peer->sender.heat < HEAT_ENOUGH; i++) {
+        if (is_segment(&pieces[i])) {
+            prints[i].value = dedup_store_expect(peer->options.store,
+                                                 pieces[i].data, pieces[i].len);
+            prints[i].known = true;
+        }
+    }
+    for (size_t i = 0; i < count && err == 0; i++) {
+        err = send_piece(peer, stream, &pieces[i], &prints[i]);
+    }
+    return err;
 }
 
 int wire_sender_end(struct poise_dedup_peer *peer, struct wire_stream *stream)
@@ -662,25 +770,47 @@ static void learn(struct wire_sender *sender, const struct wire_sent *group)
     }
 }
 
-int wire_sender_ack(struct poise_dedup_peer *peer, struct poise_reader *message)
+void wire_sender_settle(struct poise_dedup_peer *peer)
 {
     struct wire_sender *sender = &peer->sender;
-    uint64_t count = poise_reader_varint(message);
 
     if (sender->direct_for == 0) {
         sender->direct_for = DIRECT;
     }
-    for (; count > 0 && message->error == 0; count--) {
+    while (sender->oldest && sender->oldest->waits == 0) {
         struct wire_sent *group = sender->oldest;
-        if (!group) {
-            return wire_bad("it acknowledges what was not sent");
-        }
         learn(sender, group);
         sender->in_flight -= group->data.len;
         sender->oldest = group->next;
         sender->newest = group->next ? sender->newest : NULL;
         sent_free(group);
     }
+}
+
+/* Whose groups the other end speaks of. */
+static struct poise_dedup_peer *leader_of(struct poise_dedup_peer *peer)
+{
+    return peer->member.lead ? peer->member.lead : peer;
+}
+
+int wire_sender_ack(struct poise_dedup_peer *peer, struct poise_reader *message)
+{
+    struct poise_dedup_peer *lead = leader_of(peer);
+    struct wire_sent *group = lead->sender.oldest;
+    uint64_t count = poise_reader_varint(message);
+
+    while (group && peer->member.lead && group->number < peer->member.acked) {
+        group = group->next;
+    }
+    for (; count > 0 && message->error == 0; count--, group = group->next) {
+        if (!group) {
+            return wire_bad("it acknowledges what was not sent");
+        }
+        group->waits--;
+        peer->member.acked = group->number + 1;
+        peer->member.in_flight -= peer->member.lead ? group->data.len : 0;
+    }
+    wire_sender_settle(lead);
     return 0;
 }
 
@@ -708,16 +838,22 @@ static int supply(struct poise_dedup_peer *peer, const struct wire_sent *group,
     return poise_buf_append(raw, group->data.data + item->offset, item->len);
 }
 
-/* Something that was believed is not so. */
+/* Something that was believed is not so. What went before that was known is no
+ * reason to doubt again; as much as that was, at least, nothing is believed. */
 static void doubt(struct wire_sender *sender, struct wire_sent *group)
 {
-    uint64_t twice;
+    uint64_t late = sender->numbers - group->number, twice;
 
     if (group->asked || !group->believes) {
         return;
     }
     group->asked = true;
-    sender->backoff = sender->backoff ? sender->backoff : BACKOFF;
+    if (group->number < sender->doubted) {
+        return;
+    }
+    sender->doubted = sender->numbers;
+    sender->backoff = sender->backoff > late ? sender->backoff : late;
+    sender->backoff = sender->backoff > BACKOFF ? sender->backoff : BACKOFF;
     twice = 2 * sender->backoff;
     sender->distrust_until = sender->numbers + sender->backoff;
     sender->backoff = twice < BACKOFF_MOST ? twice : BACKOFF_MOST;
@@ -726,7 +862,10 @@ static void doubt(struct wire_sender *sender, struct wire_sent *group)
 int wire_sender_request(struct poise_dedup_peer *peer,
                         struct poise_reader *message)
 {
-    struct wire_sender *sender = &peer->sender;
+    struct poise_dedup_peer *lead = leader_of(peer);
+    struct wire_sender *sender = &lead->sender;
+    /* Each member may ask for as much as one that is alone. */
+    int most = SUPPLIES * (lead->leads ? WIRE_MEMBERS_MOST : 1);
     uint64_t number = poise_reader_varint(message);
     uint64_t count = poise_reader_varint(message), index = 0;
     struct wire_sent *group = sender->oldest;
@@ -736,7 +875,8 @@ int wire_sender_request(struct poise_dedup_peer *peer,
     while (group && group->number != number) {
         group = group->next;
     }
-    if (message->error || !group) {
+    if (message->error || !group ||
+        (peer->member.lead && number < peer->member.acked)) {
         return wire_bad("it asks for what was not sent");
     }
     items = count_of(&group->items, sizeof(struct wire_item));
@@ -753,7 +893,7 @@ int wire_sender_request(struct poise_dedup_peer *peer,
             return wire_bad("it asks for what is not there");
         }
         item = (struct wire_item *)(void *)group->items.data + (index - 1);
-        if (item->supplied++ == SUPPLIES) {
+        if (item->supplied++ == most) {
             return wire_bad("it asks for the same again and again");
         }
         if (count == 0 || !item->print) {

@@ -12,11 +12,13 @@
 
 #define MAGIC "PDEDUPIX"
 enum {
-    VERSION = 1,
+    VERSION = 2,
     RECORD_HEAD = 1,
     RECORD_CONTAINER = 2,
     RECORD_CELLS = 3,
     CELLS_EACH = 4096, /* in a record */
+    CELL_BYTES = 16,
+    CELLS_AHEAD = 16, /* whose memory is asked for before it is needed */
 };
 
 static int path_of(const struct poise_dedup_store *store, struct poise_buf *out)
@@ -32,11 +34,16 @@ static int save_cells(const struct poise_dedup_store *store,
     int err = 0;
 
     poise_buf_reset(buf);
+    if (!poise_buf_reserve(buf, CELLS_EACH * CELL_BYTES)) {
+        return -ENOMEM;
+    }
     for (size_t i = 0; i <= index->mask && err == 0; i++) {
         const struct dedup_cell *cell = &index->cells[i];
         if (cell->position != 0) {
-            poise_buf_u64(buf, cell->fingerprint);
-            err = poise_buf_u64(buf, cell->position - 1);
+            unsigned char *to = (unsigned char *)buf->data + buf->len;
+            poise_put_u64(to, cell->fingerprint);
+            poise_put_u64(to + 8, cell->position - 1);
+            buf->len += CELL_BYTES;
             held++;
         }
         if (err == 0 && (held == CELLS_EACH || (i == index->mask && held))) {
@@ -111,20 +118,29 @@ static int take_container(struct poise_dedup_store *store,
 static int take_cells(struct poise_dedup_store *store,
                       struct poise_reader *reader)
 {
-    while (poise_reader_left(reader) > 0 && reader->error == 0) {
-        uint64_t fingerprint = poise_reader_u64(reader);
-        uint64_t position = poise_reader_u64(reader);
+    size_t count = poise_reader_left(reader) / CELL_BYTES;
+    const unsigned char *from = reader->pos;
+    int err = 0;
+
+    for (size_t i = 0; i < count && err == 0; i++) {
+        const unsigned char *cell = from + i * CELL_BYTES;
+        uint64_t ranked = poise_get_u64(cell + 8);
+        uint64_t id =
+            ranked << DEDUP_RANK_BITS >> DEDUP_RANK_BITS >> DEDUP_SLOT_BITS;
         const struct dedup_container *container =
-            dedup_store_container(store, position >> DEDUP_SLOT_BITS);
-        int err = 0;
-        if (reader->error == 0 && container && container->count > 0) {
-            err = dedup_store_put(store, fingerprint, position);
+            dedup_store_container(store, id);
+        if (i + CELLS_AHEAD < count) {
+            dedup_index_prefetch(
+                &store->index, poise_get_u64(cell + CELLS_AHEAD * CELL_BYTES));
         }
-        if (err < 0) {
-            return err;
+        if (container && container->count > 0) {
+            err = dedup_store_put(store, poise_get_u64(cell), ranked);
         }
     }
-    return reader->error;
+    return err < 0 ? err
+           : poise_reader_left(reader) % CELL_BYTES
+               ? poise_error_set(EBADMSG, "read", "index", NULL)
+               : 0;
 }
 
 static int take_records(struct poise_dedup_store *store,
@@ -143,7 +159,7 @@ static int take_records(struct poise_dedup_store *store,
             uint64_t sampling = poise_reader_u64(&reader);
             /* Made for another width: read all anew. */
             if (id != store->info.id || bits != store->info.bits ||
-                sampling > 32) {
+                sampling > DEDUP_RANK_BITS) {
                 return 0;
             }
             store->index.sampling = (unsigned)sampling;

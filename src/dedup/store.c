@@ -2,25 +2,16 @@
  * A cache of segments: containers in the order in which they were made, those
  * in memory in the order in which they were used, and the index over all.
  */
-#include "internal.h"
+#include "cache.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
-    CONTAINER_BYTES = 2 << 20,
-    MEMORY_LEAST = 1 << 20,
-    SAVE_EVERY = 256, /* containers, between two snapshots of the index */
+    RECENT_BYTES = 2 << 20,
 };
-static const uint64_t limit_default = UINT64_C(10) << 30;
-static const uint64_t memory_default = UINT64_C(64) << 20;
 
 /* ---- containers ------------------------------------------------------------
  */
@@ -29,7 +20,13 @@ static const uint64_t memory_default = UINT64_C(64) << 20;
 static size_t lower(const struct poise_dedup_store *store, uint64_t id)
 {
     size_t low = 0, high = store->count;
+    uint64_t first = high ? store->containers[0]->id : 0;
 
+    /* Few are missing between two of them, mostly none. */
+    if (high > 0 && id >= first && id - first < high) {
+        high = (size_t)(id - first) + 1;
+        low = store->containers[high - 1]->id == id ? high - 1 : 0;
+    }
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         if (store->containers[middle]->id < id) {
@@ -80,6 +77,20 @@ struct dedup_container *dedup_store_append(struct poise_dedup_store *store,
     return made;
 }
 
+struct dedup_container *dedup_store_insert(struct poise_dedup_store *store,
+                                           uint64_t id)
+{
+    size_t at = lower(store, id), last = store->count;
+    struct dedup_container *made = dedup_store_append(store, id);
+
+    if (made) {
+        memmove(&store->containers[at + 1], &store->containers[at],
+                (last - at) * sizeof *store->containers);
+        store->containers[at] = made;
+    }
+    return made;
+}
+
 static void unlink_body(struct poise_dedup_store *store,
                         struct dedup_container *container)
 {
@@ -109,40 +120,58 @@ static void use(struct poise_dedup_store *store,
     }
 }
 
+/* One that is not in use, kept so that its memory need not be asked for again
+ * for the next; or a new one. */
+static struct dedup_body *take_body(struct poise_dedup_store *store)
+{
+    struct dedup_body *body = store->spare;
+
+    store->spare = NULL;
+    return body ? body : dedup_body_create();
+}
+
+static void put_body(struct poise_dedup_store *store, struct dedup_body *body)
+{
+    if (store->spare) {
+        dedup_body_destroy(body);
+    } else {
+        dedup_body_reset(body);
+        store->spare = body;
+    }
+}
+
 static void drop_body(struct poise_dedup_store *store,
                       struct dedup_container *container)
 {
     if (container->body) {
+        dedup_client_drop(store, container->id);
         store->body_bytes -= dedup_body_bytes(container->body);
         unlink_body(store, container);
-        dedup_body_destroy(container->body);
+        put_body(store, container->body);
         container->body = NULL;
     }
 }
 
-/* Out of the list, and its file, too. */
-static void remove_container(struct poise_dedup_store *store,
-                             struct dedup_container *container)
+void dedup_store_remove(struct poise_dedup_store *store,
+                        struct dedup_container *container)
 {
     size_t i = lower(store, container->id);
     char name[DEDUP_NAME_BYTES];
 
     drop_body(store, container);
-    if (store->path) {
+    if (store->open == container) {
+        store->open = NULL;
+    }
+    if (store->path && !store->client) {
         dedup_container_name(container->id, name);
         unlinkat(store->dirfd, name, 0);
     }
     store->info.bytes -= container->bytes;
+    store->index.is_stuck = false;
     memmove(&store->containers[i], &store->containers[i + 1],
             (store->count - i - 1) * sizeof *store->containers);
     store->count--;
     free(container);
-}
-
-static bool is_open(const struct poise_dedup_store *store,
-                    const struct dedup_container *container)
-{
-    return store->has_open && store->containers[store->count - 1] == container;
 }
 
 /* Keep within memory; `keep` is in use. */
@@ -153,11 +182,11 @@ static void trim(struct poise_dedup_store *store,
 
     while (container && store->body_bytes > store->body_limit) {
         struct dedup_container *newer = container->newer;
-        if (container != keep && !is_open(store, container)) {
+        if (container != keep && container != store->open) {
             if (store->path) {
                 drop_body(store, container);
             } else {
-                remove_container(store, container);
+                dedup_store_remove(store, container);
                 store->info.evicted++;
             }
         }
@@ -165,8 +194,9 @@ static void trim(struct poise_dedup_store *store,
     }
 }
 
-static void add_body(struct poise_dedup_store *store,
-                     struct dedup_container *container, struct dedup_body *body)
+void dedup_store_add_body(struct poise_dedup_store *store,
+                          struct dedup_container *container,
+                          struct dedup_body *body)
 {
     container->body = body;
     container->count = body->count;
@@ -175,21 +205,44 @@ static void add_body(struct poise_dedup_store *store,
     trim(store, container);
 }
 
-/* Bring it into memory: 1; 0 if its file is gone. */
+/* Whether more of it was written by another process since it was read. */
+static bool has_grown(const struct poise_dedup_store *store,
+                      const struct dedup_container *container)
+{
+    return store->client && container != store->open &&
+           container->bytes > container->body->file_bytes;
+}
+
+/* Bring it into memory, its data when they are asked for unless it has to be
+ * whole: 1; 0 if its file is gone. */
 static int load(struct poise_dedup_store *store,
-                struct dedup_container *container)
+                struct dedup_container *container, bool whole)
 {
     struct dedup_body *body;
     bool damaged = false;
     uint32_t known = container->count;
     int err;
 
-    if (container->body) {
+    if (container->body && !has_grown(store, container) &&
+        !(whole && container->body->states)) {
         use(store, container);
         return 1;
     }
-    err = dedup_body_load(store->dirfd, store->info.id, container->id, &body,
-                          &damaged);
+    drop_body(store, container);
+    body = take_body(store);
+    if (!body) {
+        return -ENOMEM;
+    }
+    err = whole ? 0
+                : dedup_body_open(body, store->dirfd, store->info.id,
+                                  container->id, &store->file);
+    if (err == 0) {
+        err = dedup_body_load(body, store->dirfd, store->info.id, container->id,
+                              &store->file, &damaged);
+    }
+    if (err < 0) {
+        put_body(store, body);
+    }
     if (err == -ENOMEM) {
         return err;
     }
@@ -197,51 +250,99 @@ static int load(struct poise_dedup_store *store,
         /* Whatever is wrong with the file, the rest of the cache is not. */
         poise_error_clear();
         store->info.damaged++;
-        remove_container(store, container);
+        dedup_store_remove(store, container);
         return 0;
     }
     store->info.loads++;
-    store->info.damaged += damaged || body->count < known;
-    add_body(store, container, body);
+    /* What follows may be just being written, where others write, too. */
+    store->info.damaged += (damaged && !store->client) || body->count < known;
+    if (store->client) {
+        store->info.bytes += body->file_bytes - container->bytes;
+        container->bytes = body->file_bytes;
+    }
+    dedup_store_add_body(store, container, body);
+    dedup_client_lease(store, container->id);
     return 1;
+}
+
+int dedup_store_load(struct poise_dedup_store *store,
+                     struct dedup_container *container)
+{
+    return load(store, container, true);
 }
 
 /* ---- the index -------------------------------------------------------------
  */
 
-int dedup_store_put(struct poise_dedup_store *store, uint64_t fingerprint,
-                    uint64_t position)
+/* Make room in the index: what is no more goes, and if that is little, every
+ * second segment of those that are kept. */
+static int make_room(struct poise_dedup_store *store)
 {
     struct dedup_index *index = &store->index;
     size_t before = index->used;
+    int err = dedup_index_sweep(index, index->sampling, is_alive, store);
+
+    if (err == 0 && index->used > before - before / 4 &&
+        index->sampling < DEDUP_RANK_BITS) {
+        err = dedup_index_sweep(index, index->sampling + 1, is_alive, store);
+    }
+    /* Whoever chose segments that all are kept must not have it swept for each
+     * of them. */
+    index->is_stuck = dedup_index_is_full(index);
+    return err;
+}
+
+int dedup_store_put(struct poise_dedup_store *store, uint64_t fingerprint,
+                    uint64_t ranked)
+{
+    struct dedup_index *index = &store->index;
     int err;
 
     if (dedup_index_is_full(index)) {
-        err = dedup_index_sweep(index, index->sampling, is_alive, store);
-        if (err == 0 && index->used > before - before / 4) {
-            err =
-                dedup_index_sweep(index, index->sampling + 1, is_alive, store);
-        }
-        if (err < 0) {
+        err = index->is_stuck ? 0 : make_room(store);
+        if (err < 0 || index->is_stuck) {
             return err;
         }
     }
     dedup_index_put(index, poise_dedup_short(fingerprint, store->info.bits),
-                    position);
+                    ranked);
     return 0;
 }
 
-static int learn(struct poise_dedup_store *store,
-                 const struct dedup_container *container,
-                 const struct dedup_body *body)
+static uint64_t rank_position(uint64_t position, const unsigned char *digest)
+{
+    return dedup_rank(digest) << DEDUP_RANK_SHIFT | position;
+}
+
+int dedup_store_learn(struct poise_dedup_store *store,
+                      const struct dedup_container *container,
+                      const struct dedup_body *body)
 {
     int err = 0;
 
     for (uint32_t i = 0; i < body->count && err == 0; i++) {
-        err = dedup_store_put(store, body->entries[i].fingerprint,
-                              container->id << DEDUP_SLOT_BITS | i);
+        const struct dedup_entry *entry = &body->entries[i];
+        err = dedup_store_put(
+            store, entry->fingerprint,
+            rank_position(container->id << DEDUP_SLOT_BITS | i, entry->digest));
     }
     return err;
+}
+
+/* As dedup_body_find, of a container that is in memory: 1. */
+static int find_in(struct poise_dedup_store *store,
+                   const struct dedup_container *container,
+                   uint64_t fingerprint, uint64_t *position)
+{
+    size_t before = dedup_body_bytes(container->body);
+    int slot = dedup_body_find(container->body, fingerprint, store->info.bits);
+
+    store->body_bytes += dedup_body_bytes(container->body) - before;
+    if (slot < 0) {
+        return 0;
+    }
+    *position = container->id << DEDUP_SLOT_BITS | (unsigned)slot;
+    return 1;
 }
 
 /* Among the containers in memory, the last used first. */
@@ -249,9 +350,7 @@ static int find_loaded(struct poise_dedup_store *store, uint64_t fingerprint,
                        uint64_t *position)
 {
     for (struct dedup_container *c = store->newest; c; c = c->older) {
-        int slot = dedup_body_find(c->body, fingerprint, store->info.bits);
-        if (slot >= 0) {
-            *position = c->id << DEDUP_SLOT_BITS | (unsigned)slot;
+        if (find_in(store, c, fingerprint, position)) {
             use(store, c);
             return 1;
         }
@@ -271,8 +370,9 @@ static int find_indexed(struct poise_dedup_store *store, uint64_t fingerprint,
     if (at == UINT64_MAX) {
         return 0;
     }
+    dedup_client_refresh(store);
     container = dedup_store_container(store, at >> DEDUP_SLOT_BITS);
-    rc = container ? load(store, container) : 0;
+    rc = container ? load(store, container, false) : 0;
     if (rc <= 0) {
         return rc;
     }
@@ -286,12 +386,26 @@ static int find_indexed(struct poise_dedup_store *store, uint64_t fingerprint,
     return 1;
 }
 
+/* Among those that the process which serves does not know yet. */
+static int find_open(struct poise_dedup_store *store, uint64_t fingerprint,
+                     uint64_t *position)
+{
+    return store->client && store->open &&
+           find_in(store, store->open, fingerprint, position);
+}
+
 static int find(struct poise_dedup_store *store, uint64_t fingerprint,
                 uint64_t *position)
 {
+    int rc;
+
     fingerprint = poise_dedup_short(fingerprint, store->info.bits);
-    return dedup_index_keeps(&store->index, fingerprint)
-               ? find_indexed(store, fingerprint, position)
+    rc = find_open(store, fingerprint, position);
+    if (rc == 0) {
+        rc = find_indexed(store, fingerprint, position);
+    }
+    return rc != 0 || store->index.sampling == 0
+               ? rc
                : find_loaded(store, fingerprint, position);
 }
 
@@ -315,16 +429,72 @@ uint64_t poise_dedup_store_fingerprint(const struct poise_dedup_store *store,
         poise_dedup_fingerprint(&store->info.key, data, len), store->info.bits);
 }
 
+/* The container of a position, in memory, and the segment's number in it. */
+static int locate(struct poise_dedup_store *store, uint64_t position,
+                  struct dedup_container **container, uint32_t *slot)
+{
+    int rc;
+
+    *container = dedup_store_container(store, position >> DEDUP_SLOT_BITS);
+    *slot = (uint32_t)position & ((1U << DEDUP_SLOT_BITS) - 1);
+    rc = *container ? load(store, *container, false) : 0;
+    return rc > 0 && *slot >= (*container)->body->count ? 0 : rc;
+}
+
+/* Whether its data can be had; what is wrong with some is not with others. */
+static bool fetch(struct poise_dedup_store *store,
+                  struct dedup_container *container, uint32_t slot)
+{
+    return dedup_body_fetch(container->body, store->dirfd, container->id, slot,
+                            &store->info.damaged);
+}
+
+int dedup_store_entry(struct poise_dedup_store *store, uint64_t position,
+                      const struct dedup_entry **out)
+{
+    struct dedup_container *container;
+    uint32_t slot;
+    int rc = locate(store, position, &container, &slot);
+
+    *out = rc > 0 ? &container->body->entries[slot] : NULL;
+    return rc;
+}
+
+int dedup_store_is(struct poise_dedup_store *store, uint64_t position,
+                   const void *data, size_t len)
+{
+    unsigned char digest[POISE_DEDUP_DIGEST_BYTES];
+    const struct dedup_entry *entry;
+    const struct dedup_body *body;
+    struct dedup_container *container;
+    uint32_t slot;
+    int rc = locate(store, position, &container, &slot);
+
+    if (rc <= 0) {
+        return rc;
+    }
+    body = container->body;
+    entry = &body->entries[slot];
+    if (entry->len != len ||
+        (body->states && body->states[slot] == DEDUP_WRONG)) {
+        return 0;
+    }
+    if (!body->states || body->states[slot] == DEDUP_RIGHT) {
+        return memcmp(body->data + entry->offset, data, len) == 0;
+    }
+    poise_dedup_digest(data, len, digest);
+    return memcmp(entry->digest, digest, sizeof digest) == 0;
+}
+
 int poise_dedup_store_read(struct poise_dedup_store *store, uint64_t position,
                            struct poise_dedup_stored *out)
 {
-    struct dedup_container *container =
-        dedup_store_container(store, position >> DEDUP_SLOT_BITS);
-    uint32_t slot = (uint32_t)position & ((1U << DEDUP_SLOT_BITS) - 1);
+    struct dedup_container *container;
     const struct dedup_entry *entry;
-    int rc = container ? load(store, container) : 0;
+    uint32_t slot;
+    int rc = locate(store, position, &container, &slot);
 
-    if (rc <= 0 || slot >= container->body->count) {
+    if (rc <= 0 || !fetch(store, container, slot)) {
         return rc < 0 ? rc : 0;
     }
     entry = &container->body->entries[slot];
@@ -337,9 +507,11 @@ int poise_dedup_store_read(struct poise_dedup_store *store, uint64_t position,
 int poise_dedup_store_step(struct poise_dedup_store *store, uint64_t position,
                            int64_t by, uint64_t *out)
 {
-    size_t i = lower(store, position >> DEDUP_SLOT_BITS);
     int64_t slot = (int64_t)(position & ((1U << DEDUP_SLOT_BITS) - 1));
+    size_t i;
 
+    dedup_client_refresh(store);
+    i = lower(store, position >> DEDUP_SLOT_BITS);
     if (i == store->count ||
         store->containers[i]->id != position >> DEDUP_SLOT_BITS ||
         by > INT32_MAX || by < -INT32_MAX) {
@@ -362,24 +534,45 @@ int poise_dedup_store_step(struct poise_dedup_store *store, uint64_t position,
     return 1;
 }
 
+bool dedup_store_distance(const struct poise_dedup_store *store, uint64_t from,
+                          uint64_t to, int64_t most, int64_t *out)
+{
+    size_t i = lower(store, from >> DEDUP_SLOT_BITS);
+    size_t last = lower(store, to >> DEDUP_SLOT_BITS);
+    const uint64_t slots = (UINT64_C(1) << DEDUP_SLOT_BITS) - 1;
+    int64_t by = (int64_t)(to & slots) - (int64_t)(from & slots);
+
+    if (last >= store->count || i > last ||
+        store->containers[i]->id != from >> DEDUP_SLOT_BITS ||
+        store->containers[last]->id != to >> DEDUP_SLOT_BITS ||
+        (to & slots) >= store->containers[last]->count) {
+        return false;
+    }
+    for (; i < last && by <= most + (int64_t)slots; i++) {
+        by += store->containers[i]->count;
+    }
+    *out = by;
+    return i == last && by <= most && by >= -most;
+}
+
 /* ---- writing ---------------------------------------------------------------
  */
 
 static int flush(struct poise_dedup_store *store)
 {
-    struct dedup_container *last;
+    struct dedup_container *open = store->open;
     uint64_t before;
     int err;
 
-    if (!store->path || !store->has_open) {
+    if (!store->path || !open) {
         return 0;
     }
-    last = store->containers[store->count - 1];
-    before = last->body->file_bytes;
-    err = dedup_body_write(last->body, store->dirfd, store->info.id, last->id);
-    last->bytes = last->body->file_bytes;
-    store->info.bytes += last->bytes - before;
-    return err;
+    before = open->body->file_bytes;
+    err = dedup_body_write(open->body, store->dirfd, store->info.id, open->id,
+                           &store->file);
+    open->bytes = open->body->file_bytes;
+    store->info.bytes += open->bytes - before;
+    return err < 0 ? err : dedup_client_tell(store);
 }
 
 /* Those not used for longest go. */
@@ -390,19 +583,26 @@ static void evict(struct poise_dedup_store *store)
         struct dedup_container *victim = NULL;
         for (size_t i = 0; i < store->count; i++) {
             struct dedup_container *container = store->containers[i];
-            if (!is_open(store, container) &&
+            if (container != store->open &&
                 (!victim || container->used < victim->used)) {
                 victim = container;
             }
         }
-        remove_container(store, victim);
+        dedup_store_remove(store, victim);
         store->info.evicted++;
     }
 }
 
+static bool has_room(const struct poise_dedup_store *store, size_t len)
+{
+    const struct dedup_container *open = store->open;
+
+    return open && open->body->count < DEDUP_SLOTS_MOST &&
+           open->body->data_len + len <= store->options.container_bytes;
+}
+
 /* A container for `len` more bytes. */
-static int open_container(struct poise_dedup_store *store, size_t len,
-                          struct dedup_container **out)
+static int open_container(struct poise_dedup_store *store, size_t len)
 {
     struct dedup_container *last =
         store->count ? store->containers[store->count - 1] : NULL;
@@ -410,81 +610,101 @@ static int open_container(struct poise_dedup_store *store, size_t len,
     struct dedup_body *body;
     int err;
 
-    if (store->has_open && last->body->count < DEDUP_SLOTS_MOST &&
-        last->body->data_len + len <= store->options.container_bytes) {
-        *out = last;
+    if (has_room(store, len)) {
         return 0;
     }
     err = flush(store);
-    if (err < 0) {
-        return err;
+    if (err < 0 || store->client) {
+        return err < 0 ? err : dedup_client_open(store, len);
     }
-    store->has_open = false;
+    store->open = NULL;
     evict(store);
-    if (store->path && id % SAVE_EVERY == 0) {
+    if (store->path && id % DEDUP_SAVE_EVERY == 0) {
         err = dedup_snapshot_save(store);
         if (err < 0) {
             return err;
         }
     }
-    body = dedup_body_create();
+    body = take_body(store);
     last = body ? dedup_store_append(store, id) : NULL;
     if (!last) {
         dedup_body_destroy(body);
         return -ENOMEM;
     }
-    store->has_open = true;
-    add_body(store, last, body);
-    *out = last;
+    store->open = last;
+    dedup_store_add_body(store, last, body);
     return 0;
 }
 
-/* The same segment, if it is there already: 1. */
+/* Among those that were added last, as many as a group brings. */
+static int find_recent(struct poise_dedup_store *store, uint64_t fingerprint,
+                       uint64_t *position)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = store->count; i-- > 0 && bytes < RECENT_BYTES;) {
+        const struct dedup_container *c = store->containers[i];
+        if (c->body && find_in(store, c, fingerprint, position)) {
+            return 1;
+        }
+        bytes += c->bytes;
+    }
+    return 0;
+}
+
+/* The same segment, if it is there already: 1. Not by which containers happen
+ * to be in memory: two caches that are given the same must stay alike. */
 static int find_same(struct poise_dedup_store *store, uint64_t fingerprint,
                      size_t len, const unsigned char *digest,
                      uint64_t *position)
 {
-    const struct dedup_container *container;
+    struct dedup_container *container;
     const struct dedup_entry *entry;
     uint64_t at;
-    int rc = find(store, fingerprint, &at);
+    uint32_t slot;
+    int rc = find_open(store, fingerprint, &at);
 
+    if (rc == 0) {
+        rc = find_indexed(store, fingerprint, &at);
+    }
+    if (rc == 0 && store->index.sampling > 0) {
+        rc = find_recent(store,
+                         poise_dedup_short(fingerprint, store->info.bits), &at);
+    }
     if (rc <= 0) {
         return rc;
     }
     container = dedup_store_container(store, at >> DEDUP_SLOT_BITS);
-    entry = &container->body->entries[at & ((1U << DEDUP_SLOT_BITS) - 1)];
+    slot = (uint32_t)at & ((1U << DEDUP_SLOT_BITS) - 1);
+    entry = &container->body->entries[slot];
     if (entry->len != len ||
-        memcmp(entry->digest, digest, sizeof entry->digest) != 0) {
+        memcmp(entry->digest, digest, sizeof entry->digest) != 0 ||
+        !fetch(store, container, slot)) {
         return 0;
     }
     *position = at;
     return 1;
 }
 
-int poise_dedup_store_add(struct poise_dedup_store *store, const void *data,
-                          size_t len, uint64_t *position)
+int dedup_store_add(struct poise_dedup_store *store, uint64_t fingerprint,
+                    const void *data, size_t len, uint64_t *position)
 {
     unsigned char digest[POISE_DEDUP_DIGEST_BYTES];
-    uint64_t fingerprint, at;
+    uint64_t at;
     struct dedup_container *container;
     size_t before;
     int rc;
 
-    if (len == 0 || len > POISE_DEDUP_SEGMENT_MOST) {
-        return poise_error_set(EINVAL, "cache segment", NULL, "of %zu bytes",
-                               len);
-    }
-    fingerprint = poise_dedup_fingerprint(&store->info.key, data, len);
     poise_dedup_digest(data, len, digest);
     rc = find_same(store, fingerprint, len, digest, position);
     if (rc != 0) {
         return rc < 0 ? rc : 0;
     }
-    rc = open_container(store, len, &container);
+    rc = open_container(store, len);
     if (rc < 0) {
         return rc;
     }
+    container = store->open;
     before = dedup_body_bytes(container->body);
     rc = dedup_body_add(container->body, fingerprint, data, len, digest);
     store->body_bytes += dedup_body_bytes(container->body) - before;
@@ -495,7 +715,9 @@ int poise_dedup_store_add(struct poise_dedup_store *store, const void *data,
     use(store, container);
     trim(store, container);
     at = container->id << DEDUP_SLOT_BITS | (container->count - 1);
-    rc = dedup_store_put(store, fingerprint, at);
+    if (!store->client) {
+        rc = dedup_store_put(store, fingerprint, rank_position(at, digest));
+    }
     if (rc < 0) {
         return rc;
     }
@@ -504,219 +726,21 @@ int poise_dedup_store_add(struct poise_dedup_store *store, const void *data,
     return 0;
 }
 
+int poise_dedup_store_add(struct poise_dedup_store *store, const void *data,
+                          size_t len, uint64_t *position)
+{
+    if (len == 0 || len > POISE_DEDUP_SEGMENT_MOST) {
+        return poise_error_set(EINVAL, "cache segment", NULL, "of %zu bytes",
+                               len);
+    }
+    return dedup_store_add(store,
+                           poise_dedup_fingerprint(&store->info.key, data, len),
+                           data, len, position);
+}
+
 int poise_dedup_store_flush(struct poise_dedup_store *store)
 {
     return flush(store);
-}
-
-/* ---- opening and closing ---------------------------------------------------
- */
-
-static int by_id(const void *a, const void *b)
-{
-    const struct dedup_container *const *x = a, *const *y = b;
-
-    return ((*x)->id > (*y)->id) - ((*x)->id < (*y)->id);
-}
-
-/* Which containers there are. */
-static int list(struct poise_dedup_store *store)
-{
-    int fd = poise_file_open(store->dirfd, ".",
-                             O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
-    struct dirent *entry;
-    int err = 0;
-
-    if (!dir) {
-        return fd < 0 ? fd
-                      : (close(fd), poise_error_set(errno, "read directory",
-                                                    store->path, NULL));
-    }
-    while (err == 0 && (entry = readdir(dir)) != NULL) {
-        struct dedup_container *container;
-        char name[DEDUP_NAME_BYTES];
-        struct stat st;
-        uint64_t id = strtoull(entry->d_name, NULL, 16);
-        dedup_container_name(id, name);
-        if (id >> 40 != 0 || strcmp(name, entry->d_name) != 0 ||
-            fstatat(store->dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
-            !S_ISREG(st.st_mode)) {
-            continue;
-        }
-        container = dedup_store_append(store, id);
-        if (container) {
-            container->bytes = (uint64_t)st.st_size;
-            store->info.bytes += container->bytes;
-        }
-        err = container ? 0 : -ENOMEM;
-    }
-    closedir(dir);
-    if (store->count > 0) {
-        qsort(store->containers, store->count, sizeof *store->containers,
-              by_id);
-    }
-    return err;
-}
-
-/* Read the containers that the snapshot does not know; go on with the last
- * one if there is room. */
-static int read_unknown(struct poise_dedup_store *store)
-{
-    for (size_t i = 0; i < store->count;) {
-        struct dedup_container *container = store->containers[i];
-        bool is_last = i + 1 == store->count;
-        int rc;
-        if (container->count > 0 && !is_last) {
-            i++;
-            continue;
-        }
-        bool known = container->count > 0;
-        rc = load(store, container);
-        if (rc > 0 && !known) {
-            rc = learn(store, container, container->body);
-        }
-        if (rc < 0) {
-            return rc;
-        }
-        if (i == store->count || store->containers[i] != container) {
-            continue; /* its file is gone */
-        }
-        if (container->body->file_bytes == 0) {
-            remove_container(store, container);
-            continue;
-        }
-        store->has_open = is_last;
-        i++;
-    }
-    return 0;
-}
-
-static int open_folder(struct poise_dedup_store *store)
-{
-    int err;
-
-    if (mkdir(store->path, 0700) < 0 && errno != EEXIST) {
-        return poise_error_set(errno, "make directory", store->path, NULL);
-    }
-    store->dirfd = poise_file_open(AT_FDCWD, store->path,
-                                   O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-    if (store->dirfd < 0) {
-        return store->dirfd;
-    }
-    store->lockfd = poise_file_open(store->dirfd, "lock",
-                                    O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (store->lockfd < 0) {
-        return store->lockfd;
-    }
-    if (flock(store->lockfd, LOCK_EX | LOCK_NB) < 0) {
-        return poise_error_set(
-            errno == EWOULDBLOCK ? EBUSY : errno, "open cache", store->path,
-            errno == EWOULDBLOCK ? "another process has it open" : NULL);
-    }
-    err = dedup_identity_open(store);
-    if (err == 0) {
-        err = list(store);
-    }
-    if (err == 0) {
-        err = dedup_snapshot_load(store);
-    }
-    if (err == 0) {
-        err = read_unknown(store);
-    }
-    return err;
-}
-
-static void destroy(struct poise_dedup_store *store)
-{
-    for (size_t i = 0; i < store->count; i++) {
-        dedup_body_destroy(store->containers[i]->body);
-        free(store->containers[i]);
-    }
-    free(store->containers);
-    dedup_index_free(&store->index);
-    if (store->lockfd >= 0) {
-        close(store->lockfd);
-    }
-    if (store->dirfd >= 0) {
-        close(store->dirfd);
-    }
-    free(store->path);
-    free(store);
-}
-
-static void set_defaults(struct poise_dedup_store_options *options)
-{
-    options->limit_bytes =
-        options->limit_bytes ? options->limit_bytes : limit_default;
-    options->memory_bytes =
-        options->memory_bytes ? options->memory_bytes : memory_default;
-    if (options->memory_bytes < MEMORY_LEAST) {
-        options->memory_bytes = MEMORY_LEAST;
-    }
-    if (options->container_bytes == 0) {
-        /* Several must fit, or each find might mean a read. */
-        options->container_bytes = options->memory_bytes / 16 < CONTAINER_BYTES
-                                       ? (uint32_t)(options->memory_bytes / 16)
-                                       : CONTAINER_BYTES;
-    }
-    if (options->container_bytes < POISE_DEDUP_SEGMENT_MOST) {
-        options->container_bytes = POISE_DEDUP_SEGMENT_MOST;
-    }
-    if (options->container_bytes > DEDUP_DATA_MOST) {
-        options->container_bytes = DEDUP_DATA_MOST;
-    }
-}
-
-int poise_dedup_store_open(const char *path,
-                           const struct poise_dedup_store_options *options,
-                           struct poise_dedup_store **out)
-{
-    struct poise_dedup_store *made = poise_alloc(1, sizeof *made);
-    size_t index_bytes;
-    int err;
-
-    if (!made) {
-        return -ENOMEM;
-    }
-    made->dirfd = made->lockfd = -1;
-    if (options) {
-        made->options = *options;
-    }
-    set_defaults(&made->options);
-    /* On disk, an index that covers much is worth more than a container that
-     * need not be read again. */
-    index_bytes = (size_t)(made->options.memory_bytes / (path ? 2 : 8));
-    made->body_limit = (size_t)made->options.memory_bytes - index_bytes;
-    err = dedup_index_create(&made->index, index_bytes);
-    if (err == 0 && path) {
-        made->path = strdup(path);
-        err = made->path ? open_folder(made)
-                         : poise_error_set(ENOMEM, "open cache", path, NULL);
-    } else if (err == 0) {
-        err = dedup_identity_make(made);
-    }
-    if (err < 0) {
-        destroy(made);
-        return err;
-    }
-    *out = made;
-    return 0;
-}
-
-int poise_dedup_store_close(struct poise_dedup_store *store)
-{
-    int err;
-
-    if (!store) {
-        return 0;
-    }
-    err = flush(store);
-    if (err == 0 && store->path) {
-        err = dedup_snapshot_save(store);
-    }
-    destroy(store);
-    return err;
 }
 
 struct poise_dedup_store_info

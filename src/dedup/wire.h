@@ -4,7 +4,7 @@
  *
  * peer.c takes calls and bytes and hands them on; sender.c makes groups of
  * items out of pieces, receiver.c pieces out of groups; block.c carries
- * messages in compressed blocks. Messages: docs/wire.md.
+ * messages in blocks, which pack.c compresses. Messages: docs/wire.md.
  */
 #ifndef POISE_DEDUP_WIRE_H
 #define POISE_DEDUP_WIRE_H
@@ -29,11 +29,13 @@ enum wire_op {
     WIRE_SUPPLY,
     WIRE_REQUEST,
     WIRE_ACK,
+    WIRE_PRINTS,
+    WIRE_CHORUS,
     WIRE_OPS
 };
 
 enum {
-    WIRE_VERSION = 1,
+    WIRE_VERSION = 2,
     WIRE_BLOCK_RAW = 1 << 16,    /* a block is closed at this size */
     WIRE_BLOCK_MOST = 1 << 20,   /* of messages in a block */
     WIRE_BLOCK_BEHIND = 1 << 20, /* or when its groups stand for so much */
@@ -48,6 +50,9 @@ enum {
     WIRE_BASE_MOST = 1 << 15, /* bytes that a delta is made against */
     WIRE_MISS_MOST = 1 << 14, /* bytes in one DATA or DELTA */
     WIRE_SKIP_MOST = 1 << 14,
+    WIRE_MEMBERS_MOST = 32,     /* of a chorus */
+    WIRE_CHORUS_MOST = 1 << 16, /* bytes in one CHORUS */
+    WIRE_UNUSED_MOST = 1 << 20, /* bytes of fingerprints that wait */
 };
 
 static inline uint64_t wire_zigzag(int64_t value)
@@ -74,12 +79,44 @@ int wire_delta_apply(const unsigned char *base, size_t base_len,
                      struct poise_reader *from, size_t len,
                      struct poise_buf *out);
 
+/* ---- pack.c ---------------------------------------------------------------
+ */
+
+/** What packs the blocks of a connection. */
+struct wire_pack {
+    ZSTD_CCtx *ctx;
+    uint32_t stiff;  /* blocks in a row that did not shrink */
+    uint32_t spared; /* blocks in a row that were not packed for it */
+    struct poise_buf packed;
+};
+int wire_pack_init(struct wire_pack *pack, int level);
+void wire_pack_free(struct wire_pack *pack);
+/** Append a block, its lengths first. */
+int wire_pack_block(struct wire_pack *pack, const struct poise_buf *raw,
+                    struct poise_buf *out);
+
+/** A thread that does it; NULL if there is none to be had. What it packs with
+ * is its own until it is stopped. */
+struct wire_aside;
+struct wire_aside *wire_aside_start(struct wire_pack *pack);
+void wire_aside_stop(struct wire_aside *aside);
+/** Whether a block of so many bytes is worth a thread. */
+bool wire_aside_is_for(size_t len);
+/** Hand over a block's messages, for others' memory, when there is room for
+ * them; append what is packed already. */
+int wire_aside_put(struct wire_aside *aside, struct poise_buf *raw,
+                   struct poise_buf *out);
+/** Append what is packed; `all`: when all is. */
+int wire_aside_take(struct wire_aside *aside, bool all, struct poise_buf *out);
+
 /* ---- block.c --------------------------------------------------------------
  */
 
 /** Messages on their way out and in. */
 struct wire_blocks {
-    ZSTD_CCtx *pack;
+    struct wire_pack pack;
+    struct wire_aside *aside; /* NULL: none */
+    bool may_aside;
     ZSTD_DCtx *unpack;
     struct poise_buf raw;  /* messages of the block being made */
     struct poise_buf out;  /* bytes for the other end */
@@ -95,6 +132,8 @@ void wire_blocks_free(struct wire_blocks *blocks);
 int wire_blocks_room(struct wire_blocks *blocks, size_t most);
 /** Close the block, if there is anything in it. */
 int wire_blocks_close(struct wire_blocks *blocks);
+/** Have in `out` what is packed by now; `all`: what was closed. */
+int wire_blocks_collect(struct wire_blocks *blocks, bool all);
 /** Take bytes in and hand each whole block of messages over. */
 int wire_blocks_feed(struct wire_blocks *blocks, const void *data, size_t len,
                      int (*take)(struct poise_reader *messages, void *arg),
@@ -122,6 +161,7 @@ struct wire_sent {
     bool believes;                 /* refers to what the receiver should have */
     bool asked;                    /* something had to be supplied */
     bool print;                    /* the next item is named by a fingerprint */
+    uint32_t waits;                /* members that did not acknowledge it */
 };
 
 enum wire_held {
@@ -147,10 +187,8 @@ struct wire_sender {
     /* What was not written yet: a run, missing segments, fingerprints. */
     enum wire_held held;
     uint32_t held_offset, held_first, held_count;
-    int64_t held_skip;   /* of a run: after the cursor ... */
-    bool held_named;     /* ... or named by ... */
-    uint64_t held_print; /* ... this */
-    struct poise_buf prints;
+    int64_t held_skip; /* of a run: after the cursor ... */
+    bool held_named;   /* ... or named by its first segment */
 
     /* Where in the own cache the last segment was found. */
     bool has_cursor;
@@ -164,18 +202,23 @@ struct wire_sender {
     /* Beliefs. */
     uint32_t heat; /* how many segments of late were in the cache */
     uint64_t distrust_until, backoff; /* groups */
+    uint64_t doubted; /* groups sent when a belief failed last */
     uint32_t useless; /* groups in a row whose fingerprints all missed */
     uint64_t direct_until, direct_for;
 };
 
-int wire_sender_piece(struct poise_dedup_peer *peer, struct wire_stream *stream,
-                      const struct poise_dedup_piece *piece);
+/** Up to DEDUP_BATCH pieces. */
+int wire_sender_pieces(struct poise_dedup_peer *peer,
+                       struct wire_stream *stream,
+                       const struct poise_dedup_piece *pieces, size_t count);
 int wire_sender_end(struct poise_dedup_peer *peer, struct wire_stream *stream);
 int wire_sender_close_group(struct poise_dedup_peer *peer);
 int wire_sender_request(struct poise_dedup_peer *peer,
                         struct poise_reader *message);
 int wire_sender_ack(struct poise_dedup_peer *peer,
                     struct poise_reader *message);
+/** Groups that nobody waits for any more go. */
+void wire_sender_settle(struct poise_dedup_peer *peer);
 void wire_sender_free(struct wire_sender *sender);
 
 /* ---- receiver.c -----------------------------------------------------------
@@ -199,6 +242,39 @@ int wire_receiver_supply(struct poise_dedup_peer *peer,
 int wire_receiver_advance(struct poise_dedup_peer *peer);
 void wire_receiver_free(struct wire_receiver *receiver);
 
+/* ---- chorus.c --------------------------------------------------------------
+ */
+
+/** One of several that are sent the same: `lead` makes groups and blocks, and
+ * has no connection; a member has one, and carries them. */
+struct wire_member {
+    struct poise_dedup_peer *lead;
+    struct poise_buf prints; /* in its key, that the next blocks refer to */
+    uint64_t print_count;
+    uint64_t acked, in_flight; /* groups, bytes */
+};
+
+/** Who is sent to: itself, or all members, for each of which a fingerprint is
+ * put into the message being made. */
+void wire_put_named(struct poise_dedup_peer *peer, const void *data,
+                    size_t len);
+int wire_chorus_join(struct poise_dedup_peer *lead,
+                     struct poise_dedup_peer *member);
+void wire_chorus_leave(struct poise_dedup_peer *member);
+/** Whether all said hello; what holds for all of them. */
+bool wire_chorus_met(struct poise_dedup_peer *lead);
+/** Hand what was made to the members. */
+int wire_chorus_spread(struct poise_dedup_peer *lead);
+/** What a member's other end hears. */
+int wire_chorus_prints(struct poise_dedup_peer *peer,
+                       struct poise_reader *message);
+int wire_chorus_hear(struct poise_dedup_peer *peer,
+                     struct poise_reader *message,
+                     int (*take)(struct poise_reader *messages, void *arg));
+/** The next fingerprint, in the message or of those that came before it. */
+uint64_t wire_take_print(struct poise_dedup_peer *peer,
+                         struct poise_reader *message, uint32_t bits);
+
 /* ---- peer.c ---------------------------------------------------------------
  */
 
@@ -216,11 +292,21 @@ struct poise_dedup_peer {
     struct poise_dedup_peer_stats stats;
     int error;
 
+    /* Of a chorus: of who leads, of a member, and of who hears one. */
+    bool leads;
+    struct poise_dedup_peer **members;
+    size_t member_count;
+    struct wire_member member;
+    struct wire_blocks *heard;
+    struct poise_buf heard_prints;
+    size_t heard_at;
+    bool hears;
+
     /* What the other end said of itself. */
     bool met;
     struct poise_dedup_key key;
     uint32_t bits;
-    uint64_t their_bytes; /* in their cache */
+    uint64_t their_containers; /* in their cache when it said hello */
 };
 
 /** Stream `number`, made at first use; NULL without memory. */

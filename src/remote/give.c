@@ -41,7 +41,7 @@ static int add_want(struct give *give, struct give_dir *dir, const char *name)
 }
 
 /* Which entries of the oldest part it wants. */
-static int take_want(struct give *give, struct poise_reader *body)
+int give_take_want(struct give *give, struct poise_reader *body)
 {
     struct give_batch *batch = give->oldest;
     uint64_t count = poise_reader_varint(body), at = 0;
@@ -68,18 +68,27 @@ static int take_want(struct give *give, struct poise_reader *body)
     return err;
 }
 
-static int take_done(struct give *give, struct poise_reader *body)
+void give_read_done(struct poise_remote_stats *stats, struct poise_reader *body)
 {
-    struct poise_remote_stats *stats = &give->transfer->stats;
-
     for (int i = 0; i < POISE_REMOTE_DEEDS; i++) {
         stats->deeds[i] = poise_reader_varint(body);
     }
-    if (!give->list_told || give->oldest || give->first || give->file.open) {
-        return remote_bad("it is done before all was sent");
-    }
-    give->done = true;
-    return 0;
+}
+
+int give_check_done(const struct give *give)
+{
+    return !give->list_told || give->oldest || give->first || give->file.open
+               ? remote_bad("it is done before all was sent")
+               : 0;
+}
+
+static int take_done(struct give *give, struct poise_reader *body)
+{
+    int err = give_check_done(give);
+
+    give_read_done(&give->transfer->stats, body);
+    give->done = err == 0;
+    return err;
 }
 
 static int take(enum remote_message kind, struct poise_reader *body, void *arg)
@@ -92,7 +101,7 @@ static int take(enum remote_message kind, struct poise_reader *body, void *arg)
     }
     switch (kind) {
     case REMOTE_WANT:
-        return take_want(give, body);
+        return give_take_want(give, body);
     case REMOTE_DONE:
         return take_done(give, body);
     default:
@@ -141,7 +150,9 @@ static int step(struct give *give, bool *more)
     int err = 0;
 
     *more = false;
-    if (!remote_link_has_room(&give->transfer->link)) {
+    if (give->transfer->several
+            ? !several_has_room(give->transfer->several)
+            : !remote_link_has_room(&give->transfer->link)) {
         return 0;
     }
     if (give->unresolved < AHEAD_MOST && !give->file.open) {
@@ -166,7 +177,9 @@ static int run(struct give *give)
             err = remote_link_flush(link);
         }
         if (err == 0 && !give->done) {
-            err = remote_link_turn(link, !more);
+            err = give->transfer->several
+                      ? several_turn(give->transfer->several, give, !more)
+                      : remote_link_turn(link, !more);
         }
     }
     return err;

@@ -1,6 +1,6 @@
 /*
  * give.h - how the parts of the giving end meet; of the room remote, for
- * give.c, list.c and files.c only.
+ * give.c, list.c, files.c and several.c only.
  */
 #ifndef POISE_REMOTE_GIVE_H
 #define POISE_REMOTE_GIVE_H
@@ -80,6 +80,29 @@ struct give {
     struct give_same *sames;
     size_t same_slots, same_count;
 };
+
+/* ---- give.c ----------------------------------------------------------------
+ */
+
+/** Which entries of the oldest part are wanted. */
+int give_take_want(struct give *give, struct poise_reader *body);
+/** What was done there; whether that can be all: -EBADMSG. */
+void give_read_done(struct poise_remote_stats *stats,
+                    struct poise_reader *body);
+int give_check_done(const struct give *give);
+
+/* ---- several.c -------------------------------------------------------------
+ */
+
+/** Whether more may be sent: to most of them, and the others are not far
+ * behind. */
+bool several_has_room(struct several *several);
+/** As remote_link_turn, with all; whoever fails or falls behind is left out.
+ * Sets give->done when nobody is left. */
+int several_turn(struct several *several, struct give *give, bool wait);
+
+/* ---- list.c, files.c -------------------------------------------------------
+ */
 
 /** Tell one more part of the list; false in *more when all is told. */
 int give_list(struct give *give, bool *more);

@@ -2,16 +2,18 @@
  * Shared inside room remote.
  *
  * Who calls whom: send.c (the end that users start, and the one that it
- * starts; start.c: how they find each other) -> give.c (files out; list.c:
- * which) or take.c (entries in: take_entry.c, their data: take_file.c,
- * deletions and hard links: take_end.c) -> link.c (messages over a pair of
- * descriptors). entry.c: an entry as bytes; transfer.c: words for the user.
- * Tunnels have their own ways: tunnel.h.
+ * starts; start.c: how they find each other; several.c: one that gives to
+ * several) -> give.c (files out; list.c: which) or take.c (entries in:
+ * take_entry.c, their data: take_file.c, deletions and hard links: take_end.c)
+ * -> link.c (messages over a pair of descriptors). entry.c: an entry as bytes;
+ * transfer.c: words for the user. Tunnels have their own ways: tunnel.h.
  */
 #ifndef POISE_REMOTE_INTERNAL_H
 #define POISE_REMOTE_INTERNAL_H
 
 #include <poise/remote.h>
+
+#include <poll.h>
 
 enum {
     REMOTE_VERSION = 1,
@@ -52,6 +54,9 @@ struct remote_link {
     int failure; /* of what came: it is over */
     struct poise_dedup_store *store;
     struct poise_dedup_peer *peer;
+    bool
+        leads; /* it has no descriptors: all is said through it to those that */
+    struct remote_link *follows;             /* ... follow it */
     struct poise_buf coming[REMOTE_STREAMS]; /* incomplete messages */
     struct poise_dedup_joiner joined[REMOTE_STREAMS];
     struct poise_buf talk, list; /* messages to be sent */
@@ -83,6 +88,14 @@ int remote_link_end(struct remote_link *link);
 /** Move bytes; `wait`: until some came or could go. Without anything to wait
  * for the next time, say `flush` first. */
 int remote_link_turn(struct remote_link *link, bool wait);
+/** The parts of a turn, for who has several: move what was said into the wire;
+ * that, write, and say what to wait for; wait for any; read what came. */
+int remote_link_settle(struct remote_link *link);
+int remote_link_ready(struct remote_link *link, struct pollfd fds[2]);
+int remote_link_await(struct remote_link *link, struct pollfd *fds,
+                      size_t count, bool wait);
+int remote_link_heed(struct remote_link *link, const struct pollfd fds[2],
+                     bool wait);
 /** Hold nothing back. */
 int remote_link_flush(struct remote_link *link);
 /** Whether there is room for more to be sent. */
@@ -100,7 +113,10 @@ struct remote_transfer {
     struct poise_remote_options options; /* sources and target are paths */
     struct poise_remote_stats stats;
     struct remote_link link;
-    bool serves; /* this end was started by the other one */
+    bool serves;             /* this end was started by the other one */
+    struct several *several; /* it gives to more than one, or NULL */
+    const char *prefix;      /* of paths that the other end tells of, or NULL */
+    size_t prefix_len;
 };
 
 /** Whoever sits at the terminal learns of it, whichever end this is. The last
@@ -116,6 +132,9 @@ void remote_tick(void *arg);
 
 /** A running hash over the blocks of a file. */
 uint64_t remote_hash(uint64_t before, const void *block, size_t len);
+
+/** The transfer's cache; that there is none is worth a word. */
+int remote_open_store(struct remote_transfer *transfer);
 
 /** Give, or take, until it is over. */
 int remote_give(struct remote_transfer *transfer);
@@ -155,8 +174,8 @@ struct remote_cache {
     uint64_t bytes;     /* limit; 0: 10 GiB */
     uint32_t bits;      /* of fingerprints, of a new one; 0: 40 */
 };
-/** Open it: 1 with the error set if it cannot be had, and another one, in
- * memory, has to do. */
+/** Open it, with others who use it: 1 with the error set if it cannot be had,
+ * and another one, in memory, has to do. */
 int remote_store_open(const struct remote_cache *cache,
                       struct poise_dedup_store **out);
 /** Split "[user@]host:path"; the host's length, 0 if it is a path here. */

@@ -12,6 +12,9 @@ enum {
     OUTPUT_MOST = 1 << 19,     /* bytes that are not written */
     READ_BYTES = 1 << 17,
     TICK_MS = 200,
+    /* For what an end that listens no more may have said, and has not arrived.
+     */
+    LAST_WORDS_S = 5,
 };
 
 int remote_bad(const char *why)
@@ -213,6 +216,13 @@ bool remote_link_has_room(const struct remote_link *link)
 /* ---- moving bytes ----------------------------------------------------------
  */
 
+/* What it said before it ceased to listen may say why. */
+static void set_broken(struct remote_link *link)
+{
+    link->broken = true;
+    link->heard_ns = poise_clock_ns();
+}
+
 static int write_some(struct remote_link *link)
 {
     const void *data;
@@ -238,8 +248,7 @@ static int write_some(struct remote_link *link)
         return 0;
     }
     if (code == EPIPE || code == ECONNRESET) {
-        /* What it said before that may say why. */
-        link->broken = true;
+        set_broken(link);
         return 0;
     }
     return poise_error_set(code, "write to the other end", NULL, NULL);
@@ -275,30 +284,50 @@ static void tick(struct remote_link *link)
     }
 }
 
-/* Wait until something can be done; -EINTR, -ETIMEDOUT. */
-static int await(struct remote_link *link, struct pollfd fds[2], bool wait)
+int remote_link_await(struct remote_link *link, struct pollfd *fds,
+                      size_t count, bool wait)
 {
-    int rc = poll(fds, 2, wait ? TICK_MS : 0);
+    int rc = poll(fds, count, wait ? TICK_MS : 0);
 
     tick(link);
     if (link->stop && *link->stop) {
         return poise_error_set(EINTR, "go on", NULL, "it was interrupted");
     }
-    if (rc < 0 && errno != EINTR) {
-        return poise_error_set(errno, "wait for the other end", NULL, NULL);
+    return rc < 0 && errno != EINTR
+               ? poise_error_set(errno, "wait for the other end", NULL, NULL)
+               : 0;
+}
+
+int remote_link_heed(struct remote_link *link, const struct pollfd fds[2],
+                     bool wait)
+{
+    bool any = fds[0].revents || fds[1].revents;
+
+    if (!any && link->broken &&
+        poise_clock_ns() - link->heard_ns >
+            LAST_WORDS_S * UINT64_C(1000000000)) {
+        return poise_error_set(EPIPE, "go on", NULL,
+                               "the other end listens no more");
     }
-    if (rc == 0 && wait && link->silence_ns > 0 &&
+    if (!any && wait && link->silence_ns > 0 &&
         poise_clock_ns() - link->heard_ns > link->silence_ns) {
         return poise_error_set(ETIMEDOUT, "hear the other end", NULL,
                                "it says nothing any more");
     }
-    return rc <= 0 ? 0 : 1;
+    if (fds[1].events == 0 && fds[1].revents) {
+        set_broken(link);
+    }
+    return fds[0].revents ? read_some(link) : 0;
 }
 
-int remote_link_turn(struct remote_link *link, bool wait)
+int remote_link_settle(struct remote_link *link)
+{
+    return settle(link);
+}
+
+int remote_link_ready(struct remote_link *link, struct pollfd fds[2])
 {
     const void *data;
-    struct pollfd fds[2] = {{.fd = link->in, .events = POLLIN}, {.fd = -1}};
     int rc = settle(link);
 
     if (rc == 0) {
@@ -307,18 +336,38 @@ int remote_link_turn(struct remote_link *link, bool wait)
     if (rc < 0) {
         return rc;
     }
+    fds[0] = (struct pollfd){.fd = link->in, .events = POLLIN};
+    fds[1] = (struct pollfd){.fd = -1};
     if (link->closed) {
         return poise_error_set(ECONNRESET, "go on", NULL,
                                "the other end is gone");
     }
-    if (poise_dedup_peer_output(link->peer, &data) > 0) {
-        fds[1] = (struct pollfd){.fd = link->out, .events = POLLOUT};
+    if (!link->broken) {
+        /* Without events, an error: who has nothing to say for long would not
+         * learn that nobody listens. */
+        fds[1].fd = link->out;
+        fds[1].events =
+            poise_dedup_peer_output(link->peer, &data) > 0 ? POLLOUT : 0;
     }
-    rc = await(link, fds, wait);
-    if (rc > 0 && fds[0].revents) {
-        rc = read_some(link);
+    return 0;
+}
+
+int remote_link_turn(struct remote_link *link, bool wait)
+{
+    struct pollfd fds[2];
+    int rc = wait ? settle(link) : 0;
+
+    if (rc == 0 && wait) {
+        /* Nothing that is to be written may come while this sleeps. */
+        rc = poise_dedup_peer_wait(link->peer);
     }
-    return rc < 0 ? rc : 0;
+    if (rc == 0) {
+        rc = remote_link_ready(link, fds);
+    }
+    if (rc == 0) {
+        rc = remote_link_await(link, fds, 2, wait);
+    }
+    return rc < 0 ? rc : remote_link_heed(link, fds, wait);
 }
 
 int remote_link_drain(struct remote_link *link)
@@ -329,6 +378,7 @@ int remote_link_drain(struct remote_link *link)
     while (err == 0 && !link->closed && !link->broken &&
            poise_dedup_peer_output(link->peer, &data) > 0) {
         err = remote_link_turn(link, true);
+        err = err < 0 ? err : poise_dedup_peer_wait(link->peer);
     }
     return err;
 }
@@ -337,12 +387,17 @@ int remote_link_open(struct remote_link *link, int level)
 {
     struct poise_dedup_peer_options options = {.store = link->store,
                                                .level = level,
+                                               .packs_aside = true,
                                                .deliver = deliver,
                                                .ended = ended,
+                                               .leads = link->leads,
                                                .arg = link};
     int fds[2] = {link->in, link->out};
 
-    for (int i = 0; i < 2; i++) {
+    if (link->follows) {
+        options.follows = link->follows->peer;
+    }
+    for (int i = 0; i < 2 && !link->leads; i++) {
         int flags = fcntl(fds[i], F_GETFL);
         if (flags < 0 || fcntl(fds[i], F_SETFL, flags | O_NONBLOCK) < 0) {
             return poise_error_set(errno, "use the connection", NULL, NULL);

@@ -89,6 +89,24 @@ struct poise_remote_options {
  * whatever is returned. SIGPIPE has to be ignored. */
 POISE_API int poise_remote_send(const struct poise_remote_options *options,
                                 struct poise_remote_stats *stats);
+/** What became of one of several receivers. */
+struct poise_remote_outcome {
+    int err;          /**< as poise_remote_send */
+    char why[256];    /**< in words, if it is negative */
+    uint32_t put_off; /**< how often it was left for later */
+    struct poise_remote_stats stats;
+};
+/** Send to several targets, as they would be given one by one, at the same
+ * time: sources are here; they are read, cut, looked up, hashed and compressed
+ * once, for all. A target that fails does not end the others. One that falls
+ * behind by more than 32 MiB while others wait for 3 s, or wants other files
+ * than most, is put off: when the others are done it is begun with once more,
+ * with those that were put off, too. 0, or the first error; options->target is
+ * not looked at. At most 32 targets. */
+POISE_API int
+poise_remote_send_several(const struct poise_remote_options *options,
+                          const char *const *targets, size_t count,
+                          struct poise_remote_outcome *outcomes);
 /** Be the other end, which a remote shell started: speak on descriptors `in`
  * and `out` until it is over. */
 POISE_API int poise_remote_serve(int in, int out,

@@ -79,8 +79,7 @@ static int strip(struct poise_remote_options *options, size_t len, bool gives,
     return 0;
 }
 
-/* The own cache; that there is none is worth a word to who listens. */
-static int open_store(struct remote_transfer *transfer)
+int remote_open_store(struct remote_transfer *transfer)
 {
     const struct poise_remote_options *options = &transfer->options;
     struct remote_cache cache = {.folder = options->cache,
@@ -113,7 +112,7 @@ int poise_remote_send(const struct poise_remote_options *options,
         transfer.options.remote_cache = "";
     }
     if (err == 0) {
-        err = open_store(&transfer);
+        err = remote_open_store(&transfer);
     }
     if (err == 0) {
         err = remote_start(&transfer.options, host, len, gives, &fd, &pid);
@@ -150,7 +149,7 @@ int poise_remote_serve(int in, int out, const volatile sig_atomic_t *stop)
     transfer.options.stop = stop;
     err = remote_greet(in, &transfer.options, &gives, &memory, &sources);
     if (err == 0) {
-        err = open_store(&transfer);
+        err = remote_open_store(&transfer);
     }
     if (remote_welcome(out, err) < 0 || err < 0) {
         err = err < 0 ? err : -EPIPE;

@@ -88,7 +88,8 @@ static bool is_cache(const char *folder)
 int remote_store_open(const struct remote_cache *cache,
                       struct poise_dedup_store **out)
 {
-    struct poise_dedup_store_options options = {.limit_bytes = cache->bytes};
+    struct poise_dedup_store_options options = {.limit_bytes = cache->bytes,
+                                                .shared = true};
     struct poise_buf path = {0};
     int err = cache_path(cache, &path), code;
 

@@ -78,6 +78,7 @@ static int take_problem(struct remote_transfer *transfer,
 
     err.code = (int)poise_reader_varint(body);
     err.doing = text_of(body, &texts[0]);
+    poise_buf_append(&texts[1], transfer->prefix, transfer->prefix_len);
     err.what = text_of(body, &texts[1]);
     err.why = text_of(body, &texts[2]);
     if (!body->error) {
@@ -98,7 +99,14 @@ static int take_deed(struct remote_transfer *transfer,
     const char *path = poise_reader_blob(body, &len);
 
     if (path && deed < POISE_REMOTE_DEEDS && options->deed) {
-        options->deed((enum poise_remote_deed)deed, path, len, options->arg);
+        struct poise_buf all = {0};
+        poise_buf_append(&all, transfer->prefix, transfer->prefix_len);
+        poise_buf_append(&all, path, len);
+        if (!all.error) {
+            options->deed((enum poise_remote_deed)deed, all.data, all.len,
+                          options->arg);
+        }
+        poise_buf_free(&all);
     }
     return deed < POISE_REMOTE_DEEDS ? 0 : remote_bad("an unknown deed");
 }

@@ -1,0 +1,604 @@
+/*
+ * Whoever shares a cache: the list of containers as the server tells it, its
+ * index as it is, and one container to write into. If the server is gone, all
+ * goes on with what is there; somebody serves again when something is to be
+ * written.
+ */
+#include "cache.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+static const uint64_t ms = UINT64_C(1000000);
+enum {
+    OPEN_MS = 10000, /* a server may have to read its containers first */
+    AGAIN_MS = 500,  /* while a transfer waits */
+    ANSWER_MS = 5000,
+    RETRY_MS = 1000,
+    NAP_MS = 10,
+    ALONE_NAPS = 20, /* until a lock without a server is believed */
+    OPEN_TRIES = 4,
+};
+
+/* ---- questions -------------------------------------------------------------
+ */
+
+/* Where the other end is gone, not only slow or strange, another one may be
+ * found at once. */
+static void hang_up(struct dedup_client *client, int err)
+{
+    if (client->fd >= 0) {
+        close(client->fd);
+        client->fd = -1;
+    }
+    client->retry_ns = err == -EPIPE || err == -ECONNRESET
+                           ? 0
+                           : poise_clock_ns() + RETRY_MS * ms;
+}
+
+static int bad(void)
+{
+    return poise_error_set(EBADMSG, "share a cache", NULL,
+                           "an answer makes no sense");
+}
+
+/* One question, whose answer, behind its op, is in *answer and lies in `memory`
+ * (CACHE_MESSAGE_MOST bytes). After a failure nobody is there any more. */
+static int ask(struct dedup_client *client, const struct poise_buf *question,
+               uint64_t wait_ns, unsigned char *memory,
+               struct poise_reader *answer, int *passed)
+{
+    int fd = -1, err = question->error;
+    ssize_t got;
+
+    if (err == 0) {
+        err = cache_put(client->fd, question->data, question->len, -1);
+    }
+    if (err == 0) {
+        got = cache_get(client->fd, memory, CACHE_MESSAGE_MOST, wait_ns, &fd);
+        err = got < 0    ? (int)got
+              : got == 0 ? poise_error_set(ECONNRESET, "share a cache", NULL,
+                                           "who served it is gone")
+                         : 0;
+    }
+    if (err == 0) {
+        *answer = poise_reader_of(memory, (size_t)got);
+        if (poise_reader_u64(answer) != poise_get_u64(question->data)) {
+            err = bad();
+        }
+    }
+    if (err == 0 && passed) {
+        *passed = fd;
+    } else if (fd >= 0) {
+        close(fd);
+    }
+    if (err < 0) {
+        hang_up(client, err);
+    }
+    return err;
+}
+
+/* The same where there is nothing to be learnt but that it was heard. */
+static int say(struct dedup_client *client, const struct poise_buf *question)
+{
+    unsigned char *memory = poise_alloc(CACHE_MESSAGE_MOST, 1);
+    struct poise_reader answer;
+    int err = memory
+                  ? ask(client, question, ANSWER_MS * ms, memory, &answer, NULL)
+                  : -ENOMEM;
+
+    free(memory);
+    return err;
+}
+
+/* ---- the list --------------------------------------------------------------
+ */
+
+static int take_container(struct poise_dedup_store *store,
+                          struct poise_reader *answer, uint64_t *id)
+{
+    uint64_t bytes, which = poise_reader_u64(answer);
+    uint32_t count, there;
+    struct dedup_container *container = dedup_store_container(store, which);
+
+    bytes = poise_reader_u64(answer);
+    count = cache_u32(answer);
+    there = cache_u32(answer);
+    *id = which;
+    if (answer->error || which >> CACHE_ID_BITS != 0 ||
+        count > DEDUP_SLOTS_MOST) {
+        return bad();
+    }
+    if (container && container == store->open) {
+        return 0;
+    }
+    if (!there) {
+        if (container) {
+            dedup_store_remove(store, container);
+        }
+        return 0;
+    }
+    if (!container) {
+        container = dedup_store_insert(store, which);
+        if (!container) {
+            return -ENOMEM;
+        }
+    }
+    store->info.bytes += bytes - container->bytes;
+    container->bytes = bytes;
+    container->is_told = true;
+    if (count > container->count || !container->body) {
+        container->count = count;
+    }
+    return 0;
+}
+
+/* A part of the list: what follows it begins at *from. */
+static int take_list(struct poise_dedup_store *store,
+                     struct poise_reader *answer, uint32_t flags,
+                     uint64_t *from)
+{
+    uint32_t count;
+    int err = 0;
+
+    store->index.sampling = cache_u32(answer);
+    count = cache_u32(answer);
+    if (answer->error || store->index.sampling > DEDUP_RANK_BITS ||
+        ((flags & CACHE_MORE) && count == 0)) {
+        return bad();
+    }
+    for (uint32_t i = 0; i < count && err == 0; i++) {
+        uint64_t id = 0;
+        err = take_container(store, answer, &id);
+        if (err == 0 && (flags & CACHE_FULL) && id < *from) {
+            err = bad();
+        }
+        *from = id + 1;
+    }
+    return err;
+}
+
+static void mark(struct poise_dedup_store *store)
+{
+    for (size_t i = 0; i < store->count; i++) {
+        store->containers[i]->is_told = false;
+    }
+}
+
+static void remove_untold(struct poise_dedup_store *store)
+{
+    for (size_t i = store->count; i-- > 0;) {
+        struct dedup_container *container = store->containers[i];
+        if (!container->is_told && container != store->open) {
+            dedup_store_remove(store, container);
+        }
+    }
+}
+
+static int read_list(struct poise_dedup_store *store)
+{
+    struct dedup_client *client = store->client;
+    unsigned char *memory = poise_alloc(CACHE_MESSAGE_MOST, 1);
+    uint64_t since = client->seen, from = 0, changes = 0;
+    uint32_t flags = CACHE_MORE;
+    int err = memory ? 0 : -ENOMEM;
+
+    for (bool is_first = true; err == 0 && (flags & CACHE_MORE);
+         is_first = false) {
+        struct poise_buf question = {0};
+        struct poise_reader answer;
+        uint64_t now;
+        poise_buf_u64(&question, CACHE_LIST);
+        poise_buf_u64(&question, since);
+        poise_buf_u64(&question, from);
+        err = ask(client, &question, ANSWER_MS * ms, memory, &answer, NULL);
+        poise_buf_free(&question);
+        if (err < 0) {
+            break;
+        }
+        now = poise_reader_u64(&answer);
+        flags = cache_u32(&answer);
+        if (is_first) {
+            changes = now;
+            if (flags & CACHE_FULL) {
+                mark(store);
+            }
+        }
+        since = 0;
+        err = take_list(store, &answer, flags, &from);
+    }
+    free(memory);
+    if (err == 0) {
+        if (flags & CACHE_FULL) {
+            remove_untold(store);
+        }
+        client->seen = changes;
+    }
+    return err;
+}
+
+void dedup_client_sync(struct poise_dedup_store *store)
+{
+    struct dedup_client *client = store->client;
+
+    int err = client->fd >= 0 ? read_list(store) : 0;
+
+    if (err < 0) {
+        /* What it knows will do. */
+        hang_up(client, err);
+        poise_error_clear();
+    }
+}
+
+/* ---- meeting ---------------------------------------------------------------
+ */
+
+/* The same cache as before, or the first. */
+static int take_identity(struct poise_dedup_store *store,
+                         struct poise_reader *answer)
+{
+    struct poise_dedup_store_info *info = &store->info;
+    struct poise_dedup_key key;
+    uint64_t id = poise_reader_u64(answer), bits;
+
+    if (poise_reader_left(answer) < sizeof key.bytes) {
+        return bad();
+    }
+    memcpy(key.bytes, answer->pos, sizeof key.bytes);
+    answer->pos += sizeof key.bytes;
+    bits = poise_reader_u64(answer);
+    if (answer->error || bits < 8 || bits > 64) {
+        return bad();
+    }
+    if (info->bits != 0 &&
+        (info->id != id || info->bits != bits ||
+         memcmp(info->key.bytes, key.bytes, sizeof key.bytes) != 0)) {
+        return poise_error_set(ESTALE, "share a cache", store->path,
+                               "it is another one now");
+    }
+    info->id = id;
+    info->key = key;
+    info->bits = (uint32_t)bits;
+    return 0;
+}
+
+static int greet(struct poise_dedup_store *store, uint64_t wait_ns)
+{
+    struct dedup_client *client = store->client;
+    unsigned char *memory = poise_alloc(CACHE_MESSAGE_MOST, 1);
+    struct poise_buf question = {0};
+    struct poise_reader answer;
+    struct dedup_index index;
+    int fd = -1, err = memory ? 0 : -ENOMEM;
+
+    poise_buf_u64(&question, CACHE_HELLO);
+    poise_buf_u64(&question, CACHE_VERSION);
+    if (err == 0) {
+        err = ask(client, &question, wait_ns, memory, &answer, &fd);
+    }
+    if (err == 0) {
+        err = take_identity(store, &answer);
+    }
+    if (err == 0) {
+        err = fd < 0 ? bad() : dedup_index_attach(&index, fd);
+    }
+    if (err == 0) {
+        dedup_index_free(&store->index);
+        store->index = index;
+        client->seen = 0;
+        client->told = 0;
+        err = read_list(store);
+    } else if (fd >= 0) {
+        close(fd);
+    }
+    poise_buf_free(&question);
+    free(memory);
+    return err;
+}
+
+static int meet(struct poise_dedup_store *store, uint64_t wait_ns)
+{
+    struct dedup_client *client = store->client;
+    int err = cache_connect(store->dirfd, &client->fd);
+
+    if (err < 0) {
+        client->fd = -1;
+        return err;
+    }
+    err = cache_is_ours(client->fd)
+              ? greet(store, wait_ns)
+              : poise_error_set(EPERM, "share a cache", store->path,
+                                "somebody else's process serves it");
+    if (err < 0) {
+        hang_up(client, err);
+    }
+    return err;
+}
+
+/* Whether who has the lock serves, or will. */
+static bool will_serve(const struct poise_dedup_store *store)
+{
+    struct stat st;
+
+    return fstat(store->lockfd, &st) == 0 && st.st_size > 0;
+}
+
+/* Be served by who serves; if nobody does, serve. */
+static int attach(struct poise_dedup_store *store, uint64_t wait_ns)
+{
+    struct dedup_client *client = store->client;
+    uint64_t begun = poise_clock_ns();
+    const struct timespec nap = {.tv_nsec = NAP_MS * (long)1000000};
+
+    for (int naps = 0;; naps++) {
+        int err = meet(store, wait_ns);
+        if (err == 0 ||
+            (err != -ECONNREFUSED && err != -ENOENT && err != -ECONNRESET &&
+             err != -EAGAIN && err != -EPIPE)) {
+            return err;
+        }
+        if (!client->own) {
+            err = poise_dedup_server_open(store->path, &store->options,
+                                          &client->own);
+            if (err == 0) {
+                continue;
+            }
+        }
+        if (err != -EBUSY || poise_clock_ns() - begun > wait_ns ||
+            (naps >= ALONE_NAPS && !will_serve(store))) {
+            return err;
+        }
+        nanosleep(&nap, NULL);
+    }
+}
+
+/* Whether somebody serves; looked for now and then. */
+static bool is_served(struct poise_dedup_store *store)
+{
+    struct dedup_client *client = store->client;
+
+    if (client->fd < 0 && poise_clock_ns() >= client->retry_ns) {
+        if (attach(store, AGAIN_MS * ms) < 0) {
+            hang_up(client, -ETIMEDOUT);
+            poise_error_clear();
+        }
+    }
+    return client->fd >= 0;
+}
+
+int dedup_client_start(struct poise_dedup_store *store)
+{
+    int err;
+
+    store->client = poise_alloc(1, sizeof *store->client);
+    if (!store->client) {
+        return -ENOMEM;
+    }
+    store->client->fd = store->client->writefd = -1;
+    err = attach(store, OPEN_MS * ms);
+    if (err < 0) {
+        dedup_client_end(store);
+    }
+    return err;
+}
+
+int dedup_client_end(struct poise_dedup_store *store)
+{
+    struct dedup_client *client = store->client;
+    int err;
+
+    hang_up(client, 0);
+    if (client->writefd >= 0) {
+        close(client->writefd);
+    }
+    err = poise_dedup_server_close(client->own);
+    poise_buf_free(&client->dropped);
+    free(client);
+    store->client = NULL;
+    return err;
+}
+
+/* ---- leases ----------------------------------------------------------------
+ */
+
+void dedup_client_hold(struct poise_dedup_store *store, uint64_t id)
+{
+    struct dedup_client *client = store->client;
+    struct poise_buf question = {0};
+    size_t drops = client->dropped.len / sizeof id;
+    const uint64_t *dropped =
+        (const uint64_t *)(const void *)client->dropped.data;
+
+    if (client->fd < 0) {
+        return;
+    }
+    drops = drops < CACHE_LEASES_MOST ? drops : CACHE_LEASES_MOST;
+    poise_buf_u64(&question, CACHE_LEASE);
+    poise_buf_u64(&question, 1);
+    poise_buf_u64(&question, (uint32_t)drops);
+    poise_buf_u64(&question, id);
+    for (size_t i = 0; i < drops; i++) {
+        poise_buf_u64(&question, dropped[i]);
+    }
+    if (say(client, &question) < 0) {
+        poise_error_clear(); /* then it may be gone sooner */
+    }
+    poise_buf_reset(&client->dropped);
+    poise_buf_free(&question);
+}
+
+void dedup_client_let_go(struct poise_dedup_store *store, uint64_t id)
+{
+    struct poise_buf *dropped = &store->client->dropped;
+
+    if (dropped->len / sizeof id < CACHE_LEASES_MOST &&
+        poise_buf_append(dropped, &id, sizeof id) < 0) {
+        poise_error_clear(); /* it is held for longer */
+    }
+}
+
+/* ---- writing ---------------------------------------------------------------
+ */
+
+void dedup_client_say(struct poise_dedup_store *store)
+{
+    struct dedup_client *client = store->client;
+    const struct dedup_container *open = store->open;
+    int err = 0, failures = 0;
+
+    while (failures < OPEN_TRIES && client->told < open->body->written &&
+           is_served(store)) {
+        struct poise_buf question = {0};
+        uint32_t first = client->told, count = open->body->written - first;
+        count = count < CACHE_LEARN_MOST ? count : CACHE_LEARN_MOST;
+        poise_buf_u64(&question, CACHE_LEARN);
+        poise_buf_u64(&question, open->id);
+        poise_buf_u64(&question, open->body->file_bytes);
+        poise_buf_u64(&question, first);
+        poise_buf_u64(&question, count);
+        for (uint32_t i = first; i < first + count; i++) {
+            const struct dedup_entry *entry = &open->body->entries[i];
+            poise_buf_u64(&question, entry->fingerprint);
+            poise_buf_u64(&question, (uint32_t)dedup_rank(entry->digest));
+        }
+        err = say(client, &question);
+        client->told = err == 0 ? first + count : client->told;
+        failures += err < 0;
+        poise_buf_free(&question);
+    }
+    if (err < 0) {
+        poise_error_clear(); /* whoever serves next finds it in the folder */
+    }
+}
+
+/* A container that the server gives. */
+static int ask_for_one(struct dedup_client *client, bool fresh, uint64_t *id,
+                       uint32_t *count)
+{
+    unsigned char *memory = poise_alloc(CACHE_MESSAGE_MOST, 1);
+    struct poise_buf question = {0};
+    struct poise_reader answer;
+    int err = memory ? 0 : -ENOMEM;
+
+    poise_buf_u64(&question, CACHE_NEW);
+    poise_buf_u64(&question, fresh ? CACHE_FRESH : 0u);
+    if (err == 0) {
+        err = ask(client, &question, ANSWER_MS * ms, memory, &answer, NULL);
+    }
+    if (err == 0) {
+        *id = poise_reader_u64(&answer);
+        *count = cache_u32(&answer);
+        err = answer.error || *id >> CACHE_ID_BITS != 0 ? bad() : 0;
+    }
+    poise_buf_free(&question);
+    free(memory);
+    return err;
+}
+
+static void leave_open(struct poise_dedup_store *store)
+{
+    struct dedup_client *client = store->client;
+    struct poise_buf question = {0};
+
+    if (!store->open) {
+        return;
+    }
+    if (client->fd >= 0) {
+        poise_buf_u64(&question, CACHE_CLOSE);
+        poise_buf_u64(&question, store->open->id);
+        if (say(client, &question) < 0) {
+            poise_error_clear();
+        }
+        poise_buf_free(&question);
+    }
+    close(client->writefd);
+    client->writefd = -1;
+    store->open = NULL;
+}
+
+/* Go on with what a container holds, or begin it: 1; 0 if it is not fit. */
+static int begin(struct poise_dedup_store *store, uint64_t id, uint32_t count,
+                 size_t len)
+{
+    struct dedup_container *container = dedup_store_container(store, id);
+    struct dedup_body *body;
+
+    if (!container) {
+        container = dedup_store_insert(store, id);
+        if (!container) {
+            return -ENOMEM;
+        }
+    }
+    if (count > 0) {
+        int rc = dedup_store_load(store, container);
+        if (rc <= 0 || container->body->count < count ||
+            container->body->count >= DEDUP_SLOTS_MOST ||
+            container->body->data_len + len > store->options.container_bytes) {
+            return rc < 0 ? rc : 0;
+        }
+        store->open = container;
+        return 1;
+    }
+    if (container->body || container->count > 0) {
+        return 0; /* another one's, of which nobody told */
+    }
+    body = dedup_body_create();
+    if (!body) {
+        return -ENOMEM;
+    }
+    store->open = container;
+    dedup_store_add_body(store, container, body);
+    dedup_client_lease(store, id);
+    return 1;
+}
+
+int dedup_client_open(struct poise_dedup_store *store, size_t len)
+{
+    struct dedup_client *client = store->client;
+
+    if (!is_served(store)) {
+        return poise_error_set(ENOTCONN, "write into the cache", store->path,
+                               "nobody serves it");
+    }
+    for (int tries = 0; tries < OPEN_TRIES; tries++) {
+        struct dedup_container *before = store->open;
+        uint64_t id = 0;
+        uint32_t count = 0;
+        int fd = -1, rc = ask_for_one(client, tries > 0, &id, &count);
+        if (rc < 0 && is_served(store)) {
+            continue; /* by another one */
+        }
+        if (rc < 0) {
+            return rc;
+        }
+        rc = before && before->id == id
+                 ? -EBUSY
+                 : dedup_container_lock(store->dirfd, id, true, &fd);
+        if (rc == -EBUSY) {
+            poise_error_clear();
+            continue; /* of somebody whom the server does not know */
+        }
+        if (rc < 0) {
+            return rc;
+        }
+        leave_open(store);
+        client->writefd = fd;
+        client->told = 0;
+        rc = begin(store, id, count, len);
+        if (rc > 0) {
+            client->told = store->open->body->written;
+            return 0;
+        }
+        close(fd);
+        client->writefd = -1;
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    return poise_error_set(EBUSY, "write into the cache", store->path,
+                           "others write into all that are given");
+}

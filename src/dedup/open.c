@@ -1,0 +1,292 @@
+/*
+ * How a cache comes to be and goes: what its folder holds is listed, and read
+ * where no snapshot tells of it.
+ */
+#include "cache.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    CONTAINER_BYTES = 2 << 20,
+    MEMORY_LEAST = 1 << 20,
+};
+static const uint64_t limit_default = UINT64_C(10) << 30;
+static const uint64_t memory_default = UINT64_C(64) << 20;
+
+/* ---- opening and closing ---------------------------------------------------
+ */
+
+static int by_id(const void *a, const void *b)
+{
+    const struct dedup_container *const *x = a, *const *y = b;
+
+    return ((*x)->id > (*y)->id) - ((*x)->id < (*y)->id);
+}
+
+/* Which containers there are. */
+static int list(struct poise_dedup_store *store)
+{
+    int fd = poise_file_open(store->dirfd, ".",
+                             O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    struct dirent *entry;
+    int err = 0;
+
+    if (!dir) {
+        return fd < 0 ? fd
+                      : (close(fd), poise_error_set(errno, "read directory",
+                                                    store->path, NULL));
+    }
+    while (err == 0 && (entry = readdir(dir)) != NULL) {
+        struct dedup_container *container;
+        char name[DEDUP_NAME_BYTES];
+        struct stat st;
+        uint64_t id = strtoull(entry->d_name, NULL, 16);
+        dedup_container_name(id, name);
+        if (id >> CACHE_ID_BITS != 0 || strcmp(name, entry->d_name) != 0 ||
+            fstatat(store->dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+            !S_ISREG(st.st_mode)) {
+            continue;
+        }
+        container = dedup_store_append(store, id);
+        if (container) {
+            container->bytes = (uint64_t)st.st_size;
+            store->info.bytes += container->bytes;
+        }
+        err = container ? 0 : -ENOMEM;
+    }
+    closedir(dir);
+    if (store->count > 0) {
+        qsort(store->containers, store->count, sizeof *store->containers,
+              by_id);
+    }
+    return err;
+}
+
+/* Whether a process that lives still writes into it. */
+static bool is_written(const struct poise_dedup_store *store, uint64_t id)
+{
+    int fd, rc = dedup_container_lock(store->dirfd, id, false, &fd);
+
+    if (rc == 0) {
+        close(fd);
+    }
+    return rc == -EBUSY;
+}
+
+/* One that is there, or the next if this one is not. */
+static int read_container(struct poise_dedup_store *store, size_t *i)
+{
+    struct dedup_container *container = store->containers[*i];
+    bool is_last = *i + 1 == store->count, known = container->count > 0;
+    int rc = 1;
+
+    if (known && (store->serves || !is_last)) {
+        (*i)++;
+        return 0;
+    }
+    rc = dedup_store_load(store, container);
+    if (rc > 0 && !known) {
+        rc = dedup_store_learn(store, container, container->body);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    if (*i == store->count || store->containers[*i] != container) {
+        return 0; /* its file is gone */
+    }
+    if (container->body->file_bytes == 0 &&
+        !(store->serves && is_written(store, container->id))) {
+        dedup_store_remove(store, container);
+        return 0;
+    }
+    if (is_last && !store->serves) {
+        store->open = container;
+    }
+    (*i)++;
+    return 0;
+}
+
+int dedup_store_read_folder(struct poise_dedup_store *store)
+{
+    int err = dedup_identity_open(store);
+
+    if (err == 0) {
+        err = list(store);
+    }
+    if (err == 0) {
+        err = dedup_snapshot_load(store);
+    }
+    /* Read the containers that the snapshot does not know; go on with the last
+     * one if there is room. */
+    for (size_t i = 0; i < store->count && err == 0;) {
+        err = read_container(store, &i);
+    }
+    return err;
+}
+
+int dedup_store_enter(struct poise_dedup_store *store, const char *path)
+{
+    store->path = strdup(path);
+    if (!store->path) {
+        return poise_error_set(ENOMEM, "open cache", path, NULL);
+    }
+    if (mkdir(path, 0700) < 0 && errno != EEXIST) {
+        return poise_error_set(errno, "make directory", path, NULL);
+    }
+    store->dirfd =
+        poise_file_open(AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    if (store->dirfd < 0) {
+        return store->dirfd;
+    }
+    store->lockfd = poise_file_open(store->dirfd, "lock",
+                                    O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    return store->lockfd < 0 ? store->lockfd : 0;
+}
+
+int dedup_store_lock(struct poise_dedup_store *store)
+{
+    if (flock(store->lockfd, LOCK_EX | LOCK_NB) < 0) {
+        return poise_error_set(
+            errno == EWOULDBLOCK ? EBUSY : errno, "open cache", store->path,
+            errno == EWOULDBLOCK ? "another process has it open" : NULL);
+    }
+    /* Others learn from it whether it is worth waiting for an answer. */
+    if (ftruncate(store->lockfd, store->serves ? 1 : 0) < 0) {
+        return poise_error_set(errno, "open cache", store->path, NULL);
+    }
+    return 0;
+}
+
+static int open_folder(struct poise_dedup_store *store, const char *path)
+{
+    int err = dedup_store_enter(store, path);
+
+    if (err == 0 && store->options.shared) {
+        err = dedup_client_start(store);
+        if (err != -EOPNOTSUPP) {
+            return err;
+        }
+        /* No socket can be made there: then for this process alone. */
+        poise_error_clear();
+        err = dedup_index_create(&store->index, store->index_bytes);
+    }
+    if (err == 0) {
+        err = dedup_store_lock(store);
+    }
+    return err < 0 ? err : dedup_store_read_folder(store);
+}
+
+void dedup_store_destroy(struct poise_dedup_store *store)
+{
+    for (size_t i = 0; i < store->count; i++) {
+        dedup_body_destroy(store->containers[i]->body);
+        free(store->containers[i]);
+    }
+    free(store->containers);
+    dedup_body_destroy(store->spare);
+    poise_buf_free(&store->file);
+    dedup_index_free(&store->index);
+    if (store->lockfd >= 0) {
+        close(store->lockfd);
+    }
+    if (store->dirfd >= 0) {
+        close(store->dirfd);
+    }
+    free(store->path);
+    free(store);
+}
+
+static void set_defaults(struct poise_dedup_store_options *options)
+{
+    options->limit_bytes =
+        options->limit_bytes ? options->limit_bytes : limit_default;
+    options->memory_bytes =
+        options->memory_bytes ? options->memory_bytes : memory_default;
+    if (options->memory_bytes < MEMORY_LEAST) {
+        options->memory_bytes = MEMORY_LEAST;
+    }
+    if (options->container_bytes == 0) {
+        /* Several must fit, or each find might mean a read. */
+        options->container_bytes = options->memory_bytes / 16 < CONTAINER_BYTES
+                                       ? (uint32_t)(options->memory_bytes / 16)
+                                       : CONTAINER_BYTES;
+    }
+    if (options->container_bytes < POISE_DEDUP_SEGMENT_MOST) {
+        options->container_bytes = POISE_DEDUP_SEGMENT_MOST;
+    }
+    if (options->container_bytes > DEDUP_DATA_MOST) {
+        options->container_bytes = DEDUP_DATA_MOST;
+    }
+}
+
+int dedup_store_make(const struct poise_dedup_store_options *options,
+                     bool on_disk, struct poise_dedup_store **out)
+{
+    struct poise_dedup_store *made = poise_alloc(1, sizeof *made);
+
+    if (!made) {
+        return -ENOMEM;
+    }
+    made->dirfd = made->lockfd = -1;
+    if (options) {
+        made->options = *options;
+    }
+    set_defaults(&made->options);
+    /* On disk, an index that covers much is worth more than a container that
+     * need not be read again. */
+    made->index_bytes =
+        (size_t)(made->options.memory_bytes / (on_disk ? 2 : 8));
+    made->body_limit = (size_t)made->options.memory_bytes - made->index_bytes;
+    *out = made;
+    return 0;
+}
+
+int poise_dedup_store_open(const char *path,
+                           const struct poise_dedup_store_options *options,
+                           struct poise_dedup_store **out)
+{
+    struct poise_dedup_store *made;
+    int err = dedup_store_make(options, path != NULL, &made);
+
+    if (err < 0) {
+        return err;
+    }
+    if (!path || !made->options.shared) {
+        err = dedup_index_create(&made->index, made->index_bytes);
+    }
+    if (err == 0) {
+        err = path ? open_folder(made, path) : dedup_identity_make(made);
+    }
+    if (err < 0) {
+        dedup_store_destroy(made);
+        return err;
+    }
+    *out = made;
+    return 0;
+}
+
+int poise_dedup_store_close(struct poise_dedup_store *store)
+{
+    int err;
+
+    if (!store) {
+        return 0;
+    }
+    err = poise_dedup_store_flush(store);
+    if (store->client) {
+        int code = dedup_client_end(store);
+        err = err < 0 ? err : code;
+    } else if (err == 0 && store->path) {
+        err = dedup_snapshot_save(store);
+    }
+    dedup_store_destroy(store);
+    return err;
+}

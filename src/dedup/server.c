@@ -1,0 +1,661 @@
+/*
+ * Who serves a cache: it owns the list of containers and the index over them,
+ * says who may write where, and removes what is too much. It answers one
+ * message after the other, and holds nothing for a client but its leases.
+ */
+#include "cache.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+struct poise_dedup_server {
+    struct poise_dedup_store *store;
+    struct poise_dedup_server_stats stats;
+    uint64_t changes, changed[CACHE_CHANGES_MOST];
+    uint64_t numbers; /* of clients */
+    uint64_t next_id;
+    struct cache_client clients[CACHE_CLIENTS_MOST];
+    size_t count;
+    int listener, stop;
+    pthread_t thread;
+    bool runs, ends;
+    pthread_mutex_t mutex; /* of all above, while the thread runs */
+    unsigned char message[CACHE_MESSAGE_MOST];
+};
+
+/* ---- the list --------------------------------------------------------------
+ */
+
+static void changed(struct poise_dedup_server *server, uint64_t id)
+{
+    server->changes++;
+    server->changed[server->changes % CACHE_CHANGES_MOST] = id;
+    __atomic_store_n(&server->store->index.shared->changes, server->changes,
+                     __ATOMIC_RELEASE);
+}
+
+static void put_container(struct poise_buf *out, uint64_t id,
+                          const struct dedup_container *container)
+{
+    poise_buf_u64(out, id);
+    poise_buf_u64(out, container ? container->bytes : 0);
+    poise_buf_u64(out, container ? container->count : 0);
+    poise_buf_u64(out, container ? 1 : 0);
+}
+
+/* Those that nobody uses go first, and never one that is being written. */
+static struct dedup_container *
+find_victim(const struct poise_dedup_store *store)
+{
+    struct dedup_container *victim = NULL;
+
+    for (size_t i = 0; i < store->count; i++) {
+        struct dedup_container *container = store->containers[i];
+        if (container->writer != 0) {
+            continue;
+        }
+        if (!victim || (container->leases > 0) < (victim->leases > 0) ||
+            ((container->leases > 0) == (victim->leases > 0) &&
+             container->used < victim->used)) {
+            victim = container;
+        }
+    }
+    return victim;
+}
+
+static void evict(struct poise_dedup_server *server)
+{
+    struct poise_dedup_store *store = server->store;
+
+    while (store->count > 1 && store->info.bytes > store->options.limit_bytes) {
+        struct dedup_container *victim = find_victim(store);
+        uint64_t id;
+        if (!victim) {
+            return;
+        }
+        id = victim->id;
+        dedup_store_remove(store, victim);
+        store->info.evicted++;
+        changed(server, id);
+    }
+}
+
+/* What its writer may not have told: it is read again. */
+static int read_again(struct poise_dedup_server *server,
+                      struct dedup_container *container)
+{
+    struct poise_dedup_store *store = server->store;
+    uint64_t id = container->id, before = container->bytes;
+    bool damaged = false;
+    struct dedup_body *body = dedup_body_create();
+    int err = body ? dedup_body_load(body, store->dirfd, store->info.id, id,
+                                     &store->file, &damaged)
+                   : -ENOMEM;
+
+    if (err < 0) {
+        dedup_body_destroy(body);
+        poise_error_clear();
+        if (err != -ENOMEM) {
+            dedup_store_remove(store, container);
+            changed(server, id);
+        }
+        return 0;
+    }
+    if (body->count >= container->count) {
+        container->count = body->count;
+        container->bytes = body->file_bytes;
+        store->info.bytes += body->file_bytes - before;
+        err = dedup_store_learn(store, container, body);
+    }
+    dedup_body_destroy(body);
+    if (container->count == 0) {
+        dedup_store_remove(store, container);
+    }
+    changed(server, id);
+    return err;
+}
+
+/* ---- answers ---------------------------------------------------------------
+ */
+
+static int say_hello(struct poise_dedup_server *server,
+                     struct cache_client *client, struct poise_reader *message,
+                     struct poise_buf *answer, int *pass)
+{
+    const struct poise_dedup_store_info *info = &server->store->info;
+
+    if (cache_u32(message) != CACHE_VERSION) {
+        return -EPROTO;
+    }
+    client->met = true;
+    poise_buf_u64(answer, info->id);
+    poise_buf_append(answer, info->key.bytes, sizeof info->key.bytes);
+    poise_buf_u64(answer, info->bits);
+    *pass = server->store->index.fd;
+    return 0;
+}
+
+/* What changed since, or everything from a container on. */
+static int list(struct poise_dedup_server *server, struct poise_reader *message,
+                struct poise_buf *answer)
+{
+    struct poise_dedup_store *store = server->store;
+    uint64_t since = poise_reader_u64(message),
+             from = poise_reader_u64(message);
+    bool full = since == 0 || since > server->changes ||
+                server->changes - since >= CACHE_CHANGES_MOST;
+    size_t i = 0, count, n;
+
+    poise_buf_u64(answer, server->changes);
+    if (!full) {
+        n = (size_t)(server->changes - since);
+        poise_buf_u64(answer, 0);
+        poise_buf_u64(answer, store->index.sampling);
+        poise_buf_u64(answer, (uint32_t)n);
+        for (uint64_t at = since + 1; at <= server->changes; at++) {
+            uint64_t id = server->changed[at % CACHE_CHANGES_MOST];
+            put_container(answer, id, dedup_store_container(store, id));
+        }
+        return 0;
+    }
+    while (i < store->count && store->containers[i]->id < from) {
+        i++;
+    }
+    count = store->count - i;
+    n = count < CACHE_LIST_MOST ? count : CACHE_LIST_MOST;
+    poise_buf_u64(answer, CACHE_FULL | (n < count ? CACHE_MORE : 0u));
+    poise_buf_u64(answer, store->index.sampling);
+    poise_buf_u64(answer, (uint32_t)n);
+    for (; n > 0; n--, i++) {
+        put_container(answer, store->containers[i]->id, store->containers[i]);
+    }
+    return 0;
+}
+
+/* A container to write into: the last one, if it is small and nobody writes
+ * into it. */
+static int give_container(struct poise_dedup_server *server,
+                          struct cache_client *client,
+                          struct poise_reader *message,
+                          struct poise_buf *answer)
+{
+    struct poise_dedup_store *store = server->store;
+    uint32_t flags = cache_u32(message);
+    struct dedup_container *given =
+        store->count ? store->containers[store->count - 1] : NULL;
+
+    if ((flags & CACHE_FRESH) || !given || given->writer != 0 ||
+        given->bytes > store->options.container_bytes / 2 ||
+        given->count > DEDUP_SLOTS_MOST / 2) {
+        if (server->next_id >> CACHE_ID_BITS != 0) {
+            return poise_error_set(ENOSPC, "write into the cache", store->path,
+                                   NULL);
+        }
+        given = dedup_store_insert(store, server->next_id++);
+        if (!given) {
+            return -ENOMEM;
+        }
+        if (given->id % DEDUP_SAVE_EVERY == 0 &&
+            dedup_snapshot_save(store) < 0) {
+            poise_error_clear(); /* it is made again */
+        }
+    }
+    given->writer = client->number;
+    given->used = ++store->clock;
+    poise_buf_u64(answer, given->id);
+    poise_buf_u64(answer, given->count);
+    changed(server, given->id);
+    return 0;
+}
+
+/* A client wrote: what there is now, and its new segments. */
+static int learn(struct poise_dedup_server *server, struct cache_client *client,
+                 struct poise_reader *message)
+{
+    struct poise_dedup_store *store = server->store;
+    uint64_t id = poise_reader_u64(message), bytes = poise_reader_u64(message);
+    uint32_t first = cache_u32(message);
+    uint32_t count = cache_u32(message);
+    struct dedup_container *container = dedup_store_container(store, id);
+    int err = 0;
+
+    if (message->error || count > CACHE_LEARN_MOST ||
+        first > DEDUP_SLOTS_MOST - count || id >> CACHE_ID_BITS != 0 ||
+        bytes > 2 * (uint64_t)DEDUP_DATA_MOST) {
+        return -EBADMSG;
+    }
+    if (!container) {
+        /* Of one that was served before by somebody else. */
+        container = dedup_store_insert(store, id);
+        if (!container) {
+            return -ENOMEM;
+        }
+        server->next_id = id < server->next_id ? server->next_id : id + 1;
+    }
+    if (container->writer == 0) {
+        container->writer = client->number;
+    }
+    if (container->writer != client->number) {
+        return -EBADMSG;
+    }
+    for (uint32_t i = 0; i < count && err == 0; i++) {
+        uint64_t fingerprint = poise_reader_u64(message);
+        uint64_t rank = cache_u32(message);
+        if (message->error || rank >> DEDUP_RANK_BITS != 0) {
+            return -EBADMSG;
+        }
+        err = dedup_store_put(store, fingerprint,
+                              rank << DEDUP_RANK_SHIFT | id << DEDUP_SLOT_BITS |
+                                  (first + i));
+    }
+    if (err < 0) {
+        return err;
+    }
+    container->count =
+        first + count > container->count ? first + count : container->count;
+    store->info.bytes += bytes - container->bytes;
+    container->bytes = bytes;
+    container->used = ++store->clock;
+    server->stats.segments += count;
+    changed(server, id);
+    evict(server);
+    return 0;
+}
+
+static void let_go(struct poise_dedup_server *server,
+                   struct cache_client *client, size_t i)
+{
+    uint64_t *held = (uint64_t *)(void *)client->held.data;
+    size_t last = client->held.len / sizeof *held - 1;
+    struct dedup_container *container =
+        dedup_store_container(server->store, held[i]);
+
+    if (container && container->leases > 0) {
+        container->leases--;
+    }
+    memmove(&held[i], &held[i + 1], (last - i) * sizeof *held);
+    client->held.len -= sizeof *held;
+}
+
+/* Containers that a client uses, and those that it uses no more. */
+static int lease(struct poise_dedup_server *server, struct cache_client *client,
+                 struct poise_reader *message)
+{
+    uint32_t takes = cache_u32(message);
+    uint32_t gives = cache_u32(message);
+
+    for (uint32_t i = 0; i < takes && !message->error; i++) {
+        uint64_t id = poise_reader_u64(message);
+        struct dedup_container *container =
+            dedup_store_container(server->store, id);
+        if (!container) {
+            continue;
+        }
+        if (client->held.len / sizeof id == CACHE_LEASES_MOST) {
+            let_go(server, client, 0);
+        }
+        if (poise_buf_append(&client->held, &id, sizeof id) < 0) {
+            return -ENOMEM;
+        }
+        container->leases++;
+        container->used = ++server->store->clock;
+    }
+    for (uint32_t i = 0; i < gives && !message->error; i++) {
+        uint64_t id = poise_reader_u64(message);
+        const uint64_t *held = (const uint64_t *)(void *)client->held.data;
+        size_t at = 0;
+        while (at < client->held.len / sizeof id && held[at] != id) {
+            at++;
+        }
+        if (at < client->held.len / sizeof id) {
+            let_go(server, client, at);
+        }
+    }
+    return message->error;
+}
+
+static int close_container(struct poise_dedup_server *server,
+                           const struct cache_client *client,
+                           struct poise_reader *message)
+{
+    uint64_t id = poise_reader_u64(message);
+    struct dedup_container *container =
+        dedup_store_container(server->store, id);
+
+    if (container && container->writer == client->number) {
+        container->writer = 0;
+    }
+    return message->error;
+}
+
+int cache_server_take(struct poise_dedup_server *server,
+                      struct cache_client *client, const void *data, size_t len,
+                      struct poise_buf *answer, int *pass)
+{
+    struct poise_reader message = poise_reader_of(data, len);
+    uint32_t op = cache_u32(&message);
+    int err = -EBADMSG;
+
+    *pass = -1;
+    server->stats.requests++;
+    poise_buf_u64(answer, op);
+    if (!message.error && (op == CACHE_HELLO) != client->met) {
+        switch (op) {
+        case CACHE_HELLO:
+            err = say_hello(server, client, &message, answer, pass);
+            break;
+        case CACHE_LIST:
+            err = list(server, &message, answer);
+            break;
+        case CACHE_NEW:
+            err = give_container(server, client, &message, answer);
+            break;
+        case CACHE_LEARN:
+            err = learn(server, client, &message);
+            break;
+        case CACHE_LEASE:
+            err = lease(server, client, &message);
+            break;
+        case CACHE_CLOSE:
+            err = close_container(server, client, &message);
+            break;
+        default:
+            break;
+        }
+    }
+    if (err == 0 && (message.error || poise_reader_left(&message) > 0)) {
+        err = -EBADMSG;
+    }
+    return err < 0 ? err : answer->error;
+}
+
+int cache_server_leave(struct poise_dedup_server *server,
+                       struct cache_client *client)
+{
+    struct poise_dedup_store *store = server->store;
+    int err = 0;
+
+    while (client->held.len > 0) {
+        let_go(server, client, client->held.len / sizeof(uint64_t) - 1);
+    }
+    poise_buf_free(&client->held);
+    for (size_t i = store->count; i-- > 0 && err == 0;) {
+        struct dedup_container *container = store->containers[i];
+        if (container->writer != client->number) {
+            continue;
+        }
+        container->writer = 0;
+        if (!server->ends) {
+            err = read_again(server, container);
+        }
+    }
+    return err;
+}
+
+/* ---- the thread ------------------------------------------------------------
+ */
+
+static void hang_up(struct poise_dedup_server *server, size_t i)
+{
+    if (cache_server_leave(server, &server->clients[i]) < 0) {
+        poise_error_clear(); /* what it did not tell is not found */
+    }
+    close(server->clients[i].fd);
+    server->clients[i] = server->clients[--server->count];
+}
+
+static void welcome(struct poise_dedup_server *server)
+{
+    int fd =
+        accept4(server->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+    if (fd < 0) {
+        return;
+    }
+    if (server->count == CACHE_CLIENTS_MOST || !cache_is_ours(fd)) {
+        server->stats.refused++;
+        close(fd);
+        return;
+    }
+    server->clients[server->count++] =
+        (struct cache_client){.fd = fd, .number = ++server->numbers};
+    server->stats.served++;
+}
+
+static void hear(struct poise_dedup_server *server, size_t i)
+{
+    struct cache_client *client = &server->clients[i];
+    struct poise_buf answer = {0};
+    int passed, pass = -1;
+    ssize_t got = cache_get(client->fd, server->message, sizeof server->message,
+                            0, &passed);
+
+    if (passed >= 0) {
+        close(passed);
+    }
+    if (got == -EAGAIN) {
+        return;
+    }
+    if (got > 0) {
+        got = cache_server_take(server, client, server->message, (size_t)got,
+                                &answer, &pass);
+        if (got == 0) {
+            /* Who asks and does not read the answers is not waited for. */
+            got = cache_put(client->fd, answer.data, answer.len, pass);
+        }
+    } else {
+        got = -ECONNRESET;
+    }
+    poise_buf_free(&answer);
+    if (got < 0) {
+        poise_error_clear();
+        hang_up(server, i);
+    }
+}
+
+static void *serve(void *arg)
+{
+    struct poise_dedup_server *server = arg;
+    struct pollfd fds[CACHE_CLIENTS_MOST + 2];
+
+    for (;;) {
+        size_t count = server->count;
+        fds[0] = (struct pollfd){.fd = server->stop, .events = POLLIN};
+        fds[1] = (struct pollfd){.fd = server->listener, .events = POLLIN};
+        for (size_t i = 0; i < count; i++) {
+            fds[2 + i] =
+                (struct pollfd){.fd = server->clients[i].fd, .events = POLLIN};
+        }
+        if (poll(fds, count + 2, -1) < 0 && errno != EINTR) {
+            return NULL;
+        }
+        if (fds[0].revents) {
+            return NULL;
+        }
+        pthread_mutex_lock(&server->mutex);
+        /* From the last: who hangs up is replaced by one that was heard. */
+        for (size_t i = count; i-- > 0;) {
+            if (fds[2 + i].revents) {
+                hear(server, i);
+            }
+        }
+        if (fds[1].revents) {
+            welcome(server);
+        }
+        pthread_mutex_unlock(&server->mutex);
+    }
+}
+
+/* Signals are for the threads of whoever serves. */
+static int start(struct poise_dedup_server *server)
+{
+    sigset_t all, before;
+    int code;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    code = pthread_create(&server->thread, NULL, serve, server);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    server->runs = code == 0;
+    return code ? poise_error_set(code, "serve the cache", server->store->path,
+                                  NULL)
+                : 0;
+}
+
+/* ---- opening and closing ---------------------------------------------------
+ */
+
+static void forget_bodies(struct poise_dedup_store *store)
+{
+    for (size_t i = 0; i < store->count; i++) {
+        dedup_body_destroy(store->containers[i]->body);
+        store->containers[i]->body = NULL;
+        store->containers[i]->newer = store->containers[i]->older = NULL;
+    }
+    store->newest = store->oldest = NULL;
+    store->body_bytes = 0;
+}
+
+static int enter(struct poise_dedup_server *server, const char *path)
+{
+    struct poise_dedup_store *store = server->store;
+    int err;
+
+    store->serves = true;
+    err = dedup_store_enter(store, path);
+    if (err == 0) {
+        err = dedup_store_lock(store);
+    }
+    if (err == 0 && cache_listen(store->dirfd, &server->listener) < 0) {
+        /* The lock is not for servers only. */
+        err = -EOPNOTSUPP;
+    }
+    if (err == 0) {
+        err = dedup_store_read_folder(store);
+    }
+    if (err < 0) {
+        return err;
+    }
+    forget_bodies(store);
+    server->changes = 1;
+    store->index.shared->changes = 1;
+    server->next_id =
+        store->count ? store->containers[store->count - 1]->id + 1 : 1;
+    if (server->next_id <= store->clock) {
+        server->next_id = store->clock + 1;
+    }
+    evict(server);
+    return 0;
+}
+
+int cache_server_make(const char *path,
+                      const struct poise_dedup_store_options *options,
+                      struct poise_dedup_server **out)
+{
+    struct poise_dedup_server *made = poise_alloc(1, sizeof *made);
+    int err;
+
+    if (!made) {
+        return -ENOMEM;
+    }
+    made->listener = made->stop = -1;
+    pthread_mutex_init(&made->mutex, NULL);
+    err = dedup_store_make(options, true, &made->store);
+    if (err == 0) {
+        err = dedup_index_share(&made->store->index, made->store->index_bytes);
+    }
+    if (err == 0) {
+        err = enter(made, path);
+    }
+    if (err < 0) {
+        cache_server_free(made);
+        return err;
+    }
+    *out = made;
+    return 0;
+}
+
+void cache_server_free(struct poise_dedup_server *server)
+{
+    while (server->count > 0) {
+        hang_up(server, server->count - 1);
+    }
+    if (server->listener >= 0) {
+        unlinkat(server->store->dirfd, "socket", 0);
+        close(server->listener);
+    }
+    if (server->stop >= 0) {
+        close(server->stop);
+    }
+    if (server->store) {
+        dedup_store_destroy(server->store);
+    }
+    pthread_mutex_destroy(&server->mutex);
+    free(server);
+}
+
+int poise_dedup_server_open(const char *path,
+                            const struct poise_dedup_store_options *options,
+                            struct poise_dedup_server **out)
+{
+    struct poise_dedup_server *made;
+    int err = cache_server_make(path, options, &made);
+
+    if (err < 0) {
+        return err;
+    }
+    made->stop = eventfd(0, EFD_CLOEXEC);
+    err = made->stop < 0 ? poise_error_set(errno, "serve the cache", path, NULL)
+                         : start(made);
+    if (err < 0) {
+        cache_server_free(made);
+        return err;
+    }
+    *out = made;
+    return 0;
+}
+
+int poise_dedup_server_close(struct poise_dedup_server *server)
+{
+    uint64_t one = 1;
+    int err;
+
+    if (!server) {
+        return 0;
+    }
+    if (server->runs) {
+        (void)!write(server->stop, &one, sizeof one);
+        pthread_join(server->thread, NULL);
+    }
+    /* They live, and go on writing. */
+    server->ends = true;
+    while (server->count > 0) {
+        hang_up(server, server->count - 1);
+    }
+    err = dedup_snapshot_save(server->store);
+    cache_server_free(server);
+    return err;
+}
+
+struct poise_dedup_server_stats
+poise_dedup_server_stats(struct poise_dedup_server *server)
+{
+    struct poise_dedup_server_stats stats;
+
+    pthread_mutex_lock(&server->mutex);
+    stats = server->stats;
+    stats.clients = (uint32_t)server->count;
+    stats.containers = server->store->count;
+    stats.bytes = server->store->info.bytes;
+    stats.evicted = server->store->info.evicted;
+    stats.damaged = server->store->info.damaged;
+    pthread_mutex_unlock(&server->mutex);
+    return stats;
+}

@@ -131,7 +131,7 @@ def build_stxxl(place, prefix):
             os.path.getmtime(out) > os.path.getmtime(STXXL_SOURCE):
         return out
     for parallel in (["-DSTXXL_PARALLEL_MODE_EXPLICIT", "-D_GLIBCXX_PARALLEL"],
-                     []):
+                     ["-DSTXXL_PARALLEL_MODE_EXPLICIT"], []):
         done = subprocess.run(["g++", *flags, *parallel, STXXL_SOURCE, "-o",
                                out, *libs], capture_output=True, text=True,
                               check=False)
@@ -376,9 +376,9 @@ def show_rank_scale(report, table, place, size, repeat):
                                 md))
 
 
-def processes(argv, limit, out):
+def processes(argv, limit, out, machines=False):
     """Runs on 1, 2 and 4 processes, and on 2 threads of one; without the start
-    of MPI."""
+    of MPI. `machines`: also as if each process had a machine of its own."""
     launcher = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe",
                 "--bind-to", "none", "-n"]
     rows = [Row(f"one process, {n} thread{'s' if n > 1 else ''}",
@@ -388,6 +388,10 @@ def processes(argv, limit, out):
         rows.append(Row(f"{ranks} processes of one thread", poise_run(
             [*launcher, str(ranks), argv[0], argv[1], "--threads=1",
              *argv[2:]], limit, out, True)))
+    for ranks in (2, 4) if machines else ():
+        rows.append(Row(f"{ranks} processes as of {ranks} machines", poise_run(
+            [*launcher, str(ranks), "env", f"POISE_TOPOLOGY=1x{ranks}x1",
+             argv[0], argv[1], "--threads=1", *argv[2:]], limit, out, True)))
     return rows
 
 
@@ -415,7 +419,7 @@ def show_processes(report, table, name, place, size, repeat):
             argv = [POISE, "sort", "--type", kind, "--json", "-m", str(limit),
                     source, out]
             group = size
-        rows = processes(argv, group, out)
+        rows = processes(argv, group, out, kind == "list")
         for _ in range(repeat):
             for row in rows:
                 row.once()

@@ -3,7 +3,9 @@
  * and to read them, past the page cache, transfers of 1 MiB, 8 at a time; twice
  * each, one after the other. With memory of 4 KiB pages and of huge ones.
  *
- *   disk_passes DIR BYTES ROUNDS
+ *   disk_passes DIR BYTES ROUNDS [again]
+ *
+ * again: of a file whose blocks the disk has already, as of swapped contexts.
  *
  * Prints JSON: seconds of writing and reading once, medians, and MB/s of input
  * that two of each come to.
@@ -12,6 +14,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 enum { PIECE = 1 << 20, DEPTH = 8, MOST_ROUNDS = 99 };
@@ -66,7 +69,7 @@ static int by_size(const void *a, const void *b)
 }
 
 static int measure(const char *dir, const char *name, char *memory,
-                   uint64_t bytes, int rounds)
+                   uint64_t bytes, int rounds, bool is_again)
 {
     double writing[MOST_ROUNDS], reading[MOST_ROUNDS], all;
 
@@ -74,6 +77,10 @@ static int measure(const char *dir, const char *name, char *memory,
         struct poise_disk *disk;
 
         if (poise_disk_scratch(dir, NULL, &disk) < 0) {
+            return -1;
+        }
+        if (is_again && move(disk, true, memory, bytes) < 0) {
+            poise_disk_close(disk);
             return -1;
         }
         writing[i] = move(disk, true, memory, bytes);
@@ -98,24 +105,26 @@ static int measure(const char *dir, const char *name, char *memory,
 
 int main(int argc, char **argv)
 {
-    uint64_t bytes = argc == 4 ? strtoull(argv[2], NULL, 10) : 0;
-    int rounds = argc == 4 ? atoi(argv[3]) : 0;
+    bool is_again = argc == 5 && strcmp(argv[4], "again") == 0;
+    bool is_good = argc == 4 || is_again;
+    uint64_t bytes = is_good ? strtoull(argv[2], NULL, 10) : 0;
+    int rounds = is_good ? atoi(argv[3]) : 0;
     char *small = small_pages((size_t)DEPTH * PIECE);
     char *huge = poise_huge_alloc((size_t)DEPTH * PIECE);
 
     if (bytes == 0 || rounds < 1 || rounds > MOST_ROUNDS || !small || !huge) {
-        fprintf(stderr, "usage: disk_passes DIR BYTES ROUNDS\n");
+        fprintf(stderr, "usage: disk_passes DIR BYTES ROUNDS [again]\n");
         return 2;
     }
     for (size_t i = 0; i < (size_t)DEPTH * PIECE; i++) {
         huge[i] = small[i];
     }
     printf("{");
-    if (measure(argv[1], "small_pages", small, bytes, rounds) < 0) {
+    if (measure(argv[1], "small_pages", small, bytes, rounds, is_again) < 0) {
         return 1;
     }
     printf(",\n ");
-    if (measure(argv[1], "huge_pages", huge, bytes, rounds) < 0) {
+    if (measure(argv[1], "huge_pages", huge, bytes, rounds, is_again) < 0) {
         return 1;
     }
     printf("}\n");

@@ -2,7 +2,8 @@
 
 import math
 
-COLOURS = ("#1f5fa8", "#c0501e", "#3a8a3f", "#8a4fa8", "#8a6d1e", "#555555")
+COLOURS = ("#1f5fa8", "#c0501e", "#3a8a3f", "#8a4fa8", "#8a6d1e", "#555555",
+           "#d03a7a", "#2aa0a8")
 WIDTH, HEIGHT = 640, 360
 LEFT, RIGHT, TOP, BOTTOM = 70, 150, 36, 50
 

@@ -156,6 +156,9 @@ static int speak(struct end *end, int fd, bool sends)
             sends = busy;
             rc = rc > 0 ? 0 : rc;
         }
+        if (rc == 0 && !busy) {
+            rc = poise_dedup_peer_wait(end->peer);
+        }
         rc = rc < 0 ? rc : write_some(end, fd);
         if (rc < 0) {
             break;
@@ -207,6 +210,7 @@ static int live(const struct bench_how *how, const char *folder, int file,
     struct poise_dedup_peer_options peer = {.method = how->method,
                                             .cut.average = how->size,
                                             .level = how->level,
+                                            .packs_aside = sends,
                                             .deliver = deliver,
                                             .ended = ended,
                                             .arg = &end};

@@ -10,6 +10,8 @@ import subprocess
 import tempfile
 import time
 
+import wire_data
+import wire_echo
 import wire_tables
 from measure import MIB, POISE
 
@@ -202,7 +204,103 @@ def thin(args):
     return "Sending over 60 ms and 1.6 Mbit/s", rows
 
 
-CASES = {"wire-tree": tree, "wire-thin": thin, **wire_tables.CASES}
+# ---- bytes against others, on several kinds of data ---------------------------
+
+def rsync_best(folder, old, new):
+    """rsync's run with the block size that sends least."""
+    runs = []
+    for block in ([], ["-B700"], ["-B2048"]):
+        there = os.path.join(folder, "there")
+        shutil.copyfile(old, there)
+        runs.append(Run(["rsync", "-I", "--no-whole-file", "-z", "--zc=zstd",
+                         "--stats", *block, new, there]))
+    return min(runs, key=Run.wire)
+
+
+def zstd_run(folder, new, *words):
+    packed = os.path.join(folder, "packed")
+    run = Run(["zstd", "-3", "-T1", "-q", "-f", *words, new, "-o", packed])
+    return os.path.getsize(packed), run.seconds, run.rss
+
+
+def wire_run(folder, old, new, size, *words):
+    """From process to process, both with 64 MB of memory for their cache."""
+    ends = [os.path.join(folder, "s"), os.path.join(folder, "r")]
+    got = wire_tables.wire("ends", "-s", size, "-M", 64 * MIB, *words, "-S",
+                           ends[0], "-R", ends[1], old, new)[1]
+    for end in ends:
+        shutil.rmtree(end, ignore_errors=True)
+    return got["wire"], got["seconds"], max(got["sender"]["rss"],
+                                            got["receiver"]["rss"])
+
+
+def sizes_of(folder, old, new):
+    """Label -> bytes, seconds, memory of the largest process."""
+    best = rsync_best(folder, old, new)
+    return {
+        "zstd -3": zstd_run(folder, new),
+        "zstd -3 --long=31": zstd_run(folder, new, "--long=31"),
+        "zstd -3 --patch-from": zstd_run(folder, new, "--long=31",
+                                         f"--patch-from={old}"),
+        "rsync -z, best block": (best.wire(), best.seconds, best.rss),
+        "poise 64": wire_run(folder, old, new, 64),
+        "poise 256": wire_run(folder, old, new, 256),
+        "poise 1024": wire_run(folder, old, new, 1024),
+        "poise 256, sender forgets": wire_run(folder, old, new, 256, "-f"),
+    }
+
+
+def pairs_of(args, folder):
+    """Name -> paths of two versions."""
+    found = {}
+    for words in args.wire_pair + [f"{args.wire_old}:{args.wire_new}"]:
+        trees = words.split(":")
+        name = os.path.basename(os.path.abspath(trees[1]))
+        paths = [os.path.join(folder, f"{name}.{version}.tar")
+                 for version in ("old", "new")]
+        for path, each in zip(paths, trees):
+            wire_tables.archive(each, path)
+        found[name] = paths
+    for name in wire_data.MADE:
+        found[name] = wire_data.make(name, args.dir)
+    return found
+
+
+def size_bars(got, size):
+    """What is asked of the bytes of one kind of data."""
+    ours = min(got[f"poise {each}"][0] for each in (64, 256, 1024))
+    plain, patch = got["zstd -3"], got["zstd -3 --patch-from"]
+    return [f"{got['rsync -z, best block'][0] / ours:.2f}",
+            f"{ours / patch[0]:.2f}",
+            f"{got['poise 256'][2] / patch[2]:.2f}",
+            f"{got['poise 256'][0] / plain[0]:.3f}",
+            f"{got['poise 256'][1] / plain[1]:.2f}", f"{size / ours:.1f}"]
+
+
+def sizes(args, report, table):
+    """What each sends of the second version, the first being there."""
+    bars = []
+    with tempfile.TemporaryDirectory(dir=args.dir) as folder:
+        for name, (old, new) in pairs_of(args, folder).items():
+            size = os.path.getsize(new)
+            got = sizes_of(folder, old, new)
+            report.heading(f"{name}: {size:,} bytes")
+            rows = [[label, f"{sent:,}", f"{size / sent:.2f}", f"{took:.2f}",
+                     f"{rss / MIB:.0f}"]
+                    for label, (sent, took, rss) in got.items()]
+            report.say(lambda md, rows=rows: table(
+                ["", "bytes both ways", "ratio", "s", "peak MB"], rows, md))
+            bars.append([name, *size_bars(got, size)])
+    report.heading("The wire's bytes against those of others")
+    report.say(lambda md: table(
+        ["", "rsync / poise, best of each", "poise, best / patch-from",
+         "memory, poise 256 / patch-from", "bytes, poise 256 / zstd -3",
+         "time, poise 256 / zstd -3", "ratio of the best"], bars, md))
+
+
+TABLES = {**wire_tables.CASES, "wire-sizes": sizes}
+CASES = {"wire-tree": tree, "wire-thin": thin, "wire-echo": wire_echo.echo,
+         **TABLES}
 
 
 # ---- for bench/run -----------------------------------------------------------
@@ -212,14 +310,23 @@ def add_options(parser):
                         help="for the cases wire-*: a version of something")
     parser.add_argument("--wire-new", metavar="FOLDER",
                         help="its next version")
+    parser.add_argument("--wire-pair", metavar="OLD:NEW", action="append",
+                        default=[],
+                        help="for wire-sizes: two versions more (repeatable)")
+
+
+def expand(names):
+    """The cases that a name stands for."""
+    return [case for name in names
+            for case in (CASES if name == "wire" else [name])]
 
 
 def run_case(name, args, report, table):
-    if name in wire_tables.CASES:
+    if name in TABLES:
         if not versions(args):
             report.say(lambda md: f"{name}: no --wire-old and --wire-new\n")
             return
-        wire_tables.CASES[name](args, report, table)
+        TABLES[name](args, report, table)
         report.say(lambda md: said(name, args))
         return
     title, rows = CASES[name](args)
@@ -227,12 +334,19 @@ def run_case(name, args, report, table):
         report.say(lambda md: f"{name}: {title}\n")
         return
     report.heading(title)
-    report.say(lambda md: table(HEADINGS, rows, md))
+    headings = wire_echo.HEADINGS if name == "wire-echo" else HEADINGS
+    report.say(lambda md: table(headings, rows, md))
     report.say(lambda md: said(name, args))
 
 
 def said(name, args):
     """The command that made a table."""
+    def short(path):
+        return os.path.basename(os.path.abspath(path))
+
+    if not versions(args):
+        return f"`bench/run --case {name}`\n"
+    pairs = "".join(" --wire-pair " + ":".join(map(short, pair.split(":")))
+                    for pair in args.wire_pair if name == "wire-sizes")
     return f"`bench/run --case {name} --repeat {args.repeat} --wire-old " \
-        f"{os.path.basename(args.wire_old)} --wire-new " \
-        f"{os.path.basename(args.wire_new)}`\n"
+        f"{short(args.wire_old)} --wire-new {short(args.wire_new)}{pairs}`\n"

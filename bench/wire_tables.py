@@ -16,18 +16,21 @@ WIRE = os.path.join(BUILD, "bench", "wire")
 METHODS = ("fixed", "overlapping", "manber", "spring", "spring-fifo", "lbfs",
            "gear", "multi")
 SIZES = (64, 256, 1024, 4096)
+BITS = (16, 20, 24, 28, 32, 40)
 CGROUPS = ("/sys/fs/cgroup/memory", "/sys/fs/cgroup")
 
 
+def archive(tree, path):
+    """A tree as a file, the same bytes wherever it was unpacked."""
+    subprocess.run(["tar", "-C", tree, "--sort=name", "--owner=0",
+                    "--group=0", "--mtime=@0", "-cf", path, "."], check=True)
+
+
 def archives(args, folder):
-    """The versions as files, the same bytes wherever they were unpacked."""
     made = []
     for name, tree in (("old", args.wire_old), ("new", args.wire_new)):
-        path = os.path.join(folder, name + ".tar")
-        subprocess.run(["tar", "-C", tree, "--sort=name", "--owner=0",
-                        "--group=0", "--mtime=@0", "-cf", path, "."],
-                       check=True)
-        made.append(path)
+        made.append(os.path.join(folder, name + ".tar"))
+        archive(tree, made[-1])
     return made
 
 
@@ -62,7 +65,7 @@ def segments(args, report, table):
             for each in SIZES:
                 how = ("-m", method, "-s", each)
                 cut = wire("cut", *how, old, new)[0]
-                both = wire("ends", *how, "-M", 2 << 30,
+                both = wire("ends", *how, "-M", 512 << 20,
                             "-S", os.path.join(folder, "s"),
                             "-R", os.path.join(folder, "r"), old, new)
                 subprocess.run(["rm", "-rf", os.path.join(folder, "s"),
@@ -117,6 +120,32 @@ def break_even(levels):
         said.append(f"{method}: {', '.join(won) or 'none'}")
     return "Two levels send less than one at sizes of - " + "; ".join(said) \
         + ".\n"
+
+
+# ---- collisions ------------------------------------------------------------------
+
+def bits(args, report, table):
+    """What fingerprints that collide cost, against equation 1: to a sender
+    that has forgotten all, so that each segment goes by its fingerprint."""
+    rows = []
+    with tempfile.TemporaryDirectory(dir=args.dir) as folder:
+        paths = archives(args, folder)
+        ends = [os.path.join(folder, "s"), os.path.join(folder, "r")]
+        for width in BITS:
+            first, second = wire(
+                "ends", "-f", "-s", 64, "-b", width, "-M", 512 << 20, "-S",
+                ends[0], "-R", ends[1], *paths)
+            subprocess.run(["rm", "-rf", *ends], check=True)
+            cached = first["receiver"]["segments"]
+            fresh = second["receiver"]["segments"]
+            rows.append([width, f"{cached:,}", f"{fresh:,}",
+                         f"{fresh * cached / 2 ** width:,.1f}",
+                         f"{second['repairs']:,}", f"{second['groups']:,}",
+                         f"{second['wire']:,}"])
+    report.heading("Collisions: segments of 64 bytes, the sender forgets")
+    report.say(lambda md: table(
+        ["bits", "segments cached", "new ones", "wrong hits by equation 1",
+         "groups repaired", "of groups", "sent"], rows, md))
 
 
 # ---- the cache -------------------------------------------------------------------
@@ -314,4 +343,5 @@ def pair_runs(folder, pairs, before, paths):
         yield name, max(took)
 
 
-CASES = {"wire-segments": segments, "wire-cache": cache, "wire-cores": cores}
+CASES = {"wire-segments": segments, "wire-bits": bits, "wire-cache": cache,
+         "wire-cores": cores}

@@ -165,6 +165,10 @@ static int speak(struct end *end, int fd, bool sends)
         }
         if (poise_dedup_peer_output(end->peer, &data) > 0) {
             poller.events |= POLLOUT;
+        } else if (sends && met &&
+                   poise_dedup_peer_in_flight(end->peer) < FLIGHT_MOST) {
+            /* All that was in the way is written, and no answer is owed. */
+            busy = true;
         } else if (is_sender && !sends &&
                    poise_dedup_peer_in_flight(end->peer) == 0) {
             /* The receiver is done when it is told that the sender is. */

@@ -92,6 +92,39 @@ static void check_all(uint64_t to)
     assert_int_equal(poise_dedup_store_close(store), 0);
 }
 
+static int mappings(void)
+{
+    FILE *maps = fopen("/proc/self/maps", "r");
+    char line[4400];
+    int count = 0;
+
+    assert_non_null(maps);
+    while (fgets(line, sizeof line, maps)) {
+        count += strstr(line, "memfd:poise-cache") != NULL;
+    }
+    fclose(maps);
+    return count;
+}
+
+/* Who serves itself has the index in memory once. */
+static void test_once(void **state)
+{
+    struct poise_dedup_store *one = open_store(folder, &small), *two;
+
+    (void)state;
+    assert_int_equal(mappings(), 1);
+    two = open_store(folder, &small);
+    assert_int_equal(mappings(), 2);
+    fill(one, 0, 100);
+    assert_int_equal(poise_dedup_store_flush(one), 0);
+    assert_int_equal(count_found(two, 100), 100);
+    assert_int_equal(poise_dedup_store_close(two), 0);
+    assert_int_equal(count_found(one, 100), 100);
+    assert_int_equal(poise_dedup_store_close(one), 0);
+    assert_int_equal(mappings(), 0);
+    empty_folder();
+}
+
 /* Two handles; the one that serves goes first, then the other one goes on. */
 static void test_shared(void **state)
 {
@@ -534,6 +567,7 @@ int main(void)
         cmocka_unit_test(test_continued), cmocka_unit_test(test_leases),
         cmocka_unit_test(test_changes),   cmocka_unit_test(test_many),
         cmocka_unit_test(test_faults),    cmocka_unit_test(test_clock),
+        cmocka_unit_test(test_once),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

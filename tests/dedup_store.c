@@ -455,6 +455,49 @@ static void test_faults(void **state)
     }
 }
 
+static bool is_not_third(uint64_t position, const void *arg)
+{
+    (void)arg;
+    return position % 3 != 0;
+}
+
+/* What is swept goes, and what is not is found where searches end; full to
+ * the last cell but one, with all that wraps around. */
+static void test_sweep(void **state)
+{
+    enum { COUNT = 1023, TURNS = 40 };
+    struct dedup_index index;
+
+    (void)state;
+    assert_int_equal(dedup_index_create(&index, 0), 0);
+    for (uint64_t turn = 0; turn < TURNS; turn++) {
+        size_t kept = 0, count = COUNT * (turn + 1) / TURNS;
+        for (uint64_t i = 0; i < count; i++) {
+            dedup_index_put(&index, turn << 32 | i,
+                            (i & 1) << (DEDUP_RANK_SHIFT + 15) | i);
+        }
+        assert_int_equal(index.used, count);
+        dedup_index_sweep(&index, 0, is_not_third, NULL);
+        for (uint64_t i = 0; i < count; i++) {
+            uint64_t at = dedup_index_get(&index, turn << 32 | i);
+            assert_true(at == (i % 3 ? i : UINT64_MAX));
+            kept += i % 3 != 0;
+        }
+        assert_int_equal(index.used, kept);
+        /* And every second one of the rest. */
+        dedup_index_sweep(&index, 1, is_not_third, NULL);
+        for (uint64_t i = 0; i < count; i++) {
+            uint64_t at = dedup_index_get(&index, turn << 32 | i);
+            assert_true(at == (i % 3 && i % 2 == 0 ? i : UINT64_MAX));
+        }
+        for (size_t i = 0; i <= index.mask; i++) {
+            index.cells[i] = (struct dedup_cell){0};
+        }
+        index.used = index.sampling = 0;
+    }
+    dedup_index_free(&index);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -463,6 +506,7 @@ int main(void)
         cmocka_unit_test(test_memory),    cmocka_unit_test(test_killed),
         cmocka_unit_test(test_damaged),   cmocka_unit_test(test_identity),
         cmocka_unit_test(test_faults),    cmocka_unit_test(test_one_wrong),
+        cmocka_unit_test(test_sweep),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -89,6 +89,10 @@ void cache_server_free(struct poise_dedup_server *server);
 int cache_server_take(struct poise_dedup_server *server,
                       struct cache_client *client, const void *data, size_t len,
                       struct poise_buf *answer, int *pass);
+/** The index of this process's own server, if `fd` is of that one: mapped a
+ * second time it would count twice. */
+bool cache_server_lend(const struct poise_dedup_server *server, int fd,
+                       struct dedup_index *out);
 /** It is gone: so are its leases. */
 int cache_server_leave(struct poise_dedup_server *server,
                        struct cache_client *client);

@@ -266,6 +266,17 @@ static int take_identity(struct poise_dedup_store *store,
     return 0;
 }
 
+/* The descriptor is then the index's, unless this fails. */
+static int take_index(const struct dedup_client *client, int fd,
+                      struct dedup_index *index)
+{
+    if (client->own && cache_server_lend(client->own, fd, index)) {
+        close(fd);
+        return 0;
+    }
+    return dedup_index_attach(index, fd);
+}
+
 static int greet(struct poise_dedup_store *store, uint64_t wait_ns)
 {
     struct dedup_client *client = store->client;
@@ -284,7 +295,7 @@ static int greet(struct poise_dedup_store *store, uint64_t wait_ns)
         err = take_identity(store, &answer);
     }
     if (err == 0) {
-        err = fd < 0 ? bad() : dedup_index_attach(&index, fd);
+        err = fd < 0 ? bad() : take_index(client, fd, &index);
     }
     if (err == 0) {
         dedup_index_free(&store->index);

@@ -111,9 +111,20 @@ int dedup_index_attach(struct dedup_index *index, int fd)
     return map_shared(index, fd, cells, false);
 }
 
+void dedup_index_lend(const struct dedup_index *index, struct dedup_index *out)
+{
+    *out = (struct dedup_index){.cells = index->cells,
+                                .mask = index->mask,
+                                .shared = index->shared,
+                                .fd = -1,
+                                .is_lent = true};
+}
+
 void dedup_index_free(struct dedup_index *index)
 {
-    if (index->shared) {
+    if (index->is_lent) {
+        index->shared = NULL;
+    } else if (index->shared) {
         munmap(index->shared, shared_bytes(index->mask + 1));
         close(index->fd);
         index->shared = NULL;
@@ -194,36 +205,46 @@ void dedup_index_put(struct dedup_index *index, uint64_t fingerprint,
     store(cell, fingerprint, ranked + 1);
 }
 
-int dedup_index_sweep(struct dedup_index *index, unsigned sampling,
-                      bool (*alive)(uint64_t position, const void *arg),
-                      const void *arg)
+/* Empty a cell; those behind it that are not where they belong move up, so
+ * that searches find them. Who reads meanwhile may miss one. */
+static void take_out(struct dedup_index *index, size_t hole)
 {
-    struct dedup_index swept = {
-        .mask = index->mask, .sampling = sampling, .fd = -1};
+    size_t at = hole;
 
-    swept.cells = poise_alloc(index->mask + 1, sizeof *swept.cells);
-    if (!swept.cells) {
-        return -ENOMEM;
-    }
-    for (size_t i = 0; i <= index->mask; i++) {
-        const struct dedup_cell *cell = &index->cells[i];
-        if (cell->position != 0 &&
-            alive(position_of(cell->position - 1), arg)) {
-            dedup_index_put(&swept, cell->fingerprint, cell->position - 1);
+    for (;;) {
+        const struct dedup_cell *cell;
+        size_t home;
+        at = (at + 1) & index->mask;
+        cell = &index->cells[at];
+        if (cell->position == 0) {
+            break;
+        }
+        home = (size_t)poise_hash_u64(cell->fingerprint) & index->mask;
+        if (((at - home) & index->mask) >= ((at - hole) & index->mask)) {
+            store(&index->cells[hole], cell->fingerprint, cell->position);
+            hole = at;
         }
     }
-    if (!index->shared) {
-        free(index->cells);
-        *index = swept;
-        return 0;
-    }
-    for (size_t i = 0; i <= index->mask; i++) {
-        store(&index->cells[i], swept.cells[i].fingerprint,
-              swept.cells[i].position);
-    }
-    free(swept.cells);
-    index->used = swept.used;
+    store(&index->cells[hole], 0, 0);
+    index->used--;
+}
+
+void dedup_index_sweep(struct dedup_index *index, unsigned sampling,
+                       bool (*alive)(uint64_t position, const void *arg),
+                       const void *arg)
+{
+    size_t i = 0;
+
     index->sampling = sampling;
     index->is_stuck = false;
-    return 0;
+    while (i <= index->mask) {
+        uint64_t ranked = index->cells[i].position;
+        if (ranked == 0 ||
+            (keeps(index, ranked - 1) && alive(position_of(ranked - 1), arg))) {
+            i++;
+        } else {
+            /* What comes to lie here has its turn. */
+            take_out(index, i);
+        }
+    }
 }

@@ -210,6 +210,7 @@ struct dedup_index {
     bool is_stuck;               /* full, and sampling helps no more */
     struct dedup_shared *shared; /* NULL: this process's alone */
     int fd;                      /* of what is shared */
+    bool is_lent;                /* all memory is another's */
 };
 
 int dedup_index_create(struct dedup_index *index, size_t memory_bytes);
@@ -217,6 +218,8 @@ int dedup_index_create(struct dedup_index *index, size_t memory_bytes);
 int dedup_index_share(struct dedup_index *index, size_t memory_bytes);
 /** Read that of another process; the descriptor is then the index's. */
 int dedup_index_attach(struct dedup_index *index, int fd);
+/** Read that of the same process, which lives longer. */
+void dedup_index_lend(const struct dedup_index *index, struct dedup_index *out);
 void dedup_index_free(struct dedup_index *index);
 /** Of a segment's bytes, and so the same in every cache: an index that is full
  * keeps those with the least, and two ends the same ones. */
@@ -242,9 +245,9 @@ void dedup_index_put(struct dedup_index *index, uint64_t fingerprint,
                      uint64_t ranked);
 bool dedup_index_is_full(const struct dedup_index *index);
 /** Drop what is not alive, and what `sampling` does not keep. */
-int dedup_index_sweep(struct dedup_index *index, unsigned sampling,
-                      bool (*alive)(uint64_t position, const void *arg),
-                      const void *arg);
+void dedup_index_sweep(struct dedup_index *index, unsigned sampling,
+                       bool (*alive)(uint64_t position, const void *arg),
+                       const void *arg);
 
 /* ---- store.c, open.c, identity.c, snapshot.c
  * ----------------------------------------------------
@@ -310,9 +313,9 @@ void dedup_store_add_body(struct poise_dedup_store *store,
                           struct dedup_container *container,
                           struct dedup_body *body);
 /** Put its segments into the index. */
-int dedup_store_learn(struct poise_dedup_store *store,
-                      const struct dedup_container *container,
-                      const struct dedup_body *body);
+void dedup_store_learn(struct poise_dedup_store *store,
+                       const struct dedup_container *container,
+                       const struct dedup_body *body);
 /** The fingerprint of data, all 64 bits, which will be looked for soon. */
 static inline uint64_t dedup_store_expect(const struct poise_dedup_store *store,
                                           const void *data, size_t len)
@@ -328,8 +331,8 @@ static inline uint64_t dedup_store_expect(const struct poise_dedup_store *store,
 int dedup_store_add(struct poise_dedup_store *store, uint64_t fingerprint,
                     const void *data, size_t len, uint64_t *position);
 /** Put one into the index, of which parts are dropped if it is full. */
-int dedup_store_put(struct poise_dedup_store *store, uint64_t fingerprint,
-                    uint64_t ranked);
+void dedup_store_put(struct poise_dedup_store *store, uint64_t fingerprint,
+                     uint64_t ranked);
 /** The parts of opening: a handle, its folder, the lock (-EBUSY), what is
  * there. */
 int dedup_store_make(const struct poise_dedup_store_options *options,

@@ -94,7 +94,7 @@ static int read_container(struct poise_dedup_store *store, size_t *i)
     }
     rc = dedup_store_load(store, container);
     if (rc > 0 && !known) {
-        rc = dedup_store_learn(store, container, container->body);
+        dedup_store_learn(store, container, container->body);
     }
     if (rc < 0) {
         return rc;

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct poise_dedup_server {
@@ -112,7 +113,7 @@ static int read_again(struct poise_dedup_server *server,
         container->count = body->count;
         container->bytes = body->file_bytes;
         store->info.bytes += body->file_bytes - before;
-        err = dedup_store_learn(store, container, body);
+        dedup_store_learn(store, container, body);
     }
     dedup_body_destroy(body);
     if (container->count == 0) {
@@ -224,7 +225,6 @@ static int learn(struct poise_dedup_server *server, struct cache_client *client,
     uint32_t first = cache_u32(message);
     uint32_t count = cache_u32(message);
     struct dedup_container *container = dedup_store_container(store, id);
-    int err = 0;
 
     if (message->error || count > CACHE_LEARN_MOST ||
         first > DEDUP_SLOTS_MOST - count || id >> CACHE_ID_BITS != 0 ||
@@ -245,18 +245,15 @@ static int learn(struct poise_dedup_server *server, struct cache_client *client,
     if (container->writer != client->number) {
         return -EBADMSG;
     }
-    for (uint32_t i = 0; i < count && err == 0; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         uint64_t fingerprint = poise_reader_u64(message);
         uint64_t rank = cache_u32(message);
         if (message->error || rank >> DEDUP_RANK_BITS != 0) {
             return -EBADMSG;
         }
-        err = dedup_store_put(store, fingerprint,
-                              rank << DEDUP_RANK_SHIFT | id << DEDUP_SLOT_BITS |
-                                  (first + i));
-    }
-    if (err < 0) {
-        return err;
+        dedup_store_put(store, fingerprint,
+                        rank << DEDUP_RANK_SHIFT | id << DEDUP_SLOT_BITS |
+                            (first + i));
     }
     container->count =
         first + count > container->count ? first + count : container->count;
@@ -553,6 +550,19 @@ static int enter(struct poise_dedup_server *server, const char *path)
     }
     evict(server);
     return 0;
+}
+
+bool cache_server_lend(const struct poise_dedup_server *server, int fd,
+                       struct dedup_index *out)
+{
+    struct stat its, ours;
+
+    if (fstat(fd, &its) != 0 || fstat(server->store->index.fd, &ours) != 0 ||
+        its.st_dev != ours.st_dev || its.st_ino != ours.st_ino) {
+        return false;
+    }
+    dedup_index_lend(&server->store->index, out);
+    return true;
 }
 
 int cache_server_make(const char *path,

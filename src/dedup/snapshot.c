@@ -120,9 +120,8 @@ static int take_cells(struct poise_dedup_store *store,
 {
     size_t count = poise_reader_left(reader) / CELL_BYTES;
     const unsigned char *from = reader->pos;
-    int err = 0;
 
-    for (size_t i = 0; i < count && err == 0; i++) {
+    for (size_t i = 0; i < count; i++) {
         const unsigned char *cell = from + i * CELL_BYTES;
         uint64_t ranked = poise_get_u64(cell + 8);
         uint64_t id =
@@ -134,11 +133,10 @@ static int take_cells(struct poise_dedup_store *store,
                 &store->index, poise_get_u64(cell + CELLS_AHEAD * CELL_BYTES));
         }
         if (container && container->count > 0) {
-            err = dedup_store_put(store, poise_get_u64(cell), ranked);
+            dedup_store_put(store, poise_get_u64(cell), ranked);
         }
     }
-    return err < 0 ? err
-           : poise_reader_left(reader) % CELL_BYTES
+    return poise_reader_left(reader) % CELL_BYTES
                ? poise_error_set(EBADMSG, "read", "index", NULL)
                : 0;
 }

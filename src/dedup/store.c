@@ -276,37 +276,33 @@ int dedup_store_load(struct poise_dedup_store *store,
 
 /* Make room in the index: what is no more goes, and if that is little, every
  * second segment of those that are kept. */
-static int make_room(struct poise_dedup_store *store)
+static void make_room(struct poise_dedup_store *store)
 {
     struct dedup_index *index = &store->index;
     size_t before = index->used;
-    int err = dedup_index_sweep(index, index->sampling, is_alive, store);
 
-    if (err == 0 && index->used > before - before / 4 &&
+    dedup_index_sweep(index, index->sampling, is_alive, store);
+    if (index->used > before - before / 4 &&
         index->sampling < DEDUP_RANK_BITS) {
-        err = dedup_index_sweep(index, index->sampling + 1, is_alive, store);
+        dedup_index_sweep(index, index->sampling + 1, is_alive, store);
     }
     /* Whoever chose segments that all are kept must not have it swept for each
      * of them. */
     index->is_stuck = dedup_index_is_full(index);
-    return err;
 }
 
-int dedup_store_put(struct poise_dedup_store *store, uint64_t fingerprint,
-                    uint64_t ranked)
+void dedup_store_put(struct poise_dedup_store *store, uint64_t fingerprint,
+                     uint64_t ranked)
 {
     struct dedup_index *index = &store->index;
-    int err;
 
-    if (dedup_index_is_full(index)) {
-        err = index->is_stuck ? 0 : make_room(store);
-        if (err < 0 || index->is_stuck) {
-            return err;
-        }
+    if (dedup_index_is_full(index) && !index->is_stuck) {
+        make_room(store);
     }
-    dedup_index_put(index, poise_dedup_short(fingerprint, store->info.bits),
-                    ranked);
-    return 0;
+    if (!index->is_stuck) {
+        dedup_index_put(index, poise_dedup_short(fingerprint, store->info.bits),
+                        ranked);
+    }
 }
 
 static uint64_t rank_position(uint64_t position, const unsigned char *digest)
@@ -314,19 +310,16 @@ static uint64_t rank_position(uint64_t position, const unsigned char *digest)
     return dedup_rank(digest) << DEDUP_RANK_SHIFT | position;
 }
 
-int dedup_store_learn(struct poise_dedup_store *store,
-                      const struct dedup_container *container,
-                      const struct dedup_body *body)
+void dedup_store_learn(struct poise_dedup_store *store,
+                       const struct dedup_container *container,
+                       const struct dedup_body *body)
 {
-    int err = 0;
-
-    for (uint32_t i = 0; i < body->count && err == 0; i++) {
+    for (uint32_t i = 0; i < body->count; i++) {
         const struct dedup_entry *entry = &body->entries[i];
-        err = dedup_store_put(
+        dedup_store_put(
             store, entry->fingerprint,
             rank_position(container->id << DEDUP_SLOT_BITS | i, entry->digest));
     }
-    return err;
 }
 
 /* As dedup_body_find, of a container that is in memory: 1. */
@@ -716,10 +709,7 @@ int dedup_store_add(struct poise_dedup_store *store, uint64_t fingerprint,
     trim(store, container);
     at = container->id << DEDUP_SLOT_BITS | (container->count - 1);
     if (!store->client) {
-        rc = dedup_store_put(store, fingerprint, rank_position(at, digest));
-    }
-    if (rc < 0) {
-        return rc;
+        dedup_store_put(store, fingerprint, rank_position(at, digest));
     }
     store->info.segments++;
     *position = at;

@@ -230,9 +230,10 @@ dedup_rank(const unsigned char digest[POISE_DEDUP_DIGEST_BYTES])
 }
 /** The position, or UINT64_MAX. */
 uint64_t dedup_index_get(const struct dedup_index *index, uint64_t fingerprint);
-/** It will be looked for soon. */
-static inline void dedup_index_prefetch(const struct dedup_index *index,
-                                        uint64_t fingerprint)
+/** It will be looked for soon. (GCC takes what only prefetches for a function
+ * without effect and leaves out its calls, unless it is inlined before.) */
+__attribute__((always_inline)) static inline void
+dedup_index_prefetch(const struct dedup_index *index, uint64_t fingerprint)
 {
     if (index->cells) {
         __builtin_prefetch(

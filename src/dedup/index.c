@@ -17,7 +17,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { CELLS_LEAST = 1024 };
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25 /* since Linux 6.1 */
+#endif
+
+enum {
+    CELLS_LEAST = 1024,
+    HUGE_BYTES = 1 << 21,
+    /* One cell in so many is used: most pages are to be soon. */
+    THICK = 512,
+};
 
 static size_t cells_for(size_t memory_bytes)
 {
@@ -48,17 +57,31 @@ static size_t shared_bytes(size_t cells)
 static int map_shared(struct dedup_index *index, int fd, size_t cells,
                       bool writes)
 {
-    void *at =
-        mmap(NULL, shared_bytes(cells),
-             writes ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
+    size_t bytes = shared_bytes(cells);
+    char *room = mmap(NULL, bytes + HUGE_BYTES, PROT_NONE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    /* Where a huge page of the file can be one of memory. */
+    size_t skip = -(uintptr_t)room & (HUGE_BYTES - 1);
+    char *at = room == MAP_FAILED
+                   ? MAP_FAILED
+                   : mmap(room + skip, bytes,
+                          writes ? PROT_READ | PROT_WRITE : PROT_READ,
+                          MAP_SHARED | MAP_FIXED, fd, 0);
 
     if (at == MAP_FAILED) {
-        return poise_error_set(errno, "share the index of a cache", NULL, NULL);
+        poise_error_set(errno, "share the index of a cache", NULL, NULL);
+        if (room != MAP_FAILED) {
+            munmap(room, bytes + HUGE_BYTES);
+        }
+        return -poise_error_last()->code;
     }
+    if (skip > 0) {
+        munmap(room, skip);
+    }
+    munmap(at + bytes, HUGE_BYTES - skip);
     *index = (struct dedup_index){.mask = cells - 1, .fd = fd};
-    index->shared = at;
-    index->cells =
-        (struct dedup_cell *)(void *)((char *)at + DEDUP_SHARED_HEAD);
+    index->shared = (struct dedup_shared *)(void *)at;
+    index->cells = (struct dedup_cell *)(void *)(at + DEDUP_SHARED_HEAD);
     return 0;
 }
 
@@ -188,6 +211,22 @@ uint64_t dedup_index_get(const struct dedup_index *index, uint64_t fingerprint)
     return ranked == 0 ? UINT64_MAX : position_of(ranked - 1);
 }
 
+/* Searches go all over it: that each meets a page that the processor knows is
+ * worth more than the moment that this takes. Where it cannot be, all goes on
+ * as it is. */
+static void thicken(struct dedup_index *index)
+{
+    uintptr_t from = (uintptr_t)(index->shared ? (void *)index->shared
+                                               : (void *)index->cells);
+    uintptr_t end = (uintptr_t)(index->cells + index->mask + 1);
+
+    from = (from + HUGE_BYTES - 1) & ~(uintptr_t)(HUGE_BYTES - 1);
+    end &= ~(uintptr_t)(HUGE_BYTES - 1);
+    if (from < end) {
+        (void)madvise((void *)from, end - from, MADV_COLLAPSE);
+    }
+}
+
 void dedup_index_put(struct dedup_index *index, uint64_t fingerprint,
                      uint64_t ranked)
 {
@@ -201,7 +240,9 @@ void dedup_index_put(struct dedup_index *index, uint64_t fingerprint,
     if (!cell || (cell->position == 0 && index->used == index->mask)) {
         return;
     }
-    index->used += cell->position == 0;
+    if (cell->position == 0 && ++index->used == (index->mask + 1) / THICK) {
+        thicken(index);
+    }
     store(cell, fingerprint, ranked + 1);
 }
 

@@ -5,41 +5,11 @@
  * then they may still bring it. Nothing is delivered before the hash over its
  * group has proved it.
  */
-#include "wire.h"
+#include "got.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Why an item is not done: it was not looked for, it is not in the cache, it
- * was asked for. */
-enum got_state { GOT_OPEN, GOT_MISSING, GOT_ASKED, GOT_DONE };
-
-struct got_item {
-    enum wire_op op;
-    enum got_state state;
-    bool own; /* from the cache: not to be added again */
-    bool placed;
-    uint32_t stream, count; /* of segments in a run, or of a delta's base */
-    uint64_t print;
-    int64_t skip;
-    uint32_t period;
-    struct poise_dedup_place place;
-    struct poise_buf data; /* what it stands for; before, a delta's steps */
-    struct poise_buf lens; /* uint32_t of each segment */
-};
-
-struct wire_got {
-    struct wire_got *next;
-    uint64_t number;
-    struct got_item *items;
-    uint32_t count, cap;
-    uint64_t bytes; /* charged to the receiver */
-    uint32_t stream;
-    bool placed, repaired, looked;
-    struct poise_dedup_place place; /* of the next item */
-    unsigned char hash[POISE_DEDUP_GROUP_BYTES];
-};
 
 static void got_free(struct wire_got *group)
 {
@@ -140,13 +110,6 @@ static int take_bytes(struct poise_reader *message, size_t len,
                 : wire_bad("a message is cut short");
 }
 
-static int one_len(struct got_item *item, size_t len)
-{
-    uint32_t small = (uint32_t)len;
-
-    return poise_buf_append(&item->lens, &small, sizeof small);
-}
-
 static int take_fill(struct got_item *item, struct poise_reader *message)
 {
     uint64_t len = poise_reader_varint(message);
@@ -167,7 +130,7 @@ static int take_fill(struct got_item *item, struct poise_reader *message)
     }
     item->period = (uint32_t)period;
     item->state = GOT_DONE;
-    return one_len(item, len);
+    return got_len(item, len);
 }
 
 /* The steps of a delta, which end where their bytes do. */
@@ -243,7 +206,7 @@ static int take_item(struct poise_dedup_peer *peer, struct got_item *item,
             return wire_bad("a literal of senseless length");
         }
         err = take_bytes(message, sum, &item->data);
-        err = err < 0 ? err : one_len(item, sum);
+        err = err < 0 ? err : got_len(item, sum);
         item->state = GOT_DONE;
         break;
     case WIRE_FILL:
@@ -346,127 +309,15 @@ int wire_receiver_item(struct poise_dedup_peer *peer, enum wire_op op,
                             before + item->data.len + item->lens.len);
 }
 
-/* ---- looking things up -----------------------------------------------------
+/* ---- what they stand for ----------------------------------------------------
  */
-
-/* Where the last reference of a group led. */
-struct cursor {
-    bool is_known;
-    uint64_t at;
-};
-
-/* `count` segments from `at` on: 1; 0 if they are not all there. */
-static int read_run(struct poise_dedup_peer *peer, struct got_item *item,
-                    uint64_t at, struct cursor *cursor)
-{
-    struct poise_dedup_store *store = peer->options.store;
-
-    for (uint32_t i = 0; i < item->count; i++) {
-        struct poise_dedup_stored stored;
-        int rc = i == 0 ? 1 : poise_dedup_store_step(store, at, 1, &at);
-        if (rc == 1) {
-            rc = poise_dedup_store_read(store, at, &stored);
-        }
-        if (rc == 1 && item->data.len + stored.len > WIRE_GROUP_MOST) {
-            rc = 0;
-        }
-        if (rc <= 0) {
-            poise_buf_reset(&item->data);
-            poise_buf_reset(&item->lens);
-            return rc;
-        }
-        if (poise_buf_append(&item->data, stored.data, stored.len) < 0 ||
-            one_len(item, stored.len) < 0) {
-            return -ENOMEM;
-        }
-    }
-    *cursor = (struct cursor){true, at};
-    item->own = true;
-    return 1;
-}
-
-static int apply_delta(struct poise_dedup_peer *peer, struct got_item *item,
-                       const struct cursor *cursor)
-{
-    struct poise_dedup_store *store = peer->options.store;
-    struct poise_buf *base = &peer->receiver.scratch, made = {0};
-    const uint32_t *lens = (const uint32_t *)(const void *)item->lens.data;
-    struct poise_reader steps =
-        poise_reader_of(item->data.data, item->data.len);
-    uint64_t at = cursor->at;
-    size_t sum = 0;
-    int err;
-
-    poise_buf_reset(base);
-    for (uint32_t i = 0; i < item->count; i++) {
-        struct poise_dedup_stored stored;
-        int rc = poise_dedup_store_step(store, at, 1, &at);
-        if (rc == 1) {
-            rc = poise_dedup_store_read(store, at, &stored);
-        }
-        if (rc <= 0 || base->len + stored.len > 2 * WIRE_BASE_MOST) {
-            return rc < 0 ? rc : 0;
-        }
-        if (poise_buf_append(base, stored.data, stored.len) < 0) {
-            return -ENOMEM;
-        }
-    }
-    for (size_t i = 0; i < item->lens.len / sizeof *lens; i++) {
-        sum += lens[i];
-    }
-    err = wire_delta_apply((const unsigned char *)base->data, base->len, &steps,
-                           sum, &made);
-    if (err == 0) {
-        poise_buf_free(&item->data);
-        item->data = made;
-        return 1;
-    }
-    poise_buf_free(&made);
-    /* Made against another base: this one is not what the sender has. */
-    return err == -EBADMSG ? 0 : err;
-}
-
-/* One item: 1 if it is done, 0 if something is missing. */
-static int look_up(struct poise_dedup_peer *peer, struct got_item *item,
-                   struct cursor *cursor)
-{
-    struct poise_dedup_store *store = peer->options.store;
-    uint64_t at;
-    int rc;
-
-    switch (item->op) {
-    case WIRE_FINGERPRINTS: {
-        struct cursor aside;
-        rc = poise_dedup_store_find(store, item->print, &at);
-        return rc <= 0 ? rc : read_run(peer, item, at, &aside);
-    }
-    case WIRE_RUN:
-        cursor->is_known = false;
-        rc = poise_dedup_store_find(store, item->print, &at);
-        if (rc == 1 && item->count == 0) {
-            *cursor = (struct cursor){true, at};
-            return 1;
-        }
-        return rc <= 0 ? rc : read_run(peer, item, at, cursor);
-    case WIRE_NEXT:
-        rc =
-            cursor->is_known && item->skip < INT32_MAX &&
-                    item->skip > -INT32_MAX
-                ? poise_dedup_store_step(store, cursor->at, item->skip + 1, &at)
-                : 0;
-        cursor->is_known = false;
-        return rc <= 0 ? rc : read_run(peer, item, at, cursor);
-    default: /* WIRE_DELTA */
-        return cursor->is_known ? apply_delta(peer, item, cursor) : 0;
-    }
-}
 
 /* References are looked up when the group is the oldest; fingerprints at
  * once. */
 static int look_up_group(struct poise_dedup_peer *peer, struct wire_got *group,
                          bool is_oldest)
 {
-    struct cursor cursor = {0};
+    struct got_cursor cursor = {0};
 
     for (uint32_t i = 0; i < group->count; i++) {
         struct got_item *item = &group->items[i];
@@ -476,7 +327,7 @@ static int look_up_group(struct poise_dedup_peer *peer, struct wire_got *group,
         if (item->state != GOT_OPEN || (!is_print && !is_oldest)) {
             continue;
         }
-        rc = look_up(peer, item, &cursor);
+        rc = got_look_up(peer, item, &cursor);
         if (rc < 0) {
             return rc;
         }

@@ -358,11 +358,51 @@ POISE_API int poise_dedup_server_close(struct poise_dedup_server *server);
  * The sender relies on nothing: what it believes of the receiver's cache saves
  * bytes if it is true and is repaired if not. Pieces are delivered in order
  * within all streams together, and only after the hash over their group has
- * proved them right. After an error an end is of no more use.
+ * proved them right, unless the receiver asked for updates (below). After an
+ * error an end is of no more use.
  *
  * Source: thesis 8.4.3.
  */
 struct poise_dedup_peer;
+
+/** How far an update that arrives can be trusted. */
+enum poise_dedup_standing {
+    POISE_DEDUP_GUESSED,   /**< short fingerprints say so; a correction may come
+                            */
+    POISE_DEDUP_PROVED,    /**< final */
+    POISE_DEDUP_CORRECTED, /**< final: the pieces that were wrong before */
+};
+
+enum {
+    POISE_DEDUP_UPDATE_PIECES = 1 << 10, /**< at most, in one update */
+    POISE_DEDUP_UPDATE_BYTES = 1 << 19,  /**< of them all together */
+};
+
+/**
+ * Pieces that belong together, like what changed on a screen: each has its
+ * place and no piece needs another one. A receiver that asked for them
+ * (poise_dedup_peer_loosen) gets an update as soon as it has all its bytes by
+ * short fingerprints: before the hash over their group is looked at, and
+ * whatever became of earlier updates.
+ *
+ * Every update is delivered once, as GUESSED or PROVED. If a piece of one that
+ * was GUESSED turns out wrong, those that were wrong come again, once, as
+ * CORRECTED, with the number of their update, in the order of these numbers:
+ * who drew a later update over it in the meantime has to keep that. Right or
+ * wrong, each piece has the place and the length with which it was sent.
+ * Source: thesis 4.3.2, 8.4.3.
+ */
+struct poise_dedup_update {
+    const struct poise_dedup_piece *pieces; /**< in the order of the sender;
+                                                 borrowed for the call */
+    size_t count;                           /**< 1 to ..._UPDATE_PIECES */
+    uint32_t element_bytes; /**< of an element of their places, so that a
+                                 piece's `len` is width * height of these;
+                                 0: 1 */
+    uint64_t sequence; /**< of the stream's updates, from 0; not read from who
+                            sends */
+    enum poise_dedup_standing standing; /**< nor is this */
+};
 
 struct poise_dedup_peer_options {
     struct poise_dedup_store *store; /**< borrowed; several peers may share it
@@ -386,7 +426,13 @@ struct poise_dedup_peer_options {
      * sender placed it otherwise. Borrowed. Negative ends the connection. */
     int (*deliver)(uint32_t stream, const struct poise_dedup_piece *piece,
                    void *arg);
-    /** The other end has no more for this stream. May be NULL. */
+    /** An update of a stream that poise_dedup_peer_loosen was called for.
+     * Negative ends the connection. May be NULL where none is. It may call
+     * poise_dedup_peer_supersede, no other function of the peer. */
+    int (*update)(uint32_t stream, const struct poise_dedup_update *update,
+                  void *arg);
+    /** The other end has no more for this stream, of which all is delivered
+     * and final. May be NULL. */
     int (*ended)(uint32_t stream, void *arg);
     void *arg;
 };
@@ -408,6 +454,36 @@ POISE_API int poise_dedup_peer_send(struct poise_dedup_peer *peer,
 POISE_API int
 poise_dedup_peer_send_piece(struct poise_dedup_peer *peer, uint32_t stream,
                             const struct poise_dedup_piece *piece);
+/**
+ * Ask the other end for updates out of order and unproved on a stream, for what
+ * comes from there: both ends ask if both directions are wanted so. What was
+ * sent before it knows is delivered in order. Local; the request is output at
+ * once. -EAGAIN before the other end's first bytes have been fed; -EOPNOTSUPP
+ * if it knows no updates: all is delivered in order then.
+ */
+POISE_API int poise_dedup_peer_loosen(struct poise_dedup_peer *peer,
+                                      uint32_t stream);
+/**
+ * Send an update; poise_dedup_peer_flush puts it on its way. 1, and its
+ * number in `sequence` (NULL is allowed), if the receiver asked for updates
+ * of this stream; 0 if it did not, or not yet, or where there are several
+ * receivers: its pieces are then delivered in order, each at its place.
+ * Pieces and updates of a stream may be mixed: an update never overtakes a
+ * piece. -EINVAL if it is too large, a piece is not as long as its place says,
+ * or poise_dedup_peer_send was used on the stream and not ended.
+ */
+POISE_API int poise_dedup_peer_update(struct poise_dedup_peer *peer,
+                                      uint32_t stream,
+                                      const struct poise_dedup_update *update,
+                                      uint64_t *sequence);
+/** Updates of a stream with a number below this one are not wanted any more:
+ * neither they nor their corrections are delivered from now on. */
+POISE_API int poise_dedup_peer_supersede(struct poise_dedup_peer *peer,
+                                         uint32_t stream, uint64_t below);
+/** All updates that arrived on a stream with a number below this one are
+ * final. */
+POISE_API uint64_t poise_dedup_peer_final(const struct poise_dedup_peer *peer,
+                                          uint32_t stream);
 /** Nothing more will come for this stream. */
 POISE_API int poise_dedup_peer_end(struct poise_dedup_peer *peer,
                                    uint32_t stream);
@@ -441,6 +517,10 @@ struct poise_dedup_peer_stats {
     uint64_t by_run, by_fingerprint, by_delta, by_data, by_fill;
     /**< bytes sent in each way */
     uint64_t cache_errors; /**< what the own cache could not keep */
+    uint64_t guessed;      /**< updates that came before they were proved */
+    uint64_t late; /**< updates that came after a later one of their stream */
+    uint64_t corrected;  /**< updates of which something was wrong */
+    uint64_t superseded; /**< updates and corrections not delivered */
 };
 POISE_API struct poise_dedup_peer_stats
 poise_dedup_peer_stats(const struct poise_dedup_peer *peer);

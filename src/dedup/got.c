@@ -114,3 +114,38 @@ int got_look_up(struct poise_dedup_peer *peer, struct got_item *item,
         return cursor->is_known ? apply_delta(peer, item, cursor) : 0;
     }
 }
+
+int got_follow(struct poise_dedup_peer *peer, const struct got_item *item,
+               struct got_cursor *cursor)
+{
+    struct poise_dedup_store *store = peer->options.store;
+    uint64_t at = cursor->at;
+    int rc = 0;
+
+    if (item->op == WIRE_RUN) {
+        rc = poise_dedup_store_find(store, item->print, &at);
+    } else if (item->op == WIRE_NEXT) {
+        rc = cursor->is_known && item->skip < INT32_MAX &&
+                     item->skip > -INT32_MAX
+                 ? poise_dedup_store_step(store, at, item->skip + 1, &at)
+                 : 0;
+    } else {
+        return 0;
+    }
+    if (rc == 1 && item->count > 1) {
+        rc = poise_dedup_store_step(store, at, item->count - 1, &at);
+    }
+    *cursor = (struct got_cursor){rc == 1, at};
+    return rc < 0 ? rc : 0;
+}
+
+void got_replace(const struct wire_got *group, struct got_item *item)
+{
+    if (item->update > 0 && group->updates[item->update - 1].is_shown &&
+        item->guess.len == 0) {
+        item->guess = item->data;
+        item->data = (struct poise_buf){0};
+    }
+    poise_buf_reset(&item->data);
+    poise_buf_reset(&item->lens);
+}

@@ -56,6 +56,9 @@ static int say_hello(struct poise_dedup_peer *peer)
     poise_buf_append(raw, info.key.bytes, sizeof info.key.bytes);
     poise_buf_varint(raw, info.bits);
     poise_buf_varint(raw, info.containers);
+    /* Who knows no updates takes it for what it says: nothing. */
+    poise_buf_putc(raw, WIRE_ACK);
+    poise_buf_varint(raw, 0);
     return wire_blocks_close(&peer->blocks);
 }
 
@@ -107,7 +110,11 @@ static int take_message(struct poise_dedup_peer *peer,
     case WIRE_REQUEST:
         return wire_sender_request(peer, messages);
     case WIRE_ACK:
+        peer->knows_updates |=
+            poise_reader_left(messages) > 0 && *messages->pos == 0;
         return wire_sender_ack(peer, messages);
+    case WIRE_LOOSE:
+        return wire_loose_asked(peer, messages);
     case WIRE_PRINTS:
         return wire_chorus_prints(peer, messages);
     case WIRE_CHORUS:
@@ -305,6 +312,34 @@ int poise_dedup_peer_send_piece(struct poise_dedup_peer *peer, uint32_t number,
     }
     peer->error = wire_sender_pieces(peer, stream, piece, 1);
     return spread(peer);
+}
+
+int poise_dedup_peer_update(struct poise_dedup_peer *peer, uint32_t number,
+                            const struct poise_dedup_update *update,
+                            uint64_t *sequence)
+{
+    int err;
+    struct wire_stream *stream = to_send(peer, number, &err);
+    uint64_t next;
+
+    err = stream ? wire_loose_check(update) : err;
+    if (err == 0 && stream->segmenter) {
+        err = poise_error_set(EINVAL, "send an update", NULL,
+                              "stream %u is being cut", number);
+    }
+    if (err < 0) {
+        return err;
+    }
+    next = stream->sent++;
+    peer->error =
+        stream->is_loose
+            ? wire_loose_send(peer, stream, update)
+            : wire_sender_all(peer, stream, update->pieces, update->count);
+    err = spread(peer);
+    if (err == 0 && stream->is_loose && sequence) {
+        *sequence = next;
+    }
+    return err < 0 ? err : stream->is_loose;
 }
 
 int poise_dedup_peer_end(struct poise_dedup_peer *peer, uint32_t number)

@@ -16,8 +16,10 @@ static void got_free(struct wire_got *group)
     for (uint32_t i = 0; group && i < group->count; i++) {
         poise_buf_free(&group->items[i].data);
         poise_buf_free(&group->items[i].lens);
+        poise_buf_free(&group->items[i].guess);
     }
     if (group) {
+        got_loose_free(group);
         free(group->items);
         free(group);
     }
@@ -32,13 +34,14 @@ void wire_receiver_free(struct wire_receiver *receiver)
     }
     got_free(receiver->open);
     poise_buf_free(&receiver->scratch);
+    poise_buf_free(&receiver->pieces);
 }
 
 /* ---- taking items in -------------------------------------------------------
  */
 
-static int charge(struct wire_receiver *receiver, struct wire_got *group,
-                  uint64_t bytes)
+int got_charge(struct wire_receiver *receiver, struct wire_got *group,
+               uint64_t bytes)
 {
     group->bytes += bytes;
     receiver->bytes += bytes;
@@ -75,7 +78,7 @@ static struct got_item *add_item(struct wire_receiver *receiver,
     item->placed = group->placed;
     item->place = group->place;
     group->placed = false;
-    *err = charge(receiver, group, sizeof *item);
+    *err = got_charge(receiver, group, sizeof *item);
     return *err < 0 ? NULL : item;
 }
 
@@ -232,7 +235,8 @@ static int take_prints(struct poise_dedup_peer *peer, uint32_t bits,
         if (item) {
             item->print = wire_take_print(peer, message, bits);
             item->count = 1;
-            err = message->error ? wire_bad("a message is cut short") : 0;
+            err = message->error ? wire_bad("a message is cut short")
+                                 : got_loose_count(peer, item);
         }
     }
     return err;
@@ -260,6 +264,8 @@ static int end_group(struct poise_dedup_peer *peer,
     if (!hash || ++receiver->count > WIRE_GROUPS_MOST) {
         return wire_bad("groups of senseless length");
     }
+    group->hidden = group->update_count;
+    receiver->hidden += group->hidden;
     memcpy(group->hash, hash, sizeof group->hash);
     receiver->open = NULL;
     *(receiver->newest ? &receiver->newest->next : &receiver->oldest) = group;
@@ -283,9 +289,15 @@ int wire_receiver_item(struct poise_dedup_peer *peer, enum wire_op op,
         }
         receiver->open->number = receiver->numbers++;
     }
+    if (receiver->open->left > 0 &&
+        (op < WIRE_FINGERPRINTS || op > WIRE_DELTA)) {
+        return wire_bad("an update is cut short");
+    }
     switch (op) {
     case WIRE_GROUP:
         return end_group(peer, message);
+    case WIRE_UPDATE:
+        return got_loose_begin(peer, message);
     case WIRE_PLACE:
         return take_place(receiver->open, message);
     case WIRE_FINGERPRINTS:
@@ -303,10 +315,13 @@ int wire_receiver_item(struct poise_dedup_peer *peer, enum wire_op op,
     }
     before = poise_reader_left(message);
     err = take_item(peer, item, bits, message);
+    if (err == 0) {
+        err = got_loose_count(peer, item);
+    }
     before -= poise_reader_left(message);
     return err < 0 ? err
-                   : charge(receiver, receiver->open,
-                            before + item->data.len + item->lens.len);
+                   : got_charge(receiver, receiver->open,
+                                before + item->data.len + item->lens.len);
 }
 
 /* ---- what they stand for ----------------------------------------------------
@@ -333,8 +348,8 @@ static int look_up_group(struct poise_dedup_peer *peer, struct wire_got *group,
         }
         item->state = rc == 1 ? GOT_DONE : GOT_MISSING;
         if (rc == 1 && item->data.len + item->lens.len > before) {
-            rc = charge(&peer->receiver, group,
-                        item->data.len + item->lens.len - before);
+            rc = got_charge(&peer->receiver, group,
+                            item->data.len + item->lens.len - before);
         }
         if (rc < 0) {
             return rc;
@@ -407,15 +422,15 @@ int wire_receiver_supply(struct poise_dedup_peer *peer,
         return wire_bad("it supplies what was not asked for");
     }
     item = &group->items[index];
-    poise_buf_reset(&item->data);
-    poise_buf_reset(&item->lens);
+    got_replace(group, item);
     err = take_lens(message, &item->lens, &sum);
     if (err == 0) {
         err = take_bytes(message, sum, &item->data);
     }
     item->state = GOT_DONE;
     item->own = false;
-    return err < 0 ? err : charge(&peer->receiver, group, sum + item->lens.len);
+    return err < 0 ? err
+                   : got_charge(&peer->receiver, group, sum + item->lens.len);
 }
 
 /* ---- delivery --------------------------------------------------------------
@@ -427,6 +442,11 @@ static int prove(struct poise_dedup_peer *peer, const struct wire_got *group,
     unsigned char hash[POISE_DEDUP_GROUP_BYTES];
     int err = 0;
 
+    for (uint32_t i = 0; i < group->update_count && err == 0; i++) {
+        err =
+            poise_dedup_hasher_update(peer->prover, group->updates[i].told.data,
+                                      group->updates[i].told.len);
+    }
     for (uint32_t i = 0; i < group->count && err == 0; i++) {
         err = poise_dedup_hasher_update(peer->prover, group->items[i].data.data,
                                         group->items[i].data.len);
@@ -438,7 +458,7 @@ static int prove(struct poise_dedup_peer *peer, const struct wire_got *group,
     return err;
 }
 
-static enum poise_dedup_kind kind_of(const struct got_item *item)
+enum poise_dedup_kind got_kind(const struct got_item *item)
 {
     return item->op == WIRE_LITERAL ? POISE_DEDUP_LITERAL
            : item->op == WIRE_FILL  ? POISE_DEDUP_FILL
@@ -473,7 +493,7 @@ static int deliver_item(struct poise_dedup_peer *peer, struct got_item *item)
     struct wire_stream *stream = wire_stream_of(peer, item->stream);
     const uint32_t *lens = (const uint32_t *)(const void *)item->lens.data;
     struct poise_dedup_piece piece = {
-        .kind = kind_of(item),
+        .kind = got_kind(item),
         .data = (const unsigned char *)item->data.data,
         .period = item->period,
     };
@@ -506,21 +526,47 @@ static int deliver_item(struct poise_dedup_peer *peer, struct got_item *item)
         if (is_new) {
             err = keep(peer, prints[i % DEDUP_BATCH], &piece);
         }
-        if (err == 0) {
+        if (err == 0 && item->update == 0) {
             err =
                 peer->options.deliver(item->stream, &piece, peer->options.arg);
+            stream->got_at = piece.place.x + piece.len;
         }
-        stream->got_at = piece.place.x + piece.len;
         piece.data += piece.len;
         peer->stats.data_in += piece.len;
     }
     return err;
 }
 
+/* A group that is right. */
+static int deliver_group(struct poise_dedup_peer *peer, struct wire_got *group)
+{
+    struct wire_receiver *receiver = &peer->receiver;
+    uint32_t next = 0;
+    int err = 0;
+
+    for (uint32_t i = 0; i < group->count && err == 0; i++) {
+        if (next < group->update_count && group->updates[next].first == i) {
+            err = got_loose_settle(peer, group, &group->updates[next++]);
+        }
+        err = err < 0 ? err : deliver_item(peer, &group->items[i]);
+    }
+    if (err < 0) {
+        return err;
+    }
+    receiver->oldest = group->next;
+    receiver->newest = group->next ? receiver->newest : NULL;
+    receiver->bytes -= group->bytes;
+    receiver->guessed -= group->guessed;
+    receiver->count--;
+    receiver->acks++;
+    receiver->finished++;
+    got_free(group);
+    return 1;
+}
+
 /* The oldest group: 1 if it was delivered, 0 if something is missing. */
 static int finish(struct poise_dedup_peer *peer, struct wire_got *group)
 {
-    struct wire_receiver *receiver = &peer->receiver;
     bool right = false;
     int err = look_up_group(peer, group, true);
 
@@ -532,6 +578,9 @@ static int finish(struct poise_dedup_peer *peer, struct wire_got *group)
             return 0;
         }
     }
+    if (err == 0 && group->hidden > 0) {
+        err = got_loose_show(peer, group);
+    }
     if (err == 0) {
         err = prove(peer, group, &right);
     }
@@ -542,19 +591,21 @@ static int finish(struct poise_dedup_peer *peer, struct wire_got *group)
         return group->repaired ? wire_bad("a group is not what its hash says")
                                : ask_for_all(peer, group);
     }
-    for (uint32_t i = 0; i < group->count && err == 0; i++) {
-        err = deliver_item(peer, &group->items[i]);
+    return deliver_group(peer, group);
+}
+
+/* Updates that are there before their turn. */
+static int show_groups(struct poise_dedup_peer *peer)
+{
+    struct wire_got *group = peer->receiver.oldest;
+    int err = 0;
+
+    for (uint32_t i = 0; group && i < WIRE_GUESS_GROUPS && err == 0 &&
+                         peer->receiver.hidden > 0;
+         i++, group = group->next) {
+        err = group->hidden > 0 ? got_loose_show(peer, group) : 0;
     }
-    if (err < 0) {
-        return err;
-    }
-    receiver->oldest = group->next;
-    receiver->newest = group->next ? receiver->newest : NULL;
-    receiver->bytes -= group->bytes;
-    receiver->count--;
-    receiver->acks++;
-    got_free(group);
-    return 1;
+    return err;
 }
 
 int wire_receiver_advance(struct poise_dedup_peer *peer)
@@ -575,5 +626,5 @@ int wire_receiver_advance(struct poise_dedup_peer *peer)
             rc = rc < 0 ? rc : ask(peer, group);
         }
     }
-    return rc < 0 ? rc : 0;
+    return rc < 0 ? rc : show_groups(peer);
 }

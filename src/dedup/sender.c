@@ -322,6 +322,9 @@ static int close_full(struct poise_dedup_peer *peer)
 {
     const struct wire_sent *group = peer->sender.open;
 
+    if (peer->sender.is_update) {
+        return 0;
+    }
     return group->data.len >= WIRE_GROUP_BYTES ||
                    count_of(&group->items, sizeof(struct wire_item)) >=
                        WIRE_GROUP_ITEMS ||
@@ -640,8 +643,9 @@ static int put_place(struct poise_dedup_peer *peer, struct wire_stream *stream,
 {
     const struct poise_dedup_place *place = &piece->place;
     struct poise_buf *raw = &peer->blocks.raw;
-    bool is_next = place->x == stream->sent_at && place->y == 0 &&
-                   place->height == 1 && place->width == piece->len;
+    bool is_next = peer->sender.is_update ||
+                   (place->x == stream->sent_at && place->y == 0 &&
+                    place->height == 1 && place->width == piece->len);
     int err = 0;
 
     *placed = !is_next;
@@ -723,24 +727,82 @@ int wire_sender_pieces(struct poise_dedup_peer *peer,
     return err;
 }
 
-int wire_sender_end(struct poise_dedup_peer *peer, struct wire_stream *stream)
+int wire_sender_all(struct poise_dedup_peer *peer, struct wire_stream *stream,
+                    const struct poise_dedup_piece *pieces, size_t count)
 {
-    uint32_t end, first;
+    int err = 0;
+
+    for (size_t i = 0; i < count && err == 0; i += DEDUP_BATCH) {
+        size_t left = count - i;
+        err = wire_sender_pieces(peer, stream, pieces + i,
+                                 left < DEDUP_BATCH ? left : DEDUP_BATCH);
+    }
+    return err;
+}
+
+/* An open group with nothing held, into which a message of a stream goes. */
+static int open_for(struct poise_dedup_peer *peer, struct wire_stream *stream,
+                    size_t most)
+{
+    struct poise_buf *raw = &peer->blocks.raw;
     int err = open_group(peer);
 
-    if (err == 0) {
-        err = settle(peer);
-    }
-    if (err == 0) {
-        err = wire_blocks_room(&peer->blocks, 16);
-    }
+    err = err < 0 ? err : settle(peer);
+    err = err < 0 ? err : wire_blocks_room(&peer->blocks, most + 16);
     if (err < 0) {
         return err;
     }
-    poise_buf_putc(&peer->blocks.raw, WIRE_STREAM);
-    poise_buf_varint(&peer->blocks.raw, stream->number);
+    if (peer->sender.stream != stream->number) {
+        poise_buf_putc(raw, WIRE_STREAM);
+        poise_buf_varint(raw, stream->number);
+        peer->sender.stream = stream->number;
+    }
+    return raw->error;
+}
+
+int wire_sender_update(struct poise_dedup_peer *peer,
+                       struct wire_stream *stream,
+                       const struct poise_buf *places, size_t bytes,
+                       const struct poise_dedup_update *update)
+{
+    struct wire_sender *sender = &peer->sender;
+    uint64_t at = stream->sent_at;
+    int err = 0;
+
+    if (sender->open && sender->open->data.len + bytes > WIRE_GROUP_BYTES) {
+        err = wire_sender_close_group(peer);
+    }
+    err = err < 0 ? err : open_for(peer, stream, places->len);
+    if (err == 0) {
+        unsigned char number = (unsigned char)stream->number;
+        poise_buf_putc(&peer->blocks.raw, WIRE_UPDATE);
+        poise_buf_append(&peer->blocks.raw, places->data, places->len);
+        /* It is proved with the group, too. */
+        err = poise_dedup_hasher_update(peer->hasher, &number, 1);
+    }
+    if (err == 0) {
+        err =
+            poise_dedup_hasher_update(peer->hasher, places->data, places->len);
+    }
+    sender->is_update = true;
+    if (err == 0) {
+        err = wire_sender_all(peer, stream, update->pieces, update->count);
+    }
+    sender->is_update = false;
+    stream->sent_at = at;
+    err = err < 0 ? err : settle(peer);
+    return err < 0 ? err : close_full(peer);
+}
+
+int wire_sender_end(struct poise_dedup_peer *peer, struct wire_stream *stream)
+{
+    uint32_t end, first;
+    int err = open_for(peer, stream, 1);
+
+    if (err < 0) {
+        return err;
+    }
     err = poise_buf_putc(&peer->blocks.raw, WIRE_END);
-    peer->sender.stream = stream->number;
     stream->sent_at = 0;
     end = (uint32_t)peer->sender.open->data.len;
     first = count_of(&peer->sender.open->lens, sizeof(uint32_t));

@@ -3,8 +3,9 @@
  * sender.c, receiver.c, block.c and delta.c only.
  *
  * peer.c takes calls and bytes and hands them on; sender.c makes groups of
- * items out of pieces, receiver.c pieces out of groups; block.c carries
- * messages in blocks, which pack.c compresses. Messages: docs/wire.md.
+ * items out of pieces, receiver.c pieces out of groups, loose.c updates before
+ * their turn; block.c carries messages in blocks, which pack.c compresses.
+ * Messages: docs/wire.md.
  */
 #ifndef POISE_DEDUP_WIRE_H
 #define POISE_DEDUP_WIRE_H
@@ -31,6 +32,8 @@ enum wire_op {
     WIRE_ACK,
     WIRE_PRINTS,
     WIRE_CHORUS,
+    WIRE_LOOSE,
+    WIRE_UPDATE,
     WIRE_OPS
 };
 
@@ -53,6 +56,8 @@ enum {
     WIRE_MEMBERS_MOST = 32,     /* of a chorus */
     WIRE_CHORUS_MOST = 1 << 16, /* bytes in one CHORUS */
     WIRE_UNUSED_MOST = 1 << 20, /* bytes of fingerprints that wait */
+    WIRE_GUESS_MOST = 16 << 20, /* bytes of references looked up too early */
+    WIRE_GUESS_GROUPS = 256,    /* that are tried again and again */
 };
 
 static inline uint64_t wire_zigzag(int64_t value)
@@ -176,6 +181,15 @@ struct wire_stream {
     struct poise_dedup_peer *peer;
     uint32_t number;
     uint64_t sent_at, got_at; /* where the next piece lies */
+
+    /* Updates. */
+    bool asked, is_loose;       /* the other end; by the other end */
+    uint64_t sent, told;        /* of the next that is sent; that the other
+                                   end expects */
+    uint64_t expected;          /* of the next that comes */
+    uint64_t final, superseded; /* all below are */
+    uint64_t ordered;           /* groups up to the last one with pieces */
+    uint64_t shown;             /* above the highest that was delivered */
 };
 
 struct wire_sender {
@@ -183,6 +197,7 @@ struct wire_sender {
     uint64_t numbers;                         /* of the next group */
     uint64_t in_flight;
     uint32_t stream; /* of the group's last piece */
+    bool is_update;  /* pieces have places already, and stay together */
 
     /* What was not written yet: a run, missing segments, fingerprints. */
     enum wire_held held;
@@ -211,6 +226,9 @@ struct wire_sender {
 int wire_sender_pieces(struct poise_dedup_peer *peer,
                        struct wire_stream *stream,
                        const struct poise_dedup_piece *pieces, size_t count);
+/** Any number of them. */
+int wire_sender_all(struct poise_dedup_peer *peer, struct wire_stream *stream,
+                    const struct poise_dedup_piece *pieces, size_t count);
 int wire_sender_end(struct poise_dedup_peer *peer, struct wire_stream *stream);
 int wire_sender_close_group(struct poise_dedup_peer *peer);
 int wire_sender_request(struct poise_dedup_peer *peer,
@@ -219,6 +237,12 @@ int wire_sender_ack(struct poise_dedup_peer *peer,
                     struct poise_reader *message);
 /** Groups that nobody waits for any more go. */
 void wire_sender_settle(struct poise_dedup_peer *peer);
+/** An update: the message that tells its places, and its pieces, of `bytes`
+ * together. */
+int wire_sender_update(struct poise_dedup_peer *peer,
+                       struct wire_stream *stream,
+                       const struct poise_buf *places, size_t bytes,
+                       const struct poise_dedup_update *update);
 void wire_sender_free(struct wire_sender *sender);
 
 /* ---- receiver.c -----------------------------------------------------------
@@ -230,7 +254,10 @@ struct wire_receiver {
     uint64_t numbers;
     uint64_t count, bytes; /* of groups that wait */
     uint64_t acks;         /* to be sent */
-    struct poise_buf scratch;
+    uint64_t finished;     /* groups that were delivered */
+    uint64_t guessed;      /* bytes of references looked up too early */
+    uint32_t hidden;       /* updates in groups that wait, not delivered yet */
+    struct poise_buf scratch, pieces;
 };
 
 /** A message that belongs to a group. */
@@ -241,6 +268,18 @@ int wire_receiver_supply(struct poise_dedup_peer *peer,
 /** Deliver what can be; ask for what is missing. */
 int wire_receiver_advance(struct poise_dedup_peer *peer);
 void wire_receiver_free(struct wire_receiver *receiver);
+
+/* ---- loose.c ---------------------------------------------------------------
+ */
+
+/** The other end asks for updates. */
+int wire_loose_asked(struct poise_dedup_peer *peer,
+                     struct poise_reader *message);
+/** Send one to who asked for it. */
+int wire_loose_send(struct poise_dedup_peer *peer, struct wire_stream *stream,
+                    const struct poise_dedup_update *update);
+/** -EINVAL if it is none that can be sent. */
+int wire_loose_check(const struct poise_dedup_update *update);
 
 /* ---- chorus.c --------------------------------------------------------------
  */
@@ -303,7 +342,7 @@ struct poise_dedup_peer {
     bool hears;
 
     /* What the other end said of itself. */
-    bool met;
+    bool met, knows_updates;
     struct poise_dedup_key key;
     uint32_t bits;
     uint64_t their_containers; /* in their cache when it said hello */

@@ -212,7 +212,7 @@ static int live(const struct bench_how *how, const char *folder, int file,
                                                   how->container};
     struct end end = {.file = file, .window = malloc(PORTION)};
     struct poise_dedup_peer_options peer = {.method = how->method,
-                                            .cut.average = how->size,
+                                            .cut = how->cut,
                                             .level = how->level,
                                             .packs_aside = sends,
                                             .deliver = deliver,
@@ -399,7 +399,7 @@ static int cut_file(const struct bench_how *how, const struct bench_bytes *file,
                     int (*emit)(const struct poise_dedup_piece *, void *),
                     struct cut *cut, struct poise_dedup_cut_stats *stats)
 {
-    struct poise_dedup_cut_options options = {.average = how->size};
+    struct poise_dedup_cut_options options = how->cut;
     struct poise_dedup_segmenter *segmenter;
     int err = poise_dedup_segmenter_create(how->method, &options, emit, cut,
                                            &segmenter);
@@ -505,7 +505,8 @@ static uint64_t size_of(const char *text)
 
 int main(int argc, char **argv)
 {
-    struct bench_how how = {.size = 256, .level = 3};
+    struct bench_how how = {.level = 3};
+    uint32_t size = 256;
     const char *what = argc > 1 ? argv[1] : "";
     int option, failed = 0;
 
@@ -515,10 +516,12 @@ int main(int argc, char **argv)
     while ((option = getopt(argc, argv, "m:s:b:l:M:C:L:S:R:f")) != -1) {
         switch (option) {
         case 'm':
-            how.method = poise_dedup_method_find(optarg);
+            if (poise_dedup_cut_parse(optarg, &how.method, &how.cut) < 0) {
+                return bench_fail("method");
+            }
             break;
         case 's':
-            how.size = (uint32_t)size_of(optarg);
+            size = (uint32_t)size_of(optarg);
             break;
         case 'b':
             how.bits = (uint32_t)atoi(optarg);
@@ -545,9 +548,10 @@ int main(int argc, char **argv)
             return 2;
         }
     }
-    if (!how.method || optind >= argc) {
-        return how.method ? 2 : bench_fail("method");
+    if (optind >= argc) {
+        return 2;
     }
+    how.cut.average = how.cut.average ? how.cut.average : size;
     if (strcmp(what, "cut") == 0) {
         return cut_files(&how, argv + optind, argc - optind);
     }

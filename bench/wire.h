@@ -9,7 +9,8 @@
 
 struct bench_how {
     const struct poise_dedup_method *method;
-    uint32_t size, bits, container;
+    struct poise_dedup_cut_options cut;
+    uint32_t bits, container;
     int level;
     uint64_t memory;
     bool forgets;

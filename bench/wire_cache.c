@@ -342,7 +342,7 @@ static int put_file(const struct bench_how *how, const char *path,
                                                 .memory_bytes = how->memory,
                                                 .container_bytes =
                                                     how->container};
-    struct poise_dedup_cut_options cut = {.average = how->size};
+    struct poise_dedup_cut_options cut = how->cut;
     struct poise_dedup_segmenter *segmenter;
     struct poise_dedup_store_info info;
     struct bench_bytes file;

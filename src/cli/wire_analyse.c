@@ -20,7 +20,8 @@ struct values {
 static const struct poise_option options[] = {
     {POISE_OPTION_LIST, 'm', "method", "NAME",
      "cut by this segmenter, or by the one in a shared object, if the name "
-     "has a slash; may be given again (default: fixed, lbfs and gear)",
+     "has a slash; floats,shape=200x300x4,element=8 for arrays of numbers; may "
+     "be given again (default: fixed, lbfs and gear)",
      .offset = offsetof(struct values, methods)},
     {POISE_OPTION_LIST, 's', "size", "SIZE",
      "segments of about SIZE bytes; may be given again (default: 64, 256, 1K "
@@ -64,8 +65,9 @@ const struct poise_command cli_wire_analyse_command = {
 enum { TRIALS_MOST = 256 };
 
 struct trial {
+    const char *name;
     const struct poise_dedup_method *method;
-    uint32_t size;
+    struct poise_dedup_cut_options cut;
     struct poise_dedup_outcome warm, cold;
 };
 
@@ -97,8 +99,8 @@ static int add_row(struct poise_table *table, const struct trial *trial)
     const char *cells[COLUMNS];
     int err;
 
-    poise_buf_puts(&texts[0], trial->method->name);
-    poise_buf_decimal(&texts[1], trial->size);
+    poise_buf_puts(&texts[0], trial->name);
+    poise_buf_decimal(&texts[1], trial->cut.average);
     poise_human_count(&texts[2], trial->warm.segments);
     poise_human_count(&texts[3], trial->warm.sent_bytes);
     poise_buf_printf(&texts[4], "%.1f",
@@ -190,8 +192,8 @@ static int print_json(const struct trial *trials, size_t count,
     poise_json_array(&json, "trials");
     for (size_t i = 0; i < count; i++) {
         poise_json_object(&json, NULL);
-        poise_json_string(&json, "segmenter", trials[i].method->name);
-        poise_json_u64(&json, "size", trials[i].size);
+        poise_json_string(&json, "segmenter", trials[i].name);
+        poise_json_u64(&json, "size", trials[i].cut.average);
         json_outcome(&json, "known", &trials[i].warm);
         json_outcome(&json, "forgotten", &trials[i].cold);
         poise_json_end_object(&json);
@@ -222,11 +224,11 @@ static int add_plot(struct poise_page *page, const struct trial *trials,
     int err = numbers && lines ? 0 : -ENOMEM;
 
     for (size_t i = 0; i < count && err == 0; i++) {
-        numbers[i] = trials[i].size;
+        numbers[i] = trials[i].cut.average;
         numbers[count + i] =
             ratio(trials[i].warm.last_bytes, trials[i].warm.last_sent_bytes);
         lines[i / sizes] = (struct poise_line){
-            .label = trials[i].method->name,
+            .label = trials[i].name,
             .x = numbers + i / sizes * sizes,
             .y = numbers + count + i / sizes * sizes,
             .count = sizes,
@@ -295,7 +297,7 @@ static int run_trial(struct trial *trial, const struct values *values,
 {
     struct poise_dedup_trial how = {
         .method = trial->method,
-        .cut = {.average = trial->size},
+        .cut = trial->cut,
         .bits = (uint32_t)values->bits,
         .memory_bytes =
             values->memory ? values->memory : memory_for(paths, count),
@@ -328,14 +330,18 @@ static int run_all(const struct values *values, const char *const *paths,
     for (size_t i = 0; i < method_count * size_count && err == 0; i++) {
         struct trial *trial = &trials[(*made)++];
         uint64_t size;
-        trial->method = poise_dedup_method_find(named[i / size_count]);
-        err = trial->method ? poise_parse_bytes(sized[i % size_count], &size)
-                            : -EINVAL;
+        trial->name = named[i / size_count];
+        err = poise_dedup_cut_parse(trial->name, &trial->method, &trial->cut);
+        if (err == 0 && trial->cut.average) {
+            err = poise_error_set(EINVAL, "use", trial->name,
+                                  "sizes are told by --size");
+        }
+        err = err < 0 ? err : poise_parse_bytes(sized[i % size_count], &size);
         if (err == 0 && (size < 8 || size > 1 << 15)) {
             err = poise_error_set(EINVAL, "use", sized[i % size_count],
                                   "segments have 8 to 32768 bytes");
         }
-        trial->size = err == 0 ? (uint32_t)size : 0;
+        trial->cut.average = err == 0 ? (uint32_t)size : 0;
     }
     for (size_t i = 0; i < *made && err == 0; i++) {
         err = run_trial(&trials[i], values, paths, count);

@@ -63,16 +63,24 @@ struct poise_dedup_piece {
 /* ---- segmenters -----------------------------------------------------------
  */
 
+enum { POISE_DEDUP_DIMENSIONS = 5 };
+
 struct poise_dedup_cut_options {
     uint32_t average;  /**< bytes of a segment, rounded to a power of two where
                             the method needs one; 0: 256 */
     uint32_t min, max; /**< limits; 0: average / 4, 8 * average */
     uint32_t window;   /**< of rolling fingerprints, in bytes; 0: by method */
     bool plain_runs;   /**< constant and periodic data are no special case */
+    /** Of an array of numbers, for `floats`: bytes of an element (4 or 8; 0: 4)
+     * and elements along each dimension, the one whose neighbours lie side by
+     * side last, 0 behind it. What the data have more is further steps. Where
+     * they are wrong, or not known, nothing is lost but bytes. */
+    uint32_t element;
+    uint32_t shape[POISE_DEDUP_DIMENSIONS];
 };
 
 enum {
-    POISE_DEDUP_METHOD_VERSION = 1,
+    POISE_DEDUP_METHOD_VERSION = 2,
     POISE_DEDUP_HISTORY = 256,          /**< bytes that `next` may look back */
     POISE_DEDUP_SEGMENT_MOST = 1 << 16, /**< longest segment */
     POISE_DEDUP_FILL_MOST = 1 << 16,
@@ -108,6 +116,8 @@ struct poise_dedup_method {
      * POISE_DEDUP_SEGMENT_MOST); negative with the error set. */
     int (*next)(void *state, const unsigned char *data, size_t len, bool final,
                 struct poise_dedup_cut *out);
+    /** So many bytes became a fill and are not seen by `next`. May be NULL. */
+    void (*skip)(void *state, size_t len);
 };
 
 /** The methods of the library; ends with NULL. */
@@ -116,6 +126,13 @@ POISE_API const struct poise_dedup_method *const *poise_dedup_methods(void);
  * stays loaded. NULL with the error set. */
 POISE_API const struct poise_dedup_method *
 poise_dedup_method_find(const char *name);
+
+/** "NAME[,size=SIZE][,shape=200x300x4][,element=4|8]": a method, by name or
+ * path, and its options, where those that are not named stay 0. -EINVAL;
+ * nothing is changed then. */
+POISE_API int poise_dedup_cut_parse(const char *text,
+                                    const struct poise_dedup_method **method,
+                                    struct poise_dedup_cut_options *options);
 
 /** What went through a segmenter. */
 struct poise_dedup_cut_stats {

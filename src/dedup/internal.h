@@ -2,9 +2,9 @@
  * Shared inside room dedup.
  *
  * Who calls whom: segmenter.c (the stream) -> one of the methods (static.c,
- * gear.c, manber.c, spring.c, multi.c, over rabin.c and table.c); store.c (a
- * cache; open.c: how it comes to be) -> container.c (one of its files), index.c
- * (where they are). Shared caches: cache.h.
+ * gear.c, manber.c, spring.c, multi.c, floats.c, over rabin.c and table.c);
+ * store.c (a cache; open.c: how it comes to be) -> container.c (one of its
+ * files), index.c (where they are). Shared caches: cache.h.
  */
 #ifndef POISE_DEDUP_INTERNAL_H
 #define POISE_DEDUP_INTERNAL_H
@@ -16,7 +16,7 @@
 
 extern const struct poise_dedup_method dedup_fixed, dedup_overlapping,
     dedup_manber, dedup_spring, dedup_spring_fifo, dedup_lbfs, dedup_gear,
-    dedup_multi;
+    dedup_multi, dedup_floats;
 
 /** The options with every default filled in and every limit kept. */
 struct poise_dedup_cut_options

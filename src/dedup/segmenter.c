@@ -43,7 +43,8 @@ struct poise_dedup_segmenter {
 static const struct poise_dedup_method *const methods[] = {
     &dedup_fixed,  &dedup_overlapping, &dedup_manber,
     &dedup_spring, &dedup_spring_fifo, &dedup_lbfs,
-    &dedup_gear,   &dedup_multi,       NULL,
+    &dedup_gear,   &dedup_multi,       &dedup_floats,
+    NULL,
 };
 
 const struct poise_dedup_method *const *poise_dedup_methods(void)
@@ -233,6 +234,10 @@ static int find_run(const struct poise_dedup_segmenter *segmenter, bool final,
         if (n == len && n < POISE_DEDUP_FILL_MOST && !final) {
             return 0;
         }
+        if (segmenter->options.element) {
+            /* No element is cut apart. */
+            n -= (size_t)((segmenter->at + n) % segmenter->options.element);
+        }
         if (n >= segmenter->run_least) {
             *run = n;
             *period = periods[i];
@@ -317,6 +322,9 @@ static int cut_all(struct poise_dedup_segmenter *segmenter, bool final)
 
         if (found > 0) {
             cut.kind = POISE_DEDUP_FILL;
+            if (segmenter->method->skip) {
+                segmenter->method->skip(segmenter->state, cut.len);
+            }
         } else if (found == 0) {
             return 0;
         } else {

@@ -37,7 +37,7 @@ static int wave(const struct run *run)
         double x = (double)(i % n) - (double)n / 2.3;
         double y = (double)(i / n % n) - (double)n / 2.1;
         double z = (double)(i / n / n) - (double)n / 1.9;
-        now[i] = old[i] = (float)exp(-(x * x + y * y + z * z) / 18);
+        now[i] = old[i] = (float)exp(-(x * x + y * y + z * z) / 72);
     }
     for (long s = 0; s < (run->first + run->steps) * run->every && !failed;
          s++) {

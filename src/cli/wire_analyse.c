@@ -173,6 +173,7 @@ static void json_outcome(struct poise_json *json, const char *key,
     poise_json_u64(json, "by_run_bytes", outcome->stats.by_run);
     poise_json_u64(json, "by_fingerprint_bytes", outcome->stats.by_fingerprint);
     poise_json_u64(json, "by_delta_bytes", outcome->stats.by_delta);
+    poise_json_u64(json, "by_residual_bytes", outcome->stats.by_residual);
     poise_json_u64(json, "by_data_bytes", outcome->stats.by_data);
     poise_json_u64(json, "by_fill_bytes", outcome->stats.by_fill);
     poise_json_u64(json, "groups", outcome->stats.groups);

@@ -50,6 +50,8 @@ struct poise_dedup_range {
     size_t of_len, skip;
 };
 
+struct poise_dedup_cut_options;
+
 /** One piece of data; everything is borrowed for the time of the call. */
 struct poise_dedup_piece {
     enum poise_dedup_kind kind;
@@ -58,6 +60,9 @@ struct poise_dedup_piece {
     uint32_t period; /**< FILL only */
     struct poise_dedup_range range;
     struct poise_dedup_place place;
+    /** Of numbers: their element and shape; begins with a whole one. May be
+     * NULL. */
+    const struct poise_dedup_cut_options *array;
 };
 
 /* ---- segmenters -----------------------------------------------------------
@@ -533,6 +538,7 @@ struct poise_dedup_peer_stats {
     uint64_t requests;          /**< items that the other end asked for */
     uint64_t by_run, by_fingerprint, by_delta, by_data, by_fill;
     /**< bytes sent in each way */
+    uint64_t by_residual;  /**< as floats, by what they differ from others */
     uint64_t cache_errors; /**< what the own cache could not keep */
     uint64_t guessed;      /**< updates that came before they were proved */
     uint64_t late; /**< updates that came after a later one of their stream */

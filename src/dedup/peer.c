@@ -96,7 +96,8 @@ static int take_message(struct poise_dedup_peer *peer,
     const unsigned char *op = wire_get_bytes(messages, 1);
 
     if (!op || *op == 0 || *op >= WIRE_OPS ||
-        (peer->hears && (*op == WIRE_HELLO || *op > WIRE_GROUP))) {
+        (peer->hears &&
+         (*op == WIRE_HELLO || (*op > WIRE_GROUP && *op != WIRE_RESIDUAL)))) {
         return wire_bad("a message of unknown kind");
     }
     if ((*op == WIRE_HELLO) == peer->met) {

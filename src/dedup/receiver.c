@@ -177,6 +177,22 @@ static int take_delta(struct got_item *item, struct poise_reader *message)
                             (size_t)(message->pos - steps.pos));
 }
 
+/* What it stands for is known when all before it in the group is. */
+static int take_residual(struct poise_dedup_peer *peer, struct got_item *item,
+                         struct poise_reader *message)
+{
+    size_t sum, len;
+    int err = take_lens(message, &item->lens, &sum);
+
+    err = err < 0 ? err
+                  : wire_residual_read(message, &item->grid, &item->mode, &len);
+    err = err < 0 ? err : take_bytes(message, len, &item->data);
+    item->state = GOT_DONE;
+    item->is_residual = true;
+    return err < 0 ? err
+                   : got_charge(&peer->receiver, peer->receiver.open, sum);
+}
+
 static int take_item(struct poise_dedup_peer *peer, struct got_item *item,
                      uint32_t bits, struct poise_reader *message)
 {
@@ -216,6 +232,8 @@ static int take_item(struct poise_dedup_peer *peer, struct got_item *item,
         return take_fill(item, message);
     case WIRE_DELTA:
         return take_delta(item, message);
+    case WIRE_RESIDUAL:
+        return take_residual(peer, item, message);
     default: /* WIRE_END */
         item->state = GOT_DONE;
         break;
@@ -428,13 +446,53 @@ int wire_receiver_supply(struct poise_dedup_peer *peer,
         err = take_bytes(message, sum, &item->data);
     }
     item->state = GOT_DONE;
-    item->own = false;
+    item->own = item->is_residual = false;
     return err < 0 ? err
                    : got_charge(&peer->receiver, group, sum + item->lens.len);
 }
 
 /* ---- delivery --------------------------------------------------------------
  */
+
+/* What differences make of the bytes before them in the group. */
+static int add_residuals(struct poise_dedup_peer *peer, struct wire_got *group)
+{
+    struct poise_buf *all = &peer->receiver.scratch;
+    uint32_t last = 0;
+    int err = 0;
+
+    for (uint32_t i = 0; i < group->count; i++) {
+        last = group->items[i].is_residual ? i + 1 : last;
+    }
+    poise_buf_reset(all);
+    for (uint32_t i = 0; i < last && err == 0; i++) {
+        struct got_item *item = &group->items[i];
+        const uint32_t *lens = (const uint32_t *)(const void *)item->lens.data;
+        size_t sum = 0, before = all->len;
+        char *to;
+        if (!item->is_residual) {
+            err = poise_buf_append(all, item->data.data, item->data.len);
+            continue;
+        }
+        for (size_t k = 0; k < item->lens.len / sizeof *lens; k++) {
+            sum += lens[k];
+        }
+        to = poise_buf_reserve(all, sum);
+        if (!to) {
+            return -ENOMEM;
+        }
+        if (wire_residual_take(
+                &item->grid, item->mode, (const unsigned char *)item->data.data,
+                item->data.len, (unsigned char *)to, sum, before) < 0) {
+            return wire_bad("differences of senseless length");
+        }
+        all->len += sum;
+        poise_buf_reset(&item->data);
+        err = poise_buf_append(&item->data, to, sum);
+        item->is_residual = false;
+    }
+    return err;
+}
 
 static int prove(struct poise_dedup_peer *peer, const struct wire_got *group,
                  bool *right)
@@ -580,6 +638,9 @@ static int finish(struct poise_dedup_peer *peer, struct wire_got *group)
     }
     if (err == 0 && group->hidden > 0) {
         err = got_loose_show(peer, group);
+    }
+    if (err == 0) {
+        err = add_residuals(peer, group);
     }
     if (err == 0) {
         err = prove(peer, group, &right);

@@ -269,6 +269,7 @@ static int emit(struct poise_dedup_segmenter *segmenter,
         .period = period,
         .range = cut->range,
         .place = {segmenter->at - cut->back, 0, (uint32_t)cut->len, 1},
+        .array = segmenter->options.element ? &segmenter->options : NULL,
     };
     bool is_segment =
         cut->kind == POISE_DEDUP_SEGMENT || cut->kind == POISE_DEDUP_RANGE;

@@ -46,6 +46,7 @@ void wire_sender_free(struct wire_sender *sender)
         sender->oldest = next;
     }
     sent_free(sender->open);
+    ZSTD_freeCCtx(sender->judge);
 }
 
 static uint32_t count_of(const struct poise_buf *buf, size_t each)
@@ -165,6 +166,9 @@ static int put_missing(struct poise_dedup_peer *peer)
     size_t len = group->data.len - sender->held_offset;
     struct poise_buf base = {0};
     uint32_t count = 0;
+    struct poise_buf residual = {0};
+    size_t begun;
+    bool as_delta;
     int rc = 0;
 
     if (sender->has_cursor && sender->heat >= HEAT_ENOUGH &&
@@ -175,12 +179,27 @@ static int put_missing(struct poise_dedup_peer *peer)
         /* The anchor is an item of its own, before this one. */
         rc = put_anchor(peer);
     }
+    begun = raw->len;
+    as_delta = rc > 0;
     if (rc > 0) {
         poise_buf_putc(raw, WIRE_DELTA);
         poise_buf_varint(raw, count);
         put_lens(peer, sender->held_first);
         rc = wire_delta_make((const unsigned char *)base.data, base.len, data,
                              len, raw);
+    }
+    if (rc >= 0) {
+        rc = wire_residual_try(sender, as_delta ? raw->len - begun : len,
+                               &residual);
+    }
+    if (rc > 0) {
+        /* It takes the place of the delta. */
+        raw->len = begun;
+        poise_buf_putc(raw, WIRE_RESIDUAL);
+        put_lens(peer, sender->held_first);
+        rc = poise_buf_append(raw, residual.data, residual.len);
+        peer->stats.by_residual += len;
+    } else if (rc == 0 && as_delta) {
         group->believes = true;
         peer->stats.by_delta += len;
     } else if (rc == 0) {
@@ -190,6 +209,7 @@ static int put_missing(struct poise_dedup_peer *peer)
         peer->stats.by_data += len;
     }
     poise_buf_free(&base);
+    poise_buf_free(&residual);
     return rc < 0 ? rc
                   : add_item(group, sender->held_offset, sender->held_first);
 }
@@ -544,6 +564,8 @@ static int send_missing(struct poise_dedup_peer *peer,
     if (err == 0) {
         err = hold(peer, WIRE_HELD_MISS);
     }
+    /* An update is shown before all that lies in front of it is known. */
+    wire_grid_of(sender->is_update ? NULL : piece->array, &sender->held_grid);
     return err < 0 ? err : take_bytes(sender->open, piece);
 }
 

@@ -34,11 +34,12 @@ enum wire_op {
     WIRE_CHORUS,
     WIRE_LOOSE,
     WIRE_UPDATE,
+    WIRE_RESIDUAL,
     WIRE_OPS
 };
 
 enum {
-    WIRE_VERSION = 2,
+    WIRE_VERSION = 3,
     WIRE_BLOCK_RAW = 1 << 16,    /* a block is closed at this size */
     WIRE_BLOCK_MOST = 1 << 20,   /* of messages in a block */
     WIRE_BLOCK_BEHIND = 1 << 20, /* or when its groups stand for so much */
@@ -83,6 +84,47 @@ int wire_delta_make(const unsigned char *base, size_t base_len,
 int wire_delta_apply(const unsigned char *base, size_t base_len,
                      struct poise_reader *from, size_t len,
                      struct poise_buf *out);
+
+/* ---- residual.c -----------------------------------------------------------
+ */
+
+enum { WIRE_STRIDES = 4 };
+/** An array: how far its neighbours are apart, in elements, nearest first; 0:
+ * there are no more dimensions. */
+struct wire_grid {
+    uint32_t element; /* bytes: 4 or 8; 0: it is none */
+    uint64_t strides[WIRE_STRIDES];
+};
+struct wire_sender;
+
+/** Of an array as users describe it, or of none (NULL). */
+void wire_grid_of(const struct poise_dedup_cut_options *array,
+                  struct wire_grid *out);
+/** Modes: two bits for each stride, how often the difference along it is
+ * taken, up to twice each and five times in all. */
+bool wire_residual_is_mode(const struct wire_grid *grid, unsigned mode);
+/** The mode that should take the fewest bytes. */
+unsigned wire_residual_best(const struct wire_grid *grid,
+                            const unsigned char *data, size_t len,
+                            size_t before);
+/** Append what data[0 .. len) are, in front of which lie so many bytes more
+ * that the other end has, too. */
+int wire_residual_make(const struct wire_grid *grid, unsigned mode,
+                       const unsigned char *data, size_t len, size_t before,
+                       struct poise_buf *out);
+/** The reverse: -EBADMSG without an error set if `from` is not of `len`
+ * bytes. */
+int wire_residual_take(const struct wire_grid *grid, unsigned mode,
+                       const unsigned char *from, size_t from_len,
+                       unsigned char *data, size_t len, size_t before);
+/** Append what follows the lengths in a RESIDUAL of the missing segments that
+ * are held: 1; 0 if it takes more than `most` bytes, or than they take as they
+ * are. */
+int wire_residual_try(struct wire_sender *sender, size_t most,
+                      struct poise_buf *out);
+/** Read it, up to its bytes, which are so many. */
+int wire_residual_read(struct poise_reader *message, struct wire_grid *grid,
+                       unsigned *mode, size_t *len);
 
 /* ---- pack.c ---------------------------------------------------------------
  */
@@ -202,8 +244,10 @@ struct wire_sender {
     /* What was not written yet: a run, missing segments, fingerprints. */
     enum wire_held held;
     uint32_t held_offset, held_first, held_count;
-    int64_t held_skip; /* of a run: after the cursor ... */
-    bool held_named;   /* ... or named by its first segment */
+    int64_t held_skip;          /* of a run: after the cursor ... */
+    bool held_named;            /* ... or named by its first segment */
+    struct wire_grid held_grid; /* of the array that it is of */
+    ZSTD_CCtx *judge; /* whether that is worth something; NULL: not made */
 
     /* Where in the own cache the last segment was found. */
     bool has_cursor;

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 
 struct values {
@@ -20,8 +21,10 @@ struct values {
 static const struct poise_option options[] = {
     {POISE_OPTION_LIST, 'm', "method", "NAME",
      "cut by this segmenter, or by the one in a shared object, if the name "
-     "has a slash; floats,shape=200x300x4,element=8 for arrays of numbers; may "
-     "be given again (default: fixed, lbfs and gear)",
+     "has a slash; floats,shape=200x300x4,element=8 for arrays of numbers; "
+     "auto "
+     "chooses one and a size by a sample; may be given again (default: fixed, "
+     "lbfs and gear)",
      .offset = offsetof(struct values, methods)},
     {POISE_OPTION_LIST, 's', "size", "SIZE",
      "segments of about SIZE bytes; may be given again (default: 64, 256, 1K "
@@ -68,8 +71,16 @@ struct trial {
     const char *name;
     const struct poise_dedup_method *method;
     struct poise_dedup_cut_options cut;
+    bool again; /* its size is chosen, and was: the same for all sizes */
     struct poise_dedup_outcome warm, cold;
 };
+
+/* Of which bytes of a segment. */
+static uint32_t size_of(const struct trial *trial)
+{
+    return trial->cut.average ? trial->cut.average
+                              : trial->warm.choice.cut.average;
+}
 
 static double ratio(uint64_t bytes, uint64_t sent)
 {
@@ -92,6 +103,17 @@ static const char page_text[] =
     "without memory reaches. A ratio is the size of the files divided by the "
     "bytes sent.";
 
+/* "floats,element=8" */
+static void put_choice(const struct trial *trial, struct poise_buf *out)
+{
+    const struct poise_dedup_choice *choice = &trial->warm.choice;
+
+    poise_buf_puts(out, choice->method->name);
+    if (choice->cut.element) {
+        poise_buf_printf(out, ",element=%u", choice->cut.element);
+    }
+}
+
 static int add_row(struct poise_table *table, const struct trial *trial)
 {
     enum { COLUMNS = 9 };
@@ -100,7 +122,11 @@ static int add_row(struct poise_table *table, const struct trial *trial)
     int err;
 
     poise_buf_puts(&texts[0], trial->name);
-    poise_buf_decimal(&texts[1], trial->cut.average);
+    if (trial->cut.average == 0) {
+        poise_buf_puts(&texts[0], ": ");
+        put_choice(trial, &texts[0]);
+    }
+    poise_buf_decimal(&texts[1], size_of(trial));
     poise_human_count(&texts[2], trial->warm.segments);
     poise_human_count(&texts[3], trial->warm.sent_bytes);
     poise_buf_printf(&texts[4], "%.1f",
@@ -137,7 +163,7 @@ static int make_table(const struct trial *trials, size_t count,
         poise_table_create(columns, sizeof columns / sizeof *columns, out);
 
     for (size_t i = 0; i < count && err == 0; i++) {
-        err = add_row(*out, &trials[i]);
+        err = trials[i].again ? 0 : add_row(*out, &trials[i]);
         if (err < 0) {
             poise_table_destroy(*out);
         }
@@ -192,9 +218,16 @@ static int print_json(const struct trial *trials, size_t count,
     poise_json_u64(&json, "last_bytes", trials[0].warm.last_bytes);
     poise_json_array(&json, "trials");
     for (size_t i = 0; i < count; i++) {
+        struct poise_buf choice = {0};
+        if (trials[i].again) {
+            continue;
+        }
+        put_choice(&trials[i], &choice);
         poise_json_object(&json, NULL);
         poise_json_string(&json, "segmenter", trials[i].name);
-        poise_json_u64(&json, "size", trials[i].cut.average);
+        poise_json_string(&json, "choice", poise_buf_str(&choice));
+        poise_buf_free(&choice);
+        poise_json_u64(&json, "size", size_of(&trials[i]));
         json_outcome(&json, "known", &trials[i].warm);
         json_outcome(&json, "forgotten", &trials[i].cold);
         poise_json_end_object(&json);
@@ -225,7 +258,9 @@ static int add_plot(struct poise_page *page, const struct trial *trials,
     int err = numbers && lines ? 0 : -ENOMEM;
 
     for (size_t i = 0; i < count && err == 0; i++) {
-        numbers[i] = trials[i].cut.average;
+        /* What is chosen is a line over all sizes. */
+        numbers[i] = trials[i].cut.average ? trials[i].cut.average
+                                           : trials[i % sizes].cut.average;
         numbers[count + i] =
             ratio(trials[i].warm.last_bytes, trials[i].warm.last_sent_bytes);
         lines[i / sizes] = (struct poise_line){
@@ -342,10 +377,19 @@ static int run_all(const struct values *values, const char *const *paths,
             err = poise_error_set(EINVAL, "use", sized[i % size_count],
                                   "segments have 8 to 32768 bytes");
         }
-        trial->cut.average = err == 0 ? (uint32_t)size : 0;
+        if (err == 0 && strcmp(trial->method->name, "auto") == 0) {
+            trial->again = i % size_count > 0;
+        } else {
+            trial->cut.average = err == 0 ? (uint32_t)size : 0;
+        }
     }
     for (size_t i = 0; i < *made && err == 0; i++) {
-        err = run_trial(&trials[i], values, paths, count);
+        if (trials[i].again) {
+            trials[i].warm = trials[i - 1].warm;
+            trials[i].cold = trials[i - 1].cold;
+        } else {
+            err = run_trial(&trials[i], values, paths, count);
+        }
     }
     return err;
 }

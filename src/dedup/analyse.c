@@ -158,6 +158,7 @@ int poise_dedup_try(const struct poise_dedup_trial *trial,
     }
     if (err == 0 && count > 0) {
         sum.stats = poise_dedup_peer_stats(from.peer);
+        sum.choice = poise_dedup_peer_choice(from.peer);
         sum.segments = poise_dedup_store_info(to.store).segments;
         *out = sum;
     }

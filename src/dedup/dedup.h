@@ -132,6 +132,26 @@ POISE_API const struct poise_dedup_method *const *poise_dedup_methods(void);
 POISE_API const struct poise_dedup_method *
 poise_dedup_method_find(const char *name);
 
+/** Which method, and which size, is best for data like a sample: tried are
+ * gear, fixed, lbfs and floats, a dozen pairs in all, by what references,
+ * lengths and compressed new bytes they would send. */
+struct poise_dedup_store;
+struct poise_dedup_choice {
+    const struct poise_dedup_method *method;
+    struct poise_dedup_cut_options cut;
+    uint64_t cost; /**< bytes for the sample */
+};
+enum { POISE_DEDUP_SAMPLE = 1 << 20 }; /**< bytes of it that are looked at */
+/** `store`: segments that it has are known, as are those that come twice in the
+ * sample; NULL: the latter only. Nothing is added to it. `wanted` may be NULL;
+ * what it says of size, element and shape is kept. The same for the same
+ * sample and store, on every machine. Gear of 256 bytes is taken where nothing
+ * is better by 3 %. */
+POISE_API int poise_dedup_choose(struct poise_dedup_store *store,
+                                 const void *sample, size_t len,
+                                 const struct poise_dedup_cut_options *wanted,
+                                 struct poise_dedup_choice *out);
+
 /** "NAME[,size=SIZE][,shape=200x300x4][,element=4|8]": a method, by name or
  * path, and its options, where those that are not named stay 0. -EINVAL;
  * nothing is changed then. */
@@ -429,7 +449,10 @@ struct poise_dedup_update {
 struct poise_dedup_peer_options {
     struct poise_dedup_store *store; /**< borrowed; several peers may share it
                                           if one thread uses them */
-    const struct poise_dedup_method *method; /**< NULL: gear */
+    /** NULL: gear. With `auto` up to POISE_DEDUP_SAMPLE bytes are held back,
+     * and then, or when their stream ends or is flushed, decide once about all
+     * that comes; fewer than POISE_DEDUP_SAMPLE / 4 decide nothing. */
+    const struct poise_dedup_method *method;
     struct poise_dedup_cut_options cut;
     int level; /**< of Zstandard; 0: 3 */
     /** Compress in a thread of its own, begun when there is much to send.
@@ -506,6 +529,9 @@ POISE_API int poise_dedup_peer_supersede(struct poise_dedup_peer *peer,
  * final. */
 POISE_API uint64_t poise_dedup_peer_final(const struct poise_dedup_peer *peer,
                                           uint32_t stream);
+/** How data are cut now: what `auto` chose, if it has chosen (or else gear). */
+POISE_API struct poise_dedup_choice
+poise_dedup_peer_choice(const struct poise_dedup_peer *peer);
 /** Nothing more will come for this stream. */
 POISE_API int poise_dedup_peer_end(struct poise_dedup_peer *peer,
                                    uint32_t stream);
@@ -566,6 +592,7 @@ struct poise_dedup_outcome {
     uint64_t bytes, last_bytes;           /**< of all files, of the last */
     uint64_t sent_bytes, last_sent_bytes; /**< for them, both directions */
     uint64_t segments;
+    struct poise_dedup_choice choice;    /**< how the sender cuts in the end */
     struct poise_dedup_peer_stats stats; /**< of the sender; where it forgets,
                                               for the last file only */
 };

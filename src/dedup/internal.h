@@ -16,7 +16,7 @@
 
 extern const struct poise_dedup_method dedup_fixed, dedup_overlapping,
     dedup_manber, dedup_spring, dedup_spring_fifo, dedup_lbfs, dedup_gear,
-    dedup_multi, dedup_floats;
+    dedup_multi, dedup_floats, dedup_auto;
 
 /** The options with every default filled in and every limit kept. */
 struct poise_dedup_cut_options

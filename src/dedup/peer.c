@@ -240,6 +240,7 @@ static struct wire_stream *to_send(struct poise_dedup_peer *peer,
 static int take_segmenter(struct poise_dedup_peer *peer,
                           struct wire_stream *stream)
 {
+    stream->is_early = !peer->is_chosen;
     if (peer->spare) {
         int err = dedup_segmenter_restart(peer->spare, stream);
         if (err == 0) {
@@ -260,12 +261,68 @@ static int take_segmenter(struct poise_dedup_peer *peer,
 static void put_segmenter(struct poise_dedup_peer *peer,
                           struct wire_stream *stream)
 {
-    if (peer->spare) {
+    if (peer->spare || (stream->is_early && peer->is_chosen)) {
         poise_dedup_segmenter_destroy(stream->segmenter);
     } else {
         peer->spare = stream->segmenter;
     }
     stream->segmenter = NULL;
+}
+
+static int cut_data(struct poise_dedup_peer *peer, struct wire_stream *stream,
+                    const void *data, size_t len)
+{
+    int err = stream->segmenter ? 0 : take_segmenter(peer, stream);
+
+    return err < 0 ? err
+                   : poise_dedup_segmenter_feed(stream->segmenter, data, len);
+}
+
+/* What was held back decides how it is cut, and goes. */
+static int end_sample(struct poise_dedup_peer *peer)
+{
+    struct poise_buf sample = peer->sample;
+    struct wire_stream *stream = peer->sampled;
+    struct poise_dedup_choice choice;
+    int err = 0;
+
+    if (!stream) {
+        return 0;
+    }
+    peer->sample = (struct poise_buf){0};
+    peer->sampled = NULL;
+    if (sample.len >= POISE_DEDUP_SAMPLE / 4) {
+        err = poise_dedup_choose(peer->options.store, sample.data, sample.len,
+                                 &peer->options.cut, &choice);
+        if (err == 0) {
+            peer->is_chosen = true;
+            peer->options.method = choice.method;
+            peer->options.cut = choice.cut;
+            poise_dedup_segmenter_destroy(peer->spare);
+            peer->spare = NULL;
+        }
+    }
+    err = err < 0 ? err : cut_data(peer, stream, sample.data, sample.len);
+    poise_buf_free(&sample);
+    return err;
+}
+
+/* Hold it back if it is to decide: 1. Streams that are being cut go on. */
+static int add_sample(struct poise_dedup_peer *peer, struct wire_stream *stream,
+                      const void *data, size_t len)
+{
+    int err;
+
+    if (peer->is_chosen || stream->segmenter ||
+        (peer->sampled && peer->sampled != stream)) {
+        return 0;
+    }
+    peer->sampled = stream;
+    err = poise_buf_append(&peer->sample, data, len);
+    if (err == 0 && peer->sample.len >= POISE_DEDUP_SAMPLE) {
+        err = end_sample(peer);
+    }
+    return err < 0 ? err : 1;
 }
 
 /* What was made goes to those for whom it was made. */
@@ -286,13 +343,11 @@ int poise_dedup_peer_send(struct poise_dedup_peer *peer, uint32_t number,
     if (!stream) {
         return err;
     }
-    if (!stream->segmenter) {
-        err = take_segmenter(peer, stream);
-        if (err < 0) {
-            return err;
-        }
+    err = add_sample(peer, stream, data, len);
+    if (err == 0) {
+        err = cut_data(peer, stream, data, len);
     }
-    peer->error = poise_dedup_segmenter_feed(stream->segmenter, data, len);
+    peer->error = err < 0 ? err : 0;
     return spread(peer);
 }
 
@@ -351,7 +406,10 @@ int poise_dedup_peer_end(struct poise_dedup_peer *peer, uint32_t number)
     if (!stream) {
         return err;
     }
-    if (stream->segmenter) {
+    if (peer->sampled == stream) {
+        err = end_sample(peer);
+    }
+    if (err == 0 && stream->segmenter) {
         err = poise_dedup_segmenter_flush(stream->segmenter);
         put_segmenter(peer, stream);
     }
@@ -361,7 +419,7 @@ int poise_dedup_peer_end(struct poise_dedup_peer *peer, uint32_t number)
 
 int poise_dedup_peer_flush(struct poise_dedup_peer *peer)
 {
-    int err = peer->error;
+    int err = peer->error < 0 ? peer->error : end_sample(peer);
 
     for (uint32_t i = 0; i < POISE_DEDUP_STREAMS && err == 0; i++) {
         if (peer->streams[i] && peer->streams[i]->segmenter) {
@@ -419,6 +477,16 @@ uint64_t poise_dedup_peer_in_flight(const struct poise_dedup_peer *peer)
     return peer->member.lead ? peer->member.in_flight : peer->sender.in_flight;
 }
 
+struct poise_dedup_choice
+poise_dedup_peer_choice(const struct poise_dedup_peer *peer)
+{
+    const struct poise_dedup_peer_options *options = &peer->options;
+
+    return (struct poise_dedup_choice){
+        options->method == &dedup_auto ? &dedup_gear : options->method,
+        dedup_cut_defaults(&options->cut, 0), 0};
+}
+
 struct poise_dedup_peer_stats
 poise_dedup_peer_stats(const struct poise_dedup_peer *peer)
 {
@@ -442,6 +510,7 @@ int poise_dedup_peer_create(const struct poise_dedup_peer_options *options,
     if (!made->options.method) {
         made->options.method = &dedup_gear;
     }
+    made->is_chosen = made->options.method != &dedup_auto;
     made->blocks.may_aside =
         options->packs_aside && !options->leads && !options->follows;
     err = wire_blocks_init(&made->blocks, options->level);
@@ -478,6 +547,7 @@ void poise_dedup_peer_destroy(struct poise_dedup_peer *peer)
         }
     }
     poise_dedup_segmenter_destroy(peer->spare);
+    poise_buf_free(&peer->sample);
     wire_chorus_leave(peer);
     if (peer->heard) {
         wire_blocks_free(peer->heard);

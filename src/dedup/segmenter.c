@@ -41,10 +41,9 @@ struct poise_dedup_segmenter {
 };
 
 static const struct poise_dedup_method *const methods[] = {
-    &dedup_fixed,  &dedup_overlapping, &dedup_manber,
-    &dedup_spring, &dedup_spring_fifo, &dedup_lbfs,
-    &dedup_gear,   &dedup_multi,       &dedup_floats,
-    NULL,
+    &dedup_fixed,       &dedup_overlapping, &dedup_manber, &dedup_spring,
+    &dedup_spring_fifo, &dedup_lbfs,        &dedup_gear,   &dedup_multi,
+    &dedup_floats,      &dedup_auto,        NULL,
 };
 
 const struct poise_dedup_method *const *poise_dedup_methods(void)

@@ -222,6 +222,7 @@ struct wire_stream {
     struct poise_dedup_segmenter *segmenter; /* of data to send */
     struct poise_dedup_peer *peer;
     uint32_t number;
+    bool is_early;            /* its segmenter was not chosen */
     uint64_t sent_at, got_at; /* where the next piece lies */
 
     /* Updates. */
@@ -372,6 +373,10 @@ struct poise_dedup_peer {
     /* Of a stream that ended, for the next that begins: making one is no
      * small thing beside a small file. */
     struct poise_dedup_segmenter *spare;
+    /* Until a segmenter is chosen: of one stream, what will decide it. */
+    bool is_chosen;
+    struct poise_buf sample;
+    struct wire_stream *sampled;
     struct poise_dedup_peer_stats stats;
     int error;
 

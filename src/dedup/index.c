@@ -222,8 +222,10 @@ static void thicken(struct dedup_index *index)
 
     from = (from + HUGE_BYTES - 1) & ~(uintptr_t)(HUGE_BYTES - 1);
     end &= ~(uintptr_t)(HUGE_BYTES - 1);
-    if (from < end) {
-        (void)madvise((void *)from, end - from, MADV_COLLAPSE);
+    for (; from < end; from += HUGE_BYTES) {
+        /* Where no page is at all there is nothing to be collapsed. */
+        (void)*(volatile const char *)from;
+        (void)madvise((void *)from, HUGE_BYTES, MADV_COLLAPSE);
     }
 }
 

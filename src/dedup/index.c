@@ -25,7 +25,7 @@ enum {
     CELLS_LEAST = 1024,
     HUGE_BYTES = 1 << 21,
     /* One cell in so many is used: most pages are to be soon. */
-    THICK = 512,
+    THICK = 2048,
 };
 
 static size_t cells_for(size_t memory_bytes)

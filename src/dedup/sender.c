@@ -23,6 +23,8 @@ enum {
     SUPPLIES = 2, /* once because it is missing, once because it is wrong */
     ANCHORS = 32, /* segments of which one says where a run is */
     ANCHORS_FROM = 64, /* containers of a receiver */
+    SPARES = 16,
+    SMALL_BYTES = 1 << 16, /* a group's data beyond these get all their room */
 };
 
 /* ---- groups ----------------------------------------------------------------
@@ -38,15 +40,52 @@ static void sent_free(struct wire_sent *group)
     }
 }
 
+static void sent_free_all(struct wire_sent *group)
+{
+    while (group) {
+        struct wire_sent *next = group->next;
+        sent_free(group);
+        group = next;
+    }
+}
+
 void wire_sender_free(struct wire_sender *sender)
 {
-    while (sender->oldest) {
-        struct wire_sent *next = sender->oldest->next;
-        sent_free(sender->oldest);
-        sender->oldest = next;
-    }
+    sent_free_all(sender->oldest);
+    sent_free_all(sender->spare);
     sent_free(sender->open);
     ZSTD_freeCCtx(sender->judge);
+}
+
+/* One that is done with: memory that is given back comes back page by page,
+ * each of them cleared. */
+static void put_spare(struct wire_sender *sender, struct wire_sent *group)
+{
+    if (sender->spares == SPARES) {
+        sent_free(group);
+        return;
+    }
+    poise_buf_reset(&group->data);
+    poise_buf_reset(&group->items);
+    poise_buf_reset(&group->lens);
+    *group = (struct wire_sent){.next = sender->spare,
+                                .data = group->data,
+                                .items = group->items,
+                                .lens = group->lens};
+    sender->spare = group;
+    sender->spares++;
+}
+
+static struct wire_sent *take_spare(struct wire_sender *sender)
+{
+    struct wire_sent *group = sender->spare;
+
+    if (group) {
+        sender->spare = group->next;
+        sender->spares--;
+        group->next = NULL;
+    }
+    return group;
 }
 
 static uint32_t count_of(const struct poise_buf *buf, size_t each)
@@ -61,7 +100,10 @@ static int open_group(struct poise_dedup_peer *peer)
     if (sender->open) {
         return 0;
     }
-    sender->open = poise_alloc(1, sizeof *sender->open);
+    sender->open = take_spare(sender);
+    if (!sender->open) {
+        sender->open = poise_alloc(1, sizeof *sender->open);
+    }
     if (!sender->open) {
         return -ENOMEM;
     }
@@ -360,9 +402,16 @@ static int close_full(struct poise_dedup_peer *peer)
 static int take_bytes(struct wire_sent *group,
                       const struct poise_dedup_piece *piece)
 {
+    enum { MOST = WIRE_GROUP_BYTES + POISE_DEDUP_SEGMENT_MOST };
+    struct poise_buf *data = &group->data;
     uint32_t len = (uint32_t)piece->len;
-    int err = poise_buf_append(&group->data, piece->data, piece->len);
+    int err;
 
+    if (data->len + piece->len > SMALL_BYTES && data->cap < MOST &&
+        !poise_buf_reserve(data, MOST - data->len)) {
+        return -ENOMEM;
+    }
+    err = poise_buf_append(data, piece->data, piece->len);
     return err < 0 ? err : poise_buf_append(&group->lens, &len, sizeof len);
 }
 
@@ -867,7 +916,7 @@ void wire_sender_settle(struct poise_dedup_peer *peer)
         sender->in_flight -= group->data.len;
         sender->oldest = group->next;
         sender->newest = group->next ? sender->newest : NULL;
-        sent_free(group);
+        put_spare(sender, group);
     }
 }
 

@@ -237,7 +237,9 @@ struct wire_stream {
 
 struct wire_sender {
     struct wire_sent *oldest, *newest, *open; /* open: being made */
-    uint64_t numbers;                         /* of the next group */
+    struct wire_sent *spare; /* whose memory is for those to come */
+    uint32_t spares;
+    uint64_t numbers; /* of the next group */
     uint64_t in_flight;
     uint32_t stream; /* of the group's last piece */
     bool is_update;  /* pieces have places already, and stay together */

@@ -315,6 +315,46 @@ static void test_bounded(void **state)
     free(data);
 }
 
+/* What was shown leaves the cache before it is proved: then it is asked for,
+ * and nothing was wrong. */
+static void test_evicted(void **state)
+{
+    static const uint64_t unknown[] = {500}, known[] = {1, 2, 3};
+    struct poise_dedup_store_options options = {.memory_bytes = 1 << 20,
+                                                .container_bytes = 1 << 16};
+    struct end a = {0}, b = {0};
+    uint64_t first, at;
+
+    (void)state;
+    make_store(&a, 0);
+    assert_int_equal(poise_dedup_store_open(NULL, &options, &b.store), 0);
+    know_tiles(&a, 1, 5);
+    know_tiles(&b, 1, 5);
+    connect_both(&a, &b);
+    assert_int_equal(send_tiles(&a, &b, 1, unknown, 1), 1);
+    assert_int_equal(poise_dedup_peer_flush(a.peer), 0);
+    assert_int_equal(send_tiles(&a, &b, 1, known, 3), 1);
+    assert_int_equal(poise_dedup_peer_flush(a.peer), 0);
+    speak(&a, &b);
+    assert_int_equal(hear(&b, NULL), 0);
+    assert_true(b.records[1][1].is_there && b.peer->receiver.guessed > 0);
+    first = poise_dedup_store_fingerprint(b.store, b.records[1][1].sent, 256);
+    assert_int_equal(poise_dedup_store_find(b.store, first, &at), 1);
+    for (uint64_t i = 0; i < 100; i++) {
+        unsigned char *data = data_make(30000, DATA_RANDOM, 60 + i);
+        poise_dedup_store_add(b.store, data, 30000, &at);
+        free(data);
+    }
+    assert_int_equal(poise_dedup_store_find(b.store, first, &at), 0);
+    run(&a, &b, NULL);
+    check_all(&b);
+    assert_int_equal(b.wrong, 0);
+    assert_true(poise_dedup_peer_stats(a.peer).requests >= 2);
+    assert_int_equal(poise_dedup_peer_final(b.peer, 1), 2);
+    close_end(&a);
+    close_end(&b);
+}
+
 /* ---- what goes wrong -------------------------------------------------------
  */
 
@@ -493,11 +533,11 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_old_peer),  cmocka_unit_test(test_wrong_use),
-        cmocka_unit_test(test_nonsense),  cmocka_unit_test(test_supplies),
-        cmocka_unit_test(test_misfit),    cmocka_unit_test(test_bounded),
-        cmocka_unit_test(test_cut),       cmocka_unit_test(test_altered),
-        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_old_peer), cmocka_unit_test(test_wrong_use),
+        cmocka_unit_test(test_nonsense), cmocka_unit_test(test_supplies),
+        cmocka_unit_test(test_misfit),   cmocka_unit_test(test_bounded),
+        cmocka_unit_test(test_evicted),  cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_altered),  cmocka_unit_test(test_no_memory),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -51,6 +51,7 @@ struct wire_got {
     uint64_t bytes; /* charged to the receiver */
     uint32_t stream;
     bool placed, repaired, looked;
+    bool stirred; /* something was supplied since updates were looked at */
     struct got_update *updates;
     uint32_t update_count, update_cap;
     uint32_t left;       /* pieces that the last update lacks */

@@ -309,18 +309,13 @@ static int guess(struct poise_dedup_peer *peer, struct wire_got *group,
     return rc < 0 ? rc : 0;
 }
 
-/* Guess what all references in a group's hidden updates are, if the cache has
- * changed since that was done last. */
+/* Guess what all references in a group's hidden updates are. */
 static int guess_group(struct poise_dedup_peer *peer, struct wire_got *group)
 {
     struct wire_receiver *receiver = &peer->receiver;
     struct got_cursor cursor = {0};
     int err = 0;
 
-    if (group->guessed_at == receiver->finished + 1) {
-        return 0;
-    }
-    group->guessed_at = receiver->finished + 1;
     for (uint32_t i = 0; i < group->count && err == 0; i++) {
         struct got_item *item = &group->items[i];
         if (!is_reference(item)) {
@@ -424,8 +419,17 @@ static void mark_shown(struct poise_dedup_peer *peer, struct wire_got *group,
 
 int got_loose_show(struct poise_dedup_peer *peer, struct wire_got *group)
 {
-    int err = guess_group(peer, group);
+    uint64_t now = peer->receiver.finished + 1;
+    int err = 0;
 
+    if (!group->stirred && group->guessed_at == now) {
+        return 0; /* there is nothing new */
+    }
+    if (group->guessed_at != now) {
+        err = guess_group(peer, group);
+    }
+    group->stirred = false;
+    group->guessed_at = now;
     for (uint32_t i = 0; i < group->update_count && err == 0; i++) {
         struct got_update *update = &group->updates[i];
         int rc = is_ripe(peer, update) ? collect(peer, group, update) : 0;

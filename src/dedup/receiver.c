@@ -447,6 +447,7 @@ int wire_receiver_supply(struct poise_dedup_peer *peer,
     }
     item->state = GOT_DONE;
     item->own = item->is_residual = false;
+    group->stirred = true;
     return err < 0 ? err
                    : got_charge(&peer->receiver, group, sum + item->lens.len);
 }

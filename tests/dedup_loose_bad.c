@@ -257,6 +257,58 @@ static void test_misfit(void **state)
     }
 }
 
+/* What a delivered group brings makes up for a guess that failed, although
+ * others still wait before. */
+static void test_guess_again(void **state)
+{
+    static const unsigned char told[] = {1, 0, 1, 1, 0, 0, 4, 1};
+    unsigned char hash[POISE_DEDUP_GROUP_BYTES];
+    struct end a = {0}, b = {0};
+    struct poise_buf *raw;
+    uint64_t print, at;
+
+    (void)state;
+    make_store(&a, 0);
+    make_store(&b, 0);
+    connect_both(&a, &b);
+    b.peer->options.update = seen;
+    raw = &a.peer->blocks.raw;
+    print = poise_dedup_store_fingerprint(b.store, "abcd", 4);
+    poise_dedup_hasher_update(a.peer->hasher, "abcd", 4);
+    assert_int_equal(poise_dedup_hasher_final(a.peer->hasher, hash), 0);
+    for (uint64_t i = 0; i < 3; i++) {
+        if (i == 2) {
+            poise_buf_append(raw, (unsigned char[]){WIRE_STREAM, 1}, 2);
+            poise_buf_putc(raw, WIRE_UPDATE);
+            poise_buf_append(raw, told + 1, sizeof told - 1);
+        }
+        poise_buf_putc(raw, i == 2 ? WIRE_RUN : WIRE_FINGERPRINTS);
+        if (i < 2) {
+            poise_buf_putc(raw, 1);
+        }
+        wire_put_print(raw, print + i % 2, b.store->info.bits);
+        if (i == 2) {
+            poise_buf_putc(raw, 1);
+        }
+        poise_buf_putc(raw, WIRE_GROUP);
+        poise_buf_append(raw, hash, sizeof hash);
+    }
+    assert_int_equal(wire_blocks_close(&a.peer->blocks), 0);
+    speak(&a, &b);
+    assert_int_equal(hear(&b, NULL), 0);
+    assert_int_equal(b.guessed, 0);
+    poise_buf_append(raw, (unsigned char[]){WIRE_SUPPLY, 0, 0}, 3);
+    put_pieces(&a, (const void *)"abcd", 1);
+    assert_int_equal(wire_blocks_close(&a.peer->blocks), 0);
+    speak(&a, &b);
+    assert_int_equal(hear(&b, NULL), 0);
+    assert_int_equal(poise_dedup_store_find(b.store, print, &at), 1);
+    assert_int_equal(b.guessed, 1);
+    assert_int_equal(poise_dedup_peer_final(b.peer, 1), 0);
+    close_end(&a);
+    close_end(&b);
+}
+
 /* ---- bounds ----------------------------------------------------------------
  */
 
@@ -533,11 +585,12 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_old_peer), cmocka_unit_test(test_wrong_use),
-        cmocka_unit_test(test_nonsense), cmocka_unit_test(test_supplies),
-        cmocka_unit_test(test_misfit),   cmocka_unit_test(test_bounded),
-        cmocka_unit_test(test_evicted),  cmocka_unit_test(test_cut),
-        cmocka_unit_test(test_altered),  cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_old_peer),  cmocka_unit_test(test_wrong_use),
+        cmocka_unit_test(test_nonsense),  cmocka_unit_test(test_supplies),
+        cmocka_unit_test(test_misfit),    cmocka_unit_test(test_guess_again),
+        cmocka_unit_test(test_bounded),   cmocka_unit_test(test_evicted),
+        cmocka_unit_test(test_cut),       cmocka_unit_test(test_altered),
+        cmocka_unit_test(test_no_memory),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

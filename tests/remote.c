@@ -168,16 +168,17 @@ static void greet(struct liar *liar)
     for (int i = 0; i < 4; i++) {
         poise_buf_varint(&body, 0);
     }
+    poise_buf_putc(&body, 0);
     poise_buf_putc(&body, 1);
     poise_buf_blob(&body, "", 0);
     poise_buf_varint(&body, 1);
     poise_buf_blob(&body, liar->target, strlen(liar->target));
     poise_buf_append(&all, "POISESND", 8);
-    poise_buf_u64(&all, 1 | (uint64_t)body.len << 32);
+    poise_buf_u64(&all, REMOTE_VERSION | (uint64_t)body.len << 32);
     poise_buf_append(&all, body.data, body.len);
     assert_int_equal(write(liar->fds[0], all.data, all.len), (ssize_t)all.len);
     assert_int_equal(poise_file_read(liar->fds[0], answer, 16, ""), 16);
-    assert_int_equal(poise_get_u64(answer + 8), 1);
+    assert_int_equal(poise_get_u64(answer + 8), REMOTE_VERSION);
     poise_buf_free(&body);
     poise_buf_free(&all);
 }
@@ -203,7 +204,7 @@ static int begin(void **state)
     liar->link.take = hear;
     liar->link.data = hear_data;
     liar->link.arg = liar;
-    assert_int_equal(remote_link_open(&liar->link, 0), 0);
+    assert_int_equal(remote_link_open(&liar->link, 0, NULL), 0);
     poise_buf_varint(&body, 0);
     poise_buf_varint(&body, 1);
     assert_int_equal(remote_link_say(&liar->link, REMOTE_BEGIN, &body), 0);

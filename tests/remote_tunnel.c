@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <math.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -102,6 +103,40 @@ static void test_senseless(void **state)
     side_free(&side);
 }
 
+/* Each end cuts as it was told for where connections go. */
+static void test_ways(void **state)
+{
+    static const char *const wrong[] = {"geer", "web=gear",
+                                        "web:80=", "web:80=gear,size=1",
+                                        "floats,element=6"};
+    static const char *const right[] = {
+        "gear,size=64", "web:80=floats,shape=3x4", "[::1]:80=lbfs", "auto"};
+    struct side side;
+
+    (void)state;
+    side_init(&side);
+    side.near_options.via = "127.0.0.1:1";
+    side.near_options.segmenter_count = 1;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        side.near_options.segmenters = wrong + i;
+        assert_int_equal(side_start_near(&side), -EINVAL);
+    }
+    side.near_options.segmenters = right;
+    side.near_options.segmenter_count = sizeof right / sizeof *right;
+    struct tunnel tunnel = {.options = side.near_options};
+    assert_int_equal(tunnel_ways_create(&tunnel), 0);
+    assert_ptr_equal(tunnel_way_of(&tunnel, "web:80", 6), &tunnel.ways[1]);
+    assert_int_equal(tunnel.ways[1].cut.shape[1], 4);
+    assert_ptr_equal(tunnel_way_of(&tunnel, "[::1]:80", 8), &tunnel.ways[2]);
+    assert_ptr_equal(tunnel_way_of(&tunnel, "web:8", 5), &tunnel.ways[3]);
+    assert_true(tunnel.ways[3].samples && !tunnel.ways[0].samples);
+    tunnel.way_count = 1;
+    assert_ptr_equal(tunnel_way_of(&tunnel, "web:8", 5), &tunnel.ways[0]);
+    tunnel.way_count = sizeof right / sizeof *right;
+    tunnel_ways_free(&tunnel);
+    side_free(&side);
+}
+
 /* ---- what it is for --------------------------------------------------------
  */
 
@@ -166,6 +201,52 @@ static void test_many(void **state)
 }
 
 /* A byte comes back without another one pushing it. */
+/* Arrays of floats, by a segmenter for the port and by one that is chosen. */
+static void test_floats(void **state)
+{
+    enum { CELLS = 140000, LEN = CELLS * 8 };
+    static double field[CELLS], other[CELLS]; /* kept off the stack */
+
+    (void)state;
+    for (size_t i = 0; i < CELLS; i++) {
+        other[i] = 5 + cos((double)(i % 200) / 17) + sin((double)i / 7000);
+        field[i] = 3 + sin((double)(i % 200) / 20) + cos((double)i / 9000);
+    }
+    for (int chosen = 0; chosen < 2; chosen++) {
+        struct side side;
+        char here[160];
+        const char *near = here, *far = "auto";
+        struct poise_remote_tunnel_stats stats;
+
+        side_init(&side);
+        snprintf(here, sizeof here, "%s=floats,shape=400x200,element=8",
+                 side.server);
+        near = chosen ? "auto" : here;
+        side.near_options.segmenters = &near;
+        side.far_options.segmenters = &far;
+        side.near_options.segmenter_count = 1;
+        side.far_options.segmenter_count = 1;
+        assert_int_equal(side_start_far(&side), 0);
+        assert_int_equal(side_start_near(&side), 0);
+        /* What was said to one is known to the next; the second half is new. */
+        side_client(&side, field, LEN / 2);
+        side_finish(&side);
+        side_client(&side, field, LEN - 5);
+        side_finish(&side);
+        side_client(&side, other, LEN / 4);
+        side_finish(&side);
+        check_all_well(&side);
+        stats = tunnel_stats(side.near);
+        assert_true(stats.peer.by_residual > 0);
+
+        if (!chosen) {
+            assert_true(stats.link_out_bytes < LEN);
+        }
+        settle(&side);
+        side_free(&side);
+    }
+}
+
 static void test_interactive(void **state)
 {
     static const unsigned char keys[] = "echo hello\n";
@@ -441,7 +522,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names),       cmocka_unit_test(test_beyond),
-        cmocka_unit_test(test_senseless),   cmocka_unit_test(test_many),
+        cmocka_unit_test(test_senseless),   cmocka_unit_test(test_ways),
+        cmocka_unit_test(test_floats),      cmocka_unit_test(test_many),
         cmocka_unit_test(test_interactive), cmocka_unit_test(test_slow_reader),
         cmocka_unit_test(test_reset),       cmocka_unit_test(test_nobody),
         cmocka_unit_test(test_not_allowed), cmocka_unit_test(test_reconnect),

@@ -12,7 +12,7 @@
 
 struct values {
     struct cli_common common;
-    const char *shell, *program, *cache, *remote_cache;
+    const char *shell, *program, *cache, *remote_cache, *segmenter;
     uint64_t cache_bytes, silence_ns;
     int64_t level, bits;
     bool archive, perms, owner, times, xattrs;
@@ -75,6 +75,10 @@ static const struct poise_option options[] = {
     {POISE_OPTION_STRING, .name = "remote-cache", .arg = "FOLDER",
      .help = "the same at the other end",
      .offset = offsetof(struct values, remote_cache)},
+    {POISE_OPTION_STRING, .name = "segmenter", .arg = "NAME[,OPTION...]",
+     .help = "cut files by it (see 'wire analyse'; default: gear); its options "
+             "are size=SIZE and, for floats, shape=200x300x4 and element=8",
+     .offset = offsetof(struct values, segmenter)},
     {POISE_OPTION_BYTES, .name = "cache-size", .arg = "SIZE",
      .help = "let each cache grow up to SIZE (default: 10G)",
      .offset = offsetof(struct values, cache_bytes)},
@@ -268,6 +272,7 @@ static struct poise_remote_options options_of(const struct values *values,
         .tell = values->dry || values->verbose,
         .one_file_system = values->one_file_system,
         .level = (int)values->level,
+        .segmenter = values->segmenter,
         .silence_ns = values->silence_ns,
         .cache = values->cache,
         .remote_cache = values->remote_cache,

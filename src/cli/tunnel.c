@@ -9,7 +9,7 @@
 
 struct values {
     struct cli_common common;
-    struct poise_strings forwards, allow;
+    struct poise_strings forwards, allow, segmenters;
     const char *serve, *secret, *make_secret, *cert, *key, *ca, *peer_name;
     const char *cache, *metrics;
     uint64_t cache_bytes;
@@ -48,6 +48,14 @@ static const struct poise_option options[] = {
      .help = "the name in that certificate (default: the host of the other "
              "end; any, for who connects)",
      .offset = offsetof(struct values, peer_name)},
+    {POISE_OPTION_LIST, .name = "segmenter",
+     .arg = "[HOST:PORT=]NAME[,OPTION...]",
+     .help =
+         "cut what goes out on connections to HOST:PORT, or on all others, "
+         "by it (see 'wire analyse'; default: gear); its options are "
+         "size=SIZE and, for floats, shape=200x300x4 and element=8; several "
+         "times for several",
+     .offset = offsetof(struct values, segmenters)},
     {POISE_OPTION_HEADING, .help = "The cache"},
     {POISE_OPTION_STRING, .name = "cache", .arg = "FOLDER",
      .help = "remember here what went through (default: poise/tunnel in "
@@ -167,6 +175,8 @@ static const struct figure figures[] = {
            "Bytes that went as fingerprints"),
     FIGURE(true, "by_delta_bytes", peer.by_delta,
            "Bytes that went as changes of what is known there"),
+    FIGURE(true, "by_residual_bytes", peer.by_residual,
+           "Bytes that went as floats by what they differ from others"),
     FIGURE(true, "by_data_bytes", peer.by_data, "Bytes that went as they are"),
     FIGURE(true, "by_fill_bytes", peer.by_fill,
            "Bytes that went as repetitions"),
@@ -356,6 +366,8 @@ static int run(const struct values *values, const char *via)
         .serve = values->serve,
         .allow = values->allow.items,
         .allow_count = values->allow.count,
+        .segmenters = values->segmenters.items,
+        .segmenter_count = values->segmenters.count,
         .secret = values->secret,
         .cert = values->cert,
         .key = values->key,
@@ -408,5 +420,6 @@ int cli_tunnel(int argc, char **argv)
     }
     poise_strings_free(&values.forwards);
     poise_strings_free(&values.allow);
+    poise_strings_free(&values.segmenters);
     return code;
 }

@@ -454,7 +454,9 @@ struct poise_dedup_peer_options {
      * that comes; fewer than POISE_DEDUP_SAMPLE / 4 decide nothing. */
     const struct poise_dedup_method *method;
     struct poise_dedup_cut_options cut;
-    int level; /**< of Zstandard; 0: 3 */
+    uint32_t cut_stream; /**< they are for this stream only, and gear is for
+                              others; 0: for all */
+    int level;           /**< of Zstandard; 0: 3 */
     /** Compress in a thread of its own, begun when there is much to send.
      * Output may then come later: poise_dedup_peer_wait. Not
      * where there are several receivers. */

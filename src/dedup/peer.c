@@ -240,8 +240,11 @@ static struct wire_stream *to_send(struct poise_dedup_peer *peer,
 static int take_segmenter(struct poise_dedup_peer *peer,
                           struct wire_stream *stream)
 {
-    stream->is_early = !peer->is_chosen;
-    if (peer->spare) {
+    bool is_usual =
+        peer->options.cut_stream && peer->options.cut_stream != stream->number;
+
+    stream->is_early = !peer->is_chosen || is_usual;
+    if (peer->spare && !is_usual) {
         int err = dedup_segmenter_restart(peer->spare, stream);
         if (err == 0) {
             stream->segmenter = peer->spare;
@@ -249,9 +252,10 @@ static int take_segmenter(struct poise_dedup_peer *peer,
         }
         return err;
     }
-    int err =
-        poise_dedup_segmenter_create(peer->options.method, &peer->options.cut,
-                                     send_cut, stream, &stream->segmenter);
+    int err = poise_dedup_segmenter_create(
+        is_usual ? &dedup_gear : peer->options.method,
+        is_usual ? NULL : &peer->options.cut, send_cut, stream,
+        &stream->segmenter);
     if (err == 0) {
         dedup_segmenter_batch(stream->segmenter, send_cuts);
     }
@@ -314,6 +318,8 @@ static int add_sample(struct poise_dedup_peer *peer, struct wire_stream *stream,
     int err;
 
     if (peer->is_chosen || stream->segmenter ||
+        (peer->options.cut_stream &&
+         peer->options.cut_stream != stream->number) ||
         (peer->sampled && peer->sampled != stream)) {
         return 0;
     }

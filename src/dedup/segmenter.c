@@ -261,6 +261,8 @@ static int emit(struct poise_dedup_segmenter *segmenter,
 {
     struct poise_dedup_cut_stats *stats = &segmenter->stats;
     size_t ahead = cut->len - cut->back;
+    uint32_t element = segmenter->options.element;
+    bool whole = element > 0 && (segmenter->at - cut->back) % element == 0;
     struct poise_dedup_piece piece = {
         .kind = cut->kind,
         .data = segmenter->buffer + segmenter->start - cut->back,
@@ -268,7 +270,7 @@ static int emit(struct poise_dedup_segmenter *segmenter,
         .period = period,
         .range = cut->range,
         .place = {segmenter->at - cut->back, 0, (uint32_t)cut->len, 1},
-        .array = segmenter->options.element ? &segmenter->options : NULL,
+        .array = whole ? &segmenter->options : NULL,
     };
     bool is_segment =
         cut->kind == POISE_DEDUP_SEGMENT || cut->kind == POISE_DEDUP_RANGE;

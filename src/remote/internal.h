@@ -16,7 +16,7 @@
 #include <poll.h>
 
 enum {
-    REMOTE_VERSION = 1,
+    REMOTE_VERSION = 2,
     REMOTE_MESSAGE_MOST = 1 << 22, /* bytes of one message */
     REMOTE_BLOCK = 1 << 18,        /* files are read, written and hashed so */
     REMOTE_NAME_MOST = 4096,
@@ -72,8 +72,10 @@ struct remote_link {
     void *arg;
 };
 
-/** Begin; the descriptors, the store and the callbacks are set. */
-int remote_link_open(struct remote_link *link, int level);
+/** Begin; the descriptors, the store and the callbacks are set. `segmenter` may
+ * be NULL. */
+int remote_link_open(struct remote_link *link, int level,
+                     const char *segmenter);
 void remote_link_close(struct remote_link *link);
 /** Append a message to what is to be sent. */
 int remote_link_say(struct remote_link *link, enum remote_message kind,

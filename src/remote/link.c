@@ -383,10 +383,11 @@ int remote_link_drain(struct remote_link *link)
     return err;
 }
 
-int remote_link_open(struct remote_link *link, int level)
+int remote_link_open(struct remote_link *link, int level, const char *segmenter)
 {
     struct poise_dedup_peer_options options = {.store = link->store,
                                                .level = level,
+                                               .cut_stream = REMOTE_DATA,
                                                .packs_aside = true,
                                                .deliver = deliver,
                                                .ended = ended,
@@ -394,6 +395,13 @@ int remote_link_open(struct remote_link *link, int level)
                                                .arg = link};
     int fds[2] = {link->in, link->out};
 
+    if (segmenter) {
+        int err =
+            poise_dedup_cut_parse(segmenter, &options.method, &options.cut);
+        if (err < 0) {
+            return err;
+        }
+    }
     if (link->follows) {
         options.follows = link->follows->peer;
     }

@@ -65,9 +65,11 @@ struct poise_remote_options {
     bool dry;      /**< change nothing, tell what would be done */
     bool tell;     /**< call `deed` */
     bool one_file_system;
-    int level;           /**< of Zstandard; 0: 3 */
-    uint64_t silence_ns; /**< give up when the other end says nothing for so
-                              long while it is waited for; 0: never */
+    int level;             /**< of Zstandard; 0: 3 */
+    const char *segmenter; /**< how the end that gives cuts files, as
+                                poise_dedup_cut_parse has it; NULL: gear */
+    uint64_t silence_ns;   /**< give up when the other end says nothing for so
+                                long while it is waited for; 0: never */
 
     const char *cache;        /**< folder; NULL: $XDG_CACHE_HOME/poise/wire,
                                    "": none, in memory only */
@@ -150,6 +152,12 @@ struct poise_remote_tunnel_options {
     const char *cert, *key, *ca;
     const char *peer_name; /**< in the other end's certificate; NULL: the host
                                 of `via`, any for who connects */
+
+    /** How this end cuts what it sends: "[HOST:PORT=]NAME[,OPTION...]", as
+     * poise_dedup_cut_parse has it, for connections to HOST:PORT as both ends
+     * write it, or for all others. Else gear. */
+    const char *const *segmenters;
+    size_t segmenter_count;
 
     const char *cache; /**< as poise_remote_options has it; NULL:
                             $XDG_CACHE_HOME/poise/tunnel */

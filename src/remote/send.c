@@ -15,7 +15,8 @@ static int run(struct remote_transfer *transfer, bool gives)
     link->stop = transfer->options.stop;
     link->tick = remote_tick;
     link->tick_arg = transfer;
-    err = remote_link_open(link, transfer->options.level);
+    err = remote_link_open(link, transfer->options.level,
+                           gives ? transfer->options.segmenter : NULL);
     if (err == 0) {
         err = gives ? remote_give(transfer) : remote_take(transfer);
         transfer->stats.peer = poise_dedup_peer_stats(link->peer);

@@ -402,7 +402,7 @@ static int begin(struct several_member *member)
         .arg = member,
     };
     /* What comes through the lead is compressed already. */
-    return remote_link_open(&transfer->link, 1);
+    return remote_link_open(&transfer->link, 1, NULL);
 }
 
 /* All that are to be sent to now. */
@@ -416,7 +416,8 @@ static int pass(struct several *several)
     link->stop = several->lead.options.stop;
     link->tick = tick;
     link->tick_arg = several;
-    err = remote_link_open(link, several->lead.options.level);
+    err = remote_link_open(link, several->lead.options.level,
+                           several->lead.options.segmenter);
     for (size_t i = 0; i < several->count && err == 0; i++) {
         struct several_member *member = &several->members[i];
         int code;

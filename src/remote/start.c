@@ -229,6 +229,10 @@ static int put_greeting(const struct poise_remote_options *options, bool gives,
     poise_buf_varint(&body, options->cache_bytes);
     poise_buf_varint(&body, options->cache_bits);
     poise_buf_varint(&body, options->silence_ns);
+    poise_buf_putc(&body, options->segmenter ? 1 : 0);
+    if (options->segmenter) {
+        poise_buf_blob(&body, options->segmenter, strlen(options->segmenter));
+    }
     poise_buf_putc(&body, options->remote_cache ? 1 : 0);
     if (options->remote_cache) {
         poise_buf_blob(&body, options->remote_cache,
@@ -469,6 +473,8 @@ static int parse_greeting(struct poise_reader *from,
     options->cache_bytes = poise_reader_varint(from);
     options->cache_bits = (uint32_t)poise_reader_varint(from);
     options->silence_ns = poise_reader_varint(from);
+    has = poise_reader_left(from) > 0 ? from->pos++ : NULL;
+    options->segmenter = has && *has ? keep_string(from, memory) : NULL;
     has = poise_reader_left(from) > 0 ? from->pos++ : NULL;
     options->cache = has && *has ? keep_string(from, memory) : NULL;
     count = poise_reader_varint(from);

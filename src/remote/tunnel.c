@@ -62,6 +62,7 @@ static void add_peer(struct poise_dedup_peer_stats *sum,
     sum->by_delta += more.by_delta;
     sum->by_data += more.by_data;
     sum->by_fill += more.by_fill;
+    sum->by_residual += more.by_residual;
     sum->cache_errors += more.cache_errors;
 }
 
@@ -288,7 +289,8 @@ int tunnel_create(const struct poise_remote_tunnel_options *options,
     made->buffer = poise_alloc(TUNNEL_BUFFER, 1);
     made->listeners =
         poise_alloc(options->forward_count + 2, sizeof *made->listeners);
-    err = made->buffer && made->listeners ? open_all(made) : -ENOMEM;
+    err = made->buffer && made->listeners ? tunnel_ways_create(made) : -ENOMEM;
+    err = err < 0 ? err : open_all(made);
     if (err < 0) {
         tunnel_destroy(made);
         return err;
@@ -322,6 +324,7 @@ void tunnel_destroy(struct tunnel *tunnel)
     if (tunnel->store) {
         poise_dedup_store_close(tunnel->store);
     }
+    tunnel_ways_free(tunnel);
     free(tunnel->allowed);
     free(tunnel->listeners);
     free(tunnel->buffer);

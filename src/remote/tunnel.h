@@ -120,6 +120,28 @@ void tunnel_tls_bytes(const struct tunnel_tls *tls, uint64_t *out,
 /** It has to write before it can go on. */
 bool tunnel_tls_wants_write(const struct tunnel_tls *tls);
 
+/* ---- tunnel_way.c ----------------------------------------------------------
+ */
+
+struct tunnel;
+
+/** How this end cuts what connections to some target say. */
+struct tunnel_way {
+    char *target; /* owned: as tunnel_name_put says it; NULL: any */
+    const struct poise_dedup_method *method;
+    struct poise_dedup_cut_options cut;
+    bool samples;            /* it is to be chosen */
+    struct poise_buf sample; /* by what came so far */
+};
+/** Those that the options name, and the usual one. */
+int tunnel_ways_create(struct tunnel *tunnel);
+void tunnel_ways_free(struct tunnel *tunnel);
+/** For a target: that with its name, or the last one for any, or gear. */
+struct tunnel_way *tunnel_way_of(struct tunnel *tunnel, const char *target,
+                                 size_t len);
+/** Someone said this. When there was enough, choose. */
+int tunnel_way_sample(struct tunnel_way *way, const void *data, size_t len);
+
 /* ---- tunnel_conn.c ---------------------------------------------------------
  */
 
@@ -141,7 +163,9 @@ struct tunnel_conn {
     /* To the other end. */
     bool sent_end;
     uint64_t sent_at, credit;
+    struct tunnel_way *way;
     struct poise_dedup_segmenter *segmenter; /* what it holds back */
+    bool early;                              /* made before it was chosen how */
     size_t held;                             /* bytes put into it */
     bool drained;                            /* nothing more was there */
     uint64_t read_ns;
@@ -290,6 +314,8 @@ struct tunnel {
     size_t listener_count;
     struct tunnel_target *allowed;
     size_t allowed_count;
+    struct tunnel_way usual, *ways;
+    size_t way_count;
     struct tunnel_keys *serve_keys, *via_keys;
     struct tunnel_name via_name;
     struct tunnel_target via; /* resolved again for each attempt */

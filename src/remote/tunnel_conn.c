@@ -293,14 +293,19 @@ int tunnel_conn_flush(struct tunnel_conn *conn)
     trunk->feeding = conn;
     trunk->dirty = true;
     err = poise_dedup_segmenter_flush(conn->segmenter);
+    conn->held = 0;
+    if (err == 0 && conn->way != &trunk->tunnel->usual &&
+        conn->early == conn->way->samples) {
+        /* It may know where in an array it is. */
+        return 0;
+    }
     /* It holds nothing now: whoever comes next may have it. */
-    if (err < 0 || trunk->spare) {
+    if (err < 0 || trunk->spare || conn->way != &trunk->tunnel->usual) {
         poise_dedup_segmenter_destroy(conn->segmenter);
     } else {
         trunk->spare = conn->segmenter;
     }
     conn->segmenter = NULL;
-    conn->held = 0;
     return err;
 }
 
@@ -330,15 +335,17 @@ static int send_bytes(struct tunnel_conn *conn, const unsigned char *data,
             .place = {.width = (uint32_t)len, .height = 1}};
         return tunnel_trunk_emit(&piece, trunk);
     }
-    if (!conn->segmenter && trunk->spare) {
+    if (!conn->segmenter && trunk->spare &&
+        conn->way == &trunk->tunnel->usual) {
         conn->segmenter = trunk->spare;
         trunk->spare = NULL;
     } else if (!conn->segmenter) {
-        static const struct poise_dedup_cut_options usual;
-        err = poise_dedup_segmenter_create(poise_dedup_method_find("gear"),
-                                           &usual, tunnel_trunk_emit, trunk,
+        conn->early = conn->way->samples;
+        err = poise_dedup_segmenter_create(conn->way->method, &conn->way->cut,
+                                           tunnel_trunk_emit, trunk,
                                            &conn->segmenter);
     }
+    err = err < 0 ? err : tunnel_way_sample(conn->way, data, len);
     if (err == 0) {
         err = poise_dedup_segmenter_feed(conn->segmenter, data, len);
         conn->held += len;
@@ -383,5 +390,5 @@ uint64_t tunnel_conn_due(const struct tunnel_conn *conn)
 {
     bool is_waiting = conn->drained || conn->credit == 0;
 
-    return conn->segmenter && is_waiting ? conn->read_ns + HOLD_NS : 0;
+    return conn->held > 0 && is_waiting ? conn->read_ns + HOLD_NS : 0;
 }

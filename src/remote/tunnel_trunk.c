@@ -168,6 +168,7 @@ static int take_open(struct tunnel_trunk *trunk, struct poise_reader *body)
         return err;
     }
     conn->fresh = true;
+    conn->way = tunnel_way_of(trunk->tunnel, name, len);
     trunk->tunnel->stats.carried++;
     for (size_t i = 0; i < tunnel->allowed_count; i++) {
         const struct tunnel_target *target = &tunnel->allowed[i];
@@ -402,6 +403,7 @@ int tunnel_trunk_open(struct tunnel_trunk *trunk, int fd, const char *target)
     if (err < 0) {
         return err;
     }
+    conn->way = tunnel_way_of(trunk->tunnel, target, strlen(target));
     trunk->tunnel->stats.carried++;
     tunnel_guard(fd);
     err = tunnel_trunk_say(trunk, TUNNEL_OPEN, conn->id, stream, target);

@@ -450,7 +450,7 @@ static void test_cut(void **state)
     poise_rng_seed(&rng, 40);
     make_store(&b, 8);
     know_tiles(&b, 10000, 400);
-    for (int round = 0; round < 15; round++) {
+    for (int round = 0; round < 10; round++) {
         size_t stop;
         make_store(&a, 40);
         connect_both(&a, &b);
@@ -497,7 +497,7 @@ static int take_any(uint32_t stream, const struct poise_dedup_update *update,
  * anything is. */
 static void test_altered(void **state)
 {
-    enum { ROUNDS = 50 };
+    enum { ROUNDS = 30 };
     static const uint64_t ids[] = {10, 20, 30};
     struct end a = {0}, b = {0};
     struct poise_rng rng;
@@ -541,7 +541,7 @@ static void test_no_memory(void **state)
     bool struck = true;
 
     (void)state;
-    for (uint64_t k = 1; struck; k += 1 + k / 3) {
+    for (uint64_t k = 1; struck; k += 1 + k / 2) {
         struct end a = {0}, b = {0};
         struct poise_dedup_piece pieces[3];
         struct poise_dedup_update update = {.pieces = pieces, .count = 3};

@@ -185,6 +185,9 @@ size_t remote_host(const char *operand);
 /** Start the other end and tell it what to do. */
 int remote_start(const struct poise_remote_options *options, const char *host,
                  size_t host_len, bool gives, int *fd, pid_t *pid);
+/** Hear that it is ready, which takes it as long as its cache takes to be
+ * opened; if it is not, its end is waited for, and the descriptor closed. */
+int remote_meet(const struct poise_remote_options *options, int fd, pid_t pid);
 /** Wait for it: 0, or what it said by its exit. It is told to end where `err`,
  * of the transfer, is -ETIMEDOUT or -EINTR. */
 int remote_finish(pid_t pid, int err);

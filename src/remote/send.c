@@ -113,10 +113,18 @@ int poise_remote_send(const struct poise_remote_options *options,
         transfer.options.remote_cache = "";
     }
     if (err == 0) {
-        err = remote_open_store(&transfer);
+        err = remote_start(&transfer.options, host, len, gives, &fd, &pid);
+        pid = err == 0 ? pid : 0;
     }
     if (err == 0) {
-        err = remote_start(&transfer.options, host, len, gives, &fd, &pid);
+        /* Both ends open their caches at the same time. */
+        err = remote_open_store(&transfer);
+        if (err < 0) {
+            close(fd);
+        }
+    }
+    if (err == 0) {
+        err = remote_meet(&transfer.options, fd, pid);
         pid = err == 0 ? pid : 0;
     }
     if (err == 0) {

@@ -384,6 +384,9 @@ static int begin(struct several_member *member)
     transfer->prefix_len = len ? len + 1 : 0;
     err = remote_start(&transfer->options, member->target, len, true,
                        &member->fd, &member->pid);
+    if (err == 0) {
+        err = remote_meet(&transfer->options, member->fd, member->pid);
+    }
     if (err < 0) {
         member->fd = -1;
         member->pid = 0;

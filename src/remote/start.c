@@ -397,10 +397,8 @@ int remote_start(const struct poise_remote_options *options, const char *host,
     err = write_all(pair[0], &greeting);
     if (err == 0 || err == -EPIPE || err == -ECONNRESET) {
         /* What is gone may have said something before. */
-        err = read_welcome(pair[0], options);
-    }
-    if (err == 0) {
         *fd = pair[0];
+        err = 0;
         goto out;
     }
     close(pair[0]);
@@ -411,6 +409,17 @@ close_fd:
 out:
     poise_buf_free(&text);
     poise_buf_free(&greeting);
+    return err;
+}
+
+int remote_meet(const struct poise_remote_options *options, int fd, pid_t pid)
+{
+    int err = read_welcome(fd, options);
+
+    if (err < 0) {
+        close(fd);
+        remote_finish(pid, err);
+    }
     return err;
 }
 

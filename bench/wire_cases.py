@@ -13,7 +13,7 @@ import time
 import wire_data
 import wire_echo
 import wire_tables
-from measure import MIB, POISE
+from measure import BUILD, MIB, POISE
 
 # The other end: what a remote shell would start, without one.
 SHELL = "#!/bin/sh\nshift\nexec \"$@\"\n"
@@ -298,9 +298,61 @@ def sizes(args, report, table):
          "time, poise 256 / zstd -3", "ratio of the best"], bars, md))
 
 
+# Name -> what bench/fields makes of it (two versions), shape, element.
+FIELDS = {
+    "wave": ((("wave", 128, 8, 4, 10), ("wave", 128, 9, 4, 10)),
+             "128x128x128", 4),
+    "heat": ((("heat", 1024, 20, 2, 500), ("heat", 1024, 22, 2, 500)),
+             "1024x1024", 8),
+    "window": ((("window", 2048, 0, 2, 1), ("window", 2048, 2, 2, 1)),
+               "2048x2048", 4),
+}
+
+
+def floats_of(folder, old, new, shape, element):
+    """Label -> bytes, seconds, memory of the largest process."""
+    best = rsync_best(folder, old, new)
+    known = f"floats,shape={shape},element={element}"
+    rows = {
+        "zstd -3": zstd_run(folder, new),
+        "zstd -3 --patch-from": zstd_run(folder, new, "--long=31",
+                                         f"--patch-from={old}"),
+        "rsync -z, best block": (best.wire(), best.seconds, best.rss),
+    }
+    for label, words, size in (
+            ("poise fixed", "fixed", 256), ("poise lbfs", "lbfs", 256),
+            ("poise gear", "gear", 256), ("poise gear", "gear", 1024),
+            ("poise floats, no shape", f"floats,element={element}", 256),
+            ("poise floats", known, 64), ("poise floats", known, 256),
+            ("poise floats", known, 1024)):
+        rows[f"{label} {size}"] = wire_run(folder, old, new, size, "-m", words)
+    rows["poise auto"] = wire_run(folder, old, new, 0, "-m", "auto")
+    return rows
+
+
+def floats(args, report, table):
+    """Float arrays that a solver made: their next steps, the first there."""
+    with tempfile.TemporaryDirectory(dir=args.dir) as folder:
+        for name, (made, shape, element) in FIELDS.items():
+            paths = [os.path.join(folder, f"{name}.{version}")
+                     for version in ("old", "new")]
+            for path, words in zip(paths, made):
+                subprocess.run([os.path.join(BUILD, "bench", "fields"),
+                                *map(str, words), path], check=True)
+            size = os.path.getsize(paths[1])
+            report.heading(f"{name}, {shape} of {element} bytes: "
+                           f"{size:,} bytes")
+            rows = [[label, f"{sent:,}", f"{size / sent:.2f}", f"{took:.2f}",
+                     f"{rss / MIB:.0f}"] for label, (sent, took, rss)
+                    in floats_of(folder, *paths, shape, element).items()]
+            report.say(lambda md, rows=rows: table(
+                ["", "bytes both ways", "ratio", "s", "peak MB"], rows, md))
+
+
+LONE = {"wire-floats": floats}
 TABLES = {**wire_tables.CASES, "wire-sizes": sizes}
 CASES = {"wire-tree": tree, "wire-thin": thin, "wire-echo": wire_echo.echo,
-         **TABLES}
+         **LONE, **TABLES}
 
 
 # ---- for bench/run -----------------------------------------------------------
@@ -322,6 +374,10 @@ def expand(names):
 
 
 def run_case(name, args, report, table):
+    if name in LONE:
+        LONE[name](args, report, table)
+        report.say(lambda md: f"`bench/run --case {name}`\n")
+        return
     if name in TABLES:
         if not versions(args):
             report.say(lambda md: f"{name}: no --wire-old and --wire-new\n")

@@ -23,7 +23,7 @@ enum {
     SUPPLIES = 2, /* once because it is missing, once because it is wrong */
     ANCHORS = 32, /* segments of which one says where a run is */
     ANCHORS_FROM = 64, /* containers of a receiver */
-    SPARES = 16,
+    SPARES = 8,
     SMALL_BYTES = 1 << 16, /* a group's data beyond these get all their room */
 };
 

@@ -16,9 +16,7 @@ struct got_item {
     enum got_state state;
     bool own; /* from the cache: not to be added again */
     bool placed;
-    bool is_residual; /* its data are, of an array */
-    struct wire_grid grid;
-    unsigned mode;
+    bool is_residual; /* its data are, of an array, as the message has it */
     uint32_t stream, count; /* of segments in a run, or of a delta's base */
     uint64_t print;
     int64_t skip;

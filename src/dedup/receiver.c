@@ -181,12 +181,20 @@ static int take_delta(struct got_item *item, struct poise_reader *message)
 static int take_residual(struct poise_dedup_peer *peer, struct got_item *item,
                          struct poise_reader *message)
 {
+    struct wire_grid grid;
+    unsigned mode;
     size_t sum, len;
     int err = take_lens(message, &item->lens, &sum);
+    const unsigned char *body = message->pos;
 
-    err = err < 0 ? err
-                  : wire_residual_read(message, &item->grid, &item->mode, &len);
-    err = err < 0 ? err : take_bytes(message, len, &item->data);
+    err = err < 0 ? err : wire_residual_read(message, &grid, &mode, &len);
+    if (err == 0 && !wire_get_bytes(message, len)) {
+        err = wire_bad("a message is cut short");
+    }
+    if (err == 0) {
+        err =
+            poise_buf_append(&item->data, body, (size_t)(message->pos - body));
+    }
     item->state = GOT_DONE;
     item->is_residual = true;
     return err < 0 ? err
@@ -469,7 +477,11 @@ static int add_residuals(struct poise_dedup_peer *peer, struct wire_got *group)
     for (uint32_t i = 0; i < last && err == 0; i++) {
         struct got_item *item = &group->items[i];
         const uint32_t *lens = (const uint32_t *)(const void *)item->lens.data;
-        size_t sum = 0, before = all->len;
+        struct poise_reader body =
+            poise_reader_of(item->data.data, item->data.len);
+        struct wire_grid grid;
+        unsigned mode;
+        size_t sum = 0, before = all->len, len;
         char *to;
         if (!item->is_residual) {
             err = poise_buf_append(all, item->data.data, item->data.len);
@@ -482,9 +494,12 @@ static int add_residuals(struct poise_dedup_peer *peer, struct wire_got *group)
         if (!to) {
             return -ENOMEM;
         }
-        if (wire_residual_take(
-                &item->grid, item->mode, (const unsigned char *)item->data.data,
-                item->data.len, (unsigned char *)to, sum, before) < 0) {
+        err = wire_residual_read(&body, &grid, &mode, &len);
+        if (err < 0) {
+            return err;
+        }
+        if (wire_residual_take(&grid, mode, body.pos, len, (unsigned char *)to,
+                               sum, before) < 0) {
             return wire_bad("differences of senseless length");
         }
         all->len += sum;

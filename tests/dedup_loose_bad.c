@@ -9,7 +9,7 @@
 static void test_old_peer(void **state)
 {
     static const uint64_t ids[] = {1, 2};
-    unsigned char hello[22] = {20, 0, WIRE_HELLO, 2};
+    unsigned char hello[22] = {20, 0, WIRE_HELLO, WIRE_VERSION};
     struct end a = {0}, b = {0};
 
     (void)state;
@@ -18,8 +18,8 @@ static void test_old_peer(void **state)
     connect_end(&a);
     connect_end(&b);
     assert_int_equal(poise_dedup_peer_loosen(a.peer, 1), -EAGAIN);
-    /* The hello of version 2 as it was at first, in a block that is not
-     * packed; an empty cache with fingerprints of 40 bits. */
+    /* A hello with nothing behind it, in a block that is not packed; an empty
+     * cache with fingerprints of 40 bits. */
     memcpy(hello + 4, b.store->info.key.bytes, POISE_DEDUP_KEY_BYTES);
     hello[20] = 40;
     assert_int_equal(poise_dedup_peer_feed(a.peer, hello, sizeof hello), 0);

@@ -184,6 +184,45 @@ static void close_end(struct end *end)
     assert_int_equal(poise_dedup_store_close(end->store), 0);
 }
 
+/* Who stops at 16 MiB under way sends no more than a receiver puts up with that
+ * lacks the first segment and hears of it late, however small segments are. */
+static void test_small_segments(void **state)
+{
+    enum { MANY = 2 * LEN, UNDER_WAY = 16 << 20 };
+    unsigned char *data = data_make(MANY, DATA_RANDOM, 9);
+    struct end a = {0}, b = {0};
+    uint64_t position;
+    size_t sent = 0;
+
+    (void)state;
+    assert_non_null(data);
+    make_store(&a, 0);
+    make_store(&b, 0);
+    /* So that it has a cache, and is offered fingerprints. */
+    assert_int_equal(poise_dedup_store_add(b.store, "something", 9, &position),
+                     0);
+    connect_end(&a, poise_dedup_method_find("fixed"), 8);
+    connect_end(&b, NULL, 0);
+    run(&a, &b, NULL);
+    while (sent < MANY && poise_dedup_peer_in_flight(a.peer) < UNDER_WAY) {
+        assert_int_equal(
+            poise_dedup_peer_send(a.peer, 1, data + sent, LEN / 16), 0);
+        sent += LEN / 16;
+        speak(&a, &b);
+        assert_int_equal(hear(&b, NULL), 0);
+    }
+    assert_true(sent < MANY);
+    assert_true(poise_dedup_peer_stats(a.peer).by_fingerprint > sent / 2);
+    assert_int_equal(poise_dedup_peer_end(a.peer, 1), 0);
+    assert_int_equal(poise_dedup_peer_flush(a.peer), 0);
+    run(&a, &b, NULL);
+    assert_int_equal(b.got[1].len, sent);
+    assert_memory_equal(b.got[1].data, data, sent);
+    free(data);
+    close_end(&a);
+    close_end(&b);
+}
+
 /* What is known takes next to no bytes, which are not held back until they
  * are many: whoever waits for its arrival does not wait for ever. */
 static void test_known_arrives(void **state)
@@ -834,13 +873,21 @@ static void test_delta(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_delta),         cmocka_unit_test(test_all),
-        cmocka_unit_test(test_known_arrives), cmocka_unit_test(test_costs),
-        cmocka_unit_test(test_small_memory),  cmocka_unit_test(test_collisions),
-        cmocka_unit_test(test_both_ways),     cmocka_unit_test(test_placed),
-        cmocka_unit_test(test_cut),           cmocka_unit_test(test_altered),
-        cmocka_unit_test(test_nonsense),      cmocka_unit_test(test_too_early),
-        cmocka_unit_test(test_no_memory),     cmocka_unit_test(test_stiff),
+        cmocka_unit_test(test_delta),
+        cmocka_unit_test(test_all),
+        cmocka_unit_test(test_known_arrives),
+        cmocka_unit_test(test_small_segments),
+        cmocka_unit_test(test_costs),
+        cmocka_unit_test(test_small_memory),
+        cmocka_unit_test(test_collisions),
+        cmocka_unit_test(test_both_ways),
+        cmocka_unit_test(test_placed),
+        cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_altered),
+        cmocka_unit_test(test_nonsense),
+        cmocka_unit_test(test_too_early),
+        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_stiff),
         cmocka_unit_test(test_aside_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

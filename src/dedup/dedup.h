@@ -552,10 +552,11 @@ POISE_API int poise_dedup_peer_wait(struct poise_dedup_peer *peer);
  * -EPROTO: another version. */
 POISE_API int poise_dedup_peer_feed(struct poise_dedup_peer *peer,
                                     const void *data, size_t len);
-/** Bytes sent whose arrival is not proved yet: they are kept in memory. A
- * caller that goes on sending above a few MiB lets the memory grow. Up to
- * 2 MiB of them may not even be output before a flush: who waits for less has
- * to flush first. */
+/** Bytes that both ends may have to keep in memory of what was sent and is not
+ * proved yet: data, and what goes with each segment. A caller that goes on
+ * sending above a few MiB lets the memory grow, and above 32 MiB may be told
+ * that it sends more than it may. Up to 2 MiB of them may not even be output
+ * before a flush: who waits for less has to flush first. */
 POISE_API uint64_t
 poise_dedup_peer_in_flight(const struct poise_dedup_peer *peer);
 

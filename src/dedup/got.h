@@ -41,6 +41,10 @@ struct got_update {
     struct poise_buf told; /* as it was told: that, too, is proved */
 };
 
+_Static_assert(sizeof(struct got_item) + 2 * sizeof(uint32_t) <=
+                   WIRE_ITEM_WEIGHT,
+               "an item takes no more than the sender counts for it");
+
 struct wire_got {
     struct wire_got *next;
     uint64_t number;

@@ -362,12 +362,15 @@ int wire_sender_close_group(struct poise_dedup_peer *peer)
     }
     poise_buf_putc(&peer->blocks.raw, WIRE_GROUP);
     err = poise_buf_append(&peer->blocks.raw, hash, sizeof hash);
-    sender->in_flight += group->data.len;
+    group->weight = group->data.len + WIRE_GROUP_WEIGHT +
+                    (uint64_t)WIRE_ITEM_WEIGHT *
+                        count_of(&group->items, sizeof(struct wire_item));
+    sender->in_flight += group->weight;
     group->waits = peer->leads ? (uint32_t)peer->member_count : 1;
     for (size_t i = 0; i < peer->member_count; i++) {
-        peer->members[i]->member.in_flight += group->data.len;
+        peer->members[i]->member.in_flight += group->weight;
     }
-    peer->blocks.behind += group->data.len;
+    peer->blocks.behind += group->weight;
     *(sender->newest ? &sender->newest->next : &sender->oldest) = group;
     sender->newest = group;
     sender->open = NULL;
@@ -913,7 +916,7 @@ void wire_sender_settle(struct poise_dedup_peer *peer)
     while (sender->oldest && sender->oldest->waits == 0) {
         struct wire_sent *group = sender->oldest;
         learn(sender, group);
-        sender->in_flight -= group->data.len;
+        sender->in_flight -= group->weight;
         sender->oldest = group->next;
         sender->newest = group->next ? sender->newest : NULL;
         put_spare(sender, group);
@@ -941,7 +944,7 @@ int wire_sender_ack(struct poise_dedup_peer *peer, struct poise_reader *message)
         }
         group->waits--;
         peer->member.acked = group->number + 1;
-        peer->member.in_flight -= peer->member.lead ? group->data.len : 0;
+        peer->member.in_flight -= peer->member.lead ? group->weight : 0;
     }
     wire_sender_settle(lead);
     return 0;

@@ -50,6 +50,8 @@ enum {
     WIRE_GROUP_MOST = 1 << 20, /* what a receiver puts up with: bytes */
     WIRE_ITEMS_MOST = 1 << 12,
     WIRE_PENDING_MOST = 64 << 20, /* bytes in groups that wait */
+    WIRE_ITEM_WEIGHT = 256,       /* bytes that a receiver takes for an item, */
+    WIRE_GROUP_WEIGHT = 1 << 11,  /* and a group, beside their data: at most */
     WIRE_GROUPS_MOST = 1 << 14,
     WIRE_BASE_MOST = 1 << 15, /* bytes that a delta is made against */
     WIRE_MISS_MOST = 1 << 14, /* bytes in one DATA or DELTA */
@@ -168,7 +170,7 @@ struct wire_blocks {
     struct poise_buf raw;  /* messages of the block being made */
     struct poise_buf out;  /* bytes for the other end */
     size_t taken;          /* of out */
-    uint64_t behind;       /* bytes of data in the groups in raw */
+    uint64_t behind;       /* weight of the groups in raw */
     struct poise_buf in;   /* bytes of an incomplete block */
     struct poise_buf read; /* messages of the block being read */
     uint64_t bytes_out, bytes_in;
@@ -209,6 +211,7 @@ struct wire_sent {
     bool asked;                    /* something had to be supplied */
     bool print;                    /* the next item is named by a fingerprint */
     uint32_t waits;                /* members that did not acknowledge it */
+    uint64_t weight;               /* bytes that a receiver may keep for it */
 };
 
 enum wire_held {

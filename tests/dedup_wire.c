@@ -365,14 +365,14 @@ static int remove_folder(const char *path)
 }
 
 /* Both ends with a cache on disk that is larger than its memory. */
-static void begin_small(struct end ends[2])
+static void begin_small(struct end ends[2], uint32_t average)
 {
     struct poise_dedup_store_options options = {.memory_bytes = 1 << 20};
 
     for (int i = 0; i < 2; i++) {
         assert_int_equal(
             poise_dedup_store_open(folders[i], &options, &ends[i].store), 0);
-        connect_end(&ends[i], NULL, 128);
+        connect_end(&ends[i], NULL, average);
     }
 }
 
@@ -391,7 +391,7 @@ static void test_small_memory(void **state)
         assert_non_null(mkdtemp(temporary_name(folders[i], "wire")));
     }
     next = edit(data, &len, 100, 3);
-    begin_small(ends);
+    begin_small(ends, 128);
     bytes = transfer(&ends[0], &ends[1], data, MANY, NULL);
     assert_in_range(bytes, MANY, MANY + MANY / 50);
     for (int i = 0; i < 2; i++) {
@@ -399,7 +399,7 @@ static void test_small_memory(void **state)
         close_end(&ends[i]);
     }
     for (int again = 0; again < 2; again++) {
-        begin_small(ends);
+        begin_small(ends, 128);
         /* What an end says of its cache are containers, not bytes: from how
          * many on a sender chooses whom it names depends on it. */
         containers = poise_dedup_store_info(ends[1].store).containers;
@@ -408,6 +408,61 @@ static void test_small_memory(void **state)
         assert_int_equal(ends[0].peer->their_containers, containers);
         bytes = transfer(&ends[0], &ends[1], next, len, NULL);
         assert_in_range(bytes, 100, MANY / 100);
+        close_end(&ends[0]);
+        close_end(&ends[1]);
+    }
+    assert_int_equal(remove_folder(folders[0]), 0);
+    assert_int_equal(remove_folder(folders[1]), 0);
+    free(data);
+    free(next);
+}
+
+/* Much that is new, and between it small things that were there before, most of
+ * them long ago. */
+static unsigned char *make_echoes(size_t len)
+{
+    enum { FRESH = 1500, ECHO = 400 };
+    unsigned char *data = data_make(len, DATA_RANDOM, 31);
+    struct poise_rng rng;
+
+    assert_non_null(data);
+    poise_rng_seed(&rng, 32);
+    for (size_t at = LEN; at + ECHO <= len;) {
+        size_t n = 50 + poise_rng_below(&rng, ECHO - 50);
+        memcpy(data + at, data + poise_rng_below(&rng, at - n), n);
+        at += n + poise_rng_below(&rng, FRESH);
+    }
+    return data;
+}
+
+/* What the index has left out is found as long as its container happens to be
+ * in memory: other ones at both ends. Neither is it named then, nor do the
+ * caches come apart over who added it again. */
+static void test_small_echoes(void **state)
+{
+    enum { MANY = 5 * LEN };
+    unsigned char *data = make_echoes(MANY), *next;
+    struct end ends[2] = {0};
+    size_t len = MANY;
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        assert_non_null(mkdtemp(temporary_name(folders[i], "wire")));
+    }
+    next = edit(data, &len, 50, 33);
+    for (int turn = 0; turn < 3; turn++) {
+        struct poise_dedup_peer_stats stats;
+        uint64_t bytes;
+        begin_small(ends, 64);
+        bytes = transfer(&ends[0], &ends[1], turn ? next : data,
+                         turn ? len : MANY, NULL);
+        stats = poise_dedup_peer_stats(ends[0].peer);
+        assert_int_equal(stats.repairs, 0);
+        assert_in_range(stats.requests, 0, turn ? 50 : 0);
+        assert_in_range(bytes, 100, turn ? MANY / 25 : MANY);
+        assert_int_equal(poise_dedup_store_info(ends[0].store).segments,
+                         poise_dedup_store_info(ends[1].store).segments);
+        assert_true(poise_dedup_store_info(ends[0].store).sampling > 0);
         close_end(&ends[0]);
         close_end(&ends[1]);
     }
@@ -889,6 +944,7 @@ int main(void)
         cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_stiff),
         cmocka_unit_test(test_aside_fails),
+        cmocka_unit_test(test_small_echoes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

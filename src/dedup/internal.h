@@ -304,6 +304,11 @@ struct dedup_container *dedup_store_append(struct poise_dedup_store *store,
 /** The same, at its place. */
 struct dedup_container *dedup_store_insert(struct poise_dedup_store *store,
                                            uint64_t id);
+/** Whether a cache that was given the same finds a segment of this fingerprint,
+ * all 64 bits, at this position: not by which containers happen to be in
+ * memory. */
+bool dedup_store_names(struct poise_dedup_store *store, uint64_t fingerprint,
+                       uint64_t position);
 /** Out of the list, and its file, too, unless it is for others to say. */
 void dedup_store_remove(struct poise_dedup_store *store,
                         struct dedup_container *container);

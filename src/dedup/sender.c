@@ -23,6 +23,7 @@ enum {
     SUPPLIES = 2, /* once because it is missing, once because it is wrong */
     ANCHORS = 32, /* segments of which one says where a run is */
     ANCHORS_FROM = 64, /* containers of a receiver */
+    ANCHORS_BACK = 8,  /* in front of what a delta is made against */
     SPARES = 8,
     SMALL_BYTES = 1 << 16, /* a group's data beyond these get all their room */
 };
@@ -130,8 +131,40 @@ static int add_item(struct wire_sent *group, uint32_t offset, uint32_t first)
 /* ---- writing what is held --------------------------------------------------
  */
 
+/* Whether one of the two caches may not find all that it has. */
+static bool may_not_find(const struct poise_dedup_peer *peer)
+{
+    return peer->their_containers >= ANCHORS_FROM ||
+           peer->options.store->index.sampling > 0;
+}
+
+/* Where what a delta is made against begins behind: the cursor, if it is known
+ * to the receiver or can be named, or one not far in front of it: 1. */
+static int find_anchor(struct poise_dedup_peer *peer, uint64_t *anchor)
+{
+    struct poise_dedup_store *store = peer->options.store;
+    uint64_t at = peer->sender.cursor, least = UINT64_MAX;
+    int rc = 1;
+
+    *anchor = at;
+    if (peer->sender.anchored || !may_not_find(peer)) {
+        return 1;
+    }
+    for (int i = 0; i < ANCHORS_BACK && rc > 0; i++) {
+        const struct dedup_entry *entry;
+        rc = dedup_store_entry(store, at, &entry);
+        if (rc > 0 && dedup_rank(entry->digest) < least &&
+            dedup_store_names(store, entry->fingerprint, at)) {
+            least = dedup_rank(entry->digest);
+            *anchor = at;
+        }
+        rc = rc > 0 ? poise_dedup_store_step(store, at, -1, &at) : rc;
+    }
+    return rc < 0 ? rc : least < UINT64_MAX;
+}
+
 /* Where the receiver's cursor has to be before something relative to it. */
-static int put_anchor(struct poise_dedup_peer *peer)
+static int put_anchor(struct poise_dedup_peer *peer, uint64_t at)
 {
     struct wire_sender *sender = &peer->sender;
     struct poise_buf *raw = &peer->blocks.raw;
@@ -143,7 +176,7 @@ static int put_anchor(struct poise_dedup_peer *peer)
     if (sender->anchored) {
         return 1;
     }
-    rc = poise_dedup_store_read(peer->options.store, sender->cursor, &stored);
+    rc = poise_dedup_store_read(peer->options.store, at, &stored);
     if (rc <= 0) {
         return rc;
     }
@@ -151,15 +184,15 @@ static int put_anchor(struct poise_dedup_peer *peer)
     wire_put_named(peer, stored.data, stored.len);
     poise_buf_varint(raw, 0);
     sender->anchored = true;
+    sender->cursor = at;
     rc = add_item(sender->open, end, count);
     return rc < 0 ? rc : 1;
 }
 
-/* What lies behind the cursor in the cache. */
-static int collect_base(struct poise_dedup_peer *peer, size_t wanted,
-                        struct poise_buf *base, uint32_t *count)
+/* What lies behind a position in the cache. */
+static int collect_base(struct poise_dedup_peer *peer, uint64_t at,
+                        size_t wanted, struct poise_buf *base, uint32_t *count)
 {
-    uint64_t at = peer->sender.cursor;
     size_t most = 2 * wanted + 1024;
 
     most = most < WIRE_BASE_MOST ? most : WIRE_BASE_MOST;
@@ -209,17 +242,19 @@ static int put_missing(struct poise_dedup_peer *peer)
     struct poise_buf base = {0};
     uint32_t count = 0;
     struct poise_buf residual = {0};
+    uint64_t anchor;
     size_t begun;
     bool as_delta;
     int rc = 0;
 
     if (sender->has_cursor && sender->heat >= HEAT_ENOUGH &&
         group->number >= sender->distrust_until) {
-        rc = collect_base(peer, len, &base, &count);
+        rc = find_anchor(peer, &anchor);
+        rc = rc > 0 ? collect_base(peer, anchor, len, &base, &count) : rc;
     }
     if (rc == 0 && count > 0) {
         /* The anchor is an item of its own, before this one. */
-        rc = put_anchor(peer);
+        rc = put_anchor(peer, anchor);
     }
     begun = raw->len;
     as_delta = rc > 0;
@@ -471,60 +506,47 @@ static bool distance(const struct poise_dedup_peer *peer, uint64_t at,
 }
 
 /* Of the segments from `at` on, the one that a receiver is most likely to find,
- * as an index that is full keeps those of low rank: how many segments on it
- * is, and where. */
-static int best_anchor(struct poise_dedup_peer *peer, uint64_t at,
+ * as an index that is full keeps those of low rank: 1, how many segments on it
+ * is, and where. 0: there is none that is found there. */
+static int best_anchor(struct poise_dedup_peer *peer, uint64_t at, int *by,
                        uint64_t *best_at)
 {
     const struct wire_sender *sender = &peer->sender;
     struct poise_dedup_store *store = peer->options.store;
     uint64_t least = UINT64_MAX;
-    int found = 0;
+    int rc = 1;
 
-    for (int i = 0; i < ANCHORS; i++) {
+    for (int i = 0; i < ANCHORS && rc > 0; i++) {
         const struct dedup_entry *entry;
-        int rc = dedup_store_entry(store, at, &entry);
+        rc = dedup_store_entry(store, at, &entry);
         if (rc <= 0) {
-            return rc < 0 ? rc : found;
+            break;
         }
         /* Of two copies, both ends take the one that the index has. */
         if (dedup_rank(entry->digest) < least &&
-            dedup_index_get(&store->index,
-                            poise_dedup_short(entry->fingerprint,
-                                              store->info.bits)) == at) {
+            dedup_store_names(store, entry->fingerprint, at)) {
             least = dedup_rank(entry->digest);
             *best_at = at;
-            found = i;
+            *by = i;
         }
         rc = poise_dedup_store_step(store, at, 1, &at);
         /* What is new in this group the receiver does not have yet. */
-        if (rc <= 0 || (sender->has_added && at >= sender->added)) {
-            return rc < 0 ? rc : found;
+        if (sender->has_added && at >= sender->added) {
+            break;
         }
     }
-    return found;
+    return rc < 0 ? rc : least < UINT64_MAX;
 }
 
-/* Put the receiver's cursor near `at`, by a fingerprint that it has, if it may
- * have no room for all: 1, and how many segments on from there `at` is. */
-static int send_anchor(struct poise_dedup_peer *peer, uint64_t at, int64_t *by)
+/* Put the receiver's cursor to a segment that it finds by its fingerprint: 1.
+ */
+static int send_anchor(struct poise_dedup_peer *peer, uint64_t anchor)
 {
     struct wire_sender *sender = &peer->sender;
     struct wire_sent *group = sender->open;
     struct poise_dedup_stored stored;
-    uint64_t anchor = at;
-    int rc;
+    int rc = settle(peer);
 
-    if (peer->their_containers < ANCHORS_FROM &&
-        peer->options.store->index.sampling == 0) {
-        return 0;
-    }
-    rc = best_anchor(peer, at, &anchor);
-    if (rc <= 0) {
-        return rc;
-    }
-    *by = -rc;
-    rc = settle(peer);
     rc = rc < 0 ? rc : wire_blocks_room(&peer->blocks, 32);
     if (rc == 0) {
         rc = poise_dedup_store_read(peer->options.store, anchor, &stored);
@@ -542,20 +564,43 @@ static int send_anchor(struct poise_dedup_peer *peer, uint64_t at, int64_t *by)
     return rc < 0 ? rc : 1;
 }
 
+/* See that the receiver knows where `at` is, or can be told by its own
+ * fingerprint: 1; 0 if there is no way. *near: how many segments on from the
+ * cursor, *by, it is. */
+static int approach(struct poise_dedup_peer *peer, uint64_t at, bool *near,
+                    int64_t *by)
+{
+    uint64_t anchor = at;
+    int rc, on = 0;
+
+    *near = distance(peer, at, by);
+    if (*near || !may_not_find(peer)) {
+        return 1;
+    }
+    rc = best_anchor(peer, at, &on, &anchor);
+    if (rc == 0) {
+        /* One that finds all finds a copy of it, too. */
+        return peer->options.store->index.sampling == 0;
+    }
+    if (rc > 0 && on > 0) {
+        rc = send_anchor(peer, anchor);
+        *near = rc > 0;
+        *by = -on;
+    }
+    return rc;
+}
+
+/* 1; 0 if the receiver cannot be told where it is. */
 static int send_run(struct poise_dedup_peer *peer,
                     const struct poise_dedup_piece *piece, uint64_t at)
 {
     struct wire_sender *sender = &peer->sender;
     int64_t by = 0;
-    bool near = distance(peer, at, &by);
-    int err;
+    bool near;
+    int err = approach(peer, at, &near, &by);
 
-    if (!near) {
-        err = send_anchor(peer, at, &by);
-        if (err < 0) {
-            return err;
-        }
-        near = err == 1;
+    if (err <= 0) {
+        return err;
     }
     if (sender->held == WIRE_HELD_RUN && !(near && by == 1)) {
         err = settle(peer);
@@ -575,7 +620,8 @@ static int send_run(struct poise_dedup_peer *peer,
     sender->held_count++;
     sender->has_cursor = true;
     sender->cursor = at;
-    return take_bytes(sender->open, piece);
+    err = take_bytes(sender->open, piece);
+    return err < 0 ? err : 1;
 }
 
 static int send_print(struct poise_dedup_peer *peer,
@@ -632,14 +678,40 @@ static bool is_surely_new(const struct poise_dedup_peer *peer, bool found)
             sender->open->number >= sender->distrust_until);
 }
 
+/* Into the own cache, as the receiver does it with what comes as data. */
+static int add_segment(struct poise_dedup_peer *peer,
+                       const struct poise_dedup_piece *piece,
+                       struct own_print *print)
+{
+    struct wire_sender *sender = &peer->sender;
+    struct poise_dedup_store *store = peer->options.store;
+    uint64_t before = store->info.segments, at;
+    int err = dedup_store_add(store, own_print(peer, piece, print), piece->data,
+                              piece->len, &at);
+
+    peer->stats.cache_errors += err < 0 && err != -ENOMEM;
+    if (err == 0 && store->info.segments > before) {
+        if (!sender->has_added) {
+            sender->has_added = true;
+            sender->added = at;
+        }
+        if (!sender->has_brought) {
+            sender->has_brought = true;
+            sender->brought = at;
+        }
+    }
+    return err == -ENOMEM ? err : 0;
+}
+
 static int send_segment(struct poise_dedup_peer *peer,
                         const struct poise_dedup_piece *piece,
                         struct own_print *print)
 {
     struct wire_sender *sender = &peer->sender;
+    struct poise_dedup_store *store = peer->options.store;
     uint64_t at = 0;
-    int found = look_up(peer, piece, print, &at), err;
-    bool is_ours, is_theirs;
+    int found = look_up(peer, piece, print, &at), rc;
+    bool is_ours, is_theirs, is_full = store->index.sampling > 0, as_data;
 
     if (found < 0) {
         return found;
@@ -653,28 +725,23 @@ static int send_segment(struct poise_dedup_peer *peer,
                 (peer->their_containers > 0 ||
                  (sender->has_brought && at >= sender->brought));
     if (is_theirs && sender->open->number >= sender->distrust_until) {
-        return send_run(peer, piece, at);
-    }
-    if (!found) {
-        err =
-            dedup_store_add(peer->options.store, own_print(peer, piece, print),
-                            piece->data, piece->len, &at);
-        if (err == -ENOMEM) {
-            return err;
-        }
-        peer->stats.cache_errors += err < 0;
-        if (err == 0 && !sender->has_added) {
-            sender->has_added = true;
-            sender->added = at;
-        }
-        if (err == 0 && !sender->has_brought) {
-            sender->has_brought = true;
-            sender->brought = at;
+        rc = send_run(peer, piece, at);
+        if (rc != 0) {
+            return rc < 0 ? rc : 0;
         }
     }
-    return is_ours || (!is_theirs && is_surely_new(peer, found))
-               ? send_missing(peer, piece)
-               : send_print(peer, piece);
+    /* Found only because its container is in memory: the receiver's may not
+     * be. */
+    as_data = is_ours || (!is_theirs && is_surely_new(peer, found)) ||
+              (found && is_full &&
+               !dedup_store_names(store, own_print(peer, piece, print), at));
+    if (!found || (as_data && is_full)) {
+        rc = add_segment(peer, piece, print);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    return as_data ? send_missing(peer, piece) : send_print(peer, piece);
 }
 
 /* ---- other pieces ----------------------------------------------------------

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 enum {
-    RECENT_BYTES = 2 << 20,
+    RECENT = 2, /* containers */
 };
 
 /* ---- containers ------------------------------------------------------------
@@ -402,6 +402,18 @@ static int find(struct poise_dedup_store *store, uint64_t fingerprint,
                : find_loaded(store, fingerprint, position);
 }
 
+bool dedup_store_names(struct poise_dedup_store *store, uint64_t fingerprint,
+                       uint64_t position)
+{
+    uint64_t at;
+
+    fingerprint = poise_dedup_short(fingerprint, store->info.bits);
+    if (find_open(store, fingerprint, &at) == 0) {
+        at = dedup_index_get(&store->index, fingerprint);
+    }
+    return at == position;
+}
+
 int poise_dedup_store_find(struct poise_dedup_store *store,
                            uint64_t fingerprint, uint64_t *position)
 {
@@ -629,18 +641,20 @@ static int open_container(struct poise_dedup_store *store, size_t len)
     return 0;
 }
 
-/* Among those that were added last, as many as a group brings. */
+/* Among those that were added last, whether they are in memory or not. */
 static int find_recent(struct poise_dedup_store *store, uint64_t fingerprint,
                        uint64_t *position)
 {
-    uint64_t bytes = 0;
-
-    for (size_t i = store->count; i-- > 0 && bytes < RECENT_BYTES;) {
-        const struct dedup_container *c = store->containers[i];
-        if (c->body && find_in(store, c, fingerprint, position)) {
-            return 1;
+    for (size_t back = 1; back <= RECENT && back <= store->count; back++) {
+        struct dedup_container *c = store->containers[store->count - back];
+        /* Another process may still write into one that is not in memory. */
+        int rc = c->body ? 1 : store->client ? 0 : load(store, c, false);
+        if (rc > 0) {
+            rc = find_in(store, c, fingerprint, position);
         }
-        bytes += c->bytes;
+        if (rc != 0) {
+            return rc;
+        }
     }
     return 0;
 }

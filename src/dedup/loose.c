@@ -454,13 +454,16 @@ static void keep_wrong(struct poise_dedup_peer *peer,
     for (uint32_t i = update->first; i < update->end; i++) {
         const struct got_item *item = &group->items[i];
         const char *shown = item->guess.data;
+        if (item->guess.len == 0) {
+            at += item->pieces; /* shown as they are */
+            continue;
+        }
         for (uint32_t k = 0; k < item->pieces; k++, at++) {
             size_t len = pieces[at].len;
-            if (item->guess.len > 0 &&
-                memcmp(shown, pieces[at].data, len) != 0) {
+            if (memcmp(shown, pieces[at].data, len) != 0) {
                 pieces[wrong++] = pieces[at];
             }
-            shown += item->guess.len > 0 ? len : 0;
+            shown += len;
         }
     }
     out->len = wrong * sizeof *pieces;

@@ -60,7 +60,8 @@ int coll_letter_send(struct poise_coll *coll, const struct coll_call *call,
     return err;
 }
 
-static int keep(struct poise_coll *coll, const struct poise_message *message)
+/* Room for one letter more. */
+static int reserve(struct poise_coll *coll)
 {
     if (coll->inbox_count == coll->inbox_cap) {
         size_t cap = coll->inbox_cap ? coll->inbox_cap * 2 : 8;
@@ -71,6 +72,11 @@ static int keep(struct poise_coll *coll, const struct poise_message *message)
         coll->inbox = inbox;
         coll->inbox_cap = cap;
     }
+    return 0;
+}
+
+static int keep(struct poise_coll *coll, const struct poise_message *message)
+{
     struct coll_letter *letter = &coll->inbox[coll->inbox_count];
     if (message->len < sizeof(letter->head)) {
         return poise_error_set(EPROTO, "read a message", NULL,
@@ -86,13 +92,15 @@ static int keep(struct poise_coll *coll, const struct poise_message *message)
     return 0;
 }
 
-/* 1: one message more, 0: none there, negative. */
+/* 1: one message more, 0: none there, negative. What there is no room for stays
+ * where it is: who only drains has nobody to tell that one was lost. */
 static int take_in(struct poise_coll *coll)
 {
     struct poise_message message;
-    int got = poise_world_receive(coll->world, &message);
+    int err = reserve(coll);
+    int got = err < 0 ? err : poise_world_receive(coll->world, &message);
     if (got > 0) {
-        int err = keep(coll, &message);
+        err = keep(coll, &message);
         if (err < 0) {
             poise_message_free(&message);
             return err;

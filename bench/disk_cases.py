@@ -354,7 +354,7 @@ def show_io(report, table, place, size, repeat):
 PATTERNS = ["random", "sorted", "reverse", "equal", "few", "skew"]
 PART_KINDS = {"u64": 8, "record:100,0,10": 100, "lines": 50.5}
 # Buckets of frequent keys, which are not sorted, are left out; others have room
-# for so many times the mean (src/extmem/plan.c), and are split if they need more.
+# for so many times the mean (src/extmem/sort/plan.c), and are split if they need more.
 PART_BYTES, PART_MEMORY, PART_MOST = 128 * MIB, 16 * MIB, 1.6
 
 

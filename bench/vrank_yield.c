@@ -5,7 +5,7 @@
  *
  * usage: vrank_yield [REPETITIONS]
  */
-#include <vrank/internal.h>
+#include "vrank/thread/thread.h"
 
 #include <stdio.h>
 #include <stdlib.h>

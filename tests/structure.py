@@ -77,7 +77,7 @@ class Structure(unittest.TestCase):
         self.write("src/core/internal.h", "int core_x;\n")
         self.bad(self.layers("src/trace/a.c",
                              '\n#include "../core/internal.h"\n'),
-                 "src/trace/a.c:2", "another room")
+                 "src/trace/a.c:2", "another wing")
 
     def test_layers_library(self):
         self.bad(self.layers("src/core/a.c", "#include <sqlite3.h>\n"),
@@ -100,6 +100,58 @@ class Structure(unittest.TestCase):
     def test_layers_mpi_name(self):
         self.bad(self.layers("src/comm/a.c", "int x = MPI_SUCCESS;\n"),
                  "MPI_SUCCESS")
+
+    def test_layers_rooms(self):
+        """Rooms of a wing: by include, by symbol, without circles."""
+        plan = PLAN + ("| 1 | trace/low | x | - |\n"
+                       "| 1 | trace/high | x | low |\n")
+        self.write("ARCHITECTURE.md", plan)
+        self.write("src/trace/low/low.h", "int trace_low(void);\n")
+        self.write("src/trace/high/high.h", "int trace_high(void);\n")
+        self.write("src/trace/high/internal.h", "int trace_x;\n")
+        self.good(self.layers("src/trace/high/a.c",
+                              '#include "internal.h"\n'
+                              '#include "trace/low/low.h"\n'
+                              '#include <poise/core.h>\n'
+                              '#include <poise/trace.h>\n'))
+        self.bad(self.layers("src/trace/low/a.c",
+                             '#include "trace/high/high.h"\n'),
+                 "room trace/low may not include")
+        self.bad(self.layers("src/trace/low/a.c",
+                             '#include "trace/high/internal.h"\n'),
+                 "another room's")
+        self.write("src/trace/low/a.c", "int x;\n")
+        self.write("ARCHITECTURE.md", plan.replace("| x | - |", "| x | high |"))
+        self.bad(run("layers", self.root),
+                 "circle of rooms: trace/high -> trace/low -> trace/high")
+        self.write("ARCHITECTURE.md", plan.replace("| low |", "| lower |"))
+        self.bad(run("layers", self.root), "lower, which is no room")
+
+    def test_layers_symbols(self):
+        objects = []
+        for path, text in (("src/comm/a.c", "int comm_a(void)\n{\n"
+                            "    return 1;\n}\n"),
+                           ("src/trace/a.c", "int comm_a(void);\n"
+                            "int trace_a(void)\n{\n    return comm_a();\n}\n")):
+            objects.append(os.path.join(self.root,
+                                        path.replace("/", "_") + ".o"))
+            subprocess.run([*COMPILER, "-c", self.write(path, text), "-o",
+                            objects[-1]], check=True)
+        archive = os.path.join(self.root, "b.a")
+        subprocess.run(["ar", "rc", archive, *objects], check=True)
+        self.bad(run("layers", self.root, archive), "src/trace/a.c",
+                 "room trace may not use comm_a of src/comm/a.c")
+        os.remove(archive)
+        subprocess.run(["ar", "rc", archive, objects[0]], check=True)
+        self.good(run("layers", self.root))
+
+    def test_layers_sizes(self):
+        self.bad(self.layers("src/core/a.c", "int x;\n" * 8001),
+                 "src/core: has 8001 lines")
+        self.write("src/core/a.c", "int x;\n")
+        for i in range(24):
+            self.write(f"src/core/b{i}.c", "int x;\n")
+        self.bad(run("layers", self.root), "src/core: has 25 files")
 
     def test_layers_nothing(self):
         self.bad(run("layers", self.root), "nothing to check")
@@ -133,7 +185,7 @@ class Structure(unittest.TestCase):
         return archive
 
     def globals(self, text, listed):
-        return run("globals", self.archive(text),
+        return run("globals", self.root, self.archive(text),
                    self.write("globals.list", listed))
 
     def test_globals(self):

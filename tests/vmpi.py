@@ -123,7 +123,8 @@ class Entries(unittest.TestCase):
         """... and those that Fortran has, from Fortran."""
         with tempfile.TemporaryDirectory() as folder:
             listed = os.path.join(folder, "names")
-            subprocess.run([TOOL, "names", INCLUDE, listed], check=True)
+            wing = os.path.join(os.path.dirname(TOOL), "..", "src", "vrank")
+            subprocess.run([TOOL, "names", wing, listed], check=True)
             with open(listed, encoding="utf-8") as file:
                 names = set(file.read().lower().split())
         called = {"abort"} # by a program in C that is compared

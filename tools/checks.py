@@ -43,6 +43,16 @@ def code_only(text, keep_strings=False):
     return _TOKEN.sub(blank, text)
 
 
+def source_of(member, sources):
+    """The source of an object: src_core_fault.c.o -> src/core/fault.c, or None
+    if `sources` has none of that name."""
+    name = re.sub(r"\.o$", "", member.rsplit("/", 1)[-1])
+    for path in sources:
+        if path.replace(os.sep, "_") == name:
+            return path
+    return None
+
+
 class Findings:
     def __init__(self):
         self.lines = []

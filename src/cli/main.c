@@ -1,5 +1,5 @@
 /* poise SUBCOMMAND ...: finds the subcommand and runs it. */
-#include "internal.h"
+#include "cli/common/common.h"
 
 #include <errno.h>
 #include <string.h>

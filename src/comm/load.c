@@ -3,7 +3,7 @@
  */
 #include "internal.h"
 
-#include "backend/backend.h"
+#include "comm/backend/backend.h"
 
 #include <dlfcn.h>
 #include <errno.h>

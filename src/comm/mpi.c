@@ -5,7 +5,7 @@
  */
 #include "internal.h"
 
-#include "backend/backend.h"
+#include "comm/backend/backend.h"
 
 #include <errno.h>
 #include <stdio.h>

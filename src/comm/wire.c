@@ -6,7 +6,7 @@
  * order. A transfer from a process whose memory can be read is done by its
  * receiver, who then tells the sender; other transfers are MPI's.
  */
-#include "backend/backend.h"
+#include "comm/backend/backend.h"
 #include "share.h"
 
 #include <errno.h>

@@ -6,7 +6,7 @@
  */
 #include "fuzz.h"
 
-#include "dedup/cache.h"
+#include "dedup/cache/cache.h"
 
 #include <dirent.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@
  */
 #include "fuzz.h"
 
-#include "graph/io.h"
+#include "graph/io/io.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
  */
 #include "fuzz.h"
 
-#include "remote/tunnel.h"
+#include "remote/tunnel/tunnel.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -6,7 +6,7 @@
  */
 #include "fuzz.h"
 
-#include "dedup/wire.h"
+#include "dedup/protocol/protocol.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
  *   leave    run until interrupted, and leave a checkpoint
  *   resume   go on from it, on any number of ranks
  */
-#include "../task_tree.h"
+#include "../task/tree.h"
 
 #include <poise/comm.h>
 

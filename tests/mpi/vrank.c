@@ -6,8 +6,8 @@
  * Says "ok WHAT" on process 0 if everything was right; exit status as the job
  * ended.
  */
+#include "vrank/mpi/entry.h"
 #include <poise/comm.h>
-#include <vrank/face.h>
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,0 +1,195 @@
+/* help, version, completion, and the sources of the man pages. */
+#include "common.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+struct plain {
+    struct cli_common common;
+};
+
+static const struct poise_option plain_options[] = {
+    CLI_COMMON_OPTIONS(struct plain, common),
+    {POISE_OPTION_END},
+};
+
+const struct poise_command cli_help_command = {
+    .name = "help",
+    .operands = "[SUBCOMMAND]",
+    .summary = "explain poise or one of its subcommands",
+    .options = plain_options,
+};
+const struct poise_command cli_version_command = {
+    .name = "version",
+    .summary = "print the version",
+    .options = plain_options,
+};
+const struct poise_command cli_completion_command = {
+    .name = "completion",
+    .operands = "bash|zsh|fish",
+    .summary = "print a completion script for a shell",
+    .description = "For bash, to try it:\n\n"
+                   "    . <(poise completion bash)\n\n"
+                   "'make install' puts the scripts where the shells look.",
+    .options = plain_options,
+};
+const struct poise_command cli_man_command = {
+    .name = "man-source",
+    .operands = "[SUBCOMMAND]",
+    .summary = "print the mdoc source of a man page",
+    .options = plain_options,
+};
+
+static bool listed(const struct poise_command *command)
+{
+    return command != &cli_man_command;
+}
+
+/* Shells complete one word: the second of a name of two is not theirs. */
+static bool completed(const struct poise_command *command)
+{
+    return listed(command) && !strchr(command->name, ' ');
+}
+
+/* Subcommand by name; an error is set and printed if there is none. */
+static const struct poise_command *command_named(const char *user, int count,
+                                                 char **words)
+{
+    int used;
+    const struct cli_command *found = cli_find_subcommand(count, words, &used);
+
+    if (!found) {
+        cli_say(user, "no subcommand '%s'; 'poise help' lists them", words[0]);
+        return NULL;
+    }
+    if (used < count) {
+        cli_say(user, "takes at most one subcommand");
+        return NULL;
+    }
+    return found->command;
+}
+
+/* The page of poise itself: what subcommands there are. */
+static int program_page(int (*write)(const struct poise_command *command,
+                                     struct poise_buf *out),
+                        struct poise_buf *out)
+{
+    struct poise_buf text = {0};
+    struct poise_command program = {
+        .operands = "SUBCOMMAND [ARGUMENT]...",
+        .summary = "data-intensive work, run evenly on every core of a machine "
+                   "or cluster",
+        .options = plain_options,
+        .exits = "0\tall done\n1\tsome of it failed\n2\twrong use\n"
+                 "3\tthe machine lacks something\n",
+    };
+    int code;
+
+    poise_buf_puts(&text,
+                   "Run plainly, it uses threads. Under mpirun, mpiexec or "
+                   "srun the ranks work together, with Open MPI or MPICH, "
+                   "whichever the launcher belongs to.\n\n"
+                   "The subcommands are:\n\n");
+    for (size_t i = 0; cli_commands[i].command; i++) {
+        const struct poise_command *command = cli_commands[i].command;
+
+        if (listed(command)) {
+            poise_buf_printf(&text, "    %-13s%s\n", command->name,
+                             command->summary);
+        }
+    }
+    poise_buf_puts(&text, "\n'poise help SUBCOMMAND' explains one of them.");
+    program.description = poise_buf_str(&text);
+    code = text.error ? text.error : write(&program, out);
+    poise_buf_free(&text);
+    return code;
+}
+
+/* help and man: the page of poise or of the subcommand that is named. */
+static int print_page(const struct poise_command *self, int argc, char **argv,
+                      int (*write)(const struct poise_command *command,
+                                   struct poise_buf *out))
+{
+    struct plain into = {0};
+    struct poise_buf out = {0};
+    const struct poise_command *command;
+    int status = CLI_DONE;
+    int first = cli_parse(self, argc, argv, &into, &into.common, &status);
+
+    if (first < 0) {
+        return status;
+    }
+    if (first == argc) {
+        program_page(write, &out);
+    } else {
+        command = command_named(self->name, argc - first, argv + first);
+        if (!command) {
+            return CLI_WRONG_USE;
+        }
+        if (command == &cli_find_command) {
+            cli_find_page(write, &out);
+        } else {
+            write(command, &out);
+        }
+    }
+    status = cli_write(self->name, &out);
+    poise_buf_free(&out);
+    return status;
+}
+
+int cli_help(int argc, char **argv)
+{
+    return print_page(&cli_help_command, argc, argv, poise_command_help);
+}
+
+int cli_man(int argc, char **argv)
+{
+    return print_page(&cli_man_command, argc, argv, poise_command_man);
+}
+
+int cli_version(int argc, char **argv)
+{
+    struct plain into = {0};
+    int status = CLI_DONE;
+    int first = cli_parse(&cli_version_command, argc, argv, &into, &into.common,
+                          &status);
+    struct poise_buf out = {0};
+
+    if (first < 0) {
+        return status;
+    }
+    poise_buf_printf(&out, "poise %s\n", poise_version());
+    status = cli_write("version", &out);
+    poise_buf_free(&out);
+    return status;
+}
+
+int cli_completion(int argc, char **argv)
+{
+    const struct poise_command *all[32];
+    struct plain into = {0};
+    struct poise_buf out = {0};
+    size_t count = 0;
+    int status = CLI_DONE;
+    int first = cli_parse(&cli_completion_command, argc, argv, &into,
+                          &into.common, &status);
+
+    if (first < 0) {
+        return status;
+    }
+    if (first + 1 != argc) {
+        cli_say("completion", "name one shell: bash, zsh or fish");
+        return CLI_WRONG_USE;
+    }
+    for (size_t i = 0; cli_commands[i].command; i++) {
+        if (completed(cli_commands[i].command)) {
+            all[count++] = cli_commands[i].command;
+        }
+    }
+    status = poise_command_completion("poise", all, count, argv[first], &out);
+    status = status < 0 ? cli_fail("completion", status)
+                        : cli_write("completion", &out);
+    poise_buf_free(&out);
+    return status;
+}

@@ -1,0 +1,195 @@
+/* Words for people: errors and help; and the parsing that leads to them. */
+#include "common.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void begin(struct poise_buf *out, const char *name)
+{
+    poise_buf_puts(out, "poise");
+    if (name) {
+        poise_buf_printf(out, " %s", name);
+    }
+    poise_buf_puts(out, ": ");
+}
+
+/* Whole lines, in one call, so that those of several threads do not mix. */
+static void flush(struct poise_buf *out)
+{
+    poise_buf_putc(out, '\n');
+    if (out->error) {
+        static const char text[] = "poise: out of memory\n";
+
+        (void)!write(STDERR_FILENO, text, sizeof text - 1);
+    } else {
+        (void)!write(STDERR_FILENO, out->data, out->len);
+    }
+    poise_buf_free(out);
+}
+
+void cli_print_error(const char *name, const struct poise_error *err)
+{
+    struct poise_buf out = {0};
+
+    begin(&out, name);
+    poise_error_format(err, &out);
+    flush(&out);
+}
+
+bool cli_speaks(void)
+{
+    static const char *const variables[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK",
+                                            "PMIX_RANK", "SLURM_PROCID"};
+
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
+        const char *rank = getenv(variables[i]);
+
+        if (rank) {
+            return strcmp(rank, "0") == 0;
+        }
+    }
+    return true;
+}
+
+void cli_say(const char *name, const char *fmt, ...)
+{
+    struct poise_buf out = {0};
+    char text[1024];
+    va_list args;
+
+    if (!cli_speaks()) {
+        return;
+    }
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    begin(&out, name);
+    poise_buf_puts(&out, text);
+    flush(&out);
+}
+
+void cli_say_error(const char *name)
+{
+    if (cli_speaks()) {
+        cli_print_error(name, poise_error_last());
+    }
+}
+
+int cli_fail(const char *name, int code)
+{
+    cli_say_error(name);
+    if (code == -ENOTSUP) {
+        return CLI_LACKS;
+    }
+    return code == -EINVAL ? CLI_WRONG_USE : CLI_PARTLY;
+}
+
+int cli_write(const char *name, const struct poise_buf *out)
+{
+    int code = out->error;
+
+    if (code == 0 && out->len > 0) {
+        code = poise_file_write(STDOUT_FILENO, out->data, out->len,
+                                "standard output");
+    }
+    return code < 0 ? cli_fail(name, code) : CLI_DONE;
+}
+
+int cli_progress_show(const char *doing, uint64_t done, uint64_t total,
+                      void *arg)
+{
+    char line[96];
+    int len;
+
+    (void)arg;
+    if (total > 0) {
+        len = snprintf(line, sizeof line, "\r\033[K%s %3.0f %%", doing,
+                       100.0 * (double)done / (double)total);
+        (void)!write(STDERR_FILENO, line, (size_t)len);
+    }
+    return 0;
+}
+
+void cli_progress_wipe(bool shown)
+{
+    static const char wipe[] = "\r\033[K";
+
+    if (shown) {
+        (void)!write(STDERR_FILENO, wipe, sizeof wipe - 1);
+    }
+}
+
+/* Whoever guessed an option that there is not learns where they stand. */
+static void point_to_help(const struct poise_command *command)
+{
+    static const char unknown[] = "unknown option";
+    const struct poise_error *err = poise_error_last();
+    struct poise_buf what = {0};
+
+    if (strcmp(err->why, unknown) == 0 &&
+        poise_buf_puts(&what, err->what) == 0) {
+        poise_error_set(EINVAL, "use", poise_buf_str(&what),
+                        "%s; 'poise help %s' lists what there is", unknown,
+                        command->name);
+    }
+    poise_buf_free(&what);
+}
+
+int cli_parse(const struct poise_command *command, int argc, char **argv,
+              void *into, const struct cli_common *common, int *exit_code)
+{
+    struct poise_buf out = {0};
+    int first = poise_command_parse(command, argc, argv, into);
+
+    if (common && (common->help || common->version)) {
+        if (common->help) {
+            poise_command_help(command, &out);
+        } else {
+            poise_buf_printf(&out, "poise %s\n", poise_version());
+        }
+        *exit_code = cli_speaks() ? cli_write(command->name, &out) : CLI_DONE;
+        poise_buf_free(&out);
+        return -1;
+    }
+    if (first < 0) {
+        point_to_help(command);
+        cli_say_error(command->name);
+        *exit_code = first == -ENOMEM ? CLI_PARTLY : CLI_WRONG_USE;
+        return -1;
+    }
+    return first;
+}
+
+int cli_split_list(const struct poise_strings *given, char **text,
+                   struct poise_strings *out)
+{
+    size_t len = 1, parts = 0;
+    char *at, *word;
+
+    for (size_t i = 0; i < given->count; i++) {
+        len += strlen(given->items[i]) + 1;
+    }
+    *text = at = poise_alloc(len, 1);
+    if (!at) {
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < given->count; i++) {
+        at = stpcpy(at, given->items[i]);
+        *at++ = ',';
+    }
+    out->items = poise_alloc(len, sizeof *out->items);
+    if (!out->items) {
+        return -ENOMEM;
+    }
+    at = *text;
+    while ((word = strsep(&at, ","))) {
+        if (*word) {
+            out->items[parts++] = word;
+        }
+    }
+    out->count = parts;
+    return 0;
+}

@@ -1,0 +1,432 @@
+/* poise send: trees of files to another machine, and back. */
+#include "cli/common/common.h"
+
+#include <poise/remote.h>
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct values {
+    struct cli_common common;
+    const char *shell, *program, *cache, *remote_cache, *segmenter;
+    uint64_t cache_bytes, silence_ns;
+    int64_t level, bits;
+    bool archive, perms, owner, times, xattrs;
+    bool remove, dry, verbose, progress, stats, json, one_file_system, server;
+    struct poise_strings also;
+};
+
+static const struct poise_option options[] = {
+    {POISE_OPTION_FLAG, .name = "delete",
+     .help = "delete what directories of the target have and those of the "
+             "sources lack",
+     .offset = offsetof(struct values, remove)},
+    {POISE_OPTION_FLAG, 'n', "dry-run", NULL,
+     "change nothing, say what would be done",
+     .offset = offsetof(struct values, dry)},
+    {POISE_OPTION_FLAG, 'v', "verbose", NULL,
+     "name each entry that is sent, made, changed or deleted",
+     .offset = offsetof(struct values, verbose)},
+    {POISE_OPTION_FLAG, 'x', "one-file-system", NULL,
+     "do not enter other file systems",
+     .offset = offsetof(struct values, one_file_system)},
+    {POISE_OPTION_FLAG, 'a', "archive", NULL,
+     "for who is used to it: everything is kept anyway",
+     .offset = offsetof(struct values, archive)},
+    {POISE_OPTION_FLAG, .name = "perms",
+     .help = "keep permissions (default: yes)",
+     .offset = offsetof(struct values, perms)},
+    {POISE_OPTION_FLAG, .name = "owner",
+     .help = "keep user and group, as numbers, as far as this is allowed "
+             "(default: yes)",
+     .offset = offsetof(struct values, owner)},
+    {POISE_OPTION_FLAG, .name = "times",
+     .help = "keep times of modification; without them every file is sent "
+             "each time (default: yes)",
+     .offset = offsetof(struct values, times)},
+    {POISE_OPTION_FLAG, .name = "xattrs",
+     .help = "keep extended attributes and access lists (default: yes)",
+     .offset = offsetof(struct values, xattrs)},
+    {POISE_OPTION_HEADING, .help = "The other end"},
+    {POISE_OPTION_LIST, .name = "also", .arg = "[[USER@]HOST:]DST",
+     .help = "send there, too, at the same time; may be given more than once",
+     .offset = offsetof(struct values, also)},
+    {POISE_OPTION_STRING, 'e', "rsh", "COMMAND",
+     "reach hosts by this command (default: ssh)",
+     .offset = offsetof(struct values, shell)},
+    {POISE_OPTION_STRING, .name = "program", .arg = "PATH",
+     .help = "run this program there (default: poise)",
+     .offset = offsetof(struct values, program)},
+    {POISE_OPTION_DURATION, .name = "timeout", .arg = "TIME",
+     .help = "give up when the other end says nothing for so long (default: "
+             "never)",
+     .offset = offsetof(struct values, silence_ns)},
+    {POISE_OPTION_FLAG, .name = "server", .help = NULL,
+     .offset = offsetof(struct values, server)},
+    {POISE_OPTION_HEADING, .help = "The cache"},
+    {POISE_OPTION_STRING, .name = "cache", .arg = "FOLDER",
+     .help = "remember what was sent here (default: poise/wire in "
+             "$XDG_CACHE_HOME or ~/.cache); empty: for this transfer only",
+     .offset = offsetof(struct values, cache)},
+    {POISE_OPTION_STRING, .name = "remote-cache", .arg = "FOLDER",
+     .help = "the same at the other end",
+     .offset = offsetof(struct values, remote_cache)},
+    {POISE_OPTION_STRING, .name = "segmenter", .arg = "NAME[,OPTION...]",
+     .help = "cut files by it (see 'wire analyse'; default: gear); its options "
+             "are size=SIZE and, for floats, shape=200x300x4 and element=8",
+     .offset = offsetof(struct values, segmenter)},
+    {POISE_OPTION_BYTES, .name = "cache-size", .arg = "SIZE",
+     .help = "let each cache grow up to SIZE (default: 10G)",
+     .offset = offsetof(struct values, cache_bytes)},
+    {POISE_OPTION_INT, .name = "bits", .arg = "N",
+     .help = "width of the fingerprints of a new cache (default: 40)",
+     .offset = offsetof(struct values, bits), .min = 8, .max = 64},
+    {POISE_OPTION_INT, .name = "level", .arg = "N",
+     .help = "compress what is new at this level of Zstandard (default: 3)",
+     .offset = offsetof(struct values, level), .min = 1, .max = 19},
+    {POISE_OPTION_HEADING, .help = "Output"},
+    {POISE_OPTION_FLAG, .name = "progress",
+     .help = "show a line of progress on stderr (default: if it is a "
+             "terminal)",
+     .offset = offsetof(struct values, progress)},
+    {POISE_OPTION_FLAG, .name = "stats", .help = "print figures at the end",
+     .offset = offsetof(struct values, stats)},
+    {POISE_OPTION_FLAG, .name = "json", .help = "print them as JSON",
+     .offset = offsetof(struct values, json)},
+    CLI_COMMON_OPTIONS(struct values, common),
+    {POISE_OPTION_END},
+};
+
+const struct poise_command cli_send_command = {
+    .name = "send",
+    .operands = "SRC... [[USER@]HOST:]DST",
+    .summary = "send trees of files over a thin link, each byte once",
+    .description =
+        "Makes DST hold what SRC... hold: files, directories, links, hard "
+        "links, pipes and devices with their permissions, times, owners, "
+        "extended attributes and holes. As with rsync, a SRC with a slash at "
+        "its end stands for what is in it, files whose size and time are the "
+        "same are left alone, and either SRC... or DST may be on another host "
+        "that a remote shell reaches and that has poise, too.\n\n"
+        "Both ends remember what was ever sent in a cache: data that are "
+        "known there, under whatever name, cost a few bytes, and so does what "
+        "arrived before a transfer broke. A file appears under its name only "
+        "when it is whole and its digest is right.\n\n"
+        "With --also, SRC... are sent to several hosts at once: they are read, "
+        "cut and compressed once. A host that fails does not end the others, "
+        "and is named at the end; one that is much slower, or wants other "
+        "files, is served when the others are done.",
+    .options = options,
+    .examples = "poise send results/ far:results\twhat is in results\n"
+                "poise send --delete -v src host:backup\tand what is gone\n"
+                "poise send host:data/2024 .\tback\n"
+                "poise send --also b:www --also c:www www/ a:www\tto three\n",
+    .exits = "0\tdone\n1\tsome of it failed\n2\twrong use\n",
+};
+
+/* Set by the signal handler, which has no argument. */
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int number)
+{
+    interrupted = number;
+}
+
+static void catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_signal};
+
+    signal(SIGPIPE, SIG_IGN);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
+}
+
+/* ---- words -----------------------------------------------------------------
+ */
+
+struct shown {
+    bool line; /* a line of progress may stand there */
+    struct poise_buf out;
+};
+
+static void wipe(struct shown *shown)
+{
+    cli_progress_wipe(shown->line);
+    shown->line = false;
+}
+
+static void show_deed(enum poise_remote_deed deed, const char *path, size_t len,
+                      void *arg)
+{
+    struct shown *shown = arg;
+
+    poise_buf_printf(&shown->out, "%-7s", poise_remote_deed_names[deed]);
+    poise_buf_append(&shown->out, path, len);
+    poise_buf_putc(&shown->out, '\n');
+    wipe(shown);
+    cli_write("send", &shown->out);
+    poise_buf_reset(&shown->out);
+}
+
+static void show_problem(const struct poise_error *err, void *arg)
+{
+    wipe(arg);
+    cli_print_error("send", err);
+}
+
+static void show_progress(const struct poise_remote_stats *stats, void *arg)
+{
+    struct shown *shown = arg;
+    struct poise_buf line = {0};
+
+    poise_buf_puts(&line, "\r\033[K");
+    poise_human_count(&line, stats->entries);
+    poise_buf_puts(&line, " entries, ");
+    poise_human_bytes(&line, stats->file_bytes);
+    poise_buf_puts(&line, " of files, ");
+    poise_human_bytes(&line, stats->wire_bytes);
+    poise_buf_puts(&line, " on the wire");
+    if (!line.error) {
+        (void)!write(STDERR_FILENO, line.data, line.len);
+        shown->line = true;
+    }
+    poise_buf_free(&line);
+}
+
+static void put_figures(const struct poise_remote_stats *stats,
+                        struct poise_json *json)
+{
+    poise_json_u64(json, "entries", stats->entries);
+    for (int i = 0; i < POISE_REMOTE_DEEDS; i++) {
+        poise_json_u64(json, poise_remote_deed_names[i], stats->deeds[i]);
+    }
+    poise_json_u64(json, "problems", stats->problems);
+    poise_json_u64(json, "file_bytes", stats->file_bytes);
+    poise_json_u64(json, "wire_out_bytes", stats->peer.wire_out);
+    poise_json_u64(json, "wire_in_bytes", stats->peer.wire_in);
+    poise_json_u64(json, "by_run_bytes", stats->peer.by_run);
+    poise_json_u64(json, "by_fingerprint_bytes", stats->peer.by_fingerprint);
+    poise_json_u64(json, "by_delta_bytes", stats->peer.by_delta);
+    poise_json_u64(json, "by_data_bytes", stats->peer.by_data);
+    poise_json_u64(json, "repairs", stats->peer.repairs);
+}
+
+static void print_json(const struct poise_remote_stats *stats,
+                       struct poise_buf *out)
+{
+    struct poise_json json = poise_json_to(out, false);
+
+    poise_json_object(&json, NULL);
+    put_figures(stats, &json);
+    poise_json_end_object(&json);
+    poise_buf_putc(out, '\n');
+}
+
+static void print_stats(const struct poise_remote_stats *stats,
+                        struct poise_buf *out)
+{
+    poise_human_count(out, stats->entries);
+    poise_buf_puts(out, " entries");
+    for (int i = 0; i < POISE_REMOTE_DEEDS; i++) {
+        poise_buf_printf(out, ", %s ", poise_remote_deed_names[i]);
+        poise_human_count(out, stats->deeds[i]);
+    }
+    poise_buf_puts(out, "\nfiles: ");
+    poise_human_count(out, stats->file_bytes);
+    poise_buf_puts(out, " bytes; on the wire: ");
+    poise_human_count(out, stats->peer.wire_out);
+    poise_buf_puts(out, " out, ");
+    poise_human_count(out, stats->peer.wire_in);
+    poise_buf_puts(out, " in\n");
+}
+
+/* ---- the run ---------------------------------------------------------------
+ */
+
+static unsigned kept(const struct values *values)
+{
+    return (values->perms ? POISE_WALK_KEEP_MODE : 0u) |
+           (values->owner ? POISE_WALK_KEEP_OWNER : 0u) |
+           (values->times ? POISE_WALK_KEEP_TIMES : 0u) |
+           (values->xattrs ? POISE_WALK_KEEP_XATTRS : 0u);
+}
+
+static struct poise_remote_options options_of(const struct values *values,
+                                              const char *const *paths,
+                                              size_t count, struct shown *shown)
+{
+    return (struct poise_remote_options){
+        .sources = paths,
+        .source_count = count - 1,
+        .target = paths[count - 1],
+        .shell = values->shell,
+        .program = values->program,
+        .keep = kept(values),
+        .remove = values->remove,
+        .dry = values->dry,
+        .tell = values->dry || values->verbose,
+        .one_file_system = values->one_file_system,
+        .level = (int)values->level,
+        .segmenter = values->segmenter,
+        .silence_ns = values->silence_ns,
+        .cache = values->cache,
+        .remote_cache = values->remote_cache,
+        .cache_bytes = values->cache_bytes,
+        .cache_bits = (uint32_t)values->bits,
+        .deed = show_deed,
+        .problem = show_problem,
+        .progress = values->progress ? show_progress : NULL,
+        .arg = shown,
+        .stop = &interrupted,
+    };
+}
+
+/* What was to be printed; `code` if that is worse than that it cannot be. */
+static int print_out(struct shown *shown, int code)
+{
+    if (cli_write("send", &shown->out) != CLI_DONE && code == CLI_DONE) {
+        code = CLI_PARTLY;
+    }
+    poise_buf_free(&shown->out);
+    return code;
+}
+
+static int run(const struct values *values, const char *const *paths,
+               size_t count)
+{
+    struct shown shown = {0};
+    struct poise_remote_options how = options_of(values, paths, count, &shown);
+    struct poise_remote_stats stats = {0};
+    int err = poise_remote_send(&how, &stats), code;
+
+    wipe(&shown);
+    if (err < 0) {
+        code = cli_fail("send", err);
+    } else {
+        code = stats.problems ? CLI_PARTLY : CLI_DONE;
+    }
+    if (values->json) {
+        print_json(&stats, &shown.out);
+    } else if (values->stats) {
+        print_stats(&stats, &shown.out);
+    }
+    return print_out(&shown, code);
+}
+
+/* ---- to several ------------------------------------------------------------
+ */
+
+static void print_outcomes_json(const char *const *targets, size_t count,
+                                const struct poise_remote_outcome *outcomes,
+                                struct poise_buf *out)
+{
+    struct poise_json json = poise_json_to(out, false);
+
+    poise_json_object(&json, NULL);
+    poise_json_array(&json, "targets");
+    for (size_t i = 0; i < count; i++) {
+        poise_json_object(&json, NULL);
+        poise_json_string(&json, "target", targets[i]);
+        poise_json_string(&json, "error", outcomes[i].why);
+        poise_json_u64(&json, "put_off", outcomes[i].put_off);
+        put_figures(&outcomes[i].stats, &json);
+        poise_json_end_object(&json);
+    }
+    poise_json_end_array(&json);
+    poise_json_end_object(&json);
+    poise_buf_putc(out, '\n');
+}
+
+static int show_outcomes(const struct values *values,
+                         const char *const *targets, size_t count,
+                         const struct poise_remote_outcome *outcomes,
+                         struct poise_buf *out)
+{
+    int code = CLI_DONE;
+
+    for (size_t i = 0; i < count; i++) {
+        const struct poise_remote_outcome *outcome = &outcomes[i];
+        if (outcome->err < 0) {
+            cli_say("send", "%s: %s", targets[i], outcome->why);
+        }
+        if (outcome->err < 0 || outcome->stats.problems) {
+            code = CLI_PARTLY;
+        }
+        if (values->stats && !values->json) {
+            poise_buf_printf(out, "%s: ", targets[i]);
+            print_stats(&outcome->stats, out);
+        }
+    }
+    if (values->json) {
+        print_outcomes_json(targets, count, outcomes, out);
+    }
+    return code;
+}
+
+static int run_several(const struct values *values, const char *const *paths,
+                       size_t count)
+{
+    struct shown shown = {0};
+    struct poise_remote_options how = options_of(values, paths, count, &shown);
+    size_t all = values->also.count + 1;
+    struct poise_remote_outcome *outcomes = poise_alloc(all, sizeof *outcomes);
+    const char **targets = poise_alloc(all, sizeof *targets);
+    int err = outcomes && targets ? 0 : -ENOMEM, code;
+
+    if (err == 0) {
+        targets[0] = how.target;
+        memcpy(targets + 1, values->also.items,
+               values->also.count * sizeof *targets);
+        err = poise_remote_send_several(&how, targets, all, outcomes);
+    }
+    wipe(&shown);
+    /* What concerns one of them is said of it. */
+    code = outcomes && targets
+               ? show_outcomes(values, targets, all, outcomes, &shown.out)
+               : CLI_DONE;
+    if (err < 0 && code == CLI_DONE) {
+        code = cli_fail("send", err);
+    }
+    free(outcomes);
+    free(targets);
+    return print_out(&shown, code);
+}
+
+int cli_send(int argc, char **argv)
+{
+    struct values values = {.perms = true,
+                            .owner = true,
+                            .times = true,
+                            .xattrs = true,
+                            .progress = isatty(STDERR_FILENO) == 1};
+    int exit_code = CLI_DONE;
+    int first = cli_parse(&cli_send_command, argc, argv, &values,
+                          &values.common, &exit_code);
+
+    if (first < 0) {
+        poise_strings_free(&values.also);
+        return exit_code;
+    }
+    if (values.server) {
+        poise_strings_free(&values.also);
+        catch_signals();
+        return poise_remote_serve(STDIN_FILENO, STDOUT_FILENO, &interrupted) < 0
+                   ? CLI_PARTLY
+                   : CLI_DONE;
+    }
+    if (argc - first < 2) {
+        poise_strings_free(&values.also);
+        cli_say("send", "what, and where to?");
+        return CLI_WRONG_USE;
+    }
+    catch_signals();
+    exit_code = (values.also.count > 0 ? run_several : run)(
+        &values, (const char *const *)argv + first, (size_t)(argc - first));
+    poise_strings_free(&values.also);
+    return exit_code;
+}

@@ -1,0 +1,425 @@
+/* poise tunnel: connections of other programs over a thin link. */
+#include "cli/common/common.h"
+
+#include <poise/remote.h>
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+struct values {
+    struct cli_common common;
+    struct poise_strings forwards, allow, segmenters;
+    const char *serve, *secret, *make_secret, *cert, *key, *ca, *peer_name;
+    const char *cache, *metrics;
+    uint64_t cache_bytes;
+    int64_t level, bits;
+    bool quiet, stats, json;
+};
+
+static const struct poise_option options[] = {
+    {POISE_OPTION_LIST, 'L', "forward", "[ADDRESS:]PORT:HOST:PORT",
+     "accept connections at the first PORT, and have the other end connect "
+     "them to the second of HOST; several times for several",
+     .offset = offsetof(struct values, forwards)},
+    {POISE_OPTION_STRING, .name = "serve", .arg = "[ADDRESS:]PORT",
+     .help = "be the other end: wait here for those that forward",
+     .offset = offsetof(struct values, serve)},
+    {POISE_OPTION_LIST, .name = "allow", .arg = "HOST:PORT",
+     .help = "let them connect to there, as they write it; several times for "
+             "several",
+     .offset = offsetof(struct values, allow)},
+    {POISE_OPTION_HEADING, .help = "Who may use it"},
+    {POISE_OPTION_STRING, .name = "secret", .arg = "FILE",
+     .help = "both ends have this secret; encipher all",
+     .offset = offsetof(struct values, secret)},
+    {POISE_OPTION_STRING, .name = "make-secret", .arg = "FILE",
+     .help = "make a secret in a new FILE and exit",
+     .offset = offsetof(struct values, make_secret)},
+    {POISE_OPTION_STRING, .name = "cert", .arg = "FILE",
+     .help = "or: the certificate of this end (PEM)",
+     .offset = offsetof(struct values, cert)},
+    {POISE_OPTION_STRING, .name = "key", .arg = "FILE",
+     .help = "its private key", .offset = offsetof(struct values, key)},
+    {POISE_OPTION_STRING, .name = "ca", .arg = "FILE",
+     .help = "the authority that signed the other end's certificate",
+     .offset = offsetof(struct values, ca)},
+    {POISE_OPTION_STRING, .name = "peer-name", .arg = "NAME",
+     .help = "the name in that certificate (default: the host of the other "
+             "end; any, for who connects)",
+     .offset = offsetof(struct values, peer_name)},
+    {POISE_OPTION_LIST, .name = "segmenter",
+     .arg = "[HOST:PORT=]NAME[,OPTION...]",
+     .help =
+         "cut what goes out on connections to HOST:PORT, or on all others, "
+         "by it (see 'wire analyse'; default: gear); its options are "
+         "size=SIZE and, for floats, shape=200x300x4 and element=8; several "
+         "times for several",
+     .offset = offsetof(struct values, segmenters)},
+    {POISE_OPTION_HEADING, .help = "The cache"},
+    {POISE_OPTION_STRING, .name = "cache", .arg = "FOLDER",
+     .help = "remember here what went through (default: poise/tunnel in "
+             "$XDG_CACHE_HOME or ~/.cache); empty: in memory only",
+     .offset = offsetof(struct values, cache)},
+    {POISE_OPTION_BYTES, .name = "cache-size", .arg = "SIZE",
+     .help = "let it grow up to SIZE (default: 10G)",
+     .offset = offsetof(struct values, cache_bytes)},
+    {POISE_OPTION_INT, .name = "bits", .arg = "N",
+     .help = "width of the fingerprints of a new cache (default: 40)",
+     .offset = offsetof(struct values, bits), .min = 8, .max = 64},
+    {POISE_OPTION_INT, .name = "level", .arg = "N",
+     .help = "compress what is new at this level of Zstandard (default: 3)",
+     .offset = offsetof(struct values, level), .min = 1, .max = 19},
+    {POISE_OPTION_HEADING, .help = "Output"},
+    {POISE_OPTION_STRING, .name = "metrics", .arg = "[ADDRESS:]PORT",
+     .help = "show figures to browsers of this machine; /metrics is for "
+             "Prometheus, /json for others",
+     .offset = offsetof(struct values, metrics)},
+    {POISE_OPTION_FLAG, 'q', "quiet", NULL, "do not say what happens",
+     .offset = offsetof(struct values, quiet)},
+    {POISE_OPTION_FLAG, .name = "stats", .help = "print figures at the end",
+     .offset = offsetof(struct values, stats)},
+    {POISE_OPTION_FLAG, .name = "json", .help = "print them as JSON",
+     .offset = offsetof(struct values, json)},
+    CLI_COMMON_OPTIONS(struct values, common),
+    {POISE_OPTION_END},
+};
+
+const struct poise_command cli_tunnel_command = {
+    .name = "tunnel",
+    .operands = "[HOST:PORT]",
+    .summary = "carry TCP connections over a thin link, each byte once",
+    .description =
+        "One end, near those who connect, accepts connections and carries all "
+        "of them over one link to HOST:PORT, where the other end serves and "
+        "connects them to where they were meant. Both ends remember what went "
+        "through in a cache that all connections share: what is known there "
+        "costs a few bytes, whatever the protocol, as long as it is not "
+        "enciphered or compressed itself.\n\n"
+        "Nothing is held back: a key that someone presses goes at once, and "
+        "where the link is full those who send little go first. Connections "
+        "end as they do without a tunnel, one direction at a time, and an "
+        "error at one end is one at the other. When the link breaks its "
+        "connections do, and it is made again.\n\n"
+        "Beyond this machine the ends speak TLS 1.3 and prove to each other "
+        "that they have the same secret, or certificates; without these they "
+        "listen and connect nowhere else. Addresses are of this machine where "
+        "none is given; colons within one take brackets.",
+    .options = options,
+    .examples =
+        "poise tunnel --make-secret tunnel.key\tto be copied to both hosts\n"
+        "poise tunnel --secret tunnel.key --serve 0.0.0.0:7070 --allow "
+        "web:80\tthere\n"
+        "poise tunnel --secret tunnel.key -L 8080:web:80 far:7070\there\n"
+        "curl http://localhost:8080/\tgets it from web\n",
+    .exits = "0\tit was told to end\n1\tit could not begin, or go on\n"
+             "2\twrong use\n",
+};
+
+/* Set by the signal handler, which has no argument. */
+static volatile sig_atomic_t told_to_end;
+
+static void on_signal(int number)
+{
+    told_to_end = number;
+}
+
+static void catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_signal};
+
+    signal(SIGPIPE, SIG_IGN);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
+}
+
+static void tell(const char *line, void *arg)
+{
+    (void)arg;
+    cli_say("tunnel", "%s", line);
+}
+
+static void tell_problem(const struct poise_error *err, void *arg)
+{
+    (void)arg;
+    cli_print_error("tunnel", err);
+}
+
+/* ---- figures ---------------------------------------------------------------
+ */
+
+struct figure {
+    const char *name, *help;
+    bool rises; /* never falls while the tunnel is there */
+    size_t offset;
+};
+#define FIGURE(rises, name, member, help)                                      \
+    {                                                                          \
+        name, help, rises, offsetof(struct poise_remote_tunnel_stats, member)  \
+    }
+/* All of type uint64_t. */
+static const struct figure figures[] = {
+    FIGURE(true, "links_made", links_made, "Links that were made"),
+    FIGURE(true, "links_lost", links_lost, "Links that broke"),
+    FIGURE(true, "carried", carried, "Connections carried"),
+    FIGURE(true, "refused", refused, "Connections that could not be made"),
+    FIGURE(true, "resets", resets, "Connections that ended by an error"),
+    FIGURE(true, "data_out_bytes", peer.data_out, "Bytes to the other end"),
+    FIGURE(true, "data_in_bytes", peer.data_in, "Bytes from the other end"),
+    FIGURE(true, "link_out_bytes", link_out_bytes, "Bytes sent for them"),
+    FIGURE(true, "link_in_bytes", link_in_bytes, "Bytes received for them"),
+    FIGURE(true, "by_run_bytes", peer.by_run,
+           "Bytes that went as references to what is known there"),
+    FIGURE(true, "by_fingerprint_bytes", peer.by_fingerprint,
+           "Bytes that went as fingerprints"),
+    FIGURE(true, "by_delta_bytes", peer.by_delta,
+           "Bytes that went as changes of what is known there"),
+    FIGURE(true, "by_residual_bytes", peer.by_residual,
+           "Bytes that went as floats by what they differ from others"),
+    FIGURE(true, "by_data_bytes", peer.by_data, "Bytes that went as they are"),
+    FIGURE(true, "by_fill_bytes", peer.by_fill,
+           "Bytes that went as repetitions"),
+    FIGURE(true, "requests", peer.requests,
+           "Items that the other end asked for"),
+    FIGURE(true, "repairs", peer.repairs, "Groups that were sent again"),
+    FIGURE(true, "cache_errors", peer.cache_errors,
+           "Segments that the cache could not keep"),
+    FIGURE(false, "cache_bytes", cache_bytes, "Bytes in the cache"),
+    FIGURE(true, "cache_finds", cache_finds, "Segments looked for"),
+    FIGURE(true, "cache_hits", cache_hits, "Segments found"),
+};
+enum { FIGURES = sizeof figures / sizeof *figures };
+
+static uint64_t value_of(const struct figure *figure,
+                         const struct poise_remote_tunnel_stats *stats)
+{
+    uint64_t value;
+
+    memcpy(&value, (const char *)stats + figure->offset, sizeof value);
+    return value;
+}
+
+static void put_json(const struct poise_remote_tunnel_stats *stats,
+                     struct poise_buf *out)
+{
+    struct poise_json json = poise_json_to(out, false);
+
+    poise_json_object(&json, NULL);
+    poise_json_double(&json, "up_seconds", (double)stats->up_ns / 1e9);
+    poise_json_u64(&json, "links", stats->links);
+    poise_json_u64(&json, "connections", stats->connections);
+    for (size_t i = 0; i < FIGURES; i++) {
+        poise_json_u64(&json, figures[i].name, value_of(&figures[i], stats));
+    }
+    poise_json_end_object(&json);
+    poise_buf_putc(out, '\n');
+}
+
+static void put_metric(struct poise_buf *out, const char *name, bool rises,
+                       const char *help, double value)
+{
+    const char *ending = rises ? "_total" : "";
+
+    poise_buf_printf(out,
+                     "# HELP poise_tunnel_%s%s %s.\n"
+                     "# TYPE poise_tunnel_%s%s %s\n"
+                     "poise_tunnel_%s%s %.17g\n",
+                     name, ending, help, name, ending,
+                     rises ? "counter" : "gauge", name, ending, value);
+}
+
+static void put_metrics(const struct poise_remote_tunnel_stats *stats,
+                        struct poise_buf *out)
+{
+    put_metric(out, "up_seconds", false, "How long it has been there",
+               (double)stats->up_ns / 1e9);
+    put_metric(out, "links", false, "Links that are there", stats->links);
+    put_metric(out, "connections", false, "Connections that are open",
+               stats->connections);
+    for (size_t i = 0; i < FIGURES; i++) {
+        put_metric(out, figures[i].name, figures[i].rises, figures[i].help,
+                   (double)value_of(&figures[i], stats));
+    }
+}
+
+/* "1.2 MiB for 34 MiB (28.3:1)" */
+static void put_ratio(struct poise_buf *out, uint64_t link, uint64_t data)
+{
+    poise_human_bytes(out, link);
+    poise_buf_puts(out, " for ");
+    poise_human_bytes(out, data);
+    if (link > 0) {
+        poise_buf_printf(out, " (%.1f:1)", (double)data / (double)link);
+    }
+}
+
+static int put_head(struct poise_page *page,
+                    const struct poise_remote_tunnel_stats *stats)
+{
+    enum { HEAD = 4 };
+    static const char *const labels[HEAD] = {
+        "there for", "connections now", "out on the link", "in from the link"};
+    struct poise_buf texts[HEAD] = {{0}};
+    const char *values[HEAD];
+    int err;
+
+    poise_human_ns(&texts[0], stats->up_ns);
+    poise_buf_decimal(&texts[1], stats->connections);
+    put_ratio(&texts[2], stats->link_out_bytes, stats->peer.data_out);
+    put_ratio(&texts[3], stats->link_in_bytes, stats->peer.data_in);
+    for (int i = 0; i < HEAD; i++) {
+        values[i] = poise_buf_str(&texts[i]);
+    }
+    err = poise_page_figures(page, labels, values, HEAD);
+    for (int i = 0; i < HEAD; i++) {
+        poise_buf_free(&texts[i]);
+    }
+    return err;
+}
+
+static int put_table(struct poise_page *page,
+                     const struct poise_remote_tunnel_stats *stats)
+{
+    static const struct poise_column columns[] = {
+        {"what", POISE_ALIGN_LEFT}, {"how many", POISE_ALIGN_RIGHT}};
+    struct poise_table *table;
+    int err = poise_table_create(columns, 2, &table);
+
+    if (err < 0) {
+        return err;
+    }
+    for (size_t i = 0; i < FIGURES && err == 0; i++) {
+        struct poise_buf text = {0};
+        poise_human_count(&text, value_of(&figures[i], stats));
+        err = poise_table_row(
+            table, (const char *[]){figures[i].help, poise_buf_str(&text)});
+        poise_buf_free(&text);
+    }
+    err = err < 0 ? err : poise_page_table(page, table);
+    poise_table_destroy(table);
+    return err;
+}
+
+static int put_page(const struct poise_remote_tunnel_stats *stats,
+                    struct poise_buf *out)
+{
+    struct poise_page *page;
+    int err = poise_page_create(
+        "poise tunnel",
+        stats->links ? "The link is there." : "There is no link now.", &page);
+
+    if (err < 0) {
+        return err;
+    }
+    err = put_head(page, stats);
+    if (err == 0) {
+        err = poise_page_section(page, "Since it began", NULL);
+    }
+    if (err == 0) {
+        err = put_table(page, stats);
+    }
+    if (err == 0) {
+        err = poise_page_html(page, out);
+    }
+    poise_page_destroy(page);
+    return err;
+}
+
+static const char *show(const struct poise_remote_tunnel_stats *stats,
+                        const char *path, struct poise_buf *out, void *arg)
+{
+    (void)arg;
+    if (strcmp(path, "/metrics") == 0) {
+        put_metrics(stats, out);
+        return "text/plain; version=0.0.4; charset=utf-8";
+    }
+    if (strcmp(path, "/json") == 0) {
+        put_json(stats, out);
+        return "application/json";
+    }
+    return strcmp(path, "/") == 0 && put_page(stats, out) == 0
+               ? "text/html; charset=utf-8"
+               : NULL;
+}
+
+static void put_text(const struct poise_remote_tunnel_stats *stats,
+                     struct poise_buf *out)
+{
+    poise_human_count(out, stats->carried);
+    poise_buf_puts(out, " connections; out on the link: ");
+    put_ratio(out, stats->link_out_bytes, stats->peer.data_out);
+    poise_buf_puts(out, ", in: ");
+    put_ratio(out, stats->link_in_bytes, stats->peer.data_in);
+    poise_buf_putc(out, '\n');
+}
+
+/* ---- the run ---------------------------------------------------------------
+ */
+
+static int run(const struct values *values, const char *via)
+{
+    struct poise_remote_tunnel_options how = {
+        .forwards = values->forwards.items,
+        .forward_count = values->forwards.count,
+        .via = via,
+        .serve = values->serve,
+        .allow = values->allow.items,
+        .allow_count = values->allow.count,
+        .segmenters = values->segmenters.items,
+        .segmenter_count = values->segmenters.count,
+        .secret = values->secret,
+        .cert = values->cert,
+        .key = values->key,
+        .ca = values->ca,
+        .peer_name = values->peer_name,
+        .cache = values->cache,
+        .cache_bytes = values->cache_bytes,
+        .cache_bits = (uint32_t)values->bits,
+        .level = (int)values->level,
+        .metrics = values->metrics,
+        .page = show,
+        .tell = values->quiet ? NULL : tell,
+        .problem = tell_problem,
+        .stop = &told_to_end,
+    };
+    struct poise_remote_tunnel_stats stats = {0};
+    struct poise_buf out = {0};
+    int err, code;
+
+    catch_signals();
+    err = poise_remote_tunnel(&how, &stats);
+    code = err < 0 ? cli_fail("tunnel", err) : CLI_DONE;
+    if (err == 0 && values->json) {
+        put_json(&stats, &out);
+    } else if (err == 0 && values->stats) {
+        put_text(&stats, &out);
+    }
+    if (cli_write("tunnel", &out) != CLI_DONE && code == CLI_DONE) {
+        code = CLI_PARTLY;
+    }
+    poise_buf_free(&out);
+    return code;
+}
+
+int cli_tunnel(int argc, char **argv)
+{
+    struct values values = {0};
+    int code = CLI_DONE;
+    int first = cli_parse(&cli_tunnel_command, argc, argv, &values,
+                          &values.common, &code);
+
+    if (first >= 0 && argc - first > 1) {
+        cli_say("tunnel", "one other end, not %d", argc - first);
+        code = CLI_WRONG_USE;
+    } else if (first >= 0 && values.make_secret) {
+        int err = poise_remote_tunnel_secret(values.make_secret);
+        code = err < 0 ? cli_fail("tunnel", err) : CLI_DONE;
+    } else if (first >= 0) {
+        code = run(&values, argc > first ? argv[first] : NULL);
+    }
+    poise_strings_free(&values.forwards);
+    poise_strings_free(&values.allow);
+    poise_strings_free(&values.segmenters);
+    return code;
+}

@@ -1,0 +1,124 @@
+/* poise desync run: other people's programs of room flow. */
+#include "cli/run/run.h"
+#include "job.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <string.h>
+
+struct values {
+    struct cli_common common;
+    struct cli_flow flow;
+};
+
+static const struct poise_option options[] = {
+    {POISE_OPTION_HEADING, .help = "How it is done"},
+    CLI_FLOW_OPTIONS(struct values, flow),
+    {POISE_OPTION_HEADING, .help = "Words"},
+    CLI_FLOW_WORDS(struct values, flow),
+    CLI_COMMON_OPTIONS(struct values, common),
+    {POISE_OPTION_END},
+};
+
+const struct poise_command cli_desync_run_command = {
+    .name = "desync run",
+    .operands = "JOB [ARGUMENT]...",
+    .summary = "run a program of versioned blocks on unequal nodes",
+    .description =
+        "JOB is a shared object that defines poise_flow_open, declared in "
+        "<poise/flow.h>: it says what blocks there are, what each of them "
+        "needs, and how it is computed. Words behind JOB are for the program; "
+        "options of poise stand before it.\n\n"
+        "Nodes are processes of this machine. One that dies is replaced by "
+        "the others, which compute its part again from the last copies that "
+        "--replicate made, or from the beginning. With --log, the command "
+        "itself may die, too.",
+    .options = options,
+    .examples =
+        "cc -O2 -shared -fPIC -o jump.so jump.c\tan example of Poise's\n"
+        "poise desync run -n 4 ./jump.so 100000\tfour processes\n",
+    .exits = "0\tdone\n1\tnot done\n2\twrong use\n"
+             "3\tthe machine lacks something\n",
+};
+
+static int load(const char *path,
+                int (**begin)(int, char **, struct poise_flow_program *))
+{
+    void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    void *symbol = object ? dlsym(object, "poise_flow_open") : NULL;
+    if (!symbol) {
+        return poise_error_set(EINVAL, "load", path, "%s", dlerror());
+    }
+    memcpy(begin, &symbol, sizeof(symbol));
+    return 0;
+}
+
+static int tell(const struct cli_flow *flow,
+                const struct poise_flow_stats *stats)
+{
+    struct poise_buf out = {0};
+    int status = CLI_DONE;
+    if (flow->verbose) {
+        cli_flow_verbose("desync run", stats, &out);
+        poise_file_write(2, out.data, out.len, "standard error");
+        poise_buf_reset(&out);
+    }
+    if (flow->json) {
+        struct poise_json json = poise_json_to(&out, false);
+        poise_json_object(&json, NULL);
+        cli_flow_json(&json, stats);
+        poise_json_end_object(&json);
+        poise_buf_putc(&out, '\n');
+        status = cli_write("desync run", &out);
+    }
+    poise_buf_free(&out);
+    return status;
+}
+
+static int run(const struct cli_flow *flow, int argc, char **argv)
+{
+    struct poise_flow_program program = {0};
+    struct poise_flow_options run_options = cli_flow_options(flow);
+    struct poise_flow_stats stats = {0};
+    int (*begin)(int, char **, struct poise_flow_program *) = NULL;
+    int code = load(argv[0], &begin);
+    if (code == 0) {
+        code = begin(argc, argv, &program);
+    }
+    if (code < 0) {
+        return cli_fail("desync run", code);
+    }
+    run_options.output = program.output;
+    run_options.output_arg = program.arg;
+    code = poise_flow_run(&program.job, &run_options, &stats);
+    if (code < 0) {
+        cli_say_error("desync run");
+    }
+    int finished = program.finish ? program.finish(code, program.arg) : 0;
+    int status = code < 0 ? CLI_PARTLY : tell(flow, &stats);
+    if (finished < 0) {
+        status = cli_fail("desync run", finished);
+    }
+    poise_flow_stats_free(&stats);
+    return status;
+}
+
+int cli_desync_run(int argc, char **argv)
+{
+    struct values values = {0};
+    int status = CLI_DONE;
+    int end = cli_options_end(options, argc, argv);
+    int first = cli_parse(&cli_desync_run_command, end, argv, &values,
+                          &values.common, &status);
+    if (first < 0) {
+        return status;
+    }
+    if (end < argc && strcmp(argv[end], "--") == 0) {
+        end++;
+    }
+    if (end >= argc) {
+        cli_say("desync run", "an operand is missing: the JOB");
+        return CLI_WRONG_USE;
+    }
+    return run(&values.flow, argc - end, argv + end);
+}

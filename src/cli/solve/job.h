@@ -1,0 +1,100 @@
+/* What the commands of room flow share: solve, desync run. */
+#ifndef POISE_CLI_FLOW_H
+#define POISE_CLI_FLOW_H
+
+#include "cli/common/common.h"
+
+#include <poise/flow.h>
+
+/** How a job is run. */
+struct cli_flow {
+    int64_t nodes, threads, window, replicate, spares;
+    uint64_t memory;
+    const char *log;
+    int policy;
+    bool check, verbose, json;
+};
+
+#define CLI_FLOW_OPTIONS(type, member)                                         \
+    {POISE_OPTION_INT,                                                         \
+     'n',                                                                      \
+     "nodes",                                                                  \
+     "N",                                                                      \
+     .help = "processes that compute (default: this one alone)",               \
+     .offset = offsetof(type, member.nodes),                                   \
+     .min = 1,                                                                 \
+     .max = 1024},                                                             \
+        {POISE_OPTION_INT,                                                     \
+         't',                                                                  \
+         "threads",                                                            \
+         "N",                                                                  \
+         .help = "threads of each (default: 1)",                               \
+         .offset = offsetof(type, member.threads),                             \
+         .min = 1,                                                             \
+         .max = 1024},                                                         \
+        {POISE_OPTION_INT,                                                     \
+         .name = "window",                                                     \
+         .arg = "N",                                                           \
+         .help = "versions whose blocks are fetched ahead (default: 4)",       \
+         .offset = offsetof(type, member.window),                              \
+         .min = 1,                                                             \
+         .max = 1000000},                                                      \
+        {POISE_OPTION_BYTES,                                                   \
+         'm',                                                                  \
+         "memory",                                                             \
+         "SIZE",                                                               \
+         .help = "of blocks on each node; beyond it only the oldest version "  \
+                 "goes on (default: no limit)",                                \
+         .offset = offsetof(type, member.memory)},                             \
+        {POISE_OPTION_INT,                                                     \
+         .name = "replicate",                                                  \
+         .arg = "N",                                                           \
+         .help = "each N versions, keep a copy on another node, so that no "   \
+                 "more than that is lost with one (default: never)",           \
+         .offset = offsetof(type, member.replicate),                           \
+         .min = 1,                                                             \
+         .max = 1000000},                                                      \
+        {POISE_OPTION_INT,                                                     \
+         .name = "spares",                                                     \
+         .arg = "N",                                                           \
+         .help = "start another node for each that dies, N times at most "     \
+                 "(default: 0)",                                               \
+         .offset = offsetof(type, member.spares),                              \
+         .min = 0,                                                             \
+         .max = 1024},                                                         \
+        {POISE_OPTION_STRING, .name = "log", .arg = "FILE",                    \
+         .help = "keep in FILE what is needed to go on should this process "   \
+                 "die: the same command then takes over",                      \
+         .offset = offsetof(type, member.log)},                                \
+        {POISE_OPTION_ENUM,                                                    \
+         .name = "policy",                                                     \
+         .arg = "NAME",                                                        \
+         .help = "by what shares are made anew (default: rate)",               \
+         .offset = offsetof(type, member.policy),                              \
+         .choices = poise_flow_policy_names},                                  \
+    {                                                                          \
+        POISE_OPTION_FLAG, .name = "check",                                    \
+                           .help = "compute one block of ten twice and "       \
+                                   "compare",                                  \
+                           .offset = offsetof(type, member.check)              \
+    }
+
+#define CLI_FLOW_WORDS(type, member)                                           \
+    {POISE_OPTION_FLAG, 'v', "verbose",                                        \
+     .help = "say on stderr what was done, and how fast",                      \
+     .offset = offsetof(type, member.verbose)},                                \
+    {                                                                          \
+        POISE_OPTION_FLAG, .name = "json",                                     \
+                           .help = "the same on stdout as JSON",               \
+                           .offset = offsetof(type, member.json)               \
+    }
+
+struct poise_flow_options cli_flow_options(const struct cli_flow *flow);
+/** What a run was, in some lines. */
+void cli_flow_verbose(const char *name, const struct poise_flow_stats *stats,
+                      struct poise_buf *out);
+/** The same, as members of an object. */
+void cli_flow_json(struct poise_json *json,
+                   const struct poise_flow_stats *stats);
+
+#endif

@@ -1,0 +1,39 @@
+/* poise solve: what its files share. */
+#ifndef POISE_CLI_SOLVE_H
+#define POISE_CLI_SOLVE_H
+
+#include "job.h"
+
+/** A plate as it is read or written. */
+struct cli_plate {
+    int64_t rows, columns;
+    double *cells;    /**< [rows][columns], owned */
+    double white;     /**< of an image: its greatest value; 0: a matrix */
+    double low, high; /**< least and greatest cell, where it was read */
+};
+
+/** Read an image (PGM, PPM) or a matrix of numbers as text. 0, or negative
+ * with the error set. */
+int cli_plate_read(const char *path, struct cli_plate *out);
+/** Write it as the end of the path says: .pgm (grey), .ppm (from blue by white
+ * to red), else a matrix that reads as the very same numbers. */
+int cli_plate_write(const struct cli_plate *plate, const char *path);
+void cli_plate_free(struct cli_plate *plate);
+
+/** Chunks by hand, from a file: struct poise_flow_part, appended to `out`. */
+int cli_chunks_read(const char *path, uint64_t versions, struct poise_buf *out);
+/** All of a file, appended to `out` with a 0 behind it. */
+int cli_text_read(const char *path, struct poise_buf *out);
+
+/** A run to be shown. */
+struct cli_solve_outcome {
+    const char *in;
+    const struct cli_plate *before, *after;
+    const struct poise_flow_heat *heat;
+    const struct poise_flow_stats *stats;
+    const double *changes; /**< [heat->sweeps], or NULL */
+};
+/** The report: convergence, nodes. */
+int cli_solve_page(const struct cli_solve_outcome *run, struct poise_buf *out);
+
+#endif

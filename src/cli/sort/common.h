@@ -1,0 +1,73 @@
+/* What the commands of room extmem share: sort, listrank. */
+#ifndef POISE_CLI_BIG_H
+#define POISE_CLI_BIG_H
+
+#include "cli/common/common.h"
+
+#include <poise/extmem.h>
+
+/** How data larger than memory are handled. */
+struct cli_big {
+    uint64_t memory;
+    struct poise_strings scratch;
+    int64_t threads;
+    int engine;
+    bool sync, buffered, verbose, json;
+};
+
+extern const char *const cli_big_engines[];
+
+#define CLI_BIG_OPTIONS(type, member)                                          \
+    {POISE_OPTION_BYTES,                                                       \
+     'm',                                                                      \
+     "memory",                                                                 \
+     "SIZE",                                                                   \
+     .help = "memory to use, of a node: its processes share it (default: "     \
+             "what the control group and the machine leave, less a tenth or "  \
+             "6 MiB, whichever is more, but half at most)",                    \
+     .offset = offsetof(type, member.memory)},                                 \
+        {POISE_OPTION_LIST, .name = "scratch", .arg = "DIR,...",               \
+         .help = "folders for scratch files, best one on each disk (default: " \
+                 "that of OUT)",                                               \
+         .offset = offsetof(type, member.scratch)},                            \
+        {POISE_OPTION_INT,                                                     \
+         't',                                                                  \
+         "threads",                                                            \
+         "N",                                                                  \
+         .help = "threads of each process (default: its share of the "         \
+                 "processors)",                                                \
+         .offset = offsetof(type, member.threads),                             \
+         .min = 1,                                                             \
+         .max = 256},                                                          \
+        {POISE_OPTION_FLAG, .name = "sync",                                    \
+         .help = "end when the output is safe on the disk",                    \
+         .offset = offsetof(type, member.sync)},                               \
+        {POISE_OPTION_ENUM,                                                    \
+         .name = "io",                                                         \
+         .arg = "NAME",                                                        \
+         .help = "how files are read and written (default: auto)",             \
+         .offset = offsetof(type, member.engine),                              \
+         .choices = cli_big_engines},                                          \
+        {POISE_OPTION_FLAG, .name = "buffered",                                \
+         .help = "through the page cache, where O_DIRECT would work, too",     \
+         .offset = offsetof(type, member.buffered)},                           \
+        {POISE_OPTION_FLAG, 'v', "verbose",                                    \
+         .help = "say on stderr what was done, and how fast",                  \
+         .offset = offsetof(type, member.verbose)},                            \
+    {                                                                          \
+        POISE_OPTION_FLAG, .name = "json",                                     \
+                           .help = "the same on stdout as JSON",               \
+                           .offset = offsetof(type, member.json)               \
+    }
+
+/** How the disks are used. */
+struct poise_disk_options cli_big_disk(const struct cli_big *big);
+/** Join the world. Collective. 0, or the exit code with the error printed. */
+int cli_big_start(const char *name, struct poise_world **world);
+/** Whether this process does what one does alone, and prints. */
+bool cli_big_is_first(const struct poise_world *world);
+/** Leave it: the greatest exit code of all processes. Collective. */
+int cli_big_end(const char *name, struct poise_world *world, int status);
+double cli_seconds(uint64_t ns);
+
+#endif

@@ -1,0 +1,297 @@
+/* poise listrank: ranks of linked lists larger than memory. */
+#include "common.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+struct values {
+    struct cli_common common;
+    struct cli_big big;
+    const char *weights;
+    int64_t seed;
+    uint64_t generate; /* NOT_GIVEN: rank */
+    uint64_t lists;
+    int pattern;
+    bool check;
+};
+
+#define NOT_GIVEN UINT64_MAX
+
+static const struct poise_option options[] = {
+    {POISE_OPTION_HEADING, .help = "What is ranked"},
+    {POISE_OPTION_STRING, 'w', "weights", "FILE",
+     .help = "distances of the nodes from their successors, numbers of 64 bits "
+             "(default: 1 each)",
+     .offset = offsetof(struct values, weights)},
+    {POISE_OPTION_FLAG, 'c', "check",
+     .help = "do not rank: see whether OUT holds the ranks of IN",
+     .offset = offsetof(struct values, check)},
+    {POISE_OPTION_HEADING, .help = "How it is done"},
+    CLI_BIG_OPTIONS(struct values, big),
+    {POISE_OPTION_HEADING, .help = "Data to try it with"},
+    {POISE_OPTION_BYTES, .name = "generate", .arg = "N",
+     .help = "write lists of N nodes into the one file named; N may end in K, "
+             "M, G, ... as sizes do",
+     .offset = offsetof(struct values, generate)},
+    {POISE_OPTION_BYTES, .name = "lists", .arg = "N",
+     .help = "that many, of about the same length (default: 1)",
+     .offset = offsetof(struct values, lists)},
+    {POISE_OPTION_ENUM, .name = "pattern", .arg = "NAME",
+     .help = "how they go through the file (default: random)",
+     .offset = offsetof(struct values, pattern),
+     .choices = poise_listrank_pattern_names},
+    {POISE_OPTION_INT, .name = "seed", .arg = "N",
+     .help = "start of the random order (default: 1)",
+     .offset = offsetof(struct values, seed), .min = 0, .max = INT64_MAX},
+    {POISE_OPTION_HEADING, .help = "Words"},
+    CLI_COMMON_OPTIONS(struct values, common),
+    {POISE_OPTION_END},
+};
+
+const struct poise_command cli_listrank_command = {
+    .name = "listrank",
+    .operands = "IN [OUT]",
+    .summary = "rank the nodes of linked lists by how far the end is",
+    .description =
+        "IN holds a number of 64 bits for each node: the index of its "
+        "successor. The last node of a list is its own successor (or has "
+        "2^64-1); there may be any number of lists. OUT gets a number of 64 "
+        "bits for each node: how many links, or what sum of weights, it is "
+        "from the last one of its list.\n\n"
+        "With memory for 17 bytes a node, threads walk the list in memory from "
+        "many random nodes at a time. With less, nodes are bridged out piece "
+        "by piece of the file, by sequential reads and writes only; scratch "
+        "files, which have no names, take up to 28 bytes a node.\n\n"
+        "Started by mpirun or the like on one machine, the first process does "
+        "it, with the threads of all. On several machines the processes do it "
+        "together if their memory is enough together, else the first one does "
+        "it alone.\n\n"
+        "A node with two predecessors, a cycle, a successor past the end are "
+        "errors that name the node; OUT then does not appear.",
+    .options = options,
+    .examples =
+        "poise listrank list ranks\tin memory if it fits\n"
+        "poise listrank --memory 64M --scratch /a,/b list ranks\tif it does "
+        "not\n"
+        "poise listrank --generate 1M --lists 3 list\ttest data\n"
+        "poise listrank --check list ranks\tare the ranks right?\n",
+    .exits = "0\tdone; with --check: they are\n1\tnot done, or wrong\n"
+             "2\twrong use\n3\tthe machine lacks something\n",
+};
+
+/* ---- words ----------------------------------------------------------------
+ */
+
+static void print_verbose(const struct poise_listrank_result *r, uint64_t ns,
+                          struct poise_buf *out)
+{
+    poise_buf_puts(out, "poise listrank: ");
+    poise_human_count(out, r->nodes);
+    poise_buf_puts(out, " nodes, ");
+    poise_human_count(out, r->lists);
+    poise_buf_printf(out, " lists in %.2f s (%.1f ns a node)\n",
+                     cli_seconds(ns),
+                     (double)ns / (double)(r->nodes ? r->nodes : 1));
+    poise_buf_printf(out, "  read %.2f s, walk %.2f s, write %.2f s\n",
+                     cli_seconds(r->read_ns), cli_seconds(r->walk_ns),
+                     cli_seconds(r->write_ns));
+    poise_buf_puts(out, "  memory ");
+    poise_human_bytes(out, r->memory_bytes);
+    if (r->processes > 1) {
+        poise_buf_printf(out, ", %u processes, in memory\n", r->processes);
+    } else if (r->in_memory) {
+        poise_buf_printf(out, ", %u threads, in memory\n", r->threads);
+    } else {
+        poise_buf_printf(out, ", one thread, %llu buckets\n",
+                         (unsigned long long)r->buckets);
+    }
+    poise_buf_puts(out, "  read ");
+    poise_human_bytes(out, r->read_bytes);
+    poise_buf_puts(out, ", written ");
+    poise_human_bytes(out, r->written_bytes);
+    poise_buf_puts(out, " (scratch ");
+    poise_human_bytes(out, r->scratch_bytes);
+    poise_buf_printf(out, ") by %s\n", r->engine);
+}
+
+static void print_json(const struct poise_listrank_result *r, uint64_t ns,
+                       struct poise_buf *out)
+{
+    struct poise_json json = poise_json_to(out, false);
+
+    poise_json_object(&json, NULL);
+    poise_json_u64(&json, "nodes", r->nodes);
+    poise_json_u64(&json, "lists", r->lists);
+    poise_json_u64(&json, "greatest", r->greatest);
+    poise_json_double(&json, "seconds", cli_seconds(ns));
+    poise_json_double(&json, "read_seconds", cli_seconds(r->read_ns));
+    poise_json_double(&json, "walk_seconds", cli_seconds(r->walk_ns));
+    poise_json_double(&json, "write_seconds", cli_seconds(r->write_ns));
+    poise_json_bool(&json, "in_memory", r->in_memory);
+    poise_json_u64(&json, "memory_bytes", r->memory_bytes);
+    poise_json_u64(&json, "processes", r->processes);
+    poise_json_u64(&json, "threads", r->threads);
+    poise_json_u64(&json, "buckets", r->buckets);
+    poise_json_u64(&json, "read_bytes", r->read_bytes);
+    poise_json_u64(&json, "written_bytes", r->written_bytes);
+    poise_json_u64(&json, "scratch_bytes", r->scratch_bytes);
+    poise_json_string(&json, "io", r->engine);
+    poise_json_end_object(&json);
+    poise_buf_putc(out, '\n');
+}
+
+static void print_report(const struct poise_listrank_report *report,
+                         bool as_json, struct poise_buf *out)
+{
+    struct poise_json json = poise_json_to(out, false);
+
+    if (as_json) {
+        poise_json_object(&json, NULL);
+        poise_json_u64(&json, "nodes", report->nodes);
+        poise_json_u64(&json, "lists", report->lists);
+        poise_json_u64(&json, "wrong", report->wrong);
+        if (report->wrong > 0) {
+            poise_json_u64(&json, "first_wrong", report->first_wrong);
+        }
+        poise_json_end_object(&json);
+        poise_buf_putc(out, '\n');
+        return;
+    }
+    poise_buf_printf(out, "nodes %llu\nlists %llu\nwrong %llu",
+                     (unsigned long long)report->nodes,
+                     (unsigned long long)report->lists,
+                     (unsigned long long)report->wrong);
+    if (report->wrong > 0) {
+        poise_buf_printf(out, ", the first at node %llu",
+                         (unsigned long long)report->first_wrong);
+    }
+    poise_buf_putc(out, '\n');
+}
+
+/* ---- what is done -----------------------------------------------------------
+ */
+
+static int check(const struct values *values,
+                 const struct poise_listrank_options *rank, const char *in,
+                 const char *ranks)
+{
+    struct poise_listrank_report report;
+    struct poise_buf out = {0};
+    int code = poise_listrank_check(in, ranks, rank, &report);
+    int status;
+
+    if (code < 0) {
+        return cli_fail("listrank", code);
+    }
+    print_report(&report, values->big.json, &out);
+    status = cli_write("listrank", &out);
+    poise_buf_free(&out);
+    return report.wrong == 0 ? status : CLI_PARTLY;
+}
+
+static int rank(const struct values *values,
+                const struct poise_listrank_options *rank_options,
+                const char *in, const char *out_path)
+{
+    struct poise_listrank_result result;
+    struct poise_buf out = {0};
+    uint64_t begin = poise_clock_ns();
+    int status = CLI_DONE;
+    int code = poise_listrank_run(in, out_path, rank_options, &result);
+
+    if (code < 0) {
+        return cli_fail("listrank", code);
+    }
+    begin = poise_clock_ns() - begin;
+    if (!cli_big_is_first(rank_options->world)) {
+        return CLI_DONE;
+    }
+    if (values->big.verbose) {
+        print_verbose(&result, begin, &out);
+        poise_file_write(2, out.data, out.len, "standard error");
+        poise_buf_reset(&out);
+    }
+    if (values->big.json) {
+        print_json(&result, begin, &out);
+        status = cli_write("listrank", &out);
+    }
+    poise_buf_free(&out);
+    return status;
+}
+
+static int generate(const struct values *values,
+                    const struct poise_listrank_options *rank_options,
+                    const char *path)
+{
+    struct poise_listrank_shape shape = {
+        .pattern = (enum poise_listrank_pattern)values->pattern,
+        .nodes = values->generate,
+        .lists = values->lists,
+        .seed = (uint64_t)values->seed,
+    };
+    int code = poise_listrank_generate(path, &shape, rank_options);
+
+    return code < 0 ? cli_fail("listrank", code) : CLI_DONE;
+}
+
+static int dispatch(const struct values *values,
+                    const struct poise_listrank_options *rank_options,
+                    char **operands)
+{
+    if (values->generate == NOT_GIVEN && !values->check) {
+        return rank(values, rank_options, operands[0], operands[1]);
+    }
+    if (!cli_big_is_first(rank_options->world)) {
+        return CLI_DONE;
+    }
+    return values->check ? check(values, rank_options, operands[0], operands[1])
+                         : generate(values, rank_options, operands[0]);
+}
+
+static int run(const struct values *values, char **operands)
+{
+    struct poise_listrank_options rank_options = {
+        .weights = values->weights,
+        .memory_bytes = values->big.memory,
+        .threads = (unsigned)values->big.threads,
+        .sync = values->big.sync,
+        .disk = cli_big_disk(&values->big),
+    };
+    struct poise_strings scratch = {0};
+    char *text = NULL;
+    int code, status = cli_big_start("listrank", &rank_options.world);
+
+    if (status != CLI_DONE) {
+        return status;
+    }
+    code = cli_split_list(&values->big.scratch, &text, &scratch);
+    rank_options.scratch = scratch.items;
+    rank_options.scratch_count = scratch.count;
+    code = poise_world_agree(rank_options.world, code);
+    status = code < 0 ? cli_fail("listrank", code)
+                      : dispatch(values, &rank_options, operands);
+    poise_strings_free(&scratch);
+    free(text);
+    return cli_big_end("listrank", rank_options.world, status);
+}
+
+int cli_listrank(int argc, char **argv)
+{
+    struct values values = {.generate = NOT_GIVEN, .seed = 1};
+    int status = CLI_DONE;
+    int first = cli_parse(&cli_listrank_command, argc, argv, &values,
+                          &values.common, &status);
+    int count = argc - first;
+
+    if (first >= 0 && values.generate != NOT_GIVEN && count != 1) {
+        cli_say("listrank", "--generate takes one operand, the file to write");
+        status = CLI_WRONG_USE;
+    } else if (first >= 0 && values.generate == NOT_GIVEN && count != 2) {
+        cli_say("listrank", "two operands are needed, IN and OUT");
+        status = CLI_WRONG_USE;
+    } else if (first >= 0) {
+        status = run(&values, argv + first);
+    }
+    poise_strings_free(&values.big.scratch);
+    return status;
+}

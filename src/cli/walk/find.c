@@ -1,0 +1,204 @@
+/* poise find: GNU find's expressions over the parallel walk. */
+#include "cli/common/common.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+struct values {
+    struct cli_engine engine;
+};
+
+static const struct poise_option options[] = {
+    CLI_ENGINE_OPTIONS(struct values, engine, 0),
+    CLI_COMMON_OPTIONS(struct values, engine.common),
+    {POISE_OPTION_END},
+};
+
+const struct poise_command cli_find_command = {
+    .name = "find",
+    .operands = "[PATH]... [EXPRESSION]",
+    .summary = "find entries of trees, with GNU find's expressions",
+    .description =
+        "Evaluates EXPRESSION for every entry below each PATH (default: the "
+        "current directory) and prints the paths for which it is true, in no "
+        "particular order. Tests and actions have GNU find's names and "
+        "meanings; -follow, -L and -H are not known: links are never followed. "
+        "Options of poise stand before the first PATH, each as one word: "
+        "--threads=4.",
+    .options = options,
+    .examples =
+        "poise find /data -type f -size +1G\tlarge files\n"
+        "poise find /data -name '*.tmp' -mtime +30 -delete\tremove old ones\n",
+    .exits = "0\tall was read, all commands succeeded\n"
+             "1\tsomething failed, or wrong use\n"
+             "3\tthe machine lacks something\n",
+};
+
+/* The output of a run. */
+struct sink {
+    struct cli_job *job;
+    bool terminal;
+};
+
+static int output(const void *data, size_t len, void *arg)
+{
+    struct sink *sink = arg;
+
+    if (sink->terminal) {
+        cli_progress_end(sink->job);
+    }
+    return poise_file_write(STDOUT_FILENO, data, len, "standard output");
+}
+
+/* GNU's words: the path and the reason. */
+static int error_hook(struct poise_worker *worker,
+                      const struct poise_error *err, void *arg)
+{
+    struct sink *sink = arg;
+    struct poise_error copy = *err;
+
+    return cli_error_hook(worker, &copy, sink->job);
+}
+
+static void progress_hook(const struct poise_pool_stats *stats, void *arg)
+{
+    struct sink *sink = arg;
+
+    cli_progress_hook(stats, sink->job);
+}
+
+static bool ask(const char *question, size_t len, void *arg)
+{
+    char answer[64];
+    ssize_t n;
+
+    (void)arg;
+    (void)!write(STDERR_FILENO, question, len);
+    n = read(STDIN_FILENO, answer, sizeof answer);
+    return n > 0 && (answer[0] == 'y' || answer[0] == 'Y');
+}
+
+/* Whether the word begins the expression, as POSIX says. */
+static bool begins_expression(const char *word)
+{
+    return (word[0] == '-' && word[1] != '\0') || strcmp(word, "(") == 0 ||
+           strcmp(word, "!") == 0;
+}
+
+/* All that is made on the way, to be undone in one place. */
+static int run(const struct values *values, const char *const *roots,
+               size_t count, const struct poise_walk_find *find)
+{
+    struct poise_walk_result result = {0};
+    struct cli_job job;
+    struct sink sink = {.job = &job, .terminal = isatty(STDOUT_FILENO) != 0};
+    struct poise_walk_find_options how = {
+        .walk = {.roots = roots, .root_count = count},
+        .find = find,
+        .output = output,
+        .error = error_hook,
+        .ask = ask,
+        .arg = &sink,
+    };
+    int code, status = cli_job_start(&job, "find", &values->engine, &how.walk);
+
+    if (status != 0) {
+        return status;
+    }
+    how.progress = job.progress ? progress_hook : NULL;
+    code = poise_walk_find_run(cli_job_world(&job), &how, &result);
+    cli_progress_end(&job);
+    status = cli_job_code(&job, code, result.errors);
+    poise_walk_result_free(&result);
+    cli_job_end(&job);
+    return status == CLI_WRONG_USE ? CLI_PARTLY : status;
+}
+
+int cli_find_page(int (*write)(const struct poise_command *command,
+                               struct poise_buf *out),
+                  struct poise_buf *out)
+{
+    const char *const *primary = poise_walk_find_primaries();
+    struct poise_command command = cli_find_command;
+    struct poise_buf text = {0};
+    int code;
+
+    poise_buf_puts(&text, cli_find_command.description);
+    poise_buf_puts(&text, "\n\nTests, actions and operators:\n\n");
+    for (; primary[0]; primary += 2) {
+        poise_buf_printf(&text, "  %-22s %s\n", primary[0], primary[1]);
+    }
+    command.description = poise_buf_str(&text);
+    code = text.error ? text.error : write(&command, out);
+    poise_buf_free(&text);
+    return code;
+}
+
+static int print_help(void)
+{
+    struct poise_buf out = {0};
+    int code = cli_find_page(poise_command_help, &out);
+    int status = CLI_DONE;
+
+    if (code < 0) {
+        status = cli_fail("find", code);
+    } else if (cli_speaks()) {
+        status = cli_write("find", &out);
+    }
+    poise_buf_free(&out);
+    return status;
+}
+
+/* Ours are the long options before the first path, each one word. Index of
+ * the first other word. */
+static int own_words(int argc, char **argv)
+{
+    int own = 1;
+
+    while (own < argc && strncmp(argv[own], "--", 2) == 0) {
+        own++;
+        if (argv[own - 1][2] == '\0') {
+            break;
+        }
+    }
+    return own;
+}
+
+int cli_find(int argc, char **argv)
+{
+    static const char *const here[] = {"."};
+    struct values values = {0};
+    struct poise_walk_find *find = NULL;
+    int own = own_words(argc, argv);
+    int end, status = CLI_DONE;
+    int code;
+
+    cli_engine_defaults(&values.engine);
+    if (cli_parse(&cli_find_command, own, argv, &values, NULL, &status) < 0) {
+        return CLI_PARTLY;
+    }
+    if (values.engine.common.help) {
+        return print_help();
+    }
+    if (values.engine.common.version) {
+        return cli_version(1, argv);
+    }
+    /* Links are never followed, which is what -P asks for. */
+    while (own < argc && strcmp(argv[own], "-P") == 0) {
+        own++;
+    }
+    for (end = own; end < argc && !begins_expression(argv[end]); end++) {
+    }
+    code = poise_walk_find_compile(argc - end, (const char *const *)argv + end,
+                                   &find);
+    if (code < 0) {
+        cli_say_error("find");
+        return CLI_PARTLY;
+    }
+    status = run(&values, end > own ? (const char *const *)argv + own : here,
+                 end > own ? (size_t)(end - own) : 1, find);
+    poise_walk_find_destroy(find);
+    return status;
+}

@@ -1,0 +1,436 @@
+/* poise wire analyse: how redundant data are, and what would be sent. */
+#include "cli/common/common.h"
+
+#include <poise/dedup.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+struct values {
+    struct cli_common common;
+    struct poise_strings methods, sizes;
+    uint64_t memory;
+    int64_t bits;
+    const char *report;
+    bool json;
+};
+
+static const struct poise_option options[] = {
+    {POISE_OPTION_LIST, 'm', "method", "NAME",
+     "cut by this segmenter, or by the one in a shared object, if the name "
+     "has a slash; floats,shape=200x300x4,element=8 for arrays of numbers; "
+     "auto "
+     "chooses one and a size by a sample; may be given again (default: fixed, "
+     "lbfs and gear)",
+     .offset = offsetof(struct values, methods)},
+    {POISE_OPTION_LIST, 's', "size", "SIZE",
+     "segments of about SIZE bytes; may be given again (default: 64, 256, 1K "
+     "and 4K)",
+     .offset = offsetof(struct values, sizes)},
+    {POISE_OPTION_INT, 'b', "bits", "N", "width of fingerprints (default: 40)",
+     .offset = offsetof(struct values, bits), .min = 8, .max = 64},
+    {POISE_OPTION_BYTES, .name = "memory", .arg = "SIZE",
+     .help = "memory of each of the two caches (default: what the files need)",
+     .offset = offsetof(struct values, memory)},
+    {POISE_OPTION_FLAG, .name = "json", .help = "print JSON",
+     .offset = offsetof(struct values, json)},
+    {POISE_OPTION_STRING, .name = "report", .arg = "FILE",
+     .help = "write a page with the table and a plot",
+     .offset = offsetof(struct values, report)},
+    CLI_COMMON_OPTIONS(struct values, common),
+    {POISE_OPTION_END},
+};
+
+const struct poise_command cli_wire_analyse_command = {
+    .name = "wire analyse",
+    .operands = "FILE...",
+    .summary = "tell how redundant files are and what sending them would cost",
+    .description =
+        "Sends the files, in their order, from one end of the wire protocol "
+        "to another within this process, once for every segmenter and size, "
+        "and counts the bytes of both directions. The other end begins with "
+        "nothing; of the last file it is told what it cost to an end that has "
+        "the files before it: once where the sender has them in its own "
+        "cache, too (last, sent), and once where it does not (forgotten), so "
+        "that it can only offer fingerprints and the other end asks for what "
+        "it lacks.\n\n"
+        "Two versions of a data set as two files answer what sending the "
+        "second would cost.",
+    .options = options,
+    .examples = "poise wire analyse v1.tar v2.tar\ttwo versions\n"
+                "poise wire analyse -m gear -s 128 -s 256 *.csv\ttwo sizes\n",
+    .exits = "0\tdone\n1\tit failed\n2\twrong use\n",
+};
+
+enum { TRIALS_MOST = 256 };
+
+struct trial {
+    const char *name;
+    const struct poise_dedup_method *method;
+    struct poise_dedup_cut_options cut;
+    bool again; /* its size is chosen, and was: the same for all sizes */
+    struct poise_dedup_outcome warm, cold;
+};
+
+/* Of which bytes of a segment. */
+static uint32_t size_of(const struct trial *trial)
+{
+    return trial->cut.average ? trial->cut.average
+                              : trial->warm.choice.cut.average;
+}
+
+static double ratio(uint64_t bytes, uint64_t sent)
+{
+    return sent ? (double)bytes / (double)sent : 0;
+}
+
+/* ---- what is printed -------------------------------------------------------
+ */
+
+static const char page_text[] =
+    "The files were sent, in their order, from one end of the wire protocol "
+    "to another, once for every segmenter and size of segments; all bytes are "
+    "those of both directions. 'all, sent': for all files, the other end "
+    "beginning with nothing. 'last, sent': for the last file alone, both ends "
+    "having those before it in their caches: what both have in the same order "
+    "is named by references to runs, what changed goes as a delta. "
+    "'forgotten': for the last file alone, sent by an end whose own cache is "
+    "empty, as after its loss, to one that has the files before: it can only "
+    "offer fingerprints and send what it is asked for, which is what a sender "
+    "without memory reaches. A ratio is the size of the files divided by the "
+    "bytes sent.";
+
+/* "floats,element=8" */
+static void put_choice(const struct trial *trial, struct poise_buf *out)
+{
+    const struct poise_dedup_choice *choice = &trial->warm.choice;
+
+    poise_buf_puts(out, choice->method->name);
+    if (choice->cut.element) {
+        poise_buf_printf(out, ",element=%u", choice->cut.element);
+    }
+}
+
+static int add_row(struct poise_table *table, const struct trial *trial)
+{
+    enum { COLUMNS = 9 };
+    struct poise_buf texts[COLUMNS] = {0};
+    const char *cells[COLUMNS];
+    int err;
+
+    poise_buf_puts(&texts[0], trial->name);
+    if (trial->cut.average == 0) {
+        poise_buf_puts(&texts[0], ": ");
+        put_choice(trial, &texts[0]);
+    }
+    poise_buf_decimal(&texts[1], size_of(trial));
+    poise_human_count(&texts[2], trial->warm.segments);
+    poise_human_count(&texts[3], trial->warm.sent_bytes);
+    poise_buf_printf(&texts[4], "%.1f",
+                     ratio(trial->warm.bytes, trial->warm.sent_bytes));
+    poise_human_count(&texts[5], trial->warm.last_sent_bytes);
+    poise_buf_printf(
+        &texts[6], "%.1f",
+        ratio(trial->warm.last_bytes, trial->warm.last_sent_bytes));
+    poise_human_count(&texts[7], trial->cold.last_sent_bytes);
+    poise_buf_printf(
+        &texts[8], "%.1f",
+        ratio(trial->cold.last_bytes, trial->cold.last_sent_bytes));
+    for (int i = 0; i < COLUMNS; i++) {
+        cells[i] = poise_buf_str(&texts[i]);
+    }
+    err = poise_table_row(table, cells);
+    for (int i = 0; i < COLUMNS; i++) {
+        poise_buf_free(&texts[i]);
+    }
+    return err;
+}
+
+static int make_table(const struct trial *trials, size_t count,
+                      struct poise_table **out)
+{
+    static const struct poise_column columns[] = {
+        {"segmenter", POISE_ALIGN_LEFT}, {"size", POISE_ALIGN_RIGHT},
+        {"segments", POISE_ALIGN_RIGHT}, {"all, sent", POISE_ALIGN_RIGHT},
+        {"ratio", POISE_ALIGN_RIGHT},    {"last, sent", POISE_ALIGN_RIGHT},
+        {"ratio", POISE_ALIGN_RIGHT},    {"forgotten", POISE_ALIGN_RIGHT},
+        {"ratio", POISE_ALIGN_RIGHT},
+    };
+    int err =
+        poise_table_create(columns, sizeof columns / sizeof *columns, out);
+
+    for (size_t i = 0; i < count && err == 0; i++) {
+        err = trials[i].again ? 0 : add_row(*out, &trials[i]);
+        if (err < 0) {
+            poise_table_destroy(*out);
+        }
+    }
+    return err;
+}
+
+static int print_text(const struct trial *trials, size_t count,
+                      struct poise_buf *out)
+{
+    struct poise_table *table;
+    int err = make_table(trials, count, &table);
+
+    if (err < 0) {
+        return err;
+    }
+    poise_human_count(out, trials[0].warm.bytes);
+    poise_buf_puts(out, " bytes, ");
+    poise_human_count(out, trials[0].warm.last_bytes);
+    poise_buf_puts(out, " of them in the last file\n");
+    err = poise_table_text(table, out);
+    poise_table_destroy(table);
+    return err;
+}
+
+static void json_outcome(struct poise_json *json, const char *key,
+                         const struct poise_dedup_outcome *outcome)
+{
+    poise_json_object(json, key);
+    poise_json_u64(json, "sent_bytes", outcome->sent_bytes);
+    poise_json_u64(json, "last_sent_bytes", outcome->last_sent_bytes);
+    poise_json_u64(json, "segments", outcome->segments);
+    poise_json_u64(json, "by_run_bytes", outcome->stats.by_run);
+    poise_json_u64(json, "by_fingerprint_bytes", outcome->stats.by_fingerprint);
+    poise_json_u64(json, "by_delta_bytes", outcome->stats.by_delta);
+    poise_json_u64(json, "by_residual_bytes", outcome->stats.by_residual);
+    poise_json_u64(json, "by_data_bytes", outcome->stats.by_data);
+    poise_json_u64(json, "by_fill_bytes", outcome->stats.by_fill);
+    poise_json_u64(json, "groups", outcome->stats.groups);
+    poise_json_u64(json, "requests", outcome->stats.requests);
+    poise_json_u64(json, "repairs", outcome->stats.repairs);
+    poise_json_end_object(json);
+}
+
+static int print_json(const struct trial *trials, size_t count,
+                      struct poise_buf *out)
+{
+    struct poise_json json = poise_json_to(out, false);
+
+    poise_json_object(&json, NULL);
+    poise_json_u64(&json, "bytes", trials[0].warm.bytes);
+    poise_json_u64(&json, "last_bytes", trials[0].warm.last_bytes);
+    poise_json_array(&json, "trials");
+    for (size_t i = 0; i < count; i++) {
+        struct poise_buf choice = {0};
+        if (trials[i].again) {
+            continue;
+        }
+        put_choice(&trials[i], &choice);
+        poise_json_object(&json, NULL);
+        poise_json_string(&json, "segmenter", trials[i].name);
+        poise_json_string(&json, "choice", poise_buf_str(&choice));
+        poise_buf_free(&choice);
+        poise_json_u64(&json, "size", size_of(&trials[i]));
+        json_outcome(&json, "known", &trials[i].warm);
+        json_outcome(&json, "forgotten", &trials[i].cold);
+        poise_json_end_object(&json);
+    }
+    poise_json_end_array(&json);
+    poise_json_end_object(&json);
+    poise_buf_putc(out, '\n');
+    return out->error;
+}
+
+/* Ratios of the last file over sizes, a line for each segmenter. */
+static int add_plot(struct poise_page *page, const struct trial *trials,
+                    size_t count, size_t sizes)
+{
+    double *numbers = poise_alloc(2 * count, sizeof *numbers);
+    struct poise_line *lines = poise_alloc(count, sizeof *lines);
+    struct poise_plot plot = {
+        .title = "What the last file's bytes are divided by",
+        .x_label = "bytes of a segment",
+        .y_label = "ratio",
+        .lines = lines,
+        .line_count = count / sizes,
+        .x_unit = POISE_UNIT_BYTES,
+        .y_unit = POISE_UNIT_COUNT,
+        .log_x = true,
+        .log_y = true,
+    };
+    int err = numbers && lines ? 0 : -ENOMEM;
+
+    for (size_t i = 0; i < count && err == 0; i++) {
+        /* What is chosen is a line over all sizes. */
+        numbers[i] = trials[i].cut.average ? trials[i].cut.average
+                                           : trials[i % sizes].cut.average;
+        numbers[count + i] =
+            ratio(trials[i].warm.last_bytes, trials[i].warm.last_sent_bytes);
+        lines[i / sizes] = (struct poise_line){
+            .label = trials[i].name,
+            .x = numbers + i / sizes * sizes,
+            .y = numbers + count + i / sizes * sizes,
+            .count = sizes,
+        };
+    }
+    if (err == 0) {
+        err = poise_page_plot(page, &plot);
+    }
+    free(numbers);
+    free(lines);
+    return err;
+}
+
+static int write_page(const struct trial *trials, size_t count, size_t sizes,
+                      const char *path)
+{
+    struct poise_page *page;
+    struct poise_table *table = NULL;
+    struct poise_buf html = {0};
+    int err = poise_page_create("poise wire analyse", NULL, &page);
+
+    if (err < 0) {
+        return err;
+    }
+    err = poise_page_section(page, "What sending would cost", page_text);
+    if (err == 0) {
+        err = make_table(trials, count, &table);
+    }
+    if (err == 0) {
+        err = poise_page_table(page, table);
+        poise_table_destroy(table);
+    }
+    if (err == 0) {
+        err = add_plot(page, trials, count, sizes);
+    }
+    if (err == 0) {
+        err = poise_page_html(page, &html);
+    }
+    if (err == 0) {
+        err = poise_file_save(path, &html);
+    }
+    poise_buf_free(&html);
+    poise_page_destroy(page);
+    return err;
+}
+
+/* ---- the run ---------------------------------------------------------------
+ */
+
+/* Both caches hold all of the data, their tables and what is not full. */
+static uint64_t memory_for(const char *const *paths, int count)
+{
+    uint64_t bytes = 0;
+
+    for (int i = 0; i < count; i++) {
+        struct stat st;
+        if (stat(paths[i], &st) == 0 && st.st_size > 0) {
+            bytes += (uint64_t)st.st_size;
+        }
+    }
+    return 3 * bytes + (64 << 20);
+}
+
+static int run_trial(struct trial *trial, const struct values *values,
+                     const char *const *paths, int count)
+{
+    struct poise_dedup_trial how = {
+        .method = trial->method,
+        .cut = trial->cut,
+        .bits = (uint32_t)values->bits,
+        .memory_bytes =
+            values->memory ? values->memory : memory_for(paths, count),
+    };
+    int err = poise_dedup_try(&how, paths, (size_t)count, &trial->warm);
+
+    how.forgets = true;
+    return err < 0 ? err
+                   : poise_dedup_try(&how, paths, (size_t)count, &trial->cold);
+}
+
+static int run_all(const struct values *values, const char *const *paths,
+                   int count, struct trial *trials, size_t *made)
+{
+    static const char *const methods[] = {"fixed", "lbfs", "gear"};
+    static const char *const sizes[] = {"64", "256", "1K", "4K"};
+    size_t method_count = values->methods.count ? values->methods.count : 3;
+    size_t size_count = values->sizes.count ? values->sizes.count : 4;
+    const char *const *named =
+        values->methods.count ? values->methods.items : methods;
+    const char *const *sized =
+        values->sizes.count ? values->sizes.items : sizes;
+    int err = 0;
+
+    if (method_count * size_count > TRIALS_MOST) {
+        return poise_error_set(EINVAL, "analyse", NULL, "at most %d trials",
+                               TRIALS_MOST);
+    }
+    *made = 0;
+    for (size_t i = 0; i < method_count * size_count && err == 0; i++) {
+        struct trial *trial = &trials[(*made)++];
+        uint64_t size;
+        trial->name = named[i / size_count];
+        err = poise_dedup_cut_parse(trial->name, &trial->method, &trial->cut);
+        if (err == 0 && trial->cut.average) {
+            err = poise_error_set(EINVAL, "use", trial->name,
+                                  "sizes are told by --size");
+        }
+        err = err < 0 ? err : poise_parse_bytes(sized[i % size_count], &size);
+        if (err == 0 && (size < 8 || size > 1 << 15)) {
+            err = poise_error_set(EINVAL, "use", sized[i % size_count],
+                                  "segments have 8 to 32768 bytes");
+        }
+        if (err == 0 && strcmp(trial->method->name, "auto") == 0) {
+            trial->again = i % size_count > 0;
+        } else {
+            trial->cut.average = err == 0 ? (uint32_t)size : 0;
+        }
+    }
+    for (size_t i = 0; i < *made && err == 0; i++) {
+        if (trials[i].again) {
+            trials[i].warm = trials[i - 1].warm;
+            trials[i].cold = trials[i - 1].cold;
+        } else {
+            err = run_trial(&trials[i], values, paths, count);
+        }
+    }
+    return err;
+}
+
+int cli_wire_analyse(int argc, char **argv)
+{
+    const char *name = cli_wire_analyse_command.name;
+    struct values values = {0};
+    struct poise_buf out = {0};
+    struct trial *trials = poise_alloc(TRIALS_MOST, sizeof *trials);
+    size_t made = 0;
+    int exit_code = CLI_DONE, err = trials ? 0 : -ENOMEM;
+    int first = cli_parse(&cli_wire_analyse_command, argc, argv, &values,
+                          &values.common, &exit_code);
+
+    if (first < 0) {
+        goto free_all;
+    }
+    if (first == argc) {
+        cli_say(name, "which files?");
+        exit_code = CLI_WRONG_USE;
+        goto free_all;
+    }
+    if (err == 0) {
+        err = run_all(&values, (const char *const *)argv + first, argc - first,
+                      trials, &made);
+    }
+    if (err == 0) {
+        err = values.json ? print_json(trials, made, &out)
+                          : print_text(trials, made, &out);
+    }
+    if (err == 0 && values.report) {
+        err = write_page(trials, made,
+                         values.sizes.count ? values.sizes.count : 4,
+                         values.report);
+    }
+    exit_code = err < 0 ? cli_fail(name, err) : cli_write(name, &out);
+free_all:
+    poise_strings_free(&values.methods);
+    poise_strings_free(&values.sizes);
+    poise_buf_free(&out);
+    free(trials);
+    return exit_code;
+}

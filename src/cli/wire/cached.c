@@ -1,0 +1,154 @@
+/* poise wire cached: serve a cache to the processes that share it. */
+#include "cli/common/common.h"
+
+#include <poise/dedup.h>
+
+#include <signal.h>
+
+struct values {
+    struct cli_common common;
+    uint64_t limit, memory;
+    int64_t bits;
+    bool json;
+};
+
+static const struct poise_option options[] = {
+    {POISE_OPTION_BYTES, .name = "limit", .arg = "SIZE",
+     .help = "let the cache grow up to SIZE (default: 10G)",
+     .offset = offsetof(struct values, limit)},
+    {POISE_OPTION_BYTES, .name = "memory", .arg = "SIZE",
+     .help = "half of it is for the index (default: 64M)",
+     .offset = offsetof(struct values, memory)},
+    {POISE_OPTION_INT, .name = "bits", .arg = "N",
+     .help = "width of the fingerprints (default: that of the cache; of a new "
+             "one 40)",
+     .offset = offsetof(struct values, bits), .min = 8, .max = 64},
+    {POISE_OPTION_FLAG, .name = "json",
+     .help = "print the figures at the end as JSON",
+     .offset = offsetof(struct values, json)},
+    CLI_COMMON_OPTIONS(struct values, common),
+    {POISE_OPTION_END},
+};
+
+const struct poise_command cli_wire_cached_command = {
+    .name = "wire cached",
+    .operands = "FOLDER",
+    .summary = "serve a cache to all that share it, until it is interrupted",
+    .description =
+        "Transfers and tunnels that use one cache at the same time share it: "
+        "the first of them serves the others, and when it ends another one "
+        "takes its place. This command serves without transferring anything, "
+        "so that the index is read once and the limit is what is said here. "
+        "Only processes of the same user are served. At the end it prints what "
+        "it did.",
+    .options = options,
+    .examples = "poise wire cached ~/.cache/poise/wire\tthe one of 'send'\n"
+                "poise wire cached --limit 200G /fast/cache\ta large one\n",
+    .exits = "0\tdone\n1\tthe cache could not be served, or saved\n"
+             "2\twrong use\n",
+};
+
+/* For sigsuspend to return. */
+static void on_signal(int number)
+{
+    (void)number;
+}
+
+/* Until somebody says that it is enough. */
+static int serve(const char *path, const struct poise_dedup_store_options *how,
+                 struct poise_dedup_server_stats *stats)
+{
+    struct sigaction action = {.sa_handler = on_signal};
+    struct poise_dedup_server *server;
+    sigset_t blocked, before;
+    int err;
+
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGINT);
+    sigaddset(&blocked, SIGTERM);
+    sigaddset(&blocked, SIGHUP);
+    /* One that comes early waits until it is waited for. */
+    sigprocmask(SIG_BLOCK, &blocked, &before);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
+    err = poise_dedup_server_open(path, how, &server);
+    if (err == 0) {
+        sigdelset(&before, SIGINT);
+        sigdelset(&before, SIGTERM);
+        sigdelset(&before, SIGHUP);
+        sigsuspend(&before);
+        *stats = poise_dedup_server_stats(server);
+        err = poise_dedup_server_close(server);
+    }
+    return err;
+}
+
+static void print_json(const struct poise_dedup_server_stats *stats,
+                       struct poise_buf *out)
+{
+    struct poise_json json = poise_json_to(out, false);
+
+    poise_json_object(&json, NULL);
+    poise_json_u64(&json, "clients", stats->served);
+    poise_json_u64(&json, "refused", stats->refused);
+    poise_json_u64(&json, "requests", stats->requests);
+    poise_json_u64(&json, "segments", stats->segments);
+    poise_json_u64(&json, "containers", stats->containers);
+    poise_json_u64(&json, "bytes", stats->bytes);
+    poise_json_u64(&json, "evicted", stats->evicted);
+    poise_json_u64(&json, "damaged", stats->damaged);
+    poise_json_end_object(&json);
+    poise_buf_putc(out, '\n');
+}
+
+static void print_text(const struct poise_dedup_server_stats *stats,
+                       struct poise_buf *out)
+{
+    poise_human_count(out, stats->served);
+    poise_buf_puts(out, " clients, ");
+    poise_human_count(out, stats->segments);
+    poise_buf_puts(out, " segments added, ");
+    poise_human_count(out, stats->evicted);
+    poise_buf_puts(out, " containers removed, ");
+    poise_human_count(out, stats->damaged);
+    poise_buf_puts(out, " damaged\nthe cache: ");
+    poise_human_count(out, stats->containers);
+    poise_buf_puts(out, " containers, ");
+    poise_human_bytes(out, stats->bytes);
+    poise_buf_putc(out, '\n');
+}
+
+int cli_wire_cached(int argc, char **argv)
+{
+    const char *name = cli_wire_cached_command.name;
+    struct values values = {0};
+    struct poise_dedup_server_stats stats = {0};
+    struct poise_buf out = {0};
+    int exit_code = CLI_DONE, err;
+    int first = cli_parse(&cli_wire_cached_command, argc, argv, &values,
+                          &values.common, &exit_code);
+    struct poise_dedup_store_options how = {.limit_bytes = values.limit,
+                                            .memory_bytes = values.memory,
+                                            .bits = (uint32_t)values.bits};
+
+    if (first < 0) {
+        return exit_code;
+    }
+    if (argc - first != 1) {
+        cli_say(name, "which folder?");
+        return CLI_WRONG_USE;
+    }
+    err = serve(argv[first], &how, &stats);
+    if (err < 0) {
+        return cli_fail(name, err);
+    }
+    if (values.json) {
+        print_json(&stats, &out);
+    } else {
+        print_text(&stats, &out);
+    }
+    exit_code = cli_write(name, &out);
+    poise_buf_free(&out);
+    return exit_code;
+}

@@ -1,0 +1,118 @@
+/*
+ * Broadcasts among ranks that all share memory: a ring of slots that roots
+ * write and all others read. Who reads waits for its slot; who writes waits
+ * only if some rank is not done with what the slot held a whole ring ago. So
+ * the root goes on while the others have not come yet, and a long broadcast
+ * flows. What is long and may be read where it lies has only its address in the
+ * slot; then the root waits until all have read it.
+ *
+ * Pieces of broadcasts are counted, the same on all ranks: piece p is in slot
+ * p % COLL_CASTS, whose word then says p + 1.
+ */
+#include "coll/internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+static struct coll_cast *slot_of(const struct poise_coll *coll)
+{
+    return &coll->ring[coll->casts % COLL_CASTS];
+}
+
+/* Until all ranks took the pieces before `until`. */
+static int await_all(struct poise_coll *coll, uint32_t until)
+{
+    for (int rank = 0; rank < coll->size; rank++) {
+        int err = rank == coll->rank
+                      ? 0
+                      : coll_word_wait(&coll->waiter,
+                                       &coll_seat(coll, rank)->taken, until);
+        if (err < 0) {
+            return err;
+        }
+    }
+    coll->casts_free = until;
+    return 0;
+}
+
+static int put(struct poise_coll *coll, struct coll_call *call,
+               const char *data, size_t bytes, bool direct)
+{
+    struct coll_cast *slot = slot_of(coll);
+    uint32_t before = coll->casts + 1 - COLL_CASTS;
+    if ((int32_t)(before - coll->casts_free) > 0) {
+        /* Half a ring at a time: whoever catches up needs fewer turns. */
+        int err = await_all(coll, before + COLL_CASTS / 2);
+        if (err < 0) {
+            return err;
+        }
+    }
+    slot->check = call->check;
+    slot->code = 0;
+    slot->address = direct ? data : NULL;
+    if (!direct && bytes > 0) {
+        memcpy(slot->data, data, bytes);
+        coll->stats.shared_bytes += bytes;
+    }
+    coll_word_post(&slot->written, coll->casts + 1);
+    return 0;
+}
+
+static int get(struct poise_coll *coll, struct coll_call *call, char *data,
+               size_t bytes)
+{
+    struct coll_cast *slot = slot_of(coll);
+    int err = coll_word_wait(&coll->waiter, &slot->written, coll->casts + 1);
+    if (err == 0 && slot->check != call->check) {
+        err = coll_differs(call->root);
+        call->culprit = call->root;
+    }
+    if (err == 0 && slot->address) {
+        err = coll_direct_get(coll, call->root, data, slot->address, bytes);
+    } else if (err == 0 && bytes > 0) {
+        memcpy(data, slot->data, bytes);
+    }
+    return err;
+}
+
+static int piece(struct poise_coll *coll, struct coll_call *call, char *data,
+                 size_t bytes, bool direct)
+{
+    struct coll_seat *seat = coll_seat(coll, coll->rank);
+    __atomic_store_n(&seat->entered, coll->casts + 1, __ATOMIC_RELEASE);
+    int err = coll->rank == call->root ? put(coll, call, data, bytes, direct)
+                                       : get(coll, call, data, bytes);
+    if (err < 0) {
+        return err;
+    }
+    coll->casts++;
+    coll_word_post(&seat->taken, coll->casts);
+    return direct && coll->rank == call->root ? await_all(coll, coll->casts)
+                                              : 0;
+}
+
+int coll_cast(struct poise_coll *coll, int root, void *data, size_t bytes)
+{
+    struct coll_call call = {
+        .kind = COLL_BROADCAST, .root = root, .bytes = bytes};
+    struct poise_trace_ring *ring = poise_trace_current();
+    bool direct = coll->direct && bytes >= COLL_DIRECT_BYTES;
+    size_t most = direct ? bytes : sizeof(coll->ring->data), done = 0;
+    int err = coll_begin_cast(coll, &call);
+    if (err != 0) {
+        return err;
+    }
+    poise_trace_emit(ring, POISE_TRACE_COLL_ENTER, (uint32_t)call.kind,
+                     call.number, bytes);
+    do {
+        size_t now = bytes - done < most ? bytes - done : most;
+        err = piece(coll, &call, (char *)data + done, now, direct);
+        done += now;
+    } while (done < bytes && err == 0);
+    if (err < 0) {
+        coll_fail(&call, err, coll->rank);
+    }
+    poise_trace_emit(ring, POISE_TRACE_COLL_LEAVE, (uint32_t)call.kind,
+                     call.number, (uint64_t)-call.code);
+    return coll_finish(coll, &call);
+}

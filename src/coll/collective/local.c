@@ -1,0 +1,404 @@
+/*
+ * Calls among ranks that all share memory, without a walk over joints.
+ *
+ * Two ranks exchange their cards, and each folds both values. Long vectors stay
+ * where they are: each rank reads its share from the memory of all others,
+ * folds it as the tree says, and the shares are then read (or written) where
+ * they belong, in one copy each. All meet before (so that what is read is
+ * there) and after (so that nobody changes what others still read).
+ */
+#include "coll/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+/* ---- the memory of others ------------------------------------------------ */
+
+typedef ssize_t (*move_fn)(pid_t pid, const struct iovec *mine,
+                           unsigned long mine_count, const struct iovec *theirs,
+                           unsigned long theirs_count, unsigned long flags);
+
+static int move(struct poise_coll *coll, int rank, move_fn fn, void *mine,
+                const void *theirs, size_t bytes)
+{
+    pid_t pid = coll->segment.peers[coll->seat_of[rank]].pid;
+    coll->stats.direct_bytes += bytes;
+    for (size_t done = 0; done < bytes;) {
+        struct iovec here = {(char *)mine + done, bytes - done};
+        struct iovec there = {(char *)(uintptr_t)theirs + done, bytes - done};
+        ssize_t got = fn(pid, &here, 1, &there, 1, 0);
+        if (got <= 0) {
+            int code = got < 0 ? errno : EFAULT;
+            return poise_error_set(code == ESRCH ? EOWNERDEAD : code,
+                                   "use the memory of another rank", NULL,
+                                   "rank %d (process %d): %s", rank, (int)pid,
+                                   strerror(code));
+        }
+        done += (size_t)got;
+    }
+    return 0;
+}
+
+/* Ranks that are threads of this process. */
+static bool is_mine(const struct poise_coll *coll, int rank)
+{
+    return coll->segment.peers[coll->seat_of[rank]].pid == (int)getpid();
+}
+
+static void copy(void *to, const void *from, size_t bytes)
+{
+    if (bytes > 0 && to != from) {
+        memcpy(to, from, bytes);
+    }
+}
+
+/* Between this process's memory and that of `rank`. */
+static int transfer(struct poise_coll *coll, int rank, bool put, void *mine,
+                    void *theirs, size_t bytes)
+{
+    int code = poise_fault_check(put ? POISE_FAULT_WRITE : POISE_FAULT_READ);
+    if (code) {
+        return poise_error_set(code, "use the memory of another rank", NULL,
+                               NULL);
+    }
+    if (!is_mine(coll, rank)) {
+        return move(coll, rank, put ? process_vm_writev : process_vm_readv,
+                    mine, theirs, bytes);
+    }
+    copy(put ? theirs : mine, put ? mine : theirs, bytes);
+    return 0;
+}
+
+int coll_direct_get(struct poise_coll *coll, int rank, void *to,
+                    const void *from, size_t bytes)
+{
+    return transfer(coll, rank, false, to, (void *)(uintptr_t)from, bytes);
+}
+
+int coll_direct_put(struct poise_coll *coll, int rank, void *to,
+                    const void *from, size_t bytes)
+{
+    return transfer(coll, rank, true, (void *)(uintptr_t)from, to, bytes);
+}
+
+/* Everybody reads a word of everybody else. */
+int coll_direct_probe(struct poise_coll *coll)
+{
+    uint64_t word = 0x706f697365ULL + (uint64_t)coll->rank, may = 1;
+    coll_view(coll, coll->rank, 0)->in = &word;
+    int err = poise_world_barrier(coll->world);
+    for (int rank = 0; rank < coll->size && err == 0 && may; rank++) {
+        uint64_t seen = 0;
+        may = coll_direct_get(coll, rank, &seen, coll_view(coll, rank, 0)->in,
+                              sizeof(seen)) == 0 &&
+              seen == 0x706f697365ULL + (uint64_t)rank;
+    }
+    coll->blocks = poise_alloc((size_t)coll->size, COLL_BLOCK_BYTES);
+    if (err == 0 && !coll->blocks) {
+        err = -ENOMEM;
+    }
+    /* It is no error not to be allowed to. */
+    int reduced = poise_world_reduce(coll->world, POISE_MIN, &may, 1);
+    err = poise_world_agree(coll->world, err < 0 ? err : reduced);
+    coll->direct = err == 0 && may;
+    return err;
+}
+
+/* ---- meeting ------------------------------------------------------------- */
+
+static int gate(struct poise_coll *coll)
+{
+    return coll_gate_pass(&coll->waiter,
+                          &coll_seat(coll, coll->plan.top[coll->rank])->gate,
+                          (uint32_t)coll->size);
+}
+
+int coll_near_meet(struct poise_coll *coll, struct coll_call *call,
+                   const struct coll_view *mine)
+{
+    poise_trace_emit(poise_trace_current(), POISE_TRACE_COLL_ENTER,
+                     (uint32_t)call->kind, call->number, call->bytes);
+    *coll_view(coll, coll->rank, call->number) = *mine;
+    coll_show_card(coll, call);
+    int err = gate(coll);
+    if (err < 0) {
+        coll_fail(call, err, coll->rank);
+    }
+    for (int rank = 0; rank < coll->size && err == 0; rank++) {
+        coll_read_card(coll, call, rank);
+    }
+    return call->code;
+}
+
+int coll_near_part(struct poise_coll *coll, struct coll_call *call, int err)
+{
+    if (call->code == 0) {
+        coll_view(coll, coll->rank, call->number)->code = err;
+        int passed = gate(coll);
+        if (passed < 0) {
+            coll_fail(call, passed, coll->rank);
+        }
+        for (int rank = 0; rank < coll->size && passed == 0; rank++) {
+            int code = coll_view(coll, rank, call->number)->code;
+            if (code != 0) {
+                coll_fail(call, code, rank);
+            }
+        }
+    }
+    poise_trace_emit(poise_trace_current(), POISE_TRACE_COLL_LEAVE,
+                     (uint32_t)call->kind, call->number, (uint64_t)-call->code);
+    return coll_finish(coll, call);
+}
+
+/* ---- two ranks ----------------------------------------------------------- */
+
+/* The other's value where it lies: both are copied side by side and folded, and
+ * nobody writes to a result, which may be in the same place, before both are
+ * done. */
+static void fold_direct(struct poise_coll *coll, struct coll_call *call,
+                        const void *in, void *out)
+{
+    int me = coll->rank, other = 1 - me;
+    int top = coll->plan.top[me];
+    char *values[2] = {coll->blocks, coll->blocks + COLL_BLOCK_BYTES};
+    struct coll_view *view = coll_view(coll, me, call->number);
+    const struct coll_view *theirs = coll_view(coll, other, call->number);
+    if (out) {
+        view->code = coll_direct_get(coll, other, values[other], theirs->in,
+                                     call->bytes);
+        copy(values[me], in, call->bytes);
+    }
+    coll_word_set(&coll_seat(coll, me)->done, (uint32_t)call->number);
+    if (out && view->code == 0) {
+        coll_fold(call->type, call->op, values[top], values[1 - top],
+                  call->bytes / coll_type_bytes(call->type));
+    }
+    int err = coll_word_wait(&coll->waiter, &coll_seat(coll, other)->done,
+                             (uint32_t)call->number);
+    err = err < 0 ? err : view->code;
+    if (err < 0) {
+        coll_fail(call, err, me);
+    } else if (theirs->code != 0) {
+        coll_fail(call, theirs->code, other);
+    } else if (out) {
+        copy(out, values[top], call->bytes);
+    }
+}
+
+static void fold_slots(struct poise_coll *coll, const struct coll_call *call,
+                       char *out)
+{
+    int top = coll->plan.top[coll->rank];
+    copy(out, coll_slot(coll, top, call, call->bytes), call->bytes);
+    coll_fold(call->type, call->op, out,
+              coll_slot(coll, 1 - top, call, call->bytes),
+              call->bytes / coll_type_bytes(call->type));
+}
+
+int coll_pair(struct poise_coll *coll, struct coll_call *call, const void *in,
+              void *out)
+{
+    struct poise_trace_ring *ring = poise_trace_current();
+    int me = coll->rank, other = 1 - me;
+    bool direct = coll->direct && call->bytes >= COLL_PAIR_BYTES &&
+                  call->bytes <= COLL_BLOCK_BYTES;
+    const struct coll_card *card = coll_card(coll, other, call->number);
+    poise_trace_emit(ring, POISE_TRACE_COLL_ENTER, (uint32_t)call->kind,
+                     call->number, call->bytes);
+    if (direct) {
+        *coll_view(coll, me, call->number) = (struct coll_view){.in = in};
+    } else {
+        copy(coll_slot(coll, me, call, call->bytes), in, call->bytes);
+        coll->stats.shared_bytes += call->bytes;
+    }
+    coll_show_card(coll, call);
+    coll_word_set(&coll_seat(coll, me)->shown, (uint32_t)call->number);
+    if (__atomic_load_n(&card->number, __ATOMIC_ACQUIRE) == call->number) {
+        poise_trace_emit(ring, POISE_TRACE_COLL_LAST, (uint32_t)call->kind,
+                         call->number, (uint64_t)me);
+    }
+    int err = coll_word_wait(&coll->waiter, &coll_seat(coll, other)->shown,
+                             (uint32_t)call->number);
+    if (err < 0) {
+        coll_fail(call, err, me);
+    } else {
+        coll_read_card(coll, call, other);
+    }
+    if (call->code == 0 && direct) {
+        fold_direct(coll, call, in, out);
+    } else if (call->code == 0 && out && call->bytes > 0) {
+        fold_slots(coll, call, out);
+    }
+    poise_trace_emit(ring, POISE_TRACE_COLL_LEAVE, (uint32_t)call->kind,
+                     call->number, (uint64_t)-call->code);
+    return coll_finish(coll, call);
+}
+
+/* ---- reductions ---------------------------------------------------------- */
+
+struct fold {
+    struct poise_coll *coll;
+    const struct coll_call *call;
+    const char *in;
+    char *out; /* mine, or NULL */
+    size_t width, count;
+};
+
+/* Elements before the share of `rank`. */
+static size_t share_of(const struct fold *fold, int rank)
+{
+    size_t size = (size_t)fold->coll->size, r = (size_t)rank;
+    return fold->count / size * r + fold->count % size * r / size;
+}
+
+/* Where the values of a block are while it is folded. What comes to lie at the
+ * top is the result: in place if it can be, since it need not be moved then. */
+static char *place_of(const struct fold *fold, int rank, size_t from)
+{
+    const struct poise_coll *coll = fold->coll;
+    bool whole = rank == coll->plan.top[coll->rank] && fold->out;
+    if (whole && (rank == coll->rank || fold->out != fold->in)) {
+        return fold->out + from;
+    }
+    return coll->blocks + (size_t)rank * COLL_BLOCK_BYTES;
+}
+
+static int fetch(const struct fold *fold, int rank, size_t from, size_t bytes)
+{
+    struct poise_coll *coll = fold->coll;
+    char *place = place_of(fold, rank, from);
+    if (rank == coll->rank) {
+        copy(place, fold->in + from, bytes);
+        return 0;
+    }
+    const char *in = coll_view(coll, rank, fold->call->number)->in;
+    return coll_direct_get(coll, rank, place, in + from, bytes);
+}
+
+/* Bytes [from, from + bytes) of all values, into `out` or at the call's root.
+ */
+static int fold_block(const struct fold *fold, size_t from, size_t bytes)
+{
+    struct poise_coll *coll = fold->coll;
+    const struct coll_plan *plan = &coll->plan;
+    const struct coll_call *call = fold->call;
+    for (int rank = 0; rank < coll->size; rank++) {
+        int err = fetch(fold, rank, from, bytes);
+        if (err < 0) {
+            return err;
+        }
+    }
+    for (int i = plan->cell_count - 1; i >= 0; i--) {
+        int rank = plan->cell[i];
+        for (int k = plan->first[rank]; k < plan->split[rank]; k++) {
+            coll_fold(call->type, call->op, place_of(fold, rank, from),
+                      place_of(fold, plan->kids[k], from), bytes / fold->width);
+        }
+    }
+    const char *result = place_of(fold, plan->top[coll->rank], from);
+    if (fold->out) {
+        copy(fold->out + from, result, bytes);
+        return 0;
+    }
+    char *out = coll_view(coll, call->root, call->number)->out;
+    return coll_direct_put(coll, call->root, out + from, result, bytes);
+}
+
+static int fold_share(const struct fold *fold)
+{
+    size_t from = share_of(fold, fold->coll->rank) * fold->width;
+    size_t to = share_of(fold, fold->coll->rank + 1) * fold->width;
+    int err = 0;
+    for (size_t step; from < to && err == 0; from += step) {
+        step = COLL_BLOCK_BYTES / fold->width * fold->width;
+        step = to - from < step ? to - from : step;
+        err = fold_block(fold, from, step);
+    }
+    return err;
+}
+
+/* The shares that others have folded. */
+static int collect(const struct fold *fold)
+{
+    struct poise_coll *coll = fold->coll;
+    int err = 0;
+    for (int i = 1; i < coll->size && err == 0; i++) {
+        int rank = (coll->rank + i) % coll->size;
+        size_t from = share_of(fold, rank) * fold->width;
+        size_t to = share_of(fold, rank + 1) * fold->width;
+        const char *theirs = coll_view(coll, rank, fold->call->number)->out;
+        err = coll_direct_get(coll, rank, fold->out + from, theirs + from,
+                              to - from);
+    }
+    return err;
+}
+
+int coll_near_fold(struct poise_coll *coll, struct coll_call *call,
+                   const void *in, void *out)
+{
+    bool wants = call->kind != COLL_REDUCE || coll->rank == call->root;
+    struct coll_view mine = {.in = in, .out = out};
+    if (coll_near_meet(coll, call, &mine) != 0) {
+        return coll_near_part(coll, call, 0);
+    }
+    size_t width = coll_type_bytes(call->type);
+    struct fold fold = {.coll = coll,
+                        .call = call,
+                        .in = in,
+                        .out = wants ? out : NULL,
+                        .width = width,
+                        .count = call->bytes / width};
+    int err = fold_share(&fold);
+    if (call->kind != COLL_REDUCE) {
+        int passed = gate(coll);
+        if (passed < 0) {
+            coll_fail(call, passed, coll->rank);
+        } else if (err == 0) {
+            err = collect(&fold);
+        }
+    }
+    return coll_near_part(coll, call, err);
+}
+
+/* ---- items --------------------------------------------------------------- */
+
+static int take_item(struct poise_coll *coll, const struct coll_call *call,
+                     int rank, const void *in, char *out)
+{
+    size_t bytes = call->bytes, at = (size_t)rank * bytes;
+    const char *theirs = coll_view(coll, rank, call->number)->in;
+    if (rank == coll->rank) {
+        copy(out + at, in, bytes);
+        return 0;
+    }
+    return coll_direct_get(coll, rank, out + at, theirs, bytes);
+}
+
+int coll_near_items(struct poise_coll *coll, struct coll_call *call,
+                    const void *in, void *out)
+{
+    struct coll_view mine = {.in = in, .out = out};
+    size_t at = (size_t)coll->rank * call->bytes;
+    int err = coll_near_meet(coll, call, &mine), root = call->root;
+    for (int i = 0; i < coll->size && err == 0 && call->kind == COLL_ALLGATHER;
+         i++) {
+        err = take_item(coll, call, (coll->rank + i) % coll->size, in, out);
+    }
+    if (err == 0 && root == coll->rank) {
+        if (call->kind == COLL_GATHER) {
+            copy((char *)out + at, in, call->bytes);
+        } else {
+            copy(out, (const char *)in + at, call->bytes);
+        }
+    } else if (err == 0 && call->kind == COLL_GATHER) {
+        char *theirs = coll_view(coll, root, call->number)->out;
+        err = coll_direct_put(coll, root, theirs + at, in, call->bytes);
+    } else if (err == 0 && call->kind == COLL_SCATTER) {
+        const char *theirs = coll_view(coll, root, call->number)->in;
+        err = coll_direct_get(coll, root, out, theirs + at, call->bytes);
+    }
+    return coll_near_part(coll, call, err);
+}

@@ -1,0 +1,208 @@
+/*
+ * Messages between cells: a head that says to which call it belongs, and bytes.
+ * Letters that come before their call wait in the inbox. A letter of the
+ * present call whose check differs comes from a rank that is in another call;
+ * who finds one ends with that rank's name, rather than wait for ever.
+ */
+#include "coll/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LETTER_TAG 1
+#define MOST_TRIES 100
+/* Longer ones may wait for their receiver. */
+#define FLUSH_BYTES 1024
+#define LOOK_NS UINT64_C(50000000)
+
+static void count_sent(struct poise_coll *coll, int dest, size_t bytes)
+{
+    enum poise_level level =
+        poise_world_distance(coll->world, coll->rank, dest);
+    coll->stats.sent_bytes[level] += bytes;
+    coll->stats.sent_messages[level]++;
+    coll->sent[dest] += bytes;
+}
+
+int coll_letter_send(struct poise_coll *coll, const struct coll_call *call,
+                     int dest, const char *data,
+                     const struct coll_range *ranges, int count)
+{
+    struct coll_head head = {.number = call->number,
+                             .check = call->check,
+                             .code = call->code,
+                             .culprit = call->culprit,
+                             .flags = call->flags};
+    struct poise_buf *message = &coll->message;
+    int err, tries = 0;
+    do {
+        poise_buf_reset(message);
+        poise_buf_append(message, &head, sizeof(head));
+        for (int i = 0; i < count && call->code == 0; i++) {
+            if (ranges[i].len > 0) {
+                poise_buf_append(message, data + ranges[i].from, ranges[i].len);
+            }
+        }
+        err = message->error;
+        if (err == 0) {
+            err = poise_world_send(coll->world, dest, LETTER_TAG, message->data,
+                                   message->len);
+        }
+        /* Others wait for it: a shortage of memory is waited out. */
+        if (err == -ENOMEM && tries < MOST_TRIES) {
+            poise_sleep_ns(1000000);
+        }
+    } while (err == -ENOMEM && tries++ < MOST_TRIES);
+    if (err == 0) {
+        count_sent(coll, dest, message->len);
+    }
+    return err;
+}
+
+/* Room for one letter more. */
+static int reserve(struct poise_coll *coll)
+{
+    if (coll->inbox_count == coll->inbox_cap) {
+        size_t cap = coll->inbox_cap ? coll->inbox_cap * 2 : 8;
+        void *inbox = poise_realloc(coll->inbox, cap, sizeof(*coll->inbox));
+        if (!inbox) {
+            return -ENOMEM;
+        }
+        coll->inbox = inbox;
+        coll->inbox_cap = cap;
+    }
+    return 0;
+}
+
+static int keep(struct poise_coll *coll, const struct poise_message *message)
+{
+    struct coll_letter *letter = &coll->inbox[coll->inbox_count];
+    if (message->len < sizeof(letter->head)) {
+        return poise_error_set(EPROTO, "read a message", NULL,
+                               "rank %d sent %zu bytes", message->source,
+                               message->len);
+    }
+    memcpy(&letter->head, message->data, sizeof(letter->head));
+    letter->source = message->source;
+    letter->data = message->data;
+    letter->body = (const char *)message->data + sizeof(letter->head);
+    letter->len = message->len - sizeof(letter->head);
+    coll->inbox_count++;
+    return 0;
+}
+
+/* 1: one message more, 0: none there, negative. What there is no room for stays
+ * where it is: who only drains has nobody to tell that one was lost. */
+static int take_in(struct poise_coll *coll)
+{
+    struct poise_message message;
+    int err = reserve(coll);
+    int got = err < 0 ? err : poise_world_receive(coll->world, &message);
+    if (got > 0) {
+        err = keep(coll, &message);
+        if (err < 0) {
+            poise_message_free(&message);
+            return err;
+        }
+    }
+    return got;
+}
+
+void coll_letter_drain(void *arg)
+{
+    while (take_in(arg) > 0) {
+    }
+}
+
+void coll_letter_free(struct coll_letter *letter)
+{
+    free(letter->data);
+    letter->data = NULL;
+}
+
+static void remove_letter(struct poise_coll *coll, size_t i)
+{
+    memmove(&coll->inbox[i], &coll->inbox[i + 1],
+            (--coll->inbox_count - i) * sizeof(*coll->inbox));
+}
+
+/* 1: found, 0: not, negative: a letter that should not be. */
+static int find(struct poise_coll *coll, struct coll_call *call,
+                const int *sources, int count, int *which,
+                struct coll_letter *out)
+{
+    for (size_t i = 0; i < coll->inbox_count; i++) {
+        struct coll_letter *letter = &coll->inbox[i];
+        if (letter->head.number > call->number) {
+            continue;
+        }
+        if (letter->head.code != 0) {
+            coll_fail(call, letter->head.code, letter->head.culprit);
+            return letter->head.code;
+        }
+        if (letter->head.number < call->number ||
+            letter->head.check != call->check) {
+            return poise_error_set(EPROTO, "take part in a collective", NULL,
+                                   "rank %d is in another call, or passed "
+                                   "another count, type, operation or root",
+                                   letter->source);
+        }
+        for (int s = 0; s < count; s++) {
+            if (letter->source == sources[s]) {
+                *which = s;
+                *out = *letter;
+                remove_letter(coll, i);
+                return 1;
+            }
+        }
+    }
+    return 0;
+}
+
+int coll_letter_take(struct poise_coll *coll, struct coll_call *call,
+                     const int *sources, int count, int *which,
+                     struct coll_letter *out)
+{
+    for (;;) {
+        int found = find(coll, call, sources, count, which, out);
+        if (found < 0) {
+            coll_fail(call, found, coll->rank);
+            return found;
+        }
+        if (found > 0) {
+            break;
+        }
+        int got = take_in(coll);
+        if (got == 0) {
+            uint64_t begun = poise_clock_ns();
+            poise_world_wait(coll->world, LOOK_NS);
+            if (poise_clock_ns() - begun >= LOOK_NS) {
+                got = coll_segment_check(&coll->segment);
+            }
+        }
+        if (got < 0) {
+            coll_fail(call, got, coll->rank);
+            return got;
+        }
+    }
+    call->flags = out->head.flags > call->flags ? out->head.flags : call->flags;
+    return 0;
+}
+
+int coll_letter_flush(struct poise_coll *coll)
+{
+    if (coll->message.len < FLUSH_BYTES) {
+        return 0;
+    }
+    while (poise_world_unsent(coll->world) > 0) {
+        int got = take_in(coll);
+        if (got < 0) {
+            return got;
+        }
+        if (got == 0) {
+            poise_world_wait(coll->world, 20000);
+        }
+    }
+    return 0;
+}

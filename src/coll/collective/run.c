@@ -1,0 +1,730 @@
+/*
+ * One call, as one rank goes through it: up the tree, between the roots, and
+ * down again.
+ *
+ * Up: each rank has put its value into shared memory and shown a card. At a
+ * joint inside a cell whoever arrives last folds the values in the order of
+ * the tree and goes on to the next joint for all (PATHS' allreduce wrappers);
+ * so a call costs one turn of each rank, however they are scheduled. A joint
+ * that is served, since messages come or go there, is gone on with by its
+ * owner. Down: the top of the cell releases it, by one word.
+ *
+ * Reductions fold; broadcasts and what moves items have one board per cell (in
+ * the top's slot), where ranges come and go.
+ */
+#include "coll/internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* From here on all ranks of a cell fold a share of the vector each. */
+#define SHARE_BYTES 8192
+#define BLOCK_BYTES 4096
+
+void coll_fail(struct coll_call *call, int code, int culprit)
+{
+    if (call->code == 0) {
+        call->code = code;
+        call->culprit = culprit;
+    }
+}
+
+/* ---- what goes where ----------------------------------------------------- */
+
+static bool is_fold(const struct coll_call *call)
+{
+    return call->kind <= COLL_REDUCE;
+}
+
+static bool has_items(const struct coll_call *call)
+{
+    return call->kind >= COLL_GATHER && call->kind <= COLL_ALLGATHER;
+}
+
+/* Whether the call's root is `rank` or below. */
+static bool is_on_path(const struct poise_coll *coll,
+                       const struct coll_call *call, int rank)
+{
+    return call->root >= 0 && coll_plan_above(&coll->plan, rank, call->root);
+}
+
+/* Whether something goes from `rank` to whom it joins. */
+static bool goes_up(const struct poise_coll *coll, const struct coll_call *call,
+                    int rank)
+{
+    switch (call->kind) {
+    case COLL_BROADCAST:
+    case COLL_SCATTER:
+    case COLL_TREE:
+        return is_on_path(coll, call, rank);
+    case COLL_GATHER:
+        return !is_on_path(coll, call, rank);
+    default:
+        return true;
+    }
+}
+
+static bool goes_down(const struct poise_coll *coll,
+                      const struct coll_call *call, int rank)
+{
+    switch (call->kind) {
+    case COLL_BROADCAST:
+    case COLL_SCATTER:
+    case COLL_TREE:
+        return !is_on_path(coll, call, rank);
+    case COLL_GATHER:
+    case COLL_REDUCE:
+        return is_on_path(coll, call, rank);
+    default:
+        return true;
+    }
+}
+
+/* Whether something goes from one root to another. */
+static bool goes_between(const struct poise_coll *coll,
+                         const struct coll_call *call, int from, int to)
+{
+    switch (call->kind) {
+    case COLL_BROADCAST:
+    case COLL_SCATTER:
+    case COLL_TREE:
+        return is_on_path(coll, call, from);
+    case COLL_GATHER:
+    case COLL_REDUCE:
+        return is_on_path(coll, call, to);
+    default:
+        return true;
+    }
+}
+
+size_t coll_board_bytes(const struct poise_coll *coll,
+                        const struct coll_call *call)
+{
+    return has_items(call) ? call->bytes * (size_t)coll->size : call->bytes;
+}
+
+char *coll_board(const struct poise_coll *coll, const struct coll_call *call)
+{
+    return coll_slot(coll, coll->plan.top[coll->rank], call,
+                     coll_board_bytes(coll, call));
+}
+
+/* The items of a rank's subtree, or all others: one or two ranges. */
+static int item_ranges(const struct poise_coll *coll,
+                       const struct coll_call *call, int rank, bool subtree,
+                       struct coll_range *out)
+{
+    size_t from = (size_t)coll->plan.at[rank] * call->bytes;
+    size_t to = (size_t)coll->plan.end[rank] * call->bytes;
+    if (!has_items(call)) {
+        out[0] = (struct coll_range){0, call->bytes};
+        return 1;
+    }
+    if (subtree) {
+        out[0] = (struct coll_range){from, to - from};
+        return 1;
+    }
+    out[0] = (struct coll_range){0, from};
+    out[1] = (struct coll_range){to, coll_board_bytes(coll, call) - to};
+    return 2;
+}
+
+static int edge_ranges(const struct poise_coll *coll,
+                       const struct coll_call *call, int rank, bool up,
+                       struct coll_range *out)
+{
+    bool subtree = call->kind == COLL_SCATTER ? !up : up;
+    return item_ranges(coll, call, rank, subtree, out);
+}
+
+static int root_ranges(const struct poise_coll *coll,
+                       const struct coll_call *call, int from, int to,
+                       struct coll_range *out)
+{
+    return item_ranges(coll, call, call->kind == COLL_SCATTER ? to : from, true,
+                       out);
+}
+
+/* ---- letters ------------------------------------------------------------- */
+
+static void send_ranges(struct poise_coll *coll, struct coll_call *call,
+                        int dest, const struct coll_range *ranges, int count)
+{
+    int err = coll_letter_send(coll, call, dest, coll_board(coll, call), ranges,
+                               count);
+    if (err < 0) {
+        coll_fail(call, err, coll->rank);
+    }
+}
+
+static bool letter_fits(struct coll_call *call,
+                        const struct coll_letter *letter,
+                        const struct coll_range *ranges, int count)
+{
+    size_t len = 0;
+    for (int i = 0; i < count; i++) {
+        len += ranges[i].len;
+    }
+    if (call->code != 0) {
+        return false;
+    }
+    if (letter->len != len) {
+        coll_fail(call,
+                  poise_error_set(EPROTO, "take part in a collective", NULL,
+                                  "rank %d sent %zu bytes, expected %zu",
+                                  letter->source, letter->len, len),
+                  letter->source);
+        return false;
+    }
+    return true;
+}
+
+static void store(struct poise_coll *coll, struct coll_call *call,
+                  const struct coll_letter *letter,
+                  const struct coll_range *ranges, int count)
+{
+    const char *body = letter->body;
+    if (!letter_fits(call, letter, ranges, count)) {
+        return;
+    }
+    for (int i = 0; i < count; i++) {
+        if (ranges[i].len > 0) {
+            memcpy(coll_board(coll, call) + ranges[i].from, body,
+                   ranges[i].len);
+        }
+        body += ranges[i].len;
+    }
+}
+
+static void fold_bytes(const struct coll_call *call, char *acc, const char *in)
+{
+    if (call->bytes > 0) {
+        coll_fold(call->type, call->op, acc, in,
+                  call->bytes / coll_type_bytes(call->type));
+    }
+}
+
+/* ---- cards --------------------------------------------------------------- */
+
+void coll_show_card(struct poise_coll *coll, const struct coll_call *call)
+{
+    struct coll_card *card = coll_card(coll, coll->rank, call->number);
+    card->code = call->code;
+    card->culprit = call->culprit;
+    card->flags = call->flags;
+    __atomic_store_n(&card->check, call->check, __ATOMIC_RELAXED);
+    /* Who looks at cards before their rank arrived reads this first. */
+    __atomic_store_n(&card->number, call->number, __ATOMIC_RELEASE);
+}
+
+int coll_differs(int rank)
+{
+    return poise_error_set(EPROTO, "take part in a collective", NULL,
+                           "rank %d is in another call, or passed another "
+                           "count, type, operation or root",
+                           rank);
+}
+
+/* What a child's card says goes into that of its joint. */
+static void merge_card(const struct coll_call *call, struct coll_card *mine,
+                       const struct coll_card *theirs, int rank)
+{
+    int code = theirs->code, culprit = theirs->culprit;
+    if (theirs->number != call->number || theirs->check != call->check) {
+        code = coll_differs(rank);
+        culprit = rank;
+    }
+    if (mine->code == 0) {
+        mine->code = code;
+        mine->culprit = culprit;
+    }
+    mine->flags = theirs->flags > mine->flags ? theirs->flags : mine->flags;
+}
+
+void coll_read_card(struct poise_coll *coll, struct coll_call *call, int rank)
+{
+    const struct coll_card *card = coll_card(coll, rank, call->number);
+    if (card->number != call->number || card->check != call->check) {
+        coll_fail(call, coll_differs(rank), rank);
+    } else if (card->code != 0) {
+        coll_fail(call, card->code, card->culprit);
+    }
+    call->flags = card->flags > call->flags ? card->flags : call->flags;
+}
+
+static uint64_t calls_of(const struct poise_coll *coll, int rank)
+{
+    const struct coll_card *cards = coll_seat(coll, rank)->cards;
+    uint64_t a = __atomic_load_n(&cards[0].number, __ATOMIC_ACQUIRE);
+    uint64_t b = __atomic_load_n(&cards[1].number, __ATOMIC_ACQUIRE);
+    return a > b ? a : b;
+}
+
+static int32_t casts_ahead(const struct poise_coll *coll, int rank)
+{
+    uint32_t theirs =
+        __atomic_load_n(&coll_seat(coll, rank)->entered, __ATOMIC_ACQUIRE);
+    return (int32_t)(theirs - coll_seat(coll, coll->rank)->entered);
+}
+
+/* A broadcast is numbered apart from the other calls, since its root does not
+ * wait. A rank that began more of one and fewer of the other than I did is in
+ * another call; what may only have grown meanwhile is looked at last. */
+static bool is_elsewhere(const struct poise_coll *coll, int rank)
+{
+    if (calls_of(coll, rank) > coll->number && casts_ahead(coll, rank) < 0) {
+        return true;
+    }
+    return casts_ahead(coll, rank) > 0 && calls_of(coll, rank) < coll->number;
+}
+
+/* While waiting in a cell: messages go on, and a rank of the cell that is in
+ * another call, or has given up, is noticed. */
+int coll_idle(void *arg)
+{
+    struct poise_coll *coll = arg;
+    struct coll_card *mine = coll_card(coll, coll->rank, coll->number);
+    coll_letter_drain(coll);
+    for (int i = 0; i < coll->plan.cell_count; i++) {
+        int rank = coll->plan.cell[i];
+        struct coll_card *card = coll_card(coll, rank, coll->number);
+        if (__atomic_load_n(&card->number, __ATOMIC_ACQUIRE) == coll->number &&
+            __atomic_load_n(&card->check, __ATOMIC_RELAXED) != mine->check) {
+            return coll_differs(rank);
+        }
+        if (is_elsewhere(coll, rank)) {
+            return coll_differs(rank);
+        }
+        int32_t code =
+            __atomic_load_n(&coll_seat(coll, rank)->failed, __ATOMIC_ACQUIRE);
+        if (code != 0) {
+            return poise_error_set(-code, "take part in a collective", NULL,
+                                   "rank %d failed: %s", rank, strerror(-code));
+        }
+    }
+    return 0;
+}
+
+/* ---- up, inside a cell --------------------------------------------------- */
+
+static bool folds_here(const struct poise_coll *coll,
+                       const struct coll_call *call)
+{
+    return is_fold(call) && !(call->bytes >= SHARE_BYTES && coll->plan.flat &&
+                              coll->plan.cell_count > 1);
+}
+
+/* All children of `rank` in the cell have arrived. */
+static void fold_kids(struct poise_coll *coll, const struct coll_call *call,
+                      int rank)
+{
+    const struct coll_plan *plan = &coll->plan;
+    struct coll_card *card = coll_card(coll, rank, call->number);
+    merge_card(call, card, card, rank);
+    for (int k = plan->first[rank]; k < plan->split[rank]; k++) {
+        int kid = plan->kids[k];
+        merge_card(call, card, coll_card(coll, kid, call->number), kid);
+        if (card->code == 0 && folds_here(coll, call)) {
+            fold_bytes(call, coll_slot(coll, rank, call, call->bytes),
+                       coll_slot(coll, kid, call, call->bytes));
+        }
+    }
+}
+
+/* Arrive at the joint of `rank`, which is not served; true: I go on from it. */
+static bool arrive(struct poise_coll *coll, const struct coll_call *call,
+                   int rank)
+{
+    const struct coll_plan *plan = &coll->plan;
+    struct coll_seat *seat = coll_seat(coll, rank);
+    uint32_t count = (uint32_t)(plan->split[rank] - plan->first[rank]) + 1;
+    if (count == 1) {
+        return true;
+    }
+    if (__atomic_add_fetch(&seat->arrived, 1, __ATOMIC_ACQ_REL) < count) {
+        return false;
+    }
+    __atomic_store_n(&seat->arrived, 0, __ATOMIC_RELAXED);
+    fold_kids(coll, call, rank);
+    return true;
+}
+
+/* The value of `rank` is complete. True: I am at the top, for all. */
+static bool climb(struct poise_coll *coll, const struct coll_call *call,
+                  int rank)
+{
+    const struct coll_plan *plan = &coll->plan;
+    int top = plan->top[coll->rank];
+    while (rank != top) {
+        rank = plan->tree->parent[rank];
+        if (plan->served[rank]) {
+            coll_word_add(&coll_seat(coll, rank)->ready);
+            return false;
+        }
+        if (!arrive(coll, call, rank)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Take what children of other cells send. */
+static void take_kids(struct poise_coll *coll, struct coll_call *call)
+{
+    const struct coll_plan *plan = &coll->plan;
+    int *sources = coll->sources, count = 0;
+    for (int k = plan->split[coll->rank]; k < plan->first[coll->rank + 1];
+         k++) {
+        if (goes_up(coll, call, plan->kids[k])) {
+            sources[count++] = plan->kids[k];
+        }
+    }
+    for (int done = 0; done < count; done++) {
+        struct coll_letter letter;
+        struct coll_range ranges[2];
+        int which = 0;
+        /* In the order of the tree, unless any order will do. */
+        int err = coll_letter_take(coll, call, &sources[done],
+                                   coll->reproducible ? 1 : count - done,
+                                   &which, &letter);
+        if (err < 0) {
+            return;
+        }
+        int kid = sources[done + which];
+        sources[done + which] = sources[done];
+        int parts = edge_ranges(coll, call, kid, true, ranges);
+        if (!is_fold(call)) {
+            store(coll, call, &letter, ranges, parts);
+        } else if (letter_fits(call, &letter, ranges, parts)) {
+            fold_bytes(call, coll_slot(coll, coll->rank, call, call->bytes),
+                       letter.body);
+        }
+        coll_letter_free(&letter);
+    }
+}
+
+/* Wait for the ranks of my cell that join me. */
+static void await_kids(struct poise_coll *coll, struct coll_call *call)
+{
+    const struct coll_plan *plan = &coll->plan;
+    struct coll_card *card = coll_card(coll, coll->rank, call->number);
+    uint32_t count =
+        (uint32_t)(plan->split[coll->rank] - plan->first[coll->rank]);
+    coll->ready_seen += count;
+    int err = count == 0 ? 0
+                         : coll_word_wait(&coll->waiter,
+                                          &coll_seat(coll, coll->rank)->ready,
+                                          coll->ready_seen);
+    if (err < 0) {
+        coll_fail(call, err, coll->rank);
+        return;
+    }
+    fold_kids(coll, call, coll->rank);
+    if (card->code != 0) {
+        coll_fail(call, card->code, card->culprit);
+    }
+    call->flags = card->flags;
+}
+
+/* ---- shares of a long vector --------------------------------------------- */
+
+/* Elements [from, to) of all values of the cell, folded as the tree says. */
+static void fold_share(struct poise_coll *coll, const struct coll_call *call,
+                       size_t from, size_t to)
+{
+    const struct coll_plan *plan = &coll->plan;
+    size_t width = coll_type_bytes(call->type);
+    for (int i = plan->cell_count - 1; i >= 0; i--) {
+        int rank = plan->cell[i];
+        for (int k = plan->first[rank]; k < plan->split[rank]; k++) {
+            coll_fold(call->type, call->op,
+                      coll_slot(coll, rank, call, call->bytes) + from * width,
+                      coll_slot(coll, plan->kids[k], call, call->bytes) +
+                          from * width,
+                      to - from);
+        }
+    }
+}
+
+static int share(struct poise_coll *coll, struct coll_call *call)
+{
+    const struct coll_plan *plan = &coll->plan;
+    int err = coll_gate_pass(&coll->waiter,
+                             &coll_seat(coll, plan->top[coll->rank])->gate,
+                             (uint32_t)plan->cell_count);
+    if (err < 0) {
+        return err;
+    }
+    for (int i = 0; i < plan->cell_count; i++) {
+        /* Nobody writes to cards here; the joints name who differs. */
+        const struct coll_card *card =
+            coll_card(coll, plan->cell[i], call->number);
+        if (card->check != call->check || card->number != call->number) {
+            return 0;
+        }
+    }
+    size_t width = coll_type_bytes(call->type);
+    size_t count = call->bytes / width, step = BLOCK_BYTES / width;
+    size_t parts = (size_t)plan->cell_count, me = (size_t)plan->cell_index;
+    size_t to = count / parts * (me + 1) + count % parts * (me + 1) / parts;
+    size_t from = count / parts * me + count % parts * me / parts;
+    for (; from < to; from += step) {
+        fold_share(coll, call, from, from + step < to ? from + step : to);
+    }
+    return 0;
+}
+
+/* ---- between cells ------------------------------------------------------- */
+
+static void apply_stage(struct poise_coll *coll, struct coll_call *call,
+                        int (*stage)(void *arg, void *data, size_t bytes))
+{
+    bool has_value = call->kind == COLL_ALLREDUCE ||
+                     call->kind == COLL_REDUCE || call->kind == COLL_BROADCAST;
+    if (stage && has_value && call->code == 0) {
+        int err = stage(coll->stage.arg, coll_board(coll, call), call->bytes);
+        if (err < 0) {
+            coll_fail(call, err, coll->rank);
+        }
+    }
+}
+
+static void meet_parent(struct poise_coll *coll, struct coll_call *call)
+{
+    struct coll_range ranges[2];
+    int parent = coll->plan.tree->parent[coll->rank], which = 0;
+    if (goes_up(coll, call, coll->rank)) {
+        apply_stage(coll, call, coll->stage.to_root);
+        int count = edge_ranges(coll, call, coll->rank, true, ranges);
+        send_ranges(coll, call, parent, ranges, count);
+    }
+    if (goes_down(coll, call, coll->rank)) {
+        struct coll_letter letter;
+        if (coll_letter_take(coll, call, &parent, 1, &which, &letter) == 0) {
+            int count = edge_ranges(coll, call, coll->rank, false, ranges);
+            store(coll, call, &letter, ranges, count);
+            coll_letter_free(&letter);
+            apply_stage(coll, call, coll->stage.from_root);
+        }
+    }
+}
+
+/* Fold the values of all roots in their order: mine is on the board. */
+static void fold_roots(struct poise_coll *coll, struct coll_call *call,
+                       struct coll_letter *letters)
+{
+    const struct coll_plan *plan = &coll->plan;
+    struct coll_range all = {0, call->bytes};
+    char *board = coll_board(coll, call);
+    poise_buf_reset(&coll->scratch);
+    if (poise_buf_append(&coll->scratch, board, call->bytes) < 0) {
+        coll_fail(call, -ENOMEM, coll->rank);
+        return;
+    }
+    for (int i = 0; i < plan->root_count && call->bytes > 0; i++) {
+        const char *value = coll->scratch.data;
+        if (i != plan->root_index) {
+            if (!letter_fits(call, &letters[i], &all, 1)) {
+                return;
+            }
+            value = letters[i].body;
+        }
+        if (i == 0) {
+            memcpy(board, value, call->bytes);
+        } else {
+            fold_bytes(call, board, value);
+        }
+    }
+}
+
+static void take_roots(struct poise_coll *coll, struct coll_call *call,
+                       struct coll_letter *letters)
+{
+    const struct coll_plan *plan = &coll->plan;
+    struct coll_range ranges[2];
+    int which = 0, taken = 0;
+    for (int i = 0; i < plan->root_count; i++) {
+        if (i == plan->root_index ||
+            !goes_between(coll, call, plan->roots[i], coll->rank)) {
+            continue;
+        }
+        if (coll_letter_take(coll, call, &plan->roots[i], 1, &which,
+                             &letters[i]) < 0) {
+            return;
+        }
+        taken++;
+        if (!is_fold(call)) {
+            int count =
+                root_ranges(coll, call, plan->roots[i], coll->rank, ranges);
+            store(coll, call, &letters[i], ranges, count);
+        }
+    }
+    if (taken > 0 && is_fold(call) && call->code == 0) {
+        fold_roots(coll, call, letters);
+    }
+}
+
+static void meet_roots(struct poise_coll *coll, struct coll_call *call)
+{
+    const struct coll_plan *plan = &coll->plan;
+    struct coll_letter *letters = coll->letters;
+    memset(letters, 0, (size_t)plan->root_count * sizeof(*letters));
+    for (int i = 0; i < plan->root_count; i++) {
+        struct coll_range ranges[2];
+        if (i == plan->root_index ||
+            !goes_between(coll, call, coll->rank, plan->roots[i])) {
+            continue;
+        }
+        int count = root_ranges(coll, call, coll->rank, plan->roots[i], ranges);
+        send_ranges(coll, call, plan->roots[i], ranges, count);
+    }
+    take_roots(coll, call, letters);
+    for (int i = 0; i < plan->root_count; i++) {
+        coll_letter_free(&letters[i]);
+    }
+}
+
+static void send_down(struct poise_coll *coll, struct coll_call *call)
+{
+    const struct coll_plan *plan = &coll->plan;
+    for (int k = plan->split[coll->rank]; k < plan->first[coll->rank + 1];
+         k++) {
+        struct coll_range ranges[2];
+        int kid = plan->kids[k];
+        if (goes_down(coll, call, kid)) {
+            int count = edge_ranges(coll, call, kid, false, ranges);
+            send_ranges(coll, call, kid, ranges, count);
+        }
+    }
+}
+
+/* ---- the call ------------------------------------------------------------ */
+
+/* What my cell's top says in the end. */
+static void read_top(struct poise_coll *coll, struct coll_call *call)
+{
+    const struct coll_card *card =
+        coll_card(coll, coll->plan.top[coll->rank], call->number);
+    call->flags = card->flags;
+    if (card->code != 0) {
+        coll_fail(call, card->code, card->culprit);
+    }
+}
+
+static void serve_top(struct poise_coll *coll, struct coll_call *call)
+{
+    struct coll_card *card = coll_card(coll, coll->rank, call->number);
+    if (coll->plan.tree->parent[coll->rank] >= 0) {
+        meet_parent(coll, call);
+    } else if (coll->plan.root_count > 1) {
+        meet_roots(coll, call);
+    }
+    send_down(coll, call);
+    card->code = call->code;
+    card->culprit = call->culprit;
+    card->flags = call->flags;
+}
+
+/* True: my cell is complete, and I have to release it. */
+static bool go_up(struct poise_coll *coll, struct coll_call *call)
+{
+    const struct coll_plan *plan = &coll->plan;
+    int me = coll->rank;
+    if (plan->served[me]) {
+        struct coll_card *card = coll_card(coll, me, call->number);
+        await_kids(coll, call);
+        take_kids(coll, call);
+        if (plan->top[me] == me) {
+            serve_top(coll, call);
+            return true;
+        }
+        card->code = call->code;
+        card->culprit = call->culprit;
+        card->flags = call->flags;
+        return climb(coll, call, me);
+    }
+    return arrive(coll, call, me) && climb(coll, call, me);
+}
+
+/* Tell all who may wait for a message of mine that none will come. */
+static void tell_failure(struct poise_coll *coll, const struct coll_call *call)
+{
+    const struct coll_plan *plan = &coll->plan;
+    int me = coll->rank, parent = plan->tree->parent[me];
+    if (!plan->served[me]) {
+        return;
+    }
+    if (plan->top[me] == me && parent >= 0) {
+        coll_letter_send(coll, call, parent, NULL, NULL, 0);
+    }
+    for (int i = 0; i < plan->root_count && parent < 0; i++) {
+        if (i != plan->root_index) {
+            coll_letter_send(coll, call, plan->roots[i], NULL, NULL, 0);
+        }
+    }
+    for (int k = plan->split[me]; k < plan->first[me + 1]; k++) {
+        coll_letter_send(coll, call, plan->kids[k], NULL, NULL, 0);
+    }
+}
+
+int coll_finish(struct poise_coll *coll, struct coll_call *call)
+{
+    coll->stats.calls++;
+    int err = coll_letter_flush(coll);
+    if (err < 0) {
+        coll_fail(call, err, coll->rank);
+    }
+    if (call->code != 0) {
+        coll->broken = call->code;
+        __atomic_store_n(&coll_seat(coll, coll->rank)->failed, call->code,
+                         __ATOMIC_RELEASE);
+        tell_failure(coll, call);
+        if (poise_error_last()->code != -call->code) {
+            poise_error_set(-call->code, "take part in a collective", NULL,
+                            "rank %d failed: %s", call->culprit,
+                            strerror(-call->code));
+        }
+        return call->code;
+    }
+    if (call->flags > 0 && call->kind != COLL_TREE) {
+        coll->next_proposer = call->flags - 1;
+    }
+    return 0;
+}
+
+int coll_run(struct poise_coll *coll, struct coll_call *call)
+{
+    const struct coll_plan *plan = &coll->plan;
+    int me = coll->rank, top = plan->top[me];
+    struct poise_trace_ring *ring = poise_trace_current();
+    poise_trace_emit(ring, POISE_TRACE_COLL_ENTER, (uint32_t)call->kind,
+                     call->number, call->bytes);
+    coll_show_card(coll, call);
+    if (is_fold(call) && !folds_here(coll, call)) {
+        int err = share(coll, call);
+        if (err < 0) {
+            coll_fail(call, err, me);
+            return coll_finish(coll, call);
+        }
+    }
+    if (go_up(coll, call)) {
+        poise_trace_emit(ring, POISE_TRACE_COLL_LAST, (uint32_t)call->kind,
+                         call->number, (uint64_t)top);
+        coll_word_set(&coll_seat(coll, top)->release, (uint32_t)call->number);
+    } else {
+        int err = coll_word_wait(&coll->waiter, &coll_seat(coll, top)->release,
+                                 (uint32_t)call->number);
+        if (err < 0) {
+            coll_fail(call, err, me);
+        }
+    }
+    if (call->code == 0) {
+        read_top(coll, call);
+    }
+    if (top != me) {
+        send_down(coll, call);
+    }
+    poise_trace_emit(ring, POISE_TRACE_COLL_LEAVE, (uint32_t)call->kind,
+                     call->number, (uint64_t)-call->code);
+    return coll_finish(coll, call);
+}

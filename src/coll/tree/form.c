@@ -1,0 +1,103 @@
+/*
+ * Trees: memory, the check that they are trees, and their text.
+ */
+#include "coll/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct poise_coll_tree *coll_tree_alloc(int size)
+{
+    struct poise_coll_tree *tree = poise_alloc(1, sizeof(*tree));
+    if (!tree) {
+        return NULL;
+    }
+    tree->size = size;
+    tree->parent = poise_alloc((size_t)size, sizeof(*tree->parent));
+    tree->over = poise_alloc((size_t)size, sizeof(*tree->over));
+    if (!tree->parent || !tree->over) {
+        poise_coll_tree_free(tree);
+        return NULL;
+    }
+    for (int rank = 0; rank < size; rank++) {
+        tree->parent[rank] = -1;
+    }
+    return tree;
+}
+
+struct poise_coll_tree *coll_tree_copy(const struct poise_coll_tree *tree)
+{
+    struct poise_coll_tree *copy = coll_tree_alloc(tree->size);
+    if (copy) {
+        size_t size = (size_t)tree->size;
+        memcpy(copy->parent, tree->parent, size * sizeof(*tree->parent));
+        memcpy(copy->over, tree->over, size * sizeof(*tree->over));
+    }
+    return copy;
+}
+
+void poise_coll_tree_free(struct poise_coll_tree *tree)
+{
+    if (!tree) {
+        return;
+    }
+    free(tree->parent);
+    free(tree->over);
+    free(tree);
+}
+
+int poise_coll_tree_parent(const struct poise_coll_tree *tree, int rank)
+{
+    return tree->parent[rank];
+}
+
+/* Each walk upwards stops at what an earlier walk has seen; who meets its own
+ * marks goes round in a circle. */
+int coll_tree_check(const struct poise_coll_tree *tree, const char *name,
+                    const int *lines)
+{
+    const char *doing = "read a tree";
+    int *seen = poise_alloc((size_t)tree->size, sizeof(*seen));
+    if (!seen) {
+        return -ENOMEM;
+    }
+    int err = 0, roots = 0;
+    for (int rank = 0; rank < tree->size && err == 0; rank++) {
+        int at = rank;
+        roots += tree->parent[rank] < 0;
+        for (; at >= 0 && seen[at] == 0; at = tree->parent[at]) {
+            seen[at] = rank + 1;
+        }
+        if (at >= 0 && seen[at] == rank + 1) {
+            err = lines
+                      ? poise_error_set(EINVAL, doing, name,
+                                        "line %d: rank %d joins itself in "
+                                        "a circle",
+                                        lines[at], at)
+                      : poise_error_set(EINVAL, doing, name,
+                                        "rank %d joins itself in a circle", at);
+        }
+    }
+    free(seen);
+    if (err == 0 && roots == 0) {
+        err = poise_error_set(EINVAL, doing, name, "it has no root");
+    }
+    return err;
+}
+
+int poise_coll_tree_write(const struct poise_coll_tree *tree,
+                          struct poise_buf *out)
+{
+    static const char *const over[] = {"", " over shm", " over mpi"};
+    int err = poise_buf_puts(out, "poise-tree 1\n");
+    for (int rank = 0; rank < tree->size; rank++) {
+        if (tree->parent[rank] < 0) {
+            err = poise_buf_printf(out, "rank %d root\n", rank);
+        } else {
+            err = poise_buf_printf(out, "rank %d joins rank %d%s\n", rank,
+                                   tree->parent[rank], over[tree->over[rank]]);
+        }
+    }
+    return err;
+}

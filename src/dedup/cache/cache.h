@@ -1,0 +1,157 @@
+/*
+ * cache.h - how processes share one cache; of the room dedup, for store.c,
+ * open.c, server.c, client.c and socket.c only.
+ *
+ * One of them serves: it alone changes the list of containers and the index,
+ * and removes files. The others, and the engine of the same process, are
+ * clients: they read the index as it is written, read containers themselves,
+ * and write each into one of its own, which they tell the server of. So a
+ * server that dies takes nothing with it, and a client neither. Messages:
+ * docs/wire.md.
+ */
+#ifndef POISE_DEDUP_CACHE_H
+#define POISE_DEDUP_CACHE_H
+
+#include "dedup/internal.h"
+
+#include <errno.h>
+
+enum cache_op {
+    CACHE_HELLO = 1,
+    CACHE_LIST,
+    CACHE_NEW,
+    CACHE_LEARN,
+    CACHE_LEASE,
+    CACHE_CLOSE,
+    CACHE_OPS
+};
+
+enum {
+    CACHE_VERSION = 1,
+    CACHE_MESSAGE_MOST = 1 << 16,
+    CACHE_LIST_MOST = 2000,    /* containers in one answer */
+    CACHE_CHANGES_MOST = 1024, /* that are told one by one */
+    CACHE_LEARN_MOST = 4000,   /* segments in one message */
+    CACHE_LEASES_MOST = 1024,  /* of one client */
+    CACHE_CLIENTS_MOST = 64,
+    CACHE_ID_BITS = DEDUP_RANK_SHIFT - DEDUP_SLOT_BITS,
+    CACHE_FULL = 1, /* a list: all of them, not only changes */
+    CACHE_MORE = 2, /* and more of it is to be had */
+    CACHE_FRESH = 1 /* a container that nobody began */
+};
+
+/** Every number of a message is a word of 64 bits; this one has to be small. */
+static inline uint32_t cache_u32(struct poise_reader *reader)
+{
+    uint64_t word = poise_reader_u64(reader);
+
+    if (word > UINT32_MAX) {
+        reader->error = -EBADMSG;
+    }
+    return (uint32_t)word;
+}
+
+/* ---- socket.c --------------------------------------------------------------
+ */
+
+/** A socket in the folder: whole messages, one user's processes only. */
+int cache_listen(int dirfd, int *fd);
+/** -ECONNREFUSED or -ENOENT: nobody listens. */
+int cache_connect(int dirfd, int *fd);
+/** Whether the same user is at the other end. */
+bool cache_is_ours(int fd);
+/** One message; `pass` is a descriptor that goes with it, or -1. Never waits.
+ */
+int cache_put(int fd, const void *data, size_t len, int pass);
+/** One message, within `wait_ns`: its length, 0 at the end; *passed is a
+ * descriptor that came with it, or -1. */
+ssize_t cache_get(int fd, void *data, size_t cap, uint64_t wait_ns,
+                  int *passed);
+
+/* ---- server.c --------------------------------------------------------------
+ */
+
+/** Who is served. */
+struct cache_client {
+    int fd;
+    bool met;
+    uint64_t number;       /* never 0 */
+    struct poise_buf held; /* uint64_t: containers that it has leases of */
+};
+
+/** The parts of a server, for tests that have no sockets. */
+int cache_server_make(const char *path,
+                      const struct poise_dedup_store_options *options,
+                      struct poise_dedup_server **out);
+void cache_server_free(struct poise_dedup_server *server);
+/** Take one message and append the answer; negative: it is to be hung up.
+ * *pass is the descriptor that goes with the answer, or -1. */
+int cache_server_take(struct poise_dedup_server *server,
+                      struct cache_client *client, const void *data, size_t len,
+                      struct poise_buf *answer, int *pass);
+/** The index of this process's own server, if `fd` is of that one: mapped a
+ * second time it would count twice. */
+bool cache_server_lend(const struct poise_dedup_server *server, int fd,
+                       struct dedup_index *out);
+/** It is gone: so are its leases. */
+int cache_server_leave(struct poise_dedup_server *server,
+                       struct cache_client *client);
+
+/* ---- client.c --------------------------------------------------------------
+ */
+
+struct dedup_client {
+    int fd;                         /* -1: nobody serves */
+    int writefd;                    /* locks the container being written */
+    struct poise_dedup_server *own; /* this process serves */
+    uint64_t seen;                  /* changes of the list */
+    uint64_t retry_ns;
+    uint32_t told;            /* segments of the open container */
+    struct poise_buf dropped; /* uint64_t: leases to be given back */
+};
+
+/** Be served, or serve. -EBUSY: who has the cache serves nobody; -EOPNOTSUPP:
+ * there are no sockets in that folder. */
+int dedup_client_start(struct poise_dedup_store *store);
+int dedup_client_end(struct poise_dedup_store *store);
+/** Read the changes of the list: a failure means that there are none. */
+void dedup_client_sync(struct poise_dedup_store *store);
+/** Open a container for `len` more bytes. */
+int dedup_client_open(struct poise_dedup_store *store, size_t len);
+/** Tell what was written. Who is not there needs not know it. */
+void dedup_client_say(struct poise_dedup_store *store);
+void dedup_client_hold(struct poise_dedup_store *store, uint64_t id);
+void dedup_client_let_go(struct poise_dedup_store *store, uint64_t id);
+
+/* What store.c says at each turn: nothing, where a cache is not shared. */
+static inline void dedup_client_refresh(struct poise_dedup_store *store)
+{
+    if (store->client &&
+        __atomic_load_n(&store->index.shared->changes, __ATOMIC_RELAXED) !=
+            store->client->seen) {
+        dedup_client_sync(store);
+    }
+}
+static inline void dedup_client_lease(struct poise_dedup_store *store,
+                                      uint64_t id)
+{
+    if (store->client) {
+        dedup_client_hold(store, id);
+    }
+}
+static inline void dedup_client_drop(struct poise_dedup_store *store,
+                                     uint64_t id)
+{
+    if (store->client) {
+        dedup_client_let_go(store, id);
+    }
+}
+static inline int dedup_client_tell(struct poise_dedup_store *store)
+{
+    if (store->client) {
+        dedup_client_say(store);
+    }
+    return 0;
+}
+
+#endif

@@ -1,0 +1,151 @@
+/* What an item of a group stands for, by what the cache has now. */
+#include "intervals.h"
+
+#include <errno.h>
+
+int got_len(struct got_item *item, size_t len)
+{
+    uint32_t small = (uint32_t)len;
+
+    return poise_buf_append(&item->lens, &small, sizeof small);
+}
+
+/* `count` segments from `at` on: 1; 0 if they are not all there. */
+static int read_run(struct poise_dedup_peer *peer, struct got_item *item,
+                    uint64_t at, struct got_cursor *cursor)
+{
+    struct poise_dedup_store *store = peer->options.store;
+
+    for (uint32_t i = 0; i < item->count; i++) {
+        struct poise_dedup_stored stored;
+        int rc = i == 0 ? 1 : poise_dedup_store_step(store, at, 1, &at);
+        if (rc == 1) {
+            rc = poise_dedup_store_read(store, at, &stored);
+        }
+        if (rc == 1 && item->data.len + stored.len > WIRE_GROUP_MOST) {
+            rc = 0;
+        }
+        if (rc <= 0) {
+            poise_buf_reset(&item->data);
+            poise_buf_reset(&item->lens);
+            return rc;
+        }
+        if (poise_buf_append(&item->data, stored.data, stored.len) < 0 ||
+            got_len(item, stored.len) < 0) {
+            return -ENOMEM;
+        }
+    }
+    *cursor = (struct got_cursor){true, at};
+    item->own = true;
+    return 1;
+}
+
+static int apply_delta(struct poise_dedup_peer *peer, struct got_item *item,
+                       const struct got_cursor *cursor)
+{
+    struct poise_dedup_store *store = peer->options.store;
+    struct poise_buf *base = &peer->receiver.scratch, made = {0};
+    const uint32_t *lens = (const uint32_t *)(const void *)item->lens.data;
+    struct poise_reader steps =
+        poise_reader_of(item->data.data, item->data.len);
+    uint64_t at = cursor->at;
+    size_t sum = 0;
+    int err;
+
+    poise_buf_reset(base);
+    for (uint32_t i = 0; i < item->count; i++) {
+        struct poise_dedup_stored stored;
+        int rc = poise_dedup_store_step(store, at, 1, &at);
+        if (rc == 1) {
+            rc = poise_dedup_store_read(store, at, &stored);
+        }
+        if (rc <= 0 || base->len + stored.len > 2 * WIRE_BASE_MOST) {
+            return rc < 0 ? rc : 0;
+        }
+        if (poise_buf_append(base, stored.data, stored.len) < 0) {
+            return -ENOMEM;
+        }
+    }
+    for (size_t i = 0; i < item->lens.len / sizeof *lens; i++) {
+        sum += lens[i];
+    }
+    err = wire_delta_apply((const unsigned char *)base->data, base->len, &steps,
+                           sum, &made);
+    if (err == 0) {
+        poise_buf_free(&item->data);
+        item->data = made;
+        return 1;
+    }
+    poise_buf_free(&made);
+    /* Made against another base: this one is not what the sender has. */
+    return err == -EBADMSG ? 0 : err;
+}
+
+int got_look_up(struct poise_dedup_peer *peer, struct got_item *item,
+                struct got_cursor *cursor)
+{
+    struct poise_dedup_store *store = peer->options.store;
+    uint64_t at;
+    int rc;
+
+    switch (item->op) {
+    case WIRE_FINGERPRINTS: {
+        struct got_cursor aside;
+        rc = poise_dedup_store_find(store, item->print, &at);
+        return rc <= 0 ? rc : read_run(peer, item, at, &aside);
+    }
+    case WIRE_RUN:
+        cursor->is_known = false;
+        rc = poise_dedup_store_find(store, item->print, &at);
+        if (rc == 1 && item->count == 0) {
+            *cursor = (struct got_cursor){true, at};
+            return 1;
+        }
+        return rc <= 0 ? rc : read_run(peer, item, at, cursor);
+    case WIRE_NEXT:
+        rc =
+            cursor->is_known && item->skip < INT32_MAX &&
+                    item->skip > -INT32_MAX
+                ? poise_dedup_store_step(store, cursor->at, item->skip + 1, &at)
+                : 0;
+        cursor->is_known = false;
+        return rc <= 0 ? rc : read_run(peer, item, at, cursor);
+    default: /* WIRE_DELTA */
+        return cursor->is_known ? apply_delta(peer, item, cursor) : 0;
+    }
+}
+
+int got_follow(struct poise_dedup_peer *peer, const struct got_item *item,
+               struct got_cursor *cursor)
+{
+    struct poise_dedup_store *store = peer->options.store;
+    uint64_t at = cursor->at;
+    int rc = 0;
+
+    if (item->op == WIRE_RUN) {
+        rc = poise_dedup_store_find(store, item->print, &at);
+    } else if (item->op == WIRE_NEXT) {
+        rc = cursor->is_known && item->skip < INT32_MAX &&
+                     item->skip > -INT32_MAX
+                 ? poise_dedup_store_step(store, at, item->skip + 1, &at)
+                 : 0;
+    } else {
+        return 0;
+    }
+    if (rc == 1 && item->count > 1) {
+        rc = poise_dedup_store_step(store, at, item->count - 1, &at);
+    }
+    *cursor = (struct got_cursor){rc == 1, at};
+    return rc < 0 ? rc : 0;
+}
+
+void got_replace(const struct wire_got *group, struct got_item *item)
+{
+    if (item->update > 0 && group->updates[item->update - 1].is_shown &&
+        item->guess.len == 0) {
+        item->guess = item->data;
+        item->data = (struct poise_buf){0};
+    }
+    poise_buf_reset(&item->data);
+    poise_buf_reset(&item->lens);
+}

@@ -1,0 +1,571 @@
+/* One end of a connection: calls and bytes come in here and are handed on. */
+#include "protocol.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+int wire_bad(const char *why)
+{
+    return poise_error_set(EBADMSG, "understand the other end", NULL, "%s",
+                           why);
+}
+
+void wire_put_print(struct poise_buf *out, uint64_t fingerprint, uint32_t bits)
+{
+    for (size_t i = 0; i < wire_print_bytes(bits); i++) {
+        poise_buf_putc(out, (char)(fingerprint >> (8 * i) & 255));
+    }
+}
+
+const unsigned char *wire_get_bytes(struct poise_reader *reader, size_t len)
+{
+    const unsigned char *at = reader->pos;
+
+    if (reader->error || len > poise_reader_left(reader)) {
+        reader->error = -EBADMSG;
+        return NULL;
+    }
+    reader->pos += len;
+    return at;
+}
+
+uint64_t wire_get_print(struct poise_reader *reader, uint32_t bits)
+{
+    size_t len = wire_print_bytes(bits);
+    const unsigned char *from = wire_get_bytes(reader, len);
+    uint64_t fingerprint = 0;
+
+    for (size_t i = 0; from && i < len; i++) {
+        fingerprint |= (uint64_t)from[i] << (8 * i);
+    }
+    return poise_dedup_short(fingerprint, bits);
+}
+
+/* ---- hello -----------------------------------------------------------------
+ */
+
+static int say_hello(struct poise_dedup_peer *peer)
+{
+    struct poise_buf *raw = &peer->blocks.raw;
+    struct poise_dedup_store_info info =
+        poise_dedup_store_info(peer->options.store);
+
+    poise_buf_putc(raw, WIRE_HELLO);
+    poise_buf_varint(raw, WIRE_VERSION);
+    poise_buf_append(raw, info.key.bytes, sizeof info.key.bytes);
+    poise_buf_varint(raw, info.bits);
+    poise_buf_varint(raw, info.containers);
+    /* Who knows no updates takes it for what it says: nothing. */
+    poise_buf_putc(raw, WIRE_ACK);
+    poise_buf_varint(raw, 0);
+    return wire_blocks_close(&peer->blocks);
+}
+
+static int take_hello(struct poise_dedup_peer *peer,
+                      struct poise_reader *message)
+{
+    uint64_t version = poise_reader_varint(message), bits;
+    const unsigned char *key;
+
+    if (message->error == 0 && version != WIRE_VERSION) {
+        return poise_error_set(EPROTO, "talk to the other end", NULL,
+                               "its version is %llu, not %d",
+                               (unsigned long long)version, WIRE_VERSION);
+    }
+    key = wire_get_bytes(message, POISE_DEDUP_KEY_BYTES);
+    bits = poise_reader_varint(message);
+    peer->their_containers = poise_reader_varint(message);
+    if (message->error || !key || bits < 8 || bits > 64 || peer->met) {
+        return wire_bad("it does not introduce itself");
+    }
+    memcpy(peer->key.bytes, key, POISE_DEDUP_KEY_BYTES);
+    peer->bits = (uint32_t)bits;
+    peer->met = true;
+    return 0;
+}
+
+/* ---- messages --------------------------------------------------------------
+ */
+
+static int take_block(struct poise_reader *messages, void *arg);
+
+static int take_message(struct poise_dedup_peer *peer,
+                        struct poise_reader *messages)
+{
+    const unsigned char *op = wire_get_bytes(messages, 1);
+
+    if (!op || *op == 0 || *op >= WIRE_OPS ||
+        (peer->hears &&
+         (*op == WIRE_HELLO || (*op > WIRE_GROUP && *op != WIRE_RESIDUAL)))) {
+        return wire_bad("a message of unknown kind");
+    }
+    if ((*op == WIRE_HELLO) == peer->met) {
+        return wire_bad("it does not begin with its version");
+    }
+    switch (*op) {
+    case WIRE_HELLO:
+        return take_hello(peer, messages);
+    case WIRE_SUPPLY:
+        return wire_receiver_supply(peer, messages);
+    case WIRE_REQUEST:
+        return wire_sender_request(peer, messages);
+    case WIRE_ACK:
+        peer->knows_updates |=
+            poise_reader_left(messages) > 0 && *messages->pos == 0;
+        return wire_sender_ack(peer, messages);
+    case WIRE_LOOSE:
+        return wire_loose_asked(peer, messages);
+    case WIRE_PRINTS:
+        return wire_chorus_prints(peer, messages);
+    case WIRE_CHORUS:
+        return wire_chorus_hear(peer, messages, take_block);
+    default:
+        return wire_receiver_item(peer, (enum wire_op) * op, messages);
+    }
+}
+
+static int take_block(struct poise_reader *messages, void *arg)
+{
+    struct poise_dedup_peer *peer = arg;
+
+    while (poise_reader_left(messages) > 0) {
+        int err = take_message(peer, messages);
+        if (err == 0 && messages->error) {
+            err = wire_bad("a message is cut short");
+        }
+        if (err < 0) {
+            return err;
+        }
+    }
+    return 0;
+}
+
+static int put_acks(struct poise_dedup_peer *peer)
+{
+    int err = 0;
+
+    if (peer->receiver.acks > 0) {
+        err = wire_blocks_room(&peer->blocks, 16);
+        poise_buf_putc(&peer->blocks.raw, WIRE_ACK);
+        poise_buf_varint(&peer->blocks.raw, peer->receiver.acks);
+        peer->receiver.acks = 0;
+    }
+    return err;
+}
+
+int poise_dedup_peer_feed(struct poise_dedup_peer *peer, const void *data,
+                          size_t len)
+{
+    if (peer->error == 0) {
+        peer->error =
+            wire_blocks_feed(&peer->blocks, data, len, take_block, peer);
+    }
+    if (peer->error == 0) {
+        peer->error = wire_receiver_advance(peer);
+    }
+    if (peer->error == 0) {
+        peer->error = put_acks(peer);
+    }
+    if (peer->error == 0) {
+        /* What the other end waits for does not wait for more. */
+        peer->error = wire_blocks_close(&peer->blocks);
+    }
+    return peer->error;
+}
+
+/* ---- sending ---------------------------------------------------------------
+ */
+
+struct wire_stream *wire_stream_of(struct poise_dedup_peer *peer,
+                                   uint32_t number)
+{
+    struct wire_stream *stream = peer->streams[number];
+
+    if (!stream) {
+        stream = poise_alloc(1, sizeof *stream);
+        if (stream) {
+            stream->peer = peer;
+            stream->number = number;
+            peer->streams[number] = stream;
+        }
+    }
+    return stream;
+}
+
+static int send_cut(const struct poise_dedup_piece *piece, void *arg)
+{
+    struct wire_stream *stream = arg;
+
+    return wire_sender_pieces(stream->peer, stream, piece, 1);
+}
+
+static int send_cuts(const struct poise_dedup_piece *pieces, size_t count,
+                     void *arg)
+{
+    struct wire_stream *stream = arg;
+
+    return wire_sender_pieces(stream->peer, stream, pieces, count);
+}
+
+/* The stream to send on, or NULL with *err. */
+static struct wire_stream *to_send(struct poise_dedup_peer *peer,
+                                   uint32_t number, int *err)
+{
+    struct wire_stream *stream;
+
+    *err = peer->error;
+    if (*err == 0 && number >= POISE_DEDUP_STREAMS) {
+        *err = poise_error_set(EINVAL, "send", NULL, "no stream %u", number);
+    }
+    if (*err == 0 && peer->member.lead) {
+        *err = poise_error_set(EINVAL, "send", NULL,
+                               "all of it goes through who leads");
+    }
+    if (*err == 0 && peer->leads && !peer->met) {
+        peer->met = wire_chorus_met(peer);
+    }
+    if (*err == 0 && !peer->met) {
+        *err = poise_error_set(EAGAIN, "send", NULL,
+                               "the other end did not say who it is yet");
+    }
+    if (*err < 0) {
+        return NULL;
+    }
+    stream = wire_stream_of(peer, number);
+    *err = stream ? 0 : -ENOMEM;
+    return stream;
+}
+
+static int take_segmenter(struct poise_dedup_peer *peer,
+                          struct wire_stream *stream)
+{
+    bool is_usual =
+        peer->options.cut_stream && peer->options.cut_stream != stream->number;
+
+    stream->is_early = !peer->is_chosen || is_usual;
+    if (peer->spare && !is_usual) {
+        int err = dedup_segmenter_restart(peer->spare, stream);
+        if (err == 0) {
+            stream->segmenter = peer->spare;
+            peer->spare = NULL;
+        }
+        return err;
+    }
+    int err = poise_dedup_segmenter_create(
+        is_usual ? &dedup_gear : peer->options.method,
+        is_usual ? NULL : &peer->options.cut, send_cut, stream,
+        &stream->segmenter);
+    if (err == 0) {
+        dedup_segmenter_batch(stream->segmenter, send_cuts);
+    }
+    return err;
+}
+
+static void put_segmenter(struct poise_dedup_peer *peer,
+                          struct wire_stream *stream)
+{
+    if (peer->spare || (stream->is_early && peer->is_chosen)) {
+        poise_dedup_segmenter_destroy(stream->segmenter);
+    } else {
+        peer->spare = stream->segmenter;
+    }
+    stream->segmenter = NULL;
+}
+
+static int cut_data(struct poise_dedup_peer *peer, struct wire_stream *stream,
+                    const void *data, size_t len)
+{
+    int err = stream->segmenter ? 0 : take_segmenter(peer, stream);
+
+    return err < 0 ? err
+                   : poise_dedup_segmenter_feed(stream->segmenter, data, len);
+}
+
+/* What was held back decides how it is cut, and goes. */
+static int end_sample(struct poise_dedup_peer *peer)
+{
+    struct poise_buf sample = peer->sample;
+    struct wire_stream *stream = peer->sampled;
+    struct poise_dedup_choice choice;
+    int err = 0;
+
+    if (!stream) {
+        return 0;
+    }
+    peer->sample = (struct poise_buf){0};
+    peer->sampled = NULL;
+    if (sample.len >= POISE_DEDUP_SAMPLE / 4) {
+        err = poise_dedup_choose(peer->options.store, sample.data, sample.len,
+                                 &peer->options.cut, &choice);
+        if (err == 0) {
+            peer->is_chosen = true;
+            peer->options.method = choice.method;
+            peer->options.cut = choice.cut;
+            poise_dedup_segmenter_destroy(peer->spare);
+            peer->spare = NULL;
+        }
+    }
+    err = err < 0 ? err : cut_data(peer, stream, sample.data, sample.len);
+    poise_buf_free(&sample);
+    return err;
+}
+
+/* Hold it back if it is to decide: 1. Streams that are being cut go on. */
+static int add_sample(struct poise_dedup_peer *peer, struct wire_stream *stream,
+                      const void *data, size_t len)
+{
+    int err;
+
+    if (peer->is_chosen || stream->segmenter ||
+        (peer->options.cut_stream &&
+         peer->options.cut_stream != stream->number) ||
+        (peer->sampled && peer->sampled != stream)) {
+        return 0;
+    }
+    peer->sampled = stream;
+    err = poise_buf_append(&peer->sample, data, len);
+    if (err == 0 && peer->sample.len >= POISE_DEDUP_SAMPLE) {
+        err = end_sample(peer);
+    }
+    return err < 0 ? err : 1;
+}
+
+/* What was made goes to those for whom it was made. */
+static int spread(struct poise_dedup_peer *peer)
+{
+    if (peer->error == 0 && peer->leads) {
+        peer->error = wire_chorus_spread(peer);
+    }
+    return peer->error;
+}
+
+int poise_dedup_peer_send(struct poise_dedup_peer *peer, uint32_t number,
+                          const void *data, size_t len)
+{
+    int err;
+    struct wire_stream *stream = to_send(peer, number, &err);
+
+    if (!stream) {
+        return err;
+    }
+    err = add_sample(peer, stream, data, len);
+    if (err == 0) {
+        err = cut_data(peer, stream, data, len);
+    }
+    peer->error = err < 0 ? err : 0;
+    return spread(peer);
+}
+
+int poise_dedup_peer_send_piece(struct poise_dedup_peer *peer, uint32_t number,
+                                const struct poise_dedup_piece *piece)
+{
+    int err;
+    struct wire_stream *stream = to_send(peer, number, &err);
+
+    if (!stream) {
+        return err;
+    }
+    if (piece->len == 0 || piece->len > POISE_DEDUP_SEGMENT_MOST ||
+        (piece->kind == POISE_DEDUP_FILL &&
+         (piece->period == 0 || piece->period > piece->len))) {
+        return poise_error_set(EINVAL, "send", NULL, "a piece of %zu bytes",
+                               piece->len);
+    }
+    peer->error = wire_sender_pieces(peer, stream, piece, 1);
+    return spread(peer);
+}
+
+int poise_dedup_peer_update(struct poise_dedup_peer *peer, uint32_t number,
+                            const struct poise_dedup_update *update,
+                            uint64_t *sequence)
+{
+    int err;
+    struct wire_stream *stream = to_send(peer, number, &err);
+    uint64_t next;
+
+    err = stream ? wire_loose_check(update) : err;
+    if (err == 0 && stream->segmenter) {
+        err = poise_error_set(EINVAL, "send an update", NULL,
+                              "stream %u is being cut", number);
+    }
+    if (err < 0) {
+        return err;
+    }
+    next = stream->sent++;
+    peer->error =
+        stream->is_loose
+            ? wire_loose_send(peer, stream, update)
+            : wire_sender_all(peer, stream, update->pieces, update->count);
+    err = spread(peer);
+    if (err == 0 && stream->is_loose && sequence) {
+        *sequence = next;
+    }
+    return err < 0 ? err : stream->is_loose;
+}
+
+int poise_dedup_peer_end(struct poise_dedup_peer *peer, uint32_t number)
+{
+    int err;
+    struct wire_stream *stream = to_send(peer, number, &err);
+
+    if (!stream) {
+        return err;
+    }
+    if (peer->sampled == stream) {
+        err = end_sample(peer);
+    }
+    if (err == 0 && stream->segmenter) {
+        err = poise_dedup_segmenter_flush(stream->segmenter);
+        put_segmenter(peer, stream);
+    }
+    peer->error = err < 0 ? err : wire_sender_end(peer, stream);
+    return spread(peer);
+}
+
+int poise_dedup_peer_flush(struct poise_dedup_peer *peer)
+{
+    int err = peer->error < 0 ? peer->error : end_sample(peer);
+
+    for (uint32_t i = 0; i < POISE_DEDUP_STREAMS && err == 0; i++) {
+        if (peer->streams[i] && peer->streams[i]->segmenter) {
+            err = poise_dedup_segmenter_flush(peer->streams[i]->segmenter);
+        }
+    }
+    if (err == 0) {
+        err = wire_sender_close_group(peer);
+    }
+    if (err == 0) {
+        err = wire_blocks_close(&peer->blocks);
+    }
+    if (err == 0) {
+        err = wire_blocks_collect(&peer->blocks, true);
+    }
+    peer->error = err;
+    return spread(peer);
+}
+
+int poise_dedup_peer_wait(struct poise_dedup_peer *peer)
+{
+    if (peer->error == 0) {
+        peer->error = wire_blocks_collect(&peer->blocks, true);
+    }
+    return peer->error;
+}
+
+/* ---- the rest --------------------------------------------------------------
+ */
+
+size_t poise_dedup_peer_output(const struct poise_dedup_peer *peer,
+                               const void **data)
+{
+    const struct wire_blocks *blocks = &peer->blocks;
+
+    *data = blocks->out.data ? blocks->out.data + blocks->taken : NULL;
+    return blocks->out.len - blocks->taken;
+}
+
+void poise_dedup_peer_took(struct poise_dedup_peer *peer, size_t len)
+{
+    struct wire_blocks *blocks = &peer->blocks;
+
+    blocks->taken += len;
+    if (blocks->taken == blocks->out.len) {
+        poise_buf_reset(&blocks->out);
+        blocks->taken = 0;
+        /* What went wrong is told when something is sent. */
+        wire_blocks_collect(blocks, false);
+    }
+}
+
+uint64_t poise_dedup_peer_in_flight(const struct poise_dedup_peer *peer)
+{
+    return peer->member.lead ? peer->member.in_flight : peer->sender.in_flight;
+}
+
+struct poise_dedup_choice
+poise_dedup_peer_choice(const struct poise_dedup_peer *peer)
+{
+    const struct poise_dedup_peer_options *options = &peer->options;
+
+    return (struct poise_dedup_choice){
+        options->method == &dedup_auto ? &dedup_gear : options->method,
+        dedup_cut_defaults(&options->cut, 0), 0};
+}
+
+struct poise_dedup_peer_stats
+poise_dedup_peer_stats(const struct poise_dedup_peer *peer)
+{
+    struct poise_dedup_peer_stats stats = peer->stats;
+
+    stats.wire_out = peer->blocks.bytes_out;
+    stats.wire_in = peer->blocks.bytes_in;
+    return stats;
+}
+
+int poise_dedup_peer_create(const struct poise_dedup_peer_options *options,
+                            struct poise_dedup_peer **out)
+{
+    struct poise_dedup_peer *made = poise_alloc(1, sizeof *made);
+    int err;
+
+    if (!made) {
+        return -ENOMEM;
+    }
+    made->options = *options;
+    if (!made->options.method) {
+        made->options.method = &dedup_gear;
+    }
+    made->is_chosen = made->options.method != &dedup_auto;
+    made->blocks.may_aside =
+        options->packs_aside && !options->leads && !options->follows;
+    err = wire_blocks_init(&made->blocks, options->level);
+    if (err == 0) {
+        err = poise_dedup_hasher_create(&made->hasher);
+    }
+    if (err == 0) {
+        err = poise_dedup_hasher_create(&made->prover);
+    }
+    if (err == 0 && !options->leads) {
+        err = say_hello(made);
+    }
+    made->leads = options->leads;
+    if (err == 0 && options->follows) {
+        err = wire_chorus_join(options->follows, made);
+    }
+    if (err < 0) {
+        poise_dedup_peer_destroy(made);
+        return err;
+    }
+    *out = made;
+    return 0;
+}
+
+void poise_dedup_peer_destroy(struct poise_dedup_peer *peer)
+{
+    if (!peer) {
+        return;
+    }
+    for (uint32_t i = 0; i < POISE_DEDUP_STREAMS; i++) {
+        if (peer->streams[i]) {
+            poise_dedup_segmenter_destroy(peer->streams[i]->segmenter);
+            free(peer->streams[i]);
+        }
+    }
+    poise_dedup_segmenter_destroy(peer->spare);
+    poise_buf_free(&peer->sample);
+    wire_chorus_leave(peer);
+    if (peer->heard) {
+        wire_blocks_free(peer->heard);
+        free(peer->heard);
+    }
+    poise_buf_free(&peer->heard_prints);
+    poise_buf_free(&peer->member.prints);
+    free(peer->members);
+    wire_sender_free(&peer->sender);
+    wire_receiver_free(&peer->receiver);
+    poise_dedup_hasher_destroy(peer->hasher);
+    poise_dedup_hasher_destroy(peer->prover);
+    wire_blocks_free(&peer->blocks);
+    free(peer);
+}

@@ -1,0 +1,420 @@
+/*
+ * wire.h - how the parts of the protocol meet; of the room dedup, for peer.c,
+ * sender.c, receiver.c, block.c and delta.c only.
+ *
+ * peer.c takes calls and bytes and hands them on; sender.c makes groups of
+ * items out of pieces, receiver.c pieces out of groups, loose.c updates before
+ * their turn; block.c carries messages in blocks, which pack.c compresses.
+ * Messages: docs/wire.md.
+ */
+#ifndef POISE_DEDUP_WIRE_H
+#define POISE_DEDUP_WIRE_H
+
+#include "dedup/internal.h"
+
+#include <zstd.h>
+
+enum wire_op {
+    WIRE_HELLO = 1,
+    WIRE_STREAM,
+    WIRE_PLACE,
+    WIRE_FINGERPRINTS,
+    WIRE_RUN,
+    WIRE_NEXT,
+    WIRE_DATA,
+    WIRE_LITERAL,
+    WIRE_FILL,
+    WIRE_DELTA,
+    WIRE_END,
+    WIRE_GROUP,
+    WIRE_SUPPLY,
+    WIRE_REQUEST,
+    WIRE_ACK,
+    WIRE_PRINTS,
+    WIRE_CHORUS,
+    WIRE_LOOSE,
+    WIRE_UPDATE,
+    WIRE_RESIDUAL,
+    WIRE_OPS
+};
+
+enum {
+    WIRE_VERSION = 3,
+    WIRE_BLOCK_RAW = 1 << 16,    /* a block is closed at this size */
+    WIRE_BLOCK_MOST = 1 << 20,   /* of messages in a block */
+    WIRE_BLOCK_BEHIND = 1 << 20, /* or when its groups stand for so much */
+    WIRE_WINDOW_LOG = 23,        /* of Zstandard, both ways */
+    WIRE_GROUP_BYTES = 1 << 19,  /* a group is closed at these sizes */
+    WIRE_GROUP_ITEMS = 128,
+    WIRE_GROUP_PRINTS = 20,
+    WIRE_GROUP_MOST = 1 << 20, /* what a receiver puts up with: bytes */
+    WIRE_ITEMS_MOST = 1 << 12,
+    WIRE_PENDING_MOST = 64 << 20, /* bytes in groups that wait */
+    WIRE_ITEM_WEIGHT = 256,       /* bytes that a receiver takes for an item, */
+    WIRE_GROUP_WEIGHT = 1 << 11,  /* and a group, beside their data: at most */
+    WIRE_GROUPS_MOST = 1 << 14,
+    WIRE_BASE_MOST = 1 << 15, /* bytes that a delta is made against */
+    WIRE_MISS_MOST = 1 << 14, /* bytes in one DATA or DELTA */
+    WIRE_SKIP_MOST = 1 << 14,
+    WIRE_MEMBERS_MOST = 32,     /* of a chorus */
+    WIRE_CHORUS_MOST = 1 << 16, /* bytes in one CHORUS */
+    WIRE_UNUSED_MOST = 1 << 20, /* bytes of fingerprints that wait */
+    WIRE_GUESS_MOST = 16 << 20, /* bytes of references looked up too early */
+    WIRE_GUESS_GROUPS = 256,    /* that are tried again and again */
+};
+
+static inline uint64_t wire_zigzag(int64_t value)
+{
+    return (uint64_t)value << 1 ^ (uint64_t)(value >> 63);
+}
+static inline int64_t wire_unzigzag(uint64_t value)
+{
+    return (int64_t)(value >> 1) ^ -(int64_t)(value & 1);
+}
+
+/* ---- delta.c --------------------------------------------------------------
+ */
+
+/** Append how to make `data` out of `base` and some bytes of its own:
+ * "count (literals, copied, from)* bytes". `base_len` is at most
+ * WIRE_BASE_MOST. */
+int wire_delta_make(const unsigned char *base, size_t base_len,
+                    const unsigned char *data, size_t len,
+                    struct poise_buf *out);
+/** The reverse: appends exactly `len` bytes, or -EBADMSG without an error
+ * set. */
+int wire_delta_apply(const unsigned char *base, size_t base_len,
+                     struct poise_reader *from, size_t len,
+                     struct poise_buf *out);
+
+/* ---- residual.c -----------------------------------------------------------
+ */
+
+enum { WIRE_STRIDES = 4 };
+/** An array: how far its neighbours are apart, in elements, nearest first; 0:
+ * there are no more dimensions. */
+struct wire_grid {
+    uint32_t element; /* bytes: 4 or 8; 0: it is none */
+    uint64_t strides[WIRE_STRIDES];
+};
+struct wire_sender;
+
+/** Of an array as users describe it, or of none (NULL). */
+void wire_grid_of(const struct poise_dedup_cut_options *array,
+                  struct wire_grid *out);
+/** Modes: two bits for each stride, how often the difference along it is
+ * taken, up to twice each and five times in all. */
+bool wire_residual_is_mode(const struct wire_grid *grid, unsigned mode);
+/** The mode that should take the fewest bytes. */
+unsigned wire_residual_best(const struct wire_grid *grid,
+                            const unsigned char *data, size_t len,
+                            size_t before);
+/** Append what data[0 .. len) are, in front of which lie so many bytes more
+ * that the other end has, too. */
+int wire_residual_make(const struct wire_grid *grid, unsigned mode,
+                       const unsigned char *data, size_t len, size_t before,
+                       struct poise_buf *out);
+/** The reverse: -EBADMSG without an error set if `from` is not of `len`
+ * bytes. */
+int wire_residual_take(const struct wire_grid *grid, unsigned mode,
+                       const unsigned char *from, size_t from_len,
+                       unsigned char *data, size_t len, size_t before);
+/** Append what follows the lengths in a RESIDUAL of the missing segments that
+ * are held: 1; 0 if it takes more than `most` bytes, or than they take as they
+ * are. */
+int wire_residual_try(struct wire_sender *sender, size_t most,
+                      struct poise_buf *out);
+/** Read it, up to its bytes, which are so many. */
+int wire_residual_read(struct poise_reader *message, struct wire_grid *grid,
+                       unsigned *mode, size_t *len);
+
+/* ---- pack.c ---------------------------------------------------------------
+ */
+
+/** What packs the blocks of a connection. */
+struct wire_pack {
+    ZSTD_CCtx *ctx;
+    uint32_t stiff;  /* blocks in a row that did not shrink */
+    uint32_t spared; /* blocks in a row that were not packed for it */
+    struct poise_buf packed;
+};
+int wire_pack_init(struct wire_pack *pack, int level);
+void wire_pack_free(struct wire_pack *pack);
+/** Append a block, its lengths first. */
+int wire_pack_block(struct wire_pack *pack, const struct poise_buf *raw,
+                    struct poise_buf *out);
+
+/** A thread that does it; NULL if there is none to be had. What it packs with
+ * is its own until it is stopped. */
+struct wire_aside;
+struct wire_aside *wire_aside_start(struct wire_pack *pack);
+void wire_aside_stop(struct wire_aside *aside);
+/** Whether a block of so many bytes is worth a thread. */
+bool wire_aside_is_for(size_t len);
+/** Hand over a block's messages, for others' memory, when there is room for
+ * them; append what is packed already. */
+int wire_aside_put(struct wire_aside *aside, struct poise_buf *raw,
+                   struct poise_buf *out);
+/** Append what is packed; `all`: when all is. */
+int wire_aside_take(struct wire_aside *aside, bool all, struct poise_buf *out);
+
+/* ---- block.c --------------------------------------------------------------
+ */
+
+/** Messages on their way out and in. */
+struct wire_blocks {
+    struct wire_pack pack;
+    struct wire_aside *aside; /* NULL: none */
+    bool may_aside;
+    ZSTD_DCtx *unpack;
+    struct poise_buf raw;  /* messages of the block being made */
+    struct poise_buf out;  /* bytes for the other end */
+    size_t taken;          /* of out */
+    uint64_t behind;       /* weight of the groups in raw */
+    struct poise_buf in;   /* bytes of an incomplete block */
+    struct poise_buf read; /* messages of the block being read */
+    uint64_t bytes_out, bytes_in;
+};
+int wire_blocks_init(struct wire_blocks *blocks, int level);
+void wire_blocks_free(struct wire_blocks *blocks);
+/** A message of up to `most` bytes is about to be appended to raw. */
+int wire_blocks_room(struct wire_blocks *blocks, size_t most);
+/** Close the block, if there is anything in it. */
+int wire_blocks_close(struct wire_blocks *blocks);
+/** Have in `out` what is packed by now; `all`: what was closed. */
+int wire_blocks_collect(struct wire_blocks *blocks, bool all);
+/** Take bytes in and hand each whole block of messages over. */
+int wire_blocks_feed(struct wire_blocks *blocks, const void *data, size_t len,
+                     int (*take)(struct poise_reader *messages, void *arg),
+                     void *arg);
+
+/* ---- sender.c -------------------------------------------------------------
+ */
+
+/** What can be asked for again: some segments of a group. */
+struct wire_item {
+    uint32_t offset, len;  /* in the group's data */
+    uint32_t first, count; /* of the group's lengths */
+    bool print;            /* named by its fingerprint */
+    unsigned char supplied;
+};
+
+/** A group until it is acknowledged. */
+struct wire_sent {
+    struct wire_sent *next;
+    uint64_t number;
+    struct poise_buf data;         /* of all pieces */
+    struct poise_buf items;        /* struct wire_item */
+    struct poise_buf lens;         /* uint32_t of each segment */
+    uint32_t prints, prints_asked; /* items by fingerprint; asked for */
+    bool believes;                 /* refers to what the receiver should have */
+    bool asked;                    /* something had to be supplied */
+    bool print;                    /* the next item is named by a fingerprint */
+    uint32_t waits;                /* members that did not acknowledge it */
+    uint64_t weight;               /* bytes that a receiver may keep for it */
+};
+
+enum wire_held {
+    WIRE_HELD_NONE,
+    WIRE_HELD_RUN,
+    WIRE_HELD_MISS,
+    WIRE_HELD_PRINTS
+};
+
+struct wire_stream {
+    struct poise_dedup_segmenter *segmenter; /* of data to send */
+    struct poise_dedup_peer *peer;
+    uint32_t number;
+    bool is_early;            /* its segmenter was not chosen */
+    uint64_t sent_at, got_at; /* where the next piece lies */
+
+    /* Updates. */
+    bool asked, is_loose;       /* the other end; by the other end */
+    uint64_t sent, told;        /* of the next that is sent; that the other
+                                   end expects */
+    uint64_t expected;          /* of the next that comes */
+    uint64_t final, superseded; /* all below are */
+    uint64_t ordered;           /* groups up to the last one with pieces */
+    uint64_t shown;             /* above the highest that was delivered */
+};
+
+struct wire_sender {
+    struct wire_sent *oldest, *newest, *open; /* open: being made */
+    struct wire_sent *spare; /* whose memory is for those to come */
+    uint32_t spares;
+    uint64_t numbers; /* of the next group */
+    uint64_t in_flight;
+    uint32_t stream; /* of the group's last piece */
+    bool is_update;  /* pieces have places already, and stay together */
+
+    /* What was not written yet: a run, missing segments, fingerprints. */
+    enum wire_held held;
+    uint32_t held_offset, held_first, held_count;
+    int64_t held_skip;          /* of a run: after the cursor ... */
+    bool held_named;            /* ... or named by its first segment */
+    struct wire_grid held_grid; /* of the array that it is of */
+    ZSTD_CCtx *judge; /* whether that is worth something; NULL: not made */
+
+    /* Where in the own cache the last segment was found. */
+    bool has_cursor;
+    uint64_t cursor;
+    bool anchored; /* the receiver knows, too, in this group */
+    bool has_brought;
+    uint64_t brought; /* the first that was new in this connection */
+    bool has_added;
+    uint64_t added; /* the first that was new in this group */
+
+    /* Beliefs. */
+    uint32_t heat; /* how many segments of late were in the cache */
+    uint64_t distrust_until, backoff; /* groups */
+    uint64_t doubted; /* groups sent when a belief failed last */
+    uint32_t useless; /* groups in a row whose fingerprints all missed */
+    uint64_t direct_until, direct_for;
+};
+
+/** Up to DEDUP_BATCH pieces. */
+int wire_sender_pieces(struct poise_dedup_peer *peer,
+                       struct wire_stream *stream,
+                       const struct poise_dedup_piece *pieces, size_t count);
+/** Any number of them. */
+int wire_sender_all(struct poise_dedup_peer *peer, struct wire_stream *stream,
+                    const struct poise_dedup_piece *pieces, size_t count);
+int wire_sender_end(struct poise_dedup_peer *peer, struct wire_stream *stream);
+int wire_sender_close_group(struct poise_dedup_peer *peer);
+int wire_sender_request(struct poise_dedup_peer *peer,
+                        struct poise_reader *message);
+int wire_sender_ack(struct poise_dedup_peer *peer,
+                    struct poise_reader *message);
+/** Groups that nobody waits for any more go. */
+void wire_sender_settle(struct poise_dedup_peer *peer);
+/** An update: the message that tells its places, and its pieces, of `bytes`
+ * together. */
+int wire_sender_update(struct poise_dedup_peer *peer,
+                       struct wire_stream *stream,
+                       const struct poise_buf *places, size_t bytes,
+                       const struct poise_dedup_update *update);
+void wire_sender_free(struct wire_sender *sender);
+
+/* ---- receiver.c -----------------------------------------------------------
+ */
+
+struct wire_got;
+struct wire_receiver {
+    struct wire_got *oldest, *newest, *open; /* open: its hash is to come */
+    uint64_t numbers;
+    uint64_t count, bytes; /* of groups that wait */
+    uint64_t acks;         /* to be sent */
+    uint64_t finished;     /* groups that were delivered */
+    uint64_t guessed;      /* bytes of references looked up too early */
+    uint32_t hidden;       /* updates in groups that wait, not delivered yet */
+    struct poise_buf scratch, pieces;
+};
+
+/** A message that belongs to a group. */
+int wire_receiver_item(struct poise_dedup_peer *peer, enum wire_op op,
+                       struct poise_reader *message);
+int wire_receiver_supply(struct poise_dedup_peer *peer,
+                         struct poise_reader *message);
+/** Deliver what can be; ask for what is missing. */
+int wire_receiver_advance(struct poise_dedup_peer *peer);
+void wire_receiver_free(struct wire_receiver *receiver);
+
+/* ---- loose.c ---------------------------------------------------------------
+ */
+
+/** The other end asks for updates. */
+int wire_loose_asked(struct poise_dedup_peer *peer,
+                     struct poise_reader *message);
+/** Send one to who asked for it. */
+int wire_loose_send(struct poise_dedup_peer *peer, struct wire_stream *stream,
+                    const struct poise_dedup_update *update);
+/** -EINVAL if it is none that can be sent. */
+int wire_loose_check(const struct poise_dedup_update *update);
+
+/* ---- chorus.c --------------------------------------------------------------
+ */
+
+/** One of several that are sent the same: `lead` makes groups and blocks, and
+ * has no connection; a member has one, and carries them. */
+struct wire_member {
+    struct poise_dedup_peer *lead;
+    struct poise_buf prints; /* in its key, that the next blocks refer to */
+    uint64_t print_count;
+    uint64_t acked, in_flight; /* groups, bytes */
+};
+
+/** Who is sent to: itself, or all members, for each of which a fingerprint is
+ * put into the message being made. */
+void wire_put_named(struct poise_dedup_peer *peer, const void *data,
+                    size_t len);
+int wire_chorus_join(struct poise_dedup_peer *lead,
+                     struct poise_dedup_peer *member);
+void wire_chorus_leave(struct poise_dedup_peer *member);
+/** Whether all said hello; what holds for all of them. */
+bool wire_chorus_met(struct poise_dedup_peer *lead);
+/** Hand what was made to the members. */
+int wire_chorus_spread(struct poise_dedup_peer *lead);
+/** What a member's other end hears. */
+int wire_chorus_prints(struct poise_dedup_peer *peer,
+                       struct poise_reader *message);
+int wire_chorus_hear(struct poise_dedup_peer *peer,
+                     struct poise_reader *message,
+                     int (*take)(struct poise_reader *messages, void *arg));
+/** The next fingerprint, in the message or of those that came before it. */
+uint64_t wire_take_print(struct poise_dedup_peer *peer,
+                         struct poise_reader *message, uint32_t bits);
+
+/* ---- peer.c ---------------------------------------------------------------
+ */
+
+struct poise_dedup_peer {
+    struct poise_dedup_peer_options options;
+    struct wire_blocks blocks;
+    struct wire_sender sender;
+    struct wire_receiver receiver;
+    struct poise_dedup_hasher *hasher; /* of the group being sent */
+    struct poise_dedup_hasher *prover; /* of groups that arrived */
+    struct wire_stream *streams[POISE_DEDUP_STREAMS];
+    /* Of a stream that ended, for the next that begins: making one is no
+     * small thing beside a small file. */
+    struct poise_dedup_segmenter *spare;
+    /* Until a segmenter is chosen: of one stream, what will decide it. */
+    bool is_chosen;
+    struct poise_buf sample;
+    struct wire_stream *sampled;
+    struct poise_dedup_peer_stats stats;
+    int error;
+
+    /* Of a chorus: of who leads, of a member, and of who hears one. */
+    bool leads;
+    struct poise_dedup_peer **members;
+    size_t member_count;
+    struct wire_member member;
+    struct wire_blocks *heard;
+    struct poise_buf heard_prints;
+    size_t heard_at;
+    bool hears;
+
+    /* What the other end said of itself. */
+    bool met, knows_updates;
+    struct poise_dedup_key key;
+    uint32_t bits;
+    uint64_t their_containers; /* in their cache when it said hello */
+};
+
+/** Stream `number`, made at first use; NULL without memory. */
+struct wire_stream *wire_stream_of(struct poise_dedup_peer *peer,
+                                   uint32_t number);
+/** -EBADMSG: what the other end sends makes no sense. */
+int wire_bad(const char *why);
+/** Bytes of a fingerprint on the wire. */
+static inline size_t wire_print_bytes(uint32_t bits)
+{
+    return (bits + 7) / 8;
+}
+void wire_put_print(struct poise_buf *out, uint64_t fingerprint, uint32_t bits);
+uint64_t wire_get_print(struct poise_reader *reader, uint32_t bits);
+/** `len` bytes of a message; NULL, and the reader's error, past its end. */
+const unsigned char *wire_get_bytes(struct poise_reader *reader, size_t len);
+
+#endif

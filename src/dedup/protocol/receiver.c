@@ -1,0 +1,707 @@
+/*
+ * From groups of items to pieces. What an item stands for is looked up when
+ * its group is complete; what is not there is asked for, at once if a
+ * fingerprint names it, else when all groups before have been delivered: until
+ * then they may still bring it. Nothing is delivered before the hash over its
+ * group has proved it.
+ */
+#include "intervals.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void got_free(struct wire_got *group)
+{
+    for (uint32_t i = 0; group && i < group->count; i++) {
+        poise_buf_free(&group->items[i].data);
+        poise_buf_free(&group->items[i].lens);
+        poise_buf_free(&group->items[i].guess);
+    }
+    if (group) {
+        got_loose_free(group);
+        free(group->items);
+        free(group);
+    }
+}
+
+void wire_receiver_free(struct wire_receiver *receiver)
+{
+    while (receiver->oldest) {
+        struct wire_got *next = receiver->oldest->next;
+        got_free(receiver->oldest);
+        receiver->oldest = next;
+    }
+    got_free(receiver->open);
+    poise_buf_free(&receiver->scratch);
+    poise_buf_free(&receiver->pieces);
+}
+
+/* ---- taking items in -------------------------------------------------------
+ */
+
+int got_charge(struct wire_receiver *receiver, struct wire_got *group,
+               uint64_t bytes)
+{
+    group->bytes += bytes;
+    receiver->bytes += bytes;
+    return receiver->bytes > WIRE_PENDING_MOST ||
+                   group->bytes > 4 * WIRE_GROUP_MOST
+               ? wire_bad("it sends more than it may")
+               : 0;
+}
+
+static struct got_item *add_item(struct wire_receiver *receiver,
+                                 enum wire_op op, int *err)
+{
+    struct wire_got *group = receiver->open;
+    struct got_item *item;
+
+    *err =
+        group->count == WIRE_ITEMS_MOST ? wire_bad("a group is too long") : 0;
+    if (*err < 0) {
+        return NULL;
+    }
+    if (group->count == group->cap) {
+        uint32_t cap = group->cap ? 2 * group->cap : 32;
+        struct got_item *grown =
+            poise_realloc(group->items, cap, sizeof *grown);
+        if (!grown) {
+            *err = -ENOMEM;
+            return NULL;
+        }
+        group->items = grown;
+        group->cap = cap;
+    }
+    item = &group->items[group->count++];
+    *item = (struct got_item){.op = op, .stream = group->stream};
+    item->placed = group->placed;
+    item->place = group->place;
+    group->placed = false;
+    *err = got_charge(receiver, group, sizeof *item);
+    return *err < 0 ? NULL : item;
+}
+
+/* Lengths of segments; their sum. */
+static int take_lens(struct poise_reader *message, struct poise_buf *lens,
+                     size_t *sum)
+{
+    uint64_t count = poise_reader_varint(message);
+
+    *sum = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t len = poise_reader_varint(message);
+        uint32_t small = (uint32_t)len;
+        *sum += len;
+        if (message->error || len == 0 || len > POISE_DEDUP_SEGMENT_MOST ||
+            *sum > WIRE_GROUP_MOST) {
+            return wire_bad("segments of senseless length");
+        }
+        if (poise_buf_append(lens, &small, sizeof small) < 0) {
+            return -ENOMEM;
+        }
+    }
+    return 0;
+}
+
+static int take_bytes(struct poise_reader *message, size_t len,
+                      struct poise_buf *out)
+{
+    const unsigned char *from = wire_get_bytes(message, len);
+
+    return from ? poise_buf_append(out, from, len)
+                : wire_bad("a message is cut short");
+}
+
+static int take_fill(struct got_item *item, struct poise_reader *message)
+{
+    uint64_t len = poise_reader_varint(message);
+    uint64_t period = poise_reader_varint(message);
+    int err;
+
+    if (message->error || len == 0 || len > POISE_DEDUP_SEGMENT_MOST ||
+        period == 0 || period > len) {
+        return wire_bad("a fill of senseless length");
+    }
+    err = take_bytes(message, period, &item->data);
+    if (err < 0 || !poise_buf_reserve(&item->data, len)) {
+        return err < 0 ? err : -ENOMEM;
+    }
+    for (; item->data.len < len; item->data.len++) {
+        item->data.data[item->data.len] =
+            item->data.data[item->data.len - period];
+    }
+    item->period = (uint32_t)period;
+    item->state = GOT_DONE;
+    return got_len(item, len);
+}
+
+/* The steps of a delta, which end where their bytes do. */
+static int take_delta(struct got_item *item, struct poise_reader *message)
+{
+    struct poise_reader steps;
+    size_t sum;
+    uint64_t count, own = 0;
+    int err;
+
+    item->count = (uint32_t)poise_reader_varint(message);
+    err = take_lens(message, &item->lens, &sum);
+    if (err < 0) {
+        return err;
+    }
+    steps = *message;
+    count = poise_reader_varint(message);
+    for (uint64_t i = 0; i < count && own <= sum; i++) {
+        own += poise_reader_varint(message) + poise_reader_varint(message);
+        poise_reader_varint(message);
+        if (message->error) {
+            return wire_bad("a message is cut short");
+        }
+    }
+    if (own > sum || item->count == 0) {
+        return wire_bad("a delta of senseless length");
+    }
+    /* Whatever is not copied follows. */
+    struct poise_reader again = steps;
+    uint64_t copied = 0;
+    count = poise_reader_varint(&again);
+    for (uint64_t i = 0; i < count; i++) {
+        poise_reader_varint(&again);
+        copied += poise_reader_varint(&again);
+        poise_reader_varint(&again);
+    }
+    if (!wire_get_bytes(message, sum - copied)) {
+        return wire_bad("a message is cut short");
+    }
+    return poise_buf_append(&item->data, steps.pos,
+                            (size_t)(message->pos - steps.pos));
+}
+
+/* What it stands for is known when all before it in the group is. */
+static int take_residual(struct poise_dedup_peer *peer, struct got_item *item,
+                         struct poise_reader *message)
+{
+    struct wire_grid grid;
+    unsigned mode;
+    size_t sum, len;
+    int err = take_lens(message, &item->lens, &sum);
+    const unsigned char *body = message->pos;
+
+    err = err < 0 ? err : wire_residual_read(message, &grid, &mode, &len);
+    if (err == 0 && !wire_get_bytes(message, len)) {
+        err = wire_bad("a message is cut short");
+    }
+    if (err == 0) {
+        err =
+            poise_buf_append(&item->data, body, (size_t)(message->pos - body));
+    }
+    item->state = GOT_DONE;
+    item->is_residual = true;
+    return err < 0 ? err
+                   : got_charge(&peer->receiver, peer->receiver.open, sum);
+}
+
+static int take_item(struct poise_dedup_peer *peer, struct got_item *item,
+                     uint32_t bits, struct poise_reader *message)
+{
+    struct wire_got *group = peer->receiver.open;
+    size_t sum;
+    int err = 0;
+
+    switch (item->op) {
+    case WIRE_RUN:
+        item->print = wire_take_print(peer, message, bits);
+        item->count = (uint32_t)poise_reader_varint(message);
+        if (item->count == 0) {
+            /* It only says where the next item starts from. */
+            group->placed = item->placed;
+            item->placed = false;
+        }
+        break;
+    case WIRE_NEXT:
+        item->skip = wire_unzigzag(poise_reader_varint(message));
+        item->count = (uint32_t)poise_reader_varint(message);
+        break;
+    case WIRE_DATA:
+        err = take_lens(message, &item->lens, &sum);
+        err = err < 0 ? err : take_bytes(message, sum, &item->data);
+        item->state = GOT_DONE;
+        break;
+    case WIRE_LITERAL:
+        sum = poise_reader_varint(message);
+        if (message->error || sum == 0 || sum > POISE_DEDUP_SEGMENT_MOST) {
+            return wire_bad("a literal of senseless length");
+        }
+        err = take_bytes(message, sum, &item->data);
+        err = err < 0 ? err : got_len(item, sum);
+        item->state = GOT_DONE;
+        break;
+    case WIRE_FILL:
+        return take_fill(item, message);
+    case WIRE_DELTA:
+        return take_delta(item, message);
+    case WIRE_RESIDUAL:
+        return take_residual(peer, item, message);
+    default: /* WIRE_END */
+        item->state = GOT_DONE;
+        break;
+    }
+    return err;
+}
+
+static int take_prints(struct poise_dedup_peer *peer, uint32_t bits,
+                       struct poise_reader *message)
+{
+    uint64_t count = poise_reader_varint(message);
+    int err = 0;
+
+    for (uint64_t i = 0; i < count && err == 0; i++) {
+        struct got_item *item =
+            add_item(&peer->receiver, WIRE_FINGERPRINTS, &err);
+        if (item) {
+            item->print = wire_take_print(peer, message, bits);
+            item->count = 1;
+            err = message->error ? wire_bad("a message is cut short")
+                                 : got_loose_count(peer, item);
+        }
+    }
+    return err;
+}
+
+static int take_place(struct wire_got *group, struct poise_reader *message)
+{
+    group->place.x = (uint64_t)wire_unzigzag(poise_reader_varint(message));
+    group->place.y = (uint32_t)poise_reader_varint(message);
+    group->place.width = (uint32_t)poise_reader_varint(message);
+    group->place.height = (uint32_t)poise_reader_varint(message);
+    group->placed = true;
+    return 0;
+}
+
+/* The group is whole: from now on it can be worked at. */
+static int end_group(struct poise_dedup_peer *peer,
+                     struct poise_reader *message)
+{
+    struct wire_receiver *receiver = &peer->receiver;
+    struct wire_got *group = receiver->open;
+    const unsigned char *hash =
+        wire_get_bytes(message, POISE_DEDUP_GROUP_BYTES);
+
+    if (!hash || ++receiver->count > WIRE_GROUPS_MOST) {
+        return wire_bad("groups of senseless length");
+    }
+    group->hidden = group->update_count;
+    receiver->hidden += group->hidden;
+    memcpy(group->hash, hash, sizeof group->hash);
+    receiver->open = NULL;
+    *(receiver->newest ? &receiver->newest->next : &receiver->oldest) = group;
+    receiver->newest = group;
+    return 0;
+}
+
+int wire_receiver_item(struct poise_dedup_peer *peer, enum wire_op op,
+                       struct poise_reader *message)
+{
+    struct wire_receiver *receiver = &peer->receiver;
+    uint32_t bits = poise_dedup_store_info(peer->options.store).bits;
+    struct got_item *item;
+    uint64_t number, before;
+    int err;
+
+    if (!receiver->open) {
+        receiver->open = poise_alloc(1, sizeof *receiver->open);
+        if (!receiver->open) {
+            return -ENOMEM;
+        }
+        receiver->open->number = receiver->numbers++;
+    }
+    if (receiver->open->left > 0 &&
+        (op < WIRE_FINGERPRINTS || op > WIRE_DELTA)) {
+        return wire_bad("an update is cut short");
+    }
+    switch (op) {
+    case WIRE_GROUP:
+        return end_group(peer, message);
+    case WIRE_UPDATE:
+        return got_loose_begin(peer, message);
+    case WIRE_PLACE:
+        return take_place(receiver->open, message);
+    case WIRE_FINGERPRINTS:
+        return take_prints(peer, bits, message);
+    case WIRE_STREAM:
+        number = poise_reader_varint(message);
+        receiver->open->stream = (uint32_t)number;
+        return number < POISE_DEDUP_STREAMS ? 0 : wire_bad("no such stream");
+    default:
+        break;
+    }
+    item = add_item(receiver, op, &err);
+    if (!item) {
+        return err;
+    }
+    before = poise_reader_left(message);
+    err = take_item(peer, item, bits, message);
+    if (err == 0) {
+        err = got_loose_count(peer, item);
+    }
+    before -= poise_reader_left(message);
+    return err < 0 ? err
+                   : got_charge(receiver, receiver->open,
+                                before + item->data.len + item->lens.len);
+}
+
+/* ---- what they stand for ----------------------------------------------------
+ */
+
+/* References are looked up when the group is the oldest; fingerprints at
+ * once. */
+static int look_up_group(struct poise_dedup_peer *peer, struct wire_got *group,
+                         bool is_oldest)
+{
+    struct got_cursor cursor = {0};
+
+    for (uint32_t i = 0; i < group->count; i++) {
+        struct got_item *item = &group->items[i];
+        uint64_t before = item->data.len + item->lens.len;
+        bool is_print = item->op == WIRE_FINGERPRINTS;
+        int rc;
+        if (item->state != GOT_OPEN || (!is_print && !is_oldest)) {
+            continue;
+        }
+        rc = got_look_up(peer, item, &cursor);
+        if (rc < 0) {
+            return rc;
+        }
+        item->state = rc == 1 ? GOT_DONE : GOT_MISSING;
+        if (rc == 1 && item->data.len + item->lens.len > before) {
+            rc = got_charge(&peer->receiver, group,
+                            item->data.len + item->lens.len - before);
+        }
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    return 0;
+}
+
+/* Ask for what is missing, by its distances. */
+static int ask(struct poise_dedup_peer *peer, struct wire_got *group)
+{
+    struct poise_buf *raw = &peer->blocks.raw;
+    uint32_t count = 0, last = 0;
+    int err;
+
+    for (uint32_t i = 0; i < group->count; i++) {
+        count += group->items[i].state == GOT_MISSING;
+    }
+    if (count == 0) {
+        return 0;
+    }
+    err = wire_blocks_room(&peer->blocks, 3 * (size_t)count + 32);
+    if (err < 0) {
+        return err;
+    }
+    poise_buf_putc(raw, WIRE_REQUEST);
+    poise_buf_varint(raw, group->number);
+    poise_buf_varint(raw, count);
+    for (uint32_t i = 0; i < group->count; i++) {
+        if (group->items[i].state == GOT_MISSING) {
+            poise_buf_varint(raw, i + 1 - last);
+            last = i + 1;
+            group->items[i].state = GOT_ASKED;
+        }
+    }
+    return raw->error;
+}
+
+static int ask_for_all(struct poise_dedup_peer *peer, struct wire_got *group)
+{
+    int err = wire_blocks_room(&peer->blocks, 32);
+
+    if (err < 0) {
+        return err;
+    }
+    for (uint32_t i = 0; i < group->count; i++) {
+        group->items[i].state = GOT_ASKED;
+    }
+    group->repaired = true;
+    poise_buf_putc(&peer->blocks.raw, WIRE_REQUEST);
+    poise_buf_varint(&peer->blocks.raw, group->number);
+    return poise_buf_varint(&peer->blocks.raw, 0);
+}
+
+int wire_receiver_supply(struct poise_dedup_peer *peer,
+                         struct poise_reader *message)
+{
+    uint64_t number = poise_reader_varint(message);
+    uint64_t index = poise_reader_varint(message);
+    struct wire_got *group = peer->receiver.oldest;
+    struct got_item *item;
+    size_t sum;
+    int err;
+
+    while (group && group->number != number) {
+        group = group->next;
+    }
+    if (message->error || !group || index >= group->count ||
+        group->items[index].state != GOT_ASKED) {
+        return wire_bad("it supplies what was not asked for");
+    }
+    item = &group->items[index];
+    got_replace(group, item);
+    err = take_lens(message, &item->lens, &sum);
+    if (err == 0) {
+        err = take_bytes(message, sum, &item->data);
+    }
+    item->state = GOT_DONE;
+    item->own = item->is_residual = false;
+    group->stirred = true;
+    return err < 0 ? err
+                   : got_charge(&peer->receiver, group, sum + item->lens.len);
+}
+
+/* ---- delivery --------------------------------------------------------------
+ */
+
+/* What differences make of the bytes before them in the group. */
+static int add_residuals(struct poise_dedup_peer *peer, struct wire_got *group)
+{
+    struct poise_buf *all = &peer->receiver.scratch;
+    uint32_t last = 0;
+    int err = 0;
+
+    for (uint32_t i = 0; i < group->count; i++) {
+        last = group->items[i].is_residual ? i + 1 : last;
+    }
+    poise_buf_reset(all);
+    for (uint32_t i = 0; i < last && err == 0; i++) {
+        struct got_item *item = &group->items[i];
+        const uint32_t *lens = (const uint32_t *)(const void *)item->lens.data;
+        struct poise_reader body =
+            poise_reader_of(item->data.data, item->data.len);
+        struct wire_grid grid;
+        unsigned mode;
+        size_t sum = 0, before = all->len, len;
+        char *to;
+        if (!item->is_residual) {
+            err = poise_buf_append(all, item->data.data, item->data.len);
+            continue;
+        }
+        for (size_t k = 0; k < item->lens.len / sizeof *lens; k++) {
+            sum += lens[k];
+        }
+        to = poise_buf_reserve(all, sum);
+        if (!to) {
+            return -ENOMEM;
+        }
+        err = wire_residual_read(&body, &grid, &mode, &len);
+        if (err < 0) {
+            return err;
+        }
+        if (wire_residual_take(&grid, mode, body.pos, len, (unsigned char *)to,
+                               sum, before) < 0) {
+            return wire_bad("differences of senseless length");
+        }
+        all->len += sum;
+        poise_buf_reset(&item->data);
+        err = poise_buf_append(&item->data, to, sum);
+        item->is_residual = false;
+    }
+    return err;
+}
+
+static int prove(struct poise_dedup_peer *peer, const struct wire_got *group,
+                 bool *right)
+{
+    unsigned char hash[POISE_DEDUP_GROUP_BYTES];
+    int err = 0;
+
+    for (uint32_t i = 0; i < group->update_count && err == 0; i++) {
+        err =
+            poise_dedup_hasher_update(peer->prover, group->updates[i].told.data,
+                                      group->updates[i].told.len);
+    }
+    for (uint32_t i = 0; i < group->count && err == 0; i++) {
+        err = poise_dedup_hasher_update(peer->prover, group->items[i].data.data,
+                                        group->items[i].data.len);
+    }
+    if (err == 0) {
+        err = poise_dedup_hasher_final(peer->prover, hash);
+        *right = memcmp(hash, group->hash, sizeof hash) == 0;
+    }
+    return err;
+}
+
+enum poise_dedup_kind got_kind(const struct got_item *item)
+{
+    return item->op == WIRE_LITERAL ? POISE_DEDUP_LITERAL
+           : item->op == WIRE_FILL  ? POISE_DEDUP_FILL
+                                    : POISE_DEDUP_SEGMENT;
+}
+
+static int keep(struct poise_dedup_peer *peer, uint64_t fingerprint,
+                const struct poise_dedup_piece *piece)
+{
+    uint64_t at;
+    int err = dedup_store_add(peer->options.store, fingerprint, piece->data,
+                              piece->len, &at);
+
+    /* A cache that fails costs bytes, not the transfer. */
+    peer->stats.cache_errors += err < 0;
+    return err == -ENOMEM ? err : 0;
+}
+
+/* The fingerprints of some segments, which lie one behind the other. */
+static void expect(const struct poise_dedup_peer *peer,
+                   const unsigned char *data, const uint32_t *lens,
+                   size_t count, uint64_t *prints)
+{
+    for (size_t i = 0; i < count; i++) {
+        prints[i] = dedup_store_expect(peer->options.store, data, lens[i]);
+        data += lens[i];
+    }
+}
+
+static int deliver_item(struct poise_dedup_peer *peer, struct got_item *item)
+{
+    struct wire_stream *stream = wire_stream_of(peer, item->stream);
+    const uint32_t *lens = (const uint32_t *)(const void *)item->lens.data;
+    struct poise_dedup_piece piece = {
+        .kind = got_kind(item),
+        .data = (const unsigned char *)item->data.data,
+        .period = item->period,
+    };
+    uint64_t prints[DEDUP_BATCH];
+    size_t count = item->lens.len / sizeof *lens;
+    int err = 0;
+
+    if (!stream) {
+        return -ENOMEM;
+    }
+    if (item->op == WIRE_END) {
+        stream->got_at = 0;
+        return peer->options.ended
+                   ? peer->options.ended(item->stream, peer->options.arg)
+                   : 0;
+    }
+    for (size_t i = 0; i < count && err == 0; i++) {
+        bool is_new = piece.kind == POISE_DEDUP_SEGMENT && !item->own;
+        if (is_new && i % DEDUP_BATCH == 0) {
+            size_t left = count - i;
+            expect(peer, piece.data, lens + i,
+                   left < DEDUP_BATCH ? left : DEDUP_BATCH, prints);
+        }
+        piece.len = lens[i];
+        piece.place = (struct poise_dedup_place){stream->got_at, 0, lens[i], 1};
+        if (item->placed && i == 0) {
+            piece.place = item->place;
+            piece.place.x += stream->got_at;
+        }
+        if (is_new) {
+            err = keep(peer, prints[i % DEDUP_BATCH], &piece);
+        }
+        if (err == 0 && item->update == 0) {
+            err =
+                peer->options.deliver(item->stream, &piece, peer->options.arg);
+            stream->got_at = piece.place.x + piece.len;
+        }
+        piece.data += piece.len;
+        peer->stats.data_in += piece.len;
+    }
+    return err;
+}
+
+/* A group that is right. */
+static int deliver_group(struct poise_dedup_peer *peer, struct wire_got *group)
+{
+    struct wire_receiver *receiver = &peer->receiver;
+    uint32_t next = 0;
+    int err = 0;
+
+    for (uint32_t i = 0; i < group->count && err == 0; i++) {
+        if (next < group->update_count && group->updates[next].first == i) {
+            err = got_loose_settle(peer, group, &group->updates[next++]);
+        }
+        err = err < 0 ? err : deliver_item(peer, &group->items[i]);
+    }
+    if (err < 0) {
+        return err;
+    }
+    receiver->oldest = group->next;
+    receiver->newest = group->next ? receiver->newest : NULL;
+    receiver->bytes -= group->bytes;
+    receiver->guessed -= group->guessed;
+    receiver->count--;
+    receiver->acks++;
+    receiver->finished++;
+    got_free(group);
+    return 1;
+}
+
+/* The oldest group: 1 if it was delivered, 0 if something is missing. */
+static int finish(struct poise_dedup_peer *peer, struct wire_got *group)
+{
+    bool right = false;
+    int err = look_up_group(peer, group, true);
+
+    if (err == 0) {
+        err = ask(peer, group);
+    }
+    for (uint32_t i = 0; i < group->count && err == 0; i++) {
+        if (group->items[i].state != GOT_DONE) {
+            return 0;
+        }
+    }
+    if (err == 0 && group->hidden > 0) {
+        err = got_loose_show(peer, group);
+    }
+    if (err == 0) {
+        err = add_residuals(peer, group);
+    }
+    if (err == 0) {
+        err = prove(peer, group, &right);
+    }
+    if (err < 0) {
+        return err;
+    }
+    if (!right) {
+        return group->repaired ? wire_bad("a group is not what its hash says")
+                               : ask_for_all(peer, group);
+    }
+    return deliver_group(peer, group);
+}
+
+/* Updates that are there before their turn. */
+static int show_groups(struct poise_dedup_peer *peer)
+{
+    struct wire_got *group = peer->receiver.oldest;
+    int err = 0;
+
+    for (uint32_t i = 0; group && i < WIRE_GUESS_GROUPS && err == 0 &&
+                         peer->receiver.hidden > 0;
+         i++, group = group->next) {
+        err = group->hidden > 0 ? got_loose_show(peer, group) : 0;
+    }
+    return err;
+}
+
+int wire_receiver_advance(struct poise_dedup_peer *peer)
+{
+    struct wire_got *group;
+    int rc = 1;
+
+    while (rc > 0 && peer->receiver.oldest) {
+        rc = finish(peer, peer->receiver.oldest);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    for (group = peer->receiver.oldest; group && rc >= 0; group = group->next) {
+        if (!group->looked) {
+            group->looked = true;
+            rc = look_up_group(peer, group, false);
+            rc = rc < 0 ? rc : ask(peer, group);
+        }
+    }
+    return rc < 0 ? rc : show_groups(peer);
+}

@@ -1,0 +1,278 @@
+/*
+ * Which segmenter suits some data: each of a handful cuts a sample, and what
+ * would be sent is counted: references, what segments cost beside their bytes,
+ * and what is new, compressed. What is known is what the cache has, or what
+ * came earlier in the sample.
+ */
+#include "dedup/protocol/protocol.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    USUAL = 256,
+    RUN_BYTES = 8, /* a reference where a run begins */
+    LEN_BYTES = 2,
+    PACK_LEVEL = 1,
+    WORTH = 33, /* who is better by less than one part in so many is not */
+};
+
+struct candidate {
+    const struct poise_dedup_method *method;
+    uint32_t average, element;
+};
+
+/* The first is what is taken where nothing is much better. */
+static const struct candidate candidates[] = {
+    {&dedup_gear, 256, 0},    {&dedup_gear, 64, 0},     {&dedup_gear, 1024, 0},
+    {&dedup_gear, 4096, 0},   {&dedup_fixed, 256, 0},   {&dedup_fixed, 1024, 0},
+    {&dedup_lbfs, 256, 0},    {&dedup_floats, 256, 4},  {&dedup_floats, 256, 8},
+    {&dedup_floats, 1024, 4}, {&dedup_floats, 1024, 8},
+};
+
+/* One of them at work. */
+struct trial {
+    struct poise_dedup_store *store;
+    struct dedup_table known; /* number of a segment by its hash */
+    uint64_t number;          /* of the next */
+    uint64_t next;            /* that would go on with the run */
+    uint64_t place;           /* of the last one in the store */
+    enum { RUN_NONE, RUN_OWN, RUN_STORE } run;
+    ZSTD_CCtx *packer;
+    struct wire_sender foreteller; /* what is new of an array */
+    struct wire_sent held;
+    uint64_t cost;
+};
+
+/* Compress what is new, in one stream. */
+static int pack(struct trial *trial, const void *data, size_t len,
+                ZSTD_EndDirective how)
+{
+    unsigned char out[1 << 12];
+    ZSTD_inBuffer in = {data, len, 0};
+    size_t left;
+
+    do {
+        ZSTD_outBuffer to = {out, sizeof out, 0};
+        left = ZSTD_compressStream2(trial->packer, &to, &in, how);
+        trial->cost += to.pos;
+    } while (!ZSTD_isError(left) &&
+             (in.pos < in.size || (how == ZSTD_e_end && left > 0)));
+    return ZSTD_isError(left)
+               ? poise_error_set(EIO, "compress with", "Zstandard", "%s",
+                                 ZSTD_getErrorName(left))
+               : 0;
+}
+
+/* What is new and was held to be coded together. */
+static int settle(struct trial *trial)
+{
+    struct poise_buf made = {0}, *data = &trial->held.data;
+    size_t len = data->len - trial->foreteller.held_offset;
+    int rc = len ? wire_residual_try(&trial->foreteller, len, &made) : 0;
+
+    if (rc > 0) {
+        trial->cost += made.len;
+    } else if (rc == 0 && len > 0) {
+        rc = pack(trial, data->data + trial->foreteller.held_offset, len,
+                  ZSTD_e_continue);
+    }
+    poise_buf_free(&made);
+    if (data->len >= WIRE_GROUP_BYTES) {
+        poise_buf_reset(data);
+    }
+    trial->foreteller.held_offset = (uint32_t)data->len;
+    return rc < 0 ? rc : 0;
+}
+
+static int take_new(struct trial *trial, const struct poise_dedup_piece *piece)
+{
+    int err = 0;
+
+    if (trial->held.data.len - trial->foreteller.held_offset + piece->len >
+        WIRE_MISS_MOST) {
+        err = settle(trial);
+    }
+    wire_grid_of(piece->array, &trial->foreteller.held_grid);
+    trial->cost += LEN_BYTES;
+    return err < 0
+               ? err
+               : poise_buf_append(&trial->held.data, piece->data, piece->len);
+}
+
+/* Known in the cache: 1, and whether it goes on with a run. */
+static int find_stored(struct trial *trial,
+                       const struct poise_dedup_piece *piece, bool *goes_on)
+{
+    uint64_t at;
+    int rc;
+
+    if (!trial->store) {
+        return 0;
+    }
+    rc = poise_dedup_store_find(
+        trial->store,
+        poise_dedup_store_fingerprint(trial->store, piece->data, piece->len),
+        &at);
+    if (rc == 1) {
+        *goes_on = trial->run == RUN_STORE && at == trial->place + 1;
+        trial->run = RUN_STORE;
+        trial->place = at;
+    }
+    return rc;
+}
+
+static int count_piece(const struct poise_dedup_piece *piece, void *arg)
+{
+    struct trial *trial = arg;
+    uint64_t hash, number;
+    bool goes_on = false;
+    int rc;
+
+    if (piece->kind == POISE_DEDUP_FILL) {
+        trial->cost += RUN_BYTES + piece->period;
+        return settle(trial);
+    }
+    rc = find_stored(trial, piece, &goes_on);
+    if (rc < 0) {
+        return rc;
+    }
+    hash = poise_hash_bytes(piece->data, piece->len, 0);
+    number = dedup_table_get(&trial->known, hash);
+    if (rc == 0 && number != UINT64_MAX) {
+        goes_on = trial->run == RUN_OWN && number == trial->next;
+        trial->run = RUN_OWN;
+        trial->next = number + 1;
+        rc = 1;
+    }
+    if (number == UINT64_MAX) {
+        dedup_table_put(&trial->known, hash, trial->number);
+    }
+    trial->number++;
+    if (rc == 0) {
+        trial->run = RUN_NONE;
+        return take_new(trial, piece);
+    }
+    trial->cost += goes_on ? 0 : RUN_BYTES;
+    return settle(trial);
+}
+
+static unsigned log2_slots(size_t len, uint32_t average)
+{
+    unsigned bits = 10;
+
+    while (bits < 20 && ((size_t)1 << bits) * average < 4 * len) {
+        bits++;
+    }
+    return bits;
+}
+
+/* What a candidate would send. */
+static int try_one(struct poise_dedup_store *store, const void *sample,
+                   size_t len, const struct poise_dedup_method *method,
+                   const struct poise_dedup_cut_options *cut, uint64_t *cost)
+{
+    struct trial trial = {.store = store, .packer = ZSTD_createCCtx()};
+    struct poise_dedup_segmenter *segmenter = NULL;
+    int err = trial.packer ? dedup_table_create(&trial.known,
+                                                log2_slots(len, cut->average))
+                           : poise_error_set(ENOMEM, "use", "Zstandard", NULL);
+
+    trial.foreteller.open = &trial.held;
+    if (err == 0) {
+        ZSTD_CCtx_setParameter(trial.packer, ZSTD_c_compressionLevel,
+                               PACK_LEVEL);
+        err = poise_dedup_segmenter_create(method, cut, count_piece, &trial,
+                                           &segmenter);
+    }
+    err = err < 0 ? err : poise_dedup_segmenter_feed(segmenter, sample, len);
+    err = err < 0 ? err : poise_dedup_segmenter_flush(segmenter);
+    err = err < 0 ? err : settle(&trial);
+    err = err < 0 ? err : pack(&trial, NULL, 0, ZSTD_e_end);
+    if (err == 0) {
+        *cost = trial.cost + poise_dedup_segmenter_stats(segmenter).meta_bytes;
+    }
+    poise_dedup_segmenter_destroy(segmenter);
+    dedup_table_free(&trial.known);
+    poise_buf_free(&trial.held.data);
+    ZSTD_freeCCtx(trial.foreteller.judge);
+    ZSTD_freeCCtx(trial.packer);
+    return err;
+}
+
+/* As `wanted` says, and what a candidate is. */
+static struct poise_dedup_cut_options
+cut_of(const struct candidate *candidate,
+       const struct poise_dedup_cut_options *wanted)
+{
+    struct poise_dedup_cut_options cut = {0};
+
+    if (wanted) {
+        cut = *wanted;
+    }
+    cut.average = cut.average ? cut.average : candidate->average;
+    cut.element = candidate->element;
+    return cut;
+}
+
+/* Whether to try it where some things are given. */
+static bool is_wanted(const struct candidate *candidate,
+                      const struct poise_dedup_cut_options *wanted)
+{
+    return !wanted || ((!wanted->average || candidate->average == USUAL) &&
+                       (!wanted->element || !candidate->element ||
+                        wanted->element == candidate->element));
+}
+
+int poise_dedup_choose(struct poise_dedup_store *store, const void *sample,
+                       size_t len, const struct poise_dedup_cut_options *wanted,
+                       struct poise_dedup_choice *out)
+{
+    struct poise_dedup_choice best = {0};
+    size_t most = len < POISE_DEDUP_SAMPLE ? len : POISE_DEDUP_SAMPLE;
+
+    for (size_t i = 0; i < sizeof candidates / sizeof *candidates; i++) {
+        const struct candidate *candidate = &candidates[i];
+        struct poise_dedup_cut_options cut = cut_of(candidate, wanted);
+        uint64_t cost = 0;
+        int err;
+        if (!is_wanted(candidate, wanted)) {
+            continue;
+        }
+        err = try_one(store, sample, most, candidate->method, &cut, &cost);
+        if (err < 0) {
+            return err;
+        }
+        if (!best.method || cost < best.cost - best.cost / WORTH) {
+            best = (struct poise_dedup_choice){candidate->method, cut, cost};
+        }
+    }
+    *out = best;
+    return 0;
+}
+
+/* ---- the method ------------------------------------------------------------
+ */
+
+/* Who samples takes another one; who does not has this. */
+static int auto_create(const struct poise_dedup_cut_options *options,
+                       void **state)
+{
+    return dedup_gear.create(options, state);
+}
+
+static int auto_next(void *state, const unsigned char *data, size_t len,
+                     bool final, struct poise_dedup_cut *out)
+{
+    return dedup_gear.next(state, data, len, final, out);
+}
+
+const struct poise_dedup_method dedup_auto = {
+    .version = POISE_DEDUP_METHOD_VERSION,
+    .name = "auto",
+    .summary = "chosen by a sample of the data; without one, as gear",
+    .create = auto_create,
+    .destroy = free,
+    .next = auto_next,
+};

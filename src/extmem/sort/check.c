@@ -1,0 +1,95 @@
+/* Whether a file is sorted, and the checksum of what it holds. */
+#include "extmem/internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+struct check {
+    struct poise_sort_type type;
+    struct poise_sort_report report;
+    struct poise_buf last; /* of the item before */
+};
+
+/* The chunk of the item before may be gone: it is copied. */
+static int check_item(void *arg, const unsigned char *item, size_t len)
+{
+    struct check *check = arg;
+    struct poise_sort_report *report = &check->report;
+
+    report->checksum += sort_item_hash(item, len);
+    if (report->items > 0) {
+        struct sort_key key = sort_key_of(&check->type, item, len);
+        struct sort_key last =
+            sort_key_of(&check->type, (const unsigned char *)check->last.data,
+                        check->last.len);
+        int order = sort_key_compare(&last, &key);
+
+        report->duplicates += order == 0;
+        if (order > 0 && report->sorted) {
+            report->sorted = false;
+            report->first_unsorted = report->items;
+        }
+    }
+    report->items++;
+    poise_buf_reset(&check->last);
+    poise_buf_append(&check->last, item, len);
+    poise_buf_str(&check->last);
+    return check->last.error;
+}
+
+static int check_all(struct sort_run *run, struct check *check)
+{
+    uint64_t bounds[2] = {0, run->in_bytes};
+    struct sort_source source = {.run = run, .bounds = bounds};
+    size_t chunk = 1 << 20, len;
+    struct sort_reader reader;
+    struct sort_cutter cutter = {
+        .item_bytes = run->shape == SORT_TEXT ? 0 : run->item_bytes,
+        .item = check_item,
+        .arg = check,
+    };
+    char *memory = poise_huge_alloc(sort_reader_bytes(chunk));
+    const char *data;
+    int code;
+
+    if (!memory) {
+        return -ENOMEM;
+    }
+    code = sort_reader_open(&reader, &source, 0, memory, chunk);
+    while (code == 0 && (code = sort_reader_next(&reader, &data, &len)) > 0) {
+        code = sort_cutter_feed(&cutter, data, len);
+    }
+    if (code == 0) {
+        code = sort_cutter_end(&cutter);
+    }
+    sort_reader_close(&reader);
+    poise_buf_free(&cutter.carry);
+    poise_huge_free(memory, sort_reader_bytes(chunk));
+    return code;
+}
+
+int poise_sort_check(const char *path, const struct poise_sort_options *options,
+                     struct poise_sort_report *report)
+{
+    struct check check = {.type = options->type, .report = {.sorted = true}};
+    struct sort_run run = {
+        .options = options,
+        .type = options->type,
+        .shape = sort_shape_of(&options->type),
+        .item_bytes = sort_item_bytes(&options->type),
+        .plan = {.lanes = 1},
+    };
+    int code = sort_input_open(path, options, &run.in, &run.in_bytes);
+
+    if (code < 0) {
+        return code;
+    }
+    check.report.bytes = run.in_bytes;
+    code = check_all(&run, &check);
+    poise_disk_close(run.in);
+    poise_buf_free(&check.last);
+    if (code == 0) {
+        *report = check.report;
+    }
+    return code;
+}

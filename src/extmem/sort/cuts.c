@@ -1,0 +1,635 @@
+/*
+ * Thresholds between buckets, from a random sample of the keys. A key that
+ * fills a bucket by itself gets one of its own, which needs no sorting.
+ */
+#include "extmem/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    LOOK = 4096,        /* bytes of a sample */
+    LOOK_FAR = 1 << 18, /* where lines are so long that there is none */
+    EACH = 16,          /* keys taken from it */
+    MOST_KEY = 1024,    /* of which so much is kept */
+    AT_ONCE = 32,
+};
+
+struct sample {
+    const struct sort_source *source;
+    size_t look, stride;
+    uint64_t reads;
+    char *memory;
+    struct sort_fetch fetches[AT_ONCE];
+    struct sort_key *keys; /* `bytes` are offsets into the text */
+    size_t count, room;
+    struct poise_buf text;
+};
+
+static int take_key(struct sample *sample, struct sort_key key)
+{
+    if (key.bytes) {
+        size_t at = sample->text.len;
+
+        key.len = key.len < MOST_KEY ? key.len : MOST_KEY;
+        poise_buf_append(&sample->text, key.bytes, key.len);
+        key.bytes = (const unsigned char *)at;
+    }
+    sample->keys[sample->count++] = key;
+    return sample->text.error;
+}
+
+/* Lines that begin in the sample. */
+static int take_lines(struct sample *sample, const struct sort_fetch *fetch,
+                      bool at_begin)
+{
+    const struct poise_sort_type *type = &sample->source->run->type;
+    const char *at = fetch->data, *end = fetch->data + fetch->len;
+    int code = 0;
+
+    if (!at_begin) {
+        at = memchr(at, '\n', fetch->len);
+        at = at ? at + 1 : end;
+    }
+    for (int i = 0; i < EACH && at < end && code == 0; i++) {
+        const char *stop = memchr(at, '\n', (size_t)(end - at));
+        size_t len = (size_t)((stop ? stop : end) - at);
+
+        code =
+            take_key(sample, sort_key_of(type, (const unsigned char *)at, len));
+        at = stop ? stop + 1 : end;
+    }
+    return code;
+}
+
+static int take_fixed(struct sample *sample, const struct sort_fetch *fetch)
+{
+    const struct sort_run *run = sample->source->run;
+    size_t step = run->item_bytes;
+    int code = 0;
+
+    for (size_t i = 0; i < EACH && (i + 1) * step <= fetch->len && code == 0;
+         i++) {
+        const void *item = fetch->data + i * step;
+        struct sort_key key;
+
+        if (sample->source->bucket && run->shape != SORT_RECORDS) {
+            /* Streams hold numbers encoded. */
+            uint32_t small;
+
+            key = (struct sort_key){0};
+            if (step == 4) {
+                memcpy(&small, item, 4);
+                key.window = small;
+            } else {
+                memcpy(&key.window, item, 8);
+            }
+        } else {
+            key = sort_key_of(&run->type, item, step);
+        }
+        code = take_key(sample, key);
+    }
+    return code;
+}
+
+/* A random place in the `i`-th of so many equal parts as there are samples: its
+ * lane and where in the lane's part an item begins. Parts, so that the sample
+ * of a sorted file is as good as can be. */
+static uint64_t pick(const struct sample *sample, struct poise_rng *rng,
+                     uint64_t i, unsigned *lane)
+{
+    const struct sort_source *source = sample->source;
+    const struct sort_run *run = source->run;
+    uint64_t all = 0, at, part;
+    uint32_t unit = run->item_bytes;
+
+    for (unsigned j = 0; j < run->plan.lanes; j++) {
+        all += sort_source_part_bytes(source, j);
+    }
+    part = all / sample->reads;
+    at = part * i + poise_rng_below(rng, part > 0 ? part : 1);
+    for (*lane = 0; at >= sort_source_part_bytes(source, *lane); (*lane)++) {
+        at -= sort_source_part_bytes(source, *lane);
+    }
+    return at / unit * unit;
+}
+
+/* `count` samples at a time, so that the disk has something to do. */
+static int sample_some(struct sample *sample, struct poise_rng *rng,
+                       uint64_t first, unsigned count)
+{
+    uint64_t places[AT_ONCE];
+    int code = 0;
+
+    for (unsigned i = 0; i < count; i++) {
+        unsigned lane;
+
+        places[i] = pick(sample, rng, first + i, &lane);
+        sort_source_start(sample->source, lane, places[i], sample->look,
+                          sample->memory + i * sample->stride,
+                          &sample->fetches[i]);
+    }
+    for (unsigned i = 0; i < count; i++) {
+        struct sort_fetch *fetch = &sample->fetches[i];
+        int one = sort_source_finish(fetch);
+
+        if (one == 0 && code == 0) {
+            one = sample->source->run->shape == SORT_TEXT
+                      ? take_lines(sample, fetch, places[i] == 0)
+                      : take_fixed(sample, fetch);
+        }
+        code = code < 0 ? code : one;
+    }
+    return code;
+}
+
+static int compare_keys(const void *a, const void *b)
+{
+    return sort_key_compare(a, b);
+}
+
+/* Take `reads` samples. */
+static int sample_take(struct sample *sample, uint64_t reads)
+{
+    struct poise_rng rng;
+    int code = 0;
+
+    /* The same buckets for the same data: runs can be compared. */
+    poise_rng_seed(&rng, sample->source->run->in_bytes);
+    sample->stride = sample->look + 2 * SORT_PAGE;
+    sample->reads = reads;
+    sample->room = reads * EACH;
+    sample->keys = poise_alloc(sample->room, sizeof *sample->keys);
+    sample->memory = poise_huge_alloc(AT_ONCE * sample->stride);
+    if (!sample->keys || !sample->memory) {
+        code = -ENOMEM;
+    }
+    /* So that there is an address even if all keys are empty. */
+    poise_buf_putc(&sample->text, '\0');
+    for (uint64_t i = 0; i < reads && code == 0; i += AT_ONCE) {
+        unsigned some = reads - i < AT_ONCE ? (unsigned)(reads - i) : AT_ONCE;
+
+        code = sample_some(sample, &rng, i, some);
+    }
+    poise_huge_free(sample->memory, AT_ONCE * sample->stride);
+    return code;
+}
+
+static void sample_order(struct sample *sample)
+{
+    for (size_t i = 0; i < sample->count; i++) {
+        struct sort_key *key = &sample->keys[i];
+
+        if (sample->source->run->shape == SORT_TEXT || key->len > 0) {
+            key->bytes =
+                (const unsigned char *)sample->text.data + (size_t)key->bytes;
+        }
+    }
+    qsort(sample->keys, sample->count, sizeof *sample->keys, compare_keys);
+}
+
+/* Append what another process took. */
+static int sample_append(struct sample *sample, struct poise_reader *reader)
+{
+    size_t len, text_len, base = sample->text.len, count;
+    const char *keys = poise_reader_blob(reader, &len);
+    const char *text = poise_reader_blob(reader, &text_len);
+    struct sort_key *larger;
+
+    if (reader->error) {
+        return poise_error_set(EPROTO, "sort", NULL, "a sample is damaged");
+    }
+    count = len / sizeof *larger;
+    larger =
+        poise_realloc(sample->keys, sample->count + count + 1, sizeof *larger);
+    if (!larger) {
+        return -ENOMEM;
+    }
+    sample->keys = larger;
+    if (count > 0) {
+        memcpy(larger + sample->count, keys, len);
+    }
+    for (size_t i = 0; i < count; i++) {
+        struct sort_key *key = &larger[sample->count++];
+
+        key->bytes += key->bytes ? base : 0;
+    }
+    return poise_buf_append(&sample->text, text, text_len);
+}
+
+/* All processes' samples to the first one. */
+static int sample_gather(struct sample *sample)
+{
+    const struct sort_run *run = sample->source->run;
+    struct poise_buf mine = {0}, all = {0};
+    struct poise_reader reader;
+    int code = 0;
+
+    poise_buf_blob(&mine, sample->keys, sample->count * sizeof *sample->keys);
+    poise_buf_blob(&mine, sample->text.data, sample->text.len);
+    code = sort_agree(run->world, mine.error);
+    if (code == 0) {
+        code = poise_world_gather(run->world, 0, mine.data, mine.len, &all);
+    }
+    reader = poise_reader_of(all.data, all.len);
+    for (unsigned i = 0; i < run->processes && code == 0 && run->rank == 0;
+         i++) {
+        size_t len;
+        const char *blob = poise_reader_blob(&reader, &len);
+        struct poise_reader one = poise_reader_of(blob, len);
+
+        if (i > 0) {
+            code = reader.error ? reader.error : sample_append(sample, &one);
+        }
+    }
+    poise_buf_free(&mine);
+    poise_buf_free(&all);
+    return sort_agree(run->world, code);
+}
+
+static void sample_free(struct sample *sample)
+{
+    free(sample->keys);
+    poise_buf_free(&sample->text);
+}
+
+/* ---- thresholds ------------------------------------------------------------
+ */
+
+static void add_threshold(struct sort_cuts *cuts, const struct sort_key *key,
+                          bool after)
+{
+    struct sort_threshold *threshold = &cuts->thresholds[cuts->count];
+
+    cuts->uniform[cuts->count] = after;
+    *threshold = (struct sort_threshold){.key = *key, .after = after};
+    cuts->count++;
+}
+
+/* The last key is the greatest there is: nothing lies behind it. */
+static bool is_last(const struct sort_key *key, uint64_t greatest)
+{
+    return !key->bytes && key->window == greatest;
+}
+
+/* Cut the sample into about `aim` buckets, `most` at most; a key with half a
+ * bucket's share or more stands by itself. False if there was no room for some
+ * of those. */
+static bool choose(struct sort_cuts *cuts, const struct sample *sample,
+                   uint32_t aim, uint32_t most, uint64_t greatest)
+{
+    const struct sort_key *keys = sample->keys;
+    size_t n = sample->count, i = 0;
+    double share = (double)n / aim, target = share;
+
+    memset(cuts->uniform, 0, most);
+    cuts->count = 0;
+    while (i < n) {
+        size_t end = i + 1;
+
+        while (end < n && sort_key_compare(&keys[i], &keys[end]) == 0) {
+            end++;
+        }
+        if (cuts->count + 3 > most) {
+            return false;
+        }
+        if (end - i > 1 && (double)(end - i) >= share / 2) {
+            add_threshold(cuts, &keys[i], false);
+            if (!is_last(&keys[i], greatest)) {
+                add_threshold(cuts, &keys[i], true);
+            } else {
+                cuts->uniform[cuts->count] = true;
+            }
+            target = (double)end + share;
+        } else if (i > 0 && (double)end > target) {
+            add_threshold(cuts, &keys[i], false);
+            while (target < (double)end) {
+                target += share;
+            }
+        }
+        i = end;
+    }
+    return true;
+}
+
+/* Numbers behind a threshold that is not passed by its own key are one more.
+ */
+static uint64_t passed_from(const struct sort_threshold *threshold)
+{
+    return threshold->key.window +
+           (threshold->after && !threshold->key.bytes ? 1 : 0);
+}
+
+static void fill_tree(struct sort_cuts *cuts, size_t node, uint32_t *next)
+{
+    if (node >= (size_t)1 << cuts->levels) {
+        return;
+    }
+    fill_tree(cuts, 2 * node, next);
+    cuts->tree[node] = *next < cuts->count
+                           ? passed_from(&cuts->thresholds[*next])
+                           : UINT64_MAX;
+    (*next)++;
+    fill_tree(cuts, 2 * node + 1, next);
+}
+
+static int make_tree(struct sort_cuts *cuts)
+{
+    uint32_t next = 0;
+
+    cuts->levels = 0;
+    while (((uint32_t)1 << cuts->levels) <= cuts->count) {
+        cuts->levels++;
+    }
+    cuts->tree = poise_alloc((size_t)1 << cuts->levels, sizeof *cuts->tree);
+    if (!cuts->tree) {
+        return -ENOMEM;
+    }
+    fill_tree(cuts, 1, &next);
+    return 0;
+}
+
+/* The table, if no cell has more thresholds than are passed quickly. */
+static int make_cells(struct sort_cuts *cuts)
+{
+    enum { MOST = 3 };
+    uint64_t *passed = poise_alloc(cuts->count + 2, sizeof *passed);
+    uint16_t *cells = poise_alloc(SORT_CELLS + 2, sizeof *cells);
+    uint32_t rank = 0;
+    uint64_t span;
+    bool pays = cuts->count > 0 && cuts->count < UINT16_MAX;
+
+    cuts->passed = passed;
+    cuts->cells = cells;
+    if (!passed || !cells) {
+        return -ENOMEM;
+    }
+    for (uint32_t i = 0; i < cuts->count; i++) {
+        passed[i] = passed_from(&cuts->thresholds[i]);
+    }
+    passed[cuts->count] = passed[cuts->count + 1] = UINT64_MAX;
+    cuts->cell_base = passed[0];
+    span = pays ? passed[cuts->count - 1] - passed[0] : 0;
+    while (span >> cuts->cell_shift >= SORT_CELLS) {
+        cuts->cell_shift++;
+    }
+    for (uint64_t i = 0; i < SORT_CELLS && pays; i++) {
+        uint64_t begin = i << cuts->cell_shift;
+        uint32_t before = rank;
+
+        while (rank < cuts->count && passed[rank] - cuts->cell_base <= begin) {
+            rank++;
+        }
+        cells[i + 1] = (uint16_t)rank;
+        pays = rank - before <= MOST;
+    }
+    cells[SORT_CELLS + 1] = (uint16_t)cuts->count;
+    if (!pays) {
+        free(cells);
+        cuts->cells = NULL;
+    }
+    return 0;
+}
+
+/* What the thresholds point to outlives the sample. */
+static int keep_keys(struct sort_cuts *cuts)
+{
+    poise_buf_putc(&cuts->keys, '\0');
+    for (uint32_t i = 0; i < cuts->count; i++) {
+        const struct sort_key *key = &cuts->thresholds[i].key;
+
+        if (key->bytes) {
+            poise_buf_append(&cuts->keys, key->bytes, key->len);
+        }
+    }
+    if (cuts->keys.error) {
+        return cuts->keys.error;
+    }
+    for (uint32_t i = 0, at = 1; i < cuts->count; i++) {
+        struct sort_key *key = &cuts->thresholds[i].key;
+
+        if (key->bytes) {
+            key->bytes = (const unsigned char *)cuts->keys.data + at;
+            at += key->len;
+        }
+    }
+    return 0;
+}
+
+/* Thresholds as they travel, with offsets for addresses. */
+static int cuts_write(const struct sort_cuts *cuts, struct poise_buf *out)
+{
+    poise_buf_u64(out, cuts->count);
+    for (uint32_t i = 0; i < cuts->count; i++) {
+        struct sort_threshold threshold = cuts->thresholds[i];
+
+        if (threshold.key.bytes) {
+            threshold.key.bytes =
+                (const unsigned char *)(size_t)((const char *)
+                                                    threshold.key.bytes -
+                                                cuts->keys.data);
+        }
+        poise_buf_blob(out, &threshold, sizeof threshold);
+    }
+    poise_buf_blob(out, cuts->uniform, cuts->count + 1);
+    return poise_buf_blob(out, cuts->keys.data, cuts->keys.len);
+}
+
+static int cuts_read(struct sort_cuts *cuts, const struct poise_buf *in,
+                     uint32_t most)
+{
+    struct poise_reader reader = poise_reader_of(in->data, in->len);
+    uint64_t count = poise_reader_u64(&reader);
+    bool is_damaged = reader.error || count >= most;
+    const char *keys;
+    size_t len;
+
+    cuts->count = is_damaged ? 0 : (uint32_t)count;
+    for (uint32_t i = 0; i < cuts->count && !is_damaged; i++) {
+        const void *one = poise_reader_blob(&reader, &len);
+
+        is_damaged = reader.error || len != sizeof cuts->thresholds[i];
+        if (!is_damaged) {
+            memcpy(&cuts->thresholds[i], one, len);
+        }
+    }
+    keys = poise_reader_blob(&reader, &len);
+    is_damaged |= reader.error || len != cuts->count + 1;
+    if (!is_damaged) {
+        memcpy(cuts->uniform, keys, len);
+    }
+    keys = poise_reader_blob(&reader, &len);
+    if (is_damaged || reader.error) {
+        cuts->count = 0;
+        return poise_error_set(EPROTO, "sort", NULL, "thresholds are damaged");
+    }
+    poise_buf_reset(&cuts->keys);
+    if (poise_buf_append(&cuts->keys, keys, len) < 0) {
+        return cuts->keys.error;
+    }
+    for (uint32_t i = 0; i < cuts->count; i++) {
+        struct sort_key *key = &cuts->thresholds[i].key;
+
+        if (key->bytes) {
+            key->bytes =
+                (const unsigned char *)cuts->keys.data + (size_t)key->bytes;
+        }
+    }
+    return 0;
+}
+
+/* The first process's thresholds to all. */
+static int cuts_tell(struct sort_cuts *cuts, const struct sort_run *run,
+                     uint32_t most)
+{
+    struct poise_buf buf = {0};
+    int code = run->rank == 0 ? cuts_write(cuts, &buf) : 0;
+
+    code = sort_agree(run->world, code);
+    if (code == 0) {
+        code = poise_world_broadcast(run->world, 0, &buf);
+    }
+    if (code == 0 && run->rank > 0) {
+        code = cuts_read(cuts, &buf, most);
+    }
+    poise_buf_free(&buf);
+    return sort_agree(run->world, code);
+}
+
+static int cuts_choose(struct sort_cuts *cuts, const struct sample *sample,
+                       uint32_t buckets)
+{
+    uint64_t greatest =
+        sample->source->run->shape == SORT_WORDS_32 ? UINT32_MAX : UINT64_MAX;
+
+    /* Keys that stand by themselves add buckets: aim lower until all fit. */
+    if (buckets > 2 && sample->count > 0) {
+        uint32_t aim = buckets - 2;
+
+        while (!choose(cuts, sample, aim, buckets, greatest) && aim > 2) {
+            aim -= aim / 16 + 1;
+        }
+    }
+    return keep_keys(cuts);
+}
+
+/* A sample of the source, in order: of all processes if they share it, in the
+ * first one. */
+static int sample_all(struct sample *sample, uint64_t reads, size_t look,
+                      bool is_shared)
+{
+    const struct sort_source *source = sample->source;
+    int code = 0;
+
+    sample->look = look;
+    if (is_shared) {
+        reads = reads / source->run->processes + 1;
+    }
+    code = sample_take(sample, reads);
+    if (code == 0 && source->run->shape == SORT_TEXT && sample->count < reads) {
+        sample_free(sample);
+        *sample = (struct sample){.source = source, .look = LOOK_FAR};
+        code = sample_take(sample, reads / 4 + 1);
+    }
+    if (is_shared) {
+        code = sort_agree(source->run->world, code);
+        code = code < 0 ? code : sample_gather(sample);
+    }
+    if (code == 0) {
+        sample_order(sample);
+    }
+    return code;
+}
+
+int sort_cuts_make(const struct sort_source *source, uint32_t buckets,
+                   uint64_t reads, struct sort_cuts *out)
+{
+    const struct sort_run *run = source->run;
+    struct sort_cuts cuts = {0};
+    struct sample sample = {.source = source};
+    bool is_shared = run->world && !source->bucket;
+    size_t item = run->item_bytes;
+    size_t look = item * EACH < LOOK ? LOOK : item * EACH;
+    int code = 0;
+
+    look = item > LOOK ? item : look;
+    cuts.thresholds = poise_alloc(buckets, sizeof *cuts.thresholds);
+    cuts.uniform = poise_alloc(buckets, sizeof *cuts.uniform);
+    if (!cuts.thresholds || !cuts.uniform) {
+        code = -ENOMEM;
+    }
+    code = is_shared ? sort_agree(run->world, code) : code;
+    if (code == 0 && reads > 0) {
+        code = sample_all(&sample, reads, look, is_shared);
+    }
+    if (code == 0 && (!is_shared || run->rank == 0)) {
+        code = cuts_choose(&cuts, &sample, buckets);
+    }
+    if (is_shared) {
+        code = sort_agree(run->world, code);
+        code = code < 0 ? code : cuts_tell(&cuts, run, buckets);
+    }
+    if (code == 0) {
+        code = make_tree(&cuts);
+    }
+    if (code == 0) {
+        code = make_cells(&cuts);
+    }
+    sample_free(&sample);
+    code = is_shared ? sort_agree(run->world, code) : code;
+    if (code < 0) {
+        sort_cuts_free(&cuts);
+        return code;
+    }
+    *out = cuts;
+    return 0;
+}
+
+void sort_cuts_free(struct sort_cuts *cuts)
+{
+    free(cuts->thresholds);
+    free(cuts->uniform);
+    free(cuts->tree);
+    free(cuts->cells);
+    free(cuts->passed);
+    poise_buf_free(&cuts->keys);
+}
+
+/* How many nodes of the tree are <= x. */
+static uint32_t tree_rank(const struct sort_cuts *cuts, uint64_t x)
+{
+    uint64_t node = 1;
+    uint32_t rank;
+
+    for (unsigned level = 0; level < cuts->levels; level++) {
+        node = 2 * node + (cuts->tree[node] <= x);
+    }
+    rank = (uint32_t)(node - ((uint64_t)1 << cuts->levels));
+    return rank < cuts->count ? rank : cuts->count;
+}
+
+uint32_t sort_cuts_find(const struct sort_cuts *cuts,
+                        const struct sort_key *key)
+{
+    uint32_t high = tree_rank(cuts, key->window), low;
+
+    if (!key->bytes || high == 0 ||
+        cuts->thresholds[high - 1].key.window != key->window) {
+        return high;
+    }
+    /* Windows that are equal: whole keys decide. */
+    low = key->window > 0 ? tree_rank(cuts, key->window - 1) : 0;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        const struct sort_threshold *threshold = &cuts->thresholds[middle];
+        int order = sort_key_compare(key, &threshold->key);
+
+        if (order > 0 || (order == 0 && !threshold->after)) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}

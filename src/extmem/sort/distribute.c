@@ -1,0 +1,617 @@
+/*
+ * The first pass: every lane reads its part and throws items into buckets.
+ * There is no order between lanes, and no lock but for slots. Blocks of buckets
+ * that another process owns are sent to it; what others send is taken in by the
+ * thread that the world belongs to, as by another lane.
+ */
+#include "extmem/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/** A block that is on its way to the disk. */
+struct flight {
+    struct poise_disk_transfer transfer;
+    char *memory;
+};
+
+enum { MOST_FLIGHTS = 32 };
+
+/** Where the next item of a bucket goes. */
+struct cursor {
+    char *at, *end, *begin;
+    struct sort_stream *stream;
+    bool counted;
+    unsigned owner;             /* the process that the block is for */
+    struct sort_parcel *parcel; /* the block, if that is another one */
+};
+
+struct lane {
+    struct sort_run *run;
+    const struct sort_source *source;
+    const struct sort_cuts *cuts;
+    unsigned number;
+    uint32_t buckets;
+    struct cursor *cursors; /* owned */
+    char **free_blocks;     /* owned */
+    size_t free_count;
+    struct sort_exchange *exchange; /* NULL: there are no other processes */
+    struct sort_parcel *free_parcels;
+    struct flight flights[MOST_FLIGHTS];
+    unsigned first_flight, flight_count;
+    uint64_t checksum;
+    struct sort_cutter cutter;
+    char *sink; /* what is only counted goes here */
+};
+
+/* ---- blocks ----------------------------------------------------------------
+ */
+
+static int land_first(struct lane *lane)
+{
+    struct flight *flight = &lane->flights[lane->first_flight];
+    ssize_t n = poise_disk_wait(&flight->transfer);
+
+    lane->free_blocks[lane->free_count++] = flight->memory;
+    lane->first_flight = (lane->first_flight + 1) % MOST_FLIGHTS;
+    lane->flight_count--;
+    return n < 0 ? (int)n : 0;
+}
+
+/* Memory for a block: one that may stay if there is any. */
+static int block_take(struct lane *lane, char **out)
+{
+    struct sort_store *store = &lane->run->store;
+    uint64_t i = store->resident_blocks;
+    int code = 0;
+
+    if (__atomic_load_n(&store->resident_next, __ATOMIC_RELAXED) < i) {
+        i = __atomic_fetch_add(&store->resident_next, 1, __ATOMIC_RELAXED);
+    }
+    if (i < store->resident_blocks) {
+        *out = store->resident + i * store->block_bytes;
+        return 0;
+    }
+    while (lane->free_count == 0 && code == 0) {
+        code = land_first(lane);
+    }
+    if (code == 0) {
+        *out = lane->free_blocks[--lane->free_count];
+    }
+    return code;
+}
+
+static bool stays(const struct sort_store *store, const char *block)
+{
+    return block >= store->resident &&
+           block <
+               store->resident + store->resident_blocks * store->block_bytes;
+}
+
+static int block_write(struct lane *lane, char *block, uint64_t slot,
+                       uint64_t bytes)
+{
+    struct flight *flight;
+    int code = 0;
+
+    if (lane->flight_count == MOST_FLIGHTS) {
+        code = land_first(lane);
+    }
+    flight = &lane->flights[(lane->first_flight + lane->flight_count) %
+                            MOST_FLIGHTS];
+    flight->memory = block;
+    lane->flight_count++;
+    if (code < 0) {
+        flight->transfer = (struct poise_disk_transfer){0};
+        return code;
+    }
+    sort_store_move(&lane->run->store, true, slot, block, bytes,
+                    &flight->transfer);
+    return 0;
+}
+
+static bool is_sent(const struct lane *lane, const struct cursor *cursor)
+{
+    return cursor->owner != lane->run->rank;
+}
+
+static int parcel_take(struct lane *lane, struct cursor *cursor)
+{
+    if (!lane->free_parcels) {
+        lane->free_parcels = sort_exchange_back(lane->exchange, lane->number);
+    }
+    if (!lane->free_parcels) {
+        return -ECANCELED;
+    }
+    cursor->parcel = lane->free_parcels;
+    lane->free_parcels = cursor->parcel->next;
+    cursor->begin = sort_parcel_data(cursor->parcel);
+    return 0;
+}
+
+static void parcel_send(struct lane *lane, struct cursor *cursor)
+{
+    struct sort_parcel *parcel = cursor->parcel;
+
+    parcel->len = (uint64_t)(cursor->at - cursor->begin);
+    parcel->items = cursor->stream->items;
+    parcel->bucket = (uint32_t)(cursor - lane->cursors);
+    parcel->lane = lane->number;
+    cursor->stream->items = 0;
+    sort_exchange_put(lane->exchange, cursor->owner, parcel);
+}
+
+/* Close the block of a bucket: it stays, is sent, or goes to the disk. */
+static int block_end(struct lane *lane, struct cursor *cursor)
+{
+    struct sort_store *store = &lane->run->store;
+    struct sort_stream *stream = cursor->stream;
+    struct sort_span span = {.bytes = (uint64_t)(cursor->at - cursor->begin)};
+
+    if (is_sent(lane, cursor)) {
+        parcel_send(lane, cursor);
+        return 0;
+    }
+    if (stream->count == stream->room) {
+        size_t room = stream->room + stream->room / 2 + 8;
+        struct sort_span *larger =
+            poise_realloc(stream->spans, room, sizeof *larger);
+
+        if (!larger) {
+            return -ENOMEM;
+        }
+        stream->spans = larger;
+        stream->room = room;
+    }
+    stream->bytes += span.bytes;
+    if (stays(store, cursor->begin)) {
+        span.memory = cursor->begin;
+        stream->spans[stream->count++] = span;
+        return 0;
+    }
+    span.slot = sort_store_slot(store);
+    stream->spans[stream->count++] = span;
+    return block_write(lane, cursor->begin, span.slot, span.bytes);
+}
+
+static int block_begin(struct lane *lane, struct cursor *cursor)
+{
+    int code = 0;
+
+    if (cursor->counted) {
+        cursor->begin = lane->sink;
+    } else if (is_sent(lane, cursor)) {
+        code = parcel_take(lane, cursor);
+    } else {
+        code = block_take(lane, &cursor->begin);
+    }
+    if (code < 0) {
+        cursor->begin = NULL;
+        cursor->at = cursor->end = NULL;
+        return code;
+    }
+    cursor->at = cursor->begin;
+    cursor->end = cursor->begin + lane->run->store.block_bytes;
+    return 0;
+}
+
+/* A bucket's block is full. */
+static int block_turn(struct lane *lane, struct cursor *cursor)
+{
+    int code = 0;
+
+    if (cursor->counted) {
+        cursor->stream->bytes += (uint64_t)(cursor->at - cursor->begin);
+        cursor->at = cursor->begin;
+        return 0;
+    }
+    code = block_end(lane, cursor);
+    return code < 0 ? code : block_begin(lane, cursor);
+}
+
+/* ---- items -----------------------------------------------------------------
+ */
+
+/* Keys classified at a time: their walks through the tree overlap. */
+enum { BATCH = 16 };
+
+#define WORD uint32_t
+#define NAME(name) name##_32
+#include "words.h"
+
+#define WORD uint64_t
+#define NAME(name) name##_64
+#include "words.h"
+
+static int put_bytes(struct lane *lane, struct cursor *cursor, const void *data,
+                     size_t len)
+{
+    const char *from = data;
+
+    while (len > (size_t)(cursor->end - cursor->at)) {
+        size_t room = (size_t)(cursor->end - cursor->at);
+        int code;
+
+        memcpy(cursor->at, from, room);
+        cursor->at += room;
+        from += room;
+        len -= room;
+        code = block_turn(lane, cursor);
+        if (code < 0) {
+            return code;
+        }
+    }
+    memcpy(cursor->at, from, len);
+    cursor->at += len;
+    return 0;
+}
+
+static int put_item(void *arg, const unsigned char *item, size_t len)
+{
+    struct lane *lane = arg;
+    struct sort_key key = sort_key_of(&lane->run->type, item, len);
+    struct cursor *cursor = &lane->cursors[sort_cuts_find(lane->cuts, &key)];
+    int code;
+
+    if (len > UINT32_MAX / 2) {
+        return poise_error_set(EFBIG, "sort", NULL,
+                               "a line has more than 2 GiB");
+    }
+    if (lane->run->options->checksum && !lane->source->bucket) {
+        lane->checksum += sort_item_hash(item, len);
+    }
+    cursor->stream->items++;
+    code = put_bytes(lane, cursor, item, len);
+    if (code == 0 && lane->run->shape == SORT_TEXT) {
+        code = put_bytes(lane, cursor, "\n", 1);
+    }
+    return code;
+}
+
+static int put_chunk(struct lane *lane, const char *data, size_t len)
+{
+    switch (lane->run->shape) {
+    case SORT_WORDS_32:
+        return put_words_32(lane, (const uint32_t *)data, len / 4);
+    case SORT_WORDS_64:
+        return put_words_64(lane, (const uint64_t *)data, len / 8);
+    default:
+        return sort_cutter_feed(&lane->cutter, data, len);
+    }
+}
+
+/* ---- lanes ------------------------------------------------------------------
+ */
+
+struct pass {
+    struct sort_run *run;
+    const struct sort_source *source;
+    const struct sort_cuts *cuts;
+    struct sort_buckets *buckets;
+    struct sort_exchange *exchange; /* NULL: the buckets stay here */
+    struct lane post;               /* what others send goes through it */
+    uint64_t checksum;              /* __atomic */
+};
+
+/* Blocks for what is sent. */
+static void make_parcels(struct lane *lane, size_t count, char *memory)
+{
+    size_t stride = lane->run->plan.block + SORT_PARCEL_HEAD;
+
+    for (size_t i = 0; i < count; i++) {
+        struct sort_parcel *parcel =
+            (struct sort_parcel *)(void *)(memory + i * stride);
+
+        *parcel = (struct sort_parcel){.next = lane->free_parcels};
+        lane->free_parcels = parcel;
+    }
+}
+
+/* Who sorts the lane's buckets: those whose keys are all equal stay. Returns
+ * how many are sent. */
+static uint32_t set_owners(struct lane *lane, const struct pass *pass)
+{
+    uint32_t sent = 0;
+
+    for (uint32_t i = 0; i < lane->buckets; i++) {
+        struct cursor *cursor = &lane->cursors[i];
+
+        cursor->owner = lane->run->rank;
+        if (pass->exchange && !pass->buckets->items[i].uniform) {
+            cursor->owner = sort_owner(lane->run, i, lane->buckets);
+        }
+        sent += is_sent(lane, cursor);
+    }
+    return sent;
+}
+
+static int lane_open(struct lane *lane, struct pass *pass, unsigned number,
+                     char *memory)
+{
+    const struct sort_plan *plan = &pass->run->plan;
+    size_t blocks = plan->buckets + plan->spare_blocks;
+    unsigned stream = number;
+    int code = 0;
+
+    lane->run = pass->run;
+    lane->source = pass->source;
+    lane->cuts = pass->cuts;
+    lane->number = number;
+    lane->exchange = pass->exchange;
+    lane->buckets = pass->cuts->count + 1;
+    lane->cutter = (struct sort_cutter){
+        .item_bytes = lane->run->shape == SORT_TEXT ? 0 : lane->run->item_bytes,
+        .item = put_item,
+        .arg = lane,
+    };
+    lane->cursors = poise_alloc(lane->buckets, sizeof *lane->cursors);
+    lane->free_blocks = poise_alloc(blocks, sizeof *lane->free_blocks);
+    if (!lane->cursors || !lane->free_blocks) {
+        return -ENOMEM;
+    }
+    if (pass->exchange) {
+        uint32_t sent = set_owners(lane, pass);
+
+        stream += lane->run->rank * plan->lanes;
+        blocks -= sent;
+        make_parcels(lane, sent + plan->spare_blocks,
+                     memory + blocks * plan->block);
+    } else {
+        set_owners(lane, pass);
+    }
+    for (size_t i = 0; i < blocks; i++) {
+        lane->free_blocks[lane->free_count++] = memory + i * plan->block;
+    }
+    lane->sink = lane->free_blocks[--lane->free_count];
+    for (uint32_t i = 0; i < lane->buckets && code == 0; i++) {
+        struct sort_bucket *bucket = &pass->buckets->items[i];
+
+        lane->cursors[i].stream = &bucket->streams[stream];
+        lane->cursors[i].counted = bucket->counted;
+        code = block_begin(lane, &lane->cursors[i]);
+    }
+    return code;
+}
+
+/* The last blocks, and numbers of items. */
+static int lane_finish(struct lane *lane)
+{
+    int code = 0;
+
+    for (uint32_t i = 0; i < lane->buckets && code == 0; i++) {
+        struct cursor *cursor = &lane->cursors[i];
+
+        if (cursor->counted) {
+            cursor->stream->bytes += (uint64_t)(cursor->at - cursor->begin);
+        } else if (cursor->at > cursor->begin) {
+            code = block_end(lane, cursor);
+        }
+        if (lane->run->shape <= SORT_WORDS_64) {
+            cursor->stream->items =
+                cursor->stream->bytes / lane->run->item_bytes;
+        }
+    }
+    while (lane->flight_count > 0 && code == 0) {
+        code = land_first(lane);
+    }
+    return code;
+}
+
+static void lane_close(struct lane *lane)
+{
+    /* After an error: the kernel still reads these blocks. */
+    while (lane->flight_count > 0) {
+        land_first(lane);
+    }
+    poise_buf_free(&lane->cutter.carry);
+    free(lane->cursors);
+    free(lane->free_blocks);
+}
+
+static int lane_run(void *arg, unsigned number)
+{
+    struct pass *pass = arg;
+    struct sort_run *run = pass->run;
+    char *memory = sort_lane_memory(run, number);
+    size_t reading = sort_reader_bytes(run->plan.chunk), len;
+    struct lane lane = {0};
+    struct sort_reader reader = {0};
+    const char *data;
+    int code = lane_open(&lane, pass, number, memory + reading);
+
+    if (code == 0) {
+        code = sort_reader_open(&reader, pass->source, number, memory,
+                                run->plan.chunk);
+    }
+    while (code == 0 && (code = sort_reader_next(&reader, &data, &len)) > 0) {
+        code =
+            sort_stopped(&run->stop) ? -ECANCELED : put_chunk(&lane, data, len);
+    }
+    if (code == 0) {
+        code = sort_cutter_end(&lane.cutter);
+    }
+    if (code == 0) {
+        code = lane_finish(&lane);
+    }
+    if (code == 0) {
+        __atomic_fetch_add(&pass->checksum, lane.checksum, __ATOMIC_RELAXED);
+    }
+    sort_reader_close(&reader);
+    lane_close(&lane);
+    return code;
+}
+
+/* ---- what others send
+ * --------------------------------------------------------
+ */
+
+static int post_open(struct lane *post, struct pass *pass)
+{
+    struct sort_run *run = pass->run;
+    size_t blocks = run->plan.spare_blocks + 1;
+    char *memory = sort_lane_memory(run, run->plan.lanes);
+
+    *post = (struct lane){.run = run, .source = pass->source};
+    post->free_blocks = poise_alloc(blocks, sizeof *post->free_blocks);
+    if (!post->free_blocks) {
+        return -ENOMEM;
+    }
+    while (post->free_count < blocks) {
+        post->free_blocks[post->free_count] =
+            memory + post->free_count * run->plan.block;
+        post->free_count++;
+    }
+    return 0;
+}
+
+/* A block that another process sent: the next one of its stream. */
+static int post_take(void *arg, struct sort_parcel *parcel)
+{
+    struct pass *pass = arg;
+    struct sort_run *run = pass->run;
+    struct sort_buckets *buckets = pass->buckets;
+    struct cursor cursor = {.owner = run->rank};
+    int code;
+
+    if (parcel->bucket >= buckets->count ||
+        parcel->lane >= sort_all_lanes(run) || parcel->len > run->plan.block) {
+        return poise_error_set(EBADMSG, "sort", poise_disk_path(run->in),
+                               "a message is not one of a sort");
+    }
+    code = block_take(&pass->post, &cursor.begin);
+    if (code < 0) {
+        return code;
+    }
+    memcpy(cursor.begin, sort_parcel_data(parcel), parcel->len);
+    cursor.at = cursor.begin + parcel->len;
+    cursor.stream = &buckets->items[parcel->bucket].streams[parcel->lane];
+    cursor.stream->items += parcel->items;
+    return block_end(&pass->post, &cursor);
+}
+
+/* Numbers are counted by their bytes. */
+static int post_finish(struct pass *pass)
+{
+    struct sort_run *run = pass->run;
+    struct sort_buckets *buckets = pass->buckets;
+    unsigned first = run->rank * run->plan.lanes;
+    int code = 0;
+
+    for (size_t i = 0; i < buckets->count && run->shape <= SORT_WORDS_64; i++) {
+        struct sort_bucket *bucket = &buckets->items[i];
+
+        for (unsigned j = 0; j < bucket->stream_count; j++) {
+            if (j < first || j >= first + run->plan.lanes) {
+                bucket->streams[j].items =
+                    bucket->streams[j].bytes / run->item_bytes;
+            }
+        }
+    }
+    while (pass->post.flight_count > 0 && code == 0) {
+        code = land_first(&pass->post);
+    }
+    return code;
+}
+
+/* Thread 0 is the world's, the others are lanes. */
+static int shared_run(void *arg, unsigned number)
+{
+    struct pass *pass = arg;
+    int code;
+
+    if (number == 0) {
+        code = sort_exchange_run(pass->exchange);
+        return code < 0 ? code : post_finish(pass);
+    }
+    code = lane_run(pass, number - 1);
+    sort_exchange_leave(pass->exchange);
+    return code;
+}
+
+/* A pass in which all processes take part. */
+static int shared_pass(struct pass *pass)
+{
+    struct sort_run *run = pass->run;
+    int code = post_open(&pass->post, pass);
+
+    if (code == 0) {
+        code = sort_exchange_open(run, post_take, pass, &pass->exchange);
+    }
+    code = sort_agree(run->world, code);
+    if (code == 0) {
+        code = sort_team(run->plan.lanes + 1, shared_run, pass, &run->stop);
+        /* In case there was no thread for a lane. */
+        sort_exchange_run(pass->exchange);
+    }
+    lane_close(&pass->post);
+    sort_exchange_close(pass->exchange);
+    return sort_agree(run->world, code);
+}
+
+/* ---- all --------------------------------------------------------------------
+ */
+
+/* Empty buckets, as the thresholds say. */
+static int make_buckets(const struct sort_run *run,
+                        const struct sort_cuts *cuts, unsigned streams,
+                        struct sort_buckets *out)
+{
+    out->count = 0;
+    out->items = poise_alloc(cuts->count + 1, sizeof *out->items);
+    if (!out->items) {
+        return -ENOMEM;
+    }
+    for (uint32_t i = 0; i <= cuts->count; i++) {
+        struct sort_bucket *bucket = &out->items[i];
+
+        bucket->number = i;
+        bucket->uniform = cuts->uniform[i];
+        bucket->counted = bucket->uniform && run->shape <= SORT_WORDS_64;
+        bucket->value =
+            bucket->uniform ? cuts->thresholds[i - 1].key.window : 0;
+        bucket->stream_count = streams;
+        bucket->streams = poise_alloc(streams, sizeof *bucket->streams);
+        if (!bucket->streams) {
+            return -ENOMEM;
+        }
+        out->count++;
+    }
+    return 0;
+}
+
+int sort_distribute(struct sort_run *run, const struct sort_source *source,
+                    const struct sort_cuts *cuts, struct sort_buckets *out)
+{
+    struct sort_buckets buckets = {0};
+    struct pass pass = {
+        .run = run, .source = source, .cuts = cuts, .buckets = &buckets};
+    bool is_shared = run->world && !source->bucket;
+    unsigned streams = is_shared ? sort_all_lanes(run) : run->plan.lanes;
+    int code = make_buckets(run, cuts, streams, &buckets);
+
+    if (is_shared) {
+        code = sort_agree(run->world, code);
+    }
+    if (code == 0) {
+        code = is_shared
+                   ? shared_pass(&pass)
+                   : sort_team(run->plan.lanes, lane_run, &pass, &run->stop);
+    }
+    if (code < 0) {
+        sort_buckets_free(&buckets);
+        return code;
+    }
+    for (size_t i = 0; i < buckets.count; i++) {
+        struct sort_bucket *bucket = &buckets.items[i];
+
+        for (unsigned j = 0; j < streams; j++) {
+            bucket->bytes += bucket->streams[j].bytes;
+            bucket->items += bucket->streams[j].items;
+        }
+        bucket->all_bytes = bucket->bytes;
+    }
+    run->result.checksum += pass.checksum;
+    *out = buckets;
+    return 0;
+}

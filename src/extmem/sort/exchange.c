@@ -1,0 +1,236 @@
+/*
+ * Blocks that processes send each other during a pass. Lanes queue them for
+ * their destination; the thread of the world sends them, a window at a time to
+ * each process, and takes in what others send. It waits for its own disks at
+ * most, never for a lane or another process, so nobody waits in a circle.
+ */
+#include "extmem/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/** What waits to go to another process. */
+struct queue {
+    struct sort_parcel *first, **last; /* under the lock */
+};
+
+/** Parcels of a lane that came back. */
+struct tray {
+    struct sort_parcel *parcels; /* under the lock */
+    struct poise_event event;
+};
+
+struct sort_exchange {
+    struct sort_run *run;
+    sort_take_fn take;
+    void *arg;
+    pthread_mutex_t lock;
+    struct queue *queues; /* owned, one for each process */
+    struct tray *trays;   /* owned, one for each lane */
+    unsigned left;        /* __atomic: lanes */
+    struct sort_peers peers;
+};
+
+int sort_exchange_open(struct sort_run *run, sort_take_fn take, void *arg,
+                       struct sort_exchange **out)
+{
+    struct sort_exchange *exchange = poise_alloc(1, sizeof *exchange);
+
+    if (!exchange) {
+        return -ENOMEM;
+    }
+    *exchange = (struct sort_exchange){.run = run, .take = take, .arg = arg};
+    pthread_mutex_init(&exchange->lock, NULL);
+    exchange->queues = poise_alloc(run->processes, sizeof *exchange->queues);
+    exchange->trays = poise_alloc(run->plan.lanes, sizeof *exchange->trays);
+    if (!exchange->queues || !exchange->trays ||
+        sort_peers_open(&exchange->peers, run) < 0) {
+        sort_exchange_close(exchange);
+        return -ENOMEM;
+    }
+    for (unsigned i = 0; i < run->processes; i++) {
+        exchange->queues[i].last = &exchange->queues[i].first;
+    }
+    *out = exchange;
+    return 0;
+}
+
+void sort_exchange_close(struct sort_exchange *exchange)
+{
+    if (!exchange) {
+        return;
+    }
+    sort_peers_close(&exchange->peers);
+    pthread_mutex_destroy(&exchange->lock);
+    free(exchange->queues);
+    free(exchange->trays);
+    free(exchange);
+}
+
+/* ---- lanes -----------------------------------------------------------------
+ */
+
+void sort_exchange_put(struct sort_exchange *exchange, unsigned dest,
+                       struct sort_parcel *parcel)
+{
+    struct queue *queue = &exchange->queues[dest];
+
+    parcel->next = NULL;
+    pthread_mutex_lock(&exchange->lock);
+    *queue->last = parcel;
+    queue->last = &parcel->next;
+    pthread_mutex_unlock(&exchange->lock);
+    poise_world_wake(exchange->run->world);
+}
+
+struct sort_parcel *sort_exchange_back(struct sort_exchange *exchange,
+                                       unsigned lane)
+{
+    enum { LOOK_AGAIN_NS = 20 * 1000 * 1000 };
+    struct tray *tray = &exchange->trays[lane];
+
+    for (;;) {
+        uint32_t seen = poise_event_seen(&tray->event);
+        struct sort_parcel *parcels;
+
+        pthread_mutex_lock(&exchange->lock);
+        parcels = tray->parcels;
+        tray->parcels = NULL;
+        pthread_mutex_unlock(&exchange->lock);
+        if (parcels || sort_stopped(&exchange->run->stop)) {
+            return parcels;
+        }
+        poise_event_wait(&tray->event, seen, LOOK_AGAIN_NS);
+    }
+}
+
+void sort_exchange_leave(struct sort_exchange *exchange)
+{
+    __atomic_fetch_add(&exchange->left, 1, __ATOMIC_RELEASE);
+    poise_world_wake(exchange->run->world);
+}
+
+/* ---- the world's thread ----------------------------------------------------
+ */
+
+static struct sort_parcel *queue_next(struct sort_exchange *exchange,
+                                      struct queue *queue)
+{
+    struct sort_parcel *parcel;
+
+    pthread_mutex_lock(&exchange->lock);
+    parcel = queue->first;
+    if (parcel) {
+        queue->first = parcel->next;
+        if (!queue->first) {
+            queue->last = &queue->first;
+        }
+    }
+    pthread_mutex_unlock(&exchange->lock);
+    return parcel;
+}
+
+static void give_back(struct sort_exchange *exchange,
+                      struct sort_parcel *parcel)
+{
+    struct tray *tray =
+        &exchange->trays[parcel->lane % exchange->run->plan.lanes];
+
+    pthread_mutex_lock(&exchange->lock);
+    parcel->next = tray->parcels;
+    tray->parcels = parcel;
+    pthread_mutex_unlock(&exchange->lock);
+    poise_event_signal(&tray->event);
+}
+
+/* Send what waits for `dest` and has room; whether something was sent. */
+static bool send_some(struct sort_exchange *exchange, unsigned dest)
+{
+    struct sort_run *run = exchange->run;
+    struct sort_line *line = &exchange->peers.lines[dest];
+    /* Before the queue is looked at: then nothing is put in behind it. */
+    bool all_left =
+        __atomic_load_n(&exchange->left, __ATOMIC_ACQUIRE) == run->plan.lanes;
+    struct sort_parcel *parcel = NULL;
+    bool sent = false;
+
+    while (line->under_way < run->plan.window &&
+           (parcel = queue_next(exchange, &exchange->queues[dest]))) {
+        int code;
+
+        parcel->next = NULL;
+        parcel->lane += run->rank * run->plan.lanes;
+        code = poise_world_send(run->world, (int)dest, SORT_TAG_BLOCK, parcel,
+                                SORT_PARCEL_HEAD + parcel->len);
+        give_back(exchange, parcel);
+        if (code < 0) {
+            sort_peers_fail(&exchange->peers, code);
+            return true;
+        }
+        line->under_way++;
+        sent = true;
+    }
+    if (all_left && line->under_way < run->plan.window && !line->ended) {
+        sort_peers_end(&exchange->peers, dest, SORT_TAG_END);
+        sent = true;
+    }
+    return sent;
+}
+
+static void take_block(struct sort_exchange *exchange,
+                       const struct poise_message *message)
+{
+    struct sort_parcel *parcel = message->data;
+    int code = 0;
+
+    if (message->len < SORT_PARCEL_HEAD ||
+        message->len - SORT_PARCEL_HEAD != parcel->len) {
+        code = poise_error_set(EBADMSG, "sort", NULL,
+                               "a message from rank %d is not one of a sort",
+                               message->source);
+    } else if (!sort_stopped(&exchange->run->stop)) {
+        code = exchange->take(exchange->arg, parcel);
+    }
+    if (code < 0) {
+        sort_peers_fail(&exchange->peers, code);
+    }
+    sort_peers_tell(&exchange->peers, (unsigned)message->source, SORT_TAG_TAKEN,
+                    NULL, 0);
+}
+
+/* Whether something was sent or came. */
+static bool step(struct sort_exchange *exchange)
+{
+    struct sort_run *run = exchange->run;
+    struct poise_message message;
+    bool busy = false;
+
+    if (sort_stopped(&run->stop)) {
+        busy = sort_peers_stop(&exchange->peers);
+    } else {
+        for (unsigned i = 1; i < run->processes; i++) {
+            busy |= send_some(exchange, (run->rank + i) % run->processes);
+        }
+    }
+    while (sort_peers_receive(&exchange->peers, &message)) {
+        if (message.tag == SORT_TAG_BLOCK) {
+            take_block(exchange, &message);
+        } else if (message.tag == SORT_TAG_TAKEN) {
+            exchange->peers.lines[message.source].under_way--;
+        }
+        poise_message_free(&message);
+        busy = true;
+    }
+    return busy;
+}
+
+int sort_exchange_run(struct sort_exchange *exchange)
+{
+    while (!sort_peers_over(&exchange->peers)) {
+        if (!step(exchange)) {
+            sort_peers_wait(&exchange->peers);
+        }
+    }
+    return exchange->peers.code;
+}

@@ -1,0 +1,133 @@
+/* The map: what it knows of nodes and files. */
+#ifndef POISE_FLOW_MAP_H
+#define POISE_FLOW_MAP_H
+
+#include "flow/node/process.h"
+
+#include <sys/types.h>
+
+struct map_node {
+    pid_t pid;     /**< 0: reaped */
+    pid_t logged;  /**< by the log; its own if it says hello */
+    int pidfd;     /**< -1: none */
+    bool gone;     /**< it is logged, and was no process when this map began */
+    uint16_t port; /**< 0: did not say hello yet */
+    bool alive;    /**< a member; before all are there: started */
+    bool joined;   /**< is a member, or was one */
+    struct flow_link *link;
+    uint64_t heard_ns;    /**< the link's when it was last looked at */
+    uint64_t silent_from; /**< by map->awake */
+    struct flow_report report;
+    struct flow_file_report *files; /**< [file_count], owned */
+    struct flow_tally *tally;       /**< [count], as it last said; owned */
+    double *rate;                   /**< [file_count], blocks a ns; owned */
+};
+
+/** A segment as it was given out, with the changes that deaths made. */
+struct map_plan {
+    int64_t from, to;
+    uint16_t *owner; /**< [places], owned */
+};
+
+struct map_file {
+    struct map_plan *plans; /**< [plan_count] by version, owned */
+    unsigned plan_count, plan_cap;
+    int64_t from, to; /**< of the newest one, and: */
+    uint16_t *owner;
+    uint8_t **had; /**< [versions], bits: results that came; owned */
+};
+
+struct map {
+    const struct poise_flow_job *job;
+    const struct poise_flow_options *options;
+    int poll, listener;
+    uint16_t port;
+    uint64_t secret, epoch, turn;
+    int log;                /**< -1: none */
+    uint64_t log_at;        /**< where the part that counts begins */
+    bool took_over;         /**< and no node came back yet */
+    bool inherited;         /**< took over, and did not begin anew since */
+    struct map_node *nodes; /**< [cap], owned */
+    unsigned count, cap, ready;
+    unsigned spares; /**< nodes that may be started yet for such as died */
+    struct flow_link *links;  /**< accepted, owned */
+    struct map_file *files;   /**< [file_count], owned */
+    struct flow_tally *tally; /**< [count], by supplier, since the last plan */
+    bool started, done, grown;
+    int64_t oldest, line;
+    uint64_t began_ns, started_ns, told_ns;
+    struct flow_awake awake;
+    uint64_t quiet_from; /**< by awake: all nodes are passive since then */
+    uint64_t messages;   /**< between nodes, as they counted them then */
+    uint64_t probe, told_probe; /**< the newest one, and the one sent last */
+    bool probing;               /**< nodes are to answer it */
+    struct poise_buf marks;     /**< of struct poise_flow_mark */
+    unsigned rechunkings, deaths, joins;
+    struct flow_failure failure;
+};
+
+/** Start a node's process. 0 or negative. */
+int map_spawn(struct map *map, unsigned id);
+/** Notice when it ends. */
+int map_watch(struct map *map, struct map_node *node);
+/** See later whether nodes of the map before this one are still there. */
+void map_watch_logged(struct map *map);
+/** Whether its process has ended, by its pidfd. */
+bool map_has_ended(const struct map_node *node);
+/** End all processes that are left, and wait for them. */
+void map_reap(struct map *map);
+
+/** Put a message into the queue of each living node. */
+int map_tell_all(struct map *map, enum flow_kind kind,
+                 const struct flow_head *head, const void *data, size_t len);
+/** Put a message into the queue of one node. */
+int map_tell(struct flow_link *link, enum flow_kind kind,
+             const struct flow_head *head, const void *data, size_t len);
+/** Open the log, if there is to be one, and read what it says: then
+ * map->took_over if nodes may be left. */
+int map_log_open(struct map *map);
+/** A map begins: fresh nodes. */
+int map_log_begin(struct map *map);
+int map_log_add(struct map *map, enum flow_kind kind,
+                const struct flow_head *head, const void *data, size_t len);
+/** Tell a node that came back all that nodes were told. */
+int map_log_tell(struct map *map, struct flow_link *link);
+/** All is done: nothing is to be kept. */
+void map_log_end(struct map *map);
+/** A result, unless it came before. */
+int map_output(struct map *map, const struct flow_head *head, const void *data);
+/** Give up a node: the others take over its part. */
+int map_give_up(struct map *map, struct map_node *node, const char *why);
+/** For how long a node may be silent. */
+uint64_t map_lost_ns(const struct map *map);
+/** See whether all is done (map->done), or nothing goes on any more: then what
+ * is not given out yet is, or an error (quiet.c). */
+int map_look_for_end(struct map *map);
+/** Apply what nodes are told of a death to the plans. */
+int map_inherit(struct map *map, unsigned dead);
+/** Keep a plan that was read. Takes over `owner`. */
+int map_plan_keep(struct map *map, uint32_t file, int64_t from, int64_t to,
+                  uint16_t *owner);
+/** Forget plans and nodes, to begin anew. */
+void map_forget(struct map *map);
+
+/** Start one more node, which will join when it is there. */
+int map_grow(struct map *map);
+/** Start those that are to come at a version. */
+int map_grow_by_plan(struct map *map);
+/** What nodes are told of each other: [map->count], owned by the caller. NULL:
+ * no memory. */
+struct flow_member *map_members(const struct map *map);
+/** It is there: tell it all, and tell all of it. */
+int map_join(struct map *map, struct map_node *node);
+/** Keep a plan, and tell everybody. Takes over `owner`, also on failure. */
+int map_plan_add(struct map *map, uint32_t file, int64_t from, int64_t to,
+                 uint16_t *owner);
+/** Give out the next versions of a file, by what was measured. */
+int map_assign(struct map *map, uint32_t file);
+/** Give out what nodes will soon need. */
+int map_adapt(struct map *map);
+/** The segments of the beginning that are not known yet. */
+int map_begin(struct map *map);
+
+#endif

@@ -1,0 +1,506 @@
+/*
+ * The blocks that a node knows. One is freed when all that depends on it is
+ * done: own blocks are counted down as they are computed, and another node
+ * keeps a copy of its own for those that it computes, so that sending it once
+ * is all that it is kept for.
+ */
+#include "flow/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct flow_made *flow_made_create(size_t len)
+{
+    struct flow_made *made = NULL;
+    size_t whole;
+    int code = poise_fault_check(POISE_FAULT_ALLOC);
+    if (__builtin_add_overflow(len, FLOW_MADE_BYTES, &whole) ||
+        whole > PTRDIFF_MAX) {
+        code = EOVERFLOW;
+    }
+    if (code == 0 && posix_memalign((void **)&made, FLOW_MADE_BYTES, whole)) {
+        code = ENOMEM;
+    }
+    if (code != 0) {
+        poise_error_set(code, "make block", NULL, "of %zu bytes: %s", len,
+                        code == EOVERFLOW ? "too large" : "out of memory");
+        return NULL;
+    }
+    made->next = NULL;
+    made->len = len;
+    return made;
+}
+
+/* ---- the table
+ * ---------------------------------------------------------------
+ */
+
+static uint64_t key_hash(const struct flow_key *key)
+{
+    return poise_hash_u64(
+        key->place + (uint64_t)key->version * UINT64_C(0x9e3779b97f4a7c15) +
+        ((uint64_t)key->file << 56));
+}
+
+struct flow_block *flow_block_find(const struct flow_node *node,
+                                   const struct flow_key *key)
+{
+    struct flow_block *block = node->table[key_hash(key) & node->table_mask];
+    while (block && !flow_key_same(&block->key, key)) {
+        block = block->next;
+    }
+    return block;
+}
+
+static int table_grow(struct flow_node *node)
+{
+    uint64_t mask = 2 * node->table_mask + 1;
+    struct flow_block **table =
+        poise_alloc(mask + 1, sizeof(struct flow_block *));
+    if (!table) {
+        return -ENOMEM;
+    }
+    for (uint64_t i = 0; i <= node->table_mask; i++) {
+        for (struct flow_block *b = node->table[i], *next; b; b = next) {
+            uint64_t at = key_hash(&b->key) & mask;
+            next = b->next;
+            b->next = table[at];
+            table[at] = b;
+        }
+    }
+    free(node->table);
+    node->table = table;
+    node->table_mask = mask;
+    return 0;
+}
+
+struct flow_block *flow_block_get(struct flow_node *node,
+                                  const struct flow_key *key)
+{
+    struct flow_block *block = flow_block_find(node, key);
+    if (block) {
+        return block;
+    }
+    if (node->block_count > node->table_mask && table_grow(node) < 0) {
+        return NULL;
+    }
+    block = poise_alloc(1, sizeof(*block));
+    if (!block) {
+        return NULL;
+    }
+    uint64_t at = key_hash(key) & node->table_mask;
+    block->key = *key;
+    block->keep_to = -1;
+    block->own = flow_owner(node, key) == node->id;
+    block->next = node->table[at];
+    node->table[at] = block;
+    node->block_count++;
+    return block;
+}
+
+static void block_free(struct flow_block *block)
+{
+    free(block->made);
+    free(block->readers);
+    free(block);
+}
+
+void flow_block_release(struct flow_node *node, struct flow_block *block)
+{
+    if (block->refs > 0 || block->uses > 0 || block->unsent > 0 ||
+        block->task || block->open_ended || block->listed || block->seeking ||
+        block->output ||
+        (block->keep_to >= 0 && block->keep_to >= node->line)) {
+        return;
+    }
+    struct flow_block **at =
+        &node->table[key_hash(&block->key) & node->table_mask];
+    while (*at != block) {
+        at = &(*at)->next;
+    }
+    *at = block->next;
+    node->block_count--;
+    if (block->made) {
+        bool full = node->options->memory_bytes > 0 &&
+                    node->bytes > node->options->memory_bytes;
+        node->bytes -= block->made->len;
+        node->stats.freed++;
+        if (full && node->idle > 0 &&
+            node->bytes <= node->options->memory_bytes) {
+            pthread_cond_broadcast(&node->work);
+        }
+    }
+    block_free(block);
+}
+
+void flow_block_clear(struct flow_node *node)
+{
+    for (uint64_t i = 0; node->table && i <= node->table_mask; i++) {
+        while (node->table[i]) {
+            struct flow_block *block = node->table[i];
+            node->table[i] = block->next;
+            if (block->task) {
+                flow_task_tidy(block->task);
+                if (block->task->edges != block->task->few) {
+                    free(block->task->edges);
+                }
+                free(block->task);
+            }
+            block_free(block);
+        }
+    }
+    free(node->table);
+    node->table = NULL;
+    node->block_count = 0;
+}
+
+void flow_block_sweep(struct flow_node *node)
+{
+    for (uint64_t i = 0; i <= node->table_mask; i++) {
+        for (struct flow_block *b = node->table[i], *next; b; b = next) {
+            next = b->next;
+            if (b->keep_to >= 0) {
+                flow_block_release(node, b);
+            }
+        }
+    }
+}
+
+void flow_block_seek(struct flow_node *node, struct flow_block *block)
+{
+    if (!block->seeking) {
+        block->seeking = true;
+        block->next_seeking = node->seeking;
+        node->seeking = block;
+    }
+}
+
+/* ---- readers and dependents
+ * ---------------------------------------------------
+ */
+
+/* The entry of a node among the readers, made if need be; NULL: no memory. */
+static struct flow_reader *reader_of(struct flow_block *block, uint16_t node)
+{
+    for (uint32_t i = 0; i < block->reader_count; i++) {
+        if (block->readers[i].node == node) {
+            return &block->readers[i];
+        }
+    }
+    if (block->reader_count == block->reader_cap) {
+        uint32_t cap = block->reader_cap ? 2 * block->reader_cap : 2;
+        struct flow_reader *readers =
+            poise_realloc(block->readers, cap, sizeof(*readers));
+        if (!readers) {
+            return NULL;
+        }
+        block->readers = readers;
+        block->reader_cap = cap;
+    }
+    block->unsent++;
+    block->readers[block->reader_count] = (struct flow_reader){.node = node};
+    return &block->readers[block->reader_count++];
+}
+
+static int reader_send(struct flow_node *node, struct flow_block *block,
+                       struct flow_reader *reader)
+{
+    if (!reader->sent) {
+        reader->sent = true;
+        block->unsent--;
+    }
+    reader->asked = false;
+    return node->net->give(node->net, reader->node, block);
+}
+
+int flow_block_ask(struct flow_node *node, const struct flow_key *key,
+                   uint16_t from)
+{
+    struct flow_block *block = flow_block_get(node, key);
+    struct flow_reader *reader = block ? reader_of(block, from) : NULL;
+    if (!reader) {
+        return -ENOMEM;
+    }
+    if (block->made) {
+        int code = reader_send(node, block, reader);
+        flow_block_release(node, block);
+        return code;
+    }
+    if (reader->sent) {
+        reader->sent = false;
+        block->unsent++;
+    }
+    reader->asked = true;
+    if (!block->task) {
+        flow_block_seek(node, block);
+    }
+    return 0;
+}
+
+/* Count one dependent of a block that is here. */
+static int count_dependent(struct flow_node *node, struct flow_block *block,
+                           const struct flow_key *key)
+{
+    uint16_t owner = flow_owner(node, key);
+    if (owner == FLOW_NOBODY) {
+        block->open_ended = true;
+    } else if (owner == node->id) {
+        block->uses += !flow_is_done(node, key);
+    } else if (block->own && !block->redo && !reader_of(block, owner)) {
+        return -ENOMEM;
+    }
+    return 0;
+}
+
+static bool is_result(const struct flow_node *node,
+                      const struct flow_block *block, int known)
+{
+    const struct poise_flow_app *app = &node->job->app;
+    const struct poise_flow_chunk *shape = flow_file(node, block->key.file);
+    struct poise_flow_address address;
+    if (!block->own || block->redo || block->handed) {
+        return false;
+    }
+    if (known > 0 && node->list.count == 0) {
+        return true;
+    }
+    flow_shape_address(shape, &block->key, &address);
+    return app->is_result && app->is_result(&address, shape, app->arg);
+}
+
+static void output_add(struct flow_node *node, struct flow_block *block)
+{
+    block->output = block->handed = true;
+    block->next_output = NULL;
+    if (node->outputs_last) {
+        node->outputs_last->next_output = block;
+    } else {
+        node->outputs = block;
+    }
+    node->outputs_last = block;
+    pthread_cond_broadcast(&node->event);
+    if (node->net) {
+        node->net->stir(node->net);
+    }
+}
+
+/* What later versions need is kept until a later line is complete, and a copy
+ * of it somewhere else: from there a dead node's work can be done again. What
+ * was computed again is kept as well, or each of its dependents would have it
+ * computed once more. */
+static int keep(struct flow_node *node, struct flow_block *block,
+                int64_t newest)
+{
+    int64_t period = node->options->replicate, version = block->key.version;
+    if (!node->net || !block->own) {
+        return 0;
+    }
+    if (block->redo) {
+        /* Also of versions below the line, when copies were lost with those who
+         * kept them: until a later line is complete. */
+        int64_t at = version > node->line ? version : node->line + 1;
+        block->keep_to =
+            period > 0 ? (at + period - 1) / period * period : INT64_MAX - 1;
+        return 0;
+    }
+    int64_t line =
+        period > 0 && newest > 0 ? (newest - 1) / period * period : -1;
+    if (line < version || line < block->keep_to) {
+        return 0;
+    }
+    block->keep_to = line;
+    if (block->copied) {
+        return 0;
+    }
+    block->copied = true;
+    return node->net->copy(node->net, block);
+}
+
+/* Find out who depends on a block: all for which it is kept. */
+static int block_forward(struct flow_node *node, struct flow_block *block)
+{
+    struct flow_key key;
+    int64_t newest = -1;
+    int known = flow_ask(node, &block->key, POISE_FLOW_FORWARD);
+    int code = known < 0 ? known : 0;
+    block->uses = 0;
+    block->open_ended = known == 0;
+    for (size_t i = 0; code == 0 && known > 0 && i < node->list.count; i++) {
+        code = flow_key_of(node, &node->list.items[i], &key);
+        if (code == 0) {
+            code = count_dependent(node, block, &key);
+            newest = key.version > newest ? key.version : newest;
+        }
+    }
+    if (code == 0 && is_result(node, block, known)) {
+        output_add(node, block);
+    }
+    if (code == 0 && block->open_ended && !block->listed) {
+        block->listed = true;
+        block->next_vague = node->vague;
+        node->vague = block;
+    }
+    return code == 0 ? keep(node, block, newest) : code;
+}
+
+int flow_block_vague(struct flow_node *node)
+{
+    struct flow_block *list = node->vague;
+    int code = 0;
+    node->vague = NULL;
+    while (list) {
+        struct flow_block *block = list;
+        list = block->next_vague;
+        block->listed = false;
+        if (code == 0) {
+            code = block_forward(node, block);
+            flow_block_release(node, block);
+        }
+    }
+    return code;
+}
+
+/* ---- writing
+ * -------------------------------------------------------------------
+ */
+
+static int adopt(struct flow_node *node, struct flow_block *block)
+{
+    if (!block->own && flow_is_taken(node, &block->key)) {
+        block->own = true;
+        block->redo = flow_is_done(node, &block->key);
+        if (!block->redo) {
+            int code = flow_mark_done(node, &block->key);
+            return code < 0 ? code : block_forward(node, block);
+        }
+    }
+    return block_forward(node, block);
+}
+
+int flow_block_adopt(struct flow_node *node, const struct flow_segment *of)
+{
+    int code = 0;
+    for (uint64_t i = 0; code == 0 && i <= node->table_mask; i++) {
+        for (struct flow_block *b = node->table[i], *next; code == 0 && b;
+             b = next) {
+            next = b->next;
+            if (b->made &&
+                (!of || (b->key.file == of->file && !b->own &&
+                         b->key.version >= of->from &&
+                         b->key.version < of->to && of->taken[b->key.place]))) {
+                code = adopt(node, b);
+                flow_block_release(node, b);
+            }
+        }
+    }
+    return code;
+}
+
+/* What a block needed that was written by another one's compute: it is not
+ * needed for it any more. */
+static int retire(struct flow_node *node, const struct flow_key *key)
+{
+    struct flow_key other;
+    int code = flow_ask(node, key, POISE_FLOW_BACKWARD);
+    for (size_t i = 0; code > 0 && i < node->list.count; i++) {
+        code = flow_key_of(node, &node->list.items[i], &other);
+        struct flow_block *block =
+            code == 0 ? flow_block_find(node, &other) : NULL;
+        if (block && block->made && block->uses > 0) {
+            block->uses--;
+            flow_block_release(node, block);
+        }
+        code = code < 0 ? code : 1;
+    }
+    return code < 0 ? code : 0;
+}
+
+/* A second value for an address. */
+static int write_again(struct flow_node *node, struct flow_block *block,
+                       struct flow_made *made)
+{
+    bool same = block->made->len == made->len &&
+                memcmp(flow_made_data(block->made), flow_made_data(made),
+                       made->len) == 0;
+    free(made);
+    if (!same) {
+        struct poise_flow_address address;
+        flow_shape_address(flow_file(node, block->key.file), &block->key,
+                           &address);
+        return flow_error(node->job, EEXIST, "write block", &address,
+                          "it was written before, with other bytes");
+    }
+    return 0;
+}
+
+/* Wake the tasks and send to the nodes that waited. */
+static int write_tell(struct flow_node *node, struct flow_block *block)
+{
+    struct flow_edge *waiters = block->waiters;
+    int code = 0;
+    block->waiters = NULL;
+    while (code == 0 && waiters) {
+        struct flow_edge *edge = waiters;
+        waiters = edge->next;
+        code = flow_task_met(edge->task);
+    }
+    for (uint32_t i = 0; code == 0 && i < block->reader_count; i++) {
+        if (block->readers[i].asked) {
+            code = reader_send(node, block, &block->readers[i]);
+        }
+    }
+    return code;
+}
+
+int flow_block_write(struct flow_node *node, const struct flow_key *key,
+                     struct flow_made *made, struct poise_flow_task *task)
+{
+    uint16_t owner = flow_owner(node, key);
+    bool mine = owner == node->id && flow_is_taken(node, key);
+    bool done = mine && flow_is_done(node, key);
+    bool aside =
+        mine && !done && (!task || !flow_key_same(key, &task->block->key));
+    if (task && owner != node->id && owner != FLOW_NOBODY) {
+        return node->net->put(node->net, owner, key, made);
+    }
+    struct flow_block *block = flow_block_get(node, key);
+    int code = 0;
+    if (!block) {
+        free(made);
+        return -ENOMEM;
+    }
+    if (block->made) {
+        return write_again(node, block, made);
+    }
+    block->made = made;
+    block->came_ns = poise_clock_ns();
+    block->own = mine;
+    block->redo = done;
+    node->bytes += made->len;
+    if (node->bytes > node->stats.peak_bytes) {
+        node->stats.peak_bytes = node->bytes;
+    }
+    if (key->version > node->files[key->file].newest) {
+        node->files[key->file].newest = key->version;
+    }
+    block->refs++;
+    if (block->task && block->task != task) {
+        flow_task_drop(block->task);
+    }
+    if (aside) {
+        code = retire(node, key);
+    }
+    if (code == 0) {
+        code = block_forward(node, block);
+    }
+    if (code == 0) {
+        code = write_tell(node, block);
+    }
+    if (code == 0 && mine && !done) {
+        code = flow_mark_done(node, key);
+    }
+    block->refs--;
+    flow_block_release(node, block);
+    return code;
+}

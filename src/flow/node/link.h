@@ -1,0 +1,183 @@
+/*
+ * Links between processes: messages over a stream socket, queued without
+ * copying what they carry. Shared by nodes and the map.
+ */
+#ifndef POISE_FLOW_LINK_H
+#define POISE_FLOW_LINK_H
+
+#include "flow/internal.h"
+
+/** What a message is. */
+enum flow_kind {
+    FLOW_HELLO,  /**< first on each link: `version` the job's secret, `place`
+                    the node's number, `extra` the port that it listens on,
+                    `file` not 0 if it was started */
+    FLOW_START,  /**< map: payload: struct flow_member by node; `extra` the
+                    epoch, `version` the line */
+    FLOW_PLAN,   /**< map: a segment; payload: its owners */
+    FLOW_JOIN,   /**< map: a new node `place`, which listens on port `extra` */
+    FLOW_EPOCH,  /**< map: node `place` is given up, epoch `extra`, line
+                    `version` */
+    FLOW_STATE,  /**< map: `version` the oldest that can go on, `place` the
+                    line, `extra` the probe that is to be answered */
+    FLOW_STOP,   /**< map: end; `extra` is not 0 if all is done */
+    FLOW_REPORT, /**< node: how it is doing; payload: struct flow_report */
+    FLOW_FAIL,   /**< node: its error; `extra` the code, payload: words */
+    FLOW_SEEK,   /**< node: who owns this? */
+    FLOW_OUTPUT, /**< node: a result */
+    FLOW_WANT,   /**< node to node: send me this block, when it exists */
+    FLOW_BLOCK,  /**< node to node: what was wanted */
+    FLOW_PUT,    /**< node to node: what was written for you; `extra` 1 + the
+                    line to which it is to be kept */
+    FLOW_COPY,   /**< node to node: keep this for me; `extra` as above */
+    FLOW_COPIED, /**< node to node: `place` copies came so far */
+    FLOW_HANDED, /**< node to node: all for epoch `extra` was put */
+    FLOW_TAKEN,  /**< map: it keeps `place` more results */
+    /* In the map's log only, beside some of the above. */
+    FLOW_BEGUN,   /**< `version` the secret, `extra` the job's fingerprint */
+    FLOW_PROCESS, /**< node `place` is process `extra` */
+    FLOW_KINDS
+};
+
+/** Before each message, in the byte order of the machine. */
+struct flow_head {
+    uint32_t kind, file;
+    int64_t version;
+    uint64_t place, extra, len; /**< `len` bytes of payload follow */
+};
+
+/** A message in a queue. */
+struct flow_item {
+    struct flow_item *next;
+    struct flow_head head;
+    const void *data;         /**< head.len bytes, in one of: */
+    struct flow_block *block; /**< referenced until it is sent */
+    struct flow_made *made;   /**< owned */
+    size_t sent;              /**< bytes of head and data */
+    char small[];             /**< else */
+};
+
+struct flow_queue {
+    struct flow_item *first, *last;
+};
+
+/** One socket. Who sends puts items into `queue` (nodes: with their lock held)
+ * and only the thread of the socket touches the rest. */
+struct flow_link {
+    int fd; /**< -1: closed */
+    uint16_t peer;
+    bool known;              /**< a hello came */
+    bool polled_out;         /**< epoll is asked for room to send */
+    struct flow_queue queue; /**< to be sent */
+    struct flow_queue sending;
+    struct flow_head head; /**< what is being received */
+    size_t got;            /**< bytes of head and payload */
+    struct flow_made *in;  /**< the payload, owned */
+    uint64_t heard_ns;
+    struct flow_link *next;
+};
+
+/** A socket that listens on the loopback, and its port. */
+int flow_listen(int *fd, uint16_t *port);
+/** A connection to a port of the loopback: non-blocking. */
+int flow_connect(uint16_t port, int *fd);
+/** Make it non-blocking, and send at once. */
+void flow_socket_tune(int fd);
+
+/** A message with a payload that is copied (len may be 0). NULL: no memory. */
+struct flow_item *flow_item_create(enum flow_kind kind, const void *data,
+                                   size_t len);
+void flow_queue_add(struct flow_queue *queue, struct flow_item *item);
+/** Free all items; who has blocks in them holds their node's lock. */
+void flow_queue_clear(struct flow_queue *queue, struct flow_node *node);
+/** Free one that was sent; the same holds. */
+void flow_item_free(struct flow_item *item, struct flow_node *node);
+
+/**
+ * Send what is in link->sending as far as the socket takes it; items that are
+ * sent go to `sent`. 1: all sent, 0: the socket is full, negative: the link is
+ * broken (no error set).
+ */
+int flow_link_send(struct flow_link *link, struct flow_queue *sent);
+/** Accept one connection, if there is one, as the first of `links`: 1, 0 or
+ * -ENOMEM. */
+int flow_link_accept(int listener, struct flow_link **links);
+/** Receive as much as there is, at most one message: 1 and link->head and
+ * link->in are it, 0: nothing whole yet, negative: broken or closed
+ * (-ECONNRESET), or -ENOMEM with the error set. */
+int flow_link_receive(struct flow_link *link);
+void flow_link_close(struct flow_link *link, struct flow_node *node);
+
+/** A map that was not heard of for so many times the time after which a node is
+ * given up is none: no result of this node will be taken. */
+#define FLOW_MAP_PATIENCE 12
+
+/** What a newcomer is told of each number. Who is gone never comes back; who is
+ * neither here nor gone may be on its way. */
+struct flow_member {
+    uint16_t port; /**< 0: it is no member */
+    uint16_t gone; /**< it was given up */
+};
+
+/** What a node counts for each other one. */
+struct flow_tally {
+    uint32_t hits, misses;   /**< its blocks that came in time, and others */
+    uint64_t sent, received; /**< messages to it and from it */
+};
+
+/** What a node tells the map. */
+struct flow_report {
+    int64_t oldest; /**< version of its oldest task that can go on */
+    int64_t line;   /**< all below is done, results were sent, copies came */
+    int64_t known_line; /**< what the map told of it last */
+    uint32_t done;      /**< all its part of all versions is */
+    uint32_t stuck;     /**< nothing goes on until something comes */
+    uint32_t throttled;
+    uint32_t epoch;
+    uint64_t probe;                  /**< the last one that came */
+    struct poise_flow_address waits; /**< when stuck */
+    struct poise_flow_node_stats stats;
+};
+/** ... then for each file this, and a struct flow_tally for each node: */
+struct flow_file_report {
+    int64_t low;         /**< all own blocks below are done */
+    uint64_t blocks;     /**< computed of the newest segment that was begun */
+    uint64_t compute_ns; /**< for them */
+    int64_t segment;     /**< its first version */
+    uint64_t blocks_before, before_ns; /**< the same of the one before it */
+};
+
+/** Silence counts only while one listens oneself: a process that was stopped,
+ * or got no processor, must not take what it did not hear for a death. So this
+ * clock goes on by `most` at most each time it is looked at. */
+struct flow_awake {
+    uint64_t ns;
+    uint64_t looked_ns; /**< 0: not yet */
+};
+void flow_awake_look(struct flow_awake *awake, uint64_t most);
+/** Looks in the time after which somebody is given up, at least. */
+#define FLOW_AWAKE_LOOKS 8
+
+/** How to reach a map; `turn` counts those that took over. */
+struct flow_call {
+    uint64_t secret, turn;
+    uint16_t port;
+};
+/** The body of a node's process: connects to the map, works until it is told
+ * to stop. The exit code of the process. */
+int flow_server_run(const struct poise_flow_job *job,
+                    const struct poise_flow_options *options, unsigned id,
+                    const struct flow_call *call);
+/** FILE.map: written by the map, looked at by nodes without one. 0 or
+ * negative; reading sets no error. */
+int flow_call_write(const char *log, const struct flow_call *call);
+int flow_call_read(const char *log, struct flow_call *out);
+/** Take over the places of a node that was given up: the same everywhere. */
+void flow_share_inherit(uint16_t *owner, uint64_t places, unsigned dead,
+                        const bool *alive, unsigned nodes);
+/** The map: starts the nodes and serves them to the end. */
+int flow_map_run(const struct poise_flow_job *job,
+                 const struct poise_flow_options *options,
+                 struct poise_flow_stats *stats);
+
+#endif

@@ -1,0 +1,535 @@
+/*
+ * A node's process: processors compute, this thread talks. Each pair of nodes
+ * has two connections, one for what each of them sends.
+ */
+#include "process.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define EVENTS_MOST 64
+/** Reports that are not due by time are at least so far apart. */
+#define REPORT_LEAST_NS UINT64_C(2000000)
+#define REPORT_NS UINT64_C(50000000)
+#define LOST_NS UINT64_C(5000000000)
+#define ORPHAN_NS UINT64_C(60000000000)
+/** Without a map, look for another one so often. */
+#define LOOK_MS 20
+
+/* ---- what the node's threads ask for
+ * -------------------------------------------
+ */
+
+static void server_wake(struct flow_server *server)
+{
+    if (!server->woken) {
+        uint64_t one = 1;
+        server->woken = true;
+        ssize_t put = write(server->wake, &one, sizeof(one));
+        (void)put; /* the counter cannot overflow: it is 0 or 1 */
+    }
+}
+
+int flow_server_post(struct flow_server *server, uint16_t to,
+                     struct flow_item *item)
+{
+    if (!item) {
+        return -ENOMEM;
+    }
+    if (to == FLOW_NOBODY) {
+        flow_queue_add(&server->map.queue, item);
+    } else if (!server->alive[to]) {
+        flow_item_free(item, server->node);
+        return 0;
+    } else {
+        server->tally[to].sent++;
+        flow_queue_add(&server->out[to]->queue, item);
+    }
+    server_wake(server);
+    return 0;
+}
+
+static struct flow_item *item_of(enum flow_kind kind,
+                                 const struct flow_key *key)
+{
+    struct flow_item *item = flow_item_create(kind, NULL, 0);
+    if (item) {
+        item->head.file = key->file;
+        item->head.version = key->version;
+        item->head.place = key->place;
+    }
+    return item;
+}
+
+static int net_want(struct flow_net *net, uint16_t owner,
+                    const struct flow_key *key)
+{
+    struct flow_server *server = (struct flow_server *)net;
+    return flow_server_post(server, owner, item_of(FLOW_WANT, key));
+}
+
+static struct flow_item *item_of_block(enum flow_kind kind,
+                                       struct flow_block *block)
+{
+    struct flow_item *item = item_of(kind, &block->key);
+    if (item) {
+        item->block = block;
+        item->data = flow_made_data(block->made);
+        item->head.len = block->made->len;
+        block->refs++;
+    }
+    return item;
+}
+
+static int net_give(struct flow_net *net, uint16_t to, struct flow_block *block)
+{
+    struct flow_server *server = (struct flow_server *)net;
+    return flow_server_post(server, to, item_of_block(FLOW_BLOCK, block));
+}
+
+static int net_put(struct flow_net *net, uint16_t owner,
+                   const struct flow_key *key, struct flow_made *made)
+{
+    struct flow_server *server = (struct flow_server *)net;
+    struct flow_item *item = item_of(FLOW_PUT, key);
+    if (!item) {
+        free(made);
+        return -ENOMEM;
+    }
+    item->made = made;
+    item->data = flow_made_data(made);
+    item->head.len = made->len;
+    return flow_server_post(server, owner, item);
+}
+
+static int net_copy(struct flow_net *net, struct flow_block *block)
+{
+    struct flow_server *server = (struct flow_server *)net;
+    uint16_t buddy = flow_server_buddy(server);
+    if (buddy == FLOW_NOBODY) {
+        return 0;
+    }
+    struct flow_item *item = item_of_block(FLOW_COPY, block);
+    if (item) {
+        item->head.extra = (uint64_t)block->keep_to + 1;
+        server->copies_sent++;
+    }
+    return flow_server_post(server, buddy, item);
+}
+
+static int net_seek(struct flow_net *net, uint32_t file, int64_t version)
+{
+    struct flow_server *server = (struct flow_server *)net;
+    struct flow_key key = {file, version, 0};
+    return flow_server_post(server, FLOW_NOBODY, item_of(FLOW_SEEK, &key));
+}
+
+static void net_computed(struct flow_net *net, const struct flow_key *key,
+                         uint64_t took_ns)
+{
+    struct flow_server *server = (struct flow_server *)net;
+    struct flow_file_report *file = &server->files[key->file];
+    const struct flow_segment *segment =
+        flow_segment_of(server->node, key->file, key->version);
+    if (key->version == flow_file(server->node, key->file)->versions.from) {
+        return; /* made of nothing, it tells nothing of what comes later */
+    }
+    if (segment && segment->from > file->segment) {
+        if (file->blocks > 0) {
+            file->blocks_before = file->blocks;
+            file->before_ns = file->compute_ns;
+        }
+        file->segment = segment->from;
+        file->blocks = file->compute_ns = 0;
+    }
+    if (segment && segment->from == file->segment) {
+        file->blocks++;
+        file->compute_ns += took_ns;
+    }
+}
+
+static void net_stir(struct flow_net *net)
+{
+    struct flow_server *server = (struct flow_server *)net;
+    server->due = true;
+    server_wake(server);
+}
+
+/* ---- links
+ * -----------------------------------------------------------------------
+ */
+
+static void poll_for(struct flow_server *server, struct flow_link *link,
+                     int how, bool out)
+{
+    struct epoll_event event = {.events = EPOLLIN | (out ? EPOLLOUT : 0),
+                                .data.ptr = link};
+    epoll_ctl(server->poll, how, link->fd, &event);
+    link->polled_out = out;
+}
+
+/* Who we are goes first. */
+static int link_open(struct flow_server *server, struct flow_link *link,
+                     uint16_t port)
+{
+    struct flow_item *hello = flow_item_create(FLOW_HELLO, NULL, 0);
+    if (!hello) {
+        return -ENOMEM;
+    }
+    hello->head.version = (int64_t)server->secret;
+    hello->head.place = server->node->id;
+    hello->head.extra = server->port;
+    hello->head.file = server->member[server->node->id];
+    int code = flow_connect(port, &link->fd);
+    if (code < 0) {
+        free(hello);
+        return code;
+    }
+    hello->next = link->sending.first;
+    link->sending.first = hello;
+    link->sending.last = link->sending.last ? link->sending.last : hello;
+    link->known = true;
+    link->heard_ns = poise_clock_ns();
+    poll_for(server, link, EPOLL_CTL_ADD, true);
+    return 0;
+}
+
+void flow_server_reseek(struct flow_server *server, uint16_t peer)
+{
+    struct flow_node *node = server->node;
+    for (uint64_t i = 0; i <= node->table_mask; i++) {
+        for (struct flow_block *b = node->table[i]; b; b = b->next) {
+            bool asked = b->waiters != NULL;
+            for (uint32_t r = 0; r < b->reader_count; r++) {
+                asked |= b->readers[r].asked;
+            }
+            if (b->made || b->task || !asked ||
+                (peer != FLOW_NOBODY && flow_owner(node, &b->key) != peer)) {
+                continue;
+            }
+            b->wanted = false;
+            flow_block_seek(node, b);
+        }
+    }
+}
+
+/* A connection to or from a node broke; what was on its way is asked for
+ * again, unless the map says that the node is gone. */
+static void link_broke(struct flow_server *server, struct flow_link *link)
+{
+    flow_link_close(link, server->node);
+    if (link == &server->map) {
+        server->ended = !server->node->options->log;
+        server->orphan_ns = poise_clock_ns();
+        return;
+    }
+    if (link->known && server->alive[link->peer]) {
+        flow_server_reseek(server, link->peer);
+        if (flow_node_settle(server->node) < 0) {
+            flow_node_fail(server->node, -ENOMEM);
+        }
+    }
+}
+
+static int link_accept(struct flow_server *server)
+{
+    int code;
+    while ((code = flow_link_accept(server->listener, &server->in)) > 0) {
+        poll_for(server, server->in, EPOLL_CTL_ADD, false);
+    }
+    return code;
+}
+
+/* All messages that are there, or some of them: others have their turn. */
+static int link_read(struct flow_server *server, struct flow_link *link)
+{
+    for (int i = 0; i < EVENTS_MOST && link->fd >= 0; i++) {
+        int code = flow_link_receive(link);
+        if (code == 0) {
+            return 0;
+        }
+        pthread_mutex_lock(&server->node->lock);
+        if (code == -ENOMEM) {
+            pthread_mutex_unlock(&server->node->lock);
+            return code;
+        }
+        if (code < 0) {
+            link_broke(server, link);
+            code = 0;
+        } else {
+            code = flow_server_take(server, link);
+            code = code == 0 ? flow_node_settle(server->node) : code;
+        }
+        free(link->in);
+        link->in = NULL;
+        pthread_mutex_unlock(&server->node->lock);
+        if (code < 0) {
+            return code;
+        }
+    }
+    return 0;
+}
+
+static int link_flush(struct flow_server *server, struct flow_link *link,
+                      uint16_t port)
+{
+    struct flow_queue sent = {0};
+    struct flow_node *node = server->node;
+    pthread_mutex_lock(&node->lock);
+    if (link->queue.first) {
+        if (link->sending.last) {
+            link->sending.last->next = link->queue.first;
+        } else {
+            link->sending.first = link->queue.first;
+        }
+        link->sending.last = link->queue.last;
+        link->queue = (struct flow_queue){0};
+    }
+    pthread_mutex_unlock(&node->lock);
+    if (!link->sending.first) {
+        return 0;
+    }
+    int code = link->fd < 0 ? link_open(server, link, port) : 0;
+    int state = code == 0 ? flow_link_send(link, &sent) : -ECONNRESET;
+    pthread_mutex_lock(&node->lock);
+    flow_queue_clear(&sent, node);
+    if (state < 0) {
+        link_broke(server, link);
+    } else if (link->polled_out != (state == 0)) {
+        poll_for(server, link, EPOLL_CTL_MOD, state == 0);
+    }
+    pthread_mutex_unlock(&node->lock);
+    return code == -ENOMEM ? code : 0;
+}
+
+static int flush_all(struct flow_server *server)
+{
+    int code = server->orphan_ns ? 0 : link_flush(server, &server->map, 0);
+    for (unsigned n = 0; code == 0 && n < server->count; n++) {
+        if (server->alive[n] && server->out[n]) {
+            code = link_flush(server, server->out[n], server->ports[n]);
+        }
+    }
+    return code;
+}
+
+/* ---- the loop
+ * ------------------------------------------------------------------
+ */
+
+static int until_report_ms(const struct flow_server *server)
+{
+    uint64_t period = server->node->options->report_ns;
+    uint64_t now = poise_clock_ns();
+    period = period ? period : REPORT_NS;
+    if (server->orphan_ns) {
+        return LOOK_MS;
+    }
+    period = server->due && period > REPORT_LEAST_NS ? REPORT_LEAST_NS : period;
+    uint64_t at = server->reported_ns + period;
+    return at <= now ? 0 : (int)((at - now + 999999) / 1000000);
+}
+
+static int serve_event(struct flow_server *server, struct flow_link *link)
+{
+    if (link == (struct flow_link *)&server->listener) {
+        return link_accept(server);
+    }
+    if (link == (struct flow_link *)&server->wake) {
+        uint64_t count;
+        pthread_mutex_lock(&server->node->lock);
+        ssize_t got = read(server->wake, &count, sizeof(count));
+        (void)got;
+        server->woken = false;
+        pthread_mutex_unlock(&server->node->lock);
+        return 0;
+    }
+    return link->fd >= 0 ? link_read(server, link) : 0;
+}
+
+/* Whether a map has taken over; without any, for how long yet? */
+static int look_for_map(struct flow_server *server)
+{
+    const struct poise_flow_options *options = server->node->options;
+    uint64_t now = poise_clock_ns();
+    uint64_t lost = options->lost_ns ? options->lost_ns : LOST_NS;
+    struct flow_call call;
+    lost *= FLOW_MAP_PATIENCE;
+    flow_awake_look(&server->awake, lost / FLOW_AWAKE_LOOKS);
+    if (!server->orphan_ns) {
+        if (server->map_heard_ns != server->map.heard_ns) {
+            server->map_heard_ns = server->map.heard_ns;
+            server->map_silent_from = server->awake.ns;
+        }
+        if (server->member[server->node->id] &&
+            server->awake.ns - server->map_silent_from > lost) {
+            link_broke(server, &server->map);
+        }
+        return 0;
+    }
+    if (flow_call_read(options->log, &call) < 0 ||
+        call.secret != server->secret || call.turn <= server->turn) {
+        uint64_t most = options->orphan_ns ? options->orphan_ns : ORPHAN_NS;
+        server->ended = now - server->orphan_ns > most;
+        return 0;
+    }
+    server->turn = call.turn;
+    int code = link_open(server, &server->map, call.port);
+    if (code == 0) {
+        server->orphan_ns = 0;
+        server->failed = false;
+        server->due = true;
+        code = flow_server_give_again(server);
+    }
+    return code == -ENOMEM ? code : 0; /* or that map died, too */
+}
+
+static void serve(struct flow_server *server)
+{
+    struct epoll_event events[EVENTS_MOST];
+    while (!server->ended) {
+        int count = epoll_wait(server->poll, events, EVENTS_MOST,
+                               until_report_ms(server));
+        int code = 0;
+        for (int i = 0; code == 0 && i < count; i++) {
+            code = serve_event(server, events[i].data.ptr);
+        }
+        pthread_mutex_lock(&server->node->lock);
+        code = code == 0 ? look_for_map(server) : code;
+        if (code == 0 && server->member[server->node->id] &&
+            !server->orphan_ns && until_report_ms(server) == 0) {
+            code = flow_server_report(server);
+        }
+        if (code < 0) {
+            flow_node_fail(server->node, code);
+            flow_server_report(server);
+        }
+        pthread_mutex_unlock(&server->node->lock);
+        if (flush_all(server) < 0) {
+            break; /* not even memory to say so: the map sees the end */
+        }
+    }
+}
+
+static void *processor(void *arg)
+{
+    flow_node_work(arg);
+    return NULL;
+}
+
+static void server_free(struct flow_server *server)
+{
+    struct flow_link *next;
+    flow_link_close(&server->map, server->node);
+    for (unsigned n = 0; server->out && n < POISE_FLOW_NODES_MOST; n++) {
+        if (server->out[n]) {
+            flow_link_close(server->out[n], server->node);
+            free(server->out[n]);
+        }
+    }
+    for (struct flow_link *link = server->in; link; link = next) {
+        next = link->next;
+        flow_link_close(link, server->node);
+        free(link);
+    }
+    close(server->poll);
+    close(server->wake);
+    close(server->listener);
+    flow_node_destroy(server->node);
+    free(server->out);
+    free(server->ports);
+    free(server->alive);
+    free(server->member);
+    free(server->gone);
+    free(server->handed);
+    free(server->early);
+    free(server->tally);
+    free(server->files);
+    free(server);
+}
+
+static int server_create(const struct poise_flow_job *job,
+                         const struct poise_flow_options *options, unsigned id,
+                         struct flow_server **out)
+{
+    struct flow_server *server = poise_alloc(1, sizeof(*server));
+    if (!server) {
+        return -ENOMEM;
+    }
+    server->net = (struct flow_net){net_want, net_give,     net_put, net_seek,
+                                    net_copy, net_computed, net_stir};
+    server->map.fd = server->poll = server->wake = server->listener = -1;
+    server->map.peer = FLOW_NOBODY;
+    server->out = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(void *));
+    server->ports = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(uint16_t));
+    server->alive = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(bool));
+    server->member = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(bool));
+    server->gone = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(bool));
+    server->handed = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(bool));
+    server->early = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(uint64_t));
+    server->tally = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(*server->tally));
+    server->files = poise_alloc(job->file_count, sizeof(*server->files));
+    int code = server->out && server->ports && server->alive &&
+                       server->member && server->gone && server->handed &&
+                       server->early && server->tally && server->files
+                   ? flow_node_create(job, options, id, &server->node)
+                   : -ENOMEM;
+    if (code == 0) {
+        code = flow_listen(&server->listener, &server->port);
+    }
+    if (code == 0) {
+        server->node->net = &server->net;
+        server->node->oldest = -1;
+        server->poll = epoll_create1(EPOLL_CLOEXEC);
+        server->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        struct epoll_event wake = {EPOLLIN, {.ptr = &server->wake}};
+        struct epoll_event comes = {EPOLLIN, {.ptr = &server->listener}};
+        if (server->poll < 0 || server->wake < 0 ||
+            epoll_ctl(server->poll, EPOLL_CTL_ADD, server->wake, &wake) < 0 ||
+            epoll_ctl(server->poll, EPOLL_CTL_ADD, server->listener, &comes) <
+                0) {
+            code = poise_error_set(errno, "start node", NULL, NULL);
+        }
+    }
+    if (code < 0 && server->node) {
+        server_free(server);
+    }
+    *out = server;
+    return code;
+}
+
+int flow_server_run(const struct poise_flow_job *job,
+                    const struct poise_flow_options *options, unsigned id,
+                    const struct flow_call *call)
+{
+    unsigned count = options->threads ? options->threads : 1, made = 0;
+    struct flow_server *server;
+    pthread_t *threads = poise_alloc(count, sizeof(*threads));
+    if (!threads || server_create(job, options, id, &server) < 0) {
+        return 1;
+    }
+    server->secret = call->secret;
+    server->turn = call->turn;
+    bool started = link_open(server, &server->map, call->port) == 0;
+    while (started && made < count &&
+           pthread_create(&threads[made], NULL, processor, server->node) == 0) {
+        made++;
+    }
+    if (made == count) {
+        serve(server);
+    }
+    pthread_mutex_lock(&server->node->lock);
+    server->node->stop = true;
+    pthread_cond_broadcast(&server->node->work);
+    pthread_mutex_unlock(&server->node->lock);
+    for (unsigned i = 0; i < made; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    free(threads);
+    server_free(server);
+    return made == count ? 0 : 1;
+}

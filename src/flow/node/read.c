@@ -1,0 +1,233 @@
+/* What the callbacks use: making, writing and reading blocks. */
+#include "flow/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* A callback that computes has left the node's lock; one that is asked about
+ * dependencies runs under it. */
+static bool task_lock(struct poise_flow_task *task)
+{
+    if (task->state == FLOW_RUNNING) {
+        pthread_mutex_lock(&task->node->lock);
+        return true;
+    }
+    return false;
+}
+
+static void task_unlock(struct poise_flow_task *task, bool locked)
+{
+    if (locked) {
+        pthread_mutex_unlock(&task->node->lock);
+    }
+}
+
+unsigned poise_flow_node(const struct poise_flow_task *task)
+{
+    return task->node ? task->node->id : 0;
+}
+
+uint64_t poise_flow_ready_ns(const struct poise_flow_task *task)
+{
+    return task->ready_ns;
+}
+
+/* ---- writing
+ * -----------------------------------------------------------------
+ */
+
+void *poise_flow_make(struct poise_flow_task *task, size_t len)
+{
+    struct flow_made *made = flow_made_create(len);
+    if (!made) {
+        return NULL;
+    }
+    made->next = task->made;
+    task->made = made;
+    return flow_made_data(made);
+}
+
+static int room_for_write(struct poise_flow_task *task)
+{
+    if (task->written_count == task->written_cap) {
+        uint32_t cap = task->written_cap ? 2 * task->written_cap : 1;
+        struct flow_write *written =
+            poise_realloc(task->written, cap, sizeof(*written));
+        if (!written) {
+            return -ENOMEM;
+        }
+        task->written = written;
+        task->written_cap = cap;
+    }
+    return 0;
+}
+
+int poise_flow_write(struct poise_flow_task *task,
+                     const struct poise_flow_address *to, void *data,
+                     size_t len)
+{
+    struct flow_key key;
+    struct flow_made **at = &task->made;
+    if (!task->node) {
+        return -EINVAL;
+    }
+    int code = flow_key_of(task->node, to, &key);
+    while (*at && flow_made_data(*at) != data) {
+        at = &(*at)->next;
+    }
+    if (code == 0 && (!*at || len > (*at)->len)) {
+        code = flow_error(task->node->job, EINVAL, "write block", to,
+                          *at ? "more bytes than were made"
+                              : "its data were not made by this call");
+    }
+    if (code == 0) {
+        code = room_for_write(task);
+    }
+    if (code == 0) {
+        struct flow_made *made = *at;
+        *at = made->next;
+        made->len = len;
+        task->written[task->written_count++] = (struct flow_write){key, made};
+    }
+    return code;
+}
+
+/* ---- reading
+ * -------------------------------------------------------------------
+ */
+
+static void view_set(struct poise_flow_view *out, struct flow_block *block,
+                     void *handle)
+{
+    out->data = flow_made_data(block->made);
+    out->len = block->made->len;
+    out->handle = handle;
+}
+
+/* Reference a block until the call ends. */
+static int view_add(struct poise_flow_task *task, struct flow_block *block)
+{
+    if (task->view_count == task->view_cap) {
+        uint32_t cap = task->view_cap ? 2 * task->view_cap : 4;
+        struct flow_block **views =
+            poise_realloc(task->views, cap, sizeof(struct flow_block *));
+        if (!views) {
+            return -ENOMEM;
+        }
+        task->views = views;
+        task->view_cap = cap;
+    }
+    task->views[task->view_count++] = block;
+    block->refs++;
+    return 0;
+}
+
+int poise_flow_read(struct poise_flow_task *task,
+                    const struct poise_flow_address *from,
+                    struct poise_flow_view *out)
+{
+    struct flow_key key;
+    if (!task->node) {
+        return -EAGAIN;
+    }
+    int code = flow_key_of(task->node, from, &key);
+    if (code < 0) {
+        return code;
+    }
+    for (uint32_t i = 0; i < task->edge_count; i++) {
+        if (flow_key_same(&task->edges[i].block->key, &key)) {
+            view_set(out, task->edges[i].block, NULL);
+            return 0;
+        }
+    }
+    bool locked = task_lock(task);
+    struct flow_block *block = flow_block_find(task->node, &key);
+    if (block && block->made) {
+        code = view_add(task, block);
+        if (code == 0) {
+            view_set(out, block, block);
+        }
+    } else if (task->state == FLOW_RUNNING) {
+        code = poise_flow_list_add(&task->more, from);
+        code = code < 0 ? code : -EAGAIN;
+    } else {
+        code = -EAGAIN;
+    }
+    task_unlock(task, locked);
+    return code;
+}
+
+void poise_flow_free(struct poise_flow_task *task, struct poise_flow_view *view)
+{
+    if (!view->handle) {
+        return;
+    }
+    bool locked = task_lock(task);
+    for (uint32_t i = 0; i < task->view_count; i++) {
+        if (task->views[i] == view->handle) {
+            task->views[i]->refs--;
+            flow_block_release(task->node, task->views[i]);
+            task->views[i] = task->views[--task->view_count];
+            break;
+        }
+    }
+    view->handle = NULL;
+    task_unlock(task, locked);
+}
+
+/* ---- asking
+ * --------------------------------------------------------------------
+ */
+
+static bool key_exists(const struct flow_node *node, const struct flow_key *key)
+{
+    const struct flow_block *block = flow_block_find(node, key);
+    return (block && block->made) || flow_is_done(node, key);
+}
+
+int poise_flow_exists(struct poise_flow_task *task,
+                      const struct poise_flow_address *address)
+{
+    struct flow_key key;
+    if (!task->node) {
+        return 0;
+    }
+    int code = flow_key_of(task->node, address, &key);
+    if (code == 0) {
+        bool locked = task_lock(task);
+        code = key_exists(task->node, &key);
+        task_unlock(task, locked);
+    }
+    return code;
+}
+
+int poise_flow_most_recent(struct poise_flow_task *task,
+                           const struct poise_flow_address *address,
+                           struct poise_flow_address *out)
+{
+    struct flow_key key;
+    struct poise_flow_address any = *address;
+    if (!task->node) {
+        return 0;
+    }
+    if (any.file < task->node->job->file_count) {
+        any.version = flow_file(task->node, any.file)->versions.from;
+    }
+    int code = flow_key_of(task->node, &any, &key);
+    if (code < 0) {
+        return code;
+    }
+    int64_t first = any.version;
+    bool locked = task_lock(task);
+    key.version = task->node->files[key.file].newest;
+    while (key.version >= first && !key_exists(task->node, &key)) {
+        key.version--;
+    }
+    task_unlock(task, locked);
+    if (key.version < first) {
+        return 0;
+    }
+    any.version = key.version;
+    *out = any;
+    return 1;
+}

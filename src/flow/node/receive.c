@@ -1,0 +1,384 @@
+/* A node's process: what comes from others, and what the map is told. */
+#include "process.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- from other nodes
+ * ----------------------------------------------------------
+ */
+
+static bool head_key(const struct flow_server *server,
+                     const struct flow_head *head, struct flow_key *out)
+{
+    const struct poise_flow_job *job = server->node->job;
+    if (head->file >= job->file_count) {
+        return false;
+    }
+    const struct poise_flow_chunk *shape = &job->files[head->file].shape;
+    *out = (struct flow_key){head->file, head->version, head->place};
+    return head->version >= shape->versions.from &&
+           head->version < shape->versions.to &&
+           head->place < flow_shape_places(shape);
+}
+
+static struct flow_made *link_made(struct flow_link *link)
+{
+    struct flow_made *made = link->in;
+    link->in = NULL;
+    return made ? made : flow_made_create(0);
+}
+
+/* A block that was asked for, or one too late. */
+static int take_block(struct flow_server *server, struct flow_link *link,
+                      const struct flow_key *key)
+{
+    struct flow_node *node = server->node;
+    struct flow_block *block = flow_block_find(node, key);
+    struct flow_made *made = link_made(link);
+    if (!made) {
+        return -ENOMEM;
+    }
+    node->stats.fetched++;
+    node->stats.fetched_bytes += made->len;
+    if (!block) {
+        free(made);
+        return 0;
+    }
+    if (!block->made && block->waiters) {
+        /* Somebody who stands idle had to wait for it. */
+        bool miss = node->idle > 0 && node->ready.count == 0;
+        server->tally[link->peer].misses += miss;
+        server->tally[link->peer].hits += !miss;
+    }
+    block->wanted = false;
+    return flow_block_write(node, key, made, NULL);
+}
+
+/* A block that is to be kept, for this node or for another one. */
+static int take_kept(struct flow_server *server, struct flow_link *link,
+                     const struct flow_key *key)
+{
+    struct flow_node *node = server->node;
+    int64_t keep_to = (int64_t)link->head.extra - 1;
+    struct flow_block *block = flow_block_get(node, key);
+    struct flow_made *made = block ? link_made(link) : NULL;
+    if (!made) {
+        return -ENOMEM;
+    }
+    block->keep_to = keep_to > block->keep_to ? keep_to : block->keep_to;
+    return flow_block_write(node, key, made, NULL);
+}
+
+static int take_copy(struct flow_server *server, struct flow_link *link,
+                     const struct flow_key *key)
+{
+    struct flow_item *item = flow_item_create(FLOW_COPIED, NULL, 0);
+    int code = item ? take_kept(server, link, key) : -ENOMEM;
+    if (code < 0) {
+        free(item);
+        return code;
+    }
+    return flow_server_post(server, link->peer, item);
+}
+
+static int take_from_node(struct flow_server *server, struct flow_link *link)
+{
+    const struct flow_head *head = &link->head;
+    struct flow_key key;
+    server->tally[link->peer].received++;
+    if (head->kind == FLOW_COPIED) {
+        server->copies_kept += link->peer == flow_server_buddy(server);
+        return 0;
+    }
+    if (head->kind == FLOW_HANDED) {
+        return flow_server_handed(server, link->peer, head->extra);
+    }
+    if (!head_key(server, head, &key)) {
+        return poise_error_set(EPROTO, "serve node", NULL,
+                               "it speaks of a block that cannot be");
+    }
+    switch ((enum flow_kind)head->kind) {
+    case FLOW_WANT:
+        return flow_block_ask(server->node, &key, link->peer);
+    case FLOW_BLOCK:
+        return take_block(server, link, &key);
+    case FLOW_PUT:
+        return take_kept(server, link, &key);
+    case FLOW_COPY:
+        return take_copy(server, link, &key);
+    default:
+        return poise_error_set(EPROTO, "serve node", NULL,
+                               "it sent a message of kind %u", head->kind);
+    }
+}
+
+/* ---- from the map
+ * ----------------------------------------------------------------
+ */
+
+int flow_server_member(struct flow_server *server, unsigned id, uint16_t port)
+{
+    server->count = id >= server->count ? id + 1 : server->count;
+    if (server->out[id] || server->gone[id] || id == server->node->id) {
+        return 0;
+    }
+    struct flow_link *link = poise_alloc(1, sizeof(*link));
+    if (!link) {
+        return -ENOMEM;
+    }
+    link->fd = -1;
+    link->peer = (uint16_t)id;
+    server->out[id] = link;
+    server->ports[id] = port;
+    server->alive[id] = port != 0;
+    return 0;
+}
+
+static int take_start(struct flow_server *server, struct flow_link *link)
+{
+    const struct flow_member *list = link->in ? flow_made_data(link->in) : NULL;
+    unsigned count = (unsigned)(link->head.len / sizeof(*list));
+    int code = 0;
+    if (server->member[server->node->id]) {
+        return 0; /* another map says so once more */
+    }
+    count = count < POISE_FLOW_NODES_MOST ? count : POISE_FLOW_NODES_MOST;
+    for (unsigned n = 0; code == 0 && n < count; n++) {
+        server->gone[n] = list[n].gone;
+        server->member[n] = list[n].port != 0;
+        if (server->member[n]) {
+            code = flow_server_member(server, n, list[n].port);
+            server->alive[n] = true;
+        } else if (server->gone[n]) {
+            server->alive[n] = false;
+        }
+    }
+    server->epoch = link->head.extra;
+    server->node->line = link->head.version;
+    return code;
+}
+
+static int take_plan(struct flow_server *server, struct flow_link *link)
+{
+    const struct flow_head *head = &link->head;
+    uint64_t places = flow_shape_places(flow_file(server->node, head->file));
+    if (flow_segment_of(server->node, head->file, head->version)) {
+        return 0; /* another map says so once more */
+    }
+    struct flow_segment segment = {
+        .file = head->file, .from = head->version, .to = (int64_t)head->extra};
+    segment.owner = poise_alloc(places, sizeof(*segment.owner));
+    if (!segment.owner || !link->in) {
+        free(segment.owner);
+        return -ENOMEM;
+    }
+    memcpy(segment.owner, flow_made_data(link->in),
+           places * sizeof(*segment.owner));
+    return flow_node_segment(server->node, &segment);
+}
+
+static int take_state(struct flow_server *server, const struct flow_head *head)
+{
+    struct flow_node *node = server->node;
+    int64_t line = (int64_t)head->place - 1;
+    if (head->version > node->oldest) {
+        pthread_cond_broadcast(&node->work);
+    }
+    node->oldest = head->version;
+    server->due = server->due || server->probe != head->extra;
+    server->probe = head->extra;
+    if (line > node->line) {
+        node->line = line;
+        flow_block_sweep(node);
+    }
+    return 0;
+}
+
+/* The map keeps results: this node need not any more. */
+static void take_taken(struct flow_server *server, uint64_t count)
+{
+    while (count-- > 0 && server->given) {
+        struct flow_block *block = server->given;
+        server->given = block->next_output;
+        server->given_last = server->given ? server->given_last : NULL;
+        flow_node_output_done(server->node, block);
+    }
+}
+
+static int take_from_map(struct flow_server *server, struct flow_link *link)
+{
+    switch ((enum flow_kind)link->head.kind) {
+    case FLOW_START:
+        return take_start(server, link);
+    case FLOW_PLAN:
+        return take_plan(server, link);
+    case FLOW_STATE:
+        return take_state(server, &link->head);
+    case FLOW_JOIN:
+        return flow_server_join(server, &link->head);
+    case FLOW_EPOCH:
+        return flow_server_epoch(server, &link->head);
+    case FLOW_TAKEN:
+        take_taken(server, link->head.place);
+        return 0;
+    case FLOW_STOP:
+        server->ended = true;
+        return 0;
+    default:
+        return poise_error_set(EPROTO, "obey map", NULL,
+                               "it sent a message of kind %u", link->head.kind);
+    }
+}
+
+int flow_server_take(struct flow_server *server, struct flow_link *link)
+{
+    const struct flow_head *head = &link->head;
+    if (head->kind == FLOW_HELLO) {
+        if ((uint64_t)head->version != server->secret ||
+            head->place >= POISE_FLOW_NODES_MOST) {
+            flow_link_close(link, server->node);
+            return 0;
+        }
+        link->known = true;
+        link->peer = (uint16_t)head->place;
+        /* A newcomer may be here before the map's word of it. */
+        return flow_server_member(server, link->peer, (uint16_t)head->extra);
+    }
+    if (link == &server->map) {
+        return take_from_map(server, link);
+    }
+    /* Who was given up may still talk. What it computed is right; but what it
+     * asks for would go nowhere. */
+    if (!server->alive[link->peer] && head->kind != FLOW_BLOCK) {
+        return 0;
+    }
+    return take_from_node(server, link);
+}
+
+/* ---- to the map
+ * --------------------------------------------------------------------
+ */
+
+static int give_output(struct flow_server *server, struct flow_block *block)
+{
+    struct flow_item *item = flow_item_create(FLOW_OUTPUT, NULL, 0);
+    if (!item) {
+        return -ENOMEM;
+    }
+    item->head.file = block->key.file;
+    item->head.version = block->key.version;
+    item->head.place = block->key.place;
+    item->head.len = block->made->len;
+    item->data = flow_made_data(block->made);
+    item->block = block;
+    block->refs++;
+    return flow_server_post(server, FLOW_NOBODY, item);
+}
+
+int flow_server_give_again(struct flow_server *server)
+{
+    int code = 0;
+    for (struct flow_block *b = server->given; code == 0 && b;
+         b = b->next_output) {
+        code = give_output(server, b);
+    }
+    return code;
+}
+
+static int report_outputs(struct flow_server *server)
+{
+    struct flow_block *block;
+    int code = 0;
+    while (code == 0 && (block = flow_node_output(server->node))) {
+        if (server->node->options->log) {
+            block->next_output = NULL;
+            if (server->given_last) {
+                server->given_last->next_output = block;
+            } else {
+                server->given = block;
+            }
+            server->given_last = block;
+        }
+        code = give_output(server, block);
+    }
+    return code;
+}
+
+static int report_failure(struct flow_server *server)
+{
+    struct flow_failure *failure = &server->node->failure;
+    struct poise_buf words = {0};
+    poise_buf_append(&words, poise_buf_str(&failure->doing),
+                     failure->doing.len + 1);
+    poise_buf_append(&words, poise_buf_str(&failure->what),
+                     failure->what.len + 1);
+    poise_buf_append(&words, poise_buf_str(&failure->why),
+                     failure->why.len + 1);
+    struct flow_item *item =
+        flow_item_create(FLOW_FAIL, words.data, words.error ? 0 : words.len);
+    poise_buf_free(&words);
+    if (item) {
+        item->head.extra = (uint64_t)-failure->code;
+        server->failed = true;
+    }
+    return flow_server_post(server, FLOW_NOBODY, item);
+}
+
+static void fill_report(struct flow_server *server, struct flow_report *out)
+{
+    struct flow_node *node = server->node;
+    *out = (struct flow_report){.oldest = node->oldest_running,
+                                .done = !server->inherits &&
+                                        flow_node_is_done(node),
+                                .epoch = (uint32_t)server->epoch,
+                                .probe = server->probe,
+                                .known_line = node->line,
+                                .stats = node->stats};
+    if (node->ready.count > 0 &&
+        node->ready.items[0]->address.version < out->oldest) {
+        out->oldest = node->ready.items[0]->address.version;
+    }
+    out->line = INT64_MAX;
+    for (uint32_t f = 0; f < node->job->file_count; f++) {
+        struct flow_file_report *file = &server->files[f];
+        file->low = flow_file_low(node, f);
+        out->line = file->low < out->line ? file->low : out->line;
+    }
+    if (server->copies_kept < server->copies_sent || server->inherits) {
+        out->line = -1;
+    }
+    out->stuck = flow_node_is_stuck(node, &out->waits);
+}
+
+int flow_server_report(struct flow_server *server)
+{
+    struct flow_node *node = server->node;
+    struct poise_buf text = {0};
+    struct flow_report report;
+    if (node->failure.code < 0) {
+        return server->failed ? 0 : report_failure(server);
+    }
+    server->due = false;
+    server->reported_ns = poise_clock_ns();
+    int code = report_outputs(server);
+    if (code < 0) {
+        return code;
+    }
+    fill_report(server, &report);
+    poise_buf_append(&text, &report, sizeof(report));
+    poise_buf_append(&text, server->files,
+                     node->job->file_count * sizeof(*server->files));
+    poise_buf_append(&text, server->tally,
+                     server->count * sizeof(*server->tally));
+    struct flow_item *item =
+        flow_item_create(FLOW_REPORT, text.data, text.error ? 0 : text.len);
+    code = text.error;
+    poise_buf_free(&text);
+    if (code < 0) {
+        free(item);
+        return code;
+    }
+    return flow_server_post(server, FLOW_NOBODY, item);
+}

@@ -1,0 +1,259 @@
+/*
+ * What a node does when another one is given up. All of them hear of it in the
+ * same order, and work out by themselves who takes over which places. Who kept
+ * copies for the dead one sends them to the new owners, and says when that was
+ * all; the new owners begin after the last version that is complete everywhere
+ * (the line). What they then need of blocks that were freed long ago is
+ * computed again by its owners, from what is kept since the line.
+ */
+#include "process.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+uint16_t flow_server_buddy(const struct flow_server *server)
+{
+    for (unsigned i = 1; i < server->count; i++) {
+        unsigned n = (server->node->id + i) % server->count;
+        if (server->member[n]) {
+            return (uint16_t)n;
+        }
+    }
+    return FLOW_NOBODY;
+}
+
+void flow_share_inherit(uint16_t *owner, uint64_t places, unsigned dead,
+                        const bool *alive, unsigned nodes)
+{
+    uint64_t orphans = 0, at = 0;
+    unsigned heirs = 0, heir = 0;
+    for (uint64_t p = 0; p < places; p++) {
+        orphans += owner[p] == dead;
+    }
+    for (unsigned n = 0; n < nodes; n++) {
+        heirs += alive[n];
+    }
+    while (heirs > 0 && !alive[heir]) {
+        heir++;
+    }
+    /* Contiguous pieces, as equal as can be. */
+    for (uint64_t p = 0, piece = 1; heirs > 0 && p < places; p++) {
+        if (owner[p] != dead) {
+            continue;
+        }
+        while (at * heirs >= piece * orphans) {
+            piece++;
+            do {
+                heir++;
+            } while (!alive[heir]);
+        }
+        owner[p] = (uint16_t)heir;
+        at++;
+    }
+}
+
+/* ---- the dead one's things
+ * -----------------------------------------------------
+ */
+
+/* It is not waited for any more; what was to go there need not. */
+static void forget_reader(struct flow_block *block, uint16_t dead)
+{
+    for (uint32_t r = 0; r < block->reader_count; r++) {
+        if (block->readers[r].node == dead) {
+            block->unsent -= !block->readers[r].sent;
+            block->readers[r] = block->readers[--block->reader_count];
+            return;
+        }
+    }
+}
+
+/* Copies that were kept for it go to who needs them now; own blocks that it
+ * kept go to another one. */
+static int hand_on(struct flow_server *server, struct flow_block *block,
+                   uint16_t dead_buddy)
+{
+    struct flow_node *node = server->node;
+    uint16_t owner = flow_owner(node, &block->key);
+    bool kept =
+        block->made && block->keep_to >= 0 && block->keep_to >= node->line;
+    if (!kept) {
+        return 0;
+    }
+    if (owner == node->id) {
+        return block->own && dead_buddy != FLOW_NOBODY
+                   ? server->net.copy(&server->net, block)
+                   : 0;
+    }
+    struct flow_item *item = flow_item_create(FLOW_PUT, NULL, 0);
+    if (!item || owner == FLOW_NOBODY) {
+        free(item);
+        return item ? 0 : -ENOMEM;
+    }
+    item->head.file = block->key.file;
+    item->head.version = block->key.version;
+    item->head.place = block->key.place;
+    item->head.extra = (uint64_t)block->keep_to + 1;
+    item->head.len = block->made->len;
+    item->data = flow_made_data(block->made);
+    item->block = block;
+    block->refs++;
+    return flow_server_post(server, owner, item);
+}
+
+static int sweep_blocks(struct flow_server *server, uint16_t dead,
+                        uint16_t dead_buddy)
+{
+    struct flow_node *node = server->node;
+    int code = 0;
+    for (uint64_t i = 0; code == 0 && i <= node->table_mask; i++) {
+        for (struct flow_block *b = node->table[i]; code == 0 && b;
+             b = b->next) {
+            forget_reader(b, dead);
+            code = hand_on(server, b, dead_buddy);
+        }
+    }
+    return code;
+}
+
+static int tell_handed(struct flow_server *server)
+{
+    int code = 0;
+    for (unsigned n = 0; code == 0 && n < server->count; n++) {
+        if (server->member[n] && n != server->node->id) {
+            struct flow_item *item = flow_item_create(FLOW_HANDED, NULL, 0);
+            if (!item) {
+                return -ENOMEM;
+            }
+            item->head.extra = server->epoch;
+            code = flow_server_post(server, (uint16_t)n, item);
+        }
+    }
+    return code;
+}
+
+/* ---- taking over
+ * --------------------------------------------------------------------
+ */
+
+static bool all_handed(const struct flow_server *server)
+{
+    for (unsigned n = 0; n < server->count; n++) {
+        if (server->member[n] && n != server->node->id && !server->handed[n]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static int inherit(struct flow_server *server)
+{
+    server->inherits = false;
+    int code = flow_node_inherit(server->node);
+    if (code == 0) {
+        flow_server_reseek(server, FLOW_NOBODY);
+        code = flow_node_settle(server->node);
+    }
+    server->due = true;
+    return code;
+}
+
+int flow_server_handed(struct flow_server *server, uint16_t from,
+                       uint64_t epoch)
+{
+    if (epoch > server->epoch) {
+        /* It heard of a death before this node did. */
+        server->early[from] = epoch;
+        return 0;
+    }
+    if (epoch == server->epoch) {
+        server->handed[from] = true;
+    }
+    return server->inherits && all_handed(server) ? inherit(server) : 0;
+}
+
+int flow_server_epoch(struct flow_server *server, const struct flow_head *head)
+{
+    struct flow_node *node = server->node;
+    uint16_t dead = (uint16_t)head->place;
+    uint16_t buddy = flow_server_buddy(server);
+    if (head->extra <= server->epoch) {
+        return 0; /* another map says so once more */
+    }
+    if (dead == node->id) {
+        server->ended = true; /* this node is the one that was given up */
+        return 0;
+    }
+    server->alive[dead] = server->member[dead] = false;
+    server->gone[dead] = true;
+    server->epoch = head->extra;
+    server->inherits = true;
+    node->inherits = true;
+    if (head->version > node->line) {
+        node->line = head->version;
+    }
+    if (server->out[dead]) {
+        flow_link_close(server->out[dead], node);
+    }
+    for (uint32_t f = 0; f < node->job->file_count; f++) {
+        uint64_t places = flow_shape_places(flow_file(node, f));
+        for (uint32_t s = 0; s < node->files[f].count; s++) {
+            flow_share_inherit(node->files[f].segments[s].owner, places, dead,
+                               server->member, server->count);
+        }
+    }
+    if (buddy == dead) {
+        server->copies_sent = server->copies_kept = 0;
+    }
+    int code = sweep_blocks(server, dead, buddy == dead ? dead : FLOW_NOBODY);
+    if (code == 0) {
+        code = tell_handed(server);
+    }
+    for (unsigned n = 0; n < server->count; n++) {
+        server->handed[n] = server->early[n] >= server->epoch;
+    }
+    return code == 0 && all_handed(server) ? inherit(server) : code;
+}
+
+/* ---- newcomers -------------------------------------------------------------
+ */
+
+/* Another node keeps copies for this one from now on. */
+static int copy_again(struct flow_server *server)
+{
+    struct flow_node *node = server->node;
+    int code = 0;
+    server->copies_sent = server->copies_kept = 0;
+    for (uint64_t i = 0; code == 0 && i <= node->table_mask; i++) {
+        for (struct flow_block *b = node->table[i]; code == 0 && b;
+             b = b->next) {
+            if (b->own && b->made && b->copied && b->keep_to >= node->line) {
+                code = server->net.copy(&server->net, b);
+            }
+        }
+    }
+    return code;
+}
+
+int flow_server_join(struct flow_server *server, const struct flow_head *head)
+{
+    uint16_t buddy = flow_server_buddy(server);
+    if (head->place >= POISE_FLOW_NODES_MOST) {
+        return poise_error_set(EPROTO, "obey map", NULL,
+                               "a node of number %llu",
+                               (unsigned long long)head->place);
+    }
+    if (server->member[head->place] || server->gone[head->place]) {
+        return 0; /* another map says so once more */
+    }
+    int code = flow_server_member(server, (unsigned)head->place,
+                                  (uint16_t)head->extra);
+    if (code < 0) {
+        return code;
+    }
+    server->member[head->place] = true;
+    /* It has no part in an epoch that began before it came. */
+    server->handed[head->place] = true;
+    return flow_server_buddy(server) == buddy ? 0 : copy_again(server);
+}

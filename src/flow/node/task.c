@@ -1,0 +1,314 @@
+/*
+ * Tasks: one for each own block that is open. A task holds a reference to each
+ * block that it depends on, be it here yet or not, and is ready when the last
+ * one came.
+ */
+#include "flow/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Of questions about dependencies in a row that are answered by 'not known'
+ * although all that is asked for is there. */
+#define ASKS_MOST 1000
+
+int flow_ask(struct flow_node *node, const struct flow_key *key,
+             enum poise_flow_direction direction)
+{
+    struct poise_flow_task *asker = &node->asker;
+    const struct poise_flow_app *app = &node->job->app;
+    struct poise_flow_address address;
+    flow_shape_address(flow_file(node, key->file), key, &address);
+    node->list.count = 0;
+    asker->address = address;
+    poise_error_clear();
+    int code = app->depend(asker, &address, flow_file(node, key->file),
+                           direction, &node->list, app->arg);
+    flow_task_tidy(asker);
+    if (code < 0 && poise_error_last()->code != -code) {
+        return flow_error(node->job, -code, "ask for dependencies of block",
+                          &address, "the callback returned %d", code);
+    }
+    return code > 0 ? 1 : code;
+}
+
+/* ---- dependencies -----------------------------------------------------------
+ */
+
+static void edges_drop(struct poise_flow_task *task, bool done)
+{
+    struct flow_node *node = task->node;
+    struct flow_edge *edges = task->edges, few[FLOW_FEW];
+    uint32_t count = task->edge_count;
+    if (edges == task->few) {
+        memcpy(few, task->few, sizeof(few));
+        edges = few;
+    }
+    task->edges = task->few;
+    task->edge_count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        struct flow_block *block = edges[i].block;
+        block->refs--;
+        if (done && block->made && block->uses > 0) {
+            block->uses--;
+        }
+        flow_block_release(node, block);
+    }
+    if (edges != few) {
+        free(edges);
+    }
+}
+
+/* Depend on one more block; there is room for it. */
+static int edge_add(struct poise_flow_task *task,
+                    const struct poise_flow_address *on)
+{
+    struct flow_node *node = task->node;
+    struct flow_edge *edge = &task->edges[task->edge_count];
+    struct flow_key key;
+    int code = flow_key_of(node, on, &key);
+    if (code < 0) {
+        return code;
+    }
+    struct flow_block *block = flow_block_get(node, &key);
+    if (!block) {
+        return -ENOMEM;
+    }
+    if (block == task->block) {
+        return flow_error(node->job, ELOOP, "compute block", on,
+                          "it depends on itself");
+    }
+    *edge = (struct flow_edge){block, task, NULL};
+    task->edge_count++;
+    block->refs++;
+    if (!block->made) {
+        edge->next = block->waiters;
+        block->waiters = edge;
+        task->missing++;
+        if (!block->task && !block->wanted) {
+            flow_block_seek(node, block);
+        }
+    }
+    return 0;
+}
+
+/* Room for `count` edges. None waits: they may move. */
+static int edges_reserve(struct poise_flow_task *task, size_t count)
+{
+    if (count <= FLOW_FEW && task->edges == task->few) {
+        return 0;
+    }
+    struct flow_edge *edges = poise_alloc(count, sizeof(*edges));
+    if (!edges) {
+        return -ENOMEM;
+    }
+    memcpy(edges, task->edges, task->edge_count * sizeof(*edges));
+    if (task->edges != task->few) {
+        free(task->edges);
+    }
+    task->edges = edges;
+    return 0;
+}
+
+static int edges_add(struct poise_flow_task *task,
+                     const struct poise_flow_list *list)
+{
+    int code = edges_reserve(task, task->edge_count + list->count);
+    for (size_t i = 0; code == 0 && i < list->count; i++) {
+        code = edge_add(task, &list->items[i]);
+    }
+    return code;
+}
+
+static int task_ready(struct poise_flow_task *task)
+{
+    struct flow_node *node = task->node;
+    task->state = FLOW_READY;
+    task->ready_ns = poise_clock_ns();
+    if (node->idle > 0) {
+        pthread_cond_signal(&node->work);
+    }
+    return flow_heap_push(&node->ready, task);
+}
+
+/* Ask for its dependencies until something is missing or all is there. */
+static int task_ask(struct poise_flow_task *task)
+{
+    struct flow_node *node = task->node;
+    for (unsigned round = 0; round < ASKS_MOST; round++) {
+        edges_drop(task, false);
+        int code = flow_ask(node, &task->block->key, POISE_FLOW_BACKWARD);
+        if (code < 0) {
+            return code;
+        }
+        task->known = code > 0;
+        if (!task->known && node->list.count == 0) {
+            break;
+        }
+        code = edges_add(task, &node->list);
+        if (code < 0 || task->missing > 0) {
+            return code;
+        }
+        if (task->known) {
+            return task_ready(task);
+        }
+    }
+    return flow_error(node->job, EPROTO, "ask for dependencies of block",
+                      &task->address,
+                      "they stay unknown though nothing is missing");
+}
+
+int flow_task_met(struct poise_flow_task *task)
+{
+    if (--task->missing > 0) {
+        return 0;
+    }
+    return task->known ? task_ready(task) : task_ask(task);
+}
+
+/* ---- their life
+ * ---------------------------------------------------------------
+ */
+
+int flow_task_open(struct flow_node *node, struct flow_block *block,
+                   uint32_t preference)
+{
+    struct poise_flow_task *task = node->unused;
+    if (task) {
+        node->unused = task->next;
+        memset(task, 0, sizeof(*task));
+    } else {
+        task = poise_alloc(1, sizeof(*task));
+    }
+    if (!task) {
+        return -ENOMEM;
+    }
+    task->node = node;
+    task->block = block;
+    task->edges = task->few;
+    task->redo = flow_is_done(node, &block->key);
+    task->order = (uint64_t)block->key.version << 32 | preference;
+    flow_shape_address(flow_file(node, block->key.file), &block->key,
+                       &task->address);
+    block->task = task;
+    return task_ask(task);
+}
+
+void flow_task_tidy(struct poise_flow_task *task)
+{
+    while (task->made) {
+        struct flow_made *made = task->made;
+        task->made = made->next;
+        free(made);
+    }
+    for (uint32_t i = 0; i < task->written_count; i++) {
+        free(task->written[i].made);
+    }
+    task->written_count = 0;
+    for (uint32_t i = 0; i < task->view_count; i++) {
+        if (task->views[i]) {
+            task->views[i]->refs--;
+            if (task->node->table) {
+                flow_block_release(task->node, task->views[i]);
+            }
+        }
+    }
+    task->view_count = 0;
+    free(task->written);
+    free(task->views);
+    free(task->more.items);
+    task->written = NULL;
+    task->views = NULL;
+    task->written_cap = task->view_cap = 0;
+    task->more = (struct poise_flow_list){0};
+}
+
+void flow_task_free(struct poise_flow_task *task)
+{
+    flow_task_tidy(task);
+    edges_drop(task, false);
+    task->next = task->node->unused;
+    task->node->unused = task;
+}
+
+void flow_task_drop(struct poise_flow_task *task)
+{
+    if (task->state == FLOW_RUNNING) {
+        task->redo = true; /* its dependencies are counted down already */
+        return;
+    }
+    for (uint32_t i = 0; i < task->edge_count; i++) {
+        struct flow_edge **at = &task->edges[i].block->waiters;
+        while (*at && *at != &task->edges[i]) {
+            at = &(*at)->next;
+        }
+        if (*at) {
+            *at = task->edges[i].next;
+        }
+    }
+    task->block->task = NULL;
+    edges_drop(task, false);
+    if (task->state == FLOW_READY) {
+        task->state = FLOW_DROPPED;
+    } else {
+        flow_task_free(task);
+    }
+}
+
+/* It read blocks that were not there: they are dependencies now. */
+static int task_again(struct poise_flow_task *task)
+{
+    struct poise_flow_list more = task->more;
+    task->more = (struct poise_flow_list){0};
+    flow_task_tidy(task);
+    task->state = FLOW_WAITING;
+    int code = edges_add(task, &more);
+    free(more.items);
+    return code == 0 && task->missing == 0 ? task_ready(task) : code;
+}
+
+static bool wrote_own(const struct poise_flow_task *task)
+{
+    for (uint32_t i = 0; i < task->written_count; i++) {
+        if (flow_key_same(&task->written[i].key, &task->block->key)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+int flow_task_end(struct poise_flow_task *task, int code)
+{
+    struct flow_node *node = task->node;
+    struct flow_block *block = task->block;
+    if (code == -EAGAIN && task->more.count > 0) {
+        return task_again(task);
+    }
+    if (code < 0) {
+        return poise_error_last()->code == -code
+                   ? code
+                   : flow_error(node->job, -code, "compute block",
+                                &task->address, "the callback returned %d",
+                                code);
+    }
+    if (!wrote_own(task)) {
+        return flow_error(node->job, ENODATA, "compute block", &task->address,
+                          "the callback did not write it");
+    }
+    for (uint32_t i = 0; code == 0 && i < task->written_count; i++) {
+        struct flow_made *made = task->written[i].made;
+        task->written[i].made = NULL;
+        code = flow_block_write(node, &task->written[i].key, made, task);
+    }
+    if (code < 0) {
+        return code;
+    }
+    node->stats.blocks++;
+    node->stats.redone += task->redo;
+    block->task = NULL;
+    edges_drop(task, !task->redo);
+    flow_task_free(task);
+    flow_block_release(node, block);
+    return 0;
+}

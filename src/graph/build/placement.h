@@ -1,0 +1,27 @@
+/* Shared by place.c and its tests: the domains of a machine. */
+#ifndef POISE_GRAPH_PLACE_H
+#define POISE_GRAPH_PLACE_H
+
+#include "graph/internal.h"
+
+#include <sched.h>
+
+/** More are left out. */
+#define GRAPH_MOST_DOMAINS 64
+
+/** Domains that have processors which this process may use. */
+struct graph_domains {
+    unsigned count;                     /**< 1 or more */
+    unsigned nodes[GRAPH_MOST_DOMAINS]; /**< the kernel's numbers */
+    cpu_set_t cpus[GRAPH_MOST_DOMAINS]; /**< of which this process's */
+};
+/** From a folder like /sys/devices/system/node; where there is none, one
+ * domain of all that is allowed. */
+void graph_domains_read(const char *folder, const cpu_set_t *allowed,
+                        struct graph_domains *out);
+/** The processors of process `index` of `count`: domains in turn, and the
+ * processors of one divided among its processes. */
+void graph_domains_share(const struct graph_domains *domains, unsigned index,
+                         unsigned count, cpu_set_t *out);
+
+#endif

@@ -1,0 +1,303 @@
+/*
+ * What the generator, the readers, the writers and the validator share.
+ */
+#ifndef POISE_GRAPH_IO_H
+#define POISE_GRAPH_IO_H
+
+#include "graph/internal.h"
+
+#include <pthread.h>
+#include <string.h>
+
+/* ---- threads (parallel.c) ------------------------------------------------ */
+
+/** What each thread of graph_parallel runs. It takes its share from what all
+ * have in common, so that any number of threads completes the work. */
+typedef int graph_parallel_part(unsigned thread, void *arg);
+
+/** Run `part` on up to `threads` threads (0: one for each core of the
+ * process), the caller's among them, with thread = 0, 1, ... Fewer run where
+ * the system gives no more. Returns the code of the lowest thread that failed,
+ * and its error is the caller's. */
+int graph_parallel(unsigned threads, graph_parallel_part *part, void *arg);
+
+/** How many threads 0 stands for, else `threads`. */
+unsigned graph_threads(unsigned threads);
+
+/* ---- ranks (parallel.c) -------------------------------------------------- */
+
+/** This rank's consecutive part of `all`, in order of rank; alone: all. */
+void graph_share(const struct poise_world *world, uint64_t all, uint64_t *first,
+                 uint64_t *count);
+/** poise_world_agree; `code` itself without a world. */
+int graph_agree(struct poise_world *world, int code);
+
+/* ---- limits (limits.c) --------------------------------------------------- */
+
+/** Bytes that this process can still get: what the machine, its control group
+ * and its own limits leave it. */
+uint64_t graph_memory_left(void);
+
+/** Refuse `count` `items` ("edges") of `each` bytes where they need more than
+ * `limit` (0: than graph_memory_left). 0, or -ENOMEM with the arithmetic. */
+int graph_memory_check(const char *doing, const char *what, uint64_t count,
+                       const char *items, uint64_t each, uint64_t limit);
+
+/* ---- large arrays of edges (limits.c) ------------------------------------ */
+
+/** Room for `count` edges in an empty list, in huge pages where there are. */
+int graph_edges_alloc(struct poise_graph_edges *edges, uint64_t count);
+
+/* ---- the generator (gen.c) ----------------------------------------------- */
+
+/** Edges [first, first + count) into `ends`, on this thread. `no_simd`:
+ * portable code only. */
+int graph_generate_range(const struct poise_graph_kronecker *options,
+                         uint64_t first, uint64_t count, bool no_simd,
+                         uint32_t *ends);
+
+/* ---- the bytes of a file (source.c) -------------------------------------- */
+
+/** A file from its beginning to its end, unpacked if its first bytes say that
+ * it is packed (gzip, Zstandard). One thread at a time. */
+struct graph_source;
+int graph_source_open(const char *path, struct graph_source **out);
+void graph_source_close(struct graph_source *source);
+/** `len` bytes, or fewer at the end; -EBADMSG where packed data are cut short
+ * or altered. */
+ssize_t graph_source_read(struct graph_source *source, void *data, size_t len);
+bool graph_source_is_packed(const struct graph_source *source);
+/** Bytes of the file, as they lie there: in all (0: not known), and read. */
+uint64_t graph_source_total(const struct graph_source *source);
+uint64_t graph_source_done(const struct graph_source *source);
+
+/* ---- names (names.c) ----------------------------------------------------- */
+
+struct poise_graph_names *graph_names_create(void);
+/** The label of a name, which is added if it is new: labels count up from 0.
+ * -ENOMEM, -EOVERFLOW. */
+int graph_names_add(struct poise_graph_names *names, const char *name,
+                    size_t len, uint32_t *label);
+uint64_t graph_names_count(const struct poise_graph_names *names);
+/** All names one after the other, and where each starts (and the last ends). */
+const char *graph_names_text(const struct poise_graph_names *names);
+const uint64_t *graph_names_starts(const struct poise_graph_names *names);
+
+/* ---- lines of text, in parallel (text.c) ---------------------------------
+ *
+ * The file is read in turns, in blocks of whole lines, which are then parsed
+ * side by side. Each block becomes a segment; segments are put together in
+ * the order of the file.
+ */
+
+struct graph_segment {
+    struct graph_segment *next;
+    void *pairs;    /**< pages; uint32_t or, if wide, uint64_t */
+    size_t bytes;   /**< of `pairs` */
+    uint64_t count; /**< pairs */
+    bool wide;
+    bool skipped;   /**< another rank's: only its lines are counted */
+    uint64_t lines; /**< in the block */
+    uint64_t most;  /**< the largest id, if there is a pair */
+    uint64_t rows;  /**< METIS: lines that are rows */
+    uint64_t last;  /**< METIS: one above the last row that is not empty */
+    struct poise_graph_names *names; /**< of this block; labels are its own */
+    uint64_t bad_line;               /**< 1 for the first; 0: none is bad */
+    char why[160];
+};
+
+struct graph_text;
+
+/** One block being parsed. Behind `end` there are GRAPH_TEXT_PAD line ends. */
+struct graph_block {
+    const struct graph_text *text;
+    const char *at, *end;
+    struct graph_segment *segment;
+    uint32_t *out32; /**< NULL if the segment is wide */
+    uint64_t *out64;
+};
+enum { GRAPH_TEXT_PAD = 16 };
+
+/** Parse a block: write its pairs, set the segment's count, lines and most.
+ * -EBADMSG with graph_text_bad, other codes with the error set, or 1: again
+ * with a wide segment. */
+typedef int graph_text_parse(struct graph_block *block);
+
+struct graph_text {
+    const char *path;
+    const struct poise_graph_load_options *options;
+    graph_text_parse *parse;
+    unsigned least_bytes; /**< of the text of a pair, for how much room */
+    bool long_lines;      /**< lines of any length, else of 1 MiB */
+    int rank, size;       /**< of size > 1, parse each size-th block only */
+    /* What the parsers want to know. */
+    uint64_t base, limit;  /**< ids begin at base, end below base + limit */
+    char tag;              /**< what pairs' lines begin with, or NUL */
+    const char *comments;  /**< first characters of lines to be left out */
+    unsigned skip, stride; /**< METIS: numbers before a row's first neighbour;
+                                numbers for each neighbour */
+    /* Private. */
+    struct graph_source *source;
+    struct poise_buf carry; /**< read, not yet handed out */
+    size_t carry_at;
+    uint64_t header_lines;
+    bool at_end, stop;
+    pthread_mutex_t lock;
+    struct graph_segment *first, *last;
+    uint64_t blocks, held_bytes, memory_bytes, next_progress_ns;
+};
+
+/** Open; the fields above may then be set. Close in any case. */
+int graph_text_open(struct graph_text *text, const char *path,
+                    const struct poise_graph_load_options *options);
+void graph_text_close(struct graph_text *text);
+/** The next line without its end, for headers: 1, 0 at the end of the file.
+ * `peek`: and leave it there. Valid until the next call. */
+int graph_text_line(struct graph_text *text, bool peek, const char **line,
+                    size_t *len);
+/** The number of the line last returned. */
+uint64_t graph_text_line_number(const struct graph_text *text);
+/** Error in the header: "line 3: ...". Returns -EBADMSG. */
+int graph_text_bad_header(const struct graph_text *text, const char *fmt, ...)
+    POISE_PRINTF(2, 3);
+/** Note an error in the block's line number `line` (the first is 1). Returns
+ * -EBADMSG. */
+int graph_text_bad(struct graph_block *block, uint64_t line, const char *fmt,
+                   ...) POISE_PRINTF(3, 4);
+/** Parse all that is left; the error is that of the first bad line. */
+int graph_text_run(struct graph_text *text);
+/** "line L: ..." for line `line` of a segment's block, after the run. */
+int graph_text_bad_segment(const struct graph_text *text,
+                           const struct graph_segment *segment, uint64_t line,
+                           const char *fmt, ...) POISE_PRINTF(4, 5);
+/** Put the narrow segments together into `out`; they are gone then. */
+int graph_text_collect(struct graph_text *text, struct poise_graph_edges *out);
+/** Cut a token for a message. */
+int graph_token_width(const char *at, const char *end);
+
+/** The digits at `at` as a number; returns where they end: `at` if there are
+ * none, NULL if the number is above 2^64 - 1. 8 bytes from there must be
+ * readable. */
+static inline const char *graph_number(const char *at, uint64_t *value);
+
+/* ---- lines of two vertices (pairs.c) ------------------------------------- */
+
+/** Two numbers; the segment is to be wide if they do not fit 32 bits. */
+graph_text_parse graph_parse_pairs;
+/** Two words, by the order of their first appearance in the block. */
+graph_text_parse graph_parse_names;
+
+/* ---- formats --------------------------------------------------------------
+ */
+
+/** One reader: fills `out` with this rank's part. Sets directed where the
+ * format says. */
+struct graph_load {
+    const char *path;
+    const struct poise_graph_load_options *options;
+    struct poise_world *world;
+    int rank, size;
+    struct poise_graph_edges *out;
+};
+/** Open its file, with this rank's share of the blocks to be parsed. */
+int graph_load_text(const struct graph_load *load, struct graph_text *text);
+/** Over all ranks: the sum; the maximum. `code` is agreed upon at the same
+ * time. Collective. */
+int graph_load_sum(const struct graph_load *load, int code, uint64_t *value);
+int graph_load_max(const struct graph_load *load, int code, uint64_t *value);
+/** Where every rank read the whole list: keep this one's share. */
+void graph_load_keep_share(const struct graph_load *load);
+int graph_read_snap(struct graph_load *load);
+int graph_read_mtx(struct graph_load *load);
+int graph_read_dimacs(struct graph_load *load);
+int graph_read_metis(struct graph_load *load);
+int graph_read_gap(struct graph_load *load);
+int graph_read_poise(struct graph_load *load);
+
+/** The format that a file's name suggests, or AUTO. */
+enum poise_graph_format graph_format_of_name(const char *path);
+/** How our own files of edges begin. */
+#define GRAPH_BINARY_MAGIC "POISEGRF"
+
+/* ---- writing (save.c) -----------------------------------------------------
+ *
+ * Files appear whole or not at all: they are written under another name and
+ * renamed in the end.
+ */
+
+struct graph_save {
+    const char *path;
+    char *temporary; /**< the name until then */
+    int fd;
+    unsigned threads;
+    uint64_t offset; /**< where the next block goes */
+    poise_graph_progress *progress;
+    void *arg;
+};
+int graph_save_open(struct graph_save *save, const char *path);
+/** Close; rename if `code` is 0, else remove. Returns `code`, or what went
+ * wrong. */
+int graph_save_close(struct graph_save *save, int code);
+int graph_save_at(struct graph_save *save, uint64_t offset, const void *data,
+                  size_t len);
+/** Append block `index` to an empty buffer. Any thread. */
+typedef int graph_save_block(uint64_t index, struct poise_buf *buf, void *arg);
+/** Make blocks 0 to `blocks` in parallel, write them in that order. */
+int graph_save_blocks(struct graph_save *save, uint64_t blocks,
+                      graph_save_block *make, void *arg);
+/** Decimal digits of a number; returns where they end. */
+char *graph_decimal(char *to, uint64_t value);
+#define GRAPH_DECIMAL 20 /* bytes at most */
+int graph_save_poise(const struct poise_graph_edges *edges,
+                     struct graph_save *save);
+int graph_save_gap(const struct poise_graph_edges *edges,
+                   struct graph_save *save);
+int graph_save_metis(const struct poise_graph_edges *edges,
+                     struct graph_save *save);
+
+/* ---- inline parts -------------------------------------------------------- */
+
+/* The bytes at `at`, the first one least significant. */
+static inline uint64_t graph_load_8(const char *at)
+{
+    uint64_t word;
+    memcpy(&word, at, sizeof word);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    word = __builtin_bswap64(word);
+#endif
+    return word;
+}
+
+static inline const char *graph_number(const char *at, uint64_t *value)
+{
+    const uint64_t ones = UINT64_C(0x0101010101010101);
+    uint64_t word = graph_load_8(at) ^ '0' * ones;
+    /* The high bit of each byte that is no digit; those above the first such
+     * byte may be wrong. */
+    uint64_t others = ((word + 0x76 * ones) | word) & 0x80 * ones;
+    unsigned digits = others ? (unsigned)__builtin_ctzll(others) / 8 : 8;
+    if (digits == 0) {
+        return at;
+    }
+    /* Eight digits, leading zeros put in front: to pairs, to eight. */
+    word <<= 64 - 8 * digits;
+    word = word * 10 + (word >> 8);
+    word =
+        ((word & UINT64_C(0x000000ff000000ff)) * UINT64_C(0x000f424000000064) +
+         (word >> 16 & UINT64_C(0x000000ff000000ff)) *
+             UINT64_C(0x0000271000000001)) >>
+        32;
+    at += digits;
+    if (digits == 8) {
+        for (; *at >= '0' && *at <= '9'; at++) {
+            if (__builtin_mul_overflow(word, 10, &word) ||
+                __builtin_add_overflow(word, (uint64_t)(*at - '0'), &word)) {
+                return NULL;
+            }
+        }
+    }
+    *value = word;
+    return at;
+}
+
+#endif

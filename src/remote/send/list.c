@@ -1,0 +1,523 @@
+/* The giving end's list: directory after directory, in the order of names. */
+#include "sender.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { BATCH_ENTRIES = 256, BATCH_BYTES = 1 << 17, FIRST_SAMES = 1024 };
+
+/* ---- directories -----------------------------------------------------------
+ */
+
+static struct give_dir *dir_make(struct give_dir *parent, const char *name)
+{
+    size_t len = strlen(name) + 1;
+    struct give_dir *dir = poise_alloc(1, sizeof *dir + len);
+
+    if (dir) {
+        memcpy(dir->name, name, len);
+        dir->refs = 1;
+        dir->parent = parent;
+        if (parent) {
+            parent->refs++;
+        }
+    }
+    return dir;
+}
+
+void give_dir_drop(struct give_dir *dir)
+{
+    while (dir && --dir->refs == 0) {
+        struct give_dir *parent = dir->parent;
+        free(dir);
+        dir = parent;
+    }
+}
+
+/* The directories from the source down to this one. */
+static int chain_of(const struct give_dir *dir, struct poise_buf *chain)
+{
+    size_t count = 0;
+    const struct give_dir **items;
+
+    for (const struct give_dir *at = dir; at; at = at->parent) {
+        poise_buf_append(chain, &at, sizeof at);
+        count++;
+    }
+    if (chain->error) {
+        return chain->error;
+    }
+    items = (const struct give_dir **)(void *)chain->data;
+    for (size_t i = 0; i < count / 2; i++) {
+        const struct give_dir *other = items[i];
+        items[i] = items[count - 1 - i];
+        items[count - 1 - i] = other;
+    }
+    return 0;
+}
+
+static const struct give_dir *link_of(const struct poise_buf *chain, size_t i)
+{
+    return ((const struct give_dir **)(void *)chain->data)[i];
+}
+
+static size_t length_of(const struct poise_buf *chain)
+{
+    return chain->len / sizeof(struct give_dir *);
+}
+
+int give_dir_path(const struct give_dir *dir, struct poise_buf *out)
+{
+    struct poise_buf chain = {0};
+    int err = chain_of(dir, &chain);
+
+    for (size_t i = 0; err == 0 && i < length_of(&chain); i++) {
+        const char *name = link_of(&chain, i)->name;
+        size_t len = strlen(name);
+        poise_buf_puts(out, name);
+        err = len && name[len - 1] == '/' ? 0 : poise_buf_putc(out, '/');
+    }
+    poise_buf_free(&chain);
+    return err;
+}
+
+int give_dir_open(const struct give_dir *dir)
+{
+    struct poise_buf chain = {0};
+    int fd = AT_FDCWD, err = chain_of(dir, &chain);
+
+    for (size_t i = 0; err == 0 && i < length_of(&chain); i++) {
+        const struct give_dir *at = link_of(&chain, i);
+        int below = poise_file_open(
+            fd, at->name, O_RDONLY | O_DIRECTORY | (i > 0 ? O_NOFOLLOW : 0), 0);
+        if (fd != AT_FDCWD) {
+            close(fd);
+        }
+        fd = below;
+        err = below < 0 ? below : 0;
+    }
+    poise_buf_free(&chain);
+    return err < 0 ? err : fd;
+}
+
+/* Its path in the target: without what leads to the source. */
+static int path_there(const struct give_dir *dir, const char *name,
+                      struct poise_buf *out)
+{
+    struct poise_buf chain = {0};
+    int err = chain_of(dir, &chain);
+
+    for (size_t i = 0; err == 0 && i < length_of(&chain); i++) {
+        const struct give_dir *at = link_of(&chain, i);
+        const char *slash = i == 0 ? strrchr(at->name, '/') : NULL;
+        if (!at->is_nameless) {
+            poise_buf_puts(out, slash ? slash + 1 : at->name);
+            err = poise_buf_putc(out, '/');
+        }
+    }
+    poise_buf_free(&chain);
+    return err < 0 ? err : poise_buf_puts(out, name);
+}
+
+/* ---- hard links ------------------------------------------------------------
+ */
+
+struct give_same {
+    uint64_t dev, ino;
+    size_t path; /* offset in same_paths, plus 1; 0: free */
+};
+
+static struct give_same *slot_of(struct give_same *slots, size_t count,
+                                 uint64_t dev, uint64_t ino)
+{
+    size_t at = (size_t)poise_hash_u64(ino * 31 + dev) & (count - 1);
+
+    while (slots[at].path && (slots[at].dev != dev || slots[at].ino != ino)) {
+        at = (at + 1) & (count - 1);
+    }
+    return &slots[at];
+}
+
+static int grow_sames(struct give *give)
+{
+    size_t slots = give->same_slots ? 2 * give->same_slots : FIRST_SAMES;
+    struct give_same *grown;
+
+    if (2 * give->same_count < give->same_slots) {
+        return 0;
+    }
+    grown = poise_alloc(slots, sizeof *grown);
+    if (!grown) {
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < give->same_slots; i++) {
+        const struct give_same *old = &give->sames[i];
+        if (old->path) {
+            *slot_of(grown, slots, old->dev, old->ino) = *old;
+        }
+    }
+    free(give->sames);
+    give->sames = grown;
+    give->same_slots = slots;
+    return 0;
+}
+
+/* Whether this was told under another name before: then that is in the
+ * entry. */
+static int find_same(struct give *give, const struct give_dir *dir,
+                     struct remote_entry *entry)
+{
+    struct give_same *slot;
+    const char *path;
+    int err = grow_sames(give);
+
+    if (err < 0) {
+        return err;
+    }
+    slot = slot_of(give->sames, give->same_slots, entry->meta.dev,
+                   entry->meta.ino);
+    if (slot->path) {
+        path = give->same_paths.data + slot->path - 1;
+        entry->same = path;
+        entry->same_len = strlen(path);
+        return 0;
+    }
+    *slot = (struct give_same){entry->meta.dev, entry->meta.ino,
+                               give->same_paths.len + 1};
+    give->same_count++;
+    err = path_there(dir, entry->name, &give->same_paths);
+    return err < 0 ? err : poise_buf_putc(&give->same_paths, 0);
+}
+
+/* ---- a directory's names ---------------------------------------------------
+ */
+
+static int by_name(const void *a, const void *b, void *names)
+{
+    const char *base = names;
+
+    return strcmp(base + *(const size_t *)a, base + *(const size_t *)b);
+}
+
+static int read_names(struct give_listing *listing)
+{
+    const struct dirent *entry;
+
+    errno = 0;
+    while ((entry = readdir(listing->stream))) {
+        size_t offset = listing->names.len;
+
+        if (strcmp(entry->d_name, ".") != 0 &&
+            strcmp(entry->d_name, "..") != 0) {
+            poise_buf_append(&listing->names, entry->d_name,
+                             strlen(entry->d_name) + 1);
+            poise_buf_append(&listing->offsets, &offset, sizeof offset);
+        }
+        errno = 0;
+    }
+    if (errno) {
+        return poise_error_set(errno, "read directory", NULL, NULL);
+    }
+    if (listing->names.error || listing->offsets.error) {
+        return -ENOMEM;
+    }
+    if (listing->offsets.len > 0) {
+        qsort_r(listing->offsets.data, listing->offsets.len / sizeof(size_t),
+                sizeof(size_t), by_name, listing->names.data);
+    }
+    return 0;
+}
+
+static int problem_in(struct give *give, const struct give_dir *dir,
+                      const char *name)
+{
+    struct poise_buf path = {0};
+    int err = dir ? give_dir_path(dir, &path) : 0;
+
+    poise_buf_puts(&path, name);
+    if (err == 0) {
+        err = remote_problem(give->transfer, poise_buf_str(&path));
+    }
+    poise_buf_free(&path);
+    return err;
+}
+
+/* Begin with the last directory of the stack. It stays there, even if it
+ * cannot be read: the other end counts on it. */
+static int open_next(struct give *give)
+{
+    struct give_listing *listing = &give->listing;
+    struct give_dir **top =
+        (struct give_dir **)(void *)(give->stack.data + give->stack.len);
+    int fd, err = 0;
+
+    listing->dir = *--top;
+    give->stack.len -= sizeof *top;
+    listing->open = true;
+    listing->incomplete = false;
+    listing->at = 0;
+    poise_buf_reset(&listing->names);
+    poise_buf_reset(&listing->offsets);
+    fd = give_dir_open(listing->dir);
+    if (fd >= 0) {
+        listing->stream = fdopendir(fd);
+        if (!listing->stream) {
+            close(fd);
+        }
+        err = listing->stream ? read_names(listing) : -ENOMEM;
+    }
+    if (fd < 0 || err < 0) {
+        if (err == -ENOMEM || fd == -ENOMEM) {
+            return -ENOMEM;
+        }
+        listing->incomplete = true;
+        return problem_in(give, listing->dir, "");
+    }
+    return 0;
+}
+
+/* ---- telling ---------------------------------------------------------------
+ */
+
+static int add_below(struct give *give, struct give_dir *parent,
+                     const char *name, bool is_nameless, uint64_t dev)
+{
+    struct give_dir *dir = dir_make(parent, name);
+
+    if (!dir) {
+        return -ENOMEM;
+    }
+    dir->is_nameless = is_nameless;
+    dir->dev = dev;
+    if (poise_buf_append(&give->listing.below, &dir, sizeof dir) < 0) {
+        give_dir_drop(dir);
+        return -ENOMEM;
+    }
+    return 0;
+}
+
+/* Put what was found on the stack, so that the first comes first. */
+static int push_below(struct give *give)
+{
+    struct poise_buf *below = &give->listing.below;
+    size_t each = sizeof(struct give_dir *);
+
+    for (size_t at = below->len; at > 0; at -= each) {
+        if (poise_buf_append(&give->stack, below->data + at - each, each) < 0) {
+            return -ENOMEM;
+        }
+        below->len -= each;
+    }
+    return 0;
+}
+
+static struct give_batch *batch_make(struct give *give, struct give_dir *dir)
+{
+    struct give_batch *batch = poise_alloc(1, sizeof *batch);
+
+    if (batch) {
+        batch->dir = dir;
+        if (dir) {
+            dir->refs++;
+        }
+        *(give->newest ? &give->newest->next : &give->oldest) = batch;
+        give->newest = batch;
+    }
+    return batch;
+}
+
+/* One entry: `path` is relative to `fd`, `name` what the target calls it. 1:
+ * told; 0: it cannot be. */
+static int tell(struct give *give, struct give_batch *batch, int fd,
+                const char *path, const char *name, struct poise_buf *body)
+{
+    struct remote_transfer *transfer = give->transfer;
+    struct poise_buf memory = {0};
+    struct remote_entry entry = {.name = name, .name_len = strlen(name)};
+    int err = poise_walk_meta_get(fd, path, transfer->options.keep, &entry.meta,
+                                  &memory);
+
+    if (err < 0) {
+        give->listing.incomplete = true;
+        err = err == -ENOMEM ? err : problem_in(give, batch->dir, path);
+        goto out;
+    }
+    if (entry.meta.target) {
+        entry.target = entry.meta.target;
+        entry.target_len = strlen(entry.target);
+    }
+    if (S_ISDIR(entry.meta.mode)) {
+        err = add_below(give, batch->dir, path, !*name, entry.meta.dev);
+    } else if (entry.meta.links > 1) {
+        err = find_same(give, batch->dir, &entry);
+    }
+    if (err == 0) {
+        err = remote_entry_put(body, &entry, &give->context);
+    }
+    if (err == 0) {
+        err = poise_buf_append(&batch->names, path, strlen(path) + 1);
+    }
+    batch->count++;
+    transfer->stats.entries++;
+    err = err < 0 ? err : 1;
+out:
+    poise_buf_free(&memory);
+    return err;
+}
+
+/* What the target calls a source. */
+static const char *name_there(const char *source)
+{
+    size_t len = strlen(source);
+    const char *name;
+
+    if (len == 0 || source[len - 1] == '/') {
+        return "";
+    }
+    name = strrchr(source, '/');
+    name = name ? name + 1 : source;
+    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ? "" : name;
+}
+
+/* A directory on another file system than its source is listed, and is
+ * empty. */
+static bool is_foreign(const struct give *give, const struct give_dir *dir)
+{
+    const struct give_dir *root = dir;
+
+    while (root->parent) {
+        root = root->parent;
+    }
+    return give->transfer->options.one_file_system && dir->dev != root->dev;
+}
+
+/* The names of a part, from where the last one ended; whether that was the
+ * end. */
+static int tell_names(struct give *give, struct give_batch *batch,
+                      struct poise_buf *body, bool *last)
+{
+    struct give_listing *listing = &give->listing;
+    size_t count = listing->offsets.len / sizeof(size_t);
+    const size_t *offsets = (const size_t *)(const void *)listing->offsets.data;
+    int rc = 0;
+
+    while (listing->stream && listing->at < count &&
+           batch->count < BATCH_ENTRIES && body->len < BATCH_BYTES && rc >= 0) {
+        const char *name = listing->names.data + offsets[listing->at++];
+        rc = tell(give, batch, dirfd(listing->stream), name, name, body);
+    }
+    *last = !listing->stream || listing->at == count;
+    return rc < 0 ? rc : 0;
+}
+
+static int tell_sources(struct give *give, struct give_batch *batch,
+                        struct poise_buf *body, bool *last)
+{
+    const struct poise_remote_options *options = &give->transfer->options;
+    int rc = 0;
+
+    while (give->next_source < options->source_count &&
+           batch->count < BATCH_ENTRIES && body->len < BATCH_BYTES && rc >= 0) {
+        const char *path = options->sources[give->next_source++];
+        rc = tell(give, batch, AT_FDCWD, *path ? path : ".", name_there(path),
+                  body);
+    }
+    *last = give->next_source == options->source_count;
+    return rc < 0 ? rc : 0;
+}
+
+enum { IS_LAST = 1, IS_INCOMPLETE = 2 };
+
+static int say_batch(struct give *give, const struct give_batch *batch,
+                     const struct poise_buf *entries, bool last)
+{
+    struct poise_buf body = {0};
+    int err;
+
+    poise_buf_varint(&body,
+                     (last ? IS_LAST : 0u) |
+                         (give->listing.incomplete ? IS_INCOMPLETE : 0u));
+    poise_buf_varint(&body, batch->count);
+    poise_buf_append(&body, entries->data, entries->len);
+    err = entries->error ? entries->error
+                         : remote_link_say_list(&give->transfer->link,
+                                                REMOTE_BATCH, &body);
+    poise_buf_free(&body);
+    return err;
+}
+
+static void close_listing(struct give_listing *listing)
+{
+    if (listing->stream) {
+        closedir(listing->stream);
+        listing->stream = NULL;
+    }
+    give_dir_drop(listing->dir);
+    listing->dir = NULL;
+    listing->open = false;
+}
+
+int give_list(struct give *give, bool *more)
+{
+    struct give_listing *listing = &give->listing;
+    struct poise_buf body = {0};
+    struct give_batch *batch;
+    bool last = true, sources = !give->sources_told;
+    int err = 0;
+
+    *more = false;
+    if (give->list_told) {
+        return 0;
+    }
+    if (!sources && !listing->open && give->stack.len == 0) {
+        give->list_told = true;
+        return remote_link_say_list(&give->transfer->link, REMOTE_LIST_END,
+                                    NULL);
+    }
+    if (!sources && !listing->open) {
+        err = open_next(give);
+        if (err == 0 && is_foreign(give, listing->dir)) {
+            listing->offsets.len = 0;
+            listing->incomplete = true;
+        }
+    }
+    batch = err == 0 ? batch_make(give, listing->dir) : NULL;
+    if (!batch) {
+        return err < 0 ? err : -ENOMEM;
+    }
+    err = sources ? tell_sources(give, batch, &body, &last)
+                  : tell_names(give, batch, &body, &last);
+    give->unresolved += batch->count;
+    if (err == 0) {
+        err = say_batch(give, batch, &body, last);
+    }
+    if (err == 0 && last) {
+        give->sources_told = true;
+        close_listing(listing);
+        err = push_below(give);
+    }
+    poise_buf_free(&body);
+    *more = true;
+    return err;
+}
+
+static void drop_all(struct poise_buf *dirs)
+{
+    for (size_t at = 0; at < dirs->len; at += sizeof(struct give_dir *)) {
+        give_dir_drop(*(struct give_dir **)(void *)(dirs->data + at));
+    }
+    poise_buf_free(dirs);
+}
+
+void give_list_free(struct give *give)
+{
+    close_listing(&give->listing);
+    poise_buf_free(&give->listing.names);
+    poise_buf_free(&give->listing.offsets);
+    drop_all(&give->listing.below);
+    drop_all(&give->stack);
+    poise_buf_free(&give->same_paths);
+    free(give->sames);
+}

@@ -1,0 +1,272 @@
+/* The taking end, entry by entry: what is there already, what can be made at
+ * once, what is wanted. */
+#include "receiver.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+enum { WANTS_MOST = 1 << 20 };
+
+/* ---- directories -----------------------------------------------------------
+ */
+
+static int keep_meta(struct take_dir *dir, const struct poise_walk_meta *meta)
+{
+    int err = poise_buf_append(&dir->memory, meta->xattrs, meta->xattrs_len);
+
+    dir->meta = *meta;
+    dir->meta.xattrs = dir->memory.data;
+    dir->has_meta = true;
+    return err;
+}
+
+static bool is_directory(int fd, const char *name)
+{
+    struct stat st;
+
+    return fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+           S_ISDIR(st.st_mode);
+}
+
+/* Make it, if it has to be. Without it nothing below it can be. */
+static int make_directory(struct take *take, struct take_dir *dir,
+                          struct take_dir *made)
+{
+    int fd, rc;
+
+    if (dir->failed || !*made->name) {
+        made->failed = dir->failed;
+        made->is_absent = dir->is_absent;
+        return 0;
+    }
+    if (take->transfer->options.dry) {
+        fd = dir->is_absent ? -1 : take_dir_open(take, dir, &take->listed);
+        made->is_absent = fd < 0 || !is_directory(fd, made->name);
+        return made->is_absent
+                   ? take_deed(take, dir, made->name, POISE_REMOTE_MADE)
+                   : 0;
+    }
+    rc = fd = take_dir_open(take, dir, &take->listed);
+    if (fd >= 0) {
+        rc = poise_walk_make_directory(fd, made->name);
+    }
+    if (rc < 0) {
+        made->failed = true;
+        return take_problem(take, dir, made->name);
+    }
+    return rc ? take_deed(take, dir, made->name, POISE_REMOTE_MADE) : 0;
+}
+
+static int take_directory(struct take *take, struct take_dir *dir,
+                          const char *name, const struct poise_walk_meta *meta)
+{
+    struct take_dir *made = take_dir_make(dir, name);
+    int err;
+
+    if (!made) {
+        return -ENOMEM;
+    }
+    if (poise_buf_append(&take->below, &made, sizeof made) < 0) {
+        take_dir_drop(take, made);
+        return -ENOMEM;
+    }
+    err = keep_meta(made, meta);
+    return err < 0 ? err : make_directory(take, dir, made);
+}
+
+/* ---- files -----------------------------------------------------------------
+ */
+
+static int want(struct take *take, struct take_dir *dir, const char *name,
+                const struct poise_walk_meta *meta)
+{
+    size_t len = strlen(name) + 1;
+    struct take_want *made;
+
+    if (take->transfer->options.dry) {
+        return take_deed(take, dir, name, POISE_REMOTE_SENT);
+    }
+    if (++take->wants > WANTS_MOST) {
+        return remote_bad("it does not wait for answers");
+    }
+    made = poise_alloc(1, sizeof *made + len);
+    if (!made) {
+        return -ENOMEM;
+    }
+    memcpy(made->name, name, len);
+    made->meta = *meta;
+    if (meta->xattrs_len > 0) {
+        made->xattrs = poise_alloc(meta->xattrs_len, 1);
+        if (!made->xattrs) {
+            free(made);
+            return -ENOMEM;
+        }
+        memcpy(made->xattrs, meta->xattrs, meta->xattrs_len);
+    }
+    made->meta.xattrs = made->xattrs;
+    made->dir = dir;
+    dir->refs++;
+    *(take->last ? &take->last->next : &take->first) = made;
+    take->last = made;
+    return 1;
+}
+
+static int add_link(struct take *take, struct take_dir *dir, const char *name,
+                    const struct remote_entry *entry)
+{
+    size_t len = strlen(name) + 1;
+    struct take_link *link =
+        poise_alloc(1, sizeof *link + len + entry->same_len + 1);
+
+    if (!link) {
+        return -ENOMEM;
+    }
+    memcpy(link->name, name, len);
+    memcpy(link->name + len, entry->same, entry->same_len);
+    link->to = link->name + len;
+    link->dir = dir;
+    link->next = take->links;
+    take->links = link;
+    dir->refs++;
+    return 0;
+}
+
+/* ---- what is there already -------------------------------------------------
+ */
+
+static bool is_same_time(const struct stat *st,
+                         const struct poise_walk_meta *meta)
+{
+    return st->st_mtim.tv_sec == meta->mtime.tv_sec &&
+           st->st_mtim.tv_nsec == meta->mtime.tv_nsec;
+}
+
+static bool is_same_link(int fd, const char *name, const char *target)
+{
+    char has[REMOTE_NAME_MOST + 1];
+    ssize_t len = readlinkat(fd, name, has, sizeof has);
+
+    return len > 0 && (size_t)len == strlen(target) &&
+           memcmp(has, target, (size_t)len) == 0;
+}
+
+/* Whether what has the name is, but for its attributes, what is to be there. */
+static bool is_there(int fd, const char *name,
+                     const struct poise_walk_meta *meta)
+{
+    struct stat st;
+
+    if (fd < 0 || fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
+        (st.st_mode ^ meta->mode) & S_IFMT) {
+        return false;
+    }
+    if (S_ISREG(meta->mode)) {
+        return (uint64_t)st.st_size == meta->size && is_same_time(&st, meta);
+    }
+    if (S_ISLNK(meta->mode)) {
+        return is_same_link(fd, name, meta->target);
+    }
+    return !(S_ISCHR(meta->mode) || S_ISBLK(meta->mode)) ||
+           st.st_rdev == makedev(meta->major, meta->minor);
+}
+
+/* 1: it is there, and has its attributes now. */
+static int take_there(struct take *take, struct take_dir *dir, int fd,
+                      const char *name, const struct poise_walk_meta *meta)
+{
+    const struct poise_remote_options *options = &take->transfer->options;
+    int rc;
+
+    if (!is_there(fd, name, meta)) {
+        return 0;
+    }
+    if (options->dry) {
+        return 1;
+    }
+    rc = poise_walk_make_attributes(fd, name, meta, options->keep);
+    if (rc < 0) {
+        rc = take_problem(take, dir, name);
+    } else if (rc > 0) {
+        rc = take_deed(take, dir, name, POISE_REMOTE_CHANGED);
+    }
+    return rc < 0 ? rc : 1;
+}
+
+static int take_special(struct take *take, struct take_dir *dir, int fd,
+                        const char *name, const struct poise_walk_meta *meta)
+{
+    const struct poise_remote_options *options = &take->transfer->options;
+
+    if (!options->dry && poise_walk_make_special(fd, name, meta, options->keep,
+                                                 options->remove) < 0) {
+        return take_problem(take, dir, name);
+    }
+    return take_deed(take, dir, name, POISE_REMOTE_MADE);
+}
+
+/* All but directories. */
+static int take_other(struct take *take, struct take_dir *dir, const char *name,
+                      const struct remote_entry *entry,
+                      const struct poise_walk_meta *meta)
+{
+    int fd = dir->is_absent ? -1 : take_dir_open(take, dir, &take->listed);
+    int rc;
+
+    if (fd < 0 && !dir->is_absent) {
+        dir->failed = true;
+        return take_is_fatal(fd) ? fd : take_problem(take, dir, "");
+    }
+    if (entry->same_len > 0) {
+        return add_link(take, dir, name, entry);
+    }
+    rc = take_there(take, dir, fd, name, meta);
+    if (rc != 0) {
+        return rc < 0 ? rc : 0;
+    }
+    return S_ISREG(meta->mode) ? want(take, dir, name, meta)
+                               : take_special(take, dir, fd, name, meta);
+}
+
+static int remember(struct take *take, struct take_dir *dir, const char *name)
+{
+    uint64_t hash = poise_hash_bytes(name, strlen(name), take->seed);
+
+    return take->transfer->options.remove
+               ? poise_buf_append(&dir->told, &hash, sizeof hash)
+               : 0;
+}
+
+int take_entry(struct take *take, struct take_dir *dir,
+               const struct remote_entry *entry)
+{
+    char name[REMOTE_NAME_MOST + 1], target[REMOTE_NAME_MOST + 1];
+    struct poise_walk_meta meta = entry->meta;
+    int err;
+
+    if (entry->name_len == 0 && dir != take->top) {
+        return remote_bad("an entry without a name");
+    }
+    memcpy(name, entry->name, entry->name_len);
+    name[entry->name_len] = 0;
+    if (take->rename && dir == take->top) {
+        snprintf(name, sizeof name, "%s", take->rename);
+    }
+    if (entry->target_len > 0) {
+        memcpy(target, entry->target, entry->target_len);
+        target[entry->target_len] = 0;
+        meta.target = target;
+    }
+    take->transfer->stats.entries++;
+    err = remember(take, dir, name);
+    if (err < 0) {
+        return err;
+    }
+    if (S_ISDIR(meta.mode)) {
+        return take_directory(take, dir, name, &meta);
+    }
+    return dir->failed ? 0 : take_other(take, dir, name, entry, &meta);
+}

@@ -1,0 +1,547 @@
+/* How the two ends find each other: a shell, a greeting, a cache. */
+#include "remote/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum {
+    MAGIC_BYTES = 8,
+    HEAD_BYTES = MAGIC_BYTES + 8, /* version, length of what follows */
+    WORDS_MOST = 64,
+    FLAG_GIVES = 1, /* the end that is told gives, and this one takes */
+    FLAG_REMOVE = 2,
+    FLAG_DRY = 4,
+    FLAG_TELL = 8,
+    FLAG_ONE_FILE_SYSTEM = 16,
+};
+static const char magic[MAGIC_BYTES + 1] = "POISESND";
+
+/* ---- operands --------------------------------------------------------------
+ */
+
+size_t remote_host(const char *operand)
+{
+    size_t len = strcspn(operand, ":/");
+
+    return operand[len] == ':' ? len : 0;
+}
+
+/* ---- the cache -------------------------------------------------------------
+ */
+
+/* Make a folder and those above it. */
+static int make_folders(char *path)
+{
+    for (char *at = strchr(path + 1, '/');; at = strchr(at + 1, '/')) {
+        int failed;
+
+        if (at) {
+            *at = 0;
+        }
+        failed = mkdir(path, 0700) != 0 && errno != EEXIST ? errno : 0;
+        if (at) {
+            *at = '/';
+        }
+        if (failed || !at) {
+            return failed
+                       ? poise_error_set(failed, "make the cache", path, NULL)
+                       : 0;
+        }
+    }
+}
+
+static int cache_path(const struct remote_cache *cache, struct poise_buf *out)
+{
+    const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+
+    if (cache->folder) {
+        poise_buf_puts(out, cache->folder);
+    } else if (base && base[0] == '/') {
+        poise_buf_printf(out, "%s/poise/%s", base, cache->usual);
+    } else if (home && home[0] == '/') {
+        poise_buf_printf(out, "%s/.cache/poise/%s", home, cache->usual);
+    }
+    poise_buf_str(out);
+    return out->error;
+}
+
+static bool is_cache(const char *folder)
+{
+    struct poise_buf path = {0};
+    bool is_there;
+
+    poise_buf_printf(&path, "%s/store", folder);
+    is_there = access(poise_buf_str(&path), F_OK) == 0;
+    poise_buf_free(&path);
+    return is_there;
+}
+
+int remote_store_open(const struct remote_cache *cache,
+                      struct poise_dedup_store **out)
+{
+    struct poise_dedup_store_options options = {.limit_bytes = cache->bytes,
+                                                .shared = true};
+    struct poise_buf path = {0};
+    int err = cache_path(cache, &path), code;
+
+    if (err == 0 && path.len > 0) {
+        err = make_folders(path.data);
+        if (err == 0) {
+            /* One that is there has a width already. */
+            options.bits =
+                cache->bits && !is_cache(path.data) ? cache->bits : 0;
+            err = poise_dedup_store_open(path.data, &options, out);
+        }
+    }
+    code = err;
+    if (err < 0 || path.len == 0) {
+        /* A cache saves time; what it keeps is nobody's only copy. */
+        options.limit_bytes = 0;
+        err = poise_dedup_store_open(NULL, &options, out);
+    }
+    poise_buf_free(&path);
+    return err < 0 ? err : code < 0 ? 1 : 0;
+}
+
+/* ---- starting the other end ------------------------------------------------
+ */
+
+/* Split at blanks; quotes of both kinds hold words together. `text` is
+ * changed. */
+static int split_words(char *text, char **words)
+{
+    int count = 0;
+    char *at = text, *to = text;
+
+    while (*(at += strspn(at, " \t"))) {
+        char quote = 0;
+
+        if (count == WORDS_MOST - 8) {
+            return poise_error_set(E2BIG, "use the remote shell", text, NULL);
+        }
+        words[count++] = to;
+        for (; *at && (quote || !strchr(" \t", *at)); at++) {
+            if (*at == quote) {
+                quote = 0;
+            } else if (!quote && (*at == '\'' || *at == '"')) {
+                quote = *at;
+            } else {
+                *to++ = *at;
+            }
+        }
+        at += *at ? 1 : 0;
+        *to++ = 0;
+    }
+    return count;
+}
+
+static int spawn_words(char **words, int fd, pid_t *pid)
+{
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    sigset_t defaults;
+    int code = posix_spawn_file_actions_init(&actions);
+
+    if (code) {
+        return -code;
+    }
+    code = posix_spawnattr_init(&attributes);
+    if (code) {
+        posix_spawn_file_actions_destroy(&actions);
+        return -code;
+    }
+    sigemptyset(&defaults);
+    sigaddset(&defaults, SIGPIPE);
+    posix_spawnattr_setsigdefault(&attributes, &defaults);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+    code = posix_spawn_file_actions_adddup2(&actions, fd, 0);
+    code = code ? code : posix_spawn_file_actions_adddup2(&actions, fd, 1);
+    if (!code) {
+        code =
+            posix_spawnp(pid, words[0], &actions, &attributes, words, environ);
+    }
+    posix_spawnattr_destroy(&attributes);
+    posix_spawn_file_actions_destroy(&actions);
+    return -code;
+}
+
+/* The words that start the other end; they lie in `text`. */
+static int make_words(const struct poise_remote_options *options,
+                      const char *host, size_t host_len, struct poise_buf *text,
+                      char **words)
+{
+    static const char ours[] = "send\0--server";
+    const char *shell = options->shell ? options->shell : "ssh";
+    const char *program = options->program ? options->program : "poise";
+    size_t at = strlen(shell) + 1, end;
+    int count = 0;
+
+    if (host_len > 0) {
+        poise_buf_append(text, shell, at);
+        poise_buf_append(text, host, host_len);
+        poise_buf_putc(text, 0);
+    } else {
+        program = "/proc/self/exe";
+    }
+    poise_buf_append(text, program, strlen(program) + 1);
+    end = text->len;
+    poise_buf_append(text, ours, sizeof(ours));
+    if (text->error) {
+        return text->error;
+    }
+    if (host_len > 0) {
+        count = split_words(text->data, words);
+        if (count < 0) {
+            return count;
+        }
+        words[count++] = text->data + at;
+        words[count++] = text->data + at + host_len + 1;
+    } else {
+        words[count++] = text->data;
+    }
+    words[count++] = text->data + end;
+    words[count++] = text->data + end + strlen("send") + 1;
+    words[count] = NULL;
+    return 0;
+}
+
+static int put_greeting(const struct poise_remote_options *options, bool gives,
+                        struct poise_buf *out)
+{
+    struct poise_buf body = {0};
+    unsigned flags =
+        (gives ? 0 : FLAG_GIVES) | (options->remove ? FLAG_REMOVE : 0) |
+        (options->dry ? FLAG_DRY : 0) | (options->tell ? FLAG_TELL : 0) |
+        (options->one_file_system ? FLAG_ONE_FILE_SYSTEM : 0);
+
+    poise_buf_varint(&body, flags);
+    poise_buf_varint(&body, options->keep);
+    poise_buf_varint(&body, (uint64_t)options->level);
+    poise_buf_varint(&body, options->cache_bytes);
+    poise_buf_varint(&body, options->cache_bits);
+    poise_buf_varint(&body, options->silence_ns);
+    poise_buf_putc(&body, options->segmenter ? 1 : 0);
+    if (options->segmenter) {
+        poise_buf_blob(&body, options->segmenter, strlen(options->segmenter));
+    }
+    poise_buf_putc(&body, options->remote_cache ? 1 : 0);
+    if (options->remote_cache) {
+        poise_buf_blob(&body, options->remote_cache,
+                       strlen(options->remote_cache));
+    }
+    poise_buf_varint(&body, gives ? 1 : options->source_count);
+    for (size_t i = 0; i < (gives ? 1 : options->source_count); i++) {
+        const char *path = gives ? options->target : options->sources[i];
+        poise_buf_blob(&body, path, strlen(path));
+    }
+    poise_buf_append(out, magic, MAGIC_BYTES);
+    poise_buf_u64(out, REMOTE_VERSION | (uint64_t)body.len << 32);
+    poise_buf_append(out, body.data, body.len);
+    if (body.error) {
+        out->error = body.error;
+    }
+    poise_buf_free(&body);
+    return out->error;
+}
+
+/* All of it, before anything else is done; the descriptor blocks still. */
+static int write_all(int fd, const struct poise_buf *data)
+{
+    int err = data->error;
+
+    return err < 0
+               ? err
+               : poise_file_write(fd, data->data, data->len, "the other end");
+}
+
+/* Until something is there to be read: 0. The user may not want to wait. */
+static int await(int fd, const struct poise_remote_options *how,
+                 uint64_t begun_ns)
+{
+    enum { TICK_MS = 200 };
+
+    for (;;) {
+        struct pollfd poller = {.fd = fd, .events = POLLIN};
+        int rc = poll(&poller, 1, TICK_MS);
+
+        if (how->stop && *how->stop) {
+            return poise_error_set(EINTR, "meet the other end", NULL,
+                                   "it was interrupted");
+        }
+        if (rc > 0 || (rc < 0 && errno != EINTR)) {
+            return 0; /* reading tells what is wrong */
+        }
+        if (how->silence_ns > 0 &&
+            poise_clock_ns() - begun_ns > how->silence_ns) {
+            return poise_error_set(ETIMEDOUT, "meet the other end", NULL,
+                                   "it says nothing");
+        }
+    }
+}
+
+/* Exactly so many bytes. */
+static int read_all(int fd, const struct poise_remote_options *how, void *data,
+                    size_t len)
+{
+    unsigned char *to = data;
+    uint64_t begun_ns = poise_clock_ns();
+
+    while (len > 0) {
+        int err = await(fd, how, begun_ns);
+        int code = err < 0 ? 0 : poise_fault_check(POISE_FAULT_READ);
+        ssize_t got;
+
+        if (err < 0) {
+            return err;
+        }
+        got = code ? -1 : read(fd, to, len);
+        code = code || got >= 0 ? code : errno;
+        if (code == EINTR || code == EAGAIN) {
+            continue;
+        }
+        if (code != 0 && code != ECONNRESET) {
+            return poise_error_set(code, "read", "the other end", NULL);
+        }
+        if (got <= 0) {
+            return poise_error_set(ECONNRESET, "meet the other end", NULL,
+                                   "it ended before it said anything; is poise "
+                                   "installed there?");
+        }
+        to += got;
+        len -= (size_t)got;
+    }
+    return 0;
+}
+
+/* The head of a greeting, and the length of what follows. */
+static int read_head(int fd, const struct poise_remote_options *how,
+                     size_t *len)
+{
+    unsigned char head[HEAD_BYTES];
+    uint64_t rest;
+    int err = read_all(fd, how, head, sizeof head);
+
+    if (err < 0) {
+        return err;
+    }
+    rest = poise_get_u64(head + MAGIC_BYTES);
+    if (memcmp(head, magic, MAGIC_BYTES) != 0 ||
+        rest >> 32 > REMOTE_MESSAGE_MOST) {
+        return poise_error_set(EBADMSG, "meet the other end", NULL,
+                               "it says something else; do its shell's start "
+                               "files print?");
+    }
+    if ((uint32_t)rest != REMOTE_VERSION) {
+        return poise_error_set(EPROTO, "meet the other end", NULL,
+                               "its version is %lu, not %d",
+                               (unsigned long)(uint32_t)rest, REMOTE_VERSION);
+    }
+    *len = (size_t)(rest >> 32);
+    return 0;
+}
+
+/* What the other end says to the greeting: nothing, or what is wrong. */
+static int read_welcome(int fd, const struct poise_remote_options *how)
+{
+    struct poise_buf text = {0};
+    size_t len = 0;
+    int err = read_head(fd, how, &len);
+
+    if (err == 0 && len > 0) {
+        char *to = poise_buf_reserve(&text, len);
+        err = to ? read_all(fd, how, to, len) : -ENOMEM;
+        text.len = err == 0 ? len : 0;
+        if (err == 0) {
+            err =
+                poise_error_set(EREMOTEIO, "begin", NULL,
+                                "the other end says: %s", poise_buf_str(&text));
+        }
+    }
+    poise_buf_free(&text);
+    return err;
+}
+
+int remote_start(const struct poise_remote_options *options, const char *host,
+                 size_t host_len, bool gives, int *fd, pid_t *pid)
+{
+    struct poise_buf text = {0}, greeting = {0};
+    char *words[WORDS_MOST];
+    int pair[2], err;
+
+    err = make_words(options, host, host_len, &text, words);
+    if (err == 0) {
+        err = put_greeting(options, gives, &greeting);
+    }
+    if (err < 0) {
+        goto out;
+    }
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
+        err = poise_error_set(errno, "connect", NULL, NULL);
+        goto out;
+    }
+    err = spawn_words(words, pair[1], pid);
+    close(pair[1]);
+    if (err < 0) {
+        poise_error_set(-err, "run", words[0], NULL);
+        goto close_fd;
+    }
+    err = write_all(pair[0], &greeting);
+    if (err == 0 || err == -EPIPE || err == -ECONNRESET) {
+        /* What is gone may have said something before. */
+        *fd = pair[0];
+        err = 0;
+        goto out;
+    }
+    close(pair[0]);
+    remote_finish(*pid, err);
+    goto out;
+close_fd:
+    close(pair[0]);
+out:
+    poise_buf_free(&text);
+    poise_buf_free(&greeting);
+    return err;
+}
+
+int remote_meet(const struct poise_remote_options *options, int fd, pid_t pid)
+{
+    int err = read_welcome(fd, options);
+
+    if (err < 0) {
+        close(fd);
+        remote_finish(pid, err);
+    }
+    return err;
+}
+
+int remote_finish(pid_t pid, int err)
+{
+    int status;
+
+    if (err == -ETIMEDOUT || err == -EINTR) {
+        /* Who says nothing may not end of itself either. */
+        kill(pid, SIGTERM);
+    }
+    while (waitpid(pid, &status, 0) < 0) {
+        if (errno != EINTR) {
+            return 0;
+        }
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+/* ---- being the other end ---------------------------------------------------
+ */
+
+static const char *keep_string(struct poise_reader *from,
+                               struct poise_buf *memory)
+{
+    size_t len;
+    const char *text = poise_reader_blob(from, &len);
+    char *to;
+
+    if (!text || memchr(text, 0, len)) {
+        from->error = -EBADMSG;
+        return NULL;
+    }
+    to = poise_buf_reserve(memory, len + 1);
+    if (!to) {
+        from->error = -ENOMEM;
+        return NULL;
+    }
+    memcpy(to, text, len);
+    to[len] = 0;
+    memory->len += len + 1;
+    return to;
+}
+
+static int parse_greeting(struct poise_reader *from,
+                          struct poise_remote_options *options, bool *gives,
+                          struct poise_buf *memory,
+                          struct poise_strings *sources)
+{
+    uint64_t flags = poise_reader_varint(from), count;
+    const unsigned char *has;
+
+    *gives = flags & FLAG_GIVES;
+    options->remove = flags & FLAG_REMOVE;
+    options->dry = flags & FLAG_DRY;
+    options->tell = flags & FLAG_TELL;
+    options->one_file_system = flags & FLAG_ONE_FILE_SYSTEM;
+    options->keep = (unsigned)poise_reader_varint(from) & POISE_WALK_KEEP_ALL;
+    options->level = (int)(poise_reader_varint(from) & 31);
+    options->cache_bytes = poise_reader_varint(from);
+    options->cache_bits = (uint32_t)poise_reader_varint(from);
+    options->silence_ns = poise_reader_varint(from);
+    has = poise_reader_left(from) > 0 ? from->pos++ : NULL;
+    options->segmenter = has && *has ? keep_string(from, memory) : NULL;
+    has = poise_reader_left(from) > 0 ? from->pos++ : NULL;
+    options->cache = has && *has ? keep_string(from, memory) : NULL;
+    count = poise_reader_varint(from);
+    if (from->error || count == 0 || count > poise_reader_left(from)) {
+        return remote_bad("its greeting is cut short");
+    }
+    sources->items = poise_alloc((size_t)count, sizeof *sources->items);
+    if (!sources->items) {
+        return -ENOMEM;
+    }
+    while (sources->count < count && from->error == 0) {
+        sources->items[sources->count++] = keep_string(from, memory);
+    }
+    options->sources = sources->items;
+    options->source_count = sources->count;
+    options->target = sources->items[0];
+    return from->error ? remote_bad("its greeting is cut short") : 0;
+}
+
+int remote_greet(int in, struct poise_remote_options *options, bool *gives,
+                 struct poise_buf *memory, struct poise_strings *sources)
+{
+    struct poise_buf body = {0};
+    struct poise_reader reader;
+    size_t len = 0;
+    int err = read_head(in, options, &len);
+
+    if (err == 0 && !poise_buf_reserve(&body, len + 1)) {
+        err = -ENOMEM;
+    }
+    /* Strings stay where they are: this is all that they need. */
+    if (err == 0 && !poise_buf_reserve(memory, 2 * len + 64)) {
+        err = -ENOMEM;
+    }
+    if (err == 0) {
+        err = read_all(in, options, body.data, len);
+    }
+    if (err == 0) {
+        reader = poise_reader_of(body.data, len);
+        err = parse_greeting(&reader, options, gives, memory, sources);
+    }
+    poise_buf_free(&body);
+    return err;
+}
+
+int remote_welcome(int out, int err)
+{
+    struct poise_buf text = {0}, all = {0};
+    int code;
+
+    if (err < 0) {
+        poise_error_format(poise_error_last(), &text);
+    }
+    poise_buf_append(&all, magic, MAGIC_BYTES);
+    poise_buf_u64(&all, REMOTE_VERSION | (uint64_t)text.len << 32);
+    poise_buf_append(&all, text.data, text.len);
+    code = write_all(out, &all);
+    poise_buf_free(&text);
+    poise_buf_free(&all);
+    return code;
+}

@@ -1,0 +1,141 @@
+/* What both ends of a transfer say to whoever started it. */
+#include "remote/internal.h"
+
+#include <errno.h>
+
+const char *const poise_remote_deed_names[] = {"send",   "make",   "link",
+                                               "change", "delete", NULL};
+
+uint64_t remote_hash(uint64_t before, const void *block, size_t len)
+{
+    return poise_hash_bytes(block, len, before);
+}
+
+static void tell_problem(struct remote_transfer *transfer,
+                         const struct poise_error *err)
+{
+    transfer->stats.problems++;
+    if (transfer->options.problem) {
+        transfer->options.problem(err, transfer->options.arg);
+    }
+}
+
+int remote_problem(struct remote_transfer *transfer, const char *path)
+{
+    struct poise_error err = *poise_error_last();
+    struct poise_buf body = {0};
+    int code;
+
+    err.what = path ? path : err.what;
+    if (!transfer->serves) {
+        tell_problem(transfer, &err);
+        return 0;
+    }
+    poise_buf_varint(&body, (uint64_t)err.code);
+    poise_buf_blob(&body, err.doing, strlen(err.doing));
+    poise_buf_blob(&body, err.what, strlen(err.what));
+    poise_buf_blob(&body, err.why, strlen(err.why));
+    code = remote_link_say(&transfer->link, REMOTE_PROBLEM, &body);
+    poise_buf_free(&body);
+    return code;
+}
+
+int remote_deed(struct remote_transfer *transfer, enum poise_remote_deed deed,
+                const char *path, size_t len)
+{
+    const struct poise_remote_options *options = &transfer->options;
+    struct poise_buf body = {0};
+    int err;
+
+    if (!transfer->serves) {
+        if (options->deed) {
+            options->deed(deed, path, len, options->arg);
+        }
+        return 0;
+    }
+    poise_buf_varint(&body, deed);
+    poise_buf_blob(&body, path, len);
+    err = remote_link_say(&transfer->link, REMOTE_DEED, &body);
+    poise_buf_free(&body);
+    return err;
+}
+
+/* Text that ends with a NUL, in `memory`. */
+static const char *text_of(struct poise_reader *body, struct poise_buf *memory)
+{
+    size_t len;
+    const char *text = poise_reader_blob(body, &len);
+
+    poise_buf_append(memory, text ? text : "", text ? len : 0);
+    return poise_buf_str(memory);
+}
+
+static int take_problem(struct remote_transfer *transfer,
+                        struct poise_reader *body)
+{
+    struct poise_buf texts[3] = {{0}, {0}, {0}};
+    struct poise_error err;
+
+    err.code = (int)poise_reader_varint(body);
+    err.doing = text_of(body, &texts[0]);
+    poise_buf_append(&texts[1], transfer->prefix, transfer->prefix_len);
+    err.what = text_of(body, &texts[1]);
+    err.why = text_of(body, &texts[2]);
+    if (!body->error) {
+        tell_problem(transfer, &err);
+    }
+    for (int i = 0; i < 3; i++) {
+        poise_buf_free(&texts[i]);
+    }
+    return 0;
+}
+
+static int take_deed(struct remote_transfer *transfer,
+                     struct poise_reader *body)
+{
+    const struct poise_remote_options *options = &transfer->options;
+    uint64_t deed = poise_reader_varint(body);
+    size_t len;
+    const char *path = poise_reader_blob(body, &len);
+
+    if (path && deed < POISE_REMOTE_DEEDS && options->deed) {
+        struct poise_buf all = {0};
+        poise_buf_append(&all, transfer->prefix, transfer->prefix_len);
+        poise_buf_append(&all, path, len);
+        if (!all.error) {
+            options->deed((enum poise_remote_deed)deed, all.data, all.len,
+                          options->arg);
+        }
+        poise_buf_free(&all);
+    }
+    return deed < POISE_REMOTE_DEEDS ? 0 : remote_bad("an unknown deed");
+}
+
+int remote_take_common(struct remote_transfer *transfer,
+                       enum remote_message kind, struct poise_reader *body)
+{
+    if (transfer->serves) {
+        return -ENOMSG;
+    }
+    switch (kind) {
+    case REMOTE_PROBLEM:
+        return take_problem(transfer, body);
+    case REMOTE_DEED:
+        return take_deed(transfer, body);
+    default:
+        return -ENOMSG;
+    }
+}
+
+void remote_tick(void *arg)
+{
+    struct remote_transfer *transfer = arg;
+    const struct poise_remote_options *options = &transfer->options;
+    struct poise_remote_stats stats = transfer->stats;
+
+    if (options->progress) {
+        stats.peer = poise_dedup_peer_stats(transfer->link.peer);
+        stats.wire_bytes = stats.peer.wire_in + stats.peer.wire_out;
+        options->progress(&stats, options->arg);
+    }
+}

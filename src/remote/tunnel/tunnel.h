@@ -1,0 +1,348 @@
+/*
+ * tunnel.h - how the parts of a tunnel meet; of the room remote, for
+ * tunnel*.c only.
+ *
+ * tunnel.c holds everything together and waits; tunnel_trunk.c is one link to
+ * another end: it speaks through the wire, with tunnel_tls.c below it;
+ * tunnel_conn.c carries one connection of a user; tunnel_page.c serves the
+ * page of figures; tunnel_address.c knows names and sockets. One thread does
+ * it all, nothing blocks. Layout of the messages: docs/tunnel.md.
+ */
+#ifndef POISE_REMOTE_TUNNEL_H
+#define POISE_REMOTE_TUNNEL_H
+
+#include "remote/internal.h"
+
+#include <netdb.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+enum {
+    TUNNEL_VERSION = 1,
+    TUNNEL_TALK = 0,         /* the stream of messages */
+    TUNNEL_STREAMS = 256,    /* others carry a connection each */
+    TUNNEL_ADDRESSES = 8,    /* of one name */
+    TUNNEL_TRUNKS = 64,      /* that are served at a time */
+    TUNNEL_PAGES = 16,       /* requests for the page at a time */
+    TUNNEL_WINDOW = 1 << 16, /* bytes of a connection that may come unasked */
+    TUNNEL_WINDOW_MOST = 4 << 20, /* ... and when it was taken so far */
+    TUNNEL_BUDGET = 32 << 20,     /* of all connections of a trunk */
+};
+
+enum tunnel_message {
+    TUNNEL_LIMITS = 1,
+    TUNNEL_OPEN,
+    TUNNEL_CREDIT,
+    TUNNEL_RESET,
+};
+
+/* ---- tunnel_address.c ------------------------------------------------------
+ */
+
+/** A host and a port as someone wrote them. */
+struct tunnel_name {
+    char host[256]; /* empty: none was given */
+    char port[32];
+};
+/** "PORT", "HOST:PORT", "[ADDRESS]:PORT", ":PORT". -EINVAL. */
+int tunnel_name_parse(const char *text, struct tunnel_name *out);
+/** "[ADDRESS:]PORT:HOST:PORT". -EINVAL. */
+int tunnel_forward_parse(const char *text, struct tunnel_name *listen,
+                         struct tunnel_name *target);
+/** "host:port", with brackets where they are needed. */
+void tunnel_name_put(const struct tunnel_name *name, struct poise_buf *out);
+
+/** What a name stands for. */
+struct tunnel_target {
+    char *text; /* owned: as tunnel_name_put says it */
+    struct sockaddr_storage at[TUNNEL_ADDRESSES];
+    socklen_t len[TUNNEL_ADDRESSES];
+    unsigned count;
+};
+/** Ask the resolver, which may take its time. An empty host is 127.0.0.1. */
+int tunnel_resolve(const struct tunnel_name *name, bool listens,
+                   struct tunnel_target *out);
+void tunnel_target_free(struct tunnel_target *target);
+/** Whether all of its addresses are this machine's own. */
+bool tunnel_is_loopback(const struct tunnel_target *target);
+/** A listening socket at the first address that can be had; its address in
+ * words. */
+int tunnel_listen(const struct tunnel_target *target, struct poise_buf *where);
+/** A socket that is being connected to the address with this number. */
+int tunnel_connect(const struct tunnel_target *target, unsigned number);
+/** What became of it: 0 or a negative errno without an error set. */
+int tunnel_connected(int fd);
+/** Accept without blocking: -EAGAIN without an error set. */
+int tunnel_accept(int fd);
+/** Who is at the other end, in words. */
+void tunnel_peer_put(int fd, struct poise_buf *out);
+/** A user's connection: small writes go at once, and if this process dies the
+ * other side sees an error and no end of data. */
+void tunnel_guard(int fd);
+/** Close so that it sees an error now. */
+void tunnel_close_hard(int fd);
+/** Close one that has come to its end. */
+void tunnel_close_done(int fd);
+/** Small writes go at once. */
+void tunnel_no_delay(int fd);
+/** The same for a link, which ends when the other end does not answer for a
+ * minute. */
+void tunnel_watch(int fd);
+/** Whether the kernel has as much to send over a link as keeps it busy, so that
+ * more would only wait there: it can be written to when poll() says so. `busy`
+ * becomes how many bytes that are, if it is a link over TCP. */
+bool tunnel_is_full(int fd, size_t *busy);
+
+/* ---- tunnel_tls.c ----------------------------------------------------------
+ */
+
+/** What an end proves itself with, and wants proved. */
+struct tunnel_keys;
+/** NULL in *out where the options name no keys: then nothing is enciphered. */
+int tunnel_keys_create(const struct poise_remote_tunnel_options *options,
+                       bool serves, struct tunnel_keys **out);
+void tunnel_keys_destroy(struct tunnel_keys *keys);
+
+struct tunnel_tls;
+/** `host`: whose name the other end's certificate has to bear, if
+ * certificates are used and the options name no other. */
+int tunnel_tls_create(const struct tunnel_keys *keys, int fd, const char *host,
+                      struct tunnel_tls **out);
+void tunnel_tls_destroy(struct tunnel_tls *tls);
+/** 1: the other end has proved itself; 0: to be called again. */
+int tunnel_tls_shake(struct tunnel_tls *tls);
+/** As read and write: -EAGAIN without an error set; 0 is the end. */
+ssize_t tunnel_tls_read(struct tunnel_tls *tls, void *data, size_t len);
+ssize_t tunnel_tls_write(struct tunnel_tls *tls, const void *data, size_t len);
+/** What went over the socket so far. */
+void tunnel_tls_bytes(const struct tunnel_tls *tls, uint64_t *out,
+                      uint64_t *in);
+/** It has to write before it can go on. */
+bool tunnel_tls_wants_write(const struct tunnel_tls *tls);
+
+/* ---- tunnel_way.c ----------------------------------------------------------
+ */
+
+struct tunnel;
+
+/** How this end cuts what connections to some target say. */
+struct tunnel_way {
+    char *target; /* owned: as tunnel_name_put says it; NULL: any */
+    const struct poise_dedup_method *method;
+    struct poise_dedup_cut_options cut;
+    bool samples;            /* it is to be chosen */
+    struct poise_buf sample; /* by what came so far */
+};
+/** Those that the options name, and the usual one. */
+int tunnel_ways_create(struct tunnel *tunnel);
+void tunnel_ways_free(struct tunnel *tunnel);
+/** For a target: that with its name, or the last one for any, or gear. */
+struct tunnel_way *tunnel_way_of(struct tunnel *tunnel, const char *target,
+                                 size_t len);
+/** Someone said this. When there was enough, choose. */
+int tunnel_way_sample(struct tunnel_way *way, const void *data, size_t len);
+
+/* ---- tunnel_conn.c ---------------------------------------------------------
+ */
+
+struct tunnel_trunk;
+
+/** A connection of a user, at one of the two ends. */
+struct tunnel_conn {
+    struct tunnel_trunk *trunk;
+    uint32_t stream;
+    uint64_t id; /* of its kind never used again on this trunk */
+    int fd;      /* -1: it is gone, what comes for it is dropped */
+    int slot;    /* among those that are waited for; -1: none */
+    bool can_read, can_write;
+    bool fresh; /* to be connected to its target, NULL: which is not allowed */
+    bool connecting;
+    const struct tunnel_target *target;
+    unsigned tried; /* addresses of it */
+
+    /* To the other end. */
+    bool sent_end;
+    uint64_t sent_at, credit;
+    struct tunnel_way *way;
+    struct poise_dedup_segmenter *segmenter; /* what it holds back */
+    bool early;                              /* made before it was chosen how */
+    size_t held;                             /* bytes put into it */
+    bool drained;                            /* nothing more was there */
+    uint64_t read_ns;
+    uint64_t recent; /* bytes of late */
+
+    /* From the other end. */
+    bool got_end, shut, reset;
+    struct poise_dedup_joiner joined;
+    struct poise_buf out;
+    size_t taken;     /* of out */
+    uint64_t granted; /* bytes that may come still */
+    uint64_t exposed; /* these, and those of out */
+};
+
+/** A connection on a stream that is free; takes `fd` if it succeeds. */
+int tunnel_conn_create(struct tunnel_trunk *trunk, uint32_t stream, uint64_t id,
+                       int fd, struct tunnel_conn **out);
+/** Free it, with its socket closed hard if it is not done. */
+void tunnel_conn_destroy(struct tunnel_conn *conn);
+/** Begin, or go on, to connect it to its target. */
+int tunnel_conn_connect(struct tunnel_conn *conn);
+/** What it waits for, as in poll. */
+short tunnel_conn_events(const struct tunnel_conn *conn);
+/** Hand on what came, and its end. */
+int tunnel_conn_write(struct tunnel_conn *conn);
+/** Send a portion of up to `most` bytes. */
+int tunnel_conn_read(struct tunnel_conn *conn, size_t most);
+/** When what is held back is to go: 0 for never. */
+uint64_t tunnel_conn_due(const struct tunnel_conn *conn);
+/** Hold nothing back. */
+int tunnel_conn_flush(struct tunnel_conn *conn);
+/** What came for it; called by the wire. */
+int tunnel_conn_take(struct tunnel_conn *conn,
+                     const struct poise_dedup_piece *piece);
+/** Whether both directions are over and handed on. */
+bool tunnel_conn_is_done(const struct tunnel_conn *conn);
+/** It failed here, or there if `reset`: say so, and let go. `why` is for the
+ * user at the other end, or NULL. */
+int tunnel_conn_abort(struct tunnel_conn *conn, const char *why);
+
+/* ---- tunnel_trunk.c --------------------------------------------------------
+ */
+
+enum tunnel_state {
+    TUNNEL_CONNECTING,
+    TUNNEL_SHAKING,
+    TUNNEL_RUNNING,
+};
+
+/** A link to another end. */
+struct tunnel_trunk {
+    struct tunnel *tunnel;
+    struct tunnel_trunk *next;
+    char *name; /* of the other end, in words */
+    enum tunnel_state state;
+    bool opens; /* this end opens connections */
+    bool lost;  /* to be freed */
+    int fd, slot;
+    bool can_read, can_write;
+    bool more; /* bytes may be there that poll does not see */
+    uint64_t deadline_ns;
+    struct tunnel_tls *tls;
+    unsigned tried; /* addresses */
+
+    struct poise_dedup_peer *peer;
+    size_t greeted, heard; /* bytes of the greeting written, and read */
+    unsigned char greeting[16];
+    bool met, dirty;
+    size_t chunk;        /* bytes that are read at a time */
+    size_t busy;         /* what the kernel needs of them to go on */
+    uint64_t decayed_ns; /* what was `recent` */
+    struct poise_buf talk, coming;
+    struct poise_dedup_joiner joined;
+    uint64_t talked;
+
+    struct tunnel_conn *conns[TUNNEL_STREAMS];
+    unsigned count;
+    uint64_t ids;
+    uint64_t window;  /* of the other end; 0: it did not say yet */
+    uint64_t exposed; /* of all connections */
+    struct poise_dedup_segmenter *spare; /* holds nothing */
+    struct tunnel_conn *feeding;
+    uint64_t out_bytes, in_bytes; /* without ciphers */
+};
+
+/** Over a connected socket, or over one to `tunnel->via` that is to be made
+ * (-1). Takes `fd` if it succeeds. */
+int tunnel_trunk_create(struct tunnel *tunnel, int fd,
+                        struct tunnel_trunk **out);
+void tunnel_trunk_destroy(struct tunnel_trunk *trunk);
+short tunnel_trunk_events(const struct tunnel_trunk *trunk);
+/** When it has to be looked at again whatever happens: 0 for never. */
+uint64_t tunnel_trunk_due(const struct tunnel_trunk *trunk);
+/** Do what can be done; negative: the link is lost. */
+int tunnel_trunk_turn(struct tunnel_trunk *trunk);
+/** Whether the link takes more: it has nothing left to write. */
+bool tunnel_trunk_has_room(const struct tunnel_trunk *trunk);
+/** Whether one more connection can be opened. */
+bool tunnel_trunk_has_stream(const struct tunnel_trunk *trunk);
+/** What went over its socket, both ways. */
+void tunnel_trunk_bytes(const struct tunnel_trunk *trunk, uint64_t *out,
+                        uint64_t *in);
+/** Carry an accepted connection to `target`; takes `fd` if it succeeds. */
+int tunnel_trunk_open(struct tunnel_trunk *trunk, int fd, const char *target);
+/** Append a message; `text` may be NULL. */
+int tunnel_trunk_say(struct tunnel_trunk *trunk, enum tunnel_message kind,
+                     uint64_t first, uint64_t second, const char *text);
+/** Hand to the wire what was said so far. */
+int tunnel_trunk_settle(struct tunnel_trunk *trunk);
+/** Send a piece of the connection `trunk->feeding`; a segmenter's `emit`. */
+int tunnel_trunk_emit(const struct poise_dedup_piece *piece, void *arg);
+
+/* ---- tunnel_page.c ---------------------------------------------------------
+ */
+
+struct tunnel_page {
+    struct tunnel_page *next;
+    int fd, slot;
+    bool can_read, can_write, over;
+    uint64_t deadline_ns;
+    struct poise_buf in, out;
+    size_t taken;
+};
+/** Takes `fd`. */
+int tunnel_page_create(struct tunnel *tunnel, int fd);
+void tunnel_page_destroy(struct tunnel_page *page);
+void tunnel_page_turn(struct tunnel *tunnel, struct tunnel_page *page);
+
+/* ---- tunnel.c --------------------------------------------------------------
+ */
+
+enum tunnel_door { TUNNEL_FORWARDS, TUNNEL_SERVES, TUNNEL_SHOWS };
+
+struct tunnel_listener {
+    enum tunnel_door door;
+    int fd, slot;
+    bool can_read;
+    uint64_t pause_ns; /* until then it accepts nothing */
+    char *target;      /* of what it forwards; owned */
+};
+
+struct tunnel {
+    struct poise_remote_tunnel_options options;
+    struct poise_dedup_store *store;
+    struct tunnel_listener *listeners;
+    size_t listener_count;
+    struct tunnel_target *allowed;
+    size_t allowed_count;
+    struct tunnel_way usual, *ways;
+    size_t way_count;
+    struct tunnel_keys *serve_keys, *via_keys;
+    struct tunnel_name via_name;
+    struct tunnel_target via; /* resolved again for each attempt */
+    struct tunnel_trunk *trunks;
+    struct tunnel_trunk *up; /* the one to `via`, or NULL */
+    uint64_t retry_ns, backoff_ns;
+    struct tunnel_page *pages;
+    struct poise_buf fds;  /* struct pollfd */
+    unsigned char *buffer; /* TUNNEL_BUFFER bytes, for reads */
+    uint64_t window_most;  /* TUNNEL_WINDOW_MOST */
+    uint64_t now_ns, start_ns, saved_ns;
+    struct poise_remote_tunnel_stats stats; /* of what is over */
+    bool stirred;                           /* since the cache was flushed */
+};
+enum { TUNNEL_BUFFER = 1 << 17 };
+
+/** Open all that listens; connect. */
+int tunnel_create(const struct poise_remote_tunnel_options *options,
+                  struct tunnel **out);
+void tunnel_destroy(struct tunnel *tunnel);
+/** Wait for at most so long, do what can be done. Links that break are no
+ * errors. */
+int tunnel_turn(struct tunnel *tunnel, uint64_t most_ns);
+struct poise_remote_tunnel_stats tunnel_stats(const struct tunnel *tunnel);
+/** Tell the user the last error. */
+void tunnel_problem(const struct tunnel *tunnel);
+void tunnel_tell(const struct tunnel *tunnel, const char *fmt, ...)
+    POISE_PRINTF(2, 3);
+
+#endif

@@ -1,0 +1,317 @@
+/*
+ * Calls of collective functions: how they are begun, carried on and ended.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "collective.h"
+#include "vrank/context/context.h"
+
+/* ---- memory
+ * -------------------------------------------------------------------
+ */
+
+void *vcoll_alloc(struct vcoll_call *call, size_t bytes)
+{
+    struct vcoll_memory *memory =
+        poise_alloc(1, sizeof(struct vcoll_memory) + bytes);
+
+    if (memory == NULL) {
+        return NULL;
+    }
+    memory->next = call->memory;
+    call->memory = memory;
+    return memory->bytes;
+}
+
+char *vcoll_alloc_elements(struct vcoll_call *call, MPI_Datatype type,
+                           size_t count)
+{
+    ptrdiff_t extent = type_extent(type);
+    ptrdiff_t span = type->true_ub - type->true_lb +
+                     (ptrdiff_t)count * (extent < 0 ? -extent : extent);
+    char *memory = vcoll_alloc(call, (size_t)span);
+
+    /* A negative extent goes down from the end. */
+    if (memory == NULL) {
+        return NULL;
+    }
+    return memory - type->true_lb +
+           (extent < 0 ? -extent * (ptrdiff_t)(count > 0 ? count - 1 : 0) : 0);
+}
+
+/* ---- types and operations of non-blocking calls
+ * --------------------------------
+ */
+
+/* The program may free them as soon as a non-blocking function returns. */
+static void side_hold(const struct vcoll_side *side, int pieces, bool hold)
+{
+    int count = side->types == NULL ? 1
+                : side->peers > 0   ? side->peers
+                                    : pieces;
+
+    for (int i = 0; i < count; i++) {
+        MPI_Datatype type = side->types != NULL ? side->types[i] : side->type;
+        if (type != NULL && hold) {
+            type_hold(type);
+        } else {
+            type_release(type);
+        }
+    }
+}
+
+static void call_hold(struct vcoll_call *call, bool hold)
+{
+    int size = vcomm_peers(call->comm)->size;
+
+    side_hold(&call->send, size, hold);
+    side_hold(&call->recv, size, hold);
+    if (hold && call->op != NULL) {
+        op_hold(call->op);
+    } else {
+        op_release(call->op);
+    }
+    call->held = hold;
+}
+
+/* ---- a call's life
+ * ---------------------------------------------------------------
+ */
+
+static const struct vcoll_meet *const meets[COLL_KINDS] = {
+    [COLL_BARRIER] = &vcoll_meet_barrier,
+    [COLL_BCAST] = &vcoll_meet_bcast,
+    [COLL_GATHER] = &vcoll_meet_gather,
+    [COLL_SCATTER] = &vcoll_meet_scatter,
+    [COLL_ALLGATHER] = &vcoll_meet_gather,
+    [COLL_ALLTOALL] = &vcoll_meet_alltoall,
+    [COLL_REDUCE] = &vcoll_meet_reduce,
+    [COLL_ALLREDUCE] = &vcoll_meet_allreduce,
+    [COLL_REDUCE_SCATTER] = &vcoll_meet_reduce_scatter,
+    [COLL_SCAN] = &vcoll_meet_scan,
+    [COLL_EXSCAN] = &vcoll_meet_exscan,
+};
+
+/* What is exchanged in place is sent from a copy. */
+static int alltoall_move_away(struct vcoll_call *call)
+{
+    ptrdiff_t low = 0, high = 0;
+    char *copy;
+
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < call->comm->size; i++) {
+            struct vcoll_piece piece = vcoll_piece_of(&call->recv, i);
+            struct vcoll_piece to = piece;
+            ptrdiff_t at = piece.base - call->recv.base;
+            ptrdiff_t more = piece.count > 0 ? (ptrdiff_t)(piece.count - 1) *
+                                                   type_extent(piece.type)
+                                             : 0;
+            ptrdiff_t from = at + piece.type->true_lb + (more < 0 ? more : 0);
+            ptrdiff_t end = at + piece.type->true_ub + (more > 0 ? more : 0);
+            if (pass == 0) {
+                low = from < low ? from : low;
+                high = end > high ? end : high;
+                continue;
+            }
+            to.base = call->send.base + at;
+            vcoll_piece_copy(&piece, &to);
+        }
+        if (pass == 0) {
+            copy = vcoll_alloc(call, (size_t)(high - low));
+            if (copy == NULL) {
+                return MPI_ERR_NO_MEM;
+            }
+            call->send = call->recv;
+            call->send.base = copy - low;
+        }
+    }
+    return MPI_SUCCESS;
+}
+
+/* Others look into the arrays of a call, which may be in a context that is not
+ * there by then. */
+static const void *keep_array(struct vcoll_call *call, const void *array,
+                              size_t bytes)
+{
+    void *kept;
+
+    if (array == NULL || !context_covers(array)) {
+        return array;
+    }
+    kept = vcoll_alloc(call, bytes);
+    return kept != NULL ? memcpy(kept, array, bytes) : NULL;
+}
+
+static int keep_side(struct vcoll_call *call, struct vcoll_side *side)
+{
+    size_t peers =
+        (size_t)(side->peers > 0 ? side->peers : vcomm_peers(call->comm)->size);
+    struct vcoll_side was = *side;
+
+    side->counts = keep_array(call, was.counts, peers * sizeof(int));
+    side->displs = keep_array(call, was.displs, peers * sizeof(int));
+    side->places = keep_array(call, was.places, peers * sizeof(MPI_Aint));
+    side->types = keep_array(call, was.types, peers * sizeof(MPI_Datatype));
+    return (was.counts != NULL && side->counts == NULL) ||
+                   (was.displs != NULL && side->displs == NULL) ||
+                   (was.places != NULL && side->places == NULL) ||
+                   (was.types != NULL && side->types == NULL)
+               ? MPI_ERR_NO_MEM
+               : MPI_SUCCESS;
+}
+
+int vcoll_begin(struct vcoll_call *call)
+{
+    struct poise_mpi_comm *comm = call->comm;
+    int error = MPI_SUCCESS;
+
+    if (context_span > 0) {
+        bool is_root = comm->remote != NULL || comm->rank == call->root;
+        /* What does not matter to a rank may point anywhere. */
+        if (call->kind != COLL_SCATTER || is_root) {
+            error = keep_side(call, &call->send);
+        }
+        if (error == MPI_SUCCESS && (call->kind != COLL_GATHER || is_root)) {
+            error = keep_side(call, &call->recv);
+        }
+        if (error != MPI_SUCCESS) {
+            return error;
+        }
+    }
+
+    call->sequence = comm->sequence++;
+    if (call->kind == COLL_ALLTOALL && call->in_place) {
+        error = alltoall_move_away(call);
+    }
+    if (error == MPI_SUCCESS && !call->waits) {
+        call_hold(call, true);
+    }
+    if (error != MPI_SUCCESS) {
+        return error;
+    }
+    if (comm->remote != NULL) {
+        return vcoll_plan_inter(call);
+    }
+    if (call->kind >= COLL_NEIGHBOR_ALLGATHER) {
+        return vcoll_plan_neighbor(call);
+    }
+    call->board = vcoll_board_of(comm);
+    if (call->board == NULL) {
+        return MPI_ERR_NO_MEM;
+    }
+    call->place = vcoll_board_place(call->board, comm->rank);
+    if (!call->board->whole) {
+        return vcoll_plan_remote(call);
+    }
+    call->stages[0].meet =
+        context_span > 0 ? vcoll_meet_swapped(call->kind) : NULL;
+    if (call->stages[0].meet == NULL) {
+        call->stages[0].meet = meets[call->kind];
+    }
+    call->stage_count = 1;
+    return MPI_SUCCESS;
+}
+
+/* A stage that has neither is another rank's. */
+static int stage_step(struct vcoll_call *call, const struct vcoll_stage *stage)
+{
+    if (stage->meet != NULL) {
+        return vcoll_meet(call, stage->meet);
+    }
+    return stage->schedule == NULL ||
+           vcoll_schedule_step(call, stage->schedule);
+}
+
+int vcoll_step(struct vcoll_call *call)
+{
+    while (call->stage < call->stage_count) {
+        if (!stage_step(call, &call->stages[call->stage])) {
+            return 0;
+        }
+        call->stage++;
+    }
+    return 1;
+}
+
+void vcoll_end(struct vcoll_call *call)
+{
+    for (int i = 0; i < call->stage_count; i++) {
+        vcoll_schedule_free(call->stages[i].schedule);
+    }
+    /* The types may be listed in the memory of the call. */
+    if (call->held) {
+        call_hold(call, false);
+    }
+    while (call->memory != NULL) {
+        struct vcoll_memory *memory = call->memory;
+        call->memory = memory->next;
+        free(memory);
+    }
+}
+
+/* ---- blocking, and not
+ * -------------------------------------------------------------
+ */
+
+int vcoll_run(struct vcoll_call *call)
+{
+    struct vrank_face *face = call->comm->face;
+    int error;
+
+    call->waits = true;
+    error = vcoll_begin(call);
+    if (error == MPI_SUCCESS) {
+        while (!vcoll_step(call)) {
+            vrank_park(call->name);
+            if (face->tasks != NULL || face->orphans != NULL) {
+                face_advance(face);
+            }
+        }
+        error = call->error;
+    }
+    if (call->memory != NULL || call->stages[0].schedule != NULL ||
+        call->stage_count > 1) {
+        vcoll_end(call);
+    }
+    if (error != MPI_SUCCESS) {
+        return face_fail(face, call->comm, error, NULL);
+    }
+    return MPI_SUCCESS;
+}
+
+static int task_step(struct poise_mpi_request *request)
+{
+    struct vcoll_call *call = request->state;
+
+    if (!vcoll_step(call)) {
+        return 0;
+    }
+    return call->error == MPI_SUCCESS ? 1 : -call->error;
+}
+
+static void task_free(void *state)
+{
+    vcoll_end(state);
+    free(state);
+}
+
+int vcoll_start(const struct vcoll_call *what, MPI_Request *request)
+{
+    struct vrank_face *face = what->comm->face;
+    struct vcoll_call *call = poise_alloc(1, sizeof(*call));
+    int error = MPI_ERR_NO_MEM;
+
+    if (call != NULL) {
+        *call = *what;
+        error = vcoll_begin(call);
+        if (error != MPI_SUCCESS) {
+            task_free(call);
+        } else {
+            error =
+                request_task(what->comm, task_step, task_free, call, request);
+        }
+    }
+    return error == MPI_SUCCESS ? error
+                                : face_fail(face, what->comm, error, NULL);
+}

@@ -1,0 +1,288 @@
+/*
+ * vrank/coll.h - collective operations of the MPI face.
+ *
+ * A call is a struct vcoll_call, whichever function of MPI it came from, and is
+ * carried out in stages, each of which goes as far as it can and is asked
+ * again when its rank is woken. A blocking function waits in between; the
+ * non-blocking ones are tasks of request.c. There are two kinds of stages:
+ *
+ * - A meeting (meet.c) of those members of a communicator that are in one
+ *   process. They come, and lay open where their buffers are; when all are
+ *   there, the last one does what has to be done once, such as a reduction;
+ *   then each takes what it needs straight from the others' buffers: one copy.
+ * - A schedule (schedule.c) of messages between ranks, in rounds.
+ *
+ * A communicator that lies in one process needs a meeting only. Otherwise
+ * reductions, broadcasts and barriers meet in each process and exchange one
+ * message per process; what moves different data to each rank is a schedule.
+ */
+#ifndef POISE_VRANK_COLL_H
+#define POISE_VRANK_COLL_H
+
+#include "vrank/mpi/entry.h"
+
+enum vcoll_kind {
+    COLL_BARRIER,
+    COLL_BCAST,
+    COLL_GATHER, /* and v, as the next three */
+    COLL_SCATTER,
+    COLL_ALLGATHER,
+    COLL_ALLTOALL, /* and w */
+    COLL_REDUCE,
+    COLL_ALLREDUCE,
+    COLL_REDUCE_SCATTER, /* and block */
+    COLL_SCAN,
+    COLL_EXSCAN,
+    COLL_NEIGHBOR_ALLGATHER,
+    COLL_NEIGHBOR_ALLTOALL,
+    COLL_KINDS
+};
+
+/* One side of a call's data: `count` elements of `type` for each rank, or as
+ * the arrays say where there are some. */
+struct vcoll_side {
+    char *base;
+    int count;
+    MPI_Datatype type;
+    const int *counts;
+    const int *displs;      /* in elements; in bytes where there are types */
+    const MPI_Aint *places; /* in bytes */
+    const MPI_Datatype *types;
+    int peers; /* how long the arrays are; 0: as many as there are ranks */
+};
+
+/* Elements of a type somewhere. */
+struct vcoll_piece {
+    char *base;
+    size_t count;
+    MPI_Datatype type;
+};
+
+/* What of a side belongs to rank (or neighbour) `i`. */
+struct vcoll_piece vcoll_piece_of(const struct vcoll_side *side, int i);
+static inline size_t vcoll_piece_bytes(const struct vcoll_piece *piece)
+{
+    return type_bytes(piece->type, piece->count);
+}
+/* Copy all of one to the beginning of the other: MPI_ERR_TRUNCATE if that is
+ * too small. */
+int vcoll_piece_copy(const struct vcoll_piece *from,
+                     const struct vcoll_piece *to);
+
+struct vcoll_meet;
+struct vcoll_schedule;
+
+/* One of the two is there. */
+struct vcoll_stage {
+    const struct vcoll_meet *meet;
+    struct vcoll_schedule *schedule; /* owned */
+};
+#define COLL_STAGES 4
+
+/* Zeroed memory that lives as long as a call. */
+struct vcoll_memory {
+    struct vcoll_memory *next;
+    _Alignas(16) char bytes[];
+};
+
+struct vcoll_call {
+    enum vcoll_kind kind;
+    bool in_place; /* the own contribution lies where the result goes */
+    bool waits;    /* in a blocking function */
+    bool held;     /* types and operation are referenced */
+    int root;
+    const char *name; /* the function of MPI */
+    struct poise_mpi_comm *comm;
+    struct vcoll_board *board;
+    struct vcoll_side send, recv;
+    MPI_Op op;
+    uint32_t sequence; /* which collective of the communicator it is */
+
+    struct vcoll_stage stages[COLL_STAGES];
+    int stage, stage_count;
+    int error; /* of any stage: the first error class */
+
+    /* Of the meeting that it takes part in. */
+    struct vcoll_meeting *meeting;
+    int place; /* among the members in this process */
+    int phase;
+
+    struct vcoll_piece carried;  /* between stages: what this rank has so far */
+    struct vcoll_memory *memory; /* owned */
+};
+
+/* The whole of a blocking function, whose call the caller filled in. Errors
+ * have been handed to the communicator's handler. */
+int vcoll_run(struct vcoll_call *call);
+/* The same without waiting: the call is copied. */
+int vcoll_start(const struct vcoll_call *call, MPI_Request *request);
+
+/* Begin what the call says: fills in the rest. MPI_SUCCESS or a class. */
+int vcoll_begin(struct vcoll_call *call);
+/* Go as far as it goes: 1 when it is done (`error` tells how), else 0. */
+int vcoll_step(struct vcoll_call *call);
+void vcoll_end(struct vcoll_call *call);
+/* Memory for the call, zeroed; NULL: none. */
+void *vcoll_alloc(struct vcoll_call *call, size_t bytes);
+/* Room for `count` elements of a type; where the first of them would lie. */
+char *vcoll_alloc_elements(struct vcoll_call *call, MPI_Datatype type,
+                           size_t count);
+static inline void vcoll_note(struct vcoll_call *call, int error)
+{
+    call->error = call->error == MPI_SUCCESS ? error : call->error;
+}
+/* What the calling rank contributes to a reduction. */
+static inline char *vcoll_operand(const struct vcoll_call *call)
+{
+    return call->in_place ? call->recv.base : call->send.base;
+}
+
+/* ---- meetings (meet.c) ----------------------------------------------------
+ */
+
+/* Contributions up to this size are laid into the meeting itself, so that
+ * nobody waits until the others have seen them. */
+#define COLL_SMALL 64
+
+/* What happens at a meeting; each may be NULL. */
+struct vcoll_meet {
+    /* On coming: lay a small contribution into the meeting. Returns whether
+     * the others will read from, or write to, the buffers of the call after
+     * all have come; nobody then goes until everybody has left. */
+    bool (*offer)(struct vcoll_meeting *meeting, struct vcoll_call *call);
+    /* The last to come: what is done once. An error class. */
+    int (*once)(struct vcoll_meeting *meeting, struct vcoll_call *call);
+    /* Each, then. An error class. */
+    int (*part)(struct vcoll_meeting *meeting, struct vcoll_call *call);
+};
+
+struct vcoll_slot {
+    struct vcoll_call *call; /* of the member; valid until it has gone */
+    bool is_small;           /* its contribution lies in the meeting ... */
+    size_t small_bytes;      /* ... packed */
+};
+
+/* Who has come of one worker's members. Theirs only, until all have. */
+struct vcoll_attendance {
+    int come, left, gone;
+    int last; /* place of the last one that came */
+    bool open, told_ready, told_left;
+    bool large; /* an operand of a reduction lies elsewhere */
+} __attribute__((aligned(64)));
+
+struct vcoll_meeting {
+    struct vcoll_meeting *next; /* of the board: active, or spare */
+    uint32_t sequence;
+    int stage;
+    struct vcoll_memory *memory; /* owned */
+    struct vcoll_slot *slots;    /* [members] */
+    /* Where members move data as they come: who has come, in order. */
+    struct vrank_spin order_lock;
+    int *order, ordered;              /* [members] */
+    struct vcoll_attendance *workers; /* [workers] */
+    char *small;                      /* [members][COLL_SMALL] */
+    /* What the last one says to all, in one cache line if it is short. */
+    uint32_t ready __attribute__((aligned(64))); /* atomic: all have come, and
+                                                    `once` is done */
+    int error;    /* of `once`, for all; set before `ready`, as what follows */
+    char *result; /* of `once`: the first element */
+    char *near;   /* where operands come that may lie on disk; NULL: nowhere */
+    bool open;
+    _Alignas(16) char small_result[COLL_SMALL];
+    /* Atomic: workers all of whose members have come, left, gone. */
+    uint32_t come __attribute__((aligned(64)));
+    uint32_t left, gone;
+};
+
+/* The members that one worker has. */
+struct vcoll_seat {
+    int members;
+    int *places;                   /* [members] */
+    struct vcoll_meeting *current; /* a guess: the last one used */
+} __attribute__((aligned(64)));
+
+/* What the members of a communicator in this process share. */
+struct vcoll_board {
+    struct vrank_spin lock; /* of the lists */
+    struct vcoll_meeting *active, *spare;
+    int members;
+    int *ranks;               /* [members] in the communicator, ascending */
+    struct vrank **who;       /* [members] */
+    int *worker_of;           /* [members] */
+    int workers, busy;        /* all; those with members */
+    struct vcoll_seat *seats; /* [workers] */
+    bool whole;               /* all of the communicator is here */
+    bool contiguous;          /* each process holds consecutive ranks */
+    int processes, process;   /* that have members; mine among them */
+    int *leaders; /* [processes] each one's lowest rank, ascending */
+};
+
+/* Made at first use; NULL: no memory. */
+struct vcoll_board *vcoll_board_of(struct poise_mpi_comm *comm);
+/* The place of a rank among the members in this process; -1: not here. */
+int vcoll_board_place(const struct vcoll_board *board, int rank);
+/* Which of the board's processes holds a rank. */
+int vcoll_board_process(const struct vcoll_board *board,
+                        const struct poise_mpi_comm *comm, int rank);
+
+/* Advance the current stage, a meeting: 1 done, 0 not yet. */
+int vcoll_meet(struct vcoll_call *call, const struct vcoll_meet *meet);
+/* Memory that lives as long as the meeting; NULL: none. */
+void *vcoll_meeting_alloc(struct vcoll_meeting *meeting, size_t bytes);
+
+/* What is done at meetings: meet_data.c and meet_reduce.c. */
+extern const struct vcoll_meet vcoll_meet_barrier, vcoll_meet_bcast,
+    vcoll_meet_gather, vcoll_meet_scatter, vcoll_meet_alltoall,
+    vcoll_meet_reduce, vcoll_meet_allreduce, vcoll_meet_reduce_scatter,
+    vcoll_meet_scan, vcoll_meet_exscan;
+/* Of those, what moves data where contexts are swapped. */
+const struct vcoll_meet *vcoll_meet_swapped(enum vcoll_kind kind);
+/* Between processes: a process's speaker carries on with the result of a
+ * reduction ... */
+extern const struct vcoll_meet vcoll_meet_combine;
+/* ... and all take what the speaker carries. */
+extern const struct vcoll_meet vcoll_meet_spread;
+/* ... or each its segment of it (MPI_Reduce_scatter) ... */
+extern const struct vcoll_meet vcoll_meet_segment;
+/* ... or put its pieces, which are packed, where they belong (MPI_Allgather).
+ */
+extern const struct vcoll_meet vcoll_meet_deal;
+/* How many elements of a reduction belong to the first `ranks` ranks, and to
+ * all; which is the same number but for MPI_Reduce_scatter. */
+size_t vcoll_reduced_elements(const struct vcoll_call *call, int ranks);
+/* In each process one rank speaks for it: the root, or the lowest. */
+int vcoll_speaker(const struct vcoll_call *call, int process);
+
+/* ---- schedules (schedule.c) -----------------------------------------------
+ */
+
+/* Add to the schedule; data stays where it is until the call ends. What is
+ * added between two calls of vcoll_round is begun together; what is to be
+ * combined or copied there comes after the messages. MPI_ERR_NO_MEM is noted
+ * in the schedule. */
+struct vcoll_schedule *vcoll_schedule_create(void);
+void vcoll_schedule_free(struct vcoll_schedule *schedule);
+void vcoll_send(struct vcoll_schedule *schedule, int peer,
+                struct vcoll_piece piece);
+void vcoll_receive(struct vcoll_schedule *schedule, int peer,
+                   struct vcoll_piece piece);
+/* inout = in op inout, `in` being of the lower ranks. */
+void vcoll_fold(struct vcoll_schedule *schedule, struct vcoll_piece in,
+                char *inout);
+void vcoll_copy(struct vcoll_schedule *schedule, struct vcoll_piece from,
+                struct vcoll_piece to);
+void vcoll_round(struct vcoll_schedule *schedule);
+/* Advance: 1 done, 0 not yet. */
+int vcoll_schedule_step(struct vcoll_call *call,
+                        struct vcoll_schedule *schedule);
+
+/* ---- between processes (coll_remote.c), with neighbours (coll_neighbor.c),
+ * between groups (coll_inter.c) ----------------------------------------------
+ */
+
+/* Fill in the stages of a call. An error class. */
+int vcoll_plan_remote(struct vcoll_call *call);
+int vcoll_plan_neighbor(struct vcoll_call *call);
+int vcoll_plan_inter(struct vcoll_call *call);
+
+#endif /* POISE_VRANK_COLL_H */

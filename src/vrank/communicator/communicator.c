@@ -1,0 +1,638 @@
+/*
+ * Communicators.
+ *
+ * Messages of different communicators are told apart by a context. Whoever
+ * makes a communicator asks nobody which are free: a context is the number of
+ * a rank and how many it has given out, and one of the new members, or of the
+ * old ones, gives it out for all.
+ */
+#include "vrank/mpi/entry.h"
+
+#include "vrank/message/wire.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The addresses are the handles; the objects are each rank's own. */
+const struct poise_mpi_comm poise_mpi_comm_world = {0};
+const struct poise_mpi_comm poise_mpi_comm_self = {0};
+
+/* ---- objects
+ * ----------------------------------------------------------------- */
+
+uint64_t vcomm_context(struct vrank_face *face)
+{
+    uint64_t mine = (uint64_t)face->number << 32 | face->contexts;
+    face->contexts += FACE_PLANES;
+    return mine;
+}
+
+int vcomm_new(struct vrank_face *face, uint64_t context, MPI_Group group,
+              MPI_Group remote, struct poise_mpi_comm **out)
+{
+    struct poise_mpi_comm *comm = poise_alloc(1, sizeof(*comm));
+    if (!comm) {
+        return MPI_ERR_NO_MEM;
+    }
+    comm->shared = face_shared_join(context, group);
+    if (!comm->shared) {
+        free(comm);
+        return MPI_ERR_NO_MEM;
+    }
+    comm->context = context;
+    comm->face = face;
+    comm->rank = group->rank;
+    comm->size = group->size;
+    comm->group = group_hold(group);
+    comm->remote = remote ? group_hold(remote) : NULL;
+    comm->refs = 1;
+    comm->handler = MPI_ERRORS_ARE_FATAL;
+    comm->next = face->comms;
+    if (face->comms) {
+        face->comms->prev = comm;
+    }
+    face->comms = comm;
+    *out = comm;
+    return MPI_SUCCESS;
+}
+
+void vcomm_hold(struct poise_mpi_comm *comm)
+{
+    comm->refs++;
+}
+
+static void comm_free(struct poise_mpi_comm *comm)
+{
+    if (comm->prev) {
+        comm->prev->next = comm->next;
+    } else {
+        comm->face->comms = comm->next;
+    }
+    if (comm->next) {
+        comm->next->prev = comm->prev;
+    }
+    if (comm->topology) {
+        comm->topology->free(comm->topology);
+    }
+    errhandler_release(comm->handler);
+    face_shared_leave(comm->shared);
+    group_release(comm->group);
+    group_release(comm->remote);
+    free(comm->attributes.items);
+    free(comm);
+}
+
+void vcomm_release(struct poise_mpi_comm *comm)
+{
+    if (--comm->refs == 0) {
+        if (comm->local) {
+            vcomm_release(comm->local);
+        }
+        comm_free(comm);
+    }
+}
+
+void vcomm_free_all(struct vrank_face *face)
+{
+    while (face->comms) {
+        comm_free(face->comms);
+    }
+    face->world = face->self = NULL;
+}
+
+/* ---- agreeing
+ * ------------------------------------------------------------------ */
+
+int vcomm_broadcast(struct poise_mpi_comm *comm, int root, int tag, void *data,
+                    size_t bytes, const char *why)
+{
+    int size = comm->size, bit = 1, err = MPI_SUCCESS;
+    int place = (comm->rank - root + size) % size;
+    while (bit < size && !(place & bit)) {
+        bit <<= 1;
+    }
+    if (place != 0) {
+        err = p2p_receive_bytes(comm, FACE_MAKING, data, bytes,
+                                (place - bit + root) % size, tag, why);
+    }
+    for (bit >>= 1; bit > 0 && err == MPI_SUCCESS; bit >>= 1) {
+        if (place + bit < size) {
+            err = p2p_send_bytes(comm, FACE_MAKING, data, bytes,
+                                 (place + bit + root) % size, tag, why);
+        }
+    }
+    return err;
+}
+
+/* All members' `bytes` bytes in the order of ranks, at the root. */
+static int gather(struct poise_mpi_comm *comm, int tag, const void *mine,
+                  size_t bytes, char *all, const char *why)
+{
+    int err = MPI_SUCCESS;
+    if (comm->rank != 0) {
+        return p2p_send_bytes(comm, FACE_MAKING, mine, bytes, 0, tag, why);
+    }
+    memcpy(all, mine, bytes);
+    for (int i = 1; i < comm->size && err == MPI_SUCCESS; i++) {
+        err = p2p_receive_bytes(comm, FACE_MAKING, all + (size_t)i * bytes,
+                                bytes, i, tag, why);
+    }
+    return err;
+}
+
+int vcomm_make(struct poise_mpi_comm *over, MPI_Group group, const char *why,
+               MPI_Comm *out)
+{
+    uint64_t context = over->rank == 0 ? vcomm_context(over->face) : 0;
+    struct poise_mpi_comm *comm;
+    int err = vcomm_broadcast(over, 0, over->makings++, &context,
+                              sizeof(context), why);
+    if (err != MPI_SUCCESS) {
+        return err;
+    }
+    if (!group || group->rank == MPI_UNDEFINED) {
+        *out = MPI_COMM_NULL;
+        return MPI_SUCCESS;
+    }
+    err = vcomm_new(over->face, context, group, NULL, &comm);
+    if (err == MPI_SUCCESS) {
+        comm->handler = errhandler_hold(over->handler);
+        *out = comm;
+    }
+    return err;
+}
+
+/* ---- asking
+ * --------------------------------------------------------------------- */
+
+/* The communicator behind a handle; NULL after the handler was called with
+ * *err. */
+static struct poise_mpi_comm *comm_arg(struct vrank_face *face, MPI_Comm handle,
+                                       int *err)
+{
+    struct poise_mpi_comm *comm = vcomm_of(face, handle);
+    if (!comm) {
+        *err = face_fail(face, NULL, MPI_ERR_COMM, "it is MPI_COMM_NULL");
+    }
+    return comm;
+}
+
+int MPI_Comm_rank(MPI_Comm handle, int *rank)
+{
+    struct vrank_face *face = face_enter("MPI_Comm_rank");
+    int err = MPI_SUCCESS;
+    struct poise_mpi_comm *comm = comm_arg(face, handle, &err);
+    if (comm) {
+        *rank = comm->rank;
+    }
+    return err;
+}
+
+int MPI_Comm_size(MPI_Comm handle, int *size)
+{
+    struct vrank_face *face = face_enter("MPI_Comm_size");
+    int err = MPI_SUCCESS;
+    struct poise_mpi_comm *comm = comm_arg(face, handle, &err);
+    if (comm) {
+        *size = comm->size;
+    }
+    return err;
+}
+
+int MPI_Comm_group(MPI_Comm handle, MPI_Group *group)
+{
+    struct vrank_face *face = face_enter("MPI_Comm_group");
+    int err = MPI_SUCCESS;
+    struct poise_mpi_comm *comm = comm_arg(face, handle, &err);
+    if (comm) {
+        *group = group_hold(comm->group);
+    }
+    return err;
+}
+
+int MPI_Comm_test_inter(MPI_Comm handle, int *flag)
+{
+    struct vrank_face *face = face_enter("MPI_Comm_test_inter");
+    int err = MPI_SUCCESS;
+    struct poise_mpi_comm *comm = comm_arg(face, handle, &err);
+    if (comm) {
+        *flag = comm->remote != NULL;
+    }
+    return err;
+}
+
+int MPI_Comm_compare(MPI_Comm handle_a, MPI_Comm handle_b, int *result)
+{
+    struct vrank_face *face = face_enter("MPI_Comm_compare");
+    int err = MPI_SUCCESS;
+    struct poise_mpi_comm *a = comm_arg(face, handle_a, &err);
+    struct poise_mpi_comm *b = a ? comm_arg(face, handle_b, &err) : NULL;
+    if (!b) {
+        return err;
+    }
+    if (a == b) {
+        *result = MPI_IDENT;
+        return MPI_SUCCESS;
+    }
+    int same = !a->remote == !b->remote ? group_compare(a->group, b->group)
+                                        : MPI_UNEQUAL;
+    if (a->remote && b->remote && same != MPI_UNEQUAL) {
+        int far = group_compare(a->remote, b->remote);
+        same = far == MPI_UNEQUAL || same == MPI_IDENT ? far : same;
+    }
+    *result = same == MPI_IDENT ? MPI_CONGRUENT : same;
+    return MPI_SUCCESS;
+}
+
+int MPI_Comm_set_name(MPI_Comm handle, const char *name)
+{
+    struct vrank_face *face = face_enter("MPI_Comm_set_name");
+    int err = MPI_SUCCESS;
+    struct poise_mpi_comm *comm = comm_arg(face, handle, &err);
+    if (comm) {
+        snprintf(comm->name, sizeof(comm->name), "%s", name);
+    }
+    return err;
+}
+
+int MPI_Comm_get_name(MPI_Comm handle, char *name, int *length)
+{
+    struct vrank_face *face = face_enter("MPI_Comm_get_name");
+    int err = MPI_SUCCESS;
+    struct poise_mpi_comm *comm = comm_arg(face, handle, &err);
+    if (comm) {
+        snprintf(name, MPI_MAX_OBJECT_NAME, "%s", comm->name);
+        *length = (int)strlen(name);
+    }
+    return err;
+}
+
+/* ---- making
+ * --------------------------------------------------------------------- */
+
+int MPI_Comm_free(MPI_Comm *handle)
+{
+    struct vrank_face *face = face_enter("MPI_Comm_free");
+    int err = MPI_SUCCESS;
+    if (!handle) {
+        return face_fail(face, NULL, MPI_ERR_ARG, NULL);
+    }
+    struct poise_mpi_comm *comm = comm_arg(face, *handle, &err);
+    if (!comm) {
+        return err;
+    }
+    if (comm->predefined) {
+        return face_fail(face, comm, MPI_ERR_COMM, "it is predefined");
+    }
+    err = attributes_clear(face, FACE_KEY_COMM, comm, &comm->attributes);
+    if (err != MPI_SUCCESS) {
+        return face_fail(face, comm, err, NULL);
+    }
+    vcomm_release(comm);
+    *handle = MPI_COMM_NULL;
+    return MPI_SUCCESS;
+}
+
+int MPI_Comm_disconnect(MPI_Comm *handle)
+{
+    struct vrank_face *face = face_enter("MPI_Comm_disconnect");
+    face_settle(face, "MPI_Comm_disconnect");
+    return MPI_Comm_free(handle);
+}
+
+/* What a duplicate gets besides its group. */
+static int dup_rest(struct poise_mpi_comm *from, struct poise_mpi_comm *to)
+{
+    struct vrank_face *face = from->face;
+    int err = MPI_SUCCESS;
+    if (from->topology) {
+        err = from->topology->copy(from, to);
+    }
+    if (err == MPI_SUCCESS) {
+        err = attributes_copy(face, FACE_KEY_COMM, vcomm_handle(from),
+                              &from->attributes, &to->attributes);
+    }
+    return err;
+}
+
+static int dup_end(struct poise_mpi_comm *from, int err, MPI_Comm *made,
+                   MPI_Comm *out)
+{
+    if (err == MPI_SUCCESS) {
+        err = dup_rest(from, *made);
+        if (err != MPI_SUCCESS) {
+            vcomm_release(*made);
+        }
+    }
+    if (err == MPI_SUCCESS) {
+        *out = *made;
+    }
+    return err;
+}
+
+int MPI_Comm_dup(MPI_Comm handle, MPI_Comm *out)
+{
+    const char *call = "MPI_Comm_dup";
+    struct vrank_face *face = face_enter(call);
+    int err = MPI_SUCCESS;
+    struct poise_mpi_comm *comm = comm_arg(face, handle, &err);
+    MPI_Comm made = NULL;
+    if (!comm) {
+        return err;
+    }
+    err = comm->remote ? intercomm_dup(comm, call, &made)
+                       : vcomm_make(comm, comm->group, call, &made);
+    err = dup_end(comm, err, &made, out);
+    return err == MPI_SUCCESS ? err : face_fail(face, comm, err, NULL);
+}
+
+int MPI_Comm_dup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm *out)
+{
+    (void)info; /* hints, of which none is known */
+    return MPI_Comm_dup(comm, out);
+}
+
+/* A duplicate that is under way: the context comes from rank 0. */
+struct idup {
+    struct poise_mpi_comm *comm;
+    uint64_t context;
+    MPI_Request incoming;
+    MPI_Comm *out;
+};
+
+static int idup_step(struct poise_mpi_request *request)
+{
+    struct idup *idup = request->state;
+    struct poise_mpi_comm *made;
+    if (idup->incoming) {
+        if (!request_is_done(idup->incoming)) {
+            return 0;
+        }
+        request_complete(&idup->incoming, "MPI_Comm_idup", NULL);
+    }
+    int err = vcomm_new(idup->comm->face, idup->context, idup->comm->group,
+                        NULL, &made);
+    if (err == MPI_SUCCESS) {
+        made->handler = errhandler_hold(idup->comm->handler);
+        err = dup_rest(idup->comm, made);
+        if (err == MPI_SUCCESS) {
+            *idup->out = made;
+            return 1;
+        }
+        vcomm_release(made);
+    }
+    return -err;
+}
+
+/* Begin: the root gives the context to everybody, the others wait for it. */
+static int idup_begin(struct idup *idup)
+{
+    struct poise_mpi_comm *comm = idup->comm;
+    int tag = comm->makings++, err = MPI_SUCCESS;
+    if (comm->rank != 0) {
+        struct p2p_message what = {.comm = comm,
+                                   .plane = FACE_MAKING,
+                                   .tag = tag,
+                                   .data = {.base = (char *)&idup->context,
+                                            .bytes = sizeof(idup->context)}};
+        return p2p_ireceive(&what, &idup->incoming);
+    }
+    idup->context = vcomm_context(comm->face);
+    for (int i = 1; i < comm->size && err == MPI_SUCCESS; i++) {
+        err = p2p_send_bytes(comm, FACE_MAKING, &idup->context,
+                             sizeof(idup->context), i, tag, "MPI_Comm_idup");
+    }
+    return err;
+}
+
+int MPI_Comm_idup(MPI_Comm handle, MPI_Comm *out, MPI_Request *request)
+{
+    struct vrank_face *face = face_enter("MPI_Comm_idup");
+    int err = MPI_SUCCESS;
+    struct poise_mpi_comm *comm = comm_arg(face, handle, &err);
+    if (!comm) {
+        return err;
+    }
+    if (comm->remote) {
+        return face_fail(face, comm, MPI_ERR_COMM,
+                         "it is an intercommunicator: use MPI_Comm_dup");
+    }
+    struct idup *idup = poise_alloc(1, sizeof(*idup));
+    if (!idup) {
+        return face_fail(face, comm, MPI_ERR_NO_MEM, NULL);
+    }
+    *idup = (struct idup){.comm = comm, .out = out};
+    err = idup_begin(idup);
+    if (err == MPI_SUCCESS) {
+        err = request_task(comm, idup_step, free, idup, request);
+    } else {
+        free(idup);
+    }
+    return err == MPI_SUCCESS ? err : face_fail(face, comm, err, NULL);
+}
+
+int MPI_Comm_create(MPI_Comm handle, MPI_Group group, MPI_Comm *out)
+{
+    struct vrank_face *face = face_enter("MPI_Comm_create");
+    int err = MPI_SUCCESS;
+    struct poise_mpi_comm *comm = comm_arg(face, handle, &err);
+    if (!comm) {
+        return err;
+    }
+    if (comm->remote) {
+        return face_fail(face, comm, MPI_ERR_COMM,
+                         "it is an intercommunicator");
+    }
+    if (!group) {
+        return face_fail(face, comm, MPI_ERR_GROUP, NULL);
+    }
+    err = vcomm_make(comm, group, "MPI_Comm_create", out);
+    return err == MPI_SUCCESS ? err : face_fail(face, comm, err, NULL);
+}
+
+/* The tags of what only a group does, by the tag that the user gave it: apart
+ * from those of what all do. */
+static int group_tag(int tag)
+{
+    return -16 - tag;
+}
+
+/* The first member gives a context to the others. */
+static int group_agree(struct poise_mpi_comm *comm, MPI_Group group, int tag,
+                       const char *why, uint64_t *context)
+{
+    int err = MPI_SUCCESS;
+    if (group->rank != 0) {
+        return p2p_receive_bytes(comm, FACE_MAKING, context, sizeof(*context),
+                                 group_find(comm->group, group_at(group, 0)),
+                                 group_tag(tag), why);
+    }
+    *context = vcomm_context(comm->face);
+    for (int i = 1; i < group->size && err == MPI_SUCCESS; i++) {
+        int to = group_find(comm->group, group_at(group, i));
+        err = p2p_send_bytes(comm, FACE_MAKING, context, sizeof(*context), to,
+                             group_tag(tag), why);
+    }
+    return err;
+}
+
+static bool is_within(const struct poise_mpi_group *group,
+                      const struct poise_mpi_group *whole)
+{
+    for (int i = 0; i < group->size; i++) {
+        if (group_find(whole, group_at(group, i)) == MPI_UNDEFINED) {
+            return false;
+        }
+    }
+    return true;
+}
+
+int MPI_Comm_create_group(MPI_Comm handle, MPI_Group group, int tag,
+                          MPI_Comm *out)
+{
+    const char *call = "MPI_Comm_create_group";
+    struct vrank_face *face = face_enter(call);
+    int err = MPI_SUCCESS;
+    struct poise_mpi_comm *comm = comm_arg(face, handle, &err);
+    uint64_t context = 0;
+    if (!comm) {
+        return err;
+    }
+    if (!group || comm->remote || !is_within(group, comm->group)) {
+        return face_fail(face, comm, MPI_ERR_GROUP,
+                         "it is not part of the communicator's");
+    }
+    if (tag < 0) {
+        return face_fail(face, comm, MPI_ERR_TAG, "%d", tag);
+    }
+    if (group->rank == MPI_UNDEFINED) {
+        *out = MPI_COMM_NULL;
+        return MPI_SUCCESS;
+    }
+    struct poise_mpi_comm *made;
+    err = group_agree(comm, group, tag, call, &context);
+    if (err == MPI_SUCCESS) {
+        err = vcomm_new(face, context, group, NULL, &made);
+    }
+    if (err == MPI_SUCCESS) {
+        made->handler = errhandler_hold(comm->handler);
+        *out = made;
+    }
+    return err == MPI_SUCCESS ? err : face_fail(face, comm, err, NULL);
+}
+
+/* ---- splitting
+ * -------------------------------------------------------------------- */
+
+struct choice {
+    int colour, key, rank;
+};
+
+static int compare_choices(const void *a, const void *b)
+{
+    const struct choice *one = a, *other = b;
+    if (one->colour != other->colour) {
+        return one->colour < other->colour ? -1 : 1;
+    }
+    if (one->key != other->key) {
+        return one->key < other->key ? -1 : 1;
+    }
+    return one->rank < other->rank ? -1 : one->rank > other->rank;
+}
+
+/* The members that chose my colour, in order, as a group; NULL: no colour. */
+static int group_of_colour(struct poise_mpi_comm *comm, struct choice *all,
+                           int colour, MPI_Group *out)
+{
+    int first = 0, count = 0;
+    *out = NULL;
+    if (colour == MPI_UNDEFINED) {
+        return MPI_SUCCESS;
+    }
+    /* Sorted by the root. */
+    while (all[first].colour != colour) {
+        first++;
+    }
+    int *members = poise_alloc((size_t)comm->size, sizeof(*members));
+    if (!members) {
+        return MPI_ERR_NO_MEM;
+    }
+    while (first + count < comm->size && all[first + count].colour == colour) {
+        members[count] = group_at(comm->group, all[first + count].rank);
+        count++;
+    }
+    int err = group_make(comm->face, members, count, out);
+    free(members);
+    return err;
+}
+
+static int split(struct poise_mpi_comm *comm, int colour, int key,
+                 const char *why, MPI_Comm *out)
+{
+    struct choice mine = {colour, key, comm->rank};
+    struct poise_mpi_request *scratch =
+        request_scratch(comm->face, (size_t)comm->size, sizeof(mine));
+    MPI_Group group = NULL;
+    if (!scratch) {
+        return MPI_ERR_NO_MEM;
+    }
+    struct choice *all = scratch->copy;
+    int tag = comm->makings++;
+    int err = gather(comm, tag, &mine, sizeof(mine), (char *)all, why);
+    if (err == MPI_SUCCESS) {
+        if (comm->rank == 0) {
+            qsort(all, (size_t)comm->size, sizeof(*all), compare_choices);
+        }
+        err = vcomm_broadcast(comm, 0, tag, all,
+                              (size_t)comm->size * sizeof(*all), why);
+    }
+    if (err == MPI_SUCCESS) {
+        err = group_of_colour(comm, all, colour, &group);
+    }
+    request_put(scratch);
+    if (err == MPI_SUCCESS) {
+        err = vcomm_make(comm, group, why, out);
+    }
+    group_release(group);
+    return err;
+}
+
+static int split_as(const char *call, MPI_Comm handle, int colour, int key,
+                    MPI_Comm *out)
+{
+    struct vrank_face *face = face_enter(call);
+    int err = MPI_SUCCESS;
+    struct poise_mpi_comm *comm = comm_arg(face, handle, &err);
+    if (!comm) {
+        return err;
+    }
+    if (comm->remote) {
+        return face_fail(face, comm, MPI_ERR_COMM,
+                         "it is an intercommunicator");
+    }
+    if (colour < 0 && colour != MPI_UNDEFINED) {
+        return face_fail(face, comm, MPI_ERR_ARG, "colour %d is negative",
+                         colour);
+    }
+    err = split(comm, colour, key, call, out);
+    return err == MPI_SUCCESS ? err : face_fail(face, comm, err, NULL);
+}
+
+int MPI_Comm_split(MPI_Comm comm, int colour, int key, MPI_Comm *out)
+{
+    return split_as("MPI_Comm_split", comm, colour, key, out);
+}
+
+int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info,
+                        MPI_Comm *out)
+{
+    (void)info; /* hints, of which none is known */
+    const char *call = "MPI_Comm_split_type";
+    struct vrank_face *face = face_enter(call);
+    if (type != MPI_COMM_TYPE_SHARED && type != MPI_UNDEFINED) {
+        return face_fail(face, NULL, MPI_ERR_ARG, "there is no type %d", type);
+    }
+    int colour = type == MPI_UNDEFINED ? type : wire_node(vrank_process());
+    return split_as(call, comm, colour, key, out);
+}

@@ -1,0 +1,426 @@
+/*
+ * Groups: ordered sets of ranks. A row of ranks at equal distances, as most
+ * groups are, takes no list.
+ */
+#include "vrank/mpi/entry.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+const struct poise_mpi_group poise_mpi_group_empty = {
+    .refs = 1, .rank = MPI_UNDEFINED, .stride = 1};
+
+/* ---- making them -----------------------------------------------------------
+ */
+
+int group_find(const struct poise_mpi_group *group, int number)
+{
+    if (!group->members) {
+        int away = number - group->first;
+        int place = group->size > 0 ? away / group->stride : -1;
+        return place >= 0 && place < group->size &&
+                       place * group->stride == away
+                   ? place
+                   : MPI_UNDEFINED;
+    }
+    for (int i = 0; i < group->size; i++) {
+        if (group->members[i] == number) {
+            return i;
+        }
+    }
+    return MPI_UNDEFINED;
+}
+
+int group_range(struct vrank_face *face, int first, int stride, int size,
+                MPI_Group *out)
+{
+    struct poise_mpi_group *group = poise_alloc(1, sizeof(*group));
+    if (!group) {
+        return MPI_ERR_NO_MEM;
+    }
+    group->refs = 1;
+    group->size = size;
+    group->first = first;
+    group->stride = stride;
+    group->rank = group_find(group, face->number);
+    *out = group;
+    return MPI_SUCCESS;
+}
+
+static bool is_row(const int *members, int size)
+{
+    for (int i = 2; i < size; i++) {
+        if (members[i] - members[i - 1] != members[1] - members[0]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+int group_make(struct vrank_face *face, const int *members, int size,
+               MPI_Group *out)
+{
+    MPI_Group group;
+    bool row = is_row(members, size);
+    int err = group_range(face, size > 0 ? members[0] : 0,
+                          row && size > 1 ? members[1] - members[0] : 1, size,
+                          &group);
+    if (err != MPI_SUCCESS || row) {
+        if (err == MPI_SUCCESS) {
+            *out = group;
+        }
+        return err;
+    }
+    group->members = poise_alloc((size_t)size, sizeof(*members));
+    if (!group->members) {
+        free(group);
+        return MPI_ERR_NO_MEM;
+    }
+    memcpy(group->members, members, (size_t)size * sizeof(*members));
+    group->rank = group_find(group, face->number);
+    *out = group;
+    return MPI_SUCCESS;
+}
+
+MPI_Group group_hold(MPI_Group group)
+{
+    if (group != MPI_GROUP_EMPTY) {
+        group->refs++;
+    }
+    return group;
+}
+
+void group_release(MPI_Group group)
+{
+    if (group && group != MPI_GROUP_EMPTY && --group->refs == 0) {
+        free(group->members);
+        free(group);
+    }
+}
+
+int group_compare(const struct poise_mpi_group *a,
+                  const struct poise_mpi_group *b)
+{
+    int result = MPI_IDENT;
+    if (a->size != b->size) {
+        return MPI_UNEQUAL;
+    }
+    for (int i = 0; i < a->size; i++) {
+        if (group_at(a, i) != group_at(b, i)) {
+            result = MPI_SIMILAR;
+            if (group_find(b, group_at(a, i)) == MPI_UNDEFINED) {
+                return MPI_UNEQUAL;
+            }
+        }
+    }
+    return result;
+}
+
+/* ---- functions of MPI ------------------------------------------------------
+ */
+
+/* Results of the functions below, before they become a group: at most `cap`
+ * members. */
+struct list {
+    int *members;
+    int count;
+};
+
+static int list_begin(struct list *list, size_t cap)
+{
+    list->count = 0;
+    list->members = poise_alloc(cap ? cap : 1, sizeof(*list->members));
+    return list->members ? MPI_SUCCESS : MPI_ERR_NO_MEM;
+}
+
+/* Make the group, unless `err` says that something failed. */
+static int list_end(struct vrank_face *face, struct list *list, int err,
+                    MPI_Group *out)
+{
+    if (err == MPI_SUCCESS && list->count == 0) {
+        *out = MPI_GROUP_EMPTY;
+    } else if (err == MPI_SUCCESS) {
+        err = group_make(face, list->members, list->count, out);
+    }
+    free(list->members);
+    return err == MPI_SUCCESS ? err : face_fail(face, NULL, err, NULL);
+}
+
+static int bad_group(struct vrank_face *face)
+{
+    return face_fail(face, NULL, MPI_ERR_GROUP, "it is MPI_GROUP_NULL");
+}
+
+int MPI_Group_size(MPI_Group group, int *size)
+{
+    struct vrank_face *face = face_enter("MPI_Group_size");
+    if (!group) {
+        return bad_group(face);
+    }
+    *size = group->size;
+    return MPI_SUCCESS;
+}
+
+int MPI_Group_rank(MPI_Group group, int *rank)
+{
+    struct vrank_face *face = face_enter("MPI_Group_rank");
+    if (!group) {
+        return bad_group(face);
+    }
+    *rank = group->rank;
+    return MPI_SUCCESS;
+}
+
+int MPI_Group_free(MPI_Group *group)
+{
+    struct vrank_face *face = face_enter("MPI_Group_free");
+    if (!group || !*group) {
+        return bad_group(face);
+    }
+    group_release(*group);
+    *group = MPI_GROUP_NULL;
+    return MPI_SUCCESS;
+}
+
+int MPI_Group_compare(MPI_Group a, MPI_Group b, int *result)
+{
+    struct vrank_face *face = face_enter("MPI_Group_compare");
+    if (!a || !b) {
+        return bad_group(face);
+    }
+    *result = group_compare(a, b);
+    return MPI_SUCCESS;
+}
+
+int MPI_Group_translate_ranks(MPI_Group a, int count, const int *ranks,
+                              MPI_Group b, int *result)
+{
+    struct vrank_face *face = face_enter("MPI_Group_translate_ranks");
+    if (!a || !b) {
+        return bad_group(face);
+    }
+    for (int i = 0; i < count; i++) {
+        if (ranks[i] == MPI_PROC_NULL) {
+            result[i] = MPI_PROC_NULL;
+        } else if (ranks[i] < 0 || ranks[i] >= a->size) {
+            return face_fail(face, NULL, MPI_ERR_RANK, "there is no rank %d",
+                             ranks[i]);
+        } else {
+            result[i] = group_find(b, group_at(a, ranks[i]));
+        }
+    }
+    return MPI_SUCCESS;
+}
+
+static int take_listed(MPI_Group group, int count, const int *ranks,
+                       struct list *list)
+{
+    for (int i = 0; i < count; i++) {
+        if (ranks[i] < 0 || ranks[i] >= group->size) {
+            return MPI_ERR_RANK;
+        }
+        list->members[list->count++] = group_at(group, ranks[i]);
+    }
+    return MPI_SUCCESS;
+}
+
+int MPI_Group_incl(MPI_Group group, int count, const int *ranks, MPI_Group *out)
+{
+    struct vrank_face *face = face_enter("MPI_Group_incl");
+    struct list list;
+    if (!group) {
+        return bad_group(face);
+    }
+    if (count < 0) {
+        return face_fail(face, NULL, MPI_ERR_ARG, NULL);
+    }
+    int err = list_begin(&list, (size_t)count);
+    if (err == MPI_SUCCESS) {
+        err = take_listed(group, count, ranks, &list);
+    }
+    return list_end(face, &list, err, out);
+}
+
+/* The members of `group` whose `marks` are `wanted`, in order. */
+static void take_marked(MPI_Group group, const char *marks, char wanted,
+                        struct list *list)
+{
+    for (int i = 0; i < group->size; i++) {
+        if (marks[i] == wanted) {
+            list->members[list->count++] = group_at(group, i);
+        }
+    }
+}
+
+int MPI_Group_excl(MPI_Group group, int count, const int *ranks, MPI_Group *out)
+{
+    struct vrank_face *face = face_enter("MPI_Group_excl");
+    struct list list = {0};
+    if (!group) {
+        return bad_group(face);
+    }
+    char *marks = poise_alloc((size_t)group->size + 1, 1);
+    int err = marks ? list_begin(&list, (size_t)group->size) : MPI_ERR_NO_MEM;
+    for (int i = 0; i < count && err == MPI_SUCCESS; i++) {
+        if (ranks[i] < 0 || ranks[i] >= group->size) {
+            err = MPI_ERR_RANK;
+        } else {
+            marks[ranks[i]] = 1;
+        }
+    }
+    if (err == MPI_SUCCESS) {
+        take_marked(group, marks, 0, &list);
+    }
+    free(marks);
+    return list_end(face, &list, err, out);
+}
+
+/* Step through (first, last, stride) triplets. 0 at the end. */
+static int check_range(const struct poise_mpi_group *group, const int *range)
+{
+    if (range[2] == 0) {
+        return MPI_ERR_ARG;
+    }
+    for (int i = 0; i < 2; i++) {
+        if (range[i] < 0 || range[i] >= group->size) {
+            return MPI_ERR_RANK;
+        }
+    }
+    return MPI_SUCCESS;
+}
+
+static int range_length(const int *range)
+{
+    int away = (range[1] - range[0]) / range[2];
+    bool empty = range[2] > 0 ? range[1] < range[0] : range[1] > range[0];
+    return empty ? 0 : away + 1;
+}
+
+/* The ranks of the triplets, in order. */
+static int expand(MPI_Group group, int count, int ranges[][3],
+                  struct list *list)
+{
+    size_t total = 0;
+    for (int i = 0; i < count; i++) {
+        int err = check_range(group, ranges[i]);
+        if (err != MPI_SUCCESS) {
+            list->members = NULL;
+            return err;
+        }
+        total += (size_t)range_length(ranges[i]);
+    }
+    int err = list_begin(list, total);
+    if (err != MPI_SUCCESS) {
+        return err;
+    }
+    for (int i = 0; i < count; i++) {
+        for (int j = 0; j < range_length(ranges[i]); j++) {
+            list->members[list->count++] = ranges[i][0] + j * ranges[i][2];
+        }
+    }
+    return MPI_SUCCESS;
+}
+
+int MPI_Group_range_incl(MPI_Group group, int count, int ranges[][3],
+                         MPI_Group *out)
+{
+    struct vrank_face *face = face_enter("MPI_Group_range_incl");
+    struct list list = {0};
+    if (!group) {
+        return bad_group(face);
+    }
+    int err = expand(group, count, ranges, &list);
+    for (int i = 0; i < list.count && err == MPI_SUCCESS; i++) {
+        list.members[i] = group_at(group, list.members[i]);
+    }
+    return list_end(face, &list, err, out);
+}
+
+int MPI_Group_range_excl(MPI_Group group, int count, int ranges[][3],
+                         MPI_Group *out)
+{
+    struct vrank_face *face = face_enter("MPI_Group_range_excl");
+    struct list listed = {0};
+    if (!group) {
+        return bad_group(face);
+    }
+    int err = expand(group, count, ranges, &listed);
+    if (err != MPI_SUCCESS) {
+        free(listed.members);
+        return face_fail(face, NULL, err, NULL);
+    }
+    err = MPI_Group_excl(group, listed.count, listed.members, out);
+    free(listed.members);
+    return err;
+}
+
+/* Mark which members of `a` are in `b`. NULL: no memory. */
+static char *mark_common(MPI_Group a, MPI_Group b)
+{
+    char *marks = poise_alloc((size_t)a->size + 1, 1);
+    char *in_b = poise_alloc((size_t)vrank_count(), 1);
+    if (!marks || !in_b) {
+        free(marks);
+        free(in_b);
+        return NULL;
+    }
+    for (int i = 0; i < b->size; i++) {
+        in_b[group_at(b, i)] = 1;
+    }
+    for (int i = 0; i < a->size; i++) {
+        marks[i] = in_b[group_at(a, i)];
+    }
+    free(in_b);
+    return marks;
+}
+
+enum set_operation { SET_UNION, SET_INTERSECTION, SET_DIFFERENCE };
+
+static int combine(struct vrank_face *face, enum set_operation operation,
+                   MPI_Group a, MPI_Group b, MPI_Group *out)
+{
+    struct list list = {0};
+    if (!a || !b) {
+        return bad_group(face);
+    }
+    char *common = mark_common(a, b), *twice = mark_common(b, a);
+    int err = common && twice
+                  ? list_begin(&list, (size_t)a->size + (size_t)b->size)
+                  : MPI_ERR_NO_MEM;
+    if (err == MPI_SUCCESS) {
+        if (operation != SET_DIFFERENCE) {
+            take_marked(a, common, 1, &list);
+        }
+        if (operation == SET_UNION) {
+            /* In a's order, not those in both first. */
+            list.count = 0;
+            for (int i = 0; i < a->size; i++) {
+                list.members[list.count++] = group_at(a, i);
+            }
+            take_marked(b, twice, 0, &list);
+        } else if (operation == SET_DIFFERENCE) {
+            take_marked(a, common, 0, &list);
+        }
+    }
+    free(common);
+    free(twice);
+    return list_end(face, &list, err, out);
+}
+
+int MPI_Group_union(MPI_Group a, MPI_Group b, MPI_Group *out)
+{
+    return combine(face_enter("MPI_Group_union"), SET_UNION, a, b, out);
+}
+
+int MPI_Group_intersection(MPI_Group a, MPI_Group b, MPI_Group *out)
+{
+    return combine(face_enter("MPI_Group_intersection"), SET_INTERSECTION, a, b,
+                   out);
+}
+
+int MPI_Group_difference(MPI_Group a, MPI_Group b, MPI_Group *out)
+{
+    return combine(face_enter("MPI_Group_difference"), SET_DIFFERENCE, a, b,
+                   out);
+}

@@ -1,0 +1,303 @@
+/*
+ * Intercommunicators: two groups, of which each sends to the other. Beside
+ * its context each has a communicator of the own group, in which the members
+ * agree among themselves; the two sides agree through their leaders.
+ */
+#include "vrank/mpi/entry.h"
+
+#include <stdlib.h>
+
+/* What the leaders tell each other, and then their groups. */
+struct side {
+    uint64_t context; /* which this side proposes */
+    int size;
+    int flag;
+};
+
+/* Send mine and receive theirs, between leaders. */
+static int swap(struct poise_mpi_comm *through, int peer, int tag,
+                const void *mine, size_t mine_bytes, void *theirs,
+                size_t theirs_bytes, const char *why)
+{
+    struct p2p_message in = {.comm = through,
+                             .plane = FACE_MAKING,
+                             .peer = peer,
+                             .tag = tag,
+                             .data = {.base = theirs, .bytes = theirs_bytes}};
+    MPI_Request incoming;
+    int err = p2p_ireceive(&in, &incoming);
+    if (err != MPI_SUCCESS) {
+        return err;
+    }
+    err =
+        p2p_send_bytes(through, FACE_MAKING, mine, mine_bytes, peer, tag, why);
+    int received = request_complete(&incoming, why, NULL);
+    return err == MPI_SUCCESS ? received : err;
+}
+
+/* The members of a group as an array. */
+static MPI_Request list_of(struct vrank_face *face,
+                           const struct poise_mpi_group *group)
+{
+    MPI_Request list = request_scratch(face, (size_t)group->size, sizeof(int));
+    for (int i = 0; list && i < group->size; i++) {
+        ((int *)list->copy)[i] = group_at(group, i);
+    }
+    return list;
+}
+
+/* Leaders: exchange sides and lists of members. *list is the caller's. */
+static int meet(struct poise_mpi_comm *own, struct poise_mpi_comm *through,
+                int peer, int tag, struct side *mine, struct side *theirs,
+                MPI_Request *list, const char *why)
+{
+    MPI_Request members = list_of(own->face, own->group);
+    if (!members) {
+        return MPI_ERR_NO_MEM;
+    }
+    int err = swap(through, peer, tag, mine, sizeof(*mine), theirs,
+                   sizeof(*theirs), why);
+    if (err == MPI_SUCCESS) {
+        *list = request_scratch(own->face, (size_t)theirs->size, sizeof(int));
+        err = *list ? swap(through, peer, tag, members->copy,
+                           (size_t)mine->size * sizeof(int), (*list)->copy,
+                           (size_t)theirs->size * sizeof(int), why)
+                    : MPI_ERR_NO_MEM;
+    }
+    request_put(members);
+    return err;
+}
+
+/* Make the object; `local` is held by it afterwards, also if this fails. */
+static int build(struct poise_mpi_comm *local, uint64_t context,
+                 MPI_Group remote, MPI_Errhandler handler, MPI_Comm *out)
+{
+    struct poise_mpi_comm *made;
+    int err = vcomm_new(local->face, context, local->group, remote, &made);
+    if (err != MPI_SUCCESS) {
+        vcomm_release(local);
+        return err;
+    }
+    made->local = local;
+    made->handler = errhandler_hold(handler);
+    *out = made;
+    return MPI_SUCCESS;
+}
+
+/* Within a group: learn from the leader what the other side is. */
+static int spread(struct poise_mpi_comm *own, int leader, int tag,
+                  struct side *theirs, MPI_Request *list, uint64_t *context,
+                  const char *why)
+{
+    struct {
+        struct side side;
+        uint64_t context;
+    } told = {*theirs, *context};
+    int err = vcomm_broadcast(own, leader, tag, &told, sizeof(told), why);
+    *theirs = told.side;
+    *context = told.context;
+    if (err == MPI_SUCCESS && !*list) {
+        *list = request_scratch(own->face, (size_t)theirs->size, sizeof(int));
+        err = *list ? err : MPI_ERR_NO_MEM;
+    }
+    return err == MPI_SUCCESS
+               ? vcomm_broadcast(own, leader, tag, (*list)->copy,
+                                 (size_t)theirs->size * sizeof(int), why)
+               : err;
+}
+
+static int create(struct poise_mpi_comm *own, int leader,
+                  struct poise_mpi_comm *through, int remote_leader, int tag,
+                  MPI_Comm *out)
+{
+    const char *why = "MPI_Intercomm_create";
+    struct vrank_face *face = own->face;
+    struct side mine = {.size = own->size}, theirs = {0};
+    int making = own->makings++, err = MPI_SUCCESS;
+    MPI_Request list = NULL;
+    uint64_t context = 0;
+    MPI_Group remote = NULL;
+    MPI_Comm local;
+    if (own->rank == leader) {
+        mine.context = vcomm_context(face);
+        /* Apart from what all members of `through` do. */
+        err = meet(own, through, remote_leader, -16 - tag, &mine, &theirs,
+                   &list, why);
+        context = mine.context < theirs.context ? mine.context : theirs.context;
+    }
+    if (err == MPI_SUCCESS) {
+        err = spread(own, leader, making, &theirs, &list, &context, why);
+    }
+    if (err == MPI_SUCCESS) {
+        err = group_make(face, list->copy, theirs.size, &remote);
+    }
+    if (err == MPI_SUCCESS) {
+        err = vcomm_make(own, own->group, why, &local);
+    }
+    if (err == MPI_SUCCESS) {
+        err = build(local, context, remote, own->handler, out);
+    }
+    group_release(remote);
+    if (list) {
+        request_put(list);
+    }
+    return err;
+}
+
+int MPI_Intercomm_create(MPI_Comm local_handle, int local_leader,
+                         MPI_Comm peer_handle, int remote_leader, int tag,
+                         MPI_Comm *out)
+{
+    struct vrank_face *face = face_enter("MPI_Intercomm_create");
+    struct poise_mpi_comm *own = vcomm_of(face, local_handle);
+    struct poise_mpi_comm *peer = vcomm_of(face, peer_handle);
+    if (!own || own->remote) {
+        return face_fail(face, own, MPI_ERR_COMM,
+                         "the local one is null, or an intercommunicator");
+    }
+    if (local_leader < 0 || local_leader >= own->size) {
+        return face_fail(face, own, MPI_ERR_RANK, "there is no rank %d",
+                         local_leader);
+    }
+    if (own->rank == local_leader) {
+        if (!peer) {
+            return face_fail(face, own, MPI_ERR_COMM,
+                             "the leaders' is MPI_COMM_NULL");
+        }
+        if (remote_leader < 0 || remote_leader >= vcomm_peers(peer)->size) {
+            return face_fail(face, own, MPI_ERR_RANK, "there is no rank %d",
+                             remote_leader);
+        }
+    }
+    if (tag < 0) {
+        return face_fail(face, own, MPI_ERR_TAG, "%d", tag);
+    }
+    int err = create(own, local_leader, peer, remote_leader, tag, out);
+    return err == MPI_SUCCESS ? err : face_fail(face, own, err, NULL);
+}
+
+/* Both sides agree on a context, and learn the other's flag. `first`: this
+ * side's ranks come first where both have the same flag. */
+static int agree(struct poise_mpi_comm *comm, int flag, uint64_t *context,
+                 int *their_flag, const char *why)
+{
+    struct side mine = {.size = comm->size, .flag = flag}, theirs = {0};
+    int tag = comm->makings++, err = MPI_SUCCESS;
+    struct {
+        uint64_t context;
+        int flag;
+    } told = {0};
+    if (comm->rank == 0) {
+        mine.context = vcomm_context(comm->face);
+        err = swap(comm, 0, tag, &mine, sizeof(mine), &theirs, sizeof(theirs),
+                   why);
+        told.context =
+            mine.context < theirs.context ? mine.context : theirs.context;
+        told.flag = theirs.flag;
+    }
+    if (err == MPI_SUCCESS) {
+        err = vcomm_broadcast(comm->local, 0, comm->local->makings++, &told,
+                              sizeof(told), why);
+    }
+    *context = told.context;
+    *their_flag = told.flag;
+    return err;
+}
+
+int intercomm_dup(struct poise_mpi_comm *comm, const char *why, MPI_Comm *out)
+{
+    uint64_t context;
+    int flag;
+    MPI_Comm local;
+    int err = agree(comm, 0, &context, &flag, why);
+    if (err == MPI_SUCCESS) {
+        err = vcomm_make(comm->local, comm->local->group, why, &local);
+    }
+    return err == MPI_SUCCESS
+               ? build(local, context, comm->remote, comm->handler, out)
+               : err;
+}
+
+/* Both groups as one. */
+static int merged_group(struct poise_mpi_comm *comm, bool mine_first,
+                        MPI_Group *out)
+{
+    const struct poise_mpi_group *first =
+        mine_first ? comm->group : comm->remote;
+    const struct poise_mpi_group *last =
+        mine_first ? comm->remote : comm->group;
+    int size = first->size + last->size;
+    int *members = poise_alloc((size_t)size, sizeof(*members));
+    if (!members) {
+        return MPI_ERR_NO_MEM;
+    }
+    for (int i = 0; i < size; i++) {
+        members[i] = i < first->size ? group_at(first, i)
+                                     : group_at(last, i - first->size);
+    }
+    int err = group_make(comm->face, members, size, out);
+    free(members);
+    return err;
+}
+
+int MPI_Intercomm_merge(MPI_Comm handle, int high, MPI_Comm *out)
+{
+    const char *why = "MPI_Intercomm_merge";
+    struct vrank_face *face = face_enter(why);
+    struct poise_mpi_comm *comm = vcomm_of(face, handle), *made = NULL;
+    MPI_Group group = NULL;
+    uint64_t context;
+    int their_high;
+    if (!comm || !comm->remote) {
+        return face_fail(face, comm, MPI_ERR_COMM,
+                         "it is not an intercommunicator");
+    }
+    int err = agree(comm, high != 0, &context, &their_high, why);
+    if (err == MPI_SUCCESS) {
+        bool mine_first = !high == !their_high ? group_at(comm->group, 0) <
+                                                     group_at(comm->remote, 0)
+                                               : !high;
+        err = merged_group(comm, mine_first, &group);
+    }
+    if (err == MPI_SUCCESS) {
+        err = vcomm_new(face, context, group, NULL, &made);
+    }
+    group_release(group);
+    if (err != MPI_SUCCESS) {
+        return face_fail(face, comm, err, NULL);
+    }
+    made->handler = errhandler_hold(comm->handler);
+    *out = made;
+    return MPI_SUCCESS;
+}
+
+int MPI_Comm_remote_size(MPI_Comm handle, int *size)
+{
+    struct vrank_face *face = face_enter("MPI_Comm_remote_size");
+    struct poise_mpi_comm *comm = vcomm_of(face, handle);
+    if (!comm || !comm->remote) {
+        return face_fail(face, comm, MPI_ERR_COMM,
+                         "it is not an intercommunicator");
+    }
+    *size = comm->remote->size;
+    return MPI_SUCCESS;
+}
+
+int MPI_Comm_remote_group(MPI_Comm handle, MPI_Group *group)
+{
+    struct vrank_face *face = face_enter("MPI_Comm_remote_group");
+    struct poise_mpi_comm *comm = vcomm_of(face, handle);
+    if (!comm || !comm->remote) {
+        return face_fail(face, comm, MPI_ERR_COMM,
+                         "it is not an intercommunicator");
+    }
+    *group = group_hold(comm->remote);
+    return MPI_SUCCESS;
+}
+
+int MPI_Comm_get_parent(MPI_Comm *parent)
+{
+    face_enter("MPI_Comm_get_parent");
+    *parent = MPI_COMM_NULL; /* nobody is spawned */
+    return MPI_SUCCESS;
+}

@@ -1,0 +1,60 @@
+/*
+ * vrank/topology.h - how the ranks of a communicator are laid out.
+ */
+#ifndef POISE_VRANK_TOPOLOGY_H
+#define POISE_VRANK_TOPOLOGY_H
+
+#include "vrank/mpi/entry.h"
+
+struct vrank_topology {
+    struct face_topology head; /* first: face.h knows it as that */
+    int kind;                  /* MPI_CART, MPI_GRAPH, MPI_DIST_GRAPH */
+
+    /* A grid. */
+    int ndims;
+    int *dims, *periods, *coords; /* [ndims]; coords: mine */
+
+    /* A graph that all know: edges[index[i - 1]..index[i]) are node i's. */
+    int nodes, edge_count;
+    int *index, *edges;
+
+    /* Whom the calling rank receives from and sends to, in order. In a grid
+     * and in a graph that all know, the same. MPI_PROC_NULL: nobody. */
+    int in, out;
+    int *sources, *destinations;
+    int *source_weights, *destination_weights; /* NULL: none */
+
+    size_t int_count;
+    int ints[]; /* what the pointers above lead to */
+};
+
+/** The topology of a communicator; NULL: none. */
+static inline struct vrank_topology *
+topology_of(const struct poise_mpi_comm *comm)
+{
+    return (struct vrank_topology *)(void *)comm->topology;
+}
+
+/** One with room for so many integers; free it with head.free. NULL: no
+ * memory. */
+struct vrank_topology *topology_create(int kind, size_t ints);
+/** The next `count` of its integers, copied from `values` unless NULL. */
+int *topology_ints(struct vrank_topology *topology, const int *values,
+                   int count);
+
+/**
+ * A communicator of those members of `comm`, `members` of `count` by rank in
+ * it, with a topology, which is taken over, also on failure; ranks that are
+ * not among the members pass NULL. Collective.
+ */
+int topology_make(struct poise_mpi_comm *comm, const int *members, int count,
+                  struct vrank_topology *topology, const char *call,
+                  MPI_Comm *out);
+
+/** At the beginning of a function: the communicator, and its topology if it
+ * has one of that kind. Otherwise the error was handled, and NULL. */
+struct vrank_topology *topology_enter(const char *call, MPI_Comm handle,
+                                      int kind, struct poise_mpi_comm **comm,
+                                      int *error);
+
+#endif /* POISE_VRANK_TOPOLOGY_H */

@@ -1,0 +1,177 @@
+/*
+ * Contexts on disk: the memory of virtual ranks of which only some are in
+ * memory at a time.
+ *
+ *   heap.c          the heap of a rank, in a range of addresses of its own
+ *   context.c       which contexts are in memory
+ *   context_ahead.c contexts that come before they are needed
+ *   context_pages.c their pages, which go from one to another
+ *   context_part.c  access to those that are not
+ *   context_flow.c  many such accesses at a time
+ *   context_track.c which of their pages have to be written
+ *   context_disk.c  the scratch files
+ *   context_plan.c  how much each may have
+ *   shim_heap.c     malloc and its kin, as a rank's copies call them
+ *
+ * A context is what its rank has allocated; stack, globals, and what other
+ * libraries allocate stay in memory. Where a rank runs, its context is there,
+ * and stays until the rank waits. A context that is not there lies in the
+ * scratch files at the place that its addresses say, and its addresses cannot
+ * be touched.
+ *
+ * Whoever copies data for another rank does so by context_copy, which goes to
+ * memory or to disk, or pins what it wants to touch. So nothing outside of
+ * this module has to know which contexts are there, and no pointer into one is
+ * given to the kernel, but by its own rank.
+ *
+ * Everything is below two contexts for each worker: that of the rank that runs
+ * and one that it pins.
+ *
+ * Source: pems 4.2-4.5.
+ */
+#ifndef POISE_VRANK_CONTEXT_H
+#define POISE_VRANK_CONTEXT_H
+
+#include "heap.h"
+#include "vrank/thread/thread.h"
+
+#include <string.h>
+
+struct context;
+
+/** What a run has for its contexts. */
+struct context_options {
+    uint64_t memory_bytes; /**< of the whole process */
+    uint64_t base_bytes;   /**< of that, what is in use without contexts */
+    const char *scratch;   /**< folders, separated by commas */
+    uint64_t most_bytes;   /**< of a context; 0: as many as fit */
+    int count;             /**< ranks of this process */
+    int threads;
+    int sharers; /**< processes that use the same folders; 0: 1 */
+    bool always; /**< swap at each call that waits: for tests */
+    enum poise_vrank_tracking tracking;
+    struct poise_disk_options disk; /**< of the scratch files */
+};
+
+/** How the memory is divided. */
+struct context_plan {
+    uint64_t budget_bytes;  /**< of all contexts in memory */
+    uint64_t message_bytes; /**< kept for contexts that are away */
+    uint64_t context_bytes; /**< that one may hold */
+    uint64_t slot_bytes;    /**< addresses of one, and space on disk */
+};
+/** Divide. -ENOMEM, -ENOSPC with the arithmetic. */
+int context_plan(const struct context_options *options, uint64_t free_bytes,
+                 struct context_plan *out);
+
+/** Before the ranks are made, and after they have gone. */
+int context_begin(const struct context_options *options);
+void context_end(void);
+
+/** What has moved. */
+struct context_sums {
+    uint64_t swapped_in, swapped_out;   /**< bytes */
+    uint64_t read_parts, written_parts; /**< bytes of messages, on disk */
+    uint64_t swaps;                     /**< contexts that came in */
+    uint64_t wait_ns;                   /**< workers waited for all this */
+    enum poise_vrank_tracking tracking; /**< what is in use; not AUTO */
+};
+void context_sums(struct context_sums *out);
+/** The same of one, which is in memory; zero where it is NULL. */
+void context_moved(const struct context *context,
+                   uint64_t out[static POISE_VRANK_MOVES]);
+
+/** The context of rank number `index` of this process, of the rank that runs;
+ * it is in memory from now on. */
+void context_adopt(struct vrank *rank, int index);
+/** Its rank is about to wait; and goes on. */
+void context_leave(struct context *context);
+void context_enter(struct context *context);
+/** It will be needed next by the calling worker: if it is away it may come. */
+void context_ahead(struct context *context);
+/** Whether it is in memory now: a guess, for choosing. */
+bool context_is_present(const struct context *context);
+/** Its rank has ended: nobody needs its memory. */
+void context_retire(struct context *context);
+/** It is never swapped out again: threads of the program use it. */
+void context_stay(struct context *context);
+/** The heap of the rank that runs, to be given back with context_unlock; NULL:
+ * it has none. */
+struct heap *context_lock(void);
+void context_unlock(struct heap *heap);
+/** A heap had not so many bytes: say so, the first time. */
+void context_refused(const struct heap *heap, size_t bytes);
+/** The heap in which `ptr` lies, whose context must be in memory: that of the
+ * rank that runs, or one with threads. NULL: it lies in no heap that may be
+ * changed now. */
+struct heap *context_lock_of(const void *ptr);
+
+/** The addresses of all contexts; no bytes while there are none. */
+extern uintptr_t context_base;
+extern size_t context_span;
+static inline bool context_covers(const void *ptr)
+{
+    return (uintptr_t)ptr - context_base < context_span;
+}
+
+/** As memcpy, but either side may lie in a context, be it there or not. */
+void context_copy(void *to, const void *from, size_t bytes);
+/** The same, but it need not be over before context_settle; until then both
+ * sides stay where they are, and nobody else may touch them. */
+void context_copy_later(void *to, const void *from, size_t bytes);
+/** Wait for what this worker copies. */
+void context_settle(void);
+static inline void context_move(void *to, const void *from, size_t bytes)
+{
+    if (__builtin_expect(context_covers(to) || context_covers(from), 0)) {
+        context_copy(to, from, bytes);
+    } else {
+        memcpy(to, from, bytes);
+    }
+}
+/** Whether there is room for a message on its way, where contexts are swapped;
+ * it is given back later. False without contexts. */
+bool context_keep(size_t bytes);
+void context_unkeep(size_t bytes);
+/** The context in which `ptr` lies is in memory until it is unpinned. NULL,
+ * which can be unpinned: it lies in none, or in that of the rank that runs. */
+struct context *context_pin(const void *ptr);
+void context_unpin(struct context *context);
+
+/* ---- context_disk.c ---------------------------------------------------------
+ */
+
+struct context_disk;
+
+/** Scratch files in all `folders` for `count` slots of `slot_bytes`. */
+int context_disk_create(const char *folders, int count, uint64_t slot_bytes,
+                        const struct poise_disk_options *options,
+                        struct context_disk **out);
+void context_disk_destroy(struct context_disk *disk);
+/** Bytes free in all `folders`; those of one file system count once. */
+int context_disk_free_bytes(const char *folders, uint64_t *out);
+
+/** A slot is dealt out over the files in pieces of this many bytes. */
+#define CONTEXT_STRIPE ((size_t)1 << 20)
+/** Read or write part of a slot, within a stripe; everything is a multiple of a
+ * page. The transfer is then waited for by poise_disk_wait. */
+void context_disk_start(struct context_disk *disk,
+                        struct poise_disk_transfer *transfer, int slot,
+                        uint64_t offset, void *data, size_t bytes,
+                        bool is_write);
+
+/** Transfers that are under way together. Zero is none. */
+enum { CONTEXT_BATCH = 32 };
+struct context_batch {
+    struct poise_disk_transfer transfers[CONTEXT_BATCH];
+    unsigned first, count;
+    int code;
+};
+/** Read or write part of a slot, in whole pages. */
+void context_disk_add(struct context_disk *disk, struct context_batch *batch,
+                      int slot, uint64_t offset, void *data, size_t bytes,
+                      bool is_write);
+/** Wait for all: 0, or the first error. */
+int context_disk_finish(struct context_batch *batch);
+
+#endif

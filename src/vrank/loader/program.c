@@ -1,0 +1,392 @@
+/*
+ * A program and the libraries it brings; a rank's copies of them.
+ *
+ * Every library is copied, but for a few that are known to be safe: one cannot
+ * tell from outside whether a library holds data that change. In each copy the
+ * library's name, and the name by which others want it, are replaced by one of
+ * the same length that is this copy's own, and so the dynamic linker finds for
+ * each copy of the program its own libraries.
+ */
+#include "loader.h"
+#include "start.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define PROGRAM_LINKER "/lib64/ld-linux-x86-64.so.2"
+/** Digits that tell copies apart in a name. */
+#define PROGRAM_DIGITS 4
+
+/* Made for sharing, or shared for good reason: the C library keeps what is a
+ * rank's own behind our functions, see shim.c. */
+static const char *const program_shared[] = {
+    "ld-linux-x86-64.so.2", "libc.so.6",    "libm.so.6",      "libpthread.so.0",
+    "libdl.so.2",           "librt.so.1",   "libgcc_s.so.1",  "libpoise.so.0",
+    "libpoise-vmpi.so.0",   "libutil.so.1", "libresolv.so.2", NULL};
+
+/* ---- where libraries are --------------------------------------------------
+ */
+
+/* What the dynamic linker would load for `path`: lines "NAME => PATH (...)". It
+ * knows the rules; nothing of the program runs. */
+static int program_ask_linker(const char *path, struct poise_buf *out)
+{
+    int ends[2], status = 0;
+    const char *argv[] = {"ld.so", "--list", path, NULL};
+    pid_t child = -1;
+    posix_spawn_file_actions_t actions;
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        return poise_error_set(errno, "find the libraries of", path, NULL);
+    }
+    int code = posix_spawn_file_actions_init(&actions);
+    if (code == 0) {
+        posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+        code = posix_spawn(&child, PROGRAM_LINKER, &actions, NULL,
+                           (char **)(uintptr_t)argv, environ);
+        posix_spawn_file_actions_destroy(&actions);
+    }
+    close(ends[1]);
+    ssize_t got = 1;
+    while (code == 0 && got > 0) {
+        char *to = poise_buf_reserve(out, 4096);
+        got = to != NULL ? poise_file_read(ends[0], to, 4096, path) : -ENOMEM;
+        if (got < 0) {
+            code = (int)-got;
+        } else {
+            out->len += (size_t)got;
+        }
+    }
+    close(ends[0]);
+    if (child > 0) {
+        while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+        }
+    }
+    if (code != 0 || status != 0) {
+        return poise_error_set(code != 0 ? code : ENOEXEC,
+                               "find the libraries of", path, NULL);
+    }
+    poise_buf_str(out);
+    return out->error;
+}
+
+/* The path of library `name` in what the linker said; the caller's. */
+static int program_path_of(const char *listing, const char *name, char **out)
+{
+    size_t len = strlen(name);
+    for (const char *line = listing; line != NULL && *line != '\0';) {
+        const char *end = strchr(line, '\n');
+        const char *at = line + strspn(line, "\t ");
+        const char *arrow = strstr(at, " => /");
+        if (arrow == at + len && strncmp(at, name, len) == 0) {
+            const char *path = arrow + 4, *stop = strstr(path, " (0x");
+            if (stop != NULL) {
+                *out = strndup(path, (size_t)(stop - path));
+                return *out != NULL ? 0 : -ENOMEM;
+            }
+        }
+        line = end != NULL ? end + 1 : NULL;
+    }
+    return poise_error_set(ENOENT, "find the library", name,
+                           "the dynamic linker does not find it");
+}
+
+/* ---- the program and its libraries ----------------------------------------
+ */
+
+/* A library of the closure. */
+struct program_node {
+    struct load_image image;
+    bool is_done;
+};
+
+struct program_search {
+    struct program_node *nodes; /* the program first */
+    int count, cap;
+    struct poise_buf listing;
+};
+
+static bool program_is_shared(const char *name)
+{
+    for (size_t i = 0; program_shared[i] != NULL; i++) {
+        if (strcmp(name, program_shared[i]) == 0) {
+            return true;
+        }
+    }
+    /* Sanitizers' run-time, of which there can be one only. */
+    return strncmp(name, "libasan.", 8) == 0 ||
+           strncmp(name, "libubsan.", 9) == 0 ||
+           strncmp(name, "libtsan.", 8) == 0;
+}
+
+static int program_index(const struct program_search *search, const char *name)
+{
+    for (int i = 0; i < search->count; i++) {
+        const char *soname = search->nodes[i].image.soname;
+        if (soname != NULL && strcmp(soname, name) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static int program_add(struct program_search *search, const char *path)
+{
+    if (search->count == search->cap) {
+        int cap = search->cap * 2 + 8;
+        struct program_node *nodes =
+            poise_realloc(search->nodes, (size_t)cap, sizeof *nodes);
+        if (nodes == NULL) {
+            return -ENOMEM;
+        }
+        search->nodes = nodes;
+        search->cap = cap;
+    }
+    struct program_node *node = &search->nodes[search->count];
+    *node = (struct program_node){0};
+    int code = load_image_open(path, &node->image);
+    search->count += code == 0;
+    return code;
+}
+
+/* The next library that `image` wants, from entry *at of its table on; NULL
+ * at the end. */
+static const char *program_next_needed(const struct load_image *image,
+                                       size_t *at)
+{
+    while (*at < image->dynamic_count) {
+        const Elf64_Dyn *entry = &image->dynamic[(*at)++];
+        if (entry->d_tag == DT_NEEDED) {
+            return load_image_string(image, entry->d_un.d_val);
+        }
+    }
+    return NULL;
+}
+
+static bool program_cannot_rename(const struct load_image *image)
+{
+    return image->soname == NULL || strlen(image->soname) <= PROGRAM_DIGITS;
+}
+
+/* Add what node number `index` wants and is not there yet. */
+static int program_add_needed(struct program_search *search, int index,
+                              const char *path)
+{
+    const char *name;
+    size_t at = 0;
+    int code = 0;
+    while (code == 0 && (name = program_next_needed(&search->nodes[index].image,
+                                                    &at)) != NULL) {
+        char *where = NULL;
+        if (program_is_shared(name) || program_index(search, name) >= 0) {
+            continue;
+        }
+        if (search->listing.len == 0) {
+            code = program_ask_linker(path, &search->listing);
+        }
+        if (code == 0) {
+            code = program_path_of(search->listing.data, name, &where);
+        }
+        if (code == 0) {
+            code = program_add(search, where);
+        }
+        if (code == 0 &&
+            program_cannot_rename(&search->nodes[search->count - 1].image)) {
+            code = poise_error_set(ENOTSUP, "make private copies of", where,
+                                   "the library's own name is missing, or too "
+                                   "short to be told apart; link it with "
+                                   "-Wl,-soname");
+        }
+        free(where);
+    }
+    return code;
+}
+
+/* Put node `index` behind those that it wants. */
+static void program_sort(struct program_search *search, int index,
+                         struct load_program *out)
+{
+    struct program_node *node = &search->nodes[index];
+    const char *name;
+    size_t at = 0;
+    if (node->is_done) {
+        return;
+    }
+    node->is_done = true;
+    while ((name = program_next_needed(&node->image, &at)) != NULL) {
+        int needed = program_index(search, name);
+        if (needed >= 0) {
+            program_sort(search, needed, out);
+        }
+    }
+    out->images[out->count++] = node->image;
+    node->image = (struct load_image){.fd = -1};
+}
+
+/* The C++ library keeps 32 bytes of a thread's in the space that is short;
+ * whoever starts us has made room (run.c). */
+static int program_check(struct load_image *image)
+{
+    if (image->soname != NULL && strcmp(image->soname, "libstdc++.so.6") == 0) {
+        image->has_static_tls = false;
+    }
+    return load_image_check(image);
+}
+
+int load_program_open(const char *path, const struct load_names *names,
+                      struct load_program *out)
+{
+    struct program_search search = {0};
+    struct load_program program = {0};
+    int code = program_add(&search, path);
+    if (code == 0 &&
+        memmem(search.nodes[0].image.strings,
+               search.nodes[0].image.strings_bytes, POISE_VRANK_PROGRAM_SYMBOL,
+               sizeof POISE_VRANK_PROGRAM_SYMBOL) == NULL) {
+        code = poise_error_set(ENOEXEC, "run with virtual ranks", path,
+                               "it was not linked by 'poise cc'");
+    }
+    for (int i = 0; i < search.count && code == 0; i++) {
+        code = program_add_needed(&search, i, path);
+    }
+    if (code == 0) {
+        program.images =
+            poise_alloc((size_t)search.count, sizeof *program.images);
+        code = program.images == NULL ? -ENOMEM : 0;
+    }
+    if (code == 0) {
+        program_sort(&search, 0, &program);
+    }
+    for (int i = 0; i < program.count && code == 0; i++) {
+        code = program_check(&program.images[i]);
+        if (code == 0) {
+            code = load_image_fix(&program.images[i], names);
+        }
+    }
+    for (int i = 0; i < search.count; i++) {
+        load_image_close(&search.nodes[i].image);
+    }
+    free(search.nodes);
+    poise_buf_free(&search.listing);
+    if (code < 0) {
+        load_program_close(&program);
+        return code;
+    }
+    *out = program;
+    return 0;
+}
+
+void load_program_close(struct load_program *program)
+{
+    for (int i = 0; i < program->count; i++) {
+        load_image_close(&program->images[i]);
+    }
+    free(program->images);
+    *program = (struct load_program){0};
+}
+
+void load_program_needs(const struct load_program *program, size_t *bytes,
+                        int *mappings)
+{
+    *bytes = 0;
+    *mappings = 0;
+    for (int i = 0; i < program->count; i++) {
+        const struct load_image *image = &program->images[i];
+        for (int s = 0; s < image->segment_count; s++) {
+            const Elf64_Phdr *segment = &image->segments[s];
+            if (segment->p_type != PT_LOAD) {
+                continue;
+            }
+            bool is_data = (segment->p_flags & PF_W) != 0;
+            /* Data: what is fixed after relocation, the rest, and zeroes. */
+            *mappings += is_data ? 3 : 1;
+            *bytes += is_data ? segment->p_memsz : 0;
+        }
+    }
+}
+
+/* ---- one rank's copies ----------------------------------------------------
+ */
+
+/* The names of all copied libraries as this copy has them. NULL-terminated;
+ * without memory NULL. */
+static struct load_rename *program_rename(const struct load_program *program,
+                                          int number)
+{
+    static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyz";
+    struct load_rename *renames =
+        poise_alloc((size_t)program->count + 1, sizeof *renames);
+    int count = 0;
+    for (int i = 0; i < program->count && renames != NULL; i++) {
+        const char *name = program->images[i].soname;
+        if (name == NULL) {
+            continue;
+        }
+        char *to = strdup(name);
+        if (to == NULL) {
+            break;
+        }
+        size_t len = strlen(to);
+        int rest = number * program->count + i;
+        for (size_t d = 1; d <= PROGRAM_DIGITS; d++, rest /= 36) {
+            to[len - d] = digits[rest % 36];
+        }
+        renames[count++] = (struct load_rename){.from = name, .to = to};
+    }
+    return renames;
+}
+
+static void program_rename_free(struct load_rename *renames)
+{
+    for (size_t i = 0; renames != NULL && renames[i].from != NULL; i++) {
+        free(renames[i].to);
+    }
+    free(renames);
+}
+
+int load_set_create(const struct load_program *program, int number,
+                    void *const *data, struct load_set *out)
+{
+    struct load_set set = {.program = program};
+    struct load_rename *renames = program_rename(program, number);
+    set.copies = poise_alloc((size_t)program->count, sizeof *set.copies);
+    int code = renames == NULL || set.copies == NULL ? -ENOMEM : 0;
+    for (int i = 0; i < program->count && code == 0; i++) {
+        code =
+            load_copy_create(&program->images[i], number * program->count + i,
+                             renames, &set.copies[i]);
+    }
+    for (int i = 0; i < program->count && code == 0; i++) {
+        code = load_copy_settle(&set.copies[i], data);
+    }
+    if (code == 0) {
+        const struct poise_vrank_program *descriptor = dlsym(
+            set.copies[program->count - 1].handle, POISE_VRANK_PROGRAM_SYMBOL);
+        if (descriptor == NULL || descriptor->version != POISE_VRANK_PROGRAM) {
+            code = poise_error_set(ENOEXEC, "run with virtual ranks",
+                                   program->images[program->count - 1].path,
+                                   "it was linked by another version of 'poise "
+                                   "cc'");
+        } else {
+            set.main = descriptor->main;
+        }
+    }
+    program_rename_free(renames);
+    if (code < 0) {
+        load_set_free(&set);
+        return code;
+    }
+    *out = set;
+    return 0;
+}
+
+void load_set_free(struct load_set *set)
+{
+    free(set->copies);
+    *set = (struct load_set){0};
+}

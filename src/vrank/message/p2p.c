@@ -1,0 +1,663 @@
+/*
+ * Messages between ranks.
+ *
+ * Within a process whoever comes second does the work: a sender that finds
+ * the receive copies into its buffer; a receiver that finds the message takes
+ * the data from where it waits. Small data waits as a copy, so that the sender
+ * goes on; large data waits in the sender's own buffer (an offer), and the
+ * sender's request is done when it was taken. So there is one copy, but for
+ * small messages that come early.
+ */
+#include "vrank/mpi/entry.h"
+
+#include "vrank/context/context.h"
+#include "vrank/profile/profile.h"
+#include "wire.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Up to here data that comes early is copied. As large as programs that rely
+ * on MPI_Send not to block have got used to. */
+#define P2P_EAGER_BYTES 16384
+/* The same where contexts are swapped, as long as there is memory for it: a
+ * sender that waits may have to come back for nothing but to go on. */
+#define P2P_KEPT_BYTES 65536
+/* Messages with room for this much are kept for the next one. */
+#define P2P_SMALL_BYTES 256
+#define P2P_SPARE 256
+
+/* ---- data -----------------------------------------------------------------
+ */
+
+void face_data_copy(const struct face_data *to, const struct face_data *from,
+                    size_t bytes)
+{
+    if (bytes == 0) {
+        return;
+    }
+    if (!to->type && !from->type) {
+        context_move(to->base, from->base, bytes);
+    } else if (!to->type) {
+        type_pack(from->type, (size_t)from->count, from->base, 0, bytes,
+                  to->base);
+    } else if (!from->type) {
+        type_unpack(to->type, (size_t)to->count, to->base, 0, bytes,
+                    from->base);
+    } else {
+        type_copy(from->type, (size_t)from->count, from->base, to->type,
+                  (size_t)to->count, to->base, bytes);
+    }
+}
+
+/* ---- messages that wait ----------------------------------------------------
+ */
+
+static struct poise_mpi_message *message_get(struct face_pool *pool,
+                                             size_t bytes)
+{
+    struct poise_mpi_message *message = pool->messages;
+    if (bytes <= P2P_SMALL_BYTES && message) {
+        pool->messages = message->next;
+        pool->count--;
+    } else {
+        size_t room = bytes < P2P_SMALL_BYTES ? P2P_SMALL_BYTES : bytes;
+        message = poise_fault_check(POISE_FAULT_ALLOC)
+                      ? NULL
+                      : malloc(sizeof(*message) + room);
+        if (!message) {
+            return NULL;
+        }
+        message->room = room;
+    }
+    message->offer = NULL;
+    message->buffered_by = NULL;
+    message->remote = NULL;
+    message->kept = 0;
+    return message;
+}
+
+void p2p_buffer_free(struct vrank_face *owner, size_t bytes)
+{
+    __atomic_fetch_sub(&owner->buffer_used, bytes + MPI_BSEND_OVERHEAD,
+                       __ATOMIC_ACQ_REL);
+    vrank_unpark(owner->rank);
+}
+
+static void message_put(struct face_pool *pool,
+                        struct poise_mpi_message *message)
+{
+    if (message->buffered_by) {
+        p2p_buffer_free(message->buffered_by, message->bytes);
+    }
+    if (message->kept > 0) {
+        context_unkeep(message->kept);
+    }
+    if (message->room != P2P_SMALL_BYTES || pool->count >= P2P_SPARE) {
+        free(message);
+        return;
+    }
+    message->next = pool->messages;
+    pool->messages = message;
+    pool->count++;
+}
+
+void message_free(struct vrank_face *face, struct poise_mpi_message *message)
+{
+    message_put(face->pool, message);
+}
+
+/* ---- receiving -------------------------------------------------------------
+ */
+
+struct type_signature p2p_sign(const struct face_data *data)
+{
+    /* Messages of the face itself have no type. */
+    return data->type ? type_sign(data->type, data->bytes)
+                      : (struct type_signature){.basic = TYPE_BYTE};
+}
+
+/* In a job that is checked: what was sent is of the types that are wanted. */
+static void check_types(struct poise_mpi_request *request, size_t bytes,
+                        const struct type_signature *sent)
+{
+    const struct vrank_job *job = &vrank_engine->job;
+    char line[240];
+    if (!request->data.type || request->error != MPI_SUCCESS ||
+        type_agrees(request->data.type, bytes, sent)) {
+        return;
+    }
+    request->error = MPI_ERR_TYPE;
+    if (job->say) {
+        snprintf(line, sizeof line,
+                 "virtual rank %d receives %s, and rank %d of the communicator "
+                 "sent %s (%zu bytes, tag %d)",
+                 request->face->number,
+                 type_basic_name(request->data.type->basic), request->source,
+                 type_basic_name((enum type_basic)sent->basic), bytes,
+                 request->got_tag);
+        job->say(line, job->arg);
+    }
+}
+
+/* What a receive learns of its message. */
+static size_t receive_met(struct poise_mpi_request *request,
+                          const struct vrank_envelope *envelope, size_t bytes,
+                          const struct type_signature *sent)
+{
+    request->source = envelope->source;
+    request->got_tag = envelope->tag;
+    request->error = MPI_SUCCESS;
+    if (bytes > request->data.bytes) {
+        request->error = MPI_ERR_TRUNCATE;
+        bytes = request->data.bytes;
+    }
+    request->got = bytes;
+    if (__builtin_expect(face_checks, 0)) {
+        check_types(request, bytes, sent);
+    }
+    return bytes;
+}
+
+/* `sent` matters in a job that is checked only. */
+static void receive_data(struct poise_mpi_request *request,
+                         const struct vrank_envelope *envelope,
+                         const struct face_data *from,
+                         const struct type_signature *sent)
+{
+    size_t bytes = receive_met(request, envelope, from->bytes, sent);
+    face_data_copy(&request->data, from, bytes);
+    request_finish(request);
+}
+
+/* The same, straight from where the sender has it. */
+static void receive_straight(struct poise_mpi_request *request,
+                             const struct vrank_envelope *envelope,
+                             const struct face_data *from)
+{
+    if (__builtin_expect(face_checks, 0)) {
+        struct type_signature sent = p2p_sign(from);
+        receive_data(request, envelope, from, &sent);
+    } else {
+        receive_data(request, envelope, from, NULL);
+    }
+}
+
+void p2p_take(struct poise_mpi_message *message,
+              struct poise_mpi_request *request)
+{
+    const struct vrank_envelope *envelope = &message->arrival.entry.envelope;
+    struct vrank_face *face = request->face;
+    if (message->remote) {
+        receive_met(request, envelope, message->bytes, &message->sent);
+        wire_fetch(message->remote, request);
+    } else if (message->offer) {
+        struct poise_mpi_request *offer = message->offer;
+        receive_straight(request, envelope, &offer->data);
+        request_finish(offer);
+    } else {
+        struct face_data from = {.base = message->data,
+                                 .bytes = message->bytes};
+        receive_data(request, envelope, &from, &message->sent);
+    }
+    message_free(face, message);
+}
+
+static struct vrank_envelope envelope_of(const struct poise_mpi_comm *comm,
+                                         enum face_plane plane, int source,
+                                         int tag)
+{
+    return (struct vrank_envelope){.context = comm->context + (uint64_t)plane,
+                                   .source = source,
+                                   .tag = tag};
+}
+
+/* Take a message that has come, or wait for it in the mailbox. */
+static void receive_post(struct vrank_face *face,
+                         struct poise_mpi_request *request)
+{
+    struct vrank_envelope wanted =
+        envelope_of(request->comm, request->plane, request->peer, request->tag);
+    vrank_spin_lock(&face->lock);
+    struct vrank_arrival *arrival = vrank_match_find(&face->box, &wanted);
+    if (arrival) {
+        vrank_match_remove(&face->box, arrival);
+    } else {
+        vrank_match_post(&face->box, &request->entry, &wanted);
+    }
+    vrank_spin_unlock(&face->lock);
+    if (arrival) {
+        p2p_take((struct poise_mpi_message *)arrival, request);
+    }
+}
+
+int p2p_start_receive(struct poise_mpi_request *request)
+{
+    request->done = 0;
+    request->cancelled = false;
+    if (request->peer == MPI_PROC_NULL) {
+        request->source = MPI_PROC_NULL;
+        request->got_tag = MPI_ANY_TAG;
+        request->got = 0;
+        request->error = MPI_SUCCESS;
+        request->done = 1;
+        return MPI_SUCCESS;
+    }
+    receive_post(request->face, request);
+    return MPI_SUCCESS;
+}
+
+struct poise_mpi_message *p2p_probe(struct vrank_face *face,
+                                    const struct vrank_envelope *wanted,
+                                    bool take)
+{
+    vrank_spin_lock(&face->lock);
+    struct vrank_arrival *arrival = vrank_match_find(&face->box, wanted);
+    if (arrival && take) {
+        vrank_match_remove(&face->box, arrival);
+    }
+    vrank_spin_unlock(&face->lock);
+    return (struct poise_mpi_message *)arrival;
+}
+
+/* ---- sending ---------------------------------------------------------------
+ */
+
+/* The receive that takes a message, removed from the mailbox. */
+static struct poise_mpi_request *
+find_receive(struct vrank_face *to, const struct vrank_envelope *envelope)
+{
+    vrank_spin_lock(&to->lock);
+    struct vrank_entry *entry = vrank_match_arrive(&to->box, envelope);
+    vrank_spin_unlock(&to->lock);
+    return (struct poise_mpi_request *)entry;
+}
+
+/* Leave a message in a mailbox, unless a receive has come meanwhile: that,
+ * then. */
+static struct poise_mpi_request *leave(struct vrank_face *to,
+                                       struct poise_mpi_message *message,
+                                       const struct vrank_envelope *envelope)
+{
+    struct vrank_entry *entry = NULL;
+    uint32_t probers = 0;
+    vrank_spin_lock(&to->lock);
+    if (vrank_concurrent) {
+        entry = vrank_match_arrive(&to->box, envelope);
+    }
+    if (!entry) {
+        vrank_match_keep(&to->box, &message->arrival, envelope);
+        probers = to->probers;
+    }
+    vrank_spin_unlock(&to->lock);
+    if (probers > 0) {
+        vrank_unpark(to->rank);
+    }
+    return (struct poise_mpi_request *)entry;
+}
+
+/* Whether a buffered message of `bytes` fits into what the user attached. */
+static bool buffer_take(struct vrank_face *face, size_t bytes)
+{
+    size_t used = __atomic_add_fetch(
+        &face->buffer_used, bytes + MPI_BSEND_OVERHEAD, __ATOMIC_ACQ_REL);
+    if (used > face->buffer_bytes) {
+        __atomic_fetch_sub(&face->buffer_used, bytes + MPI_BSEND_OVERHEAD,
+                           __ATOMIC_ACQ_REL);
+        return false;
+    }
+    return true;
+}
+
+void request_fill(struct poise_mpi_request *request,
+                  const struct p2p_message *what, enum face_kind kind)
+{
+    request->done = 0;
+    request->kind = (uint8_t)kind;
+    request->mode = (uint8_t)what->mode;
+    request->persistent = request->orphan = request->cancelled = false;
+    request->active = true;
+    request->face = what->comm->face;
+    request->comm = what->comm;
+    request->plane = what->plane;
+    request->peer = what->peer;
+    request->tag = what->tag;
+    request->data = what->data;
+    request->message = NULL;
+    request->copy = NULL;
+    request->source = MPI_ANY_SOURCE;
+    request->got_tag = MPI_ANY_TAG;
+    request->error = MPI_SUCCESS;
+    request->got = 0;
+}
+
+/* Send to a rank of this process for which no receive waits. Where the data
+ * stays with the sender, *left is set and `offer`, else untouched, is filled
+ * in: it is done when the data was taken. */
+static int send_early(const struct p2p_message *what, struct vrank_face *to,
+                      const struct vrank_envelope *envelope,
+                      struct poise_mpi_request *offer, bool *left)
+{
+    struct vrank_face *face = what->comm->face;
+    size_t bytes = what->data.bytes;
+    bool copies = what->mode == FACE_BUFFERED ||
+                  (bytes <= P2P_EAGER_BYTES && what->mode != FACE_SYNCHRONOUS);
+    bool keeps = !copies && bytes <= P2P_KEPT_BYTES &&
+                 what->mode != FACE_SYNCHRONOUS && context_keep(bytes);
+    copies |= keeps;
+    struct poise_mpi_message *message =
+        message_get(face->pool, copies ? bytes : 0);
+    if (!message) {
+        context_unkeep(keeps ? bytes : 0);
+        return MPI_ERR_NO_MEM;
+    }
+    message->bytes = bytes;
+    message->kept = keeps ? bytes : 0;
+    if (copies) {
+        struct face_data own = {.base = message->data, .bytes = bytes};
+        face_data_copy(&own, &what->data, bytes);
+        if (face_checks) {
+            message->sent = p2p_sign(&what->data);
+        }
+        message->buffered_by = what->mode == FACE_BUFFERED ? face : NULL;
+    } else {
+        request_fill(offer, what, FACE_SEND);
+        offer->message = message;
+        message->offer = offer;
+    }
+    struct poise_mpi_request *receive = leave(to, message, envelope);
+    if (receive) {
+        receive_straight(receive, envelope, &what->data);
+        message_free(face, message);
+    }
+    *left = !copies && !receive;
+    return MPI_SUCCESS;
+}
+
+static int send_here(const struct p2p_message *what, struct vrank_face *to,
+                     struct poise_mpi_request *offer, bool *left)
+{
+    struct vrank_envelope envelope =
+        envelope_of(what->comm, what->plane, what->comm->rank, what->tag);
+    struct poise_mpi_request *receive = find_receive(to, &envelope);
+    if (receive) {
+        receive_straight(receive, &envelope, &what->data);
+        return MPI_SUCCESS;
+    }
+    if (what->mode == FACE_BUFFERED &&
+        !buffer_take(what->comm->face, what->data.bytes)) {
+        return MPI_ERR_BUFFER;
+    }
+    return send_early(what, to, &envelope, offer, left);
+}
+
+/* A buffered message to another process: a copy that is sent in the
+ * background. */
+static int send_copy_away(const struct p2p_message *what, int number,
+                          const struct vrank_envelope *envelope)
+{
+    struct vrank_face *face = what->comm->face;
+    size_t bytes = what->data.bytes;
+    struct poise_mpi_request *request = request_get(face);
+    void *copy = request ? poise_realloc(NULL, bytes ? bytes : 1, 1) : NULL;
+    if (!copy || !buffer_take(face, bytes)) {
+        int err = copy ? MPI_ERR_BUFFER : MPI_ERR_NO_MEM;
+        free(copy);
+        if (request) {
+            request_put(request);
+        }
+        return err;
+    }
+    request_fill(request, what, FACE_SEND);
+    request->data = (struct face_data){.base = copy, .bytes = bytes};
+    face_data_copy(&request->data, &what->data, bytes);
+    request->copy = copy;
+    if (face_checks) {
+        request->sent = p2p_sign(&what->data);
+    }
+    request_orphan(request);
+    return wire_post(request, number, envelope);
+}
+
+/* Begin to send: *left as above. */
+static int send_begin(const struct p2p_message *what,
+                      struct poise_mpi_request *offer, bool *left)
+{
+    struct poise_mpi_comm *comm = what->comm;
+    *left = false;
+    if (what->peer == MPI_PROC_NULL) {
+        return MPI_SUCCESS;
+    }
+    int number = group_at(vcomm_peers(comm), what->peer);
+    if (__builtin_expect(comm->face->rank->profile != NULL, 0) &&
+        what->plane == FACE_POINT) {
+        profile_message(comm->face->rank, number, what->data.bytes);
+    }
+    struct vrank_face *to = face_if_local(number);
+    if (to) {
+        return send_here(what, to, offer, left);
+    }
+    struct vrank_envelope envelope =
+        envelope_of(comm, what->plane, comm->rank, what->tag);
+    if (what->mode == FACE_BUFFERED) {
+        return send_copy_away(what, number, &envelope);
+    }
+    request_fill(offer, what, FACE_SEND);
+    *left = true;
+    return wire_post(offer, number, &envelope);
+}
+
+/* ---- from another process ---------------------------------------------------
+ */
+
+static void receive_remote(struct poise_mpi_request *request,
+                           const struct vrank_envelope *envelope,
+                           const void *data, size_t bytes,
+                           struct wire_offer *offer,
+                           const struct type_signature *sent)
+{
+    if (offer) {
+        receive_met(request, envelope, bytes, sent);
+        wire_fetch(offer, request);
+    } else {
+        struct face_data from = {.base = (char *)data, .bytes = bytes};
+        receive_data(request, envelope, &from, sent);
+    }
+}
+
+void p2p_arrive(int number, const struct vrank_envelope *envelope,
+                const void *data, size_t bytes, struct wire_offer *offer,
+                const struct type_signature *sent)
+{
+    struct vrank_face *to = face_at(number);
+    if (!to) {
+        return;
+    }
+    struct poise_mpi_request *receive = find_receive(to, envelope);
+    if (receive) {
+        receive_remote(receive, envelope, data, bytes, offer, sent);
+        return;
+    }
+    struct face_pool *pool = face_pool_of(0);
+    struct poise_mpi_message *message = message_get(pool, offer ? 0 : bytes);
+    if (!message) {
+        vrank_abort(POISE_VRANK_FAILED,
+                    "no memory for a message to virtual rank %d", number);
+        return;
+    }
+    message->bytes = bytes;
+    message->sent = *sent;
+    message->remote = offer;
+    if (!offer && bytes > 0) {
+        memcpy(message->data, data, bytes);
+    }
+    receive = leave(to, message, envelope);
+    if (receive) {
+        receive_remote(receive, envelope, data, bytes, offer, sent);
+        message_put(pool, message);
+    }
+}
+
+/* ---- the face's own messages ------------------------------------------------
+ */
+
+int p2p_send(const struct p2p_message *what, const char *why)
+{
+    struct poise_mpi_request offer;
+    bool left;
+    int err = send_begin(what, &offer, &left);
+    if (err != MPI_SUCCESS || !left) {
+        return err;
+    }
+    request_wait(&offer, why);
+    return offer.error;
+}
+
+int p2p_receive(const struct p2p_message *what, const char *why,
+                MPI_Status *status)
+{
+    struct poise_mpi_request request;
+    request_fill(&request, what, FACE_RECEIVE);
+    p2p_start_receive(&request);
+    request_wait(&request, why);
+    if (status) {
+        status_set(status, request.source, request.got_tag, request.got);
+    }
+    return request.error;
+}
+
+int p2p_start_send(struct poise_mpi_request *request)
+{
+    struct p2p_message what = {.comm = request->comm,
+                               .plane = request->plane,
+                               .mode = (enum face_mode)request->mode,
+                               .peer = request->peer,
+                               .tag = request->tag,
+                               .data = request->data};
+    bool persistent = request->persistent, left;
+    int err = send_begin(&what, request, &left);
+    /* It was filled in anew if it is left. */
+    request->persistent = persistent;
+    if (!left) {
+        request->done = 1;
+        request->error = err;
+    }
+    return err;
+}
+
+int p2p_isend(const struct p2p_message *what, MPI_Request *out)
+{
+    struct poise_mpi_request *request = request_get(what->comm->face);
+    bool left;
+    if (!request) {
+        return MPI_ERR_NO_MEM;
+    }
+    int err = send_begin(what, request, &left);
+    if (err != MPI_SUCCESS) {
+        request_put(request);
+        return err;
+    }
+    if (!left) {
+        request_fill(request, what, FACE_SEND);
+        request->done = 1;
+    } else if (what->data.type) {
+        request->type = type_hold(what->data.type);
+    }
+    vcomm_hold(what->comm);
+    request->counted = true;
+    *out = request;
+    return MPI_SUCCESS;
+}
+
+int p2p_ireceive(const struct p2p_message *what, MPI_Request *out)
+{
+    struct poise_mpi_request *request = request_get(what->comm->face);
+    if (!request) {
+        return MPI_ERR_NO_MEM;
+    }
+    request_fill(request, what, FACE_RECEIVE);
+    vcomm_hold(what->comm);
+    request->counted = true;
+    request->type = what->data.type ? type_hold(what->data.type) : NULL;
+    p2p_start_receive(request);
+    *out = request;
+    return MPI_SUCCESS;
+}
+
+static struct p2p_message bytes_message(struct poise_mpi_comm *comm,
+                                        enum face_plane plane, void *data,
+                                        size_t bytes, int peer, int tag)
+{
+    return (struct p2p_message){.comm = comm,
+                                .plane = plane,
+                                .peer = peer,
+                                .tag = tag,
+                                .data = {.base = data, .bytes = bytes}};
+}
+
+int p2p_send_bytes(struct poise_mpi_comm *comm, enum face_plane plane,
+                   const void *data, size_t bytes, int dest, int tag,
+                   const char *why)
+{
+    struct p2p_message what =
+        bytes_message(comm, plane, (void *)data, bytes, dest, tag);
+    return p2p_send(&what, why);
+}
+
+int p2p_receive_bytes(struct poise_mpi_comm *comm, enum face_plane plane,
+                      void *data, size_t bytes, int source, int tag,
+                      const char *why)
+{
+    struct p2p_message what =
+        bytes_message(comm, plane, data, bytes, source, tag);
+    return p2p_receive(&what, why, NULL);
+}
+
+/* ---- taking back ------------------------------------------------------------
+ */
+
+static bool cancel_offer(struct poise_mpi_request *request, int number)
+{
+    struct vrank_face *to = face_at(number);
+    struct vrank_arrival *arrival = NULL;
+    if (to) {
+        vrank_spin_lock(&to->lock);
+        /* The message may be gone already: look for it. */
+        arrival = to->box.oldest;
+        while (arrival &&
+               (struct poise_mpi_message *)arrival != request->message) {
+            arrival = arrival->next;
+        }
+        if (arrival) {
+            vrank_match_remove(&to->box, arrival);
+        }
+        vrank_spin_unlock(&to->lock);
+    }
+    if (arrival) {
+        message_free(request->face, request->message);
+    }
+    return arrival != NULL;
+}
+
+bool p2p_cancel(struct poise_mpi_request *request)
+{
+    struct vrank_face *face = request->face;
+    bool taken = false;
+    if (request_is_done(request) || request->peer == MPI_PROC_NULL) {
+        return false;
+    }
+    if (request->kind == FACE_RECEIVE) {
+        vrank_spin_lock(&face->lock);
+        taken = vrank_match_cancel(&face->box, &request->entry);
+        vrank_spin_unlock(&face->lock);
+    } else if (request->kind == FACE_SEND && request->message) {
+        taken = cancel_offer(
+            request, group_at(vcomm_peers(request->comm), request->peer));
+    }
+    if (taken) {
+        request->cancelled = true;
+        request_finish(request);
+    }
+    return taken;
+}

@@ -1,0 +1,407 @@
+/*
+ * The functions of MPI that send and receive, blocking, non-blocking and
+ * persistent: check what the user says, and hand it to p2p.c.
+ */
+#include "vrank/mpi/entry.h"
+
+#include <stdlib.h>
+
+/* In every message's way: what callers know is not to go through memory. */
+#define HOT inline __attribute__((always_inline))
+
+/* What a call says of a message. */
+struct said {
+    const void *buf;
+    int count;
+    MPI_Datatype type;
+    int peer, tag;
+    MPI_Comm comm;
+};
+
+static int fail(struct vrank_face *face, const struct poise_mpi_comm *comm,
+                int err, const struct said *said)
+{
+    struct poise_mpi_comm *where = (struct poise_mpi_comm *)comm;
+    switch (err) {
+    case MPI_ERR_RANK:
+        return face_fail(face, where, err, "there is no rank %d among %d",
+                         said->peer, vcomm_peers(comm)->size);
+    case MPI_ERR_TAG:
+        return face_fail(face, where, err, "%d", said->tag);
+    case MPI_ERR_COUNT:
+        return face_fail(face, where, err, "%d", said->count);
+    case MPI_ERR_TYPE:
+        return face_fail(face, where, err,
+                         said->type ? "it is not committed" : "it is null");
+    case MPI_ERR_TRUNCATE:
+        return face_fail(face, where, err, "from rank %d, tag %d", said->peer,
+                         said->tag);
+    default:
+        return face_fail(face, where, err, NULL);
+    }
+}
+
+/* Make of it a message; `lowest` is the least rank and tag that are allowed
+ * beside MPI_PROC_NULL: 0, or -1 for wildcards. Errors were handed to the
+ * handler. */
+static HOT int understand(struct vrank_face *face, const struct said *said,
+                          int lowest, struct p2p_message *out)
+{
+    struct poise_mpi_comm *comm = vcomm_of(face, said->comm);
+    if (!comm) {
+        return face_fail(face, NULL, MPI_ERR_COMM, "it is MPI_COMM_NULL");
+    }
+    int err = face_data_of(said->buf, said->count, said->type, &out->data);
+    if (said->tag < lowest) {
+        err = MPI_ERR_TAG;
+    }
+    if ((said->peer < lowest && said->peer != MPI_PROC_NULL) ||
+        said->peer >= vcomm_peers(comm)->size) {
+        err = MPI_ERR_RANK;
+    }
+    if (__builtin_expect(err != MPI_SUCCESS, 0)) {
+        return fail(face, comm, err, said);
+    }
+    out->comm = comm;
+    out->plane = FACE_POINT;
+    out->mode = FACE_STANDARD;
+    out->peer = said->peer;
+    out->tag = said->tag;
+    return MPI_SUCCESS;
+}
+
+static HOT int send_as(const char *call, enum face_mode mode,
+                       const struct said *said)
+{
+    struct vrank_face *face = face_enter(call);
+    struct p2p_message what;
+    int err = understand(face, said, 0, &what);
+    if (err != MPI_SUCCESS) {
+        return err;
+    }
+    what.mode = mode;
+    err = p2p_send(&what, call);
+    return err == MPI_SUCCESS ? err : fail(face, what.comm, err, said);
+}
+
+static HOT int receive_as(const char *call, const struct said *said,
+                          MPI_Status *status)
+{
+    struct vrank_face *face = face_enter(call);
+    struct p2p_message what;
+    int err = understand(face, said, -1, &what);
+    if (err != MPI_SUCCESS) {
+        return err;
+    }
+    err = p2p_receive(&what, call, status);
+    return err == MPI_SUCCESS ? err : fail(face, what.comm, err, said);
+}
+
+static int isend_as(const char *call, enum face_mode mode,
+                    const struct said *said, MPI_Request *request)
+{
+    struct vrank_face *face = face_enter(call);
+    struct p2p_message what;
+    int err = understand(face, said, 0, &what);
+    if (err != MPI_SUCCESS) {
+        return err;
+    }
+    what.mode = mode;
+    err = p2p_isend(&what, request);
+    return err == MPI_SUCCESS ? err : fail(face, what.comm, err, said);
+}
+
+/* ---- blocking ---------------------------------------------------------------
+ */
+
+int MPI_Send(const void *buf, int count, MPI_Datatype type, int dest, int tag,
+             MPI_Comm comm)
+{
+    return send_as("MPI_Send", FACE_STANDARD,
+                   &(struct said){buf, count, type, dest, tag, comm});
+}
+
+int MPI_Bsend(const void *buf, int count, MPI_Datatype type, int dest, int tag,
+              MPI_Comm comm)
+{
+    return send_as("MPI_Bsend", FACE_BUFFERED,
+                   &(struct said){buf, count, type, dest, tag, comm});
+}
+
+int MPI_Ssend(const void *buf, int count, MPI_Datatype type, int dest, int tag,
+              MPI_Comm comm)
+{
+    return send_as("MPI_Ssend", FACE_SYNCHRONOUS,
+                   &(struct said){buf, count, type, dest, tag, comm});
+}
+
+int MPI_Rsend(const void *buf, int count, MPI_Datatype type, int dest, int tag,
+              MPI_Comm comm)
+{
+    return send_as("MPI_Rsend", FACE_READY,
+                   &(struct said){buf, count, type, dest, tag, comm});
+}
+
+int MPI_Recv(void *buf, int count, MPI_Datatype type, int source, int tag,
+             MPI_Comm comm, MPI_Status *status)
+{
+    return receive_as("MPI_Recv",
+                      &(struct said){buf, count, type, source, tag, comm},
+                      status);
+}
+
+/* Send and receive at once. */
+static int exchange(struct vrank_face *face, const struct said *send,
+                    const struct said *receive, const char *call,
+                    MPI_Status *status)
+{
+    struct p2p_message out, in;
+    MPI_Request incoming, outgoing;
+    int err = understand(face, send, 0, &out);
+    if (err == MPI_SUCCESS) {
+        err = understand(face, receive, -1, &in);
+    }
+    if (err != MPI_SUCCESS) {
+        return err;
+    }
+    err = p2p_ireceive(&in, &incoming);
+    if (err != MPI_SUCCESS) {
+        return fail(face, in.comm, err, receive);
+    }
+    err = p2p_isend(&out, &outgoing);
+    if (err != MPI_SUCCESS) {
+        p2p_cancel(incoming);
+        request_orphan(incoming);
+        return fail(face, out.comm, err, send);
+    }
+    int received = request_complete(&incoming, call, status);
+    err = request_complete(&outgoing, call, NULL);
+    if (face->blamed) {
+        vcomm_release(face->blamed);
+        face->blamed = NULL;
+    }
+    if (received != MPI_SUCCESS) {
+        return fail(face, in.comm, received, receive);
+    }
+    return err == MPI_SUCCESS ? err : fail(face, out.comm, err, send);
+}
+
+int MPI_Sendrecv(const void *sendbuf, int sendcount, MPI_Datatype sendtype,
+                 int dest, int sendtag, void *recvbuf, int recvcount,
+                 MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,
+                 MPI_Status *status)
+{
+    struct vrank_face *face = face_enter("MPI_Sendrecv");
+    return exchange(
+        face, &(struct said){sendbuf, sendcount, sendtype, dest, sendtag, comm},
+        &(struct said){recvbuf, recvcount, recvtype, source, recvtag, comm},
+        "MPI_Sendrecv", status);
+}
+
+int MPI_Sendrecv_replace(void *buf, int count, MPI_Datatype type, int dest,
+                         int sendtag, int source, int recvtag, MPI_Comm comm,
+                         MPI_Status *status)
+{
+    const char *call = "MPI_Sendrecv_replace";
+    struct vrank_face *face = face_enter(call);
+    struct said send = {buf, count, type, dest, sendtag, comm};
+    struct said receive = {buf, count, type, source, recvtag, comm};
+    struct p2p_message out;
+    int err = understand(face, &send, 0, &out);
+    if (err != MPI_SUCCESS) {
+        return err;
+    }
+    size_t bytes = out.data.bytes;
+    void *copy = poise_realloc(NULL, bytes ? bytes : 1, 1);
+    if (!copy) {
+        return fail(face, out.comm, MPI_ERR_NO_MEM, &send);
+    }
+    struct face_data packed = {.base = copy, .bytes = bytes};
+    face_data_copy(&packed, &out.data, bytes);
+    /* The copy has no gaps, whatever the type; it may be beyond int. */
+    struct poise_mpi_request *outgoing;
+    out.data = packed;
+    err = p2p_isend(&out, &outgoing);
+    if (err != MPI_SUCCESS) {
+        free(copy);
+        return fail(face, out.comm, err, &send);
+    }
+    outgoing->copy = copy;
+    int received = receive_as(call, &receive, status);
+    err = request_complete(&outgoing, call, NULL);
+    return received != MPI_SUCCESS ? received : err;
+}
+
+/* ---- non-blocking
+ * ------------------------------------------------------------ */
+
+int MPI_Isend(const void *buf, int count, MPI_Datatype type, int dest, int tag,
+              MPI_Comm comm, MPI_Request *request)
+{
+    return isend_as("MPI_Isend", FACE_STANDARD,
+                    &(struct said){buf, count, type, dest, tag, comm}, request);
+}
+
+int MPI_Ibsend(const void *buf, int count, MPI_Datatype type, int dest, int tag,
+               MPI_Comm comm, MPI_Request *request)
+{
+    return isend_as("MPI_Ibsend", FACE_BUFFERED,
+                    &(struct said){buf, count, type, dest, tag, comm}, request);
+}
+
+int MPI_Issend(const void *buf, int count, MPI_Datatype type, int dest, int tag,
+               MPI_Comm comm, MPI_Request *request)
+{
+    return isend_as("MPI_Issend", FACE_SYNCHRONOUS,
+                    &(struct said){buf, count, type, dest, tag, comm}, request);
+}
+
+int MPI_Irsend(const void *buf, int count, MPI_Datatype type, int dest, int tag,
+               MPI_Comm comm, MPI_Request *request)
+{
+    return isend_as("MPI_Irsend", FACE_READY,
+                    &(struct said){buf, count, type, dest, tag, comm}, request);
+}
+
+int MPI_Irecv(void *buf, int count, MPI_Datatype type, int source, int tag,
+              MPI_Comm comm, MPI_Request *request)
+{
+    struct vrank_face *face = face_enter("MPI_Irecv");
+    struct said said = {buf, count, type, source, tag, comm};
+    struct p2p_message what;
+    int err = understand(face, &said, -1, &what);
+    if (err != MPI_SUCCESS) {
+        return err;
+    }
+    err = p2p_ireceive(&what, request);
+    return err == MPI_SUCCESS ? err : fail(face, what.comm, err, &said);
+}
+
+/* ---- persistent
+ * --------------------------------------------------------------- */
+
+static int persist(const char *call, enum face_kind kind, enum face_mode mode,
+                   const struct said *said, MPI_Request *out)
+{
+    struct vrank_face *face = face_enter(call);
+    struct p2p_message what;
+    int err = understand(face, said, kind == FACE_RECEIVE ? -1 : 0, &what);
+    if (err != MPI_SUCCESS) {
+        return err;
+    }
+    what.mode = mode;
+    struct poise_mpi_request *request = request_get(face);
+    if (!request) {
+        return fail(face, what.comm, MPI_ERR_NO_MEM, said);
+    }
+    request_fill(request, &what, kind);
+    request->persistent = true;
+    request->active = false;
+    request->done = 1;
+    vcomm_hold(what.comm);
+    request->counted = true;
+    request->type = what.data.type ? type_hold(what.data.type) : NULL;
+    *out = request;
+    return MPI_SUCCESS;
+}
+
+int MPI_Send_init(const void *buf, int count, MPI_Datatype type, int dest,
+                  int tag, MPI_Comm comm, MPI_Request *request)
+{
+    return persist("MPI_Send_init", FACE_SEND, FACE_STANDARD,
+                   &(struct said){buf, count, type, dest, tag, comm}, request);
+}
+
+int MPI_Bsend_init(const void *buf, int count, MPI_Datatype type, int dest,
+                   int tag, MPI_Comm comm, MPI_Request *request)
+{
+    return persist("MPI_Bsend_init", FACE_SEND, FACE_BUFFERED,
+                   &(struct said){buf, count, type, dest, tag, comm}, request);
+}
+
+int MPI_Ssend_init(const void *buf, int count, MPI_Datatype type, int dest,
+                   int tag, MPI_Comm comm, MPI_Request *request)
+{
+    return persist("MPI_Ssend_init", FACE_SEND, FACE_SYNCHRONOUS,
+                   &(struct said){buf, count, type, dest, tag, comm}, request);
+}
+
+int MPI_Rsend_init(const void *buf, int count, MPI_Datatype type, int dest,
+                   int tag, MPI_Comm comm, MPI_Request *request)
+{
+    return persist("MPI_Rsend_init", FACE_SEND, FACE_READY,
+                   &(struct said){buf, count, type, dest, tag, comm}, request);
+}
+
+int MPI_Recv_init(void *buf, int count, MPI_Datatype type, int source, int tag,
+                  MPI_Comm comm, MPI_Request *request)
+{
+    return persist("MPI_Recv_init", FACE_RECEIVE, FACE_STANDARD,
+                   &(struct said){buf, count, type, source, tag, comm},
+                   request);
+}
+
+static int start(struct vrank_face *face, struct poise_mpi_request *request)
+{
+    if (!request || !request->persistent || request->active) {
+        return face_fail(face, request ? request->comm : NULL, MPI_ERR_REQUEST,
+                         "it is not persistent, or active already");
+    }
+    request->active = true;
+    int err = request->kind == FACE_SEND ? p2p_start_send(request)
+                                         : p2p_start_receive(request);
+    if (err != MPI_SUCCESS) {
+        request->active = false;
+        return face_fail(face, request->comm, err, NULL);
+    }
+    return MPI_SUCCESS;
+}
+
+int MPI_Start(MPI_Request *request)
+{
+    struct vrank_face *face = face_enter("MPI_Start");
+    return start(face, request ? *request : NULL);
+}
+
+int MPI_Startall(int count, MPI_Request *requests)
+{
+    struct vrank_face *face = face_enter("MPI_Startall");
+    int result = MPI_SUCCESS;
+    for (int i = 0; i < count; i++) {
+        int err = start(face, requests[i]);
+        result = result == MPI_SUCCESS ? err : result;
+    }
+    return result;
+}
+
+/* ---- the buffer of MPI_Bsend
+ * --------------------------------------------------- */
+
+int MPI_Buffer_attach(void *buffer, int size)
+{
+    struct vrank_face *face = face_enter("MPI_Buffer_attach");
+    if (size < 0 || face->buffer) {
+        return face_fail(face, NULL, MPI_ERR_BUFFER, "%s",
+                         size < 0 ? "its size is negative"
+                                  : "one is attached already");
+    }
+    face->buffer = buffer;
+    face->buffer_bytes = (size_t)size;
+    return MPI_SUCCESS;
+}
+
+int MPI_Buffer_detach(void *buffer, int *size)
+{
+    struct vrank_face *face = face_enter("MPI_Buffer_detach");
+    if (!face->buffer) {
+        return face_fail(face, NULL, MPI_ERR_BUFFER, "none is attached");
+    }
+    while (__atomic_load_n(&face->buffer_used, __ATOMIC_ACQUIRE) > 0) {
+        vrank_park("MPI_Buffer_detach");
+    }
+    *(void **)buffer = face->buffer;
+    *size = (int)face->buffer_bytes;
+    face->buffer = NULL;
+    face->buffer_bytes = 0;
+    return MPI_SUCCESS;
+}

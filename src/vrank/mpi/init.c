@@ -1,0 +1,188 @@
+/*
+ * From MPI_Init to MPI_Finalize, and what can be asked at any time.
+ */
+#include "entry.h"
+
+#include "vrank/loader/libc_wrap.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Contexts that everybody knows: of MPI_COMM_WORLD, of each MPI_COMM_SELF, and
+ * from where vcomm_context counts. */
+enum { CONTEXT_WORLD = 0, CONTEXT_SELF = FACE_PLANES, CONTEXT_FIRST = 16 };
+
+static int make_predefined(struct vrank_face *face, uint64_t context, int first,
+                           int size, const char *name,
+                           struct poise_mpi_comm **out)
+{
+    MPI_Group group;
+    int err = group_range(face, first, 1, size, &group);
+    if (err != MPI_SUCCESS) {
+        return err;
+    }
+    err = vcomm_new(face, context, group, NULL, out);
+    group_release(group);
+    if (err == MPI_SUCCESS) {
+        (*out)->predefined = true;
+        snprintf((*out)->name, sizeof((*out)->name), "%s", name);
+    }
+    return err;
+}
+
+static int make_all(struct vrank_face *face)
+{
+    face->contexts = CONTEXT_FIRST;
+    int err = make_predefined(face, CONTEXT_WORLD, 0, vrank_count(),
+                              "MPI_COMM_WORLD", &face->world);
+    if (err == MPI_SUCCESS) {
+        err = make_predefined(face, CONTEXT_SELF, face->number, 1,
+                              "MPI_COMM_SELF", &face->self);
+    }
+    return err;
+}
+
+int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
+{
+    struct vrank_face *face = face_enter_any("MPI_Init_thread");
+    (void)argc;
+    (void)argv;
+    if (face->phase != FACE_BEFORE) {
+        vrank_abort(POISE_VRANK_FAILED,
+                    "virtual rank %d called MPI_Init a second time",
+                    face->number);
+    }
+    int err = make_all(face);
+    if (err != MPI_SUCCESS) {
+        return face_fail(face, NULL, err, NULL);
+    }
+    face->phase = FACE_RUNNING;
+    face->thread_level =
+        required > MPI_THREAD_SINGLE ? MPI_THREAD_FUNNELED : MPI_THREAD_SINGLE;
+    if (provided) {
+        *provided = face->thread_level;
+    }
+    return MPI_SUCCESS;
+}
+
+int MPI_Init(int *argc, char ***argv)
+{
+    return MPI_Init_thread(argc, argv, MPI_THREAD_SINGLE, NULL);
+}
+
+int MPI_Finalize(void)
+{
+    struct vrank_face *face = face_enter("MPI_Finalize");
+    /* What was attached to MPI_COMM_SELF goes first, while MPI still works. */
+    int err = attributes_clear(face, FACE_KEY_COMM, MPI_COMM_SELF,
+                               &face->self->attributes);
+    if (err == MPI_SUCCESS) {
+        err = attributes_clear(face, FACE_KEY_COMM, MPI_COMM_WORLD,
+                               &face->world->attributes);
+    }
+    if (err != MPI_SUCCESS) {
+        return face_fail(face, NULL, err, NULL);
+    }
+    face_settle(face, "MPI_Finalize");
+    face->phase = FACE_AFTER;
+    return MPI_SUCCESS;
+}
+
+int MPI_Initialized(int *flag)
+{
+    *flag = face_enter_any("MPI_Initialized")->phase != FACE_BEFORE;
+    return MPI_SUCCESS;
+}
+
+int MPI_Finalized(int *flag)
+{
+    *flag = face_enter_any("MPI_Finalized")->phase == FACE_AFTER;
+    return MPI_SUCCESS;
+}
+
+int MPI_Query_thread(int *provided)
+{
+    *provided = face_enter("MPI_Query_thread")->thread_level;
+    return MPI_SUCCESS;
+}
+
+int MPI_Is_thread_main(int *flag)
+{
+    *flag = vrank_self() != NULL;
+    return MPI_SUCCESS;
+}
+
+int MPI_Abort(MPI_Comm comm, int code)
+{
+    struct vrank_face *face = face_enter_any("MPI_Abort");
+    (void)comm; /* the whole job, as MPI allows and everybody does */
+    vrank_abort(code, "virtual rank %d called MPI_Abort with code %d",
+                face->number, code);
+    return MPI_SUCCESS;
+}
+
+/* ---- surroundings
+ * ---------------------------------------------------------------- */
+
+double MPI_Wtime(void)
+{
+    return (double)poise_clock_ns() * 1e-9;
+}
+
+double MPI_Wtick(void)
+{
+    return 1e-9;
+}
+
+int MPI_Get_version(int *version, int *subversion)
+{
+    *version = MPI_VERSION;
+    *subversion = MPI_SUBVERSION;
+    return MPI_SUCCESS;
+}
+
+int MPI_Get_library_version(char *version, int *length)
+{
+    snprintf(version, MPI_MAX_LIBRARY_VERSION_STRING, "Poise %s, virtual ranks",
+             poise_version());
+    *length = (int)strlen(version);
+    return MPI_SUCCESS;
+}
+
+int MPI_Get_processor_name(char *name, int *length)
+{
+    char host[MPI_MAX_PROCESSOR_NAME] = "";
+    if (gethostname(host, sizeof(host) - 1) != 0) {
+        snprintf(host, sizeof(host), "localhost");
+    }
+    snprintf(name, MPI_MAX_PROCESSOR_NAME, "%s", host);
+    *length = (int)strlen(name);
+    return MPI_SUCCESS;
+}
+
+int MPI_Pcontrol(const int level, ...)
+{
+    (void)level; /* for profilers, of which MPI itself is none */
+    return MPI_SUCCESS;
+}
+
+int MPI_Alloc_mem(MPI_Aint size, MPI_Info info, void *base)
+{
+    struct vrank_face *face = face_enter("MPI_Alloc_mem");
+    (void)info; /* hints, of which none is known */
+    void *memory = size >= 0 ? shim_malloc(size ? (size_t)size : 1) : NULL;
+    if (!memory) {
+        return face_fail(face, NULL, size < 0 ? MPI_ERR_ARG : MPI_ERR_NO_MEM,
+                         NULL);
+    }
+    *(void **)base = memory;
+    return MPI_SUCCESS;
+}
+
+int MPI_Free_mem(void *base)
+{
+    shim_free(base);
+    return MPI_SUCCESS;
+}

@@ -1,0 +1,337 @@
+/*
+ * Ranks that run, wait for the processor and wait for each other: see
+ * profile.h.
+ */
+#include "profile.h"
+#include "vrank/context/context.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define PROFILE_EDGES 16
+
+/* ---- where the time of a rank goes ----------------------------------------
+ */
+
+void profile_touch(struct profile_rank *record, uint64_t now)
+{
+    /* Clocks of two processors may differ by a little. */
+    if (now > record->since) {
+        record->times.ticks[record->state] += now - record->since;
+        record->since = now;
+    }
+}
+
+static void profile_move(struct profile_rank *record, enum poise_vrank_time to,
+                         uint64_t now)
+{
+    profile_touch(record, now);
+    record->state = to;
+}
+
+/* One rank more can run, or one less. */
+static void profile_count(int change, uint64_t now)
+{
+    struct profile *profile = vrank_engine->job.profile;
+    vrank_spin_lock(&profile->lock);
+    int runnable = profile->runnable;
+    /* A rank may be woken before its wait is noted. */
+    runnable = runnable < 0                     ? 0
+               : runnable > profile->rank_count ? profile->rank_count
+                                                : runnable;
+    if (now > profile->runnable_since) {
+        profile->runnable_ticks[runnable] += now - profile->runnable_since;
+        profile->runnable_since = now;
+    }
+    profile->runnable += change;
+    vrank_spin_unlock(&profile->lock);
+}
+
+static struct profile_worker *worker_of(const struct vrank *rank)
+{
+    return &vrank_engine->job.profile->workers[rank->worker->number];
+}
+
+void profile_pause(struct vrank *rank, bool waits)
+{
+    struct profile_rank *record = rank->profile;
+    uint64_t now = poise_clock_ticks();
+    record->resumed = record->state;
+    /* What it waited for is known when it is woken. */
+    profile_move(record, waits ? POISE_VRANK_SYNC : POISE_VRANK_READY, now);
+    if (waits) {
+        record->network_then = worker_of(rank)->idle_by[PROFILE_BY_NETWORK];
+        profile_count(-1, now);
+    }
+}
+
+void profile_post(struct vrank *rank)
+{
+    struct profile_rank *record = rank->profile;
+    uint64_t now = poise_clock_ticks();
+    record->woken = now;
+    record->cause = vrank_here != NULL ? vrank_here->cause : PROFILE_BY_RANK;
+    profile_count(1, now);
+}
+
+/* The worker is idle: bring its record up to now. */
+static void profile_idle_to(struct profile_worker *record, uint64_t now)
+{
+    if (now > record->idle_since) {
+        record->idle += now - record->idle_since;
+        record->idle_pending += now - record->idle_since;
+        record->idle_since = now;
+    }
+}
+
+/* A wait for another rank, of which `network` passed while nobody could run
+ * before a message came: that is what was waited for in truth. */
+static void profile_part(struct profile_rank *record, uint64_t waited,
+                         uint64_t network)
+{
+    network = network < waited ? network : waited;
+    record->times.ticks[POISE_VRANK_SYNC] -= network;
+    record->times.ticks[POISE_VRANK_NETWORK] += network;
+}
+
+void profile_wake(struct vrank_worker *worker, struct vrank *rank)
+{
+    static const enum poise_vrank_time waits[PROFILE_CAUSES] = {
+        [PROFILE_BY_RANK] = POISE_VRANK_SYNC,
+        [PROFILE_BY_NETWORK] = POISE_VRANK_NETWORK,
+        [PROFILE_BY_TIME] = POISE_VRANK_SLEEPING};
+    struct profile_rank *record = rank->profile;
+    struct profile_worker *idle = worker_of(rank);
+    uint64_t now = record->woken, since = record->since;
+    uint32_t cause = record->cause;
+    if (now == 0) {
+        now = poise_clock_ticks();
+        cause = worker->cause;
+        profile_count(1, now);
+    }
+    record->woken = 0;
+    if (idle->is_idle) {
+        profile_idle_to(idle, now);
+        idle->idle_ended = true;
+        idle->idle_cause = cause;
+    }
+    idle->idle_by[cause] += idle->idle_pending;
+    idle->idle_pending = 0;
+    record->state = waits[cause];
+    profile_move(record, POISE_VRANK_READY, now);
+    if (cause == PROFILE_BY_RANK) {
+        profile_part(record, record->since - since,
+                     idle->idle_by[PROFILE_BY_NETWORK] - record->network_then);
+    }
+}
+
+void profile_resume(struct vrank *rank)
+{
+    struct profile_rank *record = rank->profile;
+    profile_move(record, (enum poise_vrank_time)record->resumed,
+                 poise_clock_ticks());
+    record->switches++;
+}
+
+void profile_finish(struct vrank *rank)
+{
+    struct profile_rank *record = rank->profile;
+    uint64_t now = poise_clock_ticks();
+    profile_touch(record, now);
+    profile_count(-1, now);
+    context_moved(rank->context, record->moved);
+}
+
+/* ---- workers --------------------------------------------------------------
+ */
+
+void profile_idle(struct vrank_worker *worker, bool idle)
+{
+    struct profile *profile = vrank_engine->job.profile;
+    if (profile != NULL) {
+        struct profile_worker *record = &profile->workers[worker->number];
+        uint64_t now = poise_clock_ticks();
+        if (idle) {
+            record->idle_since = now;
+            record->idle_ended = false;
+        } else {
+            profile_idle_to(record, now);
+        }
+        /* Somebody was woken before the wait was over. */
+        if (!idle && record->idle_ended) {
+            record->idle_by[record->idle_cause] += record->idle_pending;
+            record->idle_pending = 0;
+        }
+        record->is_idle = idle;
+    }
+}
+
+void profile_worker_begin(struct vrank_worker *worker)
+{
+    struct profile *profile = vrank_engine->job.profile;
+    if (profile != NULL) {
+        struct profile_worker *record = &profile->workers[worker->number];
+        counters_begin(profile, record);
+        record->start = poise_clock_ticks();
+    }
+}
+
+void profile_worker_end(struct vrank_worker *worker)
+{
+    struct profile *profile = vrank_engine->job.profile;
+    if (profile != NULL) {
+        struct profile_worker *record = &profile->workers[worker->number];
+        record->end = poise_clock_ticks();
+        record->switches = worker->switches;
+        counters_end(record);
+    }
+}
+
+/* ---- messages -------------------------------------------------------------
+ */
+
+static struct profile_edge *edge_place(struct profile_edge *edges,
+                                       uint32_t mask, int dest)
+{
+    uint32_t at = (uint32_t)poise_hash_u64((uint64_t)dest) & mask;
+    while (edges[at].dest >= 0 && edges[at].dest != dest) {
+        at = (at + 1) & mask;
+    }
+    return &edges[at];
+}
+
+static struct profile_edge *edges_make(uint32_t count)
+{
+    struct profile_edge *edges = poise_alloc(count, sizeof *edges);
+    for (uint32_t i = 0; edges != NULL && i < count; i++) {
+        edges[i].dest = -1;
+    }
+    return edges;
+}
+
+static bool edges_grow(struct profile_rank *record)
+{
+    uint32_t count =
+        record->edges != NULL ? 2 * (record->edge_mask + 1) : PROFILE_EDGES;
+    struct profile_edge *edges = edges_make(count);
+    if (edges == NULL) {
+        return false;
+    }
+    for (uint32_t i = 0; record->edges != NULL && i <= record->edge_mask; i++) {
+        if (record->edges[i].dest >= 0) {
+            *edge_place(edges, count - 1, record->edges[i].dest) =
+                record->edges[i];
+        }
+    }
+    free(record->edges);
+    record->edges = edges;
+    record->edge_mask = count - 1;
+    return true;
+}
+
+void profile_message(const struct vrank *rank, int dest, size_t bytes)
+{
+    struct profile_rank *record = rank->profile;
+    record->sizes[bytes < 1024       ? POISE_VRANK_SMALL
+                  : bytes <= 1 << 20 ? POISE_VRANK_MEDIUM
+                                     : POISE_VRANK_LARGE]++;
+    if ((record->edges == NULL || record->edge_count * 2 > record->edge_mask) &&
+        !edges_grow(record)) {
+        /* A graph with a hole is no reason to end the job. */
+        return;
+    }
+    struct profile_edge *edge =
+        edge_place(record->edges, record->edge_mask, dest);
+    if (edge->dest < 0) {
+        edge->dest = dest;
+        record->edge_count++;
+    }
+    edge->messages++;
+    edge->bytes += bytes;
+}
+
+/* ---- a run ----------------------------------------------------------------
+ */
+
+static int profile_make_ranks(struct profile *profile,
+                              struct vrank_engine *engine, uint64_t now)
+{
+    for (int i = 0; i < engine->local_count; i++) {
+        struct profile_rank *record = &profile->ranks[i];
+        *record =
+            (struct profile_rank){.state = POISE_VRANK_READY,
+                                  .resumed = POISE_VRANK_COMPUTING,
+                                  .since = now,
+                                  .phase_call = -1,
+                                  .number = engine->ranks[i].number,
+                                  .worker = engine->ranks[i].worker->number};
+        record->calls =
+            poise_alloc((size_t)profile->call_count + 1, sizeof *record->calls);
+        record->phases = poise_alloc(PROFILE_PHASES, sizeof *record->phases);
+        if (record->calls == NULL || record->phases == NULL) {
+            return -ENOMEM;
+        }
+        engine->ranks[i].profile = record;
+    }
+    return 0;
+}
+
+int profile_begin(struct profile *profile, struct vrank_engine *engine)
+{
+    const struct vrank_job *job = &engine->job;
+    size_t ranks = (size_t)engine->local_count;
+    profile->count = job->count;
+    profile->processes = job->processes;
+    profile->process = job->process;
+    profile->threads = job->threads;
+    profile->policy = poise_vrank_policy_names[job->policy];
+    profile->placement = poise_vrank_placement_names[job->placement];
+    profile->rank_count = engine->local_count;
+    profile->worker_count = job->threads;
+    profile->ranks = poise_alloc(ranks + 1, sizeof *profile->ranks);
+    profile->workers =
+        poise_alloc((size_t)job->threads, sizeof *profile->workers);
+    profile->runnable_ticks =
+        poise_alloc(ranks + 1, sizeof *profile->runnable_ticks);
+    if (profile->ranks == NULL || profile->workers == NULL ||
+        profile->runnable_ticks == NULL) {
+        return -ENOMEM;
+    }
+    /* Calibrated once, which takes time. */
+    poise_clock_tick_hz();
+    profile->start_ns = poise_clock_ns();
+    profile->start = poise_clock_ticks();
+    profile->runnable = engine->local_count;
+    profile->runnable_since = profile->start;
+    int code = profile_make_ranks(profile, engine, profile->start);
+    for (int i = 0; code == 0 && i < job->threads; i++) {
+        engine->workers[i].watch |= VRANK_WATCH_PROFILE;
+    }
+    return code;
+}
+
+void profile_end(struct profile *profile)
+{
+    profile->end = poise_clock_ticks();
+    profile->end_ns = poise_clock_ns();
+    if (profile->end > profile->runnable_since) {
+        int runnable = profile->runnable > 0 ? profile->runnable : 0;
+        profile->runnable_ticks[runnable] +=
+            profile->end - profile->runnable_since;
+    }
+}
+
+void profile_free(struct profile *profile)
+{
+    for (int i = 0; profile->ranks != NULL && i < profile->rank_count; i++) {
+        free(profile->ranks[i].calls);
+        free(profile->ranks[i].phases);
+        free(profile->ranks[i].edges);
+    }
+    for (int i = 0; i < profile->call_count; i++) {
+        free((char *)(uintptr_t)profile->names[i]);
+    }
+    free(profile->ranks);
+    free(profile->workers);
+    free(profile->runnable_ticks);
+}

@@ -1,0 +1,623 @@
+/*
+ * Ranks that run, wait and wake each other.
+ *
+ * A worker keeps its ready ranks in queues that only it touches. Whoever
+ * leaves, by yield or park, switches straight to the next one; the worker's
+ * own context, `engine`, is entered only when there is none, when a rank has
+ * ended, and when the run is over. Other workers put a rank that they wake
+ * into the inbox, a stack linked through the ranks, which its owner takes
+ * whole; the worker's `engine` in it means "look around".
+ */
+#include "vrank/context/context.h"
+#include "vrank/profile/profile.h"
+
+#include <sched.h>
+#include <time.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define SCHED_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SCHED_ASAN 1
+#endif
+#endif
+#if defined(__SANITIZE_THREAD__)
+#define SCHED_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define SCHED_TSAN 1
+#endif
+#endif
+#ifdef SCHED_ASAN
+#include <pthread.h>
+#include <sanitizer/common_interface_defs.h>
+#endif
+#ifdef SCHED_TSAN
+#include <sanitizer/tsan_interface.h>
+#endif
+
+/** Switches after which a worker looks for messages and timers. */
+#define SCHED_BUDGET 64
+/** The same in time, where other processes may have sent something: a rank that
+ * computes for long must not keep others from a message that has come. */
+#define SCHED_LOOK_NS 20000
+/** Polls that find nothing after which other processes get the processor: where
+ * there are more of them than processors, what is polled for comes from one. */
+#define SCHED_POLLS 64
+/** Rounds in which a spin lock hopes before it gives up the processor; as many
+ * in which it does so at once; then it sleeps. */
+#define SCHED_SPINS 100
+#define SCHED_SPIN_SLEEP_NS 50000
+
+_Thread_local struct vrank_worker *vrank_here
+    __attribute__((tls_model("initial-exec")));
+bool vrank_concurrent;
+
+/* The kernel's yield and not poise_yield, which would run another rank here:
+ * this one may be half-way through a switch, or hold another lock. */
+void vrank_spin_slow(struct vrank_spin *spin)
+{
+    for (int i = 0;; i++) {
+        if (__atomic_load_n(&spin->held, __ATOMIC_RELAXED) == 0 &&
+            __atomic_exchange_n(&spin->held, 1, __ATOMIC_ACQUIRE) == 0) {
+            return;
+        }
+        if (i < SCHED_SPINS) {
+            poise_pause();
+        } else if (i < 2 * SCHED_SPINS) {
+            sched_yield();
+        } else {
+            nanosleep(&(struct timespec){.tv_nsec = SCHED_SPIN_SLEEP_NS}, NULL);
+        }
+    }
+}
+
+/* ---- queues ---------------------------------------------------------------
+ */
+
+static void queue_push(struct vrank_queue *queue, struct vrank *rank)
+{
+    rank->next = NULL;
+    if (queue->head == NULL) {
+        queue->head = rank;
+    } else {
+        queue->tail->next = rank;
+    }
+    queue->tail = rank;
+}
+
+static void queue_push_front(struct vrank_queue *queue, struct vrank *rank)
+{
+    rank->next = queue->head;
+    if (queue->head == NULL) {
+        queue->tail = rank;
+    }
+    queue->head = rank;
+}
+
+static struct vrank *queue_pop(struct vrank_queue *queue)
+{
+    struct vrank *rank = queue->head;
+    if (rank != NULL) {
+        queue->head = rank->next;
+    }
+    return rank;
+}
+
+static struct vrank *sched_pop(struct vrank_worker *worker)
+{
+    struct vrank *rank = queue_pop(&worker->ready[0]);
+    return rank != NULL ? rank : queue_pop(&worker->ready[1]);
+}
+
+/* sched_ready where there is more to it than the queue. */
+static __attribute__((noinline)) void
+sched_ready_watched(struct vrank_worker *worker, struct vrank *rank)
+{
+    enum poise_vrank_policy policy = vrank_engine->job.policy;
+    if (worker->watch & VRANK_WATCH_PROFILE) {
+        profile_wake(worker, rank);
+    }
+    if (policy == POISE_VRANK_UNBLOCKED) {
+        queue_push_front(&worker->ready[1], rank);
+    } else if (policy == POISE_VRANK_PRIORITY && rank->is_urgent) {
+        queue_push(&worker->ready[0], rank);
+    } else if (rank->context != NULL && policy != POISE_VRANK_PRIORITY &&
+               context_is_present(rank->context)) {
+        /* Before another takes its place in memory. */
+        queue_push(&worker->ready[0], rank);
+    } else {
+        queue_push(&worker->ready[1], rank);
+    }
+}
+
+/* A rank of this worker was woken. */
+static inline void sched_ready(struct vrank_worker *worker, struct vrank *rank)
+{
+    worker->wakes++;
+    if (__builtin_expect((worker->watch & VRANK_WATCH_READY) != 0, 0)) {
+        sched_ready_watched(worker, rank);
+    } else {
+        queue_push(&worker->ready[1], rank);
+    }
+}
+
+void vrank_hurry(struct vrank *rank)
+{
+    /* Whoever names the urgent ranks wants no others. */
+    if (vrank_engine->job.urgent == NULL) {
+        rank->is_urgent = true;
+    }
+}
+
+/* ---- serialisation ---------------------------------------------------------
+ */
+
+/* Wait until few enough other workers compute. */
+static void sched_take_turn(struct vrank_worker *worker)
+{
+    struct vrank_engine *engine = vrank_engine;
+    if ((worker->watch & VRANK_WATCH_TURN) != 0 ||
+        engine->job.policy != POISE_VRANK_SERIAL ||
+        engine->job.threads <= engine->job.serial) {
+        return;
+    }
+    __atomic_fetch_add(&engine->turn_waiters, 1, __ATOMIC_SEQ_CST);
+    for (;;) {
+        uint32_t seen = poise_event_seen(&engine->turn_event);
+        uint32_t taken =
+            __atomic_load_n(&engine->turns_taken, __ATOMIC_SEQ_CST);
+        while (taken < (uint32_t)engine->job.serial &&
+               !__atomic_compare_exchange_n(&engine->turns_taken, &taken,
+                                            taken + 1, false, __ATOMIC_SEQ_CST,
+                                            __ATOMIC_SEQ_CST)) {
+        }
+        if (taken < (uint32_t)engine->job.serial) {
+            break;
+        }
+        poise_event_wait(&engine->turn_event, seen, UINT64_MAX);
+    }
+    __atomic_fetch_sub(&engine->turn_waiters, 1, __ATOMIC_SEQ_CST);
+    worker->watch |= VRANK_WATCH_TURN;
+}
+
+static void sched_end_turn(struct vrank_worker *worker)
+{
+    struct vrank_engine *engine = vrank_engine;
+    if (worker->watch & VRANK_WATCH_TURN) {
+        worker->watch &= ~(uint32_t)VRANK_WATCH_TURN;
+        __atomic_fetch_sub(&engine->turns_taken, 1, __ATOMIC_SEQ_CST);
+        poise_event_signal(&engine->turn_event);
+    }
+}
+
+/* Whether another worker should have its turn before the next rank of this
+ * one. */
+static bool sched_must_pass(const struct vrank_worker *worker)
+{
+    return (worker->watch & VRANK_WATCH_TURN) != 0 &&
+           __atomic_load_n(&vrank_engine->turn_waiters, __ATOMIC_RELAXED) > 0;
+}
+
+/* ---- the inbox ------------------------------------------------------------
+ */
+
+bool sched_has_mail(const struct vrank_worker *worker)
+{
+    return __atomic_load_n(&worker->inbox, __ATOMIC_SEQ_CST) != NULL;
+}
+
+void sched_post(struct vrank_worker *worker, struct vrank *rank)
+{
+    struct vrank *head = __atomic_load_n(&worker->inbox, __ATOMIC_RELAXED);
+    do {
+        rank->next = head;
+    } while (!__atomic_compare_exchange_n(&worker->inbox, &head, rank, true,
+                                          __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
+    /* The worker says that it is idle and then looks into its inbox; here it
+     * is the other way round: one of the two sees the other. */
+    if (__atomic_load_n(&worker->idle, __ATOMIC_SEQ_CST) != 0) {
+        const struct vrank_job *job = &vrank_engine->job;
+        if (worker->number == 0 && job->face != NULL &&
+            job->face->wake != NULL) {
+            job->face->wake(job->arg);
+        } else {
+            poise_event_signal(&worker->event);
+        }
+    }
+}
+
+/* Take everything out of the inbox, oldest first. */
+static void sched_take_mail(struct vrank_worker *worker)
+{
+    struct vrank *newest =
+        __atomic_exchange_n(&worker->inbox, NULL, __ATOMIC_ACQUIRE);
+    struct vrank *oldest = NULL;
+    while (newest != NULL) {
+        struct vrank *next = newest->next;
+        newest->next = oldest;
+        oldest = newest;
+        newest = next;
+    }
+    while (oldest != NULL) {
+        struct vrank *next = oldest->next;
+        if (oldest == &worker->engine) {
+            __atomic_store_n(&oldest->state, VRANK_RUNS, __ATOMIC_RELEASE);
+        } else {
+            sched_ready(worker, oldest);
+        }
+        oldest = next;
+    }
+}
+
+/* Take in what others have woken, fire timers, make progress. */
+static void sched_attend(struct vrank_worker *worker)
+{
+    const struct vrank_job *job = &vrank_engine->job;
+    /* Coscheduling: look for messages before any computation. */
+    worker->budget = job->policy == POISE_VRANK_COSCHEDULE ? 1 : SCHED_BUDGET;
+    if (worker->watch & VRANK_WATCH_CLOCK) {
+        worker->look_due =
+            poise_clock_ticks() + poise_clock_ns_to_ticks(SCHED_LOOK_NS);
+    }
+    if (worker->number == 0 && job->face != NULL &&
+        job->face->progress != NULL) {
+        worker->cause = PROFILE_BY_NETWORK;
+        job->face->progress(job->arg);
+    }
+    if (worker->timer_count > 0) {
+        uint64_t wakes = worker->wakes;
+        worker->cause = PROFILE_BY_TIME;
+        timer_fire(worker);
+        worker->wakes = wakes;
+    }
+    worker->cause = PROFILE_BY_RANK;
+    if (sched_has_mail(worker)) {
+        sched_take_mail(worker);
+    }
+    if (worker->polls != worker->polls_seen) {
+        poll_look(worker);
+    }
+}
+
+/* ---- switching ------------------------------------------------------------
+ */
+
+/* On a new stack and after every jump. */
+static void sched_arrive(struct vrank *rank)
+{
+#ifdef SCHED_ASAN
+    __sanitizer_finish_switch_fiber(rank->fake_stack, NULL, NULL);
+#else
+    (void)rank;
+#endif
+}
+
+static void sched_switch(struct vrank_worker *worker, struct vrank *from,
+                         struct vrank *to)
+{
+    from->saved_errno = *worker->errno_at;
+    from->exceptions = *worker->exceptions_at;
+    poise_ctx_swap(to->ctx);
+    worker->running = to;
+    worker->switches++;
+#ifdef SCHED_ASAN
+    __sanitizer_start_switch_fiber(worker->leaving == from ? NULL
+                                                           : &from->fake_stack,
+                                   to->stack, to->stack_bytes);
+#endif
+#ifdef SCHED_TSAN
+    __tsan_switch_to_fiber(to->fiber, 0);
+#endif
+    vrank_jump(&from->sp, to->sp);
+    sched_arrive(from);
+    *worker->errno_at = from->saved_errno;
+    *worker->exceptions_at = from->exceptions;
+}
+
+static void sched_entry(void)
+{
+    struct vrank_worker *worker = vrank_here;
+    struct vrank *self = worker->running;
+    sched_arrive(self);
+    *worker->errno_at = 0;
+    *worker->exceptions_at = (struct vrank_exceptions){0};
+    engine_rank_main(self);
+    sched_leave(worker);
+}
+
+_Noreturn void sched_leave(struct vrank_worker *worker)
+{
+    struct vrank *self = worker->running;
+    if (self->context != NULL) {
+        context_retire(self->context);
+    }
+    if (worker->watch & VRANK_WATCH_PROFILE) {
+        profile_finish(self);
+    }
+    __atomic_store_n(&self->state, VRANK_ENDED, __ATOMIC_RELEASE);
+    worker->left--;
+    worker->leaving = self;
+    sched_switch(worker, self, &worker->engine);
+    __builtin_unreachable();
+}
+
+/* sched_next where it is watched, or other workers want their turn. */
+static __attribute__((noinline)) void
+sched_next_watched(struct vrank_worker *worker, struct vrank *self)
+{
+    bool profiled = (worker->watch & VRANK_WATCH_PROFILE) != 0;
+    if (profiled) {
+        profile_pause(self, self->why != NULL);
+    }
+    if (--worker->budget == 0 ||
+        __atomic_load_n(&worker->inbox, __ATOMIC_RELAXED) != NULL ||
+        ((worker->watch & VRANK_WATCH_CLOCK) != 0 &&
+         poise_clock_ticks() >= worker->look_due)) {
+        sched_attend(worker);
+    }
+    bool halted = __atomic_load_n(&vrank_engine->halted, __ATOMIC_RELAXED) != 0;
+    struct vrank *next =
+        halted || sched_must_pass(worker) ? NULL : sched_pop(worker);
+    if (next == NULL) {
+        next = &worker->engine;
+    } else if (profiled) {
+        profile_resume(next);
+    }
+    if (next != self) {
+        sched_switch(worker, self, next);
+    }
+}
+
+/* Leave the processor to the next rank; back when `self` was chosen again. */
+static inline void sched_switch_next(struct vrank_worker *worker,
+                                     struct vrank *self)
+{
+    if (__builtin_expect((worker->watch & VRANK_WATCH_NEXT) != 0, 0)) {
+        sched_next_watched(worker, self);
+        return;
+    }
+    if (__builtin_expect(
+            --worker->budget == 0 ||
+                __atomic_load_n(&worker->inbox, __ATOMIC_RELAXED) != NULL,
+            0)) {
+        sched_attend(worker);
+        if (__atomic_load_n(&vrank_engine->halted, __ATOMIC_RELAXED) != 0) {
+            sched_switch(worker, self, &worker->engine);
+            return;
+        }
+    }
+    struct vrank *next = sched_pop(worker);
+    if (next == NULL) {
+        next = &worker->engine;
+    }
+    if (next != self) {
+        sched_switch(worker, self, next);
+    }
+}
+
+/* While this rank runs the context of the next may come. */
+static void sched_look_ahead(const struct vrank_worker *worker)
+{
+    const struct vrank *next = worker->ready[0].head;
+
+    next = next != NULL ? next : worker->ready[1].head;
+    if (next != NULL && next->context != NULL) {
+        context_ahead(next->context);
+    }
+}
+
+/* The same with the rank's context, which may go to disk meanwhile. */
+static __attribute__((noinline)) void
+sched_next_swapped(struct vrank_worker *worker, struct vrank *self)
+{
+    context_leave(self->context);
+    sched_switch_next(worker, self);
+    context_enter(self->context);
+    sched_look_ahead(worker);
+}
+
+static inline void sched_next(struct vrank_worker *worker, struct vrank *self)
+{
+    if (__builtin_expect(self->context != NULL, 0)) {
+        sched_next_swapped(worker, self);
+    } else {
+        sched_switch_next(worker, self);
+    }
+}
+
+_Noreturn void sched_stop(struct vrank_worker *worker)
+{
+    for (;;) {
+        sched_switch(worker, worker->running, &worker->engine);
+    }
+}
+
+void vrank_yield(void)
+{
+    struct vrank_worker *worker = vrank_here;
+    if (worker == NULL || worker->running == &worker->engine) {
+        return;
+    }
+    struct vrank *self = worker->running;
+    queue_push(&worker->ready[1], self);
+    sched_next(worker, self);
+}
+
+void vrank_poll(const char *why)
+{
+    struct vrank_worker *worker = vrank_here;
+    if (worker != NULL) {
+        worker->polls++;
+        worker->poll_why = why;
+        if (worker->polls % SCHED_POLLS == 0) {
+            sched_yield();
+        }
+    }
+    vrank_yield();
+}
+
+void vrank_polled(void)
+{
+    if (vrank_here != NULL) {
+        vrank_here->wakes++;
+    }
+}
+
+/* Take the permit that is there, or else say that the rank waits. */
+static bool sched_take_permit(struct vrank *self)
+{
+    uint32_t was = VRANK_RUNS;
+    if (!vrank_concurrent) {
+        was = self->state;
+        self->state = was == VRANK_PERMIT ? VRANK_RUNS : VRANK_PARKED;
+        return was == VRANK_PERMIT;
+    }
+    if (__atomic_compare_exchange_n(&self->state, &was, VRANK_PARKED, false,
+                                    __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+        return false;
+    }
+    /* An exchange: what the rank looks at next must be read after this, or a
+     * permit written in between was overwritten and what it was for, not seen.
+     */
+    __atomic_exchange_n(&self->state, VRANK_RUNS, __ATOMIC_ACQ_REL);
+    return true;
+}
+
+void vrank_park(const char *why)
+{
+    struct vrank_worker *worker = vrank_here;
+    struct vrank *self = worker->running;
+    if (sched_take_permit(self)) {
+        return;
+    }
+    self->why = why;
+    sched_next(worker, self);
+    self->why = NULL;
+}
+
+void vrank_park_until(const char *why, uint64_t deadline_ns)
+{
+    struct vrank_worker *worker = vrank_here;
+    struct vrank *self = worker->running;
+    if (sched_take_permit(self)) {
+        return;
+    }
+    self->why = why;
+    self->deadline_ns = deadline_ns;
+    timer_add(worker, self);
+    sched_next(worker, self);
+    timer_remove(worker, self);
+    self->why = NULL;
+}
+
+void vrank_unpark(struct vrank *rank)
+{
+    struct vrank_worker *worker = rank->worker;
+    if (!vrank_concurrent) {
+        if (rank->state == VRANK_PARKED) {
+            rank->state = VRANK_RUNS;
+            sched_ready(worker, rank);
+        } else if (rank->state == VRANK_RUNS) {
+            rank->state = VRANK_PERMIT;
+        }
+        return;
+    }
+    uint32_t was = __atomic_load_n(&rank->state, __ATOMIC_RELAXED);
+    uint32_t now;
+    do {
+        if (was == VRANK_ENDED) {
+            return;
+        }
+        /* A permit that is there is written again: who takes it must see what
+         * the caller did before. */
+        now = was == VRANK_PARKED ? VRANK_RUNS : VRANK_PERMIT;
+    } while (!__atomic_compare_exchange_n(&rank->state, &was, now, true,
+                                          __ATOMIC_ACQ_REL, __ATOMIC_RELAXED));
+    if (now == VRANK_PERMIT) {
+        return;
+    }
+    if (worker == vrank_here) {
+        sched_ready(worker, rank);
+    } else {
+        if (vrank_engine->job.profile != NULL) {
+            profile_post(rank);
+        }
+        sched_post(worker, rank);
+    }
+}
+
+/* ---- a worker's life ------------------------------------------------------
+ */
+
+void sched_rank_init(struct vrank *rank, struct vrank_worker *worker, void *top)
+{
+    rank->worker = worker;
+    rank->timer = -1;
+    rank->sp = vrank_prepare(top, sched_entry);
+#ifdef SCHED_TSAN
+    rank->fiber = __tsan_create_fiber(0);
+#endif
+    queue_push(&worker->ready[1], rank);
+    worker->left++;
+}
+
+void sched_rank_free(struct vrank *rank)
+{
+#ifdef SCHED_TSAN
+    if (rank->fiber != NULL) {
+        __tsan_destroy_fiber(rank->fiber);
+        rank->fiber = NULL;
+    }
+#endif
+    poise_ctx_destroy(rank->ctx);
+    rank->ctx = NULL;
+}
+
+/* The kernel thread as the context that ranks are entered from. */
+static void sched_enter(struct vrank_worker *worker)
+{
+    struct vrank *engine = &worker->engine;
+    engine->number = -1;
+#ifdef SCHED_ASAN
+    pthread_attr_t attr;
+    if (pthread_getattr_np(pthread_self(), &attr) == 0) {
+        pthread_attr_getstack(&attr, &engine->stack, &engine->stack_bytes);
+        pthread_attr_destroy(&attr);
+    }
+#endif
+#ifdef SCHED_TSAN
+    engine->fiber = __tsan_get_current_fiber();
+#endif
+    worker->running = engine;
+    vrank_here = worker;
+}
+
+void sched_worker_run(struct vrank_worker *worker)
+{
+    sched_enter(worker);
+    while (__atomic_load_n(&vrank_engine->halted, __ATOMIC_ACQUIRE) == 0) {
+        sched_attend(worker);
+        struct vrank *next = sched_pop(worker);
+        if (next != NULL) {
+            sched_take_turn(worker);
+            if (worker->watch & VRANK_WATCH_PROFILE) {
+                profile_resume(next);
+            }
+            sched_switch(worker, &worker->engine, next);
+            if (worker->leaving != NULL) {
+                sched_rank_free(worker->leaving);
+                worker->leaving = NULL;
+            }
+            sched_end_turn(worker);
+        } else if (engine_done(worker)) {
+            break;
+        } else {
+            worker->cause = PROFILE_BY_NETWORK;
+            profile_idle(worker, true);
+            engine_idle(worker);
+            profile_idle(worker, false);
+        }
+    }
+    vrank_here = NULL;
+}

@@ -1,0 +1,74 @@
+/*
+ * MPI_Pack and its kin. Packed data is the data without its gaps: all ranks
+ * run on machines of one kind.
+ */
+#include <limits.h>
+
+#include "vrank/mpi/entry.h"
+
+/* What packing and unpacking have to check: `bytes` of data fit behind
+ * position `position` of a buffer of `size` bytes. */
+static int check(int count, MPI_Datatype type, int size, int position,
+                 size_t *bytes)
+{
+    if (count < 0) {
+        return MPI_ERR_COUNT;
+    }
+    if (type == MPI_DATATYPE_NULL || !type->committed) {
+        return MPI_ERR_TYPE;
+    }
+    *bytes = type_bytes(type, (size_t)count);
+    if (position < 0 || position > size || *bytes > (size_t)(size - position)) {
+        return MPI_ERR_TRUNCATE;
+    }
+    return MPI_SUCCESS;
+}
+
+static int pack_fail(const char *call, MPI_Comm comm, int error)
+{
+    struct vrank_face *face = face_enter(call);
+
+    return face_fail(face, vcomm_of(face, comm), error, NULL);
+}
+
+int MPI_Pack(const void *inbuf, int incount, MPI_Datatype datatype,
+             void *outbuf, int outsize, int *position, MPI_Comm comm)
+{
+    size_t bytes;
+    int error = check(incount, datatype, outsize, *position, &bytes);
+
+    if (error != MPI_SUCCESS) {
+        return pack_fail("MPI_Pack", comm, error);
+    }
+    type_pack(datatype, (size_t)incount, inbuf, 0, bytes,
+              (char *)outbuf + *position);
+    *position += (int)bytes;
+    return MPI_SUCCESS;
+}
+
+int MPI_Unpack(const void *inbuf, int insize, int *position, void *outbuf,
+               int outcount, MPI_Datatype datatype, MPI_Comm comm)
+{
+    size_t bytes;
+    int error = check(outcount, datatype, insize, *position, &bytes);
+
+    if (error != MPI_SUCCESS) {
+        return pack_fail("MPI_Unpack", comm, error);
+    }
+    type_unpack(datatype, (size_t)outcount, outbuf, 0, bytes,
+                (const char *)inbuf + *position);
+    *position += (int)bytes;
+    return MPI_SUCCESS;
+}
+
+int MPI_Pack_size(int incount, MPI_Datatype datatype, MPI_Comm comm, int *size)
+{
+    size_t bytes;
+    int error = check(incount, datatype, INT_MAX, 0, &bytes);
+
+    if (error != MPI_SUCCESS) {
+        return pack_fail("MPI_Pack_size", comm, error);
+    }
+    *size = (int)bytes;
+    return MPI_SUCCESS;
+}

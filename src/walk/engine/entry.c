@@ -1,0 +1,145 @@
+/*
+ * What callbacks can ask about the entry in hand, and how errors reach the
+ * user.
+ */
+#include "walk/internal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+/* A visit gets a view's first member and nothing else. */
+static struct walk_view *view_of(const struct poise_walk_entry *entry)
+{
+    return (struct walk_view *)entry;
+}
+
+int poise_walk_path(const struct poise_walk_entry *entry, struct poise_buf *out)
+{
+    const struct walk_view *view = view_of(entry);
+    struct walk_worker *w = view->w;
+    if (entry->dir && view->prefixed) {
+        if (w->prefix_of != entry->dir) {
+            poise_buf_reset(&w->prefix);
+            if (walk_dir_prefix(entry->dir, &w->prefix) < 0) {
+                return -ENOMEM;
+            }
+            w->prefix_of = entry->dir;
+        }
+        poise_buf_append(out, w->prefix.data, w->prefix.len);
+    } else if (entry->dir) {
+        int rc = walk_dir_prefix(entry->dir, out);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    return poise_buf_append(out, entry->name, entry->name_len);
+}
+
+int walk_report(struct walk_worker *w, int code, const char *doing,
+                const struct poise_walk_dir *dir, const char *name,
+                const char *why)
+{
+    struct poise_buf *path = &w->path;
+    poise_buf_reset(path);
+    if (dir && name) {
+        walk_dir_prefix(dir, path);
+    } else if (dir) {
+        poise_walk_dir_path(dir, path);
+    }
+    if (name) {
+        poise_buf_puts(path, name);
+    }
+    poise_error_set(-code, doing, poise_buf_str(path), why ? "%s" : NULL, why);
+    w->errors++;
+    if (w->walk->hooks.error) {
+        int rc = w->walk->hooks.error(w->worker, poise_error_last(),
+                                      w->walk->hooks.arg);
+        if (rc < 0) {
+            w->verdict = rc;
+        }
+    }
+    return w->verdict;
+}
+
+/* ---- metadata --------------------------------------------------------------
+ */
+
+unsigned char walk_type_of(mode_t mode)
+{
+    return (unsigned char)IFTODT(mode);
+}
+
+/* The descriptor to which the entry's name is relative. Not recorded. */
+static int view_fd(struct walk_view *view)
+{
+    struct poise_walk_dir *dir = view->entry.dir;
+    if (!dir) {
+        return AT_FDCWD;
+    }
+    if (view->fd < 0) {
+        int fd = walk_fd_pin(&view->w->walk->fds, dir, &view->w->chain);
+        if (fd < 0) {
+            return fd;
+        }
+        view->fd = fd;
+        view->pinned = true;
+    }
+    return view->fd;
+}
+
+void walk_view_end(struct walk_view *view)
+{
+    if (view->pinned) {
+        walk_fd_unpin(view->entry.dir);
+        view->pinned = false;
+        view->fd = -1;
+    }
+}
+
+int walk_view_stat(struct walk_view *view, unsigned mask)
+{
+    int fd = view_fd(view);
+    if (fd < 0 && fd != AT_FDCWD) {
+        return fd;
+    }
+    int rc = poise_file_statx(fd, view->entry.name,
+                              AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT, mask,
+                              view->stx);
+    if (rc == 0) {
+        view->have = mask;
+    }
+    return rc;
+}
+
+int poise_walk_stat(const struct poise_walk_entry *entry, unsigned mask,
+                    const struct statx **out)
+{
+    struct walk_view *view = view_of(entry);
+    if ((view->have & mask) != mask) {
+        int rc = walk_view_stat(view, view->have | mask);
+        if (rc < 0) {
+            walk_report(view->w, rc, "read metadata of", entry->dir,
+                        entry->name, NULL);
+            return rc;
+        }
+    }
+    *out = view->stx;
+    return 0;
+}
+
+int poise_walk_dirfd(const struct poise_walk_entry *entry)
+{
+    struct walk_view *view = view_of(entry);
+    int fd = view_fd(view);
+    if (fd < 0 && fd != AT_FDCWD) {
+        walk_report(view->w, fd, "open directory", entry->dir, NULL, NULL);
+    }
+    return fd;
+}
+
+void poise_walk_tag_set(struct poise_walk_entry *entry, uint64_t tag)
+{
+    view_of(entry)->tag = tag;
+}

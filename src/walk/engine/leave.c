@@ -1,0 +1,147 @@
+/*
+ * Option post: when everything below a directory is done.
+ *
+ * A directory counts what is pending below it: its own tasks and its entered
+ * children. A task that is packed for another process leaves its directory
+ * waiting here under an id, which travels with the task; whoever finishes the
+ * subtree tells. (A task packed for a spill file comes back the same way.)
+ *
+ * What is told takes the packed task's place in the count, so packing does not
+ * change it, and neither does dropping the original: the answer may be here
+ * before that (another thread has read the spill file meanwhile), and a last
+ * decrement in drop, which has no worker, could not call leave.
+ */
+#include "walk/internal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int leave_call(struct walk_view *view)
+{
+    struct walk_worker *w = view->w;
+    if (!w->walk->hooks.leave) {
+        return w->verdict;
+    }
+    int rc = w->walk->hooks.leave(&view->entry, w->walk->hooks.arg);
+    if (rc < 0 || rc >= POISE_WALK_STOP) {
+        w->verdict = rc;
+    }
+    return w->verdict;
+}
+
+int walk_leave_unentered(struct walk_view *view)
+{
+    return leave_call(view);
+}
+
+static int leave_dir(struct walk_worker *w, struct poise_walk_dir *dir)
+{
+    struct statx stx;
+    struct walk_view view = {.entry = {.name = dir->name,
+                                       .name_len = dir->name_len,
+                                       .dir = dir->parent,
+                                       .root = dir->root,
+                                       .depth = dir->depth,
+                                       .type = DT_DIR,
+                                       .ino = dir->ino,
+                                       .worker = w->worker},
+                             .w = w,
+                             .tag = dir->tag,
+                             .fd = -1,
+                             .stx = &stx};
+    int rc = leave_call(&view);
+    walk_view_end(&view);
+    return rc;
+}
+
+int walk_leave_done(struct walk_worker *w, struct poise_walk_dir *dir)
+{
+    int rc = 0;
+    while (rc == 0 && dir &&
+           __atomic_sub_fetch(&dir->pending, 1, __ATOMIC_ACQ_REL) == 0) {
+        if (dir->origin != 0) {
+            uint64_t id = dir->origin;
+            return poise_task_tell(w->worker, dir->origin_rank, &id, sizeof id);
+        }
+        rc = leave_dir(w, dir);
+        dir = dir->parent;
+    }
+    return rc;
+}
+
+static int leave_grow(struct walk_waiting *waiting)
+{
+    size_t cap = waiting->cap ? 2 * waiting->cap : 64;
+    void *dirs = poise_realloc(waiting->dirs, cap, sizeof *waiting->dirs);
+    if (!dirs) {
+        return -ENOMEM;
+    }
+    waiting->dirs = dirs;
+    void *next =
+        poise_realloc(waiting->next_free, cap, sizeof *waiting->next_free);
+    if (!next) {
+        return -ENOMEM;
+    }
+    waiting->next_free = next;
+    waiting->cap = cap;
+    return 0;
+}
+
+uint64_t walk_leave_wait(struct walk *walk, struct poise_walk_dir *dir)
+{
+    struct walk_waiting *waiting = &walk->waiting;
+    uint64_t id = 0;
+    pthread_mutex_lock(&waiting->lock);
+    if (waiting->first_free != 0) {
+        id = waiting->first_free;
+        waiting->first_free = waiting->next_free[id - 1];
+    } else if (waiting->count < waiting->cap || leave_grow(waiting) == 0) {
+        id = ++waiting->count;
+    }
+    if (id != 0) {
+        waiting->dirs[id - 1] = dir;
+        walk_dir_ref(dir);
+    }
+    pthread_mutex_unlock(&waiting->lock);
+    return id;
+}
+
+int walk_leave_told(struct walk_worker *w, const void *data, size_t len)
+{
+    struct walk_waiting *waiting = &w->walk->waiting;
+    struct poise_walk_dir *dir = NULL;
+    uint64_t id = 0;
+    if (len == sizeof id) {
+        memcpy(&id, data, len);
+    }
+    pthread_mutex_lock(&waiting->lock);
+    if (id > 0 && id <= waiting->count) {
+        dir = waiting->dirs[id - 1];
+        waiting->dirs[id - 1] = NULL;
+    }
+    if (dir) {
+        waiting->next_free[id - 1] = waiting->first_free;
+        waiting->first_free = id;
+    }
+    pthread_mutex_unlock(&waiting->lock);
+    if (!dir) {
+        return poise_error_set(EPROTO, "finish a directory", NULL,
+                               "unknown id from another rank");
+    }
+    int rc = walk_leave_done(w, dir);
+    walk_dir_unref(&w->walk->fds, dir);
+    return rc;
+}
+
+void walk_leave_finish(struct walk *walk)
+{
+    struct walk_waiting *waiting = &walk->waiting;
+    for (size_t i = 0; i < waiting->count; i++) {
+        walk_dir_unref(&walk->fds, waiting->dirs[i]);
+    }
+    free(waiting->dirs);
+    free(waiting->next_free);
+    pthread_mutex_destroy(&waiting->lock);
+}

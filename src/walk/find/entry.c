@@ -1,0 +1,181 @@
+/*
+ * find_entry.c - what evaluation may ask of the current entry, and reports.
+ */
+#include "find.h"
+#include "walk/survey/message.h"
+
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- names -----------------------------------------------------------------
+ */
+
+const char *find_path(struct find_state *state, size_t *len)
+{
+    if (!state->has_path) {
+        poise_buf_reset(&state->path);
+        int rc = poise_walk_path(state->entry, &state->path);
+        poise_buf_str(&state->path);
+        if (rc < 0 || state->path.error) {
+            state->error = rc < 0 ? rc : state->path.error;
+            return NULL;
+        }
+        state->has_path = true;
+    }
+    *len = state->path.len;
+    return state->path.data;
+}
+
+const char *find_base(const struct find_state *state)
+{
+    const char *name = state->entry->name;
+    if (state->entry->depth > 0) {
+        return name;
+    }
+    size_t end = strlen(name);
+    while (end > 0 && name[end - 1] == '/') {
+        end--;
+    }
+    while (end > 0 && name[end - 1] != '/') {
+        end--;
+    }
+    return name + end;
+}
+
+/* ---- metadata ---------------------------------------------------------------
+ */
+
+const struct statx *find_stat(struct find_state *state)
+{
+    if (!state->stat && !state->stat_failed) {
+        int rc = poise_walk_stat(state->entry, state->find->mask, &state->stat);
+        if (rc < 0) {
+            state->stat = NULL;
+            state->stat_failed = true; /* counted and told by the walk */
+        }
+    }
+    return state->stat;
+}
+
+bool find_dirfd(struct find_state *state, int *out)
+{
+    int fd = poise_walk_dirfd(state->entry);
+    *out = fd;
+    return fd >= 0 || fd == AT_FDCWD;
+}
+
+const char *find_link(struct find_state *state)
+{
+    int dirfd;
+    if (!find_dirfd(state, &dirfd)) {
+        return NULL;
+    }
+    struct poise_buf *link = &state->link;
+    for (size_t room = 256;; room *= 2) {
+        poise_buf_reset(link);
+        char *to = poise_buf_reserve(link, room);
+        if (!to) {
+            state->error = link->error;
+            return NULL;
+        }
+        ssize_t len = readlinkat(dirfd, state->entry->name, to, room);
+        if (len < 0) {
+            find_complain(state, -errno, "read link");
+            return NULL;
+        }
+        if ((size_t)len < room) {
+            link->len = (size_t)len;
+            to[len] = '\0';
+            return to;
+        }
+    }
+}
+
+char find_type_letter(unsigned mode)
+{
+    char letter = walk_type_letter(mode);
+    return letter == '?' ? 'U' : letter;
+}
+
+void find_mode_text(unsigned mode, char out[11])
+{
+    static const char letters[] = "rwxrwxrwx";
+    char type = find_type_letter(mode);
+    out[0] = type == 'f' ? '-' : type == 'U' ? '?' : type;
+    for (int i = 0; i < 9; i++) {
+        out[1 + i] = mode >> (8 - i) & 1u ? letters[i] : '-';
+    }
+    if (mode & S_ISUID) {
+        out[3] = mode & S_IXUSR ? 's' : 'S';
+    }
+    if (mode & S_ISGID) {
+        out[6] = mode & S_IXGRP ? 's' : 'S';
+    }
+    if (mode & S_ISVTX) {
+        out[9] = mode & S_IXOTH ? 't' : 'T';
+    }
+    out[10] = '\0';
+}
+
+char find_target_letter(struct find_state *state)
+{
+    if (state->entry->type != DT_LNK) {
+        return find_type_letter(DTTOIF(state->entry->type));
+    }
+    int dirfd;
+    if (!find_dirfd(state, &dirfd)) {
+        return '?';
+    }
+    struct statx st;
+    int rc = poise_file_statx(dirfd, state->entry->name, 0, STATX_TYPE, &st);
+    switch (rc) {
+    case 0:
+        return find_type_letter(st.stx_mode);
+    case -ENOENT:
+    case -ENOTDIR:
+        return 'N';
+    case -ELOOP:
+        return 'L';
+    default:
+        find_complain(state, rc, "follow");
+        return '?';
+    }
+}
+
+/* ---- reports ----------------------------------------------------------------
+ */
+
+void find_warn(struct find_state *state)
+{
+    const struct poise_walk_find_options *options = state->run->options;
+    if (options->error) {
+        int rc =
+            options->error(state->worker, poise_error_last(), options->arg);
+        if (rc < 0) {
+            state->error = rc;
+        }
+    }
+}
+
+void find_report(struct find_state *state, int code)
+{
+    if (code == -ENOENT && state->find->ignore_race) {
+        return;
+    }
+    if (code == -ENOMEM) {
+        state->error = code;
+        return;
+    }
+    __atomic_fetch_add(&state->run->errors, 1, __ATOMIC_RELAXED);
+    find_warn(state);
+}
+
+void find_complain(struct find_state *state, int code, const char *doing)
+{
+    size_t len;
+    const char *path = find_path(state, &len);
+    if (path) {
+        find_report(state, poise_error_set(-code, doing, path, NULL));
+    }
+}

@@ -1,0 +1,950 @@
+/* The wire: every byte arrives as it was sent, whatever the caches hold, and
+ * whatever the other end does nothing wrong is ever delivered. */
+#include "../temporary.h"
+#include "data.h"
+#include "dedup/protocol/protocol.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { STREAMS = 3, LEN = 1 << 20 };
+
+static bool aside; /* global: whether ends of this test pack in a thread */
+
+/* One end, what it was given, and bytes on their way to it. */
+struct end {
+    struct poise_dedup_store *store;
+    struct poise_dedup_peer *peer;
+    struct poise_buf got[STREAMS];
+    unsigned ended[STREAMS];
+    struct poise_buf coming;
+    size_t arrived; /* of what is coming */
+};
+
+static int deliver(uint32_t stream, const struct poise_dedup_piece *piece,
+                   void *arg)
+{
+    struct end *end = arg;
+    struct poise_dedup_joiner joiner = {end->got[stream].len};
+
+    assert_true(stream < STREAMS);
+    return poise_dedup_join(&joiner, piece, &end->got[stream]);
+}
+
+static int ended(uint32_t stream, void *arg)
+{
+    struct end *end = arg;
+
+    end->ended[stream]++;
+    return 0;
+}
+
+static void connect_end(struct end *end,
+                        const struct poise_dedup_method *method,
+                        uint32_t average)
+{
+    struct poise_dedup_peer_options options = {.store = end->store,
+                                               .method = method,
+                                               .cut = {.average = average},
+                                               .packs_aside = aside,
+                                               .deliver = deliver,
+                                               .ended = ended,
+                                               .arg = end};
+
+    assert_int_equal(poise_dedup_peer_create(&options, &end->peer), 0);
+}
+
+static void disconnect(struct end *end)
+{
+    poise_dedup_peer_destroy(end->peer);
+    end->peer = NULL;
+    for (int i = 0; i < STREAMS; i++) {
+        poise_buf_free(&end->got[i]);
+        end->ended[i] = 0;
+    }
+    poise_buf_free(&end->coming);
+    end->arrived = 0;
+}
+
+static void make_store(struct end *end, uint32_t bits)
+{
+    struct poise_dedup_store_options options = {.bits = bits};
+
+    assert_int_equal(poise_dedup_store_open(NULL, &options, &end->store), 0);
+}
+
+/* Put on its way what an end has to say. */
+static void speak(struct end *from, struct end *to)
+{
+    const void *data;
+    size_t len;
+
+    assert_int_equal(poise_dedup_peer_wait(from->peer), 0);
+    len = poise_dedup_peer_output(from->peer, &data);
+    assert_int_equal(poise_buf_append(&to->coming, data, len), 0);
+    poise_dedup_peer_took(from->peer, len);
+}
+
+/* Let some of it arrive. */
+static int hear(struct end *to, struct poise_rng *rng)
+{
+    size_t len = to->coming.len - to->arrived;
+    int err;
+
+    if (rng && len > 0) {
+        len = 1 + poise_rng_below(rng, len < 5000 ? len : 5000);
+    }
+    err = poise_dedup_peer_feed(to->peer, to->coming.data + to->arrived, len);
+    to->arrived += len;
+    return err;
+}
+
+/* Until nobody has anything to say. */
+static void run(struct end *a, struct end *b, struct poise_rng *rng)
+{
+    do {
+        speak(a, b);
+        speak(b, a);
+        assert_int_equal(hear(b, rng), 0);
+        assert_int_equal(hear(a, rng), 0);
+        speak(a, b);
+        speak(b, a);
+    } while (a->arrived < a->coming.len || b->arrived < b->coming.len);
+    assert_true(poise_dedup_peer_in_flight(a->peer) == 0);
+    assert_true(poise_dedup_peer_in_flight(b->peer) == 0);
+}
+
+/* Send on stream 1, whole; how many bytes that took, both ways. */
+static uint64_t transfer(struct end *a, struct end *b, const void *data,
+                         size_t len, struct poise_rng *rng)
+{
+    uint64_t before = poise_dedup_peer_stats(a->peer).wire_out +
+                      poise_dedup_peer_stats(b->peer).wire_out;
+    const unsigned char *from = data;
+
+    run(a, b, NULL);
+    for (size_t at = 0; at < len;) {
+        size_t n = len - at < 100000 ? len - at : 100000;
+        assert_int_equal(poise_dedup_peer_send(a->peer, 1, from + at, n), 0);
+        at += n;
+        speak(a, b);
+        assert_int_equal(hear(b, rng), 0);
+        speak(b, a);
+        assert_int_equal(hear(a, rng), 0);
+    }
+    assert_int_equal(poise_dedup_peer_end(a->peer, 1), 0);
+    assert_int_equal(poise_dedup_peer_flush(a->peer), 0);
+    run(a, b, rng);
+    assert_int_equal(b->ended[1], 1);
+    assert_int_equal(b->got[1].len, len);
+    assert_memory_equal(b->got[1].data, data, len);
+    b->ended[1] = 0;
+    poise_buf_reset(&b->got[1]);
+    return poise_dedup_peer_stats(a->peer).wire_out +
+           poise_dedup_peer_stats(b->peer).wire_out - before;
+}
+
+/* A copy with some edits: bytes changed, inserted, removed. */
+static unsigned char *edit(const unsigned char *data, size_t *len,
+                           unsigned edits, uint64_t seed)
+{
+    unsigned char *copy = malloc(*len + 100 * (size_t)edits + 1);
+    size_t to = 0, from = 0, each = *len / (edits + 1);
+    struct poise_rng rng;
+
+    assert_non_null(copy);
+    poise_rng_seed(&rng, seed);
+    for (unsigned i = 0; i < edits; i++) {
+        size_t n = each / 2 + poise_rng_below(&rng, each / 2);
+        n = n < *len - from ? n : *len - from;
+        memcpy(copy + to, data + from, n);
+        to += n;
+        from += n;
+        size_t fresh = poise_rng_below(&rng, 20);
+        for (size_t k = 0; k < fresh; k++) {
+            copy[to++] = (unsigned char)(poise_rng_next(&rng) >> 33);
+        }
+        size_t gone = poise_rng_below(&rng, 20);
+        from += gone < *len - from ? gone : *len - from;
+    }
+    memcpy(copy + to, data + from, *len - from);
+    *len = to + *len - from;
+    return copy;
+}
+
+static void close_end(struct end *end)
+{
+    disconnect(end);
+    assert_int_equal(poise_dedup_store_close(end->store), 0);
+}
+
+/* Who stops at 16 MiB under way sends no more than a receiver puts up with that
+ * lacks the first segment and hears of it late, however small segments are. */
+static void test_small_segments(void **state)
+{
+    enum { MANY = 2 * LEN, UNDER_WAY = 16 << 20 };
+    unsigned char *data = data_make(MANY, DATA_RANDOM, 9);
+    struct end a = {0}, b = {0};
+    uint64_t position;
+    size_t sent = 0;
+
+    (void)state;
+    assert_non_null(data);
+    make_store(&a, 0);
+    make_store(&b, 0);
+    /* So that it has a cache, and is offered fingerprints. */
+    assert_int_equal(poise_dedup_store_add(b.store, "something", 9, &position),
+                     0);
+    connect_end(&a, poise_dedup_method_find("fixed"), 8);
+    connect_end(&b, NULL, 0);
+    run(&a, &b, NULL);
+    while (sent < MANY && poise_dedup_peer_in_flight(a.peer) < UNDER_WAY) {
+        assert_int_equal(
+            poise_dedup_peer_send(a.peer, 1, data + sent, LEN / 16), 0);
+        sent += LEN / 16;
+        speak(&a, &b);
+        assert_int_equal(hear(&b, NULL), 0);
+    }
+    assert_true(sent < MANY);
+    assert_true(poise_dedup_peer_stats(a.peer).by_fingerprint > sent / 2);
+    assert_int_equal(poise_dedup_peer_end(a.peer, 1), 0);
+    assert_int_equal(poise_dedup_peer_flush(a.peer), 0);
+    run(&a, &b, NULL);
+    assert_int_equal(b.got[1].len, sent);
+    assert_memory_equal(b.got[1].data, data, sent);
+    free(data);
+    close_end(&a);
+    close_end(&b);
+}
+
+/* What is known takes next to no bytes, which are not held back until they
+ * are many: whoever waits for its arrival does not wait for ever. */
+static void test_known_arrives(void **state)
+{
+    enum { MANY = 6 * LEN };
+    unsigned char *data = data_make(MANY, DATA_RANDOM, 8);
+    struct end a = {0}, b = {0};
+
+    (void)state;
+    assert_non_null(data);
+    make_store(&a, 0);
+    make_store(&b, 0);
+    connect_end(&a, NULL, 0);
+    connect_end(&b, NULL, 0);
+    transfer(&a, &b, data, MANY, NULL);
+    for (size_t at = 0; at < MANY; at += LEN / 4) {
+        assert_int_equal(poise_dedup_peer_send(a.peer, 1, data + at, LEN / 4),
+                         0);
+        speak(&a, &b);
+        assert_int_equal(hear(&b, NULL), 0);
+        speak(&b, &a);
+        assert_int_equal(hear(&a, NULL), 0);
+        assert_true(poise_dedup_peer_in_flight(a.peer) < 2 * LEN);
+    }
+    free(data);
+    close_end(&a);
+    close_end(&b);
+}
+
+/* Everything there is, by every method, in portions of any size. */
+static void test_all(void **state)
+{
+    struct poise_rng rng;
+
+    (void)state;
+    poise_rng_seed(&rng, 1);
+    for (size_t m = 0; poise_dedup_methods()[m]; m++) {
+        struct end a = {0}, b = {0};
+        make_store(&a, 0);
+        make_store(&b, 0);
+        connect_end(&a, poise_dedup_methods()[m], 256);
+        connect_end(&b, NULL, 0);
+        for (int kind = 0; kind < DATA_KINDS; kind++) {
+            unsigned char *data =
+                data_make(LEN / 4, (enum dedup_data)kind, m + 1);
+            size_t len = LEN / 4;
+            unsigned char *next = edit(data, &len, 9, 5);
+            transfer(&a, &b, data, LEN / 4, &rng);
+            transfer(&a, &b, next, len, &rng);
+            free(data);
+            free(next);
+        }
+        close_end(&a);
+        close_end(&b);
+    }
+}
+
+/* What each state of the two caches costs. */
+static void test_costs(void **state)
+{
+    unsigned char *data = data_make(LEN, DATA_RANDOM, 2), *next;
+    struct end a = {0}, b = {0};
+    size_t len = LEN;
+    uint64_t bytes;
+
+    (void)state;
+    next = edit(data, &len, 100, 3);
+    make_store(&a, 0);
+    make_store(&b, 0);
+    connect_end(&a, NULL, 0);
+    connect_end(&b, NULL, 0);
+    /* Nothing is known: what Zstandard makes of it. */
+    bytes = transfer(&a, &b, data, LEN, NULL);
+    assert_in_range(bytes, LEN, LEN + LEN / 100);
+    /* All of it is: runs. */
+    bytes = transfer(&a, &b, data, LEN, NULL);
+    assert_in_range(bytes, 50, 400);
+    /* A hundred edits of ten new bytes each. */
+    bytes = transfer(&a, &b, next, len, NULL);
+    assert_in_range(bytes, 1000, 4000);
+    assert_int_equal(poise_dedup_peer_stats(a.peer).repairs, 0);
+    disconnect(&a);
+    disconnect(&b);
+    /* Known to both, in a new connection. */
+    connect_end(&a, NULL, 0);
+    connect_end(&b, NULL, 0);
+    bytes = transfer(&a, &b, next, len, NULL);
+    assert_in_range(bytes, 50, 1500);
+    disconnect(&a);
+    disconnect(&b);
+    /* The sender lost its cache: two levels of fingerprints, 320 bytes a
+     * segment. */
+    poise_dedup_store_close(a.store);
+    make_store(&a, 0);
+    connect_end(&a, NULL, 0);
+    connect_end(&b, NULL, 0);
+    bytes = transfer(&a, &b, next, len, NULL);
+    assert_in_range(bytes, LEN / 80, LEN / 40);
+    disconnect(&a);
+    disconnect(&b);
+    /* The receiver lost its: the sender notices. */
+    poise_dedup_store_close(b.store);
+    make_store(&b, 0);
+    connect_end(&a, NULL, 0);
+    connect_end(&b, NULL, 0);
+    bytes = transfer(&a, &b, next, len, NULL);
+    assert_in_range(bytes, LEN, LEN + LEN / 100);
+    disconnect(&a);
+    disconnect(&b);
+    /* The receiver has something else: beliefs fail. */
+    poise_dedup_store_close(b.store);
+    make_store(&b, 0);
+    uint64_t at;
+    assert_int_equal(poise_dedup_store_add(b.store, "else", 4, &at), 0);
+    connect_end(&a, NULL, 0);
+    connect_end(&b, NULL, 0);
+    bytes = transfer(&a, &b, next, len, NULL);
+    assert_in_range(bytes, LEN, LEN + LEN / 12);
+    assert_true(poise_dedup_peer_stats(a.peer).requests > 0);
+    close_end(&a);
+    close_end(&b);
+    free(data);
+    free(next);
+}
+
+static char folders[2][TEMPORARY_BYTES];
+
+static int remove_folder(const char *path)
+{
+    DIR *dir = opendir(path);
+    struct dirent *entry;
+
+    while (dir && (entry = readdir(dir))) {
+        unlinkat(dirfd(dir), entry->d_name, 0);
+    }
+    if (dir) {
+        closedir(dir);
+    }
+    return rmdir(path);
+}
+
+/* Both ends with a cache on disk that is larger than its memory. */
+static void begin_small(struct end ends[2], uint32_t average)
+{
+    struct poise_dedup_store_options options = {.memory_bytes = 1 << 20};
+
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(
+            poise_dedup_store_open(folders[i], &options, &ends[i].store), 0);
+        connect_end(&ends[i], NULL, average);
+    }
+}
+
+/* The index has no room for all segments: both caches leave out the same ones,
+ * and stay alike, so that what is known still goes by reference. */
+static void test_small_memory(void **state)
+{
+    enum { MANY = 10 * LEN };
+    unsigned char *data = data_make(MANY, DATA_RANDOM, 12), *next;
+    struct end ends[2] = {0};
+    size_t len = MANY;
+    uint64_t bytes, containers;
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        assert_non_null(mkdtemp(temporary_name(folders[i], "wire")));
+    }
+    next = edit(data, &len, 100, 3);
+    begin_small(ends, 128);
+    bytes = transfer(&ends[0], &ends[1], data, MANY, NULL);
+    assert_in_range(bytes, MANY, MANY + MANY / 50);
+    for (int i = 0; i < 2; i++) {
+        assert_true(poise_dedup_store_info(ends[i].store).sampling > 0);
+        close_end(&ends[i]);
+    }
+    for (int again = 0; again < 2; again++) {
+        begin_small(ends, 128);
+        /* What an end says of its cache are containers, not bytes: from how
+         * many on a sender chooses whom it names depends on it. */
+        containers = poise_dedup_store_info(ends[1].store).containers;
+        assert_in_range(containers, 64, MANY / POISE_DEDUP_SEGMENT_MOST + 64);
+        run(&ends[0], &ends[1], NULL);
+        assert_int_equal(ends[0].peer->their_containers, containers);
+        bytes = transfer(&ends[0], &ends[1], next, len, NULL);
+        assert_in_range(bytes, 100, MANY / 100);
+        close_end(&ends[0]);
+        close_end(&ends[1]);
+    }
+    assert_int_equal(remove_folder(folders[0]), 0);
+    assert_int_equal(remove_folder(folders[1]), 0);
+    free(data);
+    free(next);
+}
+
+/* Much that is new, and between it small things that were there before, most of
+ * them long ago. */
+static unsigned char *make_echoes(size_t len)
+{
+    enum { FRESH = 1500, ECHO = 400 };
+    unsigned char *data = data_make(len, DATA_RANDOM, 31);
+    struct poise_rng rng;
+
+    assert_non_null(data);
+    poise_rng_seed(&rng, 32);
+    for (size_t at = LEN; at + ECHO <= len;) {
+        size_t n = 50 + poise_rng_below(&rng, ECHO - 50);
+        memcpy(data + at, data + poise_rng_below(&rng, at - n), n);
+        at += n + poise_rng_below(&rng, FRESH);
+    }
+    return data;
+}
+
+/* What the index has left out is found as long as its container happens to be
+ * in memory: other ones at both ends. Neither is it named then, nor do the
+ * caches come apart over who added it again. */
+static void test_small_echoes(void **state)
+{
+    enum { MANY = 5 * LEN };
+    unsigned char *data = make_echoes(MANY), *next;
+    struct end ends[2] = {0};
+    size_t len = MANY;
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        assert_non_null(mkdtemp(temporary_name(folders[i], "wire")));
+    }
+    next = edit(data, &len, 50, 33);
+    for (int turn = 0; turn < 3; turn++) {
+        struct poise_dedup_peer_stats stats;
+        uint64_t bytes;
+        begin_small(ends, 64);
+        bytes = transfer(&ends[0], &ends[1], turn ? next : data,
+                         turn ? len : MANY, NULL);
+        stats = poise_dedup_peer_stats(ends[0].peer);
+        assert_int_equal(stats.repairs, 0);
+        assert_in_range(stats.requests, 0, turn ? 50 : 0);
+        assert_in_range(bytes, 100, turn ? MANY / 25 : MANY);
+        assert_int_equal(poise_dedup_store_info(ends[0].store).segments,
+                         poise_dedup_store_info(ends[1].store).segments);
+        assert_true(poise_dedup_store_info(ends[0].store).sampling > 0);
+        close_end(&ends[0]);
+        close_end(&ends[1]);
+    }
+    assert_int_equal(remove_folder(folders[0]), 0);
+    assert_int_equal(remove_folder(folders[1]), 0);
+    free(data);
+    free(next);
+}
+
+/* What does not shrink is not packed, what follows it is again; in a thread of
+ * its own as without. */
+static void test_stiff(void **state)
+{
+    unsigned char *random = data_make(2 * LEN, DATA_RANDOM, 21);
+    unsigned char *text = data_make(LEN, DATA_WORDS, 22);
+    uint64_t sent[2];
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct end ends[2] = {0};
+        aside = i == 1;
+        for (int j = 0; j < 2; j++) {
+            make_store(&ends[j], 40);
+            connect_end(&ends[j], NULL, 256);
+        }
+        sent[i] = transfer(&ends[0], &ends[1], random, 2 * LEN, NULL);
+        assert_in_range(sent[i], 2 * LEN, 2 * LEN + 2 * LEN / 100);
+        assert_true(ends[0].peer->blocks.pack.stiff > 0);
+        assert_int_equal(ends[0].peer->blocks.aside != NULL, aside);
+        for (int j = 0; j < 2; j++) {
+            poise_buf_free(&ends[j].got[1]);
+            ends[j].ended[1] = 0;
+        }
+        assert_in_range(transfer(&ends[0], &ends[1], text, LEN, NULL), 1,
+                        LEN * 3 / 4);
+        assert_true(ends[0].peer->blocks.pack.stiff == 0);
+        close_end(&ends[0]);
+        close_end(&ends[1]);
+    }
+    aside = false;
+    assert_int_equal(sent[0], sent[1]);
+    free(random);
+    free(text);
+}
+
+/* Packed in a thread that there is no memory for, or that has none. */
+static void test_aside_fails(void **state)
+{
+    enum { TRIES = 40 };
+    unsigned char *data = data_make(LEN, DATA_RANDOM, 23);
+
+    (void)state;
+    aside = true;
+    for (int k = 1; k <= TRIES; k++) {
+        struct end ends[2] = {0};
+        int err;
+        for (int j = 0; j < 2; j++) {
+            make_store(&ends[j], 40);
+            connect_end(&ends[j], NULL, 4096);
+        }
+        run(&ends[0], &ends[1], NULL);
+        poise_fault_arm(POISE_FAULT_ALLOC, (uint64_t)k, ENOMEM, false);
+        err = poise_dedup_peer_send(ends[0].peer, 1, data, LEN);
+        err = err < 0 ? err : poise_dedup_peer_flush(ends[0].peer);
+        poise_fault_arm(POISE_FAULT_ALLOC, 0, 0, false);
+        assert_true(err == 0 || err == -ENOMEM);
+        close_end(&ends[0]);
+        close_end(&ends[1]);
+    }
+    aside = false;
+    free(data);
+}
+
+/* Fingerprints so short that most are wrong. */
+static void test_collisions(void **state)
+{
+    struct poise_rng rng;
+
+    (void)state;
+    poise_rng_seed(&rng, 3);
+    for (int cold = 0; cold < 2; cold++) {
+        unsigned char *data = data_make(LEN / 2, DATA_MIXED, 8), *next;
+        struct end a = {0}, b = {0};
+        size_t len = LEN / 2;
+        next = edit(data, &len, 40, 3);
+        make_store(&a, 8);
+        make_store(&b, 8);
+        connect_end(&a, NULL, 64);
+        connect_end(&b, NULL, 64);
+        transfer(&a, &b, data, LEN / 2, &rng);
+        disconnect(&a);
+        disconnect(&b);
+        if (cold) {
+            poise_dedup_store_close(a.store);
+            make_store(&a, 8);
+        }
+        connect_end(&a, NULL, 64);
+        connect_end(&b, NULL, 64);
+        transfer(&a, &b, next, len, &rng);
+        transfer(&a, &b, data, LEN / 2, &rng);
+        assert_true(poise_dedup_peer_stats(a.peer).repairs > 0);
+        close_end(&a);
+        close_end(&b);
+        free(data);
+        free(next);
+    }
+}
+
+/* Both ways at once, three streams, both caches filled by both. */
+static void test_both_ways(void **state)
+{
+    enum { EACH = 200000 };
+    struct end ends[2] = {0};
+    struct poise_rng rng;
+
+    (void)state;
+    poise_rng_seed(&rng, 4);
+    make_store(&ends[0], 0);
+    make_store(&ends[1], 0);
+    for (int round = 0; round < 4; round++) {
+        unsigned char *data[2][STREAMS];
+        size_t sent[2][STREAMS] = {0};
+        connect_end(&ends[0], NULL, 128);
+        connect_end(&ends[1], &dedup_lbfs, 256);
+        run(&ends[0], &ends[1], NULL);
+        for (int i = 0; i < 2 * STREAMS; i++) {
+            data[i % 2][i / 2] =
+                data_make(EACH, DATA_MIXED, (uint64_t)(i + round) / 2);
+        }
+        for (int left = 2 * STREAMS; left > 0;) {
+            unsigned e = (unsigned)poise_rng_below(&rng, 2);
+            unsigned s = (unsigned)poise_rng_below(&rng, STREAMS);
+            size_t n = 1 + poise_rng_below(&rng, 20000);
+            struct poise_dedup_peer *peer = ends[e].peer;
+            n = n < EACH - sent[e][s] ? n : EACH - sent[e][s];
+            assert_int_equal(
+                poise_dedup_peer_send(peer, s, data[e][s] + sent[e][s], n), 0);
+            sent[e][s] += n;
+            if (n > 0 && sent[e][s] == EACH) {
+                assert_int_equal(poise_dedup_peer_end(peer, s), 0);
+                left--;
+            }
+            if (poise_rng_below(&rng, 3) == 0) {
+                assert_int_equal(poise_dedup_peer_flush(peer), 0);
+            }
+            speak(&ends[e], &ends[1 - e]);
+            assert_int_equal(hear(&ends[1 - e], &rng), 0);
+        }
+        assert_int_equal(poise_dedup_peer_flush(ends[0].peer), 0);
+        assert_int_equal(poise_dedup_peer_flush(ends[1].peer), 0);
+        run(&ends[0], &ends[1], &rng);
+        for (int i = 0; i < 2 * STREAMS; i++) {
+            struct end *to = &ends[1 - i % 2];
+            assert_int_equal(to->ended[i / 2], 1);
+            assert_int_equal(to->got[i / 2].len, EACH);
+            assert_memory_equal(to->got[i / 2].data, data[i % 2][i / 2], EACH);
+            free(data[i % 2][i / 2]);
+        }
+        disconnect(&ends[0]);
+        disconnect(&ends[1]);
+    }
+    poise_dedup_store_close(ends[0].store);
+    poise_dedup_store_close(ends[1].store);
+}
+
+/* ---- placed pieces ---------------------------------------------------------
+ */
+
+enum { WIDTH = 640, HEIGHT = 400, TILE = 40 };
+
+static int draw(uint32_t stream, const struct poise_dedup_piece *piece,
+                void *arg)
+{
+    unsigned char *screen = arg;
+    const struct poise_dedup_place *place = &piece->place;
+
+    assert_int_equal(stream, 2);
+    assert_true(place->x + place->width <= WIDTH);
+    assert_true(place->y + place->height <= HEIGHT);
+    assert_int_equal(piece->len, (size_t)place->width * place->height);
+    for (uint32_t row = 0; row < place->height; row++) {
+        memcpy(screen + (place->y + row) * WIDTH + place->x,
+               piece->data + (size_t)row * place->width, place->width);
+    }
+    return 0;
+}
+
+/* A screen in tiles, in any order; the same again costs little. */
+static void test_placed(void **state)
+{
+    static unsigned char there[WIDTH * HEIGHT]; /* kept off the stack */
+    unsigned char *screen = data_make(WIDTH * HEIGHT, DATA_RANDOM, 6);
+    struct end a = {0}, b = {0};
+    struct poise_dedup_peer_options options = {.deliver = draw, .arg = there};
+    uint64_t bytes = 0;
+    struct poise_rng rng;
+
+    (void)state;
+    poise_rng_seed(&rng, 6);
+    make_store(&a, 0);
+    make_store(&b, 0);
+    connect_end(&a, NULL, 0);
+    options.store = b.store;
+    assert_int_equal(poise_dedup_peer_create(&options, &b.peer), 0);
+    run(&a, &b, NULL);
+    for (int round = 0; round < 3; round++) {
+        memset(there, 0, sizeof there);
+        for (int y = 0; y < HEIGHT; y += TILE) {
+            for (int x = WIDTH - TILE; x >= 0; x -= TILE) {
+                unsigned char tile[TILE * TILE];
+                struct poise_dedup_piece piece = {
+                    .data = tile,
+                    .len = sizeof tile,
+                    .kind = (x / TILE) % 5 == 4 ? POISE_DEDUP_LITERAL
+                                                : POISE_DEDUP_SEGMENT,
+                    .place = {(uint64_t)x, (uint32_t)y, TILE, TILE}};
+                for (int row = 0; row < TILE; row++) {
+                    memcpy(tile + row * TILE, screen + (y + row) * WIDTH + x,
+                           TILE);
+                }
+                assert_int_equal(poise_dedup_peer_send_piece(a.peer, 2, &piece),
+                                 0);
+            }
+        }
+        assert_int_equal(poise_dedup_peer_flush(a.peer), 0);
+        run(&a, &b, &rng);
+        assert_memory_equal(there, screen, sizeof there);
+        bytes = poise_dedup_peer_stats(a.peer).wire_out - bytes;
+    }
+    close_end(&a);
+    close_end(&b);
+    free(screen);
+}
+
+/* ---- what goes wrong -------------------------------------------------------
+ */
+
+/* Cut anywhere: what was delivered is right, and a new connection goes on
+ * with the same caches. */
+static void test_cut(void **state)
+{
+    unsigned char *data = data_make(LEN / 4, DATA_MIXED, 12);
+    struct end a = {0}, b = {0};
+    struct poise_rng rng;
+
+    (void)state;
+    poise_rng_seed(&rng, 12);
+    make_store(&a, 0);
+    make_store(&b, 16);
+    for (int round = 0; round < 40; round++) {
+        size_t stop = poise_rng_below(&rng, 60000);
+        connect_end(&a, NULL, 64);
+        connect_end(&b, NULL, 64);
+        run(&a, &b, NULL);
+        assert_int_equal(poise_dedup_peer_send(a.peer, 1, data, LEN / 4), 0);
+        assert_int_equal(poise_dedup_peer_flush(a.peer), 0);
+        while (b.arrived < stop) {
+            speak(&a, &b);
+            speak(&b, &a);
+            if (b.arrived == b.coming.len && a.arrived == a.coming.len) {
+                break;
+            }
+            assert_int_equal(hear(&b, &rng), 0);
+            assert_int_equal(hear(&a, &rng), 0);
+        }
+        assert_true(b.got[1].len <= LEN / 4);
+        if (b.got[1].len > 0) {
+            assert_memory_equal(b.got[1].data, data, b.got[1].len);
+        }
+        disconnect(&a);
+        disconnect(&b);
+        /* Someone forgets everything now and then. */
+        if (round % 8 == 7) {
+            struct end *end = round % 16 == 7 ? &a : &b;
+            poise_dedup_store_close(end->store);
+            make_store(end, 16);
+        }
+    }
+    connect_end(&a, NULL, 64);
+    connect_end(&b, NULL, 64);
+    transfer(&a, &b, data, LEN / 4, &rng);
+    close_end(&a);
+    close_end(&b);
+    free(data);
+}
+
+/* Bytes of a connection with one of them changed: an error, or more is asked
+ * for; nothing wrong is delivered. Only what the end said of itself first may
+ * pass. */
+static void test_altered(void **state)
+{
+    enum { SHORT = 60000, ROUNDS = 300 };
+    unsigned char *data = data_make(SHORT, DATA_MIXED, 13);
+    struct end a = {0}, b = {0};
+    struct poise_rng rng;
+    unsigned stopped = 0;
+
+    (void)state;
+    poise_rng_seed(&rng, 13);
+    make_store(&a, 0);
+    for (int round = 0; round < ROUNDS; round++) {
+        make_store(&b, 0);
+        connect_end(&a, NULL, 0);
+        connect_end(&b, NULL, 0);
+        speak(&b, &a);
+        assert_int_equal(hear(&a, NULL), 0);
+        assert_int_equal(poise_dedup_peer_send(a.peer, 1, data, SHORT), 0);
+        assert_int_equal(poise_dedup_peer_flush(a.peer), 0);
+        speak(&a, &b);
+        size_t where = poise_rng_below(&rng, b.coming.len);
+        b.coming.data[where] ^= (char)(1 << poise_rng_below(&rng, 8));
+        int err = 0;
+        while (err == 0 && b.arrived < b.coming.len) {
+            err = hear(&b, &rng);
+        }
+        assert_true(err == 0 || err == -EBADMSG || err == -EPROTO);
+        stopped += b.got[1].len < SHORT;
+        assert_true(b.got[1].len <= SHORT);
+        if (b.got[1].len > 0) {
+            assert_memory_equal(b.got[1].data, data, b.got[1].len);
+        }
+        disconnect(&a);
+        close_end(&b);
+    }
+    assert_true(stopped > ROUNDS * 9 / 10);
+    close_end(&a);
+    free(data);
+}
+
+/* Messages that make no sense in themselves. */
+static void test_nonsense(void **state)
+{
+    static const struct {
+        unsigned char bytes[24];
+        size_t len;
+    } messages[] = {
+        {{0}, 1},
+        {{WIRE_OPS}, 1},
+        {{WIRE_HELLO, 1}, 2},
+        {{WIRE_ACK, 1}, 2},
+        {{WIRE_REQUEST, 0, 0}, 3},
+        {{WIRE_SUPPLY, 0, 0, 0}, 4},
+        {{WIRE_STREAM, 0x80, 0x80, 1}, 4},
+        {{WIRE_DATA, 1, 0}, 3},
+        {{WIRE_DATA, 1, 9, 1, 2}, 5},
+        {{WIRE_DATA, 2, 0xff, 0xff, 0x7f}, 5},
+        {{WIRE_LITERAL, 0}, 2},
+        {{WIRE_FILL, 4, 0}, 3},
+        {{WIRE_FILL, 4, 5, 1, 2, 3, 4, 5}, 8},
+        {{WIRE_FILL, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 1, 1}, 10},
+        {{WIRE_DELTA, 1, 1, 4, 1, 9, 9, 9}, 8},
+        {{WIRE_DELTA, 0, 1, 4, 0, 1, 2, 3, 4}, 9},
+        {{WIRE_GROUP, 1, 2}, 3},
+        {{WIRE_FINGERPRINTS, 0xff, 0xff, 0xff, 0x7f, 1}, 6},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof messages / sizeof *messages; i++) {
+        struct end a = {0}, b = {0};
+        make_store(&a, 0);
+        make_store(&b, 0);
+        connect_end(&a, NULL, 0);
+        connect_end(&b, NULL, 0);
+        run(&a, &b, NULL);
+        poise_buf_append(&a.peer->blocks.raw, messages[i].bytes,
+                         messages[i].len);
+        assert_int_equal(wire_blocks_close(&a.peer->blocks), 0);
+        speak(&a, &b);
+        assert_int_equal(hear(&b, NULL), -EBADMSG);
+        /* It stays so. */
+        assert_int_equal(poise_dedup_peer_feed(b.peer, NULL, 0), -EBADMSG);
+        assert_int_equal(poise_dedup_peer_send(b.peer, 1, "x", 1), -EBADMSG);
+        close_end(&a);
+        close_end(&b);
+    }
+}
+
+static void test_too_early(void **state)
+{
+    struct end a = {0};
+
+    (void)state;
+    make_store(&a, 0);
+    connect_end(&a, NULL, 0);
+    assert_int_equal(poise_dedup_peer_send(a.peer, 1, "x", 1), -EAGAIN);
+    close_end(&a);
+}
+
+/* Any piece of memory that is missing: an error, and no more. */
+static void test_no_memory(void **state)
+{
+    enum { SHORT = 30000 };
+    unsigned char *data = data_make(SHORT, DATA_MIXED, 14);
+    bool struck = true;
+
+    (void)state;
+    for (uint64_t k = 1; struck; k += 1 + k / 16) {
+        struct end a = {0}, b = {0};
+        int err;
+        make_store(&a, 0);
+        make_store(&b, 0);
+        connect_end(&a, NULL, 0);
+        connect_end(&b, NULL, 0);
+        run(&a, &b, NULL);
+        poise_fault_arm(POISE_FAULT_ALLOC, k, ENOMEM, false);
+        err = poise_dedup_peer_send(a.peer, 1, data, SHORT);
+        if (err == 0) {
+            err = poise_dedup_peer_flush(a.peer);
+        }
+        for (int i = 0; i < 4 && err == 0; i++) {
+            const void *bytes;
+            struct end *from = i % 2 ? &b : &a, *to = i % 2 ? &a : &b;
+            size_t len = poise_dedup_peer_output(from->peer, &bytes);
+            err = poise_dedup_peer_feed(to->peer, bytes, len);
+            poise_dedup_peer_took(from->peer, len);
+        }
+        struck = poise_fault_calls(POISE_FAULT_ALLOC) >= k;
+        poise_fault_arm(POISE_FAULT_ALLOC, 0, 0, false);
+        if (b.got[1].len > 0) {
+            assert_memory_equal(b.got[1].data, data, b.got[1].len);
+        }
+        assert_true(err == -ENOMEM || (err == 0 && b.got[1].len == SHORT));
+        close_end(&a);
+        close_end(&b);
+    }
+    free(data);
+}
+
+/* ---- deltas ----------------------------------------------------------------
+ */
+
+static void test_delta(void **state)
+{
+    struct poise_rng rng;
+
+    (void)state;
+    poise_rng_seed(&rng, 15);
+    for (int round = 0; round < 400; round++) {
+        size_t base_len = poise_rng_below(&rng, WIRE_BASE_MOST), len = base_len;
+        unsigned char *base = data_make(
+            base_len, (enum dedup_data)(round % DATA_KINDS), (uint64_t)round);
+        unsigned char *data = edit(base, &len, round % 30, (uint64_t)round);
+        struct poise_buf packed = {0}, made = {0};
+        assert_int_equal(wire_delta_make(base, base_len, data, len, &packed),
+                         0);
+        struct poise_reader reader = poise_reader_of(packed.data, packed.len);
+        assert_int_equal(wire_delta_apply(base, base_len, &reader, len, &made),
+                         0);
+        assert_int_equal(made.len, len);
+        assert_memory_equal(made.data, data, len);
+        assert_int_equal(poise_reader_left(&reader), 0);
+        /* In constant data there are more matches than are looked at. */
+        if (base_len > 1000 && round % DATA_KINDS <= DATA_WORDS) {
+            assert_true(packed.len < 60 * (size_t)(round % 30) + 20);
+        }
+        poise_buf_free(&packed);
+        poise_buf_free(&made);
+        free(base);
+        free(data);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_delta),
+        cmocka_unit_test(test_all),
+        cmocka_unit_test(test_known_arrives),
+        cmocka_unit_test(test_small_segments),
+        cmocka_unit_test(test_costs),
+        cmocka_unit_test(test_small_memory),
+        cmocka_unit_test(test_collisions),
+        cmocka_unit_test(test_both_ways),
+        cmocka_unit_test(test_placed),
+        cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_altered),
+        cmocka_unit_test(test_nonsense),
+        cmocka_unit_test(test_too_early),
+        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_stiff),
+        cmocka_unit_test(test_aside_fails),
+        cmocka_unit_test(test_small_echoes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,870 @@
+/*
+ * Contexts on disk: ranks with several times the memory that there is, what
+ * goes to and from those that are not there, how memory is divided, and disks
+ * that fail.
+ */
+#define VRANK_SWAPPED
+#include "run.h"
+
+#include <sys/mman.h>
+
+#define MIB ((size_t)1 << 20)
+
+static const char *scratch(void)
+{
+    const char *folder = getenv("TMPDIR");
+    return folder != NULL && *folder != '\0' ? folder : "/tmp";
+}
+
+/* ---- how memory is divided --------------------------------------------------
+ */
+
+static void test_plan(void **state)
+{
+    struct context_plan plan;
+    struct context_options options = {.memory_bytes = 512 * MIB,
+                                      .base_bytes = 48 * MIB,
+                                      .count = 16,
+                                      .threads = 1};
+    (void)state;
+    /* Less the base and an eighth for messages, and half of that for each. */
+    assert_int_equal(context_plan(&options, 100000 * MIB, &plan), 0);
+    assert_int_equal(plan.budget_bytes, 400 * MIB);
+    assert_int_equal(plan.context_bytes, 200 * MIB);
+    assert_true(plan.slot_bytes >= 250 * MIB);
+    options.threads = 4;
+    assert_int_equal(context_plan(&options, 100000 * MIB, &plan), 0);
+    assert_int_equal(plan.context_bytes, 50 * MIB);
+    /* A disk that has less makes contexts smaller, ... */
+    assert_int_equal(context_plan(&options, 16 * 30 * MIB, &plan), 0);
+    assert_true(plan.context_bytes <= 30 * MIB &&
+                plan.context_bytes >= 18 * MIB);
+    assert_true(16 * plan.slot_bytes <= 16 * 30 * MIB);
+    /* ... but not if they were asked for. */
+    options.most_bytes = 40 * MIB;
+    assert_int_equal(context_plan(&options, 100000 * MIB, &plan), 0);
+    assert_int_equal(plan.context_bytes, 40 * MIB);
+    assert_int_equal(context_plan(&options, 16 * 30 * MIB, &plan), -ENOSPC);
+    assert_non_null(strstr(poise_error_last()->why, "480 MiB are free"));
+    options.most_bytes = 51 * MIB;
+    assert_int_equal(context_plan(&options, 100000 * MIB, &plan), -ENOMEM);
+    options.most_bytes = 0;
+    options.sharers = 1000000;
+    assert_int_equal(context_plan(&options, 1000 * MIB, &plan), -ENOSPC);
+    options.sharers = 0;
+    options.memory_bytes = 49 * MIB;
+    assert_int_equal(context_plan(&options, 100000 * MIB, &plan), -ENOMEM);
+    /* The least that is named does. */
+    const char *least = strstr(poise_error_last()->why, "at least ");
+    assert_non_null(least);
+    options.memory_bytes = strtoull(least + 9, NULL, 10) * MIB;
+    assert_int_equal(context_plan(&options, 100000 * MIB, &plan), 0);
+}
+
+/* ---- runs -------------------------------------------------------------------
+ */
+
+static enum poise_vrank_tracking tracking;
+
+/* Run ranks with `memory` for contexts; what has moved is in *sums. */
+static struct vrank_outcome run_within(size_t memory, int count, int threads,
+                                       const char *folders,
+                                       int (*body)(int rank, int size),
+                                       struct context_sums *sums)
+{
+    const struct vrank_face_ops *ops;
+    struct vrank_outcome out = {.status = -1};
+    const struct context_options options = {.memory_bytes = memory,
+                                            .scratch = folders,
+                                            .count = count,
+                                            .threads = threads,
+                                            .tracking = tracking};
+    poise_buf_free(&run.said);
+    run = (struct run){.body = body};
+    assert_int_equal(face_begin(NULL, &ops), 0);
+    struct vrank_job job = {.count = count,
+                            .threads = threads,
+                            .stack_bytes = 256 << 10,
+                            .body = run_body,
+                            .face = ops,
+                            .say = run_say};
+    assert_int_equal(context_begin(&options), 0);
+    assert_int_equal(vrank_run_job(&job, &out), 0);
+    face_end();
+    context_sums(sums);
+    context_end();
+    if (run.wrong) {
+        print_error("line %d: %s\n", run.line, poise_buf_str(&run.said));
+    }
+    assert_int_equal(run.wrong, 0);
+    return out;
+}
+
+static void run_short(size_t memory, int count, int (*body)(int rank, int size))
+{
+    struct context_sums sums;
+    char folders[1000];
+    snprintf(folders, sizeof folders, "%s,%s", scratch(), scratch());
+    for (int threads = 1; threads <= 2; threads++) {
+        struct vrank_outcome out =
+            run_within(memory, count, threads,
+                       threads == 1 ? scratch() : folders, body, &sums);
+        if (out.status != 0) {
+            print_error("%s", poise_buf_str(&run.said));
+        }
+        assert_int_equal(out.status, 0);
+        assert_true(sums.swaps > 0);
+        assert_true(sums.swapped_in > 0 && sums.swapped_out > 0);
+        poise_buf_free(&run.said);
+    }
+}
+
+static uint64_t word(int rank, size_t i)
+{
+    return (i + 1) * UINT64_C(0x9e3779b97f4a7c15) ^ (uint64_t)rank << 40;
+}
+
+static uint64_t *words(int rank, size_t count)
+{
+    uint64_t *made = shim_malloc(count * sizeof *made);
+    CHECK(made != NULL);
+    for (size_t i = 0; made != NULL && i < count; i++) {
+        made[i] = word(rank, i);
+    }
+    return made;
+}
+
+static bool words_are(const uint64_t *data, int rank, size_t from, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (data[i] != word(rank, from + i)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+enum { WORDS = 3 * 131072 + 77 };
+
+/* 16 ranks of 6 MiB in 24 MiB: all keep theirs, and exchange it, too. */
+static int body_exchange(int rank, int size)
+{
+    int before = (rank + size - 1) % size, after = (rank + 1) % size;
+    int *counts = shim_malloc((size_t)size * sizeof(int));
+    int *places = shim_malloc((size_t)size * sizeof(int));
+    uint64_t *mine = words(rank, WORDS), *theirs = words(rank, WORDS);
+    MPI_Request requests[2];
+    for (int round = 0; round < 2; round++) {
+        MPI_Irecv(theirs, WORDS, MPI_UINT64_T, before, 1, MPI_COMM_WORLD,
+                  &requests[0]);
+        MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Isend(mine, WORDS, MPI_UINT64_T, after, 1, MPI_COMM_WORLD,
+                  &requests[1]);
+        MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+        CHECK(words_are(theirs, before, 0, WORDS));
+        int each = WORDS / size;
+        for (int i = 0; i < size; i++) {
+            counts[i] = each - (rank + i) % 3;
+            places[i] = i * each;
+        }
+        memset(theirs, 0, WORDS * sizeof *theirs);
+        MPI_Alltoallv(mine, counts, places, MPI_UINT64_T, theirs, counts,
+                      places, MPI_UINT64_T, MPI_COMM_WORLD);
+        for (int i = 0; i < size; i++) {
+            CHECK(words_are(theirs + places[i], i, (size_t)places[rank],
+                            (size_t)counts[i]));
+        }
+        CHECK(words_are(mine, rank, 0, WORDS));
+    }
+    shim_free(theirs);
+    shim_free(mine);
+    shim_free(places);
+    shim_free(counts);
+    return 0;
+}
+
+static void test_exchange(void **state)
+{
+    (void)state;
+    run_short(40 * MIB, 16, body_exchange);
+}
+
+/* Reductions of megabytes, prefixes, and what is everybody's. */
+static int body_reduce(int rank, int size)
+{
+    enum { COUNT = 400000 };
+    int *mine = shim_malloc(COUNT * sizeof(int));
+    int *all = shim_malloc(COUNT * sizeof(int));
+    int below = rank * (rank - 1) / 2, total = size * (size - 1) / 2;
+    for (int i = 0; i < COUNT; i++) {
+        mine[i] = rank + i;
+    }
+    MPI_Allreduce(mine, all, COUNT, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    for (int i = 0; i < COUNT; i++) {
+        CHECK(all[i] == total + size * i);
+    }
+    MPI_Scan(mine, all, COUNT, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    for (int i = 0; i < COUNT; i++) {
+        CHECK(all[i] == below + rank + (rank + 1) * i);
+    }
+    MPI_Exscan(mine, all, COUNT, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    for (int i = 0; i < COUNT && rank > 0; i++) {
+        CHECK(all[i] == below + rank * i);
+    }
+    if (rank == 1) {
+        memcpy(all, mine, COUNT * sizeof(int));
+    }
+    MPI_Bcast(all, COUNT, MPI_INT, 1, MPI_COMM_WORLD);
+    for (int i = 0; i < COUNT; i++) {
+        CHECK(all[i] == 1 + i);
+    }
+    shim_free(mine);
+    shim_free(all);
+    return 0;
+}
+
+static void test_reduce(void **state)
+{
+    (void)state;
+    run_short(16 * MIB, 12, body_reduce);
+}
+
+/* Every second number of a matrix, to a buffer without gaps and back, between
+ * ranks that need not be there. */
+static int body_gaps(int rank, int size)
+{
+    enum { COUNT = 200000 };
+    int other = rank ^ 1;
+    double *mine = shim_malloc(2 * COUNT * sizeof(double));
+    double *theirs = shim_malloc(2 * COUNT * sizeof(double));
+    MPI_Datatype second;
+    MPI_Type_vector(COUNT, 1, 2, MPI_DOUBLE, &second);
+    MPI_Type_commit(&second);
+    for (int i = 0; i < 2 * COUNT; i++) {
+        mine[i] = rank * 1e6 + i;
+        theirs[i] = -1;
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (other < size) {
+        MPI_Sendrecv(mine, 1, second, other, 5, theirs, COUNT, MPI_DOUBLE,
+                     other, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        for (int i = 0; i < COUNT; i++) {
+            CHECK(theirs[i] == other * 1e6 + 2 * i);
+        }
+        MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Sendrecv(mine, COUNT, MPI_DOUBLE, other, 5, theirs, 1, second,
+                     other, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        for (int i = 0; i < COUNT; i++) {
+            CHECK(theirs[2 * i] == other * 1e6 + i);
+        }
+    }
+    MPI_Type_free(&second);
+    shim_free(mine);
+    shim_free(theirs);
+    return 0;
+}
+
+static void test_gaps(void **state)
+{
+    (void)state;
+    run_short(32 * MIB, 8, body_gaps);
+}
+
+/* Parts of all lengths and alignments, delivered to a rank that is away. */
+static int body_parts(int rank, int size)
+{
+    enum { PARTS = 400 };
+    static const size_t lengths[] = {1,    7,     4095,  4096,  4097,
+                                     8192, 20000, 65536, 70001, 300000};
+    char *area = shim_malloc(64 + 12 * MIB);
+    (void)size;
+    if (rank == 0) {
+        MPI_Request requests[PARTS];
+        size_t at[PARTS], offset = 3;
+        memset(area, 0x55, 64 + 12 * MIB);
+        int count = 0;
+        while (count < PARTS && offset + 300000 < 12 * MIB) {
+            size_t bytes = lengths[count % 10];
+            at[count] = offset;
+            MPI_Irecv(area + offset, (int)bytes, MPI_CHAR, 1, count,
+                      MPI_COMM_WORLD, &requests[count]);
+            offset += bytes + (size_t)(count % 3);
+            count++;
+        }
+        MPI_Send(&count, 1, MPI_INT, 1, PARTS, MPI_COMM_WORLD);
+        MPI_Waitall(count, requests, MPI_STATUSES_IGNORE);
+        for (int i = 0; i < count; i++) {
+            size_t bytes = lengths[i % 10];
+            for (size_t k = 0; k < bytes; k++) {
+                CHECK(area[at[i] + k] == (char)(i + 1));
+            }
+            CHECK(i % 3 == 0 || area[at[i] + bytes] == 0x55);
+        }
+        CHECK(area[2] == 0x55);
+    } else if (rank == 1) {
+        int count = 0;
+        MPI_Recv(&count, 1, MPI_INT, 0, PARTS, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+        for (int i = count - 1; i >= 0; i--) {
+            memset(area, i + 1, 300000 + 5);
+            MPI_Send(area + i % 5, (int)lengths[i % 10], MPI_CHAR, 0, i,
+                     MPI_COMM_WORLD);
+        }
+    } else {
+        memset(area, 1, 12 * MIB);
+        MPI_Barrier(MPI_COMM_SELF);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    shim_free(area);
+    return 0;
+}
+
+static void test_parts(void **state)
+{
+    (void)state;
+    run_short(68 * MIB, 6, body_parts);
+}
+
+/* Zeroed without being touched, as a program's calloc. */
+static char *zeroed_alloc(size_t count, size_t size)
+{
+    void *(*alloc)(size_t count, size_t size) =
+        (void *(*)(size_t, size_t))(uintptr_t)shim_find("calloc", true);
+    return alloc(count, size);
+}
+
+/* A part of each heap is made another mapping, which cannot be moved as one
+ * with the rest; and what was never written stays zero whoever's pages come. */
+static int body_mappings(int rank, int size)
+{
+    enum { HOLE = 12 };
+    uint64_t *mine = words(rank, WORDS);
+    uintptr_t page = ((uintptr_t)mine + 65536) & ~(uintptr_t)4095;
+    char *zero = zeroed_alloc(3, MIB), *last = zeroed_alloc(1, MIB);
+    CHECK(size > 1 && zero != NULL && last != NULL);
+    if (rank % 2 == 0) {
+        memset(last, 1, MIB);
+    }
+    if (rank % 3 == 0) {
+        CHECK(madvise((void *)page, 4096, MADV_DONTDUMP) == 0);
+    }
+    for (size_t at = 0; at < 3 * MIB; at += HOLE * 4096) {
+        zero[at] = (char)(rank + 1);
+    }
+    for (int round = 0; round < 4; round++) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        CHECK(words_are(mine, rank, 0, WORDS));
+        for (size_t at = 0; at < 3 * MIB; at += 4096) {
+            CHECK(zero[at] == (at % (HOLE * 4096) == 0 ? (char)(rank + 1) : 0));
+            CHECK(zero[at + 4095] == 0);
+        }
+        mine[round * 70001] = 0;
+        mine[round * 70001] = word(rank, (size_t)round * 70001);
+    }
+    for (size_t at = 0; at < MIB; at += 512) {
+        CHECK(last[at] == (rank % 2 == 0));
+    }
+    shim_free(last);
+    shim_free(zero);
+    shim_free(mine);
+    return 0;
+}
+
+static void test_mappings(void **state)
+{
+    (void)state;
+    run_short(40 * MIB, 12, body_mappings);
+    /* The same in huge pages. */
+    run_short(80 * MIB, 16, body_mappings);
+}
+
+/* Messages that stay with the run until they are wanted: nobody waits for his
+ * neighbour, and more of them than there is room for. */
+static int body_kept(int rank, int size)
+{
+    enum { BYTES = 60000, MANY = 100 };
+    int before = (rank + size - 1) % size, after = (rank + 1) % size;
+    char *mine = shim_malloc(BYTES), *theirs = shim_malloc(BYTES);
+    char *more = shim_malloc((size_t)MANY * BYTES);
+    MPI_Request requests[MANY];
+    for (int round = 0; round < 20; round++) {
+        memset(mine, rank + round, BYTES);
+        MPI_Send(mine, BYTES, MPI_CHAR, after, 1, MPI_COMM_WORLD);
+        memset(mine, 0x11, BYTES);
+        MPI_Recv(theirs, BYTES, MPI_CHAR, before, 1, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+        CHECK(theirs[0] == (char)(before + round));
+        CHECK(memcmp(theirs, theirs + 1, BYTES - 1) == 0);
+    }
+    for (int i = 0; i < MANY; i++) {
+        memset(more + (size_t)i * BYTES, rank + i, BYTES);
+        MPI_Isend(more + (size_t)i * BYTES, BYTES, MPI_CHAR, after, i,
+                  MPI_COMM_WORLD, &requests[i]);
+    }
+    for (int i = MANY - 1; i >= 0; i--) {
+        MPI_Recv(theirs, BYTES, MPI_CHAR, before, i, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+        CHECK(theirs[BYTES / 2] == (char)(before + i));
+        CHECK(memcmp(theirs, theirs + 1, BYTES - 1) == 0);
+    }
+    MPI_Waitall(MANY, requests, MPI_STATUSES_IGNORE);
+    shim_free(more);
+    shim_free(theirs);
+    shim_free(mine);
+    return 0;
+}
+
+static void test_kept(void **state)
+{
+    (void)state;
+    run_short(40 * MIB, 8, body_kept);
+}
+
+/* Bytes from one to another: none to 40,000, at odd places. */
+static int piece_bytes(int from, int to)
+{
+    static const int lengths[] = {1237, 40001, 20011, 0,
+                                  333,  16384, 9973,  30000};
+    return lengths[(from * 5 + to * 3) % 8];
+}
+
+static bool piece_is(const char *data, int bytes, int from, int to)
+{
+    for (int i = 0; i < bytes; i++) {
+        if (data[i] != (char)(from * 31 + to * 7 + i)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Each gets pieces that begin and end inside pages, one beside the other, with
+ * a gap of a byte now and then, by which it is seen what is written. */
+static int body_pieces(int rank, int size)
+{
+    int *counts = shim_malloc(4 * (size_t)size * sizeof(int));
+    int *places = counts + size, *came = places + size, *at = came + size;
+    int sent = 1, total = 3;
+    for (int i = 0; i < size; i++) {
+        counts[i] = piece_bytes(rank, i);
+        places[i] = sent;
+        sent += counts[i];
+        came[i] = piece_bytes(i, rank);
+        at[i] = total;
+        total += came[i] + (i % 3 == 0);
+    }
+    char *out = shim_malloc((size_t)sent), *in = shim_malloc((size_t)total + 1);
+    uint64_t *more = words(rank, WORDS / 2);
+    CHECK(out != NULL && in != NULL);
+    for (int to = 0; to < size; to++) {
+        for (int i = 0; i < counts[to]; i++) {
+            out[places[to] + i] = (char)(rank * 31 + to * 7 + i);
+        }
+    }
+    for (int round = 0; round < 2; round++) {
+        memset(in, 0x77, (size_t)total + 1);
+        MPI_Alltoallv(out, counts, places, MPI_CHAR, in, came, at, MPI_CHAR,
+                      MPI_COMM_WORLD);
+        for (int i = 0; i < size; i++) {
+            CHECK(piece_is(in + at[i], came[i], i, rank));
+            CHECK(i % 3 != 0 || in[at[i] + came[i]] == 0x77);
+        }
+        CHECK(in[2] == 0x77 && in[total] == 0x77);
+        CHECK(words_are(more, rank, 0, WORDS / 2));
+    }
+    shim_free(more);
+    shim_free(in);
+    shim_free(out);
+    shim_free(counts);
+    return 0;
+}
+
+static void test_pieces(void **state)
+{
+    (void)state;
+    run_short(24 * MIB, 16, body_pieces);
+    /* Hardly any room for the ends of pieces. */
+    run_short(12 * MIB, 16, body_pieces);
+}
+
+static uint32_t model_next(uint32_t *state)
+{
+    *state = *state * 1664525u + 1013904223u;
+    return *state >> 8;
+}
+
+/* What one rank writes to and reads from the memory of another that is away:
+ * parts of all lengths, over each other and beside each other. */
+enum { COPIED = 1 << 20, COPIES = 400 };
+static char copied[COPIED], copied_back[COPIED];
+static char *copied_to;
+
+static void copy_out(size_t at, size_t bytes, uint32_t seed)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        copied[at + i] = (char)(seed + i);
+    }
+    context_copy_later(copied_to + at, copied + at, bytes);
+}
+
+static void copy_some(uint32_t *state)
+{
+    static const size_t lengths[] = {1, 100, 4095, 9000, 17000, 40000, 70000};
+    size_t bytes = lengths[model_next(state) % 7];
+    size_t at = model_next(state) % (COPIED - 4 * bytes);
+    if (model_next(state) % 4 == 0) {
+        context_copy(copied_back, copied_to + at, 4 * bytes);
+        CHECK(memcmp(copied_back, copied + at, 4 * bytes) == 0);
+        return;
+    }
+    /* Some beside each other, up or down, and on a page's bound or not. */
+    at = model_next(state) % 3 == 0 ? at & ~(size_t)4095 : at;
+    int count = 1 + (int)(model_next(state) % 4);
+    bool down = model_next(state) % 2 == 0;
+    for (int i = 0; i < count; i++) {
+        size_t place = at + (size_t)(down ? count - 1 - i : i) * bytes;
+        copy_out(place, bytes, model_next(state));
+    }
+    context_settle();
+}
+
+static int body_copies(int rank, int size)
+{
+    char *mine = shim_malloc(COPIED + 64), byte = 0;
+    uint64_t *more = words(rank, WORDS);
+    uint32_t state = 5;
+    memset(mine, 0, COPIED + 64);
+    if (rank == 0) {
+        memset(copied, 0, COPIED);
+        copied_to = mine + 5;
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    CHECK(words_are(more, rank, 0, WORDS));
+    if (rank == 1) {
+        for (int i = 2; i < size; i++) {
+            MPI_Recv(&byte, 1, MPI_CHAR, i, 1, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
+        }
+        for (int i = 0; i < COPIES; i++) {
+            copy_some(&state);
+        }
+        MPI_Send(&byte, 1, MPI_CHAR, 0, 1, MPI_COMM_WORLD);
+    } else if (rank == 0) {
+        MPI_Recv(&byte, 1, MPI_CHAR, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        CHECK(memcmp(mine + 5, copied, COPIED) == 0);
+        CHECK(words_are(more, rank, 0, WORDS));
+    } else {
+        MPI_Send(&byte, 1, MPI_CHAR, 1, 1, MPI_COMM_WORLD);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    shim_free(more);
+    shim_free(mine);
+    return 0;
+}
+
+static void test_copies(void **state)
+{
+    struct context_sums sums;
+    (void)state;
+    /* With room for notes, and with hardly any. */
+    for (int memory = 40; memory >= 10; memory -= 30) {
+        struct vrank_outcome out = run_within(memory * MIB, (int)memory * 3 / 5,
+                                              1, scratch(), body_copies, &sums);
+        assert_int_equal(out.status, 0);
+        assert_true(sums.written_parts > MIB && sums.read_parts > MIB);
+    }
+    poise_buf_free(&run.said);
+}
+
+/* ---- what goes wrong --------------------------------------------------------
+ */
+
+static int body_greedy(int rank, int size)
+{
+    void *all[64];
+    int count = 0;
+    (void)size;
+    /* Half of the memory that is left, and no more. */
+    while (count < 64 && (all[count] = shim_malloc(MIB)) != NULL) {
+        memset(all[count++], rank, MIB);
+    }
+    CHECK(count >= 10 && count <= 14);
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = 0; i < count; i++) {
+        CHECK(((char *)all[i])[MIB / 2] == (char)rank);
+        shim_free(all[i]);
+    }
+    CHECK(shim_malloc(MIB) != NULL);
+    return 0;
+}
+
+static void test_greedy(void **state)
+{
+    struct context_sums sums;
+    (void)state;
+    struct vrank_outcome out =
+        run_within(32 * MIB, 4, 1, scratch(), body_greedy, &sums);
+    assert_int_equal(out.status, 0);
+    const char *said = poise_buf_str(&run.said);
+    assert_non_null(strstr(said, "got no memory"));
+    assert_null(strstr(strstr(said, "got no memory") + 1, "got no memory"));
+    poise_buf_free(&run.said);
+}
+
+/* ---- what is written --------------------------------------------------------
+ */
+
+enum { CHUNK = 1000, BLOCKS = 20, BLOCK_CHUNKS = 200, ROUNDS = 6 };
+
+/* A block that a rank has: what each chunk of it should be. */
+struct model {
+    char *data;
+    int chunks;
+    uint32_t seeds[BLOCK_CHUNKS]; /* 0: zero */
+};
+
+/* Word by word: byte by byte takes long under a sanitizer. */
+static uint64_t chunk_word(uint32_t seed, int i)
+{
+    return seed == 0 ? 0 : (uint64_t)seed << 32 | (uint32_t)i;
+}
+
+static void chunk_fill(char *chunk, uint32_t seed)
+{
+    uint64_t *words_of = (uint64_t *)(void *)chunk;
+    for (int i = 0; i < CHUNK / 8; i++) {
+        words_of[i] = chunk_word(seed, i);
+    }
+}
+
+static bool chunk_is(const char *chunk, uint32_t seed)
+{
+    const uint64_t *words_of = (const uint64_t *)(const void *)chunk;
+    for (int i = 0; i < CHUNK / 8; i++) {
+        if (words_of[i] != chunk_word(seed, i)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Give the block back and get another, zeroed or filled. */
+static void model_renew(struct model *block, uint32_t *state)
+{
+    bool zeroed = model_next(state) % 2 == 0;
+    shim_free(block->data);
+    block->chunks = 1 + (int)(model_next(state) % BLOCK_CHUNKS);
+    block->data = zeroed ? zeroed_alloc((size_t)block->chunks, CHUNK)
+                         : shim_malloc((size_t)block->chunks * CHUNK);
+    CHECK(block->data != NULL);
+    for (int i = 0; i < block->chunks; i++) {
+        block->seeds[i] = zeroed ? 0 : 1 + model_next(state) % 1000;
+        if (!zeroed) {
+            chunk_fill(block->data + (size_t)i * CHUNK, block->seeds[i]);
+        }
+    }
+}
+
+/* One round of a rank: blocks come and go, are written in places, received
+ * into where nothing was ever written, and given up by a hint. */
+static void model_round(struct model *blocks, int rank, int size,
+                        uint32_t *state)
+{
+    MPI_Request requests[2];
+    for (int i = 0; i < 3; i++) {
+        model_renew(&blocks[model_next(state) % BLOCKS], state);
+    }
+    for (int i = 0; i < 10; i++) {
+        struct model *block = &blocks[model_next(state) % BLOCKS];
+        int at = (int)(model_next(state) % (uint32_t)block->chunks);
+        block->seeds[at] = 1 + model_next(state) % 1000;
+        chunk_fill(block->data + (size_t)at * CHUNK, block->seeds[at]);
+    }
+    size_t bytes = 17 * CHUNK + 20000;
+    char *dead = shim_malloc(5 * CHUNK * CHUNK / 10);
+    char *theirs = shim_malloc(bytes), *mine = shim_malloc(bytes);
+    CHECK(dead != NULL && theirs != NULL && mine != NULL);
+    memset(dead, 1, 5 * CHUNK * CHUNK / 10);
+    memset(mine, rank, bytes);
+    MPI_Irecv(theirs + 77, (int)bytes - 77, MPI_CHAR, (rank + 1) % size, 0,
+              MPI_COMM_WORLD, &requests[0]);
+    poise_vrank_discard(dead, 5 * CHUNK * CHUNK / 10);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Isend(mine, (int)bytes - 77, MPI_CHAR, (rank + size - 1) % size, 0,
+              MPI_COMM_WORLD, &requests[1]);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    CHECK(theirs[77] == (char)((rank + 1) % size));
+    CHECK(memcmp(theirs + 77, theirs + 78, bytes - 78) == 0);
+    shim_free(dead);
+    shim_free(theirs);
+    shim_free(mine);
+}
+
+static int body_model(int rank, int size)
+{
+    struct model *blocks = run_calloc(BLOCKS, sizeof *blocks);
+    uint32_t state = (uint32_t)rank + 1;
+    CHECK(blocks != NULL);
+    for (int i = 0; i < BLOCKS; i++) {
+        model_renew(&blocks[i], &state);
+    }
+    for (int round = 0; round < ROUNDS; round++) {
+        model_round(blocks, rank, size, &state);
+        for (int i = 0; i < BLOCKS; i++) {
+            for (int c = 0; c < blocks[i].chunks; c++) {
+                CHECK(chunk_is(blocks[i].data + (size_t)c * CHUNK,
+                               blocks[i].seeds[c]));
+            }
+        }
+    }
+    for (int i = 0; i < BLOCKS; i++) {
+        shim_free(blocks[i].data);
+    }
+    shim_free(blocks);
+    return 0;
+}
+
+/* Whether this kernel can tell what is written. */
+static bool can_track(void)
+{
+    const struct context_options options = {.memory_bytes = 64 * MIB,
+                                            .scratch = scratch(),
+                                            .count = 1,
+                                            .threads = 1,
+                                            .tracking =
+                                                POISE_VRANK_TRACK_ASYNC_WP};
+    int code = context_begin(&options);
+    if (code == 0) {
+        context_end();
+    }
+    return code == 0;
+}
+
+static void test_tracking(void **state)
+{
+    struct context_sums sums;
+    (void)state;
+    for (int way = 0; way < 2; way++) {
+        tracking =
+            way == 0 ? POISE_VRANK_TRACK_FULL : POISE_VRANK_TRACK_ASYNC_WP;
+        if (way == 0 || can_track()) {
+            for (int threads = 1; threads <= 2; threads++) {
+                struct vrank_outcome out = run_within(
+                    24 * MIB, 16, threads, scratch(), body_model, &sums);
+                assert_int_equal(out.status, 0);
+                assert_int_equal(sums.tracking, tracking);
+                assert_true(sums.swaps > 0);
+            }
+        }
+    }
+    tracking = POISE_VRANK_TRACK_AUTO;
+    poise_buf_free(&run.said);
+}
+
+/* Data that is only read after it was made, and more that is never used. */
+static int body_read(int rank, int size)
+{
+    uint64_t *mine = words(rank, WORDS);
+    char *unused = shim_malloc(2 * MIB);
+    CHECK(unused != NULL && size > 1);
+    for (int round = 0; round < 6; round++) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        CHECK(words_are(mine, rank, 0, WORDS));
+    }
+    shim_free(unused);
+    shim_free(mine);
+    return 0;
+}
+
+static void test_read_only(void **state)
+{
+    struct context_sums sums, full;
+    (void)state;
+    tracking = POISE_VRANK_TRACK_FULL;
+    run_within(20 * MIB, 8, 1, scratch(), body_read, &full);
+    assert_true(full.swapped_in >= 5 * 5 * WORDS * sizeof(uint64_t));
+    if (!can_track()) {
+        tracking = POISE_VRANK_TRACK_AUTO;
+        return;
+    }
+    tracking = POISE_VRANK_TRACK_ASYNC_WP;
+    run_within(20 * MIB, 8, 1, scratch(), body_read, &sums);
+    /* All of it comes in as often, and is written once; where a heap ends a
+     * page or two are dirty. */
+    assert_true(sums.swapped_in >= 5 * 5 * WORDS * sizeof(uint64_t));
+    assert_true(sums.swapped_out <= 8 * (WORDS * sizeof(uint64_t) + MIB / 2));
+    assert_true(sums.swapped_out < full.swapped_out / 3);
+    tracking = POISE_VRANK_TRACK_AUTO;
+}
+
+/* A run in which the k-th call of a kind fails: whether there were so many. */
+static bool run_fault(enum poise_fault kind, uint64_t k, int code,
+                      const char *says)
+{
+    const struct context_options options = {.memory_bytes = 16 * MIB,
+                                            .scratch = scratch(),
+                                            .count = 6,
+                                            .threads = 1};
+    const struct vrank_face_ops *ops;
+    struct vrank_outcome out = {.status = -1};
+    poise_buf_free(&run.said);
+    run = (struct run){.body = body_reduce};
+    assert_int_equal(face_begin(NULL, &ops), 0);
+    struct vrank_job job = {.count = 6,
+                            .stack_bytes = 256 << 10,
+                            .body = run_body,
+                            .face = ops,
+                            .say = run_say};
+    poise_fault_arm(kind, k, code, true);
+    int result = context_begin(&options);
+    if (result == 0) {
+        result = vrank_run_job(&job, &out);
+    }
+    bool failed = poise_fault_calls(kind) >= k;
+    poise_fault_arm(kind, 0, 0, false);
+    face_end();
+    context_end();
+    assert_true(result == 0 || result == -ENOMEM);
+    assert_true(!failed || result < 0 || out.status != 0);
+    if (failed && says != NULL) {
+        const char *said = poise_buf_str(&run.said);
+        assert_int_equal(out.status, POISE_VRANK_FAILED);
+        assert_non_null(strstr(said, says));
+        assert_non_null(strstr(said, scratch()));
+    }
+    assert_true(failed || out.status == 0);
+    return failed;
+}
+
+/* Each transfer and allocation fails: the job ends and says why. */
+static void test_faults(void **state)
+{
+    (void)state;
+    for (uint64_t k = 1;
+         run_fault(POISE_FAULT_WRITE, k, ENOSPC, "No space left on device");
+         k += k) {
+    }
+    for (uint64_t k = 1;
+         run_fault(POISE_FAULT_READ, k, EIO, "Input/output error"); k += k) {
+    }
+    for (uint64_t k = 1; run_fault(POISE_FAULT_ALLOC, k, ENOMEM, NULL);
+         k += k < 24 ? 1 : k) {
+    }
+    poise_buf_free(&run.said);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_plan),     cmocka_unit_test(test_exchange),
+        cmocka_unit_test(test_reduce),   cmocka_unit_test(test_gaps),
+        cmocka_unit_test(test_parts),    cmocka_unit_test(test_greedy),
+        cmocka_unit_test(test_tracking), cmocka_unit_test(test_read_only),
+        cmocka_unit_test(test_mappings), cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_kept),     cmocka_unit_test(test_copies),
+        cmocka_unit_test(test_faults),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,1077 @@
+/*
+ * The engine of virtual ranks: switching, waiting and waking on one and on
+ * several workers, timers, deadlock, the ways in which a run ends.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "vrank/thread/thread.h"
+
+#include <errno.h>
+#include <fenv.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MOST = 256 };
+
+/** What the ranks of a test share. */
+struct shared {
+    int order[4 * MOST], count;
+    uint64_t tokens[MOST];
+    int wrong, turns;
+    struct poise_buf said;
+    int said_lines, started, ended, freed, ended_status[MOST];
+    int calls;
+};
+
+static void say(const char *line, void *arg)
+{
+    struct shared *shared = arg;
+    poise_buf_puts(&shared->said, line);
+    poise_buf_putc(&shared->said, '\n');
+    shared->said_lines++;
+}
+
+static struct vrank_outcome run(struct shared *shared, int count, int threads,
+                                int (*body)(struct vrank *, void *))
+{
+    struct vrank_job job = {.count = count,
+                            .threads = threads,
+                            .stack_bytes = 64 << 10,
+                            .body = body,
+                            .say = say,
+                            .arg = shared};
+    struct vrank_outcome out = {.status = -1};
+    assert_int_equal(vrank_run_job(&job, &out), 0);
+    assert_int_equal(vrank_count(), 0);
+    assert_null(vrank_self());
+    return out;
+}
+
+/* ---- one worker ------------------------------------------------------------
+ */
+
+static int in_turn(struct vrank *rank, void *arg)
+{
+    struct shared *shared = arg;
+    for (int i = 0; i < 4; i++) {
+        shared->order[shared->count++] = vrank_number(rank);
+        shared->wrong += vrank_self() != rank;
+        vrank_yield();
+    }
+    return 0;
+}
+
+static void test_round_robin(void **state)
+{
+    (void)state;
+    struct shared shared = {0};
+    struct vrank_outcome out = run(&shared, 3, 1, in_turn);
+    assert_int_equal(out.status, 0);
+    assert_false(out.aborted);
+    assert_int_equal(shared.count, 12);
+    for (int i = 0; i < 12; i++) {
+        assert_int_equal(shared.order[i], i % 3);
+    }
+    assert_int_equal(shared.wrong, 0);
+    assert_true(out.switches >= 12);
+    assert_int_equal(run(&shared, 1, 1, in_turn).status, 0);
+}
+
+/* Any worker. */
+static void is_wrong(struct shared *shared, bool wrong)
+{
+    if (wrong) {
+        __atomic_fetch_add(&shared->wrong, 1, __ATOMIC_RELAXED);
+    }
+}
+
+/* What belongs to each rank over a switch: registers, errno, the rounding
+ * mode of both floating-point units, the last error. */
+static int keep_own(struct vrank *rank, void *arg)
+{
+    static const int modes[] = {FE_TONEAREST, FE_UPWARD, FE_DOWNWARD,
+                                FE_TOWARDZERO};
+    struct shared *shared = arg;
+    int number = vrank_number(rank);
+    uint64_t sum = 0, want = 0;
+    double x = number + 0.5;
+    fesetround(modes[number % 4]);
+    errno = 1000 + number;
+    poise_error_set(EINVAL, "test", NULL, "%d", number);
+    for (uint64_t i = 1; i <= 50; i++) {
+        sum += i * (uint64_t)number;
+        want += i * (uint64_t)number;
+        vrank_yield();
+        x += 1;
+        is_wrong(shared, errno != 1000 + number);
+        is_wrong(shared, fegetround() != modes[number % 4]);
+        is_wrong(shared, atoi(poise_error_last()->why) != number);
+    }
+    volatile double one = 1, three = 3;
+    volatile long double lone = 1, lthree = 3;
+    volatile double third = one / three;
+    volatile long double lthird = lone / lthree;
+    fesetround(FE_TONEAREST);
+    bool is_up = number % 4 == 1;
+    is_wrong(shared, is_up != (third > one / three));
+    /* The nearest of these is the upper one. */
+    bool is_down = number % 4 >= 2;
+    is_wrong(shared, is_down != (lthird < lone / lthree));
+    is_wrong(shared, sum != want || x != number + 50.5);
+    return 0;
+}
+
+static void test_keep_own(void **state)
+{
+    (void)state;
+    struct shared shared = {0};
+    int mode = fegetround();
+    errno = 77;
+    run(&shared, 8, 1, keep_own);
+    assert_int_equal(shared.wrong, 0);
+    assert_int_equal(fegetround(), mode);
+    run(&shared, 9, 3, keep_own);
+    assert_int_equal(shared.wrong, 0);
+}
+
+/* The C library's gives the processor to another process; how often that was
+ * done is what a test wants to know. */
+static int given_away; /* atomic */
+
+int sched_yield(void)
+{
+    __atomic_fetch_add(&given_away, 1, __ATOMIC_RELAXED);
+    return (int)syscall(SYS_sched_yield);
+}
+
+static int poll_often(struct vrank *rank, void *arg)
+{
+    (void)rank;
+    (void)arg;
+    for (int i = 0; i < 640; i++) {
+        vrank_poll("a test");
+    }
+    return 0;
+}
+
+/* What a rank polls for may come from a process that has no processor. */
+static void test_poll_gives_way(void **state)
+{
+    (void)state;
+    struct shared shared = {0};
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        int before = __atomic_load_n(&given_away, __ATOMIC_RELAXED);
+        run(&shared, ranks, 1, poll_often);
+        int given = __atomic_load_n(&given_away, __ATOMIC_RELAXED) - before;
+        assert_in_range(given, 10 * ranks, 640 * ranks);
+    }
+}
+
+static void *exceptions_of_thread(void)
+{
+    static _Thread_local struct vrank_exceptions own;
+    return &own;
+}
+
+static int keep_exceptions(struct vrank *rank, void *arg)
+{
+    struct shared *shared = arg;
+    struct vrank_exceptions *own = exceptions_of_thread();
+    shared->wrong += own->caught != NULL || own->uncaught != 0;
+    for (int i = 0; i < 5; i++) {
+        own->caught = rank;
+        own->uncaught = (uintptr_t)vrank_number(rank);
+        vrank_yield();
+        shared->wrong += own->caught != rank;
+        shared->wrong += own->uncaught != (uintptr_t)vrank_number(rank);
+    }
+    return 0;
+}
+
+static void test_exceptions(void **state)
+{
+    (void)state;
+    struct shared shared = {0};
+    struct vrank_job job = {.count = 5,
+                            .body = keep_exceptions,
+                            .exceptions = exceptions_of_thread,
+                            .arg = &shared};
+    struct vrank_outcome out;
+    assert_int_equal(vrank_run_job(&job, &out), 0);
+    assert_int_equal(shared.wrong, 0);
+}
+
+/* Rank 0 leaves permits before the others park. */
+static int permits(struct vrank *rank, void *arg)
+{
+    struct shared *shared = arg;
+    if (vrank_number(rank) == 0) {
+        for (int i = 1; i < vrank_count(); i++) {
+            vrank_unpark(vrank_local(i));
+            vrank_unpark(vrank_local(i));
+        }
+        return 0;
+    }
+    vrank_park("test");
+    shared->order[shared->count++] = vrank_number(rank);
+    return 0;
+}
+
+static void test_permits(void **state)
+{
+    (void)state;
+    struct shared shared = {0};
+    assert_int_equal(run(&shared, 5, 1, permits).status, 0);
+    assert_int_equal(shared.count, 4);
+}
+
+/* ---- several workers -------------------------------------------------------
+ */
+
+/* A token goes round; each waits for its own count to grow. */
+static int ring(struct vrank *rank, void *arg)
+{
+    struct shared *shared = arg;
+    int self = vrank_number(rank), next = (self + 1) % vrank_count();
+    for (uint64_t i = 1; i <= 300; i++) {
+        while (self != 0 || i > 1) {
+            uint64_t want = self == 0 ? i - 1 : i;
+            if (__atomic_load_n(&shared->tokens[self], __ATOMIC_ACQUIRE) >=
+                want) {
+                break;
+            }
+            vrank_park("the token");
+        }
+        __atomic_store_n(&shared->tokens[next], i, __ATOMIC_RELEASE);
+        vrank_unpark(vrank_local(next));
+    }
+    return 0;
+}
+
+static void test_ring(void **state)
+{
+    (void)state;
+    static const int threads[] = {1, 2, 3, 7};
+    for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
+        struct shared shared = {0};
+        struct vrank_outcome out = run(&shared, 10, threads[i], ring);
+        assert_int_equal(out.status, 0);
+        assert_false(out.deadlock);
+        assert_int_equal(shared.said_lines, 0);
+        for (int r = 0; r < 10; r++) {
+            assert_int_equal(shared.tokens[r], 300);
+        }
+    }
+}
+
+/* Everybody wakes random others and waits for as many wake-ups as were sent to
+ * it: none may be lost, whoever is how far. */
+static int wake_at_random(struct vrank *rank, void *arg)
+{
+    struct shared *shared = arg;
+    int self = vrank_number(rank), count = vrank_count();
+    struct poise_rng rng;
+    poise_rng_seed(&rng, (uint64_t)self);
+    for (int round = 1; round <= 200; round++) {
+        int to = (self + round) % count;
+        __atomic_fetch_add(&shared->tokens[to], 1, __ATOMIC_RELEASE);
+        vrank_unpark(vrank_local(to));
+        if (poise_rng_below(&rng, 4) == 0) {
+            vrank_yield();
+        }
+        while (__atomic_load_n(&shared->tokens[self], __ATOMIC_ACQUIRE) <
+               (uint64_t)round) {
+            vrank_park("a wake-up");
+        }
+    }
+    return 0;
+}
+
+static void test_wake_at_random(void **state)
+{
+    (void)state;
+    for (int threads = 1; threads <= 4; threads++) {
+        struct shared shared = {0};
+        struct vrank_outcome out = run(&shared, 23, threads, wake_at_random);
+        assert_int_equal(out.status, 0);
+        assert_false(out.deadlock);
+        for (int r = 0; r < 23; r++) {
+            assert_int_equal(shared.tokens[r], 200);
+        }
+    }
+}
+
+static struct vrank_spin spin;
+
+static int count_under_lock(struct vrank *rank, void *arg)
+{
+    struct shared *shared = arg;
+    (void)rank;
+    for (int i = 0; i < 2000; i++) {
+        vrank_spin_lock(&spin);
+        shared->turns++;
+        vrank_spin_unlock(&spin);
+        if (i % 16 == 0) {
+            vrank_yield();
+        }
+    }
+    return 0;
+}
+
+static void test_spin(void **state)
+{
+    (void)state;
+    struct shared shared = {0};
+    run(&shared, 6, 3, count_under_lock);
+    assert_int_equal(shared.turns, 12000);
+}
+
+static int where(struct vrank *rank, void *arg)
+{
+    struct shared *shared = arg;
+    shared->order[vrank_number(rank)] = vrank_worker_of(rank);
+    __atomic_fetch_add(&shared->wrong, !vrank_is_here(rank), __ATOMIC_RELAXED);
+    __atomic_fetch_add(&shared->wrong,
+                       vrank_communicates() != (vrank_worker_of(rank) == 0),
+                       __ATOMIC_RELAXED);
+    return 0;
+}
+
+/* Whoever waits for a lock holds its worker: it may be half-way through a
+ * switch, where another rank must not run. Ranks 0 and 1 belong to one worker,
+ * 2 and 3 to the other. */
+static struct vrank_spin slow_lock;
+static bool is_kept;
+
+static int keep_lock(struct vrank *rank, void *arg)
+{
+    struct shared *shared = arg;
+    switch (vrank_number(rank)) {
+    case 0:
+        while (!__atomic_load_n(&is_kept, __ATOMIC_ACQUIRE)) {
+            vrank_yield();
+        }
+        shared->turns = 0;
+        vrank_spin_lock(&slow_lock);
+        shared->calls = shared->turns; /* of rank 1, meanwhile */
+        vrank_spin_unlock(&slow_lock);
+        shared->count = 1;
+        break;
+    case 1:
+        while (shared->count == 0) {
+            shared->turns++;
+            vrank_yield();
+        }
+        break;
+    case 2:
+        vrank_spin_lock(&slow_lock);
+        __atomic_store_n(&is_kept, true, __ATOMIC_RELEASE);
+        nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+        vrank_spin_unlock(&slow_lock);
+        break;
+    default:
+        break;
+    }
+    return 0;
+}
+
+static void test_spin_keeps_worker(void **state)
+{
+    (void)state;
+    struct shared shared = {0};
+    is_kept = false;
+    shared.calls = -1;
+    assert_int_equal(run(&shared, 4, 2, keep_lock).status, 0);
+    assert_int_equal(shared.calls, 0);
+}
+
+static void test_workers(void **state)
+{
+    (void)state;
+    struct shared shared = {0};
+    run(&shared, 5, 2, where);
+    assert_int_equal(shared.wrong, 0);
+    static const int want[] = {0, 0, 0, 1, 1};
+    assert_memory_equal(shared.order, want, sizeof want);
+    /* No more workers than ranks. */
+    run(&shared, 2, 9, where);
+    assert_int_equal(shared.order[1], 1);
+}
+
+/* ---- policies --------------------------------------------------------------
+ */
+
+static int compute_alone(struct vrank *rank, void *arg)
+{
+    struct shared *shared = arg;
+    (void)rank;
+    for (int i = 0; i < 200; i++) {
+        int others = __atomic_fetch_add(&shared->turns, 1, __ATOMIC_SEQ_CST);
+        is_wrong(shared, others != 0);
+        __atomic_fetch_sub(&shared->turns, 1, __ATOMIC_SEQ_CST);
+        vrank_yield();
+    }
+    return 0;
+}
+
+static void run_policy(struct shared *shared, int count, int threads,
+                       enum poise_vrank_policy policy,
+                       int (*body)(struct vrank *, void *))
+{
+    struct vrank_job job = {.count = count,
+                            .threads = threads,
+                            .policy = policy,
+                            .stack_bytes = 64 << 10,
+                            .body = body,
+                            .arg = shared};
+    struct vrank_outcome out;
+    assert_int_equal(vrank_run_job(&job, &out), 0);
+    assert_false(out.aborted);
+}
+
+static void test_serial(void **state)
+{
+    (void)state;
+    struct shared shared = {0};
+    run_policy(&shared, 9, 3, POISE_VRANK_SERIAL, compute_alone);
+    assert_int_equal(shared.wrong, 0);
+}
+
+/* Whatever the policy: nobody is forgotten. */
+static void test_policies(void **state)
+{
+    (void)state;
+    for (int policy = 0; policy < POISE_VRANK_POLICIES; policy++) {
+        for (int threads = 1; threads <= 3; threads++) {
+            struct shared shared = {0};
+            run_policy(&shared, 11, threads, (enum poise_vrank_policy)policy,
+                       wake_at_random);
+            assert_int_equal(shared.tokens[10], 200);
+        }
+    }
+}
+
+/* Rank 0 wakes 1, 2 and 3 in turn. */
+static int wake_in_turn(struct vrank *rank, void *arg)
+{
+    struct shared *shared = arg;
+    if (vrank_number(rank) == 3) {
+        vrank_hurry(rank);
+    }
+    if (vrank_number(rank) == 0) {
+        vrank_yield();
+        for (int i = 1; i < vrank_count(); i++) {
+            vrank_unpark(vrank_local(i));
+        }
+        return 0;
+    }
+    vrank_park("test");
+    shared->order[shared->count++] = vrank_number(rank);
+    return 0;
+}
+
+static void test_order(void **state)
+{
+    (void)state;
+    static const struct {
+        enum poise_vrank_policy policy;
+        int order[3];
+    } cases[] = {
+        {POISE_VRANK_ROUND_ROBIN, {1, 2, 3}},
+        {POISE_VRANK_PRIORITY, {3, 1, 2}},
+        {POISE_VRANK_UNBLOCKED, {3, 2, 1}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct shared shared = {0};
+        run_policy(&shared, 4, 1, cases[i].policy, wake_in_turn);
+        assert_memory_equal(shared.order, cases[i].order,
+                            sizeof cases[i].order);
+    }
+}
+
+static int count_progress(void *arg)
+{
+    ((struct shared *)arg)->calls++;
+    return 0;
+}
+
+static void test_coschedule(void **state)
+{
+    (void)state;
+    static const struct vrank_face_ops ops = {.progress = count_progress};
+    struct shared shared = {0};
+    struct vrank_job job = {.count = 4,
+                            .policy = POISE_VRANK_COSCHEDULE,
+                            .body = in_turn,
+                            .face = &ops,
+                            .arg = &shared};
+    struct vrank_outcome out;
+    assert_int_equal(vrank_run_job(&job, &out), 0);
+    /* Four yields of four ranks. */
+    assert_true(shared.calls >= 16);
+    shared.calls = shared.count = 0;
+    job.policy = POISE_VRANK_ROUND_ROBIN;
+    assert_int_equal(vrank_run_job(&job, &out), 0);
+    assert_true(shared.calls < 16);
+}
+
+/* Compute for longer than a message should have to wait. */
+static int compute_in_turn(struct vrank *rank, void *arg)
+{
+    (void)rank;
+    (void)arg;
+    for (int i = 0; i < 10; i++) {
+        uint64_t until_ns = poise_clock_ns() + 50000;
+        while (poise_clock_ns() < until_ns) {
+        }
+        vrank_yield();
+    }
+    return 0;
+}
+
+static void test_look(void **state)
+{
+    (void)state;
+    static const struct vrank_face_ops ops = {.progress = count_progress};
+    static const int placed[] = {0, 0, 0, 0, 1};
+    struct shared shared = {0};
+    struct vrank_job job = {.count = 4,
+                            .body = compute_in_turn,
+                            .placed = placed,
+                            .face = &ops,
+                            .arg = &shared};
+    struct vrank_outcome out;
+    assert_int_equal(vrank_run_job(&job, &out), 0);
+    assert_true(shared.calls < 20);
+    /* With others: after each of forty computations. */
+    shared.calls = 0;
+    job.count = 5;
+    job.processes = 2;
+    assert_int_equal(vrank_run_job(&job, &out), 0);
+    assert_true(shared.calls >= 40);
+}
+
+/* ---- time ------------------------------------------------------------------
+ */
+
+static int sleepers(struct vrank *rank, void *arg)
+{
+    struct shared *shared = arg;
+    int self = vrank_number(rank);
+    if (self == 0) {
+        /* The last sleeper is woken long before its time. */
+        vrank_unpark(vrank_local(vrank_count() - 1));
+        return 0;
+    }
+    uint64_t start_ns = poise_clock_ns();
+    uint64_t wait_ns = self == vrank_count() - 1
+                           ? UINT64_C(1000000000000)
+                           : (uint64_t)(vrank_count() - self) * 2000000;
+    vrank_park_until("sleep", start_ns + wait_ns);
+    uint64_t slept_ns = poise_clock_ns() - start_ns;
+    shared->wrong += self != vrank_count() - 1 && slept_ns < wait_ns;
+    shared->order[shared->count++] = self;
+    return 0;
+}
+
+static void test_sleepers(void **state)
+{
+    (void)state;
+    struct shared shared = {0};
+    struct vrank_outcome out = run(&shared, 12, 1, sleepers);
+    assert_false(out.deadlock);
+    assert_int_equal(shared.wrong, 0);
+    assert_int_equal(shared.count, 11);
+    assert_int_equal(shared.order[0], 11);
+    for (int i = 1; i < 11; i++) {
+        assert_int_equal(shared.order[i], 11 - i);
+    }
+}
+
+/* The heap against a plain search. */
+static void test_timer_heap(void **state)
+{
+    (void)state;
+    enum { RANKS = 40 };
+    static struct vrank ranks[RANKS];
+    struct vrank *timers[RANKS];
+    struct vrank_worker worker = {.timers = timers};
+    struct poise_rng rng;
+    poise_rng_seed(&rng, 3);
+    for (int i = 0; i < RANKS; i++) {
+        ranks[i].timer = -1;
+    }
+    for (int step = 0; step < 20000; step++) {
+        struct vrank *rank = &ranks[poise_rng_below(&rng, RANKS)];
+        if (rank->timer < 0) {
+            rank->deadline_ns = poise_rng_below(&rng, 1000);
+            timer_add(&worker, rank);
+        } else {
+            timer_remove(&worker, rank);
+        }
+        uint64_t least = UINT64_MAX;
+        int in = 0;
+        for (int i = 0; i < RANKS; i++) {
+            if (ranks[i].timer >= 0) {
+                in++;
+                assert_ptr_equal(timers[ranks[i].timer], &ranks[i]);
+                if (ranks[i].deadline_ns < least) {
+                    least = ranks[i].deadline_ns;
+                }
+            }
+        }
+        assert_int_equal(in, worker.timer_count);
+        if (in > 0) {
+            assert_int_equal(timers[0]->deadline_ns, least);
+        }
+    }
+}
+
+/* ---- how a run ends --------------------------------------------------------
+ */
+
+static int forget(struct vrank *rank, void *arg)
+{
+    (void)arg;
+    if (vrank_number(rank) > 0) {
+        for (;;) {
+            vrank_park("MPI_Recv");
+        }
+    }
+    return 0;
+}
+
+static void test_deadlock(void **state)
+{
+    (void)state;
+    for (int threads = 1; threads <= 3; threads++) {
+        struct shared shared = {0};
+        struct vrank_outcome out = run(&shared, 4, threads, forget);
+        assert_true(out.deadlock);
+        assert_true(out.aborted);
+        assert_int_equal(out.status, POISE_VRANK_FAILED);
+        assert_string_equal(poise_buf_str(&shared.said),
+                            "deadlock: 3 of 4 virtual ranks wait for ever, "
+                            "and no message is on its way\n"
+                            "  rank 1 waits in MPI_Recv\n"
+                            "  rank 2 waits in MPI_Recv\n"
+                            "  rank 3 waits in MPI_Recv\n");
+        poise_buf_free(&shared.said);
+    }
+}
+
+static int abort_one(struct vrank *rank, void *arg)
+{
+    (void)arg;
+    if (vrank_number(rank) == 2) {
+        vrank_abort(7, "rank %d gives up", 2);
+    }
+    while (vrank_count() > 0) {
+        if (vrank_number(rank) % 2 == 0) {
+            vrank_park("for ever");
+        } else {
+            vrank_yield();
+        }
+    }
+    return 0;
+}
+
+static void test_abort(void **state)
+{
+    (void)state;
+    for (int threads = 1; threads <= 3; threads++) {
+        struct shared shared = {0};
+        struct vrank_outcome out = run(&shared, 6, threads, abort_one);
+        assert_true(out.aborted);
+        assert_false(out.deadlock);
+        assert_int_equal(out.status, 7);
+        assert_string_equal(poise_buf_str(&shared.said), "rank 2 gives up\n");
+        poise_buf_free(&shared.said);
+    }
+}
+
+static int deep(int level)
+{
+    volatile int kept = level;
+    if (level == 0) {
+        vrank_exit(5);
+    }
+    return level > 50 ? 0 : deep(level - 1) + kept;
+}
+
+static int exit_deep(struct vrank *rank, void *arg)
+{
+    struct shared *shared = arg;
+    if (vrank_number(rank) == 1) {
+        return deep(50);
+    }
+    vrank_yield();
+    vrank_yield();
+    shared->count++;
+    return vrank_number(rank) == 3 ? 6 : 0;
+}
+
+static void test_exit(void **state)
+{
+    (void)state;
+    struct shared shared = {0};
+    struct vrank_outcome out = run(&shared, 4, 1, exit_deep);
+    assert_int_equal(out.status, 5);
+    assert_false(out.aborted);
+    assert_int_equal(shared.count, 3);
+}
+
+/* An ended rank takes no harm from a late unpark. */
+static int unpark_ended(struct vrank *rank, void *arg)
+{
+    struct shared *shared = arg;
+    if (vrank_number(rank) > 0) {
+        return 0;
+    }
+    for (int i = 0; i < 5; i++) {
+        for (int to = 1; to < vrank_count(); to++) {
+            vrank_unpark(vrank_local(to));
+        }
+        vrank_yield();
+    }
+    shared->count++;
+    return 0;
+}
+
+static void test_unpark_ended(void **state)
+{
+    (void)state;
+    for (int threads = 1; threads <= 3; threads++) {
+        struct shared shared = {0};
+        assert_int_equal(run(&shared, 4, threads, unpark_ended).status, 0);
+        assert_int_equal(shared.count, 1);
+    }
+}
+
+/* ---- the face --------------------------------------------------------------
+ */
+
+static int face_start(struct vrank *rank, void *arg)
+{
+    struct shared *shared = arg;
+    __atomic_fetch_add(&shared->started, 1, __ATOMIC_RELAXED);
+    vrank_set_face(rank, &shared->tokens[vrank_number(rank)]);
+    if (shared->turns > 0 && vrank_number(rank) == shared->turns) {
+        return poise_error_set(ENOMEM, "begin", NULL, "no luck");
+    }
+    return 0;
+}
+
+static void face_end(struct vrank *rank, int status, void *arg)
+{
+    struct shared *shared = arg;
+    __atomic_fetch_add(&shared->ended, 1, __ATOMIC_RELAXED);
+    shared->ended_status[vrank_number(rank)] = status;
+    shared->wrong += vrank_face(rank) != &shared->tokens[vrank_number(rank)];
+}
+
+static void face_free(struct vrank *rank, void *arg)
+{
+    (void)rank;
+    ((struct shared *)arg)->freed++;
+}
+
+/* Every third look finds that rank 1 may go on. */
+static int face_progress(void *arg)
+{
+    struct shared *shared = arg;
+    if (++shared->calls % 3 == 0) {
+        vrank_unpark(vrank_local(1));
+        return 1;
+    }
+    return 0;
+}
+
+static int face_quiet(void *arg)
+{
+    (void)arg;
+    return 0;
+}
+
+static void face_idle(uint64_t timeout_ns, void *arg)
+{
+    struct shared *shared = arg;
+    shared->count++;
+    (void)timeout_ns;
+}
+
+static void face_wake(void *arg)
+{
+    (void)arg;
+}
+
+static int face_finished(void *arg)
+{
+    return ((struct shared *)arg)->calls > 100;
+}
+
+static void face_describe(const struct vrank *rank, struct poise_buf *out,
+                          void *arg)
+{
+    (void)arg;
+    poise_buf_printf(out, "from rank %d", vrank_number(rank) + 1);
+}
+
+static int park_often(struct vrank *rank, void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < 5 && vrank_number(rank) == 1; i++) {
+        vrank_park("progress");
+    }
+    return vrank_number(rank);
+}
+
+static void test_face(void **state)
+{
+    (void)state;
+    static const struct vrank_face_ops ops = {.rank_start = face_start,
+                                              .rank_end = face_end,
+                                              .rank_free = face_free,
+                                              .progress = face_progress,
+                                              .quiet = face_quiet,
+                                              .idle = face_idle,
+                                              .wake = face_wake,
+                                              .finished = face_finished};
+    struct shared shared = {0};
+    struct vrank_job job = {
+        .count = 3, .body = park_often, .face = &ops, .arg = &shared};
+    struct vrank_outcome out;
+    assert_int_equal(vrank_run_job(&job, &out), 0);
+    assert_int_equal(shared.started, 3);
+    assert_int_equal(shared.ended, 3);
+    assert_int_equal(shared.freed, 3);
+    assert_int_equal(shared.wrong, 0);
+    assert_int_equal(shared.ended_status[2], 2);
+    assert_true(shared.count > 0);
+    assert_true(shared.calls > 100);
+    assert_int_equal(out.status, 2);
+}
+
+static void test_face_fails(void **state)
+{
+    (void)state;
+    static const struct vrank_face_ops ops = {.rank_start = face_start,
+                                              .rank_free = face_free};
+    struct shared shared = {.turns = 2};
+    struct vrank_job job = {
+        .count = 4, .body = forget, .face = &ops, .say = say, .arg = &shared};
+    struct vrank_outcome out;
+    assert_int_equal(vrank_run_job(&job, &out), 0);
+    assert_true(out.aborted);
+    assert_int_equal(out.status, POISE_VRANK_FAILED);
+    assert_string_equal(poise_buf_str(&shared.said), "cannot begin: no luck\n");
+    assert_int_equal(shared.freed, 4);
+    poise_buf_free(&shared.said);
+}
+
+static void test_describe(void **state)
+{
+    (void)state;
+    static const struct vrank_face_ops ops = {.describe = face_describe};
+    struct shared shared = {0};
+    struct vrank_job job = {
+        .count = 2, .body = forget, .face = &ops, .say = say, .arg = &shared};
+    struct vrank_outcome out;
+    assert_int_equal(vrank_run_job(&job, &out), 0);
+    assert_non_null(strstr(poise_buf_str(&shared.said),
+                           "\n  rank 1 waits in MPI_Recv from rank 2\n"));
+    poise_buf_free(&shared.said);
+}
+
+/* ---- placement and errors --------------------------------------------------
+ */
+
+static int look_around(struct vrank *rank, void *arg)
+{
+    struct shared *shared = arg;
+    int *ranks = NULL;
+    struct vrank *const *locals;
+    for (int i = 0; i < vrank_count(); i++) {
+        shared->order[i] = vrank_process_of(i);
+        shared->wrong +=
+            vrank_is_local(i) != (vrank_process_of(i) == vrank_process());
+        shared->wrong += vrank_is_local(i) != (vrank_local(i) != NULL);
+        shared->wrong += vrank_is_local(i) && vrank_number(vrank_local(i)) != i;
+    }
+    int count = vrank_ranks_of(vrank_process(), &ranks);
+    shared->wrong += count != vrank_locals(&locals);
+    for (int i = 0; i < count; i++) {
+        shared->wrong += vrank_number(locals[i]) != ranks[i];
+    }
+    shared->wrong += vrank_self() != rank;
+    free(ranks);
+    return 0;
+}
+
+static void test_placement(void **state)
+{
+    (void)state;
+    static const int block[] = {0, 0, 0, 1, 1, 1, 2, 2};
+    static const int cyclic[] = {0, 1, 2, 0, 1, 2, 0, 1};
+    static const int given[] = {2, 2, 1, 0, 1, 1, 0, 2};
+    for (int process = 0; process < 3; process++) {
+        struct shared shared = {0};
+        struct vrank_job job = {.count = 8,
+                                .processes = 3,
+                                .process = process,
+                                .body = look_around,
+                                .arg = &shared};
+        struct vrank_outcome out;
+        assert_int_equal(vrank_run_job(&job, &out), 0);
+        assert_memory_equal(shared.order, block, sizeof block);
+        job.placement = POISE_VRANK_CYCLIC;
+        assert_int_equal(vrank_run_job(&job, &out), 0);
+        assert_memory_equal(shared.order, cyclic, sizeof cyclic);
+        job.placed = given;
+        assert_int_equal(vrank_run_job(&job, &out), 0);
+        assert_memory_equal(shared.order, given, sizeof given);
+        assert_int_equal(shared.wrong, 0);
+    }
+}
+
+/* More processes than ranks: one holds none, and comes back. */
+static void test_no_ranks(void **state)
+{
+    (void)state;
+    struct shared shared = {0};
+    struct vrank_job job = {.count = 1,
+                            .processes = 2,
+                            .process = 1,
+                            .threads = 2,
+                            .body = in_turn,
+                            .arg = &shared};
+    struct vrank_outcome out;
+    assert_int_equal(vrank_run_job(&job, &out), 0);
+    assert_int_equal(shared.count, 0);
+}
+
+static int run_again(struct vrank *rank, void *arg)
+{
+    struct shared *shared = arg;
+    struct vrank_job job = {.count = 1, .body = run_again, .arg = arg};
+    struct vrank_outcome out;
+    (void)rank;
+    shared->wrong += vrank_run_job(&job, &out) != -EBUSY;
+    return 0;
+}
+
+static void test_bad_jobs(void **state)
+{
+    (void)state;
+    struct shared shared = {0};
+    struct vrank_outcome out;
+    struct vrank_job none = {.count = 0, .body = in_turn};
+    struct vrank_job beyond = {.count = 1, .process = 1, .body = in_turn};
+    struct vrank_job huge = {
+        .count = 2, .stack_bytes = SIZE_MAX / 2 + 1, .body = in_turn};
+    assert_int_equal(vrank_run_job(&none, &out), -EINVAL);
+    assert_int_equal(vrank_run_job(&beyond, &out), -EINVAL);
+    assert_true(vrank_run_job(&huge, &out) < 0);
+    run(&shared, 1, 1, run_again);
+    assert_int_equal(shared.wrong, 0);
+}
+
+static void test_faults(void **state)
+{
+    (void)state;
+    uint64_t k = 1;
+    for (;; k++) {
+        struct shared shared = {0};
+        struct vrank_job job = {
+            .count = 6, .threads = 3, .body = ring, .arg = &shared};
+        struct vrank_outcome out;
+        poise_fault_arm(POISE_FAULT_ALLOC, k, ENOMEM, false);
+        int code = vrank_run_job(&job, &out);
+        bool struck = poise_fault_calls(POISE_FAULT_ALLOC) >= k;
+        poise_fault_arm(POISE_FAULT_ALLOC, 0, 0, false);
+        if (!struck) {
+            assert_int_equal(code, 0);
+            break;
+        }
+        assert_int_equal(code, -ENOMEM);
+        assert_int_equal(poise_error_last()->code, ENOMEM);
+        assert_int_equal(shared.tokens[0], 0);
+    }
+    assert_true(k > 12);
+}
+
+/* A stack that overflows meets its guard, not its neighbour. */
+static int overflow(struct vrank *rank, void *arg)
+{
+    (void)arg;
+    volatile char *low = rank->stack;
+    low[0] = 1;
+    low[-1] = 1;
+    return 0;
+}
+
+static void test_guard(void **state)
+{
+    (void)state;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct vrank_job job = {.count = 3, .body = overflow};
+        struct vrank_outcome out;
+        fclose(stderr);
+        signal(SIGSEGV, SIG_DFL);
+        vrank_run_job(&job, &out);
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_false(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_round_robin),
+        cmocka_unit_test(test_keep_own),
+        cmocka_unit_test(test_poll_gives_way),
+        cmocka_unit_test(test_exceptions),
+        cmocka_unit_test(test_permits),
+        cmocka_unit_test(test_ring),
+        cmocka_unit_test(test_wake_at_random),
+        cmocka_unit_test(test_spin),
+        cmocka_unit_test(test_spin_keeps_worker),
+        cmocka_unit_test(test_workers),
+        cmocka_unit_test(test_serial),
+        cmocka_unit_test(test_policies),
+        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_coschedule),
+        cmocka_unit_test(test_look),
+        cmocka_unit_test(test_sleepers),
+        cmocka_unit_test(test_timer_heap),
+        cmocka_unit_test(test_deadlock),
+        cmocka_unit_test(test_abort),
+        cmocka_unit_test(test_exit),
+        cmocka_unit_test(test_unpark_ended),
+        cmocka_unit_test(test_face),
+        cmocka_unit_test(test_face_fails),
+        cmocka_unit_test(test_describe),
+        cmocka_unit_test(test_placement),
+        cmocka_unit_test(test_no_ranks),
+        cmocka_unit_test(test_bad_jobs),
+        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_guard),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

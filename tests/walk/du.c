@@ -1,0 +1,457 @@
+/*
+ * du against GNU du: the same lines once sorted, over threads, ranks and
+ * policies; hard links; the order of lines; faults.
+ */
+#include "oracle.h"
+
+#include "walk/du/du.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+static char where[256];
+static int top_fd,
+    where_fd; /* of the directory that holds the tree; the tree */
+
+static void make_file(const char *name, size_t size)
+{
+    int fd = open(name, O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
+    char *data = malloc(size + 1);
+    assert_true(fd >= 0 && data);
+    memset(data, 'x', size);
+    assert_int_equal(write(fd, data, size), size);
+    free(data);
+    close(fd);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    setenv("LC_ALL", "C", 1);
+    where_fd = tree_temporary(where);
+    if (where_fd < 0 || mkdirat(where_fd, "tree", 0755) != 0 ||
+        fchdir(where_fd) != 0 || chdir("tree") != 0) {
+        return -1;
+    }
+    top_fd = where_fd;
+    where_fd = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    tree_nasty(where_fd);
+    make_file("wide/sub000/big", 100000);
+    make_file("lopsided/level0/medium", 20000);
+    make_file("a.o", 5000);
+    assert_int_equal(truncate("pi|pe", 5 << 20), 0); /* sparse */
+    int deep = tree_dir(top_fd, "deep");
+    tree_chain(deep, 1500);
+    close(deep);
+    /* Two operands share inodes; within one, one directory holds them all. */
+    mkdir("../left", 0755);
+    mkdir("../right", 0755);
+    make_file("../left/shared", 30000);
+    assert_int_equal(link("../left/shared", "../right/other"), 0);
+    assert_int_equal(link("../left/shared", "../left/again"), 0);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    close(where_fd);
+    tree_remove(top_fd, "deep");
+    tree_empty(top_fd);
+    close(top_fd);
+    return rmdir(where);
+}
+
+/* ---- one du ----------------------------------------------------------------
+ */
+
+struct job {
+    struct oracle_shape shape;
+    struct poise_walk_du_options options; /* without shape and hooks */
+    const char *operands[ORACLE_WORDS], *excluded[ORACLE_WORDS];
+    uint64_t block;
+    struct poise_buf out;
+    uint64_t errors, messages;
+};
+
+static int on_line(uint64_t amount, const char *path, size_t len, void *arg)
+{
+    struct job *job = arg;
+    uint64_t blocks = (amount + job->block - 1) / job->block;
+    poise_buf_printf(&job->out, "%llu\t", (unsigned long long)blocks);
+    if (path) {
+        poise_buf_append(&job->out, path, len);
+    } else {
+        poise_buf_puts(&job->out, "total");
+    }
+    return poise_buf_putc(&job->out, '\n');
+}
+
+static int on_error(struct poise_worker *worker, const struct poise_error *err,
+                    void *arg)
+{
+    (void)worker;
+    struct job *job = arg;
+    assert_true(err->code > 0);
+    __atomic_fetch_add(&job->messages, 1, __ATOMIC_RELAXED);
+    return 0;
+}
+
+static int du_rank(struct poise_world *world, int rank, void *arg)
+{
+    struct job *job = arg;
+    struct poise_walk_du_options options = job->options;
+    struct poise_walk_result result = {0};
+    options.line = on_line;
+    options.error = on_error;
+    options.arg = job;
+    oracle_shape_set(&options.walk, &job->shape);
+    int rc = poise_walk_du(world, &options, &result);
+    if (rank == 0) {
+        job->errors = result.errors;
+    }
+    poise_walk_result_free(&result);
+    return rc;
+}
+
+static void set_letter(struct job *job, char letter)
+{
+    struct poise_walk_du_options *o = &job->options;
+    switch (letter) {
+    case 'a':
+        o->all = true;
+        break;
+    case 'b':
+        o->apparent = true;
+        job->block = 1;
+        break;
+    case 'c':
+        o->total = true;
+        break;
+    case 'i':
+        o->inodes = true;
+        job->block = 1;
+        break;
+    case 'l':
+        o->count_links = true;
+        break;
+    case 's':
+        o->has_max_depth = true;
+        break;
+    case 'S':
+        o->separate = true;
+        break;
+    case 'x':
+        o->walk.one_file_system = true;
+        break;
+    default:
+        o->has_max_depth = true;
+        o->max_depth = (uint32_t)(letter - '0');
+        break;
+    }
+}
+
+/* One word per option, as GNU du has them. */
+static void set_words(struct job *job, int argc, const char *const *argv)
+{
+    struct poise_walk_du_options *o = &job->options;
+    job->block = 1024;
+    o->walk.roots = job->operands;
+    o->exclude = job->excluded;
+    for (int i = 0; i < argc; i++) {
+        if (strncmp(argv[i], "--exclude=", 10) == 0) {
+            job->excluded[o->exclude_count++] = argv[i] + 10;
+        } else if (strcmp(argv[i], "--inodes") == 0) {
+            set_letter(job, 'i');
+        } else if (argv[i][0] == '-' && argv[i][1] == 'd') {
+            set_letter(job, argv[i][2]);
+        } else if (argv[i][0] == '-') {
+            set_letter(job, argv[i][1]);
+        } else {
+            job->operands[o->walk.root_count++] = argv[i];
+        }
+    }
+    if (o->walk.root_count == 0) {
+        job->operands[o->walk.root_count++] = ".";
+    }
+}
+
+static void compare(const char *words, const struct oracle_shape *shape)
+{
+    char line[512];
+    const char *argv[ORACLE_WORDS] = {"du"};
+    snprintf(line, sizeof line, "%s", words);
+    int argc = oracle_split(line, argv + 1);
+    struct poise_buf text = {0};
+    int code = oracle_run(argv, &text);
+    struct job job = {.shape = *shape};
+    set_words(&job, argc, argv + 1);
+    int rc = oracle_world(shape->ranks, du_rank, &job);
+    struct tree_list theirs = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    struct tree_list ours = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    oracle_records(&text, &theirs);
+    oracle_records(&job.out, &ours);
+    bool failed = rc < 0 || job.errors > 0;
+    if (!tree_list_equal(&ours, &theirs) || failed != (code != 0)) {
+        fail_msg("du %s: %zu lines, GNU %zu; code %d with %llu errors, GNU %d",
+                 words, ours.count, theirs.count, rc,
+                 (unsigned long long)job.errors, code);
+    }
+    tree_list_free(&theirs);
+    tree_list_free(&ours);
+    poise_buf_free(&text);
+    poise_buf_free(&job.out);
+}
+
+/* -a is compared where no line depends on which of two links is read first.
+ */
+static const char *const cases[] = {
+    "",
+    "-c",
+    "-s",
+    "-s -c",
+    "-S",
+    "-S -c",
+    "-b",
+    "--inodes",
+    "-l",
+    "-l -c -S",
+    "-l --inodes",
+    "-x",
+    "-d0",
+    "-d1",
+    "-d3",
+    "-d1 -S -c",
+    "-d2 -b",
+    "-a wide lopsided",
+    "-a wide -d1",
+    "-a -S lopsided -c",
+    "-a -l",
+    "-a -l -b -d2",
+    "-a --inodes wide",
+    "-s ../deep wide",
+    "../deep",
+    "-b -a ../deep -d5",
+    "wide/",
+    "wide//",
+    "./wide lopsided/.. -c",
+    "wide wide",
+    "-l wide wide",
+    ". wide",
+    "wide . -c",
+    "-s wide .",
+    "-S wide . -c",
+    "wide/. wide ./wide",
+    "lopsided/level0/level1 lopsided lopsided/level0",
+    "lopsided lopsided/level0 lopsided/level0/level1 -c",
+    "a.o",
+    "a.o . -c",
+    ". a.o",
+    "-b to-dir pipe dangling",
+    "../left",
+    "../left ../right -c",
+    "../right ../left -c",
+    "-a ../left/shared ../right",
+    "../right/other ../left/shared",
+    "-s ../left ../right ../left",
+    "-l ../left ../right",
+    "--inodes ../left ../right -c",
+    "--exclude=wide",
+    "--exclude=sub0* wide",
+    "--exclude=su*0 --exclude=*/f*3 --exclude=l*/beside wide lopsided",
+    "--exclude=*.o --exclude=level1* -c wide lopsided a.o",
+    "--exclude=./wide",
+    "--exclude=wide/sub000",
+    "--exclude=ide",
+    "--exclude=wide . wide",
+    "--exclude=sub000 -a wide",
+    "nosuch",
+    "nosuch wide -c",
+    "/usr/share/doc -s",
+    "-l /usr/share/doc",
+    "-l -a -d2 /usr/share/doc",
+    "-s -b /usr/share/doc wide",
+};
+
+static void test_cases(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        compare(cases[i], &oracle_shapes[i % ORACLE_SHAPES]);
+    }
+}
+
+static void test_shapes(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ORACLE_SHAPES; i++) {
+        compare("-c", &oracle_shapes[i]);
+        compare("-S -d2", &oracle_shapes[i]);
+        compare("-a wide . -d3 --exclude=hard", &oracle_shapes[i]);
+        compare("../right ../left -c", &oracle_shapes[i]);
+    }
+}
+
+/* ---- what GNU du leaves to the order of reading
+ * ---------------------------------- */
+
+static const char *lines_of(struct job *job, int ranks)
+{
+    assert_int_equal(oracle_world(ranks, du_rank, job), 0);
+    return poise_buf_str(&job->out);
+}
+
+/* An inode is charged to the bytewise smallest of its paths: "b-c/x" comes
+ * before "b/y", since '-' is before '/'. */
+static void test_smallest_path(void **state)
+{
+    (void)state;
+    assert_int_equal(mkdir("links", 0755), 0);
+    assert_int_equal(mkdir("links/b", 0755), 0);
+    assert_int_equal(mkdir("links/b-c", 0755), 0);
+    assert_int_equal(mkdir("links/b-c/deeper", 0755), 0);
+    make_file("links/b/y", 40000);
+    assert_int_equal(link("links/b/y", "links/b-c/x"), 0);
+    assert_int_equal(link("links/b/y", "links/b-c/deeper/w"), 0);
+    assert_int_equal(link("links/b/y", "links/z"), 0);
+    static const struct {
+        const char *words, *lines;
+    } expected[] = {
+        {"--inodes -a links",
+         "1\tlinks/b\n1\tlinks/b-c/deeper/w\n2\tlinks/b-c/deeper\n"
+         "3\tlinks/b-c\n5\tlinks\n"},
+        {"--inodes links -S",
+         "1\tlinks/b\n2\tlinks/b-c/deeper\n1\tlinks/b-c\n1\tlinks\n"},
+        {"--inodes links -S -d1 -c",
+         "1\tlinks/b\n1\tlinks/b-c\n1\tlinks\n5\ttotal\n"},
+        {"--inodes links -d1", "1\tlinks/b\n3\tlinks/b-c\n5\tlinks\n"},
+        {"--inodes links/z links -d1",
+         "1\tlinks/z\n1\tlinks/b\n2\tlinks/b-c\n4\tlinks\n"},
+        {"--inodes links -s", "5\tlinks\n"},
+    };
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        for (size_t k = 0; k < ORACLE_SHAPES; k++) {
+            char line[256];
+            const char *argv[ORACLE_WORDS];
+            snprintf(line, sizeof line, "%s", expected[i].words);
+            struct job job = {.shape = oracle_shapes[k]};
+            set_words(&job, oracle_split(line, argv), argv);
+            assert_string_equal(lines_of(&job, job.shape.ranks),
+                                expected[i].lines);
+            poise_buf_free(&job.out);
+        }
+    }
+    tree_remove(where_fd, "links");
+}
+
+/* Charges to lines of other workers take memory by the number of lines. */
+static void test_charges(void **state)
+{
+    (void)state;
+    enum { LINES = 700, CHARGES = 200000 };
+    static uint64_t sums[LINES];
+    struct du_space *space = du_spaces_create(1, 1);
+    assert_non_null(space);
+    for (uint64_t i = 0; i < CHARGES; i++) {
+        uint64_t line = i * 7919 % LINES;
+        assert_int_equal(du_add_charge(space, du_tag(1, 2, line), i), 0);
+        sums[line] += i;
+    }
+    assert_true(space->charge_cap < 4 * LINES);
+    for (size_t i = 0; i < space->charge_count; i++) {
+        sums[du_tag_index(space->charges[i].tag)] -= space->charges[i].amount;
+    }
+    for (size_t i = 0; i < LINES; i++) {
+        assert_int_equal(sums[i], 0);
+    }
+    /* With a line for each charge nothing is gained, and nothing lost. */
+    for (uint64_t i = 0; i < CHARGES; i++) {
+        assert_int_equal(du_add_charge(space, du_tag(0, 1, i), 1), 0);
+    }
+    assert_true(space->charge_count >= CHARGES);
+    du_spaces_free(space, 1);
+}
+
+/* Children before parents, siblings by their bytes, operands in their order.
+ */
+static void test_order(void **state)
+{
+    (void)state;
+    assert_int_equal(mkdir("order", 0755), 0);
+    assert_int_equal(mkdir("order/b", 0755), 0);
+    assert_int_equal(mkdir("order/b/c", 0755), 0);
+    assert_int_equal(mkdir("order/b.a", 0755), 0);
+    assert_int_equal(mkdir("order/\xff", 0755), 0);
+    struct job job = {.shape = oracle_shapes[3]};
+    static const char *const argv[] = {"--inodes", "order/\xff", "order"};
+    set_words(&job, 3, argv);
+    assert_string_equal(lines_of(&job, 8),
+                        "1\torder/\xff\n1\torder/b/c\n2\torder/b\n"
+                        "1\torder/b.a\n4\torder\n");
+    poise_buf_free(&job.out);
+    tree_remove(where_fd, "order");
+}
+
+static void test_checkpoint_refused(void **state)
+{
+    (void)state;
+    struct job job = {.shape = oracle_shapes[0]};
+    static const char *const argv[] = {"wide"};
+    set_words(&job, 1, argv);
+    job.options.walk.pool.checkpoint = "nowhere";
+    assert_int_equal(du_rank(NULL, 0, &job), -EINVAL);
+    assert_int_equal(access("nowhere", F_OK), -1);
+}
+
+static bool run_with_fault(enum poise_fault kind, uint64_t k, int code)
+{
+    static const char *const argv[] = {"lopsided/level0/level1", "../left",
+                                       "../right", "-a", "-c"};
+    struct job job = {.shape = oracle_shapes[0]};
+    set_words(&job, 5, argv);
+    poise_error_clear();
+    poise_fault_arm(kind, k, code, false);
+    int rc = du_rank(NULL, 0, &job);
+    bool hit = poise_fault_calls(kind) >= k;
+    poise_fault_arm(kind, 0, 0, false);
+    if (rc < 0) {
+        assert_true(hit);
+        assert_int_equal(poise_error_last()->code, -rc);
+    }
+    poise_buf_free(&job.out);
+    return hit;
+}
+
+static void test_faults(void **state)
+{
+    (void)state;
+    static const struct {
+        enum poise_fault kind;
+        int code;
+    } faults[] = {{POISE_FAULT_ALLOC, ENOMEM},
+                  {POISE_FAULT_STAT, EIO},
+                  {POISE_FAULT_GETDENTS, EACCES}};
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+        uint64_t k = 1;
+        while (k < 3000 && run_with_fault(faults[i].kind, k, faults[i].code)) {
+            k++;
+        }
+        assert_true(k > 1 && k < 3000);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cases),
+        cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_smallest_path),
+        cmocka_unit_test(test_charges),
+        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_checkpoint_refused),
+        cmocka_unit_test(test_faults),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -31,9 +31,9 @@ static char *part_of(const struct bench *bench, char *buffer, unsigned i)
     return buffer + i % SPREAD * bench->bytes;
 }
 
-static void check(int err)
+static void check(int code)
 {
-    if (err != 0) {
+    if (code != 0) {
         fprintf(stderr, "bench_coll: %s\n", poise_error_last()->why);
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
@@ -165,7 +165,7 @@ static void compare(struct bench *bench, const char *name, step_fn theirs,
 
 static void make_window(struct bench *bench, struct poise_world *world)
 {
-    size_t *lengths = calloc((size_t)bench->size, sizeof(*lengths));
+    size_t *lengths = calloc((size_t)bench->size, sizeof *lengths);
     for (int rank = 0; rank < bench->size; rank++) {
         lengths[rank] = bench->bytes;
     }

@@ -46,7 +46,7 @@ static void check(int code)
     }
 }
 
-/* ---- the ways ------------------------------------------------------------ */
+/* ---- the ways ----------------------------------------------------------- */
 
 static MPI_Comm comm; /* the world's, in some order */
 
@@ -88,7 +88,7 @@ static void make_condition(double constant)
     check(poise_coll_if_create(world, &condition, &cond));
 }
 
-/* ---- times --------------------------------------------------------------- */
+/* ---- times -------------------------------------------------------------- */
 
 struct times {
     double median, least, worst; /* ms, of the slowest rank */
@@ -122,7 +122,7 @@ static struct times measure(void (*step)(void), int calls, double compute_ms)
     MPI_Allreduce(times, slowest, calls, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     MPI_Allreduce(MPI_IN_PLACE, &out.whole, 1, MPI_DOUBLE, MPI_MAX,
                   MPI_COMM_WORLD);
-    qsort(slowest, (size_t)calls, sizeof(*slowest), by_value);
+    qsort(slowest, (size_t)calls, sizeof *slowest, by_value);
     out.median = slowest[calls / 2];
     out.least = slowest[0];
     out.worst = slowest[calls - 1];
@@ -146,7 +146,7 @@ static struct times with_condition(int calls, double compute_ms)
     return times;
 }
 
-/* ---- table --------------------------------------------------------------- */
+/* ---- table -------------------------------------------------------------- */
 
 static void show(const char *way, const struct times *times)
 {
@@ -174,7 +174,7 @@ static void table(int calls)
     poise_world_destroy(site);
 }
 
-/* ---- placements ---------------------------------------------------------- */
+/* ---- placements --------------------------------------------------------- */
 
 /* The medians with the ranks dealt out as sites[] says: rank r of the
  * communicator sits on site sites[r]. */
@@ -241,7 +241,7 @@ static void placements(int calls)
     place_all(sites, 0, 0, count, calls);
 }
 
-/* ---- noise-allreduce ----------------------------------------------------- */
+/* ---- noise-allreduce ---------------------------------------------------- */
 
 /* `trip_ms`: the greatest round trip, which a tree with one root pays. */
 static void noise(int calls, double ms, double trip_ms)
@@ -262,7 +262,7 @@ static void noise(int calls, double ms, double trip_ms)
     }
 }
 
-/* ---- replay -------------------------------------------------------------- */
+/* ---- replay ------------------------------------------------------------- */
 
 static double begin(const char *data, int i, int j)
 {
@@ -306,7 +306,7 @@ static double sweep(double *plate, int n, double omega, double *all)
 static int relax(const char *data, int n, double *mine)
 {
     size_t wide = (size_t)n + 2;
-    double *plate = malloc(wide * wide * sizeof(*plate)), all = INFINITY;
+    double *plate = malloc(wide * wide * sizeof *plate), all = INFINITY;
     int count = 0;
     if (!plate) {
         MPI_Abort(MPI_COMM_WORLD, 1);
@@ -338,8 +338,8 @@ static void show_site(int site, const double *times, const double *hows,
             printf("time|%d|%d|%.4f\n", site, i, times[i]);
         }
     }
-    memcpy(sorted, times, (size_t)count * sizeof(*sorted));
-    qsort(sorted, (size_t)count, sizeof(*sorted), by_value);
+    memcpy(sorted, times, (size_t)count * sizeof *sorted);
+    qsort(sorted, (size_t)count, sizeof *sorted, by_value);
     printf("share|%d|%d|%.1f %%|%.1f %%|%.1f %%|%.3f|%.3f|%.1f\n", site, count,
            by[POISE_HOW_LOCAL], by[POISE_HOW_PREFETCHED], by[POISE_HOW_WAITED],
            sorted[count / 2], sum / count, sorted[count - 1]);

@@ -118,14 +118,14 @@ static int compute(struct poise_flow_task *task,
                    const struct poise_flow_chunk *file, void *arg)
 {
     const struct bench *bench = arg;
-    uint64_t *out = poise_flow_make(task, 2 * sizeof(*out));
+    uint64_t *out = poise_flow_make(task, 2 * sizeof *out);
     (void)file;
     if (!out) {
         return -ENOMEM;
     }
     out[0] = work(bench->rounds, (uint64_t)block->version);
     out[1] = (uint64_t)block->index[0];
-    return poise_flow_write(task, block, out, 2 * sizeof(*out));
+    return poise_flow_write(task, block, out, 2 * sizeof *out);
 }
 
 /* Nanoseconds of one round. */

@@ -107,7 +107,7 @@ static void exchange_end(struct grid *g)
 
 static double *cells_alloc(size_t count)
 {
-    double *cells = calloc(count, sizeof(*cells));
+    double *cells = calloc(count, sizeof *cells);
     if (!cells) {
         MPI_Abort(MPI_COMM_WORLD, 1);
     }

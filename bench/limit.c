@@ -79,7 +79,7 @@ static void *need(void *memory)
 
 static void push(struct item item)
 {
-    struct item *copy = need(malloc(sizeof(*copy)));
+    struct item *copy = need(malloc(sizeof *copy));
     *copy = item;
     pthread_mutex_lock(&pool.lock);
     copy->next = pool.top;
@@ -173,7 +173,7 @@ static void do_dir(char *path, char **buffer, struct counts *counts)
         return;
     }
     size_t len = strlen(path) + 1;
-    struct dir *dir = need(malloc(sizeof(*dir) + len));
+    struct dir *dir = need(malloc(sizeof *dir + len));
     dir->fd = fd;
     dir->users = 1;
     memcpy(dir->path, path, len);

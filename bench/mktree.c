@@ -80,12 +80,12 @@ static void count_entries(uint64_t n)
     __atomic_add_fetch(&tree.entries, n, __ATOMIC_RELAXED);
 }
 
-/* ---- many files, by many threads ----------------------------------------- */
+/* ---- many files, by many threads ---------------------------------------- */
 
 static char *join(const char *path, const char *format, uint64_t number)
 {
     char name[32];
-    snprintf(name, sizeof(name), format, (unsigned long long)number);
+    snprintf(name, sizeof name, format, (unsigned long long)number);
     if (!*path) {
         return need(strdup(name));
     }
@@ -99,7 +99,7 @@ static void add_job(const char *path, uint64_t first, uint64_t count)
     if (tree.count == tree.space) {
         tree.space = tree.space ? 2 * tree.space : 1024;
         tree.jobs =
-            need(reallocarray(tree.jobs, tree.space, sizeof(*tree.jobs)));
+            need(reallocarray(tree.jobs, tree.space, sizeof *tree.jobs));
     }
     tree.jobs[tree.count++] = (struct job){need(strdup(path)), first, count};
 }
@@ -141,7 +141,7 @@ static void do_job(const struct job *job)
     }
     for (uint64_t i = job->first; i < job->first + job->count; i++) {
         char name[32];
-        snprintf(name, sizeof(name), "f%07llu", (unsigned long long)i);
+        snprintf(name, sizeof name, "f%07llu", (unsigned long long)i);
         if (mknodat(fd, name, S_IFREG | 0644, 0)) {
             fail("make file", name);
         }
@@ -186,8 +186,7 @@ static void do_jobs(void)
     free(tree.jobs);
 }
 
-/* ---- the shapes ------------------------------------------------------------
- */
+/* ---- the shapes --------------------------------------------------------- */
 
 static void balanced_below(const char *path, int depth)
 {
@@ -217,7 +216,7 @@ static void make_flat(void)
 
 static void make_uneven(void)
 {
-    char **paths = need(calloc(UNEVEN_DIRS, sizeof(*paths)));
+    char **paths = need(calloc(UNEVEN_DIRS, sizeof *paths));
     paths[0] = need(strdup(""));
     for (uint64_t i = 1; i < UNEVEN_DIRS; i++) {
         paths[i] = join(paths[next_random() % i], "d%llu", i);
@@ -290,8 +289,7 @@ static void make_twolinks(void)
     do_jobs();
 }
 
-/* ---- the nasty one --------------------------------------------------------
- */
+/* ---- the nasty one ------------------------------------------------------ */
 
 static void make_file(const char *name, off_t size, mode_t mode)
 {
@@ -370,11 +368,11 @@ static void make_odd_names(void)
         " ",
     };
     make_dir("odd");
-    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char path[64];
-        snprintf(path, sizeof(path), "odd/%s", names[i]);
+        snprintf(path, sizeof path, "odd/%s", names[i]);
         make_file(path, (off_t)i, 0644);
-        snprintf(path, sizeof(path), "odd/%s.d", names[i]);
+        snprintf(path, sizeof path, "odd/%s.d", names[i]);
         make_dir(path);
     }
     char longest[4 + 255 + 1] = "odd/";
@@ -413,8 +411,8 @@ static void make_sizes(void)
     make_file("sizes/sparse", (off_t)5 << 30, 0644);
     int fd = openat(tree.root, "sizes/sparse", O_WRONLY | O_CLOEXEC);
     char block[5000];
-    memset(block, 'x', sizeof(block));
-    if (fd < 0 || pwrite(fd, block, sizeof(block), 123456789) < 0) {
+    memset(block, 'x', sizeof block);
+    if (fd < 0 || pwrite(fd, block, sizeof block, 123456789) < 0) {
         fail("write", "sizes/sparse");
     }
     close(fd);
@@ -484,7 +482,7 @@ static const struct shape {
 
 static const struct shape *find_shape(const char *name)
 {
-    for (size_t i = 0; i < sizeof(shapes) / sizeof(*shapes); i++) {
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         if (!strcmp(name, shapes[i].name)) {
             return &shapes[i];
         }

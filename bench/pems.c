@@ -39,7 +39,7 @@ static void *allocate(size_t bytes)
     return at;
 }
 
-/* ---- alltoallv ----------------------------------------------------------- */
+/* ---- alltoallv ---------------------------------------------------------- */
 
 struct exchange {
     uint64_t *out, *in;
@@ -130,8 +130,7 @@ static int run_alltoallv(size_t bytes, int rounds, int is_sent, double *begin)
     return good;
 }
 
-/* ---- touch and sweep -------------------------------------------------------
- */
+/* ---- touch and sweep ---------------------------------------------------- */
 
 static uint64_t *data_make(size_t words)
 {

@@ -71,7 +71,7 @@ static void give(int fd, const char *data, size_t len)
 static void no_delay(int fd)
 {
     int on = 1;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
 /* One client after the other; each says first what sizes will come. */
@@ -80,9 +80,9 @@ static int serve(const char *port)
     struct sockaddr_in any = {.sin_family = AF_INET,
                               .sin_port = htons((uint16_t)atoi(port))};
     int on = 1, listener = socket(AF_INET, SOCK_STREAM, 0);
-    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (listener < 0 ||
-        bind(listener, (struct sockaddr *)&any, sizeof(any)) < 0 ||
+        bind(listener, (struct sockaddr *)&any, sizeof any) < 0 ||
         listen(listener, 8) < 0) {
         fail("listen");
     }
@@ -96,7 +96,7 @@ static int serve(const char *port)
             fail("accept");
         }
         no_delay(fd);
-        while (take(fd, (char *)&size, sizeof(size))) {
+        while (take(fd, (char *)&size, sizeof size)) {
             bool more = true;
             data = realloc(data, size);
             if (!data) {
@@ -146,7 +146,7 @@ static void measure(int fd, uint64_t size, double seconds)
     if (!data) {
         fail("allocate");
     }
-    give(fd, (const char *)&size, sizeof(size));
+    give(fd, (const char *)&size, sizeof size);
     /* The first few open TCP's window. */
     double until = now_us() + seconds * 1e6;
     for (int i = 0; data[0] || i == 0; i++) {
@@ -161,7 +161,7 @@ static void measure(int fd, uint64_t size, double seconds)
             trips[count++] = now_us() - begun;
         }
     }
-    qsort(trips, count, sizeof(*trips), by_value);
+    qsort(trips, count, sizeof *trips, by_value);
     double median = trips[count / 2] / 2;
     printf("%llu %.2f %.2f %.2f %.3f %zu\n", (unsigned long long)size, median,
            trips[0] / 2, trips[count * 99 / 100] / 2, (double)size * 8 / median,

@@ -75,7 +75,7 @@ static int slow_readlink(const char *path, char *out, size_t size)
 
 static int slow_opendir(const char *path, struct fuse_file_info *info)
 {
-    struct handle *handle = malloc(sizeof(*handle));
+    struct handle *handle = malloc(sizeof *handle);
     if (!handle) {
         return -ENOMEM;
     }
@@ -110,7 +110,7 @@ static int slow_readdir(const char *path, void *buf, fuse_fill_dir_t fill,
         code = -errno;
     }
     for (int full = 0; !full && !code;) {
-        long got = syscall(SYS_getdents64, handle->fd, names, sizeof(names));
+        long got = syscall(SYS_getdents64, handle->fd, names, sizeof names);
         if (got <= 0) {
             code = got < 0 ? -errno : 0;
             break;
@@ -215,7 +215,7 @@ int main(int argc, char **argv)
     /* A thread per call in flight: ours is the delay, not the queue. */
     char threads_option[] = "-omax_threads=128,max_idle_threads=128";
     char mount_option[] = "-oro,default_permissions,allow_other";
-    char **options = calloc((size_t)argc + 4, sizeof(*options));
+    char **options = calloc((size_t)argc + 4, sizeof *options);
     if (!options) {
         return 1;
     }

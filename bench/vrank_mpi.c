@@ -96,7 +96,7 @@ static double measure(void (*batch)(long count), MPI_Comm comm)
         batch(count);
         seconds[i] = (MPI_Wtime() - begun) / (double)count;
     }
-    qsort(seconds, BATCHES, sizeof(*seconds), by_size);
+    qsort(seconds, BATCHES, sizeof *seconds, by_size);
     return seconds[BATCHES / 2];
 }
 
@@ -115,7 +115,7 @@ static double taken_kib(void)
     char line[256];
     double kib = 0;
     FILE *file = fopen("/proc/self/smaps_rollup", "r");
-    while (file && fgets(line, sizeof(line), file)) {
+    while (file && fgets(line, sizeof line, file)) {
         if (sscanf(line, "Pss: %lf", &kib) == 1) {
             break;
         }

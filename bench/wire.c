@@ -44,8 +44,7 @@ int bench_fail(const char *what)
     return 1;
 }
 
-/* ---- one end ---------------------------------------------------------------
- */
+/* ---- one end ------------------------------------------------------------ */
 
 struct end {
     struct poise_dedup_store *store;
@@ -124,7 +123,7 @@ static int read_some(struct end *end, int fd, unsigned char *buffer)
 static int push(struct end *end, unsigned char *buffer)
 {
     ssize_t got = read(end->file, buffer, PORTION);
-    int err;
+    int code;
 
     if (got < 0) {
         return poise_error_set(errno, "read", NULL, NULL);
@@ -132,18 +131,18 @@ static int push(struct end *end, unsigned char *buffer)
     if (got > 0) {
         return poise_dedup_peer_send(end->peer, 0, buffer, (size_t)got);
     }
-    err = poise_dedup_peer_end(end->peer, 0);
-    err = err < 0 ? err : poise_dedup_peer_flush(end->peer);
-    return err < 0 ? err : 1;
+    code = poise_dedup_peer_end(end->peer, 0);
+    code = code < 0 ? code : poise_dedup_peer_flush(end->peer);
+    return code < 0 ? code : 1;
 }
 
 static int speak(struct end *end, int fd, bool sends)
 {
     unsigned char *buffer = malloc(PORTION);
     bool met = false, is_sender = sends;
-    int rc = 0;
+    int code = 0;
 
-    while (rc == 0) {
+    while (code == 0) {
         struct pollfd poller = {.fd = fd, .events = POLLIN};
         const void *data;
         bool busy = false;
@@ -151,16 +150,16 @@ static int speak(struct end *end, int fd, bool sends)
         if (sends && met &&
             poise_dedup_peer_in_flight(end->peer) < FLIGHT_MOST &&
             poise_dedup_peer_output(end->peer, &data) < OUTPUT_MOST) {
-            rc = push(end, buffer);
-            busy = rc == 0;
+            code = push(end, buffer);
+            busy = code == 0;
             sends = busy;
-            rc = rc > 0 ? 0 : rc;
+            code = code > 0 ? 0 : code;
         }
-        if (rc == 0 && !busy) {
-            rc = poise_dedup_peer_wait(end->peer);
+        if (code == 0 && !busy) {
+            code = poise_dedup_peer_wait(end->peer);
         }
-        rc = rc < 0 ? rc : write_some(end, fd);
-        if (rc < 0) {
+        code = code < 0 ? code : write_some(end, fd);
+        if (code < 0) {
             break;
         }
         if (poise_dedup_peer_output(end->peer, &data) > 0) {
@@ -177,15 +176,14 @@ static int speak(struct end *end, int fd, bool sends)
         poll(&poller, 1, busy ? 0 : -1);
         if (poller.revents & (POLLIN | POLLHUP)) {
             met = true;
-            rc = read_some(end, fd, buffer);
+            code = read_some(end, fd, buffer);
         }
     }
     free(buffer);
-    return rc;
+    return code;
 }
 
-/* ---- two of them -----------------------------------------------------------
- */
+/* ---- two of them -------------------------------------------------------- */
 
 /* Let the system forget what it holds of a cache. */
 void bench_chill(const char *folder)
@@ -326,8 +324,7 @@ static int send_file(const struct bench_how *how, const char *path)
     return failed != 0;
 }
 
-/* ---- the segmenter alone ---------------------------------------------------
- */
+/* ---- the segmenter alone ------------------------------------------------ */
 
 struct cut {
     struct poise_dedup_store *store; /* NULL: only count */
@@ -367,7 +364,7 @@ static int count_piece(const struct poise_dedup_piece *piece, void *arg)
     const void *data = piece->data;
     size_t len = piece->len;
     uint64_t at;
-    int known = 0, err = 0;
+    int known = 0, code = 0;
 
     if (piece->kind == POISE_DEDUP_FILL) {
         return cut->counts ? pack(cut, data, piece->period, ZSTD_e_continue)
@@ -383,11 +380,11 @@ static int count_piece(const struct poise_dedup_piece *piece, void *arg)
             cut->store, poise_dedup_store_fingerprint(cut->store, data, len),
             &at);
         if (known == 0) {
-            err = poise_dedup_store_add(cut->store, data, len, &at);
+            code = poise_dedup_store_add(cut->store, data, len, &at);
         }
     }
-    if (known < 0 || err < 0 || !cut->counts) {
-        return known < 0 ? known : err;
+    if (known < 0 || code < 0 || !cut->counts) {
+        return known < 0 ? known : code;
     }
     cut->segments += piece->kind != POISE_DEDUP_LITERAL;
     cut->hits += known > 0;
@@ -401,16 +398,16 @@ static int cut_file(const struct bench_how *how, const struct bench_bytes *file,
 {
     struct poise_dedup_cut_options options = how->cut;
     struct poise_dedup_segmenter *segmenter;
-    int err = poise_dedup_segmenter_create(how->method, &options, emit, cut,
-                                           &segmenter);
+    int code = poise_dedup_segmenter_create(how->method, &options, emit, cut,
+                                            &segmenter);
 
-    if (err == 0) {
-        err = poise_dedup_segmenter_feed(segmenter, file->data, file->len);
-        err = err < 0 ? err : poise_dedup_segmenter_flush(segmenter);
+    if (code == 0) {
+        code = poise_dedup_segmenter_feed(segmenter, file->data, file->len);
+        code = code < 0 ? code : poise_dedup_segmenter_flush(segmenter);
         *stats = poise_dedup_segmenter_stats(segmenter);
         poise_dedup_segmenter_destroy(segmenter);
     }
-    return err;
+    return code;
 }
 
 int bench_read(const char *path, struct bench_bytes *out)
@@ -490,8 +487,7 @@ static int cut_files(const struct bench_how *how, char **paths, int count)
     return 0;
 }
 
-/* ---- the command -----------------------------------------------------------
- */
+/* ---- the command -------------------------------------------------------- */
 
 static uint64_t size_of(const char *text)
 {

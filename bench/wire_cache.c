@@ -37,8 +37,7 @@ struct state {
     uint64_t bytes, row_bytes, row_hit, each;
 };
 
-/* ---- what happens ----------------------------------------------------------
- */
+/* ---- what happens ------------------------------------------------------- */
 
 static int remember(struct state *state, uint64_t at)
 {
@@ -116,30 +115,31 @@ static int piece(const struct poise_dedup_piece *piece, void *arg)
 {
     struct state *state = arg;
     uint64_t at;
-    int rc = 0, err = 0;
+    int code = 0, err = 0;
 
     if (piece->kind == POISE_DEDUP_SEGMENT) {
         struct poise_dedup_stored stored;
-        rc = poise_dedup_store_find(state->store,
-                                    poise_dedup_store_fingerprint(
-                                        state->store, piece->data, piece->len),
-                                    &at);
-        rc = rc > 0 ? poise_dedup_store_read(state->store, at, &stored) : rc;
-        if (rc > 0) {
+        code =
+            poise_dedup_store_find(state->store,
+                                   poise_dedup_store_fingerprint(
+                                       state->store, piece->data, piece->len),
+                                   &at);
+        code =
+            code > 0 ? poise_dedup_store_read(state->store, at, &stored) : code;
+        if (code > 0) {
             err = found(state, at);
-        } else if (rc == 0) {
+        } else if (code == 0) {
             err = poise_dedup_store_add(state->store, piece->data, piece->len,
                                         &at);
             err = err < 0 ? err : remember(state, at);
         }
         state->segments++;
     }
-    grow(state, piece->len, rc > 0 || piece->kind == POISE_DEDUP_FILL);
-    return rc < 0 ? rc : err;
+    grow(state, piece->len, code > 0 || piece->kind == POISE_DEDUP_FILL);
+    return code < 0 ? code : err;
 }
 
-/* ---- which containers stay in memory ---------------------------------------
- */
+/* ---- which containers stay in memory ------------------------------------ */
 
 enum policy { LEAST_RECENT, FIRST_IN, ANY, FURTHEST, POLICIES };
 
@@ -247,8 +247,7 @@ static void say_policies(const struct state *state)
     free(next);
 }
 
-/* ---- a container's table ---------------------------------------------------
- */
+/* ---- a container's table ------------------------------------------------ */
 
 static int by_value(const void *a, const void *b)
 {
@@ -314,8 +313,7 @@ static void say_lookups(size_t count)
     free(slots);
 }
 
-/* ---- the run ---------------------------------------------------------------
- */
+/* ---- the run ------------------------------------------------------------ */
 
 static void say(const struct state *state)
 {
@@ -347,27 +345,27 @@ static int put_file(const struct bench_how *how, const char *path,
     struct poise_dedup_store_info info;
     struct bench_bytes file;
     uint64_t begun, opened, hits = state->hits, segments = state->segments;
-    int err;
+    int code;
 
     bench_chill(how->sender);
     if (bench_read(path, &file) < 0) {
         return -1;
     }
     begun = poise_clock_ns();
-    err = poise_dedup_store_open(how->sender, &options, &state->store);
-    if (err < 0) {
-        return err;
+    code = poise_dedup_store_open(how->sender, &options, &state->store);
+    if (code < 0) {
+        return code;
     }
     opened = poise_clock_ns() - begun;
-    err = poise_dedup_segmenter_create(how->method, &cut, piece, state,
-                                       &segmenter);
-    if (err == 0) {
-        err = poise_dedup_segmenter_feed(segmenter, file.data, file.len);
-        err = err < 0 ? err : poise_dedup_segmenter_flush(segmenter);
+    code = poise_dedup_segmenter_create(how->method, &cut, piece, state,
+                                        &segmenter);
+    if (code == 0) {
+        code = poise_dedup_segmenter_feed(segmenter, file.data, file.len);
+        code = code < 0 ? code : poise_dedup_segmenter_flush(segmenter);
         poise_dedup_segmenter_destroy(segmenter);
     }
     info = poise_dedup_store_info(state->store);
-    err = err < 0 ? err : poise_dedup_store_close(state->store);
+    code = code < 0 ? code : poise_dedup_store_close(state->store);
     printf("{\"file\": \"%s\", \"bytes\": %zu, \"seconds\": %.3f, \"opened\": "
            "%.3f, \"hit_share\": %.4f, \"loads\": %llu, \"sampling\": %u, "
            "\"cache_bytes\": %llu}\n",
@@ -377,14 +375,14 @@ static int put_file(const struct bench_how *how, const char *path,
            (unsigned long long)info.loads, info.sampling,
            (unsigned long long)info.bytes);
     munmap(file.data, file.len);
-    return err;
+    return code;
 }
 
 int bench_cache(const struct bench_how *how, char **paths, int count)
 {
     struct state state = {0};
     uint64_t all = 0;
-    int err = 0;
+    int code = 0;
 
     for (int i = 0; i < count; i++) {
         struct bench_bytes file;
@@ -395,13 +393,13 @@ int bench_cache(const struct bench_how *how, char **paths, int count)
         munmap(file.data, file.len);
     }
     state.each = all / ROWS;
-    for (int i = 0; i < count && err == 0; i++) {
-        err = put_file(how, paths[i], &state);
+    for (int i = 0; i < count && code == 0; i++) {
+        code = put_file(how, paths[i], &state);
     }
-    if (err == 0) {
+    if (code == 0) {
         say(&state);
     }
     free(state.first);
     free(state.trace.container);
-    return err < 0 ? bench_fail("cache") : 0;
+    return code < 0 ? bench_fail("cache") : 0;
 }

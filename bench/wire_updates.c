@@ -62,15 +62,14 @@ static void die(const char *what)
     exit(1);
 }
 
-static void good(int rc, const char *what)
+static void good(int code, const char *what)
 {
-    if (rc < 0) {
+    if (code < 0) {
         die(what);
     }
 }
 
-/* ---- what arrives ----------------------------------------------------------
- */
+/* ---- what arrives ------------------------------------------------------- */
 
 static int deliver(uint32_t stream, const struct poise_dedup_piece *piece,
                    void *arg)
@@ -110,8 +109,7 @@ static int take(uint32_t stream, const struct poise_dedup_update *told,
     return 0;
 }
 
-/* ---- the link --------------------------------------------------------------
- */
+/* ---- the link ----------------------------------------------------------- */
 
 static void put(struct link *link, struct poise_dedup_peer *from, double now_us)
 {
@@ -167,8 +165,7 @@ static void settle(struct run *run, double until_us)
     }
 }
 
-/* ---- a run -----------------------------------------------------------------
- */
+/* ---- a run -------------------------------------------------------------- */
 
 static void tile(unsigned char *to, uint64_t id)
 {

@@ -78,7 +78,7 @@ static int line_before(struct poise_flow_task *task,
     if (code == 0) {
         const struct border *border = view.data;
         memcpy(line, dim == 0 ? border->below : border->right,
-               sizeof(border->below));
+               sizeof border->below);
     }
     return code;
 }
@@ -103,11 +103,11 @@ static int compute(struct poise_flow_task *task,
     if (code == 0) {
         code = line_before(task, block, 1, left);
     }
-    struct border *out = code == 0 ? poise_flow_make(task, sizeof(*out)) : NULL;
+    struct border *out = code == 0 ? poise_flow_make(task, sizeof *out) : NULL;
     if (!out) {
         return code < 0 ? code : -ENOMEM;
     }
-    memset(out, 0, sizeof(*out));
+    memset(out, 0, sizeof *out);
     out->right[0] = row[columns];
     for (int64_t i = 1; i <= rows; i++) {
         uint32_t corner = row[0];
@@ -120,8 +120,8 @@ static int compute(struct poise_flow_task *task,
         }
         out->right[i] = row[columns];
     }
-    memcpy(out->below, row, (size_t)(columns + 1) * sizeof(*row));
-    return poise_flow_write(task, block, out, sizeof(*out));
+    memcpy(out->below, row, (size_t)(columns + 1) * sizeof *row);
+    return poise_flow_write(task, block, out, sizeof *out);
 }
 
 /* The last block, on which no other one depends, is the result. */

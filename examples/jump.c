@@ -91,7 +91,7 @@ static int depend(struct poise_flow_task *task,
     }
     const struct node *nodes = view.data;
     uint64_t blocks = (uint64_t)file->index[0].to;
-    bool *named = calloc(blocks, sizeof(*named));
+    bool *named = calloc(blocks, sizeof *named);
     if (!named) {
         return -ENOMEM;
     }
@@ -129,12 +129,12 @@ static int compute(struct poise_flow_task *task,
     uint64_t count = size_of(lists, block->index[0]), held = UINT64_MAX;
     struct poise_flow_address from = *block;
     struct poise_flow_view view = {0}, other = {0};
-    struct node *out = poise_flow_make(task, count * sizeof(*out));
+    struct node *out = poise_flow_make(task, count * sizeof *out);
     int code = out ? 0 : -ENOMEM;
     (void)file;
     if (code == 0 && block->version == 0) {
         begin(lists, (uint64_t)block->index[0] * NODES, count, out);
-        return poise_flow_write(task, block, out, count * sizeof(*out));
+        return poise_flow_write(task, block, out, count * sizeof *out);
     }
     from.version--;
     code = code == 0 ? poise_flow_read(task, &from, &view) : code;
@@ -155,7 +155,7 @@ static int compute(struct poise_flow_task *task,
         }
     }
     return code < 0 ? code
-                    : poise_flow_write(task, block, out, count * sizeof(*out));
+                    : poise_flow_write(task, block, out, count * sizeof *out);
 }
 
 static int output(const struct poise_flow_address *block, const void *data,
@@ -164,7 +164,7 @@ static int output(const struct poise_flow_address *block, const void *data,
     struct lists *lists = arg;
     const struct node *nodes = data;
     (void)block;
-    for (size_t i = 0; i < len / sizeof(*nodes); i++) {
+    for (size_t i = 0; i < len / sizeof *nodes; i++) {
         lists->sum += nodes[i].far;
         lists->wrong += nodes[i].far >= lists->count;
     }
@@ -191,7 +191,7 @@ int poise_flow_open(int argc, char **argv, struct poise_flow_program *out)
         return poise_error_set(EINVAL, "run", argv[0],
                                "it wants a number of nodes");
     }
-    struct lists *lists = calloc(1, sizeof(*lists));
+    struct lists *lists = calloc(1, sizeof *lists);
     if (!lists) {
         return -ENOMEM;
     }

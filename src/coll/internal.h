@@ -28,7 +28,7 @@
 /** What two ranks write lies this far apart. */
 #define COLL_LINE 64
 
-/* ---- memory of a node ---------------------------------------------------- */
+/* ---- memory of a node --------------------------------------------------- */
 
 /* The processes that share a segment, and how to notice that one died. */
 struct coll_peer {
@@ -60,7 +60,7 @@ void coll_segment_huge(struct coll_segment *segment);
 void coll_segment_seal(struct coll_segment *segment);
 void coll_segment_free(struct coll_segment *segment);
 
-/* ---- sparse bitmaps ------------------------------------------------------ */
+/* ---- sparse bitmaps ----------------------------------------------------- */
 
 /** A bitmap with so many bytes for each bit that is set is worth packing: that
  * takes some 5 ns a bit at both ends, and leaves a byte or two of it. */
@@ -76,7 +76,7 @@ int coll_sparse_unpack(const void *packed, size_t len, void *block,
 /* 0, or -EOWNERDEAD if a process that shares the segment is no more. */
 int coll_segment_check(struct coll_segment *segment);
 
-/* ---- waiting ------------------------------------------------------------- */
+/* ---- waiting ------------------------------------------------------------ */
 
 /* In shared memory: a number that only grows (and wraps). */
 struct coll_word {
@@ -122,7 +122,7 @@ struct coll_gate {
 int coll_gate_pass(const struct coll_waiter *waiter, struct coll_gate *gate,
                    uint32_t count);
 
-/* ---- trees --------------------------------------------------------------- */
+/* ---- trees -------------------------------------------------------------- */
 
 enum coll_over { COLL_OVER_ANY, COLL_OVER_SHM, COLL_OVER_MPI };
 
@@ -142,7 +142,7 @@ int coll_tree_parse(const char *text, size_t len, const char *name,
 int coll_tree_check(const struct poise_coll_tree *tree, const char *name,
                     const int *lines);
 
-/* ---- plans --------------------------------------------------------------- */
+/* ---- plans -------------------------------------------------------------- */
 
 /*
  * A tree as the ranks walk it. A cell is the ranks that are joined by shared
@@ -178,7 +178,7 @@ static inline bool coll_plan_above(const struct coll_plan *plan, int above,
            plan->at[rank] < plan->end[above];
 }
 
-/* ---- operations ---------------------------------------------------------- */
+/* ---- operations --------------------------------------------------------- */
 
 size_t coll_type_bytes(enum poise_coll_type type);
 bool coll_op_fits(enum poise_coll_type type, enum poise_coll_op op);
@@ -186,7 +186,7 @@ bool coll_op_fits(enum poise_coll_type type, enum poise_coll_op op);
 void coll_fold(enum poise_coll_type type, enum poise_coll_op op, void *acc,
                const void *in, size_t count);
 
-/* ---- one call ------------------------------------------------------------ */
+/* ---- one call ----------------------------------------------------------- */
 
 enum coll_kind {
     COLL_BARRIER,
@@ -389,7 +389,7 @@ uint32_t coll_check_of(const struct coll_call *call);
 /* -EPROTO, with the rank named. */
 int coll_differs(int rank);
 
-/* ---- near calls ---------------------------------------------------------- */
+/* ---- near calls --------------------------------------------------------- */
 
 /* From here on a vector goes from memory to memory, if that is allowed. */
 #define COLL_DIRECT_BYTES ((size_t)32 << 10)
@@ -432,7 +432,7 @@ int coll_near_items(struct poise_coll *coll, struct coll_call *call,
 /* A broadcast; 1: ranks do not all share memory, and nothing was done. */
 int coll_cast(struct poise_coll *coll, int root, void *data, size_t bytes);
 
-/* ---- conditions ---------------------------------------------------------- */
+/* ---- conditions --------------------------------------------------------- */
 
 __extension__ typedef __int128 coll_wide;
 
@@ -466,7 +466,7 @@ int coll_reduce_with(struct poise_coll *coll, const struct coll_token *token,
                      const void *in, void *out, size_t count,
                      enum poise_coll_type type, enum poise_coll_op op);
 
-/* ---- noise --------------------------------------------------------------- */
+/* ---- noise -------------------------------------------------------------- */
 
 /* Mark in late[threshold * count + i] which of `count` times exceed their
  * median by more than a threshold. `space` is [count]. */

@@ -54,16 +54,16 @@ static int rank_of(const struct pass *pass, int number)
     return (number + pass->root) % pass->world->size;
 }
 
-bool comm_try_again(int err, unsigned *tries)
+bool comm_try_again(int code, unsigned *tries)
 {
-    if (err != -ENOMEM || (*tries)++ == 100) {
+    if (code != -ENOMEM || (*tries)++ == 100) {
         return false;
     }
     poise_sleep_ns(UINT64_C(1000000));
     return true;
 }
 
-/* ---- letters ------------------------------------------------------------- */
+/* ---- letters ------------------------------------------------------------ */
 
 static int post(struct pass *pass, int dest, enum letter_op op,
                 const struct poise_buf *buf)
@@ -72,22 +72,22 @@ static int post(struct pass *pass, int dest, enum letter_op op,
                                .op = (uint32_t)pass->kind << 8 | op,
                                .code = pass->code};
     return comm_post(pass->world, dest, COMM_TAG_COLLECTIVE, buf->data,
-                     pass->code ? 0 : buf->len, &stamp, sizeof(stamp));
+                     pass->code ? 0 : buf->len, &stamp, sizeof stamp);
 }
 
 static void send_letter(struct pass *pass, int dest, enum letter_op op,
                         const struct poise_buf *buf)
 {
     unsigned tries = 0;
-    int err;
+    int code;
     do {
-        err = post(pass, dest, op, buf);
-        if (err < 0 && op == OP_UP) {
-            pass->code = err;
+        code = post(pass, dest, op, buf);
+        if (code < 0 && op == OP_UP) {
+            pass->code = code;
         }
-    } while (err < 0 && comm_try_again(err, &tries));
-    if (err < 0) {
-        pass->code = err;
+    } while (code < 0 && comm_try_again(code, &tries));
+    if (code < 0) {
+        pass->code = code;
     }
 }
 
@@ -147,34 +147,34 @@ static int take_letter(struct pass *pass, int source, enum letter_op op,
                        struct poise_message *out)
 {
     struct comm_letter letter;
-    int err = await_letter(pass, source, op, &letter);
-    if (err < 0) {
-        return err;
+    int code = await_letter(pass, source, op, &letter);
+    if (code < 0) {
+        return code;
     }
     if (letter.op != ((uint32_t)pass->kind << 8 | op)) {
-        err = poise_error_set(EPROTO, pass->doing, NULL,
-                              "rank %d takes part in another collective call",
-                              source);
+        code = poise_error_set(EPROTO, pass->doing, NULL,
+                               "rank %d takes part in another collective call",
+                               source);
     } else if (letter.code != 0) {
-        err = poise_error_set(-letter.code, pass->doing, NULL,
-                              "rank %d failed: %s", source,
-                              strerror(-letter.code));
+        code = poise_error_set(-letter.code, pass->doing, NULL,
+                               "rank %d failed: %s", source,
+                               strerror(-letter.code));
     } else {
         *out = letter.message;
         return 0;
     }
     free(letter.message.data);
-    return err;
+    return code;
 }
 
-static void fail(struct pass *pass, int err)
+static void fail(struct pass *pass, int code)
 {
     if (pass->code == 0) {
-        pass->code = err;
+        pass->code = code;
     }
 }
 
-/* ---- up and down --------------------------------------------------------- */
+/* ---- up and down -------------------------------------------------------- */
 
 /* Merge what a subtree sent into `mine`. */
 typedef int (*fold_fn)(const void *arg, struct poise_buf *mine,
@@ -195,14 +195,14 @@ static void pass_up(struct pass *pass, struct poise_buf *buf, fold_fn fold,
             continue;
         }
         struct poise_message message;
-        int err =
+        int code =
             take_letter(pass, rank_of(pass, number + bit), OP_UP, &message);
-        if (err == 0) {
-            err = pass->code ? 0 : fold(arg, buf, &message);
+        if (code == 0) {
+            code = pass->code ? 0 : fold(arg, buf, &message);
             poise_message_free(&message);
         }
-        if (err < 0) {
-            fail(pass, err);
+        if (code < 0) {
+            fail(pass, code);
         }
     }
 }
@@ -218,15 +218,15 @@ static void pass_down(struct pass *pass, struct poise_buf *buf)
     }
     if (number != 0) {
         struct poise_message message;
-        int err =
+        int code =
             take_letter(pass, rank_of(pass, number - bit), OP_DOWN, &message);
-        if (err == 0) {
+        if (code == 0) {
             poise_buf_free(buf);
             buf->data = message.data;
             buf->len = buf->cap = message.len;
         }
-        if (err < 0) {
-            fail(pass, err);
+        if (code < 0) {
+            fail(pass, code);
         }
     }
     while ((bit >>= 1) > 0) {
@@ -236,7 +236,7 @@ static void pass_down(struct pass *pass, struct poise_buf *buf)
     }
 }
 
-/* ---- the public ones ----------------------------------------------------- */
+/* ---- the public ones ---------------------------------------------------- */
 
 static int check_root(const struct poise_world *world, int root,
                       const char *doing)
@@ -271,9 +271,9 @@ int poise_world_broadcast(struct poise_world *world, int root,
                           struct poise_buf *buf)
 {
     const char *doing = "broadcast";
-    int err = check_root(world, root, doing);
-    if (err < 0) {
-        return err;
+    int code = check_root(world, root, doing);
+    if (code < 0) {
+        return code;
     }
     struct pass pass = begin(world, BROADCAST, root, doing);
     if (world->rank == root) {
@@ -312,9 +312,9 @@ int poise_world_gather(struct poise_world *world, int root, const void *data,
                        size_t len, struct poise_buf *out)
 {
     const char *doing = "gather";
-    int err = check_root(world, root, doing);
-    if (err < 0) {
-        return err;
+    int code = check_root(world, root, doing);
+    if (code < 0) {
+        return code;
     }
     struct pass pass = begin(world, GATHER, root, doing);
     struct poise_buf blobs = {0};
@@ -355,10 +355,10 @@ static int fold_reduce(const void *arg, struct poise_buf *mine,
     }
     for (size_t at = 0; at < mine->len; at += sizeof(uint64_t)) {
         uint64_t a, b;
-        memcpy(&a, mine->data + at, sizeof(a));
-        memcpy(&b, (char *)theirs->data + at, sizeof(b));
+        memcpy(&a, mine->data + at, sizeof a);
+        memcpy(&b, (char *)theirs->data + at, sizeof b);
         combine(*op, &a, b);
-        memcpy(mine->data + at, &a, sizeof(a));
+        memcpy(mine->data + at, &a, sizeof a);
     }
     return 0;
 }
@@ -368,7 +368,7 @@ int poise_world_reduce(struct poise_world *world, enum poise_reduce op,
 {
     struct pass pass = begin(world, REDUCE, 0, "reduce");
     struct poise_buf buf = {0};
-    size_t len = count * sizeof(*values);
+    size_t len = count * sizeof *values;
     fail(&pass, poise_buf_append(&buf, values, len));
     pass_up(&pass, &buf, fold_reduce, &op);
     pass_down(&pass, &buf);

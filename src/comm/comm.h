@@ -91,7 +91,7 @@ POISE_API int poise_world_create_local(int size,
 POISE_API int poise_world_adopt(const char *flavour, const void *comm,
                                 size_t comm_bytes, struct poise_world **out);
 
-/* ---- who sits where ------------------------------------------------------ */
+/* ---- who sits where ----------------------------------------------------- */
 
 /** How far two ranks are apart: the smallest unit that holds both. */
 enum poise_level {
@@ -298,8 +298,7 @@ POISE_API int poise_world_reduce(struct poise_world *world,
  */
 POISE_API int poise_world_agree(struct poise_world *world, int code);
 
-/* ---- launching ------------------------------------------------------------
- */
+/* ---- launching ---------------------------------------------------------- */
 
 /** What starts a job of several processes. */
 struct poise_comm_launcher {

@@ -30,7 +30,7 @@ static int64_t number(env_fn env, const char *name)
 
 static void find_launcher(env_fn env, struct comm_launch *out)
 {
-    for (size_t i = 0; i < sizeof(launchers) / sizeof(*launchers); i++) {
+    for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
         if (env(launchers[i].rank)) {
             *out = (struct comm_launch){.flavour = launchers[i].flavour,
                                         .by = launchers[i].rank,

@@ -35,7 +35,7 @@ static const char *whose(const char *command)
 {
     char *path = realpath(command, NULL);
     const char *slash = path ? strrchr(path, '/') : NULL, *mpi = NULL;
-    for (size_t i = 0; slash && i < sizeof(signs) / sizeof(*signs); i++) {
+    for (size_t i = 0; slash && i < sizeof signs / sizeof *signs; i++) {
         if (strstr(slash, signs[i].part)) {
             mpi = signs[i].mpi;
             break;
@@ -66,11 +66,11 @@ int poise_comm_launcher_find(const char *mpi, struct poise_comm_launcher *out)
 {
     struct poise_buf path = {0};
     bool any = !mpi || !*mpi;
-    int err = -ENOTSUP;
+    int code = -ENOTSUP;
     if (!any && strcmp(mpi, "ompi") != 0 && strcmp(mpi, "mpich") != 0) {
         return poise_error_set(EINVAL, DOING, mpi, "expected ompi or mpich");
     }
-    for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         const char *command = by_path(known[i].name, &path), *owner;
         if (!command) {
             continue;
@@ -79,16 +79,16 @@ int poise_comm_launcher_find(const char *mpi, struct poise_comm_launcher *out)
         if (owner && (any || strcmp(owner, mpi) == 0)) {
             out->command = strdup(command);
             out->mpi = owner;
-            err = out->command ? 0 : -ENOMEM;
+            code = out->command ? 0 : -ENOMEM;
             break;
         }
     }
     poise_buf_free(&path);
-    return err == -ENOTSUP
+    return code == -ENOTSUP
                ? poise_error_set(ENOTSUP, DOING, any ? NULL : mpi,
                                  "PATH leads to no mpirun of an MPI that is "
                                  "known")
-               : err;
+               : code;
 }
 
 void poise_comm_launcher_free(struct poise_comm_launcher *launcher)

@@ -83,22 +83,22 @@ void *comm_module_open(const char *file, struct poise_buf *why)
 int comm_backend_load(const char *flavour, const struct comm_backend **out)
 {
     struct poise_buf file = {0}, why = {0};
-    int err = 0;
+    int code = 0;
     poise_buf_printf(&file, "poise-mpi-%s.so", flavour);
     void *module = comm_module_open(poise_buf_str(&file), &why);
     const struct comm_backend *backend =
         module ? dlsym(module, "poise_comm_backend") : NULL;
     if (!backend) {
-        err = poise_error_set(ENOTSUP, "load the MPI back end", flavour, "%s",
-                              module ? "it is not one of Poise's"
-                                     : poise_buf_str(&why));
+        code = poise_error_set(ENOTSUP, "load the MPI back end", flavour, "%s",
+                               module ? "it is not one of Poise's"
+                                      : poise_buf_str(&why));
     } else if (backend->version != COMM_BACKEND_VERSION) {
-        err = poise_error_set(ENOTSUP, "load the MPI back end", flavour,
-                              "it belongs to another version of Poise");
+        code = poise_error_set(ENOTSUP, "load the MPI back end", flavour,
+                               "it belongs to another version of Poise");
     } else {
         *out = backend;
     }
     poise_buf_free(&file);
     poise_buf_free(&why);
-    return err;
+    return code;
 }

@@ -72,11 +72,11 @@ static void hub_free(struct local_hub *hub)
 static struct local_hub *hub_create(int size,
                                     const struct poise_local_options *opts)
 {
-    struct local_hub *hub = poise_alloc(1, sizeof(*hub));
+    struct local_hub *hub = poise_alloc(1, sizeof *hub);
     if (!hub) {
         return NULL;
     }
-    hub->queues = poise_alloc((size_t)size, sizeof(*hub->queues));
+    hub->queues = poise_alloc((size_t)size, sizeof *hub->queues);
     if (!hub->queues) {
         free(hub);
         return NULL;
@@ -150,8 +150,8 @@ static int local_send(struct comm_transport *transport, int dest, int tag,
     pthread_mutex_lock(&queue->lock);
     item.order = local->hub->opts.reorder ? poise_rng_next(&local->rng)
                                           : queue->arrivals++;
-    int err = comm_heap_reserve(&queue->heap);
-    if (err == 0) {
+    int code = comm_heap_reserve(&queue->heap);
+    if (code == 0) {
         comm_heap_push(&queue->heap, &item);
     }
     /* The event goes when the receiver's transport does. */
@@ -159,10 +159,10 @@ static int local_send(struct comm_transport *transport, int dest, int tag,
         poise_event_signal(queue->event);
     }
     pthread_mutex_unlock(&queue->lock);
-    if (err < 0) {
+    if (code < 0) {
         free(data);
     }
-    return err;
+    return code;
 }
 
 static int local_poll(struct comm_transport *transport,
@@ -229,7 +229,7 @@ static struct local_hub *meet(struct local_hub *hub, uint64_t number,
     }
     struct meeting *found = *link;
     if (!found) {
-        found = poise_alloc(1, sizeof(*found));
+        found = poise_alloc(1, sizeof *found);
         if (!found) {
             return NULL;
         }
@@ -266,11 +266,11 @@ static int local_split(struct comm_transport *transport, int colour, int rank,
     if (!sub) {
         return -ENOMEM;
     }
-    int err = transport_create(sub, rank, out);
-    if (err < 0) {
+    int code = transport_create(sub, rank, out);
+    if (code < 0) {
         hub_leave(sub);
     }
-    return err;
+    return code;
 }
 
 static const struct comm_transport_ops local_ops = {
@@ -285,7 +285,7 @@ static const struct comm_transport_ops local_ops = {
 static int transport_create(struct local_hub *hub, int rank,
                             struct comm_transport **out)
 {
-    struct local_transport *local = poise_alloc(1, sizeof(*local));
+    struct local_transport *local = poise_alloc(1, sizeof *local);
     if (!local) {
         return -ENOMEM;
     }
@@ -298,7 +298,7 @@ static int transport_create(struct local_hub *hub, int rank,
     local->base.rank = rank;
     local->base.size = hub->size;
     local->base.threads_allowed = true;
-    snprintf(local->base.name, sizeof(local->base.name), "one process");
+    snprintf(local->base.name, sizeof local->base.name, "one process");
     local->hub = hub;
     poise_rng_seed(&local->rng, hub->opts.seed + (uint64_t)rank);
     struct rank_queue *queue = &hub->queues[rank];

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the heap ------------------------------------------------------------ */
+/* ---- the heap ----------------------------------------------------------- */
 
 int comm_heap_reserve(struct comm_heap *heap)
 {
@@ -24,7 +24,7 @@ int comm_heap_reserve(struct comm_heap *heap)
         return 0;
     }
     size_t cap = heap->cap ? heap->cap * 2 : 16;
-    void *items = poise_realloc(heap->items, cap, sizeof(*heap->items));
+    void *items = poise_realloc(heap->items, cap, sizeof *heap->items);
     if (!items) {
         return -ENOMEM;
     }
@@ -85,7 +85,7 @@ uint64_t comm_time_left(uint64_t due_ns)
     return due_ns > now ? due_ns - now : 0;
 }
 
-/* ---- sending ------------------------------------------------------------- */
+/* ---- sending ------------------------------------------------------------ */
 
 static int keep_own(struct poise_world *world, int tag, void *data, size_t len)
 {
@@ -93,10 +93,10 @@ static int keep_own(struct poise_world *world, int tag, void *data, size_t len)
         .order = world->order++,
         .message = {
             .source = world->rank, .tag = tag, .len = len, .data = data}};
-    int err = comm_heap_reserve(&world->kept);
-    if (err < 0) {
+    int code = comm_heap_reserve(&world->kept);
+    if (code < 0) {
         free(data);
-        return err;
+        return code;
     }
     comm_heap_push(&world->kept, &item);
     return 0;
@@ -125,7 +125,7 @@ int comm_post(struct poise_world *world, int dest, int tag, const void *data,
     }
     if (timed) {
         uint64_t now = poise_clock_ns();
-        memcpy(copy + len + trailer_len, &now, sizeof(now));
+        memcpy(copy + len + trailer_len, &now, sizeof now);
         tag |= COMM_TAG_TIMED;
     }
     return world->transport->ops->send(world->transport, dest, tag, copy,
@@ -155,7 +155,7 @@ size_t poise_world_unsent(const struct poise_world *world)
     return world->transport->ops->unsent(world->transport);
 }
 
-/* ---- receiving ----------------------------------------------------------- */
+/* ---- receiving ---------------------------------------------------------- */
 
 static int reserve_inbox(struct poise_world *world)
 {
@@ -163,7 +163,7 @@ static int reserve_inbox(struct poise_world *world)
         return 0;
     }
     size_t cap = world->inbox_cap ? world->inbox_cap * 2 : 8;
-    void *inbox = poise_realloc(world->inbox, cap, sizeof(*world->inbox));
+    void *inbox = poise_realloc(world->inbox, cap, sizeof *world->inbox);
     if (!inbox) {
         return -ENOMEM;
     }
@@ -205,9 +205,9 @@ static int sort_in(struct poise_world *world, struct poise_message message)
     int tag = message.tag;
     message.tag &= POISE_TAG_MAX;
     if (tag & COMM_TAG_TIMED) {
-        int err = cut(&message, &due, sizeof(due));
-        if (err < 0) {
-            return err;
+        int code = cut(&message, &due, sizeof due);
+        if (code < 0) {
+            return code;
         }
         due += cost_from(world, message.source);
     }
@@ -217,9 +217,9 @@ static int sort_in(struct poise_world *world, struct poise_message message)
         comm_heap_push(&world->kept, &item);
         return 0;
     }
-    int err = cut(&message, &stamp, sizeof(stamp));
-    if (err < 0) {
-        return err;
+    int code = cut(&message, &stamp, sizeof stamp);
+    if (code < 0) {
+        return code;
     }
     world->inbox[world->inbox_count++] =
         (struct comm_letter){.due_ns = due,
@@ -240,19 +240,19 @@ int comm_take_in(struct poise_world *world)
     if (got <= 0) {
         return got;
     }
-    int err = sort_in(world, message);
-    if (err < 0) {
+    int code = sort_in(world, message);
+    if (code < 0) {
         free(message.data);
-        return err;
+        return code;
     }
     return 1;
 }
 
 int poise_world_receive(struct poise_world *world, struct poise_message *out)
 {
-    int err = comm_take_in(world);
-    if (err < 0) {
-        return err;
+    int code = comm_take_in(world);
+    if (code < 0) {
+        return code;
     }
     if (world->kept.count == 0 ||
         comm_time_left(world->kept.items[0].due_ns) > 0) {
@@ -268,7 +268,7 @@ void poise_message_free(struct poise_message *message)
     *message = (struct poise_message){0};
 }
 
-/* ---- waiting ------------------------------------------------------------- */
+/* ---- waiting ------------------------------------------------------------ */
 
 void poise_world_wait(struct poise_world *world, uint64_t timeout_ns)
 {

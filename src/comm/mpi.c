@@ -49,19 +49,19 @@ static int set_mpi_error(const struct comm_backend *backend, int code,
     if (code == -ENOMEM) {
         return poise_error_set(ENOMEM, doing, NULL, NULL);
     }
-    backend->describe(code, text, sizeof(text));
+    backend->describe(code, text, sizeof text);
     return poise_error_set(EIO, doing, NULL, "%s", text);
 }
 
-/* ---- messages ------------------------------------------------------------ */
+/* ---- messages ----------------------------------------------------------- */
 
 static int mpi_send(struct comm_transport *transport, int dest, int tag,
                     void *data, size_t len)
 {
     struct mpi_transport *self = of(transport);
     self->rounds = 0;
-    int err = self->backend->send(self->mpi, dest, tag, data, len);
-    return err ? set_mpi_error(self->backend, err, "send a message") : 0;
+    int code = self->backend->send(self->mpi, dest, tag, data, len);
+    return code ? set_mpi_error(self->backend, code, "send a message") : 0;
 }
 
 /* Notice a message and begin to receive it. */
@@ -70,9 +70,9 @@ static int begin_receive(struct mpi_transport *self)
     const struct comm_backend *backend = self->backend;
     if (!self->incoming) {
         struct comm_mpi_message seen;
-        int err = backend->probe(self->mpi, &self->incoming, &seen);
-        if (err) {
-            return set_mpi_error(backend, err, "look for messages");
+        int code = backend->probe(self->mpi, &self->incoming, &seen);
+        if (code) {
+            return set_mpi_error(backend, code, "look for messages");
         }
         if (!self->incoming) {
             return 0;
@@ -85,10 +85,10 @@ static int begin_receive(struct mpi_transport *self)
     if (len && !self->message.data) {
         return -ENOMEM; /* the message stays where it is */
     }
-    int err = backend->receive(self->mpi, self->message.data);
-    if (err) {
+    int code = backend->receive(self->mpi, self->message.data);
+    if (code) {
         free(self->message.data);
-        return set_mpi_error(backend, err, "receive a message");
+        return set_mpi_error(backend, code, "receive a message");
     }
     self->receiving = true;
     return 0;
@@ -106,14 +106,14 @@ static int advance(struct mpi_transport *self)
         return 0;
     }
     if (!self->receiving) {
-        int err = begin_receive(self);
-        if (err < 0 || !self->receiving) {
-            return err;
+        int code = begin_receive(self);
+        if (code < 0 || !self->receiving) {
+            return code;
         }
     }
-    int err = self->backend->received(self->mpi, &self->arrived);
-    if (err) {
-        return set_mpi_error(self->backend, err, "receive a message");
+    int code = self->backend->received(self->mpi, &self->arrived);
+    if (code) {
+        return set_mpi_error(self->backend, code, "receive a message");
     }
     self->rounds = 0;
     return 0;
@@ -122,9 +122,9 @@ static int advance(struct mpi_transport *self)
 static int mpi_poll(struct comm_transport *transport, struct poise_message *out)
 {
     struct mpi_transport *self = of(transport);
-    int err = advance(self);
-    if (err < 0) {
-        return err;
+    int code = advance(self);
+    if (code < 0) {
+        return code;
     }
     if (!self->arrived) {
         return 0;
@@ -140,7 +140,7 @@ static size_t mpi_unsent(const struct comm_transport *transport)
     return self->backend->unsent(self->mpi);
 }
 
-/* ---- waiting ------------------------------------------------------------- */
+/* ---- waiting ------------------------------------------------------------ */
 
 /* One step of patience, of at most `left_ns`. */
 static void be_patient(struct mpi_transport *self, uint32_t seen,
@@ -180,13 +180,13 @@ static void mpi_wait(struct comm_transport *transport, uint32_t seen,
     }
 }
 
-/* ---- making and ending --------------------------------------------------- */
+/* ---- making and ending -------------------------------------------------- */
 
 static const struct comm_transport_ops mpi_ops;
 
 static struct mpi_transport *transport_alloc(const struct comm_backend *backend)
 {
-    struct mpi_transport *self = poise_alloc(1, sizeof(*self));
+    struct mpi_transport *self = poise_alloc(1, sizeof *self);
     if (self) {
         self->base.ops = &mpi_ops;
         self->backend = backend;
@@ -213,14 +213,14 @@ static int mpi_split(struct comm_transport *transport, int colour, int rank,
             return -ENOMEM;
         }
     }
-    int err = self->backend->split(self->mpi, colour, rank, &part->mpi);
-    if (err) {
+    int code = self->backend->split(self->mpi, colour, rank, &part->mpi);
+    if (code) {
         free(part);
-        return set_mpi_error(self->backend, err, "split the world");
+        return set_mpi_error(self->backend, code, "split the world");
     }
     learn_size(part);
     part->base.threads_allowed = self->base.threads_allowed;
-    snprintf(part->base.name, sizeof(part->base.name), "%s", self->base.name);
+    snprintf(part->base.name, sizeof part->base.name, "%s", self->base.name);
     *out = &part->base;
     return 0;
 }
@@ -276,18 +276,18 @@ static const struct comm_transport_ops mpi_ops = {
     .destroy = mpi_destroy,
 };
 
-static int set_start_error(const struct comm_backend *backend, int err)
+static int set_start_error(const struct comm_backend *backend, int code)
 {
     const char *doing = "start MPI";
-    if (err == -EALREADY) {
+    if (code == -EALREADY) {
         return poise_error_set(ENOTSUP, doing, NULL,
                                "it was finalised already in this process");
     }
-    if (err == -ERANGE) {
+    if (code == -ERANGE) {
         return poise_error_set(ENOTSUP, doing, NULL, "its tags end before %d",
                                COMM_TAG_LIMIT);
     }
-    return set_mpi_error(backend, err, doing);
+    return set_mpi_error(backend, code, doing);
 }
 
 /* Start MPI if need be and open `comm`, or the world (NULL). */
@@ -300,22 +300,22 @@ static int join_mpi(const struct comm_backend *backend, const void *comm,
         return -ENOMEM;
     }
     uint64_t begun = poise_clock_ns();
-    int err = backend->start(&start);
-    if (err) {
+    int code = backend->start(&start);
+    if (code) {
         free(self);
-        return set_start_error(backend, err);
+        return set_start_error(backend, code);
     }
     self->finalise = start.initialised;
     self->base.startup_ns = start.initialised ? poise_clock_ns() - begun : 0;
     self->base.threads_allowed = start.threads;
-    snprintf(self->base.name, sizeof(self->base.name), "%s", start.name);
-    err = backend->open(comm, COMM_TAG_LIMIT, &self->mpi);
-    if (err) {
+    snprintf(self->base.name, sizeof self->base.name, "%s", start.name);
+    code = backend->open(comm, COMM_TAG_LIMIT, &self->mpi);
+    if (code) {
         if (self->finalise) {
             backend->stop();
         }
         free(self);
-        return set_start_error(backend, err);
+        return set_start_error(backend, code);
     }
     learn_size(self);
     *out = self;
@@ -327,21 +327,21 @@ int comm_mpi_create(const struct comm_launch *launch,
 {
     const struct comm_backend *backend;
     struct mpi_transport *self;
-    int err = comm_backend_load(launch->flavour, &backend);
-    if (err == 0) {
-        err = join_mpi(backend, NULL, &self);
+    int code = comm_backend_load(launch->flavour, &backend);
+    if (code == 0) {
+        code = join_mpi(backend, NULL, &self);
     }
-    if (err < 0) {
-        return err;
+    if (code < 0) {
+        return code;
     }
     if (launch->size > 0 && launch->size != self->base.size) {
-        err = poise_error_set(
+        code = poise_error_set(
             ENOTSUP, "join the ranks that were launched", NULL,
             "there are %lld by the launcher, but %s sees %d: use the mpirun "
             "of this MPI, or choose another with POISE_MPI=ompi or mpich",
             (long long)launch->size, self->base.name, self->base.size);
         mpi_destroy(&self->base);
-        return err;
+        return code;
     }
     *out = &self->base;
     return 0;
@@ -352,18 +352,18 @@ int comm_mpi_adopt(const char *flavour, const void *comm, size_t comm_bytes,
 {
     const struct comm_backend *backend;
     struct mpi_transport *self;
-    int err = comm_backend_load(flavour, &backend);
-    if (err < 0) {
-        return err;
+    int code = comm_backend_load(flavour, &backend);
+    if (code < 0) {
+        return code;
     }
     if (comm_bytes != backend->comm_bytes) {
         return poise_error_set(ENOTSUP, "adopt an MPI communicator", flavour,
                                "it has %zu bytes, expected %zu", comm_bytes,
                                backend->comm_bytes);
     }
-    err = join_mpi(backend, comm, &self);
-    if (err < 0) {
-        return err;
+    code = join_mpi(backend, comm, &self);
+    if (code < 0) {
+        return code;
     }
     *out = &self->base;
     return 0;

@@ -25,7 +25,7 @@ static inline int poise_world_from_mpi(MPI_Comm comm, struct poise_world **out)
 #else
     const char *flavour = "unknown";
 #endif
-    return poise_world_adopt(flavour, &comm, sizeof(comm), out);
+    return poise_world_adopt(flavour, &comm, sizeof comm, out);
 }
 
 #endif

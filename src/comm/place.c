@@ -28,8 +28,8 @@ static int read_small(const char *path, struct poise_buf *out)
         got = to ? poise_file_read(fd, to, 4096, path) : -ENOMEM;
         out->len += got > 0 ? (size_t)got : 0;
     } while (got > 0);
-    int err = poise_file_close(fd, path);
-    return got < 0 ? (int)got : err;
+    int code = poise_file_close(fd, path);
+    return got < 0 ? (int)got : code;
 }
 
 static int copy_text(const char *text, char **out)
@@ -43,15 +43,15 @@ static int copy_text(const char *text, char **out)
     return 0;
 }
 
-/* ---- the site ------------------------------------------------------------ */
+/* ---- the site ----------------------------------------------------------- */
 
 /* Whether a line's pattern stands for this host, by its full or short name. */
 static bool is_host(const char *pattern, const char *host)
 {
     char brief[256];
     size_t len = strcspn(host, ".");
-    if (len >= sizeof(brief)) {
-        len = sizeof(brief) - 1;
+    if (len >= sizeof brief) {
+        len = sizeof brief - 1;
     }
     memcpy(brief, host, len);
     brief[len] = '\0';
@@ -78,26 +78,26 @@ static int find_site(const char *path, const char *host, char **out)
 {
     struct poise_buf text = {0};
     const char *site = "";
-    int err = 0;
+    int code = 0;
     if (path) {
-        err = read_small(path, &text);
-        if (err == 0) {
-            err = poise_buf_putc(&text, '\0');
+        code = read_small(path, &text);
+        if (code == 0) {
+            code = poise_buf_putc(&text, '\0');
         }
-        site = err == 0 ? comm_site_of(text.data, host) : NULL;
-        if (err == 0 && !site) {
-            err = poise_error_set(EINVAL, "read the sites of hosts", path,
-                                  "no line is about host %s", host);
+        site = code == 0 ? comm_site_of(text.data, host) : NULL;
+        if (code == 0 && !site) {
+            code = poise_error_set(EINVAL, "read the sites of hosts", path,
+                                   "no line is about host %s", host);
         }
     }
-    if (err == 0) {
-        err = copy_text(site, out);
+    if (code == 0) {
+        code = copy_text(site, out);
     }
     poise_buf_free(&text);
-    return err;
+    return code;
 }
 
-/* ---- node and domain ----------------------------------------------------- */
+/* ---- node and domain ---------------------------------------------------- */
 
 /* Ranks share a node if they share a running kernel, whatever their host names
  * and whoever copied the machine's image, and see each other's processes:
@@ -115,9 +115,9 @@ static int find_node(const char *host, char **out)
         }
         name = poise_buf_str(&text);
     }
-    int err = text.error ? text.error : copy_text(name, out);
+    int code = text.error ? text.error : copy_text(name, out);
     poise_buf_free(&text);
-    return err;
+    return code;
 }
 
 /* Where the machine cannot say, or has only one: domain 0. hwloc takes longer
@@ -144,14 +144,14 @@ int comm_place_find(const char *sites_file, struct comm_place *out)
 {
     char host[HOST_NAME_MAX + 1] = "";
     struct comm_place place = {0};
-    gethostname(host, sizeof(host) - 1);
-    int err = find_site(sites_file, host, &place.site);
-    if (err == 0) {
-        err = find_node(host, &place.node);
+    gethostname(host, sizeof host - 1);
+    int code = find_site(sites_file, host, &place.site);
+    if (code == 0) {
+        code = find_node(host, &place.node);
     }
-    if (err < 0) {
+    if (code < 0) {
         comm_place_free(&place);
-        return err;
+        return code;
     }
     place.numa = find_numa();
     *out = place;

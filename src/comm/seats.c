@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- numbering ----------------------------------------------------------- */
+/* ---- numbering ---------------------------------------------------------- */
 
 /* A rank and where it sits, as sorted to find equal places. */
 struct sitter {
@@ -76,7 +76,7 @@ static void renumber(struct poise_seat *seats, int size, size_t offset,
 /* Seats whose members are labels in [0, limit) to seats with numbers. */
 static int number_seats(struct poise_seat *seats, int size, int limit)
 {
-    int *seen = poise_alloc((size_t)limit, sizeof(*seen));
+    int *seen = poise_alloc((size_t)limit, sizeof *seen);
     if (!seen) {
         return -ENOMEM;
     }
@@ -91,15 +91,15 @@ int comm_layout_measured(const struct comm_place *places, int size,
                          struct comm_layout *out)
 {
     struct comm_layout layout = {0};
-    struct sitter *sitters = poise_alloc((size_t)size, sizeof(*sitters));
-    layout.seats = poise_alloc((size_t)size, sizeof(*layout.seats));
+    struct sitter *sitters = poise_alloc((size_t)size, sizeof *sitters);
+    layout.seats = poise_alloc((size_t)size, sizeof *layout.seats);
     if (!sitters || !layout.seats) {
         goto fail;
     }
     for (int rank = 0; rank < size; rank++) {
         sitters[rank] = (struct sitter){.place = &places[rank], .rank = rank};
     }
-    qsort(sitters, (size_t)size, sizeof(*sitters), compare_sitters);
+    qsort(sitters, (size_t)size, sizeof *sitters, compare_sitters);
     /* Label units by their position in the sorted list. */
     struct poise_seat label = {0};
     for (int i = 0; i < size; i++) {
@@ -124,7 +124,7 @@ fail:
     return -ENOMEM;
 }
 
-/* ---- synthetic ----------------------------------------------------------- */
+/* ---- synthetic ---------------------------------------------------------- */
 
 struct shape {
     int64_t counts[3]; /* sites, nodes of each, domains of each */
@@ -152,13 +152,13 @@ static int parse_shape(const char *text, struct shape *out)
         if (!rest) {
             return -EINVAL;
         }
-        rest = word(rest, ends[i], part, sizeof(part));
+        rest = word(rest, ends[i], part, sizeof part);
         if (poise_parse_int(part, 1, 65536, &out->counts[i]) < 0) {
             return -EINVAL;
         }
     }
     for (int level = 0; rest && level < POISE_LEVELS; level++) {
-        rest = word(rest, ",", part, sizeof(part));
+        rest = word(rest, ",", part, sizeof part);
         bool last = level == POISE_LEVELS - 1;
         if (poise_parse_duration(part, &out->cost_ns[level]) < 0 ||
             last != !rest) {
@@ -201,11 +201,11 @@ int comm_layout_synthetic(const char *text, int size, struct comm_layout *out)
                                "2x2x1:0,1us,20us,10ms");
     }
     struct comm_layout layout = {0};
-    layout.seats = poise_alloc((size_t)size, sizeof(*layout.seats));
+    layout.seats = poise_alloc((size_t)size, sizeof *layout.seats);
     if (!layout.seats) {
         return -ENOMEM;
     }
-    memcpy(layout.cost_ns, shape.cost_ns, sizeof(layout.cost_ns));
+    memcpy(layout.cost_ns, shape.cost_ns, sizeof layout.cost_ns);
     lay_out(layout.seats, 0, size, shape.counts, 0);
     if (number_seats(layout.seats, size, size) < 0) {
         free(layout.seats);
@@ -219,11 +219,11 @@ int comm_layout_part(const struct comm_layout *layout, int size,
                      const int *ranks, int count, struct comm_layout *out)
 {
     struct comm_layout part = {0};
-    part.seats = poise_alloc((size_t)count, sizeof(*part.seats));
+    part.seats = poise_alloc((size_t)count, sizeof *part.seats);
     if (!part.seats) {
         return -ENOMEM;
     }
-    memcpy(part.cost_ns, layout->cost_ns, sizeof(part.cost_ns));
+    memcpy(part.cost_ns, layout->cost_ns, sizeof part.cost_ns);
     for (int i = 0; i < count; i++) {
         part.seats[i] = layout->seats[ranks[i]];
     }
@@ -235,7 +235,7 @@ int comm_layout_part(const struct comm_layout *layout, int size,
     return 0;
 }
 
-/* ---- layouts as bytes ---------------------------------------------------- */
+/* ---- layouts as bytes --------------------------------------------------- */
 
 int comm_layout_pack(const struct comm_layout *layout, int size,
                      struct poise_buf *out)
@@ -244,7 +244,7 @@ int comm_layout_pack(const struct comm_layout *layout, int size,
         poise_buf_u64(out, layout->cost_ns[level]);
     }
     return poise_buf_append(out, layout->seats,
-                            (size_t)size * sizeof(*layout->seats));
+                            (size_t)size * sizeof *layout->seats);
 }
 
 static bool is_number(int unit, int size)
@@ -259,12 +259,12 @@ int comm_layout_unpack(struct poise_reader *reader, int size,
     for (int level = 0; level < POISE_LEVELS; level++) {
         layout.cost_ns[level] = poise_reader_u64(reader);
     }
-    size_t len = (size_t)size * sizeof(*layout.seats);
+    size_t len = (size_t)size * sizeof *layout.seats;
     if (reader->error || poise_reader_left(reader) != len) {
         return poise_error_set(EBADMSG, "read who sits where", NULL,
                                "the message is cut short");
     }
-    layout.seats = poise_alloc((size_t)size, sizeof(*layout.seats));
+    layout.seats = poise_alloc((size_t)size, sizeof *layout.seats);
     if (!layout.seats) {
         return -ENOMEM;
     }
@@ -282,7 +282,7 @@ int comm_layout_unpack(struct poise_reader *reader, int size,
     return 0;
 }
 
-/* ---- what one rank derives ----------------------------------------------- */
+/* ---- what one rank derives ---------------------------------------------- */
 
 enum poise_level comm_seats_distance(const struct poise_seat *seats, int a,
                                      int b)
@@ -304,7 +304,7 @@ static int find_groups(struct comm_seats *out, int rank, int size)
             count +=
                 (int)comm_seats_distance(out->layout.seats, rank, r) <= level;
         }
-        int *group = poise_alloc((size_t)count, sizeof(*group));
+        int *group = poise_alloc((size_t)count, sizeof *group);
         if (!group) {
             return -ENOMEM;
         }
@@ -321,7 +321,7 @@ static int find_groups(struct comm_seats *out, int rank, int size)
 
 static int find_peers(struct comm_seats *out, int rank, int size)
 {
-    out->peers = poise_alloc((size_t)size, sizeof(*out->peers));
+    out->peers = poise_alloc((size_t)size, sizeof *out->peers);
     if (!out->peers) {
         return -ENOMEM;
     }
@@ -349,13 +349,13 @@ int comm_seats_create(struct comm_layout *layout, int rank, int size,
     for (int level = 0; level < POISE_LEVELS; level++) {
         seats.timed = seats.timed || seats.layout.cost_ns[level] > 0;
     }
-    int err = find_groups(&seats, rank, size);
-    if (err == 0) {
-        err = find_peers(&seats, rank, size);
+    int code = find_groups(&seats, rank, size);
+    if (code == 0) {
+        code = find_peers(&seats, rank, size);
     }
-    if (err < 0) {
+    if (code < 0) {
         comm_seats_free(&seats);
-        return err;
+        return code;
     }
     *out = seats;
     return 0;

@@ -49,7 +49,7 @@ struct finding {
     bool rings, reads;        /* are allowed */
 };
 
-/* ---- bells --------------------------------------------------------------- */
+/* ---- bells -------------------------------------------------------------- */
 
 void comm_bell_ring(struct comm_bell *bell)
 {
@@ -79,7 +79,7 @@ void comm_bell_stay(struct comm_bell *bell)
     __atomic_store_n(&bell->asleep, 0, __ATOMIC_SEQ_CST);
 }
 
-/* ---- boxes --------------------------------------------------------------- */
+/* ---- boxes -------------------------------------------------------------- */
 
 static uint64_t lines_for(int members)
 {
@@ -157,40 +157,40 @@ static void make_box(struct finding *find)
     }
 }
 
-/* ---- everybody's word to everybody --------------------------------------- */
+/* ---- everybody's word to everybody -------------------------------------- */
 
 static int exchange(struct poise_world *world, const void *mine, size_t len,
                     struct poise_buf *all)
 {
-    int err = poise_world_gather(world, 0, mine, len, all);
+    int code = poise_world_gather(world, 0, mine, len, all);
     /* A root that failed has nothing: everybody finds that. */
-    if (err < 0) {
+    if (code < 0) {
         poise_buf_reset(all);
     }
     int sent = poise_world_broadcast(world, 0, all);
-    return err < 0 ? err : sent;
+    return code < 0 ? code : sent;
 }
 
 static int exchange_cards(struct finding *find)
 {
     struct poise_buf all = {0};
-    int err = exchange(find->world, &find->mine, sizeof(find->mine), &all);
+    int code = exchange(find->world, &find->mine, sizeof find->mine, &all);
     struct poise_reader reader = poise_reader_of(all.data, all.len);
-    for (int i = 0; i < find->share->size && err == 0; i++) {
+    for (int i = 0; i < find->share->size && code == 0; i++) {
         size_t len;
         const void *blob = poise_reader_blob(&reader, &len);
-        if (!blob || len != sizeof(*find->cards)) {
-            err = poise_error_set(EBADMSG, DOING, NULL,
-                                  "rank %d did not say where it is", i);
+        if (!blob || len != sizeof *find->cards) {
+            code = poise_error_set(EBADMSG, DOING, NULL,
+                                   "rank %d did not say where it is", i);
             break;
         }
-        memcpy(&find->cards[i], blob, sizeof(*find->cards));
+        memcpy(&find->cards[i], blob, sizeof *find->cards);
     }
     poise_buf_free(&all);
-    return err;
+    return code;
 }
 
-/* ---- trying -------------------------------------------------------------- */
+/* ---- trying ------------------------------------------------------------- */
 
 int comm_share_read(const struct comm_mate *mate, uint64_t address, void *data,
                     size_t len)
@@ -216,7 +216,7 @@ static int open_box(const struct card *card)
 {
     char path[64];
     struct stat st;
-    snprintf(path, sizeof(path), "/proc/%d/fd/%d", card->pid, card->fd);
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", card->pid, card->fd);
     int fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd >= 0 && (fstat(fd, &st) < 0 || (uint64_t)st.st_ino != card->inode)) {
         close(fd);
@@ -244,7 +244,7 @@ static uint8_t try_mate(struct finding *find, int i, struct comm_mate *mate)
     }
     uint64_t cookie = 0;
     bool read = find->reads &&
-                comm_share_read(mate, card->at, &cookie, sizeof(cookie)) == 0 &&
+                comm_share_read(mate, card->at, &cookie, sizeof cookie) == 0 &&
                 cookie == card->cookie;
     return (uint8_t)(CAN_OPEN | (read ? CAN_READ : 0));
 }
@@ -271,23 +271,23 @@ static int ask_all(struct finding *find, uint8_t *out)
     while (find->group[me] != poise_world_rank(find->world)) {
         me++;
     }
-    int err = exchange(find->world, find->can, (size_t)find->members, &all);
+    int code = exchange(find->world, find->can, (size_t)find->members, &all);
     struct poise_reader reader = poise_reader_of(all.data, all.len);
-    for (int rank = 0, i = 0; i < find->members && err == 0; rank++) {
+    for (int rank = 0, i = 0; i < find->members && code == 0; rank++) {
         size_t len;
         const uint8_t *blob = poise_reader_blob(&reader, &len);
         if (!blob) {
-            err = poise_error_set(EBADMSG, DOING, NULL,
-                                  "rank %d did not say what it sees", rank);
+            code = poise_error_set(EBADMSG, DOING, NULL,
+                                   "rank %d did not say what it sees", rank);
         } else if (rank == find->group[i]) {
             out[i++] = len == (size_t)find->members ? blob[me] : 0;
         }
     }
     poise_buf_free(&all);
-    return err;
+    return code;
 }
 
-/* ---- the outcome --------------------------------------------------------- */
+/* ---- the outcome -------------------------------------------------------- */
 
 static void mate_free(struct comm_mate *mate)
 {
@@ -333,24 +333,24 @@ static int find_out(struct finding *find)
 {
     uint8_t *they_can = poise_alloc((size_t)find->members, 1);
     make_box(find);
-    int err = poise_world_agree(find->world, they_can ? 0 : -ENOMEM);
-    if (err == 0) {
-        err = poise_world_agree(find->world, exchange_cards(find));
+    int code = poise_world_agree(find->world, they_can ? 0 : -ENOMEM);
+    if (code == 0) {
+        code = poise_world_agree(find->world, exchange_cards(find));
     }
-    if (err == 0) {
+    if (code == 0) {
         try_all(find);
         find->share->count = find->members;
-        err = ask_all(find, they_can);
+        code = ask_all(find, they_can);
     }
-    err = poise_world_agree(find->world, err);
-    if (err == 0) {
+    code = poise_world_agree(find->world, code);
+    if (code == 0) {
         keep_mates(find, they_can);
     }
     if (find->mine.fd >= 0) {
         close(find->mine.fd);
     }
     free(they_can);
-    return err;
+    return code;
 }
 
 static bool is_allowed(const char *what)
@@ -369,21 +369,21 @@ int comm_share_create(struct poise_world *world, struct comm_share *out)
                            .reads = is_allowed("ring")};
     find.members = poise_world_group(world, POISE_LEVEL_NODE, &find.group);
     size_t members = (size_t)find.members;
-    share.mate_of = poise_alloc((size_t)share.size, sizeof(*share.mate_of));
-    share.mates = poise_alloc(members, sizeof(*share.mates));
-    find.cards = poise_alloc((size_t)share.size, sizeof(*find.cards));
+    share.mate_of = poise_alloc((size_t)share.size, sizeof *share.mate_of);
+    share.mates = poise_alloc(members, sizeof *share.mates);
+    find.cards = poise_alloc((size_t)share.size, sizeof *find.cards);
     find.can = poise_alloc(members, 1);
     bool got = share.mate_of && share.mates && find.cards && find.can;
-    int err = poise_world_agree(world, got ? 0 : -ENOMEM);
-    if (err == 0) {
+    int code = poise_world_agree(world, got ? 0 : -ENOMEM);
+    if (code == 0) {
         memset(share.mate_of, -1, (size_t)share.size * sizeof(int));
-        err = find_out(&find);
+        code = find_out(&find);
     }
     free(find.cards);
     free(find.can);
-    if (err < 0) {
+    if (code < 0) {
         comm_share_free(&share);
-        return err;
+        return code;
     }
     *out = share;
     return 0;

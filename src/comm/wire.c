@@ -63,7 +63,7 @@ static int set_error(const struct poise_wire *wire, int code, const char *doing)
     if (code == -ENOMEM) {
         return poise_error_set(ENOMEM, doing, NULL, NULL);
     }
-    wire->backend->describe(code, text, sizeof(text));
+    wire->backend->describe(code, text, sizeof text);
     return poise_error_set(EIO, doing, NULL, "%s", text);
 }
 
@@ -74,7 +74,7 @@ static inline struct comm_mate *mate_of(const struct poise_wire *wire, int rank)
     return index >= 0 ? &wire->share.mates[index] : NULL;
 }
 
-/* ---- beginning and end --------------------------------------------------- */
+/* ---- beginning and end -------------------------------------------------- */
 
 /* Each may be bound to a processor of its own: all that there are count. */
 static bool is_crowded(const struct poise_world *world)
@@ -96,7 +96,7 @@ static void wire_free(struct poise_wire *wire)
 static int wire_open(struct poise_wire *wire, struct poise_world *world)
 {
     int size = poise_world_size(world);
-    wire->tags = poise_alloc((size_t)size, sizeof(*wire->tags));
+    wire->tags = poise_alloc((size_t)size, sizeof *wire->tags);
     int err = poise_world_agree(world, wire->tags ? 0 : -ENOMEM);
     if (err == 0) {
         err = comm_share_create(world, &wire->share);
@@ -118,23 +118,23 @@ static int wire_open(struct poise_wire *wire, struct poise_world *world)
 
 int poise_wire_create(struct poise_world *world, struct poise_wire **out)
 {
-    struct poise_wire *wire = poise_alloc(1, sizeof(*wire));
-    int err = wire ? comm_mpi_of(world->transport, &wire->backend, &wire->mpi)
-                   : -ENOMEM;
-    if (err == -ENOTSUP) {
+    struct poise_wire *wire = poise_alloc(1, sizeof *wire);
+    int code = wire ? comm_mpi_of(world->transport, &wire->backend, &wire->mpi)
+                    : -ENOMEM;
+    if (code == -ENOTSUP) {
         free(wire);
         return poise_error_set(ENOTSUP, "open a wire", NULL,
                                "the world is not one of MPI");
     }
-    err = poise_world_agree(world, err);
-    if (err < 0) {
+    code = poise_world_agree(world, code);
+    if (code < 0) {
         free(wire);
-        return err;
+        return code;
     }
-    err = wire_open(wire, world);
-    if (err < 0) {
+    code = wire_open(wire, world);
+    if (code < 0) {
         wire_free(wire);
-        return err;
+        return code;
     }
     *out = wire;
     return 0;
@@ -148,7 +148,7 @@ void poise_wire_destroy(struct poise_wire *wire)
     }
 }
 
-/* ---- sending ------------------------------------------------------------- */
+/* ---- sending ------------------------------------------------------------ */
 
 size_t poise_wire_limit(const struct poise_wire *wire, int dest)
 {
@@ -169,7 +169,7 @@ static void *mate_room(struct poise_wire *wire, struct comm_mate *mate,
     if (room) {
         return room;
     }
-    wire->rough = poise_realloc(NULL, sizeof(*wire->rough) + len, 1);
+    wire->rough = poise_realloc(NULL, sizeof *wire->rough + len, 1);
     return wire->rough ? wire->rough->data : NULL;
 }
 
@@ -238,11 +238,11 @@ int poise_wire_send(struct poise_wire *wire, int dest, size_t len)
         mate_send(wire, mate, COMM_RING_MESSAGE, len);
         return 0;
     }
-    int err = wire->backend->wire_send(wire->wire, dest, len);
-    return err ? set_error(wire, err, "send a message") : 0;
+    int code = wire->backend->wire_send(wire->wire, dest, len);
+    return code ? set_error(wire, code, "send a message") : 0;
 }
 
-/* ---- transfers ----------------------------------------------------------- */
+/* ---- transfers ---------------------------------------------------------- */
 
 /* A number for what a mate is to take. */
 static int put_add(struct poise_wire *wire, void *cookie, uint64_t *number)
@@ -277,8 +277,9 @@ static void *put_end(struct poise_wire *wire, uint64_t number)
 
 static int transfer(struct poise_wire *wire, const struct comm_transfer *what)
 {
-    int err = wire->backend->wire_transfer(wire->wire, what);
-    return err ? set_error(wire, err, what->get ? "receive data" : "send data")
+    int code = wire->backend->wire_transfer(wire->wire, what);
+    return code
+               ? set_error(wire, code, what->get ? "receive data" : "send data")
                : 0;
 }
 
@@ -305,18 +306,19 @@ int poise_wire_put(struct poise_wire *wire, int dest, const void *data,
 static int mate_get(struct poise_wire *wire, struct comm_mate *mate,
                     const struct poise_wire_ticket *ticket, void *data)
 {
-    int err = comm_share_read(mate, ticket->address, data, (size_t)ticket->len);
-    if (err < 0) {
-        return poise_error_set(-err, "receive data", NULL,
+    int code =
+        comm_share_read(mate, ticket->address, data, (size_t)ticket->len);
+    if (code < 0) {
+        return poise_error_set(-code, "receive data", NULL,
                                "the memory of rank %d: %s", mate->rank,
-                               strerror(-err));
+                               strerror(-code));
     }
-    void *room = mate_room(wire, mate, sizeof(ticket->number));
+    void *room = mate_room(wire, mate, sizeof ticket->number);
     if (!room) {
         return -ENOMEM;
     }
-    memcpy(room, &ticket->number, sizeof(ticket->number));
-    mate_send(wire, mate, COMM_RING_CONTROL, sizeof(ticket->number));
+    memcpy(room, &ticket->number, sizeof ticket->number);
+    mate_send(wire, mate, COMM_RING_CONTROL, sizeof ticket->number);
     return 1;
 }
 
@@ -337,7 +339,7 @@ int poise_wire_get(struct poise_wire *wire, int source,
                                             .cookie = cookie});
 }
 
-/* ---- what happens -------------------------------------------------------- */
+/* ---- what happens ------------------------------------------------------- */
 
 /* The next message of a mate, or end of a transfer to it. */
 static bool poll_mate(struct poise_wire *wire, struct comm_mate *mate,
@@ -351,7 +353,7 @@ static bool poll_mate(struct poise_wire *wire, struct comm_mate *mate,
     }
     if (kind == COMM_RING_CONTROL) {
         uint64_t number;
-        memcpy(&number, data, sizeof(number));
+        memcpy(&number, data, sizeof number);
         comm_ring_take(&mate->from, len);
         *out = (struct poise_wire_event){.cookie = put_end(wire, number),
                                          .source = mate->rank,
@@ -390,9 +392,9 @@ static int poll_mpi(struct poise_wire *wire, struct poise_wire_event *out)
 {
     struct comm_wire_event event;
     bool found;
-    int err = wire->backend->wire_poll(wire->wire, &found, &event);
-    if (err) {
-        return set_error(wire, err, "receive a message");
+    int code = wire->backend->wire_poll(wire->wire, &found, &event);
+    if (code) {
+        return set_error(wire, code, "receive a message");
     }
     if (found) {
         *out = (struct poise_wire_event){.cookie = event.cookie,
@@ -435,7 +437,7 @@ size_t poise_wire_busy(const struct poise_wire *wire)
            (size_t)wire->put_count;
 }
 
-/* ---- waiting ------------------------------------------------------------- */
+/* ---- waiting ------------------------------------------------------------ */
 
 bool poise_wire_may_spin(const struct poise_wire *wire)
 {

@@ -7,13 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- setting up ---------------------------------------------------------- */
+/* ---- setting up --------------------------------------------------------- */
 
 /* A world that can exchange messages but knows no seats yet. Takes over
  * `transport`, also when it fails. */
 static struct poise_world *world_on(struct comm_transport *transport)
 {
-    struct poise_world *world = poise_alloc(1, sizeof(*world));
+    struct poise_world *world = poise_alloc(1, sizeof *world);
     if (!world) {
         transport->ops->destroy(transport);
         return NULL;
@@ -34,29 +34,29 @@ static int pack_place(const struct poise_world_options *options,
                       struct poise_buf *out)
 {
     struct comm_place place;
-    int err =
+    int code =
         comm_place_find(choose(options->sites_file, "POISE_SITES"), &place);
-    if (err < 0) {
-        return err;
+    if (code < 0) {
+        return code;
     }
     poise_buf_blob(out, place.site, strlen(place.site) + 1);
     poise_buf_blob(out, place.node, strlen(place.node) + 1);
-    err = poise_buf_varint(out, (uint64_t)place.numa);
+    code = poise_buf_varint(out, (uint64_t)place.numa);
     comm_place_free(&place);
-    return err;
+    return code;
 }
 
 /* A blob for each rank, as pack_place made it. */
 static int layout_from(const struct poise_buf *blobs, int size,
                        struct comm_layout *out)
 {
-    struct comm_place *places = poise_alloc((size_t)size, sizeof(*places));
+    struct comm_place *places = poise_alloc((size_t)size, sizeof *places);
     if (!places) {
         return -ENOMEM;
     }
     struct poise_reader all = poise_reader_of(blobs->data, blobs->len);
-    int err = 0;
-    for (int rank = 0; rank < size && err == 0; rank++) {
+    int code = 0;
+    for (int rank = 0; rank < size && code == 0; rank++) {
         size_t len;
         const void *blob = poise_reader_blob(&all, &len);
         struct poise_reader one = poise_reader_of(blob, blob ? len : 0);
@@ -65,15 +65,15 @@ static int layout_from(const struct poise_buf *blobs, int size,
         places[rank].node = (char *)poise_reader_blob(&one, &len);
         places[rank].numa = (int)poise_reader_varint(&one);
         if (all.error || one.error) {
-            err = poise_error_set(EBADMSG, "find out where ranks sit", NULL,
-                                  "rank %d sent nonsense", rank);
+            code = poise_error_set(EBADMSG, "find out where ranks sit", NULL,
+                                   "rank %d sent nonsense", rank);
         }
     }
-    if (err == 0) {
-        err = comm_layout_measured(places, size, out);
+    if (code == 0) {
+        code = comm_layout_measured(places, size, out);
     }
     free(places);
-    return err;
+    return code;
 }
 
 /* Rank 0 works the layout out from what everybody says of itself; a failure
@@ -85,33 +85,34 @@ static int exchange_layout(struct poise_world *world,
     struct poise_buf mine = {0}, all = {0};
     const char *synthetic = choose(options->topology, "POISE_TOPOLOGY");
     struct comm_layout layout = {0};
-    int err = poise_world_agree(world, pack_place(options, &mine));
-    if (err < 0) {
+    int code = poise_world_agree(world, pack_place(options, &mine));
+    if (code < 0) {
         goto out;
     }
-    err = poise_world_gather(world, 0, mine.data, mine.len, &all);
-    if (world->rank == 0 && err == 0) {
-        err = synthetic ? comm_layout_synthetic(synthetic, world->size, &layout)
-                        : layout_from(&all, world->size, &layout);
+    code = poise_world_gather(world, 0, mine.data, mine.len, &all);
+    if (world->rank == 0 && code == 0) {
+        code = synthetic
+                   ? comm_layout_synthetic(synthetic, world->size, &layout)
+                   : layout_from(&all, world->size, &layout);
     }
-    if (world->rank == 0 && err == 0) {
+    if (world->rank == 0 && code == 0) {
         poise_buf_reset(&all);
-        err = comm_layout_pack(&layout, world->size, &all);
+        code = comm_layout_pack(&layout, world->size, &all);
         free(layout.seats);
     }
-    err = poise_world_agree(world, err);
-    if (err < 0) {
+    code = poise_world_agree(world, code);
+    if (code < 0) {
         goto out;
     }
-    err = poise_world_broadcast(world, 0, &all);
-    if (err == 0) {
+    code = poise_world_broadcast(world, 0, &all);
+    if (code == 0) {
         struct poise_reader reader = poise_reader_of(all.data, all.len);
-        err = comm_layout_unpack(&reader, world->size, out);
+        code = comm_layout_unpack(&reader, world->size, out);
     }
 out:
     poise_buf_free(&mine);
     poise_buf_free(&all);
-    return err;
+    return code;
 }
 
 /* Find out about seats and complete the world, or destroy it. Collective. */
@@ -120,20 +121,20 @@ static int complete(struct poise_world *world,
                     struct poise_world **out)
 {
     struct comm_layout layout;
-    int err = exchange_layout(world, options, &layout);
-    if (err == 0) {
-        err =
+    int code = exchange_layout(world, options, &layout);
+    if (code == 0) {
+        code =
             comm_seats_create(&layout, world->rank, world->size, &world->seats);
     }
-    if (err < 0) {
+    if (code < 0) {
         poise_world_destroy(world);
-        return err;
+        return code;
     }
     *out = world;
     return 0;
 }
 
-/* ---- worlds in one process ----------------------------------------------- */
+/* ---- worlds in one process ---------------------------------------------- */
 
 static int layout_of_process(const char *topology, int size,
                              struct comm_layout *out)
@@ -143,7 +144,7 @@ static int layout_of_process(const char *topology, int size,
         return comm_layout_synthetic(synthetic, size, out);
     }
     struct comm_layout layout = {0};
-    layout.seats = poise_alloc((size_t)size, sizeof(*layout.seats));
+    layout.seats = poise_alloc((size_t)size, sizeof *layout.seats);
     if (!layout.seats) {
         return -ENOMEM;
     }
@@ -162,28 +163,28 @@ int poise_world_create_local(int size, const struct poise_local_options *opts,
         poise_alloc((size_t)size, sizeof(struct comm_transport *));
     struct poise_world **made =
         poise_alloc((size_t)size, sizeof(struct poise_world *));
-    int err = transports && made ? comm_local_create(size, opts, transports)
-                                 : -ENOMEM;
-    if (err < 0) {
+    int code = transports && made ? comm_local_create(size, opts, transports)
+                                  : -ENOMEM;
+    if (code < 0) {
         goto out;
     }
     for (int rank = 0; rank < size; rank++) {
         struct comm_layout layout;
         made[rank] = world_on(transports[rank]);
         if (!made[rank]) {
-            err = -ENOMEM;
+            code = -ENOMEM;
             continue;
         }
-        if (err == 0) {
-            err =
+        if (code == 0) {
+            code =
                 layout_of_process(opts ? opts->topology : NULL, size, &layout);
         }
-        if (err == 0) {
-            err = comm_seats_create(&layout, rank, size, &made[rank]->seats);
+        if (code == 0) {
+            code = comm_seats_create(&layout, rank, size, &made[rank]->seats);
         }
     }
-    if (err == 0) {
-        memcpy(worlds, made, (size_t)size * sizeof(*worlds));
+    if (code == 0) {
+        memcpy(worlds, made, (size_t)size * sizeof *worlds);
         goto out;
     }
     for (int rank = 0; rank < size; rank++) {
@@ -194,7 +195,7 @@ int poise_world_create_local(int size, const struct poise_local_options *opts,
 out:
     free(made);
     free(transports);
-    return err;
+    return code;
 }
 
 static int create_alone(const struct poise_world_options *options,
@@ -204,7 +205,7 @@ static int create_alone(const struct poise_world_options *options,
     return poise_world_create_local(1, &opts, out);
 }
 
-/* ---- making and ending --------------------------------------------------- */
+/* ---- making and ending -------------------------------------------------- */
 
 static const char *from_environment(const char *name)
 {
@@ -219,17 +220,17 @@ int poise_world_create(const struct poise_world_options *options,
     struct comm_transport *transport;
     options = options ? options : &none;
     if (!options->alone) {
-        int err = comm_launcher_find(from_environment, &launch);
-        if (err < 0) {
-            return err;
+        int code = comm_launcher_find(from_environment, &launch);
+        if (code < 0) {
+            return code;
         }
     }
     if (!launch.flavour) {
         return create_alone(options, out);
     }
-    int err = comm_mpi_create(&launch, &transport);
-    if (err < 0) {
-        return err;
+    int code = comm_mpi_create(&launch, &transport);
+    if (code < 0) {
+        return code;
     }
     struct poise_world *world = world_on(transport);
     return world ? complete(world, options, out) : -ENOMEM;
@@ -240,9 +241,9 @@ int poise_world_adopt(const char *flavour, const void *comm, size_t comm_bytes,
 {
     const struct poise_world_options none = {0};
     struct comm_transport *transport;
-    int err = comm_mpi_adopt(flavour, comm, comm_bytes, &transport);
-    if (err < 0) {
-        return err;
+    int code = comm_mpi_adopt(flavour, comm, comm_bytes, &transport);
+    if (code < 0) {
+        return code;
     }
     struct poise_world *world = world_on(transport);
     return world ? complete(world, &none, out) : -ENOMEM;
@@ -275,22 +276,22 @@ int poise_world_split(struct poise_world *world, enum poise_level level,
     }
     struct comm_layout layout = {0};
     struct comm_transport *transport = NULL;
-    struct poise_world *part = poise_alloc(1, sizeof(*part));
-    int err = part ? comm_layout_part(&world->seats.layout, world->size, ranks,
-                                      count, &layout)
-                   : -ENOMEM;
-    if (err == 0) {
-        err = comm_seats_create(&layout, rank, count, &part->seats);
+    struct poise_world *part = poise_alloc(1, sizeof *part);
+    int code = part ? comm_layout_part(&world->seats.layout, world->size, ranks,
+                                       count, &layout)
+                    : -ENOMEM;
+    if (code == 0) {
+        code = comm_seats_create(&layout, rank, count, &part->seats);
     }
     /* What can fail on one rank alone comes before the split itself. */
-    err = poise_world_agree(world, err);
-    if (err < 0) {
+    code = poise_world_agree(world, code);
+    if (code < 0) {
         goto fail;
     }
-    err = world->transport->ops->split(world->transport, unit_of(world, level),
-                                       rank, count, &transport);
-    err = poise_world_agree(world, err);
-    if (err < 0) {
+    code = world->transport->ops->split(world->transport, unit_of(world, level),
+                                        rank, count, &transport);
+    code = poise_world_agree(world, code);
+    if (code < 0) {
         goto fail;
     }
     part->transport = transport;
@@ -307,7 +308,7 @@ fail:
         comm_seats_free(&part->seats);
         free(part);
     }
-    return err;
+    return code;
 }
 
 void poise_world_destroy(struct poise_world *world)
@@ -325,7 +326,7 @@ void poise_world_destroy(struct poise_world *world)
     free(world);
 }
 
-/* ---- asking -------------------------------------------------------------- */
+/* ---- asking ------------------------------------------------------------- */
 
 int poise_world_rank(const struct poise_world *world)
 {
@@ -385,6 +386,6 @@ bool poise_world_is_root(const struct poise_world *world,
 struct poise_peers poise_world_peers(const struct poise_world *world)
 {
     struct poise_peers peers = {.ranks = world->seats.peers};
-    memcpy(peers.first, world->seats.first, sizeof(peers.first));
+    memcpy(peers.first, world->seats.first, sizeof peers.first);
     return peers;
 }

@@ -110,9 +110,9 @@ int poise_buf_printf(struct poise_buf *buf, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
-    int rc = buf_vprintf(buf, fmt, args);
+    int code = buf_vprintf(buf, fmt, args);
     va_end(args);
-    return rc;
+    return code;
 }
 
 const char *poise_buf_str(struct poise_buf *buf)

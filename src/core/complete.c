@@ -73,8 +73,7 @@ static void put_quoted(struct poise_buf *out, const char *text,
     }
 }
 
-/* ---- bash -----------------------------------------------------------------
- */
+/* ---- bash --------------------------------------------------------------- */
 
 /* The pattern "walk:-t | walk:--threads" of a case. */
 static void bash_pattern(const struct script *script, const char *name,
@@ -182,8 +181,7 @@ static void bash_script(const struct script *script)
                      script->program);
 }
 
-/* ---- zsh ------------------------------------------------------------------
- */
+/* ---- zsh ---------------------------------------------------------------- */
 
 static void zsh_option(const struct script *script,
                        const struct poise_option *option)
@@ -256,8 +254,7 @@ static void zsh_script(const struct script *script)
     poise_buf_puts(out, "    esac\n}\n_poise \"$@\"\n");
 }
 
-/* ---- fish -----------------------------------------------------------------
- */
+/* ---- fish --------------------------------------------------------------- */
 
 static void fish_option(const struct script *script, const char *name,
                         const struct poise_option *option)

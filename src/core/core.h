@@ -37,7 +37,7 @@ extern "C" {
 /** The version of the library in use, "MAJOR.MINOR.PATCH". */
 POISE_API const char *poise_version(void);
 
-/* ---- the execution context ------------------------------------------- */
+/* ---- the execution context ---------------------------------------------- */
 
 /**
  * What belongs to one thread of execution: its last error, its random state,
@@ -76,7 +76,7 @@ POISE_API void poise_ctx_put(enum poise_ctx_slot slot, void *value);
  */
 POISE_API void poise_ctx_set_yield(void (*yield)(void *arg), void *arg);
 
-/* ---- errors ----------------------------------------------------------- */
+/* ---- errors ------------------------------------------------------------- */
 
 /** The last error of a context. Strings are owned by the context and stay
  * valid until its next error. */
@@ -105,7 +105,7 @@ struct poise_buf;
 POISE_API int poise_error_format(const struct poise_error *err,
                                  struct poise_buf *out);
 
-/* ---- memory ----------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------- */
 
 /** `count` objects of `size_bytes` each, zeroed, overflow-checked. NULL with
  * the error set when it fails. Free with free(). */
@@ -185,7 +185,7 @@ static inline size_t poise_reader_left(const struct poise_reader *reader)
     return (size_t)(reader->end - reader->pos);
 }
 
-/* ---- hashing and random numbers --------------------------------------- */
+/* ---- hashing and random numbers ----------------------------------------- */
 
 /** A good mixer of 64 bits (bijective). */
 static inline uint64_t poise_hash_u64(uint64_t x)
@@ -211,7 +211,7 @@ POISE_API uint64_t poise_rng_below(struct poise_rng *rng, uint64_t bound);
 /** The current context's generator, seeded from the system at first use. */
 POISE_API struct poise_rng *poise_rng_current(void);
 
-/* ---- clocks ------------------------------------------------------------ */
+/* ---- clocks ------------------------------------------------------------- */
 
 /** CLOCK_MONOTONIC, in nanoseconds. */
 POISE_API uint64_t poise_clock_ns(void);
@@ -229,7 +229,7 @@ POISE_API uint64_t poise_clock_tick_hz(void);
 POISE_API uint64_t poise_clock_ticks_to_ns(uint64_t ticks);
 POISE_API uint64_t poise_clock_ns_to_ticks(uint64_t ns);
 
-/* ---- text for people and for programs ---------------------------------- */
+/* ---- text for people and for programs ----------------------------------- */
 
 /** "1.5 GiB" (powers of 1024); "12,345,678"; "1 h 02 min", "3.2 s", "85 ms".
  */
@@ -577,7 +577,7 @@ POISE_API uint64_t poise_memory_available(void);
 /** Bytes free to this user on the file system of `dir`. */
 POISE_API int poise_disk_free_bytes(const char *dir, uint64_t *out);
 
-/* ---- logs -------------------------------------------------------------- */
+/* ---- logs --------------------------------------------------------------- */
 
 /**
  * A file of checksummed records that appears whole or not at all: written

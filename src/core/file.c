@@ -194,8 +194,7 @@ int poise_file_replace(const char *from, const char *to)
     return file_sync_parent(to);
 }
 
-/* ---- whole files -----------------------------------------------------------
- */
+/* ---- whole files -------------------------------------------------------- */
 
 /* Errors name `path`, whatever the file is called meanwhile. */
 static int file_fill(const char *name, const char *path,
@@ -235,8 +234,7 @@ int poise_file_save(const char *path, const struct poise_buf *data)
     return code;
 }
 
-/* ---- temporary files -------------------------------------------------------
- */
+/* ---- temporary files ---------------------------------------------------- */
 
 const char *poise_file_temporary_folder(void)
 {

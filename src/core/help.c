@@ -12,8 +12,7 @@ static const char program[] = "poise";
  * would make two builds of one source differ. */
 static const char man_date[] = "November 21, 2026";
 
-/* ---- plain text -----------------------------------------------------------
- */
+/* ---- plain text --------------------------------------------------------- */
 
 /* The next word of *text before `end`; moves *text behind it. Its length; 0:
  * there is none. */
@@ -227,8 +226,7 @@ int poise_command_help(const struct poise_command *command,
     return out->error;
 }
 
-/* ---- mdoc -----------------------------------------------------------------
- */
+/* ---- mdoc --------------------------------------------------------------- */
 
 /* Text inside a line of mdoc. */
 static void man_inline(struct poise_buf *out, const char *text, size_t len)

@@ -76,17 +76,17 @@ static char *log_temp_name(const char *path)
 
 static int log_create_temp(struct poise_log *log)
 {
-    int rc = -EEXIST;
-    for (int i = 0; i < LOG_NAME_TRIES && rc == -EEXIST; i++) {
+    int code = -EEXIST;
+    for (int i = 0; i < LOG_NAME_TRIES && code == -EEXIST; i++) {
         free(log->temp);
         log->temp = log_temp_name(log->path);
         if (log->temp == NULL) {
             return -ENOMEM;
         }
-        rc = poise_file_open(AT_FDCWD, log->temp, O_WRONLY | O_CREAT | O_EXCL,
-                             0666);
+        code = poise_file_open(AT_FDCWD, log->temp, O_WRONLY | O_CREAT | O_EXCL,
+                               0666);
     }
-    return rc;
+    return code;
 }
 
 static char *log_copy_path(const char *path)
@@ -144,26 +144,26 @@ int poise_log_create(const char *path, const char *magic, uint32_t version,
         return -ENOMEM;
     }
     log->fd = -1;
-    int rc = -ENOMEM;
+    int code = -ENOMEM;
     log->path = log_copy_path(path);
     if (log->path == NULL ||
         poise_buf_reserve(&log->pending, LOG_BUFFER_BYTES) == NULL) {
         goto fail;
     }
-    rc = log_create_temp(log);
-    if (rc < 0) {
+    code = log_create_temp(log);
+    if (code < 0) {
         goto fail;
     }
-    log->fd = rc;
-    rc = log_put_header(log, magic, version);
-    if (rc != 0) {
+    log->fd = code;
+    code = log_put_header(log, magic, version);
+    if (code != 0) {
         goto fail;
     }
     *out = log;
     return 0;
 fail:
     poise_log_abort(log);
-    return rc;
+    return code;
 }
 
 static int log_put_record(struct poise_log *log, uint32_t type,
@@ -227,20 +227,20 @@ int poise_log_commit(struct poise_log *log)
     if (log->error == 0) {
         log_put_record(log, LOG_TYPE_END, count, sizeof count);
     }
-    int rc = log_flush(log);
-    if (rc == 0) {
-        rc = poise_file_sync(log->fd, log->temp);
+    int code = log_flush(log);
+    if (code == 0) {
+        code = poise_file_sync(log->fd, log->temp);
     }
-    if (rc == 0) {
-        rc = poise_file_close(log->fd, log->temp);
+    if (code == 0) {
+        code = poise_file_close(log->fd, log->temp);
         log->fd = -1;
     }
-    if (rc == 0) {
-        rc = poise_file_replace(log->temp, log->path);
+    if (code == 0) {
+        code = poise_file_replace(log->temp, log->path);
     }
     /* Where only the directory's sync failed, the name is gone already. */
-    log_destroy(log, rc != 0);
-    return rc;
+    log_destroy(log, code != 0);
+    return code;
 }
 
 /* ---- reading ------------------------------------------------------------ */
@@ -283,16 +283,16 @@ static const unsigned char *log_bytes(struct poise_log_reader *reader,
 static int log_check_header(struct poise_log_reader *reader, const char *magic,
                             uint32_t max_version)
 {
-    int rc = 0;
+    int code = 0;
     reader->at = 0;
     reader->records = 0;
     reader->ended = false;
     if (reader->size < LOG_HEADER_BYTES) {
         return log_bad(reader, "no complete header");
     }
-    const unsigned char *header = log_bytes(reader, 0, LOG_HEADER_BYTES, &rc);
+    const unsigned char *header = log_bytes(reader, 0, LOG_HEADER_BYTES, &code);
     if (header == NULL) {
-        return rc;
+        return code;
     }
     reader->chain = poise_get_u64(header + 16);
     if (poise_hash_bytes(header, 16, 0) != reader->chain) {
@@ -319,7 +319,7 @@ static int log_check_header(struct poise_log_reader *reader, const char *magic,
 static int log_step(struct poise_log_reader *reader, uint32_t *type,
                     const unsigned char **data, size_t *len)
 {
-    int rc = 0;
+    int code = 0;
     if (reader->ended) {
         return 0;
     }
@@ -328,17 +328,17 @@ static int log_step(struct poise_log_reader *reader, uint32_t *type,
         return log_bad(reader, "the file ends too early");
     }
     const unsigned char *record =
-        log_bytes(reader, reader->at, LOG_RECORD_BYTES, &rc);
+        log_bytes(reader, reader->at, LOG_RECORD_BYTES, &code);
     if (record == NULL) {
-        return rc;
+        return code;
     }
     size_t size = poise_get_u32(record + 4);
     if (size > left - LOG_RECORD_BYTES) {
         return log_bad(reader, "a record does not fit the file");
     }
-    record = log_bytes(reader, reader->at, LOG_RECORD_BYTES + size, &rc);
+    record = log_bytes(reader, reader->at, LOG_RECORD_BYTES + size, &code);
     if (record == NULL) {
-        return rc;
+        return code;
     }
     const unsigned char *content = record + LOG_RECORD_BYTES;
     uint64_t sum = log_checksum(reader->chain, record, content, size);
@@ -369,11 +369,11 @@ static int log_open_file(struct poise_log_reader *reader, const char *path)
     if (reader->path == NULL) {
         return -ENOMEM;
     }
-    int rc = poise_file_open(AT_FDCWD, path, O_RDONLY, 0);
-    if (rc < 0) {
-        return rc;
+    int code = poise_file_open(AT_FDCWD, path, O_RDONLY, 0);
+    if (code < 0) {
+        return code;
     }
-    reader->fd = rc;
+    reader->fd = code;
     struct stat st;
     if (fstat(reader->fd, &st) != 0) {
         return poise_error_set(errno, "read", path, NULL);
@@ -393,25 +393,25 @@ int poise_log_open(const char *path, const char *magic, uint32_t max_version,
         return -ENOMEM;
     }
     reader->fd = -1;
-    int rc = log_open_file(reader, path);
-    if (rc == 0) {
-        rc = log_check_header(reader, magic, max_version);
+    int code = log_open_file(reader, path);
+    if (code == 0) {
+        code = log_check_header(reader, magic, max_version);
     }
     /* Once over all of it, then back to the start. */
     uint32_t type;
     const unsigned char *data;
     size_t len;
-    if (rc == 0) {
+    if (code == 0) {
         do {
-            rc = log_step(reader, &type, &data, &len);
-        } while (rc > 0);
+            code = log_step(reader, &type, &data, &len);
+        } while (code > 0);
     }
-    if (rc == 0) {
-        rc = log_check_header(reader, magic, max_version);
+    if (code == 0) {
+        code = log_check_header(reader, magic, max_version);
     }
-    if (rc != 0) {
+    if (code != 0) {
         poise_log_close(reader);
-        return rc;
+        return code;
     }
     *out = reader;
     return 0;
@@ -423,13 +423,13 @@ int poise_log_next(struct poise_log_reader *reader, uint32_t *type,
     uint32_t record_type = 0;
     const unsigned char *content = NULL;
     size_t size = 0;
-    int rc = log_step(reader, &record_type, &content, &size);
-    if (rc == 1) {
+    int code = log_step(reader, &record_type, &content, &size);
+    if (code == 1) {
         *type = record_type;
         *data = content;
         *len = size;
     }
-    return rc;
+    return code;
 }
 
 void poise_log_close(struct poise_log_reader *reader)

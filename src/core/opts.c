@@ -25,8 +25,7 @@ static bool is_option(const struct poise_option *option)
     return option->type != POISE_OPTION_HEADING;
 }
 
-/* ---- suggestions ----------------------------------------------------------
- */
+/* ---- suggestions -------------------------------------------------------- */
 
 enum { WORD_MAX = 48 };
 
@@ -97,8 +96,7 @@ const char *poise_nearest(const char *word, const char *const *candidates,
     return best;
 }
 
-/* ---- values ---------------------------------------------------------------
- */
+/* ---- values ------------------------------------------------------------- */
 
 void poise_strings_free(struct poise_strings *strings)
 {
@@ -231,8 +229,7 @@ static int apply(const struct poise_option *table, const struct use *use,
     return 0;
 }
 
-/* ---- the options themselves -----------------------------------------------
- */
+/* ---- the options themselves --------------------------------------------- */
 
 /* 2: `name` of length len is the option's, or its negation's; 1: a prefix of
  * it; 0: neither. */

@@ -24,8 +24,7 @@
 extern "C" {
 #endif
 
-/* ---- pieces --------------------------------------------------------------
- */
+/* ---- pieces ------------------------------------------------------------- */
 
 /** Where a piece belongs. In one dimension `x` is the offset in the stream in
  * bytes, `width` the length, y = 0 and height = 1. In two dimensions all are
@@ -65,8 +64,7 @@ struct poise_dedup_piece {
     const struct poise_dedup_cut_options *array;
 };
 
-/* ---- segmenters -----------------------------------------------------------
- */
+/* ---- segmenters --------------------------------------------------------- */
 
 enum { POISE_DEDUP_DIMENSIONS = 5 };
 
@@ -200,8 +198,7 @@ POISE_API int poise_dedup_join(struct poise_dedup_joiner *joiner,
                                const struct poise_dedup_piece *piece,
                                struct poise_buf *out);
 
-/* ---- fingerprints ----------------------------------------------------------
- */
+/* ---- fingerprints ------------------------------------------------------- */
 
 enum {
     POISE_DEDUP_KEY_BYTES = 16,
@@ -238,8 +235,7 @@ POISE_API int poise_dedup_hasher_update(struct poise_dedup_hasher *hasher,
 POISE_API int poise_dedup_hasher_final(struct poise_dedup_hasher *hasher,
                                        unsigned char *out);
 
-/* ---- the model (equation 1) ------------------------------------------------
- */
+/* ---- the model (equation 1) --------------------------------------------- */
 
 struct poise_dedup_model {
     double data_bytes;       /**< S */
@@ -267,8 +263,7 @@ POISE_API double
 poise_dedup_model_break_even(const struct poise_dedup_model *model,
                              unsigned single_bits, double low, double high);
 
-/* ---- the segment cache ------------------------------------------------------
- */
+/* ---- the segment cache -------------------------------------------------- */
 
 /**
  * Segments in the order in which they came, found by fingerprint. In a folder
@@ -387,9 +382,7 @@ poise_dedup_server_stats(struct poise_dedup_server *server);
 /** Save the index; clients go on by themselves. NULL is allowed. */
 POISE_API int poise_dedup_server_close(struct poise_dedup_server *server);
 
-/* ---- the wire
- * ----------------------------------------------------------------
- */
+/* ---- the wire ----------------------------------------------------------- */
 
 /**
  * One end of a connection: data in, bytes for the other end out, and the other
@@ -577,9 +570,7 @@ struct poise_dedup_peer_stats {
 POISE_API struct poise_dedup_peer_stats
 poise_dedup_peer_stats(const struct poise_dedup_peer *peer);
 
-/* ---- trying it out
- * -----------------------------------------------------------
- */
+/* ---- trying it out ------------------------------------------------------ */
 
 /** Send files one after the other from one end to the other within this
  * process, and count. */

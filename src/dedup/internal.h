@@ -11,8 +11,7 @@
 
 #include <poise/dedup.h>
 
-/* ---- methods -------------------------------------------------------------
- */
+/* ---- methods ------------------------------------------------------------ */
 
 extern const struct poise_dedup_method dedup_fixed, dedup_overlapping,
     dedup_manber, dedup_spring, dedup_spring_fifo, dedup_lbfs, dedup_gear,
@@ -25,8 +24,7 @@ dedup_cut_defaults(const struct poise_dedup_cut_options *options,
 /** The number of bits of which one in `average` values has none set. */
 unsigned dedup_log2(uint32_t average);
 
-/* ---- segmenter.c
- * ----------------------------------------------------------- */
+/* ---- segmenter.c -------------------------------------------------------- */
 
 /** From now on pieces are emitted up to DEDUP_BATCH at a time, by this. */
 enum { DEDUP_BATCH = 64 };
@@ -37,8 +35,7 @@ void dedup_segmenter_batch(struct poise_dedup_segmenter *segmenter,
  * held back is lost. After an error the segmenter is as it was. */
 int dedup_segmenter_restart(struct poise_dedup_segmenter *segmenter, void *arg);
 
-/* ---- gear.c ----------------------------------------------------------------
- */
+/* ---- gear.c ------------------------------------------------------------- */
 
 /** Hashes cover this many bytes. */
 enum { DEDUP_GEAR_WINDOW = 16 };
@@ -68,8 +65,7 @@ int dedup_gear_next(const struct dedup_gear *gear, const unsigned char *data,
 /** Whether data[-32 .. 0) would end a segment by the second hash. */
 bool dedup_gear_second(const unsigned char *data, uint64_t mask);
 
-/* ---- rabin.c --------------------------------------------------------------
- */
+/* ---- rabin.c ------------------------------------------------------------ */
 
 /** Rabin's fingerprints over a window: polynomials over GF(2) modulo an
  * irreducible one of degree 63. */
@@ -96,8 +92,7 @@ static inline bool dedup_rabin_selects(uint64_t value, unsigned bits)
     return value * UINT64_C(0x9e3779b97f4a7c15) >> (64 - bits) == 0;
 }
 
-/* ---- table.c --------------------------------------------------------------
- */
+/* ---- table.c ------------------------------------------------------------ */
 
 /** A table of fixed size from 64-bit hashes to values; new entries push out
  * old ones of the same bucket. */
@@ -111,8 +106,7 @@ void dedup_table_free(struct dedup_table *table);
 uint64_t dedup_table_get(const struct dedup_table *table, uint64_t hash);
 void dedup_table_put(struct dedup_table *table, uint64_t hash, uint64_t value);
 
-/* ---- container.c ----------------------------------------------------------
- */
+/* ---- container.c -------------------------------------------------------- */
 
 enum {
     DEDUP_SLOTS_MOST = 65535, /* segments of a container */
@@ -182,8 +176,7 @@ int dedup_container_lock(int dirfd, uint64_t id, bool make, int *fd);
 enum { DEDUP_NAME_BYTES = 24 };
 void dedup_container_name(uint64_t id, char name[DEDUP_NAME_BYTES]);
 
-/* ---- index.c --------------------------------------------------------------
- */
+/* ---- index.c ------------------------------------------------------------ */
 
 enum { DEDUP_SAVE_EVERY = 256 /* containers, between two snapshots */ };
 
@@ -250,9 +243,7 @@ void dedup_index_sweep(struct dedup_index *index, unsigned sampling,
                        bool (*alive)(uint64_t position, const void *arg),
                        const void *arg);
 
-/* ---- store.c, open.c, identity.c, snapshot.c
- * ----------------------------------------------------
- */
+/* ---- store.c, open.c, identity.c, snapshot.c ---------------------------- */
 
 struct dedup_container {
     uint64_t id, bytes, used; /* when, in calls of find and read */

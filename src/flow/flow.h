@@ -20,8 +20,7 @@
 extern "C" {
 #endif
 
-/* ---- addresses ------------------------------------------------------------
- */
+/* ---- addresses ---------------------------------------------------------- */
 
 enum {
     POISE_FLOW_DIMS_MOST = 8, /**< indices of a block */
@@ -57,8 +56,7 @@ POISE_API int poise_flow_address_text(const struct poise_flow_job *job,
                                       const struct poise_flow_address *address,
                                       struct poise_buf *out);
 
-/* ---- what the program provides --------------------------------------------
- */
+/* ---- what the program provides ------------------------------------------ */
 
 /** One call of a callback: through it the callback reaches blocks. Valid
  * during the call, and on the calling thread only. */
@@ -117,8 +115,7 @@ struct poise_flow_app {
     void *arg; /**< borrowed; handed to the callbacks */
 };
 
-/* ---- what the callbacks use -----------------------------------------------
- */
+/* ---- what the callbacks use --------------------------------------------- */
 
 /** A block that is read: stays there until it is freed, or the call ends. */
 struct poise_flow_view {
@@ -164,8 +161,7 @@ POISE_API unsigned poise_flow_node(const struct poise_flow_task *task);
 /** When the last of the block's dependencies came, on poise_clock_ns. */
 POISE_API uint64_t poise_flow_ready_ns(const struct poise_flow_task *task);
 
-/* ---- jobs -----------------------------------------------------------------
- */
+/* ---- jobs --------------------------------------------------------------- */
 
 /** A chunk given by hand, and the node that computes it. */
 struct poise_flow_part {
@@ -303,8 +299,7 @@ POISE_API int poise_flow_run(const struct poise_flow_job *job,
                              const struct poise_flow_options *options,
                              struct poise_flow_stats *stats);
 
-/* ---- programs for poise desync run ------------------------------------------
- */
+/* ---- programs for poise desync run -------------------------------------- */
 
 /** A program as a shared object: what its function poise_flow_open fills. */
 struct poise_flow_program {
@@ -322,8 +317,7 @@ struct poise_flow_program {
 POISE_API int poise_flow_open(int argc, char **argv,
                               struct poise_flow_program *out);
 
-/* ---- an application: heat ---------------------------------------------------
- */
+/* ---- an application: heat ----------------------------------------------- */
 
 /** Successive over-relaxation goes in half sweeps, the cells of one colour of
  * a chessboard and then the others, each of which is a version. */

@@ -32,8 +32,7 @@ static inline bool flow_key_same(const struct flow_key *a,
            a->file == b->file;
 }
 
-/* ---- shapes (shape.c): pure functions --------------------------------------
- */
+/* ---- shapes (shape.c): pure functions ----------------------------------- */
 
 /** 0, or -EINVAL with the error set: dims, empty or negative ranges, more
  * places than fit. */
@@ -49,8 +48,7 @@ void flow_shape_address(const struct poise_flow_chunk *shape,
                         const struct flow_key *key,
                         struct poise_flow_address *out);
 
-/* ---- shares (share.c): who computes what ------------------------------------
- */
+/* ---- shares (share.c): who computes what -------------------------------- */
 
 /** The integers nearest to `total` in the proportion of `weights` such that
  * the largest count/weight is least; nodes of weight 0 get nothing. */
@@ -96,9 +94,7 @@ int flow_job_segments(const struct poise_flow_job *job, uint32_t file,
                       unsigned nodes, struct poise_buf *segments);
 void flow_segment_free(struct flow_segment *segment);
 
-/* ---- blocks (block.c)
- * --------------------------------------------------------
- */
+/* ---- blocks (block.c) --------------------------------------------------- */
 
 /** What poise_flow_make gives out: the data begin FLOW_MADE_BYTES further. */
 struct flow_made {
@@ -152,9 +148,7 @@ struct flow_edge {
     struct flow_edge *next; /**< waiter of the same block */
 };
 
-/* ---- tasks (task.c)
- * ------------------------------------------------------------
- */
+/* ---- tasks (task.c) ----------------------------------------------------- */
 
 enum flow_state {
     FLOW_WAITING, /**< for dependencies */
@@ -193,9 +187,7 @@ struct poise_flow_task {
     struct poise_flow_task *next; /**< in the list of unused ones */
 };
 
-/* ---- nodes (node.c)
- * ------------------------------------------------------------
- */
+/* ---- nodes (node.c) ----------------------------------------------------- */
 
 /** The first failure of a node, in words that outlive the thread. */
 struct flow_failure {
@@ -299,9 +291,7 @@ void flow_node_output_done(struct flow_node *node, struct flow_block *block);
 /** Look for what is on node->seeking, open what it takes. */
 int flow_node_settle(struct flow_node *node);
 
-/* ---- between the files
- * --------------------------------------------------------
- */
+/* ---- between the files -------------------------------------------------- */
 
 static inline const struct poise_flow_chunk *
 flow_file(const struct flow_node *node, uint32_t file)

@@ -37,8 +37,7 @@ extern "C" {
 typedef int poise_graph_progress(const char *doing, uint64_t done,
                                  uint64_t total, void *arg);
 
-/* ---- where processes stand ------------------------------------------------
- */
+/* ---- where processes stand ---------------------------------------------- */
 
 /** Processes and memory on a machine of several NUMA domains. */
 enum poise_graph_map {
@@ -63,7 +62,7 @@ POISE_API extern const char *const poise_graph_map_names[];
 POISE_API int poise_graph_place(struct poise_world *world,
                                 enum poise_graph_map map);
 
-/* ---- edges in memory ----------------------------------------------------- */
+/* ---- edges in memory ---------------------------------------------------- */
 
 /** What vertices are called in a file; label -> name and back. */
 struct poise_graph_names;
@@ -100,8 +99,7 @@ POISE_API int64_t poise_graph_names_find(const struct poise_graph_names *names,
                                          const char *name, size_t len);
 POISE_API void poise_graph_names_free(struct poise_graph_names *names);
 
-/* ---- generators ------------------------------------------------------------
- */
+/* ---- generators --------------------------------------------------------- */
 
 /** Graph500's Kronecker generator (A .57, B .19, C .19). */
 struct poise_graph_kronecker {
@@ -129,8 +127,7 @@ POISE_API int
 poise_graph_generate_keys(const struct poise_graph_kronecker *options,
                           uint64_t first, size_t count, uint64_t *keys);
 
-/* ---- files -----------------------------------------------------------------
- */
+/* ---- files -------------------------------------------------------------- */
 
 enum poise_graph_format {
     POISE_GRAPH_FORMAT_AUTO, /**< by name and content */
@@ -204,8 +201,7 @@ POISE_API int poise_graph_save_tree(const struct poise_graph_tree *tree,
                                     const char *path, bool binary,
                                     unsigned threads);
 
-/* ---- graphs ----------------------------------------------------------------
- */
+/* ---- graphs ------------------------------------------------------------- */
 
 /** How vertices are numbered inside. */
 enum poise_graph_order {
@@ -281,8 +277,7 @@ POISE_API int64_t poise_graph_pick_roots(const struct poise_graph *graph,
                                          uint64_t seed, size_t count,
                                          uint64_t *roots);
 
-/* ---- breadth-first search --------------------------------------------------
- */
+/* ---- breadth-first search ----------------------------------------------- */
 
 enum poise_graph_method {
     POISE_GRAPH_HYBRID, /**< switches by alpha and beta */
@@ -388,8 +383,7 @@ POISE_API int poise_graph_bfs_parents(struct poise_graph_bfs *bfs,
 POISE_API int poise_graph_bfs_depths(struct poise_graph_bfs *bfs,
                                      int64_t *depths);
 
-/* ---- a model of larger machines -------------------------------------------
- */
+/* ---- a model of larger machines ----------------------------------------- */
 
 /** A machine of equal nodes. */
 struct poise_graph_machine {
@@ -424,8 +418,7 @@ poise_graph_forecast(const struct poise_graph *graph,
                      const struct poise_graph_machine *machine,
                      struct poise_graph_forecast *out);
 
-/* ---- validation ------------------------------------------------------------
- */
+/* ---- validation --------------------------------------------------------- */
 
 /** The five checks of the Graph500 specification. */
 enum poise_graph_fault {
@@ -471,8 +464,7 @@ POISE_API int poise_graph_validate_ranks(struct poise_world *world,
                                          unsigned threads,
                                          struct poise_graph_verdict *out);
 
-/* ---- what stands on the search ---------------------------------------------
- */
+/* ---- what stands on the search ------------------------------------------ */
 
 /**
  * For each label of this rank's slice the smallest label of its (weakly)

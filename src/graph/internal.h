@@ -13,8 +13,7 @@
 
 #include <poise/graph.h>
 
-/* ---- memory in pages (pages.c) --------------------------------------------
- */
+/* ---- memory in pages (pages.c) ------------------------------------------ */
 
 /** `bytes` of zeroed memory in pages of its own, huge ones where `huge` and
  * the kernel has them; NULL with the error set. */
@@ -61,8 +60,7 @@ struct graph_range graph_range_of(uint64_t count, uint32_t chunk,
  * no error (limits.c). */
 bool graph_small_file(const char *path, char *text, size_t size);
 
-/* ---- rows (rows.c) ---------------------------------------------------------
- */
+/* ---- rows (rows.c) ------------------------------------------------------ */
 
 /** Neighbours of some vertices: row v is to[start[v]..start[v + 1]), ascending
  * by place, so that hubs come first. */
@@ -110,8 +108,7 @@ struct graph_hubs {
     uint64_t arc_count;
 };
 
-/* ---- graphs ----------------------------------------------------------------
- */
+/* ---- graphs ------------------------------------------------------------- */
 
 struct poise_graph {
     struct poise_world *world; /**< owned; NULL: alone */
@@ -171,8 +168,7 @@ static inline uint32_t graph_base(const struct poise_graph *graph)
     return (uint32_t)(graph->stride * (uint64_t)graph->rank);
 }
 
-/* ---- several ranks (spread.c) ----------------------------------------------
- */
+/* ---- several ranks (spread.c) ------------------------------------------- */
 
 struct graph_census;
 /** Add up what the ranks counted. Collective. */
@@ -189,8 +185,7 @@ int graph_spread_ids(struct poise_graph *graph, uint32_t *place_of,
 void graph_spread_rows(const struct poise_graph *graph,
                        struct graph_rows *rows);
 
-/* ---- delegated hubs (hubs.c) -----------------------------------------------
- */
+/* ---- delegated hubs (hubs.c) -------------------------------------------- */
 
 /** While neighbours are places yet. Collective; ranks may differ in the code.
  */
@@ -198,8 +193,7 @@ int graph_hubs_make(struct poise_graph *graph);
 void graph_hubs_free(struct graph_hubs *hubs);
 uint64_t graph_hubs_bytes(const struct poise_graph *graph);
 
-/* ---- numbering (order.c) ---------------------------------------------------
- */
+/* ---- numbering (order.c) ------------------------------------------------ */
 
 /** What one look at the edges tells; arrays are by label. */
 struct graph_census {

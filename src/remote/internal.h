@@ -41,8 +41,7 @@ enum { REMOTE_FILE_IS, REMOTE_FILE_LACKS };
 /** Streams of the wire: messages, data of files, lists. */
 enum { REMOTE_TALK, REMOTE_DATA, REMOTE_LIST, REMOTE_STREAMS };
 
-/* ---- link.c ----------------------------------------------------------------
- */
+/* ---- link.c ------------------------------------------------------------- */
 
 /** A connection. `take` gets each message, `data` the bytes of the file that
  * is being sent; what they return, if negative, ends it. */
@@ -107,8 +106,7 @@ int remote_link_drain(struct remote_link *link);
 /** -EBADMSG: what came makes no sense. */
 int remote_bad(const char *why);
 
-/* ---- one transfer ----------------------------------------------------------
- */
+/* ---- one transfer ------------------------------------------------------- */
 
 /** What both ends know of it. */
 struct remote_transfer {
@@ -142,8 +140,7 @@ int remote_open_store(struct remote_transfer *transfer);
 int remote_give(struct remote_transfer *transfer);
 int remote_take(struct remote_transfer *transfer);
 
-/* ---- entry.c ---------------------------------------------------------------
- */
+/* ---- entry.c ------------------------------------------------------------ */
 
 /** An entry as it is listed. */
 struct remote_entry {
@@ -166,8 +163,7 @@ int remote_entry_put(struct poise_buf *out, const struct remote_entry *entry,
 int remote_entry_get(struct poise_reader *from, struct remote_entry *entry,
                      struct remote_entry_context *context);
 
-/* ---- start.c ---------------------------------------------------------------
- */
+/* ---- start.c ------------------------------------------------------------ */
 
 /** Which cache a user wants. */
 struct remote_cache {

@@ -114,8 +114,7 @@ poise_remote_send_several(const struct poise_remote_options *options,
 POISE_API int poise_remote_serve(int in, int out,
                                  const volatile sig_atomic_t *stop);
 
-/* ---- tunnels ----------------------------------------------------------------
- */
+/* ---- tunnels ------------------------------------------------------------ */
 
 /** What went through a tunnel since it began. */
 struct poise_remote_tunnel_stats {

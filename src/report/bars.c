@@ -135,8 +135,7 @@ int poise_page_bars(struct poise_page *page, const struct poise_bars *bars)
     return report_end(page, start);
 }
 
-/* ---- stacks
- * ------------------------------------------------------------------ */
+/* ---- stacks ------------------------------------------------------------- */
 
 /* What counts of a share: nothing below zero, nothing that is no number. */
 static double share(double value)

@@ -35,8 +35,7 @@ void report_value(struct poise_buf *out, double value, enum poise_unit unit);
 /** A value short enough for an axis ("10k"). */
 void report_tick(struct poise_buf *out, double value, enum poise_unit unit);
 
-/* ---- scales ---------------------------------------------------------------
- */
+/* ---- scales ------------------------------------------------------------- */
 
 enum { REPORT_TICKS = 12 };
 
@@ -59,8 +58,7 @@ double report_scale_at(const struct report_scale *scale, double value);
 bool report_range(const double *values, size_t count, bool positive,
                   double *low, double *high);
 
-/* ---- drawings --------------------------------------------------------------
- */
+/* ---- drawings ----------------------------------------------------------- */
 
 enum { REPORT_WIDTH = 760 };
 /** Roughly one character of 11 px text. */

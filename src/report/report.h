@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-/* ---- tables for terminals ------------------------------------------------ */
+/* ---- tables for terminals ----------------------------------------------- */
 
 enum poise_align { POISE_ALIGN_LEFT, POISE_ALIGN_RIGHT };
 
@@ -40,8 +40,7 @@ POISE_API int poise_table_text(const struct poise_table *table,
 POISE_API int poise_table_markdown(const struct poise_table *table,
                                    struct poise_buf *out);
 
-/* ---- the page -------------------------------------------------------------
- */
+/* ---- the page ----------------------------------------------------------- */
 
 struct poise_page;
 /** Collects sections; owned by the caller. `title` is copied. */

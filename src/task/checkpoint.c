@@ -36,8 +36,7 @@ static int checkpoint_name(const char *path, uint64_t number, uint64_t rank,
     return out->error;
 }
 
-/* ---- one rank's part -------------------------------------------------------
- */
+/* ---- one rank's part ---------------------------------------------------- */
 
 /* Append and keep account of what the commit record will say. */
 static int part_append(struct poise_log *log, uint32_t type, const void *data,
@@ -126,8 +125,7 @@ static int part_write(struct poise_pool *pool, uint64_t number,
     return code < 0 ? code : 0;
 }
 
-/* ---- the commit record -----------------------------------------------------
- */
+/* ---- the commit record -------------------------------------------------- */
 
 static void record_free(struct record *record)
 {
@@ -179,7 +177,7 @@ static int record_take(struct record *record, uint32_t type, const void *data,
         if (reader.error || record->size == 0 || record->size > INT32_MAX) {
             return -EBADMSG;
         }
-        record->parts = poise_alloc(record->size, sizeof(*record->parts));
+        record->parts = poise_alloc(record->size, sizeof *record->parts);
         return record->parts ? poise_buf_append(&record->job, job, bytes)
                              : -ENOMEM;
     }
@@ -272,8 +270,7 @@ int poise_pool_checkpoint_remove(const char *path)
     return code;
 }
 
-/* ---- rank 0 leads ----------------------------------------------------------
- */
+/* ---- rank 0 leads ------------------------------------------------------- */
 
 static void checkpoint_tell_all(struct poise_pool *pool, struct task_head head)
 {
@@ -433,8 +430,7 @@ void task_halt(struct poise_pool *pool, bool interrupted)
     }
 }
 
-/* ---- before and after the run ----------------------------------------------
- */
+/* ---- before and after the run ------------------------------------------- */
 
 int task_checkpoint_begin(struct poise_pool *pool)
 {
@@ -443,7 +439,7 @@ int task_checkpoint_begin(struct poise_pool *pool)
         return 0;
     }
     cut->next_at = poise_clock_ns() + pool->options.checkpoint_ns;
-    cut->written = poise_alloc((size_t)pool->size, sizeof(*cut->written));
+    cut->written = poise_alloc((size_t)pool->size, sizeof *cut->written);
     if (!cut->written) {
         return -ENOMEM;
     }
@@ -466,8 +462,7 @@ void task_checkpoint_end(struct poise_pool *pool)
     }
 }
 
-/* ---- resuming --------------------------------------------------------------
- */
+/* ---- resuming ----------------------------------------------------------- */
 
 /* Every byte of a part, against the commit record. */
 static int part_check(const char *name, const struct task_written *want,

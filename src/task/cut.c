@@ -101,12 +101,12 @@ static int cut_segments(struct poise_pool *pool, struct task_part *part)
     int code = 0;
     pthread_mutex_lock(&spill->lock);
     if (spill->count > 0) {
-        part->segments = poise_alloc(spill->count, sizeof(*part->segments));
+        part->segments = poise_alloc(spill->count, sizeof *part->segments);
         code = part->segments ? 0 : -ENOMEM;
     }
     if (code == 0 && spill->count > 0) {
         memcpy(part->segments, spill->segments,
-               spill->count * sizeof(*part->segments));
+               spill->count * sizeof *part->segments);
         part->segment_count = spill->count;
         spill->pinned = spill->end;
     }

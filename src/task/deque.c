@@ -73,11 +73,11 @@ int task_deque_push(struct task_deque *deque, const void *data, size_t len,
                                                  ? UINT32_MAX
                                                  : (uint32_t)footprint};
     char *at = deque->data + deque->tail;
-    memcpy(at, &mark, sizeof(mark));
+    memcpy(at, &mark, sizeof mark);
     if (len > 0) {
-        memcpy(at + sizeof(mark), data, len);
+        memcpy(at + sizeof mark, data, len);
     }
-    memcpy(at + size - sizeof(mark), &mark, sizeof(mark));
+    memcpy(at + size - sizeof mark, &mark, sizeof mark);
     deque->tail += size;
     deque->count++;
     deque->held += mark.footprint;
@@ -87,7 +87,7 @@ int task_deque_push(struct task_deque *deque, const void *data, size_t len,
 static struct task_record deque_record(const struct task_deque *deque,
                                        size_t at, struct deque_mark mark)
 {
-    return (struct task_record){deque->data + at + sizeof(mark), mark.len,
+    return (struct task_record){deque->data + at + sizeof mark, mark.len,
                                 mark.footprint};
 }
 
@@ -97,7 +97,7 @@ bool task_deque_newest(const struct task_deque *deque, struct task_record *out)
         return false;
     }
     struct deque_mark mark;
-    memcpy(&mark, deque->data + deque->tail - sizeof(mark), sizeof(mark));
+    memcpy(&mark, deque->data + deque->tail - sizeof mark, sizeof mark);
     *out = deque_record(deque, deque->tail - deque_size(mark.len), mark);
     return true;
 }
@@ -110,7 +110,7 @@ bool task_deque_next(const struct task_deque *deque, size_t *at,
         return false;
     }
     struct deque_mark mark;
-    memcpy(&mark, deque->data + from, sizeof(mark));
+    memcpy(&mark, deque->data + from, sizeof mark);
     *out = deque_record(deque, from, mark);
     *at += deque_size(mark.len);
     return true;

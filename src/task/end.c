@@ -108,8 +108,7 @@ void task_end_turn(struct poise_pool *pool)
     }
 }
 
-/* ---- after the run ---------------------------------------------------------
- */
+/* ---- after the run ------------------------------------------------------ */
 
 static void end_wait_for_byes(struct poise_pool *pool)
 {
@@ -128,10 +127,10 @@ static void end_wait_for_byes(struct poise_pool *pool)
 /* Receive, and forget, whatever was still sent to this rank. */
 static int end_drain(struct poise_pool *pool)
 {
-    uint64_t *sent = poise_alloc((size_t)pool->size, sizeof(*sent));
+    uint64_t *sent = poise_alloc((size_t)pool->size, sizeof *sent);
     int code = poise_world_agree(pool->world, sent ? 0 : -ENOMEM);
     if (code == 0) {
-        memcpy(sent, pool->stats.messages, (size_t)pool->size * sizeof(*sent));
+        memcpy(sent, pool->stats.messages, (size_t)pool->size * sizeof *sent);
         code = poise_world_reduce(pool->world, POISE_SUM, sent,
                                   (size_t)pool->size);
     }

@@ -118,7 +118,7 @@ static int hold_name(struct hold_lock *lock, const char *path)
 static int hold_make(int rank, const char *checkpoint, const char *resume,
                      struct poise_hold **out)
 {
-    struct poise_hold *hold = poise_alloc(1, sizeof(*hold));
+    struct poise_hold *hold = poise_alloc(1, sizeof *hold);
     if (!hold) {
         return -ENOMEM;
     }

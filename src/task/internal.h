@@ -21,8 +21,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-/* ---- deques (deque.c) -----------------------------------------------------
- */
+/* ---- deques (deque.c) --------------------------------------------------- */
 
 /** Records of any length in one buffer: the owner works at the tail, the
  * oldest are taken at the head. Zero-initialised is empty. Not locked. */
@@ -67,8 +66,7 @@ void task_deque_append(struct task_deque *from, struct task_deque *to);
 bool task_deque_next(const struct task_deque *deque, size_t *at,
                      struct task_record *out);
 
-/* ---- workers (worker.c) ---------------------------------------------------
- */
+/* ---- workers (worker.c) ------------------------------------------------- */
 
 enum task_kind { TASK_NONE, TASK_TASK, TASK_TOLD };
 
@@ -128,8 +126,7 @@ int task_told_push(struct poise_pool *pool, int source, const void *data,
 /** Release what `count` records refer to and forget them. */
 void task_deque_drop(struct poise_pool *pool, struct task_deque *deque);
 
-/* ---- spilling (spill.c) ---------------------------------------------------
- */
+/* ---- spilling (spill.c) ------------------------------------------------- */
 
 struct task_segment {
     uint64_t offset, bytes, count;
@@ -164,8 +161,7 @@ int task_pack(struct poise_pool *pool, const struct task_record *record,
 ssize_t task_unpack(struct poise_pool *pool, const void *blobs, size_t len,
                     struct task_deque *queue, struct poise_buf *scratch);
 
-/* ---- other ranks (net.c) ---------------------------------------------------
- */
+/* ---- other ranks (net.c) ------------------------------------------------ */
 
 /** What messages say. Basic ones carry work; termination counts them. */
 enum task_message {
@@ -416,8 +412,7 @@ struct task_sample {
     bool starved; /**< some have nothing to do */
 };
 
-/* ---- the pool (pool.c) ----------------------------------------------------
- */
+/* ---- the pool (pool.c) -------------------------------------------------- */
 
 enum task_state {
     TASK_RUNNING,
@@ -510,8 +505,7 @@ int task_worker_start(struct poise_worker *worker);
  * event signalled since `seen`, or until it has to look around again. */
 void task_comm_wait(struct poise_pool *pool, uint32_t seen);
 
-/* ---- tasks in flight (tune.c) ---------------------------------------------
- */
+/* ---- tasks in flight (tune.c) ------------------------------------------- */
 
 /** The controller's mind, apart from clocks and threads. */
 struct task_tune {
@@ -533,15 +527,13 @@ unsigned task_tune_step(struct task_tune *tune,
 void task_tune_turn(struct poise_pool *pool);
 void task_tune_end(struct poise_pool *pool);
 
-/* ---- messages of tasks (stream.c) -----------------------------------------
- */
+/* ---- messages of tasks (stream.c) --------------------------------------- */
 
 /** Send to the told hook of `dest`; any thread. */
 int task_tell_send(struct poise_pool *pool, int dest, const void *data,
                    size_t len);
 
-/* ---- progress (progress.c) -------------------------------------------------
- */
+/* ---- progress (progress.c) ---------------------------------------------- */
 
 /** About ten times a second: tell whoever is to know. */
 void task_progress_turn(struct poise_pool *pool, uint64_t now_ticks);
@@ -549,8 +541,7 @@ void task_on_progress(struct poise_pool *pool, const struct task_arrival *in);
 /** The parent of a rank in the binomial tree. */
 int task_parent(int rank);
 
-/* ---- figures (stats.c) ----------------------------------------------------
- */
+/* ---- figures (stats.c) -------------------------------------------------- */
 
 int task_stats_init(struct poise_pool *pool);
 void task_stats_refresh(struct poise_pool *pool);

@@ -40,9 +40,9 @@ int task_net_init(struct poise_pool *pool)
     struct task_net *net = &pool->net;
     pthread_mutex_init(&net->outbox_lock, NULL);
     net->lost_ns = NET_LOST_NS;
-    net->bye = poise_alloc((size_t)pool->size, sizeof(*net->bye));
+    net->bye = poise_alloc((size_t)pool->size, sizeof *net->bye);
     net->progress.below =
-        poise_alloc((size_t)pool->size, sizeof(*net->progress.below));
+        poise_alloc((size_t)pool->size, sizeof *net->progress.below);
     int code =
         net->bye && net->progress.below ? task_steal_init(pool) : -ENOMEM;
     if (code == 0) {
@@ -66,8 +66,7 @@ void task_net_free(struct poise_pool *pool)
     pthread_mutex_destroy(&net->outbox_lock);
 }
 
-/* ---- sending ---------------------------------------------------------------
- */
+/* ---- sending ------------------------------------------------------------ */
 
 void task_net_post(struct poise_pool *pool, int dest, const void *message,
                    size_t len)
@@ -90,7 +89,7 @@ void task_send(struct poise_pool *pool, int dest, struct task_head head,
     struct poise_buf message = {0};
     head.generation = net->generation;
     head.cut = pool->cut.number;
-    poise_buf_append(&message, &head, sizeof(head));
+    poise_buf_append(&message, &head, sizeof head);
     if (poise_buf_append(&message, body, len) < 0) {
         task_stop(pool, -ENOMEM);
         return;
@@ -142,24 +141,23 @@ void task_tells_flush(struct poise_pool *pool)
     pthread_mutex_unlock(&net->outbox_lock);
 }
 
-/* ---- receiving -------------------------------------------------------------
- */
+/* ---- receiving ---------------------------------------------------------- */
 
 static void net_receive(struct poise_pool *pool,
                         const struct poise_message *message)
 {
     struct task_net *net = &pool->net;
     struct task_arrival in = {.source = message->source};
-    if (message->tag != NET_TAG || message->len < sizeof(in.head)) {
+    if (message->tag != NET_TAG || message->len < sizeof in.head) {
         return;
     }
-    memcpy(&in.head, message->data, sizeof(in.head));
+    memcpy(&in.head, message->data, sizeof in.head);
     if (in.head.generation != net->generation ||
         in.head.kind >= TASK_MESSAGES) {
         return;
     }
-    in.body = (const char *)message->data + sizeof(in.head);
-    in.len = message->len - sizeof(in.head);
+    in.body = (const char *)message->data + sizeof in.head;
+    in.len = message->len - sizeof in.head;
     net->received++;
     poise_trace_emit(pool->comm->ring, POISE_TRACE_RECEIVE, in.head.kind,
                      (uint64_t)in.source, message->len);
@@ -205,8 +203,7 @@ void task_net_turn(struct poise_pool *pool)
     task_token_turn(pool);
 }
 
-/* ---- waiting ---------------------------------------------------------------
- */
+/* ---- waiting ------------------------------------------------------------ */
 
 static uint64_t net_until(uint64_t now, uint64_t when)
 {

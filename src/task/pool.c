@@ -21,8 +21,7 @@ const char *const poise_policy_names[] = {
     "central", "central-keep-one", "random", "near", "hybrid", NULL};
 const char *const poise_split_names[] = {"random", "half", NULL};
 
-/* ---- how it ends -----------------------------------------------------------
- */
+/* ---- how it ends -------------------------------------------------------- */
 
 void task_set_state(struct poise_pool *pool, enum task_state state)
 {
@@ -67,8 +66,7 @@ static int pool_result(struct poise_pool *pool)
                            end->what, end->why ? "%s" : NULL, end->why);
 }
 
-/* ---- making ----------------------------------------------------------------
- */
+/* ---- making ------------------------------------------------------------- */
 
 static int pool_copy_options(struct poise_pool *pool,
                              const struct poise_pool_options *given)
@@ -129,7 +127,7 @@ static void pool_lay_out(struct poise_pool *pool)
 static int pool_make_workers(struct poise_pool *pool)
 {
     size_t count = pool->worker_count + pool->dedicated;
-    size_t bytes = count * sizeof(*pool->workers);
+    size_t bytes = count * sizeof *pool->workers;
     int code = poise_fault_check(POISE_FAULT_ALLOC);
     pool->workers =
         code ? NULL : aligned_alloc(_Alignof(struct poise_worker), bytes);
@@ -189,7 +187,7 @@ int poise_pool_create(struct poise_world *world,
 {
     static const struct poise_pool_options none = {
         .policy = POISE_POLICY_HYBRID, .split = POISE_SPLIT_HALF};
-    struct poise_pool *pool = poise_alloc(1, sizeof(*pool));
+    struct poise_pool *pool = poise_alloc(1, sizeof *pool);
     if (!pool) {
         return -ENOMEM;
     }
@@ -277,8 +275,7 @@ int poise_pool_add(struct poise_pool *pool, const void *task, size_t len)
     return code;
 }
 
-/* ---- running ---------------------------------------------------------------
- */
+/* ---- running ------------------------------------------------------------ */
 
 void task_turn(struct poise_pool *pool)
 {

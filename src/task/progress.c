@@ -43,7 +43,7 @@ void task_progress_turn(struct poise_pool *pool, uint64_t now_ticks)
         if (pool->rank > 0) {
             task_send(pool, task_parent(pool->rank),
                       (struct task_head){.kind = TASK_PROGRESS}, sum,
-                      sizeof(*sum));
+                      sizeof *sum);
         }
     }
     if (pool->hooks.progress) {

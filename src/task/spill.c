@@ -83,8 +83,7 @@ ssize_t task_unpack(struct poise_pool *pool, const void *blobs, size_t len,
     return count;
 }
 
-/* ---- the file --------------------------------------------------------------
- */
+/* ---- the file ----------------------------------------------------------- */
 
 static int spill_open(struct poise_pool *pool)
 {
@@ -102,7 +101,7 @@ static int spill_write(struct poise_pool *pool, const struct poise_buf *bytes,
     if (spill->count == spill->cap) {
         size_t cap = spill->cap ? spill->cap * 2 : 16;
         void *grown =
-            poise_realloc(spill->segments, cap, sizeof(*spill->segments));
+            poise_realloc(spill->segments, cap, sizeof *spill->segments);
         if (!grown) {
             return -ENOMEM;
         }

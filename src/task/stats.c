@@ -16,7 +16,7 @@ int task_stats_init(struct poise_pool *pool)
     stats->worker_count = pool->worker_count + pool->dedicated;
     stats->messages = poise_alloc((size_t)pool->size, sizeof(uint64_t));
     stats->bytes = poise_alloc((size_t)pool->size, sizeof(uint64_t));
-    stats->workers = poise_alloc(stats->worker_count, sizeof(*stats->workers));
+    stats->workers = poise_alloc(stats->worker_count, sizeof *stats->workers);
     if (!stats->messages || !stats->bytes || !stats->workers) {
         return -ENOMEM;
     }
@@ -75,8 +75,7 @@ const struct poise_pool_stats *poise_pool_stats(struct poise_pool *pool)
     return &pool->stats;
 }
 
-/* ---- of all ranks ----------------------------------------------------------
- */
+/* ---- of all ranks ------------------------------------------------------- */
 
 /* The plain counters, in the order in which they travel. */
 static void stats_fields(struct poise_pool_stats *stats, uint64_t *fields[9])
@@ -106,7 +105,7 @@ static int stats_pack(struct poise_pool_stats *stats, struct poise_buf *out)
     poise_buf_append(out, stats->messages, size);
     poise_buf_append(out, stats->bytes, size);
     return poise_buf_append(out, stats->workers,
-                            stats->worker_count * sizeof(*stats->workers));
+                            stats->worker_count * sizeof *stats->workers);
 }
 
 static void stats_take(struct poise_reader *reader, void *out, size_t len)
@@ -137,14 +136,13 @@ static int stats_unpack(const void *data, size_t len, int rank,
     size_t size = (size_t)out->size;
     out->messages = poise_alloc(size, sizeof(uint64_t));
     out->bytes = poise_alloc(size, sizeof(uint64_t));
-    out->workers = poise_alloc(out->worker_count, sizeof(*out->workers));
+    out->workers = poise_alloc(out->worker_count, sizeof *out->workers);
     if (!out->messages || !out->bytes || !out->workers) {
         return -ENOMEM;
     }
     stats_take(&reader, out->messages, size * sizeof(uint64_t));
     stats_take(&reader, out->bytes, size * sizeof(uint64_t));
-    stats_take(&reader, out->workers,
-               out->worker_count * sizeof(*out->workers));
+    stats_take(&reader, out->workers, out->worker_count * sizeof *out->workers);
     return reader.error;
 }
 
@@ -166,7 +164,7 @@ int poise_pool_stats_gather(struct poise_pool *pool,
     }
     if (code == 0 && pool->rank == 0) {
         struct poise_reader reader = poise_reader_of(all.data, all.len);
-        list = poise_alloc((size_t)pool->size, sizeof(*list));
+        list = poise_alloc((size_t)pool->size, sizeof *list);
         code = list ? 0 : -ENOMEM;
         for (int i = 0; code == 0 && i < pool->size; i++) {
             size_t len;

@@ -34,11 +34,11 @@ static int steal_make_list(struct poise_pool *pool)
         reach++;
     }
     int count = peers.first[reach + 1];
-    thief->list = poise_alloc((size_t)count + 1, sizeof(*thief->list));
+    thief->list = poise_alloc((size_t)count + 1, sizeof *thief->list);
     if (!thief->list) {
         return -ENOMEM;
     }
-    memcpy(thief->list, peers.ranks, (size_t)count * sizeof(*thief->list));
+    memcpy(thief->list, peers.ranks, (size_t)count * sizeof *thief->list);
     thief->list_count = count;
     return 0;
 }
@@ -52,9 +52,9 @@ int task_steal_init(struct poise_pool *pool)
     net->thief.pause_ns = STEAL_PAUSE_LEAST_NS;
     pool->hands_back = net->thief.policy->central && pool->rank != 0;
     pool->master = net->thief.policy->central && pool->rank == 0;
-    net->waiting.is = poise_alloc(size, sizeof(*net->waiting.is));
-    net->waiting.ranks = poise_alloc(size, sizeof(*net->waiting.ranks));
-    net->waiting.requests = poise_alloc(size, sizeof(*net->waiting.requests));
+    net->waiting.is = poise_alloc(size, sizeof *net->waiting.is);
+    net->waiting.ranks = poise_alloc(size, sizeof *net->waiting.ranks);
+    net->waiting.requests = poise_alloc(size, sizeof *net->waiting.requests);
     if (!net->waiting.is || !net->waiting.ranks || !net->waiting.requests) {
         return -ENOMEM;
     }
@@ -70,8 +70,7 @@ void task_steal_free(struct poise_pool *pool)
     free(net->waiting.requests);
 }
 
-/* ---- the victim ------------------------------------------------------------
- */
+/* ---- the victim --------------------------------------------------------- */
 
 static size_t steal_queued(struct poise_pool *pool)
 {
@@ -216,7 +215,7 @@ static int steal_recall(struct poise_pool *pool)
     waiting->is[rank] = false;
     waiting->count--;
     memmove(waiting->ranks, waiting->ranks + 1,
-            (size_t)waiting->count * sizeof(*waiting->ranks));
+            (size_t)waiting->count * sizeof *waiting->ranks);
     __atomic_fetch_sub(&pool->hungry, 1, __ATOMIC_SEQ_CST);
     return rank;
 }
@@ -255,8 +254,7 @@ void task_victim_turn(struct poise_pool *pool)
     }
 }
 
-/* ---- the thief -------------------------------------------------------------
- */
+/* ---- the thief ---------------------------------------------------------- */
 
 /* Whether the worker that communicates is about to run its last task, and that
  * one looks like a leaf: asking now hides the time that the victim needs, which

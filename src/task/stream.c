@@ -38,7 +38,7 @@ int task_stream_init(struct poise_pool *pool)
 {
     struct task_stream *stream = &pool->net.stream;
     pthread_mutex_init(&stream->lock, NULL);
-    stream->from = poise_alloc((size_t)pool->size, sizeof(*stream->from));
+    stream->from = poise_alloc((size_t)pool->size, sizeof *stream->from);
     return stream->from ? 0 : -ENOMEM;
 }
 
@@ -62,8 +62,7 @@ bool task_stream_empty(struct poise_pool *pool)
     return __atomic_load_n(&pool->net.stream.held, __ATOMIC_SEQ_CST) == 0;
 }
 
-/* ---- delivering ------------------------------------------------------------
- */
+/* ---- delivering --------------------------------------------------------- */
 
 int task_deliver(struct poise_pool *pool, int source, const void *data,
                  size_t len)
@@ -97,7 +96,7 @@ static void stream_deliver(struct poise_pool *pool, int source,
 static void stream_keep(struct poise_pool *pool, const struct task_arrival *in)
 {
     struct task_inflow *from = &pool->net.stream.from[in->source];
-    struct stream_early *early = poise_alloc(1, sizeof(*early) + in->len);
+    struct stream_early *early = poise_alloc(1, sizeof *early + in->len);
     if (!early) {
         task_stop(pool, -ENOMEM);
         return;
@@ -152,8 +151,7 @@ void task_on_credit(struct poise_pool *pool, const struct task_arrival *in)
     }
 }
 
-/* ---- sending ---------------------------------------------------------------
- */
+/* ---- sending ------------------------------------------------------------ */
 
 /* One message of whole pieces; under the lock. */
 static void stream_send(struct poise_pool *pool)
@@ -267,8 +265,7 @@ void task_stream_copy(struct poise_pool *pool, struct poise_buf *out)
     }
 }
 
-/* ---- told ------------------------------------------------------------------
- */
+/* ---- told --------------------------------------------------------------- */
 
 int task_tell_send(struct poise_pool *pool, int dest, const void *data,
                    size_t len)

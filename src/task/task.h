@@ -184,8 +184,7 @@ POISE_API int poise_pool_checkpoint_job(const char *path,
  * no commit record; such leftovers are gone all the same. Local. */
 POISE_API int poise_pool_checkpoint_remove(const char *path);
 
-/* ---- inside callbacks -----------------------------------------------------
- */
+/* ---- inside callbacks --------------------------------------------------- */
 
 /** 0..poise_pool_workers-1, for arrays of per-worker state. */
 POISE_API unsigned poise_worker_index(const struct poise_worker *worker);
@@ -236,8 +235,7 @@ POISE_API int poise_task_tell(struct poise_worker *worker, int rank,
 POISE_API void poise_task_account(struct poise_worker *worker,
                                   unsigned category, uint64_t ticks);
 
-/* ---- what it did ------------------------------------------------------------
- */
+/* ---- what it did -------------------------------------------------------- */
 
 enum poise_pool_time { POISE_TIME_BUSY, POISE_TIME_IDLE, POISE_TIME_COMM };
 

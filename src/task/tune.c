@@ -165,8 +165,7 @@ unsigned task_tune_step(struct task_tune *tune,
     return tune->target;
 }
 
-/* ---- the thread ------------------------------------------------------------
- */
+/* ---- the thread --------------------------------------------------------- */
 
 static void tune_apply(struct poise_pool *pool, unsigned target)
 {
@@ -200,12 +199,12 @@ static uint64_t tune_steps(const struct poise_pool *pool)
 static bool tune_ready_ns(pid_t thread, uint64_t *ns)
 {
     char text[96];
-    snprintf(text, sizeof(text), "/proc/self/task/%d/schedstat", (int)thread);
+    snprintf(text, sizeof text, "/proc/self/task/%d/schedstat", (int)thread);
     int fd = open(text, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
         return false;
     }
-    ssize_t len = read(fd, text, sizeof(text) - 1);
+    ssize_t len = read(fd, text, sizeof text - 1);
     close(fd);
     text[len > 0 ? len : 0] = '\0';
     char *end;
@@ -234,7 +233,7 @@ static uint64_t tune_ready(struct poise_pool *pool)
 static unsigned tune_cores(void)
 {
     cpu_set_t set;
-    if (sched_getaffinity(0, sizeof(set), &set) == 0 && CPU_COUNT(&set) > 0) {
+    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) {
         return (unsigned)CPU_COUNT(&set);
     }
     return 1;

@@ -67,8 +67,7 @@ void task_deque_drop(struct poise_pool *pool, struct task_deque *deque)
     task_deque_free(deque);
 }
 
-/* ---- messages to the told hook ---------------------------------------------
- */
+/* ---- messages to the told hook ------------------------------------------ */
 
 int task_told_push(struct poise_pool *pool, int source, const void *data,
                    size_t len)
@@ -134,8 +133,7 @@ static bool worker_take_told(struct poise_worker *worker)
     return code == 0;
 }
 
-/* ---- committing and taking -------------------------------------------------
- */
+/* ---- committing and taking ---------------------------------------------- */
 
 /* Hand over what was told since the last commit; under the worker's lock. */
 static int worker_publish_tells(struct poise_worker *worker)
@@ -260,8 +258,7 @@ bool task_told_run(struct poise_worker *worker)
     return true;
 }
 
-/* ---- finding work ---------------------------------------------------------
- */
+/* ---- finding work ------------------------------------------------------- */
 
 /* Take the older half of the victim's deque: how many, or -EBUSY. Both locks
  * are held, the second one by trylock (so no order can be violated), and thus
@@ -559,8 +556,7 @@ void task_worker_loop(struct poise_worker *worker)
     __atomic_store_n(&worker->end_ticks, poise_clock_ticks(), __ATOMIC_RELAXED);
 }
 
-/* ---- what callbacks use ----------------------------------------------------
- */
+/* ---- what callbacks use ------------------------------------------------- */
 
 unsigned poise_worker_index(const struct poise_worker *worker)
 {

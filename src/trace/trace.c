@@ -107,7 +107,7 @@ int poise_trace_create(const char *path, unsigned rings, size_t capacity,
                                "%u rings of %zu events is no possible size",
                                rings, capacity);
     }
-    struct poise_trace *trace = poise_alloc(1, sizeof(*trace));
+    struct poise_trace *trace = poise_alloc(1, sizeof *trace);
     if (!trace) {
         return -ENOMEM;
     }
@@ -162,7 +162,7 @@ struct poise_trace_ring *poise_trace_claim(struct poise_trace *trace,
     } while (!__atomic_compare_exchange_n(&head->taken, &mine, mine + 1, true,
                                           __ATOMIC_RELAXED, __ATOMIC_RELAXED));
     struct poise_trace_ring *ring = trace_ring_at(head, mine);
-    size_t len = name ? strnlen(name, sizeof(ring->name) - 1) : 0;
+    size_t len = name ? strnlen(name, sizeof ring->name - 1) : 0;
     if (len) {
         memcpy(ring->name, name, len);
     }

@@ -30,7 +30,7 @@ static int view_check(const struct trace_head *head, uint64_t file_bytes,
                       const char *path)
 {
     const char *doing = "read trace";
-    if (file_bytes < sizeof(head->magic)) {
+    if (file_bytes < sizeof head->magic) {
         return poise_error_set(EBADMSG, doing, path, "cut short in its head");
     }
     if (__atomic_load_n(&head->magic, __ATOMIC_ACQUIRE) != TRACE_MAGIC) {
@@ -90,7 +90,7 @@ static int view_map(int fd, const char *path, struct poise_trace_view *view)
 
 int poise_trace_open(const char *path, struct poise_trace_view **out)
 {
-    struct poise_trace_view *view = poise_alloc(1, sizeof(*view));
+    struct poise_trace_view *view = poise_alloc(1, sizeof *view);
     if (!view) {
         return -ENOMEM;
     }
@@ -113,7 +113,7 @@ int poise_trace_open(const char *path, struct poise_trace_view **out)
 int poise_trace_view_of(struct poise_trace *trace,
                         struct poise_trace_view **out)
 {
-    struct poise_trace_view *view = poise_alloc(1, sizeof(*view));
+    struct poise_trace_view *view = poise_alloc(1, sizeof *view);
     if (!view) {
         return -ENOMEM;
     }
@@ -182,8 +182,8 @@ int poise_trace_ring_info(const struct poise_trace_view *view, unsigned ring,
     if (!from) {
         return -EINVAL;
     }
-    memcpy(out->name, from->name, sizeof(out->name));
-    out->name[sizeof(out->name) - 1] = '\0';
+    memcpy(out->name, from->name, sizeof out->name);
+    out->name[sizeof out->name - 1] = '\0';
     out->written = __atomic_load_n(&from->written, __ATOMIC_ACQUIRE);
     out->overwritten = view_oldest(view, out->written);
     out->pid = from->pid;
@@ -230,7 +230,7 @@ ssize_t poise_trace_read(const struct poise_trace_view *view, unsigned ring,
         uint64_t end = first + count;
         if (oldest < end) {
             size_t lost = oldest > first ? (size_t)(oldest - first) : 0;
-            memmove(events, events + lost, (count - lost) * sizeof(*events));
+            memmove(events, events + lost, (count - lost) * sizeof *events);
             *next = end;
             return (ssize_t)(count - lost);
         }

@@ -44,8 +44,7 @@ enum poise_vrank_placement {
 };
 POISE_API extern const char *const poise_vrank_placement_names[];
 
-/* ---- compiling ------------------------------------------------------------
- */
+/* ---- compiling ---------------------------------------------------------- */
 
 /**
  * The command line by which `compiler` ("gcc") compiles or links a program for
@@ -59,8 +58,7 @@ POISE_API int poise_vrank_compiler_line(const char *compiler, char *const *args,
                                         bool *only_show, char ***out);
 POISE_API void poise_vrank_line_free(char **line);
 
-/* ---- profiles -------------------------------------------------------------
- */
+/* ---- profiles ----------------------------------------------------------- */
 
 /** What becomes of the time of a rank. */
 enum poise_vrank_time {
@@ -196,8 +194,7 @@ POISE_API int poise_vrank_profile_read(const char *path,
                                        struct poise_vrank_profile **out);
 POISE_API void poise_vrank_profile_free(struct poise_vrank_profile *profile);
 
-/* ---- running --------------------------------------------------------------
- */
+/* ---- running ------------------------------------------------------------ */
 
 /** Where kernel threads run. */
 enum poise_vrank_smt {

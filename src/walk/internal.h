@@ -74,7 +74,7 @@ static inline size_t walk_dir_bytes(const struct poise_walk_dir *dir)
  * slash gets no other). */
 int walk_dir_prefix(const struct poise_walk_dir *dir, struct poise_buf *out);
 
-/* ---- descriptors.c ------------------------------------------------------- */
+/* ---- descriptors.c ------------------------------------------------------ */
 
 struct walk_fds {
     pthread_mutex_t lock;
@@ -114,8 +114,7 @@ int walk_fd_again(struct walk_fds *fds, int fd);
  * the cache then owns, or the one that was there before. */
 int walk_fd_publish(struct walk_fds *fds, struct poise_walk_dir *dir, int fd);
 
-/* ---- one run --------------------------------------------------------------
- */
+/* ---- one run ------------------------------------------------------------ */
 
 enum walk_kind {
     WALK_ROOT,  /* look at operand `root` and begin there */
@@ -207,22 +206,20 @@ struct walk {
     uint64_t loaded_entries, loaded_errors; /* of a resumed checkpoint */
 };
 
-/* ---- walk.c ---- */
+/* ---- walk.c ------------------------------------------------------------- */
 
 /** From a struct walk with options, hooks, world, rank and size: all that is
  * needed but the first tasks. Collective; walk_finish also after a failure. */
 int walk_begin(struct walk *walk);
 void walk_finish(struct walk *walk);
 
-/* ---- job.c --------------------------------------------------------------
- */
+/* ---- job.c -------------------------------------------------------------- */
 
 /** What a checkpoint of this walk and a resume must agree on. */
 int walk_job_write(const struct poise_walk_options *options,
                    struct poise_buf *job);
 
-/* ---- entry.c --------------------------------------------------------------
- */
+/* ---- entry.c ------------------------------------------------------------ */
 
 /** Record an error about `name` in `dir` (either may be NULL; `why` NULL: the
  * text of `code`), count it and tell the user. 0, or what ends the walk (also
@@ -248,8 +245,7 @@ void walk_view_end(struct walk_view *view);
 int walk_view_stat(struct walk_view *view, unsigned mask);
 unsigned char walk_type_of(mode_t mode);
 
-/* ---- read.c ---------------------------------------------------------------
- */
+/* ---- read.c ------------------------------------------------------------- */
 
 /** Run a task of kind RANGE. Takes over the task's reference. */
 int walk_read(struct walk_worker *w, const struct walk_task *task);
@@ -260,8 +256,7 @@ int walk_enter(struct walk_view *view, struct poise_walk_dir **child);
 int walk_add_range(struct walk_worker *w, struct poise_walk_dir *dir,
                    uint64_t from, uint64_t to);
 
-/* ---- pack.c ---------------------------------------------------------------
- */
+/* ---- pack.c ------------------------------------------------------------- */
 
 int walk_pack(struct walk *walk, const struct walk_task *task, size_t len,
               struct poise_buf *out);
@@ -269,8 +264,7 @@ int walk_unpack(struct walk *walk, const void *packed, size_t len,
                 struct poise_buf *out);
 void walk_unpack_finish(struct walk *walk);
 
-/* ---- leave.c ---------------------------------------------------------------
- */
+/* ---- leave.c ------------------------------------------------------------ */
 
 /** One thing less to do below `dir`; calls leave where nothing is left. */
 int walk_leave_done(struct walk_worker *w, struct poise_walk_dir *dir);

@@ -27,8 +27,7 @@
 extern "C" {
 #endif
 
-/* ---- the engine -----------------------------------------------------------
- */
+/* ---- the engine --------------------------------------------------------- */
 
 /** A directory of the tree, within this process. */
 struct poise_walk_dir;
@@ -171,8 +170,7 @@ POISE_API void poise_walk_result_free(struct poise_walk_result *result);
 POISE_API int poise_walk_checkpoint_job(const char *path,
                                         struct poise_buf *out);
 
-/* ---- the summary ------------------------------------------------------------
- */
+/* ---- the summary -------------------------------------------------------- */
 
 enum poise_walk_type {
     POISE_WALK_FILES,
@@ -292,8 +290,7 @@ poise_walk_survey_resume(const char *checkpoint,
 POISE_API ssize_t poise_walk_survey_leftovers(
     const struct poise_walk_survey_options *options, struct poise_buf *out);
 
-/* ---- du
- * ------------------------------------------------------------------------ */
+/* ---- du ----------------------------------------------------------------- */
 
 struct poise_walk_du_options {
     struct poise_walk_options walk;
@@ -321,8 +318,7 @@ POISE_API int poise_walk_du(struct poise_world *world,
                             const struct poise_walk_du_options *options,
                             struct poise_walk_result *result);
 
-/* ---- find
- * ----------------------------------------------------------------------- */
+/* ---- find --------------------------------------------------------------- */
 
 /** A compiled find expression: immutable, shared by all workers. */
 struct poise_walk_find;

@@ -47,8 +47,8 @@ const unsigned char wan_frame_in[WAN_FRAME_BYTES] = {HOST_MAC, GATE_MAC, 0x08,
 
 static void name_of(struct ifreq *request, const char *name)
 {
-    memset(request, 0, sizeof(*request));
-    snprintf(request->ifr_name, sizeof(request->ifr_name), "%s", name);
+    memset(request, 0, sizeof *request);
+    snprintf(request->ifr_name, sizeof request->ifr_name, "%s", name);
 }
 
 static int interface_up(int control, const char *name, int more_flags)
@@ -69,12 +69,11 @@ static int interface_address(int control, unsigned long what, uint32_t value)
     struct sockaddr_in in = {.sin_family = AF_INET,
                              .sin_addr.s_addr = htonl(value)};
     name_of(&request, WAN_TUNNEL);
-    memcpy(&request.ifr_addr, &in, sizeof(in));
+    memcpy(&request.ifr_addr, &in, sizeof in);
     return ioctl(control, what, &request);
 }
 
-/* ---- a tunnel --------------------------------------------------------------
- */
+/* ---- a tunnel ----------------------------------------------------------- */
 
 /* Plain packets, no header before them, no offload. */
 static int tunnel_open(const char **doing)
@@ -94,8 +93,7 @@ static int tunnel_open(const char **doing)
     return fd;
 }
 
-/* ---- a pair of Ethernet devices --------------------------------------------
- */
+/* ---- a pair of Ethernet devices ----------------------------------------- */
 
 /* A message to the kernel that grows. */
 struct message {
@@ -118,9 +116,9 @@ static void *message_add(struct message *m, const void *data, size_t bytes)
 
 static struct rtattr *attribute_begin(struct message *m, unsigned short type)
 {
-    struct rtattr *attribute = message_add(m, NULL, sizeof(*attribute));
+    struct rtattr *attribute = message_add(m, NULL, sizeof *attribute);
     attribute->rta_type = type;
-    attribute->rta_len = sizeof(*attribute);
+    attribute->rta_len = sizeof *attribute;
     return attribute;
 }
 
@@ -135,28 +133,28 @@ static void attribute(struct message *m, unsigned short type, const void *data,
 {
     struct rtattr *head = attribute_begin(m, type);
     message_add(m, data, bytes);
-    head->rta_len = (unsigned short)(sizeof(*head) + bytes);
+    head->rta_len = (unsigned short)(sizeof *head + bytes);
 }
 
 static void pair_message(struct message *m)
 {
     static const unsigned char host[] = {HOST_MAC}, gate[] = {GATE_MAC};
     struct ifinfomsg info = {.ifi_family = AF_UNSPEC};
-    memset(m, 0, sizeof(*m));
-    m->u.head.nlmsg_len = sizeof(m->u.head);
+    memset(m, 0, sizeof *m);
+    m->u.head.nlmsg_len = sizeof m->u.head;
     m->u.head.nlmsg_type = RTM_NEWLINK;
     m->u.head.nlmsg_flags =
         NLM_F_REQUEST | NLM_F_CREATE | NLM_F_EXCL | NLM_F_ACK;
-    message_add(m, &info, sizeof(info));
+    message_add(m, &info, sizeof info);
     attribute(m, IFLA_IFNAME, WAN_TUNNEL, sizeof(WAN_TUNNEL));
-    attribute(m, IFLA_ADDRESS, host, sizeof(host));
+    attribute(m, IFLA_ADDRESS, host, sizeof host);
     struct rtattr *link = attribute_begin(m, IFLA_LINKINFO);
     attribute(m, IFLA_INFO_KIND, "veth", sizeof("veth") - 1);
     struct rtattr *data = attribute_begin(m, IFLA_INFO_DATA);
     struct rtattr *peer = attribute_begin(m, VETH_INFO_PEER);
-    message_add(m, &info, sizeof(info));
+    message_add(m, &info, sizeof info);
     attribute(m, IFLA_IFNAME, WAN_FAR_END, sizeof(WAN_FAR_END));
-    attribute(m, IFLA_ADDRESS, gate, sizeof(gate));
+    attribute(m, IFLA_ADDRESS, gate, sizeof gate);
     attribute_end(m, peer);
     attribute_end(m, data);
     attribute_end(m, link);
@@ -179,8 +177,8 @@ static int pair_make(void)
     int code = EIO;
     if (send(fd, &m, m.u.head.nlmsg_len, 0) < 0) {
         code = errno;
-    } else if (recv(fd, &answer, sizeof(answer), 0) >=
-                   (ssize_t)(sizeof(answer.head) + sizeof(answer.error)) &&
+    } else if (recv(fd, &answer, sizeof answer, 0) >=
+                   (ssize_t)(sizeof answer.head + sizeof answer.error) &&
                answer.head.nlmsg_type == NLMSG_ERROR) {
         code = -answer.error.error;
     }
@@ -214,7 +212,7 @@ static int far_end_open(int control)
                                 .sll_ifindex = request.ifr_ifindex};
     /* Nothing comes in before it is bound. */
     int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd >= 0 && bind(fd, (struct sockaddr *)&place, sizeof(place)) < 0) {
+    if (fd >= 0 && bind(fd, (struct sockaddr *)&place, sizeof place) < 0) {
         int code = errno;
         close(fd);
         errno = code;
@@ -222,8 +220,8 @@ static int far_end_open(int control)
     }
     /* Beyond the limit where we may; a burst that is longer loses packets. */
     if (fd >= 0 &&
-        setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof(bytes)) < 0) {
-        setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
+        setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof bytes) < 0) {
+        setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
     }
     return fd;
 }
@@ -238,13 +236,12 @@ static int pair_open(int control, const char **doing)
     return checksums_own(control) < 0 ? -1 : far_end_open(control);
 }
 
-/* ---- either ----------------------------------------------------------------
- */
+/* ---- either ------------------------------------------------------------- */
 
 bool wan_device_has_frames(int port)
 {
     struct sockaddr_storage name = {0};
-    socklen_t len = sizeof(name);
+    socklen_t len = sizeof name;
     return getsockname(port, (struct sockaddr *)&name, &len) == 0 &&
            name.ss_family == AF_PACKET;
 }

@@ -33,34 +33,33 @@ struct request {
 
 static int door_address(const char *path, struct sockaddr_un *out)
 {
-    memset(out, 0, sizeof(*out));
+    memset(out, 0, sizeof *out);
     out->sun_family = AF_UNIX;
-    if (strlen(path) >= sizeof(out->sun_path)) {
+    if (strlen(path) >= sizeof out->sun_path) {
         return poise_error_set(ENAMETOOLONG, "make socket", path, NULL);
     }
     memcpy(out->sun_path, path, strlen(path));
     return 0;
 }
 
-/* ---- outside ---------------------------------------------------------------
- */
+/* ---- outside ------------------------------------------------------------ */
 
 static bool request_take(int fd, struct request *out)
 {
-    char room[CMSG_SPACE(sizeof(out->files))];
-    struct iovec part = {out->bytes, sizeof(out->bytes)};
+    char room[CMSG_SPACE(sizeof out->files)];
+    struct iovec part = {out->bytes, sizeof out->bytes};
     struct msghdr message = {.msg_iov = &part,
                              .msg_iovlen = 1,
                              .msg_control = room,
-                             .msg_controllen = sizeof(room)};
+                             .msg_controllen = sizeof room};
     ssize_t got = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
     struct cmsghdr *head = got > 0 ? CMSG_FIRSTHDR(&message) : NULL;
     if (!head || head->cmsg_type != SCM_RIGHTS ||
-        head->cmsg_len != CMSG_LEN(sizeof(out->files)) ||
+        head->cmsg_len != CMSG_LEN(sizeof out->files) ||
         out->bytes[got - 1] != '\0') {
         return false;
     }
-    memcpy(out->files, CMSG_DATA(head), sizeof(out->files));
+    memcpy(out->files, CMSG_DATA(head), sizeof out->files);
     out->len = (size_t)got;
     return true;
 }
@@ -117,7 +116,7 @@ static void door_serve_one(const struct poise_wan_testbed *testbed, int fd)
     }
     uint32_t answer = WIFSIGNALED(status) ? 128 + (uint32_t)WTERMSIG(status)
                                           : (uint32_t)WEXITSTATUS(status);
-    ssize_t sent = send(fd, &answer, sizeof(answer), MSG_NOSIGNAL);
+    ssize_t sent = send(fd, &answer, sizeof answer, MSG_NOSIGNAL);
     (void)sent;
     _exit(0);
 }
@@ -151,7 +150,7 @@ int poise_wan_door_open(const struct poise_wan_testbed *testbed,
     }
     int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (listener < 0 ||
-        bind(listener, (struct sockaddr *)&address, sizeof(address)) < 0 ||
+        bind(listener, (struct sockaddr *)&address, sizeof address) < 0 ||
         listen(listener, 128) < 0) {
         code = poise_error_set(errno, "make socket", path, NULL);
     }
@@ -178,8 +177,7 @@ void poise_wan_door_close(const char *path, int64_t door)
     unlink(path);
 }
 
-/* ---- inside ----------------------------------------------------------------
- */
+/* ---- inside ------------------------------------------------------------- */
 
 int poise_wan_door_ask(const char *path, const char *host, char *const *argv,
                        int *status)
@@ -187,7 +185,7 @@ int poise_wan_door_ask(const char *path, const char *host, char *const *argv,
     struct sockaddr_un address;
     struct poise_buf words = {0};
     int files[3] = {0, 1, 2};
-    char room[CMSG_SPACE(sizeof(files))] = {0};
+    char room[CMSG_SPACE(sizeof files)] = {0};
     uint32_t answer = 0;
     int code = door_address(path, &address);
     poise_buf_append(&words, host, strlen(host) + 1);
@@ -201,18 +199,18 @@ int poise_wan_door_ask(const char *path, const char *host, char *const *argv,
     struct msghdr message = {.msg_iov = &part,
                              .msg_iovlen = 1,
                              .msg_control = room,
-                             .msg_controllen = sizeof(room)};
+                             .msg_controllen = sizeof room};
     struct cmsghdr *head = CMSG_FIRSTHDR(&message);
     head->cmsg_level = SOL_SOCKET;
     head->cmsg_type = SCM_RIGHTS;
-    head->cmsg_len = CMSG_LEN(sizeof(files));
-    memcpy(CMSG_DATA(head), files, sizeof(files));
+    head->cmsg_len = CMSG_LEN(sizeof files);
+    memcpy(CMSG_DATA(head), files, sizeof files);
     int fd = code == 0 ? socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0) : -1;
     if (code == 0 &&
         (fd < 0 ||
-         connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
+         connect(fd, (struct sockaddr *)&address, sizeof address) < 0 ||
          sendmsg(fd, &message, MSG_NOSIGNAL) < 0 ||
-         recv(fd, &answer, sizeof(answer), 0) != (ssize_t)sizeof(answer))) {
+         recv(fd, &answer, sizeof answer, 0) != (ssize_t)sizeof answer)) {
         code = poise_error_set(errno ? errno : EIO, "run on host", host, NULL);
     }
     if (fd >= 0) {

@@ -54,7 +54,7 @@ static unsigned gateway_route(const struct gateway *g, unsigned from,
     if (packet->len < IPV4_HEADER_BYTES || packet->data[0] >> 4 != 4) {
         return UINT_MAX; /* IPv6's search for neighbours, for one */
     }
-    memcpy(&address, packet->data + 16, sizeof(address));
+    memcpy(&address, packet->data + 16, sizeof address);
     unsigned to = wan_host_of(g->topology, ntohl(address));
     if (to == UINT_MAX || to == from) {
         return UINT_MAX;
@@ -72,9 +72,9 @@ static ssize_t gateway_take(const struct gateway *g, unsigned from,
     if (!g->framed[from]) {
         return read(g->ports[from], data, WAN_PACKET_BYTES);
     }
-    struct iovec parts[] = {{frame, sizeof(frame)}, {data, WAN_PACKET_BYTES}};
+    struct iovec parts[] = {{frame, sizeof frame}, {data, WAN_PACKET_BYTES}};
     ssize_t got = readv(g->ports[from], parts, 2);
-    return got < (ssize_t)sizeof(frame) ? got : got - (ssize_t)sizeof(frame);
+    return got < (ssize_t)sizeof frame ? got : got - (ssize_t)sizeof frame;
 }
 
 /* A receiver whose queue is full loses the packet, as on a wire. */
@@ -151,7 +151,7 @@ static void gateway_stay_awake(struct gateway *g, bool packets)
         /* Only root may: others live with it. */
         g->awake = open("/dev/cpu_dma_latency", O_WRONLY | O_CLOEXEC);
         if (g->awake >= 0 &&
-            write(g->awake, &latency_us, sizeof(latency_us)) < 0) {
+            write(g->awake, &latency_us, sizeof latency_us) < 0) {
             close(g->awake);
             g->awake = -1;
         }
@@ -163,7 +163,7 @@ static void gateway_stay_awake(struct gateway *g, bool packets)
 
 static int gateway_open(struct gateway *g)
 {
-    g->framed = poise_alloc(g->topology->hosts, sizeof(*g->framed));
+    g->framed = poise_alloc(g->topology->hosts, sizeof *g->framed);
     if (!g->framed) {
         return -ENOMEM;
     }

@@ -33,7 +33,7 @@ struct word {
 static int failed(struct word *word, const char *doing)
 {
     word->code = errno ? errno : EIO;
-    snprintf(word->doing, sizeof(word->doing), "%s", doing);
+    snprintf(word->doing, sizeof word->doing, "%s", doing);
     return -1;
 }
 
@@ -49,8 +49,7 @@ static int write_text(const char *path, const char *text)
     return done < 0 ? -1 : 0;
 }
 
-/* ---- inside a new host -----------------------------------------------------
- */
+/* ---- inside a new host -------------------------------------------------- */
 
 /* Who is root in here: the user outside. */
 static int map_user(uid_t uid, gid_t gid, struct word *word)
@@ -59,11 +58,11 @@ static int map_user(uid_t uid, gid_t gid, struct word *word)
     if (write_text("/proc/self/setgroups", "deny") < 0 && errno != ENOENT) {
         return failed(word, "map users");
     }
-    snprintf(text, sizeof(text), "0 %u 1", (unsigned)uid);
+    snprintf(text, sizeof text, "0 %u 1", (unsigned)uid);
     if (write_text("/proc/self/uid_map", text) < 0) {
         return failed(word, "map users");
     }
-    snprintf(text, sizeof(text), "0 %u 1", (unsigned)gid);
+    snprintf(text, sizeof text, "0 %u 1", (unsigned)gid);
     return write_text("/proc/self/gid_map", text) < 0
                ? failed(word, "map groups")
                : 0;
@@ -95,16 +94,16 @@ static int mount_all(const char *hosts_file, struct word *word)
 static void tell(int socket, const struct word *word, int fd)
 {
     char room[CMSG_SPACE(sizeof(int))] = {0};
-    struct iovec part = {(void *)(uintptr_t)word, sizeof(*word)};
+    struct iovec part = {(void *)(uintptr_t)word, sizeof *word};
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
     if (fd >= 0) {
         message.msg_control = room;
-        message.msg_controllen = sizeof(room);
+        message.msg_controllen = sizeof room;
         struct cmsghdr *head = CMSG_FIRSTHDR(&message);
         head->cmsg_level = SOL_SOCKET;
         head->cmsg_type = SCM_RIGHTS;
         head->cmsg_len = CMSG_LEN(sizeof(int));
-        memcpy(CMSG_DATA(head), &fd, sizeof(fd));
+        memcpy(CMSG_DATA(head), &fd, sizeof fd);
     }
     ssize_t sent = sendmsg(socket, &message, MSG_NOSIGNAL);
     (void)sent;
@@ -150,28 +149,27 @@ static void host_main(const char *name, uint32_t address,
     }
 }
 
-/* ---- making one ------------------------------------------------------------
- */
+/* ---- making one --------------------------------------------------------- */
 
 static int hear(int socket, struct word *word, int *fd)
 {
     char room[CMSG_SPACE(sizeof(int))];
-    struct iovec part = {word, sizeof(*word)};
+    struct iovec part = {word, sizeof *word};
     struct msghdr message = {.msg_iov = &part,
                              .msg_iovlen = 1,
                              .msg_control = room,
-                             .msg_controllen = sizeof(room)};
+                             .msg_controllen = sizeof room};
     ssize_t got;
     do {
         got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
     } while (got < 0 && errno == EINTR);
     *fd = -1;
-    if (got != (ssize_t)sizeof(*word)) {
+    if (got != (ssize_t)sizeof *word) {
         return -EIO;
     }
     struct cmsghdr *head = CMSG_FIRSTHDR(&message);
     if (head && head->cmsg_type == SCM_RIGHTS) {
-        memcpy(fd, CMSG_DATA(head), sizeof(*fd));
+        memcpy(fd, CMSG_DATA(head), sizeof *fd);
     }
     return 0;
 }
@@ -215,7 +213,7 @@ int wan_host_create(const char *name, uint32_t address, const char *hosts_file,
     close(sockets[1]);
     if (pid < 0) {
         word.code = -code;
-        snprintf(word.doing, sizeof(word.doing), "make namespaces");
+        snprintf(word.doing, sizeof word.doing, "make namespaces");
         creation_error(name, &word);
     } else {
         code = hear(sockets[0], &word, &out->tunnel);
@@ -234,21 +232,20 @@ int wan_host_create(const char *name, uint32_t address, const char *hosts_file,
     return code;
 }
 
-/* ---- running something there -----------------------------------------------
- */
+/* ---- running something there -------------------------------------------- */
 
 /* Users first: the others belong to them. */
 static const char *const spaces[] = {"user", "ipc", "uts", "net", "pid", "mnt"};
-enum { SPACES = sizeof(spaces) / sizeof(*spaces) };
+enum { SPACES = sizeof spaces / sizeof *spaces };
 
 static int spaces_open(int64_t pid, int fds[SPACES], const char *host)
 {
     for (int i = 0; i < SPACES; i++) {
         char path[64], mine[64];
         struct stat theirs, own;
-        snprintf(path, sizeof(path), "/proc/%lld/ns/%s", (long long)pid,
+        snprintf(path, sizeof path, "/proc/%lld/ns/%s", (long long)pid,
                  spaces[i]);
-        snprintf(mine, sizeof(mine), "/proc/self/ns/%s", spaces[i]);
+        snprintf(mine, sizeof mine, "/proc/self/ns/%s", spaces[i]);
         fds[i] = open(path, O_RDONLY | O_CLOEXEC);
         if (fds[i] < 0) {
             int code = errno;
@@ -305,7 +302,7 @@ static void exec_main(const int fds[SPACES], char *const *argv, int socket,
 {
     struct word word = {0};
     char cwd[4096];
-    bool here = getcwd(cwd, sizeof(cwd)) != NULL;
+    bool here = getcwd(cwd, sizeof cwd) != NULL;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     for (int i = 0; i < SPACES; i++) {
         if (fds[i] >= 0 && setns(fds[i], 0) < 0) {

@@ -16,8 +16,7 @@
 
 #include <poise/wan.h>
 
-/* ---- links at work (link.c) ------------------------------------------------
- */
+/* ---- links at work (link.c) --------------------------------------------- */
 
 #define WAN_PACKET_BYTES 2048
 /** The mark of topologies that give none: as routers have. */
@@ -68,8 +67,7 @@ uint64_t wan_lines_due(const struct wan_lines *lines);
 /** The next packet that is due by `now_ns`, or NULL. */
 struct wan_packet *wan_lines_take(struct wan_lines *lines, uint64_t now_ns);
 
-/* ---- the gateway (gateway.c) -----------------------------------------------
- */
+/* ---- the gateway (gateway.c) -------------------------------------------- */
 
 /** The number of the host of an address, or UINT_MAX. */
 unsigned wan_host_of(const struct poise_wan_topology *topology,
@@ -82,8 +80,7 @@ unsigned wan_host_of(const struct poise_wan_topology *topology,
 int wan_gateway_run(const struct poise_wan_topology *topology, const int *ports,
                     struct poise_wan_counts *counts, const int *stop);
 
-/* ---- devices (device.c) ----------------------------------------------------
- */
+/* ---- devices (device.c) ------------------------------------------------- */
 
 /** What the device of a host is called. */
 #define WAN_TUNNEL "e0"
@@ -101,8 +98,7 @@ int wan_device_open(uint32_t address, const char **doing);
 /** Whether packets of that end have frames around them. */
 bool wan_device_has_frames(int port);
 
-/* ---- hosts (host.c) --------------------------------------------------------
- */
+/* ---- hosts (host.c) ----------------------------------------------------- */
 
 /** A process that keeps the namespaces of a host, and its end of the tunnel.
  */
@@ -114,8 +110,7 @@ struct wan_host {
 int wan_host_create(const char *name, uint32_t address, const char *hosts_file,
                     struct wan_host *out);
 
-/* ---- text ------------------------------------------------------------------
- */
+/* ---- text --------------------------------------------------------------- */
 
 /** -EINVAL with "PATH:LINE" as what is wrong. */
 int wan_line_error(const char *path, unsigned line, const char *fmt, ...)

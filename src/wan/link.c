@@ -17,9 +17,9 @@ int wan_lines_create(const struct poise_wan_topology *topology,
                      uint64_t seed, struct wan_lines *out)
 {
     unsigned sites = topology->count;
-    memset(out, 0, sizeof(*out));
+    memset(out, 0, sizeof *out);
     out->count = sites * sites;
-    out->lines = poise_alloc(out->count, sizeof(*out->lines));
+    out->lines = poise_alloc(out->count, sizeof *out->lines);
     out->heap = poise_alloc(out->count, sizeof(struct wan_line *));
     if (!out->lines || !out->heap) {
         wan_lines_free(out);
@@ -53,7 +53,7 @@ void wan_lines_free(struct wan_lines *lines)
     packets_free(lines->unused);
     free(lines->lines);
     free(lines->heap);
-    memset(lines, 0, sizeof(*lines));
+    memset(lines, 0, sizeof *lines);
 }
 
 struct wan_packet *wan_packet_new(struct wan_lines *lines)
@@ -64,7 +64,7 @@ struct wan_packet *wan_packet_new(struct wan_lines *lines)
         packet->next = NULL;
         return packet;
     }
-    return poise_alloc(1, sizeof(*packet));
+    return poise_alloc(1, sizeof *packet);
 }
 
 void wan_packet_done(struct wan_lines *lines, struct wan_packet *packet)
@@ -73,8 +73,7 @@ void wan_packet_done(struct wan_lines *lines, struct wan_packet *packet)
     lines->unused = packet;
 }
 
-/* ---- the heap --------------------------------------------------------------
- */
+/* ---- the heap ----------------------------------------------------------- */
 
 static bool earlier(const struct wan_line *a, const struct wan_line *b)
 {
@@ -112,8 +111,7 @@ static void heap_down(struct wan_lines *lines, unsigned place)
     lines->heap[place] = line;
 }
 
-/* ---- packets ---------------------------------------------------------------
- */
+/* ---- packets ------------------------------------------------------------ */
 
 static void count(uint64_t *counter, uint64_t n)
 {

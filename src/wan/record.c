@@ -43,8 +43,7 @@ static int resolve(const char *host, const char *port, bool listen,
                 : 0;
 }
 
-/* ---- who answers -----------------------------------------------------------
- */
+/* ---- who answers -------------------------------------------------------- */
 
 /* A train that is coming in. */
 struct train {
@@ -98,8 +97,8 @@ int poise_wan_answer(const char *port)
     while (code == 0) {
         struct record_packet packet;
         struct sockaddr_storage from;
-        socklen_t from_len = sizeof(from);
-        ssize_t got = recvfrom(fd, &packet, sizeof(packet), 0,
+        socklen_t from_len = sizeof from;
+        ssize_t got = recvfrom(fd, &packet, sizeof packet, 0,
                                (struct sockaddr *)&from, &from_len);
         if (got < 0 && errno == EINTR) {
             break;
@@ -114,8 +113,7 @@ int poise_wan_answer(const char *port)
     return code;
 }
 
-/* ---- who measures ----------------------------------------------------------
- */
+/* ---- who measures ------------------------------------------------------- */
 
 /* The next packet of that kind and number; 0 if none comes in time. */
 static int hear(int fd, uint32_t kind, uint32_t number,
@@ -129,7 +127,7 @@ static int hear(int fd, uint32_t kind, uint32_t number,
         if (left == 0 || poll(&look, 1, left) == 0) {
             return 0;
         }
-        ssize_t got = recv(fd, out, sizeof(*out), 0);
+        ssize_t got = recv(fd, out, sizeof *out, 0);
         if (got < 0 && errno != EINTR && errno != EAGAIN) {
             return -errno;
         }

@@ -35,13 +35,12 @@
 enum { STATE_GATEWAY = 1, STATE_SITE, STATE_HOST };
 
 static const char *const files[] = {"state", "counts", "hosts", "log", "lock"};
-enum { FILES = sizeof(files) / sizeof(*files) };
+enum { FILES = sizeof files / sizeof *files };
 
 /** How long a killed gateway may take to be gone. */
 #define DOWN_PATIENCE_NS UINT64_C(5000000000)
 
-/* ---- the folder ------------------------------------------------------------
- */
+/* ---- the folder --------------------------------------------------------- */
 
 static int folder_of(const char *name, struct poise_buf *out)
 {
@@ -130,8 +129,7 @@ static int folder_lock(const char *folder, bool make)
     return code < 0 ? code : fd;
 }
 
-/* ---- state -----------------------------------------------------------------
- */
+/* ---- state -------------------------------------------------------------- */
 
 static int state_write(const char *folder,
                        const struct poise_wan_topology *topology,
@@ -181,7 +179,7 @@ static int state_site(struct poise_reader *reader,
         return -EBADMSG;
     }
     void *sites = poise_realloc(topology->sites, topology->count + 1,
-                                sizeof(*topology->sites));
+                                sizeof *topology->sites);
     if (!sites) {
         return -ENOMEM;
     }
@@ -204,7 +202,7 @@ static int state_host(struct poise_reader *reader,
     struct poise_buf name = {0};
     if (!testbed->hosts) {
         testbed->hosts =
-            poise_alloc(topology->hosts + 1, sizeof(*testbed->hosts));
+            poise_alloc(topology->hosts + 1, sizeof *testbed->hosts);
     }
     if (!testbed->hosts || *known == topology->hosts) {
         return testbed->hosts ? -EBADMSG : -ENOMEM;
@@ -253,7 +251,7 @@ static int state_read(const char *path, struct poise_wan_testbed *testbed)
 static int counts_map(const char *path, struct poise_wan_testbed *testbed)
 {
     size_t sites = testbed->topology.count;
-    size_t bytes = sites * sites * sizeof(*testbed->counts);
+    size_t bytes = sites * sites * sizeof *testbed->counts;
     struct stat st;
     int fd = poise_file_open(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0) {
@@ -288,7 +286,7 @@ int poise_wan_open(const char *name, struct poise_wan_testbed **out)
         code = poise_error_set(ENOENT, "find testbed", name,
                                "none of that name is up");
     }
-    if (code == 0 && !(testbed = poise_alloc(1, sizeof(*testbed)))) {
+    if (code == 0 && !(testbed = poise_alloc(1, sizeof *testbed))) {
         code = -ENOMEM;
     }
     if (code == 0) {
@@ -338,10 +336,10 @@ int poise_wan_find_host(const struct poise_wan_testbed *testbed,
     for (unsigned i = 0; i < testbed->topology.hosts; i++) {
         const struct poise_wan_host_state *host = &testbed->hosts[i];
         char address[16], number[16];
-        snprintf(address, sizeof(address), "%u.%u.%u.%u", host->address >> 24,
+        snprintf(address, sizeof address, "%u.%u.%u.%u", host->address >> 24,
                  host->address >> 16 & 255, host->address >> 8 & 255,
                  host->address & 255);
-        snprintf(number, sizeof(number), "%u", i);
+        snprintf(number, sizeof number, "%u", i);
         if (strcmp(name, host->name) == 0 || strcmp(name, address) == 0 ||
             strcmp(name, number) == 0) {
             return (int)i;
@@ -355,13 +353,13 @@ int poise_wan_host_sent(const struct poise_wan_testbed *testbed, unsigned host,
                         uint64_t *bytes)
 {
     char path[64], text[4096] = "";
-    snprintf(path, sizeof(path), "/proc/%lld/net/dev",
+    snprintf(path, sizeof path, "/proc/%lld/net/dev",
              (long long)testbed->hosts[host].pid);
     int fd = poise_file_open(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0) {
         return fd;
     }
-    ssize_t got = poise_file_read(fd, text, sizeof(text) - 1, path);
+    ssize_t got = poise_file_read(fd, text, sizeof text - 1, path);
     poise_file_close(fd, path);
     if (got < 0) {
         return (int)got;
@@ -378,8 +376,7 @@ int poise_wan_host_sent(const struct poise_wan_testbed *testbed, unsigned host,
     return 0;
 }
 
-/* ---- going up --------------------------------------------------------------
- */
+/* ---- going up ----------------------------------------------------------- */
 
 static int hosts_write(const char *path,
                        const struct poise_wan_topology *topology)
@@ -403,7 +400,7 @@ static int counts_make(const char *path,
                        const struct poise_wan_topology *topology,
                        struct poise_wan_counts **out)
 {
-    size_t bytes = (size_t)topology->count * topology->count * sizeof(**out);
+    size_t bytes = (size_t)topology->count * topology->count * sizeof **out;
     int fd = poise_file_open(AT_FDCWD, path,
                              O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0) {
@@ -473,8 +470,8 @@ static int learn(int pipe_end, const char *name)
     char bytes[4096], words[3][1024];
     size_t got = 0;
     ssize_t now;
-    while (got < sizeof(bytes) &&
-           ((now = read(pipe_end, bytes + got, sizeof(bytes) - got)) > 0 ||
+    while (got < sizeof bytes &&
+           ((now = read(pipe_end, bytes + got, sizeof bytes - got)) > 0 ||
             (now < 0 && errno == EINTR))) {
         got += now > 0 ? (size_t)now : 0;
     }
@@ -487,8 +484,7 @@ static int learn(int pipe_end, const char *name)
     for (int i = 0; code && i < 3; i++) {
         size_t len = 0;
         const char *word = poise_reader_blob(&reader, &len);
-        snprintf(words[i], sizeof(words[i]), "%.*s", (int)len,
-                 word ? word : "");
+        snprintf(words[i], sizeof words[i], "%.*s", (int)len, word ? word : "");
     }
     return code ? poise_error_set((int)code, words[0], words[1], "%s", words[2])
                 : 0;
@@ -510,8 +506,8 @@ static void gateway_live(const char *folder,
                          const struct poise_wan_topology *topology, int word)
 {
     struct poise_wan_counts *counts = NULL;
-    struct wan_host *hosts = poise_alloc(topology->hosts, sizeof(*hosts));
-    int *ports = poise_alloc(topology->hosts, sizeof(*ports));
+    struct wan_host *hosts = poise_alloc(topology->hosts, sizeof *hosts);
+    int *ports = poise_alloc(topology->hosts, sizeof *ports);
     static const int never = 0;
     int code = hosts && ports
                    ? gateway_prepare(folder, topology, hosts, ports, &counts)
@@ -603,8 +599,7 @@ int poise_wan_up(const char *name, const char *topology_path)
     return code;
 }
 
-/* ---- going down ------------------------------------------------------------
- */
+/* ---- going down --------------------------------------------------------- */
 
 /* Kill the gateway that holds the lock, and wait until it is free. */
 static int gateway_end(const char *folder, const char *name)

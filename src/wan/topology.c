@@ -25,9 +25,9 @@ int wan_line_error(const char *path, unsigned line, const char *fmt, ...)
     char where[PATH_MAX + 16], why[256];
     va_list args;
     va_start(args, fmt);
-    vsnprintf(why, sizeof(why), fmt, args);
+    vsnprintf(why, sizeof why, fmt, args);
     va_end(args);
-    snprintf(where, sizeof(where), "%s:%u", path, line);
+    snprintf(where, sizeof where, "%s:%u", path, line);
     return poise_error_set(EINVAL, "read", where, "%s", why);
 }
 
@@ -43,8 +43,7 @@ char *wan_word(char **text)
     return word;
 }
 
-/* ---- values ----------------------------------------------------------------
- */
+/* ---- values ------------------------------------------------------------- */
 
 int poise_wan_parse_rate(const char *text, uint64_t *out)
 {
@@ -56,7 +55,7 @@ int poise_wan_parse_rate(const char *text, uint64_t *out)
                  {"Mbit/s", 1e6}, {"Gbit/s", 1e9}};
     char *end = NULL;
     double value = strtod(text, &end);
-    for (size_t i = 0; end != text && i < sizeof(units) / sizeof(*units); i++) {
+    for (size_t i = 0; end != text && i < sizeof units / sizeof *units; i++) {
         double bits = value * units[i].factor;
         /* Plain digits only: no infinity, no hexadecimal. */
         if (strcmp(end, units[i].unit) == 0 &&
@@ -104,8 +103,7 @@ static int value_error(const struct reading *r)
     return code;
 }
 
-/* ---- lines -----------------------------------------------------------------
- */
+/* ---- lines -------------------------------------------------------------- */
 
 static int site_find(const struct poise_wan_topology *topology,
                      const char *name)
@@ -218,13 +216,13 @@ static int read_site(struct reading *r, char **rest)
     if (t->links) {
         return wan_line_error(r->path, r->line, "sites come before links");
     }
-    void *sites = poise_realloc(t->sites, t->count + 1, sizeof(*t->sites));
+    void *sites = poise_realloc(t->sites, t->count + 1, sizeof *t->sites);
     if (!sites) {
         return -ENOMEM;
     }
     t->sites = sites;
     struct poise_wan_site *site = &t->sites[t->count];
-    memset(site, 0, sizeof(*site));
+    memset(site, 0, sizeof *site);
     site->name = strdup(name);
     if (!site->name) {
         return poise_error_set(ENOMEM, "read", r->path, NULL);
@@ -245,7 +243,7 @@ static int links_reserve(struct reading *r)
     struct poise_wan_topology *t = &r->topology;
     if (!t->links) {
         t->links =
-            poise_alloc((size_t)t->count * t->count + 1, sizeof(*t->links));
+            poise_alloc((size_t)t->count * t->count + 1, sizeof *t->links);
     }
     return t->links ? 0 : -ENOMEM;
 }
@@ -346,8 +344,7 @@ static int read_line(struct reading *r, char *text)
                           word);
 }
 
-/* ---- the whole -------------------------------------------------------------
- */
+/* ---- the whole ---------------------------------------------------------- */
 
 /* Fill in what no line said, and look whether all is there. */
 static int finish(struct reading *r)
@@ -447,11 +444,10 @@ void poise_wan_topology_free(struct poise_wan_topology *topology)
     }
     free(topology->sites);
     free(topology->links);
-    memset(topology, 0, sizeof(*topology));
+    memset(topology, 0, sizeof *topology);
 }
 
-/* ---- hosts -----------------------------------------------------------------
- */
+/* ---- hosts -------------------------------------------------------------- */
 
 #define NETWORK ((uint32_t)10 << 24 | 77u << 16)
 

@@ -47,7 +47,7 @@ static int trace_line(struct poise_wan_trace *trace, char *text,
     if (trace->count == trace->cap) {
         size_t cap = trace->cap ? 2 * trace->cap : 64;
         void *samples =
-            poise_realloc(trace->samples, cap, sizeof(*trace->samples));
+            poise_realloc(trace->samples, cap, sizeof *trace->samples);
         if (!samples) {
             return -ENOMEM;
         }
@@ -60,7 +60,7 @@ static int trace_line(struct poise_wan_trace *trace, char *text,
 
 int poise_wan_trace_read(const char *path, struct poise_wan_trace **out)
 {
-    struct poise_wan_trace *trace = poise_alloc(1, sizeof(*trace));
+    struct poise_wan_trace *trace = poise_alloc(1, sizeof *trace);
     char *text = NULL;
     size_t cap = 0;
     unsigned line = 0;

@@ -112,8 +112,7 @@ POISE_API void poise_wan_trace_free(struct poise_wan_trace *trace);
 POISE_API struct poise_wan_sample
 poise_wan_trace_at(const struct poise_wan_trace *trace, uint64_t since_ns);
 
-/* ---- a testbed that runs ----------------------------------------------------
- */
+/* ---- a testbed that runs ------------------------------------------------ */
 
 /** How a testbed is doing: one line of counters per direction. Written by the
  * gateway, in a file that others map; __atomic access. */
@@ -188,8 +187,7 @@ POISE_API int poise_wan_door_ask(const char *path, const char *host,
 POISE_API int poise_wan_host_sent(const struct poise_wan_testbed *testbed,
                                   unsigned host, uint64_t *bytes);
 
-/* ---- measuring a real link ------------------------------------------------
- */
+/* ---- measuring a real link ---------------------------------------------- */
 
 /** Answer poise_wan_record on a UDP port, until a signal comes. */
 POISE_API int poise_wan_answer(const char *port);

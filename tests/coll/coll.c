@@ -12,7 +12,7 @@
 static const char *const shapes[] = {
     "flat",      "binary",      "kary:3",        "binomial", "node",
     "node:flat", "site:binary", "magpie:kary:2", "magpie",   "default"};
-enum { SHAPES = sizeof(shapes) / sizeof(shapes[0]) };
+enum { SHAPES = sizeof shapes / sizeof shapes[0] };
 
 static const struct layout {
     int size;
@@ -21,7 +21,7 @@ static const struct layout {
     {1, NULL},    {2, NULL},    {5, NULL},    {3, "3x1x1"},
     {6, "1x3x1"}, {8, "2x2x1"}, {7, "3x1x2"}, {9, "2x3x1"},
 };
-enum { LAYOUTS = sizeof(layouts) / sizeof(layouts[0]) };
+enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
 
 struct plan {
     const char *shape;
@@ -41,7 +41,7 @@ static int make(struct poise_world *world, const struct plan *plan,
     return 0;
 }
 
-/* ---- right answers ------------------------------------------------------- */
+/* ---- right answers ------------------------------------------------------ */
 
 static int64_t value_of(int rank, size_t i, int round)
 {
@@ -137,7 +137,7 @@ static int try_items(struct poise_coll *coll, int rank, int size, size_t count,
 
 /* In a card, in a slot, shared out over the cell, in several pieces. */
 static const size_t counts[] = {1, 4, 37, 1500, 3000};
-enum { COUNTS = sizeof(counts) / sizeof(counts[0]), MOST = 3000 };
+enum { COUNTS = sizeof counts / sizeof counts[0], MOST = 3000 };
 
 static int try_all(struct poise_world *world, void *arg)
 {
@@ -197,7 +197,7 @@ static void test_rough(void **state)
     }
 }
 
-/* ---- bits ---------------------------------------------------------------- */
+/* ---- bits --------------------------------------------------------------- */
 
 struct sums {
     const char *shape;
@@ -242,16 +242,16 @@ static void test_reproducible(void **state)
             struct sums again = {.shape = some[s]};
             opts.seed = seed;
             run_clean(7, &opts, sum_rounds, &again);
-            assert_memory_equal(&first.sum, &again.sum, sizeof(first.sum));
+            assert_memory_equal(&first.sum, &again.sum, sizeof first.sum);
         }
         for (int rank = 1; rank < 7; rank++) {
             assert_memory_equal(first.sum[0], first.sum[rank],
-                                sizeof(first.sum[0]));
+                                sizeof first.sum[0]);
         }
     }
 }
 
-/* ---- operations ---------------------------------------------------------- */
+/* ---- operations --------------------------------------------------------- */
 
 static void test_operations(void **state)
 {
@@ -283,7 +283,7 @@ static void test_operations(void **state)
     assert_int_equal(coll_type_bytes(POISE_FLOAT), 4);
 }
 
-/* ---- bytes per link ------------------------------------------------------ */
+/* ---- bytes per link ----------------------------------------------------- */
 
 /* Three sites of two nodes: what crosses sites, in one call of 8 bytes. */
 static int count_links(struct poise_world *world, void *arg)
@@ -295,16 +295,16 @@ static int count_links(struct poise_world *world, void *arg)
     int line = make(world, &plan, &coll);
     uint64_t value = 1, all[MOST_RANKS], before = 0;
     for (int kind = 0; kind < 3 && line == 0; kind++) {
-        int err;
+        int code;
         if (kind == 0) {
-            err = poise_coll_allreduce(coll, &value, all, 1, POISE_UINT64,
-                                       POISE_OP_SUM);
+            code = poise_coll_allreduce(coll, &value, all, 1, POISE_UINT64,
+                                        POISE_OP_SUM);
         } else if (kind == 1) {
-            err = poise_coll_broadcast(coll, 5, &value, 8);
+            code = poise_coll_broadcast(coll, 5, &value, 8);
         } else {
-            err = poise_coll_allgather(coll, &value, all, 8);
+            code = poise_coll_allgather(coll, &value, all, 8);
         }
-        line = err == 0 ? 0 : __LINE__;
+        line = code == 0 ? 0 : __LINE__;
         uint64_t now = poise_coll_stats(coll).sent_bytes[POISE_LEVEL_WORLD];
         sent[kind * size + rank] = now - before;
         before = now;
@@ -330,7 +330,7 @@ static void test_each_site_gets_it_once(void **state)
     }
 }
 
-/* ---- stages -------------------------------------------------------------- */
+/* ---- stages ------------------------------------------------------------- */
 
 static int negate(void *arg, void *data, size_t bytes)
 {
@@ -393,7 +393,7 @@ static void test_stages(void **state)
     assert_int_equal(count, 1004);
 }
 
-/* ---- swapping trees ------------------------------------------------------ */
+/* ---- swapping trees ----------------------------------------------------- */
 
 static int swap_trees(struct poise_world *world, void *arg)
 {
@@ -441,7 +441,7 @@ static void test_swap(void **state)
     }
 }
 
-/* ---- what goes wrong ----------------------------------------------------- */
+/* ---- what goes wrong ---------------------------------------------------- */
 
 static int disagree(struct poise_world *world, void *arg)
 {
@@ -452,9 +452,9 @@ static int disagree(struct poise_world *world, void *arg)
     EXPECT(make(world, &plan, &coll) == 0);
     double values[2000] = {0};
     size_t count = rank == 2 ? 1100 : 1;
-    int err = poise_coll_allreduce(coll, values, values, count, POISE_DOUBLE,
-                                   POISE_OP_SUM);
-    bool named = err == -EPROTO && poise_error_last()->why[0] != '\0';
+    int code = poise_coll_allreduce(coll, values, values, count, POISE_DOUBLE,
+                                    POISE_OP_SUM);
+    bool named = code == -EPROTO && poise_error_last()->why[0] != '\0';
     poise_coll_destroy(coll);
     EXPECT(named);
     return 0;
@@ -469,13 +469,13 @@ static int other_kind(struct poise_world *world, void *arg)
     EXPECT(make(world, &plan, &coll) == 0);
     double value = 1, sum;
     /* Those who are not waited for may notice one call later. */
-    int err = rank == 1 ? poise_coll_reduce(coll, 1, &value, &sum, 1,
-                                            POISE_DOUBLE, POISE_OP_SUM)
-                        : poise_coll_allreduce(coll, &value, &sum, 1,
-                                               POISE_DOUBLE, POISE_OP_SUM);
-    err = err == 0 ? poise_coll_barrier(coll) : err;
+    int code = rank == 1 ? poise_coll_reduce(coll, 1, &value, &sum, 1,
+                                             POISE_DOUBLE, POISE_OP_SUM)
+                         : poise_coll_allreduce(coll, &value, &sum, 1,
+                                                POISE_DOUBLE, POISE_OP_SUM);
+    code = code == 0 ? poise_coll_barrier(coll) : code;
     poise_coll_destroy(coll);
-    EXPECT(err == -EPROTO);
+    EXPECT(code == -EPROTO);
     return 0;
 }
 
@@ -535,13 +535,13 @@ static int create_and_sum(struct poise_world *world, void *arg)
     struct poise_coll *coll;
     double value = 1, sum = 0;
     (void)arg;
-    int err = poise_coll_create(world, &options, &coll);
-    if (err == 0) {
-        err = poise_coll_allreduce(coll, &value, &sum, 1, POISE_DOUBLE,
-                                   POISE_OP_SUM);
+    int code = poise_coll_create(world, &options, &coll);
+    if (code == 0) {
+        code = poise_coll_allreduce(coll, &value, &sum, 1, POISE_DOUBLE,
+                                    POISE_OP_SUM);
         poise_coll_destroy(coll);
     }
-    return err;
+    return code;
 }
 
 /* The k-th call fails, for every k: nobody hangs, nothing leaks. */

@@ -12,13 +12,13 @@
 
 #define MS UINT64_C(1000000)
 
-/* ---- what may be decided early ------------------------------------------- */
+/* ---- what may be decided early ------------------------------------------ */
 
 static const double reals[] = {-INFINITY, -2, -1.5, -0.0,     0.0,
                                1e-300,    1,  2.5,  INFINITY, NAN};
-enum { REALS = sizeof(reals) / sizeof(reals[0]) };
+enum { REALS = sizeof reals / sizeof reals[0] };
 static const int64_t integers[] = {INT64_MIN, -3, -1, 0, 1, 2, INT64_MAX};
-enum { INTEGERS = sizeof(integers) / sizeof(integers[0]) };
+enum { INTEGERS = sizeof integers / sizeof integers[0] };
 static const enum poise_coll_op ops[] = {POISE_OP_SUM, POISE_OP_MIN,
                                          POISE_OP_MAX};
 
@@ -171,7 +171,7 @@ static void test_decisions_are_early(void **state)
         {POISE_OP_MIN, POISE_SIGN_ANY, NAN, 2, "-----"},
         {POISE_OP_MAX, POISE_SIGN_ANY, 3, NAN, "-----"},
     };
-    for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+    for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
         for (int test = 0; test < TESTS; test++) {
             struct poise_coll_condition c = {.type = POISE_DOUBLE,
                                              .op = rows[r].op,
@@ -188,7 +188,7 @@ static void test_decisions_are_early(void **state)
     }
 }
 
-/* ---- over sites ---------------------------------------------------------- */
+/* ---- over sites --------------------------------------------------------- */
 
 struct series {
     struct poise_coll_condition condition;
@@ -318,7 +318,7 @@ static void test_ahead_by_64(void **state)
     assert_int_equal(race.seen, 64);
 }
 
-/* ---- what goes wrong ----------------------------------------------------- */
+/* ---- what goes wrong ---------------------------------------------------- */
 
 static int break_sign(struct poise_world *world, void *arg)
 {
@@ -332,13 +332,13 @@ static int break_sign(struct poise_world *world, void *arg)
     struct poise_coll_if *cond;
     struct poise_coll_verdict verdict;
     EXPECT(poise_coll_if_create(world, &c, &cond) == 0);
-    int calls = 0, err = 0;
-    while (err == 0 && calls < 200) {
+    int calls = 0, code = 0;
+    while (code == 0 && calls < 200) {
         double value = rank == 3 && calls == 5 ? *bad : 2;
-        err = poise_coll_allreduce_if(cond, &value, &verdict);
-        calls += err == 0;
+        code = poise_coll_allreduce_if(cond, &value, &verdict);
+        calls += code == 0;
     }
-    EXPECT(err == -EDOM);
+    EXPECT(code == -EDOM);
     /* At once in its own site; elsewhere when the news comes, in whatever call
      * that is, but not more than 64 ahead. */
     EXPECT(rank < 2 ? calls <= 5 + 64 : calls == 5);
@@ -421,7 +421,7 @@ static int mix_conditions(struct poise_world *world, void *arg)
 static int differ(struct poise_world *world, void *arg)
 {
     const int *other = arg;
-    int rank = poise_world_rank(world), err = 0;
+    int rank = poise_world_rank(world), code = 0;
     struct poise_coll_condition c = {.type = POISE_DOUBLE,
                                      .op = POISE_OP_MAX,
                                      .test = POISE_TEST_GREATER,
@@ -429,12 +429,12 @@ static int differ(struct poise_world *world, void *arg)
     struct poise_coll_if *cond;
     struct poise_coll_verdict verdict;
     EXPECT(poise_coll_if_create(world, &c, &cond) == 0);
-    for (int call = 0; call < 200 && err == 0; call++) {
+    for (int call = 0; call < 200 && code == 0; call++) {
         double value = 2;
         c.real = rank >= *other && call == 5 ? 1.5 : 1;
-        err = poise_coll_allreduce_if_as(cond, &c, &value, &verdict);
+        code = poise_coll_allreduce_if_as(cond, &c, &value, &verdict);
     }
-    EXPECT(err == -EPROTO);
+    EXPECT(code == -EPROTO);
     poise_coll_if_destroy(cond);
     return 0;
 }

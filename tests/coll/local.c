@@ -31,7 +31,7 @@ static uint64_t word_of(int from, int to, size_t i)
                           i * 17);
 }
 
-/* ---- long vectors, with input and output apart and in one place ---------- */
+/* ---- long vectors, with input and output apart and in one place --------- */
 
 static int try_fold(struct poise_coll *coll, int rank, int size, size_t count,
                     bool in_place, double *in, double *out)
@@ -43,11 +43,11 @@ static int try_fold(struct poise_coll *coll, int rank, int size, size_t count,
         for (size_t i = 0; i < count; i++) {
             in[i] = (double)(rank + 1) * (double)(i % 1000);
         }
-        int err = root < 0 ? poise_coll_allreduce(coll, in, to, count,
-                                                  POISE_DOUBLE, op)
-                           : poise_coll_reduce(coll, root, in, to, count,
-                                               POISE_DOUBLE, op);
-        EXPECT(err == 0);
+        int code = root < 0 ? poise_coll_allreduce(coll, in, to, count,
+                                                   POISE_DOUBLE, op)
+                            : poise_coll_reduce(coll, root, in, to, count,
+                                                POISE_DOUBLE, op);
+        EXPECT(code == 0);
         double factor = op == POISE_OP_MAX ? size : size * (size + 1) / 2;
         for (size_t i = 0; i < count && (root < 0 || root == rank); i++) {
             EXPECT(to[i] == factor * (double)(i % 1000));
@@ -134,7 +134,7 @@ static int try_all(struct poise_world *world, void *arg)
     uint64_t *in = malloc((size_t)(MOST * size) * 8);
     uint64_t *out = malloc((size_t)(MOST * size) * 8);
     int line = make(world, arg, &coll);
-    for (size_t c = 0; c < sizeof(counts) / sizeof(*counts) && line == 0; c++) {
+    for (size_t c = 0; c < sizeof counts / sizeof *counts && line == 0; c++) {
         line = try_fold(coll, rank, size, counts[c], c % 2 == 0, (double *)in,
                         (double *)out);
         line = line ? line : try_items(coll, rank, size, counts[c], in, out);
@@ -162,7 +162,7 @@ static void test_answers(void **state)
     run_clean(5, &opts, try_all, &(struct how){.topology = "2x2x1"});
 }
 
-/* ---- the same bits, whichever way ---------------------------------------- */
+/* ---- the same bits, whichever way --------------------------------------- */
 
 static int sum_twice(struct poise_world *world, void *arg)
 {
@@ -199,7 +199,7 @@ static void test_bits(void **state)
     }
 }
 
-/* ---- broadcasts that run ahead ------------------------------------------- */
+/* ---- broadcasts that run ahead ------------------------------------------ */
 
 /* The root is through with as many short broadcasts as the ring holds before
  * anybody else has begun; then roots take turns. */
@@ -214,13 +214,13 @@ static int run_ahead(struct poise_world *world, void *arg)
     }
     for (int i = 0; i < COLL_CASTS; i++) {
         int value = rank == 0 ? i : -1;
-        EXPECT(poise_coll_broadcast(coll, 0, &value, sizeof(value)) == 0);
+        EXPECT(poise_coll_broadcast(coll, 0, &value, sizeof value) == 0);
         EXPECT(value == i);
     }
     __atomic_store_n(may_begin, 1, __ATOMIC_RELEASE);
     for (int i = 0; i < 2000; i++) {
         int root = i / 100 % size, value = rank == root ? i : -1, sum = 0;
-        EXPECT(poise_coll_broadcast(coll, root, &value, sizeof(value)) == 0);
+        EXPECT(poise_coll_broadcast(coll, root, &value, sizeof value) == 0);
         EXPECT(value == i);
         if (i % 7 == 0) {
             EXPECT(poise_coll_allreduce(coll, &rank, &sum, 1, POISE_INT32,
@@ -241,7 +241,7 @@ static void test_casts(void **state)
     }
 }
 
-/* ---- what goes wrong ----------------------------------------------------- */
+/* ---- what goes wrong ---------------------------------------------------- */
 
 /* Rank 1 is in another call than the rest, which is of kind *arg. */
 static int part_ways(struct poise_world *world, void *arg)
@@ -254,29 +254,29 @@ static int part_ways(struct poise_world *world, void *arg)
     int *out = calloc((size_t)buffer_words * (size_t)size, sizeof(int));
     EXPECT(poise_coll_create(world, NULL, &coll) == 0);
     size_t count = rank == 1 ? 30000 : 20000;
-    int err = 0;
-    for (int i = 0; i < 3 && err == 0; i++) {
+    int code = 0;
+    for (int i = 0; i < 3 && code == 0; i++) {
         if (*kind == 0) { /* lengths that differ */
-            err = poise_coll_allreduce(coll, data, out, count, POISE_INT32,
-                                       POISE_OP_SUM);
+            code = poise_coll_allreduce(coll, data, out, count, POISE_INT32,
+                                        POISE_OP_SUM);
         } else if (*kind == 1) {
-            err = poise_coll_alltoall(coll, data, out, count);
+            code = poise_coll_alltoall(coll, data, out, count);
         } else if (*kind == 2) {
-            err = poise_coll_broadcast(coll, 0, data, count);
+            code = poise_coll_broadcast(coll, 0, data, count);
         } else if (rank == 1) { /* a broadcast against something else */
-            err = poise_coll_broadcast(coll, 0, data, 4);
+            code = poise_coll_broadcast(coll, 0, data, 4);
         } else if (*kind == 3) {
-            err = poise_coll_barrier(coll);
+            code = poise_coll_barrier(coll);
         } else {
-            err = poise_coll_allgather(coll, data, out, 40000);
+            code = poise_coll_allgather(coll, data, out, 40000);
         }
     }
     /* A root that went on is told here. */
-    err = err == 0 ? poise_coll_barrier(coll) : err;
+    code = code == 0 ? poise_coll_barrier(coll) : code;
     poise_coll_destroy(coll);
     free(data);
     free(out);
-    EXPECT(err == -EPROTO);
+    EXPECT(code == -EPROTO);
     return 0;
 }
 
@@ -293,14 +293,14 @@ static int mistake_length(struct poise_world *world, void *arg)
         from[r] = to[r] = (struct poise_coll_block){(size_t)r * *bytes, *bytes};
     }
     to[0].bytes -= rank == 2;
-    int err = poise_coll_alltoallv(coll, data, from,
-                                   data + (size_t)size * *bytes, to);
+    int code = poise_coll_alltoallv(coll, data, from,
+                                    data + (size_t)size * *bytes, to);
     /* Who is not told in this call is told in the next one. */
-    err = err == 0 ? poise_coll_barrier(coll) : err;
+    code = code == 0 ? poise_coll_barrier(coll) : code;
     bool named = rank != 2 || strstr(poise_error_last()->why, "rank 0 sends");
     poise_coll_destroy(coll);
     free(data);
-    EXPECT(err == -EPROTO && named);
+    EXPECT(code == -EPROTO && named);
     return 0;
 }
 
@@ -323,18 +323,18 @@ static int use_all(struct poise_world *world, void *arg)
     int size = poise_world_size(world);
     char *in = calloc((size_t)size, 40000), *out = calloc((size_t)size, 40000);
     (void)arg;
-    int err = poise_coll_create(world, NULL, &coll);
-    if (err == 0) {
-        err = poise_coll_allreduce(coll, in, out, 40000 / 8, POISE_DOUBLE,
-                                   POISE_OP_SUM);
-        err = err ? err : poise_coll_broadcast(coll, 1, in, 40000);
-        err = err ? err : poise_coll_gather(coll, 1, in, out, 40000);
-        err = err ? err : poise_coll_alltoall(coll, in, out, 40000);
+    int code = poise_coll_create(world, NULL, &coll);
+    if (code == 0) {
+        code = poise_coll_allreduce(coll, in, out, 40000 / 8, POISE_DOUBLE,
+                                    POISE_OP_SUM);
+        code = code ? code : poise_coll_broadcast(coll, 1, in, 40000);
+        code = code ? code : poise_coll_gather(coll, 1, in, out, 40000);
+        code = code ? code : poise_coll_alltoall(coll, in, out, 40000);
         poise_coll_destroy(coll);
     }
     free(in);
     free(out);
-    return err;
+    return code;
 }
 
 /* Memory of others that cannot be used, at any point: all get an error, or,

@@ -19,7 +19,7 @@ static void test_marks(void **state)
     uint8_t late[4][10];
     double space[10];
     coll_noise_mark(times, 10, thresholds, late[0], space);
-    assert_memory_equal(late, right, sizeof(right));
+    assert_memory_equal(late, right, sizeof right);
 }
 
 struct seen {
@@ -50,11 +50,11 @@ static void test_run(void **state)
 {
     (void)state;
     struct seen seen;
-    memset(&seen, 0, sizeof(seen));
+    memset(&seen, 0, sizeof seen);
     run_clean(3, NULL, measure, &seen);
     for (int rank = 1; rank < 3; rank++) {
         assert_memory_equal(&seen.noise[0], &seen.noise[rank],
-                            sizeof(seen.noise[0]));
+                            sizeof seen.noise[0]);
     }
     const struct poise_coll_noise *noise = &seen.noise[0];
     assert_int_equal(noise->quantum_ns, noise->thresholds_ns[0]);

@@ -112,19 +112,19 @@ static void test_faults(void **state)
     for (uint64_t k = 1;; k++) {
         struct poise_coll_tree *tree = NULL;
         poise_fault_arm(POISE_FAULT_ALLOC, k, ENOMEM, false);
-        int err =
+        int code =
             parse("poise-tree 1\nrank 0 root\nrank 1-7 joins rank 0\n", &tree);
         poise_fault_arm(POISE_FAULT_ALLOC, 0, 0, false);
-        if (err == 0) {
+        if (code == 0) {
             assert_true(k > 4);
             poise_coll_tree_free(tree);
             return;
         }
-        assert_int_equal(err, -ENOMEM);
+        assert_int_equal(code, -ENOMEM);
     }
 }
 
-/* ---- generators ---------------------------------------------------------- */
+/* ---- generators --------------------------------------------------------- */
 
 static void makes(const char *topology, const char *shape, const char *parents)
 {
@@ -166,13 +166,13 @@ static void test_wrong_shapes(void **state)
     struct poise_world *world;
     struct poise_coll_tree *tree;
     assert_int_equal(poise_world_create_local(1, NULL, &world), 0);
-    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         assert_int_equal(poise_coll_tree_make(world, wrong[i], &tree), -EINVAL);
     }
     poise_world_destroy(world);
 }
 
-/* ---- files of a whole world ---------------------------------------------- */
+/* ---- files of a whole world --------------------------------------------- */
 
 static int read_file(struct poise_world *world, void *arg)
 {
@@ -197,7 +197,7 @@ static void test_read(void **state)
     char host[256] = "";
     int fd = mkstemp(temporary_name(path, "tree"));
     assert_true(fd >= 0);
-    assert_int_equal(gethostname(host, sizeof(host) - 1), 0);
+    assert_int_equal(gethostname(host, sizeof host - 1), 0);
     dprintf(fd, "poise-tree 1\nhost %s root\nrank 3 joins rank 2 over shm\n",
             host);
     close(fd);

@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- contents ------------------------------------------------------------ */
+/* ---- contents ----------------------------------------------------------- */
 
 struct plan {
     struct poise_coll_window_options options;
@@ -145,7 +145,7 @@ static void test_contents(void **state)
         {1, NULL},    {2, NULL},    {5, NULL},    {2, "2x1x1"},
         {4, "1x2x2"}, {7, "2x2x1"}, {5, "5x1x1"},
     };
-    for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++) {
+    for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++) {
         struct poise_local_options opts = {.topology = layouts[i].topology};
         for (size_t l = 0; l < 4; l++) {
             try_ways(layouts[i].size, &opts, lengths_of[l]);
@@ -201,7 +201,7 @@ static void test_rough(void **state)
     try_ways(8, &opts, length_large);
 }
 
-/* ---- bytes --------------------------------------------------------------- */
+/* ---- bytes -------------------------------------------------------------- */
 
 static int count_bytes(struct poise_world *world, void *arg)
 {
@@ -234,7 +234,7 @@ static void test_bytes_sent(void **state)
         30000, 30000, 30000, 30000, /* three blocks round the ring */
     };
     run_clean(4, &opts, count_bytes, sent);
-    assert_memory_equal(sent, right, sizeof(right));
+    assert_memory_equal(sent, right, sizeof right);
 }
 
 /* Three bits of a part of 10,000 bytes, far apart. */
@@ -264,7 +264,7 @@ static void test_sparse_bytes(void **state)
     /* 0; 7,999, which takes two bytes; 71,998, which takes three. */
     static const uint64_t right[4] = {6, 6, 6, 6};
     run_clean(4, &opts, count_sparse, sent);
-    assert_memory_equal(sent, right, sizeof(right));
+    assert_memory_equal(sent, right, sizeof right);
 }
 
 static void test_sparse_pack(void **state)
@@ -292,7 +292,7 @@ static void test_sparse_pack(void **state)
                 continue;
             }
             assert_true(packed.len < bytes);
-            memset(back, 255, sizeof(back));
+            memset(back, 255, sizeof back);
             assert_int_equal(
                 coll_sparse_unpack(packed.data, packed.len, back, bytes), 0);
             assert_memory_equal(back, block, bytes);
@@ -319,7 +319,7 @@ static void test_sparse_wrong(void **state)
     };
     char block[2];
     (void)state;
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         assert_int_equal(
             coll_sparse_unpack(cases[i].bytes, cases[i].len, block, 2),
             cases[i].code);
@@ -328,13 +328,13 @@ static void test_sparse_wrong(void **state)
     struct poise_buf packed = {0};
     char data[100] = {1};
     poise_fault_arm(POISE_FAULT_ALLOC, 1, ENOMEM, false);
-    assert_false(coll_sparse_pack(data, sizeof(data), &packed));
+    assert_false(coll_sparse_pack(data, sizeof data, &packed));
     poise_fault_arm(POISE_FAULT_ALLOC, 0, 0, false);
-    assert_true(coll_sparse_pack(data, sizeof(data), &packed));
+    assert_true(coll_sparse_pack(data, sizeof data, &packed));
     poise_buf_free(&packed);
 }
 
-/* ---- what goes wrong ----------------------------------------------------- */
+/* ---- what goes wrong ---------------------------------------------------- */
 
 static int differ(struct poise_world *world, void *arg)
 {
@@ -367,11 +367,11 @@ static int create_one(struct poise_world *world, void *arg)
 {
     size_t lengths[MOST_RANKS] = {100, 20000, 300, 50};
     struct poise_coll_window *window;
-    int err = poise_coll_window_create(world, lengths, arg, &window);
-    if (err == 0) {
+    int code = poise_coll_window_create(world, lengths, arg, &window);
+    if (code == 0) {
         poise_coll_window_destroy(window);
     }
-    return err;
+    return code;
 }
 
 /* The k-th call fails, for every k: no rank is left with a window. */
@@ -458,7 +458,7 @@ static void test_gate_among_processes(void **state)
         struct coll_gate gate;
         uint32_t sums[PASSES];
         uint32_t wrong;
-    } *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+    } *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_ptr_not_equal(shared, MAP_FAILED);
     struct coll_peer peers[COUNT] = {0};
@@ -495,7 +495,7 @@ static void test_gate_among_processes(void **state)
         assert_int_equal(status, 0);
     }
     assert_int_equal(shared->wrong, 0);
-    munmap(shared, sizeof(*shared));
+    munmap(shared, sizeof *shared);
 }
 
 int main(void)

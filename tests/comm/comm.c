@@ -39,7 +39,7 @@ static int receive_one(struct poise_world *world, struct poise_message *out)
     return got;
 }
 
-/* ---- messages ------------------------------------------------------------ */
+/* ---- messages ----------------------------------------------------------- */
 
 static void test_alone(void **state)
 {
@@ -123,28 +123,28 @@ static int stress_send(struct poise_world *world, struct poise_rng *rng, int to,
     size_t len = stress_len(rng);
     struct stress_head head = {
         .seed = poise_rng_next(rng), .to = to, .number = number};
-    char *data = malloc(sizeof(head) + len);
+    char *data = malloc(sizeof head + len);
     EXPECT(data);
-    memcpy(data, &head, sizeof(head));
-    fill(data + sizeof(head), len, head.seed);
-    int err = poise_world_send(world, to, number, data, sizeof(head) + len);
+    memcpy(data, &head, sizeof head);
+    fill(data + sizeof head, len, head.seed);
+    int code = poise_world_send(world, to, number, data, sizeof head + len);
     free(data);
-    return err;
+    return code;
 }
 
 static int stress_check(struct poise_world *world, struct poise_message *m,
                         int *seen)
 {
     struct stress_head head;
-    EXPECT(m->len >= sizeof(head));
-    memcpy(&head, m->data, sizeof(head));
+    EXPECT(m->len >= sizeof head);
+    memcpy(&head, m->data, sizeof head);
     EXPECT(head.to == poise_world_rank(world));
     EXPECT(head.number == m->tag);
-    size_t len = m->len - sizeof(head);
+    size_t len = m->len - sizeof head;
     char *expected = malloc(len + 1);
     EXPECT(expected);
     fill(expected, len, head.seed);
-    int differ = memcmp(expected, (char *)m->data + sizeof(head), len);
+    int differ = memcmp(expected, (char *)m->data + sizeof head, len);
     free(expected);
     EXPECT(differ == 0);
     int slot = m->source * STRESS_MESSAGES + head.number;
@@ -159,7 +159,7 @@ static int stress_rank(struct poise_world *world, void *arg)
     (void)arg;
     int size = poise_world_size(world);
     int left = size * STRESS_MESSAGES, to_send = left;
-    int *seen = calloc((size_t)left, sizeof(*seen));
+    int *seen = calloc((size_t)left, sizeof *seen);
     struct poise_rng rng;
     EXPECT(seen);
     poise_rng_seed(&rng, (uint64_t)poise_world_rank(world) + 99);
@@ -198,13 +198,13 @@ static int order_rank(struct poise_world *world, void *arg)
     bool *overtaken = arg;
     int from = !poise_world_rank(world);
     for (uint32_t i = 0; i < 200; i++) {
-        EXPECT(poise_world_send(world, from, 5, &i, sizeof(i)) == 0);
+        EXPECT(poise_world_send(world, from, 5, &i, sizeof i) == 0);
     }
     for (uint32_t i = 0; i < 200; i++) {
         struct poise_message message;
         uint32_t value;
         EXPECT(receive_one(world, &message) == 1);
-        memcpy(&value, message.data, sizeof(value));
+        memcpy(&value, message.data, sizeof value);
         poise_message_free(&message);
         if (value != i) {
             __atomic_store_n(overtaken, true, __ATOMIC_RELAXED);
@@ -251,7 +251,7 @@ static void test_drop(void **state)
     run_clean(2, &half, drop_rank, NULL);
 }
 
-/* ---- waiting ------------------------------------------------------------- */
+/* ---- waiting ------------------------------------------------------------ */
 
 static void *wake_soon(void *arg)
 {
@@ -289,12 +289,12 @@ static int echo_rank(struct poise_world *world, void *arg)
     struct poise_message message;
     for (int i = 0; i < 50; i++) {
         if (poise_world_rank(world) == 0) {
-            EXPECT(poise_world_send(world, 1, 0, &i, sizeof(i)) == 0);
+            EXPECT(poise_world_send(world, 1, 0, &i, sizeof i) == 0);
         }
         EXPECT(receive_one(world, &message) == 1);
         poise_message_free(&message);
         if (poise_world_rank(world) == 1) {
-            EXPECT(poise_world_send(world, 0, 0, &i, sizeof(i)) == 0);
+            EXPECT(poise_world_send(world, 0, 0, &i, sizeof i) == 0);
         }
     }
     return 0;
@@ -312,21 +312,21 @@ static void test_cost(void **state)
     run_clean(2, &near, echo_rank, NULL);
 }
 
-/* ---- collectives --------------------------------------------------------- */
+/* ---- collectives -------------------------------------------------------- */
 
 static int check_gather(struct poise_world *world, int root, unsigned round)
 {
     int rank = poise_world_rank(world);
     struct poise_buf out = {0};
     char text[64];
-    memset(text, 'a' + rank, sizeof(text));
-    size_t mine = ((unsigned)rank * 7 + round) % sizeof(text);
+    memset(text, 'a' + rank, sizeof text);
+    size_t mine = ((unsigned)rank * 7 + round) % sizeof text;
     EXPECT(poise_world_gather(world, root, text, mine, &out) == 0);
     struct poise_reader reader = poise_reader_of(out.data, out.len);
     for (int r = 0; rank == root && r < poise_world_size(world); r++) {
         size_t len;
         const char *data = poise_reader_blob(&reader, &len);
-        EXPECT(len == ((unsigned)r * 7 + round) % sizeof(text));
+        EXPECT(len == ((unsigned)r * 7 + round) % sizeof text);
         EXPECT(len == 0 || data[len - 1] == 'a' + r);
     }
     EXPECT(reader.error == 0 && poise_reader_left(&reader) == 0);
@@ -339,7 +339,7 @@ static int check_broadcast(struct poise_world *world, int root, unsigned round)
     struct poise_buf buf = {0};
     char text[32];
     size_t len =
-        (size_t)snprintf(text, sizeof(text), "from %d in %u", root, round);
+        (size_t)snprintf(text, sizeof text, "from %d in %u", root, round);
     if (poise_world_rank(world) == root) {
         poise_buf_append(&buf, text, len);
     } else {
@@ -378,7 +378,7 @@ static int check_agree(struct poise_world *world)
     }
     EXPECT(poise_world_agree(world, code) == -ENOSPC);
     char why[32];
-    snprintf(why, sizeof(why), "rank %d", size / 2);
+    snprintf(why, sizeof why, "rank %d", size / 2);
     const struct poise_error *last = poise_error_last();
     EXPECT(last->code == ENOSPC && strcmp(last->why, why) == 0);
     EXPECT(strcmp(last->doing, "write a thing") == 0);
@@ -413,7 +413,7 @@ static void test_collectives(void **state)
 {
     (void)state;
     static const int sizes[] = {1, 2, 3, 7, 16};
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         run_clean(sizes[i], NULL, collective_rank, NULL);
         run_clean(sizes[i], &rough, collective_rank, NULL);
     }
@@ -472,7 +472,7 @@ static void test_out_of_step(void **state)
     assert_int_equal(results[1], -EPROTO);
 }
 
-/* ---- faults -------------------------------------------------------------- */
+/* ---- faults ------------------------------------------------------------- */
 
 static int faulty_rank(struct poise_world *world, void *arg)
 {
@@ -480,15 +480,15 @@ static int faulty_rank(struct poise_world *world, void *arg)
     struct poise_world *part;
     struct poise_buf out = {0};
     uint64_t value = 1;
-    int err = poise_world_reduce(world, POISE_SUM, &value, 1);
+    int code = poise_world_reduce(world, POISE_SUM, &value, 1);
     int next = poise_world_gather(world, 1, "ab", 2, &out);
     poise_buf_free(&out);
-    err = err ? err : next;
+    code = code ? code : next;
     next = poise_world_split(world, POISE_LEVEL_NODE, &part);
     if (next == 0) {
         poise_world_destroy(part);
     }
-    return err ? err : next;
+    return code ? code : next;
 }
 
 /* Each allocation fails in turn: some rank says so, or waits until memory is
@@ -502,11 +502,11 @@ static void test_faults(void **state)
     do {
         int results[3] = {0};
         poise_fault_arm(POISE_FAULT_ALLOC, ++k, ENOMEM, false);
-        int err = run_all(3, &opts, faulty_rank, NULL, results);
+        int code = run_all(3, &opts, faulty_rank, NULL, results);
         calls = poise_fault_calls(POISE_FAULT_ALLOC);
         poise_fault_arm(POISE_FAULT_ALLOC, 0, 0, false);
-        assert_true(err == 0 || err == -ENOMEM);
-        for (int r = 0; err == 0 && r < 3; r++) {
+        assert_true(code == 0 || code == -ENOMEM);
+        for (int r = 0; code == 0 && r < 3; r++) {
             assert_true(results[r] == 0 || results[r] == -ENOMEM);
             failed += results[r] == -ENOMEM;
         }
@@ -515,7 +515,7 @@ static void test_faults(void **state)
     assert_true(failed >= 10);
 }
 
-/* ---- who sits where ------------------------------------------------------ */
+/* ---- who sits where ----------------------------------------------------- */
 
 static void check_seats(const struct comm_layout *layout, int size,
                         const char *expected)
@@ -546,7 +546,7 @@ static void test_synthetic(void **state)
         {"1x1x4", 2, "0.0.0 0.0.1"},
         {"65536x65536x65536", 2, "0.0.0 1.1.1"},
     };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct comm_layout layout;
         assert_int_equal(
             comm_layout_synthetic(cases[i].text, cases[i].size, &layout), 0);
@@ -576,7 +576,7 @@ static void test_synthetic_refuses(void **state)
                                       "1x1x1:0,0,0,",
                                       "1xx1x1:0,0",
                                       "x"};
-    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct comm_layout layout;
         if (comm_layout_synthetic(bad[i], 4, &layout) != -EINVAL) {
             fail_msg("'%s' was taken", bad[i]);
@@ -635,11 +635,11 @@ static void test_measured(void **state)
     assert_int_equal(comm_seats_create(&layout, 5, 8, &seats), 0);
     static const int peers[] = {0, 2, 7, 1, 3, 6, 4};
     static const int first[] = {0, 1, 2, 5, 7};
-    assert_memory_equal(seats.peers, peers, sizeof(peers));
-    assert_memory_equal(seats.first, first, sizeof(first));
+    assert_memory_equal(seats.peers, peers, sizeof peers);
+    assert_memory_equal(seats.first, first, sizeof first);
     static const int node[] = {0, 2, 5};
     assert_int_equal(seats.group_sizes[POISE_LEVEL_NODE], 3);
-    assert_memory_equal(seats.groups[POISE_LEVEL_NODE], node, sizeof(node));
+    assert_memory_equal(seats.groups[POISE_LEVEL_NODE], node, sizeof node);
     assert_false(seats.timed);
     comm_seats_free(&seats);
 }
@@ -730,9 +730,9 @@ static void test_sites(void **state)
         {"lonely", NULL},   {"x.far.org", "east"},
         {"far.org", NULL},
     };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-        char text[sizeof(lines)];
-        memcpy(text, lines, sizeof(lines));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[sizeof lines];
+        memcpy(text, lines, sizeof lines);
         const char *site = comm_site_of(text, cases[i][0]);
         assert_true((site == NULL) == (cases[i][1] == NULL));
         if (site) {
@@ -811,16 +811,16 @@ static void test_numa(void **state)
     assert_non_null(here);
     assert_int_equal(setenv("HWLOC_SYNTHETIC", "numa:64 pu:1", 1), 0);
     assert_int_equal(setenv("HWLOC_THISSYSTEM", "1", 1), 0);
-    assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
     for (int cpu = 0; cpu < 64; cpu++) {
         if (CPU_ISSET(cpu, &all)) {
             CPU_ZERO(&one);
             CPU_SET(cpu, &one);
-            assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
+            assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
             assert_int_equal(here(), cpu);
         }
     }
-    assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
+    assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
     int anywhere = here();
     assert_true(anywhere >= 0 || !CPU_ISSET(0, &all));
     unsetenv("HWLOC_SYNTHETIC");
@@ -829,7 +829,7 @@ static void test_numa(void **state)
     poise_buf_free(&why);
 }
 
-/* ---- launchers ----------------------------------------------------------- */
+/* ---- launchers ---------------------------------------------------------- */
 
 /* The environment of the case under test: "NAME=VALUE" up to NULL. */
 static const char *const *test_environment;
@@ -917,7 +917,7 @@ static void test_launchers(void **state)
         {{"POISE_MPI=lam"}, -EINVAL, NULL, 0},
         {{"POISE_MPI="}, 0, NULL, 0},
     };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct comm_launch launch;
         test_environment = cases[i].env;
         int result = comm_launcher_find(look_up, &launch);
@@ -934,13 +934,13 @@ static void test_launchers(void **state)
     assert_int_equal(poise_error_last()->code, EINVAL);
 }
 
-/* ---- finding a launcher -------------------------------------------------- */
+/* ---- finding a launcher ------------------------------------------------- */
 
 /* An empty program, or a link to one, in a folder. */
 static void plant(const char *folder, const char *name, const char *target)
 {
     char path[300];
-    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    snprintf(path, sizeof path, "%s/%s", folder, name);
     if (target) {
         assert_int_equal(symlink(target, path), 0);
         return;
@@ -967,11 +967,11 @@ static void test_launcher_find(void **state)
     struct poise_comm_launcher found = {0};
     char *before = strdup(getenv("PATH"));
     assert_non_null(mkdtemp(temporary_name(a, "comm")));
-    snprintf(path, sizeof(path), "/nowhere:%s", a);
+    snprintf(path, sizeof path, "/nowhere:%s", a);
     setenv("PATH", path, 1);
     assert_int_equal(poise_comm_launcher_find(NULL, &found), -ENOTSUP);
     plant(a, "mpirun.mpich", NULL);
-    snprintf(command, sizeof(command), "%s/mpirun.mpich", a);
+    snprintf(command, sizeof command, "%s/mpirun.mpich", a);
     check_found(NULL, command, "mpich");
     check_found("mpich", command, "mpich");
     assert_int_equal(poise_comm_launcher_find("ompi", &found), -ENOTSUP);
@@ -979,7 +979,7 @@ static void test_launcher_find(void **state)
     /* The plain name comes first, if it can be told whose it is. */
     plant(a, "mpirun", NULL);
     check_found("", command, "mpich");
-    snprintf(path, sizeof(path), "%s/mpirun", a);
+    snprintf(path, sizeof path, "%s/mpirun", a);
     unlink(path);
     plant(a, "orterun", NULL);
     plant(a, "mpirun", "orterun");
@@ -987,8 +987,8 @@ static void test_launcher_find(void **state)
     check_found(NULL, path, "ompi");
     check_found("mpich", command, "mpich");
     static const char *const names[] = {"mpirun", "orterun", "mpirun.mpich"};
-    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
-        snprintf(path, sizeof(path), "%s/%s", a, names[i]);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(path, sizeof path, "%s/%s", a, names[i]);
         assert_int_equal(unlink(path), 0);
     }
     assert_int_equal(rmdir(a), 0);
@@ -1005,7 +1005,7 @@ static void test_no_backend(void **state)
     assert_int_equal(comm_backend_load("other", &backend), -ENOTSUP);
     assert_non_null(
         strstr(poise_error_last()->why, "no usable poise-mpi-other.so"));
-    assert_int_equal(poise_world_adopt("other", &world, sizeof(world), &world),
+    assert_int_equal(poise_world_adopt("other", &world, sizeof world, &world),
                      -ENOTSUP);
 }
 

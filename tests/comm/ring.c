@@ -21,7 +21,7 @@
 #define LINES 64
 #define RANKS 3
 
-/* ---- a ring -------------------------------------------------------------- */
+/* ---- a ring ------------------------------------------------------------- */
 
 struct pipe {
     struct comm_ring *ring;
@@ -152,7 +152,7 @@ static void test_threads(void **state)
     free(pipe.ring);
 }
 
-/* ---- a bell -------------------------------------------------------------- */
+/* ---- a bell ------------------------------------------------------------- */
 
 static struct comm_bell bell;
 static uint32_t news; /* atomic */
@@ -194,7 +194,7 @@ static void test_bell(void **state)
     assert_false(comm_bell_is_needed(&bell));
 }
 
-/* ---- who shares ---------------------------------------------------------- */
+/* ---- who shares --------------------------------------------------------- */
 
 struct part {
     struct poise_world *world;
@@ -213,10 +213,10 @@ static void talk(struct part *part, struct comm_share *share)
     int me = poise_world_rank(part->world);
     for (int i = 0; i < share->count; i++) {
         struct comm_mate *mate = &share->mates[i];
-        uint64_t *room = comm_ring_room(&mate->to, 2 * sizeof(*room));
+        uint64_t *room = comm_ring_room(&mate->to, 2 * sizeof *room);
         room[0] = (uint64_t)me;
         room[1] = (uint64_t)(uintptr_t)&part->world;
-        comm_ring_publish(&mate->to, COMM_RING_MESSAGE, 2 * sizeof(*room));
+        comm_ring_publish(&mate->to, COMM_RING_MESSAGE, 2 * sizeof *room);
         part->readable += mate->readable;
         part->one_way += mate->readable != mate->reads_me;
     }
@@ -232,7 +232,7 @@ static void talk(struct part *part, struct comm_share *share)
         part->wrong += share->mate_of[mate->rank] != i || len != 16 ||
                        got[0] != (uint64_t)mate->rank;
         if (mate->readable && comm_share_read(mate, got[1], (void *)&theirs,
-                                              sizeof(theirs)) == 0) {
+                                              sizeof theirs) == 0) {
             part->wrong += poise_world_rank(theirs) != mate->rank;
             part->read++;
         }
@@ -299,7 +299,7 @@ static void test_share(void **state)
         {NULL, "1x2x1", {1, 1, 0}, true},
     };
     int open = descriptors();
-    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct part parts[RANKS];
         if (cases[i].allowed) {
             setenv("POISE_WIRE", cases[i].allowed, 1);
@@ -330,7 +330,7 @@ static void test_faults(void **state)
     static const enum poise_fault faults[] = {
         POISE_FAULT_ALLOC, POISE_FAULT_OPEN, POISE_FAULT_READ};
     int open = descriptors();
-    for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++) {
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
         for (uint64_t k = 1; k < 40; k++) {
             struct part parts[RANKS];
             run_parts(parts, NULL, faults[i], k);

@@ -73,46 +73,46 @@ static int write_log(int kind, uint32_t records)
     struct poise_log *log;
     unsigned char *data = malloc(200000);
     assert_non_null(data);
-    int rc = poise_log_create(path, MAGIC, VERSION, &log);
-    if (rc != 0) {
+    int code = poise_log_create(path, MAGIC, VERSION, &log);
+    if (code != 0) {
         goto done;
     }
-    for (uint32_t i = 0; i < records && rc == 0; i++) {
+    for (uint32_t i = 0; i < records && code == 0; i++) {
         size_t len = record_bytes(kind, i);
         record_fill(data, len, i);
-        rc = poise_log_append(log, i * 3, data, len);
+        code = poise_log_append(log, i * 3, data, len);
     }
-    if (rc != 0) {
-        assert_int_equal(poise_log_append(log, 1, "x", 1), rc);
-        assert_int_equal(poise_log_commit(log), rc);
+    if (code != 0) {
+        assert_int_equal(poise_log_append(log, 1, "x", 1), code);
+        assert_int_equal(poise_log_commit(log), code);
         goto done;
     }
     uint64_t bytes = poise_log_bytes(log);
-    rc = poise_log_commit(log);
+    code = poise_log_commit(log);
     struct stat st;
-    if (rc == 0) {
+    if (code == 0) {
         assert_int_equal(stat(path, &st), 0);
         assert_int_equal(st.st_size, bytes + 24); /* and the end record */
     }
 done:
     free(data);
-    return rc;
+    return code;
 }
 
 /* 0 if the log can be opened and holds exactly those records. */
 static int read_log(int kind, uint32_t records)
 {
     struct poise_log_reader *reader;
-    int rc = poise_log_open(path, MAGIC, VERSION, &reader);
-    if (rc != 0) {
-        return rc;
+    int code = poise_log_open(path, MAGIC, VERSION, &reader);
+    if (code != 0) {
+        return code;
     }
     unsigned char *expected = malloc(200000);
     assert_non_null(expected);
     uint32_t count = 0, type;
     const void *data;
     size_t len;
-    while ((rc = poise_log_next(reader, &type, &data, &len)) == 1) {
+    while ((code = poise_log_next(reader, &type, &data, &len)) == 1) {
         assert_true(count < records);
         assert_int_equal(type, count * 3);
         assert_int_equal(len, record_bytes(kind, count));
@@ -120,13 +120,13 @@ static int read_log(int kind, uint32_t records)
         assert_memory_equal(data, expected, len);
         count++;
     }
-    if (rc == 0) {
+    if (code == 0) {
         assert_int_equal(count, records);
         assert_int_equal(poise_log_next(reader, &type, &data, &len), 0);
     }
     free(expected);
     poise_log_close(reader);
-    return rc;
+    return code;
 }
 
 static void log_comes_back(void **state)
@@ -344,10 +344,10 @@ static void log_altered_while_read_is_noticed(void **state)
         uint32_t type;
         const void *data;
         size_t len;
-        int rc;
-        while ((rc = poise_log_next(reader, &type, &data, &len)) == 1) {
+        int code;
+        while ((code = poise_log_next(reader, &type, &data, &len)) == 1) {
         }
-        assert_int_equal(rc, -EBADMSG);
+        assert_int_equal(code, -EBADMSG);
         poise_log_close(reader);
         assert_int_equal(write_log(1, 7), 0);
     }

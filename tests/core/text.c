@@ -71,8 +71,7 @@ static const struct poise_command command = {
     "0\tall done\n1\tsomething could not be read\n",
 };
 
-/* ---- figures ---------------------------------------------------------------
- */
+/* ---- figures ------------------------------------------------------------ */
 
 static void check_human(int (*put)(struct poise_buf *, uint64_t),
                         uint64_t value, const char *expected)
@@ -118,8 +117,7 @@ static void test_human(void **state)
     check_human(poise_human_ns, UINT64_MAX, "213504 d 00 h");
 }
 
-/* ---- parsers ---------------------------------------------------------------
- */
+/* ---- parsers ------------------------------------------------------------ */
 
 static void test_parse_int(void **state)
 {
@@ -239,8 +237,7 @@ static void test_parse_duration(void **state)
     check_scaled(poise_parse_duration, cases);
 }
 
-/* ---- JSON ------------------------------------------------------------------
- */
+/* ---- JSON --------------------------------------------------------------- */
 
 static void write_json(struct poise_buf *out, bool compact)
 {
@@ -353,8 +350,7 @@ static void test_json_base64(void **state)
     poise_buf_free(&out);
 }
 
-/* ---- command lines
- * ------------------------------------------------------------ */
+/* ---- command lines ------------------------------------------------------ */
 
 enum { WORDS = 16 };
 
@@ -501,8 +497,7 @@ static void test_nearest(void **state)
     assert_null(poise_nearest("walk", words, 0));
 }
 
-/* ---- texts made from the table ---------------------------------------------
- */
+/* ---- texts made from the table ------------------------------------------ */
 
 static int write_text(const char *kind, struct poise_buf *out)
 {
@@ -636,8 +631,7 @@ static void test_completion_shell(void **state)
     poise_buf_free(&out);
 }
 
-/* ---- every allocation fails in turn
- * ------------------------------------------ */
+/* ---- every allocation fails in turn ------------------------------------- */
 
 static void test_faults(void **state)
 {

@@ -37,13 +37,13 @@ static struct other start_other(void)
         close(up[0]);
         while (read(down[0], range, sizeof range) == sizeof range &&
                range[0] < range[1]) {
-            int err =
+            int code =
                 store ? 0 : poise_dedup_store_open(folder, &small, &store);
-            for (uint64_t i = range[0]; i < range[1] && err == 0; i++) {
-                err = add(store, i, &at);
+            for (uint64_t i = range[0]; i < range[1] && code == 0; i++) {
+                code = add(store, i, &at);
             }
-            err = err < 0 ? err : poise_dedup_store_flush(store);
-            if (write(up[1], &err, sizeof err) != sizeof err) {
+            code = code < 0 ? code : poise_dedup_store_flush(store);
+            if (write(up[1], &code, sizeof code) != sizeof code) {
                 _exit(1);
             }
         }
@@ -59,11 +59,11 @@ static struct other start_other(void)
 static void let_add(const struct other *other, uint64_t from, uint64_t to)
 {
     uint64_t range[2] = {from, to};
-    int err = -1;
+    int code = -1;
 
     assert_int_equal(write(other->to, range, sizeof range), sizeof range);
-    assert_int_equal(read(other->from, &err, sizeof err), sizeof err);
-    assert_int_equal(err, 0);
+    assert_int_equal(read(other->from, &code, sizeof code), sizeof code);
+    assert_int_equal(code, 0);
 }
 
 static void end_other(struct other *other, bool kills)
@@ -230,8 +230,7 @@ static void test_all_killed(void **state)
     empty_folder();
 }
 
-/* ---- without sockets -------------------------------------------------------
- */
+/* ---- without sockets ---------------------------------------------------- */
 
 struct asked {
     int err, pass;
@@ -481,8 +480,7 @@ static void test_liar(void **state)
     empty_folder();
 }
 
-/* ---- whatever fails --------------------------------------------------------
- */
+/* ---- whatever fails ----------------------------------------------------- */
 
 static void test_faults(void **state)
 {

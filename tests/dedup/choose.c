@@ -110,8 +110,7 @@ static void test_cached(void **state)
     }
 }
 
-/* ---- on the wire -----------------------------------------------------------
- */
+/* ---- on the wire -------------------------------------------------------- */
 
 struct end {
     struct poise_dedup_store *store;

@@ -10,8 +10,7 @@
 
 #include <cmocka.h>
 
-/* ---- cutting and joining ---------------------------------------------------
- */
+/* ---- cutting and joining ------------------------------------------------ */
 
 struct cuts {
     struct poise_dedup_joiner joiner;
@@ -272,8 +271,7 @@ static void test_join_gap(void **state)
     poise_buf_free(&out);
 }
 
-/* ---- hashes ----------------------------------------------------------------
- */
+/* ---- hashes ------------------------------------------------------------- */
 
 static void test_gear_simd(void **state)
 {
@@ -408,8 +406,7 @@ static void test_model(void **state)
     assert_true(poise_dedup_model_break_even(&model, 160, 16, 1024) == 1024);
 }
 
-/* ---- methods of users, failures --------------------------------------------
- */
+/* ---- methods of users, failures ----------------------------------------- */
 
 static void test_user_method(void **state)
 {

@@ -63,8 +63,7 @@ struct plan {
 /* Global: what ends say when they fail, in memory that they share. */
 static char (*why)[SAID_BYTES];
 
-/* ---- an end ----------------------------------------------------------------
- */
+/* ---- an end ------------------------------------------------------------- */
 
 struct end {
     const struct side *mine, *theirs;
@@ -138,32 +137,32 @@ static int push(struct end *end)
     uint32_t stream = (uint32_t)poise_rng_below(&end->rng, STREAMS);
     size_t len, some, left = STREAMS;
     const unsigned char *data;
-    int err;
+    int code;
 
     while (end->sent[stream] == SIZE_MAX && left-- > 0) {
         stream = (stream + 1) % STREAMS;
     }
     if (end->sent[stream] == SIZE_MAX) {
-        err = poise_dedup_peer_flush(end->peer);
-        end->all_sent = err == 0;
-        return err;
+        code = poise_dedup_peer_flush(end->peer);
+        end->all_sent = code == 0;
+        return code;
     }
     data = part(end->mine, stream, &len);
     some = 1 + poise_rng_below(&end->rng, 50000);
     some = some < len - end->sent[stream] ? some : len - end->sent[stream];
-    err = some > 0 ? poise_dedup_peer_send(end->peer, stream,
-                                           data + end->sent[stream], some)
-                   : 0;
-    if (err == -EAGAIN) {
+    code = some > 0 ? poise_dedup_peer_send(end->peer, stream,
+                                            data + end->sent[stream], some)
+                    : 0;
+    if (code == -EAGAIN) {
         return 0; /* the other end did not say hello yet */
     }
     end->sent[stream] += some;
-    if (err == 0 && end->sent[stream] == len) {
-        err = poise_dedup_peer_end(end->peer, stream);
-        end->sent[stream] = err == -EAGAIN ? len : SIZE_MAX;
-        err = err == -EAGAIN ? 0 : err;
+    if (code == 0 && end->sent[stream] == len) {
+        code = poise_dedup_peer_end(end->peer, stream);
+        end->sent[stream] = code == -EAGAIN ? len : SIZE_MAX;
+        code = code == -EAGAIN ? 0 : code;
     }
-    return err;
+    return code;
 }
 
 static int write_some(struct end *end, int fd)
@@ -209,18 +208,18 @@ static int speak(struct end *end, int fd)
     for (;;) {
         const void *data;
         struct pollfd poller = {.fd = fd, .events = POLLIN};
-        int err = 0;
+        int code = 0;
 
         if (!end->all_sent &&
             poise_dedup_peer_in_flight(end->peer) < FLIGHT_MOST &&
             poise_dedup_peer_output(end->peer, &data) < OUTPUT_MOST) {
-            err = push(end);
+            code = push(end);
         }
-        if (err == 0) {
-            err = write_some(end, fd);
+        if (code == 0) {
+            code = write_some(end, fd);
         }
-        if (err < 0) {
-            return err;
+        if (code < 0) {
+            return code;
         }
         if (is_done(end) && !end->silent) {
             end->silent = true;
@@ -230,9 +229,9 @@ static int speak(struct end *end, int fd)
             poller.events |= POLLOUT;
         }
         poll(&poller, 1, end->all_sent || poller.events & POLLOUT ? 1000 : 1);
-        err = read_some(end, fd);
-        if (err != 0) {
-            return err < 0       ? err
+        code = read_some(end, fd);
+        if (code != 0) {
+            return code < 0      ? code
                    : end->silent ? 0
                                  : poise_error_set(ECONNRESET, "go on", NULL,
                                                    "the other end is gone");
@@ -255,27 +254,27 @@ static int live(const struct plan *plan, const struct side *sides, int which,
         .ended = ended,
         .arg = &end,
     };
-    int err, closed;
+    int code, closed;
 
     alarm(LIMIT_SECONDS);
     poise_rng_seed(&end.rng, plan->seed + (uint64_t)which);
     fcntl(fd, F_SETFL, O_NONBLOCK);
     poise_error_clear();
     poise_fault_parse(plan->fault[which]);
-    err = poise_dedup_store_open(end.mine->folder, &store, &end.store);
-    if (err == 0) {
+    code = poise_dedup_store_open(end.mine->folder, &store, &end.store);
+    if (code == 0) {
         peer.store = end.store;
-        err = poise_dedup_peer_create(&peer, &end.peer);
+        code = poise_dedup_peer_create(&peer, &end.peer);
     }
-    if (err == 0) {
-        err = speak(&end, fd);
+    if (code == 0) {
+        code = speak(&end, fd);
     }
     poise_dedup_peer_destroy(end.peer);
     closed = poise_dedup_store_close(end.store);
-    if (err == 0 && closed < 0) {
-        err = closed;
+    if (code == 0 && closed < 0) {
+        code = closed;
     }
-    if (err < 0) {
+    if (code < 0) {
         const struct poise_error *error = poise_error_last();
         snprintf(why[which], SAID_BYTES, "%s %s: %s", error->doing, error->what,
                  error->why);
@@ -284,8 +283,7 @@ static int live(const struct plan *plan, const struct side *sides, int which,
     return EXIT_RIGHT;
 }
 
-/* ---- between them ----------------------------------------------------------
- */
+/* ---- between them ------------------------------------------------------- */
 
 /* Carries what one end says to the other. */
 struct carrier {
@@ -401,8 +399,7 @@ static void run(const struct plan *plan, const struct side *sides,
     }
 }
 
-/* ---- caches and data -------------------------------------------------------
- */
+/* ---- caches and data ---------------------------------------------------- */
 
 /* The names in a cache but its lock; how many. */
 static size_t list(const char *folder, char names[][64], size_t most)
@@ -525,8 +522,7 @@ static void change(struct side *side, const struct side *other,
     side->len = len;
 }
 
-/* ---- rounds ----------------------------------------------------------------
- */
+/* ---- rounds ------------------------------------------------------------- */
 
 static uint64_t some_byte(struct poise_rng *rng)
 {

@@ -342,7 +342,7 @@ static void test_wrong(void **state)
         struct poise_dedup_peer *here;
         const void *data;
         size_t len;
-        int err = 0;
+        int code = 0;
         make_stores(&scene, NULL);
         connect_all(&scene);
         run(&scene);
@@ -352,10 +352,10 @@ static void test_wrong(void **state)
             poise_buf_append(&here->blocks.raw, all[i].data, all[i].len), 0);
         assert_int_equal(wire_blocks_close(&here->blocks), 0);
         len = poise_dedup_peer_output(here, &data);
-        for (int twice = 0; twice < 2 && err == 0; twice++) {
-            err = poise_dedup_peer_feed(scene.far[0].peer, data, len);
+        for (int twice = 0; twice < 2 && code == 0; twice++) {
+            code = poise_dedup_peer_feed(scene.far[0].peer, data, len);
         }
-        assert_int_equal(err, -EBADMSG);
+        assert_int_equal(code, -EBADMSG);
         disconnect(&scene);
         close_stores(&scene);
         scene = (struct scene){0};

@@ -30,8 +30,7 @@ static void make_plate(double *now, int steps)
     }
 }
 
-/* ---- alone -----------------------------------------------------------------
- */
+/* ---- alone -------------------------------------------------------------- */
 
 static void fill(unsigned char *data, size_t len, uint32_t element,
                  struct poise_rng *rng)
@@ -143,8 +142,7 @@ static void test_smooth(void **state)
     assert_int_equal(grid.element, 0);
 }
 
-/* ---- on the wire -----------------------------------------------------------
- */
+/* ---- on the wire -------------------------------------------------------- */
 
 enum { FAR = 2 };
 
@@ -183,11 +181,11 @@ static int carry(struct end *from, struct end *to, size_t *sum)
 {
     const void *data;
     size_t len = poise_dedup_peer_output(from->peer, &data);
-    int err = len ? poise_dedup_peer_feed(to->peer, data, len) : 0;
+    int code = len ? poise_dedup_peer_feed(to->peer, data, len) : 0;
 
     poise_dedup_peer_took(from->peer, len);
     *sum += len;
-    return err;
+    return code;
 }
 
 /* Until nobody has anything to say: bytes, both ways. */
@@ -220,12 +218,12 @@ static void test_wire(void **state)
                                                        .cut = plate_cut};
             struct poise_dedup_peer_stats stats;
             size_t sent;
-            int err;
+            int code;
             make_plate(plate[0], 20 * step);
             make_plate(plate[1], 20 * step + 20);
             make_end(&near, options, bits);
             make_end(&far, options, bits);
-            carry_all(&near, &far, &err);
+            carry_all(&near, &far, &code);
             sent = 0;
             for (size_t at = 0; at < LEN; at += PORTION) {
                 size_t n = LEN - at < PORTION ? LEN - at : PORTION;
@@ -234,12 +232,12 @@ static void test_wire(void **state)
                                           (unsigned char *)plate + at, n),
                     0);
                 assert_int_equal(poise_dedup_peer_flush(near.peer), 0);
-                sent += carry_all(&near, &far, &err);
+                sent += carry_all(&near, &far, &code);
             }
             assert_int_equal(poise_dedup_peer_end(near.peer, 1), 0);
             assert_int_equal(poise_dedup_peer_flush(near.peer), 0);
-            sent += carry_all(&near, &far, &err);
-            assert_int_equal(err, 0);
+            sent += carry_all(&near, &far, &code);
+            assert_int_equal(code, 0);
             assert_int_equal(far.got.len, LEN);
             assert_memory_equal(far.got.data, plate, LEN);
             stats = poise_dedup_peer_stats(near.peer);
@@ -263,7 +261,7 @@ static void test_chorus(void **state)
     struct poise_dedup_peer_options options = {
         .method = &dedup_floats, .cut = plate_cut, .leads = true};
     struct end lead = {0}, here[FAR] = {{0}}, far[FAR] = {{0}};
-    int err;
+    int code;
 
     (void)state;
     make_plate(plate, 30);
@@ -274,7 +272,7 @@ static void test_chorus(void **state)
         here[i].store = lead.store;
         make_end(&here[i], options, 0);
         make_end(&far[i], (struct poise_dedup_peer_options){0}, 0);
-        carry_all(&here[i], &far[i], &err);
+        carry_all(&here[i], &far[i], &code);
     }
     assert_int_equal(poise_dedup_peer_send(lead.peer, 1, plate, sizeof plate),
                      0);
@@ -282,8 +280,8 @@ static void test_chorus(void **state)
     assert_int_equal(poise_dedup_peer_flush(lead.peer), 0);
     assert_true(poise_dedup_peer_stats(lead.peer).by_residual > 0);
     for (int i = 0; i < FAR; i++) {
-        carry_all(&here[i], &far[i], &err);
-        assert_int_equal(err, 0);
+        carry_all(&here[i], &far[i], &code);
+        assert_int_equal(code, 0);
         assert_int_equal(far[i].got.len, sizeof plate);
         assert_memory_equal(far[i].got.data, plate, sizeof plate);
         poise_buf_free(&far[i].got);
@@ -311,14 +309,14 @@ static void test_nonsense(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof messages / sizeof *messages; i++) {
         struct end near = {0}, far = {0};
-        int err;
+        int code;
         make_end(&near, (struct poise_dedup_peer_options){0}, 0);
         make_end(&far, (struct poise_dedup_peer_options){0}, 0);
-        carry_all(&near, &far, &err);
+        carry_all(&near, &far, &code);
         poise_buf_append(&near.peer->blocks.raw, messages[i], 13);
         assert_int_equal(wire_blocks_close(&near.peer->blocks), 0);
-        carry_all(&near, &far, &err);
-        assert_int_equal(err, -EBADMSG);
+        carry_all(&near, &far, &code);
+        assert_int_equal(code, -EBADMSG);
         poise_dedup_peer_destroy(near.peer);
         poise_dedup_peer_destroy(far.peer);
         poise_dedup_store_close(near.store);

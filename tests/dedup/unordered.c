@@ -2,8 +2,7 @@
  * corrected, and at the end all is what was sent, where it was sent. */
 #include "unordered.h"
 
-/* ---- order ----------------------------------------------------------------
- */
+/* ---- order -------------------------------------------------------------- */
 
 /* The first update has to be asked for; the second does not wait for it. */
 static void check_overtaking(bool sender_knows)
@@ -89,8 +88,7 @@ static void test_fence(void **state)
     close_end(&b);
 }
 
-/* ---- wrong guesses ---------------------------------------------------------
- */
+/* ---- wrong guesses ------------------------------------------------------ */
 
 /* Fingerprints that are far too short: much is wrong at first. */
 static void test_collisions(void **state)
@@ -173,8 +171,7 @@ static void test_superseded(void **state)
     close_end(&b);
 }
 
-/* ---- together --------------------------------------------------------------
- */
+/* ---- together ----------------------------------------------------------- */
 
 /* Ordered and loose streams in one connection, both ways at once. */
 static void test_streams(void **state)

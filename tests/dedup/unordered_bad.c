@@ -2,8 +2,7 @@
  * between them, or memory. */
 #include "unordered.h"
 
-/* ---- what is refused -------------------------------------------------------
- */
+/* ---- what is refused ---------------------------------------------------- */
 
 /* Who was made before there were updates says and hears nothing of them. */
 static void test_old_peer(void **state)
@@ -309,8 +308,7 @@ static void test_guess_again(void **state)
     close_end(&b);
 }
 
-/* ---- bounds ----------------------------------------------------------------
- */
+/* ---- bounds ------------------------------------------------------------- */
 
 enum { BIG = POISE_DEDUP_UPDATE_BYTES / POISE_DEDUP_SEGMENT_MOST, BIGS = 40 };
 
@@ -407,8 +405,7 @@ static void test_evicted(void **state)
     close_end(&b);
 }
 
-/* ---- what goes wrong -------------------------------------------------------
- */
+/* ---- what goes wrong ---------------------------------------------------- */
 
 /* Up to 40 updates, many of whose guesses are wrong. */
 static void send_many(struct end *a, struct end *b)
@@ -509,7 +506,7 @@ static void test_altered(void **state)
     know_tiles(&a, 10, 1);
     for (int round = 0; round < ROUNDS; round++) {
         size_t from;
-        int err = 0;
+        int code = 0;
         make_store(&b, 0);
         know_tiles(&b, 10, 1);
         connect_both(&a, &b);
@@ -522,10 +519,10 @@ static void test_altered(void **state)
         speak(&a, &b);
         from += poise_rng_below(&rng, b.coming.len - from);
         b.coming.data[from] ^= (char)(1 << poise_rng_below(&rng, 8));
-        while (err == 0 && b.arrived < b.coming.len) {
-            err = hear(&b, &rng);
+        while (code == 0 && b.arrived < b.coming.len) {
+            code = hear(&b, &rng);
         }
-        assert_true(err == 0 || err == -EBADMSG);
+        assert_true(code == 0 || code == -EBADMSG);
         /* One group: all of it, or nothing. */
         stopped += poise_dedup_peer_final(b.peer, 1) == 0;
         disconnect(&a);
@@ -546,14 +543,14 @@ static void test_no_memory(void **state)
         struct poise_dedup_piece pieces[3];
         struct poise_dedup_update update = {.pieces = pieces, .count = 3};
         static unsigned char bytes[3][400];
-        int err = 0;
+        int code = 0;
         make_store(&a, 0);
         make_store(&b, 8);
         know_tiles(&b, 10000, 40);
         connect_both(&a, &b);
         b.peer->options.update = take_any;
         poise_fault_arm(POISE_FAULT_ALLOC, k, ENOMEM, false);
-        for (int i = 0; i < 12 && err >= 0; i++) {
+        for (int i = 0; i < 12 && code >= 0; i++) {
             for (int n = 0; n < 3; n++) {
                 memset(bytes[n], i / 2 + 3 * n, sizeof bytes[n]);
                 pieces[n] = (struct poise_dedup_piece){
@@ -561,22 +558,22 @@ static void test_no_memory(void **state)
                     .len = sizeof bytes[n],
                     .place = {(uint64_t)n, 0, 20, 20}};
             }
-            err = poise_dedup_peer_update(a.peer, 1, &update, NULL);
-            if (err >= 0 && i % 2) {
-                err = poise_dedup_peer_flush(a.peer);
+            code = poise_dedup_peer_update(a.peer, 1, &update, NULL);
+            if (code >= 0 && i % 2) {
+                code = poise_dedup_peer_flush(a.peer);
             }
         }
-        for (int i = 0; i < 60 && err >= 0; i++) {
+        for (int i = 0; i < 60 && code >= 0; i++) {
             const void *data;
             struct end *from = i % 2 ? &b : &a, *to = i % 2 ? &a : &b;
             size_t len = poise_dedup_peer_output(from->peer, &data);
-            err = poise_dedup_peer_feed(to->peer, data, len);
+            code = poise_dedup_peer_feed(to->peer, data, len);
             poise_dedup_peer_took(from->peer, len);
         }
         struck = poise_fault_calls(POISE_FAULT_ALLOC) >= k;
         poise_fault_arm(POISE_FAULT_ALLOC, 0, 0, false);
-        assert_true(err == -ENOMEM ||
-                    (err == 0 && poise_dedup_peer_final(b.peer, 1) == 12));
+        assert_true(code == -ENOMEM ||
+                    (code == 0 && poise_dedup_peer_final(b.peer, 1) == 12));
         close_end(&a);
         close_end(&b);
     }

@@ -95,14 +95,14 @@ static void speak(struct end *from, struct end *to)
 static int hear(struct end *to, struct poise_rng *rng)
 {
     size_t len = to->coming.len - to->arrived;
-    int err;
+    int code;
 
     if (rng && len > 0) {
         len = 1 + poise_rng_below(rng, len < 5000 ? len : 5000);
     }
-    err = poise_dedup_peer_feed(to->peer, to->coming.data + to->arrived, len);
+    code = poise_dedup_peer_feed(to->peer, to->coming.data + to->arrived, len);
     to->arrived += len;
-    return err;
+    return code;
 }
 
 /* Until nobody has anything to say. */
@@ -518,17 +518,17 @@ static void test_aside_fails(void **state)
     aside = true;
     for (int k = 1; k <= TRIES; k++) {
         struct end ends[2] = {0};
-        int err;
+        int code;
         for (int j = 0; j < 2; j++) {
             make_store(&ends[j], 40);
             connect_end(&ends[j], NULL, 4096);
         }
         run(&ends[0], &ends[1], NULL);
         poise_fault_arm(POISE_FAULT_ALLOC, (uint64_t)k, ENOMEM, false);
-        err = poise_dedup_peer_send(ends[0].peer, 1, data, LEN);
-        err = err < 0 ? err : poise_dedup_peer_flush(ends[0].peer);
+        code = poise_dedup_peer_send(ends[0].peer, 1, data, LEN);
+        code = code < 0 ? code : poise_dedup_peer_flush(ends[0].peer);
         poise_fault_arm(POISE_FAULT_ALLOC, 0, 0, false);
-        assert_true(err == 0 || err == -ENOMEM);
+        assert_true(code == 0 || code == -ENOMEM);
         close_end(&ends[0]);
         close_end(&ends[1]);
     }
@@ -628,8 +628,7 @@ static void test_both_ways(void **state)
     poise_dedup_store_close(ends[1].store);
 }
 
-/* ---- placed pieces ---------------------------------------------------------
- */
+/* ---- placed pieces ------------------------------------------------------ */
 
 enum { WIDTH = 640, HEIGHT = 400, TILE = 40 };
 
@@ -697,8 +696,7 @@ static void test_placed(void **state)
     free(screen);
 }
 
-/* ---- what goes wrong -------------------------------------------------------
- */
+/* ---- what goes wrong ---------------------------------------------------- */
 
 /* Cut anywhere: what was delivered is right, and a new connection goes on
  * with the same caches. */
@@ -774,11 +772,11 @@ static void test_altered(void **state)
         speak(&a, &b);
         size_t where = poise_rng_below(&rng, b.coming.len);
         b.coming.data[where] ^= (char)(1 << poise_rng_below(&rng, 8));
-        int err = 0;
-        while (err == 0 && b.arrived < b.coming.len) {
-            err = hear(&b, &rng);
+        int code = 0;
+        while (code == 0 && b.arrived < b.coming.len) {
+            code = hear(&b, &rng);
         }
-        assert_true(err == 0 || err == -EBADMSG || err == -EPROTO);
+        assert_true(code == 0 || code == -EBADMSG || code == -EPROTO);
         stopped += b.got[1].len < SHORT;
         assert_true(b.got[1].len <= SHORT);
         if (b.got[1].len > 0) {
@@ -861,22 +859,22 @@ static void test_no_memory(void **state)
     (void)state;
     for (uint64_t k = 1; struck; k += 1 + k / 16) {
         struct end a = {0}, b = {0};
-        int err;
+        int code;
         make_store(&a, 0);
         make_store(&b, 0);
         connect_end(&a, NULL, 0);
         connect_end(&b, NULL, 0);
         run(&a, &b, NULL);
         poise_fault_arm(POISE_FAULT_ALLOC, k, ENOMEM, false);
-        err = poise_dedup_peer_send(a.peer, 1, data, SHORT);
-        if (err == 0) {
-            err = poise_dedup_peer_flush(a.peer);
+        code = poise_dedup_peer_send(a.peer, 1, data, SHORT);
+        if (code == 0) {
+            code = poise_dedup_peer_flush(a.peer);
         }
-        for (int i = 0; i < 4 && err == 0; i++) {
+        for (int i = 0; i < 4 && code == 0; i++) {
             const void *bytes;
             struct end *from = i % 2 ? &b : &a, *to = i % 2 ? &a : &b;
             size_t len = poise_dedup_peer_output(from->peer, &bytes);
-            err = poise_dedup_peer_feed(to->peer, bytes, len);
+            code = poise_dedup_peer_feed(to->peer, bytes, len);
             poise_dedup_peer_took(from->peer, len);
         }
         struck = poise_fault_calls(POISE_FAULT_ALLOC) >= k;
@@ -884,15 +882,14 @@ static void test_no_memory(void **state)
         if (b.got[1].len > 0) {
             assert_memory_equal(b.got[1].data, data, b.got[1].len);
         }
-        assert_true(err == -ENOMEM || (err == 0 && b.got[1].len == SHORT));
+        assert_true(code == -ENOMEM || (code == 0 && b.got[1].len == SHORT));
         close_end(&a);
         close_end(&b);
     }
     free(data);
 }
 
-/* ---- deltas ----------------------------------------------------------------
- */
+/* ---- deltas ------------------------------------------------------------- */
 
 static void test_delta(void **state)
 {

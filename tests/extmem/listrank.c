@@ -22,8 +22,7 @@
 #define LITTLE (1000 * KB) /* always ranked with scratch files */
 #define MUCH (64 * 1024 * KB)
 
-/* ---- the reference ---------------------------------------------------------
- */
+/* ---- the reference ------------------------------------------------------ */
 
 static bool ends(uint64_t node, uint64_t next)
 {
@@ -109,8 +108,7 @@ static void check_both_ways(bool weighted)
     }
 }
 
-/* ---- right lists -----------------------------------------------------------
- */
+/* ---- right lists -------------------------------------------------------- */
 
 static void test_patterns(void **state)
 {
@@ -257,8 +255,7 @@ static void test_ways(void **state)
     }
 }
 
-/* ---- wrong lists -----------------------------------------------------------
- */
+/* ---- wrong lists -------------------------------------------------------- */
 
 /* Both ways say the same. */
 static void check_refused(const uint64_t *next, uint64_t count,
@@ -384,8 +381,7 @@ static void test_little_memory(void **state)
     check_ranks(&options, &result);
 }
 
-/* ---- faults ----------------------------------------------------------------
- */
+/* ---- faults ------------------------------------------------------------- */
 
 /* Make call after call fail until a run succeeds. */
 static void check_fault(enum poise_fault kind, int code, uint64_t memory)

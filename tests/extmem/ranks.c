@@ -27,8 +27,7 @@ static struct poise_sort_options options_of(const char *type, uint64_t memory)
     return options;
 }
 
-/* ---- ranks -----------------------------------------------------------------
- */
+/* ---- ranks -------------------------------------------------------------- */
 
 struct member {
     pthread_t thread;
@@ -125,8 +124,7 @@ check_sort(const struct poise_sort_options *given, unsigned ranks,
     return all;
 }
 
-/* ---- all types and patterns ------------------------------------------------
- */
+/* ---- all types and patterns --------------------------------------------- */
 
 struct shape {
     const char *type;
@@ -249,8 +247,7 @@ static void test_stable(void **state)
     check_sort(&options, 4, 4 * 1000 * KB);
 }
 
-/* ---- memory, traffic, nodes ------------------------------------------------
- */
+/* ---- memory, traffic, nodes --------------------------------------------- */
 
 /* Each process moves its share twice, and no bucket is much larger than the
  * mean, whatever the keys. */
@@ -293,8 +290,7 @@ static void test_nodes(void **state)
     assert_int_equal(sort_by(&apart, &options).result.memory_bytes, 8 << 20);
 }
 
-/* ---- bad input and faults --------------------------------------------------
- */
+/* ---- bad input and faults ----------------------------------------------- */
 
 static void test_refused(void **state)
 {

@@ -29,8 +29,7 @@ static struct poise_sort_options options_of(const char *type, const char *key,
     return options;
 }
 
-/* ---- all types and patterns
- * --------------------------------------------------- */
+/* ---- all types and patterns --------------------------------------------- */
 
 struct shape {
     const char *type, *key;
@@ -173,8 +172,7 @@ static void test_traffic(void **state)
     }
 }
 
-/* ---- order
- * ---------------------------------------------------------------------- */
+/* ---- order -------------------------------------------------------------- */
 
 static void test_floats(void **state)
 {
@@ -316,8 +314,7 @@ static void test_unique_words(void **state)
     free(words);
 }
 
-/* ---- lines
- * ------------------------------------------------------------------------ */
+/* ---- lines -------------------------------------------------------------- */
 
 static int compare_lines(const void *a, const void *b)
 {
@@ -434,8 +431,7 @@ static void test_zero_bytes(void **state)
     free(many);
 }
 
-/* ---- bad input
- * ---------------------------------------------------------------------- */
+/* ---- bad input ---------------------------------------------------------- */
 
 static void test_types_refused(void **state)
 {
@@ -526,9 +522,7 @@ static void test_input_untouched(void **state)
     free(second);
 }
 
-/* ---- faults
- * ---------------------------------------------------------------------------
- */
+/* ---- faults ------------------------------------------------------------- */
 
 /* Make call after call fail until a run succeeds: nothing may be left, and the
  * code has to arrive. Late calls of long series are sampled. */

@@ -135,7 +135,7 @@ static int needs(const struct mix *mix, const struct poise_flow_address *block,
 static bool same(const struct poise_flow_address *a,
                  const struct poise_flow_address *b)
 {
-    return memcmp(a, b, sizeof(*a)) == 0;
+    return memcmp(a, b, sizeof *a) == 0;
 }
 
 static void place_to_address(const struct poise_flow_chunk *file, uint64_t p,
@@ -256,7 +256,7 @@ static int mix_compute(struct poise_flow_task *task,
     }
     for (size_t i = 0; code == 0 && i < list.count; i++) {
         code = poise_flow_read(task, &list.items[i], &view);
-        for (size_t w = 0; code == 0 && w < view.len / sizeof(value); w++) {
+        for (size_t w = 0; code == 0 && w < view.len / sizeof value; w++) {
             value = mix_with(value, ((const uint64_t *)view.data)[w]);
         }
         if (code == 0 && i % 2) {
@@ -274,12 +274,12 @@ static int mix_compute(struct poise_flow_task *task,
     for (unsigned d = 0; d < file->dims; d++) {
         place = place * (uint64_t)side_of(file) + (uint64_t)block->index[d];
     }
-    uint64_t *data = poise_flow_make(task, WORDS(place) * sizeof(value));
+    uint64_t *data = poise_flow_make(task, WORDS(place) * sizeof value);
     for (uint64_t w = 0; data && w < WORDS(place); w++) {
         data[w] = value + w;
     }
     return data ? poise_flow_write(task, block, data,
-                                   WORDS(place) * sizeof(value))
+                                   WORDS(place) * sizeof value)
                 : -ENOMEM;
 }
 
@@ -305,7 +305,7 @@ static void mix_expect(struct mix *mix)
 {
     const struct poise_flow_chunk *file = &mix->files[0].shape;
     size_t versions = (size_t)file->versions.to, files = mix->job.file_count;
-    uint64_t *all = calloc(files * versions * mix->places, sizeof(*all));
+    uint64_t *all = calloc(files * versions * mix->places, sizeof *all);
     struct poise_flow_list list = {0};
     for (size_t v = 0; v < versions; v++) {
         for (size_t i = 0; i < files * mix->places; i++) {
@@ -340,7 +340,7 @@ static void mix_expect(struct mix *mix)
     for (size_t f = 0; f < files; f++) {
         memcpy(mix->expected + f * mix->places,
                all + (f * versions + versions - 1) * mix->places,
-               mix->places * sizeof(*all));
+               mix->places * sizeof *all);
     }
     free(list.items);
     free(all);
@@ -415,7 +415,7 @@ const char *mix_error(void)
     static char text[2000];
     struct poise_buf out = {0};
     poise_error_format(poise_error_last(), &out);
-    snprintf(text, sizeof(text), "%s", poise_buf_str(&out));
+    snprintf(text, sizeof text, "%s", poise_buf_str(&out));
     poise_buf_free(&out);
     return text;
 }

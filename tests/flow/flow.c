@@ -7,8 +7,7 @@
 
 #include "flow/internal.h"
 
-/* ---- pure functions --------------------------------------------------------
- */
+/* ---- pure functions ----------------------------------------------------- */
 
 static void test_shapes(void **state)
 {
@@ -24,7 +23,7 @@ static void test_shapes(void **state)
         assert_true(flow_shape_holds(&shape, &a));
         assert_int_equal(flow_shape_place(&shape, &a), p);
         if (p > 0) {
-            assert_memory_not_equal(&a, &b, sizeof(a));
+            assert_memory_not_equal(&a, &b, sizeof a);
         }
         b = a;
     }
@@ -73,7 +72,7 @@ static void test_bisection(void **state)
         assert_true(owner[p] < 5);
         seen[owner[p]]++;
     }
-    assert_memory_equal(seen, counts, sizeof(seen));
+    assert_memory_equal(seen, counts, sizeof seen);
 
     /* Heavy places make for small shares of equal weight. */
     double weight[13 * 17], sum[4] = {0};
@@ -110,8 +109,7 @@ static void test_heap(void **state)
     free(heap.items);
 }
 
-/* ---- runs -------------------------------------------------------------------
- */
+/* ---- runs --------------------------------------------------------------- */
 
 static const struct {
     enum mix_pattern pattern;
@@ -127,7 +125,7 @@ static const struct {
 static void test_patterns(void **state)
 {
     (void)state;
-    for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
         for (unsigned threads = 1; threads <= 3; threads += 2) {
             struct mix mix;
             struct poise_flow_options options = {.threads = threads,
@@ -197,9 +195,7 @@ static void test_cap(void **state)
     mix_free(&mix);
 }
 
-/* ---- what else callbacks may do
- * ------------------------------------------------
- */
+/* ---- what else callbacks may do ----------------------------------------- */
 
 struct odd {
     uint64_t calls;
@@ -233,7 +229,7 @@ static int odd_write(struct poise_flow_task *task,
         return -ENOMEM;
     }
     *data = value;
-    return poise_flow_write(task, block, data, sizeof(value));
+    return poise_flow_write(task, block, data, sizeof value);
 }
 
 static int odd_compute(struct poise_flow_task *task,
@@ -331,7 +327,7 @@ static uint64_t iterators;
 static void *back_start(const struct poise_flow_chunk *chunk, void *arg)
 {
     (void)arg;
-    struct back *back = calloc(1, sizeof(*back));
+    struct back *back = calloc(1, sizeof *back);
     assert_non_null(back);
     back->chunk = *chunk;
     back->at.version = chunk->versions.from;
@@ -398,9 +394,7 @@ static void test_iterator(void **state)
     mix_free(&mix);
 }
 
-/* ---- what is wrong
- * ----------------------------------------------------------------
- */
+/* ---- what is wrong ------------------------------------------------------ */
 
 static int bad_kind;
 static int bad_depend(struct poise_flow_task *task,
@@ -463,7 +457,7 @@ static int bad_compute(struct poise_flow_task *task,
     }
     case 11: {
         static uint64_t own;
-        return poise_flow_write(task, block, &own, sizeof(own));
+        return poise_flow_write(task, block, &own, sizeof own);
     }
     case 12: {
         void *data = poise_flow_make(task, 8);
@@ -508,7 +502,7 @@ static void test_bad_callbacks(void **state)
         .shape = {.dims = 1, .versions = {0, 3}, .index = {{0, 4}}}};
     struct poise_flow_job job = {
         &file, 1, {.depend = bad_depend, .compute = bad_compute}};
-    for (size_t i = 0; i < sizeof(bad_cases) / sizeof(bad_cases[0]); i++) {
+    for (size_t i = 0; i < sizeof bad_cases / sizeof bad_cases[0]; i++) {
         struct poise_flow_options options = {.threads = 1 + i % 2,
                                              .check = bad_cases[i].check};
         bad_kind = (int)i;

@@ -69,13 +69,13 @@ static void solve(const struct poise_flow_heat *heat, double *cells,
 {
     double now[CELLS];
     int halves = heat->method == POISE_FLOW_SOR ? 2 : 1;
-    memcpy(cells, heat->cells, sizeof(now));
-    memset(changes, 0, (size_t)heat->sweeps * sizeof(*changes));
+    memcpy(cells, heat->cells, sizeof now);
+    memset(changes, 0, (size_t)heat->sweeps * sizeof *changes);
     for (int v = 1; v <= halves * heat->sweeps; v++) {
         double change = step(heat, v, cells, now);
         double *most = &changes[(v - 1) / halves];
         *most = fmax(*most, change);
-        memcpy(cells, now, sizeof(now));
+        memcpy(cells, now, sizeof now);
     }
 }
 
@@ -87,10 +87,10 @@ static void compare(const struct poise_flow_heat *heat,
     int code = poise_flow_heat_run(heat, options, got,
                                    with_changes ? found : NULL, NULL);
     assert_int_equal(code, 0);
-    assert_memory_equal(got, wanted, sizeof(got));
+    assert_memory_equal(got, wanted, sizeof got);
     if (with_changes) {
         assert_memory_equal(found, changes,
-                            (size_t)heat->sweeps * sizeof(*found));
+                            (size_t)heat->sweeps * sizeof *found);
     }
 }
 
@@ -141,7 +141,7 @@ static void test_slow(void **state)
                                          .lost_ns = UINT64_C(60000000000)};
     plate_fill(cells, held);
     compare(&heat, &options, false);
-    double *out = malloc(sizeof(cells));
+    double *out = malloc(sizeof cells);
     assert_int_equal(poise_flow_heat_run(&heat, &options, out, NULL, &stats),
                      0);
     /* Six of the twelve blocks of each version are node 1's. */

@@ -38,7 +38,7 @@ static char log_path[4096];
 
 static struct plot *plot_make(void)
 {
-    struct plot *plot = mmap(NULL, sizeof(*plot), PROT_READ | PROT_WRITE,
+    struct plot *plot = mmap(NULL, sizeof *plot, PROT_READ | PROT_WRITE,
                              MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(plot != MAP_FAILED);
     return plot;
@@ -48,7 +48,7 @@ static struct plot *plot_make(void)
 static unsigned port_of(int fd)
 {
     struct sockaddr_in address = {0};
-    socklen_t len = sizeof(address);
+    socklen_t len = sizeof address;
     return getsockname(fd, (struct sockaddr *)&address, &len) == 0
                ? address.sin_port
                : 0;
@@ -59,7 +59,7 @@ static unsigned port_open(void)
 {
     for (int fd = 3; fd < 1024; fd++) {
         int listens = 0;
-        socklen_t len = sizeof(listens);
+        socklen_t len = sizeof listens;
         if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &len) == 0 &&
             listens) {
             return port_of(fd);
@@ -78,7 +78,7 @@ static void cut_off(bool all)
     for (int fd = 3; fd < 1024; fd++) {
         if (all || (open != 0 && port_of(fd) == open)) {
             setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program,
-                       sizeof(program));
+                       sizeof program);
         }
     }
 }
@@ -163,7 +163,7 @@ static void kill_by(enum mix_pattern pattern, const struct plot *what,
     }
     assert_int_equal(access(log_path, F_OK), -1);
     mix_free(&mix);
-    munmap(plot, sizeof(*plot));
+    munmap(plot, sizeof *plot);
 }
 
 static void kill_at(enum mix_pattern pattern, int64_t version,
@@ -222,7 +222,7 @@ static int tear(int cut)
     assert_int_equal(truncate(log_path, before.st_size * cut / 6), 0);
     int code = mix_run(&mix, &options, NULL);
     mix_free(&mix);
-    munmap(plot, sizeof(*plot));
+    munmap(plot, sizeof *plot);
     return code;
 }
 
@@ -277,7 +277,7 @@ static void test_refused(void **state)
     assert_non_null(strstr(mix_error(), "another job"));
     unlink(log_path);
     mix_free(&mix);
-    munmap(plot, sizeof(*plot));
+    munmap(plot, sizeof *plot);
 }
 
 /* A node that hears nobody is given up; the others do its part. It ends by
@@ -299,7 +299,7 @@ static void partition(bool deaf)
         mix.spoil_arg = plot;
         int code = mix_run(&mix, &options, &stats);
         mix_free(&mix);
-        munmap(plot, sizeof(*plot));
+        munmap(plot, sizeof *plot);
         if (code == 0) {
             assert_true(stats.deaths >= 1);
             poise_flow_stats_free(&stats);
@@ -324,9 +324,7 @@ static void test_deaf(void **state)
     partition(true);
 }
 
-/* ---- the end
- * -------------------------------------------------------------------
- */
+/* ---- the end ------------------------------------------------------------ */
 
 #define SOME 3
 
@@ -442,7 +440,7 @@ static void test_rates(void **state)
     reports[0].compute_ns = 1;
     assert_int_equal(map_assign(&s.map, 0), 0);
     assert_int_equal(s.map.rechunkings, 0);
-    assert_memory_equal(s.file.owner, first, 12 * sizeof(*first));
+    assert_memory_equal(s.file.owner, first, 12 * sizeof *first);
     reports[2].blocks = 40;
     reports[2].compute_ns = 160000;
     assert_int_equal(map_assign(&s.map, 0), 0);
@@ -548,9 +546,9 @@ static int limit(void **state)
 
 static int end(void **state)
 {
-    char path[sizeof(log_path) + 8];
+    char path[sizeof log_path + 8];
     (void)state;
-    snprintf(path, sizeof(path), "%s.map", log_path);
+    snprintf(path, sizeof path, "%s.map", log_path);
     unlink(path);
     unlink(log_path);
     return 0;
@@ -573,7 +571,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_partition, limit, end),
         cmocka_unit_test_setup_teardown(test_deaf, limit, end),
     };
-    snprintf(log_path, sizeof(log_path), "%s/poise-flow-map-%d.log",
+    snprintf(log_path, sizeof log_path, "%s/poise-flow-map-%d.log",
              poise_file_temporary_folder(), (int)getpid());
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

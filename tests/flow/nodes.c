@@ -32,7 +32,7 @@ static const struct {
 static void test_patterns(void **state)
 {
     (void)state;
-    for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
         struct mix mix;
         struct poise_flow_options options = {.nodes = cases[c].nodes,
                                              .threads = 1 + c % 2,
@@ -130,9 +130,7 @@ static void test_adapt(void **state)
     assert_true(blocks < 160);
 }
 
-/* ---- what goes wrong
- * --------------------------------------------------------------
- */
+/* ---- what goes wrong ---------------------------------------------------- */
 
 static int spoil_fails(struct mix *mix, struct poise_flow_task *task,
                        const struct poise_flow_address *block, uint64_t *value)
@@ -305,8 +303,7 @@ static void test_all_dead(void **state)
     mix_free(&mix);
 }
 
-/* ---- faults by dice --------------------------------------------------------
- */
+/* ---- faults by dice ----------------------------------------------------- */
 
 /** Nodes of a run, newcomers included. */
 #define FATES 10
@@ -363,7 +360,7 @@ static pid_t helper_start(struct fate *fate, uint64_t after_ns)
 /* Everything about a run from its seed: who is hit, when and how. */
 static void make_fate(struct poise_rng *rng, unsigned nodes, struct fate *fate)
 {
-    memset(fate, 0, sizeof(*fate));
+    memset(fate, 0, sizeof *fate);
     for (unsigned n = 0; n < FATES; n++) {
         /* One is left in any case. */
         bool hit = n > 0 && n < nodes && poise_rng_below(rng, 2) == 0;
@@ -438,7 +435,7 @@ static void test_fates(void **state)
     const char *rounds = getenv("POISE_TEST_ROUNDS");
     bool soak = getenv("POISE_TEST_SOAK") != NULL;
     uint64_t runs = rounds ? strtoull(rounds, NULL, 10) : soak ? 300 : 12;
-    struct fate *fate = mmap(NULL, sizeof(*fate), PROT_READ | PROT_WRITE,
+    struct fate *fate = mmap(NULL, sizeof *fate, PROT_READ | PROT_WRITE,
                              MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(fate != MAP_FAILED);
     for (uint64_t seed = 1; seed <= runs; seed++) {
@@ -453,7 +450,7 @@ static void test_fates(void **state)
             fail_msg("seed %llu: %s", (unsigned long long)seed, mix_error());
         }
     }
-    munmap(fate, sizeof(*fate));
+    munmap(fate, sizeof *fate);
 }
 
 static int limit(void **state)

@@ -90,15 +90,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
         struct cache_client *client = &clients[data[at] >> 7];
         size_t bytes = 8 * (size_t)(data[at] & 127);
         struct poise_buf answer = {0};
-        int pass, err;
+        int pass, code;
         at++;
         bytes = bytes < len - at ? bytes : len - at;
-        err =
+        code =
             cache_server_take(server, client, data + at, bytes, &answer, &pass);
         check(answer.len <= CACHE_MESSAGE_MOST);
         check(client->held.len <= CACHE_LEASES_MOST * sizeof(uint64_t));
         poise_buf_free(&answer);
-        if (err < 0) {
+        if (code < 0) {
             check(cache_server_leave(server, client) == 0);
             client->met = false;
         }

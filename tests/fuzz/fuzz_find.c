@@ -26,9 +26,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
         words[count++] = text + at;
     }
     struct poise_walk_find *find = NULL;
-    int rc = poise_walk_find_compile(count, words, &find);
+    int code = poise_walk_find_compile(count, words, &find);
     /* Either a whole expression or an error that says something. */
-    if (rc == 0 ? !find : find || poise_error_last()->code != -rc) {
+    if (code == 0 ? !find : find || poise_error_last()->code != -code) {
         abort();
     }
     poise_walk_find_destroy(find);

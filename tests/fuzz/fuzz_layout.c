@@ -23,9 +23,9 @@ static void check(bool holds)
 static void check_synthetic(const char *text, int size)
 {
     struct comm_layout layout;
-    int err = comm_layout_synthetic(text, size, &layout);
-    check(err == 0 || err == -EINVAL);
-    if (err < 0) {
+    int code = comm_layout_synthetic(text, size, &layout);
+    check(code == 0 || code == -EINVAL);
+    if (code < 0) {
         return;
     }
     struct poise_seat top = {0};
@@ -57,9 +57,9 @@ static void check_packed(const void *data, size_t len, int size)
 {
     struct poise_reader reader = poise_reader_of(data, len);
     struct comm_layout layout;
-    int err = comm_layout_unpack(&reader, size, &layout);
-    check(err == 0 || err == -EBADMSG);
-    if (err < 0) {
+    int code = comm_layout_unpack(&reader, size, &layout);
+    check(code == 0 || code == -EBADMSG);
+    if (code < 0) {
         return;
     }
     /* Good enough to be taken apart again. */

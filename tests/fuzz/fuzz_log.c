@@ -33,20 +33,20 @@ static void read_as_log(const uint8_t *data, size_t len)
     check(fd >= 0 && poise_file_write(fd, data, len, "memfd") == 0);
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     struct poise_log_reader *reader;
-    int rc = poise_log_open(path, MAGIC, VERSION, &reader);
-    check(rc == 0 || rc == -EBADMSG || rc == -EPROTO);
-    if (rc == 0) {
+    int code = poise_log_open(path, MAGIC, VERSION, &reader);
+    check(code == 0 || code == -EBADMSG || code == -EPROTO);
+    if (code == 0) {
         uint64_t bytes = 24;
         uint32_t type;
         const void *record;
         size_t size;
-        while ((rc = poise_log_next(reader, &type, &record, &size)) == 1) {
+        while ((code = poise_log_next(reader, &type, &record, &size)) == 1) {
             check(type != UINT32_MAX);
             /* Every byte can be read: the sanitizer looks. */
             poise_hash_bytes(record, size, 0);
             bytes += 16 + size;
         }
-        check(rc == 0 && bytes + 24 == len);
+        check(code == 0 && bytes + 24 == len);
         poise_log_close(reader);
     }
     close(fd);

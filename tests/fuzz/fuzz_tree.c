@@ -30,17 +30,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     for (int rank = 0; rank < size; rank++) {
         hosts[rank] = names[rank % 4];
     }
-    int err = coll_tree_parse((const char *)data + 1, len - 1, "fuzz", hosts,
-                              size, &tree);
-    check(err == 0 || err == -EINVAL);
-    if (err < 0) {
+    int code = coll_tree_parse((const char *)data + 1, len - 1, "fuzz", hosts,
+                               size, &tree);
+    check(code == 0 || code == -EINVAL);
+    if (code < 0) {
         return 0;
     }
     check(poise_coll_tree_write(tree, &text) == 0);
     check(coll_tree_parse(text.data, text.len, "again", NULL, size, &again) ==
           0);
     check(memcmp(tree->parent, again->parent,
-                 (size_t)size * sizeof(*tree->parent)) == 0);
+                 (size_t)size * sizeof *tree->parent) == 0);
     check(memcmp(tree->over, again->over, (size_t)size) == 0);
     for (int rank = 0; rank < size; rank++) {
         int steps = 0;

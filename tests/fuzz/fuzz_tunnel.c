@@ -101,7 +101,7 @@ static void close_scene(struct scene *scene)
 static bool turn(struct scene *scene)
 {
     struct tunnel_trunk *trunk = scene->trunk;
-    int rc;
+    int code;
 
     trunk->can_read = trunk->can_write = true;
     for (uint32_t i = 1; i < TUNNEL_STREAMS; i++) {
@@ -110,9 +110,9 @@ static bool turn(struct scene *scene)
         }
     }
     scene->tunnel.now_ns += 2000000;
-    rc = tunnel_trunk_turn(trunk);
+    code = tunnel_trunk_turn(trunk);
     check(trunk->exposed <= TUNNEL_BUDGET + TUNNEL_STREAMS * TUNNEL_WINDOW);
-    return rc >= 0;
+    return code >= 0;
 }
 
 /* What it says; false when it makes no sense, which it must not. */

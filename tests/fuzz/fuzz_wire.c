@@ -91,9 +91,9 @@ static void carry(struct end *from, struct end *to)
 {
     const void *data;
     size_t len = poise_dedup_peer_output(from->peer, &data);
-    int err = poise_dedup_peer_feed(to->peer, data, len);
+    int code = poise_dedup_peer_feed(to->peer, data, len);
 
-    check(err == 0 || err == -EBADMSG || err == -EPROTO);
+    check(code == 0 || code == -EBADMSG || code == -EPROTO);
     poise_dedup_peer_took(from->peer, len);
 }
 

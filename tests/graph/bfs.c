@@ -228,8 +228,7 @@ static void test_options(void **state)
     poise_graph_destroy(graph);
 }
 
-/* ---- the hook --------------------------------------------------------------
- */
+/* ---- the hook ----------------------------------------------------------- */
 
 struct heard {
     int64_t *depths;
@@ -278,8 +277,7 @@ static void test_hook(void **state)
     free(a.depths);
 }
 
-/* ---- components and diameter -----------------------------------------------
- */
+/* ---- components and diameter -------------------------------------------- */
 
 static void check_components(struct poise_graph_edges *edges, int64_t want,
                              int64_t diameter)

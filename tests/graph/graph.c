@@ -106,8 +106,7 @@ static void test_figures(void **state)
     assert_true(f.mean == 0);
 }
 
-/* ---- building --------------------------------------------------------------
- */
+/* ---- building ----------------------------------------------------------- */
 
 /* Rows are the different neighbours, ascending by place. */
 static void check_rows(const struct poise_graph *graph,
@@ -344,8 +343,7 @@ static void test_faults(void **state)
     }
 }
 
-/* ---- roots -----------------------------------------------------------------
- */
+/* ---- roots -------------------------------------------------------------- */
 
 static void test_roots(void **state)
 {
@@ -391,8 +389,7 @@ static void test_few_roots(void **state)
     poise_graph_destroy(graph);
 }
 
-/* ---- teams -----------------------------------------------------------------
- */
+/* ---- teams -------------------------------------------------------------- */
 
 struct sums {
     uint64_t sum;

@@ -120,8 +120,7 @@ static void expect_bad(const char *name, const char *content, const char *why)
                     (struct poise_graph_load_options){0}, -EBADMSG, why);
 }
 
-/* ---- edge lists -----------------------------------------------------------
- */
+/* ---- edge lists --------------------------------------------------------- */
 
 static void test_snap_forms(void **state)
 {
@@ -364,8 +363,7 @@ static void test_limits_of_the_process_count(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* ---- packed files ---------------------------------------------------------
- */
+/* ---- packed files ------------------------------------------------------- */
 
 static size_t gzip(const char *text, size_t len, unsigned char *out,
                    size_t room)
@@ -431,8 +429,7 @@ static void test_packed(void **state)
     poise_buf_free(&text);
 }
 
-/* ---- formats with headers -------------------------------------------------
- */
+/* ---- formats with headers ----------------------------------------------- */
 
 #define MTX "%%MatrixMarket matrix coordinate "
 
@@ -517,8 +514,7 @@ static void test_metis_errors(void **state)
     expect_bad("b.graph", "", "no header");
 }
 
-/* ---- what is written is read back -----------------------------------------
- */
+/* ---- what is written is read back --------------------------------------- */
 
 static int compare_pairs(const void *a, const void *b)
 {
@@ -663,8 +659,7 @@ static void test_save_errors(void **state)
     poise_graph_edges_free(&edges);
 }
 
-/* ---- binary files gone wrong ----------------------------------------------
- */
+/* ---- binary files gone wrong -------------------------------------------- */
 
 /* Load `len` bytes as a file; the code. */
 static int load_bytes(const char *name, const void *data, size_t len)
@@ -761,8 +756,7 @@ static void test_gap_damage_is_found(void **state)
     free(data);
 }
 
-/* ---- trees ----------------------------------------------------------------
- */
+/* ---- trees -------------------------------------------------------------- */
 
 static void test_tree_files(void **state)
 {
@@ -790,8 +784,7 @@ static void test_tree_files(void **state)
     free(data);
 }
 
-/* ---- faults and progress --------------------------------------------------
- */
+/* ---- faults and progress ------------------------------------------------ */
 
 static void test_faults_of_loading(void **state)
 {
@@ -906,8 +899,7 @@ static void test_progress_can_stop(void **state)
     assert_null(edges.ends);
 }
 
-/* ---- ranks ----------------------------------------------------------------
- */
+/* ---- ranks -------------------------------------------------------------- */
 
 struct rank {
     pthread_t thread;

@@ -107,8 +107,7 @@ static inline void make_two(struct poise_graph_edges *edges, uint32_t n)
     edges->vertex_count = 2 * n + 5;
 }
 
-/* ---- the reference ---------------------------------------------------------
- */
+/* ---- the reference ------------------------------------------------------ */
 
 struct oracle {
     uint64_t n, *start;

@@ -237,7 +237,7 @@ static void check_all(struct poise_graph_edges *edges, const struct plan *plans,
     poise_graph_edges_free(edges);
 }
 #define CHECK_ALL(edges, plans)                                                \
-    check_all(edges, plans, sizeof(plans) / sizeof *(plans))
+    check_all(edges, plans, sizeof plans / sizeof *(plans))
 
 /* Any number of ranks. */
 static const struct plan by_count[] = {

@@ -65,7 +65,7 @@ static void moves(MPI_Comm comm)
         for (int r = 0; r < n && me == root; r++) {
             check(all[3 * r] == r && all[3 * r + 2] == 7, "gather");
         }
-        memset(mine, 0, sizeof(mine));
+        memset(mine, 0, sizeof mine);
         MPI_Scatter(all, 3, MPI_SHORT, mine, 3, MPI_SHORT, root, comm);
         check(mine[0] == me && mine[1] == root, "scatter");
         int items[64];

@@ -206,8 +206,7 @@ static void check_alike(struct poise_world *world, int code)
     CHECK(range[0] == ~range[1]);
 }
 
-/* ---- cases -----------------------------------------------------------------
- */
+/* ---- cases -------------------------------------------------------------- */
 
 static const struct tree small_tree = {1, 40, 4, 18};
 static const struct tree medium_tree = {3, 200, 6, 14};

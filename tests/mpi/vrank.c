@@ -49,10 +49,10 @@ static int storm(int rank, int size)
     enum { EACH = 8, MOST = 70000 };
     static const int counts[EACH] = {1, 0, 1000, 1010, 3, MOST, 5000, 2};
     int total = EACH * size;
-    MPI_Request *requests = calloc((size_t)total * 2, sizeof(*requests));
-    int **in = calloc((size_t)total, sizeof(*in));
-    int **out = calloc((size_t)total, sizeof(*out));
-    MPI_Status *statuses = calloc((size_t)total * 2, sizeof(*statuses));
+    MPI_Request *requests = calloc((size_t)total * 2, sizeof *requests);
+    int **in = calloc((size_t)total, sizeof *in);
+    int **out = calloc((size_t)total, sizeof *out);
+    MPI_Status *statuses = calloc((size_t)total * 2, sizeof *statuses);
     for (int i = 0; i < total; i++) {
         int peer = (rank + i) % size;
         out[i] = malloc((size_t)counts[i / size] * sizeof(int) + 1);
@@ -98,7 +98,7 @@ static int ways(int rank, int size)
         fill(data, LARGE, 0, 1);
         CHECK(MPI_Ssend(data, 1, MPI_INT, last, 1, MPI_COMM_WORLD) ==
               MPI_SUCCESS);
-        CHECK(MPI_Buffer_attach(buffer, sizeof(buffer)) == MPI_SUCCESS);
+        CHECK(MPI_Buffer_attach(buffer, sizeof buffer) == MPI_SUCCESS);
         CHECK(MPI_Bsend(data, 1000, MPI_INT, last, 2, MPI_COMM_WORLD) ==
               MPI_SUCCESS);
         void *got;
@@ -261,14 +261,14 @@ static int delayed(int rank, int size)
 static int sums(int rank, int size)
 {
     enum { N = 1200 };
-    double *mine = calloc(N, sizeof(*mine)), *all = calloc(N, sizeof(*all));
-    double *expected = calloc((size_t)size * N, sizeof(*expected));
+    double *mine = calloc(N, sizeof *mine), *all = calloc(N, sizeof *all);
+    double *expected = calloc((size_t)size * N, sizeof *expected);
     for (int r = 0; r < size; r++) {
         for (int i = 0; i < N; i++) {
             expected[r * N + i] = 1.0 / (1 + r + 3 * i);
         }
     }
-    memcpy(mine, expected + (ptrdiff_t)rank * N, N * sizeof(*mine));
+    memcpy(mine, expected + (ptrdiff_t)rank * N, N * sizeof *mine);
     for (int step = 1; step < size; step *= 2) {
         for (int r = 0; r + step < size; r += 2 * step) {
             for (int i = 0; i < N; i++) {
@@ -277,13 +277,13 @@ static int sums(int rank, int size)
         }
     }
     MPI_Allreduce(mine, all, N, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
-    CHECK(memcmp(all, expected, N * sizeof(*all)) == 0);
+    CHECK(memcmp(all, expected, N * sizeof *all) == 0);
     MPI_Allreduce(mine, all, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
-    CHECK(memcmp(all, expected, sizeof(*all)) == 0);
+    CHECK(memcmp(all, expected, sizeof *all) == 0);
     for (int root = 0; root < size; root++) {
-        memset(all, 0, N * sizeof(*all));
+        memset(all, 0, N * sizeof *all);
         MPI_Reduce(mine, all, N, MPI_DOUBLE, MPI_SUM, root, MPI_COMM_WORLD);
-        CHECK(rank != root || memcmp(all, expected, N * sizeof(*all)) == 0);
+        CHECK(rank != root || memcmp(all, expected, N * sizeof *all) == 0);
     }
     free(expected);
     free(all);
@@ -295,7 +295,7 @@ static int sums(int rank, int size)
 static int types(int rank, int size)
 {
     enum { LARGE = 50000 };
-    int *data = calloc(LARGE, sizeof(*data)), last = size - 1;
+    int *data = calloc(LARGE, sizeof *data), last = size - 1;
     char buffer[256 + MPI_BSEND_OVERHEAD];
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     for (int count = 4; count <= LARGE; count += LARGE - 4) {
@@ -311,7 +311,7 @@ static int types(int rank, int size)
         }
     }
     if (rank == 0) {
-        MPI_Buffer_attach(buffer, sizeof(buffer));
+        MPI_Buffer_attach(buffer, sizeof buffer);
         MPI_Bsend(data, 4, MPI_INT, last, 3, MPI_COMM_WORLD);
         MPI_Buffer_detach(&(void *){NULL}, &(int){0});
     } else if (rank == last) {
@@ -384,8 +384,8 @@ static int run(struct poise_world *world, int ranks, int threads,
     struct vrank_outcome outcome;
     struct face_options options = {
         .world = world, .delay_ns = delay_ns, .checks = test->checks};
-    int err = face_begin(&options, &ops);
-    if (err < 0) {
+    int code = face_begin(&options, &ops);
+    if (code < 0) {
         return 1;
     }
     struct vrank_job job = {.count = ranks,
@@ -400,16 +400,16 @@ static int run(struct poise_world *world, int ranks, int threads,
                             .say = say,
                             .die = die,
                             .arg = (void *)test};
-    err = vrank_run_job(&job, &outcome);
+    code = vrank_run_job(&job, &outcome);
     face_end();
-    return err < 0 || outcome.status || wrong;
+    return code < 0 || outcome.status || wrong;
 }
 
 int main(int argc, char **argv)
 {
     struct poise_world *world;
     const struct test *test = NULL;
-    for (size_t i = 0; argc == 5 && i < sizeof(tests) / sizeof(*tests); i++) {
+    for (size_t i = 0; argc == 5 && i < sizeof tests / sizeof *tests; i++) {
         if (strcmp(argv[4], tests[i].name) == 0) {
             test = &tests[i];
         }

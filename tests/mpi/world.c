@@ -48,7 +48,7 @@ static struct poise_message receive_one(struct poise_world *world)
     return message;
 }
 
-/* ---- cases --------------------------------------------------------------- */
+/* ---- cases -------------------------------------------------------------- */
 
 #define ROUNDS 24
 
@@ -57,7 +57,7 @@ static size_t len_of(int from, int to, int round)
 {
     static const size_t lens[] = {0,     1,     100,     4000,    4096,
                                   16384, 65000, 1 << 17, 1 << 20, 4 << 20};
-    size_t many = sizeof(lens) / sizeof(*lens);
+    size_t many = sizeof lens / sizeof *lens;
     return lens[(size_t)(from * 3 + to * 5 + round) % many];
 }
 
@@ -91,7 +91,7 @@ static void all_to_all(struct poise_world *world)
         }
     }
     free(data);
-    int *next = calloc((size_t)size, sizeof(*next));
+    int *next = calloc((size_t)size, sizeof *next);
     CHECK(next);
     for (int left = ROUNDS * size; left > 0; left--) {
         struct poise_message message = receive_one(world);
@@ -109,15 +109,15 @@ static void collectives(struct poise_world *world)
     struct poise_buf buf = {0};
     for (int root = 0; root < size; root++) {
         poise_buf_reset(&buf);
-        CHECK(poise_world_gather(world, root, &rank, sizeof(rank), &buf) == 0);
+        CHECK(poise_world_gather(world, root, &rank, sizeof rank, &buf) == 0);
         struct poise_reader reader = poise_reader_of(buf.data, buf.len);
         for (int r = 0; rank == root && r < size; r++) {
             size_t len;
             const void *value = poise_reader_blob(&reader, &len);
-            CHECK(len == sizeof(r) && memcmp(value, &r, sizeof(r)) == 0);
+            CHECK(len == sizeof r && memcmp(value, &r, sizeof r) == 0);
         }
         CHECK(poise_world_broadcast(world, root, &buf) == 0);
-        CHECK(buf.len == (size_t)size * (sizeof(rank) + 1));
+        CHECK(buf.len == (size_t)size * (sizeof rank + 1));
     }
     poise_buf_free(&buf);
     uint64_t sum = (uint64_t)rank + 1;
@@ -181,19 +181,19 @@ static void faults(struct poise_world *world)
         struct poise_buf buf = {0};
         uint64_t value = 1;
         poise_fault_arm(POISE_FAULT_ALLOC, faulty ? k : 0, ENOMEM, false);
-        int err = poise_world_reduce(world, POISE_SUM, &value, 1);
-        CHECK(err == 0 || err == -ENOMEM);
-        failed += err != 0;
-        err = poise_world_gather(world, 0, &value, sizeof(value), &buf);
-        CHECK(err == 0 || err == -ENOMEM);
-        failed += err != 0;
+        int code = poise_world_reduce(world, POISE_SUM, &value, 1);
+        CHECK(code == 0 || code == -ENOMEM);
+        failed += code != 0;
+        code = poise_world_gather(world, 0, &value, sizeof value, &buf);
+        CHECK(code == 0 || code == -ENOMEM);
+        failed += code != 0;
         poise_buf_free(&buf);
-        err = poise_world_split(world, POISE_LEVEL_WORLD, &part);
-        CHECK(err == 0 || err == -ENOMEM);
-        if (err == 0) {
+        code = poise_world_split(world, POISE_LEVEL_WORLD, &part);
+        CHECK(code == 0 || code == -ENOMEM);
+        if (code == 0) {
             poise_world_destroy(part);
         }
-        failed += err != 0;
+        failed += code != 0;
     }
     poise_fault_arm(POISE_FAULT_ALLOC, 0, 0, false);
     CHECK(poise_world_reduce(world, POISE_MAX, &failed, 1) == 0);
@@ -280,12 +280,12 @@ int main(int argc, char **argv)
     if (argc != 2) {
         return 2;
     }
-    int err = poise_world_create(NULL, &world);
-    if (err < 0) {
+    int code = poise_world_create(NULL, &world);
+    if (code < 0) {
         print_error();
-        return err == -ENOTSUP ? 3 : 1;
+        return code == -ENOTSUP ? 3 : 1;
     }
-    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         if (strcmp(argv[1], cases[i].name) == 0) {
             cases[i].run(world);
         }

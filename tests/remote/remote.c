@@ -14,8 +14,7 @@
 
 #include <cmocka.h>
 
-/* ---- entries ---------------------------------------------------------------
- */
+/* ---- entries ------------------------------------------------------------ */
 
 static struct remote_entry entry_of(const char *name, uint32_t mode)
 {
@@ -34,17 +33,17 @@ static int put_and_get(const struct remote_entry *entry,
 {
     struct remote_entry_context out = {0}, in = {0};
     struct poise_reader reader;
-    int err;
+    int code;
 
     poise_buf_reset(bytes);
     assert_int_equal(remote_entry_put(bytes, entry, &out), 0);
     reader = poise_reader_of(bytes->data, bytes->len);
-    err = remote_entry_get(&reader, got, &in);
-    if (err == 0) {
+    code = remote_entry_get(&reader, got, &in);
+    if (code == 0) {
         assert_int_equal(poise_reader_left(&reader), 0);
         assert_memory_equal(&in, &out, sizeof in);
     }
-    return err;
+    return code;
 }
 
 static void test_entry(void **state)
@@ -117,8 +116,7 @@ static void test_entry_wrong(void **state)
     poise_buf_free(&bytes);
 }
 
-/* ---- a giving end that lies ------------------------------------------------
- */
+/* ---- a giving end that lies --------------------------------------------- */
 
 struct liar {
     char target[TEMPORARY_BYTES], beside[TEMPORARY_MORE];
@@ -219,10 +217,10 @@ static int begin(void **state)
 /* Everything that the other end has to say, to its end. */
 static void hear_out(struct liar *liar)
 {
-    int err = remote_link_flush(&liar->link);
+    int code = remote_link_flush(&liar->link);
 
-    while (err == 0 && !liar->done) {
-        err = remote_link_turn(&liar->link, true);
+    while (code == 0 && !liar->done) {
+        code = remote_link_turn(&liar->link, true);
     }
 }
 

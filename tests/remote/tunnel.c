@@ -15,8 +15,7 @@
 
 #include <cmocka.h>
 
-/* ---- addresses -------------------------------------------------------------
- */
+/* ---- addresses ---------------------------------------------------------- */
 
 static void test_names(void **state)
 {
@@ -137,8 +136,7 @@ static void test_ways(void **state)
     side_free(&side);
 }
 
-/* ---- what it is for --------------------------------------------------------
- */
+/* ---- what it is for ----------------------------------------------------- */
 
 static void start(struct side *side)
 {
@@ -400,8 +398,7 @@ static void test_not_allowed(void **state)
     side_free(&side);
 }
 
-/* ---- what goes wrong -------------------------------------------------------
- */
+/* ---- what goes wrong ---------------------------------------------------- */
 
 /* The other end goes and comes again: connections break, new ones work. */
 static void test_reconnect(void **state)

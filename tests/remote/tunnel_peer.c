@@ -18,8 +18,7 @@
 
 #include <cmocka.h>
 
-/* ---- one who lies ----------------------------------------------------------
- */
+/* ---- one who lies ------------------------------------------------------- */
 
 struct liar {
     int fd;
@@ -339,8 +338,7 @@ static void test_garbage(void **state)
     free(noise);
 }
 
-/* ---- secrets ---------------------------------------------------------------
- */
+/* ---- secrets ------------------------------------------------------------ */
 
 static char folder[TEMPORARY_BYTES];
 
@@ -468,8 +466,7 @@ static void test_silence(void **state)
     side_free(&side);
 }
 
-/* ---- certificates ----------------------------------------------------------
- */
+/* ---- certificates ------------------------------------------------------- */
 
 struct authority {
     EVP_PKEY *key;
@@ -614,8 +611,7 @@ static void test_certificates(void **state)
     side_free(&side);
 }
 
-/* ---- the page --------------------------------------------------------------
- */
+/* ---- the page ----------------------------------------------------------- */
 
 static const char *show(const struct poise_remote_tunnel_stats *stats,
                         const char *path, struct poise_buf *out, void *arg)

@@ -84,8 +84,7 @@ unsigned char *side_data(size_t len, uint64_t seed)
     return data;
 }
 
-/* ---- the server ------------------------------------------------------------
- */
+/* ---- the server --------------------------------------------------------- */
 
 static void echo_close(struct side_echo *echo)
 {
@@ -142,8 +141,7 @@ static void server_turn(struct side *side)
     }
 }
 
-/* ---- clients ---------------------------------------------------------------
- */
+/* ---- clients ------------------------------------------------------------ */
 
 struct side_client *side_client(struct side *side, const void *data, size_t len)
 {
@@ -212,8 +210,7 @@ static void client_turn(struct side_client *client)
     }
 }
 
-/* ---- everybody -------------------------------------------------------------
- */
+/* ---- everybody ---------------------------------------------------------- */
 
 static void on_problem(const struct poise_error *err, void *arg)
 {
@@ -290,25 +287,25 @@ void side_free(struct side *side)
 
 int side_start_far(struct side *side)
 {
-    int err = tunnel_create(&side->far_options, &side->far);
+    int code = tunnel_create(&side->far_options, &side->far);
 
-    if (err == 0) {
+    if (code == 0) {
         snprintf(side->via, sizeof side->via, "127.0.0.1:%u",
                  side_port(side->far->listeners[0].fd));
     } else {
         side->far = NULL;
     }
-    return err;
+    return code;
 }
 
 int side_start_near(struct side *side)
 {
-    int err = tunnel_create(&side->near_options, &side->near);
+    int code = tunnel_create(&side->near_options, &side->near);
 
-    if (err < 0) {
+    if (code < 0) {
         side->near = NULL;
     }
-    return err;
+    return code;
 }
 
 /* What is tried again later is tried again now. */
@@ -323,15 +320,15 @@ static void hurry(struct tunnel *tunnel)
 /* Nobody sleeps: on a busy machine each nap takes long. */
 int side_turn(struct side *side)
 {
-    int err = 0;
+    int code = 0;
 
     if (side->near) {
         hurry(side->near);
-        err = tunnel_turn(side->near, 0);
+        code = tunnel_turn(side->near, 0);
     }
-    if (err == 0 && side->far) {
+    if (code == 0 && side->far) {
         hurry(side->far);
-        err = tunnel_turn(side->far, 0);
+        code = tunnel_turn(side->far, 0);
     }
     server_turn(side);
     for (size_t i = 0; i < SIDE_CLIENTS; i++) {
@@ -339,7 +336,7 @@ int side_turn(struct side *side)
             client_turn(&side->clients[i]);
         }
     }
-    return err;
+    return code;
 }
 
 void side_link(struct side *side)

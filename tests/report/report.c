@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-/* ---- tables -------------------------------------------------------------- */
+/* ---- tables ------------------------------------------------------------- */
 
 static const struct poise_column columns[] = {
     {"name", POISE_ALIGN_LEFT},
@@ -54,7 +54,7 @@ static void test_table(void **state)
     poise_table_destroy(NULL);
 }
 
-/* ---- text ---------------------------------------------------------------- */
+/* ---- text --------------------------------------------------------------- */
 
 static void check_escape(const char *text, size_t most, const char *expected)
 {
@@ -116,7 +116,7 @@ static void test_values(void **state)
     check_value(1e30, POISE_UNIT_COUNT, "1e+30", NULL);
 }
 
-/* ---- scales -------------------------------------------------------------- */
+/* ---- scales ------------------------------------------------------------- */
 
 static void check_ticks(double low, double high, enum poise_unit unit, bool log,
                         const double *ticks, unsigned count)
@@ -161,7 +161,7 @@ static void test_scales(void **state)
     }
 }
 
-/* ---- the page ------------------------------------------------------------ */
+/* ---- the page ----------------------------------------------------------- */
 
 /* Every element is closed by its own end tag, attributes are quoted, and no
  * script or address is in it. */

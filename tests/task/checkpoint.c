@@ -113,7 +113,7 @@ static int side_told(struct poise_worker *worker, int source, const void *data,
     struct side *side = arg;
     uint64_t id;
     (void)source;
-    assert_int_equal(len, sizeof(id));
+    assert_int_equal(len, sizeof id);
     memcpy(&id, data, len);
     side->private[poise_worker_index(worker)][2] += id;
     return 0;
@@ -149,7 +149,7 @@ static int side_run(struct poise_worker *worker, const void *task, size_t len,
         if (job->talks) {
             code = poise_task_tell(worker,
                                    (int)(item.node.id % (unsigned)job->size),
-                                   &item.node.id, sizeof(item.node.id));
+                                   &item.node.id, sizeof item.node.id);
         }
     }
     unsigned width = tree_width(&job->tree, &item.node);
@@ -201,11 +201,11 @@ static void *side_main(void *arg)
 static int job_go(struct job *job)
 {
     struct poise_world *worlds[MOST_RANKS];
-    struct side *sides = poise_alloc(MOST_RANKS, sizeof(*sides));
+    struct side *sides = poise_alloc(MOST_RANKS, sizeof *sides);
     job->signal = 0;
     job->seen = 0;
     job->options.interrupt = &job->signal;
-    memset(job->sums, 0, sizeof(job->sums));
+    memset(job->sums, 0, sizeof job->sums);
     assert_int_equal(poise_world_create_local(job->size, &job->local, worlds),
                      0);
     for (int i = 0; i < job->size; i++) {
@@ -238,7 +238,7 @@ static int folder_make(void **state)
     if (!mkdtemp(temporary_name(folder, "checkpoint"))) {
         return -1;
     }
-    snprintf(record, sizeof(record), "%s/walk.ck", folder);
+    snprintf(record, sizeof record, "%s/walk.ck", folder);
     return 0;
 }
 
@@ -248,13 +248,13 @@ static unsigned folder_files(bool remove)
 {
     char command[TEMPORARY_MORE + 8];
     unsigned count = 0;
-    snprintf(command, sizeof(command), "ls %s | wc -l", folder);
+    snprintf(command, sizeof command, "ls %s | wc -l", folder);
     FILE *pipe = popen(command, "r");
     assert_non_null(pipe);
     assert_int_equal(fscanf(pipe, "%u", &count), 1);
     pclose(pipe);
     if (remove) {
-        snprintf(command, sizeof(command), "find %s -mindepth 1 -delete",
+        snprintf(command, sizeof command, "find %s -mindepth 1 -delete",
                  folder);
         assert_int_equal(system(command), 0);
     }
@@ -402,8 +402,7 @@ static void test_spilled(void **state)
     folder_files(true);
 }
 
-/* ---- killed ----------------------------------------------------------------
- */
+/* ---- killed ------------------------------------------------------------- */
 
 /* In a process of its own, which kills itself at the k-th call. Whether it
  * died. */
@@ -457,8 +456,7 @@ static void test_killed(void **state)
     assert_true(deaths > 10);
 }
 
-/* ---- damage ----------------------------------------------------------------
- */
+/* ---- damage ------------------------------------------------------------- */
 
 static void make_checkpoint(int size)
 {
@@ -510,7 +508,7 @@ static void test_damaged(void **state)
     (void)state;
     char part[TEMPORARY_MORE + 32];
     make_checkpoint(3);
-    snprintf(part, sizeof(part), "%s.1.1", record);
+    snprintf(part, sizeof part, "%s.1.1", record);
     const char *files[] = {record, part};
     for (int i = 0; i < 2; i++) {
         long size = size_of(files[i]);
@@ -522,9 +520,9 @@ static void test_damaged(void **state)
     }
     /* A part of another checkpoint, whole in itself. */
     char other[TEMPORARY_MORE + 8];
-    snprintf(other, sizeof(other), "%s.1.2", record);
+    snprintf(other, sizeof other, "%s.1.2", record);
     char away[TEMPORARY_MORE + 64];
-    snprintf(away, sizeof(away), "%s.away", part);
+    snprintf(away, sizeof away, "%s.away", part);
     assert_int_equal(rename(part, away), 0);
     expect_refused(-ENOENT);
     assert_int_equal(link(other, part), 0);

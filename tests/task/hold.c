@@ -34,9 +34,9 @@ static int folder_make(void **state)
     if (!mkdtemp(temporary_name(folder, "hold"))) {
         return -1;
     }
-    snprintf(checkpoint, sizeof(checkpoint), "%s/new", folder);
-    snprintf(resume, sizeof(resume), "%s/old", folder);
-    snprintf(lock_file, sizeof(lock_file), "%s/old.lock", folder);
+    snprintf(checkpoint, sizeof checkpoint, "%s/new", folder);
+    snprintf(resume, sizeof resume, "%s/old", folder);
+    snprintf(lock_file, sizeof lock_file, "%s/old.lock", folder);
     return 0;
 }
 

@@ -99,10 +99,10 @@ static int side_run(struct poise_worker *worker, const void *task, size_t len,
     if (job->talks) {
         uint64_t number = side->private[index].said++;
         uint64_t piece[] = {node.id, number};
-        code = poise_task_emit(worker, piece, sizeof(piece));
+        code = poise_task_emit(worker, piece, sizeof piece);
         if (code == 0) {
             code = poise_task_tell(worker, (int)(node.id % (unsigned)job->size),
-                                   &node.id, sizeof(node.id));
+                                   &node.id, sizeof node.id);
         }
     }
     /* Where it matters who gets what, the others wait for it. */
@@ -125,7 +125,7 @@ static int side_deliver(int source, const void *data, size_t len, void *arg)
 {
     struct side *side = arg;
     uint64_t piece[2];
-    assert_int_equal(len, sizeof(piece));
+    assert_int_equal(len, sizeof piece);
     memcpy(piece, data, len);
     side->job->said += piece[0];
     /* With one worker a rank the pieces come in their order. */
@@ -142,7 +142,7 @@ static int side_told(struct poise_worker *worker, int source, const void *data,
     (void)worker;
     (void)source;
     uint64_t id;
-    assert_int_equal(len, sizeof(id));
+    assert_int_equal(len, sizeof id);
     memcpy(&id, data, len);
     __atomic_fetch_add(&side->job->told, id, __ATOMIC_RELAXED);
     return 0;
@@ -198,7 +198,7 @@ static void *side_main(void *arg)
 static int job_go(struct job *job, int size)
 {
     struct poise_world *worlds[MOST_RANKS];
-    struct side *sides = poise_alloc(MOST_RANKS, sizeof(*sides));
+    struct side *sides = poise_alloc(MOST_RANKS, sizeof *sides);
     job->size = size;
     job->nodes = job->ids = 0;
     assert_int_equal(poise_world_create_local(size, &job->local, worlds), 0);
@@ -343,8 +343,7 @@ static void test_many_tiny(void **state)
     }
 }
 
-/* ---- termination ----------------------------------------------------------
- */
+/* ---- termination -------------------------------------------------------- */
 
 /* The channel keeps the first message with tasks that rank 0 gives away until
  * rank 0 has sent so many tokens: the same schedule in every run. */
@@ -353,7 +352,7 @@ static bool divert_late(struct poise_pool *pool, int dest,
 {
     struct side *side = arg;
     struct task_head head;
-    memcpy(&head, message->data, sizeof(head));
+    memcpy(&head, message->data, sizeof head);
     if (pool->rank != 0) {
         return false;
     }
@@ -427,8 +426,7 @@ static void test_failing_sends(void **state)
     }
 }
 
-/* ---- messages and figures -------------------------------------------------
- */
+/* ---- messages and figures ----------------------------------------------- */
 
 static void test_few_messages(void **state)
 {

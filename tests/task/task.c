@@ -17,8 +17,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-/* ---- deques ---------------------------------------------------------------
- */
+/* ---- deques ------------------------------------------------------------- */
 
 /* Against a plain list: random pushes, pops at both ends, and moves. */
 static void test_deque_model(void **state)
@@ -38,7 +37,7 @@ static void test_deque_model(void **state)
         uint64_t what = poise_rng_below(&rng, 10);
         struct task_record record;
         if (what < 5 && tail - head < MOST && tail < MOST * 4) {
-            size_t len = poise_rng_below(&rng, sizeof(bytes));
+            size_t len = poise_rng_below(&rng, sizeof bytes);
             unsigned char fill = (unsigned char)poise_rng_next(&rng);
             memset(bytes, fill, len);
             assert_int_equal(task_deque_push(&deque, bytes, len, len), 0);
@@ -102,8 +101,7 @@ static void test_deque_moves_by_bytes(void **state)
     task_deque_free(&to);
 }
 
-/* ---- running trees --------------------------------------------------------
- */
+/* ---- running trees ------------------------------------------------------ */
 
 /** One run: what the workers counted, committed and not. */
 struct job {
@@ -185,7 +183,7 @@ static int job_go(struct job *job, const struct poise_pool_hooks *hooks,
     struct poise_pool *pool;
     struct tree_node root = tree_root(&job->tree);
     job->committed = (struct tree_sum){0};
-    memset(job->private, 0, sizeof(job->private));
+    memset(job->private, 0, sizeof job->private);
     int code = poise_pool_create(NULL, options, hooks, &pool);
     if (code < 0) {
         return code;
@@ -271,8 +269,7 @@ static void test_many_tiny(void **state)
     }
 }
 
-/* ---- order ----------------------------------------------------------------
- */
+/* ---- order -------------------------------------------------------------- */
 
 struct order {
     int seen[16], count;
@@ -283,14 +280,14 @@ static int order_run(struct poise_worker *worker, const void *task, size_t len,
 {
     struct order *order = arg;
     int n;
-    assert_int_equal(len, sizeof(n));
+    assert_int_equal(len, sizeof n);
     memcpy(&n, task, len);
     order->seen[order->count++] = n;
     int code = 0;
     if (n == 0) {
         /* Two commits: of each the first is the oldest. */
         for (int i = 1; i <= 4 && code == 0; i++) {
-            code = poise_task_add(worker, &i, sizeof(i), 0);
+            code = poise_task_add(worker, &i, sizeof i, 0);
             if (i == 2) {
                 code = poise_task_commit(worker, task, len);
             }
@@ -309,21 +306,20 @@ static void test_order(void **state)
     struct poise_pool *pool;
     int root = 0;
     assert_int_equal(poise_pool_create(NULL, NULL, &hooks, &pool), 0);
-    assert_int_equal(poise_pool_add(pool, &root, sizeof(root)), 0);
+    assert_int_equal(poise_pool_add(pool, &root, sizeof root), 0);
     assert_int_equal(poise_pool_run(pool), 0);
     static const int want[] = {0, 4, 3, 2, 1};
     assert_int_equal(order.count, 5);
-    assert_memory_equal(order.seen, want, sizeof(want));
+    assert_memory_equal(order.seen, want, sizeof want);
     poise_pool_destroy(pool);
 }
 
-/* ---- tasks that refer to memory -------------------------------------------
- */
+/* ---- tasks that refer to memory ----------------------------------------- */
 
 /* A task is a pointer to a box; the box holds the node. */
 static void *box_make(struct job *job, const struct tree_node *node)
 {
-    struct tree_node *box = poise_alloc(1, sizeof(*box));
+    struct tree_node *box = poise_alloc(1, sizeof *box);
     if (box) {
         memcpy(box, node, tree_bytes(node));
         __atomic_fetch_add(&job->live, 1, __ATOMIC_RELAXED);
@@ -335,8 +331,8 @@ static void box_drop(const void *task, size_t len, void *arg)
 {
     struct job *job = arg;
     void *box;
-    assert_int_equal(len, sizeof(box));
-    memcpy(&box, task, sizeof(box));
+    assert_int_equal(len, sizeof box);
+    memcpy(&box, task, sizeof box);
     free(box);
     __atomic_fetch_sub(&job->live, 1, __ATOMIC_RELAXED);
 }
@@ -347,7 +343,7 @@ static int box_pack(const void *task, size_t len, struct poise_buf *out,
     (void)len;
     (void)arg;
     struct tree_node *box;
-    memcpy(&box, task, sizeof(box));
+    memcpy(&box, task, sizeof box);
     return poise_buf_append(out, box, tree_bytes(box));
 }
 
@@ -360,9 +356,9 @@ static int box_unpack(const void *packed, size_t len, struct poise_buf *out,
     if (!box) {
         return -ENOMEM;
     }
-    int code = poise_buf_append(out, &box, sizeof(box));
+    int code = poise_buf_append(out, &box, sizeof box);
     if (code < 0) {
-        box_drop(&box, sizeof(box), arg);
+        box_drop(&box, sizeof box, arg);
     }
     return code;
 }
@@ -372,18 +368,18 @@ static int box_run(struct poise_worker *worker, const void *task, size_t len,
 {
     struct job *job = arg;
     struct tree_node *box;
-    memcpy(&box, task, sizeof(box));
+    memcpy(&box, task, sizeof box);
     job_visit(worker, job, box, tree_bytes(box));
     unsigned width = tree_width(&job->tree, box);
     int code = 0;
     for (unsigned i = 0; i < width && code == 0; i++) {
         struct tree_node child = tree_child(box, i);
         void *made = box_make(job, &child);
-        code = made ? poise_task_add(worker, &made, sizeof(made),
+        code = made ? poise_task_add(worker, &made, sizeof made,
                                      sizeof(struct tree_node))
                     : -ENOMEM;
         if (code < 0 && made) {
-            box_drop(&made, sizeof(made), job);
+            box_drop(&made, sizeof made, job);
         }
     }
     if (job->stop_at > 0 && code == 0 &&
@@ -411,16 +407,16 @@ static int box_go(struct job *job, const struct poise_pool_options *options,
     struct poise_pool *pool = NULL;
     struct tree_node root = tree_root(&job->tree);
     job->committed = (struct tree_sum){0};
-    memset(job->private, 0, sizeof(job->private));
+    memset(job->private, 0, sizeof job->private);
     *out = NULL;
     int code = poise_pool_create(NULL, options, &hooks, &pool);
     if (code < 0) {
         return code;
     }
     void *box = box_make(job, &root);
-    code = box ? poise_pool_add(pool, &box, sizeof(box)) : -ENOMEM;
+    code = box ? poise_pool_add(pool, &box, sizeof box) : -ENOMEM;
     if (code < 0 && box && poise_pool_stats(pool)->tasks_queued == 0) {
-        box_drop(&box, sizeof(box), job);
+        box_drop(&box, sizeof box, job);
     }
     if (code == 0) {
         code = poise_pool_run(pool);
@@ -476,8 +472,7 @@ static void test_spill_no_directory(void **state)
     assert_int_equal(job.live, 0);
 }
 
-/* ---- stopping -------------------------------------------------------------
- */
+/* ---- stopping ----------------------------------------------------------- */
 
 static void test_stop(void **state)
 {
@@ -548,15 +543,14 @@ static void test_interrupt(void **state)
     }
 }
 
-/* ---- emit and tell --------------------------------------------------------
- */
+/* ---- emit and tell ------------------------------------------------------ */
 
 static int talk_deliver(int source, const void *data, size_t len, void *arg)
 {
     struct job *job = arg;
     uint64_t id;
     assert_int_equal(source, 0);
-    assert_int_equal(len, sizeof(id));
+    assert_int_equal(len, sizeof id);
     memcpy(&id, data, len);
     /* One at a time: no atomics needed. */
     job->delivered += id;
@@ -569,7 +563,7 @@ static int talk_told(struct poise_worker *worker, int source, const void *data,
     struct job *job = arg;
     assert_int_equal(source, 0);
     uint64_t id;
-    assert_int_equal(len, sizeof(id));
+    assert_int_equal(len, sizeof id);
     memcpy(&id, data, len);
     __atomic_fetch_add(&job->told, id, __ATOMIC_RELAXED);
     /* A message may make tasks. */
@@ -593,9 +587,9 @@ static int talk_run(struct poise_worker *worker, const void *task, size_t len,
     if (node.depth == UINT32_MAX) {
         return 0;
     }
-    int code = poise_task_emit(worker, &node.id, sizeof(node.id));
+    int code = poise_task_emit(worker, &node.id, sizeof node.id);
     if (code == 0) {
-        code = poise_task_tell(worker, 0, &node.id, sizeof(node.id));
+        code = poise_task_tell(worker, 0, &node.id, sizeof node.id);
     }
     job_visit(worker, job, &node, len);
     return code < 0 ? code : job_add_children(worker, job, &node);
@@ -619,8 +613,7 @@ static void test_talk(void **state)
     }
 }
 
-/* ---- wanted ---------------------------------------------------------------
- */
+/* ---- wanted ------------------------------------------------------------- */
 
 struct waits {
     int ran, wanted;
@@ -668,8 +661,7 @@ static void test_wanted(void **state)
     poise_pool_destroy(pool);
 }
 
-/* ---- tasks in flight -------------------------------------------------------
- */
+/* ---- tasks in flight ---------------------------------------------------- */
 
 /* How fast and how busy a machine is with `active` tasks in flight. */
 struct model {
@@ -850,8 +842,7 @@ static void test_parking_alone(void **state)
     poise_pool_destroy(pool);
 }
 
-/* ---- memory that fails ----------------------------------------------------
- */
+/* ---- memory that fails -------------------------------------------------- */
 
 /* Every single allocation fails in turn: an error, no leak, no crash, and
  * never a wrong count. */

@@ -43,7 +43,7 @@ static inline struct tree_node tree_child(const struct tree_node *node,
         .id = poise_hash_u64(node->id * 1000003 + i + 1),
         .depth = node->depth + 1,
     };
-    child.fill = child.id % sizeof(child.bytes);
+    child.fill = child.id % sizeof child.bytes;
     memset(child.bytes, (int)(child.id & 0xff), child.fill);
     return child;
 }

@@ -29,7 +29,7 @@ static char scratch[TEMPORARY_BYTES];
 static const char *path_of(const char *name)
 {
     static char path[PATH_MAX];
-    snprintf(path, sizeof(path), "%s/%s", scratch, name);
+    snprintf(path, sizeof path, "%s/%s", scratch, name);
     return path;
 }
 
@@ -324,7 +324,7 @@ static void test_claim_by_many(void **state)
     poise_trace_destroy(trace);
 }
 
-/* ---- of another process, and after its death ----------------------------- */
+/* ---- of another process, and after its death ---------------------------- */
 
 static void test_killed_writer(void **state)
 {
@@ -377,8 +377,7 @@ static void test_killed_writer(void **state)
     assert_int_equal(unlink(path), 0);
 }
 
-/* ---- bad files ------------------------------------------------------------
- */
+/* ---- bad files ---------------------------------------------------------- */
 
 static void expect_refused(const char *path, int code)
 {
@@ -450,8 +449,7 @@ static void test_not_a_trace(void **state)
     assert_int_equal(unlink(path), 0);
 }
 
-/* ---- faults ----------------------------------------------------------------
- */
+/* ---- faults ------------------------------------------------------------- */
 
 static void test_faults(void **state)
 {
@@ -463,7 +461,7 @@ static void test_faults(void **state)
     } faults[] = {{POISE_FAULT_ALLOC, ENOMEM},
                   {POISE_FAULT_OPEN, EACCES},
                   {POISE_FAULT_WRITE, ENOSPC}};
-    for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++) {
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
         struct poise_trace *trace = NULL;
         poise_fault_arm(faults[i].kind, 1, faults[i].code, false);
         assert_int_equal(poise_trace_create(path, 1, 8, &trace),

@@ -10,7 +10,7 @@
 #define MOST 700
 
 static const int counts[] = {0, 1, 2, 7, 16, 17, MOST};
-#define COUNTS (int)(sizeof(counts) / sizeof(counts[0]))
+#define COUNTS (int)(sizeof counts / sizeof counts[0])
 
 /* What rank `r` has at `i`, in round `k`. */
 static int value(int r, int i, int k)
@@ -67,8 +67,7 @@ static int *ints(size_t count)
 
 #define COMM MPI_COMM_WORLD
 
-/* ---- moving ----------------------------------------------------------------
- */
+/* ---- moving ------------------------------------------------------------- */
 
 static void try_bcast(int rank, int size, int count, bool now)
 {
@@ -161,8 +160,7 @@ static int moving(int rank, int size)
     return 0;
 }
 
-/* ---- with lengths of their own
- * -------------------------------------------------- */
+/* ---- with lengths of their own ------------------------------------------ */
 
 /* Rank r has r % 5 * scale elements, placed with a gap of one. */
 struct spread {
@@ -281,8 +279,7 @@ static int lengths(int rank, int size)
     return 0;
 }
 
-/* ---- combining
- * -------------------------------------------------------------------- */
+/* ---- combining ---------------------------------------------------------- */
 
 /* Affine functions y = a x + b, composed: not commutative. */
 static void compose(void *in, void *inout, int *len, MPI_Datatype *type)
@@ -533,8 +530,7 @@ static int predefined(int rank, int size)
     return 0;
 }
 
-/* ---- many at a time
- * ------------------------------------------------------------------ */
+/* ---- many at a time ----------------------------------------------------- */
 
 /* Under way together, completed in another order, between blocking ones. */
 static int overlapping(int rank, int size)
@@ -643,9 +639,7 @@ static void test_overlapping(void **state)
     run_well(9, freed_early);
 }
 
-/* ---- grids
- * -------------------------------------------------------------------------------
- */
+/* ---- grids -------------------------------------------------------------- */
 
 static int grids(int rank, int size)
 {
@@ -704,9 +698,9 @@ static int shapes(int rank, int size)
 
     (void)rank;
     (void)size;
-    for (size_t k = 0; k < sizeof(known) / sizeof(known[0]); k++) {
+    for (size_t k = 0; k < sizeof known / sizeof known[0]; k++) {
         int dims[4];
-        memcpy(dims, known[k].in, sizeof(dims));
+        memcpy(dims, known[k].in, sizeof dims);
         CHECK(MPI_Dims_create(known[k].nodes, known[k].ndims, dims) ==
               MPI_SUCCESS);
         for (int d = 0; d < known[k].ndims; d++) {
@@ -799,8 +793,7 @@ static void test_topologies(void **state)
     run_well(5, graphs);
 }
 
-/* ---- between groups
- * ------------------------------------------------------------------------ */
+/* ---- between groups ----------------------------------------------------- */
 
 static int groups(int rank, int size)
 {
@@ -844,9 +837,7 @@ static void test_groups(void **state)
     run_well(7, groups);
 }
 
-/* ---- errors
- * ----------------------------------------------------------------------------------
- */
+/* ---- errors ------------------------------------------------------------- */
 
 static int wrong_calls(int rank, int size)
 {

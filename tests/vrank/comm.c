@@ -8,8 +8,7 @@
 #include <limits.h>
 #include <pthread.h>
 
-/* ---- groups
- * ------------------------------------------------------------------ */
+/* ---- groups ------------------------------------------------------------- */
 
 static bool holds(MPI_Group group, const int *members, int count)
 {
@@ -98,8 +97,7 @@ static void test_groups(void **state)
     run_well(8, groups);
 }
 
-/* ---- making communicators
- * ---------------------------------------------------- */
+/* ---- making communicators ----------------------------------------------- */
 
 /* Whether messages go around in a communicator, and only in it. */
 static bool goes_round(MPI_Comm comm)
@@ -265,8 +263,7 @@ static void test_freed_early(void **state)
     run_well(3, freed_early);
 }
 
-/* ---- intercommunicators
- * --------------------------------------------------------- */
+/* ---- intercommunicators ------------------------------------------------- */
 
 /* Everybody sends to everybody of the other side. */
 static bool crosses(MPI_Comm inter, int offset)
@@ -335,8 +332,7 @@ static void test_intercomm(void **state)
     run_well(8, intercomm);
 }
 
-/* ---- attributes
- * ------------------------------------------------------------------ */
+/* ---- attributes --------------------------------------------------------- */
 
 static int copy_plus_one(MPI_Comm comm, int keyval, void *extra, void *in,
                          void *out, int *flag)
@@ -423,8 +419,7 @@ static void test_attributes(void **state)
     run_well(3, attributes);
 }
 
-/* ---- error handlers
- * ------------------------------------------------------------------ */
+/* ---- error handlers ----------------------------------------------------- */
 
 static _Thread_local int handled_code; /* one worker, hence one at a time */
 
@@ -479,8 +474,7 @@ static void test_error_handlers(void **state)
     run_well(2, error_handlers);
 }
 
-/* ---- hints, names, surroundings
- * ---------------------------------------------------------- */
+/* ---- hints, names, surroundings ----------------------------------------- */
 
 static int infos(int rank, int size)
 {
@@ -664,8 +658,7 @@ static void test_abort(void **state)
     poise_buf_free(&run.said);
 }
 
-/* ---- no memory
- * ---------------------------------------------------------------------- */
+/* ---- no memory ---------------------------------------------------------- */
 
 static int make_many(int rank, int size)
 {

@@ -16,8 +16,7 @@ static const char *scratch(void)
     return folder != NULL && *folder != '\0' ? folder : "/tmp";
 }
 
-/* ---- how memory is divided --------------------------------------------------
- */
+/* ---- how memory is divided ---------------------------------------------- */
 
 static void test_plan(void **state)
 {
@@ -61,8 +60,7 @@ static void test_plan(void **state)
     assert_int_equal(context_plan(&options, 100000 * MIB, &plan), 0);
 }
 
-/* ---- runs -------------------------------------------------------------------
- */
+/* ---- runs --------------------------------------------------------------- */
 
 static enum poise_vrank_tracking tracking;
 
@@ -577,8 +575,7 @@ static void test_copies(void **state)
     poise_buf_free(&run.said);
 }
 
-/* ---- what goes wrong --------------------------------------------------------
- */
+/* ---- what goes wrong ---------------------------------------------------- */
 
 static int body_greedy(int rank, int size)
 {
@@ -612,8 +609,7 @@ static void test_greedy(void **state)
     poise_buf_free(&run.said);
 }
 
-/* ---- what is written --------------------------------------------------------
- */
+/* ---- what is written ---------------------------------------------------- */
 
 enum { CHUNK = 1000, BLOCKS = 20, BLOCK_CHUNKS = 200, ROUNDS = 6 };
 

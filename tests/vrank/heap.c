@@ -67,8 +67,7 @@ static void end(struct fixture *fixture)
     poise_huge_free(fixture->range, RANGE);
 }
 
-/* ---- against a model --------------------------------------------------------
- */
+/* ---- against a model ---------------------------------------------------- */
 
 struct item {
     unsigned char *data;
@@ -203,8 +202,7 @@ static void test_model(void **state)
     }
 }
 
-/* ---- single cases -----------------------------------------------------------
- */
+/* ---- single cases ------------------------------------------------------- */
 
 /* What is freed and asked for again takes the same place. */
 static void test_same_place(void **state)

@@ -49,7 +49,7 @@ static struct receive *model_receive(struct model *model,
         struct receive *receive = model->receives[i];
         if (takes(&receive->wanted, envelope)) {
             memmove(&model->receives[i], &model->receives[i + 1],
-                    (--model->receive_count - i) * sizeof(receive));
+                    (--model->receive_count - i) * sizeof receive);
             return receive;
         }
     }
@@ -74,7 +74,7 @@ static void model_remove(struct model *model, struct message *message)
         at++;
     }
     memmove(&model->messages[at], &model->messages[at + 1],
-            (--model->message_count - at) * sizeof(message));
+            (--model->message_count - at) * sizeof message);
 }
 
 /* Few names so that much matches, or many so that tables grow. */
@@ -97,7 +97,7 @@ static void send_one(struct vrank_mailbox *box, struct model *model,
         free(expected);
         return;
     }
-    struct message *message = calloc(1, sizeof(*message));
+    struct message *message = calloc(1, sizeof *message);
     message->envelope = envelope;
     vrank_match_keep(box, &message->arrival, &envelope);
     model->messages[model->message_count++] = message;
@@ -119,7 +119,7 @@ static void receive_one(struct vrank_mailbox *box, struct model *model,
         free(expected);
         return;
     }
-    struct receive *receive = calloc(1, sizeof(*receive));
+    struct receive *receive = calloc(1, sizeof *receive);
     receive->wanted = wanted;
     vrank_match_post(box, &receive->entry, &wanted);
     model->receives[model->receive_count++] = receive;
@@ -134,7 +134,7 @@ static void cancel_one(struct vrank_mailbox *box, struct model *model,
     size_t at = poise_rng_below(rng, model->receive_count);
     struct receive *receive = model->receives[at];
     memmove(&model->receives[at], &model->receives[at + 1],
-            (--model->receive_count - at) * sizeof(receive));
+            (--model->receive_count - at) * sizeof receive);
     assert_true(vrank_match_cancel(box, &receive->entry));
     assert_false(vrank_match_cancel(box, &receive->entry));
     free(receive);

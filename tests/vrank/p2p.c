@@ -26,8 +26,7 @@ static bool is_filled(const int *data, int count, int from, int number)
     return true;
 }
 
-/* ---- blocking --------------------------------------------------------------
- */
+/* ---- blocking ----------------------------------------------------------- */
 
 typedef int send_function(const void *, int, MPI_Datatype, int, int, MPI_Comm);
 
@@ -186,8 +185,7 @@ static void test_nobody(void **state)
     run_well(1, to_nobody);
 }
 
-/* ---- non-blocking
- * ------------------------------------------------------------ */
+/* ---- non-blocking ------------------------------------------------------- */
 
 /* Everybody sends messages of many sizes to everybody; each pair's arrive in
  * order though they all have one tag. */
@@ -197,9 +195,9 @@ static int all_to_all(int rank, int size)
     static const int counts[EACH] = {0,    1,    3,    64, 300, 5000,
                                      4096, 4097, 9000, 2,  1,   12000};
     int total = size * EACH;
-    MPI_Request *requests = calloc((size_t)total * 2, sizeof(*requests));
-    int **in = calloc((size_t)total, sizeof(*in));
-    int **out = calloc((size_t)total, sizeof(*out));
+    MPI_Request *requests = calloc((size_t)total * 2, sizeof *requests);
+    int **in = calloc((size_t)total, sizeof *in);
+    int **out = calloc((size_t)total, sizeof *out);
     for (int m = 0; m < EACH; m++) {
         for (int peer = 0; peer < size; peer++) {
             int at = m * size + peer;
@@ -221,7 +219,7 @@ static int all_to_all(int rank, int size)
                             &requests[total + at]) == MPI_SUCCESS);
         }
     }
-    MPI_Status *statuses = calloc((size_t)total * 2, sizeof(*statuses));
+    MPI_Status *statuses = calloc((size_t)total * 2, sizeof *statuses);
     CHECK(MPI_Waitall(2 * total, requests, statuses) == MPI_SUCCESS);
     for (int m = 0; m < EACH; m++) {
         for (int peer = 0; peer < size; peer++) {
@@ -534,8 +532,7 @@ static void test_buffered(void **state)
     run_well(2, buffered);
 }
 
-/* ---- probes
- * -------------------------------------------------------------------- */
+/* ---- probes ------------------------------------------------------------- */
 
 static int probes(int rank, int size)
 {
@@ -604,8 +601,7 @@ static void test_probes(void **state)
     run_well(2, probes);
 }
 
-/* ---- errors
- * ---------------------------------------------------------------------- */
+/* ---- errors ------------------------------------------------------------- */
 
 static int errors(int rank, int size)
 {
@@ -736,7 +732,7 @@ static void test_phases(void **state)
         {after_finalize, "called MPI_Comm_rank after MPI_Finalize"},
         {never_finalized, "ended without MPI_Finalize"},
     };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct vrank_outcome out = run_ranks(2, 1, true, cases[i].body);
         assert_true(out.aborted);
         assert_non_null(strstr(poise_buf_str(&run.said), cases[i].text));
@@ -744,8 +740,7 @@ static void test_phases(void **state)
     poise_buf_free(&run.said);
 }
 
-/* ---- types
- * ---------------------------------------------------------------------- */
+/* ---- types -------------------------------------------------------------- */
 
 /* What MPI says of ints that are received as `type`. */
 static int received_as(MPI_Datatype type, int count, int tag)
@@ -767,7 +762,7 @@ static int checked(int rank, int size)
     MPI_Type_commit(&column);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     if (rank == 0) {
-        MPI_Buffer_attach(buffer, sizeof(buffer));
+        MPI_Buffer_attach(buffer, sizeof buffer);
         for (int tag = 0; tag < 2; tag++) {
             MPI_Send(data, 4, MPI_INT, size - 1, tag, MPI_COMM_WORLD);
             MPI_Bsend(data, 4, MPI_INT, size - 1, tag, MPI_COMM_WORLD);
@@ -830,8 +825,7 @@ static void test_types(void **state)
     poise_buf_free(&run.said);
 }
 
-/* ---- no memory
- * ------------------------------------------------------------------- */
+/* ---- no memory ---------------------------------------------------------- */
 
 static int exchange(int rank, int size)
 {

@@ -20,8 +20,7 @@
 
 #include "../temporary.h"
 
-/* ---- shares ---------------------------------------------------------------
- */
+/* ---- shares ------------------------------------------------------------- */
 
 static void test_shares(void **state)
 {
@@ -62,8 +61,7 @@ static void test_simple(void **state)
     assert_memory_equal(placed, ((int[]){0, 1, 2, 0, 2, 0}), sizeof placed);
 }
 
-/* ---- the graph -------------------------------------------------------------
- */
+/* ---- the graph ---------------------------------------------------------- */
 
 enum { SIDE = 8, RANKS = SIDE * SIDE };
 
@@ -161,8 +159,7 @@ static void test_graph_empty(void **state)
     poise_fault_arm(POISE_FAULT_ALLOC, 0, 0, false);
 }
 
-/* ---- processors ------------------------------------------------------------
- */
+/* ---- processors --------------------------------------------------------- */
 
 /* A machine whose processor i has the siblings lists[i]. */
 static void make_machine(char *folder, const char *const *lists, int count)

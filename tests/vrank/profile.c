@@ -137,8 +137,7 @@ static void assert_sums(const struct profile *profile)
     assert_int_equal(profile->runnable, 0);
 }
 
-/* ---- for what ranks wait --------------------------------------------------
- */
+/* ---- for what ranks wait ------------------------------------------------ */
 
 static int wait_for_one(struct vrank *rank, void *arg)
 {
@@ -254,8 +253,7 @@ static void test_workers(void **state)
     profile_free(&shared.profile);
 }
 
-/* ---- policies --------------------------------------------------------------
- */
+/* ---- policies ----------------------------------------------------------- */
 
 static int compute_together(struct vrank *rank, void *arg)
 {
@@ -322,8 +320,7 @@ static void test_urgent(void **state)
     profile_free(&shared.profile);
 }
 
-/* ---- ranks that only poll --------------------------------------------------
- */
+/* ---- ranks that only poll ----------------------------------------------- */
 
 /* Rank 0 polls until rank 1, which sleeps or computes, has had enough. */
 static int poll_in_vain(struct vrank *rank, void *arg)
@@ -371,8 +368,7 @@ static void test_poll(void **state)
     profile_free(&shared.profile);
 }
 
-/* ---- calls and phases ------------------------------------------------------
- */
+/* ---- calls and phases --------------------------------------------------- */
 
 static long many(long a, long b, long c, long d, long e, long f, long g, long h,
                  long i, long j, long k, long l)
@@ -468,8 +464,7 @@ static void test_calls(void **state)
     profile_free(profile);
 }
 
-/* ---- messages, and the file ------------------------------------------------
- */
+/* ---- messages, and the file --------------------------------------------- */
 
 static int send_to_all(struct vrank *rank, void *arg)
 {
@@ -568,8 +563,7 @@ static void test_file(void **state)
     poise_buf_free(&again);
 }
 
-/* ---- what fails ------------------------------------------------------------
- */
+/* ---- what fails --------------------------------------------------------- */
 
 static int run_and_read(const char *path)
 {

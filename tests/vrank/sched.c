@@ -59,8 +59,7 @@ static struct vrank_outcome run(struct shared *shared, int count, int threads,
     return out;
 }
 
-/* ---- one worker ------------------------------------------------------------
- */
+/* ---- one worker --------------------------------------------------------- */
 
 static int in_turn(struct vrank *rank, void *arg)
 {
@@ -237,8 +236,7 @@ static void test_permits(void **state)
     assert_int_equal(shared.count, 4);
 }
 
-/* ---- several workers -------------------------------------------------------
- */
+/* ---- several workers ---------------------------------------------------- */
 
 /* A token goes round; each waits for its own count to grow. */
 static int ring(struct vrank *rank, void *arg)
@@ -410,8 +408,7 @@ static void test_workers(void **state)
     assert_int_equal(shared.order[1], 1);
 }
 
-/* ---- policies --------------------------------------------------------------
- */
+/* ---- policies ----------------------------------------------------------- */
 
 static int compute_alone(struct vrank *rank, void *arg)
 {
@@ -563,8 +560,7 @@ static void test_look(void **state)
     assert_true(shared.calls >= 40);
 }
 
-/* ---- time ------------------------------------------------------------------
- */
+/* ---- time --------------------------------------------------------------- */
 
 static int sleepers(struct vrank *rank, void *arg)
 {
@@ -639,8 +635,7 @@ static void test_timer_heap(void **state)
     }
 }
 
-/* ---- how a run ends --------------------------------------------------------
- */
+/* ---- how a run ends ----------------------------------------------------- */
 
 static int forget(struct vrank *rank, void *arg)
 {
@@ -760,8 +755,7 @@ static void test_unpark_ended(void **state)
     }
 }
 
-/* ---- the face --------------------------------------------------------------
- */
+/* ---- the face ----------------------------------------------------------- */
 
 static int face_start(struct vrank *rank, void *arg)
 {
@@ -895,8 +889,7 @@ static void test_describe(void **state)
     poise_buf_free(&shared.said);
 }
 
-/* ---- placement and errors --------------------------------------------------
- */
+/* ---- placement and errors ----------------------------------------------- */
 
 static int look_around(struct vrank *rank, void *arg)
 {

@@ -15,8 +15,7 @@
 #include "run.h"
 #include "vrank/type/type.h"
 
-/* ---- type maps ------------------------------------------------------------
- */
+/* ---- type maps ---------------------------------------------------------- */
 
 /* Every byte of data, in order, and the bounds. */
 struct map {
@@ -71,8 +70,7 @@ static void map_place(struct map *map, bool *first, const struct map *part,
     }
 }
 
-/* ---- random types ----------------------------------------------------------
- */
+/* ---- random types ------------------------------------------------------- */
 
 struct made {
     MPI_Datatype type;
@@ -259,8 +257,7 @@ static struct made make_random(int depth)
     return made;
 }
 
-/* ---- against the maps ------------------------------------------------------
- */
+/* ---- against the maps --------------------------------------------------- */
 
 static void check_bounds(const struct made *made)
 {
@@ -401,8 +398,7 @@ static void copies(void **state)
     free(to);
 }
 
-/* ---- what is normalised ----------------------------------------------------
- */
+/* ---- what is normalised ------------------------------------------------- */
 
 static void plans_are_small(void **state)
 {
@@ -451,8 +447,7 @@ static void struct_is_padded(void **state)
     MPI_Type_free(&type);
 }
 
-/* ---- telling how ------------------------------------------------------------
- */
+/* ---- telling how -------------------------------------------------------- */
 
 static void contents(void **state)
 {
@@ -514,7 +509,7 @@ static void darray(void **state)
                 for (size_t i = 0; i < type->size / sizeof(int); i++) {
                     seen[packed[i]]++;
                 }
-                assert_int_equal(type_extent(type), sizeof(array));
+                assert_int_equal(type_extent(type), sizeof array);
                 MPI_Type_free(&type);
             }
             for (int i = 0; i < 11 * 13; i++) {
@@ -524,9 +519,7 @@ static void darray(void **state)
     }
 }
 
-/* ---- counting
- * ----------------------------------------------------------------
- */
+/* ---- counting ----------------------------------------------------------- */
 
 static void counting(void **state)
 {
@@ -650,8 +643,8 @@ static void packing(void **state)
     (void)state;
     MPI_Type_vector(2, 1, 2, MPI_DOUBLE, &every_other);
     MPI_Type_commit(&every_other);
-    MPI_Pack(&n, 1, MPI_INT, buf, sizeof(buf), &position, MPI_COMM_WORLD);
-    MPI_Pack(d, 1, every_other, buf, sizeof(buf), &position, MPI_COMM_WORLD);
+    MPI_Pack(&n, 1, MPI_INT, buf, sizeof buf, &position, MPI_COMM_WORLD);
+    MPI_Pack(d, 1, every_other, buf, sizeof buf, &position, MPI_COMM_WORLD);
     MPI_Pack_size(1, every_other, MPI_COMM_WORLD, &size);
     assert_int_equal(size, 16);
     assert_int_equal(position, 20);
@@ -665,9 +658,7 @@ static void packing(void **state)
     MPI_Type_free(&every_other);
 }
 
-/* ---- operations
- * ---------------------------------------------------------------
- */
+/* ---- operations --------------------------------------------------------- */
 
 static void operations(void **state)
 {
@@ -747,8 +738,7 @@ static void user_operations(void **state)
     assert_int_equal(commutes, 1);
 }
 
-/* ---- errors ----------------------------------------------------------------
- */
+/* ---- errors ------------------------------------------------------------- */
 
 static int wrong_calls(int rank, int size)
 {

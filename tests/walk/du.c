@@ -64,8 +64,7 @@ static int tear_down(void **state)
     return rmdir(where);
 }
 
-/* ---- one du ----------------------------------------------------------------
- */
+/* ---- one du ------------------------------------------------------------- */
 
 struct job {
     struct oracle_shape shape;
@@ -108,12 +107,12 @@ static int du_rank(struct poise_world *world, int rank, void *arg)
     options.error = on_error;
     options.arg = job;
     oracle_shape_set(&options.walk, &job->shape);
-    int rc = poise_walk_du(world, &options, &result);
+    int code = poise_walk_du(world, &options, &result);
     if (rank == 0) {
         job->errors = result.errors;
     }
     poise_walk_result_free(&result);
-    return rc;
+    return code;
 }
 
 static void set_letter(struct job *job, char letter)
@@ -294,8 +293,7 @@ static void test_shapes(void **state)
     }
 }
 
-/* ---- what GNU du leaves to the order of reading
- * ---------------------------------- */
+/* ---- what GNU du leaves to the order of reading ------------------------- */
 
 static const char *lines_of(struct job *job, int ranks)
 {

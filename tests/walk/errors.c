@@ -10,8 +10,7 @@
 #include <sys/mount.h>
 #include <sys/wait.h>
 
-/* ---- errors ----------------------------------------------------------------
- */
+/* ---- errors ------------------------------------------------------------- */
 
 static void test_unreadable(void **state)
 {
@@ -182,9 +181,9 @@ static void test_io_faults(void **state)
             options.pool.threads = 1 + k % 2;
             options.descriptors = 1;
             poise_fault_arm(kinds[i], k, EIO, false);
-            int rc = seen_walk(&options, &seen, &result);
+            int code = seen_walk(&options, &seen, &result);
             poise_fault_arm(kinds[i], 0, 0, false);
-            assert_int_equal(rc, 0);
+            assert_int_equal(code, 0);
             assert_int_equal(result.errors, 1);
             assert_int_equal(result.errors, seen.errors);
             assert_int_equal(seen.last_error, EIO);
@@ -207,12 +206,12 @@ static void test_memory_faults(void **state)
         options.single_entries = k % 5 == 0;
         options.pool.queue_bytes = k % 2 ? 4096 : 0;
         poise_fault_arm(POISE_FAULT_ALLOC, k, ENOMEM, false);
-        int rc = seen_walk(&options, &seen, &result);
+        int code = seen_walk(&options, &seen, &result);
         poise_fault_arm(POISE_FAULT_ALLOC, 0, 0, false);
-        failed += rc == -ENOMEM;
-        assert_true(
-            rc == -ENOMEM ||
-            (rc == 0 && (seen.count == side_truth.count || seen.errors == 1)));
+        failed += code == -ENOMEM;
+        assert_true(code == -ENOMEM ||
+                    (code == 0 &&
+                     (seen.count == side_truth.count || seen.errors == 1)));
         poise_walk_result_free(&result);
     }
     assert_true(failed > 40);

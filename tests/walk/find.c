@@ -79,8 +79,7 @@ static int tear_down(void **state)
     return rmdir(where);
 }
 
-/* ---- one find -------------------------------------------------------------
- */
+/* ---- one find ----------------------------------------------------------- */
 
 struct job {
     struct oracle_shape shape;
@@ -102,11 +101,11 @@ struct job {
 static int on_output(const void *data, size_t len, void *arg)
 {
     struct job *job = arg;
-    int rc = poise_buf_append(&job->out, data, len);
+    int code = poise_buf_append(&job->out, data, len);
     if (job->interrupt_bytes && job->out.len >= job->interrupt_bytes) {
         __atomic_store_n(&job->interrupt, SIGINT, __ATOMIC_RELAXED);
     }
-    return rc;
+    return code;
 }
 
 static int on_error(struct poise_worker *worker, const struct poise_error *err,
@@ -137,12 +136,12 @@ static int find_rank(struct poise_world *world, int rank, void *arg)
     options.walk.pool.resume = job->resume;
     options.walk.pool.interrupt = &job->interrupt;
     struct poise_walk_result result;
-    int rc = poise_walk_find_run(world, &options, &result);
+    int code = poise_walk_find_run(world, &options, &result);
     if (rank == 0) {
         job->errors = result.errors;
     }
     poise_walk_result_free(&result);
-    return rc;
+    return code;
 }
 
 /* Start paths are the words before the expression. */
@@ -160,17 +159,17 @@ static int count_paths(int argc, const char *const *argv)
 static int find_run(struct job *job)
 {
     job->paths = count_paths(job->argc, job->argv);
-    int rc = poise_walk_find_compile(job->argc - job->paths,
-                                     job->argv + job->paths, &job->find);
-    if (rc < 0) {
-        return rc;
+    int code = poise_walk_find_compile(job->argc - job->paths,
+                                       job->argv + job->paths, &job->find);
+    if (code < 0) {
+        return code;
     }
     char name[TEMPORARY_BYTES];
     int file = mkstemp(temporary_name(name, "find")), out = dup(STDOUT_FILENO);
     unlink(name);
     fflush(stdout);
     dup2(file, STDOUT_FILENO);
-    rc = oracle_world(job->shape.ranks, find_rank, job);
+    code = oracle_world(job->shape.ranks, find_rank, job);
     job->fault_calls = poise_fault_calls(job->fault);
     poise_fault_arm(job->fault, 0, 0, false);
     dup2(out, STDOUT_FILENO);
@@ -183,7 +182,7 @@ static int find_run(struct job *job)
     }
     close(file);
     poise_walk_find_destroy(job->find);
-    return rc;
+    return code;
 }
 
 /* The same words to both. `shape` is one of oracle_shapes. */
@@ -427,8 +426,7 @@ static void test_shapes(void **state)
     }
 }
 
-/* ---- what the parser refuses ------------------------------------------------
- */
+/* ---- what the parser refuses -------------------------------------------- */
 
 static const struct {
     const char *words, *hint; /* in the message */
@@ -493,11 +491,13 @@ static void test_mistakes(void **state)
         int argc = oracle_split(line, argv);
         struct poise_walk_find *find = NULL;
         poise_error_clear();
-        int rc = poise_walk_find_compile(argc, argv, &find);
+        int code = poise_walk_find_compile(argc, argv, &find);
         struct poise_buf text = {0};
         poise_error_format(poise_error_last(), &text);
-        if (rc != -EINVAL || !strstr(poise_buf_str(&text), mistakes[i].hint)) {
-            fail_msg("%s: %d, %s", mistakes[i].words, rc, poise_buf_str(&text));
+        if (code != -EINVAL ||
+            !strstr(poise_buf_str(&text), mistakes[i].hint)) {
+            fail_msg("%s: %d, %s", mistakes[i].words, code,
+                     poise_buf_str(&text));
         }
         assert_null(find);
         poise_buf_free(&text);
@@ -536,17 +536,16 @@ static void test_random_words(void **state)
                                                              sizeof *others)];
         }
         struct poise_walk_find *find;
-        int rc = poise_walk_find_compile(argc, argv, &find);
-        if (rc == 0) {
+        int code = poise_walk_find_compile(argc, argv, &find);
+        if (code == 0) {
             poise_walk_find_destroy(find);
         } else {
-            assert_int_equal(rc, -poise_error_last()->code);
+            assert_int_equal(code, -poise_error_last()->code);
         }
     }
 }
 
-/* ---- actions with consequences
- * ------------------------------------------------ */
+/* ---- actions with consequences ------------------------------------------ */
 
 static void list_tree(const char *root, struct tree_list *out)
 {
@@ -680,8 +679,7 @@ static void test_output_file(void **state)
     tree_remove(where_fd, "box");
 }
 
-/* ---- faults and checkpoints
- * ------------------------------------------------------ */
+/* ---- faults and checkpoints --------------------------------------------- */
 
 static void run_with_fault(enum poise_fault kind, uint64_t k, int code,
                            bool *hit)
@@ -751,9 +749,9 @@ static void test_resume(void **state)
                       .argv = argv,
                       .checkpoint = record,
                       .interrupt_bytes = 1};
-    int rc = find_run(&job);
-    assert_true(rc == -EINTR || rc == 0);
-    if (rc == -EINTR) {
+    int code = find_run(&job);
+    assert_true(code == -EINTR || code == 0);
+    if (code == -EINTR) {
         job.shape = oracle_shapes[5];
         job.interrupt = 0;
         job.interrupt_bytes = 0;

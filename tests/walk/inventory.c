@@ -16,10 +16,10 @@ static void test_inventory(void **state)
     (void)state;
     char output[TEMPORARY_MORE + 64];
     static const int ranks[] = {0, 1, 3, 4};
-    snprintf(output, sizeof(output), "%s/inventory", survey_place);
+    snprintf(output, sizeof output, "%s/inventory", survey_place);
     for (int format = POISE_WALK_SQLITE; format <= POISE_WALK_BINARY;
          format++) {
-        for (size_t i = 0; i < sizeof(ranks) / sizeof(*ranks); i++) {
+        for (size_t i = 0; i < sizeof ranks / sizeof *ranks; i++) {
             struct poise_walk_survey_options options =
                 survey_options(1 + i % 2);
             struct poise_walk_summary summary;
@@ -50,8 +50,8 @@ static void test_damage(void **state)
     static const char *roots[1];
     char root[TEMPORARY_MORE + 64];
     size_t len, rows = 0;
-    snprintf(output, sizeof(output), "%s/inventory", survey_place);
-    snprintf(root, sizeof(root), "%s/dir7", survey_tree);
+    snprintf(output, sizeof output, "%s/inventory", survey_place);
+    snprintf(root, sizeof root, "%s/dir7", survey_tree);
     struct poise_walk_survey_options options = survey_options(1);
     struct poise_walk_summary summary;
     roots[0] = root;
@@ -99,7 +99,7 @@ static void test_rows(void **state)
         {.id = 1, .mtime = INT64_MAX, .ctime = INT64_MIN, .nlink = UINT64_MAX},
         {.mtime = INT64_C(16725225600), .blocks = UINT64_MAX, .name = "ab"},
     };
-    size_t count = sizeof(rows) / sizeof(*rows);
+    size_t count = sizeof rows / sizeof *rows;
     for (size_t i = 0; i < count; i++) {
         assert_int_equal(walk_row_encode(&out, &rows[i], &coded), 0);
     }
@@ -110,7 +110,7 @@ static void test_rows(void **state)
         assert_memory_equal(row.name, rows[i].name, row.name_len);
         row.name = rows[i].name;
         assert_int_equal(row.name_len, rows[i].name_len);
-        assert_memory_equal(&row, &rows[i], sizeof(row));
+        assert_memory_equal(&row, &rows[i], sizeof row);
     }
     assert_int_equal(poise_reader_left(&reader), 0);
     poise_buf_free(&coded);
@@ -118,8 +118,7 @@ static void test_rows(void **state)
     walk_row_state_free(&out);
 }
 
-/* ---- sets ------------------------------------------------------------------
- */
+/* ---- sets --------------------------------------------------------------- */
 
 struct sums {
     uint64_t seen[5000];
@@ -143,8 +142,8 @@ static void test_set(void **state)
     struct walk_set set, loaded;
     struct sums expected = {0}, got = {0};
     struct poise_buf saved = {0};
-    snprintf(path, sizeof(path), "%s/set", survey_place);
-    snprintf(other, sizeof(other), "%s/set2", survey_place);
+    snprintf(path, sizeof path, "%s/set", survey_place);
+    snprintf(other, sizeof other, "%s/set2", survey_place);
     poise_rng_seed(&rng, 5);
     walk_set_init(&set, 2, 1, true, 2048, path);
     for (int i = 0; i < 40000; i++) {
@@ -159,10 +158,10 @@ static void test_set(void **state)
     struct poise_reader in = poise_reader_of(saved.data, saved.len);
     assert_int_equal(walk_set_load(&loaded, &in), 0);
     assert_int_equal(walk_set_each(&set, count_record, &got), 0);
-    assert_memory_equal(got.seen, expected.seen, sizeof(got.seen));
-    memset(&got, 0, sizeof(got));
+    assert_memory_equal(got.seen, expected.seen, sizeof got.seen);
+    memset(&got, 0, sizeof got);
     assert_int_equal(walk_set_each(&loaded, count_record, &got), 0);
-    assert_memory_equal(got.seen, expected.seen, sizeof(got.seen));
+    assert_memory_equal(got.seen, expected.seen, sizeof got.seen);
     walk_set_free(&set);
     walk_set_free(&loaded);
     /* A damaged run is noticed. */

@@ -80,18 +80,18 @@ static int make_text(int dirfd, const char *name, const char *text,
 {
     struct poise_walk_making making = {0};
     struct poise_walk_meta meta = meta_of(S_IFREG | mode);
-    int err = poise_walk_make_begin(&making, dirfd, name, false);
+    int code = poise_walk_make_begin(&making, dirfd, name, false);
 
-    if (err == 0) {
-        err = poise_walk_make_data(&making, text, strlen(text));
-        if (err < 0) {
+    if (code == 0) {
+        code = poise_walk_make_data(&making, text, strlen(text));
+        if (code < 0) {
             poise_walk_make_abort(&making);
-            return err;
+            return code;
         }
-        err = poise_walk_make_commit(&making, &meta, POISE_WALK_KEEP_ALL,
-                                     replace);
+        code = poise_walk_make_commit(&making, &meta, POISE_WALK_KEEP_ALL,
+                                      replace);
     }
-    return err;
+    return code;
 }
 
 static void expect_text(int dirfd, const char *name, const char *text)
@@ -301,20 +301,20 @@ static void test_faults(void **state)
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         for (uint64_t k = 1;; k++) {
             uint64_t calls;
-            int err;
+            int code;
 
             assert_int_equal(make_text(fd, "f", "old", 0600, false), 0);
             poise_fault_arm(kinds[i], k, ENOSPC, false);
-            err = make_text(fd, "f", "new", 0600, false);
+            code = make_text(fd, "f", "new", 0600, false);
             calls = poise_fault_calls(kinds[i]);
             poise_fault_arm(kinds[i], 0, 0, false);
-            expect_text(fd, "f", err < 0 ? "old" : "new");
+            expect_text(fd, "f", code < 0 ? "old" : "new");
             assert_int_equal(count_entries(fd), 1);
             if (calls < k) {
-                assert_int_equal(err, 0);
+                assert_int_equal(code, 0);
                 break;
             }
-            assert_true(err < 0 || kinds[i] == POISE_FAULT_STAT);
+            assert_true(code < 0 || kinds[i] == POISE_FAULT_STAT);
         }
     }
 }

@@ -62,9 +62,9 @@ int seen_walk(const struct poise_walk_options *options, struct seen *seen,
                                      .leave = seen_leave,
                                      .error = seen_error,
                                      .arg = seen};
-    int rc = poise_walk_run(NULL, options, &hooks, result);
+    int code = poise_walk_run(NULL, options, &hooks, result);
     tree_list_sort(&seen->paths);
-    return rc;
+    return code;
 }
 
 void seen_free(struct seen *seen)

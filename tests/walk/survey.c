@@ -14,7 +14,7 @@ static void test_summary(void **state)
 {
     (void)state;
     static const int ranks[] = {0, 0, 1, 2, 3, 5, 8};
-    for (size_t i = 0; i < sizeof(ranks) / sizeof(*ranks); i++) {
+    for (size_t i = 0; i < sizeof ranks / sizeof *ranks; i++) {
         struct poise_walk_survey_options options = survey_options(1 + i % 3);
         struct poise_walk_summary summary;
         options.now_ns = poise_clock_wall_ns();
@@ -35,7 +35,7 @@ static void test_names_only(void **state)
         options.names_only = true;
         assert_int_equal(survey_run(ranks, &options, &summary), 0);
         assert_int_equal(summary.entries, survey_truth.count);
-        assert_memory_equal(summary.types, e.sums.types, sizeof(summary.types));
+        assert_memory_equal(summary.types, e.sums.types, sizeof summary.types);
         assert_false(summary.with_metadata);
         poise_walk_summary_free(&summary);
     }
@@ -79,7 +79,7 @@ static void test_wrong_use(void **state)
     assert_int_equal(survey_run(2, &options, &summary), -ENOENT);
     assert_int_equal(survey_run(0, &options, &summary), -ENOENT);
     assert_non_null(strstr(poise_error_last()->what, "/nonexistent/"));
-    snprintf(file, sizeof(file), "%s/state", survey_place);
+    snprintf(file, sizeof file, "%s/state", survey_place);
     int fd = open(file, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
     assert_int_equal(write(fd, "rubbish", 7), 7);
     close(fd);

@@ -20,7 +20,7 @@ struct truth survey_truth;
 static void put_file(const char *dir, const char *name, off_t size, int age_s)
 {
     char path[600];
-    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    snprintf(path, sizeof path, "%s/%s", dir, name);
     int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0640);
     assert_true(fd >= 0);
     if (size > 0 && size <= 5000) {
@@ -47,49 +47,49 @@ static void build_tree(void)
     char to[TEMPORARY_MORE + 96];
     assert_int_equal(mkdir(survey_tree, 0755), 0);
     for (int i = 0; i < 60; i++) {
-        snprintf(name, sizeof(name), "dir%d", i);
-        make_dir(dir, sizeof(dir), survey_tree, name);
+        snprintf(name, sizeof name, "dir%d", i);
+        make_dir(dir, sizeof dir, survey_tree, name);
         for (int k = 0; k < i % 13; k++) {
-            snprintf(name, sizeof(name), "f%d", k);
+            snprintf(name, sizeof name, "f%d", k);
             put_file(dir, name, (off_t)i * k * 7, i * k * 100000);
         }
-        make_dir(sub, sizeof(sub), dir, "sub");
+        make_dir(sub, sizeof sub, dir, "sub");
         put_file(sub, "x", 1, 0);
     }
-    make_dir(dir, sizeof(dir), survey_tree, "wide");
+    make_dir(dir, sizeof dir, survey_tree, "wide");
     for (int i = 0; i < 3000; i++) {
-        snprintf(name, sizeof(name), "w%d", i);
+        snprintf(name, sizeof name, "w%d", i);
         put_file(dir, name, i % 50, 40 * 86400);
     }
-    make_dir(dir, sizeof(dir), survey_tree, "links");
+    make_dir(dir, sizeof dir, survey_tree, "links");
     put_file(dir, "original", 4000, 10);
     /* More of equal size and width than a list has lines. */
     for (int i = 0; i < 3 * SURVEY_TOP; i++) {
-        snprintf(name, sizeof(name), "same%d", i * 37 % 100);
-        make_dir(sub, sizeof(sub), survey_tree, name);
+        snprintf(name, sizeof name, "same%d", i * 37 % 100);
+        make_dir(sub, sizeof sub, survey_tree, name);
         put_file(sub, "large", (off_t)3 << 32, i);
         for (int k = 0; k < 98; k++) {
-            snprintf(name, sizeof(name), "e%d", k);
+            snprintf(name, sizeof name, "e%d", k);
             put_file(sub, name, 0, 0);
         }
     }
     for (int i = 0; i < 60; i++) {
         char from[TEMPORARY_MORE + 96];
-        snprintf(from, sizeof(from), "%s/wide/w%d", survey_tree, i);
-        snprintf(to, sizeof(to), "%s/dir%d/again", survey_tree, i);
+        snprintf(from, sizeof from, "%s/wide/w%d", survey_tree, i);
+        snprintf(to, sizeof to, "%s/dir%d/again", survey_tree, i);
         assert_int_equal(link(from, to), 0);
-        snprintf(from, sizeof(from), "%s/original", dir);
-        snprintf(to, sizeof(to), "%s/dir%d/sub/l%d", survey_tree, i, i);
+        snprintf(from, sizeof from, "%s/original", dir);
+        snprintf(to, sizeof to, "%s/dir%d/sub/l%d", survey_tree, i, i);
         assert_int_equal(link(from, to), 0);
     }
-    make_dir(dir, sizeof(dir), survey_tree, "od,d \"na\nme\r");
+    make_dir(dir, sizeof dir, survey_tree, "od,d \"na\nme\r");
     put_file(dir, "\xff\xfe,\"", 33, -100000); /* not UTF-8, of the future */
     put_file(dir, "-rf", (off_t)5 << 32, INT32_MAX);
     put_file(dir, " \xc3\xa4\xe2\x82\xac", 12, 86400);
-    make_dir(sub, sizeof(sub), dir, "empty");
-    snprintf(to, sizeof(to), "%s/pipe", dir);
+    make_dir(sub, sizeof sub, dir, "empty");
+    snprintf(to, sizeof to, "%s/pipe", dir);
     assert_int_equal(mkfifo(to, 0600), 0);
-    snprintf(to, sizeof(to), "%s/symlink", dir);
+    snprintf(to, sizeof to, "%s/symlink", dir);
     assert_int_equal(symlink("../nowhere", to), 0);
 }
 
@@ -98,7 +98,7 @@ static struct item *add_item(struct truth *all, const char *path,
 {
     if (all->count == all->cap) {
         all->cap = all->cap ? 2 * all->cap : 1024;
-        all->items = realloc(all->items, all->cap * sizeof(*all->items));
+        all->items = realloc(all->items, all->cap * sizeof *all->items);
     }
     struct item *item = &all->items[all->count++];
     *item = (struct item){.path = strdup(path), .depth = depth};
@@ -117,7 +117,7 @@ static void collect(struct truth *all, const char *path, uint32_t depth)
     for (struct dirent *d; (d = readdir(dir));) {
         if (strcmp(d->d_name, ".") != 0 && strcmp(d->d_name, "..") != 0) {
             char below[2048];
-            snprintf(below, sizeof(below), "%s/%s", path, d->d_name);
+            snprintf(below, sizeof below, "%s/%s", path, d->d_name);
             collect(all, below, depth + 1);
             width++;
         }
@@ -132,7 +132,7 @@ int survey_set_up(void **state)
     if (!mkdtemp(temporary_name(survey_place, "survey"))) {
         return -1;
     }
-    snprintf(survey_tree, sizeof(survey_tree), "%s/tree", survey_place);
+    snprintf(survey_tree, sizeof survey_tree, "%s/tree", survey_place);
     build_tree();
     collect(&survey_truth, survey_tree, 0);
     return 0;
@@ -146,12 +146,11 @@ int survey_tear_down(void **state)
         free(survey_truth.items[i].path);
     }
     free(survey_truth.items);
-    snprintf(command, sizeof(command), "rm -rf %s", survey_place);
+    snprintf(command, sizeof command, "rm -rf %s", survey_place);
     return system(command);
 }
 
-/* ---- running ----------------------------------------------------------------
- */
+/* ---- running ------------------------------------------------------------ */
 
 struct call {
     struct poise_world *world;
@@ -206,8 +205,7 @@ struct poise_walk_survey_options survey_options(unsigned threads)
     };
 }
 
-/* ---- the summary ------------------------------------------------------------
- */
+/* ---- the summary -------------------------------------------------------- */
 
 static bool seen_before(size_t at)
 {
@@ -303,13 +301,13 @@ static void expect_entry(struct expected *e, const struct item *item,
 struct expected survey_expect(int64_t now_ns)
 {
     struct expected e = {0};
-    e.sizes = calloc(survey_truth.count, sizeof(*e.sizes));
-    e.widths = calloc(survey_truth.count, sizeof(*e.widths));
+    e.sizes = calloc(survey_truth.count, sizeof *e.sizes);
+    e.widths = calloc(survey_truth.count, sizeof *e.widths);
     for (size_t i = 0; i < survey_truth.count; i++) {
         expect_entry(&e, &survey_truth.items[i], seen_before(i), now_ns);
     }
-    qsort(e.sizes, e.size_count, sizeof(*e.sizes), in_order);
-    qsort(e.widths, e.width_count, sizeof(*e.widths), in_order);
+    qsort(e.sizes, e.size_count, sizeof *e.sizes, in_order);
+    qsort(e.widths, e.width_count, sizeof *e.widths, in_order);
     return e;
 }
 
@@ -329,19 +327,19 @@ void survey_check(const struct poise_walk_summary *got, int64_t now_ns)
     struct expected e = survey_expect(now_ns);
     const struct poise_walk_summary *s = &e.sums;
     assert_int_equal(got->entries, s->entries);
-    assert_memory_equal(got->types, s->types, sizeof(s->types));
+    assert_memory_equal(got->types, s->types, sizeof s->types);
     assert_true(got->with_metadata);
     assert_int_equal(got->linked_entries, s->linked_entries);
     assert_int_equal(got->apparent_bytes, s->apparent_bytes);
     assert_int_equal(got->allocated_bytes, s->allocated_bytes);
-    assert_memory_equal(got->sizes, s->sizes, sizeof(s->sizes));
-    assert_memory_equal(got->size_bytes, s->size_bytes, sizeof(s->size_bytes));
-    assert_memory_equal(got->ages, s->ages, sizeof(s->ages));
-    assert_memory_equal(got->age_bytes, s->age_bytes, sizeof(s->age_bytes));
-    assert_memory_equal(got->depths, s->depths, sizeof(s->depths));
+    assert_memory_equal(got->sizes, s->sizes, sizeof s->sizes);
+    assert_memory_equal(got->size_bytes, s->size_bytes, sizeof s->size_bytes);
+    assert_memory_equal(got->ages, s->ages, sizeof s->ages);
+    assert_memory_equal(got->age_bytes, s->age_bytes, sizeof s->age_bytes);
+    assert_memory_equal(got->depths, s->depths, sizeof s->depths);
     assert_int_equal(got->deepest, s->deepest);
     assert_int_equal(got->widest, s->widest);
-    assert_memory_equal(got->widths, s->widths, sizeof(s->widths));
+    assert_memory_equal(got->widths, s->widths, sizeof s->widths);
     check_list(got->files, got->file_count, e.sizes);
     check_list(got->directories, got->directory_count, e.widths);
     assert_int_equal(got->owner_count, 1);

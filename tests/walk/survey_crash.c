@@ -13,8 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- kills
- * ------------------------------------------------------------------- */
+/* ---- kills -------------------------------------------------------------- */
 
 static void first_run(const char *checkpoint, const char *output,
                       enum poise_walk_format format, int64_t now_ns, int ranks)
@@ -81,7 +80,7 @@ static bool second_run(const char *checkpoint, const char *output,
         survey_check_litter("inventory");
     }
     poise_buf_free(&memory);
-    snprintf(command, sizeof(command), "rm -rf %s/inventory* %s/state*",
+    snprintf(command, sizeof command, "rm -rf %s/inventory* %s/state*",
              survey_place, survey_place);
     assert_int_equal(system(command), 0);
     return resumed;
@@ -96,15 +95,15 @@ static void test_crash(void **state)
     int resumed = 0;
     const char *soak = getenv("POISE_TEST_SOAK");
     uint64_t most = soak ? 400 : 18;
-    snprintf(checkpoint, sizeof(checkpoint), "%s/state", survey_place);
-    snprintf(output, sizeof(output), "%s/inventory", survey_place);
+    snprintf(checkpoint, sizeof checkpoint, "%s/state", survey_place);
+    snprintf(output, sizeof output, "%s/inventory", survey_place);
     for (uint64_t k = 1; k <= most; k++) {
         int64_t now_ns = poise_clock_wall_ns();
         enum poise_walk_format format = (enum poise_walk_format)(k / 3 % 4);
         pid_t child = fork();
         if (child == 0) {
             char fault[40];
-            snprintf(fault, sizeof(fault), "%s:%d:KILL", kinds[k % 3],
+            snprintf(fault, sizeof fault, "%s:%d:KILL", kinds[k % 3],
                      (int)(1 + k * 2 / 3));
             if (poise_fault_parse(fault) < 0) {
                 _exit(2);
@@ -129,8 +128,8 @@ static void test_kill(void **state)
     char checkpoint[TEMPORARY_MORE + 64], output[TEMPORARY_MORE];
     struct poise_rng rng;
     int rounds = getenv("POISE_TEST_SOAK") ? 300 : 6;
-    snprintf(checkpoint, sizeof(checkpoint), "%s/state", survey_place);
-    snprintf(output, sizeof(output), "%s/inventory", survey_place);
+    snprintf(checkpoint, sizeof checkpoint, "%s/state", survey_place);
+    snprintf(output, sizeof output, "%s/inventory", survey_place);
     poise_rng_seed(&rng, poise_clock_ns());
     for (int i = 0; i < rounds; i++) {
         int64_t now_ns = poise_clock_wall_ns();
@@ -153,9 +152,9 @@ static void test_interrupt(void **state)
     (void)state;
     static const int ranks[][2] = {{0, 0}, {2, 3}, {3, 0}};
     char checkpoint[TEMPORARY_MORE + 64], output[TEMPORARY_MORE];
-    snprintf(checkpoint, sizeof(checkpoint), "%s/state", survey_place);
-    snprintf(output, sizeof(output), "%s/inventory", survey_place);
-    for (size_t i = 0; i < sizeof(ranks) / sizeof(*ranks); i++) {
+    snprintf(checkpoint, sizeof checkpoint, "%s/state", survey_place);
+    snprintf(output, sizeof output, "%s/inventory", survey_place);
+    for (size_t i = 0; i < sizeof ranks / sizeof *ranks; i++) {
         static const volatile int interrupt = SIGTERM;
         struct poise_walk_survey_options options = survey_options(1);
         struct poise_walk_summary summary;
@@ -189,8 +188,8 @@ static void test_elsewhere(void **state)
     struct poise_walk_survey_options options = survey_options(1);
     struct poise_walk_summary summary;
     struct poise_buf memory = {0};
-    snprintf(checkpoint, sizeof(checkpoint), "%s/state", survey_place);
-    assert_non_null(getcwd(before, sizeof(before)));
+    snprintf(checkpoint, sizeof checkpoint, "%s/state", survey_place);
+    assert_non_null(getcwd(before, sizeof before));
     assert_int_equal(chdir(survey_place), 0);
     options.output = "inventory";
     options.now_ns = poise_clock_wall_ns();
@@ -210,8 +209,7 @@ static void test_elsewhere(void **state)
     poise_buf_free(&memory);
 }
 
-/* ---- faults
- * ------------------------------------------------------------------ */
+/* ---- faults ------------------------------------------------------------- */
 
 static bool fails(enum poise_fault kind, uint64_t k, int code,
                   enum poise_walk_format format, const char *output)
@@ -242,7 +240,7 @@ static void test_faults(void **state)
     (void)state;
     char output[TEMPORARY_MORE + 64];
     uint64_t most = getenv("POISE_TEST_SOAK") ? 60 : 12;
-    snprintf(output, sizeof(output), "%s/inventory", survey_place);
+    snprintf(output, sizeof output, "%s/inventory", survey_place);
     for (int format = POISE_WALK_SQLITE; format <= POISE_WALK_BINARY;
          format++) {
         enum poise_walk_format f = (enum poise_walk_format)format;

@@ -12,8 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- inventories ------------------------------------------------------------
- */
+/* ---- inventories -------------------------------------------------------- */
 
 static struct {
     char **items;
@@ -26,7 +25,7 @@ static void lines_clear(void)
         free(lines.items[i]);
     }
     free(lines.items);
-    memset(&lines, 0, sizeof(lines));
+    memset(&lines, 0, sizeof lines);
 }
 
 static void lines_add(const char *path, size_t path_len,
@@ -58,7 +57,7 @@ static void lines_check(void)
 {
     char **got = lines.items;
     size_t count = lines.count;
-    memset(&lines, 0, sizeof(lines));
+    memset(&lines, 0, sizeof lines);
     for (size_t i = 0; i < survey_truth.count; i++) {
         const struct stat *st = &survey_truth.items[i].st;
         struct walk_row row = {.mode = st->st_mode,
@@ -246,7 +245,7 @@ static void read_json(const char *path)
         char text[500];
         const char *mtime = strstr(at, "\"mtime\":") + 8;
         const char *ctime = strstr(at, "\"ctime\":") + 8;
-        snprintf(text, sizeof(text), "%s%.*s,%.*s\r\n",
+        snprintf(text, sizeof text, "%s%.*s,%.*s\r\n",
                  (const char *)sqlite3_column_text(get, 2),
                  (int)strcspn(mtime, ","), mtime, (int)strcspn(ctime, "}"),
                  ctime);
@@ -305,7 +304,7 @@ static void read_binary(const char *path)
         free((char *)binary.rows[i].name);
     }
     free(binary.rows);
-    memset(&binary, 0, sizeof(binary));
+    memset(&binary, 0, sizeof binary);
 }
 
 void survey_check_inventory(enum poise_walk_format format, const char *path)

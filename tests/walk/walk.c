@@ -90,8 +90,7 @@ static void test_types(void **state)
     seen_free(&seen);
 }
 
-/* ---- answers and limits ----------------------------------------------------
- */
+/* ---- answers and limits ------------------------------------------------- */
 
 static size_t count_deeper(const struct tree_list *paths, size_t most)
 {
@@ -257,8 +256,7 @@ static void test_pieces(void **state)
     }
 }
 
-/* ---- directories after their contents --------------------------------------
- */
+/* ---- directories after their contents ----------------------------------- */
 
 static size_t count_directories(int fd)
 {
@@ -353,8 +351,7 @@ static void test_post_unentered(void **state)
     assert_int_equal(seen_walk(&options, &seen, NULL), -EINVAL);
 }
 
-/* ---- deep and flat ---------------------------------------------------------
- */
+/* ---- deep and flat ------------------------------------------------------ */
 
 static void check_deep(const char *root, int depth, bool post, bool metadata)
 {

@@ -51,8 +51,7 @@ static int tear_down(void **state)
     return rmdir(where);
 }
 
-/* ---- a world of threads ----------------------------------------------------
- */
+/* ---- a world of threads ------------------------------------------------- */
 
 struct job;
 
@@ -231,8 +230,7 @@ static struct job plain_job(void)
     return job;
 }
 
-/* ---- tests -----------------------------------------------------------------
- */
+/* ---- tests -------------------------------------------------------------- */
 
 /* Policy, split, ranks, threads, metadata, post, entry by entry. */
 static const struct {
@@ -389,8 +387,7 @@ static void test_stop_everywhere(void **state)
     job_free(&job);
 }
 
-/* ---- checkpoint and resume -------------------------------------------------
- */
+/* ---- checkpoint and resume ---------------------------------------------- */
 
 static void check_totals(const struct job *job)
 {
@@ -446,10 +443,10 @@ static void test_interrupted(void **state)
     for (int i = 0; i < 6; i++) {
         struct job job = checkpoint_job(path, i == 5);
         job.interrupt_at = 1 + (uint64_t)i * 900;
-        int rc = job_run(&job, 1 + i % 4, NULL);
-        assert_true(rc == -EINTR || rc == 0);
+        int code = job_run(&job, 1 + i % 4, NULL);
+        assert_true(code == -EINTR || code == 0);
         job_free(&job);
-        if (rc == -EINTR) {
+        if (code == -EINTR) {
             assert_int_equal(access(path, F_OK), 0);
             check_resumed(path, 1 + (i + 2) % 4, i == 5);
         }
@@ -524,8 +521,7 @@ static void test_killed(void **state)
     tree_remove(AT_FDCWD, dir);
 }
 
-/* ---- a tree that changes ---------------------------------------------------
- */
+/* ---- a tree that changes ------------------------------------------------ */
 
 static int storm_over; /* __atomic */
 

@@ -29,8 +29,7 @@ static int parse(const char *text, struct poise_wan_topology *out)
     return poise_wan_topology_parse(text, strlen(text), "t.wan", out);
 }
 
-/* ---- text ------------------------------------------------------------------
- */
+/* ---- text --------------------------------------------------------------- */
 
 static void test_topology(void **state)
 {
@@ -131,7 +130,7 @@ static void test_topology_errors(void **state)
          "sites come before links"},
         {"site a 1\nlink a\n", "t.wan:2", "a link is 'link SITE SITE"},
     };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct poise_wan_topology t;
         assert_int_equal(parse(cases[i].text, &t), -EINVAL);
         assert_string_equal(poise_error_last()->what, cases[i].what);
@@ -204,7 +203,7 @@ static void test_trace(void **state)
                                         "x 1ms 1Mbit",
                                         "-1 1ms 1Mbit\n",
                                         "0 1ms 1Mbit\nnan 1ms 1Mbit\n"};
-    for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         trace_file(wrong[i]);
         assert_int_equal(poise_wan_trace_read(path, &trace), -EINVAL);
     }
@@ -225,8 +224,7 @@ static void test_trace(void **state)
     assert_int_equal(poise_wan_trace_read(path, &trace), -ENOENT);
 }
 
-/* ---- links -----------------------------------------------------------------
- */
+/* ---- links -------------------------------------------------------------- */
 
 struct bench {
     struct poise_wan_topology topology;
@@ -236,7 +234,7 @@ struct bench {
 
 static void bench_open(struct bench *b, const char *text)
 {
-    memset(b, 0, sizeof(*b));
+    memset(b, 0, sizeof *b);
     assert_int_equal(parse(text, &b->topology), 0);
     assert_int_equal(
         wan_lines_create(&b->topology, b->counts, 0, 42, &b->lines), 0);
@@ -384,8 +382,7 @@ static void test_many_lines(void **state)
     bench_close(&b);
 }
 
-/* ---- the gateway -----------------------------------------------------------
- */
+/* ---- the gateway -------------------------------------------------------- */
 
 struct world {
     struct poise_wan_topology topology;
@@ -406,13 +403,13 @@ static void say(const struct world *w, unsigned from, unsigned to, char mark)
     uint32_t address = htonl(poise_wan_host_address(&w->topology, to));
     memcpy(packet + 16, &address, 4);
     packet[20] = (unsigned char)mark;
-    assert_int_equal(write(w->outer[from], packet, sizeof(packet)), 28);
+    assert_int_equal(write(w->outer[from], packet, sizeof packet), 28);
 }
 
 static char hear_one(const struct world *w, unsigned at)
 {
     unsigned char packet[100];
-    ssize_t got = read(w->outer[at], packet, sizeof(packet));
+    ssize_t got = read(w->outer[at], packet, sizeof packet);
     assert_int_equal(got, 28);
     return (char)packet[20];
 }

@@ -151,8 +151,7 @@ const struct poise_command cli_bfs_command = {
              "2\twrong use\n",
 };
 
-/* ---- the graph -------------------------------------------------------------
- */
+/* ---- the graph ---------------------------------------------------------- */
 
 static struct poise_graph_kronecker kronecker(const struct cli_bfs_graph *graph)
 {
@@ -217,8 +216,7 @@ static int get_graph(struct cli_bfs_job *job)
     return code;
 }
 
-/* ---- roots -----------------------------------------------------------------
- */
+/* ---- roots -------------------------------------------------------------- */
 
 static int find_root(struct cli_bfs_job *job, const char *text, uint64_t *out)
 {
@@ -330,8 +328,7 @@ static int get_roots(struct cli_bfs_job *job)
     return code;
 }
 
-/* ---- searches --------------------------------------------------------------
- */
+/* ---- searches ----------------------------------------------------------- */
 
 static void add_levels(struct cli_bfs_job *job,
                        const struct poise_graph_bfs_result *result)
@@ -601,8 +598,7 @@ static int look_around(struct cli_bfs_job *job)
     return code;
 }
 
-/* ---- the command -----------------------------------------------------------
- */
+/* ---- the command -------------------------------------------------------- */
 
 static void job_free(struct cli_bfs_job *job)
 {

@@ -55,8 +55,7 @@ int cli_bfs_figures(const struct cli_bfs_job *job,
     return 0;
 }
 
-/* ---- Graph500 --------------------------------------------------------------
- */
+/* ---- Graph500 ----------------------------------------------------------- */
 
 struct quantity {
     const char *name;
@@ -150,8 +149,7 @@ static int put_graph500(const struct cli_bfs_job *job, struct poise_buf *out)
     return put_figures(job, out, NULL);
 }
 
-/* ---- JSON ------------------------------------------------------------------
- */
+/* ---- JSON --------------------------------------------------------------- */
 
 static void json_graph(const struct cli_bfs_job *job, struct poise_json *json)
 {
@@ -281,8 +279,7 @@ static int put_json(const struct cli_bfs_job *job, struct poise_buf *out)
     return code;
 }
 
-/* ---- text ------------------------------------------------------------------
- */
+/* ---- text --------------------------------------------------------------- */
 
 static void put_vertex(const struct cli_bfs_job *job, uint64_t label,
                        struct poise_buf *out)

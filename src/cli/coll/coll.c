@@ -72,8 +72,7 @@ const struct poise_command cli_coll_command = {
 
 enum { CANNOT_RUN = 126, NOT_FOUND = 127 };
 
-/* ---- the program ----------------------------------------------------------
- */
+/* ---- the program -------------------------------------------------------- */
 
 /* Where a program is that is called without a path: as execvp does. */
 static bool find_program(const char *name, char path[PATH_MAX])
@@ -104,14 +103,14 @@ static bool is_static(const char *path)
     if (fd < 0) {
         return false;
     }
-    if (pread(fd, &head, sizeof(head), 0) == (ssize_t)sizeof(head) &&
+    if (pread(fd, &head, sizeof head, 0) == (ssize_t)sizeof head &&
         memcmp(head.e_ident, ELFMAG, SELFMAG) == 0 &&
         head.e_ident[EI_CLASS] == ELFCLASS64) {
         is = true;
         for (unsigned i = 0; i < head.e_phnum; i++) {
             Elf64_Phdr part;
-            off_t at = (off_t)(head.e_phoff + i * sizeof(part));
-            if (pread(fd, &part, sizeof(part), at) == (ssize_t)sizeof(part)) {
+            off_t at = (off_t)(head.e_phoff + i * sizeof part);
+            if (pread(fd, &part, sizeof part, at) == (ssize_t)sizeof part) {
                 has_linker = has_linker || part.p_type == PT_INTERP;
             }
         }
@@ -120,8 +119,7 @@ static bool is_static(const char *path)
     return is && !has_linker;
 }
 
-/* ---- the preload -----------------------------------------------------------
- */
+/* ---- the preload -------------------------------------------------------- */
 
 /* Whose launcher started this process. */
 static const char *launched_by(void)
@@ -134,7 +132,7 @@ static const char *launched_by(void)
 static int find_preload(const char *mpi, struct poise_buf *path)
 {
     char name[64];
-    snprintf(name, sizeof(name), "libpoise-coll-%s.so", mpi);
+    snprintf(name, sizeof name, "libpoise-coll-%s.so", mpi);
     return cli_preload_find(name, path);
 }
 
@@ -146,7 +144,7 @@ static int set_all(const struct values *values, struct poise_buf *preload)
                 {"POISE_COLL_RULES", values->rules},
                 {"POISE_COLL_RECORD", values->record},
                 {"POISE_COLL_REPORT", values->report ? "1" : NULL}};
-    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (rows[i].value && setenv(rows[i].name, rows[i].value, 1) < 0) {
             return -errno;
         }
@@ -159,8 +157,7 @@ static int set_all(const struct values *values, struct poise_buf *preload)
                                                : 0;
 }
 
-/* ---- the command -----------------------------------------------------------
- */
+/* ---- the command -------------------------------------------------------- */
 
 static int run(const struct values *values, char **argv)
 {
@@ -188,10 +185,10 @@ static int run(const struct values *values, char **argv)
         poise_buf_free(&preload);
         return CLI_WRAPPER_FAILED;
     }
-    int err = set_all(values, &preload);
+    int code = set_all(values, &preload);
     poise_buf_free(&preload);
-    if (err < 0) {
-        cli_say("coll", "cannot set the environment: %s", strerror(-err));
+    if (code < 0) {
+        cli_say("coll", "cannot set the environment: %s", strerror(-code));
         return CLI_WRAPPER_FAILED;
     }
     execv(program, argv);

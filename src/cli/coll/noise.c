@@ -54,8 +54,7 @@ static const char *const row_names[POISE_NOISE_ROWS] = {
     [POISE_NOISE_ITERATION] = "iteration",
 };
 
-/* ---- what is printed -------------------------------------------------------
- */
+/* ---- what is printed ---------------------------------------------------- */
 
 static void time_text(struct poise_buf *out, double ns)
 {
@@ -71,7 +70,7 @@ static int add_row(struct poise_table *table, const char *name,
 {
     struct poise_buf texts[2 + POISE_NOISE_THRESHOLDS] = {0};
     const char *cells[3 + POISE_NOISE_THRESHOLDS] = {name};
-    int err;
+    int code;
 
     time_text(&texts[0], row->mean_ns);
     time_text(&texts[1], row->deviation_ns);
@@ -81,11 +80,11 @@ static int add_row(struct poise_table *table, const char *name,
     for (int i = 0; i < 2 + POISE_NOISE_THRESHOLDS; i++) {
         cells[1 + i] = poise_buf_str(&texts[i]);
     }
-    err = poise_table_row(table, cells);
+    code = poise_table_row(table, cells);
     for (int i = 0; i < 2 + POISE_NOISE_THRESHOLDS; i++) {
         poise_buf_free(&texts[i]);
     }
-    return err;
+    return code;
 }
 
 static int print_text(const struct poise_coll_noise *noise, bool communicates,
@@ -93,7 +92,7 @@ static int print_text(const struct poise_coll_noise *noise, bool communicates,
 {
     struct poise_buf first = {0};
     struct poise_table *table;
-    int err;
+    int code;
 
     poise_buf_puts(&first, "+");
     time_text(&first, (double)noise->thresholds_ns[0]);
@@ -106,14 +105,14 @@ static int print_text(const struct poise_coll_noise *noise, bool communicates,
         {"+5 ms", POISE_ALIGN_RIGHT},
         {"+10 ms", POISE_ALIGN_RIGHT},
     };
-    err = poise_table_create(columns, 3 + POISE_NOISE_THRESHOLDS, &table);
-    if (err < 0) {
+    code = poise_table_create(columns, 3 + POISE_NOISE_THRESHOLDS, &table);
+    if (code < 0) {
         poise_buf_free(&first);
-        return err;
+        return code;
     }
-    for (int row = 0; row < POISE_NOISE_ROWS && err == 0; row++) {
+    for (int row = 0; row < POISE_NOISE_ROWS && code == 0; row++) {
         if (communicates || row == POISE_NOISE_COMPUTATION) {
-            err = add_row(table, row_names[row], &noise->rows[row]);
+            code = add_row(table, row_names[row], &noise->rows[row]);
         }
     }
     poise_buf_puts(out, "quantum ");
@@ -121,13 +120,13 @@ static int print_text(const struct poise_coll_noise *noise, bool communicates,
     poise_buf_printf(out, ", %llu iterations, %s\n",
                      (unsigned long long)iterations,
                      communicates ? "with an allreduce" : "no allreduce");
-    if (err == 0) {
-        err = poise_table_text(table, out);
+    if (code == 0) {
+        code = poise_table_text(table, out);
     }
     poise_buf_putc(out, '\n');
     poise_table_destroy(table);
     poise_buf_free(&first);
-    return err < 0 ? err : out->error;
+    return code < 0 ? code : out->error;
 }
 
 static void print_json(const struct poise_coll_noise *noise, bool communicates,
@@ -156,8 +155,7 @@ static void print_json(const struct poise_coll_noise *noise, bool communicates,
     poise_json_end_object(json);
 }
 
-/* ---- runs ------------------------------------------------------------------
- */
+/* ---- runs --------------------------------------------------------------- */
 
 /* So many iterations that they compute for the time that was asked for. The
  * quantum of an allreduce's own latency is not known yet: 20 us. */
@@ -177,12 +175,12 @@ static int run_all(struct poise_coll *coll, const struct values *values,
     static const uint64_t usual[] = {1000000, 10000000, 0};
     struct poise_json json = poise_json_to(out, false);
     size_t quanta = values->quantum_ns ? 1 : 3;
-    int err = 0;
+    int code = 0;
 
     if (values->json) {
         poise_json_array(&json, NULL);
     }
-    for (size_t i = 0; i < 2 * quanta && err == 0; i++) {
+    for (size_t i = 0; i < 2 * quanta && code == 0; i++) {
         uint64_t quantum =
             values->quantum_ns ? values->quantum_ns : usual[i / 2];
         struct poise_coll_noise_options run = {
@@ -191,18 +189,18 @@ static int run_all(struct poise_coll *coll, const struct values *values,
             .allreduce = i % 2 == 1};
         struct poise_coll_noise noise;
 
-        err = poise_coll_noise(coll, &run, &noise);
-        if (err == 0 && values->json) {
+        code = poise_coll_noise(coll, &run, &noise);
+        if (code == 0 && values->json) {
             print_json(&noise, run.allreduce, run.iterations, &json);
-        } else if (err == 0) {
-            err = print_text(&noise, run.allreduce, run.iterations, out);
+        } else if (code == 0) {
+            code = print_text(&noise, run.allreduce, run.iterations, out);
         }
     }
     if (values->json) {
         poise_json_end_array(&json);
         poise_buf_putc(out, '\n');
     }
-    return err < 0 ? err : out->error;
+    return code < 0 ? code : out->error;
 }
 
 int cli_noise(int argc, char **argv)
@@ -212,7 +210,7 @@ int cli_noise(int argc, char **argv)
     struct poise_world *world;
     struct poise_coll *coll = NULL;
     struct poise_buf out = {0};
-    int exit_code = CLI_DONE, err;
+    int exit_code = CLI_DONE, code;
     int first = cli_parse(&cli_noise_command, argc, argv, &values,
                           &values.common, &exit_code);
 
@@ -223,16 +221,16 @@ int cli_noise(int argc, char **argv)
         cli_say(name, "it takes no operands");
         return CLI_WRONG_USE;
     }
-    err = poise_world_create(NULL, &world);
-    if (err < 0) {
-        return cli_fail(name, err);
+    code = poise_world_create(NULL, &world);
+    if (code < 0) {
+        return cli_fail(name, code);
     }
-    err = poise_coll_create(world, NULL, &coll);
-    if (err == 0) {
-        err = run_all(coll, &values, &out);
+    code = poise_coll_create(world, NULL, &coll);
+    if (code == 0) {
+        code = run_all(coll, &values, &out);
     }
-    if (err < 0) {
-        exit_code = cli_fail(name, err);
+    if (code < 0) {
+        exit_code = cli_fail(name, code);
     } else if (poise_world_rank(world) == 0) {
         exit_code = cli_write(name, &out);
     }

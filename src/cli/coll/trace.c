@@ -73,8 +73,7 @@ struct trace {
     unsigned ring_count;
 };
 
-/* ---- reading ---------------------------------------------------------------
- */
+/* ---- reading ------------------------------------------------------------ */
 
 static void count_events(struct ring *ring)
 {
@@ -152,8 +151,7 @@ static void free_trace(struct trace *trace)
     free(trace->rings);
 }
 
-/* ---- all events in order ---------------------------------------------------
- */
+/* ---- all events in order ------------------------------------------------ */
 
 struct moment {
     const struct poise_trace_event *event;
@@ -213,8 +211,7 @@ static void kind_name(uint32_t kind, struct poise_buf *out)
     }
 }
 
-/* ---- text ------------------------------------------------------------------
- */
+/* ---- text --------------------------------------------------------------- */
 
 static int text_events(const struct trace *trace, struct poise_buf *out)
 {
@@ -296,8 +293,7 @@ static int text_rings(const struct trace *trace, struct poise_buf *out)
     return code;
 }
 
-/* ---- JSON ------------------------------------------------------------------
- */
+/* ---- JSON --------------------------------------------------------------- */
 
 static void json_ring(const struct trace *trace, const struct ring *ring,
                       struct poise_json *json)
@@ -368,8 +364,7 @@ static int json_trace(const struct trace *trace, bool events,
     return code < 0 ? code : out->error;
 }
 
-/* ---- the command -----------------------------------------------------------
- */
+/* ---- the command -------------------------------------------------------- */
 
 /* One file; `title`: of several. */
 static int show(const char *path, const struct values *values, bool title)

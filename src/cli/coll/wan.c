@@ -88,8 +88,7 @@ const struct poise_command cli_wan_command = {
              "125-127\texec, run: the command could not be run\n",
 };
 
-/* ---- up, down, status ------------------------------------------------------
- */
+/* ---- up, down, status --------------------------------------------------- */
 
 static int fail(int code)
 {
@@ -213,8 +212,7 @@ static int wan_status(const struct values *values, int argc, char **argv)
     return code;
 }
 
-/* ---- exec ------------------------------------------------------------------
- */
+/* ---- exec --------------------------------------------------------------- */
 
 /* The testbed, alive; else the exit code 125 with the error said. */
 static int open_alive(const char *name, struct poise_wan_testbed **out)
@@ -298,8 +296,7 @@ static int wan_agent(const struct values *values, int argc, char **argv)
     return status;
 }
 
-/* ---- run -------------------------------------------------------------------
- */
+/* ---- run ---------------------------------------------------------------- */
 
 /* As one word of a shell's. */
 static void put_quoted(struct poise_buf *out, const char *word)
@@ -315,7 +312,7 @@ static int agent_fill(int fd, const char *path)
 {
     char self[PATH_MAX];
     struct poise_buf text = {0}, door = {0};
-    ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
     if (len < 0) {
         return poise_error_set(errno, "find", "poise", NULL);
     }
@@ -440,7 +437,7 @@ static size_t launch_words(const struct poise_comm_launcher *launcher,
     bool mpich = strcmp(launcher->mpi, "mpich") == 0;
     const char *const *words = mpich ? hydra : ompi;
     size_t count =
-        mpich ? sizeof(hydra) / sizeof(*hydra) : sizeof(ompi) / sizeof(*ompi);
+        mpich ? sizeof hydra / sizeof *hydra : sizeof ompi / sizeof *ompi;
 #define PUT(word) out[n++] = (char *)(uintptr_t)(word)
     PUT(launcher->command);
     for (size_t i = 0; i < count; i++) {
@@ -491,13 +488,13 @@ static int launch(const struct values *values,
     int64_t door = -1, ranks = values->ranks ? values->ranks
                                              : (int64_t)testbed->topology.hosts;
     uint64_t carried = bytes_carried(testbed), sent = bytes_sent(testbed);
-    char **words = poise_alloc((size_t)argc + 64, sizeof(*words));
+    char **words = poise_alloc((size_t)argc + 64, sizeof *words);
     int code = CLI_WRAPPER_FAILED;
     if (poise_comm_launcher_find(values->mpi, &launcher) < 0) {
         cli_say_error("wan");
         goto done;
     }
-    snprintf(ranks_text, sizeof(ranks_text), "%lld", (long long)ranks);
+    snprintf(ranks_text, sizeof ranks_text, "%lld", (long long)ranks);
     host_list(testbed, ranks, &hosts);
     if (!words || agent_write(testbed, &agent) < 0) {
         cli_say_error("wan");
@@ -543,8 +540,7 @@ static int wan_run(const struct values *values, int argc, char **argv)
     return code;
 }
 
-/* ---- record ----------------------------------------------------------------
- */
+/* ---- record ------------------------------------------------------------- */
 
 static int wan_record(const struct values *values, int argc, char **argv)
 {
@@ -558,7 +554,7 @@ static int wan_record(const struct values *values, int argc, char **argv)
         return code < 0 ? fail(code) : CLI_DONE;
     }
     const char *colon = argc == 1 ? strrchr(argv[0], ':') : NULL;
-    if (!colon || (size_t)(colon - argv[0]) >= sizeof(host)) {
+    if (!colon || (size_t)(colon - argv[0]) >= sizeof host) {
         cli_say("wan", "'record' takes HOST:PORT, or --answer PORT");
         return CLI_WRONG_USE;
     }
@@ -570,8 +566,7 @@ static int wan_record(const struct values *values, int argc, char **argv)
     return code < 0 ? fail(code) : written;
 }
 
-/* ---- the command -----------------------------------------------------------
- */
+/* ---- the command -------------------------------------------------------- */
 
 static const struct {
     const char *name;
@@ -581,7 +576,7 @@ static const struct {
              {"status", wan_status, false}, {"exec", wan_exec, true},
              {"run", wan_run, true},        {"record", wan_record, false},
              {"agent", wan_agent, true}};
-enum { VERBS = sizeof(verbs) / sizeof(*verbs) };
+enum { VERBS = sizeof verbs / sizeof *verbs };
 
 /* Where the words of a command to be run begin: they are not our options. */
 static int find_wrapped(int argc, char **argv)

@@ -74,8 +74,7 @@ int cli_find_page(int (*write)(const struct poise_command *command,
                                struct poise_buf *out),
                   struct poise_buf *out);
 
-/* ---- words -----------------------------------------------------------------
- */
+/* ---- words -------------------------------------------------------------- */
 
 /** Print "poise NAME: " and an error on stderr, in one write. Any thread. */
 void cli_print_error(const char *name, const struct poise_error *err);
@@ -100,16 +99,14 @@ void cli_progress_wipe(bool shown);
 int cli_error_hook(struct poise_worker *worker, const struct poise_error *err,
                    void *arg);
 
-/* ---- preloads ---------------------------------------------------------------
- */
+/* ---- preloads ----------------------------------------------------------- */
 
 /** Where the preload called `name` is, in `out`. -ENOENT. */
 int cli_preload_find(const char *name, struct poise_buf *out);
 /** Append those that LD_PRELOAD names already, to stand behind ours. */
 void cli_preload_others(struct poise_buf *out);
 
-/* ---- options that several commands share
- * ------------------------------------- */
+/* ---- options that several commands share -------------------------------- */
 
 struct cli_common {
     bool help, version;
@@ -207,8 +204,7 @@ int cli_parse(const struct poise_command *command, int argc, char **argv,
 int cli_split_list(const struct poise_strings *given, char **text,
                    struct poise_strings *out);
 
-/* ---- a run over a world
- * -------------------------------------------------------- */
+/* ---- a run over a world ------------------------------------------------- */
 
 /** What the line of progress showed last. */
 struct cli_progress {
@@ -246,8 +242,7 @@ void cli_progress_end(struct cli_job *job);
  * `errors` of its result; prints what is to be said. */
 int cli_job_code(struct cli_job *job, int code, uint64_t errors);
 
-/* ---- what walk prints
- * -------------------------------------------------------------- */
+/* ---- what walk prints --------------------------------------------------- */
 
 /** A finished walk and how it was run. */
 struct cli_walk_outcome {

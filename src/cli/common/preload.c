@@ -22,7 +22,7 @@ int cli_preload_find(const char *name, struct poise_buf *out)
         return poise_error_set(ENOENT, "find", "libpoise", NULL);
     }
     *strrchr(folder, '/') = '\0';
-    for (size_t i = 0; i < sizeof(folders) / sizeof(*folders); i++) {
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
         poise_buf_reset(out);
         poise_buf_printf(out, "%s/%s/%s", folder, folders[i], name);
         if (access(poise_buf_str(out), R_OK) == 0) {

@@ -146,8 +146,7 @@ static void catch_signals(void)
     sigaction(SIGHUP, &action, NULL);
 }
 
-/* ---- words -----------------------------------------------------------------
- */
+/* ---- words -------------------------------------------------------------- */
 
 struct shown {
     bool line; /* a line of progress may stand there */
@@ -245,8 +244,7 @@ static void print_stats(const struct poise_remote_stats *stats,
     poise_buf_puts(out, " in\n");
 }
 
-/* ---- the run ---------------------------------------------------------------
- */
+/* ---- the run ------------------------------------------------------------ */
 
 static unsigned kept(const struct values *values)
 {
@@ -318,8 +316,7 @@ static int run(const struct values *values, const char *const *paths,
     return print_out(&shown, code);
 }
 
-/* ---- to several ------------------------------------------------------------
- */
+/* ---- to several --------------------------------------------------------- */
 
 static void print_outcomes_json(const char *const *targets, size_t count,
                                 const struct poise_remote_outcome *outcomes,

@@ -146,8 +146,7 @@ static void tell_problem(const struct poise_error *err, void *arg)
     cli_print_error("tunnel", err);
 }
 
-/* ---- figures ---------------------------------------------------------------
- */
+/* ---- figures ------------------------------------------------------------ */
 
 struct figure {
     const char *name, *help;
@@ -262,7 +261,7 @@ static int put_head(struct poise_page *page,
         "there for", "connections now", "out on the link", "in from the link"};
     struct poise_buf texts[HEAD] = {{0}};
     const char *values[HEAD];
-    int err;
+    int code;
 
     poise_human_ns(&texts[0], stats->up_ns);
     poise_buf_decimal(&texts[1], stats->connections);
@@ -271,11 +270,11 @@ static int put_head(struct poise_page *page,
     for (int i = 0; i < HEAD; i++) {
         values[i] = poise_buf_str(&texts[i]);
     }
-    err = poise_page_figures(page, labels, values, HEAD);
+    code = poise_page_figures(page, labels, values, HEAD);
     for (int i = 0; i < HEAD; i++) {
         poise_buf_free(&texts[i]);
     }
-    return err;
+    return code;
 }
 
 static int put_table(struct poise_page *page,
@@ -284,46 +283,46 @@ static int put_table(struct poise_page *page,
     static const struct poise_column columns[] = {
         {"what", POISE_ALIGN_LEFT}, {"how many", POISE_ALIGN_RIGHT}};
     struct poise_table *table;
-    int err = poise_table_create(columns, 2, &table);
+    int code = poise_table_create(columns, 2, &table);
 
-    if (err < 0) {
-        return err;
+    if (code < 0) {
+        return code;
     }
-    for (size_t i = 0; i < FIGURES && err == 0; i++) {
+    for (size_t i = 0; i < FIGURES && code == 0; i++) {
         struct poise_buf text = {0};
         poise_human_count(&text, value_of(&figures[i], stats));
-        err = poise_table_row(
+        code = poise_table_row(
             table, (const char *[]){figures[i].help, poise_buf_str(&text)});
         poise_buf_free(&text);
     }
-    err = err < 0 ? err : poise_page_table(page, table);
+    code = code < 0 ? code : poise_page_table(page, table);
     poise_table_destroy(table);
-    return err;
+    return code;
 }
 
 static int put_page(const struct poise_remote_tunnel_stats *stats,
                     struct poise_buf *out)
 {
     struct poise_page *page;
-    int err = poise_page_create(
+    int code = poise_page_create(
         "poise tunnel",
         stats->links ? "The link is there." : "There is no link now.", &page);
 
-    if (err < 0) {
-        return err;
+    if (code < 0) {
+        return code;
     }
-    err = put_head(page, stats);
-    if (err == 0) {
-        err = poise_page_section(page, "Since it began", NULL);
+    code = put_head(page, stats);
+    if (code == 0) {
+        code = poise_page_section(page, "Since it began", NULL);
     }
-    if (err == 0) {
-        err = put_table(page, stats);
+    if (code == 0) {
+        code = put_table(page, stats);
     }
-    if (err == 0) {
-        err = poise_page_html(page, out);
+    if (code == 0) {
+        code = poise_page_html(page, out);
     }
     poise_page_destroy(page);
-    return err;
+    return code;
 }
 
 static const char *show(const struct poise_remote_tunnel_stats *stats,
@@ -354,8 +353,7 @@ static void put_text(const struct poise_remote_tunnel_stats *stats,
     poise_buf_putc(out, '\n');
 }
 
-/* ---- the run ---------------------------------------------------------------
- */
+/* ---- the run ------------------------------------------------------------ */
 
 static int run(const struct values *values, const char *via)
 {

@@ -108,8 +108,7 @@ static void on_signal(int number)
     interrupted = number;
 }
 
-/* ---- one run ---------------------------------------------------------------
- */
+/* ---- one run ------------------------------------------------------------ */
 
 static int compare_ns(const void *a, const void *b)
 {
@@ -260,8 +259,7 @@ static int run_once(struct sweep *sweep, struct way *way)
     return code;
 }
 
-/* ---- the sweep -------------------------------------------------------------
- */
+/* ---- the sweep ---------------------------------------------------------- */
 
 static struct way *best_way(struct sweep *sweep)
 {
@@ -351,8 +349,7 @@ static int try_again(struct sweep *sweep)
     return code;
 }
 
-/* ---- what limits it --------------------------------------------------------
- */
+/* ---- what limits it ----------------------------------------------------- */
 
 static void limit(struct poise_buf *out, const char *name, double share)
 {
@@ -430,8 +427,7 @@ static void limits_of(const struct poise_vrank_profile *profile,
     }
 }
 
-/* ---- what is printed -------------------------------------------------------
- */
+/* ---- what is printed ---------------------------------------------------- */
 
 static int add_row(struct poise_table *table, const struct sweep *sweep,
                    const struct way *way)
@@ -523,8 +519,7 @@ static void print_best(const struct sweep *sweep, const struct way *best,
     }
 }
 
-/* ---- the whole -------------------------------------------------------------
- */
+/* ---- the whole ---------------------------------------------------------- */
 
 /* The run's profile has to have a name, since another process writes it. */
 static int make_profile(struct sweep *sweep)

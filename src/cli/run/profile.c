@@ -9,8 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- rows ------------------------------------------------------------------
- */
+/* ---- rows --------------------------------------------------------------- */
 
 enum { CELLS = 12, CELL_BYTES = 160 };
 
@@ -74,8 +73,7 @@ static int row_end(struct poise_table *table, struct row *row)
     return code;
 }
 
-/* ---- sums ------------------------------------------------------------------
- */
+/* ---- sums --------------------------------------------------------------- */
 
 static uint64_t sum_of(const uint64_t *ns)
 {
@@ -120,8 +118,7 @@ void cli_profile_add_up(const struct poise_vrank_profile *profile,
     out->rank_ns = sum_of(out->ns);
 }
 
-/* ---- time ------------------------------------------------------------------
- */
+/* ---- time --------------------------------------------------------------- */
 
 static void cell_times(struct row *row, const uint64_t *ns)
 {
@@ -186,8 +183,7 @@ static int table_ranks(const struct poise_vrank_profile *profile, int rows,
     return code;
 }
 
-/* ---- parallelism -----------------------------------------------------------
- */
+/* ---- parallelism -------------------------------------------------------- */
 
 static int table_parallelism(const struct poise_vrank_profile *profile,
                              struct cli_profile_table *out)
@@ -231,8 +227,7 @@ static int table_parallelism(const struct poise_vrank_profile *profile,
     return code;
 }
 
-/* ---- processors ------------------------------------------------------------
- */
+/* ---- processors --------------------------------------------------------- */
 
 static int table_threads(const struct poise_vrank_profile *profile, int rows,
                          struct cli_profile_table *out)
@@ -336,8 +331,7 @@ static int table_counters(const struct poise_vrank_profile *profile,
     return code;
 }
 
-/* ---- calls and phases ------------------------------------------------------
- */
+/* ---- calls and phases --------------------------------------------------- */
 
 static int table_calls(const struct poise_vrank_profile *profile, int rows,
                        struct cli_profile_table *out)
@@ -404,8 +398,7 @@ static int table_phases(const struct poise_vrank_profile *profile, int rows,
     return code;
 }
 
-/* ---- contexts on disk ------------------------------------------------------
- */
+/* ---- contexts on disk --------------------------------------------------- */
 
 static uint64_t moved_bytes(const uint64_t *moved)
 {
@@ -481,8 +474,7 @@ static bool has_moved(const struct poise_vrank_profile *profile)
     return false;
 }
 
-/* ---- messages --------------------------------------------------------------
- */
+/* ---- messages ----------------------------------------------------------- */
 
 static int table_messages(const struct poise_vrank_profile *profile,
                           struct cli_profile_table *out)
@@ -525,8 +517,7 @@ static int table_messages(const struct poise_vrank_profile *profile,
     return code;
 }
 
-/* ---- against one rank for each processor -----------------------------------
- */
+/* ---- against one rank for each processor -------------------------------- */
 
 static int row_change(struct poise_table *table, const char *name, double then,
                       double now, double whole)
@@ -580,8 +571,7 @@ static int table_against(const struct poise_vrank_profile *profile,
     return code;
 }
 
-/* ---- all of it -------------------------------------------------------------
- */
+/* ---- all of it ---------------------------------------------------------- */
 
 int cli_profile_tables(const struct poise_vrank_profile *profile,
                        const struct poise_vrank_profile *against, int rows,

@@ -441,8 +441,7 @@ static int read_placement(const char *text, struct poise_vrank_options *out)
     return 0;
 }
 
-/* ---- the profile -----------------------------------------------------------
- */
+/* ---- the profile -------------------------------------------------------- */
 
 /* What say, die and run_profiled get; the first two need nothing. */
 struct profiled {

@@ -85,8 +85,7 @@ int cli_chunks_read(const char *path, uint64_t versions, struct poise_buf *out)
             reader.at += strcspn(reader.at, "\n");
         } else if (*reader.at != '\n' && *reader.at) {
             code = read_chunk(&reader, versions, &part);
-            code =
-                code == 0 ? poise_buf_append(out, &part, sizeof(part)) : code;
+            code = code == 0 ? poise_buf_append(out, &part, sizeof part) : code;
         }
         if (*reader.at == '\n') {
             reader.at++;

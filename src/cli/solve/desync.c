@@ -49,7 +49,7 @@ static int load(const char *path,
     if (!symbol) {
         return poise_error_set(EINVAL, "load", path, "%s", dlerror());
     }
-    memcpy(begin, &symbol, sizeof(symbol));
+    memcpy(begin, &symbol, sizeof symbol);
     return 0;
 }
 

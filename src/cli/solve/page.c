@@ -17,7 +17,7 @@ static int add_plate(struct poise_page *page, const struct cli_plate *plate,
     size_t rows = plate->rows < CELLS_MOST ? (size_t)plate->rows : CELLS_MOST;
     size_t columns =
         plate->columns < CELLS_MOST ? (size_t)plate->columns : CELLS_MOST;
-    double *values = poise_alloc(rows * columns, sizeof(*values));
+    double *values = poise_alloc(rows * columns, sizeof *values);
     if (!values) {
         return -ENOMEM;
     }
@@ -54,7 +54,7 @@ static int add_convergence(struct poise_page *page,
                            const struct cli_solve_outcome *run)
 {
     size_t count = run->changes ? (size_t)run->heat->sweeps : 0, kept = 0;
-    double *x = poise_alloc(2 * count + 1, sizeof(*x));
+    double *x = poise_alloc(2 * count + 1, sizeof *x);
     double *y = x + count;
     if (!x) {
         return -ENOMEM;
@@ -83,9 +83,9 @@ static int add_nodes(struct poise_page *page,
     static const char *const series[] = {"computing", "waiting for blocks",
                                          "waiting for memory"};
     unsigned count = stats->node_count;
-    double *values = poise_alloc(3 * (size_t)count + 1, sizeof(*values));
-    const char **names = poise_alloc(count + 1, sizeof(*names));
-    struct poise_buf *texts = poise_alloc(count + 1, sizeof(*texts));
+    double *values = poise_alloc(3 * (size_t)count + 1, sizeof *values);
+    const char **names = poise_alloc(count + 1, sizeof *names);
+    struct poise_buf *texts = poise_alloc(count + 1, sizeof *texts);
     int code = values && names && texts ? 0 : -ENOMEM;
     for (unsigned n = 0; code == 0 && n < count; n++) {
         const struct poise_flow_node_stats *node = &stats->nodes[n];
@@ -120,7 +120,7 @@ static int add_progress(struct poise_page *page,
                         const struct poise_flow_stats *stats)
 {
     size_t count = stats->mark_count;
-    double *x = poise_alloc(2 * count + 1, sizeof(*x));
+    double *x = poise_alloc(2 * count + 1, sizeof *x);
     double *y = x + count;
     if (!x) {
         return -ENOMEM;
@@ -149,7 +149,7 @@ static int add_chunks(struct poise_page *page,
     int64_t side = run->heat->block > 0 ? run->heat->block : 128;
     size_t rows = (size_t)((run->heat->rows - 1) / side + 1);
     size_t columns = (size_t)((run->heat->columns - 1) / side + 1);
-    double *values = poise_alloc(rows * columns, sizeof(*values));
+    double *values = poise_alloc(rows * columns, sizeof *values);
     struct poise_buf title = {0};
     if (!values) {
         return -ENOMEM;
@@ -185,7 +185,7 @@ static int add_all_chunks(struct poise_page *page,
     for (size_t p = 0; code == 0 && p < stats->plan_count; p++) {
         const struct poise_flow_plan *plan = &stats->plans[p];
         bool same = before && memcmp(before->owner, plan->owner,
-                                     places * sizeof(*plan->owner)) == 0;
+                                     places * sizeof *plan->owner) == 0;
         if (plan->file == 0 && !same && drawn++ < CHUNKS_MOST) {
             code = add_chunks(page, run, plan);
             before = plan;
@@ -199,7 +199,7 @@ static int add_figures(struct poise_page *page,
 {
     static const char *const labels[] = {"time", "blocks", "last change",
                                          "new shares", "nodes given up"};
-    enum { COUNT = sizeof(labels) / sizeof(*labels) };
+    enum { COUNT = sizeof labels / sizeof *labels };
     struct poise_buf cells[COUNT] = {0};
     const char *values[COUNT];
     poise_human_ns(&cells[0], run->stats->wall_ns);

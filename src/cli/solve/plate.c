@@ -45,12 +45,11 @@ static int plate_make(struct cli_plate *plate, const struct text *text)
         cells > CELLS_MOST) {
         return wrong(text, "its size makes no sense");
     }
-    plate->cells = poise_alloc((size_t)cells, sizeof(*plate->cells));
+    plate->cells = poise_alloc((size_t)cells, sizeof *plate->cells);
     return plate->cells ? 0 : -ENOMEM;
 }
 
-/* ---- images ----------------------------------------------------------------
- */
+/* ---- images ------------------------------------------------------------- */
 
 static bool is_blank(char c)
 {
@@ -145,8 +144,7 @@ static int image_read(struct text *text, struct cli_plate *plate)
                                   white, plate);
 }
 
-/* ---- matrices --------------------------------------------------------------
- */
+/* ---- matrices ----------------------------------------------------------- */
 
 /* Numbers of one line; the first line says how many there are in each. */
 static int matrix_line(struct text *text, struct poise_buf *cells,
@@ -166,7 +164,7 @@ static int matrix_line(struct text *text, struct poise_buf *cells,
         }
         text->at = end;
         ++*count;
-        if (poise_buf_append(cells, &value, sizeof(value)) < 0) {
+        if (poise_buf_append(cells, &value, sizeof value) < 0) {
             return -ENOMEM;
         }
     }
@@ -230,8 +228,7 @@ void cli_plate_free(struct cli_plate *plate)
     plate->cells = NULL;
 }
 
-/* ---- writing ---------------------------------------------------------------
- */
+/* ---- writing ------------------------------------------------------------ */
 
 static bool ends_in(const char *path, const char *end)
 {

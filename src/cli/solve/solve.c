@@ -96,8 +96,7 @@ const struct poise_command cli_solve_command = {
              "3\tthe machine lacks something\n",
 };
 
-/* ---- words -----------------------------------------------------------------
- */
+/* ---- words -------------------------------------------------------------- */
 
 static void print_verbose(const struct cli_solve_outcome *run,
                           struct poise_buf *out)
@@ -152,8 +151,7 @@ static int tell(const struct values *values,
     return status;
 }
 
-/* ---- what is done ----------------------------------------------------------
- */
+/* ---- what is done ------------------------------------------------------- */
 
 static int parse_number(const char *option, const char *text, double *out)
 {
@@ -173,7 +171,7 @@ static int parse_slow(const struct poise_strings *given,
     struct poise_strings words = {0};
     char *text = NULL;
     int code = cli_split_list(given, &text, &words);
-    *out = code == 0 ? poise_alloc(words.count + 1, sizeof(**out)) : NULL;
+    *out = code == 0 ? poise_alloc(words.count + 1, sizeof **out) : NULL;
     code = code == 0 && !*out ? -ENOMEM : code;
     for (size_t i = 0; code == 0 && i < words.count; i++) {
         code = parse_number("--slow", words.items[i], &(*out)[i]);
@@ -191,7 +189,7 @@ static int hold(const struct cli_plate *plate, const char *text, bool **out)
     double least;
     int code = parse_number("--hold", text, &least);
     size_t count = (size_t)(plate->rows * plate->columns);
-    *out = code == 0 ? poise_alloc(count, sizeof(**out)) : NULL;
+    *out = code == 0 ? poise_alloc(count, sizeof **out) : NULL;
     for (size_t c = 0; *out && c < count; c++) {
         (*out)[c] = plate->cells[c] >= least;
     }
@@ -207,10 +205,10 @@ static int solve(const struct values *values, struct poise_flow_heat *heat,
     struct cli_plate after = *before;
     size_t sweeps = (size_t)values->sweeps;
     double *changes = values->report || values->flow.json
-                          ? poise_alloc(sweeps + 1, sizeof(*changes))
+                          ? poise_alloc(sweeps + 1, sizeof *changes)
                           : NULL;
     after.cells = poise_alloc((size_t)(before->rows * before->columns),
-                              sizeof(*after.cells));
+                              sizeof *after.cells);
     int code =
         after.cells && (changes || !(values->report || values->flow.json))
             ? 0
@@ -253,7 +251,7 @@ static int run(const struct values *values, const char *in, const char *out)
                                halves * (uint64_t)values->sweeps + 1, &parts);
     }
     heat.parts = (struct poise_flow_part *)parts.data;
-    heat.part_count = parts.len / sizeof(*heat.parts);
+    heat.part_count = parts.len / sizeof *heat.parts;
     if (code == 0 && values->hold) {
         code = hold(&plate, values->hold, &held);
     }

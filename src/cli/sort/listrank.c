@@ -79,8 +79,7 @@ const struct poise_command cli_listrank_command = {
              "2\twrong use\n3\tthe machine lacks something\n",
 };
 
-/* ---- words ----------------------------------------------------------------
- */
+/* ---- words -------------------------------------------------------------- */
 
 static void print_verbose(const struct poise_listrank_result *r, uint64_t ns,
                           struct poise_buf *out)
@@ -168,8 +167,7 @@ static void print_report(const struct poise_listrank_report *report,
     poise_buf_putc(out, '\n');
 }
 
-/* ---- what is done -----------------------------------------------------------
- */
+/* ---- what is done ------------------------------------------------------- */
 
 static int check(const struct values *values,
                  const struct poise_listrank_options *rank, const char *in,

@@ -91,8 +91,7 @@ const struct poise_command cli_sort_command = {
              "2\twrong use\n3\tthe machine lacks something\n",
 };
 
-/* ---- words ----------------------------------------------------------------
- */
+/* ---- words -------------------------------------------------------------- */
 
 static void print_verbose(const struct poise_sort_result *r, uint64_t ns,
                           struct poise_buf *out)
@@ -201,8 +200,7 @@ static void print_report(const struct poise_sort_report *report, bool as_json,
     }
 }
 
-/* ---- what is done -----------------------------------------------------------
- */
+/* ---- what is done ------------------------------------------------------- */
 
 /* Check one file; `expected` is the checksum it has to have, or NULL. */
 static int check(const struct values *values,

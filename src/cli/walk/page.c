@@ -104,8 +104,7 @@ static int bars(struct poise_page *page, const char *title, const char *x_label,
     return code;
 }
 
-/* ---- what was found
- * ---------------------------------------------------------- */
+/* ---- what was found ----------------------------------------------------- */
 
 static int figures(const struct cli_walk_outcome *walk, struct poise_page *page)
 {
@@ -289,8 +288,7 @@ static int lists(const struct poise_walk_summary *s, struct poise_page *page)
     return code;
 }
 
-/* ---- how it was done
- * ------------------------------------------------------------ */
+/* ---- how it was done ---------------------------------------------------- */
 
 /* Source: tree-walk, figure 3b. */
 static int profile(const struct poise_walk_result *result,

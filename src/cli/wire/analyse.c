@@ -87,8 +87,7 @@ static double ratio(uint64_t bytes, uint64_t sent)
     return sent ? (double)bytes / (double)sent : 0;
 }
 
-/* ---- what is printed -------------------------------------------------------
- */
+/* ---- what is printed ---------------------------------------------------- */
 
 static const char page_text[] =
     "The files were sent, in their order, from one end of the wire protocol "
@@ -119,7 +118,7 @@ static int add_row(struct poise_table *table, const struct trial *trial)
     enum { COLUMNS = 9 };
     struct poise_buf texts[COLUMNS] = {0};
     const char *cells[COLUMNS];
-    int err;
+    int code;
 
     poise_buf_puts(&texts[0], trial->name);
     if (trial->cut.average == 0) {
@@ -142,11 +141,11 @@ static int add_row(struct poise_table *table, const struct trial *trial)
     for (int i = 0; i < COLUMNS; i++) {
         cells[i] = poise_buf_str(&texts[i]);
     }
-    err = poise_table_row(table, cells);
+    code = poise_table_row(table, cells);
     for (int i = 0; i < COLUMNS; i++) {
         poise_buf_free(&texts[i]);
     }
-    return err;
+    return code;
 }
 
 static int make_table(const struct trial *trials, size_t count,
@@ -159,34 +158,34 @@ static int make_table(const struct trial *trials, size_t count,
         {"ratio", POISE_ALIGN_RIGHT},    {"forgotten", POISE_ALIGN_RIGHT},
         {"ratio", POISE_ALIGN_RIGHT},
     };
-    int err =
+    int code =
         poise_table_create(columns, sizeof columns / sizeof *columns, out);
 
-    for (size_t i = 0; i < count && err == 0; i++) {
-        err = trials[i].again ? 0 : add_row(*out, &trials[i]);
-        if (err < 0) {
+    for (size_t i = 0; i < count && code == 0; i++) {
+        code = trials[i].again ? 0 : add_row(*out, &trials[i]);
+        if (code < 0) {
             poise_table_destroy(*out);
         }
     }
-    return err;
+    return code;
 }
 
 static int print_text(const struct trial *trials, size_t count,
                       struct poise_buf *out)
 {
     struct poise_table *table;
-    int err = make_table(trials, count, &table);
+    int code = make_table(trials, count, &table);
 
-    if (err < 0) {
-        return err;
+    if (code < 0) {
+        return code;
     }
     poise_human_count(out, trials[0].warm.bytes);
     poise_buf_puts(out, " bytes, ");
     poise_human_count(out, trials[0].warm.last_bytes);
     poise_buf_puts(out, " of them in the last file\n");
-    err = poise_table_text(table, out);
+    code = poise_table_text(table, out);
     poise_table_destroy(table);
-    return err;
+    return code;
 }
 
 static void json_outcome(struct poise_json *json, const char *key,
@@ -255,9 +254,9 @@ static int add_plot(struct poise_page *page, const struct trial *trials,
         .log_x = true,
         .log_y = true,
     };
-    int err = numbers && lines ? 0 : -ENOMEM;
+    int code = numbers && lines ? 0 : -ENOMEM;
 
-    for (size_t i = 0; i < count && err == 0; i++) {
+    for (size_t i = 0; i < count && code == 0; i++) {
         /* What is chosen is a line over all sizes. */
         numbers[i] = trials[i].cut.average ? trials[i].cut.average
                                            : trials[i % sizes].cut.average;
@@ -270,12 +269,12 @@ static int add_plot(struct poise_page *page, const struct trial *trials,
             .count = sizes,
         };
     }
-    if (err == 0) {
-        err = poise_page_plot(page, &plot);
+    if (code == 0) {
+        code = poise_page_plot(page, &plot);
     }
     free(numbers);
     free(lines);
-    return err;
+    return code;
 }
 
 static int write_page(const struct trial *trials, size_t count, size_t sizes,
@@ -284,35 +283,34 @@ static int write_page(const struct trial *trials, size_t count, size_t sizes,
     struct poise_page *page;
     struct poise_table *table = NULL;
     struct poise_buf html = {0};
-    int err = poise_page_create("poise wire analyse", NULL, &page);
+    int code = poise_page_create("poise wire analyse", NULL, &page);
 
-    if (err < 0) {
-        return err;
+    if (code < 0) {
+        return code;
     }
-    err = poise_page_section(page, "What sending would cost", page_text);
-    if (err == 0) {
-        err = make_table(trials, count, &table);
+    code = poise_page_section(page, "What sending would cost", page_text);
+    if (code == 0) {
+        code = make_table(trials, count, &table);
     }
-    if (err == 0) {
-        err = poise_page_table(page, table);
+    if (code == 0) {
+        code = poise_page_table(page, table);
         poise_table_destroy(table);
     }
-    if (err == 0) {
-        err = add_plot(page, trials, count, sizes);
+    if (code == 0) {
+        code = add_plot(page, trials, count, sizes);
     }
-    if (err == 0) {
-        err = poise_page_html(page, &html);
+    if (code == 0) {
+        code = poise_page_html(page, &html);
     }
-    if (err == 0) {
-        err = poise_file_save(path, &html);
+    if (code == 0) {
+        code = poise_file_save(path, &html);
     }
     poise_buf_free(&html);
     poise_page_destroy(page);
-    return err;
+    return code;
 }
 
-/* ---- the run ---------------------------------------------------------------
- */
+/* ---- the run ------------------------------------------------------------ */
 
 /* Both caches hold all of the data, their tables and what is not full. */
 static uint64_t memory_for(const char *const *paths, int count)
@@ -338,11 +336,11 @@ static int run_trial(struct trial *trial, const struct values *values,
         .memory_bytes =
             values->memory ? values->memory : memory_for(paths, count),
     };
-    int err = poise_dedup_try(&how, paths, (size_t)count, &trial->warm);
+    int code = poise_dedup_try(&how, paths, (size_t)count, &trial->warm);
 
     how.forgets = true;
-    return err < 0 ? err
-                   : poise_dedup_try(&how, paths, (size_t)count, &trial->cold);
+    return code < 0 ? code
+                    : poise_dedup_try(&how, paths, (size_t)count, &trial->cold);
 }
 
 static int run_all(const struct values *values, const char *const *paths,
@@ -356,42 +354,43 @@ static int run_all(const struct values *values, const char *const *paths,
         values->methods.count ? values->methods.items : methods;
     const char *const *sized =
         values->sizes.count ? values->sizes.items : sizes;
-    int err = 0;
+    int code = 0;
 
     if (method_count * size_count > TRIALS_MOST) {
         return poise_error_set(EINVAL, "analyse", NULL, "at most %d trials",
                                TRIALS_MOST);
     }
     *made = 0;
-    for (size_t i = 0; i < method_count * size_count && err == 0; i++) {
+    for (size_t i = 0; i < method_count * size_count && code == 0; i++) {
         struct trial *trial = &trials[(*made)++];
         uint64_t size;
         trial->name = named[i / size_count];
-        err = poise_dedup_cut_parse(trial->name, &trial->method, &trial->cut);
-        if (err == 0 && trial->cut.average) {
-            err = poise_error_set(EINVAL, "use", trial->name,
-                                  "sizes are told by --size");
+        code = poise_dedup_cut_parse(trial->name, &trial->method, &trial->cut);
+        if (code == 0 && trial->cut.average) {
+            code = poise_error_set(EINVAL, "use", trial->name,
+                                   "sizes are told by --size");
         }
-        err = err < 0 ? err : poise_parse_bytes(sized[i % size_count], &size);
-        if (err == 0 && (size < 8 || size > 1 << 15)) {
-            err = poise_error_set(EINVAL, "use", sized[i % size_count],
-                                  "segments have 8 to 32768 bytes");
+        code =
+            code < 0 ? code : poise_parse_bytes(sized[i % size_count], &size);
+        if (code == 0 && (size < 8 || size > 1 << 15)) {
+            code = poise_error_set(EINVAL, "use", sized[i % size_count],
+                                   "segments have 8 to 32768 bytes");
         }
-        if (err == 0 && strcmp(trial->method->name, "auto") == 0) {
+        if (code == 0 && strcmp(trial->method->name, "auto") == 0) {
             trial->again = i % size_count > 0;
         } else {
-            trial->cut.average = err == 0 ? (uint32_t)size : 0;
+            trial->cut.average = code == 0 ? (uint32_t)size : 0;
         }
     }
-    for (size_t i = 0; i < *made && err == 0; i++) {
+    for (size_t i = 0; i < *made && code == 0; i++) {
         if (trials[i].again) {
             trials[i].warm = trials[i - 1].warm;
             trials[i].cold = trials[i - 1].cold;
         } else {
-            err = run_trial(&trials[i], values, paths, count);
+            code = run_trial(&trials[i], values, paths, count);
         }
     }
-    return err;
+    return code;
 }
 
 int cli_wire_analyse(int argc, char **argv)
@@ -401,7 +400,7 @@ int cli_wire_analyse(int argc, char **argv)
     struct poise_buf out = {0};
     struct trial *trials = poise_alloc(TRIALS_MOST, sizeof *trials);
     size_t made = 0;
-    int exit_code = CLI_DONE, err = trials ? 0 : -ENOMEM;
+    int exit_code = CLI_DONE, code = trials ? 0 : -ENOMEM;
     int first = cli_parse(&cli_wire_analyse_command, argc, argv, &values,
                           &values.common, &exit_code);
 
@@ -413,20 +412,20 @@ int cli_wire_analyse(int argc, char **argv)
         exit_code = CLI_WRONG_USE;
         goto free_all;
     }
-    if (err == 0) {
-        err = run_all(&values, (const char *const *)argv + first, argc - first,
-                      trials, &made);
+    if (code == 0) {
+        code = run_all(&values, (const char *const *)argv + first, argc - first,
+                       trials, &made);
     }
-    if (err == 0) {
-        err = values.json ? print_json(trials, made, &out)
-                          : print_text(trials, made, &out);
+    if (code == 0) {
+        code = values.json ? print_json(trials, made, &out)
+                           : print_text(trials, made, &out);
     }
-    if (err == 0 && values.report) {
-        err = write_page(trials, made,
-                         values.sizes.count ? values.sizes.count : 4,
-                         values.report);
+    if (code == 0 && values.report) {
+        code = write_page(trials, made,
+                          values.sizes.count ? values.sizes.count : 4,
+                          values.report);
     }
-    exit_code = err < 0 ? cli_fail(name, err) : cli_write(name, &out);
+    exit_code = code < 0 ? cli_fail(name, code) : cli_write(name, &out);
 free_all:
     poise_strings_free(&values.methods);
     poise_strings_free(&values.sizes);

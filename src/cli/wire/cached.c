@@ -61,7 +61,7 @@ static int serve(const char *path, const struct poise_dedup_store_options *how,
     struct sigaction action = {.sa_handler = on_signal};
     struct poise_dedup_server *server;
     sigset_t blocked, before;
-    int err;
+    int code;
 
     sigemptyset(&blocked);
     sigaddset(&blocked, SIGINT);
@@ -72,16 +72,16 @@ static int serve(const char *path, const struct poise_dedup_store_options *how,
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGHUP, &action, NULL);
-    err = poise_dedup_server_open(path, how, &server);
-    if (err == 0) {
+    code = poise_dedup_server_open(path, how, &server);
+    if (code == 0) {
         sigdelset(&before, SIGINT);
         sigdelset(&before, SIGTERM);
         sigdelset(&before, SIGHUP);
         sigsuspend(&before);
         *stats = poise_dedup_server_stats(server);
-        err = poise_dedup_server_close(server);
+        code = poise_dedup_server_close(server);
     }
-    return err;
+    return code;
 }
 
 static void print_json(const struct poise_dedup_server_stats *stats,
@@ -125,7 +125,7 @@ int cli_wire_cached(int argc, char **argv)
     struct values values = {0};
     struct poise_dedup_server_stats stats = {0};
     struct poise_buf out = {0};
-    int exit_code = CLI_DONE, err;
+    int exit_code = CLI_DONE, code;
     int first = cli_parse(&cli_wire_cached_command, argc, argv, &values,
                           &values.common, &exit_code);
     struct poise_dedup_store_options how = {.limit_bytes = values.limit,
@@ -139,9 +139,9 @@ int cli_wire_cached(int argc, char **argv)
         cli_say(name, "which folder?");
         return CLI_WRONG_USE;
     }
-    err = serve(argv[first], &how, &stats);
-    if (err < 0) {
-        return cli_fail(name, err);
+    code = serve(argv[first], &how, &stats);
+    if (code < 0) {
+        return cli_fail(name, code);
     }
     if (values.json) {
         print_json(&stats, &out);

@@ -89,12 +89,12 @@ static int print_text(const struct poise_dedup_model *model, unsigned single,
         {"two levels", POISE_ALIGN_RIGHT}, {"best", POISE_ALIGN_RIGHT},
         {"bits", POISE_ALIGN_RIGHT},       {"group", POISE_ALIGN_RIGHT}};
     struct poise_table *table;
-    int err = poise_table_create(columns, 6, &table);
+    int code = poise_table_create(columns, 6, &table);
 
-    if (err < 0) {
-        return err;
+    if (code < 0) {
+        return code;
     }
-    for (int i = 0; i < SIZES && err == 0; i++) {
+    for (int i = 0; i < SIZES && code == 0; i++) {
         struct row row = make_row(model, single, sizes[i]);
         char cells[6][32];
         snprintf(cells[0], sizeof cells[0], "%u", sizes[i]);
@@ -105,10 +105,10 @@ static int print_text(const struct poise_dedup_model *model, unsigned single,
         snprintf(cells[5], sizeof cells[5], "%u", row.chosen.group_segments);
         const char *texts[] = {cells[0], cells[1], cells[2],
                                cells[3], cells[4], cells[5]};
-        err = poise_table_row(table, texts);
+        code = poise_table_row(table, texts);
     }
-    if (err == 0) {
-        err = poise_table_text(table, out);
+    if (code == 0) {
+        code = poise_table_text(table, out);
     }
     poise_table_destroy(table);
     double even = poise_dedup_model_break_even(model, single, LOW, HIGH);
@@ -120,7 +120,7 @@ static int print_text(const struct poise_dedup_model *model, unsigned single,
     } else {
         poise_buf_puts(out, "One level wins at every size.\n");
     }
-    return err < 0 ? err : out->error;
+    return code < 0 ? code : out->error;
 }
 
 static int print_json(const struct poise_dedup_model *model, unsigned single,
@@ -158,7 +158,7 @@ int cli_wire_model(int argc, char **argv)
                             .group = 20,
                             .single = 160};
     struct poise_buf out = {0};
-    int exit_code = CLI_DONE, err;
+    int exit_code = CLI_DONE, code;
     int first = cli_parse(&cli_wire_model_command, argc, argv, &values,
                           &values.common, &exit_code);
     struct poise_dedup_model model = {
@@ -178,9 +178,9 @@ int cli_wire_model(int argc, char **argv)
                 first < argc ? "it takes no operands" : "there are no data");
         return CLI_WRONG_USE;
     }
-    err = values.json ? print_json(&model, (unsigned)values.single, &out)
-                      : print_text(&model, (unsigned)values.single, &out);
-    exit_code = err < 0 ? cli_fail(name, err) : cli_write(name, &out);
+    code = values.json ? print_json(&model, (unsigned)values.single, &out)
+                       : print_text(&model, (unsigned)values.single, &out);
+    exit_code = code < 0 ? cli_fail(name, code) : cli_write(name, &out);
     poise_buf_free(&out);
     return exit_code;
 }

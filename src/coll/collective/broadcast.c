@@ -23,12 +23,12 @@ static struct coll_cast *slot_of(const struct poise_coll *coll)
 static int await_all(struct poise_coll *coll, uint32_t until)
 {
     for (int rank = 0; rank < coll->size; rank++) {
-        int err = rank == coll->rank
-                      ? 0
-                      : coll_word_wait(&coll->waiter,
-                                       &coll_seat(coll, rank)->taken, until);
-        if (err < 0) {
-            return err;
+        int code = rank == coll->rank
+                       ? 0
+                       : coll_word_wait(&coll->waiter,
+                                        &coll_seat(coll, rank)->taken, until);
+        if (code < 0) {
+            return code;
         }
     }
     coll->casts_free = until;
@@ -42,9 +42,9 @@ static int put(struct poise_coll *coll, struct coll_call *call,
     uint32_t before = coll->casts + 1 - COLL_CASTS;
     if ((int32_t)(before - coll->casts_free) > 0) {
         /* Half a ring at a time: whoever catches up needs fewer turns. */
-        int err = await_all(coll, before + COLL_CASTS / 2);
-        if (err < 0) {
-            return err;
+        int code = await_all(coll, before + COLL_CASTS / 2);
+        if (code < 0) {
+            return code;
         }
     }
     slot->check = call->check;
@@ -62,17 +62,17 @@ static int get(struct poise_coll *coll, struct coll_call *call, char *data,
                size_t bytes)
 {
     struct coll_cast *slot = slot_of(coll);
-    int err = coll_word_wait(&coll->waiter, &slot->written, coll->casts + 1);
-    if (err == 0 && slot->check != call->check) {
-        err = coll_differs(call->root);
+    int code = coll_word_wait(&coll->waiter, &slot->written, coll->casts + 1);
+    if (code == 0 && slot->check != call->check) {
+        code = coll_differs(call->root);
         call->culprit = call->root;
     }
-    if (err == 0 && slot->address) {
-        err = coll_direct_get(coll, call->root, data, slot->address, bytes);
-    } else if (err == 0 && bytes > 0) {
+    if (code == 0 && slot->address) {
+        code = coll_direct_get(coll, call->root, data, slot->address, bytes);
+    } else if (code == 0 && bytes > 0) {
         memcpy(data, slot->data, bytes);
     }
-    return err;
+    return code;
 }
 
 static int piece(struct poise_coll *coll, struct coll_call *call, char *data,
@@ -80,10 +80,10 @@ static int piece(struct poise_coll *coll, struct coll_call *call, char *data,
 {
     struct coll_seat *seat = coll_seat(coll, coll->rank);
     __atomic_store_n(&seat->entered, coll->casts + 1, __ATOMIC_RELEASE);
-    int err = coll->rank == call->root ? put(coll, call, data, bytes, direct)
-                                       : get(coll, call, data, bytes);
-    if (err < 0) {
-        return err;
+    int code = coll->rank == call->root ? put(coll, call, data, bytes, direct)
+                                        : get(coll, call, data, bytes);
+    if (code < 0) {
+        return code;
     }
     coll->casts++;
     coll_word_post(&seat->taken, coll->casts);
@@ -97,20 +97,20 @@ int coll_cast(struct poise_coll *coll, int root, void *data, size_t bytes)
         .kind = COLL_BROADCAST, .root = root, .bytes = bytes};
     struct poise_trace_ring *ring = poise_trace_current();
     bool direct = coll->direct && bytes >= COLL_DIRECT_BYTES;
-    size_t most = direct ? bytes : sizeof(coll->ring->data), done = 0;
-    int err = coll_begin_cast(coll, &call);
-    if (err != 0) {
-        return err;
+    size_t most = direct ? bytes : sizeof coll->ring->data, done = 0;
+    int code = coll_begin_cast(coll, &call);
+    if (code != 0) {
+        return code;
     }
     poise_trace_emit(ring, POISE_TRACE_COLL_ENTER, (uint32_t)call.kind,
                      call.number, bytes);
     do {
         size_t now = bytes - done < most ? bytes - done : most;
-        err = piece(coll, &call, (char *)data + done, now, direct);
+        code = piece(coll, &call, (char *)data + done, now, direct);
         done += now;
-    } while (done < bytes && err == 0);
-    if (err < 0) {
-        coll_fail(&call, err, coll->rank);
+    } while (done < bytes && code == 0);
+    if (code < 0) {
+        coll_fail(&call, code, coll->rank);
     }
     poise_trace_emit(ring, POISE_TRACE_COLL_LEAVE, (uint32_t)call.kind,
                      call.number, (uint64_t)-call.code);

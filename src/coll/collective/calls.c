@@ -28,7 +28,7 @@ static void copy(void *to, const void *from, size_t bytes)
     }
 }
 
-/* ---- calls that need no joints ------------------------------------------- */
+/* ---- calls that need no joints ------------------------------------------ */
 
 enum { NEAR_NOT, NEAR_PAIR, NEAR_DIRECT };
 
@@ -37,8 +37,8 @@ enum { NEAR_NOT, NEAR_PAIR, NEAR_DIRECT };
 static int begin_near(struct poise_coll *coll, struct coll_call *call,
                       size_t bytes)
 {
-    int err = coll_get_ready(coll), how = NEAR_NOT;
-    if (err == 0 && coll_is_near(coll)) {
+    int code = coll_get_ready(coll), how = NEAR_NOT;
+    if (code == 0 && coll_is_near(coll)) {
         if (coll->direct && bytes >= COLL_DIRECT_BYTES) {
             how = NEAR_DIRECT;
         } else if (coll->size == 2 && call->kind <= COLL_REDUCE &&
@@ -47,12 +47,12 @@ static int begin_near(struct poise_coll *coll, struct coll_call *call,
         }
     }
     if (how != NEAR_NOT) {
-        err = coll_begin(coll, call);
+        code = coll_begin(coll, call);
     }
-    return err < 0 ? err : how;
+    return code < 0 ? code : how;
 }
 
-/* ---- reductions ---------------------------------------------------------- */
+/* ---- reductions --------------------------------------------------------- */
 
 int coll_reduce(struct poise_coll *coll, enum coll_kind kind, int root,
                 const void *in, void *out, size_t count,
@@ -86,15 +86,15 @@ int coll_reduce(struct poise_coll *coll, enum coll_kind kind, int root,
                                  .type = type,
                                  .op = op,
                                  .bytes = smaller(bytes - done, most)};
-        int err = coll_begin(coll, &call);
-        if (err == 0) {
+        int code = coll_begin(coll, &call);
+        if (code == 0) {
             copy(coll_slot(coll, coll->rank, &call, call.bytes),
                  (const char *)in + done, call.bytes);
             coll->stats.shared_bytes += call.bytes;
-            err = coll_run(coll, &call);
+            code = coll_run(coll, &call);
         }
-        if (err < 0) {
-            return err;
+        if (code < 0) {
+            return code;
         }
         if (wants) {
             copy((char *)out + done, coll_board(coll, &call), call.bytes);
@@ -114,19 +114,19 @@ int coll_reduce_with(struct poise_coll *coll, const struct coll_token *token,
                              .op = op,
                              .bytes = count * coll_type_bytes(type),
                              .mark = token->mark};
-    int err = coll_begin(coll, &call);
-    if (err < 0) {
-        return err;
+    int code = coll_begin(coll, &call);
+    if (code < 0) {
+        return code;
     }
     if (token->code < 0) {
         coll_fail(&call, token->code, coll->rank);
     }
     copy(coll_slot(coll, coll->rank, &call, call.bytes), in, call.bytes);
-    err = coll_run(coll, &call);
-    if (err == 0) {
+    code = coll_run(coll, &call);
+    if (code == 0) {
         copy(out, coll_board(coll, &call), call.bytes);
     }
-    return err;
+    return code;
 }
 
 int poise_coll_allreduce(struct poise_coll *coll, const void *in, void *out,
@@ -140,9 +140,9 @@ int poise_coll_reduce(struct poise_coll *coll, int root, const void *in,
                       void *out, size_t count, enum poise_coll_type type,
                       enum poise_coll_op op)
 {
-    int err = check_root(coll, root);
-    return err < 0
-               ? err
+    int code = check_root(coll, root);
+    return code < 0
+               ? code
                : coll_reduce(coll, COLL_REDUCE, root, in, out, count, type, op);
 }
 
@@ -153,11 +153,11 @@ int poise_coll_barrier(struct poise_coll *coll)
     if (near != NEAR_NOT) {
         return near < 0 ? near : coll_pair(coll, &call, NULL, NULL);
     }
-    int err = coll_begin(coll, &call);
-    return err < 0 ? err : coll_run(coll, &call);
+    int code = coll_begin(coll, &call);
+    return code < 0 ? code : coll_run(coll, &call);
 }
 
-/* ---- broadcast ----------------------------------------------------------- */
+/* ---- broadcast ---------------------------------------------------------- */
 
 int coll_broadcast(struct poise_coll *coll, enum coll_kind kind, int root,
                    void *data, size_t bytes)
@@ -169,16 +169,16 @@ int coll_broadcast(struct poise_coll *coll, enum coll_kind kind, int root,
                                  .bytes =
                                      smaller(bytes - done, coll->piece_bytes)};
         char *here = (char *)data + done;
-        int err = coll_begin(coll, &call);
-        if (err == 0) {
+        int code = coll_begin(coll, &call);
+        if (code == 0) {
             if (coll->rank == root) {
                 copy(coll_board(coll, &call), here, call.bytes);
                 coll->stats.shared_bytes += call.bytes;
             }
-            err = coll_run(coll, &call);
+            code = coll_run(coll, &call);
         }
-        if (err < 0) {
-            return err;
+        if (code < 0) {
+            return code;
         }
         if (coll->rank != root) {
             copy(here, coll_board(coll, &call), call.bytes);
@@ -191,15 +191,15 @@ int coll_broadcast(struct poise_coll *coll, enum coll_kind kind, int root,
 int poise_coll_broadcast(struct poise_coll *coll, int root, void *data,
                          size_t bytes)
 {
-    int err = check_root(coll, root);
-    if (err == 0) {
-        err = coll_cast(coll, root, data, bytes);
+    int code = check_root(coll, root);
+    if (code == 0) {
+        code = coll_cast(coll, root, data, bytes);
     }
-    return err <= 0 ? err
-                    : coll_broadcast(coll, COLL_BROADCAST, root, data, bytes);
+    return code <= 0 ? code
+                     : coll_broadcast(coll, COLL_BROADCAST, root, data, bytes);
 }
 
-/* ---- items --------------------------------------------------------------- */
+/* ---- items -------------------------------------------------------------- */
 
 static char *item(const struct poise_coll *coll, const struct coll_call *call,
                   int rank)
@@ -255,13 +255,13 @@ static int move_items(struct poise_coll *coll, enum coll_kind kind, int root,
     do {
         struct coll_call call = {
             .kind = kind, .root = root, .bytes = smaller(bytes - done, most)};
-        int err = coll_begin(coll, &call);
-        if (err == 0) {
+        int code = coll_begin(coll, &call);
+        if (code == 0) {
             put_items(coll, &call, (const char *)in + done, bytes);
-            err = coll_run(coll, &call);
+            code = coll_run(coll, &call);
         }
-        if (err < 0) {
-            return err;
+        if (code < 0) {
+            return code;
         }
         get_items(coll, &call, (char *)out + done, bytes);
         done += call.bytes;
@@ -272,15 +272,17 @@ static int move_items(struct poise_coll *coll, enum coll_kind kind, int root,
 int poise_coll_gather(struct poise_coll *coll, int root, const void *in,
                       void *out, size_t bytes)
 {
-    int err = check_root(coll, root);
-    return err < 0 ? err : move_items(coll, COLL_GATHER, root, in, out, bytes);
+    int code = check_root(coll, root);
+    return code < 0 ? code
+                    : move_items(coll, COLL_GATHER, root, in, out, bytes);
 }
 
 int poise_coll_scatter(struct poise_coll *coll, int root, const void *in,
                        void *out, size_t bytes)
 {
-    int err = check_root(coll, root);
-    return err < 0 ? err : move_items(coll, COLL_SCATTER, root, in, out, bytes);
+    int code = check_root(coll, root);
+    return code < 0 ? code
+                    : move_items(coll, COLL_SCATTER, root, in, out, bytes);
 }
 
 int poise_coll_allgather(struct poise_coll *coll, const void *in, void *out,

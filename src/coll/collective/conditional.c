@@ -58,7 +58,7 @@ struct poise_coll_if {
     struct poise_coll_if_stats stats;
 };
 
-/* ---- tuples -------------------------------------------------------------- */
+/* ---- tuples ------------------------------------------------------------- */
 
 static int other_condition(const struct site *site)
 {
@@ -73,11 +73,11 @@ static int take_tuple(struct poise_coll_if *cond,
     struct tuple tuple;
     int from = poise_world_seat(cond->world, message->source).site;
     struct site *site = &cond->sites[from];
-    if (message->len != sizeof(tuple)) {
+    if (message->len != sizeof tuple) {
         return poise_error_set(EPROTO, DOING, NULL, "rank %d sent %zu bytes",
                                message->source, message->len);
     }
-    memcpy(&tuple, message->data, sizeof(tuple));
+    memcpy(&tuple, message->data, sizeof tuple);
     if (tuple.code != 0) {
         site->code = tuple.code;
         return 0;
@@ -116,10 +116,10 @@ static int drain(struct poise_coll_if *cond)
     struct poise_message message;
     int got;
     while ((got = poise_world_receive(cond->world, &message)) > 0) {
-        int err = take_tuple(cond, &message);
+        int code = take_tuple(cond, &message);
         poise_message_free(&message);
-        if (err < 0) {
-            return err;
+        if (code < 0) {
+            return code;
         }
     }
     for (int i = 0; i < cond->site_count && got == 0; i++) {
@@ -140,7 +140,7 @@ static int send_tuples(struct poise_coll_if *cond,
 {
     struct tuple tuple;
     /* Its gaps are sent, too. */
-    memset(&tuple, 0, sizeof(tuple));
+    memset(&tuple, 0, sizeof tuple);
     tuple.number = cond->number;
     tuple.decisions = cond->decisions;
     tuple.code = code;
@@ -153,8 +153,8 @@ static int send_tuples(struct poise_coll_if *cond,
     for (int i = 0; i < cond->site_count && err == 0; i++) {
         if (i != cond->site) {
             err = poise_world_send(cond->world, cond->sites[i].root, TUPLE_TAG,
-                                   &tuple, sizeof(tuple));
-            cond->stats.sent_bytes += sizeof(tuple);
+                                   &tuple, sizeof tuple);
+            cond->stats.sent_bytes += sizeof tuple;
         }
     }
     return err;
@@ -164,20 +164,20 @@ static int send_tuples(struct poise_coll_if *cond,
 static int keep_near(struct poise_coll_if *cond)
 {
     for (;;) {
-        int err = drain(cond);
+        int code = drain(cond);
         bool near = true;
         for (int i = 0; i < cond->site_count; i++) {
             near = near && (i == cond->site ||
                             cond->number <= cond->sites[i].newest + AHEAD);
         }
-        if (err < 0 || near) {
-            return err;
+        if (code < 0 || near) {
+            return code;
         }
         poise_world_wait(cond->world, UINT64_MAX);
     }
 }
 
-/* ---- decisions ----------------------------------------------------------- */
+/* ---- decisions ---------------------------------------------------------- */
 
 /* Fold what is known of this call, in the order of sites; how many are not. */
 static int fold_known(const struct poise_coll_if *cond,
@@ -234,13 +234,13 @@ static int look(struct poise_coll_if *cond, const struct coll_partial *mine,
                 struct poise_coll_verdict *out)
 {
     struct coll_partial known = {0};
-    int err = drain(cond);
-    if (err < 0) {
-        return err;
+    int code = drain(cond);
+    if (code < 0) {
+        return code;
     }
     if (fold_known(cond, mine, &known) == 0) {
-        err = set_result(cond, &known, out);
-        return err < 0 ? err : 1;
+        code = set_result(cond, &known, out);
+        return code < 0 ? code : 1;
     }
     int truth = coll_decide(&cond->condition, &known);
     if (truth < 0 && cond->condition.test != POISE_TEST_NONE) {
@@ -263,7 +263,7 @@ static int find_out(struct poise_coll_if *cond, const struct coll_partial *mine,
     return found < 0 ? found : 0;
 }
 
-/* ---- one call ------------------------------------------------------------ */
+/* ---- one call ----------------------------------------------------------- */
 
 /* Reduce in the site. Integers as two halves, whose sums cannot overflow. */
 static int reduce_site(struct poise_coll_if *cond, int code, const void *value,
@@ -278,7 +278,7 @@ static int reduce_site(struct poise_coll_if *cond, int code, const void *value,
                                 POISE_DOUBLE, op);
     }
     int64_t integer, halves[2];
-    memcpy(&integer, value, sizeof(integer));
+    memcpy(&integer, value, sizeof integer);
     if (op != POISE_OP_SUM) {
         int err = coll_reduce_with(cond->coll, &token, &integer, halves, 1,
                                    POISE_INT64, op);
@@ -303,21 +303,22 @@ static int rule(struct poise_coll_if *cond, const struct coll_partial *partial,
                 struct poise_coll_verdict *out)
 {
     struct ruling ruling;
-    memset(&ruling, 0, sizeof(ruling));
+    memset(&ruling, 0, sizeof ruling);
     if (cond->is_root) {
         ruling.code = find_out(cond, partial, &ruling.verdict);
     }
-    int err = poise_coll_broadcast(cond->coll, 0, &ruling, sizeof(ruling));
-    if (err == 0 && ruling.code != 0) {
-        err = (int)ruling.code;
+    int code = poise_coll_broadcast(cond->coll, 0, &ruling, sizeof ruling);
+    if (code == 0 && ruling.code != 0) {
+        code = (int)ruling.code;
         if (!cond->is_root) {
-            poise_error_set(-err, DOING, NULL, "%s",
-                            err == -ERANGE ? "the sum does not fit into 64 bits"
-                                           : "another site failed");
+            poise_error_set(-code, DOING, NULL, "%s",
+                            code == -ERANGE
+                                ? "the sum does not fit into 64 bits"
+                                : "another site failed");
         }
     }
     *out = ruling.verdict;
-    return err;
+    return code;
 }
 
 static int decide(struct poise_coll_if *cond,
@@ -328,9 +329,9 @@ static int decide(struct poise_coll_if *cond,
         return set_result(cond, partial, out);
     }
     if (cond->is_root) {
-        int err = send_tuples(cond, partial, 0);
-        if (err < 0) {
-            return err;
+        int code = send_tuples(cond, partial, 0);
+        if (code < 0) {
+            return code;
         }
     }
     int truth = coll_decide(&cond->condition, partial);
@@ -355,14 +356,14 @@ static void count(struct poise_coll_if *cond,
 static uint64_t mark_of(const struct poise_coll_condition *condition)
 {
     struct poise_coll_condition clean;
-    memset(&clean, 0, sizeof(clean));
+    memset(&clean, 0, sizeof clean);
     clean.type = condition->type;
     clean.op = condition->op;
     clean.test = condition->test;
     clean.sign = condition->sign;
     clean.real = condition->real;
     clean.integer = condition->integer;
-    return poise_hash_bytes(&clean, sizeof(clean), 0);
+    return poise_hash_bytes(&clean, sizeof clean, 0);
 }
 
 static void ask(struct poise_coll_if *cond,
@@ -419,27 +420,27 @@ int poise_coll_allreduce_if_as(struct poise_coll_if *cond,
                                const void *value,
                                struct poise_coll_verdict *out)
 {
-    int err = coll_condition_check(condition);
-    if (err < 0) {
-        return err;
+    int code = coll_condition_check(condition);
+    if (code < 0) {
+        return code;
     }
     ask(cond, condition);
     return allreduce(cond, value, out);
 }
 
-/* ---- making and ending --------------------------------------------------- */
+/* ---- making and ending -------------------------------------------------- */
 
 static int check_alike(struct poise_world *world,
                        const struct poise_coll_condition *condition)
 {
     uint64_t hash = mark_of(condition);
     uint64_t ends[2] = {hash, ~hash};
-    int err = poise_world_reduce(world, POISE_MIN, ends, 2);
-    if (err == 0 && ends[0] != ~ends[1]) {
-        err = poise_error_set(EPROTO, "make a conditional allreduce", NULL,
-                              "the ranks differ in the condition");
+    int code = poise_world_reduce(world, POISE_MIN, ends, 2);
+    if (code == 0 && ends[0] != ~ends[1]) {
+        code = poise_error_set(EPROTO, "make a conditional allreduce", NULL,
+                               "the ranks differ in the condition");
     }
-    return err;
+    return code;
 }
 
 static int find_sites(struct poise_coll_if *cond,
@@ -451,7 +452,7 @@ static int find_sites(struct poise_coll_if *cond,
         cond->site_count =
             site >= cond->site_count ? site + 1 : cond->site_count;
     }
-    cond->sites = poise_alloc((size_t)cond->site_count, sizeof(*cond->sites));
+    cond->sites = poise_alloc((size_t)cond->site_count, sizeof *cond->sites);
     if (!cond->sites) {
         return -ENOMEM;
     }
@@ -466,46 +467,46 @@ static int find_sites(struct poise_coll_if *cond,
 static int make_site(struct poise_coll_if *cond, struct poise_world *world)
 {
     struct poise_coll_tree *tree = NULL;
-    int err = poise_world_split(world, POISE_LEVEL_WORLD, &cond->world);
-    if (err == 0) {
-        err = poise_world_split(world, POISE_LEVEL_SITE, &cond->part);
+    int code = poise_world_split(world, POISE_LEVEL_WORLD, &cond->world);
+    if (code == 0) {
+        code = poise_world_split(world, POISE_LEVEL_SITE, &cond->part);
     }
-    if (err < 0) {
-        return err;
+    if (code < 0) {
+        return code;
     }
     /* From here on sites go their own ways, and agree at the end. */
-    err = poise_world_agree(cond->part,
-                            poise_coll_tree_make(cond->part, "node", &tree));
-    if (err == 0) {
+    code = poise_world_agree(cond->part,
+                             poise_coll_tree_make(cond->part, "node", &tree));
+    if (code == 0) {
         struct poise_coll_options options = {
             .tree = tree, .reproducible = true, .piece_bytes = 1};
-        err = poise_coll_create(cond->part, &options, &cond->coll);
+        code = poise_coll_create(cond->part, &options, &cond->coll);
     }
     poise_coll_tree_free(tree);
-    return poise_world_agree(world, err);
+    return poise_world_agree(world, code);
 }
 
 int poise_coll_if_create(struct poise_world *world,
                          const struct poise_coll_condition *condition,
                          struct poise_coll_if **out)
 {
-    struct poise_coll_if *cond = poise_alloc(1, sizeof(*cond));
-    int err = cond ? coll_condition_check(condition) : -ENOMEM;
-    if (err == 0) {
+    struct poise_coll_if *cond = poise_alloc(1, sizeof *cond);
+    int code = cond ? coll_condition_check(condition) : -ENOMEM;
+    if (code == 0) {
         cond->usual = *condition;
         cond->rank = poise_world_rank(world);
-        err = find_sites(cond, world);
+        code = find_sites(cond, world);
     }
-    err = poise_world_agree(world, err);
-    if (err == 0) {
-        err = check_alike(world, condition);
+    code = poise_world_agree(world, code);
+    if (code == 0) {
+        code = check_alike(world, condition);
     }
-    if (err == 0) {
-        err = make_site(cond, world);
+    if (code == 0) {
+        code = make_site(cond, world);
     }
-    if (err < 0) {
+    if (code < 0) {
         poise_coll_if_destroy(cond);
-        return err;
+        return code;
     }
     *out = cond;
     return 0;

@@ -44,7 +44,7 @@ static int other_length(int rank, size_t sent, size_t expected)
                            expected);
 }
 
-/* ---- where all share memory ---------------------------------------------- */
+/* ---- where all share memory --------------------------------------------- */
 
 static char *slot_of(const struct exchange *exchange, int rank)
 {
@@ -85,7 +85,7 @@ static void fill_slot(struct exchange *exchange)
         struct poise_coll_block from =
             block_of(exchange, exchange->in_blocks, rank);
         struct poise_coll_block to = {at, from.bytes};
-        memcpy(slot + (size_t)rank * sizeof(to), &to, sizeof(to));
+        memcpy(slot + (size_t)rank * sizeof to, &to, sizeof to);
         copy(slot + at, exchange->in + from.offset, from.bytes);
         at += from.bytes;
     }
@@ -101,20 +101,20 @@ static int take_from(struct exchange *exchange, int rank)
     struct poise_coll_block from = {(size_t)coll->rank * exchange->call.bytes,
                                     exchange->call.bytes};
     char *out = exchange->out + to.offset;
-    int err = 0;
+    int code = 0;
     if (!view->in) {
         memcpy(&from,
-               slot_of(exchange, rank) + (size_t)coll->rank * sizeof(from),
-               sizeof(from));
+               slot_of(exchange, rank) + (size_t)coll->rank * sizeof from,
+               sizeof from);
     } else if (view->blocks) {
-        err = coll_direct_get(coll, rank, &from, &view->blocks[coll->rank],
-                              sizeof(from));
+        code = coll_direct_get(coll, rank, &from, &view->blocks[coll->rank],
+                               sizeof from);
     }
-    if (err == 0 && from.bytes != to.bytes) {
-        err = other_length(rank, from.bytes, to.bytes);
+    if (code == 0 && from.bytes != to.bytes) {
+        code = other_length(rank, from.bytes, to.bytes);
     }
-    if (err < 0) {
-        return err;
+    if (code < 0) {
+        return code;
     }
     if (!view->in) {
         copy(out, slot_of(exchange, rank) + from.offset, from.bytes);
@@ -136,53 +136,53 @@ static int run_near(struct exchange *exchange)
         mine = (struct coll_view){.in = exchange->in,
                                   .blocks = exchange->in_blocks};
     }
-    int err = coll_near_meet(coll, call, &mine);
+    int code = coll_near_meet(coll, call, &mine);
     for (int i = 0; i < coll->size && call->code == 0; i++) {
         int rank = (coll->rank + i) % coll->size;
         direct = direct || coll_view(coll, rank, call->number)->in;
-        err = err < 0 ? err : take_from(exchange, rank);
+        code = code < 0 ? code : take_from(exchange, rank);
     }
     if (direct) {
-        return coll_near_part(coll, call, err);
+        return coll_near_part(coll, call, code);
     }
-    if (err < 0) {
-        coll_fail(call, err, coll->rank);
+    if (code < 0) {
+        coll_fail(call, code, coll->rank);
     }
     poise_trace_emit(poise_trace_current(), POISE_TRACE_COLL_LEAVE,
                      (uint32_t)call->kind, call->number, (uint64_t)-call->code);
     return coll_finish(coll, call);
 }
 
-/* ---- by letters ---------------------------------------------------------- */
+/* ---- by letters --------------------------------------------------------- */
 
 static int send_all(struct exchange *exchange)
 {
     struct poise_coll *coll = exchange->coll;
-    int err = 0;
-    for (int i = 1; i < coll->size && err == 0; i++) {
+    int code = 0;
+    for (int i = 1; i < coll->size && code == 0; i++) {
         int rank = (coll->rank + i) % coll->size;
         struct poise_coll_block from =
             block_of(exchange, exchange->in_blocks, rank);
         struct coll_range range = {from.offset, from.bytes};
-        err = coll_letter_send(coll, &exchange->call, rank, exchange->in,
-                               &range, 1);
+        code = coll_letter_send(coll, &exchange->call, rank, exchange->in,
+                                &range, 1);
     }
-    return err;
+    return code;
 }
 
 static int take_all(struct exchange *exchange)
 {
     struct poise_coll *coll = exchange->coll;
-    int *sources = coll->sources, count = 0, err = 0;
+    int *sources = coll->sources, count = 0, code = 0;
     for (int i = 1; i < coll->size; i++) {
         sources[count++] = (coll->rank + coll->size - i) % coll->size;
     }
-    while (count > 0 && err == 0) {
+    while (count > 0 && code == 0) {
         struct coll_letter letter;
         int which = 0;
-        err = coll_letter_take(coll, &exchange->call, sources, count, &which,
-                               &letter);
-        if (err < 0) {
+        code = coll_letter_take(coll, &exchange->call, sources, count, &which,
+                                &letter);
+        if (code < 0) {
             break;
         }
         struct poise_coll_block to =
@@ -190,12 +190,12 @@ static int take_all(struct exchange *exchange)
         if (letter.len == to.bytes) {
             copy(exchange->out + to.offset, letter.body, letter.len);
         } else {
-            err = other_length(sources[which], letter.len, to.bytes);
+            code = other_length(sources[which], letter.len, to.bytes);
         }
         sources[which] = sources[--count];
         coll_letter_free(&letter);
     }
-    return err;
+    return code;
 }
 
 static int run_letters(struct exchange *exchange)
@@ -210,17 +210,17 @@ static int run_letters(struct exchange *exchange)
     poise_trace_emit(ring, POISE_TRACE_COLL_ENTER, (uint32_t)call->kind,
                      call->number, call->bytes);
     coll_show_card(coll, call);
-    int err = send_all(exchange);
-    if (err == 0) {
-        err = take_all(exchange);
+    int code = send_all(exchange);
+    if (code == 0) {
+        code = take_all(exchange);
     }
-    if (err == 0 && from.bytes != to.bytes) {
-        err = other_length(coll->rank, from.bytes, to.bytes);
+    if (code == 0 && from.bytes != to.bytes) {
+        code = other_length(coll->rank, from.bytes, to.bytes);
     }
-    if (err == 0) {
+    if (code == 0) {
         copy(exchange->out + to.offset, exchange->in + from.offset, to.bytes);
     } else {
-        coll_fail(call, err, coll->rank);
+        coll_fail(call, code, coll->rank);
     }
     poise_trace_emit(ring, POISE_TRACE_COLL_LEAVE, (uint32_t)call->kind,
                      call->number, (uint64_t)-call->code);
@@ -230,9 +230,9 @@ static int run_letters(struct exchange *exchange)
 static int run(struct exchange *exchange)
 {
     struct poise_coll *coll = exchange->coll;
-    int err = coll_begin(coll, &exchange->call);
-    if (err < 0) {
-        return err;
+    int code = coll_begin(coll, &exchange->call);
+    if (code < 0) {
+        return code;
     }
     /* The same on all ranks: what fits is, if all have items of one length. */
     bool near = coll_is_near(coll) &&

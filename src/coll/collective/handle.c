@@ -15,7 +15,7 @@
  * place of 1). */
 #define SLOT_SKEW 2048
 
-/* ---- the tree to begin with ---------------------------------------------- */
+/* ---- the tree to begin with --------------------------------------------- */
 
 /* What rank 0's environment says. */
 static int tree_by_name(struct poise_world *world, struct poise_coll_tree **out)
@@ -25,18 +25,18 @@ static int tree_by_name(struct poise_world *world, struct poise_coll_tree **out)
     if (poise_world_rank(world) == 0) {
         poise_buf_puts(&name, text && *text ? text : "default");
     }
-    int err = poise_world_agree(world, poise_world_broadcast(world, 0, &name));
-    if (err == 0) {
-        err = poise_world_agree(world, poise_buf_putc(&name, '\0'));
+    int code = poise_world_agree(world, poise_world_broadcast(world, 0, &name));
+    if (code == 0) {
+        code = poise_world_agree(world, poise_buf_putc(&name, '\0'));
     }
-    if (err == 0 && strpbrk(name.data, "/.")) {
-        err = poise_coll_tree_read(world, name.data, out);
-    } else if (err == 0) {
-        err = poise_world_agree(world,
-                                poise_coll_tree_make(world, name.data, out));
+    if (code == 0 && strpbrk(name.data, "/.")) {
+        code = poise_coll_tree_read(world, name.data, out);
+    } else if (code == 0) {
+        code = poise_world_agree(world,
+                                 poise_coll_tree_make(world, name.data, out));
     }
     poise_buf_free(&name);
-    return err;
+    return code;
 }
 
 static int check_tree(const struct poise_coll_tree *tree, int size)
@@ -55,45 +55,45 @@ static int given_tree(struct poise_world *world,
                       struct poise_coll_tree **out)
 {
     struct poise_coll_tree *mine = NULL;
-    int err = check_tree(tree, poise_world_size(world));
-    if (err == 0) {
+    int code = check_tree(tree, poise_world_size(world));
+    if (code == 0) {
         mine = coll_tree_copy(tree);
-        err = mine ? 0 : -ENOMEM;
+        code = mine ? 0 : -ENOMEM;
     }
     uint64_t ends[2] = {0};
-    if (err == 0) {
+    if (code == 0) {
         size_t size = (size_t)tree->size;
         ends[0] = poise_hash_bytes(tree->parent, size * sizeof(int), 0) ^
                   poise_hash_bytes(tree->over, size, 1);
         ends[1] = ~ends[0];
     }
-    err = poise_world_agree(world, err);
-    if (err == 0) {
-        err = poise_world_reduce(world, POISE_MIN, ends, 2);
+    code = poise_world_agree(world, code);
+    if (code == 0) {
+        code = poise_world_reduce(world, POISE_MIN, ends, 2);
     }
-    if (err == 0 && ends[0] != ~ends[1]) {
-        err = poise_error_set(EPROTO, "use a tree", NULL,
-                              "the ranks were given different ones");
+    if (code == 0 && ends[0] != ~ends[1]) {
+        code = poise_error_set(EPROTO, "use a tree", NULL,
+                               "the ranks were given different ones");
     }
-    if (err < 0) {
+    if (code < 0) {
         poise_coll_tree_free(mine);
-        return err;
+        return code;
     }
     *out = mine;
     return 0;
 }
 
-/* ---- making and ending --------------------------------------------------- */
+/* ---- making and ending -------------------------------------------------- */
 
 /* What one rank may lack; the others learn of it. */
 static int allocate(struct poise_coll *coll)
 {
     size_t size = (size_t)coll->size;
-    coll->seat_of = poise_alloc(size, sizeof(*coll->seat_of));
-    coll->staged = poise_alloc(size, sizeof(*coll->staged));
-    coll->letters = poise_alloc(size, sizeof(*coll->letters));
-    coll->sources = poise_alloc(size, sizeof(*coll->sources));
-    coll->sent = poise_alloc(size, sizeof(*coll->sent));
+    coll->seat_of = poise_alloc(size, sizeof *coll->seat_of);
+    coll->staged = poise_alloc(size, sizeof *coll->staged);
+    coll->letters = poise_alloc(size, sizeof *coll->letters);
+    coll->sources = poise_alloc(size, sizeof *coll->sources);
+    coll->sent = poise_alloc(size, sizeof *coll->sent);
     return coll->seat_of && coll->staged && coll->letters && coll->sources &&
                    coll->sent
                ? 0
@@ -110,20 +110,20 @@ static int make_memory(struct poise_coll *coll)
     size_t head = ring + (all_here ? COLL_CASTS * sizeof(struct coll_cast) : 0);
     head = (head + 4095) / 4096 * 4096 + SLOT_SKEW;
     size_t slot = 2 * coll->piece_bytes;
-    int err =
+    int code =
         coll_segment_create(coll->world, head + count * slot, &coll->segment);
-    if (err < 0) {
-        return err;
+    if (code < 0) {
+        return code;
     }
     struct coll_segment *segment = &coll->segment;
     if (segment->index == 0) {
-        err = coll_segment_reserve(segment, 0, head);
+        code = coll_segment_reserve(segment, 0, head);
     }
-    if (err == 0) {
-        err = coll_segment_reserve(segment,
-                                   head + (size_t)segment->index * slot, slot);
+    if (code == 0) {
+        code = coll_segment_reserve(segment,
+                                    head + (size_t)segment->index * slot, slot);
     }
-    err = poise_world_agree(coll->world, err);
+    code = poise_world_agree(coll->world, code);
     coll_segment_seal(segment);
     char *base = segment->base;
     coll->gate = (struct coll_gate *)base;
@@ -138,27 +138,27 @@ static int make_memory(struct poise_coll *coll)
     for (int i = 0; i < segment->count; i++) {
         coll->seat_of[ranks[i]] = i;
     }
-    return err;
+    return code;
 }
 
 static int make_parts(struct poise_coll *coll,
                       const struct poise_coll_options *options)
 {
     struct poise_coll_tree *tree = NULL;
-    int err = options->tree ? given_tree(coll->world, options->tree, &tree)
-                            : tree_by_name(coll->world, &tree);
-    if (err == 0) {
-        err = coll_plan_make(coll->world, tree, coll->staged, &coll->plan);
-        err = poise_world_agree(coll->world, err);
+    int code = options->tree ? given_tree(coll->world, options->tree, &tree)
+                             : tree_by_name(coll->world, &tree);
+    if (code == 0) {
+        code = coll_plan_make(coll->world, tree, coll->staged, &coll->plan);
+        code = poise_world_agree(coll->world, code);
     }
     poise_coll_tree_free(tree);
-    if (err == 0) {
-        err = make_memory(coll);
+    if (code == 0) {
+        code = make_memory(coll);
     }
-    if (err == 0 && coll->ring && !options->copied) {
-        err = coll_direct_probe(coll);
+    if (code == 0 && coll->ring && !options->copied) {
+        code = coll_direct_probe(coll);
     }
-    return err;
+    return code;
 }
 
 int poise_coll_create(struct poise_world *world,
@@ -166,9 +166,9 @@ int poise_coll_create(struct poise_world *world,
                       struct poise_coll **out)
 {
     const struct poise_coll_options none = {0};
-    struct poise_coll *coll = poise_alloc(1, sizeof(*coll));
+    struct poise_coll *coll = poise_alloc(1, sizeof *coll);
     options = options ? options : &none;
-    int err = coll ? 0 : -ENOMEM;
+    int code = coll ? 0 : -ENOMEM;
     if (coll) {
         coll->segment.fd = -1;
         coll->next_proposer = -1;
@@ -179,18 +179,18 @@ int poise_coll_create(struct poise_world *world,
             options->piece_bytes ? options->piece_bytes : PIECE_BYTES;
         coll->piece_bytes = (coll->piece_bytes + LEAST_PIECE_BYTES - 1) /
                             LEAST_PIECE_BYTES * LEAST_PIECE_BYTES;
-        err = allocate(coll);
+        code = allocate(coll);
     }
-    err = poise_world_agree(world, err);
-    if (err == 0) {
-        err = poise_world_split(world, POISE_LEVEL_WORLD, &coll->world);
+    code = poise_world_agree(world, code);
+    if (code == 0) {
+        code = poise_world_split(world, POISE_LEVEL_WORLD, &coll->world);
     }
-    if (err == 0) {
-        err = make_parts(coll, options);
+    if (code == 0) {
+        code = make_parts(coll, options);
     }
-    if (err < 0) {
+    if (code < 0) {
         poise_coll_destroy(coll);
-        return err;
+        return code;
     }
     *out = coll;
     return 0;
@@ -223,19 +223,19 @@ void poise_coll_destroy(struct poise_coll *coll)
     free(coll);
 }
 
-/* ---- swapping trees ------------------------------------------------------ */
+/* ---- swapping trees ----------------------------------------------------- */
 
 int poise_coll_propose(struct poise_coll *coll,
                        const struct poise_coll_tree *tree)
 {
     struct coll_plan plan;
-    int err = check_tree(tree, coll->size);
-    if (err == 0) {
+    int code = check_tree(tree, coll->size);
+    if (code == 0) {
         /* What all would find wrong with it shows here. */
-        err = coll_plan_make(coll->world, tree, coll->staged, &plan);
+        code = coll_plan_make(coll->world, tree, coll->staged, &plan);
     }
-    if (err < 0) {
-        return err;
+    if (code < 0) {
+        return code;
     }
     coll_plan_free(&plan);
     struct poise_coll_tree *copy = coll_tree_copy(tree);
@@ -304,10 +304,10 @@ static int learn_tree(struct poise_coll *coll, int proposer)
     }
     if (failed == 0) {
         struct coll_plan plan;
-        int err = tree ? coll_plan_make(coll->world, tree, coll->staged, &plan)
-                       : -ENOMEM;
-        err = change_plan(coll, err, &plan);
-        coll->stats.swaps += err == 0;
+        int code = tree ? coll_plan_make(coll->world, tree, coll->staged, &plan)
+                        : -ENOMEM;
+        code = change_plan(coll, code, &plan);
+        coll->stats.swaps += code == 0;
         failed = coll->broken;
     }
     poise_coll_tree_free(tree);
@@ -324,11 +324,12 @@ int poise_coll_set_stage(struct poise_coll *coll, int rank,
     struct coll_plan plan;
     bool was = coll->staged[rank];
     coll->staged[rank] = true;
-    int err = coll_plan_make(coll->world, coll->plan.tree, coll->staged, &plan);
-    err = change_plan(coll, err, &plan);
-    if (err < 0) {
+    int code =
+        coll_plan_make(coll->world, coll->plan.tree, coll->staged, &plan);
+    code = change_plan(coll, code, &plan);
+    if (code < 0) {
         coll->staged[rank] = was;
-        return err;
+        return code;
     }
     if (rank == coll->rank && stage) {
         if (coll->stage.destroy) {
@@ -339,7 +340,7 @@ int poise_coll_set_stage(struct poise_coll *coll, int rank,
     return 0;
 }
 
-/* ---- beginning ----------------------------------------------------------- */
+/* ---- beginning ---------------------------------------------------------- */
 
 uint32_t coll_check_of(const struct coll_call *call)
 {
@@ -368,9 +369,9 @@ int coll_get_ready(struct poise_coll *coll)
 
 int coll_begin(struct poise_coll *coll, struct coll_call *call)
 {
-    int err = coll_get_ready(coll);
-    if (err < 0) {
-        return err;
+    int code = coll_get_ready(coll);
+    if (code < 0) {
+        return code;
     }
     call->number = ++coll->number;
     call->check = coll_check_of(call);
@@ -388,9 +389,9 @@ int coll_begin(struct poise_coll *coll, struct coll_call *call)
 
 int coll_begin_cast(struct poise_coll *coll, struct coll_call *call)
 {
-    int err = coll_get_ready(coll);
-    if (err < 0) {
-        return err;
+    int code = coll_get_ready(coll);
+    if (code < 0) {
+        return code;
     }
     /* The tree of the next call may be another. */
     if (!coll_is_near(coll)) {
@@ -402,7 +403,7 @@ int coll_begin_cast(struct poise_coll *coll, struct coll_call *call)
     return 0;
 }
 
-/* ---- asking -------------------------------------------------------------- */
+/* ---- asking ------------------------------------------------------------- */
 
 struct poise_coll_stats poise_coll_stats(const struct poise_coll *coll)
 {

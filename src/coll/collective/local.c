@@ -15,7 +15,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* ---- the memory of others ------------------------------------------------ */
+/* ---- the memory of others ----------------------------------------------- */
 
 typedef ssize_t (*move_fn)(pid_t pid, const struct iovec *mine,
                            unsigned long mine_count, const struct iovec *theirs,
@@ -89,25 +89,25 @@ int coll_direct_probe(struct poise_coll *coll)
 {
     uint64_t word = 0x706f697365ULL + (uint64_t)coll->rank, may = 1;
     coll_view(coll, coll->rank, 0)->in = &word;
-    int err = poise_world_barrier(coll->world);
-    for (int rank = 0; rank < coll->size && err == 0 && may; rank++) {
+    int code = poise_world_barrier(coll->world);
+    for (int rank = 0; rank < coll->size && code == 0 && may; rank++) {
         uint64_t seen = 0;
         may = coll_direct_get(coll, rank, &seen, coll_view(coll, rank, 0)->in,
-                              sizeof(seen)) == 0 &&
+                              sizeof seen) == 0 &&
               seen == 0x706f697365ULL + (uint64_t)rank;
     }
     coll->blocks = poise_alloc((size_t)coll->size, COLL_BLOCK_BYTES);
-    if (err == 0 && !coll->blocks) {
-        err = -ENOMEM;
+    if (code == 0 && !coll->blocks) {
+        code = -ENOMEM;
     }
     /* It is no error not to be allowed to. */
     int reduced = poise_world_reduce(coll->world, POISE_MIN, &may, 1);
-    err = poise_world_agree(coll->world, err < 0 ? err : reduced);
-    coll->direct = err == 0 && may;
-    return err;
+    code = poise_world_agree(coll->world, code < 0 ? code : reduced);
+    coll->direct = code == 0 && may;
+    return code;
 }
 
-/* ---- meeting ------------------------------------------------------------- */
+/* ---- meeting ------------------------------------------------------------ */
 
 static int gate(struct poise_coll *coll)
 {
@@ -123,11 +123,11 @@ int coll_near_meet(struct poise_coll *coll, struct coll_call *call,
                      (uint32_t)call->kind, call->number, call->bytes);
     *coll_view(coll, coll->rank, call->number) = *mine;
     coll_show_card(coll, call);
-    int err = gate(coll);
-    if (err < 0) {
-        coll_fail(call, err, coll->rank);
+    int code = gate(coll);
+    if (code < 0) {
+        coll_fail(call, code, coll->rank);
     }
-    for (int rank = 0; rank < coll->size && err == 0; rank++) {
+    for (int rank = 0; rank < coll->size && code == 0; rank++) {
         coll_read_card(coll, call, rank);
     }
     return call->code;
@@ -153,7 +153,7 @@ int coll_near_part(struct poise_coll *coll, struct coll_call *call, int err)
     return coll_finish(coll, call);
 }
 
-/* ---- two ranks ----------------------------------------------------------- */
+/* ---- two ranks ---------------------------------------------------------- */
 
 /* The other's value where it lies: both are copied side by side and folded, and
  * nobody writes to a result, which may be in the same place, before both are
@@ -176,11 +176,11 @@ static void fold_direct(struct poise_coll *coll, struct coll_call *call,
         coll_fold(call->type, call->op, values[top], values[1 - top],
                   call->bytes / coll_type_bytes(call->type));
     }
-    int err = coll_word_wait(&coll->waiter, &coll_seat(coll, other)->done,
-                             (uint32_t)call->number);
-    err = err < 0 ? err : view->code;
-    if (err < 0) {
-        coll_fail(call, err, me);
+    int code = coll_word_wait(&coll->waiter, &coll_seat(coll, other)->done,
+                              (uint32_t)call->number);
+    code = code < 0 ? code : view->code;
+    if (code < 0) {
+        coll_fail(call, code, me);
     } else if (theirs->code != 0) {
         coll_fail(call, theirs->code, other);
     } else if (out) {
@@ -220,10 +220,10 @@ int coll_pair(struct poise_coll *coll, struct coll_call *call, const void *in,
         poise_trace_emit(ring, POISE_TRACE_COLL_LAST, (uint32_t)call->kind,
                          call->number, (uint64_t)me);
     }
-    int err = coll_word_wait(&coll->waiter, &coll_seat(coll, other)->shown,
-                             (uint32_t)call->number);
-    if (err < 0) {
-        coll_fail(call, err, me);
+    int code = coll_word_wait(&coll->waiter, &coll_seat(coll, other)->shown,
+                              (uint32_t)call->number);
+    if (code < 0) {
+        coll_fail(call, code, me);
     } else {
         coll_read_card(coll, call, other);
     }
@@ -237,7 +237,7 @@ int coll_pair(struct poise_coll *coll, struct coll_call *call, const void *in,
     return coll_finish(coll, call);
 }
 
-/* ---- reductions ---------------------------------------------------------- */
+/* ---- reductions --------------------------------------------------------- */
 
 struct fold {
     struct poise_coll *coll;
@@ -286,9 +286,9 @@ static int fold_block(const struct fold *fold, size_t from, size_t bytes)
     const struct coll_plan *plan = &coll->plan;
     const struct coll_call *call = fold->call;
     for (int rank = 0; rank < coll->size; rank++) {
-        int err = fetch(fold, rank, from, bytes);
-        if (err < 0) {
-            return err;
+        int code = fetch(fold, rank, from, bytes);
+        if (code < 0) {
+            return code;
         }
     }
     for (int i = plan->cell_count - 1; i >= 0; i--) {
@@ -311,29 +311,29 @@ static int fold_share(const struct fold *fold)
 {
     size_t from = share_of(fold, fold->coll->rank) * fold->width;
     size_t to = share_of(fold, fold->coll->rank + 1) * fold->width;
-    int err = 0;
-    for (size_t step; from < to && err == 0; from += step) {
+    int code = 0;
+    for (size_t step; from < to && code == 0; from += step) {
         step = COLL_BLOCK_BYTES / fold->width * fold->width;
         step = to - from < step ? to - from : step;
-        err = fold_block(fold, from, step);
+        code = fold_block(fold, from, step);
     }
-    return err;
+    return code;
 }
 
 /* The shares that others have folded. */
 static int collect(const struct fold *fold)
 {
     struct poise_coll *coll = fold->coll;
-    int err = 0;
-    for (int i = 1; i < coll->size && err == 0; i++) {
+    int code = 0;
+    for (int i = 1; i < coll->size && code == 0; i++) {
         int rank = (coll->rank + i) % coll->size;
         size_t from = share_of(fold, rank) * fold->width;
         size_t to = share_of(fold, rank + 1) * fold->width;
         const char *theirs = coll_view(coll, rank, fold->call->number)->out;
-        err = coll_direct_get(coll, rank, fold->out + from, theirs + from,
-                              to - from);
+        code = coll_direct_get(coll, rank, fold->out + from, theirs + from,
+                               to - from);
     }
-    return err;
+    return code;
 }
 
 int coll_near_fold(struct poise_coll *coll, struct coll_call *call,
@@ -351,19 +351,19 @@ int coll_near_fold(struct poise_coll *coll, struct coll_call *call,
                         .out = wants ? out : NULL,
                         .width = width,
                         .count = call->bytes / width};
-    int err = fold_share(&fold);
+    int code = fold_share(&fold);
     if (call->kind != COLL_REDUCE) {
         int passed = gate(coll);
         if (passed < 0) {
             coll_fail(call, passed, coll->rank);
-        } else if (err == 0) {
-            err = collect(&fold);
+        } else if (code == 0) {
+            code = collect(&fold);
         }
     }
-    return coll_near_part(coll, call, err);
+    return coll_near_part(coll, call, code);
 }
 
-/* ---- items --------------------------------------------------------------- */
+/* ---- items -------------------------------------------------------------- */
 
 static int take_item(struct poise_coll *coll, const struct coll_call *call,
                      int rank, const void *in, char *out)
@@ -382,23 +382,23 @@ int coll_near_items(struct poise_coll *coll, struct coll_call *call,
 {
     struct coll_view mine = {.in = in, .out = out};
     size_t at = (size_t)coll->rank * call->bytes;
-    int err = coll_near_meet(coll, call, &mine), root = call->root;
-    for (int i = 0; i < coll->size && err == 0 && call->kind == COLL_ALLGATHER;
+    int code = coll_near_meet(coll, call, &mine), root = call->root;
+    for (int i = 0; i < coll->size && code == 0 && call->kind == COLL_ALLGATHER;
          i++) {
-        err = take_item(coll, call, (coll->rank + i) % coll->size, in, out);
+        code = take_item(coll, call, (coll->rank + i) % coll->size, in, out);
     }
-    if (err == 0 && root == coll->rank) {
+    if (code == 0 && root == coll->rank) {
         if (call->kind == COLL_GATHER) {
             copy((char *)out + at, in, call->bytes);
         } else {
             copy(out, (const char *)in + at, call->bytes);
         }
-    } else if (err == 0 && call->kind == COLL_GATHER) {
+    } else if (code == 0 && call->kind == COLL_GATHER) {
         char *theirs = coll_view(coll, root, call->number)->out;
-        err = coll_direct_put(coll, root, theirs + at, in, call->bytes);
-    } else if (err == 0 && call->kind == COLL_SCATTER) {
+        code = coll_direct_put(coll, root, theirs + at, in, call->bytes);
+    } else if (code == 0 && call->kind == COLL_SCATTER) {
         const char *theirs = coll_view(coll, root, call->number)->in;
-        err = coll_direct_get(coll, root, out, theirs + at, call->bytes);
+        code = coll_direct_get(coll, root, out, theirs + at, call->bytes);
     }
-    return coll_near_part(coll, call, err);
+    return coll_near_part(coll, call, code);
 }

@@ -35,29 +35,29 @@ int coll_letter_send(struct poise_coll *coll, const struct coll_call *call,
                              .culprit = call->culprit,
                              .flags = call->flags};
     struct poise_buf *message = &coll->message;
-    int err, tries = 0;
+    int code, tries = 0;
     do {
         poise_buf_reset(message);
-        poise_buf_append(message, &head, sizeof(head));
+        poise_buf_append(message, &head, sizeof head);
         for (int i = 0; i < count && call->code == 0; i++) {
             if (ranges[i].len > 0) {
                 poise_buf_append(message, data + ranges[i].from, ranges[i].len);
             }
         }
-        err = message->error;
-        if (err == 0) {
-            err = poise_world_send(coll->world, dest, LETTER_TAG, message->data,
-                                   message->len);
+        code = message->error;
+        if (code == 0) {
+            code = poise_world_send(coll->world, dest, LETTER_TAG,
+                                    message->data, message->len);
         }
         /* Others wait for it: a shortage of memory is waited out. */
-        if (err == -ENOMEM && tries < MOST_TRIES) {
+        if (code == -ENOMEM && tries < MOST_TRIES) {
             poise_sleep_ns(1000000);
         }
-    } while (err == -ENOMEM && tries++ < MOST_TRIES);
-    if (err == 0) {
+    } while (code == -ENOMEM && tries++ < MOST_TRIES);
+    if (code == 0) {
         count_sent(coll, dest, message->len);
     }
-    return err;
+    return code;
 }
 
 /* Room for one letter more. */
@@ -65,7 +65,7 @@ static int reserve(struct poise_coll *coll)
 {
     if (coll->inbox_count == coll->inbox_cap) {
         size_t cap = coll->inbox_cap ? coll->inbox_cap * 2 : 8;
-        void *inbox = poise_realloc(coll->inbox, cap, sizeof(*coll->inbox));
+        void *inbox = poise_realloc(coll->inbox, cap, sizeof *coll->inbox);
         if (!inbox) {
             return -ENOMEM;
         }
@@ -78,16 +78,16 @@ static int reserve(struct poise_coll *coll)
 static int keep(struct poise_coll *coll, const struct poise_message *message)
 {
     struct coll_letter *letter = &coll->inbox[coll->inbox_count];
-    if (message->len < sizeof(letter->head)) {
+    if (message->len < sizeof letter->head) {
         return poise_error_set(EPROTO, "read a message", NULL,
                                "rank %d sent %zu bytes", message->source,
                                message->len);
     }
-    memcpy(&letter->head, message->data, sizeof(letter->head));
+    memcpy(&letter->head, message->data, sizeof letter->head);
     letter->source = message->source;
     letter->data = message->data;
-    letter->body = (const char *)message->data + sizeof(letter->head);
-    letter->len = message->len - sizeof(letter->head);
+    letter->body = (const char *)message->data + sizeof letter->head;
+    letter->len = message->len - sizeof letter->head;
     coll->inbox_count++;
     return 0;
 }
@@ -97,13 +97,13 @@ static int keep(struct poise_coll *coll, const struct poise_message *message)
 static int take_in(struct poise_coll *coll)
 {
     struct poise_message message;
-    int err = reserve(coll);
-    int got = err < 0 ? err : poise_world_receive(coll->world, &message);
+    int code = reserve(coll);
+    int got = code < 0 ? code : poise_world_receive(coll->world, &message);
     if (got > 0) {
-        err = keep(coll, &message);
-        if (err < 0) {
+        code = keep(coll, &message);
+        if (code < 0) {
             poise_message_free(&message);
-            return err;
+            return code;
         }
     }
     return got;
@@ -124,7 +124,7 @@ void coll_letter_free(struct coll_letter *letter)
 static void remove_letter(struct poise_coll *coll, size_t i)
 {
     memmove(&coll->inbox[i], &coll->inbox[i + 1],
-            (--coll->inbox_count - i) * sizeof(*coll->inbox));
+            (--coll->inbox_count - i) * sizeof *coll->inbox);
 }
 
 /* 1: found, 0: not, negative: a letter that should not be. */

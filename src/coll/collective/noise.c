@@ -65,8 +65,8 @@ void coll_noise_mark(const double *times, size_t count,
                      const uint64_t *thresholds_ns, uint8_t *late,
                      double *space)
 {
-    memcpy(space, times, count * sizeof(*times));
-    qsort(space, count, sizeof(*space), by_value);
+    memcpy(space, times, count * sizeof *times);
+    qsort(space, count, sizeof *space, by_value);
     double median = space[count / 2];
     for (size_t t = 0; t < POISE_NOISE_THRESHOLDS; t++) {
         for (size_t i = 0; i < count; i++) {
@@ -79,19 +79,19 @@ void coll_noise_mark(const double *times, size_t count,
 static int probe_allreduce(struct poise_coll *coll, uint64_t *out_ns)
 {
     double value = 1, sum, took = 0;
-    int err = poise_coll_barrier(coll);
+    int code = poise_coll_barrier(coll);
     uint64_t begun = poise_clock_ns();
-    for (int i = 0; i < PROBES && err == 0; i++) {
-        err = poise_coll_allreduce(coll, &value, &sum, 1, POISE_DOUBLE,
-                                   POISE_OP_SUM);
+    for (int i = 0; i < PROBES && code == 0; i++) {
+        code = poise_coll_allreduce(coll, &value, &sum, 1, POISE_DOUBLE,
+                                    POISE_OP_SUM);
     }
     took = (double)(poise_clock_ns() - begun) / PROBES;
-    if (err == 0) {
-        err = poise_coll_allreduce(coll, &took, &took, 1, POISE_DOUBLE,
-                                   POISE_OP_MAX);
+    if (code == 0) {
+        code = poise_coll_allreduce(coll, &took, &took, 1, POISE_DOUBLE,
+                                    POISE_OP_MAX);
     }
     *out_ns = (uint64_t)took;
-    return err;
+    return code;
 }
 
 static int iterate(struct poise_coll *coll,
@@ -105,22 +105,22 @@ static int iterate(struct poise_coll *coll,
         m.b[i / SIDE][i % SIDE] = 1.0 / (i + 1);
     }
     uint64_t work = calibrate(&m, quantum_ns);
-    int err = poise_coll_barrier(coll);
-    for (size_t i = 0; i < count && err == 0; i++) {
+    int code = poise_coll_barrier(coll);
+    for (size_t i = 0; i < count && code == 0; i++) {
         double value = 1, sum;
         uint64_t begun = poise_clock_ns();
         compute(&m, work);
         uint64_t computed = poise_clock_ns();
         if (options->allreduce) {
-            err = poise_coll_allreduce(coll, &value, &sum, 1, POISE_DOUBLE,
-                                       POISE_OP_SUM);
+            code = poise_coll_allreduce(coll, &value, &sum, 1, POISE_DOUBLE,
+                                        POISE_OP_SUM);
         }
         uint64_t met = options->allreduce ? poise_clock_ns() : computed;
         times[POISE_NOISE_COMPUTATION * count + i] = (double)(computed - begun);
         times[POISE_NOISE_ALLREDUCE * count + i] = (double)(met - computed);
         times[POISE_NOISE_ITERATION * count + i] = (double)(met - begun);
     }
-    return err;
+    return code;
 }
 
 /* Mean, deviation and delays of one row, over all ranks. */
@@ -133,21 +133,21 @@ static int sum_up(struct poise_coll *coll, const double *times, size_t count,
     for (size_t i = 0; i < count; i++) {
         sums[0] += times[i];
     }
-    int err =
+    int code =
         poise_coll_allreduce(coll, sums, sums, 1, POISE_DOUBLE, POISE_OP_SUM);
     double mean = sums[0] / all;
     for (size_t i = 0; i < count; i++) {
         sums[1] += (times[i] - mean) * (times[i] - mean);
     }
-    if (err == 0) {
-        err = poise_coll_allreduce(coll, &sums[1], &sums[1], 1, POISE_DOUBLE,
-                                   POISE_OP_SUM);
+    if (code == 0) {
+        code = poise_coll_allreduce(coll, &sums[1], &sums[1], 1, POISE_DOUBLE,
+                                    POISE_OP_SUM);
     }
     coll_noise_mark(times, count, noise->thresholds_ns, late, space);
-    if (err == 0) {
-        err = poise_coll_allreduce(coll, late, late,
-                                   count * POISE_NOISE_THRESHOLDS, POISE_UINT8,
-                                   POISE_OP_MAX);
+    if (code == 0) {
+        code = poise_coll_allreduce(coll, late, late,
+                                    count * POISE_NOISE_THRESHOLDS, POISE_UINT8,
+                                    POISE_OP_MAX);
     }
     out->mean_ns = mean;
     out->deviation_ns = __builtin_sqrt(sums[1] / all);
@@ -157,7 +157,7 @@ static int sum_up(struct poise_coll *coll, const double *times, size_t count,
             out->delayed[t] += late[t * count + i];
         }
     }
-    return err;
+    return code;
 }
 
 int poise_coll_noise(struct poise_coll *coll,

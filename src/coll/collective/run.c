@@ -29,7 +29,7 @@ void coll_fail(struct coll_call *call, int code, int culprit)
     }
 }
 
-/* ---- what goes where ----------------------------------------------------- */
+/* ---- what goes where ---------------------------------------------------- */
 
 static bool is_fold(const struct coll_call *call)
 {
@@ -145,15 +145,15 @@ static int root_ranges(const struct poise_coll *coll,
                        out);
 }
 
-/* ---- letters ------------------------------------------------------------- */
+/* ---- letters ------------------------------------------------------------ */
 
 static void send_ranges(struct poise_coll *coll, struct coll_call *call,
                         int dest, const struct coll_range *ranges, int count)
 {
-    int err = coll_letter_send(coll, call, dest, coll_board(coll, call), ranges,
-                               count);
-    if (err < 0) {
-        coll_fail(call, err, coll->rank);
+    int code = coll_letter_send(coll, call, dest, coll_board(coll, call),
+                                ranges, count);
+    if (code < 0) {
+        coll_fail(call, code, coll->rank);
     }
 }
 
@@ -204,7 +204,7 @@ static void fold_bytes(const struct coll_call *call, char *acc, const char *in)
     }
 }
 
-/* ---- cards --------------------------------------------------------------- */
+/* ---- cards -------------------------------------------------------------- */
 
 void coll_show_card(struct poise_coll *coll, const struct coll_call *call)
 {
@@ -305,7 +305,7 @@ int coll_idle(void *arg)
     return 0;
 }
 
-/* ---- up, inside a cell --------------------------------------------------- */
+/* ---- up, inside a cell -------------------------------------------------- */
 
 static bool folds_here(const struct poise_coll *coll,
                        const struct coll_call *call)
@@ -384,10 +384,10 @@ static void take_kids(struct poise_coll *coll, struct coll_call *call)
         struct coll_range ranges[2];
         int which = 0;
         /* In the order of the tree, unless any order will do. */
-        int err = coll_letter_take(coll, call, &sources[done],
-                                   coll->reproducible ? 1 : count - done,
-                                   &which, &letter);
-        if (err < 0) {
+        int code = coll_letter_take(coll, call, &sources[done],
+                                    coll->reproducible ? 1 : count - done,
+                                    &which, &letter);
+        if (code < 0) {
             return;
         }
         int kid = sources[done + which];
@@ -411,12 +411,12 @@ static void await_kids(struct poise_coll *coll, struct coll_call *call)
     uint32_t count =
         (uint32_t)(plan->split[coll->rank] - plan->first[coll->rank]);
     coll->ready_seen += count;
-    int err = count == 0 ? 0
-                         : coll_word_wait(&coll->waiter,
-                                          &coll_seat(coll, coll->rank)->ready,
-                                          coll->ready_seen);
-    if (err < 0) {
-        coll_fail(call, err, coll->rank);
+    int code = count == 0 ? 0
+                          : coll_word_wait(&coll->waiter,
+                                           &coll_seat(coll, coll->rank)->ready,
+                                           coll->ready_seen);
+    if (code < 0) {
+        coll_fail(call, code, coll->rank);
         return;
     }
     fold_kids(coll, call, coll->rank);
@@ -426,7 +426,7 @@ static void await_kids(struct poise_coll *coll, struct coll_call *call)
     call->flags = card->flags;
 }
 
-/* ---- shares of a long vector --------------------------------------------- */
+/* ---- shares of a long vector -------------------------------------------- */
 
 /* Elements [from, to) of all values of the cell, folded as the tree says. */
 static void fold_share(struct poise_coll *coll, const struct coll_call *call,
@@ -449,11 +449,11 @@ static void fold_share(struct poise_coll *coll, const struct coll_call *call,
 static int share(struct poise_coll *coll, struct coll_call *call)
 {
     const struct coll_plan *plan = &coll->plan;
-    int err = coll_gate_pass(&coll->waiter,
-                             &coll_seat(coll, plan->top[coll->rank])->gate,
-                             (uint32_t)plan->cell_count);
-    if (err < 0) {
-        return err;
+    int code = coll_gate_pass(&coll->waiter,
+                              &coll_seat(coll, plan->top[coll->rank])->gate,
+                              (uint32_t)plan->cell_count);
+    if (code < 0) {
+        return code;
     }
     for (int i = 0; i < plan->cell_count; i++) {
         /* Nobody writes to cards here; the joints name who differs. */
@@ -474,7 +474,7 @@ static int share(struct poise_coll *coll, struct coll_call *call)
     return 0;
 }
 
-/* ---- between cells ------------------------------------------------------- */
+/* ---- between cells ------------------------------------------------------ */
 
 static void apply_stage(struct poise_coll *coll, struct coll_call *call,
                         int (*stage)(void *arg, void *data, size_t bytes))
@@ -482,9 +482,9 @@ static void apply_stage(struct poise_coll *coll, struct coll_call *call,
     bool has_value = call->kind == COLL_ALLREDUCE ||
                      call->kind == COLL_REDUCE || call->kind == COLL_BROADCAST;
     if (stage && has_value && call->code == 0) {
-        int err = stage(coll->stage.arg, coll_board(coll, call), call->bytes);
-        if (err < 0) {
-            coll_fail(call, err, coll->rank);
+        int code = stage(coll->stage.arg, coll_board(coll, call), call->bytes);
+        if (code < 0) {
+            coll_fail(call, code, coll->rank);
         }
     }
 }
@@ -568,7 +568,7 @@ static void meet_roots(struct poise_coll *coll, struct coll_call *call)
 {
     const struct coll_plan *plan = &coll->plan;
     struct coll_letter *letters = coll->letters;
-    memset(letters, 0, (size_t)plan->root_count * sizeof(*letters));
+    memset(letters, 0, (size_t)plan->root_count * sizeof *letters);
     for (int i = 0; i < plan->root_count; i++) {
         struct coll_range ranges[2];
         if (i == plan->root_index ||
@@ -598,7 +598,7 @@ static void send_down(struct poise_coll *coll, struct coll_call *call)
     }
 }
 
-/* ---- the call ------------------------------------------------------------ */
+/* ---- the call ----------------------------------------------------------- */
 
 /* What my cell's top says in the end. */
 static void read_top(struct poise_coll *coll, struct coll_call *call)
@@ -670,9 +670,9 @@ static void tell_failure(struct poise_coll *coll, const struct coll_call *call)
 int coll_finish(struct poise_coll *coll, struct coll_call *call)
 {
     coll->stats.calls++;
-    int err = coll_letter_flush(coll);
-    if (err < 0) {
-        coll_fail(call, err, coll->rank);
+    int code = coll_letter_flush(coll);
+    if (code < 0) {
+        coll_fail(call, code, coll->rank);
     }
     if (call->code != 0) {
         coll->broken = call->code;
@@ -701,9 +701,9 @@ int coll_run(struct poise_coll *coll, struct coll_call *call)
                      call->number, call->bytes);
     coll_show_card(coll, call);
     if (is_fold(call) && !folds_here(coll, call)) {
-        int err = share(coll, call);
-        if (err < 0) {
-            coll_fail(call, err, me);
+        int code = share(coll, call);
+        if (code < 0) {
+            coll_fail(call, code, me);
             return coll_finish(coll, call);
         }
     }
@@ -712,10 +712,10 @@ int coll_run(struct poise_coll *coll, struct coll_call *call)
                          call->number, (uint64_t)top);
         coll_word_set(&coll_seat(coll, top)->release, (uint32_t)call->number);
     } else {
-        int err = coll_word_wait(&coll->waiter, &coll_seat(coll, top)->release,
-                                 (uint32_t)call->number);
-        if (err < 0) {
-            coll_fail(call, err, me);
+        int code = coll_word_wait(&coll->waiter, &coll_seat(coll, top)->release,
+                                  (uint32_t)call->number);
+        if (code < 0) {
+            coll_fail(call, code, me);
         }
     }
     if (call->code == 0) {

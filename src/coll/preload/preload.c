@@ -77,7 +77,7 @@ static struct {
 static __thread int inside;
 __thread const void *preload_site;
 
-/* ---- communicators ------------------------------------------------------- */
+/* ---- communicators ------------------------------------------------------ */
 
 static void read_limit(void)
 {
@@ -105,22 +105,22 @@ static int make_condition(struct state *state)
 {
     const struct poise_coll_condition none = {
         .type = POISE_DOUBLE, .op = POISE_OP_SUM, .test = POISE_TEST_NONE};
-    int err = poise_world_agree(state->world, rules_read());
+    int code = poise_world_agree(state->world, rules_read());
     uint64_t rules[2] = {rules_exist(), rules_exist()};
-    if (err == 0) {
-        err = poise_world_reduce(state->world, POISE_MIN, rules, 1);
+    if (code == 0) {
+        code = poise_world_reduce(state->world, POISE_MIN, rules, 1);
     }
-    if (err == 0) {
-        err = poise_world_reduce(state->world, POISE_MAX, rules + 1, 1);
+    if (code == 0) {
+        code = poise_world_reduce(state->world, POISE_MAX, rules + 1, 1);
     }
-    if (err == 0 && rules[0] != rules[1]) {
-        err = poise_error_set(EPROTO, "use rules", NULL,
-                              "not all ranks have some");
+    if (code == 0 && rules[0] != rules[1]) {
+        code = poise_error_set(EPROTO, "use rules", NULL,
+                               "not all ranks have some");
     }
-    if (err == 0 && rules[0] > 0 && has_sites(state->world)) {
-        err = poise_coll_if_create(state->world, &none, &state->cond);
+    if (code == 0 && rules[0] > 0 && has_sites(state->world)) {
+        code = poise_coll_if_create(state->world, &none, &state->cond);
     }
-    return err;
+    return code;
 }
 
 static void make_state(struct state *state)
@@ -131,7 +131,7 @@ static void make_state(struct state *state)
     if (inter || size == 1) {
         return;
     }
-    if (poise_world_adopt(FLAVOUR, &state->comm, sizeof(state->comm),
+    if (poise_world_adopt(FLAVOUR, &state->comm, sizeof state->comm,
                           &state->world) < 0) {
         return;
     }
@@ -168,7 +168,7 @@ static struct state *state_of(MPI_Comm comm)
     if (state) {
         return state;
     }
-    state = calloc(1, sizeof(*state));
+    state = calloc(1, sizeof *state);
     if (!state) {
         return NULL;
     }
@@ -245,10 +245,10 @@ static struct poise_coll *trees(enum entry entry, MPI_Comm comm, uint64_t bytes)
 }
 
 /* What a call over trees returns to the program. */
-static int result(enum entry entry, MPI_Comm comm, int err)
+static int result(enum entry entry, MPI_Comm comm, int code)
 {
     inside--;
-    if (err == 0) {
+    if (code == 0) {
         count(entry, BY_TREE);
         return MPI_SUCCESS;
     }
@@ -258,7 +258,7 @@ static int result(enum entry entry, MPI_Comm comm, int err)
     return MPI_ERR_OTHER;
 }
 
-/* ---- types and operations ------------------------------------------------ */
+/* ---- types and operations ----------------------------------------------- */
 
 /* Both are the same on all ranks. */
 static bool can_fold(enum entry entry, MPI_Datatype type, MPI_Op op,
@@ -354,7 +354,7 @@ static int size_of(MPI_Comm comm)
     return size;
 }
 
-/* ---- the collectives ----------------------------------------------------- */
+/* ---- the collectives ---------------------------------------------------- */
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -378,18 +378,18 @@ EXPORT int MPI_Bcast(void *buffer, int number, MPI_Datatype type, int root,
     inside++;
     struct plain plain;
     bool mine = rank_in(comm) == root;
-    int err = plain_make(&plain, buffer, number, type);
-    if (err == 0 && mine) {
-        err = plain_pack(&plain, buffer, number, type, comm);
+    int code = plain_make(&plain, buffer, number, type);
+    if (code == 0 && mine) {
+        code = plain_pack(&plain, buffer, number, type, comm);
     }
-    if (err == 0) {
-        err = poise_coll_broadcast(coll, root, plain.data, plain.bytes);
+    if (code == 0) {
+        code = poise_coll_broadcast(coll, root, plain.data, plain.bytes);
     }
-    if (err == 0 && !mine) {
-        err = plain_unpack(&plain, buffer, number, type, comm);
+    if (code == 0 && !mine) {
+        code = plain_unpack(&plain, buffer, number, type, comm);
     }
     free(plain.packed);
-    return result(BCAST, comm, err);
+    return result(BCAST, comm, code);
 }
 
 /* An allreduce over trees, or what a rule says. */
@@ -415,25 +415,25 @@ static int allreduce(const void *site, const void *in, void *out, int number,
     bool folds = can_fold(ALLREDUCE, type, op, &t, &o);
     bool records =
         !inside && folds && record_wanted() && rules_fit(number, t, o);
-    int err;
+    int code;
     if (records) {
-        memcpy(given, in == MPI_IN_PLACE ? out : in, sizeof(given));
+        memcpy(given, in == MPI_IN_PLACE ? out : in, sizeof given);
     }
     if (folds) {
         coll = trees(ALLREDUCE, comm, bytes_of(number, type));
     }
     if (coll) {
         inside++;
-        err = result(ALLREDUCE, comm,
-                     fold_all(coll, site, in == MPI_IN_PLACE ? out : in, out,
-                              number, t, o, comm));
+        code = result(ALLREDUCE, comm,
+                      fold_all(coll, site, in == MPI_IN_PLACE ? out : in, out,
+                               number, t, o, comm));
     } else {
-        err = PMPI_Allreduce(in, out, number, type, op, comm);
+        code = PMPI_Allreduce(in, out, number, type, op, comm);
     }
-    if (records && err == MPI_SUCCESS) {
+    if (records && code == MPI_SUCCESS) {
         record_call(site, t, o, given, out);
     }
-    return err;
+    return code;
 }
 
 EXPORT int MPI_Allreduce(const void *in, void *out, int number,
@@ -498,22 +498,22 @@ EXPORT int MPI_Gather(const void *in, int in_number, MPI_Datatype in_type,
     inside++;
     struct plain from, to = {0};
     int all = size_of(comm) * (rank == root ? out_number : 0);
-    int err = plain_make(&from, (void *)mine.buffer, mine.number, mine.type);
-    if (err == 0 && rank == root) {
-        err = plain_make(&to, out, all, out_type);
+    int code = plain_make(&from, (void *)mine.buffer, mine.number, mine.type);
+    if (code == 0 && rank == root) {
+        code = plain_make(&to, out, all, out_type);
     }
-    if (err == 0) {
-        err = plain_pack(&from, mine.buffer, mine.number, mine.type, comm);
+    if (code == 0) {
+        code = plain_pack(&from, mine.buffer, mine.number, mine.type, comm);
     }
-    if (err == 0) {
-        err = poise_coll_gather(coll, root, from.data, to.data, bytes);
+    if (code == 0) {
+        code = poise_coll_gather(coll, root, from.data, to.data, bytes);
     }
-    if (err == 0 && rank == root) {
-        err = plain_unpack(&to, out, all, out_type, comm);
+    if (code == 0 && rank == root) {
+        code = plain_unpack(&to, out, all, out_type, comm);
     }
     free(from.packed);
     free(to.packed);
-    return result(GATHER, comm, err);
+    return result(GATHER, comm, code);
 }
 
 EXPORT int MPI_Scatter(const void *in, int in_number, MPI_Datatype in_type,
@@ -535,23 +535,23 @@ EXPORT int MPI_Scatter(const void *in, int in_number, MPI_Datatype in_type,
     inside++;
     struct plain from = {0}, to;
     int all = size_of(comm) * (rank == root ? in_number : 0);
-    int err = plain_make(&to, (void *)mine.buffer, mine.number, mine.type);
-    if (err == 0 && rank == root) {
-        err = plain_make(&from, (void *)in, all, in_type);
+    int code = plain_make(&to, (void *)mine.buffer, mine.number, mine.type);
+    if (code == 0 && rank == root) {
+        code = plain_make(&from, (void *)in, all, in_type);
     }
-    if (err == 0 && rank == root) {
-        err = plain_pack(&from, in, all, in_type, comm);
+    if (code == 0 && rank == root) {
+        code = plain_pack(&from, in, all, in_type, comm);
     }
-    if (err == 0) {
-        err = poise_coll_scatter(coll, root, from.data, to.data, bytes);
+    if (code == 0) {
+        code = poise_coll_scatter(coll, root, from.data, to.data, bytes);
     }
-    if (err == 0) {
-        err = plain_unpack(&to, (void *)mine.buffer, mine.number, mine.type,
-                           comm);
+    if (code == 0) {
+        code = plain_unpack(&to, (void *)mine.buffer, mine.number, mine.type,
+                            comm);
     }
     free(from.packed);
     free(to.packed);
-    return result(SCATTER, comm, err);
+    return result(SCATTER, comm, code);
 }
 
 EXPORT int MPI_Allgather(const void *in, int in_number, MPI_Datatype in_type,
@@ -572,25 +572,25 @@ EXPORT int MPI_Allgather(const void *in, int in_number, MPI_Datatype in_type,
     inside++;
     struct plain from, to = {0};
     int all = size_of(comm) * out_number;
-    int err = plain_make(&from, (void *)mine.buffer, mine.number, mine.type);
-    if (err == 0) {
-        err = plain_make(&to, out, all, out_type);
+    int code = plain_make(&from, (void *)mine.buffer, mine.number, mine.type);
+    if (code == 0) {
+        code = plain_make(&to, out, all, out_type);
     }
-    if (err == 0) {
-        err = plain_pack(&from, mine.buffer, mine.number, mine.type, comm);
+    if (code == 0) {
+        code = plain_pack(&from, mine.buffer, mine.number, mine.type, comm);
     }
-    if (err == 0) {
-        err = poise_coll_allgather(coll, from.data, to.data, bytes);
+    if (code == 0) {
+        code = poise_coll_allgather(coll, from.data, to.data, bytes);
     }
-    if (err == 0) {
-        err = plain_unpack(&to, out, all, out_type, comm);
+    if (code == 0) {
+        code = plain_unpack(&to, out, all, out_type, comm);
     }
     free(from.packed);
     free(to.packed);
-    return result(ALLGATHER, comm, err);
+    return result(ALLGATHER, comm, code);
 }
 
-/* ---- from each to each --------------------------------------------------- */
+/* ---- from each to each -------------------------------------------------- */
 
 /* A copy of what MPI_IN_PLACE means, as it is overwritten; owned. */
 static void *copy_of(const void *out, size_t bytes)
@@ -619,27 +619,27 @@ EXPORT int MPI_Alltoall(const void *in, int in_number, MPI_Datatype in_type,
     int in_all = in_place ? all : size_of(comm) * in_number;
     const void *source = in_place ? out : in;
     MPI_Datatype type = in_place ? out_type : in_type;
-    int err = plain_make(&from, (void *)source, in_all, type);
-    if (err == 0) {
-        err = plain_make(&to, out, all, out_type);
+    int code = plain_make(&from, (void *)source, in_all, type);
+    if (code == 0) {
+        code = plain_make(&to, out, all, out_type);
     }
-    if (err == 0) {
-        err = plain_pack(&from, source, in_all, type, comm);
+    if (code == 0) {
+        code = plain_pack(&from, source, in_all, type, comm);
     }
-    if (err == 0 && in_place && !from.packed) {
+    if (code == 0 && in_place && !from.packed) {
         from.packed = copy_of(out, from.bytes);
         from.data = from.packed;
-        err = from.packed ? 0 : -ENOMEM;
+        code = from.packed ? 0 : -ENOMEM;
     }
-    if (err == 0) {
-        err = poise_coll_alltoall(coll, from.data, to.data, bytes);
+    if (code == 0) {
+        code = poise_coll_alltoall(coll, from.data, to.data, bytes);
     }
-    if (err == 0) {
-        err = plain_unpack(&to, out, all, out_type, comm);
+    if (code == 0) {
+        code = plain_unpack(&to, out, all, out_type, comm);
     }
     free(from.packed);
     free(to.packed);
-    return result(ALLTOALL, comm, err);
+    return result(ALLTOALL, comm, code);
 }
 
 /* Blocks of elements, and where they lie as plain bytes. */
@@ -657,7 +657,7 @@ struct blocks {
 static int blocks_make(struct blocks *blocks, void *buffer, bool apart)
 {
     size_t at = 0;
-    blocks->at = calloc((size_t)blocks->count, sizeof(*blocks->at));
+    blocks->at = calloc((size_t)blocks->count, sizeof *blocks->at);
     if (!blocks->at) {
         return -ENOMEM;
     }
@@ -691,17 +691,17 @@ static int blocks_move(struct blocks *blocks, void *buffer, bool pack,
                        MPI_Comm comm)
 {
     for (int i = 0; i < blocks->count && blocks->packed; i++) {
-        int at = 0, rc;
+        int at = 0, code;
         char *there = blocks->packed + blocks->at[i].offset;
         int bytes = (int)blocks->at[i].bytes;
         if (bytes == 0) {
             continue;
         }
-        rc = pack ? PMPI_Pack(element(blocks, buffer, i), blocks->numbers[i],
-                              blocks->type, there, bytes, &at, comm)
-                  : PMPI_Unpack(there, bytes, &at, element(blocks, buffer, i),
-                                blocks->numbers[i], blocks->type, comm);
-        if (rc != MPI_SUCCESS) {
+        code = pack ? PMPI_Pack(element(blocks, buffer, i), blocks->numbers[i],
+                                blocks->type, there, bytes, &at, comm)
+                    : PMPI_Unpack(there, bytes, &at, element(blocks, buffer, i),
+                                  blocks->numbers[i], blocks->type, comm);
+        if (code != MPI_SUCCESS) {
             return poise_error_set(EINVAL, "pack a message", NULL,
                                    "the MPI refused");
         }
@@ -741,25 +741,25 @@ EXPORT int MPI_Alltoallv(const void *in, const int *in_numbers,
         from = to;
         source = out;
     }
-    int err = blocks_make(&from, source, in_place);
-    if (err == 0) {
-        err = blocks_make(&to, out, false);
+    int code = blocks_make(&from, source, in_place);
+    if (code == 0) {
+        code = blocks_make(&to, out, false);
     }
-    if (err == 0) {
-        err = blocks_move(&from, source, true, comm);
+    if (code == 0) {
+        code = blocks_move(&from, source, true, comm);
     }
-    if (err == 0) {
-        err = poise_coll_alltoallv(coll, from.data, from.at, to.data, to.at);
+    if (code == 0) {
+        code = poise_coll_alltoallv(coll, from.data, from.at, to.data, to.at);
     }
-    if (err == 0) {
-        err = blocks_move(&to, out, false, comm);
+    if (code == 0) {
+        code = blocks_move(&to, out, false, comm);
     }
     blocks_free(&from);
     blocks_free(&to);
-    return result(ALLTOALL, comm, err);
+    return result(ALLTOALL, comm, code);
 }
 
-/* ---- the end ------------------------------------------------------------- */
+/* ---- the end ------------------------------------------------------------ */
 
 EXPORT int MPI_Comm_free(MPI_Comm *comm)
 {
@@ -813,7 +813,7 @@ EXPORT int MPI_Finalize(void)
         dprintf(2, "poise: cannot %s '%s': %s\n", error->doing, error->what,
                 error->why);
     }
-    int err = PMPI_Finalize();
+    int code = PMPI_Finalize();
     inside--;
-    return err;
+    return code;
 }

@@ -47,15 +47,15 @@ static void name_site(const void *at, struct site *site)
     Dl_info info;
     const char *call = (const char *)at - 1;
     if (!dladdr(call, &info) || !info.dli_fname) {
-        snprintf(site->name, sizeof(site->name), "unknown");
+        snprintf(site->name, sizeof site->name, "unknown");
         return;
     }
     const char *slash = strrchr(info.dli_fname, '/');
-    snprintf(site->name, sizeof(site->name), "%.63s+%#tx",
+    snprintf(site->name, sizeof site->name, "%.63s+%#tx",
              slash ? slash + 1 : info.dli_fname,
              call - (const char *)info.dli_fbase);
     if (info.dli_sname) {
-        snprintf(site->function, sizeof(site->function), "%.48s+%#tx",
+        snprintf(site->function, sizeof site->function, "%.48s+%#tx",
                  info.dli_sname, call - (const char *)info.dli_saddr);
     }
 }
@@ -89,10 +89,10 @@ static double as_double(enum poise_coll_type type, const void *value)
     double real;
     int64_t integer;
     if (type == POISE_DOUBLE) {
-        memcpy(&real, value, sizeof(real));
+        memcpy(&real, value, sizeof real);
         return real;
     }
-    memcpy(&integer, value, sizeof(integer));
+    memcpy(&integer, value, sizeof integer);
     return (double)integer;
 }
 
@@ -117,7 +117,7 @@ void record_call(const void *at, enum poise_coll_type type,
     site->last = result;
 }
 
-/* ---- the file ------------------------------------------------------------ */
+/* ---- the file ----------------------------------------------------------- */
 
 static void merge(struct site *into, const struct site *from)
 {
@@ -208,9 +208,9 @@ static int write_file(const char *path, int ranks)
                          "out.\n",
                          (unsigned long long)seen.left_out);
     }
-    int err = poise_file_save(path, &out);
+    int code = poise_file_save(path, &out);
     poise_buf_free(&out);
-    return err;
+    return code;
 }
 
 /* Put in what another rank saw; its sites lie in the order of its own. */
@@ -235,15 +235,15 @@ int record_write(void)
     int rank = 0, ranks = 0;
     PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
     PMPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    struct site *theirs = malloc(sizeof(seen.sites));
+    struct site *theirs = malloc(sizeof seen.sites);
     int have = theirs != NULL, all = 0;
     PMPI_Allreduce(&have, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     for (int from = 1; from < ranks && all; from++) {
         if (rank == from) {
-            PMPI_Send(seen.sites, (int)sizeof(seen.sites), MPI_BYTE, 0, 0,
+            PMPI_Send(seen.sites, (int)sizeof seen.sites, MPI_BYTE, 0, 0,
                       MPI_COMM_WORLD);
         } else if (rank == 0) {
-            PMPI_Recv(theirs, (int)sizeof(seen.sites), MPI_BYTE, from, 0,
+            PMPI_Recv(theirs, (int)sizeof seen.sites, MPI_BYTE, from, 0,
                       MPI_COMM_WORLD, MPI_STATUS_IGNORE);
             merge_all(theirs);
         }

@@ -50,13 +50,13 @@ static const enum poise_coll_type types[] = {POISE_DOUBLE, POISE_INT64};
 static const char *const test_names[] = {">", ">=", "<", "<=", "=="};
 static const char *const sign_names[] = {"any", "not-negative", "not-positive"};
 
-/* ---- reading ------------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------ */
 
 static int line_error(const char *path, int line, const char *why,
                       const char *word)
 {
     char where[PATH_MAX + 16];
-    snprintf(where, sizeof(where), "%s:%d", path, line);
+    snprintf(where, sizeof where, "%s:%d", path, line);
     return poise_error_set(EINVAL, "read", where, "%s%s%s%s", why,
                            word ? " '" : "", word ? word : "", word ? "'" : "");
 }
@@ -77,7 +77,7 @@ static bool parse_site(const char *word, struct rule *rule)
     const char *plus = word ? strrchr(word, '+') : NULL;
     char *end = NULL;
     if (!plus || plus == word || plus[1] != '0' || plus[2] != 'x' ||
-        (size_t)(plus - word) >= sizeof(rule->module)) {
+        (size_t)(plus - word) >= sizeof rule->module) {
         return false;
     }
     memcpy(rule->module, word, (size_t)(plus - word));
@@ -163,9 +163,9 @@ static int parse(const char *path, char *text)
         if (all.count == MOST_RULES) {
             return line_error(path, number, "there are too many rules", NULL);
         }
-        int err = parse_rule(path, number, words, &all.rules[all.count]);
-        if (err < 0) {
-            return err;
+        int code = parse_rule(path, number, words, &all.rules[all.count]);
+        if (code < 0) {
+            return code;
         }
         all.count++;
     }
@@ -200,7 +200,7 @@ bool rules_exist(void)
     return all.count > 0;
 }
 
-/* ---- calls --------------------------------------------------------------- */
+/* ---- calls -------------------------------------------------------------- */
 
 bool rules_fit(int number, enum poise_coll_type type, enum poise_coll_op op)
 {
@@ -272,9 +272,9 @@ int rules_allreduce(struct poise_coll_if *cond, const void *site,
     if (rule) {
         condition = rule->condition;
     }
-    int err = poise_coll_allreduce_if_as(cond, &condition, in, &verdict);
-    if (err < 0) {
-        return err;
+    int code = poise_coll_allreduce_if_as(cond, &condition, in, &verdict);
+    if (code < 0) {
+        return code;
     }
     if (!verdict.complete) {
         verdict.real = stand_in(condition.real, condition.test, verdict.truth);
@@ -282,9 +282,9 @@ int rules_allreduce(struct poise_coll_if *cond, const void *site,
             stand_in_integer(condition.integer, condition.test, verdict.truth);
     }
     if (type == POISE_DOUBLE) {
-        memcpy(out, &verdict.real, sizeof(verdict.real));
+        memcpy(out, &verdict.real, sizeof verdict.real);
     } else {
-        memcpy(out, &verdict.integer, sizeof(verdict.integer));
+        memcpy(out, &verdict.integer, sizeof verdict.integer);
     }
     if (rule) {
         __atomic_fetch_add(&rule->how[verdict.how], 1, __ATOMIC_RELAXED);

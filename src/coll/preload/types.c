@@ -33,7 +33,7 @@ bool preload_type_of(MPI_Datatype type, enum poise_coll_type *out)
         {MPI_REAL, POISE_FLOAT},
         {MPI_DOUBLE_PRECISION, POISE_DOUBLE},
     };
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         if (rows[i].mpi == type && type != MPI_DATATYPE_NULL) {
             *out = rows[i].poise;
             return true;
@@ -54,7 +54,7 @@ bool preload_op_of(MPI_Op op, enum poise_coll_op *out)
         {MPI_BXOR, POISE_OP_BXOR}, {MPI_LAND, POISE_OP_LAND},
         {MPI_LOR, POISE_OP_LOR},   {MPI_LXOR, POISE_OP_LXOR},
     };
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         if (rows[i].mpi == op) {
             *out = rows[i].poise;
             return true;

@@ -9,13 +9,13 @@
 
 struct poise_coll_tree *coll_tree_alloc(int size)
 {
-    struct poise_coll_tree *tree = poise_alloc(1, sizeof(*tree));
+    struct poise_coll_tree *tree = poise_alloc(1, sizeof *tree);
     if (!tree) {
         return NULL;
     }
     tree->size = size;
-    tree->parent = poise_alloc((size_t)size, sizeof(*tree->parent));
-    tree->over = poise_alloc((size_t)size, sizeof(*tree->over));
+    tree->parent = poise_alloc((size_t)size, sizeof *tree->parent);
+    tree->over = poise_alloc((size_t)size, sizeof *tree->over);
     if (!tree->parent || !tree->over) {
         poise_coll_tree_free(tree);
         return NULL;
@@ -31,8 +31,8 @@ struct poise_coll_tree *coll_tree_copy(const struct poise_coll_tree *tree)
     struct poise_coll_tree *copy = coll_tree_alloc(tree->size);
     if (copy) {
         size_t size = (size_t)tree->size;
-        memcpy(copy->parent, tree->parent, size * sizeof(*tree->parent));
-        memcpy(copy->over, tree->over, size * sizeof(*tree->over));
+        memcpy(copy->parent, tree->parent, size * sizeof *tree->parent);
+        memcpy(copy->over, tree->over, size * sizeof *tree->over);
     }
     return copy;
 }
@@ -58,20 +58,20 @@ int coll_tree_check(const struct poise_coll_tree *tree, const char *name,
                     const int *lines)
 {
     const char *doing = "read a tree";
-    int *seen = poise_alloc((size_t)tree->size, sizeof(*seen));
+    int *seen = poise_alloc((size_t)tree->size, sizeof *seen);
     if (!seen) {
         return -ENOMEM;
     }
-    int err = 0, roots = 0;
-    for (int rank = 0; rank < tree->size && err == 0; rank++) {
+    int code = 0, roots = 0;
+    for (int rank = 0; rank < tree->size && code == 0; rank++) {
         int at = rank;
         roots += tree->parent[rank] < 0;
         for (; at >= 0 && seen[at] == 0; at = tree->parent[at]) {
             seen[at] = rank + 1;
         }
         if (at >= 0 && seen[at] == rank + 1) {
-            err = lines
-                      ? poise_error_set(EINVAL, doing, name,
+            code =
+                lines ? poise_error_set(EINVAL, doing, name,
                                         "line %d: rank %d joins itself in "
                                         "a circle",
                                         lines[at], at)
@@ -80,24 +80,24 @@ int coll_tree_check(const struct poise_coll_tree *tree, const char *name,
         }
     }
     free(seen);
-    if (err == 0 && roots == 0) {
-        err = poise_error_set(EINVAL, doing, name, "it has no root");
+    if (code == 0 && roots == 0) {
+        code = poise_error_set(EINVAL, doing, name, "it has no root");
     }
-    return err;
+    return code;
 }
 
 int poise_coll_tree_write(const struct poise_coll_tree *tree,
                           struct poise_buf *out)
 {
     static const char *const over[] = {"", " over shm", " over mpi"};
-    int err = poise_buf_puts(out, "poise-tree 1\n");
+    int code = poise_buf_puts(out, "poise-tree 1\n");
     for (int rank = 0; rank < tree->size; rank++) {
         if (tree->parent[rank] < 0) {
-            err = poise_buf_printf(out, "rank %d root\n", rank);
+            code = poise_buf_printf(out, "rank %d root\n", rank);
         } else {
-            err = poise_buf_printf(out, "rank %d joins rank %d%s\n", rank,
-                                   tree->parent[rank], over[tree->over[rank]]);
+            code = poise_buf_printf(out, "rank %d joins rank %d%s\n", rank,
+                                    tree->parent[rank], over[tree->over[rank]]);
         }
     }
-    return err;
+    return code;
 }

@@ -147,12 +147,12 @@ int poise_coll_tree_make(const struct poise_world *world, const char *shape,
 {
     struct recipe recipe = {0};
     int size = poise_world_size(world);
-    int err = parse_recipe(shape, &recipe);
-    if (err < 0) {
-        return err;
+    int code = parse_recipe(shape, &recipe);
+    if (code < 0) {
+        return code;
     }
     struct poise_coll_tree *tree = coll_tree_alloc(size);
-    int *list = poise_alloc((size_t)size, sizeof(*list));
+    int *list = poise_alloc((size_t)size, sizeof *list);
     if (!tree || !list) {
         poise_coll_tree_free(tree);
         free(list);

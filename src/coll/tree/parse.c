@@ -41,7 +41,7 @@ static int wrong(const struct parse *parse, const char *what, const char *word)
                            parse->line, what, word);
 }
 
-/* ---- words --------------------------------------------------------------- */
+/* ---- words -------------------------------------------------------------- */
 
 static int split_words(struct parse *parse, char *line)
 {
@@ -102,7 +102,7 @@ static int find_host(const struct parse *parse, const char *host, int *out)
     return wrong(parse, "no rank runs on host", host);
 }
 
-/* ---- lines --------------------------------------------------------------- */
+/* ---- lines -------------------------------------------------------------- */
 
 struct edge {
     int parent; /* -1: a root */
@@ -118,10 +118,10 @@ static int parse_target(struct parse *parse, struct edge *edge)
                      parse->words[2]);
     }
     if (word_is(parse, 3, "rank")) {
-        int err = parse_ranks(parse, parse->words[4], &edge->parent, &last);
-        return err == 0 && edge->parent != last
+        int code = parse_ranks(parse, parse->words[4], &edge->parent, &last);
+        return code == 0 && edge->parent != last
                    ? wrong(parse, "expected one rank, not", parse->words[4])
-                   : err;
+                   : code;
     }
     if (word_is(parse, 3, "host")) {
         return find_host(parse, parse->words[4], &edge->parent);
@@ -141,8 +141,8 @@ static int parse_edge(struct parse *parse, struct edge *edge)
         return wrong(parse, "expected 'root' or 'joins' behind",
                      parse->words[parse->count > 1]);
     }
-    int err = parse_target(parse, edge);
-    for (int i = 5; i < parse->count && err == 0; i += 2) {
+    int code = parse_target(parse, edge);
+    for (int i = 5; i < parse->count && code == 0; i += 2) {
         if (word_is(parse, i, "over") && word_is(parse, i + 1, "shm")) {
             edge->over = COLL_OVER_SHM;
         } else if (word_is(parse, i, "over") && word_is(parse, i + 1, "mpi")) {
@@ -152,13 +152,13 @@ static int parse_edge(struct parse *parse, struct edge *edge)
                        0) {
             edge->fanin = (int)fanin;
         } else {
-            err = wrong(parse,
-                        "expected 'fanin K', 'over shm' or 'over mpi', "
-                        "not",
-                        parse->words[i]);
+            code = wrong(parse,
+                         "expected 'fanin K', 'over shm' or 'over mpi', "
+                         "not",
+                         parse->words[i]);
         }
     }
-    return err;
+    return code;
 }
 
 static int set_edge(struct parse *parse, int rank, int parent,
@@ -179,46 +179,46 @@ static int parse_host(struct parse *parse, const struct edge *edge)
 {
     const char *host = parse->words[1];
     int lowest;
-    int err = find_host(parse, host, &lowest);
-    if (err == 0) {
-        err = set_edge(parse, lowest, edge->parent, edge->over);
+    int code = find_host(parse, host, &lowest);
+    if (code == 0) {
+        code = set_edge(parse, lowest, edge->parent, edge->over);
     }
-    for (int rank = lowest; rank < parse->tree->size && err == 0; rank++) {
+    for (int rank = lowest; rank < parse->tree->size && code == 0; rank++) {
         if (strcmp(parse->hosts[rank], host) == 0) {
             parse->by_host[rank] = parse->line;
         }
     }
-    return err;
+    return code;
 }
 
 static int parse_line(struct parse *parse, char *line)
 {
-    int err = split_words(parse, line);
-    if (err < 0 || parse->count == 0) {
-        return err;
+    int code = split_words(parse, line);
+    if (code < 0 || parse->count == 0) {
+        return code;
     }
     struct edge edge = {.parent = -1, .fanin = INT_MAX};
     bool host = word_is(parse, 0, "host");
     if (!host && !word_is(parse, 0, "rank")) {
         return wrong(parse, "expected 'rank' or 'host', not", parse->words[0]);
     }
-    err = parse_edge(parse, &edge);
-    if (err < 0 || host) {
-        return err < 0 ? err : parse_host(parse, &edge);
+    code = parse_edge(parse, &edge);
+    if (code < 0 || host) {
+        return code < 0 ? code : parse_host(parse, &edge);
     }
     int from, to;
-    err = parse_ranks(parse, parse->words[1], &from, &to);
-    for (int rank = from; rank <= to && err == 0; rank++) {
+    code = parse_ranks(parse, parse->words[1], &from, &to);
+    for (int rank = from; rank <= to && code == 0; rank++) {
         int i = rank - from;
         int parent = edge.parent < 0 || i < edge.fanin
                          ? edge.parent
                          : from + i / edge.fanin - 1;
-        err = set_edge(parse, rank, parent, edge.over);
+        code = set_edge(parse, rank, parent, edge.over);
     }
-    return err;
+    return code;
 }
 
-/* ---- files --------------------------------------------------------------- */
+/* ---- files -------------------------------------------------------------- */
 
 /* Those that only a line of their host speaks of. */
 static int complete(struct parse *parse)
@@ -247,21 +247,21 @@ static int parse_text(struct parse *parse, char *text)
         if (next) {
             *next++ = '\0';
         }
-        int err;
+        int code;
         if (begun) {
-            err = parse_line(parse, line);
+            code = parse_line(parse, line);
         } else {
-            err = split_words(parse, line);
-            if (err == 0 && parse->count > 0) {
+            code = split_words(parse, line);
+            if (code == 0 && parse->count > 0) {
                 begun = parse->count == 2 && word_is(parse, 0, "poise-tree") &&
                         word_is(parse, 1, "1");
-                err = begun ? 0
-                            : wrong(parse, "expected 'poise-tree 1', not",
-                                    parse->words[0]);
+                code = begun ? 0
+                             : wrong(parse, "expected 'poise-tree 1', not",
+                                     parse->words[0]);
             }
         }
-        if (err < 0) {
-            return err;
+        if (code < 0) {
+            return code;
         }
         line = next;
     }
@@ -275,27 +275,27 @@ int coll_tree_parse(const char *text, size_t len, const char *name,
     struct parse parse = {.name = name, .hosts = hosts, .line = 1};
     char *copy = poise_alloc(len + 1, 1);
     parse.tree = coll_tree_alloc(size);
-    parse.lines = poise_alloc((size_t)size, sizeof(*parse.lines));
-    parse.by_host = poise_alloc((size_t)size, sizeof(*parse.by_host));
-    int err = -ENOMEM;
+    parse.lines = poise_alloc((size_t)size, sizeof *parse.lines);
+    parse.by_host = poise_alloc((size_t)size, sizeof *parse.by_host);
+    int code = -ENOMEM;
     if (copy && parse.tree && parse.lines && parse.by_host) {
         if (len > 0) {
             memcpy(copy, text, len);
         }
-        err = parse_text(&parse, copy);
+        code = parse_text(&parse, copy);
     }
     free(copy);
     free(parse.lines);
     free(parse.by_host);
-    if (err < 0) {
+    if (code < 0) {
         poise_coll_tree_free(parse.tree);
-        return err;
+        return code;
     }
     *out = parse.tree;
     return 0;
 }
 
-/* ---- reading, together --------------------------------------------------- */
+/* ---- reading, together -------------------------------------------------- */
 
 static int read_text(const char *path, struct poise_buf *out)
 {
@@ -309,8 +309,8 @@ static int read_text(const char *path, struct poise_buf *out)
         got = to ? poise_file_read(fd, to, 65536, path) : -ENOMEM;
         out->len += got > 0 ? (size_t)got : 0;
     } while (got > 0);
-    int err = poise_file_close(fd, path);
-    return got < 0 ? (int)got : err;
+    int code = poise_file_close(fd, path);
+    return got < 0 ? (int)got : code;
 }
 
 /* Everybody's host name: a blob each in `all`; `names` point into it. */
@@ -318,19 +318,19 @@ static int gather_hosts(struct poise_world *world, struct poise_buf *all,
                         const char **names)
 {
     char host[HOST_NAME_MAX + 1] = "";
-    gethostname(host, sizeof(host) - 1);
-    int err = poise_world_gather(world, 0, host, strlen(host) + 1, all);
-    err = poise_world_agree(world, err);
-    if (err == 0) {
-        err = poise_world_agree(world, poise_world_broadcast(world, 0, all));
+    gethostname(host, sizeof host - 1);
+    int code = poise_world_gather(world, 0, host, strlen(host) + 1, all);
+    code = poise_world_agree(world, code);
+    if (code == 0) {
+        code = poise_world_agree(world, poise_world_broadcast(world, 0, all));
     }
     struct poise_reader reader = poise_reader_of(all->data, all->len);
-    for (int rank = 0; rank < poise_world_size(world) && err == 0; rank++) {
+    for (int rank = 0; rank < poise_world_size(world) && code == 0; rank++) {
         size_t len;
         names[rank] = poise_reader_blob(&reader, &len);
-        err = reader.error;
+        code = reader.error;
     }
-    return err;
+    return code;
 }
 
 int poise_coll_tree_read(struct poise_world *world, const char *path,
@@ -339,29 +339,29 @@ int poise_coll_tree_read(struct poise_world *world, const char *path,
     struct poise_buf text = {0}, all = {0};
     struct poise_coll_tree *tree = NULL;
     int size = poise_world_size(world);
-    const char **hosts = poise_alloc((size_t)size, sizeof(*hosts));
-    int err = hosts ? 0 : -ENOMEM;
-    if (err == 0 && poise_world_rank(world) == 0) {
-        err = read_text(path, &text);
+    const char **hosts = poise_alloc((size_t)size, sizeof *hosts);
+    int code = hosts ? 0 : -ENOMEM;
+    if (code == 0 && poise_world_rank(world) == 0) {
+        code = read_text(path, &text);
     }
-    err = poise_world_agree(world, err);
-    if (err == 0) {
-        err = poise_world_agree(world, poise_world_broadcast(world, 0, &text));
+    code = poise_world_agree(world, code);
+    if (code == 0) {
+        code = poise_world_agree(world, poise_world_broadcast(world, 0, &text));
     }
-    if (err == 0) {
-        err = gather_hosts(world, &all, hosts);
+    if (code == 0) {
+        code = gather_hosts(world, &all, hosts);
     }
-    if (err == 0) {
-        err =
+    if (code == 0) {
+        code =
             poise_world_agree(world, coll_tree_parse(text.data, text.len, path,
                                                      hosts, size, &tree));
     }
     poise_buf_free(&text);
     poise_buf_free(&all);
     free(hosts);
-    if (err < 0) {
+    if (code < 0) {
         poise_coll_tree_free(tree);
-        return err;
+        return code;
     }
     *out = tree;
     return 0;

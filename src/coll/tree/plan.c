@@ -136,9 +136,9 @@ int coll_plan_make(const struct poise_world *world,
                    const struct poise_coll_tree *tree, const bool *staged,
                    struct coll_plan *out)
 {
-    int err = check_shared(world, tree);
-    if (err < 0) {
-        return err;
+    int code = check_shared(world, tree);
+    if (code < 0) {
+        return code;
     }
     size_t size = (size_t)tree->size;
     struct coll_plan plan = {.size = tree->size};

@@ -39,7 +39,7 @@ static size_t page_round(size_t bytes)
     return (bytes + page - 1) / page * page;
 }
 
-/* ---- making the file ----------------------------------------------------- */
+/* ---- making the file ---------------------------------------------------- */
 
 static int make_file(size_t bytes, struct card *card)
 {
@@ -71,7 +71,7 @@ static int open_file(const struct card *first, int rank, size_t bytes, int *out)
                                "rank %d shares %llu bytes, this one %zu", rank,
                                (unsigned long long)first->bytes, bytes);
     }
-    snprintf(path, sizeof(path), "/proc/%d/fd/%d", first->pid, first->fd);
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", first->pid, first->fd);
     int fd = poise_file_open(AT_FDCWD, path, O_RDWR | O_CLOEXEC, 0);
     if (fd < 0) {
         return poise_error_set(-fd, DOING, path,
@@ -91,7 +91,7 @@ static int open_file(const struct card *first, int rank, size_t bytes, int *out)
     return 0;
 }
 
-/* ---- who takes part ------------------------------------------------------ */
+/* ---- who takes part ----------------------------------------------------- */
 
 /* Everybody's card to everybody; cards[r] is rank r's. */
 static int exchange_cards(struct poise_world *world, const struct card *mine,
@@ -99,26 +99,26 @@ static int exchange_cards(struct poise_world *world, const struct card *mine,
 {
     struct poise_buf all = {0};
     int size = poise_world_size(world);
-    int err = poise_world_gather(world, 0, mine, sizeof(*mine), &all);
+    int code = poise_world_gather(world, 0, mine, sizeof *mine, &all);
     /* A root that failed has nothing: everybody finds that below. */
-    if (err < 0) {
+    if (code < 0) {
         poise_buf_reset(&all);
     }
     int sent = poise_world_broadcast(world, 0, &all);
-    err = err < 0 ? err : sent;
+    code = code < 0 ? code : sent;
     struct poise_reader reader = poise_reader_of(all.data, all.len);
-    for (int rank = 0; rank < size && err == 0; rank++) {
+    for (int rank = 0; rank < size && code == 0; rank++) {
         size_t len;
         const void *blob = poise_reader_blob(&reader, &len);
-        if (!blob || len != sizeof(*cards)) {
-            err = poise_error_set(EBADMSG, DOING, NULL,
-                                  "rank %d did not say where it is", rank);
+        if (!blob || len != sizeof *cards) {
+            code = poise_error_set(EBADMSG, DOING, NULL,
+                                   "rank %d did not say where it is", rank);
             break;
         }
-        memcpy(&cards[rank], blob, sizeof(*cards));
+        memcpy(&cards[rank], blob, sizeof *cards);
     }
     poise_buf_free(&all);
-    return err;
+    return code;
 }
 
 /* The node's ranks, and whether they are more than its processors. */
@@ -130,7 +130,7 @@ static int know_peers(struct poise_world *world, const struct card *cards,
     CPU_ZERO(&cpus);
     segment->count = poise_world_group(world, POISE_LEVEL_NODE, &ranks);
     segment->peers =
-        poise_alloc((size_t)segment->count, sizeof(*segment->peers));
+        poise_alloc((size_t)segment->count, sizeof *segment->peers);
     if (!segment->peers) {
         return -ENOMEM;
     }
@@ -146,7 +146,7 @@ static int know_peers(struct poise_world *world, const struct card *cards,
     return 0;
 }
 
-/* ---- mapping ------------------------------------------------------------- */
+/* ---- mapping ------------------------------------------------------------ */
 
 /* Where huge pages of the file are huge pages of memory, too: at a multiple of
  * their size, which the kernel chooses only where they are switched on. */
@@ -205,25 +205,25 @@ void coll_segment_huge(struct coll_segment *segment)
 static int join(struct poise_world *world, const struct card *mine,
                 struct card *cards, struct coll_segment *segment)
 {
-    int err = exchange_cards(world, mine, cards);
-    if (err == 0) {
-        err = know_peers(world, cards, segment);
+    int code = exchange_cards(world, mine, cards);
+    if (code == 0) {
+        code = know_peers(world, cards, segment);
     }
-    if (err < 0) {
-        return err;
+    if (code < 0) {
+        return code;
     }
     int first = segment->peers[0].rank;
     if (segment->index == 0) {
         segment->fd = mine->fd;
-        err = (int)mine->code;
+        code = (int)mine->code;
     } else if (cards[first].code != 0) {
-        err = poise_error_set((int)-cards[first].code, DOING, NULL,
-                              "rank %d failed: %s", first,
-                              strerror((int)-cards[first].code));
+        code = poise_error_set((int)-cards[first].code, DOING, NULL,
+                               "rank %d failed: %s", first,
+                               strerror((int)-cards[first].code));
     } else {
-        err = open_file(&cards[first], first, segment->bytes, &segment->fd);
+        code = open_file(&cards[first], first, segment->bytes, &segment->fd);
     }
-    return err == 0 ? map_file(segment) : err;
+    return code == 0 ? map_file(segment) : code;
 }
 
 int coll_segment_create(struct poise_world *world, size_t bytes,
@@ -232,27 +232,27 @@ int coll_segment_create(struct poise_world *world, size_t bytes,
     struct coll_segment segment = {.fd = -1, .bytes = page_round(bytes)};
     struct card mine = {.pid = (int)getpid(), .fd = -1};
     CPU_ZERO(&mine.cpus);
-    if (sched_getaffinity(0, sizeof(mine.cpus), &mine.cpus) < 0) {
+    if (sched_getaffinity(0, sizeof mine.cpus, &mine.cpus) < 0) {
         /* More processors than a set can hold. */
-        memset(&mine.cpus, 0xff, sizeof(mine.cpus));
+        memset(&mine.cpus, 0xff, sizeof mine.cpus);
     }
     if (poise_world_is_root(world, POISE_LEVEL_NODE)) {
         mine.code = make_file(segment.bytes, &mine);
     }
     struct card *cards =
-        poise_alloc((size_t)poise_world_size(world), sizeof(*cards));
-    int err = poise_world_agree(world, cards ? 0 : -ENOMEM);
-    if (err == 0) {
-        err = join(world, &mine, cards, &segment);
-        err = poise_world_agree(world, err);
+        poise_alloc((size_t)poise_world_size(world), sizeof *cards);
+    int code = poise_world_agree(world, cards ? 0 : -ENOMEM);
+    if (code == 0) {
+        code = join(world, &mine, cards, &segment);
+        code = poise_world_agree(world, code);
     }
     free(cards);
-    if (err < 0) {
+    if (code < 0) {
         if (segment.fd < 0 && mine.fd >= 0) {
             close(mine.fd);
         }
         coll_segment_free(&segment);
-        return err;
+        return code;
     }
     *out = segment;
     return 0;
@@ -302,7 +302,7 @@ void coll_segment_free(struct coll_segment *segment)
     *segment = (struct coll_segment){.fd = -1};
 }
 
-/* ---- the death of others ------------------------------------------------- */
+/* ---- the death of others ------------------------------------------------ */
 
 static bool is_dead(struct coll_peer *peer)
 {

@@ -46,11 +46,11 @@ static const char order;
 /* Look after other things; negative if waiting makes no sense any more. */
 static int look_around(const struct coll_waiter *waiter, bool for_the_dead)
 {
-    int err = waiter->idle ? waiter->idle(waiter->arg) : 0;
-    if (err == 0 && for_the_dead) {
-        err = coll_segment_check(waiter->segment);
+    int code = waiter->idle ? waiter->idle(waiter->arg) : 0;
+    if (code == 0 && for_the_dead) {
+        code = coll_segment_check(waiter->segment);
     }
-    return err;
+    return code;
 }
 
 /* Sleep until the word changes from `seen`, a signal comes or time is over. */
@@ -71,18 +71,18 @@ static int wait_long(const struct coll_waiter *waiter, struct coll_word *word,
                      uint32_t target)
 {
     bool hooked = false;
-    int err = 0;
+    int code = 0;
     for (unsigned i = 1; i < YIELDS || hooked; i++) {
         hooked = poise_yield();
         if (coll_word_reached(word, target)) {
             return 0;
         }
         if (i % 16 == 0) {
-            err = look_around(waiter, i % 4096 == 0);
+            code = look_around(waiter, i % 4096 == 0);
         }
         /* Whoever is gone may have done its part before. */
-        if (err < 0 && !coll_word_reached(word, target)) {
-            return err;
+        if (code < 0 && !coll_word_reached(word, target)) {
+            return code;
         }
     }
     for (long ns = NAP_NS;; ns = SLEEP_NS) {
@@ -91,10 +91,10 @@ static int wait_long(const struct coll_waiter *waiter, struct coll_word *word,
             return 0;
         }
         if (word_sleep(word, seen, ns)) {
-            err = look_around(waiter, true);
+            code = look_around(waiter, true);
         }
-        if (err < 0 && !coll_word_reached(word, target)) {
-            return err;
+        if (code < 0 && !coll_word_reached(word, target)) {
+            return code;
         }
     }
 }
@@ -108,9 +108,9 @@ int coll_word_wait(const struct coll_waiter *waiter, struct coll_word *word,
         poise_pause();
         reached = coll_word_reached(word, target);
     }
-    int err = reached ? 0 : wait_long(waiter, word, target);
+    int code = reached ? 0 : wait_long(waiter, word, target);
     TELL_AFTER();
-    return err;
+    return code;
 }
 
 static void wake(struct coll_word *word)

@@ -72,14 +72,14 @@ static char *next_copy(const struct poise_coll_window *window)
     return window->copies[window->options.copies == 2 ? !window->current : 0];
 }
 
-/* ---- messages ------------------------------------------------------------ */
+/* ---- messages ----------------------------------------------------------- */
 
 static int keep_early(struct poise_coll_window *window,
                       const struct poise_message *message)
 {
     if (window->early_count == window->early_cap) {
         size_t cap = window->early_cap ? window->early_cap * 2 : 8;
-        void *early = poise_realloc(window->early, cap, sizeof(*window->early));
+        void *early = poise_realloc(window->early, cap, sizeof *window->early);
         if (!early) {
             return -ENOMEM;
         }
@@ -98,7 +98,7 @@ static bool take_early(struct poise_coll_window *window, int source, int tag,
         if (early->source == source && early->tag == tag) {
             *out = *early;
             memmove(early, early + 1,
-                    (--window->early_count - i) * sizeof(*early));
+                    (--window->early_count - i) * sizeof *early);
             return true;
         }
     }
@@ -130,11 +130,11 @@ static int take_in(struct poise_coll_window *window)
         poise_message_free(&message);
         window->left = true;
     } else if (got > 0) {
-        int err = keep_early(window, &message);
-        if (err < 0) {
+        int code = keep_early(window, &message);
+        if (code < 0) {
             poise_message_free(&message);
-            window->lost = err;
-            return err;
+            window->lost = code;
+            return code;
         }
     }
     return got;
@@ -146,8 +146,8 @@ static int receive(struct poise_coll_window *window, int source, int tag,
     struct poise_message message;
     bool sparse = window->options.sparse && tag < TAG_PART;
     while (!take_early(window, source, tag, &message)) {
-        int err = check_left(window);
-        int got = err < 0 ? err : take_in(window);
+        int code = check_left(window);
+        int got = code < 0 ? code : take_in(window);
         if (got < 0) {
             return got;
         }
@@ -156,11 +156,11 @@ static int receive(struct poise_coll_window *window, int source, int tag,
         }
     }
     if (message.len != bytes && !(sparse && message.len < bytes)) {
-        int err = poise_error_set(EPROTO, DOING, NULL,
-                                  "rank %d sent %zu bytes, expected %zu",
-                                  source, message.len, bytes);
+        int code = poise_error_set(EPROTO, DOING, NULL,
+                                   "rank %d sent %zu bytes, expected %zu",
+                                   source, message.len, bytes);
         poise_message_free(&message);
-        return err;
+        return code;
     }
     *out = message;
     return 0;
@@ -178,8 +178,8 @@ static int send(struct poise_coll_window *window, int dest, int tag,
 static int flush(struct poise_coll_window *window)
 {
     while (poise_world_unsent(window->world) > 0) {
-        int err = check_left(window);
-        int got = err < 0 ? err : take_in(window);
+        int code = check_left(window);
+        int got = code < 0 ? code : take_in(window);
         if (got < 0) {
             return got;
         }
@@ -201,7 +201,7 @@ static int stay_awake(void *arg)
     return check_left(window);
 }
 
-/* ---- blocks -------------------------------------------------------------- */
+/* ---- blocks ------------------------------------------------------------- */
 
 /* Walks over the runs of bytes that a block is made of. */
 struct block_run {
@@ -300,16 +300,16 @@ static int unpack(struct poise_coll_window *window, int group, size_t bytes,
     }
     poise_buf_reset(&window->block);
     char *block = poise_buf_reserve(&window->block, bytes);
-    int err =
+    int code =
         block ? coll_sparse_unpack(message->data, message->len, block, bytes)
               : -ENOMEM;
-    if (err == 0) {
+    if (code == 0) {
         unpack_block(window, group, block);
     }
-    return err;
+    return code;
 }
 
-/* ---- between groups ------------------------------------------------------ */
+/* ---- between groups ----------------------------------------------------- */
 
 static int wrap(const struct poise_coll_window *window, int group)
 {
@@ -332,10 +332,10 @@ static int send_block(struct poise_coll_window *window, int step)
     int which = window->direct ? me : wrap(window, me - step + 1);
     int to = wrap(window, window->direct ? me + step : me + 1);
     /* Straight to everybody goes the same block each time. */
-    int err = window->direct && step > 1 ? 0 : pack(window, which);
-    return err == 0 ? send(window, peer_in(window, to), tag_of(window, step),
-                           window->outgoing, window->outgoing_bytes)
-                    : err;
+    int code = window->direct && step > 1 ? 0 : pack(window, which);
+    return code == 0 ? send(window, peer_in(window, to), tag_of(window, step),
+                            window->outgoing, window->outgoing_bytes)
+                     : code;
 }
 
 static int receive_block(struct poise_coll_window *window, int step)
@@ -345,37 +345,37 @@ static int receive_block(struct poise_coll_window *window, int step)
     int from = window->direct ? which : wrap(window, me - 1);
     size_t bytes = block_bytes(window, which, window->index);
     struct poise_message message;
-    int err = receive(window, peer_in(window, from), tag_of(window, step),
-                      bytes, &message);
-    if (err == 0) {
-        err = unpack(window, which, bytes, &message);
+    int code = receive(window, peer_in(window, from), tag_of(window, step),
+                       bytes, &message);
+    if (code == 0) {
+        code = unpack(window, which, bytes, &message);
         poise_message_free(&message);
     }
-    return err;
+    return code;
 }
 
 static int exchange_blocks(struct poise_coll_window *window)
 {
-    int err = 0;
+    int code = 0;
     if (window->index >= window->colours || window->groups == 1) {
         return 0;
     }
-    for (int step = 1; window->direct && step < window->groups && err == 0;
+    for (int step = 1; window->direct && step < window->groups && code == 0;
          step++) {
-        err = send_block(window, step);
+        code = send_block(window, step);
     }
-    for (int step = 1; step < window->groups && err == 0; step++) {
+    for (int step = 1; step < window->groups && code == 0; step++) {
         if (!window->direct) {
-            err = send_block(window, step);
+            code = send_block(window, step);
         }
-        if (err == 0) {
-            err = receive_block(window, step);
+        if (code == 0) {
+            code = receive_block(window, step);
         }
     }
-    return err == 0 ? flush(window) : err;
+    return code == 0 ? flush(window) : code;
 }
 
-/* ---- inside groups ------------------------------------------------------- */
+/* ---- inside groups ------------------------------------------------------ */
 
 static size_t part_bytes(const struct poise_coll_window *window, int rank)
 {
@@ -394,19 +394,19 @@ static int gather_parts(struct poise_coll_window *window)
                     copy + window->offsets[window->rank],
                     part_bytes(window, window->rank));
     }
-    int err = 0;
-    for (int i = 1; i < count && err == 0; i++) {
+    int code = 0;
+    for (int i = 1; i < count && code == 0; i++) {
         struct poise_message message;
         size_t bytes = part_bytes(window, members[i]);
-        err = receive(window, members[i], tag, bytes, &message);
-        if (err == 0 && bytes > 0) {
+        code = receive(window, members[i], tag, bytes, &message);
+        if (code == 0 && bytes > 0) {
             memcpy(copy + window->offsets[members[i]], message.data, bytes);
         }
-        if (err == 0) {
+        if (code == 0) {
             poise_message_free(&message);
         }
     }
-    return err;
+    return code;
 }
 
 /* ... and the whole back. */
@@ -417,22 +417,22 @@ static int spread_whole(struct poise_coll_window *window)
     int count = window->first[window->group + 1] - window->first[window->group];
     int tag = TAG_WHOLE + (int)(window->stats.exchanges % 2);
     size_t bytes = window->offsets[window->size];
-    int err = 0;
+    int code = 0;
     if (window->index == 0) {
-        for (int i = 1; i < count && err == 0; i++) {
-            err = send(window, members[i], tag, copy, bytes);
+        for (int i = 1; i < count && code == 0; i++) {
+            code = send(window, members[i], tag, copy, bytes);
         }
-        return err == 0 ? flush(window) : err;
+        return code == 0 ? flush(window) : code;
     }
     struct poise_message message;
-    err = receive(window, members[0], tag, bytes, &message);
-    if (err == 0 && bytes > 0) {
+    code = receive(window, members[0], tag, bytes, &message);
+    if (code == 0 && bytes > 0) {
         memcpy(copy, message.data, bytes);
     }
-    if (err == 0) {
+    if (code == 0) {
         poise_message_free(&message);
     }
-    return err;
+    return code;
 }
 
 static int enter(struct poise_coll_window *window)
@@ -480,20 +480,20 @@ void poise_coll_window_abandon(struct poise_coll_window *window)
 int poise_coll_window_exchange(struct poise_coll_window *window)
 {
     uint64_t begun = poise_clock_ticks();
-    int err = window->abandoned ? poise_error_set(ECANCELED, DOING, NULL,
-                                                  "this rank has abandoned it")
-                                : enter(window);
+    int code = window->abandoned ? poise_error_set(ECANCELED, DOING, NULL,
+                                                   "this rank has abandoned it")
+                                 : enter(window);
     uint64_t entered = poise_clock_ticks();
-    if (err == 0) {
-        err = exchange_blocks(window);
+    if (code == 0) {
+        code = exchange_blocks(window);
     }
     uint64_t met = poise_clock_ticks();
-    if (err == 0) {
-        err = leave(window);
+    if (code == 0) {
+        code = leave(window);
     }
-    if (err < 0) {
+    if (code < 0) {
         poise_coll_window_abandon(window);
-        return err;
+        return code;
     }
     window->stats.gather_ns += entered - begun;
     window->stats.between_ns += met - entered;
@@ -503,30 +503,30 @@ int poise_coll_window_exchange(struct poise_coll_window *window)
     return 0;
 }
 
-/* ---- making and ending --------------------------------------------------- */
+/* ---- making and ending -------------------------------------------------- */
 
 /* A hash of what must be the same on all ranks. */
 static int check_alike(struct poise_world *world, const size_t *part_bytes,
                        const struct poise_coll_window_options *options)
 {
-    size_t len = (size_t)poise_world_size(world) * sizeof(*part_bytes);
+    size_t len = (size_t)poise_world_size(world) * sizeof *part_bytes;
     uint64_t hash = poise_hash_bytes(part_bytes, len, 0) +
                     (uint64_t)options->sharing * 8 +
                     (uint64_t)options->copies * 2 + options->sparse;
     uint64_t ends[2] = {hash, ~hash};
-    int err = poise_world_reduce(world, POISE_MIN, ends, 2);
-    if (err == 0 && ends[0] != ~ends[1]) {
-        err = poise_error_set(EPROTO, "make a shared window", NULL,
-                              "the ranks differ in the lengths of the parts "
-                              "or in the options");
+    int code = poise_world_reduce(world, POISE_MIN, ends, 2);
+    if (code == 0 && ends[0] != ~ends[1]) {
+        code = poise_error_set(EPROTO, "make a shared window", NULL,
+                               "the ranks differ in the lengths of the parts "
+                               "or in the options");
     }
-    return err;
+    return code;
 }
 
 static int lay_out(struct poise_coll_window *window, const size_t *part_bytes)
 {
     window->offsets =
-        poise_alloc((size_t)window->size + 1, sizeof(*window->offsets));
+        poise_alloc((size_t)window->size + 1, sizeof *window->offsets);
     if (!window->offsets) {
         return -ENOMEM;
     }
@@ -588,25 +588,25 @@ static int make_groups(struct poise_coll_window *window,
 static int reserve(struct poise_coll_window *window, size_t copy_bytes)
 {
     struct coll_segment *segment = &window->segment;
-    int err =
+    int code =
         segment->index == 0 ? coll_segment_reserve(segment, 0, GATE_BYTES) : 0;
-    for (int copy = 0; copy < window->options.copies && err == 0; copy++) {
+    for (int copy = 0; copy < window->options.copies && code == 0; copy++) {
         size_t base = GATE_BYTES + (size_t)copy * copy_bytes;
-        err =
+        code =
             coll_segment_reserve(segment, base + window->offsets[window->rank],
                                  part_bytes(window, window->rank));
         if (window->index >= window->colours) {
             continue;
         }
-        for (int group = 0; group < window->groups && err == 0; group++) {
+        for (int group = 0; group < window->groups && code == 0; group++) {
             struct block_run run = {.group = group, .colour = window->index};
-            while (group != window->group && err == 0 &&
+            while (group != window->group && code == 0 &&
                    next_run(window, &run)) {
-                err = coll_segment_reserve(segment, base + run.from, run.len);
+                code = coll_segment_reserve(segment, base + run.from, run.len);
             }
         }
     }
-    return err;
+    return code;
 }
 
 static int make_shared(struct poise_coll_window *window,
@@ -615,15 +615,15 @@ static int make_shared(struct poise_coll_window *window,
     size_t page = 4096;
     size_t copy_bytes =
         (window->offsets[window->size] + page - 1) / page * page;
-    int err = coll_segment_create(
+    int code = coll_segment_create(
         world, GATE_BYTES + copy_bytes * (size_t)window->options.copies,
         &window->segment);
-    if (err < 0) {
-        return err;
+    if (code < 0) {
+        return code;
     }
     /* What one rank lacks, none has. */
-    err = poise_world_agree(world, reserve(window, copy_bytes));
-    if (err == 0) {
+    code = poise_world_agree(world, reserve(window, copy_bytes));
+    if (code == 0) {
         coll_segment_huge(&window->segment);
     }
     coll_segment_seal(&window->segment);
@@ -634,19 +634,19 @@ static int make_shared(struct poise_coll_window *window,
     }
     window->waiter = (struct coll_waiter){
         .segment = &window->segment, .idle = stay_awake, .arg = window};
-    return err;
+    return code;
 }
 
 static int make_private(struct poise_coll_window *window,
                         struct poise_world *world)
 {
-    int err = 0;
-    for (int copy = 0; copy < window->options.copies && err == 0; copy++) {
+    int code = 0;
+    for (int copy = 0; copy < window->options.copies && code == 0; copy++) {
         window->copies[copy] =
             poise_alloc(window->offsets[window->size] + 1, 1);
-        err = window->copies[copy] ? 0 : -ENOMEM;
+        code = window->copies[copy] ? 0 : -ENOMEM;
     }
-    return poise_world_agree(world, err);
+    return poise_world_agree(world, code);
 }
 
 /* What can fail on one rank alone; afterwards all agree. */
@@ -658,8 +658,8 @@ static int prepare(struct poise_coll_window *window,
         return poise_error_set(EINVAL, "make a shared window", NULL,
                                "there are no such options");
     }
-    int err = lay_out(window, part_bytes);
-    return err == 0 ? make_groups(window, world) : err;
+    int code = lay_out(window, part_bytes);
+    return code == 0 ? make_groups(window, world) : code;
 }
 
 int poise_coll_window_create(struct poise_world *world,
@@ -667,8 +667,8 @@ int poise_coll_window_create(struct poise_world *world,
                              const struct poise_coll_window_options *options,
                              struct poise_coll_window **out)
 {
-    struct poise_coll_window *window = poise_alloc(1, sizeof(*window));
-    int err = window ? 0 : -ENOMEM;
+    struct poise_coll_window *window = poise_alloc(1, sizeof *window);
+    int code = window ? 0 : -ENOMEM;
     if (window) {
         window->segment.fd = -1;
         window->rank = poise_world_rank(world);
@@ -676,22 +676,22 @@ int poise_coll_window_create(struct poise_world *world,
         window->options =
             options ? *options : (struct poise_coll_window_options){0};
         window->options.copies += window->options.copies == 0;
-        err = prepare(window, world, part_bytes);
+        code = prepare(window, world, part_bytes);
     }
-    err = poise_world_agree(world, err);
-    if (err == 0) {
-        err = check_alike(world, part_bytes, &window->options);
+    code = poise_world_agree(world, code);
+    if (code == 0) {
+        code = check_alike(world, part_bytes, &window->options);
     }
-    if (err == 0) {
-        err = is_shared(window) ? make_shared(window, world)
-                                : make_private(window, world);
+    if (code == 0) {
+        code = is_shared(window) ? make_shared(window, world)
+                                 : make_private(window, world);
     }
-    if (err == 0 && window->groups + !is_shared(window) > 1) {
-        err = poise_world_split(world, POISE_LEVEL_WORLD, &window->world);
+    if (code == 0 && window->groups + !is_shared(window) > 1) {
+        code = poise_world_split(world, POISE_LEVEL_WORLD, &window->world);
     }
-    if (err < 0) {
+    if (code < 0) {
         poise_coll_window_destroy(window);
-        return err;
+        return code;
     }
     *out = window;
     return 0;
@@ -719,7 +719,7 @@ void poise_coll_window_destroy(struct poise_coll_window *window)
     free(window);
 }
 
-/* ---- asking -------------------------------------------------------------- */
+/* ---- asking ------------------------------------------------------------- */
 
 void *poise_coll_window_part(struct poise_coll_window *window)
 {
@@ -749,11 +749,11 @@ int poise_coll_allgather_shared(struct poise_coll_window *window,
     if (bytes > 0) {
         memcpy(poise_coll_window_part(window), data, bytes);
     }
-    int err = poise_coll_window_exchange(window);
-    if (err == 0) {
+    int code = poise_coll_window_exchange(window);
+    if (code == 0) {
         *whole = poise_coll_window_whole(window);
     }
-    return err;
+    return code;
 }
 
 struct poise_coll_window_stats

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- starting and ending ------------------------------------------------- */
+/* ---- starting and ending ------------------------------------------------ */
 
 /* "Open MPI v4.1.4, package: ..." or "MPICH Version:\t4.0.2\n..." */
 static void name_library(char *out, size_t cap)
@@ -36,27 +36,27 @@ static int backend_start(struct comm_mpi_start *out)
 {
     struct comm_mpi_start start = {0};
     int running = 0, over = 0, level = MPI_THREAD_SINGLE;
-    int err = MPI_Initialized(&running);
-    if (err == MPI_SUCCESS) {
-        err = MPI_Finalized(&over);
+    int code = MPI_Initialized(&running);
+    if (code == MPI_SUCCESS) {
+        code = MPI_Finalized(&over);
     }
-    if (err != MPI_SUCCESS) {
-        return err;
+    if (code != MPI_SUCCESS) {
+        return code;
     }
     if (over) {
         return -EALREADY;
     }
     if (running) {
-        err = MPI_Query_thread(&level);
+        code = MPI_Query_thread(&level);
     } else {
-        err = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level);
-        start.initialised = err == MPI_SUCCESS;
+        code = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level);
+        start.initialised = code == MPI_SUCCESS;
     }
-    if (err != MPI_SUCCESS) {
-        return err;
+    if (code != MPI_SUCCESS) {
+        return code;
     }
     start.threads = level >= MPI_THREAD_FUNNELED;
-    name_library(start.name, sizeof(start.name));
+    name_library(start.name, sizeof start.name);
     *out = start;
     return 0;
 }
@@ -89,19 +89,19 @@ static bool leave_manager(void)
     char *end = NULL;
     long fd = number ? strtol(number, &end, 10) : -1;
     if (fd < 0 || fd > INT_MAX || *end != '\0' ||
-        write((int)fd, request, sizeof(request) - 1) !=
-            (ssize_t)(sizeof(request) - 1)) {
+        write((int)fd, request, sizeof request - 1) !=
+            (ssize_t)(sizeof request - 1)) {
         return false;
     }
-    while (got < sizeof(answer) && !memchr(answer, '\n', got)) {
-        ssize_t more = read((int)fd, answer + got, sizeof(answer) - got);
+    while (got < sizeof answer && !memchr(answer, '\n', got)) {
+        ssize_t more = read((int)fd, answer + got, sizeof answer - got);
         if (more <= 0) {
             return false;
         }
         got += (size_t)more;
     }
-    return got >= sizeof(wanted) &&
-           memcmp(answer, wanted, sizeof(wanted) - 1) == 0;
+    return got >= sizeof wanted &&
+           memcmp(answer, wanted, sizeof wanted - 1) == 0;
 }
 
 static void backend_stop(void)
@@ -116,14 +116,14 @@ static void backend_describe(int code, char *text, size_t cap)
     char full[MPI_MAX_ERROR_STRING];
     int len = 0;
     if (MPI_Error_string(code, full, &len) != MPI_SUCCESS) {
-        snprintf(full, sizeof(full), "MPI error %d", code);
+        snprintf(full, sizeof full, "MPI error %d", code);
     }
     snprintf(text, cap, "%s", full);
 }
 
 static int wrap(MPI_Comm comm, bool owned, struct comm_mpi **out)
 {
-    struct comm_mpi *mpi = calloc(1, sizeof(*mpi));
+    struct comm_mpi *mpi = calloc(1, sizeof *mpi);
     if (!mpi) {
         return -ENOMEM;
     }
@@ -146,31 +146,31 @@ static int backend_open(const void *comm, int tag_limit, struct comm_mpi **out)
         return -ERANGE;
     }
     if (comm) {
-        int err = MPI_Comm_dup(*(const MPI_Comm *)comm, &chosen);
-        if (err != MPI_SUCCESS) {
-            return err;
+        int code = MPI_Comm_dup(*(const MPI_Comm *)comm, &chosen);
+        if (code != MPI_SUCCESS) {
+            return code;
         }
     }
-    int err = wrap(chosen, comm != NULL, out);
-    if (err < 0 && comm) {
+    int code = wrap(chosen, comm != NULL, out);
+    if (code < 0 && comm) {
         MPI_Comm_free(&chosen);
     }
-    return err;
+    return code;
 }
 
 static int backend_split(struct comm_mpi *mpi, int colour, int key,
                          struct comm_mpi **out)
 {
     MPI_Comm part;
-    int err = MPI_Comm_split(mpi->comm, colour, key, &part);
-    if (err != MPI_SUCCESS) {
-        return err;
+    int code = MPI_Comm_split(mpi->comm, colour, key, &part);
+    if (code != MPI_SUCCESS) {
+        return code;
     }
-    err = wrap(part, true, out);
-    if (err < 0) {
+    code = wrap(part, true, out);
+    if (code < 0) {
         MPI_Comm_free(&part);
     }
-    return err;
+    return code;
 }
 
 static int backend_rank(const struct comm_mpi *mpi)
@@ -183,7 +183,7 @@ static int backend_size(const struct comm_mpi *mpi)
     return mpi->size;
 }
 
-/* ---- lengths beyond int -------------------------------------------------- */
+/* ---- lengths beyond int ------------------------------------------------- */
 
 #define PIECE (INT_MAX / 2 + 1) /* 1 GiB */
 
@@ -193,22 +193,22 @@ static int long_type(MPI_Count len, MPI_Datatype *out)
     MPI_Datatype piece, parts[2];
     int blocks[2] = {1, (int)(len % PIECE)};
     MPI_Aint places[2] = {0, (MPI_Aint)(len - len % PIECE)};
-    int err = MPI_Type_contiguous(PIECE, MPI_BYTE, &piece);
-    if (err != MPI_SUCCESS) {
-        return err;
+    int code = MPI_Type_contiguous(PIECE, MPI_BYTE, &piece);
+    if (code != MPI_SUCCESS) {
+        return code;
     }
     parts[1] = MPI_BYTE;
-    err = MPI_Type_contiguous((int)(len / PIECE), piece, &parts[0]);
+    code = MPI_Type_contiguous((int)(len / PIECE), piece, &parts[0]);
     MPI_Type_free(&piece);
-    if (err != MPI_SUCCESS) {
-        return err;
+    if (code != MPI_SUCCESS) {
+        return code;
     }
-    err = MPI_Type_create_struct(2, blocks, places, parts, out);
+    code = MPI_Type_create_struct(2, blocks, places, parts, out);
     MPI_Type_free(&parts[0]);
-    if (err == MPI_SUCCESS) {
-        err = MPI_Type_commit(out);
+    if (code == MPI_SUCCESS) {
+        code = MPI_Type_commit(out);
     }
-    return err;
+    return code;
 }
 
 int backend_count_of(MPI_Count len, int *count, MPI_Datatype *type)
@@ -229,24 +229,24 @@ void backend_free_type(MPI_Datatype *type)
     }
 }
 
-/* ---- sending ------------------------------------------------------------- */
+/* ---- sending ------------------------------------------------------------ */
 
 static int grow(struct comm_mpi *mpi)
 {
     size_t cap = mpi->cap ? (size_t)mpi->cap * 2 : 16;
-    void *requests = realloc(mpi->requests, cap * sizeof(*mpi->requests));
+    void *requests = realloc(mpi->requests, cap * sizeof *mpi->requests);
     if (requests) {
         mpi->requests = requests;
     }
-    void *buffers = realloc(mpi->buffers, cap * sizeof(*mpi->buffers));
+    void *buffers = realloc(mpi->buffers, cap * sizeof *mpi->buffers);
     if (buffers) {
         mpi->buffers = buffers;
     }
-    void *done = realloc(mpi->done, cap * sizeof(*mpi->done));
+    void *done = realloc(mpi->done, cap * sizeof *mpi->done);
     if (done) {
         mpi->done = done;
     }
-    void *statuses = realloc(mpi->statuses, cap * sizeof(*mpi->statuses));
+    void *statuses = realloc(mpi->statuses, cap * sizeof *mpi->statuses);
     if (statuses) {
         mpi->statuses = statuses;
     }
@@ -262,18 +262,18 @@ static int backend_send(struct comm_mpi *mpi, int dest, int tag, void *data,
 {
     MPI_Datatype type;
     int count;
-    int err = mpi->pending == mpi->cap ? grow(mpi) : 0;
-    if (err == 0) {
-        err = backend_count_of((MPI_Count)len, &count, &type);
+    int code = mpi->pending == mpi->cap ? grow(mpi) : 0;
+    if (code == 0) {
+        code = backend_count_of((MPI_Count)len, &count, &type);
     }
-    if (err == MPI_SUCCESS) {
-        err = MPI_Isend(data, count, type, dest, tag, mpi->comm,
-                        &mpi->requests[mpi->pending]);
+    if (code == MPI_SUCCESS) {
+        code = MPI_Isend(data, count, type, dest, tag, mpi->comm,
+                         &mpi->requests[mpi->pending]);
         backend_free_type(&type);
     }
-    if (err != MPI_SUCCESS) {
+    if (code != MPI_SUCCESS) {
         free(data);
-        return err;
+        return code;
     }
     mpi->buffers[mpi->pending++] = data;
     return 0;
@@ -310,48 +310,48 @@ static size_t backend_unsent(const struct comm_mpi *mpi)
     return (size_t)mpi->pending;
 }
 
-/* ---- receiving ----------------------------------------------------------- */
+/* ---- receiving ---------------------------------------------------------- */
 
 static int backend_probe(struct comm_mpi *mpi, bool *found,
                          struct comm_mpi_message *out)
 {
     MPI_Status status;
     int flag = 0;
-    int err = MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, mpi->comm, &flag,
-                          &mpi->held, &status);
-    *found = err == MPI_SUCCESS && flag;
+    int code = MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, mpi->comm, &flag,
+                           &mpi->held, &status);
+    *found = code == MPI_SUCCESS && flag;
     if (!*found) {
-        return err;
+        return code;
     }
-    err = MPI_Get_elements_x(&status, MPI_BYTE, &mpi->held_len);
+    code = MPI_Get_elements_x(&status, MPI_BYTE, &mpi->held_len);
     out->source = status.MPI_SOURCE;
     out->tag = status.MPI_TAG;
     out->len = (size_t)mpi->held_len;
-    return err;
+    return code;
 }
 
 static int backend_receive(struct comm_mpi *mpi, void *data)
 {
     MPI_Datatype type;
     int count;
-    int err = backend_count_of(mpi->held_len, &count, &type);
-    if (err != MPI_SUCCESS) {
-        return err;
+    int code = backend_count_of(mpi->held_len, &count, &type);
+    if (code != MPI_SUCCESS) {
+        return code;
     }
-    err = MPI_Imrecv(data, count, type, &mpi->held, &mpi->incoming);
+    code = MPI_Imrecv(data, count, type, &mpi->held, &mpi->incoming);
     backend_free_type(&type);
-    return err;
+    return code;
 }
 
 static int backend_received(struct comm_mpi *mpi, bool *done)
 {
     int flag = 0;
-    int err = MPI_Test(&mpi->incoming, &flag, MPI_STATUS_IGNORE);
-    *done = err == MPI_SUCCESS && flag;
-    return err;
+    int code = MPI_Test(&mpi->incoming, &flag, MPI_STATUS_IGNORE);
+    *done = code == MPI_SUCCESS && flag;
+    return code;
 }
 
-/* ---- leaving ------------------------------------------------------------- */
+/* ---- leaving ------------------------------------------------------------ */
 
 static int backend_leave(struct comm_mpi *mpi)
 {

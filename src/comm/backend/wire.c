@@ -46,8 +46,7 @@ struct comm_wire {
     int done_count, done_next; /* found, not yet told */
 };
 
-/* ---- making and ending -----------------------------------------------------
- */
+/* ---- making and ending -------------------------------------------------- */
 
 static void wire_free(struct comm_wire *wire)
 {
@@ -71,7 +70,7 @@ static void wire_free(struct comm_wire *wire)
 
 static struct comm_wire *wire_alloc(int slots, size_t slot_bytes)
 {
-    struct comm_wire *wire = calloc(1, sizeof(*wire));
+    struct comm_wire *wire = calloc(1, sizeof *wire);
     if (!wire) {
         return NULL;
     }
@@ -79,10 +78,10 @@ static struct comm_wire *wire_alloc(int slots, size_t slot_bytes)
     wire->stride = slot_bytes + STAGGER;
     wire->slot_count = slots;
     wire->idle_cap = SEND_BUFFERS;
-    wire->slots = calloc((size_t)slots, sizeof(*wire->slots));
+    wire->slots = calloc((size_t)slots, sizeof *wire->slots);
     wire->slot_data = malloc((size_t)slots * wire->stride);
     wire->send_data = malloc(SEND_BUFFERS * slot_bytes);
-    wire->idle = calloc(SEND_BUFFERS, sizeof(*wire->idle));
+    wire->idle = calloc(SEND_BUFFERS, sizeof *wire->idle);
     if (!wire->slots || !wire->slot_data || !wire->send_data || !wire->idle) {
         wire_free(wire);
         return NULL;
@@ -96,14 +95,14 @@ static struct comm_wire *wire_alloc(int slots, size_t slot_bytes)
 
 static int post_slots(struct comm_wire *wire)
 {
-    int err = MPI_SUCCESS;
-    for (int i = 0; i < wire->slot_count && err == MPI_SUCCESS; i++) {
-        err = MPI_Recv_init(wire->slot_data + (size_t)i * wire->stride,
-                            (int)wire->slot_bytes, MPI_BYTE, MPI_ANY_SOURCE,
-                            MPI_ANY_TAG, wire->messages, &wire->slots[i]);
+    int code = MPI_SUCCESS;
+    for (int i = 0; i < wire->slot_count && code == MPI_SUCCESS; i++) {
+        code = MPI_Recv_init(wire->slot_data + (size_t)i * wire->stride,
+                             (int)wire->slot_bytes, MPI_BYTE, MPI_ANY_SOURCE,
+                             MPI_ANY_TAG, wire->messages, &wire->slots[i]);
     }
-    return err == MPI_SUCCESS ? MPI_Startall(wire->slot_count, wire->slots)
-                              : err;
+    return code == MPI_SUCCESS ? MPI_Startall(wire->slot_count, wire->slots)
+                               : code;
 }
 
 int backend_wire_open(struct comm_mpi *mpi, int slots, size_t slot_bytes,
@@ -112,26 +111,26 @@ int backend_wire_open(struct comm_mpi *mpi, int slots, size_t slot_bytes,
     struct comm_wire *wire = wire_alloc(slots, slot_bytes);
     int mine = wire != NULL, all = 0, known = 0, *limit = NULL;
     /* All of them or none. */
-    int err = MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, mpi->comm);
-    if (err != MPI_SUCCESS || !all) {
+    int code = MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, mpi->comm);
+    if (code != MPI_SUCCESS || !all) {
         if (wire) {
             wire_free(wire);
         }
-        return err != MPI_SUCCESS ? err : -ENOMEM;
+        return code != MPI_SUCCESS ? code : -ENOMEM;
     }
-    err = MPI_Comm_dup(mpi->comm, &wire->messages);
-    if (err == MPI_SUCCESS) {
-        err = MPI_Comm_dup(mpi->comm, &wire->transfers);
+    code = MPI_Comm_dup(mpi->comm, &wire->messages);
+    if (code == MPI_SUCCESS) {
+        code = MPI_Comm_dup(mpi->comm, &wire->transfers);
     }
-    if (err == MPI_SUCCESS) {
+    if (code == MPI_SUCCESS) {
         MPI_Comm_set_errhandler(wire->messages, MPI_ERRORS_RETURN);
         MPI_Comm_set_errhandler(wire->transfers, MPI_ERRORS_RETURN);
         MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &limit, &known);
         wire->tag_limit = known ? (unsigned)*limit : 32767;
-        err = post_slots(wire);
+        code = post_slots(wire);
     }
-    if (err != MPI_SUCCESS) {
-        return err; /* what MPI has begun stays */
+    if (code != MPI_SUCCESS) {
+        return code; /* what MPI has begun stays */
     }
     *out = wire;
     return 0;
@@ -151,23 +150,22 @@ void backend_wire_close(struct comm_wire *wire)
     wire_free(wire);
 }
 
-/* ---- sending ----------------------------------------------------------------
- */
+/* ---- sending ------------------------------------------------------------ */
 
 static int grow(struct comm_wire *wire)
 {
     size_t cap = wire->cap ? (size_t)wire->cap * 2 : 64;
     /* Buffers in use must find room when they come back. */
     size_t idle = SEND_BUFFERS + cap;
-    void *requests = realloc(wire->requests, cap * sizeof(*wire->requests));
+    void *requests = realloc(wire->requests, cap * sizeof *wire->requests);
     wire->requests = requests ? requests : wire->requests;
-    void *works = realloc(wire->works, cap * sizeof(*wire->works));
+    void *works = realloc(wire->works, cap * sizeof *wire->works);
     wire->works = works ? works : wire->works;
-    void *done = realloc(wire->done, cap * sizeof(*wire->done));
+    void *done = realloc(wire->done, cap * sizeof *wire->done);
     wire->done = done ? done : wire->done;
-    void *statuses = realloc(wire->statuses, cap * sizeof(*wire->statuses));
+    void *statuses = realloc(wire->statuses, cap * sizeof *wire->statuses);
     wire->statuses = statuses ? statuses : wire->statuses;
-    void *buffers = realloc(wire->idle, idle * sizeof(*wire->idle));
+    void *buffers = realloc(wire->idle, idle * sizeof *wire->idle);
     wire->idle = buffers ? buffers : wire->idle;
     if (!requests || !works || !done || !statuses || !buffers) {
         return -ENOMEM;
@@ -197,13 +195,13 @@ int backend_wire_send(struct comm_wire *wire, int dest, size_t len)
     MPI_Request request;
     int gone = 0;
     void *buffer = wire->idle[wire->idle_count - 1];
-    int err = MPI_Isend(buffer, (int)len, MPI_BYTE, dest, 0, wire->messages,
-                        &request);
-    if (err == MPI_SUCCESS) {
-        err = MPI_Test(&request, &gone, MPI_STATUS_IGNORE);
+    int code = MPI_Isend(buffer, (int)len, MPI_BYTE, dest, 0, wire->messages,
+                         &request);
+    if (code == MPI_SUCCESS) {
+        code = MPI_Test(&request, &gone, MPI_STATUS_IGNORE);
     }
-    if (err != MPI_SUCCESS || gone) {
-        return err;
+    if (code != MPI_SUCCESS || gone) {
+        return code;
     }
     wire->idle_count--;
     wire->requests[wire->busy] = request;
@@ -220,26 +218,26 @@ int backend_wire_transfer(struct comm_wire *wire,
     if (wire->busy == wire->cap && grow(wire) < 0) {
         return -ENOMEM;
     }
-    int err = backend_count_of((MPI_Count)what->len, &count, &type);
-    if (err != MPI_SUCCESS) {
-        return err;
+    int code = backend_count_of((MPI_Count)what->len, &count, &type);
+    if (code != MPI_SUCCESS) {
+        return code;
     }
     MPI_Request *request = &wire->requests[wire->busy];
     if (what->get) {
-        err = MPI_Irecv(what->data, count, type, what->peer, tag,
-                        wire->transfers, request);
-    } else if (what->synchronous) {
-        err = MPI_Issend(what->data, count, type, what->peer, tag,
+        code = MPI_Irecv(what->data, count, type, what->peer, tag,
                          wire->transfers, request);
+    } else if (what->synchronous) {
+        code = MPI_Issend(what->data, count, type, what->peer, tag,
+                          wire->transfers, request);
     } else {
-        err = MPI_Isend(what->data, count, type, what->peer, tag,
-                        wire->transfers, request);
+        code = MPI_Isend(what->data, count, type, what->peer, tag,
+                         wire->transfers, request);
     }
     backend_free_type(&type);
-    if (err == MPI_SUCCESS) {
+    if (code == MPI_SUCCESS) {
         wire->works[wire->busy++] = (struct work){.cookie = what->cookie};
     }
-    return err;
+    return code;
 }
 
 size_t backend_wire_busy(const struct comm_wire *wire)
@@ -247,8 +245,7 @@ size_t backend_wire_busy(const struct comm_wire *wire)
     return (size_t)wire->busy;
 }
 
-/* ---- what happens
- * ------------------------------------------------------------- */
+/* ---- what happens ------------------------------------------------------- */
 
 /* Drop what was told from the list of what is under way. */
 static void compact(struct comm_wire *wire)
@@ -270,10 +267,10 @@ static int poll_work(struct comm_wire *wire, bool *found,
 {
     if (wire->done_next == wire->done_count) {
         int count = 0;
-        int err = MPI_Testsome(wire->busy, wire->requests, &count, wire->done,
-                               wire->statuses);
-        if (err != MPI_SUCCESS) {
-            return err;
+        int code = MPI_Testsome(wire->busy, wire->requests, &count, wire->done,
+                                wire->statuses);
+        if (code != MPI_SUCCESS) {
+            return code;
         }
         wire->done_count = count == MPI_UNDEFINED ? 0 : count;
         wire->done_next = 0;
@@ -298,9 +295,9 @@ static int poll_slot(struct comm_wire *wire, bool *found,
 {
     MPI_Status status;
     int flag = 0, len = 0;
-    int err = MPI_Test(&wire->slots[wire->next], &flag, &status);
-    if (err != MPI_SUCCESS || !flag) {
-        return err;
+    int code = MPI_Test(&wire->slots[wire->next], &flag, &status);
+    if (code != MPI_SUCCESS || !flag) {
+        return code;
     }
     MPI_Get_count(&status, MPI_BYTE, &len);
     *out = (struct comm_wire_event){.source = status.MPI_SOURCE,
@@ -314,22 +311,22 @@ static int poll_slot(struct comm_wire *wire, bool *found,
 int backend_wire_poll(struct comm_wire *wire, bool *found,
                       struct comm_wire_event *out)
 {
-    int err = MPI_SUCCESS;
+    int code = MPI_SUCCESS;
     *found = false;
     if (wire->taken) {
-        err = MPI_Start(&wire->slots[wire->next]);
+        code = MPI_Start(&wire->slots[wire->next]);
         wire->taken = false;
         wire->next = wire->next + 1 == wire->slot_count ? 0 : wire->next + 1;
     }
     bool work_first = wire->busy > 0 && ++wire->polls % POLLS == 0;
-    if (err == MPI_SUCCESS && work_first) {
-        err = poll_work(wire, found, out);
+    if (code == MPI_SUCCESS && work_first) {
+        code = poll_work(wire, found, out);
     }
-    if (err == MPI_SUCCESS && !*found) {
-        err = poll_slot(wire, found, out);
+    if (code == MPI_SUCCESS && !*found) {
+        code = poll_slot(wire, found, out);
     }
-    if (err == MPI_SUCCESS && !*found && !work_first && wire->busy > 0) {
-        err = poll_work(wire, found, out);
+    if (code == MPI_SUCCESS && !*found && !work_first && wire->busy > 0) {
+        code = poll_work(wire, found, out);
     }
-    return err;
+    return code;
 }

@@ -51,8 +51,7 @@ static inline uint32_t cache_u32(struct poise_reader *reader)
     return (uint32_t)word;
 }
 
-/* ---- socket.c --------------------------------------------------------------
- */
+/* ---- socket.c ----------------------------------------------------------- */
 
 /** A socket in the folder: whole messages, one user's processes only. */
 int cache_listen(int dirfd, int *fd);
@@ -68,8 +67,7 @@ int cache_put(int fd, const void *data, size_t len, int pass);
 ssize_t cache_get(int fd, void *data, size_t cap, uint64_t wait_ns,
                   int *passed);
 
-/* ---- server.c --------------------------------------------------------------
- */
+/* ---- server.c ----------------------------------------------------------- */
 
 /** Who is served. */
 struct cache_client {
@@ -97,8 +95,7 @@ bool cache_server_lend(const struct poise_dedup_server *server, int fd,
 int cache_server_leave(struct poise_dedup_server *server,
                        struct cache_client *client);
 
-/* ---- client.c --------------------------------------------------------------
- */
+/* ---- client.c ----------------------------------------------------------- */
 
 struct dedup_client {
     int fd;                         /* -1: nobody serves */

@@ -24,18 +24,17 @@ enum {
     OPEN_TRIES = 4,
 };
 
-/* ---- questions -------------------------------------------------------------
- */
+/* ---- questions ---------------------------------------------------------- */
 
 /* Where the other end is gone, not only slow or strange, another one may be
  * found at once. */
-static void hang_up(struct dedup_client *client, int err)
+static void hang_up(struct dedup_client *client, int code)
 {
     if (client->fd >= 0) {
         close(client->fd);
         client->fd = -1;
     }
-    client->retry_ns = err == -EPIPE || err == -ECONNRESET
+    client->retry_ns = code == -EPIPE || code == -ECONNRESET
                            ? 0
                            : poise_clock_ns() + RETRY_MS * ms;
 }
@@ -52,34 +51,34 @@ static int ask(struct dedup_client *client, const struct poise_buf *question,
                uint64_t wait_ns, unsigned char *memory,
                struct poise_reader *answer, int *passed)
 {
-    int fd = -1, err = question->error;
+    int fd = -1, code = question->error;
     ssize_t got;
 
-    if (err == 0) {
-        err = cache_put(client->fd, question->data, question->len, -1);
+    if (code == 0) {
+        code = cache_put(client->fd, question->data, question->len, -1);
     }
-    if (err == 0) {
+    if (code == 0) {
         got = cache_get(client->fd, memory, CACHE_MESSAGE_MOST, wait_ns, &fd);
-        err = got < 0    ? (int)got
-              : got == 0 ? poise_error_set(ECONNRESET, "share a cache", NULL,
-                                           "who served it is gone")
-                         : 0;
+        code = got < 0    ? (int)got
+               : got == 0 ? poise_error_set(ECONNRESET, "share a cache", NULL,
+                                            "who served it is gone")
+                          : 0;
     }
-    if (err == 0) {
+    if (code == 0) {
         *answer = poise_reader_of(memory, (size_t)got);
         if (poise_reader_u64(answer) != poise_get_u64(question->data)) {
-            err = bad();
+            code = bad();
         }
     }
-    if (err == 0 && passed) {
+    if (code == 0 && passed) {
         *passed = fd;
     } else if (fd >= 0) {
         close(fd);
     }
-    if (err < 0) {
-        hang_up(client, err);
+    if (code < 0) {
+        hang_up(client, code);
     }
-    return err;
+    return code;
 }
 
 /* The same where there is nothing to be learnt but that it was heard. */
@@ -87,16 +86,15 @@ static int say(struct dedup_client *client, const struct poise_buf *question)
 {
     unsigned char *memory = poise_alloc(CACHE_MESSAGE_MOST, 1);
     struct poise_reader answer;
-    int err = memory
-                  ? ask(client, question, ANSWER_MS * ms, memory, &answer, NULL)
-                  : -ENOMEM;
+    int code =
+        memory ? ask(client, question, ANSWER_MS * ms, memory, &answer, NULL)
+               : -ENOMEM;
 
     free(memory);
-    return err;
+    return code;
 }
 
-/* ---- the list --------------------------------------------------------------
- */
+/* ---- the list ----------------------------------------------------------- */
 
 static int take_container(struct poise_dedup_store *store,
                           struct poise_reader *answer, uint64_t *id)
@@ -143,7 +141,7 @@ static int take_list(struct poise_dedup_store *store,
                      uint64_t *from)
 {
     uint32_t count;
-    int err = 0;
+    int code = 0;
 
     store->index.sampling = cache_u32(answer);
     count = cache_u32(answer);
@@ -151,15 +149,15 @@ static int take_list(struct poise_dedup_store *store,
         ((flags & CACHE_MORE) && count == 0)) {
         return bad();
     }
-    for (uint32_t i = 0; i < count && err == 0; i++) {
+    for (uint32_t i = 0; i < count && code == 0; i++) {
         uint64_t id = 0;
-        err = take_container(store, answer, &id);
-        if (err == 0 && (flags & CACHE_FULL) && id < *from) {
-            err = bad();
+        code = take_container(store, answer, &id);
+        if (code == 0 && (flags & CACHE_FULL) && id < *from) {
+            code = bad();
         }
         *from = id + 1;
     }
-    return err;
+    return code;
 }
 
 static void mark(struct poise_dedup_store *store)
@@ -185,9 +183,9 @@ static int read_list(struct poise_dedup_store *store)
     unsigned char *memory = poise_alloc(CACHE_MESSAGE_MOST, 1);
     uint64_t since = client->seen, from = 0, changes = 0;
     uint32_t flags = CACHE_MORE;
-    int err = memory ? 0 : -ENOMEM;
+    int code = memory ? 0 : -ENOMEM;
 
-    for (bool is_first = true; err == 0 && (flags & CACHE_MORE);
+    for (bool is_first = true; code == 0 && (flags & CACHE_MORE);
          is_first = false) {
         struct poise_buf question = {0};
         struct poise_reader answer;
@@ -195,9 +193,9 @@ static int read_list(struct poise_dedup_store *store)
         poise_buf_u64(&question, CACHE_LIST);
         poise_buf_u64(&question, since);
         poise_buf_u64(&question, from);
-        err = ask(client, &question, ANSWER_MS * ms, memory, &answer, NULL);
+        code = ask(client, &question, ANSWER_MS * ms, memory, &answer, NULL);
         poise_buf_free(&question);
-        if (err < 0) {
+        if (code < 0) {
             break;
         }
         now = poise_reader_u64(&answer);
@@ -209,33 +207,32 @@ static int read_list(struct poise_dedup_store *store)
             }
         }
         since = 0;
-        err = take_list(store, &answer, flags, &from);
+        code = take_list(store, &answer, flags, &from);
     }
     free(memory);
-    if (err == 0) {
+    if (code == 0) {
         if (flags & CACHE_FULL) {
             remove_untold(store);
         }
         client->seen = changes;
     }
-    return err;
+    return code;
 }
 
 void dedup_client_sync(struct poise_dedup_store *store)
 {
     struct dedup_client *client = store->client;
 
-    int err = client->fd >= 0 ? read_list(store) : 0;
+    int code = client->fd >= 0 ? read_list(store) : 0;
 
-    if (err < 0) {
+    if (code < 0) {
         /* What it knows will do. */
-        hang_up(client, err);
+        hang_up(client, code);
         poise_error_clear();
     }
 }
 
-/* ---- meeting ---------------------------------------------------------------
- */
+/* ---- meeting ------------------------------------------------------------ */
 
 /* The same cache as before, or the first. */
 static int take_identity(struct poise_dedup_store *store,
@@ -284,50 +281,50 @@ static int greet(struct poise_dedup_store *store, uint64_t wait_ns)
     struct poise_buf question = {0};
     struct poise_reader answer;
     struct dedup_index index;
-    int fd = -1, err = memory ? 0 : -ENOMEM;
+    int fd = -1, code = memory ? 0 : -ENOMEM;
 
     poise_buf_u64(&question, CACHE_HELLO);
     poise_buf_u64(&question, CACHE_VERSION);
-    if (err == 0) {
-        err = ask(client, &question, wait_ns, memory, &answer, &fd);
+    if (code == 0) {
+        code = ask(client, &question, wait_ns, memory, &answer, &fd);
     }
-    if (err == 0) {
-        err = take_identity(store, &answer);
+    if (code == 0) {
+        code = take_identity(store, &answer);
     }
-    if (err == 0) {
-        err = fd < 0 ? bad() : take_index(client, fd, &index);
+    if (code == 0) {
+        code = fd < 0 ? bad() : take_index(client, fd, &index);
     }
-    if (err == 0) {
+    if (code == 0) {
         dedup_index_free(&store->index);
         store->index = index;
         client->seen = 0;
         client->told = 0;
-        err = read_list(store);
+        code = read_list(store);
     } else if (fd >= 0) {
         close(fd);
     }
     poise_buf_free(&question);
     free(memory);
-    return err;
+    return code;
 }
 
 static int meet(struct poise_dedup_store *store, uint64_t wait_ns)
 {
     struct dedup_client *client = store->client;
-    int err = cache_connect(store->dirfd, &client->fd);
+    int code = cache_connect(store->dirfd, &client->fd);
 
-    if (err < 0) {
+    if (code < 0) {
         client->fd = -1;
-        return err;
+        return code;
     }
-    err = cache_is_ours(client->fd)
-              ? greet(store, wait_ns)
-              : poise_error_set(EPERM, "share a cache", store->path,
-                                "somebody else's process serves it");
-    if (err < 0) {
-        hang_up(client, err);
+    code = cache_is_ours(client->fd)
+               ? greet(store, wait_ns)
+               : poise_error_set(EPERM, "share a cache", store->path,
+                                 "somebody else's process serves it");
+    if (code < 0) {
+        hang_up(client, code);
     }
-    return err;
+    return code;
 }
 
 /* Whether who has the lock serves, or will. */
@@ -346,22 +343,22 @@ static int attach(struct poise_dedup_store *store, uint64_t wait_ns)
     const struct timespec nap = {.tv_nsec = NAP_MS * (long)1000000};
 
     for (int naps = 0;; naps++) {
-        int err = meet(store, wait_ns);
-        if (err == 0 ||
-            (err != -ECONNREFUSED && err != -ENOENT && err != -ECONNRESET &&
-             err != -EAGAIN && err != -EPIPE)) {
-            return err;
+        int code = meet(store, wait_ns);
+        if (code == 0 ||
+            (code != -ECONNREFUSED && code != -ENOENT && code != -ECONNRESET &&
+             code != -EAGAIN && code != -EPIPE)) {
+            return code;
         }
         if (!client->own) {
-            err = poise_dedup_server_open(store->path, &store->options,
-                                          &client->own);
-            if (err == 0) {
+            code = poise_dedup_server_open(store->path, &store->options,
+                                           &client->own);
+            if (code == 0) {
                 continue;
             }
         }
-        if (err != -EBUSY || poise_clock_ns() - begun > wait_ns ||
+        if (code != -EBUSY || poise_clock_ns() - begun > wait_ns ||
             (naps >= ALONE_NAPS && !will_serve(store))) {
-            return err;
+            return code;
         }
         nanosleep(&nap, NULL);
     }
@@ -383,38 +380,37 @@ static bool is_served(struct poise_dedup_store *store)
 
 int dedup_client_start(struct poise_dedup_store *store)
 {
-    int err;
+    int code;
 
     store->client = poise_alloc(1, sizeof *store->client);
     if (!store->client) {
         return -ENOMEM;
     }
     store->client->fd = store->client->writefd = -1;
-    err = attach(store, OPEN_MS * ms);
-    if (err < 0) {
+    code = attach(store, OPEN_MS * ms);
+    if (code < 0) {
         dedup_client_end(store);
     }
-    return err;
+    return code;
 }
 
 int dedup_client_end(struct poise_dedup_store *store)
 {
     struct dedup_client *client = store->client;
-    int err;
+    int code;
 
     hang_up(client, 0);
     if (client->writefd >= 0) {
         close(client->writefd);
     }
-    err = poise_dedup_server_close(client->own);
+    code = poise_dedup_server_close(client->own);
     poise_buf_free(&client->dropped);
     free(client);
     store->client = NULL;
-    return err;
+    return code;
 }
 
-/* ---- leases ----------------------------------------------------------------
- */
+/* ---- leases ------------------------------------------------------------- */
 
 void dedup_client_hold(struct poise_dedup_store *store, uint64_t id)
 {
@@ -452,14 +448,13 @@ void dedup_client_let_go(struct poise_dedup_store *store, uint64_t id)
     }
 }
 
-/* ---- writing ---------------------------------------------------------------
- */
+/* ---- writing ------------------------------------------------------------ */
 
 void dedup_client_say(struct poise_dedup_store *store)
 {
     struct dedup_client *client = store->client;
     const struct dedup_container *open = store->open;
-    int err = 0, failures = 0;
+    int code = 0, failures = 0;
 
     while (failures < OPEN_TRIES && client->told < open->body->written &&
            is_served(store)) {
@@ -476,12 +471,12 @@ void dedup_client_say(struct poise_dedup_store *store)
             poise_buf_u64(&question, entry->fingerprint);
             poise_buf_u64(&question, (uint32_t)dedup_rank(entry->digest));
         }
-        err = say(client, &question);
-        client->told = err == 0 ? first + count : client->told;
-        failures += err < 0;
+        code = say(client, &question);
+        client->told = code == 0 ? first + count : client->told;
+        failures += code < 0;
         poise_buf_free(&question);
     }
-    if (err < 0) {
+    if (code < 0) {
         poise_error_clear(); /* whoever serves next finds it in the folder */
     }
 }
@@ -493,21 +488,21 @@ static int ask_for_one(struct dedup_client *client, bool fresh, uint64_t *id,
     unsigned char *memory = poise_alloc(CACHE_MESSAGE_MOST, 1);
     struct poise_buf question = {0};
     struct poise_reader answer;
-    int err = memory ? 0 : -ENOMEM;
+    int code = memory ? 0 : -ENOMEM;
 
     poise_buf_u64(&question, CACHE_NEW);
     poise_buf_u64(&question, fresh ? CACHE_FRESH : 0u);
-    if (err == 0) {
-        err = ask(client, &question, ANSWER_MS * ms, memory, &answer, NULL);
+    if (code == 0) {
+        code = ask(client, &question, ANSWER_MS * ms, memory, &answer, NULL);
     }
-    if (err == 0) {
+    if (code == 0) {
         *id = poise_reader_u64(&answer);
         *count = cache_u32(&answer);
-        err = answer.error || *id >> CACHE_ID_BITS != 0 ? bad() : 0;
+        code = answer.error || *id >> CACHE_ID_BITS != 0 ? bad() : 0;
     }
     poise_buf_free(&question);
     free(memory);
-    return err;
+    return code;
 }
 
 static void leave_open(struct poise_dedup_store *store)
@@ -545,11 +540,11 @@ static int begin(struct poise_dedup_store *store, uint64_t id, uint32_t count,
         }
     }
     if (count > 0) {
-        int rc = dedup_store_load(store, container);
-        if (rc <= 0 || container->body->count < count ||
+        int code = dedup_store_load(store, container);
+        if (code <= 0 || container->body->count < count ||
             container->body->count >= DEDUP_SLOTS_MOST ||
             container->body->data_len + len > store->options.container_bytes) {
-            return rc < 0 ? rc : 0;
+            return code < 0 ? code : 0;
         }
         store->open = container;
         return 1;
@@ -579,35 +574,35 @@ int dedup_client_open(struct poise_dedup_store *store, size_t len)
         struct dedup_container *before = store->open;
         uint64_t id = 0;
         uint32_t count = 0;
-        int fd = -1, rc = ask_for_one(client, tries > 0, &id, &count);
-        if (rc < 0 && is_served(store)) {
+        int fd = -1, code = ask_for_one(client, tries > 0, &id, &count);
+        if (code < 0 && is_served(store)) {
             continue; /* by another one */
         }
-        if (rc < 0) {
-            return rc;
+        if (code < 0) {
+            return code;
         }
-        rc = before && before->id == id
-                 ? -EBUSY
-                 : dedup_container_lock(store->dirfd, id, true, &fd);
-        if (rc == -EBUSY) {
+        code = before && before->id == id
+                   ? -EBUSY
+                   : dedup_container_lock(store->dirfd, id, true, &fd);
+        if (code == -EBUSY) {
             poise_error_clear();
             continue; /* of somebody whom the server does not know */
         }
-        if (rc < 0) {
-            return rc;
+        if (code < 0) {
+            return code;
         }
         leave_open(store);
         client->writefd = fd;
         client->told = 0;
-        rc = begin(store, id, count, len);
-        if (rc > 0) {
+        code = begin(store, id, count, len);
+        if (code > 0) {
             client->told = store->open->body->written;
             return 0;
         }
         close(fd);
         client->writefd = -1;
-        if (rc < 0) {
-            return rc;
+        if (code < 0) {
+            return code;
         }
     }
     return poise_error_set(EBUSY, "write into the cache", store->path,

@@ -32,8 +32,7 @@ void dedup_container_name(uint64_t id, char name[DEDUP_NAME_BYTES])
     snprintf(name, DEDUP_NAME_BYTES, "%012llx.seg", (unsigned long long)id);
 }
 
-/* ---- in memory -------------------------------------------------------------
- */
+/* ---- in memory ---------------------------------------------------------- */
 
 struct dedup_body *dedup_body_create(void)
 {
@@ -179,8 +178,7 @@ int dedup_body_find(struct dedup_body *body, uint64_t fingerprint,
     return found;
 }
 
-/* ---- on disk ---------------------------------------------------------------
- */
+/* ---- on disk ------------------------------------------------------------ */
 
 static void make_header(uint64_t store, uint64_t id,
                         unsigned char header[HEADER_BYTES])
@@ -283,7 +281,7 @@ int dedup_body_load(struct dedup_body *body, int dirfd, uint64_t store,
     struct stat st;
     char *to;
     ssize_t got;
-    int fd, err;
+    int fd, code;
 
     dedup_container_name(id, name);
     fd = poise_file_open(dirfd, name, O_RDONLY | O_CLOEXEC, 0);
@@ -291,7 +289,7 @@ int dedup_body_load(struct dedup_body *body, int dirfd, uint64_t store,
         return fd;
     }
     if (fstat(fd, &st) < 0 || st.st_size < 0) {
-        err = poise_error_set(errno, "read", name, NULL);
+        code = poise_error_set(errno, "read", name, NULL);
         goto close_file;
     }
     /* A container is at most two times its limit; more is damage. */
@@ -301,16 +299,16 @@ int dedup_body_load(struct dedup_body *body, int dirfd, uint64_t store,
     poise_buf_reset(file);
     to = poise_buf_reserve(file, (size_t)st.st_size + 1);
     if (!to) {
-        err = -ENOMEM;
+        code = -ENOMEM;
         goto close_file;
     }
     got = poise_file_pread(fd, to, (size_t)st.st_size, 0, name);
-    err = got < 0 ? (int)got
-                  : parse(body, (const unsigned char *)to, (size_t)got, store,
-                          id, damaged);
+    code = got < 0 ? (int)got
+                   : parse(body, (const unsigned char *)to, (size_t)got, store,
+                           id, damaged);
 close_file:
     close(fd);
-    return err;
+    return code;
 }
 
 int dedup_container_lock(int dirfd, uint64_t id, bool make, int *fd)
@@ -332,8 +330,7 @@ int dedup_container_lock(int dirfd, uint64_t id, bool make, int *fd)
     return 0;
 }
 
-/* ---- what is asked for only ------------------------------------------------
- */
+/* ---- what is asked for only --------------------------------------------- */
 
 /* The entries of a table whose data begin at 0: whether they make sense. What
  * they say of data is proved by digests when these are read. */
@@ -404,7 +401,7 @@ int dedup_body_open(struct dedup_body *body, int dirfd, uint64_t store,
                     uint64_t id, struct poise_buf *file)
 {
     char name[DEDUP_NAME_BYTES];
-    int fd, rc;
+    int fd, code;
 
     dedup_container_name(id, name);
     fd = poise_file_open(dirfd, name, O_RDONLY | O_CLOEXEC, 0);
@@ -412,13 +409,13 @@ int dedup_body_open(struct dedup_body *body, int dirfd, uint64_t store,
         poise_error_clear();
         return 0;
     }
-    rc = open_table(body, fd, name, store, id, file);
+    code = open_table(body, fd, name, store, id, file);
     close(fd);
-    if (rc == 0) {
+    if (code == 0) {
         poise_error_clear();
         dedup_body_reset(body);
     }
-    return rc;
+    return code;
 }
 
 /* Read `len` bytes of the data: how many are there. */
@@ -551,37 +548,37 @@ int dedup_body_write(struct dedup_body *body, int dirfd, uint64_t store,
 {
     char name[DEDUP_NAME_BYTES];
     uint64_t chain;
-    int fd, err;
+    int fd, code;
 
     if (body->written == body->count) {
         return 0;
     }
     dedup_container_name(id, name);
     poise_buf_reset(file);
-    err = make_block(body, store, id, file, &chain);
-    if (err < 0) {
-        return err;
+    code = make_block(body, store, id, file, &chain);
+    if (code < 0) {
+        return code;
     }
     fd = poise_file_open(dirfd, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0) {
         return fd;
     }
-    err = poise_file_pwrite(fd, file->data, file->len, body->file_bytes, name);
-    if (err == 0) {
+    code = poise_file_pwrite(fd, file->data, file->len, body->file_bytes, name);
+    if (code == 0) {
         /* What an earlier, failed attempt may have left behind it. */
-        err = ftruncate(fd, (off_t)(body->file_bytes + file->len)) < 0
-                  ? poise_error_set(errno, "write", name, NULL)
-                  : 0;
+        code = ftruncate(fd, (off_t)(body->file_bytes + file->len)) < 0
+                   ? poise_error_set(errno, "write", name, NULL)
+                   : 0;
     }
-    if (err == 0) {
-        err = poise_file_close(fd, name);
+    if (code == 0) {
+        code = poise_file_close(fd, name);
     } else {
         close(fd);
     }
-    if (err == 0) {
+    if (code == 0) {
         body->file_bytes += file->len;
         body->written = body->count;
         body->chain = chain;
     }
-    return err;
+    return code;
 }

@@ -20,8 +20,7 @@ enum {
 static const uint64_t limit_default = UINT64_C(10) << 30;
 static const uint64_t memory_default = UINT64_C(64) << 20;
 
-/* ---- opening and closing ---------------------------------------------------
- */
+/* ---- opening and closing ------------------------------------------------ */
 
 static int by_id(const void *a, const void *b)
 {
@@ -37,14 +36,14 @@ static int list(struct poise_dedup_store *store)
                              O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
     struct dirent *entry;
-    int err = 0;
+    int code = 0;
 
     if (!dir) {
         return fd < 0 ? fd
                       : (close(fd), poise_error_set(errno, "read directory",
                                                     store->path, NULL));
     }
-    while (err == 0 && (entry = readdir(dir)) != NULL) {
+    while (code == 0 && (entry = readdir(dir)) != NULL) {
         struct dedup_container *container;
         char name[DEDUP_NAME_BYTES];
         struct stat st;
@@ -60,25 +59,25 @@ static int list(struct poise_dedup_store *store)
             container->bytes = (uint64_t)st.st_size;
             store->info.bytes += container->bytes;
         }
-        err = container ? 0 : -ENOMEM;
+        code = container ? 0 : -ENOMEM;
     }
     closedir(dir);
     if (store->count > 0) {
         qsort(store->containers, store->count, sizeof *store->containers,
               by_id);
     }
-    return err;
+    return code;
 }
 
 /* Whether a process that lives still writes into it. */
 static bool is_written(const struct poise_dedup_store *store, uint64_t id)
 {
-    int fd, rc = dedup_container_lock(store->dirfd, id, false, &fd);
+    int fd, code = dedup_container_lock(store->dirfd, id, false, &fd);
 
-    if (rc == 0) {
+    if (code == 0) {
         close(fd);
     }
-    return rc == -EBUSY;
+    return code == -EBUSY;
 }
 
 /* One that is there, or the next if this one is not. */
@@ -86,18 +85,18 @@ static int read_container(struct poise_dedup_store *store, size_t *i)
 {
     struct dedup_container *container = store->containers[*i];
     bool is_last = *i + 1 == store->count, known = container->count > 0;
-    int rc = 1;
+    int code = 1;
 
     if (known && (store->serves || !is_last)) {
         (*i)++;
         return 0;
     }
-    rc = dedup_store_load(store, container);
-    if (rc > 0 && !known) {
+    code = dedup_store_load(store, container);
+    if (code > 0 && !known) {
         dedup_store_learn(store, container, container->body);
     }
-    if (rc < 0) {
-        return rc;
+    if (code < 0) {
+        return code;
     }
     if (*i == store->count || store->containers[*i] != container) {
         return 0; /* its file is gone */
@@ -116,20 +115,20 @@ static int read_container(struct poise_dedup_store *store, size_t *i)
 
 int dedup_store_read_folder(struct poise_dedup_store *store)
 {
-    int err = dedup_identity_open(store);
+    int code = dedup_identity_open(store);
 
-    if (err == 0) {
-        err = list(store);
+    if (code == 0) {
+        code = list(store);
     }
-    if (err == 0) {
-        err = dedup_snapshot_load(store);
+    if (code == 0) {
+        code = dedup_snapshot_load(store);
     }
     /* Read the containers that the snapshot does not know; go on with the last
      * one if there is room. */
-    for (size_t i = 0; i < store->count && err == 0;) {
-        err = read_container(store, &i);
+    for (size_t i = 0; i < store->count && code == 0;) {
+        code = read_container(store, &i);
     }
-    return err;
+    return code;
 }
 
 int dedup_store_enter(struct poise_dedup_store *store, const char *path)
@@ -167,21 +166,21 @@ int dedup_store_lock(struct poise_dedup_store *store)
 
 static int open_folder(struct poise_dedup_store *store, const char *path)
 {
-    int err = dedup_store_enter(store, path);
+    int code = dedup_store_enter(store, path);
 
-    if (err == 0 && store->options.shared) {
-        err = dedup_client_start(store);
-        if (err != -EOPNOTSUPP) {
-            return err;
+    if (code == 0 && store->options.shared) {
+        code = dedup_client_start(store);
+        if (code != -EOPNOTSUPP) {
+            return code;
         }
         /* No socket can be made there: then for this process alone. */
         poise_error_clear();
-        err = dedup_index_create(&store->index, store->index_bytes);
+        code = dedup_index_create(&store->index, store->index_bytes);
     }
-    if (err == 0) {
-        err = dedup_store_lock(store);
+    if (code == 0) {
+        code = dedup_store_lock(store);
     }
-    return err < 0 ? err : dedup_store_read_folder(store);
+    return code < 0 ? code : dedup_store_read_folder(store);
 }
 
 void dedup_store_destroy(struct poise_dedup_store *store)
@@ -254,20 +253,20 @@ int poise_dedup_store_open(const char *path,
                            struct poise_dedup_store **out)
 {
     struct poise_dedup_store *made;
-    int err = dedup_store_make(options, path != NULL, &made);
+    int code = dedup_store_make(options, path != NULL, &made);
 
-    if (err < 0) {
-        return err;
+    if (code < 0) {
+        return code;
     }
     if (!path || !made->options.shared) {
-        err = dedup_index_create(&made->index, made->index_bytes);
+        code = dedup_index_create(&made->index, made->index_bytes);
     }
-    if (err == 0) {
-        err = path ? open_folder(made, path) : dedup_identity_make(made);
+    if (code == 0) {
+        code = path ? open_folder(made, path) : dedup_identity_make(made);
     }
-    if (err < 0) {
+    if (code < 0) {
         dedup_store_destroy(made);
-        return err;
+        return code;
     }
     *out = made;
     return 0;

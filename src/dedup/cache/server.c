@@ -31,8 +31,7 @@ struct poise_dedup_server {
     unsigned char message[CACHE_MESSAGE_MOST];
 };
 
-/* ---- the list --------------------------------------------------------------
- */
+/* ---- the list ----------------------------------------------------------- */
 
 static void changed(struct poise_dedup_server *server, uint64_t id)
 {
@@ -96,14 +95,14 @@ static int read_again(struct poise_dedup_server *server,
     uint64_t id = container->id, before = container->bytes;
     bool damaged = false;
     struct dedup_body *body = dedup_body_create();
-    int err = body ? dedup_body_load(body, store->dirfd, store->info.id, id,
-                                     &store->file, &damaged)
-                   : -ENOMEM;
+    int code = body ? dedup_body_load(body, store->dirfd, store->info.id, id,
+                                      &store->file, &damaged)
+                    : -ENOMEM;
 
-    if (err < 0) {
+    if (code < 0) {
         dedup_body_destroy(body);
         poise_error_clear();
-        if (err != -ENOMEM) {
+        if (code != -ENOMEM) {
             dedup_store_remove(store, container);
             changed(server, id);
         }
@@ -120,11 +119,10 @@ static int read_again(struct poise_dedup_server *server,
         dedup_store_remove(store, container);
     }
     changed(server, id);
-    return err;
+    return code;
 }
 
-/* ---- answers ---------------------------------------------------------------
- */
+/* ---- answers ------------------------------------------------------------ */
 
 static int say_hello(struct poise_dedup_server *server,
                      struct cache_client *client, struct poise_reader *message,
@@ -338,7 +336,7 @@ int cache_server_take(struct poise_dedup_server *server,
 {
     struct poise_reader message = poise_reader_of(data, len);
     uint32_t op = cache_u32(&message);
-    int err = -EBADMSG;
+    int code = -EBADMSG;
 
     *pass = -1;
     server->stats.requests++;
@@ -346,58 +344,57 @@ int cache_server_take(struct poise_dedup_server *server,
     if (!message.error && (op == CACHE_HELLO) != client->met) {
         switch (op) {
         case CACHE_HELLO:
-            err = say_hello(server, client, &message, answer, pass);
+            code = say_hello(server, client, &message, answer, pass);
             break;
         case CACHE_LIST:
-            err = list(server, &message, answer);
+            code = list(server, &message, answer);
             break;
         case CACHE_NEW:
-            err = give_container(server, client, &message, answer);
+            code = give_container(server, client, &message, answer);
             break;
         case CACHE_LEARN:
-            err = learn(server, client, &message);
+            code = learn(server, client, &message);
             break;
         case CACHE_LEASE:
-            err = lease(server, client, &message);
+            code = lease(server, client, &message);
             break;
         case CACHE_CLOSE:
-            err = close_container(server, client, &message);
+            code = close_container(server, client, &message);
             break;
         default:
             break;
         }
     }
-    if (err == 0 && (message.error || poise_reader_left(&message) > 0)) {
-        err = -EBADMSG;
+    if (code == 0 && (message.error || poise_reader_left(&message) > 0)) {
+        code = -EBADMSG;
     }
-    return err < 0 ? err : answer->error;
+    return code < 0 ? code : answer->error;
 }
 
 int cache_server_leave(struct poise_dedup_server *server,
                        struct cache_client *client)
 {
     struct poise_dedup_store *store = server->store;
-    int err = 0;
+    int code = 0;
 
     while (client->held.len > 0) {
         let_go(server, client, client->held.len / sizeof(uint64_t) - 1);
     }
     poise_buf_free(&client->held);
-    for (size_t i = store->count; i-- > 0 && err == 0;) {
+    for (size_t i = store->count; i-- > 0 && code == 0;) {
         struct dedup_container *container = store->containers[i];
         if (container->writer != client->number) {
             continue;
         }
         container->writer = 0;
         if (!server->ends) {
-            err = read_again(server, container);
+            code = read_again(server, container);
         }
     }
-    return err;
+    return code;
 }
 
-/* ---- the thread ------------------------------------------------------------
- */
+/* ---- the thread --------------------------------------------------------- */
 
 static void hang_up(struct poise_dedup_server *server, size_t i)
 {
@@ -506,8 +503,7 @@ static int start(struct poise_dedup_server *server)
                 : 0;
 }
 
-/* ---- opening and closing ---------------------------------------------------
- */
+/* ---- opening and closing ------------------------------------------------ */
 
 static void forget_bodies(struct poise_dedup_store *store)
 {
@@ -523,22 +519,22 @@ static void forget_bodies(struct poise_dedup_store *store)
 static int enter(struct poise_dedup_server *server, const char *path)
 {
     struct poise_dedup_store *store = server->store;
-    int err;
+    int code;
 
     store->serves = true;
-    err = dedup_store_enter(store, path);
-    if (err == 0) {
-        err = dedup_store_lock(store);
+    code = dedup_store_enter(store, path);
+    if (code == 0) {
+        code = dedup_store_lock(store);
     }
-    if (err == 0 && cache_listen(store->dirfd, &server->listener) < 0) {
+    if (code == 0 && cache_listen(store->dirfd, &server->listener) < 0) {
         /* The lock is not for servers only. */
-        err = -EOPNOTSUPP;
+        code = -EOPNOTSUPP;
     }
-    if (err == 0) {
-        err = dedup_store_read_folder(store);
+    if (code == 0) {
+        code = dedup_store_read_folder(store);
     }
-    if (err < 0) {
-        return err;
+    if (code < 0) {
+        return code;
     }
     forget_bodies(store);
     server->changes = 1;
@@ -570,23 +566,23 @@ int cache_server_make(const char *path,
                       struct poise_dedup_server **out)
 {
     struct poise_dedup_server *made = poise_alloc(1, sizeof *made);
-    int err;
+    int code;
 
     if (!made) {
         return -ENOMEM;
     }
     made->listener = made->stop = -1;
     pthread_mutex_init(&made->mutex, NULL);
-    err = dedup_store_make(options, true, &made->store);
-    if (err == 0) {
-        err = dedup_index_share(&made->store->index, made->store->index_bytes);
+    code = dedup_store_make(options, true, &made->store);
+    if (code == 0) {
+        code = dedup_index_share(&made->store->index, made->store->index_bytes);
     }
-    if (err == 0) {
-        err = enter(made, path);
+    if (code == 0) {
+        code = enter(made, path);
     }
-    if (err < 0) {
+    if (code < 0) {
         cache_server_free(made);
-        return err;
+        return code;
     }
     *out = made;
     return 0;
@@ -616,17 +612,18 @@ int poise_dedup_server_open(const char *path,
                             struct poise_dedup_server **out)
 {
     struct poise_dedup_server *made;
-    int err = cache_server_make(path, options, &made);
+    int code = cache_server_make(path, options, &made);
 
-    if (err < 0) {
-        return err;
+    if (code < 0) {
+        return code;
     }
     made->stop = eventfd(0, EFD_CLOEXEC);
-    err = made->stop < 0 ? poise_error_set(errno, "serve the cache", path, NULL)
-                         : start(made);
-    if (err < 0) {
+    code = made->stop < 0
+               ? poise_error_set(errno, "serve the cache", path, NULL)
+               : start(made);
+    if (code < 0) {
         cache_server_free(made);
-        return err;
+        return code;
     }
     *out = made;
     return 0;
@@ -635,7 +632,7 @@ int poise_dedup_server_open(const char *path,
 int poise_dedup_server_close(struct poise_dedup_server *server)
 {
     uint64_t one = 1;
-    int err;
+    int code;
 
     if (!server) {
         return 0;
@@ -649,9 +646,9 @@ int poise_dedup_server_close(struct poise_dedup_server *server)
     while (server->count > 0) {
         hang_up(server, server->count - 1);
     }
-    err = dedup_snapshot_save(server->store);
+    code = dedup_snapshot_save(server->store);
     cache_server_free(server);
-    return err;
+    return code;
 }
 
 struct poise_dedup_server_stats

@@ -31,13 +31,13 @@ static int save_cells(const struct poise_dedup_store *store,
 {
     const struct dedup_index *index = &store->index;
     size_t held = 0;
-    int err = 0;
+    int code = 0;
 
     poise_buf_reset(buf);
     if (!poise_buf_reserve(buf, CELLS_EACH * CELL_BYTES)) {
         return -ENOMEM;
     }
-    for (size_t i = 0; i <= index->mask && err == 0; i++) {
+    for (size_t i = 0; i <= index->mask && code == 0; i++) {
         const struct dedup_cell *cell = &index->cells[i];
         if (cell->position != 0) {
             unsigned char *to = (unsigned char *)buf->data + buf->len;
@@ -46,56 +46,56 @@ static int save_cells(const struct poise_dedup_store *store,
             buf->len += CELL_BYTES;
             held++;
         }
-        if (err == 0 && (held == CELLS_EACH || (i == index->mask && held))) {
-            err = poise_log_append(log, RECORD_CELLS, buf->data, buf->len);
+        if (code == 0 && (held == CELLS_EACH || (i == index->mask && held))) {
+            code = poise_log_append(log, RECORD_CELLS, buf->data, buf->len);
             poise_buf_reset(buf);
             held = 0;
         }
     }
-    return err;
+    return code;
 }
 
 int dedup_snapshot_save(const struct poise_dedup_store *store)
 {
     struct poise_buf path = {0}, buf = {0};
     struct poise_log *log = NULL;
-    int err = path_of(store, &path);
+    int code = path_of(store, &path);
 
-    if (err == 0) {
-        err = poise_log_create(poise_buf_str(&path), MAGIC, VERSION, &log);
+    if (code == 0) {
+        code = poise_log_create(poise_buf_str(&path), MAGIC, VERSION, &log);
     }
-    if (err < 0) {
+    if (code < 0) {
         goto free_buffers;
     }
     poise_buf_u64(&buf, store->info.id);
     poise_buf_u64(&buf, store->info.bits);
-    err = poise_buf_u64(&buf, store->index.sampling);
-    if (err == 0) {
-        err = poise_log_append(log, RECORD_HEAD, buf.data, buf.len);
+    code = poise_buf_u64(&buf, store->index.sampling);
+    if (code == 0) {
+        code = poise_log_append(log, RECORD_HEAD, buf.data, buf.len);
     }
-    for (size_t i = 0; i < store->count && err == 0; i++) {
+    for (size_t i = 0; i < store->count && code == 0; i++) {
         const struct dedup_container *container = store->containers[i];
         poise_buf_reset(&buf);
         poise_buf_u64(&buf, container->id);
         poise_buf_u64(&buf, container->bytes);
         poise_buf_u64(&buf, container->used);
-        err = poise_buf_u64(&buf, container->count);
-        if (err == 0) {
-            err = poise_log_append(log, RECORD_CONTAINER, buf.data, buf.len);
+        code = poise_buf_u64(&buf, container->count);
+        if (code == 0) {
+            code = poise_log_append(log, RECORD_CONTAINER, buf.data, buf.len);
         }
     }
-    if (err == 0) {
-        err = save_cells(store, log, &buf);
+    if (code == 0) {
+        code = save_cells(store, log, &buf);
     }
-    if (err == 0) {
-        err = poise_log_commit(log);
+    if (code == 0) {
+        code = poise_log_commit(log);
         log = NULL;
     }
     poise_log_abort(log);
 free_buffers:
     poise_buf_free(&buf);
     poise_buf_free(&path);
-    return err;
+    return code;
 }
 
 /* A container that is still as it was. */
@@ -147,9 +147,9 @@ static int take_records(struct poise_dedup_store *store,
     const void *data;
     uint32_t type;
     size_t len;
-    int rc;
+    int code;
 
-    while ((rc = poise_log_next(log, &type, &data, &len)) == 1) {
+    while ((code = poise_log_next(log, &type, &data, &len)) == 1) {
         struct poise_reader reader = poise_reader_of(data, len);
         if (type == RECORD_HEAD) {
             uint64_t id = poise_reader_u64(&reader);
@@ -161,37 +161,37 @@ static int take_records(struct poise_dedup_store *store,
                 return 0;
             }
             store->index.sampling = (unsigned)sampling;
-            rc = reader.error;
+            code = reader.error;
         } else if (type == RECORD_CONTAINER) {
-            rc = take_container(store, &reader);
+            code = take_container(store, &reader);
         } else {
-            rc = take_cells(store, &reader);
+            code = take_cells(store, &reader);
         }
-        if (rc < 0) {
-            return rc;
+        if (code < 0) {
+            return code;
         }
     }
-    return rc;
+    return code;
 }
 
 int dedup_snapshot_load(struct poise_dedup_store *store)
 {
     struct poise_buf path = {0};
     struct poise_log_reader *log;
-    int err = path_of(store, &path);
+    int code = path_of(store, &path);
 
-    if (err == 0) {
-        err = poise_log_open(poise_buf_str(&path), MAGIC, VERSION, &log);
+    if (code == 0) {
+        code = poise_log_open(poise_buf_str(&path), MAGIC, VERSION, &log);
     }
-    if (err == 0) {
-        err = take_records(store, log);
+    if (code == 0) {
+        code = take_records(store, log);
         poise_log_close(log);
     }
     poise_buf_free(&path);
-    if (err < 0 && err != -ENOMEM) {
+    if (code < 0 && code != -ENOMEM) {
         /* There is none, or it is damaged: the containers say it all. */
         poise_error_clear();
-        err = 0;
+        code = 0;
     }
-    return err;
+    return code;
 }

@@ -48,9 +48,9 @@ int cache_listen(int dirfd, int *fd)
     if (fchmod(made, 0600) < 0 ||
         bind(made, (const struct sockaddr *)&address, sizeof address) < 0 ||
         listen(made, BACKLOG) < 0) {
-        int err = poise_error_set(errno, "listen", name, NULL);
+        int code = poise_error_set(errno, "listen", name, NULL);
         close(made);
-        return err;
+        return code;
     }
     *fd = made;
     return 0;
@@ -65,9 +65,9 @@ int cache_connect(int dirfd, int *fd)
         return made;
     }
     if (connect(made, (const struct sockaddr *)&address, sizeof address) < 0) {
-        int err = poise_error_set(errno, "connect", name, NULL);
+        int code = poise_error_set(errno, "connect", name, NULL);
         close(made);
-        return err;
+        return code;
     }
     *fd = made;
     return 0;
@@ -141,11 +141,12 @@ static int await(int fd, uint64_t wait_ns)
 
     do {
         struct pollfd poller = {.fd = fd, .events = POLLIN};
-        int rc = poll(&poller, 1, (int)((wait_ns - gone) / UINT64_C(1000000)));
-        if (rc > 0) {
+        int code =
+            poll(&poller, 1, (int)((wait_ns - gone) / UINT64_C(1000000)));
+        if (code > 0) {
             return 0;
         }
-        if (rc < 0 && errno != EINTR) {
+        if (code < 0 && errno != EINTR) {
             return poise_error_set(errno, "wait", name, NULL);
         }
         gone = poise_clock_ns() - begun;

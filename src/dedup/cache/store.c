@@ -13,8 +13,7 @@ enum {
     RECENT = 2, /* containers */
 };
 
-/* ---- containers ------------------------------------------------------------
- */
+/* ---- containers --------------------------------------------------------- */
 
 /* The index of the first container with at least this id. */
 static size_t lower(const struct poise_dedup_store *store, uint64_t id)
@@ -221,7 +220,7 @@ static int load(struct poise_dedup_store *store,
     struct dedup_body *body;
     bool damaged = false;
     uint32_t known = container->count;
-    int err;
+    int code;
 
     if (container->body && !has_grown(store, container) &&
         !(whole && container->body->states)) {
@@ -233,20 +232,20 @@ static int load(struct poise_dedup_store *store,
     if (!body) {
         return -ENOMEM;
     }
-    err = whole ? 0
-                : dedup_body_open(body, store->dirfd, store->info.id,
-                                  container->id, &store->file);
-    if (err == 0) {
-        err = dedup_body_load(body, store->dirfd, store->info.id, container->id,
-                              &store->file, &damaged);
+    code = whole ? 0
+                 : dedup_body_open(body, store->dirfd, store->info.id,
+                                   container->id, &store->file);
+    if (code == 0) {
+        code = dedup_body_load(body, store->dirfd, store->info.id,
+                               container->id, &store->file, &damaged);
     }
-    if (err < 0) {
+    if (code < 0) {
         put_body(store, body);
     }
-    if (err == -ENOMEM) {
-        return err;
+    if (code == -ENOMEM) {
+        return code;
     }
-    if (err < 0) {
+    if (code < 0) {
         /* Whatever is wrong with the file, the rest of the cache is not. */
         poise_error_clear();
         store->info.damaged++;
@@ -271,8 +270,7 @@ int dedup_store_load(struct poise_dedup_store *store,
     return load(store, container, true);
 }
 
-/* ---- the index -------------------------------------------------------------
- */
+/* ---- the index ---------------------------------------------------------- */
 
 /* Make room in the index: what is no more goes, and if that is little, every
  * second segment of those that are kept. */
@@ -358,16 +356,16 @@ static int find_indexed(struct poise_dedup_store *store, uint64_t fingerprint,
         &store->index, poise_dedup_short(fingerprint, store->info.bits));
     struct dedup_container *container;
     uint32_t slot = (uint32_t)at & ((1U << DEDUP_SLOT_BITS) - 1);
-    int rc;
+    int code;
 
     if (at == UINT64_MAX) {
         return 0;
     }
     dedup_client_refresh(store);
     container = dedup_store_container(store, at >> DEDUP_SLOT_BITS);
-    rc = container ? load(store, container, false) : 0;
-    if (rc <= 0) {
-        return rc;
+    code = container ? load(store, container, false) : 0;
+    if (code <= 0) {
+        return code;
     }
     if (slot >= container->body->count ||
         poise_dedup_short(container->body->entries[slot].fingerprint,
@@ -390,15 +388,15 @@ static int find_open(struct poise_dedup_store *store, uint64_t fingerprint,
 static int find(struct poise_dedup_store *store, uint64_t fingerprint,
                 uint64_t *position)
 {
-    int rc;
+    int code;
 
     fingerprint = poise_dedup_short(fingerprint, store->info.bits);
-    rc = find_open(store, fingerprint, position);
-    if (rc == 0) {
-        rc = find_indexed(store, fingerprint, position);
+    code = find_open(store, fingerprint, position);
+    if (code == 0) {
+        code = find_indexed(store, fingerprint, position);
     }
-    return rc != 0 || store->index.sampling == 0
-               ? rc
+    return code != 0 || store->index.sampling == 0
+               ? code
                : find_loaded(store, fingerprint, position);
 }
 
@@ -417,15 +415,14 @@ bool dedup_store_names(struct poise_dedup_store *store, uint64_t fingerprint,
 int poise_dedup_store_find(struct poise_dedup_store *store,
                            uint64_t fingerprint, uint64_t *position)
 {
-    int rc = find(store, fingerprint, position);
+    int code = find(store, fingerprint, position);
 
     store->info.finds++;
-    store->info.hits += rc > 0;
-    return rc;
+    store->info.hits += code > 0;
+    return code;
 }
 
-/* ---- reading ---------------------------------------------------------------
- */
+/* ---- reading ------------------------------------------------------------ */
 
 uint64_t poise_dedup_store_fingerprint(const struct poise_dedup_store *store,
                                        const void *data, size_t len)
@@ -438,12 +435,12 @@ uint64_t poise_dedup_store_fingerprint(const struct poise_dedup_store *store,
 static int locate(struct poise_dedup_store *store, uint64_t position,
                   struct dedup_container **container, uint32_t *slot)
 {
-    int rc;
+    int code;
 
     *container = dedup_store_container(store, position >> DEDUP_SLOT_BITS);
     *slot = (uint32_t)position & ((1U << DEDUP_SLOT_BITS) - 1);
-    rc = *container ? load(store, *container, false) : 0;
-    return rc > 0 && *slot >= (*container)->body->count ? 0 : rc;
+    code = *container ? load(store, *container, false) : 0;
+    return code > 0 && *slot >= (*container)->body->count ? 0 : code;
 }
 
 /* Whether its data can be had; what is wrong with some is not with others. */
@@ -459,10 +456,10 @@ int dedup_store_entry(struct poise_dedup_store *store, uint64_t position,
 {
     struct dedup_container *container;
     uint32_t slot;
-    int rc = locate(store, position, &container, &slot);
+    int code = locate(store, position, &container, &slot);
 
-    *out = rc > 0 ? &container->body->entries[slot] : NULL;
-    return rc;
+    *out = code > 0 ? &container->body->entries[slot] : NULL;
+    return code;
 }
 
 int dedup_store_is(struct poise_dedup_store *store, uint64_t position,
@@ -473,10 +470,10 @@ int dedup_store_is(struct poise_dedup_store *store, uint64_t position,
     const struct dedup_body *body;
     struct dedup_container *container;
     uint32_t slot;
-    int rc = locate(store, position, &container, &slot);
+    int code = locate(store, position, &container, &slot);
 
-    if (rc <= 0) {
-        return rc;
+    if (code <= 0) {
+        return code;
     }
     body = container->body;
     entry = &body->entries[slot];
@@ -497,10 +494,10 @@ int poise_dedup_store_read(struct poise_dedup_store *store, uint64_t position,
     struct dedup_container *container;
     const struct dedup_entry *entry;
     uint32_t slot;
-    int rc = locate(store, position, &container, &slot);
+    int code = locate(store, position, &container, &slot);
 
-    if (rc <= 0 || !fetch(store, container, slot)) {
-        return rc < 0 ? rc : 0;
+    if (code <= 0 || !fetch(store, container, slot)) {
+        return code < 0 ? code : 0;
     }
     entry = &container->body->entries[slot];
     out->data = container->body->data + entry->offset;
@@ -560,24 +557,23 @@ bool dedup_store_distance(const struct poise_dedup_store *store, uint64_t from,
     return i == last && by <= most && by >= -most;
 }
 
-/* ---- writing ---------------------------------------------------------------
- */
+/* ---- writing ------------------------------------------------------------ */
 
 static int flush(struct poise_dedup_store *store)
 {
     struct dedup_container *open = store->open;
     uint64_t before;
-    int err;
+    int code;
 
     if (!store->path || !open) {
         return 0;
     }
     before = open->body->file_bytes;
-    err = dedup_body_write(open->body, store->dirfd, store->info.id, open->id,
-                           &store->file);
+    code = dedup_body_write(open->body, store->dirfd, store->info.id, open->id,
+                            &store->file);
     open->bytes = open->body->file_bytes;
     store->info.bytes += open->bytes - before;
-    return err < 0 ? err : dedup_client_tell(store);
+    return code < 0 ? code : dedup_client_tell(store);
 }
 
 /* Those not used for longest go. */
@@ -613,21 +609,21 @@ static int open_container(struct poise_dedup_store *store, size_t len)
         store->count ? store->containers[store->count - 1] : NULL;
     uint64_t id = last ? last->id + 1 : store->clock + 1;
     struct dedup_body *body;
-    int err;
+    int code;
 
     if (has_room(store, len)) {
         return 0;
     }
-    err = flush(store);
-    if (err < 0 || store->client) {
-        return err < 0 ? err : dedup_client_open(store, len);
+    code = flush(store);
+    if (code < 0 || store->client) {
+        return code < 0 ? code : dedup_client_open(store, len);
     }
     store->open = NULL;
     evict(store);
     if (store->path && id % DEDUP_SAVE_EVERY == 0) {
-        err = dedup_snapshot_save(store);
-        if (err < 0) {
-            return err;
+        code = dedup_snapshot_save(store);
+        if (code < 0) {
+            return code;
         }
     }
     body = take_body(store);
@@ -648,12 +644,12 @@ static int find_recent(struct poise_dedup_store *store, uint64_t fingerprint,
     for (size_t back = 1; back <= RECENT && back <= store->count; back++) {
         struct dedup_container *c = store->containers[store->count - back];
         /* Another process may still write into one that is not in memory. */
-        int rc = c->body ? 1 : store->client ? 0 : load(store, c, false);
-        if (rc > 0) {
-            rc = find_in(store, c, fingerprint, position);
+        int code = c->body ? 1 : store->client ? 0 : load(store, c, false);
+        if (code > 0) {
+            code = find_in(store, c, fingerprint, position);
         }
-        if (rc != 0) {
-            return rc;
+        if (code != 0) {
+            return code;
         }
     }
     return 0;
@@ -669,17 +665,17 @@ static int find_same(struct poise_dedup_store *store, uint64_t fingerprint,
     const struct dedup_entry *entry;
     uint64_t at;
     uint32_t slot;
-    int rc = find_open(store, fingerprint, &at);
+    int code = find_open(store, fingerprint, &at);
 
-    if (rc == 0) {
-        rc = find_indexed(store, fingerprint, &at);
+    if (code == 0) {
+        code = find_indexed(store, fingerprint, &at);
     }
-    if (rc == 0 && store->index.sampling > 0) {
-        rc = find_recent(store,
-                         poise_dedup_short(fingerprint, store->info.bits), &at);
+    if (code == 0 && store->index.sampling > 0) {
+        code = find_recent(
+            store, poise_dedup_short(fingerprint, store->info.bits), &at);
     }
-    if (rc <= 0) {
-        return rc;
+    if (code <= 0) {
+        return code;
     }
     container = dedup_store_container(store, at >> DEDUP_SLOT_BITS);
     slot = (uint32_t)at & ((1U << DEDUP_SLOT_BITS) - 1);
@@ -700,23 +696,23 @@ int dedup_store_add(struct poise_dedup_store *store, uint64_t fingerprint,
     uint64_t at;
     struct dedup_container *container;
     size_t before;
-    int rc;
+    int code;
 
     poise_dedup_digest(data, len, digest);
-    rc = find_same(store, fingerprint, len, digest, position);
-    if (rc != 0) {
-        return rc < 0 ? rc : 0;
+    code = find_same(store, fingerprint, len, digest, position);
+    if (code != 0) {
+        return code < 0 ? code : 0;
     }
-    rc = open_container(store, len);
-    if (rc < 0) {
-        return rc;
+    code = open_container(store, len);
+    if (code < 0) {
+        return code;
     }
     container = store->open;
     before = dedup_body_bytes(container->body);
-    rc = dedup_body_add(container->body, fingerprint, data, len, digest);
+    code = dedup_body_add(container->body, fingerprint, data, len, digest);
     store->body_bytes += dedup_body_bytes(container->body) - before;
-    if (rc < 0) {
-        return rc;
+    if (code < 0) {
+        return code;
     }
     container->count = container->body->count;
     use(store, container);

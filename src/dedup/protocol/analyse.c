@@ -20,11 +20,11 @@ static int deliver(uint32_t stream, const struct poise_dedup_piece *piece,
 {
     struct end *end = arg;
     struct poise_dedup_joiner joiner = {end->got};
-    int err = poise_dedup_join(&joiner, piece, NULL);
+    int code = poise_dedup_join(&joiner, piece, NULL);
 
     (void)stream;
     end->got = joiner.at;
-    return err;
+    return code;
 }
 
 static int ended(uint32_t stream, void *arg)
@@ -49,7 +49,7 @@ static int begin(struct end *end, const struct poise_dedup_trial *trial,
                                             .deliver = deliver,
                                             .ended = ended,
                                             .arg = end};
-    int err = 0;
+    int code = 0;
 
     poise_dedup_peer_destroy(end->peer);
     end->peer = NULL;
@@ -57,36 +57,36 @@ static int begin(struct end *end, const struct poise_dedup_trial *trial,
     if (!keeps_store || !end->store) {
         poise_dedup_store_close(end->store);
         end->store = NULL;
-        err = poise_dedup_store_open(NULL, &options, &end->store);
+        code = poise_dedup_store_open(NULL, &options, &end->store);
     }
     peer.store = end->store;
-    return err < 0 ? err : poise_dedup_peer_create(&peer, &end->peer);
+    return code < 0 ? code : poise_dedup_peer_create(&peer, &end->peer);
 }
 
 static int carry(struct end *from, struct end *to)
 {
     const void *data;
     size_t len = poise_dedup_peer_output(from->peer, &data);
-    int err = len ? poise_dedup_peer_feed(to->peer, data, len) : 0;
+    int code = len ? poise_dedup_peer_feed(to->peer, data, len) : 0;
 
     poise_dedup_peer_took(from->peer, len);
-    return err;
+    return code;
 }
 
 /* Until nobody has anything to say. */
 static int carry_all(struct end *from, struct end *to)
 {
     const void *data;
-    int err;
+    int code;
 
     do {
-        err = carry(from, to);
-        if (err == 0) {
-            err = carry(to, from);
+        code = carry(from, to);
+        if (code == 0) {
+            code = carry(to, from);
         }
-    } while (err == 0 && (poise_dedup_peer_output(from->peer, &data) > 0 ||
-                          poise_dedup_peer_output(to->peer, &data) > 0));
-    return err;
+    } while (code == 0 && (poise_dedup_peer_output(from->peer, &data) > 0 ||
+                           poise_dedup_peer_output(to->peer, &data) > 0));
+    return code;
 }
 
 static uint64_t on_the_wire(const struct end *from, const struct end *to)
@@ -100,34 +100,34 @@ static int send_file(struct end *from, struct end *to, const char *path,
 {
     int fd = poise_file_open(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
     ssize_t got = 1;
-    int err = 0;
+    int code = 0;
 
     if (fd < 0) {
         return fd;
     }
     *bytes = 0;
-    while (err == 0 && got > 0) {
+    while (code == 0 && got > 0) {
         got = poise_file_read(fd, buffer, PORTION, path);
-        err = got < 0 ? (int)got : 0;
+        code = got < 0 ? (int)got : 0;
         if (got > 0) {
             *bytes += (uint64_t)got;
-            err = poise_dedup_peer_send(from->peer, 0, buffer, (size_t)got);
+            code = poise_dedup_peer_send(from->peer, 0, buffer, (size_t)got);
         }
-        if (err == 0) {
-            err = carry(from, to);
+        if (code == 0) {
+            code = carry(from, to);
         }
-        if (err == 0) {
-            err = carry(to, from);
+        if (code == 0) {
+            code = carry(to, from);
         }
     }
     close(fd);
-    if (err == 0) {
-        err = poise_dedup_peer_end(from->peer, 0);
+    if (code == 0) {
+        code = poise_dedup_peer_end(from->peer, 0);
     }
-    if (err == 0) {
-        err = poise_dedup_peer_flush(from->peer);
+    if (code == 0) {
+        code = poise_dedup_peer_flush(from->peer);
     }
-    return err < 0 ? err : carry_all(from, to);
+    return code < 0 ? code : carry_all(from, to);
 }
 
 int poise_dedup_try(const struct poise_dedup_trial *trial,
@@ -137,26 +137,26 @@ int poise_dedup_try(const struct poise_dedup_trial *trial,
     struct end from = {0}, to = {0};
     struct poise_dedup_outcome sum = {0};
     unsigned char *buffer = poise_alloc(PORTION, 1);
-    int err = buffer ? 0 : -ENOMEM;
+    int code = buffer ? 0 : -ENOMEM;
 
-    for (size_t i = 0; i < count && err == 0; i++) {
+    for (size_t i = 0; i < count && code == 0; i++) {
         uint64_t before = 0;
         if (i == 0 || trial->forgets) {
-            err = begin(&from, trial, false);
-            err = err < 0 ? err : begin(&to, trial, true);
-            err = err < 0 ? err : carry_all(&from, &to);
+            code = begin(&from, trial, false);
+            code = code < 0 ? code : begin(&to, trial, true);
+            code = code < 0 ? code : carry_all(&from, &to);
         }
-        if (err < 0) {
+        if (code < 0) {
             break;
         }
         /* A connection's first words are counted, too. */
         before = i == 0 || trial->forgets ? 0 : on_the_wire(&from, &to);
-        err = send_file(&from, &to, paths[i], buffer, &sum.last_bytes);
+        code = send_file(&from, &to, paths[i], buffer, &sum.last_bytes);
         sum.last_sent_bytes = on_the_wire(&from, &to) - before;
         sum.bytes += sum.last_bytes;
         sum.sent_bytes += sum.last_sent_bytes;
     }
-    if (err == 0 && count > 0) {
+    if (code == 0 && count > 0) {
         sum.stats = poise_dedup_peer_stats(from.peer);
         sum.choice = poise_dedup_peer_choice(from.peer);
         sum.segments = poise_dedup_store_info(to.store).segments;
@@ -167,5 +167,5 @@ int poise_dedup_try(const struct poise_dedup_trial *trial,
     poise_dedup_store_close(from.store);
     poise_dedup_store_close(to.store);
     free(buffer);
-    return err;
+    return code;
 }

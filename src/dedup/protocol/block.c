@@ -15,10 +15,10 @@ enum {
 int wire_blocks_init(struct wire_blocks *blocks, int level)
 {
     size_t rc;
-    int err = wire_pack_init(&blocks->pack, level);
+    int code = wire_pack_init(&blocks->pack, level);
 
-    if (err < 0) {
-        return err;
+    if (code < 0) {
+        return code;
     }
     blocks->unpack = ZSTD_createDCtx();
     if (!blocks->unpack) {
@@ -53,7 +53,7 @@ int wire_blocks_room(struct wire_blocks *blocks, size_t most)
 int wire_blocks_close(struct wire_blocks *blocks)
 {
     size_t before = blocks->out.len;
-    int err;
+    int code;
 
     if (blocks->raw.error) {
         return blocks->raw.error;
@@ -68,24 +68,24 @@ int wire_blocks_close(struct wire_blocks *blocks)
         blocks->may_aside = blocks->aside != NULL;
     }
     if (blocks->aside) {
-        err = wire_aside_put(blocks->aside, &blocks->raw, &blocks->out);
+        code = wire_aside_put(blocks->aside, &blocks->raw, &blocks->out);
     } else {
-        err = wire_pack_block(&blocks->pack, &blocks->raw, &blocks->out);
+        code = wire_pack_block(&blocks->pack, &blocks->raw, &blocks->out);
         poise_buf_reset(&blocks->raw);
     }
     blocks->behind = 0;
     blocks->bytes_out += blocks->out.len - before;
-    return err;
+    return code;
 }
 
 int wire_blocks_collect(struct wire_blocks *blocks, bool all)
 {
     size_t before = blocks->out.len;
-    int err =
+    int code =
         blocks->aside ? wire_aside_take(blocks->aside, all, &blocks->out) : 0;
 
     blocks->bytes_out += blocks->out.len - before;
-    return err;
+    return code;
 }
 
 /* Unpack one block: exactly what it says it holds. */
@@ -128,7 +128,7 @@ static int next_block(struct wire_blocks *blocks, size_t *used,
     size_t left = poise_reader_left(&reader);
     uint64_t raw = poise_reader_varint(&reader);
     uint64_t packed = poise_reader_varint(&reader), len;
-    int err;
+    int code;
 
     if (reader.error) {
         poise_error_clear();
@@ -144,16 +144,16 @@ static int next_block(struct wire_blocks *blocks, size_t *used,
     }
     *used = (size_t)(reader.pos + len - (const unsigned char *)blocks->in.data);
     if (packed > 0) {
-        err = unpack(blocks, reader.pos, packed, raw);
-        if (err < 0) {
-            return err;
+        code = unpack(blocks, reader.pos, packed, raw);
+        if (code < 0) {
+            return code;
         }
         reader = poise_reader_of(blocks->read.data, blocks->read.len);
     } else {
         reader = poise_reader_of(reader.pos, raw);
     }
-    err = take(&reader, arg);
-    return err < 0 ? err : 1;
+    code = take(&reader, arg);
+    return code < 0 ? code : 1;
 }
 
 int wire_blocks_feed(struct wire_blocks *blocks, const void *data, size_t len,
@@ -161,18 +161,18 @@ int wire_blocks_feed(struct wire_blocks *blocks, const void *data, size_t len,
                      void *arg)
 {
     size_t used = 0;
-    int rc = poise_buf_append(&blocks->in, data, len);
+    int code = poise_buf_append(&blocks->in, data, len);
 
     blocks->bytes_in += len;
-    if (rc < 0) {
-        return rc;
+    if (code < 0) {
+        return code;
     }
     do {
-        rc = next_block(blocks, &used, take, arg);
-    } while (rc > 0);
+        code = next_block(blocks, &used, take, arg);
+    } while (code > 0);
     if (used > 0) {
         memmove(blocks->in.data, blocks->in.data + used, blocks->in.len - used);
         blocks->in.len -= used;
     }
-    return rc;
+    return code;
 }

@@ -127,10 +127,10 @@ int wire_delta_make(const unsigned char *base, size_t base_len,
     poise_buf_append(out, steps.data, steps.len);
     poise_buf_append(&own, data + begun, len - begun);
     poise_buf_append(out, own.data, own.len);
-    int err = steps.error ? steps.error : own.error;
+    int code = steps.error ? steps.error : own.error;
     poise_buf_free(&steps);
     poise_buf_free(&own);
-    return err ? err : out->error;
+    return code ? code : out->error;
 }
 
 int wire_delta_apply(const unsigned char *base, size_t base_len,

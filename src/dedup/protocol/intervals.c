@@ -18,17 +18,17 @@ static int read_run(struct poise_dedup_peer *peer, struct got_item *item,
 
     for (uint32_t i = 0; i < item->count; i++) {
         struct poise_dedup_stored stored;
-        int rc = i == 0 ? 1 : poise_dedup_store_step(store, at, 1, &at);
-        if (rc == 1) {
-            rc = poise_dedup_store_read(store, at, &stored);
+        int code = i == 0 ? 1 : poise_dedup_store_step(store, at, 1, &at);
+        if (code == 1) {
+            code = poise_dedup_store_read(store, at, &stored);
         }
-        if (rc == 1 && item->data.len + stored.len > WIRE_GROUP_MOST) {
-            rc = 0;
+        if (code == 1 && item->data.len + stored.len > WIRE_GROUP_MOST) {
+            code = 0;
         }
-        if (rc <= 0) {
+        if (code <= 0) {
             poise_buf_reset(&item->data);
             poise_buf_reset(&item->lens);
-            return rc;
+            return code;
         }
         if (poise_buf_append(&item->data, stored.data, stored.len) < 0 ||
             got_len(item, stored.len) < 0) {
@@ -55,12 +55,12 @@ static int apply_delta(struct poise_dedup_peer *peer, struct got_item *item,
     poise_buf_reset(base);
     for (uint32_t i = 0; i < item->count; i++) {
         struct poise_dedup_stored stored;
-        int rc = poise_dedup_store_step(store, at, 1, &at);
-        if (rc == 1) {
-            rc = poise_dedup_store_read(store, at, &stored);
+        int code = poise_dedup_store_step(store, at, 1, &at);
+        if (code == 1) {
+            code = poise_dedup_store_read(store, at, &stored);
         }
-        if (rc <= 0 || base->len + stored.len > 2 * WIRE_BASE_MOST) {
-            return rc < 0 ? rc : 0;
+        if (code <= 0 || base->len + stored.len > 2 * WIRE_BASE_MOST) {
+            return code < 0 ? code : 0;
         }
         if (poise_buf_append(base, stored.data, stored.len) < 0) {
             return -ENOMEM;
@@ -86,30 +86,30 @@ int got_look_up(struct poise_dedup_peer *peer, struct got_item *item,
 {
     struct poise_dedup_store *store = peer->options.store;
     uint64_t at;
-    int rc;
+    int code;
 
     switch (item->op) {
     case WIRE_FINGERPRINTS: {
         struct got_cursor aside;
-        rc = poise_dedup_store_find(store, item->print, &at);
-        return rc <= 0 ? rc : read_run(peer, item, at, &aside);
+        code = poise_dedup_store_find(store, item->print, &at);
+        return code <= 0 ? code : read_run(peer, item, at, &aside);
     }
     case WIRE_RUN:
         cursor->is_known = false;
-        rc = poise_dedup_store_find(store, item->print, &at);
-        if (rc == 1 && item->count == 0) {
+        code = poise_dedup_store_find(store, item->print, &at);
+        if (code == 1 && item->count == 0) {
             *cursor = (struct got_cursor){true, at};
             return 1;
         }
-        return rc <= 0 ? rc : read_run(peer, item, at, cursor);
+        return code <= 0 ? code : read_run(peer, item, at, cursor);
     case WIRE_NEXT:
-        rc =
+        code =
             cursor->is_known && item->skip < INT32_MAX &&
                     item->skip > -INT32_MAX
                 ? poise_dedup_store_step(store, cursor->at, item->skip + 1, &at)
                 : 0;
         cursor->is_known = false;
-        return rc <= 0 ? rc : read_run(peer, item, at, cursor);
+        return code <= 0 ? code : read_run(peer, item, at, cursor);
     default: /* WIRE_DELTA */
         return cursor->is_known ? apply_delta(peer, item, cursor) : 0;
     }
@@ -120,23 +120,23 @@ int got_follow(struct poise_dedup_peer *peer, const struct got_item *item,
 {
     struct poise_dedup_store *store = peer->options.store;
     uint64_t at = cursor->at;
-    int rc = 0;
+    int code = 0;
 
     if (item->op == WIRE_RUN) {
-        rc = poise_dedup_store_find(store, item->print, &at);
+        code = poise_dedup_store_find(store, item->print, &at);
     } else if (item->op == WIRE_NEXT) {
-        rc = cursor->is_known && item->skip < INT32_MAX &&
-                     item->skip > -INT32_MAX
-                 ? poise_dedup_store_step(store, at, item->skip + 1, &at)
-                 : 0;
+        code = cursor->is_known && item->skip < INT32_MAX &&
+                       item->skip > -INT32_MAX
+                   ? poise_dedup_store_step(store, at, item->skip + 1, &at)
+                   : 0;
     } else {
         return 0;
     }
-    if (rc == 1 && item->count > 1) {
-        rc = poise_dedup_store_step(store, at, item->count - 1, &at);
+    if (code == 1 && item->count > 1) {
+        code = poise_dedup_store_step(store, at, item->count - 1, &at);
     }
-    *cursor = (struct got_cursor){rc == 1, at};
-    return rc < 0 ? rc : 0;
+    *cursor = (struct got_cursor){code == 1, at};
+    return code < 0 ? code : 0;
 }
 
 void got_replace(const struct wire_got *group, struct got_item *item)

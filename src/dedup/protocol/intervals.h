@@ -85,8 +85,7 @@ int got_follow(struct poise_dedup_peer *peer, const struct got_item *item,
 /** Its bytes are about to be replaced; what was delivered of them is kept. */
 void got_replace(const struct wire_got *group, struct got_item *item);
 
-/* ---- loose.c --------------------------------------------------------------
- */
+/* ---- loose.c ------------------------------------------------------------ */
 
 /** An update begins in the group that is open. */
 int got_loose_begin(struct poise_dedup_peer *peer,

@@ -11,8 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- sending ---------------------------------------------------------------
- */
+/* ---- sending ------------------------------------------------------------ */
 
 void wire_put_named(struct poise_dedup_peer *peer, const void *data, size_t len)
 {
@@ -90,44 +89,43 @@ static int spread_to(struct poise_dedup_peer *peer, const unsigned char *data,
 {
     struct wire_member *member = &peer->member;
     struct poise_buf *raw = &peer->blocks.raw;
-    int err = member->prints.error;
+    int code = member->prints.error;
 
-    if (err == 0 && member->print_count > 0) {
-        err = wire_blocks_room(&peer->blocks, member->prints.len + 16);
+    if (code == 0 && member->print_count > 0) {
+        code = wire_blocks_room(&peer->blocks, member->prints.len + 16);
         poise_buf_putc(raw, WIRE_PRINTS);
         poise_buf_varint(raw, member->print_count);
         poise_buf_append(raw, member->prints.data, member->prints.len);
         poise_buf_reset(&member->prints);
         member->print_count = 0;
     }
-    while (err == 0 && len > 0) {
+    while (code == 0 && len > 0) {
         size_t part = len < WIRE_CHORUS_MOST ? len : WIRE_CHORUS_MOST;
-        err = wire_blocks_room(&peer->blocks, part + 16);
+        code = wire_blocks_room(&peer->blocks, part + 16);
         poise_buf_putc(raw, WIRE_CHORUS);
         poise_buf_varint(raw, part);
         poise_buf_append(raw, data, part);
         data += part;
         len -= part;
     }
-    err = err < 0 ? err : raw->error;
-    return err < 0 ? err : wire_blocks_close(&peer->blocks);
+    code = code < 0 ? code : raw->error;
+    return code < 0 ? code : wire_blocks_close(&peer->blocks);
 }
 
 int wire_chorus_spread(struct poise_dedup_peer *lead)
 {
     const void *data;
     size_t len = poise_dedup_peer_output(lead, &data);
-    int err = 0;
+    int code = 0;
 
-    for (size_t i = 0; i < lead->member_count && len > 0 && err == 0; i++) {
-        err = spread_to(lead->members[i], data, len);
+    for (size_t i = 0; i < lead->member_count && len > 0 && code == 0; i++) {
+        code = spread_to(lead->members[i], data, len);
     }
     poise_dedup_peer_took(lead, len);
-    return err;
+    return code;
 }
 
-/* ---- hearing ---------------------------------------------------------------
- */
+/* ---- hearing ------------------------------------------------------------ */
 
 int wire_chorus_prints(struct poise_dedup_peer *peer,
                        struct poise_reader *message)
@@ -185,7 +183,7 @@ int wire_chorus_hear(struct poise_dedup_peer *peer,
     uint64_t len = poise_reader_varint(message);
     const unsigned char *from =
         len <= WIRE_CHORUS_MOST ? wire_get_bytes(message, len) : NULL;
-    int err;
+    int code;
 
     if (!from) {
         return wire_bad("a message is cut short");
@@ -195,13 +193,13 @@ int wire_chorus_hear(struct poise_dedup_peer *peer,
         if (!peer->heard) {
             return -ENOMEM;
         }
-        err = wire_blocks_init(peer->heard, 0);
-        if (err < 0) {
-            return err;
+        code = wire_blocks_init(peer->heard, 0);
+        if (code < 0) {
+            return code;
         }
     }
     peer->hears = true;
-    err = wire_blocks_feed(peer->heard, from, len, take, peer);
+    code = wire_blocks_feed(peer->heard, from, len, take, peer);
     peer->hears = false;
-    return err;
+    return code;
 }

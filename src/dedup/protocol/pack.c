@@ -31,8 +31,7 @@ static int failed(const char *doing, size_t code)
                            ZSTD_getErrorName(code));
 }
 
-/* ---- one block -------------------------------------------------------------
- */
+/* ---- one block ---------------------------------------------------------- */
 
 int wire_pack_init(struct wire_pack *pack, int level)
 {
@@ -112,16 +111,16 @@ static int compress(struct wire_pack *pack, const struct poise_buf *raw)
 int wire_pack_block(struct wire_pack *pack, const struct poise_buf *raw,
                     struct poise_buf *out)
 {
-    int err;
+    int code;
 
     if (is_stiff(pack, raw)) {
         poise_buf_varint(out, raw->len);
         poise_buf_varint(out, 0);
         return poise_buf_append(out, raw->data, raw->len);
     }
-    err = compress(pack, raw);
-    if (err < 0) {
-        return err;
+    code = compress(pack, raw);
+    if (code < 0) {
+        return code;
     }
     if (raw->len >= STIFF_LEAST) {
         bool shrank = pack->packed.len < raw->len - raw->len / 64;
@@ -132,8 +131,7 @@ int wire_pack_block(struct wire_pack *pack, const struct poise_buf *raw,
     return poise_buf_append(out, pack->packed.data, pack->packed.len);
 }
 
-/* ---- aside -----------------------------------------------------------------
- */
+/* ---- aside -------------------------------------------------------------- */
 
 struct wire_aside {
     struct wire_pack *pack; /* the thread's alone while it runs */
@@ -154,20 +152,20 @@ static void *pack_jobs(void *arg)
 
     pthread_mutex_lock(&aside->lock);
     while (!aside->stops) {
-        int err;
+        int code;
         if (aside->count == 0 || aside->failed) {
             pthread_cond_wait(&aside->changed, &aside->lock);
             continue;
         }
         /* Nobody else touches a job before it is counted off. */
         pthread_mutex_unlock(&aside->lock);
-        err = wire_pack_block(aside->pack, &aside->jobs[aside->first], &out);
+        code = wire_pack_block(aside->pack, &aside->jobs[aside->first], &out);
         pthread_mutex_lock(&aside->lock);
-        if (err == 0) {
-            err = poise_buf_append(&aside->ready, out.data, out.len);
+        if (code == 0) {
+            code = poise_buf_append(&aside->ready, out.data, out.len);
         }
         poise_buf_reset(&out);
-        aside->failed = err;
+        aside->failed = code;
         aside->first = (aside->first + 1) % JOBS;
         aside->count--;
         pthread_cond_broadcast(&aside->changed);
@@ -218,28 +216,28 @@ void wire_aside_stop(struct wire_aside *aside)
 /* What is packed goes out; the lock is held. */
 static int collect(struct wire_aside *aside, struct poise_buf *out)
 {
-    int err = 0;
+    int code = 0;
 
     if (out->len == 0 && out->error == 0) {
         struct poise_buf empty = *out;
         *out = aside->ready;
         aside->ready = empty;
     } else {
-        err = poise_buf_append(out, aside->ready.data, aside->ready.len);
+        code = poise_buf_append(out, aside->ready.data, aside->ready.len);
     }
-    if (err == 0) {
+    if (code == 0) {
         poise_buf_reset(&aside->ready);
     }
     /* The thread set an error of its own. */
     return aside->failed
                ? poise_error_set(-aside->failed, "pack", "Zstandard", NULL)
-               : err;
+               : code;
 }
 
 int wire_aside_put(struct wire_aside *aside, struct poise_buf *raw,
                    struct poise_buf *out)
 {
-    int err;
+    int code;
 
     pthread_mutex_lock(&aside->lock);
     while (aside->count == JOBS && !aside->failed) {
@@ -254,23 +252,23 @@ int wire_aside_put(struct wire_aside *aside, struct poise_buf *raw,
         aside->count++;
         pthread_cond_broadcast(&aside->changed);
     }
-    err = collect(aside, out);
+    code = collect(aside, out);
     pthread_mutex_unlock(&aside->lock);
     poise_buf_reset(raw);
-    return err;
+    return code;
 }
 
 int wire_aside_take(struct wire_aside *aside, bool all, struct poise_buf *out)
 {
-    int err;
+    int code;
 
     pthread_mutex_lock(&aside->lock);
     while (all && aside->count > 0 && !aside->failed) {
         pthread_cond_wait(&aside->changed, &aside->lock);
     }
-    err = collect(aside, out);
+    code = collect(aside, out);
     pthread_mutex_unlock(&aside->lock);
-    return err;
+    return code;
 }
 
 bool wire_aside_is_for(size_t len)

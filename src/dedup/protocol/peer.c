@@ -42,8 +42,7 @@ uint64_t wire_get_print(struct poise_reader *reader, uint32_t bits)
     return poise_dedup_short(fingerprint, bits);
 }
 
-/* ---- hello -----------------------------------------------------------------
- */
+/* ---- hello -------------------------------------------------------------- */
 
 static int say_hello(struct poise_dedup_peer *peer)
 {
@@ -85,8 +84,7 @@ static int take_hello(struct poise_dedup_peer *peer,
     return 0;
 }
 
-/* ---- messages --------------------------------------------------------------
- */
+/* ---- messages ----------------------------------------------------------- */
 
 static int take_block(struct poise_reader *messages, void *arg);
 
@@ -130,12 +128,12 @@ static int take_block(struct poise_reader *messages, void *arg)
     struct poise_dedup_peer *peer = arg;
 
     while (poise_reader_left(messages) > 0) {
-        int err = take_message(peer, messages);
-        if (err == 0 && messages->error) {
-            err = wire_bad("a message is cut short");
+        int code = take_message(peer, messages);
+        if (code == 0 && messages->error) {
+            code = wire_bad("a message is cut short");
         }
-        if (err < 0) {
-            return err;
+        if (code < 0) {
+            return code;
         }
     }
     return 0;
@@ -143,15 +141,15 @@ static int take_block(struct poise_reader *messages, void *arg)
 
 static int put_acks(struct poise_dedup_peer *peer)
 {
-    int err = 0;
+    int code = 0;
 
     if (peer->receiver.acks > 0) {
-        err = wire_blocks_room(&peer->blocks, 16);
+        code = wire_blocks_room(&peer->blocks, 16);
         poise_buf_putc(&peer->blocks.raw, WIRE_ACK);
         poise_buf_varint(&peer->blocks.raw, peer->receiver.acks);
         peer->receiver.acks = 0;
     }
-    return err;
+    return code;
 }
 
 int poise_dedup_peer_feed(struct poise_dedup_peer *peer, const void *data,
@@ -174,8 +172,7 @@ int poise_dedup_peer_feed(struct poise_dedup_peer *peer, const void *data,
     return peer->error;
 }
 
-/* ---- sending ---------------------------------------------------------------
- */
+/* ---- sending ------------------------------------------------------------ */
 
 struct wire_stream *wire_stream_of(struct poise_dedup_peer *peer,
                                    uint32_t number)
@@ -245,21 +242,21 @@ static int take_segmenter(struct poise_dedup_peer *peer,
 
     stream->is_early = !peer->is_chosen || is_usual;
     if (peer->spare && !is_usual) {
-        int err = dedup_segmenter_restart(peer->spare, stream);
-        if (err == 0) {
+        int code = dedup_segmenter_restart(peer->spare, stream);
+        if (code == 0) {
             stream->segmenter = peer->spare;
             peer->spare = NULL;
         }
-        return err;
+        return code;
     }
-    int err = poise_dedup_segmenter_create(
+    int code = poise_dedup_segmenter_create(
         is_usual ? &dedup_gear : peer->options.method,
         is_usual ? NULL : &peer->options.cut, send_cut, stream,
         &stream->segmenter);
-    if (err == 0) {
+    if (code == 0) {
         dedup_segmenter_batch(stream->segmenter, send_cuts);
     }
-    return err;
+    return code;
 }
 
 static void put_segmenter(struct poise_dedup_peer *peer,
@@ -276,10 +273,10 @@ static void put_segmenter(struct poise_dedup_peer *peer,
 static int cut_data(struct poise_dedup_peer *peer, struct wire_stream *stream,
                     const void *data, size_t len)
 {
-    int err = stream->segmenter ? 0 : take_segmenter(peer, stream);
+    int code = stream->segmenter ? 0 : take_segmenter(peer, stream);
 
-    return err < 0 ? err
-                   : poise_dedup_segmenter_feed(stream->segmenter, data, len);
+    return code < 0 ? code
+                    : poise_dedup_segmenter_feed(stream->segmenter, data, len);
 }
 
 /* What was held back decides how it is cut, and goes. */
@@ -288,7 +285,7 @@ static int end_sample(struct poise_dedup_peer *peer)
     struct poise_buf sample = peer->sample;
     struct wire_stream *stream = peer->sampled;
     struct poise_dedup_choice choice;
-    int err = 0;
+    int code = 0;
 
     if (!stream) {
         return 0;
@@ -296,9 +293,9 @@ static int end_sample(struct poise_dedup_peer *peer)
     peer->sample = (struct poise_buf){0};
     peer->sampled = NULL;
     if (sample.len >= POISE_DEDUP_SAMPLE / 4) {
-        err = poise_dedup_choose(peer->options.store, sample.data, sample.len,
-                                 &peer->options.cut, &choice);
-        if (err == 0) {
+        code = poise_dedup_choose(peer->options.store, sample.data, sample.len,
+                                  &peer->options.cut, &choice);
+        if (code == 0) {
             peer->is_chosen = true;
             peer->options.method = choice.method;
             peer->options.cut = choice.cut;
@@ -306,16 +303,16 @@ static int end_sample(struct poise_dedup_peer *peer)
             peer->spare = NULL;
         }
     }
-    err = err < 0 ? err : cut_data(peer, stream, sample.data, sample.len);
+    code = code < 0 ? code : cut_data(peer, stream, sample.data, sample.len);
     poise_buf_free(&sample);
-    return err;
+    return code;
 }
 
 /* Hold it back if it is to decide: 1. Streams that are being cut go on. */
 static int add_sample(struct poise_dedup_peer *peer, struct wire_stream *stream,
                       const void *data, size_t len)
 {
-    int err;
+    int code;
 
     if (peer->is_chosen || stream->segmenter ||
         (peer->options.cut_stream &&
@@ -324,11 +321,11 @@ static int add_sample(struct poise_dedup_peer *peer, struct wire_stream *stream,
         return 0;
     }
     peer->sampled = stream;
-    err = poise_buf_append(&peer->sample, data, len);
-    if (err == 0 && peer->sample.len >= POISE_DEDUP_SAMPLE) {
-        err = end_sample(peer);
+    code = poise_buf_append(&peer->sample, data, len);
+    if (code == 0 && peer->sample.len >= POISE_DEDUP_SAMPLE) {
+        code = end_sample(peer);
     }
-    return err < 0 ? err : 1;
+    return code < 0 ? code : 1;
 }
 
 /* What was made goes to those for whom it was made. */
@@ -343,28 +340,28 @@ static int spread(struct poise_dedup_peer *peer)
 int poise_dedup_peer_send(struct poise_dedup_peer *peer, uint32_t number,
                           const void *data, size_t len)
 {
-    int err;
-    struct wire_stream *stream = to_send(peer, number, &err);
+    int code;
+    struct wire_stream *stream = to_send(peer, number, &code);
 
     if (!stream) {
-        return err;
+        return code;
     }
-    err = add_sample(peer, stream, data, len);
-    if (err == 0) {
-        err = cut_data(peer, stream, data, len);
+    code = add_sample(peer, stream, data, len);
+    if (code == 0) {
+        code = cut_data(peer, stream, data, len);
     }
-    peer->error = err < 0 ? err : 0;
+    peer->error = code < 0 ? code : 0;
     return spread(peer);
 }
 
 int poise_dedup_peer_send_piece(struct poise_dedup_peer *peer, uint32_t number,
                                 const struct poise_dedup_piece *piece)
 {
-    int err;
-    struct wire_stream *stream = to_send(peer, number, &err);
+    int code;
+    struct wire_stream *stream = to_send(peer, number, &code);
 
     if (!stream) {
-        return err;
+        return code;
     }
     if (piece->len == 0 || piece->len > POISE_DEDUP_SEGMENT_MOST ||
         (piece->kind == POISE_DEDUP_FILL &&
@@ -380,68 +377,68 @@ int poise_dedup_peer_update(struct poise_dedup_peer *peer, uint32_t number,
                             const struct poise_dedup_update *update,
                             uint64_t *sequence)
 {
-    int err;
-    struct wire_stream *stream = to_send(peer, number, &err);
+    int code;
+    struct wire_stream *stream = to_send(peer, number, &code);
     uint64_t next;
 
-    err = stream ? wire_loose_check(update) : err;
-    if (err == 0 && stream->segmenter) {
-        err = poise_error_set(EINVAL, "send an update", NULL,
-                              "stream %u is being cut", number);
+    code = stream ? wire_loose_check(update) : code;
+    if (code == 0 && stream->segmenter) {
+        code = poise_error_set(EINVAL, "send an update", NULL,
+                               "stream %u is being cut", number);
     }
-    if (err < 0) {
-        return err;
+    if (code < 0) {
+        return code;
     }
     next = stream->sent++;
     peer->error =
         stream->is_loose
             ? wire_loose_send(peer, stream, update)
             : wire_sender_all(peer, stream, update->pieces, update->count);
-    err = spread(peer);
-    if (err == 0 && stream->is_loose && sequence) {
+    code = spread(peer);
+    if (code == 0 && stream->is_loose && sequence) {
         *sequence = next;
     }
-    return err < 0 ? err : stream->is_loose;
+    return code < 0 ? code : stream->is_loose;
 }
 
 int poise_dedup_peer_end(struct poise_dedup_peer *peer, uint32_t number)
 {
-    int err;
-    struct wire_stream *stream = to_send(peer, number, &err);
+    int code;
+    struct wire_stream *stream = to_send(peer, number, &code);
 
     if (!stream) {
-        return err;
+        return code;
     }
     if (peer->sampled == stream) {
-        err = end_sample(peer);
+        code = end_sample(peer);
     }
-    if (err == 0 && stream->segmenter) {
-        err = poise_dedup_segmenter_flush(stream->segmenter);
+    if (code == 0 && stream->segmenter) {
+        code = poise_dedup_segmenter_flush(stream->segmenter);
         put_segmenter(peer, stream);
     }
-    peer->error = err < 0 ? err : wire_sender_end(peer, stream);
+    peer->error = code < 0 ? code : wire_sender_end(peer, stream);
     return spread(peer);
 }
 
 int poise_dedup_peer_flush(struct poise_dedup_peer *peer)
 {
-    int err = peer->error < 0 ? peer->error : end_sample(peer);
+    int code = peer->error < 0 ? peer->error : end_sample(peer);
 
-    for (uint32_t i = 0; i < POISE_DEDUP_STREAMS && err == 0; i++) {
+    for (uint32_t i = 0; i < POISE_DEDUP_STREAMS && code == 0; i++) {
         if (peer->streams[i] && peer->streams[i]->segmenter) {
-            err = poise_dedup_segmenter_flush(peer->streams[i]->segmenter);
+            code = poise_dedup_segmenter_flush(peer->streams[i]->segmenter);
         }
     }
-    if (err == 0) {
-        err = wire_sender_close_group(peer);
+    if (code == 0) {
+        code = wire_sender_close_group(peer);
     }
-    if (err == 0) {
-        err = wire_blocks_close(&peer->blocks);
+    if (code == 0) {
+        code = wire_blocks_close(&peer->blocks);
     }
-    if (err == 0) {
-        err = wire_blocks_collect(&peer->blocks, true);
+    if (code == 0) {
+        code = wire_blocks_collect(&peer->blocks, true);
     }
-    peer->error = err;
+    peer->error = code;
     return spread(peer);
 }
 
@@ -453,8 +450,7 @@ int poise_dedup_peer_wait(struct poise_dedup_peer *peer)
     return peer->error;
 }
 
-/* ---- the rest --------------------------------------------------------------
- */
+/* ---- the rest ----------------------------------------------------------- */
 
 size_t poise_dedup_peer_output(const struct poise_dedup_peer *peer,
                                const void **data)
@@ -507,7 +503,7 @@ int poise_dedup_peer_create(const struct poise_dedup_peer_options *options,
                             struct poise_dedup_peer **out)
 {
     struct poise_dedup_peer *made = poise_alloc(1, sizeof *made);
-    int err;
+    int code;
 
     if (!made) {
         return -ENOMEM;
@@ -519,23 +515,23 @@ int poise_dedup_peer_create(const struct poise_dedup_peer_options *options,
     made->is_chosen = made->options.method != &dedup_auto;
     made->blocks.may_aside =
         options->packs_aside && !options->leads && !options->follows;
-    err = wire_blocks_init(&made->blocks, options->level);
-    if (err == 0) {
-        err = poise_dedup_hasher_create(&made->hasher);
+    code = wire_blocks_init(&made->blocks, options->level);
+    if (code == 0) {
+        code = poise_dedup_hasher_create(&made->hasher);
     }
-    if (err == 0) {
-        err = poise_dedup_hasher_create(&made->prover);
+    if (code == 0) {
+        code = poise_dedup_hasher_create(&made->prover);
     }
-    if (err == 0 && !options->leads) {
-        err = say_hello(made);
+    if (code == 0 && !options->leads) {
+        code = say_hello(made);
     }
     made->leads = options->leads;
-    if (err == 0 && options->follows) {
-        err = wire_chorus_join(options->follows, made);
+    if (code == 0 && options->follows) {
+        code = wire_chorus_join(options->follows, made);
     }
-    if (err < 0) {
+    if (code < 0) {
         poise_dedup_peer_destroy(made);
-        return err;
+        return code;
     }
     *out = made;
     return 0;

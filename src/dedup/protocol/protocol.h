@@ -72,8 +72,7 @@ static inline int64_t wire_unzigzag(uint64_t value)
     return (int64_t)(value >> 1) ^ -(int64_t)(value & 1);
 }
 
-/* ---- delta.c --------------------------------------------------------------
- */
+/* ---- delta.c ------------------------------------------------------------ */
 
 /** Append how to make `data` out of `base` and some bytes of its own:
  * "count (literals, copied, from)* bytes". `base_len` is at most
@@ -87,8 +86,7 @@ int wire_delta_apply(const unsigned char *base, size_t base_len,
                      struct poise_reader *from, size_t len,
                      struct poise_buf *out);
 
-/* ---- residual.c -----------------------------------------------------------
- */
+/* ---- residual.c --------------------------------------------------------- */
 
 enum { WIRE_STRIDES = 4 };
 /** An array: how far its neighbours are apart, in elements, nearest first; 0:
@@ -128,8 +126,7 @@ int wire_residual_try(struct wire_sender *sender, size_t most,
 int wire_residual_read(struct poise_reader *message, struct wire_grid *grid,
                        unsigned *mode, size_t *len);
 
-/* ---- pack.c ---------------------------------------------------------------
- */
+/* ---- pack.c ------------------------------------------------------------- */
 
 /** What packs the blocks of a connection. */
 struct wire_pack {
@@ -158,8 +155,7 @@ int wire_aside_put(struct wire_aside *aside, struct poise_buf *raw,
 /** Append what is packed; `all`: when all is. */
 int wire_aside_take(struct wire_aside *aside, bool all, struct poise_buf *out);
 
-/* ---- block.c --------------------------------------------------------------
- */
+/* ---- block.c ------------------------------------------------------------ */
 
 /** Messages on their way out and in. */
 struct wire_blocks {
@@ -188,8 +184,7 @@ int wire_blocks_feed(struct wire_blocks *blocks, const void *data, size_t len,
                      int (*take)(struct poise_reader *messages, void *arg),
                      void *arg);
 
-/* ---- sender.c -------------------------------------------------------------
- */
+/* ---- sender.c ----------------------------------------------------------- */
 
 /** What can be asked for again: some segments of a group. */
 struct wire_item {
@@ -295,8 +290,7 @@ int wire_sender_update(struct poise_dedup_peer *peer,
                        const struct poise_dedup_update *update);
 void wire_sender_free(struct wire_sender *sender);
 
-/* ---- receiver.c -----------------------------------------------------------
- */
+/* ---- receiver.c --------------------------------------------------------- */
 
 struct wire_got;
 struct wire_receiver {
@@ -319,8 +313,7 @@ int wire_receiver_supply(struct poise_dedup_peer *peer,
 int wire_receiver_advance(struct poise_dedup_peer *peer);
 void wire_receiver_free(struct wire_receiver *receiver);
 
-/* ---- loose.c ---------------------------------------------------------------
- */
+/* ---- loose.c ------------------------------------------------------------ */
 
 /** The other end asks for updates. */
 int wire_loose_asked(struct poise_dedup_peer *peer,
@@ -331,8 +324,7 @@ int wire_loose_send(struct poise_dedup_peer *peer, struct wire_stream *stream,
 /** -EINVAL if it is none that can be sent. */
 int wire_loose_check(const struct poise_dedup_update *update);
 
-/* ---- chorus.c --------------------------------------------------------------
- */
+/* ---- chorus.c ----------------------------------------------------------- */
 
 /** One of several that are sent the same: `lead` makes groups and blocks, and
  * has no connection; a member has one, and carries them. */
@@ -364,8 +356,7 @@ int wire_chorus_hear(struct poise_dedup_peer *peer,
 uint64_t wire_take_print(struct poise_dedup_peer *peer,
                          struct poise_reader *message, uint32_t bits);
 
-/* ---- peer.c ---------------------------------------------------------------
- */
+/* ---- peer.c ------------------------------------------------------------- */
 
 struct poise_dedup_peer {
     struct poise_dedup_peer_options options;

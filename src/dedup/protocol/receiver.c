@@ -37,8 +37,7 @@ void wire_receiver_free(struct wire_receiver *receiver)
     poise_buf_free(&receiver->pieces);
 }
 
-/* ---- taking items in -------------------------------------------------------
- */
+/* ---- taking items in ---------------------------------------------------- */
 
 int got_charge(struct wire_receiver *receiver, struct wire_got *group,
                uint64_t bytes)
@@ -117,15 +116,15 @@ static int take_fill(struct got_item *item, struct poise_reader *message)
 {
     uint64_t len = poise_reader_varint(message);
     uint64_t period = poise_reader_varint(message);
-    int err;
+    int code;
 
     if (message->error || len == 0 || len > POISE_DEDUP_SEGMENT_MOST ||
         period == 0 || period > len) {
         return wire_bad("a fill of senseless length");
     }
-    err = take_bytes(message, period, &item->data);
-    if (err < 0 || !poise_buf_reserve(&item->data, len)) {
-        return err < 0 ? err : -ENOMEM;
+    code = take_bytes(message, period, &item->data);
+    if (code < 0 || !poise_buf_reserve(&item->data, len)) {
+        return code < 0 ? code : -ENOMEM;
     }
     for (; item->data.len < len; item->data.len++) {
         item->data.data[item->data.len] =
@@ -142,12 +141,12 @@ static int take_delta(struct got_item *item, struct poise_reader *message)
     struct poise_reader steps;
     size_t sum;
     uint64_t count, own = 0;
-    int err;
+    int code;
 
     item->count = (uint32_t)poise_reader_varint(message);
-    err = take_lens(message, &item->lens, &sum);
-    if (err < 0) {
-        return err;
+    code = take_lens(message, &item->lens, &sum);
+    if (code < 0) {
+        return code;
     }
     steps = *message;
     count = poise_reader_varint(message);
@@ -184,21 +183,21 @@ static int take_residual(struct poise_dedup_peer *peer, struct got_item *item,
     struct wire_grid grid;
     unsigned mode;
     size_t sum, len;
-    int err = take_lens(message, &item->lens, &sum);
+    int code = take_lens(message, &item->lens, &sum);
     const unsigned char *body = message->pos;
 
-    err = err < 0 ? err : wire_residual_read(message, &grid, &mode, &len);
-    if (err == 0 && !wire_get_bytes(message, len)) {
-        err = wire_bad("a message is cut short");
+    code = code < 0 ? code : wire_residual_read(message, &grid, &mode, &len);
+    if (code == 0 && !wire_get_bytes(message, len)) {
+        code = wire_bad("a message is cut short");
     }
-    if (err == 0) {
-        err =
+    if (code == 0) {
+        code =
             poise_buf_append(&item->data, body, (size_t)(message->pos - body));
     }
     item->state = GOT_DONE;
     item->is_residual = true;
-    return err < 0 ? err
-                   : got_charge(&peer->receiver, peer->receiver.open, sum);
+    return code < 0 ? code
+                    : got_charge(&peer->receiver, peer->receiver.open, sum);
 }
 
 static int take_item(struct poise_dedup_peer *peer, struct got_item *item,
@@ -206,7 +205,7 @@ static int take_item(struct poise_dedup_peer *peer, struct got_item *item,
 {
     struct wire_got *group = peer->receiver.open;
     size_t sum;
-    int err = 0;
+    int code = 0;
 
     switch (item->op) {
     case WIRE_RUN:
@@ -223,8 +222,8 @@ static int take_item(struct poise_dedup_peer *peer, struct got_item *item,
         item->count = (uint32_t)poise_reader_varint(message);
         break;
     case WIRE_DATA:
-        err = take_lens(message, &item->lens, &sum);
-        err = err < 0 ? err : take_bytes(message, sum, &item->data);
+        code = take_lens(message, &item->lens, &sum);
+        code = code < 0 ? code : take_bytes(message, sum, &item->data);
         item->state = GOT_DONE;
         break;
     case WIRE_LITERAL:
@@ -232,8 +231,8 @@ static int take_item(struct poise_dedup_peer *peer, struct got_item *item,
         if (message->error || sum == 0 || sum > POISE_DEDUP_SEGMENT_MOST) {
             return wire_bad("a literal of senseless length");
         }
-        err = take_bytes(message, sum, &item->data);
-        err = err < 0 ? err : got_len(item, sum);
+        code = take_bytes(message, sum, &item->data);
+        code = code < 0 ? code : got_len(item, sum);
         item->state = GOT_DONE;
         break;
     case WIRE_FILL:
@@ -246,26 +245,26 @@ static int take_item(struct poise_dedup_peer *peer, struct got_item *item,
         item->state = GOT_DONE;
         break;
     }
-    return err;
+    return code;
 }
 
 static int take_prints(struct poise_dedup_peer *peer, uint32_t bits,
                        struct poise_reader *message)
 {
     uint64_t count = poise_reader_varint(message);
-    int err = 0;
+    int code = 0;
 
-    for (uint64_t i = 0; i < count && err == 0; i++) {
+    for (uint64_t i = 0; i < count && code == 0; i++) {
         struct got_item *item =
-            add_item(&peer->receiver, WIRE_FINGERPRINTS, &err);
+            add_item(&peer->receiver, WIRE_FINGERPRINTS, &code);
         if (item) {
             item->print = wire_take_print(peer, message, bits);
             item->count = 1;
-            err = message->error ? wire_bad("a message is cut short")
-                                 : got_loose_count(peer, item);
+            code = message->error ? wire_bad("a message is cut short")
+                                  : got_loose_count(peer, item);
         }
     }
-    return err;
+    return code;
 }
 
 static int take_place(struct wire_got *group, struct poise_reader *message)
@@ -306,7 +305,7 @@ int wire_receiver_item(struct poise_dedup_peer *peer, enum wire_op op,
     uint32_t bits = poise_dedup_store_info(peer->options.store).bits;
     struct got_item *item;
     uint64_t number, before;
-    int err;
+    int code;
 
     if (!receiver->open) {
         receiver->open = poise_alloc(1, sizeof *receiver->open);
@@ -335,23 +334,22 @@ int wire_receiver_item(struct poise_dedup_peer *peer, enum wire_op op,
     default:
         break;
     }
-    item = add_item(receiver, op, &err);
+    item = add_item(receiver, op, &code);
     if (!item) {
-        return err;
+        return code;
     }
     before = poise_reader_left(message);
-    err = take_item(peer, item, bits, message);
-    if (err == 0) {
-        err = got_loose_count(peer, item);
+    code = take_item(peer, item, bits, message);
+    if (code == 0) {
+        code = got_loose_count(peer, item);
     }
     before -= poise_reader_left(message);
-    return err < 0 ? err
-                   : got_charge(receiver, receiver->open,
-                                before + item->data.len + item->lens.len);
+    return code < 0 ? code
+                    : got_charge(receiver, receiver->open,
+                                 before + item->data.len + item->lens.len);
 }
 
-/* ---- what they stand for ----------------------------------------------------
- */
+/* ---- what they stand for ------------------------------------------------ */
 
 /* References are looked up when the group is the oldest; fingerprints at
  * once. */
@@ -364,21 +362,21 @@ static int look_up_group(struct poise_dedup_peer *peer, struct wire_got *group,
         struct got_item *item = &group->items[i];
         uint64_t before = item->data.len + item->lens.len;
         bool is_print = item->op == WIRE_FINGERPRINTS;
-        int rc;
+        int code;
         if (item->state != GOT_OPEN || (!is_print && !is_oldest)) {
             continue;
         }
-        rc = got_look_up(peer, item, &cursor);
-        if (rc < 0) {
-            return rc;
+        code = got_look_up(peer, item, &cursor);
+        if (code < 0) {
+            return code;
         }
-        item->state = rc == 1 ? GOT_DONE : GOT_MISSING;
-        if (rc == 1 && item->data.len + item->lens.len > before) {
-            rc = got_charge(&peer->receiver, group,
-                            item->data.len + item->lens.len - before);
+        item->state = code == 1 ? GOT_DONE : GOT_MISSING;
+        if (code == 1 && item->data.len + item->lens.len > before) {
+            code = got_charge(&peer->receiver, group,
+                              item->data.len + item->lens.len - before);
         }
-        if (rc < 0) {
-            return rc;
+        if (code < 0) {
+            return code;
         }
     }
     return 0;
@@ -389,7 +387,7 @@ static int ask(struct poise_dedup_peer *peer, struct wire_got *group)
 {
     struct poise_buf *raw = &peer->blocks.raw;
     uint32_t count = 0, last = 0;
-    int err;
+    int code;
 
     for (uint32_t i = 0; i < group->count; i++) {
         count += group->items[i].state == GOT_MISSING;
@@ -397,9 +395,9 @@ static int ask(struct poise_dedup_peer *peer, struct wire_got *group)
     if (count == 0) {
         return 0;
     }
-    err = wire_blocks_room(&peer->blocks, 3 * (size_t)count + 32);
-    if (err < 0) {
-        return err;
+    code = wire_blocks_room(&peer->blocks, 3 * (size_t)count + 32);
+    if (code < 0) {
+        return code;
     }
     poise_buf_putc(raw, WIRE_REQUEST);
     poise_buf_varint(raw, group->number);
@@ -416,10 +414,10 @@ static int ask(struct poise_dedup_peer *peer, struct wire_got *group)
 
 static int ask_for_all(struct poise_dedup_peer *peer, struct wire_got *group)
 {
-    int err = wire_blocks_room(&peer->blocks, 32);
+    int code = wire_blocks_room(&peer->blocks, 32);
 
-    if (err < 0) {
-        return err;
+    if (code < 0) {
+        return code;
     }
     for (uint32_t i = 0; i < group->count; i++) {
         group->items[i].state = GOT_ASKED;
@@ -438,7 +436,7 @@ int wire_receiver_supply(struct poise_dedup_peer *peer,
     struct wire_got *group = peer->receiver.oldest;
     struct got_item *item;
     size_t sum;
-    int err;
+    int code;
 
     while (group && group->number != number) {
         group = group->next;
@@ -449,32 +447,31 @@ int wire_receiver_supply(struct poise_dedup_peer *peer,
     }
     item = &group->items[index];
     got_replace(group, item);
-    err = take_lens(message, &item->lens, &sum);
-    if (err == 0) {
-        err = take_bytes(message, sum, &item->data);
+    code = take_lens(message, &item->lens, &sum);
+    if (code == 0) {
+        code = take_bytes(message, sum, &item->data);
     }
     item->state = GOT_DONE;
     item->own = item->is_residual = false;
     group->stirred = true;
-    return err < 0 ? err
-                   : got_charge(&peer->receiver, group, sum + item->lens.len);
+    return code < 0 ? code
+                    : got_charge(&peer->receiver, group, sum + item->lens.len);
 }
 
-/* ---- delivery --------------------------------------------------------------
- */
+/* ---- delivery ----------------------------------------------------------- */
 
 /* What differences make of the bytes before them in the group. */
 static int add_residuals(struct poise_dedup_peer *peer, struct wire_got *group)
 {
     struct poise_buf *all = &peer->receiver.scratch;
     uint32_t last = 0;
-    int err = 0;
+    int code = 0;
 
     for (uint32_t i = 0; i < group->count; i++) {
         last = group->items[i].is_residual ? i + 1 : last;
     }
     poise_buf_reset(all);
-    for (uint32_t i = 0; i < last && err == 0; i++) {
+    for (uint32_t i = 0; i < last && code == 0; i++) {
         struct got_item *item = &group->items[i];
         const uint32_t *lens = (const uint32_t *)(const void *)item->lens.data;
         struct poise_reader body =
@@ -484,7 +481,7 @@ static int add_residuals(struct poise_dedup_peer *peer, struct wire_got *group)
         size_t sum = 0, before = all->len, len;
         char *to;
         if (!item->is_residual) {
-            err = poise_buf_append(all, item->data.data, item->data.len);
+            code = poise_buf_append(all, item->data.data, item->data.len);
             continue;
         }
         for (size_t k = 0; k < item->lens.len / sizeof *lens; k++) {
@@ -494,9 +491,9 @@ static int add_residuals(struct poise_dedup_peer *peer, struct wire_got *group)
         if (!to) {
             return -ENOMEM;
         }
-        err = wire_residual_read(&body, &grid, &mode, &len);
-        if (err < 0) {
-            return err;
+        code = wire_residual_read(&body, &grid, &mode, &len);
+        if (code < 0) {
+            return code;
         }
         if (wire_residual_take(&grid, mode, body.pos, len, (unsigned char *)to,
                                sum, before) < 0) {
@@ -504,32 +501,32 @@ static int add_residuals(struct poise_dedup_peer *peer, struct wire_got *group)
         }
         all->len += sum;
         poise_buf_reset(&item->data);
-        err = poise_buf_append(&item->data, to, sum);
+        code = poise_buf_append(&item->data, to, sum);
         item->is_residual = false;
     }
-    return err;
+    return code;
 }
 
 static int prove(struct poise_dedup_peer *peer, const struct wire_got *group,
                  bool *right)
 {
     unsigned char hash[POISE_DEDUP_GROUP_BYTES];
-    int err = 0;
+    int code = 0;
 
-    for (uint32_t i = 0; i < group->update_count && err == 0; i++) {
-        err =
+    for (uint32_t i = 0; i < group->update_count && code == 0; i++) {
+        code =
             poise_dedup_hasher_update(peer->prover, group->updates[i].told.data,
                                       group->updates[i].told.len);
     }
-    for (uint32_t i = 0; i < group->count && err == 0; i++) {
-        err = poise_dedup_hasher_update(peer->prover, group->items[i].data.data,
-                                        group->items[i].data.len);
+    for (uint32_t i = 0; i < group->count && code == 0; i++) {
+        code = poise_dedup_hasher_update(
+            peer->prover, group->items[i].data.data, group->items[i].data.len);
     }
-    if (err == 0) {
-        err = poise_dedup_hasher_final(peer->prover, hash);
+    if (code == 0) {
+        code = poise_dedup_hasher_final(peer->prover, hash);
         *right = memcmp(hash, group->hash, sizeof hash) == 0;
     }
-    return err;
+    return code;
 }
 
 enum poise_dedup_kind got_kind(const struct got_item *item)
@@ -543,12 +540,12 @@ static int keep(struct poise_dedup_peer *peer, uint64_t fingerprint,
                 const struct poise_dedup_piece *piece)
 {
     uint64_t at;
-    int err = dedup_store_add(peer->options.store, fingerprint, piece->data,
-                              piece->len, &at);
+    int code = dedup_store_add(peer->options.store, fingerprint, piece->data,
+                               piece->len, &at);
 
     /* A cache that fails costs bytes, not the transfer. */
-    peer->stats.cache_errors += err < 0;
-    return err == -ENOMEM ? err : 0;
+    peer->stats.cache_errors += code < 0;
+    return code == -ENOMEM ? code : 0;
 }
 
 /* The fingerprints of some segments, which lie one behind the other. */
@@ -573,7 +570,7 @@ static int deliver_item(struct poise_dedup_peer *peer, struct got_item *item)
     };
     uint64_t prints[DEDUP_BATCH];
     size_t count = item->lens.len / sizeof *lens;
-    int err = 0;
+    int code = 0;
 
     if (!stream) {
         return -ENOMEM;
@@ -584,7 +581,7 @@ static int deliver_item(struct poise_dedup_peer *peer, struct got_item *item)
                    ? peer->options.ended(item->stream, peer->options.arg)
                    : 0;
     }
-    for (size_t i = 0; i < count && err == 0; i++) {
+    for (size_t i = 0; i < count && code == 0; i++) {
         bool is_new = piece.kind == POISE_DEDUP_SEGMENT && !item->own;
         if (is_new && i % DEDUP_BATCH == 0) {
             size_t left = count - i;
@@ -598,17 +595,17 @@ static int deliver_item(struct poise_dedup_peer *peer, struct got_item *item)
             piece.place.x += stream->got_at;
         }
         if (is_new) {
-            err = keep(peer, prints[i % DEDUP_BATCH], &piece);
+            code = keep(peer, prints[i % DEDUP_BATCH], &piece);
         }
-        if (err == 0 && item->update == 0) {
-            err =
+        if (code == 0 && item->update == 0) {
+            code =
                 peer->options.deliver(item->stream, &piece, peer->options.arg);
             stream->got_at = piece.place.x + piece.len;
         }
         piece.data += piece.len;
         peer->stats.data_in += piece.len;
     }
-    return err;
+    return code;
 }
 
 /* A group that is right. */
@@ -616,16 +613,16 @@ static int deliver_group(struct poise_dedup_peer *peer, struct wire_got *group)
 {
     struct wire_receiver *receiver = &peer->receiver;
     uint32_t next = 0;
-    int err = 0;
+    int code = 0;
 
-    for (uint32_t i = 0; i < group->count && err == 0; i++) {
+    for (uint32_t i = 0; i < group->count && code == 0; i++) {
         if (next < group->update_count && group->updates[next].first == i) {
-            err = got_loose_settle(peer, group, &group->updates[next++]);
+            code = got_loose_settle(peer, group, &group->updates[next++]);
         }
-        err = err < 0 ? err : deliver_item(peer, &group->items[i]);
+        code = code < 0 ? code : deliver_item(peer, &group->items[i]);
     }
-    if (err < 0) {
-        return err;
+    if (code < 0) {
+        return code;
     }
     receiver->oldest = group->next;
     receiver->newest = group->next ? receiver->newest : NULL;
@@ -642,27 +639,27 @@ static int deliver_group(struct poise_dedup_peer *peer, struct wire_got *group)
 static int finish(struct poise_dedup_peer *peer, struct wire_got *group)
 {
     bool right = false;
-    int err = look_up_group(peer, group, true);
+    int code = look_up_group(peer, group, true);
 
-    if (err == 0) {
-        err = ask(peer, group);
+    if (code == 0) {
+        code = ask(peer, group);
     }
-    for (uint32_t i = 0; i < group->count && err == 0; i++) {
+    for (uint32_t i = 0; i < group->count && code == 0; i++) {
         if (group->items[i].state != GOT_DONE) {
             return 0;
         }
     }
-    if (err == 0 && group->hidden > 0) {
-        err = got_loose_show(peer, group);
+    if (code == 0 && group->hidden > 0) {
+        code = got_loose_show(peer, group);
     }
-    if (err == 0) {
-        err = add_residuals(peer, group);
+    if (code == 0) {
+        code = add_residuals(peer, group);
     }
-    if (err == 0) {
-        err = prove(peer, group, &right);
+    if (code == 0) {
+        code = prove(peer, group, &right);
     }
-    if (err < 0) {
-        return err;
+    if (code < 0) {
+        return code;
     }
     if (!right) {
         return group->repaired ? wire_bad("a group is not what its hash says")
@@ -675,33 +672,34 @@ static int finish(struct poise_dedup_peer *peer, struct wire_got *group)
 static int show_groups(struct poise_dedup_peer *peer)
 {
     struct wire_got *group = peer->receiver.oldest;
-    int err = 0;
+    int code = 0;
 
-    for (uint32_t i = 0; group && i < WIRE_GUESS_GROUPS && err == 0 &&
+    for (uint32_t i = 0; group && i < WIRE_GUESS_GROUPS && code == 0 &&
                          peer->receiver.hidden > 0;
          i++, group = group->next) {
-        err = group->hidden > 0 ? got_loose_show(peer, group) : 0;
+        code = group->hidden > 0 ? got_loose_show(peer, group) : 0;
     }
-    return err;
+    return code;
 }
 
 int wire_receiver_advance(struct poise_dedup_peer *peer)
 {
     struct wire_got *group;
-    int rc = 1;
+    int code = 1;
 
-    while (rc > 0 && peer->receiver.oldest) {
-        rc = finish(peer, peer->receiver.oldest);
+    while (code > 0 && peer->receiver.oldest) {
+        code = finish(peer, peer->receiver.oldest);
     }
-    if (rc < 0) {
-        return rc;
+    if (code < 0) {
+        return code;
     }
-    for (group = peer->receiver.oldest; group && rc >= 0; group = group->next) {
+    for (group = peer->receiver.oldest; group && code >= 0;
+         group = group->next) {
         if (!group->looked) {
             group->looked = true;
-            rc = look_up_group(peer, group, false);
-            rc = rc < 0 ? rc : ask(peer, group);
+            code = look_up_group(peer, group, false);
+            code = code < 0 ? code : ask(peer, group);
         }
     }
-    return rc < 0 ? rc : show_groups(peer);
+    return code < 0 ? code : show_groups(peer);
 }

@@ -107,8 +107,7 @@ static uint64_t foretell(const struct terms *terms, const unsigned char *at,
     return sum;
 }
 
-/* ---- bits ------------------------------------------------------------------
- */
+/* ---- bits --------------------------------------------------------------- */
 
 struct bits {
     struct poise_buf *out;
@@ -159,8 +158,7 @@ static uint64_t get_bits(struct unbits *bits, unsigned count)
     return value;
 }
 
-/* ---- residuals -------------------------------------------------------------
- */
+/* ---- residuals ---------------------------------------------------------- */
 
 static uint64_t zigzag_of(uint64_t difference, uint32_t element)
 {
@@ -362,8 +360,7 @@ int wire_residual_take(const struct wire_grid *grid, unsigned mode,
     return 0;
 }
 
-/* ---- a message -------------------------------------------------------------
- */
+/* ---- a message ---------------------------------------------------------- */
 
 /* Bytes that data take by themselves, about. */
 static size_t packed_size(struct wire_sender *sender, const void *data,
@@ -392,15 +389,15 @@ int wire_residual_try(struct wire_sender *sender, size_t most,
         (const unsigned char *)sender->open->data.data + before;
     struct poise_buf made = {0};
     unsigned mode;
-    int err;
+    int code;
 
     if (grid->element == 0 || len < LEAST || len > WIRE_MISS_MOST) {
         return 0;
     }
     mode = wire_residual_best(grid, data, len, before);
-    err = wire_residual_make(grid, mode, data, len, before, &made);
+    code = wire_residual_make(grid, mode, data, len, before, &made);
     size = made.len + HEAD;
-    if (err == 0 && size < most && size < packed_size(sender, data, len)) {
+    if (code == 0 && size < most && size < packed_size(sender, data, len)) {
         poise_buf_varint(out, grid->element);
         poise_buf_varint(out, mode);
         for (size_t i = 0; i < WIRE_STRIDES; i++) {
@@ -409,11 +406,11 @@ int wire_residual_try(struct wire_sender *sender, size_t most,
             }
         }
         poise_buf_varint(out, made.len);
-        err = poise_buf_append(out, made.data, made.len);
-        err = err < 0 ? err : 1;
+        code = poise_buf_append(out, made.data, made.len);
+        code = code < 0 ? code : 1;
     }
     poise_buf_free(&made);
-    return err;
+    return code;
 }
 
 int wire_residual_read(struct poise_reader *message, struct wire_grid *grid,

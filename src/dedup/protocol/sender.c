@@ -28,8 +28,7 @@ enum {
     SMALL_BYTES = 1 << 16, /* a group's data beyond these get all their room */
 };
 
-/* ---- groups ----------------------------------------------------------------
- */
+/* ---- groups ------------------------------------------------------------- */
 
 static void sent_free(struct wire_sent *group)
 {
@@ -128,8 +127,7 @@ static int add_item(struct wire_sent *group, uint32_t offset, uint32_t first)
     return poise_buf_append(&group->items, &item, sizeof item);
 }
 
-/* ---- writing what is held --------------------------------------------------
- */
+/* ---- writing what is held ----------------------------------------------- */
 
 /* Whether one of the two caches may not find all that it has. */
 static bool may_not_find(const struct poise_dedup_peer *peer)
@@ -144,23 +142,23 @@ static int find_anchor(struct poise_dedup_peer *peer, uint64_t *anchor)
 {
     struct poise_dedup_store *store = peer->options.store;
     uint64_t at = peer->sender.cursor, least = UINT64_MAX;
-    int rc = 1;
+    int code = 1;
 
     *anchor = at;
     if (peer->sender.anchored || !may_not_find(peer)) {
         return 1;
     }
-    for (int i = 0; i < ANCHORS_BACK && rc > 0; i++) {
+    for (int i = 0; i < ANCHORS_BACK && code > 0; i++) {
         const struct dedup_entry *entry;
-        rc = dedup_store_entry(store, at, &entry);
-        if (rc > 0 && dedup_rank(entry->digest) < least &&
+        code = dedup_store_entry(store, at, &entry);
+        if (code > 0 && dedup_rank(entry->digest) < least &&
             dedup_store_names(store, entry->fingerprint, at)) {
             least = dedup_rank(entry->digest);
             *anchor = at;
         }
-        rc = rc > 0 ? poise_dedup_store_step(store, at, -1, &at) : rc;
+        code = code > 0 ? poise_dedup_store_step(store, at, -1, &at) : code;
     }
-    return rc < 0 ? rc : least < UINT64_MAX;
+    return code < 0 ? code : least < UINT64_MAX;
 }
 
 /* Where the receiver's cursor has to be before something relative to it. */
@@ -171,22 +169,22 @@ static int put_anchor(struct poise_dedup_peer *peer, uint64_t at)
     struct poise_dedup_stored stored;
     uint32_t end = (uint32_t)sender->open->data.len;
     uint32_t count = count_of(&sender->open->lens, sizeof(uint32_t));
-    int rc;
+    int code;
 
     if (sender->anchored) {
         return 1;
     }
-    rc = poise_dedup_store_read(peer->options.store, at, &stored);
-    if (rc <= 0) {
-        return rc;
+    code = poise_dedup_store_read(peer->options.store, at, &stored);
+    if (code <= 0) {
+        return code;
     }
     poise_buf_putc(raw, WIRE_RUN);
     wire_put_named(peer, stored.data, stored.len);
     poise_buf_varint(raw, 0);
     sender->anchored = true;
     sender->cursor = at;
-    rc = add_item(sender->open, end, count);
-    return rc < 0 ? rc : 1;
+    code = add_item(sender->open, end, count);
+    return code < 0 ? code : 1;
 }
 
 /* What lies behind a position in the cache. */
@@ -199,16 +197,16 @@ static int collect_base(struct poise_dedup_peer *peer, uint64_t at,
     *count = 0;
     for (;;) {
         struct poise_dedup_stored stored;
-        int rc = poise_dedup_store_step(peer->options.store, at, 1, &at);
+        int code = poise_dedup_store_step(peer->options.store, at, 1, &at);
         /* What is new in this group the receiver does not have yet. */
-        if (rc == 1 && peer->sender.has_added && at >= peer->sender.added) {
+        if (code == 1 && peer->sender.has_added && at >= peer->sender.added) {
             return 0;
         }
-        if (rc == 1) {
-            rc = poise_dedup_store_read(peer->options.store, at, &stored);
+        if (code == 1) {
+            code = poise_dedup_store_read(peer->options.store, at, &stored);
         }
-        if (rc <= 0 || base->len + stored.len > most) {
-            return rc < 0 ? rc : 0;
+        if (code <= 0 || base->len + stored.len > most) {
+            return code < 0 ? code : 0;
         }
         if (poise_buf_append(base, stored.data, stored.len) < 0) {
             return -ENOMEM;
@@ -221,13 +219,13 @@ static int put_lens(struct poise_dedup_peer *peer, uint32_t first)
 {
     const struct poise_buf *lens = &peer->sender.open->lens;
     uint32_t count = count_of(lens, sizeof(uint32_t));
-    int err = poise_buf_varint(&peer->blocks.raw, count - first);
+    int code = poise_buf_varint(&peer->blocks.raw, count - first);
 
     for (uint32_t i = first; i < count; i++) {
-        err = poise_buf_varint(&peer->blocks.raw,
-                               ((const uint32_t *)(const void *)lens->data)[i]);
+        code = poise_buf_varint(
+            &peer->blocks.raw, ((const uint32_t *)(const void *)lens->data)[i]);
     }
-    return err;
+    return code;
 }
 
 /* Segments that the receiver does not have, from the group's data. */
@@ -245,50 +243,50 @@ static int put_missing(struct poise_dedup_peer *peer)
     uint64_t anchor;
     size_t begun;
     bool as_delta;
-    int rc = 0;
+    int code = 0;
 
     if (sender->has_cursor && sender->heat >= HEAT_ENOUGH &&
         group->number >= sender->distrust_until) {
-        rc = find_anchor(peer, &anchor);
-        rc = rc > 0 ? collect_base(peer, anchor, len, &base, &count) : rc;
+        code = find_anchor(peer, &anchor);
+        code = code > 0 ? collect_base(peer, anchor, len, &base, &count) : code;
     }
-    if (rc == 0 && count > 0) {
+    if (code == 0 && count > 0) {
         /* The anchor is an item of its own, before this one. */
-        rc = put_anchor(peer, anchor);
+        code = put_anchor(peer, anchor);
     }
     begun = raw->len;
-    as_delta = rc > 0;
-    if (rc > 0) {
+    as_delta = code > 0;
+    if (code > 0) {
         poise_buf_putc(raw, WIRE_DELTA);
         poise_buf_varint(raw, count);
         put_lens(peer, sender->held_first);
-        rc = wire_delta_make((const unsigned char *)base.data, base.len, data,
-                             len, raw);
+        code = wire_delta_make((const unsigned char *)base.data, base.len, data,
+                               len, raw);
     }
-    if (rc >= 0) {
-        rc = wire_residual_try(sender, as_delta ? raw->len - begun : len,
-                               &residual);
+    if (code >= 0) {
+        code = wire_residual_try(sender, as_delta ? raw->len - begun : len,
+                                 &residual);
     }
-    if (rc > 0) {
+    if (code > 0) {
         /* It takes the place of the delta. */
         raw->len = begun;
         poise_buf_putc(raw, WIRE_RESIDUAL);
         put_lens(peer, sender->held_first);
-        rc = poise_buf_append(raw, residual.data, residual.len);
+        code = poise_buf_append(raw, residual.data, residual.len);
         peer->stats.by_residual += len;
-    } else if (rc == 0 && as_delta) {
+    } else if (code == 0 && as_delta) {
         group->believes = true;
         peer->stats.by_delta += len;
-    } else if (rc == 0) {
+    } else if (code == 0) {
         poise_buf_putc(raw, WIRE_DATA);
         put_lens(peer, sender->held_first);
-        rc = poise_buf_append(raw, data, len);
+        code = poise_buf_append(raw, data, len);
         peer->stats.by_data += len;
     }
     poise_buf_free(&base);
     poise_buf_free(&residual);
-    return rc < 0 ? rc
-                  : add_item(group, sender->held_offset, sender->held_first);
+    return code < 0 ? code
+                    : add_item(group, sender->held_offset, sender->held_first);
 }
 
 /* The fingerprint of the i-th segment of the group, at that offset; that after
@@ -341,37 +339,37 @@ static int settle(struct poise_dedup_peer *peer)
 {
     struct wire_sender *sender = &peer->sender;
     enum wire_held held = sender->held;
-    int err;
+    int code;
 
     if (held == WIRE_HELD_NONE) {
         return 0;
     }
-    err = wire_blocks_room(&peer->blocks, 3 * POISE_DEDUP_SEGMENT_MOST);
-    if (err < 0) {
-        return err;
+    code = wire_blocks_room(&peer->blocks, 3 * POISE_DEDUP_SEGMENT_MOST);
+    if (code < 0) {
+        return code;
     }
     sender->held = WIRE_HELD_NONE;
-    err = held == WIRE_HELD_RUN    ? put_run(peer)
-          : held == WIRE_HELD_MISS ? put_missing(peer)
-                                   : put_prints(peer);
-    return err < 0 ? err : peer->blocks.raw.error;
+    code = held == WIRE_HELD_RUN    ? put_run(peer)
+           : held == WIRE_HELD_MISS ? put_missing(peer)
+                                    : put_prints(peer);
+    return code < 0 ? code : peer->blocks.raw.error;
 }
 
 /* Begin to hold something else. */
 static int hold(struct poise_dedup_peer *peer, enum wire_held what)
 {
     struct wire_sender *sender = &peer->sender;
-    int err = 0;
+    int code = 0;
 
     if (sender->held == what) {
         return 0;
     }
-    err = settle(peer);
+    code = settle(peer);
     sender->held = what;
     sender->held_offset = (uint32_t)sender->open->data.len;
     sender->held_first = count_of(&sender->open->lens, sizeof(uint32_t));
     sender->held_count = 0;
-    return err;
+    return code;
 }
 
 int wire_sender_close_group(struct poise_dedup_peer *peer)
@@ -379,24 +377,24 @@ int wire_sender_close_group(struct poise_dedup_peer *peer)
     struct wire_sender *sender = &peer->sender;
     struct wire_sent *group = sender->open;
     unsigned char hash[POISE_DEDUP_GROUP_BYTES];
-    int err = group ? settle(peer) : 0;
+    int code = group ? settle(peer) : 0;
 
-    if (!group || err < 0) {
-        return err;
+    if (!group || code < 0) {
+        return code;
     }
-    err = poise_dedup_hasher_update(peer->hasher, group->data.data,
-                                    group->data.len);
-    if (err == 0) {
-        err = poise_dedup_hasher_final(peer->hasher, hash);
+    code = poise_dedup_hasher_update(peer->hasher, group->data.data,
+                                     group->data.len);
+    if (code == 0) {
+        code = poise_dedup_hasher_final(peer->hasher, hash);
     }
-    if (err == 0) {
-        err = wire_blocks_room(&peer->blocks, 1 + sizeof hash);
+    if (code == 0) {
+        code = wire_blocks_room(&peer->blocks, 1 + sizeof hash);
     }
-    if (err < 0) {
-        return err;
+    if (code < 0) {
+        return code;
     }
     poise_buf_putc(&peer->blocks.raw, WIRE_GROUP);
-    err = poise_buf_append(&peer->blocks.raw, hash, sizeof hash);
+    code = poise_buf_append(&peer->blocks.raw, hash, sizeof hash);
     group->weight = group->data.len + WIRE_GROUP_WEIGHT +
                     (uint64_t)WIRE_ITEM_WEIGHT *
                         count_of(&group->items, sizeof(struct wire_item));
@@ -410,12 +408,12 @@ int wire_sender_close_group(struct poise_dedup_peer *peer)
     sender->newest = group;
     sender->open = NULL;
     peer->stats.groups++;
-    if (err == 0 && peer->blocks.behind >= WIRE_BLOCK_BEHIND) {
+    if (code == 0 && peer->blocks.behind >= WIRE_BLOCK_BEHIND) {
         /* A few bytes may name very much, and a sender who waits for its
          * arrival would wait for ever for what nobody has sent. */
-        err = wire_blocks_close(&peer->blocks);
+        code = wire_blocks_close(&peer->blocks);
     }
-    return err;
+    return code;
 }
 
 static int close_full(struct poise_dedup_peer *peer)
@@ -433,8 +431,7 @@ static int close_full(struct poise_dedup_peer *peer)
                : 0;
 }
 
-/* ---- segments --------------------------------------------------------------
- */
+/* ---- segments ----------------------------------------------------------- */
 
 /* Put the piece's bytes into the group. */
 static int take_bytes(struct wire_sent *group,
@@ -443,14 +440,14 @@ static int take_bytes(struct wire_sent *group,
     enum { MOST = WIRE_GROUP_BYTES + POISE_DEDUP_SEGMENT_MOST };
     struct poise_buf *data = &group->data;
     uint32_t len = (uint32_t)piece->len;
-    int err;
+    int code;
 
     if (data->len + piece->len > SMALL_BYTES && data->cap < MOST &&
         !poise_buf_reserve(data, MOST - data->len)) {
         return -ENOMEM;
     }
-    err = poise_buf_append(data, piece->data, piece->len);
-    return err < 0 ? err : poise_buf_append(&group->lens, &len, sizeof len);
+    code = poise_buf_append(data, piece->data, piece->len);
+    return code < 0 ? code : poise_buf_append(&group->lens, &len, sizeof len);
 }
 
 /* A segment's fingerprint in the own cache, made when it is wanted. */
@@ -477,17 +474,18 @@ static int look_up(struct poise_dedup_peer *peer,
                    struct own_print *print, uint64_t *at)
 {
     struct poise_dedup_store *store = peer->options.store;
-    int rc;
+    int code;
 
     if (peer->sender.has_cursor &&
         poise_dedup_store_step(store, peer->sender.cursor, 1, at) == 1) {
-        rc = dedup_store_is(store, *at, piece->data, piece->len);
-        if (rc != 0) {
-            return rc;
+        code = dedup_store_is(store, *at, piece->data, piece->len);
+        if (code != 0) {
+            return code;
         }
     }
-    rc = poise_dedup_store_find(store, own_print(peer, piece, print), at);
-    return rc <= 0 ? rc : dedup_store_is(store, *at, piece->data, piece->len);
+    code = poise_dedup_store_find(store, own_print(peer, piece, print), at);
+    return code <= 0 ? code
+                     : dedup_store_is(store, *at, piece->data, piece->len);
 }
 
 /* How many segments on from the cursor `at` is, if that is near. */
@@ -514,12 +512,12 @@ static int best_anchor(struct poise_dedup_peer *peer, uint64_t at, int *by,
     const struct wire_sender *sender = &peer->sender;
     struct poise_dedup_store *store = peer->options.store;
     uint64_t least = UINT64_MAX;
-    int rc = 1;
+    int code = 1;
 
-    for (int i = 0; i < ANCHORS && rc > 0; i++) {
+    for (int i = 0; i < ANCHORS && code > 0; i++) {
         const struct dedup_entry *entry;
-        rc = dedup_store_entry(store, at, &entry);
-        if (rc <= 0) {
+        code = dedup_store_entry(store, at, &entry);
+        if (code <= 0) {
             break;
         }
         /* Of two copies, both ends take the one that the index has. */
@@ -529,13 +527,13 @@ static int best_anchor(struct poise_dedup_peer *peer, uint64_t at, int *by,
             *best_at = at;
             *by = i;
         }
-        rc = poise_dedup_store_step(store, at, 1, &at);
+        code = poise_dedup_store_step(store, at, 1, &at);
         /* What is new in this group the receiver does not have yet. */
         if (sender->has_added && at >= sender->added) {
             break;
         }
     }
-    return rc < 0 ? rc : least < UINT64_MAX;
+    return code < 0 ? code : least < UINT64_MAX;
 }
 
 /* Put the receiver's cursor to a segment that it finds by its fingerprint: 1.
@@ -545,23 +543,23 @@ static int send_anchor(struct poise_dedup_peer *peer, uint64_t anchor)
     struct wire_sender *sender = &peer->sender;
     struct wire_sent *group = sender->open;
     struct poise_dedup_stored stored;
-    int rc = settle(peer);
+    int code = settle(peer);
 
-    rc = rc < 0 ? rc : wire_blocks_room(&peer->blocks, 32);
-    if (rc == 0) {
-        rc = poise_dedup_store_read(peer->options.store, anchor, &stored);
+    code = code < 0 ? code : wire_blocks_room(&peer->blocks, 32);
+    if (code == 0) {
+        code = poise_dedup_store_read(peer->options.store, anchor, &stored);
     }
-    if (rc <= 0) {
-        return rc;
+    if (code <= 0) {
+        return code;
     }
     poise_buf_putc(&peer->blocks.raw, WIRE_RUN);
     wire_put_named(peer, stored.data, stored.len);
     poise_buf_varint(&peer->blocks.raw, 0);
     sender->has_cursor = sender->anchored = true;
     sender->cursor = anchor;
-    rc = add_item(group, (uint32_t)group->data.len,
-                  count_of(&group->lens, sizeof(uint32_t)));
-    return rc < 0 ? rc : 1;
+    code = add_item(group, (uint32_t)group->data.len,
+                    count_of(&group->lens, sizeof(uint32_t)));
+    return code < 0 ? code : 1;
 }
 
 /* See that the receiver knows where `at` is, or can be told by its own
@@ -571,23 +569,23 @@ static int approach(struct poise_dedup_peer *peer, uint64_t at, bool *near,
                     int64_t *by)
 {
     uint64_t anchor = at;
-    int rc, on = 0;
+    int code, on = 0;
 
     *near = distance(peer, at, by);
     if (*near || !may_not_find(peer)) {
         return 1;
     }
-    rc = best_anchor(peer, at, &on, &anchor);
-    if (rc == 0) {
+    code = best_anchor(peer, at, &on, &anchor);
+    if (code == 0) {
         /* One that finds all finds a copy of it, too. */
         return peer->options.store->index.sampling == 0;
     }
-    if (rc > 0 && on > 0) {
-        rc = send_anchor(peer, anchor);
-        *near = rc > 0;
+    if (code > 0 && on > 0) {
+        code = send_anchor(peer, anchor);
+        *near = code > 0;
         *by = -on;
     }
-    return rc;
+    return code;
 }
 
 /* 1; 0 if the receiver cannot be told where it is. */
@@ -597,21 +595,21 @@ static int send_run(struct poise_dedup_peer *peer,
     struct wire_sender *sender = &peer->sender;
     int64_t by = 0;
     bool near;
-    int err = approach(peer, at, &near, &by);
+    int code = approach(peer, at, &near, &by);
 
-    if (err <= 0) {
-        return err;
+    if (code <= 0) {
+        return code;
     }
     if (sender->held == WIRE_HELD_RUN && !(near && by == 1)) {
-        err = settle(peer);
-        if (err < 0) {
-            return err;
+        code = settle(peer);
+        if (code < 0) {
+            return code;
         }
     }
     if (sender->held != WIRE_HELD_RUN) {
-        err = hold(peer, WIRE_HELD_RUN);
-        if (err < 0) {
-            return err;
+        code = hold(peer, WIRE_HELD_RUN);
+        if (code < 0) {
+            return code;
         }
         sender->held_named = !near;
         sender->held_skip = by - 1;
@@ -620,8 +618,8 @@ static int send_run(struct poise_dedup_peer *peer,
     sender->held_count++;
     sender->has_cursor = true;
     sender->cursor = at;
-    err = take_bytes(sender->open, piece);
-    return err < 0 ? err : 1;
+    code = take_bytes(sender->open, piece);
+    return code < 0 ? code : 1;
 }
 
 static int send_print(struct poise_dedup_peer *peer,
@@ -630,10 +628,10 @@ static int send_print(struct poise_dedup_peer *peer,
     struct wire_sender *sender = &peer->sender;
     struct wire_sent *group;
     uint32_t offset, first;
-    int err = hold(peer, WIRE_HELD_PRINTS);
+    int code = hold(peer, WIRE_HELD_PRINTS);
 
-    if (err < 0) {
-        return err;
+    if (code < 0) {
+        return code;
     }
     group = sender->open;
     offset = (uint32_t)group->data.len;
@@ -641,30 +639,30 @@ static int send_print(struct poise_dedup_peer *peer,
     sender->held_count++;
     group->prints++;
     peer->stats.by_fingerprint += piece->len;
-    err = take_bytes(group, piece);
+    code = take_bytes(group, piece);
     group->print = true;
-    err = err < 0 ? err : add_item(group, offset, first);
+    code = code < 0 ? code : add_item(group, offset, first);
     group->print = false;
-    return err;
+    return code;
 }
 
 static int send_missing(struct poise_dedup_peer *peer,
                         const struct poise_dedup_piece *piece)
 {
     struct wire_sender *sender = &peer->sender;
-    int err = 0;
+    int code = 0;
 
     if (sender->held == WIRE_HELD_MISS &&
         sender->open->data.len - sender->held_offset + piece->len >
             WIRE_MISS_MOST) {
-        err = settle(peer);
+        code = settle(peer);
     }
-    if (err == 0) {
-        err = hold(peer, WIRE_HELD_MISS);
+    if (code == 0) {
+        code = hold(peer, WIRE_HELD_MISS);
     }
     /* An update is shown before all that lies in front of it is known. */
     wire_grid_of(sender->is_update ? NULL : piece->array, &sender->held_grid);
-    return err < 0 ? err : take_bytes(sender->open, piece);
+    return code < 0 ? code : take_bytes(sender->open, piece);
 }
 
 /* Whether the receiver need not be asked. */
@@ -686,11 +684,11 @@ static int add_segment(struct poise_dedup_peer *peer,
     struct wire_sender *sender = &peer->sender;
     struct poise_dedup_store *store = peer->options.store;
     uint64_t before = store->info.segments, at;
-    int err = dedup_store_add(store, own_print(peer, piece, print), piece->data,
-                              piece->len, &at);
+    int code = dedup_store_add(store, own_print(peer, piece, print),
+                               piece->data, piece->len, &at);
 
-    peer->stats.cache_errors += err < 0 && err != -ENOMEM;
-    if (err == 0 && store->info.segments > before) {
+    peer->stats.cache_errors += code < 0 && code != -ENOMEM;
+    if (code == 0 && store->info.segments > before) {
         if (!sender->has_added) {
             sender->has_added = true;
             sender->added = at;
@@ -700,7 +698,7 @@ static int add_segment(struct poise_dedup_peer *peer,
             sender->brought = at;
         }
     }
-    return err == -ENOMEM ? err : 0;
+    return code == -ENOMEM ? code : 0;
 }
 
 static int send_segment(struct poise_dedup_peer *peer,
@@ -744,8 +742,7 @@ static int send_segment(struct poise_dedup_peer *peer,
     return as_data ? send_missing(peer, piece) : send_print(peer, piece);
 }
 
-/* ---- other pieces ----------------------------------------------------------
- */
+/* ---- other pieces ------------------------------------------------------- */
 
 static int send_plain(struct poise_dedup_peer *peer,
                       const struct poise_dedup_piece *piece)
@@ -754,13 +751,13 @@ static int send_plain(struct poise_dedup_peer *peer,
     struct poise_buf *raw = &peer->blocks.raw;
     uint32_t offset = (uint32_t)group->data.len;
     uint32_t first = count_of(&group->lens, sizeof(uint32_t));
-    int err = settle(peer);
+    int code = settle(peer);
 
-    if (err == 0) {
-        err = wire_blocks_room(&peer->blocks, piece->len + 32);
+    if (code == 0) {
+        code = wire_blocks_room(&peer->blocks, piece->len + 32);
     }
-    if (err < 0) {
-        return err;
+    if (code < 0) {
+        return code;
     }
     if (piece->kind == POISE_DEDUP_FILL) {
         poise_buf_putc(raw, WIRE_FILL);
@@ -774,8 +771,8 @@ static int send_plain(struct poise_dedup_peer *peer,
         poise_buf_append(raw, piece->data, piece->len);
         peer->stats.by_data += piece->len;
     }
-    err = take_bytes(group, piece);
-    return err < 0 ? err : add_item(group, offset, first);
+    code = take_bytes(group, piece);
+    return code < 0 ? code : add_item(group, offset, first);
 }
 
 /* Say which stream it is, and where the piece lies if that is not clear. */
@@ -787,15 +784,15 @@ static int put_place(struct poise_dedup_peer *peer, struct wire_stream *stream,
     bool is_next = peer->sender.is_update ||
                    (place->x == stream->sent_at && place->y == 0 &&
                     place->height == 1 && place->width == piece->len);
-    int err = 0;
+    int code = 0;
 
     *placed = !is_next;
     if (is_next && peer->sender.stream == stream->number) {
         return 0;
     }
-    err = settle(peer);
-    if (err == 0) {
-        err = wire_blocks_room(&peer->blocks, 64);
+    code = settle(peer);
+    if (code == 0) {
+        code = wire_blocks_room(&peer->blocks, 64);
     }
     if (peer->sender.stream != stream->number) {
         poise_buf_putc(raw, WIRE_STREAM);
@@ -810,7 +807,7 @@ static int put_place(struct poise_dedup_peer *peer, struct wire_stream *stream,
         poise_buf_varint(raw, place->width);
         poise_buf_varint(raw, place->height);
     }
-    return err < 0 ? err : raw->error;
+    return code < 0 ? code : raw->error;
 }
 
 static bool is_segment(const struct poise_dedup_piece *piece)
@@ -824,21 +821,21 @@ static int send_piece(struct poise_dedup_peer *peer, struct wire_stream *stream,
                       struct own_print *print)
 {
     bool placed;
-    int err = open_group(peer);
+    int code = open_group(peer);
 
-    if (err == 0) {
-        err = put_place(peer, stream, piece, &placed);
+    if (code == 0) {
+        code = put_place(peer, stream, piece, &placed);
     }
-    if (err == 0) {
-        err = is_segment(piece) ? send_segment(peer, piece, print)
-                                : send_plain(peer, piece);
+    if (code == 0) {
+        code = is_segment(piece) ? send_segment(peer, piece, print)
+                                 : send_plain(peer, piece);
     }
-    if (err == 0 && placed) {
+    if (code == 0 && placed) {
         /* A place is that of one segment. */
-        err = settle(peer);
+        code = settle(peer);
     }
-    if (err < 0) {
-        return err;
+    if (code < 0) {
+        return code;
     }
     stream->sent_at = piece->place.x + piece->len;
     peer->stats.data_out += piece->len;
@@ -850,7 +847,7 @@ int wire_sender_pieces(struct poise_dedup_peer *peer,
                        const struct poise_dedup_piece *pieces, size_t count)
 {
     struct own_print prints[DEDUP_BATCH] = {0};
-    int err = 0;
+    int code = 0;
 
     /* Where little is known, each will be looked for, all over the index: the
      * memory of one is waited for while the next are hashed. */
@@ -862,23 +859,23 @@ int wire_sender_pieces(struct poise_dedup_peer *peer,
             prints[i].known = true;
         }
     }
-    for (size_t i = 0; i < count && err == 0; i++) {
-        err = send_piece(peer, stream, &pieces[i], &prints[i]);
+    for (size_t i = 0; i < count && code == 0; i++) {
+        code = send_piece(peer, stream, &pieces[i], &prints[i]);
     }
-    return err;
+    return code;
 }
 
 int wire_sender_all(struct poise_dedup_peer *peer, struct wire_stream *stream,
                     const struct poise_dedup_piece *pieces, size_t count)
 {
-    int err = 0;
+    int code = 0;
 
-    for (size_t i = 0; i < count && err == 0; i += DEDUP_BATCH) {
+    for (size_t i = 0; i < count && code == 0; i += DEDUP_BATCH) {
         size_t left = count - i;
-        err = wire_sender_pieces(peer, stream, pieces + i,
-                                 left < DEDUP_BATCH ? left : DEDUP_BATCH);
+        code = wire_sender_pieces(peer, stream, pieces + i,
+                                  left < DEDUP_BATCH ? left : DEDUP_BATCH);
     }
-    return err;
+    return code;
 }
 
 /* An open group with nothing held, into which a message of a stream goes. */
@@ -886,12 +883,12 @@ static int open_for(struct poise_dedup_peer *peer, struct wire_stream *stream,
                     size_t most)
 {
     struct poise_buf *raw = &peer->blocks.raw;
-    int err = open_group(peer);
+    int code = open_group(peer);
 
-    err = err < 0 ? err : settle(peer);
-    err = err < 0 ? err : wire_blocks_room(&peer->blocks, most + 16);
-    if (err < 0) {
-        return err;
+    code = code < 0 ? code : settle(peer);
+    code = code < 0 ? code : wire_blocks_room(&peer->blocks, most + 16);
+    if (code < 0) {
+        return code;
     }
     if (peer->sender.stream != stream->number) {
         poise_buf_putc(raw, WIRE_STREAM);
@@ -908,50 +905,49 @@ int wire_sender_update(struct poise_dedup_peer *peer,
 {
     struct wire_sender *sender = &peer->sender;
     uint64_t at = stream->sent_at;
-    int err = 0;
+    int code = 0;
 
     if (sender->open && sender->open->data.len + bytes > WIRE_GROUP_BYTES) {
-        err = wire_sender_close_group(peer);
+        code = wire_sender_close_group(peer);
     }
-    err = err < 0 ? err : open_for(peer, stream, places->len);
-    if (err == 0) {
+    code = code < 0 ? code : open_for(peer, stream, places->len);
+    if (code == 0) {
         unsigned char number = (unsigned char)stream->number;
         poise_buf_putc(&peer->blocks.raw, WIRE_UPDATE);
         poise_buf_append(&peer->blocks.raw, places->data, places->len);
         /* It is proved with the group, too. */
-        err = poise_dedup_hasher_update(peer->hasher, &number, 1);
+        code = poise_dedup_hasher_update(peer->hasher, &number, 1);
     }
-    if (err == 0) {
-        err =
+    if (code == 0) {
+        code =
             poise_dedup_hasher_update(peer->hasher, places->data, places->len);
     }
     sender->is_update = true;
-    if (err == 0) {
-        err = wire_sender_all(peer, stream, update->pieces, update->count);
+    if (code == 0) {
+        code = wire_sender_all(peer, stream, update->pieces, update->count);
     }
     sender->is_update = false;
     stream->sent_at = at;
-    err = err < 0 ? err : settle(peer);
-    return err < 0 ? err : close_full(peer);
+    code = code < 0 ? code : settle(peer);
+    return code < 0 ? code : close_full(peer);
 }
 
 int wire_sender_end(struct poise_dedup_peer *peer, struct wire_stream *stream)
 {
     uint32_t end, first;
-    int err = open_for(peer, stream, 1);
+    int code = open_for(peer, stream, 1);
 
-    if (err < 0) {
-        return err;
+    if (code < 0) {
+        return code;
     }
-    err = poise_buf_putc(&peer->blocks.raw, WIRE_END);
+    code = poise_buf_putc(&peer->blocks.raw, WIRE_END);
     stream->sent_at = 0;
     end = (uint32_t)peer->sender.open->data.len;
     first = count_of(&peer->sender.open->lens, sizeof(uint32_t));
-    return err < 0 ? err : add_item(peer->sender.open, end, first);
+    return code < 0 ? code : add_item(peer->sender.open, end, first);
 }
 
-/* ---- what comes back -------------------------------------------------------
- */
+/* ---- what comes back ---------------------------------------------------- */
 
 static void learn(struct wire_sender *sender, const struct wire_sent *group)
 {
@@ -1025,11 +1021,11 @@ static int supply(struct poise_dedup_peer *peer, const struct wire_sent *group,
     const uint32_t *lens =
         (const uint32_t *)(const void *)group->lens.data + item->first;
     struct poise_buf *raw = &peer->blocks.raw;
-    int err = wire_blocks_room(&peer->blocks,
-                               item->len + 4 * (size_t)item->count + 32);
+    int code = wire_blocks_room(&peer->blocks,
+                                item->len + 4 * (size_t)item->count + 32);
 
-    if (err < 0) {
-        return err;
+    if (code < 0) {
+        return code;
     }
     poise_buf_putc(raw, WIRE_SUPPLY);
     poise_buf_varint(raw, group->number);
@@ -1073,7 +1069,7 @@ int wire_sender_request(struct poise_dedup_peer *peer,
     uint64_t count = poise_reader_varint(message), index = 0;
     struct wire_sent *group = sender->oldest;
     uint32_t items;
-    int err = 0;
+    int code = 0;
 
     while (group && group->number != number) {
         group = group->next;
@@ -1088,7 +1084,7 @@ int wire_sender_request(struct poise_dedup_peer *peer,
     }
     /* All of it, or those that are named by their distances. */
     peer->stats.repairs += count == 0;
-    for (uint64_t i = 0; i < (count ? count : items) && err == 0; i++) {
+    for (uint64_t i = 0; i < (count ? count : items) && code == 0; i++) {
         uint32_t by = count ? (uint32_t)poise_reader_varint(message) : 1;
         struct wire_item *item;
         index += by;
@@ -1104,7 +1100,7 @@ int wire_sender_request(struct poise_dedup_peer *peer,
         }
         group->prints_asked += item->print && item->supplied == 1;
         peer->stats.requests++;
-        err = supply(peer, group, (uint32_t)(index - 1));
+        code = supply(peer, group, (uint32_t)(index - 1));
     }
-    return err;
+    return code;
 }

@@ -24,8 +24,7 @@ static uint64_t place_bytes(const struct poise_dedup_place *place,
                : area * element_bytes;
 }
 
-/* ---- sending ---------------------------------------------------------------
- */
+/* ---- sending ------------------------------------------------------------ */
 
 int wire_loose_asked(struct poise_dedup_peer *peer,
                      struct poise_reader *message)
@@ -78,7 +77,7 @@ int wire_loose_send(struct poise_dedup_peer *peer, struct wire_stream *stream,
     struct poise_dedup_place last = {0};
     uint64_t sequence = stream->sent - 1;
     size_t bytes = 0;
-    int err;
+    int code;
 
     poise_buf_varint(&places, sequence - stream->told);
     poise_buf_varint(&places,
@@ -96,16 +95,15 @@ int wire_loose_send(struct poise_dedup_peer *peer, struct wire_stream *stream,
         bytes += update->pieces[i].len;
     }
     stream->told = sequence + 1;
-    err = places.error;
-    if (err == 0) {
-        err = wire_sender_update(peer, stream, &places, bytes, update);
+    code = places.error;
+    if (code == 0) {
+        code = wire_sender_update(peer, stream, &places, bytes, update);
     }
     poise_buf_free(&places);
-    return err;
+    return code;
 }
 
-/* ---- taking updates in -----------------------------------------------------
- */
+/* ---- taking updates in -------------------------------------------------- */
 
 void got_loose_free(struct wire_got *group)
 {
@@ -187,7 +185,7 @@ int got_loose_begin(struct poise_dedup_peer *peer, struct poise_reader *message)
     uint64_t element_bytes = poise_reader_varint(message);
     uint64_t count = poise_reader_varint(message);
     struct got_update *update;
-    int err;
+    int code;
 
     if (!stream) {
         return -ENOMEM;
@@ -212,14 +210,14 @@ int got_loose_begin(struct poise_dedup_peer *peer, struct poise_reader *message)
     update->after = stream->ordered;
     stream->expected = update->sequence + 1;
     group->left = (uint32_t)count;
-    err = take_places(message, count, update);
+    code = take_places(message, count, update);
     poise_buf_putc(&update->told, (char)stream->number);
     poise_buf_append(&update->told, from, (size_t)(message->pos - from));
-    err = err < 0 ? err : update->told.error;
-    return err < 0 ? err
-                   : got_charge(&peer->receiver, group,
-                                sizeof *update + update->places.len +
-                                    update->told.len);
+    code = code < 0 ? code : update->told.error;
+    return code < 0 ? code
+                    : got_charge(&peer->receiver, group,
+                                 sizeof *update + update->places.len +
+                                     update->told.len);
 }
 
 int got_loose_count(struct poise_dedup_peer *peer, struct got_item *item)
@@ -253,8 +251,7 @@ int got_loose_count(struct poise_dedup_peer *peer, struct got_item *item)
     return 0;
 }
 
-/* ---- guessing --------------------------------------------------------------
- */
+/* ---- guessing ----------------------------------------------------------- */
 
 static bool is_reference(const struct got_item *item)
 {
@@ -290,15 +287,16 @@ static int guess(struct poise_dedup_peer *peer, struct wire_got *group,
         .print = item->print,
         .skip = item->skip,
     };
-    int rc = 0;
+    int code = 0;
 
     if (item->op == WIRE_DELTA &&
         (poise_buf_append(&copy.data, item->data.data, item->data.len) < 0 ||
          poise_buf_append(&copy.lens, item->lens.data, item->lens.len) < 0)) {
-        rc = -ENOMEM;
+        code = -ENOMEM;
     }
-    rc = rc < 0 ? rc : got_look_up(peer, &copy, cursor);
-    if (rc == 1 && fits(&group->updates[item->update - 1], item, &copy.lens)) {
+    code = code < 0 ? code : got_look_up(peer, &copy, cursor);
+    if (code == 1 &&
+        fits(&group->updates[item->update - 1], item, &copy.lens)) {
         item->guess = copy.data;
         copy.data = (struct poise_buf){0};
         group->guessed += item->guess.len;
@@ -306,7 +304,7 @@ static int guess(struct poise_dedup_peer *peer, struct wire_got *group,
     }
     poise_buf_free(&copy.data);
     poise_buf_free(&copy.lens);
-    return rc < 0 ? rc : 0;
+    return code < 0 ? code : 0;
 }
 
 /* Guess what all references in a group's hidden updates are. */
@@ -314,9 +312,9 @@ static int guess_group(struct poise_dedup_peer *peer, struct wire_got *group)
 {
     struct wire_receiver *receiver = &peer->receiver;
     struct got_cursor cursor = {0};
-    int err = 0;
+    int code = 0;
 
-    for (uint32_t i = 0; i < group->count && err == 0; i++) {
+    for (uint32_t i = 0; i < group->count && code == 0; i++) {
         struct got_item *item = &group->items[i];
         if (!is_reference(item)) {
             continue;
@@ -324,16 +322,15 @@ static int guess_group(struct poise_dedup_peer *peer, struct wire_got *group)
         if (item->state == GOT_OPEN && item->pieces > 0 &&
             !group->updates[item->update - 1].is_shown &&
             item->guess.len == 0 && receiver->guessed < WIRE_GUESS_MOST) {
-            err = guess(peer, group, item, &cursor);
+            code = guess(peer, group, item, &cursor);
         } else {
-            err = got_follow(peer, item, &cursor);
+            code = got_follow(peer, item, &cursor);
         }
     }
-    return err;
+    return code;
 }
 
-/* ---- delivering ------------------------------------------------------------
- */
+/* ---- delivering --------------------------------------------------------- */
 
 /* The pieces of an update, from what its items are, or else from what they
  * seem to be: 1; 0 if something is missing, or not as long as its place. */
@@ -432,12 +429,12 @@ int got_loose_show(struct poise_dedup_peer *peer, struct wire_got *group)
     group->guessed_at = now;
     for (uint32_t i = 0; i < group->update_count && err == 0; i++) {
         struct got_update *update = &group->updates[i];
-        int rc = is_ripe(peer, update) ? collect(peer, group, update) : 0;
-        if (rc == 1) {
+        int code = is_ripe(peer, update) ? collect(peer, group, update) : 0;
+        if (code == 1) {
             mark_shown(peer, group, update);
-            rc = deliver(peer, update, POISE_DEDUP_GUESSED);
+            code = deliver(peer, update, POISE_DEDUP_GUESSED);
         }
-        err = rc < 0 ? rc : 0;
+        err = code < 0 ? code : 0;
     }
     return err;
 }
@@ -473,10 +470,10 @@ int got_loose_settle(struct poise_dedup_peer *peer, struct wire_got *group,
                      struct got_update *update)
 {
     struct wire_stream *stream = peer->streams[update->stream];
-    int rc = collect(peer, group, update);
+    int code = collect(peer, group, update);
 
-    if (rc <= 0) {
-        return rc < 0 ? rc : wire_bad("an update is not what it says");
+    if (code <= 0) {
+        return code < 0 ? code : wire_bad("an update is not what it says");
     }
     stream->final = update->sequence + 1;
     if (!update->is_shown) {
@@ -490,8 +487,7 @@ int got_loose_settle(struct poise_dedup_peer *peer, struct wire_got *group,
                : 0;
 }
 
-/* ---- what users ask for ----------------------------------------------------
- */
+/* ---- what users ask for ------------------------------------------------- */
 
 int poise_dedup_peer_loosen(struct poise_dedup_peer *peer, uint32_t number)
 {

@@ -70,34 +70,34 @@ static int settle(struct trial *trial)
 {
     struct poise_buf made = {0}, *data = &trial->held.data;
     size_t len = data->len - trial->foreteller.held_offset;
-    int rc = len ? wire_residual_try(&trial->foreteller, len, &made) : 0;
+    int code = len ? wire_residual_try(&trial->foreteller, len, &made) : 0;
 
-    if (rc > 0) {
+    if (code > 0) {
         trial->cost += made.len;
-    } else if (rc == 0 && len > 0) {
-        rc = pack(trial, data->data + trial->foreteller.held_offset, len,
-                  ZSTD_e_continue);
+    } else if (code == 0 && len > 0) {
+        code = pack(trial, data->data + trial->foreteller.held_offset, len,
+                    ZSTD_e_continue);
     }
     poise_buf_free(&made);
     if (data->len >= WIRE_GROUP_BYTES) {
         poise_buf_reset(data);
     }
     trial->foreteller.held_offset = (uint32_t)data->len;
-    return rc < 0 ? rc : 0;
+    return code < 0 ? code : 0;
 }
 
 static int take_new(struct trial *trial, const struct poise_dedup_piece *piece)
 {
-    int err = 0;
+    int code = 0;
 
     if (trial->held.data.len - trial->foreteller.held_offset + piece->len >
         WIRE_MISS_MOST) {
-        err = settle(trial);
+        code = settle(trial);
     }
     wire_grid_of(piece->array, &trial->foreteller.held_grid);
     trial->cost += LEN_BYTES;
-    return err < 0
-               ? err
+    return code < 0
+               ? code
                : poise_buf_append(&trial->held.data, piece->data, piece->len);
 }
 
@@ -106,21 +106,21 @@ static int find_stored(struct trial *trial,
                        const struct poise_dedup_piece *piece, bool *goes_on)
 {
     uint64_t at;
-    int rc;
+    int code;
 
     if (!trial->store) {
         return 0;
     }
-    rc = poise_dedup_store_find(
+    code = poise_dedup_store_find(
         trial->store,
         poise_dedup_store_fingerprint(trial->store, piece->data, piece->len),
         &at);
-    if (rc == 1) {
+    if (code == 1) {
         *goes_on = trial->run == RUN_STORE && at == trial->place + 1;
         trial->run = RUN_STORE;
         trial->place = at;
     }
-    return rc;
+    return code;
 }
 
 static int count_piece(const struct poise_dedup_piece *piece, void *arg)
@@ -128,29 +128,29 @@ static int count_piece(const struct poise_dedup_piece *piece, void *arg)
     struct trial *trial = arg;
     uint64_t hash, number;
     bool goes_on = false;
-    int rc;
+    int code;
 
     if (piece->kind == POISE_DEDUP_FILL) {
         trial->cost += RUN_BYTES + piece->period;
         return settle(trial);
     }
-    rc = find_stored(trial, piece, &goes_on);
-    if (rc < 0) {
-        return rc;
+    code = find_stored(trial, piece, &goes_on);
+    if (code < 0) {
+        return code;
     }
     hash = poise_hash_bytes(piece->data, piece->len, 0);
     number = dedup_table_get(&trial->known, hash);
-    if (rc == 0 && number != UINT64_MAX) {
+    if (code == 0 && number != UINT64_MAX) {
         goes_on = trial->run == RUN_OWN && number == trial->next;
         trial->run = RUN_OWN;
         trial->next = number + 1;
-        rc = 1;
+        code = 1;
     }
     if (number == UINT64_MAX) {
         dedup_table_put(&trial->known, hash, trial->number);
     }
     trial->number++;
-    if (rc == 0) {
+    if (code == 0) {
         trial->run = RUN_NONE;
         return take_new(trial, piece);
     }
@@ -175,22 +175,22 @@ static int try_one(struct poise_dedup_store *store, const void *sample,
 {
     struct trial trial = {.store = store, .packer = ZSTD_createCCtx()};
     struct poise_dedup_segmenter *segmenter = NULL;
-    int err = trial.packer ? dedup_table_create(&trial.known,
-                                                log2_slots(len, cut->average))
-                           : poise_error_set(ENOMEM, "use", "Zstandard", NULL);
+    int code = trial.packer ? dedup_table_create(&trial.known,
+                                                 log2_slots(len, cut->average))
+                            : poise_error_set(ENOMEM, "use", "Zstandard", NULL);
 
     trial.foreteller.open = &trial.held;
-    if (err == 0) {
+    if (code == 0) {
         ZSTD_CCtx_setParameter(trial.packer, ZSTD_c_compressionLevel,
                                PACK_LEVEL);
-        err = poise_dedup_segmenter_create(method, cut, count_piece, &trial,
-                                           &segmenter);
+        code = poise_dedup_segmenter_create(method, cut, count_piece, &trial,
+                                            &segmenter);
     }
-    err = err < 0 ? err : poise_dedup_segmenter_feed(segmenter, sample, len);
-    err = err < 0 ? err : poise_dedup_segmenter_flush(segmenter);
-    err = err < 0 ? err : settle(&trial);
-    err = err < 0 ? err : pack(&trial, NULL, 0, ZSTD_e_end);
-    if (err == 0) {
+    code = code < 0 ? code : poise_dedup_segmenter_feed(segmenter, sample, len);
+    code = code < 0 ? code : poise_dedup_segmenter_flush(segmenter);
+    code = code < 0 ? code : settle(&trial);
+    code = code < 0 ? code : pack(&trial, NULL, 0, ZSTD_e_end);
+    if (code == 0) {
         *cost = trial.cost + poise_dedup_segmenter_stats(segmenter).meta_bytes;
     }
     poise_dedup_segmenter_destroy(segmenter);
@@ -198,7 +198,7 @@ static int try_one(struct poise_dedup_store *store, const void *sample,
     poise_buf_free(&trial.held.data);
     ZSTD_freeCCtx(trial.foreteller.judge);
     ZSTD_freeCCtx(trial.packer);
-    return err;
+    return code;
 }
 
 /* As `wanted` says, and what a candidate is. */
@@ -236,13 +236,13 @@ int poise_dedup_choose(struct poise_dedup_store *store, const void *sample,
         const struct candidate *candidate = &candidates[i];
         struct poise_dedup_cut_options cut = cut_of(candidate, wanted);
         uint64_t cost = 0;
-        int err;
+        int code;
         if (!is_wanted(candidate, wanted)) {
             continue;
         }
-        err = try_one(store, sample, most, candidate->method, &cut, &cost);
-        if (err < 0) {
-            return err;
+        code = try_one(store, sample, most, candidate->method, &cut, &cost);
+        if (code < 0) {
+            return code;
         }
         if (!best.method || cost < best.cost - best.cost / WORTH) {
             best = (struct poise_dedup_choice){candidate->method, cut, cost};
@@ -252,8 +252,7 @@ int poise_dedup_choose(struct poise_dedup_store *store, const void *sample,
     return 0;
 }
 
-/* ---- the method ------------------------------------------------------------
- */
+/* ---- the method --------------------------------------------------------- */
 
 /* Who samples takes another one; who does not has this. */
 static int auto_create(const struct poise_dedup_cut_options *options,

@@ -32,8 +32,7 @@ int poise_dedup_key_make(struct poise_dedup_key *out)
     return 0;
 }
 
-/* ---- SipHash-1-3 -----------------------------------------------------------
- */
+/* ---- SipHash-1-3 -------------------------------------------------------- */
 
 struct sip {
     uint64_t a, b, c, d;
@@ -100,8 +99,7 @@ void poise_dedup_digest(const void *data, size_t len,
     memcpy(out, canonical.digest, POISE_DEDUP_DIGEST_BYTES);
 }
 
-/* ---- groups ----------------------------------------------------------------
- */
+/* ---- groups ------------------------------------------------------------- */
 
 struct poise_dedup_hasher {
     EVP_MD_CTX *ctx;

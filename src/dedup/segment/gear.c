@@ -44,8 +44,7 @@ size_t dedup_gear_scan_plain(const unsigned char *data, size_t from, size_t len,
     return len;
 }
 
-/* ---- cuts ------------------------------------------------------------------
- */
+/* ---- cuts --------------------------------------------------------------- */
 
 enum {
     /* The lower a bit of the hash, the fewer bytes have a say in it: the
@@ -96,8 +95,7 @@ int dedup_gear_next(const struct dedup_gear *gear, const unsigned char *data,
     return 0;
 }
 
-/* ---- the method ------------------------------------------------------------
- */
+/* ---- the method --------------------------------------------------------- */
 
 static int gear_create(const struct poise_dedup_cut_options *options,
                        void **state)

@@ -26,8 +26,7 @@ static struct windows *create(const struct poise_dedup_cut_options *all)
     return own;
 }
 
-/* ---- Manber ----------------------------------------------------------------
- */
+/* ---- Manber ------------------------------------------------------------- */
 
 /* Longest literal between windows. */
 enum { GAP_MOST = 4096 };
@@ -101,8 +100,7 @@ const struct poise_dedup_method dedup_manber = {
     .next = manber_next,
 };
 
-/* ---- LBFS ------------------------------------------------------------------
- */
+/* ---- LBFS --------------------------------------------------------------- */
 
 enum { LBFS_WINDOW = 48 };
 

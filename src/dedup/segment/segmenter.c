@@ -136,7 +136,7 @@ int poise_dedup_segmenter_create(
 {
     struct poise_dedup_cut_options all = dedup_cut_defaults(options, 0);
     struct poise_dedup_segmenter *made = poise_alloc(1, sizeof *made);
-    int err;
+    int code;
 
     if (!made) {
         return -ENOMEM;
@@ -152,10 +152,10 @@ int poise_dedup_segmenter_create(
         made->run_least =
             2 * all.average > RUN_LEAST ? 2 * all.average : RUN_LEAST;
     }
-    err = method->create(options, &made->state);
-    if (err < 0) {
+    code = method->create(options, &made->state);
+    if (code < 0) {
         free(made);
-        return err;
+        return code;
     }
     *out = made;
     return 0;
@@ -164,10 +164,10 @@ int poise_dedup_segmenter_create(
 int dedup_segmenter_restart(struct poise_dedup_segmenter *segmenter, void *arg)
 {
     void *state;
-    int err = segmenter->method->create(&segmenter->options, &state);
+    int code = segmenter->method->create(&segmenter->options, &state);
 
-    if (err < 0) {
-        return err;
+    if (code < 0) {
+        return code;
     }
     segmenter->method->destroy(segmenter->state);
     segmenter->state = state;
@@ -357,9 +357,9 @@ static int cut_all(struct poise_dedup_segmenter *segmenter, bool final)
 /* Emit it: no piece is held back when this returns, as the buffer moves. */
 static int advance(struct poise_dedup_segmenter *segmenter, bool final)
 {
-    int err = cut_all(segmenter, final);
+    int code = cut_all(segmenter, final);
 
-    return err < 0 ? err : emit_batch(segmenter);
+    return code < 0 ? code : emit_batch(segmenter);
 }
 
 int poise_dedup_segmenter_feed(struct poise_dedup_segmenter *segmenter,
@@ -382,9 +382,9 @@ int poise_dedup_segmenter_feed(struct poise_dedup_segmenter *segmenter,
         segmenter->end += n;
         from += n;
         len -= n;
-        int err = advance(segmenter, false);
-        if (err < 0) {
-            return err;
+        int code = advance(segmenter, false);
+        if (code < 0) {
+            return code;
         }
     }
     return 0;

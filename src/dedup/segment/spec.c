@@ -36,7 +36,7 @@ static int parse_shape(const char *text, uint32_t *shape)
 static int parse_option(const char *word, struct poise_dedup_cut_options *out)
 {
     uint64_t number;
-    int err;
+    int code;
 
     if (strncmp(word, "shape=", 6) == 0) {
         memset(out->shape, 0, sizeof out->shape);
@@ -49,12 +49,12 @@ static int parse_option(const char *word, struct poise_dedup_cut_options *out)
     if (strncmp(word, "size=", 5) != 0) {
         return wrong(word, "its options are size=, shape= and element=4 or 8");
     }
-    err = poise_parse_bytes(word + 5, &number);
-    if (err == 0 && (number < 8 || number > POISE_DEDUP_SEGMENT_MOST / 2)) {
+    code = poise_parse_bytes(word + 5, &number);
+    if (code == 0 && (number < 8 || number > POISE_DEDUP_SEGMENT_MOST / 2)) {
         return wrong(word, "segments have 8 to 32768 bytes");
     }
-    out->average = err == 0 ? (uint32_t)number : 0;
-    return err;
+    out->average = code == 0 ? (uint32_t)number : 0;
+    return code;
 }
 
 int poise_dedup_cut_parse(const char *text,
@@ -66,29 +66,29 @@ int poise_dedup_cut_parse(const char *text,
     const struct poise_dedup_method *found;
     struct poise_dedup_cut_options own = {0};
     char *word = NULL;
-    int err = poise_buf_append(&copy, text, strlen(text) + 1);
+    int code = poise_buf_append(&copy, text, strlen(text) + 1);
 
-    if (err == 0) {
+    if (code == 0) {
         /* A path may have commas in its folders. */
         word = strchr(copy.data + (slash ? slash - text : 0), ',');
     }
     if (word) {
         *word++ = '\0';
     }
-    while (err == 0 && word) {
+    while (code == 0 && word) {
         char *next = strchr(word, ',');
         if (next) {
             *next++ = '\0';
         }
-        err = parse_option(word, &own);
+        code = parse_option(word, &own);
         word = next;
     }
-    if (err == 0) {
+    if (code == 0) {
         found = poise_dedup_method_find(copy.data);
-        err = found ? 0 : -EINVAL;
+        code = found ? 0 : -EINVAL;
     }
     poise_buf_free(&copy);
-    if (err == 0) {
+    if (code == 0) {
         /* Which elements it cuts is for others to know, too. */
         if (found == &dedup_floats && own.element == 0) {
             own.element = 4;
@@ -96,5 +96,5 @@ int poise_dedup_cut_parse(const char *text,
         *method = found;
         *options = own;
     }
-    return err;
+    return code;
 }

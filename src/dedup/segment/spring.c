@@ -95,8 +95,7 @@ static int spring_create_fifo(const struct poise_dedup_cut_options *options,
     return spring_make(options, true, state);
 }
 
-/* ---- what is remembered ---------------------------------------------------
- */
+/* ---- what is remembered ------------------------------------------------- */
 
 /* Where in the stream data[0] lies is own->seen. */
 static void remember_window(struct spring *own, const unsigned char *data,
@@ -154,8 +153,7 @@ static void remember(struct spring *own, const unsigned char *data,
     own->seen += taken;
 }
 
-/* ---- what is found --------------------------------------------------------
- */
+/* ---- what is found ------------------------------------------------------ */
 
 /* The bytes around a remembered window: it begins `skip` bytes into them. */
 static bool source_of(const struct spring *own, uint64_t where,

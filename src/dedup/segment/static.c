@@ -5,8 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* ---- fixed -----------------------------------------------------------------
- */
+/* ---- fixed -------------------------------------------------------------- */
 
 static int fixed_create(const struct poise_dedup_cut_options *options,
                         void **state)
@@ -44,8 +43,7 @@ const struct poise_dedup_method dedup_fixed = {
     .next = fixed_next,
 };
 
-/* ---- overlapping static ----------------------------------------------------
- */
+/* ---- overlapping static ------------------------------------------------- */
 
 enum { KNOWN_LOG2 = 18 };
 

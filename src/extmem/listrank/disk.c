@@ -92,8 +92,7 @@ static uint64_t bucket_nodes(const struct disk_job *d, uint64_t bucket)
     return left < UINT64_C(1) << d->bits ? left : UINT64_C(1) << d->bits;
 }
 
-/* ---- the first look --------------------------------------------------------
- */
+/* ---- the first look ----------------------------------------------------- */
 
 /* Tell `node` of its link to (OUTWARD) or from `other`. */
 static int tell(struct disk_job *d, uint64_t node, uint64_t outward,
@@ -144,8 +143,7 @@ static int first_look(struct disk_job *d)
     return code;
 }
 
-/* ---- the way down ----------------------------------------------------------
- */
+/* ---- the way down ------------------------------------------------------- */
 
 /* The nodes of a bucket as the file has them. Links to later ones are told
  * otherwise. */
@@ -371,8 +369,7 @@ static int go_down(struct disk_job *d)
     return code;
 }
 
-/* ---- the way up ------------------------------------------------------------
- */
+/* ---- the way up --------------------------------------------------------- */
 
 /* The ranks of what lies behind a bucket's chains. */
 static int receive_answers(struct disk_job *d, uint64_t bucket, uint64_t *ends)
@@ -485,8 +482,7 @@ static int go_up(struct disk_job *d)
     return code < 0 ? code : last;
 }
 
-/* ---- memory ----------------------------------------------------------------
- */
+/* ---- memory ------------------------------------------------------------- */
 
 static uint64_t bucket_count(const struct disk_job *d)
 {
@@ -594,8 +590,7 @@ static int plan(struct disk_job *d)
                             d->reading + RANK_AHEAD * block, count, FLIGHTS);
 }
 
-/* ---- all -------------------------------------------------------------------
- */
+/* ---- all ---------------------------------------------------------------- */
 
 static int open_pipes(struct disk_job *d)
 {

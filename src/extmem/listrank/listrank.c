@@ -7,8 +7,7 @@
 /** Places and nodes share 64 bits on the disk. */
 #define MOST_NODES ((UINT64_C(1) << 39) - 4)
 
-/* ---- what is wrong ---------------------------------------------------------
- */
+/* ---- what is wrong ------------------------------------------------------ */
 
 /* The first node at or behind `from` with successor `successor`, or, if that
  * is RANK_NONE, the first with one past the end. */
@@ -99,8 +98,7 @@ static int refuse_wrong(struct rank_job *job)
     return 0;
 }
 
-/* ---- files -----------------------------------------------------------------
- */
+/* ---- files -------------------------------------------------------------- */
 
 static int open_inputs(struct rank_job *job, const char *in)
 {
@@ -169,8 +167,7 @@ int rank_job_open(struct rank_job *job, const char *in,
     return open_inputs(job, in);
 }
 
-/* ---- a run -----------------------------------------------------------------
- */
+/* ---- a run -------------------------------------------------------------- */
 
 static void count_disk(struct poise_disk *disk,
                        struct poise_listrank_result *result)
@@ -263,8 +260,7 @@ static int run_alone(const char *in, const char *out,
     return code;
 }
 
-/* ---- several processes -----------------------------------------------------
- */
+/* ---- several processes -------------------------------------------------- */
 
 static int share_result(struct rank_job *job, struct poise_world *world)
 {

@@ -58,7 +58,7 @@ static inline bool rank_is_last(uint64_t node, uint64_t successor)
     return successor == node || successor == RANK_NONE;
 }
 
-/* ---- reading nodes in order ---------------------------------------------- */
+/* ---- reading nodes in order --------------------------------------------- */
 
 /** Nodes [from, to) with their weights, in order. */
 struct rank_scan {
@@ -80,8 +80,7 @@ int rank_scan_next(struct rank_scan *scan, uint64_t *first,
                    size_t *count);
 void rank_scan_close(struct rank_scan *scan);
 
-/* ---- the two ways ---------------------------------------------------------
- */
+/* ---- the two ways ------------------------------------------------------- */
 
 /** Memory that ranking in memory takes. */
 uint64_t rank_memory_bytes(const struct rank_job *job);

@@ -73,8 +73,7 @@ static void part(const struct rank_job *job, unsigned thread, uint64_t *from,
     *to = *to < job->count ? *to : job->count;
 }
 
-/* ---- reading ---------------------------------------------------------------
- */
+/* ---- reading ------------------------------------------------------------ */
 
 static void mark_followed(struct table *table, const uint64_t *successors,
                           uint64_t first, size_t count)
@@ -140,8 +139,7 @@ static int read_part(void *arg, unsigned thread)
     return code;
 }
 
-/* ---- walking ---------------------------------------------------------------
- */
+/* ---- walking ------------------------------------------------------------ */
 
 /** Where a thread gets starts from: a piece of the file at a time. */
 struct starts {
@@ -337,8 +335,7 @@ static int walk_part(void *arg, unsigned thread)
     return 0;
 }
 
-/* ---- the walks' list -------------------------------------------------------
- */
+/* ---- the walks' list ---------------------------------------------------- */
 
 /* From walk `i` to one that is ranked, or the end; then back. */
 static void rank_walks_from(struct table *table, uint64_t *stack, uint64_t i)
@@ -382,8 +379,7 @@ static int rank_walks(struct table *table)
     return 0;
 }
 
-/* ---- writing ---------------------------------------------------------------
- */
+/* ---- writing ------------------------------------------------------------ */
 
 /* Ranks of nodes [from, from + count); the greatest. */
 static uint64_t final_ranks(struct table *table, uint64_t from, size_t count,
@@ -444,8 +440,7 @@ static int write_part(void *arg, unsigned thread)
     return code < 0 ? code : last;
 }
 
-/* ---- all -------------------------------------------------------------------
- */
+/* ---- all ---------------------------------------------------------------- */
 
 static uint64_t most_walks(uint64_t count)
 {

@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- blocks ----------------------------------------------------------------
- */
+/* ---- blocks ------------------------------------------------------------- */
 
 int rank_blocks_open(struct rank_blocks *blocks, struct sort_store *store,
                      char *memory, size_t count, unsigned flights)
@@ -83,8 +82,7 @@ static int block_take(struct rank_blocks *blocks, char **out)
     return code;
 }
 
-/* ---- pipes -----------------------------------------------------------------
- */
+/* ---- pipes -------------------------------------------------------------- */
 
 int rank_pipes_open(struct rank_pipes *pipes, struct rank_blocks *blocks,
                     uint64_t count, size_t size)
@@ -137,8 +135,7 @@ int rank_pipe_turn(struct rank_pipes *pipes, struct rank_pipe *pipe)
     return code;
 }
 
-/* ---- reading ---------------------------------------------------------------
- */
+/* ---- reading ------------------------------------------------------------ */
 
 static void drain_ahead(struct rank_drain *drain)
 {

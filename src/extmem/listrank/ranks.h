@@ -96,8 +96,7 @@ static inline bool crew_is_here(const struct crew *crew, uint64_t node)
     return node - crew->first < crew->count;
 }
 
-/* ---- rank_talk.c ------------------------------------------------------------
- */
+/* ---- rank_talk.c -------------------------------------------------------- */
 
 /** Send what waits for `dest` in its box. */
 void crew_flush(struct crew *crew, struct outbox *boxes, unsigned dest,
@@ -146,8 +145,7 @@ int crew_farewell(struct crew *crew);
 /** The next conversation. */
 void crew_begin_talk(struct crew *crew);
 
-/* ---- rank_walk.c ------------------------------------------------------------
- */
+/* ---- rank_walk.c -------------------------------------------------------- */
 
 /** From chosen nodes, as many others, and some more. */
 uint64_t crew_most_walks(uint64_t each);
@@ -156,8 +154,7 @@ int crew_make_walks(struct crew *crew);
 /** All walks, to their ends; collective. */
 int crew_walk(struct crew *crew);
 
-/* ---- rank_table.c -----------------------------------------------------------
- */
+/* ---- rank_table.c ------------------------------------------------------- */
 
 /** All walks, where they are ranked: those of process i begin at bases[i]. */
 struct crew_table {

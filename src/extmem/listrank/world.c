@@ -14,8 +14,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* ---- reading ---------------------------------------------------------------
- */
+/* ---- reading ------------------------------------------------------------ */
 
 static void send_marks(struct crew *crew, unsigned dest)
 {
@@ -93,8 +92,7 @@ static int read_part(struct crew *crew)
     return crew_farewell(crew);
 }
 
-/* ---- writing ---------------------------------------------------------------
- */
+/* ---- writing ------------------------------------------------------------ */
 
 static void final_ranks(struct crew *crew, const struct crew_table *table,
                         uint64_t from, size_t count, uint64_t *ranks)
@@ -144,8 +142,7 @@ static int write_part(struct crew *crew, const struct crew_table *table)
     return code < 0 ? code : last;
 }
 
-/* ---- all -------------------------------------------------------------------
- */
+/* ---- all ---------------------------------------------------------------- */
 
 static uint64_t nodes_of_each(const struct rank_job *job, unsigned processes)
 {

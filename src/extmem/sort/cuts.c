@@ -254,8 +254,7 @@ static void sample_free(struct sample *sample)
     poise_buf_free(&sample->text);
 }
 
-/* ---- thresholds ------------------------------------------------------------
- */
+/* ---- thresholds --------------------------------------------------------- */
 
 static void add_threshold(struct sort_cuts *cuts, const struct sort_key *key,
                           bool after)

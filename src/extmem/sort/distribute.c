@@ -45,8 +45,7 @@ struct lane {
     char *sink; /* what is only counted goes here */
 };
 
-/* ---- blocks ----------------------------------------------------------------
- */
+/* ---- blocks ------------------------------------------------------------- */
 
 static int land_first(struct lane *lane)
 {
@@ -210,8 +209,7 @@ static int block_turn(struct lane *lane, struct cursor *cursor)
     return code < 0 ? code : block_begin(lane, cursor);
 }
 
-/* ---- items -----------------------------------------------------------------
- */
+/* ---- items -------------------------------------------------------------- */
 
 /* Keys classified at a time: their walks through the tree overlap. */
 enum { BATCH = 16 };
@@ -281,8 +279,7 @@ static int put_chunk(struct lane *lane, const char *data, size_t len)
     }
 }
 
-/* ---- lanes ------------------------------------------------------------------
- */
+/* ---- lanes -------------------------------------------------------------- */
 
 struct pass {
     struct sort_run *run;
@@ -442,9 +439,7 @@ static int lane_run(void *arg, unsigned number)
     return code;
 }
 
-/* ---- what others send
- * --------------------------------------------------------
- */
+/* ---- what others send --------------------------------------------------- */
 
 static int post_open(struct lane *post, struct pass *pass)
 {
@@ -549,8 +544,7 @@ static int shared_pass(struct pass *pass)
     return sort_agree(run->world, code);
 }
 
-/* ---- all --------------------------------------------------------------------
- */
+/* ---- all ---------------------------------------------------------------- */
 
 /* Empty buckets, as the thresholds say. */
 static int make_buckets(const struct sort_run *run,

@@ -68,8 +68,7 @@ void sort_exchange_close(struct sort_exchange *exchange)
     free(exchange);
 }
 
-/* ---- lanes -----------------------------------------------------------------
- */
+/* ---- lanes -------------------------------------------------------------- */
 
 void sort_exchange_put(struct sort_exchange *exchange, unsigned dest,
                        struct sort_parcel *parcel)
@@ -111,8 +110,7 @@ void sort_exchange_leave(struct sort_exchange *exchange)
     poise_world_wake(exchange->run->world);
 }
 
-/* ---- the world's thread ----------------------------------------------------
- */
+/* ---- the world's thread ------------------------------------------------- */
 
 static struct sort_parcel *queue_next(struct sort_exchange *exchange,
                                       struct queue *queue)

@@ -57,8 +57,7 @@ struct worker {
     struct sort_writes writes;
 };
 
-/* ---- jobs -------------------------------------------------------------------
- */
+/* ---- jobs --------------------------------------------------------------- */
 
 static int add_job(struct finish *finish, struct job job)
 {
@@ -184,8 +183,7 @@ static int make_jobs(struct finish *finish, const struct sort_buckets *buckets)
     return code;
 }
 
-/* ---- reading
- * ----------------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------ */
 
 static size_t start_stream(struct worker *worker, struct loading *loading,
                            unsigned lane, size_t first, size_t count, size_t at)
@@ -278,8 +276,7 @@ static int load_finish(struct loading *loading)
     return 0;
 }
 
-/* ---- turns
- * ------------------------------------------------------------------- */
+/* ---- turns -------------------------------------------------------------- */
 
 static bool is_my_turn(struct finish *finish, size_t number)
 {
@@ -333,8 +330,7 @@ static int take_turn(struct worker *worker, const struct loading *loading,
     return 0;
 }
 
-/* ---- numbers
- * ------------------------------------------------------------------ */
+/* ---- numbers ------------------------------------------------------------ */
 
 /* Bytes from the end fill the gaps between segments: the order is of no
  * concern yet. */
@@ -435,8 +431,7 @@ static int finish_words(struct worker *worker, struct loading *loading)
     return sort_output_put(run->out, to, count * item, offset, &worker->writes);
 }
 
-/* ---- records and lines
- * ---------------------------------------------------------- */
+/* ---- records and lines -------------------------------------------------- */
 
 static struct sort_entry entry_of(const struct poise_sort_type *type,
                                   const unsigned char *base,
@@ -581,8 +576,7 @@ static int finish_copy(struct worker *worker, struct loading *loading)
     return sort_output_put(run->out, to, bytes, offset, &worker->writes);
 }
 
-/* ---- workers
- * --------------------------------------------------------------------- */
+/* ---- workers ------------------------------------------------------------ */
 
 static int worker_open(struct worker *worker, struct finish *finish,
                        unsigned number)

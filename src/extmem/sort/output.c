@@ -164,8 +164,7 @@ struct poise_disk *sort_output_disk(const struct sort_output *output)
     return output->disk;
 }
 
-/* ---- writing
- * ------------------------------------------------------------------- */
+/* ---- writing ------------------------------------------------------------ */
 
 static int write_now(struct sort_output *output, void *data, uint64_t offset)
 {
@@ -296,8 +295,7 @@ int sort_writes_wait(struct sort_writes *writes)
     return code;
 }
 
-/* ---- the end
- * --------------------------------------------------------------------- */
+/* ---- the end ------------------------------------------------------------ */
 
 /* Only the last page of the file may be left. */
 static int flush_edges(struct sort_output *output)
@@ -391,8 +389,7 @@ void sort_output_abort(struct sort_output *output)
     free(output);
 }
 
-/* ---- several processes -----------------------------------------------------
- */
+/* ---- several processes -------------------------------------------------- */
 
 /** How the others find the first process's file, and know it. */
 struct whereabouts {

@@ -71,8 +71,7 @@ void sort_turns_close(struct sort_turns *turns)
     }
 }
 
-/* ---- threads that write ----------------------------------------------------
- */
+/* ---- threads that write ------------------------------------------------- */
 
 bool sort_turns_is(struct sort_turns *turns, uint32_t number, uint64_t *offset)
 {
@@ -112,8 +111,7 @@ void sort_turns_leave(struct sort_turns *turns)
     poise_world_wake(turns->run->world);
 }
 
-/* ---- the world's thread ----------------------------------------------------
- */
+/* ---- the world's thread ------------------------------------------------- */
 
 /* Send the turn on if there is one; whether there was. */
 static bool send_turn(struct sort_turns *turns)

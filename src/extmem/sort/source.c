@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- parts --------------------------------------------------------------- */
+/* ---- parts -------------------------------------------------------------- */
 
 /* The beginning of the first line at or behind `at`. */
 static int next_line(struct sort_run *run, uint64_t at, uint64_t *out)
@@ -181,8 +181,7 @@ int sort_source_finish(struct sort_fetch *fetch)
     return n < 0 ? (int)n : 0;
 }
 
-/* ---- readers --------------------------------------------------------------
- */
+/* ---- readers ------------------------------------------------------------ */
 
 size_t sort_reader_bytes(size_t chunk)
 {
@@ -258,8 +257,7 @@ void sort_reader_close(struct sort_reader *reader)
     }
 }
 
-/* ---- items ----------------------------------------------------------------
- */
+/* ---- items -------------------------------------------------------------- */
 
 static int hand_out(struct sort_cutter *cutter, const char *item, size_t len)
 {

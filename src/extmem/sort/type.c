@@ -282,7 +282,7 @@ uint64_t sort_number_at(enum poise_sort_kind kind, const void *at)
     }
 }
 
-/* ---- keys ---------------------------------------------------------------- */
+/* ---- keys --------------------------------------------------------------- */
 
 uint64_t sort_window(const unsigned char *at, size_t len)
 {

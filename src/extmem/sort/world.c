@@ -23,8 +23,7 @@ int sort_agree(struct poise_world *world, int code)
     return agreed < 0 ? agreed : code;
 }
 
-/* ---- shares ----------------------------------------------------------------
- */
+/* ---- shares ------------------------------------------------------------- */
 
 static unsigned ranks_here(struct poise_world *world)
 {
@@ -61,8 +60,7 @@ unsigned sort_share_threads(struct poise_world *world, unsigned threads)
     return n < 1 ? 1 : n > MOST ? MOST : n;
 }
 
-/* ---- numbers ---------------------------------------------------------------
- */
+/* ---- numbers ------------------------------------------------------------ */
 
 int sort_least(struct poise_world *world, uint64_t *values, size_t count)
 {
@@ -110,8 +108,7 @@ int sort_tell_all(struct poise_world *world, void *data, size_t len)
     return sort_agree(world, code);
 }
 
-/* ---- buckets ---------------------------------------------------------------
- */
+/* ---- buckets ------------------------------------------------------------ */
 
 /* What all ranks have of each bucket, rank by rank. */
 static int gather_bytes(struct sort_run *run,

@@ -59,8 +59,7 @@ static size_t tile_bytes(const struct area *area)
                sizeof(double);
 }
 
-/* ---- dependencies ----------------------------------------------------------
- */
+/* ---- dependencies ------------------------------------------------------- */
 
 static const int64_t sides[4][2] = {{-1, 0}, {1, 0}, {0, -1}, {0, 1}};
 
@@ -111,8 +110,7 @@ static int heat_depend(struct poise_flow_task *task,
     return code < 0 ? code : 1;
 }
 
-/* ---- one block -------------------------------------------------------------
- */
+/* ---- one block ---------------------------------------------------------- */
 
 /** A block that is computed: itself and its four neighbours before. */
 struct sweep {
@@ -239,7 +237,7 @@ static void tile_begin(const struct heat *heat, const struct area *area,
     tile->change = 0;
     for (int64_t row = area->top; row < area->bottom; row++) {
         memcpy(out, heat->plan->cells + row * heat->plan->columns + area->left,
-               (size_t)width_of(area) * sizeof(*out));
+               (size_t)width_of(area) * sizeof *out);
         out += width_of(area);
     }
 }
@@ -269,12 +267,12 @@ static int change_compute(struct poise_flow_task *task,
     struct poise_flow_view view;
     from.file = 0;
     int code = poise_flow_read(task, &from, &view);
-    double *out = code == 0 ? poise_flow_make(task, sizeof(*out)) : NULL;
+    double *out = code == 0 ? poise_flow_make(task, sizeof *out) : NULL;
     if (!out) {
         return code < 0 ? code : -ENOMEM;
     }
     *out = ((const struct tile *)view.data)->change;
-    return poise_flow_write(task, block, out, sizeof(*out));
+    return poise_flow_write(task, block, out, sizeof *out);
 }
 
 static int heat_compute(struct poise_flow_task *task,
@@ -315,8 +313,7 @@ static bool heat_is_result(const struct poise_flow_address *block,
     return block->file == 0 && block->version + 1 == file->versions.to;
 }
 
-/* ---- a run -----------------------------------------------------------------
- */
+/* ---- a run -------------------------------------------------------------- */
 
 static int heat_output(const struct poise_flow_address *block, const void *data,
                        size_t len, void *arg)
@@ -337,7 +334,7 @@ static int heat_output(const struct poise_flow_address *block, const void *data,
     }
     for (int64_t row = area.top; row < area.bottom; row++) {
         memcpy(heat->cells + row * heat->plan->columns + area.left, from,
-               (size_t)width_of(&area) * sizeof(*from));
+               (size_t)width_of(&area) * sizeof *from);
         from += width_of(&area);
     }
     return 0;

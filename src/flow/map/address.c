@@ -31,7 +31,7 @@ int poise_flow_list_add(struct poise_flow_list *list,
     if (list->count == list->cap) {
         size_t cap = list->cap ? 2 * list->cap : 16;
         struct poise_flow_address *items =
-            poise_realloc(list->items, cap, sizeof(*items));
+            poise_realloc(list->items, cap, sizeof *items);
         if (!items) {
             return -ENOMEM;
         }
@@ -63,7 +63,7 @@ int flow_error(const struct poise_flow_job *job, int code, const char *doing,
     va_list args;
     char text[256];
     va_start(args, why);
-    vsnprintf(text, sizeof(text), why, args);
+    vsnprintf(text, sizeof text, why, args);
     va_end(args);
     poise_flow_address_text(job, what, &name);
     poise_buf_puts(&reason, text);

@@ -23,7 +23,7 @@ int map_plan_keep(struct map *map, uint32_t file, int64_t from, int64_t to,
     struct map_file *f = &map->files[file];
     if (f->plan_count == f->plan_cap) {
         unsigned cap = f->plan_cap ? 2 * f->plan_cap : 4;
-        struct map_plan *plans = poise_realloc(f->plans, cap, sizeof(*plans));
+        struct map_plan *plans = poise_realloc(f->plans, cap, sizeof *plans);
         if (!plans) {
             free(owner);
             return -ENOMEM;
@@ -47,7 +47,7 @@ int map_plan_add(struct map *map, uint32_t file, int64_t from, int64_t to,
     int code = map_plan_keep(map, file, from, to, owner);
     return code < 0 ? code
                     : map_tell_all(map, FLOW_PLAN, &head, owner,
-                                   places * sizeof(*owner));
+                                   places * sizeof *owner);
 }
 
 /* Blocks a nanosecond of one node, by the newest segment. Few blocks say
@@ -118,8 +118,8 @@ static int by_rate(struct map *map, uint32_t file, uint16_t *owner,
 {
     const struct poise_flow_chunk *shape = &map->job->files[file].shape;
     uint64_t places = flow_shape_places(shape);
-    double *rates = poise_alloc(map->count, sizeof(*rates));
-    uint64_t *counts = poise_alloc(2 * map->count, sizeof(*counts));
+    double *rates = poise_alloc(map->count, sizeof *rates);
+    uint64_t *counts = poise_alloc(2 * map->count, sizeof *counts);
     int code = rates && counts ? 0 : -ENOMEM;
     if (code == 0 && rates_of(map, file, rates)) {
         uint64_t *now = counts + map->count;
@@ -143,8 +143,8 @@ static int by_misses(struct map *map, uint32_t file, uint16_t *owner,
 {
     const struct poise_flow_chunk *shape = &map->job->files[file].shape;
     uint64_t places = flow_shape_places(shape);
-    double *weight = poise_alloc(places, sizeof(*weight));
-    bool *in = poise_alloc(map->count, sizeof(*in));
+    double *weight = poise_alloc(places, sizeof *weight);
+    bool *in = poise_alloc(map->count, sizeof *in);
     int code = weight && in ? 0 : -ENOMEM;
     for (uint64_t p = 0; code == 0 && p < places; p++) {
         const struct flow_tally *t = &map->tally[map->files[file].owner[p]];
@@ -157,7 +157,7 @@ static int by_misses(struct map *map, uint32_t file, uint16_t *owner,
     if (code == 0) {
         code = flow_share_weighted(shape, weight, in, map->count, owner);
         *changed =
-            memcmp(owner, map->files[file].owner, places * sizeof(*owner)) != 0;
+            memcmp(owner, map->files[file].owner, places * sizeof *owner) != 0;
     }
     free(weight);
     free(in);
@@ -170,7 +170,7 @@ int map_assign(struct map *map, uint32_t file)
     int64_t end = map->job->files[file].shape.versions.to;
     int64_t adapt = map->job->files[file].adapt;
     uint64_t places = flow_shape_places(&map->job->files[file].shape);
-    uint16_t *owner = poise_alloc(places, sizeof(*owner));
+    uint16_t *owner = poise_alloc(places, sizeof *owner);
     bool changed = false;
     if (!owner) {
         return -ENOMEM;
@@ -179,14 +179,14 @@ int map_assign(struct map *map, uint32_t file)
                    ? by_misses(map, file, owner, &changed)
                    : by_rate(map, file, owner, &changed);
     if (code == 0 && !changed) {
-        memcpy(owner, f->owner, places * sizeof(*owner));
+        memcpy(owner, f->owner, places * sizeof *owner);
     }
     if (code < 0) {
         free(owner);
         return code;
     }
     map->rechunkings += changed;
-    memset(map->tally, 0, map->count * sizeof(*map->tally));
+    memset(map->tally, 0, map->count * sizeof *map->tally);
     return map_plan_add(map, file, f->to,
                         adapt > 0 && adapt < end - f->to ? f->to + adapt : end,
                         owner);
@@ -225,7 +225,7 @@ int map_begin(struct map *map)
         struct poise_buf list = {0};
         code = flow_job_segments(map->job, i, map->count, &list);
         struct flow_segment *segments = (struct flow_segment *)list.data;
-        for (size_t s = 0; s < list.len / sizeof(*segments); s++) {
+        for (size_t s = 0; s < list.len / sizeof *segments; s++) {
             bool known = map->files[i].plan_count > 0 &&
                          segments[s].from < map->files[i].to;
             if (code < 0 || known) {

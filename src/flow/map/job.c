@@ -100,11 +100,11 @@ static int parts_segment(const struct poise_flow_file *file, int64_t from,
     uint64_t places = flow_shape_places(&file->shape);
     out->from = from;
     out->to = least_after(file, from, to);
-    out->owner = poise_alloc(places, sizeof(*out->owner));
+    out->owner = poise_alloc(places, sizeof *out->owner);
     if (!out->owner) {
         return -ENOMEM;
     }
-    memset(out->owner, 0xff, places * sizeof(*out->owner));
+    memset(out->owner, 0xff, places * sizeof *out->owner);
     for (size_t p = 0; p < file->part_count; p++) {
         const struct poise_flow_part *part = &file->parts[p];
         if (part->chunk.versions.from <= from &&
@@ -129,12 +129,12 @@ static int equal_segment(const struct poise_flow_file *file, unsigned nodes,
                          int64_t to, struct flow_segment *out)
 {
     uint64_t places = flow_shape_places(&file->shape);
-    double *weights = poise_alloc(nodes, sizeof(*weights));
-    uint64_t *counts = poise_alloc(nodes, sizeof(*counts));
+    double *weights = poise_alloc(nodes, sizeof *weights);
+    uint64_t *counts = poise_alloc(nodes, sizeof *counts);
     int code = -ENOMEM;
     out->from = file->shape.versions.from;
     out->to = to;
-    out->owner = poise_alloc(places, sizeof(*out->owner));
+    out->owner = poise_alloc(places, sizeof *out->owner);
     if (weights && counts && out->owner) {
         for (unsigned n = 0; n < nodes; n++) {
             weights[n] = 1;
@@ -168,7 +168,7 @@ int flow_job_segments(const struct poise_flow_job *job, uint32_t file_number,
         code = file->part_count > 0 ? parts_segment(file, from, end, &segment)
                                     : equal_segment(file, nodes, end, &segment);
         if (code == 0) {
-            code = poise_buf_append(segments, &segment, sizeof(segment));
+            code = poise_buf_append(segments, &segment, sizeof segment);
         }
         if (code < 0) {
             flow_segment_free(&segment);

@@ -26,7 +26,7 @@ static uint64_t mix(uint64_t hash, const void *data, size_t len)
     const unsigned char *bytes = data;
     while (len > 0) {
         uint64_t word = 0;
-        size_t some = len < sizeof(word) ? len : sizeof(word);
+        size_t some = len < sizeof word ? len : sizeof word;
         memcpy(&word, bytes, some);
         hash = poise_hash_u64(hash ^ word);
         bytes += some;
@@ -37,7 +37,7 @@ static uint64_t mix(uint64_t hash, const void *data, size_t len)
 
 static uint32_t check_of(const struct flow_head *head, const void *data)
 {
-    return (uint32_t)mix(mix(MAGIC, head, sizeof(*head)), data, head->len);
+    return (uint32_t)mix(mix(MAGIC, head, sizeof *head), data, head->len);
 }
 
 /* Shapes: a log is of no use for another job. */
@@ -46,14 +46,13 @@ static uint64_t fingerprint(const struct poise_flow_job *job)
     uint64_t hash = job->file_count;
     for (uint32_t f = 0; f < job->file_count; f++) {
         const struct poise_flow_chunk *s = &job->files[f].shape;
-        hash = mix(hash, &s->versions, sizeof(s->versions));
-        hash = mix(hash, s->index, s->dims * sizeof(s->index[0]));
+        hash = mix(hash, &s->versions, sizeof s->versions);
+        hash = mix(hash, s->index, s->dims * sizeof s->index[0]);
     }
     return hash;
 }
 
-/* ---- where the map is ------------------------------------------------------
- */
+/* ---- where the map is --------------------------------------------------- */
 
 static int call_path(const char *log, struct poise_buf *out)
 {
@@ -84,7 +83,7 @@ int flow_call_read(const char *log, struct flow_call *out)
     if (fd < 0) {
         return -ENOENT;
     }
-    ssize_t got = read(fd, text, sizeof(text) - 1);
+    ssize_t got = read(fd, text, sizeof text - 1);
     close(fd);
     if (got <= 0 || !strchr(text, '\n')) {
         return -ENODATA;
@@ -95,8 +94,7 @@ int flow_call_read(const char *log, struct flow_call *out)
     return *end == '\n' ? 0 : -ENODATA;
 }
 
-/* ---- writing ---------------------------------------------------------------
- */
+/* ---- writing ------------------------------------------------------------ */
 
 int map_log_add(struct map *map, enum flow_kind kind,
                 const struct flow_head *head, const void *data, size_t len)
@@ -109,7 +107,7 @@ int map_log_add(struct map *map, enum flow_kind kind,
     record.head.kind = kind;
     record.head.len = len;
     record.check = check_of(&record.head, data);
-    poise_buf_append(&whole, &record, sizeof(record));
+    poise_buf_append(&whole, &record, sizeof record);
     poise_buf_append(&whole, data, len);
     int code = whole.error ? whole.error
                            : poise_file_write(map->log, whole.data, whole.len,
@@ -144,8 +142,7 @@ void map_log_end(struct map *map)
     poise_buf_free(&path);
 }
 
-/* ---- reading ---------------------------------------------------------------
- */
+/* ---- reading ------------------------------------------------------------ */
 
 /* The record at *at, and where the next one is: 1; 0 at the end, which a death
  * may have left in the middle of one. `data` is freed by the caller. */
@@ -153,9 +150,8 @@ static int record_read(const struct map *map, uint64_t *at,
                        struct record *record, struct poise_buf *data)
 {
     const char *path = map->options->log;
-    ssize_t got =
-        poise_file_pread(map->log, record, sizeof(*record), *at, path);
-    if (got < (ssize_t)sizeof(*record) || record->magic != MAGIC ||
+    ssize_t got = poise_file_pread(map->log, record, sizeof *record, *at, path);
+    if (got < (ssize_t)sizeof *record || record->magic != MAGIC ||
         record->head.len > (uint64_t)lseek(map->log, 0, SEEK_END)) {
         return got < 0 ? (int)got : 0;
     }
@@ -165,12 +161,12 @@ static int record_read(const struct map *map, uint64_t *at,
     if (!room) {
         return -ENOMEM;
     }
-    got = poise_file_pread(map->log, room, len, *at + sizeof(*record), path);
+    got = poise_file_pread(map->log, room, len, *at + sizeof *record, path);
     if (got < (ssize_t)len || check_of(&record->head, room) != record->check) {
         return got < 0 ? (int)got : 0;
     }
     data->len = len;
-    *at += sizeof(*record) + len;
+    *at += sizeof *record + len;
     return 1;
 }
 
@@ -197,7 +193,7 @@ static int apply_plan(struct map *map, const struct flow_head *head,
     if (data->len != places * sizeof(uint16_t)) {
         return bad_log(map, "a plan in it is of another shape");
     }
-    uint16_t *owner = poise_alloc(places, sizeof(*owner));
+    uint16_t *owner = poise_alloc(places, sizeof *owner);
     if (!owner) {
         return -ENOMEM;
     }
@@ -229,7 +225,7 @@ static int apply(struct map *map, const struct flow_head *head,
         map->nodes[head->place].logged = (pid_t)head->extra;
         return 0;
     case FLOW_START:
-        for (unsigned n = 0; n < data->len / sizeof(*list) && n < map->cap;
+        for (unsigned n = 0; n < data->len / sizeof *list && n < map->cap;
              n++) {
             apply_member(map, n, list[n].port);
         }

@@ -20,9 +20,7 @@
 /** The last node may be silent so many times as long. */
 #define LAST_PATIENCE 20
 
-/* ---- talking
- * -----------------------------------------------------------------
- */
+/* ---- talking ------------------------------------------------------------ */
 
 int map_tell(struct flow_link *link, enum flow_kind kind,
              const struct flow_head *head, const void *data, size_t len)
@@ -73,13 +71,11 @@ uint64_t map_lost_ns(const struct map *map)
 
 static int begin_anew(struct map *map);
 
-/* ---- the dead
- * ------------------------------------------------------------------
- */
+/* ---- the dead ----------------------------------------------------------- */
 
 int map_inherit(struct map *map, unsigned dead)
 {
-    bool *alive = poise_alloc(map->count, sizeof(*alive));
+    bool *alive = poise_alloc(map->count, sizeof *alive);
     if (!alive) {
         return -ENOMEM;
     }
@@ -170,11 +166,11 @@ static void drop_nodes(struct map *map)
         node->heard_ns = 0;
         node->silent_from = map->awake.ns;
         node->report = (struct flow_report){0};
-        memset(node->files, 0, files * sizeof(*node->files));
-        memset(node->tally, 0, map->cap * sizeof(*node->tally));
-        memset(node->rate, 0, files * sizeof(*node->rate));
+        memset(node->files, 0, files * sizeof *node->files);
+        memset(node->tally, 0, map->cap * sizeof *node->tally);
+        memset(node->rate, 0, files * sizeof *node->rate);
     }
-    memset(map->tally, 0, map->cap * sizeof(*map->tally));
+    memset(map->tally, 0, map->cap * sizeof *map->tally);
     map->oldest = -1;
 }
 
@@ -183,8 +179,7 @@ static void drop_nodes(struct map *map)
  * too. */
 static int draw_secret(struct map *map)
 {
-    return getrandom(&map->secret, sizeof(map->secret), 0) ==
-                   sizeof(map->secret)
+    return getrandom(&map->secret, sizeof map->secret, 0) == sizeof map->secret
                ? 0
                : poise_error_set(errno, "draw secret of map", NULL, NULL);
 }
@@ -255,9 +250,7 @@ static int look_for_lost(struct map *map)
     return code;
 }
 
-/* ---- what nodes tell
- * -------------------------------------------------------------
- */
+/* ---- what nodes tell ---------------------------------------------------- */
 
 int map_output(struct map *map, const struct flow_head *head, const void *data)
 {
@@ -331,7 +324,7 @@ static int take_failure(struct map *map, struct flow_link *link)
 static int mark(struct map *map)
 {
     const struct poise_flow_mark *marks = (const void *)map->marks.data;
-    size_t count = map->marks.len / sizeof(*marks);
+    size_t count = map->marks.len / sizeof *marks;
     int64_t low = INT64_MAX, end = 0;
     for (uint32_t f = 0; f < map->job->file_count; f++) {
         int64_t to = map->job->files[f].shape.versions.to;
@@ -350,24 +343,24 @@ static int mark(struct map *map)
         (count > 0 && now.version <= marks[count - 1].version)) {
         return 0;
     }
-    return poise_buf_append(&map->marks, &now, sizeof(now));
+    return poise_buf_append(&map->marks, &now, sizeof now);
 }
 
 static int take_report(struct map *map, struct flow_link *link)
 {
     struct map_node *node = &map->nodes[link->peer];
-    size_t files = map->job->file_count * sizeof(*node->files);
-    size_t fixed = sizeof(node->report) + files;
+    size_t files = map->job->file_count * sizeof *node->files;
+    size_t fixed = sizeof node->report + files;
     if (link->head.len < fixed || !link->in) {
         return poise_error_set(EPROTO, "take report", NULL, "it is too short");
     }
     const char *data = flow_made_data(link->in);
     size_t tallies = (link->head.len - fixed) / sizeof(struct flow_tally);
-    memcpy(&node->report, data, sizeof(node->report));
-    memcpy(node->files, data + sizeof(node->report), files);
+    memcpy(&node->report, data, sizeof node->report);
+    memcpy(node->files, data + sizeof node->report, files);
     for (size_t n = 0; n < tallies && n < map->count; n++) {
         struct flow_tally tally;
-        memcpy(&tally, data + fixed + n * sizeof(tally), sizeof(tally));
+        memcpy(&tally, data + fixed + n * sizeof tally, sizeof tally);
         map->tally[n].hits += tally.hits - node->tally[n].hits;
         map->tally[n].misses += tally.misses - node->tally[n].misses;
         node->tally[n] = tally;
@@ -440,9 +433,7 @@ static int take(struct map *map, struct flow_link *link)
     }
 }
 
-/* ---- what follows
- * -----------------------------------------------------------------
- */
+/* ---- what follows ------------------------------------------------------- */
 
 static int start(struct map *map)
 {
@@ -459,7 +450,7 @@ static int start(struct map *map)
         map->nodes[n].joined = true;
     }
     int code =
-        map_tell_all(map, FLOW_START, &head, list, map->count * sizeof(*list));
+        map_tell_all(map, FLOW_START, &head, list, map->count * sizeof *list);
     free(list);
     return code == 0 ? map_begin(map) : code;
 }
@@ -515,9 +506,7 @@ static int follow_up(struct map *map)
     return code == 0 ? map_look_for_end(map) : code;
 }
 
-/* ---- the loop
- * -----------------------------------------------------------------------
- */
+/* ---- the loop ----------------------------------------------------------- */
 
 static int accept_all(struct map *map)
 {
@@ -663,9 +652,9 @@ static int map_make(struct map *map)
     map->cap = count;
     map->count = options->nodes;
     map->spares = options->spares;
-    map->nodes = poise_alloc(count, sizeof(*map->nodes));
-    map->files = poise_alloc(files, sizeof(*map->files));
-    map->tally = poise_alloc(count, sizeof(*map->tally));
+    map->nodes = poise_alloc(count, sizeof *map->nodes);
+    map->files = poise_alloc(files, sizeof *map->files);
+    map->tally = poise_alloc(count, sizeof *map->tally);
     if (!map->nodes || !map->files || !map->tally) {
         free(map->nodes);
         map->nodes = NULL;
@@ -676,9 +665,9 @@ static int map_make(struct map *map)
     }
     for (unsigned n = 0; n < count; n++) {
         struct map_node *node = &map->nodes[n];
-        node->files = poise_alloc(files, sizeof(*node->files));
-        node->tally = poise_alloc(count, sizeof(*node->tally));
-        node->rate = poise_alloc(files, sizeof(*node->rate));
+        node->files = poise_alloc(files, sizeof *node->files);
+        node->tally = poise_alloc(count, sizeof *node->tally);
+        node->rate = poise_alloc(files, sizeof *node->rate);
         if (!node->files || !node->tally || !node->rate) {
             return -ENOMEM;
         }
@@ -713,7 +702,7 @@ static int fill_plans(struct map *map, struct poise_flow_stats *stats)
     for (uint32_t f = 0; f < map->job->file_count; f++) {
         count += map->files[f].plan_count;
     }
-    stats->plans = poise_alloc(count, sizeof(*stats->plans));
+    stats->plans = poise_alloc(count, sizeof *stats->plans);
     if (!stats->plans) {
         return -ENOMEM;
     }
@@ -730,9 +719,9 @@ static int fill_plans(struct map *map, struct poise_flow_stats *stats)
 
 static int fill_stats(struct map *map, struct poise_flow_stats *stats)
 {
-    size_t marks = map->marks.len / sizeof(*stats->marks);
-    stats->nodes = poise_alloc(map->count, sizeof(*stats->nodes));
-    stats->marks = poise_alloc(marks + 1, sizeof(*stats->marks));
+    size_t marks = map->marks.len / sizeof *stats->marks;
+    stats->nodes = poise_alloc(map->count, sizeof *stats->nodes);
+    stats->marks = poise_alloc(marks + 1, sizeof *stats->marks);
     if (!stats->nodes || !stats->marks) {
         return -ENOMEM;
     }

@@ -99,7 +99,7 @@ static void items_order(const struct bisection *b, struct item *items,
         items[i].key = place_index(b->shape, items[i].place, longest) << 32 |
                        items[i].place;
     }
-    qsort(items, count, sizeof(*items), item_compare);
+    qsort(items, count, sizeof *items, item_compare);
 }
 
 /* How many of the ordered items the nodes [from, middle) get. */
@@ -159,7 +159,7 @@ static void bisect(const struct bisection *b, struct item *items,
 static int bisect_all(struct bisection *b, unsigned nodes)
 {
     uint64_t places = flow_shape_places(b->shape);
-    b->items = poise_alloc(places, sizeof(*b->items));
+    b->items = poise_alloc(places, sizeof *b->items);
     if (!b->items) {
         return -ENOMEM;
     }

@@ -33,7 +33,7 @@ static int segments_alone(struct flow_node *node, uint32_t file)
     uint64_t places = flow_shape_places(flow_file(node, file));
     int code = flow_job_segments(node->job, file, 1, &list);
     struct flow_segment *segments = (struct flow_segment *)list.data;
-    size_t count = list.len / sizeof(*segments), taken = 0;
+    size_t count = list.len / sizeof *segments, taken = 0;
     if (code == 0) {
         segments[count - 1].to = end;
     }
@@ -91,8 +91,8 @@ static int run_alone(const struct poise_flow_job *job,
 {
     unsigned count = options->threads ? options->threads : 1, made = 0;
     struct flow_node *node = NULL;
-    pthread_t *threads = poise_alloc(count, sizeof(*threads));
-    stats->nodes = poise_alloc(1, sizeof(*stats->nodes));
+    pthread_t *threads = poise_alloc(count, sizeof *threads);
+    stats->nodes = poise_alloc(1, sizeof *stats->nodes);
     int code = threads && stats->nodes ? 0 : -ENOMEM;
     if (code == 0) {
         code = flow_node_create(job, options, 0, &node);

@@ -131,7 +131,7 @@ int map_grow_by_plan(struct map *map)
 
 struct flow_member *map_members(const struct map *map)
 {
-    struct flow_member *list = poise_alloc(map->count, sizeof(*list));
+    struct flow_member *list = poise_alloc(map->count, sizeof *list);
     for (unsigned n = 0; list && n < map->count; n++) {
         const struct map_node *node = &map->nodes[n];
         list[n].port = node->alive ? node->port : 0;
@@ -151,7 +151,7 @@ int map_join(struct map *map, struct map_node *node)
     struct flow_member *list = map_members(map);
     if (code == 0) {
         code = list ? map_tell(node->link, FLOW_START, &head, list,
-                               map->count * sizeof(*list))
+                               map->count * sizeof *list)
                     : -ENOMEM;
     }
     free(list);
@@ -162,7 +162,7 @@ int map_join(struct map *map, struct map_node *node)
             struct flow_head of = {
                 .file = f, .version = plan->from, .extra = (uint64_t)plan->to};
             code = map_tell(node->link, FLOW_PLAN, &of, plan->owner,
-                            places * sizeof(*plan->owner));
+                            places * sizeof *plan->owner);
         }
     }
     return code;

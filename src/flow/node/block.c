@@ -32,9 +32,7 @@ struct flow_made *flow_made_create(size_t len)
     return made;
 }
 
-/* ---- the table
- * ---------------------------------------------------------------
- */
+/* ---- the table ---------------------------------------------------------- */
 
 static uint64_t key_hash(const struct flow_key *key)
 {
@@ -85,7 +83,7 @@ struct flow_block *flow_block_get(struct flow_node *node,
     if (node->block_count > node->table_mask && table_grow(node) < 0) {
         return NULL;
     }
-    block = poise_alloc(1, sizeof(*block));
+    block = poise_alloc(1, sizeof *block);
     if (!block) {
         return NULL;
     }
@@ -176,9 +174,7 @@ void flow_block_seek(struct flow_node *node, struct flow_block *block)
     }
 }
 
-/* ---- readers and dependents
- * ---------------------------------------------------
- */
+/* ---- readers and dependents --------------------------------------------- */
 
 /* The entry of a node among the readers, made if need be; NULL: no memory. */
 static struct flow_reader *reader_of(struct flow_block *block, uint16_t node)
@@ -191,7 +187,7 @@ static struct flow_reader *reader_of(struct flow_block *block, uint16_t node)
     if (block->reader_count == block->reader_cap) {
         uint32_t cap = block->reader_cap ? 2 * block->reader_cap : 2;
         struct flow_reader *readers =
-            poise_realloc(block->readers, cap, sizeof(*readers));
+            poise_realloc(block->readers, cap, sizeof *readers);
         if (!readers) {
             return NULL;
         }
@@ -361,9 +357,7 @@ int flow_block_vague(struct flow_node *node)
     return code;
 }
 
-/* ---- writing
- * -------------------------------------------------------------------
- */
+/* ---- writing ------------------------------------------------------------ */
 
 static int adopt(struct flow_node *node, struct flow_block *block)
 {

@@ -53,7 +53,7 @@ static int marks_grow(struct search *s)
     struct mark_of *old = s->marks;
     uint64_t old_mask = s->mask;
     uint64_t mask = old ? 2 * s->mask + 1 : 1023;
-    struct mark_of *marks = poise_alloc(mask + 1, sizeof(*marks));
+    struct mark_of *marks = poise_alloc(mask + 1, sizeof *marks);
     if (!marks) {
         return -ENOMEM;
     }
@@ -98,7 +98,7 @@ static int step_in(struct search *s, const struct flow_key *key)
     }
     if (s->depth == s->cap) {
         size_t cap = s->cap ? 2 * s->cap : 64;
-        struct step *steps = poise_realloc(s->steps, cap, sizeof(*steps));
+        struct step *steps = poise_realloc(s->steps, cap, sizeof *steps);
         if (!steps) {
             return -ENOMEM;
         }

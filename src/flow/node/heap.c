@@ -8,7 +8,7 @@ int flow_heap_push(struct flow_heap *heap, struct poise_flow_task *task)
     if (heap->count == heap->cap) {
         size_t cap = heap->cap ? 2 * heap->cap : 64;
         struct poise_flow_task **items =
-            poise_realloc(heap->items, cap, sizeof(*items));
+            poise_realloc(heap->items, cap, sizeof *items);
         if (!items) {
             return -ENOMEM;
         }

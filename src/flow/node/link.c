@@ -18,14 +18,14 @@ void flow_socket_tune(int fd)
 {
     int one = 1;
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
 }
 
 int flow_listen(int *out, uint16_t *port)
 {
     struct sockaddr_in address = {.sin_family = AF_INET,
                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof(address);
+    socklen_t len = sizeof address;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0 || bind(fd, (struct sockaddr *)&address, len) < 0 ||
         listen(fd, 1024) < 0 ||
@@ -51,7 +51,7 @@ int flow_connect(uint16_t port, int *out)
         return poise_error_set(errno, "connect to", "127.0.0.1", NULL);
     }
     flow_socket_tune(fd);
-    if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0 &&
+    if (connect(fd, (struct sockaddr *)&address, sizeof address) < 0 &&
         errno != EINPROGRESS) {
         int code = poise_error_set(errno, "connect to", "127.0.0.1", NULL);
         close(fd);
@@ -69,14 +69,12 @@ void flow_awake_look(struct flow_awake *awake, uint64_t most)
     awake->looked_ns = now;
 }
 
-/* ---- queues
- * ------------------------------------------------------------------
- */
+/* ---- queues ------------------------------------------------------------- */
 
 struct flow_item *flow_item_create(enum flow_kind kind, const void *data,
                                    size_t len)
 {
-    struct flow_item *item = poise_alloc(1, sizeof(*item) + len);
+    struct flow_item *item = poise_alloc(1, sizeof *item + len);
     if (item) {
         item->head.kind = kind;
         item->head.len = len;
@@ -123,9 +121,7 @@ void flow_queue_clear(struct flow_queue *queue, struct flow_node *node)
     queue->last = NULL;
 }
 
-/* ---- sending
- * -------------------------------------------------------------------
- */
+/* ---- sending ------------------------------------------------------------ */
 
 /* The parts of what is to be sent, at most `most`. */
 static int gather(const struct flow_queue *queue, struct iovec *parts, int most)
@@ -134,12 +130,12 @@ static int gather(const struct flow_queue *queue, struct iovec *parts, int most)
     for (struct flow_item *i = queue->first; i && count + 2 <= most;
          i = i->next) {
         size_t done = i->sent;
-        if (done < sizeof(i->head)) {
+        if (done < sizeof i->head) {
             parts[count++] =
-                (struct iovec){(char *)&i->head + done, sizeof(i->head) - done};
+                (struct iovec){(char *)&i->head + done, sizeof i->head - done};
             done = 0;
         } else {
-            done -= sizeof(i->head);
+            done -= sizeof i->head;
         }
         if (i->head.len > done) {
             parts[count++] = (struct iovec){(char *)(uintptr_t)i->data + done,
@@ -172,7 +168,7 @@ int flow_link_send(struct flow_link *link, struct flow_queue *sent)
         }
         while (put > 0) {
             struct flow_item *item = link->sending.first;
-            size_t whole = sizeof(item->head) + item->head.len;
+            size_t whole = sizeof item->head + item->head.len;
             size_t left = whole - item->sent;
             if ((size_t)put < left) {
                 item->sent += (size_t)put;
@@ -195,7 +191,7 @@ int flow_link_accept(int listener, struct flow_link **links)
     if (fd < 0) {
         return 0;
     }
-    struct flow_link *link = poise_alloc(1, sizeof(*link));
+    struct flow_link *link = poise_alloc(1, sizeof *link);
     if (!link) {
         close(fd);
         return -ENOMEM;
@@ -208,9 +204,7 @@ int flow_link_accept(int listener, struct flow_link **links)
     return 1;
 }
 
-/* ---- receiving
- * ---------------------------------------------------------------
- */
+/* ---- receiving ---------------------------------------------------------- */
 
 static int receive_some(struct flow_link *link, void *to, size_t len)
 {
@@ -238,9 +232,9 @@ int flow_link_receive(struct flow_link *link)
     struct flow_head *head = &link->head;
     for (;;) {
         int code;
-        if (link->got < sizeof(*head)) {
+        if (link->got < sizeof *head) {
             code = receive_some(link, (char *)head + link->got,
-                                sizeof(*head) - link->got);
+                                sizeof *head - link->got);
         } else if (head->kind >= FLOW_KINDS ||
                    (!link->known && head->kind != FLOW_HELLO) ||
                    (head->kind == FLOW_HELLO && head->len > 0)) {
@@ -248,8 +242,8 @@ int flow_link_receive(struct flow_link *link)
         } else if (head->len > 0 && !link->in) {
             link->in = flow_made_create(head->len);
             code = link->in ? 1 : -ENOMEM;
-        } else if (link->got - sizeof(*head) < head->len) {
-            size_t done = link->got - sizeof(*head);
+        } else if (link->got - sizeof *head < head->len) {
+            size_t done = link->got - sizeof *head;
             code = receive_some(link, (char *)flow_made_data(link->in) + done,
                                 head->len - done);
         } else {

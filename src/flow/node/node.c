@@ -11,7 +11,7 @@ int flow_node_create(const struct poise_flow_job *job,
                      const struct poise_flow_options *options, unsigned id,
                      struct flow_node **out)
 {
-    struct flow_node *node = poise_alloc(1, sizeof(*node));
+    struct flow_node *node = poise_alloc(1, sizeof *node);
     if (!node) {
         return -ENOMEM;
     }
@@ -29,7 +29,7 @@ int flow_node_create(const struct poise_flow_job *job,
     node->line = -1;
     node->table_mask = TABLE_FIRST - 1;
     node->table = poise_alloc(TABLE_FIRST, sizeof(struct flow_block *));
-    node->files = poise_alloc(job->file_count, sizeof(*node->files));
+    node->files = poise_alloc(job->file_count, sizeof *node->files);
     if (!node->table || !node->files) {
         flow_node_destroy(node);
         return -ENOMEM;
@@ -141,9 +141,7 @@ void flow_node_output_done(struct flow_node *node, struct flow_block *block)
     flow_block_release(node, block);
 }
 
-/* ---- settling
- * ----------------------------------------------------------------
- */
+/* ---- settling ----------------------------------------------------------- */
 
 static int seek_one(struct flow_node *node, struct flow_block *block)
 {
@@ -183,9 +181,7 @@ int flow_node_settle(struct flow_node *node)
     return code;
 }
 
-/* ---- processors
- * ----------------------------------------------------------------
- */
+/* ---- processors --------------------------------------------------------- */
 
 /* Whether a task may run although memory is short: only the oldest versions
  * may, which nobody else has to wait for. */

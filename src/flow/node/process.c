@@ -20,16 +20,14 @@
 /** Without a map, look for another one so often. */
 #define LOOK_MS 20
 
-/* ---- what the node's threads ask for
- * -------------------------------------------
- */
+/* ---- what the node's threads ask for ------------------------------------ */
 
 static void server_wake(struct flow_server *server)
 {
     if (!server->woken) {
         uint64_t one = 1;
         server->woken = true;
-        ssize_t put = write(server->wake, &one, sizeof(one));
+        ssize_t put = write(server->wake, &one, sizeof one);
         (void)put; /* the counter cannot overflow: it is 0 or 1 */
     }
 }
@@ -159,9 +157,7 @@ static void net_stir(struct flow_net *net)
     server_wake(server);
 }
 
-/* ---- links
- * -----------------------------------------------------------------------
- */
+/* ---- links -------------------------------------------------------------- */
 
 static void poll_for(struct flow_server *server, struct flow_link *link,
                      int how, bool out)
@@ -317,9 +313,7 @@ static int flush_all(struct flow_server *server)
     return code;
 }
 
-/* ---- the loop
- * ------------------------------------------------------------------
- */
+/* ---- the loop ----------------------------------------------------------- */
 
 static int until_report_ms(const struct flow_server *server)
 {
@@ -342,7 +336,7 @@ static int serve_event(struct flow_server *server, struct flow_link *link)
     if (link == (struct flow_link *)&server->wake) {
         uint64_t count;
         pthread_mutex_lock(&server->node->lock);
-        ssize_t got = read(server->wake, &count, sizeof(count));
+        ssize_t got = read(server->wake, &count, sizeof count);
         (void)got;
         server->woken = false;
         pthread_mutex_unlock(&server->node->lock);
@@ -456,7 +450,7 @@ static int server_create(const struct poise_flow_job *job,
                          const struct poise_flow_options *options, unsigned id,
                          struct flow_server **out)
 {
-    struct flow_server *server = poise_alloc(1, sizeof(*server));
+    struct flow_server *server = poise_alloc(1, sizeof *server);
     if (!server) {
         return -ENOMEM;
     }
@@ -471,8 +465,8 @@ static int server_create(const struct poise_flow_job *job,
     server->gone = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(bool));
     server->handed = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(bool));
     server->early = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(uint64_t));
-    server->tally = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(*server->tally));
-    server->files = poise_alloc(job->file_count, sizeof(*server->files));
+    server->tally = poise_alloc(POISE_FLOW_NODES_MOST, sizeof *server->tally);
+    server->files = poise_alloc(job->file_count, sizeof *server->files);
     int code = server->out && server->ports && server->alive &&
                        server->member && server->gone && server->handed &&
                        server->early && server->tally && server->files
@@ -508,7 +502,7 @@ int flow_server_run(const struct poise_flow_job *job,
 {
     unsigned count = options->threads ? options->threads : 1, made = 0;
     struct flow_server *server;
-    pthread_t *threads = poise_alloc(count, sizeof(*threads));
+    pthread_t *threads = poise_alloc(count, sizeof *threads);
     if (!threads || server_create(job, options, id, &server) < 0) {
         return 1;
     }

@@ -32,9 +32,7 @@ uint64_t poise_flow_ready_ns(const struct poise_flow_task *task)
     return task->ready_ns;
 }
 
-/* ---- writing
- * -----------------------------------------------------------------
- */
+/* ---- writing ------------------------------------------------------------ */
 
 void *poise_flow_make(struct poise_flow_task *task, size_t len)
 {
@@ -52,7 +50,7 @@ static int room_for_write(struct poise_flow_task *task)
     if (task->written_count == task->written_cap) {
         uint32_t cap = task->written_cap ? 2 * task->written_cap : 1;
         struct flow_write *written =
-            poise_realloc(task->written, cap, sizeof(*written));
+            poise_realloc(task->written, cap, sizeof *written);
         if (!written) {
             return -ENOMEM;
         }
@@ -92,9 +90,7 @@ int poise_flow_write(struct poise_flow_task *task,
     return code;
 }
 
-/* ---- reading
- * -------------------------------------------------------------------
- */
+/* ---- reading ------------------------------------------------------------ */
 
 static void view_set(struct poise_flow_view *out, struct flow_block *block,
                      void *handle)
@@ -175,9 +171,7 @@ void poise_flow_free(struct poise_flow_task *task, struct poise_flow_view *view)
     task_unlock(task, locked);
 }
 
-/* ---- asking
- * --------------------------------------------------------------------
- */
+/* ---- asking ------------------------------------------------------------- */
 
 static bool key_exists(const struct flow_node *node, const struct flow_key *key)
 {

@@ -5,9 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- from other nodes
- * ----------------------------------------------------------
- */
+/* ---- from other nodes --------------------------------------------------- */
 
 static bool head_key(const struct flow_server *server,
                      const struct flow_head *head, struct flow_key *out)
@@ -114,9 +112,7 @@ static int take_from_node(struct flow_server *server, struct flow_link *link)
     }
 }
 
-/* ---- from the map
- * ----------------------------------------------------------------
- */
+/* ---- from the map ------------------------------------------------------- */
 
 int flow_server_member(struct flow_server *server, unsigned id, uint16_t port)
 {
@@ -124,7 +120,7 @@ int flow_server_member(struct flow_server *server, unsigned id, uint16_t port)
     if (server->out[id] || server->gone[id] || id == server->node->id) {
         return 0;
     }
-    struct flow_link *link = poise_alloc(1, sizeof(*link));
+    struct flow_link *link = poise_alloc(1, sizeof *link);
     if (!link) {
         return -ENOMEM;
     }
@@ -139,7 +135,7 @@ int flow_server_member(struct flow_server *server, unsigned id, uint16_t port)
 static int take_start(struct flow_server *server, struct flow_link *link)
 {
     const struct flow_member *list = link->in ? flow_made_data(link->in) : NULL;
-    unsigned count = (unsigned)(link->head.len / sizeof(*list));
+    unsigned count = (unsigned)(link->head.len / sizeof *list);
     int code = 0;
     if (server->member[server->node->id]) {
         return 0; /* another map says so once more */
@@ -169,13 +165,13 @@ static int take_plan(struct flow_server *server, struct flow_link *link)
     }
     struct flow_segment segment = {
         .file = head->file, .from = head->version, .to = (int64_t)head->extra};
-    segment.owner = poise_alloc(places, sizeof(*segment.owner));
+    segment.owner = poise_alloc(places, sizeof *segment.owner);
     if (!segment.owner || !link->in) {
         free(segment.owner);
         return -ENOMEM;
     }
     memcpy(segment.owner, flow_made_data(link->in),
-           places * sizeof(*segment.owner));
+           places * sizeof *segment.owner);
     return flow_node_segment(server->node, &segment);
 }
 
@@ -257,9 +253,7 @@ int flow_server_take(struct flow_server *server, struct flow_link *link)
     return take_from_node(server, link);
 }
 
-/* ---- to the map
- * --------------------------------------------------------------------
- */
+/* ---- to the map --------------------------------------------------------- */
 
 static int give_output(struct flow_server *server, struct flow_block *block)
 {
@@ -367,11 +361,11 @@ int flow_server_report(struct flow_server *server)
         return code;
     }
     fill_report(server, &report);
-    poise_buf_append(&text, &report, sizeof(report));
+    poise_buf_append(&text, &report, sizeof report);
     poise_buf_append(&text, server->files,
-                     node->job->file_count * sizeof(*server->files));
+                     node->job->file_count * sizeof *server->files);
     poise_buf_append(&text, server->tally,
-                     server->count * sizeof(*server->tally));
+                     server->count * sizeof *server->tally);
     struct flow_item *item =
         flow_item_create(FLOW_REPORT, text.data, text.error ? 0 : text.len);
     code = text.error;

@@ -53,9 +53,7 @@ void flow_share_inherit(uint16_t *owner, uint64_t places, unsigned dead,
     }
 }
 
-/* ---- the dead one's things
- * -----------------------------------------------------
- */
+/* ---- the dead one's things ---------------------------------------------- */
 
 /* It is not waited for any more; what was to go there need not. */
 static void forget_reader(struct flow_block *block, uint16_t dead)
@@ -133,9 +131,7 @@ static int tell_handed(struct flow_server *server)
     return code;
 }
 
-/* ---- taking over
- * --------------------------------------------------------------------
- */
+/* ---- taking over -------------------------------------------------------- */
 
 static bool all_handed(const struct flow_server *server)
 {
@@ -216,8 +212,7 @@ int flow_server_epoch(struct flow_server *server, const struct flow_head *head)
     return code == 0 && all_handed(server) ? inherit(server) : code;
 }
 
-/* ---- newcomers -------------------------------------------------------------
- */
+/* ---- newcomers ---------------------------------------------------------- */
 
 /* Another node keeps copies for this one from now on. */
 static int copy_again(struct flow_server *server)

@@ -108,7 +108,7 @@ int flow_mark_done(struct flow_node *node, const struct flow_key *key)
     struct flow_row **row = &segment->rows[key->version - segment->from];
     if (!*row) {
         uint64_t places = flow_shape_places(flow_file(node, key->file));
-        *row = poise_alloc(1, sizeof(**row) +
+        *row = poise_alloc(1, sizeof **row +
                                   (places + 63) / 64 * sizeof((*row)->bits[0]));
         if (!*row) {
             return -ENOMEM;
@@ -121,8 +121,7 @@ int flow_mark_done(struct flow_node *node, const struct flow_key *key)
     return 0;
 }
 
-/* ---- opening ---------------------------------------------------------------
- */
+/* ---- opening ------------------------------------------------------------ */
 
 static int open_one(struct flow_node *node, const struct flow_key *key,
                     uint64_t preference)
@@ -199,9 +198,7 @@ int flow_segment_open(struct flow_node *node, struct flow_segment *segment)
     return code;
 }
 
-/* ---- taking over
- * -------------------------------------------------------------
- */
+/* ---- taking over -------------------------------------------------------- */
 
 /* Whether somebody else waits for a block of ours: 1, 0 or negative. */
 static int is_border(struct flow_node *node, const struct flow_key *key)
@@ -227,9 +224,9 @@ static int segment_order(struct flow_node *node, struct flow_segment *segment)
 {
     uint64_t places = flow_shape_places(flow_file(node, segment->file));
     uint64_t front = 0, back = 0;
-    uint64_t *inner = poise_alloc(places, sizeof(*inner));
-    segment->mine = poise_alloc(places, sizeof(*segment->mine));
-    segment->taken = poise_alloc(places, sizeof(*segment->taken));
+    uint64_t *inner = poise_alloc(places, sizeof *inner);
+    segment->mine = poise_alloc(places, sizeof *segment->mine);
+    segment->taken = poise_alloc(places, sizeof *segment->taken);
     int code = inner && segment->mine && segment->taken ? 0 : -ENOMEM;
     for (uint64_t p = 0; code >= 0 && p < places; p++) {
         struct flow_key key = {segment->file, segment->from, p};
@@ -272,7 +269,7 @@ static int segment_insert(struct flow_node *node, struct flow_segment *in,
     if (files->count == files->cap) {
         uint32_t cap = files->cap ? 2 * files->cap : 4;
         struct flow_segment *segments =
-            poise_realloc(files->segments, cap, sizeof(*segments));
+            poise_realloc(files->segments, cap, sizeof *segments);
         if (!segments) {
             return -ENOMEM;
         }
@@ -295,7 +292,7 @@ int flow_node_segment(struct flow_node *node, struct flow_segment *in)
     in->low = in->from;
     in->open_to = in->from;
     in->taken = NULL;
-    in->rows = poise_alloc((size_t)(in->to - in->from), sizeof(*in->rows));
+    in->rows = poise_alloc((size_t)(in->to - in->from), sizeof *in->rows);
     int code = in->rows ? segment_insert(node, in, &segment) : -ENOMEM;
     if (code < 0) {
         flow_segment_free(in);
@@ -314,9 +311,7 @@ int flow_node_segment(struct flow_node *node, struct flow_segment *in)
     return code == 0 ? flow_node_settle(node) : code;
 }
 
-/* ---- inheriting
- * --------------------------------------------------------------
- */
+/* ---- inheriting --------------------------------------------------------- */
 
 /* Versions from `from` on that are done by the old places are so no more. */
 static int rows_reopen(struct flow_node *node, struct flow_segment *segment,
@@ -326,8 +321,8 @@ static int rows_reopen(struct flow_node *node, struct flow_segment *segment,
     for (int64_t v = from; v < segment->to; v++) {
         struct flow_row **row = &segment->rows[v - segment->from];
         if (v < segment->low) {
-            *row = poise_alloc(1, sizeof(**row) + (places + 63) / 64 *
-                                                      sizeof((*row)->bits[0]));
+            *row = poise_alloc(1, sizeof **row + (places + 63) / 64 *
+                                                     sizeof((*row)->bits[0]));
             if (!*row) {
                 return -ENOMEM;
             }

@@ -33,8 +33,7 @@ int flow_ask(struct flow_node *node, const struct flow_key *key,
     return code > 0 ? 1 : code;
 }
 
-/* ---- dependencies -----------------------------------------------------------
- */
+/* ---- dependencies ------------------------------------------------------- */
 
 static void edges_drop(struct poise_flow_task *task, bool done)
 {
@@ -42,7 +41,7 @@ static void edges_drop(struct poise_flow_task *task, bool done)
     struct flow_edge *edges = task->edges, few[FLOW_FEW];
     uint32_t count = task->edge_count;
     if (edges == task->few) {
-        memcpy(few, task->few, sizeof(few));
+        memcpy(few, task->few, sizeof few);
         edges = few;
     }
     task->edges = task->few;
@@ -99,11 +98,11 @@ static int edges_reserve(struct poise_flow_task *task, size_t count)
     if (count <= FLOW_FEW && task->edges == task->few) {
         return 0;
     }
-    struct flow_edge *edges = poise_alloc(count, sizeof(*edges));
+    struct flow_edge *edges = poise_alloc(count, sizeof *edges);
     if (!edges) {
         return -ENOMEM;
     }
-    memcpy(edges, task->edges, task->edge_count * sizeof(*edges));
+    memcpy(edges, task->edges, task->edge_count * sizeof *edges);
     if (task->edges != task->few) {
         free(task->edges);
     }
@@ -167,9 +166,7 @@ int flow_task_met(struct poise_flow_task *task)
     return task->known ? task_ready(task) : task_ask(task);
 }
 
-/* ---- their life
- * ---------------------------------------------------------------
- */
+/* ---- their life --------------------------------------------------------- */
 
 int flow_task_open(struct flow_node *node, struct flow_block *block,
                    uint32_t preference)
@@ -177,9 +174,9 @@ int flow_task_open(struct flow_node *node, struct flow_block *block,
     struct poise_flow_task *task = node->unused;
     if (task) {
         node->unused = task->next;
-        memset(task, 0, sizeof(*task));
+        memset(task, 0, sizeof *task);
     } else {
-        task = poise_alloc(1, sizeof(*task));
+        task = poise_alloc(1, sizeof *task);
     }
     if (!task) {
         return -ENOMEM;

@@ -356,8 +356,7 @@ void poise_graph_destroy(struct poise_graph *graph)
     free(graph);
 }
 
-/* ---- questions -------------------------------------------------------------
- */
+/* ---- questions ---------------------------------------------------------- */
 
 static uint64_t graph_bytes(const struct poise_graph *graph)
 {
@@ -398,8 +397,7 @@ uint64_t poise_graph_degree(const struct poise_graph *graph, uint64_t label)
     return start[1] - start[0];
 }
 
-/* ---- roots -----------------------------------------------------------------
- */
+/* ---- roots -------------------------------------------------------------- */
 
 /* `count` different numbers below `limit`, in the order drawn. */
 static void roots_draw(uint64_t seed, uint64_t limit, size_t count,

@@ -161,8 +161,7 @@ void graph_census_free(struct graph_census *census)
     *census = (struct graph_census){0};
 }
 
-/* ---- the order -------------------------------------------------------------
- */
+/* ---- the order ---------------------------------------------------------- */
 
 /* How many connected vertices have each degree; all above ORDER_COUNTED
  * together in the last place. */

@@ -55,8 +55,7 @@ struct rows_run {
     uint64_t *counts;          /**< ... ROWS_BUCKET_MAX_ROWS */
 };
 
-/* ---- planning --------------------------------------------------------------
- */
+/* ---- planning ----------------------------------------------------------- */
 
 static uint64_t rows_bucket_target(const struct rows_run *run)
 {
@@ -141,8 +140,7 @@ static void rows_free_work(struct rows_run *run)
     free(run->counts);
 }
 
-/* ---- buckets ---------------------------------------------------------------
- */
+/* ---- buckets ------------------------------------------------------------ */
 
 static void rows_flush(struct rows_run *run, struct rows_stage *stage,
                        struct rows_bucket *bucket)
@@ -215,8 +213,7 @@ static void rows_throw_rest(struct rows_run *run)
     }
 }
 
-/* ---- rows ------------------------------------------------------------------
- */
+/* ---- rows --------------------------------------------------------------- */
 
 static void rows_insertion(uint32_t *row, uint64_t count)
 {

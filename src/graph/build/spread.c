@@ -17,8 +17,7 @@
 #define SPREAD_BLOCK 8192
 #define SPREAD_NEIGHBOUR (UINT64_C(1) << 40)
 
-/* ---- counts ----------------------------------------------------------------
- */
+/* ---- counts ------------------------------------------------------------- */
 
 static int spread_sum(struct poise_world *world, uint32_t *counts,
                       uint64_t *bits, uint64_t count)
@@ -65,8 +64,7 @@ int graph_spread_census(struct poise_world *world, struct graph_census *census)
     return code;
 }
 
-/* ---- arcs ------------------------------------------------------------------
- */
+/* ---- arcs --------------------------------------------------------------- */
 
 struct spread {
     const struct poise_graph *graph;
@@ -198,8 +196,7 @@ int graph_spread_arcs(const struct poise_graph *graph,
     return code;
 }
 
-/* ---- ids -------------------------------------------------------------------
- */
+/* ---- ids ---------------------------------------------------------------- */
 
 void graph_spread_rows(const struct poise_graph *graph, struct graph_rows *rows)
 {

@@ -76,8 +76,7 @@ static void binary_init(struct binary *file)
         file->edges / BINARY_BLOCK + (file->edges % BINARY_BLOCK > 0);
 }
 
-/* ---- writing --------------------------------------------------------------
- */
+/* ---- writing ------------------------------------------------------------ */
 
 struct binary_save {
     struct binary file;
@@ -180,8 +179,7 @@ int graph_save_poise(const struct poise_graph_edges *edges,
     return code;
 }
 
-/* ---- reading --------------------------------------------------------------
- */
+/* ---- reading ------------------------------------------------------------ */
 
 static int binary_bad(const struct binary *file, const char *why)
 {

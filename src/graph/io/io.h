@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <string.h>
 
-/* ---- threads (parallel.c) ------------------------------------------------ */
+/* ---- threads (parallel.c) ----------------------------------------------- */
 
 /** What each thread of graph_parallel runs. It takes its share from what all
  * have in common, so that any number of threads completes the work. */
@@ -24,7 +24,7 @@ int graph_parallel(unsigned threads, graph_parallel_part *part, void *arg);
 /** How many threads 0 stands for, else `threads`. */
 unsigned graph_threads(unsigned threads);
 
-/* ---- ranks (parallel.c) -------------------------------------------------- */
+/* ---- ranks (parallel.c) ------------------------------------------------- */
 
 /** This rank's consecutive part of `all`, in order of rank; alone: all. */
 void graph_share(const struct poise_world *world, uint64_t all, uint64_t *first,
@@ -32,7 +32,7 @@ void graph_share(const struct poise_world *world, uint64_t all, uint64_t *first,
 /** poise_world_agree; `code` itself without a world. */
 int graph_agree(struct poise_world *world, int code);
 
-/* ---- limits (limits.c) --------------------------------------------------- */
+/* ---- limits (limits.c) -------------------------------------------------- */
 
 /** Bytes that this process can still get: what the machine, its control group
  * and its own limits leave it. */
@@ -43,12 +43,12 @@ uint64_t graph_memory_left(void);
 int graph_memory_check(const char *doing, const char *what, uint64_t count,
                        const char *items, uint64_t each, uint64_t limit);
 
-/* ---- large arrays of edges (limits.c) ------------------------------------ */
+/* ---- large arrays of edges (limits.c) ----------------------------------- */
 
 /** Room for `count` edges in an empty list, in huge pages where there are. */
 int graph_edges_alloc(struct poise_graph_edges *edges, uint64_t count);
 
-/* ---- the generator (gen.c) ----------------------------------------------- */
+/* ---- the generator (gen.c) ---------------------------------------------- */
 
 /** Edges [first, first + count) into `ends`, on this thread. `no_simd`:
  * portable code only. */
@@ -56,7 +56,7 @@ int graph_generate_range(const struct poise_graph_kronecker *options,
                          uint64_t first, uint64_t count, bool no_simd,
                          uint32_t *ends);
 
-/* ---- the bytes of a file (source.c) -------------------------------------- */
+/* ---- the bytes of a file (source.c) ------------------------------------- */
 
 /** A file from its beginning to its end, unpacked if its first bytes say that
  * it is packed (gzip, Zstandard). One thread at a time. */
@@ -71,7 +71,7 @@ bool graph_source_is_packed(const struct graph_source *source);
 uint64_t graph_source_total(const struct graph_source *source);
 uint64_t graph_source_done(const struct graph_source *source);
 
-/* ---- names (names.c) ----------------------------------------------------- */
+/* ---- names (names.c) ---------------------------------------------------- */
 
 struct poise_graph_names *graph_names_create(void);
 /** The label of a name, which is added if it is new: labels count up from 0.
@@ -180,15 +180,14 @@ int graph_token_width(const char *at, const char *end);
  * readable. */
 static inline const char *graph_number(const char *at, uint64_t *value);
 
-/* ---- lines of two vertices (pairs.c) ------------------------------------- */
+/* ---- lines of two vertices (pairs.c) ------------------------------------ */
 
 /** Two numbers; the segment is to be wide if they do not fit 32 bits. */
 graph_text_parse graph_parse_pairs;
 /** Two words, by the order of their first appearance in the block. */
 graph_text_parse graph_parse_names;
 
-/* ---- formats --------------------------------------------------------------
- */
+/* ---- formats ------------------------------------------------------------ */
 
 /** One reader: fills `out` with this rank's part. Sets directed where the
  * format says. */
@@ -255,7 +254,7 @@ int graph_save_gap(const struct poise_graph_edges *edges,
 int graph_save_metis(const struct poise_graph_edges *edges,
                      struct graph_save *save);
 
-/* ---- inline parts -------------------------------------------------------- */
+/* ---- inline parts ------------------------------------------------------- */
 
 /* The bytes at `at`, the first one least significant. */
 static inline uint64_t graph_load_8(const char *at)

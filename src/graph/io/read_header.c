@@ -111,8 +111,7 @@ static int header_read_pairs(struct graph_load *load, struct graph_text *text,
     return code;
 }
 
-/* ---- Matrix Market --------------------------------------------------------
- */
+/* ---- Matrix Market ------------------------------------------------------ */
 
 static int mtx_banner(struct graph_text *text, bool *directed)
 {
@@ -187,8 +186,7 @@ int graph_read_mtx(struct graph_load *load)
     return code;
 }
 
-/* ---- DIMACS ---------------------------------------------------------------
- */
+/* ---- DIMACS ------------------------------------------------------------- */
 
 int graph_read_dimacs(struct graph_load *load)
 {

@@ -38,8 +38,7 @@ static int snap_begin(struct graph_text *text, bool *names)
     return code;
 }
 
-/* ---- names ----------------------------------------------------------------
- */
+/* ---- names -------------------------------------------------------------- */
 
 /* The names of a block become those of the graph. */
 static int snap_merge_segment(struct poise_graph_names *names,
@@ -89,8 +88,7 @@ static int snap_names(struct graph_load *load, struct graph_text *text)
     return code;
 }
 
-/* ---- numbers too far apart ------------------------------------------------
- */
+/* ---- numbers too far apart ---------------------------------------------- */
 
 /** A set of ids, then their labels. */
 struct snap_ids {
@@ -228,8 +226,7 @@ static int snap_sparse(struct graph_load *load, struct graph_text *text)
     return code;
 }
 
-/* ---- numbers --------------------------------------------------------------
- */
+/* ---- numbers ------------------------------------------------------------ */
 
 /* Over all ranks: the largest id, and whether it is too large for a label. */
 static int snap_survey(struct graph_load *load, const struct graph_text *text,

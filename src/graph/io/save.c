@@ -47,8 +47,7 @@ int graph_save_at(struct graph_save *save, uint64_t offset, const void *data,
     return poise_file_pwrite(save->fd, data, len, offset, save->path);
 }
 
-/* ---- blocks in order ------------------------------------------------------
- */
+/* ---- blocks in order ---------------------------------------------------- */
 
 struct save_job {
     struct graph_save *save;
@@ -135,8 +134,7 @@ static uint64_t save_block_count(uint64_t items)
     return items / SAVE_ITEMS + (items % SAVE_ITEMS > 0);
 }
 
-/* ---- text -----------------------------------------------------------------
- */
+/* ---- text --------------------------------------------------------------- */
 
 /** How the pairs of a text format look. */
 struct save_pairs {
@@ -290,8 +288,7 @@ static int save_dimacs(const struct poise_graph_edges *edges,
     return code;
 }
 
-/* ---- names and trees ------------------------------------------------------
- */
+/* ---- names and trees ---------------------------------------------------- */
 
 static int save_names_block(uint64_t index, struct poise_buf *buf, void *arg)
 {

@@ -70,8 +70,7 @@ static void rows_of_block(const struct graph_rows *rows, uint64_t index,
     *to = *to < rows->row_count ? *to : rows->row_count;
 }
 
-/* ---- METIS ----------------------------------------------------------------
- */
+/* ---- METIS -------------------------------------------------------------- */
 
 static int metis_block(uint64_t index, struct poise_buf *buf, void *arg)
 {
@@ -121,8 +120,7 @@ int graph_save_metis(const struct poise_graph_edges *edges,
     return code;
 }
 
-/* ---- GAP ------------------------------------------------------------------
- */
+/* ---- GAP ---------------------------------------------------------------- */
 
 static int gap_block(uint64_t index, struct poise_buf *buf, void *arg)
 {

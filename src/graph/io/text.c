@@ -63,8 +63,7 @@ static int text_short(void)
     return poise_error_set(ENOMEM, "read graph", NULL, NULL);
 }
 
-/* ---- reading --------------------------------------------------------------
- */
+/* ---- reading ------------------------------------------------------------ */
 
 /* Append to `buf` what is read next. 1; 0 at the end of the file. */
 static int text_read(struct graph_text *text, struct poise_buf *buf)
@@ -181,8 +180,7 @@ uint64_t graph_text_line_number(const struct graph_text *text)
     return text->header_lines;
 }
 
-/* ---- errors ---------------------------------------------------------------
- */
+/* ---- errors ------------------------------------------------------------- */
 
 int graph_token_width(const char *at, const char *end)
 {
@@ -240,8 +238,7 @@ int graph_text_bad_segment(const struct graph_text *text,
     return text_bad_line(text, line, why);
 }
 
-/* ---- parsing --------------------------------------------------------------
- */
+/* ---- parsing ------------------------------------------------------------ */
 
 /* Under the lock: the next block and a segment for it. 1, 0 or negative. */
 static int text_claim_locked(struct graph_text *text, struct poise_buf *buf,
@@ -434,8 +431,7 @@ int graph_text_run(struct graph_text *text)
     return 0;
 }
 
-/* ---- putting together -----------------------------------------------------
- */
+/* ---- putting together --------------------------------------------------- */
 
 struct text_collect {
     struct graph_segment *next; /* under the lock */

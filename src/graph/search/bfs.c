@@ -21,8 +21,7 @@ const char *const poise_graph_method_names[] = {"hybrid", "top-down",
 #define BFS_CHUNK_WORDS 64
 #define BFS_MAX_CHUNKS 4096
 
-/* ---- making one ------------------------------------------------------------
- */
+/* ---- making one --------------------------------------------------------- */
 
 static uint64_t bfs_rows(const struct poise_graph_bfs *bfs)
 {
@@ -216,8 +215,7 @@ struct bfs_tally bfs_tally_take(struct poise_graph_bfs *bfs)
     return sum;
 }
 
-/* ---- one run ---------------------------------------------------------------
- */
+/* ---- one run ------------------------------------------------------------ */
 
 static void bfs_start(struct poise_graph_bfs *bfs, uint64_t root)
 {

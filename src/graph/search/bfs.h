@@ -116,8 +116,7 @@ int bfs_finish_tree(struct poise_graph_bfs *bfs);
 /** Those of this rank's slice, by all threads. Collective. */
 int bfs_write_parents(struct poise_graph_bfs *bfs, int64_t *parents);
 
-/* ---- several ranks (bfs_ranks.c) -------------------------------------------
- */
+/* ---- several ranks (bfs_ranks.c) ---------------------------------------- */
 
 /** Takes the place of this rank's own frontier, next and parent. Collective.
  */

@@ -155,8 +155,7 @@ static uint32_t up_chunks(const struct poise_graph_bfs *bfs)
     return (uint32_t)((bfs->words + bfs->chunk_words - 1) / bfs->chunk_words);
 }
 
-/* ---- the summary -----------------------------------------------------------
- */
+/* ---- the summary -------------------------------------------------------- */
 
 /* So coarse that about a third of the summary is still zero. */
 static unsigned up_granularity(const struct poise_graph_bfs *bfs)
@@ -236,8 +235,7 @@ int bfs_turn(struct poise_graph_bfs *bfs, struct poise_graph_level *level)
     return 0;
 }
 
-/* ---- list and bitmap -------------------------------------------------------
- */
+/* ---- list and bitmap ---------------------------------------------------- */
 
 int bfs_to_bits(struct poise_graph_bfs *bfs, struct poise_graph_level *level)
 {

@@ -11,8 +11,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* ---- components ------------------------------------------------------------
- */
+/* ---- components --------------------------------------------------------- */
 
 /* The root of the tree of v; paths are halved on the way. Roots are the least
  * ids of their trees. */
@@ -161,8 +160,7 @@ int64_t poise_graph_components(struct poise_graph_bfs *bfs,
     return result;
 }
 
-/* ---- the diameter ----------------------------------------------------------
- */
+/* ---- the diameter ------------------------------------------------------- */
 
 /* The deepest vertex of the last run: of equal ones the least label. */
 static int kin_deepest(struct poise_graph_bfs *bfs, int64_t *depths,

@@ -160,8 +160,7 @@ void bfs_ranks_destroy(struct poise_graph_bfs *bfs)
     graph_pages_unmap(ranks->private_next, bfs->graph->stride / 8);
 }
 
-/* ---- exchanges -------------------------------------------------------------
- */
+/* ---- exchanges ---------------------------------------------------------- */
 
 static struct ranks_control *ranks_control_part(struct poise_graph_bfs *bfs)
 {
@@ -303,8 +302,7 @@ int bfs_ranks_share_parents(struct poise_graph_bfs *bfs)
     return code;
 }
 
-/* ---- top-down --------------------------------------------------------------
- */
+/* ---- top-down ----------------------------------------------------------- */
 
 static inline void ranks_claim(struct poise_graph_bfs *bfs, uint32_t row,
                                uint32_t parent)

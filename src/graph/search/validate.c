@@ -83,7 +83,7 @@ static uint32_t validate_level(const struct validate *v, uint64_t vertex)
     return __atomic_load_n(&v->level[vertex], __ATOMIC_RELAXED);
 }
 
-/* ---- parents that are no labels ------------------------------------------ */
+/* ---- parents that are no labels ----------------------------------------- */
 
 static void validate_range(struct validate *v, uint64_t from, uint64_t to)
 {
@@ -96,7 +96,7 @@ static void validate_range(struct validate *v, uint64_t from, uint64_t to)
     }
 }
 
-/* ---- 1: a tree ----------------------------------------------------------- */
+/* ---- 1: a tree ---------------------------------------------------------- */
 
 /* Climb from a vertex to one whose level is known, then write the levels on
  * the way down. Several threads may climb the same way and write the same. */
@@ -136,7 +136,7 @@ static void validate_tree(struct validate *v, uint64_t from, uint64_t to)
     __atomic_fetch_add(&v->reached, reached, __ATOMIC_RELAXED);
 }
 
-/* ---- 2: tree edges span one level ---------------------------------------- */
+/* ---- 2: tree edges span one level --------------------------------------- */
 
 static void validate_depths(struct validate *v, uint64_t from, uint64_t to)
 {
@@ -150,7 +150,7 @@ static void validate_depths(struct validate *v, uint64_t from, uint64_t to)
     }
 }
 
-/* ---- 3 and 4: edges of the graph ----------------------------------------- */
+/* ---- 3 and 4: edges of the graph ---------------------------------------- */
 
 static void validate_confirm(struct validate *v, uint64_t child,
                              uint64_t parent)
@@ -210,7 +210,7 @@ static void validate_edges(struct validate *v, uint64_t from, uint64_t to)
     __atomic_fetch_add(&v->seen, seen, __ATOMIC_RELAXED);
 }
 
-/* ---- 5: tree edges are edges of the graph -------------------------------- */
+/* ---- 5: tree edges are edges of the graph ------------------------------- */
 
 static void validate_confirmed(struct validate *v, uint64_t from, uint64_t to)
 {
@@ -223,7 +223,7 @@ static void validate_confirmed(struct validate *v, uint64_t from, uint64_t to)
     }
 }
 
-/* ---- all of them --------------------------------------------------------- */
+/* ---- all of them -------------------------------------------------------- */
 
 static void validate_fault(const struct validate *v,
                            enum poise_graph_fault fault, uint64_t vertex,

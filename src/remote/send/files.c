@@ -43,14 +43,14 @@ static int say_end(struct give *give, unsigned status)
 {
     struct give_file *file = &give->file;
     struct poise_buf body = {0};
-    int err;
+    int code;
 
     poise_buf_varint(&body, status);
     poise_buf_varint(&body, file->at);
     poise_buf_u64(&body, file->hash);
-    err = remote_link_say(&give->transfer->link, REMOTE_FILE_END, &body);
+    code = remote_link_say(&give->transfer->link, REMOTE_FILE_END, &body);
     poise_buf_free(&body);
-    return err;
+    return code;
 }
 
 static int open_file(struct give *give, const struct give_want *want)
@@ -86,7 +86,7 @@ static int begin(struct give *give)
 {
     struct give_want *want = give->first;
     struct give_file *file = &give->file;
-    int err = 0;
+    int code = 0;
 
     give->first = want->next;
     give->last = give->first ? give->last : NULL;
@@ -96,21 +96,21 @@ static int begin(struct give *give)
     file->failed = false;
     poise_buf_reset(&file->path);
     if (want->dir) {
-        err = give_dir_path(want->dir, &file->path);
+        code = give_dir_path(want->dir, &file->path);
     }
     poise_buf_puts(&file->path, want->name);
     poise_buf_str(&file->path);
     if (file->path.error) {
-        err = file->path.error;
-    } else if (err == 0 && open_file(give, want) < 0) {
-        err = remote_problem(give->transfer, file->path.data);
-        err = err < 0 ? err : say_end(give, REMOTE_FILE_LACKS);
-    } else if (err == 0) {
-        err = remote_link_say(&give->transfer->link, REMOTE_FILE, NULL);
+        code = file->path.error;
+    } else if (code == 0 && open_file(give, want) < 0) {
+        code = remote_problem(give->transfer, file->path.data);
+        code = code < 0 ? code : say_end(give, REMOTE_FILE_LACKS);
+    } else if (code == 0) {
+        code = remote_link_say(&give->transfer->link, REMOTE_FILE, NULL);
     }
     give_dir_drop(want->dir);
     free(want);
-    return err;
+    return code;
 }
 
 static void hash_block(struct give_file *file)
@@ -128,7 +128,7 @@ static int find_extent(struct give *give)
     off_t data = lseek(file->fd, (off_t)file->at, SEEK_DATA), hole;
     struct poise_buf body = {0};
     uint64_t len;
-    int err;
+    int code;
 
     if (data < 0 && errno != ENXIO) {
         file->extent_end = file->size;
@@ -143,16 +143,16 @@ static int find_extent(struct give *give)
     if (len < HOLE_LEAST) {
         return 0;
     }
-    err = remote_link_end(&give->transfer->link);
+    code = remote_link_end(&give->transfer->link);
     hash_block(file);
     file->hash = remote_hash(file->hash, &len, sizeof len);
     file->at += len;
     poise_buf_varint(&body, len);
-    if (err == 0) {
-        err = remote_link_say(&give->transfer->link, REMOTE_HOLE, &body);
+    if (code == 0) {
+        code = remote_link_say(&give->transfer->link, REMOTE_HOLE, &body);
     }
     poise_buf_free(&body);
-    return err;
+    return code;
 }
 
 /* All was read, or as much as there is. */
@@ -160,7 +160,7 @@ static int finish(struct give *give)
 {
     struct give_file *file = &give->file;
     struct stat st;
-    int err = remote_link_end(&give->transfer->link);
+    int code = remote_link_end(&give->transfer->link);
     bool changed = fstat(file->fd, &st) != 0 ||
                    changed_ns(&st) != file->changed_ns ||
                    (uint64_t)st.st_size != file->size;
@@ -168,15 +168,15 @@ static int finish(struct give *give)
     hash_block(file);
     close(file->fd);
     file->open = false;
-    if (err == 0 && !file->failed && changed) {
+    if (code == 0 && !file->failed && changed) {
         poise_error_set(EAGAIN, "send", file->path.data,
                         "it changed while it was read; send it again");
-        err = remote_problem(give->transfer, file->path.data);
+        code = remote_problem(give->transfer, file->path.data);
     }
-    if (err == 0) {
-        err = say_end(give, file->failed ? REMOTE_FILE_LACKS : REMOTE_FILE_IS);
+    if (code == 0) {
+        code = say_end(give, file->failed ? REMOTE_FILE_LACKS : REMOTE_FILE_IS);
     }
-    return err;
+    return code;
 }
 
 static int send_part(struct give *give)
@@ -185,13 +185,13 @@ static int send_part(struct give *give)
     uint64_t left;
     size_t len = REMOTE_BLOCK - file->filled;
     ssize_t got;
-    int err = 0;
+    int code = 0;
 
     if (file->at >= file->extent_end && file->at < file->size) {
-        err = find_extent(give);
+        code = find_extent(give);
     }
-    if (err < 0 || file->at >= file->size) {
-        return err < 0 ? err : finish(give);
+    if (code < 0 || file->at >= file->size) {
+        return code < 0 ? code : finish(give);
     }
     left = file->extent_end > file->at ? file->extent_end - file->at
                                        : file->size - file->at;
@@ -201,11 +201,11 @@ static int send_part(struct give *give)
     if (got <= 0) {
         /* Shorter than it was, or it cannot be read. */
         file->failed = got < 0;
-        err = got < 0 ? remote_problem(give->transfer, file->path.data) : 0;
-        return err < 0 ? err : finish(give);
+        code = got < 0 ? remote_problem(give->transfer, file->path.data) : 0;
+        return code < 0 ? code : finish(give);
     }
-    err = remote_link_put(&give->transfer->link, file->block + file->filled,
-                          (size_t)got);
+    code = remote_link_put(&give->transfer->link, file->block + file->filled,
+                           (size_t)got);
     file->at += (uint64_t)got;
     file->bytes += (uint64_t)got;
     file->filled += (size_t)got;
@@ -213,7 +213,7 @@ static int send_part(struct give *give)
     if (file->filled == REMOTE_BLOCK) {
         hash_block(file);
     }
-    return err < 0 || file->at < file->size ? err : finish(give);
+    return code < 0 || file->at < file->size ? code : finish(give);
 }
 
 int give_files(struct give *give, bool *more)

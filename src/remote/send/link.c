@@ -23,17 +23,16 @@ int remote_bad(const char *why)
                            why);
 }
 
-/* ---- what comes ------------------------------------------------------------
- */
+/* ---- what comes --------------------------------------------------------- */
 
 /* Hand over the whole messages of a stream. */
 static int take_messages(struct remote_link *link, struct poise_buf *coming)
 {
     struct poise_reader reader = poise_reader_of(coming->data, coming->len);
     size_t used = 0;
-    int err = 0;
+    int code = 0;
 
-    while (err == 0 && poise_reader_left(&reader) > 0) {
+    while (code == 0 && poise_reader_left(&reader) > 0) {
         struct poise_reader body;
         uint64_t len = poise_reader_varint(&reader);
 
@@ -47,9 +46,9 @@ static int take_messages(struct remote_link *link, struct poise_buf *coming)
             break;
         }
         body = poise_reader_of(reader.pos + 1, (size_t)len - 1);
-        err = link->take((enum remote_message)reader.pos[0], &body, link->arg);
-        if (err == 0 && body.error) {
-            err = remote_bad("a message is cut short");
+        code = link->take((enum remote_message)reader.pos[0], &body, link->arg);
+        if (code == 0 && body.error) {
+            code = remote_bad("a message is cut short");
         }
         reader.pos += len;
         used = (size_t)(reader.pos - (const unsigned char *)coming->data);
@@ -58,7 +57,7 @@ static int take_messages(struct remote_link *link, struct poise_buf *coming)
         memmove(coming->data, coming->data + used, coming->len - used);
         coming->len -= used;
     }
-    return err;
+    return code;
 }
 
 static int take_piece(struct remote_link *link, uint32_t stream,
@@ -67,23 +66,23 @@ static int take_piece(struct remote_link *link, uint32_t stream,
     struct poise_buf *coming;
     uint64_t before;
     size_t fresh;
-    int err;
+    int code;
 
     if (stream >= REMOTE_STREAMS) {
         return remote_bad("a stream that there is not");
     }
     before = link->joined[stream].at;
-    err = poise_dedup_join(&link->joined[stream], piece, NULL);
-    if (err < 0) {
-        return err;
+    code = poise_dedup_join(&link->joined[stream], piece, NULL);
+    if (code < 0) {
+        return code;
     }
     fresh = (size_t)(link->joined[stream].at - before);
     if (stream == REMOTE_DATA) {
         return link->data(piece->data + piece->len - fresh, fresh, link->arg);
     }
     coming = &link->coming[stream];
-    err = poise_buf_append(coming, piece->data + piece->len - fresh, fresh);
-    return err < 0 ? err : take_messages(link, coming);
+    code = poise_buf_append(coming, piece->data + piece->len - fresh, fresh);
+    return code < 0 ? code : take_messages(link, coming);
 }
 
 /* What goes wrong with what came is no fault of the wire, which is needed
@@ -109,8 +108,7 @@ static int ended(uint32_t stream, void *arg)
     return 0;
 }
 
-/* ---- what goes -------------------------------------------------------------
- */
+/* ---- what goes ---------------------------------------------------------- */
 
 static int say(struct poise_buf *to, enum remote_message kind,
                const struct poise_buf *body)
@@ -141,9 +139,9 @@ int remote_link_say_list(struct remote_link *link, enum remote_message kind,
 static int settle(struct remote_link *link)
 {
     size_t done = 0;
-    int err = 0;
+    int code = 0;
 
-    while (done < link->talk.len && err == 0) {
+    while (done < link->talk.len && code == 0) {
         size_t len = link->talk.len - done;
         struct poise_dedup_piece piece = {
             .kind = POISE_DEDUP_LITERAL,
@@ -154,54 +152,54 @@ static int settle(struct remote_link *link)
         piece.len = len;
         piece.place = (struct poise_dedup_place){
             .x = link->talked, .width = (uint32_t)len, .height = 1};
-        err = poise_dedup_peer_send_piece(link->peer, REMOTE_TALK, &piece);
-        if (err == 0) {
+        code = poise_dedup_peer_send_piece(link->peer, REMOTE_TALK, &piece);
+        if (code == 0) {
             done += len;
             link->talked += len;
         }
     }
-    if (err == -EAGAIN && !link->met) {
+    if (code == -EAGAIN && !link->met) {
         return 0;
     }
-    if (err == 0 && done > 0) {
+    if (code == 0 && done > 0) {
         link->met = link->dirty = true;
         poise_buf_reset(&link->talk);
     }
-    if (err == 0 && link->met && link->list.len > 0) {
-        err = poise_dedup_peer_send(link->peer, REMOTE_LIST, link->list.data,
-                                    link->list.len);
+    if (code == 0 && link->met && link->list.len > 0) {
+        code = poise_dedup_peer_send(link->peer, REMOTE_LIST, link->list.data,
+                                     link->list.len);
         poise_buf_reset(&link->list);
         link->dirty = true;
     }
-    return err;
+    return code;
 }
 
 int remote_link_put(struct remote_link *link, const void *data, size_t len)
 {
-    int err = settle(link);
+    int code = settle(link);
 
     link->dirty = true;
-    return err < 0 ? err
-                   : poise_dedup_peer_send(link->peer, REMOTE_DATA, data, len);
+    return code < 0 ? code
+                    : poise_dedup_peer_send(link->peer, REMOTE_DATA, data, len);
 }
 
 int remote_link_end(struct remote_link *link)
 {
-    int err = settle(link);
+    int code = settle(link);
 
     link->dirty = true;
-    return err < 0 ? err : poise_dedup_peer_end(link->peer, REMOTE_DATA);
+    return code < 0 ? code : poise_dedup_peer_end(link->peer, REMOTE_DATA);
 }
 
 int remote_link_flush(struct remote_link *link)
 {
-    int err = settle(link);
+    int code = settle(link);
 
-    if (err == 0 && link->dirty) {
-        err = poise_dedup_peer_flush(link->peer);
+    if (code == 0 && link->dirty) {
+        code = poise_dedup_peer_flush(link->peer);
         link->dirty = false;
     }
-    return err;
+    return code;
 }
 
 bool remote_link_has_room(const struct remote_link *link)
@@ -213,8 +211,7 @@ bool remote_link_has_room(const struct remote_link *link)
            poise_dedup_peer_output(link->peer, &data) < OUTPUT_MOST;
 }
 
-/* ---- moving bytes ----------------------------------------------------------
- */
+/* ---- moving bytes ------------------------------------------------------- */
 
 /* What it said before it ceased to listen may say why. */
 static void set_broken(struct remote_link *link)
@@ -287,13 +284,13 @@ static void tick(struct remote_link *link)
 int remote_link_await(struct remote_link *link, struct pollfd *fds,
                       size_t count, bool wait)
 {
-    int rc = poll(fds, count, wait ? TICK_MS : 0);
+    int code = poll(fds, count, wait ? TICK_MS : 0);
 
     tick(link);
     if (link->stop && *link->stop) {
         return poise_error_set(EINTR, "go on", NULL, "it was interrupted");
     }
-    return rc < 0 && errno != EINTR
+    return code < 0 && errno != EINTR
                ? poise_error_set(errno, "wait for the other end", NULL, NULL)
                : 0;
 }
@@ -328,13 +325,13 @@ int remote_link_settle(struct remote_link *link)
 int remote_link_ready(struct remote_link *link, struct pollfd fds[2])
 {
     const void *data;
-    int rc = settle(link);
+    int code = settle(link);
 
-    if (rc == 0) {
-        rc = write_some(link);
+    if (code == 0) {
+        code = write_some(link);
     }
-    if (rc < 0) {
-        return rc;
+    if (code < 0) {
+        return code;
     }
     fds[0] = (struct pollfd){.fd = link->in, .events = POLLIN};
     fds[1] = (struct pollfd){.fd = -1};
@@ -355,32 +352,32 @@ int remote_link_ready(struct remote_link *link, struct pollfd fds[2])
 int remote_link_turn(struct remote_link *link, bool wait)
 {
     struct pollfd fds[2];
-    int rc = wait ? settle(link) : 0;
+    int code = wait ? settle(link) : 0;
 
-    if (rc == 0 && wait) {
+    if (code == 0 && wait) {
         /* Nothing that is to be written may come while this sleeps. */
-        rc = poise_dedup_peer_wait(link->peer);
+        code = poise_dedup_peer_wait(link->peer);
     }
-    if (rc == 0) {
-        rc = remote_link_ready(link, fds);
+    if (code == 0) {
+        code = remote_link_ready(link, fds);
     }
-    if (rc == 0) {
-        rc = remote_link_await(link, fds, 2, wait);
+    if (code == 0) {
+        code = remote_link_await(link, fds, 2, wait);
     }
-    return rc < 0 ? rc : remote_link_heed(link, fds, wait);
+    return code < 0 ? code : remote_link_heed(link, fds, wait);
 }
 
 int remote_link_drain(struct remote_link *link)
 {
     const void *data;
-    int err = remote_link_flush(link);
+    int code = remote_link_flush(link);
 
-    while (err == 0 && !link->closed && !link->broken &&
+    while (code == 0 && !link->closed && !link->broken &&
            poise_dedup_peer_output(link->peer, &data) > 0) {
-        err = remote_link_turn(link, true);
-        err = err < 0 ? err : poise_dedup_peer_wait(link->peer);
+        code = remote_link_turn(link, true);
+        code = code < 0 ? code : poise_dedup_peer_wait(link->peer);
     }
-    return err;
+    return code;
 }
 
 int remote_link_open(struct remote_link *link, int level, const char *segmenter)
@@ -396,10 +393,10 @@ int remote_link_open(struct remote_link *link, int level, const char *segmenter)
     int fds[2] = {link->in, link->out};
 
     if (segmenter) {
-        int err =
+        int code =
             poise_dedup_cut_parse(segmenter, &options.method, &options.cut);
-        if (err < 0) {
-            return err;
+        if (code < 0) {
+            return code;
         }
     }
     if (link->follows) {

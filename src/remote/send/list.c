@@ -8,8 +8,7 @@
 
 enum { BATCH_ENTRIES = 256, BATCH_BYTES = 1 << 17, FIRST_SAMES = 1024 };
 
-/* ---- directories -----------------------------------------------------------
- */
+/* ---- directories -------------------------------------------------------- */
 
 static struct give_dir *dir_make(struct give_dir *parent, const char *name)
 {
@@ -71,24 +70,24 @@ static size_t length_of(const struct poise_buf *chain)
 int give_dir_path(const struct give_dir *dir, struct poise_buf *out)
 {
     struct poise_buf chain = {0};
-    int err = chain_of(dir, &chain);
+    int code = chain_of(dir, &chain);
 
-    for (size_t i = 0; err == 0 && i < length_of(&chain); i++) {
+    for (size_t i = 0; code == 0 && i < length_of(&chain); i++) {
         const char *name = link_of(&chain, i)->name;
         size_t len = strlen(name);
         poise_buf_puts(out, name);
-        err = len && name[len - 1] == '/' ? 0 : poise_buf_putc(out, '/');
+        code = len && name[len - 1] == '/' ? 0 : poise_buf_putc(out, '/');
     }
     poise_buf_free(&chain);
-    return err;
+    return code;
 }
 
 int give_dir_open(const struct give_dir *dir)
 {
     struct poise_buf chain = {0};
-    int fd = AT_FDCWD, err = chain_of(dir, &chain);
+    int fd = AT_FDCWD, code = chain_of(dir, &chain);
 
-    for (size_t i = 0; err == 0 && i < length_of(&chain); i++) {
+    for (size_t i = 0; code == 0 && i < length_of(&chain); i++) {
         const struct give_dir *at = link_of(&chain, i);
         int below = poise_file_open(
             fd, at->name, O_RDONLY | O_DIRECTORY | (i > 0 ? O_NOFOLLOW : 0), 0);
@@ -96,10 +95,10 @@ int give_dir_open(const struct give_dir *dir)
             close(fd);
         }
         fd = below;
-        err = below < 0 ? below : 0;
+        code = below < 0 ? below : 0;
     }
     poise_buf_free(&chain);
-    return err < 0 ? err : fd;
+    return code < 0 ? code : fd;
 }
 
 /* Its path in the target: without what leads to the source. */
@@ -107,22 +106,21 @@ static int path_there(const struct give_dir *dir, const char *name,
                       struct poise_buf *out)
 {
     struct poise_buf chain = {0};
-    int err = chain_of(dir, &chain);
+    int code = chain_of(dir, &chain);
 
-    for (size_t i = 0; err == 0 && i < length_of(&chain); i++) {
+    for (size_t i = 0; code == 0 && i < length_of(&chain); i++) {
         const struct give_dir *at = link_of(&chain, i);
         const char *slash = i == 0 ? strrchr(at->name, '/') : NULL;
         if (!at->is_nameless) {
             poise_buf_puts(out, slash ? slash + 1 : at->name);
-            err = poise_buf_putc(out, '/');
+            code = poise_buf_putc(out, '/');
         }
     }
     poise_buf_free(&chain);
-    return err < 0 ? err : poise_buf_puts(out, name);
+    return code < 0 ? code : poise_buf_puts(out, name);
 }
 
-/* ---- hard links ------------------------------------------------------------
- */
+/* ---- hard links --------------------------------------------------------- */
 
 struct give_same {
     uint64_t dev, ino;
@@ -171,10 +169,10 @@ static int find_same(struct give *give, const struct give_dir *dir,
 {
     struct give_same *slot;
     const char *path;
-    int err = grow_sames(give);
+    int code = grow_sames(give);
 
-    if (err < 0) {
-        return err;
+    if (code < 0) {
+        return code;
     }
     slot = slot_of(give->sames, give->same_slots, entry->meta.dev,
                    entry->meta.ino);
@@ -187,12 +185,11 @@ static int find_same(struct give *give, const struct give_dir *dir,
     *slot = (struct give_same){entry->meta.dev, entry->meta.ino,
                                give->same_paths.len + 1};
     give->same_count++;
-    err = path_there(dir, entry->name, &give->same_paths);
-    return err < 0 ? err : poise_buf_putc(&give->same_paths, 0);
+    code = path_there(dir, entry->name, &give->same_paths);
+    return code < 0 ? code : poise_buf_putc(&give->same_paths, 0);
 }
 
-/* ---- a directory's names ---------------------------------------------------
- */
+/* ---- a directory's names ------------------------------------------------ */
 
 static int by_name(const void *a, const void *b, void *names)
 {
@@ -234,14 +231,14 @@ static int problem_in(struct give *give, const struct give_dir *dir,
                       const char *name)
 {
     struct poise_buf path = {0};
-    int err = dir ? give_dir_path(dir, &path) : 0;
+    int code = dir ? give_dir_path(dir, &path) : 0;
 
     poise_buf_puts(&path, name);
-    if (err == 0) {
-        err = remote_problem(give->transfer, poise_buf_str(&path));
+    if (code == 0) {
+        code = remote_problem(give->transfer, poise_buf_str(&path));
     }
     poise_buf_free(&path);
-    return err;
+    return code;
 }
 
 /* Begin with the last directory of the stack. It stays there, even if it
@@ -251,7 +248,7 @@ static int open_next(struct give *give)
     struct give_listing *listing = &give->listing;
     struct give_dir **top =
         (struct give_dir **)(void *)(give->stack.data + give->stack.len);
-    int fd, err = 0;
+    int fd, code = 0;
 
     listing->dir = *--top;
     give->stack.len -= sizeof *top;
@@ -266,10 +263,10 @@ static int open_next(struct give *give)
         if (!listing->stream) {
             close(fd);
         }
-        err = listing->stream ? read_names(listing) : -ENOMEM;
+        code = listing->stream ? read_names(listing) : -ENOMEM;
     }
-    if (fd < 0 || err < 0) {
-        if (err == -ENOMEM || fd == -ENOMEM) {
+    if (fd < 0 || code < 0) {
+        if (code == -ENOMEM || fd == -ENOMEM) {
             return -ENOMEM;
         }
         listing->incomplete = true;
@@ -278,8 +275,7 @@ static int open_next(struct give *give)
     return 0;
 }
 
-/* ---- telling ---------------------------------------------------------------
- */
+/* ---- telling ------------------------------------------------------------ */
 
 static int add_below(struct give *give, struct give_dir *parent,
                      const char *name, bool is_nameless, uint64_t dev)
@@ -336,12 +332,12 @@ static int tell(struct give *give, struct give_batch *batch, int fd,
     struct remote_transfer *transfer = give->transfer;
     struct poise_buf memory = {0};
     struct remote_entry entry = {.name = name, .name_len = strlen(name)};
-    int err = poise_walk_meta_get(fd, path, transfer->options.keep, &entry.meta,
-                                  &memory);
+    int code = poise_walk_meta_get(fd, path, transfer->options.keep,
+                                   &entry.meta, &memory);
 
-    if (err < 0) {
+    if (code < 0) {
         give->listing.incomplete = true;
-        err = err == -ENOMEM ? err : problem_in(give, batch->dir, path);
+        code = code == -ENOMEM ? code : problem_in(give, batch->dir, path);
         goto out;
     }
     if (entry.meta.target) {
@@ -349,22 +345,22 @@ static int tell(struct give *give, struct give_batch *batch, int fd,
         entry.target_len = strlen(entry.target);
     }
     if (S_ISDIR(entry.meta.mode)) {
-        err = add_below(give, batch->dir, path, !*name, entry.meta.dev);
+        code = add_below(give, batch->dir, path, !*name, entry.meta.dev);
     } else if (entry.meta.links > 1) {
-        err = find_same(give, batch->dir, &entry);
+        code = find_same(give, batch->dir, &entry);
     }
-    if (err == 0) {
-        err = remote_entry_put(body, &entry, &give->context);
+    if (code == 0) {
+        code = remote_entry_put(body, &entry, &give->context);
     }
-    if (err == 0) {
-        err = poise_buf_append(&batch->names, path, strlen(path) + 1);
+    if (code == 0) {
+        code = poise_buf_append(&batch->names, path, strlen(path) + 1);
     }
     batch->count++;
     transfer->stats.entries++;
-    err = err < 0 ? err : 1;
+    code = code < 0 ? code : 1;
 out:
     poise_buf_free(&memory);
-    return err;
+    return code;
 }
 
 /* What the target calls a source. */
@@ -401,31 +397,33 @@ static int tell_names(struct give *give, struct give_batch *batch,
     struct give_listing *listing = &give->listing;
     size_t count = listing->offsets.len / sizeof(size_t);
     const size_t *offsets = (const size_t *)(const void *)listing->offsets.data;
-    int rc = 0;
+    int code = 0;
 
     while (listing->stream && listing->at < count &&
-           batch->count < BATCH_ENTRIES && body->len < BATCH_BYTES && rc >= 0) {
+           batch->count < BATCH_ENTRIES && body->len < BATCH_BYTES &&
+           code >= 0) {
         const char *name = listing->names.data + offsets[listing->at++];
-        rc = tell(give, batch, dirfd(listing->stream), name, name, body);
+        code = tell(give, batch, dirfd(listing->stream), name, name, body);
     }
     *last = !listing->stream || listing->at == count;
-    return rc < 0 ? rc : 0;
+    return code < 0 ? code : 0;
 }
 
 static int tell_sources(struct give *give, struct give_batch *batch,
                         struct poise_buf *body, bool *last)
 {
     const struct poise_remote_options *options = &give->transfer->options;
-    int rc = 0;
+    int code = 0;
 
     while (give->next_source < options->source_count &&
-           batch->count < BATCH_ENTRIES && body->len < BATCH_BYTES && rc >= 0) {
+           batch->count < BATCH_ENTRIES && body->len < BATCH_BYTES &&
+           code >= 0) {
         const char *path = options->sources[give->next_source++];
-        rc = tell(give, batch, AT_FDCWD, *path ? path : ".", name_there(path),
-                  body);
+        code = tell(give, batch, AT_FDCWD, *path ? path : ".", name_there(path),
+                    body);
     }
     *last = give->next_source == options->source_count;
-    return rc < 0 ? rc : 0;
+    return code < 0 ? code : 0;
 }
 
 enum { IS_LAST = 1, IS_INCOMPLETE = 2 };
@@ -434,18 +432,18 @@ static int say_batch(struct give *give, const struct give_batch *batch,
                      const struct poise_buf *entries, bool last)
 {
     struct poise_buf body = {0};
-    int err;
+    int code;
 
     poise_buf_varint(&body,
                      (last ? IS_LAST : 0u) |
                          (give->listing.incomplete ? IS_INCOMPLETE : 0u));
     poise_buf_varint(&body, batch->count);
     poise_buf_append(&body, entries->data, entries->len);
-    err = entries->error ? entries->error
-                         : remote_link_say_list(&give->transfer->link,
-                                                REMOTE_BATCH, &body);
+    code = entries->error ? entries->error
+                          : remote_link_say_list(&give->transfer->link,
+                                                 REMOTE_BATCH, &body);
     poise_buf_free(&body);
-    return err;
+    return code;
 }
 
 static void close_listing(struct give_listing *listing)
@@ -465,7 +463,7 @@ int give_list(struct give *give, bool *more)
     struct poise_buf body = {0};
     struct give_batch *batch;
     bool last = true, sources = !give->sources_told;
-    int err = 0;
+    int code = 0;
 
     *more = false;
     if (give->list_told) {
@@ -477,30 +475,30 @@ int give_list(struct give *give, bool *more)
                                     NULL);
     }
     if (!sources && !listing->open) {
-        err = open_next(give);
-        if (err == 0 && is_foreign(give, listing->dir)) {
+        code = open_next(give);
+        if (code == 0 && is_foreign(give, listing->dir)) {
             listing->offsets.len = 0;
             listing->incomplete = true;
         }
     }
-    batch = err == 0 ? batch_make(give, listing->dir) : NULL;
+    batch = code == 0 ? batch_make(give, listing->dir) : NULL;
     if (!batch) {
-        return err < 0 ? err : -ENOMEM;
+        return code < 0 ? code : -ENOMEM;
     }
-    err = sources ? tell_sources(give, batch, &body, &last)
-                  : tell_names(give, batch, &body, &last);
+    code = sources ? tell_sources(give, batch, &body, &last)
+                   : tell_names(give, batch, &body, &last);
     give->unresolved += batch->count;
-    if (err == 0) {
-        err = say_batch(give, batch, &body, last);
+    if (code == 0) {
+        code = say_batch(give, batch, &body, last);
     }
-    if (err == 0 && last) {
+    if (code == 0 && last) {
         give->sources_told = true;
         close_listing(listing);
-        err = push_below(give);
+        code = push_below(give);
     }
     poise_buf_free(&body);
     *more = true;
-    return err;
+    return code;
 }
 
 static void drop_all(struct poise_buf *dirs)

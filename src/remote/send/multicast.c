@@ -40,10 +40,9 @@ struct several {
     size_t count;
 };
 
-/* ---- coming and going ------------------------------------------------------
- */
+/* ---- coming and going --------------------------------------------------- */
 
-static void leave(struct several_member *member, int err)
+static void leave(struct several_member *member, int code)
 {
     struct poise_remote_outcome *outcome = member->outcome;
     struct poise_remote_stats *stats = &outcome->stats;
@@ -54,8 +53,8 @@ static void leave(struct several_member *member, int err)
         return;
     }
     member->lives = false;
-    outcome->err = err;
-    if (err < 0) {
+    outcome->err = code;
+    if (code < 0) {
         poise_error_format(poise_error_last(), &why);
         snprintf(outcome->why, sizeof outcome->why, "%s", poise_buf_str(&why));
         poise_buf_free(&why);
@@ -79,7 +78,7 @@ static void leave(struct several_member *member, int err)
         close(member->fd);
     }
     /* Nobody waits here for what was started to end. */
-    member->end = member->is_late ? -ETIMEDOUT : err;
+    member->end = member->is_late ? -ETIMEDOUT : code;
     if (member->pid > 0 && member->is_late) {
         kill(member->pid, SIGTERM);
     }
@@ -103,16 +102,15 @@ static size_t living(const struct several *several)
     return count;
 }
 
-/* ---- what they say ---------------------------------------------------------
- */
+/* ---- what they say ------------------------------------------------------ */
 
 static int take(enum remote_message kind, struct poise_reader *body, void *arg)
 {
     struct several_member *member = arg;
-    int rc = remote_take_common(&member->transfer, kind, body);
+    int code = remote_take_common(&member->transfer, kind, body);
 
-    if (rc != -ENOMSG) {
-        return rc;
+    if (code != -ENOMSG) {
+        return code;
     }
     switch (kind) {
     case REMOTE_WANT:
@@ -120,9 +118,9 @@ static int take(enum remote_message kind, struct poise_reader *body, void *arg)
             return remote_bad("it wants what was not offered");
         }
         poise_buf_u64(&member->wants, poise_reader_left(body));
-        rc = poise_buf_append(&member->wants, body->pos,
-                              poise_reader_left(body));
-        return rc;
+        code = poise_buf_append(&member->wants, body->pos,
+                                poise_reader_left(body));
+        return code;
     case REMOTE_DONE:
         /* It may be ahead of others, whose answers are waited for. */
         give_read_done(&member->transfer.stats, body);
@@ -221,9 +219,9 @@ static bool have_all_answered(struct several *several, bool waits)
 /* Take answers that all have given. */
 static int heed_wants(struct several *several, struct give *give, bool waits)
 {
-    int err = 0;
+    int code = 0;
 
-    while (err == 0 && have_all_answered(several, waits)) {
+    while (code == 0 && have_all_answered(several, waits)) {
         const struct several_member *most = find_most(several);
         struct poise_reader body = answer_of(most);
         size_t used = sizeof(uint64_t) + poise_reader_left(&body);
@@ -234,9 +232,9 @@ static int heed_wants(struct several *several, struct give *give, bool waits)
                 put_off(member);
             }
         }
-        err = give_take_want(give, &body);
-        if (err == 0 && body.error) {
-            err = remote_bad("a message is cut short");
+        code = give_take_want(give, &body);
+        if (code == 0 && body.error) {
+            code = remote_bad("a message is cut short");
         }
         for (size_t i = 0; i < several->count; i++) {
             struct several_member *member = &several->members[i];
@@ -248,11 +246,10 @@ static int heed_wants(struct several *several, struct give *give, bool waits)
             }
         }
     }
-    return err;
+    return code;
 }
 
-/* ---- the parts of a turn ---------------------------------------------------
- */
+/* ---- the parts of a turn ------------------------------------------------ */
 
 bool several_has_room(struct several *several)
 {
@@ -288,12 +285,12 @@ static void prepare(struct several *several, struct pollfd *fds)
         struct several_member *member = &several->members[i];
         fds[2 * i] = fds[2 * i + 1] = (struct pollfd){.fd = -1};
         if (member->lives) {
-            int err = remote_link_ready(&member->transfer.link, &fds[2 * i]);
-            if (err < 0) {
+            int code = remote_link_ready(&member->transfer.link, &fds[2 * i]);
+            if (code < 0) {
                 fds[2 * i].fd = fds[2 * i + 1].fd = -1;
             }
-            if (err < 0 && !member->is_done) {
-                leave(member, err);
+            if (code < 0 && !member->is_done) {
+                leave(member, code);
             }
         }
     }
@@ -303,14 +300,14 @@ static void heed(struct several *several, const struct pollfd *fds, bool wait)
 {
     for (size_t i = 0; i < several->count; i++) {
         struct several_member *member = &several->members[i];
-        int err = 0;
+        int code = 0;
         if (!member->lives) {
             continue;
         }
-        err = remote_link_heed(&member->transfer.link, &fds[2 * i], wait);
+        code = remote_link_heed(&member->transfer.link, &fds[2 * i], wait);
         /* One that has said all there is to say may hang up. */
-        if (err < 0 && !member->is_done) {
-            leave(member, err);
+        if (code < 0 && !member->is_done) {
+            leave(member, code);
         }
     }
 }
@@ -329,20 +326,20 @@ static void dismiss(struct several *several, const struct give *give)
 int several_turn(struct several *several, struct give *give, bool wait)
 {
     struct pollfd fds[2 * TARGETS_MOST];
-    int err = remote_link_settle(&several->lead.link);
+    int code = remote_link_settle(&several->lead.link);
 
-    if (err == 0) {
+    if (code == 0) {
         prepare(several, fds);
-        err = remote_link_await(&several->lead.link, fds, 2 * several->count,
-                                wait);
+        code = remote_link_await(&several->lead.link, fds, 2 * several->count,
+                                 wait);
     }
-    if (err == 0) {
+    if (code == 0) {
         heed(several, fds, wait);
-        err = heed_wants(several, give, wait);
+        code = heed_wants(several, give, wait);
         dismiss(several, give);
     }
     give->done = living(several) == 0;
-    return err;
+    return code;
 }
 
 static void tick(void *arg)
@@ -364,8 +361,7 @@ static void tick(void *arg)
     }
 }
 
-/* ---- a pass ----------------------------------------------------------------
- */
+/* ---- a pass ------------------------------------------------------------- */
 
 /* Reach one of them. */
 static int begin(struct several_member *member)
@@ -373,7 +369,7 @@ static int begin(struct several_member *member)
     struct remote_transfer *transfer = &member->transfer;
     struct several *several = member->several;
     size_t len = remote_host(member->target);
-    int err;
+    int code;
 
     transfer->options = several->lead.options;
     transfer->options.target = member->target + (len ? len + 1 : 0);
@@ -382,15 +378,15 @@ static int begin(struct several_member *member)
     }
     transfer->prefix = member->target;
     transfer->prefix_len = len ? len + 1 : 0;
-    err = remote_start(&transfer->options, member->target, len, true,
-                       &member->fd, &member->pid);
-    if (err == 0) {
-        err = remote_meet(&transfer->options, member->fd, member->pid);
+    code = remote_start(&transfer->options, member->target, len, true,
+                        &member->fd, &member->pid);
+    if (code == 0) {
+        code = remote_meet(&transfer->options, member->fd, member->pid);
     }
-    if (err < 0) {
+    if (code < 0) {
         member->fd = -1;
         member->pid = 0;
-        return err;
+        return code;
     }
     transfer->link = (struct remote_link){
         .in = member->fd,
@@ -494,30 +490,30 @@ int poise_remote_send_several(const struct poise_remote_options *options,
 {
     struct several several = {.lead = {.options = *options}};
     struct poise_dedup_store *store;
-    int err = check(options, count);
+    int code = check(options, count);
 
-    if (err < 0) {
-        return err;
+    if (code < 0) {
+        return code;
     }
     memset(outcomes, 0, count * sizeof *outcomes);
     several.members = poise_alloc(count, sizeof *several.members);
     if (!several.members) {
         return -ENOMEM;
     }
-    err = remote_open_store(&several.lead);
+    code = remote_open_store(&several.lead);
     store = several.lead.link.store;
     for (bool is_first = true;
-         err == 0 && choose(&several, targets, count, outcomes, is_first) > 0;
+         code == 0 && choose(&several, targets, count, outcomes, is_first) > 0;
          is_first = false) {
         several.lead.link = (struct remote_link){.store = store};
         several.lead.stats = (struct poise_remote_stats){0};
         several.lead.several = &several;
-        err = pass(&several);
+        code = pass(&several);
     }
-    for (size_t i = 0; i < count && err == 0; i++) {
-        err = outcomes[i].err;
+    for (size_t i = 0; i < count && code == 0; i++) {
+        code = outcomes[i].err;
     }
     poise_dedup_store_close(store);
     free(several.members);
-    return err;
+    return code;
 }

@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* ---- directories -----------------------------------------------------------
- */
+/* ---- directories -------------------------------------------------------- */
 
 struct take_dir *take_dir_make(struct take_dir *parent, const char *name)
 {
@@ -29,18 +28,18 @@ static int give_attributes(struct take *take, struct take_dir *dir)
 {
     const struct poise_remote_options *options = &take->transfer->options;
     const char *name = *dir->name ? dir->name : ".";
-    int fd, rc;
+    int fd, code;
 
     if (!dir->has_meta || dir->failed || options->dry || take->given_up) {
         return 0;
     }
-    rc = fd = take_dir_open(take, dir->parent, &take->listed);
+    code = fd = take_dir_open(take, dir->parent, &take->listed);
     if (fd >= 0) {
-        rc = poise_walk_make_attributes(fd, name, &dir->meta, options->keep);
+        code = poise_walk_make_attributes(fd, name, &dir->meta, options->keep);
     }
-    if (rc < 0) {
-        return take_is_fatal(rc) ? rc
-                                 : take_problem(take, dir->parent, dir->name);
+    if (code < 0) {
+        return take_is_fatal(code) ? code
+                                   : take_problem(take, dir->parent, dir->name);
     }
     return 0;
 }
@@ -95,16 +94,16 @@ static const char *name_of(const struct poise_buf *chain, size_t i)
 int take_dir_path(const struct take_dir *dir, struct poise_buf *out)
 {
     struct poise_buf chain = {0};
-    int err = chain_of(dir, &chain);
+    int code = chain_of(dir, &chain);
 
-    for (size_t i = 0; err == 0 && i < chain.len / sizeof dir; i++) {
+    for (size_t i = 0; code == 0 && i < chain.len / sizeof dir; i++) {
         if (*name_of(&chain, i)) {
             poise_buf_puts(out, name_of(&chain, i));
-            err = poise_buf_putc(out, '/');
+            code = poise_buf_putc(out, '/');
         }
     }
     poise_buf_free(&chain);
-    return err;
+    return code;
 }
 
 void take_close(struct take_opened *opened)
@@ -119,14 +118,14 @@ int take_dir_open(struct take *take, struct take_dir *dir,
                   struct take_opened *opened)
 {
     struct poise_buf chain = {0};
-    int fd, err;
+    int fd, code;
 
     if (opened->dir == dir) {
         return opened->fd;
     }
-    err = chain_of(dir, &chain);
-    fd = err < 0 ? err : fcntl(take->target_fd, F_DUPFD_CLOEXEC, 0);
-    if (err == 0 && fd < 0) {
+    code = chain_of(dir, &chain);
+    fd = code < 0 ? code : fcntl(take->target_fd, F_DUPFD_CLOEXEC, 0);
+    if (code == 0 && fd < 0) {
         fd = poise_error_set(errno, "open", "the target", NULL);
     }
     for (size_t i = 0; fd >= 0 && i < chain.len / sizeof dir; i++) {
@@ -148,53 +147,52 @@ int take_dir_open(struct take *take, struct take_dir *dir,
     return fd;
 }
 
-/* ---- words -----------------------------------------------------------------
- */
+/* ---- words -------------------------------------------------------------- */
 
 static int path_of(const struct take_dir *dir, const char *name,
                    struct poise_buf *out)
 {
-    int err = take_dir_path(dir, out);
+    int code = take_dir_path(dir, out);
 
     poise_buf_puts(out, name);
     if (out->len == 0) {
         poise_buf_putc(out, '.');
     }
     poise_buf_str(out);
-    return err < 0 ? err : out->error;
+    return code < 0 ? code : out->error;
 }
 
 int take_deed(struct take *take, const struct take_dir *dir, const char *name,
               enum poise_remote_deed deed)
 {
     struct poise_buf path = {0};
-    int err = 0;
+    int code = 0;
 
     take->transfer->stats.deeds[deed]++;
     if (take->transfer->options.tell) {
-        err = path_of(dir, name, &path);
-        err = err < 0 ? err
-                      : remote_deed(take->transfer, deed, path.data, path.len);
+        code = path_of(dir, name, &path);
+        code = code < 0
+                   ? code
+                   : remote_deed(take->transfer, deed, path.data, path.len);
     }
     poise_buf_free(&path);
-    return err;
+    return code;
 }
 
 int take_problem(struct take *take, const struct take_dir *dir,
                  const char *name)
 {
     struct poise_buf path = {0};
-    int err = path_of(dir, name, &path);
+    int code = path_of(dir, name, &path);
 
-    if (err == 0) {
-        err = remote_problem(take->transfer, path.data);
+    if (code == 0) {
+        code = remote_problem(take->transfer, path.data);
     }
     poise_buf_free(&path);
-    return err;
+    return code;
 }
 
-/* ---- the target ------------------------------------------------------------
- */
+/* ---- the target --------------------------------------------------------- */
 
 static int open_target(struct take *take, const char *path)
 {
@@ -221,7 +219,7 @@ static int open_single(struct take *take, const char *path)
     const char *slash = strrchr(path, '/');
     struct poise_buf folder = {0};
     struct stat st;
-    int err;
+    int code;
 
     if (!*path || (slash && !slash[1]) ||
         (stat(path, &st) == 0 && S_ISDIR(st.st_mode))) {
@@ -230,9 +228,9 @@ static int open_single(struct take *take, const char *path)
     poise_buf_append(&folder, slash ? path : ".",
                      slash > path ? (size_t)(slash - path) : 1);
     take->rename = slash ? slash + 1 : path;
-    err = open_target(take, poise_buf_str(&folder));
+    code = open_target(take, poise_buf_str(&folder));
     poise_buf_free(&folder);
-    return err;
+    return code;
 }
 
 static int take_begin(struct take *take, struct poise_reader *body)
@@ -256,8 +254,7 @@ static int take_begin(struct take *take, struct poise_reader *body)
                   : open_target(take, *target ? target : ".");
 }
 
-/* ---- the list --------------------------------------------------------------
- */
+/* ---- the list ----------------------------------------------------------- */
 
 enum { IS_LAST = 1, IS_INCOMPLETE = 2, BATCH_MOST = 1 << 12 };
 
@@ -268,7 +265,7 @@ static int finish_list(struct take *take)
     size_t each = sizeof(struct take_dir *);
     struct take_dir *dir = take->now;
     struct poise_buf *below = &take->below;
-    int err = take_delete(take, dir);
+    int code = take_delete(take, dir);
 
     take->now = NULL;
     for (size_t at = below->len; at > 0; at -= each) {
@@ -282,7 +279,7 @@ static int finish_list(struct take *take)
         below->len -= each;
     }
     poise_buf_free(&dir->told);
-    return err < 0 ? err : take_dir_drop(take, dir);
+    return code < 0 ? code : take_dir_drop(take, dir);
 }
 
 static int next_dir(struct take *take)
@@ -302,50 +299,50 @@ static int take_batch(struct take *take, struct poise_reader *body)
     uint64_t flags = poise_reader_varint(body);
     uint64_t count = poise_reader_varint(body), last = 0, wanted = 0;
     struct poise_buf answer = {0}, distances = {0};
-    int rc = next_dir(take);
+    int code = next_dir(take);
 
-    if (rc == 0 && (count > BATCH_MOST || flags > (IS_LAST | IS_INCOMPLETE))) {
-        rc = remote_bad("a list that is too long");
+    if (code == 0 &&
+        (count > BATCH_MOST || flags > (IS_LAST | IS_INCOMPLETE))) {
+        code = remote_bad("a list that is too long");
     }
-    if (rc == 0 && flags & IS_INCOMPLETE) {
+    if (code == 0 && flags & IS_INCOMPLETE) {
         take->now->is_incomplete = true;
     }
-    for (uint64_t i = 1; i <= count && rc >= 0; i++) {
+    for (uint64_t i = 1; i <= count && code >= 0; i++) {
         struct remote_entry entry;
-        rc = remote_entry_get(body, &entry, &take->context);
-        if (rc == 0) {
-            rc = take_entry(take, take->now, &entry);
+        code = remote_entry_get(body, &entry, &take->context);
+        if (code == 0) {
+            code = take_entry(take, take->now, &entry);
         }
-        if (rc > 0) {
+        if (code > 0) {
             poise_buf_varint(&distances, i - last - 1);
             last = i;
             wanted++;
         }
     }
-    if (rc >= 0 && flags & IS_LAST) {
-        rc = finish_list(take);
+    if (code >= 0 && flags & IS_LAST) {
+        code = finish_list(take);
     }
-    if (rc >= 0) {
+    if (code >= 0) {
         poise_buf_varint(&answer, wanted);
         poise_buf_append(&answer, distances.data, distances.len);
-        rc = remote_link_say(&take->transfer->link, REMOTE_WANT, &answer);
+        code = remote_link_say(&take->transfer->link, REMOTE_WANT, &answer);
     }
     poise_buf_free(&answer);
     poise_buf_free(&distances);
-    return rc < 0 ? rc : 0;
+    return code < 0 ? code : 0;
 }
 
-/* ---- messages --------------------------------------------------------------
- */
+/* ---- messages ----------------------------------------------------------- */
 
 static int take_message(enum remote_message kind, struct poise_reader *body,
                         void *arg)
 {
     struct take *take = arg;
-    int rc = remote_take_common(take->transfer, kind, body);
+    int code = remote_take_common(take->transfer, kind, body);
 
-    if (rc != -ENOMSG) {
-        return rc;
+    if (code != -ENOMSG) {
+        return code;
     }
     switch (kind) {
     case REMOTE_BEGIN:
@@ -377,31 +374,31 @@ static int take_data(const void *data, size_t len, void *arg)
 static int say_done(struct take *take)
 {
     struct poise_buf body = {0};
-    int err;
+    int code;
 
     for (int i = 0; i < POISE_REMOTE_DEEDS; i++) {
         poise_buf_varint(&body, take->transfer->stats.deeds[i]);
     }
-    err = remote_link_say(&take->transfer->link, REMOTE_DONE, &body);
+    code = remote_link_say(&take->transfer->link, REMOTE_DONE, &body);
     poise_buf_free(&body);
-    return err < 0 ? err : remote_link_drain(&take->transfer->link);
+    return code < 0 ? code : remote_link_drain(&take->transfer->link);
 }
 
 static int run(struct take *take)
 {
     struct remote_link *link = &take->transfer->link;
-    int err = 0;
+    int code = 0;
 
-    while (err == 0 && !(take->list_told && !take->first)) {
-        err = remote_link_flush(link);
-        if (err == 0) {
-            err = remote_link_turn(link, true);
+    while (code == 0 && !(take->list_told && !take->first)) {
+        code = remote_link_flush(link);
+        if (code == 0) {
+            code = remote_link_turn(link, true);
         }
     }
-    if (err == 0) {
-        err = take_links(take);
+    if (code == 0) {
+        code = take_links(take);
     }
-    return err < 0 ? err : say_done(take);
+    return code < 0 ? code : say_done(take);
 }
 
 static void free_dirs(struct take *take, struct poise_buf *dirs)
@@ -436,13 +433,13 @@ static void take_free(struct take *take)
 int remote_take(struct remote_transfer *transfer)
 {
     struct take take = {.transfer = transfer, .target_fd = -1};
-    int err;
+    int code;
 
     take.seed = poise_rng_next(poise_rng_current());
     transfer->link.take = take_message;
     transfer->link.data = take_data;
     transfer->link.arg = &take;
-    err = run(&take);
+    code = run(&take);
     take_free(&take);
-    return err;
+    return code;
 }

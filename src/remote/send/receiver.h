@@ -71,8 +71,7 @@ struct take {
     uint64_t hash, bytes;
 };
 
-/* ---- take.c ----------------------------------------------------------------
- */
+/* ---- take.c ------------------------------------------------------------- */
 
 struct take_dir *take_dir_make(struct take_dir *parent, const char *name);
 /** One reason less to keep it; the last one gives it its attributes. */
@@ -94,16 +93,14 @@ static inline bool take_is_fatal(int err)
     return err == -ENOMEM;
 }
 
-/* ---- take_entry.c ----------------------------------------------------------
- */
+/* ---- take_entry.c ------------------------------------------------------- */
 
 /** Do what can be done for an entry of `dir` at once; 1 if its data are
  * wanted. */
 int take_entry(struct take *take, struct take_dir *dir,
                const struct remote_entry *entry);
 
-/* ---- take_file.c -----------------------------------------------------------
- */
+/* ---- take_file.c -------------------------------------------------------- */
 
 int take_file_begin(struct take *take);
 int take_file_data(struct take *take, const void *data, size_t len);
@@ -111,8 +108,7 @@ int take_file_hole(struct take *take, uint64_t len);
 int take_file_end(struct take *take, struct poise_reader *body);
 void take_file_free(struct take *take);
 
-/* ---- take_end.c ------------------------------------------------------------
- */
+/* ---- take_end.c --------------------------------------------------------- */
 
 /** Delete what was not told of a directory whose list is complete. */
 int take_delete(struct take *take, struct take_dir *dir);

@@ -8,8 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* ---- deletions -------------------------------------------------------------
- */
+/* ---- deletions ---------------------------------------------------------- */
 
 static int by_value(const void *a, const void *b)
 {
@@ -49,58 +48,57 @@ static int read_names(int fd, struct poise_buf *names)
     int own = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *stream = own < 0 ? NULL : fdopendir(own);
     const struct dirent *entry;
-    int err = 0;
+    int code = 0;
 
     if (!stream) {
-        err = poise_error_set(errno, "read directory", NULL, NULL);
+        code = poise_error_set(errno, "read directory", NULL, NULL);
         if (own >= 0) {
             close(own);
         }
-        return err;
+        return code;
     }
     errno = 0;
     while ((entry = readdir(stream))) {
         poise_buf_append(names, entry->d_name, strlen(entry->d_name) + 1);
         errno = 0;
     }
-    err = errno ? poise_error_set(errno, "read directory", NULL, NULL)
-                : names->error;
+    code = errno ? poise_error_set(errno, "read directory", NULL, NULL)
+                 : names->error;
     closedir(stream);
-    return err;
+    return code;
 }
 
 int take_delete(struct take *take, struct take_dir *dir)
 {
     struct poise_buf names = {0};
-    int fd, err;
+    int fd, code;
 
     if (!take->transfer->options.remove || dir->failed || dir->is_absent ||
         dir->is_incomplete) {
         return 0;
     }
-    fd = err = take_dir_open(take, dir, &take->listed);
+    fd = code = take_dir_open(take, dir, &take->listed);
     if (fd >= 0) {
-        err = read_names(fd, &names);
+        code = read_names(fd, &names);
     }
-    if (err < 0) {
+    if (code < 0) {
         poise_buf_free(&names);
-        return take_is_fatal(err) ? err : take_problem(take, dir, "");
+        return take_is_fatal(code) ? code : take_problem(take, dir, "");
     }
     if (dir->told.len > 0) {
         qsort(dir->told.data, dir->told.len / sizeof(uint64_t),
               sizeof(uint64_t), by_value);
     }
-    err = 0;
-    for (size_t at = 0; at < names.len && err == 0;
+    code = 0;
+    for (size_t at = 0; at < names.len && code == 0;
          at += strlen(names.data + at) + 1) {
-        err = delete_one(take, dir, fd, names.data + at);
+        code = delete_one(take, dir, fd, names.data + at);
     }
     poise_buf_free(&names);
-    return err;
+    return code;
 }
 
-/* ---- hard links ------------------------------------------------------------
- */
+/* ---- hard links --------------------------------------------------------- */
 
 /* Open the directory of a path below the target; no link is followed. Its
  * last component in *name. */
@@ -143,41 +141,43 @@ static int make_link(struct take *take, const struct take_link *link)
 {
     const struct poise_remote_options *options = &take->transfer->options;
     const char *name = NULL;
-    int fd, from, rc;
+    int fd, from, code;
 
-    rc = fd = link->dir->is_absent
-                  ? -ENOENT
-                  : take_dir_open(take, link->dir, &take->listed);
+    code = fd = link->dir->is_absent
+                    ? -ENOENT
+                    : take_dir_open(take, link->dir, &take->listed);
     if (fd >= 0) {
-        rc = from = open_of(take, link->to, &name);
+        code = from = open_of(take, link->to, &name);
         if (from >= 0) {
-            rc = options->dry ? !is_same(from, name, fd, link->name)
-                              : poise_walk_make_link(from, name, fd, link->name,
-                                                     options->remove);
+            code = options->dry
+                       ? !is_same(from, name, fd, link->name)
+                       : poise_walk_make_link(from, name, fd, link->name,
+                                              options->remove);
             close(from);
         }
     }
-    rc = options->dry && rc < 0 ? 1 : rc;
-    if (rc < 0) {
-        return take_is_fatal(rc) ? rc
-                                 : take_problem(take, link->dir, link->name);
+    code = options->dry && code < 0 ? 1 : code;
+    if (code < 0) {
+        return take_is_fatal(code) ? code
+                                   : take_problem(take, link->dir, link->name);
     }
-    return rc ? take_deed(take, link->dir, link->name, POISE_REMOTE_LINKED) : 0;
+    return code ? take_deed(take, link->dir, link->name, POISE_REMOTE_LINKED)
+                : 0;
 }
 
 int take_links(struct take *take)
 {
-    int err = 0;
+    int code = 0;
 
-    while (take->links && err == 0) {
+    while (take->links && code == 0) {
         struct take_link *link = take->links;
 
-        err = make_link(take, link);
-        if (err == 0) {
-            err = take_dir_drop(take, link->dir);
+        code = make_link(take, link);
+        if (code == 0) {
+            code = take_dir_drop(take, link->dir);
             take->links = link->next;
             free(link);
         }
     }
-    return err;
+    return code;
 }

@@ -11,17 +11,16 @@
 
 enum { WANTS_MOST = 1 << 20 };
 
-/* ---- directories -----------------------------------------------------------
- */
+/* ---- directories -------------------------------------------------------- */
 
 static int keep_meta(struct take_dir *dir, const struct poise_walk_meta *meta)
 {
-    int err = poise_buf_append(&dir->memory, meta->xattrs, meta->xattrs_len);
+    int code = poise_buf_append(&dir->memory, meta->xattrs, meta->xattrs_len);
 
     dir->meta = *meta;
     dir->meta.xattrs = dir->memory.data;
     dir->has_meta = true;
-    return err;
+    return code;
 }
 
 static bool is_directory(int fd, const char *name)
@@ -36,7 +35,7 @@ static bool is_directory(int fd, const char *name)
 static int make_directory(struct take *take, struct take_dir *dir,
                           struct take_dir *made)
 {
-    int fd, rc;
+    int fd, code;
 
     if (dir->failed || !*made->name) {
         made->failed = dir->failed;
@@ -50,22 +49,22 @@ static int make_directory(struct take *take, struct take_dir *dir,
                    ? take_deed(take, dir, made->name, POISE_REMOTE_MADE)
                    : 0;
     }
-    rc = fd = take_dir_open(take, dir, &take->listed);
+    code = fd = take_dir_open(take, dir, &take->listed);
     if (fd >= 0) {
-        rc = poise_walk_make_directory(fd, made->name);
+        code = poise_walk_make_directory(fd, made->name);
     }
-    if (rc < 0) {
+    if (code < 0) {
         made->failed = true;
         return take_problem(take, dir, made->name);
     }
-    return rc ? take_deed(take, dir, made->name, POISE_REMOTE_MADE) : 0;
+    return code ? take_deed(take, dir, made->name, POISE_REMOTE_MADE) : 0;
 }
 
 static int take_directory(struct take *take, struct take_dir *dir,
                           const char *name, const struct poise_walk_meta *meta)
 {
     struct take_dir *made = take_dir_make(dir, name);
-    int err;
+    int code;
 
     if (!made) {
         return -ENOMEM;
@@ -74,12 +73,11 @@ static int take_directory(struct take *take, struct take_dir *dir,
         take_dir_drop(take, made);
         return -ENOMEM;
     }
-    err = keep_meta(made, meta);
-    return err < 0 ? err : make_directory(take, dir, made);
+    code = keep_meta(made, meta);
+    return code < 0 ? code : make_directory(take, dir, made);
 }
 
-/* ---- files -----------------------------------------------------------------
- */
+/* ---- files -------------------------------------------------------------- */
 
 static int want(struct take *take, struct take_dir *dir, const char *name,
                 const struct poise_walk_meta *meta)
@@ -135,8 +133,7 @@ static int add_link(struct take *take, struct take_dir *dir, const char *name,
     return 0;
 }
 
-/* ---- what is there already -------------------------------------------------
- */
+/* ---- what is there already ---------------------------------------------- */
 
 static bool is_same_time(const struct stat *st,
                          const struct poise_walk_meta *meta)
@@ -179,7 +176,7 @@ static int take_there(struct take *take, struct take_dir *dir, int fd,
                       const char *name, const struct poise_walk_meta *meta)
 {
     const struct poise_remote_options *options = &take->transfer->options;
-    int rc;
+    int code;
 
     if (!is_there(fd, name, meta)) {
         return 0;
@@ -187,13 +184,13 @@ static int take_there(struct take *take, struct take_dir *dir, int fd,
     if (options->dry) {
         return 1;
     }
-    rc = poise_walk_make_attributes(fd, name, meta, options->keep);
-    if (rc < 0) {
-        rc = take_problem(take, dir, name);
-    } else if (rc > 0) {
-        rc = take_deed(take, dir, name, POISE_REMOTE_CHANGED);
+    code = poise_walk_make_attributes(fd, name, meta, options->keep);
+    if (code < 0) {
+        code = take_problem(take, dir, name);
+    } else if (code > 0) {
+        code = take_deed(take, dir, name, POISE_REMOTE_CHANGED);
     }
-    return rc < 0 ? rc : 1;
+    return code < 0 ? code : 1;
 }
 
 static int take_special(struct take *take, struct take_dir *dir, int fd,
@@ -214,7 +211,7 @@ static int take_other(struct take *take, struct take_dir *dir, const char *name,
                       const struct poise_walk_meta *meta)
 {
     int fd = dir->is_absent ? -1 : take_dir_open(take, dir, &take->listed);
-    int rc;
+    int code;
 
     if (fd < 0 && !dir->is_absent) {
         dir->failed = true;
@@ -223,9 +220,9 @@ static int take_other(struct take *take, struct take_dir *dir, const char *name,
     if (entry->same_len > 0) {
         return add_link(take, dir, name, entry);
     }
-    rc = take_there(take, dir, fd, name, meta);
-    if (rc != 0) {
-        return rc < 0 ? rc : 0;
+    code = take_there(take, dir, fd, name, meta);
+    if (code != 0) {
+        return code < 0 ? code : 0;
     }
     return S_ISREG(meta->mode) ? want(take, dir, name, meta)
                                : take_special(take, dir, fd, name, meta);
@@ -245,7 +242,7 @@ int take_entry(struct take *take, struct take_dir *dir,
 {
     char name[REMOTE_NAME_MOST + 1], target[REMOTE_NAME_MOST + 1];
     struct poise_walk_meta meta = entry->meta;
-    int err;
+    int code;
 
     if (entry->name_len == 0 && dir != take->top) {
         return remote_bad("an entry without a name");
@@ -261,9 +258,9 @@ int take_entry(struct take *take, struct take_dir *dir,
         meta.target = target;
     }
     take->transfer->stats.entries++;
-    err = remember(take, dir, name);
-    if (err < 0) {
-        return err;
+    code = remember(take, dir, name);
+    if (code < 0) {
+        return code;
     }
     if (S_ISDIR(meta.mode)) {
         return take_directory(take, dir, name, &meta);

@@ -28,7 +28,7 @@ static int fail(struct take *take)
 int take_file_begin(struct take *take)
 {
     struct take_want *want = take->first;
-    int fd, err;
+    int fd, code;
 
     if (!want || take->coming) {
         return remote_bad("a file that was not asked for");
@@ -47,10 +47,10 @@ int take_file_begin(struct take *take)
         return 0;
     }
     fd = take_dir_open(take, want->dir, &take->filed);
-    err = fd < 0 ? fd
-                 : poise_walk_make_begin(&take->making, fd, want->name,
-                                         want->meta.sparse);
-    return err < 0 ? fail(take) : 0;
+    code = fd < 0 ? fd
+                  : poise_walk_make_begin(&take->making, fd, want->name,
+                                          want->meta.sparse);
+    return code < 0 ? fail(take) : 0;
 }
 
 static int write_block(struct take *take)
@@ -71,39 +71,39 @@ static int write_block(struct take *take)
 int take_file_data(struct take *take, const void *data, size_t len)
 {
     const unsigned char *from = data;
-    int err = 0;
+    int code = 0;
 
     if (!take->coming) {
         return remote_bad("data of no file");
     }
     take->bytes += len;
     take->transfer->stats.file_bytes += len;
-    while (len > 0 && err == 0) {
+    while (len > 0 && code == 0) {
         size_t part = REMOTE_BLOCK - take->filled;
         part = part < len ? part : len;
         memcpy(take->block + take->filled, from, part);
         take->filled += part;
         from += part;
         len -= part;
-        err = take->filled == REMOTE_BLOCK ? write_block(take) : 0;
+        code = take->filled == REMOTE_BLOCK ? write_block(take) : 0;
     }
-    return err;
+    return code;
 }
 
 int take_file_hole(struct take *take, uint64_t len)
 {
-    int err;
+    int code;
 
     if (!take->coming || len == 0 || len > INT64_MAX - take->bytes) {
         return remote_bad("a hole in no file");
     }
-    err = write_block(take);
+    code = write_block(take);
     take->bytes += len;
     take->hash = remote_hash(take->hash, &len, sizeof len);
-    return err == 0 && !take->failed &&
+    return code == 0 && !take->failed &&
                    poise_walk_make_hole(&take->making, len) < 0
                ? fail(take)
-               : err;
+               : code;
 }
 
 static int commit(struct take *take)
@@ -124,29 +124,29 @@ int take_file_end(struct take *take, struct poise_reader *body)
     uint64_t bytes = poise_reader_varint(body);
     uint64_t hash = poise_reader_u64(body);
     struct take_dir *dir;
-    int err = 0;
+    int code = 0;
 
     if (!take->first || status > REMOTE_FILE_LACKS || body->error ||
         (!take->coming && status == REMOTE_FILE_IS)) {
         return remote_bad("the end of no file");
     }
     if (take->coming) {
-        err = write_block(take);
+        code = write_block(take);
     }
-    if (err == 0 && status == REMOTE_FILE_IS && !take->failed) {
+    if (code == 0 && status == REMOTE_FILE_IS && !take->failed) {
         if (bytes != take->bytes || hash != take->hash) {
             poise_error_set(EBADMSG, "receive", take->first->name,
                             "its digest is wrong");
-            err = fail(take);
+            code = fail(take);
         } else {
-            err = commit(take);
+            code = commit(take);
         }
     }
     poise_walk_make_abort(&take->making);
     take->coming = false;
     dir = take->first->dir;
     pop_want(take);
-    return err < 0 ? err : take_dir_drop(take, dir);
+    return code < 0 ? code : take_dir_drop(take, dir);
 }
 
 void take_file_free(struct take *take)

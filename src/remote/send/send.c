@@ -9,25 +9,24 @@
 static int run(struct remote_transfer *transfer, bool gives)
 {
     struct remote_link *link = &transfer->link;
-    int err;
+    int code;
 
     link->silence_ns = transfer->options.silence_ns;
     link->stop = transfer->options.stop;
     link->tick = remote_tick;
     link->tick_arg = transfer;
-    err = remote_link_open(link, transfer->options.level,
-                           gives ? transfer->options.segmenter : NULL);
-    if (err == 0) {
-        err = gives ? remote_give(transfer) : remote_take(transfer);
+    code = remote_link_open(link, transfer->options.level,
+                            gives ? transfer->options.segmenter : NULL);
+    if (code == 0) {
+        code = gives ? remote_give(transfer) : remote_take(transfer);
         transfer->stats.peer = poise_dedup_peer_stats(link->peer);
         transfer->stats.wire_bytes =
             transfer->stats.peer.wire_in + transfer->stats.peer.wire_out;
     }
-    return err;
+    return code;
 }
 
-/* ---- the end that users start ----------------------------------------------
- */
+/* ---- the end that users start ------------------------------------------- */
 
 /* Which host it is that takes part, of what operand; whether this end gives.
  */
@@ -87,12 +86,12 @@ int remote_open_store(struct remote_transfer *transfer)
                                  .usual = "wire",
                                  .bytes = options->cache_bytes,
                                  .bits = options->cache_bits};
-    int rc = remote_store_open(&cache, &transfer->link.store);
+    int code = remote_store_open(&cache, &transfer->link.store);
 
-    if (rc > 0 && options->problem) {
+    if (code > 0 && options->problem) {
         options->problem(poise_error_last(), options->arg);
     }
-    return rc < 0 ? rc : 0;
+    return code < 0 ? code : 0;
 }
 
 int poise_remote_send(const struct poise_remote_options *options,
@@ -103,48 +102,47 @@ int poise_remote_send(const struct poise_remote_options *options,
     bool gives = false;
     size_t len = 0;
     pid_t pid = 0;
-    int fd = -1, err = find_host(options, &host, &len, &gives);
+    int fd = -1, code = find_host(options, &host, &len, &gives);
 
-    if (err == 0) {
-        err = strip(&transfer.options, len, gives, &stripped);
+    if (code == 0) {
+        code = strip(&transfer.options, len, gives, &stripped);
     }
-    if (err == 0 && len == 0 && !options->remote_cache) {
+    if (code == 0 && len == 0 && !options->remote_cache) {
         /* Both ends would have the same one, which one process has open. */
         transfer.options.remote_cache = "";
     }
-    if (err == 0) {
-        err = remote_start(&transfer.options, host, len, gives, &fd, &pid);
-        pid = err == 0 ? pid : 0;
+    if (code == 0) {
+        code = remote_start(&transfer.options, host, len, gives, &fd, &pid);
+        pid = code == 0 ? pid : 0;
     }
-    if (err == 0) {
+    if (code == 0) {
         /* Both ends open their caches at the same time. */
-        err = remote_open_store(&transfer);
-        if (err < 0) {
+        code = remote_open_store(&transfer);
+        if (code < 0) {
             close(fd);
         }
     }
-    if (err == 0) {
-        err = remote_meet(&transfer.options, fd, pid);
-        pid = err == 0 ? pid : 0;
+    if (code == 0) {
+        code = remote_meet(&transfer.options, fd, pid);
+        pid = code == 0 ? pid : 0;
     }
-    if (err == 0) {
+    if (code == 0) {
         transfer.link.in = transfer.link.out = fd;
-        err = run(&transfer, gives);
+        code = run(&transfer, gives);
         remote_link_close(&transfer.link);
         close(fd);
     }
     /* Both ends save what they know of their caches at the same time. */
     poise_dedup_store_close(transfer.link.store);
     if (pid > 0) {
-        remote_finish(pid, err);
+        remote_finish(pid, code);
     }
     free(stripped);
     *stats = transfer.stats;
-    return err;
+    return code;
 }
 
-/* ---- the end that it starts ------------------------------------------------
- */
+/* ---- the end that it starts --------------------------------------------- */
 
 int poise_remote_serve(int in, int out, const volatile sig_atomic_t *stop)
 {
@@ -153,19 +151,19 @@ int poise_remote_serve(int in, int out, const volatile sig_atomic_t *stop)
     struct poise_buf memory = {0};
     struct poise_strings sources = {0};
     bool gives = false;
-    int err;
+    int code;
 
     transfer.options.stop = stop;
-    err = remote_greet(in, &transfer.options, &gives, &memory, &sources);
-    if (err == 0) {
-        err = remote_open_store(&transfer);
+    code = remote_greet(in, &transfer.options, &gives, &memory, &sources);
+    if (code == 0) {
+        code = remote_open_store(&transfer);
     }
-    if (remote_welcome(out, err) < 0 || err < 0) {
-        err = err < 0 ? err : -EPIPE;
+    if (remote_welcome(out, code) < 0 || code < 0) {
+        code = code < 0 ? code : -EPIPE;
         goto out;
     }
-    err = run(&transfer, gives);
-    if (err < 0 && transfer.link.peer && !transfer.link.closed) {
+    code = run(&transfer, gives);
+    if (code < 0 && transfer.link.peer && !transfer.link.closed) {
         /* Why it ends is for the other end to say. */
         if (remote_problem(&transfer, NULL) == 0) {
             remote_link_drain(&transfer.link);
@@ -178,5 +176,5 @@ out:
     }
     poise_strings_free(&sources);
     poise_buf_free(&memory);
-    return err;
+    return code;
 }

@@ -7,8 +7,7 @@
 
 enum { AHEAD_MOST = 4096 /* entries that are told and not done with */ };
 
-/* ---- what the other end says -----------------------------------------------
- */
+/* ---- what the other end says -------------------------------------------- */
 
 static void pop_batch(struct give *give)
 {
@@ -46,13 +45,13 @@ int give_take_want(struct give *give, struct poise_reader *body)
     struct give_batch *batch = give->oldest;
     uint64_t count = poise_reader_varint(body), at = 0;
     const char *name;
-    int err = 0;
+    int code = 0;
 
     if (!batch || body->error || count > batch->count) {
         return remote_bad("it wants what was not offered");
     }
     name = batch->names.data;
-    for (uint64_t i = 0, seen = 0; i < count && err == 0; i++) {
+    for (uint64_t i = 0, seen = 0; i < count && code == 0; i++) {
         at += poise_reader_varint(body) + 1;
         if (body->error || at > batch->count) {
             return remote_bad("it wants what was not offered");
@@ -61,11 +60,11 @@ int give_take_want(struct give *give, struct poise_reader *body)
             name += strlen(name) + 1;
             seen++;
         }
-        err = add_want(give, batch->dir, name);
+        code = add_want(give, batch->dir, name);
     }
     give->unresolved -= batch->count;
     pop_batch(give);
-    return err;
+    return code;
 }
 
 void give_read_done(struct poise_remote_stats *stats, struct poise_reader *body)
@@ -84,20 +83,20 @@ int give_check_done(const struct give *give)
 
 static int take_done(struct give *give, struct poise_reader *body)
 {
-    int err = give_check_done(give);
+    int code = give_check_done(give);
 
     give_read_done(&give->transfer->stats, body);
-    give->done = err == 0;
-    return err;
+    give->done = code == 0;
+    return code;
 }
 
 static int take(enum remote_message kind, struct poise_reader *body, void *arg)
 {
     struct give *give = arg;
-    int rc = remote_take_common(give->transfer, kind, body);
+    int code = remote_take_common(give->transfer, kind, body);
 
-    if (rc != -ENOMSG) {
-        return rc;
+    if (code != -ENOMSG) {
+        return code;
     }
     switch (kind) {
     case REMOTE_WANT:
@@ -117,8 +116,7 @@ static int no_data(const void *data, size_t len, void *arg)
     return remote_bad("data of no file");
 }
 
-/* ---- what to do next -------------------------------------------------------
- */
+/* ---- what to do next ---------------------------------------------------- */
 
 /* Whether one source is all, and is no directory: the target may then be its
  * new name. */
@@ -129,7 +127,7 @@ static int say_begin(struct give *give)
     size_t len = strlen(source);
     struct poise_buf body = {0};
     struct stat st;
-    int err;
+    int code;
 
     poise_buf_varint(&body, options->source_count == 1 && len > 0 &&
                                     source[len - 1] != '/' &&
@@ -138,16 +136,16 @@ static int say_begin(struct give *give)
                                 ? 1
                                 : 0);
     poise_buf_varint(&body, options->source_count);
-    err = remote_link_say(&give->transfer->link, REMOTE_BEGIN, &body);
+    code = remote_link_say(&give->transfer->link, REMOTE_BEGIN, &body);
     poise_buf_free(&body);
-    return err;
+    return code;
 }
 
 /* One thing, or nothing in *more. Lists go ahead of data, not far. */
 static int step(struct give *give, bool *more)
 {
     bool is_dry = give->transfer->options.dry;
-    int err = 0;
+    int code = 0;
 
     *more = false;
     if (give->transfer->several
@@ -156,48 +154,48 @@ static int step(struct give *give, bool *more)
         return 0;
     }
     if (give->unresolved < AHEAD_MOST && !give->file.open) {
-        err = give_list(give, more);
+        code = give_list(give, more);
     }
-    if (err == 0 && !*more && !is_dry) {
-        err = give_files(give, more);
+    if (code == 0 && !*more && !is_dry) {
+        code = give_files(give, more);
     }
-    return err;
+    return code;
 }
 
 static int run(struct give *give)
 {
     struct remote_link *link = &give->transfer->link;
-    int err = say_begin(give);
+    int code = say_begin(give);
 
-    while (err == 0 && !give->done) {
+    while (code == 0 && !give->done) {
         bool more = false;
 
-        err = step(give, &more);
-        if (err == 0 && !more && !give->file.open) {
-            err = remote_link_flush(link);
+        code = step(give, &more);
+        if (code == 0 && !more && !give->file.open) {
+            code = remote_link_flush(link);
         }
-        if (err == 0 && !give->done) {
-            err = give->transfer->several
-                      ? several_turn(give->transfer->several, give, !more)
-                      : remote_link_turn(link, !more);
+        if (code == 0 && !give->done) {
+            code = give->transfer->several
+                       ? several_turn(give->transfer->several, give, !more)
+                       : remote_link_turn(link, !more);
         }
     }
-    return err;
+    return code;
 }
 
 int remote_give(struct remote_transfer *transfer)
 {
     struct give give = {.transfer = transfer};
-    int err;
+    int code;
 
     transfer->link.take = take;
     transfer->link.data = no_data;
     transfer->link.arg = &give;
-    err = run(&give);
+    code = run(&give);
     give_files_free(&give);
     give_list_free(&give);
     while (give.oldest) {
         pop_batch(&give);
     }
-    return err;
+    return code;
 }

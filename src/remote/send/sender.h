@@ -81,8 +81,7 @@ struct give {
     size_t same_slots, same_count;
 };
 
-/* ---- give.c ----------------------------------------------------------------
- */
+/* ---- give.c ------------------------------------------------------------- */
 
 /** Which entries of the oldest part are wanted. */
 int give_take_want(struct give *give, struct poise_reader *body);
@@ -91,8 +90,7 @@ void give_read_done(struct poise_remote_stats *stats,
                     struct poise_reader *body);
 int give_check_done(const struct give *give);
 
-/* ---- several.c -------------------------------------------------------------
- */
+/* ---- several.c ---------------------------------------------------------- */
 
 /** Whether more may be sent: to most of them, and the others are not far
  * behind. */
@@ -101,8 +99,7 @@ bool several_has_room(struct several *several);
  * Sets give->done when nobody is left. */
 int several_turn(struct several *several, struct give *give, bool wait);
 
-/* ---- list.c, files.c -------------------------------------------------------
- */
+/* ---- list.c, files.c ---------------------------------------------------- */
 
 /** Tell one more part of the list; false in *more when all is told. */
 int give_list(struct give *give, bool *more);

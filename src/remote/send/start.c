@@ -25,8 +25,7 @@ enum {
 };
 static const char magic[MAGIC_BYTES + 1] = "POISESND";
 
-/* ---- operands --------------------------------------------------------------
- */
+/* ---- operands ----------------------------------------------------------- */
 
 size_t remote_host(const char *operand)
 {
@@ -35,8 +34,7 @@ size_t remote_host(const char *operand)
     return operand[len] == ':' ? len : 0;
 }
 
-/* ---- the cache -------------------------------------------------------------
- */
+/* ---- the cache ---------------------------------------------------------- */
 
 /* Make a folder and those above it. */
 static int make_folders(char *path)
@@ -112,8 +110,7 @@ int remote_store_open(const struct remote_cache *cache,
     return err < 0 ? err : code < 0 ? 1 : 0;
 }
 
-/* ---- starting the other end ------------------------------------------------
- */
+/* ---- starting the other end --------------------------------------------- */
 
 /* Split at blanks; quotes of both kinds hold words together. `text` is
  * changed. */
@@ -194,7 +191,7 @@ static int make_words(const struct poise_remote_options *options,
     }
     poise_buf_append(text, program, strlen(program) + 1);
     end = text->len;
-    poise_buf_append(text, ours, sizeof(ours));
+    poise_buf_append(text, ours, sizeof ours);
     if (text->error) {
         return text->error;
     }
@@ -256,10 +253,10 @@ static int put_greeting(const struct poise_remote_options *options, bool gives,
 /* All of it, before anything else is done; the descriptor blocks still. */
 static int write_all(int fd, const struct poise_buf *data)
 {
-    int err = data->error;
+    int code = data->error;
 
-    return err < 0
-               ? err
+    return code < 0
+               ? code
                : poise_file_write(fd, data->data, data->len, "the other end");
 }
 
@@ -271,13 +268,13 @@ static int await(int fd, const struct poise_remote_options *how,
 
     for (;;) {
         struct pollfd poller = {.fd = fd, .events = POLLIN};
-        int rc = poll(&poller, 1, TICK_MS);
+        int code = poll(&poller, 1, TICK_MS);
 
         if (how->stop && *how->stop) {
             return poise_error_set(EINTR, "meet the other end", NULL,
                                    "it was interrupted");
         }
-        if (rc > 0 || (rc < 0 && errno != EINTR)) {
+        if (code > 0 || (code < 0 && errno != EINTR)) {
             return 0; /* reading tells what is wrong */
         }
         if (how->silence_ns > 0 &&
@@ -328,10 +325,10 @@ static int read_head(int fd, const struct poise_remote_options *how,
 {
     unsigned char head[HEAD_BYTES];
     uint64_t rest;
-    int err = read_all(fd, how, head, sizeof head);
+    int code = read_all(fd, how, head, sizeof head);
 
-    if (err < 0) {
-        return err;
+    if (code < 0) {
+        return code;
     }
     rest = poise_get_u64(head + MAGIC_BYTES);
     if (memcmp(head, magic, MAGIC_BYTES) != 0 ||
@@ -354,20 +351,20 @@ static int read_welcome(int fd, const struct poise_remote_options *how)
 {
     struct poise_buf text = {0};
     size_t len = 0;
-    int err = read_head(fd, how, &len);
+    int code = read_head(fd, how, &len);
 
-    if (err == 0 && len > 0) {
+    if (code == 0 && len > 0) {
         char *to = poise_buf_reserve(&text, len);
-        err = to ? read_all(fd, how, to, len) : -ENOMEM;
-        text.len = err == 0 ? len : 0;
-        if (err == 0) {
-            err =
+        code = to ? read_all(fd, how, to, len) : -ENOMEM;
+        text.len = code == 0 ? len : 0;
+        if (code == 0) {
+            code =
                 poise_error_set(EREMOTEIO, "begin", NULL,
                                 "the other end says: %s", poise_buf_str(&text));
         }
     }
     poise_buf_free(&text);
-    return err;
+    return code;
 }
 
 int remote_start(const struct poise_remote_options *options, const char *host,
@@ -414,20 +411,20 @@ out:
 
 int remote_meet(const struct poise_remote_options *options, int fd, pid_t pid)
 {
-    int err = read_welcome(fd, options);
+    int code = read_welcome(fd, options);
 
-    if (err < 0) {
+    if (code < 0) {
         close(fd);
-        remote_finish(pid, err);
+        remote_finish(pid, code);
     }
-    return err;
+    return code;
 }
 
-int remote_finish(pid_t pid, int err)
+int remote_finish(pid_t pid, int code)
 {
     int status;
 
-    if (err == -ETIMEDOUT || err == -EINTR) {
+    if (code == -ETIMEDOUT || code == -EINTR) {
         /* Who says nothing may not end of itself either. */
         kill(pid, SIGTERM);
     }
@@ -439,8 +436,7 @@ int remote_finish(pid_t pid, int err)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
 }
 
-/* ---- being the other end ---------------------------------------------------
- */
+/* ---- being the other end ------------------------------------------------ */
 
 static const char *keep_string(struct poise_reader *from,
                                struct poise_buf *memory)
@@ -509,24 +505,24 @@ int remote_greet(int in, struct poise_remote_options *options, bool *gives,
     struct poise_buf body = {0};
     struct poise_reader reader;
     size_t len = 0;
-    int err = read_head(in, options, &len);
+    int code = read_head(in, options, &len);
 
-    if (err == 0 && !poise_buf_reserve(&body, len + 1)) {
-        err = -ENOMEM;
+    if (code == 0 && !poise_buf_reserve(&body, len + 1)) {
+        code = -ENOMEM;
     }
     /* Strings stay where they are: this is all that they need. */
-    if (err == 0 && !poise_buf_reserve(memory, 2 * len + 64)) {
-        err = -ENOMEM;
+    if (code == 0 && !poise_buf_reserve(memory, 2 * len + 64)) {
+        code = -ENOMEM;
     }
-    if (err == 0) {
-        err = read_all(in, options, body.data, len);
+    if (code == 0) {
+        code = read_all(in, options, body.data, len);
     }
-    if (err == 0) {
+    if (code == 0) {
         reader = poise_reader_of(body.data, len);
-        err = parse_greeting(&reader, options, gives, memory, sources);
+        code = parse_greeting(&reader, options, gives, memory, sources);
     }
     poise_buf_free(&body);
-    return err;
+    return code;
 }
 
 int remote_welcome(int out, int err)

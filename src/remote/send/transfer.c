@@ -45,7 +45,7 @@ int remote_deed(struct remote_transfer *transfer, enum poise_remote_deed deed,
 {
     const struct poise_remote_options *options = &transfer->options;
     struct poise_buf body = {0};
-    int err;
+    int code;
 
     if (!transfer->serves) {
         if (options->deed) {
@@ -55,9 +55,9 @@ int remote_deed(struct remote_transfer *transfer, enum poise_remote_deed deed,
     }
     poise_buf_varint(&body, deed);
     poise_buf_blob(&body, path, len);
-    err = remote_link_say(&transfer->link, REMOTE_DEED, &body);
+    code = remote_link_say(&transfer->link, REMOTE_DEED, &body);
     poise_buf_free(&body);
-    return err;
+    return code;
 }
 
 /* Text that ends with a NUL, in `memory`. */

@@ -117,8 +117,7 @@ void tunnel_name_put(const struct tunnel_name *name, struct poise_buf *out)
                      name->port);
 }
 
-/* ---- addresses -------------------------------------------------------------
- */
+/* ---- addresses ---------------------------------------------------------- */
 
 int tunnel_resolve(const struct tunnel_name *name, bool listens,
                    struct tunnel_target *out)
@@ -213,8 +212,7 @@ void tunnel_peer_put(int fd, struct poise_buf *out)
     put_address(&at, len, out);
 }
 
-/* ---- sockets ---------------------------------------------------------------
- */
+/* ---- sockets ------------------------------------------------------------ */
 
 static int new_socket(int family)
 {

@@ -79,7 +79,7 @@ int tunnel_conn_abort(struct tunnel_conn *conn, const char *why)
 {
     struct tunnel_trunk *trunk = conn->trunk;
     bool is_known = conn->reset || (conn->got_end && conn->sent_end);
-    int err = 0;
+    int code = 0;
 
     trunk->tunnel->stats.resets++;
     if (conn->fd >= 0) {
@@ -91,22 +91,21 @@ int tunnel_conn_abort(struct tunnel_conn *conn, const char *why)
     conn->segmenter = NULL;
     conn->connecting = false;
     if (!is_known) {
-        err =
+        code =
             tunnel_trunk_say(trunk, TUNNEL_RESET, conn->id, 0, why ? why : "");
     }
-    if (err == 0) {
-        err = tunnel_trunk_settle(trunk);
+    if (code == 0) {
+        code = tunnel_trunk_settle(trunk);
     }
-    if (err == 0 && !conn->sent_end) {
+    if (code == 0 && !conn->sent_end) {
         conn->sent_end = true;
         trunk->dirty = true;
-        err = poise_dedup_peer_end(trunk->peer, conn->stream);
+        code = poise_dedup_peer_end(trunk->peer, conn->stream);
     }
-    return err;
+    return code;
 }
 
-/* ---- to its target ---------------------------------------------------------
- */
+/* ---- to its target ------------------------------------------------------ */
 
 int tunnel_conn_connect(struct tunnel_conn *conn)
 {
@@ -156,18 +155,17 @@ short tunnel_conn_events(const struct tunnel_conn *conn)
                                   (wants_read ? POLLIN : 0));
 }
 
-/* ---- from the other end ----------------------------------------------------
- */
+/* ---- from the other end ------------------------------------------------- */
 
 int tunnel_conn_take(struct tunnel_conn *conn,
                      const struct poise_dedup_piece *piece)
 {
     uint64_t before = conn->joined.at;
     size_t fresh;
-    int err = poise_dedup_join(&conn->joined, piece, NULL);
+    int code = poise_dedup_join(&conn->joined, piece, NULL);
 
-    if (err < 0) {
-        return err;
+    if (code < 0) {
+        return code;
     }
     fresh = (size_t)(conn->joined.at - before);
     if (fresh > conn->granted) {
@@ -251,7 +249,7 @@ static void tidy(struct tunnel_conn *conn)
 
 int tunnel_conn_write(struct tunnel_conn *conn)
 {
-    int err = 0;
+    int code = 0;
 
     if (conn->fresh && !conn->reset) {
         return tunnel_conn_connect(conn);
@@ -265,10 +263,10 @@ int tunnel_conn_write(struct tunnel_conn *conn)
     if (conn->connecting) {
         return conn->can_write ? finish_connecting(conn) : 0;
     }
-    while (conn->taken < conn->out.len && err == 0) {
-        err = write_some(conn);
+    while (conn->taken < conn->out.len && code == 0) {
+        code = write_some(conn);
     }
-    if (err < 0 && err != -EAGAIN) {
+    if (code < 0 && code != -EAGAIN) {
         return tunnel_conn_abort(conn, NULL);
     }
     tidy(conn);
@@ -279,51 +277,50 @@ int tunnel_conn_write(struct tunnel_conn *conn)
     return grant(conn);
 }
 
-/* ---- to the other end ------------------------------------------------------
- */
+/* ---- to the other end --------------------------------------------------- */
 
 int tunnel_conn_flush(struct tunnel_conn *conn)
 {
     struct tunnel_trunk *trunk = conn->trunk;
-    int err;
+    int code;
 
     if (!conn->segmenter) {
         return 0;
     }
     trunk->feeding = conn;
     trunk->dirty = true;
-    err = poise_dedup_segmenter_flush(conn->segmenter);
+    code = poise_dedup_segmenter_flush(conn->segmenter);
     conn->held = 0;
-    if (err == 0 && conn->way != &trunk->tunnel->usual &&
+    if (code == 0 && conn->way != &trunk->tunnel->usual &&
         conn->early == conn->way->samples) {
         /* It may know where in an array it is. */
         return 0;
     }
     /* It holds nothing now: whoever comes next may have it. */
-    if (err < 0 || trunk->spare || conn->way != &trunk->tunnel->usual) {
+    if (code < 0 || trunk->spare || conn->way != &trunk->tunnel->usual) {
         poise_dedup_segmenter_destroy(conn->segmenter);
     } else {
         trunk->spare = conn->segmenter;
     }
     conn->segmenter = NULL;
-    return err;
+    return code;
 }
 
 static int send_end(struct tunnel_conn *conn)
 {
-    int err = tunnel_conn_flush(conn);
+    int code = tunnel_conn_flush(conn);
 
     conn->sent_end = true;
     conn->trunk->dirty = true;
-    return err < 0 ? err
-                   : poise_dedup_peer_end(conn->trunk->peer, conn->stream);
+    return code < 0 ? code
+                    : poise_dedup_peer_end(conn->trunk->peer, conn->stream);
 }
 
 static int send_bytes(struct tunnel_conn *conn, const unsigned char *data,
                       size_t len)
 {
     struct tunnel_trunk *trunk = conn->trunk;
-    int err = 0;
+    int code = 0;
 
     trunk->feeding = conn;
     trunk->dirty = true;
@@ -341,18 +338,18 @@ static int send_bytes(struct tunnel_conn *conn, const unsigned char *data,
         trunk->spare = NULL;
     } else if (!conn->segmenter) {
         conn->early = conn->way->samples;
-        err = poise_dedup_segmenter_create(conn->way->method, &conn->way->cut,
-                                           tunnel_trunk_emit, trunk,
-                                           &conn->segmenter);
+        code = poise_dedup_segmenter_create(conn->way->method, &conn->way->cut,
+                                            tunnel_trunk_emit, trunk,
+                                            &conn->segmenter);
     }
-    err = err < 0 ? err : tunnel_way_sample(conn->way, data, len);
-    if (err == 0) {
-        err = poise_dedup_segmenter_feed(conn->segmenter, data, len);
+    code = code < 0 ? code : tunnel_way_sample(conn->way, data, len);
+    if (code == 0) {
+        code = poise_dedup_segmenter_feed(conn->segmenter, data, len);
         conn->held += len;
     }
-    return err == 0 && conn->drained && conn->held <= SMALL
+    return code == 0 && conn->drained && conn->held <= SMALL
                ? tunnel_conn_flush(conn)
-               : err;
+               : code;
 }
 
 int tunnel_conn_read(struct tunnel_conn *conn, size_t most)

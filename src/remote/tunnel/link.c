@@ -24,22 +24,21 @@ enum {
 };
 static const char magic[] = "POISETUN";
 
-/* ---- beginning and end -----------------------------------------------------
- */
+/* ---- beginning and end -------------------------------------------------- */
 
 static int start_connecting(struct tunnel_trunk *trunk)
 {
     struct tunnel *tunnel = trunk->tunnel;
-    int rc = -EADDRNOTAVAIL;
+    int code = -EADDRNOTAVAIL;
 
     while (trunk->tried < tunnel->via.count) {
-        rc = tunnel_connect(&tunnel->via, trunk->tried++);
-        if (rc >= 0) {
-            trunk->fd = rc;
+        code = tunnel_connect(&tunnel->via, trunk->tried++);
+        if (code >= 0) {
+            trunk->fd = code;
             return 0;
         }
     }
-    return rc;
+    return code;
 }
 
 static int start_shaking(struct tunnel_trunk *trunk)
@@ -61,7 +60,7 @@ int tunnel_trunk_create(struct tunnel *tunnel, int fd,
 {
     struct tunnel_trunk *made = poise_alloc(1, sizeof *made);
     struct poise_buf name = {0};
-    int err;
+    int code;
 
     if (!made) {
         return -ENOMEM;
@@ -76,14 +75,14 @@ int tunnel_trunk_create(struct tunnel *tunnel, int fd,
     poise_put_u64(made->greeting + sizeof magic - 1, TUNNEL_VERSION);
     if (fd < 0) {
         poise_buf_puts(&name, tunnel->via.text);
-        err = start_connecting(made);
+        code = start_connecting(made);
     } else {
         tunnel_peer_put(fd, &name);
-        err = start_shaking(made);
+        code = start_shaking(made);
     }
     poise_buf_str(&name);
     made->name = name.data;
-    if (err == 0 && !name.error) {
+    if (code == 0 && !name.error) {
         *out = made;
         return 0;
     }
@@ -91,7 +90,7 @@ int tunnel_trunk_create(struct tunnel *tunnel, int fd,
         made->fd = -1; /* still the caller's */
     }
     tunnel_trunk_destroy(made);
-    return err < 0 ? err : -ENOMEM;
+    return code < 0 ? code : -ENOMEM;
 }
 
 void tunnel_trunk_destroy(struct tunnel_trunk *trunk)
@@ -114,8 +113,7 @@ void tunnel_trunk_destroy(struct tunnel_trunk *trunk)
     free(trunk);
 }
 
-/* ---- what comes ------------------------------------------------------------
- */
+/* ---- what comes --------------------------------------------------------- */
 
 static struct tunnel_conn *find_conn(const struct tunnel_trunk *trunk,
                                      uint64_t id)
@@ -155,7 +153,7 @@ static int take_open(struct tunnel_trunk *trunk, struct poise_reader *body)
     size_t len = 0;
     const char *name = poise_reader_blob(body, &len);
     struct tunnel_conn *conn;
-    int err;
+    int code;
 
     if (body->error || trunk->opens || trunk->window == 0 || id <= trunk->ids ||
         stream == TUNNEL_TALK || stream >= TUNNEL_STREAMS ||
@@ -163,9 +161,9 @@ static int take_open(struct tunnel_trunk *trunk, struct poise_reader *body)
         return remote_bad("it opens a connection that cannot be");
     }
     trunk->ids = id;
-    err = tunnel_conn_create(trunk, (uint32_t)stream, id, -1, &conn);
-    if (err < 0) {
-        return err;
+    code = tunnel_conn_create(trunk, (uint32_t)stream, id, -1, &conn);
+    if (code < 0) {
+        return code;
     }
     conn->fresh = true;
     conn->way = tunnel_way_of(trunk->tunnel, name, len);
@@ -217,25 +215,26 @@ static int take_reset(struct tunnel_trunk *trunk, struct poise_reader *body)
 static int take_message(struct tunnel_trunk *trunk, struct poise_reader *body)
 {
     enum tunnel_message kind = (enum tunnel_message) * body->pos++;
-    int err;
+    int code;
 
     switch (kind) {
     case TUNNEL_LIMITS:
-        err = take_limits(trunk, body);
+        code = take_limits(trunk, body);
         break;
     case TUNNEL_OPEN:
-        err = take_open(trunk, body);
+        code = take_open(trunk, body);
         break;
     case TUNNEL_CREDIT:
-        err = take_credit(trunk, body);
+        code = take_credit(trunk, body);
         break;
     case TUNNEL_RESET:
-        err = take_reset(trunk, body);
+        code = take_reset(trunk, body);
         break;
     default:
         return remote_bad("a message of unknown kind");
     }
-    return err == 0 && body->error ? remote_bad("a message is cut short") : err;
+    return code == 0 && body->error ? remote_bad("a message is cut short")
+                                    : code;
 }
 
 /* Whole messages, each after two bytes of its length. */
@@ -244,9 +243,9 @@ static int take_talk(struct tunnel_trunk *trunk)
     struct poise_buf *coming = &trunk->coming;
     struct poise_reader reader = poise_reader_of(coming->data, coming->len);
     size_t used = 0;
-    int err = 0;
+    int code = 0;
 
-    while (err == 0 && poise_reader_left(&reader) >= 2) {
+    while (code == 0 && poise_reader_left(&reader) >= 2) {
         size_t len = (size_t)(reader.pos[0] | reader.pos[1] << 8);
         struct poise_reader body;
 
@@ -257,7 +256,7 @@ static int take_talk(struct tunnel_trunk *trunk)
             break;
         }
         body = poise_reader_of(reader.pos + 2, len);
-        err = take_message(trunk, &body);
+        code = take_message(trunk, &body);
         reader.pos += len + 2;
         used += len + 2;
     }
@@ -265,7 +264,7 @@ static int take_talk(struct tunnel_trunk *trunk)
         coming->len -= used;
         memmove(coming->data, coming->data + used, coming->len);
     }
-    return err;
+    return code;
 }
 
 static int deliver(uint32_t stream, const struct poise_dedup_piece *piece,
@@ -274,7 +273,7 @@ static int deliver(uint32_t stream, const struct poise_dedup_piece *piece,
     struct tunnel_trunk *trunk = arg;
     uint64_t before = trunk->joined.at;
     size_t fresh;
-    int err;
+    int code;
 
     if (stream != TUNNEL_TALK) {
         struct tunnel_conn *conn = trunk->conns[stream];
@@ -282,14 +281,14 @@ static int deliver(uint32_t stream, const struct poise_dedup_piece *piece,
                    ? tunnel_conn_take(conn, piece)
                    : remote_bad("data of a connection that there is not");
     }
-    err = poise_dedup_join(&trunk->joined, piece, NULL);
-    if (err < 0) {
-        return err;
+    code = poise_dedup_join(&trunk->joined, piece, NULL);
+    if (code < 0) {
+        return code;
     }
     fresh = (size_t)(trunk->joined.at - before);
-    err = poise_buf_append(&trunk->coming, piece->data + piece->len - fresh,
-                           fresh);
-    return err < 0 ? err : take_talk(trunk);
+    code = poise_buf_append(&trunk->coming, piece->data + piece->len - fresh,
+                            fresh);
+    return code < 0 ? code : take_talk(trunk);
 }
 
 static int ended(uint32_t stream, void *arg)
@@ -304,8 +303,7 @@ static int ended(uint32_t stream, void *arg)
     return 0;
 }
 
-/* ---- what goes -------------------------------------------------------------
- */
+/* ---- what goes ---------------------------------------------------------- */
 
 int tunnel_trunk_say(struct tunnel_trunk *trunk, enum tunnel_message kind,
                      uint64_t first, uint64_t second, const char *text)
@@ -342,16 +340,16 @@ int tunnel_trunk_settle(struct tunnel_trunk *trunk)
             .kind = POISE_DEDUP_LITERAL,
             .data = (const unsigned char *)talk->data + done,
         };
-        int err;
+        int code;
 
         len = len < POISE_DEDUP_SEGMENT_MOST ? len : POISE_DEDUP_SEGMENT_MOST;
         piece.len = len;
         piece.place = (struct poise_dedup_place){
             .x = trunk->talked, .width = (uint32_t)len, .height = 1};
-        err = poise_dedup_peer_send_piece(trunk->peer, TUNNEL_TALK, &piece);
-        if (err < 0) {
+        code = poise_dedup_peer_send_piece(trunk->peer, TUNNEL_TALK, &piece);
+        if (code < 0) {
             /* Nothing can be said before the other end said hello. */
-            return err == -EAGAIN && !trunk->met ? 0 : err;
+            return code == -EAGAIN && !trunk->met ? 0 : code;
         }
         done += len;
         trunk->talked += len;
@@ -394,28 +392,27 @@ int tunnel_trunk_open(struct tunnel_trunk *trunk, int fd, const char *target)
 {
     struct tunnel_conn *conn;
     uint32_t stream = 1;
-    int err;
+    int code;
 
     while (trunk->conns[stream]) {
         stream++;
     }
-    err = tunnel_conn_create(trunk, stream, ++trunk->ids, fd, &conn);
-    if (err < 0) {
-        return err;
+    code = tunnel_conn_create(trunk, stream, ++trunk->ids, fd, &conn);
+    if (code < 0) {
+        return code;
     }
     conn->way = tunnel_way_of(trunk->tunnel, target, strlen(target));
     trunk->tunnel->stats.carried++;
     tunnel_guard(fd);
-    err = tunnel_trunk_say(trunk, TUNNEL_OPEN, conn->id, stream, target);
-    if (err < 0) {
+    code = tunnel_trunk_say(trunk, TUNNEL_OPEN, conn->id, stream, target);
+    if (code < 0) {
         /* The link is lost with it. */
         trunk->lost = true;
     }
     return 0;
 }
 
-/* ---- moving bytes ----------------------------------------------------------
- */
+/* ---- moving bytes ------------------------------------------------------- */
 
 static ssize_t link_read(struct tunnel_trunk *trunk)
 {
@@ -491,18 +488,18 @@ static int write_link(struct tunnel_trunk *trunk)
 static int pump(struct tunnel_trunk *trunk)
 {
     for (;;) {
-        int rc = tunnel_trunk_settle(trunk);
+        int code = tunnel_trunk_settle(trunk);
 
-        if (rc == 0) {
-            rc = write_link(trunk);
+        if (code == 0) {
+            code = write_link(trunk);
         }
-        if (rc != 0 || !trunk->dirty) {
-            return rc;
+        if (code != 0 || !trunk->dirty) {
+            return code;
         }
         trunk->dirty = false;
-        rc = poise_dedup_peer_flush(trunk->peer);
-        if (rc < 0) {
-            return rc;
+        code = poise_dedup_peer_flush(trunk->peer);
+        if (code < 0) {
+            return code;
         }
     }
 }
@@ -530,7 +527,7 @@ static int read_link(struct tunnel_trunk *trunk)
     trunk->more = false;
     while (total < TURN_BYTES) {
         ssize_t got = link_read(trunk);
-        int err;
+        int code;
 
         if (got == -EAGAIN) {
             return 0;
@@ -542,17 +539,16 @@ static int read_link(struct tunnel_trunk *trunk)
         }
         total += (size_t)got;
         trunk->in_bytes += (uint64_t)got;
-        err = take_bytes(trunk, trunk->tunnel->buffer, (size_t)got);
-        if (err < 0) {
-            return err;
+        code = take_bytes(trunk, trunk->tunnel->buffer, (size_t)got);
+        if (code < 0) {
+            return code;
         }
     }
     trunk->more = true;
     return 0;
 }
 
-/* ---- connections -----------------------------------------------------------
- */
+/* ---- connections -------------------------------------------------------- */
 
 /* Whoever sent least of late goes first. */
 static struct tunnel_conn *pick(struct tunnel_trunk *trunk)
@@ -589,28 +585,28 @@ static void decay(struct tunnel_trunk *trunk)
 static int carry(struct tunnel_trunk *trunk)
 {
     size_t total = 0;
-    int rc = pump(trunk);
+    int code = pump(trunk);
 
     decay(trunk);
-    while (rc == 0 && total < TURN_BYTES && tunnel_trunk_has_room(trunk)) {
+    while (code == 0 && total < TURN_BYTES && tunnel_trunk_has_room(trunk)) {
         struct tunnel_conn *conn = pick(trunk);
 
         if (!conn) {
             return 0;
         }
         total += trunk->chunk;
-        rc = tunnel_conn_read(conn, trunk->chunk);
-        if (rc == 0) {
-            rc = pump(trunk);
+        code = tunnel_conn_read(conn, trunk->chunk);
+        if (code == 0) {
+            code = pump(trunk);
         }
-        if (rc == 0 && trunk->chunk < CHUNK_MOST) {
+        if (code == 0 && trunk->chunk < CHUNK_MOST) {
             trunk->chunk *= 2;
-        } else if (rc == 1 && trunk->chunk > CHUNK_LEAST &&
+        } else if (code == 1 && trunk->chunk > CHUNK_LEAST &&
                    trunk->chunk > trunk->busy) {
             trunk->chunk /= 2;
         }
     }
-    return rc < 0 ? rc : 0;
+    return code < 0 ? code : 0;
 }
 
 /* Hand on what came, and let go what is over. */
@@ -621,18 +617,18 @@ static int serve(struct tunnel_trunk *trunk)
     for (uint32_t i = 1; i < TUNNEL_STREAMS; i++) {
         struct tunnel_conn *conn = trunk->conns[i];
         uint64_t due;
-        int err;
+        int code;
 
         if (!conn) {
             continue;
         }
-        err = tunnel_conn_write(conn);
+        code = tunnel_conn_write(conn);
         due = tunnel_conn_due(conn);
-        if (err == 0 && due > 0 && due <= now) {
-            err = tunnel_conn_flush(conn);
+        if (code == 0 && due > 0 && due <= now) {
+            code = tunnel_conn_flush(conn);
         }
-        if (err < 0) {
-            return err;
+        if (code < 0) {
+            return code;
         }
         if (tunnel_conn_is_done(conn)) {
             tunnel_conn_destroy(conn);
@@ -641,8 +637,7 @@ static int serve(struct tunnel_trunk *trunk)
     return 0;
 }
 
-/* ---- a turn ----------------------------------------------------------------
- */
+/* ---- a turn ------------------------------------------------------------- */
 
 static int run(struct tunnel_trunk *trunk)
 {
@@ -653,13 +648,13 @@ static int run(struct tunnel_trunk *trunk)
         .ended = ended,
         .arg = trunk,
     };
-    int err = poise_dedup_peer_create(&options, &trunk->peer);
+    int code = poise_dedup_peer_create(&options, &trunk->peer);
 
     trunk->state = TUNNEL_RUNNING;
     /* Ciphers may have taken in more than they needed. */
     trunk->more = true;
-    return err < 0
-               ? err
+    return code < 0
+               ? code
                : tunnel_trunk_say(trunk, TUNNEL_LIMITS, TUNNEL_WINDOW, 0, NULL);
 }
 
@@ -680,37 +675,37 @@ static int finish_connecting(struct tunnel_trunk *trunk)
 /* What comes before the wire: 1 if it is there. */
 static int prepare(struct tunnel_trunk *trunk)
 {
-    int rc = 0;
+    int code = 0;
 
     if (trunk->state == TUNNEL_CONNECTING && trunk->can_write) {
-        rc = finish_connecting(trunk);
+        code = finish_connecting(trunk);
     }
-    if (rc == 0 && trunk->state == TUNNEL_SHAKING) {
-        rc = trunk->tls ? tunnel_tls_shake(trunk->tls) : 1;
-        if (rc == 1) {
-            rc = run(trunk);
+    if (code == 0 && trunk->state == TUNNEL_SHAKING) {
+        code = trunk->tls ? tunnel_tls_shake(trunk->tls) : 1;
+        if (code == 1) {
+            code = run(trunk);
         }
     }
-    if (rc == 0 && trunk->deadline_ns > 0 &&
+    if (code == 0 && trunk->deadline_ns > 0 &&
         trunk->tunnel->now_ns > trunk->deadline_ns) {
         return poise_error_set(ETIMEDOUT, "meet", trunk->name,
                                "it says nothing");
     }
-    return rc < 0 ? rc : trunk->state == TUNNEL_RUNNING;
+    return code < 0 ? code : trunk->state == TUNNEL_RUNNING;
 }
 
 int tunnel_trunk_turn(struct tunnel_trunk *trunk)
 {
-    int rc = prepare(trunk);
+    int code = prepare(trunk);
 
-    if (rc <= 0) {
-        return rc;
+    if (code <= 0) {
+        return code;
     }
-    rc = trunk->can_read || trunk->more ? read_link(trunk) : 0;
-    if (rc == 0) {
-        rc = serve(trunk);
+    code = trunk->can_read || trunk->more ? read_link(trunk) : 0;
+    if (code == 0) {
+        code = serve(trunk);
     }
-    return rc < 0 ? rc : carry(trunk);
+    return code < 0 ? code : carry(trunk);
 }
 
 short tunnel_trunk_events(const struct tunnel_trunk *trunk)

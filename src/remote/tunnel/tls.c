@@ -51,8 +51,7 @@ static int failed(int code, const char *doing, const char *what)
                : poise_error_set(code, doing, what, NULL);
 }
 
-/* ---- the secret ------------------------------------------------------------
- */
+/* ---- the secret --------------------------------------------------------- */
 
 static int digit(char c)
 {
@@ -116,13 +115,13 @@ int poise_remote_tunnel_secret(const char *path)
     static const char digits[] = "0123456789abcdef";
     struct poise_dedup_key random[MADE / POISE_DEDUP_KEY_BYTES];
     char text[2 * MADE + 1];
-    int fd, err = 0, closed;
+    int fd, code = 0, closed;
 
-    for (size_t i = 0; i < MADE / POISE_DEDUP_KEY_BYTES && err == 0; i++) {
-        err = poise_dedup_key_make(&random[i]);
+    for (size_t i = 0; i < MADE / POISE_DEDUP_KEY_BYTES && code == 0; i++) {
+        code = poise_dedup_key_make(&random[i]);
     }
-    if (err < 0) {
-        return err;
+    if (code < 0) {
+        return code;
     }
     for (size_t i = 0; i < MADE; i++) {
         unsigned char byte = ((const unsigned char *)random)[i];
@@ -133,18 +132,18 @@ int poise_remote_tunnel_secret(const char *path)
     fd = poise_file_open(AT_FDCWD, path,
                          O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd >= 0) {
-        err = poise_file_write(fd, text, sizeof text, path);
+        code = poise_file_write(fd, text, sizeof text, path);
         closed = poise_file_close(fd, path);
-        err = err < 0 ? err : closed;
-        if (err < 0) {
+        code = code < 0 ? code : closed;
+        if (code < 0) {
             unlink(path);
         }
     } else {
-        err = fd;
+        code = fd;
     }
     OPENSSL_cleanse(random, sizeof random);
     OPENSSL_cleanse(text, sizeof text);
-    return err;
+    return code;
 }
 
 /* The secret in OpenSSL's form; NULL without memory. */
@@ -194,15 +193,14 @@ static int find(SSL *ssl, const unsigned char *id, size_t id_len,
     return *session != NULL;
 }
 
-/* ---- contexts --------------------------------------------------------------
- */
+/* ---- contexts ----------------------------------------------------------- */
 
 static int use_secret(struct tunnel_keys *keys, const char *path)
 {
-    int err = read_secret(path, keys);
+    int code = read_secret(path, keys);
 
-    if (err < 0) {
-        return err;
+    if (code < 0) {
+        return code;
     }
     if (SSL_CTX_set_ciphersuites(keys->context, "TLS_AES_128_GCM_SHA256") !=
         1) {
@@ -248,7 +246,7 @@ int tunnel_keys_create(const struct poise_remote_tunnel_options *options,
 {
     bool certified = options->cert || options->key || options->ca;
     struct tunnel_keys *made;
-    int err;
+    int code;
 
     if (!options->secret && !certified) {
         *out = NULL;
@@ -268,7 +266,7 @@ int tunnel_keys_create(const struct poise_remote_tunnel_options *options,
         SSL_CTX_new(serves ? TLS_server_method() : TLS_client_method());
     if (!made->context ||
         SSL_CTX_set_min_proto_version(made->context, TLS1_3_VERSION) != 1) {
-        err = failed(ENOMEM, "set up TLS", NULL);
+        code = failed(ENOMEM, "set up TLS", NULL);
         goto fail;
     }
     SSL_CTX_set_app_data(made->context, made);
@@ -279,15 +277,15 @@ int tunnel_keys_create(const struct poise_remote_tunnel_options *options,
                                         SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     SSL_CTX_set_verify(made->context,
                        SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
-    err = options->secret ? use_secret(made, options->secret)
-                          : use_certificates(made, options);
-    if (err == 0) {
+    code = options->secret ? use_secret(made, options->secret)
+                           : use_certificates(made, options);
+    if (code == 0) {
         *out = made;
         return 0;
     }
 fail:
     tunnel_keys_destroy(made);
-    return err;
+    return code;
 }
 
 void tunnel_keys_destroy(struct tunnel_keys *keys)
@@ -299,8 +297,7 @@ void tunnel_keys_destroy(struct tunnel_keys *keys)
     }
 }
 
-/* ---- connections -----------------------------------------------------------
- */
+/* ---- connections -------------------------------------------------------- */
 
 /* Whose certificate it has to be. */
 static int expect_name(SSL *ssl, const char *name)
@@ -322,9 +319,9 @@ int tunnel_tls_create(const struct tunnel_keys *keys, int fd, const char *host,
     made->ssl = SSL_new(keys->context);
     if (!made->ssl || SSL_set_fd(made->ssl, fd) != 1 ||
         (keys->secret_len == 0 && name && !expect_name(made->ssl, name))) {
-        int err = failed(ENOMEM, "set up TLS", NULL);
+        int code = failed(ENOMEM, "set up TLS", NULL);
         tunnel_tls_destroy(made);
-        return err;
+        return code;
     }
     if (keys->serves) {
         SSL_set_accept_state(made->ssl);
@@ -375,11 +372,11 @@ static int explain(struct tunnel_tls *tls, int rc, const char *doing)
 int tunnel_tls_shake(struct tunnel_tls *tls)
 {
     static const char doing[] = "agree on keys with the other end";
-    int rc;
+    int code;
 
     errno = 0;
-    rc = SSL_do_handshake(tls->ssl);
-    if (rc == 1) {
+    code = SSL_do_handshake(tls->ssl);
+    if (code == 1) {
         /* A secret that was not used proves nothing. */
         if (tls->keys->secret_len > 0 && !SSL_session_reused(tls->ssl)) {
             return poise_error_set(EPERM, doing, NULL,
@@ -387,38 +384,39 @@ int tunnel_tls_shake(struct tunnel_tls *tls)
         }
         return 1;
     }
-    rc = explain(tls, rc, doing);
-    return rc == -EAGAIN ? 0
-           : rc < 0      ? rc
-                    : poise_error_set(ECONNRESET, doing, NULL, "it hung up");
+    code = explain(tls, code, doing);
+    return code == -EAGAIN ? 0
+           : code < 0      ? code
+                      : poise_error_set(ECONNRESET, doing, NULL, "it hung up");
 }
 
 ssize_t tunnel_tls_read(struct tunnel_tls *tls, void *data, size_t len)
 {
     size_t got = 0;
-    int rc;
+    int code;
 
     errno = 0;
-    rc = SSL_read_ex(tls->ssl, data, len, &got);
+    code = SSL_read_ex(tls->ssl, data, len, &got);
     tls->wants_write = false;
-    return rc == 1 ? (ssize_t)got : explain(tls, rc, "read from the other end");
+    return code == 1 ? (ssize_t)got
+                     : explain(tls, code, "read from the other end");
 }
 
 ssize_t tunnel_tls_write(struct tunnel_tls *tls, const void *data, size_t len)
 {
     size_t done = 0;
-    int rc;
+    int code;
 
     errno = 0;
-    rc = SSL_write_ex(tls->ssl, data, len, &done);
+    code = SSL_write_ex(tls->ssl, data, len, &done);
     tls->wants_write = false;
-    if (rc == 1) {
+    if (code == 1) {
         return (ssize_t)done;
     }
-    rc = explain(tls, rc, "write to the other end");
-    return rc == 0
+    code = explain(tls, code, "write to the other end");
+    return code == 0
                ? poise_error_set(EPIPE, "write to the other end", NULL, NULL)
-               : rc;
+               : code;
 }
 
 void tunnel_tls_bytes(const struct tunnel_tls *tls, uint64_t *out, uint64_t *in)

@@ -22,8 +22,7 @@ enum {
     LINE_MOST = 512,
 };
 
-/* ---- words -----------------------------------------------------------------
- */
+/* ---- words -------------------------------------------------------------- */
 
 void tunnel_problem(const struct tunnel *tunnel)
 {
@@ -98,8 +97,7 @@ struct poise_remote_tunnel_stats tunnel_stats(const struct tunnel *tunnel)
     return stats;
 }
 
-/* ---- opening ---------------------------------------------------------------
- */
+/* ---- opening ------------------------------------------------------------ */
 
 /* Only this machine may connect to what is not enciphered. */
 static int check_open(const struct tunnel_target *target,
@@ -115,12 +113,12 @@ static int check_open(const struct tunnel_target *target,
 /* Where the other end is now. */
 static int resolve_up(struct tunnel *tunnel)
 {
-    int err;
+    int code;
 
     tunnel_target_free(&tunnel->via);
-    err = tunnel_resolve(&tunnel->via_name, false, &tunnel->via);
-    return err < 0 ? err
-                   : check_open(&tunnel->via, tunnel->via_keys, "connect to");
+    code = tunnel_resolve(&tunnel->via_name, false, &tunnel->via);
+    return code < 0 ? code
+                    : check_open(&tunnel->via, tunnel->via_keys, "connect to");
 }
 
 static int add_listener(struct tunnel *tunnel, enum tunnel_door door,
@@ -133,38 +131,38 @@ static int add_listener(struct tunnel *tunnel, enum tunnel_door door,
     struct tunnel_listener *made = &tunnel->listeners[tunnel->listener_count];
     struct tunnel_target at;
     struct poise_buf where = {0};
-    int rc = tunnel_resolve(name, true, &at);
+    int code = tunnel_resolve(name, true, &at);
 
-    if (rc < 0) {
+    if (code < 0) {
         free(target);
-        return rc;
+        return code;
     }
-    rc = check_open(&at, keys, "listen at");
-    if (rc == 0) {
-        rc = tunnel_listen(&at, &where);
+    code = check_open(&at, keys, "listen at");
+    if (code == 0) {
+        code = tunnel_listen(&at, &where);
     }
     tunnel_target_free(&at);
-    if (rc < 0) {
+    if (code < 0) {
         free(target);
     } else {
         *made = (struct tunnel_listener){
-            .door = door, .fd = rc, .slot = -1, .target = target};
+            .door = door, .fd = code, .slot = -1, .target = target};
         tunnel->listener_count++;
         tunnel_tell(tunnel, words[door], poise_buf_str(&where),
                     target ? target : "", "");
     }
     poise_buf_free(&where);
-    return rc < 0 ? rc : 0;
+    return code < 0 ? code : 0;
 }
 
 static int open_forward(struct tunnel *tunnel, const char *text)
 {
     struct tunnel_name listen, target;
     struct poise_buf to = {0};
-    int err = tunnel_forward_parse(text, &listen, &target);
+    int code = tunnel_forward_parse(text, &listen, &target);
 
-    if (err < 0) {
-        return err;
+    if (code < 0) {
+        return code;
     }
     tunnel_name_put(&target, &to);
     poise_buf_str(&to);
@@ -180,9 +178,9 @@ static int open_other(struct tunnel *tunnel, enum tunnel_door door,
                       const char *text, const struct tunnel_keys *keys)
 {
     struct tunnel_name name;
-    int err = tunnel_name_parse(text, &name);
+    int code = tunnel_name_parse(text, &name);
 
-    return err < 0 ? err : add_listener(tunnel, door, &name, keys, NULL);
+    return code < 0 ? code : add_listener(tunnel, door, &name, keys, NULL);
 }
 
 static int resolve_allowed(struct tunnel *tunnel)
@@ -196,13 +194,13 @@ static int resolve_allowed(struct tunnel *tunnel)
     }
     for (size_t i = 0; i < options->allow_count; i++) {
         struct tunnel_name name;
-        int err = tunnel_name_parse(options->allow[i], &name);
+        int code = tunnel_name_parse(options->allow[i], &name);
 
-        if (err == 0) {
-            err = tunnel_resolve(&name, false, &tunnel->allowed[i]);
+        if (code == 0) {
+            code = tunnel_resolve(&name, false, &tunnel->allowed[i]);
         }
-        if (err < 0) {
-            return err;
+        if (code < 0) {
+            return code;
         }
         tunnel->allowed_count++;
     }
@@ -235,48 +233,48 @@ static int open_all(struct tunnel *tunnel)
                                  .usual = "tunnel",
                                  .bytes = options->cache_bytes,
                                  .bits = options->cache_bits};
-    int err = resolve_allowed(tunnel);
+    int code = resolve_allowed(tunnel);
 
-    if (err == 0 && options->serve) {
-        err = tunnel_keys_create(options, true, &tunnel->serve_keys);
+    if (code == 0 && options->serve) {
+        code = tunnel_keys_create(options, true, &tunnel->serve_keys);
     }
-    if (err == 0 && options->via) {
-        err = tunnel_keys_create(options, false, &tunnel->via_keys);
-        err =
-            err < 0 ? err : tunnel_name_parse(options->via, &tunnel->via_name);
-        if (err == 0 && !tunnel->via_keys) {
+    if (code == 0 && options->via) {
+        code = tunnel_keys_create(options, false, &tunnel->via_keys);
+        code = code < 0 ? code
+                        : tunnel_name_parse(options->via, &tunnel->via_name);
+        if (code == 0 && !tunnel->via_keys) {
             /* Wrong for good, unlike a name that is not known now. */
-            err = resolve_up(tunnel);
+            code = resolve_up(tunnel);
         }
     }
-    if (err == 0) {
-        err = remote_store_open(&cache, &tunnel->store);
-        if (err > 0) {
+    if (code == 0) {
+        code = remote_store_open(&cache, &tunnel->store);
+        if (code > 0) {
             tunnel_problem(tunnel);
-            err = 0;
+            code = 0;
         }
     }
-    if (err == 0 && options->metrics) {
-        err = open_other(tunnel, TUNNEL_SHOWS, options->metrics, NULL);
+    if (code == 0 && options->metrics) {
+        code = open_other(tunnel, TUNNEL_SHOWS, options->metrics, NULL);
     }
-    if (err == 0 && options->serve) {
-        err = open_other(tunnel, TUNNEL_SERVES, options->serve,
-                         tunnel->serve_keys);
+    if (code == 0 && options->serve) {
+        code = open_other(tunnel, TUNNEL_SERVES, options->serve,
+                          tunnel->serve_keys);
     }
-    for (size_t i = 0; i < options->forward_count && err == 0; i++) {
-        err = open_forward(tunnel, options->forwards[i]);
+    for (size_t i = 0; i < options->forward_count && code == 0; i++) {
+        code = open_forward(tunnel, options->forwards[i]);
     }
-    return err;
+    return code;
 }
 
 int tunnel_create(const struct poise_remote_tunnel_options *options,
                   struct tunnel **out)
 {
     struct tunnel *made;
-    int err = check_options(options);
+    int code = check_options(options);
 
-    if (err < 0) {
-        return err;
+    if (code < 0) {
+        return code;
     }
     made = poise_alloc(1, sizeof *made);
     if (!made) {
@@ -289,11 +287,11 @@ int tunnel_create(const struct poise_remote_tunnel_options *options,
     made->buffer = poise_alloc(TUNNEL_BUFFER, 1);
     made->listeners =
         poise_alloc(options->forward_count + 2, sizeof *made->listeners);
-    err = made->buffer && made->listeners ? tunnel_ways_create(made) : -ENOMEM;
-    err = err < 0 ? err : open_all(made);
-    if (err < 0) {
+    code = made->buffer && made->listeners ? tunnel_ways_create(made) : -ENOMEM;
+    code = code < 0 ? code : open_all(made);
+    if (code < 0) {
         tunnel_destroy(made);
-        return err;
+        return code;
     }
     *out = made;
     return 0;
@@ -332,22 +330,21 @@ void tunnel_destroy(struct tunnel *tunnel)
     free(tunnel);
 }
 
-/* ---- the link that this end makes ------------------------------------------
- */
+/* ---- the link that this end makes --------------------------------------- */
 
 static int connect_up(struct tunnel *tunnel)
 {
     struct tunnel_trunk *made;
-    int err = resolve_up(tunnel);
+    int code = resolve_up(tunnel);
 
-    if (err == 0) {
-        err = tunnel_trunk_create(tunnel, -1, &made);
+    if (code == 0) {
+        code = tunnel_trunk_create(tunnel, -1, &made);
     }
-    if (err == 0) {
+    if (code == 0) {
         made->next = tunnel->trunks;
         tunnel->trunks = tunnel->up = made;
     }
-    return err;
+    return code;
 }
 
 /* Nobody is kept waiting for a link that is not there. */
@@ -383,8 +380,7 @@ static void lose_up(struct tunnel *tunnel)
     turn_away(tunnel);
 }
 
-/* ---- waiting ---------------------------------------------------------------
- */
+/* ---- waiting ------------------------------------------------------------ */
 
 static void sooner(uint64_t *due, uint64_t at)
 {
@@ -489,7 +485,7 @@ static int await(struct tunnel *tunnel, uint64_t most_ns)
 {
     uint64_t due = collect(tunnel), now = poise_clock_ns(), left;
     struct timespec time;
-    int rc;
+    int code;
 
     if (tunnel->fds.error) {
         return -ENOMEM;
@@ -498,12 +494,12 @@ static int await(struct tunnel *tunnel, uint64_t most_ns)
     left = left < most_ns ? left : most_ns;
     time = (struct timespec){.tv_sec = (time_t)(left / SECOND_NS),
                              .tv_nsec = (long)(left % SECOND_NS)};
-    rc = ppoll((struct pollfd *)(void *)tunnel->fds.data,
-               tunnel->fds.len / sizeof(struct pollfd), &time, NULL);
-    if (rc < 0 && errno != EINTR) {
+    code = ppoll((struct pollfd *)(void *)tunnel->fds.data,
+                 tunnel->fds.len / sizeof(struct pollfd), &time, NULL);
+    if (code < 0 && errno != EINTR) {
         return poise_error_set(errno, "wait for connections", NULL, NULL);
     }
-    if (rc < 0) {
+    if (code < 0) {
         /* Nothing is known of any of them. */
         struct pollfd *fds = (void *)tunnel->fds.data;
         for (size_t i = 0; i < tunnel->fds.len / sizeof *fds; i++) {
@@ -515,8 +511,7 @@ static int await(struct tunnel *tunnel, uint64_t most_ns)
     return 0;
 }
 
-/* ---- a turn ----------------------------------------------------------------
- */
+/* ---- a turn ------------------------------------------------------------- */
 
 static unsigned count_trunks(const struct tunnel *tunnel)
 {
@@ -533,7 +528,7 @@ static int let_in(struct tunnel *tunnel, const struct tunnel_listener *listener,
                   int fd)
 {
     struct tunnel_trunk *trunk;
-    int err;
+    int code;
 
     switch (listener->door) {
     case TUNNEL_FORWARDS:
@@ -544,30 +539,30 @@ static int let_in(struct tunnel *tunnel, const struct tunnel_listener *listener,
         if (count_trunks(tunnel) >= TUNNEL_TRUNKS) {
             return poise_error_set(EUSERS, "serve one more link", NULL, NULL);
         }
-        err = tunnel_trunk_create(tunnel, fd, &trunk);
-        if (err == 0) {
+        code = tunnel_trunk_create(tunnel, fd, &trunk);
+        if (code == 0) {
             trunk->next = tunnel->trunks;
             tunnel->trunks = trunk;
         }
-        return err;
+        return code;
     }
 }
 
 static void answer(struct tunnel *tunnel, struct tunnel_listener *listener)
 {
     while (may_accept(tunnel, listener)) {
-        int fd = tunnel_accept(listener->fd), err;
+        int fd = tunnel_accept(listener->fd), code;
 
         if (fd == -EAGAIN) {
             return;
         }
-        err = fd < 0 ? fd : let_in(tunnel, listener, fd);
-        if (err < 0) {
+        code = fd < 0 ? fd : let_in(tunnel, listener, fd);
+        if (code < 0) {
             tunnel_problem(tunnel);
             /* There may be room again soon. */
             listener->pause_ns = tunnel->now_ns + PAUSE_MS * UINT64_C(1000000);
         }
-        if (err < 0 && fd >= 0) {
+        if (code < 0 && fd >= 0) {
             tunnel_close_hard(fd);
         }
     }
@@ -615,10 +610,10 @@ static void save(struct tunnel *tunnel)
 
 static void turn_trunk(struct tunnel *tunnel, struct tunnel_trunk *trunk)
 {
-    int err = trunk->lost ? -ENOMEM : tunnel_trunk_turn(trunk);
+    int code = trunk->lost ? -ENOMEM : tunnel_trunk_turn(trunk);
 
     tunnel->stirred |= trunk->count > 0;
-    if (err == 0) {
+    if (code == 0) {
         return;
     }
     trunk->lost = true;
@@ -631,10 +626,10 @@ static void turn_trunk(struct tunnel *tunnel, struct tunnel_trunk *trunk)
 
 int tunnel_turn(struct tunnel *tunnel, uint64_t most_ns)
 {
-    int err = await(tunnel, most_ns);
+    int code = await(tunnel, most_ns);
 
-    if (err < 0) {
-        return err;
+    if (code < 0) {
+        return code;
     }
     if (tunnel->options.via && !tunnel->up &&
         tunnel->retry_ns <= tunnel->now_ns && connect_up(tunnel) < 0) {
@@ -660,16 +655,16 @@ int poise_remote_tunnel(const struct poise_remote_tunnel_options *options,
                         struct poise_remote_tunnel_stats *stats)
 {
     struct tunnel *tunnel;
-    int err = tunnel_create(options, &tunnel);
+    int code = tunnel_create(options, &tunnel);
 
     *stats = (struct poise_remote_tunnel_stats){0};
-    if (err < 0) {
-        return err;
+    if (code < 0) {
+        return code;
     }
-    while (err == 0 && !(options->stop && *options->stop)) {
-        err = tunnel_turn(tunnel, TICK_S * SECOND_NS);
+    while (code == 0 && !(options->stop && *options->stop)) {
+        code = tunnel_turn(tunnel, TICK_S * SECOND_NS);
     }
     *stats = tunnel_stats(tunnel);
     tunnel_destroy(tunnel);
-    return err;
+    return code;
 }

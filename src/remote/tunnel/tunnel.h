@@ -36,8 +36,7 @@ enum tunnel_message {
     TUNNEL_RESET,
 };
 
-/* ---- tunnel_address.c ------------------------------------------------------
- */
+/* ---- tunnel_address.c --------------------------------------------------- */
 
 /** A host and a port as someone wrote them. */
 struct tunnel_name {
@@ -93,8 +92,7 @@ void tunnel_watch(int fd);
  * becomes how many bytes that are, if it is a link over TCP. */
 bool tunnel_is_full(int fd, size_t *busy);
 
-/* ---- tunnel_tls.c ----------------------------------------------------------
- */
+/* ---- tunnel_tls.c ------------------------------------------------------- */
 
 /** What an end proves itself with, and wants proved. */
 struct tunnel_keys;
@@ -120,8 +118,7 @@ void tunnel_tls_bytes(const struct tunnel_tls *tls, uint64_t *out,
 /** It has to write before it can go on. */
 bool tunnel_tls_wants_write(const struct tunnel_tls *tls);
 
-/* ---- tunnel_way.c ----------------------------------------------------------
- */
+/* ---- tunnel_way.c ------------------------------------------------------- */
 
 struct tunnel;
 
@@ -142,8 +139,7 @@ struct tunnel_way *tunnel_way_of(struct tunnel *tunnel, const char *target,
 /** Someone said this. When there was enough, choose. */
 int tunnel_way_sample(struct tunnel_way *way, const void *data, size_t len);
 
-/* ---- tunnel_conn.c ---------------------------------------------------------
- */
+/* ---- tunnel_conn.c ------------------------------------------------------ */
 
 struct tunnel_trunk;
 
@@ -206,8 +202,7 @@ bool tunnel_conn_is_done(const struct tunnel_conn *conn);
  * user at the other end, or NULL. */
 int tunnel_conn_abort(struct tunnel_conn *conn, const char *why);
 
-/* ---- tunnel_trunk.c --------------------------------------------------------
- */
+/* ---- tunnel_trunk.c ----------------------------------------------------- */
 
 enum tunnel_state {
     TUNNEL_CONNECTING,
@@ -278,8 +273,7 @@ int tunnel_trunk_settle(struct tunnel_trunk *trunk);
 /** Send a piece of the connection `trunk->feeding`; a segmenter's `emit`. */
 int tunnel_trunk_emit(const struct poise_dedup_piece *piece, void *arg);
 
-/* ---- tunnel_page.c ---------------------------------------------------------
- */
+/* ---- tunnel_page.c ------------------------------------------------------ */
 
 struct tunnel_page {
     struct tunnel_page *next;
@@ -294,8 +288,7 @@ int tunnel_page_create(struct tunnel *tunnel, int fd);
 void tunnel_page_destroy(struct tunnel_page *page);
 void tunnel_page_turn(struct tunnel *tunnel, struct tunnel_page *page);
 
-/* ---- tunnel.c --------------------------------------------------------------
- */
+/* ---- tunnel.c ----------------------------------------------------------- */
 
 enum tunnel_door { TUNNEL_FORWARDS, TUNNEL_SERVES, TUNNEL_SHOWS };
 

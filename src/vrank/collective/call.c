@@ -7,9 +7,7 @@
 #include "collective.h"
 #include "vrank/context/context.h"
 
-/* ---- memory
- * -------------------------------------------------------------------
- */
+/* ---- memory ------------------------------------------------------------- */
 
 void *vcoll_alloc(struct vcoll_call *call, size_t bytes)
 {
@@ -40,9 +38,7 @@ char *vcoll_alloc_elements(struct vcoll_call *call, MPI_Datatype type,
            (extent < 0 ? -extent * (ptrdiff_t)(count > 0 ? count - 1 : 0) : 0);
 }
 
-/* ---- types and operations of non-blocking calls
- * --------------------------------
- */
+/* ---- types and operations of non-blocking calls ------------------------- */
 
 /* The program may free them as soon as a non-blocking function returns. */
 static void side_hold(const struct vcoll_side *side, int pieces, bool hold)
@@ -75,9 +71,7 @@ static void call_hold(struct vcoll_call *call, bool hold)
     call->held = hold;
 }
 
-/* ---- a call's life
- * ---------------------------------------------------------------
- */
+/* ---- a call's life ------------------------------------------------------ */
 
 static const struct vcoll_meet *const meets[COLL_KINDS] = {
     [COLL_BARRIER] = &vcoll_meet_barrier,
@@ -250,9 +244,7 @@ void vcoll_end(struct vcoll_call *call)
     }
 }
 
-/* ---- blocking, and not
- * -------------------------------------------------------------
- */
+/* ---- blocking, and not -------------------------------------------------- */
 
 int vcoll_run(struct vcoll_call *call)
 {
@@ -299,7 +291,7 @@ static void task_free(void *state)
 int vcoll_start(const struct vcoll_call *what, MPI_Request *request)
 {
     struct vrank_face *face = what->comm->face;
-    struct vcoll_call *call = poise_alloc(1, sizeof(*call));
+    struct vcoll_call *call = poise_alloc(1, sizeof *call);
     int error = MPI_ERR_NO_MEM;
 
     if (call != NULL) {

@@ -137,8 +137,7 @@ static inline char *vcoll_operand(const struct vcoll_call *call)
     return call->in_place ? call->recv.base : call->send.base;
 }
 
-/* ---- meetings (meet.c) ----------------------------------------------------
- */
+/* ---- meetings (meet.c) -------------------------------------------------- */
 
 /* Contributions up to this size are laid into the meeting itself, so that
  * nobody waits until the others have seen them. */
@@ -253,8 +252,7 @@ size_t vcoll_reduced_elements(const struct vcoll_call *call, int ranks);
 /* In each process one rank speaks for it: the root, or the lowest. */
 int vcoll_speaker(const struct vcoll_call *call, int process);
 
-/* ---- schedules (schedule.c) -----------------------------------------------
- */
+/* ---- schedules (schedule.c) --------------------------------------------- */
 
 /* Add to the schedule; data stays where it is until the call ends. What is
  * added between two calls of vcoll_round is begun together; what is to be

@@ -5,8 +5,7 @@
  */
 #include "args.h"
 
-/* ---- checks
- * ------------------------------------------------------------------ */
+/* ---- checks ------------------------------------------------------------- */
 
 /* Begin to fill in a call. Otherwise the error has been handled, and its code
  * is returned. */
@@ -86,8 +85,7 @@ static bool is_in_place(const struct vcoll_call *call, const void *buf)
     return buf == MPI_IN_PLACE && call->comm->remote == NULL;
 }
 
-/* ---- barrier and broadcast
- * ------------------------------------------------------ */
+/* ---- barrier and broadcast ---------------------------------------------- */
 
 int MPI_Barrier(MPI_Comm comm)
 {
@@ -132,8 +130,7 @@ int MPI_Ibcast(void *buffer, int count, MPI_Datatype datatype, int root,
     return vcoll_args_go(&call, comm, bcast, request);
 }
 
-/* ---- gather and scatter
- * ------------------------------------------------------------ */
+/* ---- gather and scatter ------------------------------------------------- */
 
 /* What each rank has of a gather or a scatter is `part`, what the root has of
  * everybody `all`. Which of them counts depends on who the caller is. */
@@ -281,8 +278,7 @@ int MPI_Iscatterv(const void *sendbuf, const int sendcounts[],
     return vcoll_args_go(&call, comm, scatter, request);
 }
 
-/* ---- from all to all
- * ----------------------------------------------------------------- */
+/* ---- from all to all ---------------------------------------------------- */
 
 static int to_all(struct vcoll_call *call)
 {

@@ -14,7 +14,7 @@ static int receive_operands(struct vcoll_call *call,
     int size = call->comm->remote->size;
     struct vcoll_piece last = {NULL, count, type};
     struct vcoll_piece *operands =
-        vcoll_alloc(call, (size_t)size * sizeof(*operands));
+        vcoll_alloc(call, (size_t)size * sizeof *operands);
 
     if (operands == NULL) {
         return MPI_ERR_NO_MEM;

@@ -14,8 +14,7 @@
 
 enum phase { PHASE_AWAY, PHASE_COME, PHASE_LEFT };
 
-/* ---- boards ---------------------------------------------------------------
- */
+/* ---- boards ------------------------------------------------------------- */
 
 static void board_free(void *arg)
 {
@@ -117,7 +116,7 @@ static void board_survey(struct vcoll_board *board,
 
 static struct vcoll_board *board_create(struct poise_mpi_comm *comm)
 {
-    struct vcoll_board *board = poise_alloc(1, sizeof(*board));
+    struct vcoll_board *board = poise_alloc(1, sizeof *board);
     size_t members = (size_t)comm->shared->members + 1;
     int *first_of = poise_alloc((size_t)vrank_processes(), sizeof(int));
 
@@ -126,10 +125,10 @@ static struct vcoll_board *board_create(struct poise_mpi_comm *comm)
     }
     board->workers = vrank_workers();
     board->ranks = poise_alloc(members, sizeof(int));
-    board->who = poise_alloc(members, sizeof(*board->who));
+    board->who = poise_alloc(members, sizeof *board->who);
     board->worker_of = poise_alloc(members, sizeof(int));
     board->leaders = poise_alloc((size_t)vrank_processes(), sizeof(int));
-    board->seats = alloc_lines((size_t)board->workers, sizeof(*board->seats));
+    board->seats = alloc_lines((size_t)board->workers, sizeof *board->seats);
     if (board->ranks == NULL || board->who == NULL ||
         board->worker_of == NULL || board->leaders == NULL ||
         board->seats == NULL || board_seat(board, comm) < 0) {
@@ -198,8 +197,7 @@ int vcoll_board_process(const struct vcoll_board *board,
     return -1;
 }
 
-/* ---- finding a meeting ------------------------------------------------------
- */
+/* ---- finding a meeting -------------------------------------------------- */
 
 static struct vcoll_meeting *meeting_create(const struct vcoll_board *board)
 {
@@ -315,8 +313,7 @@ void *vcoll_meeting_alloc(struct vcoll_meeting *meeting, size_t bytes)
     return memory->bytes;
 }
 
-/* ---- waking -----------------------------------------------------------------
- */
+/* ---- waking ------------------------------------------------------------- */
 
 /* Wake the members of one worker, but for `except`. */
 static void wake_worker(const struct vcoll_board *board, int worker, int except)
@@ -360,9 +357,7 @@ static void pass_on(const struct vcoll_board *board,
     }
 }
 
-/* ---- coming and going
- * ---------------------------------------------------------
- */
+/* ---- coming and going --------------------------------------------------- */
 
 /* All have come, this one last. */
 static void open_meeting(struct vcoll_board *board,

@@ -43,7 +43,7 @@ int vcoll_piece_copy(const struct vcoll_piece *from,
     return MPI_SUCCESS;
 }
 
-/* ---- small contributions ------------------------------------------------- */
+/* ---- small contributions ------------------------------------------------ */
 
 static char *small_of(const struct vcoll_meeting *meeting, int place)
 {
@@ -78,8 +78,7 @@ static struct vcoll_piece offered(const struct vcoll_meeting *meeting,
                           : outside;
 }
 
-/* ---- from one to all -------------------------------------------------------
- */
+/* ---- from one to all ---------------------------------------------------- */
 
 static bool bcast_offer(struct vcoll_meeting *meeting, struct vcoll_call *call)
 {
@@ -130,8 +129,7 @@ static int scatter_part(struct vcoll_meeting *meeting, struct vcoll_call *call)
     return vcoll_piece_copy(&from, &to);
 }
 
-/* ---- from all to one, or to all ---------------------------------------------
- */
+/* ---- from all to one, or to all ----------------------------------------- */
 
 static bool gather_offer(struct vcoll_meeting *meeting, struct vcoll_call *call)
 {
@@ -304,8 +302,7 @@ const struct vcoll_meet *vcoll_meet_swapped(enum vcoll_kind kind)
     }
 }
 
-/* ---- with stages between processes ------------------------------------------
- */
+/* ---- with stages between processes -------------------------------------- */
 
 int vcoll_speaker(const struct vcoll_call *call, int process)
 {
@@ -365,8 +362,7 @@ static int deal_part(struct vcoll_meeting *meeting, struct vcoll_call *call)
     return MPI_SUCCESS;
 }
 
-/* ---- the table
- * ---------------------------------------------------------------- */
+/* ---- the table ---------------------------------------------------------- */
 
 const struct vcoll_meet vcoll_meet_barrier = {0};
 const struct vcoll_meet vcoll_meet_spread = {.offer = spread_offer,

@@ -15,8 +15,7 @@
 /* The same where they may have to come from disk. */
 #define BLOCK_FAR_BYTES ((size_t)1 << 20)
 
-/* ---- operands --------------------------------------------------------------
- */
+/* ---- operands ----------------------------------------------------------- */
 
 size_t vcoll_reduced_elements(const struct vcoll_call *call, int ranks)
 {
@@ -245,8 +244,7 @@ static int combine_once(struct vcoll_meeting *meeting, struct vcoll_call *call)
     return combine_blocks(meeting, call, count, block);
 }
 
-/* ---- who gets the result
- * ----------------------------------------------------- */
+/* ---- who gets the result ------------------------------------------------ */
 
 static int take_result(const struct vcoll_meeting *meeting,
                        const struct vcoll_call *call, size_t first,
@@ -317,8 +315,7 @@ static int segment_part(struct vcoll_meeting *meeting, struct vcoll_call *call)
     return MPI_SUCCESS;
 }
 
-/* ---- prefixes
- * ------------------------------------------------------------------ */
+/* ---- prefixes ----------------------------------------------------------- */
 
 /* Prefixes in room of their own, so that only one member's buffer is needed at
  * a time. Without a rank's own operand (`inclusive`) the first one's result

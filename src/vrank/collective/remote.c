@@ -35,8 +35,7 @@ static bool is_speaker(const struct vcoll_call *call)
     return vcoll_speaker(call, call->board->process) == call->comm->rank;
 }
 
-/* ---- between speakers
- * ----------------------------------------------------------- */
+/* ---- between speakers --------------------------------------------------- */
 
 /* Nothing is carried, but each waits for all others. */
 static void speakers_barrier(struct vcoll_call *call,
@@ -177,8 +176,7 @@ static int speakers_combine_all(struct vcoll_call *call,
     return error;
 }
 
-/* ---- barrier and broadcast
- * --------------------------------------------------------- */
+/* ---- barrier and broadcast ---------------------------------------------- */
 
 static int plan_barrier(struct vcoll_call *call)
 {
@@ -221,8 +219,7 @@ static int plan_bcast(struct vcoll_call *call)
                        &vcoll_meet_spread);
 }
 
-/* ---- reductions
- * ----------------------------------------------------------------------- */
+/* ---- reductions --------------------------------------------------------- */
 
 /* All operands come to rank `root`, which combines them: for operations where
  * order matters, and ranks that are scattered over the processes. */
@@ -241,7 +238,7 @@ static int plan_gather_operands(struct vcoll_call *call, int root)
         vcoll_send(schedule, root, mine);
         return MPI_SUCCESS;
     }
-    operands = vcoll_alloc(call, (size_t)size * sizeof(*operands));
+    operands = vcoll_alloc(call, (size_t)size * sizeof *operands);
     for (int i = 0; operands != NULL && i < size; i++) {
         operands[i] = vcoll_alloc_elements(call, mine.type, mine.count);
         if (operands[i] == NULL) {
@@ -389,8 +386,7 @@ static int plan_scan(struct vcoll_call *call)
     return MPI_SUCCESS;
 }
 
-/* ---- each its own
- * ------------------------------------------------------------------------ */
+/* ---- each its own ------------------------------------------------------- */
 
 static int plan_gather(struct vcoll_call *call)
 {

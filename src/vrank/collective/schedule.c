@@ -42,15 +42,14 @@ void vcoll_schedule_free(struct vcoll_schedule *schedule)
     }
 }
 
-/* ---- adding -----------------------------------------------------------------
- */
+/* ---- adding ------------------------------------------------------------- */
 
 static void add(struct vcoll_schedule *schedule, const struct action *action)
 {
     if (schedule->count == schedule->room) {
         size_t room = 2 * schedule->room + 8;
         struct action *actions =
-            poise_realloc(schedule->actions, room, sizeof(*actions));
+            poise_realloc(schedule->actions, room, sizeof *actions);
         if (actions == NULL) {
             schedule->no_memory = true;
             return;
@@ -95,8 +94,7 @@ void vcoll_round(struct vcoll_schedule *schedule)
     schedule->round++;
 }
 
-/* ---- running
- * ------------------------------------------------------------------ */
+/* ---- running ------------------------------------------------------------ */
 
 /* Messages of one call all have its own tag; those of its stages that go the
  * same way come one after the other. */

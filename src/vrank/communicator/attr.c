@@ -35,8 +35,7 @@ struct face_attribute {
     void *value;
 };
 
-/* ---- keys
- * -------------------------------------------------------------------- */
+/* ---- keys --------------------------------------------------------------- */
 
 void face_keys_free(struct vrank_face *face)
 {
@@ -61,14 +60,14 @@ static struct key *key_find(struct vrank_face *face, enum face_key_class class,
 static int key_add(struct vrank_face *face, const struct key *key, int *out)
 {
     if (!face->keys) {
-        face->keys = poise_alloc(1, sizeof(*face->keys));
+        face->keys = poise_alloc(1, sizeof *face->keys);
         if (!face->keys) {
             return MPI_ERR_NO_MEM;
         }
     }
     struct face_keys *keys = face->keys;
     void *items = poise_realloc(keys->items, (size_t)keys->count + 1,
-                                sizeof(*keys->items));
+                                sizeof *keys->items);
     if (!items) {
         return MPI_ERR_NO_MEM;
     }
@@ -80,8 +79,8 @@ static int key_add(struct vrank_face *face, const struct key *key, int *out)
 
 static int key_create(struct vrank_face *face, const struct key *key, int *out)
 {
-    int err = key_add(face, key, out);
-    return err == MPI_SUCCESS ? err : face_fail(face, NULL, err, NULL);
+    int code = key_add(face, key, out);
+    return code == MPI_SUCCESS ? code : face_fail(face, NULL, code, NULL);
 }
 
 static int key_free(struct vrank_face *face, enum face_key_class class,
@@ -138,8 +137,7 @@ int MPI_Type_free_keyval(int *keyval)
     return key_free(face_enter("MPI_Type_free_keyval"), FACE_KEY_TYPE, keyval);
 }
 
-/* ---- what an object keeps
- * ------------------------------------------------------- */
+/* ---- what an object keeps ----------------------------------------------- */
 
 static int attribute_at(const struct face_attributes *attributes, int key)
 {
@@ -171,9 +169,9 @@ static int attribute_delete(struct vrank_face *face, enum face_key_class class,
 {
     struct face_attribute attribute = attributes->items[at];
     struct key *key = key_find(face, class, attribute.key);
-    int err = attribute_delete_call(key, owner, &attribute);
-    if (err != MPI_SUCCESS) {
-        return err;
+    int code = attribute_delete_call(key, owner, &attribute);
+    if (code != MPI_SUCCESS) {
+        return code;
     }
     /* The function may have changed the lists. */
     at = attribute_at(attributes, attribute.key);
@@ -195,16 +193,16 @@ static int attribute_set(struct vrank_face *face, enum face_key_class class,
     int at = attribute_at(attributes, number);
     if (at >= 0) {
         struct key *key = key_find(face, class, number);
-        int err = attribute_delete_call(key, owner, &attributes->items[at]);
-        if (err != MPI_SUCCESS) {
-            return err;
+        int code = attribute_delete_call(key, owner, &attributes->items[at]);
+        if (code != MPI_SUCCESS) {
+            return code;
         }
         attributes->items[at].value = value;
         return MPI_SUCCESS;
     }
     void *items =
         poise_realloc(attributes->items, (size_t)attributes->count + 1,
-                      sizeof(*attributes->items));
+                      sizeof *attributes->items);
     if (!items) {
         return MPI_ERR_NO_MEM;
     }
@@ -220,10 +218,10 @@ int attributes_clear(struct vrank_face *face, enum face_key_class class,
 {
     /* The last first, as MPI has it for MPI_COMM_SELF at the end. */
     while (attributes->count > 0) {
-        int err = attribute_delete(face, class, owner, attributes,
-                                   attributes->count - 1);
-        if (err != MPI_SUCCESS) {
-            return err;
+        int code = attribute_delete(face, class, owner, attributes,
+                                    attributes->count - 1);
+        if (code != MPI_SUCCESS) {
+            return code;
         }
     }
     free(attributes->items);
@@ -257,19 +255,18 @@ int attributes_copy(struct vrank_face *face, enum face_key_class class,
         struct key *key = key_find(face, class, attribute.key);
         void *value = NULL;
         int wanted;
-        int err = ask_copy(key, owner, &attribute, &value, &wanted);
-        if (err == MPI_SUCCESS && wanted) {
-            err = attribute_set(face, class, NULL, to, attribute.key, value);
+        int code = ask_copy(key, owner, &attribute, &value, &wanted);
+        if (code == MPI_SUCCESS && wanted) {
+            code = attribute_set(face, class, NULL, to, attribute.key, value);
         }
-        if (err != MPI_SUCCESS) {
-            return err;
+        if (code != MPI_SUCCESS) {
+            return code;
         }
     }
     return MPI_SUCCESS;
 }
 
-/* ---- communicators
- * ----------------------------------------------------------------- */
+/* ---- communicators ------------------------------------------------------ */
 
 /* The values of MPI's own keys, each a pointer to an int. */
 static const int *own_value(int key)
@@ -323,9 +320,9 @@ int MPI_Comm_set_attr(MPI_Comm handle, int keyval, void *value)
     if (!comm) {
         return face_fail(face, NULL, MPI_ERR_COMM, NULL);
     }
-    int err = attribute_set(face, FACE_KEY_COMM, handle, &comm->attributes,
-                            keyval, value);
-    return err == MPI_SUCCESS ? err : face_fail(face, comm, err, NULL);
+    int code = attribute_set(face, FACE_KEY_COMM, handle, &comm->attributes,
+                             keyval, value);
+    return code == MPI_SUCCESS ? code : face_fail(face, comm, code, NULL);
 }
 
 int MPI_Comm_delete_attr(MPI_Comm handle, int keyval)
@@ -336,10 +333,10 @@ int MPI_Comm_delete_attr(MPI_Comm handle, int keyval)
         return face_fail(face, NULL, MPI_ERR_COMM, NULL);
     }
     int at = attribute_at(&comm->attributes, keyval);
-    int err = at < 0 ? MPI_ERR_KEYVAL
-                     : attribute_delete(face, FACE_KEY_COMM, handle,
-                                        &comm->attributes, at);
-    return err == MPI_SUCCESS ? err : face_fail(face, comm, err, NULL);
+    int code = at < 0 ? MPI_ERR_KEYVAL
+                      : attribute_delete(face, FACE_KEY_COMM, handle,
+                                         &comm->attributes, at);
+    return code == MPI_SUCCESS ? code : face_fail(face, comm, code, NULL);
 }
 
 int MPI_Attr_get(MPI_Comm comm, int keyval, void *value, int *flag)
@@ -357,8 +354,7 @@ int MPI_Attr_delete(MPI_Comm comm, int keyval)
     return MPI_Comm_delete_attr(comm, keyval);
 }
 
-/* ---- data types
- * ------------------------------------------------------------------------ */
+/* ---- data types --------------------------------------------------------- */
 
 /* The list of a type; predefined types are shared by all ranks and keep
  * none. */
@@ -375,7 +371,7 @@ static int type_list(struct vrank_face *face, MPI_Datatype type, bool make,
                     : MPI_SUCCESS;
     }
     if (!type->attributes && make) {
-        type->attributes = poise_alloc(1, sizeof(**out));
+        type->attributes = poise_alloc(1, sizeof **out);
         if (!type->attributes) {
             return face_fail(face, NULL, MPI_ERR_NO_MEM, NULL);
         }
@@ -388,9 +384,9 @@ int MPI_Type_get_attr(MPI_Datatype type, int keyval, void *value, int *flag)
 {
     struct vrank_face *face = face_enter("MPI_Type_get_attr");
     struct face_attributes *list;
-    int err = type_list(face, type, false, &list);
-    if (err != MPI_SUCCESS) {
-        return err;
+    int code = type_list(face, type, false, &list);
+    if (code != MPI_SUCCESS) {
+        return code;
     }
     if (!key_find(face, FACE_KEY_TYPE, keyval)) {
         return face_fail(face, NULL, MPI_ERR_KEYVAL, NULL);
@@ -407,26 +403,26 @@ int MPI_Type_set_attr(MPI_Datatype type, int keyval, void *value)
 {
     struct vrank_face *face = face_enter("MPI_Type_set_attr");
     struct face_attributes *list;
-    int err = type_list(face, type, true, &list);
-    if (err != MPI_SUCCESS) {
-        return err;
+    int code = type_list(face, type, true, &list);
+    if (code != MPI_SUCCESS) {
+        return code;
     }
-    err = attribute_set(face, FACE_KEY_TYPE, type, list, keyval, value);
-    return err == MPI_SUCCESS ? err : face_fail(face, NULL, err, NULL);
+    code = attribute_set(face, FACE_KEY_TYPE, type, list, keyval, value);
+    return code == MPI_SUCCESS ? code : face_fail(face, NULL, code, NULL);
 }
 
 int MPI_Type_delete_attr(MPI_Datatype type, int keyval)
 {
     struct vrank_face *face = face_enter("MPI_Type_delete_attr");
     struct face_attributes *list;
-    int err = type_list(face, type, false, &list);
-    if (err != MPI_SUCCESS) {
-        return err;
+    int code = type_list(face, type, false, &list);
+    if (code != MPI_SUCCESS) {
+        return code;
     }
     int at = list ? attribute_at(list, keyval) : -1;
-    err = at < 0 ? MPI_ERR_KEYVAL
-                 : attribute_delete(face, FACE_KEY_TYPE, type, list, at);
-    return err == MPI_SUCCESS ? err : face_fail(face, NULL, err, NULL);
+    code = at < 0 ? MPI_ERR_KEYVAL
+                  : attribute_delete(face, FACE_KEY_TYPE, type, list, at);
+    return code == MPI_SUCCESS ? code : face_fail(face, NULL, code, NULL);
 }
 
 int face_type_attributes_copy(MPI_Datatype from, MPI_Datatype to)
@@ -447,16 +443,15 @@ int face_type_attributes_free(MPI_Datatype type)
     if (!type->attributes) {
         return MPI_SUCCESS;
     }
-    int err = attributes_clear(face, FACE_KEY_TYPE, type, type->attributes);
-    if (err == MPI_SUCCESS) {
+    int code = attributes_clear(face, FACE_KEY_TYPE, type, type->attributes);
+    if (code == MPI_SUCCESS) {
         free(type->attributes);
         type->attributes = NULL;
     }
-    return err;
+    return code;
 }
 
-/* ---- functions that are there from the beginning
- * ------------------------------------------ */
+/* ---- functions that are there from the beginning ------------------------ */
 
 int MPI_COMM_DUP_FN(MPI_Comm comm, int keyval, void *extra, void *in, void *out,
                     int *flag)

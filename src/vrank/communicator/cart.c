@@ -6,8 +6,7 @@
 
 #include <stdlib.h>
 
-/* ---- coordinates
- * ------------------------------------------------------------- */
+/* ---- coordinates -------------------------------------------------------- */
 
 static void coords_of(const struct vrank_topology *grid, int rank, int *coords)
 {
@@ -80,8 +79,7 @@ static struct vrank_topology *grid_create(int ndims, const int *dims,
     return grid;
 }
 
-/* ---- making
- * ------------------------------------------------------------------ */
+/* ---- making ------------------------------------------------------------- */
 
 /* How many ranks a grid takes; 0: it is none, or takes too many. */
 static int grid_ranks(int ndims, const int *dims, int available)
@@ -230,8 +228,7 @@ int MPI_Cart_sub(MPI_Comm handle, const int remain_dims[], MPI_Comm *newcomm)
                                 : face_fail(comm->face, comm, error, NULL);
 }
 
-/* ---- asking
- * -------------------------------------------------------------------- */
+/* ---- asking ------------------------------------------------------------- */
 
 int MPI_Cartdim_get(MPI_Comm handle, int *ndims)
 {
@@ -325,8 +322,7 @@ int MPI_Cart_shift(MPI_Comm handle, int direction, int disp, int *rank_source,
     return MPI_SUCCESS;
 }
 
-/* ---- shapes
- * ---------------------------------------------------------------------- */
+/* ---- shapes ------------------------------------------------------------- */
 
 /* Split `nodes` into `ndims` factors, none above `limit`, in descending order,
  * the greatest as small as can be; whether there is a way. */

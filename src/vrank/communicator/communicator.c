@@ -18,8 +18,7 @@
 const struct poise_mpi_comm poise_mpi_comm_world = {0};
 const struct poise_mpi_comm poise_mpi_comm_self = {0};
 
-/* ---- objects
- * ----------------------------------------------------------------- */
+/* ---- objects ------------------------------------------------------------ */
 
 uint64_t vcomm_context(struct vrank_face *face)
 {
@@ -31,7 +30,7 @@ uint64_t vcomm_context(struct vrank_face *face)
 int vcomm_new(struct vrank_face *face, uint64_t context, MPI_Group group,
               MPI_Group remote, struct poise_mpi_comm **out)
 {
-    struct poise_mpi_comm *comm = poise_alloc(1, sizeof(*comm));
+    struct poise_mpi_comm *comm = poise_alloc(1, sizeof *comm);
     if (!comm) {
         return MPI_ERR_NO_MEM;
     }
@@ -101,44 +100,43 @@ void vcomm_free_all(struct vrank_face *face)
     face->world = face->self = NULL;
 }
 
-/* ---- agreeing
- * ------------------------------------------------------------------ */
+/* ---- agreeing ----------------------------------------------------------- */
 
 int vcomm_broadcast(struct poise_mpi_comm *comm, int root, int tag, void *data,
                     size_t bytes, const char *why)
 {
-    int size = comm->size, bit = 1, err = MPI_SUCCESS;
+    int size = comm->size, bit = 1, code = MPI_SUCCESS;
     int place = (comm->rank - root + size) % size;
     while (bit < size && !(place & bit)) {
         bit <<= 1;
     }
     if (place != 0) {
-        err = p2p_receive_bytes(comm, FACE_MAKING, data, bytes,
-                                (place - bit + root) % size, tag, why);
+        code = p2p_receive_bytes(comm, FACE_MAKING, data, bytes,
+                                 (place - bit + root) % size, tag, why);
     }
-    for (bit >>= 1; bit > 0 && err == MPI_SUCCESS; bit >>= 1) {
+    for (bit >>= 1; bit > 0 && code == MPI_SUCCESS; bit >>= 1) {
         if (place + bit < size) {
-            err = p2p_send_bytes(comm, FACE_MAKING, data, bytes,
-                                 (place + bit + root) % size, tag, why);
+            code = p2p_send_bytes(comm, FACE_MAKING, data, bytes,
+                                  (place + bit + root) % size, tag, why);
         }
     }
-    return err;
+    return code;
 }
 
 /* All members' `bytes` bytes in the order of ranks, at the root. */
 static int gather(struct poise_mpi_comm *comm, int tag, const void *mine,
                   size_t bytes, char *all, const char *why)
 {
-    int err = MPI_SUCCESS;
+    int code = MPI_SUCCESS;
     if (comm->rank != 0) {
         return p2p_send_bytes(comm, FACE_MAKING, mine, bytes, 0, tag, why);
     }
     memcpy(all, mine, bytes);
-    for (int i = 1; i < comm->size && err == MPI_SUCCESS; i++) {
-        err = p2p_receive_bytes(comm, FACE_MAKING, all + (size_t)i * bytes,
-                                bytes, i, tag, why);
+    for (int i = 1; i < comm->size && code == MPI_SUCCESS; i++) {
+        code = p2p_receive_bytes(comm, FACE_MAKING, all + (size_t)i * bytes,
+                                 bytes, i, tag, why);
     }
-    return err;
+    return code;
 }
 
 int vcomm_make(struct poise_mpi_comm *over, MPI_Group group, const char *why,
@@ -146,25 +144,24 @@ int vcomm_make(struct poise_mpi_comm *over, MPI_Group group, const char *why,
 {
     uint64_t context = over->rank == 0 ? vcomm_context(over->face) : 0;
     struct poise_mpi_comm *comm;
-    int err = vcomm_broadcast(over, 0, over->makings++, &context,
-                              sizeof(context), why);
-    if (err != MPI_SUCCESS) {
-        return err;
+    int code = vcomm_broadcast(over, 0, over->makings++, &context,
+                               sizeof context, why);
+    if (code != MPI_SUCCESS) {
+        return code;
     }
     if (!group || group->rank == MPI_UNDEFINED) {
         *out = MPI_COMM_NULL;
         return MPI_SUCCESS;
     }
-    err = vcomm_new(over->face, context, group, NULL, &comm);
-    if (err == MPI_SUCCESS) {
+    code = vcomm_new(over->face, context, group, NULL, &comm);
+    if (code == MPI_SUCCESS) {
         comm->handler = errhandler_hold(over->handler);
         *out = comm;
     }
-    return err;
+    return code;
 }
 
-/* ---- asking
- * --------------------------------------------------------------------- */
+/* ---- asking ------------------------------------------------------------- */
 
 /* The communicator behind a handle; NULL after the handler was called with
  * *err. */
@@ -181,55 +178,55 @@ static struct poise_mpi_comm *comm_arg(struct vrank_face *face, MPI_Comm handle,
 int MPI_Comm_rank(MPI_Comm handle, int *rank)
 {
     struct vrank_face *face = face_enter("MPI_Comm_rank");
-    int err = MPI_SUCCESS;
-    struct poise_mpi_comm *comm = comm_arg(face, handle, &err);
+    int code = MPI_SUCCESS;
+    struct poise_mpi_comm *comm = comm_arg(face, handle, &code);
     if (comm) {
         *rank = comm->rank;
     }
-    return err;
+    return code;
 }
 
 int MPI_Comm_size(MPI_Comm handle, int *size)
 {
     struct vrank_face *face = face_enter("MPI_Comm_size");
-    int err = MPI_SUCCESS;
-    struct poise_mpi_comm *comm = comm_arg(face, handle, &err);
+    int code = MPI_SUCCESS;
+    struct poise_mpi_comm *comm = comm_arg(face, handle, &code);
     if (comm) {
         *size = comm->size;
     }
-    return err;
+    return code;
 }
 
 int MPI_Comm_group(MPI_Comm handle, MPI_Group *group)
 {
     struct vrank_face *face = face_enter("MPI_Comm_group");
-    int err = MPI_SUCCESS;
-    struct poise_mpi_comm *comm = comm_arg(face, handle, &err);
+    int code = MPI_SUCCESS;
+    struct poise_mpi_comm *comm = comm_arg(face, handle, &code);
     if (comm) {
         *group = group_hold(comm->group);
     }
-    return err;
+    return code;
 }
 
 int MPI_Comm_test_inter(MPI_Comm handle, int *flag)
 {
     struct vrank_face *face = face_enter("MPI_Comm_test_inter");
-    int err = MPI_SUCCESS;
-    struct poise_mpi_comm *comm = comm_arg(face, handle, &err);
+    int code = MPI_SUCCESS;
+    struct poise_mpi_comm *comm = comm_arg(face, handle, &code);
     if (comm) {
         *flag = comm->remote != NULL;
     }
-    return err;
+    return code;
 }
 
 int MPI_Comm_compare(MPI_Comm handle_a, MPI_Comm handle_b, int *result)
 {
     struct vrank_face *face = face_enter("MPI_Comm_compare");
-    int err = MPI_SUCCESS;
-    struct poise_mpi_comm *a = comm_arg(face, handle_a, &err);
-    struct poise_mpi_comm *b = a ? comm_arg(face, handle_b, &err) : NULL;
+    int code = MPI_SUCCESS;
+    struct poise_mpi_comm *a = comm_arg(face, handle_a, &code);
+    struct poise_mpi_comm *b = a ? comm_arg(face, handle_b, &code) : NULL;
     if (!b) {
-        return err;
+        return code;
     }
     if (a == b) {
         *result = MPI_IDENT;
@@ -248,46 +245,45 @@ int MPI_Comm_compare(MPI_Comm handle_a, MPI_Comm handle_b, int *result)
 int MPI_Comm_set_name(MPI_Comm handle, const char *name)
 {
     struct vrank_face *face = face_enter("MPI_Comm_set_name");
-    int err = MPI_SUCCESS;
-    struct poise_mpi_comm *comm = comm_arg(face, handle, &err);
+    int code = MPI_SUCCESS;
+    struct poise_mpi_comm *comm = comm_arg(face, handle, &code);
     if (comm) {
-        snprintf(comm->name, sizeof(comm->name), "%s", name);
+        snprintf(comm->name, sizeof comm->name, "%s", name);
     }
-    return err;
+    return code;
 }
 
 int MPI_Comm_get_name(MPI_Comm handle, char *name, int *length)
 {
     struct vrank_face *face = face_enter("MPI_Comm_get_name");
-    int err = MPI_SUCCESS;
-    struct poise_mpi_comm *comm = comm_arg(face, handle, &err);
+    int code = MPI_SUCCESS;
+    struct poise_mpi_comm *comm = comm_arg(face, handle, &code);
     if (comm) {
         snprintf(name, MPI_MAX_OBJECT_NAME, "%s", comm->name);
         *length = (int)strlen(name);
     }
-    return err;
+    return code;
 }
 
-/* ---- making
- * --------------------------------------------------------------------- */
+/* ---- making ------------------------------------------------------------- */
 
 int MPI_Comm_free(MPI_Comm *handle)
 {
     struct vrank_face *face = face_enter("MPI_Comm_free");
-    int err = MPI_SUCCESS;
+    int code = MPI_SUCCESS;
     if (!handle) {
         return face_fail(face, NULL, MPI_ERR_ARG, NULL);
     }
-    struct poise_mpi_comm *comm = comm_arg(face, *handle, &err);
+    struct poise_mpi_comm *comm = comm_arg(face, *handle, &code);
     if (!comm) {
-        return err;
+        return code;
     }
     if (comm->predefined) {
         return face_fail(face, comm, MPI_ERR_COMM, "it is predefined");
     }
-    err = attributes_clear(face, FACE_KEY_COMM, comm, &comm->attributes);
-    if (err != MPI_SUCCESS) {
-        return face_fail(face, comm, err, NULL);
+    code = attributes_clear(face, FACE_KEY_COMM, comm, &comm->attributes);
+    if (code != MPI_SUCCESS) {
+        return face_fail(face, comm, code, NULL);
     }
     vcomm_release(comm);
     *handle = MPI_COMM_NULL;
@@ -305,46 +301,46 @@ int MPI_Comm_disconnect(MPI_Comm *handle)
 static int dup_rest(struct poise_mpi_comm *from, struct poise_mpi_comm *to)
 {
     struct vrank_face *face = from->face;
-    int err = MPI_SUCCESS;
+    int code = MPI_SUCCESS;
     if (from->topology) {
-        err = from->topology->copy(from, to);
+        code = from->topology->copy(from, to);
     }
-    if (err == MPI_SUCCESS) {
-        err = attributes_copy(face, FACE_KEY_COMM, vcomm_handle(from),
-                              &from->attributes, &to->attributes);
+    if (code == MPI_SUCCESS) {
+        code = attributes_copy(face, FACE_KEY_COMM, vcomm_handle(from),
+                               &from->attributes, &to->attributes);
     }
-    return err;
+    return code;
 }
 
-static int dup_end(struct poise_mpi_comm *from, int err, MPI_Comm *made,
+static int dup_end(struct poise_mpi_comm *from, int code, MPI_Comm *made,
                    MPI_Comm *out)
 {
-    if (err == MPI_SUCCESS) {
-        err = dup_rest(from, *made);
-        if (err != MPI_SUCCESS) {
+    if (code == MPI_SUCCESS) {
+        code = dup_rest(from, *made);
+        if (code != MPI_SUCCESS) {
             vcomm_release(*made);
         }
     }
-    if (err == MPI_SUCCESS) {
+    if (code == MPI_SUCCESS) {
         *out = *made;
     }
-    return err;
+    return code;
 }
 
 int MPI_Comm_dup(MPI_Comm handle, MPI_Comm *out)
 {
     const char *call = "MPI_Comm_dup";
     struct vrank_face *face = face_enter(call);
-    int err = MPI_SUCCESS;
-    struct poise_mpi_comm *comm = comm_arg(face, handle, &err);
+    int code = MPI_SUCCESS;
+    struct poise_mpi_comm *comm = comm_arg(face, handle, &code);
     MPI_Comm made = NULL;
     if (!comm) {
-        return err;
+        return code;
     }
-    err = comm->remote ? intercomm_dup(comm, call, &made)
-                       : vcomm_make(comm, comm->group, call, &made);
-    err = dup_end(comm, err, &made, out);
-    return err == MPI_SUCCESS ? err : face_fail(face, comm, err, NULL);
+    code = comm->remote ? intercomm_dup(comm, call, &made)
+                        : vcomm_make(comm, comm->group, call, &made);
+    code = dup_end(comm, code, &made, out);
+    return code == MPI_SUCCESS ? code : face_fail(face, comm, code, NULL);
 }
 
 int MPI_Comm_dup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm *out)
@@ -371,74 +367,74 @@ static int idup_step(struct poise_mpi_request *request)
         }
         request_complete(&idup->incoming, "MPI_Comm_idup", NULL);
     }
-    int err = vcomm_new(idup->comm->face, idup->context, idup->comm->group,
-                        NULL, &made);
-    if (err == MPI_SUCCESS) {
+    int code = vcomm_new(idup->comm->face, idup->context, idup->comm->group,
+                         NULL, &made);
+    if (code == MPI_SUCCESS) {
         made->handler = errhandler_hold(idup->comm->handler);
-        err = dup_rest(idup->comm, made);
-        if (err == MPI_SUCCESS) {
+        code = dup_rest(idup->comm, made);
+        if (code == MPI_SUCCESS) {
             *idup->out = made;
             return 1;
         }
         vcomm_release(made);
     }
-    return -err;
+    return -code;
 }
 
 /* Begin: the root gives the context to everybody, the others wait for it. */
 static int idup_begin(struct idup *idup)
 {
     struct poise_mpi_comm *comm = idup->comm;
-    int tag = comm->makings++, err = MPI_SUCCESS;
+    int tag = comm->makings++, code = MPI_SUCCESS;
     if (comm->rank != 0) {
         struct p2p_message what = {.comm = comm,
                                    .plane = FACE_MAKING,
                                    .tag = tag,
                                    .data = {.base = (char *)&idup->context,
-                                            .bytes = sizeof(idup->context)}};
+                                            .bytes = sizeof idup->context}};
         return p2p_ireceive(&what, &idup->incoming);
     }
     idup->context = vcomm_context(comm->face);
-    for (int i = 1; i < comm->size && err == MPI_SUCCESS; i++) {
-        err = p2p_send_bytes(comm, FACE_MAKING, &idup->context,
-                             sizeof(idup->context), i, tag, "MPI_Comm_idup");
+    for (int i = 1; i < comm->size && code == MPI_SUCCESS; i++) {
+        code = p2p_send_bytes(comm, FACE_MAKING, &idup->context,
+                              sizeof idup->context, i, tag, "MPI_Comm_idup");
     }
-    return err;
+    return code;
 }
 
 int MPI_Comm_idup(MPI_Comm handle, MPI_Comm *out, MPI_Request *request)
 {
     struct vrank_face *face = face_enter("MPI_Comm_idup");
-    int err = MPI_SUCCESS;
-    struct poise_mpi_comm *comm = comm_arg(face, handle, &err);
+    int code = MPI_SUCCESS;
+    struct poise_mpi_comm *comm = comm_arg(face, handle, &code);
     if (!comm) {
-        return err;
+        return code;
     }
     if (comm->remote) {
         return face_fail(face, comm, MPI_ERR_COMM,
                          "it is an intercommunicator: use MPI_Comm_dup");
     }
-    struct idup *idup = poise_alloc(1, sizeof(*idup));
+    struct idup *idup = poise_alloc(1, sizeof *idup);
     if (!idup) {
         return face_fail(face, comm, MPI_ERR_NO_MEM, NULL);
     }
     *idup = (struct idup){.comm = comm, .out = out};
-    err = idup_begin(idup);
-    if (err == MPI_SUCCESS) {
-        err = request_task(comm, idup_step, free, idup, request);
+    code = idup_begin(idup);
+    if (code == MPI_SUCCESS) {
+        code = request_task(comm, idup_step, free, idup, request);
     } else {
         free(idup);
     }
-    return err == MPI_SUCCESS ? err : face_fail(face, comm, err, NULL);
+    return code == MPI_SUCCESS ? code : face_fail(face, comm, code, NULL);
 }
 
 int MPI_Comm_create(MPI_Comm handle, MPI_Group group, MPI_Comm *out)
 {
     struct vrank_face *face = face_enter("MPI_Comm_create");
-    int err = MPI_SUCCESS;
-    struct poise_mpi_comm *comm = comm_arg(face, handle, &err);
+    int code = MPI_SUCCESS;
+    struct poise_mpi_comm *comm = comm_arg(face, handle, &code);
     if (!comm) {
-        return err;
+        return code;
     }
     if (comm->remote) {
         return face_fail(face, comm, MPI_ERR_COMM,
@@ -447,8 +443,8 @@ int MPI_Comm_create(MPI_Comm handle, MPI_Group group, MPI_Comm *out)
     if (!group) {
         return face_fail(face, comm, MPI_ERR_GROUP, NULL);
     }
-    err = vcomm_make(comm, group, "MPI_Comm_create", out);
-    return err == MPI_SUCCESS ? err : face_fail(face, comm, err, NULL);
+    code = vcomm_make(comm, group, "MPI_Comm_create", out);
+    return code == MPI_SUCCESS ? code : face_fail(face, comm, code, NULL);
 }
 
 /* The tags of what only a group does, by the tag that the user gave it: apart
@@ -462,19 +458,19 @@ static int group_tag(int tag)
 static int group_agree(struct poise_mpi_comm *comm, MPI_Group group, int tag,
                        const char *why, uint64_t *context)
 {
-    int err = MPI_SUCCESS;
+    int code = MPI_SUCCESS;
     if (group->rank != 0) {
-        return p2p_receive_bytes(comm, FACE_MAKING, context, sizeof(*context),
+        return p2p_receive_bytes(comm, FACE_MAKING, context, sizeof *context,
                                  group_find(comm->group, group_at(group, 0)),
                                  group_tag(tag), why);
     }
     *context = vcomm_context(comm->face);
-    for (int i = 1; i < group->size && err == MPI_SUCCESS; i++) {
+    for (int i = 1; i < group->size && code == MPI_SUCCESS; i++) {
         int to = group_find(comm->group, group_at(group, i));
-        err = p2p_send_bytes(comm, FACE_MAKING, context, sizeof(*context), to,
-                             group_tag(tag), why);
+        code = p2p_send_bytes(comm, FACE_MAKING, context, sizeof *context, to,
+                              group_tag(tag), why);
     }
-    return err;
+    return code;
 }
 
 static bool is_within(const struct poise_mpi_group *group,
@@ -493,11 +489,11 @@ int MPI_Comm_create_group(MPI_Comm handle, MPI_Group group, int tag,
 {
     const char *call = "MPI_Comm_create_group";
     struct vrank_face *face = face_enter(call);
-    int err = MPI_SUCCESS;
-    struct poise_mpi_comm *comm = comm_arg(face, handle, &err);
+    int code = MPI_SUCCESS;
+    struct poise_mpi_comm *comm = comm_arg(face, handle, &code);
     uint64_t context = 0;
     if (!comm) {
-        return err;
+        return code;
     }
     if (!group || comm->remote || !is_within(group, comm->group)) {
         return face_fail(face, comm, MPI_ERR_GROUP,
@@ -511,19 +507,18 @@ int MPI_Comm_create_group(MPI_Comm handle, MPI_Group group, int tag,
         return MPI_SUCCESS;
     }
     struct poise_mpi_comm *made;
-    err = group_agree(comm, group, tag, call, &context);
-    if (err == MPI_SUCCESS) {
-        err = vcomm_new(face, context, group, NULL, &made);
+    code = group_agree(comm, group, tag, call, &context);
+    if (code == MPI_SUCCESS) {
+        code = vcomm_new(face, context, group, NULL, &made);
     }
-    if (err == MPI_SUCCESS) {
+    if (code == MPI_SUCCESS) {
         made->handler = errhandler_hold(comm->handler);
         *out = made;
     }
-    return err == MPI_SUCCESS ? err : face_fail(face, comm, err, NULL);
+    return code == MPI_SUCCESS ? code : face_fail(face, comm, code, NULL);
 }
 
-/* ---- splitting
- * -------------------------------------------------------------------- */
+/* ---- splitting ---------------------------------------------------------- */
 
 struct choice {
     int colour, key, rank;
@@ -554,7 +549,7 @@ static int group_of_colour(struct poise_mpi_comm *comm, struct choice *all,
     while (all[first].colour != colour) {
         first++;
     }
-    int *members = poise_alloc((size_t)comm->size, sizeof(*members));
+    int *members = poise_alloc((size_t)comm->size, sizeof *members);
     if (!members) {
         return MPI_ERR_NO_MEM;
     }
@@ -562,9 +557,9 @@ static int group_of_colour(struct poise_mpi_comm *comm, struct choice *all,
         members[count] = group_at(comm->group, all[first + count].rank);
         count++;
     }
-    int err = group_make(comm->face, members, count, out);
+    int code = group_make(comm->face, members, count, out);
     free(members);
-    return err;
+    return code;
 }
 
 static int split(struct poise_mpi_comm *comm, int colour, int key,
@@ -572,40 +567,40 @@ static int split(struct poise_mpi_comm *comm, int colour, int key,
 {
     struct choice mine = {colour, key, comm->rank};
     struct poise_mpi_request *scratch =
-        request_scratch(comm->face, (size_t)comm->size, sizeof(mine));
+        request_scratch(comm->face, (size_t)comm->size, sizeof mine);
     MPI_Group group = NULL;
     if (!scratch) {
         return MPI_ERR_NO_MEM;
     }
     struct choice *all = scratch->copy;
     int tag = comm->makings++;
-    int err = gather(comm, tag, &mine, sizeof(mine), (char *)all, why);
-    if (err == MPI_SUCCESS) {
+    int code = gather(comm, tag, &mine, sizeof mine, (char *)all, why);
+    if (code == MPI_SUCCESS) {
         if (comm->rank == 0) {
-            qsort(all, (size_t)comm->size, sizeof(*all), compare_choices);
+            qsort(all, (size_t)comm->size, sizeof *all, compare_choices);
         }
-        err = vcomm_broadcast(comm, 0, tag, all,
-                              (size_t)comm->size * sizeof(*all), why);
+        code = vcomm_broadcast(comm, 0, tag, all,
+                               (size_t)comm->size * sizeof *all, why);
     }
-    if (err == MPI_SUCCESS) {
-        err = group_of_colour(comm, all, colour, &group);
+    if (code == MPI_SUCCESS) {
+        code = group_of_colour(comm, all, colour, &group);
     }
     request_put(scratch);
-    if (err == MPI_SUCCESS) {
-        err = vcomm_make(comm, group, why, out);
+    if (code == MPI_SUCCESS) {
+        code = vcomm_make(comm, group, why, out);
     }
     group_release(group);
-    return err;
+    return code;
 }
 
 static int split_as(const char *call, MPI_Comm handle, int colour, int key,
                     MPI_Comm *out)
 {
     struct vrank_face *face = face_enter(call);
-    int err = MPI_SUCCESS;
-    struct poise_mpi_comm *comm = comm_arg(face, handle, &err);
+    int code = MPI_SUCCESS;
+    struct poise_mpi_comm *comm = comm_arg(face, handle, &code);
     if (!comm) {
-        return err;
+        return code;
     }
     if (comm->remote) {
         return face_fail(face, comm, MPI_ERR_COMM,
@@ -615,8 +610,8 @@ static int split_as(const char *call, MPI_Comm handle, int colour, int key,
         return face_fail(face, comm, MPI_ERR_ARG, "colour %d is negative",
                          colour);
     }
-    err = split(comm, colour, key, call, out);
-    return err == MPI_SUCCESS ? err : face_fail(face, comm, err, NULL);
+    code = split(comm, colour, key, call, out);
+    return code == MPI_SUCCESS ? code : face_fail(face, comm, code, NULL);
 }
 
 int MPI_Comm_split(MPI_Comm comm, int colour, int key, MPI_Comm *out)

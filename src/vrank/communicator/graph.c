@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- a graph that all know
- * ------------------------------------------------------ */
+/* ---- a graph that all know ---------------------------------------------- */
 
 /* Whether the arrays describe a graph of `nodes` nodes. */
 static bool is_graph(int nodes, const int *index, const int *edges)
@@ -183,8 +182,7 @@ int MPI_Graph_neighbors(MPI_Comm handle, int rank, int maxneighbors,
     return MPI_SUCCESS;
 }
 
-/* ---- each knows its own
- * ------------------------------------------------------------ */
+/* ---- each knows its own ------------------------------------------------- */
 
 /* Neighbours of the calling rank, with weights or NULL. */
 struct arrows {
@@ -367,7 +365,7 @@ int MPI_Dist_graph_create(MPI_Comm comm_old, int n, const int sources[],
         !are_ranks(comm, destinations, count)) {
         return face_fail(face, comm, MPI_ERR_ARG, NULL);
     }
-    mine = poise_alloc((size_t)count + 1, sizeof(*mine));
+    mine = poise_alloc((size_t)count + 1, sizeof *mine);
     if (mine == NULL) {
         return face_fail(face, comm, MPI_ERR_NO_MEM, NULL);
     }

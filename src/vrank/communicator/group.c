@@ -11,8 +11,7 @@
 const struct poise_mpi_group poise_mpi_group_empty = {
     .refs = 1, .rank = MPI_UNDEFINED, .stride = 1};
 
-/* ---- making them -----------------------------------------------------------
- */
+/* ---- making them -------------------------------------------------------- */
 
 int group_find(const struct poise_mpi_group *group, int number)
 {
@@ -35,7 +34,7 @@ int group_find(const struct poise_mpi_group *group, int number)
 int group_range(struct vrank_face *face, int first, int stride, int size,
                 MPI_Group *out)
 {
-    struct poise_mpi_group *group = poise_alloc(1, sizeof(*group));
+    struct poise_mpi_group *group = poise_alloc(1, sizeof *group);
     if (!group) {
         return MPI_ERR_NO_MEM;
     }
@@ -63,21 +62,21 @@ int group_make(struct vrank_face *face, const int *members, int size,
 {
     MPI_Group group;
     bool row = is_row(members, size);
-    int err = group_range(face, size > 0 ? members[0] : 0,
-                          row && size > 1 ? members[1] - members[0] : 1, size,
-                          &group);
-    if (err != MPI_SUCCESS || row) {
-        if (err == MPI_SUCCESS) {
+    int code = group_range(face, size > 0 ? members[0] : 0,
+                           row && size > 1 ? members[1] - members[0] : 1, size,
+                           &group);
+    if (code != MPI_SUCCESS || row) {
+        if (code == MPI_SUCCESS) {
             *out = group;
         }
-        return err;
+        return code;
     }
-    group->members = poise_alloc((size_t)size, sizeof(*members));
+    group->members = poise_alloc((size_t)size, sizeof *members);
     if (!group->members) {
         free(group);
         return MPI_ERR_NO_MEM;
     }
-    memcpy(group->members, members, (size_t)size * sizeof(*members));
+    memcpy(group->members, members, (size_t)size * sizeof *members);
     group->rank = group_find(group, face->number);
     *out = group;
     return MPI_SUCCESS;
@@ -117,8 +116,7 @@ int group_compare(const struct poise_mpi_group *a,
     return result;
 }
 
-/* ---- functions of MPI ------------------------------------------------------
- */
+/* ---- functions of MPI --------------------------------------------------- */
 
 /* Results of the functions below, before they become a group: at most `cap`
  * members. */
@@ -130,21 +128,21 @@ struct list {
 static int list_begin(struct list *list, size_t cap)
 {
     list->count = 0;
-    list->members = poise_alloc(cap ? cap : 1, sizeof(*list->members));
+    list->members = poise_alloc(cap ? cap : 1, sizeof *list->members);
     return list->members ? MPI_SUCCESS : MPI_ERR_NO_MEM;
 }
 
-/* Make the group, unless `err` says that something failed. */
-static int list_end(struct vrank_face *face, struct list *list, int err,
+/* Make the group, unless `code` says that something failed. */
+static int list_end(struct vrank_face *face, struct list *list, int code,
                     MPI_Group *out)
 {
-    if (err == MPI_SUCCESS && list->count == 0) {
+    if (code == MPI_SUCCESS && list->count == 0) {
         *out = MPI_GROUP_EMPTY;
-    } else if (err == MPI_SUCCESS) {
-        err = group_make(face, list->members, list->count, out);
+    } else if (code == MPI_SUCCESS) {
+        code = group_make(face, list->members, list->count, out);
     }
     free(list->members);
-    return err == MPI_SUCCESS ? err : face_fail(face, NULL, err, NULL);
+    return code == MPI_SUCCESS ? code : face_fail(face, NULL, code, NULL);
 }
 
 static int bad_group(struct vrank_face *face)
@@ -235,11 +233,11 @@ int MPI_Group_incl(MPI_Group group, int count, const int *ranks, MPI_Group *out)
     if (count < 0) {
         return face_fail(face, NULL, MPI_ERR_ARG, NULL);
     }
-    int err = list_begin(&list, (size_t)count);
-    if (err == MPI_SUCCESS) {
-        err = take_listed(group, count, ranks, &list);
+    int code = list_begin(&list, (size_t)count);
+    if (code == MPI_SUCCESS) {
+        code = take_listed(group, count, ranks, &list);
     }
-    return list_end(face, &list, err, out);
+    return list_end(face, &list, code, out);
 }
 
 /* The members of `group` whose `marks` are `wanted`, in order. */
@@ -261,19 +259,19 @@ int MPI_Group_excl(MPI_Group group, int count, const int *ranks, MPI_Group *out)
         return bad_group(face);
     }
     char *marks = poise_alloc((size_t)group->size + 1, 1);
-    int err = marks ? list_begin(&list, (size_t)group->size) : MPI_ERR_NO_MEM;
-    for (int i = 0; i < count && err == MPI_SUCCESS; i++) {
+    int code = marks ? list_begin(&list, (size_t)group->size) : MPI_ERR_NO_MEM;
+    for (int i = 0; i < count && code == MPI_SUCCESS; i++) {
         if (ranks[i] < 0 || ranks[i] >= group->size) {
-            err = MPI_ERR_RANK;
+            code = MPI_ERR_RANK;
         } else {
             marks[ranks[i]] = 1;
         }
     }
-    if (err == MPI_SUCCESS) {
+    if (code == MPI_SUCCESS) {
         take_marked(group, marks, 0, &list);
     }
     free(marks);
-    return list_end(face, &list, err, out);
+    return list_end(face, &list, code, out);
 }
 
 /* Step through (first, last, stride) triplets. 0 at the end. */
@@ -303,16 +301,16 @@ static int expand(MPI_Group group, int count, int ranges[][3],
 {
     size_t total = 0;
     for (int i = 0; i < count; i++) {
-        int err = check_range(group, ranges[i]);
-        if (err != MPI_SUCCESS) {
+        int code = check_range(group, ranges[i]);
+        if (code != MPI_SUCCESS) {
             list->members = NULL;
-            return err;
+            return code;
         }
         total += (size_t)range_length(ranges[i]);
     }
-    int err = list_begin(list, total);
-    if (err != MPI_SUCCESS) {
-        return err;
+    int code = list_begin(list, total);
+    if (code != MPI_SUCCESS) {
+        return code;
     }
     for (int i = 0; i < count; i++) {
         for (int j = 0; j < range_length(ranges[i]); j++) {
@@ -330,11 +328,11 @@ int MPI_Group_range_incl(MPI_Group group, int count, int ranges[][3],
     if (!group) {
         return bad_group(face);
     }
-    int err = expand(group, count, ranges, &list);
-    for (int i = 0; i < list.count && err == MPI_SUCCESS; i++) {
+    int code = expand(group, count, ranges, &list);
+    for (int i = 0; i < list.count && code == MPI_SUCCESS; i++) {
         list.members[i] = group_at(group, list.members[i]);
     }
-    return list_end(face, &list, err, out);
+    return list_end(face, &list, code, out);
 }
 
 int MPI_Group_range_excl(MPI_Group group, int count, int ranges[][3],
@@ -345,14 +343,14 @@ int MPI_Group_range_excl(MPI_Group group, int count, int ranges[][3],
     if (!group) {
         return bad_group(face);
     }
-    int err = expand(group, count, ranges, &listed);
-    if (err != MPI_SUCCESS) {
+    int code = expand(group, count, ranges, &listed);
+    if (code != MPI_SUCCESS) {
         free(listed.members);
-        return face_fail(face, NULL, err, NULL);
+        return face_fail(face, NULL, code, NULL);
     }
-    err = MPI_Group_excl(group, listed.count, listed.members, out);
+    code = MPI_Group_excl(group, listed.count, listed.members, out);
     free(listed.members);
-    return err;
+    return code;
 }
 
 /* Mark which members of `a` are in `b`. NULL: no memory. */
@@ -385,10 +383,10 @@ static int combine(struct vrank_face *face, enum set_operation operation,
         return bad_group(face);
     }
     char *common = mark_common(a, b), *twice = mark_common(b, a);
-    int err = common && twice
-                  ? list_begin(&list, (size_t)a->size + (size_t)b->size)
-                  : MPI_ERR_NO_MEM;
-    if (err == MPI_SUCCESS) {
+    int code = common && twice
+                   ? list_begin(&list, (size_t)a->size + (size_t)b->size)
+                   : MPI_ERR_NO_MEM;
+    if (code == MPI_SUCCESS) {
         if (operation != SET_DIFFERENCE) {
             take_marked(a, common, 1, &list);
         }
@@ -405,7 +403,7 @@ static int combine(struct vrank_face *face, enum set_operation operation,
     }
     free(common);
     free(twice);
-    return list_end(face, &list, err, out);
+    return list_end(face, &list, code, out);
 }
 
 int MPI_Group_union(MPI_Group a, MPI_Group b, MPI_Group *out)

@@ -25,14 +25,14 @@ static int swap(struct poise_mpi_comm *through, int peer, int tag,
                              .tag = tag,
                              .data = {.base = theirs, .bytes = theirs_bytes}};
     MPI_Request incoming;
-    int err = p2p_ireceive(&in, &incoming);
-    if (err != MPI_SUCCESS) {
-        return err;
+    int code = p2p_ireceive(&in, &incoming);
+    if (code != MPI_SUCCESS) {
+        return code;
     }
-    err =
+    code =
         p2p_send_bytes(through, FACE_MAKING, mine, mine_bytes, peer, tag, why);
     int received = request_complete(&incoming, why, NULL);
-    return err == MPI_SUCCESS ? received : err;
+    return code == MPI_SUCCESS ? received : code;
 }
 
 /* The members of a group as an array. */
@@ -55,17 +55,17 @@ static int meet(struct poise_mpi_comm *own, struct poise_mpi_comm *through,
     if (!members) {
         return MPI_ERR_NO_MEM;
     }
-    int err = swap(through, peer, tag, mine, sizeof(*mine), theirs,
-                   sizeof(*theirs), why);
-    if (err == MPI_SUCCESS) {
+    int code = swap(through, peer, tag, mine, sizeof *mine, theirs,
+                    sizeof *theirs, why);
+    if (code == MPI_SUCCESS) {
         *list = request_scratch(own->face, (size_t)theirs->size, sizeof(int));
-        err = *list ? swap(through, peer, tag, members->copy,
-                           (size_t)mine->size * sizeof(int), (*list)->copy,
-                           (size_t)theirs->size * sizeof(int), why)
-                    : MPI_ERR_NO_MEM;
+        code = *list ? swap(through, peer, tag, members->copy,
+                            (size_t)mine->size * sizeof(int), (*list)->copy,
+                            (size_t)theirs->size * sizeof(int), why)
+                     : MPI_ERR_NO_MEM;
     }
     request_put(members);
-    return err;
+    return code;
 }
 
 /* Make the object; `local` is held by it afterwards, also if this fails. */
@@ -73,10 +73,10 @@ static int build(struct poise_mpi_comm *local, uint64_t context,
                  MPI_Group remote, MPI_Errhandler handler, MPI_Comm *out)
 {
     struct poise_mpi_comm *made;
-    int err = vcomm_new(local->face, context, local->group, remote, &made);
-    if (err != MPI_SUCCESS) {
+    int code = vcomm_new(local->face, context, local->group, remote, &made);
+    if (code != MPI_SUCCESS) {
         vcomm_release(local);
-        return err;
+        return code;
     }
     made->local = local;
     made->handler = errhandler_hold(handler);
@@ -93,17 +93,17 @@ static int spread(struct poise_mpi_comm *own, int leader, int tag,
         struct side side;
         uint64_t context;
     } told = {*theirs, *context};
-    int err = vcomm_broadcast(own, leader, tag, &told, sizeof(told), why);
+    int code = vcomm_broadcast(own, leader, tag, &told, sizeof told, why);
     *theirs = told.side;
     *context = told.context;
-    if (err == MPI_SUCCESS && !*list) {
+    if (code == MPI_SUCCESS && !*list) {
         *list = request_scratch(own->face, (size_t)theirs->size, sizeof(int));
-        err = *list ? err : MPI_ERR_NO_MEM;
+        code = *list ? code : MPI_ERR_NO_MEM;
     }
-    return err == MPI_SUCCESS
+    return code == MPI_SUCCESS
                ? vcomm_broadcast(own, leader, tag, (*list)->copy,
                                  (size_t)theirs->size * sizeof(int), why)
-               : err;
+               : code;
 }
 
 static int create(struct poise_mpi_comm *own, int leader,
@@ -113,7 +113,7 @@ static int create(struct poise_mpi_comm *own, int leader,
     const char *why = "MPI_Intercomm_create";
     struct vrank_face *face = own->face;
     struct side mine = {.size = own->size}, theirs = {0};
-    int making = own->makings++, err = MPI_SUCCESS;
+    int making = own->makings++, code = MPI_SUCCESS;
     MPI_Request list = NULL;
     uint64_t context = 0;
     MPI_Group remote = NULL;
@@ -121,27 +121,27 @@ static int create(struct poise_mpi_comm *own, int leader,
     if (own->rank == leader) {
         mine.context = vcomm_context(face);
         /* Apart from what all members of `through` do. */
-        err = meet(own, through, remote_leader, -16 - tag, &mine, &theirs,
-                   &list, why);
+        code = meet(own, through, remote_leader, -16 - tag, &mine, &theirs,
+                    &list, why);
         context = mine.context < theirs.context ? mine.context : theirs.context;
     }
-    if (err == MPI_SUCCESS) {
-        err = spread(own, leader, making, &theirs, &list, &context, why);
+    if (code == MPI_SUCCESS) {
+        code = spread(own, leader, making, &theirs, &list, &context, why);
     }
-    if (err == MPI_SUCCESS) {
-        err = group_make(face, list->copy, theirs.size, &remote);
+    if (code == MPI_SUCCESS) {
+        code = group_make(face, list->copy, theirs.size, &remote);
     }
-    if (err == MPI_SUCCESS) {
-        err = vcomm_make(own, own->group, why, &local);
+    if (code == MPI_SUCCESS) {
+        code = vcomm_make(own, own->group, why, &local);
     }
-    if (err == MPI_SUCCESS) {
-        err = build(local, context, remote, own->handler, out);
+    if (code == MPI_SUCCESS) {
+        code = build(local, context, remote, own->handler, out);
     }
     group_release(remote);
     if (list) {
         request_put(list);
     }
-    return err;
+    return code;
 }
 
 int MPI_Intercomm_create(MPI_Comm local_handle, int local_leader,
@@ -172,8 +172,8 @@ int MPI_Intercomm_create(MPI_Comm local_handle, int local_leader,
     if (tag < 0) {
         return face_fail(face, own, MPI_ERR_TAG, "%d", tag);
     }
-    int err = create(own, local_leader, peer, remote_leader, tag, out);
-    return err == MPI_SUCCESS ? err : face_fail(face, own, err, NULL);
+    int code = create(own, local_leader, peer, remote_leader, tag, out);
+    return code == MPI_SUCCESS ? code : face_fail(face, own, code, NULL);
 }
 
 /* Both sides agree on a context, and learn the other's flag. `first`: this
@@ -182,26 +182,26 @@ static int agree(struct poise_mpi_comm *comm, int flag, uint64_t *context,
                  int *their_flag, const char *why)
 {
     struct side mine = {.size = comm->size, .flag = flag}, theirs = {0};
-    int tag = comm->makings++, err = MPI_SUCCESS;
+    int tag = comm->makings++, code = MPI_SUCCESS;
     struct {
         uint64_t context;
         int flag;
     } told = {0};
     if (comm->rank == 0) {
         mine.context = vcomm_context(comm->face);
-        err = swap(comm, 0, tag, &mine, sizeof(mine), &theirs, sizeof(theirs),
-                   why);
+        code =
+            swap(comm, 0, tag, &mine, sizeof mine, &theirs, sizeof theirs, why);
         told.context =
             mine.context < theirs.context ? mine.context : theirs.context;
         told.flag = theirs.flag;
     }
-    if (err == MPI_SUCCESS) {
-        err = vcomm_broadcast(comm->local, 0, comm->local->makings++, &told,
-                              sizeof(told), why);
+    if (code == MPI_SUCCESS) {
+        code = vcomm_broadcast(comm->local, 0, comm->local->makings++, &told,
+                               sizeof told, why);
     }
     *context = told.context;
     *their_flag = told.flag;
-    return err;
+    return code;
 }
 
 int intercomm_dup(struct poise_mpi_comm *comm, const char *why, MPI_Comm *out)
@@ -209,13 +209,13 @@ int intercomm_dup(struct poise_mpi_comm *comm, const char *why, MPI_Comm *out)
     uint64_t context;
     int flag;
     MPI_Comm local;
-    int err = agree(comm, 0, &context, &flag, why);
-    if (err == MPI_SUCCESS) {
-        err = vcomm_make(comm->local, comm->local->group, why, &local);
+    int code = agree(comm, 0, &context, &flag, why);
+    if (code == MPI_SUCCESS) {
+        code = vcomm_make(comm->local, comm->local->group, why, &local);
     }
-    return err == MPI_SUCCESS
+    return code == MPI_SUCCESS
                ? build(local, context, comm->remote, comm->handler, out)
-               : err;
+               : code;
 }
 
 /* Both groups as one. */
@@ -227,7 +227,7 @@ static int merged_group(struct poise_mpi_comm *comm, bool mine_first,
     const struct poise_mpi_group *last =
         mine_first ? comm->remote : comm->group;
     int size = first->size + last->size;
-    int *members = poise_alloc((size_t)size, sizeof(*members));
+    int *members = poise_alloc((size_t)size, sizeof *members);
     if (!members) {
         return MPI_ERR_NO_MEM;
     }
@@ -235,9 +235,9 @@ static int merged_group(struct poise_mpi_comm *comm, bool mine_first,
         members[i] = i < first->size ? group_at(first, i)
                                      : group_at(last, i - first->size);
     }
-    int err = group_make(comm->face, members, size, out);
+    int code = group_make(comm->face, members, size, out);
     free(members);
-    return err;
+    return code;
 }
 
 int MPI_Intercomm_merge(MPI_Comm handle, int high, MPI_Comm *out)
@@ -252,19 +252,19 @@ int MPI_Intercomm_merge(MPI_Comm handle, int high, MPI_Comm *out)
         return face_fail(face, comm, MPI_ERR_COMM,
                          "it is not an intercommunicator");
     }
-    int err = agree(comm, high != 0, &context, &their_high, why);
-    if (err == MPI_SUCCESS) {
+    int code = agree(comm, high != 0, &context, &their_high, why);
+    if (code == MPI_SUCCESS) {
         bool mine_first = !high == !their_high ? group_at(comm->group, 0) <
                                                      group_at(comm->remote, 0)
                                                : !high;
-        err = merged_group(comm, mine_first, &group);
+        code = merged_group(comm, mine_first, &group);
     }
-    if (err == MPI_SUCCESS) {
-        err = vcomm_new(face, context, group, NULL, &made);
+    if (code == MPI_SUCCESS) {
+        code = vcomm_new(face, context, group, NULL, &made);
     }
     group_release(group);
-    if (err != MPI_SUCCESS) {
-        return face_fail(face, comm, err, NULL);
+    if (code != MPI_SUCCESS) {
+        return face_fail(face, comm, code, NULL);
     }
     made->handler = errhandler_hold(comm->handler);
     *out = made;

@@ -28,7 +28,7 @@ static int topology_copy(const struct poise_mpi_comm *from,
     if (copy == NULL) {
         return MPI_ERR_NO_MEM;
     }
-    memcpy(copy, old, sizeof(*old) + used * sizeof(int));
+    memcpy(copy, old, sizeof *old + used * sizeof(int));
     copy->dims = moved(old, copy, old->dims);
     copy->periods = moved(old, copy, old->periods);
     copy->coords = moved(old, copy, old->coords);
@@ -45,7 +45,7 @@ static int topology_copy(const struct poise_mpi_comm *from,
 struct vrank_topology *topology_create(int kind, size_t ints)
 {
     struct vrank_topology *topology =
-        poise_alloc(1, sizeof(*topology) + ints * sizeof(int));
+        poise_alloc(1, sizeof *topology + ints * sizeof(int));
 
     if (topology != NULL) {
         topology->head.copy = topology_copy;

@@ -26,8 +26,7 @@ struct contexts *contexts;
 uintptr_t context_base;
 size_t context_span;
 
-/* ---- beginning and end ------------------------------------------------------
- */
+/* ---- beginning and end -------------------------------------------------- */
 
 static bool context_take(void *arg, size_t bytes);
 static void context_give(void *arg, size_t bytes);
@@ -228,8 +227,7 @@ void context_count(struct contexts *all, struct context *context,
     all->sums.wait_ns += ns;
 }
 
-/* ---- moving -----------------------------------------------------------------
- */
+/* ---- moving ------------------------------------------------------------- */
 
 void context_fail(void)
 {
@@ -238,7 +236,7 @@ void context_fail(void)
 
     /* The abort may not come back, so nothing is left to it to free. */
     poise_error_format(poise_error_last(), &text);
-    snprintf(line, sizeof(line), "%s", poise_buf_str(&text));
+    snprintf(line, sizeof line, "%s", poise_buf_str(&text));
     poise_buf_free(&text);
     vrank_abort(POISE_VRANK_FAILED, "%s", line);
 }
@@ -500,8 +498,7 @@ void context_need(struct contexts *all, struct context *context)
     context->last_use = ++all->clock;
 }
 
-/* ---- ranks ------------------------------------------------------------------
- */
+/* ---- ranks -------------------------------------------------------------- */
 
 void context_adopt(struct vrank *rank, int index)
 {
@@ -572,8 +569,7 @@ void context_stay(struct context *context)
     pthread_mutex_unlock(&contexts->lock);
 }
 
-/* ---- heaps ------------------------------------------------------------------
- */
+/* ---- heaps -------------------------------------------------------------- */
 
 static bool context_take(void *arg, size_t bytes)
 {

@@ -138,8 +138,7 @@ void context_unkeep(size_t bytes);
 struct context *context_pin(const void *ptr);
 void context_unpin(struct context *context);
 
-/* ---- context_disk.c ---------------------------------------------------------
- */
+/* ---- context_disk.c ----------------------------------------------------- */
 
 struct context_disk;
 

@@ -41,8 +41,7 @@
 /* At most 2^TRACK_RESTS times is a context not tracked. */
 #define TRACK_RESTS 5
 
-/* ---- the kernel -------------------------------------------------------------
- */
+/* ---- the kernel --------------------------------------------------------- */
 
 /* Entries of pagemap; where there is none, as if all had been written. */
 static void track_look(const struct contexts *all, const char *from,
@@ -169,8 +168,7 @@ void track_end(struct contexts *all)
     }
 }
 
-/* ---- pages on disk ----------------------------------------------------------
- */
+/* ---- pages on disk ------------------------------------------------------ */
 
 bool stored_get(const struct context *context, size_t page)
 {
@@ -212,8 +210,7 @@ bool stored_next(const struct context *context, size_t *from, size_t *to,
     return true;
 }
 
-/* ---- what is written --------------------------------------------------------
- */
+/* ---- what is written ---------------------------------------------------- */
 
 /* Pages have to be written: with those before, if they are near and behind
  * `first`. */

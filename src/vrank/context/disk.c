@@ -134,8 +134,7 @@ int context_disk_free_bytes(const char *folders, uint64_t *out)
     return code;
 }
 
-/* ---- transfers --------------------------------------------------------------
- */
+/* ---- transfers ---------------------------------------------------------- */
 
 static void batch_wait(struct context_batch *batch)
 {

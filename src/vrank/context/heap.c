@@ -72,8 +72,7 @@ static struct heap_free *block_before(const struct heap *heap,
     return block_at(heap, offset - size);
 }
 
-/* ---- lists of free blocks ---------------------------------------------------
- */
+/* ---- lists of free blocks ----------------------------------------------- */
 
 static void list_of(size_t size, int *first, int *second)
 {
@@ -166,8 +165,7 @@ static struct heap_free *list_find(const struct heap *heap, size_t size)
     return heap->lists[first][__builtin_ctz(seconds)];
 }
 
-/* ---- blocks -----------------------------------------------------------------
- */
+/* ---- blocks ------------------------------------------------------------- */
 
 /* Say that a block is in use, or free, to itself and to the next one. */
 static void block_mark(struct heap *heap, struct heap_free *block, size_t size,
@@ -412,8 +410,7 @@ void *heap_realloc(struct heap *heap, void *ptr, size_t bytes)
     return ptr;
 }
 
-/* ---- mappings ---------------------------------------------------------------
- */
+/* ---- mappings ----------------------------------------------------------- */
 
 struct heap_mapping {
     char *at;
@@ -472,8 +469,7 @@ void heap_free_maps(struct heap *heap)
     heap->map_count = heap->map_room = 0;
 }
 
-/* ---- what there is to save --------------------------------------------------
- */
+/* ---- what there is to save ---------------------------------------------- */
 
 static int extent_compare(const void *a, const void *b)
 {

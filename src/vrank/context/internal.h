@@ -113,15 +113,13 @@ void context_fail(void);
  */
 void notes_free(struct contexts *all, struct context *context);
 
-/* ---- context_ahead.c: contexts that come before they are needed ------------
- */
+/* ---- context_ahead.c: contexts that come before they are needed --------- */
 
 /* Threads, one for each worker. -ENOMEM. */
 int ahead_begin(struct contexts *all);
 void ahead_end(struct contexts *all);
 
-/* ---- context_flow.c: parts that are under way -----------------------------
- */
+/* ---- context_flow.c: parts that are under way --------------------------- */
 
 int flow_begin(struct contexts *all);
 void flow_end(struct contexts *all);
@@ -147,8 +145,7 @@ struct flow_part {
 int flow_write(struct contexts *all, struct context *context, size_t low,
                size_t high, const struct flow_part *parts, int count);
 
-/* ---- context_pages.c: pages that go from one to another --------------------
- */
+/* ---- context_pages.c: pages that go from one to another ----------------- */
 
 /* Huge pages, if there are any, move twice as fast. */
 void pages_advise(const struct heap *heap);
@@ -159,8 +156,7 @@ void pages_drop(struct context *context);
 bool pages_take(const struct contexts *all, struct context *context,
                 struct context *shell);
 
-/* ---- context_track.c: what has to be written and read --------------------
- */
+/* ---- context_track.c: what has to be written and read ------------------- */
 
 /* Once there are addresses. -ENOTSUP: what is wanted is not to be had. */
 int track_begin(struct contexts *all, enum poise_vrank_tracking wanted);

@@ -11,8 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- errors ---------------------------------------------------------------
- */
+/* ---- errors ------------------------------------------------------------- */
 
 int file_class(int code)
 {
@@ -75,7 +74,7 @@ int MPI_File_create_errhandler(MPI_File_errhandler_function *function,
     struct vrank_face *face = face_enter("MPI_File_create_errhandler");
     struct poise_mpi_errhandler *handler = NULL;
     if (function) {
-        handler = poise_alloc(1, sizeof(*handler));
+        handler = poise_alloc(1, sizeof *handler);
     }
     if (!handler) {
         return file_fail(face, NULL, function ? MPI_ERR_NO_MEM : MPI_ERR_ARG,
@@ -125,8 +124,7 @@ static struct vrank_face *enter(const char *call, MPI_File file, int *err)
     return face;
 }
 
-/* ---- opening and closing --------------------------------------------------
- */
+/* ---- opening and closing ------------------------------------------------ */
 
 static void file_free(struct poise_mpi_file *file)
 {
@@ -218,8 +216,8 @@ static int open_all(struct poise_mpi_file *file)
     if (file->comm->rank == 0 && news.error == MPI_SUCCESS) {
         open_first(file, &news);
     }
-    int err = MPI_Bcast(&news, 3, MPI_LONG_LONG, 0, comm);
-    if (err == MPI_SUCCESS && file->comm->rank != 0 &&
+    int code = MPI_Bcast(&news, 3, MPI_LONG_LONG, 0, comm);
+    if (code == MPI_SUCCESS && file->comm->rank != 0 &&
         news.error == MPI_SUCCESS) {
         file->fd = poise_file_open(AT_FDCWD, file->path,
                                    open_flags(file->amode), 0666);
@@ -234,17 +232,17 @@ static int open_all(struct poise_mpi_file *file)
         file->position = file->shared_start = news.bytes;
     }
     MPI_Offset worst = MPI_SUCCESS;
-    if (err == MPI_SUCCESS) {
-        err =
+    if (code == MPI_SUCCESS) {
+        code =
             MPI_Allreduce(&news.error, &worst, 1, MPI_LONG_LONG, MPI_MAX, comm);
     }
-    return err != MPI_SUCCESS ? err : (int)worst;
+    return code != MPI_SUCCESS ? code : (int)worst;
 }
 
 static struct poise_mpi_file *file_new(struct vrank_face *face,
                                        const char *path, int amode)
 {
-    struct poise_mpi_file *file = poise_alloc(1, sizeof(*file));
+    struct poise_mpi_file *file = poise_alloc(1, sizeof *file);
     if (!file) {
         return NULL;
     }
@@ -273,20 +271,20 @@ int MPI_File_open(MPI_Comm handle, const char *path, int amode, MPI_Info info,
     if (!over || over->remote) {
         return file_fail(face, NULL, MPI_ERR_COMM, "");
     }
-    int err = vcomm_make(over, over->group, "MPI_File_open", &comm);
-    if (err != MPI_SUCCESS) {
-        return file_fail(face, NULL, err, "");
+    int code = vcomm_make(over, over->group, "MPI_File_open", &comm);
+    if (code != MPI_SUCCESS) {
+        return file_fail(face, NULL, code, "");
     }
     struct poise_mpi_file *file = file_new(face, path, amode);
     int mine = file && file->path ? MPI_SUCCESS : MPI_ERR_NO_MEM;
     int worst = mine;
-    err = MPI_Allreduce(&mine, &worst, 1, MPI_INT, MPI_MAX, comm);
-    err = err != MPI_SUCCESS ? err : worst;
-    if (err == MPI_SUCCESS) {
+    code = MPI_Allreduce(&mine, &worst, 1, MPI_INT, MPI_MAX, comm);
+    code = code != MPI_SUCCESS ? code : worst;
+    if (code == MPI_SUCCESS) {
         file->comm = vcomm_of(face, comm);
-        err = open_all(file);
+        code = open_all(file);
     }
-    if (err == MPI_SUCCESS) {
+    if (code == MPI_SUCCESS) {
         *out = file;
         return MPI_SUCCESS;
     }
@@ -295,7 +293,7 @@ int MPI_File_open(MPI_Comm handle, const char *path, int amode, MPI_Info info,
     }
     MPI_Comm_free(&comm);
     face->call = "MPI_File_open";
-    return file_fail(face, NULL, err, path);
+    return file_fail(face, NULL, code, path);
 }
 
 int MPI_File_close(MPI_File *handle)
@@ -339,31 +337,30 @@ int MPI_File_delete(const char *path, MPI_Info info)
     return MPI_SUCCESS;
 }
 
-/* ---- sizes ----------------------------------------------------------------
- */
+/* ---- sizes -------------------------------------------------------------- */
 
 /* What rank 0 did to the file, told to all. */
-static int agree(struct poise_mpi_file *file, const char *call, int err)
+static int agree(struct poise_mpi_file *file, const char *call, int code)
 {
-    int later = MPI_Bcast(&err, 1, MPI_INT, 0, vcomm_handle(file->comm));
+    int later = MPI_Bcast(&code, 1, MPI_INT, 0, vcomm_handle(file->comm));
     file->face->call = call;
-    err = later != MPI_SUCCESS ? later : err;
-    return err == MPI_SUCCESS ? err : file_fail(file->face, file, err, "");
+    code = later != MPI_SUCCESS ? later : code;
+    return code == MPI_SUCCESS ? code : file_fail(file->face, file, code, "");
 }
 
 int MPI_File_set_size(MPI_File file, MPI_Offset bytes)
 {
-    int err;
-    if (!enter("MPI_File_set_size", file, &err)) {
-        return err;
+    int code;
+    if (!enter("MPI_File_set_size", file, &code)) {
+        return code;
     }
     /* What others wrote before is not cut off later. */
-    err = MPI_Barrier(vcomm_handle(file->comm));
-    if (err == MPI_SUCCESS && file->comm->rank == 0 &&
+    code = MPI_Barrier(vcomm_handle(file->comm));
+    if (code == MPI_SUCCESS && file->comm->rank == 0 &&
         ftruncate(file->fd, bytes) != 0) {
-        err = file_class(errno);
+        code = file_class(errno);
     }
-    return agree(file, "MPI_File_set_size", err);
+    return agree(file, "MPI_File_set_size", code);
 }
 
 int MPI_File_preallocate(MPI_File file, MPI_Offset bytes)
@@ -391,21 +388,21 @@ static int size_of(const struct poise_mpi_file *file, MPI_Offset *bytes)
 
 int MPI_File_get_size(MPI_File file, MPI_Offset *bytes)
 {
-    int err;
-    struct vrank_face *face = enter("MPI_File_get_size", file, &err);
+    int code;
+    struct vrank_face *face = enter("MPI_File_get_size", file, &code);
     if (!face) {
-        return err;
+        return code;
     }
-    err = size_of(file, bytes);
-    return err == MPI_SUCCESS ? err : file_fail(face, file, err, "");
+    code = size_of(file, bytes);
+    return code == MPI_SUCCESS ? code : file_fail(face, file, code, "");
 }
 
 int MPI_File_sync(MPI_File file)
 {
-    int err;
-    struct vrank_face *face = enter("MPI_File_sync", file, &err);
+    int code;
+    struct vrank_face *face = enter("MPI_File_sync", file, &code);
     if (!face) {
-        return err;
+        return code;
     }
     if (fsync(file->fd) != 0 && errno != EINVAL) {
         return file_fail(face, file, file_class(errno), "");
@@ -413,23 +410,22 @@ int MPI_File_sync(MPI_File file)
     return MPI_SUCCESS;
 }
 
-/* ---- what it is -----------------------------------------------------------
- */
+/* ---- what it is --------------------------------------------------------- */
 
 int MPI_File_get_group(MPI_File file, MPI_Group *group)
 {
-    int err;
-    if (!enter("MPI_File_get_group", file, &err)) {
-        return err;
+    int code;
+    if (!enter("MPI_File_get_group", file, &code)) {
+        return code;
     }
     return MPI_Comm_group(vcomm_handle(file->comm), group);
 }
 
 int MPI_File_get_amode(MPI_File file, int *amode)
 {
-    int err;
-    if (!enter("MPI_File_get_amode", file, &err)) {
-        return err;
+    int code;
+    if (!enter("MPI_File_get_amode", file, &code)) {
+        return code;
     }
     *amode = file->amode;
     return MPI_SUCCESS;
@@ -437,26 +433,26 @@ int MPI_File_get_amode(MPI_File file, int *amode)
 
 int MPI_File_set_info(MPI_File file, MPI_Info info)
 {
-    int err;
+    int code;
     (void)info;
-    enter("MPI_File_set_info", file, &err);
-    return err;
+    enter("MPI_File_set_info", file, &code);
+    return code;
 }
 
 int MPI_File_get_info(MPI_File file, MPI_Info *info)
 {
-    int err;
-    if (!enter("MPI_File_get_info", file, &err)) {
-        return err;
+    int code;
+    if (!enter("MPI_File_get_info", file, &code)) {
+        return code;
     }
     return MPI_Info_create(info);
 }
 
 int MPI_File_set_atomicity(MPI_File file, int flag)
 {
-    int err;
-    if (!enter("MPI_File_set_atomicity", file, &err)) {
-        return err;
+    int code;
+    if (!enter("MPI_File_set_atomicity", file, &code)) {
+        return code;
     }
     file->atomic = flag != 0;
     return agree(file, "MPI_File_set_atomicity", MPI_SUCCESS);
@@ -464,9 +460,9 @@ int MPI_File_set_atomicity(MPI_File file, int flag)
 
 int MPI_File_get_atomicity(MPI_File file, int *flag)
 {
-    int err;
-    if (!enter("MPI_File_get_atomicity", file, &err)) {
-        return err;
+    int code;
+    if (!enter("MPI_File_get_atomicity", file, &code)) {
+        return code;
     }
     *flag = file->atomic;
     return MPI_SUCCESS;
@@ -474,10 +470,10 @@ int MPI_File_get_atomicity(MPI_File file, int *flag)
 
 int MPI_File_get_type_extent(MPI_File file, MPI_Datatype type, MPI_Aint *extent)
 {
-    int err;
-    struct vrank_face *face = enter("MPI_File_get_type_extent", file, &err);
+    int code;
+    struct vrank_face *face = enter("MPI_File_get_type_extent", file, &code);
     if (!face) {
-        return err;
+        return code;
     }
     if (!type) {
         return file_fail(face, file, MPI_ERR_TYPE, "");
@@ -486,8 +482,7 @@ int MPI_File_get_type_extent(MPI_File file, MPI_Datatype type, MPI_Aint *extent)
     return MPI_SUCCESS;
 }
 
-/* ---- views ----------------------------------------------------------------
- */
+/* ---- views -------------------------------------------------------------- */
 
 static int view_check(const struct poise_mpi_file *file, MPI_Offset disp,
                       MPI_Datatype etype, MPI_Datatype filetype,
@@ -512,24 +507,24 @@ static int view_check(const struct poise_mpi_file *file, MPI_Offset disp,
 int MPI_File_set_view(MPI_File file, MPI_Offset disp, MPI_Datatype etype,
                       MPI_Datatype filetype, const char *datarep, MPI_Info info)
 {
-    int err;
-    struct vrank_face *face = enter("MPI_File_set_view", file, &err);
+    int code;
+    struct vrank_face *face = enter("MPI_File_set_view", file, &code);
     (void)info;
     if (!face) {
-        return err;
+        return code;
     }
-    err = view_check(file, disp, etype, filetype, datarep);
-    int worst = err;
-    int later = MPI_Allreduce(&err, &worst, 1, MPI_INT, MPI_MAX,
+    code = view_check(file, disp, etype, filetype, datarep);
+    int worst = code;
+    int later = MPI_Allreduce(&code, &worst, 1, MPI_INT, MPI_MAX,
                               vcomm_handle(file->comm));
     face->call = "MPI_File_set_view";
-    err = later != MPI_SUCCESS ? later : worst;
-    if (err != MPI_SUCCESS) {
-        return file_fail(face, file, err, "");
+    code = later != MPI_SUCCESS ? later : worst;
+    if (code != MPI_SUCCESS) {
+        return file_fail(face, file, code, "");
     }
     MPI_Offset now = 0;
     if (disp == MPI_DISPLACEMENT_CURRENT) {
-        err = file_shared_take(file, 0, &now);
+        code = file_shared_take(file, 0, &now);
         disp = file_place(file, now * (MPI_Offset)file->etype->size);
     }
     type_hold(etype);
@@ -541,21 +536,21 @@ int MPI_File_set_view(MPI_File file, MPI_Offset disp, MPI_Datatype etype,
     file->disp = disp;
     file->position = file->shared_start = 0;
     /* Everybody has looked at the shared pointer, if anybody does. */
-    if (err == MPI_SUCCESS) {
-        err = MPI_Barrier(vcomm_handle(file->comm));
+    if (code == MPI_SUCCESS) {
+        code = MPI_Barrier(vcomm_handle(file->comm));
     }
-    if (err == MPI_SUCCESS && file->comm->rank == 0) {
-        err = file_shared_set(file, 0);
+    if (code == MPI_SUCCESS && file->comm->rank == 0) {
+        code = file_shared_set(file, 0);
     }
-    return agree(file, "MPI_File_set_view", err);
+    return agree(file, "MPI_File_set_view", code);
 }
 
 int MPI_File_get_view(MPI_File file, MPI_Offset *disp, MPI_Datatype *etype,
                       MPI_Datatype *filetype, char *datarep)
 {
-    int err;
-    if (!enter("MPI_File_get_view", file, &err)) {
-        return err;
+    int code;
+    if (!enter("MPI_File_get_view", file, &code)) {
+        return code;
     }
     *disp = file->disp;
     *etype = type_hold(file->etype);
@@ -567,10 +562,10 @@ int MPI_File_get_view(MPI_File file, MPI_Offset *disp, MPI_Datatype *etype,
 int MPI_File_get_byte_offset(MPI_File file, MPI_Offset offset,
                              MPI_Offset *place)
 {
-    int err;
-    struct vrank_face *face = enter("MPI_File_get_byte_offset", file, &err);
+    int code;
+    struct vrank_face *face = enter("MPI_File_get_byte_offset", file, &code);
     if (!face) {
-        return err;
+        return code;
     }
     if (offset < 0) {
         return file_fail(face, file, MPI_ERR_ARG, "");
@@ -579,15 +574,14 @@ int MPI_File_get_byte_offset(MPI_File file, MPI_Offset offset,
     return MPI_SUCCESS;
 }
 
-/* ---- pointers -------------------------------------------------------------
- */
+/* ---- pointers ----------------------------------------------------------- */
 
 /* Where a seek from `now` leads to. */
 static int seek_to(const struct poise_mpi_file *file, MPI_Offset offset,
                    int whence, MPI_Offset now, MPI_Offset *out)
 {
     MPI_Offset bytes, each = (MPI_Offset)file->etype->size;
-    int err = MPI_SUCCESS;
+    int code = MPI_SUCCESS;
     switch (whence) {
     case MPI_SEEK_SET:
         *out = offset;
@@ -596,28 +590,28 @@ static int seek_to(const struct poise_mpi_file *file, MPI_Offset offset,
         *out = now + offset;
         break;
     case MPI_SEEK_END:
-        err = size_of(file, &bytes);
-        if (err == MPI_SUCCESS) {
+        code = size_of(file, &bytes);
+        if (code == MPI_SUCCESS) {
             *out = (file_before(file, bytes) + each - 1) / each + offset;
         }
         break;
     default:
         return MPI_ERR_ARG;
     }
-    return err == MPI_SUCCESS && *out < 0 ? MPI_ERR_ARG : err;
+    return code == MPI_SUCCESS && *out < 0 ? MPI_ERR_ARG : code;
 }
 
 int MPI_File_seek(MPI_File file, MPI_Offset offset, int whence)
 {
-    int err;
+    int code;
     MPI_Offset to = 0;
-    struct vrank_face *face = enter("MPI_File_seek", file, &err);
+    struct vrank_face *face = enter("MPI_File_seek", file, &code);
     if (!face) {
-        return err;
+        return code;
     }
-    err = seek_to(file, offset, whence, file->position, &to);
-    if (err != MPI_SUCCESS) {
-        return file_fail(face, file, err, "");
+    code = seek_to(file, offset, whence, file->position, &to);
+    if (code != MPI_SUCCESS) {
+        return file_fail(face, file, code, "");
     }
     file->position = to;
     return MPI_SUCCESS;
@@ -625,9 +619,9 @@ int MPI_File_seek(MPI_File file, MPI_Offset offset, int whence)
 
 int MPI_File_get_position(MPI_File file, MPI_Offset *offset)
 {
-    int err;
-    if (!enter("MPI_File_get_position", file, &err)) {
-        return err;
+    int code;
+    if (!enter("MPI_File_get_position", file, &code)) {
+        return code;
     }
     *offset = file->position;
     return MPI_SUCCESS;
@@ -635,28 +629,29 @@ int MPI_File_get_position(MPI_File file, MPI_Offset *offset)
 
 int MPI_File_seek_shared(MPI_File file, MPI_Offset offset, int whence)
 {
-    int err;
+    int code;
     MPI_Offset now = 0, to = 0;
-    if (!enter("MPI_File_seek_shared", file, &err)) {
-        return err;
+    if (!enter("MPI_File_seek_shared", file, &code)) {
+        return code;
     }
-    err = MPI_Barrier(vcomm_handle(file->comm));
-    if (err == MPI_SUCCESS && file->comm->rank == 0) {
-        err = file_shared_take(file, 0, &now);
-        err =
-            err != MPI_SUCCESS ? err : seek_to(file, offset, whence, now, &to);
-        err = err != MPI_SUCCESS ? err : file_shared_set(file, to);
+    code = MPI_Barrier(vcomm_handle(file->comm));
+    if (code == MPI_SUCCESS && file->comm->rank == 0) {
+        code = file_shared_take(file, 0, &now);
+        code = code != MPI_SUCCESS ? code
+                                   : seek_to(file, offset, whence, now, &to);
+        code = code != MPI_SUCCESS ? code : file_shared_set(file, to);
     }
-    return agree(file, "MPI_File_seek_shared", err);
+    return agree(file, "MPI_File_seek_shared", code);
 }
 
 int MPI_File_get_position_shared(MPI_File file, MPI_Offset *offset)
 {
-    int err;
-    struct vrank_face *face = enter("MPI_File_get_position_shared", file, &err);
+    int code;
+    struct vrank_face *face =
+        enter("MPI_File_get_position_shared", file, &code);
     if (!face) {
-        return err;
+        return code;
     }
-    err = file_shared_take(file, 0, offset);
-    return err == MPI_SUCCESS ? err : file_fail(face, file, err, "");
+    code = file_shared_take(file, 0, offset);
+    return code == MPI_SUCCESS ? code : file_fail(face, file, code, "");
 }

@@ -38,7 +38,7 @@ struct poise_mpi_file {
     size_t split_bytes;
 };
 
-/* ---- file_view.c --------------------------------------------------------- */
+/* ---- file_view.c -------------------------------------------------------- */
 
 /* The place in the file of byte `at` of the view's data. */
 MPI_Offset file_place(const struct poise_mpi_file *file, MPI_Offset at);
@@ -54,7 +54,7 @@ int file_shared_take(struct poise_mpi_file *file, MPI_Offset count,
 /* Set it; one rank does. */
 int file_shared_set(struct poise_mpi_file *file, MPI_Offset to);
 
-/* ---- file.c -------------------------------------------------------------- */
+/* ---- file.c ------------------------------------------------------------- */
 
 /* The class of a system's error, as a negative errno or a positive one. */
 int file_class(int code);

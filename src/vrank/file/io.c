@@ -39,12 +39,12 @@ static int io_check(const struct io *io, struct face_data *data)
     if (io->where == IO_AT && io->offset < 0) {
         return MPI_ERR_ARG;
     }
-    int err = face_data_of(io->buf, io->count, io->type, data);
-    if (err == MPI_SUCCESS && file->etype->size > 0 &&
+    int code = face_data_of(io->buf, io->count, io->type, data);
+    if (code == MPI_SUCCESS && file->etype->size > 0 &&
         data->bytes % file->etype->size != 0) {
-        err = MPI_ERR_IO;
+        code = MPI_ERR_IO;
     }
-    return err;
+    return code;
 }
 
 /* Where the data of this rank begin among those of all, which begin at the
@@ -54,20 +54,20 @@ static int io_order(struct poise_mpi_file *file, MPI_Offset count,
 {
     MPI_Comm comm = vcomm_handle(file->comm);
     MPI_Offset before = 0, answer[2] = {MPI_SUCCESS, 0}, total = 0;
-    int err = MPI_Exscan(&count, &before, 1, MPI_LONG_LONG, MPI_SUM, comm);
+    int code = MPI_Exscan(&count, &before, 1, MPI_LONG_LONG, MPI_SUM, comm);
     before = file->comm->rank == 0 ? 0 : before;
     total = before + count;
-    if (err == MPI_SUCCESS) {
-        err = MPI_Bcast(&total, 1, MPI_LONG_LONG, file->comm->size - 1, comm);
+    if (code == MPI_SUCCESS) {
+        code = MPI_Bcast(&total, 1, MPI_LONG_LONG, file->comm->size - 1, comm);
     }
-    if (err == MPI_SUCCESS && file->comm->rank == 0) {
+    if (code == MPI_SUCCESS && file->comm->rank == 0) {
         answer[0] = file_shared_take(file, total, &answer[1]);
     }
-    if (err == MPI_SUCCESS) {
-        err = MPI_Bcast(answer, 2, MPI_LONG_LONG, 0, comm);
+    if (code == MPI_SUCCESS) {
+        code = MPI_Bcast(answer, 2, MPI_LONG_LONG, 0, comm);
     }
     *begin = answer[1] + before;
-    return err != MPI_SUCCESS ? err : (int)answer[0];
+    return code != MPI_SUCCESS ? code : (int)answer[0];
 }
 
 static int io_begin(const struct io *io, MPI_Offset count, MPI_Offset *begin)
@@ -95,21 +95,21 @@ static int io_go(const struct io *io, size_t *done)
     struct face_data data = {0};
     MPI_Offset begin = 0, size = (MPI_Offset)file->etype->size;
     *done = 0;
-    int err = io_check(io, &data);
-    if (err != MPI_SUCCESS && io->where != IO_ORDERED) {
-        return err;
+    int code = io_check(io, &data);
+    if (code != MPI_SUCCESS && io->where != IO_ORDERED) {
+        return code;
     }
     MPI_Offset count =
-        err == MPI_SUCCESS && size > 0 ? (MPI_Offset)data.bytes / size : 0;
+        code == MPI_SUCCESS && size > 0 ? (MPI_Offset)data.bytes / size : 0;
     int later = io_begin(io, count, &begin);
-    err = err != MPI_SUCCESS ? err : later;
-    if (err == MPI_SUCCESS) {
-        err = file_move(file, begin * size, &data, io->writes, done);
+    code = code != MPI_SUCCESS ? code : later;
+    if (code == MPI_SUCCESS) {
+        code = file_move(file, begin * size, &data, io->writes, done);
     }
     if (io->where == IO_OWN && size > 0) {
         file->position += (MPI_Offset)*done / size;
     }
-    return err;
+    return code;
 }
 
 static int io_run(const struct io *io, MPI_Status *status)
@@ -119,12 +119,12 @@ static int io_run(const struct io *io, MPI_Status *status)
     if (io->file == NULL) {
         return file_fail(face, NULL, MPI_ERR_FILE, "");
     }
-    int err = io_go(io, &done);
+    int code = io_go(io, &done);
     face->call = io->call;
     if (status != NULL) {
         status_set(status, MPI_ANY_SOURCE, MPI_ANY_TAG, done);
     }
-    return err == MPI_SUCCESS ? err : file_fail(face, io->file, err, "");
+    return code == MPI_SUCCESS ? code : file_fail(face, io->file, code, "");
 }
 
 static int io_is_done(struct poise_mpi_request *request)
@@ -136,14 +136,14 @@ static int io_is_done(struct poise_mpi_request *request)
 static int io_start(const struct io *io, MPI_Request *request)
 {
     MPI_Status status = {0};
-    int err = io_run(io, &status);
-    if (err != MPI_SUCCESS) {
+    int code = io_run(io, &status);
+    if (code != MPI_SUCCESS) {
         *request = MPI_REQUEST_NULL;
-        return err;
+        return code;
     }
-    err = request_task(io->file->comm, io_is_done, NULL, NULL, request);
-    if (err != MPI_SUCCESS) {
-        return file_fail(io->file->face, io->file, err, "");
+    code = request_task(io->file->comm, io_is_done, NULL, NULL, request);
+    if (code != MPI_SUCCESS) {
+        return file_fail(io->file->face, io->file, code, "");
     }
     (*request)->got = (size_t)status.poise_bytes;
     return MPI_SUCCESS;
@@ -156,12 +156,12 @@ static int io_split_begin(const struct io *io)
                          "another split call has begun and not ended");
     }
     MPI_Status status = {0};
-    int err = io_run(io, &status);
-    if (err == MPI_SUCCESS) {
+    int code = io_run(io, &status);
+    if (code == MPI_SUCCESS) {
         io->file->has_split = true;
         io->file->split_bytes = (size_t)status.poise_bytes;
     }
-    return err;
+    return code;
 }
 
 static int io_split_end(const char *call, MPI_File file, MPI_Status *status)
@@ -178,8 +178,7 @@ static int io_split_end(const char *call, MPI_File file, MPI_Status *status)
     return MPI_SUCCESS;
 }
 
-/* ---- the functions --------------------------------------------------------
- */
+/* ---- the functions ------------------------------------------------------ */
 
 /* Where in the file: where a pointer is, or at an offset that the caller gives,
  * in which case the function has one argument more. */

@@ -10,8 +10,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* ---- pieces ---------------------------------------------------------------
- */
+/* ---- pieces ------------------------------------------------------------- */
 
 /* Something done to each piece, at `at` from where the tile begins; anything
  * but 0 ends the walk. */
@@ -157,8 +156,7 @@ MPI_Offset file_before(const struct poise_mpi_file *file, MPI_Offset end)
     return tile * (MPI_Offset)type->size + limit.count;
 }
 
-/* ---- moving data ----------------------------------------------------------
- */
+/* ---- moving data -------------------------------------------------------- */
 
 struct file_mover {
     struct poise_mpi_file *file;
@@ -262,18 +260,17 @@ int file_move(struct poise_mpi_file *file, MPI_Offset at,
         type_pack(data->type, (size_t)data->count, data->base, 0, data->bytes,
                   copy);
     }
-    int err = move_all(&mover, at, data->bytes);
+    int code = move_all(&mover, at, data->bytes);
     if (copy != NULL && !writes) {
         type_unpack(data->type, (size_t)data->count, data->base, 0, mover.done,
                     copy);
     }
     free(copy);
     *done = mover.done;
-    return err;
+    return code;
 }
 
-/* ---- the shared pointer ---------------------------------------------------
- */
+/* ---- the shared pointer ------------------------------------------------- */
 
 static int shared_open(struct poise_mpi_file *file)
 {

@@ -30,8 +30,7 @@ struct kept {
     MPI_Aint extra;
 };
 
-/* ---- the program's procedures ---------------------------------------------
- */
+/* ---- the program's procedures ------------------------------------------- */
 
 static int copy(MPI_Fint handle, int keyval, const struct kept *kept, void *in,
                 void *out, int *flag)
@@ -87,12 +86,11 @@ static int delete_of_type(MPI_Datatype type, int keyval, void *value,
     return delete (MPI_Type_c2f(type), keyval, value, extra);
 }
 
-/* ---- keys -----------------------------------------------------------------
- */
+/* ---- keys --------------------------------------------------------------- */
 
 static struct kept *keep(const struct kept *what)
 {
-    struct kept *kept = malloc(sizeof(*kept));
+    struct kept *kept = malloc(sizeof *kept);
     if (kept == NULL) {
         MPI_Abort(MPI_COMM_WORLD, MPI_ERR_NO_MEM);
     }
@@ -210,8 +208,7 @@ void mpi_null_delete_fn_(const MPI_Fint *comm, const MPI_Fint *keyval,
     *ierror = MPI_SUCCESS;
 }
 
-/* ---- values ---------------------------------------------------------------
- */
+/* ---- values ------------------------------------------------------------- */
 
 void mpi_comm_set_attr_(const MPI_Fint *comm, const MPI_Fint *keyval,
                         const MPI_Aint *value, MPI_Fint *ierror)
@@ -237,12 +234,12 @@ void mpi_type_set_attr_(const MPI_Fint *type, const MPI_Fint *keyval,
 static int attribute(MPI_Fint comm, int keyval, MPI_Aint *value, MPI_Fint *flag)
 {
     void *found = NULL;
-    int err = MPI_Comm_get_attr(MPI_Comm_f2c(comm), keyval, &found, flag);
-    if (err == MPI_SUCCESS && *flag) {
+    int code = MPI_Comm_get_attr(MPI_Comm_f2c(comm), keyval, &found, flag);
+    if (code == MPI_SUCCESS && *flag) {
         bool of_mpi = keyval >= MPI_TAG_UB && keyval <= MPI_APPNUM;
         *value = of_mpi ? *(const int *)found : (MPI_Aint)found;
     }
-    return err;
+    return code;
 }
 
 void mpi_comm_get_attr_(const MPI_Fint *comm, const MPI_Fint *keyval,
@@ -261,8 +258,7 @@ void mpi_attr_get_(const MPI_Fint *comm, const MPI_Fint *keyval,
     }
 }
 
-/* ---- Info -----------------------------------------------------------------
- */
+/* ---- Info --------------------------------------------------------------- */
 
 void mpi_info_get_(const MPI_Fint *info, const char *key,
                    const MPI_Fint *value_length, char *value, MPI_Fint *flag,

@@ -8,8 +8,7 @@
 
 struct fort_marks poise_mpi_marks_ = {{0}};
 
-/* ---- arrays and texts -----------------------------------------------------
- */
+/* ---- arrays and texts --------------------------------------------------- */
 
 static void *make(size_t count, size_t size)
 {
@@ -22,7 +21,7 @@ static void *make(size_t count, size_t size)
 
 MPI_Request *fort_requests(int count, const MPI_Fint *requests)
 {
-    MPI_Request *own = make(count > 0 ? (size_t)count : 0, sizeof(*own));
+    MPI_Request *own = make(count > 0 ? (size_t)count : 0, sizeof *own);
     for (int i = 0; i < count; i++) {
         own[i] = MPI_Request_f2c(requests[i]);
     }
@@ -48,7 +47,7 @@ MPI_Status *fort_statuses(int count, const MPI_Fint *statuses)
 void fort_statuses_back(int count, MPI_Fint *statuses, MPI_Status *own)
 {
     if (own != MPI_STATUSES_IGNORE && count > 0) {
-        memcpy(statuses, own, (size_t)count * sizeof(*own));
+        memcpy(statuses, own, (size_t)count * sizeof *own);
     }
     free(own);
 }
@@ -80,8 +79,7 @@ void fort_text_back(char *text, size_t length, const char *own)
     memset(text + used, ' ', length - used);
 }
 
-/* ---- beginning ------------------------------------------------------------
- */
+/* ---- beginning ---------------------------------------------------------- */
 
 void mpi_init_(MPI_Fint *ierror)
 {
@@ -107,8 +105,7 @@ void mpi_buffer_detach_(void *buffer, MPI_Fint *size, MPI_Fint *ierror)
     *ierror = MPI_Buffer_detach(&own, size);
 }
 
-/* ---- places that count from one -------------------------------------------
- */
+/* ---- places that count from one ----------------------------------------- */
 
 static MPI_Fint from_one(int place)
 {
@@ -146,13 +143,13 @@ static int some(int (*call)(int, MPI_Request[], int *, int[], MPI_Status[]),
 {
     MPI_Request *own = fort_requests(count, requests);
     MPI_Status *got = fort_statuses(count, statuses);
-    int err = call(count, own, done, places, got);
+    int code = call(count, own, done, places, got);
     for (int i = 0; i < *done; i++) {
         places[i] = from_one(places[i]);
     }
     fort_statuses_back(*done, statuses, got);
     fort_requests_back(count, requests, own);
-    return err;
+    return code;
 }
 
 void mpi_waitsome_(const MPI_Fint *count, MPI_Fint *requests, MPI_Fint *done,
@@ -167,14 +164,13 @@ void mpi_testsome_(const MPI_Fint *count, MPI_Fint *requests, MPI_Fint *done,
     *ierror = some(MPI_Testsome, *count, requests, done, places, statuses);
 }
 
-/* ---- types ----------------------------------------------------------------
- */
+/* ---- types -------------------------------------------------------------- */
 
 void mpi_type_create_struct_(const MPI_Fint *count, const MPI_Fint *lengths,
                              const MPI_Aint *places, const MPI_Fint *types,
                              MPI_Fint *newtype, MPI_Fint *ierror)
 {
-    MPI_Datatype *own = make((size_t)(*count > 0 ? *count : 0), sizeof(*own));
+    MPI_Datatype *own = make((size_t)(*count > 0 ? *count : 0), sizeof *own);
     MPI_Datatype made = MPI_DATATYPE_NULL;
     for (int i = 0; i < *count; i++) {
         own[i] = MPI_Type_f2c(types[i]);
@@ -189,9 +185,9 @@ static int old_extent(int (*call)(MPI_Datatype, MPI_Aint *), MPI_Fint type,
                       MPI_Fint *out)
 {
     MPI_Aint value = 0;
-    int err = call(MPI_Type_f2c(type), &value);
+    int code = call(MPI_Type_f2c(type), &value);
     *out = (MPI_Fint)value;
-    return err == MPI_SUCCESS && *out != value ? MPI_ERR_ARG : err;
+    return code == MPI_SUCCESS && *out != value ? MPI_ERR_ARG : code;
 }
 
 void mpi_type_extent_(const MPI_Fint *type, MPI_Fint *extent, MPI_Fint *ierror)
@@ -209,8 +205,7 @@ void mpi_type_ub_(const MPI_Fint *type, MPI_Fint *place, MPI_Fint *ierror)
     *ierror = old_extent(MPI_Type_ub, *type, place);
 }
 
-/* ---- operations -----------------------------------------------------------
- */
+/* ---- operations --------------------------------------------------------- */
 
 /* A subroutine of the user's wants the type as an integer. Each has a function
  * of C in front of it, of which there are only so many. */

@@ -49,7 +49,7 @@ static inline MPI_Status *fort_status(const MPI_Fint *status, MPI_Status *own)
 static inline void fort_status_back(MPI_Fint *status, const MPI_Status *own)
 {
     if (status != poise_mpi_marks_.status) {
-        memcpy(status, own, sizeof(*own));
+        memcpy(status, own, sizeof *own);
     }
 }
 

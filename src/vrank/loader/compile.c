@@ -108,8 +108,7 @@ static struct compile_wish compile_read(char *const *args)
     return wish;
 }
 
-/* ---- where we are ---------------------------------------------------------
- */
+/* ---- where we are ------------------------------------------------------- */
 
 /* The folder of libpoise into `out`; false where that cannot be known. */
 static bool compile_library_folder(struct poise_buf *out)
@@ -192,8 +191,7 @@ void vrank_folders_free(struct vrank_folders *folders)
     *folders = (struct vrank_folders){0};
 }
 
-/* ---- the command line -----------------------------------------------------
- */
+/* ---- the command line --------------------------------------------------- */
 
 /** A command line that grows; its words are owned. */
 struct compile_line {

@@ -241,8 +241,7 @@ void load_image_close(struct load_image *image)
     *image = (struct load_image){.fd = -1};
 }
 
-/* ---- what copies get replaced ---------------------------------------------
- */
+/* ---- what copies get replaced ------------------------------------------- */
 
 /* The name of the symbol of another object whose address the relocation
  * stores; NULL if it is not one. */
@@ -300,8 +299,7 @@ int load_image_fix(struct load_image *image, const struct load_names *names)
     return 0;
 }
 
-/* ---- whether it can be copied ---------------------------------------------
- */
+/* ---- whether it can be copied ------------------------------------------- */
 
 static int image_refuse(const struct load_image *image, const char *why)
 {

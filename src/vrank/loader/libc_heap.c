@@ -14,8 +14,7 @@
 
 #define SHIM_PAGE ((size_t)4096)
 
-/* ---- blocks -----------------------------------------------------------------
- */
+/* ---- blocks ------------------------------------------------------------- */
 
 static void *shim_no_memory(void)
 {
@@ -149,8 +148,7 @@ static void *shim_pvalloc(size_t bytes)
                     false);
 }
 
-/* ---- functions that allocate ------------------------------------------------
- */
+/* ---- functions that allocate -------------------------------------------- */
 
 static char *shim_strndup(const char *text, size_t most)
 {
@@ -257,8 +255,7 @@ static ssize_t shim_getline(char **line, size_t *room, FILE *stream)
     return shim_getdelim(line, room, '\n', stream);
 }
 
-/* ---- mappings ---------------------------------------------------------------
- */
+/* ---- mappings ----------------------------------------------------------- */
 
 static void *shim_mmap(void *at, size_t bytes, int protection, int flags,
                        int fd, off_t offset)
@@ -328,8 +325,7 @@ static void *shim_mremap(void *at, size_t was, size_t bytes, int flags, ...)
     return data;
 }
 
-/* ---- what keeps addresses ---------------------------------------------------
- */
+/* ---- what keeps addresses ----------------------------------------------- */
 
 /* A stream may be flushed while its rank's context is not there. */
 static int shim_setvbuf(FILE *stream, char *buffer, int mode, size_t bytes)

@@ -17,8 +17,7 @@
 /** How often a rank that waits for a descriptor looks. */
 #define SHIM_POLL_NS UINT64_C(200000)
 
-/* ---- the end ---------------------------------------------------------------
- */
+/* ---- the end ------------------------------------------------------------ */
 
 static void shim_exit(int status)
 {
@@ -49,8 +48,7 @@ static void shim_quick_exit(int status)
     shim_leave(status, "quick_exit");
 }
 
-/* ---- time and waiting ------------------------------------------------------
- */
+/* ---- time and waiting --------------------------------------------------- */
 
 /* Let others run until a time; false where no rank runs. */
 static bool shim_sleep_until(const char *call, uint64_t deadline_ns)
@@ -149,8 +147,7 @@ static ssize_t shim_read(int fd, void *data, size_t bytes)
     return read(fd, data, bytes);
 }
 
-/* ---- strtok, random numbers ------------------------------------------------
- */
+/* ---- strtok, random numbers --------------------------------------------- */
 
 static char *shim_strtok(char *text, const char *delimiters)
 {
@@ -257,8 +254,7 @@ static unsigned short *shim_seed48(unsigned short seed[3])
     return own->__old_x;
 }
 
-/* ---- what belongs to the whole process -------------------------------------
- */
+/* ---- what belongs to the whole process ---------------------------------- */
 
 static bool shim_refuses(const char *call)
 {

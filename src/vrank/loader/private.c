@@ -189,8 +189,7 @@ int load_copy_create(const struct load_image *image, int number,
     return code;
 }
 
-/* ---- from the temporary file to the real one ------------------------------
- */
+/* ---- from the temporary file to the real one ---------------------------- */
 
 /* A segment's pages in memory and in the file. */
 struct copy_pages {
@@ -308,8 +307,7 @@ int load_copy_settle(const struct load_copy *copy, void *const *data)
     return code;
 }
 
-/* ---- constructors and destructors -----------------------------------------
- */
+/* ---- constructors and destructors --------------------------------------- */
 
 typedef void (*copy_init_fn)(int argc, char **argv, char **envp);
 typedef void (*copy_fini_fn)(void);
@@ -320,7 +318,7 @@ static size_t copy_array(const struct load_copy *copy, int64_t tag,
 {
     uint64_t at = load_image_tag(copy->image, tag);
     *out = (const uintptr_t *)(copy->base + at);
-    return at != 0 ? load_image_tag(copy->image, size_tag) / sizeof(**out) : 0;
+    return at != 0 ? load_image_tag(copy->image, size_tag) / sizeof **out : 0;
 }
 
 void load_copy_construct(const struct load_copy *copy, int argc, char **argv,

@@ -30,8 +30,7 @@ static const char *const program_shared[] = {
     "libdl.so.2",           "librt.so.1",   "libgcc_s.so.1",  "libpoise.so.0",
     "libpoise-vmpi.so.0",   "libutil.so.1", "libresolv.so.2", NULL};
 
-/* ---- where libraries are --------------------------------------------------
- */
+/* ---- where libraries are ------------------------------------------------ */
 
 /* What the dynamic linker would load for `path`: lines "NAME => PATH (...)". It
  * knows the rules; nothing of the program runs. */
@@ -96,8 +95,7 @@ static int program_path_of(const char *listing, const char *name, char **out)
                            "the dynamic linker does not find it");
 }
 
-/* ---- the program and its libraries ----------------------------------------
- */
+/* ---- the program and its libraries -------------------------------------- */
 
 /* A library of the closure. */
 struct program_node {
@@ -310,8 +308,7 @@ void load_program_needs(const struct load_program *program, size_t *bytes,
     }
 }
 
-/* ---- one rank's copies ----------------------------------------------------
- */
+/* ---- one rank's copies -------------------------------------------------- */
 
 /* The names of all copied libraries as this copy has them. NULL-terminated;
  * without memory NULL. */

@@ -31,7 +31,7 @@ static unsigned kind_of(const struct vrank_envelope *wanted)
            (wanted->tag == VRANK_MATCH_ANY ? 2u : 0u);
 }
 
-/* ---- tables -------------------------------------------------------------- */
+/* ---- tables ------------------------------------------------------------- */
 
 static void table_init(struct vrank_table *table)
 {
@@ -55,7 +55,7 @@ static void append(struct vrank_bucket *bucket, struct vrank_entry *entry)
 static void table_grow(struct vrank_table *table)
 {
     uint32_t mask = table->mask * 4 + 3;
-    struct vrank_bucket *buckets = calloc((size_t)mask + 1, sizeof(*buckets));
+    struct vrank_bucket *buckets = calloc((size_t)mask + 1, sizeof *buckets);
     if (!buckets || poise_fault_check(POISE_FAULT_ALLOC)) {
         free(buckets);
         return; /* longer chains, that is all */
@@ -129,7 +129,7 @@ void vrank_mailbox_free(struct vrank_mailbox *box)
     }
 }
 
-/* ---- receives ------------------------------------------------------------ */
+/* ---- receives ----------------------------------------------------------- */
 
 static void post(struct vrank_mailbox *box, struct vrank_entry *entry)
 {
@@ -191,7 +191,7 @@ vrank_match_arrive_more(struct vrank_mailbox *box,
     return first;
 }
 
-/* ---- messages ------------------------------------------------------------ */
+/* ---- messages ----------------------------------------------------------- */
 
 void vrank_match_keep(struct vrank_mailbox *box, struct vrank_arrival *arrival,
                       const struct vrank_envelope *envelope)

@@ -28,8 +28,7 @@
 #define P2P_SMALL_BYTES 256
 #define P2P_SPARE 256
 
-/* ---- data -----------------------------------------------------------------
- */
+/* ---- data --------------------------------------------------------------- */
 
 void face_data_copy(const struct face_data *to, const struct face_data *from,
                     size_t bytes)
@@ -51,8 +50,7 @@ void face_data_copy(const struct face_data *to, const struct face_data *from,
     }
 }
 
-/* ---- messages that wait ----------------------------------------------------
- */
+/* ---- messages that wait ------------------------------------------------- */
 
 static struct poise_mpi_message *message_get(struct face_pool *pool,
                                              size_t bytes)
@@ -65,7 +63,7 @@ static struct poise_mpi_message *message_get(struct face_pool *pool,
         size_t room = bytes < P2P_SMALL_BYTES ? P2P_SMALL_BYTES : bytes;
         message = poise_fault_check(POISE_FAULT_ALLOC)
                       ? NULL
-                      : malloc(sizeof(*message) + room);
+                      : malloc(sizeof *message + room);
         if (!message) {
             return NULL;
         }
@@ -108,8 +106,7 @@ void message_free(struct vrank_face *face, struct poise_mpi_message *message)
     message_put(face->pool, message);
 }
 
-/* ---- receiving -------------------------------------------------------------
- */
+/* ---- receiving ---------------------------------------------------------- */
 
 struct type_signature p2p_sign(const struct face_data *data)
 {
@@ -261,8 +258,7 @@ struct poise_mpi_message *p2p_probe(struct vrank_face *face,
     return (struct poise_mpi_message *)arrival;
 }
 
-/* ---- sending ---------------------------------------------------------------
- */
+/* ---- sending ------------------------------------------------------------ */
 
 /* The receive that takes a message, removed from the mailbox. */
 static struct poise_mpi_request *
@@ -402,12 +398,12 @@ static int send_copy_away(const struct p2p_message *what, int number,
     struct poise_mpi_request *request = request_get(face);
     void *copy = request ? poise_realloc(NULL, bytes ? bytes : 1, 1) : NULL;
     if (!copy || !buffer_take(face, bytes)) {
-        int err = copy ? MPI_ERR_BUFFER : MPI_ERR_NO_MEM;
+        int code = copy ? MPI_ERR_BUFFER : MPI_ERR_NO_MEM;
         free(copy);
         if (request) {
             request_put(request);
         }
-        return err;
+        return code;
     }
     request_fill(request, what, FACE_SEND);
     request->data = (struct face_data){.base = copy, .bytes = bytes};
@@ -448,8 +444,7 @@ static int send_begin(const struct p2p_message *what,
     return wire_post(offer, number, &envelope);
 }
 
-/* ---- from another process ---------------------------------------------------
- */
+/* ---- from another process ----------------------------------------------- */
 
 static void receive_remote(struct poise_mpi_request *request,
                            const struct vrank_envelope *envelope,
@@ -499,16 +494,15 @@ void p2p_arrive(int number, const struct vrank_envelope *envelope,
     }
 }
 
-/* ---- the face's own messages ------------------------------------------------
- */
+/* ---- the face's own messages -------------------------------------------- */
 
 int p2p_send(const struct p2p_message *what, const char *why)
 {
     struct poise_mpi_request offer;
     bool left;
-    int err = send_begin(what, &offer, &left);
-    if (err != MPI_SUCCESS || !left) {
-        return err;
+    int code = send_begin(what, &offer, &left);
+    if (code != MPI_SUCCESS || !left) {
+        return code;
     }
     request_wait(&offer, why);
     return offer.error;
@@ -536,14 +530,14 @@ int p2p_start_send(struct poise_mpi_request *request)
                                .tag = request->tag,
                                .data = request->data};
     bool persistent = request->persistent, left;
-    int err = send_begin(&what, request, &left);
+    int code = send_begin(&what, request, &left);
     /* It was filled in anew if it is left. */
     request->persistent = persistent;
     if (!left) {
         request->done = 1;
-        request->error = err;
+        request->error = code;
     }
-    return err;
+    return code;
 }
 
 int p2p_isend(const struct p2p_message *what, MPI_Request *out)
@@ -553,10 +547,10 @@ int p2p_isend(const struct p2p_message *what, MPI_Request *out)
     if (!request) {
         return MPI_ERR_NO_MEM;
     }
-    int err = send_begin(what, request, &left);
-    if (err != MPI_SUCCESS) {
+    int code = send_begin(what, request, &left);
+    if (code != MPI_SUCCESS) {
         request_put(request);
-        return err;
+        return code;
     }
     if (!left) {
         request_fill(request, what, FACE_SEND);
@@ -614,8 +608,7 @@ int p2p_receive_bytes(struct poise_mpi_comm *comm, enum face_plane plane,
     return p2p_receive(&what, why, NULL);
 }
 
-/* ---- taking back ------------------------------------------------------------
- */
+/* ---- taking back -------------------------------------------------------- */
 
 static bool cancel_offer(struct poise_mpi_request *request, int number)
 {

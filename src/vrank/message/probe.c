@@ -90,11 +90,11 @@ int MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status *status)
     struct vrank_face *face = face_enter("MPI_Probe");
     struct vrank_envelope wanted;
     bool nobody = false;
-    int err = understand(face, source, tag, comm, &wanted, &nobody, status);
-    if (err == MPI_SUCCESS && !nobody) {
+    int code = understand(face, source, tag, comm, &wanted, &nobody, status);
+    if (code == MPI_SUCCESS && !nobody) {
         tell(await(face, &wanted, false, "MPI_Probe"), status);
     }
-    return err;
+    return code;
 }
 
 int MPI_Iprobe(int source, int tag, MPI_Comm comm, int *flag,
@@ -103,9 +103,9 @@ int MPI_Iprobe(int source, int tag, MPI_Comm comm, int *flag,
     struct vrank_face *face = face_enter("MPI_Iprobe");
     struct vrank_envelope wanted;
     bool nobody = false;
-    int err = understand(face, source, tag, comm, &wanted, &nobody, status);
-    if (err != MPI_SUCCESS) {
-        return err;
+    int code = understand(face, source, tag, comm, &wanted, &nobody, status);
+    if (code != MPI_SUCCESS) {
+        return code;
     }
     *flag = nobody;
     if (!nobody) {
@@ -124,9 +124,9 @@ int MPI_Mprobe(int source, int tag, MPI_Comm comm, MPI_Message *message,
     struct vrank_face *face = face_enter("MPI_Mprobe");
     struct vrank_envelope wanted;
     bool nobody = false;
-    int err = understand(face, source, tag, comm, &wanted, &nobody, status);
-    if (err != MPI_SUCCESS) {
-        return err;
+    int code = understand(face, source, tag, comm, &wanted, &nobody, status);
+    if (code != MPI_SUCCESS) {
+        return code;
     }
     *message = MPI_MESSAGE_NO_PROC;
     if (!nobody) {
@@ -142,9 +142,9 @@ int MPI_Improbe(int source, int tag, MPI_Comm comm, int *flag,
     struct vrank_face *face = face_enter("MPI_Improbe");
     struct vrank_envelope wanted;
     bool nobody = false;
-    int err = understand(face, source, tag, comm, &wanted, &nobody, status);
-    if (err != MPI_SUCCESS) {
-        return err;
+    int code = understand(face, source, tag, comm, &wanted, &nobody, status);
+    if (code != MPI_SUCCESS) {
+        return code;
     }
     *flag = nobody;
     *message = nobody ? MPI_MESSAGE_NO_PROC : MPI_MESSAGE_NULL;
@@ -159,8 +159,7 @@ int MPI_Improbe(int source, int tag, MPI_Comm comm, int *flag,
     return MPI_SUCCESS;
 }
 
-/* ---- receiving what was found
- * ------------------------------------------------- */
+/* ---- receiving what was found ------------------------------------------- */
 
 int MPI_Imrecv(void *buf, int count, MPI_Datatype type, MPI_Message *message,
                MPI_Request *out)
@@ -171,13 +170,13 @@ int MPI_Imrecv(void *buf, int count, MPI_Datatype type, MPI_Message *message,
         return face_fail(face, NULL, MPI_ERR_REQUEST,
                          "the message is MPI_MESSAGE_NULL");
     }
-    int err = face_data_of(buf, count, type, &what.data);
-    if (err == MPI_SUCCESS) {
+    int code = face_data_of(buf, count, type, &what.data);
+    if (code == MPI_SUCCESS) {
         /* It takes its result from the message, not from a mailbox. */
-        err = p2p_ireceive(&what, out);
+        code = p2p_ireceive(&what, out);
     }
-    if (err != MPI_SUCCESS) {
-        return face_fail(face, NULL, err, NULL);
+    if (code != MPI_SUCCESS) {
+        return face_fail(face, NULL, code, NULL);
     }
     if (*message != MPI_MESSAGE_NO_PROC) {
         (*out)->done = 0;
@@ -191,9 +190,9 @@ int MPI_Mrecv(void *buf, int count, MPI_Datatype type, MPI_Message *message,
               MPI_Status *status)
 {
     MPI_Request request;
-    int err = MPI_Imrecv(buf, count, type, message, &request);
-    if (err != MPI_SUCCESS) {
-        return err;
+    int code = MPI_Imrecv(buf, count, type, message, &request);
+    if (code != MPI_SUCCESS) {
+        return code;
     }
     face_enter("MPI_Mrecv");
     return MPI_Wait(&request, status);

@@ -8,8 +8,7 @@
 
 #include <stdlib.h>
 
-/* ---- where they live ------------------------------------------------------
- */
+/* ---- where they live ---------------------------------------------------- */
 
 #define SLAB_REQUESTS 16
 
@@ -20,7 +19,7 @@ struct face_slab {
 
 static bool slab_add(struct vrank_face *face)
 {
-    struct face_slab *slab = poise_alloc(1, sizeof(*slab));
+    struct face_slab *slab = poise_alloc(1, sizeof *slab);
     if (!slab) {
         return false;
     }
@@ -111,8 +110,7 @@ void requests_free(struct vrank_face *face)
     face->spare = NULL;
 }
 
-/* ---- being done ------------------------------------------------------------
- */
+/* ---- being done --------------------------------------------------------- */
 
 void request_finish(struct poise_mpi_request *request)
 {
@@ -270,8 +268,7 @@ void face_settle(struct vrank_face *face, const char *why)
     }
 }
 
-/* ---- what the user is told -------------------------------------------------
- */
+/* ---- what the user is told ---------------------------------------------- */
 
 void status_set(MPI_Status *status, int source, int tag, size_t bytes)
 {
@@ -315,18 +312,18 @@ static void blame(struct vrank_face *face, struct poise_mpi_comm *comm)
 static int conclude(MPI_Request *handle, MPI_Status *status)
 {
     struct poise_mpi_request *request = *handle;
-    int err = request->error;
+    int code = request->error;
     status_of(request, status);
-    if (err != MPI_SUCCESS) {
+    if (code != MPI_SUCCESS) {
         blame(request->face, request->comm);
     }
     if (request->persistent) {
         request->active = false;
-        return err;
+        return code;
     }
     request_put(request);
     *handle = MPI_REQUEST_NULL;
-    return err;
+    return code;
 }
 
 static bool is_active(const struct poise_mpi_request *request)
@@ -349,22 +346,21 @@ static bool look(struct vrank_face *face, struct poise_mpi_request *request)
     return request_is_done(request);
 }
 
-/* ---- one -------------------------------------------------------------------
- */
+/* ---- one ---------------------------------------------------------------- */
 
 /* Call the error handler of the communicator that is to blame. */
-static int fail(struct vrank_face *face, int err)
+static int fail(struct vrank_face *face, int code)
 {
-    if (err == MPI_SUCCESS) {
-        return err;
+    if (code == MPI_SUCCESS) {
+        return code;
     }
     struct poise_mpi_comm *comm = face->blamed;
     face->blamed = NULL;
-    err = face_fail(face, comm, err, NULL);
+    code = face_fail(face, comm, code, NULL);
     if (comm) {
         vcomm_release(comm);
     }
-    return err;
+    return code;
 }
 
 int MPI_Wait(MPI_Request *request, MPI_Status *status)
@@ -477,8 +473,7 @@ int MPI_Status_set_cancelled(MPI_Status *status, int flag)
     return MPI_SUCCESS;
 }
 
-/* ---- many ------------------------------------------------------------------
- */
+/* ---- many --------------------------------------------------------------- */
 
 static int check_many(struct vrank_face *face, int count,
                       const MPI_Request *requests)
@@ -499,10 +494,10 @@ static int conclude_all(struct vrank_face *face, int count,
     int result = MPI_SUCCESS;
     for (int i = 0; i < count; i++) {
         MPI_Status *status = statuses ? &statuses[i] : NULL;
-        int err = MPI_SUCCESS;
+        int code = MPI_SUCCESS;
         if (is_active(requests[i])) {
-            err = conclude(&requests[i], status);
-            if (err != MPI_SUCCESS && result == MPI_SUCCESS) {
+            code = conclude(&requests[i], status);
+            if (code != MPI_SUCCESS && result == MPI_SUCCESS) {
                 result = MPI_ERR_IN_STATUS;
                 /* Those before went well. */
                 for (int j = 0; statuses && j < i; j++) {
@@ -513,7 +508,7 @@ static int conclude_all(struct vrank_face *face, int count,
             status_empty(status);
         }
         if (status && result != MPI_SUCCESS) {
-            status->MPI_ERROR = err;
+            status->MPI_ERROR = code;
         }
     }
     return fail(face, result);
@@ -522,9 +517,9 @@ static int conclude_all(struct vrank_face *face, int count,
 int MPI_Waitall(int count, MPI_Request *requests, MPI_Status *statuses)
 {
     struct vrank_face *face = face_enter("MPI_Waitall");
-    int err = check_many(face, count, requests);
-    if (err != MPI_SUCCESS) {
-        return err;
+    int code = check_many(face, count, requests);
+    if (code != MPI_SUCCESS) {
+        return code;
     }
     for (int i = 0; i < count; i++) {
         if (is_active(requests[i])) {
@@ -548,9 +543,9 @@ int MPI_Testall(int count, MPI_Request *requests, int *flag,
                 MPI_Status *statuses)
 {
     struct vrank_face *face = face_enter("MPI_Testall");
-    int err = check_many(face, count, requests);
-    if (err != MPI_SUCCESS) {
-        return err;
+    int code = check_many(face, count, requests);
+    if (code != MPI_SUCCESS) {
+        return code;
     }
     *flag = all_done(face, count, requests);
     if (!*flag) {
@@ -612,9 +607,9 @@ int MPI_Waitany(int count, MPI_Request *requests, int *index,
                 MPI_Status *status)
 {
     struct vrank_face *face = face_enter("MPI_Waitany");
-    int err = check_many(face, count, requests);
-    if (err != MPI_SUCCESS) {
-        return err;
+    int code = check_many(face, count, requests);
+    if (code != MPI_SUCCESS) {
+        return code;
     }
     int found = await_any(face, count, requests, "MPI_Waitany");
     return conclude_any(face, requests, found, index, status);
@@ -640,9 +635,9 @@ int MPI_Testany(int count, MPI_Request *requests, int *index, int *flag,
                 MPI_Status *status)
 {
     struct vrank_face *face = face_enter("MPI_Testany");
-    int err = check_many(face, count, requests);
-    if (err != MPI_SUCCESS) {
-        return err;
+    int code = check_many(face, count, requests);
+    if (code != MPI_SUCCESS) {
+        return code;
     }
     int found = try_any(face, count, requests);
     *flag = found != -1;
@@ -663,12 +658,12 @@ static int conclude_some(struct vrank_face *face, int count,
             continue;
         }
         MPI_Status *status = statuses ? &statuses[told] : NULL;
-        int err = conclude(&requests[i], status);
-        if (err != MPI_SUCCESS) {
+        int code = conclude(&requests[i], status);
+        if (code != MPI_SUCCESS) {
             result = MPI_ERR_IN_STATUS;
         }
         if (status) {
-            status->MPI_ERROR = err;
+            status->MPI_ERROR = code;
         }
         indices[told++] = i;
     }
@@ -680,9 +675,9 @@ int MPI_Waitsome(int count, MPI_Request *requests, int *done, int *indices,
                  MPI_Status *statuses)
 {
     struct vrank_face *face = face_enter("MPI_Waitsome");
-    int err = check_many(face, count, requests);
-    if (err != MPI_SUCCESS) {
-        return err;
+    int code = check_many(face, count, requests);
+    if (code != MPI_SUCCESS) {
+        return code;
     }
     if (await_any(face, count, requests, "MPI_Waitsome") == MPI_UNDEFINED) {
         *done = MPI_UNDEFINED;
@@ -695,9 +690,9 @@ int MPI_Testsome(int count, MPI_Request *requests, int *done, int *indices,
                  MPI_Status *statuses)
 {
     struct vrank_face *face = face_enter("MPI_Testsome");
-    int err = check_many(face, count, requests);
-    if (err != MPI_SUCCESS) {
-        return err;
+    int code = check_many(face, count, requests);
+    if (code != MPI_SUCCESS) {
+        return code;
     }
     if (try_any(face, count, requests) == MPI_UNDEFINED) {
         *done = MPI_UNDEFINED;

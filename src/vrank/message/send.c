@@ -19,25 +19,25 @@ struct said {
 };
 
 static int fail(struct vrank_face *face, const struct poise_mpi_comm *comm,
-                int err, const struct said *said)
+                int code, const struct said *said)
 {
     struct poise_mpi_comm *where = (struct poise_mpi_comm *)comm;
-    switch (err) {
+    switch (code) {
     case MPI_ERR_RANK:
-        return face_fail(face, where, err, "there is no rank %d among %d",
+        return face_fail(face, where, code, "there is no rank %d among %d",
                          said->peer, vcomm_peers(comm)->size);
     case MPI_ERR_TAG:
-        return face_fail(face, where, err, "%d", said->tag);
+        return face_fail(face, where, code, "%d", said->tag);
     case MPI_ERR_COUNT:
-        return face_fail(face, where, err, "%d", said->count);
+        return face_fail(face, where, code, "%d", said->count);
     case MPI_ERR_TYPE:
-        return face_fail(face, where, err,
+        return face_fail(face, where, code,
                          said->type ? "it is not committed" : "it is null");
     case MPI_ERR_TRUNCATE:
-        return face_fail(face, where, err, "from rank %d, tag %d", said->peer,
+        return face_fail(face, where, code, "from rank %d, tag %d", said->peer,
                          said->tag);
     default:
-        return face_fail(face, where, err, NULL);
+        return face_fail(face, where, code, NULL);
     }
 }
 
@@ -51,16 +51,16 @@ static HOT int understand(struct vrank_face *face, const struct said *said,
     if (!comm) {
         return face_fail(face, NULL, MPI_ERR_COMM, "it is MPI_COMM_NULL");
     }
-    int err = face_data_of(said->buf, said->count, said->type, &out->data);
+    int code = face_data_of(said->buf, said->count, said->type, &out->data);
     if (said->tag < lowest) {
-        err = MPI_ERR_TAG;
+        code = MPI_ERR_TAG;
     }
     if ((said->peer < lowest && said->peer != MPI_PROC_NULL) ||
         said->peer >= vcomm_peers(comm)->size) {
-        err = MPI_ERR_RANK;
+        code = MPI_ERR_RANK;
     }
-    if (__builtin_expect(err != MPI_SUCCESS, 0)) {
-        return fail(face, comm, err, said);
+    if (__builtin_expect(code != MPI_SUCCESS, 0)) {
+        return fail(face, comm, code, said);
     }
     out->comm = comm;
     out->plane = FACE_POINT;
@@ -75,13 +75,13 @@ static HOT int send_as(const char *call, enum face_mode mode,
 {
     struct vrank_face *face = face_enter(call);
     struct p2p_message what;
-    int err = understand(face, said, 0, &what);
-    if (err != MPI_SUCCESS) {
-        return err;
+    int code = understand(face, said, 0, &what);
+    if (code != MPI_SUCCESS) {
+        return code;
     }
     what.mode = mode;
-    err = p2p_send(&what, call);
-    return err == MPI_SUCCESS ? err : fail(face, what.comm, err, said);
+    code = p2p_send(&what, call);
+    return code == MPI_SUCCESS ? code : fail(face, what.comm, code, said);
 }
 
 static HOT int receive_as(const char *call, const struct said *said,
@@ -89,12 +89,12 @@ static HOT int receive_as(const char *call, const struct said *said,
 {
     struct vrank_face *face = face_enter(call);
     struct p2p_message what;
-    int err = understand(face, said, -1, &what);
-    if (err != MPI_SUCCESS) {
-        return err;
+    int code = understand(face, said, -1, &what);
+    if (code != MPI_SUCCESS) {
+        return code;
     }
-    err = p2p_receive(&what, call, status);
-    return err == MPI_SUCCESS ? err : fail(face, what.comm, err, said);
+    code = p2p_receive(&what, call, status);
+    return code == MPI_SUCCESS ? code : fail(face, what.comm, code, said);
 }
 
 static int isend_as(const char *call, enum face_mode mode,
@@ -102,17 +102,16 @@ static int isend_as(const char *call, enum face_mode mode,
 {
     struct vrank_face *face = face_enter(call);
     struct p2p_message what;
-    int err = understand(face, said, 0, &what);
-    if (err != MPI_SUCCESS) {
-        return err;
+    int code = understand(face, said, 0, &what);
+    if (code != MPI_SUCCESS) {
+        return code;
     }
     what.mode = mode;
-    err = p2p_isend(&what, request);
-    return err == MPI_SUCCESS ? err : fail(face, what.comm, err, said);
+    code = p2p_isend(&what, request);
+    return code == MPI_SUCCESS ? code : fail(face, what.comm, code, said);
 }
 
-/* ---- blocking ---------------------------------------------------------------
- */
+/* ---- blocking ----------------------------------------------------------- */
 
 int MPI_Send(const void *buf, int count, MPI_Datatype type, int dest, int tag,
              MPI_Comm comm)
@@ -157,25 +156,25 @@ static int exchange(struct vrank_face *face, const struct said *send,
 {
     struct p2p_message out, in;
     MPI_Request incoming, outgoing;
-    int err = understand(face, send, 0, &out);
-    if (err == MPI_SUCCESS) {
-        err = understand(face, receive, -1, &in);
+    int code = understand(face, send, 0, &out);
+    if (code == MPI_SUCCESS) {
+        code = understand(face, receive, -1, &in);
     }
-    if (err != MPI_SUCCESS) {
-        return err;
+    if (code != MPI_SUCCESS) {
+        return code;
     }
-    err = p2p_ireceive(&in, &incoming);
-    if (err != MPI_SUCCESS) {
-        return fail(face, in.comm, err, receive);
+    code = p2p_ireceive(&in, &incoming);
+    if (code != MPI_SUCCESS) {
+        return fail(face, in.comm, code, receive);
     }
-    err = p2p_isend(&out, &outgoing);
-    if (err != MPI_SUCCESS) {
+    code = p2p_isend(&out, &outgoing);
+    if (code != MPI_SUCCESS) {
         p2p_cancel(incoming);
         request_orphan(incoming);
-        return fail(face, out.comm, err, send);
+        return fail(face, out.comm, code, send);
     }
     int received = request_complete(&incoming, call, status);
-    err = request_complete(&outgoing, call, NULL);
+    code = request_complete(&outgoing, call, NULL);
     if (face->blamed) {
         vcomm_release(face->blamed);
         face->blamed = NULL;
@@ -183,7 +182,7 @@ static int exchange(struct vrank_face *face, const struct said *send,
     if (received != MPI_SUCCESS) {
         return fail(face, in.comm, received, receive);
     }
-    return err == MPI_SUCCESS ? err : fail(face, out.comm, err, send);
+    return code == MPI_SUCCESS ? code : fail(face, out.comm, code, send);
 }
 
 int MPI_Sendrecv(const void *sendbuf, int sendcount, MPI_Datatype sendtype,
@@ -207,9 +206,9 @@ int MPI_Sendrecv_replace(void *buf, int count, MPI_Datatype type, int dest,
     struct said send = {buf, count, type, dest, sendtag, comm};
     struct said receive = {buf, count, type, source, recvtag, comm};
     struct p2p_message out;
-    int err = understand(face, &send, 0, &out);
-    if (err != MPI_SUCCESS) {
-        return err;
+    int code = understand(face, &send, 0, &out);
+    if (code != MPI_SUCCESS) {
+        return code;
     }
     size_t bytes = out.data.bytes;
     void *copy = poise_realloc(NULL, bytes ? bytes : 1, 1);
@@ -221,19 +220,18 @@ int MPI_Sendrecv_replace(void *buf, int count, MPI_Datatype type, int dest,
     /* The copy has no gaps, whatever the type; it may be beyond int. */
     struct poise_mpi_request *outgoing;
     out.data = packed;
-    err = p2p_isend(&out, &outgoing);
-    if (err != MPI_SUCCESS) {
+    code = p2p_isend(&out, &outgoing);
+    if (code != MPI_SUCCESS) {
         free(copy);
-        return fail(face, out.comm, err, &send);
+        return fail(face, out.comm, code, &send);
     }
     outgoing->copy = copy;
     int received = receive_as(call, &receive, status);
-    err = request_complete(&outgoing, call, NULL);
-    return received != MPI_SUCCESS ? received : err;
+    code = request_complete(&outgoing, call, NULL);
+    return received != MPI_SUCCESS ? received : code;
 }
 
-/* ---- non-blocking
- * ------------------------------------------------------------ */
+/* ---- non-blocking ------------------------------------------------------- */
 
 int MPI_Isend(const void *buf, int count, MPI_Datatype type, int dest, int tag,
               MPI_Comm comm, MPI_Request *request)
@@ -269,25 +267,24 @@ int MPI_Irecv(void *buf, int count, MPI_Datatype type, int source, int tag,
     struct vrank_face *face = face_enter("MPI_Irecv");
     struct said said = {buf, count, type, source, tag, comm};
     struct p2p_message what;
-    int err = understand(face, &said, -1, &what);
-    if (err != MPI_SUCCESS) {
-        return err;
+    int code = understand(face, &said, -1, &what);
+    if (code != MPI_SUCCESS) {
+        return code;
     }
-    err = p2p_ireceive(&what, request);
-    return err == MPI_SUCCESS ? err : fail(face, what.comm, err, &said);
+    code = p2p_ireceive(&what, request);
+    return code == MPI_SUCCESS ? code : fail(face, what.comm, code, &said);
 }
 
-/* ---- persistent
- * --------------------------------------------------------------- */
+/* ---- persistent --------------------------------------------------------- */
 
 static int persist(const char *call, enum face_kind kind, enum face_mode mode,
                    const struct said *said, MPI_Request *out)
 {
     struct vrank_face *face = face_enter(call);
     struct p2p_message what;
-    int err = understand(face, said, kind == FACE_RECEIVE ? -1 : 0, &what);
-    if (err != MPI_SUCCESS) {
-        return err;
+    int code = understand(face, said, kind == FACE_RECEIVE ? -1 : 0, &what);
+    if (code != MPI_SUCCESS) {
+        return code;
     }
     what.mode = mode;
     struct poise_mpi_request *request = request_get(face);
@@ -348,11 +345,11 @@ static int start(struct vrank_face *face, struct poise_mpi_request *request)
                          "it is not persistent, or active already");
     }
     request->active = true;
-    int err = request->kind == FACE_SEND ? p2p_start_send(request)
-                                         : p2p_start_receive(request);
-    if (err != MPI_SUCCESS) {
+    int code = request->kind == FACE_SEND ? p2p_start_send(request)
+                                          : p2p_start_receive(request);
+    if (code != MPI_SUCCESS) {
         request->active = false;
-        return face_fail(face, request->comm, err, NULL);
+        return face_fail(face, request->comm, code, NULL);
     }
     return MPI_SUCCESS;
 }
@@ -368,14 +365,13 @@ int MPI_Startall(int count, MPI_Request *requests)
     struct vrank_face *face = face_enter("MPI_Startall");
     int result = MPI_SUCCESS;
     for (int i = 0; i < count; i++) {
-        int err = start(face, requests[i]);
-        result = result == MPI_SUCCESS ? err : result;
+        int code = start(face, requests[i]);
+        result = result == MPI_SUCCESS ? code : result;
     }
     return result;
 }
 
-/* ---- the buffer of MPI_Bsend
- * --------------------------------------------------- */
+/* ---- the buffer of MPI_Bsend -------------------------------------------- */
 
 int MPI_Buffer_attach(void *buffer, int size)
 {

@@ -125,8 +125,7 @@ struct wire {
 /* A process has one wire, as it has one job. */
 static struct wire wire;
 
-/* ---- sending
- * ------------------------------------------------------------------ */
+/* ---- sending ------------------------------------------------------------ */
 
 static int wire_fail(void)
 {
@@ -141,15 +140,15 @@ static int send_control(int process, enum wire_kind kind, const void *data,
                         size_t bytes)
 {
     struct wire_header header = {.kind = kind, .bytes = bytes};
-    char *room = poise_wire_room(wire.wire, process, sizeof(header) + bytes);
+    char *room = poise_wire_room(wire.wire, process, sizeof header + bytes);
     if (!room) {
         return wire_fail();
     }
-    memcpy(room, &header, sizeof(header));
+    memcpy(room, &header, sizeof header);
     if (bytes > 0) {
-        memcpy(room + sizeof(header), data, bytes);
+        memcpy(room + sizeof header, data, bytes);
     }
-    return poise_wire_send(wire.wire, process, sizeof(header) + bytes) < 0
+    return poise_wire_send(wire.wire, process, sizeof header + bytes) < 0
                ? wire_fail()
                : MPI_SUCCESS;
 }
@@ -166,7 +165,7 @@ static void send_to_all(enum wire_kind kind, const void *data, size_t bytes)
 static struct wire_transfer *transfer_new(struct poise_mpi_request *request,
                                           size_t bytes, bool get, bool copied)
 {
-    struct wire_transfer *transfer = poise_alloc(1, sizeof(*transfer));
+    struct wire_transfer *transfer = poise_alloc(1, sizeof *transfer);
     if (!transfer) {
         return NULL;
     }
@@ -233,7 +232,7 @@ static void *write_header(int process, const struct wire_header *header,
                           size_t bytes)
 {
     struct wire_header *room =
-        poise_wire_room(wire.wire, process, sizeof(*header) + bytes);
+        poise_wire_room(wire.wire, process, sizeof *header + bytes);
     if (!room) {
         return NULL;
     }
@@ -248,19 +247,19 @@ static int send_offer(struct poise_mpi_request *request, int process,
                       struct wire_header *header)
 {
     struct poise_wire_ticket ticket;
-    int err = put_data(request, process, &ticket);
-    if (err != MPI_SUCCESS) {
-        return err;
+    int code = put_data(request, process, &ticket);
+    if (code != MPI_SUCCESS) {
+        return code;
     }
     header->kind = WIRE_OFFER;
-    void *room = write_header(process, header, sizeof(ticket));
+    void *room = write_header(process, header, sizeof ticket);
     if (!room) {
         return wire_fail();
     }
-    memcpy(room, &ticket, sizeof(ticket));
+    memcpy(room, &ticket, sizeof ticket);
     wire.sent++;
-    return poise_wire_send(wire.wire, process,
-                           sizeof(*header) + sizeof(ticket)) < 0
+    return poise_wire_send(wire.wire, process, sizeof *header + sizeof ticket) <
+                   0
                ? wire_fail()
                : MPI_SUCCESS;
 }
@@ -289,7 +288,7 @@ static int send_now(struct poise_mpi_request *request, int number,
     struct face_data packed = {.base = room, .bytes = data->bytes};
     face_data_copy(&packed, data, data->bytes);
     wire.sent++;
-    if (poise_wire_send(wire.wire, process, sizeof(header) + data->bytes) < 0) {
+    if (poise_wire_send(wire.wire, process, sizeof header + data->bytes) < 0) {
         return wire_fail();
     }
     finish_send(request, by_sender);
@@ -299,7 +298,7 @@ static int send_now(struct poise_mpi_request *request, int number,
 /* Leave something to do for worker 0. */
 static int leave_job(const struct wire_job *what)
 {
-    struct wire_job *job = poise_alloc(1, sizeof(*job));
+    struct wire_job *job = poise_alloc(1, sizeof *job);
     if (!job) {
         return MPI_ERR_NO_MEM;
     }
@@ -326,8 +325,7 @@ int wire_post(struct poise_mpi_request *request, int number,
         .request = request, .number = number, .envelope = *envelope});
 }
 
-/* ---- receiving
- * ------------------------------------------------------------------ */
+/* ---- receiving ---------------------------------------------------------- */
 
 static void transfer_done(struct wire_transfer *transfer)
 {
@@ -398,13 +396,13 @@ static void deliver(const struct wire_header *header, const void *data,
     struct wire_offer *offer = NULL;
     wire.received++;
     if (header->kind == WIRE_OFFER) {
-        offer = poise_alloc(1, sizeof(*offer));
+        offer = poise_alloc(1, sizeof *offer);
         if (!offer) {
             wire_fail();
             return;
         }
         offer->source = source;
-        memcpy(&offer->ticket, data, sizeof(offer->ticket));
+        memcpy(&offer->ticket, data, sizeof offer->ticket);
     }
     p2p_arrive(header->dest, &header->envelope, data, header->bytes, offer,
                &header->sent);
@@ -415,7 +413,7 @@ static void hold(const struct wire_header *header, const void *data, int source)
 {
     size_t bytes = header->kind == WIRE_DATA ? header->bytes
                                              : sizeof(struct poise_wire_ticket);
-    struct wire_held *held = poise_realloc(NULL, sizeof(*held) + bytes, 1);
+    struct wire_held *held = poise_realloc(NULL, sizeof *held + bytes, 1);
     if (!held) {
         wire_fail();
         return;
@@ -460,8 +458,7 @@ static int release_held(void)
     return count;
 }
 
-/* ---- deadlock
- * -------------------------------------------------------------------- */
+/* ---- deadlock ----------------------------------------------------------- */
 
 static bool is_at_rest(void)
 {
@@ -472,17 +469,17 @@ static bool is_at_rest(void)
 static void reply(const void *data)
 {
     struct wire_answer answer;
-    memcpy(&answer, data, sizeof(answer));
+    memcpy(&answer, data, sizeof answer);
     answer.sent = wire.sent;
     answer.received = wire.received;
     answer.quiet = is_at_rest();
-    send_control(0, WIRE_REPLY, &answer, sizeof(answer));
+    send_control(0, WIRE_REPLY, &answer, sizeof answer);
 }
 
 static void take_reply(const void *data)
 {
     struct wire_answer answer;
-    memcpy(&answer, data, sizeof(answer));
+    memcpy(&answer, data, sizeof answer);
     wire.replies++;
     wire.sum.sent += answer.sent;
     wire.sum.received += answer.received;
@@ -508,7 +505,7 @@ static bool is_deadlock(void)
         wire.round_ns = now;
         wire.replies = 0;
         wire.sum = (struct wire_answer){.round = ++wire.round};
-        send_to_all(WIRE_QUERY, &wire.sum, sizeof(wire.sum));
+        send_to_all(WIRE_QUERY, &wire.sum, sizeof wire.sum);
     }
     return false;
 }
@@ -524,14 +521,13 @@ int wire_quiet(void *arg)
     return wire.deadlock;
 }
 
-/* ---- progress
- * ---------------------------------------------------------------------- */
+/* ---- progress ----------------------------------------------------------- */
 
 static void handle_message(const struct poise_wire_event *event)
 {
     struct wire_header header;
-    memcpy(&header, event->data, sizeof(header));
-    const char *data = (const char *)event->data + sizeof(header);
+    memcpy(&header, event->data, sizeof header);
+    const char *data = (const char *)event->data + sizeof header;
     switch (header.kind) {
     case WIRE_DATA:
     case WIRE_OFFER:
@@ -583,11 +579,11 @@ static int do_jobs(void)
         struct wire_job *job = ordered;
         ordered = job->next;
         wire.quiet = false;
-        int err = job->offer ? fetch_now(job->offer, job->request)
-                             : send_now(job->request, job->number,
-                                        &job->envelope, false);
-        if (err != MPI_SUCCESS) {
-            job->request->error = err;
+        int code = job->offer ? fetch_now(job->offer, job->request)
+                              : send_now(job->request, job->number,
+                                         &job->envelope, false);
+        if (code != MPI_SUCCESS) {
+            job->request->error = code;
             request_finish(job->request);
         }
         free(job);
@@ -677,8 +673,7 @@ void wire_wake(void *arg)
     poise_wire_wake(wire.wire);
 }
 
-/* ---- beginning and end
- * ----------------------------------------------------------------- */
+/* ---- beginning and end -------------------------------------------------- */
 
 int wire_finished(void *arg)
 {
@@ -746,16 +741,16 @@ int wire_begin(const struct face_options *options)
                          .bytes_per_s = options->delay_bytes_per_s,
                          .last_sent = UINT64_MAX,
                          .replies = -1};
-    wire.eager_bytes = poise_alloc(processes, sizeof(*wire.eager_bytes));
-    wire.link_free_ns = poise_alloc(processes, sizeof(*wire.link_free_ns));
-    int err = poise_world_agree(
+    wire.eager_bytes = poise_alloc(processes, sizeof *wire.eager_bytes);
+    wire.link_free_ns = poise_alloc(processes, sizeof *wire.link_free_ns);
+    int code = poise_world_agree(
         options->world, wire.eager_bytes && wire.link_free_ns ? 0 : -ENOMEM);
-    if (err == 0) {
-        err = poise_wire_create(options->world, &wire.wire);
+    if (code == 0) {
+        code = poise_wire_create(options->world, &wire.wire);
     }
-    if (err < 0) {
+    if (code < 0) {
         wire_reset();
-        return err;
+        return code;
     }
     for (int i = 0; i < wire.processes; i++) {
         wire.eager_bytes[i] =

@@ -27,7 +27,7 @@ void face_handles_free(struct vrank_face *face)
 static int grow(struct face_handles *handles)
 {
     size_t cap = handles->cap ? (size_t)handles->cap * 2 : 16;
-    void *items = poise_realloc(handles->items, cap, sizeof(*handles->items));
+    void *items = poise_realloc(handles->items, cap, sizeof *handles->items);
     if (!items) {
         return MPI_ERR_NO_MEM;
     }
@@ -41,7 +41,7 @@ static MPI_Fint own_number(const char *call, void *object)
 {
     struct vrank_face *face = face_enter_any(call);
     if (!face->handles) {
-        face->handles = poise_alloc(1, sizeof(*face->handles));
+        face->handles = poise_alloc(1, sizeof *face->handles);
     }
     struct face_handles *handles = face->handles;
     for (int i = 0; handles && i < handles->count; i++) {

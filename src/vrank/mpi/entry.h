@@ -31,7 +31,7 @@
 struct poise_world;
 struct vrank_face;
 
-/* ---- groups (group.c) ---------------------------------------------------- */
+/* ---- groups (group.c) --------------------------------------------------- */
 
 /* Ranks in order, by their numbers in the whole job. */
 struct poise_mpi_group {
@@ -61,7 +61,7 @@ int group_find(const struct poise_mpi_group *group, int number);
 int group_compare(const struct poise_mpi_group *a,
                   const struct poise_mpi_group *b);
 
-/* ---- attributes (attr.c) ------------------------------------------------- */
+/* ---- attributes (attr.c) ------------------------------------------------ */
 
 enum face_key_class { FACE_KEY_COMM, FACE_KEY_TYPE };
 
@@ -85,7 +85,7 @@ int attributes_clear(struct vrank_face *face, enum face_key_class class,
 int face_type_attributes_copy(MPI_Datatype from, MPI_Datatype to);
 int face_type_attributes_free(MPI_Datatype type);
 
-/* ---- communicators (communicator.c) -------------------------------------- */
+/* ---- communicators (communicator.c) ------------------------------------- */
 
 /* Messages of a communicator pass in several planes that never mix. */
 enum face_plane {
@@ -167,7 +167,7 @@ void vcomm_release(struct poise_mpi_comm *comm);
 /* Free all that a rank has left. */
 void vcomm_free_all(struct vrank_face *face);
 
-/* ---- data ---------------------------------------------------------------- */
+/* ---- data --------------------------------------------------------------- */
 
 /* The bytes of a buffer as a message sees them. */
 struct face_data {
@@ -202,8 +202,7 @@ static inline int face_data_of(const void *buf, int count, MPI_Datatype type,
 void face_data_copy(const struct face_data *to, const struct face_data *from,
                     size_t bytes);
 
-/* ---- messages (p2p.c) -----------------------------------------------------
- */
+/* ---- messages (p2p.c) --------------------------------------------------- */
 
 /* A message that came before its receive. */
 struct poise_mpi_message {
@@ -348,8 +347,7 @@ void status_set(MPI_Status *status, int source, int tag, size_t bytes);
 /* The status of nothing. */
 void status_empty(MPI_Status *status);
 
-/* ---- each rank (face.c) ---------------------------------------------------
- */
+/* ---- each rank (face.c) ------------------------------------------------- */
 
 enum face_phase { FACE_BEFORE, FACE_RUNNING, FACE_AFTER };
 
@@ -461,8 +459,7 @@ static inline MPI_Comm vcomm_handle(struct poise_mpi_comm *comm)
     return comm == comm->face->world ? MPI_COMM_WORLD : MPI_COMM_SELF;
 }
 
-/* ---- errors (error.c) -----------------------------------------------------
- */
+/* ---- errors (error.c) --------------------------------------------------- */
 
 /* How a rank treats errors. */
 struct poise_mpi_errhandler {

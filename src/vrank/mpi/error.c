@@ -75,10 +75,9 @@ static const char *const class_texts[] = {
     [MPI_ERR_UNSUPPORTED_OPERATION] = "unsupported operation",
     [MPI_ERR_WIN] = "invalid window",
 };
-#define CLASS_COUNT ((int)(sizeof(class_texts) / sizeof(class_texts[0])))
+#define CLASS_COUNT ((int)(sizeof class_texts / sizeof class_texts[0]))
 
-/* ---- classes and codes of the user ------------------------------------------
- */
+/* ---- classes and codes of the user -------------------------------------- */
 
 struct code {
     int class;
@@ -140,7 +139,7 @@ const char *face_text_of(struct vrank_face *face, int code)
 static int code_add(struct vrank_face *face, int class, int *out)
 {
     if (!face->codes) {
-        face->codes = poise_alloc(1, sizeof(*face->codes));
+        face->codes = poise_alloc(1, sizeof *face->codes);
         if (!face->codes) {
             return MPI_ERR_NO_MEM;
         }
@@ -162,8 +161,8 @@ static int code_add(struct vrank_face *face, int class, int *out)
 int MPI_Add_error_class(int *class)
 {
     struct vrank_face *face = face_enter("MPI_Add_error_class");
-    int err = code_add(face, 0, class);
-    return err == MPI_SUCCESS ? err : face_fail(face, NULL, err, NULL);
+    int code = code_add(face, 0, class);
+    return code == MPI_SUCCESS ? code : face_fail(face, NULL, code, NULL);
 }
 
 int MPI_Add_error_code(int class, int *code)
@@ -208,8 +207,7 @@ int MPI_Error_string(int code, char *text, int *length)
     return MPI_SUCCESS;
 }
 
-/* ---- handlers
- * ---------------------------------------------------------------- */
+/* ---- handlers ----------------------------------------------------------- */
 
 static bool is_predefined(MPI_Errhandler handler)
 {
@@ -260,7 +258,7 @@ int face_fail(struct vrank_face *face, struct poise_mpi_comm *comm, int code,
     if (fmt) {
         va_list args;
         va_start(args, fmt);
-        vsnprintf(what, sizeof(what), fmt, args);
+        vsnprintf(what, sizeof what, fmt, args);
         va_end(args);
     }
     errhandler_be_fatal(face, comm ? comm->name : "", code, what);
@@ -273,7 +271,7 @@ int MPI_Comm_create_errhandler(MPI_Comm_errhandler_function *function,
     if (!function) {
         return face_fail(face, NULL, MPI_ERR_ARG, NULL);
     }
-    struct poise_mpi_errhandler *handler = poise_alloc(1, sizeof(*handler));
+    struct poise_mpi_errhandler *handler = poise_alloc(1, sizeof *handler);
     if (!handler) {
         return face_fail(face, NULL, MPI_ERR_NO_MEM, NULL);
     }

@@ -19,9 +19,9 @@ struct poise_mpi_info {
 
 const struct poise_mpi_info poise_mpi_info_env = {0};
 
-static int fail(struct vrank_face *face, int err)
+static int fail(struct vrank_face *face, int code)
 {
-    return face_fail(face, NULL, err, NULL);
+    return face_fail(face, NULL, code, NULL);
 }
 
 static int find(MPI_Info info, const char *key)
@@ -57,7 +57,7 @@ static int set(MPI_Info info, const char *key, const char *value)
         return MPI_SUCCESS;
     }
     void *pairs = poise_realloc(info->pairs, (size_t)info->count + 1,
-                                sizeof(*info->pairs));
+                                sizeof *info->pairs);
     char *name = pairs ? strdup(key) : NULL;
     info->pairs = pairs ? pairs : info->pairs;
     if (!name) {
@@ -81,7 +81,7 @@ static void discard(MPI_Info info)
 int MPI_Info_create(MPI_Info *out)
 {
     struct vrank_face *face = face_enter("MPI_Info_create");
-    MPI_Info info = poise_alloc(1, sizeof(*info));
+    MPI_Info info = poise_alloc(1, sizeof *info);
     if (!info) {
         return fail(face, MPI_ERR_NO_MEM);
     }
@@ -103,32 +103,32 @@ int MPI_Info_free(MPI_Info *info)
 int MPI_Info_set(MPI_Info info, const char *key, const char *value)
 {
     struct vrank_face *face = face_enter("MPI_Info_set");
-    int err = check_key(info, key);
-    if (err == MPI_SUCCESS && info == MPI_INFO_ENV) {
-        err = MPI_ERR_INFO;
+    int code = check_key(info, key);
+    if (code == MPI_SUCCESS && info == MPI_INFO_ENV) {
+        code = MPI_ERR_INFO;
     }
-    if (err == MPI_SUCCESS && strlen(value) >= MPI_MAX_INFO_VAL) {
-        err = MPI_ERR_INFO_VALUE;
+    if (code == MPI_SUCCESS && strlen(value) >= MPI_MAX_INFO_VAL) {
+        code = MPI_ERR_INFO_VALUE;
     }
-    if (err == MPI_SUCCESS) {
-        err = set(info, key, value);
+    if (code == MPI_SUCCESS) {
+        code = set(info, key, value);
     }
-    return err == MPI_SUCCESS ? err : fail(face, err);
+    return code == MPI_SUCCESS ? code : fail(face, code);
 }
 
 int MPI_Info_delete(MPI_Info info, const char *key)
 {
     struct vrank_face *face = face_enter("MPI_Info_delete");
-    int err = check_key(info, key);
-    int at = err == MPI_SUCCESS ? find(info, key) : -1;
+    int code = check_key(info, key);
+    int at = code == MPI_SUCCESS ? find(info, key) : -1;
     if (at < 0) {
-        return fail(face, err == MPI_SUCCESS ? MPI_ERR_INFO_NOKEY : err);
+        return fail(face, code == MPI_SUCCESS ? MPI_ERR_INFO_NOKEY : code);
     }
     free(info->pairs[at].key);
     free(info->pairs[at].value);
     info->count--;
     memmove(&info->pairs[at], &info->pairs[at + 1],
-            (size_t)(info->count - at) * sizeof(*info->pairs));
+            (size_t)(info->count - at) * sizeof *info->pairs);
     return MPI_SUCCESS;
 }
 
@@ -136,9 +136,9 @@ int MPI_Info_get(MPI_Info info, const char *key, int cap, char *value,
                  int *flag)
 {
     struct vrank_face *face = face_enter("MPI_Info_get");
-    int err = check_key(info, key);
-    if (err != MPI_SUCCESS) {
-        return fail(face, err);
+    int code = check_key(info, key);
+    if (code != MPI_SUCCESS) {
+        return fail(face, code);
     }
     int at = find(info, key);
     *flag = at >= 0;
@@ -152,9 +152,9 @@ int MPI_Info_get_valuelen(MPI_Info info, const char *key, int *length,
                           int *flag)
 {
     struct vrank_face *face = face_enter("MPI_Info_get_valuelen");
-    int err = check_key(info, key);
-    if (err != MPI_SUCCESS) {
-        return fail(face, err);
+    int code = check_key(info, key);
+    if (code != MPI_SUCCESS) {
+        return fail(face, code);
     }
     int at = find(info, key);
     *flag = at >= 0;
@@ -186,16 +186,16 @@ int MPI_Info_get_nthkey(MPI_Info info, int n, char *key)
 
 static int duplicate(MPI_Info info, MPI_Info *out)
 {
-    MPI_Info made = poise_alloc(1, sizeof(*made));
-    int err = made ? MPI_SUCCESS : MPI_ERR_NO_MEM;
-    for (int i = 0; err == MPI_SUCCESS && info && i < info->count; i++) {
-        err = set(made, info->pairs[i].key, info->pairs[i].value);
+    MPI_Info made = poise_alloc(1, sizeof *made);
+    int code = made ? MPI_SUCCESS : MPI_ERR_NO_MEM;
+    for (int i = 0; code == MPI_SUCCESS && info && i < info->count; i++) {
+        code = set(made, info->pairs[i].key, info->pairs[i].value);
     }
-    if (err != MPI_SUCCESS) {
+    if (code != MPI_SUCCESS) {
         if (made) {
             discard(made);
         }
-        return err;
+        return code;
     }
     *out = made;
     return MPI_SUCCESS;
@@ -204,8 +204,8 @@ static int duplicate(MPI_Info info, MPI_Info *out)
 int MPI_Info_dup(MPI_Info info, MPI_Info *out)
 {
     struct vrank_face *face = face_enter("MPI_Info_dup");
-    int err = info ? duplicate(info, out) : MPI_ERR_INFO;
-    return err == MPI_SUCCESS ? err : fail(face, err);
+    int code = info ? duplicate(info, out) : MPI_ERR_INFO;
+    return code == MPI_SUCCESS ? code : fail(face, code);
 }
 
 int MPI_Comm_set_info(MPI_Comm comm, MPI_Info info)
@@ -218,6 +218,6 @@ int MPI_Comm_set_info(MPI_Comm comm, MPI_Info info)
 int MPI_Comm_get_info(MPI_Comm comm, MPI_Info *out)
 {
     struct vrank_face *face = face_enter("MPI_Comm_get_info");
-    int err = comm ? duplicate(NULL, out) : MPI_ERR_COMM;
-    return err == MPI_SUCCESS ? err : fail(face, err);
+    int code = comm ? duplicate(NULL, out) : MPI_ERR_COMM;
+    return code == MPI_SUCCESS ? code : fail(face, code);
 }

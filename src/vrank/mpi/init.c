@@ -19,29 +19,29 @@ static int make_predefined(struct vrank_face *face, uint64_t context, int first,
                            struct poise_mpi_comm **out)
 {
     MPI_Group group;
-    int err = group_range(face, first, 1, size, &group);
-    if (err != MPI_SUCCESS) {
-        return err;
+    int code = group_range(face, first, 1, size, &group);
+    if (code != MPI_SUCCESS) {
+        return code;
     }
-    err = vcomm_new(face, context, group, NULL, out);
+    code = vcomm_new(face, context, group, NULL, out);
     group_release(group);
-    if (err == MPI_SUCCESS) {
+    if (code == MPI_SUCCESS) {
         (*out)->predefined = true;
         snprintf((*out)->name, sizeof((*out)->name), "%s", name);
     }
-    return err;
+    return code;
 }
 
 static int make_all(struct vrank_face *face)
 {
     face->contexts = CONTEXT_FIRST;
-    int err = make_predefined(face, CONTEXT_WORLD, 0, vrank_count(),
-                              "MPI_COMM_WORLD", &face->world);
-    if (err == MPI_SUCCESS) {
-        err = make_predefined(face, CONTEXT_SELF, face->number, 1,
-                              "MPI_COMM_SELF", &face->self);
+    int code = make_predefined(face, CONTEXT_WORLD, 0, vrank_count(),
+                               "MPI_COMM_WORLD", &face->world);
+    if (code == MPI_SUCCESS) {
+        code = make_predefined(face, CONTEXT_SELF, face->number, 1,
+                               "MPI_COMM_SELF", &face->self);
     }
-    return err;
+    return code;
 }
 
 int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
@@ -54,9 +54,9 @@ int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
                     "virtual rank %d called MPI_Init a second time",
                     face->number);
     }
-    int err = make_all(face);
-    if (err != MPI_SUCCESS) {
-        return face_fail(face, NULL, err, NULL);
+    int code = make_all(face);
+    if (code != MPI_SUCCESS) {
+        return face_fail(face, NULL, code, NULL);
     }
     face->phase = FACE_RUNNING;
     face->thread_level =
@@ -76,14 +76,14 @@ int MPI_Finalize(void)
 {
     struct vrank_face *face = face_enter("MPI_Finalize");
     /* What was attached to MPI_COMM_SELF goes first, while MPI still works. */
-    int err = attributes_clear(face, FACE_KEY_COMM, MPI_COMM_SELF,
-                               &face->self->attributes);
-    if (err == MPI_SUCCESS) {
-        err = attributes_clear(face, FACE_KEY_COMM, MPI_COMM_WORLD,
-                               &face->world->attributes);
+    int code = attributes_clear(face, FACE_KEY_COMM, MPI_COMM_SELF,
+                                &face->self->attributes);
+    if (code == MPI_SUCCESS) {
+        code = attributes_clear(face, FACE_KEY_COMM, MPI_COMM_WORLD,
+                                &face->world->attributes);
     }
-    if (err != MPI_SUCCESS) {
-        return face_fail(face, NULL, err, NULL);
+    if (code != MPI_SUCCESS) {
+        return face_fail(face, NULL, code, NULL);
     }
     face_settle(face, "MPI_Finalize");
     face->phase = FACE_AFTER;
@@ -123,8 +123,7 @@ int MPI_Abort(MPI_Comm comm, int code)
     return MPI_SUCCESS;
 }
 
-/* ---- surroundings
- * ---------------------------------------------------------------- */
+/* ---- surroundings ------------------------------------------------------- */
 
 double MPI_Wtime(void)
 {
@@ -154,8 +153,8 @@ int MPI_Get_library_version(char *version, int *length)
 int MPI_Get_processor_name(char *name, int *length)
 {
     char host[MPI_MAX_PROCESSOR_NAME] = "";
-    if (gethostname(host, sizeof(host) - 1) != 0) {
-        snprintf(host, sizeof(host), "localhost");
+    if (gethostname(host, sizeof host - 1) != 0) {
+        snprintf(host, sizeof host, "localhost");
     }
     snprintf(name, MPI_MAX_PROCESSOR_NAME, "%s", host);
     *length = (int)strlen(name);

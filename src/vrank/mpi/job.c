@@ -28,8 +28,7 @@ struct face_job {
  * of it. */
 static struct face_job face_job;
 
-/* ---- the job --------------------------------------------------------------
- */
+/* ---- the job ------------------------------------------------------------ */
 
 /* Nothing of the job runs any more. */
 static void box_free(struct vrank_face *face)
@@ -99,8 +98,8 @@ static bool face_tables(void)
         return true;
     }
     int count = vrank_count(), workers = vrank_workers();
-    struct vrank_face **faces = poise_alloc((size_t)count, sizeof(*faces));
-    size_t bytes = (size_t)workers * sizeof(*face_job.pools);
+    struct vrank_face **faces = poise_alloc((size_t)count, sizeof *faces);
+    size_t bytes = (size_t)workers * sizeof *face_job.pools;
     struct face_pool *pools = aligned_alloc(64, bytes);
     if (!faces || !pools) {
         free(faces);
@@ -117,12 +116,12 @@ static bool face_tables(void)
 
 static struct vrank_face *face_make(int number)
 {
-    struct vrank_face *face = aligned_alloc(64, sizeof(*face));
+    struct vrank_face *face = aligned_alloc(64, sizeof *face);
     if (!face || poise_fault_check(POISE_FAULT_ALLOC)) {
         free(face);
         return NULL;
     }
-    memset(face, 0, sizeof(*face));
+    memset(face, 0, sizeof *face);
     face->number = number;
     face->rank = vrank_local(number);
     face->pool = &face_job.pools[vrank_worker_of(face->rank)];
@@ -176,8 +175,7 @@ struct vrank_face *face_if_local(int number)
     return vrank_is_local(number) ? face_at_slow(number) : NULL;
 }
 
-/* ---- what members of a communicator share ---------------------------------
- */
+/* ---- what members of a communicator share ------------------------------- */
 
 static struct face_shared **shared_place(uint64_t context, int lowest)
 {
@@ -198,7 +196,7 @@ struct face_shared *face_shared_join(uint64_t context,
         lowest = number < lowest ? number : lowest;
         members += vrank_is_local(number);
     }
-    struct face_shared *made = poise_alloc(1, sizeof(*made));
+    struct face_shared *made = poise_alloc(1, sizeof *made);
     vrank_spin_lock(&face_job.lock);
     struct face_shared **at = shared_place(context, lowest);
     struct face_shared *shared = *at;
@@ -234,8 +232,7 @@ void face_shared_leave(struct face_shared *shared)
     }
 }
 
-/* ---- entering -------------------------------------------------------------
- */
+/* ---- entering ----------------------------------------------------------- */
 
 struct vrank_face *face_enter_any(const char *call)
 {
@@ -267,8 +264,7 @@ struct vrank_face *face_enter_slow(const char *call)
     return face_enter_any(call);
 }
 
-/* ---- what the engine calls ------------------------------------------------
- */
+/* ---- what the engine calls ---------------------------------------------- */
 
 static int face_rank_start(struct vrank *rank, void *arg)
 {
@@ -362,9 +358,9 @@ int face_begin(const struct face_options *options,
         return poise_error_set(EBUSY, "begin a job of virtual ranks", NULL,
                                "one runs already");
     }
-    int err = wire_begin(options);
-    if (err < 0) {
-        return err;
+    int code = wire_begin(options);
+    if (code < 0) {
+        return code;
     }
     face_job.begun = true;
     face_checks = options != NULL && options->checks;

@@ -89,8 +89,7 @@ void *profile_enter(uint32_t call, const void *site, const void *frame)
     __attribute__((visibility("hidden")));
 void profile_leave(void) __attribute__((visibility("hidden")));
 
-/* ---- phases ---------------------------------------------------------------
- */
+/* ---- phases ------------------------------------------------------------- */
 
 static void profile_add(struct profile_times *to,
                         const struct profile_times *now,
@@ -141,8 +140,7 @@ static void phase_end(const struct vrank *rank)
     record->phase_call = record->call;
 }
 
-/* ---- calls ----------------------------------------------------------------
- */
+/* ---- calls -------------------------------------------------------------- */
 
 void *profile_enter(uint32_t call, const void *site, const void *frame)
 {

@@ -17,8 +17,7 @@
 #define FILE_DEPTH 16
 #define FILE_MOST ((off_t)1 << 30)
 
-/* ---- what there is --------------------------------------------------------
- */
+/* ---- what there is ------------------------------------------------------ */
 
 enum field_type { FIELD_INT, FIELD_NUMBER, FIELD_BOOL, FIELD_TEXT };
 
@@ -170,8 +169,7 @@ static int section_count(const struct poise_vrank_profile *profile,
     return count;
 }
 
-/* ---- writing --------------------------------------------------------------
- */
+/* ---- writing ------------------------------------------------------------ */
 
 static void write_fields(struct poise_json *json, const struct field *fields,
                          const void *item)
@@ -230,8 +228,7 @@ int poise_vrank_profile_json(const struct poise_vrank_profile *profile,
     return out->error;
 }
 
-/* ---- reading --------------------------------------------------------------
- */
+/* ---- reading ------------------------------------------------------------ */
 
 struct reader {
     const char *begin, *pos, *end;

@@ -33,8 +33,7 @@ static uint64_t times_sum(const uint64_t *ns)
     return sum;
 }
 
-/* ---- adding ---------------------------------------------------------------
- */
+/* ---- adding ------------------------------------------------------------- */
 
 /* Make room in an array of `count` for one more, where that is a power of two;
  * its memory, or NULL. */
@@ -153,8 +152,7 @@ static int add_runnable(struct poise_vrank_profile *to, int most,
     return 0;
 }
 
-/* ---- one process's part ---------------------------------------------------
- */
+/* ---- one process's part ------------------------------------------------- */
 
 /* "MPI_Allreduce in main+0x1f [0x11c4]": for addr2line, too. */
 static void site_name(const struct profile *profile, int call, const void *site,
@@ -315,8 +313,7 @@ static int collect(const struct profile *profile,
     return code;
 }
 
-/* ---- on the way -----------------------------------------------------------
- */
+/* ---- on the way --------------------------------------------------------- */
 
 static void pack(const struct profile *profile,
                  const struct poise_vrank_profile *part, struct poise_buf *out)
@@ -444,8 +441,7 @@ static int unpack(struct poise_reader from, struct poise_vrank_profile *to)
     return code == 0 ? from.error : code;
 }
 
-/* ---- the whole ------------------------------------------------------------
- */
+/* ---- the whole ---------------------------------------------------------- */
 
 static int compare_calls(const void *a, const void *b)
 {

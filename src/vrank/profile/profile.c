@@ -10,8 +10,7 @@
 
 #define PROFILE_EDGES 16
 
-/* ---- where the time of a rank goes ----------------------------------------
- */
+/* ---- where the time of a rank goes -------------------------------------- */
 
 void profile_touch(struct profile_rank *record, uint64_t now)
 {
@@ -142,8 +141,7 @@ void profile_finish(struct vrank *rank)
     context_moved(rank->context, record->moved);
 }
 
-/* ---- workers --------------------------------------------------------------
- */
+/* ---- workers ------------------------------------------------------------ */
 
 void profile_idle(struct vrank_worker *worker, bool idle)
 {
@@ -187,8 +185,7 @@ void profile_worker_end(struct vrank_worker *worker)
     }
 }
 
-/* ---- messages -------------------------------------------------------------
- */
+/* ---- messages ----------------------------------------------------------- */
 
 static struct profile_edge *edge_place(struct profile_edge *edges,
                                        uint32_t mask, int dest)
@@ -250,8 +247,7 @@ void profile_message(const struct vrank *rank, int dest, size_t bytes)
     edge->bytes += bytes;
 }
 
-/* ---- a run ----------------------------------------------------------------
- */
+/* ---- a run -------------------------------------------------------------- */
 
 static int profile_make_ranks(struct profile *profile,
                               struct vrank_engine *engine, uint64_t now)

@@ -121,8 +121,7 @@ struct profile {
     int call_count;
 };
 
-/* ---- profile.c: called by the engine --------------------------------------
- */
+/* ---- profile.c: called by the engine ------------------------------------ */
 
 /* Once its ranks and workers exist, before any runs; -ENOMEM. */
 int profile_begin(struct profile *profile, struct vrank_engine *engine);
@@ -147,21 +146,18 @@ void profile_touch(struct profile_rank *record, uint64_t now);
 /* The rank sends `bytes` bytes to rank number `dest`. */
 void profile_message(const struct vrank *rank, int dest, size_t bytes);
 
-/* ---- profile_calls.c -------------------------------------------------------
- */
+/* ---- profile_calls.c ---------------------------------------------------- */
 
 /* A function that does what `function`, MPI's `name`, does and tells how long
  * it took. `function` itself where there is no room for more. */
 void *profile_wrap(struct profile *profile, const char *name, void *function);
 
-/* ---- profile_counters.c ----------------------------------------------------
- */
+/* ---- profile_counters.c ------------------------------------------------- */
 
 void counters_begin(struct profile *profile, struct profile_worker *worker);
 void counters_end(struct profile_worker *worker);
 
-/* ---- profile_gather.c ------------------------------------------------------
- */
+/* ---- profile_gather.c --------------------------------------------------- */
 
 struct poise_world;
 /* The whole job's, in process 0, else *out is NULL. `world` may be NULL.

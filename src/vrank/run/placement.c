@@ -18,8 +18,7 @@
 /** Rounds over all ranks; it hardly ever takes more than a few. */
 #define PLACEMENT_ROUNDS 20
 
-/* ---- shares ---------------------------------------------------------------
- */
+/* ---- shares ------------------------------------------------------------- */
 
 void placement_shares(int count, int processes, const double *speeds,
                       int *share)
@@ -81,8 +80,7 @@ void placement_simple(enum poise_vrank_placement placement, int count,
     }
 }
 
-/* ---- the graph ------------------------------------------------------------
- */
+/* ---- the graph ---------------------------------------------------------- */
 
 /* Both directions of each edge: the neighbours of rank r are items first[r] up
  * to first[r + 1]. */

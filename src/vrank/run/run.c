@@ -69,8 +69,7 @@ bool run_rank_refuses(const struct vrank *rank, const char *call)
     return true;
 }
 
-/* ---- a rank ---------------------------------------------------------------
- */
+/* ---- a rank ------------------------------------------------------------- */
 
 void run_rank_end(struct run_rank *rank)
 {
@@ -165,8 +164,7 @@ static int run_make_ranks(struct run *run)
     return code;
 }
 
-/* ---- whether they fit -----------------------------------------------------
- */
+/* ---- whether they fit --------------------------------------------------- */
 
 /* The number that stands in a file of /proc or /sys behind `label`; -1 if
  * there is none. */
@@ -248,8 +246,7 @@ static int run_check_room(const struct run *run)
     return 0;
 }
 
-/* ---- contexts on disk -------------------------------------------------------
- */
+/* ---- contexts on disk --------------------------------------------------- */
 
 static bool run_swaps(const struct poise_vrank_options *options)
 {
@@ -312,8 +309,7 @@ static int run_begin_contexts(const struct run *run)
     return context_begin(&contexts);
 }
 
-/* ---- crashes --------------------------------------------------------------
- */
+/* ---- crashes ------------------------------------------------------------ */
 
 static const int run_signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
 enum { RUN_SIGNALS = sizeof run_signals / sizeof *run_signals };
@@ -376,8 +372,7 @@ static void run_thread_start(int worker, void *arg)
     sigaltstack(&stack, NULL);
 }
 
-/* ---- the whole ------------------------------------------------------------
- */
+/* ---- the whole ---------------------------------------------------------- */
 
 static void run_say(const char *line, void *arg)
 {

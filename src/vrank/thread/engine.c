@@ -25,8 +25,7 @@
  * argument for it. One run at a time. */
 struct vrank_engine *vrank_engine;
 
-/* ---- who and where --------------------------------------------------------
- */
+/* ---- who and where ------------------------------------------------------ */
 
 struct vrank *vrank_self(void)
 {
@@ -136,8 +135,7 @@ void vrank_set_face(struct vrank *rank, void *face)
     rank->face = face;
 }
 
-/* ---- the end --------------------------------------------------------------
- */
+/* ---- the end ------------------------------------------------------------ */
 
 static void engine_poke(struct vrank_worker *worker)
 {
@@ -254,8 +252,7 @@ void vrank_exit(int status)
     sched_leave(vrank_here);
 }
 
-/* ---- nothing to do --------------------------------------------------------
- */
+/* ---- nothing to do ------------------------------------------------------ */
 
 /* All ranks of this process that have not ended; to be called where no worker
  * runs. */
@@ -407,8 +404,7 @@ bool engine_done(struct vrank_worker *worker)
             job->face->finished(job->arg) == 1);
 }
 
-/* ---- workers --------------------------------------------------------------
- */
+/* ---- workers ------------------------------------------------------------ */
 
 static void engine_worker(struct vrank_worker *worker)
 {
@@ -479,8 +475,7 @@ static int engine_start(struct vrank_engine *engine)
     return -code;
 }
 
-/* ---- a run ----------------------------------------------------------------
- */
+/* ---- a run -------------------------------------------------------------- */
 
 int vrank_placed(const struct vrank_job *job, int rank)
 {
@@ -540,7 +535,7 @@ static int engine_make_workers(struct vrank_engine *engine)
         job->threads = engine->local_count > 0 ? engine->local_count : 1;
     }
     engine->workers =
-        engine_alloc((size_t)job->threads, sizeof(*engine->workers));
+        engine_alloc((size_t)job->threads, sizeof *engine->workers);
     if (engine->workers == NULL) {
         return -ENOMEM;
     }
@@ -661,7 +656,7 @@ int vrank_run_job(const struct vrank_job *job, struct vrank_outcome *out)
     if (code < 0) {
         return code;
     }
-    struct vrank_engine *engine = poise_alloc(1, sizeof(*engine));
+    struct vrank_engine *engine = poise_alloc(1, sizeof *engine);
     if (engine == NULL) {
         return -ENOMEM;
     }

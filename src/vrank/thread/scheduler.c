@@ -72,8 +72,7 @@ void vrank_spin_slow(struct vrank_spin *spin)
     }
 }
 
-/* ---- queues ---------------------------------------------------------------
- */
+/* ---- queues ------------------------------------------------------------- */
 
 static void queue_push(struct vrank_queue *queue, struct vrank *rank)
 {
@@ -150,8 +149,7 @@ void vrank_hurry(struct vrank *rank)
     }
 }
 
-/* ---- serialisation ---------------------------------------------------------
- */
+/* ---- serialisation ------------------------------------------------------ */
 
 /* Wait until few enough other workers compute. */
 static void sched_take_turn(struct vrank_worker *worker)
@@ -199,8 +197,7 @@ static bool sched_must_pass(const struct vrank_worker *worker)
            __atomic_load_n(&vrank_engine->turn_waiters, __ATOMIC_RELAXED) > 0;
 }
 
-/* ---- the inbox ------------------------------------------------------------
- */
+/* ---- the inbox ---------------------------------------------------------- */
 
 bool sched_has_mail(const struct vrank_worker *worker)
 {
@@ -280,8 +277,7 @@ static void sched_attend(struct vrank_worker *worker)
     }
 }
 
-/* ---- switching ------------------------------------------------------------
- */
+/* ---- switching ---------------------------------------------------------- */
 
 /* On a new stack and after every jump. */
 static void sched_arrive(struct vrank *rank)
@@ -547,8 +543,7 @@ void vrank_unpark(struct vrank *rank)
     }
 }
 
-/* ---- a worker's life ------------------------------------------------------
- */
+/* ---- a worker's life ---------------------------------------------------- */
 
 void sched_rank_init(struct vrank *rank, struct vrank_worker *worker, void *top)
 {

@@ -31,7 +31,7 @@ struct vrank_worker;
 struct profile;
 struct profile_rank;
 
-/* ---- who and where ------------------------------------------------------- */
+/* ---- who and where ------------------------------------------------------ */
 
 /** The rank that runs on this kernel thread; NULL on a foreign thread and
  * where the engine itself runs (progress from an idle worker). */
@@ -64,7 +64,7 @@ bool vrank_communicates(void);
 void *vrank_face(const struct vrank *rank);
 void vrank_set_face(struct vrank *rank, void *face);
 
-/* ---- running and waiting ------------------------------------------------- */
+/* ---- running and waiting ------------------------------------------------ */
 
 /** Let the other ranks of this worker run. Nothing on a foreign thread. */
 void vrank_yield(void);
@@ -120,7 +120,7 @@ static inline void vrank_spin_unlock(struct vrank_spin *spin)
 /** Whether the job has more than one worker; constant while a job runs. */
 extern bool vrank_concurrent;
 
-/* ---- the end ------------------------------------------------------------- */
+/* ---- the end ------------------------------------------------------------ */
 
 /** End the calling rank with an exit status, from however deep; rank_end runs
  * first. Other ranks go on. */
@@ -133,7 +133,7 @@ _Noreturn void vrank_exit(int status);
  */
 void vrank_abort(int status, const char *fmt, ...) POISE_PRINTF(2, 3);
 
-/* ---- what the MPI face gives the engine ---------------------------------- */
+/* ---- what the MPI face gives the engine --------------------------------- */
 
 struct vrank_face_ops {
     /** On the rank's own stack before its body and after it (also on
@@ -223,8 +223,7 @@ struct vrank_outcome {
 int vrank_placed(const struct vrank_job *job, int rank);
 int vrank_run_job(const struct vrank_job *job, struct vrank_outcome *out);
 
-/* ---- where Poise is installed (compile.c) ---------------------------------
- */
+/* ---- where Poise is installed (compile.c) ------------------------------- */
 
 /** Owned strings, without a slash at the end. */
 struct vrank_folders {
@@ -235,8 +234,7 @@ struct vrank_folders {
 int vrank_folders(struct vrank_folders *out);
 void vrank_folders_free(struct vrank_folders *folders);
 
-/* ---- inside the engine: nothing below is for the face ---------------------
- */
+/* ---- inside the engine: nothing below is for the face ------------------- */
 
 enum vrank_state {
     VRANK_RUNS,   /* or is ready to */

@@ -105,8 +105,7 @@ static int fastest(int i, int ndims, int order)
     return order == MPI_ORDER_C ? ndims - 1 - i : i;
 }
 
-/* ---- a block of an array --------------------------------------------------
- */
+/* ---- a block of an array ------------------------------------------------ */
 
 static int subarray_check(int ndims, const int *sizes, const int *subsizes,
                           const int *starts, int order, MPI_Datatype old)
@@ -164,8 +163,7 @@ int MPI_Type_create_subarray(int ndims, const int array_of_sizes[],
                                 : type_fail("MPI_Type_create_subarray", error);
 }
 
-/* ---- what a process holds of a distributed array ---------------------------
- */
+/* ---- what a process holds of a distributed array ------------------------ */
 
 /* One dimension of a distributed array, on the process that is `place`-th of
  * `places` in it. */

@@ -6,8 +6,7 @@
 
 #include "make.h"
 
-/* ---- basic elements --------------------------------------------------------
- */
+/* ---- basic elements ----------------------------------------------------- */
 
 /* Bytes left to count; what has been counted. */
 struct tally {
@@ -102,8 +101,7 @@ MPI_Count type_elements(const struct poise_mpi_datatype *type, size_t bytes)
     return tally.ends_within ? -1 : tally.elements;
 }
 
-/* ---- what a status says ----------------------------------------------------
- */
+/* ---- what a status says ------------------------------------------------- */
 
 int MPI_Get_count(const MPI_Status *status, MPI_Datatype datatype, int *count)
 {

@@ -5,7 +5,7 @@
 
 #include "make.h"
 
-/* ---- one block, or evenly spaced ones ------------------------------------ */
+/* ---- one block, or evenly spaced ones ----------------------------------- */
 
 int MPI_Type_contiguous(int count, MPI_Datatype oldtype, MPI_Datatype *newtype)
 {
@@ -98,8 +98,7 @@ int MPI_Type_vector(int count, int blocklength, int stride,
     return MPI_SUCCESS;
 }
 
-/* ---- blocks at places ------------------------------------------------------
- */
+/* ---- blocks at places --------------------------------------------------- */
 
 /* What the constructors of this kind have in common. */
 struct blocks {
@@ -307,8 +306,7 @@ int MPI_Type_struct(int count, int array_of_blocklengths[],
                                   newtype);
 }
 
-/* ---- the same type again ---------------------------------------------------
- */
+/* ---- the same type again ------------------------------------------------ */
 
 int type_make_resized(MPI_Datatype old, MPI_Aint lb, MPI_Aint extent,
                       MPI_Datatype *out)

@@ -37,7 +37,7 @@ void type_release(MPI_Datatype type)
 int type_make_begin(struct type_maker *maker, int combiner, int integers,
                     int addresses, int types, size_t parts)
 {
-    MPI_Datatype type = poise_alloc(1, sizeof(*type));
+    MPI_Datatype type = poise_alloc(1, sizeof *type);
 
     *maker = (struct type_maker){.type = type};
     if (type == NULL) {

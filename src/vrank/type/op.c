@@ -103,8 +103,7 @@ void op_apply(MPI_Op op, MPI_Datatype type, size_t count, const void *in,
     op_of_basic(op, type, &count)(in, inout, count);
 }
 
-/* ---- the functions of MPI --------------------------------------------------
- */
+/* ---- the functions of MPI ----------------------------------------------- */
 
 int MPI_Op_create(MPI_User_function *user_fn, int commute, MPI_Op *op)
 {
@@ -114,7 +113,7 @@ int MPI_Op_create(MPI_User_function *user_fn, int commute, MPI_Op *op)
         return face_fail(face_enter("MPI_Op_create"), NULL, MPI_ERR_ARG,
                          "there is no function");
     }
-    made = poise_alloc(1, sizeof(*made));
+    made = poise_alloc(1, sizeof *made);
     if (made == NULL) {
         return face_fail(face_enter("MPI_Op_create"), NULL, MPI_ERR_NO_MEM,
                          NULL);

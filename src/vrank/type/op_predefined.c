@@ -151,5 +151,5 @@ int op_predefined(const struct poise_mpi_op *const **ops)
         &poise_mpi_op_replace, &poise_mpi_op_no_op};
 
     *ops = all;
-    return sizeof(all) / sizeof(all[0]);
+    return sizeof all / sizeof all[0];
 }

@@ -315,8 +315,7 @@ void type_copy(const struct poise_mpi_datatype *from_type, size_t from_count,
         return;
     }
     for (size_t done = 0; done < bytes;) {
-        size_t now =
-            bytes - done < sizeof(chunk) ? bytes - done : sizeof(chunk);
+        size_t now = bytes - done < sizeof chunk ? bytes - done : sizeof chunk;
         type_pack(from_type, from_count, from, done, now, chunk);
         type_unpack(to_type, to_count, to, done, now, chunk);
         done += now;

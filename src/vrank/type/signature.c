@@ -34,8 +34,7 @@ static struct row row_repeat(struct row one, size_t count)
     return row;
 }
 
-/* ---- basic types ------------------------------------------------------------
- */
+/* ---- basic types -------------------------------------------------------- */
 
 /* Basic types that are the same to a receiver. */
 static enum type_basic likeness(enum type_basic basic)
@@ -103,8 +102,7 @@ static struct row row_of_basic(enum type_basic basic)
     return (struct row){(uint64_t)likeness(basic) + 1, BASE};
 }
 
-/* ---- derived types ---------------------------------------------------------
- */
+/* ---- derived types ------------------------------------------------------ */
 
 /* Of one element. */
 static struct row row_of(const struct poise_mpi_datatype *type)

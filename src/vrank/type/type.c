@@ -7,8 +7,7 @@
 
 #include "make.h"
 
-/* ---- commit, free ---------------------------------------------------------
- */
+/* ---- commit, free ------------------------------------------------------- */
 
 int MPI_Type_commit(MPI_Datatype *datatype)
 {
@@ -38,7 +37,7 @@ int MPI_Type_free(MPI_Datatype *datatype)
     return MPI_SUCCESS;
 }
 
-/* ---- sizes and bounds ---------------------------------------------------- */
+/* ---- sizes and bounds --------------------------------------------------- */
 
 int MPI_Type_size(MPI_Datatype datatype, int *size)
 {
@@ -149,7 +148,7 @@ MPI_Aint MPI_Aint_diff(MPI_Aint addr1, MPI_Aint addr2)
     return addr1 - addr2;
 }
 
-/* ---- names --------------------------------------------------------------- */
+/* ---- names -------------------------------------------------------------- */
 
 int MPI_Type_get_name(MPI_Datatype datatype, char *type_name, int *resultlen)
 {
@@ -183,8 +182,7 @@ int MPI_Type_set_name(MPI_Datatype datatype, const char *type_name)
     return MPI_SUCCESS;
 }
 
-/* ---- how it was made ------------------------------------------------------
- */
+/* ---- how it was made ---------------------------------------------------- */
 
 int MPI_Type_get_envelope(MPI_Datatype datatype, int *num_integers,
                           int *num_addresses, int *num_datatypes, int *combiner)
@@ -243,7 +241,7 @@ int MPI_Type_match_size(int typeclass, int size, MPI_Datatype *datatype)
                  {MPI_TYPECLASS_COMPLEX, 8, MPI_COMPLEX8},
                  {MPI_TYPECLASS_COMPLEX, 16, MPI_COMPLEX16}};
 
-    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         if (known[i].class == typeclass && known[i].size == size) {
             *datatype = known[i].type;
             return MPI_SUCCESS;

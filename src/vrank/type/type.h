@@ -152,7 +152,7 @@ const char *type_basic_name(enum type_basic basic);
  * Fortran sees; returns how many. */
 int type_predefined(const struct poise_mpi_datatype *const **types);
 
-/* ---- making plans: for type_*.c ---------------------------------------- */
+/* ---- making plans: for type_*.c ----------------------------------------- */
 
 /** `node` moved by `offset` bytes. */
 struct type_node type_node_moved(const struct type_node *node,

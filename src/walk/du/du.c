@@ -12,8 +12,7 @@
 
 enum { CHARGES_LEAST = 1024 }; /* fewer are not merged */
 
-/* ---- what a worker keeps
- * ----------------------------------------------------- */
+/* ---- what a worker keeps ------------------------------------------------ */
 
 /* Room for one more of `size` bytes behind `count`. */
 static int grow(void **items, size_t *cap, size_t count, size_t size)
@@ -45,12 +44,12 @@ int du_add_node(struct du_space *space, struct du_node node)
                                "more than 2^32 lines of one worker");
     }
     void *nodes = space->nodes;
-    int rc = grow(&nodes, &space->node_cap, space->node_count, sizeof node);
+    int code = grow(&nodes, &space->node_cap, space->node_count, sizeof node);
     space->nodes = nodes;
-    if (rc == 0) {
+    if (code == 0) {
         space->nodes[space->node_count++] = node;
     }
-    return rc;
+    return code;
 }
 
 static int by_tag(const void *a, const void *b)
@@ -92,25 +91,25 @@ int du_add_charge(struct du_space *space, uint64_t tag, uint64_t amount)
         space->charge_merged = space->charge_count;
     }
     void *charges = space->charges;
-    int rc = grow(&charges, &space->charge_cap, space->charge_count,
-                  sizeof *space->charges);
+    int code = grow(&charges, &space->charge_cap, space->charge_count,
+                    sizeof *space->charges);
     space->charges = charges;
-    if (rc == 0) {
+    if (code == 0) {
         space->charges[space->charge_count++] =
             (struct du_charge){.tag = tag, .amount = amount};
     }
-    return rc;
+    return code;
 }
 
 int du_add_link(struct du_space *space, struct du_link link)
 {
     void *links = space->links;
-    int rc = grow(&links, &space->link_cap, space->link_count, sizeof link);
+    int code = grow(&links, &space->link_cap, space->link_count, sizeof link);
     space->links = links;
-    if (rc == 0) {
+    if (code == 0) {
         space->links[space->link_count++] = link;
     }
-    return rc;
+    return code;
 }
 
 struct du_space *du_spaces_create(unsigned count, size_t roots)
@@ -161,8 +160,7 @@ static struct du_space *space_of(struct du_run *run,
     return spaces ? &spaces[poise_worker_index(entry->worker)] : NULL;
 }
 
-/* ---- what counts
- * ---------------------------------------------------------------- */
+/* ---- what counts -------------------------------------------------------- */
 
 /* Whether a pattern matches the path, or what follows any slash. Most are
  * refused by their literal parts: fnmatch sees few. */
@@ -201,14 +199,14 @@ static int excluded(const struct du_run *run,
         return 0;
     }
     struct poise_buf path = {0};
-    int rc = poise_walk_path(entry, &path);
+    int code = poise_walk_path(entry, &path);
     const char *text = poise_buf_str(&path);
-    rc = rc < 0 ? rc : path.error;
-    for (size_t i = 0; i < options->exclude_count && rc == 0; i++) {
-        rc = pattern_matches(options->exclude[i], text, path.len);
+    code = code < 0 ? code : path.error;
+    for (size_t i = 0; i < options->exclude_count && code == 0; i++) {
+        code = pattern_matches(options->exclude[i], text, path.len);
     }
     poise_buf_free(&path);
-    return rc;
+    return code;
 }
 
 static uint64_t dev_of(const struct statx *st)
@@ -361,9 +359,9 @@ static int on_visit(struct poise_walk_entry *entry, void *arg)
     if (!space) {
         return -ENOMEM;
     }
-    int rc = excluded(run, entry);
-    if (rc != 0) {
-        return rc < 0 ? rc : POISE_WALK_SKIP;
+    int code = excluded(run, entry);
+    if (code != 0) {
+        return code < 0 ? code : POISE_WALK_SKIP;
     }
     const struct statx *st;
     if (poise_walk_stat(entry, run->mask, &st) < 0) {
@@ -376,9 +374,9 @@ static int on_visit(struct poise_walk_entry *entry, void *arg)
     if (run->match_roots && counted_before(run, space, entry, st)) {
         return POISE_WALK_SKIP;
     }
-    rc = entry->type == DT_DIR ? visit_directory(run, space, entry, st)
-                               : visit_file(run, space, entry, st);
-    return rc < 0 ? rc : POISE_WALK_ON;
+    code = entry->type == DT_DIR ? visit_directory(run, space, entry, st)
+                                 : visit_file(run, space, entry, st);
+    return code < 0 ? code : POISE_WALK_ON;
 }
 
 static int on_error(struct poise_worker *worker, const struct poise_error *err,
@@ -396,8 +394,7 @@ static void on_progress(const struct poise_pool_stats *stats, void *arg)
     options->progress(stats, options->arg);
 }
 
-/* ---- the frame
- * --------------------------------------------------------------------- */
+/* ---- the frame ---------------------------------------------------------- */
 
 /* Rank 0 looks at the operands, everybody learns what it saw. */
 static int look_at_roots(struct du_run *run)
@@ -417,15 +414,15 @@ static int look_at_roots(struct du_run *run)
     }
     struct poise_buf buf = {0};
     poise_buf_append(&buf, run->roots, bytes);
-    int rc = poise_world_agree(run->world, buf.error);
-    if (rc == 0) {
-        rc = poise_world_broadcast(run->world, 0, &buf);
+    int code = poise_world_agree(run->world, buf.error);
+    if (code == 0) {
+        code = poise_world_broadcast(run->world, 0, &buf);
     }
-    if (rc == 0 && buf.len == bytes) {
+    if (code == 0 && buf.len == bytes) {
         memcpy(run->roots, buf.data, bytes);
     }
     poise_buf_free(&buf);
-    return rc;
+    return code;
 }
 
 static int run_check(const struct du_run *run)
@@ -487,21 +484,21 @@ int poise_walk_du(struct poise_world *world,
     run.roots = poise_alloc(roots ? roots : 1, sizeof *run.roots);
     run.spaces = poise_alloc((size_t)run.size, sizeof(struct du_space *));
     run.space_counts = poise_alloc((size_t)run.size, sizeof(unsigned));
-    int rc = run_check(&run);
-    rc = world ? poise_world_agree(world, rc) : rc;
-    if (rc == 0) {
-        rc = look_at_roots(&run);
+    int code = run_check(&run);
+    code = world ? poise_world_agree(world, code) : code;
+    if (code == 0) {
+        code = look_at_roots(&run);
     }
-    if (rc == 0) {
-        rc = do_walk(&run, result);
+    if (code == 0) {
+        code = do_walk(&run, result);
     }
-    if (rc == 0) {
-        rc = du_gather(&run);
+    if (code == 0) {
+        code = du_gather(&run);
     }
-    if (rc == 0) {
-        rc = run.rank == 0 ? du_report(&run) : 0;
-        rc = world ? poise_world_agree(world, rc) : rc;
+    if (code == 0) {
+        code = run.rank == 0 ? du_report(&run) : 0;
+        code = world ? poise_world_agree(world, code) : code;
     }
     run_free(&run);
-    return rc;
+    return code;
 }

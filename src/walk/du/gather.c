@@ -120,8 +120,7 @@ static void pack_piece(const struct du_run *run, struct cursor *at,
     }
 }
 
-/* ---- on rank 0
- * ---------------------------------------------------------------- */
+/* ---- on rank 0 ---------------------------------------------------------- */
 
 /* The name that comes next in `in`; its offset in the names. */
 static uint64_t unpack_name(struct poise_reader *in, struct du_space *space)
@@ -193,31 +192,31 @@ static int unpack_piece(struct du_run *run, int rank, const void *data,
 {
     struct poise_reader in = poise_reader_of(data, len);
     size_t roots = run->options->walk.root_count;
-    int rc = 0;
-    while (rc == 0 && poise_reader_left(&in) > 0) {
+    int code = 0;
+    while (code == 0 && poise_reader_left(&in) > 0) {
         uint64_t worker = poise_reader_varint(&in);
         uint64_t kind = poise_reader_varint(&in);
         if (in.error || worker >= run->space_counts[rank]) {
             return poise_error_set(EPROTO, "gather disk usage", NULL,
                                    "unknown worker");
         }
-        rc = unpack_record(&in, &run->spaces[rank][worker], kind, roots);
+        code = unpack_record(&in, &run->spaces[rank][worker], kind, roots);
     }
-    return rc;
+    return code;
 }
 
 /* How many spaces each rank has; those of others are made on rank 0. */
 static int gather_counts(struct du_run *run)
 {
     uint64_t *counts = poise_alloc((size_t)run->size, sizeof *counts);
-    int rc = poise_world_agree(run->world, counts ? 0 : -ENOMEM);
-    if (rc == 0) {
+    int code = poise_world_agree(run->world, counts ? 0 : -ENOMEM);
+    if (code == 0) {
         counts[run->rank] = run->space_counts[run->rank];
-        rc = poise_world_reduce(run->world, POISE_SUM, counts,
-                                (size_t)run->size);
+        code = poise_world_reduce(run->world, POISE_SUM, counts,
+                                  (size_t)run->size);
     }
     int made = 0;
-    for (int r = 1; rc == 0 && run->rank == 0 && r < run->size; r++) {
+    for (int r = 1; code == 0 && run->rank == 0 && r < run->size; r++) {
         run->spaces[r] = du_spaces_create((unsigned)counts[r],
                                           run->options->walk.root_count);
         if (!run->spaces[r]) {
@@ -227,7 +226,7 @@ static int gather_counts(struct du_run *run)
         run->space_counts[r] = (unsigned)counts[r];
     }
     free(counts);
-    return rc < 0 ? rc : poise_world_agree(run->world, made);
+    return code < 0 ? code : poise_world_agree(run->world, made);
 }
 
 /* One round. *left: whether some rank had something to send. */
@@ -238,24 +237,24 @@ static int gather_round(struct du_run *run, struct cursor *at, bool *left)
         pack_piece(run, at, &piece);
     }
     uint64_t most = piece.len;
-    int rc = poise_world_agree(run->world, piece.error);
-    if (rc == 0) {
-        rc = poise_world_reduce(run->world, POISE_MAX, &most, 1);
+    int code = poise_world_agree(run->world, piece.error);
+    if (code == 0) {
+        code = poise_world_reduce(run->world, POISE_MAX, &most, 1);
     }
     *left = most > 0;
-    if (rc == 0 && *left) {
-        rc = poise_world_gather(run->world, 0, piece.data, piece.len, &all);
+    if (code == 0 && *left) {
+        code = poise_world_gather(run->world, 0, piece.data, piece.len, &all);
     }
     poise_buf_free(&piece);
     struct poise_reader ranks = poise_reader_of(all.data, all.len);
-    for (int r = 0; rc == 0 && poise_reader_left(&ranks) > 0; r++) {
+    for (int r = 0; code == 0 && poise_reader_left(&ranks) > 0; r++) {
         size_t len;
         const void *data = poise_reader_blob(&ranks, &len);
-        rc =
+        code =
             !data || r >= run->size ? -EPROTO : unpack_piece(run, r, data, len);
     }
     poise_buf_free(&all);
-    return *left ? poise_world_agree(run->world, rc) : rc;
+    return *left ? poise_world_agree(run->world, code) : code;
 }
 
 int du_gather(struct du_run *run)
@@ -265,9 +264,9 @@ int du_gather(struct du_run *run)
     }
     struct cursor at = {0};
     bool left = true;
-    int rc = gather_counts(run);
-    while (rc == 0 && left) {
-        rc = gather_round(run, &at, &left);
+    int code = gather_counts(run);
+    while (code == 0 && left) {
+        code = gather_round(run, &at, &left);
     }
-    return rc;
+    return code;
 }

@@ -50,8 +50,7 @@ static uint32_t line_of(const struct report *report, uint64_t tag)
     return report->bases[rank][worker] + du_tag_index(tag);
 }
 
-/* ---- the tree
- * ------------------------------------------------------------------ */
+/* ---- the tree ----------------------------------------------------------- */
 
 static int number_lines(struct report *report)
 {
@@ -122,8 +121,7 @@ static void take_charges(struct report *report, const struct du_space *space)
     }
 }
 
-/* ---- links
- * ------------------------------------------------------------------------ */
+/* ---- links -------------------------------------------------------------- */
 
 static uint32_t depth_of(const struct report *report, uint32_t line)
 {
@@ -248,8 +246,7 @@ static void charge_links(struct report *report)
     }
 }
 
-/* ---- lines
- * ------------------------------------------------------------------------ */
+/* ---- lines -------------------------------------------------------------- */
 
 static int compare_names(const void *va, const void *vb, void *arg)
 {
@@ -323,23 +320,23 @@ static int print_root(struct report *report, size_t root, uint32_t *next,
     uint64_t depth = 0, all = 0;
     poise_buf_reset(path);
     poise_buf_append(path, name, root_len);
-    int rc = 0;
-    while (rc == 0) {
+    int code = 0;
+    while (code == 0) {
         struct line *line = &report->lines[at];
         if (next[at] < report->first[at + 1]) {
             at = report->children[next[at]++];
             if (depth++ > 0 || !slash) {
                 poise_buf_putc(path, '/');
             }
-            rc = poise_buf_puts(path, report->lines[at].name);
+            code = poise_buf_puts(path, report->lines[at].name);
             all += report->lines[at].amount;
             continue;
         }
         if (!line->dropped) {
-            rc = options->line(line->amount, path->data, path->len,
-                               options->arg);
+            code = options->line(line->amount, path->data, path->len,
+                                 options->arg);
         }
-        if (depth-- == 0 || rc < 0) {
+        if (depth-- == 0 || code < 0) {
             break;
         }
         if (!options->separate || !line->is_dir) {
@@ -349,7 +346,7 @@ static int print_root(struct report *report, size_t root, uint32_t *next,
         at = line->parent;
     }
     *total += all + report->sunk[root];
-    return rc;
+    return code;
 }
 
 static int print_lines(struct report *report)
@@ -364,25 +361,24 @@ static int print_lines(struct report *report)
     }
     struct poise_buf path = {0};
     uint64_t total = 0;
-    int rc = 0;
-    for (size_t i = 0; i < options->walk.root_count && rc >= 0; i++) {
+    int code = 0;
+    for (size_t i = 0; i < options->walk.root_count && code >= 0; i++) {
         uint32_t line = report->roots[i];
         if (line != NOBODY && !report->covered[i]) {
             total += report->lines[line].amount;
-            rc = print_root(report, i, next, &path, &total);
+            code = print_root(report, i, next, &path, &total);
         }
     }
-    if (rc >= 0 && options->total) {
-        rc = options->line(total, NULL, 0, options->arg);
+    if (code >= 0 && options->total) {
+        code = options->line(total, NULL, 0, options->arg);
     }
-    rc = rc < 0 ? rc : path.error;
+    code = code < 0 ? code : path.error;
     poise_buf_free(&path);
     free(next);
-    return rc;
+    return code;
 }
 
-/* ---- the whole
- * --------------------------------------------------------------------- */
+/* ---- the whole ---------------------------------------------------------- */
 
 static int report_begin(struct report *report)
 {
@@ -396,18 +392,18 @@ static int report_begin(struct report *report)
         return -ENOMEM;
     }
     memset(report->roots, 0xff, some * sizeof *report->roots);
-    int rc = number_lines(report);
-    for (int r = 0; rc == 0 && r < run->size; r++) {
+    int code = number_lines(report);
+    for (int r = 0; code == 0 && r < run->size; r++) {
         for (unsigned w = 0; w < run->space_counts[r]; w++) {
             take_space(report, r, w);
         }
     }
-    for (int r = 0; rc == 0 && r < run->size; r++) {
+    for (int r = 0; code == 0 && r < run->size; r++) {
         for (unsigned w = 0; w < run->space_counts[r]; w++) {
             take_charges(report, &run->spaces[r][w]);
         }
     }
-    return rc;
+    return code;
 }
 
 static void report_free(struct report *report)
@@ -428,17 +424,17 @@ static void report_free(struct report *report)
 int du_report(struct du_run *run)
 {
     struct report report = {.run = run};
-    int rc = report_begin(&report);
-    if (rc == 0) {
-        rc = take_links(&report);
+    int code = report_begin(&report);
+    if (code == 0) {
+        code = take_links(&report);
     }
-    if (rc == 0) {
+    if (code == 0) {
         charge_links(&report);
-        rc = sort_children(&report);
+        code = sort_children(&report);
     }
-    if (rc == 0) {
-        rc = print_lines(&report);
+    if (code == 0) {
+        code = print_lines(&report);
     }
     report_free(&report);
-    return rc;
+    return code;
 }

@@ -61,8 +61,8 @@ int walk_fds_init(struct walk_fds *fds, unsigned wanted, unsigned *workers)
     fds->limit = (unsigned)(size < FDS_LEAST  ? FDS_LEAST
                             : size > FDS_MOST ? FDS_MOST
                                               : size);
-    int rc = pthread_mutex_init(&fds->lock, NULL);
-    return rc == 0 ? 0 : poise_error_set(rc, "create a lock", NULL, NULL);
+    int code = pthread_mutex_init(&fds->lock, NULL);
+    return code == 0 ? 0 : poise_error_set(code, "create a lock", NULL, NULL);
 }
 
 void walk_fds_finish(struct walk_fds *fds)
@@ -189,8 +189,7 @@ int walk_fd_publish(struct walk_fds *fds, struct poise_walk_dir *dir, int fd)
     return other >= 0 ? other : fd;
 }
 
-/* ---- opening --------------------------------------------------------------
- */
+/* ---- opening ------------------------------------------------------------ */
 
 static int fds_openat(int at, const char *name, int flags)
 {
@@ -279,8 +278,7 @@ int walk_fd_open(struct walk_fds *fds, struct poise_walk_dir *dir,
     return fd;
 }
 
-/* ---- reopening ------------------------------------------------------------
- */
+/* ---- reopening ---------------------------------------------------------- */
 
 void walk_chain_free(struct walk_chain *chain)
 {
@@ -388,10 +386,10 @@ static int chain_step(struct walk_fds *fds, struct walk_chain *chain, int at,
     if (fd < 0) {
         return fd;
     }
-    int rc = chain_verify(fd, dir);
-    if (rc < 0) {
+    int code = chain_verify(fd, dir);
+    if (code < 0) {
         close(fd);
-        return rc;
+        return code;
     }
     *reached = dir;
     int open = walk_fd_publish(fds, dir, fd);
@@ -411,9 +409,9 @@ int walk_fd_pin(struct walk_fds *fds, struct poise_walk_dir *dir,
     struct poise_walk_dir *owner = dir;
     chain->count = 0;
     do {
-        int rc = chain_push(chain, owner);
-        if (rc < 0) {
-            return rc;
+        int code = chain_push(chain, owner);
+        if (code < 0) {
+            return code;
         }
         owner = owner->parent;
         fd = owner ? walk_fd_try_pin(owner) : AT_FDCWD;

@@ -29,9 +29,9 @@ int poise_walk_path(const struct poise_walk_entry *entry, struct poise_buf *out)
         }
         poise_buf_append(out, w->prefix.data, w->prefix.len);
     } else if (entry->dir) {
-        int rc = walk_dir_prefix(entry->dir, out);
-        if (rc < 0) {
-            return rc;
+        int code = walk_dir_prefix(entry->dir, out);
+        if (code < 0) {
+            return code;
         }
     }
     return poise_buf_append(out, entry->name, entry->name_len);
@@ -63,8 +63,7 @@ int walk_report(struct walk_worker *w, int code, const char *doing,
     return w->verdict;
 }
 
-/* ---- metadata --------------------------------------------------------------
- */
+/* ---- metadata ----------------------------------------------------------- */
 
 unsigned char walk_type_of(mode_t mode)
 {
@@ -104,13 +103,13 @@ int walk_view_stat(struct walk_view *view, unsigned mask)
     if (fd < 0 && fd != AT_FDCWD) {
         return fd;
     }
-    int rc = poise_file_statx(fd, view->entry.name,
-                              AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT, mask,
-                              view->stx);
-    if (rc == 0) {
+    int code = poise_file_statx(fd, view->entry.name,
+                                AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT, mask,
+                                view->stx);
+    if (code == 0) {
         view->have = mask;
     }
-    return rc;
+    return code;
 }
 
 int poise_walk_stat(const struct poise_walk_entry *entry, unsigned mask,
@@ -118,11 +117,11 @@ int poise_walk_stat(const struct poise_walk_entry *entry, unsigned mask,
 {
     struct walk_view *view = view_of(entry);
     if ((view->have & mask) != mask) {
-        int rc = walk_view_stat(view, view->have | mask);
-        if (rc < 0) {
-            walk_report(view->w, rc, "read metadata of", entry->dir,
+        int code = walk_view_stat(view, view->have | mask);
+        if (code < 0) {
+            walk_report(view->w, code, "read metadata of", entry->dir,
                         entry->name, NULL);
-            return rc;
+            return code;
         }
     }
     *out = view->stx;

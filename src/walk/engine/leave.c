@@ -24,9 +24,9 @@ static int leave_call(struct walk_view *view)
     if (!w->walk->hooks.leave) {
         return w->verdict;
     }
-    int rc = w->walk->hooks.leave(&view->entry, w->walk->hooks.arg);
-    if (rc < 0 || rc >= POISE_WALK_STOP) {
-        w->verdict = rc;
+    int code = w->walk->hooks.leave(&view->entry, w->walk->hooks.arg);
+    if (code < 0 || code >= POISE_WALK_STOP) {
+        w->verdict = code;
     }
     return w->verdict;
 }
@@ -51,24 +51,24 @@ static int leave_dir(struct walk_worker *w, struct poise_walk_dir *dir)
                              .tag = dir->tag,
                              .fd = -1,
                              .stx = &stx};
-    int rc = leave_call(&view);
+    int code = leave_call(&view);
     walk_view_end(&view);
-    return rc;
+    return code;
 }
 
 int walk_leave_done(struct walk_worker *w, struct poise_walk_dir *dir)
 {
-    int rc = 0;
-    while (rc == 0 && dir &&
+    int code = 0;
+    while (code == 0 && dir &&
            __atomic_sub_fetch(&dir->pending, 1, __ATOMIC_ACQ_REL) == 0) {
         if (dir->origin != 0) {
             uint64_t id = dir->origin;
             return poise_task_tell(w->worker, dir->origin_rank, &id, sizeof id);
         }
-        rc = leave_dir(w, dir);
+        code = leave_dir(w, dir);
         dir = dir->parent;
     }
-    return rc;
+    return code;
 }
 
 static int leave_grow(struct walk_waiting *waiting)
@@ -130,9 +130,9 @@ int walk_leave_told(struct walk_worker *w, const void *data, size_t len)
         return poise_error_set(EPROTO, "finish a directory", NULL,
                                "unknown id from another rank");
     }
-    int rc = walk_leave_done(w, dir);
+    int code = walk_leave_done(w, dir);
     walk_dir_unref(&w->walk->fds, dir);
-    return rc;
+    return code;
 }
 
 void walk_leave_finish(struct walk *walk)

@@ -56,8 +56,7 @@ int walk_pack(struct walk *walk, const struct walk_task *task, size_t len,
     return out->error;
 }
 
-/* ---- the reverse ----------------------------------------------------------
- */
+/* ---- the reverse -------------------------------------------------------- */
 
 static int unpack_bad(void)
 {
@@ -222,21 +221,21 @@ static int unpack_dir(struct walk *walk, struct poise_reader *in,
         return unpack_bad();
     }
     size_t count = (size_t)depth + 1;
-    int rc = unpack_parts(u, in, count);
-    if (rc == 0) {
-        rc = unpack_reserve(u, count);
+    int code = unpack_parts(u, in, count);
+    if (code == 0) {
+        code = unpack_reserve(u, count);
     }
-    if (rc < 0) {
-        return rc;
+    if (code < 0) {
+        return code;
     }
     size_t common = unpack_common(u, (unsigned)root, count);
     if (common == count && head->origin != 0) {
         common--; /* each such task waits for its own subtree */
     }
     bool fresh = common < count;
-    rc = unpack_chain(walk, (unsigned)root, count, common, dev);
-    if (rc < 0) {
-        return rc;
+    code = unpack_chain(walk, (unsigned)root, count, common, dev);
+    if (code < 0) {
+        return code;
     }
     struct poise_walk_dir *dir = u->last;
     if (fresh) {
@@ -256,16 +255,16 @@ int walk_unpack(struct walk *walk, const void *packed, size_t len,
 {
     struct poise_reader in = poise_reader_of(packed, len);
     struct unpack_head head = {0};
-    int rc = unpack_head(walk, &in, &head);
-    if (rc < 0) {
-        return rc;
+    int code = unpack_head(walk, &in, &head);
+    if (code < 0) {
+        return code;
     }
     if (head.task.kind != WALK_ROOT) {
         pthread_mutex_lock(&walk->unpack.lock);
-        rc = unpack_dir(walk, &in, &head, &head.task.dir);
+        code = unpack_dir(walk, &in, &head, &head.task.dir);
         pthread_mutex_unlock(&walk->unpack.lock);
-        if (rc < 0) {
-            return rc;
+        if (code < 0) {
+            return code;
         }
     }
     poise_buf_append(out, &head.task, sizeof head.task);

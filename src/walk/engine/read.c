@@ -63,15 +63,15 @@ int walk_add_range(struct walk_worker *w, struct poise_walk_dir *dir,
 {
     struct walk_task task = {
         .dir = dir, .from = from, .to = to, .kind = WALK_RANGE};
-    int rc = poise_task_add(w->worker, &task, sizeof task, walk_dir_bytes(dir));
-    if (rc < 0) {
+    int code =
+        poise_task_add(w->worker, &task, sizeof task, walk_dir_bytes(dir));
+    if (code < 0) {
         walk_dir_unref(&w->walk->fds, dir);
     }
-    return rc;
+    return code;
 }
 
-/* ---- opening --------------------------------------------------------------
- */
+/* ---- opening ------------------------------------------------------------ */
 
 /* Whether the directory open at `fd` is one of its own ancestors. */
 static bool read_is_loop(struct walk_reader *r, const struct stat *st)
@@ -174,8 +174,8 @@ static int read_open(struct walk_reader *r)
     if (r->fd < 0) {
         return r->fd;
     }
-    int rc = r->at == 0 ? read_check_entry(r, crossed) : 0;
-    return rc != 0 ? rc : read_seek(r);
+    int code = r->at == 0 ? read_check_entry(r, crossed) : 0;
+    return code != 0 ? code : read_seek(r);
 }
 
 static void read_close(struct walk_reader *r)
@@ -187,8 +187,7 @@ static void read_close(struct walk_reader *r)
     }
 }
 
-/* ---- commits, and sharing what is left ------------------------------------
- */
+/* ---- commits, and sharing what is left ---------------------------------- */
 
 static bool read_buffer_full(const struct walk_reader *r)
 {
@@ -239,12 +238,12 @@ static int read_cut(struct walk_reader *r, uint64_t cut)
     if (r->w->walk->options.post) {
         __atomic_fetch_add(&r->dir->pending, 1, __ATOMIC_RELAXED);
     }
-    int rc = walk_add_range(r->w, r->dir, cut, r->to);
-    if (rc == 0) {
+    int code = walk_add_range(r->w, r->dir, cut, r->to);
+    if (code == 0) {
         r->to = cut;
         r->whole = false;
     }
-    return rc;
+    return code;
 }
 
 /* Turn the children seen so far into tasks. Where more follows than this
@@ -253,25 +252,25 @@ static int read_add_children(struct walk_reader *r, uint64_t behind)
 {
     struct walk_worker *w = r->w;
     unsigned i = 0;
-    int rc = 0;
+    int code = 0;
     if (w->child_count == 0) {
         return 0;
     }
     read_publish(r);
     if (read_buffer_full(r) && !read_is_end(r, behind)) {
-        rc = read_cut(r, behind);
-        if (rc == 0 && r->cached) {
+        code = read_cut(r, behind);
+        if (code == 0 && r->cached) {
             __atomic_store_n(&r->dir->read_at, behind, __ATOMIC_RELEASE);
         }
     }
-    for (; i < w->child_count && rc == 0; i++) {
-        rc = walk_add_range(w, w->children[i], 0, WALK_END);
+    for (; i < w->child_count && code == 0; i++) {
+        code = walk_add_range(w, w->children[i], 0, WALK_END);
     }
     for (; i < w->child_count; i++) {
         walk_dir_unref(&w->walk->fds, w->children[i]);
     }
     w->child_count = 0;
-    return rc;
+    return code;
 }
 
 /* Tell the user how much was read. */
@@ -281,13 +280,13 @@ static int read_tell_piece(struct walk_reader *r)
     if (!w->walk->hooks.piece || (r->names == 0 && !r->whole)) {
         return 0;
     }
-    int rc = w->walk->hooks.piece(w->worker, r->dir, r->names, r->whole,
-                                  w->walk->hooks.arg);
+    int code = w->walk->hooks.piece(w->worker, r->dir, r->names, r->whole,
+                                    w->walk->hooks.arg);
     r->names = 0;
-    if (rc < 0) {
-        w->verdict = rc;
+    if (code < 0) {
+        w->verdict = code;
     }
-    return rc;
+    return code;
 }
 
 /* In the middle of a range: all entries before r->at are done. */
@@ -295,23 +294,23 @@ static int read_commit(struct walk_reader *r, uint64_t now)
 {
     struct walk_worker *w = r->w;
     uint64_t behind;
-    int rc = 0;
+    int code = 0;
     if (w->child_count > 0) {
         read_count(r, r->pos, &behind);
-        rc = read_add_children(r, behind);
+        code = read_add_children(r, behind);
     }
-    if (rc == 0) {
+    if (code == 0) {
         r->whole = false;
-        rc = read_tell_piece(r);
+        code = read_tell_piece(r);
     }
-    if (rc == 0) {
+    if (code == 0) {
         struct walk_task rest = {
             .dir = r->dir, .from = r->at, .to = r->to, .kind = WALK_RANGE};
-        rc = poise_task_commit(w->worker, &rest, sizeof rest);
+        code = poise_task_commit(w->worker, &rest, sizeof rest);
     }
     r->fresh = 0;
     w->committed_at = now;
-    return rc;
+    return code;
 }
 
 /* Where to cut a range of hashes: `left` entries are in the buffer, and by
@@ -368,9 +367,9 @@ static int read_share(struct walk_reader *r, uint64_t now)
         if (cut == 0) {
             return 0;
         }
-        int rc = read_cut(r, cut);
-        if (rc < 0) {
-            return rc;
+        int code = read_cut(r, cut);
+        if (code < 0) {
+            return code;
         }
         w->split_at = now;
     }
@@ -390,8 +389,8 @@ static int read_pause(struct walk_reader *r)
     if (now - w->polled_at > walk->poll_ticks) {
         w->polled_at = now;
         if (poise_task_poll(w->worker) != 0) {
-            int rc = read_commit(r, now);
-            return rc < 0 ? rc : 1;
+            int code = read_commit(r, now);
+            return code < 0 ? code : 1;
         }
     }
     if (poise_task_wanted(w->worker)) {
@@ -404,8 +403,7 @@ static int read_pause(struct walk_reader *r)
     return 0;
 }
 
-/* ---- entries --------------------------------------------------------------
- */
+/* ---- entries ------------------------------------------------------------ */
 
 int walk_enter(struct walk_view *view, struct poise_walk_dir **child)
 {
@@ -448,18 +446,18 @@ static int read_stat(struct walk_reader *r, unsigned mask)
 {
     struct walk_view *view = &r->view;
     struct walk_worker *w = r->w;
-    int rc;
+    int code;
     if (w->sampled++ % READ_STAT_SAMPLE == 0) {
         uint64_t start = poise_clock_ticks();
-        rc = walk_view_stat(view, mask);
+        code = walk_view_stat(view, mask);
         w->profile.stat += (poise_clock_ticks() - start) * READ_STAT_SAMPLE;
     } else {
-        rc = walk_view_stat(view, mask);
+        code = walk_view_stat(view, mask);
     }
-    if (rc < 0) {
-        rc = walk_report(w, rc, "read metadata of", r->dir, view->entry.name,
-                         NULL);
-        return rc != 0 ? rc : 1;
+    if (code < 0) {
+        code = walk_report(w, code, "read metadata of", r->dir,
+                           view->entry.name, NULL);
+        return code != 0 ? code : 1;
     }
     view->entry.type = walk_type_of(view->stx->stx_mode);
     return 0;
@@ -476,19 +474,19 @@ static int read_add_entry(struct walk_reader *r)
                              .root = entry->type};
     poise_buf_reset(&w->packed);
     poise_buf_append(&w->packed, &task, sizeof task);
-    int rc = poise_buf_append(&w->packed, entry->name, entry->name_len + 1);
-    if (rc < 0) {
-        return rc;
+    int code = poise_buf_append(&w->packed, entry->name, entry->name_len + 1);
+    if (code < 0) {
+        return code;
     }
     read_publish(r);
-    rc = poise_task_add(w->worker, w->packed.data, w->packed.len, 0);
-    if (rc == 0) {
+    code = poise_task_add(w->worker, w->packed.data, w->packed.len, 0);
+    if (code == 0) {
         walk_dir_ref(r->dir);
         if (w->walk->options.post) {
             __atomic_fetch_add(&r->dir->pending, 1, __ATOMIC_RELAXED);
         }
     }
-    return rc;
+    return code;
 }
 
 /* One entry: 0, or what ends the walk. */
@@ -507,9 +505,9 @@ static int read_entry(struct walk_reader *r, const struct dirent64 *d)
         return read_add_entry(r);
     }
     if (mask != 0 || d->d_type == DT_UNKNOWN) {
-        int rc = read_stat(r, mask | STATX_TYPE);
-        if (rc != 0) {
-            return rc > 0 && !w->verdict ? 0 : w->verdict;
+        int code = read_stat(r, mask | STATX_TYPE);
+        if (code != 0) {
+            return code > 0 && !w->verdict ? 0 : w->verdict;
         }
     }
     int answer = walk_visit(view);
@@ -520,11 +518,11 @@ static int read_entry(struct walk_reader *r, const struct dirent64 *d)
         return w->verdict;
     }
     struct poise_walk_dir *child;
-    int rc = walk_enter(view, &child);
+    int code = walk_enter(view, &child);
     if (child) {
         w->children[w->child_count++] = child;
     }
-    return rc;
+    return code;
 }
 
 /* The first entry of a range that was cut at any hash: its own position is
@@ -551,8 +549,8 @@ static bool read_is_dots(const char *name)
  * the walk. */
 static int read_entries(struct walk_reader *r)
 {
-    int rc = 0;
-    while (r->pos < r->len && rc == 0 && !read_is_end(r, r->at)) {
+    int code = 0;
+    while (r->pos < r->len && code == 0 && !read_is_end(r, r->at)) {
         const struct dirent64 *d = read_record(r, r->pos);
         if (r->first && r->ordered && r->to != WALK_END &&
             !read_is_ours(r, d)) {
@@ -563,15 +561,15 @@ static int read_entries(struct walk_reader *r)
         r->pos += d->d_reclen;
         if (!read_is_dots(d->d_name)) {
             r->names++;
-            rc = read_entry(r, d);
+            code = read_entry(r, d);
         }
         r->at = (uint64_t)d->d_off;
         r->fresh++;
-        if (--r->countdown == 0 && rc == 0) {
-            rc = read_pause(r);
+        if (--r->countdown == 0 && code == 0) {
+            code = read_pause(r);
         }
     }
-    return rc;
+    return code;
 }
 
 /* Get more entries into the buffer: 1, or 0 at the end of the range. */
@@ -586,9 +584,9 @@ static int read_fill(struct walk_reader *r)
             return 0; /* the children first: see read_add_children */
         }
         if (r->len > 0) {
-            int rc = read_commit(r, poise_clock_ticks());
-            if (rc < 0) {
-                return rc;
+            int code = read_commit(r, poise_clock_ticks());
+            if (code < 0) {
+                return code;
             }
         }
         r->pos = r->len = 0;
@@ -602,8 +600,8 @@ static int read_fill(struct walk_reader *r)
         n = 0; /* removed while it was open: it has no more entries */
     }
     if (n < 0) {
-        int rc = walk_report(w, (int)n, "read directory", r->dir, NULL, NULL);
-        return rc;
+        int code = walk_report(w, (int)n, "read directory", r->dir, NULL, NULL);
+        return code;
     }
     r->len += (size_t)n;
     return n > 0;
@@ -613,25 +611,25 @@ static int read_fill(struct walk_reader *r)
 static int read_range(struct walk_reader *r)
 {
     uint64_t opening = poise_clock_ticks();
-    int rc = read_open(r);
+    int code = read_open(r);
     r->w->profile.readdir += poise_clock_ticks() - opening;
-    if (rc < 0) {
-        return walk_report(r->w, rc, "open directory", r->dir, NULL, NULL);
+    if (code < 0) {
+        return walk_report(r->w, code, "open directory", r->dir, NULL, NULL);
     }
-    if (rc > 0) {
+    if (code > 0) {
         return r->w->verdict;
     }
     r->view.fd = r->fd;
-    while ((rc = read_fill(r)) > 0) {
+    while ((code = read_fill(r)) > 0) {
         uint64_t start = poise_clock_ticks();
-        rc = read_entries(r);
+        code = read_entries(r);
         r->w->profile.visit += poise_clock_ticks() - start;
-        if (rc != 0) {
+        if (code != 0) {
             break;
         }
     }
-    rc = rc == 0 ? read_add_children(r, r->at) : rc;
-    return rc == 0 ? read_tell_piece(r) : rc;
+    code = code == 0 ? read_add_children(r, r->at) : code;
+    return code == 0 ? read_tell_piece(r) : code;
 }
 
 int walk_read(struct walk_worker *w, const struct walk_task *task)
@@ -658,14 +656,14 @@ int walk_read(struct walk_worker *w, const struct walk_task *task)
     };
     w->prefix_of = NULL;
     w->committed_at = r.looked_at;
-    int rc = read_range(&r);
+    int code = read_range(&r);
     for (; w->child_count > 0; w->child_count--) {
         walk_dir_unref(&w->walk->fds, w->children[w->child_count - 1]);
     }
     read_close(&r);
-    if (rc == 0 && w->walk->options.post) {
-        rc = walk_leave_done(w, dir);
+    if (code == 0 && w->walk->options.post) {
+        code = walk_leave_done(w, dir);
     }
     w->done = dir;
-    return rc == 1 ? 0 : rc;
+    return code == 1 ? 0 : code;
 }

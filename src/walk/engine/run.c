@@ -14,11 +14,11 @@ static void put_head(char *head, size_t len, uint32_t records,
                      const void *payload)
 {
     uint32_t words[2] = {htole32((uint32_t)len), htole32(records)};
-    memcpy(head, words, sizeof(words));
+    memcpy(head, words, sizeof words);
     uint64_t seed = 0;
-    memcpy(&seed, words, sizeof(words));
+    memcpy(&seed, words, sizeof words);
     uint64_t hash = htole64(poise_hash_bytes(payload, len, le64toh(seed)));
-    memcpy(head + 8, &hash, sizeof(hash));
+    memcpy(head + 8, &hash, sizeof hash);
 }
 
 void walk_run_begin(struct walk_run_writer *writer, const struct walk_set *set,
@@ -64,8 +64,8 @@ int walk_run_put(struct walk_run_writer *writer, const uint64_t *record)
     }
     if (!block->len) {
         static const char room[RUN_HEAD];
-        poise_buf_append(block, room, sizeof(room));
-        memset(writer->previous, 0, sizeof(writer->previous));
+        poise_buf_append(block, room, sizeof room);
+        memset(writer->previous, 0, sizeof writer->previous);
     }
     bool same = true; /* the keys so far */
     for (unsigned i = 0; i < set->words; i++) {
@@ -73,7 +73,7 @@ int walk_run_put(struct walk_run_writer *writer, const uint64_t *record)
         poise_buf_varint(block, record[i] - from);
         same = same && record[i] == writer->previous[i];
     }
-    memcpy(writer->previous, record, set->words * sizeof(*record));
+    memcpy(writer->previous, record, set->words * sizeof *record);
     writer->records++;
     return block->error;
 }
@@ -132,7 +132,7 @@ static int next_block(struct walk_run_reader *reader)
     if ((size_t)got < RUN_HEAD) {
         return damaged(reader);
     }
-    memcpy(words, reader->block, sizeof(words));
+    memcpy(words, reader->block, sizeof words);
     size_t len = le32toh(words[0]);
     if (len > (size_t)got - RUN_HEAD) {
         return damaged(reader);
@@ -145,7 +145,7 @@ static int next_block(struct walk_run_reader *reader)
     reader->in = poise_reader_of(reader->block + RUN_HEAD, len);
     reader->records = le32toh(words[1]);
     reader->offset += RUN_HEAD + len;
-    memset(reader->record, 0, sizeof(reader->record));
+    memset(reader->record, 0, sizeof reader->record);
     return 0;
 }
 

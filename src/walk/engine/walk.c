@@ -17,8 +17,7 @@ enum {
     WALK_TIMES = 6,        /* members of struct poise_walk_profile */
 };
 
-/* ---- tasks ----------------------------------------------------------------
- */
+/* ---- tasks -------------------------------------------------------------- */
 
 static struct walk_worker *walk_worker(struct walk *walk,
                                        struct poise_worker *worker)
@@ -56,10 +55,10 @@ static int walk_look(struct walk_view *view, unsigned mask,
 {
     *child = NULL;
     if (mask != 0) {
-        int rc = walk_view_stat(view, mask);
-        if (rc < 0) {
-            return walk_report(view->w, rc, "read metadata of", view->entry.dir,
-                               view->entry.name, NULL);
+        int code = walk_view_stat(view, mask);
+        if (code < 0) {
+            return walk_report(view->w, code, "read metadata of",
+                               view->entry.dir, view->entry.name, NULL);
         }
         view->entry.type = walk_type_of(view->stx->stx_mode);
         if (!view->entry.dir) {
@@ -79,9 +78,9 @@ static int walk_run_root(struct walk_worker *w, unsigned root)
     struct walk_view view = walk_view_of(w, options->roots[root]);
     struct poise_walk_dir *dir;
     view.entry.root = root;
-    int rc =
+    int code =
         walk_look(&view, options->statx_mask | STATX_TYPE | STATX_INO, &dir);
-    return rc == 0 && dir ? walk_add_range(w, dir, 0, WALK_END) : rc;
+    return code == 0 && dir ? walk_add_range(w, dir, 0, WALK_END) : code;
 }
 
 static int walk_run_entry(struct walk_worker *w, const struct walk_task *task,
@@ -99,20 +98,20 @@ static int walk_run_entry(struct walk_worker *w, const struct walk_task *task,
     if (mask != 0 || view.entry.type == DT_UNKNOWN) {
         mask |= STATX_TYPE;
     }
-    int rc = walk_look(&view, mask, &below.dir);
+    int code = walk_look(&view, mask, &below.dir);
     walk_view_end(&view);
-    if (rc == 0 && below.dir) {
-        rc = walk_read(w, &below);
+    if (code == 0 && below.dir) {
+        code = walk_read(w, &below);
     }
-    if (rc == 0 && options->post) {
-        rc = walk_leave_done(w, task->dir);
+    if (code == 0 && options->post) {
+        code = walk_leave_done(w, task->dir);
     }
     if (w->done) {
         walk_dir_unref(&w->walk->fds, task->dir); /* the child has it */
     } else {
         w->done = task->dir;
     }
-    return rc;
+    return code;
 }
 
 static int walk_task_run(struct poise_worker *worker, const void *bytes,
@@ -120,7 +119,7 @@ static int walk_task_run(struct poise_worker *worker, const void *bytes,
 {
     struct walk_worker *w = walk_worker(arg, worker);
     struct walk_task task;
-    int rc = 0;
+    int code = 0;
     if (w->done) {
         walk_dir_unref(&w->walk->fds, w->done);
         w->done = NULL;
@@ -133,21 +132,21 @@ static int walk_task_run(struct poise_worker *worker, const void *bytes,
     }
     switch ((enum walk_kind)task.kind) {
     case WALK_ROOT:
-        rc = walk_run_root(w, task.root);
+        code = walk_run_root(w, task.root);
         break;
     case WALK_RANGE:
-        rc = walk_read(w, &task);
+        code = walk_read(w, &task);
         break;
     case WALK_ENTRY:
-        rc = walk_run_entry(w, &task,
-                            (const char *)bytes + sizeof(struct walk_task));
+        code = walk_run_entry(w, &task,
+                              (const char *)bytes + sizeof(struct walk_task));
         break;
     }
-    if (rc >= POISE_WALK_STOP) {
-        poise_task_stop(worker, rc);
-        rc = 0;
+    if (code >= POISE_WALK_STOP) {
+        poise_task_stop(worker, code);
+        code = 0;
     }
-    return rc;
+    return code;
 }
 
 static int walk_task_pack(const void *task, size_t len, struct poise_buf *out,
@@ -177,16 +176,15 @@ static int walk_told(struct poise_worker *worker, int source, const void *data,
 {
     struct walk_worker *w = walk_worker(arg, worker);
     (void)source;
-    int rc = walk_leave_told(w, data, len);
-    if (rc >= POISE_WALK_STOP) {
-        poise_task_stop(worker, rc);
-        rc = 0;
+    int code = walk_leave_told(w, data, len);
+    if (code >= POISE_WALK_STOP) {
+        poise_task_stop(worker, code);
+        code = 0;
     }
-    return rc;
+    return code;
 }
 
-/* ---- results --------------------------------------------------------------
- */
+/* ---- results ------------------------------------------------------------ */
 
 static void walk_commit(struct poise_worker *worker, void *arg)
 {
@@ -217,11 +215,11 @@ static int walk_save(struct poise_buf *out, void *arg)
     uint64_t totals[2];
     walk_totals(walk, totals);
     poise_buf_varint(out, totals[0]);
-    int rc = poise_buf_varint(out, totals[1]);
-    if (rc == 0 && walk->hooks.save) {
-        rc = walk->hooks.save(out, walk->hooks.arg);
+    int code = poise_buf_varint(out, totals[1]);
+    if (code == 0 && walk->hooks.save) {
+        code = walk->hooks.save(out, walk->hooks.arg);
     }
-    return rc;
+    return code;
 }
 
 static int walk_load(const void *saved, size_t len, int from_rank,
@@ -274,8 +272,7 @@ static void walk_progress(const struct poise_pool_stats *stats, void *arg)
     walk->hooks.progress(stats, walk->hooks.arg);
 }
 
-/* ---- what the pool is asked for -------------------------------------------
- */
+/* ---- what the pool is asked for ----------------------------------------- */
 
 static int walk_pool_create(struct walk *walk, struct poise_buf *job)
 {
@@ -321,20 +318,19 @@ static int walk_workers_create(struct walk *walk)
 
 static int walk_add_roots(struct walk *walk)
 {
-    int rc = 0;
+    int code = 0;
     if (walk->rank != 0 || walk->options.pool.resume) {
         return 0;
     }
     /* What is added last runs first. */
-    for (size_t i = walk->options.root_count; i-- > 0 && rc == 0;) {
+    for (size_t i = walk->options.root_count; i-- > 0 && code == 0;) {
         struct walk_task task = {.kind = WALK_ROOT, .root = (uint32_t)i};
-        rc = poise_pool_add(walk->pool, &task, sizeof task);
+        code = poise_pool_add(walk->pool, &task, sizeof task);
     }
-    return rc;
+    return code;
 }
 
-/* ---- a run's life ----------------------------------------------------------
- */
+/* ---- a run's life ------------------------------------------------------- */
 
 static int walk_init(struct walk *walk)
 {
@@ -344,7 +340,7 @@ static int walk_init(struct walk *walk)
     unsigned workers = most > 0 ? most : 1;
     pthread_mutex_init(&walk->waiting.lock, NULL);
     pthread_mutex_init(&walk->unpack.lock, NULL);
-    int rc = walk_fds_init(&walk->fds, walk->options.descriptors, &workers);
+    int code = walk_fds_init(&walk->fds, walk->options.descriptors, &workers);
     if (pool->threads > workers) {
         pool->threads = workers;
     }
@@ -355,7 +351,7 @@ static int walk_init(struct walk *walk)
     walk->poll_ticks = poise_clock_ns_to_ticks(WALK_POLL_NS);
     walk->commit_ticks = poise_clock_ns_to_ticks(WALK_COMMIT_NS);
     walk->split_ticks = poise_clock_ns_to_ticks(WALK_SPLIT_NS);
-    return rc;
+    return code;
 }
 
 void walk_finish(struct walk *walk)
@@ -387,32 +383,31 @@ static int walk_check(const struct poise_walk_options *options)
     return 0;
 }
 
-static int walk_agree(struct walk *walk, int rc)
+static int walk_agree(struct walk *walk, int code)
 {
-    return walk->world ? poise_world_agree(walk->world, rc) : rc;
+    return walk->world ? poise_world_agree(walk->world, code) : code;
 }
 
 /* Everything up to the first task. Collective: all fail or none. */
 int walk_begin(struct walk *walk)
 {
     struct poise_buf job = {0};
-    int rc = walk_init(walk);
-    if (rc == 0) {
-        rc = walk_job_write(&walk->options, &job);
+    int code = walk_init(walk);
+    if (code == 0) {
+        code = walk_job_write(&walk->options, &job);
     }
-    rc = walk_agree(walk, rc);
-    if (rc == 0) {
-        rc = walk_pool_create(walk, &job);
+    code = walk_agree(walk, code);
+    if (code == 0) {
+        code = walk_pool_create(walk, &job);
     }
-    if (rc == 0) {
-        rc = walk_agree(walk, walk_workers_create(walk));
+    if (code == 0) {
+        code = walk_agree(walk, walk_workers_create(walk));
     }
     poise_buf_free(&job);
-    return rc;
+    return code;
 }
 
-/* ---- the result ------------------------------------------------------------
- */
+/* ---- the result --------------------------------------------------------- */
 
 static void walk_times(struct walk *walk, uint64_t times[WALK_TIMES])
 {
@@ -450,18 +445,18 @@ static int walk_gather_profiles(struct walk *walk,
     for (int i = 0; i < WALK_TIMES; i++) {
         poise_buf_u64(&mine, times[i]);
     }
-    int rc = mine.error;
-    if (rc == 0 && walk->world) {
-        rc = poise_world_gather(walk->world, 0, mine.data, mine.len, &all);
+    int code = mine.error;
+    if (code == 0 && walk->world) {
+        code = poise_world_gather(walk->world, 0, mine.data, mine.len, &all);
     } else {
         poise_buf_blob(&all, mine.data, mine.len);
     }
-    if (rc == 0 && walk->rank == 0) {
+    if (code == 0 && walk->rank == 0) {
         profiles = poise_alloc((size_t)walk->size, sizeof *profiles);
-        rc = profiles ? all.error : -ENOMEM;
+        code = profiles ? all.error : -ENOMEM;
     }
     struct poise_reader in = poise_reader_of(all.data, all.len);
-    for (int r = 0; rc == 0 && walk->rank == 0 && r < walk->size; r++) {
+    for (int r = 0; code == 0 && walk->rank == 0 && r < walk->size; r++) {
         size_t len;
         const void *blob = poise_reader_blob(&in, &len);
         struct poise_reader one = poise_reader_of(blob, blob ? len : 0);
@@ -476,7 +471,7 @@ static int walk_gather_profiles(struct walk *walk,
     poise_buf_free(&mine);
     poise_buf_free(&all);
     *out = profiles;
-    return rc;
+    return code;
 }
 
 /* Fill in `result`. Collective: every rank takes part, whoever asked. */
@@ -485,24 +480,24 @@ static int walk_gather(struct walk *walk, uint64_t start,
 {
     uint64_t totals[2], wall = poise_clock_ns() - start;
     walk_totals(walk, totals);
-    int rc = 0;
+    int code = 0;
     if (walk->world) {
-        rc = poise_world_reduce(walk->world, POISE_SUM, totals, 2);
-        if (rc == 0) {
-            rc = poise_world_reduce(walk->world, POISE_MAX, &wall, 1);
+        code = poise_world_reduce(walk->world, POISE_SUM, totals, 2);
+        if (code == 0) {
+            code = poise_world_reduce(walk->world, POISE_MAX, &wall, 1);
         }
     }
     result->entries = totals[0];
     result->errors = totals[1];
     result->wall_ns = wall;
     result->size = walk->size;
-    if (rc == 0) {
-        rc = poise_pool_stats_gather(walk->pool, &result->stats);
+    if (code == 0) {
+        code = poise_pool_stats_gather(walk->pool, &result->stats);
     }
-    if (rc == 0) {
-        rc = walk_gather_profiles(walk, &result->profiles);
+    if (code == 0) {
+        code = walk_gather_profiles(walk, &result->profiles);
     }
-    return rc;
+    return code;
 }
 
 int poise_walk_run(struct poise_world *world,
@@ -517,18 +512,18 @@ int poise_walk_run(struct poise_world *world,
                         .size = world ? poise_world_size(world) : 1};
     struct poise_walk_result own = {0};
     uint64_t start = poise_clock_ns();
-    int rc = walk_check(options);
-    if (rc < 0) {
-        return rc;
+    int code = walk_check(options);
+    if (code < 0) {
+        return code;
     }
-    rc = walk_begin(&walk);
-    if (rc == 0) {
-        rc = walk_agree(&walk, walk_add_roots(&walk));
+    code = walk_begin(&walk);
+    if (code == 0) {
+        code = walk_agree(&walk, walk_add_roots(&walk));
     }
-    if (rc == 0) {
-        rc = poise_pool_run(walk.pool);
+    if (code == 0) {
+        code = poise_pool_run(walk.pool);
         int gathered = walk_gather(&walk, start, &own);
-        rc = rc == 0 ? gathered : rc;
+        code = code == 0 ? gathered : code;
     }
     if (result) {
         *result = own;
@@ -536,7 +531,7 @@ int poise_walk_run(struct poise_world *world,
         poise_walk_result_free(&own);
     }
     walk_finish(&walk);
-    return rc;
+    return code;
 }
 
 void poise_walk_result_free(struct poise_walk_result *result)

@@ -36,23 +36,23 @@ static int rename_fault(void)
 static int put_in_place(int dirfd, const char *temporary, const char *name,
                         bool replace)
 {
-    int err;
+    int code;
 
     if (rename_fault() == 0 && renameat(dirfd, temporary, dirfd, name) == 0) {
         return 0;
     }
     if (errno == EISDIR || errno == ENOTEMPTY || errno == EEXIST) {
         if (replace) {
-            err = poise_walk_remove(dirfd, name);
+            code = poise_walk_remove(dirfd, name);
         } else {
-            err = unlinkat(dirfd, name, AT_REMOVEDIR) == 0
-                      ? 0
-                      : poise_error_set(EISDIR, "replace", name,
-                                        "a directory that is not empty is "
-                                        "in its place");
+            code = unlinkat(dirfd, name, AT_REMOVEDIR) == 0
+                       ? 0
+                       : poise_error_set(EISDIR, "replace", name,
+                                         "a directory that is not empty is "
+                                         "in its place");
         }
-        if (err < 0) {
-            return err;
+        if (code < 0) {
+            return code;
         }
         if (renameat(dirfd, temporary, dirfd, name) == 0) {
             return 0;
@@ -61,8 +61,7 @@ static int put_in_place(int dirfd, const char *temporary, const char *name,
     return failed("rename to", name);
 }
 
-/* ---- regular files ---------------------------------------------------------
- */
+/* ---- regular files ------------------------------------------------------ */
 
 int poise_walk_make_begin(struct poise_walk_making *making, int dirfd,
                           const char *name, bool sparse)
@@ -101,11 +100,11 @@ static size_t to_boundary(uint64_t at, size_t left)
 
 static int put(struct poise_walk_making *making, const void *data, size_t len)
 {
-    int err =
+    int code =
         poise_file_pwrite(making->fd, data, len, making->at, making->name);
 
-    making->at += err < 0 ? 0 : len;
-    return err;
+    making->at += code < 0 ? 0 : len;
+    return code;
 }
 
 int poise_walk_make_data(struct poise_walk_making *making, const void *data,
@@ -113,12 +112,12 @@ int poise_walk_make_data(struct poise_walk_making *making, const void *data,
 {
     const unsigned char *from = data;
     size_t done = 0;
-    int err = 0;
+    int code = 0;
 
     if (!making->sparse) {
         return put(making, data, len);
     }
-    while (done < len && err == 0) {
+    while (done < len && code == 0) {
         size_t full = 0, zero = 0;
 
         while (done + full < len) {
@@ -129,11 +128,11 @@ int poise_walk_make_data(struct poise_walk_making *making, const void *data,
             }
             full += next;
         }
-        err = full ? put(making, from + done, full) : 0;
-        making->at += err < 0 ? 0 : zero;
+        code = full ? put(making, from + done, full) : 0;
+        making->at += code < 0 ? 0 : zero;
         done += full + zero;
     }
-    return err;
+    return code;
 }
 
 int poise_walk_make_hole(struct poise_walk_making *making, uint64_t len)
@@ -158,25 +157,25 @@ int poise_walk_make_commit(struct poise_walk_making *making,
                            const struct poise_walk_meta *meta, unsigned keep,
                            bool replace)
 {
-    int err = 0;
+    int code = 0;
 
     /* What ends in a hole is longer than what was written. */
     if (ftruncate(making->fd, (off_t)making->at) != 0) {
-        err = failed("set the length of", making->name);
+        code = failed("set the length of", making->name);
     }
-    if (err == 0) {
-        err = make_attributes(making->dirfd, making->temporary, making->fd,
-                              meta, keep);
+    if (code == 0) {
+        code = make_attributes(making->dirfd, making->temporary, making->fd,
+                               meta, keep);
     }
-    if (err >= 0) {
-        err = poise_file_close(making->fd, making->name);
+    if (code >= 0) {
+        code = poise_file_close(making->fd, making->name);
         making->fd = -1;
     }
-    if (err >= 0) {
-        err = put_in_place(making->dirfd, making->temporary, making->name,
-                           replace);
+    if (code >= 0) {
+        code = put_in_place(making->dirfd, making->temporary, making->name,
+                            replace);
     }
-    if (err >= 0) {
+    if (code >= 0) {
         making->temporary[0] = 0;
         return 0;
     }
@@ -185,11 +184,10 @@ int poise_walk_make_commit(struct poise_walk_making *making,
     }
     unlinkat(making->dirfd, making->temporary, 0);
     making->temporary[0] = 0;
-    return err;
+    return code;
 }
 
-/* ---- everything else -------------------------------------------------------
- */
+/* ---- everything else ---------------------------------------------------- */
 
 static int create_special(int dirfd, const char *name,
                           const struct poise_walk_meta *meta)
@@ -219,23 +217,23 @@ int poise_walk_make_special(int dirfd, const char *name,
                             bool replace)
 {
     char temporary[40];
-    int tries = 0, err;
+    int tries = 0, code;
 
     do {
         make_name(temporary);
-        err = create_special(dirfd, temporary, meta);
-    } while (err == -EEXIST && ++tries < TRIES);
-    if (err < 0) {
-        return poise_error_set(-err, "make", name, NULL);
+        code = create_special(dirfd, temporary, meta);
+    } while (code == -EEXIST && ++tries < TRIES);
+    if (code < 0) {
+        return poise_error_set(-code, "make", name, NULL);
     }
-    err = make_attributes(dirfd, temporary, -1, meta, keep);
-    if (err >= 0) {
-        err = put_in_place(dirfd, temporary, name, replace);
+    code = make_attributes(dirfd, temporary, -1, meta, keep);
+    if (code >= 0) {
+        code = put_in_place(dirfd, temporary, name, replace);
     }
-    if (err < 0) {
+    if (code < 0) {
         unlinkat(dirfd, temporary, 0);
     }
-    return err < 0 ? err : 0;
+    return code < 0 ? code : 0;
 }
 
 static bool is_same(int from_dirfd, const char *from, int dirfd,
@@ -252,7 +250,7 @@ int poise_walk_make_link(int from_dirfd, const char *from, int dirfd,
                          const char *name, bool replace)
 {
     char temporary[40];
-    int err;
+    int code;
 
     if (linkat(from_dirfd, from, dirfd, name, 0) == 0) {
         return 1;
@@ -268,11 +266,11 @@ int poise_walk_make_link(int from_dirfd, const char *from, int dirfd,
     if (linkat(from_dirfd, from, dirfd, temporary, 0) != 0) {
         return failed("link", name);
     }
-    err = put_in_place(dirfd, temporary, name, replace);
-    if (err < 0) {
+    code = put_in_place(dirfd, temporary, name, replace);
+    if (code < 0) {
         unlinkat(dirfd, temporary, 0);
     }
-    return err < 0 ? err : 1;
+    return code < 0 ? code : 1;
 }
 
 int poise_walk_make_directory(int dirfd, const char *name)

@@ -17,8 +17,7 @@ static int failed(const char *doing, const char *name)
     return poise_error_set(errno, doing, name, NULL);
 }
 
-/* ---- extended attributes ---------------------------------------------------
- */
+/* ---- extended attributes ------------------------------------------------ */
 
 /* There are no *at() calls for them everywhere: a path through /proc. */
 static int path_of(int dirfd, const char *name, struct poise_buf *out)
@@ -90,15 +89,15 @@ static int get_listed(const char *path, const char *list, size_t len,
 {
     const char **names = poise_alloc(len, sizeof *names);
     char *value = poise_alloc(XATTR_VALUE_MOST, 1);
-    int err = names && value ? 0 : -ENOMEM;
-    size_t count = err == 0 ? sort_names(list, len, names) : 0;
+    int code = names && value ? 0 : -ENOMEM;
+    size_t count = code == 0 ? sort_names(list, len, names) : 0;
 
-    for (size_t i = 0; i < count && err == 0; i++) {
-        err = get_one(path, names[i], value, out);
+    for (size_t i = 0; i < count && code == 0; i++) {
+        code = get_one(path, names[i], value, out);
     }
     free(names);
     free(value);
-    return err;
+    return code;
 }
 
 /* Append all that go along. */
@@ -106,25 +105,25 @@ static int get_xattrs(int dirfd, const char *name, struct poise_buf *out)
 {
     struct poise_buf path = {0};
     char few[256], *list = few;
-    int err = path_of(dirfd, name, &path);
-    ssize_t len = err < 0 ? 0 : llistxattr(path.data, few, sizeof few);
+    int code = path_of(dirfd, name, &path);
+    ssize_t len = code < 0 ? 0 : llistxattr(path.data, few, sizeof few);
 
     if (len < 0 && errno == ERANGE) {
         list = poise_alloc(XATTR_LIST_MOST, 1);
-        err = list ? 0 : -ENOMEM;
+        code = list ? 0 : -ENOMEM;
         len = list ? llistxattr(path.data, list, XATTR_LIST_MOST) : 0;
     }
     if (len < 0) {
-        err = has_none(errno) ? 0 : failed("list attributes of", name);
+        code = has_none(errno) ? 0 : failed("list attributes of", name);
     }
     if (len > 0) {
-        err = get_listed(path.data, list, (size_t)len, out);
+        code = get_listed(path.data, list, (size_t)len, out);
     }
     if (list != few) {
         free(list);
     }
     poise_buf_free(&path);
-    return err;
+    return code;
 }
 
 /* The name of the pair that `from` is at, as text in `name`; false at the
@@ -156,9 +155,9 @@ static int drop_others(const char *path, struct poise_reader had,
     char name[XATTR_NAME_MAX + 1], other[XATTR_NAME_MAX + 1];
     const void *value;
     size_t len;
-    int err = 0;
+    int code = 0;
 
-    while (err == 0 && next_pair(&had, name, &value, &len)) {
+    while (code == 0 && next_pair(&had, name, &value, &len)) {
         struct poise_reader rest = has;
         bool found = false;
 
@@ -166,10 +165,10 @@ static int drop_others(const char *path, struct poise_reader had,
             found = strcmp(name, other) == 0;
         }
         if (!found && lremovexattr(path, name) != 0 && errno != ENODATA) {
-            err = failed("remove attribute", name);
+            code = failed("remove attribute", name);
         }
     }
-    return err;
+    return code;
 }
 
 static int set_xattrs(int dirfd, const char *name,
@@ -180,32 +179,31 @@ static int set_xattrs(int dirfd, const char *name,
     char key[XATTR_NAME_MAX + 1];
     const void *value;
     size_t len;
-    int rc = get_xattrs(dirfd, name, &had);
+    int code = get_xattrs(dirfd, name, &had);
 
-    if (rc < 0 ||
+    if (code < 0 ||
         (had.len == meta->xattrs_len &&
          (had.len == 0 || memcmp(had.data, meta->xattrs, had.len) == 0))) {
         goto out;
     }
-    rc = path_of(dirfd, name, &path);
-    if (rc == 0) {
-        rc = drop_others(path.data, poise_reader_of(had.data, had.len), has);
+    code = path_of(dirfd, name, &path);
+    if (code == 0) {
+        code = drop_others(path.data, poise_reader_of(had.data, had.len), has);
     }
-    while (rc == 0 && next_pair(&has, key, &value, &len)) {
+    while (code == 0 && next_pair(&has, key, &value, &len)) {
         /* What the sender may keep is not for everybody to set. */
         if (is_kept(key) && lsetxattr(path.data, key, value, len, 0) != 0) {
-            rc = failed("set attribute", key);
+            code = failed("set attribute", key);
         }
     }
-    rc = rc < 0 ? rc : 1;
+    code = code < 0 ? code : 1;
 out:
     poise_buf_free(&had);
     poise_buf_free(&path);
-    return rc;
+    return code;
 }
 
-/* ---- reading ---------------------------------------------------------------
- */
+/* ---- reading ------------------------------------------------------------ */
 
 static int get_target(int dirfd, const char *name, struct poise_buf *out)
 {
@@ -252,22 +250,22 @@ int poise_walk_meta_get(int dirfd, const char *name, unsigned keep,
     struct poise_walk_meta got;
     struct statx stx;
     size_t target_len = 0;
-    int err = poise_file_statx(dirfd, name, AT_SYMLINK_NOFOLLOW,
-                               STATX_BASIC_STATS, &stx);
+    int code = poise_file_statx(dirfd, name, AT_SYMLINK_NOFOLLOW,
+                                STATX_BASIC_STATS, &stx);
 
     poise_buf_reset(memory);
-    if (err < 0) {
-        return poise_error_set(-err, "look at", name, NULL);
+    if (code < 0) {
+        return poise_error_set(-code, "look at", name, NULL);
     }
     from_statx(&stx, &got);
     if (S_ISLNK(got.mode)) {
-        err = get_target(dirfd, name, memory);
+        code = get_target(dirfd, name, memory);
         target_len = memory->len;
     } else if (keep & POISE_WALK_KEEP_XATTRS) {
-        err = get_xattrs(dirfd, name, memory);
+        code = get_xattrs(dirfd, name, memory);
     }
-    if (err < 0 || memory->error) {
-        return err < 0 ? err : memory->error;
+    if (code < 0 || memory->error) {
+        return code < 0 ? code : memory->error;
     }
     got.target = target_len ? memory->data : NULL;
     got.xattrs = memory->data ? memory->data + target_len : NULL;
@@ -276,8 +274,7 @@ int poise_walk_meta_get(int dirfd, const char *name, unsigned keep,
     return 0;
 }
 
-/* ---- giving ----------------------------------------------------------------
- */
+/* ---- giving ------------------------------------------------------------- */
 
 static int set_owner(int dirfd, const char *name, const struct statx *stx,
                      const struct poise_walk_meta *meta)
@@ -335,35 +332,35 @@ int make_attributes(int dirfd, const char *name, int fd,
 {
     struct statx stx;
     int changed = 0;
-    int rc = poise_file_statx(dirfd, name, AT_SYMLINK_NOFOLLOW,
-                              STATX_BASIC_STATS, &stx);
+    int code = poise_file_statx(dirfd, name, AT_SYMLINK_NOFOLLOW,
+                                STATX_BASIC_STATS, &stx);
     int owner = 0;
 
-    if (rc < 0) {
-        return poise_error_set(-rc, "look at", name, NULL);
+    if (code < 0) {
+        return poise_error_set(-code, "look at", name, NULL);
     }
     if ((stx.stx_mode ^ meta->mode) & S_IFMT) {
         return poise_error_set(EEXIST, "change", name,
                                "something else took its name");
     }
     if (keep & POISE_WALK_KEEP_OWNER) {
-        owner = rc = set_owner(dirfd, name, &stx, meta);
-        changed |= rc > 0;
+        owner = code = set_owner(dirfd, name, &stx, meta);
+        changed |= code > 0;
     }
-    if (rc >= 0 && keep & POISE_WALK_KEEP_XATTRS && !S_ISLNK(stx.stx_mode)) {
-        rc = set_xattrs(dirfd, name, meta);
-        changed |= rc > 0;
+    if (code >= 0 && keep & POISE_WALK_KEEP_XATTRS && !S_ISLNK(stx.stx_mode)) {
+        code = set_xattrs(dirfd, name, meta);
+        changed |= code > 0;
     }
-    if (rc >= 0 && keep & POISE_WALK_KEEP_MODE) {
+    if (code >= 0 && keep & POISE_WALK_KEEP_MODE) {
         /* An access list changes the mode as well. */
-        rc = set_mode(dirfd, name, fd, &stx, meta, owner > 0 || changed);
-        changed |= rc > 0;
+        code = set_mode(dirfd, name, fd, &stx, meta, owner > 0 || changed);
+        changed |= code > 0;
     }
-    if (rc >= 0 && keep & POISE_WALK_KEEP_TIMES) {
-        rc = set_times(dirfd, name, fd, &stx, meta);
-        changed |= rc > 0;
+    if (code >= 0 && keep & POISE_WALK_KEEP_TIMES) {
+        code = set_times(dirfd, name, fd, &stx, meta);
+        changed |= code > 0;
     }
-    return rc < 0 ? rc : changed;
+    return code < 0 ? code : changed;
 }
 
 int poise_walk_make_attributes(int dirfd, const char *name,

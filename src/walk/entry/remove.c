@@ -79,7 +79,7 @@ static int step(int outside, struct poise_buf *levels)
 {
     struct level *top = top_of(levels);
     const struct dirent *entry;
-    int fd = dirfd(top->dir), err;
+    int fd = dirfd(top->dir), code;
 
     errno = 0;
     entry = readdir(top->dir);
@@ -88,8 +88,8 @@ static int step(int outside, struct poise_buf *levels)
             strcmp(entry->d_name, "..") == 0) {
             return 0;
         }
-        err = remove_one(fd, entry->d_name);
-        return err == -EISDIR ? enter(fd, entry->d_name, levels) : err;
+        code = remove_one(fd, entry->d_name);
+        return code == -EISDIR ? enter(fd, entry->d_name, levels) : code;
     }
     if (errno) {
         return failed("read directory", top->name);
@@ -105,17 +105,17 @@ static int step(int outside, struct poise_buf *levels)
 int poise_walk_remove(int dirfd, const char *name)
 {
     struct poise_buf levels = {0};
-    int err = remove_one(dirfd, name);
+    int code = remove_one(dirfd, name);
 
-    if (err == -EISDIR) {
-        err = enter(dirfd, name, &levels);
+    if (code == -EISDIR) {
+        code = enter(dirfd, name, &levels);
     }
-    while (err == 0 && levels.len > 0) {
-        err = step(dirfd, &levels);
+    while (code == 0 && levels.len > 0) {
+        code = step(dirfd, &levels);
     }
     while (levels.len > 0) {
         drop(&levels);
     }
     poise_buf_free(&levels);
-    return err;
+    return code;
 }

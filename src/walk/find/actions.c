@@ -82,8 +82,7 @@ bool find_delete(struct find_state *state, const struct find_node *node)
     return false;
 }
 
-/* ---- -ls -------------------------------------------------------------------
- */
+/* ---- -ls ---------------------------------------------------------------- */
 
 static void print_quoted(struct poise_buf *out, const char *text)
 {

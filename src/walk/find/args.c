@@ -300,10 +300,10 @@ int find_parse_samefile(struct find_parser *parser, struct find_node *node)
         return -EINVAL;
     }
     struct statx st;
-    int rc =
+    int code =
         poise_file_statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, STATX_INO, &st);
-    if (rc < 0) {
-        return poise_error_set(-rc, "look at", path, NULL);
+    if (code < 0) {
+        return poise_error_set(-code, "look at", path, NULL);
     }
     node->arg.identity = (struct find_identity){.major = st.stx_dev_major,
                                                 .minor = st.stx_dev_minor,
@@ -443,8 +443,8 @@ int find_parse_mode(const char *text, struct find_permission *out)
         out->file = out->dir = mode;
         return *text ? -EINVAL : 0;
     }
-    int rc = parse_symbolic(text, false, &out->file);
-    return rc < 0 ? rc : parse_symbolic(text, true, &out->dir);
+    int code = parse_symbolic(text, false, &out->file);
+    return code < 0 ? code : parse_symbolic(text, true, &out->dir);
 }
 
 int find_parse_perm(struct find_parser *parser, struct find_node *node)

@@ -8,17 +8,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- names -----------------------------------------------------------------
- */
+/* ---- names -------------------------------------------------------------- */
 
 const char *find_path(struct find_state *state, size_t *len)
 {
     if (!state->has_path) {
         poise_buf_reset(&state->path);
-        int rc = poise_walk_path(state->entry, &state->path);
+        int code = poise_walk_path(state->entry, &state->path);
         poise_buf_str(&state->path);
-        if (rc < 0 || state->path.error) {
-            state->error = rc < 0 ? rc : state->path.error;
+        if (code < 0 || state->path.error) {
+            state->error = code < 0 ? code : state->path.error;
             return NULL;
         }
         state->has_path = true;
@@ -43,14 +42,14 @@ const char *find_base(const struct find_state *state)
     return name + end;
 }
 
-/* ---- metadata ---------------------------------------------------------------
- */
+/* ---- metadata ----------------------------------------------------------- */
 
 const struct statx *find_stat(struct find_state *state)
 {
     if (!state->stat && !state->stat_failed) {
-        int rc = poise_walk_stat(state->entry, state->find->mask, &state->stat);
-        if (rc < 0) {
+        int code =
+            poise_walk_stat(state->entry, state->find->mask, &state->stat);
+        if (code < 0) {
             state->stat = NULL;
             state->stat_failed = true; /* counted and told by the walk */
         }
@@ -128,8 +127,8 @@ char find_target_letter(struct find_state *state)
         return '?';
     }
     struct statx st;
-    int rc = poise_file_statx(dirfd, state->entry->name, 0, STATX_TYPE, &st);
-    switch (rc) {
+    int code = poise_file_statx(dirfd, state->entry->name, 0, STATX_TYPE, &st);
+    switch (code) {
     case 0:
         return find_type_letter(st.stx_mode);
     case -ENOENT:
@@ -138,22 +137,21 @@ char find_target_letter(struct find_state *state)
     case -ELOOP:
         return 'L';
     default:
-        find_complain(state, rc, "follow");
+        find_complain(state, code, "follow");
         return '?';
     }
 }
 
-/* ---- reports ----------------------------------------------------------------
- */
+/* ---- reports ------------------------------------------------------------ */
 
 void find_warn(struct find_state *state)
 {
     const struct poise_walk_find_options *options = state->run->options;
     if (options->error) {
-        int rc =
+        int code =
             options->error(state->worker, poise_error_last(), options->arg);
-        if (rc < 0) {
-            state->error = rc;
+        if (code < 0) {
+            state->error = code;
         }
     }
 }

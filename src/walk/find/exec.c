@@ -27,8 +27,7 @@ struct find_exec {
     size_t list_bytes; /* of the words, pointers included */
 };
 
-/* ---- compiling -------------------------------------------------------------
- */
+/* ---- compiling ---------------------------------------------------------- */
 
 /* A relative or empty part of $PATH would run what lies in the directory. */
 static bool path_is_safe(void)
@@ -84,9 +83,9 @@ int find_parse_exec(struct find_parser *parser, struct find_node *node)
         exec->count++;
     } while (strcmp(word, ";") != 0 && !exec->batch);
     exec->count -= exec->batch ? 2 : 1;
-    int rc = check_words(parser, exec);
-    if (rc < 0) {
-        return rc;
+    int code = check_words(parser, exec);
+    if (code < 0) {
+        return code;
     }
     if (exec->in_dir && !path_is_safe()) {
         return find_parser_wrong(parser, exec->words[0],
@@ -105,8 +104,7 @@ void find_exec_release(struct find_node *node)
     free(node->arg.exec);
 }
 
-/* ---- running ---------------------------------------------------------------
- */
+/* ---- running ------------------------------------------------------------ */
 
 /* "cannot run 'COMMAND': ..." goes to the hook; not counted, as GNU find's
  * exit status does not tell it. */
@@ -256,9 +254,9 @@ static bool agreed(struct find_state *state, char **argv)
     size_t len;
     const char *path = find_path(state, &len);
     poise_buf_printf(question, "... %s > ? ", path ? path : "");
-    int rc = question->error ? question->error : find_flush(state);
-    if (rc < 0) {
-        state->error = rc;
+    int code = question->error ? question->error : find_flush(state);
+    if (code < 0) {
+        state->error = code;
         return false;
     }
     pthread_mutex_lock(&run->lock);
@@ -289,8 +287,7 @@ static bool exec_one(struct find_state *state, const struct find_exec *exec)
     return done;
 }
 
-/* ---- -exec ... {} +
- * ---------------------------------------------------------- */
+/* ---- -exec ... {} + ----------------------------------------------------- */
 
 static void run_batch(struct find_state *state, const struct find_exec *exec)
 {

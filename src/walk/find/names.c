@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
-/* ---- users and groups ---------------------------------------------------- */
+/* ---- users and groups --------------------------------------------------- */
 
 static struct find_name *names_slot(struct find_names *names, uint32_t id)
 {
@@ -105,8 +105,7 @@ const char *find_group_name(struct find_state *state, uint32_t id)
     return look_up(&state->groups, id, ask_group);
 }
 
-/* ---- file systems ---------------------------------------------------------
- */
+/* ---- file systems ------------------------------------------------------- */
 
 /* A line of mountinfo: "36 35 98:0 /mnt1 /mnt2 rw shared:1 - ext3 /dev/sda". */
 static int add_mount(struct find_run *run, const char *line)

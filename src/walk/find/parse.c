@@ -361,19 +361,19 @@ int poise_walk_find_compile(int argc, const char *const *argv,
         return -ENOMEM;
     }
     find->stream_count = 1;
-    int rc = copy_words(find, argc, argv);
-    if (rc == 0) {
+    int code = copy_words(find, argc, argv);
+    if (code == 0) {
         struct find_parser parser = {
             .find = find,
             .words = (const char *const *)find->words,
             .count = find->word_count,
             .syntax = RE_SYNTAX_EMACS,
         };
-        rc = compile(&parser);
+        code = compile(&parser);
     }
-    if (rc < 0) {
+    if (code < 0) {
         poise_walk_find_destroy(find);
-        return rc;
+        return code;
     }
     *out = find;
     return 0;

@@ -31,8 +31,7 @@ struct find_format {
     unsigned mask;
 };
 
-/* ---- compiling ------------------------------------------------------------
- */
+/* ---- compiling ---------------------------------------------------------- */
 
 static struct segment *add_segment(struct find_format *format,
                                    enum segment_kind kind)
@@ -124,12 +123,12 @@ static int segment_format(struct segment *segment, const char *flags,
                                                   : 's');
     poise_buf_putc(&fmt, '\0');
     segment->plain = flag_count + rest_len == 0;
-    int rc = fmt.error;
-    if (rc < 0) {
+    int code = fmt.error;
+    if (code < 0) {
         poise_buf_free(&fmt);
     }
     segment->text = fmt.data;
-    return rc;
+    return code;
 }
 
 static unsigned mask_of(char letter)
@@ -214,11 +213,11 @@ static int parse_directive(struct find_parser *parser,
     if (at - start > 20) {
         return bad_format(parser, start - 1, "field width too large");
     }
-    int rc = add_text(format, text);
+    int code = add_text(format, text);
     struct segment *segment =
-        rc < 0 ? NULL : add_segment(format, SEGMENT_DIRECTIVE);
+        code < 0 ? NULL : add_segment(format, SEGMENT_DIRECTIVE);
     if (!segment) {
-        return rc < 0 ? rc : -ENOMEM;
+        return code < 0 ? code : -ENOMEM;
     }
     segment->letter = *at;
     segment->letter2 = timed ? at[1] : '\0';
@@ -232,28 +231,28 @@ static int compile_format(struct find_parser *parser,
                           struct find_format *format, const char *at)
 {
     struct poise_buf text = {0};
-    int rc = 0;
-    while (*at && rc == 0) {
+    int code = 0;
+    while (*at && code == 0) {
         if (*at == '\\') {
             at = parse_escape(at + 1, &text);
             if (!at) {
-                rc = add_text(format, &text);
-                if (rc == 0 && !add_segment(format, SEGMENT_END)) {
-                    rc = -ENOMEM;
+                code = add_text(format, &text);
+                if (code == 0 && !add_segment(format, SEGMENT_END)) {
+                    code = -ENOMEM;
                 }
                 break;
             }
         } else if (*at == '%') {
-            rc = parse_directive(parser, format, at + 1, &text, &at);
+            code = parse_directive(parser, format, at + 1, &text, &at);
         } else {
-            rc = poise_buf_putc(&text, *at++);
+            code = poise_buf_putc(&text, *at++);
         }
     }
-    if (rc == 0) {
-        rc = add_text(format, &text);
+    if (code == 0) {
+        code = add_text(format, &text);
     }
     poise_buf_free(&text);
-    return rc;
+    return code;
 }
 
 int find_parse_printf(struct find_parser *parser, struct find_node *node)
@@ -266,9 +265,9 @@ int find_parse_printf(struct find_parser *parser, struct find_node *node)
     if (!node->arg.format) {
         return -ENOMEM;
     }
-    int rc = compile_format(parser, node->arg.format, text);
+    int code = compile_format(parser, node->arg.format, text);
     node->mask = node->arg.format->mask;
-    return rc;
+    return code;
 }
 
 int find_parse_fprintf(struct find_parser *parser, struct find_node *node)
@@ -295,8 +294,7 @@ void find_format_release(struct find_node *node)
     free(format);
 }
 
-/* ---- times ----------------------------------------------------------------
- */
+/* ---- times -------------------------------------------------------------- */
 
 /* GNU find adds a fraction of ten digits, always ending in 0. */
 static void put_fraction(struct poise_buf *out, struct timespec time)
@@ -383,8 +381,7 @@ static void put_time(struct poise_buf *out, char letter, struct timespec time)
     }
 }
 
-/* ---- directives ------------------------------------------------------------
- */
+/* ---- directives --------------------------------------------------------- */
 
 static void put_name(struct find_state *state, struct poise_buf *out)
 {

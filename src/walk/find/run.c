@@ -20,8 +20,7 @@ enum {
     STOP_QUIT = POISE_WALK_STOP,
 };
 
-/* ---- states of workers
- * ------------------------------------------------------- */
+/* ---- states of workers -------------------------------------------------- */
 
 static void state_free(struct find_state *state)
 {
@@ -112,8 +111,7 @@ static struct find_state *state_of(struct find_run *run,
     return state;
 }
 
-/* ---- output
- * -------------------------------------------------------------------- */
+/* ---- output ------------------------------------------------------------- */
 
 struct poise_buf *find_out(struct find_state *state, unsigned stream)
 {
@@ -152,13 +150,13 @@ static int deliver_frame(struct find_run *run, const char *frame, size_t len)
 static int deliver_frames(struct find_run *run, const void *data, size_t len)
 {
     struct poise_reader reader = poise_reader_of(data, len);
-    int rc = 0;
-    while (rc == 0 && poise_reader_left(&reader) > 0) {
+    int code = 0;
+    while (code == 0 && poise_reader_left(&reader) > 0) {
         size_t size;
         const char *frame = poise_reader_blob(&reader, &size);
-        rc = frame ? deliver_frame(run, frame, size) : reader.error;
+        code = frame ? deliver_frame(run, frame, size) : reader.error;
     }
-    return rc;
+    return code;
 }
 
 static int on_deliver(int source, const void *data, size_t len, void *arg)
@@ -170,35 +168,36 @@ static int on_deliver(int source, const void *data, size_t len, void *arg)
 /* Move what is complete behind state->done, as frames. */
 static int settle_output(struct find_state *state)
 {
-    int rc = 0;
+    int code = 0;
     pthread_mutex_lock(&state->lock);
-    for (unsigned i = 0; i < state->find->stream_count && rc == 0; i++) {
+    for (unsigned i = 0; i < state->find->stream_count && code == 0; i++) {
         struct poise_buf *out = &state->out[i];
         if (out->len > 1) {
-            rc = out->error ? out->error
-                            : poise_buf_blob(&state->done, out->data, out->len);
+            code = out->error
+                       ? out->error
+                       : poise_buf_blob(&state->done, out->data, out->len);
             poise_buf_reset(out);
         }
     }
     pthread_mutex_unlock(&state->lock);
     state->out_ticks = 0;
-    return rc;
+    return code;
 }
 
 int find_flush(struct find_state *state)
 {
-    int rc = settle_output(state);
-    if (rc < 0 || state->done.len == 0 || !state->worker) {
-        return rc;
+    int code = settle_output(state);
+    if (code < 0 || state->done.len == 0 || !state->worker) {
+        return code;
     }
     /* Others only read `done`, and only this worker writes it. It is emptied
      * after it was handed over: a checkpoint between the two saves it twice
      * rather than not at all. */
-    rc = poise_task_emit(state->worker, state->done.data, state->done.len);
+    code = poise_task_emit(state->worker, state->done.data, state->done.len);
     pthread_mutex_lock(&state->lock);
     poise_buf_reset(&state->done);
     pthread_mutex_unlock(&state->lock);
-    return rc;
+    return code;
 }
 
 static int flush_if_due(struct find_state *state)
@@ -217,8 +216,7 @@ static int flush_if_due(struct find_state *state)
     return 0;
 }
 
-/* ---- checkpoints
- * ----------------------------------------------------------------- */
+/* ---- checkpoints -------------------------------------------------------- */
 
 static void on_commit(struct poise_worker *worker, void *arg)
 {
@@ -230,8 +228,8 @@ static void on_commit(struct poise_worker *worker, void *arg)
                                  __ATOMIC_ACQUIRE)
                : NULL;
     if (state && state->out_ticks != 0) {
-        int rc = settle_output(state);
-        state->error = rc < 0 ? rc : state->error;
+        int code = settle_output(state);
+        state->error = code < 0 ? code : state->error;
         state->out_ticks = poise_clock_ticks();
     }
 }
@@ -239,19 +237,19 @@ static void on_commit(struct poise_worker *worker, void *arg)
 static int on_save(struct poise_buf *out, void *arg)
 {
     struct find_run *run = arg;
-    int rc = poise_buf_append(out, run->loaded.data, run->loaded.len);
+    int code = poise_buf_append(out, run->loaded.data, run->loaded.len);
     struct find_state **states =
         __atomic_load_n(&run->states, __ATOMIC_ACQUIRE);
-    for (size_t i = 0; states && i < run->state_count && rc == 0; i++) {
+    for (size_t i = 0; states && i < run->state_count && code == 0; i++) {
         struct find_state *state =
             __atomic_load_n(&states[i], __ATOMIC_ACQUIRE);
         if (state) {
             pthread_mutex_lock(&state->lock);
-            rc = poise_buf_append(out, state->done.data, state->done.len);
+            code = poise_buf_append(out, state->done.data, state->done.len);
             pthread_mutex_unlock(&state->lock);
         }
     }
-    return rc;
+    return code;
 }
 
 static int on_load(const void *saved, size_t len, int from_rank, int from_size,
@@ -263,8 +261,7 @@ static int on_load(const void *saved, size_t len, int from_rank, int from_size,
     return poise_buf_append(&run->loaded, saved, len);
 }
 
-/* ---- entries
- * ------------------------------------------------------------------------ */
+/* ---- entries ------------------------------------------------------------ */
 
 static void mark_output(struct find_state *state)
 {
@@ -316,8 +313,8 @@ static int evaluate(const struct poise_walk_entry *entry, struct find_run *run)
         quit_with_output(state);
     }
     if (state->error == 0 && state->out_ticks != 0) {
-        int rc = flush_if_due(state);
-        state->error = rc < 0 ? rc : 0;
+        int code = flush_if_due(state);
+        state->error = code < 0 ? code : 0;
     }
     state->entry = NULL;
     if (state->error < 0) {
@@ -345,8 +342,8 @@ static int on_leave(struct poise_walk_entry *entry, void *arg)
     if (entry->depth < run->find->min_depth) {
         return POISE_WALK_ON;
     }
-    int rc = evaluate(entry, run);
-    return rc == POISE_WALK_SKIP ? POISE_WALK_ON : rc;
+    int code = evaluate(entry, run);
+    return code == POISE_WALK_SKIP ? POISE_WALK_ON : code;
 }
 
 static int on_error(struct poise_worker *worker, const struct poise_error *err,
@@ -368,8 +365,7 @@ static void on_progress(const struct poise_pool_stats *stats, void *arg)
     run->options->progress(stats, run->options->arg);
 }
 
-/* ---- begin and end
- * --------------------------------------------------------------------- */
+/* ---- begin and end ------------------------------------------------------ */
 
 static struct timespec midnight_before(struct timespec now)
 {
@@ -385,21 +381,21 @@ static struct timespec midnight_before(struct timespec now)
 static int agree_on_now(struct find_run *run, struct poise_world *world)
 {
     clock_gettime(CLOCK_REALTIME, &run->now);
-    int rc = 0;
+    int code = 0;
     if (world) {
         struct poise_buf buf = {0};
         poise_buf_append(&buf, &run->now, sizeof run->now);
-        rc = poise_world_agree(world, buf.error);
-        if (rc == 0) {
-            rc = poise_world_broadcast(world, 0, &buf);
+        code = poise_world_agree(world, buf.error);
+        if (code == 0) {
+            code = poise_world_broadcast(world, 0, &buf);
         }
-        if (rc == 0 && buf.len == sizeof run->now) {
+        if (code == 0 && buf.len == sizeof run->now) {
             memcpy(&run->now, buf.data, sizeof run->now);
         }
         poise_buf_free(&buf);
     }
     run->midnight = midnight_before(run->now);
-    return rc;
+    return code;
 }
 
 static int open_streams(struct find_run *run)
@@ -422,33 +418,33 @@ static int open_streams(struct find_run *run)
 
 static int close_streams(struct find_run *run)
 {
-    int rc = 0;
+    int code = 0;
     for (unsigned i = 1; i < run->find->stream_count; i++) {
         if (run->fds[i] >= 0) {
             int one = poise_file_close(run->fds[i], run->find->streams[i]);
-            rc = rc < 0 ? rc : one;
+            code = code < 0 ? code : one;
         }
     }
-    return rc;
+    return code;
 }
 
 static int run_begin(struct find_run *run, struct poise_world *world)
 {
-    int rc = 0;
+    int code = 0;
     if (run->find->has_ask &&
         (!run->options->ask || (world && poise_world_size(world) > 1))) {
-        rc = poise_error_set(ENOTSUP, "run", "-ok",
-                             "nobody can be asked here (several ranks?)");
+        code = poise_error_set(ENOTSUP, "run", "-ok",
+                               "nobody can be asked here (several ranks?)");
     } else if (run->find->depth && run->keep_done) {
-        rc = poise_error_set(EINVAL, "run", "-depth",
-                             "it does not go together with checkpoints");
+        code = poise_error_set(EINVAL, "run", "-depth",
+                               "it does not go together with checkpoints");
     } else if (!world || poise_world_rank(world) == 0) {
-        rc = open_streams(run);
+        code = open_streams(run);
     }
     if (world) {
-        rc = poise_world_agree(world, rc);
+        code = poise_world_agree(world, code);
     }
-    return rc == 0 ? agree_on_now(run, world) : rc;
+    return code == 0 ? agree_on_now(run, world) : code;
 }
 
 static int do_walk(struct find_run *run, struct poise_world *world,
@@ -484,8 +480,8 @@ static int do_walk(struct find_run *run, struct poise_world *world,
 static int collect_rest(struct find_run *run, bool commands,
                         struct poise_buf *rest)
 {
-    int rc = poise_buf_append(rest, run->loaded.data, run->loaded.len);
-    for (size_t i = 0; i < run->state_count && rc == 0; i++) {
+    int code = poise_buf_append(rest, run->loaded.data, run->loaded.len);
+    for (size_t i = 0; i < run->state_count && code == 0; i++) {
         struct find_state *state = run->states[i];
         if (!state) {
             continue;
@@ -494,12 +490,12 @@ static int collect_rest(struct find_run *run, bool commands,
         if (commands) {
             find_exec_finish(state);
         }
-        rc = state->error < 0 ? state->error : settle_output(state);
-        if (rc == 0) {
-            rc = poise_buf_append(rest, state->done.data, state->done.len);
+        code = state->error < 0 ? state->error : settle_output(state);
+        if (code == 0) {
+            code = poise_buf_append(rest, state->done.data, state->done.len);
         }
     }
-    return rc;
+    return code;
 }
 
 /* To rank 0, in the order of ranks; of the outputs of entries that quit only
@@ -510,55 +506,55 @@ static int deliver_rest(struct find_run *run, struct poise_world *world,
     struct poise_buf mine = {0}, all = {0};
     poise_buf_blob(&mine, rest->data, rest->len);
     poise_buf_blob(&mine, run->last.data, run->last.len);
-    int rc = mine.error;
+    int code = mine.error;
     if (world) {
-        rc = poise_world_agree(world, rc);
-        if (rc == 0) {
-            rc = poise_world_gather(world, 0, mine.data, mine.len, &all);
+        code = poise_world_agree(world, code);
+        if (code == 0) {
+            code = poise_world_gather(world, 0, mine.data, mine.len, &all);
         }
     } else {
         poise_buf_blob(&all, mine.data, mine.len);
-        rc = rc < 0 ? rc : all.error;
+        code = code < 0 ? code : all.error;
     }
     struct poise_reader ranks = poise_reader_of(all.data, all.len);
     bool quit = false;
-    while (rc == 0 && poise_reader_left(&ranks) > 0) {
+    while (code == 0 && poise_reader_left(&ranks) > 0) {
         size_t len;
         const void *data = poise_reader_blob(&ranks, &len);
         struct poise_reader reader = poise_reader_of(data, len);
         data = poise_reader_blob(&reader, &len);
-        rc = data ? deliver_frames(run, data, len) : reader.error;
+        code = data ? deliver_frames(run, data, len) : reader.error;
         data = poise_reader_blob(&reader, &len);
-        if (rc == 0 && len > 0 && !quit) {
+        if (code == 0 && len > 0 && !quit) {
             quit = true;
-            rc = deliver_frames(run, data, len);
+            code = deliver_frames(run, data, len);
         }
     }
     poise_buf_free(&mine);
     poise_buf_free(&all);
-    return world ? poise_world_agree(world, rc) : rc;
+    return world ? poise_world_agree(world, code) : code;
 }
 
 static int run_end(struct find_run *run, struct poise_world *world, int walked,
                    struct poise_walk_result *result)
 {
     struct poise_buf rest = {0};
-    int rc = collect_rest(run, walked >= 0, &rest);
+    int code = collect_rest(run, walked >= 0, &rest);
     if (world) {
-        rc = poise_world_agree(world, rc);
+        code = poise_world_agree(world, code);
     }
-    if (rc == 0) {
-        rc = deliver_rest(run, world, &rest);
+    if (code == 0) {
+        code = deliver_rest(run, world, &rest);
     }
     poise_buf_free(&rest);
     uint64_t errors = run->errors;
-    if (rc == 0 && world) {
-        rc = poise_world_reduce(world, POISE_SUM, &errors, 1);
+    if (code == 0 && world) {
+        code = poise_world_reduce(world, POISE_SUM, &errors, 1);
     }
     if (result) {
         result->errors += errors;
     }
-    return walked < 0 ? walked : rc;
+    return walked < 0 ? walked : code;
 }
 
 static void run_free(struct find_run *run)
@@ -587,13 +583,13 @@ int poise_walk_find_run(struct poise_world *world,
     pthread_sigmask(SIG_SETMASK, NULL, &run.signals);
     memset(run.fds, -1, sizeof run.fds);
     struct poise_walk_result walked = {0};
-    int rc = run_begin(&run, world);
-    if (rc == 0) {
-        rc = do_walk(&run, world, &walked);
+    int code = run_begin(&run, world);
+    if (code == 0) {
+        code = do_walk(&run, world, &walked);
         /* A world whose walk failed for lack of communication cannot be
          * gathered from; everything else leaves it in order. */
-        if (rc != -ECONNRESET && rc != -EPROTO) {
-            rc = run_end(&run, world, rc, &walked);
+        if (code != -ECONNRESET && code != -EPROTO) {
+            code = run_end(&run, world, code, &walked);
         }
     }
     int closed = close_streams(&run);
@@ -603,5 +599,5 @@ int poise_walk_find_run(struct poise_world *world,
     } else {
         poise_walk_result_free(&walked);
     }
-    return rc > 0 ? 0 : rc < 0 ? rc : closed;
+    return code > 0 ? 0 : code < 0 ? code : closed;
 }

@@ -102,9 +102,7 @@ static int parse_prune(struct find_parser *parser, struct find_node *node)
     return 0;
 }
 
-/* ---- the table
- * ---------------------------------------------------------------
- */
+/* ---- the table ---------------------------------------------------------- */
 
 enum {
     FREE = FIND_COST_FREE,

@@ -129,12 +129,12 @@ bool find_xtype(struct find_state *state, const struct find_node *node)
         if (!find_dirfd(state, &dirfd)) {
             return false;
         }
-        int rc =
+        int code =
             poise_file_statx(dirfd, state->entry->name, 0, STATX_TYPE, &st);
-        if (rc == 0) {
+        if (code == 0) {
             type = IFTODT(st.stx_mode);
-        } else if (rc != -ENOENT && rc != -ENOTDIR) {
-            find_complain(state, rc, "follow");
+        } else if (code != -ENOENT && code != -ENOTDIR) {
+            find_complain(state, code, "follow");
             return false;
         }
     }

@@ -95,20 +95,20 @@ static int parse_age(struct find_parser *parser, struct find_node *node,
 
 int find_parse_days(struct find_parser *parser, struct find_node *node)
 {
-    int rc = parse_age(parser, node, DAY);
+    int code = parse_age(parser, node, DAY);
     struct find_age *age = &node->arg.age;
     age->origin = parser->daystart ? FIND_TODAY : FIND_YESTERDAY;
-    if (rc == 0 && age->order == FIND_LESS) {
+    if (code == 0 && age->order == FIND_LESS) {
         age->sec -= DAY - 1;
     }
-    return rc;
+    return code;
 }
 
 int find_parse_minutes(struct find_parser *parser, struct find_node *node)
 {
-    int rc = parse_age(parser, node, MINUTE);
+    int code = parse_age(parser, node, MINUTE);
     node->arg.age.origin = parser->daystart ? FIND_TONIGHT : FIND_NOW;
-    return rc;
+    return code;
 }
 
 bool find_age(struct find_state *state, const struct find_node *node)
@@ -137,7 +137,7 @@ bool find_age(struct find_state *state, const struct find_node *node)
     return order > 0 && find_time_compare(time, from) <= 0;
 }
 
-/* ---- newer than ---------------------------------------------------------- */
+/* ---- newer than --------------------------------------------------------- */
 
 /* -newer, -anewer, -cnewer: which = m a c; -newerXY: from the word itself. */
 int find_parse_newer(struct find_parser *parser, struct find_node *node)
@@ -162,11 +162,11 @@ int find_parse_newer(struct find_parser *parser, struct find_node *node)
         return 0;
     }
     struct statx st;
-    int rc = poise_file_statx(
+    int code = poise_file_statx(
         AT_FDCWD, text, AT_SYMLINK_NOFOLLOW,
         STATX_ATIME | STATX_MTIME | STATX_CTIME | STATX_BTIME, &st);
-    if (rc < 0) {
-        return poise_error_set(-rc, "look at", text, NULL);
+    if (code < 0) {
+        return poise_error_set(-code, "look at", text, NULL);
     }
     if (reference == 'B' && !(st.stx_mask & STATX_BTIME)) {
         return find_parser_wrong(parser, text,
@@ -185,8 +185,7 @@ bool find_newer(struct find_state *state, const struct find_node *node)
     return find_time_compare(find_time_of(st, node->which), node->arg.time) > 0;
 }
 
-/* ---- dates ----------------------------------------------------------------
- */
+/* ---- dates -------------------------------------------------------------- */
 
 /* ".25" as nanoseconds; moves *text behind it. */
 static long parse_fraction(const char **text)
@@ -337,12 +336,12 @@ int find_parse_date(const char *text, struct timespec *out)
         return parse_epoch(text + 1, out);
     }
     struct timespec time;
-    int rc = parse_calendar(text, &time);
-    if (rc < 0) {
-        rc = parse_relative(text, &time);
+    int code = parse_calendar(text, &time);
+    if (code < 0) {
+        code = parse_relative(text, &time);
     }
-    if (rc == 0) {
+    if (code == 0) {
         *out = time;
     }
-    return rc;
+    return code;
 }

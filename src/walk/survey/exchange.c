@@ -200,8 +200,8 @@ int walk_set_exchange(struct poise_world *world, struct walk_set *set, int tag,
     }
     walk_set_init(&ex.arrived, set->words, set->keys, set->sum,
                   set->limit_bytes, NULL);
-    ex.pieces = poise_alloc((size_t)size, sizeof(*ex.pieces));
-    ex.sent = poise_alloc((size_t)size, sizeof(*ex.sent));
+    ex.pieces = poise_alloc((size_t)size, sizeof *ex.pieces);
+    ex.sent = poise_alloc((size_t)size, sizeof *ex.sent);
     code = poise_world_agree(world, ex.pieces && ex.sent ? 0 : -ENOMEM);
     if (code == 0) {
         code = swap(&ex, set);

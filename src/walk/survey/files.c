@@ -83,8 +83,7 @@ void walk_files_remove(const char *base, uint64_t token)
     free(prefix);
 }
 
-/* ---- what others left ------------------------------------------------------
- */
+/* ---- what others left --------------------------------------------------- */
 
 struct leftovers {
     const char *path; /* beside which they lie */

@@ -20,7 +20,7 @@ static bool in_blocks(const struct walk_inventory *inv)
 
 int walk_inventory_open(struct walk_inventory *inv, char *part_path)
 {
-    inv->parts = poise_alloc(1, sizeof(*inv->parts));
+    inv->parts = poise_alloc(1, sizeof *inv->parts);
     if (!inv->parts) {
         free(part_path);
         return -ENOMEM;
@@ -117,8 +117,8 @@ static int write_rows(struct walk_inventory *inv, const void *data, size_t len,
     if (in_blocks(inv)) {
         char head[WALK_BLOCK_HEAD];
         walk_block_head(head, data, len, (uint32_t)rows);
-        code = poise_file_pwrite(inv->fd, head, sizeof(head), at, inv->output);
-        at += sizeof(head);
+        code = poise_file_pwrite(inv->fd, head, sizeof head, at, inv->output);
+        at += sizeof head;
     }
     code = code < 0 ? code
                     : poise_file_pwrite(inv->fd, data, len, at, inv->output);
@@ -152,8 +152,7 @@ int walk_rows_flush(struct walk_inventory *inv, struct walk_rows *rows,
     return code;
 }
 
-/* ---- checkpoints ------------------------------------------------------------
- */
+/* ---- checkpoints -------------------------------------------------------- */
 
 int walk_inventory_save(struct walk_inventory *inv,
                         struct walk_rows *const *rows, size_t count,
@@ -203,7 +202,7 @@ static int adopt(struct walk_inventory *inv, struct walk_part *part)
     struct walk_part *parts =
         code < 0
             ? NULL
-            : poise_realloc(inv->parts, inv->part_count + 1, sizeof(*parts));
+            : poise_realloc(inv->parts, inv->part_count + 1, sizeof *parts);
     if (!parts) {
         return code < 0 ? code : -ENOMEM;
     }

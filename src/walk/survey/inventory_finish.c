@@ -13,9 +13,9 @@ enum { VERSION = 1, HEAD_BYTES = 16, COPY_BYTES = 256 * 1024 };
 
 static void binary_head(char head[HEAD_BYTES])
 {
-    memcpy(head, magic, sizeof(magic));
+    memcpy(head, magic, sizeof magic);
     uint64_t version = htole64(VERSION);
-    memcpy(head + sizeof(magic), &version, sizeof(version));
+    memcpy(head + sizeof magic, &version, sizeof version);
 }
 
 int walk_inventory_read(const char *path,
@@ -29,10 +29,10 @@ int walk_inventory_read(const char *path,
     char head[HEAD_BYTES], expected[HEAD_BYTES];
     binary_head(expected);
     off_t size = lseek(fd, 0, SEEK_END);
-    ssize_t got = poise_file_pread(fd, head, sizeof(head), 0, path);
+    ssize_t got = poise_file_pread(fd, head, sizeof head, 0, path);
     int code = got < 0 ? (int)got : 0;
     if (code == 0 &&
-        (got < HEAD_BYTES || memcmp(head, expected, sizeof(head)) != 0)) {
+        (got < HEAD_BYTES || memcmp(head, expected, sizeof head) != 0)) {
         code = poise_error_set(EPROTO, "read inventory", path,
                                "it is not a binary inventory of version %d",
                                VERSION);
@@ -51,8 +51,7 @@ int walk_inventory_read(const char *path,
     return code;
 }
 
-/* ---- putting parts together -------------------------------------------------
- */
+/* ---- putting parts together --------------------------------------------- */
 
 static int copy_plain(int from, uint64_t at, int to, uint64_t offset,
                       uint64_t bytes, const struct walk_part *part,
@@ -152,10 +151,10 @@ static int put_end(const struct walk_inventory *inv, int fd, uint64_t offset,
     int code = end.error;
     if (code == 0) {
         walk_block_head(head, end.data, end.len, 0);
-        code = poise_file_pwrite(fd, head, sizeof(head), offset, inv->output);
+        code = poise_file_pwrite(fd, head, sizeof head, offset, inv->output);
         code = code < 0 ? code
                         : poise_file_pwrite(fd, end.data, end.len,
-                                            offset + sizeof(head), inv->output);
+                                            offset + sizeof head, inv->output);
     }
     poise_buf_free(&end);
     return code;
@@ -189,7 +188,7 @@ static int plan(struct poise_world *world, const struct walk_inventory *inv,
     if (!world) {
         return code;
     }
-    uint64_t *all = poise_alloc((size_t)join->size, sizeof(*all));
+    uint64_t *all = poise_alloc((size_t)join->size, sizeof *all);
     code = poise_world_agree(world, code < 0 ? code : all ? 0 : -ENOMEM);
     if (code == 0) {
         all[join->rank] = bytes;
@@ -245,8 +244,7 @@ static int join_parts(struct poise_world *world, struct walk_inventory *inv,
     return agree(world, code);
 }
 
-/* ---- SQLite: rank 0 imports everybody's ------------------------------------
- */
+/* ---- SQLite: rank 0 imports everybody's --------------------------------- */
 
 static int list_parts(const struct poise_buf *gathered, int size,
                       struct walk_part **out, size_t *count)
@@ -260,7 +258,7 @@ static int list_parts(const struct poise_buf *gathered, int size,
         struct poise_reader mine = poise_reader_of(bytes, len);
         while (poise_reader_left(&mine)) {
             struct walk_part *more =
-                poise_realloc(parts, cap + 1, sizeof(*parts));
+                poise_realloc(parts, cap + 1, sizeof *parts);
             if (!more) {
                 break;
             }

@@ -189,8 +189,7 @@ int walk_row_decode(struct walk_row_state *state, struct poise_reader *in,
     return in->error;
 }
 
-/* ---- blocks ----------------------------------------------------------------
- */
+/* ---- blocks ------------------------------------------------------------- */
 
 void walk_block_head(char head[WALK_BLOCK_HEAD], const void *payload,
                      size_t len, uint32_t rows)
@@ -198,8 +197,8 @@ void walk_block_head(char head[WALK_BLOCK_HEAD], const void *payload,
     uint32_t words[2] = {htole32((uint32_t)len), htole32(rows)};
     uint64_t seed = (uint64_t)rows << 32 | len;
     uint64_t hash = htole64(poise_hash_bytes(payload, len, seed));
-    memcpy(head, words, sizeof(words));
-    memcpy(head + sizeof(words), &hash, sizeof(hash));
+    memcpy(head, words, sizeof words);
+    memcpy(head + sizeof words, &hash, sizeof hash);
 }
 
 uint64_t walk_block_chain(uint64_t hash, const char head[WALK_BLOCK_HEAD])
@@ -243,7 +242,7 @@ static int read_block(struct walk_blocks *blocks,
                       uint32_t *rows)
 {
     uint32_t words[2];
-    memcpy(words, head, sizeof(words));
+    memcpy(words, head, sizeof words);
     size_t len = le32toh(words[0]);
     *rows = le32toh(words[1]);
     if (len > WALK_BLOCK_MOST || len > blocks->end - blocks->offset) {
@@ -264,7 +263,7 @@ static int read_block(struct walk_blocks *blocks,
     if ((size_t)got == len) {
         walk_block_head(again, block->data, len, *rows);
     }
-    return (size_t)got == len && memcmp(again, head, sizeof(again)) == 0
+    return (size_t)got == len && memcmp(again, head, sizeof again) == 0
                ? 0
                : damaged(blocks);
 }
@@ -278,7 +277,7 @@ int walk_blocks_each(struct walk_blocks *blocks,
     while (code == 0 && blocks->offset < blocks->end && !blocks->ended) {
         char head[WALK_BLOCK_HEAD];
         uint32_t rows = 0;
-        ssize_t got = poise_file_pread(blocks->fd, head, sizeof(head),
+        ssize_t got = poise_file_pread(blocks->fd, head, sizeof head,
                                        blocks->offset, blocks->path);
         code = got < 0 ? (int)got
                : got < WALK_BLOCK_HEAD

@@ -95,7 +95,7 @@ static int import_row(const struct walk_row *row, void *arg)
         sqlite3_bind_text(to, 3, type, 1, SQLITE_STATIC) != SQLITE_OK) {
         return failed(im, "write inventory");
     }
-    for (int i = 0; i < (int)(sizeof(numbers) / sizeof(*numbers)); i++) {
+    for (int i = 0; i < (int)(sizeof numbers / sizeof *numbers); i++) {
         sqlite3_bind_int64(to, 4 + i, numbers[i]);
     }
     if (sqlite3_step(to) != SQLITE_DONE || sqlite3_reset(to) != SQLITE_OK) {

@@ -54,7 +54,7 @@ int walk_csv_line(struct poise_buf *out, const struct walk_row *row,
     csv_path(out, path, path_len);
     poise_buf_putc(out, ',');
     poise_buf_putc(out, walk_type_letter(row->mode));
-    int len = snprintf(text, sizeof(text), ",%04o", row->mode & 07777);
+    int len = snprintf(text, sizeof text, ",%04o", row->mode & 07777);
     poise_buf_append(out, text, (size_t)len);
     csv_number(out, row->uid);
     csv_number(out, row->gid);
@@ -64,11 +64,11 @@ int walk_csv_line(struct poise_buf *out, const struct walk_row *row,
     csv_number(out, row->ino);
     csv_number(out, row->dev);
     poise_buf_putc(out, ',');
-    poise_buf_append(
-        out, text, format_time(text, sizeof(text), row->mtime, row->mtime_ns));
+    poise_buf_append(out, text,
+                     format_time(text, sizeof text, row->mtime, row->mtime_ns));
     poise_buf_putc(out, ',');
-    poise_buf_append(
-        out, text, format_time(text, sizeof(text), row->ctime, row->ctime_ns));
+    poise_buf_append(out, text,
+                     format_time(text, sizeof text, row->ctime, row->ctime_ns));
     return poise_buf_append(out, "\r\n", 2);
 }
 
@@ -77,7 +77,7 @@ static void json_time(struct poise_buf *out, const char *key, int64_t s,
 {
     char text[48];
     poise_buf_puts(out, key);
-    poise_buf_append(out, text, format_time(text, sizeof(text), s, ns));
+    poise_buf_append(out, text, format_time(text, sizeof text, s, ns));
 }
 
 int walk_json_line(struct poise_buf *out, const struct walk_row *row,
@@ -85,7 +85,7 @@ int walk_json_line(struct poise_buf *out, const struct walk_row *row,
 {
     char type[2] = {walk_type_letter(row->mode), 0}, mode[8];
     struct poise_json json = poise_json_to(out, true);
-    snprintf(mode, sizeof(mode), "%04o", row->mode & 07777);
+    snprintf(mode, sizeof mode, "%04o", row->mode & 07777);
     poise_json_object(&json, NULL);
     poise_json_bytes(&json, "path", path, path_len);
     poise_json_string(&json, "type", type);

@@ -34,9 +34,9 @@ static int job_read(const char *path, struct poise_buf *bytes,
                     struct poise_buf *place)
 {
     size_t len = 0;
-    int rc = poise_pool_checkpoint_job(path, bytes);
-    if (rc < 0) {
-        return rc;
+    int code = poise_pool_checkpoint_job(path, bytes);
+    if (code < 0) {
+        return code;
     }
     struct poise_reader in = poise_reader_of(bytes->data, bytes->len);
     *user = poise_reader_blob(&in, user_len);
@@ -45,16 +45,16 @@ static int job_read(const char *path, struct poise_buf *bytes,
         return poise_error_set(EBADMSG, "read checkpoint", path,
                                "it is not one of a walk");
     }
-    rc = poise_buf_append(place, from, len);
+    code = poise_buf_append(place, from, len);
     const char *name = poise_buf_str(place);
-    rc = rc < 0 ? rc : place->error;
-    if (rc == 0 && len > 0 && !job_is_here(name)) {
-        rc = poise_error_set(EINVAL, "resume", path,
-                             "it has relative names, of files below '%s': "
-                             "resume it in that directory",
-                             name);
+    code = code < 0 ? code : place->error;
+    if (code == 0 && len > 0 && !job_is_here(name)) {
+        code = poise_error_set(EINVAL, "resume", path,
+                               "it has relative names, of files below '%s': "
+                               "resume it in that directory",
+                               name);
     }
-    return rc;
+    return code;
 }
 
 int poise_walk_checkpoint_job(const char *path, struct poise_buf *out)
@@ -62,13 +62,13 @@ int poise_walk_checkpoint_job(const char *path, struct poise_buf *out)
     struct poise_buf bytes = {0}, place = {0};
     const char *user;
     size_t len;
-    int rc = job_read(path, &bytes, &user, &len, &place);
-    if (rc == 0) {
-        rc = poise_buf_append(out, user, len);
+    int code = job_read(path, &bytes, &user, &len, &place);
+    if (code == 0) {
+        code = poise_buf_append(out, user, len);
     }
     poise_buf_free(&bytes);
     poise_buf_free(&place);
-    return rc;
+    return code;
 }
 
 /* Where names lead from: of a job that goes on, what it said itself. */
@@ -78,28 +78,28 @@ static int job_place(const struct poise_walk_options *options,
     struct poise_buf bytes = {0};
     const char *user;
     size_t len;
-    int rc = 0;
+    int code = 0;
     if (options->pool.resume) {
-        rc = job_read(options->pool.resume, &bytes, &user, &len, place);
+        code = job_read(options->pool.resume, &bytes, &user, &len, place);
         poise_buf_free(&bytes);
     } else if (options->pool.checkpoint && job_has_relative_names(options)) {
         char *here = getcwd(NULL, 0);
-        rc = here ? poise_buf_puts(place, here)
-                  : poise_error_set(errno, "find the working directory",
-                                    options->pool.checkpoint, NULL);
+        code = here ? poise_buf_puts(place, here)
+                    : poise_error_set(errno, "find the working directory",
+                                      options->pool.checkpoint, NULL);
         free(here);
     }
-    return rc;
+    return code;
 }
 
 int walk_job_write(const struct poise_walk_options *options,
                    struct poise_buf *job)
 {
     struct poise_buf place = {0};
-    int rc = job_place(options, &place);
-    if (rc < 0) {
+    int code = job_place(options, &place);
+    if (code < 0) {
         poise_buf_free(&place);
-        return rc;
+        return code;
     }
     poise_buf_blob(job, options->pool.job,
                    options->pool.job ? options->pool.job_bytes : 0);

@@ -91,7 +91,7 @@ static int grow(struct walk_set *set)
     }
     uint64_t *old = set->table;
     size_t old_slots = set->slots;
-    uint64_t *table = poise_alloc(slots, set->words * sizeof(*table));
+    uint64_t *table = poise_alloc(slots, set->words * sizeof *table);
     if (!table) {
         return -ENOMEM;
     }
@@ -100,7 +100,7 @@ static int grow(struct walk_set *set)
     for (size_t i = 0; i < old_slots; i++) {
         const uint64_t *record = old + i * set->words;
         if (record[set->words - 1]) {
-            memcpy(find(set, record), record, set->words * sizeof(*record));
+            memcpy(find(set, record), record, set->words * sizeof *record);
         }
     }
     free(old);
@@ -128,7 +128,7 @@ int walk_set_add(struct walk_set *set, const uint64_t *record, uint64_t *last)
     unsigned end = set->words - 1;
     uint64_t *here = find(set, record);
     if (!here[end]) {
-        memcpy(here, record, set->words * sizeof(*record));
+        memcpy(here, record, set->words * sizeof *record);
         set->used++;
     } else if (set->sum) {
         here[end] += record[end];
@@ -139,12 +139,12 @@ int walk_set_add(struct walk_set *set, const uint64_t *record, uint64_t *last)
     return 0;
 }
 
-/* ---- spilling ------------------------------------------------------------ */
+/* ---- spilling ----------------------------------------------------------- */
 
 static int add_file(struct walk_set *set, int fd, char *path)
 {
     struct walk_spill *files =
-        poise_realloc(set->files, set->file_count + 1, sizeof(*files));
+        poise_realloc(set->files, set->file_count + 1, sizeof *files);
     if (!files) {
         return -ENOMEM;
     }
@@ -183,7 +183,7 @@ static int add_run(struct walk_set *set, struct walk_run run)
 {
     if (set->run_count == set->run_cap) {
         size_t cap = set->run_cap ? 2 * set->run_cap : 16;
-        struct walk_run *runs = poise_realloc(set->runs, cap, sizeof(*runs));
+        struct walk_run *runs = poise_realloc(set->runs, cap, sizeof *runs);
         if (!runs) {
             return -ENOMEM;
         }
@@ -261,7 +261,7 @@ int walk_set_spill(struct walk_set *set)
     return set->error;
 }
 
-/* ---- merging ------------------------------------------------------------- */
+/* ---- merging ------------------------------------------------------------ */
 
 /* A heap of sources, the one with the smallest record in front. */
 struct merge {
@@ -328,7 +328,7 @@ static int advance(struct merge *merge)
 static int open_readers(struct merge *merge, size_t count, bool with_table)
 {
     struct walk_set *set = merge->set;
-    merge->readers = poise_alloc(count + 1, sizeof(*merge->readers));
+    merge->readers = poise_alloc(count + 1, sizeof *merge->readers);
     if (!merge->readers) {
         return -ENOMEM;
     }
@@ -361,7 +361,7 @@ static int merge_runs(struct walk_set *set, size_t count, bool with_table,
     int code = open_readers(&merge, count, with_table);
     while (code == 0 && merge.heap_count) {
         memcpy(record, head_of(&merge, merge.heap[0]),
-               set->words * sizeof(*record));
+               set->words * sizeof *record);
         code = advance(&merge);
         while (code == 0 && merge.heap_count) {
             const uint64_t *next = head_of(&merge, merge.heap[0]);
@@ -407,7 +407,7 @@ static int merge_some(struct walk_set *set)
         return code;
     }
     set->run_count -= FAN_IN;
-    memmove(set->runs, set->runs + FAN_IN, set->run_count * sizeof(*set->runs));
+    memmove(set->runs, set->runs + FAN_IN, set->run_count * sizeof *set->runs);
     return add_run(set, run);
 }
 
@@ -424,7 +424,7 @@ int walk_set_each(struct walk_set *set,
     return merge_runs(set, set->run_count, true, each, arg);
 }
 
-/* ---- checkpoints --------------------------------------------------------- */
+/* ---- checkpoints -------------------------------------------------------- */
 
 int walk_set_save(const struct walk_set *set, struct poise_buf *out)
 {

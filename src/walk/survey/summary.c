@@ -23,8 +23,7 @@ static bool is_root(struct poise_world *world)
     return !world || poise_world_rank(world) == 0;
 }
 
-/* ---- within one rank -------------------------------------------------------
- */
+/* ---- within one rank ---------------------------------------------------- */
 
 static int add_figures(struct walk_figures *to, struct walk_figures *from)
 {
@@ -54,8 +53,7 @@ static int add_tallies(struct walk_count *count)
     return code;
 }
 
-/* ---- sets -------------------------------------------------------------------
- */
+/* ---- sets --------------------------------------------------------------- */
 
 static int count_link(const uint64_t *record, void *arg)
 {
@@ -81,8 +79,7 @@ static int count_width(const uint64_t *record, void *arg)
         (struct walk_top_item){.value = record[1], .key = {record[0], 0}});
 }
 
-/* ---- to rank 0 --------------------------------------------------------------
- */
+/* ---- to rank 0 ---------------------------------------------------------- */
 
 static int reduce(struct poise_world *world, struct walk_figures *figures)
 {
@@ -149,8 +146,7 @@ static int gather_lists(struct poise_world *world, struct widths *widths)
     return code;
 }
 
-/* ---- the names of directories read in pieces ------------------------------
- */
+/* ---- the names of directories read in pieces ---------------------------- */
 
 static const struct walk_top_item *find(const struct walk_top *top, uint64_t id)
 {
@@ -216,15 +212,13 @@ static int name_widest(struct poise_world *world, struct walk_count *count,
                : walk_top_move(&widths->figures->directories, &widths->widest);
 }
 
-/* ---- the summary ------------------------------------------------------------
- */
+/* ---- the summary -------------------------------------------------------- */
 
 static int fill_top(struct walk_top *top, struct poise_walk_named **out,
                     size_t *count)
 {
     walk_top_sort(top);
-    struct poise_walk_named *named =
-        poise_alloc(top->count + 1, sizeof(*named));
+    struct poise_walk_named *named = poise_alloc(top->count + 1, sizeof *named);
     if (!named) {
         return -ENOMEM;
     }
@@ -253,19 +247,19 @@ static void fill_counts(const struct walk_figures *figures,
                         struct poise_walk_summary *out)
 {
     const uint64_t *c = figures->counts;
-    memcpy(out->types, c + WALK_C_TYPES, sizeof(out->types));
+    memcpy(out->types, c + WALK_C_TYPES, sizeof out->types);
     for (unsigned i = 0; i < POISE_WALK_TYPES; i++) {
         out->entries += out->types[i];
     }
     out->apparent_bytes = c[WALK_C_APPARENT];
     out->allocated_bytes = c[WALK_C_ALLOCATED];
     out->linked_entries = c[WALK_C_LINKED];
-    memcpy(out->sizes, c + WALK_C_SIZES, sizeof(out->sizes));
-    memcpy(out->size_bytes, c + WALK_C_SIZE_BYTES, sizeof(out->size_bytes));
-    memcpy(out->ages, c + WALK_C_AGES, sizeof(out->ages));
-    memcpy(out->age_bytes, c + WALK_C_AGE_BYTES, sizeof(out->age_bytes));
-    memcpy(out->depths, c + WALK_C_DEPTHS, sizeof(out->depths));
-    memcpy(out->widths, c + WALK_C_WIDTHS, sizeof(out->widths));
+    memcpy(out->sizes, c + WALK_C_SIZES, sizeof out->sizes);
+    memcpy(out->size_bytes, c + WALK_C_SIZE_BYTES, sizeof out->size_bytes);
+    memcpy(out->ages, c + WALK_C_AGES, sizeof out->ages);
+    memcpy(out->age_bytes, c + WALK_C_AGE_BYTES, sizeof out->age_bytes);
+    memcpy(out->depths, c + WALK_C_DEPTHS, sizeof out->depths);
+    memcpy(out->widths, c + WALK_C_WIDTHS, sizeof out->widths);
     out->deepest = figures->deepest;
     out->widest = figures->widest;
 }
@@ -281,7 +275,7 @@ static int fill(struct walk_count *count, struct poise_walk_summary *out)
                                &out->directory_count);
     if (code == 0 && figures->owners.count) {
         qsort(figures->owners.items, figures->owners.count,
-              sizeof(*figures->owners.items), more_allocated);
+              sizeof *figures->owners.items, more_allocated);
     }
     if (code < 0) {
         poise_walk_summary_free(out);

@@ -45,8 +45,7 @@ static int agree(const struct survey *survey, int code)
     return survey->world ? poise_world_agree(survey->world, code) : code;
 }
 
-/* ---- hooks -----------------------------------------------------------------
- */
+/* ---- hooks -------------------------------------------------------------- */
 
 static struct walk_tally *tally_of(struct survey *survey,
                                    struct poise_worker *worker)
@@ -132,8 +131,7 @@ static void progress(const struct poise_pool_stats *stats, void *arg)
     options->progress(stats, options->arg);
 }
 
-/* ---- the job, as checkpoints store it ---------------------------------------
- */
+/* ---- the job, as checkpoints store it ----------------------------------- */
 
 static int write_job(struct survey *survey)
 {
@@ -295,9 +293,7 @@ static int take_generation(struct survey *survey, const char *resume)
     return poise_error_set(EEXIST, "resume", resume, "too many times");
 }
 
-/* ---- before and after
- * ---------------------------------------------------------
- */
+/* ---- before and after --------------------------------------------------- */
 
 static int check(const struct poise_walk_survey_options *options)
 {

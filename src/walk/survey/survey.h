@@ -169,8 +169,7 @@ int walk_owners_move(struct walk_owners *to, struct walk_owners *from);
 int walk_owners_save(const struct walk_owners *owners, struct poise_buf *out);
 int walk_owners_load(struct walk_owners *owners, struct poise_reader *in);
 
-/* ---- the survey's own files (survey_files.c, survey.c) -------------------
- */
+/* ---- the survey's own files (survey_files.c, survey.c) ------------------ */
 
 /** BASE.TOKEN.GENERATION.RANK.REST; without RANK if it is negative, and then
  * without GENERATION if that is 0. Owned by the caller; NULL: no memory. */
@@ -288,7 +287,7 @@ int walk_json_line(struct poise_buf *out, const struct walk_row *row,
 int walk_sqlite_write(const char *path, const struct walk_part *parts,
                       size_t count);
 
-/* ---- counting (tally.c) -------------------------------------------------- */
+/* ---- counting (tally.c) ------------------------------------------------- */
 
 /** All counters that are sums, in one array. */
 enum {

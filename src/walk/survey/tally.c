@@ -134,7 +134,7 @@ struct walk_tally *walk_count_tally(struct walk_count *count, unsigned index,
     }
     struct walk_tally *tally = __atomic_load_n(&all[index], __ATOMIC_ACQUIRE);
     if (!tally) {
-        tally = poise_alloc(1, sizeof(*tally));
+        tally = poise_alloc(1, sizeof *tally);
         if (tally) {
             top_init(count, &tally->delta);
             top_init(count, &tally->committed);
@@ -144,8 +144,7 @@ struct walk_tally *walk_count_tally(struct walk_count *count, unsigned index,
     return tally;
 }
 
-/* ---- one entry ------------------------------------------------------------
- */
+/* ---- one entry ---------------------------------------------------------- */
 
 static inline void bump(struct walk_tally *tally, unsigned which,
                         uint64_t amount)
@@ -274,7 +273,7 @@ static int count_metadata(struct walk_count *count, struct walk_tally *tally,
                 (uint64_t)age << LINK_AGE_SHIFT |
                 (uint64_t)st->stx_uid << LINK_UID_SHIFT};
         bump(tally, WALK_C_LINKED, 1);
-        poise_buf_append(&tally->links, record, sizeof(record));
+        poise_buf_append(&tally->links, record, sizeof record);
         return walk_owners_add(&tally->delta.owners, st->stx_uid, 1, 0);
     }
     bump(tally, WALK_C_APPARENT, st->stx_size);
@@ -367,8 +366,7 @@ int walk_count_entry(struct walk_count *count, struct walk_tally *tally,
     return code < 0 ? code : tally->links.error;
 }
 
-/* ---- directories ----------------------------------------------------------
- */
+/* ---- directories -------------------------------------------------------- */
 
 static int offer_directory(struct walk_tally *tally,
                            const struct poise_walk_dir *dir, uint64_t entries)
@@ -387,7 +385,7 @@ static int add_piece(struct walk_tally *tally, const struct poise_walk_dir *dir,
     if (tally->piece_count == tally->piece_cap) {
         size_t cap = tally->piece_cap ? 2 * tally->piece_cap : 8;
         struct walk_piece *pieces =
-            poise_realloc(tally->pieces, cap, sizeof(*pieces));
+            poise_realloc(tally->pieces, cap, sizeof *pieces);
         if (!pieces) {
             return -ENOMEM;
         }
@@ -429,8 +427,7 @@ int walk_count_piece(struct walk_count *count, struct walk_tally *tally,
     return 0;
 }
 
-/* ---- commits --------------------------------------------------------------
- */
+/* ---- commits ------------------------------------------------------------ */
 
 static int commit_sets(struct walk_count *count, struct walk_tally *tally)
 {
@@ -507,8 +504,7 @@ void walk_count_commit(struct walk_count *count, struct walk_tally *tally)
     }
 }
 
-/* ---- checkpoints -----------------------------------------------------------
- */
+/* ---- checkpoints -------------------------------------------------------- */
 
 static void save_figures(const struct walk_figures *figures,
                          struct poise_buf *out)

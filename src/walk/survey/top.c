@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- top lists ----------------------------------------------------------- */
+/* ---- top lists ---------------------------------------------------------- */
 
 void walk_top_free(struct walk_top *top)
 {
@@ -131,7 +131,7 @@ int walk_top_put(struct walk_top *top, struct walk_top_item item)
     if (top->count == top->cap) {
         size_t cap = top->cap ? 2 * top->cap : 16;
         struct walk_top_item *items =
-            poise_realloc(top->items, cap, sizeof(*items));
+            poise_realloc(top->items, cap, sizeof *items);
         if (!items) {
             free(item.path);
             return -ENOMEM;
@@ -158,7 +158,7 @@ int walk_top_move(struct walk_top *to, struct walk_top *from)
 void walk_top_sort(struct walk_top *top)
 {
     if (top->count) {
-        qsort(top->items, top->count, sizeof(*top->items), top_order);
+        qsort(top->items, top->count, sizeof *top->items, top_order);
     }
 }
 
@@ -202,8 +202,7 @@ int walk_top_load(struct walk_top *top, struct poise_reader *in)
     return in->error;
 }
 
-/* ---- owners ---------------------------------------------------------------
- */
+/* ---- owners ------------------------------------------------------------- */
 
 void walk_owners_free(struct walk_owners *owners)
 {
@@ -231,12 +230,12 @@ static int reserve(struct walk_owners *owners)
     }
     size_t cap = owners->cap ? 2 * owners->cap : 8;
     struct poise_walk_owner *items =
-        poise_realloc(owners->items, cap, sizeof(*items));
+        poise_realloc(owners->items, cap, sizeof *items);
     if (!items) {
         return -ENOMEM;
     }
     owners->items = items;
-    uint32_t *slots = poise_alloc(2 * cap, sizeof(*slots));
+    uint32_t *slots = poise_alloc(2 * cap, sizeof *slots);
     if (!slots) {
         return -ENOMEM;
     }
@@ -283,7 +282,7 @@ int walk_owners_move(struct walk_owners *to, struct walk_owners *from)
     }
     from->count = 0;
     if (from->slots) {
-        memset(from->slots, 0, from->slot_count * sizeof(*from->slots));
+        memset(from->slots, 0, from->slot_count * sizeof *from->slots);
     }
     return code;
 }

@@ -7,7 +7,7 @@
 #define TRY(type, mpi, format, ...)                                            \
     do {                                                                       \
         MPI_Op ops_[] = {__VA_ARGS__};                                         \
-        for (int k_ = 0; k_ < (int)(sizeof(ops_) / sizeof(ops_[0])); k_++) {   \
+        for (int k_ = 0; k_ < (int)(sizeof ops_ / sizeof ops_[0]); k_++) {     \
             type in_[2] = {(type)(rank + 1), (type)(rank % 2)}, out_[2];       \
             MPI_Allreduce(in_, out_, 2, mpi, ops_[k_], MPI_COMM_WORLD);        \
             say("%s %d: " format " " format "\n", #mpi, k_, out_[0], out_[1]); \
@@ -68,7 +68,7 @@ static void multiply(void *in, void *inout, int *count, MPI_Datatype *type)
             c[k] = (a[k / 2 * 2] * b[k % 2] + a[k / 2 * 2 + 1] * b[k % 2 + 2]) %
                    10007;
         }
-        memcpy(b, c, sizeof(c));
+        memcpy(b, c, sizeof c);
     }
 }
 
@@ -84,7 +84,7 @@ static void ordered(void)
     for (int i = 0; i < N * 4; i++) {
         mine[i] = (rank + 2) * (i + 1) % 97;
     }
-    memset(out, 0, sizeof(out));
+    memset(out, 0, sizeof out);
     MPI_Reduce(mine, out, N, matrix, op, size - 1, MPI_COMM_WORLD);
     say_ints("reduce", out, 4 * N);
     MPI_Allreduce(mine, out, N, matrix, op, MPI_COMM_WORLD);
@@ -93,16 +93,16 @@ static void ordered(void)
     say_ints("scan", out, 4 * N);
     MPI_Exscan(mine, out, N, matrix, op, MPI_COMM_WORLD);
     say_ints("exscan", out, rank > 0 ? 4 * N : 0);
-    memset(out, 0, sizeof(out));
+    memset(out, 0, sizeof out);
     for (int r = 0; r < size; r++) {
         lengths[r] = r == 0 ? N - size + 1 : 1;
     }
     MPI_Reduce_scatter(mine, out, lengths, matrix, op, MPI_COMM_WORLD);
     say_ints("reduce_scatter", out, 4 * N);
-    memcpy(out, mine, sizeof(mine));
+    memcpy(out, mine, sizeof mine);
     MPI_Allreduce(MPI_IN_PLACE, out, N, matrix, op, MPI_COMM_WORLD);
     say_ints("allreduce in place", out, 4 * N);
-    memcpy(out, mine, sizeof(mine));
+    memcpy(out, mine, sizeof mine);
     MPI_Scan(MPI_IN_PLACE, out, N, matrix, op, MPI_COMM_WORLD);
     say_ints("scan in place", out, 4 * N);
     MPI_Op_free(&op);

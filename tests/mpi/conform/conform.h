@@ -22,13 +22,13 @@ static void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 static void say(const char *format, ...)
 {
-    int room = (int)sizeof(said) - said_length;
+    int room = (int)sizeof said - said_length;
     va_list args;
 
     va_start(args, format);
     said_length += vsnprintf(said + said_length, (size_t)room, format, args);
     va_end(args);
-    if (said_length >= (int)sizeof(said)) {
+    if (said_length >= (int)sizeof said) {
         MPI_Abort(MPI_COMM_WORLD, 3);
     }
 }
@@ -67,7 +67,7 @@ static int end(void)
     for (int from = 0; rank == 0 && from < size; from++) {
         if (from > 0) {
             MPI_Status status;
-            MPI_Recv(said, sizeof(said), MPI_CHAR, from, 99, MPI_COMM_WORLD,
+            MPI_Recv(said, sizeof said, MPI_CHAR, from, 99, MPI_COMM_WORLD,
                      &status);
             MPI_Get_count(&status, MPI_CHAR, &said_length);
         }

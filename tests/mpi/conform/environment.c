@@ -27,10 +27,10 @@ static void versions(void)
     /* Open MPI counts the end of the string, too. */
     say("the library has a name %d of that length %d\n", length > 0,
         length - (int)strlen(library) < 2);
-    memset(name, 0, sizeof(name));
+    memset(name, 0, sizeof name);
     MPI_Get_processor_name(name, &length);
-    memcpy(first, name, sizeof(name));
-    MPI_Bcast(first, sizeof(first), MPI_CHAR, 0, MPI_COMM_WORLD);
+    memcpy(first, name, sizeof name);
+    MPI_Bcast(first, sizeof first, MPI_CHAR, 0, MPI_COMM_WORLD);
     say("on %d machine of %d letters %d\n", strcmp(name, first) == 0 ? 1 : 2,
         length > 0, (int)strlen(name) == length);
 }
@@ -55,14 +55,14 @@ static void memory(void)
 {
     int *data = NULL;
     MPI_Aint first, third, step;
-    int err = MPI_Alloc_mem(1000 * sizeof(int), MPI_INFO_NULL, &data);
+    int code = MPI_Alloc_mem(1000 * sizeof(int), MPI_INFO_NULL, &data);
     for (int i = 0; i < 1000; i++) {
         data[i] = i * rank;
     }
     MPI_Get_address(&data[0], &first);
     MPI_Get_address(&data[3], &third);
     step = MPI_Aint_diff(third, first);
-    say("memory %d, %d, addresses %ld apart\n", err == MPI_SUCCESS, data[999],
+    say("memory %d, %d, addresses %ld apart\n", code == MPI_SUCCESS, data[999],
         (long)step);
     MPI_Bcast((int *)(void *)(size_t)MPI_Aint_add(first, 4), 2, MPI_INT, 1,
               MPI_COMM_WORLD);

@@ -30,14 +30,14 @@ static void fresh(int base)
     for (int i = 0; i < EACH; i++) {
         mine[i] = base + 10 * rank + i;
     }
-    memset(got, 0xff, sizeof(got));
+    memset(got, 0xff, sizeof got);
 }
 
 static void say_file(const char *what)
 {
     int count = -1;
     settle();
-    memset(got, 0xff, sizeof(got));
+    memset(got, 0xff, sizeof got);
     MPI_File_read_at_all(file, 0, got, size * EACH, MPI_INT, &status);
     MPI_Get_count(&status, MPI_INT, &count);
     say("%s, of %d", what, count);
@@ -252,7 +252,7 @@ int main(int argc, char **argv)
 
     begin(&argc, &argv);
     MPI_Bcast(&id, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    snprintf(path, sizeof(path), "%s/poise-ways-%d",
+    snprintf(path, sizeof path, "%s/poise-ways-%d",
              folder != NULL ? folder : "/tmp", id);
     writing();
     reading();

@@ -26,7 +26,7 @@ static void read_back(const char *what, int count)
     MPI_Status status;
     int got = -1;
 
-    memset(data, 0xff, sizeof(data));
+    memset(data, 0xff, sizeof data);
     settle();
     MPI_File_set_view(file, 0, MPI_INT, MPI_INT, "native", MPI_INFO_NULL);
     MPI_File_read_at(file, 0, data, count, MPI_INT, &status);
@@ -144,7 +144,7 @@ static void errors(void)
     int class, code, one = 1;
     char none[220];
 
-    snprintf(none, sizeof(none), "%s.none", path);
+    snprintf(none, sizeof none, "%s.none", path);
     code = MPI_File_open(MPI_COMM_WORLD, none, MPI_MODE_RDONLY, MPI_INFO_NULL,
                          &file);
     MPI_Error_class(code, &class);
@@ -178,7 +178,7 @@ int main(int argc, char **argv)
 
     begin(&argc, &argv);
     MPI_Bcast(&id, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    snprintf(path, sizeof(path), "%s/poise-conform-%d",
+    snprintf(path, sizeof path, "%s/poise-conform-%d",
              folder != NULL ? folder : "/tmp", id);
     plain();
     view();

@@ -277,8 +277,8 @@ static void truncated(void)
         MPI_Request request;
         MPI_Status status;
         MPI_Isend(data, counts[c], MPI_INT, next, 8, MPI_COMM_WORLD, &request);
-        int err = MPI_Recv(more, 2, MPI_INT, last, 8, MPI_COMM_WORLD, &status);
-        MPI_Error_class(err, &class);
+        int code = MPI_Recv(more, 2, MPI_INT, last, 8, MPI_COMM_WORLD, &status);
+        MPI_Error_class(code, &class);
         say("truncated %d\n", class == MPI_ERR_TRUNCATE);
         MPI_Wait(&request, MPI_STATUS_IGNORE);
     }

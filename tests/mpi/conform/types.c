@@ -22,7 +22,7 @@ static void describe(const char *name, MPI_Datatype type)
         source[i] = i * i;
         target[i] = -1;
     }
-    MPI_Pack(source + 64, 2, type, packed, sizeof(packed), &position,
+    MPI_Pack(source + 64, 2, type, packed, sizeof packed, &position,
              MPI_COMM_WORLD);
     for (int i = 0; i < position; i++) {
         hash = hash * 31 + (unsigned char)packed[i];

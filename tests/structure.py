@@ -173,6 +173,42 @@ class Structure(unittest.TestCase):
         result = run("functions", self.root)
         self.assertEqual(result.returncode, 1)
 
+    def papers(self, row):
+        self.write("src/core/a.c", "int core_a(void)\n{\n    return 1;\n}\n"
+                   'const char *const option = "fast";\n'
+                   'const char *const command = "walk";\n')
+        self.write("tests/core/a.c", "void test_a(void)\n{\n}\n")
+        self.write("docs/a.md", "# A\n\n## How fast, and why\n")
+        run_file = self.write("bench/run", "#!/bin/sh\necho quick-case\n")
+        os.chmod(run_file, 0o755)
+        self.write("docs/papers.md",
+                   "| section | idea | code | test | state |\n"
+                   "|---|---|---|---|---|\n" + row + "\n")
+        return run("papers", self.root)
+
+    def test_papers(self):
+        good = ("| 1 | idea | `core_a` in `src/core/a.c`, `poise walk --fast` "
+                "| `test_a` in `tests/core/a.c` | tested; measured: "
+                "`quick-case`, [a](a.md#how-fast-and-why) |")
+        self.good(self.papers(good))
+        self.good(self.papers("| 1 | idea | | | neither: too slow |"))
+        for old, new, text in (
+                ("`core_a`", "`core_b`", "nothing is called core_b"),
+                ("src/core/a.c", "src/core/b.c", "there is no src/core/b.c"),
+                ("--fast", "--slow", "option --slow"),
+                ("poise walk", "poise run", "no command run"),
+                ("test_a", "test_b", "has test_b"),
+                ("`quick-case`", "`slow-case`", "nothing is called slow"),
+                ("`quick-case`, ", "", "names no case"),
+                ("#how-fast-and-why", "#how", "no heading #how"),
+                ("(a.md#how-fast-and-why)", "(a.md)", "links to no table"),
+                ("`test_a` in `tests/core/a.c`", "", "names no test"),
+                ("tested; measured: ", "", "state is not")):
+            self.assertIn(old, good)
+            self.bad(self.papers(good.replace(old, new)), text)
+        self.bad(self.papers("| 1 | idea | | | neither |"), "with the reason")
+        self.bad(self.papers("| 1 | idea | | |"), "has 4 columns")
+
     def archive(self, text):
         source = self.write("src/core/a.c", text)
         object_file = os.path.join(self.root, "src_core_a.c.o")

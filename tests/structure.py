@@ -22,6 +22,13 @@ PLAN = """
 """
 
 
+GLOSSARY = """
+| term | meaning | not | where |
+|---|---|---|---|
+| core | What all stand on. | | `src/core/` |
+"""
+
+
 def run(name, *args, cwd=None):
     return subprocess.run([os.path.join(TOOLS, name), *args], cwd=cwd,
                           capture_output=True, text=True)
@@ -173,7 +180,7 @@ class Structure(unittest.TestCase):
         result = run("functions", self.root)
         self.assertEqual(result.returncode, 1)
 
-    def papers(self, row):
+    def papers(self, row, glossary=""):
         self.write("src/core/a.c", "int core_a(void)\n{\n    return 1;\n}\n"
                    'const char *const option = "fast";\n'
                    'const char *const command = "walk";\n')
@@ -184,7 +191,8 @@ class Structure(unittest.TestCase):
         self.write("docs/papers.md",
                    "| section | idea | code | test | state |\n"
                    "|---|---|---|---|---|\n" + row + "\n")
-        return run("papers", self.root)
+        self.write("docs/glossary.md", GLOSSARY + glossary)
+        return run("mentions", self.root)
 
     def test_papers(self):
         good = ("| 1 | idea | `core_a` in `src/core/a.c`, `poise walk --fast` "
@@ -208,6 +216,18 @@ class Structure(unittest.TestCase):
             self.bad(self.papers(good.replace(old, new)), text)
         self.bad(self.papers("| 1 | idea | | | neither |"), "with the reason")
         self.bad(self.papers("| 1 | idea | | |"), "has 4 columns")
+
+    def test_glossary(self):
+        row = "| 1 | idea | | | neither: too slow |"
+        self.good(self.papers(row, "| b | A b. | bee | `src/core/` |\n"))
+        self.bad(self.papers(row, "| b | A b. | a | `src/core/` |\n"),
+                 "core_a: the glossary says 'b', not 'a'")
+        self.bad(self.papers(row, "| b | A b. | | `src/c/` |\n"),
+                 "there is no src/c")
+        self.bad(self.papers(row, "| b | A b | | `src/core/` |\n"),
+                 "a sentence")
+        self.bad(self.papers(row, "| b | A b. | | `src/core/` |\n" * 80),
+                 "has 81 terms")
 
     def archive(self, text):
         source = self.write("src/core/a.c", text)

@@ -6,7 +6,7 @@
  * Says "ok WHAT" on process 0 if everything was right; exit status as the job
  * ended.
  */
-#include "vrank/mpi/entry.h"
+#include "vrank/job/job.h"
 #include <poise/comm.h>
 
 #include <stdio.h>
@@ -380,11 +380,11 @@ static void die(int status, void *arg)
 static int run(struct poise_world *world, int ranks, int threads,
                const struct test *test)
 {
-    const struct vrank_face_ops *ops;
+    const struct vrank_mpi_ops *ops;
     struct vrank_outcome outcome;
-    struct face_options options = {
+    struct mpi_options options = {
         .world = world, .delay_ns = delay_ns, .checks = test->checks};
-    int code = face_begin(&options, &ops);
+    int code = mpi_job_begin(&options, &ops);
     if (code < 0) {
         return 1;
     }
@@ -396,12 +396,12 @@ static int run(struct poise_world *world, int ranks, int threads,
                                                          : POISE_VRANK_CYCLIC,
                             .stack_bytes = 256 << 10,
                             .body = body,
-                            .face = ops,
+                            .mpi = ops,
                             .say = say,
                             .die = die,
                             .arg = (void *)test};
     code = vrank_run_job(&job, &outcome);
-    face_end();
+    mpi_job_end();
     return code < 0 || outcome.status || wrong;
 }
 

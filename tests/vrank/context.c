@@ -70,7 +70,7 @@ static struct vrank_outcome run_within(size_t memory, int count, int threads,
                                        int (*body)(int rank, int size),
                                        struct context_sums *sums)
 {
-    const struct vrank_face_ops *ops;
+    const struct vrank_mpi_ops *ops;
     struct vrank_outcome out = {.status = -1};
     const struct context_options options = {.memory_bytes = memory,
                                             .scratch = folders,
@@ -79,16 +79,16 @@ static struct vrank_outcome run_within(size_t memory, int count, int threads,
                                             .tracking = tracking};
     poise_buf_free(&run.said);
     run = (struct run){.body = body};
-    assert_int_equal(face_begin(NULL, &ops), 0);
+    assert_int_equal(mpi_job_begin(NULL, &ops), 0);
     struct vrank_job job = {.count = count,
                             .threads = threads,
                             .stack_bytes = 256 << 10,
                             .body = run_body,
-                            .face = ops,
+                            .mpi = ops,
                             .say = run_say};
     assert_int_equal(context_begin(&options), 0);
     assert_int_equal(vrank_run_job(&job, &out), 0);
-    face_end();
+    mpi_job_end();
     context_sums(sums);
     context_end();
     if (run.wrong) {
@@ -803,15 +803,15 @@ static bool run_fault(enum poise_fault kind, uint64_t k, int code,
                                             .scratch = scratch(),
                                             .count = 6,
                                             .threads = 1};
-    const struct vrank_face_ops *ops;
+    const struct vrank_mpi_ops *ops;
     struct vrank_outcome out = {.status = -1};
     poise_buf_free(&run.said);
     run = (struct run){.body = body_reduce};
-    assert_int_equal(face_begin(NULL, &ops), 0);
+    assert_int_equal(mpi_job_begin(NULL, &ops), 0);
     struct vrank_job job = {.count = 6,
                             .stack_bytes = 256 << 10,
                             .body = run_body,
-                            .face = ops,
+                            .mpi = ops,
                             .say = run_say};
     poise_fault_arm(kind, k, code, true);
     int result = context_begin(&options);
@@ -820,7 +820,7 @@ static bool run_fault(enum poise_fault kind, uint64_t k, int code,
     }
     bool failed = poise_fault_calls(kind) >= k;
     poise_fault_arm(kind, 0, 0, false);
-    face_end();
+    mpi_job_end();
     context_end();
     assert_true(result == 0 || result == -ENOMEM);
     assert_true(!failed || result < 0 || out.status != 0);

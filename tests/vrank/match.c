@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "vrank/message/match.h"
+#include "vrank/match/match.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -83,7 +83,7 @@ static void wake(void *arg)
     (void)arg;
 }
 
-static const struct vrank_face_ops network = {
+static const struct vrank_mpi_ops network = {
     .progress = progress, .idle = idle, .wake = wake, .quiet = never};
 
 static struct vrank_job job_of(struct shared *shared, int count, int threads,
@@ -196,7 +196,7 @@ static void test_network(void **state)
     (void)state;
     struct shared shared = {.holds = true};
     struct vrank_job job = job_of(&shared, 3, 1, wait_for_all);
-    job.face = &network;
+    job.mpi = &network;
     run(&shared, &job);
     /* What passes before the wait is computing. */
     assert_at_least(time_ns(&shared, 0, POISE_VRANK_NETWORK) +

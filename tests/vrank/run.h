@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "vrank/mpi/entry.h"
+#include "vrank/job/job.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -65,7 +65,7 @@ struct run {
 };
 
 static struct run run;
-static struct face_options run_options; /* of the next jobs */
+static struct mpi_options run_options; /* of the next jobs */
 
 #define CHECK(condition)                                                       \
     do {                                                                       \
@@ -110,20 +110,20 @@ static void run_say(const char *line, void *arg)
 static struct vrank_outcome run_ranks(int count, int threads, bool bare,
                                       int (*body)(int rank, int size))
 {
-    const struct vrank_face_ops *ops;
+    const struct vrank_mpi_ops *ops;
     struct vrank_outcome out = {.status = -1};
     poise_buf_free(&run.said);
     run = (struct run){.body = body, .bare = bare};
-    assert_int_equal(face_begin(&run_options, &ops), 0);
+    assert_int_equal(mpi_job_begin(&run_options, &ops), 0);
     struct vrank_job job = {.count = count,
                             .threads = threads,
                             .stack_bytes = 256 << 10,
                             .body = run_body,
-                            .face = ops,
+                            .mpi = ops,
                             .say = run_say};
     run_contexts_begin(count, threads);
     assert_int_equal(vrank_run_job(&job, &out), 0);
-    face_end();
+    mpi_job_end();
     context_end();
     if (run.wrong) {
         print_error("%d checks failed, the first in line %d; said: %s\n",
@@ -163,22 +163,22 @@ static inline void run_starved(int count, uint64_t most,
 {
     bool failed = true;
     for (uint64_t k = 1; failed && k < most; k++) {
-        const struct vrank_face_ops *ops;
+        const struct vrank_mpi_ops *ops;
         struct vrank_outcome out = {.status = -1};
         poise_buf_free(&run.said);
         run = (struct run){.body = body};
-        assert_int_equal(face_begin(NULL, &ops), 0);
+        assert_int_equal(mpi_job_begin(NULL, &ops), 0);
         struct vrank_job job = {.count = count,
                                 .stack_bytes = 256 << 10,
                                 .body = run_body,
-                                .face = ops,
+                                .mpi = ops,
                                 .say = run_say};
         run_contexts_begin(count, 1);
         poise_fault_arm(POISE_FAULT_ALLOC, k, ENOMEM, false);
         int err = vrank_run_job(&job, &out);
         failed = poise_fault_calls(POISE_FAULT_ALLOC) >= k;
         poise_fault_arm(POISE_FAULT_ALLOC, 0, 0, false);
-        face_end();
+        mpi_job_end();
         context_end();
         assert_int_equal(run.wrong, 0);
         assert_true(err == -ENOMEM || err == 0);

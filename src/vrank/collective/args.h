@@ -1,11 +1,10 @@
 /*
- * vrank/coll_args.h - what the collective functions of MPI check before a call
- * begins.
+ * What the collective functions of MPI check before a call begins.
  */
 #ifndef POISE_VRANK_COLL_ARGS_H
 #define POISE_VRANK_COLL_ARGS_H
 
-#include "collective.h"
+#include "internal.h"
 
 /** The whole of a function of MPI: have `check`, if any, make sure that what
  * has been filled in is sound, and then run the call; or start it, where there

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "collective.h"
+#include "internal.h"
 #include "vrank/context/context.h"
 
 /* ---- memory ------------------------------------------------------------- */
@@ -248,7 +248,7 @@ void vcoll_end(struct vcoll_call *call)
 
 int vcoll_run(struct vcoll_call *call)
 {
-    struct vrank_face *face = call->comm->face;
+    struct vrank_mpi *mpi = call->comm->mpi;
     int error;
 
     call->waits = true;
@@ -256,8 +256,8 @@ int vcoll_run(struct vcoll_call *call)
     if (error == MPI_SUCCESS) {
         while (!vcoll_step(call)) {
             vrank_park(call->name);
-            if (face->tasks != NULL || face->orphans != NULL) {
-                face_advance(face);
+            if (mpi->tasks != NULL || mpi->orphans != NULL) {
+                requests_advance(mpi);
             }
         }
         error = call->error;
@@ -267,7 +267,7 @@ int vcoll_run(struct vcoll_call *call)
         vcoll_end(call);
     }
     if (error != MPI_SUCCESS) {
-        return face_fail(face, call->comm, error, NULL);
+        return mpi_fail(mpi, call->comm, error, NULL);
     }
     return MPI_SUCCESS;
 }
@@ -290,7 +290,7 @@ static void task_free(void *state)
 
 int vcoll_start(const struct vcoll_call *what, MPI_Request *request)
 {
-    struct vrank_face *face = what->comm->face;
+    struct vrank_mpi *mpi = what->comm->mpi;
     struct vcoll_call *call = poise_alloc(1, sizeof *call);
     int error = MPI_ERR_NO_MEM;
 
@@ -305,5 +305,5 @@ int vcoll_start(const struct vcoll_call *what, MPI_Request *request)
         }
     }
     return error == MPI_SUCCESS ? error
-                                : face_fail(face, what->comm, error, NULL);
+                                : mpi_fail(mpi, what->comm, error, NULL);
 }

@@ -11,10 +11,10 @@
  * is returned. */
 static int enter(struct vcoll_call *call, MPI_Comm handle)
 {
-    struct vrank_face *face = face_enter(call->name);
+    struct vrank_mpi *mpi = mpi_enter(call->name);
 
-    call->comm = vcomm_of(face, handle);
-    return call->comm ? MPI_SUCCESS : face_fail(face, NULL, MPI_ERR_COMM, NULL);
+    call->comm = vcomm_of(mpi, handle);
+    return call->comm ? MPI_SUCCESS : mpi_fail(mpi, NULL, MPI_ERR_COMM, NULL);
 }
 
 int vcoll_args_go(struct vcoll_call *call, MPI_Comm comm,
@@ -27,7 +27,7 @@ int vcoll_args_go(struct vcoll_call *call, MPI_Comm comm,
     }
     error = check ? check(call) : MPI_SUCCESS;
     if (error != MPI_SUCCESS) {
-        return face_fail(call->comm->face, call->comm, error, NULL);
+        return mpi_fail(call->comm->mpi, call->comm, error, NULL);
     }
     return request ? vcoll_start(call, request) : vcoll_run(call);
 }

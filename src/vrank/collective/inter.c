@@ -3,7 +3,7 @@
  * rank. MPI_ROOT, MPI_PROC_NULL and ranks of the other group say who gives
  * and who takes. Source: MPI 3.1, 5.2.2 and 5.2.3.
  */
-#include "collective.h"
+#include "internal.h"
 
 /* The combination of what all of the other group have, in rank order. */
 static int receive_operands(struct vcoll_call *call,

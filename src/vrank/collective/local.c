@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "collective.h"
+#include "internal.h"
 
 enum phase { PHASE_AWAY, PHASE_COME, PHASE_LEFT };
 
@@ -145,7 +145,7 @@ fail:
 
 struct vcoll_board *vcoll_board_of(struct poise_mpi_comm *comm)
 {
-    struct face_shared *shared = comm->shared;
+    struct vcomm_shared *shared = comm->shared;
     struct vcoll_board *board, *made;
 
     board = __atomic_load_n(&shared->collective, __ATOMIC_ACQUIRE);

@@ -4,7 +4,7 @@
  */
 #include <string.h>
 
-#include "collective.h"
+#include "internal.h"
 #include "vrank/context/context.h"
 
 struct vcoll_piece vcoll_piece_of(const struct vcoll_side *side, int i)

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "collective.h"
+#include "internal.h"
 #include "vrank/context/context.h"
 
 /* Operands are combined in blocks of this size, which stay in the cache. */
@@ -107,7 +107,7 @@ static const char *operand_near(const struct vcoll_meeting *meeting, int place,
  *     ((0 op 1) op (2 op 3)) op (4 op 5)
  *
  * Where processes hold blocks of a power of two ranks, the levels above them
- * are those of coll_remote.c, so that a sum in floating point is the same on
+ * are those of remote.c, so that a sum in floating point is the same on
  * one process as on several. It is also more exact than one after another.
  */
 

@@ -3,7 +3,7 @@
  * meets in each process and is exchanged by one rank of each, its speaker;
  * what differs from rank to rank goes from rank to rank.
  */
-#include "collective.h"
+#include "internal.h"
 
 /* Messages that one rank has under way at the same time, in exchanges of all
  * with all. */

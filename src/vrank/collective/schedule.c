@@ -5,7 +5,7 @@
  */
 #include <stdlib.h>
 
-#include "collective.h"
+#include "internal.h"
 
 enum action_kind { ACTION_SEND, ACTION_RECEIVE, ACTION_FOLD, ACTION_COPY };
 
@@ -107,16 +107,16 @@ static int begin_message(struct vcoll_call *call, const struct action *action,
                          MPI_Request *out)
 {
     struct p2p_message message = {.comm = call->comm,
-                                  .plane = FACE_COLLECTIVE,
+                                  .plane = PLANE_COLLECTIVE,
                                   .peer = action->peer,
                                   .tag = tag_of(call)};
     struct vcoll_piece piece = action->piece;
 
     message.data =
-        (struct face_data){.base = piece.base,
-                           .bytes = vcoll_piece_bytes(&piece),
-                           .count = (int)piece.count,
-                           .type = piece.type->dense ? NULL : piece.type};
+        (struct mpi_data){.base = piece.base,
+                          .bytes = vcoll_piece_bytes(&piece),
+                          .count = (int)piece.count,
+                          .type = piece.type->dense ? NULL : piece.type};
     return action->kind == ACTION_SEND ? p2p_isend(&message, out)
                                        : p2p_ireceive(&message, out);
 }

@@ -6,99 +6,12 @@
  * a rank and how many it has given out, and one of the new members, or of the
  * old ones, gives it out for all.
  */
-#include "vrank/mpi/entry.h"
-
+#include "communicator.h"
 #include "vrank/message/wire.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* The addresses are the handles; the objects are each rank's own. */
-const struct poise_mpi_comm poise_mpi_comm_world = {0};
-const struct poise_mpi_comm poise_mpi_comm_self = {0};
-
-/* ---- objects ------------------------------------------------------------ */
-
-uint64_t vcomm_context(struct vrank_face *face)
-{
-    uint64_t mine = (uint64_t)face->number << 32 | face->contexts;
-    face->contexts += FACE_PLANES;
-    return mine;
-}
-
-int vcomm_new(struct vrank_face *face, uint64_t context, MPI_Group group,
-              MPI_Group remote, struct poise_mpi_comm **out)
-{
-    struct poise_mpi_comm *comm = poise_alloc(1, sizeof *comm);
-    if (!comm) {
-        return MPI_ERR_NO_MEM;
-    }
-    comm->shared = face_shared_join(context, group);
-    if (!comm->shared) {
-        free(comm);
-        return MPI_ERR_NO_MEM;
-    }
-    comm->context = context;
-    comm->face = face;
-    comm->rank = group->rank;
-    comm->size = group->size;
-    comm->group = group_hold(group);
-    comm->remote = remote ? group_hold(remote) : NULL;
-    comm->refs = 1;
-    comm->handler = MPI_ERRORS_ARE_FATAL;
-    comm->next = face->comms;
-    if (face->comms) {
-        face->comms->prev = comm;
-    }
-    face->comms = comm;
-    *out = comm;
-    return MPI_SUCCESS;
-}
-
-void vcomm_hold(struct poise_mpi_comm *comm)
-{
-    comm->refs++;
-}
-
-static void comm_free(struct poise_mpi_comm *comm)
-{
-    if (comm->prev) {
-        comm->prev->next = comm->next;
-    } else {
-        comm->face->comms = comm->next;
-    }
-    if (comm->next) {
-        comm->next->prev = comm->prev;
-    }
-    if (comm->topology) {
-        comm->topology->free(comm->topology);
-    }
-    errhandler_release(comm->handler);
-    face_shared_leave(comm->shared);
-    group_release(comm->group);
-    group_release(comm->remote);
-    free(comm->attributes.items);
-    free(comm);
-}
-
-void vcomm_release(struct poise_mpi_comm *comm)
-{
-    if (--comm->refs == 0) {
-        if (comm->local) {
-            vcomm_release(comm->local);
-        }
-        comm_free(comm);
-    }
-}
-
-void vcomm_free_all(struct vrank_face *face)
-{
-    while (face->comms) {
-        comm_free(face->comms);
-    }
-    face->world = face->self = NULL;
-}
 
 /* ---- agreeing ----------------------------------------------------------- */
 
@@ -111,12 +24,12 @@ int vcomm_broadcast(struct poise_mpi_comm *comm, int root, int tag, void *data,
         bit <<= 1;
     }
     if (place != 0) {
-        code = p2p_receive_bytes(comm, FACE_MAKING, data, bytes,
+        code = p2p_receive_bytes(comm, PLANE_MAKING, data, bytes,
                                  (place - bit + root) % size, tag, why);
     }
     for (bit >>= 1; bit > 0 && code == MPI_SUCCESS; bit >>= 1) {
         if (place + bit < size) {
-            code = p2p_send_bytes(comm, FACE_MAKING, data, bytes,
+            code = p2p_send_bytes(comm, PLANE_MAKING, data, bytes,
                                   (place + bit + root) % size, tag, why);
         }
     }
@@ -129,11 +42,11 @@ static int gather(struct poise_mpi_comm *comm, int tag, const void *mine,
 {
     int code = MPI_SUCCESS;
     if (comm->rank != 0) {
-        return p2p_send_bytes(comm, FACE_MAKING, mine, bytes, 0, tag, why);
+        return p2p_send_bytes(comm, PLANE_MAKING, mine, bytes, 0, tag, why);
     }
     memcpy(all, mine, bytes);
     for (int i = 1; i < comm->size && code == MPI_SUCCESS; i++) {
-        code = p2p_receive_bytes(comm, FACE_MAKING, all + (size_t)i * bytes,
+        code = p2p_receive_bytes(comm, PLANE_MAKING, all + (size_t)i * bytes,
                                  bytes, i, tag, why);
     }
     return code;
@@ -142,7 +55,7 @@ static int gather(struct poise_mpi_comm *comm, int tag, const void *mine,
 int vcomm_make(struct poise_mpi_comm *over, MPI_Group group, const char *why,
                MPI_Comm *out)
 {
-    uint64_t context = over->rank == 0 ? vcomm_context(over->face) : 0;
+    uint64_t context = over->rank == 0 ? vcomm_context(over->mpi) : 0;
     struct poise_mpi_comm *comm;
     int code = vcomm_broadcast(over, 0, over->makings++, &context,
                                sizeof context, why);
@@ -153,7 +66,7 @@ int vcomm_make(struct poise_mpi_comm *over, MPI_Group group, const char *why,
         *out = MPI_COMM_NULL;
         return MPI_SUCCESS;
     }
-    code = vcomm_new(over->face, context, group, NULL, &comm);
+    code = vcomm_new(over->mpi, context, group, NULL, &comm);
     if (code == MPI_SUCCESS) {
         comm->handler = errhandler_hold(over->handler);
         *out = comm;
@@ -165,21 +78,21 @@ int vcomm_make(struct poise_mpi_comm *over, MPI_Group group, const char *why,
 
 /* The communicator behind a handle; NULL after the handler was called with
  * *err. */
-static struct poise_mpi_comm *comm_arg(struct vrank_face *face, MPI_Comm handle,
+static struct poise_mpi_comm *comm_arg(struct vrank_mpi *mpi, MPI_Comm handle,
                                        int *err)
 {
-    struct poise_mpi_comm *comm = vcomm_of(face, handle);
+    struct poise_mpi_comm *comm = vcomm_of(mpi, handle);
     if (!comm) {
-        *err = face_fail(face, NULL, MPI_ERR_COMM, "it is MPI_COMM_NULL");
+        *err = mpi_fail(mpi, NULL, MPI_ERR_COMM, "it is MPI_COMM_NULL");
     }
     return comm;
 }
 
 int MPI_Comm_rank(MPI_Comm handle, int *rank)
 {
-    struct vrank_face *face = face_enter("MPI_Comm_rank");
+    struct vrank_mpi *mpi = mpi_enter("MPI_Comm_rank");
     int code = MPI_SUCCESS;
-    struct poise_mpi_comm *comm = comm_arg(face, handle, &code);
+    struct poise_mpi_comm *comm = comm_arg(mpi, handle, &code);
     if (comm) {
         *rank = comm->rank;
     }
@@ -188,9 +101,9 @@ int MPI_Comm_rank(MPI_Comm handle, int *rank)
 
 int MPI_Comm_size(MPI_Comm handle, int *size)
 {
-    struct vrank_face *face = face_enter("MPI_Comm_size");
+    struct vrank_mpi *mpi = mpi_enter("MPI_Comm_size");
     int code = MPI_SUCCESS;
-    struct poise_mpi_comm *comm = comm_arg(face, handle, &code);
+    struct poise_mpi_comm *comm = comm_arg(mpi, handle, &code);
     if (comm) {
         *size = comm->size;
     }
@@ -199,9 +112,9 @@ int MPI_Comm_size(MPI_Comm handle, int *size)
 
 int MPI_Comm_group(MPI_Comm handle, MPI_Group *group)
 {
-    struct vrank_face *face = face_enter("MPI_Comm_group");
+    struct vrank_mpi *mpi = mpi_enter("MPI_Comm_group");
     int code = MPI_SUCCESS;
-    struct poise_mpi_comm *comm = comm_arg(face, handle, &code);
+    struct poise_mpi_comm *comm = comm_arg(mpi, handle, &code);
     if (comm) {
         *group = group_hold(comm->group);
     }
@@ -210,9 +123,9 @@ int MPI_Comm_group(MPI_Comm handle, MPI_Group *group)
 
 int MPI_Comm_test_inter(MPI_Comm handle, int *flag)
 {
-    struct vrank_face *face = face_enter("MPI_Comm_test_inter");
+    struct vrank_mpi *mpi = mpi_enter("MPI_Comm_test_inter");
     int code = MPI_SUCCESS;
-    struct poise_mpi_comm *comm = comm_arg(face, handle, &code);
+    struct poise_mpi_comm *comm = comm_arg(mpi, handle, &code);
     if (comm) {
         *flag = comm->remote != NULL;
     }
@@ -221,10 +134,10 @@ int MPI_Comm_test_inter(MPI_Comm handle, int *flag)
 
 int MPI_Comm_compare(MPI_Comm handle_a, MPI_Comm handle_b, int *result)
 {
-    struct vrank_face *face = face_enter("MPI_Comm_compare");
+    struct vrank_mpi *mpi = mpi_enter("MPI_Comm_compare");
     int code = MPI_SUCCESS;
-    struct poise_mpi_comm *a = comm_arg(face, handle_a, &code);
-    struct poise_mpi_comm *b = a ? comm_arg(face, handle_b, &code) : NULL;
+    struct poise_mpi_comm *a = comm_arg(mpi, handle_a, &code);
+    struct poise_mpi_comm *b = a ? comm_arg(mpi, handle_b, &code) : NULL;
     if (!b) {
         return code;
     }
@@ -244,9 +157,9 @@ int MPI_Comm_compare(MPI_Comm handle_a, MPI_Comm handle_b, int *result)
 
 int MPI_Comm_set_name(MPI_Comm handle, const char *name)
 {
-    struct vrank_face *face = face_enter("MPI_Comm_set_name");
+    struct vrank_mpi *mpi = mpi_enter("MPI_Comm_set_name");
     int code = MPI_SUCCESS;
-    struct poise_mpi_comm *comm = comm_arg(face, handle, &code);
+    struct poise_mpi_comm *comm = comm_arg(mpi, handle, &code);
     if (comm) {
         snprintf(comm->name, sizeof comm->name, "%s", name);
     }
@@ -255,9 +168,9 @@ int MPI_Comm_set_name(MPI_Comm handle, const char *name)
 
 int MPI_Comm_get_name(MPI_Comm handle, char *name, int *length)
 {
-    struct vrank_face *face = face_enter("MPI_Comm_get_name");
+    struct vrank_mpi *mpi = mpi_enter("MPI_Comm_get_name");
     int code = MPI_SUCCESS;
-    struct poise_mpi_comm *comm = comm_arg(face, handle, &code);
+    struct poise_mpi_comm *comm = comm_arg(mpi, handle, &code);
     if (comm) {
         snprintf(name, MPI_MAX_OBJECT_NAME, "%s", comm->name);
         *length = (int)strlen(name);
@@ -269,21 +182,21 @@ int MPI_Comm_get_name(MPI_Comm handle, char *name, int *length)
 
 int MPI_Comm_free(MPI_Comm *handle)
 {
-    struct vrank_face *face = face_enter("MPI_Comm_free");
+    struct vrank_mpi *mpi = mpi_enter("MPI_Comm_free");
     int code = MPI_SUCCESS;
     if (!handle) {
-        return face_fail(face, NULL, MPI_ERR_ARG, NULL);
+        return mpi_fail(mpi, NULL, MPI_ERR_ARG, NULL);
     }
-    struct poise_mpi_comm *comm = comm_arg(face, *handle, &code);
+    struct poise_mpi_comm *comm = comm_arg(mpi, *handle, &code);
     if (!comm) {
         return code;
     }
     if (comm->predefined) {
-        return face_fail(face, comm, MPI_ERR_COMM, "it is predefined");
+        return mpi_fail(mpi, comm, MPI_ERR_COMM, "it is predefined");
     }
-    code = attributes_clear(face, FACE_KEY_COMM, comm, &comm->attributes);
+    code = attributes_clear(mpi, KEY_COMM, comm, &comm->attributes);
     if (code != MPI_SUCCESS) {
-        return face_fail(face, comm, code, NULL);
+        return mpi_fail(mpi, comm, code, NULL);
     }
     vcomm_release(comm);
     *handle = MPI_COMM_NULL;
@@ -292,21 +205,21 @@ int MPI_Comm_free(MPI_Comm *handle)
 
 int MPI_Comm_disconnect(MPI_Comm *handle)
 {
-    struct vrank_face *face = face_enter("MPI_Comm_disconnect");
-    face_settle(face, "MPI_Comm_disconnect");
+    struct vrank_mpi *mpi = mpi_enter("MPI_Comm_disconnect");
+    requests_settle(mpi, "MPI_Comm_disconnect");
     return MPI_Comm_free(handle);
 }
 
 /* What a duplicate gets besides its group. */
 static int dup_rest(struct poise_mpi_comm *from, struct poise_mpi_comm *to)
 {
-    struct vrank_face *face = from->face;
+    struct vrank_mpi *mpi = from->mpi;
     int code = MPI_SUCCESS;
     if (from->topology) {
         code = from->topology->copy(from, to);
     }
     if (code == MPI_SUCCESS) {
-        code = attributes_copy(face, FACE_KEY_COMM, vcomm_handle(from),
+        code = attributes_copy(mpi, KEY_COMM, vcomm_handle(from),
                                &from->attributes, &to->attributes);
     }
     return code;
@@ -330,9 +243,9 @@ static int dup_end(struct poise_mpi_comm *from, int code, MPI_Comm *made,
 int MPI_Comm_dup(MPI_Comm handle, MPI_Comm *out)
 {
     const char *call = "MPI_Comm_dup";
-    struct vrank_face *face = face_enter(call);
+    struct vrank_mpi *mpi = mpi_enter(call);
     int code = MPI_SUCCESS;
-    struct poise_mpi_comm *comm = comm_arg(face, handle, &code);
+    struct poise_mpi_comm *comm = comm_arg(mpi, handle, &code);
     MPI_Comm made = NULL;
     if (!comm) {
         return code;
@@ -340,7 +253,7 @@ int MPI_Comm_dup(MPI_Comm handle, MPI_Comm *out)
     code = comm->remote ? intercomm_dup(comm, call, &made)
                         : vcomm_make(comm, comm->group, call, &made);
     code = dup_end(comm, code, &made, out);
-    return code == MPI_SUCCESS ? code : face_fail(face, comm, code, NULL);
+    return code == MPI_SUCCESS ? code : mpi_fail(mpi, comm, code, NULL);
 }
 
 int MPI_Comm_dup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm *out)
@@ -367,7 +280,7 @@ static int idup_step(struct poise_mpi_request *request)
         }
         request_complete(&idup->incoming, "MPI_Comm_idup", NULL);
     }
-    int code = vcomm_new(idup->comm->face, idup->context, idup->comm->group,
+    int code = vcomm_new(idup->comm->mpi, idup->context, idup->comm->group,
                          NULL, &made);
     if (code == MPI_SUCCESS) {
         made->handler = errhandler_hold(idup->comm->handler);
@@ -388,15 +301,15 @@ static int idup_begin(struct idup *idup)
     int tag = comm->makings++, code = MPI_SUCCESS;
     if (comm->rank != 0) {
         struct p2p_message what = {.comm = comm,
-                                   .plane = FACE_MAKING,
+                                   .plane = PLANE_MAKING,
                                    .tag = tag,
                                    .data = {.base = (char *)&idup->context,
                                             .bytes = sizeof idup->context}};
         return p2p_ireceive(&what, &idup->incoming);
     }
-    idup->context = vcomm_context(comm->face);
+    idup->context = vcomm_context(comm->mpi);
     for (int i = 1; i < comm->size && code == MPI_SUCCESS; i++) {
-        code = p2p_send_bytes(comm, FACE_MAKING, &idup->context,
+        code = p2p_send_bytes(comm, PLANE_MAKING, &idup->context,
                               sizeof idup->context, i, tag, "MPI_Comm_idup");
     }
     return code;
@@ -404,19 +317,19 @@ static int idup_begin(struct idup *idup)
 
 int MPI_Comm_idup(MPI_Comm handle, MPI_Comm *out, MPI_Request *request)
 {
-    struct vrank_face *face = face_enter("MPI_Comm_idup");
+    struct vrank_mpi *mpi = mpi_enter("MPI_Comm_idup");
     int code = MPI_SUCCESS;
-    struct poise_mpi_comm *comm = comm_arg(face, handle, &code);
+    struct poise_mpi_comm *comm = comm_arg(mpi, handle, &code);
     if (!comm) {
         return code;
     }
     if (comm->remote) {
-        return face_fail(face, comm, MPI_ERR_COMM,
-                         "it is an intercommunicator: use MPI_Comm_dup");
+        return mpi_fail(mpi, comm, MPI_ERR_COMM,
+                        "it is an intercommunicator: use MPI_Comm_dup");
     }
     struct idup *idup = poise_alloc(1, sizeof *idup);
     if (!idup) {
-        return face_fail(face, comm, MPI_ERR_NO_MEM, NULL);
+        return mpi_fail(mpi, comm, MPI_ERR_NO_MEM, NULL);
     }
     *idup = (struct idup){.comm = comm, .out = out};
     code = idup_begin(idup);
@@ -425,26 +338,25 @@ int MPI_Comm_idup(MPI_Comm handle, MPI_Comm *out, MPI_Request *request)
     } else {
         free(idup);
     }
-    return code == MPI_SUCCESS ? code : face_fail(face, comm, code, NULL);
+    return code == MPI_SUCCESS ? code : mpi_fail(mpi, comm, code, NULL);
 }
 
 int MPI_Comm_create(MPI_Comm handle, MPI_Group group, MPI_Comm *out)
 {
-    struct vrank_face *face = face_enter("MPI_Comm_create");
+    struct vrank_mpi *mpi = mpi_enter("MPI_Comm_create");
     int code = MPI_SUCCESS;
-    struct poise_mpi_comm *comm = comm_arg(face, handle, &code);
+    struct poise_mpi_comm *comm = comm_arg(mpi, handle, &code);
     if (!comm) {
         return code;
     }
     if (comm->remote) {
-        return face_fail(face, comm, MPI_ERR_COMM,
-                         "it is an intercommunicator");
+        return mpi_fail(mpi, comm, MPI_ERR_COMM, "it is an intercommunicator");
     }
     if (!group) {
-        return face_fail(face, comm, MPI_ERR_GROUP, NULL);
+        return mpi_fail(mpi, comm, MPI_ERR_GROUP, NULL);
     }
     code = vcomm_make(comm, group, "MPI_Comm_create", out);
-    return code == MPI_SUCCESS ? code : face_fail(face, comm, code, NULL);
+    return code == MPI_SUCCESS ? code : mpi_fail(mpi, comm, code, NULL);
 }
 
 /* The tags of what only a group does, by the tag that the user gave it: apart
@@ -460,14 +372,14 @@ static int group_agree(struct poise_mpi_comm *comm, MPI_Group group, int tag,
 {
     int code = MPI_SUCCESS;
     if (group->rank != 0) {
-        return p2p_receive_bytes(comm, FACE_MAKING, context, sizeof *context,
+        return p2p_receive_bytes(comm, PLANE_MAKING, context, sizeof *context,
                                  group_find(comm->group, group_at(group, 0)),
                                  group_tag(tag), why);
     }
-    *context = vcomm_context(comm->face);
+    *context = vcomm_context(comm->mpi);
     for (int i = 1; i < group->size && code == MPI_SUCCESS; i++) {
         int to = group_find(comm->group, group_at(group, i));
-        code = p2p_send_bytes(comm, FACE_MAKING, context, sizeof *context, to,
+        code = p2p_send_bytes(comm, PLANE_MAKING, context, sizeof *context, to,
                               group_tag(tag), why);
     }
     return code;
@@ -488,19 +400,19 @@ int MPI_Comm_create_group(MPI_Comm handle, MPI_Group group, int tag,
                           MPI_Comm *out)
 {
     const char *call = "MPI_Comm_create_group";
-    struct vrank_face *face = face_enter(call);
+    struct vrank_mpi *mpi = mpi_enter(call);
     int code = MPI_SUCCESS;
-    struct poise_mpi_comm *comm = comm_arg(face, handle, &code);
+    struct poise_mpi_comm *comm = comm_arg(mpi, handle, &code);
     uint64_t context = 0;
     if (!comm) {
         return code;
     }
     if (!group || comm->remote || !is_within(group, comm->group)) {
-        return face_fail(face, comm, MPI_ERR_GROUP,
-                         "it is not part of the communicator's");
+        return mpi_fail(mpi, comm, MPI_ERR_GROUP,
+                        "it is not part of the communicator's");
     }
     if (tag < 0) {
-        return face_fail(face, comm, MPI_ERR_TAG, "%d", tag);
+        return mpi_fail(mpi, comm, MPI_ERR_TAG, "%d", tag);
     }
     if (group->rank == MPI_UNDEFINED) {
         *out = MPI_COMM_NULL;
@@ -509,13 +421,13 @@ int MPI_Comm_create_group(MPI_Comm handle, MPI_Group group, int tag,
     struct poise_mpi_comm *made;
     code = group_agree(comm, group, tag, call, &context);
     if (code == MPI_SUCCESS) {
-        code = vcomm_new(face, context, group, NULL, &made);
+        code = vcomm_new(mpi, context, group, NULL, &made);
     }
     if (code == MPI_SUCCESS) {
         made->handler = errhandler_hold(comm->handler);
         *out = made;
     }
-    return code == MPI_SUCCESS ? code : face_fail(face, comm, code, NULL);
+    return code == MPI_SUCCESS ? code : mpi_fail(mpi, comm, code, NULL);
 }
 
 /* ---- splitting ---------------------------------------------------------- */
@@ -557,7 +469,7 @@ static int group_of_colour(struct poise_mpi_comm *comm, struct choice *all,
         members[count] = group_at(comm->group, all[first + count].rank);
         count++;
     }
-    int code = group_make(comm->face, members, count, out);
+    int code = group_make(comm->mpi, members, count, out);
     free(members);
     return code;
 }
@@ -567,7 +479,7 @@ static int split(struct poise_mpi_comm *comm, int colour, int key,
 {
     struct choice mine = {colour, key, comm->rank};
     struct poise_mpi_request *scratch =
-        request_scratch(comm->face, (size_t)comm->size, sizeof mine);
+        request_scratch(comm->mpi, (size_t)comm->size, sizeof mine);
     MPI_Group group = NULL;
     if (!scratch) {
         return MPI_ERR_NO_MEM;
@@ -596,22 +508,21 @@ static int split(struct poise_mpi_comm *comm, int colour, int key,
 static int split_as(const char *call, MPI_Comm handle, int colour, int key,
                     MPI_Comm *out)
 {
-    struct vrank_face *face = face_enter(call);
+    struct vrank_mpi *mpi = mpi_enter(call);
     int code = MPI_SUCCESS;
-    struct poise_mpi_comm *comm = comm_arg(face, handle, &code);
+    struct poise_mpi_comm *comm = comm_arg(mpi, handle, &code);
     if (!comm) {
         return code;
     }
     if (comm->remote) {
-        return face_fail(face, comm, MPI_ERR_COMM,
-                         "it is an intercommunicator");
+        return mpi_fail(mpi, comm, MPI_ERR_COMM, "it is an intercommunicator");
     }
     if (colour < 0 && colour != MPI_UNDEFINED) {
-        return face_fail(face, comm, MPI_ERR_ARG, "colour %d is negative",
-                         colour);
+        return mpi_fail(mpi, comm, MPI_ERR_ARG, "colour %d is negative",
+                        colour);
     }
     code = split(comm, colour, key, call, out);
-    return code == MPI_SUCCESS ? code : face_fail(face, comm, code, NULL);
+    return code == MPI_SUCCESS ? code : mpi_fail(mpi, comm, code, NULL);
 }
 
 int MPI_Comm_split(MPI_Comm comm, int colour, int key, MPI_Comm *out)
@@ -624,9 +535,9 @@ int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info,
 {
     (void)info; /* hints, of which none is known */
     const char *call = "MPI_Comm_split_type";
-    struct vrank_face *face = face_enter(call);
+    struct vrank_mpi *mpi = mpi_enter(call);
     if (type != MPI_COMM_TYPE_SHARED && type != MPI_UNDEFINED) {
-        return face_fail(face, NULL, MPI_ERR_ARG, "there is no type %d", type);
+        return mpi_fail(mpi, NULL, MPI_ERR_ARG, "there is no type %d", type);
     }
     int colour = type == MPI_UNDEFINED ? type : wire_node(vrank_process());
     return split_as(call, comm, colour, key, out);

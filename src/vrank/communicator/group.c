@@ -1,122 +1,11 @@
 /*
- * Groups: ordered sets of ranks. A row of ranks at equal distances, as most
- * groups are, takes no list.
+ * MPI's functions on groups.
  */
-#include "vrank/mpi/entry.h"
+#include "vrank/mpi/comm.h"
 
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-
-const struct poise_mpi_group poise_mpi_group_empty = {
-    .refs = 1, .rank = MPI_UNDEFINED, .stride = 1};
-
-/* ---- making them -------------------------------------------------------- */
-
-int group_find(const struct poise_mpi_group *group, int number)
-{
-    if (!group->members) {
-        int away = number - group->first;
-        int place = group->size > 0 ? away / group->stride : -1;
-        return place >= 0 && place < group->size &&
-                       place * group->stride == away
-                   ? place
-                   : MPI_UNDEFINED;
-    }
-    for (int i = 0; i < group->size; i++) {
-        if (group->members[i] == number) {
-            return i;
-        }
-    }
-    return MPI_UNDEFINED;
-}
-
-int group_range(struct vrank_face *face, int first, int stride, int size,
-                MPI_Group *out)
-{
-    struct poise_mpi_group *group = poise_alloc(1, sizeof *group);
-    if (!group) {
-        return MPI_ERR_NO_MEM;
-    }
-    group->refs = 1;
-    group->size = size;
-    group->first = first;
-    group->stride = stride;
-    group->rank = group_find(group, face->number);
-    *out = group;
-    return MPI_SUCCESS;
-}
-
-static bool is_row(const int *members, int size)
-{
-    for (int i = 2; i < size; i++) {
-        if (members[i] - members[i - 1] != members[1] - members[0]) {
-            return false;
-        }
-    }
-    return true;
-}
-
-int group_make(struct vrank_face *face, const int *members, int size,
-               MPI_Group *out)
-{
-    MPI_Group group;
-    bool row = is_row(members, size);
-    int code = group_range(face, size > 0 ? members[0] : 0,
-                           row && size > 1 ? members[1] - members[0] : 1, size,
-                           &group);
-    if (code != MPI_SUCCESS || row) {
-        if (code == MPI_SUCCESS) {
-            *out = group;
-        }
-        return code;
-    }
-    group->members = poise_alloc((size_t)size, sizeof *members);
-    if (!group->members) {
-        free(group);
-        return MPI_ERR_NO_MEM;
-    }
-    memcpy(group->members, members, (size_t)size * sizeof *members);
-    group->rank = group_find(group, face->number);
-    *out = group;
-    return MPI_SUCCESS;
-}
-
-MPI_Group group_hold(MPI_Group group)
-{
-    if (group != MPI_GROUP_EMPTY) {
-        group->refs++;
-    }
-    return group;
-}
-
-void group_release(MPI_Group group)
-{
-    if (group && group != MPI_GROUP_EMPTY && --group->refs == 0) {
-        free(group->members);
-        free(group);
-    }
-}
-
-int group_compare(const struct poise_mpi_group *a,
-                  const struct poise_mpi_group *b)
-{
-    int result = MPI_IDENT;
-    if (a->size != b->size) {
-        return MPI_UNEQUAL;
-    }
-    for (int i = 0; i < a->size; i++) {
-        if (group_at(a, i) != group_at(b, i)) {
-            result = MPI_SIMILAR;
-            if (group_find(b, group_at(a, i)) == MPI_UNDEFINED) {
-                return MPI_UNEQUAL;
-            }
-        }
-    }
-    return result;
-}
-
-/* ---- functions of MPI --------------------------------------------------- */
 
 /* Results of the functions below, before they become a group: at most `cap`
  * members. */
@@ -133,28 +22,28 @@ static int list_begin(struct list *list, size_t cap)
 }
 
 /* Make the group, unless `code` says that something failed. */
-static int list_end(struct vrank_face *face, struct list *list, int code,
+static int list_end(struct vrank_mpi *mpi, struct list *list, int code,
                     MPI_Group *out)
 {
     if (code == MPI_SUCCESS && list->count == 0) {
         *out = MPI_GROUP_EMPTY;
     } else if (code == MPI_SUCCESS) {
-        code = group_make(face, list->members, list->count, out);
+        code = group_make(mpi, list->members, list->count, out);
     }
     free(list->members);
-    return code == MPI_SUCCESS ? code : face_fail(face, NULL, code, NULL);
+    return code == MPI_SUCCESS ? code : mpi_fail(mpi, NULL, code, NULL);
 }
 
-static int bad_group(struct vrank_face *face)
+static int bad_group(struct vrank_mpi *mpi)
 {
-    return face_fail(face, NULL, MPI_ERR_GROUP, "it is MPI_GROUP_NULL");
+    return mpi_fail(mpi, NULL, MPI_ERR_GROUP, "it is MPI_GROUP_NULL");
 }
 
 int MPI_Group_size(MPI_Group group, int *size)
 {
-    struct vrank_face *face = face_enter("MPI_Group_size");
+    struct vrank_mpi *mpi = mpi_enter("MPI_Group_size");
     if (!group) {
-        return bad_group(face);
+        return bad_group(mpi);
     }
     *size = group->size;
     return MPI_SUCCESS;
@@ -162,9 +51,9 @@ int MPI_Group_size(MPI_Group group, int *size)
 
 int MPI_Group_rank(MPI_Group group, int *rank)
 {
-    struct vrank_face *face = face_enter("MPI_Group_rank");
+    struct vrank_mpi *mpi = mpi_enter("MPI_Group_rank");
     if (!group) {
-        return bad_group(face);
+        return bad_group(mpi);
     }
     *rank = group->rank;
     return MPI_SUCCESS;
@@ -172,9 +61,9 @@ int MPI_Group_rank(MPI_Group group, int *rank)
 
 int MPI_Group_free(MPI_Group *group)
 {
-    struct vrank_face *face = face_enter("MPI_Group_free");
+    struct vrank_mpi *mpi = mpi_enter("MPI_Group_free");
     if (!group || !*group) {
-        return bad_group(face);
+        return bad_group(mpi);
     }
     group_release(*group);
     *group = MPI_GROUP_NULL;
@@ -183,9 +72,9 @@ int MPI_Group_free(MPI_Group *group)
 
 int MPI_Group_compare(MPI_Group a, MPI_Group b, int *result)
 {
-    struct vrank_face *face = face_enter("MPI_Group_compare");
+    struct vrank_mpi *mpi = mpi_enter("MPI_Group_compare");
     if (!a || !b) {
-        return bad_group(face);
+        return bad_group(mpi);
     }
     *result = group_compare(a, b);
     return MPI_SUCCESS;
@@ -194,16 +83,16 @@ int MPI_Group_compare(MPI_Group a, MPI_Group b, int *result)
 int MPI_Group_translate_ranks(MPI_Group a, int count, const int *ranks,
                               MPI_Group b, int *result)
 {
-    struct vrank_face *face = face_enter("MPI_Group_translate_ranks");
+    struct vrank_mpi *mpi = mpi_enter("MPI_Group_translate_ranks");
     if (!a || !b) {
-        return bad_group(face);
+        return bad_group(mpi);
     }
     for (int i = 0; i < count; i++) {
         if (ranks[i] == MPI_PROC_NULL) {
             result[i] = MPI_PROC_NULL;
         } else if (ranks[i] < 0 || ranks[i] >= a->size) {
-            return face_fail(face, NULL, MPI_ERR_RANK, "there is no rank %d",
-                             ranks[i]);
+            return mpi_fail(mpi, NULL, MPI_ERR_RANK, "there is no rank %d",
+                            ranks[i]);
         } else {
             result[i] = group_find(b, group_at(a, ranks[i]));
         }
@@ -225,19 +114,19 @@ static int take_listed(MPI_Group group, int count, const int *ranks,
 
 int MPI_Group_incl(MPI_Group group, int count, const int *ranks, MPI_Group *out)
 {
-    struct vrank_face *face = face_enter("MPI_Group_incl");
+    struct vrank_mpi *mpi = mpi_enter("MPI_Group_incl");
     struct list list;
     if (!group) {
-        return bad_group(face);
+        return bad_group(mpi);
     }
     if (count < 0) {
-        return face_fail(face, NULL, MPI_ERR_ARG, NULL);
+        return mpi_fail(mpi, NULL, MPI_ERR_ARG, NULL);
     }
     int code = list_begin(&list, (size_t)count);
     if (code == MPI_SUCCESS) {
         code = take_listed(group, count, ranks, &list);
     }
-    return list_end(face, &list, code, out);
+    return list_end(mpi, &list, code, out);
 }
 
 /* The members of `group` whose `marks` are `wanted`, in order. */
@@ -253,10 +142,10 @@ static void take_marked(MPI_Group group, const char *marks, char wanted,
 
 int MPI_Group_excl(MPI_Group group, int count, const int *ranks, MPI_Group *out)
 {
-    struct vrank_face *face = face_enter("MPI_Group_excl");
+    struct vrank_mpi *mpi = mpi_enter("MPI_Group_excl");
     struct list list = {0};
     if (!group) {
-        return bad_group(face);
+        return bad_group(mpi);
     }
     char *marks = poise_alloc((size_t)group->size + 1, 1);
     int code = marks ? list_begin(&list, (size_t)group->size) : MPI_ERR_NO_MEM;
@@ -271,7 +160,7 @@ int MPI_Group_excl(MPI_Group group, int count, const int *ranks, MPI_Group *out)
         take_marked(group, marks, 0, &list);
     }
     free(marks);
-    return list_end(face, &list, code, out);
+    return list_end(mpi, &list, code, out);
 }
 
 /* Step through (first, last, stride) triplets. 0 at the end. */
@@ -323,30 +212,30 @@ static int expand(MPI_Group group, int count, int ranges[][3],
 int MPI_Group_range_incl(MPI_Group group, int count, int ranges[][3],
                          MPI_Group *out)
 {
-    struct vrank_face *face = face_enter("MPI_Group_range_incl");
+    struct vrank_mpi *mpi = mpi_enter("MPI_Group_range_incl");
     struct list list = {0};
     if (!group) {
-        return bad_group(face);
+        return bad_group(mpi);
     }
     int code = expand(group, count, ranges, &list);
     for (int i = 0; i < list.count && code == MPI_SUCCESS; i++) {
         list.members[i] = group_at(group, list.members[i]);
     }
-    return list_end(face, &list, code, out);
+    return list_end(mpi, &list, code, out);
 }
 
 int MPI_Group_range_excl(MPI_Group group, int count, int ranges[][3],
                          MPI_Group *out)
 {
-    struct vrank_face *face = face_enter("MPI_Group_range_excl");
+    struct vrank_mpi *mpi = mpi_enter("MPI_Group_range_excl");
     struct list listed = {0};
     if (!group) {
-        return bad_group(face);
+        return bad_group(mpi);
     }
     int code = expand(group, count, ranges, &listed);
     if (code != MPI_SUCCESS) {
         free(listed.members);
-        return face_fail(face, NULL, code, NULL);
+        return mpi_fail(mpi, NULL, code, NULL);
     }
     code = MPI_Group_excl(group, listed.count, listed.members, out);
     free(listed.members);
@@ -375,12 +264,12 @@ static char *mark_common(MPI_Group a, MPI_Group b)
 
 enum set_operation { SET_UNION, SET_INTERSECTION, SET_DIFFERENCE };
 
-static int combine(struct vrank_face *face, enum set_operation operation,
+static int combine(struct vrank_mpi *mpi, enum set_operation operation,
                    MPI_Group a, MPI_Group b, MPI_Group *out)
 {
     struct list list = {0};
     if (!a || !b) {
-        return bad_group(face);
+        return bad_group(mpi);
     }
     char *common = mark_common(a, b), *twice = mark_common(b, a);
     int code = common && twice
@@ -403,22 +292,22 @@ static int combine(struct vrank_face *face, enum set_operation operation,
     }
     free(common);
     free(twice);
-    return list_end(face, &list, code, out);
+    return list_end(mpi, &list, code, out);
 }
 
 int MPI_Group_union(MPI_Group a, MPI_Group b, MPI_Group *out)
 {
-    return combine(face_enter("MPI_Group_union"), SET_UNION, a, b, out);
+    return combine(mpi_enter("MPI_Group_union"), SET_UNION, a, b, out);
 }
 
 int MPI_Group_intersection(MPI_Group a, MPI_Group b, MPI_Group *out)
 {
-    return combine(face_enter("MPI_Group_intersection"), SET_INTERSECTION, a, b,
+    return combine(mpi_enter("MPI_Group_intersection"), SET_INTERSECTION, a, b,
                    out);
 }
 
 int MPI_Group_difference(MPI_Group a, MPI_Group b, MPI_Group *out)
 {
-    return combine(face_enter("MPI_Group_difference"), SET_DIFFERENCE, a, b,
+    return combine(mpi_enter("MPI_Group_difference"), SET_DIFFERENCE, a, b,
                    out);
 }

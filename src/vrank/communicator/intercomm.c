@@ -3,7 +3,7 @@
  * its context each has a communicator of the own group, in which the members
  * agree among themselves; the two sides agree through their leaders.
  */
-#include "vrank/mpi/entry.h"
+#include "communicator.h"
 
 #include <stdlib.h>
 
@@ -20,7 +20,7 @@ static int swap(struct poise_mpi_comm *through, int peer, int tag,
                 size_t theirs_bytes, const char *why)
 {
     struct p2p_message in = {.comm = through,
-                             .plane = FACE_MAKING,
+                             .plane = PLANE_MAKING,
                              .peer = peer,
                              .tag = tag,
                              .data = {.base = theirs, .bytes = theirs_bytes}};
@@ -30,16 +30,16 @@ static int swap(struct poise_mpi_comm *through, int peer, int tag,
         return code;
     }
     code =
-        p2p_send_bytes(through, FACE_MAKING, mine, mine_bytes, peer, tag, why);
+        p2p_send_bytes(through, PLANE_MAKING, mine, mine_bytes, peer, tag, why);
     int received = request_complete(&incoming, why, NULL);
     return code == MPI_SUCCESS ? received : code;
 }
 
 /* The members of a group as an array. */
-static MPI_Request list_of(struct vrank_face *face,
+static MPI_Request list_of(struct vrank_mpi *mpi,
                            const struct poise_mpi_group *group)
 {
-    MPI_Request list = request_scratch(face, (size_t)group->size, sizeof(int));
+    MPI_Request list = request_scratch(mpi, (size_t)group->size, sizeof(int));
     for (int i = 0; list && i < group->size; i++) {
         ((int *)list->copy)[i] = group_at(group, i);
     }
@@ -51,14 +51,14 @@ static int meet(struct poise_mpi_comm *own, struct poise_mpi_comm *through,
                 int peer, int tag, struct side *mine, struct side *theirs,
                 MPI_Request *list, const char *why)
 {
-    MPI_Request members = list_of(own->face, own->group);
+    MPI_Request members = list_of(own->mpi, own->group);
     if (!members) {
         return MPI_ERR_NO_MEM;
     }
     int code = swap(through, peer, tag, mine, sizeof *mine, theirs,
                     sizeof *theirs, why);
     if (code == MPI_SUCCESS) {
-        *list = request_scratch(own->face, (size_t)theirs->size, sizeof(int));
+        *list = request_scratch(own->mpi, (size_t)theirs->size, sizeof(int));
         code = *list ? swap(through, peer, tag, members->copy,
                             (size_t)mine->size * sizeof(int), (*list)->copy,
                             (size_t)theirs->size * sizeof(int), why)
@@ -73,7 +73,7 @@ static int build(struct poise_mpi_comm *local, uint64_t context,
                  MPI_Group remote, MPI_Errhandler handler, MPI_Comm *out)
 {
     struct poise_mpi_comm *made;
-    int code = vcomm_new(local->face, context, local->group, remote, &made);
+    int code = vcomm_new(local->mpi, context, local->group, remote, &made);
     if (code != MPI_SUCCESS) {
         vcomm_release(local);
         return code;
@@ -97,7 +97,7 @@ static int spread(struct poise_mpi_comm *own, int leader, int tag,
     *theirs = told.side;
     *context = told.context;
     if (code == MPI_SUCCESS && !*list) {
-        *list = request_scratch(own->face, (size_t)theirs->size, sizeof(int));
+        *list = request_scratch(own->mpi, (size_t)theirs->size, sizeof(int));
         code = *list ? code : MPI_ERR_NO_MEM;
     }
     return code == MPI_SUCCESS
@@ -111,7 +111,7 @@ static int create(struct poise_mpi_comm *own, int leader,
                   MPI_Comm *out)
 {
     const char *why = "MPI_Intercomm_create";
-    struct vrank_face *face = own->face;
+    struct vrank_mpi *mpi = own->mpi;
     struct side mine = {.size = own->size}, theirs = {0};
     int making = own->makings++, code = MPI_SUCCESS;
     MPI_Request list = NULL;
@@ -119,7 +119,7 @@ static int create(struct poise_mpi_comm *own, int leader,
     MPI_Group remote = NULL;
     MPI_Comm local;
     if (own->rank == leader) {
-        mine.context = vcomm_context(face);
+        mine.context = vcomm_context(mpi);
         /* Apart from what all members of `through` do. */
         code = meet(own, through, remote_leader, -16 - tag, &mine, &theirs,
                     &list, why);
@@ -129,7 +129,7 @@ static int create(struct poise_mpi_comm *own, int leader,
         code = spread(own, leader, making, &theirs, &list, &context, why);
     }
     if (code == MPI_SUCCESS) {
-        code = group_make(face, list->copy, theirs.size, &remote);
+        code = group_make(mpi, list->copy, theirs.size, &remote);
     }
     if (code == MPI_SUCCESS) {
         code = vcomm_make(own, own->group, why, &local);
@@ -148,32 +148,32 @@ int MPI_Intercomm_create(MPI_Comm local_handle, int local_leader,
                          MPI_Comm peer_handle, int remote_leader, int tag,
                          MPI_Comm *out)
 {
-    struct vrank_face *face = face_enter("MPI_Intercomm_create");
-    struct poise_mpi_comm *own = vcomm_of(face, local_handle);
-    struct poise_mpi_comm *peer = vcomm_of(face, peer_handle);
+    struct vrank_mpi *mpi = mpi_enter("MPI_Intercomm_create");
+    struct poise_mpi_comm *own = vcomm_of(mpi, local_handle);
+    struct poise_mpi_comm *peer = vcomm_of(mpi, peer_handle);
     if (!own || own->remote) {
-        return face_fail(face, own, MPI_ERR_COMM,
-                         "the local one is null, or an intercommunicator");
+        return mpi_fail(mpi, own, MPI_ERR_COMM,
+                        "the local one is null, or an intercommunicator");
     }
     if (local_leader < 0 || local_leader >= own->size) {
-        return face_fail(face, own, MPI_ERR_RANK, "there is no rank %d",
-                         local_leader);
+        return mpi_fail(mpi, own, MPI_ERR_RANK, "there is no rank %d",
+                        local_leader);
     }
     if (own->rank == local_leader) {
         if (!peer) {
-            return face_fail(face, own, MPI_ERR_COMM,
-                             "the leaders' is MPI_COMM_NULL");
+            return mpi_fail(mpi, own, MPI_ERR_COMM,
+                            "the leaders' is MPI_COMM_NULL");
         }
         if (remote_leader < 0 || remote_leader >= vcomm_peers(peer)->size) {
-            return face_fail(face, own, MPI_ERR_RANK, "there is no rank %d",
-                             remote_leader);
+            return mpi_fail(mpi, own, MPI_ERR_RANK, "there is no rank %d",
+                            remote_leader);
         }
     }
     if (tag < 0) {
-        return face_fail(face, own, MPI_ERR_TAG, "%d", tag);
+        return mpi_fail(mpi, own, MPI_ERR_TAG, "%d", tag);
     }
     int code = create(own, local_leader, peer, remote_leader, tag, out);
-    return code == MPI_SUCCESS ? code : face_fail(face, own, code, NULL);
+    return code == MPI_SUCCESS ? code : mpi_fail(mpi, own, code, NULL);
 }
 
 /* Both sides agree on a context, and learn the other's flag. `first`: this
@@ -188,7 +188,7 @@ static int agree(struct poise_mpi_comm *comm, int flag, uint64_t *context,
         int flag;
     } told = {0};
     if (comm->rank == 0) {
-        mine.context = vcomm_context(comm->face);
+        mine.context = vcomm_context(comm->mpi);
         code =
             swap(comm, 0, tag, &mine, sizeof mine, &theirs, sizeof theirs, why);
         told.context =
@@ -235,7 +235,7 @@ static int merged_group(struct poise_mpi_comm *comm, bool mine_first,
         members[i] = i < first->size ? group_at(first, i)
                                      : group_at(last, i - first->size);
     }
-    int code = group_make(comm->face, members, size, out);
+    int code = group_make(comm->mpi, members, size, out);
     free(members);
     return code;
 }
@@ -243,14 +243,14 @@ static int merged_group(struct poise_mpi_comm *comm, bool mine_first,
 int MPI_Intercomm_merge(MPI_Comm handle, int high, MPI_Comm *out)
 {
     const char *why = "MPI_Intercomm_merge";
-    struct vrank_face *face = face_enter(why);
-    struct poise_mpi_comm *comm = vcomm_of(face, handle), *made = NULL;
+    struct vrank_mpi *mpi = mpi_enter(why);
+    struct poise_mpi_comm *comm = vcomm_of(mpi, handle), *made = NULL;
     MPI_Group group = NULL;
     uint64_t context;
     int their_high;
     if (!comm || !comm->remote) {
-        return face_fail(face, comm, MPI_ERR_COMM,
-                         "it is not an intercommunicator");
+        return mpi_fail(mpi, comm, MPI_ERR_COMM,
+                        "it is not an intercommunicator");
     }
     int code = agree(comm, high != 0, &context, &their_high, why);
     if (code == MPI_SUCCESS) {
@@ -260,11 +260,11 @@ int MPI_Intercomm_merge(MPI_Comm handle, int high, MPI_Comm *out)
         code = merged_group(comm, mine_first, &group);
     }
     if (code == MPI_SUCCESS) {
-        code = vcomm_new(face, context, group, NULL, &made);
+        code = vcomm_new(mpi, context, group, NULL, &made);
     }
     group_release(group);
     if (code != MPI_SUCCESS) {
-        return face_fail(face, comm, code, NULL);
+        return mpi_fail(mpi, comm, code, NULL);
     }
     made->handler = errhandler_hold(comm->handler);
     *out = made;
@@ -273,11 +273,11 @@ int MPI_Intercomm_merge(MPI_Comm handle, int high, MPI_Comm *out)
 
 int MPI_Comm_remote_size(MPI_Comm handle, int *size)
 {
-    struct vrank_face *face = face_enter("MPI_Comm_remote_size");
-    struct poise_mpi_comm *comm = vcomm_of(face, handle);
+    struct vrank_mpi *mpi = mpi_enter("MPI_Comm_remote_size");
+    struct poise_mpi_comm *comm = vcomm_of(mpi, handle);
     if (!comm || !comm->remote) {
-        return face_fail(face, comm, MPI_ERR_COMM,
-                         "it is not an intercommunicator");
+        return mpi_fail(mpi, comm, MPI_ERR_COMM,
+                        "it is not an intercommunicator");
     }
     *size = comm->remote->size;
     return MPI_SUCCESS;
@@ -285,11 +285,11 @@ int MPI_Comm_remote_size(MPI_Comm handle, int *size)
 
 int MPI_Comm_remote_group(MPI_Comm handle, MPI_Group *group)
 {
-    struct vrank_face *face = face_enter("MPI_Comm_remote_group");
-    struct poise_mpi_comm *comm = vcomm_of(face, handle);
+    struct vrank_mpi *mpi = mpi_enter("MPI_Comm_remote_group");
+    struct poise_mpi_comm *comm = vcomm_of(mpi, handle);
     if (!comm || !comm->remote) {
-        return face_fail(face, comm, MPI_ERR_COMM,
-                         "it is not an intercommunicator");
+        return mpi_fail(mpi, comm, MPI_ERR_COMM,
+                        "it is not an intercommunicator");
     }
     *group = group_hold(comm->remote);
     return MPI_SUCCESS;
@@ -297,7 +297,7 @@ int MPI_Comm_remote_group(MPI_Comm handle, MPI_Group *group)
 
 int MPI_Comm_get_parent(MPI_Comm *parent)
 {
-    face_enter("MPI_Comm_get_parent");
+    mpi_enter("MPI_Comm_get_parent");
     *parent = MPI_COMM_NULL; /* nobody is spawned */
     return MPI_SUCCESS;
 }

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void topology_free(struct face_topology *topology)
+static void topology_free(struct vcomm_topology *topology)
 {
     free(topology);
 }
@@ -79,7 +79,7 @@ int topology_make(struct poise_mpi_comm *comm, const int *members, int count,
         numbers[i] = group_at(comm->group, members[i]);
     }
     if (error == MPI_SUCCESS) {
-        error = group_make(comm->face, numbers, count, &group);
+        error = group_make(comm->mpi, numbers, count, &group);
     }
     if (error == MPI_SUCCESS) {
         error = vcomm_make(comm, group, call, out);
@@ -98,17 +98,17 @@ struct vrank_topology *topology_enter(const char *call, MPI_Comm handle,
                                       int kind, struct poise_mpi_comm **comm,
                                       int *error)
 {
-    struct vrank_face *face = face_enter(call);
+    struct vrank_mpi *mpi = mpi_enter(call);
     struct vrank_topology *topology;
 
-    *comm = vcomm_of(face, handle);
+    *comm = vcomm_of(mpi, handle);
     if (*comm == NULL) {
-        *error = face_fail(face, NULL, MPI_ERR_COMM, NULL);
+        *error = mpi_fail(mpi, NULL, MPI_ERR_COMM, NULL);
         return NULL;
     }
     topology = topology_of(*comm);
     if (topology == NULL || topology->kind != kind) {
-        *error = face_fail(face, *comm, MPI_ERR_TOPOLOGY, NULL);
+        *error = mpi_fail(mpi, *comm, MPI_ERR_TOPOLOGY, NULL);
         return NULL;
     }
     return topology;
@@ -116,11 +116,11 @@ struct vrank_topology *topology_enter(const char *call, MPI_Comm handle,
 
 int MPI_Topo_test(MPI_Comm handle, int *status)
 {
-    struct vrank_face *face = face_enter("MPI_Topo_test");
-    struct poise_mpi_comm *comm = vcomm_of(face, handle);
+    struct vrank_mpi *mpi = mpi_enter("MPI_Topo_test");
+    struct poise_mpi_comm *comm = vcomm_of(mpi, handle);
 
     if (comm == NULL) {
-        return face_fail(face, NULL, MPI_ERR_COMM, NULL);
+        return mpi_fail(mpi, NULL, MPI_ERR_COMM, NULL);
     }
     *status = comm->topology == NULL ? MPI_UNDEFINED : topology_of(comm)->kind;
     return MPI_SUCCESS;

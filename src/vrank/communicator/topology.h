@@ -1,14 +1,14 @@
 /*
- * vrank/topology.h - how the ranks of a communicator are laid out.
+ * How the ranks of a communicator are laid out.
  */
 #ifndef POISE_VRANK_TOPOLOGY_H
 #define POISE_VRANK_TOPOLOGY_H
 
-#include "vrank/mpi/entry.h"
+#include "communicator.h"
 
 struct vrank_topology {
-    struct face_topology head; /* first: face.h knows it as that */
-    int kind;                  /* MPI_CART, MPI_GRAPH, MPI_DIST_GRAPH */
+    struct vcomm_topology head; /* first: mpi.h knows it as that */
+    int kind;                   /* MPI_CART, MPI_GRAPH, MPI_DIST_GRAPH */
 
     /* A grid. */
     int ndims;

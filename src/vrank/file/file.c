@@ -1,7 +1,7 @@
 /*
  * Files: opening and closing, sizes, views, pointers, error handlers.
  */
-#include "file.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -43,10 +43,9 @@ int file_class(int code)
     }
 }
 
-int file_fail(struct vrank_face *face, MPI_File file, int code,
-              const char *what)
+int file_fail(struct vrank_mpi *mpi, MPI_File file, int code, const char *what)
 {
-    MPI_Errhandler handler = file ? file->handler : face->file_handler;
+    MPI_Errhandler handler = file ? file->handler : mpi->file_handler;
     handler = handler ? handler : MPI_ERRORS_RETURN;
     if (handler == MPI_ERRORS_RETURN) {
         return code;
@@ -57,13 +56,13 @@ int file_fail(struct vrank_face *face, MPI_File file, int code,
         handler->file_function(&handle, &told);
         return code;
     }
-    errhandler_be_fatal(face, file ? file->path : "", code, what);
+    errhandler_be_fatal(mpi, file ? file->path : "", code, what);
 }
 
 /* A file's, or the one that files begin with. */
-static MPI_Errhandler *handler_of(struct vrank_face *face, MPI_File file)
+static MPI_Errhandler *handler_of(struct vrank_mpi *mpi, MPI_File file)
 {
-    MPI_Errhandler *handler = file ? &file->handler : &face->file_handler;
+    MPI_Errhandler *handler = file ? &file->handler : &mpi->file_handler;
     *handler = *handler ? *handler : MPI_ERRORS_RETURN;
     return handler;
 }
@@ -71,13 +70,13 @@ static MPI_Errhandler *handler_of(struct vrank_face *face, MPI_File file)
 int MPI_File_create_errhandler(MPI_File_errhandler_function *function,
                                MPI_Errhandler *out)
 {
-    struct vrank_face *face = face_enter("MPI_File_create_errhandler");
+    struct vrank_mpi *mpi = mpi_enter("MPI_File_create_errhandler");
     struct poise_mpi_errhandler *handler = NULL;
     if (function) {
         handler = poise_alloc(1, sizeof *handler);
     }
     if (!handler) {
-        return file_fail(face, NULL, function ? MPI_ERR_NO_MEM : MPI_ERR_ARG,
+        return file_fail(mpi, NULL, function ? MPI_ERR_NO_MEM : MPI_ERR_ARG,
                          "");
     }
     handler->refs = 1;
@@ -88,11 +87,11 @@ int MPI_File_create_errhandler(MPI_File_errhandler_function *function,
 
 int MPI_File_set_errhandler(MPI_File file, MPI_Errhandler handler)
 {
-    struct vrank_face *face = face_enter("MPI_File_set_errhandler");
+    struct vrank_mpi *mpi = mpi_enter("MPI_File_set_errhandler");
     if (!handler) {
-        return file_fail(face, file, MPI_ERR_ARG, "");
+        return file_fail(mpi, file, MPI_ERR_ARG, "");
     }
-    MPI_Errhandler *place = handler_of(face, file);
+    MPI_Errhandler *place = handler_of(mpi, file);
     errhandler_hold(handler);
     errhandler_release(*place);
     *place = handler;
@@ -101,34 +100,34 @@ int MPI_File_set_errhandler(MPI_File file, MPI_Errhandler handler)
 
 int MPI_File_get_errhandler(MPI_File file, MPI_Errhandler *out)
 {
-    struct vrank_face *face = face_enter("MPI_File_get_errhandler");
-    *out = errhandler_hold(*handler_of(face, file));
+    struct vrank_mpi *mpi = mpi_enter("MPI_File_get_errhandler");
+    *out = errhandler_hold(*handler_of(mpi, file));
     return MPI_SUCCESS;
 }
 
 int MPI_File_call_errhandler(MPI_File file, int code)
 {
-    file_fail(face_enter("MPI_File_call_errhandler"), file, code, "");
+    file_fail(mpi_enter("MPI_File_call_errhandler"), file, code, "");
     return MPI_SUCCESS;
 }
 
 /* At the beginning of what needs a file; NULL: *err is set. */
-static struct vrank_face *enter(const char *call, MPI_File file, int *err)
+static struct vrank_mpi *enter(const char *call, MPI_File file, int *err)
 {
-    struct vrank_face *face = face_enter(call);
+    struct vrank_mpi *mpi = mpi_enter(call);
     *err = MPI_SUCCESS;
     if (!file) {
-        *err = file_fail(face, NULL, MPI_ERR_FILE, "");
+        *err = file_fail(mpi, NULL, MPI_ERR_FILE, "");
         return NULL;
     }
-    return face;
+    return mpi;
 }
 
 /* ---- opening and closing ------------------------------------------------ */
 
 static void file_free(struct poise_mpi_file *file)
 {
-    struct poise_mpi_file **link = &file->face->files;
+    struct poise_mpi_file **link = &file->mpi->files;
     while (*link && *link != file) {
         link = &(*link)->next;
     }
@@ -149,13 +148,13 @@ static void file_free(struct poise_mpi_file *file)
     free(file);
 }
 
-void files_free(struct vrank_face *face)
+void files_free(struct vrank_mpi *mpi)
 {
-    while (face->files) {
-        file_free(face->files);
+    while (mpi->files) {
+        file_free(mpi->files);
     }
-    if (face->file_handler) {
-        errhandler_release(face->file_handler);
+    if (mpi->file_handler) {
+        errhandler_release(mpi->file_handler);
     }
 }
 
@@ -239,22 +238,22 @@ static int open_all(struct poise_mpi_file *file)
     return code != MPI_SUCCESS ? code : (int)worst;
 }
 
-static struct poise_mpi_file *file_new(struct vrank_face *face,
-                                       const char *path, int amode)
+static struct poise_mpi_file *file_new(struct vrank_mpi *mpi, const char *path,
+                                       int amode)
 {
     struct poise_mpi_file *file = poise_alloc(1, sizeof *file);
     if (!file) {
         return NULL;
     }
-    *file = (struct poise_mpi_file){.face = face,
+    *file = (struct poise_mpi_file){.mpi = mpi,
                                     .fd = -1,
                                     .shared_fd = -1,
                                     .amode = amode,
                                     .etype = MPI_BYTE,
                                     .filetype = MPI_BYTE,
-                                    .next = face->files};
-    file->handler = errhandler_hold(*handler_of(face, NULL));
-    face->files = file;
+                                    .next = mpi->files};
+    file->handler = errhandler_hold(*handler_of(mpi, NULL));
+    mpi->files = file;
     /* As ROMIO does, a kind of file system before a colon is passed over. */
     file->path = strdup(strncmp(path, "ufs:", 4) == 0 ? path + 4 : path);
     return file;
@@ -263,25 +262,25 @@ static struct poise_mpi_file *file_new(struct vrank_face *face,
 int MPI_File_open(MPI_Comm handle, const char *path, int amode, MPI_Info info,
                   MPI_File *out)
 {
-    struct vrank_face *face = face_enter("MPI_File_open");
-    struct poise_mpi_comm *over = vcomm_of(face, handle);
+    struct vrank_mpi *mpi = mpi_enter("MPI_File_open");
+    struct poise_mpi_comm *over = vcomm_of(mpi, handle);
     MPI_Comm comm = MPI_COMM_NULL;
     (void)info;
     *out = MPI_FILE_NULL;
     if (!over || over->remote) {
-        return file_fail(face, NULL, MPI_ERR_COMM, "");
+        return file_fail(mpi, NULL, MPI_ERR_COMM, "");
     }
     int code = vcomm_make(over, over->group, "MPI_File_open", &comm);
     if (code != MPI_SUCCESS) {
-        return file_fail(face, NULL, code, "");
+        return file_fail(mpi, NULL, code, "");
     }
-    struct poise_mpi_file *file = file_new(face, path, amode);
+    struct poise_mpi_file *file = file_new(mpi, path, amode);
     int mine = file && file->path ? MPI_SUCCESS : MPI_ERR_NO_MEM;
     int worst = mine;
     code = MPI_Allreduce(&mine, &worst, 1, MPI_INT, MPI_MAX, comm);
     code = code != MPI_SUCCESS ? code : worst;
     if (code == MPI_SUCCESS) {
-        file->comm = vcomm_of(face, comm);
+        file->comm = vcomm_of(mpi, comm);
         code = open_all(file);
     }
     if (code == MPI_SUCCESS) {
@@ -292,16 +291,16 @@ int MPI_File_open(MPI_Comm handle, const char *path, int amode, MPI_Info info,
         file_free(file);
     }
     MPI_Comm_free(&comm);
-    face->call = "MPI_File_open";
-    return file_fail(face, NULL, code, path);
+    mpi->call = "MPI_File_open";
+    return file_fail(mpi, NULL, code, path);
 }
 
 int MPI_File_close(MPI_File *handle)
 {
     int err;
     struct poise_mpi_file *file = handle ? *handle : NULL;
-    struct vrank_face *face = enter("MPI_File_close", file, &err);
-    if (!face) {
+    struct vrank_mpi *mpi = enter("MPI_File_close", file, &err);
+    if (!mpi) {
         return err;
     }
     MPI_Comm comm = vcomm_handle(file->comm);
@@ -319,8 +318,8 @@ int MPI_File_close(MPI_File *handle)
         file->fd = -1;
         err = code < 0 ? file_class(code) : MPI_SUCCESS;
     }
-    face->call = "MPI_File_close";
-    err = err == MPI_SUCCESS ? err : file_fail(face, file, err, "");
+    mpi->call = "MPI_File_close";
+    err = err == MPI_SUCCESS ? err : file_fail(mpi, file, err, "");
     file_free(file);
     MPI_Comm_free(&comm);
     *handle = MPI_FILE_NULL;
@@ -329,10 +328,10 @@ int MPI_File_close(MPI_File *handle)
 
 int MPI_File_delete(const char *path, MPI_Info info)
 {
-    struct vrank_face *face = face_enter("MPI_File_delete");
+    struct vrank_mpi *mpi = mpi_enter("MPI_File_delete");
     (void)info;
     if (unlink(path) != 0) {
-        return file_fail(face, NULL, file_class(errno), path);
+        return file_fail(mpi, NULL, file_class(errno), path);
     }
     return MPI_SUCCESS;
 }
@@ -343,9 +342,9 @@ int MPI_File_delete(const char *path, MPI_Info info)
 static int agree(struct poise_mpi_file *file, const char *call, int code)
 {
     int later = MPI_Bcast(&code, 1, MPI_INT, 0, vcomm_handle(file->comm));
-    file->face->call = call;
+    file->mpi->call = call;
     code = later != MPI_SUCCESS ? later : code;
-    return code == MPI_SUCCESS ? code : file_fail(file->face, file, code, "");
+    return code == MPI_SUCCESS ? code : file_fail(file->mpi, file, code, "");
 }
 
 int MPI_File_set_size(MPI_File file, MPI_Offset bytes)
@@ -389,23 +388,23 @@ static int size_of(const struct poise_mpi_file *file, MPI_Offset *bytes)
 int MPI_File_get_size(MPI_File file, MPI_Offset *bytes)
 {
     int code;
-    struct vrank_face *face = enter("MPI_File_get_size", file, &code);
-    if (!face) {
+    struct vrank_mpi *mpi = enter("MPI_File_get_size", file, &code);
+    if (!mpi) {
         return code;
     }
     code = size_of(file, bytes);
-    return code == MPI_SUCCESS ? code : file_fail(face, file, code, "");
+    return code == MPI_SUCCESS ? code : file_fail(mpi, file, code, "");
 }
 
 int MPI_File_sync(MPI_File file)
 {
     int code;
-    struct vrank_face *face = enter("MPI_File_sync", file, &code);
-    if (!face) {
+    struct vrank_mpi *mpi = enter("MPI_File_sync", file, &code);
+    if (!mpi) {
         return code;
     }
     if (fsync(file->fd) != 0 && errno != EINVAL) {
-        return file_fail(face, file, file_class(errno), "");
+        return file_fail(mpi, file, file_class(errno), "");
     }
     return MPI_SUCCESS;
 }
@@ -471,12 +470,12 @@ int MPI_File_get_atomicity(MPI_File file, int *flag)
 int MPI_File_get_type_extent(MPI_File file, MPI_Datatype type, MPI_Aint *extent)
 {
     int code;
-    struct vrank_face *face = enter("MPI_File_get_type_extent", file, &code);
-    if (!face) {
+    struct vrank_mpi *mpi = enter("MPI_File_get_type_extent", file, &code);
+    if (!mpi) {
         return code;
     }
     if (!type) {
-        return file_fail(face, file, MPI_ERR_TYPE, "");
+        return file_fail(mpi, file, MPI_ERR_TYPE, "");
     }
     *extent = type_extent(type);
     return MPI_SUCCESS;
@@ -508,19 +507,19 @@ int MPI_File_set_view(MPI_File file, MPI_Offset disp, MPI_Datatype etype,
                       MPI_Datatype filetype, const char *datarep, MPI_Info info)
 {
     int code;
-    struct vrank_face *face = enter("MPI_File_set_view", file, &code);
+    struct vrank_mpi *mpi = enter("MPI_File_set_view", file, &code);
     (void)info;
-    if (!face) {
+    if (!mpi) {
         return code;
     }
     code = view_check(file, disp, etype, filetype, datarep);
     int worst = code;
     int later = MPI_Allreduce(&code, &worst, 1, MPI_INT, MPI_MAX,
                               vcomm_handle(file->comm));
-    face->call = "MPI_File_set_view";
+    mpi->call = "MPI_File_set_view";
     code = later != MPI_SUCCESS ? later : worst;
     if (code != MPI_SUCCESS) {
-        return file_fail(face, file, code, "");
+        return file_fail(mpi, file, code, "");
     }
     MPI_Offset now = 0;
     if (disp == MPI_DISPLACEMENT_CURRENT) {
@@ -563,12 +562,12 @@ int MPI_File_get_byte_offset(MPI_File file, MPI_Offset offset,
                              MPI_Offset *place)
 {
     int code;
-    struct vrank_face *face = enter("MPI_File_get_byte_offset", file, &code);
-    if (!face) {
+    struct vrank_mpi *mpi = enter("MPI_File_get_byte_offset", file, &code);
+    if (!mpi) {
         return code;
     }
     if (offset < 0) {
-        return file_fail(face, file, MPI_ERR_ARG, "");
+        return file_fail(mpi, file, MPI_ERR_ARG, "");
     }
     *place = file_place(file, offset * (MPI_Offset)file->etype->size);
     return MPI_SUCCESS;
@@ -605,13 +604,13 @@ int MPI_File_seek(MPI_File file, MPI_Offset offset, int whence)
 {
     int code;
     MPI_Offset to = 0;
-    struct vrank_face *face = enter("MPI_File_seek", file, &code);
-    if (!face) {
+    struct vrank_mpi *mpi = enter("MPI_File_seek", file, &code);
+    if (!mpi) {
         return code;
     }
     code = seek_to(file, offset, whence, file->position, &to);
     if (code != MPI_SUCCESS) {
-        return file_fail(face, file, code, "");
+        return file_fail(mpi, file, code, "");
     }
     file->position = to;
     return MPI_SUCCESS;
@@ -647,11 +646,10 @@ int MPI_File_seek_shared(MPI_File file, MPI_Offset offset, int whence)
 int MPI_File_get_position_shared(MPI_File file, MPI_Offset *offset)
 {
     int code;
-    struct vrank_face *face =
-        enter("MPI_File_get_position_shared", file, &code);
-    if (!face) {
+    struct vrank_mpi *mpi = enter("MPI_File_get_position_shared", file, &code);
+    if (!mpi) {
         return code;
     }
     code = file_shared_take(file, 0, offset);
-    return code == MPI_SUCCESS ? code : file_fail(face, file, code, "");
+    return code == MPI_SUCCESS ? code : file_fail(mpi, file, code, "");
 }

@@ -1,65 +1,12 @@
 /*
- * vrank/file.h - files of the MPI face.
- *
- *   file.c        opening and closing, sizes, views, pointers, error handlers
- *   file_view.c   where the data of a view lies in the file, and moving it
- *   file_io.c     the functions that read and write
- *
- * Each rank has the file open for itself. A transfer happens at once, in the
- * call that begins it: files do not wait for other ranks, so that collective
- * ones are independent ones, and non-blocking ones are done when they return.
- * The pointer that ranks share is a number in a file beside the data, made
- * when it is first used and removed when the last rank closes.
+ * What the end of a job needs to know of files.
  */
 #ifndef POISE_VRANK_FILE_H
 #define POISE_VRANK_FILE_H
 
-#include "vrank/mpi/entry.h"
+struct vrank_mpi;
 
-struct poise_mpi_file {
-    struct vrank_face *face;
-    struct poise_mpi_comm *comm; /* of its own */
-    struct poise_mpi_file *next; /* of its rank */
-    int fd;
-    int amode;
-    bool atomic;
-    char *path; /* owned */
-    MPI_Errhandler handler;
-    /* The view. */
-    MPI_Offset disp;
-    MPI_Datatype etype, filetype; /* held */
-    MPI_Offset position;          /* this rank's pointer, in etypes */
-    /* The shared pointer. */
-    char *shared_path;       /* owned */
-    int shared_fd;           /* -1: not used yet */
-    MPI_Offset shared_start; /* where it begins, in etypes */
-    /* What an _end has to tell of the _begin before. */
-    bool has_split;
-    size_t split_bytes;
-};
+/* Close what the rank left open. */
+void files_free(struct vrank_mpi *mpi);
 
-/* ---- file_view.c -------------------------------------------------------- */
-
-/* The place in the file of byte `at` of the view's data. */
-MPI_Offset file_place(const struct poise_mpi_file *file, MPI_Offset at);
-/* Bytes of the view's data that lie before place `end` of the file. */
-MPI_Offset file_before(const struct poise_mpi_file *file, MPI_Offset end);
-/* Read or write `data` at byte `at` of the view's data. *done: how many bytes
- * were moved; fewer at the end of the file. An error class. */
-int file_move(struct poise_mpi_file *file, MPI_Offset at,
-              const struct face_data *data, bool writes, size_t *done);
-/* Take `count` etypes from the shared pointer; *was is where it was. */
-int file_shared_take(struct poise_mpi_file *file, MPI_Offset count,
-                     MPI_Offset *was);
-/* Set it; one rank does. */
-int file_shared_set(struct poise_mpi_file *file, MPI_Offset to);
-
-/* ---- file.c ------------------------------------------------------------- */
-
-/* The class of a system's error, as a negative errno or a positive one. */
-int file_class(int code);
-/* Do what the handler of the file (NULL: of none) says about an error. */
-int file_fail(struct vrank_face *face, MPI_File file, int code,
-              const char *what);
-
-#endif
+#endif /* POISE_VRANK_FILE_H */

@@ -2,7 +2,7 @@
  * Reading and writing files: all of MPI's functions for it, which differ in
  * where they begin and in what they return.
  */
-#include "file.h"
+#include "internal.h"
 
 enum io_where {
     IO_AT,     /* where the caller says */
@@ -23,7 +23,7 @@ struct io {
     MPI_Datatype type;
 };
 
-static int io_check(const struct io *io, struct face_data *data)
+static int io_check(const struct io *io, struct mpi_data *data)
 {
     const struct poise_mpi_file *file = io->file;
     bool is_shared = io->where == IO_SHARED || io->where == IO_ORDERED;
@@ -39,7 +39,7 @@ static int io_check(const struct io *io, struct face_data *data)
     if (io->where == IO_AT && io->offset < 0) {
         return MPI_ERR_ARG;
     }
-    int code = face_data_of(io->buf, io->count, io->type, data);
+    int code = mpi_data_of(io->buf, io->count, io->type, data);
     if (code == MPI_SUCCESS && file->etype->size > 0 &&
         data->bytes % file->etype->size != 0) {
         code = MPI_ERR_IO;
@@ -92,7 +92,7 @@ static int io_begin(const struct io *io, MPI_Offset count, MPI_Offset *begin)
 static int io_go(const struct io *io, size_t *done)
 {
     struct poise_mpi_file *file = io->file;
-    struct face_data data = {0};
+    struct mpi_data data = {0};
     MPI_Offset begin = 0, size = (MPI_Offset)file->etype->size;
     *done = 0;
     int code = io_check(io, &data);
@@ -114,17 +114,17 @@ static int io_go(const struct io *io, size_t *done)
 
 static int io_run(const struct io *io, MPI_Status *status)
 {
-    struct vrank_face *face = face_enter(io->call);
+    struct vrank_mpi *mpi = mpi_enter(io->call);
     size_t done = 0;
     if (io->file == NULL) {
-        return file_fail(face, NULL, MPI_ERR_FILE, "");
+        return file_fail(mpi, NULL, MPI_ERR_FILE, "");
     }
     int code = io_go(io, &done);
-    face->call = io->call;
+    mpi->call = io->call;
     if (status != NULL) {
         status_set(status, MPI_ANY_SOURCE, MPI_ANY_TAG, done);
     }
-    return code == MPI_SUCCESS ? code : file_fail(face, io->file, code, "");
+    return code == MPI_SUCCESS ? code : file_fail(mpi, io->file, code, "");
 }
 
 static int io_is_done(struct poise_mpi_request *request)
@@ -143,7 +143,7 @@ static int io_start(const struct io *io, MPI_Request *request)
     }
     code = request_task(io->file->comm, io_is_done, NULL, NULL, request);
     if (code != MPI_SUCCESS) {
-        return file_fail(io->file->face, io->file, code, "");
+        return file_fail(io->file->mpi, io->file, code, "");
     }
     (*request)->got = (size_t)status.poise_bytes;
     return MPI_SUCCESS;
@@ -152,7 +152,7 @@ static int io_start(const struct io *io, MPI_Request *request)
 static int io_split_begin(const struct io *io)
 {
     if (io->file != NULL && io->file->has_split) {
-        return file_fail(face_enter(io->call), io->file, MPI_ERR_OTHER,
+        return file_fail(mpi_enter(io->call), io->file, MPI_ERR_OTHER,
                          "another split call has begun and not ended");
     }
     MPI_Status status = {0};
@@ -166,9 +166,9 @@ static int io_split_begin(const struct io *io)
 
 static int io_split_end(const char *call, MPI_File file, MPI_Status *status)
 {
-    struct vrank_face *face = face_enter(call);
+    struct vrank_mpi *mpi = mpi_enter(call);
     if (file == NULL || !file->has_split) {
-        return file_fail(face, file, file ? MPI_ERR_OTHER : MPI_ERR_FILE,
+        return file_fail(mpi, file, file ? MPI_ERR_OTHER : MPI_ERR_FILE,
                          "no split call has begun");
     }
     file->has_split = false;

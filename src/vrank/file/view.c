@@ -3,7 +3,7 @@
  * type, of which each block is a piece to read or write. Consecutive pieces
  * are joined.
  */
-#include "file.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -240,7 +240,7 @@ static int move_all(struct file_mover *mover, MPI_Offset at, size_t bytes)
 }
 
 int file_move(struct poise_mpi_file *file, MPI_Offset at,
-              const struct face_data *data, bool writes, size_t *done)
+              const struct mpi_data *data, bool writes, size_t *done)
 {
     struct file_mover mover = {.file = file, .writes = writes};
     char *copy = NULL;

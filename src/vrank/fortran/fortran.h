@@ -1,8 +1,8 @@
 /*
- * vrank/fortran.h - what the functions that Fortran programs call have in
- * common. tools/fortran writes most of them, from mpi_functions.h; fortran.c
- * and fortran_attr.c have the rest. They are linked into the program
- * (libpoise-fort.a), so that each virtual rank has its own state of them.
+ * What the functions that Fortran programs call have in common. tools/fortran
+ * writes most of them, from mpi_functions.h; fortran.c and fortran_attr.c have
+ * the rest. They are linked into the program (libpoise-fort.a), so that each
+ * virtual rank has its own state of them.
  */
 #ifndef POISE_VRANK_FORTRAN_H
 #define POISE_VRANK_FORTRAN_H

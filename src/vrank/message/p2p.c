@@ -8,7 +8,7 @@
  * sender's request is done when it was taken. So there is one copy, but for
  * small messages that come early.
  */
-#include "vrank/mpi/entry.h"
+#include "message.h"
 
 #include "vrank/context/context.h"
 #include "vrank/profile/profile.h"
@@ -30,8 +30,8 @@
 
 /* ---- data --------------------------------------------------------------- */
 
-void face_data_copy(const struct face_data *to, const struct face_data *from,
-                    size_t bytes)
+void mpi_data_copy(const struct mpi_data *to, const struct mpi_data *from,
+                   size_t bytes)
 {
     if (bytes == 0) {
         return;
@@ -52,7 +52,7 @@ void face_data_copy(const struct face_data *to, const struct face_data *from,
 
 /* ---- messages that wait ------------------------------------------------- */
 
-static struct poise_mpi_message *message_get(struct face_pool *pool,
+static struct poise_mpi_message *message_get(struct mpi_pool *pool,
                                              size_t bytes)
 {
     struct poise_mpi_message *message = pool->messages;
@@ -76,14 +76,14 @@ static struct poise_mpi_message *message_get(struct face_pool *pool,
     return message;
 }
 
-void p2p_buffer_free(struct vrank_face *owner, size_t bytes)
+void p2p_buffer_free(struct vrank_mpi *owner, size_t bytes)
 {
     __atomic_fetch_sub(&owner->buffer_used, bytes + MPI_BSEND_OVERHEAD,
                        __ATOMIC_ACQ_REL);
     vrank_unpark(owner->rank);
 }
 
-static void message_put(struct face_pool *pool,
+static void message_put(struct mpi_pool *pool,
                         struct poise_mpi_message *message)
 {
     if (message->buffered_by) {
@@ -101,16 +101,40 @@ static void message_put(struct face_pool *pool,
     pool->count++;
 }
 
-void message_free(struct vrank_face *face, struct poise_mpi_message *message)
+void message_free(struct vrank_mpi *mpi, struct poise_mpi_message *message)
 {
-    message_put(face->pool, message);
+    message_put(mpi->pool, message);
+}
+
+void messages_free(struct vrank_mpi *mpi)
+{
+    struct vrank_arrival *arrival = mpi->box.oldest;
+    while (arrival) {
+        struct vrank_arrival *next = arrival->next;
+        struct poise_mpi_message *message = (void *)arrival;
+        if (message->remote) {
+            wire_offer_free(message->remote);
+        }
+        free(message);
+        arrival = next;
+    }
+    vrank_mailbox_free(&mpi->box);
+}
+
+void messages_free_spare(struct mpi_pool *pool)
+{
+    while (pool->messages) {
+        struct poise_mpi_message *message = pool->messages;
+        pool->messages = message->next;
+        free(message);
+    }
 }
 
 /* ---- receiving ---------------------------------------------------------- */
 
-struct type_signature p2p_sign(const struct face_data *data)
+struct type_signature p2p_sign(const struct mpi_data *data)
 {
-    /* Messages of the face itself have no type. */
+    /* Messages of the library itself have no type. */
     return data->type ? type_sign(data->type, data->bytes)
                       : (struct type_signature){.basic = TYPE_BYTE};
 }
@@ -130,7 +154,7 @@ static void check_types(struct poise_mpi_request *request, size_t bytes,
         snprintf(line, sizeof line,
                  "virtual rank %d receives %s, and rank %d of the communicator "
                  "sent %s (%zu bytes, tag %d)",
-                 request->face->number,
+                 request->mpi->number,
                  type_basic_name(request->data.type->basic), request->source,
                  type_basic_name((enum type_basic)sent->basic), bytes,
                  request->got_tag);
@@ -151,7 +175,7 @@ static size_t receive_met(struct poise_mpi_request *request,
         bytes = request->data.bytes;
     }
     request->got = bytes;
-    if (__builtin_expect(face_checks, 0)) {
+    if (__builtin_expect(mpi_checks, 0)) {
         check_types(request, bytes, sent);
     }
     return bytes;
@@ -160,20 +184,20 @@ static size_t receive_met(struct poise_mpi_request *request,
 /* `sent` matters in a job that is checked only. */
 static void receive_data(struct poise_mpi_request *request,
                          const struct vrank_envelope *envelope,
-                         const struct face_data *from,
+                         const struct mpi_data *from,
                          const struct type_signature *sent)
 {
     size_t bytes = receive_met(request, envelope, from->bytes, sent);
-    face_data_copy(&request->data, from, bytes);
+    mpi_data_copy(&request->data, from, bytes);
     request_finish(request);
 }
 
 /* The same, straight from where the sender has it. */
 static void receive_straight(struct poise_mpi_request *request,
                              const struct vrank_envelope *envelope,
-                             const struct face_data *from)
+                             const struct mpi_data *from)
 {
-    if (__builtin_expect(face_checks, 0)) {
+    if (__builtin_expect(mpi_checks, 0)) {
         struct type_signature sent = p2p_sign(from);
         receive_data(request, envelope, from, &sent);
     } else {
@@ -185,7 +209,7 @@ void p2p_take(struct poise_mpi_message *message,
               struct poise_mpi_request *request)
 {
     const struct vrank_envelope *envelope = &message->arrival.entry.envelope;
-    struct vrank_face *face = request->face;
+    struct vrank_mpi *mpi = request->mpi;
     if (message->remote) {
         receive_met(request, envelope, message->bytes, &message->sent);
         wire_fetch(message->remote, request);
@@ -194,15 +218,14 @@ void p2p_take(struct poise_mpi_message *message,
         receive_straight(request, envelope, &offer->data);
         request_finish(offer);
     } else {
-        struct face_data from = {.base = message->data,
-                                 .bytes = message->bytes};
+        struct mpi_data from = {.base = message->data, .bytes = message->bytes};
         receive_data(request, envelope, &from, &message->sent);
     }
-    message_free(face, message);
+    message_free(mpi, message);
 }
 
 static struct vrank_envelope envelope_of(const struct poise_mpi_comm *comm,
-                                         enum face_plane plane, int source,
+                                         enum mpi_plane plane, int source,
                                          int tag)
 {
     return (struct vrank_envelope){.context = comm->context + (uint64_t)plane,
@@ -211,19 +234,19 @@ static struct vrank_envelope envelope_of(const struct poise_mpi_comm *comm,
 }
 
 /* Take a message that has come, or wait for it in the mailbox. */
-static void receive_post(struct vrank_face *face,
+static void receive_post(struct vrank_mpi *mpi,
                          struct poise_mpi_request *request)
 {
     struct vrank_envelope wanted =
         envelope_of(request->comm, request->plane, request->peer, request->tag);
-    vrank_spin_lock(&face->lock);
-    struct vrank_arrival *arrival = vrank_match_find(&face->box, &wanted);
+    vrank_spin_lock(&mpi->lock);
+    struct vrank_arrival *arrival = vrank_match_find(&mpi->box, &wanted);
     if (arrival) {
-        vrank_match_remove(&face->box, arrival);
+        vrank_match_remove(&mpi->box, arrival);
     } else {
-        vrank_match_post(&face->box, &request->entry, &wanted);
+        vrank_match_post(&mpi->box, &request->entry, &wanted);
     }
-    vrank_spin_unlock(&face->lock);
+    vrank_spin_unlock(&mpi->lock);
     if (arrival) {
         p2p_take((struct poise_mpi_message *)arrival, request);
     }
@@ -241,20 +264,19 @@ int p2p_start_receive(struct poise_mpi_request *request)
         request->done = 1;
         return MPI_SUCCESS;
     }
-    receive_post(request->face, request);
+    receive_post(request->mpi, request);
     return MPI_SUCCESS;
 }
 
-struct poise_mpi_message *p2p_probe(struct vrank_face *face,
-                                    const struct vrank_envelope *wanted,
-                                    bool take)
+struct poise_mpi_message *
+p2p_probe(struct vrank_mpi *mpi, const struct vrank_envelope *wanted, bool take)
 {
-    vrank_spin_lock(&face->lock);
-    struct vrank_arrival *arrival = vrank_match_find(&face->box, wanted);
+    vrank_spin_lock(&mpi->lock);
+    struct vrank_arrival *arrival = vrank_match_find(&mpi->box, wanted);
     if (arrival && take) {
-        vrank_match_remove(&face->box, arrival);
+        vrank_match_remove(&mpi->box, arrival);
     }
-    vrank_spin_unlock(&face->lock);
+    vrank_spin_unlock(&mpi->lock);
     return (struct poise_mpi_message *)arrival;
 }
 
@@ -262,7 +284,7 @@ struct poise_mpi_message *p2p_probe(struct vrank_face *face,
 
 /* The receive that takes a message, removed from the mailbox. */
 static struct poise_mpi_request *
-find_receive(struct vrank_face *to, const struct vrank_envelope *envelope)
+find_receive(struct vrank_mpi *to, const struct vrank_envelope *envelope)
 {
     vrank_spin_lock(&to->lock);
     struct vrank_entry *entry = vrank_match_arrive(&to->box, envelope);
@@ -272,7 +294,7 @@ find_receive(struct vrank_face *to, const struct vrank_envelope *envelope)
 
 /* Leave a message in a mailbox, unless a receive has come meanwhile: that,
  * then. */
-static struct poise_mpi_request *leave(struct vrank_face *to,
+static struct poise_mpi_request *leave(struct vrank_mpi *to,
                                        struct poise_mpi_message *message,
                                        const struct vrank_envelope *envelope)
 {
@@ -294,12 +316,12 @@ static struct poise_mpi_request *leave(struct vrank_face *to,
 }
 
 /* Whether a buffered message of `bytes` fits into what the user attached. */
-static bool buffer_take(struct vrank_face *face, size_t bytes)
+static bool buffer_take(struct vrank_mpi *mpi, size_t bytes)
 {
     size_t used = __atomic_add_fetch(
-        &face->buffer_used, bytes + MPI_BSEND_OVERHEAD, __ATOMIC_ACQ_REL);
-    if (used > face->buffer_bytes) {
-        __atomic_fetch_sub(&face->buffer_used, bytes + MPI_BSEND_OVERHEAD,
+        &mpi->buffer_used, bytes + MPI_BSEND_OVERHEAD, __ATOMIC_ACQ_REL);
+    if (used > mpi->buffer_bytes) {
+        __atomic_fetch_sub(&mpi->buffer_used, bytes + MPI_BSEND_OVERHEAD,
                            __ATOMIC_ACQ_REL);
         return false;
     }
@@ -307,14 +329,14 @@ static bool buffer_take(struct vrank_face *face, size_t bytes)
 }
 
 void request_fill(struct poise_mpi_request *request,
-                  const struct p2p_message *what, enum face_kind kind)
+                  const struct p2p_message *what, enum request_kind kind)
 {
     request->done = 0;
     request->kind = (uint8_t)kind;
     request->mode = (uint8_t)what->mode;
     request->persistent = request->orphan = request->cancelled = false;
     request->active = true;
-    request->face = what->comm->face;
+    request->mpi = what->comm->mpi;
     request->comm = what->comm;
     request->plane = what->plane;
     request->peer = what->peer;
@@ -331,19 +353,19 @@ void request_fill(struct poise_mpi_request *request,
 /* Send to a rank of this process for which no receive waits. Where the data
  * stays with the sender, *left is set and `offer`, else untouched, is filled
  * in: it is done when the data was taken. */
-static int send_early(const struct p2p_message *what, struct vrank_face *to,
+static int send_early(const struct p2p_message *what, struct vrank_mpi *to,
                       const struct vrank_envelope *envelope,
                       struct poise_mpi_request *offer, bool *left)
 {
-    struct vrank_face *face = what->comm->face;
+    struct vrank_mpi *mpi = what->comm->mpi;
     size_t bytes = what->data.bytes;
-    bool copies = what->mode == FACE_BUFFERED ||
-                  (bytes <= P2P_EAGER_BYTES && what->mode != FACE_SYNCHRONOUS);
+    bool copies = what->mode == SEND_BUFFERED ||
+                  (bytes <= P2P_EAGER_BYTES && what->mode != SEND_SYNCHRONOUS);
     bool keeps = !copies && bytes <= P2P_KEPT_BYTES &&
-                 what->mode != FACE_SYNCHRONOUS && context_keep(bytes);
+                 what->mode != SEND_SYNCHRONOUS && context_keep(bytes);
     copies |= keeps;
     struct poise_mpi_message *message =
-        message_get(face->pool, copies ? bytes : 0);
+        message_get(mpi->pool, copies ? bytes : 0);
     if (!message) {
         context_unkeep(keeps ? bytes : 0);
         return MPI_ERR_NO_MEM;
@@ -351,27 +373,27 @@ static int send_early(const struct p2p_message *what, struct vrank_face *to,
     message->bytes = bytes;
     message->kept = keeps ? bytes : 0;
     if (copies) {
-        struct face_data own = {.base = message->data, .bytes = bytes};
-        face_data_copy(&own, &what->data, bytes);
-        if (face_checks) {
+        struct mpi_data own = {.base = message->data, .bytes = bytes};
+        mpi_data_copy(&own, &what->data, bytes);
+        if (mpi_checks) {
             message->sent = p2p_sign(&what->data);
         }
-        message->buffered_by = what->mode == FACE_BUFFERED ? face : NULL;
+        message->buffered_by = what->mode == SEND_BUFFERED ? mpi : NULL;
     } else {
-        request_fill(offer, what, FACE_SEND);
+        request_fill(offer, what, REQUEST_SEND);
         offer->message = message;
         message->offer = offer;
     }
     struct poise_mpi_request *receive = leave(to, message, envelope);
     if (receive) {
         receive_straight(receive, envelope, &what->data);
-        message_free(face, message);
+        message_free(mpi, message);
     }
     *left = !copies && !receive;
     return MPI_SUCCESS;
 }
 
-static int send_here(const struct p2p_message *what, struct vrank_face *to,
+static int send_here(const struct p2p_message *what, struct vrank_mpi *to,
                      struct poise_mpi_request *offer, bool *left)
 {
     struct vrank_envelope envelope =
@@ -381,8 +403,8 @@ static int send_here(const struct p2p_message *what, struct vrank_face *to,
         receive_straight(receive, &envelope, &what->data);
         return MPI_SUCCESS;
     }
-    if (what->mode == FACE_BUFFERED &&
-        !buffer_take(what->comm->face, what->data.bytes)) {
+    if (what->mode == SEND_BUFFERED &&
+        !buffer_take(what->comm->mpi, what->data.bytes)) {
         return MPI_ERR_BUFFER;
     }
     return send_early(what, to, &envelope, offer, left);
@@ -393,11 +415,11 @@ static int send_here(const struct p2p_message *what, struct vrank_face *to,
 static int send_copy_away(const struct p2p_message *what, int number,
                           const struct vrank_envelope *envelope)
 {
-    struct vrank_face *face = what->comm->face;
+    struct vrank_mpi *mpi = what->comm->mpi;
     size_t bytes = what->data.bytes;
-    struct poise_mpi_request *request = request_get(face);
+    struct poise_mpi_request *request = request_get(mpi);
     void *copy = request ? poise_realloc(NULL, bytes ? bytes : 1, 1) : NULL;
-    if (!copy || !buffer_take(face, bytes)) {
+    if (!copy || !buffer_take(mpi, bytes)) {
         int code = copy ? MPI_ERR_BUFFER : MPI_ERR_NO_MEM;
         free(copy);
         if (request) {
@@ -405,11 +427,11 @@ static int send_copy_away(const struct p2p_message *what, int number,
         }
         return code;
     }
-    request_fill(request, what, FACE_SEND);
-    request->data = (struct face_data){.base = copy, .bytes = bytes};
-    face_data_copy(&request->data, &what->data, bytes);
+    request_fill(request, what, REQUEST_SEND);
+    request->data = (struct mpi_data){.base = copy, .bytes = bytes};
+    mpi_data_copy(&request->data, &what->data, bytes);
     request->copy = copy;
-    if (face_checks) {
+    if (mpi_checks) {
         request->sent = p2p_sign(&what->data);
     }
     request_orphan(request);
@@ -426,20 +448,20 @@ static int send_begin(const struct p2p_message *what,
         return MPI_SUCCESS;
     }
     int number = group_at(vcomm_peers(comm), what->peer);
-    if (__builtin_expect(comm->face->rank->profile != NULL, 0) &&
-        what->plane == FACE_POINT) {
-        profile_message(comm->face->rank, number, what->data.bytes);
+    if (__builtin_expect(comm->mpi->rank->profile != NULL, 0) &&
+        what->plane == PLANE_POINT) {
+        profile_message(comm->mpi->rank, number, what->data.bytes);
     }
-    struct vrank_face *to = face_if_local(number);
+    struct vrank_mpi *to = mpi_if_local(number);
     if (to) {
         return send_here(what, to, offer, left);
     }
     struct vrank_envelope envelope =
         envelope_of(comm, what->plane, comm->rank, what->tag);
-    if (what->mode == FACE_BUFFERED) {
+    if (what->mode == SEND_BUFFERED) {
         return send_copy_away(what, number, &envelope);
     }
-    request_fill(offer, what, FACE_SEND);
+    request_fill(offer, what, REQUEST_SEND);
     *left = true;
     return wire_post(offer, number, &envelope);
 }
@@ -456,7 +478,7 @@ static void receive_remote(struct poise_mpi_request *request,
         receive_met(request, envelope, bytes, sent);
         wire_fetch(offer, request);
     } else {
-        struct face_data from = {.base = (char *)data, .bytes = bytes};
+        struct mpi_data from = {.base = (char *)data, .bytes = bytes};
         receive_data(request, envelope, &from, sent);
     }
 }
@@ -465,7 +487,7 @@ void p2p_arrive(int number, const struct vrank_envelope *envelope,
                 const void *data, size_t bytes, struct wire_offer *offer,
                 const struct type_signature *sent)
 {
-    struct vrank_face *to = face_at(number);
+    struct vrank_mpi *to = mpi_at(number);
     if (!to) {
         return;
     }
@@ -474,7 +496,7 @@ void p2p_arrive(int number, const struct vrank_envelope *envelope,
         receive_remote(receive, envelope, data, bytes, offer, sent);
         return;
     }
-    struct face_pool *pool = face_pool_of(0);
+    struct mpi_pool *pool = mpi_pool_of(0);
     struct poise_mpi_message *message = message_get(pool, offer ? 0 : bytes);
     if (!message) {
         vrank_abort(POISE_VRANK_FAILED,
@@ -494,7 +516,7 @@ void p2p_arrive(int number, const struct vrank_envelope *envelope,
     }
 }
 
-/* ---- the face's own messages -------------------------------------------- */
+/* ---- without checks ----------------------------------------------------- */
 
 int p2p_send(const struct p2p_message *what, const char *why)
 {
@@ -512,7 +534,7 @@ int p2p_receive(const struct p2p_message *what, const char *why,
                 MPI_Status *status)
 {
     struct poise_mpi_request request;
-    request_fill(&request, what, FACE_RECEIVE);
+    request_fill(&request, what, REQUEST_RECEIVE);
     p2p_start_receive(&request);
     request_wait(&request, why);
     if (status) {
@@ -525,7 +547,7 @@ int p2p_start_send(struct poise_mpi_request *request)
 {
     struct p2p_message what = {.comm = request->comm,
                                .plane = request->plane,
-                               .mode = (enum face_mode)request->mode,
+                               .mode = (enum send_mode)request->mode,
                                .peer = request->peer,
                                .tag = request->tag,
                                .data = request->data};
@@ -542,7 +564,7 @@ int p2p_start_send(struct poise_mpi_request *request)
 
 int p2p_isend(const struct p2p_message *what, MPI_Request *out)
 {
-    struct poise_mpi_request *request = request_get(what->comm->face);
+    struct poise_mpi_request *request = request_get(what->comm->mpi);
     bool left;
     if (!request) {
         return MPI_ERR_NO_MEM;
@@ -553,7 +575,7 @@ int p2p_isend(const struct p2p_message *what, MPI_Request *out)
         return code;
     }
     if (!left) {
-        request_fill(request, what, FACE_SEND);
+        request_fill(request, what, REQUEST_SEND);
         request->done = 1;
     } else if (what->data.type) {
         request->type = type_hold(what->data.type);
@@ -566,11 +588,11 @@ int p2p_isend(const struct p2p_message *what, MPI_Request *out)
 
 int p2p_ireceive(const struct p2p_message *what, MPI_Request *out)
 {
-    struct poise_mpi_request *request = request_get(what->comm->face);
+    struct poise_mpi_request *request = request_get(what->comm->mpi);
     if (!request) {
         return MPI_ERR_NO_MEM;
     }
-    request_fill(request, what, FACE_RECEIVE);
+    request_fill(request, what, REQUEST_RECEIVE);
     vcomm_hold(what->comm);
     request->counted = true;
     request->type = what->data.type ? type_hold(what->data.type) : NULL;
@@ -580,7 +602,7 @@ int p2p_ireceive(const struct p2p_message *what, MPI_Request *out)
 }
 
 static struct p2p_message bytes_message(struct poise_mpi_comm *comm,
-                                        enum face_plane plane, void *data,
+                                        enum mpi_plane plane, void *data,
                                         size_t bytes, int peer, int tag)
 {
     return (struct p2p_message){.comm = comm,
@@ -590,7 +612,7 @@ static struct p2p_message bytes_message(struct poise_mpi_comm *comm,
                                 .data = {.base = data, .bytes = bytes}};
 }
 
-int p2p_send_bytes(struct poise_mpi_comm *comm, enum face_plane plane,
+int p2p_send_bytes(struct poise_mpi_comm *comm, enum mpi_plane plane,
                    const void *data, size_t bytes, int dest, int tag,
                    const char *why)
 {
@@ -599,7 +621,7 @@ int p2p_send_bytes(struct poise_mpi_comm *comm, enum face_plane plane,
     return p2p_send(&what, why);
 }
 
-int p2p_receive_bytes(struct poise_mpi_comm *comm, enum face_plane plane,
+int p2p_receive_bytes(struct poise_mpi_comm *comm, enum mpi_plane plane,
                       void *data, size_t bytes, int source, int tag,
                       const char *why)
 {
@@ -612,7 +634,7 @@ int p2p_receive_bytes(struct poise_mpi_comm *comm, enum face_plane plane,
 
 static bool cancel_offer(struct poise_mpi_request *request, int number)
 {
-    struct vrank_face *to = face_at(number);
+    struct vrank_mpi *to = mpi_at(number);
     struct vrank_arrival *arrival = NULL;
     if (to) {
         vrank_spin_lock(&to->lock);
@@ -628,23 +650,23 @@ static bool cancel_offer(struct poise_mpi_request *request, int number)
         vrank_spin_unlock(&to->lock);
     }
     if (arrival) {
-        message_free(request->face, request->message);
+        message_free(request->mpi, request->message);
     }
     return arrival != NULL;
 }
 
 bool p2p_cancel(struct poise_mpi_request *request)
 {
-    struct vrank_face *face = request->face;
+    struct vrank_mpi *mpi = request->mpi;
     bool taken = false;
     if (request_is_done(request) || request->peer == MPI_PROC_NULL) {
         return false;
     }
-    if (request->kind == FACE_RECEIVE) {
-        vrank_spin_lock(&face->lock);
-        taken = vrank_match_cancel(&face->box, &request->entry);
-        vrank_spin_unlock(&face->lock);
-    } else if (request->kind == FACE_SEND && request->message) {
+    if (request->kind == REQUEST_RECEIVE) {
+        vrank_spin_lock(&mpi->lock);
+        taken = vrank_match_cancel(&mpi->box, &request->entry);
+        vrank_spin_unlock(&mpi->lock);
+    } else if (request->kind == REQUEST_SEND && request->message) {
         taken = cancel_offer(
             request, group_at(vcomm_peers(request->comm), request->peer));
     }

@@ -2,36 +2,35 @@
  * Looking for messages that have come, and receiving those that were taken
  * out of the mailbox.
  */
-#include "vrank/mpi/entry.h"
+#include "message.h"
 
 /* No process sends it: what MPI_Mprobe from MPI_PROC_NULL finds. */
 const struct poise_mpi_message poise_mpi_message_no_proc = {0};
 
 /* What a probe looks for. Errors were handed to the handler; *nobody: it is
  * MPI_PROC_NULL, and the status is set. */
-static int understand(struct vrank_face *face, int source, int tag,
+static int understand(struct vrank_mpi *mpi, int source, int tag,
                       MPI_Comm handle, struct vrank_envelope *wanted,
                       bool *nobody, MPI_Status *status)
 {
-    struct poise_mpi_comm *comm = vcomm_of(face, handle);
+    struct poise_mpi_comm *comm = vcomm_of(mpi, handle);
     if (!comm) {
-        return face_fail(face, NULL, MPI_ERR_COMM, "it is MPI_COMM_NULL");
+        return mpi_fail(mpi, NULL, MPI_ERR_COMM, "it is MPI_COMM_NULL");
     }
     if (tag < MPI_ANY_TAG) {
-        return face_fail(face, comm, MPI_ERR_TAG, "%d", tag);
+        return mpi_fail(mpi, comm, MPI_ERR_TAG, "%d", tag);
     }
     if ((source < MPI_ANY_SOURCE && source != MPI_PROC_NULL) ||
         source >= vcomm_peers(comm)->size) {
-        return face_fail(face, comm, MPI_ERR_RANK,
-                         "there is no rank %d among %d", source,
-                         vcomm_peers(comm)->size);
+        return mpi_fail(mpi, comm, MPI_ERR_RANK, "there is no rank %d among %d",
+                        source, vcomm_peers(comm)->size);
     }
     *nobody = source == MPI_PROC_NULL;
     if (*nobody && status) {
         status_set(status, MPI_PROC_NULL, MPI_ANY_TAG, 0);
     }
     *wanted = (struct vrank_envelope){
-        .context = comm->context + FACE_POINT, .source = source, .tag = tag};
+        .context = comm->context + PLANE_POINT, .source = source, .tag = tag};
     return MPI_SUCCESS;
 }
 
@@ -45,39 +44,39 @@ static void tell(const struct poise_mpi_message *message, MPI_Status *status)
 }
 
 /* Park until there is a message. */
-static struct poise_mpi_message *await(struct vrank_face *face,
+static struct poise_mpi_message *await(struct vrank_mpi *mpi,
                                        const struct vrank_envelope *wanted,
                                        bool take, const char *why)
 {
-    struct poise_mpi_message *message = p2p_probe(face, wanted, take);
+    struct poise_mpi_message *message = p2p_probe(mpi, wanted, take);
     if (message) {
         return message;
     }
-    face->probing = wanted;
-    vrank_spin_lock(&face->lock);
-    face->probers = 1;
-    vrank_spin_unlock(&face->lock);
-    face_advance(face);
-    while (!(message = p2p_probe(face, wanted, take))) {
+    mpi->probing = wanted;
+    vrank_spin_lock(&mpi->lock);
+    mpi->probers = 1;
+    vrank_spin_unlock(&mpi->lock);
+    requests_advance(mpi);
+    while (!(message = p2p_probe(mpi, wanted, take))) {
         vrank_park(why);
-        face_advance(face);
+        requests_advance(mpi);
     }
-    vrank_spin_lock(&face->lock);
-    face->probers = 0;
-    vrank_spin_unlock(&face->lock);
-    face->probing = NULL;
+    vrank_spin_lock(&mpi->lock);
+    mpi->probers = 0;
+    vrank_spin_unlock(&mpi->lock);
+    mpi->probing = NULL;
     return message;
 }
 
 /* The same without waiting; others get a turn. */
 static struct poise_mpi_message *
-look(struct vrank_face *face, const struct vrank_envelope *wanted, bool take)
+look(struct vrank_mpi *mpi, const struct vrank_envelope *wanted, bool take)
 {
-    struct poise_mpi_message *message = p2p_probe(face, wanted, take);
+    struct poise_mpi_message *message = p2p_probe(mpi, wanted, take);
     if (!message) {
         vrank_poll(take ? "MPI_Improbe" : "MPI_Iprobe");
-        face_advance(face);
-        message = p2p_probe(face, wanted, take);
+        requests_advance(mpi);
+        message = p2p_probe(mpi, wanted, take);
     }
     if (message) {
         vrank_polled();
@@ -87,12 +86,12 @@ look(struct vrank_face *face, const struct vrank_envelope *wanted, bool take)
 
 int MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status *status)
 {
-    struct vrank_face *face = face_enter("MPI_Probe");
+    struct vrank_mpi *mpi = mpi_enter("MPI_Probe");
     struct vrank_envelope wanted;
     bool nobody = false;
-    int code = understand(face, source, tag, comm, &wanted, &nobody, status);
+    int code = understand(mpi, source, tag, comm, &wanted, &nobody, status);
     if (code == MPI_SUCCESS && !nobody) {
-        tell(await(face, &wanted, false, "MPI_Probe"), status);
+        tell(await(mpi, &wanted, false, "MPI_Probe"), status);
     }
     return code;
 }
@@ -100,16 +99,16 @@ int MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status *status)
 int MPI_Iprobe(int source, int tag, MPI_Comm comm, int *flag,
                MPI_Status *status)
 {
-    struct vrank_face *face = face_enter("MPI_Iprobe");
+    struct vrank_mpi *mpi = mpi_enter("MPI_Iprobe");
     struct vrank_envelope wanted;
     bool nobody = false;
-    int code = understand(face, source, tag, comm, &wanted, &nobody, status);
+    int code = understand(mpi, source, tag, comm, &wanted, &nobody, status);
     if (code != MPI_SUCCESS) {
         return code;
     }
     *flag = nobody;
     if (!nobody) {
-        struct poise_mpi_message *message = look(face, &wanted, false);
+        struct poise_mpi_message *message = look(mpi, &wanted, false);
         *flag = message != NULL;
         if (message) {
             tell(message, status);
@@ -121,16 +120,16 @@ int MPI_Iprobe(int source, int tag, MPI_Comm comm, int *flag,
 int MPI_Mprobe(int source, int tag, MPI_Comm comm, MPI_Message *message,
                MPI_Status *status)
 {
-    struct vrank_face *face = face_enter("MPI_Mprobe");
+    struct vrank_mpi *mpi = mpi_enter("MPI_Mprobe");
     struct vrank_envelope wanted;
     bool nobody = false;
-    int code = understand(face, source, tag, comm, &wanted, &nobody, status);
+    int code = understand(mpi, source, tag, comm, &wanted, &nobody, status);
     if (code != MPI_SUCCESS) {
         return code;
     }
     *message = MPI_MESSAGE_NO_PROC;
     if (!nobody) {
-        *message = await(face, &wanted, true, "MPI_Mprobe");
+        *message = await(mpi, &wanted, true, "MPI_Mprobe");
         tell(*message, status);
     }
     return MPI_SUCCESS;
@@ -139,17 +138,17 @@ int MPI_Mprobe(int source, int tag, MPI_Comm comm, MPI_Message *message,
 int MPI_Improbe(int source, int tag, MPI_Comm comm, int *flag,
                 MPI_Message *message, MPI_Status *status)
 {
-    struct vrank_face *face = face_enter("MPI_Improbe");
+    struct vrank_mpi *mpi = mpi_enter("MPI_Improbe");
     struct vrank_envelope wanted;
     bool nobody = false;
-    int code = understand(face, source, tag, comm, &wanted, &nobody, status);
+    int code = understand(mpi, source, tag, comm, &wanted, &nobody, status);
     if (code != MPI_SUCCESS) {
         return code;
     }
     *flag = nobody;
     *message = nobody ? MPI_MESSAGE_NO_PROC : MPI_MESSAGE_NULL;
     if (!nobody) {
-        struct poise_mpi_message *found = look(face, &wanted, true);
+        struct poise_mpi_message *found = look(mpi, &wanted, true);
         if (found) {
             *flag = 1;
             *message = found;
@@ -164,19 +163,19 @@ int MPI_Improbe(int source, int tag, MPI_Comm comm, int *flag,
 int MPI_Imrecv(void *buf, int count, MPI_Datatype type, MPI_Message *message,
                MPI_Request *out)
 {
-    struct vrank_face *face = face_enter("MPI_Imrecv");
-    struct p2p_message what = {.comm = face->world, .peer = MPI_PROC_NULL};
+    struct vrank_mpi *mpi = mpi_enter("MPI_Imrecv");
+    struct p2p_message what = {.comm = mpi->world, .peer = MPI_PROC_NULL};
     if (!message || !*message) {
-        return face_fail(face, NULL, MPI_ERR_REQUEST,
-                         "the message is MPI_MESSAGE_NULL");
+        return mpi_fail(mpi, NULL, MPI_ERR_REQUEST,
+                        "the message is MPI_MESSAGE_NULL");
     }
-    int code = face_data_of(buf, count, type, &what.data);
+    int code = mpi_data_of(buf, count, type, &what.data);
     if (code == MPI_SUCCESS) {
         /* It takes its result from the message, not from a mailbox. */
         code = p2p_ireceive(&what, out);
     }
     if (code != MPI_SUCCESS) {
-        return face_fail(face, NULL, code, NULL);
+        return mpi_fail(mpi, NULL, code, NULL);
     }
     if (*message != MPI_MESSAGE_NO_PROC) {
         (*out)->done = 0;
@@ -194,6 +193,6 @@ int MPI_Mrecv(void *buf, int count, MPI_Datatype type, MPI_Message *message,
     if (code != MPI_SUCCESS) {
         return code;
     }
-    face_enter("MPI_Mrecv");
+    mpi_enter("MPI_Mrecv");
     return MPI_Wait(&request, status);
 }

@@ -2,7 +2,7 @@
  * Requests: where they live, how they are done, and the functions of MPI that
  * complete them.
  */
-#include "vrank/mpi/entry.h"
+#include "message.h"
 
 #include "wire.h"
 
@@ -12,38 +12,38 @@
 
 #define SLAB_REQUESTS 16
 
-struct face_slab {
-    struct face_slab *next;
+struct request_slab {
+    struct request_slab *next;
     struct poise_mpi_request requests[SLAB_REQUESTS];
 };
 
-static bool slab_add(struct vrank_face *face)
+static bool slab_add(struct vrank_mpi *mpi)
 {
-    struct face_slab *slab = poise_alloc(1, sizeof *slab);
+    struct request_slab *slab = poise_alloc(1, sizeof *slab);
     if (!slab) {
         return false;
     }
-    slab->next = face->slabs;
-    face->slabs = slab;
+    slab->next = mpi->slabs;
+    mpi->slabs = slab;
     for (int i = 0; i < SLAB_REQUESTS; i++) {
-        slab->requests[i].face = face;
+        slab->requests[i].mpi = mpi;
         slab->requests[i].spare = true;
-        slab->requests[i].next = face->spare;
-        face->spare = &slab->requests[i];
+        slab->requests[i].next = mpi->spare;
+        mpi->spare = &slab->requests[i];
     }
     return true;
 }
 
-struct poise_mpi_request *request_get(struct vrank_face *face)
+struct poise_mpi_request *request_get(struct vrank_mpi *mpi)
 {
-    struct poise_mpi_request *request = face->spare;
+    struct poise_mpi_request *request = mpi->spare;
     if (!request) {
-        if (!slab_add(face)) {
+        if (!slab_add(mpi)) {
             return NULL;
         }
-        request = face->spare;
+        request = mpi->spare;
     }
-    face->spare = request->next;
+    mpi->spare = request->next;
     request->spare = false;
     request->counted = false;
     request->type = NULL;
@@ -72,17 +72,17 @@ static void request_drop(struct poise_mpi_request *request)
 
 void request_put(struct poise_mpi_request *request)
 {
-    struct vrank_face *face = request->face;
+    struct vrank_mpi *mpi = request->mpi;
     request_drop(request);
     request->spare = true;
-    request->next = face->spare;
-    face->spare = request;
+    request->next = mpi->spare;
+    mpi->spare = request;
 }
 
-struct poise_mpi_request *request_scratch(struct vrank_face *face, size_t count,
+struct poise_mpi_request *request_scratch(struct vrank_mpi *mpi, size_t count,
                                           size_t size_bytes)
 {
-    struct poise_mpi_request *request = request_get(face);
+    struct poise_mpi_request *request = request_get(mpi);
     if (request) {
         request->copy = poise_alloc(count, size_bytes);
         if (!request->copy) {
@@ -93,11 +93,11 @@ struct poise_mpi_request *request_scratch(struct vrank_face *face, size_t count,
     return request;
 }
 
-void requests_free(struct vrank_face *face)
+void requests_free(struct vrank_mpi *mpi)
 {
-    while (face->slabs) {
-        struct face_slab *slab = face->slabs;
-        face->slabs = slab->next;
+    while (mpi->slabs) {
+        struct request_slab *slab = mpi->slabs;
+        mpi->slabs = slab->next;
         for (int i = 0; i < SLAB_REQUESTS; i++) {
             struct poise_mpi_request *request = &slab->requests[i];
             if (!request->spare) {
@@ -107,7 +107,7 @@ void requests_free(struct vrank_face *face)
         }
         free(slab);
     }
-    face->spare = NULL;
+    mpi->spare = NULL;
 }
 
 /* ---- being done --------------------------------------------------------- */
@@ -115,7 +115,7 @@ void requests_free(struct vrank_face *face)
 void request_finish(struct poise_mpi_request *request)
 {
     /* Once it is done it may be gone. */
-    struct vrank *rank = request->face->rank;
+    struct vrank *rank = request->mpi->rank;
     __atomic_store_n(&request->done, 1, __ATOMIC_RELEASE);
     vrank_unpark(rank);
 }
@@ -156,74 +156,74 @@ static bool task_step(struct poise_mpi_request *request)
     return true;
 }
 
-static void orphans_reap(struct vrank_face *face)
+static void orphans_reap(struct vrank_mpi *mpi)
 {
-    struct poise_mpi_request *request = face->orphans;
+    struct poise_mpi_request *request = mpi->orphans;
     while (request) {
         struct poise_mpi_request *next = request->next;
         if (request_is_done(request)) {
-            list_remove(&face->orphans, request);
+            list_remove(&mpi->orphans, request);
             request_put(request);
         }
         request = next;
     }
 }
 
-void face_advance(struct vrank_face *face)
+void requests_advance(struct vrank_mpi *mpi)
 {
-    struct poise_mpi_request *request = face->tasks;
+    struct poise_mpi_request *request = mpi->tasks;
     /* Steps may call what waits. */
-    if (face->advancing) {
+    if (mpi->advancing) {
         return;
     }
-    face->advancing = true;
+    mpi->advancing = true;
     while (request) {
         struct poise_mpi_request *next = request->next;
         if (task_step(request)) {
-            list_remove(&face->tasks, request);
+            list_remove(&mpi->tasks, request);
             if (request->orphan) {
                 request_put(request);
             }
         }
         request = next;
     }
-    face->advancing = false;
-    if (face->orphans) {
-        orphans_reap(face);
+    mpi->advancing = false;
+    if (mpi->orphans) {
+        orphans_reap(mpi);
     }
 }
 
-static inline void advance(struct vrank_face *face)
+static inline void advance(struct vrank_mpi *mpi)
 {
-    if (face->tasks || face->orphans) {
-        face_advance(face);
+    if (mpi->tasks || mpi->orphans) {
+        requests_advance(mpi);
     }
 }
 
 void request_wait(struct poise_mpi_request *request, const char *why)
 {
-    struct vrank_face *face = request->face;
+    struct vrank_mpi *mpi = request->mpi;
     if (request_is_done(request)) {
         return;
     }
-    face->waiting = request;
-    advance(face);
-    if (!face->tasks && !request_is_done(request)) {
+    mpi->waiting = request;
+    advance(mpi);
+    if (!mpi->tasks && !request_is_done(request)) {
         wire_linger(request);
     }
     while (!request_is_done(request)) {
         vrank_park(why);
-        advance(face);
+        advance(mpi);
     }
-    face->waiting = NULL;
+    mpi->waiting = NULL;
 }
 
 int request_task(struct poise_mpi_comm *comm,
                  int (*step)(struct poise_mpi_request *request),
                  void (*task_free)(void *state), void *state, MPI_Request *out)
 {
-    struct vrank_face *face = comm->face;
-    struct poise_mpi_request *request = request_get(face);
+    struct vrank_mpi *mpi = comm->mpi;
+    struct poise_mpi_request *request = request_get(mpi);
     if (!request) {
         if (task_free) {
             task_free(state);
@@ -231,7 +231,7 @@ int request_task(struct poise_mpi_comm *comm,
         return MPI_ERR_NO_MEM;
     }
     request->done = 0;
-    request->kind = FACE_TASK;
+    request->kind = REQUEST_TASK;
     request->persistent = request->orphan = request->cancelled = false;
     request->active = true;
     request->comm = comm;
@@ -245,7 +245,7 @@ int request_task(struct poise_mpi_comm *comm,
     vcomm_hold(comm);
     request->counted = true;
     if (!task_step(request)) {
-        list_add(&face->tasks, request);
+        list_add(&mpi->tasks, request);
     }
     *out = request;
     return MPI_SUCCESS;
@@ -254,17 +254,17 @@ int request_task(struct poise_mpi_comm *comm,
 void request_orphan(struct poise_mpi_request *request)
 {
     request->orphan = true;
-    if (request->kind != FACE_TASK) {
-        list_add(&request->face->orphans, request);
+    if (request->kind != REQUEST_TASK) {
+        list_add(&request->mpi->orphans, request);
     }
 }
 
-void face_settle(struct vrank_face *face, const char *why)
+void requests_settle(struct vrank_mpi *mpi, const char *why)
 {
-    advance(face);
-    while (face->tasks || face->orphans) {
+    advance(mpi);
+    while (mpi->tasks || mpi->orphans) {
         vrank_park(why);
-        advance(face);
+        advance(mpi);
     }
 }
 
@@ -290,7 +290,7 @@ static void status_of(const struct poise_mpi_request *request,
     if (!status) {
         return;
     }
-    if (request->kind == FACE_SEND) {
+    if (request->kind == REQUEST_SEND) {
         status_set(status, MPI_ANY_SOURCE, MPI_ANY_TAG, 0);
     } else {
         status_set(status, request->source, request->got_tag, request->got);
@@ -300,11 +300,11 @@ static void status_of(const struct poise_mpi_request *request,
 
 /* Remember whose error handler is to be called: the request, and with it the
  * communicator, may be gone by then. */
-static void blame(struct vrank_face *face, struct poise_mpi_comm *comm)
+static void blame(struct vrank_mpi *mpi, struct poise_mpi_comm *comm)
 {
-    if (!face->blamed && comm) {
+    if (!mpi->blamed && comm) {
         vcomm_hold(comm);
-        face->blamed = comm;
+        mpi->blamed = comm;
     }
 }
 
@@ -315,7 +315,7 @@ static int conclude(MPI_Request *handle, MPI_Status *status)
     int code = request->error;
     status_of(request, status);
     if (code != MPI_SUCCESS) {
-        blame(request->face, request->comm);
+        blame(request->mpi, request->comm);
     }
     if (request->persistent) {
         request->active = false;
@@ -338,10 +338,10 @@ int request_complete(MPI_Request *request, const char *why, MPI_Status *status)
 }
 
 /* Whether it can be told; makes progress if not. */
-static bool look(struct vrank_face *face, struct poise_mpi_request *request)
+static bool look(struct vrank_mpi *mpi, struct poise_mpi_request *request)
 {
     if (!request_is_done(request)) {
-        advance(face);
+        advance(mpi);
     }
     return request_is_done(request);
 }
@@ -349,14 +349,14 @@ static bool look(struct vrank_face *face, struct poise_mpi_request *request)
 /* ---- one ---------------------------------------------------------------- */
 
 /* Call the error handler of the communicator that is to blame. */
-static int fail(struct vrank_face *face, int code)
+static int fail(struct vrank_mpi *mpi, int code)
 {
     if (code == MPI_SUCCESS) {
         return code;
     }
-    struct poise_mpi_comm *comm = face->blamed;
-    face->blamed = NULL;
-    code = face_fail(face, comm, code, NULL);
+    struct poise_mpi_comm *comm = mpi->blamed;
+    mpi->blamed = NULL;
+    code = mpi_fail(mpi, comm, code, NULL);
     if (comm) {
         vcomm_release(comm);
     }
@@ -365,9 +365,9 @@ static int fail(struct vrank_face *face, int code)
 
 int MPI_Wait(MPI_Request *request, MPI_Status *status)
 {
-    struct vrank_face *face = face_enter("MPI_Wait");
+    struct vrank_mpi *mpi = mpi_enter("MPI_Wait");
     if (!request) {
-        return face_fail(face, NULL, MPI_ERR_REQUEST, NULL);
+        return mpi_fail(mpi, NULL, MPI_ERR_REQUEST, NULL);
     }
     if (!is_active(*request)) {
         if (status) {
@@ -375,14 +375,14 @@ int MPI_Wait(MPI_Request *request, MPI_Status *status)
         }
         return MPI_SUCCESS;
     }
-    return fail(face, request_complete(request, "MPI_Wait", status));
+    return fail(mpi, request_complete(request, "MPI_Wait", status));
 }
 
 int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status)
 {
-    struct vrank_face *face = face_enter("MPI_Test");
+    struct vrank_mpi *mpi = mpi_enter("MPI_Test");
     if (!request || !flag) {
-        return face_fail(face, NULL, MPI_ERR_ARG, NULL);
+        return mpi_fail(mpi, NULL, MPI_ERR_ARG, NULL);
     }
     *flag = 1;
     if (!is_active(*request)) {
@@ -391,22 +391,22 @@ int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status)
         }
         return MPI_SUCCESS;
     }
-    if (!look(face, *request)) {
+    if (!look(mpi, *request)) {
         vrank_poll("MPI_Test");
-        if (!look(face, *request)) {
+        if (!look(mpi, *request)) {
             *flag = 0;
             return MPI_SUCCESS;
         }
     }
     vrank_polled();
-    return fail(face, conclude(request, status));
+    return fail(mpi, conclude(request, status));
 }
 
 int MPI_Request_free(MPI_Request *request)
 {
-    struct vrank_face *face = face_enter("MPI_Request_free");
+    struct vrank_mpi *mpi = mpi_enter("MPI_Request_free");
     if (!request || !*request) {
-        return face_fail(face, NULL, MPI_ERR_REQUEST, NULL);
+        return mpi_fail(mpi, NULL, MPI_ERR_REQUEST, NULL);
     }
     struct poise_mpi_request *here = *request;
     if (here->active && !request_is_done(here)) {
@@ -420,9 +420,9 @@ int MPI_Request_free(MPI_Request *request)
 
 int MPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status)
 {
-    struct vrank_face *face = face_enter("MPI_Request_get_status");
+    struct vrank_mpi *mpi = mpi_enter("MPI_Request_get_status");
     if (!flag) {
-        return face_fail(face, NULL, MPI_ERR_ARG, NULL);
+        return mpi_fail(mpi, NULL, MPI_ERR_ARG, NULL);
     }
     if (!is_active(request)) {
         *flag = 1;
@@ -431,7 +431,7 @@ int MPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status)
         }
         return MPI_SUCCESS;
     }
-    *flag = look(face, request);
+    *flag = look(mpi, request);
     if (*flag) {
         vrank_polled();
         status_of(request, status);
@@ -443,9 +443,9 @@ int MPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status)
 
 int MPI_Cancel(MPI_Request *request)
 {
-    struct vrank_face *face = face_enter("MPI_Cancel");
+    struct vrank_mpi *mpi = mpi_enter("MPI_Cancel");
     if (!request || !*request) {
-        return face_fail(face, NULL, MPI_ERR_REQUEST, NULL);
+        return mpi_fail(mpi, NULL, MPI_ERR_REQUEST, NULL);
     }
     if ((*request)->active) {
         p2p_cancel(*request);
@@ -455,9 +455,9 @@ int MPI_Cancel(MPI_Request *request)
 
 int MPI_Test_cancelled(const MPI_Status *status, int *flag)
 {
-    struct vrank_face *face = face_enter("MPI_Test_cancelled");
+    struct vrank_mpi *mpi = mpi_enter("MPI_Test_cancelled");
     if (!status || !flag) {
-        return face_fail(face, NULL, MPI_ERR_ARG, NULL);
+        return mpi_fail(mpi, NULL, MPI_ERR_ARG, NULL);
     }
     *flag = status->poise_cancelled;
     return MPI_SUCCESS;
@@ -465,9 +465,9 @@ int MPI_Test_cancelled(const MPI_Status *status, int *flag)
 
 int MPI_Status_set_cancelled(MPI_Status *status, int flag)
 {
-    struct vrank_face *face = face_enter("MPI_Status_set_cancelled");
+    struct vrank_mpi *mpi = mpi_enter("MPI_Status_set_cancelled");
     if (!status) {
-        return face_fail(face, NULL, MPI_ERR_ARG, NULL);
+        return mpi_fail(mpi, NULL, MPI_ERR_ARG, NULL);
     }
     status->poise_cancelled = flag != 0;
     return MPI_SUCCESS;
@@ -475,21 +475,21 @@ int MPI_Status_set_cancelled(MPI_Status *status, int flag)
 
 /* ---- many --------------------------------------------------------------- */
 
-static int check_many(struct vrank_face *face, int count,
+static int check_many(struct vrank_mpi *mpi, int count,
                       const MPI_Request *requests)
 {
     if (count < 0) {
-        return face_fail(face, NULL, MPI_ERR_COUNT, NULL);
+        return mpi_fail(mpi, NULL, MPI_ERR_COUNT, NULL);
     }
     if (count > 0 && !requests) {
-        return face_fail(face, NULL, MPI_ERR_REQUEST, NULL);
+        return mpi_fail(mpi, NULL, MPI_ERR_REQUEST, NULL);
     }
     return MPI_SUCCESS;
 }
 
 /* Conclude all of `count` requests that are done, or inactive. */
-static int conclude_all(struct vrank_face *face, int count,
-                        MPI_Request *requests, MPI_Status *statuses)
+static int conclude_all(struct vrank_mpi *mpi, int count, MPI_Request *requests,
+                        MPI_Status *statuses)
 {
     int result = MPI_SUCCESS;
     for (int i = 0; i < count; i++) {
@@ -511,13 +511,13 @@ static int conclude_all(struct vrank_face *face, int count,
             status->MPI_ERROR = code;
         }
     }
-    return fail(face, result);
+    return fail(mpi, result);
 }
 
 int MPI_Waitall(int count, MPI_Request *requests, MPI_Status *statuses)
 {
-    struct vrank_face *face = face_enter("MPI_Waitall");
-    int code = check_many(face, count, requests);
+    struct vrank_mpi *mpi = mpi_enter("MPI_Waitall");
+    int code = check_many(mpi, count, requests);
     if (code != MPI_SUCCESS) {
         return code;
     }
@@ -526,13 +526,13 @@ int MPI_Waitall(int count, MPI_Request *requests, MPI_Status *statuses)
             request_wait(requests[i], "MPI_Waitall");
         }
     }
-    return conclude_all(face, count, requests, statuses);
+    return conclude_all(mpi, count, requests, statuses);
 }
 
-static bool all_done(struct vrank_face *face, int count, MPI_Request *requests)
+static bool all_done(struct vrank_mpi *mpi, int count, MPI_Request *requests)
 {
     for (int i = 0; i < count; i++) {
-        if (is_active(requests[i]) && !look(face, requests[i])) {
+        if (is_active(requests[i]) && !look(mpi, requests[i])) {
             return false;
         }
     }
@@ -542,21 +542,21 @@ static bool all_done(struct vrank_face *face, int count, MPI_Request *requests)
 int MPI_Testall(int count, MPI_Request *requests, int *flag,
                 MPI_Status *statuses)
 {
-    struct vrank_face *face = face_enter("MPI_Testall");
-    int code = check_many(face, count, requests);
+    struct vrank_mpi *mpi = mpi_enter("MPI_Testall");
+    int code = check_many(mpi, count, requests);
     if (code != MPI_SUCCESS) {
         return code;
     }
-    *flag = all_done(face, count, requests);
+    *flag = all_done(mpi, count, requests);
     if (!*flag) {
         vrank_poll("MPI_Testall");
-        *flag = all_done(face, count, requests);
+        *flag = all_done(mpi, count, requests);
     }
     if (!*flag) {
         return MPI_SUCCESS;
     }
     vrank_polled();
-    return conclude_all(face, count, requests, statuses);
+    return conclude_all(mpi, count, requests, statuses);
 }
 
 /* The first that is done; -1 if none is, MPI_UNDEFINED if none is active. */
@@ -575,12 +575,12 @@ static int find_done(int count, const MPI_Request *requests)
 }
 
 /* The same, waiting until there is one. */
-static int await_any(struct vrank_face *face, int count,
+static int await_any(struct vrank_mpi *mpi, int count,
                      const MPI_Request *requests, const char *why)
 {
     int found = find_done(count, requests);
     while (found == -1) {
-        advance(face);
+        advance(mpi);
         found = find_done(count, requests);
         if (found == -1) {
             vrank_park(why);
@@ -590,8 +590,8 @@ static int await_any(struct vrank_face *face, int count,
     return found;
 }
 
-static int conclude_any(struct vrank_face *face, MPI_Request *requests,
-                        int found, int *index, MPI_Status *status)
+static int conclude_any(struct vrank_mpi *mpi, MPI_Request *requests, int found,
+                        int *index, MPI_Status *status)
 {
     *index = found;
     if (found == MPI_UNDEFINED) {
@@ -600,29 +600,29 @@ static int conclude_any(struct vrank_face *face, MPI_Request *requests,
         }
         return MPI_SUCCESS;
     }
-    return fail(face, conclude(&requests[found], status));
+    return fail(mpi, conclude(&requests[found], status));
 }
 
 int MPI_Waitany(int count, MPI_Request *requests, int *index,
                 MPI_Status *status)
 {
-    struct vrank_face *face = face_enter("MPI_Waitany");
-    int code = check_many(face, count, requests);
+    struct vrank_mpi *mpi = mpi_enter("MPI_Waitany");
+    int code = check_many(mpi, count, requests);
     if (code != MPI_SUCCESS) {
         return code;
     }
-    int found = await_any(face, count, requests, "MPI_Waitany");
-    return conclude_any(face, requests, found, index, status);
+    int found = await_any(mpi, count, requests, "MPI_Waitany");
+    return conclude_any(mpi, requests, found, index, status);
 }
 
 /* find_done after an attempt at progress. */
-static int try_any(struct vrank_face *face, int count,
+static int try_any(struct vrank_mpi *mpi, int count,
                    const MPI_Request *requests)
 {
     int found = find_done(count, requests);
     if (found == -1) {
-        vrank_poll(face->call);
-        advance(face);
+        vrank_poll(mpi->call);
+        advance(mpi);
         found = find_done(count, requests);
     }
     if (found >= 0) {
@@ -634,21 +634,21 @@ static int try_any(struct vrank_face *face, int count,
 int MPI_Testany(int count, MPI_Request *requests, int *index, int *flag,
                 MPI_Status *status)
 {
-    struct vrank_face *face = face_enter("MPI_Testany");
-    int code = check_many(face, count, requests);
+    struct vrank_mpi *mpi = mpi_enter("MPI_Testany");
+    int code = check_many(mpi, count, requests);
     if (code != MPI_SUCCESS) {
         return code;
     }
-    int found = try_any(face, count, requests);
+    int found = try_any(mpi, count, requests);
     *flag = found != -1;
     if (found == -1) {
         *index = MPI_UNDEFINED;
         return MPI_SUCCESS;
     }
-    return conclude_any(face, requests, found, index, status);
+    return conclude_any(mpi, requests, found, index, status);
 }
 
-static int conclude_some(struct vrank_face *face, int count,
+static int conclude_some(struct vrank_mpi *mpi, int count,
                          MPI_Request *requests, int *done, int *indices,
                          MPI_Status *statuses)
 {
@@ -668,35 +668,35 @@ static int conclude_some(struct vrank_face *face, int count,
         indices[told++] = i;
     }
     *done = told;
-    return fail(face, result);
+    return fail(mpi, result);
 }
 
 int MPI_Waitsome(int count, MPI_Request *requests, int *done, int *indices,
                  MPI_Status *statuses)
 {
-    struct vrank_face *face = face_enter("MPI_Waitsome");
-    int code = check_many(face, count, requests);
+    struct vrank_mpi *mpi = mpi_enter("MPI_Waitsome");
+    int code = check_many(mpi, count, requests);
     if (code != MPI_SUCCESS) {
         return code;
     }
-    if (await_any(face, count, requests, "MPI_Waitsome") == MPI_UNDEFINED) {
+    if (await_any(mpi, count, requests, "MPI_Waitsome") == MPI_UNDEFINED) {
         *done = MPI_UNDEFINED;
         return MPI_SUCCESS;
     }
-    return conclude_some(face, count, requests, done, indices, statuses);
+    return conclude_some(mpi, count, requests, done, indices, statuses);
 }
 
 int MPI_Testsome(int count, MPI_Request *requests, int *done, int *indices,
                  MPI_Status *statuses)
 {
-    struct vrank_face *face = face_enter("MPI_Testsome");
-    int code = check_many(face, count, requests);
+    struct vrank_mpi *mpi = mpi_enter("MPI_Testsome");
+    int code = check_many(mpi, count, requests);
     if (code != MPI_SUCCESS) {
         return code;
     }
-    if (try_any(face, count, requests) == MPI_UNDEFINED) {
+    if (try_any(mpi, count, requests) == MPI_UNDEFINED) {
         *done = MPI_UNDEFINED;
         return MPI_SUCCESS;
     }
-    return conclude_some(face, count, requests, done, indices, statuses);
+    return conclude_some(mpi, count, requests, done, indices, statuses);
 }

@@ -183,7 +183,7 @@ static struct wire_transfer *transfer_new(struct poise_mpi_request *request,
 
 /* Whether what is transferred cannot go from or to its place: it has gaps, or
  * need not be in memory then. */
-static bool must_copy(const struct face_data *data)
+static bool must_copy(const struct mpi_data *data)
 {
     return data->type != NULL || context_covers(data->base);
 }
@@ -192,7 +192,7 @@ static bool must_copy(const struct face_data *data)
 static int put_data(struct poise_mpi_request *request, int process,
                     struct poise_wire_ticket *ticket)
 {
-    const struct face_data *data = &request->data;
+    const struct mpi_data *data = &request->data;
     struct wire_transfer *transfer =
         transfer_new(request, data->bytes, false, must_copy(data));
     if (!transfer) {
@@ -200,13 +200,12 @@ static int put_data(struct poise_mpi_request *request, int process,
     }
     const void *base = data->base;
     if (transfer->copy) {
-        struct face_data packed = {.base = transfer->copy,
-                                   .bytes = data->bytes};
-        face_data_copy(&packed, data, data->bytes);
+        struct mpi_data packed = {.base = transfer->copy, .bytes = data->bytes};
+        mpi_data_copy(&packed, data, data->bytes);
         base = transfer->copy;
     }
     if (poise_wire_put(wire.wire, process, base, data->bytes,
-                       request->mode == FACE_SYNCHRONOUS, transfer,
+                       request->mode == SEND_SYNCHRONOUS, transfer,
                        ticket) < 0) {
         return wire_fail();
     }
@@ -217,8 +216,8 @@ static int put_data(struct poise_mpi_request *request, int process,
  * and needs no waking; a transfer may end on its stack, too, while it parks. */
 static void finish_send(struct poise_mpi_request *request, bool by_sender)
 {
-    if (request->mode == FACE_BUFFERED) {
-        p2p_buffer_free(request->face, request->data.bytes);
+    if (request->mode == SEND_BUFFERED) {
+        p2p_buffer_free(request->mpi, request->data.bytes);
     }
     if (by_sender) {
         __atomic_store_n(&request->done, 1, __ATOMIC_RELEASE);
@@ -269,24 +268,24 @@ static int send_now(struct poise_mpi_request *request, int number,
                     const struct vrank_envelope *envelope, bool by_sender)
 {
     int process = vrank_process_of(number);
-    const struct face_data *data = &request->data;
+    const struct mpi_data *data = &request->data;
     struct wire_header header = {.envelope = *envelope,
                                  .kind = WIRE_DATA,
                                  .dest = number,
                                  .bytes = data->bytes};
-    if (face_checks) {
+    if (mpi_checks) {
         header.sent = request->copy ? request->sent : p2p_sign(data);
     }
     if (data->bytes > wire.eager_bytes[process] ||
-        request->mode == FACE_SYNCHRONOUS) {
+        request->mode == SEND_SYNCHRONOUS) {
         return send_offer(request, process, &header);
     }
     void *room = write_header(process, &header, data->bytes);
     if (!room) {
         return MPI_ERR_NO_MEM;
     }
-    struct face_data packed = {.base = room, .bytes = data->bytes};
-    face_data_copy(&packed, data, data->bytes);
+    struct mpi_data packed = {.base = room, .bytes = data->bytes};
+    mpi_data_copy(&packed, data, data->bytes);
     wire.sent++;
     if (poise_wire_send(wire.wire, process, sizeof header + data->bytes) < 0) {
         return wire_fail();
@@ -332,9 +331,9 @@ static void transfer_done(struct wire_transfer *transfer)
     struct poise_mpi_request *request = transfer->request;
     bool get = transfer->get;
     if (get && transfer->copy) {
-        struct face_data from = {.base = transfer->copy,
-                                 .bytes = transfer->bytes};
-        face_data_copy(&request->data, &from, request->got);
+        struct mpi_data from = {.base = transfer->copy,
+                                .bytes = transfer->bytes};
+        mpi_data_copy(&request->data, &from, request->got);
     }
     free(transfer->copy);
     free(transfer);
@@ -349,7 +348,7 @@ static void transfer_done(struct wire_transfer *transfer)
 static int fetch_now(struct wire_offer *offer,
                      struct poise_mpi_request *request)
 {
-    const struct face_data *data = &request->data;
+    const struct mpi_data *data = &request->data;
     size_t bytes = offer->ticket.len;
     bool copied = must_copy(data) || data->bytes < bytes;
     struct wire_transfer *transfer = transfer_new(request, bytes, true, copied);
@@ -728,9 +727,9 @@ static void wire_reset(void)
     wire = (struct wire){0};
 }
 
-int wire_begin(const struct face_options *options)
+int wire_begin(const struct mpi_options *options)
 {
-    if (!face_has_wire(options)) {
+    if (!mpi_has_wire(options)) {
         return 0;
     }
     size_t processes = (size_t)poise_world_size(options->world);
@@ -759,7 +758,7 @@ int wire_begin(const struct face_options *options)
     return 0;
 }
 
-bool face_has_wire(const struct face_options *options)
+bool mpi_has_wire(const struct mpi_options *options)
 {
     return options && options->world && poise_world_size(options->world) > 1;
 }

@@ -5,13 +5,13 @@
 #ifndef POISE_VRANK_WIRE_H
 #define POISE_VRANK_WIRE_H
 
-#include "vrank/mpi/entry.h"
+#include "message.h"
 
 /* Whether there are other processes. */
-bool face_has_wire(const struct face_options *options);
+bool mpi_has_wire(const struct mpi_options *options);
 
 /* Negative errno. Collective if there is a world. */
-int wire_begin(const struct face_options *options);
+int wire_begin(const struct mpi_options *options);
 void wire_end(void);
 
 /* Send what `request` says to a rank of another process. Any worker. */

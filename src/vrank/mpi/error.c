@@ -6,7 +6,7 @@
  * MPI_ERRORS_ARE_FATAL everywhere, which ends the job and says which rank
  * called what, and what was wrong.
  */
-#include "entry.h"
+#include "comm.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,49 +85,49 @@ struct code {
 };
 
 /* Numbers MPI_ERR_LASTCODE + 1 and on. */
-struct face_codes {
+struct mpi_codes {
     struct code *items;
     int count;
 };
 
-void face_codes_free(struct vrank_face *face)
+void mpi_codes_free(struct vrank_mpi *mpi)
 {
-    if (!face->codes) {
+    if (!mpi->codes) {
         return;
     }
-    for (int i = 0; i < face->codes->count; i++) {
-        free(face->codes->items[i].text);
+    for (int i = 0; i < mpi->codes->count; i++) {
+        free(mpi->codes->items[i].text);
     }
-    free(face->codes->items);
-    free(face->codes);
-    face->codes = NULL;
+    free(mpi->codes->items);
+    free(mpi->codes);
+    mpi->codes = NULL;
 }
 
-static struct code *code_find(struct vrank_face *face, int code)
+static struct code *code_find(struct vrank_mpi *mpi, int code)
 {
     int at = code - MPI_ERR_LASTCODE - 1;
-    return face->codes && at >= 0 && at < face->codes->count
-               ? &face->codes->items[at]
+    return mpi->codes && at >= 0 && at < mpi->codes->count
+               ? &mpi->codes->items[at]
                : NULL;
 }
 
-static bool is_known(struct vrank_face *face, int code)
+static bool is_known(struct vrank_mpi *mpi, int code)
 {
-    return (code >= 0 && code < CLASS_COUNT) || code_find(face, code);
+    return (code >= 0 && code < CLASS_COUNT) || code_find(mpi, code);
 }
 
-int face_class_of(struct vrank_face *face, int code)
+int mpi_error_class(struct vrank_mpi *mpi, int code)
 {
-    const struct code *own = code_find(face, code);
+    const struct code *own = code_find(mpi, code);
     if (own) {
         return own->class;
     }
     return code >= 0 && code < CLASS_COUNT ? code : MPI_ERR_UNKNOWN;
 }
 
-const char *face_text_of(struct vrank_face *face, int code)
+const char *mpi_error_text(struct vrank_mpi *mpi, int code)
 {
-    const struct code *own = code_find(face, code);
+    const struct code *own = code_find(mpi, code);
     if (own) {
         return own->text ? own->text : "";
     }
@@ -136,56 +136,55 @@ const char *face_text_of(struct vrank_face *face, int code)
 }
 
 /* A new code of `class`, or a class of its own (0). */
-static int code_add(struct vrank_face *face, int class, int *out)
+static int code_add(struct vrank_mpi *mpi, int class, int *out)
 {
-    if (!face->codes) {
-        face->codes = poise_alloc(1, sizeof *face->codes);
-        if (!face->codes) {
+    if (!mpi->codes) {
+        mpi->codes = poise_alloc(1, sizeof *mpi->codes);
+        if (!mpi->codes) {
             return MPI_ERR_NO_MEM;
         }
     }
-    int count = face->codes->count;
-    void *items = poise_realloc(face->codes->items, (size_t)count + 1,
+    int count = mpi->codes->count;
+    void *items = poise_realloc(mpi->codes->items, (size_t)count + 1,
                                 sizeof(struct code));
     if (!items) {
         return MPI_ERR_NO_MEM;
     }
-    face->codes->items = items;
+    mpi->codes->items = items;
     int code = MPI_ERR_LASTCODE + 1 + count;
-    face->codes->items[count] = (struct code){.class = class ? class : code};
-    face->codes->count++;
+    mpi->codes->items[count] = (struct code){.class = class ? class : code};
+    mpi->codes->count++;
     *out = code;
     return MPI_SUCCESS;
 }
 
 int MPI_Add_error_class(int *class)
 {
-    struct vrank_face *face = face_enter("MPI_Add_error_class");
-    int code = code_add(face, 0, class);
-    return code == MPI_SUCCESS ? code : face_fail(face, NULL, code, NULL);
+    struct vrank_mpi *mpi = mpi_enter("MPI_Add_error_class");
+    int code = code_add(mpi, 0, class);
+    return code == MPI_SUCCESS ? code : mpi_fail(mpi, NULL, code, NULL);
 }
 
 int MPI_Add_error_code(int class, int *code)
 {
-    struct vrank_face *face = face_enter("MPI_Add_error_code");
-    if (!is_known(face, class)) {
-        return face_fail(face, NULL, MPI_ERR_ARG, "there is no class %d",
-                         class);
+    struct vrank_mpi *mpi = mpi_enter("MPI_Add_error_code");
+    if (!is_known(mpi, class)) {
+        return mpi_fail(mpi, NULL, MPI_ERR_ARG, "there is no class %d", class);
     }
-    int err = code_add(face, class, code);
-    return err == MPI_SUCCESS ? err : face_fail(face, NULL, err, NULL);
+    int err = code_add(mpi, class, code);
+    return err == MPI_SUCCESS ? err : mpi_fail(mpi, NULL, err, NULL);
 }
 
 int MPI_Add_error_string(int code, const char *text)
 {
-    struct vrank_face *face = face_enter("MPI_Add_error_string");
-    struct code *own = code_find(face, code);
+    struct vrank_mpi *mpi = mpi_enter("MPI_Add_error_string");
+    struct code *own = code_find(mpi, code);
     if (!own || strlen(text) >= MPI_MAX_ERROR_STRING) {
-        return face_fail(face, NULL, MPI_ERR_ARG, NULL);
+        return mpi_fail(mpi, NULL, MPI_ERR_ARG, NULL);
     }
     char *copy = strdup(text);
     if (!copy) {
-        return face_fail(face, NULL, MPI_ERR_NO_MEM, NULL);
+        return mpi_fail(mpi, NULL, MPI_ERR_NO_MEM, NULL);
     }
     free(own->text);
     own->text = copy;
@@ -194,15 +193,15 @@ int MPI_Add_error_string(int code, const char *text)
 
 int MPI_Error_class(int code, int *class)
 {
-    struct vrank_face *face = face_enter_any("MPI_Error_class");
-    *class = face_class_of(face, code);
+    struct vrank_mpi *mpi = mpi_enter_any("MPI_Error_class");
+    *class = mpi_error_class(mpi, code);
     return MPI_SUCCESS;
 }
 
 int MPI_Error_string(int code, char *text, int *length)
 {
-    struct vrank_face *face = face_enter_any("MPI_Error_string");
-    snprintf(text, MPI_MAX_ERROR_STRING, "%s", face_text_of(face, code));
+    struct vrank_mpi *mpi = mpi_enter_any("MPI_Error_string");
+    snprintf(text, MPI_MAX_ERROR_STRING, "%s", mpi_error_text(mpi, code));
     *length = (int)strlen(text);
     return MPI_SUCCESS;
 }
@@ -229,22 +228,22 @@ void errhandler_release(MPI_Errhandler handler)
     }
 }
 
-_Noreturn void errhandler_be_fatal(struct vrank_face *face, const char *on,
+_Noreturn void errhandler_be_fatal(struct vrank_mpi *mpi, const char *on,
                                    int code, const char *what)
 {
     for (;;) {
         vrank_abort(code & 0x7f ? code & 0x7f : 1,
-                    "virtual rank %d: %s failed%s%s: %s%s%s", face->number,
-                    face->call, on[0] ? " on " : "", on,
-                    face_text_of(face, code), what[0] ? ": " : "", what);
+                    "virtual rank %d: %s failed%s%s: %s%s%s", mpi->number,
+                    mpi->call, on[0] ? " on " : "", on,
+                    mpi_error_text(mpi, code), what[0] ? ": " : "", what);
     }
 }
 
-int face_fail(struct vrank_face *face, struct poise_mpi_comm *comm, int code,
-              const char *fmt, ...)
+int mpi_fail(struct vrank_mpi *mpi, struct poise_mpi_comm *comm, int code,
+             const char *fmt, ...)
 {
     char what[256] = "";
-    comm = comm ? comm : face->world;
+    comm = comm ? comm : mpi->world;
     MPI_Errhandler handler = comm ? comm->handler : MPI_ERRORS_ARE_FATAL;
     if (handler == MPI_ERRORS_RETURN) {
         return code;
@@ -261,19 +260,19 @@ int face_fail(struct vrank_face *face, struct poise_mpi_comm *comm, int code,
         vsnprintf(what, sizeof what, fmt, args);
         va_end(args);
     }
-    errhandler_be_fatal(face, comm ? comm->name : "", code, what);
+    errhandler_be_fatal(mpi, comm ? comm->name : "", code, what);
 }
 
 int MPI_Comm_create_errhandler(MPI_Comm_errhandler_function *function,
                                MPI_Errhandler *out)
 {
-    struct vrank_face *face = face_enter("MPI_Comm_create_errhandler");
+    struct vrank_mpi *mpi = mpi_enter("MPI_Comm_create_errhandler");
     if (!function) {
-        return face_fail(face, NULL, MPI_ERR_ARG, NULL);
+        return mpi_fail(mpi, NULL, MPI_ERR_ARG, NULL);
     }
     struct poise_mpi_errhandler *handler = poise_alloc(1, sizeof *handler);
     if (!handler) {
-        return face_fail(face, NULL, MPI_ERR_NO_MEM, NULL);
+        return mpi_fail(mpi, NULL, MPI_ERR_NO_MEM, NULL);
     }
     handler->refs = 1;
     handler->function = function;
@@ -288,13 +287,13 @@ int MPI_Errhandler_create(MPI_Handler_function *function, MPI_Errhandler *out)
 
 int MPI_Comm_set_errhandler(MPI_Comm handle, MPI_Errhandler handler)
 {
-    struct vrank_face *face = face_enter("MPI_Comm_set_errhandler");
-    struct poise_mpi_comm *comm = vcomm_of(face, handle);
+    struct vrank_mpi *mpi = mpi_enter("MPI_Comm_set_errhandler");
+    struct poise_mpi_comm *comm = vcomm_of(mpi, handle);
     if (!comm) {
-        return face_fail(face, NULL, MPI_ERR_COMM, NULL);
+        return mpi_fail(mpi, NULL, MPI_ERR_COMM, NULL);
     }
     if (!handler) {
-        return face_fail(face, comm, MPI_ERR_ARG, NULL);
+        return mpi_fail(mpi, comm, MPI_ERR_ARG, NULL);
     }
     errhandler_hold(handler);
     errhandler_release(comm->handler);
@@ -309,10 +308,10 @@ int MPI_Errhandler_set(MPI_Comm comm, MPI_Errhandler handler)
 
 int MPI_Comm_get_errhandler(MPI_Comm handle, MPI_Errhandler *out)
 {
-    struct vrank_face *face = face_enter("MPI_Comm_get_errhandler");
-    struct poise_mpi_comm *comm = vcomm_of(face, handle);
+    struct vrank_mpi *mpi = mpi_enter("MPI_Comm_get_errhandler");
+    struct poise_mpi_comm *comm = vcomm_of(mpi, handle);
     if (!comm) {
-        return face_fail(face, NULL, MPI_ERR_COMM, NULL);
+        return mpi_fail(mpi, NULL, MPI_ERR_COMM, NULL);
     }
     *out = errhandler_hold(comm->handler);
     return MPI_SUCCESS;
@@ -325,9 +324,9 @@ int MPI_Errhandler_get(MPI_Comm comm, MPI_Errhandler *out)
 
 int MPI_Errhandler_free(MPI_Errhandler *handler)
 {
-    struct vrank_face *face = face_enter("MPI_Errhandler_free");
+    struct vrank_mpi *mpi = mpi_enter("MPI_Errhandler_free");
     if (!handler || !*handler) {
-        return face_fail(face, NULL, MPI_ERR_ARG, NULL);
+        return mpi_fail(mpi, NULL, MPI_ERR_ARG, NULL);
     }
     errhandler_release(*handler);
     *handler = MPI_ERRHANDLER_NULL;
@@ -336,11 +335,11 @@ int MPI_Errhandler_free(MPI_Errhandler *handler)
 
 int MPI_Comm_call_errhandler(MPI_Comm handle, int code)
 {
-    struct vrank_face *face = face_enter("MPI_Comm_call_errhandler");
-    struct poise_mpi_comm *comm = vcomm_of(face, handle);
+    struct vrank_mpi *mpi = mpi_enter("MPI_Comm_call_errhandler");
+    struct poise_mpi_comm *comm = vcomm_of(mpi, handle);
     if (!comm) {
-        return face_fail(face, NULL, MPI_ERR_COMM, NULL);
+        return mpi_fail(mpi, NULL, MPI_ERR_COMM, NULL);
     }
-    face_fail(face, comm, code, NULL);
+    mpi_fail(mpi, comm, code, NULL);
     return MPI_SUCCESS;
 }

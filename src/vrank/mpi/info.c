@@ -2,7 +2,7 @@
  * Hints: pairs of key and value, kept in the order in which they came. None is
  * known to the library.
  */
-#include "entry.h"
+#include "comm.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,9 +19,9 @@ struct poise_mpi_info {
 
 const struct poise_mpi_info poise_mpi_info_env = {0};
 
-static int fail(struct vrank_face *face, int code)
+static int fail(struct vrank_mpi *mpi, int code)
 {
-    return face_fail(face, NULL, code, NULL);
+    return mpi_fail(mpi, NULL, code, NULL);
 }
 
 static int find(MPI_Info info, const char *key)
@@ -80,10 +80,10 @@ static void discard(MPI_Info info)
 
 int MPI_Info_create(MPI_Info *out)
 {
-    struct vrank_face *face = face_enter("MPI_Info_create");
+    struct vrank_mpi *mpi = mpi_enter("MPI_Info_create");
     MPI_Info info = poise_alloc(1, sizeof *info);
     if (!info) {
-        return fail(face, MPI_ERR_NO_MEM);
+        return fail(mpi, MPI_ERR_NO_MEM);
     }
     *out = info;
     return MPI_SUCCESS;
@@ -91,9 +91,9 @@ int MPI_Info_create(MPI_Info *out)
 
 int MPI_Info_free(MPI_Info *info)
 {
-    struct vrank_face *face = face_enter("MPI_Info_free");
+    struct vrank_mpi *mpi = mpi_enter("MPI_Info_free");
     if (!info || !*info || *info == MPI_INFO_ENV) {
-        return fail(face, MPI_ERR_INFO);
+        return fail(mpi, MPI_ERR_INFO);
     }
     discard(*info);
     *info = MPI_INFO_NULL;
@@ -102,7 +102,7 @@ int MPI_Info_free(MPI_Info *info)
 
 int MPI_Info_set(MPI_Info info, const char *key, const char *value)
 {
-    struct vrank_face *face = face_enter("MPI_Info_set");
+    struct vrank_mpi *mpi = mpi_enter("MPI_Info_set");
     int code = check_key(info, key);
     if (code == MPI_SUCCESS && info == MPI_INFO_ENV) {
         code = MPI_ERR_INFO;
@@ -113,16 +113,16 @@ int MPI_Info_set(MPI_Info info, const char *key, const char *value)
     if (code == MPI_SUCCESS) {
         code = set(info, key, value);
     }
-    return code == MPI_SUCCESS ? code : fail(face, code);
+    return code == MPI_SUCCESS ? code : fail(mpi, code);
 }
 
 int MPI_Info_delete(MPI_Info info, const char *key)
 {
-    struct vrank_face *face = face_enter("MPI_Info_delete");
+    struct vrank_mpi *mpi = mpi_enter("MPI_Info_delete");
     int code = check_key(info, key);
     int at = code == MPI_SUCCESS ? find(info, key) : -1;
     if (at < 0) {
-        return fail(face, code == MPI_SUCCESS ? MPI_ERR_INFO_NOKEY : code);
+        return fail(mpi, code == MPI_SUCCESS ? MPI_ERR_INFO_NOKEY : code);
     }
     free(info->pairs[at].key);
     free(info->pairs[at].value);
@@ -135,10 +135,10 @@ int MPI_Info_delete(MPI_Info info, const char *key)
 int MPI_Info_get(MPI_Info info, const char *key, int cap, char *value,
                  int *flag)
 {
-    struct vrank_face *face = face_enter("MPI_Info_get");
+    struct vrank_mpi *mpi = mpi_enter("MPI_Info_get");
     int code = check_key(info, key);
     if (code != MPI_SUCCESS) {
-        return fail(face, code);
+        return fail(mpi, code);
     }
     int at = find(info, key);
     *flag = at >= 0;
@@ -151,10 +151,10 @@ int MPI_Info_get(MPI_Info info, const char *key, int cap, char *value,
 int MPI_Info_get_valuelen(MPI_Info info, const char *key, int *length,
                           int *flag)
 {
-    struct vrank_face *face = face_enter("MPI_Info_get_valuelen");
+    struct vrank_mpi *mpi = mpi_enter("MPI_Info_get_valuelen");
     int code = check_key(info, key);
     if (code != MPI_SUCCESS) {
-        return fail(face, code);
+        return fail(mpi, code);
     }
     int at = find(info, key);
     *flag = at >= 0;
@@ -166,9 +166,9 @@ int MPI_Info_get_valuelen(MPI_Info info, const char *key, int *length,
 
 int MPI_Info_get_nkeys(MPI_Info info, int *count)
 {
-    struct vrank_face *face = face_enter("MPI_Info_get_nkeys");
+    struct vrank_mpi *mpi = mpi_enter("MPI_Info_get_nkeys");
     if (!info) {
-        return fail(face, MPI_ERR_INFO);
+        return fail(mpi, MPI_ERR_INFO);
     }
     *count = info->count;
     return MPI_SUCCESS;
@@ -176,9 +176,9 @@ int MPI_Info_get_nkeys(MPI_Info info, int *count)
 
 int MPI_Info_get_nthkey(MPI_Info info, int n, char *key)
 {
-    struct vrank_face *face = face_enter("MPI_Info_get_nthkey");
+    struct vrank_mpi *mpi = mpi_enter("MPI_Info_get_nthkey");
     if (!info || n < 0 || n >= info->count) {
-        return fail(face, info ? MPI_ERR_ARG : MPI_ERR_INFO);
+        return fail(mpi, info ? MPI_ERR_ARG : MPI_ERR_INFO);
     }
     snprintf(key, MPI_MAX_INFO_KEY, "%s", info->pairs[n].key);
     return MPI_SUCCESS;
@@ -203,21 +203,21 @@ static int duplicate(MPI_Info info, MPI_Info *out)
 
 int MPI_Info_dup(MPI_Info info, MPI_Info *out)
 {
-    struct vrank_face *face = face_enter("MPI_Info_dup");
+    struct vrank_mpi *mpi = mpi_enter("MPI_Info_dup");
     int code = info ? duplicate(info, out) : MPI_ERR_INFO;
-    return code == MPI_SUCCESS ? code : fail(face, code);
+    return code == MPI_SUCCESS ? code : fail(mpi, code);
 }
 
 int MPI_Comm_set_info(MPI_Comm comm, MPI_Info info)
 {
-    struct vrank_face *face = face_enter("MPI_Comm_set_info");
+    struct vrank_mpi *mpi = mpi_enter("MPI_Comm_set_info");
     (void)info; /* none is known, so none is used */
-    return comm ? MPI_SUCCESS : fail(face, MPI_ERR_COMM);
+    return comm ? MPI_SUCCESS : fail(mpi, MPI_ERR_COMM);
 }
 
 int MPI_Comm_get_info(MPI_Comm comm, MPI_Info *out)
 {
-    struct vrank_face *face = face_enter("MPI_Comm_get_info");
+    struct vrank_mpi *mpi = mpi_enter("MPI_Comm_get_info");
     int code = comm ? duplicate(NULL, out) : MPI_ERR_COMM;
-    return code == MPI_SUCCESS ? code : fail(face, code);
+    return code == MPI_SUCCESS ? code : fail(mpi, code);
 }

@@ -5,8 +5,8 @@
 #include "run.h"
 #include "setup.h"
 #include "vrank/context/context.h"
+#include "vrank/job/job.h"
 #include "vrank/loader/start.h"
-#include "vrank/mpi/entry.h"
 #include "vrank/profile/profile.h"
 
 #include <poise/comm.h>
@@ -38,7 +38,7 @@ struct run {
     char *signal_stacks; /* [threads], mapped */
     struct vrank_setup setup;
     struct profile profile; /* if options->profiled */
-    bool has_face;
+    bool has_mpi;
     bool has_refused; /* atomic: it was said */
 };
 
@@ -421,13 +421,13 @@ static int run_join_world(struct run *run)
     if (code < 0) {
         return code;
     }
-    const struct face_options face = {
+    const struct mpi_options mpi = {
         .world = run->job.processes > 1 ? run->world : NULL,
         .delay_ns = options->delay_ns,
         .delay_bytes_per_s = options->delay_bytes_per_s,
         .checks = options->checks};
-    code = face_begin(&face, &run->job.face);
-    run->has_face = code == 0;
+    code = mpi_job_begin(&mpi, &run->job.mpi);
+    run->has_mpi = code == 0;
     return code;
 }
 
@@ -506,8 +506,8 @@ static void run_free(struct run *run)
     load_program_close(&run->program);
     profile_free(&run->profile);
     setup_free(&run->setup);
-    if (run->has_face) {
-        face_end();
+    if (run->has_mpi) {
+        mpi_job_end();
     }
     poise_world_destroy(run->world);
 }

@@ -5,7 +5,7 @@
  * timer calls itself stuck, under a lock; only a worker that is not stuck puts
  * anything into an inbox. So when all are stuck, and under that lock all
  * inboxes are empty, nothing will ever happen in this process by itself; the
- * face then knows about the others.
+ * mpi then knows about the others.
  */
 #include "vrank/context/context.h"
 #include "vrank/profile/profile.h"
@@ -125,14 +125,14 @@ bool vrank_has_ready(void)
            sched_has_mail(worker);
 }
 
-void *vrank_face(const struct vrank *rank)
+void *vrank_mpi(const struct vrank *rank)
 {
-    return rank->face;
+    return rank->mpi;
 }
 
-void vrank_set_face(struct vrank *rank, void *face)
+void vrank_set_mpi(struct vrank *rank, void *mpi)
 {
-    rank->face = face;
+    rank->mpi = mpi;
 }
 
 /* ---- the end ------------------------------------------------------------ */
@@ -180,8 +180,8 @@ static void engine_abort(int status, const char *line)
     }
     engine->aborted = true;
     __atomic_store_n(&engine->status, status, __ATOMIC_RELAXED);
-    if (job->face != NULL && job->face->end_others != NULL) {
-        job->face->end_others(status, job->arg);
+    if (job->mpi != NULL && job->mpi->end_others != NULL) {
+        job->mpi->end_others(status, job->arg);
     }
     if (job->die != NULL) {
         job->die(status, job->arg);
@@ -219,8 +219,8 @@ static void engine_rank_end(struct vrank *rank, int status)
         __atomic_compare_exchange_n(&vrank_engine->status, &none, status, false,
                                     __ATOMIC_RELAXED, __ATOMIC_RELAXED);
     }
-    if (job->face != NULL && job->face->rank_end != NULL) {
-        job->face->rank_end(rank, status, job->arg);
+    if (job->mpi != NULL && job->mpi->rank_end != NULL) {
+        job->mpi->rank_end(rank, status, job->arg);
     }
 }
 
@@ -235,8 +235,8 @@ void engine_rank_main(struct vrank *rank)
 {
     const struct vrank_job *job = &vrank_engine->job;
     poise_ctx_set_yield(rank_yield, NULL);
-    if (job->face != NULL && job->face->rank_start != NULL &&
-        job->face->rank_start(rank, job->arg) < 0) {
+    if (job->mpi != NULL && job->mpi->rank_start != NULL &&
+        job->mpi->rank_start(rank, job->arg) < 0) {
         struct poise_buf line = {0};
         poise_error_format(poise_error_last(), &line);
         engine_abort(POISE_VRANK_FAILED, poise_buf_str(&line));
@@ -282,9 +282,9 @@ static void engine_deadlock(struct vrank_engine *engine)
         named++;
         poise_buf_printf(&text, "\n  rank %d waits in %s", rank->number,
                          rank->why != NULL ? rank->why : "?");
-        if (job->face != NULL && job->face->describe != NULL) {
+        if (job->mpi != NULL && job->mpi->describe != NULL) {
             poise_buf_putc(&text, ' ');
-            job->face->describe(rank, &text, job->arg);
+            job->mpi->describe(rank, &text, job->arg);
         }
     }
     if (left > named) {
@@ -325,14 +325,14 @@ static void engine_wait(struct vrank_worker *worker, uint32_t seen,
         uint64_t now_ns = poise_clock_ns();
         timeout_ns = due_ns > now_ns ? due_ns - now_ns : 0;
     }
-    if (worker->number == 0 && job->face != NULL && job->face->idle != NULL) {
-        job->face->idle(timeout_ns, job->arg);
+    if (worker->number == 0 && job->mpi != NULL && job->mpi->idle != NULL) {
+        job->mpi->idle(timeout_ns, job->arg);
     } else {
         poise_event_wait(&worker->event, seen, timeout_ns);
     }
 }
 
-/* Whether everything stands still for ever. Worker 0 asks the face; others
+/* Whether everything stands still for ever. Worker 0 asks MPI; others
  * leave that to it. */
 static bool engine_is_deadlock(struct vrank_worker *worker)
 {
@@ -343,8 +343,8 @@ static bool engine_is_deadlock(struct vrank_worker *worker)
         return false;
     }
     return engine_left(engine) > 0 &&
-           (job->face == NULL || job->face->quiet == NULL ||
-            job->face->quiet(job->arg) == 1);
+           (job->mpi == NULL || job->mpi->quiet == NULL ||
+            job->mpi->quiet(job->arg) == 1);
 }
 
 /* Ranks of two workers that wait for each other in turn would wake a sleeping
@@ -400,8 +400,8 @@ bool engine_done(struct vrank_worker *worker)
     }
     return __atomic_load_n(&engine->home, __ATOMIC_ACQUIRE) ==
                job->threads - 1 &&
-           (job->face == NULL || job->face->finished == NULL ||
-            job->face->finished(job->arg) == 1);
+           (job->mpi == NULL || job->mpi->finished == NULL ||
+            job->mpi->finished(job->arg) == 1);
 }
 
 /* ---- workers ------------------------------------------------------------ */
@@ -634,8 +634,8 @@ static void engine_finish(struct vrank_engine *engine,
         pthread_join(engine->workers[i].thread, NULL);
     }
     for (int i = 0; i < engine->local_count; i++) {
-        if (job->face != NULL && job->face->rank_free != NULL) {
-            job->face->rank_free(&engine->ranks[i], job->arg);
+        if (job->mpi != NULL && job->mpi->rank_free != NULL) {
+            job->mpi->rank_free(&engine->ranks[i], job->arg);
         }
     }
     *out = (struct vrank_outcome){.status = engine->status,

@@ -215,9 +215,8 @@ void sched_post(struct vrank_worker *worker, struct vrank *rank)
      * is the other way round: one of the two sees the other. */
     if (__atomic_load_n(&worker->idle, __ATOMIC_SEQ_CST) != 0) {
         const struct vrank_job *job = &vrank_engine->job;
-        if (worker->number == 0 && job->face != NULL &&
-            job->face->wake != NULL) {
-            job->face->wake(job->arg);
+        if (worker->number == 0 && job->mpi != NULL && job->mpi->wake != NULL) {
+            job->mpi->wake(job->arg);
         } else {
             poise_event_signal(&worker->event);
         }
@@ -257,10 +256,9 @@ static void sched_attend(struct vrank_worker *worker)
         worker->look_due =
             poise_clock_ticks() + poise_clock_ns_to_ticks(SCHED_LOOK_NS);
     }
-    if (worker->number == 0 && job->face != NULL &&
-        job->face->progress != NULL) {
+    if (worker->number == 0 && job->mpi != NULL && job->mpi->progress != NULL) {
         worker->cause = PROFILE_BY_NETWORK;
-        job->face->progress(job->arg);
+        job->mpi->progress(job->arg);
     }
     if (worker->timer_count > 0) {
         uint64_t wakes = worker->wakes;

@@ -1,5 +1,5 @@
 /*
- * What the files of room vrank share: the engine, on which the MPI face
+ * What the files of room vrank share: the engine, on which MPI
  * stands.
  *
  *   switch.c  from one stack to another
@@ -60,9 +60,9 @@ bool vrank_is_here(const struct vrank *rank);
 /** Whether the caller's kernel thread is worker 0, which talks to others. */
 bool vrank_communicates(void);
 
-/** The MPI face's state of a rank; NULL until set. */
-void *vrank_face(const struct vrank *rank);
-void vrank_set_face(struct vrank *rank, void *face);
+/** What MPI keeps of a rank; NULL until set. */
+void *vrank_mpi(const struct vrank *rank);
+void vrank_set_mpi(struct vrank *rank, void *mpi);
 
 /* ---- running and waiting ------------------------------------------------ */
 
@@ -133,9 +133,9 @@ _Noreturn void vrank_exit(int status);
  */
 void vrank_abort(int status, const char *fmt, ...) POISE_PRINTF(2, 3);
 
-/* ---- what the MPI face gives the engine --------------------------------- */
+/* ---- what MPI gives the engine ------------------------------------------ */
 
-struct vrank_face_ops {
+struct vrank_mpi_ops {
     /** On the rank's own stack before its body and after it (also on
      * vrank_exit). A negative code of rank_start aborts the job with the error
      * in force. rank_end calls vrank_abort where the others cannot go on
@@ -191,7 +191,7 @@ struct vrank_job {
     uint64_t patience_ns;    /**< with ranks that only poll; 0: 5 s */
     /** What each rank does, on its own stack; returns its exit status. */
     int (*body)(struct vrank *rank, void *arg);
-    const struct vrank_face_ops *face; /**< NULL: none */
+    const struct vrank_mpi_ops *mpi; /**< NULL: none */
     /** __cxa_get_globals of the C++ library that ranks share: what a worker
      * keeps of its exceptions, saved at each switch. NULL: none. */
     void *(*exceptions)(void);
@@ -234,7 +234,7 @@ struct vrank_folders {
 int vrank_folders(struct vrank_folders *out);
 void vrank_folders_free(struct vrank_folders *folders);
 
-/* ---- inside the engine: nothing below is for the face ------------------- */
+/* ---- inside the engine: nothing below is for MPI ------------------------ */
 
 enum vrank_state {
     VRANK_RUNS,   /* or is ready to */
@@ -258,7 +258,7 @@ struct vrank {
     int saved_errno;
     struct vrank_exceptions exceptions;
     struct poise_ctx *ctx; /* owned; NULL: the kernel thread's */
-    void *face;
+    void *mpi;
 
     struct context *context; /* its memory, where that is swapped; or NULL */
     void *owner;             /* whoever runs a program in it (run.c) */

@@ -1,5 +1,5 @@
 /*
- * vrank/type_make.h - how derived types are put together: for type_*.c only.
+ * How derived types are put together: for this room only.
  */
 #ifndef POISE_VRANK_TYPE_MAKE_H
 #define POISE_VRANK_TYPE_MAKE_H

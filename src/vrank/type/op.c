@@ -4,7 +4,8 @@
 #include <limits.h>
 #include <stdlib.h>
 
-#include "vrank/mpi/entry.h"
+#include "type.h"
+#include "vrank/mpi/state.h"
 
 MPI_Op op_hold(MPI_Op op)
 {
@@ -110,13 +111,12 @@ int MPI_Op_create(MPI_User_function *user_fn, int commute, MPI_Op *op)
     MPI_Op made;
 
     if (user_fn == NULL) {
-        return face_fail(face_enter("MPI_Op_create"), NULL, MPI_ERR_ARG,
-                         "there is no function");
+        return mpi_fail(mpi_enter("MPI_Op_create"), NULL, MPI_ERR_ARG,
+                        "there is no function");
     }
     made = poise_alloc(1, sizeof *made);
     if (made == NULL) {
-        return face_fail(face_enter("MPI_Op_create"), NULL, MPI_ERR_NO_MEM,
-                         NULL);
+        return mpi_fail(mpi_enter("MPI_Op_create"), NULL, MPI_ERR_NO_MEM, NULL);
     }
     *made = (struct poise_mpi_op){
         .references = 1, .commutative = commute != 0, .user = user_fn};
@@ -127,7 +127,7 @@ int MPI_Op_create(MPI_User_function *user_fn, int commute, MPI_Op *op)
 int MPI_Op_free(MPI_Op *op)
 {
     if (op == NULL || *op == MPI_OP_NULL || (*op)->predefined) {
-        return face_fail(face_enter("MPI_Op_free"), NULL, MPI_ERR_OP, NULL);
+        return mpi_fail(mpi_enter("MPI_Op_free"), NULL, MPI_ERR_OP, NULL);
     }
     op_release(*op);
     *op = MPI_OP_NULL;
@@ -137,8 +137,8 @@ int MPI_Op_free(MPI_Op *op)
 int MPI_Op_commutative(MPI_Op op, int *commute)
 {
     if (op == MPI_OP_NULL) {
-        return face_fail(face_enter("MPI_Op_commutative"), NULL, MPI_ERR_OP,
-                         NULL);
+        return mpi_fail(mpi_enter("MPI_Op_commutative"), NULL, MPI_ERR_OP,
+                        NULL);
     }
     *commute = op->commutative;
     return MPI_SUCCESS;
@@ -153,7 +153,7 @@ int MPI_Reduce_local(const void *inbuf, void *inoutbuf, int count,
         error = MPI_ERR_BUFFER;
     }
     if (error != MPI_SUCCESS) {
-        return face_fail(face_enter("MPI_Reduce_local"), NULL, error, NULL);
+        return mpi_fail(mpi_enter("MPI_Reduce_local"), NULL, error, NULL);
     }
     op_apply(op, datatype, (size_t)count, inbuf, inoutbuf);
     return MPI_SUCCESS;

@@ -4,7 +4,8 @@
  */
 #include <limits.h>
 
-#include "vrank/mpi/entry.h"
+#include "type.h"
+#include "vrank/mpi/comm.h"
 
 /* What packing and unpacking have to check: `bytes` of data fit behind
  * position `position` of a buffer of `size` bytes. */
@@ -26,9 +27,9 @@ static int check(int count, MPI_Datatype type, int size, int position,
 
 static int pack_fail(const char *call, MPI_Comm comm, int error)
 {
-    struct vrank_face *face = face_enter(call);
+    struct vrank_mpi *mpi = mpi_enter(call);
 
-    return face_fail(face, vcomm_of(face, comm), error, NULL);
+    return mpi_fail(mpi, vcomm_of(mpi, comm), error, NULL);
 }
 
 int MPI_Pack(const void *inbuf, int incount, MPI_Datatype datatype,

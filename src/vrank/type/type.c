@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "make.h"
+#include "vrank/mpi/state.h"
 
 /* ---- commit, free ------------------------------------------------------- */
 
@@ -248,4 +249,9 @@ int MPI_Type_match_size(int typeclass, int size, MPI_Datatype *datatype)
         }
     }
     return type_fail("MPI_Type_match_size", MPI_ERR_ARG);
+}
+
+int type_fail(const char *call, int error)
+{
+    return mpi_fail(mpi_enter_any(call), NULL, error, NULL);
 }

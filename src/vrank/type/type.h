@@ -1,5 +1,5 @@
 /*
- * vrank/type.h - data types and operations of the MPI face.
+ * Data types and operations.
  *
  * A type is described by a plan: what to copy, as blocks, loops and lists,
  * normalised when the type is made. Packing walks the plan once, and can begin
@@ -16,7 +16,7 @@
 
 #include "vrank/mpi/inside.h"
 
-struct face_attributes;
+struct mpi_attributes;
 
 /* What an operation needs to know of a basic type. */
 enum type_basic {
@@ -89,9 +89,9 @@ struct poise_mpi_datatype {
     MPI_Aint *addresses;
     MPI_Datatype *types;
 
-    char *name;                         /* owned; NULL: none */
-    const char *first_name;             /* of a predefined one */
-    struct face_attributes *attributes; /* owned; NULL: none */
+    char *name;                        /* owned; NULL: none */
+    const char *first_name;            /* of a predefined one */
+    struct mpi_attributes *attributes; /* owned; NULL: none */
 };
 
 static inline ptrdiff_t type_extent(const struct poise_mpi_datatype *type)
@@ -152,7 +152,7 @@ const char *type_basic_name(enum type_basic basic);
  * Fortran sees; returns how many. */
 int type_predefined(const struct poise_mpi_datatype *const **types);
 
-/* ---- making plans: for type_*.c ----------------------------------------- */
+/* ---- making plans: for this room ---------------------------------------- */
 
 /** `node` moved by `offset` bytes. */
 struct type_node type_node_moved(const struct type_node *node,

@@ -2,7 +2,7 @@
  * Grids of ranks. The last dimension is the fastest; ranks are never
  * reordered. Source: MPI 3.1, 7.5.
  */
-#include "topology.h"
+#include "vrank/communicator/topology.h"
 
 #include <stdlib.h>
 
@@ -125,37 +125,37 @@ int MPI_Cart_create(MPI_Comm comm_old, int ndims, const int dims[],
                     const int periods[], int reorder, MPI_Comm *comm_cart)
 {
     static const char call[] = "MPI_Cart_create";
-    struct vrank_face *face = face_enter(call);
-    struct poise_mpi_comm *comm = vcomm_of(face, comm_old);
+    struct vrank_mpi *mpi = mpi_enter(call);
+    struct poise_mpi_comm *comm = vcomm_of(mpi, comm_old);
     int count, error = MPI_SUCCESS;
 
     (void)reorder;
     if (comm == NULL || comm->remote != NULL) {
-        return face_fail(face, comm, MPI_ERR_COMM, NULL);
+        return mpi_fail(mpi, comm, MPI_ERR_COMM, NULL);
     }
     count = ndims < 0 ? 0 : grid_ranks(ndims, dims, comm->size);
     if (count == 0) {
-        return face_fail(face, comm, MPI_ERR_DIMS,
-                         "there are %d ranks for the grid", comm->size);
+        return mpi_fail(mpi, comm, MPI_ERR_DIMS,
+                        "there are %d ranks for the grid", comm->size);
     }
     error = grid_make(comm, count, ndims, dims, periods, call, comm_cart);
-    return error == MPI_SUCCESS ? error : face_fail(face, comm, error, NULL);
+    return error == MPI_SUCCESS ? error : mpi_fail(mpi, comm, error, NULL);
 }
 
 int MPI_Cart_map(MPI_Comm handle, int ndims, const int dims[],
                  const int periods[], int *newrank)
 {
-    struct vrank_face *face = face_enter("MPI_Cart_map");
-    struct poise_mpi_comm *comm = vcomm_of(face, handle);
+    struct vrank_mpi *mpi = mpi_enter("MPI_Cart_map");
+    struct poise_mpi_comm *comm = vcomm_of(mpi, handle);
     int count;
 
     (void)periods;
     if (comm == NULL) {
-        return face_fail(face, NULL, MPI_ERR_COMM, NULL);
+        return mpi_fail(mpi, NULL, MPI_ERR_COMM, NULL);
     }
     count = ndims < 0 ? 0 : grid_ranks(ndims, dims, comm->size);
     if (count == 0) {
-        return face_fail(face, comm, MPI_ERR_DIMS, NULL);
+        return mpi_fail(mpi, comm, MPI_ERR_DIMS, NULL);
     }
     *newrank = comm->rank < count ? comm->rank : MPI_UNDEFINED;
     return MPI_SUCCESS;
@@ -225,7 +225,7 @@ int MPI_Cart_sub(MPI_Comm handle, const int remain_dims[], MPI_Comm *newcomm)
     }
     error = cart_sub(comm, grid, remain_dims, call, newcomm);
     return error == MPI_SUCCESS ? error
-                                : face_fail(comm->face, comm, error, NULL);
+                                : mpi_fail(comm->mpi, comm, error, NULL);
 }
 
 /* ---- asking ------------------------------------------------------------- */
@@ -256,7 +256,7 @@ int MPI_Cart_get(MPI_Comm handle, int maxdims, int dims[], int periods[],
         return error;
     }
     if (maxdims < grid->ndims) {
-        return face_fail(comm->face, comm, MPI_ERR_ARG, NULL);
+        return mpi_fail(comm->mpi, comm, MPI_ERR_ARG, NULL);
     }
     for (int d = 0; d < grid->ndims; d++) {
         dims[d] = grid->dims[d];
@@ -278,8 +278,8 @@ int MPI_Cart_rank(MPI_Comm handle, const int coords[], int *rank)
     }
     *rank = rank_at(grid, coords);
     return *rank == MPI_PROC_NULL
-               ? face_fail(comm->face, comm, MPI_ERR_ARG,
-                           "the coordinates lie outside of the grid")
+               ? mpi_fail(comm->mpi, comm, MPI_ERR_ARG,
+                          "the coordinates lie outside of the grid")
                : MPI_SUCCESS;
 }
 
@@ -294,10 +294,10 @@ int MPI_Cart_coords(MPI_Comm handle, int rank, int maxdims, int coords[])
         return error;
     }
     if (rank < 0 || rank >= comm->size) {
-        return face_fail(comm->face, comm, MPI_ERR_RANK, NULL);
+        return mpi_fail(comm->mpi, comm, MPI_ERR_RANK, NULL);
     }
     if (maxdims < grid->ndims) {
-        return face_fail(comm->face, comm, MPI_ERR_ARG, NULL);
+        return mpi_fail(comm->mpi, comm, MPI_ERR_ARG, NULL);
     }
     coords_of(grid, rank, coords);
     return MPI_SUCCESS;
@@ -315,7 +315,7 @@ int MPI_Cart_shift(MPI_Comm handle, int direction, int disp, int *rank_source,
         return error;
     }
     if (direction < 0 || direction >= grid->ndims || disp == INT32_MIN) {
-        return face_fail(comm->face, comm, MPI_ERR_ARG, NULL);
+        return mpi_fail(comm->mpi, comm, MPI_ERR_ARG, NULL);
     }
     *rank_source = rank_along(grid, direction, -disp);
     *rank_dest = rank_along(grid, direction, disp);
@@ -349,26 +349,26 @@ static bool factorise(int nodes, int ndims, int limit, int *factors)
 
 int MPI_Dims_create(int nnodes, int ndims, int dims[])
 {
-    struct vrank_face *face = face_enter("MPI_Dims_create");
+    struct vrank_mpi *mpi = mpi_enter("MPI_Dims_create");
     int fixed = 1, open = 0, *factors, next = 0;
 
     if (nnodes < 1 || ndims < 0) {
-        return face_fail(face, NULL, MPI_ERR_ARG, NULL);
+        return mpi_fail(mpi, NULL, MPI_ERR_ARG, NULL);
     }
     for (int d = 0; d < ndims; d++) {
         if (dims[d] < 0 || (dims[d] > 0 && nnodes / fixed % dims[d] != 0)) {
-            return face_fail(face, NULL, MPI_ERR_DIMS, NULL);
+            return mpi_fail(mpi, NULL, MPI_ERR_DIMS, NULL);
         }
         fixed *= dims[d] > 0 ? dims[d] : 1;
         open += dims[d] == 0;
     }
     if (open == 0) {
         return fixed == nnodes ? MPI_SUCCESS
-                               : face_fail(face, NULL, MPI_ERR_DIMS, NULL);
+                               : mpi_fail(mpi, NULL, MPI_ERR_DIMS, NULL);
     }
     factors = poise_alloc((size_t)open, sizeof(int));
     if (factors == NULL) {
-        return face_fail(face, NULL, MPI_ERR_NO_MEM, NULL);
+        return mpi_fail(mpi, NULL, MPI_ERR_NO_MEM, NULL);
     }
     factorise(nnodes / fixed, open, nnodes, factors);
     for (int d = 0; d < ndims; d++) {

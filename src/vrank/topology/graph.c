@@ -2,7 +2,7 @@
  * Graphs of ranks: one that all know, and those of which each rank knows its
  * own neighbours. Ranks are never reordered. Source: MPI 3.1, 7.5.3 to 7.5.5.
  */
-#include "topology.h"
+#include "vrank/communicator/topology.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -51,17 +51,17 @@ int MPI_Graph_create(MPI_Comm comm_old, int nnodes, const int indx[],
                      const int edges[], int reorder, MPI_Comm *comm_graph)
 {
     static const char call[] = "MPI_Graph_create";
-    struct vrank_face *face = face_enter(call);
-    struct poise_mpi_comm *comm = vcomm_of(face, comm_old);
+    struct vrank_mpi *mpi = mpi_enter(call);
+    struct poise_mpi_comm *comm = vcomm_of(mpi, comm_old);
     struct vrank_topology *graph = NULL;
     int *members, error = MPI_SUCCESS;
 
     (void)reorder;
     if (comm == NULL || comm->remote != NULL) {
-        return face_fail(face, comm, MPI_ERR_COMM, NULL);
+        return mpi_fail(mpi, comm, MPI_ERR_COMM, NULL);
     }
     if (nnodes < 0 || nnodes > comm->size || !is_graph(nnodes, indx, edges)) {
-        return face_fail(face, comm, MPI_ERR_ARG, NULL);
+        return mpi_fail(mpi, comm, MPI_ERR_ARG, NULL);
     }
     members = poise_alloc((size_t)nnodes + 1, sizeof(int));
     if (comm->rank < nnodes) {
@@ -71,27 +71,27 @@ int MPI_Graph_create(MPI_Comm comm_old, int nnodes, const int indx[],
     if (members == NULL || error != MPI_SUCCESS) {
         free(members);
         free(graph);
-        return face_fail(face, comm, MPI_ERR_NO_MEM, NULL);
+        return mpi_fail(mpi, comm, MPI_ERR_NO_MEM, NULL);
     }
     for (int i = 0; i < nnodes; i++) {
         members[i] = i;
     }
     error = topology_make(comm, members, nnodes, graph, call, comm_graph);
     free(members);
-    return error == MPI_SUCCESS ? error : face_fail(face, comm, error, NULL);
+    return error == MPI_SUCCESS ? error : mpi_fail(mpi, comm, error, NULL);
 }
 
 int MPI_Graph_map(MPI_Comm handle, int nnodes, const int indx[],
                   const int edges[], int *newrank)
 {
-    struct vrank_face *face = face_enter("MPI_Graph_map");
-    struct poise_mpi_comm *comm = vcomm_of(face, handle);
+    struct vrank_mpi *mpi = mpi_enter("MPI_Graph_map");
+    struct poise_mpi_comm *comm = vcomm_of(mpi, handle);
 
     if (comm == NULL) {
-        return face_fail(face, NULL, MPI_ERR_COMM, NULL);
+        return mpi_fail(mpi, NULL, MPI_ERR_COMM, NULL);
     }
     if (nnodes < 0 || nnodes > comm->size || !is_graph(nnodes, indx, edges)) {
-        return face_fail(face, comm, MPI_ERR_ARG, NULL);
+        return mpi_fail(mpi, comm, MPI_ERR_ARG, NULL);
     }
     *newrank = comm->rank < nnodes ? comm->rank : MPI_UNDEFINED;
     return MPI_SUCCESS;
@@ -148,7 +148,7 @@ static const int *graph_edges(const char *call, MPI_Comm handle, int rank,
         return NULL;
     }
     if (rank < 0 || rank >= graph->nodes) {
-        *error = face_fail(comm->face, comm, MPI_ERR_RANK, NULL);
+        *error = mpi_fail(comm->mpi, comm, MPI_ERR_RANK, NULL);
         return NULL;
     }
     first = rank > 0 ? graph->index[rank - 1] : 0;
@@ -249,8 +249,8 @@ int MPI_Dist_graph_create_adjacent(MPI_Comm comm_old, int indegree,
                                    int reorder, MPI_Comm *comm_dist_graph)
 {
     static const char call[] = "MPI_Dist_graph_create_adjacent";
-    struct vrank_face *face = face_enter(call);
-    struct poise_mpi_comm *comm = vcomm_of(face, comm_old);
+    struct vrank_mpi *mpi = mpi_enter(call);
+    struct poise_mpi_comm *comm = vcomm_of(mpi, comm_old);
     struct arrows arrows = {.in = indegree,
                             .out = outdegree,
                             .sources = sources,
@@ -262,14 +262,14 @@ int MPI_Dist_graph_create_adjacent(MPI_Comm comm_old, int indegree,
     (void)info;
     (void)reorder;
     if (comm == NULL || comm->remote != NULL) {
-        return face_fail(face, comm, MPI_ERR_COMM, NULL);
+        return mpi_fail(mpi, comm, MPI_ERR_COMM, NULL);
     }
     if (!are_ranks(comm, sources, indegree) ||
         !are_ranks(comm, destinations, outdegree)) {
-        return face_fail(face, comm, MPI_ERR_ARG, NULL);
+        return mpi_fail(mpi, comm, MPI_ERR_ARG, NULL);
     }
     error = arrows_make(comm, &arrows, call, comm_dist_graph);
-    return error == MPI_SUCCESS ? error : face_fail(face, comm, error, NULL);
+    return error == MPI_SUCCESS ? error : mpi_fail(mpi, comm, error, NULL);
 }
 
 /* Edges as they go from rank to rank. */
@@ -348,26 +348,26 @@ int MPI_Dist_graph_create(MPI_Comm comm_old, int n, const int sources[],
                           MPI_Comm *comm_dist_graph)
 {
     static const char call[] = "MPI_Dist_graph_create";
-    struct vrank_face *face = face_enter(call);
-    struct poise_mpi_comm *comm = vcomm_of(face, comm_old);
+    struct vrank_mpi *mpi = mpi_enter(call);
+    struct poise_mpi_comm *comm = vcomm_of(mpi, comm_old);
     struct edge *mine, *all = NULL;
     int count = 0, total = 0, next = 0, error;
 
     (void)info;
     (void)reorder;
     if (comm == NULL || comm->remote != NULL) {
-        return face_fail(face, comm, MPI_ERR_COMM, NULL);
+        return mpi_fail(mpi, comm, MPI_ERR_COMM, NULL);
     }
     for (int i = 0; i < n; i++) {
         count += degrees[i] < 0 ? 0 : degrees[i];
     }
     if (n < 0 || !are_ranks(comm, sources, n) ||
         !are_ranks(comm, destinations, count)) {
-        return face_fail(face, comm, MPI_ERR_ARG, NULL);
+        return mpi_fail(mpi, comm, MPI_ERR_ARG, NULL);
     }
     mine = poise_alloc((size_t)count + 1, sizeof *mine);
     if (mine == NULL) {
-        return face_fail(face, comm, MPI_ERR_NO_MEM, NULL);
+        return mpi_fail(mpi, comm, MPI_ERR_NO_MEM, NULL);
     }
     for (int i = 0; i < n; i++) {
         for (int k = 0; k < degrees[i]; k++, next++) {
@@ -384,7 +384,7 @@ int MPI_Dist_graph_create(MPI_Comm comm_old, int n, const int sources[],
     error = edges_make(comm, all, total, weights_of(weights) != NULL, call,
                        comm_dist_graph);
     free(all);
-    return error == MPI_SUCCESS ? error : face_fail(face, comm, error, NULL);
+    return error == MPI_SUCCESS ? error : mpi_fail(mpi, comm, error, NULL);
 }
 
 int MPI_Dist_graph_neighbors_count(MPI_Comm handle, int *indegree,
@@ -418,7 +418,7 @@ int MPI_Dist_graph_neighbors(MPI_Comm handle, int maxindegree, int sources[],
         return error;
     }
     if (maxindegree < 0 || maxoutdegree < 0) {
-        return face_fail(comm->face, comm, MPI_ERR_ARG, NULL);
+        return mpi_fail(comm->mpi, comm, MPI_ERR_ARG, NULL);
     }
     copy_ints(sources, maxindegree, graph->sources, graph->in);
     copy_ints(sourceweights, maxindegree, graph->source_weights, graph->in);

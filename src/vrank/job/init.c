@@ -1,7 +1,7 @@
 /*
  * From MPI_Init to MPI_Finalize, and what can be asked at any time.
  */
-#include "entry.h"
+#include "vrank/message/message.h"
 
 #include "vrank/loader/libc_wrap.h"
 
@@ -12,18 +12,18 @@
 
 /* Contexts that everybody knows: of MPI_COMM_WORLD, of each MPI_COMM_SELF, and
  * from where vcomm_context counts. */
-enum { CONTEXT_WORLD = 0, CONTEXT_SELF = FACE_PLANES, CONTEXT_FIRST = 16 };
+enum { CONTEXT_WORLD = 0, CONTEXT_SELF = PLANES, CONTEXT_FIRST = 16 };
 
-static int make_predefined(struct vrank_face *face, uint64_t context, int first,
+static int make_predefined(struct vrank_mpi *mpi, uint64_t context, int first,
                            int size, const char *name,
                            struct poise_mpi_comm **out)
 {
     MPI_Group group;
-    int code = group_range(face, first, 1, size, &group);
+    int code = group_range(mpi, first, 1, size, &group);
     if (code != MPI_SUCCESS) {
         return code;
     }
-    code = vcomm_new(face, context, group, NULL, out);
+    code = vcomm_new(mpi, context, group, NULL, out);
     group_release(group);
     if (code == MPI_SUCCESS) {
         (*out)->predefined = true;
@@ -32,37 +32,37 @@ static int make_predefined(struct vrank_face *face, uint64_t context, int first,
     return code;
 }
 
-static int make_all(struct vrank_face *face)
+static int make_all(struct vrank_mpi *mpi)
 {
-    face->contexts = CONTEXT_FIRST;
-    int code = make_predefined(face, CONTEXT_WORLD, 0, vrank_count(),
-                               "MPI_COMM_WORLD", &face->world);
+    mpi->contexts = CONTEXT_FIRST;
+    int code = make_predefined(mpi, CONTEXT_WORLD, 0, vrank_count(),
+                               "MPI_COMM_WORLD", &mpi->world);
     if (code == MPI_SUCCESS) {
-        code = make_predefined(face, CONTEXT_SELF, face->number, 1,
-                               "MPI_COMM_SELF", &face->self);
+        code = make_predefined(mpi, CONTEXT_SELF, mpi->number, 1,
+                               "MPI_COMM_SELF", &mpi->self);
     }
     return code;
 }
 
 int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
 {
-    struct vrank_face *face = face_enter_any("MPI_Init_thread");
+    struct vrank_mpi *mpi = mpi_enter_any("MPI_Init_thread");
     (void)argc;
     (void)argv;
-    if (face->phase != FACE_BEFORE) {
+    if (mpi->phase != RANK_BEFORE_INIT) {
         vrank_abort(POISE_VRANK_FAILED,
                     "virtual rank %d called MPI_Init a second time",
-                    face->number);
+                    mpi->number);
     }
-    int code = make_all(face);
+    int code = make_all(mpi);
     if (code != MPI_SUCCESS) {
-        return face_fail(face, NULL, code, NULL);
+        return mpi_fail(mpi, NULL, code, NULL);
     }
-    face->phase = FACE_RUNNING;
-    face->thread_level =
+    mpi->phase = RANK_INITIALIZED;
+    mpi->thread_level =
         required > MPI_THREAD_SINGLE ? MPI_THREAD_FUNNELED : MPI_THREAD_SINGLE;
     if (provided) {
-        *provided = face->thread_level;
+        *provided = mpi->thread_level;
     }
     return MPI_SUCCESS;
 }
@@ -74,37 +74,37 @@ int MPI_Init(int *argc, char ***argv)
 
 int MPI_Finalize(void)
 {
-    struct vrank_face *face = face_enter("MPI_Finalize");
+    struct vrank_mpi *mpi = mpi_enter("MPI_Finalize");
     /* What was attached to MPI_COMM_SELF goes first, while MPI still works. */
-    int code = attributes_clear(face, FACE_KEY_COMM, MPI_COMM_SELF,
-                                &face->self->attributes);
+    int code =
+        attributes_clear(mpi, KEY_COMM, MPI_COMM_SELF, &mpi->self->attributes);
     if (code == MPI_SUCCESS) {
-        code = attributes_clear(face, FACE_KEY_COMM, MPI_COMM_WORLD,
-                                &face->world->attributes);
+        code = attributes_clear(mpi, KEY_COMM, MPI_COMM_WORLD,
+                                &mpi->world->attributes);
     }
     if (code != MPI_SUCCESS) {
-        return face_fail(face, NULL, code, NULL);
+        return mpi_fail(mpi, NULL, code, NULL);
     }
-    face_settle(face, "MPI_Finalize");
-    face->phase = FACE_AFTER;
+    requests_settle(mpi, "MPI_Finalize");
+    mpi->phase = RANK_FINALIZED;
     return MPI_SUCCESS;
 }
 
 int MPI_Initialized(int *flag)
 {
-    *flag = face_enter_any("MPI_Initialized")->phase != FACE_BEFORE;
+    *flag = mpi_enter_any("MPI_Initialized")->phase != RANK_BEFORE_INIT;
     return MPI_SUCCESS;
 }
 
 int MPI_Finalized(int *flag)
 {
-    *flag = face_enter_any("MPI_Finalized")->phase == FACE_AFTER;
+    *flag = mpi_enter_any("MPI_Finalized")->phase == RANK_FINALIZED;
     return MPI_SUCCESS;
 }
 
 int MPI_Query_thread(int *provided)
 {
-    *provided = face_enter("MPI_Query_thread")->thread_level;
+    *provided = mpi_enter("MPI_Query_thread")->thread_level;
     return MPI_SUCCESS;
 }
 
@@ -116,10 +116,10 @@ int MPI_Is_thread_main(int *flag)
 
 int MPI_Abort(MPI_Comm comm, int code)
 {
-    struct vrank_face *face = face_enter_any("MPI_Abort");
+    struct vrank_mpi *mpi = mpi_enter_any("MPI_Abort");
     (void)comm; /* the whole job, as MPI allows and everybody does */
     vrank_abort(code, "virtual rank %d called MPI_Abort with code %d",
-                face->number, code);
+                mpi->number, code);
     return MPI_SUCCESS;
 }
 
@@ -169,12 +169,12 @@ int MPI_Pcontrol(const int level, ...)
 
 int MPI_Alloc_mem(MPI_Aint size, MPI_Info info, void *base)
 {
-    struct vrank_face *face = face_enter("MPI_Alloc_mem");
+    struct vrank_mpi *mpi = mpi_enter("MPI_Alloc_mem");
     (void)info; /* hints, of which none is known */
     void *memory = size >= 0 ? shim_malloc(size ? (size_t)size : 1) : NULL;
     if (!memory) {
-        return face_fail(face, NULL, size < 0 ? MPI_ERR_ARG : MPI_ERR_NO_MEM,
-                         NULL);
+        return mpi_fail(mpi, NULL, size < 0 ? MPI_ERR_ARG : MPI_ERR_NO_MEM,
+                        NULL);
     }
     *(void **)base = memory;
     return MPI_SUCCESS;

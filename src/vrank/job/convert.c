@@ -4,27 +4,28 @@
  * list of the rank. An object keeps its number for as long as it lives; the
  * next one at its address gets it then.
  */
-#include "entry.h"
+#include "job.h"
+#include "vrank/type/type.h"
 
 #include <stdlib.h>
 
 #define FIRST_OWN 1000
 
-struct face_handles {
+struct mpi_handles {
     void **items; /* owned */
     int count, cap;
 };
 
-void face_handles_free(struct vrank_face *face)
+void mpi_handles_free(struct vrank_mpi *mpi)
 {
-    if (face->handles) {
-        free(face->handles->items);
-        free(face->handles);
-        face->handles = NULL;
+    if (mpi->handles) {
+        free(mpi->handles->items);
+        free(mpi->handles);
+        mpi->handles = NULL;
     }
 }
 
-static int grow(struct face_handles *handles)
+static int grow(struct mpi_handles *handles)
 {
     size_t cap = handles->cap ? (size_t)handles->cap * 2 : 16;
     void *items = poise_realloc(handles->items, cap, sizeof *handles->items);
@@ -39,11 +40,11 @@ static int grow(struct face_handles *handles)
 /* The number of an object that is not predefined. */
 static MPI_Fint own_number(const char *call, void *object)
 {
-    struct vrank_face *face = face_enter_any(call);
-    if (!face->handles) {
-        face->handles = poise_alloc(1, sizeof *face->handles);
+    struct vrank_mpi *mpi = mpi_enter_any(call);
+    if (!mpi->handles) {
+        mpi->handles = poise_alloc(1, sizeof *mpi->handles);
     }
-    struct face_handles *handles = face->handles;
+    struct mpi_handles *handles = mpi->handles;
     for (int i = 0; handles && i < handles->count; i++) {
         if (handles->items[i] == object) {
             return FIRST_OWN + i;
@@ -51,7 +52,7 @@ static MPI_Fint own_number(const char *call, void *object)
     }
     if (!handles ||
         (handles->count == handles->cap && grow(handles) != MPI_SUCCESS)) {
-        face_fail(face, NULL, MPI_ERR_NO_MEM, NULL);
+        mpi_fail(mpi, NULL, MPI_ERR_NO_MEM, NULL);
         return 0;
     }
     handles->items[handles->count] = object;
@@ -61,10 +62,10 @@ static MPI_Fint own_number(const char *call, void *object)
 /* The object with a number; NULL if there is none. */
 static void *own_object(const char *call, MPI_Fint number)
 {
-    const struct vrank_face *face = face_enter_any(call);
+    const struct vrank_mpi *mpi = mpi_enter_any(call);
     int at = number - FIRST_OWN;
-    return face->handles && at >= 0 && at < face->handles->count
-               ? face->handles->items[at]
+    return mpi->handles && at >= 0 && at < mpi->handles->count
+               ? mpi->handles->items[at]
                : NULL;
 }
 

@@ -1,12 +1,12 @@
 /*
- * vrank/coll.h - collective operations of the MPI face.
+ * Collective operations.
  *
  * A call is a struct vcoll_call, whichever function of MPI it came from, and is
  * carried out in stages, each of which goes as far as it can and is asked
  * again when its rank is woken. A blocking function waits in between; the
  * non-blocking ones are tasks of request.c. There are two kinds of stages:
  *
- * - A meeting (meet.c) of those members of a communicator that are in one
+ * - A meeting (local.c) of those members of a communicator that are in one
  *   process. They come, and lay open where their buffers are; when all are
  *   there, the last one does what has to be done once, such as a reduction;
  *   then each takes what it needs straight from the others' buffers: one copy.
@@ -19,7 +19,7 @@
 #ifndef POISE_VRANK_COLL_H
 #define POISE_VRANK_COLL_H
 
-#include "vrank/mpi/entry.h"
+#include "vrank/message/message.h"
 
 enum vcoll_kind {
     COLL_BARRIER,
@@ -137,7 +137,7 @@ static inline char *vcoll_operand(const struct vcoll_call *call)
     return call->in_place ? call->recv.base : call->send.base;
 }
 
-/* ---- meetings (meet.c) -------------------------------------------------- */
+/* ---- meetings (local.c) ------------------------------------------------- */
 
 /* Contributions up to this size are laid into the meeting itself, so that
  * nobody waits until the others have seen them. */
@@ -229,7 +229,7 @@ int vcoll_meet(struct vcoll_call *call, const struct vcoll_meet *meet);
 /* Memory that lives as long as the meeting; NULL: none. */
 void *vcoll_meeting_alloc(struct vcoll_meeting *meeting, size_t bytes);
 
-/* What is done at meetings: meet_data.c and meet_reduce.c. */
+/* What is done at meetings: local_data.c and local_reduce.c. */
 extern const struct vcoll_meet vcoll_meet_barrier, vcoll_meet_bcast,
     vcoll_meet_gather, vcoll_meet_scatter, vcoll_meet_alltoall,
     vcoll_meet_reduce, vcoll_meet_allreduce, vcoll_meet_reduce_scatter,
@@ -274,9 +274,10 @@ void vcoll_round(struct vcoll_schedule *schedule);
 int vcoll_schedule_step(struct vcoll_call *call,
                         struct vcoll_schedule *schedule);
 
-/* ---- between processes (coll_remote.c), with neighbours (coll_neighbor.c),
- * between groups (coll_inter.c) ----------------------------------------------
- */
+/* ---- plans -------------------------------------------------------------- */
+
+/* Between processes (remote.c), with neighbours (neighbor.c), between groups
+ * (inter.c). */
 
 /* Fill in the stages of a call. An error class. */
 int vcoll_plan_remote(struct vcoll_call *call);

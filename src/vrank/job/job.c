@@ -1,0 +1,133 @@
+/*
+ * The job, from the first process's beginning to the last one's end, and what
+ * the engine calls meanwhile.
+ */
+#include "job.h"
+
+#include "vrank/file/file.h"
+#include "vrank/message/message.h"
+#include "vrank/message/wire.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* ---- what the engine calls ---------------------------------------------- */
+
+static int mpi_rank_start(struct vrank *rank, void *arg)
+{
+    (void)arg;
+    struct vrank_mpi *mpi = mpi_at(vrank_number(rank));
+    if (!mpi) {
+        return -ENOMEM;
+    }
+    vrank_set_mpi(rank, mpi);
+    return 0;
+}
+
+static void mpi_rank_end(struct vrank *rank, int status, void *arg)
+{
+    (void)arg;
+    struct vrank_mpi *mpi = vrank_mpi(rank);
+    if (status == 0 && mpi->phase == RANK_INITIALIZED) {
+        vrank_abort(POISE_VRANK_FAILED,
+                    "virtual rank %d ended without MPI_Finalize", mpi->number);
+    }
+}
+
+static const char *plane_text(enum mpi_plane plane)
+{
+    static const char *const texts[PLANES] = {"", " (inside a collective)",
+                                              " (making a communicator)", ""};
+    return texts[plane];
+}
+
+static void describe_peer(struct poise_buf *out, const char *way, int peer,
+                          int tag)
+{
+    if (peer == MPI_ANY_SOURCE) {
+        poise_buf_printf(out, "%s any rank", way);
+    } else {
+        poise_buf_printf(out, "%s rank %d", way, peer);
+    }
+    if (tag != MPI_ANY_TAG) {
+        poise_buf_printf(out, ", tag %d", tag);
+    }
+}
+
+static void mpi_describe(const struct vrank *rank, struct poise_buf *out,
+                         void *arg)
+{
+    (void)arg;
+    const struct vrank_mpi *mpi = vrank_mpi(rank);
+    if (!mpi) {
+        return;
+    }
+    const struct poise_mpi_request *request = mpi->waiting;
+    if (request &&
+        (request->kind == REQUEST_SEND || request->kind == REQUEST_RECEIVE)) {
+        describe_peer(out, request->kind == REQUEST_SEND ? "to" : "from",
+                      request->peer, request->tag);
+        poise_buf_puts(out, plane_text(request->plane));
+        if (request->comm && !request->comm->predefined) {
+            poise_buf_printf(out, ", communicator %s",
+                             request->comm->name[0] ? request->comm->name
+                                                    : "without a name");
+        }
+    } else if (mpi->probing) {
+        describe_peer(out, "from", mpi->probing->source, mpi->probing->tag);
+    }
+}
+
+/* Alone, where the engine waits by itself, and with other processes. */
+static const struct vrank_mpi_ops local_ops = {
+    .rank_start = mpi_rank_start,
+    .rank_end = mpi_rank_end,
+    .describe = mpi_describe,
+};
+static const struct vrank_mpi_ops wire_ops = {
+    .rank_start = mpi_rank_start,
+    .rank_end = mpi_rank_end,
+    .describe = mpi_describe,
+    .progress = wire_progress,
+    .idle = wire_idle,
+    .wake = wire_wake,
+    .quiet = wire_quiet,
+    .finished = wire_finished,
+    .end_others = wire_end_others,
+};
+
+/* ---- beginning and end -------------------------------------------------- */
+
+int mpi_job_begin(const struct mpi_options *options,
+                  const struct vrank_mpi_ops **ops)
+{
+    int code = mpi_states_begin(options != NULL && options->checks);
+    if (code < 0) {
+        return code;
+    }
+    code = wire_begin(options);
+    if (code < 0) {
+        mpi_job_end();
+        return code;
+    }
+    *ops = mpi_has_wire(options) ? &wire_ops : &local_ops;
+    return 0;
+}
+
+static void state_free(struct vrank_mpi *mpi)
+{
+    files_free(mpi);
+    vcomm_free_all(mpi);
+    messages_free(mpi);
+    requests_free(mpi);
+    mpi_codes_free(mpi);
+    mpi_keys_free(mpi);
+    mpi_handles_free(mpi);
+    free(mpi);
+}
+
+void mpi_job_end(void)
+{
+    wire_end();
+    mpi_states_end(state_free, messages_free_spare);
+}

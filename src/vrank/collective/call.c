@@ -73,18 +73,18 @@ static void call_hold(struct vcoll_call *call, bool hold)
 
 /* ---- a call's life ------------------------------------------------------ */
 
-static const struct vcoll_meet *const meets[COLL_KINDS] = {
-    [COLL_BARRIER] = &vcoll_meet_barrier,
-    [COLL_BCAST] = &vcoll_meet_bcast,
-    [COLL_GATHER] = &vcoll_meet_gather,
-    [COLL_SCATTER] = &vcoll_meet_scatter,
-    [COLL_ALLGATHER] = &vcoll_meet_gather,
-    [COLL_ALLTOALL] = &vcoll_meet_alltoall,
-    [COLL_REDUCE] = &vcoll_meet_reduce,
-    [COLL_ALLREDUCE] = &vcoll_meet_allreduce,
-    [COLL_REDUCE_SCATTER] = &vcoll_meet_reduce_scatter,
-    [COLL_SCAN] = &vcoll_meet_scan,
-    [COLL_EXSCAN] = &vcoll_meet_exscan,
+static const struct vcoll_local_ops *const local_ops[COLL_KINDS] = {
+    [COLL_BARRIER] = &vcoll_local_barrier,
+    [COLL_BCAST] = &vcoll_local_bcast,
+    [COLL_GATHER] = &vcoll_local_gather,
+    [COLL_SCATTER] = &vcoll_local_scatter,
+    [COLL_ALLGATHER] = &vcoll_local_gather,
+    [COLL_ALLTOALL] = &vcoll_local_alltoall,
+    [COLL_REDUCE] = &vcoll_local_reduce,
+    [COLL_ALLREDUCE] = &vcoll_local_allreduce,
+    [COLL_REDUCE_SCATTER] = &vcoll_local_reduce_scatter,
+    [COLL_SCAN] = &vcoll_local_scan,
+    [COLL_EXSCAN] = &vcoll_local_exscan,
 };
 
 /* What is exchanged in place is sent from a copy. */
@@ -190,18 +190,18 @@ int vcoll_begin(struct vcoll_call *call)
     if (call->kind >= COLL_NEIGHBOR_ALLGATHER) {
         return vcoll_plan_neighbor(call);
     }
-    call->board = vcoll_board_of(comm);
-    if (call->board == NULL) {
+    call->table = vcoll_table_of(comm);
+    if (call->table == NULL) {
         return MPI_ERR_NO_MEM;
     }
-    call->place = vcoll_board_place(call->board, comm->rank);
-    if (!call->board->whole) {
+    call->place = vcoll_table_place(call->table, comm->rank);
+    if (!call->table->whole) {
         return vcoll_plan_remote(call);
     }
-    call->stages[0].meet =
-        context_span > 0 ? vcoll_meet_swapped(call->kind) : NULL;
-    if (call->stages[0].meet == NULL) {
-        call->stages[0].meet = meets[call->kind];
+    call->stages[0].ops =
+        context_span > 0 ? vcoll_local_swapped(call->kind) : NULL;
+    if (call->stages[0].ops == NULL) {
+        call->stages[0].ops = local_ops[call->kind];
     }
     call->stage_count = 1;
     return MPI_SUCCESS;
@@ -210,8 +210,8 @@ int vcoll_begin(struct vcoll_call *call)
 /* A stage that has neither is another rank's. */
 static int stage_step(struct vcoll_call *call, const struct vcoll_stage *stage)
 {
-    if (stage->meet != NULL) {
-        return vcoll_meet(call, stage->meet);
+    if (stage->ops != NULL) {
+        return vcoll_local_step(call, stage->ops);
     }
     return stage->schedule == NULL ||
            vcoll_schedule_step(call, stage->schedule);
@@ -256,9 +256,7 @@ int vcoll_run(struct vcoll_call *call)
     if (error == MPI_SUCCESS) {
         while (!vcoll_step(call)) {
             vrank_park(call->name);
-            if (mpi->tasks != NULL || mpi->orphans != NULL) {
-                requests_advance(mpi);
-            }
+            requests_advance(mpi);
         }
         error = call->error;
     }

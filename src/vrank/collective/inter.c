@@ -29,7 +29,7 @@ static int receive_operands(struct vcoll_call *call,
     }
     last = operands[size - 1];
     for (int i = size - 2; i >= 0; i--) {
-        vcoll_fold(schedule, operands[i], last.base);
+        vcoll_combine(schedule, operands[i], last.base);
     }
     vcoll_copy(schedule, last, (struct vcoll_piece){result, count, type});
     return MPI_SUCCESS;

@@ -6,18 +6,19 @@
  * again when its rank is woken. A blocking function waits in between; the
  * non-blocking ones are tasks of request.c. There are two kinds of stages:
  *
- * - A meeting (local.c) of those members of a communicator that are in one
- *   process. They come, and lay open where their buffers are; when all are
+ * - A local collective (local.c) of those members of a communicator that are in
+ *   one process. Each arrives and shows where its buffers are; when all are
  *   there, the last one does what has to be done once, such as a reduction;
  *   then each takes what it needs straight from the others' buffers: one copy.
  * - A schedule (schedule.c) of messages between ranks, in rounds.
  *
- * A communicator that lies in one process needs a meeting only. Otherwise
- * reductions, broadcasts and barriers meet in each process and exchange one
- * message per process; what moves different data to each rank is a schedule.
+ * A communicator that lies in one process needs a local collective only.
+ * Otherwise reductions, broadcasts and barriers have one in each process, and
+ * the leader of each exchanges messages with the others'; what moves different
+ * data to each rank is a schedule.
  */
-#ifndef POISE_VRANK_COLL_H
-#define POISE_VRANK_COLL_H
+#ifndef POISE_VRANK_COLLECTIVE_INTERNAL_H
+#define POISE_VRANK_COLLECTIVE_INTERNAL_H
 
 #include "vrank/message/message.h"
 
@@ -69,12 +70,12 @@ static inline size_t vcoll_piece_bytes(const struct vcoll_piece *piece)
 int vcoll_piece_copy(const struct vcoll_piece *from,
                      const struct vcoll_piece *to);
 
-struct vcoll_meet;
+struct vcoll_local_ops;
 struct vcoll_schedule;
 
 /* One of the two is there. */
 struct vcoll_stage {
-    const struct vcoll_meet *meet;
+    const struct vcoll_local_ops *ops;
     struct vcoll_schedule *schedule; /* owned */
 };
 #define COLL_STAGES 4
@@ -93,7 +94,7 @@ struct vcoll_call {
     int root;
     const char *name; /* the function of MPI */
     struct poise_mpi_comm *comm;
-    struct vcoll_board *board;
+    struct vcoll_table *table;
     struct vcoll_side send, recv;
     MPI_Op op;
     uint32_t sequence; /* which collective of the communicator it is */
@@ -102,8 +103,8 @@ struct vcoll_call {
     int stage, stage_count;
     int error; /* of any stage: the first error class */
 
-    /* Of the meeting that it takes part in. */
-    struct vcoll_meeting *meeting;
+    /* Of the local collective that it takes part in. */
+    struct vcoll_local *local;
     int place; /* among the members in this process */
     int phase;
 
@@ -119,7 +120,7 @@ int vcoll_start(const struct vcoll_call *call, MPI_Request *request);
 
 /* Begin what the call says: fills in the rest. MPI_SUCCESS or a class. */
 int vcoll_begin(struct vcoll_call *call);
-/* Go as far as it goes: 1 when it is done (`error` tells how), else 0. */
+/* Go as far as it goes: 1 when it is done (see `error`), else 0. */
 int vcoll_step(struct vcoll_call *call);
 void vcoll_end(struct vcoll_call *call);
 /* Memory for the call, zeroed; NULL: none. */
@@ -137,120 +138,124 @@ static inline char *vcoll_operand(const struct vcoll_call *call)
     return call->in_place ? call->recv.base : call->send.base;
 }
 
-/* ---- meetings (local.c) ------------------------------------------------- */
+/* ---- local collectives (local.c) ---------------------------------------- */
 
-/* Contributions up to this size are laid into the meeting itself, so that
- * nobody waits until the others have seen them. */
+/* Contributions up to this size are laid into the local collective itself, so
+ * that nobody waits until the others have seen them. */
 #define COLL_SMALL 64
 
-/* What happens at a meeting; each may be NULL. */
-struct vcoll_meet {
-    /* On coming: lay a small contribution into the meeting. Returns whether
-     * the others will read from, or write to, the buffers of the call after
-     * all have come; nobody then goes until everybody has left. */
-    bool (*offer)(struct vcoll_meeting *meeting, struct vcoll_call *call);
-    /* The last to come: what is done once. An error class. */
-    int (*once)(struct vcoll_meeting *meeting, struct vcoll_call *call);
-    /* Each, then. An error class. */
-    int (*part)(struct vcoll_meeting *meeting, struct vcoll_call *call);
+/* What happens in a local collective; each may be NULL. */
+struct vcoll_local_ops {
+    /* On arrival: lay a small contribution into the local collective. Returns
+     * whether the buffers of the call are lent: others read from them, or write
+     * to them, once all have arrived. Then nobody departs until all have left.
+     */
+    bool (*contribute)(struct vcoll_local *local, struct vcoll_call *call);
+    /* The last to arrive does it, once. An error class. */
+    int (*once)(struct vcoll_local *local, struct vcoll_call *call);
+    /* Then each does it. An error class. */
+    int (*each)(struct vcoll_local *local, struct vcoll_call *call);
 };
 
-struct vcoll_slot {
-    struct vcoll_call *call; /* of the member; valid until it has gone */
-    bool is_small;           /* its contribution lies in the meeting ... */
-    size_t small_bytes;      /* ... packed */
+struct vcoll_contribution {
+    struct vcoll_call *call; /* of the member; valid until it departs */
+    bool is_small;      /* its contribution lies in the local collective ... */
+    size_t small_bytes; /* ... packed */
 };
 
-/* Who has come of one worker's members. Theirs only, until all have. */
-struct vcoll_attendance {
-    int come, left, gone;
-    int last; /* place of the last one that came */
-    bool open, told_ready, told_left;
+/* How many of one worker's members have arrived, left and departed: counted by
+ * them alone, which never run at the same time; others read it only once all
+ * have arrived. */
+struct vcoll_arrivals {
+    int arrived, left, departed;
+    int last; /* place of the last one that arrived */
+    bool lent, passed_ready, passed_left;
     bool large; /* an operand of a reduction lies elsewhere */
 } __attribute__((aligned(64)));
 
-struct vcoll_meeting {
-    struct vcoll_meeting *next; /* of the board: active, or spare */
+struct vcoll_local {
+    struct vcoll_local *next; /* of the table: active, or spare */
     uint32_t sequence;
     int stage;
-    struct vcoll_memory *memory; /* owned */
-    struct vcoll_slot *slots;    /* [members] */
-    /* Where members move data as they come: who has come, in order. */
+    struct vcoll_memory *memory;              /* owned */
+    struct vcoll_contribution *contributions; /* [members] */
+    /* Where members move data as they arrive: who is there, in order. */
     struct vrank_spin order_lock;
-    int *order, ordered;              /* [members] */
-    struct vcoll_attendance *workers; /* [workers] */
-    char *small;                      /* [members][COLL_SMALL] */
-    /* What the last one says to all, in one cache line if it is short. */
+    int *order, ordered;            /* [members] */
+    struct vcoll_arrivals *workers; /* [workers] */
+    char *small;                    /* [members][COLL_SMALL] */
+    /* What the last one leaves for all, in one cache line if it is short. */
     uint32_t ready __attribute__((aligned(64))); /* atomic: all have come, and
                                                     `once` is done */
     int error;    /* of `once`, for all; set before `ready`, as what follows */
     char *result; /* of `once`: the first element */
     char *near;   /* where operands come that may lie on disk; NULL: nowhere */
-    bool open;
+    bool lent;
     _Alignas(16) char small_result[COLL_SMALL];
-    /* Atomic: workers all of whose members have come, left, gone. */
-    uint32_t come __attribute__((aligned(64)));
-    uint32_t left, gone;
+    /* Atomic: workers all of whose members have arrived, left, departed. */
+    uint32_t arrived __attribute__((aligned(64)));
+    uint32_t left, departed;
 };
 
 /* The members that one worker has. */
-struct vcoll_seat {
+struct vcoll_worker {
     int members;
-    int *places;                   /* [members] */
-    struct vcoll_meeting *current; /* a guess: the last one used */
+    int *places;                 /* [members] */
+    struct vcoll_local *current; /* a guess: the last one used */
 } __attribute__((aligned(64)));
 
 /* What the members of a communicator in this process share. */
-struct vcoll_board {
+struct vcoll_table {
     struct vrank_spin lock; /* of the lists */
-    struct vcoll_meeting *active, *spare;
+    struct vcoll_local *active, *spare;
     int members;
-    int *ranks;               /* [members] in the communicator, ascending */
-    struct vrank **who;       /* [members] */
-    int *worker_of;           /* [members] */
-    int workers, busy;        /* all; those with members */
-    struct vcoll_seat *seats; /* [workers] */
-    bool whole;               /* all of the communicator is here */
-    bool contiguous;          /* each process holds consecutive ranks */
-    int processes, process;   /* that have members; mine among them */
-    int *leaders; /* [processes] each one's lowest rank, ascending */
+    int *ranks;         /* [members] in the communicator, ascending */
+    struct vrank **who; /* [members] */
+    int *worker_of;     /* [members] */
+    int workers, busy;  /* all; those with members */
+    struct vcoll_worker *by_worker; /* [workers] */
+    bool whole;                     /* all of the communicator is here */
+    bool contiguous;                /* each process holds consecutive ranks */
+    int processes, process;         /* that have members; mine among them */
+    int *lowest; /* [processes] each one's lowest rank, ascending */
 };
 
 /* Made at first use; NULL: no memory. */
-struct vcoll_board *vcoll_board_of(struct poise_mpi_comm *comm);
+struct vcoll_table *vcoll_table_of(struct poise_mpi_comm *comm);
 /* The place of a rank among the members in this process; -1: not here. */
-int vcoll_board_place(const struct vcoll_board *board, int rank);
-/* Which of the board's processes holds a rank. */
-int vcoll_board_process(const struct vcoll_board *board,
+int vcoll_table_place(const struct vcoll_table *table, int rank);
+/* Which of the table's processes holds a rank. */
+int vcoll_table_process(const struct vcoll_table *table,
                         const struct poise_mpi_comm *comm, int rank);
 
-/* Advance the current stage, a meeting: 1 done, 0 not yet. */
-int vcoll_meet(struct vcoll_call *call, const struct vcoll_meet *meet);
-/* Memory that lives as long as the meeting; NULL: none. */
-void *vcoll_meeting_alloc(struct vcoll_meeting *meeting, size_t bytes);
+/* Advance the current stage, a local collective: 1 done, 0 not yet. */
+int vcoll_local_step(struct vcoll_call *call,
+                     const struct vcoll_local_ops *ops);
+/* Memory that lives as long as the local collective; NULL: none. */
+void *vcoll_local_alloc(struct vcoll_local *local, size_t bytes);
 
-/* What is done at meetings: local_data.c and local_reduce.c. */
-extern const struct vcoll_meet vcoll_meet_barrier, vcoll_meet_bcast,
-    vcoll_meet_gather, vcoll_meet_scatter, vcoll_meet_alltoall,
-    vcoll_meet_reduce, vcoll_meet_allreduce, vcoll_meet_reduce_scatter,
-    vcoll_meet_scan, vcoll_meet_exscan;
+/* What is done in local collectives: local_data.c and local_reduce.c. */
+extern const struct vcoll_local_ops vcoll_local_barrier, vcoll_local_bcast,
+    vcoll_local_gather, vcoll_local_scatter, vcoll_local_alltoall,
+    vcoll_local_reduce, vcoll_local_allreduce, vcoll_local_reduce_scatter,
+    vcoll_local_scan, vcoll_local_exscan;
 /* Of those, what moves data where contexts are swapped. */
-const struct vcoll_meet *vcoll_meet_swapped(enum vcoll_kind kind);
-/* Between processes: a process's speaker carries on with the result of a
+const struct vcoll_local_ops *vcoll_local_swapped(enum vcoll_kind kind);
+/* Between processes: a process's leader carries on with the result of a
  * reduction ... */
-extern const struct vcoll_meet vcoll_meet_combine;
-/* ... and all take what the speaker carries. */
-extern const struct vcoll_meet vcoll_meet_spread;
+extern const struct vcoll_local_ops vcoll_local_combine;
+/* ... and all take what the leader carries. */
+extern const struct vcoll_local_ops vcoll_local_distribute;
 /* ... or each its segment of it (MPI_Reduce_scatter) ... */
-extern const struct vcoll_meet vcoll_meet_segment;
+extern const struct vcoll_local_ops vcoll_local_segment;
 /* ... or put its pieces, which are packed, where they belong (MPI_Allgather).
  */
-extern const struct vcoll_meet vcoll_meet_deal;
+extern const struct vcoll_local_ops vcoll_local_unpack;
 /* How many elements of a reduction belong to the first `ranks` ranks, and to
  * all; which is the same number but for MPI_Reduce_scatter. */
 size_t vcoll_reduced_elements(const struct vcoll_call *call, int ranks);
-/* In each process one rank speaks for it: the root, or the lowest. */
-int vcoll_speaker(const struct vcoll_call *call, int process);
+/* The rank that sends and receives for a process: the root, or the lowest. */
+int vcoll_leader(const struct vcoll_call *call, int process);
 
 /* ---- schedules (schedule.c) --------------------------------------------- */
 
@@ -265,8 +270,8 @@ void vcoll_send(struct vcoll_schedule *schedule, int peer,
 void vcoll_receive(struct vcoll_schedule *schedule, int peer,
                    struct vcoll_piece piece);
 /* inout = in op inout, `in` being of the lower ranks. */
-void vcoll_fold(struct vcoll_schedule *schedule, struct vcoll_piece in,
-                char *inout);
+void vcoll_combine(struct vcoll_schedule *schedule, struct vcoll_piece in,
+                   char *inout);
 void vcoll_copy(struct vcoll_schedule *schedule, struct vcoll_piece from,
                 struct vcoll_piece to);
 void vcoll_round(struct vcoll_schedule *schedule);
@@ -284,4 +289,4 @@ int vcoll_plan_remote(struct vcoll_call *call);
 int vcoll_plan_neighbor(struct vcoll_call *call);
 int vcoll_plan_inter(struct vcoll_call *call);
 
-#endif /* POISE_VRANK_COLL_H */
+#endif /* POISE_VRANK_COLLECTIVE_INTERNAL_H */

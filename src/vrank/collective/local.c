@@ -1,50 +1,80 @@
 /*
- * Meetings of the members of a communicator that are in one process.
+ * Local collectives, of the members of a communicator that are in one process.
  *
- * Ranks of one worker never run at the same time, so that each worker counts
- * its own without atomic operations; the last of a worker's members counts for
- * all of them. Waking goes the same way: one rank of each worker is woken by
- * whoever was last of all, and wakes the others of its worker. Only where
- * members need not be waiting (non-blocking calls) are all woken directly.
+ * Each stage of a call that is one has a struct vcoll_local, found by sequence
+ * and stage: the first to arrive makes it, the last to depart gives it back. In
+ * between a member
+ *
+ *     arrives    contributes: a small operand as a copy, else its address;
+ *     waits      until `ready`: the last one to arrive has done `once`;
+ *     takes part `each`, out of the copies and the result, or out of buffers
+ *                that others lend;
+ *     leaves     if any are lent, and waits until all have left: until then
+ *                nobody may change a buffer, or return from the call;
+ *     departs    and touches nothing of it any more.
+ *
+ * Who counts. Ranks of one worker never run at the same time, so that each
+ * worker counts its own without atomic operations. The last of a worker's
+ * members adds one for its worker to `arrived` (`left`, `departed`), with
+ * acquire and release: whoever brings it to the number of workers that have
+ * members therefore sees what all members wrote before. That one alone runs
+ * `once` and sets `ready`, with release; who reads `ready` sees the result.
+ * Contributions that lie elsewhere are read in `once`, when all members wait,
+ * or in `each` if they are lent, as departing waits for all to leave.
+ *
+ * No wake-up is lost. A member looks at `ready` (then `left`) before each time
+ * it parks, and vrank_unpark of a rank that does not park yet lets its next
+ * vrank_park return at once. The last one of all sets what is looked at and
+ * then wakes one rank of each other worker, the one that arrived there last; a
+ * blocking call waits for nothing else. The first of a worker's members to see
+ * the change wakes the others of its worker (`passed_ready`, `passed_left`).
+ * Members of a non-blocking call may be computing instead, for long, and so
+ * those of other workers are all woken directly. A wake-up too many does no
+ * harm: what waits looks again.
+ *
+ * Reuse. `departed` comes to the number of workers only after the last to
+ * arrive has departed itself, so that it may wake others after they have gone
+ * on. The worker's guess `current` is cleared by the last of its members to
+ * depart, before the struct is given back.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "internal.h"
 
-enum phase { PHASE_AWAY, PHASE_COME, PHASE_LEFT };
+enum phase { PHASE_AWAY, PHASE_ARRIVED, PHASE_LEFT };
 
-/* ---- boards ------------------------------------------------------------- */
+/* ---- the members in this process ---------------------------------------- */
 
-static void board_free(void *arg)
+static void table_free(void *arg)
 {
-    struct vcoll_board *board = arg;
+    struct vcoll_table *table = arg;
 
-    if (board == NULL) {
+    if (table == NULL) {
         return;
     }
     for (int list = 0; list < 2; list++) {
-        struct vcoll_meeting *meeting = list ? board->active : board->spare;
-        while (meeting != NULL) {
-            struct vcoll_meeting *next = meeting->next;
-            while (meeting->memory != NULL) {
-                struct vcoll_memory *memory = meeting->memory;
-                meeting->memory = memory->next;
+        struct vcoll_local *local = list ? table->active : table->spare;
+        while (local != NULL) {
+            struct vcoll_local *next = local->next;
+            while (local->memory != NULL) {
+                struct vcoll_memory *memory = local->memory;
+                local->memory = memory->next;
                 free(memory);
             }
-            free(meeting);
-            meeting = next;
+            free(local);
+            local = next;
         }
     }
-    for (int w = 0; board->seats != NULL && w < board->workers; w++) {
-        free(board->seats[w].places);
+    for (int w = 0; table->by_worker != NULL && w < table->workers; w++) {
+        free(table->by_worker[w].places);
     }
-    free(board->seats);
-    free(board->ranks);
-    free(board->who);
-    free(board->worker_of);
-    free(board->leaders);
-    free(board);
+    free(table->by_worker);
+    free(table->ranks);
+    free(table->who);
+    free(table->worker_of);
+    free(table->lowest);
+    free(table);
 }
 
 /* An array of what has its own cache lines. */
@@ -60,36 +90,38 @@ static void *alloc_lines(size_t count, size_t size_bytes)
 }
 
 /* Who is here, and on which worker. */
-static int board_seat(struct vcoll_board *board, struct poise_mpi_comm *comm)
+static int table_fill(struct vcoll_table *table, struct poise_mpi_comm *comm)
 {
     for (int rank = 0; rank < comm->size; rank++) {
         int number = group_at(comm->group, rank);
         if (vrank_is_local(number)) {
             struct vrank *who = vrank_local(number);
             int worker = vrank_worker_of(who);
-            board->ranks[board->members] = rank;
-            board->who[board->members] = who;
-            board->worker_of[board->members++] = worker;
-            board->busy += board->seats[worker].members++ == 0;
+            table->ranks[table->members] = rank;
+            table->who[table->members] = who;
+            table->worker_of[table->members++] = worker;
+            table->busy += table->by_worker[worker].members++ == 0;
         }
     }
-    for (int w = 0; w < board->workers; w++) {
-        struct vcoll_seat *seat = &board->seats[w];
-        seat->places = poise_alloc((size_t)seat->members + 1, sizeof(int));
-        if (seat->places == NULL) {
+    for (int w = 0; w < table->workers; w++) {
+        struct vcoll_worker *of_worker = &table->by_worker[w];
+        of_worker->places =
+            poise_alloc((size_t)of_worker->members + 1, sizeof(int));
+        if (of_worker->places == NULL) {
             return -1;
         }
-        seat->members = 0;
+        of_worker->members = 0;
     }
-    for (int place = 0; place < board->members; place++) {
-        struct vcoll_seat *seat = &board->seats[board->worker_of[place]];
-        seat->places[seat->members++] = place;
+    for (int place = 0; place < table->members; place++) {
+        struct vcoll_worker *of_worker =
+            &table->by_worker[table->worker_of[place]];
+        of_worker->places[of_worker->members++] = place;
     }
     return 0;
 }
 
 /* Where the other members are. */
-static void board_survey(struct vcoll_board *board,
+static void table_survey(struct vcoll_table *table,
                          const struct poise_mpi_comm *comm, int *first_of)
 {
     int before = -1;
@@ -97,132 +129,133 @@ static void board_survey(struct vcoll_board *board,
     for (int p = 0; p < vrank_processes(); p++) {
         first_of[p] = -1;
     }
-    board->contiguous = true;
+    table->contiguous = true;
     for (int rank = 0; rank < comm->size; rank++) {
         int p = vrank_process_of(group_at(comm->group, rank));
         if (first_of[p] < 0) {
             first_of[p] = rank;
             if (p == vrank_process()) {
-                board->process = board->processes;
+                table->process = table->processes;
             }
-            board->leaders[board->processes++] = rank;
+            table->lowest[table->processes++] = rank;
         } else if (p != before) {
-            board->contiguous = false;
+            table->contiguous = false;
         }
         before = p;
     }
-    board->whole = board->members == comm->size;
+    table->whole = table->members == comm->size;
 }
 
-static struct vcoll_board *board_create(struct poise_mpi_comm *comm)
+static struct vcoll_table *table_create(struct poise_mpi_comm *comm)
 {
-    struct vcoll_board *board = poise_alloc(1, sizeof *board);
+    struct vcoll_table *table = poise_alloc(1, sizeof *table);
     size_t members = (size_t)comm->shared->members + 1;
     int *first_of = poise_alloc((size_t)vrank_processes(), sizeof(int));
 
-    if (board == NULL || first_of == NULL) {
+    if (table == NULL || first_of == NULL) {
         goto fail;
     }
-    board->workers = vrank_workers();
-    board->ranks = poise_alloc(members, sizeof(int));
-    board->who = poise_alloc(members, sizeof *board->who);
-    board->worker_of = poise_alloc(members, sizeof(int));
-    board->leaders = poise_alloc((size_t)vrank_processes(), sizeof(int));
-    board->seats = alloc_lines((size_t)board->workers, sizeof *board->seats);
-    if (board->ranks == NULL || board->who == NULL ||
-        board->worker_of == NULL || board->leaders == NULL ||
-        board->seats == NULL || board_seat(board, comm) < 0) {
+    table->workers = vrank_workers();
+    table->ranks = poise_alloc(members, sizeof(int));
+    table->who = poise_alloc(members, sizeof *table->who);
+    table->worker_of = poise_alloc(members, sizeof(int));
+    table->lowest = poise_alloc((size_t)vrank_processes(), sizeof(int));
+    table->by_worker =
+        alloc_lines((size_t)table->workers, sizeof *table->by_worker);
+    if (table->ranks == NULL || table->who == NULL ||
+        table->worker_of == NULL || table->lowest == NULL ||
+        table->by_worker == NULL || table_fill(table, comm) < 0) {
         goto fail;
     }
-    board_survey(board, comm, first_of);
+    table_survey(table, comm, first_of);
     free(first_of);
-    return board;
+    return table;
 fail:
     free(first_of);
-    board_free(board);
+    table_free(table);
     return NULL;
 }
 
-struct vcoll_board *vcoll_board_of(struct poise_mpi_comm *comm)
+struct vcoll_table *vcoll_table_of(struct poise_mpi_comm *comm)
 {
     struct vcomm_shared *shared = comm->shared;
-    struct vcoll_board *board, *made;
+    struct vcoll_table *table, *made;
 
-    board = __atomic_load_n(&shared->collective, __ATOMIC_ACQUIRE);
-    if (board != NULL) {
-        return board;
+    table = __atomic_load_n(&shared->collective, __ATOMIC_ACQUIRE);
+    if (table != NULL) {
+        return table;
     }
-    /* Made outside of the lock; whoever is second throws it away. */
-    made = board_create(comm);
+    /* Made outside of the lock; the second to come frees its own. */
+    made = table_create(comm);
     vrank_spin_lock(&shared->lock);
     if (shared->collective == NULL && made != NULL) {
-        shared->collective_free = board_free;
+        shared->collective_free = table_free;
         __atomic_store_n(&shared->collective, made, __ATOMIC_RELEASE);
         made = NULL;
     }
-    board = shared->collective;
+    table = shared->collective;
     vrank_spin_unlock(&shared->lock);
-    board_free(made);
-    return board;
+    table_free(made);
+    return table;
 }
 
-int vcoll_board_place(const struct vcoll_board *board, int rank)
+int vcoll_table_place(const struct vcoll_table *table, int rank)
 {
-    int low = 0, high = board->members;
+    int low = 0, high = table->members;
 
-    if (board->whole) {
+    if (table->whole) {
         return rank;
     }
     while (low < high) {
         int middle = low + (high - low) / 2;
-        if (board->ranks[middle] < rank) {
+        if (table->ranks[middle] < rank) {
             low = middle + 1;
         } else {
             high = middle;
         }
     }
-    return low < board->members && board->ranks[low] == rank ? low : -1;
+    return low < table->members && table->ranks[low] == rank ? low : -1;
 }
 
-int vcoll_board_process(const struct vcoll_board *board,
+int vcoll_table_process(const struct vcoll_table *table,
                         const struct poise_mpi_comm *comm, int rank)
 {
     int p = vrank_process_of(group_at(comm->group, rank));
 
-    for (int i = 0; i < board->processes; i++) {
-        if (vrank_process_of(group_at(comm->group, board->leaders[i])) == p) {
+    for (int i = 0; i < table->processes; i++) {
+        if (vrank_process_of(group_at(comm->group, table->lowest[i])) == p) {
             return i;
         }
     }
     return -1;
 }
 
-/* ---- finding a meeting -------------------------------------------------- */
+/* ---- finding a local collective ----------------------------------------- */
 
-static struct vcoll_meeting *meeting_create(const struct vcoll_board *board)
+static struct vcoll_local *local_create(const struct vcoll_table *table)
 {
-    size_t members = (size_t)board->members, workers = (size_t)board->workers;
-    size_t head = sizeof(struct vcoll_meeting),
-           seats = workers * sizeof(struct vcoll_attendance),
+    size_t members = (size_t)table->members, workers = (size_t)table->workers;
+    size_t head = sizeof(struct vcoll_local),
+           by_worker = workers * sizeof(struct vcoll_arrivals),
            small = members * COLL_SMALL;
-    char *memory =
-        alloc_lines(1, head + seats + small +
-                           members * (sizeof(struct vcoll_slot) + sizeof(int)));
-    struct vcoll_meeting *meeting = (struct vcoll_meeting *)(void *)memory;
+    char *memory = alloc_lines(
+        1, head + by_worker + small +
+               members * (sizeof(struct vcoll_contribution) + sizeof(int)));
+    struct vcoll_local *local = (struct vcoll_local *)(void *)memory;
 
     if (memory != NULL) {
-        meeting->workers = (void *)(memory + head);
-        meeting->small = memory + head + seats;
-        meeting->slots = (void *)(memory + head + seats + small);
-        meeting->order = (int *)(void *)(meeting->slots + members);
+        local->workers = (void *)(memory + head);
+        local->small = memory + head + by_worker;
+        local->contributions = (void *)(memory + head + by_worker + small);
+        local->order = (int *)(void *)(local->contributions + members);
     }
-    return meeting;
+    return local;
 }
 
-static struct vcoll_meeting *meeting_search(const struct vcoll_board *board,
-                                            const struct vcoll_call *call)
+static struct vcoll_local *local_search(const struct vcoll_table *table,
+                                        const struct vcoll_call *call)
 {
-    for (struct vcoll_meeting *m = board->active; m != NULL; m = m->next) {
+    for (struct vcoll_local *m = table->active; m != NULL; m = m->next) {
         if (m->sequence == call->sequence && m->stage == call->stage) {
             return m;
         }
@@ -230,77 +263,77 @@ static struct vcoll_meeting *meeting_search(const struct vcoll_board *board,
     return NULL;
 }
 
-/* The meeting of a call's stage; the first one to come makes it. */
-static struct vcoll_meeting *meeting_find(struct vcoll_board *board,
-                                          const struct vcoll_call *call)
+/* That of a call's stage; the first to arrive makes it. */
+static struct vcoll_local *local_find(struct vcoll_table *table,
+                                      const struct vcoll_call *call)
 {
-    struct vcoll_seat *seat = &board->seats[board->worker_of[call->place]];
-    struct vcoll_meeting *meeting = seat->current, *made = NULL;
+    struct vcoll_worker *of_worker =
+        &table->by_worker[table->worker_of[call->place]];
+    struct vcoll_local *local = of_worker->current, *made = NULL;
 
-    if (meeting != NULL && meeting->sequence == call->sequence &&
-        meeting->stage == call->stage) {
-        return meeting;
+    if (local != NULL && local->sequence == call->sequence &&
+        local->stage == call->stage) {
+        return local;
     }
     for (;;) {
-        vrank_spin_lock(&board->lock);
-        meeting = meeting_search(board, call);
-        if (meeting == NULL) {
-            meeting = board->spare != NULL ? board->spare : made;
-            if (meeting != NULL) {
-                if (meeting == board->spare) {
-                    board->spare = meeting->next;
+        vrank_spin_lock(&table->lock);
+        local = local_search(table, call);
+        if (local == NULL) {
+            local = table->spare != NULL ? table->spare : made;
+            if (local != NULL) {
+                if (local == table->spare) {
+                    table->spare = local->next;
                 } else {
                     made = NULL;
                 }
-                meeting->sequence = call->sequence;
-                meeting->stage = call->stage;
-                meeting->next = board->active;
-                board->active = meeting;
+                local->sequence = call->sequence;
+                local->stage = call->stage;
+                local->next = table->active;
+                table->active = local;
             }
         }
-        vrank_spin_unlock(&board->lock);
-        if (meeting != NULL || made != NULL) {
+        vrank_spin_unlock(&table->lock);
+        if (local != NULL || made != NULL) {
             break;
         }
-        made = meeting_create(board);
+        made = local_create(table);
         if (made == NULL) {
             return NULL;
         }
     }
     free(made);
-    seat->current = meeting;
-    return meeting;
+    of_worker->current = local;
+    return local;
 }
 
-/* Everybody has gone: make it as new, for another. */
-static void meeting_recycle(struct vcoll_board *board,
-                            struct vcoll_meeting *meeting)
+/* All have departed: make it as new, for another stage. */
+static void local_recycle(struct vcoll_table *table, struct vcoll_local *local)
 {
-    struct vcoll_meeting **at;
+    struct vcoll_local **at;
 
-    while (meeting->memory != NULL) {
-        struct vcoll_memory *memory = meeting->memory;
-        meeting->memory = memory->next;
+    while (local->memory != NULL) {
+        struct vcoll_memory *memory = local->memory;
+        local->memory = memory->next;
         free(memory);
     }
-    for (int w = 0; w < board->workers; w++) {
-        meeting->workers[w] = (struct vcoll_attendance){0};
+    for (int w = 0; w < table->workers; w++) {
+        local->workers[w] = (struct vcoll_arrivals){0};
     }
-    meeting->come = meeting->left = meeting->gone = meeting->ready = 0;
-    meeting->open = false;
-    meeting->error = MPI_SUCCESS;
-    meeting->result = meeting->near = NULL;
-    meeting->ordered = 0;
-    vrank_spin_lock(&board->lock);
-    for (at = &board->active; *at != meeting; at = &(*at)->next) {
+    local->arrived = local->left = local->departed = local->ready = 0;
+    local->lent = false;
+    local->error = MPI_SUCCESS;
+    local->result = local->near = NULL;
+    local->ordered = 0;
+    vrank_spin_lock(&table->lock);
+    for (at = &table->active; *at != local; at = &(*at)->next) {
     }
-    *at = meeting->next;
-    meeting->next = board->spare;
-    board->spare = meeting;
-    vrank_spin_unlock(&board->lock);
+    *at = local->next;
+    local->next = table->spare;
+    table->spare = local;
+    vrank_spin_unlock(&table->lock);
 }
 
-void *vcoll_meeting_alloc(struct vcoll_meeting *meeting, size_t bytes)
+void *vcoll_local_alloc(struct vcoll_local *local, size_t bytes)
 {
     struct vcoll_memory *memory =
         poise_alloc(1, sizeof(struct vcoll_memory) + bytes);
@@ -308,94 +341,96 @@ void *vcoll_meeting_alloc(struct vcoll_meeting *meeting, size_t bytes)
     if (memory == NULL) {
         return NULL;
     }
-    memory->next = meeting->memory;
-    meeting->memory = memory;
+    memory->next = local->memory;
+    local->memory = memory;
     return memory->bytes;
 }
 
 /* ---- waking ------------------------------------------------------------- */
 
 /* Wake the members of one worker, but for `except`. */
-static void wake_worker(const struct vcoll_board *board, int worker, int except)
+static void wake_worker(const struct vcoll_table *table, int worker, int except)
 {
-    const struct vcoll_seat *seat = &board->seats[worker];
+    const struct vcoll_worker *of_worker = &table->by_worker[worker];
 
-    for (int i = 0; i < seat->members; i++) {
-        if (seat->places[i] != except) {
-            vrank_unpark(board->who[seat->places[i]]);
+    for (int i = 0; i < of_worker->members; i++) {
+        if (of_worker->places[i] != except) {
+            vrank_unpark(table->who[of_worker->places[i]]);
         }
     }
 }
 
 /* The last of all wakes: one rank of each other worker, which wakes the rest
  * there; or everybody, where that one may not be waiting. */
-static void wake_others(const struct vcoll_board *board,
-                        const struct vcoll_meeting *meeting,
+static void wake_others(const struct vcoll_table *table,
+                        const struct vcoll_local *local,
                         const struct vcoll_call *call)
 {
-    int here = board->worker_of[call->place];
+    int here = table->worker_of[call->place];
 
-    for (int w = 0; w < board->workers; w++) {
-        if (w == here || board->seats[w].members == 0) {
+    for (int w = 0; w < table->workers; w++) {
+        if (w == here || table->by_worker[w].members == 0) {
             continue;
         }
         if (call->waits) {
-            vrank_unpark(board->who[meeting->workers[w].last]);
+            vrank_unpark(table->who[local->workers[w].last]);
         } else {
-            wake_worker(board, w, -1);
+            wake_worker(table, w, -1);
         }
     }
 }
 
-/* Whoever of a worker is the first to see that something has happened. */
-static void pass_on(const struct vcoll_board *board,
-                    const struct vcoll_call *call, bool *told)
+/* The first of a worker's members to see that something has happened wakes the
+ * others of the worker. */
+static void pass_on(const struct vcoll_table *table,
+                    const struct vcoll_call *call, bool *passed)
 {
-    if (!*told) {
-        *told = true;
-        wake_worker(board, board->worker_of[call->place], call->place);
+    if (!*passed) {
+        *passed = true;
+        wake_worker(table, table->worker_of[call->place], call->place);
     }
 }
 
-/* ---- coming and going --------------------------------------------------- */
+/* ---- arriving and departing --------------------------------------------- */
 
-/* All have come, this one last. */
-static void open_meeting(struct vcoll_board *board,
-                         struct vcoll_meeting *meeting, struct vcoll_call *call,
-                         const struct vcoll_meet *meet)
+/* All have arrived, this one last. */
+static void all_arrived(struct vcoll_table *table, struct vcoll_local *local,
+                        struct vcoll_call *call,
+                        const struct vcoll_local_ops *ops)
 {
-    for (int w = 0; w < board->workers; w++) {
-        meeting->open |= meeting->workers[w].open;
+    for (int w = 0; w < table->workers; w++) {
+        local->lent |= local->workers[w].lent;
     }
-    if (meet->once != NULL) {
-        meeting->error = meet->once(meeting, call);
+    if (ops->once != NULL) {
+        local->error = ops->once(local, call);
     }
-    __atomic_store_n(&meeting->ready, 1, __ATOMIC_RELEASE);
-    wake_others(board, meeting, call);
+    __atomic_store_n(&local->ready, 1, __ATOMIC_RELEASE);
+    wake_others(table, local, call);
 }
 
-static int come(struct vcoll_call *call, const struct vcoll_meet *meet)
+static int arrive(struct vcoll_call *call, const struct vcoll_local_ops *ops)
 {
-    struct vcoll_board *board = call->board;
-    struct vcoll_meeting *meeting = meeting_find(board, call);
-    int worker = board->worker_of[call->place];
-    struct vcoll_attendance *mates;
+    struct vcoll_table *table = call->table;
+    struct vcoll_local *local = local_find(table, call);
+    int worker = table->worker_of[call->place];
+    struct vcoll_arrivals *arrivals;
 
-    if (meeting == NULL) {
+    if (local == NULL) {
         return MPI_ERR_NO_MEM;
     }
-    call->meeting = meeting;
-    call->phase = PHASE_COME;
-    mates = &meeting->workers[worker];
-    meeting->slots[call->place] = (struct vcoll_slot){.call = call};
-    if (meet->offer != NULL && meet->offer(meeting, call)) {
-        mates->open = true;
+    call->local = local;
+    call->phase = PHASE_ARRIVED;
+    arrivals = &local->workers[worker];
+    local->contributions[call->place] =
+        (struct vcoll_contribution){.call = call};
+    if (ops->contribute != NULL && ops->contribute(local, call)) {
+        arrivals->lent = true;
     }
-    mates->last = call->place;
-    if (++mates->come == board->seats[worker].members &&
-        __atomic_add_fetch(&meeting->come, 1, __ATOMIC_ACQ_REL) ==
-            (uint32_t)board->busy) {
-        open_meeting(board, meeting, call, meet);
+    arrivals->last = call->place;
+    if (++arrivals->arrived == table->by_worker[worker].members &&
+        __atomic_add_fetch(&local->arrived, 1, __ATOMIC_ACQ_REL) ==
+            (uint32_t)table->busy) {
+        all_arrived(table, local, call, ops);
     }
     return MPI_SUCCESS;
 }
@@ -403,75 +438,76 @@ static int come(struct vcoll_call *call, const struct vcoll_meet *meet)
 /* Nobody's buffers are needed by this one any more. */
 static void leave(struct vcoll_call *call)
 {
-    struct vcoll_board *board = call->board;
-    struct vcoll_meeting *meeting = call->meeting;
-    int worker = board->worker_of[call->place];
+    struct vcoll_table *table = call->table;
+    struct vcoll_local *local = call->local;
+    int worker = table->worker_of[call->place];
 
     call->phase = PHASE_LEFT;
-    if (++meeting->workers[worker].left == board->seats[worker].members &&
-        __atomic_add_fetch(&meeting->left, 1, __ATOMIC_ACQ_REL) ==
-            (uint32_t)board->busy) {
-        wake_others(board, meeting, call);
+    if (++local->workers[worker].left == table->by_worker[worker].members &&
+        __atomic_add_fetch(&local->left, 1, __ATOMIC_ACQ_REL) ==
+            (uint32_t)table->busy) {
+        wake_others(table, local, call);
     }
 }
 
-static void go(struct vcoll_call *call)
+static void depart(struct vcoll_call *call)
 {
-    struct vcoll_board *board = call->board;
-    struct vcoll_meeting *meeting = call->meeting;
-    struct vcoll_seat *seat = &board->seats[board->worker_of[call->place]];
-    struct vcoll_attendance *mates =
-        &meeting->workers[board->worker_of[call->place]];
+    struct vcoll_table *table = call->table;
+    struct vcoll_local *local = call->local;
+    struct vcoll_worker *of_worker =
+        &table->by_worker[table->worker_of[call->place]];
+    struct vcoll_arrivals *arrivals =
+        &local->workers[table->worker_of[call->place]];
 
     call->phase = PHASE_AWAY;
-    call->meeting = NULL;
-    if (++mates->gone < seat->members) {
+    call->local = NULL;
+    if (++arrivals->departed < of_worker->members) {
         return;
     }
-    if (seat->current == meeting) {
-        seat->current = NULL;
+    if (of_worker->current == local) {
+        of_worker->current = NULL;
     }
-    if (__atomic_add_fetch(&meeting->gone, 1, __ATOMIC_ACQ_REL) ==
-        (uint32_t)board->busy) {
-        meeting_recycle(board, meeting);
+    if (__atomic_add_fetch(&local->departed, 1, __ATOMIC_ACQ_REL) ==
+        (uint32_t)table->busy) {
+        local_recycle(table, local);
     }
 }
 
-int vcoll_meet(struct vcoll_call *call, const struct vcoll_meet *meet)
+int vcoll_local_step(struct vcoll_call *call, const struct vcoll_local_ops *ops)
 {
-    struct vcoll_board *board = call->board;
-    struct vcoll_meeting *meeting;
-    struct vcoll_attendance *mates;
+    struct vcoll_table *table = call->table;
+    struct vcoll_local *local;
+    struct vcoll_arrivals *arrivals;
 
     if (call->phase == PHASE_AWAY) {
-        int error = come(call, meet);
+        int error = arrive(call, ops);
         if (error != MPI_SUCCESS) {
             vcoll_note(call, error);
             return 1;
         }
     }
-    meeting = call->meeting;
-    mates = &meeting->workers[board->worker_of[call->place]];
-    if (call->phase == PHASE_COME) {
-        if (!__atomic_load_n(&meeting->ready, __ATOMIC_ACQUIRE)) {
+    local = call->local;
+    arrivals = &local->workers[table->worker_of[call->place]];
+    if (call->phase == PHASE_ARRIVED) {
+        if (!__atomic_load_n(&local->ready, __ATOMIC_ACQUIRE)) {
             return 0;
         }
-        pass_on(board, call, &mates->told_ready);
-        vcoll_note(call, meeting->error);
-        if (meet->part != NULL && meeting->error == MPI_SUCCESS) {
-            vcoll_note(call, meet->part(meeting, call));
+        pass_on(table, call, &arrivals->passed_ready);
+        vcoll_note(call, local->error);
+        if (ops->each != NULL && local->error == MPI_SUCCESS) {
+            vcoll_note(call, ops->each(local, call));
         }
-        if (!meeting->open) {
-            go(call);
+        if (!local->lent) {
+            depart(call);
             return 1;
         }
         leave(call);
     }
-    if (__atomic_load_n(&meeting->left, __ATOMIC_ACQUIRE) <
-        (uint32_t)board->busy) {
+    if (__atomic_load_n(&local->left, __ATOMIC_ACQUIRE) <
+        (uint32_t)table->busy) {
         return 0;
     }
-    pass_on(board, call, &mates->told_left);
-    go(call);
+    pass_on(table, call, &arrivals->passed_left);
+    depart(call);
     return 1;
 }

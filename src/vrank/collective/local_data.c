@@ -1,6 +1,6 @@
 /*
- * What is done at meetings where data moves: each member takes what it needs
- * straight from where the others have it.
+ * What is done in local collectives where data moves: each member takes what it
+ * needs straight from where the others have it.
  */
 #include <string.h>
 
@@ -45,14 +45,15 @@ int vcoll_piece_copy(const struct vcoll_piece *from,
 
 /* ---- small contributions ------------------------------------------------ */
 
-static char *small_of(const struct vcoll_meeting *meeting, int place)
+static char *small_of(const struct vcoll_local *local, int place)
 {
-    return meeting->small + (size_t)place * COLL_SMALL;
+    return local->small + (size_t)place * COLL_SMALL;
 }
 
-/* Lay a piece into the meeting if it is small: whether it stays outside. */
-static bool offer_piece(struct vcoll_meeting *meeting, struct vcoll_call *call,
-                        const struct vcoll_piece *piece)
+/* Lay a piece into the local collective if it is small: whether it stays
+ * outside. */
+static bool contribute_piece(struct vcoll_local *local, struct vcoll_call *call,
+                             const struct vcoll_piece *piece)
 {
     size_t bytes = vcoll_piece_bytes(piece);
 
@@ -60,65 +61,69 @@ static bool offer_piece(struct vcoll_meeting *meeting, struct vcoll_call *call,
         return true;
     }
     type_pack(piece->type, piece->count, piece->base, 0, bytes,
-              small_of(meeting, call->place));
-    meeting->slots[call->place].is_small = true;
-    meeting->slots[call->place].small_bytes = bytes;
+              small_of(local, call->place));
+    local->contributions[call->place].is_small = true;
+    local->contributions[call->place].small_bytes = bytes;
     return false;
 }
 
 /* What a member has offered; `outside` is where it lies if it is not small. A
  * small one's owner, and with it its call, may be gone. */
-static struct vcoll_piece offered(const struct vcoll_meeting *meeting,
-                                  int place, struct vcoll_piece outside)
+static struct vcoll_piece contributed(const struct vcoll_local *local,
+                                      int place, struct vcoll_piece outside)
 {
-    const struct vcoll_slot *slot = &meeting->slots[place];
+    const struct vcoll_contribution *contribution =
+        &local->contributions[place];
 
-    return slot->is_small ? (struct vcoll_piece){small_of(meeting, place),
-                                                 slot->small_bytes, MPI_BYTE}
-                          : outside;
+    return contribution->is_small
+               ? (struct vcoll_piece){small_of(local, place),
+                                      contribution->small_bytes, MPI_BYTE}
+               : outside;
 }
 
 /* ---- from one to all ---------------------------------------------------- */
 
-static bool bcast_offer(struct vcoll_meeting *meeting, struct vcoll_call *call)
+static bool bcast_contribute(struct vcoll_local *local, struct vcoll_call *call)
 {
     struct vcoll_piece piece = vcoll_piece_of(&call->recv, 0);
 
-    return call->comm->rank == call->root && offer_piece(meeting, call, &piece);
+    return call->comm->rank == call->root &&
+           contribute_piece(local, call, &piece);
 }
 
 /* Take what a member has offered. */
-static int take(const struct vcoll_meeting *meeting, int place,
+static int take(const struct vcoll_local *local, int place,
                 struct vcoll_piece from, const struct vcoll_piece *to)
 {
-    from = offered(meeting, place, from);
+    from = contributed(local, place, from);
     return vcoll_piece_copy(&from, to);
 }
 
-static int bcast_part(struct vcoll_meeting *meeting, struct vcoll_call *call)
+static int bcast_each(struct vcoll_local *local, struct vcoll_call *call)
 {
     struct vcoll_piece mine = vcoll_piece_of(&call->recv, 0), from = mine;
-    const struct vcoll_slot *slot = &meeting->slots[call->root];
+    const struct vcoll_contribution *contribution =
+        &local->contributions[call->root];
 
     if (call->comm->rank == call->root) {
         return MPI_SUCCESS;
     }
-    if (!slot->is_small) {
-        from = vcoll_piece_of(&slot->call->recv, 0);
+    if (!contribution->is_small) {
+        from = vcoll_piece_of(&contribution->call->recv, 0);
     }
-    return take(meeting, call->root, from, &mine);
+    return take(local, call->root, from, &mine);
 }
 
-static bool scatter_offer(struct vcoll_meeting *meeting,
-                          struct vcoll_call *call)
+static bool scatter_contribute(struct vcoll_local *local,
+                               struct vcoll_call *call)
 {
-    (void)meeting;
+    (void)local;
     return call->comm->rank == call->root;
 }
 
-static int scatter_part(struct vcoll_meeting *meeting, struct vcoll_call *call)
+static int scatter_each(struct vcoll_local *local, struct vcoll_call *call)
 {
-    const struct vcoll_call *root = meeting->slots[call->root].call;
+    const struct vcoll_call *root = local->contributions[call->root].call;
     struct vcoll_piece from = vcoll_piece_of(&root->send, call->comm->rank);
     struct vcoll_piece to;
 
@@ -131,7 +136,8 @@ static int scatter_part(struct vcoll_meeting *meeting, struct vcoll_call *call)
 
 /* ---- from all to one, or to all ----------------------------------------- */
 
-static bool gather_offer(struct vcoll_meeting *meeting, struct vcoll_call *call)
+static bool gather_contribute(struct vcoll_local *local,
+                              struct vcoll_call *call)
 {
     struct vcoll_piece piece;
 
@@ -140,57 +146,59 @@ static bool gather_offer(struct vcoll_meeting *meeting, struct vcoll_call *call)
     }
     piece = call->in_place ? vcoll_piece_of(&call->recv, call->comm->rank)
                            : vcoll_piece_of(&call->send, 0);
-    return offer_piece(meeting, call, &piece);
+    return contribute_piece(local, call, &piece);
 }
 
 /* Take member `place`'s contribution to where it belongs. */
-static int gather_one(const struct vcoll_meeting *meeting,
+static int gather_one(const struct vcoll_local *local,
                       const struct vcoll_call *call, int place)
 {
-    const struct vcoll_slot *slot = &meeting->slots[place];
+    const struct vcoll_contribution *contribution =
+        &local->contributions[place];
     struct vcoll_piece to = vcoll_piece_of(&call->recv, place), from = to;
 
-    if (!slot->is_small) {
-        from = slot->call->in_place ? vcoll_piece_of(&slot->call->recv, place)
-                                    : vcoll_piece_of(&slot->call->send, 0);
+    if (!contribution->is_small) {
+        from = contribution->call->in_place
+                   ? vcoll_piece_of(&contribution->call->recv, place)
+                   : vcoll_piece_of(&contribution->call->send, 0);
     }
-    return take(meeting, place, from, &to);
+    return take(local, place, from, &to);
 }
 
-static int gather_part(struct vcoll_meeting *meeting, struct vcoll_call *call)
+static int gather_each(struct vcoll_local *local, struct vcoll_call *call)
 {
     int error = MPI_SUCCESS, me = call->comm->rank;
 
     if (call->kind == COLL_GATHER && me != call->root) {
         return error;
     }
-    for (int i = 0; i < call->board->members && error == MPI_SUCCESS; i++) {
+    for (int i = 0; i < call->table->members && error == MPI_SUCCESS; i++) {
         /* Each begins with its own, so that not all read the same. */
         int place =
-            call->kind == COLL_GATHER ? i : (me + i) % call->board->members;
+            call->kind == COLL_GATHER ? i : (me + i) % call->table->members;
         if (!call->in_place || place != me) {
-            error = gather_one(meeting, call, place);
+            error = gather_one(local, call, place);
         }
     }
     return error;
 }
 
-static bool alltoall_offer(struct vcoll_meeting *meeting,
-                           struct vcoll_call *call)
+static bool alltoall_contribute(struct vcoll_local *local,
+                                struct vcoll_call *call)
 {
-    (void)meeting;
+    (void)local;
     (void)call;
     return true;
 }
 
-static int alltoall_part(struct vcoll_meeting *meeting, struct vcoll_call *call)
+static int alltoall_each(struct vcoll_local *local, struct vcoll_call *call)
 {
     int error = MPI_SUCCESS, me = call->comm->rank;
 
-    for (int i = 0; i < call->board->members && error == MPI_SUCCESS; i++) {
-        int place = (me + i) % call->board->members;
+    for (int i = 0; i < call->table->members && error == MPI_SUCCESS; i++) {
+        int place = (me + i) % call->table->members;
         struct vcoll_piece from =
-            vcoll_piece_of(&meeting->slots[place].call->send, me);
+            vcoll_piece_of(&local->contributions[place].call->send, me);
         struct vcoll_piece to = vcoll_piece_of(&call->recv, place);
         error = vcoll_piece_copy(&from, &to);
     }
@@ -258,37 +266,38 @@ static int pair_move(const struct vcoll_call *from, const struct vcoll_call *to)
 }
 
 /* A member's error, which another may find. */
-static void pair_note(struct vcoll_meeting *meeting, struct vcoll_call *call,
+static void pair_note(struct vcoll_local *local, struct vcoll_call *call,
                       int error)
 {
     if (error != MPI_SUCCESS) {
-        vrank_spin_lock(&meeting->order_lock);
+        vrank_spin_lock(&local->order_lock);
         vcoll_note(call, error);
-        vrank_spin_unlock(&meeting->order_lock);
+        vrank_spin_unlock(&local->order_lock);
     }
 }
 
-static bool pairs_offer(struct vcoll_meeting *meeting, struct vcoll_call *call)
+static bool pairs_contribute(struct vcoll_local *local, struct vcoll_call *call)
 {
     int before;
 
-    vrank_spin_lock(&meeting->order_lock);
-    before = meeting->ordered++;
-    meeting->order[before] = call->place;
-    vrank_spin_unlock(&meeting->order_lock);
+    vrank_spin_lock(&local->order_lock);
+    before = local->ordered++;
+    local->order[before] = call->place;
+    vrank_spin_unlock(&local->order_lock);
     for (int i = 0; i < before; i++) {
-        struct vcoll_call *other = meeting->slots[meeting->order[i]].call;
-        pair_note(meeting, call, pair_move(other, call));
-        pair_note(meeting, other, pair_move(call, other));
+        struct vcoll_call *other = local->contributions[local->order[i]].call;
+        pair_note(local, call, pair_move(other, call));
+        pair_note(local, other, pair_move(call, other));
     }
-    pair_note(meeting, call, pair_move(call, call));
+    pair_note(local, call, pair_move(call, call));
     context_settle();
     return false;
 }
 
-const struct vcoll_meet *vcoll_meet_swapped(enum vcoll_kind kind)
+const struct vcoll_local_ops *vcoll_local_swapped(enum vcoll_kind kind)
 {
-    static const struct vcoll_meet pairs = {.offer = pairs_offer};
+    static const struct vcoll_local_ops pairs = {.contribute =
+                                                     pairs_contribute};
 
     switch (kind) {
     case COLL_BCAST:
@@ -304,52 +313,54 @@ const struct vcoll_meet *vcoll_meet_swapped(enum vcoll_kind kind)
 
 /* ---- with stages between processes -------------------------------------- */
 
-int vcoll_speaker(const struct vcoll_call *call, int process)
+int vcoll_leader(const struct vcoll_call *call, int process)
 {
-    const struct vcoll_board *board = call->board;
+    const struct vcoll_table *table = call->table;
     bool has_root = call->kind == COLL_BCAST || call->kind == COLL_REDUCE;
 
     if (has_root &&
-        vcoll_board_process(board, call->comm, call->root) == process) {
+        vcoll_table_process(table, call->comm, call->root) == process) {
         return call->root;
     }
-    return board->leaders[process];
+    return table->lowest[process];
 }
 
-/* All take what the process's speaker carries. */
-static bool spread_offer(struct vcoll_meeting *meeting, struct vcoll_call *call)
+/* All take what the process's leader carries. */
+static bool distribute_contribute(struct vcoll_local *local,
+                                  struct vcoll_call *call)
 {
-    return call->comm->rank == vcoll_speaker(call, call->board->process) &&
-           offer_piece(meeting, call, &call->carried);
+    return call->comm->rank == vcoll_leader(call, call->table->process) &&
+           contribute_piece(local, call, &call->carried);
 }
 
-static int spread_part(struct vcoll_meeting *meeting, struct vcoll_call *call)
+static int distribute_each(struct vcoll_local *local, struct vcoll_call *call)
 {
-    int speaker = vcoll_speaker(call, call->board->process);
-    int place = vcoll_board_place(call->board, speaker);
+    int leader = vcoll_leader(call, call->table->process);
+    int place = vcoll_table_place(call->table, leader);
     struct vcoll_piece from = call->carried;
 
-    if (call->comm->rank == speaker) {
+    if (call->comm->rank == leader) {
         return MPI_SUCCESS;
     }
-    if (!meeting->slots[place].is_small) {
-        from = meeting->slots[place].call->carried;
+    if (!local->contributions[place].is_small) {
+        from = local->contributions[place].call->carried;
     }
-    return take(meeting, place, from, &call->carried);
+    return take(local, place, from, &call->carried);
 }
 
-/* All deal what the speaker carries, packed, to where it belongs. */
-static bool deal_offer(struct vcoll_meeting *meeting, struct vcoll_call *call)
+/* All deal what the leader carries, packed, to where it belongs. */
+static bool unpack_contribute(struct vcoll_local *local,
+                              struct vcoll_call *call)
 {
-    (void)meeting;
-    return call->comm->rank == vcoll_speaker(call, call->board->process);
+    (void)local;
+    return call->comm->rank == vcoll_leader(call, call->table->process);
 }
 
-static int deal_part(struct vcoll_meeting *meeting, struct vcoll_call *call)
+static int unpack_each(struct vcoll_local *local, struct vcoll_call *call)
 {
-    int place = vcoll_board_place(call->board,
-                                  vcoll_speaker(call, call->board->process));
-    const char *packed = meeting->slots[place].call->carried.base;
+    int place = vcoll_table_place(call->table,
+                                  vcoll_leader(call, call->table->process));
+    const char *packed = local->contributions[place].call->carried.base;
 
     for (int i = 0; i < call->comm->size; i++) {
         struct vcoll_piece to = vcoll_piece_of(&call->recv, i);
@@ -364,16 +375,16 @@ static int deal_part(struct vcoll_meeting *meeting, struct vcoll_call *call)
 
 /* ---- the table ---------------------------------------------------------- */
 
-const struct vcoll_meet vcoll_meet_barrier = {0};
-const struct vcoll_meet vcoll_meet_spread = {.offer = spread_offer,
-                                             .part = spread_part};
-const struct vcoll_meet vcoll_meet_deal = {.offer = deal_offer,
-                                           .part = deal_part};
-const struct vcoll_meet vcoll_meet_bcast = {.offer = bcast_offer,
-                                            .part = bcast_part};
-const struct vcoll_meet vcoll_meet_scatter = {.offer = scatter_offer,
-                                              .part = scatter_part};
-const struct vcoll_meet vcoll_meet_gather = {.offer = gather_offer,
-                                             .part = gather_part};
-const struct vcoll_meet vcoll_meet_alltoall = {.offer = alltoall_offer,
-                                               .part = alltoall_part};
+const struct vcoll_local_ops vcoll_local_barrier = {0};
+const struct vcoll_local_ops vcoll_local_distribute = {
+    .contribute = distribute_contribute, .each = distribute_each};
+const struct vcoll_local_ops vcoll_local_unpack = {
+    .contribute = unpack_contribute, .each = unpack_each};
+const struct vcoll_local_ops vcoll_local_bcast = {
+    .contribute = bcast_contribute, .each = bcast_each};
+const struct vcoll_local_ops vcoll_local_scatter = {
+    .contribute = scatter_contribute, .each = scatter_each};
+const struct vcoll_local_ops vcoll_local_gather = {
+    .contribute = gather_contribute, .each = gather_each};
+const struct vcoll_local_ops vcoll_local_alltoall = {
+    .contribute = alltoall_contribute, .each = alltoall_each};

@@ -1,8 +1,15 @@
 /*
- * Reductions at meetings. The last one to come combines what all have
- * contributed, in rank order, always in the same way: the result does not
- * depend on who comes when, nor on the number of workers, and in the usual
- * cases not on the number of processes.
+ * Reductions in local collectives. The last one to arrive combines what all
+ * have contributed.
+ *
+ * The result is the same at each run: operands are combined in the order of
+ * ranks, by a tree whose shape depends on the number of members alone, not on
+ * who arrives when, nor on the number of workers. Where processes hold blocks
+ * of a power of two ranks the upper levels of the tree are the exchanges of
+ * remote.c, so that the number of processes does not matter either; but for
+ * MPI_Reduce of a commutative operation to a root that is not in the first of
+ * them, if their number is no power of two: that process is the top of the tree
+ * then.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -38,42 +45,45 @@ static size_t small_stride(size_t bytes)
     return bytes <= 8 ? 8 : COLL_SMALL;
 }
 
-static bool reduce_offer(struct vcoll_meeting *meeting, struct vcoll_call *call)
+static bool reduce_contribute(struct vcoll_local *local,
+                              struct vcoll_call *call)
 {
     size_t count = vcoll_reduced_elements(call, call->comm->size);
     size_t bytes = type_bytes(call->recv.type, count);
 
     if (call->recv.type->dense && bytes <= COLL_SMALL) {
-        memcpy(meeting->small + (size_t)call->place * small_stride(bytes),
+        memcpy(local->small + (size_t)call->place * small_stride(bytes),
                vcoll_operand(call), bytes);
-        meeting->slots[call->place].is_small = true;
+        local->contributions[call->place].is_small = true;
     } else {
-        int worker = call->board->worker_of[call->place];
-        meeting->workers[worker].large = true;
+        int worker = call->table->worker_of[call->place];
+        local->workers[worker].large = true;
     }
     return false;
 }
 
-/* Whether all operands lie in the meeting: seen without a look at each slot,
- * which other workers have written. */
-static bool all_small(const struct vcoll_meeting *meeting,
-                      const struct vcoll_board *board)
+/* Whether all operands lie in the local collective: seen without a look at each
+ * contribution, which other workers have written. */
+static bool all_small(const struct vcoll_local *local,
+                      const struct vcoll_table *table)
 {
-    for (int w = 0; w < board->workers; w++) {
-        if (meeting->workers[w].large) {
+    for (int w = 0; w < table->workers; w++) {
+        if (local->workers[w].large) {
             return false;
         }
     }
     return true;
 }
 
-static const char *operand(const struct vcoll_meeting *meeting, int place,
+static const char *operand(const struct vcoll_local *local, int place,
                            size_t bytes)
 {
-    const struct vcoll_slot *slot = &meeting->slots[place];
+    const struct vcoll_contribution *contribution =
+        &local->contributions[place];
 
-    return slot->is_small ? meeting->small + (size_t)place * small_stride(bytes)
-                          : vcoll_operand(slot->call);
+    return contribution->is_small
+               ? local->small + (size_t)place * small_stride(bytes)
+               : vcoll_operand(contribution->call);
 }
 
 static void copy_elements(MPI_Datatype type, size_t count, const char *from,
@@ -85,19 +95,19 @@ static void copy_elements(MPI_Datatype type, size_t count, const char *from,
 }
 
 /* Elements from `first` on of an operand, in memory. */
-static const char *operand_near(const struct vcoll_meeting *meeting, int place,
+static const char *operand_near(const struct vcoll_local *local, int place,
                                 const struct vcoll_call *call, size_t total,
                                 size_t first, size_t count)
 {
     MPI_Datatype type = call->recv.type;
-    const char *from = operand(meeting, place, type_bytes(type, total)) +
+    const char *from = operand(local, place, type_bytes(type, total)) +
                        (ptrdiff_t)first * type_extent(type);
 
-    if (meeting->near == NULL || !context_covers(from + type->true_lb)) {
+    if (local->near == NULL || !context_covers(from + type->true_lb)) {
         return from;
     }
-    copy_elements(type, count, from, meeting->near);
-    return meeting->near;
+    copy_elements(type, count, from, local->near);
+    return local->near;
 }
 
 /*
@@ -106,14 +116,12 @@ static const char *operand_near(const struct vcoll_meeting *meeting, int place,
  *
  *     ((0 op 1) op (2 op 3)) op (4 op 5)
  *
- * Where processes hold blocks of a power of two ranks, the levels above them
- * are those of remote.c, so that a sum in floating point is the same on
- * one process as on several. It is also more exact than one after another.
+ * A sum in floating point is also more exact that way than one after another.
  */
 
 /* Elements that are combined at the same time. */
 struct combination {
-    struct vcoll_meeting *meeting;
+    struct vcoll_local *local;
     const struct vcoll_call *call;
     size_t total;        /* elements of an operand */
     size_t first, count; /* those of them */
@@ -122,8 +130,7 @@ struct combination {
 
 static const char *combination_operand(const struct combination *c, int place)
 {
-    return operand_near(c->meeting, place, c->call, c->total, c->first,
-                        c->count);
+    return operand_near(c->local, place, c->call, c->total, c->first, c->count);
 }
 
 /* The operands of `members` places from `place` on, combined, in `to`; rooms
@@ -149,26 +156,27 @@ static void combine_places(const struct combination *c, int place, int members,
              half > 1 ? c->rooms[room] : combination_operand(c, place), to);
 }
 
-/* The same of operands that all lie in the meeting, where they are used up. */
-static void combine_small(struct vcoll_meeting *meeting,
+/* The same of operands that all lie in the local collective, where they are
+ * used up. */
+static void combine_small(struct vcoll_local *local,
                           const struct vcoll_call *call, size_t count)
 {
     MPI_Datatype type = call->recv.type;
     size_t bytes = type_bytes(type, count), stride = small_stride(bytes);
-    size_t end = (size_t)call->board->members * stride;
+    size_t end = (size_t)call->table->members * stride;
     op_function *function = op_of_basic(call->op, type, &count);
-    char *small = meeting->small;
+    char *small = local->small;
 
     for (size_t step = stride; step < end; step *= 2) {
         for (size_t at = 0; at + step < end; at += 2 * step) {
             function(small + at + step, small + at, count);
         }
     }
-    memcpy(meeting->result, small, bytes);
+    memcpy(local->result, small, bytes);
 }
 
 /* Room for elements of a type; where the first would lie. */
-static char *elements_room(struct vcoll_meeting *meeting, MPI_Datatype type,
+static char *elements_room(struct vcoll_local *local, MPI_Datatype type,
                            size_t count)
 {
     ptrdiff_t extent = type_extent(type);
@@ -176,32 +184,32 @@ static char *elements_room(struct vcoll_meeting *meeting, MPI_Datatype type,
     /* Operations may write the gap behind the last. */
     ptrdiff_t span = type->true_ub - type->true_lb +
                      (ptrdiff_t)count * (extent < 0 ? -extent : extent);
-    char *room = vcoll_meeting_alloc(meeting, (size_t)span);
+    char *room = vcoll_local_alloc(local, (size_t)span);
 
     /* A negative extent goes down from the end. */
     return room == NULL ? NULL : room - type->true_lb - low * extent;
 }
 
-/* The same where the meeting has room for a short one. */
-static char *result_room(struct vcoll_meeting *meeting, MPI_Datatype type,
+/* The same where the local collective has room for a short one. */
+static char *result_room(struct vcoll_local *local, MPI_Datatype type,
                          size_t count)
 {
     return type->dense && type_bytes(type, count) <= COLL_SMALL
-               ? meeting->small_result
-               : elements_room(meeting, type, count);
+               ? local->small_result
+               : elements_room(local, type, count);
 }
 
 /* All `count` elements, so many at a time. */
-static int combine_blocks(struct vcoll_meeting *meeting,
+static int combine_blocks(struct vcoll_local *local,
                           const struct vcoll_call *call, size_t count,
                           size_t block)
 {
     MPI_Datatype type = call->recv.type;
-    int members = call->board->members;
-    struct combination c = {.meeting = meeting, .call = call, .total = count};
+    int members = call->table->members;
+    struct combination c = {.local = local, .call = call, .total = count};
 
     for (int i = 0; ((int64_t)2 << i) < members; i++) {
-        c.rooms[i] = elements_room(meeting, type, block);
+        c.rooms[i] = elements_room(local, type, block);
         if (c.rooms[i] == NULL) {
             return MPI_ERR_NO_MEM;
         }
@@ -209,25 +217,25 @@ static int combine_blocks(struct vcoll_meeting *meeting,
     for (; c.first < count; c.first += c.count) {
         c.count = count - c.first < block ? count - c.first : block;
         combine_places(&c, 0, members,
-                       meeting->result + (ptrdiff_t)c.first * type_extent(type),
+                       local->result + (ptrdiff_t)c.first * type_extent(type),
                        0);
     }
     return MPI_SUCCESS;
 }
 
-static int combine_once(struct vcoll_meeting *meeting, struct vcoll_call *call)
+static int combine_once(struct vcoll_local *local, struct vcoll_call *call)
 {
     MPI_Datatype type = call->recv.type;
     size_t count = vcoll_reduced_elements(call, call->comm->size);
     size_t block = count, each;
 
-    meeting->result = result_room(meeting, type, count);
-    if (meeting->result == NULL) {
+    local->result = result_room(local, type, count);
+    if (local->result == NULL) {
         return MPI_ERR_NO_MEM;
     }
-    if (meeting->result == meeting->small_result && call->op->predefined &&
-        call->op->commutative && all_small(meeting, call->board)) {
-        combine_small(meeting, call, count);
+    if (local->result == local->small_result && call->op->predefined &&
+        call->op->commutative && all_small(local, call->table)) {
+        combine_small(local, call, count);
         return MPI_SUCCESS;
     }
     each = type->dense ? type->size : (size_t)labs(type_extent(type));
@@ -236,80 +244,79 @@ static int combine_once(struct vcoll_meeting *meeting, struct vcoll_call *call)
     }
     block = block < count ? block : count;
     if (context_span > 0) {
-        meeting->near = elements_room(meeting, type, block);
-        if (meeting->near == NULL) {
+        local->near = elements_room(local, type, block);
+        if (local->near == NULL) {
             return MPI_ERR_NO_MEM;
         }
     }
-    return combine_blocks(meeting, call, count, block);
+    return combine_blocks(local, call, count, block);
 }
 
 /* ---- who gets the result ------------------------------------------------ */
 
-static int take_result(const struct vcoll_meeting *meeting,
+static int take_result(const struct vcoll_local *local,
                        const struct vcoll_call *call, size_t first,
                        size_t count, char *to)
 {
     MPI_Datatype type = call->recv.type;
 
     copy_elements(type, count,
-                  meeting->result + (ptrdiff_t)first * type_extent(type), to);
+                  local->result + (ptrdiff_t)first * type_extent(type), to);
     return MPI_SUCCESS;
 }
 
-static int reduce_part(struct vcoll_meeting *meeting, struct vcoll_call *call)
+static int reduce_each(struct vcoll_local *local, struct vcoll_call *call)
 {
     return call->comm->rank == call->root
-               ? take_result(meeting, call, 0, (size_t)call->recv.count,
+               ? take_result(local, call, 0, (size_t)call->recv.count,
                              call->recv.base)
                : MPI_SUCCESS;
 }
 
-static int allreduce_part(struct vcoll_meeting *meeting,
-                          struct vcoll_call *call)
+static int allreduce_each(struct vcoll_local *local, struct vcoll_call *call)
 {
-    return take_result(meeting, call, 0, (size_t)call->recv.count,
+    return take_result(local, call, 0, (size_t)call->recv.count,
                        call->recv.base);
 }
 
-static int reduce_scatter_part(struct vcoll_meeting *meeting,
+static int reduce_scatter_each(struct vcoll_local *local,
                                struct vcoll_call *call)
 {
     int rank = call->comm->rank;
     size_t first = vcoll_reduced_elements(call, rank);
 
-    return take_result(meeting, call, first,
+    return take_result(local, call, first,
                        vcoll_reduced_elements(call, rank + 1) - first,
                        call->recv.base);
 }
 
-/* Between processes: the process's speaker carries on with the result. */
-static int combine_part(struct vcoll_meeting *meeting, struct vcoll_call *call)
+/* Between processes: the process's leader carries on with the result. */
+static int combine_each(struct vcoll_local *local, struct vcoll_call *call)
 {
-    return call->comm->rank == vcoll_speaker(call, call->board->process)
-               ? take_result(meeting, call, 0, call->carried.count,
+    return call->comm->rank == vcoll_leader(call, call->table->process)
+               ? take_result(local, call, 0, call->carried.count,
                              call->carried.base)
                : MPI_SUCCESS;
 }
 
-/* Then each takes its segment of what the speaker carries. */
-static bool segment_offer(struct vcoll_meeting *meeting,
-                          struct vcoll_call *call)
+/* Then each takes its segment of what the leader carries. */
+static bool segment_contribute(struct vcoll_local *local,
+                               struct vcoll_call *call)
 {
-    (void)meeting;
-    return call->comm->rank == vcoll_speaker(call, call->board->process);
+    (void)local;
+    return call->comm->rank == vcoll_leader(call, call->table->process);
 }
 
-static int segment_part(struct vcoll_meeting *meeting, struct vcoll_call *call)
+static int segment_each(struct vcoll_local *local, struct vcoll_call *call)
 {
     int rank = call->comm->rank;
-    int place = vcoll_board_place(call->board,
-                                  vcoll_speaker(call, call->board->process));
+    int place = vcoll_table_place(call->table,
+                                  vcoll_leader(call, call->table->process));
     size_t first = vcoll_reduced_elements(call, rank);
     MPI_Datatype type = call->recv.type;
 
     copy_elements(type, vcoll_reduced_elements(call, rank + 1) - first,
-                  meeting->slots[place].call->carried.base +
+                  local->contributions[place].call->carried.base +
                       (ptrdiff_t)first * type_extent(type),
                   call->recv.base);
     return MPI_SUCCESS;
@@ -320,24 +327,24 @@ static int segment_part(struct vcoll_meeting *meeting, struct vcoll_call *call)
 /* Prefixes in room of their own, so that only one member's buffer is needed at
  * a time. Without a rank's own operand (`inclusive`) the first one's result
  * stays as it was. */
-static int prefix_once(struct vcoll_meeting *meeting, struct vcoll_call *call,
+static int prefix_once(struct vcoll_local *local, struct vcoll_call *call,
                        bool inclusive)
 {
     MPI_Datatype type = call->recv.type;
     size_t count = (size_t)call->recv.count;
-    char *before = result_room(meeting, type, count), *spare;
+    char *before = result_room(local, type, count), *spare;
 
-    meeting->result = before;
+    local->result = before;
     if (type->dense && type_bytes(type, count) <= COLL_SMALL) {
-        spare = meeting->small;
+        spare = local->small;
     } else {
-        spare = result_room(meeting, type, count);
+        spare = result_room(local, type, count);
     }
     if (before == NULL || spare == NULL) {
         return MPI_ERR_NO_MEM;
     }
-    for (int i = 0; i < call->board->members; i++) {
-        const struct vcoll_call *member = meeting->slots[i].call;
+    for (int i = 0; i < call->table->members; i++) {
+        const struct vcoll_call *member = local->contributions[i].call;
         char *next = i > 0 ? spare : before;
         copy_elements(type, count, vcoll_operand(member), next);
         if (i > 0 && !inclusive) {
@@ -357,40 +364,47 @@ static int prefix_once(struct vcoll_meeting *meeting, struct vcoll_call *call,
 
 /* Each result is the one before, combined with the own operand: there is no
  * need for other room. */
-static int scan_once(struct vcoll_meeting *meeting, struct vcoll_call *call)
+static int scan_once(struct vcoll_local *local, struct vcoll_call *call)
 {
     MPI_Datatype type = call->recv.type;
     size_t count = (size_t)call->recv.count;
 
     if (context_span > 0) {
-        return prefix_once(meeting, call, true);
+        return prefix_once(local, call, true);
     }
-    for (int i = 0; i < call->board->members; i++) {
-        const struct vcoll_call *member = meeting->slots[i].call;
+    for (int i = 0; i < call->table->members; i++) {
+        const struct vcoll_call *member = local->contributions[i].call;
         copy_elements(type, count, vcoll_operand(member), member->recv.base);
         if (i > 0) {
             op_apply(call->op, type, count,
-                     meeting->slots[i - 1].call->recv.base, member->recv.base);
+                     local->contributions[i - 1].call->recv.base,
+                     member->recv.base);
         }
     }
     return MPI_SUCCESS;
 }
 
 /* The same one rank later. */
-static int exscan_once(struct vcoll_meeting *meeting, struct vcoll_call *call)
+static int exscan_once(struct vcoll_local *local, struct vcoll_call *call)
 {
-    return prefix_once(meeting, call, false);
+    return prefix_once(local, call, false);
 }
 
-const struct vcoll_meet vcoll_meet_combine = {
-    .offer = reduce_offer, .once = combine_once, .part = combine_part};
-const struct vcoll_meet vcoll_meet_reduce = {
-    .offer = reduce_offer, .once = combine_once, .part = reduce_part};
-const struct vcoll_meet vcoll_meet_allreduce = {
-    .offer = reduce_offer, .once = combine_once, .part = allreduce_part};
-const struct vcoll_meet vcoll_meet_reduce_scatter = {
-    .offer = reduce_offer, .once = combine_once, .part = reduce_scatter_part};
-const struct vcoll_meet vcoll_meet_segment = {.offer = segment_offer,
-                                              .part = segment_part};
-const struct vcoll_meet vcoll_meet_scan = {.once = scan_once};
-const struct vcoll_meet vcoll_meet_exscan = {.once = exscan_once};
+const struct vcoll_local_ops vcoll_local_combine = {.contribute =
+                                                        reduce_contribute,
+                                                    .once = combine_once,
+                                                    .each = combine_each};
+const struct vcoll_local_ops vcoll_local_reduce = {
+    .contribute = reduce_contribute, .once = combine_once, .each = reduce_each};
+const struct vcoll_local_ops vcoll_local_allreduce = {.contribute =
+                                                          reduce_contribute,
+                                                      .once = combine_once,
+                                                      .each = allreduce_each};
+const struct vcoll_local_ops vcoll_local_reduce_scatter = {
+    .contribute = reduce_contribute,
+    .once = combine_once,
+    .each = reduce_scatter_each};
+const struct vcoll_local_ops vcoll_local_segment = {
+    .contribute = segment_contribute, .each = segment_each};
+const struct vcoll_local_ops vcoll_local_scan = {.once = scan_once};
+const struct vcoll_local_ops vcoll_local_exscan = {.once = exscan_once};

@@ -5,7 +5,7 @@
 #include "vrank/communicator/topology.h"
 
 /* One message to each neighbour and from each. Where a rank is a neighbour
- * more than once, the order of the messages tells them apart. */
+ * more than once, the order of the messages distinguishes them. */
 int vcoll_plan_neighbor(struct vcoll_call *call)
 {
     const struct vrank_topology *topology = topology_of(call->comm);

@@ -1,7 +1,12 @@
 /*
- * Collectives of communicators that span processes. What is combined or spread
- * meets in each process and is exchanged by one rank of each, its speaker;
- * what differs from rank to rank goes from rank to rank.
+ * Collectives of communicators that span processes. What is combined or
+ * distributed passes a local collective in each process, and one rank of each,
+ * its leader, exchanges it with the others; what differs from rank to rank goes
+ * from rank to rank.
+ *
+ * Reductions give the same result at each run with the same placement: who
+ * combines with whom depends only on the number of processes and, where the
+ * operation commutes, on which of them the root is in.
  */
 #include "internal.h"
 
@@ -9,11 +14,12 @@
  * with all. */
 #define WINDOW 32
 
-/* Stages that one rank skips have neither meeting nor schedule, so that
- * meetings have the same numbers everywhere. */
-static void stage_meet(struct vcoll_call *call, const struct vcoll_meet *meet)
+/* Stages that one rank skips have neither a local collective nor a
+ * schedule, so that stages have the same numbers everywhere. */
+static void stage_local(struct vcoll_call *call,
+                        const struct vcoll_local_ops *ops)
 {
-    call->stages[call->stage_count++].meet = meet;
+    call->stages[call->stage_count++].ops = ops;
 }
 
 static void stage_skip(struct vcoll_call *call)
@@ -30,48 +36,46 @@ static struct vcoll_schedule *stage_schedule(struct vcoll_call *call)
     return schedule;
 }
 
-static bool is_speaker(const struct vcoll_call *call)
+static bool is_leader(const struct vcoll_call *call)
 {
-    return vcoll_speaker(call, call->board->process) == call->comm->rank;
+    return vcoll_leader(call, call->table->process) == call->comm->rank;
 }
 
-/* ---- between speakers --------------------------------------------------- */
+/* ---- between leaders --------------------------------------------------- */
 
 /* Nothing is carried, but each waits for all others. */
-static void speakers_barrier(struct vcoll_call *call,
-                             struct vcoll_schedule *schedule)
+static void leaders_barrier(struct vcoll_call *call,
+                            struct vcoll_schedule *schedule)
 {
-    int count = call->board->processes, me = call->board->process;
+    int count = call->table->processes, me = call->table->process;
     struct vcoll_piece nothing = {.type = MPI_BYTE};
 
     for (int step = 1; step < count; step *= 2) {
-        vcoll_send(schedule, vcoll_speaker(call, (me + step) % count), nothing);
-        vcoll_receive(schedule,
-                      vcoll_speaker(call, (me - step + count) % count),
+        vcoll_send(schedule, vcoll_leader(call, (me + step) % count), nothing);
+        vcoll_receive(schedule, vcoll_leader(call, (me - step + count) % count),
                       nothing);
         vcoll_round(schedule);
     }
 }
 
-/* What the speaker of process `root` carries, all carry. */
-static void speakers_spread(struct vcoll_call *call,
-                            struct vcoll_schedule *schedule, int root)
+/* What the leader of process `root` carries, all carry. */
+static void leaders_broadcast(struct vcoll_call *call,
+                              struct vcoll_schedule *schedule, int root)
 {
-    int count = call->board->processes;
-    int me = (call->board->process - root + count) % count, step = 1;
+    int count = call->table->processes;
+    int me = (call->table->process - root + count) % count, step = 1;
 
     while (step < count && (me & step) == 0) {
         step *= 2;
     }
     if (me != 0) {
-        vcoll_receive(schedule, vcoll_speaker(call, (me - step + root) % count),
+        vcoll_receive(schedule, vcoll_leader(call, (me - step + root) % count),
                       call->carried);
         vcoll_round(schedule);
     }
     for (step /= 2; step > 0; step /= 2) {
         if (me + step < count) {
-            vcoll_send(schedule,
-                       vcoll_speaker(call, (me + step + root) % count),
+            vcoll_send(schedule, vcoll_leader(call, (me + step + root) % count),
                        call->carried);
         }
     }
@@ -80,18 +84,18 @@ static void speakers_spread(struct vcoll_call *call,
 
 /* carried = carried op other, or other op carried if that is of lower ranks;
  * `other` is used up. */
-static void fold_in(struct vcoll_call *call, struct vcoll_schedule *schedule,
-                    struct vcoll_piece other, bool is_lower)
+static void combine_in(struct vcoll_call *call, struct vcoll_schedule *schedule,
+                       struct vcoll_piece other, bool is_lower)
 {
     if (is_lower || call->op->commutative) {
-        vcoll_fold(schedule, other, call->carried.base);
+        vcoll_combine(schedule, other, call->carried.base);
     } else {
-        vcoll_fold(schedule, call->carried, other.base);
+        vcoll_combine(schedule, call->carried, other.base);
         vcoll_copy(schedule, other, call->carried);
     }
 }
 
-/* Room for what another speaker carries. */
+/* Room for what another leader carries. */
 static int other_room(struct vcoll_call *call, struct vcoll_piece *out)
 {
     *out = call->carried;
@@ -99,9 +103,9 @@ static int other_room(struct vcoll_call *call, struct vcoll_piece *out)
     return out->base == NULL ? MPI_ERR_NO_MEM : MPI_SUCCESS;
 }
 
-/* The tree of speakers_combine with process `top` in the first place: the place
+/* The tree of leaders_combine with process `top` in the first place: the place
  * of a process in it, and the other way round. Of a power of two processes each
- * has the same neighbours whatever the top, as in speakers_combine_all. */
+ * has the same neighbours whatever the top, as in leaders_combine_all. */
 static int tree_place(int count, int top, int process)
 {
     return (count & (count - 1)) == 0 ? process ^ top
@@ -113,12 +117,12 @@ static int tree_process(int count, int top, int place)
     return (count & (count - 1)) == 0 ? place ^ top : (place + top) % count;
 }
 
-/* The speaker of process `root` comes to carry the combination of all. Where
+/* The leader of process `root` comes to carry the combination of all. Where
  * order matters that of process 0 does first, and hands it over. */
-static int speakers_combine(struct vcoll_call *call,
-                            struct vcoll_schedule *schedule, int root)
+static int leaders_combine(struct vcoll_call *call,
+                           struct vcoll_schedule *schedule, int root)
 {
-    int count = call->board->processes, process = call->board->process;
+    int count = call->table->processes, process = call->table->process;
     int top = call->op->commutative ? root : 0;
     int me = tree_place(count, top, process);
     struct vcoll_piece other;
@@ -130,47 +134,47 @@ static int speakers_combine(struct vcoll_call *call,
     for (int step = 1; step < count; step *= 2) {
         if (me & step) {
             int to = tree_process(count, top, me - step);
-            vcoll_send(schedule, vcoll_speaker(call, to), call->carried);
+            vcoll_send(schedule, vcoll_leader(call, to), call->carried);
             vcoll_round(schedule);
             break;
         }
         if (me + step < count) {
             int from = tree_process(count, top, me + step);
-            vcoll_receive(schedule, vcoll_speaker(call, from), other);
-            fold_in(call, schedule, other, false);
+            vcoll_receive(schedule, vcoll_leader(call, from), other);
+            combine_in(call, schedule, other, false);
             vcoll_round(schedule);
         }
     }
     if (top != root && process == top) {
-        vcoll_send(schedule, vcoll_speaker(call, root), call->carried);
+        vcoll_send(schedule, vcoll_leader(call, root), call->carried);
     } else if (top != root && process == root) {
-        vcoll_receive(schedule, vcoll_speaker(call, top), call->carried);
+        vcoll_receive(schedule, vcoll_leader(call, top), call->carried);
     }
     vcoll_round(schedule);
     return MPI_SUCCESS;
 }
 
-/* All speakers come to carry the combination. */
-static int speakers_combine_all(struct vcoll_call *call,
-                                struct vcoll_schedule *schedule)
+/* All leaders come to carry the combination. */
+static int leaders_combine_all(struct vcoll_call *call,
+                               struct vcoll_schedule *schedule)
 {
-    int count = call->board->processes, me = call->board->process;
+    int count = call->table->processes, me = call->table->process;
     struct vcoll_piece other;
     int error;
 
     if ((count & (count - 1)) != 0) {
-        error = speakers_combine(call, schedule, 0);
+        error = leaders_combine(call, schedule, 0);
         if (error == MPI_SUCCESS) {
-            speakers_spread(call, schedule, 0);
+            leaders_broadcast(call, schedule, 0);
         }
         return error;
     }
     error = other_room(call, &other);
     for (int step = 1; step < count && error == MPI_SUCCESS; step *= 2) {
-        int peer = vcoll_speaker(call, me ^ step);
+        int peer = vcoll_leader(call, me ^ step);
         vcoll_receive(schedule, peer, other);
         vcoll_send(schedule, peer, call->carried);
-        fold_in(call, schedule, other, (me & step) != 0);
+        combine_in(call, schedule, other, (me & step) != 0);
         vcoll_round(schedule);
     }
     return error;
@@ -180,43 +184,44 @@ static int speakers_combine_all(struct vcoll_call *call,
 
 static int plan_barrier(struct vcoll_call *call)
 {
-    stage_meet(call, &vcoll_meet_barrier);
-    if (is_speaker(call)) {
+    stage_local(call, &vcoll_local_barrier);
+    if (is_leader(call)) {
         struct vcoll_schedule *schedule = stage_schedule(call);
         if (schedule == NULL) {
             return MPI_ERR_NO_MEM;
         }
-        speakers_barrier(call, schedule);
+        leaders_barrier(call, schedule);
     } else {
         stage_skip(call);
     }
-    stage_meet(call, &vcoll_meet_barrier);
+    stage_local(call, &vcoll_local_barrier);
     return MPI_SUCCESS;
 }
 
-/* What the speaker of process `root` carries reaches all, at a meeting. */
-static int plan_spread(struct vcoll_call *call, int root,
-                       const struct vcoll_meet *meet)
+/* What the leader of process `root` carries reaches all, in a local collective.
+ */
+static int plan_distribute(struct vcoll_call *call, int root,
+                           const struct vcoll_local_ops *ops)
 {
-    if (is_speaker(call)) {
+    if (is_leader(call)) {
         struct vcoll_schedule *schedule = stage_schedule(call);
         if (schedule == NULL) {
             return MPI_ERR_NO_MEM;
         }
-        speakers_spread(call, schedule, root);
+        leaders_broadcast(call, schedule, root);
     } else {
         stage_skip(call);
     }
-    stage_meet(call, meet);
+    stage_local(call, ops);
     return MPI_SUCCESS;
 }
 
 static int plan_bcast(struct vcoll_call *call)
 {
     call->carried = vcoll_piece_of(&call->recv, 0);
-    return plan_spread(call,
-                       vcoll_board_process(call->board, call->comm, call->root),
-                       &vcoll_meet_spread);
+    return plan_distribute(
+        call, vcoll_table_process(call->table, call->comm, call->root),
+        &vcoll_local_distribute);
 }
 
 /* ---- reductions --------------------------------------------------------- */
@@ -259,9 +264,9 @@ static int plan_gather_operands(struct vcoll_call *call, int root)
                (struct vcoll_piece){operands[size - 1], mine.count, mine.type},
                call->carried);
     for (int i = size - 2; i >= 0; i--) {
-        vcoll_fold(schedule,
-                   (struct vcoll_piece){operands[i], mine.count, mine.type},
-                   call->carried.base);
+        vcoll_combine(schedule,
+                      (struct vcoll_piece){operands[i], mine.count, mine.type},
+                      call->carried.base);
     }
     return MPI_SUCCESS;
 }
@@ -278,19 +283,19 @@ static int carry(struct vcoll_call *call, size_t count, char *base)
 
 static bool is_in_order(const struct vcoll_call *call)
 {
-    return call->op->commutative || call->board->contiguous;
+    return call->op->commutative || call->table->contiguous;
 }
 
 static int plan_reduce(struct vcoll_call *call)
 {
-    int root = vcoll_board_process(call->board, call->comm, call->root);
+    int root = vcoll_table_process(call->table, call->comm, call->root);
     bool is_root = call->comm->rank == call->root;
     struct vcoll_schedule *schedule;
     int error = MPI_SUCCESS;
 
     call->carried =
         (struct vcoll_piece){NULL, (size_t)call->recv.count, call->recv.type};
-    if (is_root || is_speaker(call)) {
+    if (is_root || is_leader(call)) {
         error =
             carry(call, call->carried.count, is_root ? call->recv.base : NULL);
     }
@@ -298,39 +303,39 @@ static int plan_reduce(struct vcoll_call *call)
         return error != MPI_SUCCESS ? error
                                     : plan_gather_operands(call, call->root);
     }
-    stage_meet(call, &vcoll_meet_combine);
-    if (!is_speaker(call)) {
+    stage_local(call, &vcoll_local_combine);
+    if (!is_leader(call)) {
         return MPI_SUCCESS;
     }
     schedule = stage_schedule(call);
     return schedule == NULL ? MPI_ERR_NO_MEM
-                            : speakers_combine(call, schedule, root);
+                            : leaders_combine(call, schedule, root);
 }
 
-/* All speakers carry the combination of `count` elements, and all ranks take
- * what they need at a meeting. */
+/* All leaders carry the combination of `count` elements, and all ranks take
+ * what they need in a local collective. */
 static int plan_combine_all(struct vcoll_call *call,
-                            const struct vcoll_meet *end)
+                            const struct vcoll_local_ops *end)
 {
     struct vcoll_schedule *schedule;
     int error;
 
     if (!is_in_order(call)) {
         error = plan_gather_operands(call, 0);
-        return error != MPI_SUCCESS ? error : plan_spread(call, 0, end);
+        return error != MPI_SUCCESS ? error : plan_distribute(call, 0, end);
     }
-    stage_meet(call, &vcoll_meet_combine);
-    if (is_speaker(call)) {
+    stage_local(call, &vcoll_local_combine);
+    if (is_leader(call)) {
         schedule = stage_schedule(call);
         error = schedule == NULL ? MPI_ERR_NO_MEM
-                                 : speakers_combine_all(call, schedule);
+                                 : leaders_combine_all(call, schedule);
         if (error != MPI_SUCCESS) {
             return error;
         }
     } else {
         stage_skip(call);
     }
-    stage_meet(call, end);
+    stage_local(call, end);
     return MPI_SUCCESS;
 }
 
@@ -338,8 +343,9 @@ static int plan_allreduce(struct vcoll_call *call)
 {
     int error = carry(call, (size_t)call->recv.count, call->recv.base);
 
-    return error != MPI_SUCCESS ? error
-                                : plan_combine_all(call, &vcoll_meet_spread);
+    return error != MPI_SUCCESS
+               ? error
+               : plan_combine_all(call, &vcoll_local_distribute);
 }
 
 static int plan_reduce_scatter(struct vcoll_call *call)
@@ -348,11 +354,11 @@ static int plan_reduce_scatter(struct vcoll_call *call)
     int error = MPI_SUCCESS;
 
     call->carried = (struct vcoll_piece){NULL, count, call->recv.type};
-    if (is_speaker(call)) {
+    if (is_leader(call)) {
         error = carry(call, count, NULL);
     }
     return error != MPI_SUCCESS ? error
-                                : plan_combine_all(call, &vcoll_meet_segment);
+                                : plan_combine_all(call, &vcoll_local_segment);
 }
 
 /* From rank to rank, each adding its own. */
@@ -374,7 +380,7 @@ static int plan_scan(struct vcoll_call *call)
     vcoll_copy(schedule, mine, sum);
     if (rank > 0) {
         vcoll_receive(schedule, rank - 1, before);
-        vcoll_fold(schedule, before, sum.base);
+        vcoll_combine(schedule, before, sum.base);
     }
     if (!without || rank > 0) {
         vcoll_copy(schedule, without ? before : sum, result);
@@ -432,7 +438,7 @@ static int plan_scatter(struct vcoll_call *call)
     return MPI_SUCCESS;
 }
 
-/* Rank 0 gathers everything without gaps, the speakers pass it on, and each
+/* Rank 0 gathers everything without gaps, the leaders pass it on, and each
  * rank puts the pieces where they belong. */
 static int plan_allgather(struct vcoll_call *call)
 {
@@ -447,15 +453,15 @@ static int plan_allgather(struct vcoll_call *call)
         bytes += vcoll_piece_bytes(&piece);
     }
     call->carried = (struct vcoll_piece){NULL, bytes, MPI_BYTE};
-    if (is_speaker(call)) {
+    if (is_leader(call)) {
         call->carried.base = vcoll_alloc(call, bytes);
     }
-    if (schedule == NULL || (is_speaker(call) && call->carried.base == NULL)) {
+    if (schedule == NULL || (is_leader(call) && call->carried.base == NULL)) {
         return MPI_ERR_NO_MEM;
     }
     if (rank != 0) {
         vcoll_send(schedule, 0, mine);
-        return plan_spread(call, 0, &vcoll_meet_deal);
+        return plan_distribute(call, 0, &vcoll_local_unpack);
     }
     bytes = 0;
     for (int i = 0; i < call->comm->size; i++) {
@@ -469,7 +475,7 @@ static int plan_allgather(struct vcoll_call *call)
             vcoll_receive(schedule, i, packed);
         }
     }
-    return plan_spread(call, 0, &vcoll_meet_deal);
+    return plan_distribute(call, 0, &vcoll_local_unpack);
 }
 
 static int plan_alltoall(struct vcoll_call *call)

@@ -7,7 +7,7 @@
 
 #include "internal.h"
 
-enum action_kind { ACTION_SEND, ACTION_RECEIVE, ACTION_FOLD, ACTION_COPY };
+enum action_kind { ACTION_SEND, ACTION_RECEIVE, ACTION_COMBINE, ACTION_COPY };
 
 struct action {
     enum action_kind kind;
@@ -75,11 +75,12 @@ void vcoll_receive(struct vcoll_schedule *schedule, int peer,
         &(struct action){.kind = ACTION_RECEIVE, .peer = peer, .piece = piece});
 }
 
-void vcoll_fold(struct vcoll_schedule *schedule, struct vcoll_piece in,
-                char *inout)
+void vcoll_combine(struct vcoll_schedule *schedule, struct vcoll_piece in,
+                   char *inout)
 {
-    add(schedule, &(struct action){
-                      .kind = ACTION_FOLD, .piece = in, .to = {.base = inout}});
+    add(schedule, &(struct action){.kind = ACTION_COMBINE,
+                                   .piece = in,
+                                   .to = {.base = inout}});
 }
 
 void vcoll_copy(struct vcoll_schedule *schedule, struct vcoll_piece from,
@@ -174,7 +175,7 @@ static void round_finish(struct vcoll_call *call,
 {
     for (size_t i = schedule->at; i < end && call->error == MPI_SUCCESS; i++) {
         const struct action *action = &schedule->actions[i];
-        if (action->kind == ACTION_FOLD) {
+        if (action->kind == ACTION_COMBINE) {
             op_apply(call->op, action->piece.type, action->piece.count,
                      action->piece.base, action->to.base);
         } else if (action->kind == ACTION_COPY) {

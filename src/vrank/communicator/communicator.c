@@ -7,7 +7,7 @@
  * old ones, gives it out for all.
  */
 #include "communicator.h"
-#include "vrank/message/wire.h"
+#include "vrank/message/remote.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -539,6 +539,6 @@ int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info,
     if (type != MPI_COMM_TYPE_SHARED && type != MPI_UNDEFINED) {
         return mpi_fail(mpi, NULL, MPI_ERR_ARG, "there is no type %d", type);
     }
-    int colour = type == MPI_UNDEFINED ? type : wire_node(vrank_process());
+    int colour = type == MPI_UNDEFINED ? type : remote_node(vrank_process());
     return split_as(call, comm, colour, key, out);
 }

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-/* What the leaders tell each other, and then their groups. */
+/* What the leaders send each other, and then broadcast in their groups. */
 struct side {
     uint64_t context; /* which this side proposes */
     int size;
@@ -92,10 +92,10 @@ static int spread(struct poise_mpi_comm *own, int leader, int tag,
     struct {
         struct side side;
         uint64_t context;
-    } told = {*theirs, *context};
-    int code = vcomm_broadcast(own, leader, tag, &told, sizeof told, why);
-    *theirs = told.side;
-    *context = told.context;
+    } agreed = {*theirs, *context};
+    int code = vcomm_broadcast(own, leader, tag, &agreed, sizeof agreed, why);
+    *theirs = agreed.side;
+    *context = agreed.context;
     if (code == MPI_SUCCESS && !*list) {
         *list = request_scratch(own->mpi, (size_t)theirs->size, sizeof(int));
         code = *list ? code : MPI_ERR_NO_MEM;
@@ -186,21 +186,21 @@ static int agree(struct poise_mpi_comm *comm, int flag, uint64_t *context,
     struct {
         uint64_t context;
         int flag;
-    } told = {0};
+    } agreed = {0};
     if (comm->rank == 0) {
         mine.context = vcomm_context(comm->mpi);
         code =
             swap(comm, 0, tag, &mine, sizeof mine, &theirs, sizeof theirs, why);
-        told.context =
+        agreed.context =
             mine.context < theirs.context ? mine.context : theirs.context;
-        told.flag = theirs.flag;
+        agreed.flag = theirs.flag;
     }
     if (code == MPI_SUCCESS) {
-        code = vcomm_broadcast(comm->local, 0, comm->local->makings++, &told,
-                               sizeof told, why);
+        code = vcomm_broadcast(comm->local, 0, comm->local->makings++, &agreed,
+                               sizeof agreed, why);
     }
-    *context = told.context;
-    *their_flag = told.flag;
+    *context = agreed.context;
+    *their_flag = agreed.flag;
     return code;
 }
 

@@ -1,5 +1,5 @@
 /*
- * Topologies: how they are kept, copied and told apart.
+ * Topologies: how they are kept, copied and distinguished.
  */
 #include "topology.h"
 

@@ -52,8 +52,8 @@ int file_fail(struct vrank_mpi *mpi, MPI_File file, int code, const char *what)
     }
     if (handler->file_function) {
         MPI_File handle = file;
-        int told = code;
-        handler->file_function(&handle, &told);
+        int passed = code;
+        handler->file_function(&handle, &passed);
         return code;
     }
     errhandler_be_fatal(mpi, file ? file->path : "", code, what);
@@ -158,7 +158,7 @@ void files_free(struct vrank_mpi *mpi)
     }
 }
 
-/* What rank 0 tells the others about a file that it opened. */
+/* What rank 0 broadcasts of a file that it opened. */
 struct file_news {
     MPI_Offset error, bytes, token;
 };
@@ -338,7 +338,7 @@ int MPI_File_delete(const char *path, MPI_Info info)
 
 /* ---- sizes -------------------------------------------------------------- */
 
-/* What rank 0 did to the file, told to all. */
+/* What rank 0 did to the file, for all. */
 static int agree(struct poise_mpi_file *file, const char *call, int code)
 {
     int later = MPI_Bcast(&code, 1, MPI_INT, 0, vcomm_handle(file->comm));

@@ -34,7 +34,7 @@ struct poise_mpi_file {
     char *shared_path;       /* owned */
     int shared_fd;           /* -1: not used yet */
     MPI_Offset shared_start; /* where it begins, in etypes */
-    /* What an _end has to tell of the _begin before. */
+    /* What an _end has to report of the _begin before. */
     bool has_split;
     size_t split_bytes;
 };

@@ -6,7 +6,7 @@
 
 #include "vrank/file/file.h"
 #include "vrank/message/message.h"
-#include "vrank/message/wire.h"
+#include "vrank/message/remote.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -84,16 +84,16 @@ static const struct vrank_mpi_ops local_ops = {
     .rank_end = mpi_rank_end,
     .describe = mpi_describe,
 };
-static const struct vrank_mpi_ops wire_ops = {
+static const struct vrank_mpi_ops remote_ops = {
     .rank_start = mpi_rank_start,
     .rank_end = mpi_rank_end,
     .describe = mpi_describe,
-    .progress = wire_progress,
-    .idle = wire_idle,
-    .wake = wire_wake,
-    .quiet = wire_quiet,
-    .finished = wire_finished,
-    .end_others = wire_end_others,
+    .progress = remote_progress,
+    .idle = remote_idle,
+    .wake = remote_wake,
+    .quiet = remote_quiet,
+    .finished = remote_finished,
+    .end_others = remote_end_others,
 };
 
 /* ---- beginning and end -------------------------------------------------- */
@@ -105,12 +105,12 @@ int mpi_job_begin(const struct mpi_options *options,
     if (code < 0) {
         return code;
     }
-    code = wire_begin(options);
+    code = remote_begin(options);
     if (code < 0) {
         mpi_job_end();
         return code;
     }
-    *ops = mpi_has_wire(options) ? &wire_ops : &local_ops;
+    *ops = remote_is_needed(options) ? &remote_ops : &local_ops;
     return 0;
 }
 
@@ -128,6 +128,6 @@ static void state_free(struct vrank_mpi *mpi)
 
 void mpi_job_end(void)
 {
-    wire_end();
+    remote_end();
     mpi_states_end(state_free, messages_free_spare);
 }

@@ -2,9 +2,21 @@
  * Messages between ranks, and requests.
  *
  *   p2p.c         sending and receiving, between ranks of a process
- *   request.c     who owns a request, and how it is done
+ *   request.c     where requests live, and how they are done
  *   send.c, probe.c, complete.c   MPI's functions for messages
- *   remote.h      messages between processes
+ *   remote*.c     messages between processes
+ *
+ * Who completes a request, and when its memory may go. A receive that waits
+ * stands in its rank's mailbox, a message that waits in its receiver's. Both
+ * are taken out under that mailbox's lock, and the one that takes one out, and
+ * nobody else, completes it: the sender that finds a receive, the receiver that
+ * finds a message, or the owner that cancels it. (Of sends to other processes,
+ * and of what is fetched from there, worker 0 does; see remote.c.) It reads and
+ * writes the request, and the buffers behind it, until it calls
+ * request_finish, which sets `done` (release) as the last thing: from then on
+ * the request is its owner's again, which may give it back, or return from the
+ * function on whose stack it lies. Nobody gives a request back before it has
+ * read `done` (acquire).
  */
 #ifndef POISE_VRANK_MESSAGE_H
 #define POISE_VRANK_MESSAGE_H
@@ -53,7 +65,7 @@ struct poise_mpi_message {
     struct poise_mpi_request *offer; /* the sender's, whose data it still has */
     struct vrank_mpi *buffered_by;   /* MPI_Bsend's caller, who gets its space
                                          back */
-    struct wire_offer *remote;       /* data that another process still has */
+    struct remote_offer *remote;     /* data that another process still has */
     size_t kept;                     /* bytes of context_keep */
     size_t room;                     /* for data behind */
     struct poise_mpi_message *next;  /* among the spare */
@@ -72,7 +84,7 @@ struct poise_mpi_request {
     uint32_t done;            /* atomic; what follows `result` is then set */
     uint8_t kind, mode;       /* enum request_kind, enum send_mode */
     bool persistent;
-    bool active;  /* false: persistent and not started, or told to the user */
+    bool active;  /* false: persistent and not started, or completed */
     bool orphan;  /* MPI_Request_free: nobody asks for it */
     bool counted; /* holds its communicator */
     bool spare;
@@ -114,8 +126,15 @@ static inline bool request_is_done(const struct poise_mpi_request *request)
 void request_finish(struct poise_mpi_request *request);
 /* Park until it is done, advancing tasks meanwhile. */
 void request_wait(struct poise_mpi_request *request, const char *why);
-/* Advance what this rank has begun; whether anything was done. */
-void requests_advance(struct vrank_mpi *mpi);
+void requests_advance_all(struct vrank_mpi *mpi);
+/* Advance the tasks that this rank has begun, and give back what is done that
+ * nobody will ask for. */
+static inline void requests_advance(struct vrank_mpi *mpi)
+{
+    if (mpi->tasks || mpi->orphans) {
+        requests_advance_all(mpi);
+    }
+}
 /* Let it be given back as soon as it is done: nobody will ask for it. */
 void request_orphan(struct poise_mpi_request *request);
 /* Wait for all tasks and for requests that nobody asks for. */
@@ -125,7 +144,7 @@ void requests_settle(struct vrank_mpi *mpi, const char *why);
 int request_task(struct poise_mpi_comm *comm,
                  int (*step)(struct poise_mpi_request *request),
                  void (*task_free)(void *state), void *state, MPI_Request *out);
-/* Wait for a request, tell its result (status may be NULL), give it back;
+/* Wait for a request, set *status unless it is NULL, and give the request back;
  * returns its error class. */
 int request_complete(MPI_Request *request, const char *why, MPI_Status *status);
 
@@ -164,7 +183,7 @@ void requests_free(struct vrank_mpi *mpi);
 /* On worker 0: a message for a rank of this process came from another one, with
  * its data, or an offer, which it takes over. */
 void p2p_arrive(int number, const struct vrank_envelope *envelope,
-                const void *data, size_t bytes, struct wire_offer *offer,
+                const void *data, size_t bytes, struct remote_offer *offer,
                 const struct type_signature *sent);
 /* What a message says of its data to a job that is checked. */
 struct type_signature p2p_sign(const struct mpi_data *data);

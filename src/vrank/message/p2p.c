@@ -1,18 +1,24 @@
 /*
- * Messages between ranks.
+ * Sending and receiving.
  *
- * Within a process whoever comes second does the work: a sender that finds
- * the receive copies into its buffer; a receiver that finds the message takes
- * the data from where it waits. Small data waits as a copy, so that the sender
- * goes on; large data waits in the sender's own buffer (an offer), and the
- * sender's request is done when it was taken. So there is one copy, but for
- * small messages that come early.
+ * Within a process the second to come does the work: a sender that finds the
+ * receive copies into its buffer; a receiver that finds the message takes the
+ * data from where it waits. Small data waits as a copy, so that the sender goes
+ * on; large data waits in the sender's own buffer (an offer), and the sender's
+ * request is done when it was taken. So there is one copy, but for small
+ * messages that come early.
+ *
+ * A sender looks for a receive, lets go of the mailbox, prepares the message
+ * and takes the mailbox again to leave it there: where workers run at the same
+ * time it looks once more before it does (leave()), or a receive posted
+ * meanwhile would wait beside its message for ever. Between processes remote.c
+ * brings messages to p2p_arrive.
  */
 #include "message.h"
 
+#include "remote.h"
 #include "vrank/context/context.h"
 #include "vrank/profile/profile.h"
-#include "wire.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -113,7 +119,7 @@ void messages_free(struct vrank_mpi *mpi)
         struct vrank_arrival *next = arrival->next;
         struct poise_mpi_message *message = (void *)arrival;
         if (message->remote) {
-            wire_offer_free(message->remote);
+            remote_offer_free(message->remote);
         }
         free(message);
         arrival = next;
@@ -212,7 +218,7 @@ void p2p_take(struct poise_mpi_message *message,
     struct vrank_mpi *mpi = request->mpi;
     if (message->remote) {
         receive_met(request, envelope, message->bytes, &message->sent);
-        wire_fetch(message->remote, request);
+        remote_fetch(message->remote, request);
     } else if (message->offer) {
         struct poise_mpi_request *offer = message->offer;
         receive_straight(request, envelope, &offer->data);
@@ -435,7 +441,7 @@ static int send_copy_away(const struct p2p_message *what, int number,
         request->sent = p2p_sign(&what->data);
     }
     request_orphan(request);
-    return wire_post(request, number, envelope);
+    return remote_send(request, number, envelope);
 }
 
 /* Begin to send: *left as above. */
@@ -463,7 +469,7 @@ static int send_begin(const struct p2p_message *what,
     }
     request_fill(offer, what, REQUEST_SEND);
     *left = true;
-    return wire_post(offer, number, &envelope);
+    return remote_send(offer, number, &envelope);
 }
 
 /* ---- from another process ----------------------------------------------- */
@@ -471,12 +477,12 @@ static int send_begin(const struct p2p_message *what,
 static void receive_remote(struct poise_mpi_request *request,
                            const struct vrank_envelope *envelope,
                            const void *data, size_t bytes,
-                           struct wire_offer *offer,
+                           struct remote_offer *offer,
                            const struct type_signature *sent)
 {
     if (offer) {
         receive_met(request, envelope, bytes, sent);
-        wire_fetch(offer, request);
+        remote_fetch(offer, request);
     } else {
         struct mpi_data from = {.base = (char *)data, .bytes = bytes};
         receive_data(request, envelope, &from, sent);
@@ -484,7 +490,7 @@ static void receive_remote(struct poise_mpi_request *request,
 }
 
 void p2p_arrive(int number, const struct vrank_envelope *envelope,
-                const void *data, size_t bytes, struct wire_offer *offer,
+                const void *data, size_t bytes, struct remote_offer *offer,
                 const struct type_signature *sent)
 {
     struct vrank_mpi *to = mpi_at(number);

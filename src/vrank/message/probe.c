@@ -34,7 +34,7 @@ static int understand(struct vrank_mpi *mpi, int source, int tag,
     return MPI_SUCCESS;
 }
 
-static void tell(const struct poise_mpi_message *message, MPI_Status *status)
+static void report(const struct poise_mpi_message *message, MPI_Status *status)
 {
     if (status) {
         const struct vrank_envelope *envelope =
@@ -43,7 +43,10 @@ static void tell(const struct poise_mpi_message *message, MPI_Status *status)
     }
 }
 
-/* Park until there is a message. */
+/* Park until there is a message. `probers` is set under the lock of the mailbox
+ * before the mailbox is looked at again, and a sender reads it under the same
+ * lock as it leaves its message: either the look finds that, or its sender
+ * wakes this rank. */
 static struct poise_mpi_message *await(struct vrank_mpi *mpi,
                                        const struct vrank_envelope *wanted,
                                        bool take, const char *why)
@@ -91,7 +94,7 @@ int MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status *status)
     bool nobody = false;
     int code = understand(mpi, source, tag, comm, &wanted, &nobody, status);
     if (code == MPI_SUCCESS && !nobody) {
-        tell(await(mpi, &wanted, false, "MPI_Probe"), status);
+        report(await(mpi, &wanted, false, "MPI_Probe"), status);
     }
     return code;
 }
@@ -111,7 +114,7 @@ int MPI_Iprobe(int source, int tag, MPI_Comm comm, int *flag,
         struct poise_mpi_message *message = look(mpi, &wanted, false);
         *flag = message != NULL;
         if (message) {
-            tell(message, status);
+            report(message, status);
         }
     }
     return MPI_SUCCESS;
@@ -130,7 +133,7 @@ int MPI_Mprobe(int source, int tag, MPI_Comm comm, MPI_Message *message,
     *message = MPI_MESSAGE_NO_PROC;
     if (!nobody) {
         *message = await(mpi, &wanted, true, "MPI_Mprobe");
-        tell(*message, status);
+        report(*message, status);
     }
     return MPI_SUCCESS;
 }
@@ -152,7 +155,7 @@ int MPI_Improbe(int source, int tag, MPI_Comm comm, int *flag,
         if (found) {
             *flag = 1;
             *message = found;
-            tell(found, status);
+            report(found, status);
         }
     }
     return MPI_SUCCESS;

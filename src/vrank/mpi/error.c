@@ -250,8 +250,8 @@ int mpi_fail(struct vrank_mpi *mpi, struct poise_mpi_comm *comm, int code,
     }
     if (handler->function) {
         MPI_Comm handle = vcomm_handle(comm);
-        int told = code;
-        handler->function(&handle, &told);
+        int passed = code;
+        handler->function(&handle, &passed);
         return code;
     }
     if (fmt) {

@@ -141,7 +141,7 @@ static int blocks_check(const struct blocks *blocks)
     return MPI_SUCCESS;
 }
 
-/* What MPI_Type_get_contents tells: the count, then the length or lengths,
+/* What MPI_Type_get_contents returns: the count, then the length or lengths,
  * then displacements. */
 static void blocks_remember(struct type_maker *maker,
                             const struct blocks *blocks)
@@ -206,7 +206,7 @@ static int blocks_type(const char *call, const struct blocks *blocks,
     return error == MPI_SUCCESS ? error : type_fail(call, error);
 }
 
-/* An array that is empty may be missing; what tells the constructors apart is
+/* An array that is empty may be missing; what distinguishes the constructors is
  * whether there is one. */
 static const int no_ints[1];
 static const MPI_Aint no_places[1];

@@ -204,14 +204,14 @@ int MPI_Type_get_contents(MPI_Datatype datatype, int max_integers,
                           MPI_Aint array_of_addresses[],
                           MPI_Datatype array_of_datatypes[])
 {
-    int told;
+    int visible;
 
     if (datatype == MPI_DATATYPE_NULL || datatype->predefined) {
         return type_fail("MPI_Type_get_contents", MPI_ERR_TYPE);
     }
-    told = datatype->type_count - datatype->hidden_types;
+    visible = datatype->type_count - datatype->hidden_types;
     if (max_integers < datatype->integer_count ||
-        max_addresses < datatype->address_count || max_datatypes < told) {
+        max_addresses < datatype->address_count || max_datatypes < visible) {
         return type_fail("MPI_Type_get_contents", MPI_ERR_ARG);
     }
     for (int i = 0; i < datatype->integer_count; i++) {
@@ -221,7 +221,7 @@ int MPI_Type_get_contents(MPI_Datatype datatype, int max_integers,
         array_of_addresses[i] = datatype->addresses[i];
     }
     /* What is not predefined is the caller's to free, as a type of its own. */
-    for (int i = 0; i < told; i++) {
+    for (int i = 0; i < visible; i++) {
         array_of_datatypes[i] = type_hold(datatype->types[i]);
     }
     return MPI_SUCCESS;

@@ -158,31 +158,31 @@ static int keep_side(struct vcoll_call *call, struct vcoll_side *side)
 int vcoll_begin(struct vcoll_call *call)
 {
     struct poise_mpi_comm *comm = call->comm;
-    int error = MPI_SUCCESS;
+    int code = MPI_SUCCESS;
 
     if (context_span > 0) {
         bool is_root = comm->remote != NULL || comm->rank == call->root;
         /* What does not matter to a rank may point anywhere. */
         if (call->kind != COLL_SCATTER || is_root) {
-            error = keep_side(call, &call->send);
+            code = keep_side(call, &call->send);
         }
-        if (error == MPI_SUCCESS && (call->kind != COLL_GATHER || is_root)) {
-            error = keep_side(call, &call->recv);
+        if (code == MPI_SUCCESS && (call->kind != COLL_GATHER || is_root)) {
+            code = keep_side(call, &call->recv);
         }
-        if (error != MPI_SUCCESS) {
-            return error;
+        if (code != MPI_SUCCESS) {
+            return code;
         }
     }
 
     call->sequence = comm->sequence++;
     if (call->kind == COLL_ALLTOALL && call->in_place) {
-        error = alltoall_move_away(call);
+        code = alltoall_move_away(call);
     }
-    if (error == MPI_SUCCESS && !call->waits) {
+    if (code == MPI_SUCCESS && !call->waits) {
         call_hold(call, true);
     }
-    if (error != MPI_SUCCESS) {
-        return error;
+    if (code != MPI_SUCCESS) {
+        return code;
     }
     if (comm->remote != NULL) {
         return vcoll_plan_inter(call);
@@ -249,23 +249,23 @@ void vcoll_end(struct vcoll_call *call)
 int vcoll_run(struct vcoll_call *call)
 {
     struct vrank_mpi *mpi = call->comm->mpi;
-    int error;
+    int code;
 
     call->waits = true;
-    error = vcoll_begin(call);
-    if (error == MPI_SUCCESS) {
+    code = vcoll_begin(call);
+    if (code == MPI_SUCCESS) {
         while (!vcoll_step(call)) {
             vrank_park(call->name);
             requests_advance(mpi);
         }
-        error = call->error;
+        code = call->error;
     }
     if (call->memory != NULL || call->stages[0].schedule != NULL ||
         call->stage_count > 1) {
         vcoll_end(call);
     }
-    if (error != MPI_SUCCESS) {
-        return mpi_fail(mpi, call->comm, error, NULL);
+    if (code != MPI_SUCCESS) {
+        return mpi_fail(mpi, call->comm, code, NULL);
     }
     return MPI_SUCCESS;
 }
@@ -290,18 +290,17 @@ int vcoll_start(const struct vcoll_call *what, MPI_Request *request)
 {
     struct vrank_mpi *mpi = what->comm->mpi;
     struct vcoll_call *call = poise_alloc(1, sizeof *call);
-    int error = MPI_ERR_NO_MEM;
+    int code = MPI_ERR_NO_MEM;
 
     if (call != NULL) {
         *call = *what;
-        error = vcoll_begin(call);
-        if (error != MPI_SUCCESS) {
+        code = vcoll_begin(call);
+        if (code != MPI_SUCCESS) {
             task_free(call);
         } else {
-            error =
+            code =
                 request_task(what->comm, task_step, task_free, call, request);
         }
     }
-    return error == MPI_SUCCESS ? error
-                                : mpi_fail(mpi, what->comm, error, NULL);
+    return code == MPI_SUCCESS ? code : mpi_fail(mpi, what->comm, code, NULL);
 }

@@ -20,14 +20,14 @@ static int enter(struct vcoll_call *call, MPI_Comm handle)
 int vcoll_args_go(struct vcoll_call *call, MPI_Comm comm,
                   int (*check)(struct vcoll_call *call), MPI_Request *request)
 {
-    int error = enter(call, comm);
+    int code = enter(call, comm);
 
-    if (error != MPI_SUCCESS) {
-        return error;
+    if (code != MPI_SUCCESS) {
+        return code;
     }
-    error = check ? check(call) : MPI_SUCCESS;
-    if (error != MPI_SUCCESS) {
-        return mpi_fail(call->comm->mpi, call->comm, error, NULL);
+    code = check ? check(call) : MPI_SUCCESS;
+    if (code != MPI_SUCCESS) {
+        return mpi_fail(call->comm->mpi, call->comm, code, NULL);
     }
     return request ? vcoll_start(call, request) : vcoll_run(call);
 }
@@ -53,23 +53,23 @@ int vcoll_args_side(const struct vcoll_call *call,
                     const struct vcoll_side *side)
 {
     int peers = side->peers > 0 ? side->peers : vcomm_peers(call->comm)->size;
-    int error = MPI_SUCCESS;
+    int code = MPI_SUCCESS;
 
     if (side->types == NULL) {
-        error = check_type(side->type);
+        code = check_type(side->type);
     }
     if (side->counts == NULL && side->count < 0) {
-        error = MPI_ERR_COUNT;
+        code = MPI_ERR_COUNT;
     }
-    for (int i = 0; side->counts != NULL && error == MPI_SUCCESS && i < peers;
+    for (int i = 0; side->counts != NULL && code == MPI_SUCCESS && i < peers;
          i++) {
         if (side->counts[i] < 0) {
-            error = MPI_ERR_COUNT;
+            code = MPI_ERR_COUNT;
         } else if (side->types != NULL) {
-            error = check_type(side->types[i]);
+            code = check_type(side->types[i]);
         }
     }
-    return error;
+    return code;
 }
 
 /* Whether this rank is the one that gathers or scatters. */
@@ -103,9 +103,9 @@ int MPI_Ibarrier(MPI_Comm comm, MPI_Request *request)
 
 static int bcast(struct vcoll_call *call)
 {
-    int error = vcoll_args_root(call, call->root);
+    int code = vcoll_args_root(call, call->root);
 
-    return error == MPI_SUCCESS ? vcoll_args_side(call, &call->recv) : error;
+    return code == MPI_SUCCESS ? vcoll_args_side(call, &call->recv) : code;
 }
 
 int MPI_Bcast(void *buffer, int count, MPI_Datatype datatype, int root,
@@ -141,21 +141,21 @@ static int part_and_all(struct vcoll_call *call, struct vcoll_side *part,
     bool root = is_root(call);
     bool idle =
         call->comm->remote != NULL && (root || call->root == MPI_PROC_NULL);
-    int error = vcoll_args_root(call, call->root);
+    int code = vcoll_args_root(call, call->root);
 
-    if (error == MPI_SUCCESS && root) {
+    if (code == MPI_SUCCESS && root) {
         call->in_place = is_in_place(call, part->base);
-        error = vcoll_args_side(call, all);
+        code = vcoll_args_side(call, all);
     } else {
         *all = nothing;
     }
     if (idle || call->in_place) {
         *part = nothing;
-    } else if (error == MPI_SUCCESS) {
-        error = part->base == MPI_IN_PLACE ? MPI_ERR_BUFFER
-                                           : vcoll_args_side(call, part);
+    } else if (code == MPI_SUCCESS) {
+        code = part->base == MPI_IN_PLACE ? MPI_ERR_BUFFER
+                                          : vcoll_args_side(call, part);
     }
-    return error;
+    return code;
 }
 
 static int gather(struct vcoll_call *call)
@@ -282,17 +282,17 @@ int MPI_Iscatterv(const void *sendbuf, const int sendcounts[],
 
 static int to_all(struct vcoll_call *call)
 {
-    int error = vcoll_args_side(call, &call->recv);
+    int code = vcoll_args_side(call, &call->recv);
 
     call->in_place = is_in_place(call, call->send.base);
     if (call->in_place) {
         call->send = (struct vcoll_side){0};
-    } else if (error == MPI_SUCCESS) {
-        error = call->send.base == MPI_IN_PLACE
-                    ? MPI_ERR_BUFFER
-                    : vcoll_args_side(call, &call->send);
+    } else if (code == MPI_SUCCESS) {
+        code = call->send.base == MPI_IN_PLACE
+                   ? MPI_ERR_BUFFER
+                   : vcoll_args_side(call, &call->send);
     }
-    return error;
+    return code;
 }
 
 int MPI_Allgather(const void *sendbuf, int sendcount, MPI_Datatype sendtype,

@@ -55,7 +55,7 @@ static int plan_combine(struct vcoll_call *call,
     size_t first = vcoll_reduced_elements(call, call->comm->rank);
     MPI_Datatype type = call->recv.type;
     char *result = call->recv.base;
-    int error;
+    int code;
 
     for (int i = 0; i < call->comm->remote->size; i++) {
         vcoll_send(schedule, i,
@@ -68,13 +68,13 @@ static int plan_combine(struct vcoll_call *call,
     if (result == NULL) {
         return MPI_ERR_NO_MEM;
     }
-    error = receive_operands(call, schedule, count, result);
+    code = receive_operands(call, schedule, count, result);
     count = vcoll_reduced_elements(call, call->comm->rank + 1) - first;
     vcoll_copy(schedule,
                (struct vcoll_piece){
                    result + (ptrdiff_t)first * type_extent(type), count, type},
                (struct vcoll_piece){call->recv.base, count, type});
-    return error;
+    return code;
 }
 
 /* MPI_Bcast, MPI_Gather and MPI_Scatter. */

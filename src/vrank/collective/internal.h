@@ -128,9 +128,9 @@ void *vcoll_alloc(struct vcoll_call *call, size_t bytes);
 /* Room for `count` elements of a type; where the first of them would lie. */
 char *vcoll_alloc_elements(struct vcoll_call *call, MPI_Datatype type,
                            size_t count);
-static inline void vcoll_note(struct vcoll_call *call, int error)
+static inline void vcoll_note(struct vcoll_call *call, int code)
 {
-    call->error = call->error == MPI_SUCCESS ? error : call->error;
+    call->error = call->error == MPI_SUCCESS ? code : call->error;
 }
 /* What the calling rank contributes to a reduction. */
 static inline char *vcoll_operand(const struct vcoll_call *call)

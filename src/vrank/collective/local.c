@@ -480,9 +480,9 @@ int vcoll_local_step(struct vcoll_call *call, const struct vcoll_local_ops *ops)
     struct vcoll_arrivals *arrivals;
 
     if (call->phase == PHASE_AWAY) {
-        int error = arrive(call, ops);
-        if (error != MPI_SUCCESS) {
-            vcoll_note(call, error);
+        int code = arrive(call, ops);
+        if (code != MPI_SUCCESS) {
+            vcoll_note(call, code);
             return 1;
         }
     }

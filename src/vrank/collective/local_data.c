@@ -167,20 +167,20 @@ static int gather_one(const struct vcoll_local *local,
 
 static int gather_each(struct vcoll_local *local, struct vcoll_call *call)
 {
-    int error = MPI_SUCCESS, me = call->comm->rank;
+    int code = MPI_SUCCESS, me = call->comm->rank;
 
     if (call->kind == COLL_GATHER && me != call->root) {
-        return error;
+        return code;
     }
-    for (int i = 0; i < call->table->members && error == MPI_SUCCESS; i++) {
+    for (int i = 0; i < call->table->members && code == MPI_SUCCESS; i++) {
         /* Each begins with its own, so that not all read the same. */
         int place =
             call->kind == COLL_GATHER ? i : (me + i) % call->table->members;
         if (!call->in_place || place != me) {
-            error = gather_one(local, call, place);
+            code = gather_one(local, call, place);
         }
     }
-    return error;
+    return code;
 }
 
 static bool alltoall_contribute(struct vcoll_local *local,
@@ -193,16 +193,16 @@ static bool alltoall_contribute(struct vcoll_local *local,
 
 static int alltoall_each(struct vcoll_local *local, struct vcoll_call *call)
 {
-    int error = MPI_SUCCESS, me = call->comm->rank;
+    int code = MPI_SUCCESS, me = call->comm->rank;
 
-    for (int i = 0; i < call->table->members && error == MPI_SUCCESS; i++) {
+    for (int i = 0; i < call->table->members && code == MPI_SUCCESS; i++) {
         int place = (me + i) % call->table->members;
         struct vcoll_piece from =
             vcoll_piece_of(&local->contributions[place].call->send, me);
         struct vcoll_piece to = vcoll_piece_of(&call->recv, place);
-        error = vcoll_piece_copy(&from, &to);
+        code = vcoll_piece_copy(&from, &to);
     }
-    return error;
+    return code;
 }
 
 /* ---- where contexts are swapped ---------------------------------------------
@@ -267,11 +267,11 @@ static int pair_move(const struct vcoll_call *from, const struct vcoll_call *to)
 
 /* A member's error, which another may find. */
 static void pair_note(struct vcoll_local *local, struct vcoll_call *call,
-                      int error)
+                      int code)
 {
-    if (error != MPI_SUCCESS) {
+    if (code != MPI_SUCCESS) {
         vrank_spin_lock(&local->order_lock);
-        vcoll_note(call, error);
+        vcoll_note(call, code);
         vrank_spin_unlock(&local->order_lock);
     }
 }

@@ -46,18 +46,18 @@ static int exchange(struct vcoll_call *call)
 {
     const struct vrank_topology *topology = topology_of(call->comm);
     bool differ = call->kind == COLL_NEIGHBOR_ALLTOALL;
-    int error;
+    int code;
 
     if (topology == NULL) {
         return MPI_ERR_TOPOLOGY;
     }
     call->send.peers = differ ? topology->out : 1;
     call->recv.peers = topology->in;
-    error = vcoll_args_side(call, &call->send);
-    if (error == MPI_SUCCESS) {
-        error = vcoll_args_side(call, &call->recv);
+    code = vcoll_args_side(call, &call->send);
+    if (code == MPI_SUCCESS) {
+        code = vcoll_args_side(call, &call->recv);
     }
-    return error;
+    return code;
 }
 
 int MPI_Neighbor_allgather(const void *sendbuf, int sendcount,

@@ -7,31 +7,31 @@
 static int reduce(struct vcoll_call *call)
 {
     bool between = call->comm->remote != NULL;
-    int error;
+    int code;
 
     call->in_place = call->send.base == MPI_IN_PLACE;
     if (call->in_place) {
         call->send = (struct vcoll_side){0};
     }
     if (call->kind == COLL_REDUCE) {
-        error = vcoll_args_root(call, call->root);
-        if (error != MPI_SUCCESS) {
-            return error;
+        code = vcoll_args_root(call, call->root);
+        if (code != MPI_SUCCESS) {
+            return code;
         }
         if (call->root == MPI_PROC_NULL) {
             return MPI_SUCCESS;
         }
     }
-    error = vcoll_args_side(call, &call->recv);
-    if (error == MPI_SUCCESS) {
-        error = op_check(call->op, call->recv.type);
+    code = vcoll_args_side(call, &call->recv);
+    if (code == MPI_SUCCESS) {
+        code = op_check(call->op, call->recv.type);
     }
-    if (error == MPI_SUCCESS && call->in_place &&
+    if (code == MPI_SUCCESS && call->in_place &&
         (between ||
          (call->kind == COLL_REDUCE && call->comm->rank != call->root))) {
-        error = MPI_ERR_BUFFER;
+        code = MPI_ERR_BUFFER;
     }
-    return error;
+    return code;
 }
 
 int MPI_Reduce(const void *sendbuf, void *recvbuf, int count,

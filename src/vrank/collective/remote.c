@@ -126,10 +126,10 @@ static int leaders_combine(struct vcoll_call *call,
     int top = call->op->commutative ? root : 0;
     int me = tree_place(count, top, process);
     struct vcoll_piece other;
-    int error = other_room(call, &other);
+    int code = other_room(call, &other);
 
-    if (error != MPI_SUCCESS) {
-        return error;
+    if (code != MPI_SUCCESS) {
+        return code;
     }
     for (int step = 1; step < count; step *= 2) {
         if (me & step) {
@@ -160,24 +160,24 @@ static int leaders_combine_all(struct vcoll_call *call,
 {
     int count = call->table->processes, me = call->table->process;
     struct vcoll_piece other;
-    int error;
+    int code;
 
     if ((count & (count - 1)) != 0) {
-        error = leaders_combine(call, schedule, 0);
-        if (error == MPI_SUCCESS) {
+        code = leaders_combine(call, schedule, 0);
+        if (code == MPI_SUCCESS) {
             leaders_broadcast(call, schedule, 0);
         }
-        return error;
+        return code;
     }
-    error = other_room(call, &other);
-    for (int step = 1; step < count && error == MPI_SUCCESS; step *= 2) {
+    code = other_room(call, &other);
+    for (int step = 1; step < count && code == MPI_SUCCESS; step *= 2) {
         int peer = vcoll_leader(call, me ^ step);
         vcoll_receive(schedule, peer, other);
         vcoll_send(schedule, peer, call->carried);
         combine_in(call, schedule, other, (me & step) != 0);
         vcoll_round(schedule);
     }
-    return error;
+    return code;
 }
 
 /* ---- barrier and broadcast ---------------------------------------------- */
@@ -291,17 +291,17 @@ static int plan_reduce(struct vcoll_call *call)
     int root = vcoll_table_process(call->table, call->comm, call->root);
     bool is_root = call->comm->rank == call->root;
     struct vcoll_schedule *schedule;
-    int error = MPI_SUCCESS;
+    int code = MPI_SUCCESS;
 
     call->carried =
         (struct vcoll_piece){NULL, (size_t)call->recv.count, call->recv.type};
     if (is_root || is_leader(call)) {
-        error =
+        code =
             carry(call, call->carried.count, is_root ? call->recv.base : NULL);
     }
-    if (error != MPI_SUCCESS || !is_in_order(call)) {
-        return error != MPI_SUCCESS ? error
-                                    : plan_gather_operands(call, call->root);
+    if (code != MPI_SUCCESS || !is_in_order(call)) {
+        return code != MPI_SUCCESS ? code
+                                   : plan_gather_operands(call, call->root);
     }
     stage_local(call, &vcoll_local_combine);
     if (!is_leader(call)) {
@@ -318,19 +318,19 @@ static int plan_combine_all(struct vcoll_call *call,
                             const struct vcoll_local_ops *end)
 {
     struct vcoll_schedule *schedule;
-    int error;
+    int code;
 
     if (!is_in_order(call)) {
-        error = plan_gather_operands(call, 0);
-        return error != MPI_SUCCESS ? error : plan_distribute(call, 0, end);
+        code = plan_gather_operands(call, 0);
+        return code != MPI_SUCCESS ? code : plan_distribute(call, 0, end);
     }
     stage_local(call, &vcoll_local_combine);
     if (is_leader(call)) {
         schedule = stage_schedule(call);
-        error = schedule == NULL ? MPI_ERR_NO_MEM
-                                 : leaders_combine_all(call, schedule);
-        if (error != MPI_SUCCESS) {
-            return error;
+        code = schedule == NULL ? MPI_ERR_NO_MEM
+                                : leaders_combine_all(call, schedule);
+        if (code != MPI_SUCCESS) {
+            return code;
         }
     } else {
         stage_skip(call);
@@ -341,24 +341,24 @@ static int plan_combine_all(struct vcoll_call *call,
 
 static int plan_allreduce(struct vcoll_call *call)
 {
-    int error = carry(call, (size_t)call->recv.count, call->recv.base);
+    int code = carry(call, (size_t)call->recv.count, call->recv.base);
 
-    return error != MPI_SUCCESS
-               ? error
+    return code != MPI_SUCCESS
+               ? code
                : plan_combine_all(call, &vcoll_local_distribute);
 }
 
 static int plan_reduce_scatter(struct vcoll_call *call)
 {
     size_t count = vcoll_reduced_elements(call, call->comm->size);
-    int error = MPI_SUCCESS;
+    int code = MPI_SUCCESS;
 
     call->carried = (struct vcoll_piece){NULL, count, call->recv.type};
     if (is_leader(call)) {
-        error = carry(call, count, NULL);
+        code = carry(call, count, NULL);
     }
-    return error != MPI_SUCCESS ? error
-                                : plan_combine_all(call, &vcoll_local_segment);
+    return code != MPI_SUCCESS ? code
+                               : plan_combine_all(call, &vcoll_local_segment);
 }
 
 /* From rank to rank, each adding its own. */

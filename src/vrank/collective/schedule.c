@@ -141,14 +141,14 @@ static int round_begin(struct vcoll_call *call, struct vcoll_schedule *schedule,
     for (int sends = 0; sends < 2; sends++) {
         enum action_kind kind = sends ? ACTION_SEND : ACTION_RECEIVE;
         for (size_t i = schedule->at; i < end; i++) {
-            int error;
+            int code;
             if (schedule->actions[i].kind != kind) {
                 continue;
             }
-            error = begin_message(call, &schedule->actions[i],
-                                  &schedule->waiting[schedule->pending]);
-            if (error != MPI_SUCCESS) {
-                return error;
+            code = begin_message(call, &schedule->actions[i],
+                                 &schedule->waiting[schedule->pending]);
+            if (code != MPI_SUCCESS) {
+                return code;
             }
             schedule->pending++;
         }

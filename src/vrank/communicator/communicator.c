@@ -1,10 +1,19 @@
 /*
- * Communicators.
+ * How ranks agree on communicators.
  *
- * Messages of different communicators are told apart by a context. Whoever
- * makes a communicator asks nobody which are free: a context is the number of
- * a rank and how many it has given out, and one of the new members, or of the
- * old ones, gives it out for all.
+ * Messages of different communicators are distinguished by a context. Nobody
+ * asks which are free: a context is the number of a rank and how many it has
+ * given out, PLANES apart, and so no two ranks ever give out the same. Rank 0
+ * of the old communicator gives one out and broadcasts it. Its messages go in a
+ * plane of their own, PLANE_MAKING, and have as tag how many communicators were
+ * made out of this one before, which is the same on all its ranks, since making
+ * them is collective: so neither the user's messages nor those of another
+ * making that is still under way (MPI_Comm_idup) are mistaken for them.
+ *
+ * Communicators that MPI_Comm_split makes at the same time share a context.
+ * They have no rank in common, and a message is only ever sent to a rank of its
+ * own: it meets no receive of another. What ranks of one process share of a
+ * communicator is found by the context and the lowest rank (vcomm_shared_join).
  */
 #include "communicator.h"
 #include "vrank/message/remote.h"
@@ -77,13 +86,13 @@ int vcomm_make(struct poise_mpi_comm *over, MPI_Group group, const char *why,
 /* ---- asking ------------------------------------------------------------- */
 
 /* The communicator behind a handle; NULL after the handler was called with
- * *err. */
+ * *code. */
 static struct poise_mpi_comm *comm_arg(struct vrank_mpi *mpi, MPI_Comm handle,
-                                       int *err)
+                                       int *code)
 {
     struct poise_mpi_comm *comm = vcomm_of(mpi, handle);
     if (!comm) {
-        *err = mpi_fail(mpi, NULL, MPI_ERR_COMM, "it is MPI_COMM_NULL");
+        *code = mpi_fail(mpi, NULL, MPI_ERR_COMM, "it is MPI_COMM_NULL");
     }
     return comm;
 }

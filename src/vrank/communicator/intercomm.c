@@ -47,9 +47,9 @@ static MPI_Request list_of(struct vrank_mpi *mpi,
 }
 
 /* Leaders: exchange sides and lists of members. *list is the caller's. */
-static int meet(struct poise_mpi_comm *own, struct poise_mpi_comm *through,
-                int peer, int tag, struct side *mine, struct side *theirs,
-                MPI_Request *list, const char *why)
+static int exchange(struct poise_mpi_comm *own, struct poise_mpi_comm *through,
+                    int peer, int tag, struct side *mine, struct side *theirs,
+                    MPI_Request *list, const char *why)
 {
     MPI_Request members = list_of(own->mpi, own->group);
     if (!members) {
@@ -121,8 +121,8 @@ static int create(struct poise_mpi_comm *own, int leader,
     if (own->rank == leader) {
         mine.context = vcomm_context(mpi);
         /* Apart from what all members of `through` do. */
-        code = meet(own, through, remote_leader, -16 - tag, &mine, &theirs,
-                    &list, why);
+        code = exchange(own, through, remote_leader, -16 - tag, &mine, &theirs,
+                        &list, why);
         context = mine.context < theirs.context ? mine.context : theirs.context;
     }
     if (code == MPI_SUCCESS) {

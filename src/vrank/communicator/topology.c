@@ -73,42 +73,42 @@ int topology_make(struct poise_mpi_comm *comm, const int *members, int count,
 {
     int *numbers = poise_alloc((size_t)count + 1, sizeof(int));
     MPI_Group group = NULL;
-    int error = numbers == NULL ? MPI_ERR_NO_MEM : MPI_SUCCESS;
+    int code = numbers == NULL ? MPI_ERR_NO_MEM : MPI_SUCCESS;
 
-    for (int i = 0; error == MPI_SUCCESS && i < count; i++) {
+    for (int i = 0; code == MPI_SUCCESS && i < count; i++) {
         numbers[i] = group_at(comm->group, members[i]);
     }
-    if (error == MPI_SUCCESS) {
-        error = group_make(comm->mpi, numbers, count, &group);
+    if (code == MPI_SUCCESS) {
+        code = group_make(comm->mpi, numbers, count, &group);
     }
-    if (error == MPI_SUCCESS) {
-        error = vcomm_make(comm, group, call, out);
+    if (code == MPI_SUCCESS) {
+        code = vcomm_make(comm, group, call, out);
         group_release(group);
     }
     free(numbers);
-    if (error == MPI_SUCCESS && *out != MPI_COMM_NULL && topology != NULL) {
+    if (code == MPI_SUCCESS && *out != MPI_COMM_NULL && topology != NULL) {
         (*out)->topology = &topology->head;
     } else {
         free(topology);
     }
-    return error;
+    return code;
 }
 
 struct vrank_topology *topology_enter(const char *call, MPI_Comm handle,
                                       int kind, struct poise_mpi_comm **comm,
-                                      int *error)
+                                      int *code)
 {
     struct vrank_mpi *mpi = mpi_enter(call);
     struct vrank_topology *topology;
 
     *comm = vcomm_of(mpi, handle);
     if (*comm == NULL) {
-        *error = mpi_fail(mpi, NULL, MPI_ERR_COMM, NULL);
+        *code = mpi_fail(mpi, NULL, MPI_ERR_COMM, NULL);
         return NULL;
     }
     topology = topology_of(*comm);
     if (topology == NULL || topology->kind != kind) {
-        *error = mpi_fail(mpi, *comm, MPI_ERR_TOPOLOGY, NULL);
+        *code = mpi_fail(mpi, *comm, MPI_ERR_TOPOLOGY, NULL);
         return NULL;
     }
     return topology;

@@ -55,6 +55,6 @@ int topology_make(struct poise_mpi_comm *comm, const int *members, int count,
  * has one of that kind. Otherwise the error was handled, and NULL. */
 struct vrank_topology *topology_enter(const char *call, MPI_Comm handle,
                                       int kind, struct poise_mpi_comm **comm,
-                                      int *error);
+                                      int *code);
 
 #endif /* POISE_VRANK_TOPOLOGY_H */

@@ -111,13 +111,13 @@ int MPI_File_call_errhandler(MPI_File file, int code)
     return MPI_SUCCESS;
 }
 
-/* At the beginning of what needs a file; NULL: *err is set. */
-static struct vrank_mpi *enter(const char *call, MPI_File file, int *err)
+/* At the beginning of what needs a file; NULL: *code is set. */
+static struct vrank_mpi *enter(const char *call, MPI_File file, int *code)
 {
     struct vrank_mpi *mpi = mpi_enter(call);
-    *err = MPI_SUCCESS;
+    *code = MPI_SUCCESS;
     if (!file) {
-        *err = file_fail(mpi, NULL, MPI_ERR_FILE, "");
+        *code = file_fail(mpi, NULL, MPI_ERR_FILE, "");
         return NULL;
     }
     return mpi;
@@ -297,33 +297,33 @@ int MPI_File_open(MPI_Comm handle, const char *path, int amode, MPI_Info info,
 
 int MPI_File_close(MPI_File *handle)
 {
-    int err;
+    int code;
     struct poise_mpi_file *file = handle ? *handle : NULL;
-    struct vrank_mpi *mpi = enter("MPI_File_close", file, &err);
+    struct vrank_mpi *mpi = enter("MPI_File_close", file, &code);
     if (!mpi) {
-        return err;
+        return code;
     }
     MPI_Comm comm = vcomm_handle(file->comm);
     bool is_first = file->comm->rank == 0;
     /* Nobody uses the file, or its pointer, any more. */
-    err = MPI_Barrier(comm);
+    code = MPI_Barrier(comm);
     if (is_first) {
         unlink(file->shared_path);
     }
     if (is_first && (file->amode & MPI_MODE_DELETE_ON_CLOSE) != 0) {
         unlink(file->path);
     }
-    if (err == MPI_SUCCESS) {
-        int code = poise_file_close(file->fd, file->path);
+    if (code == MPI_SUCCESS) {
+        int system = poise_file_close(file->fd, file->path);
         file->fd = -1;
-        err = code < 0 ? file_class(code) : MPI_SUCCESS;
+        code = system < 0 ? file_class(system) : MPI_SUCCESS;
     }
     mpi->call = "MPI_File_close";
-    err = err == MPI_SUCCESS ? err : file_fail(mpi, file, err, "");
+    code = code == MPI_SUCCESS ? code : file_fail(mpi, file, code, "");
     file_free(file);
     MPI_Comm_free(&comm);
     *handle = MPI_FILE_NULL;
-    return err;
+    return code;
 }
 
 int MPI_File_delete(const char *path, MPI_Info info)
@@ -364,15 +364,15 @@ int MPI_File_set_size(MPI_File file, MPI_Offset bytes)
 
 int MPI_File_preallocate(MPI_File file, MPI_Offset bytes)
 {
-    int err;
-    if (!enter("MPI_File_preallocate", file, &err)) {
-        return err;
+    int code;
+    if (!enter("MPI_File_preallocate", file, &code)) {
+        return code;
     }
     if (file->comm->rank == 0) {
-        int code = bytes > 0 ? posix_fallocate(file->fd, 0, bytes) : 0;
-        err = code != 0 ? file_class(code) : MPI_SUCCESS;
+        int system = bytes > 0 ? posix_fallocate(file->fd, 0, bytes) : 0;
+        code = system != 0 ? file_class(system) : MPI_SUCCESS;
     }
-    return agree(file, "MPI_File_preallocate", err);
+    return agree(file, "MPI_File_preallocate", code);
 }
 
 static int size_of(const struct poise_mpi_file *file, MPI_Offset *bytes)

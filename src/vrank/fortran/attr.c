@@ -36,31 +36,31 @@ static int copy(MPI_Fint handle, int keyval, const struct kept *kept, void *in,
                 void *out, int *flag)
 {
     MPI_Aint from = (MPI_Aint)in, to = 0;
-    MPI_Fint goes = 0, err = MPI_SUCCESS;
+    MPI_Fint goes = 0, code = MPI_SUCCESS;
     if (kept->copy != NULL) {
-        kept->copy(&handle, &keyval, &kept->extra, &from, &to, &goes, &err);
+        kept->copy(&handle, &keyval, &kept->extra, &from, &to, &goes, &code);
     } else {
         MPI_Fint extra = (MPI_Fint)kept->extra, old = (MPI_Fint)from, new = 0;
-        kept->old_copy(&handle, &keyval, &extra, &old, &new, &goes, &err);
+        kept->old_copy(&handle, &keyval, &extra, &old, &new, &goes, &code);
         to = new;
     }
     *flag = goes != 0;
     *(void **)out = (void *)to;
-    return err;
+    return code;
 }
 
 static int delete (MPI_Fint handle, int keyval, void *value,
                    const struct kept *kept)
 {
     MPI_Aint wide = (MPI_Aint)value;
-    MPI_Fint err = MPI_SUCCESS;
+    MPI_Fint code = MPI_SUCCESS;
     if (kept->delete != NULL) {
-        kept->delete (&handle, &keyval, &wide, &kept->extra, &err);
+        kept->delete (&handle, &keyval, &wide, &kept->extra, &code);
     } else {
         MPI_Fint extra = (MPI_Fint)kept->extra, old = (MPI_Fint)wide;
-        kept->old_delete(&handle, &keyval, &old, &extra, &err);
+        kept->old_delete(&handle, &keyval, &old, &extra, &code);
     }
-    return err;
+    return code;
 }
 
 static int copy_of_comm(MPI_Comm comm, int keyval, void *extra, void *in,

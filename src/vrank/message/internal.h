@@ -75,7 +75,7 @@ struct remote {
     bool deadlock; /* it is one */
     uint64_t round, round_ns;
     int replies;
-    uint64_t last_sent; /* of the round before; UINT64_MAX: not quiet */
+    uint64_t last_sent; /* of the round before; UINT64_MAX: somebody ran */
     struct remote_answer sum;
     /* The end. */
     bool final_sent;
@@ -102,7 +102,7 @@ void remote_delay(const struct remote_header *header, const void *data,
 /* ... those whose time has come; how many. */
 int remote_deliver_due(void);
 
-/* Process 0 asks, or hears an answer. */
+/* Answer process 0, and count an answer there. */
 void remote_reply(const void *data);
 void remote_take_reply(const void *data);
 

@@ -18,8 +18,8 @@
  * fetched they leave as orders, in a list that they push onto without a lock
  * and that worker 0 takes whole and reverses. A rank stays on its worker, so
  * that its messages all go the same way and never overtake each other. The
- * request of an order stays its sender's, who waits for it or has handed it to
- * the rank.
+ * request of an order stays until the order is carried out, as that is what
+ * completes it.
  */
 #include "internal.h"
 

@@ -6,14 +6,15 @@
  * whether all of theirs wait and nothing is left to do there, and how many
  * messages they have sent and received. It is one when in two rounds one after
  * the other everybody waits, as many were received as sent, and the sums are
- * the same: nobody sent or received between its two answers, all first answers
- * were there before the second question, and so at that moment nothing was on
- * its way to wake anybody. The questions themselves do not count as messages;
- * the end of a transfer whose sender waits to hear of it does.
+ * the same: then nobody sent or received between its two answers, and as all
+ * first answers were there before the second question, nothing was on its way
+ * at that moment. Questions and answers do not count as messages; the end of a
+ * transfer counts as one where the receiving process has to report it. (Ends
+ * that MPI reports by itself to the sender are not counted: they are found by a
+ * poll, of which there are many between two rounds.)
  *
  * End: a process whose ranks have all ended says so to all others, and is
- * finished when all have said it and nothing is under way from here. Messages
- * between two processes keep their order, so that none follows the final one.
+ * finished when all have said it and nothing is under way from here.
  */
 #include "internal.h"
 

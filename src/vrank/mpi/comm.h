@@ -175,7 +175,8 @@ static inline MPI_Comm vcomm_handle(struct poise_mpi_comm *comm)
  * NULL. */
 int vcomm_new(struct vrank_mpi *mpi, uint64_t context, MPI_Group group,
               MPI_Group remote, struct poise_mpi_comm **out);
-/* A context that nobody else uses, ever. */
+/* A context that nobody else uses, ever: the rank's number and how many it has
+ * given out. */
 uint64_t vcomm_context(struct vrank_mpi *mpi);
 void vcomm_hold(struct poise_mpi_comm *comm);
 void vcomm_release(struct poise_mpi_comm *comm);

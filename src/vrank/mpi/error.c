@@ -171,8 +171,8 @@ int MPI_Add_error_code(int class, int *code)
     if (!is_known(mpi, class)) {
         return mpi_fail(mpi, NULL, MPI_ERR_ARG, "there is no class %d", class);
     }
-    int err = code_add(mpi, class, code);
-    return err == MPI_SUCCESS ? err : mpi_fail(mpi, NULL, err, NULL);
+    int result = code_add(mpi, class, code);
+    return result == MPI_SUCCESS ? result : mpi_fail(mpi, NULL, result, NULL);
 }
 
 int MPI_Add_error_string(int code, const char *text)

@@ -105,20 +105,20 @@ static int grid_make(struct poise_mpi_comm *comm, int count, int ndims,
 {
     struct vrank_topology *grid = NULL;
     int *members = poise_alloc((size_t)count, sizeof(int));
-    int error = members == NULL ? MPI_ERR_NO_MEM : MPI_SUCCESS;
+    int code = members == NULL ? MPI_ERR_NO_MEM : MPI_SUCCESS;
 
-    if (error == MPI_SUCCESS && comm->rank < count) {
+    if (code == MPI_SUCCESS && comm->rank < count) {
         grid = grid_create(ndims, dims, periods, comm->rank);
-        error = grid == NULL ? MPI_ERR_NO_MEM : MPI_SUCCESS;
+        code = grid == NULL ? MPI_ERR_NO_MEM : MPI_SUCCESS;
     }
-    if (error == MPI_SUCCESS) {
+    if (code == MPI_SUCCESS) {
         for (int i = 0; i < count; i++) {
             members[i] = i;
         }
-        error = topology_make(comm, members, count, grid, call, out);
+        code = topology_make(comm, members, count, grid, call, out);
     }
     free(members);
-    return error;
+    return code;
 }
 
 int MPI_Cart_create(MPI_Comm comm_old, int ndims, const int dims[],
@@ -127,7 +127,7 @@ int MPI_Cart_create(MPI_Comm comm_old, int ndims, const int dims[],
     static const char call[] = "MPI_Cart_create";
     struct vrank_mpi *mpi = mpi_enter(call);
     struct poise_mpi_comm *comm = vcomm_of(mpi, comm_old);
-    int count, error = MPI_SUCCESS;
+    int count, code = MPI_SUCCESS;
 
     (void)reorder;
     if (comm == NULL || comm->remote != NULL) {
@@ -138,8 +138,8 @@ int MPI_Cart_create(MPI_Comm comm_old, int ndims, const int dims[],
         return mpi_fail(mpi, comm, MPI_ERR_DIMS,
                         "there are %d ranks for the grid", comm->size);
     }
-    error = grid_make(comm, count, ndims, dims, periods, call, comm_cart);
-    return error == MPI_SUCCESS ? error : mpi_fail(mpi, comm, error, NULL);
+    code = grid_make(comm, count, ndims, dims, periods, call, comm_cart);
+    return code == MPI_SUCCESS ? code : mpi_fail(mpi, comm, code, NULL);
 }
 
 int MPI_Cart_map(MPI_Comm handle, int ndims, const int dims[],
@@ -187,7 +187,7 @@ static int cart_sub(struct poise_mpi_comm *comm, struct vrank_topology *grid,
     int *shape = poise_alloc(3 * (size_t)grid->ndims + 1, sizeof(int));
     int *periods = shape + grid->ndims, kept = 0, count, rank = 0;
     struct vrank_topology *part = NULL;
-    int error = MPI_ERR_NO_MEM;
+    int code = MPI_ERR_NO_MEM;
 
     if (members == NULL || shape == NULL) {
         goto out;
@@ -204,28 +204,27 @@ static int cart_sub(struct poise_mpi_comm *comm, struct vrank_topology *grid,
     }
     part = grid_create(kept, shape, periods, rank);
     if (part != NULL) {
-        error = topology_make(comm, members, count, part, call, out);
+        code = topology_make(comm, members, count, part, call, out);
     }
 out:
     free(shape);
     free(members);
-    return error;
+    return code;
 }
 
 int MPI_Cart_sub(MPI_Comm handle, const int remain_dims[], MPI_Comm *newcomm)
 {
     static const char call[] = "MPI_Cart_sub";
     struct poise_mpi_comm *comm;
-    int error;
+    int code;
     struct vrank_topology *grid =
-        topology_enter(call, handle, MPI_CART, &comm, &error);
+        topology_enter(call, handle, MPI_CART, &comm, &code);
 
     if (grid == NULL) {
-        return error;
+        return code;
     }
-    error = cart_sub(comm, grid, remain_dims, call, newcomm);
-    return error == MPI_SUCCESS ? error
-                                : mpi_fail(comm->mpi, comm, error, NULL);
+    code = cart_sub(comm, grid, remain_dims, call, newcomm);
+    return code == MPI_SUCCESS ? code : mpi_fail(comm->mpi, comm, code, NULL);
 }
 
 /* ---- asking ------------------------------------------------------------- */
@@ -233,12 +232,12 @@ int MPI_Cart_sub(MPI_Comm handle, const int remain_dims[], MPI_Comm *newcomm)
 int MPI_Cartdim_get(MPI_Comm handle, int *ndims)
 {
     struct poise_mpi_comm *comm;
-    int error;
+    int code;
     struct vrank_topology *grid =
-        topology_enter("MPI_Cartdim_get", handle, MPI_CART, &comm, &error);
+        topology_enter("MPI_Cartdim_get", handle, MPI_CART, &comm, &code);
 
     if (grid == NULL) {
-        return error;
+        return code;
     }
     *ndims = grid->ndims;
     return MPI_SUCCESS;
@@ -248,12 +247,12 @@ int MPI_Cart_get(MPI_Comm handle, int maxdims, int dims[], int periods[],
                  int coords[])
 {
     struct poise_mpi_comm *comm;
-    int error;
+    int code;
     struct vrank_topology *grid =
-        topology_enter("MPI_Cart_get", handle, MPI_CART, &comm, &error);
+        topology_enter("MPI_Cart_get", handle, MPI_CART, &comm, &code);
 
     if (grid == NULL) {
-        return error;
+        return code;
     }
     if (maxdims < grid->ndims) {
         return mpi_fail(comm->mpi, comm, MPI_ERR_ARG, NULL);
@@ -269,12 +268,12 @@ int MPI_Cart_get(MPI_Comm handle, int maxdims, int dims[], int periods[],
 int MPI_Cart_rank(MPI_Comm handle, const int coords[], int *rank)
 {
     struct poise_mpi_comm *comm;
-    int error;
+    int code;
     struct vrank_topology *grid =
-        topology_enter("MPI_Cart_rank", handle, MPI_CART, &comm, &error);
+        topology_enter("MPI_Cart_rank", handle, MPI_CART, &comm, &code);
 
     if (grid == NULL) {
-        return error;
+        return code;
     }
     *rank = rank_at(grid, coords);
     return *rank == MPI_PROC_NULL
@@ -286,12 +285,12 @@ int MPI_Cart_rank(MPI_Comm handle, const int coords[], int *rank)
 int MPI_Cart_coords(MPI_Comm handle, int rank, int maxdims, int coords[])
 {
     struct poise_mpi_comm *comm;
-    int error;
+    int code;
     struct vrank_topology *grid =
-        topology_enter("MPI_Cart_coords", handle, MPI_CART, &comm, &error);
+        topology_enter("MPI_Cart_coords", handle, MPI_CART, &comm, &code);
 
     if (grid == NULL) {
-        return error;
+        return code;
     }
     if (rank < 0 || rank >= comm->size) {
         return mpi_fail(comm->mpi, comm, MPI_ERR_RANK, NULL);
@@ -307,12 +306,12 @@ int MPI_Cart_shift(MPI_Comm handle, int direction, int disp, int *rank_source,
                    int *rank_dest)
 {
     struct poise_mpi_comm *comm;
-    int error;
+    int code;
     struct vrank_topology *grid =
-        topology_enter("MPI_Cart_shift", handle, MPI_CART, &comm, &error);
+        topology_enter("MPI_Cart_shift", handle, MPI_CART, &comm, &code);
 
     if (grid == NULL) {
-        return error;
+        return code;
     }
     if (direction < 0 || direction >= grid->ndims || disp == INT32_MIN) {
         return mpi_fail(comm->mpi, comm, MPI_ERR_ARG, NULL);

@@ -54,7 +54,7 @@ int MPI_Graph_create(MPI_Comm comm_old, int nnodes, const int indx[],
     struct vrank_mpi *mpi = mpi_enter(call);
     struct poise_mpi_comm *comm = vcomm_of(mpi, comm_old);
     struct vrank_topology *graph = NULL;
-    int *members, error = MPI_SUCCESS;
+    int *members, code = MPI_SUCCESS;
 
     (void)reorder;
     if (comm == NULL || comm->remote != NULL) {
@@ -66,9 +66,9 @@ int MPI_Graph_create(MPI_Comm comm_old, int nnodes, const int indx[],
     members = poise_alloc((size_t)nnodes + 1, sizeof(int));
     if (comm->rank < nnodes) {
         graph = graph_create(nnodes, indx, edges, comm->rank);
-        error = graph == NULL ? MPI_ERR_NO_MEM : MPI_SUCCESS;
+        code = graph == NULL ? MPI_ERR_NO_MEM : MPI_SUCCESS;
     }
-    if (members == NULL || error != MPI_SUCCESS) {
+    if (members == NULL || code != MPI_SUCCESS) {
         free(members);
         free(graph);
         return mpi_fail(mpi, comm, MPI_ERR_NO_MEM, NULL);
@@ -76,9 +76,9 @@ int MPI_Graph_create(MPI_Comm comm_old, int nnodes, const int indx[],
     for (int i = 0; i < nnodes; i++) {
         members[i] = i;
     }
-    error = topology_make(comm, members, nnodes, graph, call, comm_graph);
+    code = topology_make(comm, members, nnodes, graph, call, comm_graph);
     free(members);
-    return error == MPI_SUCCESS ? error : mpi_fail(mpi, comm, error, NULL);
+    return code == MPI_SUCCESS ? code : mpi_fail(mpi, comm, code, NULL);
 }
 
 int MPI_Graph_map(MPI_Comm handle, int nnodes, const int indx[],
@@ -100,12 +100,12 @@ int MPI_Graph_map(MPI_Comm handle, int nnodes, const int indx[],
 int MPI_Graphdims_get(MPI_Comm handle, int *nnodes, int *nedges)
 {
     struct poise_mpi_comm *comm;
-    int error;
+    int code;
     struct vrank_topology *graph =
-        topology_enter("MPI_Graphdims_get", handle, MPI_GRAPH, &comm, &error);
+        topology_enter("MPI_Graphdims_get", handle, MPI_GRAPH, &comm, &code);
 
     if (graph == NULL) {
-        return error;
+        return code;
     }
     *nnodes = graph->nodes;
     *nedges = graph->edge_count;
@@ -123,12 +123,12 @@ int MPI_Graph_get(MPI_Comm handle, int maxindex, int maxedges, int indx[],
                   int edges[])
 {
     struct poise_mpi_comm *comm;
-    int error;
+    int code;
     struct vrank_topology *graph =
-        topology_enter("MPI_Graph_get", handle, MPI_GRAPH, &comm, &error);
+        topology_enter("MPI_Graph_get", handle, MPI_GRAPH, &comm, &code);
 
     if (graph == NULL) {
-        return error;
+        return code;
     }
     copy_ints(indx, maxindex, graph->index, graph->nodes);
     copy_ints(edges, maxedges, graph->edges, graph->edge_count);
@@ -137,18 +137,18 @@ int MPI_Graph_get(MPI_Comm handle, int maxindex, int maxedges, int indx[],
 
 /* The neighbours of a node; NULL after an error. */
 static const int *graph_edges(const char *call, MPI_Comm handle, int rank,
-                              int *count, int *error)
+                              int *count, int *code)
 {
     struct poise_mpi_comm *comm;
     struct vrank_topology *graph =
-        topology_enter(call, handle, MPI_GRAPH, &comm, error);
+        topology_enter(call, handle, MPI_GRAPH, &comm, code);
     int first;
 
     if (graph == NULL) {
         return NULL;
     }
     if (rank < 0 || rank >= graph->nodes) {
-        *error = mpi_fail(comm->mpi, comm, MPI_ERR_RANK, NULL);
+        *code = mpi_fail(comm->mpi, comm, MPI_ERR_RANK, NULL);
         return NULL;
     }
     first = rank > 0 ? graph->index[rank - 1] : 0;
@@ -158,11 +158,11 @@ static const int *graph_edges(const char *call, MPI_Comm handle, int rank,
 
 int MPI_Graph_neighbors_count(MPI_Comm handle, int rank, int *nneighbors)
 {
-    int error, count;
+    int code, count;
 
-    if (graph_edges("MPI_Graph_neighbors_count", handle, rank, &count,
-                    &error) == NULL) {
-        return error;
+    if (graph_edges("MPI_Graph_neighbors_count", handle, rank, &count, &code) ==
+        NULL) {
+        return code;
     }
     *nneighbors = count;
     return MPI_SUCCESS;
@@ -171,12 +171,12 @@ int MPI_Graph_neighbors_count(MPI_Comm handle, int rank, int *nneighbors)
 int MPI_Graph_neighbors(MPI_Comm handle, int rank, int maxneighbors,
                         int neighbors[])
 {
-    int error, count;
+    int code, count;
     const int *edges =
-        graph_edges("MPI_Graph_neighbors", handle, rank, &count, &error);
+        graph_edges("MPI_Graph_neighbors", handle, rank, &count, &code);
 
     if (edges == NULL) {
-        return error;
+        return code;
     }
     copy_ints(neighbors, maxneighbors, edges, count);
     return MPI_SUCCESS;
@@ -197,7 +197,7 @@ static int arrows_make(struct poise_mpi_comm *comm, const struct arrows *arrows,
     struct vrank_topology *graph = topology_create(
         MPI_DIST_GRAPH, 2 * ((size_t)arrows->in + (size_t)arrows->out) + 1);
     int *members = poise_alloc((size_t)comm->size, sizeof(int));
-    int error;
+    int code;
 
     if (graph == NULL || members == NULL) {
         free(graph);
@@ -218,9 +218,9 @@ static int arrows_make(struct poise_mpi_comm *comm, const struct arrows *arrows,
     for (int i = 0; i < comm->size; i++) {
         members[i] = i;
     }
-    error = topology_make(comm, members, comm->size, graph, call, out);
+    code = topology_make(comm, members, comm->size, graph, call, out);
     free(members);
-    return error;
+    return code;
 }
 
 static bool are_ranks(const struct poise_mpi_comm *comm, const int *ranks,
@@ -257,7 +257,7 @@ int MPI_Dist_graph_create_adjacent(MPI_Comm comm_old, int indegree,
                             .source_weights = weights_of(sourceweights),
                             .destinations = destinations,
                             .destination_weights = weights_of(destweights)};
-    int error;
+    int code;
 
     (void)info;
     (void)reorder;
@@ -268,8 +268,8 @@ int MPI_Dist_graph_create_adjacent(MPI_Comm comm_old, int indegree,
         !are_ranks(comm, destinations, outdegree)) {
         return mpi_fail(mpi, comm, MPI_ERR_ARG, NULL);
     }
-    error = arrows_make(comm, &arrows, call, comm_dist_graph);
-    return error == MPI_SUCCESS ? error : mpi_fail(mpi, comm, error, NULL);
+    code = arrows_make(comm, &arrows, call, comm_dist_graph);
+    return code == MPI_SUCCESS ? code : mpi_fail(mpi, comm, code, NULL);
 }
 
 /* Edges as they go from rank to rank. */
@@ -282,27 +282,27 @@ static int edges_gather(MPI_Comm handle, int size, const struct edge *mine,
                         int count, struct edge **out, int *total)
 {
     int *lengths = poise_alloc(2 * (size_t)size, sizeof(int));
-    int ints = 3 * count, sum = 0, error = MPI_ERR_NO_MEM;
+    int ints = 3 * count, sum = 0, code = MPI_ERR_NO_MEM;
     struct edge *all = NULL;
 
     if (lengths == NULL) {
-        return error;
+        return code;
     }
-    error = MPI_Allgather(&ints, 1, MPI_INT, lengths, 1, MPI_INT, handle);
+    code = MPI_Allgather(&ints, 1, MPI_INT, lengths, 1, MPI_INT, handle);
     for (int r = 0; r < size; r++) {
         lengths[size + r] = sum;
         sum += lengths[r];
     }
-    if (error == MPI_SUCCESS) {
+    if (code == MPI_SUCCESS) {
         all = poise_alloc((size_t)sum + 1, sizeof(int));
-        error = all == NULL ? MPI_ERR_NO_MEM
-                            : MPI_Allgatherv(mine, ints, MPI_INT, all, lengths,
-                                             lengths + size, MPI_INT, handle);
+        code = all == NULL ? MPI_ERR_NO_MEM
+                           : MPI_Allgatherv(mine, ints, MPI_INT, all, lengths,
+                                            lengths + size, MPI_INT, handle);
     }
     free(lengths);
-    if (error != MPI_SUCCESS) {
+    if (code != MPI_SUCCESS) {
         free(all);
-        return error;
+        return code;
     }
     *out = all;
     *total = sum / 3;
@@ -318,7 +318,7 @@ static int edges_make(struct poise_mpi_comm *comm, const struct edge *all,
     int *destinations = room + 2 * (size_t)count;
     int *destination_weights = room + 3 * (size_t)count;
     struct arrows arrows = {.sources = sources, .destinations = destinations};
-    int error;
+    int code;
 
     if (room == NULL) {
         return MPI_ERR_NO_MEM;
@@ -337,9 +337,9 @@ static int edges_make(struct poise_mpi_comm *comm, const struct edge *all,
         arrows.source_weights = source_weights;
         arrows.destination_weights = destination_weights;
     }
-    error = arrows_make(comm, &arrows, call, out);
+    code = arrows_make(comm, &arrows, call, out);
     free(room);
-    return error;
+    return code;
 }
 
 int MPI_Dist_graph_create(MPI_Comm comm_old, int n, const int sources[],
@@ -351,7 +351,7 @@ int MPI_Dist_graph_create(MPI_Comm comm_old, int n, const int sources[],
     struct vrank_mpi *mpi = mpi_enter(call);
     struct poise_mpi_comm *comm = vcomm_of(mpi, comm_old);
     struct edge *mine, *all = NULL;
-    int count = 0, total = 0, next = 0, error;
+    int count = 0, total = 0, next = 0, code;
 
     (void)info;
     (void)reorder;
@@ -376,28 +376,27 @@ int MPI_Dist_graph_create(MPI_Comm comm_old, int n, const int sources[],
                               weights_of(weights) == NULL ? 0 : weights[next]};
         }
     }
-    error = edges_gather(comm_old, comm->size, mine, count, &all, &total);
+    code = edges_gather(comm_old, comm->size, mine, count, &all, &total);
     free(mine);
-    if (error != MPI_SUCCESS) {
-        return error;
+    if (code != MPI_SUCCESS) {
+        return code;
     }
-    error = edges_make(comm, all, total, weights_of(weights) != NULL, call,
-                       comm_dist_graph);
+    code = edges_make(comm, all, total, weights_of(weights) != NULL, call,
+                      comm_dist_graph);
     free(all);
-    return error == MPI_SUCCESS ? error : mpi_fail(mpi, comm, error, NULL);
+    return code == MPI_SUCCESS ? code : mpi_fail(mpi, comm, code, NULL);
 }
 
 int MPI_Dist_graph_neighbors_count(MPI_Comm handle, int *indegree,
                                    int *outdegree, int *weighted)
 {
     struct poise_mpi_comm *comm;
-    int error;
-    struct vrank_topology *graph =
-        topology_enter("MPI_Dist_graph_neighbors_count", handle, MPI_DIST_GRAPH,
-                       &comm, &error);
+    int code;
+    struct vrank_topology *graph = topology_enter(
+        "MPI_Dist_graph_neighbors_count", handle, MPI_DIST_GRAPH, &comm, &code);
 
     if (graph == NULL) {
-        return error;
+        return code;
     }
     *indegree = graph->in;
     *outdegree = graph->out;
@@ -410,12 +409,12 @@ int MPI_Dist_graph_neighbors(MPI_Comm handle, int maxindegree, int sources[],
                              int destinations[], int destweights[])
 {
     struct poise_mpi_comm *comm;
-    int error;
+    int code;
     struct vrank_topology *graph = topology_enter(
-        "MPI_Dist_graph_neighbors", handle, MPI_DIST_GRAPH, &comm, &error);
+        "MPI_Dist_graph_neighbors", handle, MPI_DIST_GRAPH, &comm, &code);
 
     if (graph == NULL) {
-        return error;
+        return code;
     }
     if (maxindegree < 0 || maxoutdegree < 0) {
         return mpi_fail(comm->mpi, comm, MPI_ERR_ARG, NULL);

@@ -55,10 +55,10 @@ static int array_grow(struct array *array, int size, const struct range *range)
     ptrdiff_t extent = type_extent(array->type);
     size_t blocks = range_blocks(range);
     struct type_maker maker;
-    int error = type_make_begin(&maker, array->combiner, 0, 0, 1, blocks);
+    int code = type_make_begin(&maker, array->combiner, 0, 0, 1, blocks);
 
-    if (error != MPI_SUCCESS) {
-        return error;
+    if (code != MPI_SUCCESS) {
+        return code;
     }
     type_make_remember(&maker, array->type);
     for (size_t i = 0; i < blocks; i++) {
@@ -78,9 +78,9 @@ static int array_grow(struct array *array, int size, const struct range *range)
 static int array_end(struct array *array, MPI_Datatype old, MPI_Datatype *out)
 {
     struct type_maker maker;
-    int error = type_make_begin(&maker, array->combiner, array->count, 0, 2, 0);
+    int code = type_make_begin(&maker, array->combiner, array->count, 0, 2, 0);
 
-    if (error == MPI_SUCCESS) {
+    if (code == MPI_SUCCESS) {
         type_make_remember(&maker, old);
         type_make_remember(&maker, array->type);
         /* What the plan is made of must stay, but is nobody's business. */
@@ -90,7 +90,7 @@ static int array_end(struct array *array, MPI_Datatype old, MPI_Datatype *out)
                (size_t)array->count * sizeof(int));
         *out = maker.type;
     }
-    return error;
+    return code;
 }
 
 static void array_free(struct array *array)
@@ -131,36 +131,36 @@ int MPI_Type_create_subarray(int ndims, const int array_of_sizes[],
                              MPI_Datatype oldtype, MPI_Datatype *newtype)
 {
     struct array array = {0};
-    int error = subarray_check(ndims, array_of_sizes, array_of_subsizes,
-                               array_of_starts, order, oldtype);
+    int code = subarray_check(ndims, array_of_sizes, array_of_subsizes,
+                              array_of_starts, order, oldtype);
 
-    if (error != MPI_SUCCESS) {
-        return type_fail("MPI_Type_create_subarray", error);
+    if (code != MPI_SUCCESS) {
+        return type_fail("MPI_Type_create_subarray", code);
     }
-    error = array_begin(&array, MPI_COMBINER_SUBARRAY, 3 * ndims + 2, oldtype);
-    if (error != MPI_SUCCESS) {
-        return type_fail("MPI_Type_create_subarray", error);
+    code = array_begin(&array, MPI_COMBINER_SUBARRAY, 3 * ndims + 2, oldtype);
+    if (code != MPI_SUCCESS) {
+        return type_fail("MPI_Type_create_subarray", code);
     }
     array_remember(&array, &ndims, 1);
     array_remember(&array, array_of_sizes, ndims);
     array_remember(&array, array_of_subsizes, ndims);
     array_remember(&array, array_of_starts, ndims);
     array_remember(&array, &order, 1);
-    for (int i = 0; i < ndims && error == MPI_SUCCESS; i++) {
+    for (int i = 0; i < ndims && code == MPI_SUCCESS; i++) {
         int d = fastest(i, ndims, order);
         int end = array_of_starts[d] + array_of_subsizes[d];
-        error = array_grow(&array, array_of_sizes[d],
-                           &(struct range){.start = array_of_starts[d],
-                                           .end = end,
-                                           .block = INT_MAX,
-                                           .step = INT_MAX});
+        code = array_grow(&array, array_of_sizes[d],
+                          &(struct range){.start = array_of_starts[d],
+                                          .end = end,
+                                          .block = INT_MAX,
+                                          .step = INT_MAX});
     }
-    if (error == MPI_SUCCESS) {
-        error = array_end(&array, oldtype, newtype);
+    if (code == MPI_SUCCESS) {
+        code = array_end(&array, oldtype, newtype);
     }
     array_free(&array);
-    return error == MPI_SUCCESS ? error
-                                : type_fail("MPI_Type_create_subarray", error);
+    return code == MPI_SUCCESS ? code
+                               : type_fail("MPI_Type_create_subarray", code);
 }
 
 /* ---- what a process holds of a distributed array ------------------------ */
@@ -216,17 +216,17 @@ static int darray_grow(struct array *array, int rank, int ndims,
     for (int i = 0; i < ndims; i++) {
         int d = fastest(i, ndims, order), slower = 1;
         struct range range;
-        int error;
+        int code;
         for (int k = d + 1; k < ndims; k++) {
             slower *= psizes[k];
         }
-        error = darray_range(gsizes[d], distribs[d], dargs[d], psizes[d],
-                             rank / slower % psizes[d], &range);
-        if (error == MPI_SUCCESS) {
-            error = array_grow(array, gsizes[d], &range);
+        code = darray_range(gsizes[d], distribs[d], dargs[d], psizes[d],
+                            rank / slower % psizes[d], &range);
+        if (code == MPI_SUCCESS) {
+            code = array_grow(array, gsizes[d], &range);
         }
-        if (error != MPI_SUCCESS) {
-            return error;
+        if (code != MPI_SUCCESS) {
+            return code;
         }
     }
     return MPI_SUCCESS;
@@ -262,15 +262,14 @@ int MPI_Type_create_darray(int size, int rank, int ndims,
 {
     const int head[] = {size, rank, ndims};
     struct array array = {0};
-    int error =
-        darray_check(size, rank, ndims, array_of_psizes, order, oldtype);
+    int code = darray_check(size, rank, ndims, array_of_psizes, order, oldtype);
 
-    if (error != MPI_SUCCESS) {
-        return type_fail("MPI_Type_create_darray", error);
+    if (code != MPI_SUCCESS) {
+        return type_fail("MPI_Type_create_darray", code);
     }
-    error = array_begin(&array, MPI_COMBINER_DARRAY, 4 * ndims + 4, oldtype);
-    if (error != MPI_SUCCESS) {
-        return type_fail("MPI_Type_create_darray", error);
+    code = array_begin(&array, MPI_COMBINER_DARRAY, 4 * ndims + 4, oldtype);
+    if (code != MPI_SUCCESS) {
+        return type_fail("MPI_Type_create_darray", code);
     }
     array_remember(&array, head, 3);
     array_remember(&array, array_of_gsizes, ndims);
@@ -278,12 +277,12 @@ int MPI_Type_create_darray(int size, int rank, int ndims,
     array_remember(&array, array_of_dargs, ndims);
     array_remember(&array, array_of_psizes, ndims);
     array_remember(&array, &order, 1);
-    error = darray_grow(&array, rank, ndims, array_of_gsizes, array_of_distribs,
-                        array_of_dargs, array_of_psizes, order);
-    if (error == MPI_SUCCESS) {
-        error = array_end(&array, oldtype, newtype);
+    code = darray_grow(&array, rank, ndims, array_of_gsizes, array_of_distribs,
+                       array_of_dargs, array_of_psizes, order);
+    if (code == MPI_SUCCESS) {
+        code = array_end(&array, oldtype, newtype);
     }
     array_free(&array);
-    return error == MPI_SUCCESS ? error
-                                : type_fail("MPI_Type_create_darray", error);
+    return code == MPI_SUCCESS ? code
+                               : type_fail("MPI_Type_create_darray", code);
 }

@@ -11,7 +11,7 @@ int MPI_Type_contiguous(int count, MPI_Datatype oldtype, MPI_Datatype *newtype)
 {
     static const char call[] = "MPI_Type_contiguous";
     struct type_maker maker;
-    int error;
+    int code;
 
     if (count < 0) {
         return type_fail(call, MPI_ERR_COUNT);
@@ -19,9 +19,9 @@ int MPI_Type_contiguous(int count, MPI_Datatype oldtype, MPI_Datatype *newtype)
     if (oldtype == MPI_DATATYPE_NULL) {
         return type_fail(call, MPI_ERR_TYPE);
     }
-    error = type_make_begin(&maker, MPI_COMBINER_CONTIGUOUS, 1, 0, 1, 1);
-    if (error != MPI_SUCCESS) {
-        return type_fail(call, error);
+    code = type_make_begin(&maker, MPI_COMBINER_CONTIGUOUS, 1, 0, 1, 1);
+    if (code != MPI_SUCCESS) {
+        return type_fail(call, code);
     }
     maker.type->integers[0] = count;
     type_make_remember(&maker, oldtype);
@@ -34,7 +34,7 @@ int type_make_hvector(int count, int blocklength, ptrdiff_t stride,
                       MPI_Datatype old, MPI_Datatype *out)
 {
     struct type_maker maker;
-    int error;
+    int code;
 
     if (count < 0) {
         return MPI_ERR_COUNT;
@@ -45,9 +45,9 @@ int type_make_hvector(int count, int blocklength, ptrdiff_t stride,
     if (old == MPI_DATATYPE_NULL) {
         return MPI_ERR_TYPE;
     }
-    error = type_make_begin(&maker, MPI_COMBINER_HVECTOR, 3, 1, 1, 2);
-    if (error != MPI_SUCCESS) {
-        return error;
+    code = type_make_begin(&maker, MPI_COMBINER_HVECTOR, 3, 1, 1, 2);
+    if (code != MPI_SUCCESS) {
+        return code;
     }
     maker.type->integer_count = 2;
     maker.type->integers[0] = count;
@@ -65,10 +65,10 @@ int type_make_hvector(int count, int blocklength, ptrdiff_t stride,
 int MPI_Type_create_hvector(int count, int blocklength, MPI_Aint stride,
                             MPI_Datatype oldtype, MPI_Datatype *newtype)
 {
-    int error = type_make_hvector(count, blocklength, stride, oldtype, newtype);
+    int code = type_make_hvector(count, blocklength, stride, oldtype, newtype);
 
-    return error == MPI_SUCCESS ? error
-                                : type_fail("MPI_Type_create_hvector", error);
+    return code == MPI_SUCCESS ? code
+                               : type_fail("MPI_Type_create_hvector", code);
 }
 
 int MPI_Type_hvector(int count, int blocklength, MPI_Aint stride,
@@ -81,15 +81,15 @@ int MPI_Type_hvector(int count, int blocklength, MPI_Aint stride,
 int MPI_Type_vector(int count, int blocklength, int stride,
                     MPI_Datatype oldtype, MPI_Datatype *newtype)
 {
-    int error;
+    int code;
 
     if (oldtype == MPI_DATATYPE_NULL) {
         return type_fail("MPI_Type_vector", MPI_ERR_TYPE);
     }
-    error = type_make_hvector(count, blocklength, stride * type_extent(oldtype),
-                              oldtype, newtype);
-    if (error != MPI_SUCCESS) {
-        return type_fail("MPI_Type_vector", error);
+    code = type_make_hvector(count, blocklength, stride * type_extent(oldtype),
+                             oldtype, newtype);
+    if (code != MPI_SUCCESS) {
+        return type_fail("MPI_Type_vector", code);
     }
     (*newtype)->combiner = MPI_COMBINER_VECTOR;
     (*newtype)->integer_count = 3;
@@ -177,12 +177,12 @@ static int blocks_make(const struct blocks *blocks, MPI_Datatype *out)
     int integers =
         1 + (blocks->blocklengths ? count : 1) + (blocks->indices ? count : 0);
     struct type_maker maker;
-    int error = type_make_begin(&maker, blocks->combiner, integers,
-                                blocks->places ? count : 0,
-                                blocks->olds ? count : 1, (size_t)count);
+    int code = type_make_begin(&maker, blocks->combiner, integers,
+                               blocks->places ? count : 0,
+                               blocks->olds ? count : 1, (size_t)count);
 
-    if (error != MPI_SUCCESS) {
-        return error;
+    if (code != MPI_SUCCESS) {
+        return code;
     }
     blocks_remember(&maker, blocks);
     for (int i = 0; i < count; i++) {
@@ -198,12 +198,12 @@ static int blocks_make(const struct blocks *blocks, MPI_Datatype *out)
 static int blocks_type(const char *call, const struct blocks *blocks,
                        MPI_Datatype *out)
 {
-    int error = blocks_check(blocks);
+    int code = blocks_check(blocks);
 
-    if (error == MPI_SUCCESS) {
-        error = blocks_make(blocks, out);
+    if (code == MPI_SUCCESS) {
+        code = blocks_make(blocks, out);
     }
-    return error == MPI_SUCCESS ? error : type_fail(call, error);
+    return code == MPI_SUCCESS ? code : type_fail(call, code);
 }
 
 /* An array that is empty may be missing; what distinguishes the constructors is
@@ -312,10 +312,10 @@ int type_make_resized(MPI_Datatype old, MPI_Aint lb, MPI_Aint extent,
                       MPI_Datatype *out)
 {
     struct type_maker maker;
-    int error = type_make_begin(&maker, MPI_COMBINER_RESIZED, 0, 2, 1, 0);
+    int code = type_make_begin(&maker, MPI_COMBINER_RESIZED, 0, 2, 1, 0);
 
-    if (error != MPI_SUCCESS) {
-        return error;
+    if (code != MPI_SUCCESS) {
+        return code;
     }
     type_make_remember(&maker, old);
     maker.type->addresses[0] = lb;
@@ -329,31 +329,31 @@ int type_make_resized(MPI_Datatype old, MPI_Aint lb, MPI_Aint extent,
 int MPI_Type_create_resized(MPI_Datatype oldtype, MPI_Aint lb, MPI_Aint extent,
                             MPI_Datatype *newtype)
 {
-    int error = oldtype == MPI_DATATYPE_NULL
-                    ? MPI_ERR_TYPE
-                    : type_make_resized(oldtype, lb, extent, newtype);
+    int code = oldtype == MPI_DATATYPE_NULL
+                   ? MPI_ERR_TYPE
+                   : type_make_resized(oldtype, lb, extent, newtype);
 
-    return error == MPI_SUCCESS ? error
-                                : type_fail("MPI_Type_create_resized", error);
+    return code == MPI_SUCCESS ? code
+                               : type_fail("MPI_Type_create_resized", code);
 }
 
 int MPI_Type_dup(MPI_Datatype oldtype, MPI_Datatype *newtype)
 {
     struct type_maker maker;
-    int error = oldtype == MPI_DATATYPE_NULL
-                    ? MPI_ERR_TYPE
-                    : type_make_begin(&maker, MPI_COMBINER_DUP, 0, 0, 1, 0);
+    int code = oldtype == MPI_DATATYPE_NULL
+                   ? MPI_ERR_TYPE
+                   : type_make_begin(&maker, MPI_COMBINER_DUP, 0, 0, 1, 0);
 
-    if (error != MPI_SUCCESS) {
-        return type_fail("MPI_Type_dup", error);
+    if (code != MPI_SUCCESS) {
+        return type_fail("MPI_Type_dup", code);
     }
     type_make_remember(&maker, oldtype);
     type_make_same(&maker, oldtype);
     maker.type->committed = oldtype->committed;
-    error = type_copy_attributes(oldtype, maker.type);
-    if (error != MPI_SUCCESS) {
+    code = type_copy_attributes(oldtype, maker.type);
+    if (code != MPI_SUCCESS) {
         type_release(maker.type);
-        return type_fail("MPI_Type_dup", error);
+        return type_fail("MPI_Type_dup", code);
     }
     *newtype = maker.type;
     return MPI_SUCCESS;

@@ -53,6 +53,6 @@ int type_copy_attributes(MPI_Datatype from, MPI_Datatype to);
 int type_clear_attributes(MPI_Datatype type);
 
 /** Hand an error of a function on types to the handler in charge. */
-int type_fail(const char *call, int error);
+int type_fail(const char *call, int code);
 
 #endif /* POISE_VRANK_TYPE_MAKE_H */

@@ -147,13 +147,13 @@ int MPI_Op_commutative(MPI_Op op, int *commute)
 int MPI_Reduce_local(const void *inbuf, void *inoutbuf, int count,
                      MPI_Datatype datatype, MPI_Op op)
 {
-    int error = count < 0 ? MPI_ERR_COUNT : op_check(op, datatype);
+    int code = count < 0 ? MPI_ERR_COUNT : op_check(op, datatype);
 
-    if (error == MPI_SUCCESS && inbuf == MPI_IN_PLACE) {
-        error = MPI_ERR_BUFFER;
+    if (code == MPI_SUCCESS && inbuf == MPI_IN_PLACE) {
+        code = MPI_ERR_BUFFER;
     }
-    if (error != MPI_SUCCESS) {
-        return mpi_fail(mpi_enter("MPI_Reduce_local"), NULL, error, NULL);
+    if (code != MPI_SUCCESS) {
+        return mpi_fail(mpi_enter("MPI_Reduce_local"), NULL, code, NULL);
     }
     op_apply(op, datatype, (size_t)count, inbuf, inoutbuf);
     return MPI_SUCCESS;

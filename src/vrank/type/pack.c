@@ -25,21 +25,21 @@ static int check(int count, MPI_Datatype type, int size, int position,
     return MPI_SUCCESS;
 }
 
-static int pack_fail(const char *call, MPI_Comm comm, int error)
+static int pack_fail(const char *call, MPI_Comm comm, int code)
 {
     struct vrank_mpi *mpi = mpi_enter(call);
 
-    return mpi_fail(mpi, vcomm_of(mpi, comm), error, NULL);
+    return mpi_fail(mpi, vcomm_of(mpi, comm), code, NULL);
 }
 
 int MPI_Pack(const void *inbuf, int incount, MPI_Datatype datatype,
              void *outbuf, int outsize, int *position, MPI_Comm comm)
 {
     size_t bytes;
-    int error = check(incount, datatype, outsize, *position, &bytes);
+    int code = check(incount, datatype, outsize, *position, &bytes);
 
-    if (error != MPI_SUCCESS) {
-        return pack_fail("MPI_Pack", comm, error);
+    if (code != MPI_SUCCESS) {
+        return pack_fail("MPI_Pack", comm, code);
     }
     type_pack(datatype, (size_t)incount, inbuf, 0, bytes,
               (char *)outbuf + *position);
@@ -51,10 +51,10 @@ int MPI_Unpack(const void *inbuf, int insize, int *position, void *outbuf,
                int outcount, MPI_Datatype datatype, MPI_Comm comm)
 {
     size_t bytes;
-    int error = check(outcount, datatype, insize, *position, &bytes);
+    int code = check(outcount, datatype, insize, *position, &bytes);
 
-    if (error != MPI_SUCCESS) {
-        return pack_fail("MPI_Unpack", comm, error);
+    if (code != MPI_SUCCESS) {
+        return pack_fail("MPI_Unpack", comm, code);
     }
     type_unpack(datatype, (size_t)outcount, outbuf, 0, bytes,
                 (const char *)inbuf + *position);
@@ -65,10 +65,10 @@ int MPI_Unpack(const void *inbuf, int insize, int *position, void *outbuf,
 int MPI_Pack_size(int incount, MPI_Datatype datatype, MPI_Comm comm, int *size)
 {
     size_t bytes;
-    int error = check(incount, datatype, INT_MAX, 0, &bytes);
+    int code = check(incount, datatype, INT_MAX, 0, &bytes);
 
-    if (error != MPI_SUCCESS) {
-        return pack_fail("MPI_Pack_size", comm, error);
+    if (code != MPI_SUCCESS) {
+        return pack_fail("MPI_Pack_size", comm, code);
     }
     *size = (int)bytes;
     return MPI_SUCCESS;

@@ -23,15 +23,15 @@ int MPI_Type_commit(MPI_Datatype *datatype)
 
 int MPI_Type_free(MPI_Datatype *datatype)
 {
-    int error;
+    int code;
 
     if (datatype == NULL || *datatype == MPI_DATATYPE_NULL ||
         (*datatype)->predefined) {
         return type_fail("MPI_Type_free", MPI_ERR_TYPE);
     }
-    error = type_clear_attributes(*datatype);
-    if (error != MPI_SUCCESS) {
-        return error;
+    code = type_clear_attributes(*datatype);
+    if (code != MPI_SUCCESS) {
+        return code;
     }
     type_release(*datatype);
     *datatype = MPI_DATATYPE_NULL;
@@ -251,7 +251,7 @@ int MPI_Type_match_size(int typeclass, int size, MPI_Datatype *datatype)
     return type_fail("MPI_Type_match_size", MPI_ERR_ARG);
 }
 
-int type_fail(const char *call, int error)
+int type_fail(const char *call, int code)
 {
-    return mpi_fail(mpi_enter_any(call), NULL, error, NULL);
+    return mpi_fail(mpi_enter_any(call), NULL, code, NULL);
 }

@@ -101,10 +101,10 @@ static int ways(int rank, int size)
         CHECK(MPI_Buffer_attach(buffer, sizeof buffer) == MPI_SUCCESS);
         CHECK(MPI_Bsend(data, 1000, MPI_INT, last, 2, MPI_COMM_WORLD) ==
               MPI_SUCCESS);
-        void *got;
+        void *received;
         int bytes;
-        CHECK(MPI_Buffer_detach(&got, &bytes) == MPI_SUCCESS);
-        CHECK(got == buffer);
+        CHECK(MPI_Buffer_detach(&received, &bytes) == MPI_SUCCESS);
+        CHECK(received == buffer);
         CHECK(MPI_Send(data, LARGE, MPI_INT, last, 3, MPI_COMM_WORLD) ==
               MPI_SUCCESS);
         CHECK(MPI_Send(data, LARGE, MPI_INT, last, 4, MPI_COMM_WORLD) ==

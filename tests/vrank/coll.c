@@ -232,16 +232,16 @@ static void try_exchange(int rank, int size, bool with_types, bool now)
     int *lengths = ints((size_t)size), *places = ints((size_t)size),
         *bytes = ints((size_t)size);
     MPI_Datatype *from = calloc((size_t)size, sizeof(MPI_Datatype));
-    MPI_Datatype *to = calloc((size_t)size, sizeof(MPI_Datatype)), loose;
+    MPI_Datatype *to = calloc((size_t)size, sizeof(MPI_Datatype)), sparse;
 
-    MPI_Type_create_resized(MPI_INT, 0, 8, &loose);
-    MPI_Type_commit(&loose);
+    MPI_Type_create_resized(MPI_INT, 0, 8, &sparse);
+    MPI_Type_commit(&sparse);
     for (int r = 0; r < size; r++) {
         lengths[r] = (rank + r) % 3;
         places[r] = 4 * r;
         bytes[r] = 16 * r;
         from[r] = MPI_INT;
-        to[r] = lengths[r] == 2 ? loose : MPI_INT;
+        to[r] = lengths[r] == 2 ? sparse : MPI_INT;
         fill(send + 4 * r, lengths[r], rank, r);
     }
     if (with_types) {
@@ -258,7 +258,7 @@ static void try_exchange(int rank, int size, bool with_types, bool now)
         }
         CHECK(recv[4 * r + 3] == (int)0xeeeeeeee);
     }
-    MPI_Type_free(&loose);
+    MPI_Type_free(&sparse);
     free(send);
     free(recv);
     free(lengths);
@@ -318,15 +318,15 @@ struct combine {
     MPI_Datatype pair;
     MPI_Op op;
     int rank, size, count;
-    unsigned *mine, *got;
+    unsigned *mine, *received;
     bool now, in_place;
 };
 
 static void combine_fill(struct combine *c, int count)
 {
-    unsigned *to = c->in_place ? c->got : c->mine;
+    unsigned *to = c->in_place ? c->received : c->mine;
 
-    memset(c->got, 0xee, sizeof(unsigned) * 2 * (size_t)(count + 1));
+    memset(c->received, 0xee, sizeof(unsigned) * 2 * (size_t)(count + 1));
     for (int i = 0; i < count; i++) {
         to[2 * i] = 2U * (unsigned)c->rank + 3U;
         to[2 * i + 1] = (unsigned)(c->rank + i);
@@ -340,33 +340,33 @@ static void try_reduce(struct combine *c)
 
     c->in_place = in_place && c->rank == root;
     combine_fill(c, c->count);
-    BOTH(c->now, Reduce, c->in_place ? MPI_IN_PLACE : (void *)c->mine, c->got,
-         c->count, c->pair, c->op, root, COMM);
+    BOTH(c->now, Reduce, c->in_place ? MPI_IN_PLACE : (void *)c->mine,
+         c->received, c->count, c->pair, c->op, root, COMM);
     for (int i = 0; c->rank == root && i < c->count; i++) {
-        CHECK(is_composed(c->got + 2 * i, 0, c->size, i));
+        CHECK(is_composed(c->received + 2 * i, 0, c->size, i));
     }
     c->in_place = in_place;
     combine_fill(c, c->count);
-    BOTH(c->now, Allreduce, in_place ? MPI_IN_PLACE : (void *)c->mine, c->got,
-         c->count, c->pair, c->op, COMM);
+    BOTH(c->now, Allreduce, in_place ? MPI_IN_PLACE : (void *)c->mine,
+         c->received, c->count, c->pair, c->op, COMM);
     for (int i = 0; i < c->count; i++) {
-        CHECK(is_composed(c->got + 2 * i, 0, c->size, i));
+        CHECK(is_composed(c->received + 2 * i, 0, c->size, i));
     }
 }
 
 static void try_prefixes(struct combine *c)
 {
     combine_fill(c, c->count);
-    BOTH(c->now, Scan, c->in_place ? MPI_IN_PLACE : (void *)c->mine, c->got,
-         c->count, c->pair, c->op, COMM);
+    BOTH(c->now, Scan, c->in_place ? MPI_IN_PLACE : (void *)c->mine,
+         c->received, c->count, c->pair, c->op, COMM);
     for (int i = 0; i < c->count; i++) {
-        CHECK(is_composed(c->got + 2 * i, 0, c->rank + 1, i));
+        CHECK(is_composed(c->received + 2 * i, 0, c->rank + 1, i));
     }
     combine_fill(c, c->count);
-    BOTH(c->now, Exscan, c->in_place ? MPI_IN_PLACE : (void *)c->mine, c->got,
-         c->count, c->pair, c->op, COMM);
+    BOTH(c->now, Exscan, c->in_place ? MPI_IN_PLACE : (void *)c->mine,
+         c->received, c->count, c->pair, c->op, COMM);
     for (int i = 0; c->rank > 0 && i < c->count; i++) {
-        CHECK(is_composed(c->got + 2 * i, 0, c->rank, i));
+        CHECK(is_composed(c->received + 2 * i, 0, c->rank, i));
     }
 }
 
@@ -377,19 +377,20 @@ static void try_reduce_scatter(struct combine *c)
 
     combine_fill(c, block * c->size);
     BOTH(c->now, Reduce_scatter_block,
-         c->in_place ? MPI_IN_PLACE : (void *)c->mine, c->got, block, c->pair,
-         c->op, COMM);
+         c->in_place ? MPI_IN_PLACE : (void *)c->mine, c->received, block,
+         c->pair, c->op, COMM);
     for (int i = 0; i < block; i++) {
-        CHECK(is_composed(c->got + 2 * i, 0, c->size, block * c->rank + i));
+        CHECK(
+            is_composed(c->received + 2 * i, 0, c->size, block * c->rank + i));
     }
     combine_fill(c, spread.total);
     BOTH(c->now, Reduce_scatter, c->in_place ? MPI_IN_PLACE : (void *)c->mine,
-         c->got, spread.lengths, c->pair, c->op, COMM);
+         c->received, spread.lengths, c->pair, c->op, COMM);
     for (int r = 0; r < c->rank; r++) {
         first += spread.lengths[r];
     }
     for (int i = 0; i < spread.lengths[c->rank]; i++) {
-        CHECK(is_composed(c->got + 2 * i, 0, c->size, first + i));
+        CHECK(is_composed(c->received + 2 * i, 0, c->size, first + i));
     }
     spread_free(&spread);
 }
@@ -403,7 +404,7 @@ static int combining(int rank, int size)
     MPI_Type_commit(&c.pair);
     MPI_Op_create(compose, 0, &c.op);
     c.mine = malloc(room * sizeof(unsigned));
-    c.got = malloc(room * sizeof(unsigned));
+    c.received = malloc(room * sizeof(unsigned));
     for (int k = 0; k < 4 * COUNTS; k++) {
         c.count = counts[k / 4];
         c.now = k % 2 == 0;
@@ -413,7 +414,7 @@ static int combining(int rank, int size)
         try_reduce_scatter(&c);
     }
     free(c.mine);
-    free(c.got);
+    free(c.received);
     MPI_Op_free(&c.op);
     MPI_Type_free(&c.pair);
     return 0;
@@ -507,7 +508,7 @@ static int predefined(int rank, int size)
     struct {
         double v;
         int k;
-    } best = {rank % 3 == 1 ? 5.0 : 1.0, rank}, got;
+    } best = {rank % 3 == 1 ? 5.0 : 1.0, rank}, received;
     long big[300], most[300];
 
     for (int k = 0; k < 2; k++) {
@@ -518,8 +519,8 @@ static int predefined(int rank, int size)
     }
     CHECK(memcmp(&sum[0], &sum[1], sizeof(double)) == 0);
     CHECK(memcmp(&sum[0], &expected, sizeof(double)) == 0);
-    MPI_Allreduce(&best, &got, 1, MPI_DOUBLE_INT, MPI_MAXLOC, COMM);
-    CHECK(got.k == (size > 1 ? 1 : 0));
+    MPI_Allreduce(&best, &received, 1, MPI_DOUBLE_INT, MPI_MAXLOC, COMM);
+    CHECK(received.k == (size > 1 ? 1 : 0));
     for (int i = 0; i < 300; i++) {
         big[i] = (long)rank * i - 1000L * (i % 2);
     }
@@ -572,7 +573,7 @@ static int overlapping(int rank, int size)
 /* The program may free types and operations before the end. */
 static int freed_early(int rank, int size)
 {
-    unsigned mine[2] = {2U * (unsigned)rank + 3U, (unsigned)rank}, got[2];
+    unsigned mine[2] = {2U * (unsigned)rank + 3U, (unsigned)rank}, received[2];
     MPI_Datatype pair;
     MPI_Request request;
     MPI_Op op;
@@ -580,11 +581,11 @@ static int freed_early(int rank, int size)
     MPI_Type_contiguous(2, MPI_UNSIGNED, &pair);
     MPI_Type_commit(&pair);
     MPI_Op_create(compose, 0, &op);
-    MPI_Iallreduce(mine, got, 1, pair, op, COMM, &request);
+    MPI_Iallreduce(mine, received, 1, pair, op, COMM, &request);
     MPI_Type_free(&pair);
     MPI_Op_free(&op);
     MPI_Wait(&request, MPI_STATUS_IGNORE);
-    CHECK(is_composed(got, 0, size, 0));
+    CHECK(is_composed(received, 0, size, 0));
     return 0;
 }
 
@@ -738,7 +739,8 @@ static int neighbours(int rank, int size)
 static int graphs(int rank, int size)
 {
     int index[16], edges[32], count, nodes, all, list[16], kind, from[2], to[2];
-    int degree = 2, in, out, weighted, weights[2] = {5, 6}, got[2], mine[2];
+    int degree = 2, in, out, weighted, weights[2] = {5, 6}, received[2],
+        mine[2];
     MPI_Comm star, arrows[2], same;
 
     for (int r = 0; r < size; r++) {
@@ -770,8 +772,8 @@ static int graphs(int rank, int size)
     MPI_Comm_dup(arrows[0], &same);
     MPI_Topo_test(same, &kind);
     CHECK(kind == MPI_DIST_GRAPH);
-    MPI_Neighbor_alltoall(mine, 1, MPI_INT, got, 1, MPI_INT, same);
-    CHECK(got[0] == 10 * from[0] && got[1] == 10 * from[1] + 1);
+    MPI_Neighbor_alltoall(mine, 1, MPI_INT, received, 1, MPI_INT, same);
+    CHECK(received[0] == 10 * from[0] && received[1] == 10 * from[1] + 1);
     MPI_Dist_graph_neighbors_count(arrows[1], &in, &out, &weighted);
     CHECK(in == 2 && out == 2 && weighted);
     MPI_Dist_graph_neighbors(arrows[1], 2, list, weights, 2, to, weights);
@@ -842,7 +844,7 @@ static void test_groups(void **state)
 static int wrong_calls(int rank, int size)
 {
     int data[30] = {0}, negative = -1;
-    MPI_Datatype loose;
+    MPI_Datatype sparse;
 
     MPI_Comm_set_errhandler(COMM, MPI_ERRORS_RETURN);
     CHECK(MPI_Bcast(data, 1, MPI_INT, size, COMM) == MPI_ERR_ROOT);
@@ -857,9 +859,9 @@ static int wrong_calls(int rank, int size)
                                   COMM) == MPI_ERR_BUFFER);
     CHECK(MPI_Dims_create(7, 1, &negative) == MPI_ERR_DIMS);
     CHECK(MPI_Cartdim_get(COMM, data) == MPI_ERR_TOPOLOGY);
-    MPI_Type_contiguous(1, MPI_INT, &loose);
-    CHECK(MPI_Bcast(data, 1, loose, 0, COMM) == MPI_ERR_TYPE);
-    MPI_Type_free(&loose);
+    MPI_Type_contiguous(1, MPI_INT, &sparse);
+    CHECK(MPI_Bcast(data, 1, sparse, 0, COMM) == MPI_ERR_TYPE);
+    MPI_Type_free(&sparse);
     /* One that gives more than the other expects. */
     CHECK(MPI_Bcast(data, rank == 0 ? 30 : 29, MPI_INT, 0, COMM) ==
           (rank == 0 ? MPI_SUCCESS : MPI_ERR_TRUNCATE));

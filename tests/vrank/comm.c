@@ -432,13 +432,13 @@ static void handler(MPI_Comm *comm, int *code, ...)
 static int error_handlers(int rank, int size)
 {
     (void)rank;
-    MPI_Errhandler own, got;
+    MPI_Errhandler own, received;
     MPI_Comm comm;
     int class, code, length, data = 0;
     char text[MPI_MAX_ERROR_STRING];
-    CHECK(MPI_Comm_get_errhandler(MPI_COMM_WORLD, &got) == MPI_SUCCESS);
-    CHECK(got == MPI_ERRORS_ARE_FATAL);
-    CHECK(MPI_Errhandler_free(&got) == MPI_SUCCESS);
+    CHECK(MPI_Comm_get_errhandler(MPI_COMM_WORLD, &received) == MPI_SUCCESS);
+    CHECK(received == MPI_ERRORS_ARE_FATAL);
+    CHECK(MPI_Errhandler_free(&received) == MPI_SUCCESS);
     CHECK(MPI_Comm_create_errhandler(handler, &own) == MPI_SUCCESS);
     CHECK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, own) == MPI_SUCCESS);
     CHECK(MPI_Errhandler_free(&own) == MPI_SUCCESS);
@@ -458,11 +458,11 @@ static int error_handlers(int rank, int size)
     CHECK(MPI_Add_error_string(code, "out of coffee") == MPI_SUCCESS);
     CHECK(MPI_Error_string(code, text, &length) == MPI_SUCCESS);
     CHECK(strcmp(text, "out of coffee") == 0 && length == 13);
-    int got_class = 0;
-    CHECK(MPI_Error_class(code, &got_class) == MPI_SUCCESS);
-    CHECK(got_class == class);
-    CHECK(MPI_Error_class(MPI_ERR_TAG, &got_class) == MPI_SUCCESS);
-    CHECK(got_class == MPI_ERR_TAG);
+    int found_class = 0;
+    CHECK(MPI_Error_class(code, &found_class) == MPI_SUCCESS);
+    CHECK(found_class == class);
+    CHECK(MPI_Error_class(MPI_ERR_TAG, &found_class) == MPI_SUCCESS);
+    CHECK(found_class == MPI_ERR_TAG);
     CHECK(MPI_Error_string(MPI_ERR_TRUNCATE, text, &length) == MPI_SUCCESS);
     CHECK(length > 0 && (int)strlen(text) == length);
     return 0;
@@ -593,11 +593,11 @@ static int thread_levels(int rank, int size)
 {
     static const int asked[] = {MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED,
                                 MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE};
-    int flag, got = -1;
+    int flag, received = -1;
     CHECK(size == 4);
     CHECK(MPI_Initialized(&flag) == MPI_SUCCESS && !flag);
-    CHECK(MPI_Init_thread(NULL, NULL, asked[rank], &got) == MPI_SUCCESS);
-    CHECK(got == (rank ? MPI_THREAD_FUNNELED : MPI_THREAD_SINGLE));
+    CHECK(MPI_Init_thread(NULL, NULL, asked[rank], &received) == MPI_SUCCESS);
+    CHECK(received == (rank ? MPI_THREAD_FUNNELED : MPI_THREAD_SINGLE));
     CHECK(MPI_Finalize() == MPI_SUCCESS);
     CHECK(MPI_Finalized(&flag) == MPI_SUCCESS && flag);
     return 0;

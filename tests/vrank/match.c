@@ -91,8 +91,8 @@ static void send_one(struct vrank_mailbox *box, struct model *model,
 {
     struct vrank_envelope envelope = draw(rng, names);
     struct receive *expected = model_receive(model, &envelope);
-    struct vrank_entry *got = vrank_match_arrive(box, &envelope);
-    assert_ptr_equal(got, expected);
+    struct vrank_entry *received = vrank_match_arrive(box, &envelope);
+    assert_ptr_equal(received, expected);
     if (expected) {
         free(expected);
         return;
@@ -111,10 +111,10 @@ static void receive_one(struct vrank_mailbox *box, struct model *model,
     wanted.source = wild & 1 && wild < 6 ? VRANK_MATCH_ANY : wanted.source;
     wanted.tag = wild & 2 && wild < 6 ? VRANK_MATCH_ANY : wanted.tag;
     struct message *expected = model_message(model, &wanted);
-    struct vrank_arrival *got = vrank_match_find(box, &wanted);
-    assert_ptr_equal(got, expected);
+    struct vrank_arrival *received = vrank_match_find(box, &wanted);
+    assert_ptr_equal(received, expected);
     if (expected) {
-        vrank_match_remove(box, got);
+        vrank_match_remove(box, received);
         model_remove(model, expected);
         free(expected);
         return;

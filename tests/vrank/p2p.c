@@ -38,7 +38,7 @@ static int ring(int rank, int size)
     for (size_t way = 0; way < 2; way++) {
         for (size_t c = 0; c < 4; c++) {
             MPI_Status status;
-            int got = -1, right = (rank + 1) % size;
+            int received = -1, right = (rank + 1) % size;
             int left = (rank + size - 1) % size;
             fill(data, counts[c], rank, (int)c);
             /* The odd ones receive first. */
@@ -54,8 +54,8 @@ static int ring(int rank, int size)
                                  MPI_COMM_WORLD) == MPI_SUCCESS);
             }
             CHECK(status.MPI_SOURCE == left && status.MPI_TAG == 7);
-            got = (int)(status.poise_bytes / (MPI_Count)sizeof(int));
-            CHECK(got == counts[c]);
+            received = (int)(status.poise_bytes / (MPI_Count)sizeof(int));
+            CHECK(received == counts[c]);
             CHECK(is_filled(in, counts[c], left, (int)c));
             free(in);
         }
@@ -404,14 +404,14 @@ static int persistent(int rank, int size)
                          &requests[0]) == MPI_SUCCESS);
     fill(big, LARGE, rank, 77);
     CHECK(MPI_Start(&requests[0]) == MPI_SUCCESS);
-    int *got = calloc(LARGE, sizeof(int));
-    CHECK(MPI_Recv(got, LARGE, MPI_INT, left, 5, MPI_COMM_WORLD,
+    int *received = calloc(LARGE, sizeof(int));
+    CHECK(MPI_Recv(received, LARGE, MPI_INT, left, 5, MPI_COMM_WORLD,
                    MPI_STATUS_IGNORE) == MPI_SUCCESS);
-    CHECK(is_filled(got, LARGE, left, 77));
+    CHECK(is_filled(received, LARGE, left, 77));
     CHECK(MPI_Wait(&requests[0], MPI_STATUS_IGNORE) == MPI_SUCCESS);
     CHECK(MPI_Request_free(&requests[0]) == MPI_SUCCESS);
     free(big);
-    free(got);
+    free(received);
     return 0;
 }
 

@@ -742,7 +742,7 @@ static void user_operations(void **state)
 
 static int wrong_calls(int rank, int size)
 {
-    MPI_Datatype type = MPI_INT, loose;
+    MPI_Datatype type = MPI_INT, sparse;
     int one = 1, minus = -1, position = 0, starts = 3;
     char buf[4];
     MPI_Op op = MPI_SUM;
@@ -751,23 +751,23 @@ static int wrong_calls(int rank, int size)
     (void)size;
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     CHECK(MPI_Type_free(&type) == MPI_ERR_TYPE);
-    CHECK(MPI_Type_contiguous(-1, MPI_INT, &loose) == MPI_ERR_COUNT);
-    CHECK(MPI_Type_vector(1, -1, 1, MPI_INT, &loose) == MPI_ERR_ARG);
-    CHECK(MPI_Type_vector(1, 1, 1, MPI_DATATYPE_NULL, &loose) == MPI_ERR_TYPE);
-    CHECK(MPI_Type_indexed(1, &minus, &one, MPI_INT, &loose) == MPI_ERR_ARG);
+    CHECK(MPI_Type_contiguous(-1, MPI_INT, &sparse) == MPI_ERR_COUNT);
+    CHECK(MPI_Type_vector(1, -1, 1, MPI_INT, &sparse) == MPI_ERR_ARG);
+    CHECK(MPI_Type_vector(1, 1, 1, MPI_DATATYPE_NULL, &sparse) == MPI_ERR_TYPE);
+    CHECK(MPI_Type_indexed(1, &minus, &one, MPI_INT, &sparse) == MPI_ERR_ARG);
     CHECK(MPI_Type_create_subarray(1, &one, &one, &starts, MPI_ORDER_C, MPI_INT,
-                                   &loose) == MPI_ERR_ARG);
+                                   &sparse) == MPI_ERR_ARG);
     CHECK(MPI_Type_commit(NULL) == MPI_ERR_TYPE);
     CHECK(MPI_Type_match_size(MPI_TYPECLASS_REAL, 3, &type) == MPI_ERR_ARG);
-    CHECK(MPI_Type_contiguous(1, MPI_INT, &loose) == MPI_SUCCESS);
-    CHECK(MPI_Pack(&one, 1, loose, buf, 4, &position, MPI_COMM_WORLD) ==
+    CHECK(MPI_Type_contiguous(1, MPI_INT, &sparse) == MPI_SUCCESS);
+    CHECK(MPI_Pack(&one, 1, sparse, buf, 4, &position, MPI_COMM_WORLD) ==
           MPI_ERR_TYPE);
-    CHECK(MPI_Type_commit(&loose) == MPI_SUCCESS);
-    CHECK(MPI_Pack(&one, 1, loose, buf, 4, &position, MPI_COMM_WORLD) ==
+    CHECK(MPI_Type_commit(&sparse) == MPI_SUCCESS);
+    CHECK(MPI_Pack(&one, 1, sparse, buf, 4, &position, MPI_COMM_WORLD) ==
           MPI_SUCCESS);
-    CHECK(MPI_Pack(&one, 1, loose, buf, 4, &position, MPI_COMM_WORLD) ==
+    CHECK(MPI_Pack(&one, 1, sparse, buf, 4, &position, MPI_COMM_WORLD) ==
           MPI_ERR_TRUNCATE);
-    CHECK(MPI_Type_free(&loose) == MPI_SUCCESS);
+    CHECK(MPI_Type_free(&sparse) == MPI_SUCCESS);
     CHECK(MPI_Op_free(&op) == MPI_ERR_OP);
     CHECK(MPI_Op_create(NULL, 1, &op) == MPI_ERR_ARG);
     CHECK(MPI_Reduce_local(&one, &minus, 1, MPI_FLOAT_INT, MPI_SUM) ==

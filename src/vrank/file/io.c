@@ -145,7 +145,7 @@ static int io_start(const struct io *io, MPI_Request *request)
     if (code != MPI_SUCCESS) {
         return file_fail(io->file->mpi, io->file, code, "");
     }
-    (*request)->got = (size_t)status.poise_bytes;
+    (*request)->received = (size_t)status.poise_bytes;
     return MPI_SUCCESS;
 }
 

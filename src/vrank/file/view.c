@@ -186,13 +186,13 @@ static int move_now(struct file_mover *mover)
         mover->done += code == 0 ? bytes : 0;
         return code;
     }
-    ssize_t got = poise_file_pread(file->fd, mover->data + mover->done, bytes,
-                                   (uint64_t)mover->at, file->path);
-    if (got < 0) {
-        return (int)got;
+    ssize_t received = poise_file_pread(file->fd, mover->data + mover->done,
+                                        bytes, (uint64_t)mover->at, file->path);
+    if (received < 0) {
+        return (int)received;
     }
-    mover->done += (size_t)got;
-    return (size_t)got < bytes ? 1 : 0;
+    mover->done += (size_t)received;
+    return (size_t)received < bytes ? 1 : 0;
 }
 
 static int move_piece(void *arg, ptrdiff_t at, size_t bytes)
@@ -292,16 +292,16 @@ int file_shared_take(struct poise_mpi_file *file, MPI_Offset count,
     if (code < 0) {
         return file_class(code);
     }
-    ssize_t got = poise_file_pread(file->shared_fd, &now, sizeof now, 0,
-                                   file->shared_path);
-    if (got == 0) {
+    ssize_t received = poise_file_pread(file->shared_fd, &now, sizeof now, 0,
+                                        file->shared_path);
+    if (received == 0) {
         now = file->shared_start;
     }
     *was = now;
     now += count;
-    code = got < 0 ? (int)got
-                   : poise_file_pwrite(file->shared_fd, &now, sizeof now, 0,
-                                       file->shared_path);
+    code = received < 0 ? (int)received
+                        : poise_file_pwrite(file->shared_fd, &now, sizeof now,
+                                            0, file->shared_path);
     file_lock(file->shared_fd, F_UNLCK);
     return code < 0 ? file_class(code) : MPI_SUCCESS;
 }

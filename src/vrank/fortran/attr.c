@@ -265,12 +265,12 @@ void mpi_info_get_(const MPI_Fint *info, const char *key,
                    MPI_Fint *ierror, size_t key_length, size_t length)
 {
     char *own = fort_key(key, key_length);
-    char got[MPI_MAX_INFO_VAL + 1] = "";
+    char received[MPI_MAX_INFO_VAL + 1] = "";
     int room =
         *value_length < MPI_MAX_INFO_VAL ? *value_length : MPI_MAX_INFO_VAL;
-    *ierror = MPI_Info_get(MPI_Info_f2c(*info), own, room, got, flag);
+    *ierror = MPI_Info_get(MPI_Info_f2c(*info), own, room, received, flag);
     if (*ierror == MPI_SUCCESS && *flag) {
-        fort_text_back(value, length, got);
+        fort_text_back(value, length, received);
     }
     free(own);
 }

@@ -116,10 +116,10 @@ void mpi_waitany_(const MPI_Fint *count, MPI_Fint *requests, MPI_Fint *place,
                   MPI_Fint *status, MPI_Fint *ierror)
 {
     MPI_Request *own = fort_requests(*count, requests);
-    MPI_Status got = {0};
+    MPI_Status received = {0};
     int at = MPI_UNDEFINED;
-    *ierror = MPI_Waitany(*count, own, &at, fort_status(status, &got));
-    fort_status_back(status, &got);
+    *ierror = MPI_Waitany(*count, own, &at, fort_status(status, &received));
+    fort_status_back(status, &received);
     fort_requests_back(*count, requests, own);
     *place = from_one(at);
 }
@@ -128,10 +128,11 @@ void mpi_testany_(const MPI_Fint *count, MPI_Fint *requests, MPI_Fint *place,
                   MPI_Fint *flag, MPI_Fint *status, MPI_Fint *ierror)
 {
     MPI_Request *own = fort_requests(*count, requests);
-    MPI_Status got = {0};
+    MPI_Status received = {0};
     int at = MPI_UNDEFINED;
-    *ierror = MPI_Testany(*count, own, &at, flag, fort_status(status, &got));
-    fort_status_back(status, &got);
+    *ierror =
+        MPI_Testany(*count, own, &at, flag, fort_status(status, &received));
+    fort_status_back(status, &received);
     fort_requests_back(*count, requests, own);
     *place = from_one(at);
 }
@@ -142,12 +143,12 @@ static int some(int (*call)(int, MPI_Request[], int *, int[], MPI_Status[]),
                 MPI_Fint *statuses)
 {
     MPI_Request *own = fort_requests(count, requests);
-    MPI_Status *got = fort_statuses(count, statuses);
-    int code = call(count, own, done, places, got);
+    MPI_Status *received = fort_statuses(count, statuses);
+    int code = call(count, own, done, places, received);
     for (int i = 0; i < *done; i++) {
         places[i] = from_one(places[i]);
     }
-    fort_statuses_back(*done, statuses, got);
+    fort_statuses_back(*done, statuses, received);
     fort_requests_back(count, requests, own);
     return code;
 }

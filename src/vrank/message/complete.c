@@ -28,7 +28,8 @@ static void status_of(const struct poise_mpi_request *request,
     if (request->kind == REQUEST_SEND) {
         status_set(status, MPI_ANY_SOURCE, MPI_ANY_TAG, 0);
     } else {
-        status_set(status, request->source, request->got_tag, request->got);
+        status_set(status, request->source, request->received_tag,
+                   request->received);
     }
     status->poise_cancelled = request->cancelled;
 }

@@ -99,9 +99,9 @@ struct poise_mpi_request {
                                         */
     MPI_Datatype type;                 /* held for `data` */
     /* result */
-    int source, got_tag, error;
+    int source, received_tag, error;
     bool cancelled;
-    size_t got;
+    size_t received;
     /* REQUEST_TASK: advance as far as it goes; 1: done, 0: not yet, negative:
      * an error class, negated. Does not park. Called by its own rank only. */
     int (*step)(struct poise_mpi_request *request);

@@ -163,7 +163,7 @@ static void check_types(struct poise_mpi_request *request, size_t bytes,
                  request->mpi->number,
                  type_basic_name(request->data.type->basic), request->source,
                  type_basic_name((enum type_basic)sent->basic), bytes,
-                 request->got_tag);
+                 request->received_tag);
         job->say(line, job->arg);
     }
 }
@@ -174,13 +174,13 @@ static size_t receive_met(struct poise_mpi_request *request,
                           const struct type_signature *sent)
 {
     request->source = envelope->source;
-    request->got_tag = envelope->tag;
+    request->received_tag = envelope->tag;
     request->error = MPI_SUCCESS;
     if (bytes > request->data.bytes) {
         request->error = MPI_ERR_TRUNCATE;
         bytes = request->data.bytes;
     }
-    request->got = bytes;
+    request->received = bytes;
     if (__builtin_expect(mpi_checks, 0)) {
         check_types(request, bytes, sent);
     }
@@ -264,8 +264,8 @@ int p2p_start_receive(struct poise_mpi_request *request)
     request->cancelled = false;
     if (request->peer == MPI_PROC_NULL) {
         request->source = MPI_PROC_NULL;
-        request->got_tag = MPI_ANY_TAG;
-        request->got = 0;
+        request->received_tag = MPI_ANY_TAG;
+        request->received = 0;
         request->error = MPI_SUCCESS;
         request->done = 1;
         return MPI_SUCCESS;
@@ -351,9 +351,9 @@ void request_fill(struct poise_mpi_request *request,
     request->message = NULL;
     request->copy = NULL;
     request->source = MPI_ANY_SOURCE;
-    request->got_tag = MPI_ANY_TAG;
+    request->received_tag = MPI_ANY_TAG;
     request->error = MPI_SUCCESS;
-    request->got = 0;
+    request->received = 0;
 }
 
 /* Send to a rank of this process for which no receive waits. Where the data
@@ -544,7 +544,8 @@ int p2p_receive(const struct p2p_message *what, const char *why,
     p2p_start_receive(&request);
     request_wait(&request, why);
     if (status) {
-        status_set(status, request.source, request.got_tag, request.got);
+        status_set(status, request.source, request.received_tag,
+                   request.received);
     }
     return request.error;
 }

@@ -258,7 +258,7 @@ static void transfer_done(struct remote_transfer *transfer)
     if (get && transfer->copy) {
         struct mpi_data from = {.base = transfer->copy,
                                 .bytes = transfer->bytes};
-        mpi_data_copy(&request->data, &from, request->got);
+        mpi_data_copy(&request->data, &from, request->received);
     }
     free(transfer->copy);
     free(transfer);
@@ -283,13 +283,13 @@ static int fetch_now(struct remote_offer *offer,
         return remote_fail();
     }
     void *base = copied ? transfer->copy : data->base;
-    int got = poise_wire_get(remote.wire, offer->source, &offer->ticket, base,
-                             transfer);
+    int code = poise_wire_get(remote.wire, offer->source, &offer->ticket, base,
+                              transfer);
     free(offer);
-    if (got < 0) {
+    if (code < 0) {
         return remote_fail();
     }
-    if (got > 0) {
+    if (code > 0) {
         /* The sender waits for the news, which is a message, too. */
         remote.sent++;
         transfer_done(transfer);
@@ -407,12 +407,12 @@ static int do_orders(void)
 int remote_progress(void *arg)
 {
     (void)arg;
-    int count = 0, got;
+    int count = 0, code;
     struct poise_wire_event event;
     if (__atomic_load_n(&remote.orders, __ATOMIC_RELAXED)) {
         count += do_orders();
     }
-    while ((got = poise_wire_poll(remote.wire, &event)) == 1) {
+    while ((code = poise_wire_poll(remote.wire, &event)) == 1) {
         if (event.cookie) {
             end_transfer(&event);
         } else {
@@ -420,7 +420,7 @@ int remote_progress(void *arg)
         }
         count++;
     }
-    if (got < 0) {
+    if (code < 0) {
         remote_fail();
     }
     return count + remote_deliver_due();

@@ -234,8 +234,8 @@ int request_task(struct poise_mpi_comm *comm,
     request->state = state;
     request->error = MPI_SUCCESS;
     request->source = MPI_ANY_SOURCE;
-    request->got_tag = MPI_ANY_TAG;
-    request->got = 0;
+    request->received_tag = MPI_ANY_TAG;
+    request->received = 0;
     vcomm_hold(comm);
     request->counted = true;
     if (!task_step(request)) {

@@ -85,6 +85,7 @@ static struct vrank_outcome run_within(size_t memory, int count, int threads,
                             .stack_bytes = 256 << 10,
                             .body = run_body,
                             .mpi = ops,
+                            .swap = &context_swap_ops,
                             .say = run_say};
     assert_int_equal(context_begin(&options), 0);
     assert_int_equal(vrank_run_job(&job, &out), 0);
@@ -812,6 +813,7 @@ static bool run_fault(enum poise_fault kind, uint64_t k, int code,
                             .stack_bytes = 256 << 10,
                             .body = run_body,
                             .mpi = ops,
+                            .swap = &context_swap_ops,
                             .say = run_say};
     poise_fault_arm(kind, k, code, true);
     int result = context_begin(&options);

@@ -10,8 +10,7 @@
 
 #include <cmocka.h>
 
-#include "vrank/loader/libc_wrap.h"
-#include "vrank/loader/loader.h"
+#include "vrank/loader/internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -84,7 +84,7 @@ static void wake(void *arg)
 }
 
 static const struct vrank_mpi_ops network = {
-    .progress = progress, .idle = idle, .wake = wake, .quiet = never};
+    .progress = progress, .idle = idle, .wake = wake, .is_deadlock = never};
 
 static struct vrank_job job_of(struct shared *shared, int count, int threads,
                                int (*body)(struct vrank *, void *))
@@ -93,6 +93,7 @@ static struct vrank_job job_of(struct shared *shared, int count, int threads,
                               .threads = threads,
                               .stack_bytes = 64 << 10,
                               .body = body,
+                              .profile_ops = &profile_ops,
                               .profile = &shared->profile,
                               .say = say,
                               .arg = shared};
@@ -212,8 +213,8 @@ static void test_network(void **state)
      * what passed until a certain time. */
     assert_true(time_ns(&shared, 1, POISE_VRANK_NETWORK) > 0);
     const struct profile_worker *worker = &shared.profile.workers[0];
-    assert_true(worker->idle_by[PROFILE_BY_NETWORK] > 0);
-    assert_int_equal(worker->idle_by[PROFILE_BY_RANK], 0);
+    assert_true(worker->idle_by[VRANK_BY_NETWORK] > 0);
+    assert_int_equal(worker->idle_by[VRANK_BY_RANK], 0);
     assert_sums(&shared.profile);
     profile_free(&shared.profile);
 }
@@ -281,7 +282,7 @@ static void test_serial(void **state)
         struct vrank_job job = job_of(&shared, 8, 4, compute_together);
         job.policy = POISE_VRANK_SERIAL;
         job.serial = serial;
-        job.profile = serial == 2 ? NULL : &shared.profile;
+        job.profile_ops = serial == 2 ? NULL : &profile_ops;
         run(&shared, &job);
         assert_in_range(shared.computing_most, 1, serial > 0 ? serial : 1);
         profile_free(&shared.profile);
@@ -356,7 +357,7 @@ static void test_poll(void **state)
     (void)state;
     struct shared shared = {0};
     struct vrank_job job = job_of(&shared, 2, 1, poll_in_vain);
-    job.patience_ns = 50 * MS;
+    job.poll_timeout_ns = 50 * MS;
     run(&shared, &job);
     assert_int_equal(shared.said, 1);
     assert_non_null(strstr(shared.line, "only polled (MPI_Iprobe)"));

@@ -46,12 +46,14 @@ static inline void run_contexts_begin(int count, int threads)
         .always = true};
     assert_int_equal(context_begin(&options), 0);
 }
+#define RUN_SWAP_OPS (&context_swap_ops)
 #else
 static inline void run_contexts_begin(int count, int threads)
 {
     (void)count;
     (void)threads;
 }
+#define RUN_SWAP_OPS NULL
 #define context_adopt(rank, index) ((void)(rank), (void)(index))
 #define context_end() ((void)0)
 #endif
@@ -120,6 +122,7 @@ static struct vrank_outcome run_ranks(int count, int threads, bool bare,
                             .stack_bytes = 256 << 10,
                             .body = run_body,
                             .mpi = ops,
+                            .swap = RUN_SWAP_OPS,
                             .say = run_say};
     run_contexts_begin(count, threads);
     assert_int_equal(vrank_run_job(&job, &out), 0);
@@ -172,6 +175,7 @@ static inline void run_starved(int count, uint64_t most,
                                 .stack_bytes = 256 << 10,
                                 .body = run_body,
                                 .mpi = ops,
+                                .swap = RUN_SWAP_OPS,
                                 .say = run_say};
         run_contexts_begin(count, 1);
         poise_fault_arm(POISE_FAULT_ALLOC, k, ENOMEM, false);

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "vrank/thread/thread.h"
+#include "vrank/thread/internal.h"
 
 #include <errno.h>
 #include <fenv.h>
@@ -465,7 +465,7 @@ static int wake_in_turn(struct vrank *rank, void *arg)
 {
     struct shared *shared = arg;
     if (vrank_number(rank) == 3) {
-        vrank_hurry(rank);
+        vrank_prioritize(rank);
     }
     if (vrank_number(rank) == 0) {
         vrank_yield();
@@ -755,9 +755,9 @@ static void test_unpark_ended(void **state)
     }
 }
 
-/* ---- what MPI gives the engine ------------------------------------------ */
+/* ---- the face ----------------------------------------------------------- */
 
-static int mpi_start(struct vrank *rank, void *arg)
+static int face_start(struct vrank *rank, void *arg)
 {
     struct shared *shared = arg;
     __atomic_fetch_add(&shared->started, 1, __ATOMIC_RELAXED);
@@ -768,7 +768,7 @@ static int mpi_start(struct vrank *rank, void *arg)
     return 0;
 }
 
-static void mpi_job_end(struct vrank *rank, int status, void *arg)
+static void face_end(struct vrank *rank, int status, void *arg)
 {
     struct shared *shared = arg;
     __atomic_fetch_add(&shared->ended, 1, __ATOMIC_RELAXED);
@@ -776,14 +776,14 @@ static void mpi_job_end(struct vrank *rank, int status, void *arg)
     shared->wrong += vrank_mpi(rank) != &shared->tokens[vrank_number(rank)];
 }
 
-static void mpi_free(struct vrank *rank, void *arg)
+static void face_free(struct vrank *rank, void *arg)
 {
     (void)rank;
     ((struct shared *)arg)->freed++;
 }
 
 /* Every third look finds that rank 1 may go on. */
-static int mpi_progress(void *arg)
+static int face_progress(void *arg)
 {
     struct shared *shared = arg;
     if (++shared->calls % 3 == 0) {
@@ -793,31 +793,31 @@ static int mpi_progress(void *arg)
     return 0;
 }
 
-static int mpi_quiet(void *arg)
+static int face_quiet(void *arg)
 {
     (void)arg;
     return 0;
 }
 
-static void mpi_idle(uint64_t timeout_ns, void *arg)
+static void face_idle(uint64_t timeout_ns, void *arg)
 {
     struct shared *shared = arg;
     shared->count++;
     (void)timeout_ns;
 }
 
-static void mpi_wake(void *arg)
+static void face_wake(void *arg)
 {
     (void)arg;
 }
 
-static int mpi_finished(void *arg)
+static int face_finished(void *arg)
 {
     return ((struct shared *)arg)->calls > 100;
 }
 
-static void mpi_describe(const struct vrank *rank, struct poise_buf *out,
-                         void *arg)
+static void face_describe(const struct vrank *rank, struct poise_buf *out,
+                          void *arg)
 {
     (void)arg;
     poise_buf_printf(out, "from rank %d", vrank_number(rank) + 1);
@@ -832,17 +832,17 @@ static int park_often(struct vrank *rank, void *arg)
     return vrank_number(rank);
 }
 
-static void test_mpi(void **state)
+static void test_face(void **state)
 {
     (void)state;
-    static const struct vrank_mpi_ops ops = {.rank_start = mpi_start,
-                                             .rank_end = mpi_job_end,
-                                             .rank_free = mpi_free,
-                                             .progress = mpi_progress,
-                                             .quiet = mpi_quiet,
-                                             .idle = mpi_idle,
-                                             .wake = mpi_wake,
-                                             .finished = mpi_finished};
+    static const struct vrank_mpi_ops ops = {.rank_start = face_start,
+                                             .rank_end = face_end,
+                                             .rank_free = face_free,
+                                             .progress = face_progress,
+                                             .is_deadlock = face_quiet,
+                                             .idle = face_idle,
+                                             .wake = face_wake,
+                                             .finished = face_finished};
     struct shared shared = {0};
     struct vrank_job job = {
         .count = 3, .body = park_often, .mpi = &ops, .arg = &shared};
@@ -858,11 +858,11 @@ static void test_mpi(void **state)
     assert_int_equal(out.status, 2);
 }
 
-static void test_mpi_fails(void **state)
+static void test_face_fails(void **state)
 {
     (void)state;
-    static const struct vrank_mpi_ops ops = {.rank_start = mpi_start,
-                                             .rank_free = mpi_free};
+    static const struct vrank_mpi_ops ops = {.rank_start = face_start,
+                                             .rank_free = face_free};
     struct shared shared = {.turns = 2};
     struct vrank_job job = {
         .count = 4, .body = forget, .mpi = &ops, .say = say, .arg = &shared};
@@ -878,7 +878,7 @@ static void test_mpi_fails(void **state)
 static void test_describe(void **state)
 {
     (void)state;
-    static const struct vrank_mpi_ops ops = {.describe = mpi_describe};
+    static const struct vrank_mpi_ops ops = {.describe = face_describe};
     struct shared shared = {0};
     struct vrank_job job = {
         .count = 2, .body = forget, .mpi = &ops, .say = say, .arg = &shared};
@@ -1057,8 +1057,8 @@ int main(void)
         cmocka_unit_test(test_abort),
         cmocka_unit_test(test_exit),
         cmocka_unit_test(test_unpark_ended),
-        cmocka_unit_test(test_mpi),
-        cmocka_unit_test(test_mpi_fails),
+        cmocka_unit_test(test_face),
+        cmocka_unit_test(test_face_fails),
         cmocka_unit_test(test_describe),
         cmocka_unit_test(test_placement),
         cmocka_unit_test(test_no_ranks),

@@ -500,15 +500,7 @@ void context_need(struct contexts *all, struct context *context)
 
 /* ---- ranks -------------------------------------------------------------- */
 
-void context_adopt(struct vrank *rank, int index)
-{
-    if (contexts != NULL) {
-        rank->context = &contexts->items[index];
-        context_enter(rank->context);
-    }
-}
-
-void context_enter(struct context *context)
+static void context_resume(struct context *context)
 {
     struct contexts *all = contexts;
 
@@ -518,7 +510,7 @@ void context_enter(struct context *context)
     pthread_mutex_unlock(&all->lock);
 }
 
-void context_leave(struct context *context)
+static void context_suspend(struct context *context)
 {
     struct contexts *all = contexts;
 
@@ -535,13 +527,13 @@ void context_leave(struct context *context)
     pthread_mutex_unlock(&all->lock);
 }
 
-bool context_is_present(const struct context *context)
+static bool context_is_resident(const struct context *context)
 {
     return __atomic_load_n(&context->state, __ATOMIC_RELAXED) ==
            CONTEXT_PRESENT;
 }
 
-void context_retire(struct context *context)
+static void context_retire(struct context *context)
 {
     struct contexts *all = contexts;
     struct heap *heap = &context->heap;
@@ -561,6 +553,22 @@ void context_retire(struct context *context)
     }
     pthread_mutex_unlock(&all->lock);
 }
+
+void context_adopt(struct vrank *rank, int index)
+{
+    if (contexts != NULL) {
+        rank->context = &contexts->items[index];
+        context_resume(rank->context);
+    }
+}
+
+const struct vrank_swap_ops context_swap_ops = {
+    .suspend = context_suspend,
+    .resume = context_resume,
+    .prefetch = context_prefetch,
+    .is_resident = context_is_resident,
+    .retire = context_retire,
+};
 
 void context_stay(struct context *context)
 {
@@ -588,20 +596,13 @@ static bool context_take(void *arg, size_t bytes)
 
 void context_refused(const struct heap *heap, size_t bytes)
 {
-    struct contexts *all = contexts;
-    char line[200];
-
-    if (__atomic_exchange_n(&all->has_refused, true, __ATOMIC_RELAXED) ||
-        vrank_engine == NULL || vrank_engine->job.say == NULL) {
-        return;
-    }
-    snprintf(line, sizeof line,
-             "a virtual rank got no memory: it has %llu MiB, wants %llu more, "
-             "and may have %llu; 'poise run --memory SIZE' gives more",
-             (unsigned long long)heap->allocated >> 20,
-             (unsigned long long)(bytes >> 20) + 1,
-             (unsigned long long)all->plan.context_bytes >> 20);
-    vrank_engine->job.say(line, vrank_engine->job.arg);
+    vrank_say_once(
+        VRANK_ONCE_MEMORY,
+        "a virtual rank got no memory: it has %llu MiB, wants %llu more, "
+        "and may have %llu; 'poise run --memory SIZE' gives more",
+        (unsigned long long)heap->allocated >> 20,
+        (unsigned long long)(bytes >> 20) + 1,
+        (unsigned long long)contexts->plan.context_bytes >> 20);
 }
 
 static void context_give(void *arg, size_t bytes)

@@ -84,15 +84,8 @@ void context_moved(const struct context *context,
 /** The context of rank number `index` of this process, of the rank that runs;
  * it is in memory from now on. */
 void context_adopt(struct vrank *rank, int index);
-/** Its rank is about to wait; and goes on. */
-void context_leave(struct context *context);
-void context_enter(struct context *context);
-/** It will be needed next by the calling worker: if it is away it may come. */
-void context_ahead(struct context *context);
-/** Whether it is in memory now: a guess, for choosing. */
-bool context_is_present(const struct context *context);
-/** Its rank has ended: nobody needs its memory. */
-void context_retire(struct context *context);
+/** What the scheduler calls where ranks have contexts. */
+extern const struct vrank_swap_ops context_swap_ops;
 /** It is never swapped out again: threads of the program use it. */
 void context_stay(struct context *context);
 /** The heap of the rank that runs, to be given back with context_unlock; NULL:

@@ -5,6 +5,7 @@
 #define POISE_VRANK_CONTEXT_STATE_H
 
 #include "context.h"
+#include "vrank/thread/rank.h"
 
 #include <pthread.h>
 
@@ -75,7 +76,6 @@ struct contexts {
     uint64_t used_bytes; /* of plan.budget_bytes */
     uint64_t note_bytes; /* of plan.message_bytes */
     uint64_t clock;      /* of last_use */
-    bool has_refused;    /* atomic: it was said that memory is used up */
     struct context_sums sums;
 };
 
@@ -116,6 +116,8 @@ void notes_free(struct contexts *all, struct context *context);
 /* ---- context_ahead.c: contexts that come before they are needed --------- */
 
 /* Threads, one for each worker. -ENOMEM. */
+/* The calling worker will need it next: it may come. */
+void context_prefetch(struct context *context);
 int ahead_begin(struct contexts *all);
 void ahead_end(struct contexts *all);
 

@@ -62,11 +62,12 @@ static void *ahead_main(void *arg)
     return NULL;
 }
 
-void context_ahead(struct context *context)
+void context_prefetch(struct context *context)
 {
     struct contexts *all = contexts;
 
-    if (all->ahead == NULL || context_is_present(context)) {
+    if (all->ahead == NULL ||
+        __atomic_load_n(&context->state, __ATOMIC_RELAXED) == CONTEXT_PRESENT) {
         return;
     }
     pthread_mutex_lock(&all->lock);

@@ -91,7 +91,7 @@ static const struct vrank_mpi_ops remote_ops = {
     .progress = remote_progress,
     .idle = remote_idle,
     .wake = remote_wake,
-    .quiet = remote_quiet,
+    .is_deadlock = remote_quiet,
     .finished = remote_finished,
     .end_others = remote_end_others,
 };

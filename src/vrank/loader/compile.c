@@ -9,7 +9,9 @@
  * places, would give copies wrong initial values. -fno-gnu-unique: statics of
  * C++ templates and inline functions would be shared among copies.
  */
-#include "vrank/thread/thread.h"
+#include "loader.h"
+
+#include <poise/vrank.h>
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -2,7 +2,7 @@
  * An object file: where its tables are, and whether copies of it would be
  * private. Everything that is read is checked to lie inside the file.
  */
-#include "loader.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -6,7 +6,8 @@
  * lines, each in one write, so that lines of several ranks do not tear; what
  * is left without an end of line follows at the rank's end.
  */
-#include "vrank/run/run.h"
+#include "loader.h"
+#include "vrank/thread/rank.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,8 +19,8 @@
 
 static ssize_t libc_write(void *cookie, const char *data, size_t len)
 {
-    struct run_rank *rank = cookie;
-    struct poise_buf *rest = &rank->line;
+    struct vrank_libc *own = cookie;
+    struct poise_buf *rest = &own->line;
     const char *end = memrchr(data, '\n', len);
     size_t whole = end != NULL ? (size_t)(end - data) + 1 : 0;
     int code = 0;
@@ -46,16 +47,15 @@ static ssize_t libc_write(void *cookie, const char *data, size_t len)
     return (ssize_t)len;
 }
 
-int libc_create(struct run_rank *rank, int number)
+int libc_create(struct vrank_libc *own, int number)
 {
-    struct vrank_libc *own = &rank->libc;
     size_t count = 0;
     *own = (struct vrank_libc){.optind = 1, .opterr = 1};
     while (environ != NULL && environ[count] != NULL) {
         count++;
     }
     own->environment = poise_alloc(count + 1, sizeof(char *));
-    rank->environment = own->environment;
+    own->first_environment = own->environment;
     if (own->environment == NULL) {
         return -ENOMEM;
     }
@@ -63,7 +63,7 @@ int libc_create(struct run_rank *rank, int number)
         memcpy(own->environment, environ, count * sizeof(char *));
     }
     cookie_io_functions_t functions = {.write = libc_write};
-    own->out = fopencookie(rank, "w", functions);
+    own->out = fopencookie(own, "w", functions);
     /* As under mpirun: only rank 0 reads. */
     own->in = number == 0 ? stdin : fopen("/dev/null", "re");
     if (own->out == NULL || own->in == NULL) {
@@ -76,29 +76,29 @@ int libc_create(struct run_rank *rank, int number)
     return 0;
 }
 
-void libc_flush(struct run_rank *rank)
+void libc_flush(struct vrank_libc *own)
 {
-    if (rank->libc.out != NULL) {
-        fflush(rank->libc.out);
-        if (rank->line.len > 0) {
-            poise_file_write(STDOUT_FILENO, rank->line.data, rank->line.len,
+    if (own->out != NULL) {
+        fflush(own->out);
+        if (own->line.len > 0) {
+            poise_file_write(STDOUT_FILENO, own->line.data, own->line.len,
                              "standard output");
-            poise_buf_reset(&rank->line);
+            poise_buf_reset(&own->line);
         }
     }
 }
 
-void libc_free(struct run_rank *rank)
+void libc_free(struct vrank_libc *own)
 {
-    libc_flush(rank);
-    if (rank->libc.out != NULL) {
-        fclose(rank->libc.out);
+    libc_flush(own);
+    if (own->out != NULL) {
+        fclose(own->out);
     }
-    if (rank->libc.in != NULL && rank->libc.in != stdin) {
-        fclose(rank->libc.in);
+    if (own->in != NULL && own->in != stdin) {
+        fclose(own->in);
     }
-    free(rank->environment);
-    poise_buf_free(&rank->line);
+    free(own->first_environment);
+    poise_buf_free(&own->line);
 }
 
 const char *const libc_data_names[] = {
@@ -117,6 +117,6 @@ void libc_data(struct vrank_libc *own, void *out[LIBC_DATA])
 struct vrank_libc *libc_now(void)
 {
     const struct vrank *self = vrank_self();
-    struct run_rank *rank = self != NULL ? run_rank_of(self) : NULL;
-    return rank != NULL ? &rank->libc : NULL;
+    struct load_rank *program = self != NULL ? self->program : NULL;
+    return program != NULL ? &program->libc : NULL;
 }

@@ -5,6 +5,7 @@
  */
 #include "libc_wrap.h"
 #include "vrank/context/context.h"
+#include "vrank/thread/rank.h"
 
 #include <errno.h>
 #include <malloc.h>

@@ -4,7 +4,8 @@
  */
 #include "libc_wrap.h"
 
-#include "vrank/run/run.h"
+#include "loader.h"
+#include "vrank/thread/rank.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -23,7 +24,7 @@ static void shim_exit(int status)
 {
     struct vrank *self = vrank_self();
     if (self != NULL) {
-        run_rank_end(run_rank_of(self));
+        load_rank_end(self->program);
         vrank_exit(status & 0xff);
     }
     vrank_abort(status & 0xff,
@@ -258,10 +259,16 @@ static unsigned short *shim_seed48(unsigned short seed[3])
 
 static bool shim_refuses(const char *call)
 {
-    struct vrank *self = vrank_self();
-    if (self == NULL || !run_rank_refuses(self, call)) {
+    struct vrank *const *locals;
+    const struct vrank *self = vrank_self();
+    int count = self != NULL ? vrank_locals(&locals) : 0;
+    if (count < 2) {
         return false;
     }
+    vrank_say_once(VRANK_ONCE_REFUSED,
+                   "virtual rank %d called %s, which fails: %d ranks share the "
+                   "process and its working directory",
+                   vrank_number(self), call, count);
     errno = ENOTSUP;
     return true;
 }

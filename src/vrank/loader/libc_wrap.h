@@ -15,6 +15,8 @@
 #ifndef POISE_VRANK_SHIM_H
 #define POISE_VRANK_SHIM_H
 
+#include <poise/core.h>
+
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -34,7 +36,20 @@ struct vrank_libc {
     char random_state[128];
     struct drand48_data drand48;
     bool has_random;
+    struct poise_buf line;    /**< of its standard output, not ended yet */
+    char **first_environment; /**< owned; what it started with */
 };
+
+/** Once for rank number `number` of the job; -ENOMEM, or why its standard
+ * streams cannot be opened. Free it after an error, too. */
+int libc_create(struct vrank_libc *own, int number);
+/** Write what is left of its standard output. */
+void libc_flush(struct vrank_libc *own);
+void libc_free(struct vrank_libc *own);
+/** The data that are a rank's own, and where they are. */
+enum { LIBC_DATA = 9 };
+extern const char *const libc_data_names[];
+void libc_data(struct vrank_libc *own, void *out[LIBC_DATA]);
 
 /** The state of the rank that runs; NULL on a thread that is none's. */
 struct vrank_libc *libc_now(void);

@@ -1,51 +1,31 @@
 /*
- * The loader: a private copy of a program, and of the libraries it brings, for
- * each virtual rank.
+ * The loader: a private image of a program, and of the libraries it brings, for
+ * each virtual rank, and what the C library keeps for a process, for each.
  *
  *   image.c    an object file: its tables, and whether it can be copied
- *   copy.c     one copy of an image in memory
- *   program.c  a program and its libraries; a rank's set of copies
+ *   private.c  one private image of it in memory
+ *   program.c  a program and its libraries; a rank's set of private images
+ *   rank.c     a rank's program, from its constructors to its destructors
+ *   compile.c  how `poise cc` links such programs
+ *   start.c    what it links into them
+ *   libc*.c    libc_wrap.h
  *
- * The dynamic linker makes the copies: it is given a file of its own for each
+ * The dynamic linker makes the images: it is given a file of its own for each
  * (it knows files by their inode), in memory, of which only what it looks at is
- * filled in. It runs none of the copy's constructors: the file's table does
- * not show them. Nor does it make one for all of what the file wants to be
- * unique in the process. Afterwards all segments are mapped from the real file,
- * and only pages that relocation changed are the copy's own; the temporary file
- * is gone with its last mapping. The constructors run when the rank starts, on
- * its own stack, and the destructors when it ends.
+ * filled in. It runs none of the constructors: the file's table does not show
+ * them. Nor does it make one for all of what the file wants to be unique in the
+ * process. Afterwards all segments are mapped from the real file, and only
+ * pages that relocation changed are the image's own; the temporary file is gone
+ * with its last mapping. The constructors run when the rank starts, on its own
+ * stack, and the destructors when it ends.
  */
-#ifndef POISE_VRANK_LOAD_H
-#define POISE_VRANK_LOAD_H
+#ifndef POISE_VRANK_LOADER_H
+#define POISE_VRANK_LOADER_H
 
-#include "vrank/thread/thread.h"
+#include "vrank/loader/libc_wrap.h"
 
-#include <elf.h>
-
-/** An object file, mapped for reading. */
-struct load_image {
-    char *path;
-    const char *name; /**< the last part of the path */
-    int fd;
-    const unsigned char *data;
-    size_t bytes;
-    const Elf64_Ehdr *header;
-    const Elf64_Phdr *segments;
-    int segment_count;
-    const Elf64_Dyn *dynamic;
-    size_t dynamic_count;
-    const Elf64_Sym *symbols;
-    size_t symbol_count; /**< those that are defined and can be found */
-    const char *strings;
-    size_t strings_bytes;
-    const Elf64_Rela *relocations[2]; /**< of data, of calls */
-    size_t relocation_counts[2];
-    const char *soname; /**< NULL: none */
-    bool has_ifunc;     /**< relocation runs code of it */
-    bool has_static_tls;
-    struct load_fix *fixes; /**< owned; what copies get replaced */
-    size_t fix_count;
-};
+struct load_copy;
+struct load_image;
 
 /** What programs find elsewhere than the dynamic linker would. */
 struct load_names {
@@ -56,69 +36,10 @@ struct load_names {
     void *arg;
 };
 
-/** One address to replace in each copy. */
-struct load_fix {
-    uint64_t offset;
-    int64_t addend;
-    void *function; /**< NULL: data number `data` of the rank */
-    int data;
-};
-
-/** Open and look at `path`. -ENOEXEC where it is no object file of this
- * machine, or damaged. */
-int load_image_open(const char *path, struct load_image *out);
-void load_image_close(struct load_image *image);
-/** `bytes` of the file that are loaded at `address`; NULL if they are not
- * there. */
-const void *load_image_at(const struct load_image *image, uint64_t address,
-                          size_t bytes);
-/** A string of the dynamic table; "" if it is damaged. */
-const char *load_image_string(const struct load_image *image, uint64_t offset);
-/** The value of a tag, or 0. */
-uint64_t load_image_tag(const struct load_image *image, int64_t tag);
-/** Find what is to be replaced in copies. */
-int load_image_fix(struct load_image *image, const struct load_names *names);
-/** Whether copies of it are truly private; if not, the error names the object
- * and says what it has that cannot be copied. */
-int load_image_check(const struct load_image *image);
-
-/** One copy, loaded. */
-struct load_copy {
-    const struct load_image *image;
-    void *handle;
-    char *base; /**< what to add to the addresses of the image */
-};
-
-/** A library's name in one copy in place of its own: of the same length. */
-struct load_rename {
-    const char *from;
-    char *to;
-};
-
-/**
- * Make copy number `number` of an image. Names of libraries are replaced as
- * `renames` (ends with NULL) says.
- */
-int load_copy_create(const struct load_image *image, int number,
-                     const struct load_rename *renames, struct load_copy *out);
-/** Map the real file, and replace addresses: `data` are those of the rank, in
- * the order of struct load_names. Call it before anything of the copy runs. */
-int load_copy_settle(const struct load_copy *copy, void *const *data);
-/** Constructors and destructors, in their order, on the caller's stack. */
-void load_copy_construct(const struct load_copy *copy, int argc, char **argv,
-                         char **envp);
-void load_copy_destruct(const struct load_copy *copy);
-
 /** A program and the libraries that are copied with it. */
 struct load_program {
     struct load_image *images; /**< dependencies first, the program last */
     int count;
-};
-/** One rank's copies, in the same order. */
-struct load_set {
-    const struct load_program *program;
-    struct load_copy *copies;
-    int (*main)(int argc, char **argv, char **envp);
 };
 
 /**
@@ -129,13 +50,42 @@ struct load_set {
 int load_program_open(const char *path, const struct load_names *names,
                       struct load_program *out);
 void load_program_close(struct load_program *program);
-/** Bytes of address space and mappings that a copy of it needs. */
+/** Bytes of data and mappings that private images of it need. */
 void load_program_needs(const struct load_program *program, size_t *bytes,
                         int *mappings);
-/** Load rank number `number`'s copies. */
-int load_set_create(const struct load_program *program, int number,
-                    void *const *data, struct load_set *out);
-/** Forget them. They stay loaded: threads of the program may still run. */
-void load_set_free(struct load_set *set);
+/** What one rank runs: its private images, its C library. Zero is empty. */
+struct load_rank {
+    const struct load_program *program;
+    struct load_copy
+        *copies; /**< in the order of the program's images; owned */
+    int (*main)(int argc, char **argv, char **envp);
+    struct vrank_libc libc;
+    int argc;
+    char **argv; /**< owned, strings too */
+    bool has_ended;
+};
+
+/** Load number `index` of this process, for rank number `number` of the job.
+ * Free it after an error, too. It stays where it is. */
+int load_rank_create(const struct load_program *program, int index, int number,
+                     int argc, char *const *argv, struct load_rank *out);
+/** Run the constructors, main, and what load_rank_end runs, on the rank's
+ * stack; the status that main returned. */
+int load_rank_run(struct load_rank *rank);
+/** Once: run the destructors, write what is left of the output. On the rank's
+ * stack. */
+void load_rank_end(struct load_rank *rank);
+/** The images stay loaded: threads of the program may still run. */
+void load_rank_free(struct load_rank *rank);
+
+/** Where Poise is installed (compile.c). Owned strings, without a slash at the
+ * end. */
+struct vrank_folders {
+    char *library; /**< libpoise and libpoise-vmpi */
+    char *include; /**< of the mpi.h that programs see */
+    char *start;   /**< libpoise-start.a */
+};
+int vrank_folders(struct vrank_folders *out);
+void vrank_folders_free(struct vrank_folders *folders);
 
 #endif

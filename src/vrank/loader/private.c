@@ -1,7 +1,7 @@
 /*
  * One copy of an image: see load.h for the idea.
  */
-#include "loader.h"
+#include "internal.h"
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -7,7 +7,7 @@
  * the same length that is this copy's own, and so the dynamic linker finds for
  * each copy of the program its own libraries.
  */
-#include "loader.h"
+#include "internal.h"
 #include "start.h"
 
 #include <dlfcn.h>
@@ -24,7 +24,7 @@
 #define PROGRAM_DIGITS 4
 
 /* Made for sharing, or shared for good reason: the C library keeps what is a
- * rank's own behind our functions, see shim.c. */
+ * rank's own behind our functions, see libc_wrap.h. */
 static const char *const program_shared[] = {
     "ld-linux-x86-64.so.2", "libc.so.6",    "libm.so.6",      "libpthread.so.0",
     "libdl.so.2",           "librt.so.1",   "libgcc_s.so.1",  "libpoise.so.0",
@@ -346,44 +346,36 @@ static void program_rename_free(struct load_rename *renames)
     free(renames);
 }
 
-int load_set_create(const struct load_program *program, int number,
-                    void *const *data, struct load_set *out)
+/* Where the program's main is, as the descriptor in its image says. */
+static int program_find_main(struct load_rank *rank)
 {
-    struct load_set set = {.program = program};
-    struct load_rename *renames = program_rename(program, number);
-    set.copies = poise_alloc((size_t)program->count, sizeof *set.copies);
-    int code = renames == NULL || set.copies == NULL ? -ENOMEM : 0;
-    for (int i = 0; i < program->count && code == 0; i++) {
-        code =
-            load_copy_create(&program->images[i], number * program->count + i,
-                             renames, &set.copies[i]);
+    int last = rank->program->count - 1;
+    const struct poise_vrank_program *descriptor =
+        dlsym(rank->copies[last].handle, POISE_VRANK_PROGRAM_SYMBOL);
+    if (descriptor == NULL || descriptor->version != POISE_VRANK_PROGRAM) {
+        return poise_error_set(ENOEXEC, "run with virtual ranks",
+                               rank->program->images[last].path,
+                               "it was linked by another version of 'poise "
+                               "cc'");
     }
-    for (int i = 0; i < program->count && code == 0; i++) {
-        code = load_copy_settle(&set.copies[i], data);
-    }
-    if (code == 0) {
-        const struct poise_vrank_program *descriptor = dlsym(
-            set.copies[program->count - 1].handle, POISE_VRANK_PROGRAM_SYMBOL);
-        if (descriptor == NULL || descriptor->version != POISE_VRANK_PROGRAM) {
-            code = poise_error_set(ENOEXEC, "run with virtual ranks",
-                                   program->images[program->count - 1].path,
-                                   "it was linked by another version of 'poise "
-                                   "cc'");
-        } else {
-            set.main = descriptor->main;
-        }
-    }
-    program_rename_free(renames);
-    if (code < 0) {
-        load_set_free(&set);
-        return code;
-    }
-    *out = set;
+    rank->main = descriptor->main;
     return 0;
 }
 
-void load_set_free(struct load_set *set)
+int load_program_copy(int number, void *const *data, struct load_rank *rank)
 {
-    free(set->copies);
-    *set = (struct load_set){0};
+    const struct load_program *program = rank->program;
+    struct load_rename *renames = program_rename(program, number);
+    rank->copies = poise_alloc((size_t)program->count, sizeof *rank->copies);
+    int code = renames == NULL || rank->copies == NULL ? -ENOMEM : 0;
+    for (int i = 0; i < program->count && code == 0; i++) {
+        code =
+            load_copy_create(&program->images[i], number * program->count + i,
+                             renames, &rank->copies[i]);
+    }
+    for (int i = 0; i < program->count && code == 0; i++) {
+        code = load_copy_settle(&rank->copies[i], data);
+    }
+    program_rename_free(renames);
+    return code == 0 ? program_find_main(rank) : code;
 }

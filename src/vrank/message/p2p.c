@@ -149,23 +149,19 @@ struct type_signature p2p_sign(const struct mpi_data *data)
 static void check_types(struct poise_mpi_request *request, size_t bytes,
                         const struct type_signature *sent)
 {
-    const struct vrank_job *job = &vrank_engine->job;
     char line[240];
     if (!request->data.type || request->error != MPI_SUCCESS ||
         type_agrees(request->data.type, bytes, sent)) {
         return;
     }
     request->error = MPI_ERR_TYPE;
-    if (job->say) {
-        snprintf(line, sizeof line,
-                 "virtual rank %d receives %s, and rank %d of the communicator "
-                 "sent %s (%zu bytes, tag %d)",
-                 request->mpi->number,
-                 type_basic_name(request->data.type->basic), request->source,
-                 type_basic_name((enum type_basic)sent->basic), bytes,
-                 request->received_tag);
-        job->say(line, job->arg);
-    }
+    snprintf(line, sizeof line,
+             "virtual rank %d receives %s, and rank %d of the communicator "
+             "sent %s (%zu bytes, tag %d)",
+             request->mpi->number, type_basic_name(request->data.type->basic),
+             request->source, type_basic_name((enum type_basic)sent->basic),
+             bytes, request->received_tag);
+    vrank_say(line);
 }
 
 /* What a receive learns of its message. */

@@ -240,7 +240,7 @@ int remote_send(struct poise_mpi_request *request, int number,
 {
     /* The priority policy learns from it. */
     if (vrank_self() != NULL) {
-        vrank_hurry(vrank_self());
+        vrank_prioritize(vrank_self());
     }
     if (vrank_communicates()) {
         return send_now(request, number, envelope, true);

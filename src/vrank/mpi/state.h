@@ -19,7 +19,7 @@
 
 #include "inside.h"
 #include "vrank/match/match.h"
-#include "vrank/thread/thread.h"
+#include "vrank/thread/rank.h"
 
 struct poise_world;
 struct vrank_mpi;

@@ -9,6 +9,7 @@
  */
 #include "profile.h"
 #include "vrank/context/context.h"
+#include "vrank/thread/rank.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -176,7 +177,7 @@ void profile_leave(void)
     record->state = POISE_VRANK_COMPUTING;
     call->calls++;
     profile_add(&call->times, &record->times, &record->entered);
-    if (vrank_engine->job.profile->is_phased[record->call]) {
+    if (record->profile->is_phased[record->call]) {
         phase_end(rank);
     }
 }

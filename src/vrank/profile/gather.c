@@ -255,9 +255,9 @@ static int collect_workers(const struct profile *profile,
             .worker = i,
             .wall_ns = ns_of(from->end - from->start),
             .idle_ns = ns_of(from->idle),
-            .idle_network_ns = ns_of(from->idle_by[PROFILE_BY_NETWORK]),
-            .idle_sync_ns = ns_of(from->idle_by[PROFILE_BY_RANK]),
-            .idle_sleep_ns = ns_of(from->idle_by[PROFILE_BY_TIME]),
+            .idle_network_ns = ns_of(from->idle_by[VRANK_BY_NETWORK]),
+            .idle_sync_ns = ns_of(from->idle_by[VRANK_BY_RANK]),
+            .idle_sleep_ns = ns_of(from->idle_by[VRANK_BY_TIME]),
             .switches = from->switches};
         for (int r = 0; r < profile->rank_count; r++) {
             const struct profile_times *times = &profile->ranks[r].times;

@@ -4,6 +4,7 @@
  */
 #include "profile.h"
 #include "vrank/context/context.h"
+#include "vrank/thread/rank.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -29,9 +30,8 @@ static void profile_move(struct profile_rank *record, enum poise_vrank_time to,
 }
 
 /* One rank more can run, or one less. */
-static void profile_count(int change, uint64_t now)
+static void profile_count(struct profile *profile, int change, uint64_t now)
 {
-    struct profile *profile = vrank_engine->job.profile;
     vrank_spin_lock(&profile->lock);
     int runnable = profile->runnable;
     /* A rank may be woken before its wait is noted. */
@@ -46,12 +46,14 @@ static void profile_count(int change, uint64_t now)
     vrank_spin_unlock(&profile->lock);
 }
 
-static struct profile_worker *worker_of(const struct vrank *rank)
+static struct profile_worker *worker_of(const struct profile *profile,
+                                        const struct vrank *rank)
 {
-    return &vrank_engine->job.profile->workers[rank->worker->number];
+    return &profile->workers[rank->worker->number];
 }
 
-void profile_pause(struct vrank *rank, bool waits)
+static void profile_pause(struct profile *profile, struct vrank *rank,
+                          bool waits)
 {
     struct profile_rank *record = rank->profile;
     uint64_t now = poise_clock_ticks();
@@ -59,18 +61,20 @@ void profile_pause(struct vrank *rank, bool waits)
     /* What it waited for is known when it is woken. */
     profile_move(record, waits ? POISE_VRANK_SYNC : POISE_VRANK_READY, now);
     if (waits) {
-        record->network_then = worker_of(rank)->idle_by[PROFILE_BY_NETWORK];
-        profile_count(-1, now);
+        record->network_then =
+            worker_of(profile, rank)->idle_by[VRANK_BY_NETWORK];
+        profile_count(profile, -1, now);
     }
 }
 
-void profile_post(struct vrank *rank)
+static void profile_post(struct profile *profile, struct vrank *rank,
+                         enum vrank_cause cause)
 {
     struct profile_rank *record = rank->profile;
     uint64_t now = poise_clock_ticks();
     record->woken = now;
-    record->cause = vrank_here != NULL ? vrank_here->cause : PROFILE_BY_RANK;
-    profile_count(1, now);
+    record->cause = cause;
+    profile_count(profile, 1, now);
 }
 
 /* The worker is idle: bring its record up to now. */
@@ -93,20 +97,21 @@ static void profile_part(struct profile_rank *record, uint64_t waited,
     record->times.ticks[POISE_VRANK_NETWORK] += network;
 }
 
-void profile_wake(struct vrank_worker *worker, struct vrank *rank)
+static void profile_wake(struct profile *profile, struct vrank *rank,
+                         enum vrank_cause by)
 {
-    static const enum poise_vrank_time waits[PROFILE_CAUSES] = {
-        [PROFILE_BY_RANK] = POISE_VRANK_SYNC,
-        [PROFILE_BY_NETWORK] = POISE_VRANK_NETWORK,
-        [PROFILE_BY_TIME] = POISE_VRANK_SLEEPING};
+    static const enum poise_vrank_time waits[VRANK_CAUSES] = {
+        [VRANK_BY_RANK] = POISE_VRANK_SYNC,
+        [VRANK_BY_NETWORK] = POISE_VRANK_NETWORK,
+        [VRANK_BY_TIME] = POISE_VRANK_SLEEPING};
     struct profile_rank *record = rank->profile;
-    struct profile_worker *idle = worker_of(rank);
+    struct profile_worker *idle = worker_of(profile, rank);
     uint64_t now = record->woken, since = record->since;
     uint32_t cause = record->cause;
     if (now == 0) {
         now = poise_clock_ticks();
-        cause = worker->cause;
-        profile_count(1, now);
+        cause = by;
+        profile_count(profile, 1, now);
     }
     record->woken = 0;
     if (idle->is_idle) {
@@ -118,71 +123,64 @@ void profile_wake(struct vrank_worker *worker, struct vrank *rank)
     idle->idle_pending = 0;
     record->state = waits[cause];
     profile_move(record, POISE_VRANK_READY, now);
-    if (cause == PROFILE_BY_RANK) {
+    if (cause == VRANK_BY_RANK) {
         profile_part(record, record->since - since,
-                     idle->idle_by[PROFILE_BY_NETWORK] - record->network_then);
+                     idle->idle_by[VRANK_BY_NETWORK] - record->network_then);
     }
 }
 
-void profile_resume(struct vrank *rank)
+static void profile_resume(struct profile *profile, struct vrank *rank)
 {
+    (void)profile;
     struct profile_rank *record = rank->profile;
     profile_move(record, (enum poise_vrank_time)record->resumed,
                  poise_clock_ticks());
     record->switches++;
 }
 
-void profile_finish(struct vrank *rank)
+static void profile_finish(struct profile *profile, struct vrank *rank)
 {
     struct profile_rank *record = rank->profile;
     uint64_t now = poise_clock_ticks();
     profile_touch(record, now);
-    profile_count(-1, now);
+    profile_count(profile, -1, now);
     context_moved(rank->context, record->moved);
 }
 
 /* ---- workers ------------------------------------------------------------ */
 
-void profile_idle(struct vrank_worker *worker, bool idle)
+static void profile_worker_idle(struct profile *profile, int worker, bool idle)
 {
-    struct profile *profile = vrank_engine->job.profile;
-    if (profile != NULL) {
-        struct profile_worker *record = &profile->workers[worker->number];
-        uint64_t now = poise_clock_ticks();
-        if (idle) {
-            record->idle_since = now;
-            record->idle_ended = false;
-        } else {
-            profile_idle_to(record, now);
-        }
-        /* Somebody was woken before the wait was over. */
-        if (!idle && record->idle_ended) {
-            record->idle_by[record->idle_cause] += record->idle_pending;
-            record->idle_pending = 0;
-        }
-        record->is_idle = idle;
+    struct profile_worker *record = &profile->workers[worker];
+    uint64_t now = poise_clock_ticks();
+    if (idle) {
+        record->idle_since = now;
+        record->idle_ended = false;
+    } else {
+        profile_idle_to(record, now);
     }
+    /* A rank was woken before the wait was over. */
+    if (!idle && record->idle_ended) {
+        record->idle_by[record->idle_cause] += record->idle_pending;
+        record->idle_pending = 0;
+    }
+    record->is_idle = idle;
 }
 
-void profile_worker_begin(struct vrank_worker *worker)
+static void profile_worker_begin(struct profile *profile, int worker)
 {
-    struct profile *profile = vrank_engine->job.profile;
-    if (profile != NULL) {
-        struct profile_worker *record = &profile->workers[worker->number];
-        counters_begin(profile, record);
-        record->start = poise_clock_ticks();
-    }
+    struct profile_worker *record = &profile->workers[worker];
+    counters_begin(profile, record);
+    record->start = poise_clock_ticks();
 }
 
-void profile_worker_end(struct vrank_worker *worker)
+static void profile_worker_end(struct profile *profile, int worker,
+                               uint64_t switches)
 {
-    struct profile *profile = vrank_engine->job.profile;
-    if (profile != NULL) {
-        struct profile_worker *record = &profile->workers[worker->number];
-        record->end = poise_clock_ticks();
-        record->switches = worker->switches;
-        counters_end(record);
-    }
+    struct profile_worker *record = &profile->workers[worker];
+    record->end = poise_clock_ticks();
+    record->switches = switches;
+    counters_end(record);
 }
 
 /* ---- messages ----------------------------------------------------------- */
@@ -250,45 +248,45 @@ void profile_message(const struct vrank *rank, int dest, size_t bytes)
 /* ---- a run -------------------------------------------------------------- */
 
 static int profile_make_ranks(struct profile *profile,
-                              struct vrank_engine *engine, uint64_t now)
+                              struct vrank *const *ranks)
 {
-    for (int i = 0; i < engine->local_count; i++) {
+    for (int i = 0; i < profile->rank_count; i++) {
         struct profile_rank *record = &profile->ranks[i];
-        *record =
-            (struct profile_rank){.state = POISE_VRANK_READY,
-                                  .resumed = POISE_VRANK_COMPUTING,
-                                  .since = now,
-                                  .phase_call = -1,
-                                  .number = engine->ranks[i].number,
-                                  .worker = engine->ranks[i].worker->number};
+        *record = (struct profile_rank){.profile = profile,
+                                        .state = POISE_VRANK_READY,
+                                        .resumed = POISE_VRANK_COMPUTING,
+                                        .since = profile->start,
+                                        .phase_call = -1,
+                                        .number = ranks[i]->number,
+                                        .worker = ranks[i]->worker->number};
         record->calls =
             poise_alloc((size_t)profile->call_count + 1, sizeof *record->calls);
         record->phases = poise_alloc(PROFILE_PHASES, sizeof *record->phases);
         if (record->calls == NULL || record->phases == NULL) {
             return -ENOMEM;
         }
-        engine->ranks[i].profile = record;
+        ranks[i]->profile = record;
     }
     return 0;
 }
 
-int profile_begin(struct profile *profile, struct vrank_engine *engine)
+static int profile_begin(struct profile *profile, const struct vrank_job *job)
 {
-    const struct vrank_job *job = &engine->job;
-    size_t ranks = (size_t)engine->local_count;
+    struct vrank *const *ranks;
+    size_t count = (size_t)vrank_locals(&ranks);
     profile->count = job->count;
     profile->processes = job->processes;
     profile->process = job->process;
     profile->threads = job->threads;
     profile->policy = poise_vrank_policy_names[job->policy];
     profile->placement = poise_vrank_placement_names[job->placement];
-    profile->rank_count = engine->local_count;
+    profile->rank_count = (int)count;
     profile->worker_count = job->threads;
-    profile->ranks = poise_alloc(ranks + 1, sizeof *profile->ranks);
+    profile->ranks = poise_alloc(count + 1, sizeof *profile->ranks);
     profile->workers =
         poise_alloc((size_t)job->threads, sizeof *profile->workers);
     profile->runnable_ticks =
-        poise_alloc(ranks + 1, sizeof *profile->runnable_ticks);
+        poise_alloc(count + 1, sizeof *profile->runnable_ticks);
     if (profile->ranks == NULL || profile->workers == NULL ||
         profile->runnable_ticks == NULL) {
         return -ENOMEM;
@@ -297,16 +295,12 @@ int profile_begin(struct profile *profile, struct vrank_engine *engine)
     poise_clock_tick_hz();
     profile->start_ns = poise_clock_ns();
     profile->start = poise_clock_ticks();
-    profile->runnable = engine->local_count;
+    profile->runnable = profile->rank_count;
     profile->runnable_since = profile->start;
-    int code = profile_make_ranks(profile, engine, profile->start);
-    for (int i = 0; code == 0 && i < job->threads; i++) {
-        engine->workers[i].watch |= VRANK_WATCH_PROFILE;
-    }
-    return code;
+    return profile_make_ranks(profile, ranks);
 }
 
-void profile_end(struct profile *profile)
+static void profile_end(struct profile *profile)
 {
     profile->end = poise_clock_ticks();
     profile->end_ns = poise_clock_ns();
@@ -316,6 +310,19 @@ void profile_end(struct profile *profile)
             profile->end - profile->runnable_since;
     }
 }
+
+const struct vrank_profile_ops profile_ops = {
+    .begin = profile_begin,
+    .end = profile_end,
+    .worker_begin = profile_worker_begin,
+    .worker_end = profile_worker_end,
+    .worker_idle = profile_worker_idle,
+    .pause = profile_pause,
+    .post = profile_post,
+    .wake = profile_wake,
+    .resume = profile_resume,
+    .finish = profile_finish,
+};
 
 void profile_free(struct profile *profile)
 {

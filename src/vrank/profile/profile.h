@@ -2,11 +2,11 @@
  * What a run is seen to do: where the time of each rank goes, how many ranks
  * could run at each moment, what the functions of MPI take.
  *
- *   profile.c           ranks that run and wait; parallelism
- *   profile_calls.c     functions of MPI, and phases between collectives
- *   profile_counters.c  what the kernel and the processor counted
- *   profile_gather.c    the processes' parts put together
- *   profile_file.c      written as JSON, and read again
+ *   profile.c   ranks that run and wait; parallelism
+ *   calls.c     functions of MPI, and phases between collectives
+ *   counters.c  what the kernel and the processor counted
+ *   gather.c    the processes' parts put together
+ *   file.c      written as JSON, and read again
  *
  * A rank's record is written by its own worker. Where another worker wakes it,
  * that one leaves the moment and the cause in the record before it puts the
@@ -22,14 +22,6 @@
 #define PROFILE_CALLS 512
 /** Phases of a rank; what is beyond is one. */
 #define PROFILE_PHASES 64
-
-/** Why a rank that waited can run. */
-enum profile_cause {
-    PROFILE_BY_RANK,    /* another rank of the process */
-    PROFILE_BY_NETWORK, /* progress with other processes */
-    PROFILE_BY_TIME,    /* a timer */
-    PROFILE_CAUSES
-};
 
 /** What becomes of the time of a rank. */
 struct profile_times {
@@ -57,6 +49,7 @@ struct profile_edge {
 };
 
 struct profile_rank {
+    struct profile *profile; /* of which it is a part */
     int number, worker;
     uint32_t state;   /* enum poise_vrank_time, in which it is since */
     uint32_t resumed; /* the one to go back to when it runs */
@@ -68,7 +61,7 @@ struct profile_rank {
     uint64_t woken;
     /* What the worker had waited for the network when the rank's wait began. */
     uint64_t network_then;
-    uint32_t cause; /* enum profile_cause */
+    uint32_t cause; /* enum vrank_cause */
     /* The function of MPI that runs: depth 0, none. */
     int depth, call;
     const void *frame, *site;
@@ -93,8 +86,8 @@ struct profile_worker {
     bool is_idle, idle_ended; /* somebody was woken meanwhile, by: */
     uint32_t idle_cause;
     uint64_t idle_since;
-    uint64_t idle_by[PROFILE_CAUSES]; /* parts of it, by what ended them */
-    uint64_t idle_pending;            /* over, but nobody was woken yet */
+    uint64_t idle_by[VRANK_CAUSES]; /* parts of it, by what ended them */
+    uint64_t idle_pending;          /* over, but nobody was woken yet */
     uint64_t switches;
     int fds[POISE_VRANK_COUNTERS]; /* of the processor's counters; -1 */
     int64_t start_kernel[POISE_VRANK_KERNELS];
@@ -121,43 +114,28 @@ struct profile {
     int call_count;
 };
 
-/* ---- profile.c: called by the engine ------------------------------------ */
+/* ---- profile.c ---------------------------------------------------------- */
 
-/* Once its ranks and workers exist, before any runs; -ENOMEM. */
-int profile_begin(struct profile *profile, struct vrank_engine *engine);
-/* Everything has ended. */
-void profile_end(struct profile *profile);
+/* What the scheduler calls where a profile is wanted. */
+extern const struct vrank_profile_ops profile_ops;
 void profile_free(struct profile *profile);
-/* The rank leaves the processor: it waits, or others may run. */
-void profile_pause(struct vrank *rank, bool waits);
-/* It can run again; `worker` is its own, the caller's. */
-void profile_wake(struct vrank_worker *worker, struct vrank *rank);
-/* The same is coming: the caller, any thread, puts it into the inbox. */
-void profile_post(struct vrank *rank);
-/* It goes on. */
-void profile_resume(struct vrank *rank);
-void profile_finish(struct vrank *rank);
-void profile_idle(struct vrank_worker *worker, bool idle);
-/* On the kernel thread of a worker, before its ranks run and after. */
-void profile_worker_begin(struct vrank_worker *worker);
-void profile_worker_end(struct vrank_worker *worker);
 /* Bring the record of a running rank up to now. */
 void profile_touch(struct profile_rank *record, uint64_t now);
 /* The rank sends `bytes` bytes to rank number `dest`. */
 void profile_message(const struct vrank *rank, int dest, size_t bytes);
 
-/* ---- profile_calls.c ---------------------------------------------------- */
+/* ---- calls.c ---------------------------------------------------- */
 
-/* A function that does what `function`, MPI's `name`, does and tells how long
+/* A function that does what `function`, MPI's `name`, does and notes how long
  * it took. `function` itself where there is no room for more. */
 void *profile_wrap(struct profile *profile, const char *name, void *function);
 
-/* ---- profile_counters.c ------------------------------------------------- */
+/* ---- counters.c ------------------------------------------------- */
 
 void counters_begin(struct profile *profile, struct profile_worker *worker);
 void counters_end(struct profile_worker *worker);
 
-/* ---- profile_gather.c --------------------------------------------------- */
+/* ---- gather.c --------------------------------------------------- */
 
 struct poise_world;
 /* The whole job's, in process 0, else *out is NULL. `world` may be NULL.

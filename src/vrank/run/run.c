@@ -2,12 +2,13 @@
  * A run of a program: one private copy for each rank of this process, or, for
  * a program that was started by itself, the program in place.
  */
-#include "run.h"
 #include "setup.h"
 #include "vrank/context/context.h"
 #include "vrank/job/job.h"
+#include "vrank/loader/loader.h"
 #include "vrank/loader/start.h"
 #include "vrank/profile/profile.h"
+#include "vrank/thread/rank.h"
 
 #include <poise/comm.h>
 
@@ -33,55 +34,18 @@ struct run {
     const struct poise_vrank_program *in_place; /* NULL: copies */
     int argc;
     char **argv, **envp;
-    struct run_rank *ranks; /* [count] */
+    struct load_rank *ranks; /* [count]; NULL: in place */
     int count;
     char *signal_stacks; /* [threads], mapped */
     struct vrank_setup setup;
     struct profile profile; /* if options->profiled */
     bool has_mpi;
-    bool has_refused; /* atomic: it was said */
 };
 
 /* A signal handler has no argument: the run whose ranks may crash. */
 static struct run *run_now;
 
-struct run_rank *run_rank_of(const struct vrank *rank)
-{
-    return rank->owner;
-}
-
-bool run_rank_refuses(const struct vrank *rank, const char *call)
-{
-    const struct run_rank *own = rank->owner;
-    if (own == NULL || own->run->count < 2) {
-        return false;
-    }
-    struct run *run = own->run;
-    if (!__atomic_exchange_n(&run->has_refused, true, __ATOMIC_RELAXED) &&
-        run->options->say != NULL) {
-        char line[160];
-        snprintf(line, sizeof line,
-                 "virtual rank %d called %s, which fails: %d ranks share the "
-                 "process and its working directory",
-                 vrank_number(rank), call, run->count);
-        run->options->say(line, run->options->arg);
-    }
-    return true;
-}
-
 /* ---- a rank ------------------------------------------------------------- */
-
-void run_rank_end(struct run_rank *rank)
-{
-    if (rank->has_ended) {
-        return;
-    }
-    rank->has_ended = true;
-    for (int i = rank->run->program.count - 1; i >= 0; i--) {
-        load_copy_destruct(&rank->set.copies[i]);
-    }
-    libc_flush(rank);
-}
 
 static int run_body(struct vrank *self, void *arg)
 {
@@ -90,74 +54,37 @@ static int run_body(struct vrank *self, void *arg)
     int index = 0;
     for (vrank_locals(&locals); locals[index] != self; index++) {
     }
-    struct run_rank *rank = &run->ranks[index];
-    self->owner = rank;
     context_adopt(self, index);
-    int status;
     if (run->in_place != NULL) {
-        status = run->in_place->main(run->argc, run->argv, run->envp);
-    } else {
-        for (int i = 0; i < run->program.count; i++) {
-            load_copy_construct(&rank->set.copies[i], run->argc, rank->argv,
-                                rank->libc.environment);
-        }
-        status = rank->set.main(run->argc, rank->argv, rank->libc.environment);
+        return run->in_place->main(run->argc, run->argv, run->envp) & 0xff;
     }
-    run_rank_end(rank);
-    return status & 0xff;
+    self->program = &run->ranks[index];
+    return load_rank_run(self->program) & 0xff;
 }
 
-static int run_make_rank(struct run *run, int index, int number)
-{
-    struct run_rank *rank = &run->ranks[index];
-    void *data[LIBC_DATA];
-    rank->run = run;
-    /* A program in place has the C library for itself. */
-    if (run->in_place != NULL) {
-        return 0;
-    }
-    int code = libc_create(rank, number);
-    if (code < 0) {
-        return code;
-    }
-    rank->argv = poise_alloc((size_t)run->argc + 1, sizeof(char *));
-    if (rank->argv == NULL) {
-        return -ENOMEM;
-    }
-    for (int i = 0; i < run->argc; i++) {
-        rank->argv[i] = strdup(run->argv[i]);
-        if (rank->argv[i] == NULL) {
-            return poise_error_set(ENOMEM, "copy the arguments", NULL, NULL);
-        }
-    }
-    libc_data(&rank->libc, data);
-    return load_set_create(&run->program, index, data, &rank->set);
-}
-
-static void run_free_rank(struct run_rank *rank)
-{
-    libc_free(rank);
-    load_set_free(&rank->set);
-    for (int i = 0; rank->argv != NULL && rank->argv[i] != NULL; i++) {
-        free(rank->argv[i]);
-    }
-    free(rank->argv);
-}
-
-static int run_make_ranks(struct run *run)
+/* Ranks of this process. */
+static int run_local_count(const struct run *run)
 {
     int count = 0;
     for (int i = 0; i < run->job.count; i++) {
         count += vrank_placed(&run->job, i) == run->job.process;
     }
-    run->ranks = poise_alloc((size_t)count + 1, sizeof *run->ranks);
+    return count;
+}
+
+static int run_make_ranks(struct run *run)
+{
+    run->ranks =
+        poise_alloc((size_t)run_local_count(run) + 1, sizeof *run->ranks);
     if (run->ranks == NULL) {
         return -ENOMEM;
     }
     int code = 0;
     for (int i = 0; i < run->job.count && code == 0; i++) {
         if (vrank_placed(&run->job, i) == run->job.process) {
-            code = run_make_rank(run, run->count, i);
+            struct load_rank *rank = &run->ranks[run->count];
+            code = load_rank_create(&run->program, run->count, i, run->argc,
+                                    run->argv, rank);
             run->count++;
         }
     }
@@ -273,15 +200,12 @@ static uint64_t run_base_bytes(const struct run *run, int count)
            (uint64_t)count * (data + (64 << 10));
 }
 
-static int run_begin_contexts(const struct run *run)
+static int run_begin_contexts(struct run *run)
 {
     const struct poise_vrank_options *options = run->options;
     const char *scratch = options->scratch;
-    int count = 0;
+    int count = run_local_count(run);
 
-    for (int i = 0; i < run->job.count; i++) {
-        count += vrank_placed(&run->job, i) == run->job.process;
-    }
     if (!run_swaps(options) || count == 0) {
         return 0;
     }
@@ -306,6 +230,7 @@ static int run_begin_contexts(const struct run *run)
         contexts.memory_bytes =
             contexts.base_bytes + free_bytes - free_bytes / 16;
     }
+    run->job.swap = &context_swap_ops;
     return context_begin(&contexts);
 }
 
@@ -329,7 +254,7 @@ static void run_on_signal(int signal, siginfo_t *info, void *context)
             snprintf(line, sizeof line,
                      "virtual rank %d overflowed its stack of %zu KiB; 'poise "
                      "run --stack SIZE' gives it more",
-                     vrank_number(rank), vrank_engine->promised_bytes >> 10);
+                     vrank_number(rank), vrank_stack_bytes() >> 10);
         } else if (is_fault) {
             snprintf(line, sizeof line,
                      "virtual rank %d crashed: %s at address %p",
@@ -408,7 +333,8 @@ static int run_join_world(struct run *run)
         .policy = options->policy,
         .serial = options->serial,
         .stack_bytes = options->stack_bytes,
-        .profile = options->profiled != NULL ? &run->profile : NULL,
+        .profile_ops = options->profiled != NULL ? &profile_ops : NULL,
+        .profile = &run->profile,
         .body = run_body,
         .thread_start = run_thread_start,
         .say = run_say,
@@ -432,7 +358,7 @@ static int run_join_world(struct run *run)
 }
 
 /* Collective. */
-static int run_tell_profile(struct run *run)
+static int run_report_profile(struct run *run)
 {
     struct poise_vrank_profile *profile = NULL;
     int code = profile_gather(&run->profile, run->world, &profile);
@@ -444,7 +370,7 @@ static int run_tell_profile(struct run *run)
 }
 
 /* What was swapped, beside the profile. */
-static void run_tell_contexts(const struct run *run)
+static void run_report_contexts(const struct run *run)
 {
     struct context_sums sums;
     char line[240];
@@ -489,9 +415,9 @@ static int run_ranks(struct run *run, int *status)
     if (code == 0) {
         *status = outcome.status;
     }
-    if (code == 0 && run->job.profile != NULL && !outcome.aborted) {
-        run_tell_contexts(run);
-        code = run_tell_profile(run);
+    if (code == 0 && run->job.profile_ops != NULL && !outcome.aborted) {
+        run_report_contexts(run);
+        code = run_report_profile(run);
     }
     return code;
 }
@@ -499,7 +425,7 @@ static int run_ranks(struct run *run, int *status)
 static void run_free(struct run *run)
 {
     for (int i = 0; i < run->count; i++) {
-        run_free_rank(&run->ranks[i]);
+        load_rank_free(&run->ranks[i]);
     }
     free(run->ranks);
     context_end();
@@ -541,8 +467,9 @@ static int run_find(const char *name, char **out)
     return code < 0 ? poise_error_set(-code, "run", name, NULL) : 0;
 }
 
-/* What stands for a function in copies: those of shim.h, and MPI's, which are
- * ours whoever else is there and called poise_MPI_... in libpoise. */
+/* What stands for a function in private images: those of libc_wrap.h, and
+ * MPI's, which are ours whatever else is loaded and called poise_MPI_... in
+ * libpoise. */
 static void *run_function(const char *name, void *arg)
 {
     const char *plain = strncmp(name, "PMPI_", 5) == 0 ? name + 1 : name;
@@ -616,9 +543,6 @@ int poise_vrank_main(const struct poise_vrank_program *program,
                       .argv = start->argv,
                       .envp = start->envp};
     int code = run_join_world(&run);
-    if (code == 0) {
-        code = run_make_ranks(&run);
-    }
     if (code == 0) {
         code = run_ranks(&run, status);
     }

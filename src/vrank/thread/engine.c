@@ -1,25 +1,12 @@
 /*
- * A run: which rank is where, workers that start and go home, what ends it.
- *
- * Deadlock is told by worker 0 alone. A worker that has nothing to run and no
- * timer calls itself stuck, under a lock; only a worker that is not stuck puts
- * anything into an inbox. So when all are stuck, and under that lock all
- * inboxes are empty, nothing will ever happen in this process by itself; the
- * mpi then knows about the others.
+ * A run: which rank is where, workers that start and leave, what ends it.
  */
-#include "vrank/context/context.h"
-#include "vrank/profile/profile.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/** Blocked ranks that a report of deadlock names. */
-#define ENGINE_NAMED 32
-
-/* Some ten microseconds. */
-#define ENGINE_SPINS 400
 
 /* Global: a rank finds its engine from inside any call of MPI, which has no
  * argument for it. One run at a time. */
@@ -122,7 +109,7 @@ bool vrank_has_ready(void)
 {
     const struct vrank_worker *worker = vrank_here;
     return worker->ready[0].head != NULL || worker->ready[1].head != NULL ||
-           sched_has_mail(worker);
+           sched_inbox_filled(worker);
 }
 
 void *vrank_mpi(const struct vrank *rank)
@@ -130,36 +117,43 @@ void *vrank_mpi(const struct vrank *rank)
     return rank->mpi;
 }
 
-void vrank_set_mpi(struct vrank *rank, void *mpi)
+void vrank_set_mpi(struct vrank *rank, void *state)
 {
-    rank->mpi = mpi;
+    rank->mpi = state;
+}
+
+size_t vrank_stack_bytes(void)
+{
+    return vrank_engine->promised_bytes;
 }
 
 /* ---- the end ------------------------------------------------------------ */
 
-static void engine_poke(struct vrank_worker *worker)
+void engine_wake(struct vrank_worker *worker)
 {
-    uint32_t was = 0;
-    if (__atomic_compare_exchange_n(&worker->engine.state, &was, 1, false,
-                                    __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-        sched_post(worker, &worker->engine);
+    uint32_t was = VRANK_RUNS;
+    /* Not twice into the inbox. */
+    if (__atomic_compare_exchange_n(&worker->engine.state, &was, VRANK_PERMIT,
+                                    false, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_ACQUIRE)) {
+        sched_inbox_push(worker, &worker->engine);
     }
 }
 
 void vrank_wake_communicator(void)
 {
-    engine_poke(&vrank_engine->workers[0]);
+    engine_wake(&vrank_engine->workers[0]);
 }
 
 void engine_halt(struct vrank_engine *engine)
 {
     __atomic_store_n(&engine->halted, 1, __ATOMIC_SEQ_CST);
     for (int i = 0; i < engine->job.threads; i++) {
-        engine_poke(&engine->workers[i]);
+        engine_wake(&engine->workers[i]);
     }
 }
 
-static void engine_say(const char *line)
+void vrank_say(const char *line)
 {
     const struct vrank_job *job = &vrank_engine->job;
     if (job->say != NULL) {
@@ -167,8 +161,23 @@ static void engine_say(const char *line)
     }
 }
 
-/* Whoever is first: say it, end the others, end the process. */
-static void engine_abort(int status, const char *line)
+void vrank_say_once(enum vrank_once what, const char *fmt, ...)
+{
+    uint32_t bit = UINT32_C(1) << what;
+    char line[240];
+    va_list args;
+    if (vrank_engine == NULL ||
+        (__atomic_fetch_or(&vrank_engine->said, bit, __ATOMIC_RELAXED) & bit) !=
+            0) {
+        return;
+    }
+    va_start(args, fmt);
+    vsnprintf(line, sizeof line, fmt, args);
+    va_end(args);
+    vrank_say(line);
+}
+
+void engine_abort(int status, const char *line)
 {
     struct vrank_engine *engine = vrank_engine;
     const struct vrank_job *job = &engine->job;
@@ -176,7 +185,7 @@ static void engine_abort(int status, const char *line)
         return;
     }
     if (line != NULL) {
-        engine_say(line);
+        vrank_say(line);
     }
     engine->aborted = true;
     __atomic_store_n(&engine->status, status, __ATOMIC_RELAXED);
@@ -252,140 +261,13 @@ void vrank_exit(int status)
     sched_leave(vrank_here);
 }
 
-/* ---- nothing to do ------------------------------------------------------ */
-
-/* All ranks of this process that have not ended; to be called where no worker
- * runs. */
-static int engine_left(const struct vrank_engine *engine)
+int engine_left(const struct vrank_engine *engine)
 {
     int left = 0;
     for (int i = 0; i < engine->job.threads; i++) {
         left += engine->workers[i].left;
     }
     return left;
-}
-
-static void engine_deadlock(struct vrank_engine *engine)
-{
-    const struct vrank_job *job = &engine->job;
-    struct poise_buf text = {0};
-    int named = 0, left = engine_left(engine);
-    poise_buf_printf(&text,
-                     "deadlock: %d of %d virtual ranks wait for ever, and no "
-                     "message is on its way",
-                     left, job->count);
-    for (int i = 0; i < engine->local_count && named < ENGINE_NAMED; i++) {
-        const struct vrank *rank = &engine->ranks[i];
-        if (rank->state == VRANK_ENDED) {
-            continue;
-        }
-        named++;
-        poise_buf_printf(&text, "\n  rank %d waits in %s", rank->number,
-                         rank->why != NULL ? rank->why : "?");
-        if (job->mpi != NULL && job->mpi->describe != NULL) {
-            poise_buf_putc(&text, ' ');
-            job->mpi->describe(rank, &text, job->arg);
-        }
-    }
-    if (left > named) {
-        poise_buf_printf(&text, "\n  and %d more", left - named);
-    }
-    engine->deadlock = true;
-    engine_abort(POISE_VRANK_FAILED, poise_buf_str(&text));
-    poise_buf_free(&text);
-}
-
-/* Say that this worker is stuck. Whether all are, and nothing is under way
- * among them. */
-static bool engine_stuck(struct vrank_engine *engine)
-{
-    vrank_spin_lock(&engine->stuck_lock);
-    engine->stuck++;
-    bool all = engine->stuck == engine->job.threads;
-    for (int i = 0; i < engine->job.threads && all; i++) {
-        all = !sched_has_mail(&engine->workers[i]);
-    }
-    vrank_spin_unlock(&engine->stuck_lock);
-    return all;
-}
-
-static void engine_unstuck(struct vrank_engine *engine)
-{
-    vrank_spin_lock(&engine->stuck_lock);
-    engine->stuck--;
-    vrank_spin_unlock(&engine->stuck_lock);
-}
-
-static void engine_wait(struct vrank_worker *worker, uint32_t seen,
-                        uint64_t due_ns)
-{
-    const struct vrank_job *job = &vrank_engine->job;
-    uint64_t timeout_ns = UINT64_MAX;
-    if (due_ns != UINT64_MAX) {
-        uint64_t now_ns = poise_clock_ns();
-        timeout_ns = due_ns > now_ns ? due_ns - now_ns : 0;
-    }
-    if (worker->number == 0 && job->mpi != NULL && job->mpi->idle != NULL) {
-        job->mpi->idle(timeout_ns, job->arg);
-    } else {
-        poise_event_wait(&worker->event, seen, timeout_ns);
-    }
-}
-
-/* Whether everything stands still for ever. Worker 0 asks MPI; others
- * leave that to it. */
-static bool engine_is_deadlock(struct vrank_worker *worker)
-{
-    struct vrank_engine *engine = vrank_engine;
-    const struct vrank_job *job = &engine->job;
-    if (worker->number != 0) {
-        engine_poke(&engine->workers[0]);
-        return false;
-    }
-    return engine_left(engine) > 0 &&
-           (job->mpi == NULL || job->mpi->quiet == NULL ||
-            job->mpi->quiet(job->arg) == 1);
-}
-
-/* Ranks of two workers that wait for each other in turn would wake a sleeping
- * thread each time, which takes longer than what they do: look around for a
- * while first. Not where worker 0 has other processes to look after. */
-static bool engine_spin(const struct vrank_worker *worker)
-{
-    if (!vrank_concurrent || vrank_engine->job.processes > 1) {
-        return false;
-    }
-    for (int i = 0; i < ENGINE_SPINS; i++) {
-        if (sched_has_mail(worker)) {
-            return true;
-        }
-        poise_pause();
-    }
-    return false;
-}
-
-void engine_idle(struct vrank_worker *worker)
-{
-    if (engine_spin(worker)) {
-        return;
-    }
-    struct vrank_engine *engine = vrank_engine;
-    uint64_t due_ns =
-        worker->timer_count > 0 ? worker->timers[0]->deadline_ns : UINT64_MAX;
-    uint32_t seen = poise_event_seen(&worker->event);
-    __atomic_store_n(&worker->idle, 1, __ATOMIC_SEQ_CST);
-    if (!sched_has_mail(worker)) {
-        bool is_stuck = due_ns == UINT64_MAX;
-        if (is_stuck && engine_stuck(engine) && engine_is_deadlock(worker)) {
-            engine_deadlock(engine);
-        } else {
-            engine_wait(worker, seen, due_ns);
-        }
-        if (is_stuck) {
-            engine_unstuck(engine);
-        }
-    }
-    __atomic_store_n(&worker->idle, 0, __ATOMIC_SEQ_CST);
 }
 
 bool engine_done(struct vrank_worker *worker)
@@ -398,7 +280,7 @@ bool engine_done(struct vrank_worker *worker)
     if (worker->number != 0) {
         return true;
     }
-    return __atomic_load_n(&engine->home, __ATOMIC_ACQUIRE) ==
+    return __atomic_load_n(&engine->exited, __ATOMIC_ACQUIRE) ==
                job->threads - 1 &&
            (job->mpi == NULL || job->mpi->finished == NULL ||
             job->mpi->finished(job->arg) == 1);
@@ -423,9 +305,14 @@ static void engine_worker(struct vrank_worker *worker)
         CPU_SET((size_t)job->cpus[worker->number], &cpus);
         pthread_setaffinity_np(pthread_self(), sizeof cpus, &cpus);
     }
-    profile_worker_begin(worker);
+    if (job->profile_ops != NULL) {
+        job->profile_ops->worker_begin(job->profile, worker->number);
+    }
     sched_worker_run(worker);
-    profile_worker_end(worker);
+    if (job->profile_ops != NULL) {
+        job->profile_ops->worker_end(job->profile, worker->number,
+                                     worker->switches);
+    }
 }
 
 static void *engine_thread(void *arg)
@@ -440,12 +327,9 @@ static void *engine_thread(void *arg)
         poise_event_wait(&engine->gate, seen, UINT64_MAX);
     }
     engine_worker(worker);
-    /* It is stuck for good. */
-    vrank_spin_lock(&engine->stuck_lock);
-    engine->stuck++;
-    vrank_spin_unlock(&engine->stuck_lock);
-    __atomic_fetch_add(&engine->home, 1, __ATOMIC_ACQ_REL);
-    engine_poke(&engine->workers[0]);
+    idle_exited();
+    __atomic_fetch_add(&engine->exited, 1, __ATOMIC_ACQ_REL);
+    engine_wake(&engine->workers[0]);
     return NULL;
 }
 
@@ -543,8 +427,11 @@ static int engine_make_workers(struct vrank_engine *engine)
         struct vrank_worker *worker = &engine->workers[i];
         worker->number = i;
         if (job->policy == POISE_VRANK_PRIORITY ||
-            job->policy == POISE_VRANK_UNBLOCKED || context_span > 0) {
+            job->policy == POISE_VRANK_UNBLOCKED || job->swap != NULL) {
             worker->watch |= VRANK_WATCH_ORDER;
+        }
+        if (job->profile_ops != NULL) {
+            worker->watch |= VRANK_WATCH_PROFILE;
         }
         if (i == 0 && job->processes > 1) {
             worker->watch |= VRANK_WATCH_CLOCK;
@@ -670,8 +557,8 @@ int vrank_run_job(const struct vrank_job *job, struct vrank_outcome *out)
         vrank_concurrent = engine->job.threads > 1;
         code = engine_make_ranks(engine);
     }
-    if (code == 0 && job->profile != NULL) {
-        code = profile_begin(job->profile, engine);
+    if (code == 0 && job->profile_ops != NULL) {
+        code = job->profile_ops->begin(job->profile, &engine->job);
     }
     if (code == 0) {
         code = engine_start(engine);
@@ -679,8 +566,8 @@ int vrank_run_job(const struct vrank_job *job, struct vrank_outcome *out)
     if (code == 0) {
         engine_worker(&engine->workers[0]);
         engine_finish(engine, out);
-        if (job->profile != NULL) {
-            profile_end(job->profile);
+        if (job->profile_ops != NULL) {
+            job->profile_ops->end(job->profile);
         }
     }
     engine_destroy(engine);

@@ -1,18 +1,16 @@
 /*
  * Ranks that do nothing but ask whether something has come: to the counting of
  * messages they are busy, so that a deadlock among them is not noticed. The
- * user is told after some seconds, once.
+ * user is warned after some seconds, once.
  *
  * A worker's ranks only poll while none of them is woken, but by a timer, no
  * poll finds anything, and they either sleep most of the time or hardly use the
  * processor between one poll and the next.
  */
-#include "thread.h"
+#include "internal.h"
 
-#include <stdio.h>
-
-#define POLL_PATIENCE_NS UINT64_C(5000000000)
-/** Looks until patience is over. */
+#define POLL_TIMEOUT_NS UINT64_C(5000000000)
+/** Looks until the time is over. */
 #define POLL_LOOKS 5
 /** What a poll may take: more, and something is computed between them. */
 #define POLL_COST_NS 2000
@@ -39,22 +37,13 @@ static bool poll_everywhere(void)
 
 static void poll_warn(const struct vrank_worker *worker, uint64_t since_ns)
 {
-    const struct vrank_job *job = &vrank_engine->job;
-    uint32_t said = 0;
-    char line[240];
-    if (job->say == NULL ||
-        !__atomic_compare_exchange_n(&vrank_engine->poll_said, &said, 1, false,
-                                     __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
-        return;
-    }
-    snprintf(
-        line, sizeof line,
+    vrank_say_once(
+        VRANK_ONCE_POLLING,
         "for %.1f seconds the virtual ranks of %s have only polled (%s) or "
         "waited, and nothing has come; a deadlock among ranks that poll "
         "is not noticed",
         (double)(poise_clock_ns() - since_ns) / 1e9,
-        job->processes > 1 ? "a process" : "this job", worker->poll_why);
-    job->say(line, job->arg);
+        vrank_processes() > 1 ? "a process" : "this job", worker->poll_why);
 }
 
 void poll_look(struct vrank_worker *worker)
@@ -63,9 +52,9 @@ void poll_look(struct vrank_worker *worker)
     if (now < worker->poll_due) {
         return;
     }
-    uint64_t patience_ns = vrank_engine->job.patience_ns;
-    patience_ns = patience_ns > 0 ? patience_ns : POLL_PATIENCE_NS;
-    uint64_t look_ns = patience_ns / POLL_LOOKS;
+    uint64_t timeout_ns = vrank_engine->job.poll_timeout_ns;
+    timeout_ns = timeout_ns > 0 ? timeout_ns : POLL_TIMEOUT_NS;
+    uint64_t look_ns = timeout_ns / POLL_LOOKS;
     uint64_t polls = worker->polls - worker->polls_seen;
     uint64_t cpu_ns = poll_cpu_ns(), used_ns = cpu_ns - worker->poll_cpu_ns;
     bool only = worker->poll_due != 0 && worker->wakes == worker->polls_wakes &&
@@ -79,8 +68,7 @@ void poll_look(struct vrank_worker *worker)
         since_ns = only ? now_ns - look_ns : 0;
         __atomic_store_n(&worker->poll_since_ns, since_ns, __ATOMIC_RELAXED);
     }
-    if (since_ns != 0 && now_ns - since_ns >= patience_ns &&
-        poll_everywhere()) {
+    if (since_ns != 0 && now_ns - since_ns >= timeout_ns && poll_everywhere()) {
         poll_warn(worker, since_ns);
     }
 }

@@ -1,15 +1,34 @@
 /*
  * Ranks that run, wait and wake each other.
  *
- * A worker keeps its ready ranks in queues that only it touches. Whoever
- * leaves, by yield or park, switches straight to the next one; the worker's
- * own context, `engine`, is entered only when there is none, when a rank has
- * ended, and when the run is over. Other workers put a rank that they wake
- * into the inbox, a stack linked through the ranks, which its owner takes
- * whole; the worker's `engine` in it means "look around".
+ * A worker keeps its ready ranks in queues that only it touches. A rank that
+ * yields or parks switches straight to the next one; the worker's own stack,
+ * `engine`, is entered only when there is none, when a rank has ended, and when
+ * the run is over.
+ *
+ * Who may change a rank's `state`, atomically where there are several workers:
+ *
+ *   RUNS   -> PARKED  the rank, in park
+ *   RUNS   -> PERMIT  anybody, in unpark
+ *   PERMIT -> RUNS    the rank, in park, which then returns at once
+ *   PARKED -> RUNS    anybody, in unpark, who then puts it among the ready
+ *   any    -> ENDED   the rank, at its end; it stays so
+ *
+ * So a wake-up is not lost: it comes before the rank is parked and leaves the
+ * permit, or after and makes it ready. And a rank is in one queue at most: only
+ * the one call that changed PARKED to RUNS puts it there, and may use `next`.
+ * Both changes of unpark release, and park acquires, hence a rank sees after
+ * park what was written before the unpark.
+ *
+ * A rank is PARKED before it has left its stack. Another worker that wakes it
+ * then puts it into the inbox of its own worker, which looks there only after
+ * the switch, or goes on with it without one.
+ *
+ * The inbox is a stack of ranks linked by `next`: others push by compare and
+ * exchange, only the owner takes, and takes it whole, so that no rank is popped
+ * while another push reads its link. `engine` in it means "look around".
  */
-#include "vrank/context/context.h"
-#include "vrank/profile/profile.h"
+#include "internal.h"
 
 #include <sched.h>
 #include <time.h>
@@ -113,16 +132,18 @@ static struct vrank *sched_pop(struct vrank_worker *worker)
 static __attribute__((noinline)) void
 sched_ready_watched(struct vrank_worker *worker, struct vrank *rank)
 {
-    enum poise_vrank_policy policy = vrank_engine->job.policy;
+    const struct vrank_job *job = &vrank_engine->job;
+    enum poise_vrank_policy policy = job->policy;
     if (worker->watch & VRANK_WATCH_PROFILE) {
-        profile_wake(worker, rank);
+        job->profile_ops->wake(job->profile, rank,
+                               (enum vrank_cause)worker->cause);
     }
     if (policy == POISE_VRANK_UNBLOCKED) {
         queue_push_front(&worker->ready[1], rank);
     } else if (policy == POISE_VRANK_PRIORITY && rank->is_urgent) {
         queue_push(&worker->ready[0], rank);
     } else if (rank->context != NULL && policy != POISE_VRANK_PRIORITY &&
-               context_is_present(rank->context)) {
+               job->swap->is_resident(rank->context)) {
         /* Before another takes its place in memory. */
         queue_push(&worker->ready[0], rank);
     } else {
@@ -141,9 +162,8 @@ static inline void sched_ready(struct vrank_worker *worker, struct vrank *rank)
     }
 }
 
-void vrank_hurry(struct vrank *rank)
+void vrank_prioritize(struct vrank *rank)
 {
-    /* Whoever names the urgent ranks wants no others. */
     if (vrank_engine->job.urgent == NULL) {
         rank->is_urgent = true;
     }
@@ -199,20 +219,19 @@ static bool sched_must_pass(const struct vrank_worker *worker)
 
 /* ---- the inbox ---------------------------------------------------------- */
 
-bool sched_has_mail(const struct vrank_worker *worker)
+bool sched_inbox_filled(const struct vrank_worker *worker)
 {
     return __atomic_load_n(&worker->inbox, __ATOMIC_SEQ_CST) != NULL;
 }
 
-void sched_post(struct vrank_worker *worker, struct vrank *rank)
+void sched_inbox_push(struct vrank_worker *worker, struct vrank *rank)
 {
     struct vrank *head = __atomic_load_n(&worker->inbox, __ATOMIC_RELAXED);
     do {
         rank->next = head;
     } while (!__atomic_compare_exchange_n(&worker->inbox, &head, rank, true,
                                           __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
-    /* The worker says that it is idle and then looks into its inbox; here it
-     * is the other way round: one of the two sees the other. */
+    /* See idle.c: the worker looks in the other order. */
     if (__atomic_load_n(&worker->idle, __ATOMIC_SEQ_CST) != 0) {
         const struct vrank_job *job = &vrank_engine->job;
         if (worker->number == 0 && job->mpi != NULL && job->mpi->wake != NULL) {
@@ -224,7 +243,7 @@ void sched_post(struct vrank_worker *worker, struct vrank *rank)
 }
 
 /* Take everything out of the inbox, oldest first. */
-static void sched_take_mail(struct vrank_worker *worker)
+static void sched_inbox_take(struct vrank_worker *worker)
 {
     struct vrank *newest =
         __atomic_exchange_n(&worker->inbox, NULL, __ATOMIC_ACQUIRE);
@@ -257,18 +276,18 @@ static void sched_attend(struct vrank_worker *worker)
             poise_clock_ticks() + poise_clock_ns_to_ticks(SCHED_LOOK_NS);
     }
     if (worker->number == 0 && job->mpi != NULL && job->mpi->progress != NULL) {
-        worker->cause = PROFILE_BY_NETWORK;
+        worker->cause = VRANK_BY_NETWORK;
         job->mpi->progress(job->arg);
     }
     if (worker->timer_count > 0) {
         uint64_t wakes = worker->wakes;
-        worker->cause = PROFILE_BY_TIME;
+        worker->cause = VRANK_BY_TIME;
         timer_fire(worker);
         worker->wakes = wakes;
     }
-    worker->cause = PROFILE_BY_RANK;
-    if (sched_has_mail(worker)) {
-        sched_take_mail(worker);
+    worker->cause = VRANK_BY_RANK;
+    if (sched_inbox_filled(worker)) {
+        sched_inbox_take(worker);
     }
     if (worker->polls != worker->polls_seen) {
         poll_look(worker);
@@ -323,11 +342,12 @@ static void sched_entry(void)
 _Noreturn void sched_leave(struct vrank_worker *worker)
 {
     struct vrank *self = worker->running;
+    const struct vrank_job *job = &vrank_engine->job;
     if (self->context != NULL) {
-        context_retire(self->context);
+        job->swap->retire(self->context);
     }
     if (worker->watch & VRANK_WATCH_PROFILE) {
-        profile_finish(self);
+        job->profile_ops->finish(job->profile, self);
     }
     __atomic_store_n(&self->state, VRANK_ENDED, __ATOMIC_RELEASE);
     worker->left--;
@@ -340,9 +360,10 @@ _Noreturn void sched_leave(struct vrank_worker *worker)
 static __attribute__((noinline)) void
 sched_next_watched(struct vrank_worker *worker, struct vrank *self)
 {
+    const struct vrank_job *job = &vrank_engine->job;
     bool profiled = (worker->watch & VRANK_WATCH_PROFILE) != 0;
     if (profiled) {
-        profile_pause(self, self->why != NULL);
+        job->profile_ops->pause(job->profile, self, self->why != NULL);
     }
     if (--worker->budget == 0 ||
         __atomic_load_n(&worker->inbox, __ATOMIC_RELAXED) != NULL ||
@@ -356,7 +377,7 @@ sched_next_watched(struct vrank_worker *worker, struct vrank *self)
     if (next == NULL) {
         next = &worker->engine;
     } else if (profiled) {
-        profile_resume(next);
+        job->profile_ops->resume(job->profile, next);
     }
     if (next != self) {
         sched_switch(worker, self, next);
@@ -391,13 +412,13 @@ static inline void sched_switch_next(struct vrank_worker *worker,
 }
 
 /* While this rank runs the context of the next may come. */
-static void sched_look_ahead(const struct vrank_worker *worker)
+static void sched_prefetch_next(const struct vrank_worker *worker)
 {
     const struct vrank *next = worker->ready[0].head;
 
     next = next != NULL ? next : worker->ready[1].head;
     if (next != NULL && next->context != NULL) {
-        context_ahead(next->context);
+        vrank_engine->job.swap->prefetch(next->context);
     }
 }
 
@@ -405,10 +426,11 @@ static void sched_look_ahead(const struct vrank_worker *worker)
 static __attribute__((noinline)) void
 sched_next_swapped(struct vrank_worker *worker, struct vrank *self)
 {
-    context_leave(self->context);
+    const struct vrank_swap_ops *swap = vrank_engine->job.swap;
+    swap->suspend(self->context);
     sched_switch_next(worker, self);
-    context_enter(self->context);
-    sched_look_ahead(worker);
+    swap->resume(self->context);
+    sched_prefetch_next(worker);
 }
 
 static inline void sched_next(struct vrank_worker *worker, struct vrank *self)
@@ -523,8 +545,8 @@ void vrank_unpark(struct vrank *rank)
         if (was == VRANK_ENDED) {
             return;
         }
-        /* A permit that is there is written again: who takes it must see what
-         * the caller did before. */
+        /* A permit that is there is written again: the rank that takes it must
+         * see what the caller did before. */
         now = was == VRANK_PARKED ? VRANK_RUNS : VRANK_PERMIT;
     } while (!__atomic_compare_exchange_n(&rank->state, &was, now, true,
                                           __ATOMIC_ACQ_REL, __ATOMIC_RELAXED));
@@ -534,10 +556,14 @@ void vrank_unpark(struct vrank *rank)
     if (worker == vrank_here) {
         sched_ready(worker, rank);
     } else {
-        if (vrank_engine->job.profile != NULL) {
-            profile_post(rank);
+        const struct vrank_job *job = &vrank_engine->job;
+        if (job->profile_ops != NULL) {
+            job->profile_ops->post(job->profile, rank,
+                                   vrank_here != NULL
+                                       ? (enum vrank_cause)vrank_here->cause
+                                       : VRANK_BY_RANK);
         }
-        sched_post(worker, rank);
+        sched_inbox_push(worker, rank);
     }
 }
 
@@ -588,6 +614,7 @@ static void sched_enter(struct vrank_worker *worker)
 
 void sched_worker_run(struct vrank_worker *worker)
 {
+    const struct vrank_job *job = &vrank_engine->job;
     sched_enter(worker);
     while (__atomic_load_n(&vrank_engine->halted, __ATOMIC_ACQUIRE) == 0) {
         sched_attend(worker);
@@ -595,7 +622,7 @@ void sched_worker_run(struct vrank_worker *worker)
         if (next != NULL) {
             sched_take_turn(worker);
             if (worker->watch & VRANK_WATCH_PROFILE) {
-                profile_resume(next);
+                job->profile_ops->resume(job->profile, next);
             }
             sched_switch(worker, &worker->engine, next);
             if (worker->leaving != NULL) {
@@ -606,10 +633,16 @@ void sched_worker_run(struct vrank_worker *worker)
         } else if (engine_done(worker)) {
             break;
         } else {
-            worker->cause = PROFILE_BY_NETWORK;
-            profile_idle(worker, true);
-            engine_idle(worker);
-            profile_idle(worker, false);
+            worker->cause = VRANK_BY_NETWORK;
+            if (job->profile_ops != NULL) {
+                job->profile_ops->worker_idle(job->profile, worker->number,
+                                              true);
+            }
+            idle_wait(worker);
+            if (job->profile_ops != NULL) {
+                job->profile_ops->worker_idle(job->profile, worker->number,
+                                              false);
+            }
         }
     }
     vrank_here = NULL;

@@ -3,7 +3,7 @@
  * lowest page is a guard. Memory is used where a stack was touched, no huge
  * pages, so that a deep stack may be promised to thousands of ranks.
  */
-#include "thread.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <string.h>
@@ -87,8 +87,8 @@ void stack_destroy(struct vrank_engine *engine)
 {
     if (engine->stacks != NULL) {
 #ifdef STACK_HAS_SHADOW
-        /* Ranks that never returned left notes for whoever comes to lie at
-         * this address next. */
+        /* Ranks that never returned left notes for what comes to lie at this
+         * address next. */
         __asan_unpoison_memory_region(engine->stacks, engine->stacks_bytes);
 #endif
         munmap(engine->stacks, engine->stacks_bytes);

@@ -15,7 +15,7 @@
  * (4 bytes), x87 control word (2), padding (2), r15 r14 r13 r12 rbx rbp, the
  * address at which to go on.
  */
-#include "thread.h"
+#include "internal.h"
 
 #if !defined(__x86_64__)
 #error "room vrank knows how to switch stacks on x86-64 only"

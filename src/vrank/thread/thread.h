@@ -1,35 +1,39 @@
 /*
- * What the files of room vrank share: the engine, on which MPI
- * stands.
+ * Virtual ranks as user-level threads: what the other rooms of the wing use of
+ * the scheduler. All of MPI stands on it.
  *
- *   switch.c  from one stack to another
- *   stack.c   stacks with guard pages
- *   sched.c   ranks that run, wait and wake each other
- *   timer.c   ranks that wait until a time
- *   poll.c    ranks that ask again and again, for nothing
- *   engine.c  a run: who is where, starting, deadlock, the end
+ *   switch.c     from one stack to another
+ *   stack.c      stacks with guard pages
+ *   scheduler.c  ranks that run, wait and wake each other
+ *   timer.c      ranks that wait until a time
+ *   poll.c       ranks that ask again and again, for nothing
+ *   idle.c       workers without a rank that can run; deadlock
+ *   engine.c     a run: which rank is where, how it starts and ends
  *
- * A virtual rank is a user-level thread. It is pinned to one kernel thread, its
- * worker, for life; thread-local storage of the kernel thread may be cached
- * over a switch. Worker 0 is the thread that called vrank_run_job, and the
- * only one that talks to other processes. Nothing preempts a rank: between
+ * A virtual rank is pinned to one kernel thread, its worker, for life;
+ * thread-local storage of the kernel thread may be cached over a switch.
+ * Worker 0 is the thread that called vrank_run_job, and the only one that
+ * exchanges messages with other processes. Nothing preempts a rank: between
  * two calls of vrank_yield, vrank_park and vrank_park_until it alone runs on
  * its worker, so state that only ranks of one worker touch needs no lock.
+ *
+ * The rooms above hook into a job by tables of functions: MPI (struct
+ * vrank_mpi_ops), swapping (struct vrank_swap_ops) and profiles (struct
+ * vrank_profile_ops). A job without one of them pays nothing for it: each
+ * worker has one word of flags that a switch tests.
  */
-#ifndef POISE_VRANK_INTERNAL_H
-#define POISE_VRANK_INTERNAL_H
+#ifndef POISE_VRANK_THREAD_H
+#define POISE_VRANK_THREAD_H
 
 #include <poise/core.h>
 
 #include <poise/vrank.h>
 
-#include <pthread.h>
-
 struct context;
 struct vrank;
 struct vrank_worker;
+struct vrank_job;
 struct profile;
-struct profile_rank;
 
 /* ---- who and where ------------------------------------------------------ */
 
@@ -60,9 +64,11 @@ bool vrank_is_here(const struct vrank *rank);
 /** Whether the caller's kernel thread is worker 0, which talks to others. */
 bool vrank_communicates(void);
 
-/** What MPI keeps of a rank; NULL until set. */
+/** MPI's state of a rank; NULL until set. */
 void *vrank_mpi(const struct vrank *rank);
-void vrank_set_mpi(struct vrank *rank, void *mpi);
+void vrank_set_mpi(struct vrank *rank, void *state);
+/** Bytes of a rank's stack as they were asked for, or by default. */
+size_t vrank_stack_bytes(void);
 
 /* ---- running and waiting ------------------------------------------------ */
 
@@ -86,17 +92,25 @@ void vrank_park_until(const char *why, uint64_t deadline_ns);
  * rank has ended. */
 void vrank_unpark(struct vrank *rank);
 /** From now on the rank, which has neighbours in other processes, runs before
- * others where the policy is priority. Its worker. */
-void vrank_hurry(struct vrank *rank);
-/** Whether another rank of the calling worker can run, or may by what others
- * have put into its inbox. */
+ * others where the policy is priority, unless the user named the ranks that
+ * do. To be called by its worker. */
+void vrank_prioritize(struct vrank *rank);
+/** Whether another rank of the calling worker can run, or will as soon as the
+ * worker looks into its inbox. */
 bool vrank_has_ready(void);
 /** Make worker 0 call progress() soon. Any worker. */
 void vrank_wake_communicator(void);
 
 /**
- * A lock for a few instructions: its holder neither yields nor parks. Costs
- * nothing in a process with one worker. Zero is free.
+ * A lock for a few instructions: its holder neither yields nor parks. It costs
+ * nothing in a process with one worker, where nothing else runs before the
+ * holder has let go. Zero is free.
+ *
+ * A rank that waits for it keeps its worker: it may be half-way through a
+ * switch, or hold another lock, where no other rank of the worker may run. So
+ * the holder, which runs on another kernel thread, always comes to release it,
+ * and there is no deadlock as long as nobody takes two such locks in different
+ * orders.
  */
 struct vrank_spin {
     uint32_t held;
@@ -126,6 +140,19 @@ extern bool vrank_concurrent;
  * first. Other ranks go on. */
 _Noreturn void vrank_exit(int status);
 
+/** Say a line, without its end, to the user; by nobody if the job has no
+ * `say`. Any thread. */
+void vrank_say(const char *line);
+/** Lines that a job says once, however often there is reason to. */
+enum vrank_once {
+    VRANK_ONCE_POLLING, /* ranks only poll */
+    VRANK_ONCE_REFUSED, /* a call of the C library was refused */
+    VRANK_ONCE_MEMORY,  /* a rank got no memory */
+};
+/** Say such a line, unless it was said. Any thread. */
+void vrank_say_once(enum vrank_once what, const char *fmt, ...)
+    POISE_PRINTF(2, 3);
+
 /**
  * End the whole job, in all processes, with exit status `status` (MPI_Abort,
  * fatal errors). `fmt` says why, in one line without the final newline, or is
@@ -133,8 +160,9 @@ _Noreturn void vrank_exit(int status);
  */
 void vrank_abort(int status, const char *fmt, ...) POISE_PRINTF(2, 3);
 
-/* ---- what MPI gives the engine ------------------------------------------ */
+/* ---- hooks --------------------------------------------------------------- */
 
+/** What MPI does for the engine. */
 struct vrank_mpi_ops {
     /** On the rank's own stack before its body and after it (also on
      * vrank_exit). A negative code of rank_start aborts the job with the error
@@ -154,20 +182,69 @@ struct vrank_mpi_ops {
      * just before must not be lost. Both NULL: the engine waits by itself. */
     void (*idle)(uint64_t timeout_ns, void *arg);
     void (*wake)(void *arg);
-    /** All ranks of this process are blocked and progress found nothing.
-     * Whether the same holds everywhere and no message is in flight: 1, a
-     * deadlock, which the engine then reports; 0, not so, or not known yet
-     * (asked again after idle). NULL: 1. */
-    int (*quiet)(void *arg);
+    /** Worker 0: all ranks of this process are blocked and progress found
+     * nothing. Whether the same holds everywhere and no message is in flight:
+     * 1, a deadlock, which the engine then reports; 0, not so, or not known
+     * yet (asked again after idle). NULL: 1. */
+    int (*is_deadlock)(void *arg);
     /** All ranks of this process have ended; keep on serving others until
      * this returns 1. NULL: at once. */
     int (*finished)(void *arg);
-    /** Append what a blocked rank waits for: "MPI_Recv from rank 3, tag 7".
-     * Whatever it was parked for stands before. NULL: nothing. */
+    /** Append what a blocked rank waits for: "from rank 3, tag 7". The call
+     * for which it was parked stands before. NULL: nothing. */
     void (*describe)(const struct vrank *rank, struct poise_buf *out,
                      void *arg);
-    /** Tell the other processes to end with `status`. Any thread. */
+    /** Make the other processes end with `status`. Any thread. */
     void (*end_others)(int status, void *arg);
+};
+
+/** What swapping does for the scheduler, for ranks that have a context. All
+ * members are needed. */
+struct vrank_swap_ops {
+    /** The rank is about to wait, and its context may go to disk; it runs
+     * again, and its context must be in memory. On the rank's stack. */
+    void (*suspend)(struct context *context);
+    void (*resume)(struct context *context);
+    /** The calling worker will need it next. */
+    void (*prefetch)(struct context *context);
+    /** Whether it is in memory: a guess, by which the next rank is chosen. */
+    bool (*is_resident)(const struct context *context);
+    /** Its rank has ended. On the rank's stack. */
+    void (*retire)(struct context *context);
+};
+
+/** Why a rank that waited can run. */
+enum vrank_cause {
+    VRANK_BY_RANK,    /**< another rank of the process */
+    VRANK_BY_NETWORK, /**< progress with other processes */
+    VRANK_BY_TIME,    /**< a timer */
+    VRANK_CAUSES
+};
+
+/** What a profile notes of the scheduler. All members are needed. */
+struct vrank_profile_ops {
+    /** Once ranks and workers exist, before any runs: 0, or an error that
+     * ends the run; and when all have ended. */
+    int (*begin)(struct profile *profile, const struct vrank_job *job);
+    void (*end)(struct profile *profile);
+    /** On the kernel thread of a worker, before its ranks run and after, when
+     * it has switched so often. */
+    void (*worker_begin)(struct profile *profile, int worker);
+    void (*worker_end)(struct profile *profile, int worker, uint64_t switches);
+    /** The worker has no rank that can run, or again one. */
+    void (*worker_idle)(struct profile *profile, int worker, bool idle);
+    /** The rank leaves the processor: it waits, or others may run. */
+    void (*pause)(struct profile *profile, struct vrank *rank, bool waits);
+    /** It is about to be woken by another thread, the caller. */
+    void (*post)(struct profile *profile, struct vrank *rank,
+                 enum vrank_cause cause);
+    /** It can run again, as its worker, the caller, knows now. */
+    void (*wake)(struct profile *profile, struct vrank *rank,
+                 enum vrank_cause cause);
+    /** It runs again. */
+    void (*resume)(struct profile *profile, struct vrank *rank);
+    /** It has ended. On its stack. */
+    void (*finish)(struct profile *profile, struct vrank *rank);
 };
 
 /** A run of ranks in this process. Zero is the default of every member. */
@@ -187,11 +264,14 @@ struct vrank_job {
     const bool *urgent; /**< POISE_VRANK_PRIORITY: [V] which ranks go first;
                              NULL: learnt */
     size_t stack_bytes; /**< of each rank; 0: 8 MiB */
-    struct profile *profile; /**< filled in; NULL: not wanted */
-    uint64_t patience_ns;    /**< with ranks that only poll; 0: 5 s */
+    uint64_t poll_timeout_ns; /**< after which ranks that only poll are
+                                   reported; 0: 5 s */
     /** What each rank does, on its own stack; returns its exit status. */
     int (*body)(struct vrank *rank, void *arg);
-    const struct vrank_mpi_ops *mpi; /**< NULL: none */
+    const struct vrank_mpi_ops *mpi;   /**< NULL: none */
+    const struct vrank_swap_ops *swap; /**< NULL: no rank has a context */
+    const struct vrank_profile_ops *profile_ops; /**< NULL: no profile */
+    struct profile *profile;                     /**< for these */
     /** __cxa_get_globals of the C++ library that ranks share: what a worker
      * keeps of its exceptions, saved at each switch. NULL: none. */
     void *(*exceptions)(void);
@@ -213,197 +293,14 @@ struct vrank_outcome {
     uint64_t switches; /**< from rank to rank, in this process */
 };
 
+/** The process of a rank of a job that need not run yet. */
+int vrank_placed(const struct vrank_job *job, int rank);
 /**
  * Run the job's local ranks until all have ended. One job at a time in a
  * process. On success the outcome is filled in, whatever became of the ranks;
  * an error means that none was started: -ENOMEM, -EINVAL, -EAGAIN (no
  * thread), -EBUSY (a job runs already).
  */
-/** The process of a rank of a job that need not run yet. */
-int vrank_placed(const struct vrank_job *job, int rank);
 int vrank_run_job(const struct vrank_job *job, struct vrank_outcome *out);
-
-/* ---- where Poise is installed (compile.c) ------------------------------- */
-
-/** Owned strings, without a slash at the end. */
-struct vrank_folders {
-    char *library; /**< libpoise and libpoise-vmpi */
-    char *include; /**< of the mpi.h that programs see */
-    char *start;   /**< libpoise-start.a */
-};
-int vrank_folders(struct vrank_folders *out);
-void vrank_folders_free(struct vrank_folders *folders);
-
-/* ---- inside the engine: nothing below is for MPI ------------------------ */
-
-enum vrank_state {
-    VRANK_RUNS,   /* or is ready to */
-    VRANK_PERMIT, /* the same, and its next park returns at once */
-    VRANK_PARKED,
-    VRANK_ENDED
-};
-
-/* What the C++ run-time keeps of a thread's exceptions (Itanium ABI 2.2.2). */
-struct vrank_exceptions {
-    void *caught;
-    uintptr_t uncaught;
-};
-
-/* Two cache lines: what every switch touches, and the rest. */
-struct vrank {
-    void *sp; /* while it does not run */
-    struct vrank *next;
-    struct vrank_worker *worker;
-    uint32_t state; /* enum vrank_state; atomic if there are workers */
-    int saved_errno;
-    struct vrank_exceptions exceptions;
-    struct poise_ctx *ctx; /* owned; NULL: the kernel thread's */
-    void *mpi;
-
-    struct context *context; /* its memory, where that is swapped; or NULL */
-    void *owner;             /* whoever runs a program in it (run.c) */
-    const char *why;         /* of its park; NULL while it runs */
-    uint64_t deadline_ns;    /* of its park */
-    int timer;               /* its place in the worker's timers, or -1 */
-    struct profile_rank *profile; /* NULL: not wanted */
-    int number;
-    bool is_urgent; /* the policy of priority runs it first */
-    int status;
-    void *stack; /* lowest usable address; NULL: the kernel thread's */
-    size_t stack_bytes;
-    void *fiber;      /* ThreadSanitizer's */
-    void *fake_stack; /* AddressSanitizer's */
-} __attribute__((aligned(64)));
-
-struct vrank_queue {
-    struct vrank *head, *tail;
-};
-
-/* What a worker has to look after besides its ranks. */
-enum {
-    VRANK_WATCH_TURN = 1,    /* it may compute: the policy of serialisation */
-    VRANK_WATCH_ORDER = 2,   /* ranks that wake are not simply the last */
-    VRANK_WATCH_PROFILE = 4, /* where time goes */
-    VRANK_WATCH_CLOCK = 8,   /* messages of other processes, by time */
-    VRANK_WATCH_NEXT =
-        VRANK_WATCH_TURN | VRANK_WATCH_PROFILE | VRANK_WATCH_CLOCK,
-    VRANK_WATCH_READY = VRANK_WATCH_ORDER | VRANK_WATCH_PROFILE
-};
-
-struct vrank_worker {
-    struct vrank *running; /* NULL: the engine */
-    /* Ready ranks: those of class 0 run before those of class 1. */
-    struct vrank_queue ready[2];
-    uint32_t budget;   /* switches until the worker looks around, */
-    uint32_t watch;    /* VRANK_WATCH_...: one test for all of them */
-    uint64_t look_due; /* or until then, in ticks */
-    int number;
-    int *errno_at;
-    struct vrank_exceptions *exceptions_at;
-    struct vrank_exceptions no_exceptions; /* where there is no C++ */
-    uint64_t switches;
-    uint64_t wakes; /* of its ranks, but by time; and polls that found
-                       something */
-    uint32_t cause; /* enum profile_cause, of what it does */
-    /* Ranks that only poll (poll.c). */
-    uint64_t polls, polls_seen, polls_wakes;
-    uint64_t poll_due, poll_cpu_ns; /* when to look, in ticks; then */
-    uint64_t poll_since_ns;         /* atomic; 0: there is more to it */
-    const char *poll_why;
-    int left;              /* ranks that have not ended */
-    struct vrank engine;   /* the kernel thread itself, between ranks */
-    struct vrank **timers; /* a heap by deadline; owned */
-    int timer_count;
-    struct vrank *leaving; /* ended; its stack is still in use */
-
-    /* Written by others. */
-    struct vrank *inbox __attribute__((aligned(64)));
-    uint32_t idle; /* 1 while it sleeps or is about to */
-    struct poise_event event;
-    pthread_t thread; /* not of worker 0 */
-} __attribute__((aligned(64)));
-
-struct vrank_engine {
-    struct vrank_job job; /* with defaults filled in */
-    struct vrank_worker *workers;
-    struct vrank *ranks;   /* [local_count] */
-    struct vrank **locals; /* the same as pointers */
-    int local_count;
-    int *process_of; /* [V] */
-    int *local_of;   /* [V] index into ranks, or -1 */
-    void *stacks;    /* one mapping for all */
-    size_t stacks_bytes, slot_bytes, stack_bytes;
-    size_t promised_bytes;   /* of each stack: what was asked for */
-    uint32_t go;             /* atomic: 0 wait, 1 run */
-    struct poise_event gate; /* signalled with `go` */
-    uint32_t halted;         /* atomic: workers go home */
-    uint32_t aborting;       /* atomic: somebody has taken it upon himself */
-    int status;              /* atomic: what the run ends with */
-    bool aborted, deadlock;  /* written by him */
-    int home;                /* atomic: workers but the first that are done */
-    /* Workers that have nothing to run and wait for nothing but each other:
-     * what deadlock is told by. Under the lock. */
-    struct vrank_spin stuck_lock;
-    int stuck;
-    /* Serialisation: how many workers compute, and how many want to. */
-    uint32_t turns_taken, turn_waiters; /* atomic */
-    struct poise_event turn_event;
-    uint32_t poll_said; /* atomic: somebody has warned */
-};
-
-extern struct vrank_engine *vrank_engine;
-/* The worker that this kernel thread is; NULL on a foreign thread. */
-extern _Thread_local struct vrank_worker *vrank_here
-    __attribute__((tls_model("initial-exec")));
-
-/* switch.c: leave the current stack, whose pointer goes to *save, for `load`,
- * on which vrank_jump was called or vrank_prepare left it. */
-void vrank_jump(void **save, void *load);
-/* A stack pointer for vrank_jump that enters `entry` (which never returns) on
- * the stack that ends at `top`. */
-void *vrank_prepare(void *top, void (*entry)(void));
-
-/* stack.c */
-int stack_create(struct vrank_engine *engine);
-void stack_destroy(struct vrank_engine *engine);
-/* The lowest usable address of slot `index`, and where its stack begins. */
-void *stack_low(const struct vrank_engine *engine, int index);
-void *stack_top(const struct vrank_engine *engine, int index);
-
-/* sched.c */
-void sched_rank_init(struct vrank *rank, struct vrank_worker *worker,
-                     void *top);
-/* Run the worker's ranks until they have all ended or the run is halted. */
-void sched_worker_run(struct vrank_worker *worker);
-/* Put `rank`, which belongs to `worker`, into its inbox and wake it. */
-void sched_post(struct vrank_worker *worker, struct vrank *rank);
-/* The end of the rank that runs. */
-_Noreturn void sched_leave(struct vrank_worker *worker);
-/* Leave a rank of a run that was halted, for ever. */
-_Noreturn void sched_stop(struct vrank_worker *worker);
-/* What a rank owns in the scheduler; it does not run. */
-void sched_rank_free(struct vrank *rank);
-/* Whether somebody has put something into the worker's inbox. */
-bool sched_has_mail(const struct vrank_worker *worker);
-
-/* timer.c */
-void timer_add(struct vrank_worker *worker, struct vrank *rank);
-void timer_remove(struct vrank_worker *worker, struct vrank *rank);
-/* Unpark those whose time has come; when the next one's comes (UINT64_MAX:
- * none). */
-uint64_t timer_fire(struct vrank_worker *worker);
-
-/* poll.c: a rank of the worker has polled; look whether all do nothing else. */
-void poll_look(struct vrank_worker *worker);
-
-/* engine.c: the worker found nothing to run: wait. */
-void engine_idle(struct vrank_worker *worker);
-/* Whether the worker may go home: its ranks have ended and, on worker 0,
- * nobody needs this process any more. */
-bool engine_done(struct vrank_worker *worker);
-/* The body of a rank; on its own stack. */
-void engine_rank_main(struct vrank *rank);
-/* Let all workers go home. */
-void engine_halt(struct vrank_engine *engine);
 
 #endif

@@ -3,7 +3,7 @@
  * knows its place in it, so that one that is woken earlier is taken out. There
  * is room for all ranks of the worker from the start.
  */
-#include "thread.h"
+#include "internal.h"
 
 static void timer_set(struct vrank_worker *worker, int at, struct vrank *rank)
 {

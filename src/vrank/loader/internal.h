@@ -1,0 +1,94 @@
+/*
+ * What the files of room vrank/loader share: object files, and private images
+ * of them.
+ */
+#ifndef POISE_VRANK_LOADER_INTERNAL_H
+#define POISE_VRANK_LOADER_INTERNAL_H
+
+#include "loader.h"
+
+#include <elf.h>
+
+/** An object file, mapped for reading. */
+struct load_image {
+    char *path;
+    const char *name; /**< the last part of the path */
+    int fd;
+    const unsigned char *data;
+    size_t bytes;
+    const Elf64_Ehdr *header;
+    const Elf64_Phdr *segments;
+    int segment_count;
+    const Elf64_Dyn *dynamic;
+    size_t dynamic_count;
+    const Elf64_Sym *symbols;
+    size_t symbol_count; /**< those that are defined and can be found */
+    const char *strings;
+    size_t strings_bytes;
+    const Elf64_Rela *relocations[2]; /**< of data, of calls */
+    size_t relocation_counts[2];
+    const char *soname; /**< NULL: none */
+    bool has_ifunc;     /**< relocation runs code of it */
+    bool has_static_tls;
+    struct load_fix *fixes; /**< owned; what copies get replaced */
+    size_t fix_count;
+};
+
+/** One address to replace in each copy. */
+struct load_fix {
+    uint64_t offset;
+    int64_t addend;
+    void *function; /**< NULL: data number `data` of the rank */
+    int data;
+};
+
+/** Open and look at `path`. -ENOEXEC where it is no object file of this
+ * machine, or damaged. */
+int load_image_open(const char *path, struct load_image *out);
+void load_image_close(struct load_image *image);
+/** `bytes` of the file that are loaded at `address`; NULL if they are not
+ * there. */
+const void *load_image_at(const struct load_image *image, uint64_t address,
+                          size_t bytes);
+/** A string of the dynamic table; "" if it is damaged. */
+const char *load_image_string(const struct load_image *image, uint64_t offset);
+/** The value of a tag, or 0. */
+uint64_t load_image_tag(const struct load_image *image, int64_t tag);
+/** Find what is to be replaced in copies. */
+int load_image_fix(struct load_image *image, const struct load_names *names);
+/** Whether copies of it are truly private; if not, the error names the object
+ * and says what it has that cannot be copied. */
+int load_image_check(const struct load_image *image);
+
+/** One copy, loaded. */
+struct load_copy {
+    const struct load_image *image;
+    void *handle;
+    char *base; /**< what to add to the addresses of the image */
+};
+
+/** A library's name in one copy in place of its own: of the same length. */
+struct load_rename {
+    const char *from;
+    char *to;
+};
+
+/**
+ * Make copy number `number` of an image. Names of libraries are replaced as
+ * `renames` (ends with NULL) says.
+ */
+int load_copy_create(const struct load_image *image, int number,
+                     const struct load_rename *renames, struct load_copy *out);
+/** Map the real file, and replace addresses: `data` are those of the rank, in
+ * the order of struct load_names. Call it before anything of the copy runs. */
+int load_copy_settle(const struct load_copy *copy, void *const *data);
+/** Constructors and destructors, in their order, on the caller's stack. */
+void load_copy_construct(const struct load_copy *copy, int argc, char **argv,
+                         char **envp);
+void load_copy_destruct(const struct load_copy *copy);
+
+/** Load the private images of a rank, number `number` of this process, and find
+ * its main. `data` are those of the rank. */
+int load_program_copy(int number, void *const *data, struct load_rank *rank);
+
+#endif

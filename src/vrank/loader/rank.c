@@ -1,0 +1,63 @@
+/*
+ * The program of one rank, from its constructors to its destructors.
+ */
+#include "internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+int load_rank_create(const struct load_program *program, int index, int number,
+                     int argc, char *const *argv, struct load_rank *out)
+{
+    void *data[LIBC_DATA];
+    *out = (struct load_rank){.program = program, .argc = argc};
+    int code = libc_create(&out->libc, number);
+    if (code < 0) {
+        return code;
+    }
+    out->argv = poise_alloc((size_t)argc + 1, sizeof(char *));
+    if (out->argv == NULL) {
+        return -ENOMEM;
+    }
+    for (int i = 0; i < argc; i++) {
+        out->argv[i] = strdup(argv[i]);
+        if (out->argv[i] == NULL) {
+            return poise_error_set(ENOMEM, "copy the arguments", NULL, NULL);
+        }
+    }
+    libc_data(&out->libc, data);
+    return load_program_copy(index, data, out);
+}
+
+int load_rank_run(struct load_rank *rank)
+{
+    for (int i = 0; i < rank->program->count; i++) {
+        load_copy_construct(&rank->copies[i], rank->argc, rank->argv,
+                            rank->libc.environment);
+    }
+    int status = rank->main(rank->argc, rank->argv, rank->libc.environment);
+    load_rank_end(rank);
+    return status;
+}
+
+void load_rank_end(struct load_rank *rank)
+{
+    if (rank->has_ended) {
+        return;
+    }
+    rank->has_ended = true;
+    for (int i = rank->program->count - 1; i >= 0; i--) {
+        load_copy_destruct(&rank->copies[i]);
+    }
+    libc_flush(&rank->libc);
+}
+
+void load_rank_free(struct load_rank *rank)
+{
+    libc_free(&rank->libc);
+    free(rank->copies);
+    for (int i = 0; rank->argv != NULL && rank->argv[i] != NULL; i++) {
+        free(rank->argv[i]);
+    }
+    free(rank->argv);
+}

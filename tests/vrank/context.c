@@ -125,7 +125,7 @@ static uint64_t word(int rank, size_t i)
 
 static uint64_t *words(int rank, size_t count)
 {
-    uint64_t *made = shim_malloc(count * sizeof *made);
+    uint64_t *made = wrap_malloc(count * sizeof *made);
     CHECK(made != NULL);
     for (size_t i = 0; made != NULL && i < count; i++) {
         made[i] = word(rank, i);
@@ -149,8 +149,8 @@ enum { WORDS = 3 * 131072 + 77 };
 static int body_exchange(int rank, int size)
 {
     int before = (rank + size - 1) % size, after = (rank + 1) % size;
-    int *counts = shim_malloc((size_t)size * sizeof(int));
-    int *places = shim_malloc((size_t)size * sizeof(int));
+    int *counts = wrap_malloc((size_t)size * sizeof(int));
+    int *places = wrap_malloc((size_t)size * sizeof(int));
     uint64_t *mine = words(rank, WORDS), *theirs = words(rank, WORDS);
     MPI_Request requests[2];
     for (int round = 0; round < 2; round++) {
@@ -176,10 +176,10 @@ static int body_exchange(int rank, int size)
         }
         CHECK(words_are(mine, rank, 0, WORDS));
     }
-    shim_free(theirs);
-    shim_free(mine);
-    shim_free(places);
-    shim_free(counts);
+    wrap_free(theirs);
+    wrap_free(mine);
+    wrap_free(places);
+    wrap_free(counts);
     return 0;
 }
 
@@ -193,8 +193,8 @@ static void test_exchange(void **state)
 static int body_reduce(int rank, int size)
 {
     enum { COUNT = 400000 };
-    int *mine = shim_malloc(COUNT * sizeof(int));
-    int *all = shim_malloc(COUNT * sizeof(int));
+    int *mine = wrap_malloc(COUNT * sizeof(int));
+    int *all = wrap_malloc(COUNT * sizeof(int));
     int below = rank * (rank - 1) / 2, total = size * (size - 1) / 2;
     for (int i = 0; i < COUNT; i++) {
         mine[i] = rank + i;
@@ -218,8 +218,8 @@ static int body_reduce(int rank, int size)
     for (int i = 0; i < COUNT; i++) {
         CHECK(all[i] == 1 + i);
     }
-    shim_free(mine);
-    shim_free(all);
+    wrap_free(mine);
+    wrap_free(all);
     return 0;
 }
 
@@ -235,8 +235,8 @@ static int body_gaps(int rank, int size)
 {
     enum { COUNT = 200000 };
     int other = rank ^ 1;
-    double *mine = shim_malloc(2 * COUNT * sizeof(double));
-    double *theirs = shim_malloc(2 * COUNT * sizeof(double));
+    double *mine = wrap_malloc(2 * COUNT * sizeof(double));
+    double *theirs = wrap_malloc(2 * COUNT * sizeof(double));
     MPI_Datatype second;
     MPI_Type_vector(COUNT, 1, 2, MPI_DOUBLE, &second);
     MPI_Type_commit(&second);
@@ -259,8 +259,8 @@ static int body_gaps(int rank, int size)
         }
     }
     MPI_Type_free(&second);
-    shim_free(mine);
-    shim_free(theirs);
+    wrap_free(mine);
+    wrap_free(theirs);
     return 0;
 }
 
@@ -276,7 +276,7 @@ static int body_parts(int rank, int size)
     enum { PARTS = 400 };
     static const size_t lengths[] = {1,    7,     4095,  4096,  4097,
                                      8192, 20000, 65536, 70001, 300000};
-    char *area = shim_malloc(64 + 12 * MIB);
+    char *area = wrap_malloc(64 + 12 * MIB);
     (void)size;
     if (rank == 0) {
         MPI_Request requests[PARTS];
@@ -315,7 +315,7 @@ static int body_parts(int rank, int size)
         MPI_Barrier(MPI_COMM_SELF);
     }
     MPI_Barrier(MPI_COMM_WORLD);
-    shim_free(area);
+    wrap_free(area);
     return 0;
 }
 
@@ -329,7 +329,7 @@ static void test_parts(void **state)
 static char *zeroed_alloc(size_t count, size_t size)
 {
     void *(*alloc)(size_t count, size_t size) =
-        (void *(*)(size_t, size_t))(uintptr_t)shim_find("calloc", true);
+        (void *(*)(size_t, size_t))(uintptr_t)wrap_find("calloc", true);
     return alloc(count, size);
 }
 
@@ -364,9 +364,9 @@ static int body_mappings(int rank, int size)
     for (size_t at = 0; at < MIB; at += 512) {
         CHECK(last[at] == (rank % 2 == 0));
     }
-    shim_free(last);
-    shim_free(zero);
-    shim_free(mine);
+    wrap_free(last);
+    wrap_free(zero);
+    wrap_free(mine);
     return 0;
 }
 
@@ -384,8 +384,8 @@ static int body_kept(int rank, int size)
 {
     enum { BYTES = 60000, MANY = 100 };
     int before = (rank + size - 1) % size, after = (rank + 1) % size;
-    char *mine = shim_malloc(BYTES), *theirs = shim_malloc(BYTES);
-    char *more = shim_malloc((size_t)MANY * BYTES);
+    char *mine = wrap_malloc(BYTES), *theirs = wrap_malloc(BYTES);
+    char *more = wrap_malloc((size_t)MANY * BYTES);
     MPI_Request requests[MANY];
     for (int round = 0; round < 20; round++) {
         memset(mine, rank + round, BYTES);
@@ -408,9 +408,9 @@ static int body_kept(int rank, int size)
         CHECK(memcmp(theirs, theirs + 1, BYTES - 1) == 0);
     }
     MPI_Waitall(MANY, requests, MPI_STATUSES_IGNORE);
-    shim_free(more);
-    shim_free(theirs);
-    shim_free(mine);
+    wrap_free(more);
+    wrap_free(theirs);
+    wrap_free(mine);
     return 0;
 }
 
@@ -442,7 +442,7 @@ static bool piece_is(const char *data, int bytes, int from, int to)
  * a gap of a byte now and then, by which it is seen what is written. */
 static int body_pieces(int rank, int size)
 {
-    int *counts = shim_malloc(4 * (size_t)size * sizeof(int));
+    int *counts = wrap_malloc(4 * (size_t)size * sizeof(int));
     int *places = counts + size, *came = places + size, *at = came + size;
     int sent = 1, total = 3;
     for (int i = 0; i < size; i++) {
@@ -453,7 +453,7 @@ static int body_pieces(int rank, int size)
         at[i] = total;
         total += came[i] + (i % 3 == 0);
     }
-    char *out = shim_malloc((size_t)sent), *in = shim_malloc((size_t)total + 1);
+    char *out = wrap_malloc((size_t)sent), *in = wrap_malloc((size_t)total + 1);
     uint64_t *more = words(rank, WORDS / 2);
     CHECK(out != NULL && in != NULL);
     for (int to = 0; to < size; to++) {
@@ -472,10 +472,10 @@ static int body_pieces(int rank, int size)
         CHECK(in[2] == 0x77 && in[total] == 0x77);
         CHECK(words_are(more, rank, 0, WORDS / 2));
     }
-    shim_free(more);
-    shim_free(in);
-    shim_free(out);
-    shim_free(counts);
+    wrap_free(more);
+    wrap_free(in);
+    wrap_free(out);
+    wrap_free(counts);
     return 0;
 }
 
@@ -530,7 +530,7 @@ static void copy_some(uint32_t *state)
 
 static int body_copies(int rank, int size)
 {
-    char *mine = shim_malloc(COPIED + 64), byte = 0;
+    char *mine = wrap_malloc(COPIED + 64), byte = 0;
     uint64_t *more = words(rank, WORDS);
     uint32_t state = 5;
     memset(mine, 0, COPIED + 64);
@@ -557,8 +557,8 @@ static int body_copies(int rank, int size)
         MPI_Send(&byte, 1, MPI_CHAR, 1, 1, MPI_COMM_WORLD);
     }
     MPI_Barrier(MPI_COMM_WORLD);
-    shim_free(more);
-    shim_free(mine);
+    wrap_free(more);
+    wrap_free(mine);
     return 0;
 }
 
@@ -584,16 +584,16 @@ static int body_greedy(int rank, int size)
     int count = 0;
     (void)size;
     /* Half of the memory that is left, and no more. */
-    while (count < 64 && (all[count] = shim_malloc(MIB)) != NULL) {
+    while (count < 64 && (all[count] = wrap_malloc(MIB)) != NULL) {
         memset(all[count++], rank, MIB);
     }
     CHECK(count >= 10 && count <= 14);
     MPI_Barrier(MPI_COMM_WORLD);
     for (int i = 0; i < count; i++) {
         CHECK(((char *)all[i])[MIB / 2] == (char)rank);
-        shim_free(all[i]);
+        wrap_free(all[i]);
     }
-    CHECK(shim_malloc(MIB) != NULL);
+    CHECK(wrap_malloc(MIB) != NULL);
     return 0;
 }
 
@@ -650,10 +650,10 @@ static bool chunk_is(const char *chunk, uint32_t seed)
 static void model_renew(struct model *block, uint32_t *state)
 {
     bool zeroed = model_next(state) % 2 == 0;
-    shim_free(block->data);
+    wrap_free(block->data);
     block->chunks = 1 + (int)(model_next(state) % BLOCK_CHUNKS);
     block->data = zeroed ? zeroed_alloc((size_t)block->chunks, CHUNK)
-                         : shim_malloc((size_t)block->chunks * CHUNK);
+                         : wrap_malloc((size_t)block->chunks * CHUNK);
     CHECK(block->data != NULL);
     for (int i = 0; i < block->chunks; i++) {
         block->seeds[i] = zeroed ? 0 : 1 + model_next(state) % 1000;
@@ -679,8 +679,8 @@ static void model_round(struct model *blocks, int rank, int size,
         chunk_fill(block->data + (size_t)at * CHUNK, block->seeds[at]);
     }
     size_t bytes = 17 * CHUNK + 20000;
-    char *dead = shim_malloc(5 * CHUNK * CHUNK / 10);
-    char *theirs = shim_malloc(bytes), *mine = shim_malloc(bytes);
+    char *dead = wrap_malloc(5 * CHUNK * CHUNK / 10);
+    char *theirs = wrap_malloc(bytes), *mine = wrap_malloc(bytes);
     CHECK(dead != NULL && theirs != NULL && mine != NULL);
     memset(dead, 1, 5 * CHUNK * CHUNK / 10);
     memset(mine, rank, bytes);
@@ -694,9 +694,9 @@ static void model_round(struct model *blocks, int rank, int size,
     MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
     CHECK(theirs[77] == (char)((rank + 1) % size));
     CHECK(memcmp(theirs + 77, theirs + 78, bytes - 78) == 0);
-    shim_free(dead);
-    shim_free(theirs);
-    shim_free(mine);
+    wrap_free(dead);
+    wrap_free(theirs);
+    wrap_free(mine);
 }
 
 static int body_model(int rank, int size)
@@ -717,9 +717,9 @@ static int body_model(int rank, int size)
         }
     }
     for (int i = 0; i < BLOCKS; i++) {
-        shim_free(blocks[i].data);
+        wrap_free(blocks[i].data);
     }
-    shim_free(blocks);
+    wrap_free(blocks);
     return 0;
 }
 
@@ -764,14 +764,14 @@ static void test_tracking(void **state)
 static int body_read(int rank, int size)
 {
     uint64_t *mine = words(rank, WORDS);
-    char *unused = shim_malloc(2 * MIB);
+    char *unused = wrap_malloc(2 * MIB);
     CHECK(unused != NULL && size > 1);
     for (int round = 0; round < 6; round++) {
         MPI_Barrier(MPI_COMM_WORLD);
         CHECK(words_are(mine, rank, 0, WORDS));
     }
-    shim_free(unused);
-    shim_free(mine);
+    wrap_free(unused);
+    wrap_free(mine);
     return 0;
 }
 

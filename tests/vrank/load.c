@@ -131,15 +131,15 @@ static void test_faults(void **state)
     }
 }
 
-static void test_shims(void **state)
+static void test_wrappers(void **state)
 {
     (void)state;
-    assert_non_null(shim_find("getopt_long", false));
-    assert_non_null(shim_find("exit", false));
-    assert_ptr_equal(shim_find("_Exit", false), shim_find("_exit", false));
-    assert_null(shim_find("malloc", false));
-    assert_non_null(shim_find("malloc", true));
-    assert_null(shim_find("", false));
+    assert_non_null(wrap_find("getopt_long", false));
+    assert_non_null(wrap_find("exit", false));
+    assert_ptr_equal(wrap_find("_Exit", false), wrap_find("_exit", false));
+    assert_null(wrap_find("malloc", false));
+    assert_non_null(wrap_find("malloc", true));
+    assert_null(wrap_find("", false));
 }
 
 int main(void)
@@ -148,7 +148,7 @@ int main(void)
         cmocka_unit_test(test_good),
         cmocka_unit_test(test_damaged),
         cmocka_unit_test(test_faults),
-        cmocka_unit_test(test_shims),
+        cmocka_unit_test(test_wrappers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

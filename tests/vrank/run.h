@@ -27,13 +27,13 @@
 
 static inline void *run_calloc(size_t count, size_t size)
 {
-    void *data = shim_malloc(count * size);
+    void *data = wrap_malloc(count * size);
     return data != NULL ? memset(data, 0, count * size) : NULL;
 }
 
-#define malloc(bytes) shim_malloc(bytes)
+#define malloc(bytes) wrap_malloc(bytes)
 #define calloc(count, size) run_calloc(count, size)
-#define free(ptr) shim_free(ptr)
+#define free(ptr) wrap_free(ptr)
 
 static inline void run_contexts_begin(int count, int threads)
 {

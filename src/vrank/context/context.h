@@ -11,7 +11,7 @@
  *   context_track.c which of their pages have to be written
  *   context_disk.c  the scratch files
  *   context_plan.c  how much each may have
- *   shim_heap.c     malloc and its kin, as a rank's copies call them
+ *   wrap_heap.c     malloc and its kin, as a rank's copies call them
  *
  * A context is what its rank has allocated; stack, globals, and what other
  * libraries allocate stay in memory. Where a rank runs, its context is there,

@@ -171,7 +171,7 @@ int MPI_Alloc_mem(MPI_Aint size, MPI_Info info, void *base)
 {
     struct vrank_mpi *mpi = mpi_enter("MPI_Alloc_mem");
     (void)info; /* hints, of which none is known */
-    void *memory = size >= 0 ? shim_malloc(size ? (size_t)size : 1) : NULL;
+    void *memory = size >= 0 ? wrap_malloc(size ? (size_t)size : 1) : NULL;
     if (!memory) {
         return mpi_fail(mpi, NULL, size < 0 ? MPI_ERR_ARG : MPI_ERR_NO_MEM,
                         NULL);
@@ -182,6 +182,6 @@ int MPI_Alloc_mem(MPI_Aint size, MPI_Info info, void *base)
 
 int MPI_Free_mem(void *base)
 {
-    shim_free(base);
+    wrap_free(base);
     return MPI_SUCCESS;
 }

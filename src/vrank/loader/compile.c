@@ -6,8 +6,8 @@
  * -Bsymbolic: its names are its own, also those that the C library has. -z
  * defs: what the MPI of virtual ranks lacks is missed when linking. -fPIC
  * after everything else: a PIE, with its thread-local variables at fixed
- * places, would give copies wrong initial values. -fno-gnu-unique: statics of
- * C++ templates and inline functions would be shared among copies.
+ * places, would give private images wrong initial values. -fno-gnu-unique:
+ * statics of C++ templates and inline functions would be shared among them.
  */
 #include "loader.h"
 

@@ -1,6 +1,6 @@
 /*
- * An object file: where its tables are, and whether copies of it would be
- * private. Everything that is read is checked to lie inside the file.
+ * An object file: where its tables are, and whether private images of it would
+ * be private. Everything that is read is checked to lie inside the file.
  */
 #include "internal.h"
 
@@ -241,7 +241,7 @@ void load_image_close(struct load_image *image)
     *image = (struct load_image){.fd = -1};
 }
 
-/* ---- what copies get replaced ------------------------------------------- */
+/* ---- what is replaced in private images --------------------------------- */
 
 /* The name of the symbol of another object whose address the relocation
  * stores; NULL if it is not one. */

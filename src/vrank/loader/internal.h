@@ -30,11 +30,11 @@ struct load_image {
     const char *soname; /**< NULL: none */
     bool has_ifunc;     /**< relocation runs code of it */
     bool has_static_tls;
-    struct load_fix *fixes; /**< owned; what copies get replaced */
+    struct load_fix *fixes; /**< owned; what private images get replaced */
     size_t fix_count;
 };
 
-/** One address to replace in each copy. */
+/** One address to replace in each private image. */
 struct load_fix {
     uint64_t offset;
     int64_t addend;
@@ -54,41 +54,43 @@ const void *load_image_at(const struct load_image *image, uint64_t address,
 const char *load_image_string(const struct load_image *image, uint64_t offset);
 /** The value of a tag, or 0. */
 uint64_t load_image_tag(const struct load_image *image, int64_t tag);
-/** Find what is to be replaced in copies. */
+/** Find what is to be replaced in private images. */
 int load_image_fix(struct load_image *image, const struct load_names *names);
-/** Whether copies of it are truly private; if not, the error names the object
- * and says what it has that cannot be copied. */
+/** Whether private images of it are truly private; if not, the error names the
+ * object and says what it has that cannot be copied. */
 int load_image_check(const struct load_image *image);
 
-/** One copy, loaded. */
-struct load_copy {
+/** One private image, loaded. */
+struct load_private {
     const struct load_image *image;
     void *handle;
     char *base; /**< what to add to the addresses of the image */
 };
 
-/** A library's name in one copy in place of its own: of the same length. */
+/** A library's name in one private image in place of its own: of the same
+ * length. */
 struct load_rename {
     const char *from;
     char *to;
 };
 
 /**
- * Make copy number `number` of an image. Names of libraries are replaced as
+ * Load private image number `number`. Names of libraries are replaced as
  * `renames` (ends with NULL) says.
  */
-int load_copy_create(const struct load_image *image, int number,
-                     const struct load_rename *renames, struct load_copy *out);
+int load_private_create(const struct load_image *image, int number,
+                        const struct load_rename *renames,
+                        struct load_private *out);
 /** Map the real file, and replace addresses: `data` are those of the rank, in
- * the order of struct load_names. Call it before anything of the copy runs. */
-int load_copy_settle(const struct load_copy *copy, void *const *data);
+ * the order of struct load_names. Call it before anything of it runs. */
+int load_private_map(const struct load_private *own, void *const *data);
 /** Constructors and destructors, in their order, on the caller's stack. */
-void load_copy_construct(const struct load_copy *copy, int argc, char **argv,
-                         char **envp);
-void load_copy_destruct(const struct load_copy *copy);
+void load_private_construct(const struct load_private *own, int argc,
+                            char **argv, char **envp);
+void load_private_destruct(const struct load_private *own);
 
 /** Load the private images of a rank, number `number` of this process, and find
  * its main. `data` are those of the rank. */
-int load_program_copy(int number, void *const *data, struct load_rank *rank);
+int load_program_images(int number, void *const *data, struct load_rank *rank);
 
 #endif

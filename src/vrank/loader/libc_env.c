@@ -1,8 +1,8 @@
 /*
  * The environment of a rank: an array of its own, which setenv and its kin
- * change, and which `environ` in its copies means. Strings of putenv are the
- * program's; those that setenv makes are never freed while the program may
- * hold them, as in the C library.
+ * change, and which `environ` in its private images means. Strings of putenv
+ * are the program's; those that setenv makes are never freed while the program
+ * may hold them, as in the C library.
  */
 #include "libc_wrap.h"
 
@@ -10,14 +10,14 @@
 #include <string.h>
 #include <unistd.h>
 
-static char ***shim_environment(void)
+static char ***wrap_environment(void)
 {
     struct vrank_libc *own = libc_now();
     return own != NULL ? &own->environment : &environ;
 }
 
 /* The entry of the variable whose name has `len` bytes, or NULL. */
-static char **shim_entry(char **list, const char *name, size_t len)
+static char **wrap_entry(char **list, const char *name, size_t len)
 {
     for (; list != NULL && *list != NULL; list++) {
         if (strncmp(*list, name, len) == 0 && (*list)[len] == '=') {
@@ -27,23 +27,23 @@ static char **shim_entry(char **list, const char *name, size_t len)
     return NULL;
 }
 
-static bool shim_is_name(const char *name)
+static bool wrap_is_name(const char *name)
 {
     return name != NULL && *name != '\0' && strchr(name, '=') == NULL;
 }
 
-static char *shim_getenv(const char *name)
+static char *wrap_getenv(const char *name)
 {
     size_t len = strlen(name);
-    char **entry = len > 0 ? shim_entry(*shim_environment(), name, len) : NULL;
+    char **entry = len > 0 ? wrap_entry(*wrap_environment(), name, len) : NULL;
     return entry != NULL ? *entry + len + 1 : NULL;
 }
 
 /* `text` is "NAME=VALUE", and stays. */
-static int shim_put(char *text, size_t len)
+static int wrap_put(char *text, size_t len)
 {
-    char ***list = shim_environment();
-    char **entry = shim_entry(*list, text, len);
+    char ***list = wrap_environment();
+    char **entry = wrap_entry(*list, text, len);
     if (entry != NULL) {
         *entry = text;
         return 0;
@@ -67,14 +67,14 @@ static int shim_put(char *text, size_t len)
     return 0;
 }
 
-static int shim_setenv(const char *name, const char *value, int replace)
+static int wrap_setenv(const char *name, const char *value, int replace)
 {
-    if (!shim_is_name(name)) {
+    if (!wrap_is_name(name)) {
         errno = EINVAL;
         return -1;
     }
     size_t len = strlen(name);
-    if (!replace && shim_entry(*shim_environment(), name, len) != NULL) {
+    if (!replace && wrap_entry(*wrap_environment(), name, len) != NULL) {
         return 0;
     }
     size_t bytes = len + strlen(value) + 2;
@@ -84,18 +84,18 @@ static int shim_setenv(const char *name, const char *value, int replace)
         return -1;
     }
     snprintf(text, bytes, "%s=%s", name, value);
-    return shim_put(text, len);
+    return wrap_put(text, len);
 }
 
-static int shim_unsetenv(const char *name)
+static int wrap_unsetenv(const char *name)
 {
-    if (!shim_is_name(name)) {
+    if (!wrap_is_name(name)) {
         errno = EINVAL;
         return -1;
     }
     char **entry;
     size_t len = strlen(name);
-    while ((entry = shim_entry(*shim_environment(), name, len)) != NULL) {
+    while ((entry = wrap_entry(*wrap_environment(), name, len)) != NULL) {
         do {
             entry[0] = entry[1];
         } while (*entry++ != NULL);
@@ -103,24 +103,24 @@ static int shim_unsetenv(const char *name)
     return 0;
 }
 
-static int shim_putenv(char *text)
+static int wrap_putenv(char *text)
 {
     size_t len = strcspn(text, "=");
-    return text[len] == '=' ? shim_put(text, len) : shim_unsetenv(text);
+    return text[len] == '=' ? wrap_put(text, len) : wrap_unsetenv(text);
 }
 
-static int shim_clearenv(void)
+static int wrap_clearenv(void)
 {
-    char ***list = shim_environment();
+    char ***list = wrap_environment();
     if (*list != NULL) {
         **list = NULL;
     }
     return 0;
 }
 
-const struct shim shim_env[] = {
-    SHIM(getenv),   SHIM(setenv),
-    SHIM(unsetenv), {"secure_getenv", (void (*)(void))shim_getenv},
-    SHIM(putenv),   SHIM(clearenv),
+const struct libc_wrap wrap_env[] = {
+    WRAP(getenv),   WRAP(setenv),
+    WRAP(unsetenv), {"secure_getenv", (void (*)(void))wrap_getenv},
+    WRAP(putenv),   WRAP(clearenv),
     {NULL, NULL},
 };

@@ -12,7 +12,7 @@
 #include <string.h>
 
 /* One call: the rank's state and the arguments. */
-struct shim_call {
+struct wrap_call {
     struct vrank_libc *own;
     int argc;
     char **argv;
@@ -24,7 +24,7 @@ struct shim_call {
 
 /* The operands passed over, [first, last), and the options behind them, up to
  * optind, change places. */
-static void shim_exchange(struct shim_call *call)
+static void wrap_exchange(struct wrap_call *call)
 {
     struct vrank_libc *own = call->own;
     int passed = own->option_last - own->option_first;
@@ -40,12 +40,12 @@ static void shim_exchange(struct shim_call *call)
     own->option_last = own->optind;
 }
 
-static bool shim_is_operand(const char *word)
+static bool wrap_is_operand(const char *word)
 {
     return word[0] != '-' || word[1] == '\0';
 }
 
-static void shim_complain(const struct shim_call *call, const char *text,
+static void wrap_complain(const struct wrap_call *call, const char *text,
                           const char *what)
 {
     if (!call->quiet) {
@@ -54,14 +54,14 @@ static void shim_complain(const struct shim_call *call, const char *text,
 }
 
 /* What a missing argument is told by. */
-static int shim_missing(const struct shim_call *call)
+static int wrap_missing(const struct wrap_call *call)
 {
     return call->letters[0] == ':' ? ':' : '?';
 }
 
 /* The long option that `name` of `len` bytes means; NULL for none, and for
  * several with *several set. */
-static const struct option *shim_long(const struct shim_call *call,
+static const struct option *wrap_long(const struct wrap_call *call,
                                       const char *name, size_t len,
                                       bool *several)
 {
@@ -85,7 +85,7 @@ static const struct option *shim_long(const struct shim_call *call,
 }
 
 /* The word at optind is a long option whose name begins at `name`. */
-static int shim_do_long(struct shim_call *call, const struct option *option,
+static int wrap_do_long(struct wrap_call *call, const struct option *option,
                         const char *name, size_t len)
 {
     struct vrank_libc *own = call->own;
@@ -94,15 +94,15 @@ static int shim_do_long(struct shim_call *call, const struct option *option,
     own->optopt = option->val;
     if (name[len] == '=') {
         if (option->has_arg == no_argument) {
-            shim_complain(call, "option doesn't allow an argument --",
+            wrap_complain(call, "option doesn't allow an argument --",
                           option->name);
             return '?';
         }
         own->optarg = (char *)(uintptr_t)(name + len + 1);
     } else if (option->has_arg == required_argument) {
         if (own->optind >= call->argc) {
-            shim_complain(call, "option requires an argument --", option->name);
-            return shim_missing(call);
+            wrap_complain(call, "option requires an argument --", option->name);
+            return wrap_missing(call);
         }
         own->optarg = call->argv[own->optind++];
     }
@@ -117,7 +117,7 @@ static int shim_do_long(struct shim_call *call, const struct option *option,
 }
 
 /* The next letter of a word of short options. */
-static int shim_do_letter(struct shim_call *call)
+static int wrap_do_letter(struct wrap_call *call)
 {
     struct vrank_libc *own = call->own;
     char letter = *own->option_next++;
@@ -130,7 +130,7 @@ static int shim_do_letter(struct shim_call *call)
     }
     own->optopt = (unsigned char)letter;
     if (known == NULL) {
-        shim_complain(call, "invalid option --", text);
+        wrap_complain(call, "invalid option --", text);
         return '?';
     }
     if (known[1] != ':') {
@@ -141,8 +141,8 @@ static int shim_do_letter(struct shim_call *call)
         own->optind++;
     } else if (known[2] != ':') {
         if (own->optind >= call->argc) {
-            shim_complain(call, "option requires an argument --", text);
-            return shim_missing(call);
+            wrap_complain(call, "option requires an argument --", text);
+            return wrap_missing(call);
         }
         own->optarg = call->argv[own->optind++];
     }
@@ -152,18 +152,18 @@ static int shim_do_letter(struct shim_call *call)
 
 /* Pass over operands until optind is at an option; false at the end, with
  * optind at the first operand. */
-static bool shim_find_option(struct shim_call *call, int *result)
+static bool wrap_find_option(struct wrap_call *call, int *result)
 {
     struct vrank_libc *own = call->own;
     if (!call->in_order && !call->as_option) {
         if (own->option_first != own->option_last &&
             own->option_last != own->optind) {
-            shim_exchange(call);
+            wrap_exchange(call);
         } else if (own->option_last != own->optind) {
             own->option_first = own->optind;
         }
         while (own->optind < call->argc &&
-               shim_is_operand(call->argv[own->optind])) {
+               wrap_is_operand(call->argv[own->optind])) {
             own->optind++;
         }
         own->option_last = own->optind;
@@ -173,7 +173,7 @@ static bool shim_find_option(struct shim_call *call, int *result)
         own->optind++;
         if (own->option_first != own->option_last &&
             own->option_last != own->optind) {
-            shim_exchange(call);
+            wrap_exchange(call);
         } else if (own->option_first == own->option_last) {
             own->option_first = own->optind;
         }
@@ -186,7 +186,7 @@ static bool shim_find_option(struct shim_call *call, int *result)
         }
         return false;
     }
-    if (shim_is_operand(call->argv[own->optind])) {
+    if (wrap_is_operand(call->argv[own->optind])) {
         if (call->as_option) {
             own->optarg = call->argv[own->optind++];
             *result = 1;
@@ -196,12 +196,12 @@ static bool shim_find_option(struct shim_call *call, int *result)
     return true;
 }
 
-static int shim_option(struct shim_call *call)
+static int wrap_option(struct wrap_call *call)
 {
     struct vrank_libc *own = call->own;
     int result;
     if (own->option_next == NULL || *own->option_next == '\0') {
-        if (!shim_find_option(call, &result)) {
+        if (!wrap_find_option(call, &result)) {
             return result;
         }
         const char *word = call->argv[own->optind];
@@ -211,12 +211,12 @@ static int shim_option(struct shim_call *call)
             const char *name = word + 1 + is_long;
             size_t len = strcspn(name, "=");
             bool several;
-            const struct option *option = shim_long(call, name, len, &several);
+            const struct option *option = wrap_long(call, name, len, &several);
             if (option != NULL) {
-                return shim_do_long(call, option, name, len);
+                return wrap_do_long(call, option, name, len);
             }
             if (is_long || several || strchr(call->letters, word[1]) == NULL) {
-                shim_complain(call,
+                wrap_complain(call,
                               several ? "option is ambiguous --"
                                       : "unrecognized option",
                               word);
@@ -227,10 +227,10 @@ static int shim_option(struct shim_call *call)
             }
         }
     }
-    return shim_do_letter(call);
+    return wrap_do_letter(call);
 }
 
-static int shim_parse(int argc, char *const *argv, const char *letters,
+static int wrap_parse(int argc, char *const *argv, const char *letters,
                       const struct option *longs, int *long_index,
                       bool long_only)
 {
@@ -240,7 +240,7 @@ static int shim_parse(int argc, char *const *argv, const char *letters,
                    ? getopt_long_only(argc, argv, letters, longs, long_index)
                    : getopt_long(argc, argv, letters, longs, long_index);
     }
-    struct shim_call call = {.own = own,
+    struct wrap_call call = {.own = own,
                              .argc = argc,
                              .argv = (char **)(uintptr_t)argv,
                              .letters = letters,
@@ -257,30 +257,30 @@ static int shim_parse(int argc, char *const *argv, const char *letters,
     call.as_option = letters[0] == '-';
     call.letters += letters[0] == '+' || letters[0] == '-';
     call.quiet = own->opterr == 0 || call.letters[0] == ':';
-    return argc < 1 ? -1 : shim_option(&call);
+    return argc < 1 ? -1 : wrap_option(&call);
 }
 
-static int shim_getopt_short(int argc, char *const *argv, const char *letters)
+static int wrap_getopt_short(int argc, char *const *argv, const char *letters)
 {
-    return shim_parse(argc, argv, letters, NULL, NULL, false);
+    return wrap_parse(argc, argv, letters, NULL, NULL, false);
 }
 
-static int shim_getopt_long(int argc, char *const *argv, const char *letters,
+static int wrap_getopt_long(int argc, char *const *argv, const char *letters,
                             const struct option *longs, int *long_index)
 {
-    return shim_parse(argc, argv, letters, longs, long_index, false);
+    return wrap_parse(argc, argv, letters, longs, long_index, false);
 }
 
-static int shim_getopt_long_only(int argc, char *const *argv,
+static int wrap_getopt_long_only(int argc, char *const *argv,
                                  const char *letters,
                                  const struct option *longs, int *long_index)
 {
-    return shim_parse(argc, argv, letters, longs, long_index, true);
+    return wrap_parse(argc, argv, letters, longs, long_index, true);
 }
 
-const struct shim shim_getopt[] = {
-    {"getopt", (void (*)(void))shim_getopt_short},
-    SHIM(getopt_long),
-    SHIM(getopt_long_only),
+const struct libc_wrap wrap_getopt[] = {
+    {"getopt", (void (*)(void))wrap_getopt_short},
+    WRAP(getopt_long),
+    WRAP(getopt_long_only),
     {NULL, NULL},
 };

@@ -1,7 +1,7 @@
 /*
- * Memory, as a rank's copies ask the C library for it, where contexts are
- * swapped: it comes from the rank's own heap. What the C library allocates by
- * itself stays its own: blocks are told apart by their addresses.
+ * Memory, as a rank's private images ask the C library for it, where contexts
+ * are swapped: it comes from the rank's own heap. What the C library allocates
+ * by itself stays its own: blocks are told apart by their addresses.
  */
 #include "libc_wrap.h"
 #include "vrank/context/context.h"
@@ -13,18 +13,18 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define SHIM_PAGE ((size_t)4096)
+#define WRAP_PAGE ((size_t)4096)
 
 /* ---- blocks ------------------------------------------------------------- */
 
-static void *shim_no_memory(void)
+static void *wrap_no_memory(void)
 {
     errno = ENOMEM;
     return NULL;
 }
 
 /* What a heap gave, or nothing; the heap is given back. */
-static void *shim_given(struct heap *heap, void *data, size_t bytes)
+static void *wrap_given(struct heap *heap, void *data, size_t bytes)
 {
     if (data == NULL) {
         context_refused(heap, bytes);
@@ -35,7 +35,7 @@ static void *shim_given(struct heap *heap, void *data, size_t bytes)
 }
 
 /* On a thread that is no rank's: the C library's. */
-static void *shim_get(size_t align, size_t bytes, bool zeroed)
+static void *wrap_get(size_t align, size_t bytes, bool zeroed)
 {
     struct heap *heap = context_lock();
 
@@ -46,24 +46,24 @@ static void *shim_get(size_t align, size_t bytes, bool zeroed)
     }
     void *data = zeroed ? heap_alloc_zero(heap, align, bytes)
                         : heap_alloc(heap, align, bytes);
-    return shim_given(heap, data, bytes);
+    return wrap_given(heap, data, bytes);
 }
 
-void *shim_malloc(size_t bytes)
+void *wrap_malloc(size_t bytes)
 {
-    return shim_get(16, bytes, false);
+    return wrap_get(16, bytes, false);
 }
 
-static void *shim_calloc(size_t count, size_t size)
+static void *wrap_calloc(size_t count, size_t size)
 {
     size_t bytes;
 
     return __builtin_mul_overflow(count, size, &bytes)
-               ? shim_no_memory()
-               : shim_get(16, bytes, true);
+               ? wrap_no_memory()
+               : wrap_get(16, bytes, true);
 }
 
-void shim_free(void *ptr)
+void wrap_free(void *ptr)
 {
     if (!context_covers(ptr)) {
         free(ptr);
@@ -79,57 +79,57 @@ void shim_free(void *ptr)
     errno = saved;
 }
 
-static void *shim_realloc(void *ptr, size_t bytes)
+static void *wrap_realloc(void *ptr, size_t bytes)
 {
     if (ptr == NULL) {
-        return shim_malloc(bytes);
+        return wrap_malloc(bytes);
     }
     if (!context_covers(ptr)) {
         return realloc(ptr, bytes);
     }
     if (bytes == 0) {
-        shim_free(ptr);
+        wrap_free(ptr);
         return NULL;
     }
     struct heap *heap = context_lock_of(ptr);
     if (heap == NULL) {
-        return shim_no_memory();
+        return wrap_no_memory();
     }
-    return shim_given(heap, heap_realloc(heap, ptr, bytes), bytes);
+    return wrap_given(heap, heap_realloc(heap, ptr, bytes), bytes);
 }
 
-static void *shim_reallocarray(void *ptr, size_t count, size_t size)
+static void *wrap_reallocarray(void *ptr, size_t count, size_t size)
 {
     size_t bytes;
 
     return __builtin_mul_overflow(count, size, &bytes)
-               ? shim_no_memory()
-               : shim_realloc(ptr, bytes);
+               ? wrap_no_memory()
+               : wrap_realloc(ptr, bytes);
 }
 
-static size_t shim_malloc_usable_size(void *ptr)
+static size_t wrap_malloc_usable_size(void *ptr)
 {
     return ptr != NULL && context_covers(ptr) ? heap_usable(ptr)
                                               : malloc_usable_size(ptr);
 }
 
-static void *shim_aligned_alloc(size_t align, size_t bytes)
+static void *wrap_aligned_alloc(size_t align, size_t bytes)
 {
     if (align == 0 || (align & (align - 1)) != 0) {
         errno = EINVAL;
         return NULL;
     }
-    return shim_get(align, bytes, false);
+    return wrap_get(align, bytes, false);
 }
 
-static int shim_posix_memalign(void **out, size_t align, size_t bytes)
+static int wrap_posix_memalign(void **out, size_t align, size_t bytes)
 {
     int saved = errno;
 
     if (align < sizeof(void *) || (align & (align - 1)) != 0) {
         return EINVAL;
     }
-    void *data = shim_get(align, bytes, false);
+    void *data = wrap_get(align, bytes, false);
     errno = saved;
     if (data == NULL) {
         return ENOMEM;
@@ -138,23 +138,23 @@ static int shim_posix_memalign(void **out, size_t align, size_t bytes)
     return 0;
 }
 
-static void *shim_valloc(size_t bytes)
+static void *wrap_valloc(size_t bytes)
 {
-    return shim_get(SHIM_PAGE, bytes, false);
+    return wrap_get(WRAP_PAGE, bytes, false);
 }
 
-static void *shim_pvalloc(size_t bytes)
+static void *wrap_pvalloc(size_t bytes)
 {
-    return shim_get(SHIM_PAGE, (bytes + SHIM_PAGE - 1) & ~(SHIM_PAGE - 1),
+    return wrap_get(WRAP_PAGE, (bytes + WRAP_PAGE - 1) & ~(WRAP_PAGE - 1),
                     false);
 }
 
 /* ---- functions that allocate -------------------------------------------- */
 
-static char *shim_strndup(const char *text, size_t most)
+static char *wrap_strndup(const char *text, size_t most)
 {
     size_t len = strnlen(text, most);
-    char *copy = shim_malloc(len + 1);
+    char *copy = wrap_malloc(len + 1);
 
     if (copy != NULL) {
         memcpy(copy, text, len);
@@ -163,59 +163,59 @@ static char *shim_strndup(const char *text, size_t most)
     return copy;
 }
 
-static char *shim_strdup(const char *text)
+static char *wrap_strdup(const char *text)
 {
-    return shim_strndup(text, SIZE_MAX);
+    return wrap_strndup(text, SIZE_MAX);
 }
 
-static int shim_vasprintf(char **out, const char *format, va_list args)
+static int wrap_vasprintf(char **out, const char *format, va_list args)
 {
     va_list again;
 
     va_copy(again, args);
     int len = vsnprintf(NULL, 0, format, again);
     va_end(again);
-    *out = len >= 0 ? shim_malloc((size_t)len + 1) : NULL;
+    *out = len >= 0 ? wrap_malloc((size_t)len + 1) : NULL;
     if (*out == NULL) {
         return -1;
     }
     return vsnprintf(*out, (size_t)len + 1, format, args);
 }
 
-static int shim_asprintf(char **out, const char *format, ...)
+static int wrap_asprintf(char **out, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-static int shim_asprintf(char **out, const char *format, ...)
+static int wrap_asprintf(char **out, const char *format, ...)
 {
     va_list args;
 
     va_start(args, format);
-    int len = shim_vasprintf(out, format, args);
+    int len = wrap_vasprintf(out, format, args);
     va_end(args);
     return len;
 }
 
-static int shim_vasprintf_chk(char **out, int flag, const char *format,
+static int wrap_vasprintf_chk(char **out, int flag, const char *format,
                               va_list args)
 {
     (void)flag;
-    return shim_vasprintf(out, format, args);
+    return wrap_vasprintf(out, format, args);
 }
 
-static int shim_asprintf_chk(char **out, int flag, const char *format, ...)
+static int wrap_asprintf_chk(char **out, int flag, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-static int shim_asprintf_chk(char **out, int flag, const char *format, ...)
+static int wrap_asprintf_chk(char **out, int flag, const char *format, ...)
 {
     va_list args;
 
     (void)flag;
     va_start(args, format);
-    int len = shim_vasprintf(out, format, args);
+    int len = wrap_vasprintf(out, format, args);
     va_end(args);
     return len;
 }
 
 /* The C library would make the caller's buffer longer by its own means. */
-static ssize_t shim_getdelim(char **line, size_t *room, int end, FILE *stream)
+static ssize_t wrap_getdelim(char **line, size_t *room, int end, FILE *stream)
 {
     size_t len = 0;
     int c = EOF;
@@ -231,7 +231,7 @@ static ssize_t shim_getdelim(char **line, size_t *room, int end, FILE *stream)
     do {
         if (len + 2 > *room) {
             size_t more = *room < 60 ? 120 : *room * 2;
-            char *grown = shim_realloc(*line, more);
+            char *grown = wrap_realloc(*line, more);
             if (grown == NULL) {
                 funlockfile(stream);
                 return -1;
@@ -251,14 +251,14 @@ static ssize_t shim_getdelim(char **line, size_t *room, int end, FILE *stream)
     return len > 0 ? (ssize_t)len : -1;
 }
 
-static ssize_t shim_getline(char **line, size_t *room, FILE *stream)
+static ssize_t wrap_getline(char **line, size_t *room, FILE *stream)
 {
-    return shim_getdelim(line, room, '\n', stream);
+    return wrap_getdelim(line, room, '\n', stream);
 }
 
 /* ---- mappings ----------------------------------------------------------- */
 
-static void *shim_mmap(void *at, size_t bytes, int protection, int flags,
+static void *wrap_mmap(void *at, size_t bytes, int protection, int flags,
                        int fd, off_t offset)
 {
     struct heap *heap = NULL;
@@ -272,17 +272,17 @@ static void *shim_mmap(void *at, size_t bytes, int protection, int flags,
     if (heap == NULL) {
         return mmap(at, bytes, protection, flags, fd, offset);
     }
-    void *data = shim_given(heap, heap_map(heap, bytes), bytes);
+    void *data = wrap_given(heap, heap_map(heap, bytes), bytes);
     return data != NULL ? data : MAP_FAILED;
 }
 
-static int shim_munmap(void *at, size_t bytes)
+static int wrap_munmap(void *at, size_t bytes)
 {
     if (!context_covers(at)) {
         return munmap(at, bytes);
     }
-    size_t whole = (bytes + SHIM_PAGE - 1) & ~(SHIM_PAGE - 1);
-    if (((uintptr_t)at & (SHIM_PAGE - 1)) != 0 || bytes == 0) {
+    size_t whole = (bytes + WRAP_PAGE - 1) & ~(WRAP_PAGE - 1);
+    if (((uintptr_t)at & (WRAP_PAGE - 1)) != 0 || bytes == 0) {
         errno = EINVAL;
         return -1;
     }
@@ -295,7 +295,7 @@ static int shim_munmap(void *at, size_t bytes)
     return 0;
 }
 
-static void *shim_mremap(void *at, size_t was, size_t bytes, int flags, ...)
+static void *wrap_mremap(void *at, size_t was, size_t bytes, int flags, ...)
 {
     va_list args;
 
@@ -306,15 +306,15 @@ static void *shim_mremap(void *at, size_t was, size_t bytes, int flags, ...)
         return mremap(at, was, bytes, flags, to);
     }
     if (bytes <= was) {
-        size_t page = SHIM_PAGE - 1, keep = (bytes + page) & ~page;
+        size_t page = WRAP_PAGE - 1, keep = (bytes + page) & ~page;
         if (keep < was) {
-            shim_munmap((char *)at + keep, was - keep);
+            wrap_munmap((char *)at + keep, was - keep);
         }
         return at;
     }
     void *data = MAP_FAILED;
     if (flags == MREMAP_MAYMOVE) {
-        data = shim_mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+        data = wrap_mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     }
     if (data == MAP_FAILED) {
@@ -322,25 +322,25 @@ static void *shim_mremap(void *at, size_t was, size_t bytes, int flags, ...)
         return MAP_FAILED;
     }
     memcpy(data, at, was);
-    shim_munmap(at, was);
+    wrap_munmap(at, was);
     return data;
 }
 
 /* ---- what keeps addresses ----------------------------------------------- */
 
 /* A stream may be flushed while its rank's context is not there. */
-static int shim_setvbuf(FILE *stream, char *buffer, int mode, size_t bytes)
+static int wrap_setvbuf(FILE *stream, char *buffer, int mode, size_t bytes)
 {
     return setvbuf(stream, context_covers(buffer) ? NULL : buffer, mode, bytes);
 }
 
-static void shim_setbuf(FILE *stream, char *buffer)
+static void wrap_setbuf(FILE *stream, char *buffer)
 {
-    shim_setvbuf(stream, buffer, buffer != NULL ? _IOFBF : _IONBF, BUFSIZ);
+    wrap_setvbuf(stream, buffer, buffer != NULL ? _IOFBF : _IONBF, BUFSIZ);
 }
 
 /* A thread may touch its rank's memory at any time. */
-static int shim_pthread_create(pthread_t *thread, const pthread_attr_t *attr,
+static int wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr,
                                void *(*body)(void *arg), void *arg)
 {
     const struct vrank *self = vrank_self();
@@ -351,34 +351,34 @@ static int shim_pthread_create(pthread_t *thread, const pthread_attr_t *attr,
     return pthread_create(thread, attr, body, arg);
 }
 
-const struct shim shim_heap[] = {
-    SHIM(malloc),
-    SHIM(calloc),
-    SHIM(free),
-    SHIM(realloc),
-    SHIM(reallocarray),
-    SHIM(malloc_usable_size),
-    SHIM(aligned_alloc),
-    {"memalign", (void (*)(void))shim_aligned_alloc},
-    SHIM(posix_memalign),
-    SHIM(valloc),
-    SHIM(pvalloc),
-    SHIM(strdup),
-    {"__strdup", (void (*)(void))shim_strdup},
-    SHIM(strndup),
-    SHIM(vasprintf),
-    SHIM(asprintf),
-    {"__vasprintf_chk", (void (*)(void))shim_vasprintf_chk},
-    {"__asprintf_chk", (void (*)(void))shim_asprintf_chk},
-    SHIM(getdelim),
-    {"__getdelim", (void (*)(void))shim_getdelim},
-    SHIM(getline),
-    SHIM(mmap),
-    {"mmap64", (void (*)(void))shim_mmap},
-    SHIM(munmap),
-    SHIM(mremap),
-    SHIM(setvbuf),
-    SHIM(setbuf),
-    SHIM(pthread_create),
+const struct libc_wrap wrap_heap[] = {
+    WRAP(malloc),
+    WRAP(calloc),
+    WRAP(free),
+    WRAP(realloc),
+    WRAP(reallocarray),
+    WRAP(malloc_usable_size),
+    WRAP(aligned_alloc),
+    {"memalign", (void (*)(void))wrap_aligned_alloc},
+    WRAP(posix_memalign),
+    WRAP(valloc),
+    WRAP(pvalloc),
+    WRAP(strdup),
+    {"__strdup", (void (*)(void))wrap_strdup},
+    WRAP(strndup),
+    WRAP(vasprintf),
+    WRAP(asprintf),
+    {"__vasprintf_chk", (void (*)(void))wrap_vasprintf_chk},
+    {"__asprintf_chk", (void (*)(void))wrap_asprintf_chk},
+    WRAP(getdelim),
+    {"__getdelim", (void (*)(void))wrap_getdelim},
+    WRAP(getline),
+    WRAP(mmap),
+    {"mmap64", (void (*)(void))wrap_mmap},
+    WRAP(munmap),
+    WRAP(mremap),
+    WRAP(setvbuf),
+    WRAP(setbuf),
+    WRAP(pthread_create),
     {NULL, NULL},
 };

@@ -1,6 +1,6 @@
 /*
- * Functions that stand in for the C library's: see shim.h. What is covered is
- * what was measured to go wrong in other systems.
+ * Wrappers of the C library's functions: see libc_wrap.h. There is one for what
+ * was measured to go wrong in other systems.
  */
 #include "libc_wrap.h"
 
@@ -14,13 +14,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SHIM_NS_PER_S UINT64_C(1000000000)
+#define WRAP_NS_PER_S UINT64_C(1000000000)
 /** How often a rank that waits for a descriptor looks. */
-#define SHIM_POLL_NS UINT64_C(200000)
+#define WRAP_POLL_NS UINT64_C(200000)
 
 /* ---- the end ------------------------------------------------------------ */
 
-static void shim_exit(int status)
+static void wrap_exit(int status)
 {
     struct vrank *self = vrank_self();
     if (self != NULL) {
@@ -32,27 +32,27 @@ static void shim_exit(int status)
 }
 
 /* As a process that leaves so: the job ends. */
-static void shim_leave(int status, const char *call)
+static void wrap_leave(int status, const char *call)
 {
     const struct vrank *self = vrank_self();
     vrank_abort(status & 0xff, "virtual rank %d called %s(%d)",
                 self != NULL ? vrank_number(self) : -1, call, status);
 }
 
-static void shim__exit(int status)
+static void wrap__exit(int status)
 {
-    shim_leave(status, "_exit");
+    wrap_leave(status, "_exit");
 }
 
-static void shim_quick_exit(int status)
+static void wrap_quick_exit(int status)
 {
-    shim_leave(status, "quick_exit");
+    wrap_leave(status, "quick_exit");
 }
 
 /* ---- time and waiting --------------------------------------------------- */
 
 /* Let others run until a time; false where no rank runs. */
-static bool shim_sleep_until(const char *call, uint64_t deadline_ns)
+static bool wrap_sleep_until(const char *call, uint64_t deadline_ns)
 {
     if (vrank_self() == NULL) {
         return false;
@@ -69,46 +69,46 @@ static bool shim_sleep_until(const char *call, uint64_t deadline_ns)
     return true;
 }
 
-static bool shim_sleep_for(const char *call, uint64_t ns)
+static bool wrap_sleep_for(const char *call, uint64_t ns)
 {
-    return shim_sleep_until(call, poise_clock_ns() + ns);
+    return wrap_sleep_until(call, poise_clock_ns() + ns);
 }
 
-static unsigned shim_sleep(unsigned seconds)
+static unsigned wrap_sleep(unsigned seconds)
 {
-    return shim_sleep_for("sleep", seconds * SHIM_NS_PER_S) ? 0
+    return wrap_sleep_for("sleep", seconds * WRAP_NS_PER_S) ? 0
                                                             : sleep(seconds);
 }
 
-static int shim_usleep(useconds_t us)
+static int wrap_usleep(useconds_t us)
 {
-    return shim_sleep_for("usleep", (uint64_t)us * 1000) ? 0 : usleep(us);
+    return wrap_sleep_for("usleep", (uint64_t)us * 1000) ? 0 : usleep(us);
 }
 
-static int shim_nanosleep(const struct timespec *time, struct timespec *left)
+static int wrap_nanosleep(const struct timespec *time, struct timespec *left)
 {
     if (time->tv_sec >= 0 && time->tv_nsec >= 0 &&
-        shim_sleep_for("nanosleep", (uint64_t)time->tv_sec * SHIM_NS_PER_S +
+        wrap_sleep_for("nanosleep", (uint64_t)time->tv_sec * WRAP_NS_PER_S +
                                         (uint64_t)time->tv_nsec)) {
         return 0;
     }
     return nanosleep(time, left);
 }
 
-static int shim_clock_nanosleep(clockid_t clock, int flags,
+static int wrap_clock_nanosleep(clockid_t clock, int flags,
                                 const struct timespec *time,
                                 struct timespec *left)
 {
     if (flags == 0 && time->tv_sec >= 0 && time->tv_nsec >= 0 &&
-        shim_sleep_for("clock_nanosleep",
-                       (uint64_t)time->tv_sec * SHIM_NS_PER_S +
+        wrap_sleep_for("clock_nanosleep",
+                       (uint64_t)time->tv_sec * WRAP_NS_PER_S +
                            (uint64_t)time->tv_nsec)) {
         return 0;
     }
     return clock_nanosleep(clock, flags, time, left);
 }
 
-static int shim_sched_yield(void)
+static int wrap_sched_yield(void)
 {
     if (vrank_self() == NULL) {
         return sched_yield();
@@ -117,7 +117,7 @@ static int shim_sched_yield(void)
     return 0;
 }
 
-static int shim_poll(struct pollfd *items, nfds_t count, int timeout_ms)
+static int wrap_poll(struct pollfd *items, nfds_t count, int timeout_ms)
 {
     int found = 0;
     uint64_t end_ns = UINT64_MAX;
@@ -132,32 +132,32 @@ static int shim_poll(struct pollfd *items, nfds_t count, int timeout_ms)
         if (now_ns >= end_ns) {
             return 0;
         }
-        uint64_t wake_ns = now_ns + SHIM_POLL_NS;
-        shim_sleep_until("poll", wake_ns < end_ns ? wake_ns : end_ns);
+        uint64_t wake_ns = now_ns + WRAP_POLL_NS;
+        wrap_sleep_until("poll", wake_ns < end_ns ? wake_ns : end_ns);
     }
     return found;
 }
 
 /* Wait until the descriptor can be read: blocking it would block others. */
-static ssize_t shim_read(int fd, void *data, size_t bytes)
+static ssize_t wrap_read(int fd, void *data, size_t bytes)
 {
     struct pollfd item = {.fd = fd, .events = POLLIN};
     if (vrank_self() != NULL) {
-        shim_poll(&item, 1, -1);
+        wrap_poll(&item, 1, -1);
     }
     return read(fd, data, bytes);
 }
 
 /* ---- strtok, random numbers --------------------------------------------- */
 
-static char *shim_strtok(char *text, const char *delimiters)
+static char *wrap_strtok(char *text, const char *delimiters)
 {
     struct vrank_libc *own = libc_now();
     return own != NULL ? strtok_r(text, delimiters, &own->token)
                        : strtok(text, delimiters);
 }
 
-static struct vrank_libc *shim_own_random(void)
+static struct vrank_libc *wrap_own_random(void)
 {
     struct vrank_libc *own = libc_now();
     if (own != NULL && !own->has_random) {
@@ -168,9 +168,9 @@ static struct vrank_libc *shim_own_random(void)
     return own;
 }
 
-static void shim_srandom(unsigned seed)
+static void wrap_srandom(unsigned seed)
 {
-    struct vrank_libc *own = shim_own_random();
+    struct vrank_libc *own = wrap_own_random();
     if (own != NULL) {
         srandom_r(seed, &own->random);
     } else {
@@ -178,9 +178,9 @@ static void shim_srandom(unsigned seed)
     }
 }
 
-static long shim_random(void)
+static long wrap_random(void)
 {
-    struct vrank_libc *own = shim_own_random();
+    struct vrank_libc *own = wrap_own_random();
     int32_t value = 0;
     if (own == NULL) {
         return random();
@@ -189,14 +189,14 @@ static long shim_random(void)
     return value;
 }
 
-static int shim_rand(void)
+static int wrap_rand(void)
 {
-    return (int)shim_random();
+    return (int)wrap_random();
 }
 
-static char *shim_initstate(unsigned seed, char *state, size_t bytes)
+static char *wrap_initstate(unsigned seed, char *state, size_t bytes)
 {
-    struct vrank_libc *own = shim_own_random();
+    struct vrank_libc *own = wrap_own_random();
     if (own == NULL) {
         return initstate(seed, state, bytes);
     }
@@ -204,9 +204,9 @@ static char *shim_initstate(unsigned seed, char *state, size_t bytes)
     return initstate_r(seed, state, bytes, &own->random) == 0 ? was : NULL;
 }
 
-static char *shim_setstate(char *state)
+static char *wrap_setstate(char *state)
 {
-    struct vrank_libc *own = shim_own_random();
+    struct vrank_libc *own = wrap_own_random();
     if (own == NULL) {
         return setstate(state);
     }
@@ -214,16 +214,16 @@ static char *shim_setstate(char *state)
     return setstate_r(state, &own->random) == 0 ? was : NULL;
 }
 
-static struct drand48_data *shim_own_drand48(void)
+static struct drand48_data *wrap_own_drand48(void)
 {
     struct vrank_libc *own = libc_now();
     return own != NULL ? &own->drand48 : NULL;
 }
 
-#define SHIM_DRAND48(type, name)                                               \
-    static type shim_##name(void)                                              \
+#define WRAP_DRAND48(type, name)                                               \
+    static type wrap_##name(void)                                              \
     {                                                                          \
-        struct drand48_data *own = shim_own_drand48();                         \
+        struct drand48_data *own = wrap_own_drand48();                         \
         type value = 0;                                                        \
         if (own == NULL) {                                                     \
             return name();                                                     \
@@ -231,13 +231,13 @@ static struct drand48_data *shim_own_drand48(void)
         name##_r(own, &value);                                                 \
         return value;                                                          \
     }
-SHIM_DRAND48(double, drand48)
-SHIM_DRAND48(long, lrand48)
-SHIM_DRAND48(long, mrand48)
+WRAP_DRAND48(double, drand48)
+WRAP_DRAND48(long, lrand48)
+WRAP_DRAND48(long, mrand48)
 
-static void shim_srand48(long seed)
+static void wrap_srand48(long seed)
 {
-    struct drand48_data *own = shim_own_drand48();
+    struct drand48_data *own = wrap_own_drand48();
     if (own != NULL) {
         srand48_r(seed, own);
     } else {
@@ -245,9 +245,9 @@ static void shim_srand48(long seed)
     }
 }
 
-static unsigned short *shim_seed48(unsigned short seed[3])
+static unsigned short *wrap_seed48(unsigned short seed[3])
 {
-    struct drand48_data *own = shim_own_drand48();
+    struct drand48_data *own = wrap_own_drand48();
     if (own == NULL) {
         return seed48(seed);
     }
@@ -257,7 +257,7 @@ static unsigned short *shim_seed48(unsigned short seed[3])
 
 /* ---- what belongs to the whole process ---------------------------------- */
 
-static bool shim_refuses(const char *call)
+static bool wrap_refuses(const char *call)
 {
     struct vrank *const *locals;
     const struct vrank *self = vrank_self();
@@ -273,54 +273,55 @@ static bool shim_refuses(const char *call)
     return true;
 }
 
-static int shim_chdir(const char *path)
+static int wrap_chdir(const char *path)
 {
-    return shim_refuses("chdir") ? -1 : chdir(path);
+    return wrap_refuses("chdir") ? -1 : chdir(path);
 }
 
-static int shim_fchdir(int fd)
+static int wrap_fchdir(int fd)
 {
-    return shim_refuses("fchdir") ? -1 : fchdir(fd);
+    return wrap_refuses("fchdir") ? -1 : fchdir(fd);
 }
 
-const struct shim shim_process[] = {
-    SHIM(exit),
-    SHIM(_exit),
-    {"_Exit", (void (*)(void))shim__exit},
-    SHIM(quick_exit),
-    SHIM(sleep),
-    SHIM(usleep),
-    SHIM(nanosleep),
-    SHIM(clock_nanosleep),
-    SHIM(sched_yield),
-    SHIM(poll),
-    SHIM(read),
-    SHIM(strtok),
-    SHIM(srandom),
-    {"srand", (void (*)(void))shim_srandom},
-    SHIM(random),
-    SHIM(rand),
-    SHIM(initstate),
-    SHIM(setstate),
-    SHIM(drand48),
-    SHIM(lrand48),
-    SHIM(mrand48),
-    SHIM(srand48),
-    SHIM(seed48),
-    SHIM(chdir),
-    SHIM(fchdir),
+const struct libc_wrap wrap_process[] = {
+    WRAP(exit),
+    WRAP(_exit),
+    {"_Exit", (void (*)(void))wrap__exit},
+    WRAP(quick_exit),
+    WRAP(sleep),
+    WRAP(usleep),
+    WRAP(nanosleep),
+    WRAP(clock_nanosleep),
+    WRAP(sched_yield),
+    WRAP(poll),
+    WRAP(read),
+    WRAP(strtok),
+    WRAP(srandom),
+    {"srand", (void (*)(void))wrap_srandom},
+    WRAP(random),
+    WRAP(rand),
+    WRAP(initstate),
+    WRAP(setstate),
+    WRAP(drand48),
+    WRAP(lrand48),
+    WRAP(mrand48),
+    WRAP(srand48),
+    WRAP(seed48),
+    WRAP(chdir),
+    WRAP(fchdir),
     {NULL, NULL},
 };
 
-void *shim_find(const char *name, bool swapped)
+void *wrap_find(const char *name, bool swapped)
 {
-    static const struct shim *const tables[] = {
-        shim_process, shim_env, shim_getopt, shim_stdio, shim_heap};
+    static const struct libc_wrap *const tables[] = {
+        wrap_process, wrap_env, wrap_getopt, wrap_stdio, wrap_heap};
     size_t count = sizeof tables / sizeof *tables;
     for (size_t t = 0; t < count - !swapped; t++) {
-        for (const struct shim *shim = tables[t]; shim->name != NULL; shim++) {
-            if (strcmp(shim->name, name) == 0) {
-                return (void *)(uintptr_t)shim->function;
+        for (const struct libc_wrap *wrap = tables[t]; wrap->name != NULL;
+             wrap++) {
+            if (strcmp(wrap->name, name) == 0) {
+                return (void *)(uintptr_t)wrap->function;
             }
         }
     }

@@ -1,19 +1,20 @@
 /*
  * Functions of the C library that keep state for a process, or block it, as a
- * virtual rank needs them. In a rank's copies of its program and libraries they
- * stand in for the C library's (load.h); nobody else sees them.
+ * virtual rank needs them. In a rank's private images these wrappers stand in
+ * for the C library's (loader.h); other code does not see them.
  *
- *   shim.c         the end, waiting, strtok, random numbers, the working
+ *   libc.c         the state of a rank: streams, environment, getopt, ...
+ *   libc_wrap.c    the end, waiting, strtok, random numbers, the working
  *                  directory
- *   shim_env.c     the environment
- *   shim_getopt.c  command lines
- *   shim_stdio.c   standard output and input
- *   shim_heap.c    memory, where contexts are swapped
+ *   libc_env.c     the environment
+ *   libc_getopt.c  command lines
+ *   libc_stdio.c   standard output and input
+ *   libc_heap.c    memory, where contexts are swapped
  *
  * On a thread of the program's that runs no rank they are the C library's.
  */
-#ifndef POISE_VRANK_SHIM_H
-#define POISE_VRANK_SHIM_H
+#ifndef POISE_VRANK_LIBC_WRAP_H
+#define POISE_VRANK_LIBC_WRAP_H
 
 #include <poise/core.h>
 
@@ -54,24 +55,24 @@ void libc_data(struct vrank_libc *own, void *out[LIBC_DATA]);
 /** The state of the rank that runs; NULL on a thread that is none's. */
 struct vrank_libc *libc_now(void);
 
-/** One function that stands in. */
-struct shim {
+/** One wrapper. */
+struct libc_wrap {
     const char *name; /**< NULL ends a table */
     void (*function)(void);
 };
-#define SHIM(name)                                                             \
+#define WRAP(name)                                                             \
     {                                                                          \
-#name, (void (*)(void))shim_##name                                     \
+#name, (void (*)(void))wrap_##name                                     \
     }
-extern const struct shim shim_process[], shim_env[], shim_getopt[],
-    shim_stdio[], shim_heap[];
+extern const struct libc_wrap wrap_process[], wrap_env[], wrap_getopt[],
+    wrap_stdio[], wrap_heap[];
 
 /** What stands for the C library's function `name`, or NULL. `swapped`: the
  * memory of ranks is their contexts'. */
-void *shim_find(const char *name, bool swapped);
+void *wrap_find(const char *name, bool swapped);
 
 /** malloc and free of the rank that runs. */
-void *shim_malloc(size_t bytes);
-void shim_free(void *ptr);
+void *wrap_malloc(size_t bytes);
+void wrap_free(void *ptr);
 
 #endif

@@ -24,7 +24,7 @@
 
 #include "vrank/loader/libc_wrap.h"
 
-struct load_copy;
+struct load_private;
 struct load_image;
 
 /** What programs find elsewhere than the dynamic linker would. */
@@ -56,8 +56,8 @@ void load_program_needs(const struct load_program *program, size_t *bytes,
 /** What one rank runs: its private images, its C library. Zero is empty. */
 struct load_rank {
     const struct load_program *program;
-    struct load_copy
-        *copies; /**< in the order of the program's images; owned */
+    struct load_private
+        *images; /**< in the order of the program's images; owned */
     int (*main)(int argc, char **argv, char **envp);
     struct vrank_libc libc;
     int argc;

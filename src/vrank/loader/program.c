@@ -1,11 +1,11 @@
 /*
- * A program and the libraries it brings; a rank's copies of them.
+ * A program and the libraries it brings; a rank's private images of them.
  *
- * Every library is copied, but for a few that are known to be safe: one cannot
- * tell from outside whether a library holds data that change. In each copy the
- * library's name, and the name by which others want it, are replaced by one of
- * the same length that is this copy's own, and so the dynamic linker finds for
- * each copy of the program its own libraries.
+ * Every library has private images, but for a few that are known to be safe:
+ * one cannot tell from outside whether a library holds data that change. In
+ * each image the library's name, and the name by which others want it, are
+ * replaced by one of the same length that is this image's own, and so the
+ * dynamic linker finds for each image of the program its own libraries.
  */
 #include "internal.h"
 #include "start.h"
@@ -20,11 +20,11 @@
 #include <unistd.h>
 
 #define PROGRAM_LINKER "/lib64/ld-linux-x86-64.so.2"
-/** Digits that tell copies apart in a name. */
+/** Digits that tell private images apart in a name. */
 #define PROGRAM_DIGITS 4
 
 /* Made for sharing, or shared for good reason: the C library keeps what is a
- * rank's own behind our functions, see libc_wrap.h. */
+ * rank's own behind our wrappers, see libc_wrap.h. */
 static const char *const program_shared[] = {
     "ld-linux-x86-64.so.2", "libc.so.6",    "libm.so.6",      "libpthread.so.0",
     "libdl.so.2",           "librt.so.1",   "libgcc_s.so.1",  "libpoise.so.0",
@@ -227,7 +227,7 @@ static void program_sort(struct program_search *search, int index,
 }
 
 /* The C++ library keeps 32 bytes of a thread's in the space that is short;
- * whoever starts us has made room (run.c). */
+ * `poise run` makes room for them before it starts (src/cli/run/run.c). */
 static int program_check(struct load_image *image)
 {
     if (image->soname != NULL && strcmp(image->soname, "libstdc++.so.6") == 0) {
@@ -308,9 +308,9 @@ void load_program_needs(const struct load_program *program, size_t *bytes,
     }
 }
 
-/* ---- one rank's copies -------------------------------------------------- */
+/* ---- one rank's private images ------------------------------------------ */
 
-/* The names of all copied libraries as this copy has them. NULL-terminated;
+/* The names of all libraries as this rank's images have them. NULL-terminated;
  * without memory NULL. */
 static struct load_rename *program_rename(const struct load_program *program,
                                           int number)
@@ -351,7 +351,7 @@ static int program_find_main(struct load_rank *rank)
 {
     int last = rank->program->count - 1;
     const struct poise_vrank_program *descriptor =
-        dlsym(rank->copies[last].handle, POISE_VRANK_PROGRAM_SYMBOL);
+        dlsym(rank->images[last].handle, POISE_VRANK_PROGRAM_SYMBOL);
     if (descriptor == NULL || descriptor->version != POISE_VRANK_PROGRAM) {
         return poise_error_set(ENOEXEC, "run with virtual ranks",
                                rank->program->images[last].path,
@@ -362,19 +362,19 @@ static int program_find_main(struct load_rank *rank)
     return 0;
 }
 
-int load_program_copy(int number, void *const *data, struct load_rank *rank)
+int load_program_images(int number, void *const *data, struct load_rank *rank)
 {
     const struct load_program *program = rank->program;
     struct load_rename *renames = program_rename(program, number);
-    rank->copies = poise_alloc((size_t)program->count, sizeof *rank->copies);
-    int code = renames == NULL || rank->copies == NULL ? -ENOMEM : 0;
+    rank->images = poise_alloc((size_t)program->count, sizeof *rank->images);
+    int code = renames == NULL || rank->images == NULL ? -ENOMEM : 0;
     for (int i = 0; i < program->count && code == 0; i++) {
-        code =
-            load_copy_create(&program->images[i], number * program->count + i,
-                             renames, &rank->copies[i]);
+        code = load_private_create(&program->images[i],
+                                   number * program->count + i, renames,
+                                   &rank->images[i]);
     }
     for (int i = 0; i < program->count && code == 0; i++) {
-        code = load_copy_settle(&rank->copies[i], data);
+        code = load_private_map(&rank->images[i], data);
     }
     program_rename_free(renames);
     return code == 0 ? program_find_main(rank) : code;

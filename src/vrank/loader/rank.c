@@ -26,14 +26,14 @@ int load_rank_create(const struct load_program *program, int index, int number,
         }
     }
     libc_data(&out->libc, data);
-    return load_program_copy(index, data, out);
+    return load_program_images(index, data, out);
 }
 
 int load_rank_run(struct load_rank *rank)
 {
     for (int i = 0; i < rank->program->count; i++) {
-        load_copy_construct(&rank->copies[i], rank->argc, rank->argv,
-                            rank->libc.environment);
+        load_private_construct(&rank->images[i], rank->argc, rank->argv,
+                               rank->libc.environment);
     }
     int status = rank->main(rank->argc, rank->argv, rank->libc.environment);
     load_rank_end(rank);
@@ -47,7 +47,7 @@ void load_rank_end(struct load_rank *rank)
     }
     rank->has_ended = true;
     for (int i = rank->program->count - 1; i >= 0; i--) {
-        load_copy_destruct(&rank->copies[i]);
+        load_private_destruct(&rank->images[i]);
     }
     libc_flush(&rank->libc);
 }
@@ -55,7 +55,7 @@ void load_rank_end(struct load_rank *rank)
 void load_rank_free(struct load_rank *rank)
 {
     libc_free(&rank->libc);
-    free(rank->copies);
+    free(rank->images);
     for (int i = 0; rank->argv != NULL && rank->argv[i] != NULL; i++) {
         free(rank->argv[i]);
     }

@@ -2,11 +2,11 @@
  * What `poise cc` links into every program (libpoise-start.a), beside
  * libpoise-vmpi.
  *
- * The program is a shared object, of which each virtual rank gets a copy.
- * The descriptor tells the loader where its main is, whatever its visibility.
- * The interpreter and the entry point let the same file be run by itself, as
- * configure and CMake do, and under mpirun: then it is in place the only rank
- * of its process.
+ * The program is a shared object, of which each virtual rank gets a private
+ * image. The descriptor tells the loader where its main is, whatever its
+ * visibility. The interpreter and the entry point let the same file be run by
+ * itself, as configure and CMake do, and under mpirun: then it is in place the
+ * only rank of its process.
  */
 #include "start.h"
 

@@ -1,5 +1,5 @@
 /*
- * A run of a program: one private copy for each rank of this process, or, for
+ * A run of a program: one private image for each rank of this process, or, for
  * a program that was started by itself, the program in place.
  */
 #include "setup.h"
@@ -31,7 +31,7 @@ struct run {
     struct vrank_job job;
     struct poise_world *world;
     struct load_program program;
-    const struct poise_vrank_program *in_place; /* NULL: copies */
+    const struct poise_vrank_program *in_place; /* NULL: private images */
     int argc;
     char **argv, **envp;
     struct load_rank *ranks; /* [count]; NULL: in place */
@@ -476,7 +476,7 @@ static void *run_function(const char *name, void *arg)
     struct run *run = arg;
     char own[128];
     if (strncmp(plain, "MPI_", 4) != 0) {
-        return shim_find(name, run_swaps(run->options));
+        return wrap_find(name, run_swaps(run->options));
     }
     snprintf(own, sizeof own, "poise_%s", plain);
     void *function = dlsym(RTLD_DEFAULT, own);

@@ -417,7 +417,7 @@ static void copy_out(size_t at, size_t bytes, uint32_t seed)
     for (size_t i = 0; i < bytes; i++) {
         copied[at + i] = (char)(seed + i);
     }
-    context_copy_later(copied_to + at, copied + at, bytes);
+    context_copy_async(copied_to + at, copied + at, bytes);
 }
 
 static void copy_some(uint32_t *state)
@@ -438,7 +438,7 @@ static void copy_some(uint32_t *state)
         size_t place = at + (size_t)(down ? count - 1 - i : i) * bytes;
         copy_out(place, bytes, model_next(state));
     }
-    context_settle();
+    context_copy_wait();
 }
 
 static int body_copies(int rank, int size)

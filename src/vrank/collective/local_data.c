@@ -223,7 +223,7 @@ static int pair_copy(const struct vcoll_piece *from,
         !from->type->dense || !to->type->dense) {
         return vcoll_piece_copy(from, to);
     }
-    context_copy_later(to->base, from->base, bytes);
+    context_copy_async(to->base, from->base, bytes);
     return MPI_SUCCESS;
 }
 
@@ -290,7 +290,7 @@ static bool pairs_contribute(struct vcoll_local *local, struct vcoll_call *call)
         pair_note(local, other, pair_move(call, other));
     }
     pair_note(local, call, pair_move(call, call));
-    context_settle();
+    context_copy_wait();
     return false;
 }
 

@@ -1,9 +1,14 @@
 /*
- * Access to contexts from outside: to one that is present, as to any memory;
- * to a part of one that is away, on disk (context_flow.c). A little for one
- * that is away is kept, and put in when it comes: small parts, and the ends of
- * larger ones that fill no page. What comes to lie beside what is kept makes
- * pages of it, which are written.
+ * Access to contexts from outside: to one that is resident, as to any memory,
+ * while it is pinned; to a part of one that is swapped out, on disk
+ * (transfer.c).
+ *
+ * A little that is written to one that is swapped out is kept as a pending
+ * write, and put in when the context comes: small parts, and the ends of larger
+ * ones that fill no page. A part that touches a pending write makes pages of
+ * it, which go to disk. A pending write is newer than what is on disk, and of
+ * two that overlap the one further behind in the list; so where they overlap
+ * (pending_overlap) their order is kept, and they are not joined.
  */
 #include "internal.h"
 
@@ -11,19 +16,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Less than this for a context that is away is kept until it comes. */
-#define CONTEXT_NOTE ((size_t)16 << 10)
+/* A smaller write to a context that is swapped out is kept until it comes. */
+#define CONTEXT_DEFERRED ((size_t)16 << 10)
 
-void notes_free(struct contexts *all, struct context *context)
+void pending_free(struct contexts *all, struct context *context)
 {
-    while (context->notes != NULL) {
-        struct context_note *next = context->notes->next;
-        all->note_bytes -= context->notes->room;
-        free(context->notes);
-        context->notes = next;
+    while (context->pending != NULL) {
+        struct pending_write *next = context->pending->next;
+        all->pending_bytes -= context->pending->room;
+        free(context->pending);
+        context->pending = next;
     }
-    context->notes_end = &context->notes;
-    context->notes_meet = false;
+    context->pending_end = &context->pending;
+    context->pending_overlap = false;
 }
 
 struct context *context_pin(const void *ptr)
@@ -58,8 +63,8 @@ void context_unpin(struct context *context)
     pthread_mutex_unlock(&all->lock);
 }
 
-/* Read pages of a context that is away and busy; those that are not on disk
- * are zero. */
+/* Read pages of a context that is swapped out and busy; those that are not on
+ * disk are zero. */
 static int part_load(struct contexts *all, struct context *context,
                      size_t offset, char *data, size_t bytes)
 {
@@ -80,7 +85,7 @@ static int part_load(struct contexts *all, struct context *context,
     return context_disk_finish(&batch);
 }
 
-/* Read or write pages of a context that is away and busy. */
+/* Read or write pages of a context that is swapped out and busy. */
 static int part_move(struct contexts *all, struct context *context,
                      size_t offset, char *data, size_t bytes, bool is_write)
 {
@@ -101,7 +106,7 @@ static int part_move(struct contexts *all, struct context *context,
 static int part_bounce(struct contexts *all, struct context *context,
                        size_t offset, char *data, size_t bytes, bool is_write)
 {
-    char *bounce = flow_memory(all);
+    char *bounce = transfer_memory(all);
     size_t from = offset & ~(CONTEXT_PAGE - 1);
     size_t to = (offset + bytes + CONTEXT_PAGE - 1) & ~(CONTEXT_PAGE - 1);
     size_t last = to - CONTEXT_PAGE;
@@ -128,8 +133,8 @@ static int part_bounce(struct contexts *all, struct context *context,
     return code;
 }
 
-/* Read or write part of a context that is away and busy: whole pages go by
- * themselves where both sides are aligned alike, the rest is copied. */
+/* Read or write part of a context that is swapped out and busy: whole pages go
+ * by themselves where both sides are aligned alike, the rest is copied. */
 static int part_go(struct contexts *all, struct context *context, size_t offset,
                    char *data, size_t bytes, bool is_write)
 {
@@ -156,237 +161,240 @@ static int part_go(struct contexts *all, struct context *context, size_t offset,
     return code;
 }
 
-static bool note_meets(const struct context_note *note, size_t offset,
-                       size_t bytes)
+static bool pending_meets(const struct pending_write *write, size_t offset,
+                          size_t bytes)
 {
-    return note->offset < offset + bytes && offset < note->offset + note->bytes;
+    return write->offset < offset + bytes &&
+           offset < write->offset + write->bytes;
 }
 
-/* Take or give back memory for notes: whether there is so much. */
-static bool note_take(struct contexts *all, size_t bytes)
+/* Reserve memory for pending writes, or release it: whether there is so much.
+ */
+static bool pending_reserve(struct contexts *all, size_t bytes)
 {
     pthread_mutex_lock(&all->lock);
-    bool fits = all->note_bytes + bytes <= all->plan.message_bytes;
-    all->note_bytes += fits ? bytes : 0;
+    bool fits = all->pending_bytes + bytes <= all->plan.message_bytes;
+    all->pending_bytes += fits ? bytes : 0;
     pthread_mutex_unlock(&all->lock);
     return fits;
 }
 
-static void note_give(struct contexts *all, size_t bytes)
+static void pending_release(struct contexts *all, size_t bytes)
 {
     pthread_mutex_lock(&all->lock);
-    all->note_bytes -= bytes;
+    all->pending_bytes -= bytes;
     pthread_mutex_unlock(&all->lock);
 }
 
-bool context_keep(size_t bytes)
+bool context_buffer_reserve(size_t bytes)
 {
-    return contexts != NULL && note_take(contexts, bytes);
+    return contexts != NULL && pending_reserve(contexts, bytes);
 }
 
-void context_unkeep(size_t bytes)
+void context_buffer_release(size_t bytes)
 {
     if (contexts != NULL && bytes > 0) {
-        note_give(contexts, bytes);
+        pending_release(contexts, bytes);
     }
 }
 
-/* Keep bytes for a context that is away and busy: whether there is room. */
-static bool part_note(struct contexts *all, struct context *context,
-                      size_t offset, const char *data, size_t bytes)
+/* Keep bytes for a context that is swapped out and busy: whether there is room.
+ */
+static bool part_defer(struct contexts *all, struct context *context,
+                       size_t offset, const char *data, size_t bytes)
 {
-    bool fits = note_take(all, bytes);
-    struct context_note *note =
-        fits ? poise_realloc(NULL, sizeof *note + bytes, 1) : NULL;
+    bool fits = pending_reserve(all, bytes);
+    struct pending_write *write =
+        fits ? poise_realloc(NULL, sizeof *write + bytes, 1) : NULL;
 
-    if (note == NULL) {
-        note_give(all, fits ? bytes : 0);
+    if (write == NULL) {
+        pending_release(all, fits ? bytes : 0);
         return false;
     }
-    *note =
-        (struct context_note){.offset = offset, .bytes = bytes, .room = bytes};
-    memcpy(note->data, data, bytes);
-    *context->notes_end = note;
-    context->notes_end = &note->next;
+    *write =
+        (struct pending_write){.offset = offset, .bytes = bytes, .room = bytes};
+    memcpy(write->data, data, bytes);
+    *context->pending_end = write;
+    context->pending_end = &write->next;
     return true;
 }
 
-/* The link to the note that ends, or begins, at `offset`; NULL: there is none,
- * or some overlap and must stay in their order. */
-static struct context_note **note_beside(struct context *context, size_t offset,
-                                         bool ends)
+/* The link to the pending write that ends, or begins, at `offset`; NULL: there
+ * is none, or some overlap and must stay in their order. */
+static struct pending_write **pending_beside(struct context *context,
+                                             size_t offset, bool ends)
 {
-    struct context_note **link = &context->notes;
+    struct pending_write **link = &context->pending;
 
     while (*link != NULL &&
            (*link)->offset + (ends ? (*link)->bytes : 0) != offset) {
         link = &(*link)->next;
     }
-    return *link != NULL && !context->notes_meet ? link : NULL;
+    return *link != NULL && !context->pending_overlap ? link : NULL;
 }
 
-static void note_remove(struct contexts *all, struct context *context,
-                        struct context_note **link)
+static void pending_remove(struct contexts *all, struct context *context,
+                           struct pending_write **link)
 {
-    struct context_note *note = *link;
+    struct pending_write *write = *link;
 
-    *link = note->next;
-    if (context->notes_end == &note->next) {
-        context->notes_end = link;
+    *link = write->next;
+    if (context->pending_end == &write->next) {
+        context->pending_end = link;
     }
-    note_give(all, note->room);
-    free(note);
+    pending_release(all, write->room);
+    free(write);
 }
 
-/* Add bytes to the note at whose end they belong: whether there is one, and
- * room. */
-static bool note_extend(struct contexts *all, struct context *context,
-                        struct context_note **link, const char *data,
-                        size_t bytes)
+/* Add bytes to the pending write at whose end they belong: whether there is
+ * one, and room. */
+static bool pending_extend(struct contexts *all, struct context *context,
+                           struct pending_write **link, const char *data,
+                           size_t bytes)
 {
-    struct context_note *note = link != NULL ? *link : NULL;
+    struct pending_write *write = link != NULL ? *link : NULL;
     size_t room;
 
-    if (note == NULL || note->bytes + bytes > FLOW_BYTES) {
+    if (write == NULL || write->bytes + bytes > TRANSFER_BYTES) {
         return false;
     }
-    room = note->room;
-    while (room < note->bytes + bytes) {
-        room = 2 * room < FLOW_BYTES ? 2 * room : FLOW_BYTES;
+    room = write->room;
+    while (room < write->bytes + bytes) {
+        room = 2 * room < TRANSFER_BYTES ? 2 * room : TRANSFER_BYTES;
     }
-    if (room > note->room) {
-        size_t more = room - note->room;
-        bool last = context->notes_end == &note->next;
-        if (!note_take(all, more)) {
+    if (room > write->room) {
+        size_t more = room - write->room;
+        bool last = context->pending_end == &write->next;
+        if (!pending_reserve(all, more)) {
             return false;
         }
-        note = poise_realloc(note, sizeof *note + room, 1);
-        if (note == NULL) {
-            note_give(all, more);
+        write = poise_realloc(write, sizeof *write + room, 1);
+        if (write == NULL) {
+            pending_release(all, more);
             return false;
         }
-        note->room = room;
-        *link = note;
-        context->notes_end = last ? &note->next : context->notes_end;
+        write->room = room;
+        *link = write;
+        context->pending_end = last ? &write->next : context->pending_end;
     }
-    memcpy(note->data + note->bytes, data, bytes);
-    note->bytes += bytes;
+    memcpy(write->data + write->bytes, data, bytes);
+    write->bytes += bytes;
     return true;
 }
 
-/* What a write takes from a note that begins or ends with it: the rest of a
- * page, so that all of that is known. Nothing, where that is not so. */
-static struct flow_part note_piece(struct context_note *const *link,
-                                   size_t from, size_t to)
+/* What a part takes from a pending write that begins or ends with it: the rest
+ * of a page, so that all of that is known. Nothing, where that is not so. */
+static struct write_part pending_piece(struct pending_write *const *link,
+                                       size_t from, size_t to)
 {
-    const struct context_note *note = link != NULL ? *link : NULL;
+    const struct pending_write *write = link != NULL ? *link : NULL;
 
-    if (from == to || note == NULL || note->offset > from ||
-        note->offset + note->bytes < to) {
-        return (struct flow_part){.offset = from};
+    if (from == to || write == NULL || write->offset > from ||
+        write->offset + write->bytes < to) {
+        return (struct write_part){.offset = from};
     }
-    return (struct flow_part){.offset = from,
-                              .bytes = to - from,
-                              .data = note->data + (from - note->offset)};
+    return (struct write_part){.offset = from,
+                               .bytes = to - from,
+                               .data = write->data + (from - write->offset)};
 }
 
-/* The bytes from..to of a note are on disk now; they are its first or its
- * last. */
-static void note_cut(struct contexts *all, struct context *context,
-                     struct context_note **link, size_t from, size_t to)
+/* The bytes from..to of a pending write are on disk now; they are its first or
+ * its last. */
+static void pending_trim(struct contexts *all, struct context *context,
+                         struct pending_write **link, size_t from, size_t to)
 {
-    struct context_note *note = *link;
+    struct pending_write *write = *link;
 
-    if (to - from == note->bytes) {
-        note_remove(all, context, link);
+    if (to - from == write->bytes) {
+        pending_remove(all, context, link);
         return;
     }
-    if (from == note->offset) {
-        note->offset = to;
-        memmove(note->data, note->data + (to - from),
-                note->bytes - (to - from));
+    if (from == write->offset) {
+        write->offset = to;
+        memmove(write->data, write->data + (to - from),
+                write->bytes - (to - from));
     }
-    note->bytes -= to - from;
+    write->bytes -= to - from;
 }
 
 /* Write a part that is larger than pages: those that are known as a whole go
  * to disk, and what is at its ends is kept. False: there is no room for that.
  * *code: what went wrong. */
 static bool part_pages(struct contexts *all, struct context *context,
-                       const struct flow_part *part, int *code)
+                       const struct write_part *part, int *code)
 {
     size_t mask = CONTEXT_PAGE - 1, offset = part->offset;
     size_t end = offset + part->bytes;
     size_t low = offset & ~mask, high = (end + mask) & ~mask;
-    struct context_note **before = note_beside(context, offset, true);
-    struct context_note **after = note_beside(context, end, false);
-    struct flow_part parts[] = {*part, note_piece(before, low, offset),
-                                note_piece(after, end, high)};
+    struct pending_write **before = pending_beside(context, offset, true);
+    struct pending_write **after = pending_beside(context, end, false);
+    struct write_part parts[] = {*part, pending_piece(before, low, offset),
+                                 pending_piece(after, end, high)};
 
     low = parts[1].bytes > 0 ? low : (offset + mask) & ~mask;
     high = parts[2].bytes > 0 ? high : end & ~mask;
     if (low > offset &&
-        !part_note(all, context, offset, part->data, low - offset)) {
+        !part_defer(all, context, offset, part->data, low - offset)) {
         return false;
     }
-    if (high < end && !part_note(all, context, high,
-                                 part->data + (high - offset), end - high)) {
+    if (high < end && !part_defer(all, context, high,
+                                  part->data + (high - offset), end - high)) {
         /* What was kept before stays: it is right, too. */
         return false;
     }
-    *code = flow_write(all, context, low, high, parts, 3);
+    *code = transfer_write(all, context, low, high, parts, 3);
     /* The later one first: then the other's link is still right. */
     if (parts[2].bytes > 0) {
-        after = note_beside(context, end, false);
-        note_cut(all, context, after, end, high);
+        after = pending_beside(context, end, false);
+        pending_trim(all, context, after, end, high);
     }
     if (parts[1].bytes > 0) {
-        before = note_beside(context, offset, true);
-        note_cut(all, context, before, low, offset);
+        before = pending_beside(context, offset, true);
+        pending_trim(all, context, before, low, offset);
     }
     return true;
 }
 
-/* A note that has become large goes to disk, but for its ends. */
-static int note_spill(struct contexts *all, struct context *context,
-                      struct context_note **link)
+/* A pending write that has become large goes to disk, but for its ends. */
+static int pending_spill(struct contexts *all, struct context *context,
+                         struct pending_write **link)
 {
-    struct context_note *note = *link;
-    struct flow_part part = {
-        .offset = note->offset, .bytes = note->bytes, .data = note->data};
+    struct pending_write *write = *link;
+    struct write_part part = {
+        .offset = write->offset, .bytes = write->bytes, .data = write->data};
     int code = 0;
 
-    *link = note->next;
-    if (context->notes_end == &note->next) {
-        context->notes_end = link;
+    *link = write->next;
+    if (context->pending_end == &write->next) {
+        context->pending_end = link;
     }
     if (!part_pages(all, context, &part, &code)) {
         /* Its first bytes may be kept twice now. */
-        context->notes_meet = true;
-        note->next = NULL;
-        *context->notes_end = note;
-        context->notes_end = &note->next;
+        context->pending_overlap = true;
+        write->next = NULL;
+        *context->pending_end = write;
+        context->pending_end = &write->next;
         return 0;
     }
     /* Its pages may be on their way from where it is. */
-    int finished = flow_finish(all);
-    note_give(all, note->room);
-    free(note);
+    int finished = transfer_finish(all);
+    pending_release(all, write->room);
+    free(write);
     return code == 0 ? finished : code;
 }
 
 /* Write what is kept for a context, and forget it. */
-static int notes_write(struct contexts *all, struct context *context)
+static int pending_flush(struct contexts *all, struct context *context)
 {
     int code = 0;
 
-    for (struct context_note *note = context->notes; note != NULL && code == 0;
-         note = note->next) {
-        code =
-            part_go(all, context, note->offset, note->data, note->bytes, true);
+    for (struct pending_write *write = context->pending;
+         write != NULL && code == 0; write = write->next) {
+        code = part_go(all, context, write->offset, write->data, write->bytes,
+                       true);
     }
     pthread_mutex_lock(&all->lock);
-    notes_free(all, context);
+    pending_free(all, context);
     pthread_mutex_unlock(&all->lock);
     return code;
 }
@@ -394,7 +402,7 @@ static int notes_write(struct contexts *all, struct context *context)
 /* Nothing of a context that is busy is under way any more. */
 static int part_alone(struct contexts *all, struct context *context)
 {
-    int code = flow_finish(all);
+    int code = transfer_finish(all);
 
     pthread_mutex_lock(&all->lock);
     contexts_wait_parts(all, context);
@@ -402,35 +410,35 @@ static int part_alone(struct contexts *all, struct context *context)
     return code;
 }
 
-static bool notes_meet(const struct context *context, size_t offset,
-                       size_t bytes)
+static bool pending_overlap(const struct context *context, size_t offset,
+                            size_t bytes)
 {
-    const struct context_note *note = context->notes;
+    const struct pending_write *write = context->pending;
 
-    while (note != NULL && !note_meets(note, offset, bytes)) {
-        note = note->next;
+    while (write != NULL && !pending_meets(write, offset, bytes)) {
+        write = write->next;
     }
-    return note != NULL;
+    return write != NULL;
 }
 
 static int part_write(struct contexts *all, struct context *context,
                       size_t offset, char *data, size_t bytes)
 {
-    bool meets = notes_meet(context, offset, bytes);
-    const struct flow_part part = {
+    bool meets = pending_overlap(context, offset, bytes);
+    const struct write_part part = {
         .offset = offset, .bytes = bytes, .data = data};
     int code = 0;
 
-    if (bytes < CONTEXT_NOTE || meets) {
-        struct context_note **before =
-            meets ? NULL : note_beside(context, offset, true);
-        if (note_extend(all, context, before, data, bytes)) {
-            return (*before)->bytes < FLOW_BYTES - CONTEXT_NOTE
+    if (bytes < CONTEXT_DEFERRED || meets) {
+        struct pending_write **before =
+            meets ? NULL : pending_beside(context, offset, true);
+        if (pending_extend(all, context, before, data, bytes)) {
+            return (*before)->bytes < TRANSFER_BYTES - CONTEXT_DEFERRED
                        ? 0
-                       : note_spill(all, context, before);
+                       : pending_spill(all, context, before);
         }
-        context->notes_meet |= meets;
-        if (part_note(all, context, offset, data, bytes)) {
+        context->pending_overlap |= meets;
+        if (part_defer(all, context, offset, data, bytes)) {
             return 0;
         }
     } else if (part_pages(all, context, &part, &code)) {
@@ -438,8 +446,8 @@ static int part_write(struct contexts *all, struct context *context,
     }
     code = part_alone(all, context);
     /* What is kept is older: it goes first. */
-    if (code == 0 && notes_meet(context, offset, bytes)) {
-        code = notes_write(all, context);
+    if (code == 0 && pending_overlap(context, offset, bytes)) {
+        code = pending_flush(all, context);
     }
     return code == 0 ? part_go(all, context, offset, data, bytes, true) : code;
 }
@@ -451,7 +459,7 @@ static bool part_is_stored(const struct context *context, size_t offset,
     size_t first = offset / CONTEXT_PAGE, from, to = first;
     size_t end = (offset + bytes + CONTEXT_PAGE - 1) / CONTEXT_PAGE;
 
-    return !notes_meet(context, offset, bytes) &&
+    return !pending_overlap(context, offset, bytes) &&
            stored_next(context, &from, &to, end) && from == first && to == end;
 }
 
@@ -459,30 +467,30 @@ static int part_read(struct contexts *all, struct context *context,
                      size_t offset, char *data, size_t bytes)
 {
     if (part_is_stored(context, offset, bytes)) {
-        return flow_read(all, context, offset, data, bytes);
+        return transfer_read(all, context, offset, data, bytes);
     }
     int code = part_alone(all, context);
     code = code == 0 ? part_go(all, context, offset, data, bytes, false) : code;
-    for (const struct context_note *note = context->notes;
-         note != NULL && code == 0; note = note->next) {
-        if (note_meets(note, offset, bytes)) {
-            size_t low = note->offset > offset ? note->offset : offset;
-            size_t end = note->offset + note->bytes;
+    for (const struct pending_write *write = context->pending;
+         write != NULL && code == 0; write = write->next) {
+        if (pending_meets(write, offset, bytes)) {
+            size_t low = write->offset > offset ? write->offset : offset;
+            size_t end = write->offset + write->bytes;
             size_t high = end < offset + bytes ? end : offset + bytes;
-            memcpy(data + (low - offset), note->data + (low - note->offset),
+            memcpy(data + (low - offset), write->data + (low - write->offset),
                    high - low);
         }
     }
     return code;
 }
 
-/* Copy between memory that is there and a context, wherever that is; where it
- * is away, this only begins, and flow_finish ends it. */
-static void part_copy(struct context *context, char *there, char *data,
+/* Copy between memory and a context, wherever that is; where it is swapped out,
+ * this only begins, and transfer_finish ends it. */
+static void part_copy(struct context *context, char *place, char *data,
                       size_t bytes, bool is_write)
 {
     struct contexts *all = contexts;
-    size_t offset = (size_t)(there - context->heap.base);
+    size_t offset = (size_t)(place - context->heap.base);
     uint64_t before = poise_clock_ns();
     int code = 0;
 
@@ -490,18 +498,18 @@ static void part_copy(struct context *context, char *there, char *data,
     while (context->busy) {
         contexts_wait(all);
     }
-    bool away = context->state == CONTEXT_AWAY;
-    bool present = context->state == CONTEXT_PRESENT;
-    context->busy = away;
-    context->pins += present;
-    context->last_use = present ? ++all->clock : context->last_use;
+    bool swapped_out = context->state == CONTEXT_SWAPPED_OUT;
+    bool resident = context->state == CONTEXT_RESIDENT;
+    context->busy = swapped_out;
+    context->pins += resident;
+    context->last_use = resident ? ++all->clock : context->last_use;
     pthread_mutex_unlock(&all->lock);
-    if (present) {
-        memcpy(is_write ? there : data, is_write ? data : there, bytes);
+    if (resident) {
+        memcpy(is_write ? place : data, is_write ? data : place, bytes);
         context_unpin(context);
         return;
     }
-    if (away) {
+    if (swapped_out) {
         code = is_write ? part_write(all, context, offset, data, bytes)
                         : part_read(all, context, offset, data, bytes);
         if (code < 0) {
@@ -511,13 +519,13 @@ static void part_copy(struct context *context, char *there, char *data,
     pthread_mutex_lock(&all->lock);
     context_count(all, context, POISE_VRANK_PARTS, bytes, before);
     *(is_write ? &all->sums.written_parts : &all->sums.read_parts) += bytes;
-    if (away) {
+    if (swapped_out) {
         context_free_up(all, context);
     }
     pthread_mutex_unlock(&all->lock);
 }
 
-void context_copy_later(void *to, const void *from, size_t bytes)
+void context_copy_async(void *to, const void *from, size_t bytes)
 {
     struct context *self = context_self();
     struct context *target = context_covers(to) ? context_of(to) : NULL;
@@ -539,24 +547,24 @@ void context_copy_later(void *to, const void *from, size_t bytes)
                 bytes - done < sizeof between ? bytes - done : sizeof between;
             part_copy(source, (char *)(uintptr_t)from + done, between, now,
                       false);
-            context_settle();
+            context_copy_wait();
             part_copy(target, (char *)to + done, between, now, true);
-            context_settle();
+            context_copy_wait();
             done += now;
         }
     }
 }
 
-void context_settle(void)
+void context_copy_wait(void)
 {
     struct contexts *all = contexts;
 
-    if (all == NULL || flow_is_empty(all)) {
+    if (all == NULL || transfer_is_empty(all)) {
         return;
     }
     uint64_t before = poise_clock_ns();
     struct context *self = context_self();
-    if (flow_finish(all) < 0) {
+    if (transfer_finish(all) < 0) {
         context_fail();
     }
     pthread_mutex_lock(&all->lock);
@@ -568,6 +576,6 @@ void context_settle(void)
 
 void context_copy(void *to, const void *from, size_t bytes)
 {
-    context_copy_later(to, from, bytes);
-    context_settle();
+    context_copy_async(to, from, bytes);
+    context_copy_wait();
 }

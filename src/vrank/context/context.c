@@ -1,16 +1,6 @@
 /*
- * Which contexts are in memory, and access to those that are not: see
- * context.h.
- *
- * A context is away, or present. Whoever moves it, or reads or writes a part
- * of it on disk, has it for himself meanwhile (`busy`); a present one whose
- * rank runs, or that is pinned, is not moved. All this is under one lock,
- * without which transfers are waited for. Where memory is short, the present
- * context that was not used for longest goes.
- *
- * Nobody waits for ever: a worker has at most two contexts that cannot go, of
- * the rank that runs and of one that it pins, and there is room for two for
- * each. Who waits for one to be let go by its mover holds none that is busy.
+ * A run's contexts, and what their ranks do with them: they are suspended and
+ * resumed, end, and allocate. Which of them are in memory is swap.c's.
  */
 #include "internal.h"
 
@@ -64,7 +54,7 @@ static size_t stored_words(uint64_t slot_bytes)
 }
 
 /* A mapping of another kind behind each heap. Without it a heap's could become
- * one with its neighbour's when pages are moved (context_pages.c), and the
+ * one with its neighbour's when pages are moved (pages.c), and the
  * kernel then forgets to watch the neighbour's, too. */
 static int contexts_part(const struct contexts *all)
 {
@@ -90,7 +80,7 @@ static int contexts_fill(struct contexts *all)
     for (int i = 0; i < all->count; i++) {
         struct context *context = &all->items[i];
         context->index = i;
-        context->notes_end = &context->notes;
+        context->pending_end = &context->pending;
         context->stored =
             all->stored + (size_t)i * stored_words(all->plan.slot_bytes);
         context->heap =
@@ -122,7 +112,7 @@ static int contexts_make(struct contexts *all,
         all->stored =
             poise_alloc((size_t)all->count * stored_words(all->plan.slot_bytes),
                         sizeof *all->stored);
-        code = all->items != NULL && all->stored != NULL ? flow_begin(all)
+        code = all->items != NULL && all->stored != NULL ? transfer_begin(all)
                                                          : -ENOMEM;
     }
     if (code == 0) {
@@ -133,7 +123,7 @@ static int contexts_make(struct contexts *all,
     if (code == 0) {
         code = contexts_reserve(all);
     }
-    return code == 0 ? track_begin(all, options->tracking) : code;
+    return code == 0 ? dirty_begin(all, options->tracking) : code;
 }
 
 int context_begin(const struct context_options *options)
@@ -155,7 +145,7 @@ int context_begin(const struct context_options *options)
     int code = contexts_make(all, options);
     code = code == 0 ? contexts_fill(all) : code;
     /* Where all are swapped at each call nobody comes too early. */
-    code = code == 0 && !all->always ? ahead_begin(all) : code;
+    code = code == 0 && !all->always ? prefetch_begin(all) : code;
     if (code < 0) {
         context_end();
     }
@@ -169,18 +159,18 @@ void context_end(void)
     if (all == NULL) {
         return;
     }
-    ahead_end(all);
+    prefetch_end(all);
     for (int i = 0; all->items != NULL && i < all->count; i++) {
-        notes_free(all, &all->items[i]);
+        pending_free(all, &all->items[i]);
         free(all->items[i].extents);
         free(all->items[i].runs);
         heap_free_maps(&all->items[i].heap);
     }
-    flow_end(all);
+    transfer_end(all);
     if (all->mapping != NULL) {
         munmap(all->mapping, all->mapping_bytes);
     }
-    track_end(all);
+    dirty_end(all);
     context_disk_destroy(all->disk);
     pthread_cond_destroy(&all->asked);
     pthread_cond_destroy(&all->changed);
@@ -216,288 +206,6 @@ void context_moved(const struct context *context,
     }
 }
 
-void context_count(struct contexts *all, struct context *context,
-                   enum poise_vrank_move what, uint64_t bytes, uint64_t before)
-{
-    /* What is done ahead nobody waits for. */
-    uint64_t ns = vrank_here != NULL ? poise_clock_ns() - before : 0;
-
-    context->moved[what] += bytes;
-    context->moved[POISE_VRANK_MOVING] += ns;
-    all->sums.wait_ns += ns;
-}
-
-/* ---- moving ------------------------------------------------------------- */
-
-void context_fail(void)
-{
-    struct poise_buf text = {0};
-    char line[1024];
-
-    /* The abort may not come back, so nothing is left to it to free. */
-    poise_error_format(poise_error_last(), &text);
-    snprintf(line, sizeof line, "%s", poise_buf_str(&text));
-    poise_buf_free(&text);
-    vrank_abort(POISE_VRANK_FAILED, "%s", line);
-}
-
-void contexts_wait(struct contexts *all)
-{
-    /* Others may wait for what this worker has under way. */
-    if (flow_is_empty(all)) {
-        pthread_cond_wait(&all->changed, &all->lock);
-        return;
-    }
-    pthread_mutex_unlock(&all->lock);
-    if (flow_finish(all) < 0) {
-        context_fail();
-    }
-    pthread_mutex_lock(&all->lock);
-}
-
-void contexts_wait_parts(struct contexts *all, const struct context *context)
-{
-    while (__atomic_load_n(&context->parts, __ATOMIC_ACQUIRE) > 0) {
-        contexts_wait(all);
-    }
-}
-
-/* Others look at it without the lock. */
-static void context_set(struct context *context, enum context_state state)
-{
-    __atomic_store_n(&context->state, state, __ATOMIC_RELAXED);
-}
-
-void context_free_up(struct contexts *all, struct context *context)
-{
-    context->busy = false;
-    pthread_cond_broadcast(&all->changed);
-}
-
-/* Write a context that is busy to disk. */
-static int context_write(struct contexts *all, struct context *context,
-                         uint64_t *bytes)
-{
-    struct context_batch batch = {0};
-    struct heap *heap = &context->heap;
-    int code = track_plan(all, context);
-
-    for (size_t i = 0; i < context->run_count && code == 0; i++) {
-        size_t from = context->runs[i].from * CONTEXT_PAGE;
-        size_t now = context->runs[i].to * CONTEXT_PAGE - from;
-        *bytes += now;
-        context_disk_add(all->disk, &batch, context->index, from,
-                         heap->base + from, now, true);
-    }
-    int finished = context_disk_finish(&batch);
-    return code == 0 ? finished : code;
-}
-
-/* Read one that is busy, into memory that is there. */
-static int context_read(struct contexts *all, struct context *context,
-                        uint64_t *bytes)
-{
-    struct context_batch batch = {0};
-    struct heap *heap = &context->heap;
-    size_t from, to = 0;
-
-    while (stored_next(context, &from, &to, heap->bytes / CONTEXT_PAGE)) {
-        size_t at = from * CONTEXT_PAGE, now = (to - from) * CONTEXT_PAGE;
-        *bytes += now;
-        context_disk_add(all->disk, &batch, context->index, at, heap->base + at,
-                         now, false);
-    }
-    int code = context_disk_finish(&batch);
-    if (code == 0) {
-        track_arm(all, context);
-    }
-    return code;
-}
-
-/* Swap a context out that is present and at rest; it is a shell then. Under
- * the lock, which is let go meanwhile. False: the job ends. */
-static bool context_evict(struct contexts *all, struct context *context)
-{
-    uint64_t bytes = 0, before = poise_clock_ns();
-
-    context->busy = true;
-    context->is_ahead = false;
-    pthread_mutex_unlock(&all->lock);
-    int code = context_write(all, context, &bytes);
-    if (code < 0) {
-        context_fail();
-    }
-    pthread_mutex_lock(&all->lock);
-    context_count(all, context, POISE_VRANK_SWAPPED_OUT, bytes, before);
-    all->sums.swapped_out += bytes;
-    if (code == 0) {
-        all->used_bytes -= context->heap.charged;
-        heap_trim(&context->heap);
-        context_set(context, CONTEXT_AWAY);
-    } else {
-        context_free_up(all, context);
-    }
-    return code == 0;
-}
-
-/* Nobody takes the pages of a shell. Under the lock, which is let go
- * meanwhile. NULL: there is none. */
-static void shell_drop(struct contexts *all, struct context *shell)
-{
-    if (shell != NULL) {
-        pthread_mutex_unlock(&all->lock);
-        pages_drop(shell);
-        pthread_mutex_lock(&all->lock);
-        context_free_up(all, shell);
-    }
-}
-
-/* The present context that was not used for longest and may go; *moving:
- * whether others will be able to, sooner or later. */
-static struct context *context_oldest(struct contexts *all, bool *moving)
-{
-    struct context *oldest = NULL;
-
-    *moving = false;
-    for (int i = 0; i < all->count; i++) {
-        struct context *context = &all->items[i];
-        if (context->state != CONTEXT_PRESENT || context->stays) {
-            *moving |= context->is_arriving;
-            continue;
-        }
-        if (context->busy) {
-            *moving = true;
-        } else if (context->active || context->pins > 0) {
-            *moving |= all->threads > 1;
-        } else if (context->heap.charged > 0 &&
-                   (oldest == NULL || context->last_use < oldest->last_use)) {
-            oldest = context;
-        }
-    }
-    return oldest;
-}
-
-bool contexts_room(struct contexts *all, uint64_t bytes, bool waits,
-                   struct context **shell)
-{
-    bool moving;
-
-    *shell = NULL;
-    while (all->used_bytes + bytes > all->plan.budget_bytes) {
-        if (*shell != NULL) {
-            /* Others may wait for it, or be waited for. */
-            shell_drop(all, *shell);
-            *shell = NULL;
-            continue;
-        }
-        struct context *oldest = context_oldest(all, &moving);
-        if (oldest != NULL && (waits || !oldest->is_ahead)) {
-            if (!context_evict(all, oldest)) {
-                return false;
-            }
-            *shell = oldest;
-        } else if (moving && waits) {
-            contexts_wait(all);
-        } else {
-            return false;
-        }
-    }
-    all->used_bytes += bytes;
-    return true;
-}
-
-/* Memory for one that comes: the shell's, if there is one. */
-static int context_map(const struct contexts *all, struct context *context,
-                       struct context *shell)
-{
-    struct heap *heap = &context->heap;
-    bool mapped;
-
-    if (shell != NULL && shell->is_split && heap->unit == CONTEXT_HUGE) {
-        /* Fresh ones are huge again. */
-        pages_drop(shell);
-        shell->is_split = false;
-        shell = NULL;
-    }
-    mapped = shell != NULL ? pages_take(all, context, shell)
-                           : mprotect(heap->base, heap->bytes,
-                                      PROT_READ | PROT_WRITE) == 0;
-    return mapped ? 0
-                  : poise_error_set(errno, "bring a context into memory", NULL,
-                                    NULL);
-}
-
-bool context_fill(struct contexts *all, struct context *context,
-                  struct context *shell)
-{
-    uint64_t bytes = 0, before = poise_clock_ns();
-
-    context->is_arriving = true;
-    pthread_mutex_unlock(&all->lock);
-    int code = context_map(all, context, shell);
-    if (shell != NULL) {
-        pthread_mutex_lock(&all->lock);
-        context_free_up(all, shell);
-        pthread_mutex_unlock(&all->lock);
-    }
-    code = code == 0 ? context_read(all, context, &bytes) : code;
-    if (code < 0) {
-        context_fail();
-    }
-    pthread_mutex_lock(&all->lock);
-    context->is_arriving = false;
-    context_count(all, context, POISE_VRANK_SWAPPED_IN, bytes, before);
-    all->sums.swapped_in += bytes;
-    all->sums.swaps += bytes > 0;
-    if (code == 0) {
-        const struct context_note *note = context->notes;
-        for (; note != NULL; note = note->next) {
-            memcpy(context->heap.base + note->offset, note->data, note->bytes);
-        }
-        notes_free(all, context);
-        context_set(context, CONTEXT_PRESENT);
-    }
-    return code == 0;
-}
-
-/* Bring a context that is busy and away into memory. Under the lock, which is
- * let go meanwhile. False: the job ends. */
-static bool context_bring(struct contexts *all, struct context *context)
-{
-    struct context *shell;
-
-    if (!contexts_room(all, context->heap.charged, true, &shell)) {
-        poise_error_set(ENOMEM, "bring a context into memory", NULL,
-                        "%d MiB are needed, and the contexts of ranks that "
-                        "started threads, which stay in memory, leave less",
-                        (int)(context->heap.charged >> 20));
-        pthread_mutex_unlock(&all->lock);
-        context_fail();
-        pthread_mutex_lock(&all->lock);
-        return false;
-    }
-    return context_fill(all, context, shell);
-}
-
-void context_need(struct contexts *all, struct context *context)
-{
-    if (context->busy) {
-        uint64_t before = poise_clock_ns();
-        while (context->busy) {
-            contexts_wait(all);
-        }
-        context_count(all, context, POISE_VRANK_SWAPPED_IN, 0, before);
-    }
-    context->is_ahead = false;
-    if (context->state == CONTEXT_AWAY) {
-        context->busy = true;
-        contexts_wait_parts(all, context);
-        context_bring(all, context);
-        context_free_up(all, context);
-    }
-    context->last_use = ++all->clock;
-}
-
 /* ---- ranks -------------------------------------------------------------- */
 
 static void context_resume(struct context *context)
@@ -517,20 +225,14 @@ static void context_suspend(struct context *context)
     pthread_mutex_lock(&all->lock);
     context->active = false;
     context->last_use = ++all->clock;
-    if (all->always && context->pins == 0 && !context->stays) {
+    if (all->always && context->pins == 0 && !context->keeps_resident) {
         if (context_evict(all, context)) {
-            shell_drop(all, context);
+            victim_drop(all, context);
         }
     } else if (all->threads > 1) {
         pthread_cond_broadcast(&all->changed);
     }
     pthread_mutex_unlock(&all->lock);
-}
-
-static bool context_is_resident(const struct context *context)
-{
-    return __atomic_load_n(&context->state, __ATOMIC_RELAXED) ==
-           CONTEXT_PRESENT;
 }
 
 static void context_retire(struct context *context)
@@ -539,16 +241,16 @@ static void context_retire(struct context *context)
     struct heap *heap = &context->heap;
 
     pthread_mutex_lock(&all->lock);
-    context->active = false;
     while (context->busy || context->pins > 0) {
         contexts_wait(all);
     }
-    if (!context->stays) {
+    context->active = false;
+    if (!context->keeps_resident) {
         madvise(heap->base, heap->reach, MADV_DONTNEED);
         mprotect(heap->base, heap->bytes, PROT_NONE);
         all->used_bytes -= heap->charged;
-        notes_free(all, context);
-        context_set(context, CONTEXT_GONE);
+        pending_free(all, context);
+        context_set_state(context, CONTEXT_RETIRED);
         pthread_cond_broadcast(&all->changed);
     }
     pthread_mutex_unlock(&all->lock);
@@ -570,10 +272,10 @@ const struct vrank_swap_ops context_swap_ops = {
     .retire = context_retire,
 };
 
-void context_stay(struct context *context)
+void context_keep_resident(struct context *context)
 {
     pthread_mutex_lock(&contexts->lock);
-    context->stays = true;
+    context->keeps_resident = true;
     pthread_mutex_unlock(&contexts->lock);
 }
 
@@ -581,14 +283,14 @@ void context_stay(struct context *context)
 
 static bool context_take(void *arg, size_t bytes)
 {
-    struct context *context = arg, *shell = NULL;
+    struct context *context = arg, *victim = NULL;
     struct contexts *all = contexts;
 
     pthread_mutex_lock(&all->lock);
     bool fits = context->heap.charged + bytes <= all->plan.context_bytes;
     if (fits) {
-        fits = contexts_room(all, bytes, true, &shell);
-        shell_drop(all, shell);
+        fits = contexts_room(all, bytes, true, &victim);
+        victim_drop(all, victim);
     }
     pthread_mutex_unlock(&all->lock);
     return fits;
@@ -630,7 +332,7 @@ struct context *context_of(const void *ptr)
 
 static struct heap *context_open(struct context *context)
 {
-    if (context->stays) {
+    if (context->keeps_resident) {
         pthread_mutex_lock(&context->heap_lock);
     }
     return &context->heap;
@@ -646,15 +348,16 @@ struct heap *context_lock_of(const void *ptr)
 {
     struct context *context = context_of(ptr);
 
-    return context == context_self() || context->stays ? context_open(context)
-                                                       : NULL;
+    return context == context_self() || context->keeps_resident
+               ? context_open(context)
+               : NULL;
 }
 
 void context_unlock(struct heap *heap)
 {
     struct context *context = heap->arg;
 
-    if (context->stays) {
+    if (context->keeps_resident) {
         pthread_mutex_unlock(&context->heap_lock);
     }
 }

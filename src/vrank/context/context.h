@@ -2,30 +2,29 @@
  * Contexts on disk: the memory of virtual ranks of which only some are in
  * memory at a time.
  *
- *   heap.c          the heap of a rank, in a range of addresses of its own
- *   context.c       which contexts are in memory
- *   context_ahead.c contexts that come before they are needed
- *   context_pages.c their pages, which go from one to another
- *   context_part.c  access to those that are not
- *   context_flow.c  many such accesses at a time
- *   context_track.c which of their pages have to be written
- *   context_disk.c  the scratch files
- *   context_plan.c  how much each may have
- *   wrap_heap.c     malloc and its kin, as a rank's copies call them
+ *   heap.c      the heap of a rank, in a range of addresses of its own
+ *   context.c   a run's contexts, and what their ranks do with them
+ *   swap.c      which contexts are in memory: the states and who changes them
+ *   prefetch.c  contexts that come before they are needed
+ *   pages.c     their pages, which go from one to another
+ *   access.c    access to those that are swapped out
+ *   transfer.c  many such accesses at a time
+ *   dirty.c     which of their pages have to be written
+ *   disk.c      the scratch files
+ *   plan.c      how much each may have
  *
  * A context is what its rank has allocated; stack, globals, and what other
- * libraries allocate stay in memory. Where a rank runs, its context is there,
- * and stays until the rank waits. A context that is not there lies in the
- * scratch files at the place that its addresses say, and its addresses cannot
- * be touched.
+ * libraries allocate stay in memory. While a rank runs, its context is
+ * resident. One that is swapped out lies in the scratch files at the place that
+ * its addresses say, and its addresses cannot be touched.
  *
- * Whoever copies data for another rank does so by context_copy, which goes to
- * memory or to disk, or pins what it wants to touch. So nothing outside of
- * this module has to know which contexts are there, and no pointer into one is
+ * Code that copies data for another rank does so by context_copy, which goes to
+ * memory or to disk, or pins what it wants to touch. So nothing outside of this
+ * room has to know which contexts are resident, and no pointer into one is
  * given to the kernel, but by its own rank.
  *
- * Everything is below two contexts for each worker: that of the rank that runs
- * and one that it pins.
+ * The memory holds at least two contexts for each worker: that of the rank that
+ * runs and one that it pins.
  *
  * Source: pems 4.2-4.5.
  */
@@ -55,8 +54,9 @@ struct context_options {
 
 /** How the memory is divided. */
 struct context_plan {
-    uint64_t budget_bytes;  /**< of all contexts in memory */
-    uint64_t message_bytes; /**< kept for contexts that are away */
+    uint64_t budget_bytes; /**< of all contexts in memory */
+    uint64_t
+        message_bytes; /**< for pending writes, and messages on their way */
     uint64_t context_bytes; /**< that one may hold */
     uint64_t slot_bytes;    /**< addresses of one, and space on disk */
 };
@@ -87,7 +87,7 @@ void context_adopt(struct vrank *rank, int index);
 /** What the scheduler calls where ranks have contexts. */
 extern const struct vrank_swap_ops context_swap_ops;
 /** It is never swapped out again: threads of the program use it. */
-void context_stay(struct context *context);
+void context_keep_resident(struct context *context);
 /** The heap of the rank that runs, to be given back with context_unlock; NULL:
  * it has none. */
 struct heap *context_lock(void);
@@ -107,13 +107,13 @@ static inline bool context_covers(const void *ptr)
     return (uintptr_t)ptr - context_base < context_span;
 }
 
-/** As memcpy, but either side may lie in a context, be it there or not. */
+/** As memcpy, but either side may lie in a context, be it resident or not. */
 void context_copy(void *to, const void *from, size_t bytes);
-/** The same, but it need not be over before context_settle; until then both
- * sides stay where they are, and nobody else may touch them. */
-void context_copy_later(void *to, const void *from, size_t bytes);
-/** Wait for what this worker copies. */
-void context_settle(void);
+/** The same, but it need not be over before context_copy_wait; until then the
+ * memory of both sides must not be freed or touched. */
+void context_copy_async(void *to, const void *from, size_t bytes);
+/** Wait for all that this worker copies. */
+void context_copy_wait(void);
 static inline void context_move(void *to, const void *from, size_t bytes)
 {
     if (__builtin_expect(context_covers(to) || context_covers(from), 0)) {
@@ -122,16 +122,16 @@ static inline void context_move(void *to, const void *from, size_t bytes)
         memcpy(to, from, bytes);
     }
 }
-/** Whether there is room for a message on its way, where contexts are swapped;
- * it is given back later. False without contexts. */
-bool context_keep(size_t bytes);
-void context_unkeep(size_t bytes);
+/** Reserve room for a message on its way, where contexts are swapped; it is
+ * released later. False: there is none, or there are no contexts. */
+bool context_buffer_reserve(size_t bytes);
+void context_buffer_release(size_t bytes);
 /** The context in which `ptr` lies is in memory until it is unpinned. NULL,
  * which can be unpinned: it lies in none, or in that of the rank that runs. */
 struct context *context_pin(const void *ptr);
 void context_unpin(struct context *context);
 
-/* ---- context_disk.c ----------------------------------------------------- */
+/* ---- disk.c -------------------------------------------------------------- */
 
 struct context_disk;
 

@@ -2,14 +2,21 @@
  * What has to be written of a context that goes, and read of one that comes.
  *
  * Of each page it is known whether it lies on disk (`stored`); one that does
- * not is zero. The kernel tells which pages were ever touched (pagemap): what
+ * not is zero. The kernel shows which pages were ever touched (pagemap): what
  * was not, and what the heap gave back, is neither written nor read. Where the
  * kernel can (userfaultfd's asynchronous write protection, Linux 6.7), it also
- * tells which were written since the context came in, by whomever: the program,
- * or the kernel on its behalf. What was not is on disk already.
+ * shows which were written since the context came in, by the program or by the
+ * kernel on its behalf. The others are on disk already.
+ *
+ * The order is what makes this safe: a context that has come in is protected
+ * while it is still busy, before its rank or anybody else can write to it
+ * (dirty_watch), and looked at when it is busy again, after their last write
+ * (dirty_plan). A page that is not seen to be protected counts as written, so
+ * whatever undoes the protection (moved pages, a mapping of the program's, a
+ * kernel that fails) costs a transfer and never data.
  *
  * The first write to a page costs, and splits a huge one. A context of which
- * more than half was written is not tracked for a while.
+ * more than half was written is not tracked for a while (`backoff`).
  *
  * Soft-dirty bits are not used: some kernels lose them. Nor is a handler of
  * SIGSEGV: system calls into protected pages would fail.
@@ -29,22 +36,22 @@
 #ifndef UFFD_USER_MODE_ONLY
 #define UFFD_USER_MODE_ONLY 1
 #endif
-#define TRACK_WP_ASYNC (UINT64_C(1) << 15)
+#define DIRTY_WP_ASYNC (UINT64_C(1) << 15)
 /* Of an entry of pagemap. */
 #define ENTRY_PRESENT (UINT64_C(1) << 63)
 #define ENTRY_SWAPPED (UINT64_C(1) << 62)
 #define ENTRY_PROTECTED (UINT64_C(1) << 57)
 /* Less than this between two pages that are written is written with them. */
-#define TRACK_GAP ((size_t)64 << 10)
+#define DIRTY_GAP ((size_t)64 << 10)
 /* Entries that are looked at together. */
-#define TRACK_ENTRIES 512
-/* At most 2^TRACK_RESTS times is a context not tracked. */
-#define TRACK_RESTS 5
+#define DIRTY_ENTRIES 512
+/* At most 2^DIRTY_BACKOFF_MOST times is a context not tracked. */
+#define DIRTY_BACKOFF_MOST 5
 
 /* ---- the kernel --------------------------------------------------------- */
 
 /* Entries of pagemap; where there is none, as if all had been written. */
-static void track_look(const struct contexts *all, const char *from,
+static void dirty_look(const struct contexts *all, const char *from,
                        size_t count, uint64_t *out)
 {
     size_t bytes = count * sizeof *out;
@@ -59,7 +66,7 @@ static void track_look(const struct contexts *all, const char *from,
 }
 
 /* From now on, notice what is written. */
-static bool track_protect(const struct contexts *all, char *from, size_t bytes)
+static bool dirty_protect(const struct contexts *all, char *from, size_t bytes)
 {
     struct uffdio_writeprotect what = {
         .range = {.start = (uintptr_t)from, .len = bytes},
@@ -67,7 +74,7 @@ static bool track_protect(const struct contexts *all, char *from, size_t bytes)
     return ioctl(all->uffd, UFFDIO_WRITEPROTECT, &what) == 0;
 }
 
-static bool track_register(int uffd, void *from, size_t bytes)
+static bool dirty_register(int uffd, void *from, size_t bytes)
 {
     struct uffdio_register what = {
         .range = {.start = (uintptr_t)from, .len = bytes},
@@ -79,14 +86,14 @@ static bool track_register(int uffd, void *from, size_t bytes)
 static bool probe_is(const struct contexts *all, const char *page, bool written)
 {
     uint64_t entry = 0;
-    track_look(all, page, 1, &entry);
+    dirty_look(all, page, 1, &entry);
     return (entry & ENTRY_PRESENT) != 0 &&
            ((entry & ENTRY_PROTECTED) == 0) == written;
 }
 
 /* By what the kernel does, not by what it says: a page that is written by this
  * thread, and one by a system call. */
-static bool track_probe(const struct contexts *all)
+static bool dirty_probe(const struct contexts *all)
 {
     int pipe_fds[2];
     size_t bytes = 2 * CONTEXT_PAGE;
@@ -100,8 +107,8 @@ static bool track_probe(const struct contexts *all)
     if (pipe2(pipe_fds, O_CLOEXEC) == 0) {
         char *other = pages + CONTEXT_PAGE;
         memset(pages, 1, bytes);
-        works = track_register(all->uffd, pages, bytes) &&
-                track_protect(all, pages, bytes) &&
+        works = dirty_register(all->uffd, pages, bytes) &&
+                dirty_protect(all, pages, bytes) &&
                 probe_is(all, pages, false) && probe_is(all, other, false);
         if (works) {
             *(volatile char *)pages = 2;
@@ -118,9 +125,9 @@ static bool track_probe(const struct contexts *all)
 }
 
 /* A descriptor, or -1. */
-static int track_open(void)
+static int dirty_open(void)
 {
-    struct uffdio_api api = {.api = UFFD_API, .features = TRACK_WP_ASYNC};
+    struct uffdio_api api = {.api = UFFD_API, .features = DIRTY_WP_ASYNC};
     int uffd = (int)syscall(SYS_userfaultfd,
                             O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY);
 
@@ -131,19 +138,19 @@ static int track_open(void)
     return uffd;
 }
 
-int track_begin(struct contexts *all, enum poise_vrank_tracking wanted)
+int dirty_begin(struct contexts *all, enum poise_vrank_tracking wanted)
 {
     bool works = false;
 
     all->uffd = -1;
     all->pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
     if (wanted != POISE_VRANK_TRACK_FULL && all->pagemap >= 0) {
-        all->uffd = track_open();
+        all->uffd = dirty_open();
     }
     if (all->uffd >= 0) {
         works =
-            track_probe(all) &&
-            track_register(all->uffd, (void *)context_base,
+            dirty_probe(all) &&
+            dirty_register(all->uffd, (void *)context_base,
                            (size_t)all->count * (size_t)all->plan.slot_bytes);
     }
     if (!works && all->uffd >= 0) {
@@ -158,7 +165,7 @@ int track_begin(struct contexts *all, enum poise_vrank_tracking wanted)
     return 0;
 }
 
-void track_end(struct contexts *all)
+void dirty_end(struct contexts *all)
 {
     if (all->uffd >= 0) {
         close(all->uffd);
@@ -219,7 +226,7 @@ static int plan_add(struct context *context, size_t from, size_t to,
 {
     struct heap_extent *last =
         context->run_count > 0 ? &context->runs[context->run_count - 1] : NULL;
-    size_t gap = TRACK_GAP / CONTEXT_PAGE;
+    size_t gap = DIRTY_GAP / CONTEXT_PAGE;
 
     if (last != NULL && last->from >= first && from - last->to <= gap) {
         stored_set(context, last->to, to, true);
@@ -247,13 +254,13 @@ static int plan_extent(const struct contexts *all, struct context *context,
                        const struct heap_extent *extent, size_t *touched,
                        size_t *written)
 {
-    uint64_t entries[TRACK_ENTRIES];
+    uint64_t entries[DIRTY_ENTRIES];
     size_t first = extent->from / CONTEXT_PAGE, end = extent->to / CONTEXT_PAGE;
     int code = 0;
 
     for (size_t page = first; page < end && code == 0;) {
-        size_t count = end - page < TRACK_ENTRIES ? end - page : TRACK_ENTRIES;
-        track_look(all, context->heap.base + page * CONTEXT_PAGE, count,
+        size_t count = end - page < DIRTY_ENTRIES ? end - page : DIRTY_ENTRIES;
+        dirty_look(all, context->heap.base + page * CONTEXT_PAGE, count,
                    entries);
         for (size_t i = 0; i < count && code == 0; i++, page++) {
             uint64_t entry = entries[i];
@@ -271,7 +278,7 @@ static int plan_extent(const struct contexts *all, struct context *context,
     return code;
 }
 
-int track_plan(const struct contexts *all, struct context *context)
+int dirty_plan(const struct contexts *all, struct context *context)
 {
     size_t touched = 0, written = 0, at = 0;
     int count =
@@ -288,10 +295,11 @@ int track_plan(const struct contexts *all, struct context *context)
     stored_set(context, at, context->heap.bytes / CONTEXT_PAGE, false);
     if (context->is_tracked) {
         bool mostly = 2 * written > touched;
-        context->rests = !mostly                        ? 0
-                         : context->rests < TRACK_RESTS ? context->rests + 1
-                                                        : TRACK_RESTS;
-        context->rest_left = mostly ? 1 << context->rests : 0;
+        context->backoff = !mostly ? 0
+                           : context->backoff < DIRTY_BACKOFF_MOST
+                               ? context->backoff + 1
+                               : DIRTY_BACKOFF_MOST;
+        context->backoff_left = mostly ? 1 << context->backoff : 0;
         context->is_split = mostly;
     }
     context->is_tracked = false;
@@ -305,29 +313,29 @@ void poise_vrank_discard(void *data, size_t bytes)
     uintptr_t to = ((uintptr_t)data + bytes) & ~(CONTEXT_PAGE - 1);
 
     /* Threads of the program may use what stays in memory. */
-    if (self != NULL && !self->stays && context_covers(data) &&
+    if (self != NULL && !self->keeps_resident && context_covers(data) &&
         context_of(data) == self && to > from &&
         to <= (uintptr_t)self->heap.base + self->heap.top) {
         madvise((void *)from, to - from, MADV_DONTNEED);
     }
 }
 
-void track_moved(const struct contexts *all, const struct context *context)
+void dirty_moved(const struct contexts *all, const struct context *context)
 {
     /* What is moved is not watched any more. If it cannot be, the attempt to
      * protect it says so. */
     if (all->uffd >= 0) {
-        track_register(all->uffd, context->heap.base, context->heap.bytes);
+        dirty_register(all->uffd, context->heap.base, context->heap.bytes);
     }
 }
 
-void track_arm(const struct contexts *all, struct context *context)
+void dirty_watch(const struct contexts *all, struct context *context)
 {
     size_t from, to = 0, unit = context->heap.unit, done = 0, count = 0;
     size_t end = context->heap.bytes / CONTEXT_PAGE;
-    bool works = all->uffd >= 0 && context->rest_left == 0;
+    bool works = all->uffd >= 0 && context->backoff_left == 0;
 
-    context->rest_left -= context->rest_left > 0;
+    context->backoff_left -= context->backoff_left > 0;
     /* Whole units: a huge page comes as a whole, and what is not stored of it
      * is zero unless it is written. */
     while (works && stored_next(context, &from, &to, end)) {
@@ -336,7 +344,7 @@ void track_arm(const struct contexts *all, struct context *context)
         low = low > done ? low : done;
         high = high < context->heap.reach ? high : context->heap.reach;
         if (high > low) {
-            works = track_protect(all, context->heap.base + low, high - low);
+            works = dirty_protect(all, context->heap.base + low, high - low);
             done = high;
         }
         count++;

@@ -3,7 +3,7 @@
  * its addresses (mremap), which costs next to nothing. Pages from the kernel
  * would be zeroed first, and take longer than the disk.
  *
- * A context that has gone and still has its pages is a shell; it is busy until
+ * A context that has gone and still has its pages is a victim; it is busy until
  * they were taken or dropped.
  */
 #include "internal.h"
@@ -88,10 +88,10 @@ void pages_advise(const struct heap *heap)
 }
 
 bool pages_take(const struct contexts *all, struct context *context,
-                struct context *shell)
+                struct context *victim)
 {
     struct heap *heap = &context->heap;
-    char *source = shell->heap.base;
+    char *source = victim->heap.base;
     /* Where pages are huge the first are not: that is a mapping of its own. */
     size_t first = heap->unit == CONTEXT_HUGE ? CONTEXT_HUGE : 0;
     size_t from, to = 0, done = 0;
@@ -102,9 +102,9 @@ bool pages_take(const struct contexts *all, struct context *context,
         moved ? mprotect(heap->base, heap->bytes, PROT_READ | PROT_WRITE) == 0
               : pages_make(heap);
 
-    pages_drop(shell);
-    context->is_split = shell->is_split;
-    shell->is_split = false;
+    pages_drop(victim);
+    context->is_split = victim->is_split;
+    victim->is_split = false;
     if (!there) {
         return false;
     }
@@ -116,6 +116,6 @@ bool pages_take(const struct contexts *all, struct context *context,
     if (moved) {
         pages_clear(heap, done, heap->bytes);
     }
-    track_moved(all, context);
+    dirty_moved(all, context);
     return true;
 }

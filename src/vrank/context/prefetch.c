@@ -3,6 +3,12 @@
  * beside its worker brings the context of the one that is next, and writes
  * what has to go for it: computing and the disk overlap.
  *
+ * A worker leaves one wish, the latest, under the lock of all contexts. The
+ * thread waits for nothing but the disk: neither for room, nor for parts that
+ * are under way, nor for a context that is busy; and it evicts none that was
+ * itself prefetched and not used yet. What it cannot do then, the worker does
+ * when it resumes the rank.
+ *
  * Source: pems, future work 1.
  */
 #include "internal.h"
@@ -14,46 +20,45 @@
 
 /* Only where so many of its size fit: that of the rank that runs, one that it
  * needs beside, and this. */
-#define AHEAD_LEAST 3
+#define PREFETCH_LEAST 3
 
-struct ahead {
+struct prefetcher {
     pthread_t thread;
     bool is_started;
-    struct context *wanted; /* NULL: nothing to do */
+    struct context *wanted; /* NULL: none */
 };
 
-/* Under the lock, which is let go meanwhile. Nothing is waited for but the
- * disk: if it cannot come now it comes when it is needed. */
-static void ahead_bring(struct contexts *all, struct context *context)
+/* Under the lock, which is let go meanwhile. */
+static void prefetch_bring(struct contexts *all, struct context *context)
 {
-    struct context *shell;
+    struct context *victim;
     uint64_t bytes = context->heap.charged;
 
-    if (context->busy || context->state != CONTEXT_AWAY ||
+    if (context->busy || context->state != CONTEXT_SWAPPED_OUT ||
         __atomic_load_n(&context->parts, __ATOMIC_ACQUIRE) > 0 ||
-        bytes > all->plan.budget_bytes / AHEAD_LEAST) {
+        bytes > all->plan.budget_bytes / PREFETCH_LEAST) {
         return;
     }
     context->busy = true;
-    if (contexts_room(all, bytes, false, &shell)) {
-        context->is_ahead = true;
-        context_fill(all, context, shell);
+    if (contexts_room(all, bytes, false, &victim)) {
+        context->is_prefetched = true;
+        context_fill(all, context, victim);
         context->last_use = ++all->clock;
     }
     context_free_up(all, context);
 }
 
-static void *ahead_main(void *arg)
+static void *prefetch_main(void *arg)
 {
-    struct ahead *ahead = arg;
+    struct prefetcher *prefetcher = arg;
     struct contexts *all = contexts;
 
     pthread_mutex_lock(&all->lock);
     while (!all->ends) {
-        struct context *context = ahead->wanted;
-        ahead->wanted = NULL;
+        struct context *context = prefetcher->wanted;
+        prefetcher->wanted = NULL;
         if (context != NULL) {
-            ahead_bring(all, context);
+            prefetch_bring(all, context);
         } else {
             pthread_cond_wait(&all->asked, &all->lock);
         }
@@ -66,22 +71,22 @@ void context_prefetch(struct context *context)
 {
     struct contexts *all = contexts;
 
-    if (all->ahead == NULL ||
-        __atomic_load_n(&context->state, __ATOMIC_RELAXED) == CONTEXT_PRESENT) {
+    if (all->prefetchers == NULL || context_is_resident(context)) {
         return;
     }
     pthread_mutex_lock(&all->lock);
-    all->ahead[vrank_here->number].wanted = context;
+    all->prefetchers[vrank_here->number].wanted = context;
     pthread_cond_broadcast(&all->asked);
     pthread_mutex_unlock(&all->lock);
 }
 
-int ahead_begin(struct contexts *all)
+int prefetch_begin(struct contexts *all)
 {
     sigset_t every, before;
 
-    all->ahead = poise_alloc((size_t)all->threads, sizeof *all->ahead);
-    if (all->ahead == NULL) {
+    all->prefetchers =
+        poise_alloc((size_t)all->threads, sizeof *all->prefetchers);
+    if (all->prefetchers == NULL) {
         return -ENOMEM;
     }
     /* A program's signals are for its ranks. One that does not start is
@@ -89,17 +94,17 @@ int ahead_begin(struct contexts *all)
     sigfillset(&every);
     pthread_sigmask(SIG_SETMASK, &every, &before);
     for (int i = 0; i < all->threads; i++) {
-        struct ahead *ahead = &all->ahead[i];
-        ahead->is_started =
-            pthread_create(&ahead->thread, NULL, ahead_main, ahead) == 0;
+        struct prefetcher *prefetcher = &all->prefetchers[i];
+        prefetcher->is_started = pthread_create(&prefetcher->thread, NULL,
+                                                prefetch_main, prefetcher) == 0;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return 0;
 }
 
-void ahead_end(struct contexts *all)
+void prefetch_end(struct contexts *all)
 {
-    if (all->ahead == NULL) {
+    if (all->prefetchers == NULL) {
         return;
     }
     pthread_mutex_lock(&all->lock);
@@ -107,10 +112,10 @@ void ahead_end(struct contexts *all)
     pthread_cond_broadcast(&all->asked);
     pthread_mutex_unlock(&all->lock);
     for (int i = 0; i < all->threads; i++) {
-        if (all->ahead[i].is_started) {
-            pthread_join(all->ahead[i].thread, NULL);
+        if (all->prefetchers[i].is_started) {
+            pthread_join(all->prefetchers[i].thread, NULL);
         }
     }
-    free(all->ahead);
-    all->ahead = NULL;
+    free(all->prefetchers);
+    all->prefetchers = NULL;
 }

@@ -1,11 +1,13 @@
 /*
- * Parts of contexts that are away, under way from and to disk: each worker has
- * a few at a time, and some memory through which they go where what they are
- * copied from or to is not aligned as the disk wants it.
+ * Parts of contexts that are swapped out, under way from and to disk: each
+ * worker has a queue of a few, and some memory through which they go where what
+ * they are copied from or to is not aligned as the disk wants it.
  *
- * Who starts one has the context busy; until it is over the context counts it
- * (parts), and does not come into memory. A worker never waits for a context
- * while it has parts of its own under way: contexts_wait ends them before.
+ * A worker that starts one has the context busy; the context then counts it in
+ * `parts`, and does not become resident until it is over. Only the same worker
+ * ends it. A worker never waits for a context while it has transfers of its own
+ * under way: contexts_wait ends them before, so that no two wait for each
+ * other's.
  */
 #include "internal.h"
 
@@ -14,63 +16,62 @@
 #include <string.h>
 
 /* What is on its way, and for reads where the bytes go that were wanted. */
-struct flow_entry {
+struct transfer {
     struct poise_disk_transfer transfer;
     struct context *context;
     char *to; /* NULL: nowhere, or they are there already */
     size_t skip, bytes;
 };
 
-struct flow {
-    char *memory; /* CONTEXT_BOUNCE, FLOW_BYTES for each entry; owned */
-    struct flow_entry entries[FLOW_ENTRIES];
+struct transfer_queue {
+    char *memory; /* CONTEXT_BOUNCE, TRANSFER_BYTES for each entry; owned */
+    struct transfer entries[TRANSFERS];
     unsigned first, count;
     int code; /* the first error since it was last finished */
 };
 
-int flow_begin(struct contexts *all)
+int transfer_begin(struct contexts *all)
 {
-    all->flows = poise_alloc((size_t)all->threads, sizeof *all->flows);
-    return all->flows != NULL ? 0 : -ENOMEM;
+    all->queues = poise_alloc((size_t)all->threads, sizeof *all->queues);
+    return all->queues != NULL ? 0 : -ENOMEM;
 }
 
-void flow_end(struct contexts *all)
+void transfer_end(struct contexts *all)
 {
-    for (int i = 0; all->flows != NULL && i < all->threads; i++) {
-        struct flow *flow = &all->flows[i];
-        for (; flow->count > 0; flow->count--, flow->first++) {
-            poise_disk_wait(
-                &flow->entries[flow->first % FLOW_ENTRIES].transfer);
+    for (int i = 0; all->queues != NULL && i < all->threads; i++) {
+        struct transfer_queue *queue = &all->queues[i];
+        for (; queue->count > 0; queue->count--, queue->first++) {
+            poise_disk_wait(&queue->entries[queue->first % TRANSFERS].transfer);
         }
-        poise_huge_free(flow->memory, CONTEXT_BOUNCE);
+        poise_huge_free(queue->memory, CONTEXT_BOUNCE);
     }
-    free(all->flows);
+    free(all->queues);
 }
 
-static struct flow *flow_here(const struct contexts *all)
+static struct transfer_queue *transfer_queue_here(const struct contexts *all)
 {
-    return &all->flows[vrank_here != NULL ? vrank_here->number : 0];
+    return &all->queues[vrank_here != NULL ? vrank_here->number : 0];
 }
 
-char *flow_memory(struct contexts *all)
+char *transfer_memory(struct contexts *all)
 {
-    struct flow *flow = flow_here(all);
+    struct transfer_queue *queue = transfer_queue_here(all);
 
-    if (flow->memory == NULL) {
-        flow->memory = poise_huge_alloc(CONTEXT_BOUNCE);
+    if (queue->memory == NULL) {
+        queue->memory = poise_huge_alloc(CONTEXT_BOUNCE);
     }
-    return flow->memory;
+    return queue->memory;
 }
 
-bool flow_is_empty(const struct contexts *all)
+bool transfer_is_empty(const struct contexts *all)
 {
-    return flow_here(all)->count == 0;
+    return transfer_queue_here(all)->count == 0;
 }
 
 /* The oldest is over. */
-static void flow_reap(struct contexts *all, struct flow *flow)
+static void transfer_reap(struct contexts *all, struct transfer_queue *queue)
 {
-    struct flow_entry *entry = &flow->entries[flow->first % FLOW_ENTRIES];
+    struct transfer *entry = &queue->entries[queue->first % TRANSFERS];
     size_t len = entry->transfer.len;
     const char *data = entry->transfer.data;
     ssize_t moved = poise_disk_wait(&entry->transfer);
@@ -80,12 +81,12 @@ static void flow_reap(struct contexts *all, struct flow *flow)
                                 "it ends too early");
     }
     if (moved < 0) {
-        flow->code = flow->code < 0 ? flow->code : (int)moved;
+        queue->code = queue->code < 0 ? queue->code : (int)moved;
     } else if (entry->to != NULL) {
         memcpy(entry->to, data + entry->skip, entry->bytes);
     }
-    flow->first++;
-    flow->count--;
+    queue->first++;
+    queue->count--;
     if (__atomic_sub_fetch(&entry->context->parts, 1, __ATOMIC_ACQ_REL) == 0 &&
         all->threads > 1) {
         pthread_mutex_lock(&all->lock);
@@ -94,40 +95,40 @@ static void flow_reap(struct contexts *all, struct flow *flow)
     }
 }
 
-int flow_finish(struct contexts *all)
+int transfer_finish(struct contexts *all)
 {
-    struct flow *flow = flow_here(all);
+    struct transfer_queue *queue = transfer_queue_here(all);
     int code;
 
-    while (flow->count > 0) {
-        flow_reap(all, flow);
+    while (queue->count > 0) {
+        transfer_reap(all, queue);
     }
-    code = flow->code;
-    flow->code = 0;
+    code = queue->code;
+    queue->code = 0;
     return code;
 }
 
 /* An entry and its memory; NULL: there is no memory. */
-static struct flow_entry *flow_get(struct contexts *all, char **memory)
+static struct transfer *transfer_get(struct contexts *all, char **memory)
 {
-    struct flow *flow = flow_here(all);
+    struct transfer_queue *queue = transfer_queue_here(all);
     unsigned at;
 
-    if (flow_memory(all) == NULL) {
+    if (transfer_memory(all) == NULL) {
         return NULL;
     }
-    if (flow->count == FLOW_ENTRIES) {
-        flow_reap(all, flow);
+    if (queue->count == TRANSFERS) {
+        transfer_reap(all, queue);
     }
-    at = (flow->first + flow->count++) % FLOW_ENTRIES;
-    *memory = flow->memory + at * FLOW_BYTES;
-    return &flow->entries[at];
+    at = (queue->first + queue->count++) % TRANSFERS;
+    *memory = queue->memory + at * TRANSFER_BYTES;
+    return &queue->entries[at];
 }
 
 /* Start what does not cross a stripe. */
-static void flow_start(struct contexts *all, struct context *context,
-                       struct flow_entry *entry, size_t offset, char *data,
-                       size_t bytes, bool is_write)
+static void transfer_start(struct contexts *all, struct context *context,
+                           struct transfer *entry, size_t offset, char *data,
+                           size_t bytes, bool is_write)
 {
     entry->context = context;
     __atomic_add_fetch(&context->parts, 1, __ATOMIC_RELAXED);
@@ -137,7 +138,7 @@ static void flow_start(struct contexts *all, struct context *context,
 
 /* As many whole pages as can go from page `offset` on by themselves, at most
  * `bytes`; less than a page: none. */
-static size_t flow_direct(size_t offset, size_t bytes)
+static size_t transfer_direct(size_t offset, size_t bytes)
 {
     size_t stripe = CONTEXT_STRIPE - offset % CONTEXT_STRIPE;
 
@@ -145,16 +146,16 @@ static size_t flow_direct(size_t offset, size_t bytes)
 }
 
 /* The same through memory: to which byte, of pages from `low` on. */
-static size_t flow_bounced(size_t low, size_t end)
+static size_t transfer_bounced(size_t low, size_t end)
 {
     size_t most = low - low % CONTEXT_STRIPE + CONTEXT_STRIPE;
 
-    most = most < low + FLOW_BYTES ? most : low + FLOW_BYTES;
+    most = most < low + TRANSFER_BYTES ? most : low + TRANSFER_BYTES;
     return most < end ? most : end;
 }
 
-int flow_read(struct contexts *all, struct context *context, size_t offset,
-              char *data, size_t bytes)
+int transfer_read(struct contexts *all, struct context *context, size_t offset,
+                  char *data, size_t bytes)
 {
     bool alike = (offset - (uintptr_t)data) % CONTEXT_PAGE == 0;
     size_t end = offset + bytes;
@@ -162,28 +163,28 @@ int flow_read(struct contexts *all, struct context *context, size_t offset,
     while (offset < end) {
         size_t into = offset % CONTEXT_PAGE, now = 0;
         char *memory;
-        struct flow_entry *entry = flow_get(all, &memory);
+        struct transfer *entry = transfer_get(all, &memory);
         if (entry == NULL) {
             return -ENOMEM;
         }
         if (alike && into == 0) {
-            now = flow_direct(offset, end - offset);
+            now = transfer_direct(offset, end - offset);
         }
         if (now > 0) {
             entry->to = NULL;
-            flow_start(all, context, entry, offset, data, now, false);
+            transfer_start(all, context, entry, offset, data, now, false);
         } else {
             size_t low = offset - into;
-            now = flow_bounced(low, end) - offset;
+            now = transfer_bounced(low, end) - offset;
             if (alike && into > 0 && now > CONTEXT_PAGE - into) {
                 now = CONTEXT_PAGE - into;
             }
             entry->to = data;
             entry->skip = into;
             entry->bytes = now;
-            flow_start(all, context, entry, low, memory,
-                       (into + now + CONTEXT_PAGE - 1) & ~(CONTEXT_PAGE - 1),
-                       false);
+            transfer_start(
+                all, context, entry, low, memory,
+                (into + now + CONTEXT_PAGE - 1) & ~(CONTEXT_PAGE - 1), false);
         }
         offset += now;
         data += now;
@@ -192,8 +193,8 @@ int flow_read(struct contexts *all, struct context *context, size_t offset,
 }
 
 /* Those of part's bytes that lie in from..to, which begins at `out`. */
-static void flow_lay(const struct flow_part *part, size_t from, size_t to,
-                     char *out)
+static void transfer_lay(const struct write_part *part, size_t from, size_t to,
+                         char *out)
 {
     size_t low = part->offset > from ? part->offset : from;
     size_t end = part->offset + part->bytes, high = end < to ? end : to;
@@ -204,34 +205,34 @@ static void flow_lay(const struct flow_part *part, size_t from, size_t to,
     }
 }
 
-int flow_write(struct contexts *all, struct context *context, size_t low,
-               size_t high, const struct flow_part *parts, int count)
+int transfer_write(struct contexts *all, struct context *context, size_t low,
+                   size_t high, const struct write_part *parts, int count)
 {
     /* The first may be as large as it likes, the others are small. */
-    const struct flow_part *whole = &parts[0];
+    const struct write_part *whole = &parts[0];
     bool alike = (whole->offset - (uintptr_t)whole->data) % CONTEXT_PAGE == 0;
     size_t at = low, end = whole->offset + whole->bytes;
 
     while (at < high) {
         char *memory;
-        struct flow_entry *entry = flow_get(all, &memory);
+        struct transfer *entry = transfer_get(all, &memory);
         size_t now = 0;
         if (entry == NULL) {
             return -ENOMEM;
         }
         entry->to = NULL;
         if (alike && at >= whole->offset && at < end) {
-            now = flow_direct(at, end - at);
+            now = transfer_direct(at, end - at);
         }
         if (now > 0) {
             char *data = (char *)(uintptr_t)whole->data + (at - whole->offset);
-            flow_start(all, context, entry, at, data, now, true);
+            transfer_start(all, context, entry, at, data, now, true);
         } else {
-            now = alike ? CONTEXT_PAGE : flow_bounced(at, high) - at;
+            now = alike ? CONTEXT_PAGE : transfer_bounced(at, high) - at;
             for (int i = 0; i < count; i++) {
-                flow_lay(&parts[i], at, at + now, memory);
+                transfer_lay(&parts[i], at, at + now, memory);
             }
-            flow_start(all, context, entry, at, memory, now, true);
+            transfer_start(all, context, entry, at, memory, now, true);
         }
         at += now;
     }

@@ -346,7 +346,7 @@ static int wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr,
     const struct vrank *self = vrank_self();
 
     if (self != NULL && self->context != NULL) {
-        context_stay(self->context);
+        context_keep_resident(self->context);
     }
     return pthread_create(thread, attr, body, arg);
 }

@@ -66,7 +66,7 @@ struct poise_mpi_message {
     struct vrank_mpi *buffered_by;   /* MPI_Bsend's caller, who gets its space
                                          back */
     struct remote_offer *remote;     /* data that another process still has */
-    size_t kept;                     /* bytes of context_keep */
+    size_t kept;                     /* bytes of context_buffer_reserve */
     size_t room;                     /* for data behind */
     struct poise_mpi_message *next;  /* among the spare */
     char data[];

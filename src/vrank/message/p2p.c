@@ -96,7 +96,7 @@ static void message_put(struct mpi_pool *pool,
         p2p_buffer_free(message->buffered_by, message->bytes);
     }
     if (message->kept > 0) {
-        context_unkeep(message->kept);
+        context_buffer_release(message->kept);
     }
     if (message->room != P2P_SMALL_BYTES || pool->count >= P2P_SPARE) {
         free(message);
@@ -364,12 +364,13 @@ static int send_early(const struct p2p_message *what, struct vrank_mpi *to,
     bool copies = what->mode == SEND_BUFFERED ||
                   (bytes <= P2P_EAGER_BYTES && what->mode != SEND_SYNCHRONOUS);
     bool keeps = !copies && bytes <= P2P_KEPT_BYTES &&
-                 what->mode != SEND_SYNCHRONOUS && context_keep(bytes);
+                 what->mode != SEND_SYNCHRONOUS &&
+                 context_buffer_reserve(bytes);
     copies |= keeps;
     struct poise_mpi_message *message =
         message_get(mpi->pool, copies ? bytes : 0);
     if (!message) {
-        context_unkeep(keeps ? bytes : 0);
+        context_buffer_release(keeps ? bytes : 0);
         return MPI_ERR_NO_MEM;
     }
     message->bytes = bytes;

@@ -96,7 +96,7 @@ enum poise_vrank_kernel {
     POISE_VRANK_USER_NS,
     POISE_VRANK_SYSTEM_NS,
     POISE_VRANK_VOLUNTARY,   /**< context switches: it waited */
-    POISE_VRANK_INVOLUNTARY, /**< somebody else got the processor */
+    POISE_VRANK_INVOLUNTARY, /**< another thread got the processor */
     POISE_VRANK_FAULTS,      /**< page faults */
     POISE_VRANK_KERNELS
 };
@@ -255,7 +255,7 @@ struct poise_vrank_options {
      * time with each message; collectives are not compared. */
     bool checks;
     /** Says a line (its end is not there) to the user. Any thread, also in a
-     * signal handler. NULL: nobody is told. */
+     * signal handler. NULL: lines are lost. */
     void (*say)(const char *line, void *arg);
     /** Ends the process with a status, where the run ends before its ranks.
      * NULL: poise_vrank_run returns as soon as all ranks call MPI. */
@@ -263,10 +263,11 @@ struct poise_vrank_options {
     void *arg;
 };
 
-/** What virtual ranks call, who find it in their mpi.h: what is in `bytes`
- * bytes at `data`, allocated memory of the rank that calls, is not needed any
- * more, and anything until it is written again. Where contexts are swapped it
- * is neither written to disk nor read; elsewhere nothing happens. Local. */
+/** For programs of virtual ranks, which find it in their mpi.h: the `bytes`
+ * bytes at `data`, allocated memory of the rank that calls, are not needed any
+ * more, and undefined until they are written again. Where contexts are swapped
+ * they are neither written to disk nor read; elsewhere nothing happens. Local.
+ */
 POISE_API void poise_vrank_discard(void *data, size_t bytes);
 
 /**

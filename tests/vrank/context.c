@@ -253,7 +253,8 @@ static void test_parts(void **state)
 }
 
 /* A part of each heap is made another mapping, which cannot be moved as one
- * with the rest; and what was never written stays zero whoever's pages come. */
+ * with the rest; and what was never written stays zero, whichever pages come.
+ */
 static int body_mappings(int rank, int size)
 {
     enum { HOLE = 12 };
@@ -297,7 +298,7 @@ static void test_mappings(void **state)
     run_short(80 * MIB, 16, body_mappings);
 }
 
-/* Messages that stay with the run until they are wanted: nobody waits for his
+/* Messages that stay with the run until they are wanted: no rank waits for its
  * neighbour, and more of them than there is room for. */
 static int body_kept(int rank, int size)
 {

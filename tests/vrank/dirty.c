@@ -1,6 +1,6 @@
 /*
  * What is written of a context that goes to disk: all that changed, and where
- * the kernel tells it, nothing else.
+ * the kernel says what did, nothing else.
  */
 #include "context.h"
 

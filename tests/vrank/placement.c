@@ -137,7 +137,7 @@ static void test_graph_line(void **state)
     assert_int_equal(cut(&profile, placed), 3);
 }
 
-/* Ranks that nobody sends to have a place as well. */
+/* Ranks that no other sends to have a place as well. */
 static void test_graph_empty(void **state)
 {
     (void)state;

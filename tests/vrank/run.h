@@ -179,13 +179,13 @@ static inline void run_starved(int count, uint64_t most,
                                 .say = run_say};
         run_contexts_begin(count, 1);
         poise_fault_arm(POISE_FAULT_ALLOC, k, ENOMEM, false);
-        int err = vrank_run_job(&job, &out);
+        int code = vrank_run_job(&job, &out);
         failed = poise_fault_calls(POISE_FAULT_ALLOC) >= k;
         poise_fault_arm(POISE_FAULT_ALLOC, 0, 0, false);
         mpi_job_end();
         context_end();
         assert_int_equal(run.wrong, 0);
-        assert_true(err == -ENOMEM || err == 0);
+        assert_true(code == -ENOMEM || code == 0);
         assert_true(failed || out.status == 0);
     }
     assert_false(failed);

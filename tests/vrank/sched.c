@@ -197,7 +197,7 @@ static void test_ring(void **state)
 }
 
 /* Everybody wakes random others and waits for as many wake-ups as were sent to
- * it: none may be lost, whoever is how far. */
+ * it: none may be lost, however far each is. */
 static int wake_at_random(struct vrank *rank, void *arg)
 {
     struct shared *shared = arg;
@@ -269,7 +269,7 @@ static int where(struct vrank *rank, void *arg)
     return 0;
 }
 
-/* Whoever waits for a lock holds its worker: it may be half-way through a
+/* A rank that waits for a lock keeps its worker: it may be half-way through a
  * switch, where another rank must not run. Ranks 0 and 1 belong to one worker,
  * 2 and 3 to the other. */
 static struct vrank_spin slow_lock;
@@ -368,7 +368,7 @@ static void test_serial(void **state)
     assert_int_equal(shared.wrong, 0);
 }
 
-/* Whatever the policy: nobody is forgotten. */
+/* Whatever the policy: no rank is forgotten. */
 static void test_policies(void **state)
 {
     (void)state;

@@ -144,7 +144,7 @@ int context_begin(const struct context_options *options)
     contexts = all;
     int code = contexts_make(all, options);
     code = code == 0 ? contexts_fill(all) : code;
-    /* Where all are swapped at each call nobody comes too early. */
+    /* Where all are swapped at each call none is prefetched. */
     code = code == 0 && !all->always ? prefetch_begin(all) : code;
     if (code < 0) {
         context_end();

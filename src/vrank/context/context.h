@@ -4,14 +4,12 @@
  *
  *   heap.c      the heap of a rank, in a range of addresses of its own
  *   context.c   a run's contexts, and what their ranks do with them
- *   swap.c      which contexts are in memory: the states and who changes them
- *   prefetch.c  contexts that come before they are needed
- *   pages.c     their pages, which go from one to another
- *   access.c    access to those that are swapped out
- *   transfer.c  many such accesses at a time
- *   dirty.c     which of their pages have to be written
- *   disk.c      the scratch files
- *   plan.c      how much each may have
+ *   swap.c      which contexts are in memory: their states, and what changes
+ * them prefetch.c  contexts that come before they are needed pages.c     their
+ * pages, which go from one to another access.c    access to those that are
+ * swapped out transfer.c  many such accesses at a time dirty.c     which of
+ * their pages have to be written disk.c      the scratch files plan.c      how
+ * much each may have
  *
  * A context is what its rank has allocated; stack, globals, and what other
  * libraries allocate stay in memory. While a rank runs, its context is

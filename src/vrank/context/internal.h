@@ -26,7 +26,7 @@ struct pending_write {
     char data[];
 };
 
-/* See swap.c for who changes them. */
+/* See swap.c for what changes them. */
 enum context_state { CONTEXT_SWAPPED_OUT, CONTEXT_RESIDENT, CONTEXT_RETIRED };
 
 struct context {
@@ -73,7 +73,7 @@ struct contexts {
     pthread_cond_t changed; /* a context is not busy any more, or memory was
                                given back */
     struct prefetcher
-        *prefetchers;     /* [threads], or NULL: nobody comes early; owned */
+        *prefetchers;     /* [threads], or NULL: none is prefetched; owned */
     pthread_cond_t asked; /* one is wanted early, or the run ends */
     bool ends;
     uint64_t used_bytes;    /* of plan.budget_bytes */
@@ -94,8 +94,8 @@ struct context *context_of(const void *ptr);
  * meanwhile. */
 void context_need(struct contexts *all, struct context *context);
 /* Make room for so many bytes, and take them; *victim: the last that had to go
- * for it, or NULL. Without `waits` nobody is waited for. Under the lock, which
- * is let go meanwhile. False: there is none, or the job ends. */
+ * for it, or NULL. Without `waits` other threads are not waited for. Under the
+ * lock, which is let go meanwhile. False: there is none, or the job ends. */
 bool contexts_room(struct contexts *all, uint64_t bytes, bool waits,
                    struct context **victim);
 /* Bring a context that is busy and swapped out into memory, for which there is
@@ -112,7 +112,7 @@ void context_count(struct contexts *all, struct context *context,
  * victim_drop. Under the lock, which is let go meanwhile. False: the job
  * ends. */
 bool context_evict(struct contexts *all, struct context *context);
-/* Nobody takes the pages of a victim. Under the lock, which is let go
+/* Give the pages of a victim back. Under the lock, which is let go
  * meanwhile. NULL: there is none. */
 void victim_drop(struct contexts *all, struct context *victim);
 /* For others to read without the lock. */

@@ -14,6 +14,8 @@
 /** A heap may need so much more space than it holds, as one in PLAN_SLACK. */
 #define PLAN_SLACK 4
 
+static const char plan_doing[] = "swap the contexts of virtual ranks";
+
 static unsigned long long mib(uint64_t bytes)
 {
     return (unsigned long long)(bytes >> 20);
@@ -30,10 +32,32 @@ static uint64_t slot_for(uint64_t context)
     return (slot + PLAN_HUGE - 1) & ~(PLAN_HUGE - 1);
 }
 
+/* Never promise what the disks have not: *most, of each of so many ranks, is
+ * less then, unless the user wants just so much. */
+static int plan_disks(const struct context_options *options,
+                      uint64_t free_bytes, uint64_t ranks, uint64_t *most)
+{
+    if (options->most_bytes == 0 && slot_for(*most) > free_bytes / ranks) {
+        uint64_t share = free_bytes / ranks;
+        *most = share > PLAN_HUGE ? round_down((share - PLAN_HUGE) /
+                                               (PLAN_SLACK + 1) * PLAN_SLACK)
+                                  : 0;
+    }
+    if (*most < PLAN_LEAST || slot_for(*most) > free_bytes / ranks) {
+        uint64_t each = slot_for(*most < PLAN_LEAST ? PLAN_LEAST : *most);
+        return poise_error_set(
+            ENOSPC, plan_doing, NULL,
+            "%llu contexts need %llu MiB each on the scratch disks, %llu MiB "
+            "in all, and %llu MiB are free",
+            (unsigned long long)ranks, mib(each), mib(each * ranks),
+            mib(free_bytes));
+    }
+    return 0;
+}
+
 int context_plan(const struct context_options *options, uint64_t free_bytes,
                  struct context_plan *out)
 {
-    static const char doing[] = "swap the contexts of virtual ranks";
     uint64_t slices = 2 * (uint64_t)options->threads;
     uint64_t messages = options->memory_bytes / PLAN_MESSAGES;
     uint64_t taken = options->base_bytes + messages;
@@ -45,7 +69,7 @@ int context_plan(const struct context_options *options, uint64_t free_bytes,
 
     if (most < PLAN_LEAST) {
         return poise_error_set(
-            ENOMEM, doing, NULL,
+            ENOMEM, plan_doing, NULL,
             "of %llu MiB of memory, %llu MiB are in use without them and %llu "
             "MiB are for messages; two contexts for each of %d threads need "
             "%llu MiB: at least %llu MiB in all",
@@ -57,7 +81,7 @@ int context_plan(const struct context_options *options, uint64_t free_bytes,
     }
     if (options->most_bytes > most) {
         return poise_error_set(
-            ENOMEM, doing, NULL,
+            ENOMEM, plan_doing, NULL,
             "contexts of %llu MiB are asked for; of %llu MiB of memory, %llu "
             "MiB are in use without them and %llu MiB are for messages, which "
             "leaves %llu MiB to each of two for each of %d threads",
@@ -70,21 +94,9 @@ int context_plan(const struct context_options *options, uint64_t free_bytes,
                    ? PLAN_LEAST
                    : round_down(options->most_bytes);
     }
-    /* Never promise what the disk has not: less for each, if it must be. */
-    if (options->most_bytes == 0 && slot_for(most) > free_bytes / ranks) {
-        uint64_t share = free_bytes / ranks;
-        most = share > PLAN_HUGE ? round_down((share - PLAN_HUGE) /
-                                              (PLAN_SLACK + 1) * PLAN_SLACK)
-                                 : 0;
-    }
-    if (most < PLAN_LEAST || slot_for(most) > free_bytes / ranks) {
-        uint64_t each = slot_for(most < PLAN_LEAST ? PLAN_LEAST : most);
-        return poise_error_set(
-            ENOSPC, doing, NULL,
-            "%llu contexts need %llu MiB each on the scratch disks, %llu MiB "
-            "in all, and %llu MiB are free",
-            (unsigned long long)ranks, mib(each), mib(each * ranks),
-            mib(free_bytes));
+    int code = plan_disks(options, free_bytes, ranks, &most);
+    if (code < 0) {
+        return code;
     }
     *out = (struct context_plan){.budget_bytes = budget,
                                  .message_bytes = messages / 2,

@@ -32,11 +32,12 @@
  * a heap shrinks. The pages of the last victim go to the one that comes, or are
  * dropped before more room is made.
  *
- * Nobody waits for ever: a worker has at most two contexts that cannot go, that
- * of the rank that runs and one that it pins, and there is room for two for
- * each worker. A thread that waits for a context to be no longer busy owns none
- * itself, and one that waits for room, or for the last parts, owns only the
- * context that is to come. Before a worker sleeps it ends its own transfers.
+ * No thread waits for ever: a worker has at most two contexts that cannot go,
+ * that of the rank that runs and one that it pins, and there is room for two
+ * for each worker. A thread that waits for a context to be no longer busy owns
+ * none itself, and one that waits for room, or for the last parts, owns only
+ * the context that is to come. Before a worker sleeps it ends its own
+ * transfers.
  */
 #include "internal.h"
 

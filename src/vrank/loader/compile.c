@@ -277,7 +277,7 @@ static bool compile_is_show(const char *word)
            strcmp(word, "--showme") == 0;
 }
 
-/* -showme:compile and its kin, for CMake and others that take the flags and
+/* -showme:compile and the like, for CMake and others that take the flags and
  * leave the compiler. MPICH's print the compiler, too. */
 static bool compile_show_part(const char *word,
                               const struct vrank_folders *folders,
@@ -325,7 +325,7 @@ static void compile_build(struct compile_line *line, char *const *args,
             compile_add(line, "%s", args[i]);
         }
     }
-    /* Alone, --version and its kin are the compiler's own business. */
+    /* Alone, --version and the like are for the compiler. */
     if (!wish->has_input && !for_show) {
         return;
     }

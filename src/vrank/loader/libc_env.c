@@ -1,5 +1,5 @@
 /*
- * The environment of a rank: an array of its own, which setenv and its kin
+ * The environment of a rank: an array of its own, which setenv and the like
  * change, and which `environ` in its private images means. Strings of putenv
  * are the program's; those that setenv makes are never freed while the program
  * may hold them, as in the C library.
@@ -52,7 +52,7 @@ static int wrap_put(char *text, size_t len)
     while (*list != NULL && (*list)[count] != NULL) {
         count++;
     }
-    /* The old array may be somebody's argument still: it is not freed. */
+    /* The program may still use the old array: it is not freed. */
     char **longer = malloc((count + 2) * sizeof *longer);
     if (longer == NULL) {
         errno = ENOMEM;

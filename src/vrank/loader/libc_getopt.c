@@ -1,7 +1,7 @@
 /*
- * getopt and its kin, with the state of the rank that calls: the C library
- * keeps part of it where nobody can reach it. As GNU's in all that programs
- * rely on: options and operands may be mixed (not with '+' or
+ * getopt and its relatives, with the state of the rank that calls: the C
+ * library keeps part of it where no caller can reach it. As GNU's in all that
+ * programs rely on: options and operands may be mixed (not with '+' or
  * POSIXLY_CORRECT; '-' hands operands out as if of an option 1), long options
  * may be abbreviated, optind 0 begins anew.
  */
@@ -53,7 +53,7 @@ static void wrap_complain(const struct wrap_call *call, const char *text,
     }
 }
 
-/* What a missing argument is told by. */
+/* How a missing argument is reported. */
 static int wrap_missing(const struct wrap_call *call)
 {
     return call->letters[0] == ':' ? ':' : '?';

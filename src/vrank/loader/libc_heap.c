@@ -1,7 +1,7 @@
 /*
  * Memory, as a rank's private images ask the C library for it, where contexts
  * are swapped: it comes from the rank's own heap. What the C library allocates
- * by itself stays its own: blocks are told apart by their addresses.
+ * by itself stays its own: a block's address says whose it is.
  */
 #include "libc_wrap.h"
 #include "vrank/context/context.h"

@@ -3,7 +3,7 @@
  * libpoise-vmpi.
  *
  * The program is a shared object, of which each virtual rank gets a private
- * image. The descriptor tells the loader where its main is, whatever its
+ * image. The descriptor says where its main is, whatever its
  * visibility. The interpreter and the entry point let the same file be run by
  * itself, as configure and CMake do, and under mpirun: then it is in place the
  * only rank of its process.

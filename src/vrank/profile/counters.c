@@ -30,7 +30,7 @@ static const struct {
 };
 
 /* There may be fewer counters than we ask for: they take turns, and the kernel
- * tells how long each was there. */
+ * says how long each was there. */
 struct reading {
     uint64_t value, enabled_ns, running_ns;
 };

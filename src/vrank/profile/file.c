@@ -13,7 +13,7 @@
 
 #define FILE_FORMAT "poise vrank profile"
 #define FILE_VERSION 1
-/** Nobody writes deeper, nor larger. */
+/** What poise_vrank_profile_json writes is neither deeper nor larger. */
 #define FILE_DEPTH 16
 #define FILE_MOST ((off_t)1 << 30)
 

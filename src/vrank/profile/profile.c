@@ -87,7 +87,7 @@ static void profile_idle_to(struct profile_worker *record, uint64_t now)
     }
 }
 
-/* A wait for another rank, of which `network` passed while nobody could run
+/* A wait for another rank, of which `network` passed while no rank could run
  * before a message came: that is what was waited for in truth. */
 static void profile_part(struct profile_rank *record, uint64_t waited,
                          uint64_t network)

@@ -18,7 +18,7 @@
 
 #include "vrank/thread/thread.h"
 
-/** Functions of MPI that can be told apart: programs call a hundred. */
+/** Functions of MPI that are counted: programs call a hundred. */
 #define PROFILE_CALLS 512
 /** Phases of a rank; what is beyond is one. */
 #define PROFILE_PHASES 64
@@ -57,7 +57,7 @@ struct profile_rank {
     struct profile_times times;
     uint64_t switches;
     uint64_t moved[POISE_VRANK_MOVES]; /* as of the last phase that ended */
-    /* By who wakes it; 0: nobody has. */
+    /* Written by the thread that wakes it: when; 0: not yet. */
     uint64_t woken;
     /* What the worker had waited for the network when the rank's wait began. */
     uint64_t network_then;
@@ -83,11 +83,11 @@ struct profile_rank {
 struct profile_worker {
     uint64_t start, end;      /* ticks */
     uint64_t idle;            /* ticks without a rank that could run */
-    bool is_idle, idle_ended; /* somebody was woken meanwhile, by: */
+    bool is_idle, idle_ended; /* a rank was woken meanwhile, by: */
     uint32_t idle_cause;
     uint64_t idle_since;
     uint64_t idle_by[VRANK_CAUSES]; /* parts of it, by what ended them */
-    uint64_t idle_pending;          /* over, but nobody was woken yet */
+    uint64_t idle_pending;          /* over, but no rank was woken yet */
     uint64_t switches;
     int fds[POISE_VRANK_COUNTERS]; /* of the processor's counters; -1 */
     int64_t start_kernel[POISE_VRANK_KERNELS];

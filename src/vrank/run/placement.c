@@ -1,11 +1,11 @@
 /*
  * Which process holds which rank: see placement.h.
  *
- * By the graph of who sends to whom: processes are filled one after the other,
- * each with the rank that talks most to those that it has, or with consecutive
- * ranks; then pairs of ranks change places as long as that keeps traffic inside
- * processes, Kernighan and Lin's way with the best partner of each rank only.
- * The better of the two is taken.
+ * By the graph of which rank sends to which: processes are filled one after the
+ * other, each with the rank that talks most to those that it has, or with
+ * consecutive ranks; then pairs of ranks change places as long as that keeps
+ * traffic inside processes, Kernighan and Lin's way with the best partner of
+ * each rank only. The better of the two is taken.
  */
 #include "placement.h"
 

@@ -46,14 +46,14 @@ static int setup_urgent(const char *text, struct vrank_job *job,
     return 0;
 }
 
-/* Process 0 reads the graph and tells the others who is where: they may be on
- * machines without the file. */
+/* Process 0 reads the graph and sends the placement to the others: they may be
+ * on machines without the file. */
 static int setup_graph(const char *path, const int *share,
                        struct poise_world *world, struct vrank_job *job,
                        struct vrank_setup *setup)
 {
     struct poise_vrank_profile *profile = NULL;
-    struct poise_buf told = {0};
+    struct poise_buf message = {0};
     size_t bytes = (size_t)job->count * sizeof *setup->placed;
     int code = 0;
     if (path == NULL) {
@@ -75,15 +75,15 @@ static int setup_graph(const char *path, const int *share,
     }
     code = poise_world_agree(world, code);
     if (code == 0 && job->process == 0) {
-        poise_buf_append(&told, setup->placed, bytes);
+        poise_buf_append(&message, setup->placed, bytes);
     }
     if (code == 0) {
-        code = poise_world_broadcast(world, 0, &told);
+        code = poise_world_broadcast(world, 0, &message);
     }
-    if (code == 0 && told.len == bytes) {
-        memcpy(setup->placed, told.data, bytes);
+    if (code == 0 && message.len == bytes) {
+        memcpy(setup->placed, message.data, bytes);
     }
-    poise_buf_free(&told);
+    poise_buf_free(&message);
     return code;
 }
 

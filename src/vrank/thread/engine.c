@@ -12,7 +12,7 @@
  * argument for it. One run at a time. */
 struct vrank_engine *vrank_engine;
 
-/* ---- who and where ------------------------------------------------------ */
+/* ---- where ranks are ----------------------------------------------------- */
 
 struct vrank *vrank_self(void)
 {

@@ -82,7 +82,7 @@ void idle_wait(struct vrank_worker *worker);
 void idle_exited(void);
 
 /* engine.c: whether the worker may leave: its ranks have ended and, on worker
- * 0, nobody needs this process any more. */
+ * 0, no other process needs this one any more. */
 bool engine_done(struct vrank_worker *worker);
 /* Ranks of this process that have not ended; no worker may run. */
 int engine_left(const struct vrank_engine *engine);

@@ -11,7 +11,7 @@
  *   RUNS   -> PARKED  the rank, in park
  *   RUNS   -> PERMIT  anybody, in unpark
  *   PERMIT -> RUNS    the rank, in park, which then returns at once
- *   PARKED -> RUNS    anybody, in unpark, who then puts it among the ready
+ *   PARKED -> RUNS    anybody, in unpark, which then puts it among the ready
  *   any    -> ENDED   the rank, at its end; it stays so
  *
  * So a wake-up is not lost: it comes before the rank is parked and leaves the

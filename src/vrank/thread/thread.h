@@ -35,7 +35,7 @@ struct vrank_worker;
 struct vrank_job;
 struct profile;
 
-/* ---- who and where ------------------------------------------------------ */
+/* ---- where ranks are ----------------------------------------------------- */
 
 /** The rank that runs on this kernel thread; NULL on a foreign thread and
  * where the engine itself runs (progress from an idle worker). */
@@ -109,8 +109,8 @@ void vrank_wake_communicator(void);
  * A rank that waits for it keeps its worker: it may be half-way through a
  * switch, or hold another lock, where no other rank of the worker may run. So
  * the holder, which runs on another kernel thread, always comes to release it,
- * and there is no deadlock as long as nobody takes two such locks in different
- * orders.
+ * and there is no deadlock as long as two such locks are never taken in
+ * different orders.
  */
 struct vrank_spin {
     uint32_t held;
@@ -140,8 +140,8 @@ extern bool vrank_concurrent;
  * first. Other ranks go on. */
 _Noreturn void vrank_exit(int status);
 
-/** Say a line, without its end, to the user; by nobody if the job has no
- * `say`. Any thread. */
+/** Say a line, without its end, to the user; nothing if the job has no `say`.
+ * Any thread. */
 void vrank_say(const char *line);
 /** Lines that a job says once, however often there is reason to. */
 enum vrank_once {
@@ -277,7 +277,7 @@ struct vrank_job {
     void *(*exceptions)(void);
     /** On each worker before its ranks run. NULL: nothing. */
     void (*thread_start)(int worker, void *arg);
-    /** Says a line to the user. NULL: said by nobody. Any thread. */
+    /** Says a line to the user. NULL: lines are lost. Any thread. */
     void (*say)(const char *line, void *arg);
     /** Ends the process with a status: what vrank_abort calls last. NULL: the
      * run itself ends, as soon as every worker comes to a call of the

@@ -1,5 +1,5 @@
 /* poise send, its taking end before a giving end that lies, and the bytes of
- * entries. What both do for each other: tests/send. */
+ * entries. What both do for each other: tests/remote/send. */
 #include "../temporary.h"
 #include "remote/internal.h"
 

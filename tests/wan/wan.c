@@ -1,6 +1,6 @@
 /*
  * Room wan: topologies and traces as text, when packets are due, and a gateway
- * between sockets. Testbeds of real namespaces are in tests/wan_testbed.
+ * between sockets. Testbeds of real namespaces are in tests/wan/testbed.
  */
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,0 +1,96 @@
+/*
+ * What says where ranks sit: a synthetic topology, a file of sites, and the
+ * bytes in which rank 0 sends a layout. The first byte chooses, the second is
+ * the number of ranks.
+ */
+#include "../../fuzz/fuzz.h"
+
+#include "comm/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void check(bool holds)
+{
+    if (!holds) {
+        abort();
+    }
+}
+
+/* Units are numbered from 0 in the order in which they first appear, and an
+ * inner unit lies in one outer unit. */
+static void check_synthetic(const char *text, int size)
+{
+    struct comm_layout layout;
+    int code = comm_layout_synthetic(text, size, &layout);
+    check(code == 0 || code == -EINVAL);
+    if (code < 0) {
+        return;
+    }
+    struct poise_seat top = {0};
+    for (int rank = 0; rank < size; rank++) {
+        struct poise_seat seat = layout.seats[rank];
+        /* Consecutive ranks share a unit or begin the next one. */
+        check(seat.site == top.site || seat.site == top.site + 1);
+        check(seat.node == top.node || seat.node == top.node + 1);
+        check(seat.numa == top.numa || seat.numa == top.numa + 1);
+        check(seat.site == top.site || seat.node != top.node);
+        check(seat.node == top.node || seat.numa != top.numa);
+        top = seat;
+    }
+    struct comm_seats seats;
+    check(comm_seats_create(&layout, size / 2, size, &seats) == 0);
+    check(seats.first[POISE_LEVELS] == size - 1);
+    check(seats.group_sizes[POISE_LEVEL_WORLD] == size);
+    comm_seats_free(&seats);
+}
+
+static void check_sites(char *text)
+{
+    size_t len = strlen(text);
+    const char *site = comm_site_of(text, "node17.cluster.org");
+    check(!site || (site > text && site < text + len && *site));
+}
+
+static void check_packed(const void *data, size_t len, int size)
+{
+    struct poise_reader reader = poise_reader_of(data, len);
+    struct comm_layout layout;
+    int code = comm_layout_unpack(&reader, size, &layout);
+    check(code == 0 || code == -EBADMSG);
+    if (code < 0) {
+        return;
+    }
+    /* Good enough to be taken apart again. */
+    struct comm_layout part;
+    int ranks[] = {size - 1, 0};
+    check(comm_layout_part(&layout, size, ranks, 2, &part) == 0);
+    check(part.seats[0].site == 0);
+    free(part.seats);
+    free(layout.seats);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
+{
+    if (len < 2) {
+        return 0;
+    }
+    int size = data[1] % 64 + 1;
+    char *text = malloc(len);
+    check(text != NULL);
+    memcpy(text, data + 2, len - 2);
+    text[len - 2] = '\0';
+    switch (data[0] % 3) {
+    case 0:
+        check_synthetic(text, size);
+        break;
+    case 1:
+        check_sites(text);
+        break;
+    default:
+        check_packed(data + 2, len - 2, size);
+    }
+    free(text);
+    return 0;
+}

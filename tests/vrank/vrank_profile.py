@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""Profiles of programs under poise run, and what poise advise makes of them.
+
+usage: tests/vrank/vrank_profile.py POISE EXAMPLES
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+POISE = EXAMPLES = ""
+TIMES = ["computing_ns", "mpi_ns", "ready_ns", "network_ns",
+         "synchronisation_ns", "sleeping_ns"]
+
+
+# mpirun refuses the root of a container, unless told so.
+ENVIRONMENT = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1",
+                   OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+
+
+def run(words, folder, **more):
+    return subprocess.run(words, capture_output=True, text=True, timeout=120,
+                          cwd=folder, env=ENVIRONMENT, **more)
+
+
+class Profiles(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp()
+        made = run([POISE, "cc", "-O2", "-o", "sor",
+                    os.path.join(EXAMPLES, "sor.c"), "-lm"], cls.folder)
+        assert made.returncode == 0, made.stderr
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder)
+
+    def profile(self, *options):
+        path = os.path.join(self.folder, "profile.json")
+        result = run([POISE, "run", "--profile-json", path, *options, "./sor",
+                      "60", "10"], self.folder)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        with open(path, encoding="utf-8") as file:
+            return json.load(file), result
+
+    def check(self, profile, count):
+        self.assertEqual(profile["count"], count)
+        self.assertEqual([r["rank"] for r in profile["ranks"]],
+                         list(range(count)))
+        calls = {call["name"]: call for call in profile["calls"]}
+        # Two half-steps, each with two messages out and two in.
+        self.assertEqual(calls["MPI_Waitall"]["calls"], count * 10 * 2)
+        self.assertEqual(calls["MPI_Isend"]["calls"], count * 10 * 4)
+        # And one at the end.
+        self.assertEqual(calls["MPI_Allreduce"]["calls"], count * 11)
+        self.assertTrue(calls["MPI_Allreduce"]["collective"])
+        self.assertFalse(calls["MPI_Waitall"]["collective"])
+        for part in "ranks", "phases":
+            times = sum(item[time] for item in profile[part]
+                        for time in TIMES)
+            self.assertAlmostEqual(
+                times / sum(rank[time] for rank in profile["ranks"]
+                            for time in TIMES), 1, 3)
+        loop = [phase for phase in profile["phases"]
+                if phase["from"] == phase["to"]]
+        self.assertEqual([phase["count"] for phase in loop], [9 * count])
+        self.assertIn("MPI_Allreduce in main+", loop[0]["from"])
+        # Neighbours, twice in an iteration, both ways.
+        self.assertEqual({(e["from"], e["to"]): e["messages"]
+                          for e in profile["edges"]},
+                         {(a, b): 20 for a in range(count)
+                          for b in (a - 1, a + 1) if 0 <= b < count})
+
+    def test_alone(self):
+        profile, result = self.profile("-v", "8")
+        self.check(profile, 8)
+        self.assertNotIn("Thread-level", result.stderr)
+        self.assertEqual(sum(rank["network_ns"]
+                             for rank in profile["ranks"]), 0)
+
+    def test_threads(self):
+        profile, _ = self.profile("-v", "8", "-t", "2")
+        self.check(profile, 8)
+        self.assertEqual(len(profile["workers"]), 2)
+
+    def test_processes(self):
+        if not shutil.which("mpirun"):
+            self.skipTest("no mpirun")
+        profile, _ = self.profile("-n", "2", "-v", "6", "--delay", "1ms")
+        self.check(profile, 6)
+        self.assertEqual([rank["process"] for rank in profile["ranks"]],
+                         [0, 0, 0, 1, 1, 1])
+        self.assertGreater(profile["ranks"][2]["network_ns"], 5000000)
+        # By the graph, and with a process that holds one rank only.
+        os.rename(os.path.join(self.folder, "profile.json"),
+                  os.path.join(self.folder, "graph.json"))
+        profile, _ = self.profile("-n", "2", "-v", "6", "--speeds", "5,1",
+                                  "--placement", "graph:graph.json")
+        self.check(profile, 6)
+        held = [rank["process"] for rank in profile["ranks"]]
+        self.assertEqual(sorted(held), [0, 0, 0, 0, 0, 1])
+        self.assertIn(held.index(1), (0, 5))
+
+    def test_text(self):
+        page = os.path.join(self.folder, "page.html")
+        self.profile("-v", "2")
+        result = run([POISE, "run", "-v", "4", "--profile", "--report", page,
+                      "--against", "profile.json", "./sor", "60", "10"],
+                     self.folder)
+        self.assertEqual(result.returncode, 0)
+        with open(page, encoding="utf-8") as file:
+            html = file.read()
+        for title in ("Where the time of the ranks went",
+                      "Thread-level parallelism", "Threads", "Cache and TLB",
+                      "Against one rank for each processor",
+                      "Functions of MPI", "Phases between collectives",
+                      "Messages"):
+            self.assertIn(title, result.stderr)
+            self.assertIn(title, html)
+
+    def test_bad_files(self):
+        for words in (["--against", "none.json"],
+                      ["-v", "3", "--placement", "graph:none.json"],
+                      ["--profile-json", "/none/profile.json"]):
+            result = run([POISE, "run", *words, "./sor", "20", "2"],
+                         self.folder)
+            self.assertEqual(result.returncode, 125)
+            self.assertIn("No such file", result.stderr)
+
+    def test_advise(self):
+        result = run([POISE, "advise", "--time", "4s", "./sor", "60", "10"],
+                     self.folder)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("fastest: poise run -v ", result.stdout)
+        rows = result.stdout.splitlines()[1:]
+        self.assertEqual([row.split()[0] for row in rows[:2]], ["1", "2"])
+
+    def test_advise_leaves_nothing(self):
+        folder = tempfile.mkdtemp(dir=self.folder)
+        environment = dict(ENVIRONMENT, TMPDIR=folder)
+        words = [POISE, "advise", "--time", "1m", "./sor", "60", "100000"]
+        with subprocess.Popen(words, cwd=self.folder, env=environment,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              text=True) as job:
+            while not os.listdir(folder):
+                time.sleep(0.01)
+            job.send_signal(signal.SIGINT)
+            out, _ = job.communicate(timeout=60)
+        self.assertEqual(job.returncode, 128 + signal.SIGINT)
+        self.assertEqual(out, "")
+        self.assertEqual(os.listdir(folder), [])
+
+    def test_advise_of_failure(self):
+        result = run([POISE, "advise", "./nothing"], self.folder)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("No such file", result.stderr)
+
+
+if __name__ == "__main__":
+    POISE, EXAMPLES = map(os.path.abspath, sys.argv[1:3])
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])

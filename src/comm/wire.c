@@ -522,6 +522,6 @@ void poise_wire_wake(struct poise_wire *wire)
 
 void poise_wire_abort(struct poise_wire *wire, int status)
 {
-    poise_file_last_words();
+    poise_file_drain_output();
     wire->backend->end_all(wire->mpi, status);
 }

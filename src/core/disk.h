@@ -1,60 +1,105 @@
 /*
- * What the files of the disk layer share: a disk is a file, a lock, a list of
- * transfers that wait for a place, and one of two engines.
+ * poise/disk.h - disks.
+ *
+ * Files that are read and written past the page cache, many transfers at a
+ * time: through io_uring, or through threads of its own where the kernel has
+ * none or forbids it; without O_DIRECT where the file system refuses it. What
+ * works is found out by trying, not from versions.
  */
-#ifndef POISE_CORE_DISK_H
-#define POISE_CORE_DISK_H
+#ifndef POISE_DISK_H
+#define POISE_DISK_H
 
-#include "internal.h"
+#include <poise/base.h>
 
-#include <pthread.h>
+#include <sys/types.h>
 
-struct disk_ring;
+#ifdef __cplusplus
+extern "C" {
+#endif
 
-/** Everything but `fd`, `path`, `depth` and the engine is under the lock. */
-struct poise_disk {
-    int fd;
-    char *path;      /**< owned */
-    bool is_scratch; /**< `path` is the folder it lies in */
-    unsigned depth;
-    pthread_mutex_t lock;
-    pthread_cond_t changed; /**< a transfer ended, or nobody reaps any more */
-    struct poise_disk_transfer *first, **last; /**< not yet on their way */
-    unsigned in_flight;
-    bool direct;
-    uint64_t read_bytes, written_bytes;
-    struct disk_ring *ring; /**< io_uring; NULL: threads */
-    bool reaping;           /**< a thread sleeps in the kernel for all */
-    pthread_t *threads;     /**< owned */
-    unsigned thread_count;
-    pthread_cond_t work; /**< something is to be done by the threads */
-    bool closing;
+/** Direct transfers have addresses, offsets and lengths that are multiples of
+ * this; buffers with fewer, larger pages are twice as fast. */
+#define POISE_DISK_ALIGN 4096
+
+enum poise_disk_engine {
+    POISE_DISK_AUTO,    /**< io_uring if direct and it works, else threads */
+    POISE_DISK_URING,   /**< -ENOSYS where it does not work */
+    POISE_DISK_THREADS, /**< a few threads with pread and pwrite */
 };
 
-/** How a step of a transfer went: `moved` as of pread(2), negative errno.
- * True: the transfer is over. False: the rest of it is to be tried again. */
-bool disk_step(struct poise_disk *disk, struct poise_disk_transfer *transfer,
-               ssize_t moved);
-/** A transfer is over: count it. Under the lock. */
-void disk_finish(struct poise_disk *disk, struct poise_disk_transfer *transfer);
+struct poise_disk_options {
+    enum poise_disk_engine engine;
+    unsigned depth;   /**< transfers on their way at a time; 0: 128 */
+    bool buffered;    /**< do not even try O_DIRECT */
+    const char *name; /**< of the file in errors; NULL: its path */
+};
 
-/** A ring of `depth`; -ENOSYS and its kin, without an error set, where the
- * kernel has none. */
-int disk_ring_create(unsigned depth, struct disk_ring **out);
-void disk_ring_destroy(struct disk_ring *ring);
-/** Put the rest of a transfer into the ring; there is room. */
-void disk_ring_put(struct disk_ring *ring, int fd,
-                   struct poise_disk_transfer *transfer);
-/** Hand what was put to the kernel. 0 or a negative errno. */
-int disk_ring_submit(struct disk_ring *ring);
-/** Sleep until one is over. Without the lock. */
-int disk_ring_sleep(struct disk_ring *ring);
-/** The next that is over, or NULL. */
-struct poise_disk_transfer *disk_ring_take(struct disk_ring *ring,
-                                           ssize_t *moved);
+/** An open file with a queue of transfers. Threads: any number may start
+ * transfers and wait for them. */
+struct poise_disk;
 
-/** Start and end the threads of a disk. */
-int disk_threads_start(struct poise_disk *disk);
-void disk_threads_stop(struct poise_disk *disk);
+/** One transfer. Owned by the caller, who leaves it and its data alone until
+ * it was waited for. Zero-initialised, then the first four are set. */
+struct poise_disk_transfer {
+    void *data;
+    size_t len; /**< a read may reach past the end of the file */
+    uint64_t offset;
+    bool is_write;
+    /* The queue's own. */
+    bool pending;
+    int code;
+    size_t done;
+    struct poise_disk *disk;
+    struct poise_disk_transfer *next;
+};
+
+/** Open `path` with `flags` as for open(2); O_DIRECT is tried unless
+ * options->buffered. `options` may be NULL. */
+POISE_API int poise_disk_open(const char *path, int flags, mode_t mode,
+                              const struct poise_disk_options *options,
+                              struct poise_disk **out);
+/** A file without a name in folder `dir`, for reading and writing: nothing is
+ * left of it, however the process ends. Errors name the folder. */
+POISE_API int poise_disk_scratch(const char *dir,
+                                 const struct poise_disk_options *options,
+                                 struct poise_disk **out);
+/** Waits for what is on its way, then closes. NULL is allowed. */
+POISE_API void poise_disk_close(struct poise_disk *disk);
+POISE_API int poise_disk_fd(const struct poise_disk *disk);
+/** How the file is named in errors. */
+POISE_API const char *poise_disk_path(const struct poise_disk *disk);
+/** Whether transfers go past the page cache; may become false at the first
+ * one. */
+POISE_API bool poise_disk_is_direct(const struct poise_disk *disk);
+/** "io_uring" or "threads". */
+POISE_API const char *poise_disk_engine_name(const struct poise_disk *disk);
+/** Bytes moved by transfers that are over. */
+POISE_API void poise_disk_count(struct poise_disk *disk, uint64_t *read_bytes,
+                                uint64_t *written_bytes);
+
+/** Put a transfer into the queue; it fails, if it does, when it is waited
+ * for. */
+POISE_API void poise_disk_start(struct poise_disk *disk,
+                                struct poise_disk_transfer *transfer);
+/** The bytes moved: all of a write; of a read, fewer at the end of the file
+ * only. Negative with the error set. A transfer that was never started, or
+ * was waited for before, gives 0 at once. */
+POISE_API ssize_t poise_disk_wait(struct poise_disk_transfer *transfer);
+
+/** Memory of 2 MiB pages where the system has them, zeroed, aligned to
+ * 2 MiB. NULL with the error set. */
+POISE_API void *poise_huge_alloc(size_t bytes);
+POISE_API void poise_huge_free(void *ptr, size_t bytes);
+
+/** The memory that this process may use: the least of the limits of its
+ * control groups (v1 and v2, up to the root), less what they hold that cannot
+ * be given back, and of what the machine has available. */
+POISE_API uint64_t poise_memory_available(void);
+/** Bytes free to this user on the file system of `dir`. */
+POISE_API int poise_disk_free_bytes(const char *dir, uint64_t *out);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -1,7 +1,7 @@
 /* Contexts, errors, memory, buffers, hashing, random numbers and clocks. */
 #include <poise/core.h>
 
-#include "core/internal.h"
+#include "core/base/internal.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -341,7 +341,7 @@ static void file_nameless_leaves_nothing(void **state)
     assert_true(poise_file_nameless("/proc", 0) < 0);
 }
 
-static void file_last_words_waits_for_the_reader(void **state)
+static void file_drain_output_waits_for_the_reader(void **state)
 {
     (void)state;
     int words[2], left[2], bytes = -1;
@@ -351,8 +351,8 @@ static void file_last_words_waits_for_the_reader(void **state)
     assert_true(child >= 0);
     if (child == 0) {
         dup2(words[1], STDERR_FILENO);
-        ssize_t n = write(STDERR_FILENO, "last words", 10);
-        poise_file_last_words();
+        ssize_t n = write(STDERR_FILENO, "last bytes", 10);
+        poise_file_drain_output();
         n += ioctl(words[1], FIONREAD, &bytes);
         n += write(left[1], &bytes, sizeof bytes);
         _exit(n != 10 + (ssize_t)sizeof bytes);
@@ -464,7 +464,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(file_faults_reach_every_call),
         cmocka_unit_test(file_save_is_all_or_nothing),
         cmocka_unit_test(file_nameless_leaves_nothing),
-        cmocka_unit_test(file_last_words_waits_for_the_reader),
+        cmocka_unit_test(file_drain_output_waits_for_the_reader),
         cmocka_unit_test(file_getdents_lists_a_folder),
         cmocka_unit_test(file_replace_renames_or_leaves_alone),
     };

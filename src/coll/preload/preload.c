@@ -145,7 +145,7 @@ static void make_state(struct state *state)
         const struct poise_error *error = poise_error_last();
         dprintf(2, "poise: cannot %s %s: %s\n", error->doing, error->what,
                 error->why);
-        poise_file_last_words();
+        poise_file_drain_output();
         PMPI_Abort(state->comm, 1);
     }
 }

@@ -3,7 +3,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include <poise/core.h>
+#include <poise/base.h>
 
 uint64_t poise_hash_bytes(const void *data, size_t len, uint64_t seed)
 {

@@ -1,5 +1,5 @@
 /* Numbers, sizes and durations as people type them. */
-#include <poise/core.h>
+#include <poise/options.h>
 
 #include <errno.h>
 #include <string.h>

@@ -3,6 +3,8 @@
  */
 #include "disk.h"
 
+#include "core/base/fault.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

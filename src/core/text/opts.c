@@ -1,5 +1,5 @@
 /* Command lines, parsed by a table of options. */
-#include <poise/core.h>
+#include <poise/options.h>
 
 #include <errno.h>
 #include <stdio.h>

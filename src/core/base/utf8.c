@@ -1,4 +1,4 @@
-#include <poise/core.h>
+#include <poise/base.h>
 
 /* Length of the valid UTF-8 character at `text`, 0 if there is none. The
  * bounds of the second byte keep out overlong forms, surrogates and what lies

@@ -1,5 +1,5 @@
 /* A writer of JSON: keeps commas and indentation, nothing else. */
-#include <poise/core.h>
+#include <poise/text.h>
 
 #include <locale.h>
 #include <math.h>

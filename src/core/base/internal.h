@@ -1,10 +1,10 @@
 /*
- * What the files of room core share with each other and with nobody else.
+ * Shared inside room core/base: what a context consists of.
  */
 #ifndef POISE_CORE_INTERNAL_H
 #define POISE_CORE_INTERNAL_H
 
-#include <poise/core.h>
+#include <poise/base.h>
 
 /** Bytes of error text that a context holds without allocating. */
 #define CTX_ERROR_BYTES 240
@@ -22,19 +22,6 @@ struct poise_ctx {
     void *yield_arg;
     void *slots[POISE_CTX_SLOTS];
 };
-
-/** Bit k is set while kind k is armed. __atomic access only. */
-extern uint32_t fault_armed;
-
-/** poise_fault_check without the call when nothing is armed. */
-static inline int fault_test(enum poise_fault kind)
-{
-    if (__builtin_expect(__atomic_load_n(&fault_armed, __ATOMIC_RELAXED) == 0,
-                         1)) {
-        return 0;
-    }
-    return poise_fault_check(kind);
-}
 
 /** Append `text` such that it stays on one line and harms no terminal:
  * control characters and invalid UTF-8 as \ooo. */

@@ -2,7 +2,8 @@
  * The growable buffer, and the reader of the three machine forms that it
  * writes.
  */
-#include "internal.h"
+
+#include <poise/base.h>
 
 #include <errno.h>
 #include <stdio.h>

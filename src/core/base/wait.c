@@ -3,6 +3,8 @@
  * could bring the news meanwhile, and then sleeps in the kernel; in a context
  * with a yield hook it calls that instead, in a loop.
  */
+#include <poise/wait.h>
+
 #include "internal.h"
 
 #include <errno.h>

@@ -2,7 +2,10 @@
  * System calls on files: completed, retried, made to fail on demand, and
  * reported with their path.
  */
-#include "internal.h"
+
+#include <poise/file.h>
+
+#include "core/base/fault.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -291,7 +294,7 @@ static int file_unread(int fd)
                : 0;
 }
 
-void poise_file_last_words(void)
+void poise_file_drain_output(void)
 {
     for (int ms = 0; ms < 3000; ms++) {
         if (file_unread(STDOUT_FILENO) + file_unread(STDERR_FILENO) == 0) {

@@ -1,5 +1,5 @@
 /* Figures for people. */
-#include <poise/core.h>
+#include <poise/text.h>
 
 #include <inttypes.h>
 

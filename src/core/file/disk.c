@@ -5,6 +5,10 @@
  */
 #include "disk.h"
 
+#include <poise/file.h>
+
+#include "core/base/fault.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

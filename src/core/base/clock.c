@@ -5,7 +5,8 @@
  * measured, so that all processes of a machine use the same figure; else it
  * is what was measured since the library was loaded.
  */
-#include "internal.h"
+
+#include <poise/base.h>
 
 #include <time.h>
 

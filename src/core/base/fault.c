@@ -2,7 +2,7 @@
  * Faults on demand. One word says which kinds are armed; nothing else is
  * looked at while it is zero.
  */
-#include "internal.h"
+#include "core/base/fault.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -3,7 +3,9 @@
  * the one before it, so that the last one vouches for the whole file: records
  * cannot be altered, left out, repeated or exchanged.
  */
-#include "internal.h"
+
+#include <poise/file.h>
+#include <poise/log.h>
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* The --help text and the man page source of a command's table. */
-#include <poise/core.h>
+#include <poise/options.h>
 
 #include <ctype.h>
 #include <string.h>

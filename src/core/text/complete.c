@@ -1,5 +1,5 @@
 /* Completion scripts for bash, zsh and fish, from the tables of options. */
-#include <poise/core.h>
+#include <poise/options.h>
 
 #include <errno.h>
 #include <string.h>

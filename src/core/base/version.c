@@ -1,4 +1,4 @@
-#include <poise/core.h>
+#include <poise/base.h>
 
 const char *poise_version(void)
 {

@@ -1,4 +1,5 @@
-#include "internal.h"
+
+#include "core/base/fault.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -5,6 +5,8 @@
  */
 #include "internal.h"
 
+#include "core/base/fault.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

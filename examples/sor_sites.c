@@ -13,6 +13,7 @@
  * usage: sor_sites mpi|tree|if heat|tridiagonal|random [N [ITERATIONS]]
  */
 #include <poise/coll.h>
+#include <poise/conditional.h>
 #include <poise/mpi.h>
 
 #include <math.h>

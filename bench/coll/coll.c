@@ -7,6 +7,7 @@
  */
 #include <poise/coll.h>
 #include <poise/mpi.h>
+#include <poise/window.h>
 
 #include <stdio.h>
 #include <stdlib.h>

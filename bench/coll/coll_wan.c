@@ -20,6 +20,7 @@
  * Source: thesis 7.3, V.A, V.B, figures 4 and 5.
  */
 #include <poise/coll.h>
+#include <poise/conditional.h>
 #include <poise/mpi.h>
 
 #include <math.h>

@@ -3,7 +3,7 @@
  * bits that do not depend on the run; bytes per link; stages; trees swapped
  * while calls go on; ranks that disagree; faults.
  */
-#include "coll/internal.h"
+#include "coll/collective/internal.h"
 
 #include "../ranks.h"
 

@@ -3,7 +3,7 @@
  * brute force; truths and values over sites, whichever is late; who may be
  * ahead; values that break the declared sign.
  */
-#include "coll/internal.h"
+#include "coll/collective/internal.h"
 
 #include "../ranks.h"
 

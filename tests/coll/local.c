@@ -3,7 +3,7 @@
  * slots, broadcasts that run ahead, items from each to each (also between
  * nodes), ranks in different calls, faults.
  */
-#include "coll/internal.h"
+#include "coll/collective/internal.h"
 
 #include "../ranks.h"
 

@@ -4,6 +4,8 @@
  * NAME" on rank 0.
  */
 #include <poise/coll.h>
+#include <poise/conditional.h>
+#include <poise/window.h>
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * The noise benchmark: what counts as delayed, on times made up; and a short
  * run, all ranks of which say the same.
  */
-#include "coll/internal.h"
+#include "coll/collective/internal.h"
 
 #include "../ranks.h"
 

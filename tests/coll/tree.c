@@ -2,8 +2,10 @@
  * Trees: what the generators make, files read and written, and lines that are
  * wrong.
  */
+#include <poise/coll.h>
+
 #include "../temporary.h"
-#include "coll/internal.h"
+#include "coll/tree/internal.h"
 
 #include "../ranks.h"
 

@@ -3,7 +3,8 @@
  * sharing; bytes sent; sparse blocks; ranks that disagree; faults; a process
  * that died.
  */
-#include "coll/internal.h"
+#include "coll/window/internal.h"
+#include "coll/window/wait.h"
 
 #include "../ranks.h"
 

@@ -2,6 +2,7 @@
 #include "cli/common/common.h"
 
 #include <poise/coll.h>
+#include <poise/noise.h>
 
 #include <errno.h>
 #include <stdio.h>

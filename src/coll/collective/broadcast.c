@@ -9,7 +9,7 @@
  * Pieces of broadcasts are counted, the same on all ranks: piece p is in slot
  * p % COLL_CASTS, whose word then says p + 1.
  */
-#include "coll/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * The collectives: a long vector goes in pieces, items lie in the order in
  * which the tree walks over ranks.
  */
-#include "coll/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * Operations on types: one loop for each pair, from one table, so that
  * compilers can make vector code of them.
  */
-#include "coll/internal.h"
+#include "internal.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
 /* At the level of the rest gcc makes vector code only of loops of known

@@ -10,7 +10,7 @@
  * needs another's decision finds it in any newer tuple: that other site has
  * decided without us, for certain.
  */
-#include "coll/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

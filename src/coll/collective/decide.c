@@ -4,7 +4,7 @@
  * same for all that lies between them is decided. Floating-point addition is
  * monotonic, so bounds hold for sums in any order of rounding.
  */
-#include "coll/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 

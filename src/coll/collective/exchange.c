@@ -4,7 +4,7 @@
  * memory of who sends them; each rank by itself knows which its own are. Else
  * they go as letters.
  */
-#include "coll/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /*
  * Making and ending a handle, beginning calls, swapping trees.
  */
-#include "coll/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

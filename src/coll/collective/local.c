@@ -7,7 +7,7 @@
  * they belong, in one copy each. All meet before (so that what is read is
  * there) and after (so that nobody changes what others still read).
  */
-#include "coll/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  * present call whose check differs comes from a rank that is in another call;
  * who finds one ends with that rank's name, rather than wait for ever.
  */
-#include "coll/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

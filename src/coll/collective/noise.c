@@ -2,7 +2,7 @@
  * The noise benchmark: times of every iteration are kept, and looked at when
  * all is over.
  */
-#include "coll/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -12,7 +12,7 @@
  * Reductions fold; broadcasts and what moves items have one board per cell (in
  * the top's slot), where ranges come and go.
  */
-#include "coll/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <string.h>

@@ -6,6 +6,7 @@
 #define POISE_COLL_PRELOAD_RULES_H
 
 #include <poise/coll.h>
+#include <poise/conditional.h>
 
 /* Where the program called, if another entry than C's was taken; reset by who
  * uses it. */

@@ -1,7 +1,7 @@
 /*
  * Trees: memory, the check that they are trees, and their text.
  */
-#include "coll/internal.h"
+#include "coll/tree/plan.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * Generators of trees: a shape over a list of ranks, and lists by node and
  * site.
  */
-#include "coll/internal.h"
+#include "coll/tree/plan.h"
 
 #include <errno.h>
 #include <stdlib.h>

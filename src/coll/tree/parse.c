@@ -11,7 +11,7 @@
  * own name them, join that one. With a fan-in of K, only the first K of a line
  * join P, the next K the first of these, and so on.
  */
-#include "coll/internal.h"
+#include "internal.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /*
  * What one rank derives from a tree: children, cells, preorder.
  */
-#include "coll/internal.h"
+#include "coll/tree/plan.h"
 
 #include <errno.h>
 #include <stdlib.h>

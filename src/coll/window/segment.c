@@ -4,7 +4,7 @@
  * could leave behind, and does not count against the size of /dev/shm, which
  * containers keep small.
  */
-#include "coll/internal.h"
+#include "coll/window/segment.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
  * one set bit to the next, as numbers of variable length. Bit i of a block is
  * bit i % 8 of its byte i / 8.
  */
-#include "coll/internal.h"
+#include "internal.h"
 
 #include <endian.h>
 #include <errno.h>

@@ -6,7 +6,7 @@
  * waits for long sleeps. A sleeper looks up now and then, whether those that
  * it waits for still live.
  */
-#include "coll/internal.h"
+#include "coll/window/wait.h"
 
 #include <errno.h>
 #include <limits.h>

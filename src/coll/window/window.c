@@ -9,7 +9,9 @@
  * Large blocks go round a ring, so that each link carries each block once;
  * small ones straight to everybody, which takes one latency.
  */
-#include "coll/internal.h"
+#include "internal.h"
+
+#include "coll/window/wait.h"
 
 #include <errno.h>
 #include <stdlib.h>

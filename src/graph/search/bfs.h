@@ -10,7 +10,7 @@
 
 #include "graph/internal.h"
 
-#include <poise/coll.h>
+#include <poise/window.h>
 
 /** A list with no more arcs than this is not worth waking helpers for. */
 #define BFS_SERIAL_EDGES 4096

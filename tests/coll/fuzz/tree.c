@@ -4,7 +4,7 @@
  */
 #include "../../fuzz/fuzz.h"
 
-#include "coll/internal.h"
+#include "coll/tree/internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,184 +1,30 @@
 /*
- * What the files of room coll share.
+ * Shared inside room coll/collective.
  *
- *   wait.c      waiting for a word of shared memory, among processes
- *   segment.c   memory that the ranks of a node share
- *   window.c    the shared allgather
- *   sparse.c    bitmaps that are nearly empty, between nodes
- *   tree.c, tree_make.c, tree_parse.c   trees: what they are, generators, files
- *   plan.c      what one rank derives from a tree
- *   fold.c      operations on types
- *   letter.c    messages between cells
- *   run.c       one call as one rank goes through it
- *   near.c      calls among ranks that all share memory
- *   cast.c      broadcasts among them
- *   exchange.c  items from each to each
- *   calls.c     the collectives: pieces, and how items lie
- *   coll.c      making, ending, swapping trees
- *   decide.c    what is certain of a partial result
- *   conditional.c   the conditional allreduce
- *   noise.c     the operating system's noise
+ *   combine.c      operations on types
+ *   message.c      messages between groups
+ *   run.c          one call as one rank goes through it
+ *   local.c        calls among ranks that all share memory
+ *   broadcast.c    broadcasts among them
+ *   exchange.c     items from each to each
+ *   calls.c        the collectives: pieces, and how items lie
+ *   handle.c       making, ending, swapping trees
+ *   decide.c       what is certain of a partial result
+ *   conditional.c  the conditional allreduce
+ *   noise.c        the operating system's noise
  */
-#ifndef POISE_COLL_INTERNAL_H
-#define POISE_COLL_INTERNAL_H
+#ifndef POISE_COLL_COLLECTIVE_INTERNAL_H
+#define POISE_COLL_COLLECTIVE_INTERNAL_H
 
 #include <poise/coll.h>
+#include <poise/conditional.h>
+#include <poise/noise.h>
 #include <poise/trace.h>
 
-/** What two ranks write lies this far apart. */
-#define COLL_LINE 64
+#include "coll/tree/plan.h"
+#include "coll/window/wait.h"
 
-/* ---- memory of a node --------------------------------------------------- */
-
-/* The processes that share a segment, and how to notice that one died. */
-struct coll_peer {
-    int rank;  /* in the world */
-    int pid;   /* its process */
-    int pidfd; /* -1 until it is looked at */
-};
-
-struct coll_segment {
-    void *base; /* zeroed memory, page-aligned */
-    size_t bytes;
-    int fd;                  /* -1 once sealed */
-    int index, count;        /* which of the node's ranks I am, of how many */
-    struct coll_peer *peers; /* [count], owned */
-    /* More ranks than processors: spinning would only keep others off. */
-    bool crowded;
-};
-
-/* `bytes` among my node's ranks; every rank of the world calls, bytes may
- * differ among nodes. Nothing is reserved yet. Collective; agrees. */
-int coll_segment_create(struct poise_world *world, size_t bytes,
-                        struct coll_segment *out);
-/* Take the memory of [from, from + len) now, near this process. Local. */
-int coll_segment_reserve(struct coll_segment *segment, size_t from, size_t len);
-/* Ask for huge pages, where the segment is large, once all of it is reserved:
- * random access to small ones misses the table of pages. Local. */
-void coll_segment_huge(struct coll_segment *segment);
-/* No more reservations: the file descriptor is not needed any more. */
-void coll_segment_seal(struct coll_segment *segment);
-void coll_segment_free(struct coll_segment *segment);
-
-/* ---- sparse bitmaps ----------------------------------------------------- */
-
-/** A bitmap with so many bytes for each bit that is set is worth packing: that
- * takes some 5 ns a bit at both ends, and leaves a byte or two of it. */
-#define COLL_SPARSE_BYTES_A_BIT 16
-
-/* The positions of the set bits of `block`; false, and nothing in `out`, if
- * they are too many to be worth it (or there is no memory). What is packed is
- * shorter than the block. Local. */
-bool coll_sparse_pack(const void *block, size_t bytes, struct poise_buf *out);
-/* ... and the block again, which has so many bytes. -EPROTO. Local. */
-int coll_sparse_unpack(const void *packed, size_t len, void *block,
-                       size_t bytes);
-/* 0, or -EOWNERDEAD if a process that shares the segment is no more. */
-int coll_segment_check(struct coll_segment *segment);
-
-/* ---- waiting ------------------------------------------------------------ */
-
-/* In shared memory: a number that only grows (and wraps). */
-struct coll_word {
-    uint32_t value, sleepers; /* __atomic access */
-};
-
-/* Called now and then while waiting, so that messages go on; may be NULL. A
- * negative result ends the wait. */
-typedef int (*coll_idle_fn)(void *arg);
-
-/* What waits need to know; borrowed. */
-struct coll_waiter {
-    struct coll_segment *segment;
-    coll_idle_fn idle;
-    void *arg;
-};
-
-static inline bool coll_word_reached(const struct coll_word *word,
-                                     uint32_t target)
-{
-    uint32_t value = __atomic_load_n(&word->value, __ATOMIC_ACQUIRE);
-    return (int32_t)(value - target) >= 0;
-}
-/* Until the word reached `target`. 0 or -EOWNERDEAD. */
-int coll_word_wait(const struct coll_waiter *waiter, struct coll_word *word,
-                   uint32_t target);
-/* Set it to `value` and wake who sleeps. */
-void coll_word_set(struct coll_word *word, uint32_t value);
-/* The same without waiting until others see it, which is a good part of a short
- * call; who falls asleep at this very moment finds it a little later. */
-void coll_word_post(struct coll_word *word, uint32_t value);
-/* The same, adding one; returns the new value. */
-uint32_t coll_word_add(struct coll_word *word);
-
-/* A barrier among all ranks of a segment: zeroed memory in it. */
-struct coll_gate {
-    uint32_t arrived; /* __atomic access */
-    char apart[COLL_LINE - sizeof(uint32_t)];
-    struct coll_word open; /* how often it opened */
-    char behind[COLL_LINE - sizeof(struct coll_word)];
-};
-/* `count` ranks meet. */
-int coll_gate_pass(const struct coll_waiter *waiter, struct coll_gate *gate,
-                   uint32_t count);
-
-/* ---- trees -------------------------------------------------------------- */
-
-enum coll_over { COLL_OVER_ANY, COLL_OVER_SHM, COLL_OVER_MPI };
-
-struct poise_coll_tree {
-    int size;
-    int *parent;   /* [size]; -1: a root */
-    uint8_t *over; /* [size], enum coll_over: how a rank joins */
-};
-
-struct poise_coll_tree *coll_tree_alloc(int size);
-struct poise_coll_tree *coll_tree_copy(const struct poise_coll_tree *tree);
-/* `hosts[r]` is rank r's; NULL: no host lines. `name` is the file's. */
-int coll_tree_parse(const char *text, size_t len, const char *name,
-                    const char *const *hosts, int size,
-                    struct poise_coll_tree **out);
-/* -EINVAL: a cycle, no root; `lines[r]` is where rank r joined, or NULL. */
-int coll_tree_check(const struct poise_coll_tree *tree, const char *name,
-                    const int *lines);
-
-/* ---- plans -------------------------------------------------------------- */
-
-/*
- * A tree as the ranks walk it. A cell is the ranks that are joined by shared
- * memory; its top is the one that joins no other of them. Between cells there
- * are messages, and a joint that takes part in these is served: its owner must
- * come itself, while elsewhere whoever arrives last goes on.
- */
-struct coll_plan {
-    struct poise_coll_tree *tree; /* owned */
-    int size;
-    /* Children of r: kids[first[r]..first[r + 1]), those in its cell before
-     * `split[r]`, by rank; the others behind it. */
-    int *first, *split, *kids;
-    bool *served; /* [size] */
-    int *top;     /* [size]: of the rank's cell */
-    /* Ranks in preorder: order[at[r]] == r, r's subtree is at[r]..end[r]. */
-    int *order, *at, *end;
-    int *roots;
-    int root_count, root_index; /* mine: of the root above me */
-    int *cell;                  /* ranks of my cell in preorder, owned */
-    int cell_count, cell_index;
-    bool flat; /* no rank of my cell but its top has messages */
-};
-
-int coll_plan_make(const struct poise_world *world,
-                   const struct poise_coll_tree *tree, const bool *staged,
-                   struct coll_plan *out);
-void coll_plan_free(struct coll_plan *plan);
-static inline bool coll_plan_above(const struct coll_plan *plan, int above,
-                                   int rank)
-{
-    return plan->at[above] <= plan->at[rank] &&
-           plan->at[rank] < plan->end[above];
-}
-
-/* ---- operations --------------------------------------------------------- */
+/* ---- operations ---- */
 
 size_t coll_type_bytes(enum poise_coll_type type);
 bool coll_op_fits(enum poise_coll_type type, enum poise_coll_op op);
@@ -186,7 +32,7 @@ bool coll_op_fits(enum poise_coll_type type, enum poise_coll_op op);
 void coll_fold(enum poise_coll_type type, enum poise_coll_op op, void *acc,
                const void *in, size_t count);
 
-/* ---- one call ----------------------------------------------------------- */
+/* ---- one call ---- */
 
 enum coll_kind {
     COLL_BARRIER,
@@ -389,7 +235,7 @@ uint32_t coll_check_of(const struct coll_call *call);
 /* -EPROTO, with the rank named. */
 int coll_differs(int rank);
 
-/* ---- near calls --------------------------------------------------------- */
+/* ---- local collectives ---- */
 
 /* From here on a vector goes from memory to memory, if that is allowed. */
 #define COLL_DIRECT_BYTES ((size_t)32 << 10)
@@ -432,7 +278,7 @@ int coll_near_items(struct poise_coll *coll, struct coll_call *call,
 /* A broadcast; 1: ranks do not all share memory, and nothing was done. */
 int coll_cast(struct poise_coll *coll, int root, void *data, size_t bytes);
 
-/* ---- conditions --------------------------------------------------------- */
+/* ---- conditions ---- */
 
 __extension__ typedef __int128 coll_wide;
 
@@ -466,7 +312,7 @@ int coll_reduce_with(struct poise_coll *coll, const struct coll_token *token,
                      const void *in, void *out, size_t count,
                      enum poise_coll_type type, enum poise_coll_op op);
 
-/* ---- noise -------------------------------------------------------------- */
+/* ---- noise ---- */
 
 /* Mark in late[threshold * count + i] which of `count` times exceed their
  * median by more than a threshold. `space` is [count]. */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "flow/internal.h"
+#include "flow/node/internal.h"
 
 /* ---- pure functions ----------------------------------------------------- */
 

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include <poise/flow.h>
+#include <poise/heat.h>
 
 #include <errno.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* Room flow: the map dies, or nodes are cut off from it. */
 #include "common.h"
 
-#include "flow/map/map.h"
+#include "flow/map/internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,6 +2,8 @@
 #ifndef POISE_CLI_SOLVE_H
 #define POISE_CLI_SOLVE_H
 
+#include <poise/heat.h>
+
 #include "job.h"
 
 /** A plate as it is read or written. */

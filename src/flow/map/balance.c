@@ -2,7 +2,7 @@
  * Who computes the next versions of a file: by measured rates, or, as in
  * desyncfs 4.2, by bisection on the rate of misses.
  */
-#include "map.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <math.h>

@@ -4,7 +4,7 @@
  * over after a death reads it, and repeats to nodes that come back what they
  * may have missed. They know what they heard already.
  */
-#include "map.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -52,48 +52,6 @@ static uint64_t fingerprint(const struct poise_flow_job *job)
     return hash;
 }
 
-/* ---- where the map is --------------------------------------------------- */
-
-static int call_path(const char *log, struct poise_buf *out)
-{
-    poise_buf_puts(out, log);
-    return poise_buf_puts(out, ".map");
-}
-
-int flow_call_write(const char *log, const struct flow_call *call)
-{
-    struct poise_buf path = {0}, text = {0};
-    call_path(log, &path);
-    poise_buf_printf(&text, "%llu %llu %u\n", (unsigned long long)call->secret,
-                     (unsigned long long)call->turn, call->port);
-    int code =
-        path.error ? path.error : poise_file_save(poise_buf_str(&path), &text);
-    poise_buf_free(&path);
-    poise_buf_free(&text);
-    return code;
-}
-
-int flow_call_read(const char *log, struct flow_call *out)
-{
-    struct poise_buf path = {0};
-    char text[80] = "", *end = text;
-    call_path(log, &path);
-    int fd = path.error ? -1 : open(poise_buf_str(&path), O_RDONLY | O_CLOEXEC);
-    poise_buf_free(&path);
-    if (fd < 0) {
-        return -ENOENT;
-    }
-    ssize_t got = read(fd, text, sizeof text - 1);
-    close(fd);
-    if (got <= 0 || !strchr(text, '\n')) {
-        return -ENODATA;
-    }
-    out->secret = strtoull(end, &end, 10);
-    out->turn = strtoull(end, &end, 10);
-    out->port = (uint16_t)strtoul(end, &end, 10);
-    return *end == '\n' ? 0 : -ENODATA;
-}
-
 /* ---- writing ------------------------------------------------------------ */
 
 int map_log_add(struct map *map, enum flow_kind kind,
@@ -131,15 +89,11 @@ int map_log_begin(struct map *map)
 
 void map_log_end(struct map *map)
 {
-    struct poise_buf path = {0};
     if (map->log < 0) {
         return;
     }
-    if (call_path(map->options->log, &path) == 0) {
-        unlink(poise_buf_str(&path));
-    }
+    flow_call_remove(map->options->log);
     unlink(map->options->log);
-    poise_buf_free(&path);
 }
 
 /* ---- reading ------------------------------------------------------------ */

@@ -2,7 +2,7 @@
  * The map: starts the nodes, gives out chunks, collects reports and results,
  * notices the dead. It runs in the thread that called poise_flow_run.
  */
-#include "map.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,9 +1,8 @@
 /* Runs: by the map, or in the calling process alone, with threads. */
-#include "flow/node/link.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 const char *const poise_flow_policy_names[] = {"rate", "misses", NULL};
 
@@ -16,116 +15,6 @@ void poise_flow_stats_free(struct poise_flow_stats *stats)
     free(stats->marks);
     free(stats->nodes);
     *stats = (struct poise_flow_stats){0};
-}
-
-static void *processor(void *arg)
-{
-    flow_node_work(arg);
-    return NULL;
-}
-
-/* All segments of a file, as if the first ones held to its end; everything is
- * node 0's. */
-static int segments_alone(struct flow_node *node, uint32_t file)
-{
-    struct poise_buf list = {0};
-    int64_t end = flow_file(node, file)->versions.to;
-    uint64_t places = flow_shape_places(flow_file(node, file));
-    int code = flow_job_segments(node->job, file, 1, &list);
-    struct flow_segment *segments = (struct flow_segment *)list.data;
-    size_t count = list.len / sizeof *segments, taken = 0;
-    if (code == 0) {
-        segments[count - 1].to = end;
-    }
-    for (; taken < count && code == 0; taken++) {
-        memset(segments[taken].owner, 0, places * sizeof(uint16_t));
-        code = flow_node_segment(node, &segments[taken]);
-    }
-    for (; taken < count; taken++) {
-        flow_segment_free(&segments[taken]);
-    }
-    poise_buf_free(&list);
-    return code;
-}
-
-/* Hand out results until all is done. The lock is held. */
-static void serve_alone(struct flow_node *node)
-{
-    const struct poise_flow_options *options = node->options;
-    while (!node->stop) {
-        struct flow_block *block = flow_node_output(node);
-        if (!block && flow_node_is_done(node)) {
-            break;
-        }
-        if (!block) {
-            pthread_cond_wait(&node->event, &node->lock);
-            continue;
-        }
-        int code = 0;
-        if (options->output) {
-            struct poise_flow_address address;
-            flow_shape_address(flow_file(node, block->key.file), &block->key,
-                               &address);
-            pthread_mutex_unlock(&node->lock);
-            poise_error_clear();
-            code = options->output(&address, flow_made_data(block->made),
-                                   block->made->len, options->output_arg);
-            if (code < 0 && poise_error_last()->code != -code) {
-                flow_error(node->job, -code, "hand out block", &address,
-                           "the callback returned %d", code);
-            }
-            pthread_mutex_lock(&node->lock);
-        }
-        flow_node_output_done(node, block);
-        if (code < 0) {
-            flow_node_fail(node, code);
-        }
-    }
-    node->stop = true;
-    pthread_cond_broadcast(&node->work);
-}
-
-static int run_alone(const struct poise_flow_job *job,
-                     const struct poise_flow_options *options,
-                     struct poise_flow_stats *stats)
-{
-    unsigned count = options->threads ? options->threads : 1, made = 0;
-    struct flow_node *node = NULL;
-    pthread_t *threads = poise_alloc(count, sizeof *threads);
-    stats->nodes = poise_alloc(1, sizeof *stats->nodes);
-    int code = threads && stats->nodes ? 0 : -ENOMEM;
-    if (code == 0) {
-        code = flow_node_create(job, options, 0, &node);
-    }
-    for (uint32_t f = 0; code == 0 && f < job->file_count; f++) {
-        code = segments_alone(node, f);
-    }
-    for (; code == 0 && made < count; made++) {
-        int failed = pthread_create(&threads[made], NULL, processor, node);
-        if (failed) {
-            code = poise_error_set(failed, "start thread", NULL, NULL);
-            break;
-        }
-    }
-    if (node) {
-        pthread_mutex_lock(&node->lock);
-        if (code < 0) {
-            flow_node_fail(node, code);
-        }
-        serve_alone(node);
-        pthread_mutex_unlock(&node->lock);
-    }
-    for (unsigned i = 0; i < made; i++) {
-        pthread_join(threads[i], NULL);
-    }
-    if (node) {
-        code = node->failure.code < 0 ? flow_failure_set(&node->failure) : 0;
-        stats->node_count = 1;
-        stats->nodes[0] = node->stats;
-    }
-    flow_node_destroy(node);
-    free(threads);
-    return code;
 }
 
 static uint64_t count_blocks(const struct poise_flow_job *job)
@@ -158,7 +47,7 @@ int poise_flow_run(const struct poise_flow_job *job,
                                                      : POISE_FLOW_NODES_MOST);
     if (code == 0) {
         code = options.nodes > 0 ? flow_map_run(job, &options, &stats)
-                                 : run_alone(job, &options, &stats);
+                                 : flow_alone_run(job, &options, &stats);
     }
     stats.blocks = code == 0 ? count_blocks(job) : 0;
     stats.wall_ns = poise_clock_ns() - began;

@@ -1,5 +1,5 @@
 /* Starting and ending the processes of nodes. */
-#include "map.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <poll.h>

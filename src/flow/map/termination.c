@@ -18,7 +18,7 @@
  * What is under way to or from nodes that were given up does not count. Nobody
  * needs it: who waited for it asked the heirs.
  */
-#include "map.h"
+#include "internal.h"
 
 /** All nodes are passive and say so, and yet messages are missing for so many
  * times the time after which a node is given up: a connection is cut. */

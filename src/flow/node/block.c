@@ -4,33 +4,11 @@
  * keeps a copy of its own for those that it computes, so that sending it once
  * is all that it is kept for.
  */
-#include "flow/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct flow_made *flow_made_create(size_t len)
-{
-    struct flow_made *made = NULL;
-    size_t whole;
-    int code = poise_fault_check(POISE_FAULT_ALLOC);
-    if (__builtin_add_overflow(len, FLOW_MADE_BYTES, &whole) ||
-        whole > PTRDIFF_MAX) {
-        code = EOVERFLOW;
-    }
-    if (code == 0 && posix_memalign((void **)&made, FLOW_MADE_BYTES, whole)) {
-        code = ENOMEM;
-    }
-    if (code != 0) {
-        poise_error_set(code, "make block", NULL, "of %zu bytes: %s", len,
-                        code == EOVERFLOW ? "too large" : "out of memory");
-        return NULL;
-    }
-    made->next = NULL;
-    made->len = len;
-    return made;
-}
 
 /* ---- the table ---------------------------------------------------------- */
 
@@ -323,7 +301,7 @@ static int block_forward(struct flow_node *node, struct flow_block *block)
     block->uses = 0;
     block->open_ended = known == 0;
     for (size_t i = 0; code == 0 && known > 0 && i < node->list.count; i++) {
-        code = flow_key_of(node, &node->list.items[i], &key);
+        code = flow_key_of(node->job, &node->list.items[i], &key);
         if (code == 0) {
             code = count_dependent(node, block, &key);
             newest = key.version > newest ? key.version : newest;
@@ -398,7 +376,7 @@ static int retire(struct flow_node *node, const struct flow_key *key)
     struct flow_key other;
     int code = flow_ask(node, key, POISE_FLOW_BACKWARD);
     for (size_t i = 0; code > 0 && i < node->list.count; i++) {
-        code = flow_key_of(node, &node->list.items[i], &other);
+        code = flow_key_of(node->job, &node->list.items[i], &other);
         struct flow_block *block =
             code == 0 ? flow_block_find(node, &other) : NULL;
         if (block && block->made && block->uses > 0) {

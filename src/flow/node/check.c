@@ -2,7 +2,7 @@
  * The checking mode: a sample of the blocks is computed twice and compared,
  * and their dependency lists are held against each other.
  */
-#include "flow/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -81,9 +81,9 @@ static int names(struct flow_node *node, const struct flow_key *of,
     if (code <= 0) {
         return code < 0 ? code : 1;
     }
-    code = flow_key_of(node, what, &wanted);
+    code = flow_key_of(node->job, what, &wanted);
     for (size_t i = 0; code == 0 && i < node->list.count; i++) {
-        code = flow_key_of(node, &node->list.items[i], &key);
+        code = flow_key_of(node->job, &node->list.items[i], &key);
         if (code == 0 && flow_key_same(&key, &wanted)) {
             return 1;
         }
@@ -106,7 +106,7 @@ static int check_direction(struct flow_node *node,
     node->list = (struct poise_flow_list){0};
     code = 0;
     for (size_t i = 0; code >= 0 && i < list.count; i++) {
-        code = flow_key_of(node, &list.items[i], &key);
+        code = flow_key_of(node->job, &list.items[i], &key);
         if (code == 0) {
             code = names(node, &key,
                          back ? POISE_FLOW_FORWARD : POISE_FLOW_BACKWARD,

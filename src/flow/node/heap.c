@@ -1,5 +1,5 @@
 /* Ready tasks: a binary heap, the lowest order first. */
-#include "flow/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 

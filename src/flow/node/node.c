@@ -1,5 +1,5 @@
 /* Nodes: their life, their processors, and what is settled after each step. */
-#include "flow/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

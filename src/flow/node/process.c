@@ -70,12 +70,25 @@ static int net_want(struct flow_net *net, uint16_t owner,
     return flow_server_post(server, owner, item_of(FLOW_WANT, key));
 }
 
-static struct flow_item *item_of_block(enum flow_kind kind,
-                                       struct flow_block *block)
+/* The lock is held: by it who clears a queue may release blocks. */
+static void item_release(struct flow_item *item, void *owner)
+{
+    struct flow_node *node = owner;
+    item->block->refs--;
+    if (item->head.kind == FLOW_OUTPUT && !node->options->log) {
+        flow_node_output_done(node, item->block);
+    } else {
+        flow_block_release(node, item->block);
+    }
+}
+
+struct flow_item *flow_server_item(enum flow_kind kind,
+                                   struct flow_block *block)
 {
     struct flow_item *item = item_of(kind, &block->key);
     if (item) {
         item->block = block;
+        item->release = item_release;
         item->data = flow_made_data(block->made);
         item->head.len = block->made->len;
         block->refs++;
@@ -86,7 +99,7 @@ static struct flow_item *item_of_block(enum flow_kind kind,
 static int net_give(struct flow_net *net, uint16_t to, struct flow_block *block)
 {
     struct flow_server *server = (struct flow_server *)net;
-    return flow_server_post(server, to, item_of_block(FLOW_BLOCK, block));
+    return flow_server_post(server, to, flow_server_item(FLOW_BLOCK, block));
 }
 
 static int net_put(struct flow_net *net, uint16_t owner,
@@ -111,7 +124,7 @@ static int net_copy(struct flow_net *net, struct flow_block *block)
     if (buddy == FLOW_NOBODY) {
         return 0;
     }
-    struct flow_item *item = item_of_block(FLOW_COPY, block);
+    struct flow_item *item = flow_server_item(FLOW_COPY, block);
     if (item) {
         item->head.extra = (uint64_t)block->keep_to + 1;
         server->copies_sent++;

@@ -2,7 +2,7 @@
 #ifndef POISE_FLOW_SERVER_H
 #define POISE_FLOW_SERVER_H
 
-#include "link.h"
+#include "internal.h"
 
 #include <stdatomic.h>
 
@@ -51,6 +51,9 @@ struct flow_server {
  * wake the server. The lock is held. Takes over the item; NULL: -ENOMEM. */
 int flow_server_post(struct flow_server *server, uint16_t to,
                      struct flow_item *item);
+/** A message that carries a block, which it references. NULL: no memory. */
+struct flow_item *flow_server_item(enum flow_kind kind,
+                                   struct flow_block *block);
 /** Handle what came on a link. The lock is held. 0 or negative. */
 int flow_server_take(struct flow_server *server, struct flow_link *link);
 /** The results that may not have come to the map once more, to another one. */

@@ -1,5 +1,5 @@
 /* What the callbacks use: making, writing and reading blocks. */
-#include "flow/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -69,7 +69,7 @@ int poise_flow_write(struct poise_flow_task *task,
     if (!task->node) {
         return -EINVAL;
     }
-    int code = flow_key_of(task->node, to, &key);
+    int code = flow_key_of(task->node->job, to, &key);
     while (*at && flow_made_data(*at) != data) {
         at = &(*at)->next;
     }
@@ -126,7 +126,7 @@ int poise_flow_read(struct poise_flow_task *task,
     if (!task->node) {
         return -EAGAIN;
     }
-    int code = flow_key_of(task->node, from, &key);
+    int code = flow_key_of(task->node->job, from, &key);
     if (code < 0) {
         return code;
     }
@@ -186,7 +186,7 @@ int poise_flow_exists(struct poise_flow_task *task,
     if (!task->node) {
         return 0;
     }
-    int code = flow_key_of(task->node, address, &key);
+    int code = flow_key_of(task->node->job, address, &key);
     if (code == 0) {
         bool locked = task_lock(task);
         code = key_exists(task->node, &key);
@@ -207,7 +207,7 @@ int poise_flow_most_recent(struct poise_flow_task *task,
     if (any.file < task->node->job->file_count) {
         any.version = flow_file(task->node, any.file)->versions.from;
     }
-    int code = flow_key_of(task->node, &any, &key);
+    int code = flow_key_of(task->node->job, &any, &key);
     if (code < 0) {
         return code;
     }

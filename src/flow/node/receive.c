@@ -257,18 +257,8 @@ int flow_server_take(struct flow_server *server, struct flow_link *link)
 
 static int give_output(struct flow_server *server, struct flow_block *block)
 {
-    struct flow_item *item = flow_item_create(FLOW_OUTPUT, NULL, 0);
-    if (!item) {
-        return -ENOMEM;
-    }
-    item->head.file = block->key.file;
-    item->head.version = block->key.version;
-    item->head.place = block->key.place;
-    item->head.len = block->made->len;
-    item->data = flow_made_data(block->made);
-    item->block = block;
-    block->refs++;
-    return flow_server_post(server, FLOW_NOBODY, item);
+    return flow_server_post(server, FLOW_NOBODY,
+                            flow_server_item(FLOW_OUTPUT, block));
 }
 
 int flow_server_give_again(struct flow_server *server)

@@ -23,36 +23,6 @@ uint16_t flow_server_buddy(const struct flow_server *server)
     return FLOW_NOBODY;
 }
 
-void flow_share_inherit(uint16_t *owner, uint64_t places, unsigned dead,
-                        const bool *alive, unsigned nodes)
-{
-    uint64_t orphans = 0, at = 0;
-    unsigned heirs = 0, heir = 0;
-    for (uint64_t p = 0; p < places; p++) {
-        orphans += owner[p] == dead;
-    }
-    for (unsigned n = 0; n < nodes; n++) {
-        heirs += alive[n];
-    }
-    while (heirs > 0 && !alive[heir]) {
-        heir++;
-    }
-    /* Contiguous pieces, as equal as can be. */
-    for (uint64_t p = 0, piece = 1; heirs > 0 && p < places; p++) {
-        if (owner[p] != dead) {
-            continue;
-        }
-        while (at * heirs >= piece * orphans) {
-            piece++;
-            do {
-                heir++;
-            } while (!alive[heir]);
-        }
-        owner[p] = (uint16_t)heir;
-        at++;
-    }
-}
-
 /* ---- the dead one's things ---------------------------------------------- */
 
 /* It is not waited for any more; what was to go there need not. */
@@ -84,19 +54,13 @@ static int hand_on(struct flow_server *server, struct flow_block *block,
                    ? server->net.copy(&server->net, block)
                    : 0;
     }
-    struct flow_item *item = flow_item_create(FLOW_PUT, NULL, 0);
-    if (!item || owner == FLOW_NOBODY) {
-        free(item);
-        return item ? 0 : -ENOMEM;
+    if (owner == FLOW_NOBODY) {
+        return 0;
     }
-    item->head.file = block->key.file;
-    item->head.version = block->key.version;
-    item->head.place = block->key.place;
-    item->head.extra = (uint64_t)block->keep_to + 1;
-    item->head.len = block->made->len;
-    item->data = flow_made_data(block->made);
-    item->block = block;
-    block->refs++;
+    struct flow_item *item = flow_server_item(FLOW_PUT, block);
+    if (item) {
+        item->head.extra = (uint64_t)block->keep_to + 1;
+    }
     return flow_server_post(server, owner, item);
 }
 

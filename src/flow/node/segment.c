@@ -5,7 +5,7 @@
  * complete: so the memory for what is to be done is bounded, and so is what is
  * fetched ahead.
  */
-#include "flow/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -206,7 +206,7 @@ static int is_border(struct flow_node *node, const struct flow_key *key)
     struct flow_key other;
     int code = flow_ask(node, key, POISE_FLOW_FORWARD);
     for (size_t i = 0; code > 0 && i < node->list.count; i++) {
-        code = flow_key_of(node, &node->list.items[i], &other);
+        code = flow_key_of(node->job, &node->list.items[i], &other);
         if (code < 0) {
             return code;
         }

@@ -3,7 +3,7 @@
  * block that it depends on, be it here yet or not, and is ready when the last
  * one came.
  */
-#include "flow/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -66,7 +66,7 @@ static int edge_add(struct poise_flow_task *task,
     struct flow_node *node = task->node;
     struct flow_edge *edge = &task->edges[task->edge_count];
     struct flow_key key;
-    int code = flow_key_of(node, on, &key);
+    int code = flow_key_of(node->job, on, &key);
     if (code < 0) {
         return code;
     }

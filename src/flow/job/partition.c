@@ -5,7 +5,7 @@
  * Regions are not rectangles: a cut that ran along whole rows only would miss
  * its share by up to a row, an eighth of a region of 8 x 8.
  */
-#include "flow/internal.h"
+#include "flow/job/job.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -185,4 +185,34 @@ int flow_share_weighted(const struct poise_flow_chunk *shape,
     struct bisection b = {
         .shape = shape, .weight = weight, .in = in, .owner = owner};
     return bisect_all(&b, nodes);
+}
+
+void flow_share_inherit(uint16_t *owner, uint64_t places, unsigned dead,
+                        const bool *alive, unsigned nodes)
+{
+    uint64_t orphans = 0, at = 0;
+    unsigned heirs = 0, heir = 0;
+    for (uint64_t p = 0; p < places; p++) {
+        orphans += owner[p] == dead;
+    }
+    for (unsigned n = 0; n < nodes; n++) {
+        heirs += alive[n];
+    }
+    while (heirs > 0 && !alive[heir]) {
+        heir++;
+    }
+    /* Contiguous pieces, as equal as can be. */
+    for (uint64_t p = 0, piece = 1; heirs > 0 && p < places; p++) {
+        if (owner[p] != dead) {
+            continue;
+        }
+        while (at * heirs >= piece * orphans) {
+            piece++;
+            do {
+                heir++;
+            } while (!alive[heir]);
+        }
+        owner[p] = (uint16_t)heir;
+        at++;
+    }
 }

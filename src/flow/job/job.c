@@ -1,5 +1,5 @@
 /* Jobs: whether they make sense, and who computes what at the beginning. */
-#include "flow/internal.h"
+#include "flow/job/job.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -14,6 +14,28 @@
 
 #define PARTS_MOST 64
 
+struct flow_made *flow_made_create(size_t len)
+{
+    struct flow_made *made = NULL;
+    size_t whole;
+    int code = poise_fault_check(POISE_FAULT_ALLOC);
+    if (__builtin_add_overflow(len, FLOW_MADE_BYTES, &whole) ||
+        whole > PTRDIFF_MAX) {
+        code = EOVERFLOW;
+    }
+    if (code == 0 && posix_memalign((void **)&made, FLOW_MADE_BYTES, whole)) {
+        code = ENOMEM;
+    }
+    if (code != 0) {
+        poise_error_set(code, "make block", NULL, "of %zu bytes: %s", len,
+                        code == EOVERFLOW ? "too large" : "out of memory");
+        return NULL;
+    }
+    made->next = NULL;
+    made->len = len;
+    return made;
+}
+
 void flow_socket_tune(int fd)
 {
     int one = 1;
@@ -97,26 +119,21 @@ void flow_queue_add(struct flow_queue *queue, struct flow_item *item)
     queue->last = item;
 }
 
-void flow_item_free(struct flow_item *item, struct flow_node *node)
+void flow_item_free(struct flow_item *item, void *owner)
 {
     if (item->block) {
-        item->block->refs--;
-        if (item->head.kind == FLOW_OUTPUT && !node->options->log) {
-            flow_node_output_done(node, item->block);
-        } else {
-            flow_block_release(node, item->block);
-        }
+        item->release(item, owner);
     }
     free(item->made);
     free(item);
 }
 
-void flow_queue_clear(struct flow_queue *queue, struct flow_node *node)
+void flow_queue_clear(struct flow_queue *queue, void *owner)
 {
     while (queue->first) {
         struct flow_item *item = queue->first;
         queue->first = item->next;
-        flow_item_free(item, node);
+        flow_item_free(item, owner);
     }
     queue->last = NULL;
 }
@@ -256,14 +273,14 @@ int flow_link_receive(struct flow_link *link)
     }
 }
 
-void flow_link_close(struct flow_link *link, struct flow_node *node)
+void flow_link_close(struct flow_link *link, void *owner)
 {
     if (link->fd >= 0) {
         close(link->fd);
     }
     link->fd = -1;
-    flow_queue_clear(&link->queue, node);
-    flow_queue_clear(&link->sending, node);
+    flow_queue_clear(&link->queue, owner);
+    flow_queue_clear(&link->sending, owner);
     free(link->in);
     link->in = NULL;
     link->got = 0;

@@ -1,5 +1,5 @@
 /* Addresses: as text, in lists, in errors. */
-#include "flow/internal.h"
+#include "flow/job/job.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -42,17 +42,17 @@ int poise_flow_list_add(struct poise_flow_list *list,
     return 0;
 }
 
-int flow_key_of(const struct flow_node *node,
+int flow_key_of(const struct poise_flow_job *job,
                 const struct poise_flow_address *address, struct flow_key *out)
 {
-    if (address->file >= node->job->file_count ||
-        !flow_shape_holds(flow_file(node, address->file), address)) {
-        return flow_error(node->job, ERANGE, "use block", address,
+    if (address->file >= job->file_count ||
+        !flow_shape_holds(&job->files[address->file].shape, address)) {
+        return flow_error(job, ERANGE, "use block", address,
                           "it lies outside of its file and can never exist");
     }
     out->file = address->file;
     out->version = address->version;
-    out->place = flow_shape_place(flow_file(node, address->file), address);
+    out->place = flow_shape_place(&job->files[address->file].shape, address);
     return 0;
 }
 

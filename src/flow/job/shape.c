@@ -1,5 +1,5 @@
 /* Shapes: rectangles of blocks, and the numbers of places in them. */
-#include "flow/internal.h"
+#include "flow/job/job.h"
 
 #include <errno.h>
 

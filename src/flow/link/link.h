@@ -5,7 +5,19 @@
 #ifndef POISE_FLOW_LINK_H
 #define POISE_FLOW_LINK_H
 
-#include "flow/internal.h"
+#include "flow/job/job.h"
+
+/** What poise_flow_make gives out: the data begin FLOW_MADE_BYTES further. */
+struct flow_made {
+    struct flow_made *next;
+    size_t len;
+};
+#define FLOW_MADE_BYTES 64
+struct flow_made *flow_made_create(size_t len);
+static inline void *flow_made_data(struct flow_made *made)
+{
+    return (char *)made + FLOW_MADE_BYTES;
+}
 
 /** What a message is. */
 enum flow_kind {
@@ -51,10 +63,12 @@ struct flow_item {
     struct flow_item *next;
     struct flow_head head;
     const void *data;         /**< head.len bytes, in one of: */
-    struct flow_block *block; /**< referenced until it is sent */
-    struct flow_made *made;   /**< owned */
-    size_t sent;              /**< bytes of head and data */
-    char small[];             /**< else */
+    struct flow_block *block; /**< the sender's, referenced until it is sent */
+    /** Gives back `block`; `owner` is who clears the queue. */
+    void (*release)(struct flow_item *item, void *owner);
+    struct flow_made *made; /**< owned */
+    size_t sent;            /**< bytes of head and data */
+    char small[];           /**< else */
 };
 
 struct flow_queue {
@@ -88,10 +102,10 @@ void flow_socket_tune(int fd);
 struct flow_item *flow_item_create(enum flow_kind kind, const void *data,
                                    size_t len);
 void flow_queue_add(struct flow_queue *queue, struct flow_item *item);
-/** Free all items; who has blocks in them holds their node's lock. */
-void flow_queue_clear(struct flow_queue *queue, struct flow_node *node);
+/** Free all items. `owner` goes to their release; a node's holds its lock. */
+void flow_queue_clear(struct flow_queue *queue, void *owner);
 /** Free one that was sent; the same holds. */
-void flow_item_free(struct flow_item *item, struct flow_node *node);
+void flow_item_free(struct flow_item *item, void *owner);
 
 /**
  * Send what is in link->sending as far as the socket takes it; items that are
@@ -106,7 +120,7 @@ int flow_link_accept(int listener, struct flow_link **links);
  * link->in are it, 0: nothing whole yet, negative: broken or closed
  * (-ECONNRESET), or -ENOMEM with the error set. */
 int flow_link_receive(struct flow_link *link);
-void flow_link_close(struct flow_link *link, struct flow_node *node);
+void flow_link_close(struct flow_link *link, void *owner);
 
 /** A map that was not heard of for so many times the time after which a node is
  * given up is none: no result of this node will be taken. */
@@ -163,21 +177,10 @@ struct flow_call {
     uint64_t secret, turn;
     uint16_t port;
 };
-/** The body of a node's process: connects to the map, works until it is told
- * to stop. The exit code of the process. */
-int flow_server_run(const struct poise_flow_job *job,
-                    const struct poise_flow_options *options, unsigned id,
-                    const struct flow_call *call);
 /** FILE.map: written by the map, looked at by nodes without one. 0 or
  * negative; reading sets no error. */
 int flow_call_write(const char *log, const struct flow_call *call);
 int flow_call_read(const char *log, struct flow_call *out);
-/** Take over the places of a node that was given up: the same everywhere. */
-void flow_share_inherit(uint16_t *owner, uint64_t places, unsigned dead,
-                        const bool *alive, unsigned nodes);
-/** The map: starts the nodes and serves them to the end. */
-int flow_map_run(const struct poise_flow_job *job,
-                 const struct poise_flow_options *options,
-                 struct poise_flow_stats *stats);
+void flow_call_remove(const char *log);
 
 #endif

@@ -1,8 +1,8 @@
-/* The map: what it knows of nodes and files. */
-#ifndef POISE_FLOW_MAP_H
-#define POISE_FLOW_MAP_H
+/* Shared inside room flow/map: what the map knows of nodes and files. */
+#ifndef POISE_FLOW_MAP_INTERNAL_H
+#define POISE_FLOW_MAP_INTERNAL_H
 
-#include "flow/node/process.h"
+#include "flow/node/node.h"
 
 #include <sys/types.h>
 
@@ -129,5 +129,9 @@ int map_assign(struct map *map, uint32_t file);
 int map_adapt(struct map *map);
 /** The segments of the beginning that are not known yet. */
 int map_begin(struct map *map);
+/** The map: starts the nodes and serves them to the end. */
+int flow_map_run(const struct poise_flow_job *job,
+                 const struct poise_flow_options *options,
+                 struct poise_flow_stats *stats);
 
 #endif

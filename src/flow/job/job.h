@@ -1,0 +1,114 @@
+/*
+ * Jobs: their files' shapes, who computes what, and how failures are kept. Pure
+ * functions, for nodes and the map alike.
+ */
+#ifndef POISE_FLOW_JOB_H
+#define POISE_FLOW_JOB_H
+
+#include <poise/flow.h>
+
+#define FLOW_NOBODY UINT16_MAX
+
+/** An address as the runtime handles it: `place` is the row-major number of
+ * the indices in the file's shape. */
+struct flow_key {
+    uint32_t file;
+    int64_t version;
+    uint64_t place;
+};
+
+static inline bool flow_key_same(const struct flow_key *a,
+                                 const struct flow_key *b)
+{
+    return a->place == b->place && a->version == b->version &&
+           a->file == b->file;
+}
+
+/* ---- shapes (shape.c): pure functions ----------------------------------- */
+
+/** 0, or -EINVAL with the error set: dims, empty or negative ranges, more
+ * places than fit. */
+int flow_shape_check(const struct poise_flow_chunk *shape, const char *name);
+/** Blocks of one version. */
+uint64_t flow_shape_places(const struct poise_flow_chunk *shape);
+bool flow_shape_holds(const struct poise_flow_chunk *shape,
+                      const struct poise_flow_address *address);
+uint64_t flow_shape_place(const struct poise_flow_chunk *shape,
+                          const struct poise_flow_address *address);
+/** The address of a key. */
+void flow_shape_address(const struct poise_flow_chunk *shape,
+                        const struct flow_key *key,
+                        struct poise_flow_address *out);
+
+/* ---- shares (share.c): who computes what -------------------------------- */
+
+/** The integers nearest to `total` in the proportion of `weights` such that
+ * the largest count/weight is least; nodes of weight 0 get nothing. */
+void flow_share_counts(const double *weights, unsigned nodes, uint64_t total,
+                       uint64_t *counts);
+/** Recursive bisection of all places of a version, such that node n gets
+ * counts[n] of them: each cut runs across the longer side, and ends in a step
+ * where the counts ask for it. 0 or -ENOMEM. */
+int flow_share_bisect(const struct poise_flow_chunk *shape,
+                      const uint64_t *counts, unsigned nodes, uint16_t *owner);
+/** The same by the weight of places instead of their number: shares of equal
+ * weight for all nodes with `in[n]` (desyncfs 4.2). */
+int flow_share_weighted(const struct poise_flow_chunk *shape,
+                        const double *weight, const bool *in, unsigned nodes,
+                        uint16_t *owner);
+
+/** A range of versions of a file and who owns its places. The second half is
+ * about those that are this node's own. */
+struct flow_segment {
+    uint32_t file;
+    int64_t from, to;
+    uint16_t *owner; /**< [places], owned */
+
+    bool *taken;    /**< [places]: among `mine`, owned */
+    uint64_t *mine; /**< places of this node in order of preference, owned */
+    uint64_t mine_count;
+    int64_t low;            /**< all own blocks below are done */
+    int64_t open_to;        /**< tasks were made below */
+    struct flow_row **rows; /**< [to - from], owned; NULL: not begun, or over */
+};
+
+/** Which blocks of one version are done. */
+struct flow_row {
+    uint64_t left;   /**< own ones that are not */
+    uint64_t bits[]; /**< by place */
+};
+
+/** Check a job and make the segments that hold from the start, sorted by
+ * version; `to` is what of the file they cover. Segments are owned by the
+ * caller. 0, or negative with the error set. */
+int flow_job_check(const struct poise_flow_job *job, unsigned nodes);
+int flow_job_segments(const struct poise_flow_job *job, uint32_t file,
+                      unsigned nodes, struct poise_buf *segments);
+void flow_segment_free(struct flow_segment *segment);
+
+/** Take over the places of a node that was given up: the same everywhere. */
+void flow_share_inherit(uint16_t *owner, uint64_t places, unsigned dead,
+                        const bool *alive, unsigned nodes);
+
+/* ---- errors ---- */
+
+/** The first failure of a node, in words that outlive the thread. */
+struct flow_failure {
+    int code; /**< negative; 0: none */
+    struct poise_buf doing, what, why;
+};
+/** Keep the current context's error, unless one is kept; returns the code. */
+int flow_failure_keep(struct flow_failure *failure, int code);
+/** Record it as this thread's error; returns its code. */
+int flow_failure_set(struct flow_failure *failure);
+void flow_failure_free(struct flow_failure *failure);
+
+/** Its address, checked: -ERANGE with the error set. */
+int flow_key_of(const struct poise_flow_job *job,
+                const struct poise_flow_address *address, struct flow_key *out);
+/** Record an error about a block; returns -code. */
+int flow_error(const struct poise_flow_job *job, int code, const char *doing,
+               const struct poise_flow_address *what, const char *why, ...)
+    POISE_PRINTF(5, 6);
+
+#endif

@@ -21,7 +21,7 @@
 
 #include <poise/core.h>
 #include <poise/dedup.h>
-#include <poise/walk.h>
+#include <poise/entry.h>
 
 #include <signal.h>
 

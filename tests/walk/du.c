@@ -4,7 +4,7 @@
  */
 #include "oracle.h"
 
-#include "walk/du/du.h"
+#include "walk/du/internal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

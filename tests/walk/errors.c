@@ -4,7 +4,7 @@
  */
 #include "side.h"
 
-#include "walk/internal.h"
+#include "walk/engine/internal.h"
 
 #include <sched.h>
 #include <sys/mount.h>

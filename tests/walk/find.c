@@ -6,6 +6,8 @@
 #include "../temporary.h"
 #include "oracle.h"
 
+#include <poise/find.h>
+
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>

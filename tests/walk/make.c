@@ -1,7 +1,7 @@
 /* Making one entry whole: it is there with everything, or not at all. */
 #include "../temporary.h"
 
-#include <poise/walk.h>
+#include <poise/entry.h>
 
 #include <dirent.h>
 #include <errno.h>

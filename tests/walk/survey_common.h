@@ -6,7 +6,7 @@
 #ifndef TEST_SURVEY_COMMON_H
 #define TEST_SURVEY_COMMON_H
 
-#include "walk/survey/survey.h"
+#include "walk/survey/internal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -4,7 +4,7 @@
  */
 #include "side.h"
 
-#include "walk/internal.h"
+#include "walk/engine/internal.h"
 
 #include <linux/magic.h>
 #include <sys/resource.h>

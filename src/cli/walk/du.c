@@ -1,6 +1,8 @@
 /* poise du: GNU du's options and output over the parallel walk. */
 #include "cli/common/common.h"
 
+#include <poise/du.h>
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

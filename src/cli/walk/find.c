@@ -1,6 +1,8 @@
 /* poise find: GNU find's expressions over the parallel walk. */
 #include "cli/common/common.h"
 
+#include <poise/find.h>
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

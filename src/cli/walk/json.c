@@ -1,6 +1,8 @@
 /* The summary of a walk for programs. */
 #include "cli/common/common.h"
 
+#include <poise/survey.h>
+
 /* Bins of powers of two with something in them. */
 static void size_bins(struct poise_json *json, const char *key,
                       const char *count_key, const uint64_t *counts,

@@ -1,6 +1,8 @@
 /* The report of a walk: one page of plots. */
 #include "cli/common/common.h"
 
+#include <poise/survey.h>
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,8 @@
 /* The summary of a walk for people. */
 #include "cli/common/common.h"
 
+#include <poise/survey.h>
+
 #include <errno.h>
 #include <pwd.h>
 #include <string.h>

@@ -1,6 +1,8 @@
 /* poise walk: totals, histograms, top lists, inventory and report. */
 #include "cli/common/common.h"
 
+#include <poise/survey.h>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /*
  * du.c - disk usage: what is done per entry, and the frame around it.
  */
-#include "du.h"
+#include "internal.h"
 
 #include <dirent.h>
 #include <fcntl.h>

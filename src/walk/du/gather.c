@@ -4,7 +4,7 @@
  * Round after round every rank contributes a piece of at most about
  * PIECE_BYTES, made of whole records, until nobody has anything left.
  */
-#include "du.h"
+#include "internal.h"
 
 #include <stdlib.h>
 #include <string.h>

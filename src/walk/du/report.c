@@ -2,7 +2,7 @@
  * du_report.c - on rank 0: nodes become a tree, links are charged once, and
  * lines come out children first.
  */
-#include "du.h"
+#include "internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,7 +7,7 @@
  * directory (descriptor and number of pins), so the lock is only taken to
  * add, to evict and to remove one.
  */
-#include "walk/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
  * Directories as nodes that know their parent: a path is the chain of names,
  * so its length has no limit and an entry costs nothing but its own name.
  */
-#include "walk/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * What callbacks can ask about the entry in hand, and how errors reach the
  * user.
  */
-#include "walk/internal.h"
+#include "internal.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -11,7 +11,7 @@
  * before that (another thread has read the spill file meanwhile), and a last
  * decrement in drop, which has no worker, could not call leave.
  */
-#include "walk/internal.h"
+#include "internal.h"
 
 #include <dirent.h>
 #include <errno.h>

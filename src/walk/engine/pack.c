@@ -10,7 +10,7 @@
  *   operand, ino, dev, verified, depth
  *   for the directory and each one above it: tag, name (the operand: no name)
  */
-#include "walk/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
  * from above when a part is cut off for somebody else. Children become tasks
  * at commits, so nothing is allocated for what is not a directory.
  */
-#include "walk/internal.h"
+#include "internal.h"
 
 #include <dirent.h>
 #include <errno.h>

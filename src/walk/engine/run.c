@@ -1,179 +1,542 @@
-/* Sorted runs of records: how they are written and read back. */
-#include "walk/survey/survey.h"
+/*
+ * One run: the walk as a user of the task pool.
+ */
+#include "internal.h"
 
-#include <endian.h>
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { RUN_HEAD = 16 };
+enum {
+    WALK_SLOW_NS = 20000, /* an entry that takes longer is slow */
+    WALK_POLL_NS = 50000, /* between polls of the pool */
+    WALK_COMMIT_NS = 1000000,
+    WALK_SPLIT_NS = 50000, /* between two cuts of a directory */
+    WALK_TIMES = 6,        /* members of struct poise_walk_profile */
+};
 
-/* {payload length, records} as 4 bytes each, then a hash of both and of the
- * payload, so that no damage goes unnoticed. */
-static void put_head(char *head, size_t len, uint32_t records,
-                     const void *payload)
+/* ---- tasks -------------------------------------------------------------- */
+
+static struct walk_worker *walk_worker(struct walk *walk,
+                                       struct poise_worker *worker)
 {
-    uint32_t words[2] = {htole32((uint32_t)len), htole32(records)};
-    memcpy(head, words, sizeof words);
-    uint64_t seed = 0;
-    memcpy(&seed, words, sizeof words);
-    uint64_t hash = htole64(poise_hash_bytes(payload, len, le64toh(seed)));
-    memcpy(head + 8, &hash, sizeof hash);
+    struct walk_worker *w = &walk->workers[poise_worker_index(worker)];
+    w->worker = worker;
+    return w;
 }
 
-void walk_run_begin(struct walk_run_writer *writer, const struct walk_set *set,
-                    struct walk_spill *file)
+/* What a worker needs once it reads; it may never come to that. */
+static int walk_worker_equip(struct walk_worker *w)
 {
-    *writer = (struct walk_run_writer){
-        .set = set, .file = file, .offset = file->bytes};
+    if (!w->buffer) {
+        w->buffer = poise_alloc(1, WALK_BUFFER_BYTES);
+    }
+    if (!w->children) {
+        w->children = poise_alloc(WALK_CHILDREN_MOST, sizeof *w->children);
+    }
+    return w->buffer && w->children ? 0 : -ENOMEM;
 }
 
-static int flush_block(struct walk_run_writer *writer)
+static struct walk_view walk_view_of(struct walk_worker *w, const char *name)
 {
-    struct poise_buf *block = &writer->block;
-    if (block->error) {
-        return block->error;
-    }
-    if (!writer->records) {
-        return 0;
-    }
-    put_head(block->data, block->len - RUN_HEAD, writer->records,
-             block->data + RUN_HEAD);
-    const char *name = writer->file->path;
-    int code =
-        poise_file_pwrite(writer->file->fd, block->data, block->len,
-                          writer->file->bytes, name ? name : "temporary file");
-    if (code < 0) {
-        return code;
-    }
-    writer->file->bytes += block->len;
-    writer->records = 0;
-    poise_buf_reset(block);
-    return 0;
+    struct walk_view view = {
+        .entry = {.name = name, .name_len = strlen(name), .worker = w->worker},
+        .w = w,
+        .fd = -1,
+        .stx = &w->stx};
+    return view;
 }
 
-int walk_run_put(struct walk_run_writer *writer, const uint64_t *record)
+/* Look at the entry, visit it; what is to be read is in *child. */
+static int walk_look(struct walk_view *view, unsigned mask,
+                     struct poise_walk_dir **child)
 {
-    struct poise_buf *block = &writer->block;
-    const struct walk_set *set = writer->set;
-    if (block->len > WALK_RUN_BLOCK - 10 * WALK_RECORD_WORDS) {
-        int code = flush_block(writer);
+    *child = NULL;
+    if (mask != 0) {
+        int code = walk_view_stat(view, mask);
         if (code < 0) {
-            return code;
+            return walk_report(view->w, code, "read metadata of",
+                               view->entry.dir, view->entry.name, NULL);
+        }
+        view->entry.type = walk_type_of(view->stx->stx_mode);
+        if (!view->entry.dir) {
+            view->entry.ino = view->stx->stx_ino;
         }
     }
-    if (!block->len) {
-        static const char room[RUN_HEAD];
-        poise_buf_append(block, room, sizeof room);
-        memset(writer->previous, 0, sizeof writer->previous);
+    int answer = walk_visit(view);
+    if (answer != POISE_WALK_ON) {
+        return answer == POISE_WALK_SKIP ? 0 : answer;
     }
-    bool same = true; /* the keys so far */
-    for (unsigned i = 0; i < set->words; i++) {
-        uint64_t from = i < set->keys && same ? writer->previous[i] : 0;
-        poise_buf_varint(block, record[i] - from);
-        same = same && record[i] == writer->previous[i];
-    }
-    memcpy(writer->previous, record, set->words * sizeof *record);
-    writer->records++;
-    return block->error;
+    return view->entry.type == DT_DIR ? walk_enter(view, child) : 0;
 }
 
-int walk_run_end(struct walk_run_writer *writer, int code, uint64_t *bytes)
+static int walk_run_root(struct walk_worker *w, unsigned root)
 {
-    if (code == 0) {
-        code = flush_block(writer);
+    const struct poise_walk_options *options = &w->walk->options;
+    struct walk_view view = walk_view_of(w, options->roots[root]);
+    struct poise_walk_dir *dir;
+    view.entry.root = root;
+    int code =
+        walk_look(&view, options->statx_mask | STATX_TYPE | STATX_INO, &dir);
+    return code == 0 && dir ? walk_add_range(w, dir, 0, WALK_END) : code;
+}
+
+static int walk_run_entry(struct walk_worker *w, const struct walk_task *task,
+                          const char *name)
+{
+    const struct poise_walk_options *options = &w->walk->options;
+    struct walk_view view = walk_view_of(w, name);
+    struct walk_task below = {.to = WALK_END, .kind = WALK_RANGE};
+    view.entry.dir = task->dir;
+    view.entry.root = task->dir->root;
+    view.entry.depth = task->dir->depth + 1;
+    view.entry.ino = task->from;
+    view.entry.type = (unsigned char)task->root;
+    unsigned mask = options->statx_mask;
+    if (mask != 0 || view.entry.type == DT_UNKNOWN) {
+        mask |= STATX_TYPE;
     }
-    if (code < 0) {
-        writer->file->bytes = writer->offset; /* to be overwritten */
+    int code = walk_look(&view, mask, &below.dir);
+    walk_view_end(&view);
+    if (code == 0 && below.dir) {
+        code = walk_read(w, &below);
+    }
+    if (code == 0 && options->post) {
+        code = walk_leave_done(w, task->dir);
+    }
+    if (w->done) {
+        walk_dir_unref(&w->walk->fds, task->dir); /* the child has it */
     } else {
-        *bytes = writer->file->bytes - writer->offset;
+        w->done = task->dir;
     }
-    poise_buf_free(&writer->block);
     return code;
 }
 
-static int damaged(const struct walk_run_reader *reader)
+static int walk_task_run(struct poise_worker *worker, const void *bytes,
+                         size_t len, void *arg)
 {
-    const char *name = reader->file->path;
-    return poise_error_set(EBADMSG, "read spilled records",
-                           name ? name : "temporary file",
-                           "damaged or cut short near byte %llu",
-                           (unsigned long long)reader->offset);
+    struct walk_worker *w = walk_worker(arg, worker);
+    struct walk_task task;
+    int code = 0;
+    if (w->done) {
+        walk_dir_unref(&w->walk->fds, w->done);
+        w->done = NULL;
+    }
+    memcpy(&task, bytes, sizeof task);
+    (void)len;
+    if (walk_worker_equip(w) < 0) {
+        w->done = task.dir;
+        return -ENOMEM;
+    }
+    switch ((enum walk_kind)task.kind) {
+    case WALK_ROOT:
+        code = walk_run_root(w, task.root);
+        break;
+    case WALK_RANGE:
+        code = walk_read(w, &task);
+        break;
+    case WALK_ENTRY:
+        code = walk_run_entry(w, &task,
+                              (const char *)bytes + sizeof(struct walk_task));
+        break;
+    }
+    if (code >= POISE_WALK_STOP) {
+        poise_task_stop(worker, code);
+        code = 0;
+    }
+    return code;
 }
 
-int walk_run_open(struct walk_run_reader *reader, const struct walk_set *set,
-                  const struct walk_run *run)
+static int walk_task_pack(const void *task, size_t len, struct poise_buf *out,
+                          void *arg)
 {
-    *reader = (struct walk_run_reader){
-        .set = set,
-        .file = &set->files[run->file],
-        .offset = run->offset,
-        .end = run->offset + run->bytes,
+    return walk_pack(arg, task, len, out);
+}
+
+static int walk_task_unpack(const void *packed, size_t len,
+                            struct poise_buf *out, void *arg)
+{
+    return walk_unpack(arg, packed, len, out);
+}
+
+static void walk_task_drop(const void *bytes, size_t len, void *arg)
+{
+    struct walk *walk = arg;
+    struct walk_task task;
+    memcpy(&task, bytes, sizeof task);
+    (void)len;
+    /* It stays pending: where it was packed, until that is told. */
+    walk_dir_unref(&walk->fds, task.dir);
+}
+
+static int walk_told(struct poise_worker *worker, int source, const void *data,
+                     size_t len, void *arg)
+{
+    struct walk_worker *w = walk_worker(arg, worker);
+    (void)source;
+    int code = walk_leave_told(w, data, len);
+    if (code >= POISE_WALK_STOP) {
+        poise_task_stop(worker, code);
+        code = 0;
+    }
+    return code;
+}
+
+/* ---- results ------------------------------------------------------------ */
+
+static void walk_commit(struct poise_worker *worker, void *arg)
+{
+    struct walk *walk = arg;
+    struct walk_worker *w = &walk->workers[poise_worker_index(worker)];
+    __atomic_store_n(&w->committed_entries, w->committed_entries + w->entries,
+                     __ATOMIC_RELAXED);
+    w->committed_errors += w->errors;
+    w->entries = w->errors = 0;
+    if (walk->hooks.commit) {
+        walk->hooks.commit(worker, walk->hooks.arg);
+    }
+}
+
+static void walk_totals(const struct walk *walk, uint64_t totals[2])
+{
+    totals[0] = walk->loaded_entries;
+    totals[1] = walk->loaded_errors;
+    for (unsigned i = 0; i < walk->worker_count; i++) {
+        totals[0] += walk->workers[i].committed_entries;
+        totals[1] += walk->workers[i].committed_errors;
+    }
+}
+
+static int walk_save(struct poise_buf *out, void *arg)
+{
+    struct walk *walk = arg;
+    uint64_t totals[2];
+    walk_totals(walk, totals);
+    poise_buf_varint(out, totals[0]);
+    int code = poise_buf_varint(out, totals[1]);
+    if (code == 0 && walk->hooks.save) {
+        code = walk->hooks.save(out, walk->hooks.arg);
+    }
+    return code;
+}
+
+static int walk_load(const void *saved, size_t len, int from_rank,
+                     int from_size, void *arg)
+{
+    struct walk *walk = arg;
+    struct poise_reader in = poise_reader_of(saved, len);
+    uint64_t entries = poise_reader_varint(&in);
+    uint64_t errors = poise_reader_varint(&in);
+    if (in.error) {
+        return poise_error_set(EBADMSG, "read a checkpoint of the walk", NULL,
+                               "its bytes make no sense");
+    }
+    walk->loaded_entries += entries;
+    walk->loaded_errors += errors;
+    if (!walk->hooks.load) {
+        return 0;
+    }
+    return walk->hooks.load(in.pos, poise_reader_left(&in), from_rank,
+                            from_size, walk->hooks.arg);
+}
+
+static int walk_settle(void *arg)
+{
+    struct walk *walk = arg;
+    return walk->hooks.settle ? walk->hooks.settle(walk->hooks.arg) : 0;
+}
+
+static int walk_deliver(int source, const void *data, size_t len, void *arg)
+{
+    struct walk *walk = arg;
+    return walk->hooks.deliver(source, data, len, walk->hooks.arg);
+}
+
+/* So many entries; the workers go on. */
+static uint64_t walk_done(void *arg)
+{
+    const struct walk *walk = arg;
+    uint64_t sum = walk->loaded_entries;
+    for (unsigned i = 0; i < walk->worker_count; i++) {
+        sum += __atomic_load_n(&walk->workers[i].committed_entries,
+                               __ATOMIC_RELAXED);
+    }
+    return sum;
+}
+
+static void walk_progress(const struct poise_pool_stats *stats, void *arg)
+{
+    struct walk *walk = arg;
+    walk->hooks.progress(stats, walk->hooks.arg);
+}
+
+/* ---- what the pool is asked for ----------------------------------------- */
+
+static int walk_pool_create(struct walk *walk, struct poise_buf *job)
+{
+    const struct poise_walk_hooks *user = &walk->hooks;
+    struct poise_pool_hooks hooks = {
+        .run = walk_task_run,
+        .pack = walk_task_pack,
+        .unpack = walk_task_unpack,
+        .drop = walk_task_drop,
+        .commit = walk_commit,
+        .save = walk_save,
+        .settle = walk_settle,
+        .load = walk_load,
+        .deliver = user->deliver ? walk_deliver : NULL,
+        .told = walk_told,
+        .done = walk_done,
+        .progress = user->progress ? walk_progress : NULL,
+        .arg = walk,
     };
-    reader->block = poise_alloc(1, RUN_HEAD + WALK_RUN_BLOCK);
-    return reader->block ? 0 : -ENOMEM;
+    struct poise_pool_options options = walk->options.pool;
+    options.job = job->data;
+    options.job_bytes = job->len;
+    return poise_pool_create(walk->world, &options, &hooks, &walk->pool);
 }
 
-static int next_block(struct walk_run_reader *reader)
+/* Workers exist once the pool says how many; the loading of a checkpoint
+ * does not need them. */
+static int walk_workers_create(struct walk *walk)
 {
-    uint64_t left = reader->end - reader->offset;
-    size_t want = RUN_HEAD + WALK_RUN_BLOCK;
-    if (left < want) {
-        want = (size_t)left;
+    unsigned count = poise_pool_workers(walk->pool);
+    walk->workers = aligned_alloc(_Alignof(struct walk_worker),
+                                  count * sizeof *walk->workers);
+    if (!walk->workers) {
+        return poise_error_set(ENOMEM, "allocate memory", NULL, NULL);
     }
-    const char *name = reader->file->path;
-    ssize_t got =
-        poise_file_pread(reader->file->fd, reader->block, want, reader->offset,
-                         name ? name : "temporary file");
-    if (got < 0) {
-        return (int)got;
+    memset(walk->workers, 0, count * sizeof *walk->workers);
+    walk->worker_count = count;
+    for (unsigned i = 0; i < count; i++) {
+        walk->workers[i].walk = walk;
     }
-    uint32_t words[2];
-    if ((size_t)got < RUN_HEAD) {
-        return damaged(reader);
-    }
-    memcpy(words, reader->block, sizeof words);
-    size_t len = le32toh(words[0]);
-    if (len > (size_t)got - RUN_HEAD) {
-        return damaged(reader);
-    }
-    char head[RUN_HEAD];
-    put_head(head, len, le32toh(words[1]), reader->block + RUN_HEAD);
-    if (memcmp(head, reader->block, RUN_HEAD) != 0) {
-        return damaged(reader);
-    }
-    reader->in = poise_reader_of(reader->block + RUN_HEAD, len);
-    reader->records = le32toh(words[1]);
-    reader->offset += RUN_HEAD + len;
-    memset(reader->record, 0, sizeof reader->record);
     return 0;
 }
 
-int walk_run_next(struct walk_run_reader *reader)
+static int walk_add_roots(struct walk *walk)
 {
-    while (!reader->records) {
-        if (reader->offset >= reader->end) {
-            return 0;
-        }
-        int code = next_block(reader);
-        if (code < 0) {
-            return code;
-        }
+    int code = 0;
+    if (walk->rank != 0 || walk->options.pool.resume) {
+        return 0;
     }
-    const struct walk_set *set = reader->set;
-    bool same = true;
-    for (unsigned i = 0; i < set->words; i++) {
-        uint64_t old = reader->record[i];
-        uint64_t from = i < set->keys && same ? old : 0;
-        reader->record[i] = from + poise_reader_varint(&reader->in);
-        same = same && reader->record[i] == old;
+    /* What is added last runs first. */
+    for (size_t i = walk->options.root_count; i-- > 0 && code == 0;) {
+        struct walk_task task = {.kind = WALK_ROOT, .root = (uint32_t)i};
+        code = poise_pool_add(walk->pool, &task, sizeof task);
     }
-    reader->records--;
-    return reader->in.error ? damaged(reader) : 1;
+    return code;
 }
 
-void walk_run_close(struct walk_run_reader *reader)
+/* ---- a run's life ------------------------------------------------------- */
+
+static int walk_init(struct walk *walk)
 {
-    free(reader->block);
-    reader->block = NULL;
+    struct poise_pool_options *pool = &walk->options.pool;
+    unsigned most =
+        pool->threads_max > pool->threads ? pool->threads_max : pool->threads;
+    unsigned workers = most > 0 ? most : 1;
+    pthread_mutex_init(&walk->waiting.lock, NULL);
+    pthread_mutex_init(&walk->unpack.lock, NULL);
+    int code = walk_fds_init(&walk->fds, walk->options.descriptors, &workers);
+    if (pool->threads > workers) {
+        pool->threads = workers;
+    }
+    if (pool->threads_max > workers) {
+        pool->threads_max = workers;
+    }
+    walk->slow_ticks = poise_clock_ns_to_ticks(WALK_SLOW_NS);
+    walk->poll_ticks = poise_clock_ns_to_ticks(WALK_POLL_NS);
+    walk->commit_ticks = poise_clock_ns_to_ticks(WALK_COMMIT_NS);
+    walk->split_ticks = poise_clock_ns_to_ticks(WALK_SPLIT_NS);
+    return code;
+}
+
+void walk_finish(struct walk *walk)
+{
+    poise_pool_destroy(walk->pool);
+    for (unsigned i = 0; i < walk->worker_count; i++) {
+        struct walk_worker *w = &walk->workers[i];
+        walk_dir_unref(&walk->fds, w->done);
+        walk_chain_free(&w->chain);
+        poise_buf_free(&w->prefix);
+        poise_buf_free(&w->path);
+        poise_buf_free(&w->packed);
+        free(w->buffer);
+        free(w->children);
+    }
+    free(walk->workers);
+    walk_unpack_finish(walk);
+    walk_leave_finish(walk);
+    walk_fds_finish(&walk->fds);
+}
+
+static int walk_check(const struct poise_walk_options *options)
+{
+    if (options->post && (options->pool.checkpoint || options->pool.resume)) {
+        return poise_error_set(
+            EINVAL, "walk", NULL,
+            "directories after their contents cannot be checkpointed");
+    }
+    return 0;
+}
+
+static int walk_agree(struct walk *walk, int code)
+{
+    return walk->world ? poise_world_agree(walk->world, code) : code;
+}
+
+/* Everything up to the first task. Collective: all fail or none. */
+int walk_begin(struct walk *walk)
+{
+    struct poise_buf job = {0};
+    int code = walk_init(walk);
+    if (code == 0) {
+        code = walk_job_write(&walk->options, &job);
+    }
+    code = walk_agree(walk, code);
+    if (code == 0) {
+        code = walk_pool_create(walk, &job);
+    }
+    if (code == 0) {
+        code = walk_agree(walk, walk_workers_create(walk));
+    }
+    poise_buf_free(&job);
+    return code;
+}
+
+/* ---- the result --------------------------------------------------------- */
+
+static void walk_times(struct walk *walk, uint64_t times[WALK_TIMES])
+{
+    const struct poise_pool_stats *stats = poise_pool_stats(walk->pool);
+    struct walk_profile sum = {0};
+    uint64_t busy = 0;
+    memset(times, 0, WALK_TIMES * sizeof *times);
+    for (unsigned i = 0; i < walk->worker_count; i++) {
+        sum.readdir += walk->workers[i].profile.readdir;
+        sum.stat += walk->workers[i].profile.stat;
+        sum.visit += walk->workers[i].profile.visit;
+    }
+    for (unsigned i = 0; i < stats->worker_count; i++) {
+        times[3] += stats->workers[i].comm_ns;
+        times[4] += stats->workers[i].idle_ns;
+        busy += stats->workers[i].busy_ns;
+    }
+    /* What is sampled may come out a little above what holds it. */
+    uint64_t stat = sum.stat < sum.visit ? sum.stat : sum.visit;
+    times[0] = poise_clock_ticks_to_ns(sum.readdir);
+    times[1] = poise_clock_ticks_to_ns(stat);
+    times[2] = poise_clock_ticks_to_ns(sum.visit - stat);
+    uint64_t ours = times[0] + times[1] + times[2];
+    times[5] = busy > ours ? busy - ours : 0;
+}
+
+/* Rank 0: the profiles of all ranks. Collective. */
+static int walk_gather_profiles(struct walk *walk,
+                                struct poise_walk_profile **out)
+{
+    uint64_t times[WALK_TIMES];
+    struct poise_buf mine = {0}, all = {0};
+    struct poise_walk_profile *profiles = NULL;
+    walk_times(walk, times);
+    for (int i = 0; i < WALK_TIMES; i++) {
+        poise_buf_u64(&mine, times[i]);
+    }
+    int code = mine.error;
+    if (code == 0 && walk->world) {
+        code = poise_world_gather(walk->world, 0, mine.data, mine.len, &all);
+    } else {
+        poise_buf_blob(&all, mine.data, mine.len);
+    }
+    if (code == 0 && walk->rank == 0) {
+        profiles = poise_alloc((size_t)walk->size, sizeof *profiles);
+        code = profiles ? all.error : -ENOMEM;
+    }
+    struct poise_reader in = poise_reader_of(all.data, all.len);
+    for (int r = 0; code == 0 && walk->rank == 0 && r < walk->size; r++) {
+        size_t len;
+        const void *blob = poise_reader_blob(&in, &len);
+        struct poise_reader one = poise_reader_of(blob, blob ? len : 0);
+        struct poise_walk_profile *p = &profiles[r];
+        p->readdir_ns = poise_reader_u64(&one);
+        p->stat_ns = poise_reader_u64(&one);
+        p->visit_ns = poise_reader_u64(&one);
+        p->comm_ns = poise_reader_u64(&one);
+        p->idle_ns = poise_reader_u64(&one);
+        p->other_ns = poise_reader_u64(&one);
+    }
+    poise_buf_free(&mine);
+    poise_buf_free(&all);
+    *out = profiles;
+    return code;
+}
+
+/* Fill in `result`. Collective: every rank takes part, whoever asked. */
+static int walk_gather(struct walk *walk, uint64_t start,
+                       struct poise_walk_result *result)
+{
+    uint64_t totals[2], wall = poise_clock_ns() - start;
+    walk_totals(walk, totals);
+    int code = 0;
+    if (walk->world) {
+        code = poise_world_reduce(walk->world, POISE_SUM, totals, 2);
+        if (code == 0) {
+            code = poise_world_reduce(walk->world, POISE_MAX, &wall, 1);
+        }
+    }
+    result->entries = totals[0];
+    result->errors = totals[1];
+    result->wall_ns = wall;
+    result->size = walk->size;
+    if (code == 0) {
+        code = poise_pool_stats_gather(walk->pool, &result->stats);
+    }
+    if (code == 0) {
+        code = walk_gather_profiles(walk, &result->profiles);
+    }
+    return code;
+}
+
+int poise_walk_run(struct poise_world *world,
+                   const struct poise_walk_options *options,
+                   const struct poise_walk_hooks *hooks,
+                   struct poise_walk_result *result)
+{
+    struct walk walk = {.options = *options,
+                        .hooks = *hooks,
+                        .world = world,
+                        .rank = world ? poise_world_rank(world) : 0,
+                        .size = world ? poise_world_size(world) : 1};
+    struct poise_walk_result own = {0};
+    uint64_t start = poise_clock_ns();
+    int code = walk_check(options);
+    if (code < 0) {
+        return code;
+    }
+    code = walk_begin(&walk);
+    if (code == 0) {
+        code = walk_agree(&walk, walk_add_roots(&walk));
+    }
+    if (code == 0) {
+        code = poise_pool_run(walk.pool);
+        int gathered = walk_gather(&walk, start, &own);
+        code = code == 0 ? gathered : code;
+    }
+    if (result) {
+        *result = own;
+    } else {
+        poise_walk_result_free(&own);
+    }
+    walk_finish(&walk);
+    return code;
+}
+
+void poise_walk_result_free(struct poise_walk_result *result)
+{
+    poise_pool_stats_free(result->stats, result->size);
+    free(result->profiles);
+    memset(result, 0, sizeof *result);
 }

@@ -1,5 +1,5 @@
 /* Making one entry whole: beside its place, then into it by a rename. */
-#include "make.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* Attributes of one entry: reading them, and giving them to another. */
-#include "make.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* Removing an entry with all that is below it. */
-#include "make.h"
+#include "internal.h"
 
 #include <dirent.h>
 #include <errno.h>

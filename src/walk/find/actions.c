@@ -1,7 +1,7 @@
 /*
  * find_actions.c - actions of find that start no command.
  */
-#include "find.h"
+#include "internal.h"
 
 #include <string.h>
 #include <sys/stat.h>

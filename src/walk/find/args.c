@@ -1,7 +1,7 @@
 /*
  * find_args.c - the arguments of tests: patterns, numbers, names, modes.
  */
-#include "find.h"
+#include "internal.h"
 
 #include <fnmatch.h>
 #include <grp.h>

@@ -1,8 +1,7 @@
 /*
  * find_entry.c - what evaluation may ask of the current entry, and reports.
  */
-#include "find.h"
-#include "walk/survey/message.h"
+#include "internal.h"
 
 #include <string.h>
 #include <sys/stat.h>

@@ -5,7 +5,7 @@
  * paths as find prints them; -execdir and -okdir start in the directory that
  * holds the entry and get "./NAME". Each worker waits for its own commands.
  */
-#include "find.h"
+#include "internal.h"
 
 #include <spawn.h>
 #include <stdio.h>

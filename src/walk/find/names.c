@@ -1,7 +1,7 @@
 /*
  * find_names.c - names of users, groups and file systems, looked up once.
  */
-#include "find.h"
+#include "internal.h"
 
 #include <grp.h>
 #include <pwd.h>

@@ -6,7 +6,7 @@
  * Chains become one node with many children, so that evaluation recurses only
  * as deep as parentheses are nested.
  */
-#include "find.h"
+#include "internal.h"
 
 #include <stdlib.h>
 #include <string.h>

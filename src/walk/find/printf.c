@@ -3,7 +3,7 @@
  * entry. What GNU find 4.9 does with unusual directives is kept: an unknown
  * one is written as it stands.
  */
-#include "find.h"
+#include "internal.h"
 
 #include <stdlib.h>
 #include <string.h>

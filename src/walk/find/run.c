@@ -8,7 +8,7 @@
  * handed over is part of what a checkpoint saves: nothing is lost, and what
  * was under way comes again after a resume.
  */
-#include "find.h"
+#include "internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
  * move only among tests, and a test that may report an error (-empty on an
  * unreadable directory) is passed by tests of names alone, as in GNU find.
  */
-#include "find.h"
+#include "internal.h"
 
 static bool is_const(const struct find_node *node, bool truth)
 {

@@ -4,7 +4,7 @@
  * Sorted by name. One line of the table is all that lookup, help, completion
  * and suggestions know of a primary.
  */
-#include "find.h"
+#include "internal.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /*
  * find_tests.c - what the tests of find ask of an entry.
  */
-#include "find.h"
+#include "internal.h"
 
 #include <fnmatch.h>
 #include <stdlib.h>

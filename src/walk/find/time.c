@@ -6,7 +6,7 @@
  * [N, N+1) days, -mmin N one in [N-1, N) minutes, and -mtime -N reaches one
  * second further than N days.
  */
-#include "find.h"
+#include "internal.h"
 
 #include <math.h>
 #include <stdio.h>

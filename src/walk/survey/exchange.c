@@ -4,7 +4,7 @@
  * set there, which spills like the first. The order of messages is of no
  * importance; how many pieces to expect is said at the end.
  */
-#include "survey.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
  *     CHECKPOINT.TOKEN.GEN.RANK.links, .pieces    spilled sets
  *     RESUMED.TOKEN.GEN.run          the number GEN is taken
  */
-#include "survey.h"
+#include "internal.h"
 
 #include <ctype.h>
 #include <dirent.h>

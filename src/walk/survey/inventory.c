@@ -3,7 +3,7 @@
  * of this rank. Rows of SQLite and binary inventories are coded in blocks,
  * those of CSV and JSON are finished lines.
  */
-#include "survey.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

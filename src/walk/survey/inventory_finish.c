@@ -1,5 +1,5 @@
 /* One inventory of all ranks' parts, and how a binary one is read. */
-#include "survey.h"
+#include "internal.h"
 
 #include <endian.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* How rows are coded in blocks. docs/formats.md, "Inventory". */
-#include "survey.h"
+#include "internal.h"
 
 #include <endian.h>
 #include <errno.h>

@@ -2,7 +2,7 @@
  * An inventory as an SQLite database: one transaction, without a journal,
  * into a temporary file that takes the final name only when it is whole.
  */
-#include "survey.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

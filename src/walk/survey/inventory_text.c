@@ -1,5 +1,5 @@
 /* Lines of CSV and JSON inventories, and the reader of binary ones. */
-#include "survey.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-/* Sets of records in bounded memory. See survey.h. */
-#include "survey.h"
+/* Sets of records in bounded memory. See internal.h. */
+#include "internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

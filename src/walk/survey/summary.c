@@ -1,5 +1,5 @@
 /* The figures of all workers and ranks become one summary on rank 0. */
-#include "survey.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -2,9 +2,9 @@
  * A survey: one walk that counts, and writes an inventory.
  *
  * Files of its own begin with the names of OUTPUT and of the checkpoint
- * (survey_files.c).
+ * (files.c).
  */
-#include "survey.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

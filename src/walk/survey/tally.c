@@ -7,7 +7,7 @@
  * could be. Inodes with several names count nothing here but their names:
  * each is a record in a set, counted once when all sets are merged.
  */
-#include "survey.h"
+#include "internal.h"
 
 #include <dirent.h>
 #include <errno.h>

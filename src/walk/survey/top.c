@@ -1,5 +1,5 @@
 /* Top lists and counts per owner. */
-#include "survey.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

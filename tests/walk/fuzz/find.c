@@ -4,7 +4,7 @@
  */
 #include "../../fuzz/fuzz.h"
 
-#include <poise/walk.h>
+#include <poise/find.h>
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,11 +1,8 @@
-/*
- * make.h - how the parts of "making one entry whole" meet; of the room walk,
- * for make.c, make_meta.c and remove.c only.
- */
-#ifndef POISE_WALK_MAKE_H
-#define POISE_WALK_MAKE_H
+/* What the files that make one entry whole share. */
+#ifndef WALK_ENTRY_INTERNAL_H
+#define WALK_ENTRY_INTERNAL_H
 
-#include "walk/internal.h"
+#include <poise/entry.h>
 
 /** Give what `name` is (or `fd`, if that is not -1) the attributes of `meta`
  * where they differ from what it has: 1 if anything was changed. */

@@ -2,13 +2,13 @@
  * Shared inside the walk's engine: directories as nodes, the cache of
  * descriptors, the reader of one range, and the state of one run.
  *
- * Who calls whom: walk.c (one run over a pool) -> read.c (a task: a range of
+ * Who calls whom: run.c (one run over a pool) -> read.c (a task: a range of
  * one directory) -> entry.c (what callbacks may ask) -> descriptors.c -> dir.c
  * (chains of names). pack.c turns tasks into bytes and back, leave.c counts
  * what is still to come below a directory.
  */
-#ifndef POISE_WALK_INTERNAL_H
-#define POISE_WALK_INTERNAL_H
+#ifndef WALK_ENGINE_INTERNAL_H
+#define WALK_ENGINE_INTERNAL_H
 
 #include <poise/walk.h>
 
@@ -206,7 +206,7 @@ struct walk {
     uint64_t loaded_entries, loaded_errors; /* of a resumed checkpoint */
 };
 
-/* ---- walk.c ------------------------------------------------------------- */
+/* ---- run.c -------------------------------------------------------------- */
 
 /** From a struct walk with options, hooks, world, rank and size: all that is
  * needed but the first tasks. Collective; walk_finish also after a failure. */

@@ -3,7 +3,7 @@
  * working directory from which relative names lead ("" if there are none), and
  * what is walked and how.
  */
-#include "walk/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,17 +1,17 @@
 /*
- * du.h - how the parts of du meet; of the room walk, for du*.c only.
+ * What the files of du share.
  *
  * Every line that du may print is a node: the worker that visits the entry
  * makes it, in arrays of its own, and gives the directory a tag that names it
- * in the whole world. Whoever reads the directory, on any rank, charges what
- * it finds to that tag. Nodes know their parents by tag alone, so that no path
- * is built, sent or compared before the end, when rank 0 puts all together.
+ * in the whole world. The worker that reads the directory, on any rank,
+ * charges what it finds to that tag. Nodes know their parents by tag alone, so
+ * that no path is built, sent or compared before the end, when rank 0 puts all
+ * together.
  */
-#ifndef POISE_WALK_DU_H
-#define POISE_WALK_DU_H
+#ifndef WALK_DU_INTERNAL_H
+#define WALK_DU_INTERNAL_H
 
-#include <poise/core.h>
-#include <poise/walk.h>
+#include <poise/du.h>
 
 #include <errno.h>
 #include <pthread.h>

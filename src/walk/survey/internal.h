@@ -7,16 +7,16 @@
  * save. Sets (hard links, directories read in pieces) and the part file are
  * one per rank, each behind a lock of its own.
  */
-#ifndef WALK_SURVEY_H
-#define WALK_SURVEY_H
+#ifndef WALK_SURVEY_INTERNAL_H
+#define WALK_SURVEY_INTERNAL_H
 
-#include "message.h"
+#include "walk/engine/engine.h"
 
-#include <poise/walk.h>
+#include <poise/survey.h>
 
 #include <pthread.h>
 
-/* ---- sets of records that spill to disk (set.c, run.c) ------------------ */
+/* ---- sets of records that spill to disk (set.c, runs.c) ------------------ */
 
 enum { WALK_RECORD_WORDS = 5, WALK_RUN_BLOCK = 16384 };
 
@@ -169,7 +169,7 @@ int walk_owners_move(struct walk_owners *to, struct walk_owners *from);
 int walk_owners_save(const struct walk_owners *owners, struct poise_buf *out);
 int walk_owners_load(struct walk_owners *owners, struct poise_reader *in);
 
-/* ---- the survey's own files (survey_files.c, survey.c) ------------------ */
+/* ---- the survey's own files (files.c, survey.c) ------------------ */
 
 /** BASE.TOKEN.GENERATION.RANK.REST; without RANK if it is negative, and then
  * without GENERATION if that is 0. Owned by the caller; NULL: no memory. */

@@ -1,15 +1,16 @@
 /*
- * find.h - how the parts of find meet; of the room walk, for find*.c only.
+ * What the files of find share.
  *
  * A compiled expression (struct poise_walk_find) is a tree of nodes that is
  * never written after compilation. What changes while it is evaluated belongs
  * to a worker (struct find_state) or, once per rank, to struct find_run.
  */
-#ifndef POISE_WALK_FIND_H
-#define POISE_WALK_FIND_H
+#ifndef WALK_FIND_INTERNAL_H
+#define WALK_FIND_INTERNAL_H
 
-#include <poise/core.h>
-#include <poise/walk.h>
+#include "walk/engine/engine.h"
+
+#include <poise/find.h>
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,0 +1,116 @@
+/*
+ * poise/entry.h - make one entry of a directory whole; remove one.
+ *
+ * What an entry is, apart from its name and its data, is struct
+ * poise_walk_meta. An entry is made from that and, if it is a regular file,
+ * from data that come from anywhere: a wire, another file, a reflink. It is
+ * made beside its place under a temporary name, gets its attributes, times
+ * last, and appears under its own name by a rename: a reader sees what was
+ * there before, or all of the new entry. Links are never followed.
+ *
+ * Names are of one component, relative to a descriptor of their directory.
+ * All functions are local and safe in any thread; of two that make the same
+ * name at a time, the entry of one remains.
+ */
+#ifndef POISE_ENTRY_H
+#define POISE_ENTRY_H
+
+#include <poise/core.h>
+
+#include <sys/stat.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+    POISE_WALK_KEEP_MODE = 1,
+    POISE_WALK_KEEP_OWNER = 2,  /**< user (by root only) and group (where the
+                                     process is allowed to give it away) */
+    POISE_WALK_KEEP_TIMES = 4,  /**< of modification */
+    POISE_WALK_KEEP_XATTRS = 8, /**< user.*, access lists; for root also
+                                     trusted.* and file capabilities */
+    POISE_WALK_KEEP_ALL = 15,
+};
+
+struct poise_walk_meta {
+    uint32_t mode; /**< type and permissions, as st_mode */
+    uint32_t uid, gid;
+    uint32_t major, minor; /**< devices */
+    uint64_t size;         /**< regular files: how long they become */
+    struct timespec mtime;
+    bool sparse;        /**< regular files: has holes; long zeros become some */
+    const char *target; /**< symbolic links; borrowed */
+    const void *xattrs; /**< (name, value) as poise_buf_blob wrote them, in the
+                             order of names; borrowed */
+    size_t xattrs_len;
+    /* Told by poise_walk_meta_get, never given. */
+    uint64_t dev, ino;
+    uint32_t links;
+};
+
+/** The metadata of an entry, links not followed; with xattrs if `keep` says
+ * so. Strings are appended to `memory`, which is reset before. Where the file
+ * system has no xattrs there are none. */
+POISE_API int poise_walk_meta_get(int dirfd, const char *name, unsigned keep,
+                                  struct poise_walk_meta *meta,
+                                  struct poise_buf *memory);
+
+/** A regular file in the making; zero-initialised is none. The fields are
+ * not for the caller to change. */
+struct poise_walk_making {
+    int fd;    /**< the file, for reading and writing: data may also be put
+                    into it directly (FICLONE, copy_file_range) */
+    int dirfd; /**< borrowed until the end */
+    const char *name;   /**< the same */
+    char temporary[40]; /**< its name so far; "": none is being made */
+    uint64_t at;        /**< bytes so far */
+    bool sparse;
+};
+
+/** Names of temporary files begin so. */
+#define POISE_WALK_TEMPORARY ".poise-making-"
+
+/** Begin a file. `sparse`: zeros become holes. */
+POISE_API int poise_walk_make_begin(struct poise_walk_making *making, int dirfd,
+                                    const char *name, bool sparse);
+/** The next bytes. */
+POISE_API int poise_walk_make_data(struct poise_walk_making *making,
+                                   const void *data, size_t len);
+/** The next bytes are a hole. */
+POISE_API int poise_walk_make_hole(struct poise_walk_making *making,
+                                   uint64_t len);
+/** Give it its length, its attributes and its name. `replace`: a whole
+ * directory that has the name goes; else -EISDIR if it is not empty. Whatever
+ * happens the making is over, and nothing temporary is left. */
+POISE_API int poise_walk_make_commit(struct poise_walk_making *making,
+                                     const struct poise_walk_meta *meta,
+                                     unsigned keep, bool replace);
+/** Give up; also where none is being made. */
+POISE_API void poise_walk_make_abort(struct poise_walk_making *making);
+
+/** Make a symbolic link, pipe, socket or device, in the same way. */
+POISE_API int poise_walk_make_special(int dirfd, const char *name,
+                                      const struct poise_walk_meta *meta,
+                                      unsigned keep, bool replace);
+/** Make `name` a hard link to an entry that is there: 1; 0 if it was one. */
+POISE_API int poise_walk_make_link(int from_dirfd, const char *from, int dirfd,
+                                   const char *name, bool replace);
+/** Make a directory that only its owner may enter: 1; 0 if there was one,
+ * which its owner may now change. What else has the name goes. Its attributes
+ * belong to it when all is in it: poise_walk_make_attributes. */
+POISE_API int poise_walk_make_directory(int dirfd, const char *name);
+/** Give an entry that is there the attributes of `meta`, where they differ:
+ * 1; 0 if there was nothing to change. */
+POISE_API int poise_walk_make_attributes(int dirfd, const char *name,
+                                         const struct poise_walk_meta *meta,
+                                         unsigned keep);
+/** Remove an entry with all that is below it. Directories deeper than the
+ * process may open descriptors are -EMFILE. 0 as well if there is none. */
+POISE_API int poise_walk_remove(int dirfd, const char *name);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,56 @@
+/*
+ * poise/find.h - entries that match an expression, with the words and meanings
+ * of GNU find, in parallel.
+ */
+#ifndef POISE_FIND_H
+#define POISE_FIND_H
+
+#include <poise/walk.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** A compiled find expression: immutable, shared by all workers. */
+struct poise_walk_find;
+
+/**
+ * Compile the arguments of find after its start paths (tests, actions,
+ * operators; names and meanings of GNU find). Local; -EINVAL names the word
+ * at fault, and the nearest known one.
+ */
+POISE_API int poise_walk_find_compile(int argc, const char *const *argv,
+                                      struct poise_walk_find **out);
+POISE_API void poise_walk_find_destroy(struct poise_walk_find *find);
+
+struct poise_walk_find_options {
+    struct poise_walk_options walk; /**< roots, pool; depth limits and -xdev
+                                         come from the expression */
+    const struct poise_walk_find *find;
+    /** Output bytes: whole lines (or NUL-ended records), on rank 0. */
+    int (*output)(const void *data, size_t len, void *arg);
+    int (*error)(struct poise_worker *worker, const struct poise_error *err,
+                 void *arg);
+    /** -ok and -okdir: put the question, return whether the answer is yes.
+     * One call at a time, any worker. NULL: those actions are -ENOTSUP, as
+     * they always are in a world of several ranks. */
+    bool (*ask)(const char *question, size_t len, void *arg);
+    void (*progress)(const struct poise_pool_stats *stats, void *arg);
+    void *arg;
+};
+/** Collective; return codes as poise_walk_run (0 also after -quit). Output,
+ * commands and deletions happen at least once if the job is resumed.
+ * result->errors counts, besides what could not be read, entries that could
+ * not be evaluated or deleted and failed commands of -exec ... {} +. */
+POISE_API int poise_walk_find_run(struct poise_world *world,
+                                  const struct poise_walk_find_options *opts,
+                                  struct poise_walk_result *result);
+/** All primaries with one line of help each, for --help and completion:
+ * pairs name, text; NULL-terminated. */
+POISE_API const char *const *poise_walk_find_primaries(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -228,6 +228,7 @@ struct task_waiting {
 
 /** Safra's algorithm. */
 struct task_token {
+    bool plain;    /**< set by a test: the paper's rule, without counting */
     int64_t count; /**< basic messages sent minus received */
     bool black;
     bool here;            /**< held, with what follows */

@@ -98,7 +98,7 @@ void task_send(struct poise_pool *pool, int dest, struct task_head head,
         net->token.count++;
         pool->cut.basic_sent++;
         /* EWD840 marks only who gives to a rank that the token has passed. */
-        if (pool->options.plain_token && dest < pool->rank) {
+        if (net->token.plain && dest < pool->rank) {
             net->token.black = true;
         }
     }
@@ -166,7 +166,7 @@ static void net_receive(struct poise_pool *pool,
     }
     if (net_kinds[in.head.kind].basic) {
         net->token.count--;
-        net->token.black |= !pool->options.plain_token;
+        net->token.black |= !net->token.plain;
         pool->cut.basic_received++;
         if (in.head.cut < pool->cut.number) {
             task_cut_late(pool, &in);

@@ -138,8 +138,6 @@ struct poise_pool_options {
      * those that find none left go unrecorded. The caller's thread emits into
      * the ring of its context (poise_trace_use). NULL: none. Borrowed. */
     struct poise_trace *trace;
-    /** Emulated termination fault for a test: EWD840's rule, no counting. */
-    bool plain_token;
 };
 
 /** Collective over `world` (NULL: one process, no communication). The world

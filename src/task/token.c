@@ -5,8 +5,9 @@
  * nothing to do, adds up the counts and takes the colours. White, and a sum
  * of zero with rank 0's own: nothing is left, nor under way.
  *
- * The paper's rule (EWD840, option plain_token) does not count, and is wrong
- * as soon as a message can be overtaken by the token. Source: tree-walk IV.A.
+ * The paper's rule (EWD840, `plain`, which only a test sets) does not count,
+ * and is wrong as soon as a message can be overtaken by the token. Source:
+ * tree-walk IV.A.
  *
  * Should tokens get lost, rank 0 sends another after a while. Ranks forget
  * older ones; but as a stale one may have whitened a rank that the new one
@@ -69,7 +70,7 @@ static void token_judge(struct poise_pool *pool, uint64_t now)
     token->out = false;
     token->doubtful = false;
     token->patience_ns = 0;
-    if (!black && (sum == 0 || pool->options.plain_token)) {
+    if (!black && (sum == 0 || token->plain)) {
         task_end_all(pool, false);
         return;
     }

@@ -125,8 +125,6 @@ struct poise_walk_options {
     uint32_t max_depth;   /**< entries deeper are not read; 0: no limit,
                                set `max_depth_is_zero` for roots only */
     bool max_depth_is_zero;
-    bool single_entries;  /**< one task per entry, not per directory: only
-                               to compare with the paper's central scheme */
     unsigned descriptors; /**< how many to keep open; 0: from RLIMIT */
     bool resume_here;     /**< pool.job holds relative names: resume only in
                                the working directory of now; so it is anyway

@@ -33,7 +33,8 @@ struct job {
     uint64_t fail_send; /**< which, after the pool was made; 0: none */
     bool (*divert)(struct poise_pool *pool, int dest,
                    const struct poise_buf *message, void *arg);
-    int hold; /**< tokens that overtake the diverted message */
+    bool plain; /**< see struct task_token */
+    int hold;   /**< tokens that overtake the diverted message */
     void (*check)(struct poise_pool *pool, struct job *job);
     uint64_t messages, given; /**< over all ranks; atomic */
     uint64_t last_said[MOST_RANKS];
@@ -186,6 +187,7 @@ static void *side_main(void *arg)
     if (job->fail_send > 0 && poise_world_rank(side->world) == 0) {
         poise_fault_arm(POISE_FAULT_SEND, job->fail_send, EIO, false);
     }
+    pool->net.token.plain = job->plain;
     pool->net.divert = job->divert;
     pool->net.divert_arg = side;
     side->code = poise_pool_run(pool);
@@ -379,7 +381,7 @@ static void test_message_in_flight(void **state)
     job_expect(&job, 3);
     assert_true(job.given > 0);
     /* The paper's rule sees everybody idle, and ends without those tasks. */
-    job.options.plain_token = true;
+    job.plain = true;
     job.hold = 1000;
     job.given = 0;
     assert_int_equal(job_go(&job, 3), 0);

@@ -203,11 +203,12 @@ static void test_memory_faults(void **state)
         struct seen seen = {.count_only = true};
         options.pool.threads = 1 + k % 2;
         options.post = k % 3 == 0;
-        options.single_entries = k % 5 == 0;
+        tree_single_entries(k % 5 == 0);
         options.pool.queue_bytes = k % 2 ? 4096 : 0;
         poise_fault_arm(POISE_FAULT_ALLOC, k, ENOMEM, false);
         int code = seen_walk(&options, &seen, &result);
         poise_fault_arm(POISE_FAULT_ALLOC, 0, 0, false);
+        tree_single_entries(false);
         failed += code == -ENOMEM;
         assert_true(code == -ENOMEM ||
                     (code == 0 &&

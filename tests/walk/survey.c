@@ -2,6 +2,7 @@
  * The summary of a survey against a plain recursion over the same tree.
  */
 #include "survey_common.h"
+#include "tree.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -51,10 +52,11 @@ static void test_vanished(void **state)
         struct poise_walk_survey_options options = survey_options(1);
         struct poise_walk_summary summary;
         struct poise_walk_result result;
-        options.walk.single_entries = k % 2;
+        tree_single_entries(k % 2);
         poise_fault_arm(POISE_FAULT_STAT, k, ENOENT, false);
         int code = poise_walk_survey(NULL, &options, &summary, &result);
         poise_fault_arm(POISE_FAULT_STAT, 0, 0, false);
+        tree_single_entries(false);
         assert_int_equal(code, 0);
         assert_int_equal(result.errors, 1);
         assert_int_equal(summary.entries, result.entries);

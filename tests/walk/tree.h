@@ -18,6 +18,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/** One task for each entry, or for each directory, in the walks that follow:
+ * WALK_SINGLE_ENTRIES of walk/engine/internal.h. */
+static inline void tree_single_entries(bool on)
+{
+    if (on) {
+        setenv("POISE_WALK_SINGLE_ENTRIES", "1", 1);
+    } else {
+        unsetenv("POISE_WALK_SINGLE_ENTRIES");
+    }
+}
+
 /** A set of strings, filled by several threads. */
 struct tree_list {
     pthread_mutex_t lock;

@@ -43,10 +43,11 @@ static void test_single_entries(void **state)
     (void)state;
     for (unsigned threads = 1; threads <= 2; threads++) {
         struct poise_walk_options options = side_options();
-        options.single_entries = true;
         options.pool.threads = threads;
         options.statx_mask = threads == 2 ? STATX_BASIC_STATS : 0;
+        tree_single_entries(true);
         check_walk(&options, false);
+        tree_single_entries(false);
     }
 }
 
@@ -56,8 +57,9 @@ static void test_spilled(void **state)
     struct poise_walk_options options = side_options();
     options.pool.queue_bytes = 4096;
     check_walk(&options, false);
-    options.single_entries = true;
+    tree_single_entries(true);
     check_walk(&options, false);
+    tree_single_entries(false);
 }
 
 static void test_no_openat2(void **state)
@@ -240,8 +242,9 @@ static void test_pieces(void **state)
         struct poise_walk_hooks hooks = {.piece = on_piece, .arg = &seen};
         options.pool.threads = 1 + kind;
         options.statx_mask = kind & 1 ? STATX_BASIC_STATS : 0;
-        options.single_entries = kind == 2;
+        tree_single_entries(kind == 2);
         assert_int_equal(poise_walk_run(NULL, &options, &hooks, NULL), 0);
+        tree_single_entries(false);
         assert_int_equal(seen.count, side_truth.count - 1);
         tree_list_sort(&seen.left);
         for (size_t i = 1; i < seen.left.count; i++) {
@@ -298,10 +301,11 @@ static void test_post(void **state)
         struct seen seen = {0};
         options.post = true;
         options.pool.threads = kind < 3 ? 1 : 3;
-        options.single_entries = kind % 3 == 1;
         options.pool.queue_bytes = kind % 3 == 2 ? 4096 : 0;
         options.descriptors = 1;
+        tree_single_entries(kind % 3 == 1);
         assert_int_equal(seen_walk(&options, &seen, NULL), 0);
+        tree_single_entries(false);
         assert_true(tree_list_equal(&seen.paths, &side_truth));
         check_left(&seen.left);
         seen_free(&seen);

@@ -72,6 +72,7 @@ struct member {
 
 struct job {
     struct poise_walk_options options;
+    bool single; /* entries as tasks */
     int size;
     struct tree_list paths, left;
     uint64_t visited; /* __atomic */
@@ -191,6 +192,7 @@ static int job_run(struct job *job, int size,
     pthread_t threads[RANKS_MOST];
     job->size = size;
     job->options.pool.interrupt = &job->interrupt;
+    tree_single_entries(job->single);
     assert_int_equal(poise_world_create_local(size, local, worlds), 0);
     for (int r = 0; r < size; r++) {
         job->members[r] =
@@ -287,7 +289,7 @@ static void test_every_entry_once(void **state)
         job.options.pool.queue_bytes = covers[i].queue_bytes;
         job.options.statx_mask = covers[i].metadata ? STATX_BASIC_STATS : 0;
         job.options.post = covers[i].post;
-        job.options.single_entries = covers[i].single;
+        job.single = covers[i].single;
         job.options.descriptors = covers[i].size == 3 ? 1 : 0;
         assert_int_equal(job_run(&job, covers[i].size, NULL), 0);
         assert_true(tree_list_equal(&job.paths, &truth));
@@ -334,7 +336,7 @@ static void random_job(struct job *job, struct poise_local_options *local,
         poise_rng_below(rng, 3) ? 1 + poise_rng_below(rng, 2000) : 0;
     pool->seed = 1 + poise_rng_below(rng, 1 << 20);
     job->options.post = post;
-    job->options.single_entries = poise_rng_below(rng, 3) == 0;
+    job->single = poise_rng_below(rng, 3) == 0;
     job->options.statx_mask = poise_rng_below(rng, 2) ? STATX_BASIC_STATS : 0;
     job->options.descriptors = (unsigned)poise_rng_below(rng, 2);
     local->delay_max_ns =
@@ -411,7 +413,7 @@ static struct job checkpoint_job(const char *path, int single)
     job.options.pool.job = "who asks";
     job.options.pool.job_bytes = 8;
     job.options.statx_mask = STATX_BASIC_STATS;
-    job.options.single_entries = single;
+    job.single = single;
     return job;
 }
 

@@ -11,7 +11,7 @@
 struct values {
     struct cli_engine engine;
     const char *output, *report;
-    bool names_only, one_file_system, single_entries, json, stats;
+    bool names_only, one_file_system, json, stats;
     int format; /* 0: by the name of the output */
     int64_t top, max_depth;
 };
@@ -65,10 +65,6 @@ static const struct poise_option options[] = {
      .offset = offsetof(struct values, engine.resume)},
     {POISE_OPTION_HEADING, .help = "How it is done"},
     CLI_ENGINE_OPTIONS(struct values, engine, 't'),
-    {POISE_OPTION_FLAG, .name = "single-entries",
-     .help = "one task per entry, not per directory: only to compare with the "
-             "central scheme of the literature",
-     .offset = offsetof(struct values, single_entries)},
     CLI_COMMON_OPTIONS(struct values, engine.common),
     {POISE_OPTION_END},
 };
@@ -132,7 +128,6 @@ static void survey_options(const struct values *values, int argc, char **argv,
     out->walk.roots = first < argc ? (const char *const *)(argv + first) : here;
     out->walk.root_count = first < argc ? (size_t)(argc - first) : 1;
     out->walk.one_file_system = values->one_file_system;
-    out->walk.single_entries = values->single_entries;
     out->walk.max_depth =
         values->max_depth > 0 ? (uint32_t)values->max_depth : 0;
     out->walk.max_depth_is_zero = values->max_depth == 0;

@@ -14,6 +14,11 @@
 
 #include <pthread.h>
 
+/** Set in the environment of a benchmark or a test, it makes one task of each
+ * entry instead of one of each directory: the paper's central scheme (tree-walk
+ * II.B), to compare with. Not for users. */
+#define WALK_SINGLE_ENTRIES "POISE_WALK_SINGLE_ENTRIES"
+
 /** The position behind the last entry of any directory. Positions are the
  * d_off of the entry before; nothing can follow the largest off_t. */
 #define WALK_END ((uint64_t)INT64_MAX)
@@ -119,7 +124,7 @@ int walk_fd_publish(struct walk_fds *fds, struct poise_walk_dir *dir, int fd);
 enum walk_kind {
     WALK_ROOT,  /* look at operand `root` and begin there */
     WALK_RANGE, /* read dir in [from, to) */
-    WALK_ENTRY, /* single_entries: one entry of dir, its name follows */
+    WALK_ENTRY, /* of single entries: one entry of dir, its name follows */
 };
 
 /** A task in this process; holds one reference to dir. */
@@ -194,6 +199,7 @@ struct walk_unpack {
 struct walk {
     struct poise_walk_options options;
     struct poise_walk_hooks hooks;
+    bool single_entries;       /* see WALK_SINGLE_ENTRIES */
     struct poise_world *world; /* NULL: alone */
     struct poise_pool *pool;
     int rank, size;
@@ -216,8 +222,7 @@ void walk_finish(struct walk *walk);
 /* ---- job.c -------------------------------------------------------------- */
 
 /** What a checkpoint of this walk and a resume must agree on. */
-int walk_job_write(const struct poise_walk_options *options,
-                   struct poise_buf *job);
+int walk_job_write(const struct walk *walk, struct poise_buf *job);
 
 /* ---- entry.c ------------------------------------------------------------ */
 

@@ -92,9 +92,9 @@ static int job_place(const struct poise_walk_options *options,
     return code;
 }
 
-int walk_job_write(const struct poise_walk_options *options,
-                   struct poise_buf *job)
+int walk_job_write(const struct walk *walk, struct poise_buf *job)
 {
+    const struct poise_walk_options *options = &walk->options;
     struct poise_buf place = {0};
     int code = job_place(options, &place);
     if (code < 0) {
@@ -109,7 +109,7 @@ int walk_job_write(const struct poise_walk_options *options,
     poise_buf_varint(job, options->one_file_system);
     poise_buf_varint(job, options->max_depth);
     poise_buf_varint(job, options->max_depth_is_zero);
-    poise_buf_varint(job, options->single_entries);
+    poise_buf_varint(job, walk->single_entries);
     poise_buf_varint(job, options->root_count);
     for (size_t i = 0; i < options->root_count; i++) {
         poise_buf_blob(job, options->roots[i], strlen(options->roots[i]));

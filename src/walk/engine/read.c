@@ -359,7 +359,7 @@ static uint64_t read_choose_cut(struct walk_reader *r)
 static int read_share(struct walk_reader *r, uint64_t now)
 {
     struct walk_worker *w = r->w;
-    if (w->child_count == 0 && !w->walk->options.single_entries) {
+    if (w->child_count == 0 && !w->walk->single_entries) {
         if (now - w->split_at < w->walk->split_ticks) {
             return 0; /* the last part may not have been found yet */
         }
@@ -501,7 +501,7 @@ static int read_entry(struct walk_reader *r, const struct dirent64 *d)
     view->entry.ino = d->d_ino;
     view->tag = 0;
     view->have = 0;
-    if (w->walk->options.single_entries) {
+    if (w->walk->single_entries) {
         return read_add_entry(r);
     }
     if (mask != 0 || d->d_type == DT_UNKNOWN) {

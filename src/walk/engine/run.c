@@ -347,6 +347,7 @@ static int walk_init(struct walk *walk)
     if (pool->threads_max > workers) {
         pool->threads_max = workers;
     }
+    walk->single_entries = getenv(WALK_SINGLE_ENTRIES) != NULL;
     walk->slow_ticks = poise_clock_ns_to_ticks(WALK_SLOW_NS);
     walk->poll_ticks = poise_clock_ns_to_ticks(WALK_POLL_NS);
     walk->commit_ticks = poise_clock_ns_to_ticks(WALK_COMMIT_NS);
@@ -394,7 +395,7 @@ int walk_begin(struct walk *walk)
     struct poise_buf job = {0};
     int code = walk_init(walk);
     if (code == 0) {
-        code = walk_job_write(&walk->options, &job);
+        code = walk_job_write(walk, &job);
     }
     code = walk_agree(walk, code);
     if (code == 0) {

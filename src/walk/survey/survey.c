@@ -147,7 +147,7 @@ static int write_job(struct survey *survey)
     poise_buf_varint(job, options->walk.one_file_system);
     poise_buf_varint(job, options->walk.max_depth);
     poise_buf_varint(job, options->walk.max_depth_is_zero);
-    poise_buf_varint(job, options->walk.single_entries);
+    poise_buf_varint(job, 0); /* once an option: the format keeps its place */
     poise_buf_blob(job, output, strlen(output));
     poise_buf_varint(job, options->walk.root_count);
     for (size_t i = 0; i < options->walk.root_count; i++) {
@@ -257,7 +257,7 @@ int poise_walk_survey_resume(const char *checkpoint,
         read.walk.one_file_system = poise_reader_varint(&in) != 0;
         read.walk.max_depth = (uint32_t)poise_reader_varint(&in);
         read.walk.max_depth_is_zero = poise_reader_varint(&in) != 0;
-        read.walk.single_entries = poise_reader_varint(&in) != 0;
+        poise_reader_varint(&in);
         code = in.error ? in.error : read_strings(&in, memory, &read);
         if (code == 0) {
             read.walk.pool.resume = checkpoint;

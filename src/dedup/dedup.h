@@ -1,14 +1,10 @@
 /*
- * poise/dedup.h - send each byte over a thin link once: segmentation,
- * two-level fingerprints, the segment cache and the wire protocol.
+ * poise/dedup.h - send each byte over a thin link once.
  *
- * Segmentation is separate from elimination. A segmenter turns data into
- * pieces with a placement (an interval of a stream, a rectangle of a screen)
- * and, on the other side, pieces with a placement into data again. The cache
- * knows segments by short keyed fingerprints and keeps them in the order in
- * which they came. The protocol names by fingerprints, or by their place
- * behind others, what the receiver has; a cryptographic hash over each group
- * proves that it had it.
+ * A peer is one end of a connection. It cuts what it sends into segments
+ * (poise/segment.h) and names those that the receiver has, by short
+ * fingerprints or by their place behind others in the cache (poise/cache.h); a
+ * cryptographic hash over each group proves that the receiver had them.
  *
  * Knows neither files of users nor connections. All functions are local; a
  * handle is used by one thread at a time.
@@ -18,122 +14,18 @@
 #ifndef POISE_DEDUP_H
 #define POISE_DEDUP_H
 
-#include <poise/core.h>
+#include <poise/cache.h>
+#include <poise/segment.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* ---- pieces ------------------------------------------------------------- */
-
-/** Where a piece belongs. In one dimension `x` is the offset in the stream in
- * bytes, `width` the length, y = 0 and height = 1. In two dimensions all are
- * in elements, and the data are `height` rows of `width` elements without
- * gaps. */
-struct poise_dedup_place {
-    uint64_t x;
-    uint32_t y, width, height;
-};
-
-enum poise_dedup_kind {
-    POISE_DEDUP_SEGMENT, /**< likely to be seen again: has a fingerprint */
-    POISE_DEDUP_LITERAL, /**< not worth one: sent as it is, never cached */
-    POISE_DEDUP_FILL,    /**< the first `period` bytes, again and again */
-    POISE_DEDUP_RANGE,   /**< a part of an older segment, see `range` */
-};
-
-/** What a ranged piece is a part of: the `of_len` bytes at `of`, which are
- * in the cache as one segment; the piece begins `skip` bytes into them. */
-struct poise_dedup_range {
-    const unsigned char *of;
-    size_t of_len, skip;
-};
-
-struct poise_dedup_cut_options;
-
-/** One piece of data; everything is borrowed for the time of the call. */
-struct poise_dedup_piece {
-    enum poise_dedup_kind kind;
-    const unsigned char *data; /**< `len` bytes, whatever the kind */
-    size_t len;
-    uint32_t period; /**< FILL only */
-    struct poise_dedup_range range;
-    struct poise_dedup_place place;
-    /** Of numbers: their element and shape; begins with a whole one. May be
-     * NULL. */
-    const struct poise_dedup_cut_options *array;
-};
-
-/* ---- segmenters --------------------------------------------------------- */
-
-enum { POISE_DEDUP_DIMENSIONS = 5 };
-
-struct poise_dedup_cut_options {
-    uint32_t average;  /**< bytes of a segment, rounded to a power of two where
-                            the method needs one; 0: 256 */
-    uint32_t min, max; /**< limits; 0: average / 4, 8 * average */
-    uint32_t window;   /**< of rolling fingerprints, in bytes; 0: by method */
-    bool plain_runs;   /**< constant and periodic data are no special case */
-    /** Of an array of numbers, for `floats`: bytes of an element (4 or 8; 0: 4)
-     * and elements along each dimension, the one whose neighbours lie side by
-     * side last, 0 behind it. What the data have more is further steps. Where
-     * they are wrong, or not known, nothing is lost but bytes. */
-    uint32_t element;
-    uint32_t shape[POISE_DEDUP_DIMENSIONS];
-};
-
-enum {
-    POISE_DEDUP_METHOD_VERSION = 2,
-    POISE_DEDUP_HISTORY = 256,          /**< bytes that `next` may look back */
-    POISE_DEDUP_SEGMENT_MOST = 1 << 16, /**< longest segment */
-    POISE_DEDUP_FILL_MOST = 1 << 16,
-};
-
-/** What a method found at the beginning of what is left. */
-struct poise_dedup_cut {
-    enum poise_dedup_kind kind;
-    size_t len;  /**< from 1 to POISE_DEDUP_SEGMENT_MOST */
-    size_t back; /**< so many of them lie before the beginning: the piece
-                      overlaps the one before; below len, and at most
-                      POISE_DEDUP_HISTORY */
-    struct poise_dedup_range range;
-};
-
-/**
- * A way of cutting a stream. Methods are pure functions of the stream: the
- * same cuts on every machine and however the data come in. A user's own, in a
- * shared object, is a `const struct poise_dedup_method` with the name
- * `poise_dedup_user_method`.
- */
-struct poise_dedup_method {
-    uint32_t version; /**< POISE_DEDUP_METHOD_VERSION */
-    const char *name, *summary;
-    uint32_t meta_bytes; /**< a segment's metadata on the wire beside its
-                              fingerprint, at most (thesis table 21) */
-    /** 0 or a negative errno with the error set. */
-    int (*create)(const struct poise_dedup_cut_options *options, void **state);
-    void (*destroy)(void *state);
-    /** The next piece of data[0..len); the POISE_DEDUP_HISTORY bytes before
-     * may be read (zeros before the stream), and are what they were. 1; 0 if
-     * more data are needed first (never if `final`, nor for as much as
-     * POISE_DEDUP_SEGMENT_MOST); negative with the error set. */
-    int (*next)(void *state, const unsigned char *data, size_t len, bool final,
-                struct poise_dedup_cut *out);
-    /** So many bytes became a fill and are not seen by `next`. May be NULL. */
-    void (*skip)(void *state, size_t len);
-};
-
-/** The methods of the library; ends with NULL. */
-POISE_API const struct poise_dedup_method *const *poise_dedup_methods(void);
-/** By name, or by the path of a shared object (anything with a slash), which
- * stays loaded. NULL with the error set. */
-POISE_API const struct poise_dedup_method *
-poise_dedup_method_find(const char *name);
+/* ---- the choice of a segmenter ------------------------------------------ */
 
 /** Which method, and which size, is best for data like a sample: tried are
  * gear, fixed, lbfs and floats, a dozen pairs in all, by what references,
  * lengths and compressed new bytes they would send. */
-struct poise_dedup_store;
 struct poise_dedup_choice {
     const struct poise_dedup_method *method;
     struct poise_dedup_cut_options cut;
@@ -149,91 +41,6 @@ POISE_API int poise_dedup_choose(struct poise_dedup_store *store,
                                  const void *sample, size_t len,
                                  const struct poise_dedup_cut_options *wanted,
                                  struct poise_dedup_choice *out);
-
-/** "NAME[,size=SIZE][,shape=200x300x4][,element=4|8]": a method, by name or
- * path, and its options, where those that are not named stay 0. -EINVAL;
- * nothing is changed then. */
-POISE_API int poise_dedup_cut_parse(const char *text,
-                                    const struct poise_dedup_method **method,
-                                    struct poise_dedup_cut_options *options);
-
-/** What went through a segmenter. */
-struct poise_dedup_cut_stats {
-    uint64_t bytes, pieces;
-    uint64_t segments, segment_bytes; /**< ranged pieces included */
-    uint64_t literal_bytes, fill_bytes;
-    uint64_t overlap_bytes; /**< in a segment and in the one before */
-    uint64_t meta_bytes;    /**< what placement needs on the wire */
-};
-/** Share of the bytes that lie in segments or fills, from 0 to 1. */
-POISE_API double
-poise_dedup_coverage(const struct poise_dedup_cut_stats *stats);
-
-/** A stream being cut. `emit` is called with each piece in turn; what it
- * returns, if negative, ends the feeding and is passed on. */
-struct poise_dedup_segmenter;
-POISE_API int poise_dedup_segmenter_create(
-    const struct poise_dedup_method *method,
-    const struct poise_dedup_cut_options *options,
-    int (*emit)(const struct poise_dedup_piece *piece, void *arg), void *arg,
-    struct poise_dedup_segmenter **out);
-POISE_API void
-poise_dedup_segmenter_destroy(struct poise_dedup_segmenter *segmenter);
-POISE_API int
-poise_dedup_segmenter_feed(struct poise_dedup_segmenter *segmenter,
-                           const void *data, size_t len);
-/** Emit what is held back; the stream goes on with the next feed. */
-POISE_API int
-poise_dedup_segmenter_flush(struct poise_dedup_segmenter *segmenter);
-POISE_API struct poise_dedup_cut_stats
-poise_dedup_segmenter_stats(const struct poise_dedup_segmenter *segmenter);
-
-/** The other side: pieces in, stream out. What a piece repeats of the one
- * before is checked and dropped. `out` may be NULL: only checked. */
-struct poise_dedup_joiner {
-    uint64_t at; /**< bytes so far */
-};
-/** Append the new bytes of a piece; -EBADMSG if it leaves a gap. */
-POISE_API int poise_dedup_join(struct poise_dedup_joiner *joiner,
-                               const struct poise_dedup_piece *piece,
-                               struct poise_buf *out);
-
-/* ---- fingerprints ------------------------------------------------------- */
-
-enum {
-    POISE_DEDUP_KEY_BYTES = 16,
-    POISE_DEDUP_GROUP_BYTES = 20,  /**< 160 bits */
-    POISE_DEDUP_DIGEST_BYTES = 16, /**< 128 bits */
-};
-
-/** The secret of a cache: who does not know it cannot aim at a collision. */
-struct poise_dedup_key {
-    unsigned char bytes[POISE_DEDUP_KEY_BYTES];
-};
-/** A key from the system's random numbers. */
-POISE_API int poise_dedup_key_make(struct poise_dedup_key *out);
-
-/** SipHash-1-3 of the data; a fingerprint of `bits` (8 to 64) is its low
- * bits, see poise_dedup_short. The same on every machine. */
-POISE_API uint64_t poise_dedup_fingerprint(const struct poise_dedup_key *key,
-                                           const void *data, size_t len);
-static inline uint64_t poise_dedup_short(uint64_t fingerprint, unsigned bits)
-{
-    return bits < 64 ? fingerprint & ((UINT64_C(1) << bits) - 1) : fingerprint;
-}
-/** XXH3, 128 bits, without a key: tells damage from data, nothing else. */
-POISE_API void poise_dedup_digest(const void *data, size_t len,
-                                  unsigned char out[POISE_DEDUP_DIGEST_BYTES]);
-
-/** The conservative fingerprint of a group: SHA-256 cut to 160 bits. */
-struct poise_dedup_hasher;
-POISE_API int poise_dedup_hasher_create(struct poise_dedup_hasher **out);
-POISE_API void poise_dedup_hasher_destroy(struct poise_dedup_hasher *hasher);
-POISE_API int poise_dedup_hasher_update(struct poise_dedup_hasher *hasher,
-                                        const void *data, size_t len);
-/** The hash of what came since the last call. */
-POISE_API int poise_dedup_hasher_final(struct poise_dedup_hasher *hasher,
-                                       unsigned char *out);
 
 /* ---- the model (equation 1) --------------------------------------------- */
 
@@ -262,125 +69,6 @@ POISE_API void poise_dedup_model_choose(struct poise_dedup_model *model);
 POISE_API double
 poise_dedup_model_break_even(const struct poise_dedup_model *model,
                              unsigned single_bits, double low, double high);
-
-/* ---- the segment cache -------------------------------------------------- */
-
-/**
- * Segments in the order in which they came, found by fingerprint. In a folder
- * they lie in containers, files that are only ever appended to; the index
- * over them is made again if it is lost. Memory is bounded whatever the size:
- * when the index outgrows its share, it keeps one fingerprint in two, four,
- * ..., and the others are found in containers that are in memory already,
- * which those around them brought there. Beyond the limit the containers that
- * were not used for longest go. Killed at any moment, a store opens again
- * with what was flushed; what is damaged is left out, never served.
- *
- * One process at a time has a folder open, or several share it: then one of
- * them serves the others, which is no difference to who uses the store. What
- * one adds the others find when it is flushed. What they hold in memory is
- * removed last. If the process that serves ends or dies, another one takes its
- * place; until then nothing is added, and what was there is found.
- *
- * Source: thesis 4.1.2.3, 8.4.4.
- */
-struct poise_dedup_store;
-
-struct poise_dedup_store_options {
-    uint64_t limit_bytes;     /**< of all containers; 0: 10 GiB */
-    uint64_t memory_bytes;    /**< index and loaded containers; 0: 64 MiB */
-    uint32_t container_bytes; /**< of segments in a container; 0: 2 MiB */
-    uint32_t bits;            /**< width of fingerprints, 8 to 64; 0: what the
-                                   store has, 40 for a new one */
-    bool shared; /**< with other processes of this user, of which the one that
-                      serves decides about limit, index and width */
-};
-
-/** Open or make the store in a folder; `path` NULL: in memory only, with
- * memory_bytes as the limit. -EBUSY if another process has it open, for itself
- * alone unless this one would not share it either. */
-POISE_API int
-poise_dedup_store_open(const char *path,
-                       const struct poise_dedup_store_options *options,
-                       struct poise_dedup_store **out);
-/** Flush, save the index, free. NULL is allowed. The store is freed whatever
- * is returned. */
-POISE_API int poise_dedup_store_close(struct poise_dedup_store *store);
-
-struct poise_dedup_store_info {
-    uint64_t id; /**< random, made with the store */
-    struct poise_dedup_key key;
-    uint32_t bits;
-    uint64_t containers, bytes; /**< now */
-    uint64_t segments;          /**< added by this process */
-    uint64_t finds, hits;       /**< by this process */
-    uint64_t loads, evicted;    /**< containers read, and removed */
-    uint64_t damaged;           /**< containers of which something was lost,
-                                     and segments that were wrong when read */
-    unsigned sampling;          /**< the index has one in 2^sampling */
-};
-POISE_API struct poise_dedup_store_info
-poise_dedup_store_info(const struct poise_dedup_store *store);
-
-/** The fingerprint of data in this store, cut to its width. */
-POISE_API uint64_t poise_dedup_store_fingerprint(
-    const struct poise_dedup_store *store, const void *data, size_t len);
-
-/** Where the segment with this fingerprint lies: 1; 0 if there is none. */
-POISE_API int poise_dedup_store_find(struct poise_dedup_store *store,
-                                     uint64_t fingerprint, uint64_t *position);
-
-struct poise_dedup_stored {
-    const unsigned char *data; /**< borrowed until the store's next call */
-    size_t len;
-    uint64_t fingerprint;
-};
-/** The segment at a position: 1; 0 if it is there no more. */
-POISE_API int poise_dedup_store_read(struct poise_dedup_store *store,
-                                     uint64_t position,
-                                     struct poise_dedup_stored *out);
-/** The position `by` segments further on (or back) in the order in which they
- * came: 1; 0 if there is none. */
-POISE_API int poise_dedup_store_step(struct poise_dedup_store *store,
-                                     uint64_t position, int64_t by,
-                                     uint64_t *out);
-/** Add a segment of 1 to POISE_DEDUP_SEGMENT_MOST bytes; where it is known
- * already, that is its position. Another one with the same fingerprint is
- * found no more. */
-POISE_API int poise_dedup_store_add(struct poise_dedup_store *store,
-                                    const void *data, size_t len,
-                                    uint64_t *position);
-/** Hand what was added to the system: it outlives this process. */
-POISE_API int poise_dedup_store_flush(struct poise_dedup_store *store);
-
-/**
- * Serve a cache to others without using it: to those that open it as shared.
- * Answers come from a thread of its own. A socket in the folder, for processes
- * of the same user only, takes their questions; they read containers and index
- * themselves, and what a client does not tell as it dies is read again.
- */
-struct poise_dedup_server;
-
-struct poise_dedup_server_stats {
-    uint32_t clients; /**< now */
-    uint64_t served;  /**< clients, until now */
-    uint64_t refused; /**< of another user, or too many */
-    uint64_t requests;
-    uint64_t containers, bytes; /**< now */
-    uint64_t segments;          /**< that clients told of */
-    uint64_t evicted, damaged;  /**< containers */
-};
-
-/** -EBUSY if another process serves it or has it open; -EOPNOTSUPP if there
- * can be no sockets in that folder. */
-POISE_API int
-poise_dedup_server_open(const char *path,
-                        const struct poise_dedup_store_options *options,
-                        struct poise_dedup_server **out);
-/** May be called by another thread than the one that opened it. */
-POISE_API struct poise_dedup_server_stats
-poise_dedup_server_stats(struct poise_dedup_server *server);
-/** Save the index; clients go on by themselves. NULL is allowed. */
-POISE_API int poise_dedup_server_close(struct poise_dedup_server *server);
 
 /* ---- the wire ----------------------------------------------------------- */
 

@@ -1,5 +1,5 @@
 /* A cache that processes share: what one adds the others find, whoever dies. */
-#include "dedup/cache/cache.h"
+#include "dedup/cache/sharing.h"
 #include "folder.h"
 
 #include <errno.h>

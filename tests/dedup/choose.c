@@ -1,6 +1,6 @@
 /* Which segmenter is chosen for what data, by itself and on the wire. */
 #include "data.h"
-#include "dedup/protocol/protocol.h"
+#include "dedup/protocol/internal.h"
 
 #include <errno.h>
 #include <math.h>

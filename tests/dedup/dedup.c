@@ -1,6 +1,8 @@
 /* Segmenters, fingerprints and the model. */
+#include <poise/dedup.h>
+
 #include "data.h"
-#include "dedup/internal.h"
+#include "dedup/segment/internal.h"
 
 #include <errno.h>
 #include <math.h>

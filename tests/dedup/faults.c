@@ -6,7 +6,7 @@
  * POISE_TEST_MINUTES=N goes on for so long, POISE_TEST_SEED=N elsewhere. */
 #include "../temporary.h"
 #include "data.h"
-#include "dedup/internal.h"
+#include <poise/dedup.h>
 
 #include <dirent.h>
 #include <errno.h>

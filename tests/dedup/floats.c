@@ -1,6 +1,6 @@
 /* The segmenter of float arrays, and segmenters in words. */
 #include "data.h"
-#include "dedup/internal.h"
+#include "dedup/segment/internal.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -5,7 +5,7 @@
 #ifndef POISE_TESTS_DEDUP_FOLDER_H
 #define POISE_TESTS_DEDUP_FOLDER_H
 
-#include "dedup/internal.h"
+#include "dedup/cache/internal.h"
 
 #include <dirent.h>
 #include <fcntl.h>

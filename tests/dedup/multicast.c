@@ -1,7 +1,7 @@
 /* Several receivers of one sender: each gets every byte, whatever its cache
  * holds and whatever becomes of the others. */
 #include "data.h"
-#include "dedup/protocol/protocol.h"
+#include "dedup/protocol/internal.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 /* What is new in arrays of floats, by what it differs from what is foretold:
  * exact to the bit whatever the bits are, on the wire too. */
 #include "data.h"
-#include "dedup/protocol/protocol.h"
+#include "dedup/protocol/internal.h"
 
 #include <errno.h>
 #include <math.h>

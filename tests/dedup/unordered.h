@@ -3,7 +3,7 @@
 #define DEDUP_LOOSE_H
 
 #include "data.h"
-#include "dedup/protocol/protocol.h"
+#include "dedup/protocol/internal.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -19,7 +19,8 @@ static void test_old_peer(void **state)
     assert_int_equal(poise_dedup_peer_loosen(a.peer, 1), -EAGAIN);
     /* A hello with nothing behind it, in a block that is not packed; an empty
      * cache with fingerprints of 40 bits. */
-    memcpy(hello + 4, b.store->info.key.bytes, POISE_DEDUP_KEY_BYTES);
+    memcpy(hello + 4, poise_dedup_store_info(b.store).key.bytes,
+           POISE_DEDUP_KEY_BYTES);
     hello[20] = 40;
     assert_int_equal(poise_dedup_peer_feed(a.peer, hello, sizeof hello), 0);
     assert_int_equal(poise_dedup_peer_loosen(a.peer, 1), -EOPNOTSUPP);
@@ -241,7 +242,7 @@ static void test_misfit(void **state)
         poise_buf_append(raw, message, sizeof message);
         poise_buf_putc(raw, WIRE_RUN);
         wire_put_print(raw, poise_dedup_store_fingerprint(b.store, "abcd", 4),
-                       b.store->info.bits);
+                       poise_dedup_store_info(b.store).bits);
         poise_buf_putc(raw, 2);
         poise_buf_putc(raw, WIRE_GROUP);
         for (int i = 0; i < POISE_DEDUP_GROUP_BYTES; i++) {
@@ -285,7 +286,8 @@ static void test_guess_again(void **state)
         if (i < 2) {
             poise_buf_putc(raw, 1);
         }
-        wire_put_print(raw, print + i % 2, b.store->info.bits);
+        wire_put_print(raw, print + i % 2,
+                       poise_dedup_store_info(b.store).bits);
         if (i == 2) {
             poise_buf_putc(raw, 1);
         }

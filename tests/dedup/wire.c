@@ -2,7 +2,7 @@
  * whatever the other end does nothing wrong is ever delivered. */
 #include "../temporary.h"
 #include "data.h"
-#include "dedup/protocol/protocol.h"
+#include "dedup/protocol/internal.h"
 
 #include <dirent.h>
 #include <errno.h>

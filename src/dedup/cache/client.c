@@ -4,7 +4,7 @@
  * goes on with what is there; somebody serves again when something is to be
  * written.
  */
-#include "cache.h"
+#include "sharing.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  * covers those before, too, so that what follows a damage is never believed;
  * the header names store and container, so that a swapped file is not either.
  */
-#include "dedup/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* What a store is, made with it and kept beside its containers: its number,
  * its secret key, the width of its fingerprints. */
-#include "dedup/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <string.h>

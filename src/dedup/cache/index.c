@@ -7,7 +7,7 @@
  * see a cell half changed, or none while the table is swept: what it finds is
  * a hint that the container proves.
  */
-#include "dedup/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

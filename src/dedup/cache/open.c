@@ -2,7 +2,7 @@
  * How a cache comes to be and goes: what its folder holds is listed, and read
  * where no snapshot tells of it.
  */
-#include "cache.h"
+#include "sharing.h"
 
 #include <dirent.h>
 #include <errno.h>

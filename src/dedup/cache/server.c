@@ -3,7 +3,7 @@
  * says who may write where, and removes what is too much. It answers one
  * message after the other, and holds nothing for a client but its leases.
  */
-#include "cache.h"
+#include "sharing.h"
 
 #include <errno.h>
 #include <poll.h>

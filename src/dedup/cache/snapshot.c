@@ -3,7 +3,7 @@
  * read when it opens again. It is only believed where file and size are still
  * what they were.
  */
-#include "dedup/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Messages between processes of one machine that share a cache. */
-#include "cache.h"
+#include "sharing.h"
 
 #include <errno.h>
 #include <poll.h>

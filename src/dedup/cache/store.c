@@ -2,7 +2,7 @@
  * A cache of segments: containers in the order in which they were made, those
  * in memory in the order in which they were used, and the index over all.
  */
-#include "cache.h"
+#include "sharing.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -422,6 +422,29 @@ int poise_dedup_store_find(struct poise_dedup_store *store,
     return code;
 }
 
+/* ---- what the protocol asks for ----------------------------------------- */
+
+const struct poise_dedup_key *
+dedup_store_key(const struct poise_dedup_store *store)
+{
+    return &store->info.key;
+}
+
+bool dedup_store_is_sampled(const struct poise_dedup_store *store)
+{
+    return store->index.sampling > 0;
+}
+
+uint64_t dedup_store_expect(const struct poise_dedup_store *store,
+                            const void *data, size_t len)
+{
+    uint64_t fingerprint = poise_dedup_fingerprint(&store->info.key, data, len);
+
+    dedup_index_prefetch(&store->index,
+                         poise_dedup_short(fingerprint, store->info.bits));
+    return fingerprint;
+}
+
 /* ---- reading ------------------------------------------------------------ */
 
 uint64_t poise_dedup_store_fingerprint(const struct poise_dedup_store *store,
@@ -723,19 +746,22 @@ int dedup_store_add(struct poise_dedup_store *store, uint64_t fingerprint,
     }
     store->info.segments++;
     *position = at;
-    return 0;
+    return 1;
 }
 
 int poise_dedup_store_add(struct poise_dedup_store *store, const void *data,
                           size_t len, uint64_t *position)
 {
+    int code;
+
     if (len == 0 || len > POISE_DEDUP_SEGMENT_MOST) {
         return poise_error_set(EINVAL, "cache segment", NULL, "of %zu bytes",
                                len);
     }
-    return dedup_store_add(store,
+    code = dedup_store_add(store,
                            poise_dedup_fingerprint(&store->info.key, data, len),
                            data, len, position);
+    return code < 0 ? code : 0;
 }
 
 int poise_dedup_store_flush(struct poise_dedup_store *store)

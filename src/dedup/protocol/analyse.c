@@ -1,5 +1,5 @@
 /* Both ends of a connection in one process: what would be sent. */
-#include "dedup/internal.h"
+#include <poise/dedup.h>
 
 #include <errno.h>
 #include <fcntl.h>

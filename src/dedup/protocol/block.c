@@ -2,7 +2,7 @@
  * Messages in blocks of one compressed stream for the life of a connection:
  * what was sent once is near, whatever it belonged to.
  */
-#include "protocol.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <string.h>

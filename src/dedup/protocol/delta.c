@@ -2,7 +2,7 @@
  * A segment that is missing is mostly an old one with a change: what differs
  * from the bytes that the receiver's cache has at that place.
  */
-#include "protocol.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #ifndef POISE_DEDUP_GOT_H
 #define POISE_DEDUP_GOT_H
 
-#include "protocol.h"
+#include "internal.h"
 
 /* Why an item is not done: it was not looked for, it is not in the cache, it
  * was asked for. */

@@ -5,7 +5,7 @@
  * comes back is the business of one connection: who lacks something is supplied
  * with it, and a group is kept until the last one has it.
  */
-#include "protocol.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

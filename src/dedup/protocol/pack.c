@@ -4,7 +4,7 @@
  * thread of its own where the caller wants that: to pack is half of the work
  * of an end that sends what is new.
  */
-#include "protocol.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
 /* One end of a connection: calls and bytes come in here and are handed on. */
-#include "protocol.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
  * all arithmetic is that of integers modulo 2^32 or 2^64: exact on every
  * machine, whatever the bits stand for.
  */
-#include "protocol.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <string.h>
@@ -363,30 +363,29 @@ int wire_residual_take(const struct wire_grid *grid, unsigned mode,
 /* ---- a message ---------------------------------------------------------- */
 
 /* Bytes that data take by themselves, about. */
-static size_t packed_size(struct wire_sender *sender, const void *data,
+static size_t packed_size(struct wire_residual *residual, const void *data,
                           size_t len)
 {
     enum { FAST = 1 };
     unsigned char out[2 * WIRE_MISS_MOST];
     size_t size;
 
-    if (!sender->judge) {
-        sender->judge = ZSTD_createCCtx();
+    if (!residual->judge) {
+        residual->judge = ZSTD_createCCtx();
     }
-    size = sender->judge ? ZSTD_compressCCtx(sender->judge, out, sizeof out,
-                                             data, len, FAST)
-                         : 0;
+    size = residual->judge ? ZSTD_compressCCtx(residual->judge, out, sizeof out,
+                                               data, len, FAST)
+                           : 0;
     return ZSTD_isError(size) ? len : size;
 }
 
-int wire_residual_try(struct wire_sender *sender, size_t most,
+int wire_residual_try(struct wire_residual *residual,
+                      const struct poise_buf *group, size_t before, size_t most,
                       struct poise_buf *out)
 {
-    const struct wire_grid *grid = &sender->held_grid;
-    size_t before = sender->held_offset;
-    size_t len = sender->open->data.len - before, size;
-    const unsigned char *data =
-        (const unsigned char *)sender->open->data.data + before;
+    const struct wire_grid *grid = &residual->grid;
+    size_t len = group->len - before, size;
+    const unsigned char *data;
     struct poise_buf made = {0};
     unsigned mode;
     int code;
@@ -394,10 +393,11 @@ int wire_residual_try(struct wire_sender *sender, size_t most,
     if (grid->element == 0 || len < LEAST || len > WIRE_MISS_MOST) {
         return 0;
     }
+    data = (const unsigned char *)group->data + before;
     mode = wire_residual_best(grid, data, len, before);
     code = wire_residual_make(grid, mode, data, len, before, &made);
     size = made.len + HEAD;
-    if (code == 0 && size < most && size < packed_size(sender, data, len)) {
+    if (code == 0 && size < most && size < packed_size(residual, data, len)) {
         poise_buf_varint(out, grid->element);
         poise_buf_varint(out, mode);
         for (size_t i = 0; i < WIRE_STRIDES; i++) {

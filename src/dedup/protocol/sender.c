@@ -5,7 +5,7 @@
  * by its fingerprint, or as it is. A belief that turns out wrong is given up
  * for a while.
  */
-#include "protocol.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -54,7 +54,7 @@ void wire_sender_free(struct wire_sender *sender)
     sent_free_all(sender->oldest);
     sent_free_all(sender->spare);
     sent_free(sender->open);
-    ZSTD_freeCCtx(sender->judge);
+    ZSTD_freeCCtx(sender->residual.judge);
 }
 
 /* One that is done with: memory that is given back comes back page by page,
@@ -133,7 +133,7 @@ static int add_item(struct wire_sent *group, uint32_t offset, uint32_t first)
 static bool may_not_find(const struct poise_dedup_peer *peer)
 {
     return peer->their_containers >= ANCHORS_FROM ||
-           peer->options.store->index.sampling > 0;
+           dedup_store_is_sampled(peer->options.store);
 }
 
 /* Where what a delta is made against begins behind: the cursor, if it is known
@@ -264,8 +264,9 @@ static int put_missing(struct poise_dedup_peer *peer)
                                len, raw);
     }
     if (code >= 0) {
-        code = wire_residual_try(sender, as_delta ? raw->len - begun : len,
-                                 &residual);
+        code = wire_residual_try(&sender->residual, &group->data,
+                                 sender->held_offset,
+                                 as_delta ? raw->len - begun : len, &residual);
     }
     if (code > 0) {
         /* It takes the place of the delta. */
@@ -461,8 +462,8 @@ static uint64_t own_print(const struct poise_dedup_peer *peer,
                           struct own_print *print)
 {
     if (!print->known) {
-        print->value = poise_dedup_fingerprint(&peer->options.store->info.key,
-                                               piece->data, piece->len);
+        print->value = poise_dedup_fingerprint(
+            dedup_store_key(peer->options.store), piece->data, piece->len);
         print->known = true;
     }
     return print->value;
@@ -500,7 +501,7 @@ static bool distance(const struct poise_dedup_peer *peer, uint64_t at,
     return sender->has_cursor && sender->anchored &&
            dedup_store_distance(
                store, sender->cursor, at,
-               store->index.sampling > 0 ? ANCHORS : WIRE_SKIP_MOST, out);
+               dedup_store_is_sampled(store) ? ANCHORS : WIRE_SKIP_MOST, out);
 }
 
 /* Of the segments from `at` on, the one that a receiver is most likely to find,
@@ -578,7 +579,7 @@ static int approach(struct poise_dedup_peer *peer, uint64_t at, bool *near,
     code = best_anchor(peer, at, &on, &anchor);
     if (code == 0) {
         /* One that finds all finds a copy of it, too. */
-        return peer->options.store->index.sampling == 0;
+        return !dedup_store_is_sampled(peer->options.store);
     }
     if (code > 0 && on > 0) {
         code = send_anchor(peer, anchor);
@@ -661,7 +662,8 @@ static int send_missing(struct poise_dedup_peer *peer,
         code = hold(peer, WIRE_HELD_MISS);
     }
     /* An update is shown before all that lies in front of it is known. */
-    wire_grid_of(sender->is_update ? NULL : piece->array, &sender->held_grid);
+    wire_grid_of(sender->is_update ? NULL : piece->array,
+                 &sender->residual.grid);
     return code < 0 ? code : take_bytes(sender->open, piece);
 }
 
@@ -683,12 +685,12 @@ static int add_segment(struct poise_dedup_peer *peer,
 {
     struct wire_sender *sender = &peer->sender;
     struct poise_dedup_store *store = peer->options.store;
-    uint64_t before = store->info.segments, at;
+    uint64_t at;
     int code = dedup_store_add(store, own_print(peer, piece, print),
                                piece->data, piece->len, &at);
 
     peer->stats.cache_errors += code < 0 && code != -ENOMEM;
-    if (code == 0 && store->info.segments > before) {
+    if (code == 1) {
         if (!sender->has_added) {
             sender->has_added = true;
             sender->added = at;
@@ -709,7 +711,7 @@ static int send_segment(struct poise_dedup_peer *peer,
     struct poise_dedup_store *store = peer->options.store;
     uint64_t at = 0;
     int found = look_up(peer, piece, print, &at), rc;
-    bool is_ours, is_theirs, is_full = store->index.sampling > 0, as_data;
+    bool is_ours, is_theirs, is_full = dedup_store_is_sampled(store), as_data;
 
     if (found < 0) {
         return found;

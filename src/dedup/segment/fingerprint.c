@@ -8,7 +8,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "dedup/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <openssl/evp.h>

@@ -5,7 +5,7 @@
  * row they end where the last two elements say so: a window that slid sideways
  * finds them again, too.
  */
-#include "dedup/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
  * fit the byte shuffles of every vector unit; all the code there is, plain or
  * not, cuts at the same places.
  */
-#include "dedup/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -122,6 +122,16 @@ const struct poise_dedup_method dedup_gear = {
     .version = POISE_DEDUP_METHOD_VERSION,
     .name = "gear",
     .summary = "cut where a gear hash of 16 bytes says so, fast",
+    .create = gear_create,
+    .destroy = free,
+    .next = gear_next,
+};
+
+/* Who samples the data takes the method that was chosen instead of this. */
+const struct poise_dedup_method dedup_auto = {
+    .version = POISE_DEDUP_METHOD_VERSION,
+    .name = "auto",
+    .summary = "chosen by a sample of the data; without one, as gear",
     .create = gear_create,
     .destroy = free,
     .next = gear_next,

@@ -7,7 +7,7 @@
  * the other, as unpacking bytes leaves them: the eight positions before those
  * of the second are then in the first already, half by half.
  */
-#include "dedup/internal.h"
+#include "internal.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

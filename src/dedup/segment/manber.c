@@ -1,6 +1,6 @@
 /* Methods over Rabin's fingerprints: Manber's windows, and the anchors of
  * LBFS. */
-#include "dedup/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Two resolutions: a large segment if it was seen before, else its parts. */
-#include "dedup/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

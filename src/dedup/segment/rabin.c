@@ -3,7 +3,7 @@
  * bytes, taken as a polynomial over GF(2), modulo an irreducible polynomial of
  * degree 63, so that a byte enters or leaves by one look into a table.
  */
-#include "dedup/internal.h"
+#include "internal.h"
 
 /* x^63 + x + 1 is irreducible; bit 63 stands for x^63. */
 #define POLYNOMIAL (UINT64_C(1) << 63 | 3)

@@ -5,7 +5,7 @@
  * The buffer is the history (what methods may look back on), then what was
  * not emitted yet.
  */
-#include "dedup/internal.h"
+#include "internal.h"
 
 #include <dlfcn.h>
 #include <errno.h>

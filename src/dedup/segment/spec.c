@@ -1,5 +1,5 @@
 /* A segmenter and its options in a word, as users write them. */
-#include "dedup/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

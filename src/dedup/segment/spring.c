@@ -7,7 +7,7 @@
  * cache of segments, keeps a block of fixed size around each selected window,
  * which limits how far a match can grow (thesis 8.5.3.2).
  */
-#include "dedup/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Segments of one size: in a fixed grid, and at any offset where one that was
  * seen before lies (as rsync finds them). */
-#include "dedup/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* A table of fixed size: what a method remembers of the past. */
-#include "dedup/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

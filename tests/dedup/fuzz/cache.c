@@ -6,7 +6,7 @@
  */
 #include "../../fuzz/fuzz.h"
 
-#include "dedup/cache/cache.h"
+#include "dedup/cache/sharing.h"
 
 #include <dirent.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
  */
 #include "../../fuzz/fuzz.h"
 
-#include "dedup/protocol/protocol.h"
+#include "dedup/protocol/internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,122 +1,20 @@
 /*
- * Shared inside room dedup.
+ * Shared inside room dedup/cache.
  *
- * Who calls whom: segmenter.c (the stream) -> one of the methods (static.c,
- * gear.c, manber.c, spring.c, multi.c, floats.c, over rabin.c and table.c);
- * store.c (a cache; open.c: how it comes to be) -> container.c (one of its
- * files), index.c (where they are). Shared caches: cache.h.
+ * Who calls whom: open.c (how a store comes to be; identity.c, snapshot.c: what
+ * is read of it then) and store.c (a cache) -> container.c (one of its files),
+ * index.c (where they are). Several processes: sharing.h.
  */
-#ifndef POISE_DEDUP_INTERNAL_H
-#define POISE_DEDUP_INTERNAL_H
+#ifndef POISE_DEDUP_CACHE_INTERNAL_H
+#define POISE_DEDUP_CACHE_INTERNAL_H
 
-#include <poise/dedup.h>
-
-/* ---- methods ------------------------------------------------------------ */
-
-extern const struct poise_dedup_method dedup_fixed, dedup_overlapping,
-    dedup_manber, dedup_spring, dedup_spring_fifo, dedup_lbfs, dedup_gear,
-    dedup_multi, dedup_floats, dedup_auto;
-
-/** The options with every default filled in and every limit kept. */
-struct poise_dedup_cut_options
-dedup_cut_defaults(const struct poise_dedup_cut_options *options,
-                   uint32_t window);
-/** The number of bits of which one in `average` values has none set. */
-unsigned dedup_log2(uint32_t average);
-
-/* ---- segmenter.c -------------------------------------------------------- */
-
-/** From now on pieces are emitted up to DEDUP_BATCH at a time, by this. */
-enum { DEDUP_BATCH = 64 };
-void dedup_segmenter_batch(struct poise_dedup_segmenter *segmenter,
-                           int (*emit)(const struct poise_dedup_piece *pieces,
-                                       size_t count, void *arg));
-/** Begin a new stream, whose pieces go to emit with this argument. What was
- * held back is lost. After an error the segmenter is as it was. */
-int dedup_segmenter_restart(struct poise_dedup_segmenter *segmenter, void *arg);
-
-/* ---- gear.c ------------------------------------------------------------- */
-
-/** Hashes cover this many bytes. */
-enum { DEDUP_GEAR_WINDOW = 16 };
-/** The first position i >= from with (hash(i) & mask) == 0, where hash(i) is
- * over data[i - 15 .. i]; `len` if there is none. */
-typedef size_t dedup_gear_scan(const unsigned char *data, size_t from,
-                               size_t len, uint16_t mask);
-dedup_gear_scan dedup_gear_scan_plain;
-/** The fastest of this machine, or NULL. */
-dedup_gear_scan *dedup_gear_simd(void);
-/** What a byte counts: nibbles[0][low] ^ nibbles[1][high]. */
-extern const uint16_t dedup_gear_nibbles[2][16];
-
-/* How a content-defined method finds its cuts. */
-struct dedup_gear {
-    dedup_gear_scan *scan;
-    uint32_t min, max;
-    uint16_t mask;
-    uint64_t second; /* further bits, of a hash over 32 bytes */
-};
-/** `average` beyond what 16 bits can tell takes a second hash. */
-void dedup_gear_init(struct dedup_gear *gear,
-                     const struct poise_dedup_cut_options *options);
-/** As `next` of a method. */
-int dedup_gear_next(const struct dedup_gear *gear, const unsigned char *data,
-                    size_t len, bool final, struct poise_dedup_cut *out);
-/** Whether data[-32 .. 0) would end a segment by the second hash. */
-bool dedup_gear_second(const unsigned char *data, uint64_t mask);
-
-/* ---- rabin.c ------------------------------------------------------------ */
-
-/** Rabin's fingerprints over a window: polynomials over GF(2) modulo an
- * irreducible one of degree 63. */
-struct dedup_rabin {
-    uint64_t append[256], drop[256];
-    uint32_t window;
-};
-void dedup_rabin_init(struct dedup_rabin *rabin, uint32_t window);
-/** The fingerprint of the window that ends before data[0]. */
-uint64_t dedup_rabin_start(const struct dedup_rabin *rabin,
-                           const unsigned char *data);
-/** Of the window one byte further on: out leaves, in enters. */
-static inline uint64_t dedup_rabin_slide(const struct dedup_rabin *rabin,
-                                         uint64_t value, unsigned char out,
-                                         unsigned char in)
-{
-    value ^= rabin->drop[out];
-    return (value << 8 | in) ^ rabin->append[value >> 55];
-}
-/** One value in 2^bits is selected (bits from 1): by what all bits of it
- * have a say in. */
-static inline bool dedup_rabin_selects(uint64_t value, unsigned bits)
-{
-    return value * UINT64_C(0x9e3779b97f4a7c15) >> (64 - bits) == 0;
-}
-
-/* ---- table.c ------------------------------------------------------------ */
-
-/** A table of fixed size from 64-bit hashes to values; new entries push out
- * old ones of the same bucket. */
-struct dedup_table {
-    struct dedup_slot *slots;
-    size_t mask;
-};
-int dedup_table_create(struct dedup_table *table, unsigned log2_slots);
-void dedup_table_free(struct dedup_table *table);
-/** The value, or UINT64_MAX. */
-uint64_t dedup_table_get(const struct dedup_table *table, uint64_t hash);
-void dedup_table_put(struct dedup_table *table, uint64_t hash, uint64_t value);
+#include "store.h"
 
 /* ---- container.c -------------------------------------------------------- */
 
 enum {
     DEDUP_SLOTS_MOST = 65535, /* segments of a container */
     DEDUP_DATA_MOST = 1 << 26,
-};
-
-struct dedup_entry {
-    uint64_t fingerprint; /* all 64 bits */
-    uint32_t offset, len;
-    unsigned char digest[POISE_DEDUP_DIGEST_BYTES];
 };
 
 /** A container in memory. */
@@ -214,13 +112,6 @@ int dedup_index_attach(struct dedup_index *index, int fd);
 /** Read that of the same process, which lives longer. */
 void dedup_index_lend(const struct dedup_index *index, struct dedup_index *out);
 void dedup_index_free(struct dedup_index *index);
-/** Of a segment's bytes, and so the same in every cache: an index that is full
- * keeps those with the least, and two ends the same ones. */
-static inline uint64_t
-dedup_rank(const unsigned char digest[POISE_DEDUP_DIGEST_BYTES])
-{
-    return (uint64_t)digest[0] << 8 | digest[1];
-}
 /** The position, or UINT64_MAX. */
 uint64_t dedup_index_get(const struct dedup_index *index, uint64_t fingerprint);
 /** It will be looked for soon. (GCC takes what only prefetches for a function
@@ -277,29 +168,12 @@ struct poise_dedup_store {
 /** The container with this id, or NULL. */
 struct dedup_container *
 dedup_store_container(const struct poise_dedup_store *store, uint64_t id);
-/** How many segments on from one position another is, if both are there, that
- * is at most `most`, and back only in the same container. */
-bool dedup_store_distance(const struct poise_dedup_store *store, uint64_t from,
-                          uint64_t to, int64_t most, int64_t *out);
-/** What is known of the segment at a position, without its data, which are the
- * borrower's until the store's next call: 1; 0 if it is there no more. */
-int dedup_store_entry(struct poise_dedup_store *store, uint64_t position,
-                      const struct dedup_entry **out);
-/** Whether the segment at a position is this one: 1. By its digest, if its
- * data are not in memory. */
-int dedup_store_is(struct poise_dedup_store *store, uint64_t position,
-                   const void *data, size_t len);
 /** A container behind all others; NULL without memory. */
 struct dedup_container *dedup_store_append(struct poise_dedup_store *store,
                                            uint64_t id);
 /** The same, at its place. */
 struct dedup_container *dedup_store_insert(struct poise_dedup_store *store,
                                            uint64_t id);
-/** Whether a cache that was given the same finds a segment of this fingerprint,
- * all 64 bits, at this position: not by which containers happen to be in
- * memory. */
-bool dedup_store_names(struct poise_dedup_store *store, uint64_t fingerprint,
-                       uint64_t position);
 /** Out of the list, and its file, too, unless it is for others to say. */
 void dedup_store_remove(struct poise_dedup_store *store,
                         struct dedup_container *container);
@@ -313,20 +187,6 @@ void dedup_store_add_body(struct poise_dedup_store *store,
 void dedup_store_learn(struct poise_dedup_store *store,
                        const struct dedup_container *container,
                        const struct dedup_body *body);
-/** The fingerprint of data, all 64 bits, which will be looked for soon. */
-static inline uint64_t dedup_store_expect(const struct poise_dedup_store *store,
-                                          const void *data, size_t len)
-{
-    uint64_t fingerprint = poise_dedup_fingerprint(&store->info.key, data, len);
-
-    dedup_index_prefetch(&store->index,
-                         poise_dedup_short(fingerprint, store->info.bits));
-    return fingerprint;
-}
-/** As poise_dedup_store_add, with the fingerprint, all 64 bits, which the
- * caller knows already. */
-int dedup_store_add(struct poise_dedup_store *store, uint64_t fingerprint,
-                    const void *data, size_t len, uint64_t *position);
 /** Put one into the index, of which parts are dropped if it is full. */
 void dedup_store_put(struct poise_dedup_store *store, uint64_t fingerprint,
                      uint64_t ranked);

@@ -1,6 +1,6 @@
 /*
- * cache.h - how processes share one cache; of the room dedup, for store.c,
- * open.c, server.c, client.c and socket.c only.
+ * How processes share one cache: for store.c, open.c, server.c, client.c and
+ * socket.c.
  *
  * One of them serves: it alone changes the list of containers and the index,
  * and removes files. The others, and the engine of the same process, are
@@ -9,10 +9,10 @@
  * server that dies takes nothing with it, and a client neither. Messages:
  * docs/wire.md.
  */
-#ifndef POISE_DEDUP_CACHE_H
-#define POISE_DEDUP_CACHE_H
+#ifndef POISE_DEDUP_CACHE_SHARING_H
+#define POISE_DEDUP_CACHE_SHARING_H
 
-#include "dedup/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 

@@ -4,7 +4,7 @@
  * and what is new, compressed. What is known is what the cache has, or what
  * came earlier in the sample.
  */
-#include "dedup/protocol/protocol.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -40,8 +40,9 @@ struct trial {
     uint64_t place;           /* of the last one in the store */
     enum { RUN_NONE, RUN_OWN, RUN_STORE } run;
     ZSTD_CCtx *packer;
-    struct wire_sender foreteller; /* what is new of an array */
-    struct wire_sent held;
+    struct wire_residual residual; /* what is new of an array */
+    struct poise_buf held;
+    size_t held_offset;
     uint64_t cost;
 };
 
@@ -68,21 +69,23 @@ static int pack(struct trial *trial, const void *data, size_t len,
 /* What is new and was held to be coded together. */
 static int settle(struct trial *trial)
 {
-    struct poise_buf made = {0}, *data = &trial->held.data;
-    size_t len = data->len - trial->foreteller.held_offset;
-    int code = len ? wire_residual_try(&trial->foreteller, len, &made) : 0;
+    struct poise_buf made = {0}, *data = &trial->held;
+    size_t len = data->len - trial->held_offset;
+    int code = len ? wire_residual_try(&trial->residual, data,
+                                       trial->held_offset, len, &made)
+                   : 0;
 
     if (code > 0) {
         trial->cost += made.len;
     } else if (code == 0 && len > 0) {
-        code = pack(trial, data->data + trial->foreteller.held_offset, len,
-                    ZSTD_e_continue);
+        code =
+            pack(trial, data->data + trial->held_offset, len, ZSTD_e_continue);
     }
     poise_buf_free(&made);
     if (data->len >= WIRE_GROUP_BYTES) {
         poise_buf_reset(data);
     }
-    trial->foreteller.held_offset = (uint32_t)data->len;
+    trial->held_offset = data->len;
     return code < 0 ? code : 0;
 }
 
@@ -90,15 +93,13 @@ static int take_new(struct trial *trial, const struct poise_dedup_piece *piece)
 {
     int code = 0;
 
-    if (trial->held.data.len - trial->foreteller.held_offset + piece->len >
-        WIRE_MISS_MOST) {
+    if (trial->held.len - trial->held_offset + piece->len > WIRE_MISS_MOST) {
         code = settle(trial);
     }
-    wire_grid_of(piece->array, &trial->foreteller.held_grid);
+    wire_grid_of(piece->array, &trial->residual.grid);
     trial->cost += LEN_BYTES;
-    return code < 0
-               ? code
-               : poise_buf_append(&trial->held.data, piece->data, piece->len);
+    return code < 0 ? code
+                    : poise_buf_append(&trial->held, piece->data, piece->len);
 }
 
 /* Known in the cache: 1, and whether it goes on with a run. */
@@ -179,7 +180,6 @@ static int try_one(struct poise_dedup_store *store, const void *sample,
                                                  log2_slots(len, cut->average))
                             : poise_error_set(ENOMEM, "use", "Zstandard", NULL);
 
-    trial.foreteller.open = &trial.held;
     if (code == 0) {
         ZSTD_CCtx_setParameter(trial.packer, ZSTD_c_compressionLevel,
                                PACK_LEVEL);
@@ -195,8 +195,8 @@ static int try_one(struct poise_dedup_store *store, const void *sample,
     }
     poise_dedup_segmenter_destroy(segmenter);
     dedup_table_free(&trial.known);
-    poise_buf_free(&trial.held.data);
-    ZSTD_freeCCtx(trial.foreteller.judge);
+    poise_buf_free(&trial.held);
+    ZSTD_freeCCtx(trial.residual.judge);
     ZSTD_freeCCtx(trial.packer);
     return code;
 }
@@ -251,27 +251,3 @@ int poise_dedup_choose(struct poise_dedup_store *store, const void *sample,
     *out = best;
     return 0;
 }
-
-/* ---- the method --------------------------------------------------------- */
-
-/* Who samples takes another one; who does not has this. */
-static int auto_create(const struct poise_dedup_cut_options *options,
-                       void **state)
-{
-    return dedup_gear.create(options, state);
-}
-
-static int auto_next(void *state, const unsigned char *data, size_t len,
-                     bool final, struct poise_dedup_cut *out)
-{
-    return dedup_gear.next(state, data, len, final, out);
-}
-
-const struct poise_dedup_method dedup_auto = {
-    .version = POISE_DEDUP_METHOD_VERSION,
-    .name = "auto",
-    .summary = "chosen by a sample of the data; without one, as gear",
-    .create = auto_create,
-    .destroy = free,
-    .next = auto_next,
-};

@@ -1,5 +1,5 @@
 /* Equation 1: what two levels of fingerprints send. */
-#include "dedup/internal.h"
+#include <poise/dedup.h>
 
 #include <math.h>
 

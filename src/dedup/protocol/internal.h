@@ -7,10 +7,13 @@
  * their turn; block.c carries messages in blocks, which pack.c compresses.
  * Messages: docs/wire.md.
  */
-#ifndef POISE_DEDUP_WIRE_H
-#define POISE_DEDUP_WIRE_H
+#ifndef POISE_DEDUP_PROTOCOL_INTERNAL_H
+#define POISE_DEDUP_PROTOCOL_INTERNAL_H
 
-#include "dedup/internal.h"
+#include <poise/dedup.h>
+
+#include "dedup/cache/store.h"
+#include "dedup/segment/segment.h"
 
 #include <zstd.h>
 
@@ -95,7 +98,6 @@ struct wire_grid {
     uint32_t element; /* bytes: 4 or 8; 0: it is none */
     uint64_t strides[WIRE_STRIDES];
 };
-struct wire_sender;
 
 /** Of an array as users describe it, or of none (NULL). */
 void wire_grid_of(const struct poise_dedup_cut_options *array,
@@ -117,10 +119,16 @@ int wire_residual_make(const struct wire_grid *grid, unsigned mode,
 int wire_residual_take(const struct wire_grid *grid, unsigned mode,
                        const unsigned char *from, size_t from_len,
                        unsigned char *data, size_t len, size_t before);
-/** Append what follows the lengths in a RESIDUAL of the missing segments that
- * are held: 1; 0 if it takes more than `most` bytes, or than they take as they
- * are. */
-int wire_residual_try(struct wire_sender *sender, size_t most,
+/** What residuals are tried with. */
+struct wire_residual {
+    struct wire_grid grid; /* of the array that the data are of */
+    ZSTD_CCtx *judge;      /* whether that is worth something; NULL: not made */
+};
+/** Append what follows the lengths in a RESIDUAL of a group's data from
+ * `before` on: 1; 0 if it takes more than `most` bytes, or than they take as
+ * they are. */
+int wire_residual_try(struct wire_residual *residual,
+                      const struct poise_buf *group, size_t before, size_t most,
                       struct poise_buf *out);
 /** Read it, up to its bytes, which are so many. */
 int wire_residual_read(struct poise_reader *message, struct wire_grid *grid,
@@ -245,10 +253,9 @@ struct wire_sender {
     /* What was not written yet: a run, missing segments, fingerprints. */
     enum wire_held held;
     uint32_t held_offset, held_first, held_count;
-    int64_t held_skip;          /* of a run: after the cursor ... */
-    bool held_named;            /* ... or named by its first segment */
-    struct wire_grid held_grid; /* of the array that it is of */
-    ZSTD_CCtx *judge; /* whether that is worth something; NULL: not made */
+    int64_t held_skip; /* of a run: after the cursor ... */
+    bool held_named;   /* ... or named by its first segment */
+    struct wire_residual residual;
 
     /* Where in the own cache the last segment was found. */
     bool has_cursor;

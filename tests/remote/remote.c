@@ -1,7 +1,7 @@
 /* poise send, its taking end before a giving end that lies, and the bytes of
  * entries. What both do for each other: tests/remote/send. */
 #include "../temporary.h"
-#include "remote/internal.h"
+#include "remote/send/internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -6,7 +6,7 @@
 #ifndef TUNNEL_SIDE_H
 #define TUNNEL_SIDE_H
 
-#include "remote/tunnel/tunnel.h"
+#include "remote/tunnel/internal.h"
 
 enum { SIDE_CLIENTS = 24, SIDE_WAIT_S = 500 };
 

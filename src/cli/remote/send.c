@@ -1,7 +1,7 @@
 /* poise send: trees of files to another machine, and back. */
 #include "cli/common/common.h"
 
-#include <poise/remote.h>
+#include <poise/send.h>
 
 #include <errno.h>
 #include <signal.h>

@@ -1,7 +1,7 @@
 /* poise tunnel: connections of other programs over a thin link. */
 #include "cli/common/common.h"
 
-#include <poise/remote.h>
+#include <poise/tunnel.h>
 
 #include <signal.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* An entry in a list: what differs from the one before it, and its name. */
-#include "remote/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 

@@ -1,5 +1,5 @@
 /* Messages and data over a pair of descriptors. */
-#include "remote/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,12 +16,6 @@ enum {
      */
     LAST_WORDS_S = 5,
 };
-
-int remote_bad(const char *why)
-{
-    return poise_error_set(EBADMSG, "understand the other end", NULL, "%s",
-                           why);
-}
 
 /* ---- what comes --------------------------------------------------------- */
 
@@ -63,7 +57,7 @@ static int take_messages(struct remote_link *link, struct poise_buf *coming)
 static int take_piece(struct remote_link *link, uint32_t stream,
                       const struct poise_dedup_piece *piece)
 {
-    struct poise_buf *coming;
+    struct poise_dedup_joiner *joiner;
     uint64_t before;
     size_t fresh;
     int code;
@@ -71,18 +65,17 @@ static int take_piece(struct remote_link *link, uint32_t stream,
     if (stream >= REMOTE_STREAMS) {
         return remote_bad("a stream that there is not");
     }
-    before = link->joined[stream].at;
-    code = poise_dedup_join(&link->joined[stream], piece, NULL);
-    if (code < 0) {
-        return code;
+    joiner = &link->joined[stream];
+    before = joiner->at;
+    if (stream != REMOTE_DATA) {
+        code = poise_dedup_join(joiner, piece, &link->coming[stream]);
+        return code < 0 ? code : take_messages(link, &link->coming[stream]);
     }
-    fresh = (size_t)(link->joined[stream].at - before);
-    if (stream == REMOTE_DATA) {
-        return link->data(piece->data + piece->len - fresh, fresh, link->arg);
-    }
-    coming = &link->coming[stream];
-    code = poise_buf_append(coming, piece->data + piece->len - fresh, fresh);
-    return code < 0 ? code : take_messages(link, coming);
+    code = poise_dedup_join(joiner, piece, NULL);
+    fresh = (size_t)(joiner->at - before);
+    return code < 0
+               ? code
+               : link->data(piece->data + piece->len - fresh, fresh, link->arg);
 }
 
 /* What goes wrong with what came is no fault of the wire, which is needed
@@ -138,32 +131,14 @@ int remote_link_say_list(struct remote_link *link, enum remote_message kind,
 /* Hand to the wire what was said; nothing before the other end said hello. */
 static int settle(struct remote_link *link)
 {
-    size_t done = 0;
-    int code = 0;
+    bool any = link->talk.len > 0;
+    int code = remote_messages_send(link->peer, &link->talk, &link->talked);
 
-    while (done < link->talk.len && code == 0) {
-        size_t len = link->talk.len - done;
-        struct poise_dedup_piece piece = {
-            .kind = POISE_DEDUP_LITERAL,
-            .data = (const unsigned char *)link->talk.data + done,
-        };
-
-        len = len < POISE_DEDUP_SEGMENT_MOST ? len : POISE_DEDUP_SEGMENT_MOST;
-        piece.len = len;
-        piece.place = (struct poise_dedup_place){
-            .x = link->talked, .width = (uint32_t)len, .height = 1};
-        code = poise_dedup_peer_send_piece(link->peer, REMOTE_TALK, &piece);
-        if (code == 0) {
-            done += len;
-            link->talked += len;
-        }
-    }
     if (code == -EAGAIN && !link->met) {
         return 0;
     }
-    if (code == 0 && done > 0) {
+    if (code == 0 && any) {
         link->met = link->dirty = true;
-        poise_buf_reset(&link->talk);
     }
     if (code == 0 && link->met && link->list.len > 0) {
         code = poise_dedup_peer_send(link->peer, REMOTE_LIST, link->list.data,

@@ -5,7 +5,7 @@
 #ifndef POISE_REMOTE_TAKE_H
 #define POISE_REMOTE_TAKE_H
 
-#include "remote/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 

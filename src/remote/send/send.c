@@ -1,5 +1,5 @@
 /* The end of a transfer that a user starts, and the one that it starts. */
-#include "remote/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

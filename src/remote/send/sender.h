@@ -5,7 +5,7 @@
 #ifndef POISE_REMOTE_GIVE_H
 #define POISE_REMOTE_GIVE_H
 
-#include "remote/internal.h"
+#include "internal.h"
 
 #include <dirent.h>
 

@@ -1,5 +1,5 @@
-/* How the two ends find each other: a shell, a greeting, a cache. */
-#include "remote/internal.h"
+/* How the two ends find each other: a shell, a greeting. */
+#include "internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -32,82 +32,6 @@ size_t remote_host(const char *operand)
     size_t len = strcspn(operand, ":/");
 
     return operand[len] == ':' ? len : 0;
-}
-
-/* ---- the cache ---------------------------------------------------------- */
-
-/* Make a folder and those above it. */
-static int make_folders(char *path)
-{
-    for (char *at = strchr(path + 1, '/');; at = strchr(at + 1, '/')) {
-        int failed;
-
-        if (at) {
-            *at = 0;
-        }
-        failed = mkdir(path, 0700) != 0 && errno != EEXIST ? errno : 0;
-        if (at) {
-            *at = '/';
-        }
-        if (failed || !at) {
-            return failed
-                       ? poise_error_set(failed, "make the cache", path, NULL)
-                       : 0;
-        }
-    }
-}
-
-static int cache_path(const struct remote_cache *cache, struct poise_buf *out)
-{
-    const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-
-    if (cache->folder) {
-        poise_buf_puts(out, cache->folder);
-    } else if (base && base[0] == '/') {
-        poise_buf_printf(out, "%s/poise/%s", base, cache->usual);
-    } else if (home && home[0] == '/') {
-        poise_buf_printf(out, "%s/.cache/poise/%s", home, cache->usual);
-    }
-    poise_buf_str(out);
-    return out->error;
-}
-
-static bool is_cache(const char *folder)
-{
-    struct poise_buf path = {0};
-    bool is_there;
-
-    poise_buf_printf(&path, "%s/store", folder);
-    is_there = access(poise_buf_str(&path), F_OK) == 0;
-    poise_buf_free(&path);
-    return is_there;
-}
-
-int remote_store_open(const struct remote_cache *cache,
-                      struct poise_dedup_store **out)
-{
-    struct poise_dedup_store_options options = {.limit_bytes = cache->bytes,
-                                                .shared = true};
-    struct poise_buf path = {0};
-    int err = cache_path(cache, &path), code;
-
-    if (err == 0 && path.len > 0) {
-        err = make_folders(path.data);
-        if (err == 0) {
-            /* One that is there has a width already. */
-            options.bits =
-                cache->bits && !is_cache(path.data) ? cache->bits : 0;
-            err = poise_dedup_store_open(path.data, &options, out);
-        }
-    }
-    code = err;
-    if (err < 0 || path.len == 0) {
-        /* A cache saves time; what it keeps is nobody's only copy. */
-        options.limit_bytes = 0;
-        err = poise_dedup_store_open(NULL, &options, out);
-    }
-    poise_buf_free(&path);
-    return err < 0 ? err : code < 0 ? 1 : 0;
 }
 
 /* ---- starting the other end --------------------------------------------- */

@@ -1,5 +1,5 @@
 /* What both ends of a transfer say to whoever started it. */
-#include "remote/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 

@@ -1,5 +1,5 @@
 /* Names of hosts and ports, and the sockets that they lead to. */
-#include "tunnel.h"
+#include "internal.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

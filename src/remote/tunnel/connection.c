@@ -3,7 +3,7 @@
  * comes out of that goes to it. Each direction ends with one end of the
  * stream, after a message that says so if it was by an error.
  */
-#include "tunnel.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * A link to another end: ciphers, a greeting, then the wire, with messages in
  * one stream and a connection in each of the others.
  */
-#include "tunnel.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -271,8 +271,6 @@ static int deliver(uint32_t stream, const struct poise_dedup_piece *piece,
                    void *arg)
 {
     struct tunnel_trunk *trunk = arg;
-    uint64_t before = trunk->joined.at;
-    size_t fresh;
     int code;
 
     if (stream != TUNNEL_TALK) {
@@ -281,13 +279,7 @@ static int deliver(uint32_t stream, const struct poise_dedup_piece *piece,
                    ? tunnel_conn_take(conn, piece)
                    : remote_bad("data of a connection that there is not");
     }
-    code = poise_dedup_join(&trunk->joined, piece, NULL);
-    if (code < 0) {
-        return code;
-    }
-    fresh = (size_t)(trunk->joined.at - before);
-    code = poise_buf_append(&trunk->coming, piece->data + piece->len - fresh,
-                            fresh);
+    code = poise_dedup_join(&trunk->joined, piece, &trunk->coming);
     return code < 0 ? code : take_talk(trunk);
 }
 
@@ -331,32 +323,14 @@ int tunnel_trunk_say(struct tunnel_trunk *trunk, enum tunnel_message kind,
 
 int tunnel_trunk_settle(struct tunnel_trunk *trunk)
 {
-    struct poise_buf *talk = &trunk->talk;
-    size_t done = 0;
+    bool any = trunk->talk.len > 0;
+    int code = remote_messages_send(trunk->peer, &trunk->talk, &trunk->talked);
 
-    while (done < talk->len) {
-        size_t len = talk->len - done;
-        struct poise_dedup_piece piece = {
-            .kind = POISE_DEDUP_LITERAL,
-            .data = (const unsigned char *)talk->data + done,
-        };
-        int code;
-
-        len = len < POISE_DEDUP_SEGMENT_MOST ? len : POISE_DEDUP_SEGMENT_MOST;
-        piece.len = len;
-        piece.place = (struct poise_dedup_place){
-            .x = trunk->talked, .width = (uint32_t)len, .height = 1};
-        code = poise_dedup_peer_send_piece(trunk->peer, TUNNEL_TALK, &piece);
-        if (code < 0) {
-            /* Nothing can be said before the other end said hello. */
-            return code == -EAGAIN && !trunk->met ? 0 : code;
-        }
-        done += len;
-        trunk->talked += len;
+    if (code == 0 && any) {
         trunk->met = trunk->dirty = true;
     }
-    poise_buf_reset(talk);
-    return 0;
+    /* Nothing can be said before the other end said hello. */
+    return code == -EAGAIN && !trunk->met ? 0 : code;
 }
 
 int tunnel_trunk_emit(const struct poise_dedup_piece *piece, void *arg)

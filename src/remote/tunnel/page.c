@@ -1,5 +1,5 @@
 /* The page of figures: as much of HTTP as a browser needs to get one. */
-#include "tunnel.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

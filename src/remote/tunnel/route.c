@@ -1,5 +1,5 @@
 /* How connections are cut into segments: as was said for where they go. */
-#include "tunnel.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * TLS 1.3 between the two ends, with a secret that both have or with
  * certificates that both show. Whoever has neither gets no answer.
  */
-#include "tunnel.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

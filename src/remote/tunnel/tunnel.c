@@ -3,7 +3,7 @@
  * loop that waits for all of them. What each wants to wait for is asked anew
  * in each turn, so that nothing has to be kept in step.
  */
-#include "tunnel.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdarg.h>

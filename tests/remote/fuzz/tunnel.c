@@ -6,7 +6,7 @@
  */
 #include "../../fuzz/fuzz.h"
 
-#include "remote/tunnel/tunnel.h"
+#include "remote/tunnel/internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,17 +1,18 @@
 /*
- * tunnel.h - how the parts of a tunnel meet; of the room remote, for
- * tunnel*.c only.
+ * Shared inside room remote/tunnel.
  *
- * tunnel.c holds everything together and waits; tunnel_trunk.c is one link to
- * another end: it speaks through the wire, with tunnel_tls.c below it;
- * tunnel_conn.c carries one connection of a user; tunnel_page.c serves the
- * page of figures; tunnel_address.c knows names and sockets. One thread does
+ * tunnel.c holds everything together and waits; link.c is one link to another
+ * end: it speaks through the wire, with tls.c below it; connection.c carries
+ * one connection of a user; page.c serves the page of figures; address.c knows
+ * names and sockets. One thread does
  * it all, nothing blocks. Layout of the messages: docs/tunnel.md.
  */
-#ifndef POISE_REMOTE_TUNNEL_H
-#define POISE_REMOTE_TUNNEL_H
+#ifndef POISE_REMOTE_TUNNEL_INTERNAL_H
+#define POISE_REMOTE_TUNNEL_INTERNAL_H
 
-#include "remote/internal.h"
+#include <poise/tunnel.h>
+
+#include "remote/common/common.h"
 
 #include <netdb.h>
 #include <poll.h>

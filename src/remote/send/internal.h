@@ -1,17 +1,19 @@
 /*
- * Shared inside room remote.
+ * Shared inside room remote/send.
  *
  * Who calls whom: send.c (the end that users start, and the one that it
  * starts; start.c: how they find each other; several.c: one that gives to
  * several) -> give.c (files out; list.c: which) or take.c (entries in:
  * take_entry.c, their data: take_file.c, deletions and hard links: take_end.c)
  * -> link.c (messages over a pair of descriptors). entry.c: an entry as bytes;
- * transfer.c: words for the user. Tunnels have their own ways: tunnel.h.
+ * transfer.c: words for the user.
  */
-#ifndef POISE_REMOTE_INTERNAL_H
-#define POISE_REMOTE_INTERNAL_H
+#ifndef POISE_REMOTE_SEND_INTERNAL_H
+#define POISE_REMOTE_SEND_INTERNAL_H
 
-#include <poise/remote.h>
+#include <poise/send.h>
+
+#include "remote/common/common.h"
 
 #include <poll.h>
 
@@ -103,8 +105,6 @@ int remote_link_flush(struct remote_link *link);
 bool remote_link_has_room(const struct remote_link *link);
 /** Turn until all is written. */
 int remote_link_drain(struct remote_link *link);
-/** -EBADMSG: what came makes no sense. */
-int remote_bad(const char *why);
 
 /* ---- one transfer ------------------------------------------------------- */
 
@@ -165,17 +165,6 @@ int remote_entry_get(struct poise_reader *from, struct remote_entry *entry,
 
 /* ---- start.c ------------------------------------------------------------ */
 
-/** Which cache a user wants. */
-struct remote_cache {
-    const char *folder; /* NULL: the usual one; "": none, in memory only */
-    const char *usual;  /* its name below poise/ in the user's caches */
-    uint64_t bytes;     /* limit; 0: 10 GiB */
-    uint32_t bits;      /* of fingerprints, of a new one; 0: 40 */
-};
-/** Open it, with others who use it: 1 with the error set if it cannot be had,
- * and another one, in memory, has to do. */
-int remote_store_open(const struct remote_cache *cache,
-                      struct poise_dedup_store **out);
 /** Split "[user@]host:path"; the host's length, 0 if it is a path here. */
 size_t remote_host(const char *operand);
 /** Start the other end and tell it what to do. */

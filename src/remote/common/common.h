@@ -1,0 +1,33 @@
+/*
+ * What both programs on dedup have in common: the user's cache, and messages
+ * in a stream of their own, which are sent as they are and never cached.
+ */
+#ifndef POISE_REMOTE_COMMON_H
+#define POISE_REMOTE_COMMON_H
+
+#include <poise/dedup.h>
+
+/* ---- cache.c ------------------------------------------------------------ */
+
+/** Which cache a user wants. */
+struct remote_cache {
+    const char *folder; /* NULL: the usual one; "": none, in memory only */
+    const char *usual;  /* its name below poise/ in the user's caches */
+    uint64_t bytes;     /* limit; 0: 10 GiB */
+    uint32_t bits;      /* of fingerprints, of a new one; 0: 40 */
+};
+/** Open it, with others who use it: 1 with the error set if it cannot be had,
+ * and another one, in memory, has to do. */
+int remote_store_open(const struct remote_cache *cache,
+                      struct poise_dedup_store **out);
+
+/* ---- message.c ---------------------------------------------------------- */
+
+/** -EBADMSG: what came makes no sense. */
+int remote_bad(const char *why);
+/** Send the messages in `data` on stream 0, at *at, which is moved; `data` is
+ * empty then. -EAGAIN before the other end said hello: nothing is sent. */
+int remote_messages_send(struct poise_dedup_peer *peer, struct poise_buf *data,
+                         uint64_t *at);
+
+#endif

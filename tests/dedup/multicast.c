@@ -328,17 +328,20 @@ static void test_leaves(void **state)
 static void test_wrong(void **state)
 {
     static const unsigned char chorus[] = {WIRE_CHORUS, 3, 0, 0, 9};
+    static const unsigned char early[] = {WIRE_CHORUS, 4, 2, 0, WIRE_RUN, 1};
     static const unsigned char prints[] = {WIRE_PRINTS, 200, 1, 1};
     static const unsigned char many[] = {WIRE_PRINTS, 255, 255, 255, 127};
     static const struct {
         const unsigned char *data;
         size_t len;
-    } all[] = {
-        {chorus, sizeof chorus}, {prints, sizeof prints}, {many, sizeof many}};
+    } all[] = {{early, sizeof early},
+               {chorus, sizeof chorus},
+               {prints, sizeof prints},
+               {many, sizeof many}};
     struct scene scene = {0};
 
     (void)state;
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         struct poise_dedup_peer *here;
         const void *data;
         size_t len;

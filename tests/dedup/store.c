@@ -336,6 +336,37 @@ static void test_damaged(void **state)
     }
 }
 
+/* A block without segments, whose hashes are right: nobody writes one. */
+static void test_empty_block(void **state)
+{
+    unsigned char bytes[32 + 24] = "PDEDUPC1";
+    unsigned char *block = bytes + 32;
+    struct dedup_body *body = dedup_body_create();
+    struct poise_buf file = {0};
+    bool is_damaged = false;
+    int dirfd = open(folder, O_RDONLY | O_DIRECTORY);
+    int fd = openat(dirfd, "000000000001.seg", O_WRONLY | O_CREAT, 0600);
+
+    (void)state;
+    assert_non_null(body);
+    poise_put_u64(bytes + 8, 7);
+    poise_put_u64(bytes + 16, 1);
+    poise_put_u64(bytes + 24, poise_hash_bytes(bytes, 24, 0));
+    memcpy(block, "PDBK", 4);
+    poise_put_u64(
+        block + 16,
+        poise_hash_bytes(
+            block, 0, poise_hash_bytes(block, 16, poise_get_u64(bytes + 24))));
+    assert_int_equal(write(fd, bytes, sizeof bytes), sizeof bytes);
+    close(fd);
+    assert_int_equal(dedup_body_load(body, dirfd, 7, 1, &file, &is_damaged), 0);
+    assert_true(is_damaged && body->count == 0);
+    close(dirfd);
+    dedup_body_destroy(body);
+    poise_buf_free(&file);
+    empty_folder();
+}
+
 /* A wrong byte among the data costs the segment that it is in, and no other;
  * added again, that is found again. */
 static void test_one_wrong(void **state)
@@ -501,12 +532,12 @@ static void test_sweep(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order),     cmocka_unit_test(test_reopen),
-        cmocka_unit_test(test_collision), cmocka_unit_test(test_limit),
-        cmocka_unit_test(test_memory),    cmocka_unit_test(test_killed),
-        cmocka_unit_test(test_damaged),   cmocka_unit_test(test_identity),
-        cmocka_unit_test(test_faults),    cmocka_unit_test(test_one_wrong),
-        cmocka_unit_test(test_sweep),
+        cmocka_unit_test(test_order),       cmocka_unit_test(test_reopen),
+        cmocka_unit_test(test_collision),   cmocka_unit_test(test_limit),
+        cmocka_unit_test(test_memory),      cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_empty_block), cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_identity),    cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_one_wrong),   cmocka_unit_test(test_sweep),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -838,6 +838,29 @@ static void test_nonsense(void **state)
     }
 }
 
+/* All of a group that has no data is asked for. */
+static void test_empty_group(void **state)
+{
+    static const unsigned char request[] = {WIRE_REQUEST, 0, 0};
+    struct end a = {0}, b = {0};
+
+    (void)state;
+    make_store(&a, 0);
+    make_store(&b, 0);
+    connect_end(&a, NULL, 0);
+    connect_end(&b, NULL, 0);
+    run(&a, &b, NULL);
+    assert_int_equal(poise_dedup_peer_end(a.peer, 1), 0);
+    assert_int_equal(poise_dedup_peer_flush(a.peer), 0);
+    poise_buf_append(&b.peer->blocks.raw, request, sizeof request);
+    assert_int_equal(wire_blocks_close(&b.peer->blocks), 0);
+    speak(&b, &a);
+    assert_int_equal(hear(&a, NULL), 0);
+    assert_int_equal(poise_dedup_peer_stats(a.peer).repairs, 1);
+    close_end(&a);
+    close_end(&b);
+}
+
 static void test_too_early(void **state)
 {
     struct end a = {0};
@@ -937,6 +960,7 @@ int main(void)
         cmocka_unit_test(test_cut),
         cmocka_unit_test(test_altered),
         cmocka_unit_test(test_nonsense),
+        cmocka_unit_test(test_empty_group),
         cmocka_unit_test(test_too_early),
         cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_stiff),

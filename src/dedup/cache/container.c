@@ -212,8 +212,8 @@ static ssize_t take_block(struct dedup_body *body, const unsigned char *from,
     count = poise_get_u32(from + 4);
     bytes = poise_get_u32(from + 8);
     len = (size_t)count * ENTRY_BYTES + bytes;
-    if (count > DEDUP_SLOTS_MOST - body->count || bytes > DEDUP_DATA_MOST ||
-        len > left - BLOCK_BYTES ||
+    if (count == 0 || count > DEDUP_SLOTS_MOST - body->count ||
+        bytes > DEDUP_DATA_MOST || len > left - BLOCK_BYTES ||
         block_hash(from, from + BLOCK_BYTES, len, body->chain) !=
             poise_get_u64(from + 16)) {
         return 0;

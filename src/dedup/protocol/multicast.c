@@ -160,13 +160,14 @@ uint64_t wire_take_print(struct poise_dedup_peer *peer,
                          struct poise_reader *message, uint32_t bits)
 {
     struct poise_reader prints;
+    size_t left = peer->heard_prints.len - peer->heard_at;
     uint64_t print;
 
     if (!peer->hears) {
         return wire_get_print(message, bits);
     }
-    prints = poise_reader_of(peer->heard_prints.data, peer->heard_prints.len);
-    prints.pos += peer->heard_at;
+    prints = poise_reader_of(
+        left > 0 ? peer->heard_prints.data + peer->heard_at : NULL, left);
     print = wire_get_print(&prints, bits);
     if (prints.error) {
         message->error = prints.error;

@@ -1020,8 +1020,7 @@ static int supply(struct poise_dedup_peer *peer, const struct wire_sent *group,
 {
     const struct wire_item *item =
         (const struct wire_item *)(const void *)group->items.data + index;
-    const uint32_t *lens =
-        (const uint32_t *)(const void *)group->lens.data + item->first;
+    const uint32_t *lens = (const uint32_t *)(const void *)group->lens.data;
     struct poise_buf *raw = &peer->blocks.raw;
     int code = wire_blocks_room(&peer->blocks,
                                 item->len + 4 * (size_t)item->count + 32);
@@ -1034,9 +1033,12 @@ static int supply(struct poise_dedup_peer *peer, const struct wire_sent *group,
     poise_buf_varint(raw, index);
     poise_buf_varint(raw, item->count);
     for (uint32_t i = 0; i < item->count; i++) {
-        poise_buf_varint(raw, lens[i]);
+        poise_buf_varint(raw, lens[item->first + i]);
     }
-    return poise_buf_append(raw, group->data.data + item->offset, item->len);
+    /* A group of ends only has no data at all. */
+    return item->len > 0 ? poise_buf_append(
+                               raw, group->data.data + item->offset, item->len)
+                         : raw->error;
 }
 
 /* Something that was believed is not so. What went before that was known is no

@@ -213,16 +213,22 @@ enum poise_graph_order {
 /** "auto", "keep", "degree"; NULL-terminated, indexed by the enum. */
 POISE_API extern const char *const poise_graph_order_names[];
 
+/** Switches for measurements: what each idea of the construction is worth.
+ * Zero is the default, and the best that is known. */
+struct poise_graph_build_ablation {
+    bool no_huge_pages; /**< pages of the usual size only */
+    /** Of several ranks: let the owner of a hub alone expand it; else ranks
+     * share the work, for a quarter of the arcs more in memory. */
+    bool no_hubs;
+};
+
 struct poise_graph_build_options {
     unsigned threads; /**< 0: one for each core of the process */
     enum poise_graph_order order;
     /** Leave the list of edges alone; else it is used up: its memory is given
      * back while the graph grows, and the list is empty afterwards. */
     bool keep_edges;
-    bool no_huge_pages;
-    /** Of several ranks: let the owner of a hub alone expand it; else ranks
-     * share the work, for a quarter of the arcs more in memory. */
-    bool no_hubs;
+    struct poise_graph_build_ablation ablation;
     poise_graph_progress *progress; /**< NULL: none */
     void *arg;
 };
@@ -318,19 +324,28 @@ struct poise_graph_level {
     unsigned granularity; /**< vertices a bit of the summary; 0: none */
 };
 
-struct poise_graph_bfs_options {
-    unsigned threads; /**< 0: one for each core of the process */
-    enum poise_graph_method method;
-    double alpha, beta;   /**< 0: tuned ones */
-    unsigned granularity; /**< 64..4096, a power of two; 0: by the density */
-    bool no_summary;
+/** Switches for measurements: what each idea of the search is worth. Zero is
+ * the default, and the best that is known. Results are the same with all. */
+struct poise_graph_bfs_ablation {
     enum poise_graph_exchange exchange;
-    bool no_fuse;  /**< every level by all threads, however small */
-    bool no_simd;  /**< portable code only */
-    bool no_first; /**< take first neighbours from the rows */
+    /** When the hybrid method changes direction; 0: tuned ones. Bottom-up once
+     * more than 1/alpha of the arcs left leave the frontier, top-down again
+     * once it shrinks below 1/beta of the vertices. */
+    double alpha, beta;
+    unsigned granularity; /**< 64..4096, a power of two; 0: by the density */
+    bool no_summary;      /**< look into the frontier's bitmap itself */
+    bool no_fuse;         /**< every level by all threads, however small */
+    bool no_simd;         /**< portable code only */
+    bool no_first;        /**< take first neighbours from the rows */
     /** Send bitmaps between nodes as they are, however few bits of a shared one
      * are set. */
     bool no_sparse;
+};
+
+struct poise_graph_bfs_options {
+    unsigned threads; /**< 0: one for each core of the process */
+    enum poise_graph_method method;
+    struct poise_graph_bfs_ablation ablation;
     /** Write parents by label within each run: one for each label of this
      * rank's slice, -1 where unreached. Borrowed; NULL: ask afterwards. */
     int64_t *parents;

@@ -83,21 +83,32 @@ static const struct variant variants[] = {
     {.bfs = {.threads = 2}},
     {.build = {.threads = 3}, .bfs = {.threads = 4}},
     {.bfs = {.threads = 2, .method = POISE_GRAPH_TOP_DOWN}},
-    {.bfs = {.threads = 2, .method = POISE_GRAPH_TOP_DOWN, .no_fuse = true}},
+    {.bfs = {.threads = 2,
+             .method = POISE_GRAPH_TOP_DOWN,
+             .ablation.no_fuse = true}},
     {.bfs = {.threads = 2, .method = POISE_GRAPH_BOTTOM_UP}},
-    {.bfs = {.threads = 3, .method = POISE_GRAPH_BOTTOM_UP, .no_simd = true}},
-    {.bfs = {.threads = 2, .method = POISE_GRAPH_BOTTOM_UP, .no_first = true}},
-    {.bfs = {.threads = 2, .no_simd = true}},
-    {.bfs = {.threads = 2, .no_first = true, .no_fuse = true}},
-    {.bfs = {.threads = 2, .alpha = 1000, .beta = 2}},
-    {.bfs = {.threads = 2, .granularity = 64}},
+    {.bfs = {.threads = 3,
+             .method = POISE_GRAPH_BOTTOM_UP,
+             .ablation.no_simd = true}},
     {.bfs = {.threads = 2,
              .method = POISE_GRAPH_BOTTOM_UP,
-             .granularity = 256}},
-    {.bfs = {.threads = 1, .granularity = 4096, .no_first = true}},
-    {.bfs = {.threads = 2, .alpha = 1, .beta = 1000}},
+             .ablation.no_first = true}},
+    {.bfs = {.threads = 2, .ablation.no_simd = true}},
+    {.bfs = {.threads = 2,
+             .ablation.no_first = true,
+             .ablation.no_fuse = true}},
+    {.bfs = {.threads = 2, .ablation.alpha = 1000, .ablation.beta = 2}},
+    {.bfs = {.threads = 2, .ablation.granularity = 64}},
+    {.bfs = {.threads = 2,
+             .method = POISE_GRAPH_BOTTOM_UP,
+             .ablation.granularity = 256}},
+    {.bfs = {.threads = 1,
+             .ablation.granularity = 4096,
+             .ablation.no_first = true}},
+    {.bfs = {.threads = 2, .ablation.alpha = 1, .ablation.beta = 1000}},
     {.build = {.order = POISE_GRAPH_ORDER_KEEP}, .bfs = {.threads = 2}},
-    {.build = {.order = POISE_GRAPH_ORDER_DEGREE, .no_huge_pages = true},
+    {.build = {.order = POISE_GRAPH_ORDER_DEGREE,
+               .ablation.no_huge_pages = true},
      .bfs = {.threads = 2}},
     {.build = {.order = POISE_GRAPH_ORDER_DEGREE},
      .bfs = {.threads = 2, .method = POISE_GRAPH_BOTTOM_UP}},
@@ -218,11 +229,11 @@ static void test_options(void **state)
 
     make_path(&edges, 5);
     assert_int_equal(poise_graph_build(NULL, &edges, NULL, &graph), 0);
-    struct poise_graph_bfs_options wrong = {.granularity = 96};
+    struct poise_graph_bfs_options wrong = {.ablation.granularity = 96};
     assert_int_equal(poise_graph_bfs_create(graph, &wrong, &bfs), -EINVAL);
-    wrong.granularity = 8192;
+    wrong.ablation.granularity = 8192;
     assert_int_equal(poise_graph_bfs_create(graph, &wrong, &bfs), -EINVAL);
-    wrong = (struct poise_graph_bfs_options){.alpha = -1};
+    wrong = (struct poise_graph_bfs_options){.ablation.alpha = -1};
     assert_int_equal(poise_graph_bfs_create(graph, &wrong, &bfs), -EINVAL);
     assert_null(bfs);
     poise_graph_destroy(graph);

@@ -68,7 +68,7 @@ static int forecast(struct rank *rank, const struct poise_graph *graph, int i)
         .sockets = (unsigned)(plan->ranks / plan->nodes),
         .latency_s = 1e-6,
         .node_bytes_per_s = 1e9,
-        .exchange = plan->bfs.exchange,
+        .exchange = plan->bfs.ablation.exchange,
     };
     struct poise_graph_forecast said;
     int code = poise_graph_forecast(graph, result, &machine, &said);
@@ -255,20 +255,20 @@ static const struct plan by_count[] = {
     }
 /* Any way to exchange, and to search. */
 static const struct plan by_way[] = {
-    PLAN(.exchange = POISE_GRAPH_EXCHANGE_PRIVATE),
-    PLAN(.exchange = POISE_GRAPH_EXCHANGE_LEADER),
-    PLAN(.exchange = POISE_GRAPH_EXCHANGE_SHARED_IN),
-    PLAN(.exchange = POISE_GRAPH_EXCHANGE_SHARED_ALL),
-    PLAN(.exchange = POISE_GRAPH_EXCHANGE_PARALLEL),
+    PLAN(.ablation.exchange = POISE_GRAPH_EXCHANGE_PRIVATE),
+    PLAN(.ablation.exchange = POISE_GRAPH_EXCHANGE_LEADER),
+    PLAN(.ablation.exchange = POISE_GRAPH_EXCHANGE_SHARED_IN),
+    PLAN(.ablation.exchange = POISE_GRAPH_EXCHANGE_SHARED_ALL),
+    PLAN(.ablation.exchange = POISE_GRAPH_EXCHANGE_PARALLEL),
     PLAN(.method = POISE_GRAPH_TOP_DOWN),
     PLAN(.method = POISE_GRAPH_BOTTOM_UP),
     PLAN(.method = POISE_GRAPH_BOTTOM_UP,
-         .exchange = POISE_GRAPH_EXCHANGE_SHARED_IN),
-    PLAN(.no_simd = true, .no_first = true),
-    PLAN(.alpha = 1000, .beta = 2),
-    PLAN(.method = POISE_GRAPH_BOTTOM_UP, .no_sparse = true),
-    PLAN(.granularity = 64),
-    PLAN(.method = POISE_GRAPH_BOTTOM_UP, .granularity = 1024),
+         .ablation.exchange = POISE_GRAPH_EXCHANGE_SHARED_IN),
+    PLAN(.ablation.no_simd = true, .ablation.no_first = true),
+    PLAN(.ablation.alpha = 1000, .ablation.beta = 2),
+    PLAN(.method = POISE_GRAPH_BOTTOM_UP, .ablation.no_sparse = true),
+    PLAN(.ablation.granularity = 64),
+    PLAN(.method = POISE_GRAPH_BOTTOM_UP, .ablation.granularity = 1024),
     {.ranks = 3,
      .build = {.order = POISE_GRAPH_ORDER_KEEP},
      .bfs = {.threads = 1}},
@@ -276,7 +276,7 @@ static const struct plan by_way[] = {
      .build = {.order = POISE_GRAPH_ORDER_DEGREE},
      .bfs = {.threads = 1}},
     {.ranks = 3,
-     .build = {.order = POISE_GRAPH_ORDER_DEGREE, .no_hubs = true},
+     .build = {.order = POISE_GRAPH_ORDER_DEGREE, .ablation.no_hubs = true},
      .bfs = {.threads = 1}},
 };
 
@@ -301,8 +301,8 @@ static void test_ways(void **state)
         .ranks = 6, .topology = "1x3x2", .nodes = 3, .bfs = {                  \
             .threads = 1,                                                      \
             .method = POISE_GRAPH_BOTTOM_UP,                                   \
-            .no_sparse = true,                                                 \
-            .exchange = POISE_GRAPH_EXCHANGE_##way                             \
+            .ablation.no_sparse = true,                                        \
+            .ablation.exchange = POISE_GRAPH_EXCHANGE_##way                    \
         }                                                                      \
     }
 /* The model knows what is sent, (1) and (2) of the paper. */
@@ -357,9 +357,10 @@ static void test_hubs(void **state)
     const enum poise_graph_order by_degree = POISE_GRAPH_ORDER_DEGREE;
     const struct plan with = {
         .ranks = 3, .build = {.order = by_degree}, .bfs = down};
-    const struct plan without = {.ranks = 3,
-                                 .build = {.order = by_degree, .no_hubs = true},
-                                 .bfs = down};
+    const struct plan without = {
+        .ranks = 3,
+        .build = {.order = by_degree, .ablation.no_hubs = true},
+        .bfs = down};
     struct poise_graph_edges edges = {0};
     (void)state;
     /* A star that is a small part of the arcs, from its middle. */
@@ -383,7 +384,7 @@ static void test_sparse(void **state)
     struct plan without = with;
     struct poise_graph_edges edges = {0};
     (void)state;
-    without.bfs.no_sparse = true;
+    without.bfs.ablation.no_sparse = true;
     for (uint32_t v = 0; v < 12; v++) {
         make_add(&edges, v, v + 1);
     }
@@ -486,7 +487,9 @@ static bool run_short(const struct plan *plan,
 static void test_memory(void **state)
 {
     static const struct plan plan = {
-        .ranks = 3, .topology = "1x2x1", .bfs = {.threads = 1, .alpha = 2}};
+        .ranks = 3,
+        .topology = "1x2x1",
+        .bfs = {.threads = 1, .ablation.alpha = 2}};
     struct poise_graph_edges edges = {0};
     uint64_t k = 1, calls, failed = 0;
     (void)state;

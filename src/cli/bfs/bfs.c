@@ -195,7 +195,7 @@ static int get_graph(struct cli_bfs_job *job)
         .threads = (unsigned)values->graph.threads,
         .order = (enum poise_graph_order)values->order,
         .keep_edges = values->validate,
-        .no_hubs = !values->hubs,
+        .ablation.no_hubs = !values->hubs,
         .progress = job->progress ? cli_progress_show : NULL,
     };
     uint64_t from = poise_clock_ns();
@@ -534,14 +534,14 @@ static int search_all(struct cli_bfs_job *job)
     struct poise_graph_bfs_options bfs = {
         .threads = (unsigned)values->graph.threads,
         .method = (enum poise_graph_method)values->method,
-        .exchange = (enum poise_graph_exchange)values->exchange,
-        .alpha = (double)values->alpha,
-        .beta = (double)values->beta,
-        .granularity = (unsigned)values->granularity,
-        .no_fuse = !values->fuse,
-        .no_simd = !values->simd,
-        .no_first = !values->first,
-        .no_sparse = !values->sparse,
+        .ablation.exchange = (enum poise_graph_exchange)values->exchange,
+        .ablation.alpha = (double)values->alpha,
+        .ablation.beta = (double)values->beta,
+        .ablation.granularity = (unsigned)values->granularity,
+        .ablation.no_fuse = !values->fuse,
+        .ablation.no_simd = !values->simd,
+        .ablation.no_first = !values->first,
+        .ablation.no_sparse = !values->sparse,
     };
     int code = 0;
 

@@ -239,7 +239,7 @@ static int build_finish(struct build *build)
     }
     uint32_t *place_of = build->place_of, *label_of = build->label_of;
     build->place_of = build->label_of = NULL;
-    int code = build->options->no_hubs ? 0 : graph_hubs_make(graph);
+    int code = build->options->ablation.no_hubs ? 0 : graph_hubs_make(graph);
     graph_spread_rows(graph, &graph->out);
     graph_spread_rows(graph, &graph->in);
     int err = graph_spread_ids(graph, place_of, label_of);
@@ -311,7 +311,7 @@ int poise_graph_build(struct poise_world *world,
         code = poise_world_agree(world, code);
     }
     if (code == 0) {
-        graph->huge = !build.options->no_huge_pages;
+        graph->huge = !build.options->ablation.no_huge_pages;
         graph->info = (struct poise_graph_info){
             .vertex_count = edges->vertex_count,
             .edge_count = edges->count,

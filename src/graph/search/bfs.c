@@ -113,14 +113,14 @@ static int bfs_alloc_alone(struct poise_graph_bfs *bfs)
 
 static int bfs_check_options(const struct poise_graph_bfs_options *options)
 {
-    unsigned g = options->granularity;
+    unsigned g = options->ablation.granularity;
     if (g != 0 && (g < 64 || g > 4096 || (g & (g - 1)) != 0)) {
         return poise_error_set(EINVAL, "search a graph", NULL,
                                "granularity %u is not a power of two from 64 "
                                "to 4096",
                                g);
     }
-    if (options->alpha < 0 || options->beta < 0) {
+    if (options->ablation.alpha < 0 || options->ablation.beta < 0) {
         return poise_error_set(EINVAL, "search a graph", NULL,
                                "alpha and beta are not negative");
     }
@@ -130,13 +130,13 @@ static int bfs_check_options(const struct poise_graph_bfs_options *options)
 static int bfs_init(struct poise_graph_bfs *bfs)
 {
     const struct poise_graph *graph = bfs->graph;
-    if (bfs->options.alpha == 0) {
-        bfs->options.alpha = BFS_ALPHA;
+    if (bfs->options.ablation.alpha == 0) {
+        bfs->options.ablation.alpha = BFS_ALPHA;
     }
-    if (bfs->options.beta == 0) {
-        bfs->options.beta = BFS_BETA;
+    if (bfs->options.ablation.beta == 0) {
+        bfs->options.ablation.beta = BFS_BETA;
     }
-    bfs->use_simd = !bfs->options.no_simd;
+    bfs->use_simd = !bfs->options.ablation.no_simd;
     int code = bfs_check_options(&bfs->options);
     if (code == 0) {
         code = graph_team_create(
@@ -255,10 +255,11 @@ static bool bfs_goes_up(const struct poise_graph_bfs *bfs, bool grows)
         return options->method == POISE_GRAPH_BOTTOM_UP;
     }
     if (bfs->in_bits) {
-        return grows || (double)bfs->frontier_count * options->beta >=
+        return grows || (double)bfs->frontier_count * options->ablation.beta >=
                             (double)bfs->graph->count;
     }
-    return (double)bfs->scout * options->alpha > (double)bfs->edges_left;
+    return (double)bfs->scout * options->ablation.alpha >
+           (double)bfs->edges_left;
 }
 
 static int bfs_reserve_level(struct poise_graph_bfs *bfs)
@@ -336,7 +337,7 @@ static int bfs_step_down(struct poise_graph_bfs *bfs, int code,
         code = bfs_ranks_down(bfs, code, level);
         bfs->frontier_count = level->found;
     } else {
-        if (options->no_fuse || bfs->scout > BFS_SERIAL_EDGES) {
+        if (options->ablation.no_fuse || bfs->scout > BFS_SERIAL_EDGES) {
             bfs_top_down(bfs, level);
         } else {
             bfs_top_down_serial(bfs, options->level != NULL, level);

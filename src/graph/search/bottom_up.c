@@ -79,7 +79,7 @@ static uint64_t up_rest(struct up_run *run, const uint32_t *pending,
 {
     struct poise_graph_bfs *bfs = run->bfs;
     const struct graph_rows *in = graph_in_rows(bfs->graph);
-    uint64_t skip = bfs->options.no_first ? 0 : 1, edges = 0;
+    uint64_t skip = bfs->options.ablation.no_first ? 0 : 1, edges = 0;
     for (uint32_t i = 0; i < count; i++) {
         if (i + UP_AHEAD < count) {
             __builtin_prefetch(&in->to[in->start[pending[i + UP_AHEAD]] + 1]);
@@ -119,7 +119,7 @@ static void up_chunk(void *arg, unsigned thread, uint32_t chunk)
     const struct graph_rows *in = graph_in_rows(bfs->graph);
     uint32_t *pending = bfs->pending[thread];
     struct bfs_tally *tally = &bfs->tallies[thread];
-    bool use_first = !bfs->options.no_first;
+    bool use_first = !bfs->options.ablation.no_first;
     uint64_t more_to = use_first ? in->more_to : in->row_count;
     uint64_t edges = 0, found = 0;
     uint64_t from = (uint64_t)chunk * bfs->chunk_words;
@@ -162,8 +162,8 @@ static unsigned up_granularity(const struct poise_graph_bfs *bfs)
 {
     const struct poise_graph_bfs_options *options = &bfs->options;
     unsigned granularity = UP_MAX_GRANULARITY;
-    if (options->no_summary || options->granularity > 0) {
-        return options->no_summary ? 0 : options->granularity;
+    if (options->ablation.no_summary || options->ablation.granularity > 0) {
+        return options->ablation.no_summary ? 0 : options->ablation.granularity;
     }
     if (bfs->frontier_words * 8 < UP_SUMMARY_MIN_BYTES) {
         return 0;

@@ -56,8 +56,8 @@ static enum poise_coll_sharing ranks_sharing(enum poise_graph_exchange exchange)
 /* Whether each rank has the frontier for itself. */
 static bool ranks_private(const struct poise_graph_bfs *bfs)
 {
-    return bfs->options.exchange == POISE_GRAPH_EXCHANGE_PRIVATE ||
-           bfs->options.exchange == POISE_GRAPH_EXCHANGE_LEADER;
+    return bfs->options.ablation.exchange == POISE_GRAPH_EXCHANGE_PRIVATE ||
+           bfs->options.ablation.exchange == POISE_GRAPH_EXCHANGE_LEADER;
 }
 
 static int ranks_window(struct poise_graph_bfs *bfs, size_t part_bytes,
@@ -107,7 +107,7 @@ static int ranks_alloc(struct poise_graph_bfs *bfs)
     if (!ranks->bags || !ranks->sent) {
         return -ENOMEM;
     }
-    if (bfs->options.exchange == POISE_GRAPH_EXCHANGE_SHARED_IN) {
+    if (bfs->options.ablation.exchange == POISE_GRAPH_EXCHANGE_SHARED_IN) {
         ranks->private_next =
             graph_pages_map(bfs->graph->stride / 8, bfs->graph->huge);
         return ranks->private_next ? 0 : -ENOMEM;
@@ -123,10 +123,10 @@ int bfs_ranks_create(struct poise_graph_bfs *bfs)
     int code = poise_world_agree(graph->world, ranks_alloc(bfs));
     if (code == 0) {
         const struct poise_coll_window_options options = {
-            .sharing = ranks_sharing(bfs->options.exchange),
+            .sharing = ranks_sharing(bfs->options.ablation.exchange),
             .copies = 2,
             /* Private queues are the paper's baseline. */
-            .sparse = !bfs->options.no_sparse && !ranks_private(bfs),
+            .sparse = !bfs->options.ablation.no_sparse && !ranks_private(bfs),
         };
         code = ranks_window(bfs, stride / 8, &options, &ranks->bits);
     }

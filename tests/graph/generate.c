@@ -1,5 +1,5 @@
 /* Room graph: the Graph500 generator, against the reference's own edges. */
-#include "graph/io/io.h"
+#include "graph/io/internal.h"
 
 #include <errno.h>
 #include <pthread.h>

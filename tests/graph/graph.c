@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "graph/internal.h"
+#include "graph/build/build.h"
 #include "make.h"
 
 static void test_edges_add(void **state)

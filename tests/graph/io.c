@@ -1,6 +1,6 @@
 /* Room graph: readers and writers of files. */
-#include "graph/io/io.h"
 #include "../temporary.h"
+#include "graph/io/internal.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -5,7 +5,7 @@
 #ifndef TEST_GRAPH_MAKE_H
 #define TEST_GRAPH_MAKE_H
 
-#include <poise/graph.h>
+#include <poise/bfs.h>
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Room graph: domains of machines made up, and who gets which processors. */
-#include "graph/build/placement.h"
 #include "../temporary.h"
+#include "graph/memory/internal.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 /* Room graph: the five checks, and trees that break each of them. */
-#include "graph/io/io.h"
+#include <poise/bfs.h>
 
 #include <errno.h>
 #include <pthread.h>

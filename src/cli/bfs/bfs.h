@@ -4,7 +4,7 @@
 
 #include "cli/common/common.h"
 
-#include <poise/graph.h>
+#include <poise/bfs.h>
 
 /** Which graph: of a file, or one that is made. */
 struct cli_bfs_graph {

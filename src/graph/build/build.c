@@ -1,5 +1,5 @@
 /* Graphs from lists of edges: see also order.c and rows.c. */
-#include "graph/io/io.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
  * neighbours need not be told of, since they are found by their owners. That
  * most arcs of a thin frontier leave hubs makes it worth the memory.
  */
-#include "graph/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

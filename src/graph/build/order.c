@@ -6,7 +6,7 @@
  *
  * Degrees are those of the input: duplicates count, which changes little.
  */
-#include "graph/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

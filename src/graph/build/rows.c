@@ -8,7 +8,7 @@
  * fill, the list of edges is given back, while rows grow, the buckets are: for
  * an undirected graph at most about 12 bytes an edge (two arcs) in all.
  */
-#include "graph/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
  * Each rank holds the whole table of labels and ids (8 bytes a vertex), and
  * the rows of its own vertices only.
  */
-#include "graph/io/io.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

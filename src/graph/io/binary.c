@@ -2,7 +2,7 @@
  * Our own file of edges: ids of as few bytes as the number of vertices needs,
  * in blocks with a checksum each, little-endian. Layout: docs/formats.md.
  */
-#include "io.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -5,7 +5,7 @@
 #ifndef POISE_GRAPH_GEN_H
 #define POISE_GRAPH_GEN_H
 
-#include "io.h"
+#include "internal.h"
 
 enum {
     GEN_ORDER = 5, /* state of the generator: the last five numbers */

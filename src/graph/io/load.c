@@ -1,5 +1,5 @@
 /* Which format a file has, and how ranks share it. */
-#include "io.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

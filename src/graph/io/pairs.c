@@ -2,7 +2,7 @@
  * Lines of two vertices: edge lists, Matrix Market, DIMACS. Behind the two
  * may stand weights or times, which a search does not look at.
  */
-#include "io.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * neighbours and of vertices, where each row begins, and the rows, of 32-bit
  * ids; of directed graphs the rows of in-neighbours follow. Native byte order.
  */
-#include "io.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* Formats that say in front what follows: Matrix Market, DIMACS. */
-#include "io.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  * before are counted, so blocks number their own rows and are put right
  * afterwards.
  */
-#include "io.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  * Numbers serve as labels where they are dense enough; else they become names
  * too, in ascending order.
  */
-#include "io.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Writing graphs and trees: made in parallel, block by block, written in
  * order. */
-#include "io.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

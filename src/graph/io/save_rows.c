@@ -1,5 +1,7 @@
 /* Formats that list the neighbours of each vertex: METIS and GAP's .sg. */
-#include "io.h"
+#include "internal.h"
+
+#include "graph/build/build.h"
 
 #include <errno.h>
 #include <stdlib.h>

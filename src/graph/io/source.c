@@ -2,7 +2,7 @@
  * A file as a stream of bytes, unpacked where need be. What packs it shows in
  * its first bytes, whatever its name says.
  */
-#include "io.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

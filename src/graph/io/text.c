@@ -4,7 +4,7 @@
  * Blocks are taken in the order of the file and every block that was taken is
  * finished, so the first bad line of the file is found whoever meets it.
  */
-#include "io.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
  * Source: Beamer, Asanovic, Patterson: "Direction-Optimizing Breadth-First
  * Search"; numa-bfs II.A.
  */
-#include "bfs.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -200,6 +200,16 @@ void poise_graph_bfs_destroy(struct poise_graph_bfs *bfs)
     free(bfs->levels);
     graph_team_destroy(bfs->team);
     free(bfs);
+}
+
+const struct poise_graph *bfs_graph(const struct poise_graph_bfs *bfs)
+{
+    return bfs->graph;
+}
+
+const uint32_t *bfs_parents_by_row(const struct poise_graph_bfs *bfs)
+{
+    return bfs->parent;
 }
 
 struct bfs_tally bfs_tally_take(struct poise_graph_bfs *bfs)

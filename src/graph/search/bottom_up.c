@@ -7,7 +7,7 @@
  * look. The rows of the others are fetched ahead of their turn. Words of the
  * bitmaps have one writer each, so that nothing here is atomic.
  */
-#include "bfs.h"
+#include "internal.h"
 
 #include <string.h>
 

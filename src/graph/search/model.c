@@ -7,7 +7,7 @@
  * measured ones had of theirs: the graph grows with the processes. Nothing
  * overlaps.
  */
-#include "graph/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 

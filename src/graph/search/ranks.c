@@ -8,7 +8,7 @@
  *
  * Source: numa-bfs III.A, III.B.
  */
-#include "bfs.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

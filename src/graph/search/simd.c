@@ -1,5 +1,5 @@
 /* The inner loops by AVX2: eight vertices at once. */
-#include "bfs.h"
+#include "internal.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

@@ -5,7 +5,7 @@
  * calling thread alone, which turns a search in a graph of high diameter into
  * the plain loop over a queue that suits it.
  */
-#include "bfs.h"
+#include "internal.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* The tree that a search leaves: parents by label, depths. */
-#include "bfs.h"
+#include "internal.h"
 
 #include <errno.h>
 

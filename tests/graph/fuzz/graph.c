@@ -7,7 +7,7 @@
  */
 #include "../../fuzz/fuzz.h"
 
-#include "graph/io/io.h"
+#include "graph/io/internal.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,17 +1,14 @@
 /*
- * What stands on the search: components and a bound of the diameter.
- *
  * Components of undirected graphs: one search from a vertex of the largest
  * degree finds the giant one, if there is one; the others, small and many, are
  * joined by union-find over the rows that are left. Of several ranks each
  * joins its own rows, and rank after rank adds its joins to those before.
  */
-#include "bfs.h"
+#include "graph/build/build.h"
+#include "graph/search/search.h"
 
 #include <errno.h>
 #include <string.h>
-
-/* ---- components --------------------------------------------------------- */
 
 /* The root of the tree of v; paths are halved on the way. Roots are the least
  * ids of their trees. */
@@ -40,11 +37,12 @@ static void kin_join(uint32_t *up, uint32_t a, uint32_t b)
 static void kin_join_rows(const struct poise_graph_bfs *bfs, bool searched,
                           uint32_t *up)
 {
-    const struct poise_graph *graph = bfs->graph;
+    const struct poise_graph *graph = bfs_graph(bfs);
+    const uint32_t *parents = searched ? bfs_parents_by_row(bfs) : NULL;
     uint32_t base = graph_base(graph);
     for (uint64_t row = 0; row < graph->local_count; row++) {
-        if (searched && bfs->parent[row] != POISE_GRAPH_NONE) {
-            kin_join(up, base + (uint32_t)row, bfs->parent[row]);
+        if (parents && parents[row] != POISE_GRAPH_NONE) {
+            kin_join(up, base + (uint32_t)row, parents[row]);
             continue;
         }
         uint64_t last = graph->out.start[row + 1];
@@ -90,7 +88,7 @@ static int kin_merge(const struct poise_graph *graph, uint32_t *up,
 static int kin_search_giant(struct poise_graph_bfs *bfs)
 {
     struct poise_graph_bfs_result result;
-    const struct poise_graph *graph = bfs->graph;
+    const struct poise_graph *graph = bfs_graph(bfs);
     uint64_t root = 0;
     if (graph->count == 0 || graph->info.directed) {
         return 0;
@@ -134,7 +132,7 @@ static int64_t kin_name(const struct poise_graph *graph, uint32_t *up,
 int64_t poise_graph_components(struct poise_graph_bfs *bfs,
                                uint64_t *components)
 {
-    const struct poise_graph *graph = bfs->graph;
+    const struct poise_graph *graph = bfs_graph(bfs);
     uint64_t ids = graph->stride * (uint64_t)graph->ranks;
     uint32_t *up = graph_pages_map(ids * 4, graph->huge);
     uint32_t *least = graph_pages_map(ids * 4, graph->huge);
@@ -158,68 +156,4 @@ int64_t poise_graph_components(struct poise_graph_bfs *bfs,
     graph_pages_unmap(up, ids * 4);
     graph_pages_unmap(least, ids * 4);
     return result;
-}
-
-/* ---- the diameter ------------------------------------------------------- */
-
-/* The deepest vertex of the last run: of equal ones the least label. */
-static int kin_deepest(struct poise_graph_bfs *bfs, int64_t *depths,
-                       uint32_t depth, uint64_t *out)
-{
-    const struct poise_graph *graph = bfs->graph;
-    uint64_t first, count, found = UINT64_MAX;
-    int code = poise_graph_bfs_depths(bfs, depths);
-    poise_graph_slice(graph, graph->rank, &first, &count);
-    for (uint64_t i = 0; code == 0 && i < count; i++) {
-        if (depths[i] == (int64_t)depth) {
-            found = first + i;
-            break;
-        }
-    }
-    if (graph->world) {
-        code = poise_world_agree(graph->world, code);
-        if (code == 0) {
-            code = poise_world_reduce(graph->world, POISE_MIN, &found, 1);
-        }
-    }
-    *out = found;
-    return code;
-}
-
-int64_t poise_graph_diameter(struct poise_graph_bfs *bfs, uint64_t start,
-                             uint64_t ends[2])
-{
-    const struct poise_graph *graph = bfs->graph;
-    uint64_t first, count, from = start, best_ends[2] = {start, start};
-    int64_t best = -1;
-    if (graph->info.directed) {
-        return poise_error_set(EINVAL, "bound the diameter", NULL,
-                               "the graph is directed");
-    }
-    poise_graph_slice(graph, graph->rank, &first, &count);
-    int64_t *depths = graph_pages_map(count * 8, graph->huge);
-    int code = depths ? 0 : -ENOMEM;
-    if (graph->world) {
-        code = poise_world_agree(graph->world, code);
-    }
-    while (code == 0) {
-        struct poise_graph_bfs_result result;
-        uint64_t to;
-        code = poise_graph_bfs_run(bfs, from, &result);
-        if (code < 0 || (int64_t)result.depth <= best) {
-            break;
-        }
-        best = result.depth;
-        code = kin_deepest(bfs, depths, result.depth, &to);
-        best_ends[0] = from;
-        best_ends[1] = to;
-        from = to;
-    }
-    graph_pages_unmap(depths, count * 8);
-    if (code < 0) {
-        return code;
-    }
-    ends[0] = best_ends[0];
-    ends[1] = best_ends[1];
-    return best;
 }

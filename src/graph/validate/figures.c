@@ -1,5 +1,5 @@
 /* The figures that Graph500 wants of a sample. */
-#include "graph/internal.h"
+#include <poise/bfs.h>
 
 #include <math.h>
 #include <stdlib.h>

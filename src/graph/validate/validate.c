@@ -12,7 +12,9 @@
  * part of the edges, which are many; which tree edges they saw is brought
  * together at rank 0.
  */
-#include "graph/io/io.h"
+#include "graph/memory/memory.h"
+
+#include <poise/bfs.h>
 
 #include <errno.h>
 #include <stdlib.h>

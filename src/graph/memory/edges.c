@@ -1,5 +1,5 @@
 /* Lists of edges. */
-#include "graph/internal.h"
+#include "memory.h"
 
 #include <errno.h>
 #include <string.h>
@@ -30,6 +30,17 @@ int poise_graph_edges_reserve(struct poise_graph_edges *edges,
     edges->ends = ends;
     edges->capacity = capacity;
     return 0;
+}
+
+int graph_edges_alloc(struct poise_graph_edges *edges, uint64_t count)
+{
+    const uint64_t each = 2 * sizeof *edges->ends;
+    if (count > UINT64_MAX / each) {
+        return graph_memory_check("hold edges", NULL, count, "edges", each, 0);
+    }
+    edges->ends = graph_pages_map(count * each, true);
+    edges->capacity = edges->ends ? count : 0;
+    return edges->ends ? 0 : -ENOMEM;
 }
 
 int poise_graph_edges_add(struct poise_graph_edges *edges, uint64_t from,

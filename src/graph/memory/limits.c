@@ -1,5 +1,5 @@
 /* How much memory there is to be had, and refusing what needs more. */
-#include "graph/io/io.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -141,15 +141,4 @@ int graph_memory_check(const char *doing, const char *what, uint64_t count,
     poise_buf_free(&have);
     poise_buf_free(&number);
     return -ENOMEM;
-}
-
-int graph_edges_alloc(struct poise_graph_edges *edges, uint64_t count)
-{
-    const uint64_t each = 2 * sizeof *edges->ends;
-    if (count > UINT64_MAX / each) {
-        return graph_memory_check("hold edges", NULL, count, "edges", each, 0);
-    }
-    edges->ends = graph_pages_map(count * each, true);
-    edges->capacity = edges->ends ? count : 0;
-    return edges->ends ? 0 : -ENOMEM;
 }

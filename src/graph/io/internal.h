@@ -1,52 +1,13 @@
 /*
- * What the generator, the readers, the writers and the validator share.
+ * What the generator, the readers and the writers share.
  */
-#ifndef POISE_GRAPH_IO_H
-#define POISE_GRAPH_IO_H
+#ifndef POISE_GRAPH_IO_INTERNAL_H
+#define POISE_GRAPH_IO_INTERNAL_H
 
-#include "graph/internal.h"
+#include "graph/memory/memory.h"
 
 #include <pthread.h>
 #include <string.h>
-
-/* ---- threads (parallel.c) ----------------------------------------------- */
-
-/** What each thread of graph_parallel runs. It takes its share from what all
- * have in common, so that any number of threads completes the work. */
-typedef int graph_parallel_part(unsigned thread, void *arg);
-
-/** Run `part` on up to `threads` threads (0: one for each core of the
- * process), the caller's among them, with thread = 0, 1, ... Fewer run where
- * the system gives no more. Returns the code of the lowest thread that failed,
- * and its error is the caller's. */
-int graph_parallel(unsigned threads, graph_parallel_part *part, void *arg);
-
-/** How many threads 0 stands for, else `threads`. */
-unsigned graph_threads(unsigned threads);
-
-/* ---- ranks (parallel.c) ------------------------------------------------- */
-
-/** This rank's consecutive part of `all`, in order of rank; alone: all. */
-void graph_share(const struct poise_world *world, uint64_t all, uint64_t *first,
-                 uint64_t *count);
-/** poise_world_agree; `code` itself without a world. */
-int graph_agree(struct poise_world *world, int code);
-
-/* ---- limits (limits.c) -------------------------------------------------- */
-
-/** Bytes that this process can still get: what the machine, its control group
- * and its own limits leave it. */
-uint64_t graph_memory_left(void);
-
-/** Refuse `count` `items` ("edges") of `each` bytes where they need more than
- * `limit` (0: than graph_memory_left). 0, or -ENOMEM with the arithmetic. */
-int graph_memory_check(const char *doing, const char *what, uint64_t count,
-                       const char *items, uint64_t each, uint64_t limit);
-
-/* ---- large arrays of edges (limits.c) ----------------------------------- */
-
-/** Room for `count` edges in an empty list, in huge pages where there are. */
-int graph_edges_alloc(struct poise_graph_edges *edges, uint64_t count);
 
 /* ---- the generator (gen.c) ---------------------------------------------- */
 
@@ -70,18 +31,6 @@ bool graph_source_is_packed(const struct graph_source *source);
 /** Bytes of the file, as they lie there: in all (0: not known), and read. */
 uint64_t graph_source_total(const struct graph_source *source);
 uint64_t graph_source_done(const struct graph_source *source);
-
-/* ---- names (names.c) ---------------------------------------------------- */
-
-struct poise_graph_names *graph_names_create(void);
-/** The label of a name, which is added if it is new: labels count up from 0.
- * -ENOMEM, -EOVERFLOW. */
-int graph_names_add(struct poise_graph_names *names, const char *name,
-                    size_t len, uint32_t *label);
-uint64_t graph_names_count(const struct poise_graph_names *names);
-/** All names one after the other, and where each starts (and the last ends). */
-const char *graph_names_text(const struct poise_graph_names *names);
-const uint64_t *graph_names_starts(const struct poise_graph_names *names);
 
 /* ---- lines of text, in parallel (text.c) ---------------------------------
  *

@@ -3,7 +3,7 @@
  * touched (by the thread that will use them), can be huge, and go back to the
  * system piece by piece while a list of edges is used up.
  */
-#include "graph/internal.h"
+#include "memory.h"
 
 #include <errno.h>
 #include <string.h>

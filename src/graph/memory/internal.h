@@ -1,10 +1,16 @@
-/* Shared by place.c and its tests: the domains of a machine. */
-#ifndef POISE_GRAPH_PLACE_H
-#define POISE_GRAPH_PLACE_H
+/* What limits.c, placement.c and their tests share. */
+#ifndef POISE_GRAPH_MEMORY_INTERNAL_H
+#define POISE_GRAPH_MEMORY_INTERNAL_H
 
-#include "graph/internal.h"
+#include "memory.h"
 
 #include <sched.h>
+
+/** A small file of /proc or /sys as text; false if it cannot be read, which is
+ * no error. */
+bool graph_small_file(const char *path, char *text, size_t size);
+
+/* ---- NUMA domains (placement.c) ----------------------------------------- */
 
 /** More are left out. */
 #define GRAPH_MOST_DOMAINS 64

@@ -1,6 +1,6 @@
 /* What vertices are called: all names in one text, found through a hash table
  * with open addressing. */
-#include "io.h"
+#include "memory.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
  *
  * Source: numa-bfs IV.C, figure 10.
  */
-#include "placement.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <linux/mempolicy.h>

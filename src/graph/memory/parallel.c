@@ -1,5 +1,5 @@
 /* One function on several threads, and the errors of all of them. */
-#include "graph/io/io.h"
+#include "memory.h"
 
 #include <errno.h>
 #include <pthread.h>

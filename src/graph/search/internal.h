@@ -1,14 +1,15 @@
 /*
- * Shared by the parts of the search (bfs*.c).
+ * Shared by the parts of the search.
  *
  * Rows are this rank's vertices; with one rank rows and ids are the same. A
  * *frontier* is known as a list of rows (top-down) or as a bitmap of ids
  * (bottom-up), never both.
  */
-#ifndef POISE_GRAPH_BFS_H
-#define POISE_GRAPH_BFS_H
+#ifndef POISE_GRAPH_SEARCH_INTERNAL_H
+#define POISE_GRAPH_SEARCH_INTERNAL_H
 
-#include "graph/internal.h"
+#include "graph/build/build.h"
+#include "graph/search/search.h"
 
 #include <poise/window.h>
 
@@ -111,12 +112,10 @@ void bfs_labels_plain(const struct poise_graph_bfs *bfs, uint64_t from,
 typedef void bfs_labels(const struct poise_graph_bfs *bfs, uint64_t from,
                         uint64_t to, int64_t *parents);
 bfs_labels *bfs_labels_simd(void);
-/** After a run: parents_all is whole, and NONE where unreached. Collective. */
-int bfs_finish_tree(struct poise_graph_bfs *bfs);
 /** Those of this rank's slice, by all threads. Collective. */
 int bfs_write_parents(struct poise_graph_bfs *bfs, int64_t *parents);
 
-/* ---- several ranks (bfs_ranks.c) ---------------------------------------- */
+/* ---- several ranks (ranks.c) ---------------------------------------- */
 
 /** Takes the place of this rank's own frontier, next and parent. Collective.
  */

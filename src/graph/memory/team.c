@@ -9,7 +9,7 @@
  * what it wrote is still in its cache; only when that is done it goes through
  * the shares of the others.
  */
-#include "graph/internal.h"
+#include "memory.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
 /* poise bfs: breadth-first search, of the Graph500 benchmark and of files. */
-#include "bfs.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdio.h>

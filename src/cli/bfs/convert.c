@@ -1,5 +1,5 @@
 /* poise bfs convert: graphs from one format into another. */
-#include "bfs.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdio.h>

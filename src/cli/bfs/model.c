@@ -1,5 +1,5 @@
 /* poise bfs --model: what searches would take on a machine that is not here. */
-#include "bfs.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* The report of poise bfs: one page of plots. */
-#include "bfs.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdio.h>

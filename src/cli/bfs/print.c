@@ -1,5 +1,5 @@
 /* What poise bfs prints: Graph500's block, a line for each root, JSON. */
-#include "bfs.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdio.h>

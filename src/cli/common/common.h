@@ -5,8 +5,8 @@
 #ifndef POISE_CLI_INTERNAL_H
 #define POISE_CLI_INTERNAL_H
 
+#include <poise/core.h>
 #include <poise/report.h>
-#include <poise/walk.h>
 
 /** Exit codes, the same on every rank. */
 enum {
@@ -95,9 +95,6 @@ int cli_progress_show(const char *doing, uint64_t done, uint64_t total,
                       void *arg);
 /** Wipe that line, if lines were `shown`. */
 void cli_progress_wipe(bool shown);
-/** A hook for poise_walk_*: prints the error; `arg` is a struct cli_job. */
-int cli_error_hook(struct poise_worker *worker, const struct poise_error *err,
-                   void *arg);
 
 /* ---- preloads ----------------------------------------------------------- */
 
@@ -111,15 +108,6 @@ void cli_preload_others(struct poise_buf *out);
 struct cli_common {
     bool help, version;
 };
-/** What drives a walk, whatever it is for. */
-struct cli_engine {
-    struct cli_common common;
-    int64_t threads, max_in_flight, batch, seed;
-    int policy, split;
-    uint64_t queue_memory, checkpoint_interval;
-    const char *checkpoint, *resume, *trace;
-    bool progress;
-};
 
 #define CLI_COMMON_OPTIONS(type, member)                                       \
     {POISE_OPTION_FLAG, .name = "help", .help = "print this help and exit",    \
@@ -130,143 +118,20 @@ struct cli_engine {
                            .offset = offsetof(type, member.version)            \
     }
 
-#define CLI_ENGINE_OPTIONS(type, member, t_letter)                             \
-    {POISE_OPTION_INT,                                                         \
-     .letter = t_letter,                                                       \
-     .name = "threads",                                                        \
-     .arg = "N",                                                               \
-     .help = "threads of each process (default: one for each of its cores)",   \
-     .offset = offsetof(type, member.threads),                                 \
-     .min = 1,                                                                 \
-     .max = 1024},                                                             \
-        {POISE_OPTION_INT,                                                     \
-         .name = "max-in-flight",                                              \
-         .arg = "N",                                                           \
-         .help = "where waiting for a disk or server leaves processors idle, " \
-                 "add threads while that pays, up to N (default: 32)",         \
-         .offset = offsetof(type, member.max_in_flight),                       \
-         .min = 1,                                                             \
-         .max = 4096},                                                         \
-        {POISE_OPTION_ENUM,                                                    \
-         .name = "policy",                                                     \
-         .arg = "NAME",                                                        \
-         .help = "how work is found among ranks (default: hybrid)",            \
-         .offset = offsetof(type, member.policy),                              \
-         .choices = poise_policy_names},                                       \
-        {POISE_OPTION_ENUM,                                                    \
-         .name = "split",                                                      \
-         .arg = "NAME",                                                        \
-         .help = "how much of its work a rank gives away (default: half)",     \
-         .offset = offsetof(type, member.split),                               \
-         .choices = poise_split_names},                                        \
-        {POISE_OPTION_INT,                                                     \
-         .name = "batch",                                                      \
-         .arg = "N",                                                           \
-         .help = "tasks in a message of the central policies (default: 1)",    \
-         .offset = offsetof(type, member.batch),                               \
-         .min = 1,                                                             \
-         .max = 1000000},                                                      \
-        {POISE_OPTION_BYTES, .name = "queue-memory", .arg = "SIZE",            \
-         .help = "memory for the queue of a rank; what is more is spilled to " \
-                 "a file in $TMPDIR (default: 8M)",                            \
-         .offset = offsetof(type, member.queue_memory)},                       \
-        {POISE_OPTION_INT,                                                     \
-         .name = "seed",                                                       \
-         .arg = "N",                                                           \
-         .help = "start of the random choices (default: from the system)",     \
-         .offset = offsetof(type, member.seed),                                \
-         .min = 0,                                                             \
-         .max = INT64_MAX},                                                    \
-        {POISE_OPTION_FLAG, .name = "progress",                                \
-         .help = "show a line of progress on stderr (default: if it is a "     \
-                 "terminal; --no-progress: never)",                            \
-         .offset = offsetof(type, member.progress)},                           \
-    {                                                                          \
-        POISE_OPTION_STRING, .name = "trace", .arg = "FILE",                   \
-                             .help = "record what each thread does in a new "  \
-                                     "file (rank R above 0 writes FILE.R);"    \
-                                     " 'poise trace FILE' shows it",           \
-                             .offset = offsetof(type, member.trace)            \
-    }
-
-/** Fill in what a command starts with before its options are parsed. */
-void cli_engine_defaults(struct cli_engine *engine);
-
 /** Parse argv by the command's table; --help and --version are served here
  * (not if `common` is NULL). Index of the first operand, or -1 with the exit
  * code in *exit_code. */
 int cli_parse(const struct poise_command *command, int argc, char **argv,
               void *into, const struct cli_common *common, int *exit_code);
 
+/** Where the options before a program end: the index of the program, or of
+ * "--". */
+int cli_options_end(const struct poise_option *table, int argc, char **argv);
+
 /** Words of an option that takes "A,B" given once, or A and B given one by
  * one. They lie in *text, which the caller frees, as `out` with
  * poise_strings_free; also after an error. */
 int cli_split_list(const struct poise_strings *given, char **text,
                    struct poise_strings *out);
-
-/* ---- a run over a world ------------------------------------------------- */
-
-/** What the line of progress showed last. */
-struct cli_progress {
-    unsigned calls;
-    uint64_t entries, then_ns;
-    double rate; /**< per second */
-};
-
-/** One run of a command: its world, its trace, its line of progress. */
-struct cli_job {
-    const char *name;
-    struct poise_world *world; /**< NULL before cli_job_start */
-    int rank, size;
-    bool progress;     /**< a line may stand on the terminal */
-    bool root_missing; /**< an operand could not be read at all */
-    struct cli_progress line;
-    struct poise_trace *trace;
-};
-
-/** Join the world, catch SIGINT and SIGTERM. Collective. 0, or the exit code
- * with the error printed. */
-int cli_job_start(struct cli_job *job, const char *name,
-                  const struct cli_engine *engine,
-                  struct poise_walk_options *walk);
-/** Leave it again. Collective. */
-void cli_job_end(struct cli_job *job);
-/** The world for poise_walk_*: NULL if this process is alone. */
-struct poise_world *cli_job_world(const struct cli_job *job);
-/** The hook for struct poise_walk_hooks and its kin, where job->progress;
- * `arg` is the job. */
-void cli_progress_hook(const struct poise_pool_stats *stats, void *arg);
-/** Wipe the line of progress. */
-void cli_progress_end(struct cli_job *job);
-/** The exit code of a finished run on all ranks: `code` of poise_walk_*,
- * `errors` of its result; prints what is to be said. */
-int cli_job_code(struct cli_job *job, int code, uint64_t errors);
-
-/* ---- what walk prints --------------------------------------------------- */
-
-/** A finished walk and how it was run. */
-struct cli_walk_outcome {
-    const char *const *roots;
-    size_t root_count;
-    const struct poise_walk_summary *summary;
-    const struct poise_walk_result *result;
-    const char *world_name;
-    uint64_t startup_ns;
-    int ranks;
-    unsigned threads;
-    const char *policy, *split;
-    bool interrupted, stats;
-};
-
-int cli_walk_text(const struct cli_walk_outcome *walk, struct poise_buf *out);
-int cli_walk_json(const struct cli_walk_outcome *walk, struct poise_buf *out);
-int cli_walk_page(const struct cli_walk_outcome *walk, struct poise_buf *out);
-
-/** The name of a user, or its number. */
-void cli_owner_name(uint32_t uid, struct poise_buf *out);
-/** "up to 4 KiB": the upper limit of a bin of sizes or widths, exclusive. */
-uint64_t cli_bin_limit(unsigned bin);
-/** "1 day", the limit of a bin of ages; "older" for the last. */
-void cli_age_label(unsigned bin, struct poise_buf *out);
 
 #endif

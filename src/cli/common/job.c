@@ -1,5 +1,5 @@
 /* What every walk has around it: the world, signals, threads, progress. */
-#include "common.h"
+#include "job.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -190,22 +190,13 @@ void cli_progress_hook(const struct poise_pool_stats *stats, void *arg)
     poise_buf_free(&out);
 }
 
-void cli_progress_end(struct cli_job *job)
-{
-    static const char wipe[] = "\r\033[K";
-
-    if (job->progress) {
-        (void)!write(STDERR_FILENO, wipe, sizeof wipe - 1);
-    }
-}
-
 int cli_error_hook(struct poise_worker *worker, const struct poise_error *err,
                    void *arg)
 {
     struct cli_job *job = arg;
 
     (void)worker;
-    cli_progress_end(job);
+    cli_progress_wipe(job->progress);
     cli_print_error(job->name, err);
     return 0;
 }

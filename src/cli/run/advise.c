@@ -4,7 +4,7 @@
  * profiles. What limits a run is told as in the paper's table 7. Source:
  * latency-bandwidth-thesis 7.4.
  */
-#include "run.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

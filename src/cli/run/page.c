@@ -1,5 +1,5 @@
 /* A profile as a page: the tables, and bars for what is seen at a glance. */
-#include "run.h"
+#include "internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * The tables of a profile: what the paper's tables 2 to 7 tell about its
  * programs, for any program. Source: latency-bandwidth-thesis 7.4.
  */
-#include "run.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -2,7 +2,7 @@
  * poise run: an MPI program as virtual ranks, in this process or, started by
  * the launcher of an MPI, in several that do the same.
  */
-#include "run.h"
+#include "internal.h"
 
 #include <poise/comm.h>
 
@@ -229,37 +229,6 @@ static int read_delay(const char *text, struct poise_vrank_options *out)
         code = poise_parse_bytes(comma + 1, &out->delay_bytes_per_s);
     }
     return code;
-}
-
-/* Whether the word is an option whose argument is the next word. */
-static bool takes_next(const struct poise_option *table, const char *word)
-{
-    bool is_long = word[1] == '-', takes = false;
-    const char *name = word + 2;
-
-    for (; table->type != POISE_OPTION_END; table++) {
-        if (!is_long && table->letter == word[1]) {
-            return table->arg && !word[2];
-        }
-        if (is_long && table->name && strcmp(table->name, name) == 0) {
-            return table->arg != NULL;
-        }
-        /* An abbreviation; the parser knows whether it is one only. */
-        takes |= is_long && table->name && table->arg && !strchr(name, '=') &&
-                 strncmp(table->name, name, strlen(name)) == 0;
-    }
-    return takes;
-}
-
-int cli_options_end(const struct poise_option *table, int argc, char **argv)
-{
-    int i = 1;
-
-    while (i < argc && argv[i][0] == '-' && argv[i][1] &&
-           strcmp(argv[i], "--") != 0) {
-        i += 1 + takes_next(table, argv[i]);
-    }
-    return i < argc ? i : argc;
 }
 
 /* Parse the options before the program. The index of the program, or -1 with

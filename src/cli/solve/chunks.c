@@ -1,5 +1,5 @@
 /* Chunks by hand for poise solve. */
-#include "solve.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

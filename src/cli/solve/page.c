@@ -1,5 +1,5 @@
 /* The report of poise solve: the plate, convergence, what each node did. */
-#include "solve.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Plates of poise solve: images and matrices, read and written. */
-#include "solve.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* poise solve: the temperature of a plate, by room flow. */
-#include "solve.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

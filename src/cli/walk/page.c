@@ -1,5 +1,5 @@
 /* The report of a walk: one page of plots. */
-#include "cli/common/common.h"
+#include "internal.h"
 
 #include <poise/survey.h>
 

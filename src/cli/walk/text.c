@@ -1,5 +1,5 @@
 /* The summary of a walk for people. */
-#include "cli/common/common.h"
+#include "internal.h"
 
 #include <poise/survey.h>
 

@@ -1,5 +1,5 @@
 /* poise walk: totals, histograms, top lists, inventory and report. */
-#include "cli/common/common.h"
+#include "internal.h"
 
 #include <poise/survey.h>
 
@@ -218,7 +218,7 @@ static int survey(struct cli_job *job, const struct values *values,
     int code = poise_walk_survey(cli_job_world(job), wanted, &summary, &result);
     int status, shown = 0;
 
-    cli_progress_end(job);
+    cli_progress_wipe(job->progress);
     status = cli_job_code(job, code, result.errors);
     if (job->rank == 0 && code == -EINTR && values->engine.checkpoint) {
         cli_say("walk", "to go on: poise walk --resume %s",

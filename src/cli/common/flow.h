@@ -1,8 +1,8 @@
-/* What the commands of room flow share: solve, desync run. */
+/* What the commands over wing flow share: solve, desync run. */
 #ifndef POISE_CLI_FLOW_H
 #define POISE_CLI_FLOW_H
 
-#include "cli/common/common.h"
+#include "common.h"
 
 #include <poise/flow.h>
 

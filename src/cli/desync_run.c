@@ -1,6 +1,5 @@
 /* poise desync run: other people's programs of room flow. */
-#include "cli/run/run.h"
-#include "job.h"
+#include "cli/common/flow.h"
 
 #include <dlfcn.h>
 #include <errno.h>

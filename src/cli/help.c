@@ -1,5 +1,5 @@
 /* help, version, completion, and the sources of the man pages. */
-#include "common.h"
+#include "cli/common/common.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,12 +1,12 @@
 /* poise listrank: ranks of linked lists larger than memory. */
-#include "common.h"
+#include "cli/common/extmem.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 struct values {
     struct cli_common common;
-    struct cli_big big;
+    struct cli_extmem disk;
     const char *weights;
     int64_t seed;
     uint64_t generate; /* NOT_GIVEN: rank */
@@ -27,7 +27,7 @@ static const struct poise_option options[] = {
      .help = "do not rank: see whether OUT holds the ranks of IN",
      .offset = offsetof(struct values, check)},
     {POISE_OPTION_HEADING, .help = "How it is done"},
-    CLI_BIG_OPTIONS(struct values, big),
+    CLI_EXTMEM_OPTIONS(struct values, disk),
     {POISE_OPTION_HEADING, .help = "Data to try it with"},
     {POISE_OPTION_BYTES, .name = "generate", .arg = "N",
      .help = "write lists of N nodes into the one file named; N may end in K, "
@@ -181,7 +181,7 @@ static int check(const struct values *values,
     if (code < 0) {
         return cli_fail("listrank", code);
     }
-    print_report(&report, values->big.json, &out);
+    print_report(&report, values->disk.json, &out);
     status = cli_write("listrank", &out);
     poise_buf_free(&out);
     return report.wrong == 0 ? status : CLI_PARTLY;
@@ -201,15 +201,15 @@ static int rank(const struct values *values,
         return cli_fail("listrank", code);
     }
     begin = poise_clock_ns() - begin;
-    if (!cli_big_is_first(rank_options->world)) {
+    if (!cli_extmem_is_first(rank_options->world)) {
         return CLI_DONE;
     }
-    if (values->big.verbose) {
+    if (values->disk.verbose) {
         print_verbose(&result, begin, &out);
         poise_file_write(2, out.data, out.len, "standard error");
         poise_buf_reset(&out);
     }
-    if (values->big.json) {
+    if (values->disk.json) {
         print_json(&result, begin, &out);
         status = cli_write("listrank", &out);
     }
@@ -239,7 +239,7 @@ static int dispatch(const struct values *values,
     if (values->generate == NOT_GIVEN && !values->check) {
         return rank(values, rank_options, operands[0], operands[1]);
     }
-    if (!cli_big_is_first(rank_options->world)) {
+    if (!cli_extmem_is_first(rank_options->world)) {
         return CLI_DONE;
     }
     return values->check ? check(values, rank_options, operands[0], operands[1])
@@ -250,19 +250,19 @@ static int run(const struct values *values, char **operands)
 {
     struct poise_listrank_options rank_options = {
         .weights = values->weights,
-        .memory_bytes = values->big.memory,
-        .threads = (unsigned)values->big.threads,
-        .sync = values->big.sync,
-        .disk = cli_big_disk(&values->big),
+        .memory_bytes = values->disk.memory,
+        .threads = (unsigned)values->disk.threads,
+        .sync = values->disk.sync,
+        .disk = cli_extmem_disk(&values->disk),
     };
     struct poise_strings scratch = {0};
     char *text = NULL;
-    int code, status = cli_big_start("listrank", &rank_options.world);
+    int code, status = cli_extmem_start("listrank", &rank_options.world);
 
     if (status != CLI_DONE) {
         return status;
     }
-    code = cli_split_list(&values->big.scratch, &text, &scratch);
+    code = cli_split_list(&values->disk.scratch, &text, &scratch);
     rank_options.scratch = scratch.items;
     rank_options.scratch_count = scratch.count;
     code = poise_world_agree(rank_options.world, code);
@@ -270,7 +270,7 @@ static int run(const struct values *values, char **operands)
                       : dispatch(values, &rank_options, operands);
     poise_strings_free(&scratch);
     free(text);
-    return cli_big_end("listrank", rank_options.world, status);
+    return cli_extmem_end("listrank", rank_options.world, status);
 }
 
 int cli_listrank(int argc, char **argv)
@@ -290,6 +290,6 @@ int cli_listrank(int argc, char **argv)
     } else if (first >= 0) {
         status = run(&values, argv + first);
     }
-    poise_strings_free(&values.big.scratch);
+    poise_strings_free(&values.disk.scratch);
     return status;
 }

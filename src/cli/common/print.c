@@ -1,4 +1,4 @@
-/* Words for people: errors and help; and the parsing that leads to them. */
+/* What commands print: errors, results, a line of progress. */
 #include "common.h"
 
 #include <errno.h>
@@ -120,76 +120,4 @@ void cli_progress_wipe(bool shown)
     if (shown) {
         (void)!write(STDERR_FILENO, wipe, sizeof wipe - 1);
     }
-}
-
-/* Whoever guessed an option that there is not learns where they stand. */
-static void point_to_help(const struct poise_command *command)
-{
-    static const char unknown[] = "unknown option";
-    const struct poise_error *err = poise_error_last();
-    struct poise_buf what = {0};
-
-    if (strcmp(err->why, unknown) == 0 &&
-        poise_buf_puts(&what, err->what) == 0) {
-        poise_error_set(EINVAL, "use", poise_buf_str(&what),
-                        "%s; 'poise help %s' lists what there is", unknown,
-                        command->name);
-    }
-    poise_buf_free(&what);
-}
-
-int cli_parse(const struct poise_command *command, int argc, char **argv,
-              void *into, const struct cli_common *common, int *exit_code)
-{
-    struct poise_buf out = {0};
-    int first = poise_command_parse(command, argc, argv, into);
-
-    if (common && (common->help || common->version)) {
-        if (common->help) {
-            poise_command_help(command, &out);
-        } else {
-            poise_buf_printf(&out, "poise %s\n", poise_version());
-        }
-        *exit_code = cli_speaks() ? cli_write(command->name, &out) : CLI_DONE;
-        poise_buf_free(&out);
-        return -1;
-    }
-    if (first < 0) {
-        point_to_help(command);
-        cli_say_error(command->name);
-        *exit_code = first == -ENOMEM ? CLI_PARTLY : CLI_WRONG_USE;
-        return -1;
-    }
-    return first;
-}
-
-int cli_split_list(const struct poise_strings *given, char **text,
-                   struct poise_strings *out)
-{
-    size_t len = 1, parts = 0;
-    char *at, *word;
-
-    for (size_t i = 0; i < given->count; i++) {
-        len += strlen(given->items[i]) + 1;
-    }
-    *text = at = poise_alloc(len, 1);
-    if (!at) {
-        return -ENOMEM;
-    }
-    for (size_t i = 0; i < given->count; i++) {
-        at = stpcpy(at, given->items[i]);
-        *at++ = ',';
-    }
-    out->items = poise_alloc(len, sizeof *out->items);
-    if (!out->items) {
-        return -ENOMEM;
-    }
-    at = *text;
-    while ((word = strsep(&at, ","))) {
-        if (*word) {
-            out->items[parts++] = word;
-        }
-    }
-    out->count = parts;
-    return 0;
 }

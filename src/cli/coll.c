@@ -1,6 +1,5 @@
 /* poise coll: another program's collectives over Poise's trees. */
 #include "cli/common/common.h"
-#include "cli/run/run.h"
 
 #include <poise/comm.h>
 

@@ -1,5 +1,5 @@
 /* poise sort: files larger than memory, sorted, checked and generated. */
-#include "common.h"
+#include "cli/common/extmem.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 struct values {
     struct cli_common common;
-    struct cli_big big;
+    struct cli_extmem disk;
     const char *type, *key;
     int64_t seed;
     uint64_t generate; /* NOT_GIVEN: sort */
@@ -41,7 +41,7 @@ static const struct poise_option options[] = {
              "and compare its checksum with that of IN",
      .offset = offsetof(struct values, check)},
     {POISE_OPTION_HEADING, .help = "How it is done"},
-    CLI_BIG_OPTIONS(struct values, big),
+    CLI_EXTMEM_OPTIONS(struct values, disk),
     {POISE_OPTION_HEADING, .help = "Data to try it with"},
     {POISE_OPTION_BYTES, .name = "generate", .arg = "N",
      .help = "write N items of the type into the one file named; N may end "
@@ -215,7 +215,7 @@ static int check(const struct values *values,
     if (code < 0) {
         return cli_fail("sort", code);
     }
-    print_report(&report, values->big.json, &out);
+    print_report(&report, values->disk.json, &out);
     status = cli_write("sort", &out);
     poise_buf_free(&out);
     if (expected && *expected != report.checksum) {
@@ -242,15 +242,15 @@ static int sort(const struct values *values, struct poise_sort_options *sort,
         return cli_fail("sort", code);
     }
     begin = poise_clock_ns() - begin;
-    if (!cli_big_is_first(sort->world)) {
+    if (!cli_extmem_is_first(sort->world)) {
         return CLI_DONE;
     }
-    if (values->big.verbose) {
+    if (values->disk.verbose) {
         print_verbose(&result, begin, &out);
         poise_file_write(2, out.data, out.len, "standard error");
         poise_buf_reset(&out);
     }
-    if (values->big.json && !values->check) {
+    if (values->disk.json && !values->check) {
         print_json(&result, begin, &out);
         status = cli_write("sort", &out);
     }
@@ -272,7 +272,7 @@ static int dispatch(const struct values *values,
     if (values->generate == NOT_GIVEN && count == 2) {
         return sort(values, sort_options, operands[0], operands[1]);
     }
-    if (!cli_big_is_first(sort_options->world)) {
+    if (!cli_extmem_is_first(sort_options->world)) {
         return CLI_DONE;
     }
     if (values->generate == NOT_GIVEN) {
@@ -287,12 +287,12 @@ static int dispatch(const struct values *values,
 static int run(const struct values *values, int count, char **operands)
 {
     struct poise_sort_options sort_options = {
-        .memory_bytes = values->big.memory,
-        .threads = (unsigned)values->big.threads,
+        .memory_bytes = values->disk.memory,
+        .threads = (unsigned)values->disk.threads,
         .unique = values->unique,
         .in_place = values->in_place,
-        .sync = values->big.sync,
-        .disk = cli_big_disk(&values->big),
+        .sync = values->disk.sync,
+        .disk = cli_extmem_disk(&values->disk),
     };
     struct poise_strings scratch = {0};
     char *text = NULL;
@@ -304,11 +304,11 @@ static int run(const struct values *values, int count, char **operands)
         cli_say_error("sort");
         return CLI_WRONG_USE;
     }
-    status = cli_big_start("sort", &sort_options.world);
+    status = cli_extmem_start("sort", &sort_options.world);
     if (status != CLI_DONE) {
         return status;
     }
-    code = cli_split_list(&values->big.scratch, &text, &scratch);
+    code = cli_split_list(&values->disk.scratch, &text, &scratch);
     sort_options.scratch = scratch.items;
     sort_options.scratch_count = scratch.count;
     code = poise_world_agree(sort_options.world, code);
@@ -316,7 +316,7 @@ static int run(const struct values *values, int count, char **operands)
                       : dispatch(values, &sort_options, count, operands);
     poise_strings_free(&scratch);
     free(text);
-    return cli_big_end("sort", sort_options.world, status);
+    return cli_extmem_end("sort", sort_options.world, status);
 }
 
 int cli_sort(int argc, char **argv)
@@ -338,6 +338,6 @@ int cli_sort(int argc, char **argv)
     } else if (first >= 0) {
         status = run(&values, count, argv + first);
     }
-    poise_strings_free(&values.big.scratch);
+    poise_strings_free(&values.disk.scratch);
     return status;
 }

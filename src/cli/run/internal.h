@@ -43,10 +43,6 @@ int cli_profile_page(const struct poise_vrank_profile *profile,
                      const struct poise_vrank_profile *against,
                      const char *program, struct poise_buf *out);
 
-/** Where the options before a program end: the index of the program, or of
- * "--". */
-int cli_options_end(const struct poise_option *table, int argc, char **argv);
-
 /** What the workers of a profile have in all. */
 struct cli_profile_sum {
     uint64_t wall_ns; /**< of all workers together */

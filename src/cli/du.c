@@ -1,5 +1,5 @@
 /* poise du: GNU du's options and output over the parallel walk. */
-#include "cli/common/common.h"
+#include "cli/common/job.h"
 
 #include <poise/du.h>
 
@@ -270,7 +270,7 @@ static int run(const struct values *values, const char *const *roots,
     }
     du.progress = job.progress ? progress_hook : NULL;
     code = poise_walk_du(cli_job_world(&job), &du, &result);
-    cli_progress_end(&job);
+    cli_progress_wipe(job.progress);
     if (code >= 0 && job.rank == 0) {
         code = flush(&sink);
     }

@@ -1,6 +1,8 @@
 /* poise trace: what the threads of a run recorded (--trace FILE). */
 #include "cli/common/common.h"
 
+#include <poise/trace.h>
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* poise find: GNU find's expressions over the parallel walk. */
-#include "cli/common/common.h"
+#include "cli/common/job.h"
 
 #include <poise/find.h>
 
@@ -49,7 +49,7 @@ static int output(const void *data, size_t len, void *arg)
     struct sink *sink = arg;
 
     if (sink->terminal) {
-        cli_progress_end(sink->job);
+        cli_progress_wipe(sink->job->progress);
     }
     return poise_file_write(STDOUT_FILENO, data, len, "standard output");
 }
@@ -111,7 +111,7 @@ static int run(const struct values *values, const char *const *roots,
     }
     how.progress = job.progress ? progress_hook : NULL;
     code = poise_walk_find_run(cli_job_world(&job), &how, &result);
-    cli_progress_end(&job);
+    cli_progress_wipe(job.progress);
     status = cli_job_code(&job, code, result.errors);
     poise_walk_result_free(&result);
     cli_job_end(&job);

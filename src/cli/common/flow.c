@@ -1,5 +1,5 @@
-/* What the commands of room flow share. */
-#include "job.h"
+/* What the commands over wing flow share. */
+#include "flow.h"
 
 struct poise_flow_options cli_flow_options(const struct cli_flow *flow)
 {

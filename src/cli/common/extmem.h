@@ -1,13 +1,13 @@
-/* What the commands of room extmem share: sort, listrank. */
-#ifndef POISE_CLI_BIG_H
-#define POISE_CLI_BIG_H
+/* What the commands over wing extmem share: sort, listrank. */
+#ifndef POISE_CLI_EXTMEM_H
+#define POISE_CLI_EXTMEM_H
 
-#include "cli/common/common.h"
+#include "common.h"
 
 #include <poise/extmem.h>
 
 /** How data larger than memory are handled. */
-struct cli_big {
+struct cli_extmem {
     uint64_t memory;
     struct poise_strings scratch;
     int64_t threads;
@@ -15,9 +15,9 @@ struct cli_big {
     bool sync, buffered, verbose, json;
 };
 
-extern const char *const cli_big_engines[];
+extern const char *const cli_extmem_engines[];
 
-#define CLI_BIG_OPTIONS(type, member)                                          \
+#define CLI_EXTMEM_OPTIONS(type, member)                                       \
     {POISE_OPTION_BYTES,                                                       \
      'm',                                                                      \
      "memory",                                                                 \
@@ -47,7 +47,7 @@ extern const char *const cli_big_engines[];
          .arg = "NAME",                                                        \
          .help = "how files are read and written (default: auto)",             \
          .offset = offsetof(type, member.engine),                              \
-         .choices = cli_big_engines},                                          \
+         .choices = cli_extmem_engines},                                       \
         {POISE_OPTION_FLAG, .name = "buffered",                                \
          .help = "through the page cache, where O_DIRECT would work, too",     \
          .offset = offsetof(type, member.buffered)},                           \
@@ -61,13 +61,13 @@ extern const char *const cli_big_engines[];
     }
 
 /** How the disks are used. */
-struct poise_disk_options cli_big_disk(const struct cli_big *big);
+struct poise_disk_options cli_extmem_disk(const struct cli_extmem *values);
 /** Join the world. Collective. 0, or the exit code with the error printed. */
-int cli_big_start(const char *name, struct poise_world **world);
+int cli_extmem_start(const char *name, struct poise_world **world);
 /** Whether this process does what one does alone, and prints. */
-bool cli_big_is_first(const struct poise_world *world);
+bool cli_extmem_is_first(const struct poise_world *world);
 /** Leave it: the greatest exit code of all processes. Collective. */
-int cli_big_end(const char *name, struct poise_world *world, int status);
+int cli_extmem_end(const char *name, struct poise_world *world, int status);
 double cli_seconds(uint64_t ns);
 
 #endif

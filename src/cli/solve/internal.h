@@ -4,7 +4,7 @@
 
 #include <poise/heat.h>
 
-#include "job.h"
+#include "cli/common/flow.h"
 
 /** A plate as it is read or written. */
 struct cli_plate {

@@ -14,11 +14,24 @@ static const struct poise_option plain_options[] = {
     {POISE_OPTION_END},
 };
 
+struct help_values {
+    struct cli_common common;
+    bool options;
+};
+
+static const struct poise_option help_options[] = {
+    /* For tests/options.py. */
+    {POISE_OPTION_FLAG, .name = "options",
+     .offset = offsetof(struct help_values, options)},
+    CLI_COMMON_OPTIONS(struct help_values, common),
+    {POISE_OPTION_END},
+};
+
 const struct poise_command cli_help_command = {
     .name = "help",
     .operands = "[SUBCOMMAND]",
     .summary = "explain poise or one of its subcommands",
-    .options = plain_options,
+    .options = help_options,
 };
 const struct poise_command cli_version_command = {
     .name = "version",
@@ -107,45 +120,95 @@ static int program_page(int (*write)(const struct poise_command *command,
 }
 
 /* help and man: the page of poise or of the subcommand that is named. */
-static int print_page(const struct poise_command *self, int argc, char **argv,
+static int print_page(const char *self, int count, char **words,
                       int (*write)(const struct poise_command *command,
                                    struct poise_buf *out))
 {
-    struct plain into = {0};
     struct poise_buf out = {0};
-    const struct poise_command *command;
-    int status = CLI_DONE;
-    int first = cli_parse(self, argc, argv, &into, &into.common, &status);
+    const struct poise_command *command = NULL;
+    int status;
 
-    if (first < 0) {
-        return status;
-    }
-    if (first == argc) {
-        program_page(write, &out);
-    } else {
-        command = command_named(self->name, argc - first, argv + first);
+    if (count > 0) {
+        command = command_named(self, count, words);
         if (!command) {
             return CLI_WRONG_USE;
         }
-        if (command == &cli_find_command) {
-            cli_find_page(write, &out);
-        } else {
-            write(command, &out);
+    }
+    if (!command) {
+        program_page(write, &out);
+    } else if (command == &cli_find_command) {
+        cli_find_page(write, &out);
+    } else {
+        write(command, &out);
+    }
+    status = cli_write(self, &out);
+    poise_buf_free(&out);
+    return status;
+}
+
+/* One line: the command, the long name, the short one, the argument, and what
+ * to write instead of an old name, with tabs between them. */
+static void list_option(const char *command, const struct poise_option *option,
+                        struct poise_buf *out)
+{
+    bool takes = option->type != POISE_OPTION_FLAG &&
+                 option->type != POISE_OPTION_PRESET;
+
+    poise_buf_printf(out, "%s\t%s%s\t", command, option->name ? "--" : "",
+                     option->name ? option->name : "");
+    if (option->short_name) {
+        poise_buf_printf(out, "-%c", option->short_name);
+    }
+    poise_buf_printf(out, "\t%s\t%s\n", takes ? option->arg : "",
+                     option->renamed ? option->renamed : "");
+}
+
+/* Every option that users know, of every command, from the tables. */
+static int list_options(void)
+{
+    struct poise_buf out = {0};
+    int status;
+
+    for (size_t i = 0; cli_commands[i].command; i++) {
+        const struct poise_command *command = cli_commands[i].command;
+        const struct poise_option *option = command->options;
+
+        for (; option->type != POISE_OPTION_END && listed(command); option++) {
+            if (option->renamed || poise_option_listed(option)) {
+                list_option(command->name, option, &out);
+            }
         }
     }
-    status = cli_write(self->name, &out);
+    status = cli_write("help", &out);
     poise_buf_free(&out);
     return status;
 }
 
 int cli_help(int argc, char **argv)
 {
-    return print_page(&cli_help_command, argc, argv, poise_command_help);
+    struct help_values into = {0};
+    int status = CLI_DONE;
+    int first =
+        cli_parse(&cli_help_command, argc, argv, &into, &into.common, &status);
+
+    if (first < 0) {
+        return status;
+    }
+    return into.options ? list_options()
+                        : print_page("help", argc - first, argv + first,
+                                     poise_command_help);
 }
 
 int cli_man(int argc, char **argv)
 {
-    return print_page(&cli_man_command, argc, argv, poise_command_man);
+    struct plain into = {0};
+    int status = CLI_DONE;
+    int first =
+        cli_parse(&cli_man_command, argc, argv, &into, &into.common, &status);
+
+    return first < 0 ? status
+                     : print_page("man-source", argc - first, argv + first,
+                                  poise_command_man);
 }
 
 int cli_version(int argc, char **argv)

@@ -30,15 +30,18 @@ struct poise_strings {
     size_t count;
 };
 
-/** Entries that share a letter or a name are all applied, in order: one
+/** Entries that share a short or a long name are all applied, in order: one
  * option can so set several values. */
 struct poise_option {
     enum poise_option_type type;
-    char letter;                /**< 0: none */
+    char short_name;            /**< one character, 0: none */
     const char *name;           /**< long name without dashes, NULL: none */
     const char *arg;            /**< how help calls the argument: "FILE" */
     const char *help;           /**< one sentence without the final stop;
                                      NULL: not listed */
+    const char *renamed;        /**< not NULL: an old name, which works as
+                                     before but is not listed; what to write
+                                     instead, for the hint: "-j" */
     size_t offset;              /**< of the value in the struct parsed into */
     int64_t min, max;           /**< INT only; both 0: any */
     const char *const *choices; /**< ENUM only, NULL-terminated */
@@ -62,10 +65,15 @@ struct poise_command {
  * options after operands, "--". Operands are moved to the end of argv in
  * their order; returns the index of the first. An unknown option is -EINVAL
  * with a message that names it and the nearest known one. Lists are to be
- * freed also after an error.
+ * freed also after an error. Each old name that was used appends a line such
+ * as "-t is now -j\n" to `hints`, once; NULL: nobody wants to know.
  */
 POISE_API int poise_command_parse(const struct poise_command *command, int argc,
-                                  char **argv, void *into);
+                                  char **argv, void *into,
+                                  struct poise_buf *hints);
+/** Whether help, man page and completion show the option: it has a help text,
+ * and is no old name. */
+POISE_API bool poise_option_listed(const struct poise_option *option);
 POISE_API void poise_strings_free(struct poise_strings *strings);
 
 /** --help text of one command, 80 columns. */

@@ -54,6 +54,10 @@ static const struct poise_option options[] = {
      .offset = offsetof(struct values, bytes_flag)},
     {POISE_OPTION_STRING, 'B', "block-size", "SIZE", "count in blocks of SIZE",
      .offset = offsetof(struct values, block)},
+    {POISE_OPTION_INT, 'w', "workers", "N", .renamed = "--threads",
+     .offset = offsetof(struct values, threads), .min = 1, .max = 1024},
+    {POISE_OPTION_FLAG, 0, "quiet", NULL, "no line", .renamed = "--progress",
+     .offset = offsetof(struct values, progress)},
     {POISE_OPTION_END},
 };
 
@@ -356,7 +360,8 @@ enum { WORDS = 16 };
 
 /* Splits `line` at blanks ("~" stands for an empty word) and parses it;
  * operands are joined in `operands`. */
-static int parse(const char *line, struct values *into, char *operands)
+static int parse_hinting(const char *line, struct values *into, char *operands,
+                         struct poise_buf *hints)
 {
     static char text[256];
     char *argv[WORDS] = {(char *)(uintptr_t) "walk"};
@@ -370,13 +375,44 @@ static int parse(const char *line, struct values *into, char *operands)
         }
         argv[argc++] = word;
     }
-    code = poise_command_parse(&command, argc, argv, into);
+    code = poise_command_parse(&command, argc, argv, into, hints);
     operands[0] = '\0';
     for (int i = code; code > 0 && i < argc; i++) {
         strcat(operands, argv[i]);
         strcat(operands, i + 1 < argc ? " " : "");
     }
     return code;
+}
+
+static int parse(const char *line, struct values *into, char *operands)
+{
+    return parse_hinting(line, into, operands, NULL);
+}
+
+/* Old names do as ever, and say once each what to write instead. */
+static void test_renamed(void **state)
+{
+    struct values v = {0};
+    struct poise_buf hints = {0};
+    char operands[256];
+
+    (void)state;
+    assert_true(parse_hinting("-w 3 a -w4 --workers=5 --no-quiet", &v, operands,
+                              &hints) > 0);
+    assert_int_equal(v.threads, 5);
+    assert_string_equal(operands, "a");
+    assert_string_equal(poise_buf_str(&hints),
+                        "-w is now --threads\n--workers is now --threads\n"
+                        "--no-quiet is now --progress\n");
+    poise_buf_reset(&hints);
+    assert_true(parse_hinting("-t 6", &v, operands, &hints) > 0);
+    assert_string_equal(poise_buf_str(&hints), "");
+    poise_buf_free(&hints);
+    assert_true(parse("-w 7", &v, operands) > 0);
+    assert_int_equal(v.threads, 7);
+    /* Neither abbreviated nor suggested. */
+    assert_int_equal(parse("--worker 3", &v, operands), -EINVAL);
+    assert_string_equal(poise_error_last()->why, "unknown option");
 }
 
 static void test_options(void **state)
@@ -673,6 +709,7 @@ int main(void)
         cmocka_unit_test(test_json),
         cmocka_unit_test(test_json_doubles),
         cmocka_unit_test(test_json_base64),
+        cmocka_unit_test(test_renamed),
         cmocka_unit_test(test_options),
         cmocka_unit_test(test_option_errors),
         cmocka_unit_test(test_nearest),

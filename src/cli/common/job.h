@@ -19,9 +19,9 @@ struct cli_engine {
     bool progress;
 };
 
-#define CLI_ENGINE_OPTIONS(type, member, t_letter)                             \
+#define CLI_ENGINE_OPTIONS(type, member, short)                                \
     {POISE_OPTION_INT,                                                         \
-     .letter = t_letter,                                                       \
+     .short_name = 'j',                                                        \
      .name = "threads",                                                        \
      .arg = "N",                                                               \
      .help = "threads of each process (default: one for each of its cores)",   \

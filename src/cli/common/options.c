@@ -21,11 +21,25 @@ static void point_to_help(const struct poise_command *command)
     poise_buf_free(&what);
 }
 
+/* "poise sort: -t is now -j", a line for each. */
+static void say_hints(const char *name, struct poise_buf *hints)
+{
+    const char *line = poise_buf_str(hints);
+
+    for (size_t len; *line; line += len + 1) {
+        len = strcspn(line, "\n");
+        cli_say(name, "%.*s", (int)len, line);
+    }
+}
+
 int cli_parse(const struct poise_command *command, int argc, char **argv,
               void *into, const struct cli_common *common, int *exit_code)
 {
-    struct poise_buf out = {0};
-    int first = poise_command_parse(command, argc, argv, into);
+    struct poise_buf out = {0}, hints = {0};
+    int first = poise_command_parse(command, argc, argv, into, &hints);
+
+    say_hints(command->name, &hints);
+    poise_buf_free(&hints);
 
     if (common && (common->help || common->version)) {
         if (common->help) {
@@ -84,7 +98,7 @@ static bool takes_next(const struct poise_option *table, const char *word)
     const char *name = word + 2;
 
     for (; table->type != POISE_OPTION_END; table++) {
-        if (!is_long && table->letter == word[1]) {
+        if (!is_long && table->short_name == word[1]) {
             return table->arg && !word[2];
         }
         if (is_long && table->name && strcmp(table->name, name) == 0) {

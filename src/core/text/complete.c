@@ -14,11 +14,6 @@ struct script {
     struct poise_buf *out;
 };
 
-static bool listed(const struct poise_option *option)
-{
-    return option->type != POISE_OPTION_HEADING && option->help;
-}
-
 static enum kind argument_kind(const struct poise_option *option)
 {
     switch (option->type) {
@@ -80,8 +75,8 @@ static void bash_pattern(const struct script *script, const char *name,
                          const struct poise_option *option)
 {
     poise_buf_puts(script->out, "    ");
-    if (option->letter) {
-        poise_buf_printf(script->out, "%s:-%c%s", name, option->letter,
+    if (option->short_name) {
+        poise_buf_printf(script->out, "%s:-%c%s", name, option->short_name,
                          option->name ? " | " : "");
     }
     if (option->name) {
@@ -96,7 +91,8 @@ static void bash_arguments(const struct script *script,
     const struct poise_option *option = command->options;
 
     for (; option->type != POISE_OPTION_END; option++) {
-        enum kind kind = listed(option) ? argument_kind(option) : KIND_NONE;
+        enum kind kind =
+            poise_option_listed(option) ? argument_kind(option) : KIND_NONE;
 
         if (kind == KIND_NONE) {
             continue;
@@ -123,7 +119,7 @@ static void bash_options(const struct script *script,
 
     poise_buf_printf(script->out, "    %s) words='", command->name);
     for (; option->type != POISE_OPTION_END; option++) {
-        if (listed(option) && option->name) {
+        if (poise_option_listed(option) && option->name) {
             poise_buf_printf(script->out, "%s--%s", first ? "" : " ",
                              option->name);
             first = false;
@@ -188,14 +184,14 @@ static void zsh_option(const struct script *script,
 {
     struct poise_buf *out = script->out;
     enum kind kind = argument_kind(option);
-    bool both = option->letter && option->name;
+    bool both = option->short_name && option->name;
 
     poise_buf_puts(out, " \\\n            ");
     if (both) {
-        poise_buf_printf(out, "{-%c,--%s%s}'", option->letter, option->name,
+        poise_buf_printf(out, "{-%c,--%s%s}'", option->short_name, option->name,
                          kind == KIND_NONE ? "" : "=");
-    } else if (option->letter) {
-        poise_buf_printf(out, "'-%c", option->letter);
+    } else if (option->short_name) {
+        poise_buf_printf(out, "'-%c", option->short_name);
     } else {
         poise_buf_printf(out, "'--%s%s", option->name,
                          kind == KIND_NONE ? "" : "=");
@@ -245,7 +241,7 @@ static void zsh_script(const struct script *script)
         poise_buf_printf(out, "    %s)\n        _arguments -s",
                          script->all[i]->name);
         for (; option->type != POISE_OPTION_END; option++) {
-            if (listed(option)) {
+            if (poise_option_listed(option)) {
                 zsh_option(script, option);
             }
         }
@@ -264,8 +260,8 @@ static void fish_option(const struct script *script, const char *name,
 
     poise_buf_printf(out, "complete -c %s -n '__fish_seen_subcommand_from %s'",
                      script->program, name);
-    if (option->letter) {
-        poise_buf_printf(out, " -s %c", option->letter);
+    if (option->short_name) {
+        poise_buf_printf(out, " -s %c", option->short_name);
     }
     if (option->name) {
         poise_buf_printf(out, " -l %s", option->name);
@@ -298,7 +294,7 @@ static void fish_script(const struct script *script)
         put_quoted(out, command->summary, "\\");
         poise_buf_puts(out, "'\n");
         for (; option->type != POISE_OPTION_END; option++) {
-            if (listed(option)) {
+            if (poise_option_listed(option)) {
                 fish_option(script, command->name, option);
             }
         }

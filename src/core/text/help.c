@@ -128,8 +128,8 @@ static void help_option(const struct poise_option *option,
     size_t used;
 
     poise_buf_puts(out, "  ");
-    if (option->letter) {
-        poise_buf_printf(out, "-%c%s", option->letter,
+    if (option->short_name) {
+        poise_buf_printf(out, "-%c%s", option->short_name,
                          option->name ? ", " : "");
     } else {
         poise_buf_puts(out, "    ");
@@ -163,7 +163,7 @@ static void help_options(const struct poise_option *option,
     for (; option->type != POISE_OPTION_END; option++) {
         if (option->type == POISE_OPTION_HEADING) {
             poise_buf_printf(out, "\n%s:\n", option->help);
-        } else if (option->help) {
+        } else if (poise_option_listed(option)) {
             help_option(option, out);
         }
     }
@@ -310,11 +310,11 @@ static void man_option(const struct poise_option *option, struct poise_buf *out)
     struct poise_buf text = {0};
 
     poise_buf_puts(out, ".It");
-    if (option->letter) {
-        poise_buf_printf(out, " Fl %c", option->letter);
+    if (option->short_name) {
+        poise_buf_printf(out, " Fl %c", option->short_name);
     }
     if (option->name) {
-        poise_buf_puts(out, option->letter ? " , Fl Fl " : " Fl Fl ");
+        poise_buf_puts(out, option->short_name ? " , Fl Fl " : " Fl Fl ");
         man_words(out, option->name);
     }
     if (has_argument(option)) {
@@ -341,7 +341,7 @@ static void man_options(const struct poise_option *option,
             man_words(out, option->help);
             poise_buf_putc(out, '\n');
             open = false;
-        } else if (option->help) {
+        } else if (poise_option_listed(option)) {
             if (!open) {
                 poise_buf_puts(out, ".Bl -tag -width Ds\n");
                 open = true;

@@ -20,6 +20,12 @@ static bool takes_argument(const struct poise_option *option)
            option->type != POISE_OPTION_PRESET;
 }
 
+bool poise_option_listed(const struct poise_option *option)
+{
+    return option->type != POISE_OPTION_HEADING && option->help &&
+           !option->renamed;
+}
+
 static bool is_option(const struct poise_option *option)
 {
     return option->type != POISE_OPTION_HEADING;
@@ -201,18 +207,47 @@ static int set_value(const struct use *use, void *into)
     return code < 0 ? refuse(use, code) : 0;
 }
 
-/* Sets what the option stands for, in every entry that shares its name or
- * letter. */
-static int apply(const struct poise_option *table, const struct use *use,
-                 void *into)
+/* The walk over argv: options before `done` are read, operands found so far
+ * lie in [done, at). */
+struct scan {
+    const struct poise_command *command;
+    int argc;
+    char **argv;
+    int done, at;
+    void *into;
+    struct poise_buf *hints;
+};
+
+/* Says once that the option has another name now. */
+static int hint(const struct scan *scan, const struct use *use)
+{
+    struct poise_buf line = {0};
+    int code = 0;
+
+    if (!scan->hints || !use->option->renamed) {
+        return 0;
+    }
+    code = poise_buf_printf(&line, "%s is now %s\n", use->shown,
+                            use->option->renamed);
+    if (code == 0 &&
+        !strstr(poise_buf_str(scan->hints), poise_buf_str(&line))) {
+        code = poise_buf_puts(scan->hints, poise_buf_str(&line));
+    }
+    poise_buf_free(&line);
+    return code;
+}
+
+/* Sets what the option stands for, in every entry that shares its long name or
+ * its short one. */
+static int apply(const struct scan *scan, const struct use *use)
 {
     const struct poise_option *found = use->option;
 
-    for (const struct poise_option *o = table; o->type != POISE_OPTION_END;
-         o++) {
+    for (const struct poise_option *o = scan->command->options;
+         o->type != POISE_OPTION_END; o++) {
         bool same =
             is_option(o) &&
-            ((found->letter && o->letter == found->letter) ||
+            ((found->short_name && o->short_name == found->short_name) ||
              (found->name && o->name && strcmp(o->name, found->name) == 0));
         struct use each = *use;
         int code;
@@ -221,12 +256,12 @@ static int apply(const struct poise_option *table, const struct use *use,
             continue;
         }
         each.option = o;
-        code = set_value(&each, into);
+        code = set_value(&each, scan->into);
         if (code < 0) {
             return code;
         }
     }
-    return 0;
+    return hint(scan, use);
 }
 
 /* ---- the options themselves --------------------------------------------- */
@@ -259,7 +294,7 @@ static int unknown_long(const struct poise_option *table, const char *shown)
     unsigned best = UINT32_MAX;
 
     for (; table->type != POISE_OPTION_END; table++) {
-        if (is_option(table) && table->name && table->help) {
+        if (poise_option_listed(table) && table->name) {
             nearer(shown + 2, table->name, &near, &best);
         }
     }
@@ -288,6 +323,9 @@ static int find_long(const struct poise_option *table, const char *name,
             use->negated = negated;
             return 0;
         }
+        if (how == 1 && o->renamed) {
+            continue; /* an old name is no abbreviation */
+        }
         if (how == 1 && !first) {
             first = o;
             use->negated = negated;
@@ -306,16 +344,6 @@ static int find_long(const struct poise_option *table, const char *name,
     use->option = first;
     return 0;
 }
-
-/* The walk over argv: options before `done` are read, operands found so far
- * lie in [done, at). */
-struct scan {
-    const struct poise_command *command;
-    int argc;
-    char **argv;
-    int done, at;
-    void *into;
-};
 
 /* Move the `count` words at `at` before the operands. */
 static void take(struct scan *scan, int count)
@@ -360,7 +388,7 @@ static int parse_long(struct scan *scan, const char *name)
         code = poise_error_set(EINVAL, "use", use.shown, "takes no argument");
     }
     if (code == 0) {
-        code = apply(table, &use, scan->into);
+        code = apply(scan, &use);
     }
     if (code == 0) {
         take(scan, words);
@@ -368,11 +396,11 @@ static int parse_long(struct scan *scan, const char *name)
     return code;
 }
 
-static const struct poise_option *find_letter(const struct poise_option *table,
-                                              char letter)
+static const struct poise_option *find_short(const struct poise_option *table,
+                                             char short_name)
 {
     for (; table->type != POISE_OPTION_END; table++) {
-        if (is_option(table) && table->letter == letter) {
+        if (is_option(table) && table->short_name == short_name) {
             return table;
         }
     }
@@ -386,7 +414,7 @@ static int parse_short(struct scan *scan, const char *letters)
     int words = 1;
 
     for (const char *at = letters; *at; at++) {
-        struct use use = {.option = find_letter(table, *at)};
+        struct use use = {.option = find_short(table, *at)};
         int code = 0;
         bool last = false;
 
@@ -403,7 +431,7 @@ static int parse_short(struct scan *scan, const char *letters)
             }
         }
         if (code == 0) {
-            code = apply(table, &use, scan->into);
+            code = apply(scan, &use);
         }
         if (code < 0) {
             return code;
@@ -417,9 +445,9 @@ static int parse_short(struct scan *scan, const char *letters)
 }
 
 int poise_command_parse(const struct poise_command *command, int argc,
-                        char **argv, void *into)
+                        char **argv, void *into, struct poise_buf *hints)
 {
-    struct scan scan = {command, argc, argv, 1, 1, into};
+    struct scan scan = {command, argc, argv, 1, 1, into, hints};
 
     while (scan.at < argc) {
         const char *word = argv[scan.at];

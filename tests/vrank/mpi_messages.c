@@ -6,6 +6,7 @@
  * Says "ok WHAT" on process 0 if everything was right; exit status as the job
  * ended.
  */
+#include "vrank/fill.h"
 #include "vrank/job/job.h"
 #include <poise/comm.h>
 
@@ -24,23 +25,6 @@ static uint64_t delay_ns;
             fprintf(stderr, "line %d: %s\n", __LINE__, #condition);            \
         }                                                                      \
     } while (0)
-
-static void fill(int *data, int count, int from, int number)
-{
-    for (int i = 0; i < count; i++) {
-        data[i] = from * 1000003 + number * 1009 + i;
-    }
-}
-
-static bool is_filled(const int *data, int count, int from, int number)
-{
-    for (int i = 0; i < count; i++) {
-        if (data[i] != from * 1000003 + number * 1009 + i) {
-            return false;
-        }
-    }
-    return true;
-}
 
 /* Everybody sends messages of many sizes to everybody, all with one tag: they
  * come in order, whatever way each takes. */

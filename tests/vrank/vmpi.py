@@ -82,10 +82,12 @@ class Header(unittest.TestCase):
 
 def declared():
     """The names of the functions, without MPI_."""
-    with open(os.path.join(INCLUDE, "mpi_functions.h"),
-              encoding="utf-8") as file:
-        return set(re.findall(r"POISE_MPI_FUNCTION\(\w+, (\w+),",
-                              file.read()))
+    names = set()
+    for name in ("mpi_functions.h", "mpi_collective.h"):
+        with open(os.path.join(INCLUDE, name), encoding="utf-8") as file:
+            names.update(re.findall(r"POISE_MPI_FUNCTION\(\w+, (\w+),",
+                                    file.read()))
+    return names
 
 
 class Entries(unittest.TestCase):

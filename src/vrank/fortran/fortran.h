@@ -1,6 +1,6 @@
 /*
  * What the functions that Fortran programs call have in common. tools/fortran
- * writes most of them, from mpi_functions.h; fortran.c and fortran_attr.c have
+ * writes most of them, from mpi_functions.h; fortran.c and attr.c have
  * the rest. They are linked into the program (libpoise-fort.a), so that each
  * virtual rank has its own state of them.
  */

@@ -9,7 +9,7 @@
 
 /* ---- memory ------------------------------------------------------------- */
 
-void *vcoll_alloc(struct vcoll_call *call, size_t bytes)
+void *vcoll_memory_add(struct vcoll_memory **list, size_t bytes)
 {
     struct vcoll_memory *memory =
         poise_alloc(1, sizeof(struct vcoll_memory) + bytes);
@@ -17,25 +17,32 @@ void *vcoll_alloc(struct vcoll_call *call, size_t bytes)
     if (memory == NULL) {
         return NULL;
     }
-    memory->next = call->memory;
-    call->memory = memory;
+    memory->next = *list;
+    *list = memory;
     return memory->bytes;
 }
 
-char *vcoll_alloc_elements(struct vcoll_call *call, MPI_Datatype type,
-                           size_t count)
+char *vcoll_memory_elements(struct vcoll_memory **list, MPI_Datatype type,
+                            size_t count)
 {
     ptrdiff_t extent = type_extent(type);
+    /* Operations may write the gap behind the last. */
     ptrdiff_t span = type->true_ub - type->true_lb +
                      (ptrdiff_t)count * (extent < 0 ? -extent : extent);
-    char *memory = vcoll_alloc(call, (size_t)span);
-
     /* A negative extent goes down from the end. */
-    if (memory == NULL) {
-        return NULL;
+    ptrdiff_t low = extent < 0 && count > 0 ? (ptrdiff_t)(count - 1) : 0;
+    char *memory = vcoll_memory_add(list, (size_t)span);
+
+    return memory == NULL ? NULL : memory - type->true_lb - low * extent;
+}
+
+void vcoll_memory_free(struct vcoll_memory **list)
+{
+    while (*list != NULL) {
+        struct vcoll_memory *memory = *list;
+        *list = memory->next;
+        free(memory);
     }
-    return memory - type->true_lb +
-           (extent < 0 ? -extent * (ptrdiff_t)(count > 0 ? count - 1 : 0) : 0);
 }
 
 /* ---- types and operations of non-blocking calls ------------------------- */
@@ -155,25 +162,32 @@ static int keep_side(struct vcoll_call *call, struct vcoll_side *side)
                : MPI_SUCCESS;
 }
 
+/* What does not matter to a rank may point anywhere. */
+static int keep_sides(struct vcoll_call *call)
+{
+    bool is_root = call->comm->remote != NULL || call->comm->rank == call->root;
+    int code = MPI_SUCCESS;
+
+    if (call->kind != COLL_SCATTER || is_root) {
+        code = keep_side(call, &call->send);
+    }
+    if (code == MPI_SUCCESS && (call->kind != COLL_GATHER || is_root)) {
+        code = keep_side(call, &call->recv);
+    }
+    return code;
+}
+
 int vcoll_begin(struct vcoll_call *call)
 {
     struct poise_mpi_comm *comm = call->comm;
     int code = MPI_SUCCESS;
 
     if (context_span > 0) {
-        bool is_root = comm->remote != NULL || comm->rank == call->root;
-        /* What does not matter to a rank may point anywhere. */
-        if (call->kind != COLL_SCATTER || is_root) {
-            code = keep_side(call, &call->send);
-        }
-        if (code == MPI_SUCCESS && (call->kind != COLL_GATHER || is_root)) {
-            code = keep_side(call, &call->recv);
-        }
-        if (code != MPI_SUCCESS) {
-            return code;
-        }
+        code = keep_sides(call);
     }
-
+    if (code != MPI_SUCCESS) {
+        return code;
+    }
     call->sequence = comm->sequence++;
     if (call->kind == COLL_ALLTOALL && call->in_place) {
         code = alltoall_move_away(call);
@@ -237,11 +251,7 @@ void vcoll_end(struct vcoll_call *call)
     if (call->held) {
         call_hold(call, false);
     }
-    while (call->memory != NULL) {
-        struct vcoll_memory *memory = call->memory;
-        call->memory = memory->next;
-        free(memory);
-    }
+    vcoll_memory_free(&call->memory);
 }
 
 /* ---- blocking, and not -------------------------------------------------- */

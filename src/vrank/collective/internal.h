@@ -80,11 +80,17 @@ struct vcoll_stage {
 };
 #define COLL_STAGES 4
 
-/* Zeroed memory that lives as long as a call. */
+/* Zeroed memory that lives as long as a call, or a local collective. */
 struct vcoll_memory {
     struct vcoll_memory *next;
     _Alignas(16) char bytes[];
 };
+/* NULL: none. */
+void *vcoll_memory_add(struct vcoll_memory **list, size_t bytes);
+/* Room for `count` elements of a type; where the first of them would lie. */
+char *vcoll_memory_elements(struct vcoll_memory **list, MPI_Datatype type,
+                            size_t count);
+void vcoll_memory_free(struct vcoll_memory **list);
 
 struct vcoll_call {
     enum vcoll_kind kind;
@@ -124,10 +130,15 @@ int vcoll_begin(struct vcoll_call *call);
 int vcoll_step(struct vcoll_call *call);
 void vcoll_end(struct vcoll_call *call);
 /* Memory for the call, zeroed; NULL: none. */
-void *vcoll_alloc(struct vcoll_call *call, size_t bytes);
-/* Room for `count` elements of a type; where the first of them would lie. */
-char *vcoll_alloc_elements(struct vcoll_call *call, MPI_Datatype type,
-                           size_t count);
+static inline void *vcoll_alloc(struct vcoll_call *call, size_t bytes)
+{
+    return vcoll_memory_add(&call->memory, bytes);
+}
+static inline char *vcoll_alloc_elements(struct vcoll_call *call,
+                                         MPI_Datatype type, size_t count)
+{
+    return vcoll_memory_elements(&call->memory, type, count);
+}
 static inline void vcoll_note(struct vcoll_call *call, int code)
 {
     call->error = call->error == MPI_SUCCESS ? code : call->error;
@@ -231,8 +242,6 @@ int vcoll_table_process(const struct vcoll_table *table,
 /* Advance the current stage, a local collective: 1 done, 0 not yet. */
 int vcoll_local_step(struct vcoll_call *call,
                      const struct vcoll_local_ops *ops);
-/* Memory that lives as long as the local collective; NULL: none. */
-void *vcoll_local_alloc(struct vcoll_local *local, size_t bytes);
 
 /* What is done in local collectives: local_data.c and local_reduce.c. */
 extern const struct vcoll_local_ops vcoll_local_barrier, vcoll_local_bcast,

@@ -57,11 +57,7 @@ static void table_free(void *arg)
         struct vcoll_local *local = list ? table->active : table->spare;
         while (local != NULL) {
             struct vcoll_local *next = local->next;
-            while (local->memory != NULL) {
-                struct vcoll_memory *memory = local->memory;
-                local->memory = memory->next;
-                free(memory);
-            }
+            vcoll_memory_free(&local->memory);
             free(local);
             local = next;
         }
@@ -311,11 +307,7 @@ static void local_recycle(struct vcoll_table *table, struct vcoll_local *local)
 {
     struct vcoll_local **at;
 
-    while (local->memory != NULL) {
-        struct vcoll_memory *memory = local->memory;
-        local->memory = memory->next;
-        free(memory);
-    }
+    vcoll_memory_free(&local->memory);
     for (int w = 0; w < table->workers; w++) {
         local->workers[w] = (struct vcoll_arrivals){0};
     }
@@ -331,19 +323,6 @@ static void local_recycle(struct vcoll_table *table, struct vcoll_local *local)
     local->next = table->spare;
     table->spare = local;
     vrank_spin_unlock(&table->lock);
-}
-
-void *vcoll_local_alloc(struct vcoll_local *local, size_t bytes)
-{
-    struct vcoll_memory *memory =
-        poise_alloc(1, sizeof(struct vcoll_memory) + bytes);
-
-    if (memory == NULL) {
-        return NULL;
-    }
-    memory->next = local->memory;
-    local->memory = memory;
-    return memory->bytes;
 }
 
 /* ---- waking ------------------------------------------------------------- */

@@ -175,28 +175,13 @@ static void combine_small(struct vcoll_local *local,
     memcpy(local->result, small, bytes);
 }
 
-/* Room for elements of a type; where the first would lie. */
-static char *elements_room(struct vcoll_local *local, MPI_Datatype type,
-                           size_t count)
-{
-    ptrdiff_t extent = type_extent(type);
-    ptrdiff_t low = extent < 0 && count > 0 ? (ptrdiff_t)(count - 1) : 0;
-    /* Operations may write the gap behind the last. */
-    ptrdiff_t span = type->true_ub - type->true_lb +
-                     (ptrdiff_t)count * (extent < 0 ? -extent : extent);
-    char *room = vcoll_local_alloc(local, (size_t)span);
-
-    /* A negative extent goes down from the end. */
-    return room == NULL ? NULL : room - type->true_lb - low * extent;
-}
-
-/* The same where the local collective has room for a short one. */
+/* Room for the result; in the local collective itself for a short one. */
 static char *result_room(struct vcoll_local *local, MPI_Datatype type,
                          size_t count)
 {
     return type->dense && type_bytes(type, count) <= COLL_SMALL
                ? local->small_result
-               : elements_room(local, type, count);
+               : vcoll_memory_elements(&local->memory, type, count);
 }
 
 /* All `count` elements, so many at a time. */
@@ -209,7 +194,7 @@ static int combine_blocks(struct vcoll_local *local,
     struct combination c = {.local = local, .call = call, .total = count};
 
     for (int i = 0; ((int64_t)2 << i) < members; i++) {
-        c.rooms[i] = elements_room(local, type, block);
+        c.rooms[i] = vcoll_memory_elements(&local->memory, type, block);
         if (c.rooms[i] == NULL) {
             return MPI_ERR_NO_MEM;
         }
@@ -244,7 +229,7 @@ static int combine_once(struct vcoll_local *local, struct vcoll_call *call)
     }
     block = block < count ? block : count;
     if (context_span > 0) {
-        local->near = elements_room(local, type, block);
+        local->near = vcoll_memory_elements(&local->memory, type, block);
         if (local->near == NULL) {
             return MPI_ERR_NO_MEM;
         }

@@ -8,7 +8,9 @@
  * plane of their own, PLANE_MAKING, and have as tag how many communicators were
  * made out of this one before, which is the same on all its ranks, since making
  * them is collective: so neither the user's messages nor those of another
- * making that is still under way (MPI_Comm_idup) are mistaken for them.
+ * making that is still under way (MPI_Comm_idup) are mistaken for them. Where
+ * only a group agrees (MPI_Comm_create_group) its first member gives out the
+ * context, and the tag is made from the user's, below zero.
  *
  * Communicators that MPI_Comm_split makes at the same time share a context.
  * They have no rank in common, and a message is only ever sent to a rank of its

@@ -1,9 +1,19 @@
 /*
  * Matching. Receives wait in a hash table under what they ask for, wildcards
- * included: a message is looked for under the at most four ways to ask for
- * it, of which those that nobody uses are skipped, and the earliest receive
- * wins. Messages wait in a table under what they are, and in one list in the
- * order of their arrival, through which a wildcard looks.
+ * included. A message can be asked for in four ways (by source and tag, by
+ * either, by neither): it is looked for under those of them that some receive
+ * uses (`kinds` counts), which gives the earliest of each way, and of these the
+ * one with the lowest `order` wins. Messages wait in a table under what they
+ * are, and in one list in the order of their arrival, through which a receive
+ * with a wildcard looks.
+ *
+ * What keeps MPI's order: entries under one name are in one bucket, oldest
+ * first, as they are appended at its tail and a growing table moves them in
+ * that order; so the first that is found under a name is the earliest.
+ *
+ * A receive that waits alone (`alone`) is not in the table, has no `order` and
+ * is not counted; it is put there, before the second one, when that comes. So
+ * there is one alone only while the table of receives is empty.
  */
 #include "match.h"
 

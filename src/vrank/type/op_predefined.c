@@ -141,15 +141,15 @@ OPERATION(minloc, "MPI_MINLOC", PAIRS(minloc));
 OPERATION(replace, "MPI_REPLACE", NULL);
 OPERATION(no_op, "MPI_NO_OP", NULL);
 
+static const struct poise_mpi_op *const all[] = {
+    &poise_mpi_op_max,     &poise_mpi_op_min,    &poise_mpi_op_sum,
+    &poise_mpi_op_prod,    &poise_mpi_op_land,   &poise_mpi_op_lor,
+    &poise_mpi_op_lxor,    &poise_mpi_op_band,   &poise_mpi_op_bor,
+    &poise_mpi_op_bxor,    &poise_mpi_op_maxloc, &poise_mpi_op_minloc,
+    &poise_mpi_op_replace, &poise_mpi_op_no_op};
+
 int op_predefined(const struct poise_mpi_op *const **ops)
 {
-    static const struct poise_mpi_op *const all[] = {
-        &poise_mpi_op_max,     &poise_mpi_op_min,    &poise_mpi_op_sum,
-        &poise_mpi_op_prod,    &poise_mpi_op_land,   &poise_mpi_op_lor,
-        &poise_mpi_op_lxor,    &poise_mpi_op_band,   &poise_mpi_op_bor,
-        &poise_mpi_op_bxor,    &poise_mpi_op_maxloc, &poise_mpi_op_minloc,
-        &poise_mpi_op_replace, &poise_mpi_op_no_op};
-
     *ops = all;
     return sizeof all / sizeof all[0];
 }

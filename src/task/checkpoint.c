@@ -1,8 +1,15 @@
 /*
- * Checkpoints: rank 0 starts a cut, learns that it is complete, lets every
+ * Checkpoints: rank 0 starts a snapshot, learns that it is complete, lets every
  * rank write its part (PATH.NUMBER.RANK), and then writes the commit record
  * (PATH), whose renaming is the moment at which the new checkpoint replaces
  * the old one. Only then are the old parts removed. docs/formats.md.
+ *
+ * What a crash leaves: before the renaming the old record with all of its
+ * parts, whose names no new part takes (numbers go on from the old record's);
+ * after it the new record with all of its parts, which were synced before. In
+ * both cases there may be parts that no record names, and temporary files: see
+ * leftovers.c. The record says the length and hash of each part, so parts that
+ * do not belong to it are found out before anything is loaded.
  */
 #include "internal.h"
 
@@ -16,7 +23,7 @@
 #define RECORD_MAGIC "POISECKP"
 #define CHECKPOINT_VERSION 1
 
-enum { PART_HEAD = 1, PART_SAVED, PART_TASKS, PART_TOLD, PART_PIECES };
+enum { PART_HEAD = 1, PART_SAVED, PART_TASKS, PART_MESSAGES, PART_PIECES };
 enum { RECORD_HEAD = 1, RECORD_PART };
 
 /** A commit record. */
@@ -50,7 +57,7 @@ static int part_append(struct poise_log *log, uint32_t type, const void *data,
 static int part_segments(struct poise_pool *pool, struct poise_log *log,
                          struct task_written *sum)
 {
-    const struct task_part *part = &pool->cut.part;
+    const struct task_part *part = &pool->snapshot.part;
     static const char what[] = "file of queued tasks";
     int code = 0;
     for (size_t i = 0; code == 0 && i < part->segment_count; i++) {
@@ -74,7 +81,7 @@ static int part_segments(struct poise_pool *pool, struct poise_log *log,
 static int part_records(struct poise_pool *pool, struct poise_log *log,
                         uint64_t number, struct task_written *sum)
 {
-    const struct task_part *part = &pool->cut.part;
+    const struct task_part *part = &pool->snapshot.part;
     struct poise_buf head = {0};
     poise_buf_u64(&head, number);
     poise_buf_u64(&head, (uint64_t)pool->rank);
@@ -83,8 +90,8 @@ static int part_records(struct poise_pool *pool, struct poise_log *log,
                    ? head.error
                    : part_append(log, PART_HEAD, head.data, head.len, sum);
     poise_buf_free(&head);
-    const struct poise_buf *bufs[] = {&part->saved, &part->tasks, &part->told,
-                                      &part->pieces};
+    const struct poise_buf *bufs[] = {&part->saved, &part->tasks,
+                                      &part->messages, &part->pieces};
     for (int i = 0; code == 0 && i < 4; i++) {
         if (bufs[i]->len > 0) {
             code = part_append(log, PART_SAVED + (uint32_t)i, bufs[i]->data,
@@ -94,7 +101,7 @@ static int part_records(struct poise_pool *pool, struct poise_log *log,
     return code == 0 ? part_segments(pool, log, sum) : code;
 }
 
-/* Write what was cut. */
+/* Write the snapshot. */
 static int part_write(struct poise_pool *pool, uint64_t number,
                       struct task_written *sum)
 {
@@ -118,7 +125,7 @@ static int part_write(struct poise_pool *pool, uint64_t number,
         }
     }
     poise_buf_free(&name);
-    task_part_free(&pool->cut.part);
+    task_part_free(&pool->snapshot.part);
     pthread_mutex_lock(&pool->spill.lock);
     pool->spill.pinned = 0;
     pthread_mutex_unlock(&pool->spill.lock);
@@ -151,8 +158,8 @@ static int record_write(struct poise_pool *pool, uint64_t number)
                : poise_log_append(log, RECORD_HEAD, bytes.data, bytes.len);
     for (int i = 0; code == 0 && i < pool->size; i++) {
         poise_buf_reset(&bytes);
-        poise_buf_u64(&bytes, pool->cut.written[i].bytes);
-        poise_buf_u64(&bytes, pool->cut.written[i].hash);
+        poise_buf_u64(&bytes, pool->snapshot.written[i].bytes);
+        poise_buf_u64(&bytes, pool->snapshot.written[i].hash);
         code = bytes.error
                    ? bytes.error
                    : poise_log_append(log, RECORD_PART, bytes.data, bytes.len);
@@ -255,7 +262,7 @@ int poise_pool_checkpoint_remove(const char *path)
     int code = record_read(path, &record);
     if (code == -ENOENT) {
         /* Killed before the first was committed. */
-        task_checkpoint_sweep(path);
+        task_checkpoint_remove_leftovers(path);
     }
     if (code < 0) {
         return code;
@@ -264,7 +271,7 @@ int poise_pool_checkpoint_remove(const char *path)
     if (unlink(path) < 0) {
         code = poise_error_set(errno, "remove", path, NULL);
     } else {
-        task_checkpoint_sweep(path);
+        task_checkpoint_remove_leftovers(path);
     }
     record_free(&record);
     return code;
@@ -272,7 +279,7 @@ int poise_pool_checkpoint_remove(const char *path)
 
 /* ---- rank 0 leads ------------------------------------------------------- */
 
-static void checkpoint_tell_all(struct poise_pool *pool, struct task_head head)
+static void checkpoint_send_all(struct poise_pool *pool, struct task_head head)
 {
     for (int i = 1; i < pool->size; i++) {
         task_send(pool, i, head, NULL, 0);
@@ -281,25 +288,26 @@ static void checkpoint_tell_all(struct poise_pool *pool, struct task_head head)
 
 static void checkpoint_start(struct poise_pool *pool)
 {
-    struct task_cut *cut = &pool->cut;
-    cut->active = true;
-    cut->settling = false;
-    cut->parts = cut->written_count = 0;
-    cut->sum_sent = cut->sum_received = 0;
-    /* The number goes first: what is sent from now on is behind the cut. */
-    task_cut_take(pool, cut->number + 1);
-    checkpoint_tell_all(pool, (struct task_head){.kind = TASK_CUT});
+    struct task_snapshot *snapshot = &pool->snapshot;
+    snapshot->active = true;
+    snapshot->settling = false;
+    snapshot->parts = snapshot->written_count = 0;
+    snapshot->sum_sent = snapshot->sum_received = 0;
+    /* The number goes first: what is sent from now on is behind the snapshot.
+     */
+    task_snapshot_take(pool, snapshot->number + 1);
+    checkpoint_send_all(pool, (struct task_head){.kind = TASK_SNAPSHOT});
 }
 
-void task_on_cut(struct poise_pool *pool, const struct task_arrival *in)
+void task_on_snapshot(struct poise_pool *pool, const struct task_arrival *in)
 {
     /* The head has said it. */
     (void)pool;
     (void)in;
 }
 
-void task_cut_report(struct poise_pool *pool, uint64_t sent, uint64_t received,
-                     bool late)
+void task_snapshot_report(struct poise_pool *pool, uint64_t sent,
+                          uint64_t received, bool late)
 {
     struct task_arrival in = {.source = 0,
                               .head = {.kind = TASK_PART,
@@ -313,15 +321,15 @@ void task_cut_report(struct poise_pool *pool, uint64_t sent, uint64_t received,
     }
 }
 
-/* All is accounted for: everybody writes. */
+/* All is accounted for: every rank writes. */
 void task_on_part(struct poise_pool *pool, const struct task_arrival *in)
 {
-    struct task_cut *cut = &pool->cut;
-    cut->parts += !(in->head.flags & TASK_FLAG_LATE);
-    cut->sum_sent += in->head.a;
-    cut->sum_received += in->head.b;
-    cut->settling =
-        cut->parts == pool->size && cut->sum_sent == cut->sum_received;
+    struct task_snapshot *snapshot = &pool->snapshot;
+    snapshot->parts += !(in->head.flags & TASK_FLAG_LATE);
+    snapshot->sum_sent += in->head.a;
+    snapshot->sum_received += in->head.b;
+    snapshot->settling = snapshot->parts == pool->size &&
+                         snapshot->sum_sent == snapshot->sum_received;
 }
 
 static void checkpoint_write(struct poise_pool *pool, uint64_t number)
@@ -351,54 +359,55 @@ void task_on_settle(struct poise_pool *pool, const struct task_arrival *in)
 
 void task_on_written(struct poise_pool *pool, const struct task_arrival *in)
 {
-    struct task_cut *cut = &pool->cut;
-    cut->written[in->source] = (struct task_written){in->head.a, in->head.b};
-    cut->written_count++;
+    struct task_snapshot *snapshot = &pool->snapshot;
+    snapshot->written[in->source] =
+        (struct task_written){in->head.a, in->head.b};
+    snapshot->written_count++;
 }
 
 static void checkpoint_commit(struct poise_pool *pool, uint64_t now)
 {
-    struct task_cut *cut = &pool->cut;
+    struct task_snapshot *snapshot = &pool->snapshot;
     const char *path = pool->options.checkpoint;
-    uint64_t number = cut->base + cut->number;
+    uint64_t number = snapshot->base + snapshot->number;
     int code = record_write(pool, number);
     if (code < 0) {
         task_stop(pool, code);
         return;
     }
-    checkpoint_unlink(path, cut->old_number, 0, cut->old_size);
+    checkpoint_unlink(path, snapshot->old_number, 0, snapshot->old_size);
     checkpoint_unlink(path, number, (uint64_t)pool->size, (uint64_t)pool->size);
-    cut->old_number = number;
-    cut->old_size = (uint64_t)pool->size;
-    cut->active = false;
-    cut->next_at = now + pool->options.checkpoint_ns;
+    snapshot->old_number = number;
+    snapshot->old_size = (uint64_t)pool->size;
+    snapshot->active = false;
+    snapshot->next_at = now + pool->options.checkpoint_ns;
     pool->stats.checkpoints++;
     poise_trace_emit(pool->comm->ring, POISE_TRACE_CHECKPOINT, 0, number,
-                     cut->written[0].bytes);
-    if (cut->last) {
+                     snapshot->written[0].bytes);
+    if (snapshot->last) {
         task_halt(pool, false);
     }
 }
 
 void task_checkpoint_turn(struct poise_pool *pool)
 {
-    struct task_cut *cut = &pool->cut;
+    struct task_snapshot *snapshot = &pool->snapshot;
     if (pool->rank != 0 || !pool->options.checkpoint ||
         task_state(pool) != TASK_RUNNING) {
         return;
     }
     uint64_t now = poise_clock_ns();
-    if (!cut->active && now >= cut->next_at) {
+    if (!snapshot->active && now >= snapshot->next_at) {
         checkpoint_start(pool);
     }
-    if (cut->active && cut->settling) {
-        cut->settling = false;
-        checkpoint_tell_all(pool,
-                            (struct task_head){.kind = TASK_SETTLE,
-                                               .a = cut->base + cut->number});
-        checkpoint_write(pool, cut->base + cut->number);
+    if (snapshot->active && snapshot->settling) {
+        snapshot->settling = false;
+        checkpoint_send_all(
+            pool, (struct task_head){.kind = TASK_SETTLE,
+                                     .a = snapshot->base + snapshot->number});
+        checkpoint_write(pool, snapshot->base + snapshot->number);
     }
-    if (cut->active && cut->written_count == pool->size &&
+    if (snapshot->active && snapshot->written_count == pool->size &&
         task_state(pool) == TASK_RUNNING) {
         checkpoint_commit(pool, now);
     }
@@ -412,16 +421,16 @@ bool task_interrupted(const struct poise_pool *pool)
 
 void task_halt(struct poise_pool *pool, bool interrupted)
 {
-    struct task_cut *cut = &pool->cut;
+    struct task_snapshot *snapshot = &pool->snapshot;
     bool running = task_state(pool) == TASK_RUNNING;
     if (running && interrupted && pool->options.checkpoint) {
-        if (!cut->last) {
-            cut->last = true;
-            cut->next_at = 0;
+        if (!snapshot->last) {
+            snapshot->last = true;
+            snapshot->next_at = 0;
         }
         return;
     }
-    if (running && (interrupted || cut->last)) {
+    if (running && (interrupted || snapshot->last)) {
         poise_error_set(EINTR, "finish", NULL, "interrupted");
         task_stop(pool, -EINTR);
     }
@@ -434,30 +443,32 @@ void task_halt(struct poise_pool *pool, bool interrupted)
 
 int task_checkpoint_begin(struct poise_pool *pool)
 {
-    struct task_cut *cut = &pool->cut;
+    struct task_snapshot *snapshot = &pool->snapshot;
     if (!pool->options.checkpoint) {
         return 0;
     }
-    cut->next_at = poise_clock_ns() + pool->options.checkpoint_ns;
-    cut->written = poise_alloc((size_t)pool->size, sizeof *cut->written);
-    if (!cut->written) {
+    snapshot->next_at = poise_clock_ns() + pool->options.checkpoint_ns;
+    snapshot->written =
+        poise_alloc((size_t)pool->size, sizeof *snapshot->written);
+    if (!snapshot->written) {
         return -ENOMEM;
     }
     struct record old;
     if (pool->rank == 0 && record_read(pool->options.checkpoint, &old) == 0) {
-        cut->base = cut->old_number = old.number;
-        cut->old_size = old.size;
+        snapshot->base = snapshot->old_number = old.number;
+        snapshot->old_size = old.size;
         record_free(&old);
     }
     return 0;
 }
 
-/* A cut under way is dropped: what was written of it is no checkpoint. */
+/* A snapshot under way is dropped: what was written of it is no checkpoint. */
 void task_checkpoint_end(struct poise_pool *pool)
 {
-    struct task_cut *cut = &pool->cut;
-    if (pool->rank == 0 && cut->active) {
-        checkpoint_unlink(pool->options.checkpoint, cut->base + cut->number, 0,
+    struct task_snapshot *snapshot = &pool->snapshot;
+    if (pool->rank == 0 && snapshot->active) {
+        checkpoint_unlink(pool->options.checkpoint,
+                          snapshot->base + snapshot->number, 0,
                           (uint64_t)pool->size);
     }
 }
@@ -490,7 +501,7 @@ static int part_check(const char *name, const struct task_written *want,
                     : poise_log_open(name, PART_MAGIC, CHECKPOINT_VERSION, out);
 }
 
-static int part_told(struct poise_pool *pool, const void *data, size_t len)
+static int part_messages(struct poise_pool *pool, const void *data, size_t len)
 {
     struct poise_reader reader = poise_reader_of(data, len);
     int code = 0;
@@ -499,8 +510,8 @@ static int part_told(struct poise_pool *pool, const void *data, size_t len)
         int source = (int)(poise_reader_u64(&reader) % (uint64_t)pool->size);
         size_t size;
         const void *bytes = poise_reader_blob(&reader, &size);
-        code = dest == pool->rank ? task_told_push(pool, source, bytes, size)
-                                  : task_tell_send(pool, dest, bytes, size);
+        code = dest == pool->rank ? task_inbox_push(pool, source, bytes, size)
+                                  : task_outbox_push(pool, dest, bytes, size);
     }
     return code < 0 ? code : reader.error;
 }
@@ -531,8 +542,8 @@ static int part_load(struct poise_pool *pool, struct poise_log_reader *log,
             code = pool->hooks.load(data, len, rank, size, pool->hooks.arg);
         } else if (type == PART_TASKS) {
             code = task_take_in(pool, data, len);
-        } else if (type == PART_TOLD) {
-            code = part_told(pool, data, len);
+        } else if (type == PART_MESSAGES) {
+            code = part_messages(pool, data, len);
         } else if (type == PART_PIECES) {
             code = part_pieces(pool, data, len);
         }
@@ -578,7 +589,7 @@ static int checkpoint_open(struct poise_pool *pool, struct record *record,
     return code;
 }
 
-/* Everybody checks everything before anybody loads anything. */
+/* All ranks check all they will load before one of them loads anything. */
 int task_resume(struct poise_pool *pool)
 {
     struct record record = {0};

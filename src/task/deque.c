@@ -1,8 +1,19 @@
 /*
  * Deques of variable-length records. A record is a head (length, footprint),
- * its bytes padded to 8, and a tail that repeats the length, so that it can
- * be taken from either end. Everything lies in one buffer between `head` and
+ * its bytes padded to 8, and a tail that repeats the head, so that it can be
+ * taken from either end. All records lie in one buffer between `head` and
  * `tail`: appending, moving and giving away are plain copies of bytes.
+ *
+ * Nothing here is lock-free: a worker's `queue` is changed and read under that
+ * worker's lock only. Its owner adds and takes at the tail (depth first); at
+ * the head, where the oldest and probably largest tasks are, neighbours take
+ * (worker_rob), the spill file (spill_segment) and other ranks, through the
+ * communicator (steal_collect). Only the master of a central pool gives away
+ * from the tail. Others read `queued` and `queued_bytes` without the lock:
+ * hints of where to look, and for task_passive more than hints, see there.
+ *
+ * A worker's `added` and `sends` are its owner's alone, so adding a task costs
+ * no lock; a commit appends them to what others can see.
  */
 #include "internal.h"
 

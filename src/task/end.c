@@ -1,9 +1,9 @@
 /*
- * How a run over several ranks ends. Whoever has to stop tells rank 0; rank 0
- * tells everybody, down a binomial tree; each answers its parent. Then all of
- * them agree on the result (that of the lowest rank which stopped) and take
- * what is still under way out of the world, so that the next user of the
- * world finds nothing.
+ * How a run over several ranks ends. A rank that has to stop notifies rank 0
+ * (STOP); rank 0 notifies all, down a binomial tree (END), and each answers its
+ * parent (BYE). Then all of them agree on the result (that of the lowest rank
+ * which stopped) and take what is still under way out of the world, so that the
+ * next user of the world finds nothing.
  */
 #include "internal.h"
 
@@ -12,13 +12,13 @@
 #include <string.h>
 
 /** In a world that loses messages they are repeated so often, each after
- * this part of the patience that the pool has with lost messages. */
+ * this part of the time after which the pool counts messages as lost. */
 #define END_REPEATS 20
 #define END_REPEAT_PART 200
 #define END_DRAIN_PART 10
 
 /* Children of a rank in the binomial tree: rank + 2^k for all 2^k above it. */
-static void end_tell_children(struct poise_pool *pool, bool again)
+static void end_notify_children(struct poise_pool *pool, bool again)
 {
     struct task_net *net = &pool->net;
     struct task_head head = {.kind = TASK_END,
@@ -51,7 +51,7 @@ static void end_begin(struct poise_pool *pool, bool halted)
     }
     net->over = true;
     net->halted = halted;
-    end_tell_children(pool, false);
+    end_notify_children(pool, false);
     task_set_state(pool, halted ? TASK_HALTED : TASK_ENDED);
     poise_event_signal(&net->stream.drained);
 }
@@ -118,7 +118,7 @@ static void end_wait_for_byes(struct poise_pool *pool)
         poise_world_wait(pool->world, pause_ns);
         task_net_turn(pool);
         if (net->byes > 0 && poise_clock_ns() - net->end_sent > pause_ns) {
-            end_tell_children(pool, true);
+            end_notify_children(pool, true);
             again++;
         }
     }

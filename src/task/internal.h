@@ -8,10 +8,10 @@
  *
  * Locks, in the order in which they may nest: worker locks (by ascending
  * index; a second one otherwise only by trylock), then the user's in hooks,
- * then those of `told`, `outbox`, `spill`, `end`. With all worker locks held,
- * the deques, the rests of running tasks, what is in `told`, `outbox` and
- * `spill` and the committed results are exactly the job: this is what a cut
- * copies.
+ * then those of `inbox`, `outbox`, `spill`, `end`. With all worker locks held,
+ * the deques, the rests of running tasks, what is in `inbox`, `outbox` and
+ * `spill` and the committed results are exactly the job: this is what a
+ * snapshot copies.
  */
 #ifndef TASK_INTERNAL_H
 #define TASK_INTERNAL_H
@@ -68,12 +68,12 @@ bool task_deque_next(const struct task_deque *deque, size_t *at,
 
 /* ---- workers (worker.c) ------------------------------------------------- */
 
-enum task_kind { TASK_NONE, TASK_TASK, TASK_TOLD };
+enum task_kind { TASK_NONE, TASK_TASK, TASK_RECEIVE };
 
 /** What belongs to the job while it runs, under the worker's lock. */
 struct task_running {
     enum task_kind kind;
-    int source;            /**< of TOLD */
+    int source;            /**< of RECEIVE */
     struct poise_buf rest; /**< the bytes */
 };
 
@@ -95,7 +95,7 @@ struct poise_worker {
 
     /* The owner's alone. */
     struct task_deque added; /**< since the last commit */
-    struct task_deque tells; /**< the same; a u64 rank, then the bytes */
+    struct task_deque sends; /**< the same; a u64 rank, then the bytes */
     struct poise_buf task;   /**< the bytes that run() looks at */
     struct poise_trace_ring *ring;
     struct poise_rng rng;
@@ -116,13 +116,13 @@ void task_queue_publish(struct poise_worker *worker);
 void task_worker_loop(struct poise_worker *worker);
 /** Whether a worker could find something to do. */
 bool task_work_visible(struct poise_pool *pool);
-/** Run the oldest message for the told hook, if there is one. */
-bool task_told_run(struct poise_worker *worker);
+/** Run the oldest message for the hook receive, if there is one. */
+bool task_inbox_run(struct poise_worker *worker);
 /** Tell sleeping workers that there is something to do, or that it is over. */
 void task_signal(struct poise_pool *pool);
-/** Put a message for the told hook where a worker of this rank finds it. */
-int task_told_push(struct poise_pool *pool, int source, const void *data,
-                   size_t len);
+/** Put a message for the hook receive where a worker of this rank finds it. */
+int task_inbox_push(struct poise_pool *pool, int source, const void *data,
+                    size_t len);
 /** Release what `count` records refer to and forget them. */
 void task_deque_drop(struct poise_pool *pool, struct task_deque *deque);
 
@@ -169,17 +169,17 @@ enum task_message {
     TASK_REFUSE,   /**< none now, you are remembered; a: request */
     TASK_GIVE,     /**< basic; a: request or 0, b: how many; packed tasks */
     TASK_RETURN,   /**< basic; b: how many; packed tasks, to central's master */
-    TASK_TELL,     /**< basic; blobs for the told hook */
+    TASK_SEND,     /**< basic; blobs for the hook receive */
     TASK_EMIT,     /**< basic; a: sequence; blobs for deliver */
     TASK_CREDIT,   /**< a: bytes of EMIT taken so far */
     TASK_TOKEN,    /**< a: round, b: count, flag: black */
     TASK_STOP,     /**< to rank 0: I must stop; a: 1 if interrupted */
     TASK_END,      /**< it is over; flag: halted. Answered by BYE */
     TASK_BYE,      /**< my part of the tree of ranks knows that it is over */
-    TASK_CUT,      /**< nothing but the number in the head */
+    TASK_SNAPSHOT, /**< nothing but the number in the head */
     TASK_PART,     /**< to rank 0: a, b: basic messages sent and received before
-                        the cut, or after it (flag) */
-    TASK_SETTLE,   /**< the cut is complete: write your part */
+                        the snapshot, or after it (flag) */
+    TASK_SETTLE,   /**< the snapshot is complete: write your part */
     TASK_WRITTEN,  /**< to rank 0: a: bytes, b: hash of a rank's file */
     TASK_PROGRESS, /**< to the parent in the tree of ranks: a struct
                         poise_pool_sum of the sender and all below it */
@@ -191,7 +191,7 @@ enum { TASK_FLAG_BLACK = 1, TASK_FLAG_HALTED = 1, TASK_FLAG_LATE = 1 };
 struct task_head {
     uint32_t generation; /**< of the pool: what is left of an older one */
     uint16_t kind, flags;
-    uint64_t cut; /**< of the sender when it sent this */
+    uint64_t snapshot; /**< of the sender when it sent this */
     uint64_t a, b;
 };
 
@@ -237,7 +237,7 @@ struct task_token {
     bool sum_black;
     /* Rank 0 only. */
     bool out, doubtful; /**< under way; may be joined by a stale one */
-    uint64_t sent_at, next_at, pause_ns, patience_ns;
+    uint64_t sent_at, next_at, pause_ns, timeout_ns;
     int64_t last_sum;
     uint64_t stuck_since;
 };
@@ -255,7 +255,7 @@ struct task_stream {
 
 /** What one rank contributes to a checkpoint, until it is written. */
 struct task_part {
-    struct poise_buf saved, tasks, told, pieces;
+    struct poise_buf saved, tasks, messages, pieces;
     struct task_segment *segments; /**< of the spill */
     size_t segment_count;
 };
@@ -265,8 +265,8 @@ struct task_written {
     uint64_t bytes, hash;
 };
 
-struct task_cut {
-    uint64_t number; /**< of cuts taken in this run */
+struct task_snapshot {
+    uint64_t number; /**< of snapshots taken in this run */
     uint64_t basic_sent, basic_received;
     struct task_part part;
     /* Rank 0 only. */
@@ -294,14 +294,15 @@ struct task_net {
     int byes;  /**< children that have not said it yet */
     bool *bye; /**< [size] */
     uint64_t end_sent;
-    uint64_t lost_ns; /**< patience before messages count as lost */
+    uint64_t lost_ns; /**< after so long messages count as lost */
     struct task_thief thief;
     struct task_waiting waiting;
     struct task_token token;
     struct task_stream stream;
     pthread_mutex_t outbox_lock;
-    struct task_deque outbox; /**< tells: a u64 rank, the bytes; under lock */
-    size_t outbox_count;      /**< atomic */
+    struct task_deque
+        outbox;          /**< messages: a u64 rank, the bytes; under lock */
+    size_t outbox_count; /**< atomic */
     struct task_deque giving; /**< scratch */
     struct poise_buf packed, scratch;
     /** Test hook: true takes the message away (it is sent later by the test
@@ -323,8 +324,8 @@ void task_net_post(struct poise_pool *pool, int dest, const void *message,
 void task_net_turn(struct poise_pool *pool);
 /** When the communicator must look again, at most `most_ns` from now. */
 uint64_t task_net_timeout(struct poise_pool *pool, uint64_t most_ns);
-/** Everything that was told to others is on its way. */
-void task_tells_flush(struct poise_pool *pool);
+/** Send what is in the outbox. */
+void task_outbox_flush(struct poise_pool *pool);
 
 /* thieves and victims (steal.c, victim.c) */
 int task_steal_init(struct poise_pool *pool);
@@ -349,16 +350,16 @@ void task_token_init(struct poise_pool *pool);
 void task_token_turn(struct poise_pool *pool);
 void task_on_token(struct poise_pool *pool, const struct task_arrival *in);
 /** Whether this rank holds nothing of the job. */
-bool task_quiet(struct poise_pool *pool);
+bool task_passive(struct poise_pool *pool);
 
 /* the end (end.c) */
 void task_end_turn(struct poise_pool *pool);
-/** Rank 0: tell everybody. */
+/** Rank 0: notify all ranks. */
 void task_end_all(struct poise_pool *pool, bool halted);
 void task_on_stop(struct poise_pool *pool, const struct task_arrival *in);
 void task_on_end(struct poise_pool *pool, const struct task_arrival *in);
 void task_on_bye(struct poise_pool *pool, const struct task_arrival *in);
-/** Rank 0: somebody stops or was interrupted (then a last checkpoint is
+/** Rank 0: a rank stops or was interrupted (then a last checkpoint is
  * taken, if there are any). */
 void task_halt(struct poise_pool *pool, bool interrupted);
 /** Whether this rank was interrupted. */
@@ -366,27 +367,27 @@ bool task_interrupted(const struct poise_pool *pool);
 /** After the run, collective: drain, and agree on the result. */
 int task_end_agree(struct poise_pool *pool);
 
-/* cuts and checkpoints (cut.c, checkpoint.c) */
+/* snapshots and checkpoints (snapshot.c, checkpoint.c) */
 void task_part_free(struct task_part *part);
-/** Take the local part of cut `number`. */
-void task_cut_take(struct poise_pool *pool, uint64_t number);
-/** A basic message from before the cut. */
-void task_cut_late(struct poise_pool *pool, const struct task_arrival *in);
-void task_cut_report(struct poise_pool *pool, uint64_t sent, uint64_t received,
-                     bool late);
-void task_on_cut(struct poise_pool *pool, const struct task_arrival *in);
+/** Take the local part of snapshot `number`. */
+void task_snapshot_take(struct poise_pool *pool, uint64_t number);
+/** A basic message from before the snapshot. */
+void task_snapshot_late(struct poise_pool *pool, const struct task_arrival *in);
+void task_snapshot_report(struct poise_pool *pool, uint64_t sent,
+                          uint64_t received, bool late);
+void task_on_snapshot(struct poise_pool *pool, const struct task_arrival *in);
 void task_on_part(struct poise_pool *pool, const struct task_arrival *in);
 void task_on_settle(struct poise_pool *pool, const struct task_arrival *in);
 void task_on_written(struct poise_pool *pool, const struct task_arrival *in);
 int task_checkpoint_begin(struct poise_pool *pool);
 void task_checkpoint_turn(struct poise_pool *pool);
 void task_checkpoint_end(struct poise_pool *pool);
-/** Remove all parts and temporary files of a checkpoint (sweep.c). */
-void task_checkpoint_sweep(const char *path);
-/** poise_hold_take with another patience (hold.c). Collective. */
-int task_hold_take(struct poise_world *world, const char *checkpoint,
-                   const char *resume, uint64_t patience_ns,
-                   struct poise_hold **out);
+/** Remove all parts and temporary files of a checkpoint (leftovers.c). */
+void task_checkpoint_remove_leftovers(const char *path);
+/** poise_pool_checkpoint_lock with another timeout (lock.c). Collective. */
+int task_checkpoint_lock(struct poise_world *world, const char *checkpoint,
+                         const char *resume, uint64_t timeout_ns,
+                         struct poise_checkpoint_lock **out);
 /** Start from a checkpoint, if asked to. Collective. */
 int task_resume(struct poise_pool *pool);
 
@@ -403,7 +404,7 @@ void task_stream_turn(struct poise_pool *pool);
 bool task_stream_empty(struct poise_pool *pool);
 void task_on_emit(struct poise_pool *pool, const struct task_arrival *in);
 void task_on_credit(struct poise_pool *pool, const struct task_arrival *in);
-void task_on_tell(struct poise_pool *pool, const struct task_arrival *in);
+void task_on_send(struct poise_pool *pool, const struct task_arrival *in);
 
 /** What happened between two looks. */
 struct task_sample {
@@ -456,17 +457,17 @@ struct poise_pool {
     struct task_sample tune_last; /**< the communicator's, then the tuner's */
     pthread_t tuner;
 
-    pthread_mutex_t told_lock;
-    struct task_deque told; /**< a u64 source, then the bytes */
-    size_t told_count;      /**< atomic */
+    pthread_mutex_t inbox_lock;
+    struct task_deque inbox; /**< a u64 source, then the bytes */
+    size_t inbox_count;      /**< atomic */
 
     struct task_spill spill;
     pthread_mutex_t end_lock;
     struct task_end end;
     pthread_mutex_t deliver_lock; /**< one piece at a time */
 
-    struct task_cut cut; /**< the communicator's */
-    struct task_net net; /**< if there are other ranks */
+    struct task_snapshot snapshot; /**< the communicator's */
+    struct task_net net;           /**< if there are other ranks */
 
     /* The communicator's alone. */
     bool master; /**< central's rank 0: holds all tasks, runs none */
@@ -483,7 +484,7 @@ static inline enum task_state task_state(const struct poise_pool *pool)
 /** End this rank's work: record why (an error's text from the current
  * context) unless something else was first. Any thread. */
 void task_stop(struct poise_pool *pool, int code);
-/** Change the state and wake everybody. */
+/** Change the state and wake all threads. */
 void task_set_state(struct poise_pool *pool, enum task_state state);
 /** What the communicator does between tasks; looks at the clock itself. */
 void task_turn(struct poise_pool *pool);
@@ -512,7 +513,9 @@ void task_comm_wait(struct poise_pool *pool, uint32_t seen);
 struct task_tune {
     unsigned threads, most, cores;
     unsigned target, previous;
-    unsigned samples, hold, pause, calm, patience;
+    unsigned samples;        /**< of the probe under way */
+    unsigned wait, interval; /**< samples: until the next probe; between two */
+    unsigned calm, calm_wanted; /**< samples in a row of hardly any waiting */
     bool probing, downwards;
     bool fresh;          /**< nothing is known of this target yet */
     double load;         /**< of samples, smoothed */
@@ -530,13 +533,14 @@ void task_tune_end(struct poise_pool *pool);
 
 /* ---- messages of tasks (stream.c) --------------------------------------- */
 
-/** Send to the told hook of `dest`; any thread. */
-int task_tell_send(struct poise_pool *pool, int dest, const void *data,
-                   size_t len);
+/** Put a message for the hook receive of `dest`, here or there, where it will
+ * be found or sent; any thread. */
+int task_outbox_push(struct poise_pool *pool, int dest, const void *data,
+                     size_t len);
 
 /* ---- progress (progress.c) ---------------------------------------------- */
 
-/** About ten times a second: tell whoever is to know. */
+/** About ten times a second: call the hook, send the figures to the parent. */
 void task_progress_turn(struct poise_pool *pool, uint64_t now_ticks);
 void task_on_progress(struct poise_pool *pool, const struct task_arrival *in);
 /** The parent of a rank in the binomial tree. */

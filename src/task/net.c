@@ -1,6 +1,7 @@
 /*
- * Messages between the ranks of a pool: how they are made, counted, and given
- * to those who understand them. Only the communicator gets here.
+ * Messages between the ranks of a pool: how they are made, counted for the
+ * token and for snapshots, and handed to the file that knows their kind. Only
+ * the communicator gets here.
  */
 #include "internal.h"
 
@@ -21,14 +22,14 @@ static const struct {
     [TASK_REFUSE] = {task_on_refuse, false},
     [TASK_GIVE] = {task_on_tasks, true},
     [TASK_RETURN] = {task_on_tasks, true},
-    [TASK_TELL] = {task_on_tell, true},
+    [TASK_SEND] = {task_on_send, true},
     [TASK_EMIT] = {task_on_emit, true},
     [TASK_CREDIT] = {task_on_credit, false},
     [TASK_TOKEN] = {task_on_token, false},
     [TASK_STOP] = {task_on_stop, false},
     [TASK_END] = {task_on_end, false},
     [TASK_BYE] = {task_on_bye, false},
-    [TASK_CUT] = {task_on_cut, false},
+    [TASK_SNAPSHOT] = {task_on_snapshot, false},
     [TASK_PART] = {task_on_part, false},
     [TASK_SETTLE] = {task_on_settle, false},
     [TASK_WRITTEN] = {task_on_written, false},
@@ -88,7 +89,7 @@ void task_send(struct poise_pool *pool, int dest, struct task_head head,
     struct task_net *net = &pool->net;
     struct poise_buf message = {0};
     head.generation = net->generation;
-    head.cut = pool->cut.number;
+    head.snapshot = pool->snapshot.number;
     poise_buf_append(&message, &head, sizeof head);
     if (poise_buf_append(&message, body, len) < 0) {
         task_stop(pool, -ENOMEM);
@@ -96,7 +97,7 @@ void task_send(struct poise_pool *pool, int dest, struct task_head head,
     }
     if (net_kinds[head.kind].basic) {
         net->token.count++;
-        pool->cut.basic_sent++;
+        pool->snapshot.basic_sent++;
         /* EWD840 marks only who gives to a rank that the token has passed. */
         if (net->token.plain && dest < pool->rank) {
             net->token.black = true;
@@ -108,7 +109,7 @@ void task_send(struct poise_pool *pool, int dest, struct task_head head,
     poise_buf_free(&message);
 }
 
-void task_tells_flush(struct poise_pool *pool)
+void task_outbox_flush(struct poise_pool *pool)
 {
     struct task_net *net = &pool->net;
     if (__atomic_load_n(&net->outbox_count, __ATOMIC_SEQ_CST) == 0) {
@@ -123,7 +124,7 @@ void task_tells_flush(struct poise_pool *pool)
         struct poise_reader reader = poise_reader_of(record.data, record.len);
         int to = (int)poise_reader_u64(&reader);
         if (to != dest && net->packed.len > 0) {
-            task_send(pool, dest, (struct task_head){.kind = TASK_TELL},
+            task_send(pool, dest, (struct task_head){.kind = TASK_SEND},
                       net->packed.data, net->packed.len);
             poise_buf_reset(&net->packed);
         }
@@ -134,7 +135,7 @@ void task_tells_flush(struct poise_pool *pool)
     if (net->packed.error) {
         task_stop(pool, -ENOMEM);
     } else if (net->packed.len > 0) {
-        task_send(pool, dest, (struct task_head){.kind = TASK_TELL},
+        task_send(pool, dest, (struct task_head){.kind = TASK_SEND},
                   net->packed.data, net->packed.len);
     }
     __atomic_store_n(&net->outbox_count, 0, __ATOMIC_SEQ_CST);
@@ -161,15 +162,15 @@ static void net_receive(struct poise_pool *pool,
     net->received++;
     poise_trace_emit(pool->comm->ring, POISE_TRACE_RECEIVE, in.head.kind,
                      (uint64_t)in.source, message->len);
-    if (in.head.cut > pool->cut.number) {
-        task_cut_take(pool, in.head.cut);
+    if (in.head.snapshot > pool->snapshot.number) {
+        task_snapshot_take(pool, in.head.snapshot);
     }
     if (net_kinds[in.head.kind].basic) {
         net->token.count--;
         net->token.black |= !net->token.plain;
-        pool->cut.basic_received++;
-        if (in.head.cut < pool->cut.number) {
-            task_cut_late(pool, &in);
+        pool->snapshot.basic_received++;
+        if (in.head.snapshot < pool->snapshot.number) {
+            task_snapshot_late(pool, &in);
         }
     }
     net_kinds[in.head.kind].handle(pool, &in);
@@ -191,7 +192,7 @@ static void net_receive_all(struct poise_pool *pool)
 void task_net_turn(struct poise_pool *pool)
 {
     net_receive_all(pool);
-    task_tells_flush(pool);
+    task_outbox_flush(pool);
     task_stream_turn(pool);
     task_end_turn(pool);
     if (task_state(pool) != TASK_RUNNING) {
@@ -220,7 +221,7 @@ uint64_t task_net_timeout(struct poise_pool *pool, uint64_t most_ns)
         uint64_t left = net_until(now, net->thief.next_round);
         least = left < least ? left : least;
     }
-    if (pool->rank == 0 && !net->token.out && task_quiet(pool)) {
+    if (pool->rank == 0 && !net->token.out && task_passive(pool)) {
         uint64_t left = net_until(now, net->token.next_at);
         least = left < least ? left : least;
     }
@@ -242,7 +243,7 @@ void task_comm_wait(struct poise_pool *pool, uint32_t seen)
 }
 
 /* The communicator of a dedicated pool, the master of a central one, and
- * everybody's when no task may run any more. */
+ * every pool's when no task may run any more. */
 void task_comm_loop(struct poise_pool *pool)
 {
     struct poise_worker *comm = pool->comm;
@@ -254,7 +255,7 @@ void task_comm_loop(struct poise_pool *pool)
     }
     while (!pool->net.over) {
         task_turn(pool);
-        if (pool->master && task_told_run(comm)) {
+        if (pool->master && task_inbox_run(comm)) {
             continue;
         }
         uint32_t seen = poise_event_seen(&pool->work);

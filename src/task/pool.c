@@ -174,7 +174,7 @@ static int pool_join_world(struct poise_pool *pool, int code)
 
 static void pool_init_locks(struct poise_pool *pool)
 {
-    pthread_mutex_init(&pool->told_lock, NULL);
+    pthread_mutex_init(&pool->inbox_lock, NULL);
     pthread_mutex_init(&pool->end_lock, NULL);
     pthread_mutex_init(&pool->deliver_lock, NULL);
     task_spill_init(pool);
@@ -226,7 +226,7 @@ void poise_pool_destroy(struct poise_pool *pool)
         struct poise_worker *worker = &pool->workers[i];
         task_deque_drop(pool, &worker->queue);
         task_deque_drop(pool, &worker->added);
-        task_deque_free(&worker->tells);
+        task_deque_free(&worker->sends);
         poise_buf_free(&worker->task);
         poise_buf_free(&worker->running.rest);
         pthread_mutex_destroy(&worker->lock);
@@ -237,11 +237,11 @@ void poise_pool_destroy(struct poise_pool *pool)
     /* One rank alone unpacks too: the tasks of a checkpoint. */
     poise_buf_free(&pool->net.scratch);
     free(pool->workers);
-    task_part_free(&pool->cut.part);
-    free(pool->cut.written);
-    task_deque_free(&pool->told);
+    task_part_free(&pool->snapshot.part);
+    free(pool->snapshot.written);
+    task_deque_free(&pool->inbox);
     task_spill_free(pool);
-    pthread_mutex_destroy(&pool->told_lock);
+    pthread_mutex_destroy(&pool->inbox_lock);
     pthread_mutex_destroy(&pool->end_lock);
     pthread_mutex_destroy(&pool->deliver_lock);
     free(pool->end.doing);
@@ -385,20 +385,20 @@ static int pool_run(struct poise_pool *pool)
 int poise_pool_run(struct poise_pool *pool)
 {
     const struct poise_pool_options *options = &pool->options;
-    struct poise_hold *hold = NULL;
+    struct poise_checkpoint_lock *lock = NULL;
     if (pool->ran) {
         return poise_error_set(EINVAL, "run a task pool", NULL,
                                "it ran already");
     }
     pool->ran = true;
-    if (!options->hold && (options->checkpoint || options->resume)) {
-        int code = poise_hold_take(pool->world, options->checkpoint,
-                                   options->resume, &hold);
+    if (!options->lock && (options->checkpoint || options->resume)) {
+        int code = poise_pool_checkpoint_lock(pool->world, options->checkpoint,
+                                              options->resume, &lock);
         if (code < 0) {
             return code;
         }
     }
     int code = pool_run(pool);
-    poise_hold_drop(hold);
+    poise_pool_checkpoint_unlock(lock);
     return code;
 }

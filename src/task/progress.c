@@ -1,6 +1,6 @@
 /*
- * Progress: each rank now and then tells its parent in a binomial tree what it
- * and all ranks below it have done, so that rank 0 hears of everybody by few
+ * Progress: each rank now and then sends its parent in a binomial tree what it
+ * and all ranks below it have done, so that rank 0 knows of all by few
  * messages. A later message makes the earlier ones void; any may be lost.
  */
 #include "internal.h"
@@ -30,15 +30,15 @@ static void progress_add_below(const struct poise_pool *pool,
 
 void task_progress_turn(struct poise_pool *pool, uint64_t now_ticks)
 {
-    bool tells = pool->size > 1 && pool->net.progress.shared &&
+    bool sends = pool->size > 1 && pool->net.progress.shared &&
                  task_state(pool) == TASK_RUNNING;
-    if (now_ticks < pool->next_progress || (!pool->hooks.progress && !tells)) {
+    if (now_ticks < pool->next_progress || (!pool->hooks.progress && !sends)) {
         return;
     }
     pool->next_progress = now_ticks + pool->progress_ticks;
     struct poise_pool_sum *sum = &pool->stats.sum;
     progress_own(pool, sum);
-    if (tells) {
+    if (sends) {
         progress_add_below(pool, sum);
         if (pool->rank > 0) {
             task_send(pool, task_parent(pool->rank),

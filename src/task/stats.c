@@ -1,6 +1,6 @@
 /*
  * What the pool did: kept in counters of their one writer each, put together
- * when somebody asks.
+ * when they are asked for.
  */
 #include "internal.h"
 
@@ -52,8 +52,9 @@ void task_stats_refresh(struct poise_pool *pool)
 {
     struct poise_pool_stats *stats = &pool->stats;
     uint64_t now = poise_clock_ticks();
-    stats->tasks_queued = __atomic_load_n(&pool->told_count, __ATOMIC_RELAXED) +
-                          stats_load(&pool->spill.tasks_now);
+    stats->tasks_queued =
+        __atomic_load_n(&pool->inbox_count, __ATOMIC_RELAXED) +
+        stats_load(&pool->spill.tasks_now);
     for (unsigned i = 0; i < stats->worker_count; i++) {
         const struct poise_worker *worker = &pool->workers[i];
         stats_of_worker(worker, now, &stats->workers[i]);

@@ -1,10 +1,20 @@
 /*
- * Giving and asking for tasks between ranks.
+ * Giving and asking for tasks between ranks. All of it is done by the
+ * communicators.
  *
- * A thief has one request under way. A victim that has nothing refuses, and
- * remembers the thief: as soon as it has something to spare it sends a part
- * unasked. So an idle rank asks each of its victims once and then waits; it
- * goes round again only after long pauses, in case things went badly.
+ * A thief has one request under way (ASK), with a number. The victim answers it
+ * with tasks (GIVE) or refuses (REFUSE), and then remembers the thief: as soon
+ * as it has something to spare it sends a part unasked, as request 0. (The
+ * master of a central pool does not refuse, but answers later.) So an
+ * idle rank asks each of its victims once and then waits; it goes round again
+ * only after pauses that double, in case messages got lost.
+ *
+ * Tasks are never lost or doubled: from the victim's queue to the message that
+ * carries them (basic, so counted by the token) they go within one turn of the
+ * communicator, which takes no snapshot meanwhile; and a GIVE is taken in
+ * whatever its number says. The number only tells whether it answers the open
+ * request: a REFUSE of an older one, given up because its answer took too long,
+ * changes nothing.
  */
 #include "internal.h"
 
@@ -18,8 +28,8 @@
 #define STEAL_BARREN 2
 #define STEAL_PAUSE_LEAST_NS UINT64_C(20000000)
 #define STEAL_PAUSE_MOST_NS UINT64_C(1000000000)
-/** An answer that takes longer than this part of the pool's patience with lost
- * messages (then: a second) is not waited for. */
+/** An answer that takes longer than this part of the time after which messages
+ * count as lost (so: a second) is not waited for. */
 #define STEAL_ANSWER_PART 10
 
 /* The ranks of NEAR: inside the own unit; and from there outwards only as far
@@ -117,8 +127,8 @@ static struct poise_worker *steal_richest(struct poise_pool *pool)
 }
 
 /* Move up to `want` of the oldest tasks from the fullest deques aside. The
- * master gives the newest, which keeps its memory bounded. Nobody but the
- * communicator takes cuts, so tasks may be outside the deques meanwhile. */
+ * master gives the newest, which keeps its memory bounded. Only this thread
+ * takes snapshots, so tasks may be outside the deques meanwhile. */
 static int steal_collect(struct poise_pool *pool, size_t want)
 {
     struct task_deque *giving = &pool->net.giving;

@@ -1,10 +1,11 @@
 /*
- * What tasks say: pieces of output for rank 0, and messages for the told hook
- * of a rank.
+ * What tasks send: pieces of output for rank 0, and messages for the hook
+ * receive of a rank.
  *
  * Pieces wait on their rank until there is enough for a message, or time has
- * passed; a rank may have so many bytes under way that rank 0 has not yet
- * taken. Rank 0 puts the messages of each rank in their order.
+ * passed. A rank may have STREAM_WINDOW_BYTES under way that rank 0 has not yet
+ * delivered and credited. Messages are numbered, and rank 0 delivers those of
+ * each rank in their order.
  */
 #include "internal.h"
 
@@ -265,13 +266,13 @@ void task_stream_copy(struct poise_pool *pool, struct poise_buf *out)
     }
 }
 
-/* ---- told --------------------------------------------------------------- */
+/* ---- messages for the hook receive -------------------------------------- */
 
-int task_tell_send(struct poise_pool *pool, int dest, const void *data,
-                   size_t len)
+int task_outbox_push(struct poise_pool *pool, int dest, const void *data,
+                     size_t len)
 {
     if (dest == pool->rank) {
-        return task_told_push(pool, dest, data, len);
+        return task_inbox_push(pool, dest, data, len);
     }
     struct task_net *net = &pool->net;
     struct poise_buf bytes = {0};
@@ -291,14 +292,14 @@ int task_tell_send(struct poise_pool *pool, int dest, const void *data,
     return code;
 }
 
-void task_on_tell(struct poise_pool *pool, const struct task_arrival *in)
+void task_on_send(struct poise_pool *pool, const struct task_arrival *in)
 {
     struct poise_reader reader = poise_reader_of(in->body, in->len);
     int code = 0;
     while (code == 0 && poise_reader_left(&reader) > 0 && !reader.error) {
         size_t size;
         const void *bytes = poise_reader_blob(&reader, &size);
-        code = task_told_push(pool, in->source, bytes, size);
+        code = task_inbox_push(pool, in->source, bytes, size);
     }
     if (code < 0) {
         task_stop(pool, code);

@@ -14,8 +14,8 @@
  * Done so far and still to do: a running task publishes its progress with
  * poise_task_commit. At every moment the committed results together with the
  * queued tasks and the rests of the running ones are the whole job; this is
- * what a checkpoint records (a consistent cut over all ranks, taken without
- * a pause; Lai-Yang colouring and counting, so messages may be reordered).
+ * what a checkpoint records: a consistent snapshot of all ranks, taken without
+ * a pause, by Lai-Yang colouring and counting, so messages may be reordered.
  */
 #ifndef POISE_TASK_H
 #define POISE_TASK_H
@@ -94,15 +94,15 @@ struct poise_pool_hooks {
     /** Bytes sent by poise_task_emit arrive, on rank 0: whole pieces, each
      * sender's in its order, one at a time. */
     int (*deliver)(int source, const void *data, size_t len, void *arg);
-    /** Bytes sent by poise_task_tell arrive; acts like a task that cannot be
-     * stolen: may add tasks, counts for termination. */
-    int (*told)(struct poise_worker *worker, int source, const void *data,
-                size_t len, void *arg);
+    /** Bytes sent by poise_task_send arrive. Acts like a task that cannot be
+     * stolen: may add tasks, and the run does not end before it. */
+    int (*receive)(struct poise_worker *worker, int source, const void *data,
+                   size_t len, void *arg);
     /** How much this rank has done so far, in units of the user's: asked now
      * and then on the caller's thread, while the workers work. */
     uint64_t (*done)(void *arg);
     /** About ten times a second, on the caller's thread; local figures, but
-     * for stats->sum. Where rank 0 has this hook the others tell it theirs. */
+     * for stats->sum. Where rank 0 has this hook the others send it theirs. */
     void (*progress)(const struct poise_pool_stats *stats, void *arg);
     void *arg;
 };
@@ -123,9 +123,9 @@ struct poise_pool_options {
     const char *checkpoint; /**< commit record's path; NULL: none */
     uint64_t checkpoint_ns; /**< interval; 0: 30 s */
     const char *resume;     /**< commit record to start from; NULL: none */
-    /** Of poise_hold_take, if the caller's job goes on behind the run; NULL:
-     * the run takes and drops its own. Borrowed. */
-    const struct poise_hold *hold;
+    /** Of poise_pool_checkpoint_lock, if the caller's job goes on after the
+     * run; NULL: the run locks and unlocks. Borrowed. */
+    const struct poise_checkpoint_lock *lock;
     /** Bytes that identify the job: stored in checkpoints and compared on
      * resume (-EINVAL if they differ). */
     const void *job;
@@ -161,25 +161,28 @@ POISE_API int poise_pool_add(struct poise_pool *pool, const void *task,
 POISE_API int poise_pool_run(struct poise_pool *pool);
 
 /**
- * Hold a checkpoint: while a job does, none but its own ranks use the files
- * of `checkpoint` and `resume` (each may be NULL). Waits some seconds for
- * those who do, ranks that outlived their launcher perhaps, then fails with
- * -EBUSY on all ranks. The lock is the file PATH.lock, gone at the drop; where
- * it cannot be made, or the file system has no locks, nothing is held and 0
- * returned. Collective over `world` (NULL: one process).
+ * Lock a checkpoint: until it is unlocked only the ranks of this job use the
+ * files of `checkpoint` and `resume` (each may be NULL). Waits ten seconds for
+ * ranks of another job, which may have outlived their launcher, then fails
+ * with -EBUSY on all ranks. The lock is the file PATH.lock, which unlocking
+ * removes; where it cannot be made, or the file system has no locks, nothing is
+ * locked and 0 returned. Collective over `world` (NULL: one process).
  */
-POISE_API int poise_hold_take(struct poise_world *world, const char *checkpoint,
-                              const char *resume, struct poise_hold **out);
-/** NULL does nothing. Local; once no rank reads or writes the checkpoint. */
-POISE_API void poise_hold_drop(struct poise_hold *hold);
+POISE_API int poise_pool_checkpoint_lock(struct poise_world *world,
+                                         const char *checkpoint,
+                                         const char *resume,
+                                         struct poise_checkpoint_lock **out);
+/** Unlock; NULL does nothing. Local; once no rank reads or writes the
+ * checkpoint. */
+POISE_API void poise_pool_checkpoint_unlock(struct poise_checkpoint_lock *lock);
 
 /** Read the job bytes of a checkpoint without running it; `out` is appended
  * to. Local. */
 POISE_API int poise_pool_checkpoint_job(const char *path,
                                         struct poise_buf *out);
 /** Remove a checkpoint: commit record, rank files, and what crashes left of
- * older ones (PATH.CUT.RANK and temporary files beside it). -ENOENT: there was
- * no commit record; such leftovers are gone all the same. Local. */
+ * older ones (PATH.NUMBER.RANK and temporary files beside it). -ENOENT: there
+ * was no commit record; the leftovers are removed all the same. Local. */
 POISE_API int poise_pool_checkpoint_remove(const char *path);
 
 /* ---- inside callbacks --------------------------------------------------- */
@@ -210,7 +213,7 @@ POISE_API int poise_task_commit(struct poise_worker *worker, const void *rest,
  * communicate (it looks at the clock only). 0, or non-zero if the task should
  * commit and return early because the pool stops. */
 POISE_API int poise_task_poll(struct poise_worker *worker);
-/** Whether somebody, a thread here or another rank, is out of work: a good
+/** Whether a thread here or another rank is out of work: a good
  * moment to split. One load. */
 POISE_API bool poise_task_wanted(const struct poise_worker *worker);
 
@@ -222,10 +225,10 @@ POISE_API void poise_task_stop(struct poise_worker *worker, int value);
  * while too much is under way. At least once if the job is resumed. */
 POISE_API int poise_task_emit(struct poise_worker *worker, const void *data,
                               size_t len);
-/** Send bytes to the `told` hook of `rank` (also oneself) at the next commit:
- * exactly once, as a task. A resume on another number of ranks delivers them
- * to rank % size. */
-POISE_API int poise_task_tell(struct poise_worker *worker, int rank,
+/** Send bytes to the hook `receive` of `rank`, which may be this one, at the
+ * next commit: exactly once, as a task. A resume on another number of ranks
+ * delivers them to rank % size. */
+POISE_API int poise_task_send(struct poise_worker *worker, int rank,
                               const void *data, size_t len);
 
 /** Account nanoseconds of this task to a user's category (0..7), for the

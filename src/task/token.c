@@ -1,17 +1,31 @@
 /*
- * Termination by Safra's token (EWD998): every rank counts the basic messages
- * that it sent less those it received, and is black since it received one. A
- * token goes round (0, 1, ... size-1, 0), held by each rank until it has
- * nothing to do, adds up the counts and takes the colours. White, and a sum
- * of zero with rank 0's own: nothing is left, nor under way.
+ * Termination by Safra's token (EWD998). Each rank counts the basic messages
+ * (those that carry work) that it sent less those that it received, and turns
+ * black when it receives one. A token goes round (0, 1, ... size-1, 0). Each
+ * rank keeps it until it is passive, adds its count, makes it black if the rank
+ * is black, passes it on and is white again. Rank 0 ends the run if token and
+ * rank are white and the sum, with its own count, is zero.
+ *
+ * Why that is right: at any moment the sum of all counts is the number of basic
+ * messages under way. A rank that the token has passed can become active again
+ * only by receiving a message, and is black from then on until the token passes
+ * again. So if the token meets white ranks only, each rank was passive from its
+ * visit on, its count is still what the token added, and a sum of zero says
+ * that nothing is under way to make one active.
+ *
+ * What must hold for it, beside the order of net_receive (count, blacken, then
+ * handle): a passive rank has no task, no undelivered message in its inbox and
+ * nothing in its outbox or its output stream that is not yet sent and counted;
+ * see task_passive.
  *
  * The paper's rule (EWD840, `plain`, which only a test sets) does not count,
- * and is wrong as soon as a message can be overtaken by the token. Source:
- * tree-walk IV.A.
+ * and is wrong as soon as a token can overtake a message. Source: tree-walk
+ * IV.A.
  *
- * Should tokens get lost, rank 0 sends another after a while. Ranks forget
- * older ones; but as a stale one may have whitened a rank that the new one
- * has not reached yet, the first round of a repeated token decides nothing.
+ * Should tokens get lost, rank 0 sends another after a while, of a higher
+ * round; ranks drop tokens of older rounds. But a dropped or lost token has
+ * whitened the ranks it passed and carried their blackness away with it, so the
+ * first round of a repeated token decides nothing (`doubtful`).
  */
 #include "internal.h"
 
@@ -26,9 +40,13 @@ void task_token_init(struct poise_pool *pool)
     token->pause_ns = TOKEN_PAUSE_LEAST_NS;
 }
 
-bool task_quiet(struct poise_pool *pool)
+bool task_passive(struct poise_pool *pool)
 {
-    /* The order matters: see worker.c. */
+    /* The order matters. First: nothing that idle workers could just be taking
+     * up, so whatever comes into being comes from a busy one (or from this
+     * thread, which puts what arrives into a queue). Then: no busy one, so
+     * nothing comes into being any more. Then: nothing that the last busy ones
+     * left behind when they went. */
     return !task_work_visible(pool) &&
            __atomic_load_n(&pool->busy, __ATOMIC_SEQ_CST) == 0 &&
            !task_work_visible(pool) &&
@@ -60,7 +78,7 @@ static void token_start(struct poise_pool *pool, uint64_t now)
     token_send(pool, token->seen, 0, false);
 }
 
-/* Rank 0 has the token back, and is quiet. */
+/* Rank 0 has the token back, and is passive. */
 static void token_judge(struct poise_pool *pool, uint64_t now)
 {
     struct task_token *token = &pool->net.token;
@@ -69,7 +87,7 @@ static void token_judge(struct poise_pool *pool, uint64_t now)
     token->here = false;
     token->out = false;
     token->doubtful = false;
-    token->patience_ns = 0;
+    token->timeout_ns = 0;
     if (!black && (sum == 0 || token->plain)) {
         task_end_all(pool, false);
         return;
@@ -94,7 +112,7 @@ void task_token_turn(struct poise_pool *pool)
     struct task_token *token = &pool->net.token;
     bool mine = token->here || (pool->rank == 0 && !token->out);
     uint64_t now;
-    if (mine && task_quiet(pool)) {
+    if (mine && task_passive(pool)) {
         now = poise_clock_ns();
         if (pool->rank != 0) {
             token->here = false;
@@ -109,9 +127,9 @@ void task_token_turn(struct poise_pool *pool)
     } else if (pool->rank == 0 && token->out && !token->here) {
         now = poise_clock_ns();
         uint64_t least = pool->net.lost_ns / 5;
-        token->patience_ns = token->patience_ns ? token->patience_ns : least;
-        if (now - token->sent_at > token->patience_ns) {
-            token->patience_ns *= 2;
+        token->timeout_ns = token->timeout_ns ? token->timeout_ns : least;
+        if (now - token->sent_at > token->timeout_ns) {
+            token->timeout_ns *= 2;
             token_start(pool, now);
             token->doubtful = true;
         }

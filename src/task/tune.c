@@ -35,8 +35,8 @@
  * waiting before going down, at first and at most. */
 enum {
     TUNE_PROBE = 3,
-    TUNE_HOLD = 10,
-    TUNE_HOLD_MOST = 500,
+    TUNE_INTERVAL = 10,
+    TUNE_INTERVAL_MOST = 500,
     TUNE_CALM = 5,
     TUNE_CALM_MOST = 100
 };
@@ -49,8 +49,8 @@ void task_tune_init(struct task_tune *tune, unsigned threads, unsigned most,
                                .cores = cores,
                                .target = threads,
                                .fresh = true,
-                               .pause = TUNE_HOLD,
-                               .patience = TUNE_CALM};
+                               .interval = TUNE_INTERVAL,
+                               .calm_wanted = TUNE_CALM};
 }
 
 static void tune_set(struct task_tune *tune, unsigned target)
@@ -80,12 +80,12 @@ static unsigned tune_twice(unsigned samples, unsigned most)
 static void tune_revert(struct task_tune *tune, bool up)
 {
     tune_set(tune, tune->previous);
-    tune->hold = tune->pause;
+    tune->wait = tune->interval;
     if (up) {
-        tune->pause = tune_twice(tune->pause, TUNE_HOLD_MOST);
+        tune->interval = tune_twice(tune->interval, TUNE_INTERVAL_MOST);
         tune->downwards = tune->target > tune->threads;
     } else {
-        tune->patience = tune_twice(tune->patience, TUNE_CALM_MOST);
+        tune->calm_wanted = tune_twice(tune->calm_wanted, TUNE_CALM_MOST);
     }
 }
 
@@ -98,13 +98,13 @@ static bool tune_judge(struct task_tune *tune, const struct task_sample *sample)
     double rate = (double)tune->steps / (double)tune->wall_ns;
     bool up = tune->target > tune->previous;
     if (up && rate >= tune->before * TUNE_GAIN) {
-        tune->pause = TUNE_HOLD;
-        tune->hold = 0;
+        tune->interval = TUNE_INTERVAL;
+        tune->wait = 0;
     } else if (tune->samples < TUNE_PROBE) {
         return false;
     } else if (!up && rate >= tune->before * TUNE_LOSS) {
-        tune->patience = TUNE_CALM;
-        tune->hold = tune->pause;
+        tune->calm_wanted = TUNE_CALM;
+        tune->wait = tune->interval;
     } else {
         tune_revert(tune, up);
         rate = tune->before;
@@ -151,10 +151,10 @@ unsigned task_tune_step(struct task_tune *tune,
     }
     tune->calm =
         tune->load > TUNE_HIGH * (double)tune->target ? tune->calm + 1 : 0;
-    if (tune->calm >= tune->patience && tune->target > tune->threads) {
+    if (tune->calm >= tune->calm_wanted && tune->target > tune->threads) {
         tune_probe(tune, tune_half(tune));
-    } else if (tune->hold > 0) {
-        tune->hold--;
+    } else if (tune->wait > 0) {
+        tune->wait--;
     } else if (tune->downwards) {
         tune->downwards = false;
         tune_probe(tune, tune_half(tune));
@@ -270,8 +270,8 @@ static struct task_sample tune_sample(struct poise_pool *pool,
     }
     since.load = (double)ready / (double)since.wall_ns;
     if (since.waits == 0 && ready > 0) {
-        /* Whoever ran never stopped: what is missing went elsewhere, to other
-         * machines on the same processor. */
+        /* The threads that ran never stopped: what is missing went elsewhere,
+         * to other machines on the same processor. */
         since.load = __atomic_load_n(&pool->target, __ATOMIC_RELAXED);
     }
     *last = now;

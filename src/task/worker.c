@@ -4,10 +4,28 @@
  * and takes the next. Out of work it takes the oldest half of a neighbour's
  * deque, then what was spilled, then waits.
  *
- * When it is over: `busy` counts the workers that may hold or make tasks. A
- * worker leaves it only when its own deque, the told messages and the spill
- * are empty, and enters it before it takes anything; only busy workers fill
- * their own deque. So busy == 0 means that no worker has anything.
+ * Commit. What a running task does is private (results since the last commit,
+ * `added`, `sends`) until worker_commit makes all of it part of the job at
+ * once, under the worker's lock, together with the new `rest` of the task. So
+ * under all worker locks {committed results, queues, rests, inbox, outbox,
+ * spill} is the whole job, each piece of work exactly once.
+ *
+ * When it is over. `busy` counts the workers that may hold or make tasks. A
+ * worker leaves it only when its own queue, the inbox and the spill are empty,
+ * and enters it before it takes anything; a queue other than the communicator's
+ * is filled by busy workers only, and one that hands its queue over stays until
+ * the other is busy. So busy == 0 means that no worker has anything; what is
+ * queued then came from other ranks, and the communicator, which put it there,
+ * is also the one that asks (task_passive).
+ *
+ * No wake-up is lost. A worker that goes to sleep reads the event's number,
+ * counts itself in `asleep`, and then looks for work once more; a thread that
+ * makes work visible stores `queued` first and then looks at `asleep`. All four
+ * are sequentially consistent, so one of the two sees the other: the sleeper
+ * finds the work, or the event is signalled after its number was read and the
+ * wait returns at once. In the same way the communicator stores `comm_asleep`
+ * and then compares the event's number, and task_signal changes the number and
+ * then looks at `comm_asleep`.
  */
 #include "internal.h"
 
@@ -38,7 +56,7 @@ bool task_work_visible(struct poise_pool *pool)
             return true;
         }
     }
-    return __atomic_load_n(&pool->told_count, __ATOMIC_SEQ_CST) > 0 ||
+    return __atomic_load_n(&pool->inbox_count, __ATOMIC_SEQ_CST) > 0 ||
            __atomic_load_n(&pool->spill.published, __ATOMIC_SEQ_CST) > 0;
 }
 
@@ -67,27 +85,28 @@ void task_deque_drop(struct poise_pool *pool, struct task_deque *deque)
     task_deque_free(deque);
 }
 
-/* ---- messages to the told hook ------------------------------------------ */
+/* ---- messages for the hook receive -------------------------------------- */
 
-int task_told_push(struct poise_pool *pool, int source, const void *data,
-                   size_t len)
+int task_inbox_push(struct poise_pool *pool, int source, const void *data,
+                    size_t len)
 {
     struct poise_buf bytes = {0};
     poise_buf_u64(&bytes, (uint64_t)source);
     int code = poise_buf_append(&bytes, data, len);
     if (code == 0) {
-        pthread_mutex_lock(&pool->told_lock);
-        code = task_deque_push(&pool->told, bytes.data, bytes.len, 0);
-        __atomic_store_n(&pool->told_count, pool->told.count, __ATOMIC_SEQ_CST);
-        pthread_mutex_unlock(&pool->told_lock);
+        pthread_mutex_lock(&pool->inbox_lock);
+        code = task_deque_push(&pool->inbox, bytes.data, bytes.len, 0);
+        __atomic_store_n(&pool->inbox_count, pool->inbox.count,
+                         __ATOMIC_SEQ_CST);
+        pthread_mutex_unlock(&pool->inbox_lock);
     }
     poise_buf_free(&bytes);
     return code;
 }
 
 /* Make `bytes` what the worker runs; under its lock. */
-static int worker_hold(struct poise_worker *worker, enum task_kind kind,
-                       const void *data, size_t len)
+static int worker_set_running(struct poise_worker *worker, enum task_kind kind,
+                              const void *data, size_t len)
 {
     struct task_running *running = &worker->running;
     poise_buf_reset(&worker->task);
@@ -103,29 +122,29 @@ static int worker_hold(struct poise_worker *worker, enum task_kind kind,
     return 0;
 }
 
-/* The oldest message for the told hook becomes the running task. */
-static bool worker_take_told(struct poise_worker *worker)
+/* The oldest message for the hook receive becomes the running task. */
+static bool worker_take_message(struct poise_worker *worker)
 {
     struct poise_pool *pool = worker->pool;
-    if (__atomic_load_n(&pool->told_count, __ATOMIC_SEQ_CST) == 0) {
+    if (__atomic_load_n(&pool->inbox_count, __ATOMIC_SEQ_CST) == 0) {
         return false;
     }
     struct task_record record;
     int code = -ENOENT;
     pthread_mutex_lock(&worker->lock);
-    pthread_mutex_lock(&pool->told_lock);
-    if (task_deque_oldest(&pool->told, &record)) {
+    pthread_mutex_lock(&pool->inbox_lock);
+    if (task_deque_oldest(&pool->inbox, &record)) {
         struct poise_reader reader = poise_reader_of(record.data, record.len);
         worker->running.source = (int)poise_reader_u64(&reader);
-        code = worker_hold(worker, TASK_TOLD, reader.pos,
-                           poise_reader_left(&reader));
+        code = worker_set_running(worker, TASK_RECEIVE, reader.pos,
+                                  poise_reader_left(&reader));
         if (code == 0) {
-            task_deque_pop_oldest(&pool->told);
-            __atomic_store_n(&pool->told_count, pool->told.count,
+            task_deque_pop_oldest(&pool->inbox);
+            __atomic_store_n(&pool->inbox_count, pool->inbox.count,
                              __ATOMIC_SEQ_CST);
         }
     }
-    pthread_mutex_unlock(&pool->told_lock);
+    pthread_mutex_unlock(&pool->inbox_lock);
     pthread_mutex_unlock(&worker->lock);
     if (code < 0 && code != -ENOENT) {
         task_stop(pool, code);
@@ -135,25 +154,24 @@ static bool worker_take_told(struct poise_worker *worker)
 
 /* ---- committing and taking ---------------------------------------------- */
 
-/* Hand over what was told since the last commit; under the worker's lock. */
-static int worker_publish_tells(struct poise_worker *worker)
+/* Send what was to be sent since the last commit; under the worker's lock. */
+static int worker_publish_sends(struct poise_worker *worker)
 {
     struct task_record record;
     size_t at = 0;
     int code = 0;
-    while (code == 0 && task_deque_next(&worker->tells, &at, &record)) {
+    while (code == 0 && task_deque_next(&worker->sends, &at, &record)) {
         struct poise_reader reader = poise_reader_of(record.data, record.len);
         int dest = (int)poise_reader_u64(&reader);
-        code = task_tell_send(worker->pool, dest, reader.pos,
-                              poise_reader_left(&reader));
+        code = task_outbox_push(worker->pool, dest, reader.pos,
+                                poise_reader_left(&reader));
     }
-    worker->tells.head = worker->tells.tail = worker->tells.count = 0;
+    worker->sends.head = worker->sends.tail = worker->sends.count = 0;
     return code;
 }
 
 /* Make everything since the last commit part of the job, at once. Under the
- * worker's lock; on failure nothing has changed but that the pool must stop.
- */
+ * worker's lock; after a failure the pool must stop. */
 static int worker_commit(struct poise_worker *worker, const void *rest,
                          size_t len)
 {
@@ -168,8 +186,8 @@ static int worker_commit(struct poise_worker *worker, const void *rest,
     if (code == 0 && bytes > 0) {
         code = task_deque_reserve(&worker->queue, bytes);
     }
-    if (code == 0 && worker->tells.count > 0) {
-        code = worker_publish_tells(worker);
+    if (code == 0 && worker->sends.count > 0) {
+        code = worker_publish_sends(worker);
     }
     if (code < 0) {
         return code;
@@ -194,7 +212,7 @@ static int worker_take(struct poise_worker *worker)
     if (!task_deque_newest(&worker->queue, &record)) {
         return 0;
     }
-    int code = worker_hold(worker, TASK_TASK, record.data, record.len);
+    int code = worker_set_running(worker, TASK_TASK, record.data, record.len);
     if (code < 0) {
         return code;
     }
@@ -213,7 +231,7 @@ static bool worker_finish(struct poise_worker *worker)
     worker->barren = pushed ? 0 : worker->barren + 1;
     int code = worker_commit(worker, NULL, 0);
     if (code == 0 && !pool->hands_back && !pool->master &&
-        __atomic_load_n(&pool->told_count, __ATOMIC_RELAXED) == 0 &&
+        __atomic_load_n(&pool->inbox_count, __ATOMIC_RELAXED) == 0 &&
         worker->index < __atomic_load_n(&pool->target, __ATOMIC_RELAXED)) {
         code = worker_take(worker);
     }
@@ -237,9 +255,9 @@ static void worker_run(struct poise_worker *worker)
     if (worker->running.kind == TASK_TASK) {
         code =
             hooks->run(worker, worker->task.data, worker->task.len, hooks->arg);
-    } else if (hooks->told) {
-        code = hooks->told(worker, worker->running.source, worker->task.data,
-                           worker->task.len, hooks->arg);
+    } else if (hooks->receive) {
+        code = hooks->receive(worker, worker->running.source, worker->task.data,
+                              worker->task.len, hooks->arg);
     }
     poise_trace_emit(worker->ring, POISE_TRACE_TASK_END, worker->index,
                      worker->tasks, 0);
@@ -248,9 +266,10 @@ static void worker_run(struct poise_worker *worker)
     }
 }
 
-bool task_told_run(struct poise_worker *worker)
+bool task_inbox_run(struct poise_worker *worker)
 {
-    if (task_state(worker->pool) != TASK_RUNNING || !worker_take_told(worker)) {
+    if (task_state(worker->pool) != TASK_RUNNING ||
+        !worker_take_message(worker)) {
         return false;
     }
     worker_run(worker);
@@ -262,7 +281,7 @@ bool task_told_run(struct poise_worker *worker)
 
 /* Take the older half of the victim's deque: how many, or -EBUSY. Both locks
  * are held, the second one by trylock (so no order can be violated), and thus
- * nothing is ever outside all deques, where a cut would miss it. */
+ * nothing is ever outside all deques, where a snapshot would miss it. */
 static ssize_t worker_rob(struct poise_worker *worker,
                           struct poise_worker *victim)
 {
@@ -316,7 +335,7 @@ static bool worker_steal(struct poise_worker *worker)
  * running task. */
 static bool worker_find(struct poise_worker *worker)
 {
-    if (worker_take_told(worker)) {
+    if (worker_take_message(worker)) {
         return true;
     }
     do {
@@ -334,8 +353,8 @@ static bool worker_find(struct poise_worker *worker)
     return false;
 }
 
-/* There is work, under the lock of somebody who may not even be running: let
- * him run, and stay busy, since to come back at once is not to be idle. */
+/* There is work, but under the lock of a thread that may not even be running:
+ * let it run, and stay busy, since to come back at once is not to be idle. */
 static void worker_stand_back(struct poise_worker *worker)
 {
     uint64_t began = poise_clock_ticks();
@@ -373,7 +392,7 @@ static void worker_wait(struct poise_worker *worker)
     }
 }
 
-/* One busy worker less; whoever is the last looks whether it is over. */
+/* One busy worker less; the last one looks whether it is over. */
 static void worker_leave(struct poise_worker *worker)
 {
     struct poise_pool *pool = worker->pool;
@@ -391,7 +410,7 @@ static void worker_idle(struct poise_worker *worker)
     struct poise_pool *pool = worker->pool;
     __atomic_store_n(&worker->idle, true, __ATOMIC_SEQ_CST);
     if (__atomic_load_n(&worker->queued, __ATOMIC_SEQ_CST) > 0) {
-        /* Somebody who parks has just handed over its queue. */
+        /* A worker that parks has just handed over its queue. */
         __atomic_store_n(&worker->idle, false, __ATOMIC_SEQ_CST);
         return;
     }
@@ -416,10 +435,11 @@ static bool worker_beyond(const struct poise_worker *worker)
 }
 
 /* Move the whole queue to a worker that stays. True when it is empty, and then
- * the worker is parked: from now on nobody hands anything to it. The other must
- * be seen busy with what it got before this one may leave, lest nobody counts
- * for these tasks; one that is parked itself, whatever its number (the target
- * may just have risen), or that was never started, would not do. */
+ * the worker is parked: from now on no worker hands anything to it. The other
+ * must be seen busy with what it got before this one may leave, or no busy
+ * worker would answer for these tasks. It must not be parked itself, which it
+ * may be whatever its number (the target may just have risen), nor one that was
+ * never started. */
 static bool worker_hand_over(struct poise_worker *worker)
 {
     struct poise_pool *pool = worker->pool;
@@ -470,7 +490,7 @@ bool task_park(struct poise_worker *worker)
     if (!worker_hand_over(worker)) {
         return false;
     }
-    if (__atomic_load_n(&pool->told_count, __ATOMIC_SEQ_CST) > 0 ||
+    if (__atomic_load_n(&pool->inbox_count, __ATOMIC_SEQ_CST) > 0 ||
         __atomic_load_n(&pool->spill.published, __ATOMIC_SEQ_CST) > 0) {
         worker_unpark(worker);
         return false;
@@ -605,7 +625,7 @@ void poise_task_stop(struct poise_worker *worker, int value)
     task_stop(worker->pool, value);
 }
 
-int poise_task_tell(struct poise_worker *worker, int rank, const void *data,
+int poise_task_send(struct poise_worker *worker, int rank, const void *data,
                     size_t len)
 {
     if (rank < 0 || rank >= worker->pool->size) {
@@ -616,7 +636,7 @@ int poise_task_tell(struct poise_worker *worker, int rank, const void *data,
     poise_buf_u64(&bytes, (uint64_t)rank);
     int code = poise_buf_append(&bytes, data, len);
     if (code == 0) {
-        code = task_deque_push(&worker->tells, bytes.data, bytes.len, 0);
+        code = task_deque_push(&worker->sends, bytes.data, bytes.len, 0);
     }
     poise_buf_free(&bytes);
     return code;

@@ -44,7 +44,7 @@ struct poise_walk_meta {
     const void *xattrs; /**< (name, value) as poise_buf_blob wrote them, in the
                              order of names; borrowed */
     size_t xattrs_len;
-    /* Told by poise_walk_meta_get, never given. */
+    /* Set by poise_walk_meta_get; not used to make an entry. */
     uint64_t dev, ino;
     uint32_t links;
 };

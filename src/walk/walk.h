@@ -39,7 +39,7 @@ struct poise_walk_entry {
     unsigned root;      /**< index of the operand below which it was found */
     uint32_t depth;     /**< 0: a root */
     unsigned char type; /**< DT_REG, DT_DIR, ...; DT_UNKNOWN never */
-    uint64_t ino;       /**< as the directory tells it; of roots from stat */
+    uint64_t ino;       /**< as the directory has it; of roots from stat */
     struct poise_worker *worker;
 };
 
@@ -59,13 +59,13 @@ POISE_API int poise_walk_dir_path(const struct poise_walk_dir *dir,
                                   struct poise_buf *out);
 /** A descriptor for *at() calls together with entry->name; AT_FDCWD for
  * roots. Borrowed, valid during the callback. Negative errno if the directory
- * cannot be reopened: that was already counted and told to the error hook, so
- * that visit should just go on. */
+ * cannot be reopened: that was already counted and reported to the hook error,
+ * so that visit should just go on. */
 POISE_API int poise_walk_dirfd(const struct poise_walk_entry *entry);
 /** Metadata, with at least the fields of `mask` (STATX_*): what the walk has
  * already, or one statx (not following links). Borrowed, valid during the
- * callback. A failure was already counted and told to the error hook, so that
- * visit should just go on. */
+ * callback. A failure was already counted and reported to the hook error, so
+ * that visit should just go on. */
 POISE_API int poise_walk_stat(const struct poise_walk_entry *entry,
                               unsigned mask, const struct statx **out);
 /** One pointer per directory for the user, within this process; NULL at

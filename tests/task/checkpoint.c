@@ -48,7 +48,7 @@ struct job {
     int signal;            /**< atomic */
     uint64_t seen;         /**< nodes of this run; atomic */
     bool fresh;            /**< add the root */
-    uint64_t sums[3]; /**< nodes, ids, told ids: of all ranks, at the end */
+    uint64_t sums[3]; /**< nodes, ids, received ids: of all ranks, at the end */
     uint64_t checkpoints, spilled;
     int settled, loaded;
 };
@@ -85,12 +85,12 @@ static int side_save(struct poise_buf *out, void *arg)
 static int side_settle(void *arg)
 {
     struct side *side = arg;
-    struct poise_hold *hold;
+    struct poise_checkpoint_lock *lock;
     __atomic_fetch_add(&side->job->settled, 1, __ATOMIC_RELAXED);
     /* Nobody else can have the checkpoint while it is written. */
-    assert_int_equal(
-        task_hold_take(NULL, side->job->options.checkpoint, NULL, 0, &hold),
-        -EBUSY);
+    assert_int_equal(task_checkpoint_lock(NULL, side->job->options.checkpoint,
+                                          NULL, 0, &lock),
+                     -EBUSY);
     return 0;
 }
 
@@ -107,8 +107,8 @@ static int side_load(const void *saved, size_t len, int from_rank,
     return reader.error;
 }
 
-static int side_told(struct poise_worker *worker, int source, const void *data,
-                     size_t len, void *arg)
+static int side_receive(struct poise_worker *worker, int source,
+                        const void *data, size_t len, void *arg)
 {
     struct side *side = arg;
     uint64_t id;
@@ -147,7 +147,7 @@ static int side_run(struct poise_worker *worker, const void *task, size_t len,
     if (item.from == 0) {
         side_count(side, worker, &item.node);
         if (job->talks) {
-            code = poise_task_tell(worker,
+            code = poise_task_send(worker,
                                    (int)(item.node.id % (unsigned)job->size),
                                    &item.node.id, sizeof item.node.id);
         }
@@ -177,7 +177,7 @@ static void *side_main(void *arg)
                                      .save = side_save,
                                      .settle = side_settle,
                                      .load = side_load,
-                                     .told = side_told,
+                                     .receive = side_receive,
                                      .arg = side};
     struct poise_pool *pool;
     side->code = poise_pool_create(side->world, &job->options, &hooks, &pool);
@@ -358,8 +358,8 @@ static void test_interrupted(void **state)
     }
 }
 
-/* Messages to the told hook are part of the job. */
-static void test_told(void **state)
+/* Messages to other ranks are part of the job. */
+static void test_messages(void **state)
 {
     (void)state;
     int code = -EINTR;
@@ -560,7 +560,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_undisturbed), cmocka_unit_test(test_interrupted),
-        cmocka_unit_test(test_told),        cmocka_unit_test(test_spilled),
+        cmocka_unit_test(test_messages),    cmocka_unit_test(test_spilled),
         cmocka_unit_test(test_killed),      cmocka_unit_test(test_damaged),
         cmocka_unit_test(test_full_disk),
     };

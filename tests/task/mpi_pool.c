@@ -35,12 +35,12 @@ struct job {
     struct tree tree;
     struct poise_pool_options options;
     bool fresh; /**< from the root, not from a checkpoint */
-    bool talks; /**< every node is told to a rank, and emitted to rank 0 */
+    bool talks; /**< every node is sent to a rank, and emitted to rank 0 */
     /** After so many nodes of this rank: 0 never. */
     uint64_t stop_at, fail_at, interrupt_at;
     int signal;            /**< atomic */
     uint64_t seen;         /**< nodes of this rank; atomic */
-    uint64_t committed[3]; /**< nodes, ids, told ids; atomic */
+    uint64_t committed[3]; /**< nodes, ids, received ids; atomic */
     uint64_t private[WORKERS_MOST][3];
     uint64_t delivered; /**< rank 0: sum of ids */
     char error[200];    /**< of the run, if it failed */
@@ -79,14 +79,14 @@ static int job_load(const void *saved, size_t len, int from_rank, int from_size,
     return reader.error;
 }
 
-static int job_told(struct poise_worker *worker, int source, const void *data,
-                    size_t len, void *arg)
+static int job_receive(struct poise_worker *worker, int source,
+                       const void *data, size_t len, void *arg)
 {
     struct job *job = arg;
     uint64_t id;
     (void)source;
     if (len != sizeof id) {
-        return poise_error_set(EPROTO, "test", "told", NULL);
+        return poise_error_set(EPROTO, "test", "receive", NULL);
     }
     memcpy(&id, data, len);
     job->private[poise_worker_index(worker)][2] += id;
@@ -109,7 +109,7 @@ static int job_deliver(int source, const void *data, size_t len, void *arg)
 static int job_talk(struct poise_worker *worker, struct job *job, uint64_t id)
 {
     unsigned size = (unsigned)poise_world_size(job->world);
-    int code = poise_task_tell(worker, (int)(id % size), &id, sizeof id);
+    int code = poise_task_send(worker, (int)(id % size), &id, sizeof id);
     return code < 0 ? code : poise_task_emit(worker, &id, sizeof id);
 }
 
@@ -153,7 +153,7 @@ static int job_go(struct job *job)
                                      .commit = job_commit,
                                      .save = job_save,
                                      .load = job_load,
-                                     .told = job_told,
+                                     .receive = job_receive,
                                      .deliver = job_deliver,
                                      .arg = job};
     struct poise_pool *pool;

@@ -13,7 +13,7 @@
 
 #include <pthread.h>
 
-enum { RANKS = 5, DONE = 1000, PATIENCE_NS = 2000000000 };
+enum { RANKS = 5, DONE = 1000, TIMEOUT_NS = 2000000000 };
 
 struct shared {
     bool seen;          /**< rank 0 saw the whole sum; atomic */
@@ -58,12 +58,11 @@ static int run(struct poise_worker *worker, const void *task, size_t len,
 {
     const struct side *side = arg;
     uint64_t begin = poise_clock_ns();
-    uint64_t patience = side->asks ? 10 * (uint64_t)PATIENCE_NS : 250000000;
+    uint64_t timeout = side->asks ? 10 * (uint64_t)TIMEOUT_NS : 250000000;
     (void)task;
     (void)len;
     while (!__atomic_load_n(&side->shared->seen, __ATOMIC_SEQ_CST) &&
-           poise_clock_ns() - begin < patience &&
-           poise_task_poll(worker) == 0) {
+           poise_clock_ns() - begin < timeout && poise_task_poll(worker) == 0) {
         poise_sleep_ns(100000);
     }
     return 0;

@@ -24,7 +24,7 @@ struct job {
     struct poise_local_options local;
     uint64_t nodes, ids; /**< committed; atomic */
     uint64_t broken;
-    uint64_t said, told; /**< sums of ids; atomic but for said */
+    uint64_t said, received; /**< sums of ids; atomic but for said */
     bool talks;
     uint64_t stop_at;
     int stop_value, stop_rank;
@@ -102,7 +102,7 @@ static int side_run(struct poise_worker *worker, const void *task, size_t len,
         uint64_t piece[] = {node.id, number};
         code = poise_task_emit(worker, piece, sizeof piece);
         if (code == 0) {
-            code = poise_task_tell(worker, (int)(node.id % (unsigned)job->size),
+            code = poise_task_send(worker, (int)(node.id % (unsigned)job->size),
                                    &node.id, sizeof node.id);
         }
     }
@@ -136,8 +136,8 @@ static int side_deliver(int source, const void *data, size_t len, void *arg)
     return 0;
 }
 
-static int side_told(struct poise_worker *worker, int source, const void *data,
-                     size_t len, void *arg)
+static int side_receive(struct poise_worker *worker, int source,
+                        const void *data, size_t len, void *arg)
 {
     struct side *side = arg;
     (void)worker;
@@ -145,7 +145,7 @@ static int side_told(struct poise_worker *worker, int source, const void *data,
     uint64_t id;
     assert_int_equal(len, sizeof id);
     memcpy(&id, data, len);
-    __atomic_fetch_add(&side->job->told, id, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&side->job->received, id, __ATOMIC_RELAXED);
     return 0;
 }
 
@@ -169,7 +169,7 @@ static void *side_main(void *arg)
     struct poise_pool_hooks hooks = {.run = side_run,
                                      .commit = side_commit,
                                      .deliver = side_deliver,
-                                     .told = side_told,
+                                     .receive = side_receive,
                                      .arg = side};
     struct poise_pool *pool;
     side->code = poise_pool_create(side->world, &job->options, &hooks, &pool);
@@ -300,7 +300,7 @@ static void test_streams(void **state)
             .delay_max_ns = 200000, .reorder = true, .seed = threads};
         job_expect(&job, 3);
         assert_int_equal(job.said, want.ids);
-        assert_int_equal(job.told, want.ids);
+        assert_int_equal(job.received, want.ids);
     }
 }
 

@@ -114,7 +114,7 @@ struct job {
     int stop_value;   /**< its value; negative: an error */
     uint64_t live;    /**< boxes in existence (box_ functions) */
     uint64_t delivered;
-    uint64_t told;
+    uint64_t received;
 };
 
 static void job_commit(struct poise_worker *worker, void *arg)
@@ -543,7 +543,7 @@ static void test_interrupt(void **state)
     }
 }
 
-/* ---- emit and tell ------------------------------------------------------ */
+/* ---- emit and send ------------------------------------------------------ */
 
 static int talk_deliver(int source, const void *data, size_t len, void *arg)
 {
@@ -557,15 +557,15 @@ static int talk_deliver(int source, const void *data, size_t len, void *arg)
     return 0;
 }
 
-static int talk_told(struct poise_worker *worker, int source, const void *data,
-                     size_t len, void *arg)
+static int talk_receive(struct poise_worker *worker, int source,
+                        const void *data, size_t len, void *arg)
 {
     struct job *job = arg;
     assert_int_equal(source, 0);
     uint64_t id;
     assert_int_equal(len, sizeof id);
     memcpy(&id, data, len);
-    __atomic_fetch_add(&job->told, id, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&job->received, id, __ATOMIC_RELAXED);
     /* A message may make tasks. */
     if (id % 16 == 0) {
         struct tree_node leaf = {.id = 16, .depth = UINT32_MAX};
@@ -589,7 +589,7 @@ static int talk_run(struct poise_worker *worker, const void *task, size_t len,
     }
     int code = poise_task_emit(worker, &node.id, sizeof node.id);
     if (code == 0) {
-        code = poise_task_tell(worker, 0, &node.id, sizeof node.id);
+        code = poise_task_send(worker, 0, &node.id, sizeof node.id);
     }
     job_visit(worker, job, &node, len);
     return code < 0 ? code : job_add_children(worker, job, &node);
@@ -604,12 +604,12 @@ static void test_talk(void **state)
         struct poise_pool_hooks hooks = job_hooks(&job);
         hooks.run = talk_run;
         hooks.deliver = talk_deliver;
-        hooks.told = talk_told;
+        hooks.receive = talk_receive;
         struct poise_pool_options options = {.threads = threads};
         assert_int_equal(job_go(&job, &hooks, &options, NULL), 0);
         assert_int_equal(job.committed.nodes, want.nodes);
         assert_int_equal(job.delivered, want.ids);
-        assert_int_equal(job.told, want.ids);
+        assert_int_equal(job.received, want.ids);
     }
 }
 

@@ -29,7 +29,7 @@ static void first_run(const char *checkpoint, const char *output,
     _exit(survey_run(ranks, &options, &summary) == 0 ? 0 : 1);
 }
 
-/* What is told of as left is all that is left, and can be removed; none of it
+/* What is reported as left is all that is left, and can be removed; none of it
  * is of the job that is resumed. */
 static void check_leftovers(const char *checkpoint, const char *output,
                             bool resumed)

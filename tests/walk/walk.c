@@ -331,10 +331,11 @@ static void test_post_before_drop(void **state)
     dir->pending = 1;
     assert_int_equal(poise_pool_add(run.pool, &task, sizeof task), 0);
     assert_int_equal(walk_pack(&run, &task, sizeof task, &packed), 0);
-    assert_int_equal(walk_leave_told(&run.workers[0], &id, sizeof id), 0);
+    assert_int_equal(walk_leave_notified(&run.workers[0], &id, sizeof id), 0);
     assert_int_equal(seen.left.count, 1);
     assert_string_equal(seen.left.items[0], "root");
-    assert_int_equal(walk_leave_told(&run.workers[0], &id, sizeof id), -EPROTO);
+    assert_int_equal(walk_leave_notified(&run.workers[0], &id, sizeof id),
+                     -EPROTO);
     poise_buf_free(&packed);
     walk_finish(&run); /* drops the original, which was never run */
     assert_int_equal(seen.left.count, 1);
@@ -425,7 +426,7 @@ static void check_cuts(const char *root, uint64_t expected,
     seen_free(&seen);
 }
 
-/* Positions that the directory itself told, one in so many. */
+/* Positions that the directory itself gave, one in so many. */
 static unsigned known_positions(const char *path, unsigned every,
                                 uint64_t *cuts, unsigned most)
 {

@@ -365,7 +365,7 @@ static int on_visit(struct poise_walk_entry *entry, void *arg)
     }
     const struct statx *st;
     if (poise_walk_stat(entry, run->mask, &st) < 0) {
-        return POISE_WALK_SKIP; /* counted and told by the walk */
+        return POISE_WALK_SKIP; /* counted and reported by the walk */
     }
     if (run->options->walk.one_file_system && entry->depth > 0 &&
         dev_of(st) != run->roots[entry->root].dev) {
@@ -396,7 +396,7 @@ static void on_progress(const struct poise_pool_stats *stats, void *arg)
 
 /* ---- the frame ---------------------------------------------------------- */
 
-/* Rank 0 looks at the operands, everybody learns what it saw. */
+/* Rank 0 looks at the operands, and sends all ranks what it saw. */
 static int look_at_roots(struct du_run *run)
 {
     const struct poise_walk_options *walk = &run->options->walk;

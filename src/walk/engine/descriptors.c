@@ -3,9 +3,26 @@
  * directories to be opened stays open while there is room; one that was closed
  * meanwhile is reopened from its nearest open ancestor.
  *
- * A cached descriptor is pinned by compare-and-swap on one word of its
- * directory (descriptor and number of pins), so the lock is only taken to
- * add, to evict and to remove one.
+ * The word `state` of a directory, (descriptor + 1) << 32 | pins, or 0 for no
+ * descriptor, says which and how many use it now. Who may change it:
+ *
+ *   0 -> descriptor, 1 pin   walk_fd_publish, under the cache's lock
+ *   pins + 1                 walk_fd_try_pin: any thread with a reference to
+ * the directory, by compare-and-swap from a state that is not 0 pins - 1
+ * walk_fd_unpin: the thread that pinned it 0 pins -> 0              fds_evict,
+ * under the lock, by compare-and-swap: it fails if a pin came first, and a pin
+ * that comes later finds 0
+ *
+ * So a pinned descriptor is never closed, and the one that evicts closes it
+ * alone. The list (`oldest`, `newest`) and `open` belong to the lock: a
+ * directory is in the list if and only if it has a descriptor, but for the
+ * moments inside the lock. fds_evict takes it off the list before it clears the
+ * word, so that a thread which drops the last reference and reads 0 may free
+ * the directory without the lock.
+ *
+ * `read_at` says where the cached descriptor's own position stands, if the next
+ * range may be read on with it; the reader that swaps in WALK_NOWHERE has it
+ * for itself. It is reset before a new descriptor is published.
  */
 #include "internal.h"
 
@@ -24,9 +41,9 @@ enum {
         O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
     FDS_MOST = 1024,
     FDS_LEAST = 4,
-    FDS_RESERVE = 12,    /* for whoever else opens files meanwhile */
-    FDS_PER_WORKER = 3,  /* the one read, one to compare with, one on its way */
-    FDS_PATIENCE = 2000, /* rounds of 1 ms when no descriptor can be had */
+    FDS_RESERVE = 12,   /* for other code that opens files meanwhile */
+    FDS_PER_WORKER = 3, /* the one read, one to compare with, one on its way */
+    FDS_RETRIES = 2000, /* rounds of 1 ms when no descriptor can be had */
 };
 
 /* The number of the next descriptor: about how many are taken. */
@@ -217,19 +234,19 @@ static int fds_openat2(int at, const char *name, uint64_t resolve)
 static int fds_open(struct walk_fds *fds, int at, const char *name,
                     uint64_t resolve)
 {
-    unsigned patience = FDS_PATIENCE;
+    unsigned retries = FDS_RETRIES;
     for (;;) {
         int fd = resolve ? fds_openat2(at, name, resolve)
                          : fds_openat(at, name, FDS_FLAGS);
         if (fd == -EINTR || fd == -EAGAIN) {
             continue;
         }
-        if ((fd != -EMFILE && fd != -ENFILE) || patience == 0) {
+        if ((fd != -EMFILE && fd != -ENFILE) || retries == 0) {
             return fd;
         }
         if (!fds_close_one(fds)) {
             poise_sleep_ns(1000000);
-            patience--;
+            retries--;
         }
     }
 }

@@ -22,7 +22,7 @@
 /** The position behind the last entry of any directory. Positions are the
  * d_off of the entry before; nothing can follow the largest off_t. */
 #define WALK_END ((uint64_t)INT64_MAX)
-/** No position: of a descriptor that nobody may go on reading. */
+/** No position: of a descriptor that no task may go on reading. */
 #define WALK_NOWHERE UINT64_MAX
 
 enum {
@@ -50,7 +50,7 @@ struct poise_walk_dir {
      * if there is none: __atomic. The links belong to the cache's lock. */
     uint64_t state;
     uint64_t read_at; /* __atomic: where the cached descriptor stands, if
-                         whoever comes first may go on reading with it */
+                         the first task that comes may read on with it */
     struct poise_walk_dir *older, *newer;
     uint32_t used; /* __atomic: pinned since the last look for victims */
 
@@ -109,7 +109,7 @@ void walk_fd_unpin(struct poise_walk_dir *dir);
 /** Pin it if it is open now; -1 otherwise. */
 int walk_fd_try_pin(struct poise_walk_dir *dir);
 /** Open `dir` through its parent for the caller alone. `crossed`: a mount
- * begins here (false also where the kernel does not tell). Negative errno, not
+ * begins here (false also where the kernel does not say). Negative errno, not
  * recorded. */
 int walk_fd_open(struct walk_fds *fds, struct poise_walk_dir *dir,
                  struct walk_chain *chain, bool *crossed);
@@ -227,8 +227,8 @@ int walk_job_write(const struct walk *walk, struct poise_buf *job);
 /* ---- entry.c ------------------------------------------------------------ */
 
 /** Record an error about `name` in `dir` (either may be NULL; `why` NULL: the
- * text of `code`), count it and tell the user. 0, or what ends the walk (also
- * in w->verdict). */
+ * text of `code`), count it and call the hook error. 0, or what ends the walk
+ * (also in w->verdict). */
 int walk_report(struct walk_worker *w, int code, const char *doing,
                 const struct poise_walk_dir *dir, const char *name,
                 const char *why);
@@ -275,10 +275,10 @@ void walk_unpack_finish(struct walk *walk);
 int walk_leave_done(struct walk_worker *w, struct poise_walk_dir *dir);
 /** Call leave for a directory that is not entered. */
 int walk_leave_unentered(struct walk_view *view);
-/** A task of `dir` goes elsewhere: let `dir` wait for news of it under an id,
- * still counted as pending; 0: no memory. */
+/** A task of `dir` was packed: let `dir` wait under an id until its end is
+ * notified, still counted as pending; 0: no memory. */
 uint64_t walk_leave_wait(struct walk *walk, struct poise_walk_dir *dir);
-int walk_leave_told(struct walk_worker *w, const void *data, size_t len);
+int walk_leave_notified(struct walk_worker *w, const void *data, size_t len);
 void walk_leave_finish(struct walk *walk);
 
 #endif

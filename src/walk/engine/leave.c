@@ -1,15 +1,27 @@
 /*
- * Option post: when everything below a directory is done.
+ * Option post: call `leave` when everything below a directory is done.
  *
- * A directory counts what is pending below it: its own tasks and its entered
- * children. A task that is packed for another process leaves its directory
- * waiting here under an id, which travels with the task; whoever finishes the
- * subtree tells. (A task packed for a spill file comes back the same way.)
+ * A directory counts in `pending` what must end before it is left: its own
+ * ranges that are queued or read (walk_enter: one; each split: one more), and
+ * the child directories that were entered (one each). walk_leave_done takes one
+ * off, and the thread that brings it to zero calls leave and takes one off the
+ * parent. Nothing is added to a count of zero: only the reader of a directory
+ * adds to it, and its own range is still counted then.
  *
- * What is told takes the packed task's place in the count, so packing does not
- * change it, and neither does dropping the original: the answer may be here
- * before that (another thread has read the spill file meanwhile), and a last
- * decrement in drop, which has no worker, could not call leave.
+ * A task that is packed, for another rank or a spill file, stays counted: its
+ * directory waits in `waiting` under an id, with a reference, and the id and
+ * this rank travel with the task as its origin. The unpacked copy of the
+ * directory counts what is below it there; at zero it does not call leave but
+ * sends the id to its origin, where that takes the packed task off the count
+ * (walk_leave_notified). So leave is called once, on the rank that visited the
+ * directory. Each such copy is a node of its own, also where the same directory
+ * was unpacked before (pack.c): each answers for its own id.
+ *
+ * Dropping the original after packing changes no count either. It could not:
+ * the answer may be here before that (another thread has read the spill file
+ * meanwhile), and a last decrement in drop, which has no worker, could not call
+ * leave. Checkpoints pack tasks that stay queued, and would count them twice:
+ * that is why post and checkpoints exclude each other (walk_check).
  */
 #include "internal.h"
 
@@ -63,7 +75,7 @@ int walk_leave_done(struct walk_worker *w, struct poise_walk_dir *dir)
            __atomic_sub_fetch(&dir->pending, 1, __ATOMIC_ACQ_REL) == 0) {
         if (dir->origin != 0) {
             uint64_t id = dir->origin;
-            return poise_task_tell(w->worker, dir->origin_rank, &id, sizeof id);
+            return poise_task_send(w->worker, dir->origin_rank, &id, sizeof id);
         }
         code = leave_dir(w, dir);
         dir = dir->parent;
@@ -108,7 +120,7 @@ uint64_t walk_leave_wait(struct walk *walk, struct poise_walk_dir *dir)
     return id;
 }
 
-int walk_leave_told(struct walk_worker *w, const void *data, size_t len)
+int walk_leave_notified(struct walk_worker *w, const void *data, size_t len)
 {
     struct walk_waiting *waiting = &w->walk->waiting;
     struct poise_walk_dir *dir = NULL;

@@ -3,7 +3,7 @@
  *
  * Positions are cookies: the d_off of an entry is where the next one begins.
  * A reader owns [at, to); it shrinks from below as entries are visited, and
- * from above when a part is cut off for somebody else. Children become tasks
+ * from above when a part is split off for an idle worker. Children become tasks
  * at commits, so nothing is allocated for what is not a directory.
  */
 #include "internal.h"
@@ -99,7 +99,7 @@ static bool read_is_loop(struct walk_reader *r, const struct stat *st)
 /* At the start of a directory: 1 if it is not to be entered after all. */
 static int read_check_entry(struct walk_reader *r, bool crossed)
 {
-    /* With metadata, other file systems were told apart by the visit. */
+    /* With metadata, other file systems were kept out by the visit. */
     bool one = r->w->walk->options.one_file_system && !r->dir->verified;
     struct stat st;
     if (!r->dir->parent || (!one && !crossed)) {
@@ -217,7 +217,8 @@ static size_t read_count(const struct walk_reader *r, size_t pos,
     return n;
 }
 
-/* Keep the descriptor for the children, and for who goes on reading. */
+/* Keep the descriptor for the children, and for the task that goes on reading.
+ */
 static void read_publish(struct walk_reader *r)
 {
     if (r->cached) {
@@ -231,8 +232,8 @@ static void read_publish(struct walk_reader *r)
     }
 }
 
-/* Give [cut, to) to whoever takes it. */
-static int read_cut(struct walk_reader *r, uint64_t cut)
+/* Make [cut, to) a task of its own. */
+static int read_split(struct walk_reader *r, uint64_t cut)
 {
     walk_dir_ref(r->dir);
     if (r->w->walk->options.post) {
@@ -258,7 +259,7 @@ static int read_add_children(struct walk_reader *r, uint64_t behind)
     }
     read_publish(r);
     if (read_buffer_full(r) && !read_is_end(r, behind)) {
-        code = read_cut(r, behind);
+        code = read_split(r, behind);
         if (code == 0 && r->cached) {
             __atomic_store_n(&r->dir->read_at, behind, __ATOMIC_RELEASE);
         }
@@ -273,8 +274,8 @@ static int read_add_children(struct walk_reader *r, uint64_t behind)
     return code;
 }
 
-/* Tell the user how much was read. */
-static int read_tell_piece(struct walk_reader *r)
+/* Call the hook piece: so much was read. */
+static int read_report_piece(struct walk_reader *r)
 {
     struct walk_worker *w = r->w;
     if (!w->walk->hooks.piece || (r->names == 0 && !r->whole)) {
@@ -301,7 +302,7 @@ static int read_commit(struct walk_reader *r, uint64_t now)
     }
     if (code == 0) {
         r->whole = false;
-        code = read_tell_piece(r);
+        code = read_report_piece(r);
     }
     if (code == 0) {
         struct walk_task rest = {
@@ -313,10 +314,10 @@ static int read_commit(struct walk_reader *r, uint64_t now)
     return code;
 }
 
-/* Where to cut a range of hashes: `left` entries are in the buffer, and by
+/* Where to split a range of hashes: `left` entries are in the buffer, and by
  * their density about `beyond` behind it, up to r->to. 0: not worth it. */
-static uint64_t read_hash_cut(const struct walk_reader *r, size_t left,
-                              uint64_t behind, size_t least)
+static uint64_t read_hash_split(const struct walk_reader *r, size_t left,
+                                uint64_t behind, size_t least)
 {
     uint64_t ignored;
     size_t all = read_count(r, 0, &ignored);
@@ -329,8 +330,9 @@ static uint64_t read_hash_cut(const struct walk_reader *r, size_t left,
     return behind + (uint64_t)(span * keep);
 }
 
-/* Somebody is out of work: where to cut what is left, 0 if not at all. */
-static uint64_t read_choose_cut(struct walk_reader *r)
+/* A thread or rank is out of work: where to split what is left, 0 if not at
+ * all. */
+static uint64_t read_choose_split(struct walk_reader *r)
 {
     const struct poise_walk_options *options = &r->w->walk->options;
     uint64_t behind, cut = 0;
@@ -341,9 +343,9 @@ static uint64_t read_choose_cut(struct walk_reader *r)
                    : options->statx_mask ? READ_LEAST_STAT
                                          : READ_LEAST_NAMES;
     if (more && r->hashed && behind >> 33 != 0 && behind > r->base) {
-        cut = read_hash_cut(r, left, behind, least);
+        cut = read_hash_split(r, left, behind, least);
     } else if (more) {
-        cut = behind; /* how much that is, nobody knows */
+        cut = behind; /* how much that is, is not known */
     }
     if (cut == 0 && left >= 2 * least) {
         size_t pos = r->pos;
@@ -363,11 +365,11 @@ static int read_share(struct walk_reader *r, uint64_t now)
         if (now - w->split_at < w->walk->split_ticks) {
             return 0; /* the last part may not have been found yet */
         }
-        uint64_t cut = read_choose_cut(r);
+        uint64_t cut = read_choose_split(r);
         if (cut == 0) {
             return 0;
         }
-        int code = read_cut(r, cut);
+        int code = read_split(r, cut);
         if (code < 0) {
             return code;
         }
@@ -525,7 +527,7 @@ static int read_entry(struct walk_reader *r, const struct dirent64 *d)
     return code;
 }
 
-/* The first entry of a range that was cut at any hash: its own position is
+/* The first entry of a range that was split at any hash: its own position is
  * not known. If the next range begins with it, it belongs there. */
 static bool read_is_ours(struct walk_reader *r, const struct dirent64 *d)
 {
@@ -629,7 +631,7 @@ static int read_range(struct walk_reader *r)
         }
     }
     code = code == 0 ? read_add_children(r, r->at) : code;
-    return code == 0 ? read_tell_piece(r) : code;
+    return code == 0 ? read_report_piece(r) : code;
 }
 
 int walk_read(struct walk_worker *w, const struct walk_task *task)

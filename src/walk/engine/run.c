@@ -13,7 +13,7 @@ enum {
     WALK_SLOW_NS = 20000, /* an entry that takes longer is slow */
     WALK_POLL_NS = 50000, /* between polls of the pool */
     WALK_COMMIT_NS = 1000000,
-    WALK_SPLIT_NS = 50000, /* between two cuts of a directory */
+    WALK_SPLIT_NS = 50000, /* between two splits of a directory */
     WALK_TIMES = 6,        /* members of struct poise_walk_profile */
 };
 
@@ -167,16 +167,16 @@ static void walk_task_drop(const void *bytes, size_t len, void *arg)
     struct walk_task task;
     memcpy(&task, bytes, sizeof task);
     (void)len;
-    /* It stays pending: where it was packed, until that is told. */
+    /* Its directory still counts it: until the packed one is done (leave.c). */
     walk_dir_unref(&walk->fds, task.dir);
 }
 
-static int walk_told(struct poise_worker *worker, int source, const void *data,
-                     size_t len, void *arg)
+static int walk_receive(struct poise_worker *worker, int source,
+                        const void *data, size_t len, void *arg)
 {
     struct walk_worker *w = walk_worker(arg, worker);
     (void)source;
-    int code = walk_leave_told(w, data, len);
+    int code = walk_leave_notified(w, data, len);
     if (code >= POISE_WALK_STOP) {
         poise_task_stop(worker, code);
         code = 0;
@@ -287,7 +287,7 @@ static int walk_pool_create(struct walk *walk, struct poise_buf *job)
         .settle = walk_settle,
         .load = walk_load,
         .deliver = user->deliver ? walk_deliver : NULL,
-        .told = walk_told,
+        .receive = walk_receive,
         .done = walk_done,
         .progress = user->progress ? walk_progress : NULL,
         .arg = walk,
@@ -475,7 +475,8 @@ static int walk_gather_profiles(struct walk *walk,
     return code;
 }
 
-/* Fill in `result`. Collective: every rank takes part, whoever asked. */
+/* Fill in `result`. Collective: every rank takes part, also without a result.
+ */
 static int walk_gather(struct walk *walk, uint64_t start,
                        struct poise_walk_result *result)
 {

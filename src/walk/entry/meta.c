@@ -184,20 +184,20 @@ static int set_xattrs(int dirfd, const char *name,
     if (code < 0 ||
         (had.len == meta->xattrs_len &&
          (had.len == 0 || memcmp(had.data, meta->xattrs, had.len) == 0))) {
-        goto out;
+        goto free_lists;
     }
     code = path_of(dirfd, name, &path);
     if (code == 0) {
         code = drop_others(path.data, poise_reader_of(had.data, had.len), has);
     }
     while (code == 0 && next_pair(&has, key, &value, &len)) {
-        /* What the sender may keep is not for everybody to set. */
+        /* Not every user may set what the source has. */
         if (is_kept(key) && lsetxattr(path.data, key, value, len, 0) != 0) {
             code = failed("set attribute", key);
         }
     }
     code = code < 0 ? code : 1;
-out:
+free_lists:
     poise_buf_free(&had);
     poise_buf_free(&path);
     return code;

@@ -382,7 +382,7 @@ static mode_t parse_letters(const char **text, mode_t current, bool dir)
 static bool parse_clause(const char **text, mode_t *mode, bool dir)
 {
     struct who who = parse_who(text);
-    /* Nobody named is everybody, less the umask; for find that is 0. */
+    /* No class named is all of them, less the umask; for find that is 0. */
     mode_t mask = who.named ? who.bits : 07777;
     if (!**text || !strchr("+-=", **text)) {
         return false;

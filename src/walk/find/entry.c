@@ -50,7 +50,7 @@ const struct statx *find_stat(struct find_state *state)
             poise_walk_stat(state->entry, state->find->mask, &state->stat);
         if (code < 0) {
             state->stat = NULL;
-            state->stat_failed = true; /* counted and told by the walk */
+            state->stat_failed = true; /* counted and reported by the walk */
         }
     }
     return state->stat;

@@ -107,7 +107,7 @@ void find_exec_release(struct find_node *node)
 /* ---- running ------------------------------------------------------------ */
 
 /* "cannot run 'COMMAND': ..." goes to the hook; not counted, as GNU find's
- * exit status does not tell it. */
+ * exit status does not show it. */
 static void complain_command(struct find_state *state, const char *command,
                              int code, const char *why)
 {

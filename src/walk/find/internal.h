@@ -44,7 +44,7 @@ enum {
 
 /* Relative costs: what a test has to look at. */
 enum {
-    FIND_COST_FREE = 0, /* the entry as the directory tells it */
+    FIND_COST_FREE = 0, /* the entry as the directory has it */
     FIND_COST_NAME = 1,
     FIND_COST_PATH = 2,
     FIND_COST_REGEX = 3,
@@ -295,10 +295,10 @@ const char *find_base(const struct find_state *state);
 bool find_dirfd(struct find_state *state, int *out);
 /* Metadata, or NULL (reported by the walk). */
 const struct statx *find_stat(struct find_state *state);
-/* The last error, `code` negative, was met at the current entry: tell the
- * hook, count it. Passes on what must end the run. */
+/* The last error, `code` negative, was met at the current entry: call
+ * the hook error, count it. Passes on what must end the run. */
 void find_report(struct find_state *state, int code);
-/* Tell the hook of the last error without counting it. */
+/* Call the hook error with the last error, without counting it. */
 void find_warn(struct find_state *state);
 /* Record and report: cannot DOING the entry. */
 void find_complain(struct find_state *state, int code, const char *doing);

@@ -377,7 +377,7 @@ static struct timespec midnight_before(struct timespec now)
     return (struct timespec){.tv_sec = now.tv_sec - since};
 }
 
-/* Everybody's `now` is rank 0's. Collective. */
+/* All ranks take rank 0's `now`. Collective. */
 static int agree_on_now(struct find_run *run, struct poise_world *world)
 {
     clock_gettime(CLOCK_REALTIME, &run->now);

@@ -92,7 +92,7 @@ struct walk_run_writer {
 void walk_run_begin(struct walk_run_writer *writer, const struct walk_set *set,
                     struct walk_spill *file);
 int walk_run_put(struct walk_run_writer *writer, const uint64_t *record);
-/** Finish (if `code` is 0): writes the last block, tells the run's length. */
+/** Finish (if `code` is 0): writes the last block; the run's length. */
 int walk_run_end(struct walk_run_writer *writer, int code, uint64_t *bytes);
 
 struct walk_run_reader {
@@ -131,7 +131,7 @@ struct walk_top_item {
     size_t path_len;
 };
 /** The `most` largest, as a heap with the last one in front; of equal values
- * those with the bytewise smallest paths, whoever came first. */
+ * those with the bytewise smallest paths, in whatever order they came. */
 struct walk_top {
     struct walk_top_item *items;
     size_t count, cap, most;

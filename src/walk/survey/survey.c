@@ -29,7 +29,7 @@ struct survey {
     uint64_t token, generation;
     int64_t now_ns;
     unsigned mask;
-    struct poise_hold *hold;
+    struct poise_checkpoint_lock *lock;
     struct poise_buf job;
     char *links_path, *pieces_path;
     struct walk_count count;
@@ -70,7 +70,7 @@ static int visit(struct poise_walk_entry *entry, void *arg)
         return -ENOMEM;
     }
     if (survey->mask && poise_walk_stat(entry, survey->mask, &st) < 0) {
-        return POISE_WALK_SKIP; /* counted and told by the walk */
+        return POISE_WALK_SKIP; /* counted and reported by the walk */
     }
     return walk_count_entry(&survey->count, tally, entry, st);
 }
@@ -417,12 +417,12 @@ static bool is_relative(const char *name)
 
 /* To the end of the job, not only of its walk: ranks that outlive their
  * launcher may still be writing the inventory. */
-static int hold_checkpoint(struct survey *survey)
+static int lock_checkpoint(struct survey *survey)
 {
     const struct poise_pool_options *pool = &survey->options->walk.pool;
     return pool->checkpoint || pool->resume
-               ? poise_hold_take(survey->world, pool->checkpoint, pool->resume,
-                                 &survey->hold)
+               ? poise_pool_checkpoint_lock(survey->world, pool->checkpoint,
+                                            pool->resume, &survey->lock)
                : 0;
 }
 
@@ -445,7 +445,7 @@ static int run(struct survey *survey, struct poise_walk_result *result)
     walk.statx_mask = survey->mask;
     walk.resume_here = is_relative(options->output) ||
                        is_relative(options->walk.pool.checkpoint);
-    walk.pool.hold = survey->hold;
+    walk.pool.lock = survey->lock;
     walk.pool.job = survey->job.data;
     walk.pool.job_bytes = survey->job.len;
     return poise_walk_run(survey->world, &walk, &hooks, result);
@@ -483,7 +483,7 @@ static int finish_inventory(struct survey *survey)
     return code;
 }
 
-/* What is left is removed on rank 0 once nobody can need it: when the job is
+/* What is left is removed on rank 0 once nothing can need it: when the job is
  * done, or when it failed and there is no checkpoint to go on from. */
 static void clean_up(const struct survey *survey, int code)
 {
@@ -517,14 +517,14 @@ int poise_walk_survey(struct poise_world *world,
     walk_count_init(&survey.count, 0, 0, NULL, NULL);
     *summary = (struct poise_walk_summary){0};
     int code = agree(&survey, check(options));
-    code = code < 0 ? code : hold_checkpoint(&survey);
+    code = code < 0 ? code : lock_checkpoint(&survey);
     code = code < 0 ? code : share_identity(&survey);
     code = code < 0 ? code : agree(&survey, begin(&survey));
     if (code == 0) {
         code = run(&survey, result);
     }
     if (code == 0 || code == -EINTR) {
-        /* Interrupted: what was counted so far is worth telling. */
+        /* Interrupted: what was counted so far is worth printing. */
         int merged = walk_count_merge(world, &survey.count, summary);
         code = merged < 0 ? merged : code;
     }
@@ -540,6 +540,6 @@ int poise_walk_survey(struct poise_world *world,
     free(survey.links_path);
     free(survey.pieces_path);
     code = agree(&survey, code);
-    poise_hold_drop(survey.hold);
+    poise_pool_checkpoint_unlock(survey.lock);
     return code;
 }

@@ -99,8 +99,8 @@ void walk_count_free(struct walk_count *count)
     pthread_mutex_destroy(&count->inventory.lock);
 }
 
-/* The table of tallies is made by whoever comes first: how many workers there
- * are is known only once the pool exists. */
+/* The table of tallies is made by the first worker that comes: how many workers
+ * there are is known only once the pool exists. */
 static struct walk_tally **tallies_of(struct walk_count *count,
                                       unsigned workers)
 {

@@ -1,5 +1,5 @@
 /*
- * A hold on a checkpoint: one job at a time, and none beside the ranks that a
+ * The lock of a checkpoint: one job at a time, and none beside the ranks that a
  * killed one left behind.
  */
 #include <setjmp.h>
@@ -31,7 +31,7 @@ static char folder[TEMPORARY_BYTES], checkpoint[TEMPORARY_MORE],
 static int folder_make(void **state)
 {
     (void)state;
-    if (!mkdtemp(temporary_name(folder, "hold"))) {
+    if (!mkdtemp(temporary_name(folder, "lock"))) {
         return -1;
     }
     snprintf(checkpoint, sizeof checkpoint, "%s/new", folder);
@@ -49,21 +49,22 @@ static int folder_remove(void **state)
 
 static int take_soon(const char *first, const char *second)
 {
-    struct poise_hold *hold = NULL;
-    int code = task_hold_take(NULL, first, second, SOON_NS, &hold);
-    poise_hold_drop(hold);
+    struct poise_checkpoint_lock *lock = NULL;
+    int code = task_checkpoint_lock(NULL, first, second, SOON_NS, &lock);
+    poise_pool_checkpoint_unlock(lock);
     return code;
 }
 
 static void test_one_job(void **state)
 {
     (void)state;
-    struct poise_hold *hold;
-    assert_int_equal(poise_hold_take(NULL, checkpoint, resume, &hold), 0);
+    struct poise_checkpoint_lock *lock;
+    assert_int_equal(
+        poise_pool_checkpoint_lock(NULL, checkpoint, resume, &lock), 0);
     assert_int_equal(take_soon(checkpoint, NULL), -EBUSY);
     assert_int_equal(take_soon(NULL, resume), -EBUSY);
     assert_string_equal(poise_error_last()->what, lock_file);
-    poise_hold_drop(hold);
+    poise_pool_checkpoint_unlock(lock);
     assert_int_equal(take_soon(checkpoint, resume), 0);
     /* Going on with the checkpoint that it resumes: one path. */
     assert_int_equal(take_soon(resume, resume), 0);
@@ -78,8 +79,8 @@ static void test_orphan(void **state)
     assert_int_equal(pipe(ready), 0);
     pid_t orphan = fork();
     if (orphan == 0) {
-        struct poise_hold *hold;
-        char code = (char)poise_hold_take(NULL, resume, NULL, &hold);
+        struct poise_checkpoint_lock *lock;
+        char code = (char)poise_pool_checkpoint_lock(NULL, resume, NULL, &lock);
         _exit(write(ready[1], &code, 1) == 1 ? pause() : 1);
     }
     char code;
@@ -97,15 +98,15 @@ static void test_orphan(void **state)
 struct side {
     pthread_t thread;
     struct poise_world *world;
-    struct poise_hold *hold;
+    struct poise_checkpoint_lock *lock;
     int code;
 };
 
 static void *side_take(void *arg)
 {
     struct side *side = arg;
-    side->code =
-        task_hold_take(side->world, checkpoint, resume, SOON_NS, &side->hold);
+    side->code = task_checkpoint_lock(side->world, checkpoint, resume, SOON_NS,
+                                      &side->lock);
     return NULL;
 }
 
@@ -122,7 +123,7 @@ static int sides_take(struct side *sides)
     return sides[0].code;
 }
 
-/* The ranks of a job hold it together, and each for itself. */
+/* The ranks of a job have it together, and each for itself. */
 static void test_ranks(void **state)
 {
     (void)state;
@@ -136,16 +137,17 @@ static void test_ranks(void **state)
     for (int last = 0; last < RANKS; last++) {
         assert_int_equal(sides_take(sides), 0);
         for (int i = 0; i < RANKS; i++) {
-            poise_hold_drop(i != last ? sides[i].hold : NULL);
+            poise_pool_checkpoint_unlock(i != last ? sides[i].lock : NULL);
         }
         /* Rank 0's drop removed the name: whoever is left is at its end. */
         assert_int_equal(take_soon(checkpoint, resume), last == 0 ? -EBUSY : 0);
-        poise_hold_drop(sides[last].hold);
+        poise_pool_checkpoint_unlock(sides[last].lock);
     }
-    struct poise_hold *other;
-    assert_int_equal(poise_hold_take(NULL, NULL, checkpoint, &other), 0);
+    struct poise_checkpoint_lock *other;
+    assert_int_equal(poise_pool_checkpoint_lock(NULL, NULL, checkpoint, &other),
+                     0);
     assert_int_equal(sides_take(sides), -EBUSY);
-    poise_hold_drop(other);
+    poise_pool_checkpoint_unlock(other);
     for (int i = 0; i < RANKS; i++) {
         poise_world_destroy(worlds[i]);
     }
@@ -155,11 +157,12 @@ static void test_ranks(void **state)
 static void test_no_file(void **state)
 {
     (void)state;
-    struct poise_hold *hold;
-    assert_int_equal(
-        poise_hold_take(NULL, "/nowhere/at/all", "/proc/none", &hold), 0);
-    poise_hold_drop(hold);
-    poise_hold_drop(NULL);
+    struct poise_checkpoint_lock *lock;
+    assert_int_equal(poise_pool_checkpoint_lock(NULL, "/nowhere/at/all",
+                                                "/proc/none", &lock),
+                     0);
+    poise_pool_checkpoint_unlock(lock);
+    poise_pool_checkpoint_unlock(NULL);
 }
 
 int main(void)

@@ -171,7 +171,10 @@ static int worker_publish_sends(struct poise_worker *worker)
 }
 
 /* Make everything since the last commit part of the job, at once. Under the
- * worker's lock; after a failure the pool must stop. */
+ * worker's lock. A failure may leave half of it done: the pool is stopped
+ * before the lock is released, so that no snapshot of that half becomes a
+ * checkpoint.
+ */
 static int worker_commit(struct poise_worker *worker, const void *rest,
                          size_t len)
 {
@@ -235,10 +238,11 @@ static bool worker_finish(struct poise_worker *worker)
         worker->index < __atomic_load_n(&pool->target, __ATOMIC_RELAXED)) {
         code = worker_take(worker);
     }
-    pthread_mutex_unlock(&worker->lock);
     if (code < 0) {
         task_stop(pool, code);
-    } else if (pushed) {
+    }
+    pthread_mutex_unlock(&worker->lock);
+    if (code >= 0 && pushed) {
         worker_signal(pool);
     }
     return code > 0;
@@ -599,10 +603,11 @@ int poise_task_commit(struct poise_worker *worker, const void *rest, size_t len)
     pthread_mutex_lock(&worker->lock);
     bool pushed = worker->added.count > 0;
     int code = worker_commit(worker, rest, len);
-    pthread_mutex_unlock(&worker->lock);
     if (code < 0) {
         task_stop(worker->pool, code);
-    } else if (pushed) {
+    }
+    pthread_mutex_unlock(&worker->lock);
+    if (code >= 0 && pushed) {
         worker_signal(worker->pool);
     }
     return code;

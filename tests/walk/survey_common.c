@@ -1,6 +1,8 @@
 /* A tree for the tests of the survey, and what a survey of it must say. */
 #include "survey_common.h"
 
+#include "../ranks.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -10,8 +12,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-enum { RANKS_MOST = 8 };
 
 char survey_place[TEMPORARY_BYTES];
 char survey_tree[TEMPORARY_MORE];
@@ -153,45 +153,37 @@ int survey_tear_down(void **state)
 /* ---- running ------------------------------------------------------------ */
 
 struct call {
-    struct poise_world *world;
     const struct poise_walk_survey_options *options;
-    struct poise_walk_summary summary;
-    struct poise_walk_result result;
-    int code;
+    struct poise_walk_summary *out;
 };
 
-static void *run_rank(void *arg)
+static int survey_rank(struct poise_world *world, void *arg)
 {
-    struct call *call = arg;
-    call->code = poise_walk_survey(call->world, call->options, &call->summary,
-                                   &call->result);
-    poise_walk_result_free(&call->result);
-    poise_world_destroy(call->world);
-    return NULL;
+    const struct call *call = arg;
+    struct poise_walk_summary summary = {0};
+    struct poise_walk_result result = {0};
+    bool first = !world || poise_world_rank(world) == 0;
+    int code = poise_walk_survey(world, call->options,
+                                 first ? call->out : &summary, &result);
+    poise_walk_result_free(&result);
+    return code;
 }
 
 /* On `ranks` ranks; 0: without a world. Rank 0's summary. */
 int survey_run(int ranks, const struct poise_walk_survey_options *options,
                struct poise_walk_summary *out)
 {
-    struct poise_world *worlds[RANKS_MOST];
-    struct call calls[RANKS_MOST] = {{.options = options}};
-    pthread_t threads[RANKS_MOST];
-    if (!ranks) {
-        run_rank(&calls[0]);
-    } else {
-        assert_int_equal(poise_world_create_local(ranks, NULL, worlds), 0);
-        for (int i = 0; i < ranks; i++) {
-            calls[i] = (struct call){.options = options, .world = worlds[i]};
-            pthread_create(&threads[i], NULL, run_rank, &calls[i]);
-        }
-        for (int i = 0; i < ranks; i++) {
-            pthread_join(threads[i], NULL);
-            assert_int_equal(calls[i].code, calls[0].code);
-        }
+    struct call call = {.options = options, .out = out};
+    int codes[MOST_RANKS];
+    *out = (struct poise_walk_summary){0};
+    if (ranks == 0) {
+        return survey_rank(NULL, &call);
     }
-    *out = calls[0].summary;
-    return calls[0].code;
+    assert_int_equal(run_all(ranks, NULL, survey_rank, &call, codes), 0);
+    for (int i = 1; i < ranks; i++) {
+        assert_int_equal(codes[i], codes[0]);
+    }
+    return codes[0];
 }
 
 struct poise_walk_survey_options survey_options(unsigned threads)

@@ -3,22 +3,14 @@
  * directories after their contents, checkpoint and resume on another number
  * of ranks, and a tree that changes meanwhile.
  */
-#include "tree.h"
+#include "../ranks.h"
+#include "side.h"
 
-#include <poise/comm.h>
-#include <poise/walk.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
 #include <sys/wait.h>
 
 enum { RANKS_MOST = 8, WORKERS_MOST = 4 };
 
-static char where[256];
-static int where_fd;
-static struct tree_list truth;
 static uint64_t truth_sum;
 
 static uint64_t path_hash(const char *path, size_t len)
@@ -28,27 +20,12 @@ static uint64_t path_hash(const char *path, size_t len)
 
 static int set_up(void **state)
 {
-    (void)state;
-    where_fd = tree_temporary(where);
-    if (where_fd < 0) {
-        return -1;
+    int code = side_set_up(state);
+    for (size_t i = 0; i < side_truth.count; i++) {
+        const char *path = side_truth.items[i];
+        truth_sum += path_hash(path, strlen(path));
     }
-    tree_nasty(where_fd);
-    tree_flat(where_fd, "flat", 5000);
-    tree_truth(where, &truth);
-    for (size_t i = 0; i < truth.count; i++) {
-        truth_sum += path_hash(truth.items[i], strlen(truth.items[i]));
-    }
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    tree_list_free(&truth);
-    tree_empty(where_fd);
-    close(where_fd);
-    return rmdir(where);
+    return code;
 }
 
 /* ---- a world of threads ------------------------------------------------- */
@@ -57,9 +34,6 @@ struct job;
 
 struct member {
     struct job *job;
-    int rank;
-    struct poise_world *world;
-    int rc;
     struct poise_walk_result result;
     /* Accumulators as a user would have them: since the last commit, and
      * committed (under the worker's lock). */
@@ -169,9 +143,10 @@ static int on_load(const void *saved, size_t len, int from_rank, int from_size,
     return in.error;
 }
 
-static void *member_run(void *arg)
+static int member_run(struct poise_world *world, void *arg)
 {
-    struct member *me = arg;
+    struct job *job = arg;
+    struct member *me = &job->members[poise_world_rank(world)];
     struct poise_walk_hooks hooks = {.visit = on_visit,
                                      .leave = on_leave,
                                      .error = on_error,
@@ -179,37 +154,26 @@ static void *member_run(void *arg)
                                      .save = on_save,
                                      .load = on_load,
                                      .arg = me};
-    me->rc = poise_walk_run(me->world, &me->job->options, &hooks, &me->result);
-    poise_world_destroy(me->world);
-    return NULL;
+    return poise_walk_run(world, &job->options, &hooks, &me->result);
 }
 
 /* Run the job on `size` ranks; returns what all of them returned. */
 static int job_run(struct job *job, int size,
                    const struct poise_local_options *local)
 {
-    struct poise_world *worlds[RANKS_MOST];
-    pthread_t threads[RANKS_MOST];
+    int codes[MOST_RANKS];
     job->size = size;
     job->options.pool.interrupt = &job->interrupt;
     tree_single_entries(job->single);
-    assert_int_equal(poise_world_create_local(size, local, worlds), 0);
     for (int r = 0; r < size; r++) {
-        job->members[r] =
-            (struct member){.job = job, .rank = r, .world = worlds[r]};
+        job->members[r] = (struct member){.job = job};
     }
-    for (int r = 0; r < size; r++) {
-        assert_int_equal(
-            pthread_create(&threads[r], NULL, member_run, &job->members[r]), 0);
-    }
-    for (int r = 0; r < size; r++) {
-        pthread_join(threads[r], NULL);
-    }
+    assert_int_equal(run_all(size, local, member_run, job, codes), 0);
     for (int r = 1; r < size; r++) {
-        assert_int_equal(job->members[r].rc, job->members[0].rc);
+        assert_int_equal(codes[r], codes[0]);
     }
     tree_list_sort(&job->paths);
-    return job->members[0].rc;
+    return codes[0];
 }
 
 static void job_free(struct job *job)
@@ -221,7 +185,7 @@ static void job_free(struct job *job)
     tree_list_free(&job->left);
 }
 
-static const char *const roots[] = {where};
+static const char *const roots[] = {side_where};
 
 static struct job plain_job(void)
 {
@@ -271,8 +235,8 @@ static size_t truth_directories(void)
 {
     size_t n = 0;
     struct stat st;
-    for (size_t i = 0; i < truth.count; i++) {
-        n += lstat(truth.items[i], &st) == 0 && S_ISDIR(st.st_mode);
+    for (size_t i = 0; i < side_truth.count; i++) {
+        n += lstat(side_truth.items[i], &st) == 0 && S_ISDIR(st.st_mode);
     }
     return n;
 }
@@ -292,10 +256,10 @@ static void test_every_entry_once(void **state)
         job.single = covers[i].single;
         job.options.descriptors = covers[i].size == 3 ? 1 : 0;
         assert_int_equal(job_run(&job, covers[i].size, NULL), 0);
-        assert_true(tree_list_equal(&job.paths, &truth));
+        assert_true(tree_list_equal(&job.paths, &side_truth));
         assert_int_equal(job.errors, 0);
         const struct poise_walk_result *result = &job.members[0].result;
-        assert_int_equal(result->entries, truth.count);
+        assert_int_equal(result->entries, side_truth.count);
         assert_int_equal(result->errors, 0);
         assert_int_equal(result->size, covers[i].size);
         assert_non_null(result->stats);
@@ -315,7 +279,7 @@ static void test_late_messages(void **state)
     struct job job = plain_job();
     job.options.post = true;
     assert_int_equal(job_run(&job, 4, &local), 0);
-    assert_true(tree_list_equal(&job.paths, &truth));
+    assert_true(tree_list_equal(&job.paths, &side_truth));
     check_left(&job, truth_directories());
     job_free(&job);
 }
@@ -354,7 +318,7 @@ static void test_random_runs(void **state)
     struct poise_rng rng;
     unsigned rounds = getenv("POISE_TEST_SOAK") ? 5000 : 30;
     size_t directories = 0;
-    snprintf(lopsided, sizeof lopsided, "%s/lopsided", where);
+    snprintf(lopsided, sizeof lopsided, "%s/lopsided", side_where);
     tree_truth(lopsided, &expected);
     for (size_t i = 0; i < expected.count; i++) {
         struct stat st;
@@ -400,9 +364,9 @@ static void check_totals(const struct job *job)
         count += c;
         sum += s;
     }
-    assert_int_equal(count, truth.count);
+    assert_int_equal(count, side_truth.count);
     assert_int_equal(sum, truth_sum);
-    assert_int_equal(job->members[0].result.entries, truth.count);
+    assert_int_equal(job->members[0].result.entries, side_truth.count);
 }
 
 static struct job checkpoint_job(const char *path, int single)
@@ -417,7 +381,7 @@ static struct job checkpoint_job(const char *path, int single)
     return job;
 }
 
-/* Resume from `path` if there is one, and compare with the truth. */
+/* Resume from `path` if there is one, and compare with the side_truth. */
 static void check_resumed(const char *path, int size, int single)
 {
     struct job job = checkpoint_job(path, single);
@@ -472,7 +436,7 @@ static void test_resumed_elsewhere(void **state)
         job.options.roots = relative ? here : roots;
         job.options.resume_here = !relative;
         job.interrupt_at = 50;
-        assert_int_equal(chdir(where), 0);
+        assert_int_equal(chdir(side_where), 0);
         assert_int_equal(job_run(&job, 2, NULL), -EINTR);
         job_free(&job);
         assert_int_equal(chdir("/"), 0);
@@ -483,13 +447,13 @@ static void test_resumed_elsewhere(void **state)
         assert_int_equal(job.visited, 0);
         job_free(&job);
         assert_int_equal(poise_walk_checkpoint_job(path, &who), -EINVAL);
-        assert_non_null(strstr(poise_error_last()->why, where));
-        assert_int_equal(chdir(where), 0);
+        assert_non_null(strstr(poise_error_last()->why, side_where));
+        assert_int_equal(chdir(side_where), 0);
         job = checkpoint_job(path, 0);
         job.options.roots = relative ? here : roots;
         job.options.pool.resume = path;
         assert_int_equal(job_run(&job, 3, NULL), 0);
-        assert_int_equal(job.members[0].result.entries, truth.count);
+        assert_int_equal(job.members[0].result.entries, side_truth.count);
         job_free(&job);
         assert_int_equal(poise_pool_checkpoint_remove(path), 0);
     }
@@ -562,7 +526,7 @@ static void test_storm(void **state)
 {
     (void)state;
     pthread_t thread;
-    assert_int_equal(pthread_create(&thread, NULL, storm, &where_fd), 0);
+    assert_int_equal(pthread_create(&thread, NULL, storm, &side_fd), 0);
     for (int i = 0; i < 6; i++) {
         struct job job = plain_job();
         job.options.pool.threads = i % 2 ? 3 : 1;
@@ -575,11 +539,11 @@ static void test_storm(void **state)
             if (strstr(job.paths.items[n], "/storm")) {
                 continue; /* may be seen or not, even under two names */
             }
-            assert_true(k < truth.count);
-            assert_string_equal(job.paths.items[n], truth.items[k]);
+            assert_true(k < side_truth.count);
+            assert_string_equal(job.paths.items[n], side_truth.items[k]);
             k++;
         }
-        assert_int_equal(k, truth.count);
+        assert_int_equal(k, side_truth.count);
         job_free(&job);
     }
     __atomic_store_n(&storm_over, 1, __ATOMIC_RELAXED);
@@ -598,5 +562,5 @@ int main(void)
         cmocka_unit_test(test_resumed_elsewhere),
         cmocka_unit_test(test_storm),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, side_tear_down);
 }

@@ -1,5 +1,8 @@
 /*
- * du.c - disk usage: what is done per entry, and the frame around it.
+ * Disk usage: what is done for each entry. A directory that has a line gets a
+ * node and its tag; what is found in a directory is charged to the tag that the
+ * directory carries; names of inodes with several are kept as links, to be
+ * charged once when all are known.
  */
 #include "internal.h"
 

@@ -1,5 +1,5 @@
 /*
- * du_gather.c - what all ranks have found, to rank 0.
+ * What all ranks have found, to rank 0.
  *
  * Round after round every rank contributes a piece of at most about
  * PIECE_BYTES, made of whole records, until no rank has anything left.

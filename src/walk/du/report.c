@@ -1,6 +1,10 @@
 /*
- * du_report.c - on rank 0: nodes become a tree, links are charged once, and
- * lines come out children first.
+ * On rank 0: nodes become a tree of lines, links are charged once, and lines
+ * come out children first.
+ *
+ * Of an inode with several names the first counts: by operand, then by path,
+ * byte by byte. GNU du charges the name that it reads first; here figures must
+ * not depend on which worker read what first.
  */
 #include "internal.h"
 

@@ -1,4 +1,12 @@
-/* Making one entry whole: beside its place, then into it by a rename. */
+/*
+ * Making one entry whole: it is made beside its place under a temporary name,
+ * gets its attributes, and then its own name by a rename. At every moment the
+ * name leads to what was there before or to all of the new entry, but for one
+ * gap: a directory in the place of something else is removed before the rename.
+ *
+ * A crash leaves the entry that was there, and perhaps a temporary one
+ * (POISE_WALK_TEMPORARY), which may be removed. Nothing is synced here.
+ */
 #include "internal.h"
 
 #include <errno.h>

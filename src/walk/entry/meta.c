@@ -1,4 +1,8 @@
-/* Attributes of one entry: reading them, and giving them to another. */
+/*
+ * Attributes of one entry: reading them, and giving them to another. Only what
+ * differs is changed, so a second run over the same tree writes nothing, and
+ * the return value says whether anything was changed.
+ */
 #include "internal.h"
 
 #include <errno.h>

@@ -1,4 +1,7 @@
-/* Removing an entry with all that is below it. */
+/*
+ * Removing an entry with all that is below it, without recursion: open
+ * directories are a stack, the lowest of them is emptied first.
+ */
 #include "internal.h"
 
 #include <dirent.h>

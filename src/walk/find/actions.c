@@ -1,6 +1,4 @@
-/*
- * find_actions.c - actions of find that start no command.
- */
+/* Actions of find that start no command. */
 #include "internal.h"
 
 #include <string.h>

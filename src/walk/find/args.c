@@ -1,6 +1,4 @@
-/*
- * find_args.c - the arguments of tests: patterns, numbers, names, modes.
- */
+/* The arguments of tests: patterns, numbers, names, modes. */
 #include "internal.h"
 
 #include <fnmatch.h>

@@ -1,6 +1,4 @@
-/*
- * find_entry.c - what evaluation may ask of the current entry, and reports.
- */
+/* What evaluation may ask of the current entry, and reports. */
 #include "internal.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /*
- * find_exec.c - actions of find that start commands: -exec, -execdir, -ok.
+ * Actions of find that start commands: -exec, -execdir, -ok.
  *
  * A command starts in the directory in which the run was started and gets
  * paths as find prints them; -execdir and -okdir start in the directory that

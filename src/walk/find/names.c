@@ -1,6 +1,4 @@
-/*
- * find_names.c - names of users, groups and file systems, looked up once.
- */
+/* Names of users, groups and file systems, looked up once. */
 #include "internal.h"
 
 #include <grp.h>

@@ -1,5 +1,5 @@
 /*
- * find_parse.c - the arguments of find, compiled into a tree.
+ * The arguments of find, compiled into a tree.
  *
  * Grammar, loosest first:   list: or { "," or }      or: and { "-o" and }
  *                           and: not { ["-a"] not }  not: { "!" } primary

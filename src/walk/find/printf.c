@@ -1,7 +1,7 @@
 /*
- * find_printf.c - the format of -printf: compiled into segments, written per
- * entry. What GNU find 4.9 does with unusual directives is kept: an unknown
- * one is written as it stands.
+ * The format of -printf: compiled into segments, written per entry. What GNU
+ * find 4.9 does with unusual directives is kept: an unknown one is written as
+ * it stands.
  */
 #include "internal.h"
 

@@ -1,5 +1,5 @@
 /*
- * find_run.c - an expression over a walk: states of workers, output, the end.
+ * An expression over a walk: states of workers, output, the end.
  *
  * Output goes a long way: an entry's records are put behind each other in the
  * worker's buffer and become visible when its evaluation is over; buffers are

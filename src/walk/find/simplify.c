@@ -1,5 +1,5 @@
 /*
- * find_simplify.c - fold constants, and ask cheap questions first.
+ * Fold constants, and ask cheap questions first.
  *
  * Nothing that can be noticed changes: actions stay where they are, tests
  * move only among tests, and a test that may report an error (-empty on an

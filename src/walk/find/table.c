@@ -1,5 +1,5 @@
 /*
- * find_table.c - the flat table of primaries, and the options of find.
+ * The flat table of primaries, and the options of find.
  *
  * Sorted by name. One line of the table is all that lookup, help, completion
  * and suggestions know of a primary.

@@ -1,5 +1,7 @@
 /*
- * find_tests.c - what the tests of find ask of an entry.
+ * What the tests of find ask of an entry. A test that cannot be answered (the
+ * entry is gone, the metadata cannot be read) is false, and why was
+ * reported.
  */
 #include "internal.h"
 

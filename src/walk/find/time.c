@@ -1,5 +1,5 @@
 /*
- * find_time.c - ages, newer than, and the dates that -newerXt understands.
+ * Ages, newer than, and the dates that -newerXt understands.
  *
  * GNU find counts ages back from when it started; here that moment is rank
  * 0's, so that all ranks agree. Its roundings are kept: -mtime N is an age in

@@ -1,4 +1,8 @@
-/* One inventory of all ranks' parts, and how a binary one is read. */
+/*
+ * One inventory of all ranks' parts, and how a binary one is read. Text and
+ * binary parts are copied by their ranks to where they belong in one file;
+ * SQLite's are imported by rank 0. The file gets its name when it is whole.
+ */
 #include "internal.h"
 
 #include <endian.h>

@@ -1,4 +1,4 @@
-/* Lines of CSV and JSON inventories, and the reader of binary ones. */
+/* Lines of CSV and JSON inventories: names may be any bytes. */
 #include "internal.h"
 
 #include <errno.h>

@@ -1,4 +1,8 @@
-/* Sorted runs of records: how they are written and read back. */
+/*
+ * Sorted runs of records: how they are written and read back. A run is blocks,
+ * each with a hash of its own; keys are differences to the record before
+ * (docs/formats.md). A run that could not be finished is written over.
+ */
 #include "internal.h"
 
 #include <endian.h>

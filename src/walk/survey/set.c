@@ -1,4 +1,8 @@
-/* Sets of records in bounded memory. See internal.h. */
+/*
+ * Sets of records in bounded memory: a hash table, which is written out as a
+ * sorted run when it is full, and a merge of all runs at the end. Equal records
+ * meet again there, so the table need not know what was spilled before.
+ */
 #include "internal.h"
 
 #include <errno.h>

@@ -1,4 +1,8 @@
-/* The figures of all workers and ranks become one summary on rank 0. */
+/*
+ * The figures of all workers and ranks become one summary on rank 0: sums are
+ * added, top lists merged, and the sets of linked inodes and of directories
+ * that were read in pieces are exchanged, so that each record is counted once.
+ */
 #include "internal.h"
 
 #include <errno.h>

@@ -1,4 +1,8 @@
-/* Top lists and counts per owner. */
+/*
+ * Top lists and counts per owner. A top list is a heap with the least of its
+ * items in front, so most values are turned away by one comparison; ties are
+ * broken by paths, so the list does not depend on the order of reading.
+ */
 #include "internal.h"
 
 #include <errno.h>

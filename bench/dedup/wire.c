@@ -212,7 +212,7 @@ static int live(const struct bench_how *how, const char *folder, int file,
     struct poise_dedup_peer_options peer = {.method = how->method,
                                             .cut = how->cut,
                                             .level = how->level,
-                                            .packs_aside = sends,
+                                            .packs_in_thread = sends,
                                             .deliver = deliver,
                                             .ended = ended,
                                             .arg = &end};

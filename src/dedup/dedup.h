@@ -104,9 +104,9 @@ enum {
 /**
  * Pieces that belong together, like what changed on a screen: each has its
  * place and no piece needs another one. A receiver that asked for them
- * (poise_dedup_peer_loosen) gets an update as soon as it has all its bytes by
- * short fingerprints: before the hash over their group is looked at, and
- * whatever became of earlier updates.
+ * (poise_dedup_peer_allow_unordered) gets an update as soon as it has all its
+ * bytes by short fingerprints: before the hash over their group is looked at,
+ * and whatever became of earlier updates.
  *
  * Every update is delivered once, as GUESSED or PROVED. If a piece of one that
  * was GUESSED turns out wrong, those that were wrong come again, once, as
@@ -138,24 +138,24 @@ struct poise_dedup_peer_options {
     uint32_t cut_stream; /**< they are for this stream only, and gear is for
                               others; 0: for all */
     int level;           /**< of Zstandard; 0: 3 */
-    /** Compress in a thread of its own, begun when there is much to send.
-     * Output may then come later: poise_dedup_peer_wait. Not
-     * where there are several receivers. */
-    bool packs_aside;
-    /** Several receivers: one peer that has no connection `leads`: what is sent
-     * through it goes to all that follow it, and is cut, looked up, hashed and
-     * compressed once. Those that follow, which were made before anything was
-     * sent and are destroyed before it, are connected: bytes are carried to and
-     * from them as usual. -EAGAIN before all of them have heard who they talk
-     * to; what one lacks it alone is supplied with. */
-    bool leads;
-    struct poise_dedup_peer *follows;
+    /** Compress in a thread of its own, started when there is much to send.
+     * Output may then come later: poise_dedup_peer_wait. Not with multicast. */
+    bool packs_in_thread;
+    /** Multicast to several receivers: one peer without a connection is the
+     * leader. What is sent through it goes to all its members, and is cut,
+     * looked up, hashed and compressed once. Members name their `leader`; they
+     * are made before anything is sent and destroyed before the leader, and
+     * bytes are carried to and from them as usual. Sending is -EAGAIN until all
+     * of them have received the other end's first bytes; what one receiver
+     * lacks is supplied to it alone. */
+    bool is_leader;
+    struct poise_dedup_peer *leader;
     /** A verified piece of a stream: consecutive in one dimension unless the
      * sender placed it otherwise. Borrowed. Negative ends the connection. */
     int (*deliver)(uint32_t stream, const struct poise_dedup_piece *piece,
                    void *arg);
-    /** An update of a stream that poise_dedup_peer_loosen was called for.
-     * Negative ends the connection. May be NULL where none is. It may call
+    /** An update of a stream that poise_dedup_peer_allow_unordered was called
+     * for. Negative ends the connection. May be NULL where none is. It may call
      * poise_dedup_peer_supersede, no other function of the peer. */
     int (*update)(uint32_t stream, const struct poise_dedup_update *update,
                   void *arg);
@@ -189,8 +189,8 @@ poise_dedup_peer_send_piece(struct poise_dedup_peer *peer, uint32_t stream,
  * once. -EAGAIN before the other end's first bytes have been fed; -EOPNOTSUPP
  * if it knows no updates: all is delivered in order then.
  */
-POISE_API int poise_dedup_peer_loosen(struct poise_dedup_peer *peer,
-                                      uint32_t stream);
+POISE_API int poise_dedup_peer_allow_unordered(struct poise_dedup_peer *peer,
+                                               uint32_t stream);
 /**
  * Send an update; poise_dedup_peer_flush puts it on its way. 1, and its
  * number in `sequence` (NULL is allowed), if the receiver asked for updates

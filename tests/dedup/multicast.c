@@ -69,7 +69,7 @@ static void make_stores(struct scene *scene, const uint32_t bits[MEMBERS])
 static void connect_all(struct scene *scene)
 {
     struct poise_dedup_peer_options options = {
-        .store = scene->store, .deliver = nothing, .leads = true};
+        .store = scene->store, .deliver = nothing, .is_leader = true};
 
     assert_int_equal(poise_dedup_peer_create(&options, &scene->lead), 0);
     for (int i = 0; i < MEMBERS; i++) {
@@ -80,7 +80,7 @@ static void connect_all(struct scene *scene)
                                                  .arg = far};
         options = (struct poise_dedup_peer_options){.store = scene->store,
                                                     .deliver = nothing,
-                                                    .follows = scene->lead,
+                                                    .leader = scene->lead,
                                                     .level = 1};
         assert_int_equal(poise_dedup_peer_create(&options, &far->here), 0);
         assert_int_equal(poise_dedup_peer_create(&there, &far->peer), 0);
@@ -324,18 +324,18 @@ static void test_leaves(void **state)
     free(data);
 }
 
-/* What a chorus may not be used for, and what nobody may send to one. */
+/* What a multicast may not be used for, and what nobody may send to one. */
 static void test_wrong(void **state)
 {
-    static const unsigned char chorus[] = {WIRE_CHORUS, 3, 0, 0, 9};
-    static const unsigned char early[] = {WIRE_CHORUS, 4, 2, 0, WIRE_RUN, 1};
+    static const unsigned char multicast[] = {WIRE_MULTICAST, 3, 0, 0, 9};
+    static const unsigned char early[] = {WIRE_MULTICAST, 4, 2, 0, WIRE_RUN, 1};
     static const unsigned char prints[] = {WIRE_PRINTS, 200, 1, 1};
     static const unsigned char many[] = {WIRE_PRINTS, 255, 255, 255, 127};
     static const struct {
         const unsigned char *data;
         size_t len;
     } all[] = {{early, sizeof early},
-               {chorus, sizeof chorus},
+               {multicast, sizeof multicast},
                {prints, sizeof prints},
                {many, sizeof many}};
     struct scene scene = {0};

@@ -259,15 +259,15 @@ static void test_chorus(void **state)
 {
     static double plate[CELLS]; /* kept off the stack */
     struct poise_dedup_peer_options options = {
-        .method = &dedup_floats, .cut = plate_cut, .leads = true};
+        .method = &dedup_floats, .cut = plate_cut, .is_leader = true};
     struct end lead = {0}, here[FAR] = {{0}}, far[FAR] = {{0}};
     int code;
 
     (void)state;
     make_plate(plate, 30);
     make_end(&lead, options, 0);
-    options.leads = false;
-    options.follows = lead.peer;
+    options.is_leader = false;
+    options.leader = lead.peer;
     for (int i = 0; i < FAR; i++) {
         here[i].store = lead.store;
         make_end(&here[i], options, 0);

@@ -26,7 +26,7 @@ struct record {
     unsigned char sent[UPDATE_BYTES], got[UPDATE_BYTES];
     struct poise_dedup_place places[MOST];
     size_t lens[MOST], count, len;
-    bool is_loose, is_there, is_wrong, is_final;
+    bool is_unordered, is_there, is_wrong, is_final;
 };
 /* One end, what comes to it, and bytes on their way there. */
 struct end {
@@ -124,7 +124,7 @@ static inline int take(uint32_t stream, const struct poise_dedup_update *update,
 
     assert_true(stream < STREAMS && update->sequence < end->sent[stream]);
     assert_int_equal(update->element_bytes, PIXEL);
-    assert_true(record->is_loose);
+    assert_true(record->is_unordered);
     if (update->standing == POISE_DEDUP_CORRECTED) {
         assert_true(update->sequence >= end->final[stream]);
         end->final[stream] = update->sequence + 1;
@@ -215,10 +215,11 @@ static inline void run(struct end *a, struct end *b, struct poise_rng *rng)
     } while (a->arrived < a->coming.len || b->arrived < b->coming.len);
 }
 
-static inline void loosen(struct end *end, struct end *other, uint32_t stream)
+static inline void allow_unordered(struct end *end, struct end *other,
+                                   uint32_t stream)
 {
     run(end, other, NULL);
-    assert_int_equal(poise_dedup_peer_loosen(end->peer, stream), 0);
+    assert_int_equal(poise_dedup_peer_allow_unordered(end->peer, stream), 0);
     run(end, other, NULL);
 }
 
@@ -228,7 +229,7 @@ static inline void connect_both(struct end *a, struct end *b)
     connect_end(a);
     connect_end(b);
     for (uint32_t i = 1; i < STREAMS; i++) {
-        loosen(b, a, i);
+        allow_unordered(b, a, i);
     }
 }
 
@@ -280,7 +281,7 @@ static inline int send_tiles(struct end *from, struct end *to, uint32_t stream,
     }
     to->sent[stream]++;
     rc = poise_dedup_peer_update(from->peer, stream, &update, &sequence);
-    record->is_loose = rc == 1;
+    record->is_unordered = rc == 1;
     if (rc == 1) {
         assert_int_equal(sequence, to->sent[stream] - 1);
     }
@@ -306,7 +307,7 @@ static inline void check_all(const struct end *end)
     for (uint32_t stream = 0; stream < STREAMS; stream++) {
         for (uint64_t i = 0; i < end->sent[stream]; i++) {
             const struct record *record = &end->records[stream][i];
-            if (record->is_loose) {
+            if (record->is_unordered) {
                 assert_true(record->is_there);
                 assert_memory_equal(record->got, record->sent, record->len);
             }

@@ -16,14 +16,14 @@ static void test_old_peer(void **state)
     make_store(&b, 0);
     connect_end(&a);
     connect_end(&b);
-    assert_int_equal(poise_dedup_peer_loosen(a.peer, 1), -EAGAIN);
+    assert_int_equal(poise_dedup_peer_allow_unordered(a.peer, 1), -EAGAIN);
     /* A hello with nothing behind it, in a block that is not packed; an empty
      * cache with fingerprints of 40 bits. */
     memcpy(hello + 4, poise_dedup_store_info(b.store).key.bytes,
            POISE_DEDUP_KEY_BYTES);
     hello[20] = 40;
     assert_int_equal(poise_dedup_peer_feed(a.peer, hello, sizeof hello), 0);
-    assert_int_equal(poise_dedup_peer_loosen(a.peer, 1), -EOPNOTSUPP);
+    assert_int_equal(poise_dedup_peer_allow_unordered(a.peer, 1), -EOPNOTSUPP);
     assert_int_equal(send_tiles(&a, &b, 1, ids, 2), 0);
     assert_int_equal(poise_dedup_peer_flush(a.peer), 0);
     speak(&a, &b);
@@ -45,8 +45,8 @@ static void test_wrong_use(void **state)
     make_store(&a, 0);
     make_store(&b, 0);
     connect_both(&a, &b);
-    assert_int_equal(poise_dedup_peer_loosen(a.peer, POISE_DEDUP_STREAMS),
-                     -EINVAL);
+    assert_int_equal(
+        poise_dedup_peer_allow_unordered(a.peer, POISE_DEDUP_STREAMS), -EINVAL);
     for (size_t i = 0; i <= POISE_DEDUP_UPDATE_PIECES; i++) {
         pieces[i] = (struct poise_dedup_piece){
             .data = bytes, .len = 4, .place = {i, 0, 2, 2}};
@@ -94,7 +94,7 @@ static void test_nonsense(void **state)
         unsigned char bytes[40];
         size_t len;
     } messages[] = {
-        {{WIRE_LOOSE, 0x80, 2}, 3},
+        {{WIRE_UNORDERED, 0x80, 2}, 3},
         {{WIRE_UPDATE, 0, 1, 1, 0, 0, 4, 1}, 8}, /* of stream 0 */
         {{WIRE_STREAM, 1, WIRE_UPDATE, 0, 0, 1, 0, 0, 4, 1}, 10},
         {{WIRE_STREAM, 1, WIRE_UPDATE, 0, 1, 0}, 6},

@@ -52,7 +52,7 @@ static void connect_end(struct end *end,
     struct poise_dedup_peer_options options = {.store = end->store,
                                                .method = method,
                                                .cut = {.average = average},
-                                               .packs_aside = aside,
+                                               .packs_in_thread = aside,
                                                .deliver = deliver,
                                                .ended = ended,
                                                .arg = end};
@@ -474,7 +474,7 @@ static void test_small_echoes(void **state)
 
 /* What does not shrink is not packed, what follows it is again; in a thread of
  * its own as without. */
-static void test_stiff(void **state)
+static void test_incompressible(void **state)
 {
     unsigned char *random = data_make(2 * LEN, DATA_RANDOM, 21);
     unsigned char *text = data_make(LEN, DATA_WORDS, 22);
@@ -490,15 +490,15 @@ static void test_stiff(void **state)
         }
         sent[i] = transfer(&ends[0], &ends[1], random, 2 * LEN, NULL);
         assert_in_range(sent[i], 2 * LEN, 2 * LEN + 2 * LEN / 100);
-        assert_true(ends[0].peer->blocks.pack.stiff > 0);
-        assert_int_equal(ends[0].peer->blocks.aside != NULL, aside);
+        assert_true(ends[0].peer->blocks.pack.incompressible > 0);
+        assert_int_equal(ends[0].peer->blocks.packer != NULL, aside);
         for (int j = 0; j < 2; j++) {
             poise_buf_free(&ends[j].got[1]);
             ends[j].ended[1] = 0;
         }
         assert_in_range(transfer(&ends[0], &ends[1], text, LEN, NULL), 1,
                         LEN * 3 / 4);
-        assert_true(ends[0].peer->blocks.pack.stiff == 0);
+        assert_true(ends[0].peer->blocks.pack.incompressible == 0);
         close_end(&ends[0]);
         close_end(&ends[1]);
     }
@@ -509,7 +509,7 @@ static void test_stiff(void **state)
 }
 
 /* Packed in a thread that there is no memory for, or that has none. */
-static void test_aside_fails(void **state)
+static void test_packer_fails(void **state)
 {
     enum { TRIES = 40 };
     unsigned char *data = data_make(LEN, DATA_RANDOM, 23);
@@ -963,8 +963,8 @@ int main(void)
         cmocka_unit_test(test_empty_group),
         cmocka_unit_test(test_too_early),
         cmocka_unit_test(test_no_memory),
-        cmocka_unit_test(test_stiff),
-        cmocka_unit_test(test_aside_fails),
+        cmocka_unit_test(test_incompressible),
+        cmocka_unit_test(test_packer_fails),
         cmocka_unit_test(test_small_echoes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -33,7 +33,7 @@ int wire_blocks_init(struct wire_blocks *blocks, int level)
 
 void wire_blocks_free(struct wire_blocks *blocks)
 {
-    wire_aside_stop(blocks->aside);
+    wire_packer_stop(blocks->packer);
     wire_pack_free(&blocks->pack);
     ZSTD_freeDCtx(blocks->unpack);
     poise_buf_free(&blocks->raw);
@@ -61,14 +61,14 @@ int wire_blocks_close(struct wire_blocks *blocks)
     if (blocks->raw.len == 0) {
         return 0;
     }
-    if (blocks->may_aside && !blocks->aside &&
-        wire_aside_is_for(blocks->raw.len)) {
+    if (blocks->may_use_thread && !blocks->packer &&
+        wire_packer_is_for(blocks->raw.len)) {
         /* Without a thread it is done here. */
-        blocks->aside = wire_aside_start(&blocks->pack);
-        blocks->may_aside = blocks->aside != NULL;
+        blocks->packer = wire_packer_start(&blocks->pack);
+        blocks->may_use_thread = blocks->packer != NULL;
     }
-    if (blocks->aside) {
-        code = wire_aside_put(blocks->aside, &blocks->raw, &blocks->out);
+    if (blocks->packer) {
+        code = wire_packer_put(blocks->packer, &blocks->raw, &blocks->out);
     } else {
         code = wire_pack_block(&blocks->pack, &blocks->raw, &blocks->out);
         poise_buf_reset(&blocks->raw);
@@ -81,8 +81,9 @@ int wire_blocks_close(struct wire_blocks *blocks)
 int wire_blocks_collect(struct wire_blocks *blocks, bool all)
 {
     size_t before = blocks->out.len;
-    int code =
-        blocks->aside ? wire_aside_take(blocks->aside, all, &blocks->out) : 0;
+    int code = blocks->packer
+                   ? wire_packer_take(blocks->packer, all, &blocks->out)
+                   : 0;
 
     blocks->bytes_out += blocks->out.len - before;
     return code;

@@ -1,11 +1,11 @@
 /*
- * wire.h - how the parts of the protocol meet; of the room dedup, for peer.c,
- * sender.c, receiver.c, block.c and delta.c only.
+ * Shared inside room dedup/protocol.
  *
  * peer.c takes calls and bytes and hands them on; sender.c makes groups of
- * items out of pieces, receiver.c pieces out of groups, loose.c updates before
- * their turn; block.c carries messages in blocks, which pack.c compresses.
- * Messages: docs/wire.md.
+ * items out of pieces, receiver.c pieces out of groups, unordered.c updates
+ * before their turn; multicast.c sends the same to several; block.c carries
+ * messages in blocks, which pack.c compresses. choose.c, model.c and analyse.c
+ * foretell what all of this costs. Messages: docs/wire.md.
  */
 #ifndef POISE_DEDUP_PROTOCOL_INTERNAL_H
 #define POISE_DEDUP_PROTOCOL_INTERNAL_H
@@ -34,8 +34,8 @@ enum wire_op {
     WIRE_REQUEST,
     WIRE_ACK,
     WIRE_PRINTS,
-    WIRE_CHORUS,
-    WIRE_LOOSE,
+    WIRE_MULTICAST,
+    WIRE_UNORDERED,
     WIRE_UPDATE,
     WIRE_RESIDUAL,
     WIRE_OPS
@@ -59,11 +59,11 @@ enum {
     WIRE_BASE_MOST = 1 << 15, /* bytes that a delta is made against */
     WIRE_MISS_MOST = 1 << 14, /* bytes in one DATA or DELTA */
     WIRE_SKIP_MOST = 1 << 14,
-    WIRE_MEMBERS_MOST = 32,     /* of a chorus */
-    WIRE_CHORUS_MOST = 1 << 16, /* bytes in one CHORUS */
-    WIRE_UNUSED_MOST = 1 << 20, /* bytes of fingerprints that wait */
-    WIRE_GUESS_MOST = 16 << 20, /* bytes of references looked up too early */
-    WIRE_GUESS_GROUPS = 256,    /* that are tried again and again */
+    WIRE_MEMBERS_MOST = 32,        /* of a multicast */
+    WIRE_MULTICAST_MOST = 1 << 16, /* bytes in one MULTICAST */
+    WIRE_UNUSED_MOST = 1 << 20,    /* bytes of fingerprints that wait */
+    WIRE_GUESS_MOST = 16 << 20,    /* bytes of references looked up too early */
+    WIRE_GUESS_GROUPS = 256,       /* that are tried again and again */
 };
 
 static inline uint64_t wire_zigzag(int64_t value)
@@ -136,11 +136,11 @@ int wire_residual_read(struct poise_reader *message, struct wire_grid *grid,
 
 /* ---- pack.c ------------------------------------------------------------- */
 
-/** What packs the blocks of a connection. */
+/** Compresses the blocks of a connection. */
 struct wire_pack {
     ZSTD_CCtx *ctx;
-    uint32_t stiff;  /* blocks in a row that did not shrink */
-    uint32_t spared; /* blocks in a row that were not packed for it */
+    uint32_t incompressible; /* blocks in a row that did not shrink */
+    uint32_t skipped;        /* blocks in a row that were not packed for that */
     struct poise_buf packed;
 };
 int wire_pack_init(struct wire_pack *pack, int level);
@@ -149,27 +149,28 @@ void wire_pack_free(struct wire_pack *pack);
 int wire_pack_block(struct wire_pack *pack, const struct poise_buf *raw,
                     struct poise_buf *out);
 
-/** A thread that does it; NULL if there is none to be had. What it packs with
- * is its own until it is stopped. */
-struct wire_aside;
-struct wire_aside *wire_aside_start(struct wire_pack *pack);
-void wire_aside_stop(struct wire_aside *aside);
+/** A thread that compresses; NULL if it cannot be started. `pack` is the
+ * thread's own until it is stopped. */
+struct wire_packer;
+struct wire_packer *wire_packer_start(struct wire_pack *pack);
+void wire_packer_stop(struct wire_packer *aside);
 /** Whether a block of so many bytes is worth a thread. */
-bool wire_aside_is_for(size_t len);
+bool wire_packer_is_for(size_t len);
 /** Hand over a block's messages, for others' memory, when there is room for
  * them; append what is packed already. */
-int wire_aside_put(struct wire_aside *aside, struct poise_buf *raw,
-                   struct poise_buf *out);
+int wire_packer_put(struct wire_packer *aside, struct poise_buf *raw,
+                    struct poise_buf *out);
 /** Append what is packed; `all`: when all is. */
-int wire_aside_take(struct wire_aside *aside, bool all, struct poise_buf *out);
+int wire_packer_take(struct wire_packer *aside, bool all,
+                     struct poise_buf *out);
 
 /* ---- block.c ------------------------------------------------------------ */
 
 /** Messages on their way out and in. */
 struct wire_blocks {
     struct wire_pack pack;
-    struct wire_aside *aside; /* NULL: none */
-    bool may_aside;
+    struct wire_packer *packer; /* NULL: none */
+    bool may_use_thread;
     ZSTD_DCtx *unpack;
     struct poise_buf raw;  /* messages of the block being made */
     struct poise_buf out;  /* bytes for the other end */
@@ -228,13 +229,13 @@ struct wire_stream {
     struct poise_dedup_segmenter *segmenter; /* of data to send */
     struct poise_dedup_peer *peer;
     uint32_t number;
-    bool is_early;            /* its segmenter was not chosen */
-    uint64_t sent_at, got_at; /* where the next piece lies */
+    bool is_early;                 /* its segmenter was not chosen */
+    uint64_t sent_at, received_at; /* where the next piece lies */
 
     /* Updates. */
-    bool asked, is_loose;       /* the other end; by the other end */
-    uint64_t sent, told;        /* of the next that is sent; that the other
-                                   end expects */
+    bool asked, is_unordered;   /* this end asked for them; the other did */
+    uint64_t sent, announced;   /* number of the next that is sent; that the
+                                   other end expects */
     uint64_t expected;          /* of the next that comes */
     uint64_t final, superseded; /* all below are */
     uint64_t ordered;           /* groups up to the last one with pieces */
@@ -267,7 +268,7 @@ struct wire_sender {
     uint64_t added; /* the first that was new in this group */
 
     /* Beliefs. */
-    uint32_t heat; /* how many segments of late were in the cache */
+    uint32_t hit_rate; /* of late, how many segments were in the cache */
     uint64_t distrust_until, backoff; /* groups */
     uint64_t doubted; /* groups sent when a belief failed last */
     uint32_t useless; /* groups in a row whose fingerprints all missed */
@@ -287,9 +288,9 @@ int wire_sender_request(struct poise_dedup_peer *peer,
                         struct poise_reader *message);
 int wire_sender_ack(struct poise_dedup_peer *peer,
                     struct poise_reader *message);
-/** Groups that nobody waits for any more go. */
-void wire_sender_settle(struct poise_dedup_peer *peer);
-/** An update: the message that tells its places, and its pieces, of `bytes`
+/** Free groups that all receivers have acknowledged. */
+void wire_sender_release(struct poise_dedup_peer *peer);
+/** An update: the message with its places, and its pieces, of `bytes`
  * together. */
 int wire_sender_update(struct poise_dedup_peer *peer,
                        struct wire_stream *stream,
@@ -299,9 +300,10 @@ void wire_sender_free(struct wire_sender *sender);
 
 /* ---- receiver.c --------------------------------------------------------- */
 
-struct wire_got;
+struct wire_received;
 struct wire_receiver {
-    struct wire_got *oldest, *newest, *open; /* open: its hash is to come */
+    struct wire_received *oldest, *newest,
+        *open; /* open: its hash is to come */
     uint64_t numbers;
     uint64_t count, bytes; /* of groups that wait */
     uint64_t acks;         /* to be sent */
@@ -320,46 +322,49 @@ int wire_receiver_supply(struct poise_dedup_peer *peer,
 int wire_receiver_advance(struct poise_dedup_peer *peer);
 void wire_receiver_free(struct wire_receiver *receiver);
 
-/* ---- loose.c ------------------------------------------------------------ */
+/* ---- unordered.c -------------------------------------------------------- */
 
 /** The other end asks for updates. */
-int wire_loose_asked(struct poise_dedup_peer *peer,
-                     struct poise_reader *message);
-/** Send one to who asked for it. */
-int wire_loose_send(struct poise_dedup_peer *peer, struct wire_stream *stream,
-                    const struct poise_dedup_update *update);
-/** -EINVAL if it is none that can be sent. */
-int wire_loose_check(const struct poise_dedup_update *update);
+int wire_unordered_asked(struct poise_dedup_peer *peer,
+                         struct poise_reader *message);
+/** Send one to an end that asked for updates. */
+int wire_update_send(struct poise_dedup_peer *peer, struct wire_stream *stream,
+                     const struct poise_dedup_update *update);
+/** -EINVAL if it cannot be sent. */
+int wire_update_check(const struct poise_dedup_update *update);
 
-/* ---- chorus.c ----------------------------------------------------------- */
+/* ---- multicast.c -------------------------------------------------------- */
 
-/** One of several that are sent the same: `lead` makes groups and blocks, and
- * has no connection; a member has one, and carries them. */
+/** A member of a multicast: the leader makes groups and blocks, and has no
+ * connection; a member has one, and carries them. */
 struct wire_member {
-    struct poise_dedup_peer *lead;
+    struct poise_dedup_peer *leader;
     struct poise_buf prints; /* in its key, that the next blocks refer to */
     uint64_t print_count;
     uint64_t acked, in_flight; /* groups, bytes */
 };
 
-/** Who is sent to: itself, or all members, for each of which a fingerprint is
- * put into the message being made. */
+/** Name data in the message being made: by the receiver's fingerprint, or by
+ * one for each member. */
 void wire_put_named(struct poise_dedup_peer *peer, const void *data,
                     size_t len);
-int wire_chorus_join(struct poise_dedup_peer *lead,
-                     struct poise_dedup_peer *member);
-void wire_chorus_leave(struct poise_dedup_peer *member);
-/** Whether all said hello; what holds for all of them. */
-bool wire_chorus_met(struct poise_dedup_peer *lead);
-/** Hand what was made to the members. */
-int wire_chorus_spread(struct poise_dedup_peer *lead);
-/** What a member's other end hears. */
-int wire_chorus_prints(struct poise_dedup_peer *peer,
-                       struct poise_reader *message);
-int wire_chorus_hear(struct poise_dedup_peer *peer,
-                     struct poise_reader *message,
-                     int (*take)(struct poise_reader *messages, void *arg));
-/** The next fingerprint, in the message or of those that came before it. */
+int wire_multicast_join(struct poise_dedup_peer *leader,
+                        struct poise_dedup_peer *member);
+void wire_multicast_leave(struct poise_dedup_peer *member);
+/** Whether all members received a hello; what holds for all is the leader's. */
+bool wire_multicast_is_ready(struct poise_dedup_peer *leader);
+/** Hand the leader's output to the members. */
+int wire_multicast_send(struct poise_dedup_peer *leader);
+/** The receiver's side: fingerprints for what comes, and a part of the leader's
+ * blocks. */
+int wire_multicast_prints(struct poise_dedup_peer *peer,
+                          struct poise_reader *message);
+int wire_multicast_receive(struct poise_dedup_peer *peer,
+                           struct poise_reader *message,
+                           int (*take)(struct poise_reader *messages,
+                                       void *arg));
+/** The next fingerprint: in the message, or in a multicast of those that came
+ * before it. */
 uint64_t wire_take_print(struct poise_dedup_peer *peer,
                          struct poise_reader *message, uint32_t bits);
 
@@ -383,17 +388,19 @@ struct poise_dedup_peer {
     struct poise_dedup_peer_stats stats;
     int error;
 
-    /* Of a chorus: of who leads, of a member, and of who hears one. */
-    bool leads;
+    /* Multicast: of the leader, of a member ... */
+    bool is_leader;
     struct poise_dedup_peer **members;
     size_t member_count;
     struct wire_member member;
-    struct wire_blocks *heard;
-    struct poise_buf heard_prints;
-    size_t heard_at;
-    bool hears;
+    /* ... and of a receiver: the leader's blocks, and fingerprints for them, of
+     * which the first multicast_at bytes were used. */
+    struct wire_blocks *multicast;
+    struct poise_buf multicast_prints;
+    size_t multicast_at;
+    bool in_multicast; /* the message being read is of these blocks */
 
-    /* What the other end said of itself. */
+    /* The other end's hello. */
     bool met, knows_updates;
     struct poise_dedup_key key;
     uint32_t bits;
@@ -403,6 +410,8 @@ struct poise_dedup_peer {
 /** Stream `number`, made at first use; NULL without memory. */
 struct wire_stream *wire_stream_of(struct poise_dedup_peer *peer,
                                    uint32_t number);
+/* ---- message.c ---------------------------------------------------------- */
+
 /** -EBADMSG: what the other end sends makes no sense. */
 int wire_bad(const char *why);
 /** Bytes of a fingerprint on the wire. */

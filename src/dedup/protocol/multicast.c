@@ -1,9 +1,19 @@
 /*
- * Several receivers that are sent the same. Who leads makes groups and
- * compressed blocks once, without the fingerprints in them, as each cache has a
- * key of its own; these go before the blocks, to each receiver its own. What
- * comes back is the business of one connection: who lacks something is supplied
- * with it, and a group is kept until the last one has it.
+ * Multicast: several receivers that are sent the same.
+ *
+ * The leader makes groups and compressed blocks once. Fingerprints cannot be in
+ * them, as each cache has a key of its own: each member collects its own
+ * (wire_put_named), and sends them as PRINTS before the blocks that they belong
+ * to, which go as bytes in MULTICAST messages. A receiver reads the next of its
+ * PRINTS wherever a message of such a block has a fingerprint. So both sides
+ * have to come upon fingerprints in the same order, which they do, as the
+ * messages are the same for all.
+ *
+ * What comes back belongs to one connection: a member acknowledges groups by
+ * itself (`acked`: all below), a group is kept until `waits`, the number of
+ * members that have not acknowledged it, is 0, and what one receiver lacks is
+ * supplied through its own connection. A member that leaves is taken off the
+ * `waits` of all groups that it had not acknowledged.
  */
 #include "internal.h"
 
@@ -15,7 +25,7 @@
 
 void wire_put_named(struct poise_dedup_peer *peer, const void *data, size_t len)
 {
-    if (!peer->leads) {
+    if (!peer->is_leader) {
         wire_put_print(&peer->blocks.raw,
                        poise_dedup_fingerprint(&peer->key, data, len),
                        peer->bits);
@@ -29,59 +39,61 @@ void wire_put_named(struct poise_dedup_peer *peer, const void *data, size_t len)
     }
 }
 
-int wire_chorus_join(struct poise_dedup_peer *lead,
-                     struct poise_dedup_peer *member)
+int wire_multicast_join(struct poise_dedup_peer *leader,
+                        struct poise_dedup_peer *member)
 {
     struct poise_dedup_peer **grown;
 
-    if (lead->member_count == WIRE_MEMBERS_MOST || lead->sender.numbers > 0) {
-        return poise_error_set(EINVAL, "send to several", NULL,
+    if (leader->member_count == WIRE_MEMBERS_MOST ||
+        leader->sender.numbers > 0) {
+        return poise_error_set(EINVAL, "multicast", NULL,
                                "%d at most, all from the beginning",
                                WIRE_MEMBERS_MOST);
     }
-    grown = poise_realloc(lead->members, lead->member_count + 1, sizeof *grown);
+    grown =
+        poise_realloc(leader->members, leader->member_count + 1, sizeof *grown);
     if (!grown) {
         return -ENOMEM;
     }
-    lead->members = grown;
-    lead->members[lead->member_count++] = member;
-    member->member.lead = lead;
+    leader->members = grown;
+    leader->members[leader->member_count++] = member;
+    member->member.leader = leader;
     return 0;
 }
 
-void wire_chorus_leave(struct poise_dedup_peer *member)
+void wire_multicast_leave(struct poise_dedup_peer *member)
 {
-    struct poise_dedup_peer *lead = member->member.lead;
+    struct poise_dedup_peer *leader = member->member.leader;
     struct wire_sent *group;
     size_t i = 0;
 
-    if (!lead) {
+    if (!leader) {
         return;
     }
-    for (group = lead->sender.oldest; group; group = group->next) {
+    for (group = leader->sender.oldest; group; group = group->next) {
         group->waits -= group->number >= member->member.acked;
     }
-    while (lead->members[i] != member) {
+    while (leader->members[i] != member) {
         i++;
     }
-    lead->members[i] = lead->members[--lead->member_count];
-    member->member.lead = NULL;
-    wire_sender_settle(lead);
+    leader->members[i] = leader->members[--leader->member_count];
+    member->member.leader = NULL;
+    wire_sender_release(leader);
 }
 
-bool wire_chorus_met(struct poise_dedup_peer *lead)
+bool wire_multicast_is_ready(struct poise_dedup_peer *leader)
 {
-    for (size_t i = 0; i < lead->member_count; i++) {
-        const struct poise_dedup_peer *member = lead->members[i];
+    for (size_t i = 0; i < leader->member_count; i++) {
+        const struct poise_dedup_peer *member = leader->members[i];
         if (!member->met) {
             return false;
         }
         /* What is surely new to one of them is sent as such. */
-        if (i == 0 || member->their_containers < lead->their_containers) {
-            lead->their_containers = member->their_containers;
+        if (i == 0 || member->their_containers < leader->their_containers) {
+            leader->their_containers = member->their_containers;
         }
     }
-    return lead->member_count > 0;
+    return leader->member_count > 0;
 }
 
 static int spread_to(struct poise_dedup_peer *peer, const unsigned char *data,
@@ -100,9 +112,9 @@ static int spread_to(struct poise_dedup_peer *peer, const unsigned char *data,
         member->print_count = 0;
     }
     while (code == 0 && len > 0) {
-        size_t part = len < WIRE_CHORUS_MOST ? len : WIRE_CHORUS_MOST;
+        size_t part = len < WIRE_MULTICAST_MOST ? len : WIRE_MULTICAST_MOST;
         code = wire_blocks_room(&peer->blocks, part + 16);
-        poise_buf_putc(raw, WIRE_CHORUS);
+        poise_buf_putc(raw, WIRE_MULTICAST);
         poise_buf_varint(raw, part);
         poise_buf_append(raw, data, part);
         data += part;
@@ -112,28 +124,28 @@ static int spread_to(struct poise_dedup_peer *peer, const unsigned char *data,
     return code < 0 ? code : wire_blocks_close(&peer->blocks);
 }
 
-int wire_chorus_spread(struct poise_dedup_peer *lead)
+int wire_multicast_send(struct poise_dedup_peer *leader)
 {
     const void *data;
-    size_t len = poise_dedup_peer_output(lead, &data);
+    size_t len = poise_dedup_peer_output(leader, &data);
     int code = 0;
 
-    for (size_t i = 0; i < lead->member_count && len > 0 && code == 0; i++) {
-        code = spread_to(lead->members[i], data, len);
+    for (size_t i = 0; i < leader->member_count && len > 0 && code == 0; i++) {
+        code = spread_to(leader->members[i], data, len);
     }
-    poise_dedup_peer_took(lead, len);
+    poise_dedup_peer_took(leader, len);
     return code;
 }
 
 /* ---- hearing ------------------------------------------------------------ */
 
-int wire_chorus_prints(struct poise_dedup_peer *peer,
-                       struct poise_reader *message)
+int wire_multicast_prints(struct poise_dedup_peer *peer,
+                          struct poise_reader *message)
 {
     uint64_t count = poise_reader_varint(message);
     size_t each =
         wire_print_bytes(poise_dedup_store_info(peer->options.store).bits);
-    struct poise_buf *prints = &peer->heard_prints;
+    struct poise_buf *prints = &peer->multicast_prints;
     const unsigned char *from;
 
     if (count > WIRE_UNUSED_MOST / each) {
@@ -144,11 +156,11 @@ int wire_chorus_prints(struct poise_dedup_peer *peer,
         return wire_bad("a message is cut short");
     }
     /* Those that were used go. */
-    if (peer->heard_at > 0) {
-        memmove(prints->data, prints->data + peer->heard_at,
-                prints->len - peer->heard_at);
-        prints->len -= peer->heard_at;
-        peer->heard_at = 0;
+    if (peer->multicast_at > 0) {
+        memmove(prints->data, prints->data + peer->multicast_at,
+                prints->len - peer->multicast_at);
+        prints->len -= peer->multicast_at;
+        peer->multicast_at = 0;
     }
     if (prints->len + count * each > WIRE_UNUSED_MOST) {
         return wire_bad("fingerprints that nothing refers to");
@@ -160,47 +172,49 @@ uint64_t wire_take_print(struct poise_dedup_peer *peer,
                          struct poise_reader *message, uint32_t bits)
 {
     struct poise_reader prints;
-    size_t left = peer->heard_prints.len - peer->heard_at;
+    size_t left = peer->multicast_prints.len - peer->multicast_at;
     uint64_t print;
 
-    if (!peer->hears) {
+    if (!peer->in_multicast) {
         return wire_get_print(message, bits);
     }
     prints = poise_reader_of(
-        left > 0 ? peer->heard_prints.data + peer->heard_at : NULL, left);
+        left > 0 ? peer->multicast_prints.data + peer->multicast_at : NULL,
+        left);
     print = wire_get_print(&prints, bits);
     if (prints.error) {
         message->error = prints.error;
     } else {
-        peer->heard_at += wire_print_bytes(bits);
+        peer->multicast_at += wire_print_bytes(bits);
     }
     return print;
 }
 
-int wire_chorus_hear(struct poise_dedup_peer *peer,
-                     struct poise_reader *message,
-                     int (*take)(struct poise_reader *messages, void *arg))
+int wire_multicast_receive(struct poise_dedup_peer *peer,
+                           struct poise_reader *message,
+                           int (*take)(struct poise_reader *messages,
+                                       void *arg))
 {
     uint64_t len = poise_reader_varint(message);
     const unsigned char *from =
-        len <= WIRE_CHORUS_MOST ? wire_get_bytes(message, len) : NULL;
+        len <= WIRE_MULTICAST_MOST ? wire_get_bytes(message, len) : NULL;
     int code;
 
     if (!from) {
         return wire_bad("a message is cut short");
     }
-    if (!peer->heard) {
-        peer->heard = poise_alloc(1, sizeof *peer->heard);
-        if (!peer->heard) {
+    if (!peer->multicast) {
+        peer->multicast = poise_alloc(1, sizeof *peer->multicast);
+        if (!peer->multicast) {
             return -ENOMEM;
         }
-        code = wire_blocks_init(peer->heard, 0);
+        code = wire_blocks_init(peer->multicast, 0);
         if (code < 0) {
             return code;
         }
     }
-    peer->hears = true;
-    code = wire_blocks_feed(peer->heard, from, len, take, peer);
-    peer->hears = false;
+    peer->in_multicast = true;
+    code = wire_blocks_feed(peer->multicast, from, len, take, peer);
+    peer->in_multicast = false;
     return code;
 }

@@ -80,13 +80,13 @@ static bool looks_random(const unsigned char *data, size_t len)
 /* Whether not to pack this one. */
 static bool is_stiff(struct wire_pack *pack, const struct poise_buf *raw)
 {
-    if (pack->stiff < STIFF_FROM || pack->spared == STIFF_FOR ||
+    if (pack->incompressible < STIFF_FROM || pack->skipped == STIFF_FOR ||
         raw->len < STIFF_LEAST ||
         !looks_random((const unsigned char *)raw->data, raw->len)) {
-        pack->spared = 0;
+        pack->skipped = 0;
         return false;
     }
-    pack->spared++;
+    pack->skipped++;
     return true;
 }
 
@@ -124,7 +124,7 @@ int wire_pack_block(struct wire_pack *pack, const struct poise_buf *raw,
     }
     if (raw->len >= STIFF_LEAST) {
         bool shrank = pack->packed.len < raw->len - raw->len / 64;
-        pack->stiff = shrank ? 0 : pack->stiff + 1;
+        pack->incompressible = shrank ? 0 : pack->incompressible + 1;
     }
     poise_buf_varint(out, raw->len);
     poise_buf_varint(out, pack->packed.len);
@@ -133,7 +133,7 @@ int wire_pack_block(struct wire_pack *pack, const struct poise_buf *raw,
 
 /* ---- aside -------------------------------------------------------------- */
 
-struct wire_aside {
+struct wire_packer {
     struct wire_pack *pack; /* the thread's alone while it runs */
     pthread_t thread;
     pthread_mutex_t lock; /* of all below */
@@ -147,7 +147,7 @@ struct wire_aside {
 
 static void *pack_jobs(void *arg)
 {
-    struct wire_aside *aside = arg;
+    struct wire_packer *aside = arg;
     struct poise_buf out = {0};
 
     pthread_mutex_lock(&aside->lock);
@@ -175,9 +175,9 @@ static void *pack_jobs(void *arg)
     return NULL;
 }
 
-struct wire_aside *wire_aside_start(struct wire_pack *pack)
+struct wire_packer *wire_packer_start(struct wire_pack *pack)
 {
-    struct wire_aside *made = poise_alloc(1, sizeof *made);
+    struct wire_packer *made = poise_alloc(1, sizeof *made);
 
     if (!made) {
         return NULL;
@@ -194,7 +194,7 @@ struct wire_aside *wire_aside_start(struct wire_pack *pack)
     return made;
 }
 
-void wire_aside_stop(struct wire_aside *aside)
+void wire_packer_stop(struct wire_packer *aside)
 {
     if (!aside) {
         return;
@@ -214,7 +214,7 @@ void wire_aside_stop(struct wire_aside *aside)
 }
 
 /* What is packed goes out; the lock is held. */
-static int collect(struct wire_aside *aside, struct poise_buf *out)
+static int collect(struct wire_packer *aside, struct poise_buf *out)
 {
     int code = 0;
 
@@ -234,8 +234,8 @@ static int collect(struct wire_aside *aside, struct poise_buf *out)
                : code;
 }
 
-int wire_aside_put(struct wire_aside *aside, struct poise_buf *raw,
-                   struct poise_buf *out)
+int wire_packer_put(struct wire_packer *aside, struct poise_buf *raw,
+                    struct poise_buf *out)
 {
     int code;
 
@@ -258,7 +258,7 @@ int wire_aside_put(struct wire_aside *aside, struct poise_buf *raw,
     return code;
 }
 
-int wire_aside_take(struct wire_aside *aside, bool all, struct poise_buf *out)
+int wire_packer_take(struct wire_packer *aside, bool all, struct poise_buf *out)
 {
     int code;
 
@@ -271,7 +271,7 @@ int wire_aside_take(struct wire_aside *aside, bool all, struct poise_buf *out)
     return code;
 }
 
-bool wire_aside_is_for(size_t len)
+bool wire_packer_is_for(size_t len)
 {
     return len >= ASIDE_LEAST;
 }

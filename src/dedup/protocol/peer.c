@@ -5,43 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-int wire_bad(const char *why)
-{
-    return poise_error_set(EBADMSG, "understand the other end", NULL, "%s",
-                           why);
-}
-
-void wire_put_print(struct poise_buf *out, uint64_t fingerprint, uint32_t bits)
-{
-    for (size_t i = 0; i < wire_print_bytes(bits); i++) {
-        poise_buf_putc(out, (char)(fingerprint >> (8 * i) & 255));
-    }
-}
-
-const unsigned char *wire_get_bytes(struct poise_reader *reader, size_t len)
-{
-    const unsigned char *at = reader->pos;
-
-    if (reader->error || len > poise_reader_left(reader)) {
-        reader->error = -EBADMSG;
-        return NULL;
-    }
-    reader->pos += len;
-    return at;
-}
-
-uint64_t wire_get_print(struct poise_reader *reader, uint32_t bits)
-{
-    size_t len = wire_print_bytes(bits);
-    const unsigned char *from = wire_get_bytes(reader, len);
-    uint64_t fingerprint = 0;
-
-    for (size_t i = 0; from && i < len; i++) {
-        fingerprint |= (uint64_t)from[i] << (8 * i);
-    }
-    return poise_dedup_short(fingerprint, bits);
-}
-
 /* ---- hello -------------------------------------------------------------- */
 
 static int say_hello(struct poise_dedup_peer *peer)
@@ -55,7 +18,7 @@ static int say_hello(struct poise_dedup_peer *peer)
     poise_buf_append(raw, info.key.bytes, sizeof info.key.bytes);
     poise_buf_varint(raw, info.bits);
     poise_buf_varint(raw, info.containers);
-    /* Who knows no updates takes it for what it says: nothing. */
+    /* An end that knows no updates takes this for an empty acknowledgement. */
     poise_buf_putc(raw, WIRE_ACK);
     poise_buf_varint(raw, 0);
     return wire_blocks_close(&peer->blocks);
@@ -76,7 +39,7 @@ static int take_hello(struct poise_dedup_peer *peer,
     bits = poise_reader_varint(message);
     peer->their_containers = poise_reader_varint(message);
     if (message->error || !key || bits < 8 || bits > 64 || peer->met) {
-        return wire_bad("it does not introduce itself");
+        return wire_bad("its hello makes no sense");
     }
     memcpy(peer->key.bytes, key, POISE_DEDUP_KEY_BYTES);
     peer->bits = (uint32_t)bits;
@@ -94,7 +57,7 @@ static int take_message(struct poise_dedup_peer *peer,
     const unsigned char *op = wire_get_bytes(messages, 1);
 
     if (!op || *op == 0 || *op >= WIRE_OPS ||
-        (peer->hears &&
+        (peer->in_multicast &&
          (*op == WIRE_HELLO || (*op > WIRE_GROUP && *op != WIRE_RESIDUAL)))) {
         return wire_bad("a message of unknown kind");
     }
@@ -112,12 +75,12 @@ static int take_message(struct poise_dedup_peer *peer,
         peer->knows_updates |=
             poise_reader_left(messages) > 0 && *messages->pos == 0;
         return wire_sender_ack(peer, messages);
-    case WIRE_LOOSE:
-        return wire_loose_asked(peer, messages);
+    case WIRE_UNORDERED:
+        return wire_unordered_asked(peer, messages);
     case WIRE_PRINTS:
-        return wire_chorus_prints(peer, messages);
-    case WIRE_CHORUS:
-        return wire_chorus_hear(peer, messages, take_block);
+        return wire_multicast_prints(peer, messages);
+    case WIRE_MULTICAST:
+        return wire_multicast_receive(peer, messages, take_block);
     default:
         return wire_receiver_item(peer, (enum wire_op) * op, messages);
     }
@@ -215,16 +178,16 @@ static struct wire_stream *to_send(struct poise_dedup_peer *peer,
     if (*err == 0 && number >= POISE_DEDUP_STREAMS) {
         *err = poise_error_set(EINVAL, "send", NULL, "no stream %u", number);
     }
-    if (*err == 0 && peer->member.lead) {
+    if (*err == 0 && peer->member.leader) {
         *err = poise_error_set(EINVAL, "send", NULL,
-                               "all of it goes through who leads");
+                               "all of it is sent through the leader");
     }
-    if (*err == 0 && peer->leads && !peer->met) {
-        peer->met = wire_chorus_met(peer);
+    if (*err == 0 && peer->is_leader && !peer->met) {
+        peer->met = wire_multicast_is_ready(peer);
     }
     if (*err == 0 && !peer->met) {
         *err = poise_error_set(EAGAIN, "send", NULL,
-                               "the other end did not say who it is yet");
+                               "the other end has not sent its hello yet");
     }
     if (*err < 0) {
         return NULL;
@@ -331,8 +294,8 @@ static int add_sample(struct poise_dedup_peer *peer, struct wire_stream *stream,
 /* What was made goes to those for whom it was made. */
 static int spread(struct poise_dedup_peer *peer)
 {
-    if (peer->error == 0 && peer->leads) {
-        peer->error = wire_chorus_spread(peer);
+    if (peer->error == 0 && peer->is_leader) {
+        peer->error = wire_multicast_send(peer);
     }
     return peer->error;
 }
@@ -381,7 +344,7 @@ int poise_dedup_peer_update(struct poise_dedup_peer *peer, uint32_t number,
     struct wire_stream *stream = to_send(peer, number, &code);
     uint64_t next;
 
-    code = stream ? wire_loose_check(update) : code;
+    code = stream ? wire_update_check(update) : code;
     if (code == 0 && stream->segmenter) {
         code = poise_error_set(EINVAL, "send an update", NULL,
                                "stream %u is being cut", number);
@@ -391,14 +354,14 @@ int poise_dedup_peer_update(struct poise_dedup_peer *peer, uint32_t number,
     }
     next = stream->sent++;
     peer->error =
-        stream->is_loose
-            ? wire_loose_send(peer, stream, update)
+        stream->is_unordered
+            ? wire_update_send(peer, stream, update)
             : wire_sender_all(peer, stream, update->pieces, update->count);
     code = spread(peer);
-    if (code == 0 && stream->is_loose && sequence) {
+    if (code == 0 && stream->is_unordered && sequence) {
         *sequence = next;
     }
-    return code < 0 ? code : stream->is_loose;
+    return code < 0 ? code : stream->is_unordered;
 }
 
 int poise_dedup_peer_end(struct poise_dedup_peer *peer, uint32_t number)
@@ -469,14 +432,15 @@ void poise_dedup_peer_took(struct poise_dedup_peer *peer, size_t len)
     if (blocks->taken == blocks->out.len) {
         poise_buf_reset(&blocks->out);
         blocks->taken = 0;
-        /* What went wrong is told when something is sent. */
+        /* What went wrong is reported by the next call that sends. */
         wire_blocks_collect(blocks, false);
     }
 }
 
 uint64_t poise_dedup_peer_in_flight(const struct poise_dedup_peer *peer)
 {
-    return peer->member.lead ? peer->member.in_flight : peer->sender.in_flight;
+    return peer->member.leader ? peer->member.in_flight
+                               : peer->sender.in_flight;
 }
 
 struct poise_dedup_choice
@@ -513,8 +477,8 @@ int poise_dedup_peer_create(const struct poise_dedup_peer_options *options,
         made->options.method = &dedup_gear;
     }
     made->is_chosen = made->options.method != &dedup_auto;
-    made->blocks.may_aside =
-        options->packs_aside && !options->leads && !options->follows;
+    made->blocks.may_use_thread =
+        options->packs_in_thread && !options->is_leader && !options->leader;
     code = wire_blocks_init(&made->blocks, options->level);
     if (code == 0) {
         code = poise_dedup_hasher_create(&made->hasher);
@@ -522,12 +486,12 @@ int poise_dedup_peer_create(const struct poise_dedup_peer_options *options,
     if (code == 0) {
         code = poise_dedup_hasher_create(&made->prover);
     }
-    if (code == 0 && !options->leads) {
+    if (code == 0 && !options->is_leader) {
         code = say_hello(made);
     }
-    made->leads = options->leads;
-    if (code == 0 && options->follows) {
-        code = wire_chorus_join(options->follows, made);
+    made->is_leader = options->is_leader;
+    if (code == 0 && options->leader) {
+        code = wire_multicast_join(options->leader, made);
     }
     if (code < 0) {
         poise_dedup_peer_destroy(made);
@@ -550,12 +514,12 @@ void poise_dedup_peer_destroy(struct poise_dedup_peer *peer)
     }
     poise_dedup_segmenter_destroy(peer->spare);
     poise_buf_free(&peer->sample);
-    wire_chorus_leave(peer);
-    if (peer->heard) {
-        wire_blocks_free(peer->heard);
-        free(peer->heard);
+    wire_multicast_leave(peer);
+    if (peer->multicast) {
+        wire_blocks_free(peer->multicast);
+        free(peer->multicast);
     }
-    poise_buf_free(&peer->heard_prints);
+    poise_buf_free(&peer->multicast_prints);
     poise_buf_free(&peer->member.prints);
     free(peer->members);
     wire_sender_free(&peer->sender);

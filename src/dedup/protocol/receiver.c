@@ -5,13 +5,13 @@
  * then they may still bring it. Nothing is delivered before the hash over its
  * group has proved it.
  */
-#include "intervals.h"
+#include "received.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-static void got_free(struct wire_got *group)
+static void received_free(struct wire_received *group)
 {
     for (uint32_t i = 0; group && i < group->count; i++) {
         poise_buf_free(&group->items[i].data);
@@ -19,7 +19,7 @@ static void got_free(struct wire_got *group)
         poise_buf_free(&group->items[i].guess);
     }
     if (group) {
-        got_loose_free(group);
+        received_updates_free(group);
         free(group->items);
         free(group);
     }
@@ -28,19 +28,19 @@ static void got_free(struct wire_got *group)
 void wire_receiver_free(struct wire_receiver *receiver)
 {
     while (receiver->oldest) {
-        struct wire_got *next = receiver->oldest->next;
-        got_free(receiver->oldest);
+        struct wire_received *next = receiver->oldest->next;
+        received_free(receiver->oldest);
         receiver->oldest = next;
     }
-    got_free(receiver->open);
+    received_free(receiver->open);
     poise_buf_free(&receiver->scratch);
     poise_buf_free(&receiver->pieces);
 }
 
 /* ---- taking items in ---------------------------------------------------- */
 
-int got_charge(struct wire_receiver *receiver, struct wire_got *group,
-               uint64_t bytes)
+int received_charge(struct wire_receiver *receiver, struct wire_received *group,
+                    uint64_t bytes)
 {
     group->bytes += bytes;
     receiver->bytes += bytes;
@@ -50,11 +50,11 @@ int got_charge(struct wire_receiver *receiver, struct wire_got *group,
                : 0;
 }
 
-static struct got_item *add_item(struct wire_receiver *receiver,
-                                 enum wire_op op, int *err)
+static struct received_item *add_item(struct wire_receiver *receiver,
+                                      enum wire_op op, int *err)
 {
-    struct wire_got *group = receiver->open;
-    struct got_item *item;
+    struct wire_received *group = receiver->open;
+    struct received_item *item;
 
     *err =
         group->count == WIRE_ITEMS_MOST ? wire_bad("a group is too long") : 0;
@@ -63,7 +63,7 @@ static struct got_item *add_item(struct wire_receiver *receiver,
     }
     if (group->count == group->cap) {
         uint32_t cap = group->cap ? 2 * group->cap : 32;
-        struct got_item *grown =
+        struct received_item *grown =
             poise_realloc(group->items, cap, sizeof *grown);
         if (!grown) {
             *err = -ENOMEM;
@@ -73,11 +73,11 @@ static struct got_item *add_item(struct wire_receiver *receiver,
         group->cap = cap;
     }
     item = &group->items[group->count++];
-    *item = (struct got_item){.op = op, .stream = group->stream};
+    *item = (struct received_item){.op = op, .stream = group->stream};
     item->placed = group->placed;
     item->place = group->place;
     group->placed = false;
-    *err = got_charge(receiver, group, sizeof *item);
+    *err = received_charge(receiver, group, sizeof *item);
     return *err < 0 ? NULL : item;
 }
 
@@ -112,7 +112,7 @@ static int take_bytes(struct poise_reader *message, size_t len,
                 : wire_bad("a message is cut short");
 }
 
-static int take_fill(struct got_item *item, struct poise_reader *message)
+static int take_fill(struct received_item *item, struct poise_reader *message)
 {
     uint64_t len = poise_reader_varint(message);
     uint64_t period = poise_reader_varint(message);
@@ -131,12 +131,12 @@ static int take_fill(struct got_item *item, struct poise_reader *message)
             item->data.data[item->data.len - period];
     }
     item->period = (uint32_t)period;
-    item->state = GOT_DONE;
-    return got_len(item, len);
+    item->state = ITEM_DONE;
+    return received_len(item, len);
 }
 
 /* The steps of a delta, which end where their bytes do. */
-static int take_delta(struct got_item *item, struct poise_reader *message)
+static int take_delta(struct received_item *item, struct poise_reader *message)
 {
     struct poise_reader steps;
     size_t sum;
@@ -177,7 +177,8 @@ static int take_delta(struct got_item *item, struct poise_reader *message)
 }
 
 /* What it stands for is known when all before it in the group is. */
-static int take_residual(struct poise_dedup_peer *peer, struct got_item *item,
+static int take_residual(struct poise_dedup_peer *peer,
+                         struct received_item *item,
                          struct poise_reader *message)
 {
     struct wire_grid grid;
@@ -194,16 +195,17 @@ static int take_residual(struct poise_dedup_peer *peer, struct got_item *item,
         code =
             poise_buf_append(&item->data, body, (size_t)(message->pos - body));
     }
-    item->state = GOT_DONE;
+    item->state = ITEM_DONE;
     item->is_residual = true;
-    return code < 0 ? code
-                    : got_charge(&peer->receiver, peer->receiver.open, sum);
+    return code < 0
+               ? code
+               : received_charge(&peer->receiver, peer->receiver.open, sum);
 }
 
-static int take_item(struct poise_dedup_peer *peer, struct got_item *item,
+static int take_item(struct poise_dedup_peer *peer, struct received_item *item,
                      uint32_t bits, struct poise_reader *message)
 {
-    struct wire_got *group = peer->receiver.open;
+    struct wire_received *group = peer->receiver.open;
     size_t sum;
     int code = 0;
 
@@ -224,7 +226,7 @@ static int take_item(struct poise_dedup_peer *peer, struct got_item *item,
     case WIRE_DATA:
         code = take_lens(message, &item->lens, &sum);
         code = code < 0 ? code : take_bytes(message, sum, &item->data);
-        item->state = GOT_DONE;
+        item->state = ITEM_DONE;
         break;
     case WIRE_LITERAL:
         sum = poise_reader_varint(message);
@@ -232,8 +234,8 @@ static int take_item(struct poise_dedup_peer *peer, struct got_item *item,
             return wire_bad("a literal of senseless length");
         }
         code = take_bytes(message, sum, &item->data);
-        code = code < 0 ? code : got_len(item, sum);
-        item->state = GOT_DONE;
+        code = code < 0 ? code : received_len(item, sum);
+        item->state = ITEM_DONE;
         break;
     case WIRE_FILL:
         return take_fill(item, message);
@@ -242,7 +244,7 @@ static int take_item(struct poise_dedup_peer *peer, struct got_item *item,
     case WIRE_RESIDUAL:
         return take_residual(peer, item, message);
     default: /* WIRE_END */
-        item->state = GOT_DONE;
+        item->state = ITEM_DONE;
         break;
     }
     return code;
@@ -255,19 +257,19 @@ static int take_prints(struct poise_dedup_peer *peer, uint32_t bits,
     int code = 0;
 
     for (uint64_t i = 0; i < count && code == 0; i++) {
-        struct got_item *item =
+        struct received_item *item =
             add_item(&peer->receiver, WIRE_FINGERPRINTS, &code);
         if (item) {
             item->print = wire_take_print(peer, message, bits);
             item->count = 1;
             code = message->error ? wire_bad("a message is cut short")
-                                  : got_loose_count(peer, item);
+                                  : received_update_count(peer, item);
         }
     }
     return code;
 }
 
-static int take_place(struct wire_got *group, struct poise_reader *message)
+static int take_place(struct wire_received *group, struct poise_reader *message)
 {
     group->place.x = (uint64_t)wire_unzigzag(poise_reader_varint(message));
     group->place.y = (uint32_t)poise_reader_varint(message);
@@ -282,7 +284,7 @@ static int end_group(struct poise_dedup_peer *peer,
                      struct poise_reader *message)
 {
     struct wire_receiver *receiver = &peer->receiver;
-    struct wire_got *group = receiver->open;
+    struct wire_received *group = receiver->open;
     const unsigned char *hash =
         wire_get_bytes(message, POISE_DEDUP_GROUP_BYTES);
 
@@ -303,7 +305,7 @@ int wire_receiver_item(struct poise_dedup_peer *peer, enum wire_op op,
 {
     struct wire_receiver *receiver = &peer->receiver;
     uint32_t bits = poise_dedup_store_info(peer->options.store).bits;
-    struct got_item *item;
+    struct received_item *item;
     uint64_t number, before;
     int code;
 
@@ -322,7 +324,7 @@ int wire_receiver_item(struct poise_dedup_peer *peer, enum wire_op op,
     case WIRE_GROUP:
         return end_group(peer, message);
     case WIRE_UPDATE:
-        return got_loose_begin(peer, message);
+        return received_update_begin(peer, message);
     case WIRE_PLACE:
         return take_place(receiver->open, message);
     case WIRE_FINGERPRINTS:
@@ -341,39 +343,39 @@ int wire_receiver_item(struct poise_dedup_peer *peer, enum wire_op op,
     before = poise_reader_left(message);
     code = take_item(peer, item, bits, message);
     if (code == 0) {
-        code = got_loose_count(peer, item);
+        code = received_update_count(peer, item);
     }
     before -= poise_reader_left(message);
     return code < 0 ? code
-                    : got_charge(receiver, receiver->open,
-                                 before + item->data.len + item->lens.len);
+                    : received_charge(receiver, receiver->open,
+                                      before + item->data.len + item->lens.len);
 }
 
 /* ---- what they stand for ------------------------------------------------ */
 
 /* References are looked up when the group is the oldest; fingerprints at
  * once. */
-static int look_up_group(struct poise_dedup_peer *peer, struct wire_got *group,
-                         bool is_oldest)
+static int look_up_group(struct poise_dedup_peer *peer,
+                         struct wire_received *group, bool is_oldest)
 {
-    struct got_cursor cursor = {0};
+    struct received_cursor cursor = {0};
 
     for (uint32_t i = 0; i < group->count; i++) {
-        struct got_item *item = &group->items[i];
+        struct received_item *item = &group->items[i];
         uint64_t before = item->data.len + item->lens.len;
         bool is_print = item->op == WIRE_FINGERPRINTS;
         int code;
-        if (item->state != GOT_OPEN || (!is_print && !is_oldest)) {
+        if (item->state != ITEM_OPEN || (!is_print && !is_oldest)) {
             continue;
         }
-        code = got_look_up(peer, item, &cursor);
+        code = received_resolve(peer, item, &cursor);
         if (code < 0) {
             return code;
         }
-        item->state = code == 1 ? GOT_DONE : GOT_MISSING;
+        item->state = code == 1 ? ITEM_DONE : ITEM_MISSING;
         if (code == 1 && item->data.len + item->lens.len > before) {
-            code = got_charge(&peer->receiver, group,
-                              item->data.len + item->lens.len - before);
+            code = received_charge(&peer->receiver, group,
+                                   item->data.len + item->lens.len - before);
         }
         if (code < 0) {
             return code;
@@ -383,14 +385,14 @@ static int look_up_group(struct poise_dedup_peer *peer, struct wire_got *group,
 }
 
 /* Ask for what is missing, by its distances. */
-static int ask(struct poise_dedup_peer *peer, struct wire_got *group)
+static int ask(struct poise_dedup_peer *peer, struct wire_received *group)
 {
     struct poise_buf *raw = &peer->blocks.raw;
     uint32_t count = 0, last = 0;
     int code;
 
     for (uint32_t i = 0; i < group->count; i++) {
-        count += group->items[i].state == GOT_MISSING;
+        count += group->items[i].state == ITEM_MISSING;
     }
     if (count == 0) {
         return 0;
@@ -403,16 +405,17 @@ static int ask(struct poise_dedup_peer *peer, struct wire_got *group)
     poise_buf_varint(raw, group->number);
     poise_buf_varint(raw, count);
     for (uint32_t i = 0; i < group->count; i++) {
-        if (group->items[i].state == GOT_MISSING) {
+        if (group->items[i].state == ITEM_MISSING) {
             poise_buf_varint(raw, i + 1 - last);
             last = i + 1;
-            group->items[i].state = GOT_ASKED;
+            group->items[i].state = ITEM_REQUESTED;
         }
     }
     return raw->error;
 }
 
-static int ask_for_all(struct poise_dedup_peer *peer, struct wire_got *group)
+static int ask_for_all(struct poise_dedup_peer *peer,
+                       struct wire_received *group)
 {
     int code = wire_blocks_room(&peer->blocks, 32);
 
@@ -420,7 +423,7 @@ static int ask_for_all(struct poise_dedup_peer *peer, struct wire_got *group)
         return code;
     }
     for (uint32_t i = 0; i < group->count; i++) {
-        group->items[i].state = GOT_ASKED;
+        group->items[i].state = ITEM_REQUESTED;
     }
     group->repaired = true;
     poise_buf_putc(&peer->blocks.raw, WIRE_REQUEST);
@@ -433,8 +436,8 @@ int wire_receiver_supply(struct poise_dedup_peer *peer,
 {
     uint64_t number = poise_reader_varint(message);
     uint64_t index = poise_reader_varint(message);
-    struct wire_got *group = peer->receiver.oldest;
-    struct got_item *item;
+    struct wire_received *group = peer->receiver.oldest;
+    struct received_item *item;
     size_t sum;
     int code;
 
@@ -442,26 +445,28 @@ int wire_receiver_supply(struct poise_dedup_peer *peer,
         group = group->next;
     }
     if (message->error || !group || index >= group->count ||
-        group->items[index].state != GOT_ASKED) {
+        group->items[index].state != ITEM_REQUESTED) {
         return wire_bad("it supplies what was not asked for");
     }
     item = &group->items[index];
-    got_replace(group, item);
+    received_replace(group, item);
     code = take_lens(message, &item->lens, &sum);
     if (code == 0) {
         code = take_bytes(message, sum, &item->data);
     }
-    item->state = GOT_DONE;
+    item->state = ITEM_DONE;
     item->own = item->is_residual = false;
     group->stirred = true;
-    return code < 0 ? code
-                    : got_charge(&peer->receiver, group, sum + item->lens.len);
+    return code < 0
+               ? code
+               : received_charge(&peer->receiver, group, sum + item->lens.len);
 }
 
 /* ---- delivery ----------------------------------------------------------- */
 
 /* What differences make of the bytes before them in the group. */
-static int add_residuals(struct poise_dedup_peer *peer, struct wire_got *group)
+static int add_residuals(struct poise_dedup_peer *peer,
+                         struct wire_received *group)
 {
     struct poise_buf *all = &peer->receiver.scratch;
     uint32_t last = 0;
@@ -472,7 +477,7 @@ static int add_residuals(struct poise_dedup_peer *peer, struct wire_got *group)
     }
     poise_buf_reset(all);
     for (uint32_t i = 0; i < last && code == 0; i++) {
-        struct got_item *item = &group->items[i];
+        struct received_item *item = &group->items[i];
         const uint32_t *lens = (const uint32_t *)(const void *)item->lens.data;
         struct poise_reader body =
             poise_reader_of(item->data.data, item->data.len);
@@ -507,16 +512,16 @@ static int add_residuals(struct poise_dedup_peer *peer, struct wire_got *group)
     return code;
 }
 
-static int prove(struct poise_dedup_peer *peer, const struct wire_got *group,
-                 bool *right)
+static int prove(struct poise_dedup_peer *peer,
+                 const struct wire_received *group, bool *right)
 {
     unsigned char hash[POISE_DEDUP_GROUP_BYTES];
     int code = 0;
 
     for (uint32_t i = 0; i < group->update_count && code == 0; i++) {
-        code =
-            poise_dedup_hasher_update(peer->prover, group->updates[i].told.data,
-                                      group->updates[i].told.len);
+        code = poise_dedup_hasher_update(peer->prover,
+                                         group->updates[i].header.data,
+                                         group->updates[i].header.len);
     }
     for (uint32_t i = 0; i < group->count && code == 0; i++) {
         code = poise_dedup_hasher_update(
@@ -529,7 +534,7 @@ static int prove(struct poise_dedup_peer *peer, const struct wire_got *group,
     return code;
 }
 
-enum poise_dedup_kind got_kind(const struct got_item *item)
+enum poise_dedup_kind received_kind(const struct received_item *item)
 {
     return item->op == WIRE_LITERAL ? POISE_DEDUP_LITERAL
            : item->op == WIRE_FILL  ? POISE_DEDUP_FILL
@@ -559,12 +564,13 @@ static void expect(const struct poise_dedup_peer *peer,
     }
 }
 
-static int deliver_item(struct poise_dedup_peer *peer, struct got_item *item)
+static int deliver_item(struct poise_dedup_peer *peer,
+                        struct received_item *item)
 {
     struct wire_stream *stream = wire_stream_of(peer, item->stream);
     const uint32_t *lens = (const uint32_t *)(const void *)item->lens.data;
     struct poise_dedup_piece piece = {
-        .kind = got_kind(item),
+        .kind = received_kind(item),
         .data = (const unsigned char *)item->data.data,
         .period = item->period,
     };
@@ -576,7 +582,7 @@ static int deliver_item(struct poise_dedup_peer *peer, struct got_item *item)
         return -ENOMEM;
     }
     if (item->op == WIRE_END) {
-        stream->got_at = 0;
+        stream->received_at = 0;
         return peer->options.ended
                    ? peer->options.ended(item->stream, peer->options.arg)
                    : 0;
@@ -589,10 +595,11 @@ static int deliver_item(struct poise_dedup_peer *peer, struct got_item *item)
                    left < DEDUP_BATCH ? left : DEDUP_BATCH, prints);
         }
         piece.len = lens[i];
-        piece.place = (struct poise_dedup_place){stream->got_at, 0, lens[i], 1};
+        piece.place =
+            (struct poise_dedup_place){stream->received_at, 0, lens[i], 1};
         if (item->placed && i == 0) {
             piece.place = item->place;
-            piece.place.x += stream->got_at;
+            piece.place.x += stream->received_at;
         }
         if (is_new) {
             code = keep(peer, prints[i % DEDUP_BATCH], &piece);
@@ -600,7 +607,7 @@ static int deliver_item(struct poise_dedup_peer *peer, struct got_item *item)
         if (code == 0 && item->update == 0) {
             code =
                 peer->options.deliver(item->stream, &piece, peer->options.arg);
-            stream->got_at = piece.place.x + piece.len;
+            stream->received_at = piece.place.x + piece.len;
         }
         piece.data += piece.len;
         peer->stats.data_in += piece.len;
@@ -609,7 +616,8 @@ static int deliver_item(struct poise_dedup_peer *peer, struct got_item *item)
 }
 
 /* A group that is right. */
-static int deliver_group(struct poise_dedup_peer *peer, struct wire_got *group)
+static int deliver_group(struct poise_dedup_peer *peer,
+                         struct wire_received *group)
 {
     struct wire_receiver *receiver = &peer->receiver;
     uint32_t next = 0;
@@ -617,7 +625,7 @@ static int deliver_group(struct poise_dedup_peer *peer, struct wire_got *group)
 
     for (uint32_t i = 0; i < group->count && code == 0; i++) {
         if (next < group->update_count && group->updates[next].first == i) {
-            code = got_loose_settle(peer, group, &group->updates[next++]);
+            code = received_update_settle(peer, group, &group->updates[next++]);
         }
         code = code < 0 ? code : deliver_item(peer, &group->items[i]);
     }
@@ -631,12 +639,12 @@ static int deliver_group(struct poise_dedup_peer *peer, struct wire_got *group)
     receiver->count--;
     receiver->acks++;
     receiver->finished++;
-    got_free(group);
+    received_free(group);
     return 1;
 }
 
 /* The oldest group: 1 if it was delivered, 0 if something is missing. */
-static int finish(struct poise_dedup_peer *peer, struct wire_got *group)
+static int finish(struct poise_dedup_peer *peer, struct wire_received *group)
 {
     bool right = false;
     int code = look_up_group(peer, group, true);
@@ -645,12 +653,12 @@ static int finish(struct poise_dedup_peer *peer, struct wire_got *group)
         code = ask(peer, group);
     }
     for (uint32_t i = 0; i < group->count && code == 0; i++) {
-        if (group->items[i].state != GOT_DONE) {
+        if (group->items[i].state != ITEM_DONE) {
             return 0;
         }
     }
     if (code == 0 && group->hidden > 0) {
-        code = got_loose_show(peer, group);
+        code = received_update_show(peer, group);
     }
     if (code == 0) {
         code = add_residuals(peer, group);
@@ -671,20 +679,20 @@ static int finish(struct poise_dedup_peer *peer, struct wire_got *group)
 /* Updates that are there before their turn. */
 static int show_groups(struct poise_dedup_peer *peer)
 {
-    struct wire_got *group = peer->receiver.oldest;
+    struct wire_received *group = peer->receiver.oldest;
     int code = 0;
 
     for (uint32_t i = 0; group && i < WIRE_GUESS_GROUPS && code == 0 &&
                          peer->receiver.hidden > 0;
          i++, group = group->next) {
-        code = group->hidden > 0 ? got_loose_show(peer, group) : 0;
+        code = group->hidden > 0 ? received_update_show(peer, group) : 0;
     }
     return code;
 }
 
 int wire_receiver_advance(struct poise_dedup_peer *peer)
 {
-    struct wire_got *group;
+    struct wire_received *group;
     int code = 1;
 
     while (code > 0 && peer->receiver.oldest) {

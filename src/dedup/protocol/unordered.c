@@ -1,12 +1,27 @@
 /*
- * Updates: out of order and unproved. The places of an update's pieces come
- * before the pieces, so that neither earlier updates nor the pieces themselves
- * are needed to know where each belongs and how long it is. What fingerprints
- * and data bring is shown from the group's items. References mean what the
- * cache will have when all groups before are delivered; what it has now is a
- * guess, made beside the item and compared when the group is proved.
+ * Unordered updates: delivered before their turn, and before they are proved.
+ *
+ * The places of an update's pieces come before the pieces, so that neither
+ * earlier updates nor the pieces themselves are needed to know where each
+ * belongs and how long it is. What fingerprints and data bring is delivered
+ * from the group's items. A reference means what the cache will have when all
+ * groups before are delivered; what it has now is a guess, which is kept beside
+ * the item (`guess`) and compared with the truth when the group is proved.
+ *
+ * Invariants:
+ * - An update is delivered as GUESSED or PROVED exactly once: is_shown is set
+ *   with the first, and only an update without it is delivered as PROVED.
+ * - What was delivered of an item is kept until its group is proved: in `guess`
+ *   where it was one, in `data` where the item was done, and received_replace
+ *   moves it from there to `guess` before a supply overwrites it. So a
+ *   correction holds exactly the pieces that differ from what was delivered.
+ * - Corrections come in the order of the updates: groups are proved in order.
+ * - An update waits for the pieces in order that were sent before it (`after`),
+ *   and for nothing else.
+ * - Guesses are bounded by WIRE_GUESS_MOST over all groups; what is beyond that
+ *   is delivered when it is known.
  */
-#include "intervals.h"
+#include "received.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -26,8 +41,8 @@ static uint64_t place_bytes(const struct poise_dedup_place *place,
 
 /* ---- sending ------------------------------------------------------------ */
 
-int wire_loose_asked(struct poise_dedup_peer *peer,
-                     struct poise_reader *message)
+int wire_unordered_asked(struct poise_dedup_peer *peer,
+                         struct poise_reader *message)
 {
     uint64_t number = poise_reader_varint(message);
     struct wire_stream *stream;
@@ -39,11 +54,11 @@ int wire_loose_asked(struct poise_dedup_peer *peer,
     if (!stream) {
         return -ENOMEM;
     }
-    stream->is_loose = true;
+    stream->is_unordered = true;
     return 0;
 }
 
-int wire_loose_check(const struct poise_dedup_update *update)
+int wire_update_check(const struct poise_dedup_update *update)
 {
     uint32_t element_bytes = update->element_bytes ? update->element_bytes : 1;
     uint64_t bytes = 0;
@@ -70,8 +85,8 @@ int wire_loose_check(const struct poise_dedup_update *update)
                                  (unsigned long long)bytes);
 }
 
-int wire_loose_send(struct poise_dedup_peer *peer, struct wire_stream *stream,
-                    const struct poise_dedup_update *update)
+int wire_update_send(struct poise_dedup_peer *peer, struct wire_stream *stream,
+                     const struct poise_dedup_update *update)
 {
     struct poise_buf places = {0};
     struct poise_dedup_place last = {0};
@@ -79,7 +94,7 @@ int wire_loose_send(struct poise_dedup_peer *peer, struct wire_stream *stream,
     size_t bytes = 0;
     int code;
 
-    poise_buf_varint(&places, sequence - stream->told);
+    poise_buf_varint(&places, sequence - stream->announced);
     poise_buf_varint(&places,
                      update->element_bytes ? update->element_bytes : 1);
     poise_buf_varint(&places, update->count);
@@ -94,7 +109,7 @@ int wire_loose_send(struct poise_dedup_peer *peer, struct wire_stream *stream,
         last = *place;
         bytes += update->pieces[i].len;
     }
-    stream->told = sequence + 1;
+    stream->announced = sequence + 1;
     code = places.error;
     if (code == 0) {
         code = wire_sender_update(peer, stream, &places, bytes, update);
@@ -105,17 +120,17 @@ int wire_loose_send(struct poise_dedup_peer *peer, struct wire_stream *stream,
 
 /* ---- taking updates in -------------------------------------------------- */
 
-void got_loose_free(struct wire_got *group)
+void received_updates_free(struct wire_received *group)
 {
     for (uint32_t i = 0; i < group->update_count; i++) {
         poise_buf_free(&group->updates[i].places);
-        poise_buf_free(&group->updates[i].told);
+        poise_buf_free(&group->updates[i].header);
     }
     free(group->updates);
 }
 
 static int take_places(struct poise_reader *message, uint64_t count,
-                       struct got_update *update)
+                       struct received_update *update)
 {
     struct poise_dedup_place place = {0};
     uint64_t bytes = 0;
@@ -146,13 +161,13 @@ static int take_places(struct poise_reader *message, uint64_t count,
     return 0;
 }
 
-static uint32_t places_of(const struct got_update *update)
+static uint32_t places_of(const struct received_update *update)
 {
     return (uint32_t)(update->places.len / sizeof(struct poise_dedup_place));
 }
 
 /* The i-th place, and the bytes that belong there. */
-static uint32_t place_at(const struct got_update *update, uint32_t i,
+static uint32_t place_at(const struct received_update *update, uint32_t i,
                          struct poise_dedup_place *out)
 {
     *out = ((const struct poise_dedup_place *)(const void *)
@@ -160,11 +175,11 @@ static uint32_t place_at(const struct got_update *update, uint32_t i,
     return (uint32_t)place_bytes(out, update->element_bytes);
 }
 
-static struct got_update *add_update(struct wire_got *group)
+static struct received_update *add_update(struct wire_received *group)
 {
     if (group->update_count == group->update_cap) {
         uint32_t cap = group->update_cap ? 2 * group->update_cap : 4;
-        struct got_update *grown =
+        struct received_update *grown =
             poise_realloc(group->updates, cap, sizeof *grown);
         if (!grown) {
             return NULL;
@@ -172,19 +187,20 @@ static struct got_update *add_update(struct wire_got *group)
         group->updates = grown;
         group->update_cap = cap;
     }
-    group->updates[group->update_count] = (struct got_update){0};
+    group->updates[group->update_count] = (struct received_update){0};
     return &group->updates[group->update_count++];
 }
 
-int got_loose_begin(struct poise_dedup_peer *peer, struct poise_reader *message)
+int received_update_begin(struct poise_dedup_peer *peer,
+                          struct poise_reader *message)
 {
-    struct wire_got *group = peer->receiver.open;
+    struct wire_received *group = peer->receiver.open;
     struct wire_stream *stream = wire_stream_of(peer, group->stream);
     const unsigned char *from = message->pos;
     uint64_t by = poise_reader_varint(message);
     uint64_t element_bytes = poise_reader_varint(message);
     uint64_t count = poise_reader_varint(message);
-    struct got_update *update;
+    struct received_update *update;
     int code;
 
     if (!stream) {
@@ -211,20 +227,21 @@ int got_loose_begin(struct poise_dedup_peer *peer, struct poise_reader *message)
     stream->expected = update->sequence + 1;
     group->left = (uint32_t)count;
     code = take_places(message, count, update);
-    poise_buf_putc(&update->told, (char)stream->number);
-    poise_buf_append(&update->told, from, (size_t)(message->pos - from));
-    code = code < 0 ? code : update->told.error;
+    poise_buf_putc(&update->header, (char)stream->number);
+    poise_buf_append(&update->header, from, (size_t)(message->pos - from));
+    code = code < 0 ? code : update->header.error;
     return code < 0 ? code
-                    : got_charge(&peer->receiver, group,
-                                 sizeof *update + update->places.len +
-                                     update->told.len);
+                    : received_charge(&peer->receiver, group,
+                                      sizeof *update + update->places.len +
+                                          update->header.len);
 }
 
-int got_loose_count(struct poise_dedup_peer *peer, struct got_item *item)
+int received_update_count(struct poise_dedup_peer *peer,
+                          struct received_item *item)
 {
-    struct wire_got *group = peer->receiver.open;
+    struct wire_received *group = peer->receiver.open;
     struct wire_stream *stream = wire_stream_of(peer, item->stream);
-    struct got_update *update;
+    struct received_update *update;
     size_t pieces = item->lens.len / sizeof(uint32_t);
 
     if (!stream) {
@@ -253,15 +270,15 @@ int got_loose_count(struct poise_dedup_peer *peer, struct got_item *item)
 
 /* ---- guessing ----------------------------------------------------------- */
 
-static bool is_reference(const struct got_item *item)
+static bool is_reference(const struct received_item *item)
 {
     return item->op == WIRE_RUN || item->op == WIRE_NEXT ||
            item->op == WIRE_DELTA;
 }
 
 /* Whether an item's segments are as many and as long as its places say. */
-static bool fits(const struct got_update *update, const struct got_item *item,
-                 const struct poise_buf *lens)
+static bool fits(const struct received_update *update,
+                 const struct received_item *item, const struct poise_buf *lens)
 {
     const uint32_t *len = (const uint32_t *)(const void *)lens->data;
     struct poise_dedup_place place;
@@ -278,10 +295,10 @@ static bool fits(const struct got_update *update, const struct got_item *item,
 }
 
 /* What a reference stands for now; the item itself stays as it is. */
-static int guess(struct poise_dedup_peer *peer, struct wire_got *group,
-                 struct got_item *item, struct got_cursor *cursor)
+static int guess(struct poise_dedup_peer *peer, struct wire_received *group,
+                 struct received_item *item, struct received_cursor *cursor)
 {
-    struct got_item copy = {
+    struct received_item copy = {
         .op = item->op,
         .count = item->count,
         .print = item->print,
@@ -294,7 +311,7 @@ static int guess(struct poise_dedup_peer *peer, struct wire_got *group,
          poise_buf_append(&copy.lens, item->lens.data, item->lens.len) < 0)) {
         code = -ENOMEM;
     }
-    code = code < 0 ? code : got_look_up(peer, &copy, cursor);
+    code = code < 0 ? code : received_resolve(peer, &copy, cursor);
     if (code == 1 &&
         fits(&group->updates[item->update - 1], item, &copy.lens)) {
         item->guess = copy.data;
@@ -308,23 +325,24 @@ static int guess(struct poise_dedup_peer *peer, struct wire_got *group,
 }
 
 /* Guess what all references in a group's hidden updates are. */
-static int guess_group(struct poise_dedup_peer *peer, struct wire_got *group)
+static int guess_group(struct poise_dedup_peer *peer,
+                       struct wire_received *group)
 {
     struct wire_receiver *receiver = &peer->receiver;
-    struct got_cursor cursor = {0};
+    struct received_cursor cursor = {0};
     int code = 0;
 
     for (uint32_t i = 0; i < group->count && code == 0; i++) {
-        struct got_item *item = &group->items[i];
+        struct received_item *item = &group->items[i];
         if (!is_reference(item)) {
             continue;
         }
-        if (item->state == GOT_OPEN && item->pieces > 0 &&
+        if (item->state == ITEM_OPEN && item->pieces > 0 &&
             !group->updates[item->update - 1].is_shown &&
             item->guess.len == 0 && receiver->guessed < WIRE_GUESS_MOST) {
             code = guess(peer, group, item, &cursor);
         } else {
-            code = got_follow(peer, item, &cursor);
+            code = received_follow(peer, item, &cursor);
         }
     }
     return code;
@@ -334,16 +352,17 @@ static int guess_group(struct poise_dedup_peer *peer, struct wire_got *group)
 
 /* The pieces of an update, from what its items are, or else from what they
  * seem to be: 1; 0 if something is missing, or not as long as its place. */
-static int collect(struct poise_dedup_peer *peer, const struct wire_got *group,
-                   const struct got_update *update)
+static int collect(struct poise_dedup_peer *peer,
+                   const struct wire_received *group,
+                   const struct received_update *update)
 {
     struct poise_buf *out = &peer->receiver.pieces;
 
     poise_buf_reset(out);
     for (uint32_t i = update->first; i < update->end; i++) {
-        const struct got_item *item = &group->items[i];
-        bool is_done = item->state == GOT_DONE;
-        struct poise_dedup_piece piece = {.kind = got_kind(item),
+        const struct received_item *item = &group->items[i];
+        bool is_done = item->state == ITEM_DONE;
+        struct poise_dedup_piece piece = {.kind = received_kind(item),
                                           .period = item->period};
         if (item->pieces > 0 && (is_done ? !fits(update, item, &item->lens)
                                          : item->guess.len == 0)) {
@@ -363,12 +382,12 @@ static int collect(struct poise_dedup_peer *peer, const struct wire_got *group,
 }
 
 static int deliver(struct poise_dedup_peer *peer,
-                   const struct got_update *update,
+                   const struct received_update *update,
                    enum poise_dedup_standing standing)
 {
     const struct poise_buf *pieces = &peer->receiver.pieces;
     struct wire_stream *stream = peer->streams[update->stream];
-    struct poise_dedup_update told = {
+    struct poise_dedup_update out = {
         .pieces = (const void *)pieces->data,
         .count = pieces->len / sizeof(struct poise_dedup_piece),
         .element_bytes = update->element_bytes,
@@ -388,22 +407,23 @@ static int deliver(struct poise_dedup_peer *peer,
                             ? update->sequence + 1
                             : stream->shown;
     }
-    return peer->options.update(update->stream, &told, peer->options.arg);
+    return peer->options.update(update->stream, &out, peer->options.arg);
 }
 
 static bool is_ripe(const struct poise_dedup_peer *peer,
-                    const struct got_update *update)
+                    const struct received_update *update)
 {
     return !update->is_shown && update->after <= peer->receiver.finished;
 }
 
 /* From now on a guess is what was delivered. */
-static void mark_shown(struct poise_dedup_peer *peer, struct wire_got *group,
-                       struct got_update *update)
+static void mark_shown(struct poise_dedup_peer *peer,
+                       struct wire_received *group,
+                       struct received_update *update)
 {
     for (uint32_t i = update->first; i < update->end; i++) {
-        struct got_item *item = &group->items[i];
-        if (item->state == GOT_DONE) {
+        struct received_item *item = &group->items[i];
+        if (item->state == ITEM_DONE) {
             group->guessed -= item->guess.len;
             peer->receiver.guessed -= item->guess.len;
             poise_buf_free(&item->guess);
@@ -414,7 +434,8 @@ static void mark_shown(struct poise_dedup_peer *peer, struct wire_got *group,
     peer->receiver.hidden--;
 }
 
-int got_loose_show(struct poise_dedup_peer *peer, struct wire_got *group)
+int received_update_show(struct poise_dedup_peer *peer,
+                         struct wire_received *group)
 {
     uint64_t now = peer->receiver.finished + 1;
     int err = 0;
@@ -428,7 +449,7 @@ int got_loose_show(struct poise_dedup_peer *peer, struct wire_got *group)
     group->stirred = false;
     group->guessed_at = now;
     for (uint32_t i = 0; i < group->update_count && err == 0; i++) {
-        struct got_update *update = &group->updates[i];
+        struct received_update *update = &group->updates[i];
         int code = is_ripe(peer, update) ? collect(peer, group, update) : 0;
         if (code == 1) {
             mark_shown(peer, group, update);
@@ -441,15 +462,15 @@ int got_loose_show(struct poise_dedup_peer *peer, struct wire_got *group)
 
 /* Of the pieces that are right, those that were shown otherwise. */
 static void keep_wrong(struct poise_dedup_peer *peer,
-                       const struct wire_got *group,
-                       const struct got_update *update)
+                       const struct wire_received *group,
+                       const struct received_update *update)
 {
     struct poise_buf *out = &peer->receiver.pieces;
     struct poise_dedup_piece *pieces = (void *)out->data;
     size_t at = 0, wrong = 0;
 
     for (uint32_t i = update->first; i < update->end; i++) {
-        const struct got_item *item = &group->items[i];
+        const struct received_item *item = &group->items[i];
         const char *shown = item->guess.data;
         if (item->guess.len == 0) {
             at += item->pieces; /* shown as they are */
@@ -466,8 +487,9 @@ static void keep_wrong(struct poise_dedup_peer *peer,
     out->len = wrong * sizeof *pieces;
 }
 
-int got_loose_settle(struct poise_dedup_peer *peer, struct wire_got *group,
-                     struct got_update *update)
+int received_update_settle(struct poise_dedup_peer *peer,
+                           struct wire_received *group,
+                           struct received_update *update)
 {
     struct wire_stream *stream = peer->streams[update->stream];
     int code = collect(peer, group, update);
@@ -489,7 +511,8 @@ int got_loose_settle(struct poise_dedup_peer *peer, struct wire_got *group,
 
 /* ---- what users ask for ------------------------------------------------- */
 
-int poise_dedup_peer_loosen(struct poise_dedup_peer *peer, uint32_t number)
+int poise_dedup_peer_allow_unordered(struct poise_dedup_peer *peer,
+                                     uint32_t number)
 {
     struct poise_buf *raw = &peer->blocks.raw;
     struct wire_stream *stream;
@@ -497,16 +520,16 @@ int poise_dedup_peer_loosen(struct poise_dedup_peer *peer, uint32_t number)
     if (peer->error < 0) {
         return peer->error;
     }
-    if (number >= POISE_DEDUP_STREAMS || peer->leads || !peer->options.update) {
+    if (number >= POISE_DEDUP_STREAMS || peer->is_leader ||
+        !peer->options.update) {
         return poise_error_set(EINVAL, "ask for updates", NULL,
                                "nothing comes on stream %u", number);
     }
     if (!peer->met || !peer->knows_updates) {
-        return poise_error_set(peer->met ? EOPNOTSUPP : EAGAIN,
-                               "ask for updates", NULL,
-                               peer->met ? "the other end knows none"
-                                         : "the other end did not say who it "
-                                           "is yet");
+        return poise_error_set(
+            peer->met ? EOPNOTSUPP : EAGAIN, "ask for updates", NULL,
+            peer->met ? "the other end knows none"
+                      : "the other end has not sent its hello yet");
     }
     stream = wire_stream_of(peer, number);
     if (!stream) {
@@ -518,7 +541,7 @@ int poise_dedup_peer_loosen(struct poise_dedup_peer *peer, uint32_t number)
     peer->error = wire_blocks_room(&peer->blocks, 16);
     if (peer->error == 0) {
         stream->asked = true;
-        poise_buf_putc(raw, WIRE_LOOSE);
+        poise_buf_putc(raw, WIRE_UNORDERED);
         peer->error = poise_buf_varint(raw, number);
     }
     if (peer->error == 0) {

@@ -360,10 +360,10 @@ int remote_link_open(struct remote_link *link, int level, const char *segmenter)
     struct poise_dedup_peer_options options = {.store = link->store,
                                                .level = level,
                                                .cut_stream = REMOTE_DATA,
-                                               .packs_aside = true,
+                                               .packs_in_thread = true,
                                                .deliver = deliver,
                                                .ended = ended,
-                                               .leads = link->leads,
+                                               .is_leader = link->leads,
                                                .arg = link};
     int fds[2] = {link->in, link->out};
 
@@ -375,7 +375,7 @@ int remote_link_open(struct remote_link *link, int level, const char *segmenter)
         }
     }
     if (link->follows) {
-        options.follows = link->follows->peer;
+        options.leader = link->follows->peer;
     }
     for (int i = 0; i < 2 && !link->leads; i++) {
         int flags = fcntl(fds[i], F_GETFL);

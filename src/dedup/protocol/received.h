@@ -1,19 +1,19 @@
 /*
- * got.h - groups that arrived, until they are delivered; of the room dedup,
- * for receiver.c, got.c and loose.c only.
+ * Groups that arrived, until they are delivered: for receiver.c, resolve.c and
+ * unordered.c.
  */
-#ifndef POISE_DEDUP_GOT_H
-#define POISE_DEDUP_GOT_H
+#ifndef POISE_DEDUP_PROTOCOL_RECEIVED_H
+#define POISE_DEDUP_PROTOCOL_RECEIVED_H
 
 #include "internal.h"
 
 /* Why an item is not done: it was not looked for, it is not in the cache, it
  * was asked for. */
-enum got_state { GOT_OPEN, GOT_MISSING, GOT_ASKED, GOT_DONE };
+enum item_state { ITEM_OPEN, ITEM_MISSING, ITEM_REQUESTED, ITEM_DONE };
 
-struct got_item {
+struct received_item {
     enum wire_op op;
-    enum got_state state;
+    enum item_state state;
     bool own; /* from the cache: not to be added again */
     bool placed;
     bool is_residual; /* its data are, of an array, as the message has it */
@@ -31,30 +31,30 @@ struct got_item {
 };
 
 /** Some items that belong together. */
-struct got_update {
+struct received_update {
     uint32_t stream, element_bytes;
     uint32_t first, end; /* items */
     uint64_t sequence;
     uint64_t after; /* groups that have to be delivered before */
     bool is_shown;  /* delivered before it was proved */
     struct poise_buf places;
-    struct poise_buf told; /* as it was told: that, too, is proved */
+    struct poise_buf header; /* as it came: that, too, is proved */
 };
 
-_Static_assert(sizeof(struct got_item) + 2 * sizeof(uint32_t) <=
+_Static_assert(sizeof(struct received_item) + 2 * sizeof(uint32_t) <=
                    WIRE_ITEM_WEIGHT,
                "an item takes no more than the sender counts for it");
 
-struct wire_got {
-    struct wire_got *next;
+struct wire_received {
+    struct wire_received *next;
     uint64_t number;
-    struct got_item *items;
+    struct received_item *items;
     uint32_t count, cap;
     uint64_t bytes; /* charged to the receiver */
     uint32_t stream;
     bool placed, repaired, looked;
     bool stirred; /* something was supplied since updates were looked at */
-    struct got_update *updates;
+    struct received_update *updates;
     uint32_t update_count, update_cap;
     uint32_t left;       /* pieces that the last update lacks */
     uint32_t hidden;     /* updates that were not delivered */
@@ -65,39 +65,45 @@ struct wire_got {
 };
 
 /** Where the last reference of a group led. */
-struct got_cursor {
+struct received_cursor {
     bool is_known;
     uint64_t at;
 };
 
 /** `bytes` more that a group keeps; -EBADMSG if they are too many. */
-int got_charge(struct wire_receiver *receiver, struct wire_got *group,
-               uint64_t bytes);
-enum poise_dedup_kind got_kind(const struct got_item *item);
+int received_charge(struct wire_receiver *receiver, struct wire_received *group,
+                    uint64_t bytes);
+enum poise_dedup_kind received_kind(const struct received_item *item);
 /** One more segment's length. */
-int got_len(struct got_item *item, size_t len);
+int received_len(struct received_item *item, size_t len);
 /** Look up an item that is open: 1 if it is done, 0 if something is missing. */
-int got_look_up(struct poise_dedup_peer *peer, struct got_item *item,
-                struct got_cursor *cursor);
+int received_resolve(struct poise_dedup_peer *peer, struct received_item *item,
+                     struct received_cursor *cursor);
 /** Follow a reference without its data. */
-int got_follow(struct poise_dedup_peer *peer, const struct got_item *item,
-               struct got_cursor *cursor);
+int received_follow(struct poise_dedup_peer *peer,
+                    const struct received_item *item,
+                    struct received_cursor *cursor);
 /** Its bytes are about to be replaced; what was delivered of them is kept. */
-void got_replace(const struct wire_got *group, struct got_item *item);
+void received_replace(const struct wire_received *group,
+                      struct received_item *item);
 
-/* ---- loose.c ------------------------------------------------------------ */
+/* ---- unordered.c ------------------------------------------------------------
+ */
 
 /** An update begins in the group that is open. */
-int got_loose_begin(struct poise_dedup_peer *peer,
-                    struct poise_reader *message);
+int received_update_begin(struct poise_dedup_peer *peer,
+                          struct poise_reader *message);
 /** An item of the open group was taken in: it is a piece of an update, or of
  * the stream. */
-int got_loose_count(struct poise_dedup_peer *peer, struct got_item *item);
+int received_update_count(struct poise_dedup_peer *peer,
+                          struct received_item *item);
 /** Deliver what updates of a group can be. */
-int got_loose_show(struct poise_dedup_peer *peer, struct wire_got *group);
+int received_update_show(struct poise_dedup_peer *peer,
+                         struct wire_received *group);
 /** The group is proved: deliver an update, or correct it. */
-int got_loose_settle(struct poise_dedup_peer *peer, struct wire_got *group,
-                     struct got_update *update);
-void got_loose_free(struct wire_got *group);
+int received_update_settle(struct poise_dedup_peer *peer,
+                           struct wire_received *group,
+                           struct received_update *update);
+void received_updates_free(struct wire_received *group);
 
 #endif

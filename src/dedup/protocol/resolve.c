@@ -1,9 +1,9 @@
 /* What an item of a group stands for, by what the cache has now. */
-#include "intervals.h"
+#include "received.h"
 
 #include <errno.h>
 
-int got_len(struct got_item *item, size_t len)
+int received_len(struct received_item *item, size_t len)
 {
     uint32_t small = (uint32_t)len;
 
@@ -11,8 +11,8 @@ int got_len(struct got_item *item, size_t len)
 }
 
 /* `count` segments from `at` on: 1; 0 if they are not all there. */
-static int read_run(struct poise_dedup_peer *peer, struct got_item *item,
-                    uint64_t at, struct got_cursor *cursor)
+static int read_run(struct poise_dedup_peer *peer, struct received_item *item,
+                    uint64_t at, struct received_cursor *cursor)
 {
     struct poise_dedup_store *store = peer->options.store;
 
@@ -31,17 +31,18 @@ static int read_run(struct poise_dedup_peer *peer, struct got_item *item,
             return code;
         }
         if (poise_buf_append(&item->data, stored.data, stored.len) < 0 ||
-            got_len(item, stored.len) < 0) {
+            received_len(item, stored.len) < 0) {
             return -ENOMEM;
         }
     }
-    *cursor = (struct got_cursor){true, at};
+    *cursor = (struct received_cursor){true, at};
     item->own = true;
     return 1;
 }
 
-static int apply_delta(struct poise_dedup_peer *peer, struct got_item *item,
-                       const struct got_cursor *cursor)
+static int apply_delta(struct poise_dedup_peer *peer,
+                       struct received_item *item,
+                       const struct received_cursor *cursor)
 {
     struct poise_dedup_store *store = peer->options.store;
     struct poise_buf *base = &peer->receiver.scratch, made = {0};
@@ -81,8 +82,8 @@ static int apply_delta(struct poise_dedup_peer *peer, struct got_item *item,
     return err == -EBADMSG ? 0 : err;
 }
 
-int got_look_up(struct poise_dedup_peer *peer, struct got_item *item,
-                struct got_cursor *cursor)
+int received_resolve(struct poise_dedup_peer *peer, struct received_item *item,
+                     struct received_cursor *cursor)
 {
     struct poise_dedup_store *store = peer->options.store;
     uint64_t at;
@@ -90,7 +91,7 @@ int got_look_up(struct poise_dedup_peer *peer, struct got_item *item,
 
     switch (item->op) {
     case WIRE_FINGERPRINTS: {
-        struct got_cursor aside;
+        struct received_cursor aside;
         code = poise_dedup_store_find(store, item->print, &at);
         return code <= 0 ? code : read_run(peer, item, at, &aside);
     }
@@ -98,7 +99,7 @@ int got_look_up(struct poise_dedup_peer *peer, struct got_item *item,
         cursor->is_known = false;
         code = poise_dedup_store_find(store, item->print, &at);
         if (code == 1 && item->count == 0) {
-            *cursor = (struct got_cursor){true, at};
+            *cursor = (struct received_cursor){true, at};
             return 1;
         }
         return code <= 0 ? code : read_run(peer, item, at, cursor);
@@ -115,8 +116,9 @@ int got_look_up(struct poise_dedup_peer *peer, struct got_item *item,
     }
 }
 
-int got_follow(struct poise_dedup_peer *peer, const struct got_item *item,
-               struct got_cursor *cursor)
+int received_follow(struct poise_dedup_peer *peer,
+                    const struct received_item *item,
+                    struct received_cursor *cursor)
 {
     struct poise_dedup_store *store = peer->options.store;
     uint64_t at = cursor->at;
@@ -135,11 +137,12 @@ int got_follow(struct poise_dedup_peer *peer, const struct got_item *item,
     if (code == 1 && item->count > 1) {
         code = poise_dedup_store_step(store, at, item->count - 1, &at);
     }
-    *cursor = (struct got_cursor){code == 1, at};
+    *cursor = (struct received_cursor){code == 1, at};
     return code < 0 ? code : 0;
 }
 
-void got_replace(const struct wire_got *group, struct got_item *item)
+void received_replace(const struct wire_received *group,
+                      struct received_item *item)
 {
     if (item->update > 0 && group->updates[item->update - 1].is_shown &&
         item->guess.len == 0) {

@@ -249,8 +249,8 @@ static struct asked ask(struct poise_dedup_server *server,
     for (size_t i = 0; i < count; i++) {
         poise_buf_u64(&question, words[i]);
     }
-    asked.err = cache_server_take(server, client, question.data, question.len,
-                                  &asked.answer, &asked.pass);
+    asked.err = cache_server_answer(server, client, question.data, question.len,
+                                    &asked.answer, &asked.pass);
     asked.reader = poise_reader_of(asked.answer.data, asked.answer.len);
     if (asked.err == 0) {
         assert_true(poise_reader_u64(&asked.reader) == words[0]);
@@ -346,10 +346,10 @@ static void test_leases(void **state)
     write_container(server, &one, BYTES);
     assert_int_equal(listed(server, &two, ids), 3);
     /* Whoever dies lets go. */
-    assert_int_equal(cache_server_leave(server, &two), 0);
+    assert_int_equal(cache_server_disconnect(server, &two), 0);
     assert_int_equal(two.held.len, 0);
     write_container(server, &one, BYTES);
-    assert_int_equal(cache_server_leave(server, &one), 0);
+    assert_int_equal(cache_server_disconnect(server, &one), 0);
     cache_server_free(server);
     empty_folder();
 }
@@ -401,8 +401,8 @@ static void test_changes(void **state)
         TELL(server, &one, CACHE_LEARN, UINT64_C(1) << 40, 99, 0, 0), -EBADMSG);
     assert_int_equal(TELL(server, &one, CACHE_CLOSE, id, 4), -EBADMSG);
     /* There was never such a file: what it told is forgotten. */
-    assert_int_equal(cache_server_leave(server, &one), 0);
-    assert_int_equal(cache_server_leave(server, &two), 0);
+    assert_int_equal(cache_server_disconnect(server, &one), 0);
+    assert_int_equal(cache_server_disconnect(server, &two), 0);
     assert_int_equal(server != NULL, 1);
     cache_server_free(server);
     empty_folder();
@@ -434,7 +434,7 @@ static void test_many(void **state)
     assert_int_equal(poise_dedup_store_info(store).containers, COUNT + 1);
     assert_int_equal(poise_dedup_server_stats(server).containers, COUNT + 1);
     assert_int_equal(poise_dedup_server_stats(server).clients, 1);
-    assert_int_equal(cache_server_leave(server, &client), 0);
+    assert_int_equal(cache_server_disconnect(server, &client), 0);
     assert_int_equal(poise_dedup_store_close(store), 0);
     assert_int_equal(poise_dedup_server_close(server), 0);
     empty_folder();

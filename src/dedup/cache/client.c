@@ -1,8 +1,14 @@
 /*
- * Whoever shares a cache: the list of containers as the server tells it, its
- * index as it is, and one container to write into. If the server is gone, all
- * goes on with what is there; somebody serves again when something is to be
- * written.
+ * A process that shares a cache: its copy of the server's list of containers,
+ * the server's index as it is, and one container to write into. If the server
+ * is gone, all goes on with what is there; when something is to be written, one
+ * of the clients becomes the server.
+ *
+ * Which one is decided by the lock in the folder: each client without a server
+ * tries to connect, then to take the lock and serve, again and again, for the
+ * time that it may wait. A process that holds the lock and serves, or is about
+ * to, has a byte in the lock file (is_server_starting), so that a client can
+ * tell it from one that has the cache for itself alone.
  */
 #include "sharing.h"
 
@@ -28,7 +34,7 @@ enum {
 
 /* Where the other end is gone, not only slow or strange, another one may be
  * found at once. */
-static void hang_up(struct dedup_client *client, int code)
+static void disconnect(struct dedup_client *client, int code)
 {
     if (client->fd >= 0) {
         close(client->fd);
@@ -55,13 +61,14 @@ static int ask(struct dedup_client *client, const struct poise_buf *question,
     ssize_t got;
 
     if (code == 0) {
-        code = cache_put(client->fd, question->data, question->len, -1);
+        code = cache_send(client->fd, question->data, question->len, -1);
     }
     if (code == 0) {
-        got = cache_get(client->fd, memory, CACHE_MESSAGE_MOST, wait_ns, &fd);
+        got =
+            cache_receive(client->fd, memory, CACHE_MESSAGE_MOST, wait_ns, &fd);
         code = got < 0    ? (int)got
                : got == 0 ? poise_error_set(ECONNRESET, "share a cache", NULL,
-                                            "who served it is gone")
+                                            "the server is gone")
                           : 0;
     }
     if (code == 0) {
@@ -76,12 +83,12 @@ static int ask(struct dedup_client *client, const struct poise_buf *question,
         close(fd);
     }
     if (code < 0) {
-        hang_up(client, code);
+        disconnect(client, code);
     }
     return code;
 }
 
-/* The same where there is nothing to be learnt but that it was heard. */
+/* The same where the answer has nothing but its op. */
 static int say(struct dedup_client *client, const struct poise_buf *question)
 {
     unsigned char *memory = poise_alloc(CACHE_MESSAGE_MOST, 1);
@@ -128,7 +135,7 @@ static int take_container(struct poise_dedup_store *store,
     }
     store->info.bytes += bytes - container->bytes;
     container->bytes = bytes;
-    container->is_told = true;
+    container->is_listed = true;
     if (count > container->count || !container->body) {
         container->count = count;
     }
@@ -163,15 +170,15 @@ static int take_list(struct poise_dedup_store *store,
 static void mark(struct poise_dedup_store *store)
 {
     for (size_t i = 0; i < store->count; i++) {
-        store->containers[i]->is_told = false;
+        store->containers[i]->is_listed = false;
     }
 }
 
-static void remove_untold(struct poise_dedup_store *store)
+static void remove_unlisted(struct poise_dedup_store *store)
 {
     for (size_t i = store->count; i-- > 0;) {
         struct dedup_container *container = store->containers[i];
-        if (!container->is_told && container != store->open) {
+        if (!container->is_listed && container != store->open) {
             dedup_store_remove(store, container);
         }
     }
@@ -212,7 +219,7 @@ static int read_list(struct poise_dedup_store *store)
     free(memory);
     if (code == 0) {
         if (flags & CACHE_FULL) {
-            remove_untold(store);
+            remove_unlisted(store);
         }
         client->seen = changes;
     }
@@ -227,12 +234,12 @@ void dedup_client_sync(struct poise_dedup_store *store)
 
     if (code < 0) {
         /* What it knows will do. */
-        hang_up(client, code);
+        disconnect(client, code);
         poise_error_clear();
     }
 }
 
-/* ---- meeting ------------------------------------------------------------ */
+/* ---- the server --------------------------------------------------------- */
 
 /* The same cache as before, or the first. */
 static int take_identity(struct poise_dedup_store *store,
@@ -274,7 +281,7 @@ static int take_index(const struct dedup_client *client, int fd,
     return dedup_index_attach(index, fd);
 }
 
-static int greet(struct poise_dedup_store *store, uint64_t wait_ns)
+static int handshake(struct poise_dedup_store *store, uint64_t wait_ns)
 {
     struct dedup_client *client = store->client;
     unsigned char *memory = poise_alloc(CACHE_MESSAGE_MOST, 1);
@@ -298,7 +305,7 @@ static int greet(struct poise_dedup_store *store, uint64_t wait_ns)
         dedup_index_free(&store->index);
         store->index = index;
         client->seen = 0;
-        client->told = 0;
+        client->reported = 0;
         code = read_list(store);
     } else if (fd >= 0) {
         close(fd);
@@ -308,7 +315,7 @@ static int greet(struct poise_dedup_store *store, uint64_t wait_ns)
     return code;
 }
 
-static int meet(struct poise_dedup_store *store, uint64_t wait_ns)
+static int connect_server(struct poise_dedup_store *store, uint64_t wait_ns)
 {
     struct dedup_client *client = store->client;
     int code = cache_connect(store->dirfd, &client->fd);
@@ -317,25 +324,25 @@ static int meet(struct poise_dedup_store *store, uint64_t wait_ns)
         client->fd = -1;
         return code;
     }
-    code = cache_is_ours(client->fd)
-               ? greet(store, wait_ns)
+    code = cache_is_same_user(client->fd)
+               ? handshake(store, wait_ns)
                : poise_error_set(EPERM, "share a cache", store->path,
                                  "somebody else's process serves it");
     if (code < 0) {
-        hang_up(client, code);
+        disconnect(client, code);
     }
     return code;
 }
 
-/* Whether who has the lock serves, or will. */
-static bool will_serve(const struct poise_dedup_store *store)
+/* Whether the process that holds the lock serves, or will. */
+static bool is_server_starting(const struct poise_dedup_store *store)
 {
     struct stat st;
 
     return fstat(store->lockfd, &st) == 0 && st.st_size > 0;
 }
 
-/* Be served by who serves; if nobody does, serve. */
+/* Connect to the server; where there is none, become it. */
 static int attach(struct poise_dedup_store *store, uint64_t wait_ns)
 {
     struct dedup_client *client = store->client;
@@ -343,7 +350,7 @@ static int attach(struct poise_dedup_store *store, uint64_t wait_ns)
     const struct timespec nap = {.tv_nsec = NAP_MS * (long)1000000};
 
     for (int naps = 0;; naps++) {
-        int code = meet(store, wait_ns);
+        int code = connect_server(store, wait_ns);
         if (code == 0 ||
             (code != -ECONNREFUSED && code != -ENOENT && code != -ECONNRESET &&
              code != -EAGAIN && code != -EPIPE)) {
@@ -357,7 +364,7 @@ static int attach(struct poise_dedup_store *store, uint64_t wait_ns)
             }
         }
         if (code != -EBUSY || poise_clock_ns() - begun > wait_ns ||
-            (naps >= ALONE_NAPS && !will_serve(store))) {
+            (naps >= ALONE_NAPS && !is_server_starting(store))) {
             return code;
         }
         nanosleep(&nap, NULL);
@@ -365,13 +372,13 @@ static int attach(struct poise_dedup_store *store, uint64_t wait_ns)
 }
 
 /* Whether somebody serves; looked for now and then. */
-static bool is_served(struct poise_dedup_store *store)
+static bool has_server(struct poise_dedup_store *store)
 {
     struct dedup_client *client = store->client;
 
     if (client->fd < 0 && poise_clock_ns() >= client->retry_ns) {
         if (attach(store, AGAIN_MS * ms) < 0) {
-            hang_up(client, -ETIMEDOUT);
+            disconnect(client, -ETIMEDOUT);
             poise_error_clear();
         }
     }
@@ -399,7 +406,7 @@ int dedup_client_end(struct poise_dedup_store *store)
     struct dedup_client *client = store->client;
     int code;
 
-    hang_up(client, 0);
+    disconnect(client, 0);
     if (client->writefd >= 0) {
         close(client->writefd);
     }
@@ -412,7 +419,7 @@ int dedup_client_end(struct poise_dedup_store *store)
 
 /* ---- leases ------------------------------------------------------------- */
 
-void dedup_client_hold(struct poise_dedup_store *store, uint64_t id)
+void dedup_client_send_lease(struct poise_dedup_store *store, uint64_t id)
 {
     struct dedup_client *client = store->client;
     struct poise_buf question = {0};
@@ -438,7 +445,7 @@ void dedup_client_hold(struct poise_dedup_store *store, uint64_t id)
     poise_buf_free(&question);
 }
 
-void dedup_client_let_go(struct poise_dedup_store *store, uint64_t id)
+void dedup_client_queue_release(struct poise_dedup_store *store, uint64_t id)
 {
     struct poise_buf *dropped = &store->client->dropped;
 
@@ -450,16 +457,16 @@ void dedup_client_let_go(struct poise_dedup_store *store, uint64_t id)
 
 /* ---- writing ------------------------------------------------------------ */
 
-void dedup_client_say(struct poise_dedup_store *store)
+void dedup_client_report(struct poise_dedup_store *store)
 {
     struct dedup_client *client = store->client;
     const struct dedup_container *open = store->open;
     int code = 0, failures = 0;
 
-    while (failures < OPEN_TRIES && client->told < open->body->written &&
-           is_served(store)) {
+    while (failures < OPEN_TRIES && client->reported < open->body->written &&
+           has_server(store)) {
         struct poise_buf question = {0};
-        uint32_t first = client->told, count = open->body->written - first;
+        uint32_t first = client->reported, count = open->body->written - first;
         count = count < CACHE_LEARN_MOST ? count : CACHE_LEARN_MOST;
         poise_buf_u64(&question, CACHE_LEARN);
         poise_buf_u64(&question, open->id);
@@ -472,18 +479,18 @@ void dedup_client_say(struct poise_dedup_store *store)
             poise_buf_u64(&question, (uint32_t)dedup_rank(entry->digest));
         }
         code = say(client, &question);
-        client->told = code == 0 ? first + count : client->told;
+        client->reported = code == 0 ? first + count : client->reported;
         failures += code < 0;
         poise_buf_free(&question);
     }
     if (code < 0) {
-        poise_error_clear(); /* whoever serves next finds it in the folder */
+        poise_error_clear(); /* the next server finds it in the folder */
     }
 }
 
 /* A container that the server gives. */
-static int ask_for_one(struct dedup_client *client, bool fresh, uint64_t *id,
-                       uint32_t *count)
+static int request_container(struct dedup_client *client, bool fresh,
+                             uint64_t *id, uint32_t *count)
 {
     unsigned char *memory = poise_alloc(CACHE_MESSAGE_MOST, 1);
     struct poise_buf question = {0};
@@ -505,7 +512,7 @@ static int ask_for_one(struct dedup_client *client, bool fresh, uint64_t *id,
     return code;
 }
 
-static void leave_open(struct poise_dedup_store *store)
+static void close_open(struct poise_dedup_store *store)
 {
     struct dedup_client *client = store->client;
     struct poise_buf question = {0};
@@ -550,7 +557,7 @@ static int begin(struct poise_dedup_store *store, uint64_t id, uint32_t count,
         return 1;
     }
     if (container->body || container->count > 0) {
-        return 0; /* another one's, of which nobody told */
+        return 0; /* another one's, which nobody reported */
     }
     body = dedup_body_create();
     if (!body) {
@@ -566,7 +573,7 @@ int dedup_client_open(struct poise_dedup_store *store, size_t len)
 {
     struct dedup_client *client = store->client;
 
-    if (!is_served(store)) {
+    if (!has_server(store)) {
         return poise_error_set(ENOTCONN, "write into the cache", store->path,
                                "nobody serves it");
     }
@@ -574,8 +581,8 @@ int dedup_client_open(struct poise_dedup_store *store, size_t len)
         struct dedup_container *before = store->open;
         uint64_t id = 0;
         uint32_t count = 0;
-        int fd = -1, code = ask_for_one(client, tries > 0, &id, &count);
-        if (code < 0 && is_served(store)) {
+        int fd = -1, code = request_container(client, tries > 0, &id, &count);
+        if (code < 0 && has_server(store)) {
             continue; /* by another one */
         }
         if (code < 0) {
@@ -586,17 +593,17 @@ int dedup_client_open(struct poise_dedup_store *store, size_t len)
                    : dedup_container_lock(store->dirfd, id, true, &fd);
         if (code == -EBUSY) {
             poise_error_clear();
-            continue; /* of somebody whom the server does not know */
+            continue; /* another writer's, which the server does not know */
         }
         if (code < 0) {
             return code;
         }
-        leave_open(store);
+        close_open(store);
         client->writefd = fd;
-        client->told = 0;
+        client->reported = 0;
         code = begin(store, id, count, len);
         if (code > 0) {
-            client->told = store->open->body->written;
+            client->reported = store->open->body->written;
             return 0;
         }
         close(fd);
@@ -606,5 +613,5 @@ int dedup_client_open(struct poise_dedup_store *store, size_t len)
         }
     }
     return poise_error_set(EBUSY, "write into the cache", store->path,
-                           "others write into all that are given");
+                           "others write into all that are assigned");
 }

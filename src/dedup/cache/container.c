@@ -3,6 +3,17 @@
  * appended to. Layout: docs/wire.md. Every block is checked by a hash that
  * covers those before, too, so that what follows a damage is never believed;
  * the header names store and container, so that a swapped file is not either.
+ *
+ * What a crash leaves: a write is one block at file_bytes, the end of what was
+ * right when the file was read. If it is cut short, its hash is wrong, all
+ * blocks before it are served, and the next write goes over it and cuts off
+ * what is left of it. A header that is cut short costs the whole container.
+ * Nothing is synced: after a loss of power blocks may be missing or wrong,
+ * never believed.
+ *
+ * A file of one block may also be opened without its data (dedup_body_open),
+ * and without that block's hash, then: its table is checked for sense only, and
+ * each segment by its digest when its data are read.
  */
 #include "internal.h"
 

@@ -1,11 +1,17 @@
 /*
- * From fingerprints to positions, in memory of fixed size. Full, it drops what
- * is no more, and if that is not enough, every second fingerprint.
+ * From fingerprints to positions, in memory of fixed size: an open table of
+ * cells of 16 bytes, the largest power of two of them that fits, which counts
+ * as full at three quarters. Full, it drops what is no more, and if that is not
+ * enough, every second segment: sampling k keeps those whose rank, two bytes of
+ * the segment's digest, has k zeros in front. The rank follows from the bytes
+ * alone, so the two ends of a connection keep the same segments.
  *
- * Where a cache is shared, the table lies in memory that the process which
- * serves the cache writes and all others read as it is written. A reader may
- * see a cell half changed, or none while the table is swept: what it finds is
- * a hint that the container proves.
+ * Where a cache is shared, the table lies in memory that the server writes and
+ * all others read as it is written. There is one writer, and no lock: a reader
+ * may see a new fingerprint with an old position, or miss a segment while the
+ * table is swept. What it finds is a hint: the container has the fingerprint,
+ * or else it is not that one (store.c), and a miss costs bytes only. A reader
+ * walks at most once round the table, as it may meet no empty cell.
  */
 #include "internal.h"
 
@@ -52,7 +58,7 @@ static size_t shared_bytes(size_t cells)
     return DEDUP_SHARED_HEAD + cells * sizeof(struct dedup_cell);
 }
 
-/* Whoever may write, when `writes`; the descriptor stays the caller's if this
+/* To be written, too, if `writes`; the descriptor stays the caller's if this
  * fails. */
 static int map_shared(struct dedup_index *index, int fd, size_t cells,
                       bool writes)
@@ -185,8 +191,8 @@ static void store(struct dedup_cell *cell, uint64_t fingerprint,
     __atomic_store_n(&cell->position, position, __ATOMIC_RELEASE);
 }
 
-/* The cell of a fingerprint, or the empty one where it would lie. NULL: who
- * reads while somebody writes may meet neither. */
+/* The cell of a fingerprint, or the empty one where it would lie. NULL: a
+ * reader may meet neither while the server writes. */
 static struct dedup_cell *cell_of(const struct dedup_index *index,
                                   uint64_t fingerprint)
 {
@@ -249,7 +255,7 @@ void dedup_index_put(struct dedup_index *index, uint64_t fingerprint,
 }
 
 /* Empty a cell; those behind it that are not where they belong move up, so
- * that searches find them. Who reads meanwhile may miss one. */
+ * that searches find them. A reader may miss one meanwhile. */
 static void take_out(struct dedup_index *index, size_t hole)
 {
     size_t at = hole;

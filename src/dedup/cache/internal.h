@@ -67,7 +67,7 @@ bool dedup_body_fetch(struct dedup_body *body, int dirfd, uint64_t id,
 /** Append what was added since to the file, which is made if need be. */
 int dedup_body_write(struct dedup_body *body, int dirfd, uint64_t store,
                      uint64_t id, struct poise_buf *file);
-/** Whoever writes a container, where others may, holds a lock on its file: 0
+/** The writer of a container that others may write holds a lock on its file: 0
  * and the descriptor that has it, -EBUSY, or what is wrong with the file. */
 int dedup_container_lock(int dirfd, uint64_t id, bool make, int *fd);
 /** "ID.seg" */
@@ -141,9 +141,9 @@ struct dedup_container {
     uint32_t count;
     struct dedup_body *body;               /* NULL: not in memory */
     struct dedup_container *older, *newer; /* of those that are */
-    uint64_t writer;                       /* for who serves: 0: nobody */
+    uint64_t writer;                       /* for a server: 0: nobody */
     uint32_t leases;
-    bool is_told; /* for who is served: it is in the list still */
+    bool is_listed; /* for a client: it is in the list still */
 };
 
 struct poise_dedup_store {

@@ -1,7 +1,20 @@
 /*
- * Who serves a cache: it owns the list of containers and the index over them,
- * says who may write where, and removes what is too much. It answers one
- * message after the other, and holds nothing for a client but its leases.
+ * The process that serves a cache: it owns the list of containers and the index
+ * over them, assigns containers to writers, and removes what is too much. It
+ * answers one message after the other, and keeps nothing for a client but its
+ * leases and which containers it writes.
+ *
+ * `changes` counts changes of the list, and `changed` is a ring of the last
+ * containers that changed: a client that is further behind than the ring is
+ * long gets the whole list. The count is in the index's first page, too, stored
+ * after the list was changed, so that a client learns from one load, without a
+ * question, that it has to ask.
+ *
+ * Nothing here has to outlive the server: the files say all of it. The next
+ * server reads the containers that the snapshot does not know. Those that are
+ * being written stay with their writers: an empty one is kept while its writer
+ * holds the lock on it, and a report of one that is not in the list puts it
+ * there.
  */
 #include "sharing.h"
 
@@ -33,7 +46,7 @@ struct poise_dedup_server {
 
 /* ---- the list ----------------------------------------------------------- */
 
-static void changed(struct poise_dedup_server *server, uint64_t id)
+static void note_change(struct poise_dedup_server *server, uint64_t id)
 {
     server->changes++;
     server->changed[server->changes % CACHE_CHANGES_MOST] = id;
@@ -83,11 +96,11 @@ static void evict(struct poise_dedup_server *server)
         id = victim->id;
         dedup_store_remove(store, victim);
         store->info.evicted++;
-        changed(server, id);
+        note_change(server, id);
     }
 }
 
-/* What its writer may not have told: it is read again. */
+/* Its writer may not have reported all of it: read it again. */
 static int read_again(struct poise_dedup_server *server,
                       struct dedup_container *container)
 {
@@ -104,7 +117,7 @@ static int read_again(struct poise_dedup_server *server,
         poise_error_clear();
         if (code != -ENOMEM) {
             dedup_store_remove(store, container);
-            changed(server, id);
+            note_change(server, id);
         }
         return 0;
     }
@@ -118,15 +131,16 @@ static int read_again(struct poise_dedup_server *server,
     if (container->count == 0) {
         dedup_store_remove(store, container);
     }
-    changed(server, id);
+    note_change(server, id);
     return code;
 }
 
 /* ---- answers ------------------------------------------------------------ */
 
-static int say_hello(struct poise_dedup_server *server,
-                     struct cache_client *client, struct poise_reader *message,
-                     struct poise_buf *answer, int *pass)
+static int answer_hello(struct poise_dedup_server *server,
+                        struct cache_client *client,
+                        struct poise_reader *message, struct poise_buf *answer,
+                        int *pass)
 {
     const struct poise_dedup_store_info *info = &server->store->info;
 
@@ -142,8 +156,8 @@ static int say_hello(struct poise_dedup_server *server,
 }
 
 /* What changed since, or everything from a container on. */
-static int list(struct poise_dedup_server *server, struct poise_reader *message,
-                struct poise_buf *answer)
+static int answer_list(struct poise_dedup_server *server,
+                       struct poise_reader *message, struct poise_buf *answer)
 {
     struct poise_dedup_store *store = server->store;
     uint64_t since = poise_reader_u64(message),
@@ -180,10 +194,9 @@ static int list(struct poise_dedup_server *server, struct poise_reader *message,
 
 /* A container to write into: the last one, if it is small and nobody writes
  * into it. */
-static int give_container(struct poise_dedup_server *server,
-                          struct cache_client *client,
-                          struct poise_reader *message,
-                          struct poise_buf *answer)
+static int answer_new(struct poise_dedup_server *server,
+                      struct cache_client *client, struct poise_reader *message,
+                      struct poise_buf *answer)
 {
     struct poise_dedup_store *store = server->store;
     uint32_t flags = cache_u32(message);
@@ -210,13 +223,14 @@ static int give_container(struct poise_dedup_server *server,
     given->used = ++store->clock;
     poise_buf_u64(answer, given->id);
     poise_buf_u64(answer, given->count);
-    changed(server, given->id);
+    note_change(server, given->id);
     return 0;
 }
 
 /* A client wrote: what there is now, and its new segments. */
-static int learn(struct poise_dedup_server *server, struct cache_client *client,
-                 struct poise_reader *message)
+static int answer_learn(struct poise_dedup_server *server,
+                        struct cache_client *client,
+                        struct poise_reader *message)
 {
     struct poise_dedup_store *store = server->store;
     uint64_t id = poise_reader_u64(message), bytes = poise_reader_u64(message);
@@ -230,7 +244,7 @@ static int learn(struct poise_dedup_server *server, struct cache_client *client,
         return -EBADMSG;
     }
     if (!container) {
-        /* Of one that was served before by somebody else. */
+        /* Assigned by a server before this one. */
         container = dedup_store_insert(store, id);
         if (!container) {
             return -ENOMEM;
@@ -259,13 +273,13 @@ static int learn(struct poise_dedup_server *server, struct cache_client *client,
     container->bytes = bytes;
     container->used = ++store->clock;
     server->stats.segments += count;
-    changed(server, id);
+    note_change(server, id);
     evict(server);
     return 0;
 }
 
-static void let_go(struct poise_dedup_server *server,
-                   struct cache_client *client, size_t i)
+static void drop_lease(struct poise_dedup_server *server,
+                       struct cache_client *client, size_t i)
 {
     uint64_t *held = (uint64_t *)(void *)client->held.data;
     size_t last = client->held.len / sizeof *held - 1;
@@ -280,8 +294,9 @@ static void let_go(struct poise_dedup_server *server,
 }
 
 /* Containers that a client uses, and those that it uses no more. */
-static int lease(struct poise_dedup_server *server, struct cache_client *client,
-                 struct poise_reader *message)
+static int answer_lease(struct poise_dedup_server *server,
+                        struct cache_client *client,
+                        struct poise_reader *message)
 {
     uint32_t takes = cache_u32(message);
     uint32_t gives = cache_u32(message);
@@ -294,7 +309,7 @@ static int lease(struct poise_dedup_server *server, struct cache_client *client,
             continue;
         }
         if (client->held.len / sizeof id == CACHE_LEASES_MOST) {
-            let_go(server, client, 0);
+            drop_lease(server, client, 0);
         }
         if (poise_buf_append(&client->held, &id, sizeof id) < 0) {
             return -ENOMEM;
@@ -310,15 +325,15 @@ static int lease(struct poise_dedup_server *server, struct cache_client *client,
             at++;
         }
         if (at < client->held.len / sizeof id) {
-            let_go(server, client, at);
+            drop_lease(server, client, at);
         }
     }
     return message->error;
 }
 
-static int close_container(struct poise_dedup_server *server,
-                           const struct cache_client *client,
-                           struct poise_reader *message)
+static int answer_close(struct poise_dedup_server *server,
+                        const struct cache_client *client,
+                        struct poise_reader *message)
 {
     uint64_t id = poise_reader_u64(message);
     struct dedup_container *container =
@@ -330,9 +345,9 @@ static int close_container(struct poise_dedup_server *server,
     return message->error;
 }
 
-int cache_server_take(struct poise_dedup_server *server,
-                      struct cache_client *client, const void *data, size_t len,
-                      struct poise_buf *answer, int *pass)
+int cache_server_answer(struct poise_dedup_server *server,
+                        struct cache_client *client, const void *data,
+                        size_t len, struct poise_buf *answer, int *pass)
 {
     struct poise_reader message = poise_reader_of(data, len);
     uint32_t op = cache_u32(&message);
@@ -344,22 +359,22 @@ int cache_server_take(struct poise_dedup_server *server,
     if (!message.error && (op == CACHE_HELLO) != client->met) {
         switch (op) {
         case CACHE_HELLO:
-            code = say_hello(server, client, &message, answer, pass);
+            code = answer_hello(server, client, &message, answer, pass);
             break;
         case CACHE_LIST:
-            code = list(server, &message, answer);
+            code = answer_list(server, &message, answer);
             break;
         case CACHE_NEW:
-            code = give_container(server, client, &message, answer);
+            code = answer_new(server, client, &message, answer);
             break;
         case CACHE_LEARN:
-            code = learn(server, client, &message);
+            code = answer_learn(server, client, &message);
             break;
         case CACHE_LEASE:
-            code = lease(server, client, &message);
+            code = answer_lease(server, client, &message);
             break;
         case CACHE_CLOSE:
-            code = close_container(server, client, &message);
+            code = answer_close(server, client, &message);
             break;
         default:
             break;
@@ -371,14 +386,14 @@ int cache_server_take(struct poise_dedup_server *server,
     return code < 0 ? code : answer->error;
 }
 
-int cache_server_leave(struct poise_dedup_server *server,
-                       struct cache_client *client)
+int cache_server_disconnect(struct poise_dedup_server *server,
+                            struct cache_client *client)
 {
     struct poise_dedup_store *store = server->store;
     int code = 0;
 
     while (client->held.len > 0) {
-        let_go(server, client, client->held.len / sizeof(uint64_t) - 1);
+        drop_lease(server, client, client->held.len / sizeof(uint64_t) - 1);
     }
     poise_buf_free(&client->held);
     for (size_t i = store->count; i-- > 0 && code == 0;) {
@@ -396,16 +411,16 @@ int cache_server_leave(struct poise_dedup_server *server,
 
 /* ---- the thread --------------------------------------------------------- */
 
-static void hang_up(struct poise_dedup_server *server, size_t i)
+static void disconnect(struct poise_dedup_server *server, size_t i)
 {
-    if (cache_server_leave(server, &server->clients[i]) < 0) {
-        poise_error_clear(); /* what it did not tell is not found */
+    if (cache_server_disconnect(server, &server->clients[i]) < 0) {
+        poise_error_clear(); /* what it did not report is not found */
     }
     close(server->clients[i].fd);
     server->clients[i] = server->clients[--server->count];
 }
 
-static void welcome(struct poise_dedup_server *server)
+static void accept_client(struct poise_dedup_server *server)
 {
     int fd =
         accept4(server->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -413,7 +428,7 @@ static void welcome(struct poise_dedup_server *server)
     if (fd < 0) {
         return;
     }
-    if (server->count == CACHE_CLIENTS_MOST || !cache_is_ours(fd)) {
+    if (server->count == CACHE_CLIENTS_MOST || !cache_is_same_user(fd)) {
         server->stats.refused++;
         close(fd);
         return;
@@ -423,13 +438,13 @@ static void welcome(struct poise_dedup_server *server)
     server->stats.served++;
 }
 
-static void hear(struct poise_dedup_server *server, size_t i)
+static void receive(struct poise_dedup_server *server, size_t i)
 {
     struct cache_client *client = &server->clients[i];
     struct poise_buf answer = {0};
     int passed, pass = -1;
-    ssize_t got = cache_get(client->fd, server->message, sizeof server->message,
-                            0, &passed);
+    ssize_t got = cache_receive(client->fd, server->message,
+                                sizeof server->message, 0, &passed);
 
     if (passed >= 0) {
         close(passed);
@@ -438,11 +453,11 @@ static void hear(struct poise_dedup_server *server, size_t i)
         return;
     }
     if (got > 0) {
-        got = cache_server_take(server, client, server->message, (size_t)got,
-                                &answer, &pass);
+        got = cache_server_answer(server, client, server->message, (size_t)got,
+                                  &answer, &pass);
         if (got == 0) {
-            /* Who asks and does not read the answers is not waited for. */
-            got = cache_put(client->fd, answer.data, answer.len, pass);
+            /* A client that does not read its answers is not waited for. */
+            got = cache_send(client->fd, answer.data, answer.len, pass);
         }
     } else {
         got = -ECONNRESET;
@@ -450,7 +465,7 @@ static void hear(struct poise_dedup_server *server, size_t i)
     poise_buf_free(&answer);
     if (got < 0) {
         poise_error_clear();
-        hang_up(server, i);
+        disconnect(server, i);
     }
 }
 
@@ -474,20 +489,21 @@ static void *serve(void *arg)
             return NULL;
         }
         pthread_mutex_lock(&server->mutex);
-        /* From the last: who hangs up is replaced by one that was heard. */
+        /* From the last: one that is gone is replaced by one that had its turn.
+         */
         for (size_t i = count; i-- > 0;) {
             if (fds[2 + i].revents) {
-                hear(server, i);
+                receive(server, i);
             }
         }
         if (fds[1].revents) {
-            welcome(server);
+            accept_client(server);
         }
         pthread_mutex_unlock(&server->mutex);
     }
 }
 
-/* Signals are for the threads of whoever serves. */
+/* Signals are for the process's other threads. */
 static int start(struct poise_dedup_server *server)
 {
     sigset_t all, before;
@@ -591,7 +607,7 @@ int cache_server_make(const char *path,
 void cache_server_free(struct poise_dedup_server *server)
 {
     while (server->count > 0) {
-        hang_up(server, server->count - 1);
+        disconnect(server, server->count - 1);
     }
     if (server->listener >= 0) {
         unlinkat(server->store->dirfd, "socket", 0);
@@ -644,7 +660,7 @@ int poise_dedup_server_close(struct poise_dedup_server *server)
     /* They live, and go on writing. */
     server->ends = true;
     while (server->count > 0) {
-        hang_up(server, server->count - 1);
+        disconnect(server, server->count - 1);
     }
     code = dedup_snapshot_save(server->store);
     cache_server_free(server);

@@ -2,12 +2,24 @@
  * How processes share one cache: for store.c, open.c, server.c, client.c and
  * socket.c.
  *
- * One of them serves: it alone changes the list of containers and the index,
- * and removes files. The others, and the engine of the same process, are
- * clients: they read the index as it is written, read containers themselves,
- * and write each into one of its own, which they tell the server of. So a
- * server that dies takes nothing with it, and a client neither. Messages:
- * docs/wire.md.
+ * One of them serves; all of them, the server's own process too, are clients.
+ * Messages: docs/wire.md. Who may write what:
+ *
+ * - The list of containers and the index: the server alone. Clients map the
+ *   index read-only (a sealed memfd) and read it while it is written; what they
+ *   find is a hint, which the container proves.
+ * - A container's file: the client to which the server assigned it, which holds
+ *   flock() on it while it may write. It only appends. Others may read the file
+ *   meanwhile: a block that is not whole yet has a wrong hash.
+ * - Removing files: the server alone, containers that are leased last, one that
+ *   is being written never. A client that has a file's data in memory goes on
+ *   with them; one that finds the file gone finds a miss.
+ * - `lock`: the server, or the one process that has a cache for itself.
+ *
+ * What a crash leaves: a client's last container may hold blocks that it did
+ * not report; the server reads the file again when the connection ends. A
+ * server's list and index are gone with it; the next one makes them from the
+ * snapshot and the files.
  */
 #ifndef POISE_DEDUP_CACHE_SHARING_H
 #define POISE_DEDUP_CACHE_SHARING_H
@@ -30,7 +42,7 @@ enum {
     CACHE_VERSION = 1,
     CACHE_MESSAGE_MOST = 1 << 16,
     CACHE_LIST_MOST = 2000,    /* containers in one answer */
-    CACHE_CHANGES_MOST = 1024, /* that are told one by one */
+    CACHE_CHANGES_MOST = 1024, /* that are listed one by one */
     CACHE_LEARN_MOST = 4000,   /* segments in one message */
     CACHE_LEASES_MOST = 1024,  /* of one client */
     CACHE_CLIENTS_MOST = 64,
@@ -58,18 +70,18 @@ int cache_listen(int dirfd, int *fd);
 /** -ECONNREFUSED or -ENOENT: nobody listens. */
 int cache_connect(int dirfd, int *fd);
 /** Whether the same user is at the other end. */
-bool cache_is_ours(int fd);
+bool cache_is_same_user(int fd);
 /** One message; `pass` is a descriptor that goes with it, or -1. Never waits.
  */
-int cache_put(int fd, const void *data, size_t len, int pass);
+int cache_send(int fd, const void *data, size_t len, int pass);
 /** One message, within `wait_ns`: its length, 0 at the end; *passed is a
  * descriptor that came with it, or -1. */
-ssize_t cache_get(int fd, void *data, size_t cap, uint64_t wait_ns,
-                  int *passed);
+ssize_t cache_receive(int fd, void *data, size_t cap, uint64_t wait_ns,
+                      int *passed);
 
 /* ---- server.c ----------------------------------------------------------- */
 
-/** Who is served. */
+/** A client, as the server knows it. */
 struct cache_client {
     int fd;
     bool met;
@@ -82,18 +94,18 @@ int cache_server_make(const char *path,
                       const struct poise_dedup_store_options *options,
                       struct poise_dedup_server **out);
 void cache_server_free(struct poise_dedup_server *server);
-/** Take one message and append the answer; negative: it is to be hung up.
- * *pass is the descriptor that goes with the answer, or -1. */
-int cache_server_take(struct poise_dedup_server *server,
-                      struct cache_client *client, const void *data, size_t len,
-                      struct poise_buf *answer, int *pass);
+/** Take one message and append the answer; negative: the connection has to be
+ * closed. *pass is the descriptor that goes with the answer, or -1. */
+int cache_server_answer(struct poise_dedup_server *server,
+                        struct cache_client *client, const void *data,
+                        size_t len, struct poise_buf *answer, int *pass);
 /** The index of this process's own server, if `fd` is of that one: mapped a
  * second time it would count twice. */
 bool cache_server_lend(const struct poise_dedup_server *server, int fd,
                        struct dedup_index *out);
-/** It is gone: so are its leases. */
-int cache_server_leave(struct poise_dedup_server *server,
-                       struct cache_client *client);
+/** A client is gone, and so are its leases. */
+int cache_server_disconnect(struct poise_dedup_server *server,
+                            struct cache_client *client);
 
 /* ---- client.c ----------------------------------------------------------- */
 
@@ -103,24 +115,25 @@ struct dedup_client {
     struct poise_dedup_server *own; /* this process serves */
     uint64_t seen;                  /* changes of the list */
     uint64_t retry_ns;
-    uint32_t told;            /* segments of the open container */
+    uint32_t reported;        /* segments of the open container */
     struct poise_buf dropped; /* uint64_t: leases to be given back */
 };
 
-/** Be served, or serve. -EBUSY: who has the cache serves nobody; -EOPNOTSUPP:
- * there are no sockets in that folder. */
+/** Connect to the server, or become it. -EBUSY: a process has the cache for
+ * itself alone; -EOPNOTSUPP: there are no sockets in that folder. */
 int dedup_client_start(struct poise_dedup_store *store);
 int dedup_client_end(struct poise_dedup_store *store);
 /** Read the changes of the list: a failure means that there are none. */
 void dedup_client_sync(struct poise_dedup_store *store);
 /** Open a container for `len` more bytes. */
 int dedup_client_open(struct poise_dedup_store *store, size_t len);
-/** Tell what was written. Who is not there needs not know it. */
-void dedup_client_say(struct poise_dedup_store *store);
-void dedup_client_hold(struct poise_dedup_store *store, uint64_t id);
-void dedup_client_let_go(struct poise_dedup_store *store, uint64_t id);
+/** Report what was written. Without a server nothing is: the next one reads
+ * the file. */
+void dedup_client_report(struct poise_dedup_store *store);
+void dedup_client_send_lease(struct poise_dedup_store *store, uint64_t id);
+void dedup_client_queue_release(struct poise_dedup_store *store, uint64_t id);
 
-/* What store.c says at each turn: nothing, where a cache is not shared. */
+/* What store.c calls as it goes: nothing, where a cache is not shared. */
 static inline void dedup_client_refresh(struct poise_dedup_store *store)
 {
     if (store->client &&
@@ -133,20 +146,20 @@ static inline void dedup_client_lease(struct poise_dedup_store *store,
                                       uint64_t id)
 {
     if (store->client) {
-        dedup_client_hold(store, id);
+        dedup_client_send_lease(store, id);
     }
 }
-static inline void dedup_client_drop(struct poise_dedup_store *store,
-                                     uint64_t id)
+static inline void dedup_client_release(struct poise_dedup_store *store,
+                                        uint64_t id)
 {
     if (store->client) {
-        dedup_client_let_go(store, id);
+        dedup_client_queue_release(store, id);
     }
 }
-static inline int dedup_client_tell(struct poise_dedup_store *store)
+static inline int dedup_client_flushed(struct poise_dedup_store *store)
 {
     if (store->client) {
-        dedup_client_say(store);
+        dedup_client_report(store);
     }
     return 0;
 }

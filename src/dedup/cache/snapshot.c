@@ -1,7 +1,12 @@
 /*
  * What a store knows about its containers, saved so that they need not all be
- * read when it opens again. It is only believed where file and size are still
- * what they were.
+ * read when it opens again.
+ *
+ * It may be old, as it is written now and then, and replaced as a whole (a log
+ * that is committed). So it is only believed of a container whose file has the
+ * size that it had, which says enough, as files are only appended to; cells of
+ * all others are dropped, and their files are read. Without a snapshot, or with
+ * one of another store or width, all are read.
  */
 #include "internal.h"
 

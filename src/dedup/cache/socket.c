@@ -43,7 +43,7 @@ int cache_listen(int dirfd, int *fd)
     if (made < 0) {
         return made;
     }
-    /* Whoever listened there has died: the lock says so. */
+    /* Its listener has died: the lock says so. */
     unlinkat(dirfd, name, 0);
     if (fchmod(made, 0600) < 0 ||
         bind(made, (const struct sockaddr *)&address, sizeof address) < 0 ||
@@ -73,7 +73,7 @@ int cache_connect(int dirfd, int *fd)
     return 0;
 }
 
-bool cache_is_ours(int fd)
+bool cache_is_same_user(int fd)
 {
     struct ucred cred;
     socklen_t len = sizeof cred;
@@ -82,7 +82,7 @@ bool cache_is_ours(int fd)
            len == sizeof cred && cred.uid == geteuid();
 }
 
-int cache_put(int fd, const void *data, size_t len, int pass)
+int cache_send(int fd, const void *data, size_t len, int pass)
 {
     union {
         char bytes[CMSG_SPACE(sizeof(int))];
@@ -154,7 +154,8 @@ static int await(int fd, uint64_t wait_ns)
     return poise_error_set(ETIMEDOUT, "wait", name, "there is no answer");
 }
 
-ssize_t cache_get(int fd, void *data, size_t cap, uint64_t wait_ns, int *passed)
+ssize_t cache_receive(int fd, void *data, size_t cap, uint64_t wait_ns,
+                      int *passed)
 {
     union {
         char bytes[CMSG_SPACE(4 * sizeof(int))];

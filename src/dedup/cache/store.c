@@ -1,6 +1,21 @@
 /*
  * A cache of segments: containers in the order in which they were made, those
  * in memory in the order in which they were used, and the index over all.
+ *
+ * A position is a container and a segment's number in it; stepping from one to
+ * the next follows the order in which segments came, over the ends of
+ * containers. It is valid as long as its container is there: a caller that
+ * holds one asks again, and gets 0 if it is gone.
+ *
+ * Memory: body_bytes is the sum of dedup_body_bytes() over the containers in
+ * memory, kept at every change of one, and at most body_limit but for the one
+ * in use and the open one. In a cache without a folder what leaves memory is
+ * gone.
+ *
+ * Two caches that were given the same segments in the same order must stay
+ * alike, or references from one mean nothing in the other. So what is added,
+ * and what is taken for known, depends on the index, which is the same in both,
+ * and on the last containers, never on which others happen to be in memory.
  */
 #include "sharing.h"
 
@@ -143,7 +158,7 @@ static void drop_body(struct poise_dedup_store *store,
                       struct dedup_container *container)
 {
     if (container->body) {
-        dedup_client_drop(store, container->id);
+        dedup_client_release(store, container->id);
         store->body_bytes -= dedup_body_bytes(container->body);
         unlink_body(store, container);
         put_body(store, container->body);
@@ -284,8 +299,8 @@ static void make_room(struct poise_dedup_store *store)
         index->sampling < DEDUP_RANK_BITS) {
         dedup_index_sweep(index, index->sampling + 1, is_alive, store);
     }
-    /* Whoever chose segments that all are kept must not have it swept for each
-     * of them. */
+    /* Segments may be such that sampling keeps them all: do not sweep again for
+     * each of them. */
     index->is_stuck = dedup_index_is_full(index);
 }
 
@@ -377,7 +392,7 @@ static int find_indexed(struct poise_dedup_store *store, uint64_t fingerprint,
     return 1;
 }
 
-/* Among those that the process which serves does not know yet. */
+/* Among those that the server does not know yet. */
 static int find_open(struct poise_dedup_store *store, uint64_t fingerprint,
                      uint64_t *position)
 {
@@ -596,7 +611,7 @@ static int flush(struct poise_dedup_store *store)
                             &store->file);
     open->bytes = open->body->file_bytes;
     store->info.bytes += open->bytes - before;
-    return code < 0 ? code : dedup_client_tell(store);
+    return code < 0 ? code : dedup_client_flushed(store);
 }
 
 /* Those not used for longest go. */

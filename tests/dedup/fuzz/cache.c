@@ -48,8 +48,8 @@ static void check_list(struct poise_dedup_server *server)
         poise_buf_u64(&question, CACHE_LIST);
         poise_buf_u64(&question, 0);
         poise_buf_u64(&question, from);
-        check(cache_server_take(server, &client, question.data, question.len,
-                                &answer, &pass) == 0);
+        check(cache_server_answer(server, &client, question.data, question.len,
+                                  &answer, &pass) == 0);
         check(answer.len <= CACHE_MESSAGE_MOST && pass < 0);
         reader = poise_reader_of(answer.data, answer.len);
         check(poise_reader_u64(&reader) == CACHE_LIST);
@@ -93,20 +93,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
         int pass, code;
         at++;
         bytes = bytes < len - at ? bytes : len - at;
-        code =
-            cache_server_take(server, client, data + at, bytes, &answer, &pass);
+        code = cache_server_answer(server, client, data + at, bytes, &answer,
+                                   &pass);
         check(answer.len <= CACHE_MESSAGE_MOST);
         check(client->held.len <= CACHE_LEASES_MOST * sizeof(uint64_t));
         poise_buf_free(&answer);
         if (code < 0) {
-            check(cache_server_leave(server, client) == 0);
+            check(cache_server_disconnect(server, client) == 0);
             client->met = false;
         }
         at += bytes;
     }
     check_list(server);
     for (size_t i = 0; i < 2; i++) {
-        check(cache_server_leave(server, &clients[i]) == 0);
+        check(cache_server_disconnect(server, &clients[i]) == 0);
     }
     check_list(server);
     cache_server_free(server);

@@ -159,12 +159,12 @@ static void wipe(struct shown *shown)
     shown->line = false;
 }
 
-static void show_deed(enum poise_remote_deed deed, const char *path, size_t len,
-                      void *arg)
+static void show_action(enum poise_remote_action action, const char *path,
+                        size_t len, void *arg)
 {
     struct shown *shown = arg;
 
-    poise_buf_printf(&shown->out, "%-7s", poise_remote_deed_names[deed]);
+    poise_buf_printf(&shown->out, "%-7s", poise_remote_action_names[action]);
     poise_buf_append(&shown->out, path, len);
     poise_buf_putc(&shown->out, '\n');
     wipe(shown);
@@ -201,8 +201,8 @@ static void put_figures(const struct poise_remote_stats *stats,
                         struct poise_json *json)
 {
     poise_json_u64(json, "entries", stats->entries);
-    for (int i = 0; i < POISE_REMOTE_DEEDS; i++) {
-        poise_json_u64(json, poise_remote_deed_names[i], stats->deeds[i]);
+    for (int i = 0; i < POISE_REMOTE_ACTIONS; i++) {
+        poise_json_u64(json, poise_remote_action_names[i], stats->actions[i]);
     }
     poise_json_u64(json, "problems", stats->problems);
     poise_json_u64(json, "file_bytes", stats->file_bytes);
@@ -231,9 +231,9 @@ static void print_stats(const struct poise_remote_stats *stats,
 {
     poise_human_count(out, stats->entries);
     poise_buf_puts(out, " entries");
-    for (int i = 0; i < POISE_REMOTE_DEEDS; i++) {
-        poise_buf_printf(out, ", %s ", poise_remote_deed_names[i]);
-        poise_human_count(out, stats->deeds[i]);
+    for (int i = 0; i < POISE_REMOTE_ACTIONS; i++) {
+        poise_buf_printf(out, ", %s ", poise_remote_action_names[i]);
+        poise_human_count(out, stats->actions[i]);
     }
     poise_buf_puts(out, "\nfiles: ");
     poise_human_count(out, stats->file_bytes);
@@ -267,7 +267,7 @@ static struct poise_remote_options options_of(const struct values *values,
         .keep = kept(values),
         .remove = values->remove,
         .dry = values->dry,
-        .tell = values->dry || values->verbose,
+        .report_actions = values->dry || values->verbose,
         .one_file_system = values->one_file_system,
         .level = (int)values->level,
         .segmenter = values->segmenter,
@@ -276,7 +276,7 @@ static struct poise_remote_options options_of(const struct values *values,
         .remote_cache = values->remote_cache,
         .cache_bytes = values->cache_bytes,
         .cache_bits = (uint32_t)values->bits,
-        .deed = show_deed,
+        .action = show_action,
         .problem = show_problem,
         .progress = values->progress ? show_progress : NULL,
         .arg = shown,
@@ -330,7 +330,7 @@ static void print_outcomes_json(const char *const *targets, size_t count,
         poise_json_object(&json, NULL);
         poise_json_string(&json, "target", targets[i]);
         poise_json_string(&json, "error", outcomes[i].why);
-        poise_json_u64(&json, "put_off", outcomes[i].put_off);
+        poise_json_u64(&json, "put_off", outcomes[i].postponed);
         put_figures(&outcomes[i].stats, &json);
         poise_json_end_object(&json);
     }
@@ -348,10 +348,10 @@ static int show_outcomes(const struct values *values,
 
     for (size_t i = 0; i < count; i++) {
         const struct poise_remote_outcome *outcome = &outcomes[i];
-        if (outcome->err < 0) {
+        if (outcome->code < 0) {
             cli_say("send", "%s: %s", targets[i], outcome->why);
         }
-        if (outcome->err < 0 || outcome->stats.problems) {
+        if (outcome->code < 0 || outcome->stats.problems) {
             code = CLI_PARTLY;
         }
         if (values->stats && !values->json) {
@@ -379,7 +379,7 @@ static int run_several(const struct values *values, const char *const *paths,
         targets[0] = how.target;
         memcpy(targets + 1, values->also.items,
                values->also.count * sizeof *targets);
-        err = poise_remote_send_several(&how, targets, all, outcomes);
+        err = poise_remote_send_multicast(&how, targets, all, outcomes);
     }
     wipe(&shown);
     /* What concerns one of them is said of it. */

@@ -25,20 +25,20 @@ extern "C" {
 #endif
 
 /** What is done to an entry of the target. */
-enum poise_remote_deed {
+enum poise_remote_action {
     POISE_REMOTE_SENT,    /**< a file, with data */
     POISE_REMOTE_MADE,    /**< a directory, link, pipe or device */
     POISE_REMOTE_LINKED,  /**< a hard link */
     POISE_REMOTE_CHANGED, /**< attributes only */
     POISE_REMOTE_DELETED,
-    POISE_REMOTE_DEEDS
+    POISE_REMOTE_ACTIONS
 };
 /** "send", "make", "link", "change", "delete". */
-POISE_API extern const char *const poise_remote_deed_names[];
+POISE_API extern const char *const poise_remote_action_names[];
 
 struct poise_remote_stats {
-    uint64_t entries;                   /**< listed */
-    uint64_t deeds[POISE_REMOTE_DEEDS]; /**< done, or to be done if dry */
+    uint64_t entries;                       /**< listed */
+    uint64_t actions[POISE_REMOTE_ACTIONS]; /**< done, or to be done if dry */
     uint64_t file_bytes; /**< of the files that were sent, without holes */
     uint64_t wire_bytes; /**< both directions */
     uint64_t problems;   /**< entries that failed */
@@ -55,16 +55,16 @@ struct poise_remote_options {
     const char *shell;   /**< that reaches hosts, words; NULL: "ssh" */
     const char *program; /**< poise there; NULL: "poise" */
 
-    unsigned keep; /**< POISE_WALK_KEEP_* */
-    bool remove;   /**< what the sources lack goes from the target */
-    bool dry;      /**< change nothing, tell what would be done */
-    bool tell;     /**< call `deed` */
+    unsigned keep;       /**< POISE_WALK_KEEP_* */
+    bool remove;         /**< what the sources lack goes from the target */
+    bool dry;            /**< change nothing, report what would be done */
+    bool report_actions; /**< call `action` */
     bool one_file_system;
     int level;             /**< of Zstandard; 0: 3 */
-    const char *segmenter; /**< how the end that gives cuts files, as
+    const char *segmenter; /**< how the sender cuts files, as
                                 poise_dedup_cut_parse has it; NULL: gear */
-    uint64_t silence_ns;   /**< give up when the other end says nothing for so
-                                long while it is waited for; 0: never */
+    uint64_t silence_ns; /**< give up when nothing comes from the other end for
+                              so long while it is waited for; 0: never */
 
     const char *cache;        /**< folder; NULL: $XDG_CACHE_HOME/poise/wire,
                                    "": none, in memory only */
@@ -72,8 +72,8 @@ struct poise_remote_options {
     uint64_t cache_bytes;     /**< limit of each; 0: 10 GiB */
     uint32_t cache_bits;      /**< width of fingerprints of a new one; 0: 40 */
 
-    void (*deed)(enum poise_remote_deed deed, const char *path, size_t len,
-                 void *arg);
+    void (*action)(enum poise_remote_action action, const char *path,
+                   size_t len, void *arg);
     /** An entry failed, at either end; the transfer goes on. */
     void (*problem)(const struct poise_error *err, void *arg);
     /** Some times a second. May be NULL. */
@@ -86,26 +86,26 @@ struct poise_remote_options {
  * whatever is returned. SIGPIPE has to be ignored. */
 POISE_API int poise_remote_send(const struct poise_remote_options *options,
                                 struct poise_remote_stats *stats);
-/** What became of one of several receivers. */
+/** What became of one receiver of a multicast. */
 struct poise_remote_outcome {
-    int err;          /**< as poise_remote_send */
-    char why[256];    /**< in words, if it is negative */
-    uint32_t put_off; /**< how often it was left for later */
+    int code;           /**< as poise_remote_send */
+    char why[256];      /**< in words, if it is negative */
+    uint32_t postponed; /**< how often it was left for later */
     struct poise_remote_stats stats;
 };
-/** Send to several targets, as they would be given one by one, at the same
- * time: sources are here; they are read, cut, looked up, hashed and compressed
- * once, for all. A target that fails does not end the others. One that falls
- * behind by more than 32 MiB while others wait for 3 s, or wants other files
- * than most, is put off: when the others are done it is begun with once more,
- * with those that were put off, too. 0, or the first error; options->target is
- * not looked at. At most 32 targets. */
+/** Send to several targets at the same time, with the result of sending to each
+ * of them. The sources are on this machine; they are read, cut, looked up,
+ * hashed and compressed once, for all. A target that fails does not end the
+ * others. One that falls behind by more than 32 MiB while others wait for 3 s,
+ * or wants other files than most, is postponed: when the others are done,
+ * sending to it starts again, together with others that were postponed. 0, or
+ * the first error; options->target is not looked at. At most 32 targets. */
 POISE_API int
-poise_remote_send_several(const struct poise_remote_options *options,
-                          const char *const *targets, size_t count,
-                          struct poise_remote_outcome *outcomes);
-/** Be the other end, which a remote shell started: speak on descriptors `in`
- * and `out` until it is over. */
+poise_remote_send_multicast(const struct poise_remote_options *options,
+                            const char *const *targets, size_t count,
+                            struct poise_remote_outcome *outcomes);
+/** Be the other end, which a remote shell started, on descriptors `in` and
+ * `out`, until the transfer is over. */
 POISE_API int poise_remote_serve(int in, int out,
                                  const volatile sig_atomic_t *stop);
 

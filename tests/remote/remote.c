@@ -120,7 +120,7 @@ static void test_entry_wrong(void **state)
 
 struct liar {
     char target[TEMPORARY_BYTES], beside[TEMPORARY_MORE];
-    struct remote_link link;
+    struct remote_channel channel;
     pthread_t thread;
     int served; /* what the other end returned */
     int fds[2];
@@ -196,18 +196,19 @@ static int begin(void **state)
     greet(liar);
     assert_int_equal(
         poise_dedup_store_open(NULL, &(struct poise_dedup_store_options){0},
-                               &liar->link.store),
+                               &liar->channel.store),
         0);
-    liar->link.in = liar->link.out = liar->fds[0];
-    liar->link.take = hear;
-    liar->link.data = hear_data;
-    liar->link.arg = liar;
-    assert_int_equal(remote_link_open(&liar->link, 0, NULL), 0);
+    liar->channel.in = liar->channel.out = liar->fds[0];
+    liar->channel.on_message = hear;
+    liar->channel.on_data = hear_data;
+    liar->channel.arg = liar;
+    assert_int_equal(remote_channel_open(&liar->channel, 0, NULL), 0);
     poise_buf_varint(&body, 0);
     poise_buf_varint(&body, 1);
-    assert_int_equal(remote_link_say(&liar->link, REMOTE_BEGIN, &body), 0);
-    while (!liar->link.met) {
-        assert_int_equal(remote_link_turn(&liar->link, true), 0);
+    assert_int_equal(remote_channel_send(&liar->channel, REMOTE_BEGIN, &body),
+                     0);
+    while (!liar->channel.met) {
+        assert_int_equal(remote_channel_turn(&liar->channel, true), 0);
     }
     poise_buf_free(&body);
     *state = liar;
@@ -217,10 +218,10 @@ static int begin(void **state)
 /* Everything that the other end has to say, to its end. */
 static void hear_out(struct liar *liar)
 {
-    int code = remote_link_flush(&liar->link);
+    int code = remote_channel_flush(&liar->channel);
 
     while (code == 0 && !liar->done) {
-        code = remote_link_turn(&liar->link, true);
+        code = remote_channel_turn(&liar->channel, true);
     }
 }
 
@@ -228,12 +229,12 @@ static int end(void **state)
 {
     struct liar *liar = *state;
 
-    remote_link_close(&liar->link);
+    remote_channel_close(&liar->channel);
     close(liar->fds[0]);
     if (!liar->joined) {
         pthread_join(liar->thread, NULL);
     }
-    poise_dedup_store_close(liar->link.store);
+    poise_dedup_store_close(liar->channel.store);
     assert_int_equal(poise_walk_remove(AT_FDCWD, liar->target), 0);
     assert_int_equal(poise_walk_remove(AT_FDCWD, liar->beside), 0);
     free(liar);
@@ -251,7 +252,8 @@ static void say_batch(struct liar *liar, const struct remote_entry *entry)
     if (entry) {
         remote_entry_put(&body, entry, &context);
     }
-    assert_int_equal(remote_link_say_list(&liar->link, REMOTE_BATCH, &body), 0);
+    assert_int_equal(
+        remote_channel_send_list(&liar->channel, REMOTE_BATCH, &body), 0);
     poise_buf_free(&body);
 }
 
@@ -279,7 +281,7 @@ static void test_liar_file(void **state)
 {
     struct liar *liar = *state;
 
-    assert_int_equal(remote_link_say(&liar->link, REMOTE_FILE, NULL), 0);
+    assert_int_equal(remote_channel_send(&liar->channel, REMOTE_FILE, NULL), 0);
     expect_refused(liar);
 }
 
@@ -287,7 +289,7 @@ static void test_liar_data(void **state)
 {
     struct liar *liar = *state;
 
-    assert_int_equal(remote_link_put(&liar->link, "data", 4), 0);
+    assert_int_equal(remote_channel_send_data(&liar->channel, "data", 4), 0);
     expect_refused(liar);
 }
 
@@ -304,8 +306,8 @@ static void test_liar_end(void **state)
 {
     struct liar *liar = *state;
 
-    assert_int_equal(remote_link_say_list(&liar->link, REMOTE_LIST_END, NULL),
-                     0);
+    assert_int_equal(
+        remote_channel_send_list(&liar->channel, REMOTE_LIST_END, NULL), 0);
     expect_refused(liar);
 }
 
@@ -314,7 +316,7 @@ static void test_liar_kind(void **state)
     struct liar *liar = *state;
 
     assert_int_equal(
-        remote_link_say(&liar->link, (enum remote_message)99, NULL), 0);
+        remote_channel_send(&liar->channel, (enum remote_message)99, NULL), 0);
     expect_refused(liar);
 }
 
@@ -322,13 +324,15 @@ static void say_wrong_file(struct liar *liar, const char *text)
 {
     struct poise_buf body = {0};
 
-    assert_int_equal(remote_link_say(&liar->link, REMOTE_FILE, NULL), 0);
-    assert_int_equal(remote_link_put(&liar->link, text, strlen(text)), 0);
-    assert_int_equal(remote_link_end(&liar->link), 0);
+    assert_int_equal(remote_channel_send(&liar->channel, REMOTE_FILE, NULL), 0);
+    assert_int_equal(
+        remote_channel_send_data(&liar->channel, text, strlen(text)), 0);
+    assert_int_equal(remote_channel_end_data(&liar->channel), 0);
     poise_buf_varint(&body, REMOTE_FILE_IS);
     poise_buf_varint(&body, strlen(text));
     poise_buf_u64(&body, remote_hash(0, text, strlen(text)) + 1);
-    assert_int_equal(remote_link_say(&liar->link, REMOTE_FILE_END, &body), 0);
+    assert_int_equal(
+        remote_channel_send(&liar->channel, REMOTE_FILE_END, &body), 0);
     poise_buf_free(&body);
 }
 
@@ -347,13 +351,13 @@ static void test_digest(void **state)
     struct remote_entry entry = entry_of("file", S_IFREG | 0600);
 
     say_batch(liar, &entry);
-    assert_int_equal(remote_link_flush(&liar->link), 0);
+    assert_int_equal(remote_channel_flush(&liar->channel), 0);
     while (liar->wants == 0) {
-        assert_int_equal(remote_link_turn(&liar->link, true), 0);
+        assert_int_equal(remote_channel_turn(&liar->channel, true), 0);
     }
     say_wrong_file(liar, "what it is");
-    assert_int_equal(remote_link_say_list(&liar->link, REMOTE_LIST_END, NULL),
-                     0);
+    assert_int_equal(
+        remote_channel_send_list(&liar->channel, REMOTE_LIST_END, NULL), 0);
     hear_out(liar);
     assert_true(liar->done);
     assert_int_equal(liar->problems, 1);
@@ -379,8 +383,8 @@ static void test_link_out(void **state)
     say_batch(liar, &entry);
     say_batch(liar, &below);
     say_batch(liar, NULL);
-    assert_int_equal(remote_link_say_list(&liar->link, REMOTE_LIST_END, NULL),
-                     0);
+    assert_int_equal(
+        remote_channel_send_list(&liar->channel, REMOTE_LIST_END, NULL), 0);
     hear_out(liar);
     assert_true(liar->done);
     assert_int_equal(liar->problems, 0);

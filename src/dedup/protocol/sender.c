@@ -108,7 +108,7 @@ static int send_anchor(struct poise_dedup_peer *peer, uint64_t anchor)
     struct wire_sender *sender = &peer->sender;
     struct wire_sent *group = sender->open;
     struct poise_dedup_stored stored;
-    int code = sender_write_held(peer);
+    int code = wire_write_held(peer);
 
     code = code < 0 ? code : wire_blocks_room(&peer->blocks, 32);
     if (code == 0) {
@@ -122,8 +122,8 @@ static int send_anchor(struct poise_dedup_peer *peer, uint64_t anchor)
     poise_buf_varint(&peer->blocks.raw, 0);
     sender->has_cursor = sender->anchored = true;
     sender->cursor = anchor;
-    code = sender_add_item(group, (uint32_t)group->data.len,
-                           sender_count(&group->lens, sizeof(uint32_t)));
+    code = wire_group_add_item(group, (uint32_t)group->data.len,
+                               wire_count(&group->lens, sizeof(uint32_t)));
     return code < 0 ? code : 1;
 }
 
@@ -137,7 +137,7 @@ static int approach(struct poise_dedup_peer *peer, uint64_t at, bool *near,
     int code, on = 0;
 
     *near = distance(peer, at, by);
-    if (*near || !sender_may_not_find(peer)) {
+    if (*near || !wire_may_not_find(peer)) {
         return 1;
     }
     code = best_anchor(peer, at, &on, &anchor);
@@ -166,13 +166,13 @@ static int send_run(struct poise_dedup_peer *peer,
         return code;
     }
     if (sender->held == WIRE_HELD_RUN && !(near && by == 1)) {
-        code = sender_write_held(peer);
+        code = wire_write_held(peer);
         if (code < 0) {
             return code;
         }
     }
     if (sender->held != WIRE_HELD_RUN) {
-        code = sender_hold(peer, WIRE_HELD_RUN);
+        code = wire_hold(peer, WIRE_HELD_RUN);
         if (code < 0) {
             return code;
         }
@@ -183,7 +183,7 @@ static int send_run(struct poise_dedup_peer *peer,
     sender->held_count++;
     sender->has_cursor = true;
     sender->cursor = at;
-    code = sender_add_bytes(sender->open, piece);
+    code = wire_group_add_bytes(sender->open, piece);
     return code < 0 ? code : 1;
 }
 
@@ -193,20 +193,20 @@ static int send_print(struct poise_dedup_peer *peer,
     struct wire_sender *sender = &peer->sender;
     struct wire_sent *group;
     uint32_t offset, first;
-    int code = sender_hold(peer, WIRE_HELD_PRINTS);
+    int code = wire_hold(peer, WIRE_HELD_PRINTS);
 
     if (code < 0) {
         return code;
     }
     group = sender->open;
     offset = (uint32_t)group->data.len;
-    first = sender_count(&group->lens, sizeof(uint32_t));
+    first = wire_count(&group->lens, sizeof(uint32_t));
     sender->held_count++;
     group->prints++;
     peer->stats.by_fingerprint += piece->len;
-    code = sender_add_bytes(group, piece);
+    code = wire_group_add_bytes(group, piece);
     group->print = true;
-    code = code < 0 ? code : sender_add_item(group, offset, first);
+    code = code < 0 ? code : wire_group_add_item(group, offset, first);
     group->print = false;
     return code;
 }
@@ -220,15 +220,15 @@ static int send_missing(struct poise_dedup_peer *peer,
     if (sender->held == WIRE_HELD_MISS &&
         sender->open->data.len - sender->held_offset + piece->len >
             WIRE_MISS_MOST) {
-        code = sender_write_held(peer);
+        code = wire_write_held(peer);
     }
     if (code == 0) {
-        code = sender_hold(peer, WIRE_HELD_MISS);
+        code = wire_hold(peer, WIRE_HELD_MISS);
     }
     /* An update is shown before all that lies in front of it is known. */
     wire_grid_of(sender->is_update ? NULL : piece->array,
                  &sender->residual.grid);
-    return code < 0 ? code : sender_add_bytes(sender->open, piece);
+    return code < 0 ? code : wire_group_add_bytes(sender->open, piece);
 }
 
 /* Whether the receiver need not be asked. */
@@ -316,8 +316,8 @@ static int send_plain(struct poise_dedup_peer *peer,
     struct wire_sent *group = peer->sender.open;
     struct poise_buf *raw = &peer->blocks.raw;
     uint32_t offset = (uint32_t)group->data.len;
-    uint32_t first = sender_count(&group->lens, sizeof(uint32_t));
-    int code = sender_write_held(peer);
+    uint32_t first = wire_count(&group->lens, sizeof(uint32_t));
+    int code = wire_write_held(peer);
 
     if (code == 0) {
         code = wire_blocks_room(&peer->blocks, piece->len + 32);
@@ -337,8 +337,8 @@ static int send_plain(struct poise_dedup_peer *peer,
         poise_buf_append(raw, piece->data, piece->len);
         peer->stats.by_data += piece->len;
     }
-    code = sender_add_bytes(group, piece);
-    return code < 0 ? code : sender_add_item(group, offset, first);
+    code = wire_group_add_bytes(group, piece);
+    return code < 0 ? code : wire_group_add_item(group, offset, first);
 }
 
 /* Say which stream it is, and where the piece lies if that is not clear. */
@@ -356,7 +356,7 @@ static int put_place(struct poise_dedup_peer *peer, struct wire_stream *stream,
     if (is_next && peer->sender.stream == stream->number) {
         return 0;
     }
-    code = sender_write_held(peer);
+    code = wire_write_held(peer);
     if (code == 0) {
         code = wire_blocks_room(&peer->blocks, 64);
     }
@@ -387,7 +387,7 @@ static int send_piece(struct poise_dedup_peer *peer, struct wire_stream *stream,
                       struct own_print *print)
 {
     bool placed;
-    int code = sender_open_group(peer);
+    int code = wire_group_open(peer);
 
     if (code == 0) {
         code = put_place(peer, stream, piece, &placed);
@@ -398,14 +398,14 @@ static int send_piece(struct poise_dedup_peer *peer, struct wire_stream *stream,
     }
     if (code == 0 && placed) {
         /* A place is that of one segment. */
-        code = sender_write_held(peer);
+        code = wire_write_held(peer);
     }
     if (code < 0) {
         return code;
     }
     stream->sent_at = piece->place.x + piece->len;
     peer->stats.data_out += piece->len;
-    return sender_close_full(peer);
+    return wire_group_close_full(peer);
 }
 
 int wire_sender_pieces(struct poise_dedup_peer *peer,
@@ -450,9 +450,9 @@ static int open_for(struct poise_dedup_peer *peer, struct wire_stream *stream,
                     size_t most)
 {
     struct poise_buf *raw = &peer->blocks.raw;
-    int code = sender_open_group(peer);
+    int code = wire_group_open(peer);
 
-    code = code < 0 ? code : sender_write_held(peer);
+    code = code < 0 ? code : wire_write_held(peer);
     code = code < 0 ? code : wire_blocks_room(&peer->blocks, most + 16);
     if (code < 0) {
         return code;
@@ -495,8 +495,8 @@ int wire_sender_update(struct poise_dedup_peer *peer,
     }
     sender->is_update = false;
     stream->sent_at = at;
-    code = code < 0 ? code : sender_write_held(peer);
-    return code < 0 ? code : sender_close_full(peer);
+    code = code < 0 ? code : wire_write_held(peer);
+    return code < 0 ? code : wire_group_close_full(peer);
 }
 
 int wire_sender_end(struct poise_dedup_peer *peer, struct wire_stream *stream)
@@ -510,6 +510,6 @@ int wire_sender_end(struct poise_dedup_peer *peer, struct wire_stream *stream)
     code = poise_buf_putc(&peer->blocks.raw, WIRE_END);
     stream->sent_at = 0;
     end = (uint32_t)peer->sender.open->data.len;
-    first = sender_count(&peer->sender.open->lens, sizeof(uint32_t));
-    return code < 0 ? code : sender_add_item(peer->sender.open, end, first);
+    first = wire_count(&peer->sender.open->lens, sizeof(uint32_t));
+    return code < 0 ? code : wire_group_add_item(peer->sender.open, end, first);
 }

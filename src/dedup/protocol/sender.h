@@ -17,28 +17,29 @@ enum {
 /* ---- sender_group.c ----------------------------------------------------- */
 
 /** Begin a group, unless one is open. */
-int sender_open_group(struct poise_dedup_peer *peer);
+int wire_group_open(struct poise_dedup_peer *peer);
 /** How many elements of `each` bytes a buffer holds. */
-uint32_t sender_count(const struct poise_buf *buf, size_t each);
+uint32_t wire_count(const struct poise_buf *buf, size_t each);
 /** Put a piece's bytes into the group. */
-int sender_add_bytes(struct wire_sent *group,
-                     const struct poise_dedup_piece *piece);
+int wire_group_add_bytes(struct wire_sent *group,
+                         const struct poise_dedup_piece *piece);
 /** One more item: what was added since `offset` of the data, and since `first`
  * of the lengths. */
-int sender_add_item(struct wire_sent *group, uint32_t offset, uint32_t first);
+int wire_group_add_item(struct wire_sent *group, uint32_t offset,
+                        uint32_t first);
 /** Close the group if it is full, unless an update is being sent. */
-int sender_close_full(struct poise_dedup_peer *peer);
+int wire_group_close_full(struct poise_dedup_peer *peer);
 /** A group that is done with. */
-void sender_put_spare(struct wire_sender *sender, struct wire_sent *group);
+void wire_group_put_spare(struct wire_sender *sender, struct wire_sent *group);
 
 /* ---- sender_write.c ----------------------------------------------------- */
 
 /** Whether one of the two caches may not find all that it has. */
-bool sender_may_not_find(const struct poise_dedup_peer *peer);
+bool wire_may_not_find(const struct poise_dedup_peer *peer);
 /** Hold a run, missing segments or fingerprints; what was held of another kind
  * is written. */
-int sender_hold(struct poise_dedup_peer *peer, enum wire_held what);
+int wire_hold(struct poise_dedup_peer *peer, enum wire_held what);
 /** Write what is held. */
-int sender_write_held(struct poise_dedup_peer *peer);
+int wire_write_held(struct poise_dedup_peer *peer);
 
 #endif

@@ -48,7 +48,7 @@ void wire_sender_free(struct wire_sender *sender)
 
 /* One that is done with: memory that is given back comes back page by page,
  * each of them cleared. */
-void sender_put_spare(struct wire_sender *sender, struct wire_sent *group)
+void wire_group_put_spare(struct wire_sender *sender, struct wire_sent *group)
 {
     if (sender->spares == SPARES) {
         sent_free(group);
@@ -77,12 +77,12 @@ static struct wire_sent *take_spare(struct wire_sender *sender)
     return group;
 }
 
-uint32_t sender_count(const struct poise_buf *buf, size_t each)
+uint32_t wire_count(const struct poise_buf *buf, size_t each)
 {
     return (uint32_t)(buf->len / each);
 }
 
-int sender_open_group(struct poise_dedup_peer *peer)
+int wire_group_open(struct poise_dedup_peer *peer)
 {
     struct wire_sender *sender = &peer->sender;
 
@@ -103,13 +103,14 @@ int sender_open_group(struct poise_dedup_peer *peer)
     return 0;
 }
 
-int sender_add_item(struct wire_sent *group, uint32_t offset, uint32_t first)
+int wire_group_add_item(struct wire_sent *group, uint32_t offset,
+                        uint32_t first)
 {
     struct wire_item item = {
         .offset = offset,
         .len = (uint32_t)group->data.len - offset,
         .first = first,
-        .count = sender_count(&group->lens, sizeof(uint32_t)) - first,
+        .count = wire_count(&group->lens, sizeof(uint32_t)) - first,
         .print = group->print,
     };
 
@@ -117,8 +118,8 @@ int sender_add_item(struct wire_sent *group, uint32_t offset, uint32_t first)
 }
 
 /* Put the piece's bytes into the group. */
-int sender_add_bytes(struct wire_sent *group,
-                     const struct poise_dedup_piece *piece)
+int wire_group_add_bytes(struct wire_sent *group,
+                         const struct poise_dedup_piece *piece)
 {
     enum { MOST = WIRE_GROUP_BYTES + POISE_DEDUP_SEGMENT_MOST };
     struct poise_buf *data = &group->data;
@@ -138,7 +139,7 @@ int wire_sender_close_group(struct poise_dedup_peer *peer)
     struct wire_sender *sender = &peer->sender;
     struct wire_sent *group = sender->open;
     unsigned char hash[POISE_DEDUP_GROUP_BYTES];
-    int code = group ? sender_write_held(peer) : 0;
+    int code = group ? wire_write_held(peer) : 0;
 
     if (!group || code < 0) {
         return code;
@@ -158,7 +159,7 @@ int wire_sender_close_group(struct poise_dedup_peer *peer)
     code = poise_buf_append(&peer->blocks.raw, hash, sizeof hash);
     group->weight = group->data.len + WIRE_GROUP_WEIGHT +
                     (uint64_t)WIRE_ITEM_WEIGHT *
-                        sender_count(&group->items, sizeof(struct wire_item));
+                        wire_count(&group->items, sizeof(struct wire_item));
     sender->in_flight += group->weight;
     group->waits = peer->is_leader ? (uint32_t)peer->member_count : 1;
     for (size_t i = 0; i < peer->member_count; i++) {
@@ -177,7 +178,7 @@ int wire_sender_close_group(struct poise_dedup_peer *peer)
     return code;
 }
 
-int sender_close_full(struct poise_dedup_peer *peer)
+int wire_group_close_full(struct poise_dedup_peer *peer)
 {
     const struct wire_sent *group = peer->sender.open;
 
@@ -185,7 +186,7 @@ int sender_close_full(struct poise_dedup_peer *peer)
         return 0;
     }
     return group->data.len >= WIRE_GROUP_BYTES ||
-                   sender_count(&group->items, sizeof(struct wire_item)) >=
+                   wire_count(&group->items, sizeof(struct wire_item)) >=
                        WIRE_GROUP_ITEMS ||
                    group->prints >= WIRE_GROUP_PRINTS
                ? wire_sender_close_group(peer)

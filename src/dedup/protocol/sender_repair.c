@@ -53,7 +53,7 @@ void wire_sender_release(struct poise_dedup_peer *peer)
         sender->in_flight -= group->weight;
         sender->oldest = group->next;
         sender->newest = group->next ? sender->newest : NULL;
-        sender_put_spare(sender, group);
+        wire_group_put_spare(sender, group);
     }
 }
 
@@ -151,7 +151,7 @@ int wire_sender_request(struct poise_dedup_peer *peer,
         (peer->member.leader && number < peer->member.acked)) {
         return wire_bad("it asks for what was not sent");
     }
-    items = sender_count(&group->items, sizeof(struct wire_item));
+    items = wire_count(&group->items, sizeof(struct wire_item));
     if (count > items) {
         return wire_bad("it asks for more than there is");
     }

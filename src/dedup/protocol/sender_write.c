@@ -4,7 +4,7 @@
  *
  * What is held are the group's data from held_offset on, its lengths from
  * held_first on, and held_count segments. Nothing else may be written to the
- * block before it: whoever writes calls sender_write_held first.
+ * block before it: whoever writes calls wire_write_held first.
  */
 #include "sender.h"
 
@@ -16,7 +16,7 @@ enum {
 };
 
 /* Whether one of the two caches may not find all that it has. */
-bool sender_may_not_find(const struct poise_dedup_peer *peer)
+bool wire_may_not_find(const struct poise_dedup_peer *peer)
 {
     return peer->their_containers >= ANCHORS_FROM ||
            dedup_store_is_sampled(peer->options.store);
@@ -31,7 +31,7 @@ static int find_anchor(struct poise_dedup_peer *peer, uint64_t *anchor)
     int code = 1;
 
     *anchor = at;
-    if (peer->sender.anchored || !sender_may_not_find(peer)) {
+    if (peer->sender.anchored || !wire_may_not_find(peer)) {
         return 1;
     }
     for (int i = 0; i < ANCHORS_BACK && code > 0; i++) {
@@ -54,7 +54,7 @@ static int put_anchor(struct poise_dedup_peer *peer, uint64_t at)
     struct poise_buf *raw = &peer->blocks.raw;
     struct poise_dedup_stored stored;
     uint32_t end = (uint32_t)sender->open->data.len;
-    uint32_t count = sender_count(&sender->open->lens, sizeof(uint32_t));
+    uint32_t count = wire_count(&sender->open->lens, sizeof(uint32_t));
     int code;
 
     if (sender->anchored) {
@@ -69,7 +69,7 @@ static int put_anchor(struct poise_dedup_peer *peer, uint64_t at)
     poise_buf_varint(raw, 0);
     sender->anchored = true;
     sender->cursor = at;
-    code = sender_add_item(sender->open, end, count);
+    code = wire_group_add_item(sender->open, end, count);
     return code < 0 ? code : 1;
 }
 
@@ -104,7 +104,7 @@ static int collect_base(struct poise_dedup_peer *peer, uint64_t at,
 static int put_lens(struct poise_dedup_peer *peer, uint32_t first)
 {
     const struct poise_buf *lens = &peer->sender.open->lens;
-    uint32_t count = sender_count(lens, sizeof(uint32_t));
+    uint32_t count = wire_count(lens, sizeof(uint32_t));
     int code = poise_buf_varint(&peer->blocks.raw, count - first);
 
     for (uint32_t i = first; i < count; i++) {
@@ -173,8 +173,8 @@ static int put_missing(struct poise_dedup_peer *peer)
     poise_buf_free(&base);
     poise_buf_free(&residual);
     return code < 0 ? code
-                    : sender_add_item(group, sender->held_offset,
-                                      sender->held_first);
+                    : wire_group_add_item(group, sender->held_offset,
+                                          sender->held_first);
 }
 
 /* The fingerprint of the i-th segment of the group, at that offset; that after
@@ -204,8 +204,8 @@ static int put_run(struct poise_dedup_peer *peer)
     poise_buf_varint(raw, sender->held_count);
     sender->open->believes = true;
     peer->stats.by_run += sender->open->data.len - sender->held_offset;
-    return sender_add_item(sender->open, sender->held_offset,
-                           sender->held_first);
+    return wire_group_add_item(sender->open, sender->held_offset,
+                               sender->held_first);
 }
 
 /* Their items are there already. */
@@ -224,7 +224,7 @@ static int put_prints(struct poise_dedup_peer *peer)
     return raw->error;
 }
 
-int sender_write_held(struct poise_dedup_peer *peer)
+int wire_write_held(struct poise_dedup_peer *peer)
 {
     struct wire_sender *sender = &peer->sender;
     enum wire_held held = sender->held;
@@ -245,7 +245,7 @@ int sender_write_held(struct poise_dedup_peer *peer)
 }
 
 /* Begin to hold something else. */
-int sender_hold(struct poise_dedup_peer *peer, enum wire_held what)
+int wire_hold(struct poise_dedup_peer *peer, enum wire_held what)
 {
     struct wire_sender *sender = &peer->sender;
     int code = 0;
@@ -253,10 +253,10 @@ int sender_hold(struct poise_dedup_peer *peer, enum wire_held what)
     if (sender->held == what) {
         return 0;
     }
-    code = sender_write_held(peer);
+    code = wire_write_held(peer);
     sender->held = what;
     sender->held_offset = (uint32_t)sender->open->data.len;
-    sender->held_first = sender_count(&sender->open->lens, sizeof(uint32_t));
+    sender->held_first = wire_count(&sender->open->lens, sizeof(uint32_t));
     sender->held_count = 0;
     return code;
 }

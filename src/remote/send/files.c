@@ -9,27 +9,27 @@
 enum { HOLE_LEAST = 1 << 16 /* shorter ones are sent as zeros */ };
 
 /* Descriptor of the directory, kept for the files that follow. */
-static int dir_fd(struct give *give, struct give_dir *dir)
+static int dir_fd(struct sender *sender, struct sender_dir *dir)
 {
     int fd;
 
     if (!dir) {
         return AT_FDCWD;
     }
-    if (give->opened == dir) {
-        return give->opened_fd;
+    if (sender->opened == dir) {
+        return sender->opened_fd;
     }
-    fd = give_dir_open(dir);
+    fd = sender_dir_open(dir);
     if (fd < 0) {
         return fd;
     }
-    if (give->opened) {
-        close(give->opened_fd);
-        give_dir_drop(give->opened);
+    if (sender->opened) {
+        close(sender->opened_fd);
+        sender_dir_drop(sender->opened);
     }
     dir->refs++;
-    give->opened = dir;
-    give->opened_fd = fd;
+    sender->opened = dir;
+    sender->opened_fd = fd;
     return fd;
 }
 
@@ -39,25 +39,26 @@ static int64_t changed_ns(const struct stat *st)
                      (uint64_t)st->st_ctim.tv_nsec);
 }
 
-static int say_end(struct give *give, unsigned status)
+static int say_end(struct sender *sender, unsigned status)
 {
-    struct give_file *file = &give->file;
+    struct sender_file *file = &sender->file;
     struct poise_buf body = {0};
     int code;
 
     poise_buf_varint(&body, status);
     poise_buf_varint(&body, file->at);
     poise_buf_u64(&body, file->hash);
-    code = remote_link_say(&give->transfer->link, REMOTE_FILE_END, &body);
+    code =
+        remote_channel_send(&sender->transfer->channel, REMOTE_FILE_END, &body);
     poise_buf_free(&body);
     return code;
 }
 
-static int open_file(struct give *give, const struct give_want *want)
+static int open_file(struct sender *sender, const struct sender_want *want)
 {
-    struct give_file *file = &give->file;
+    struct sender_file *file = &sender->file;
     struct stat st;
-    int dir = dir_fd(give, want->dir);
+    int dir = dir_fd(sender, want->dir);
     /* It may have become a pipe meanwhile, which must not be waited for. */
     int fd = dir < 0 && dir != AT_FDCWD
                  ? dir
@@ -81,39 +82,40 @@ static int open_file(struct give *give, const struct give_want *want)
     return 0;
 }
 
-/* Begin with the next file; one that cannot be had is told at once. */
-static int begin(struct give *give)
+/* Begin with the next file; one that cannot be had is reported at once. */
+static int begin(struct sender *sender)
 {
-    struct give_want *want = give->first;
-    struct give_file *file = &give->file;
+    struct sender_want *want = sender->first;
+    struct sender_file *file = &sender->file;
     int code = 0;
 
-    give->first = want->next;
-    give->last = give->first ? give->last : NULL;
-    give->unresolved--;
+    sender->first = want->next;
+    sender->last = sender->first ? sender->last : NULL;
+    sender->unresolved--;
     file->at = file->bytes = file->hash = 0;
     file->filled = 0;
     file->failed = false;
     poise_buf_reset(&file->path);
     if (want->dir) {
-        code = give_dir_path(want->dir, &file->path);
+        code = sender_dir_path(want->dir, &file->path);
     }
     poise_buf_puts(&file->path, want->name);
     poise_buf_str(&file->path);
     if (file->path.error) {
         code = file->path.error;
-    } else if (code == 0 && open_file(give, want) < 0) {
-        code = remote_problem(give->transfer, file->path.data);
-        code = code < 0 ? code : say_end(give, REMOTE_FILE_LACKS);
+    } else if (code == 0 && open_file(sender, want) < 0) {
+        code = remote_report_problem(sender->transfer, file->path.data);
+        code = code < 0 ? code : say_end(sender, REMOTE_FILE_LACKS);
     } else if (code == 0) {
-        code = remote_link_say(&give->transfer->link, REMOTE_FILE, NULL);
+        code =
+            remote_channel_send(&sender->transfer->channel, REMOTE_FILE, NULL);
     }
-    give_dir_drop(want->dir);
+    sender_dir_drop(want->dir);
     free(want);
     return code;
 }
 
-static void hash_block(struct give_file *file)
+static void hash_block(struct sender_file *file)
 {
     if (file->filled > 0) {
         file->hash = remote_hash(file->hash, file->block, file->filled);
@@ -121,10 +123,10 @@ static void hash_block(struct give_file *file)
     }
 }
 
-/* Where data go on, and how far: a long hole is told as such. */
-static int find_extent(struct give *give)
+/* Where data go on, and how far: a long hole is sent as such. */
+static int find_extent(struct sender *sender)
 {
-    struct give_file *file = &give->file;
+    struct sender_file *file = &sender->file;
     off_t data = lseek(file->fd, (off_t)file->at, SEEK_DATA), hole;
     struct poise_buf body = {0};
     uint64_t len;
@@ -143,24 +145,25 @@ static int find_extent(struct give *give)
     if (len < HOLE_LEAST) {
         return 0;
     }
-    code = remote_link_end(&give->transfer->link);
+    code = remote_channel_end_data(&sender->transfer->channel);
     hash_block(file);
     file->hash = remote_hash(file->hash, &len, sizeof len);
     file->at += len;
     poise_buf_varint(&body, len);
     if (code == 0) {
-        code = remote_link_say(&give->transfer->link, REMOTE_HOLE, &body);
+        code =
+            remote_channel_send(&sender->transfer->channel, REMOTE_HOLE, &body);
     }
     poise_buf_free(&body);
     return code;
 }
 
 /* All was read, or as much as there is. */
-static int finish(struct give *give)
+static int finish(struct sender *sender)
 {
-    struct give_file *file = &give->file;
+    struct sender_file *file = &sender->file;
     struct stat st;
-    int code = remote_link_end(&give->transfer->link);
+    int code = remote_channel_end_data(&sender->transfer->channel);
     bool changed = fstat(file->fd, &st) != 0 ||
                    changed_ns(&st) != file->changed_ns ||
                    (uint64_t)st.st_size != file->size;
@@ -171,27 +174,28 @@ static int finish(struct give *give)
     if (code == 0 && !file->failed && changed) {
         poise_error_set(EAGAIN, "send", file->path.data,
                         "it changed while it was read; send it again");
-        code = remote_problem(give->transfer, file->path.data);
+        code = remote_report_problem(sender->transfer, file->path.data);
     }
     if (code == 0) {
-        code = say_end(give, file->failed ? REMOTE_FILE_LACKS : REMOTE_FILE_IS);
+        code =
+            say_end(sender, file->failed ? REMOTE_FILE_LACKS : REMOTE_FILE_IS);
     }
     return code;
 }
 
-static int send_part(struct give *give)
+static int send_part(struct sender *sender)
 {
-    struct give_file *file = &give->file;
+    struct sender_file *file = &sender->file;
     uint64_t left;
     size_t len = REMOTE_BLOCK - file->filled;
     ssize_t got;
     int code = 0;
 
     if (file->at >= file->extent_end && file->at < file->size) {
-        code = find_extent(give);
+        code = find_extent(sender);
     }
     if (code < 0 || file->at >= file->size) {
-        return code < 0 ? code : finish(give);
+        return code < 0 ? code : finish(sender);
     }
     left = file->extent_end > file->at ? file->extent_end - file->at
                                        : file->size - file->at;
@@ -201,26 +205,28 @@ static int send_part(struct give *give)
     if (got <= 0) {
         /* Shorter than it was, or it cannot be read. */
         file->failed = got < 0;
-        code = got < 0 ? remote_problem(give->transfer, file->path.data) : 0;
-        return code < 0 ? code : finish(give);
+        code = got < 0
+                   ? remote_report_problem(sender->transfer, file->path.data)
+                   : 0;
+        return code < 0 ? code : finish(sender);
     }
-    code = remote_link_put(&give->transfer->link, file->block + file->filled,
-                           (size_t)got);
+    code = remote_channel_send_data(&sender->transfer->channel,
+                                    file->block + file->filled, (size_t)got);
     file->at += (uint64_t)got;
     file->bytes += (uint64_t)got;
     file->filled += (size_t)got;
-    give->transfer->stats.file_bytes += (uint64_t)got;
+    sender->transfer->stats.file_bytes += (uint64_t)got;
     if (file->filled == REMOTE_BLOCK) {
         hash_block(file);
     }
-    return code < 0 || file->at < file->size ? code : finish(give);
+    return code < 0 || file->at < file->size ? code : finish(sender);
 }
 
-int give_files(struct give *give, bool *more)
+int sender_files(struct sender *sender, bool *more)
 {
-    struct give_file *file = &give->file;
+    struct sender_file *file = &sender->file;
 
-    *more = file->open || give->first;
+    *more = file->open || sender->first;
     if (!file->block) {
         file->block = poise_alloc(REMOTE_BLOCK, 1);
         if (!file->block) {
@@ -228,26 +234,26 @@ int give_files(struct give *give, bool *more)
         }
     }
     if (file->open) {
-        return send_part(give);
+        return send_part(sender);
     }
-    return give->first ? begin(give) : 0;
+    return sender->first ? begin(sender) : 0;
 }
 
-void give_files_free(struct give *give)
+void sender_files_free(struct sender *sender)
 {
-    if (give->file.open) {
-        close(give->file.fd);
+    if (sender->file.open) {
+        close(sender->file.fd);
     }
-    if (give->opened) {
-        close(give->opened_fd);
-        give_dir_drop(give->opened);
+    if (sender->opened) {
+        close(sender->opened_fd);
+        sender_dir_drop(sender->opened);
     }
-    while (give->first) {
-        struct give_want *next = give->first->next;
-        give_dir_drop(give->first->dir);
-        free(give->first);
-        give->first = next;
+    while (sender->first) {
+        struct sender_want *next = sender->first->next;
+        sender_dir_drop(sender->first->dir);
+        free(sender->first);
+        sender->first = next;
     }
-    free(give->file.block);
-    poise_buf_free(&give->file.path);
+    free(sender->file.block);
+    poise_buf_free(&sender->file.path);
 }

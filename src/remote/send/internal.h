@@ -2,11 +2,11 @@
  * Shared inside room remote/send.
  *
  * Who calls whom: send.c (the end that users start, and the one that it
- * starts; start.c: how they find each other; several.c: one that gives to
- * several) -> give.c (files out; list.c: which) or take.c (entries in:
- * take_entry.c, their data: take_file.c, deletions and hard links: take_end.c)
- * -> link.c (messages over a pair of descriptors). entry.c: an entry as bytes;
- * transfer.c: words for the user.
+ * starts; start.c: how they find each other; multicast.c: one sender, several
+ * receivers) -> sender.c (what is sent next; list.c, files.c) or receiver.c
+ * (entries: receiver_entry.c, their data: receiver_file.c, deletions and hard
+ * links: receiver_end.c) -> channel.c (messages over a pair of descriptors).
+ * entry.c: an entry as bytes; transfer.c: what users are shown.
  */
 #ifndef POISE_REMOTE_SEND_INTERNAL_H
 #define POISE_REMOTE_SEND_INTERNAL_H
@@ -32,7 +32,7 @@ enum remote_message {
     REMOTE_HOLE,
     REMOTE_FILE_END,
     REMOTE_WANT,
-    REMOTE_DEED,
+    REMOTE_ACTION,
     REMOTE_PROBLEM,
     REMOTE_DONE,
 };
@@ -40,71 +40,75 @@ enum remote_message {
 /** How a file ended: with all of it, or not to be had. */
 enum { REMOTE_FILE_IS, REMOTE_FILE_LACKS };
 
-/** Streams of the wire: messages, data of files, lists. */
-enum { REMOTE_TALK, REMOTE_DATA, REMOTE_LIST, REMOTE_STREAMS };
+/** Streams of the wire: messages, data of files, messages that list. */
+enum { REMOTE_CONTROL, REMOTE_DATA, REMOTE_LIST, REMOTE_STREAMS };
 
-/* ---- link.c ------------------------------------------------------------- */
+/* ---- channel.c ---------------------------------------------------------- */
 
-/** A connection. `take` gets each message, `data` the bytes of the file that
- * is being sent; what they return, if negative, ends it. */
-struct remote_link {
+/** A connection to the other end. `on_message` gets each message, `on_data` the
+ * bytes of the file that is being sent; what they return, if negative, ends
+ * it. */
+struct remote_channel {
     int in, out;
-    bool closed; /* the other end has nothing more to say */
-    bool broken; /* it listens no more */
+    bool closed; /* the other end will send nothing more */
+    bool broken; /* it does not read any more */
     bool met, dirty;
     int failure; /* of what came: it is over */
     struct poise_dedup_store *store;
     struct poise_dedup_peer *peer;
-    bool
-        leads; /* it has no descriptors: all is said through it to those that */
-    struct remote_link *follows;             /* ... follow it */
+    bool is_leader;                /* of a multicast: it has no descriptors */
+    struct remote_channel *leader; /* of a member, or NULL */
     struct poise_buf coming[REMOTE_STREAMS]; /* incomplete messages */
     struct poise_dedup_joiner joined[REMOTE_STREAMS];
-    struct poise_buf talk, list; /* messages to be sent */
-    uint64_t talked;             /* bytes, on that stream */
-    unsigned char *buffer;       /* REMOTE_BLOCK bytes */
+    struct poise_buf control, list; /* messages to be sent */
+    uint64_t control_at;            /* bytes sent on that stream */
+    unsigned char *buffer;          /* REMOTE_BLOCK bytes */
     uint64_t silence_ns, heard_ns;
     const volatile sig_atomic_t *stop;
     void (*tick)(void *arg); /* some times a second */
     void *tick_arg;
     uint64_t ticked_ns;
-    int (*take)(enum remote_message kind, struct poise_reader *body, void *arg);
-    int (*data)(const void *data, size_t len, void *arg);
+    int (*on_message)(enum remote_message kind, struct poise_reader *body,
+                      void *arg);
+    int (*on_data)(const void *data, size_t len, void *arg);
     void *arg;
 };
 
 /** Begin; the descriptors, the store and the callbacks are set. `segmenter` may
  * be NULL. */
-int remote_link_open(struct remote_link *link, int level,
-                     const char *segmenter);
-void remote_link_close(struct remote_link *link);
+int remote_channel_open(struct remote_channel *channel, int level,
+                        const char *segmenter);
+void remote_channel_close(struct remote_channel *channel);
 /** Append a message to what is to be sent. */
-int remote_link_say(struct remote_link *link, enum remote_message kind,
-                    const struct poise_buf *body);
+int remote_channel_send(struct remote_channel *channel,
+                        enum remote_message kind, const struct poise_buf *body);
 /** The same on the stream of lists. */
-int remote_link_say_list(struct remote_link *link, enum remote_message kind,
-                         const struct poise_buf *body);
+int remote_channel_send_list(struct remote_channel *channel,
+                             enum remote_message kind,
+                             const struct poise_buf *body);
 /** Bytes of the file being sent, behind all messages so far. */
-int remote_link_put(struct remote_link *link, const void *data, size_t len);
+int remote_channel_send_data(struct remote_channel *channel, const void *data,
+                             size_t len);
 /** The file's data end, or a hole comes. */
-int remote_link_end(struct remote_link *link);
-/** Move bytes; `wait`: until some came or could go. Without anything to wait
- * for the next time, say `flush` first. */
-int remote_link_turn(struct remote_link *link, bool wait);
-/** The parts of a turn, for who has several: move what was said into the wire;
- * that, write, and say what to wait for; wait for any; read what came. */
-int remote_link_settle(struct remote_link *link);
-int remote_link_ready(struct remote_link *link, struct pollfd fds[2]);
-int remote_link_await(struct remote_link *link, struct pollfd *fds,
-                      size_t count, bool wait);
-int remote_link_heed(struct remote_link *link, const struct pollfd fds[2],
-                     bool wait);
+int remote_channel_end_data(struct remote_channel *channel);
+/** Move bytes; `wait`: until some came or could go. Flush before you wait: what
+ * is held back does not go by itself. */
+int remote_channel_turn(struct remote_channel *channel, bool wait);
+/** The parts of a turn, for several channels: hand messages over to the wire;
+ * that, write, and set what to wait for; wait for any; read what came. */
+int remote_channel_hand_over(struct remote_channel *channel);
+int remote_channel_prepare(struct remote_channel *channel,
+                           struct pollfd fds[2]);
+int remote_channel_wait(struct remote_channel *channel, struct pollfd *fds,
+                        size_t count, bool wait);
+int remote_channel_handle(struct remote_channel *channel,
+                          const struct pollfd fds[2], bool wait);
 /** Hold nothing back. */
-int remote_link_flush(struct remote_link *link);
+int remote_channel_flush(struct remote_channel *channel);
 /** Whether there is room for more to be sent. */
-bool remote_link_has_room(const struct remote_link *link);
+bool remote_channel_has_room(const struct remote_channel *channel);
 /** Turn until all is written. */
-int remote_link_drain(struct remote_link *link);
+int remote_channel_drain(struct remote_channel *channel);
 
 /* ---- one transfer ------------------------------------------------------- */
 
@@ -112,33 +116,34 @@ int remote_link_drain(struct remote_link *link);
 struct remote_transfer {
     struct poise_remote_options options; /* sources and target are paths */
     struct poise_remote_stats stats;
-    struct remote_link link;
-    bool serves;             /* this end was started by the other one */
-    struct several *several; /* it gives to more than one, or NULL */
-    const char *prefix;      /* of paths that the other end tells of, or NULL */
+    struct remote_channel channel;
+    bool serves;                 /* this end was started by the other one */
+    struct multicast *multicast; /* several receivers, or NULL */
+    const char *prefix; /* of paths that the other end reports, or NULL */
     size_t prefix_len;
 };
 
-/** Whoever sits at the terminal learns of it, whichever end this is. The last
- * error is said of `path` (NULL: of what it says itself). */
-int remote_problem(struct remote_transfer *transfer, const char *path);
-int remote_deed(struct remote_transfer *transfer, enum poise_remote_deed deed,
-                const char *path, size_t len);
+/** Show the last error to the user, at whichever end that is, as one of `path`
+ * (NULL: of what the error names itself). The same for an action. */
+int remote_report_problem(struct remote_transfer *transfer, const char *path);
+int remote_report_action(struct remote_transfer *transfer,
+                         enum poise_remote_action action, const char *path,
+                         size_t len);
 /** Messages that either end may get; -ENOMSG if it is none of these. */
-int remote_take_common(struct remote_transfer *transfer,
-                       enum remote_message kind, struct poise_reader *body);
-/** Tell the user how far it is; `arg` is the transfer. */
+int remote_handle_common(struct remote_transfer *transfer,
+                         enum remote_message kind, struct poise_reader *body);
+/** Show the user how far it is; `arg` is the transfer. */
 void remote_tick(void *arg);
 
 /** A running hash over the blocks of a file. */
 uint64_t remote_hash(uint64_t before, const void *block, size_t len);
 
-/** The transfer's cache; that there is none is worth a word. */
+/** Open the transfer's cache; if there can be none, that is reported. */
 int remote_open_store(struct remote_transfer *transfer);
 
-/** Give, or take, until it is over. */
-int remote_give(struct remote_transfer *transfer);
-int remote_take(struct remote_transfer *transfer);
+/** Send, or receive, until it is over. */
+int remote_sender_run(struct remote_transfer *transfer);
+int remote_receiver_run(struct remote_transfer *transfer);
 
 /* ---- entry.c ------------------------------------------------------------ */
 
@@ -152,7 +157,7 @@ struct remote_entry {
     const char *target; /* of a symbolic link, not terminated */
     size_t target_len;
 };
-/** What numbers are told against. */
+/** What the numbers of the next entry are differences from. */
 struct remote_entry_context {
     uint32_t mode, uid, gid;
     int64_t seconds;
@@ -167,20 +172,21 @@ int remote_entry_get(struct poise_reader *from, struct remote_entry *entry,
 
 /** Split "[user@]host:path"; the host's length, 0 if it is a path here. */
 size_t remote_host(const char *operand);
-/** Start the other end and tell it what to do. */
+/** Start the other end and send it the greeting. */
 int remote_start(const struct poise_remote_options *options, const char *host,
-                 size_t host_len, bool gives, int *fd, pid_t *pid);
-/** Hear that it is ready, which takes it as long as its cache takes to be
- * opened; if it is not, its end is waited for, and the descriptor closed. */
-int remote_meet(const struct poise_remote_options *options, int fd, pid_t pid);
-/** Wait for it: 0, or what it said by its exit. It is told to end where `err`,
- * of the transfer, is -ETIMEDOUT or -EINTR. */
-int remote_finish(pid_t pid, int err);
-/** What the other end was told; strings lie in `memory`. options->stop is
- * heeded meanwhile. */
-int remote_greet(int in, struct poise_remote_options *options, bool *gives,
-                 struct poise_buf *memory, struct poise_strings *sources);
-/** Tell the end that started this one that it could not begin. */
-int remote_welcome(int out, int err);
+                 size_t host_len, bool is_sender, int *fd, pid_t *pid);
+/** Wait until it is ready, which takes as long as opening its cache does; if it
+ * cannot be, wait for its end, and close the descriptor. */
+int remote_await_welcome(const struct poise_remote_options *options, int fd,
+                         pid_t pid);
+/** Wait for it: its exit status. It is sent SIGTERM if `code`, of the transfer,
+ * is -ETIMEDOUT or -EINTR. */
+int remote_finish(pid_t pid, int code);
+/** Read the greeting; strings lie in `memory`. options->stop ends the wait. */
+int remote_read_greeting(int in, struct poise_remote_options *options,
+                         bool *is_sender, struct poise_buf *memory,
+                         struct poise_strings *sources);
+/** Answer the greeting: 0, or why this end could not begin. */
+int remote_send_welcome(int out, int code);
 
 #endif

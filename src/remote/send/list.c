@@ -10,10 +10,10 @@ enum { BATCH_ENTRIES = 256, BATCH_BYTES = 1 << 17, FIRST_SAMES = 1024 };
 
 /* ---- directories -------------------------------------------------------- */
 
-static struct give_dir *dir_make(struct give_dir *parent, const char *name)
+static struct sender_dir *dir_make(struct sender_dir *parent, const char *name)
 {
     size_t len = strlen(name) + 1;
-    struct give_dir *dir = poise_alloc(1, sizeof *dir + len);
+    struct sender_dir *dir = poise_alloc(1, sizeof *dir + len);
 
     if (dir) {
         memcpy(dir->name, name, len);
@@ -26,48 +26,48 @@ static struct give_dir *dir_make(struct give_dir *parent, const char *name)
     return dir;
 }
 
-void give_dir_drop(struct give_dir *dir)
+void sender_dir_drop(struct sender_dir *dir)
 {
     while (dir && --dir->refs == 0) {
-        struct give_dir *parent = dir->parent;
+        struct sender_dir *parent = dir->parent;
         free(dir);
         dir = parent;
     }
 }
 
 /* The directories from the source down to this one. */
-static int chain_of(const struct give_dir *dir, struct poise_buf *chain)
+static int chain_of(const struct sender_dir *dir, struct poise_buf *chain)
 {
     size_t count = 0;
-    const struct give_dir **items;
+    const struct sender_dir **items;
 
-    for (const struct give_dir *at = dir; at; at = at->parent) {
+    for (const struct sender_dir *at = dir; at; at = at->parent) {
         poise_buf_append(chain, &at, sizeof at);
         count++;
     }
     if (chain->error) {
         return chain->error;
     }
-    items = (const struct give_dir **)(void *)chain->data;
+    items = (const struct sender_dir **)(void *)chain->data;
     for (size_t i = 0; i < count / 2; i++) {
-        const struct give_dir *other = items[i];
+        const struct sender_dir *other = items[i];
         items[i] = items[count - 1 - i];
         items[count - 1 - i] = other;
     }
     return 0;
 }
 
-static const struct give_dir *link_of(const struct poise_buf *chain, size_t i)
+static const struct sender_dir *link_of(const struct poise_buf *chain, size_t i)
 {
-    return ((const struct give_dir **)(void *)chain->data)[i];
+    return ((const struct sender_dir **)(void *)chain->data)[i];
 }
 
 static size_t length_of(const struct poise_buf *chain)
 {
-    return chain->len / sizeof(struct give_dir *);
+    return chain->len / sizeof(struct sender_dir *);
 }
 
-int give_dir_path(const struct give_dir *dir, struct poise_buf *out)
+int sender_dir_path(const struct sender_dir *dir, struct poise_buf *out)
 {
     struct poise_buf chain = {0};
     int code = chain_of(dir, &chain);
@@ -82,13 +82,13 @@ int give_dir_path(const struct give_dir *dir, struct poise_buf *out)
     return code;
 }
 
-int give_dir_open(const struct give_dir *dir)
+int sender_dir_open(const struct sender_dir *dir)
 {
     struct poise_buf chain = {0};
     int fd = AT_FDCWD, code = chain_of(dir, &chain);
 
     for (size_t i = 0; code == 0 && i < length_of(&chain); i++) {
-        const struct give_dir *at = link_of(&chain, i);
+        const struct sender_dir *at = link_of(&chain, i);
         int below = poise_file_open(
             fd, at->name, O_RDONLY | O_DIRECTORY | (i > 0 ? O_NOFOLLOW : 0), 0);
         if (fd != AT_FDCWD) {
@@ -102,14 +102,14 @@ int give_dir_open(const struct give_dir *dir)
 }
 
 /* Its path in the target: without what leads to the source. */
-static int path_there(const struct give_dir *dir, const char *name,
+static int path_there(const struct sender_dir *dir, const char *name,
                       struct poise_buf *out)
 {
     struct poise_buf chain = {0};
     int code = chain_of(dir, &chain);
 
     for (size_t i = 0; code == 0 && i < length_of(&chain); i++) {
-        const struct give_dir *at = link_of(&chain, i);
+        const struct sender_dir *at = link_of(&chain, i);
         const char *slash = i == 0 ? strrchr(at->name, '/') : NULL;
         if (!at->is_nameless) {
             poise_buf_puts(out, slash ? slash + 1 : at->name);
@@ -122,13 +122,13 @@ static int path_there(const struct give_dir *dir, const char *name,
 
 /* ---- hard links --------------------------------------------------------- */
 
-struct give_same {
+struct sender_same {
     uint64_t dev, ino;
     size_t path; /* offset in same_paths, plus 1; 0: free */
 };
 
-static struct give_same *slot_of(struct give_same *slots, size_t count,
-                                 uint64_t dev, uint64_t ino)
+static struct sender_same *slot_of(struct sender_same *slots, size_t count,
+                                   uint64_t dev, uint64_t ino)
 {
     size_t at = (size_t)poise_hash_u64(ino * 31 + dev) & (count - 1);
 
@@ -138,55 +138,55 @@ static struct give_same *slot_of(struct give_same *slots, size_t count,
     return &slots[at];
 }
 
-static int grow_sames(struct give *give)
+static int grow_sames(struct sender *sender)
 {
-    size_t slots = give->same_slots ? 2 * give->same_slots : FIRST_SAMES;
-    struct give_same *grown;
+    size_t slots = sender->same_slots ? 2 * sender->same_slots : FIRST_SAMES;
+    struct sender_same *grown;
 
-    if (2 * give->same_count < give->same_slots) {
+    if (2 * sender->same_count < sender->same_slots) {
         return 0;
     }
     grown = poise_alloc(slots, sizeof *grown);
     if (!grown) {
         return -ENOMEM;
     }
-    for (size_t i = 0; i < give->same_slots; i++) {
-        const struct give_same *old = &give->sames[i];
+    for (size_t i = 0; i < sender->same_slots; i++) {
+        const struct sender_same *old = &sender->sames[i];
         if (old->path) {
             *slot_of(grown, slots, old->dev, old->ino) = *old;
         }
     }
-    free(give->sames);
-    give->sames = grown;
-    give->same_slots = slots;
+    free(sender->sames);
+    sender->sames = grown;
+    sender->same_slots = slots;
     return 0;
 }
 
-/* Whether this was told under another name before: then that is in the
+/* Whether this was listed under another name before: then that is in the
  * entry. */
-static int find_same(struct give *give, const struct give_dir *dir,
+static int find_same(struct sender *sender, const struct sender_dir *dir,
                      struct remote_entry *entry)
 {
-    struct give_same *slot;
+    struct sender_same *slot;
     const char *path;
-    int code = grow_sames(give);
+    int code = grow_sames(sender);
 
     if (code < 0) {
         return code;
     }
-    slot = slot_of(give->sames, give->same_slots, entry->meta.dev,
+    slot = slot_of(sender->sames, sender->same_slots, entry->meta.dev,
                    entry->meta.ino);
     if (slot->path) {
-        path = give->same_paths.data + slot->path - 1;
+        path = sender->same_paths.data + slot->path - 1;
         entry->same = path;
         entry->same_len = strlen(path);
         return 0;
     }
-    *slot = (struct give_same){entry->meta.dev, entry->meta.ino,
-                               give->same_paths.len + 1};
-    give->same_count++;
-    code = path_there(dir, entry->name, &give->same_paths);
-    return code < 0 ? code : poise_buf_putc(&give->same_paths, 0);
+    *slot = (struct sender_same){entry->meta.dev, entry->meta.ino,
+                                 sender->same_paths.len + 1};
+    sender->same_count++;
+    code = path_there(dir, entry->name, &sender->same_paths);
+    return code < 0 ? code : poise_buf_putc(&sender->same_paths, 0);
 }
 
 /* ---- a directory's names ------------------------------------------------ */
@@ -198,7 +198,7 @@ static int by_name(const void *a, const void *b, void *names)
     return strcmp(base + *(const size_t *)a, base + *(const size_t *)b);
 }
 
-static int read_names(struct give_listing *listing)
+static int read_names(struct sender_listing *listing)
 {
     const struct dirent *entry;
 
@@ -227,15 +227,15 @@ static int read_names(struct give_listing *listing)
     return 0;
 }
 
-static int problem_in(struct give *give, const struct give_dir *dir,
+static int problem_in(struct sender *sender, const struct sender_dir *dir,
                       const char *name)
 {
     struct poise_buf path = {0};
-    int code = dir ? give_dir_path(dir, &path) : 0;
+    int code = dir ? sender_dir_path(dir, &path) : 0;
 
     poise_buf_puts(&path, name);
     if (code == 0) {
-        code = remote_problem(give->transfer, poise_buf_str(&path));
+        code = remote_report_problem(sender->transfer, poise_buf_str(&path));
     }
     poise_buf_free(&path);
     return code;
@@ -243,21 +243,21 @@ static int problem_in(struct give *give, const struct give_dir *dir,
 
 /* Begin with the last directory of the stack. It stays there, even if it
  * cannot be read: the other end counts on it. */
-static int open_next(struct give *give)
+static int open_next(struct sender *sender)
 {
-    struct give_listing *listing = &give->listing;
-    struct give_dir **top =
-        (struct give_dir **)(void *)(give->stack.data + give->stack.len);
+    struct sender_listing *listing = &sender->listing;
+    struct sender_dir **top =
+        (struct sender_dir **)(void *)(sender->stack.data + sender->stack.len);
     int fd, code = 0;
 
     listing->dir = *--top;
-    give->stack.len -= sizeof *top;
+    sender->stack.len -= sizeof *top;
     listing->open = true;
     listing->incomplete = false;
     listing->at = 0;
     poise_buf_reset(&listing->names);
     poise_buf_reset(&listing->offsets);
-    fd = give_dir_open(listing->dir);
+    fd = sender_dir_open(listing->dir);
     if (fd >= 0) {
         listing->stream = fdopendir(fd);
         if (!listing->stream) {
@@ -270,38 +270,39 @@ static int open_next(struct give *give)
             return -ENOMEM;
         }
         listing->incomplete = true;
-        return problem_in(give, listing->dir, "");
+        return problem_in(sender, listing->dir, "");
     }
     return 0;
 }
 
-/* ---- telling ------------------------------------------------------------ */
+/* ---- listing ------------------------------------------------------------ */
 
-static int add_below(struct give *give, struct give_dir *parent,
+static int add_below(struct sender *sender, struct sender_dir *parent,
                      const char *name, bool is_nameless, uint64_t dev)
 {
-    struct give_dir *dir = dir_make(parent, name);
+    struct sender_dir *dir = dir_make(parent, name);
 
     if (!dir) {
         return -ENOMEM;
     }
     dir->is_nameless = is_nameless;
     dir->dev = dev;
-    if (poise_buf_append(&give->listing.below, &dir, sizeof dir) < 0) {
-        give_dir_drop(dir);
+    if (poise_buf_append(&sender->listing.below, &dir, sizeof dir) < 0) {
+        sender_dir_drop(dir);
         return -ENOMEM;
     }
     return 0;
 }
 
 /* Put what was found on the stack, so that the first comes first. */
-static int push_below(struct give *give)
+static int push_below(struct sender *sender)
 {
-    struct poise_buf *below = &give->listing.below;
-    size_t each = sizeof(struct give_dir *);
+    struct poise_buf *below = &sender->listing.below;
+    size_t each = sizeof(struct sender_dir *);
 
     for (size_t at = below->len; at > 0; at -= each) {
-        if (poise_buf_append(&give->stack, below->data + at - each, each) < 0) {
+        if (poise_buf_append(&sender->stack, below->data + at - each, each) <
+            0) {
             return -ENOMEM;
         }
         below->len -= each;
@@ -309,48 +310,49 @@ static int push_below(struct give *give)
     return 0;
 }
 
-static struct give_batch *batch_make(struct give *give, struct give_dir *dir)
+static struct sender_batch *batch_make(struct sender *sender,
+                                       struct sender_dir *dir)
 {
-    struct give_batch *batch = poise_alloc(1, sizeof *batch);
+    struct sender_batch *batch = poise_alloc(1, sizeof *batch);
 
     if (batch) {
         batch->dir = dir;
         if (dir) {
             dir->refs++;
         }
-        *(give->newest ? &give->newest->next : &give->oldest) = batch;
-        give->newest = batch;
+        *(sender->newest ? &sender->newest->next : &sender->oldest) = batch;
+        sender->newest = batch;
     }
     return batch;
 }
 
 /* One entry: `path` is relative to `fd`, `name` what the target calls it. 1:
- * told; 0: it cannot be. */
-static int tell(struct give *give, struct give_batch *batch, int fd,
-                const char *path, const char *name, struct poise_buf *body)
+ * listed; 0: it cannot be. */
+static int add_entry(struct sender *sender, struct sender_batch *batch, int fd,
+                     const char *path, const char *name, struct poise_buf *body)
 {
-    struct remote_transfer *transfer = give->transfer;
+    struct remote_transfer *transfer = sender->transfer;
     struct poise_buf memory = {0};
     struct remote_entry entry = {.name = name, .name_len = strlen(name)};
     int code = poise_walk_meta_get(fd, path, transfer->options.keep,
                                    &entry.meta, &memory);
 
     if (code < 0) {
-        give->listing.incomplete = true;
-        code = code == -ENOMEM ? code : problem_in(give, batch->dir, path);
-        goto out;
+        sender->listing.incomplete = true;
+        code = code == -ENOMEM ? code : problem_in(sender, batch->dir, path);
+        goto free_memory;
     }
     if (entry.meta.target) {
         entry.target = entry.meta.target;
         entry.target_len = strlen(entry.target);
     }
     if (S_ISDIR(entry.meta.mode)) {
-        code = add_below(give, batch->dir, path, !*name, entry.meta.dev);
+        code = add_below(sender, batch->dir, path, !*name, entry.meta.dev);
     } else if (entry.meta.links > 1) {
-        code = find_same(give, batch->dir, &entry);
+        code = find_same(sender, batch->dir, &entry);
     }
     if (code == 0) {
-        code = remote_entry_put(body, &entry, &give->context);
+        code = remote_entry_put(body, &entry, &sender->context);
     }
     if (code == 0) {
         code = poise_buf_append(&batch->names, path, strlen(path) + 1);
@@ -358,7 +360,7 @@ static int tell(struct give *give, struct give_batch *batch, int fd,
     batch->count++;
     transfer->stats.entries++;
     code = code < 0 ? code : 1;
-out:
+free_memory:
     poise_buf_free(&memory);
     return code;
 }
@@ -379,22 +381,23 @@ static const char *name_there(const char *source)
 
 /* A directory on another file system than its source is listed, and is
  * empty. */
-static bool is_foreign(const struct give *give, const struct give_dir *dir)
+static bool is_foreign(const struct sender *sender,
+                       const struct sender_dir *dir)
 {
-    const struct give_dir *root = dir;
+    const struct sender_dir *root = dir;
 
     while (root->parent) {
         root = root->parent;
     }
-    return give->transfer->options.one_file_system && dir->dev != root->dev;
+    return sender->transfer->options.one_file_system && dir->dev != root->dev;
 }
 
 /* The names of a part, from where the last one ended; whether that was the
  * end. */
-static int tell_names(struct give *give, struct give_batch *batch,
-                      struct poise_buf *body, bool *last)
+static int add_names(struct sender *sender, struct sender_batch *batch,
+                     struct poise_buf *body, bool *last)
 {
-    struct give_listing *listing = &give->listing;
+    struct sender_listing *listing = &sender->listing;
     size_t count = listing->offsets.len / sizeof(size_t);
     const size_t *offsets = (const size_t *)(const void *)listing->offsets.data;
     int code = 0;
@@ -403,98 +406,99 @@ static int tell_names(struct give *give, struct give_batch *batch,
            batch->count < BATCH_ENTRIES && body->len < BATCH_BYTES &&
            code >= 0) {
         const char *name = listing->names.data + offsets[listing->at++];
-        code = tell(give, batch, dirfd(listing->stream), name, name, body);
+        code =
+            add_entry(sender, batch, dirfd(listing->stream), name, name, body);
     }
     *last = !listing->stream || listing->at == count;
     return code < 0 ? code : 0;
 }
 
-static int tell_sources(struct give *give, struct give_batch *batch,
-                        struct poise_buf *body, bool *last)
+static int add_sources(struct sender *sender, struct sender_batch *batch,
+                       struct poise_buf *body, bool *last)
 {
-    const struct poise_remote_options *options = &give->transfer->options;
+    const struct poise_remote_options *options = &sender->transfer->options;
     int code = 0;
 
-    while (give->next_source < options->source_count &&
+    while (sender->next_source < options->source_count &&
            batch->count < BATCH_ENTRIES && body->len < BATCH_BYTES &&
            code >= 0) {
-        const char *path = options->sources[give->next_source++];
-        code = tell(give, batch, AT_FDCWD, *path ? path : ".", name_there(path),
-                    body);
+        const char *path = options->sources[sender->next_source++];
+        code = add_entry(sender, batch, AT_FDCWD, *path ? path : ".",
+                         name_there(path), body);
     }
-    *last = give->next_source == options->source_count;
+    *last = sender->next_source == options->source_count;
     return code < 0 ? code : 0;
 }
 
 enum { IS_LAST = 1, IS_INCOMPLETE = 2 };
 
-static int say_batch(struct give *give, const struct give_batch *batch,
-                     const struct poise_buf *entries, bool last)
+static int send_batch(struct sender *sender, const struct sender_batch *batch,
+                      const struct poise_buf *entries, bool last)
 {
     struct poise_buf body = {0};
     int code;
 
     poise_buf_varint(&body,
                      (last ? IS_LAST : 0u) |
-                         (give->listing.incomplete ? IS_INCOMPLETE : 0u));
+                         (sender->listing.incomplete ? IS_INCOMPLETE : 0u));
     poise_buf_varint(&body, batch->count);
     poise_buf_append(&body, entries->data, entries->len);
     code = entries->error ? entries->error
-                          : remote_link_say_list(&give->transfer->link,
-                                                 REMOTE_BATCH, &body);
+                          : remote_channel_send_list(&sender->transfer->channel,
+                                                     REMOTE_BATCH, &body);
     poise_buf_free(&body);
     return code;
 }
 
-static void close_listing(struct give_listing *listing)
+static void close_listing(struct sender_listing *listing)
 {
     if (listing->stream) {
         closedir(listing->stream);
         listing->stream = NULL;
     }
-    give_dir_drop(listing->dir);
+    sender_dir_drop(listing->dir);
     listing->dir = NULL;
     listing->open = false;
 }
 
-int give_list(struct give *give, bool *more)
+int sender_list(struct sender *sender, bool *more)
 {
-    struct give_listing *listing = &give->listing;
+    struct sender_listing *listing = &sender->listing;
     struct poise_buf body = {0};
-    struct give_batch *batch;
-    bool last = true, sources = !give->sources_told;
+    struct sender_batch *batch;
+    bool last = true, sources = !sender->sources_sent;
     int code = 0;
 
     *more = false;
-    if (give->list_told) {
+    if (sender->list_sent) {
         return 0;
     }
-    if (!sources && !listing->open && give->stack.len == 0) {
-        give->list_told = true;
-        return remote_link_say_list(&give->transfer->link, REMOTE_LIST_END,
-                                    NULL);
+    if (!sources && !listing->open && sender->stack.len == 0) {
+        sender->list_sent = true;
+        return remote_channel_send_list(&sender->transfer->channel,
+                                        REMOTE_LIST_END, NULL);
     }
     if (!sources && !listing->open) {
-        code = open_next(give);
-        if (code == 0 && is_foreign(give, listing->dir)) {
+        code = open_next(sender);
+        if (code == 0 && is_foreign(sender, listing->dir)) {
             listing->offsets.len = 0;
             listing->incomplete = true;
         }
     }
-    batch = code == 0 ? batch_make(give, listing->dir) : NULL;
+    batch = code == 0 ? batch_make(sender, listing->dir) : NULL;
     if (!batch) {
         return code < 0 ? code : -ENOMEM;
     }
-    code = sources ? tell_sources(give, batch, &body, &last)
-                   : tell_names(give, batch, &body, &last);
-    give->unresolved += batch->count;
+    code = sources ? add_sources(sender, batch, &body, &last)
+                   : add_names(sender, batch, &body, &last);
+    sender->unresolved += batch->count;
     if (code == 0) {
-        code = say_batch(give, batch, &body, last);
+        code = send_batch(sender, batch, &body, last);
     }
     if (code == 0 && last) {
-        give->sources_told = true;
+        sender->sources_sent = true;
         close_listing(listing);
-        code = push_below(give);
+        code = push_below(sender);
     }
     poise_buf_free(&body);
     *more = true;
@@ -503,19 +507,19 @@ int give_list(struct give *give, bool *more)
 
 static void drop_all(struct poise_buf *dirs)
 {
-    for (size_t at = 0; at < dirs->len; at += sizeof(struct give_dir *)) {
-        give_dir_drop(*(struct give_dir **)(void *)(dirs->data + at));
+    for (size_t at = 0; at < dirs->len; at += sizeof(struct sender_dir *)) {
+        sender_dir_drop(*(struct sender_dir **)(void *)(dirs->data + at));
     }
     poise_buf_free(dirs);
 }
 
-void give_list_free(struct give *give)
+void sender_list_free(struct sender *sender)
 {
-    close_listing(&give->listing);
-    poise_buf_free(&give->listing.names);
-    poise_buf_free(&give->listing.offsets);
-    drop_all(&give->listing.below);
-    drop_all(&give->stack);
-    poise_buf_free(&give->same_paths);
-    free(give->sames);
+    close_listing(&sender->listing);
+    poise_buf_free(&sender->listing.names);
+    poise_buf_free(&sender->listing.offsets);
+    drop_all(&sender->listing.below);
+    drop_all(&sender->stack);
+    poise_buf_free(&sender->same_paths);
+    free(sender->sames);
 }

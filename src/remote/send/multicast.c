@@ -1,9 +1,14 @@
 /*
- * One end that gives to several. It lists, reads and sends once, through a link
- * that has no descriptors, and all receivers get the same. That is only right
- * while they want the same: whoever wants other files, or is much slower, is
- * left, and begun with again when the others are done; as all that arrived is
- * there or in its cache, little is sent twice.
+ * One sender, several receivers. It lists, reads and sends once, through the
+ * leader, a channel without descriptors, and all receivers get the same. That
+ * is only right while they want the same: a receiver that wants other files
+ * than most, or is much slower, is postponed: its connection ends, and sending
+ * to it starts again when the others are done. As all that arrived is there or
+ * in its cache, little is sent twice.
+ *
+ * A part of the list is answered when all active members have answered it;
+ * until then answers are kept in `wants`, in order, so that members may be
+ * ahead of each other.
  */
 #include "sender.h"
 
@@ -16,63 +21,64 @@
 enum {
     TARGETS_MOST = 32,
     BEHIND_MOST = 32 << 20, /* bytes, while others have room */
-    PATIENCE_S = 3,
+    TIMEOUT_S = 3,
 };
 static const uint64_t second = UINT64_C(1000000000);
 
-struct several_member {
-    struct several *several;
+struct multicast_member {
+    struct multicast *multicast;
     struct remote_transfer transfer;
     struct poise_remote_outcome *outcome;
     const char *target; /* as the user wrote it */
     int fd;
     pid_t pid;
     int end; /* why it was left */
-    bool lives, is_done, is_late;
+    bool is_active, is_done, is_late;
     struct poise_buf wants; /* answers: u64 length and bytes each */
     uint64_t silent_ns;     /* since when others wait for its answer, or 0 */
     uint64_t slow_ns;       /* since when they wait for it to read, or 0 */
 };
 
-struct several {
-    struct remote_transfer lead;
-    struct several_member *members;
+struct multicast {
+    struct remote_transfer leader;
+    struct multicast_member *members;
     size_t count;
 };
 
 /* ---- coming and going --------------------------------------------------- */
 
-static void leave(struct several_member *member, int code)
+static void leave(struct multicast_member *member, int code)
 {
     struct poise_remote_outcome *outcome = member->outcome;
     struct poise_remote_stats *stats = &outcome->stats;
     const struct poise_remote_stats *own = &member->transfer.stats;
     struct poise_buf why = {0};
 
-    if (!member->lives) {
+    if (!member->is_active) {
         return;
     }
-    member->lives = false;
-    outcome->err = code;
+    member->is_active = false;
+    outcome->code = code;
     if (code < 0) {
         poise_error_format(poise_error_last(), &why);
         snprintf(outcome->why, sizeof outcome->why, "%s", poise_buf_str(&why));
         poise_buf_free(&why);
     }
-    *stats = member->several->lead.stats;
+    *stats = member->multicast->leader.stats;
     stats->problems += own->problems;
-    memcpy(stats->deeds, own->deeds, sizeof stats->deeds);
-    if (member->transfer.link.peer) {
+    memcpy(stats->actions, own->actions, sizeof stats->actions);
+    if (member->transfer.channel.peer) {
         struct poise_dedup_peer_stats peer =
-            poise_dedup_peer_stats(member->transfer.link.peer);
-        stats->peer = poise_dedup_peer_stats(member->several->lead.link.peer);
+            poise_dedup_peer_stats(member->transfer.channel.peer);
+        stats->peer =
+            poise_dedup_peer_stats(member->multicast->leader.channel.peer);
         stats->peer.wire_in = peer.wire_in;
         stats->peer.wire_out = peer.wire_out;
         stats->peer.requests = peer.requests;
         stats->peer.repairs = peer.repairs;
         stats->wire_bytes = peer.wire_in + peer.wire_out;
     }
-    remote_link_close(&member->transfer.link);
+    remote_channel_close(&member->transfer.channel);
     poise_buf_free(&member->wants);
     if (member->fd >= 0) {
         close(member->fd);
@@ -85,29 +91,30 @@ static void leave(struct several_member *member, int code)
 }
 
 /* For later: it is no failure. */
-static void put_off(struct several_member *member)
+static void postpone(struct multicast_member *member)
 {
     member->is_late = true;
-    member->outcome->put_off++;
+    member->outcome->postponed++;
     leave(member, 0);
 }
 
-static size_t living(const struct several *several)
+static size_t count_active(const struct multicast *multicast)
 {
     size_t count = 0;
 
-    for (size_t i = 0; i < several->count; i++) {
-        count += several->members[i].lives;
+    for (size_t i = 0; i < multicast->count; i++) {
+        count += multicast->members[i].is_active;
     }
     return count;
 }
 
 /* ---- what they say ------------------------------------------------------ */
 
-static int take(enum remote_message kind, struct poise_reader *body, void *arg)
+static int handle_message(enum remote_message kind, struct poise_reader *body,
+                          void *arg)
 {
-    struct several_member *member = arg;
-    int code = remote_take_common(&member->transfer, kind, body);
+    struct multicast_member *member = arg;
+    int code = remote_handle_common(&member->transfer, kind, body);
 
     if (code != -ENOMSG) {
         return code;
@@ -123,7 +130,7 @@ static int take(enum remote_message kind, struct poise_reader *body, void *arg)
         return code;
     case REMOTE_DONE:
         /* It may be ahead of others, whose answers are waited for. */
-        give_read_done(&member->transfer.stats, body);
+        sender_read_done(&member->transfer.stats, body);
         member->is_done = true;
         return 0;
     default:
@@ -139,19 +146,19 @@ static int no_data(const void *data, size_t len, void *arg)
     return remote_bad("data of no file");
 }
 
-static bool has_answered(const struct several_member *member)
+static bool has_answered(const struct multicast_member *member)
 {
     return member->wants.len > 0;
 }
 
-static struct poise_reader answer_of(const struct several_member *member)
+static struct poise_reader answer_of(const struct multicast_member *member)
 {
     return poise_reader_of(member->wants.data + sizeof(uint64_t),
                            (size_t)poise_get_u64(member->wants.data));
 }
 
-static bool want_the_same(const struct several_member *a,
-                          const struct several_member *b)
+static bool want_the_same(const struct multicast_member *a,
+                          const struct multicast_member *b)
 {
     struct poise_reader one = answer_of(a), two = answer_of(b);
     size_t len = poise_reader_left(&one);
@@ -160,17 +167,18 @@ static bool want_the_same(const struct several_member *a,
 }
 
 /* Whose answer most of them gave; all have. */
-static const struct several_member *find_most(const struct several *several)
+static const struct multicast_member *
+find_most(const struct multicast *multicast)
 {
-    const struct several_member *most = NULL;
+    const struct multicast_member *most = NULL;
     size_t most_alike = 0;
 
-    for (size_t i = 0; i < several->count; i++) {
-        const struct several_member *member = &several->members[i];
+    for (size_t i = 0; i < multicast->count; i++) {
+        const struct multicast_member *member = &multicast->members[i];
         size_t alike = 0;
-        for (size_t j = 0; j < several->count && member->lives; j++) {
-            alike += several->members[j].lives &&
-                     want_the_same(member, &several->members[j]);
+        for (size_t j = 0; j < multicast->count && member->is_active; j++) {
+            alike += multicast->members[j].is_active &&
+                     want_the_same(member, &multicast->members[j]);
         }
         if (alike > most_alike) {
             most = member;
@@ -181,7 +189,7 @@ static const struct several_member *find_most(const struct several *several)
 }
 
 /* Others wait for this one, or not: it is put off if that takes long. */
-static void wait_for(struct several_member *member, uint64_t *since_ns,
+static void wait_for(struct multicast_member *member, uint64_t *since_ns,
                      bool waits)
 {
     uint64_t now = poise_clock_ns();
@@ -190,25 +198,25 @@ static void wait_for(struct several_member *member, uint64_t *since_ns,
         *since_ns = 0;
     } else if (*since_ns == 0) {
         *since_ns = now;
-    } else if (now - *since_ns > PATIENCE_S * second) {
-        put_off(member);
+    } else if (now - *since_ns > TIMEOUT_S * second) {
+        postpone(member);
     }
 }
 
 /* Whether everybody has said what it wants of the oldest part. `waits`: there
  * is nothing else to do. */
-static bool have_all_answered(struct several *several, bool waits)
+static bool have_all_answered(struct multicast *multicast, bool waits)
 {
     size_t answered = 0, all = 0;
 
-    for (size_t i = 0; i < several->count; i++) {
-        const struct several_member *member = &several->members[i];
-        all += member->lives;
-        answered += member->lives && has_answered(member);
+    for (size_t i = 0; i < multicast->count; i++) {
+        const struct multicast_member *member = &multicast->members[i];
+        all += member->is_active;
+        answered += member->is_active && has_answered(member);
     }
-    for (size_t i = 0; i < several->count; i++) {
-        struct several_member *member = &several->members[i];
-        if (member->lives && answered < all) {
+    for (size_t i = 0; i < multicast->count; i++) {
+        struct multicast_member *member = &multicast->members[i];
+        if (member->is_active && answered < all) {
             wait_for(member, &member->silent_ns,
                      waits && answered > 0 && !has_answered(member));
         }
@@ -217,28 +225,29 @@ static bool have_all_answered(struct several *several, bool waits)
 }
 
 /* Take answers that all have given. */
-static int heed_wants(struct several *several, struct give *give, bool waits)
+static int handle_wants(struct multicast *multicast, struct sender *sender,
+                        bool waits)
 {
     int code = 0;
 
-    while (code == 0 && have_all_answered(several, waits)) {
-        const struct several_member *most = find_most(several);
+    while (code == 0 && have_all_answered(multicast, waits)) {
+        const struct multicast_member *most = find_most(multicast);
         struct poise_reader body = answer_of(most);
         size_t used = sizeof(uint64_t) + poise_reader_left(&body);
 
-        for (size_t i = 0; i < several->count; i++) {
-            struct several_member *member = &several->members[i];
-            if (member->lives && !want_the_same(member, most)) {
-                put_off(member);
+        for (size_t i = 0; i < multicast->count; i++) {
+            struct multicast_member *member = &multicast->members[i];
+            if (member->is_active && !want_the_same(member, most)) {
+                postpone(member);
             }
         }
-        code = give_take_want(give, &body);
+        code = sender_handle_want(sender, &body);
         if (code == 0 && body.error) {
             code = remote_bad("a message is cut short");
         }
-        for (size_t i = 0; i < several->count; i++) {
-            struct several_member *member = &several->members[i];
-            if (member->lives) {
+        for (size_t i = 0; i < multicast->count; i++) {
+            struct multicast_member *member = &multicast->members[i];
+            if (member->is_active) {
                 member->silent_ns = 0;
                 memmove(member->wants.data, member->wants.data + used,
                         member->wants.len - used);
@@ -251,41 +260,44 @@ static int heed_wants(struct several *several, struct give *give, bool waits)
 
 /* ---- the parts of a turn ------------------------------------------------ */
 
-bool several_has_room(struct several *several)
+bool multicast_has_room(struct multicast *multicast)
 {
     size_t room = 0;
     bool must_wait = false;
 
-    if (!several->lead.link.met) {
+    if (!multicast->leader.channel.met) {
         return false;
     }
-    for (size_t i = 0; i < several->count; i++) {
-        const struct several_member *member = &several->members[i];
-        room += member->lives && remote_link_has_room(&member->transfer.link);
+    for (size_t i = 0; i < multicast->count; i++) {
+        const struct multicast_member *member = &multicast->members[i];
+        room += member->is_active &&
+                remote_channel_has_room(&member->transfer.channel);
     }
-    for (size_t i = 0; i < several->count; i++) {
-        struct several_member *member = &several->members[i];
-        const struct remote_link *link = &member->transfer.link;
+    for (size_t i = 0; i < multicast->count; i++) {
+        struct multicast_member *member = &multicast->members[i];
+        const struct remote_channel *channel = &member->transfer.channel;
         const void *data;
-        bool is_behind = member->lives &&
-                         poise_dedup_peer_in_flight(link->peer) +
-                                 poise_dedup_peer_output(link->peer, &data) >=
-                             BEHIND_MOST;
+        bool is_behind =
+            member->is_active &&
+            poise_dedup_peer_in_flight(channel->peer) +
+                    poise_dedup_peer_output(channel->peer, &data) >=
+                BEHIND_MOST;
         must_wait = must_wait || is_behind;
-        if (member->lives) {
+        if (member->is_active) {
             wait_for(member, &member->slow_ns, is_behind && room > 0);
         }
     }
     return room > 0 && !must_wait;
 }
 
-static void prepare(struct several *several, struct pollfd *fds)
+static void prepare(struct multicast *multicast, struct pollfd *fds)
 {
-    for (size_t i = 0; i < several->count; i++) {
-        struct several_member *member = &several->members[i];
+    for (size_t i = 0; i < multicast->count; i++) {
+        struct multicast_member *member = &multicast->members[i];
         fds[2 * i] = fds[2 * i + 1] = (struct pollfd){.fd = -1};
-        if (member->lives) {
-            int code = remote_link_ready(&member->transfer.link, &fds[2 * i]);
+        if (member->is_active) {
+            int code =
+                remote_channel_prepare(&member->transfer.channel, &fds[2 * i]);
             if (code < 0) {
                 fds[2 * i].fd = fds[2 * i + 1].fd = -1;
             }
@@ -296,15 +308,17 @@ static void prepare(struct several *several, struct pollfd *fds)
     }
 }
 
-static void heed(struct several *several, const struct pollfd *fds, bool wait)
+static void handle(struct multicast *multicast, const struct pollfd *fds,
+                   bool wait)
 {
-    for (size_t i = 0; i < several->count; i++) {
-        struct several_member *member = &several->members[i];
+    for (size_t i = 0; i < multicast->count; i++) {
+        struct multicast_member *member = &multicast->members[i];
         int code = 0;
-        if (!member->lives) {
+        if (!member->is_active) {
             continue;
         }
-        code = remote_link_heed(&member->transfer.link, &fds[2 * i], wait);
+        code =
+            remote_channel_handle(&member->transfer.channel, &fds[2 * i], wait);
         /* One that has said all there is to say may hang up. */
         if (code < 0 && !member->is_done) {
             leave(member, code);
@@ -313,46 +327,47 @@ static void heed(struct several *several, const struct pollfd *fds, bool wait)
 }
 
 /* Those whose answers were taken, and who are done. */
-static void dismiss(struct several *several, const struct give *give)
+static void dismiss(struct multicast *multicast, const struct sender *sender)
 {
-    for (size_t i = 0; i < several->count; i++) {
-        struct several_member *member = &several->members[i];
-        if (member->lives && member->is_done && !has_answered(member)) {
-            leave(member, give_check_done(give));
+    for (size_t i = 0; i < multicast->count; i++) {
+        struct multicast_member *member = &multicast->members[i];
+        if (member->is_active && member->is_done && !has_answered(member)) {
+            leave(member, sender_check_done(sender));
         }
     }
 }
 
-int several_turn(struct several *several, struct give *give, bool wait)
+int multicast_turn(struct multicast *multicast, struct sender *sender,
+                   bool wait)
 {
     struct pollfd fds[2 * TARGETS_MOST];
-    int code = remote_link_settle(&several->lead.link);
+    int code = remote_channel_hand_over(&multicast->leader.channel);
 
     if (code == 0) {
-        prepare(several, fds);
-        code = remote_link_await(&several->lead.link, fds, 2 * several->count,
-                                 wait);
+        prepare(multicast, fds);
+        code = remote_channel_wait(&multicast->leader.channel, fds,
+                                   2 * multicast->count, wait);
     }
     if (code == 0) {
-        heed(several, fds, wait);
-        code = heed_wants(several, give, wait);
-        dismiss(several, give);
+        handle(multicast, fds, wait);
+        code = handle_wants(multicast, sender, wait);
+        dismiss(multicast, sender);
     }
-    give->done = living(several) == 0;
+    sender->done = count_active(multicast) == 0;
     return code;
 }
 
 static void tick(void *arg)
 {
-    struct several *several = arg;
-    const struct poise_remote_options *options = &several->lead.options;
-    struct poise_remote_stats stats = several->lead.stats;
+    struct multicast *multicast = arg;
+    const struct poise_remote_options *options = &multicast->leader.options;
+    struct poise_remote_stats stats = multicast->leader.stats;
 
-    for (size_t i = 0; i < several->count; i++) {
-        const struct several_member *member = &several->members[i];
-        if (member->lives && member->transfer.link.peer) {
+    for (size_t i = 0; i < multicast->count; i++) {
+        const struct multicast_member *member = &multicast->members[i];
+        if (member->is_active && member->transfer.channel.peer) {
             struct poise_dedup_peer_stats peer =
-                poise_dedup_peer_stats(member->transfer.link.peer);
+                poise_dedup_peer_stats(member->transfer.channel.peer);
             stats.wire_bytes += peer.wire_in + peer.wire_out;
         }
     }
@@ -364,14 +379,14 @@ static void tick(void *arg)
 /* ---- a pass ------------------------------------------------------------- */
 
 /* Reach one of them. */
-static int begin(struct several_member *member)
+static int begin(struct multicast_member *member)
 {
     struct remote_transfer *transfer = &member->transfer;
-    struct several *several = member->several;
+    struct multicast *multicast = member->multicast;
     size_t len = remote_host(member->target);
     int code;
 
-    transfer->options = several->lead.options;
+    transfer->options = multicast->leader.options;
     transfer->options.target = member->target + (len ? len + 1 : 0);
     if (len == 0 && !transfer->options.remote_cache) {
         transfer->options.remote_cache = "";
@@ -381,64 +396,65 @@ static int begin(struct several_member *member)
     code = remote_start(&transfer->options, member->target, len, true,
                         &member->fd, &member->pid);
     if (code == 0) {
-        code = remote_meet(&transfer->options, member->fd, member->pid);
+        code =
+            remote_await_welcome(&transfer->options, member->fd, member->pid);
     }
     if (code < 0) {
         member->fd = -1;
         member->pid = 0;
         return code;
     }
-    transfer->link = (struct remote_link){
+    transfer->channel = (struct remote_channel){
         .in = member->fd,
         .out = member->fd,
-        .store = several->lead.link.store,
-        .follows = &several->lead.link,
-        .met = true, /* or not: the lead's link knows */
+        .store = multicast->leader.channel.store,
+        .leader = &multicast->leader.channel,
+        .met = true, /* the leader's channel knows better */
         .silence_ns = transfer->options.silence_ns,
         .stop = transfer->options.stop,
-        .take = take,
-        .data = no_data,
+        .on_message = handle_message,
+        .on_data = no_data,
         .arg = member,
     };
-    /* What comes through the lead is compressed already. */
-    return remote_link_open(&transfer->link, 1, NULL);
+    /* What comes through the leader is compressed already. */
+    return remote_channel_open(&transfer->channel, 1, NULL);
 }
 
 /* All that are to be sent to now. */
-static int pass(struct several *several)
+static int pass(struct multicast *multicast)
 {
-    struct remote_link *link = &several->lead.link;
+    struct remote_channel *channel = &multicast->leader.channel;
     int err;
 
-    link->leads = true;
-    link->in = link->out = -1;
-    link->stop = several->lead.options.stop;
-    link->tick = tick;
-    link->tick_arg = several;
-    err = remote_link_open(link, several->lead.options.level,
-                           several->lead.options.segmenter);
-    for (size_t i = 0; i < several->count && err == 0; i++) {
-        struct several_member *member = &several->members[i];
+    channel->is_leader = true;
+    channel->in = channel->out = -1;
+    channel->stop = multicast->leader.options.stop;
+    channel->tick = tick;
+    channel->tick_arg = multicast;
+    err = remote_channel_open(channel, multicast->leader.options.level,
+                              multicast->leader.options.segmenter);
+    for (size_t i = 0; i < multicast->count && err == 0; i++) {
+        struct multicast_member *member = &multicast->members[i];
         int code;
-        member->lives = true;
+        member->is_active = true;
         code = begin(member);
         if (code < 0) {
             leave(member, code);
         }
-        if (several->lead.options.stop && *several->lead.options.stop) {
+        if (multicast->leader.options.stop && *multicast->leader.options.stop) {
             err = poise_error_set(EINTR, "go on", NULL, "it was interrupted");
         }
     }
-    if (err == 0 && living(several) > 0) {
-        err = remote_give(&several->lead);
+    if (err == 0 && count_active(multicast) > 0) {
+        err = remote_sender_run(&multicast->leader);
     }
-    for (size_t i = 0; i < several->count; i++) {
-        leave(&several->members[i], err);
+    for (size_t i = 0; i < multicast->count; i++) {
+        leave(&multicast->members[i], err);
     }
-    remote_link_close(link);
-    for (size_t i = 0; i < several->count; i++) {
-        if (several->members[i].pid > 0) {
-            remote_finish(several->members[i].pid, several->members[i].end);
+    remote_channel_close(channel);
+    for (size_t i = 0; i < multicast->count; i++) {
+        if (multicast->members[i].pid > 0) {
+            remote_finish(multicast->members[i].pid, multicast->members[i].end);
         }
     }
     return err;
@@ -460,35 +476,35 @@ static int check(const struct poise_remote_options *options, size_t count)
 }
 
 /* Those that are to be sent to: all at first, then who was put off. */
-static size_t choose(struct several *several, const char *const *targets,
+static size_t choose(struct multicast *multicast, const char *const *targets,
                      size_t count, struct poise_remote_outcome *outcomes,
                      bool is_first)
 {
     bool late[TARGETS_MOST] = {false};
     size_t chosen = 0;
 
-    for (size_t i = 0; i < several->count; i++) {
-        late[several->members[i].outcome - outcomes] =
-            several->members[i].is_late;
+    for (size_t i = 0; i < multicast->count; i++) {
+        late[multicast->members[i].outcome - outcomes] =
+            multicast->members[i].is_late;
     }
     for (size_t i = 0; i < count; i++) {
         if (is_first || late[i]) {
-            several->members[chosen++] =
-                (struct several_member){.several = several,
-                                        .outcome = &outcomes[i],
-                                        .target = targets[i],
-                                        .fd = -1};
+            multicast->members[chosen++] =
+                (struct multicast_member){.multicast = multicast,
+                                          .outcome = &outcomes[i],
+                                          .target = targets[i],
+                                          .fd = -1};
         }
     }
-    several->count = chosen;
+    multicast->count = chosen;
     return chosen;
 }
 
-int poise_remote_send_several(const struct poise_remote_options *options,
-                              const char *const *targets, size_t count,
-                              struct poise_remote_outcome *outcomes)
+int poise_remote_send_multicast(const struct poise_remote_options *options,
+                                const char *const *targets, size_t count,
+                                struct poise_remote_outcome *outcomes)
 {
-    struct several several = {.lead = {.options = *options}};
+    struct multicast multicast = {.leader = {.options = *options}};
     struct poise_dedup_store *store;
     int code = check(options, count);
 
@@ -496,24 +512,24 @@ int poise_remote_send_several(const struct poise_remote_options *options,
         return code;
     }
     memset(outcomes, 0, count * sizeof *outcomes);
-    several.members = poise_alloc(count, sizeof *several.members);
-    if (!several.members) {
+    multicast.members = poise_alloc(count, sizeof *multicast.members);
+    if (!multicast.members) {
         return -ENOMEM;
     }
-    code = remote_open_store(&several.lead);
-    store = several.lead.link.store;
-    for (bool is_first = true;
-         code == 0 && choose(&several, targets, count, outcomes, is_first) > 0;
+    code = remote_open_store(&multicast.leader);
+    store = multicast.leader.channel.store;
+    for (bool is_first = true; code == 0 && choose(&multicast, targets, count,
+                                                   outcomes, is_first) > 0;
          is_first = false) {
-        several.lead.link = (struct remote_link){.store = store};
-        several.lead.stats = (struct poise_remote_stats){0};
-        several.lead.several = &several;
-        code = pass(&several);
+        multicast.leader.channel = (struct remote_channel){.store = store};
+        multicast.leader.stats = (struct poise_remote_stats){0};
+        multicast.leader.multicast = &multicast;
+        code = pass(&multicast);
     }
     for (size_t i = 0; i < count && code == 0; i++) {
-        code = outcomes[i].err;
+        code = outcomes[i].code;
     }
     poise_dedup_store_close(store);
-    free(several.members);
+    free(multicast.members);
     return code;
 }

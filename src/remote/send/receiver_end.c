@@ -1,4 +1,4 @@
-/* The taking end: what comes when a directory, or all, was told. */
+/* The receiver: what is done when a directory, or all of them, was listed. */
 #include "receiver.h"
 
 #include <dirent.h>
@@ -17,28 +17,28 @@ static int by_value(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-static bool was_told(const struct take *take, const struct take_dir *dir,
-                     const char *name)
+static bool was_listed(const struct receiver *receiver,
+                       const struct receiver_dir *dir, const char *name)
 {
-    uint64_t hash = poise_hash_bytes(name, strlen(name), take->seed);
+    uint64_t hash = poise_hash_bytes(name, strlen(name), receiver->seed);
 
-    return dir->told.len > 0 &&
-           bsearch(&hash, dir->told.data, dir->told.len / sizeof hash,
-                   sizeof hash, by_value);
+    return dir->listed_names.len > 0 &&
+           bsearch(&hash, dir->listed_names.data,
+                   dir->listed_names.len / sizeof hash, sizeof hash, by_value);
 }
 
-static int delete_one(struct take *take, struct take_dir *dir, int fd,
-                      const char *name)
+static int delete_one(struct receiver *receiver, struct receiver_dir *dir,
+                      int fd, const char *name)
 {
     if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
-        strcmp(name, take->making.temporary) == 0 ||
-        was_told(take, dir, name)) {
+        strcmp(name, receiver->making.temporary) == 0 ||
+        was_listed(receiver, dir, name)) {
         return 0;
     }
-    if (!take->transfer->options.dry && poise_walk_remove(fd, name) < 0) {
-        return take_problem(take, dir, name);
+    if (!receiver->transfer->options.dry && poise_walk_remove(fd, name) < 0) {
+        return receiver_report_problem(receiver, dir, name);
     }
-    return take_deed(take, dir, name, POISE_REMOTE_DELETED);
+    return receiver_report_action(receiver, dir, name, POISE_REMOTE_DELETED);
 }
 
 /* The names first: what is deleted while a directory is read may hide
@@ -68,31 +68,33 @@ static int read_names(int fd, struct poise_buf *names)
     return code;
 }
 
-int take_delete(struct take *take, struct take_dir *dir)
+int receiver_delete(struct receiver *receiver, struct receiver_dir *dir)
 {
     struct poise_buf names = {0};
     int fd, code;
 
-    if (!take->transfer->options.remove || dir->failed || dir->is_absent ||
+    if (!receiver->transfer->options.remove || dir->failed || dir->is_absent ||
         dir->is_incomplete) {
         return 0;
     }
-    fd = code = take_dir_open(take, dir, &take->listed);
+    fd = code = receiver_dir_open(receiver, dir, &receiver->listed);
     if (fd >= 0) {
         code = read_names(fd, &names);
     }
     if (code < 0) {
         poise_buf_free(&names);
-        return take_is_fatal(code) ? code : take_problem(take, dir, "");
+        return receiver_is_fatal(code)
+                   ? code
+                   : receiver_report_problem(receiver, dir, "");
     }
-    if (dir->told.len > 0) {
-        qsort(dir->told.data, dir->told.len / sizeof(uint64_t),
+    if (dir->listed_names.len > 0) {
+        qsort(dir->listed_names.data, dir->listed_names.len / sizeof(uint64_t),
               sizeof(uint64_t), by_value);
     }
     code = 0;
     for (size_t at = 0; at < names.len && code == 0;
          at += strlen(names.data + at) + 1) {
-        code = delete_one(take, dir, fd, names.data + at);
+        code = delete_one(receiver, dir, fd, names.data + at);
     }
     poise_buf_free(&names);
     return code;
@@ -102,9 +104,10 @@ int take_delete(struct take *take, struct take_dir *dir)
 
 /* Open the directory of a path below the target; no link is followed. Its
  * last component in *name. */
-static int open_of(const struct take *take, const char *path, const char **name)
+static int open_of(const struct receiver *receiver, const char *path,
+                   const char **name)
 {
-    int fd = dup(take->target_fd);
+    int fd = dup(receiver->target_fd);
     const char *slash;
 
     if (fd < 0) {
@@ -137,17 +140,18 @@ static bool is_same(int from, const char *name, int fd, const char *other)
            a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-static int make_link(struct take *take, const struct take_link *link)
+static int make_link(struct receiver *receiver,
+                     const struct receiver_link *link)
 {
-    const struct poise_remote_options *options = &take->transfer->options;
+    const struct poise_remote_options *options = &receiver->transfer->options;
     const char *name = NULL;
     int fd, from, code;
 
     code = fd = link->dir->is_absent
                     ? -ENOENT
-                    : take_dir_open(take, link->dir, &take->listed);
+                    : receiver_dir_open(receiver, link->dir, &receiver->listed);
     if (fd >= 0) {
-        code = from = open_of(take, link->to, &name);
+        code = from = open_of(receiver, link->to, &name);
         if (from >= 0) {
             code = options->dry
                        ? !is_same(from, name, fd, link->name)
@@ -158,24 +162,26 @@ static int make_link(struct take *take, const struct take_link *link)
     }
     code = options->dry && code < 0 ? 1 : code;
     if (code < 0) {
-        return take_is_fatal(code) ? code
-                                   : take_problem(take, link->dir, link->name);
+        return receiver_is_fatal(code)
+                   ? code
+                   : receiver_report_problem(receiver, link->dir, link->name);
     }
-    return code ? take_deed(take, link->dir, link->name, POISE_REMOTE_LINKED)
+    return code ? receiver_report_action(receiver, link->dir, link->name,
+                                         POISE_REMOTE_LINKED)
                 : 0;
 }
 
-int take_links(struct take *take)
+int receiver_links(struct receiver *receiver)
 {
     int code = 0;
 
-    while (take->links && code == 0) {
-        struct take_link *link = take->links;
+    while (receiver->links && code == 0) {
+        struct receiver_link *link = receiver->links;
 
-        code = make_link(take, link);
+        code = make_link(receiver, link);
         if (code == 0) {
-            code = take_dir_drop(take, link->dir);
-            take->links = link->next;
+            code = receiver_dir_drop(receiver, link->dir);
+            receiver->links = link->next;
             free(link);
         }
     }

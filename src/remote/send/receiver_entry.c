@@ -13,7 +13,8 @@ enum { WANTS_MOST = 1 << 20 };
 
 /* ---- directories -------------------------------------------------------- */
 
-static int keep_meta(struct take_dir *dir, const struct poise_walk_meta *meta)
+static int keep_meta(struct receiver_dir *dir,
+                     const struct poise_walk_meta *meta)
 {
     int code = poise_buf_append(&dir->memory, meta->xattrs, meta->xattrs_len);
 
@@ -32,8 +33,8 @@ static bool is_directory(int fd, const char *name)
 }
 
 /* Make it, if it has to be. Without it nothing below it can be. */
-static int make_directory(struct take *take, struct take_dir *dir,
-                          struct take_dir *made)
+static int make_directory(struct receiver *receiver, struct receiver_dir *dir,
+                          struct receiver_dir *made)
 {
     int fd, code;
 
@@ -42,53 +43,58 @@ static int make_directory(struct take *take, struct take_dir *dir,
         made->is_absent = dir->is_absent;
         return 0;
     }
-    if (take->transfer->options.dry) {
-        fd = dir->is_absent ? -1 : take_dir_open(take, dir, &take->listed);
+    if (receiver->transfer->options.dry) {
+        fd = dir->is_absent
+                 ? -1
+                 : receiver_dir_open(receiver, dir, &receiver->listed);
         made->is_absent = fd < 0 || !is_directory(fd, made->name);
         return made->is_absent
-                   ? take_deed(take, dir, made->name, POISE_REMOTE_MADE)
+                   ? receiver_report_action(receiver, dir, made->name,
+                                            POISE_REMOTE_MADE)
                    : 0;
     }
-    code = fd = take_dir_open(take, dir, &take->listed);
+    code = fd = receiver_dir_open(receiver, dir, &receiver->listed);
     if (fd >= 0) {
         code = poise_walk_make_directory(fd, made->name);
     }
     if (code < 0) {
         made->failed = true;
-        return take_problem(take, dir, made->name);
+        return receiver_report_problem(receiver, dir, made->name);
     }
-    return code ? take_deed(take, dir, made->name, POISE_REMOTE_MADE) : 0;
+    return code ? receiver_report_action(receiver, dir, made->name,
+                                         POISE_REMOTE_MADE)
+                : 0;
 }
 
-static int take_directory(struct take *take, struct take_dir *dir,
+static int take_directory(struct receiver *receiver, struct receiver_dir *dir,
                           const char *name, const struct poise_walk_meta *meta)
 {
-    struct take_dir *made = take_dir_make(dir, name);
+    struct receiver_dir *made = receiver_dir_make(dir, name);
     int code;
 
     if (!made) {
         return -ENOMEM;
     }
-    if (poise_buf_append(&take->below, &made, sizeof made) < 0) {
-        take_dir_drop(take, made);
+    if (poise_buf_append(&receiver->below, &made, sizeof made) < 0) {
+        receiver_dir_drop(receiver, made);
         return -ENOMEM;
     }
     code = keep_meta(made, meta);
-    return code < 0 ? code : make_directory(take, dir, made);
+    return code < 0 ? code : make_directory(receiver, dir, made);
 }
 
 /* ---- files -------------------------------------------------------------- */
 
-static int want(struct take *take, struct take_dir *dir, const char *name,
-                const struct poise_walk_meta *meta)
+static int want(struct receiver *receiver, struct receiver_dir *dir,
+                const char *name, const struct poise_walk_meta *meta)
 {
     size_t len = strlen(name) + 1;
-    struct take_want *made;
+    struct receiver_want *made;
 
-    if (take->transfer->options.dry) {
-        return take_deed(take, dir, name, POISE_REMOTE_SENT);
+    if (receiver->transfer->options.dry) {
+        return receiver_report_action(receiver, dir, name, POISE_REMOTE_SENT);
     }
-    if (++take->wants > WANTS_MOST) {
+    if (++receiver->wants > WANTS_MOST) {
         return remote_bad("it does not wait for answers");
     }
     made = poise_alloc(1, sizeof *made + len);
@@ -108,16 +114,16 @@ static int want(struct take *take, struct take_dir *dir, const char *name,
     made->meta.xattrs = made->xattrs;
     made->dir = dir;
     dir->refs++;
-    *(take->last ? &take->last->next : &take->first) = made;
-    take->last = made;
+    *(receiver->last ? &receiver->last->next : &receiver->first) = made;
+    receiver->last = made;
     return 1;
 }
 
-static int add_link(struct take *take, struct take_dir *dir, const char *name,
-                    const struct remote_entry *entry)
+static int add_link(struct receiver *receiver, struct receiver_dir *dir,
+                    const char *name, const struct remote_entry *entry)
 {
     size_t len = strlen(name) + 1;
-    struct take_link *link =
+    struct receiver_link *link =
         poise_alloc(1, sizeof *link + len + entry->same_len + 1);
 
     if (!link) {
@@ -127,8 +133,8 @@ static int add_link(struct take *take, struct take_dir *dir, const char *name,
     memcpy(link->name + len, entry->same, entry->same_len);
     link->to = link->name + len;
     link->dir = dir;
-    link->next = take->links;
-    take->links = link;
+    link->next = receiver->links;
+    receiver->links = link;
     dir->refs++;
     return 0;
 }
@@ -172,10 +178,11 @@ static bool is_there(int fd, const char *name,
 }
 
 /* 1: it is there, and has its attributes now. */
-static int take_there(struct take *take, struct take_dir *dir, int fd,
-                      const char *name, const struct poise_walk_meta *meta)
+static int take_there(struct receiver *receiver, struct receiver_dir *dir,
+                      int fd, const char *name,
+                      const struct poise_walk_meta *meta)
 {
-    const struct poise_remote_options *options = &take->transfer->options;
+    const struct poise_remote_options *options = &receiver->transfer->options;
     int code;
 
     if (!is_there(fd, name, meta)) {
@@ -186,84 +193,91 @@ static int take_there(struct take *take, struct take_dir *dir, int fd,
     }
     code = poise_walk_make_attributes(fd, name, meta, options->keep);
     if (code < 0) {
-        code = take_problem(take, dir, name);
+        code = receiver_report_problem(receiver, dir, name);
     } else if (code > 0) {
-        code = take_deed(take, dir, name, POISE_REMOTE_CHANGED);
+        code =
+            receiver_report_action(receiver, dir, name, POISE_REMOTE_CHANGED);
     }
     return code < 0 ? code : 1;
 }
 
-static int take_special(struct take *take, struct take_dir *dir, int fd,
-                        const char *name, const struct poise_walk_meta *meta)
+static int take_special(struct receiver *receiver, struct receiver_dir *dir,
+                        int fd, const char *name,
+                        const struct poise_walk_meta *meta)
 {
-    const struct poise_remote_options *options = &take->transfer->options;
+    const struct poise_remote_options *options = &receiver->transfer->options;
 
     if (!options->dry && poise_walk_make_special(fd, name, meta, options->keep,
                                                  options->remove) < 0) {
-        return take_problem(take, dir, name);
+        return receiver_report_problem(receiver, dir, name);
     }
-    return take_deed(take, dir, name, POISE_REMOTE_MADE);
+    return receiver_report_action(receiver, dir, name, POISE_REMOTE_MADE);
 }
 
 /* All but directories. */
-static int take_other(struct take *take, struct take_dir *dir, const char *name,
-                      const struct remote_entry *entry,
+static int take_other(struct receiver *receiver, struct receiver_dir *dir,
+                      const char *name, const struct remote_entry *entry,
                       const struct poise_walk_meta *meta)
 {
-    int fd = dir->is_absent ? -1 : take_dir_open(take, dir, &take->listed);
+    int fd = dir->is_absent
+                 ? -1
+                 : receiver_dir_open(receiver, dir, &receiver->listed);
     int code;
 
     if (fd < 0 && !dir->is_absent) {
         dir->failed = true;
-        return take_is_fatal(fd) ? fd : take_problem(take, dir, "");
+        return receiver_is_fatal(fd)
+                   ? fd
+                   : receiver_report_problem(receiver, dir, "");
     }
     if (entry->same_len > 0) {
-        return add_link(take, dir, name, entry);
+        return add_link(receiver, dir, name, entry);
     }
-    code = take_there(take, dir, fd, name, meta);
+    code = take_there(receiver, dir, fd, name, meta);
     if (code != 0) {
         return code < 0 ? code : 0;
     }
-    return S_ISREG(meta->mode) ? want(take, dir, name, meta)
-                               : take_special(take, dir, fd, name, meta);
+    return S_ISREG(meta->mode) ? want(receiver, dir, name, meta)
+                               : take_special(receiver, dir, fd, name, meta);
 }
 
-static int remember(struct take *take, struct take_dir *dir, const char *name)
+static int remember(struct receiver *receiver, struct receiver_dir *dir,
+                    const char *name)
 {
-    uint64_t hash = poise_hash_bytes(name, strlen(name), take->seed);
+    uint64_t hash = poise_hash_bytes(name, strlen(name), receiver->seed);
 
-    return take->transfer->options.remove
-               ? poise_buf_append(&dir->told, &hash, sizeof hash)
+    return receiver->transfer->options.remove
+               ? poise_buf_append(&dir->listed_names, &hash, sizeof hash)
                : 0;
 }
 
-int take_entry(struct take *take, struct take_dir *dir,
-               const struct remote_entry *entry)
+int receiver_entry(struct receiver *receiver, struct receiver_dir *dir,
+                   const struct remote_entry *entry)
 {
     char name[REMOTE_NAME_MOST + 1], target[REMOTE_NAME_MOST + 1];
     struct poise_walk_meta meta = entry->meta;
     int code;
 
-    if (entry->name_len == 0 && dir != take->top) {
+    if (entry->name_len == 0 && dir != receiver->top) {
         return remote_bad("an entry without a name");
     }
     memcpy(name, entry->name, entry->name_len);
     name[entry->name_len] = 0;
-    if (take->rename && dir == take->top) {
-        snprintf(name, sizeof name, "%s", take->rename);
+    if (receiver->rename && dir == receiver->top) {
+        snprintf(name, sizeof name, "%s", receiver->rename);
     }
     if (entry->target_len > 0) {
         memcpy(target, entry->target, entry->target_len);
         target[entry->target_len] = 0;
         meta.target = target;
     }
-    take->transfer->stats.entries++;
-    code = remember(take, dir, name);
+    receiver->transfer->stats.entries++;
+    code = remember(receiver, dir, name);
     if (code < 0) {
         return code;
     }
     if (S_ISDIR(meta.mode)) {
-        return take_directory(take, dir, name, &meta);
+        return take_directory(receiver, dir, name, &meta);
     }
-    return dir->failed ? 0 : take_other(take, dir, name, entry, &meta);
+    return dir->failed ? 0 : take_other(receiver, dir, name, entry, &meta);
 }

@@ -4,157 +4,158 @@
 #include <errno.h>
 #include <stdlib.h>
 
-static void pop_want(struct take *take)
+static void pop_want(struct receiver *receiver)
 {
-    struct take_want *want = take->first;
+    struct receiver_want *want = receiver->first;
 
-    take->first = want->next;
-    take->last = take->first ? take->last : NULL;
-    take->wants--;
+    receiver->first = want->next;
+    receiver->last = receiver->first ? receiver->last : NULL;
+    receiver->wants--;
     free(want->xattrs);
     free(want);
 }
 
 /* Nothing more can be done for this file; what comes of it is dropped. */
-static int fail(struct take *take)
+static int fail(struct receiver *receiver)
 {
-    const struct take_want *want = take->first;
+    const struct receiver_want *want = receiver->first;
 
-    poise_walk_make_abort(&take->making);
-    take->failed = true;
-    return take_problem(take, want->dir, want->name);
+    poise_walk_make_abort(&receiver->making);
+    receiver->failed = true;
+    return receiver_report_problem(receiver, want->dir, want->name);
 }
 
-int take_file_begin(struct take *take)
+int receiver_file_begin(struct receiver *receiver)
 {
-    struct take_want *want = take->first;
+    struct receiver_want *want = receiver->first;
     int fd, code;
 
-    if (!want || take->coming) {
+    if (!want || receiver->coming) {
         return remote_bad("a file that was not asked for");
     }
-    if (!take->block) {
-        take->block = poise_alloc(REMOTE_BLOCK, 1);
-        if (!take->block) {
+    if (!receiver->block) {
+        receiver->block = poise_alloc(REMOTE_BLOCK, 1);
+        if (!receiver->block) {
             return -ENOMEM;
         }
     }
-    take->coming = true;
-    take->failed = want->dir->failed;
-    take->filled = 0;
-    take->hash = take->bytes = 0;
-    if (take->failed) {
+    receiver->coming = true;
+    receiver->failed = want->dir->failed;
+    receiver->filled = 0;
+    receiver->hash = receiver->bytes = 0;
+    if (receiver->failed) {
         return 0;
     }
-    fd = take_dir_open(take, want->dir, &take->filed);
+    fd = receiver_dir_open(receiver, want->dir, &receiver->filed);
     code = fd < 0 ? fd
-                  : poise_walk_make_begin(&take->making, fd, want->name,
+                  : poise_walk_make_begin(&receiver->making, fd, want->name,
                                           want->meta.sparse);
-    return code < 0 ? fail(take) : 0;
+    return code < 0 ? fail(receiver) : 0;
 }
 
-static int write_block(struct take *take)
+static int write_block(struct receiver *receiver)
 {
-    size_t len = take->filled;
+    size_t len = receiver->filled;
 
     if (len == 0) {
         return 0;
     }
-    take->filled = 0;
-    take->hash = remote_hash(take->hash, take->block, len);
-    return !take->failed &&
-                   poise_walk_make_data(&take->making, take->block, len) < 0
-               ? fail(take)
+    receiver->filled = 0;
+    receiver->hash = remote_hash(receiver->hash, receiver->block, len);
+    return !receiver->failed && poise_walk_make_data(&receiver->making,
+                                                     receiver->block, len) < 0
+               ? fail(receiver)
                : 0;
 }
 
-int take_file_data(struct take *take, const void *data, size_t len)
+int receiver_file_data(struct receiver *receiver, const void *data, size_t len)
 {
     const unsigned char *from = data;
     int code = 0;
 
-    if (!take->coming) {
+    if (!receiver->coming) {
         return remote_bad("data of no file");
     }
-    take->bytes += len;
-    take->transfer->stats.file_bytes += len;
+    receiver->bytes += len;
+    receiver->transfer->stats.file_bytes += len;
     while (len > 0 && code == 0) {
-        size_t part = REMOTE_BLOCK - take->filled;
+        size_t part = REMOTE_BLOCK - receiver->filled;
         part = part < len ? part : len;
-        memcpy(take->block + take->filled, from, part);
-        take->filled += part;
+        memcpy(receiver->block + receiver->filled, from, part);
+        receiver->filled += part;
         from += part;
         len -= part;
-        code = take->filled == REMOTE_BLOCK ? write_block(take) : 0;
+        code = receiver->filled == REMOTE_BLOCK ? write_block(receiver) : 0;
     }
     return code;
 }
 
-int take_file_hole(struct take *take, uint64_t len)
+int receiver_file_hole(struct receiver *receiver, uint64_t len)
 {
     int code;
 
-    if (!take->coming || len == 0 || len > INT64_MAX - take->bytes) {
+    if (!receiver->coming || len == 0 || len > INT64_MAX - receiver->bytes) {
         return remote_bad("a hole in no file");
     }
-    code = write_block(take);
-    take->bytes += len;
-    take->hash = remote_hash(take->hash, &len, sizeof len);
-    return code == 0 && !take->failed &&
-                   poise_walk_make_hole(&take->making, len) < 0
-               ? fail(take)
+    code = write_block(receiver);
+    receiver->bytes += len;
+    receiver->hash = remote_hash(receiver->hash, &len, sizeof len);
+    return code == 0 && !receiver->failed &&
+                   poise_walk_make_hole(&receiver->making, len) < 0
+               ? fail(receiver)
                : code;
 }
 
-static int commit(struct take *take)
+static int commit(struct receiver *receiver)
 {
-    const struct take_want *want = take->first;
-    const struct poise_remote_options *options = &take->transfer->options;
+    const struct receiver_want *want = receiver->first;
+    const struct poise_remote_options *options = &receiver->transfer->options;
 
-    if (poise_walk_make_commit(&take->making, &want->meta, options->keep,
+    if (poise_walk_make_commit(&receiver->making, &want->meta, options->keep,
                                options->remove) < 0) {
-        return take_problem(take, want->dir, want->name);
+        return receiver_report_problem(receiver, want->dir, want->name);
     }
-    return take_deed(take, want->dir, want->name, POISE_REMOTE_SENT);
+    return receiver_report_action(receiver, want->dir, want->name,
+                                  POISE_REMOTE_SENT);
 }
 
-int take_file_end(struct take *take, struct poise_reader *body)
+int receiver_file_end(struct receiver *receiver, struct poise_reader *body)
 {
     uint64_t status = poise_reader_varint(body);
     uint64_t bytes = poise_reader_varint(body);
     uint64_t hash = poise_reader_u64(body);
-    struct take_dir *dir;
+    struct receiver_dir *dir;
     int code = 0;
 
-    if (!take->first || status > REMOTE_FILE_LACKS || body->error ||
-        (!take->coming && status == REMOTE_FILE_IS)) {
+    if (!receiver->first || status > REMOTE_FILE_LACKS || body->error ||
+        (!receiver->coming && status == REMOTE_FILE_IS)) {
         return remote_bad("the end of no file");
     }
-    if (take->coming) {
-        code = write_block(take);
+    if (receiver->coming) {
+        code = write_block(receiver);
     }
-    if (code == 0 && status == REMOTE_FILE_IS && !take->failed) {
-        if (bytes != take->bytes || hash != take->hash) {
-            poise_error_set(EBADMSG, "receive", take->first->name,
+    if (code == 0 && status == REMOTE_FILE_IS && !receiver->failed) {
+        if (bytes != receiver->bytes || hash != receiver->hash) {
+            poise_error_set(EBADMSG, "receive", receiver->first->name,
                             "its digest is wrong");
-            code = fail(take);
+            code = fail(receiver);
         } else {
-            code = commit(take);
+            code = commit(receiver);
         }
     }
-    poise_walk_make_abort(&take->making);
-    take->coming = false;
-    dir = take->first->dir;
-    pop_want(take);
-    return code < 0 ? code : take_dir_drop(take, dir);
+    poise_walk_make_abort(&receiver->making);
+    receiver->coming = false;
+    dir = receiver->first->dir;
+    pop_want(receiver);
+    return code < 0 ? code : receiver_dir_drop(receiver, dir);
 }
 
-void take_file_free(struct take *take)
+void receiver_file_free(struct receiver *receiver)
 {
-    poise_walk_make_abort(&take->making);
-    free(take->block);
-    while (take->first) {
-        take_dir_drop(take, take->first->dir);
-        pop_want(take);
+    poise_walk_make_abort(&receiver->making);
+    free(receiver->block);
+    while (receiver->first) {
+        receiver_dir_drop(receiver, receiver->first->dir);
+        pop_want(receiver);
     }
 }

@@ -5,21 +5,22 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Speak until it is over. The link's descriptors and store are set. */
-static int run(struct remote_transfer *transfer, bool gives)
+/* Run until it is over. The channel's descriptors and store are set. */
+static int run(struct remote_transfer *transfer, bool is_sender)
 {
-    struct remote_link *link = &transfer->link;
+    struct remote_channel *channel = &transfer->channel;
     int code;
 
-    link->silence_ns = transfer->options.silence_ns;
-    link->stop = transfer->options.stop;
-    link->tick = remote_tick;
-    link->tick_arg = transfer;
-    code = remote_link_open(link, transfer->options.level,
-                            gives ? transfer->options.segmenter : NULL);
+    channel->silence_ns = transfer->options.silence_ns;
+    channel->stop = transfer->options.stop;
+    channel->tick = remote_tick;
+    channel->tick_arg = transfer;
+    code = remote_channel_open(channel, transfer->options.level,
+                               is_sender ? transfer->options.segmenter : NULL);
     if (code == 0) {
-        code = gives ? remote_give(transfer) : remote_take(transfer);
-        transfer->stats.peer = poise_dedup_peer_stats(link->peer);
+        code = is_sender ? remote_sender_run(transfer)
+                         : remote_receiver_run(transfer);
+        transfer->stats.peer = poise_dedup_peer_stats(channel->peer);
         transfer->stats.wire_bytes =
             transfer->stats.peer.wire_in + transfer->stats.peer.wire_out;
     }
@@ -28,10 +29,10 @@ static int run(struct remote_transfer *transfer, bool gives)
 
 /* ---- the end that users start ------------------------------------------- */
 
-/* Which host it is that takes part, of what operand; whether this end gives.
- */
+/* The remote host, at the beginning of which operand; whether this end
+ * sends. */
 static int find_host(const struct poise_remote_options *options,
-                     const char **host, size_t *len, bool *gives)
+                     const char **host, size_t *len, bool *is_sender)
 {
     size_t there = remote_host(options->target), of = 0;
 
@@ -49,22 +50,22 @@ static int find_host(const struct poise_remote_options *options,
         return poise_error_set(EINVAL, "send", options->target,
                                "sources or the target have to be here");
     }
-    *gives = of == 0;
+    *is_sender = of == 0;
     *host = of > 0 ? options->sources[0] : options->target;
     *len = of > 0 ? of : there;
     return 0;
 }
 
 /* Paths without their host. */
-static int strip(struct poise_remote_options *options, size_t len, bool gives,
-                 const char ***stripped)
+static int strip(struct poise_remote_options *options, size_t len,
+                 bool is_sender, const char ***stripped)
 {
     const char **paths;
 
     if (len == 0) {
         return 0;
     }
-    if (gives) {
+    if (is_sender) {
         options->target += len + 1;
         return 0;
     }
@@ -86,7 +87,7 @@ int remote_open_store(struct remote_transfer *transfer)
                                  .usual = "wire",
                                  .bytes = options->cache_bytes,
                                  .bits = options->cache_bits};
-    int code = remote_store_open(&cache, &transfer->link.store);
+    int code = remote_store_open(&cache, &transfer->channel.store);
 
     if (code > 0 && options->problem) {
         options->problem(poise_error_last(), options->arg);
@@ -99,20 +100,20 @@ int poise_remote_send(const struct poise_remote_options *options,
 {
     struct remote_transfer transfer = {.options = *options};
     const char *host = NULL, **stripped = NULL;
-    bool gives = false;
+    bool is_sender = false;
     size_t len = 0;
     pid_t pid = 0;
-    int fd = -1, code = find_host(options, &host, &len, &gives);
+    int fd = -1, code = find_host(options, &host, &len, &is_sender);
 
     if (code == 0) {
-        code = strip(&transfer.options, len, gives, &stripped);
+        code = strip(&transfer.options, len, is_sender, &stripped);
     }
     if (code == 0 && len == 0 && !options->remote_cache) {
         /* Both ends would have the same one, which one process has open. */
         transfer.options.remote_cache = "";
     }
     if (code == 0) {
-        code = remote_start(&transfer.options, host, len, gives, &fd, &pid);
+        code = remote_start(&transfer.options, host, len, is_sender, &fd, &pid);
         pid = code == 0 ? pid : 0;
     }
     if (code == 0) {
@@ -123,17 +124,17 @@ int poise_remote_send(const struct poise_remote_options *options,
         }
     }
     if (code == 0) {
-        code = remote_meet(&transfer.options, fd, pid);
+        code = remote_await_welcome(&transfer.options, fd, pid);
         pid = code == 0 ? pid : 0;
     }
     if (code == 0) {
-        transfer.link.in = transfer.link.out = fd;
-        code = run(&transfer, gives);
-        remote_link_close(&transfer.link);
+        transfer.channel.in = transfer.channel.out = fd;
+        code = run(&transfer, is_sender);
+        remote_channel_close(&transfer.channel);
         close(fd);
     }
     /* Both ends save what they know of their caches at the same time. */
-    poise_dedup_store_close(transfer.link.store);
+    poise_dedup_store_close(transfer.channel.store);
     if (pid > 0) {
         remote_finish(pid, code);
     }
@@ -147,32 +148,33 @@ int poise_remote_send(const struct poise_remote_options *options,
 int poise_remote_serve(int in, int out, const volatile sig_atomic_t *stop)
 {
     struct remote_transfer transfer = {.serves = true,
-                                       .link = {.in = in, .out = out}};
+                                       .channel = {.in = in, .out = out}};
     struct poise_buf memory = {0};
     struct poise_strings sources = {0};
-    bool gives = false;
+    bool is_sender = false;
     int code;
 
     transfer.options.stop = stop;
-    code = remote_greet(in, &transfer.options, &gives, &memory, &sources);
+    code = remote_read_greeting(in, &transfer.options, &is_sender, &memory,
+                                &sources);
     if (code == 0) {
         code = remote_open_store(&transfer);
     }
-    if (remote_welcome(out, code) < 0 || code < 0) {
+    if (remote_send_welcome(out, code) < 0 || code < 0) {
         code = code < 0 ? code : -EPIPE;
-        goto out;
+        goto free_greeting;
     }
-    code = run(&transfer, gives);
-    if (code < 0 && transfer.link.peer && !transfer.link.closed) {
+    code = run(&transfer, is_sender);
+    if (code < 0 && transfer.channel.peer && !transfer.channel.closed) {
         /* Why it ends is for the other end to say. */
-        if (remote_problem(&transfer, NULL) == 0) {
-            remote_link_drain(&transfer.link);
+        if (remote_report_problem(&transfer, NULL) == 0) {
+            remote_channel_drain(&transfer.channel);
         }
     }
-    remote_link_close(&transfer.link);
-out:
-    if (transfer.link.store) {
-        poise_dedup_store_close(transfer.link.store);
+    remote_channel_close(&transfer.channel);
+free_greeting:
+    if (transfer.channel.store) {
+        poise_dedup_store_close(transfer.channel.store);
     }
     poise_strings_free(&sources);
     poise_buf_free(&memory);

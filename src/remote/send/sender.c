@@ -1,29 +1,30 @@
-/* The giving end: what it does next, and what it hears. */
+/* The sender: what it does next, and what messages do. */
 #include "sender.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
-enum { AHEAD_MOST = 4096 /* entries that are told and not done with */ };
+enum { AHEAD_MOST = 4096 /* entries that are listed and not done with */ };
 
 /* ---- what the other end says -------------------------------------------- */
 
-static void pop_batch(struct give *give)
+static void pop_batch(struct sender *sender)
 {
-    struct give_batch *batch = give->oldest;
+    struct sender_batch *batch = sender->oldest;
 
-    give->oldest = batch->next;
-    give->newest = give->oldest ? give->newest : NULL;
-    give_dir_drop(batch->dir);
+    sender->oldest = batch->next;
+    sender->newest = sender->oldest ? sender->newest : NULL;
+    sender_dir_drop(batch->dir);
     poise_buf_free(&batch->names);
     free(batch);
 }
 
-static int add_want(struct give *give, struct give_dir *dir, const char *name)
+static int add_want(struct sender *sender, struct sender_dir *dir,
+                    const char *name)
 {
     size_t len = strlen(name) + 1;
-    struct give_want *want = poise_alloc(1, sizeof *want + len);
+    struct sender_want *want = poise_alloc(1, sizeof *want + len);
 
     if (!want) {
         return -ENOMEM;
@@ -33,16 +34,16 @@ static int add_want(struct give *give, struct give_dir *dir, const char *name)
     if (dir) {
         dir->refs++;
     }
-    *(give->last ? &give->last->next : &give->first) = want;
-    give->last = want;
-    give->unresolved++;
+    *(sender->last ? &sender->last->next : &sender->first) = want;
+    sender->last = want;
+    sender->unresolved++;
     return 0;
 }
 
 /* Which entries of the oldest part it wants. */
-int give_take_want(struct give *give, struct poise_reader *body)
+int sender_handle_want(struct sender *sender, struct poise_reader *body)
 {
-    struct give_batch *batch = give->oldest;
+    struct sender_batch *batch = sender->oldest;
     uint64_t count = poise_reader_varint(body), at = 0;
     const char *name;
     int code = 0;
@@ -60,49 +61,52 @@ int give_take_want(struct give *give, struct poise_reader *body)
             name += strlen(name) + 1;
             seen++;
         }
-        code = add_want(give, batch->dir, name);
+        code = add_want(sender, batch->dir, name);
     }
-    give->unresolved -= batch->count;
-    pop_batch(give);
+    sender->unresolved -= batch->count;
+    pop_batch(sender);
     return code;
 }
 
-void give_read_done(struct poise_remote_stats *stats, struct poise_reader *body)
+void sender_read_done(struct poise_remote_stats *stats,
+                      struct poise_reader *body)
 {
-    for (int i = 0; i < POISE_REMOTE_DEEDS; i++) {
-        stats->deeds[i] = poise_reader_varint(body);
+    for (int i = 0; i < POISE_REMOTE_ACTIONS; i++) {
+        stats->actions[i] = poise_reader_varint(body);
     }
 }
 
-int give_check_done(const struct give *give)
+int sender_check_done(const struct sender *sender)
 {
-    return !give->list_told || give->oldest || give->first || give->file.open
+    return !sender->list_sent || sender->oldest || sender->first ||
+                   sender->file.open
                ? remote_bad("it is done before all was sent")
                : 0;
 }
 
-static int take_done(struct give *give, struct poise_reader *body)
+static int take_done(struct sender *sender, struct poise_reader *body)
 {
-    int code = give_check_done(give);
+    int code = sender_check_done(sender);
 
-    give_read_done(&give->transfer->stats, body);
-    give->done = code == 0;
+    sender_read_done(&sender->transfer->stats, body);
+    sender->done = code == 0;
     return code;
 }
 
-static int take(enum remote_message kind, struct poise_reader *body, void *arg)
+static int handle_message(enum remote_message kind, struct poise_reader *body,
+                          void *arg)
 {
-    struct give *give = arg;
-    int code = remote_take_common(give->transfer, kind, body);
+    struct sender *sender = arg;
+    int code = remote_handle_common(sender->transfer, kind, body);
 
     if (code != -ENOMSG) {
         return code;
     }
     switch (kind) {
     case REMOTE_WANT:
-        return give_take_want(give, body);
+        return sender_handle_want(sender, body);
     case REMOTE_DONE:
-        return take_done(give, body);
+        return take_done(sender, body);
     default:
         return remote_bad("a message of unknown kind");
     }
@@ -120,9 +124,9 @@ static int no_data(const void *data, size_t len, void *arg)
 
 /* Whether one source is all, and is no directory: the target may then be its
  * new name. */
-static int say_begin(struct give *give)
+static int send_begin(struct sender *sender)
 {
-    const struct poise_remote_options *options = &give->transfer->options;
+    const struct poise_remote_options *options = &sender->transfer->options;
     const char *source = options->sources[0];
     size_t len = strlen(source);
     struct poise_buf body = {0};
@@ -136,66 +140,67 @@ static int say_begin(struct give *give)
                                 ? 1
                                 : 0);
     poise_buf_varint(&body, options->source_count);
-    code = remote_link_say(&give->transfer->link, REMOTE_BEGIN, &body);
+    code = remote_channel_send(&sender->transfer->channel, REMOTE_BEGIN, &body);
     poise_buf_free(&body);
     return code;
 }
 
 /* One thing, or nothing in *more. Lists go ahead of data, not far. */
-static int step(struct give *give, bool *more)
+static int step(struct sender *sender, bool *more)
 {
-    bool is_dry = give->transfer->options.dry;
+    bool is_dry = sender->transfer->options.dry;
     int code = 0;
 
     *more = false;
-    if (give->transfer->several
-            ? !several_has_room(give->transfer->several)
-            : !remote_link_has_room(&give->transfer->link)) {
+    if (sender->transfer->multicast
+            ? !multicast_has_room(sender->transfer->multicast)
+            : !remote_channel_has_room(&sender->transfer->channel)) {
         return 0;
     }
-    if (give->unresolved < AHEAD_MOST && !give->file.open) {
-        code = give_list(give, more);
+    if (sender->unresolved < AHEAD_MOST && !sender->file.open) {
+        code = sender_list(sender, more);
     }
     if (code == 0 && !*more && !is_dry) {
-        code = give_files(give, more);
+        code = sender_files(sender, more);
     }
     return code;
 }
 
-static int run(struct give *give)
+static int run(struct sender *sender)
 {
-    struct remote_link *link = &give->transfer->link;
-    int code = say_begin(give);
+    struct remote_channel *channel = &sender->transfer->channel;
+    int code = send_begin(sender);
 
-    while (code == 0 && !give->done) {
+    while (code == 0 && !sender->done) {
         bool more = false;
 
-        code = step(give, &more);
-        if (code == 0 && !more && !give->file.open) {
-            code = remote_link_flush(link);
+        code = step(sender, &more);
+        if (code == 0 && !more && !sender->file.open) {
+            code = remote_channel_flush(channel);
         }
-        if (code == 0 && !give->done) {
-            code = give->transfer->several
-                       ? several_turn(give->transfer->several, give, !more)
-                       : remote_link_turn(link, !more);
+        if (code == 0 && !sender->done) {
+            code =
+                sender->transfer->multicast
+                    ? multicast_turn(sender->transfer->multicast, sender, !more)
+                    : remote_channel_turn(channel, !more);
         }
     }
     return code;
 }
 
-int remote_give(struct remote_transfer *transfer)
+int remote_sender_run(struct remote_transfer *transfer)
 {
-    struct give give = {.transfer = transfer};
+    struct sender sender = {.transfer = transfer};
     int code;
 
-    transfer->link.take = take;
-    transfer->link.data = no_data;
-    transfer->link.arg = &give;
-    code = run(&give);
-    give_files_free(&give);
-    give_list_free(&give);
-    while (give.oldest) {
-        pop_batch(&give);
+    transfer->channel.on_message = handle_message;
+    transfer->channel.on_data = no_data;
+    transfer->channel.arg = &sender;
+    code = run(&sender);
+    sender_files_free(&sender);
+    sender_list_free(&sender);
+    while (sender.oldest) {
+        pop_batch(&sender);
     }
     return code;
 }

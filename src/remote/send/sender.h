@@ -1,56 +1,55 @@
 /*
- * give.h - how the parts of the giving end meet; of the room remote, for
- * give.c, list.c, files.c and several.c only.
+ * The sender: for sender.c, list.c, files.c and multicast.c.
  */
-#ifndef POISE_REMOTE_GIVE_H
-#define POISE_REMOTE_GIVE_H
+#ifndef POISE_REMOTE_SEND_SENDER_H
+#define POISE_REMOTE_SEND_SENDER_H
 
 #include "internal.h"
 
 #include <dirent.h>
 
 /** A directory of the source, kept while something refers to it. */
-struct give_dir {
-    struct give_dir *parent; /* NULL: a source */
+struct sender_dir {
+    struct sender_dir *parent; /* NULL: a source */
     unsigned refs;
     bool is_nameless; /* a source that stands for what is in it */
     uint64_t dev;
     char name[]; /* of a source: its path */
 };
-void give_dir_drop(struct give_dir *dir);
+void sender_dir_drop(struct sender_dir *dir);
 /** Append its path, as a user of this end would write it. */
-int give_dir_path(const struct give_dir *dir, struct poise_buf *out);
+int sender_dir_path(const struct sender_dir *dir, struct poise_buf *out);
 /** Open it, no link followed below the source. */
-int give_dir_open(const struct give_dir *dir);
+int sender_dir_open(const struct sender_dir *dir);
 
-/** Entries that were told, until the other end says which it wants. */
-struct give_batch {
-    struct give_batch *next;
-    struct give_dir *dir; /* NULL: the sources themselves */
+/** Entries that were listed, until the receiver says which it wants. */
+struct sender_batch {
+    struct sender_batch *next;
+    struct sender_dir *dir; /* NULL: the sources themselves */
     uint32_t count;
     struct poise_buf names; /* each with its NUL */
 };
 
 /** A file to be sent. */
-struct give_want {
-    struct give_want *next;
-    struct give_dir *dir; /* NULL: a source */
+struct sender_want {
+    struct sender_want *next;
+    struct sender_dir *dir; /* NULL: a source */
     char name[];
 };
 
 /** The directory that is being listed. */
-struct give_listing {
-    struct give_dir *dir;
+struct sender_listing {
+    struct sender_dir *dir;
     DIR *stream;
     struct poise_buf names;   /* each with its NUL */
     struct poise_buf offsets; /* size_t into them, in the order of names */
     size_t at;
     bool open, incomplete;
-    struct poise_buf below; /* struct give_dir *: found in it */
+    struct poise_buf below; /* struct sender_dir *: found in it */
 };
 
 /** The file that is being sent. */
-struct give_file {
+struct sender_file {
     int fd;
     bool open, sparse, failed;
     uint64_t at, size;
@@ -62,50 +61,51 @@ struct give_file {
     struct poise_buf path;
 };
 
-struct give {
+struct sender {
     struct remote_transfer *transfer;
-    struct give_listing listing;
-    struct poise_buf stack; /* struct give_dir *: to be listed, last first */
+    struct sender_listing listing;
+    struct poise_buf stack; /* struct sender_dir *: to be listed, last first */
     size_t next_source;
-    bool sources_told, list_told, done;
+    bool sources_sent, list_sent, done;
     struct remote_entry_context context;
-    struct give_batch *oldest, *newest; /* unanswered */
-    struct give_want *first, *last;
-    uint64_t unresolved;     /* entries unanswered, and files to be sent */
-    struct give_dir *opened; /* whose descriptor is kept */
+    struct sender_batch *oldest, *newest; /* unanswered */
+    struct sender_want *first, *last;
+    uint64_t unresolved;       /* entries unanswered, and files to be sent */
+    struct sender_dir *opened; /* whose descriptor is kept */
     int opened_fd;
-    struct give_file file;
+    struct sender_file file;
     /* Entries with several links: their first paths. */
     struct poise_buf same_paths;
-    struct give_same *sames;
+    struct sender_same *sames;
     size_t same_slots, same_count;
 };
 
-/* ---- give.c ------------------------------------------------------------- */
+/* ---- sender.c ----------------------------------------------------------- */
 
 /** Which entries of the oldest part are wanted. */
-int give_take_want(struct give *give, struct poise_reader *body);
+int sender_handle_want(struct sender *sender, struct poise_reader *body);
 /** What was done there; whether that can be all: -EBADMSG. */
-void give_read_done(struct poise_remote_stats *stats,
-                    struct poise_reader *body);
-int give_check_done(const struct give *give);
+void sender_read_done(struct poise_remote_stats *stats,
+                      struct poise_reader *body);
+int sender_check_done(const struct sender *sender);
 
-/* ---- several.c ---------------------------------------------------------- */
+/* ---- multicast.c -------------------------------------------------------- */
 
 /** Whether more may be sent: to most of them, and the others are not far
  * behind. */
-bool several_has_room(struct several *several);
-/** As remote_link_turn, with all; whoever fails or falls behind is left out.
- * Sets give->done when nobody is left. */
-int several_turn(struct several *several, struct give *give, bool wait);
+bool multicast_has_room(struct multicast *multicast);
+/** As remote_channel_turn, with all members; one that fails or falls behind is
+ * left out. Sets sender->done when none is left. */
+int multicast_turn(struct multicast *multicast, struct sender *sender,
+                   bool wait);
 
 /* ---- list.c, files.c ---------------------------------------------------- */
 
-/** Tell one more part of the list; false in *more when all is told. */
-int give_list(struct give *give, bool *more);
-void give_list_free(struct give *give);
+/** Send one more part of the list; false in *more when all is sent. */
+int sender_list(struct sender *sender, bool *more);
+void sender_list_free(struct sender *sender);
 /** Send one more part of a file; false in *more when there is none. */
-int give_files(struct give *give, bool *more);
-void give_files_free(struct give *give);
+int sender_files(struct sender *sender, bool *more);
+void sender_files_free(struct sender *sender);
 
 #endif

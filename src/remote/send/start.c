@@ -17,10 +17,10 @@ enum {
     MAGIC_BYTES = 8,
     HEAD_BYTES = MAGIC_BYTES + 8, /* version, length of what follows */
     WORDS_MOST = 64,
-    FLAG_GIVES = 1, /* the end that is told gives, and this one takes */
+    FLAG_SENDER = 1, /* the end that gets this sends, and this one receives */
     FLAG_REMOVE = 2,
     FLAG_DRY = 4,
-    FLAG_TELL = 8,
+    FLAG_ACTIONS = 8,
     FLAG_ONE_FILE_SYSTEM = 16,
 };
 static const char magic[MAGIC_BYTES + 1] = "POISESND";
@@ -135,14 +135,15 @@ static int make_words(const struct poise_remote_options *options,
     return 0;
 }
 
-static int put_greeting(const struct poise_remote_options *options, bool gives,
-                        struct poise_buf *out)
+static int put_greeting(const struct poise_remote_options *options,
+                        bool is_sender, struct poise_buf *out)
 {
     struct poise_buf body = {0};
-    unsigned flags =
-        (gives ? 0 : FLAG_GIVES) | (options->remove ? FLAG_REMOVE : 0) |
-        (options->dry ? FLAG_DRY : 0) | (options->tell ? FLAG_TELL : 0) |
-        (options->one_file_system ? FLAG_ONE_FILE_SYSTEM : 0);
+    unsigned flags = (is_sender ? 0 : FLAG_SENDER) |
+                     (options->remove ? FLAG_REMOVE : 0) |
+                     (options->dry ? FLAG_DRY : 0) |
+                     (options->report_actions ? FLAG_ACTIONS : 0) |
+                     (options->one_file_system ? FLAG_ONE_FILE_SYSTEM : 0);
 
     poise_buf_varint(&body, flags);
     poise_buf_varint(&body, options->keep);
@@ -159,9 +160,9 @@ static int put_greeting(const struct poise_remote_options *options, bool gives,
         poise_buf_blob(&body, options->remote_cache,
                        strlen(options->remote_cache));
     }
-    poise_buf_varint(&body, gives ? 1 : options->source_count);
-    for (size_t i = 0; i < (gives ? 1 : options->source_count); i++) {
-        const char *path = gives ? options->target : options->sources[i];
+    poise_buf_varint(&body, is_sender ? 1 : options->source_count);
+    for (size_t i = 0; i < (is_sender ? 1 : options->source_count); i++) {
+        const char *path = is_sender ? options->target : options->sources[i];
         poise_buf_blob(&body, path, strlen(path));
     }
     poise_buf_append(out, magic, MAGIC_BYTES);
@@ -204,7 +205,7 @@ static int await(int fd, const struct poise_remote_options *how,
         if (how->silence_ns > 0 &&
             poise_clock_ns() - begun_ns > how->silence_ns) {
             return poise_error_set(ETIMEDOUT, "meet the other end", NULL,
-                                   "it says nothing");
+                                   "nothing comes from it");
         }
     }
 }
@@ -257,9 +258,10 @@ static int read_head(int fd, const struct poise_remote_options *how,
     rest = poise_get_u64(head + MAGIC_BYTES);
     if (memcmp(head, magic, MAGIC_BYTES) != 0 ||
         rest >> 32 > REMOTE_MESSAGE_MOST) {
-        return poise_error_set(EBADMSG, "meet the other end", NULL,
-                               "it says something else; do its shell's start "
-                               "files print?");
+        return poise_error_set(
+            EBADMSG, "meet the other end", NULL,
+            "what it sends is something else; do its shell's start "
+            "files print?");
     }
     if ((uint32_t)rest != REMOTE_VERSION) {
         return poise_error_set(EPROTO, "meet the other end", NULL,
@@ -292,48 +294,49 @@ static int read_welcome(int fd, const struct poise_remote_options *how)
 }
 
 int remote_start(const struct poise_remote_options *options, const char *host,
-                 size_t host_len, bool gives, int *fd, pid_t *pid)
+                 size_t host_len, bool is_sender, int *fd, pid_t *pid)
 {
     struct poise_buf text = {0}, greeting = {0};
     char *words[WORDS_MOST];
-    int pair[2], err;
+    int pair[2], code;
 
-    err = make_words(options, host, host_len, &text, words);
-    if (err == 0) {
-        err = put_greeting(options, gives, &greeting);
+    code = make_words(options, host, host_len, &text, words);
+    if (code == 0) {
+        code = put_greeting(options, is_sender, &greeting);
     }
-    if (err < 0) {
-        goto out;
+    if (code < 0) {
+        goto free_buffers;
     }
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
-        err = poise_error_set(errno, "connect", NULL, NULL);
-        goto out;
+        code = poise_error_set(errno, "connect", NULL, NULL);
+        goto free_buffers;
     }
-    err = spawn_words(words, pair[1], pid);
+    code = spawn_words(words, pair[1], pid);
     close(pair[1]);
-    if (err < 0) {
-        poise_error_set(-err, "run", words[0], NULL);
-        goto close_fd;
+    if (code < 0) {
+        poise_error_set(-code, "run", words[0], NULL);
+        goto close_pair;
     }
-    err = write_all(pair[0], &greeting);
-    if (err == 0 || err == -EPIPE || err == -ECONNRESET) {
+    code = write_all(pair[0], &greeting);
+    if (code == 0 || code == -EPIPE || code == -ECONNRESET) {
         /* What is gone may have said something before. */
         *fd = pair[0];
-        err = 0;
-        goto out;
+        code = 0;
+        goto free_buffers;
     }
     close(pair[0]);
-    remote_finish(*pid, err);
-    goto out;
-close_fd:
+    remote_finish(*pid, code);
+    goto free_buffers;
+close_pair:
     close(pair[0]);
-out:
+free_buffers:
     poise_buf_free(&text);
     poise_buf_free(&greeting);
-    return err;
+    return code;
 }
 
-int remote_meet(const struct poise_remote_options *options, int fd, pid_t pid)
+int remote_await_welcome(const struct poise_remote_options *options, int fd,
+                         pid_t pid)
 {
     int code = read_welcome(fd, options);
 
@@ -385,17 +388,17 @@ static const char *keep_string(struct poise_reader *from,
 }
 
 static int parse_greeting(struct poise_reader *from,
-                          struct poise_remote_options *options, bool *gives,
+                          struct poise_remote_options *options, bool *is_sender,
                           struct poise_buf *memory,
                           struct poise_strings *sources)
 {
     uint64_t flags = poise_reader_varint(from), count;
     const unsigned char *has;
 
-    *gives = flags & FLAG_GIVES;
+    *is_sender = flags & FLAG_SENDER;
     options->remove = flags & FLAG_REMOVE;
     options->dry = flags & FLAG_DRY;
-    options->tell = flags & FLAG_TELL;
+    options->report_actions = flags & FLAG_ACTIONS;
     options->one_file_system = flags & FLAG_ONE_FILE_SYSTEM;
     options->keep = (unsigned)poise_reader_varint(from) & POISE_WALK_KEEP_ALL;
     options->level = (int)(poise_reader_varint(from) & 31);
@@ -423,8 +426,9 @@ static int parse_greeting(struct poise_reader *from,
     return from->error ? remote_bad("its greeting is cut short") : 0;
 }
 
-int remote_greet(int in, struct poise_remote_options *options, bool *gives,
-                 struct poise_buf *memory, struct poise_strings *sources)
+int remote_read_greeting(int in, struct poise_remote_options *options,
+                         bool *is_sender, struct poise_buf *memory,
+                         struct poise_strings *sources)
 {
     struct poise_buf body = {0};
     struct poise_reader reader;
@@ -443,18 +447,17 @@ int remote_greet(int in, struct poise_remote_options *options, bool *gives,
     }
     if (code == 0) {
         reader = poise_reader_of(body.data, len);
-        code = parse_greeting(&reader, options, gives, memory, sources);
+        code = parse_greeting(&reader, options, is_sender, memory, sources);
     }
     poise_buf_free(&body);
     return code;
 }
 
-int remote_welcome(int out, int err)
+int remote_send_welcome(int out, int code)
 {
     struct poise_buf text = {0}, all = {0};
-    int code;
 
-    if (err < 0) {
+    if (code < 0) {
         poise_error_format(poise_error_last(), &text);
     }
     poise_buf_append(&all, magic, MAGIC_BYTES);

@@ -1,18 +1,18 @@
-/* What both ends of a transfer say to whoever started it. */
+/* What both ends of a transfer show to the user who started it. */
 #include "internal.h"
 
 #include <errno.h>
 
-const char *const poise_remote_deed_names[] = {"send",   "make",   "link",
-                                               "change", "delete", NULL};
+const char *const poise_remote_action_names[] = {"send",   "make",   "link",
+                                                 "change", "delete", NULL};
 
 uint64_t remote_hash(uint64_t before, const void *block, size_t len)
 {
     return poise_hash_bytes(block, len, before);
 }
 
-static void tell_problem(struct remote_transfer *transfer,
-                         const struct poise_error *err)
+static void report_problem(struct remote_transfer *transfer,
+                           const struct poise_error *err)
 {
     transfer->stats.problems++;
     if (transfer->options.problem) {
@@ -20,7 +20,7 @@ static void tell_problem(struct remote_transfer *transfer,
     }
 }
 
-int remote_problem(struct remote_transfer *transfer, const char *path)
+int remote_report_problem(struct remote_transfer *transfer, const char *path)
 {
     struct poise_error err = *poise_error_last();
     struct poise_buf body = {0};
@@ -28,34 +28,35 @@ int remote_problem(struct remote_transfer *transfer, const char *path)
 
     err.what = path ? path : err.what;
     if (!transfer->serves) {
-        tell_problem(transfer, &err);
+        report_problem(transfer, &err);
         return 0;
     }
     poise_buf_varint(&body, (uint64_t)err.code);
     poise_buf_blob(&body, err.doing, strlen(err.doing));
     poise_buf_blob(&body, err.what, strlen(err.what));
     poise_buf_blob(&body, err.why, strlen(err.why));
-    code = remote_link_say(&transfer->link, REMOTE_PROBLEM, &body);
+    code = remote_channel_send(&transfer->channel, REMOTE_PROBLEM, &body);
     poise_buf_free(&body);
     return code;
 }
 
-int remote_deed(struct remote_transfer *transfer, enum poise_remote_deed deed,
-                const char *path, size_t len)
+int remote_report_action(struct remote_transfer *transfer,
+                         enum poise_remote_action action, const char *path,
+                         size_t len)
 {
     const struct poise_remote_options *options = &transfer->options;
     struct poise_buf body = {0};
     int code;
 
     if (!transfer->serves) {
-        if (options->deed) {
-            options->deed(deed, path, len, options->arg);
+        if (options->action) {
+            options->action(action, path, len, options->arg);
         }
         return 0;
     }
-    poise_buf_varint(&body, deed);
+    poise_buf_varint(&body, action);
     poise_buf_blob(&body, path, len);
-    code = remote_link_say(&transfer->link, REMOTE_DEED, &body);
+    code = remote_channel_send(&transfer->channel, REMOTE_ACTION, &body);
     poise_buf_free(&body);
     return code;
 }
@@ -82,7 +83,7 @@ static int take_problem(struct remote_transfer *transfer,
     err.what = text_of(body, &texts[1]);
     err.why = text_of(body, &texts[2]);
     if (!body->error) {
-        tell_problem(transfer, &err);
+        report_problem(transfer, &err);
     }
     for (int i = 0; i < 3; i++) {
         poise_buf_free(&texts[i]);
@@ -94,25 +95,25 @@ static int take_deed(struct remote_transfer *transfer,
                      struct poise_reader *body)
 {
     const struct poise_remote_options *options = &transfer->options;
-    uint64_t deed = poise_reader_varint(body);
+    uint64_t action = poise_reader_varint(body);
     size_t len;
     const char *path = poise_reader_blob(body, &len);
 
-    if (path && deed < POISE_REMOTE_DEEDS && options->deed) {
+    if (path && action < POISE_REMOTE_ACTIONS && options->action) {
         struct poise_buf all = {0};
         poise_buf_append(&all, transfer->prefix, transfer->prefix_len);
         poise_buf_append(&all, path, len);
         if (!all.error) {
-            options->deed((enum poise_remote_deed)deed, all.data, all.len,
-                          options->arg);
+            options->action((enum poise_remote_action)action, all.data, all.len,
+                            options->arg);
         }
         poise_buf_free(&all);
     }
-    return deed < POISE_REMOTE_DEEDS ? 0 : remote_bad("an unknown deed");
+    return action < POISE_REMOTE_ACTIONS ? 0 : remote_bad("an unknown action");
 }
 
-int remote_take_common(struct remote_transfer *transfer,
-                       enum remote_message kind, struct poise_reader *body)
+int remote_handle_common(struct remote_transfer *transfer,
+                         enum remote_message kind, struct poise_reader *body)
 {
     if (transfer->serves) {
         return -ENOMSG;
@@ -120,7 +121,7 @@ int remote_take_common(struct remote_transfer *transfer,
     switch (kind) {
     case REMOTE_PROBLEM:
         return take_problem(transfer, body);
-    case REMOTE_DEED:
+    case REMOTE_ACTION:
         return take_deed(transfer, body);
     default:
         return -ENOMSG;
@@ -134,7 +135,7 @@ void remote_tick(void *arg)
     struct poise_remote_stats stats = transfer->stats;
 
     if (options->progress) {
-        stats.peer = poise_dedup_peer_stats(transfer->link.peer);
+        stats.peer = poise_dedup_peer_stats(transfer->channel.peer);
         stats.wire_bytes = stats.peer.wire_in + stats.peer.wire_out;
         options->progress(&stats, options->arg);
     }

@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "extmem/internal.h"
 #include "folder.h"
+#include <poise/listrank.h>
 
 enum { MOST_RANKS = 5 };
 

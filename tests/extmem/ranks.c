@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "extmem/internal.h"
 #include "folder.h"
+#include <poise/sort.h>
 
 #define KB UINT64_C(1024)
 enum { MOST_RANKS = 5 };

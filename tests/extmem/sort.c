@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "extmem/internal.h"
+#include "extmem/sort/internal.h"
 #include "folder.h"
 
 #define KB UINT64_C(1024)

@@ -4,7 +4,8 @@
 
 #include "common.h"
 
-#include <poise/extmem.h>
+#include <poise/listrank.h>
+#include <poise/sort.h>
 
 /** How data larger than memory are handled. */
 struct cli_extmem {

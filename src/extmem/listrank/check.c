@@ -1,5 +1,5 @@
 /* Whether ranks are those of a file of lists. */
-#include "listrank.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -74,12 +74,12 @@ static int check_all(struct check *check, const struct rank_job *job)
     char *memory = poise_huge_alloc(rank_scan_bytes(job));
     uint64_t first;
     size_t count;
-    int code;
+    int code = 0;
 
     if (!memory) {
         return -ENOMEM;
     }
-    code = rank_scan_open(&scan, job, 0, job->count, memory);
+    rank_scan_open(&scan, job, 0, job->count, memory);
     while (code == 0 && (code = rank_scan_next(&scan, &first, &successors,
                                                &weights, &count)) > 0) {
         check_some(check, successors, weights, first, count);

@@ -10,7 +10,7 @@
  * Source: pems, algorithm 2.1 (Sibeyn), by buckets in place of nodes: streams
  * take the place of priority queues.
  */
-#include "listrank.h"
+#include "internal.h"
 #include "pipes.h"
 
 #include <errno.h>
@@ -66,8 +66,8 @@ struct disk_job {
     struct rank_job *job;
     unsigned bits; /* of a bucket's nodes */
     uint64_t buckets;
-    struct sort_store store;
-    struct rank_blocks blocks;
+    struct extmem_store store;
+    struct extmem_blocks blocks;
     struct rank_pipes links, questions, kept, answers;
     char *arena; /* owned */
     size_t arena_bytes;
@@ -133,8 +133,9 @@ static int first_look(struct disk_job *d)
     const uint64_t *successors, *weights;
     uint64_t first;
     size_t count;
-    int code = rank_scan_open(&scan, d->job, 0, d->job->count, d->scanning);
+    int code = 0;
 
+    rank_scan_open(&scan, d->job, 0, d->job->count, d->scanning);
     while (code == 0 && (code = rank_scan_next(&scan, &first, &successors,
                                                &weights, &count)) > 0) {
         code = tell_later(d, first, successors, weights, count);
@@ -154,8 +155,9 @@ static int read_nodes(struct disk_job *d, uint64_t bucket, struct node *nodes)
     struct rank_scan scan;
     uint64_t first;
     size_t count;
-    int code = rank_scan_open(&scan, d->job, from, to, d->scanning);
+    int code = 0;
 
+    rank_scan_open(&scan, d->job, from, to, d->scanning);
     while (code == 0 && (code = rank_scan_next(&scan, &first, &successors,
                                                &weights, &count)) > 0) {
         struct node *node = nodes + (first - from);
@@ -458,7 +460,7 @@ static int go_up(struct disk_job *d)
 {
     size_t bytes = (size_t)8 << d->bits;
     uint64_t *ends = (uint64_t *)(void *)(d->nodes + 2 * bytes);
-    struct sort_writes writes = {0};
+    struct extmem_writes writes = {0};
     int code = 0, last;
 
     for (uint64_t bucket = 0; bucket < d->buckets && code == 0; bucket++) {
@@ -469,16 +471,16 @@ static int go_up(struct disk_job *d)
             code = rank_nodes(d, bucket, ends, (uint64_t *)(void *)ranks);
         }
         if (code == 0) {
-            code =
-                sort_output_put(d->job->out, ranks, bucket_nodes(d, bucket) * 8,
-                                (bucket << d->bits) * 8, &writes);
+            code = extmem_output_put(d->job->out, ranks,
+                                     bucket_nodes(d, bucket) * 8,
+                                     (bucket << d->bits) * 8, &writes);
         }
         if (code == 0) {
             code = answer_questions(d, bucket,
                                     (const uint64_t *)(const void *)ranks);
         }
     }
-    last = sort_writes_wait(&writes);
+    last = extmem_writes_wait(&writes);
     return code < 0 ? code : last;
 }
 
@@ -549,7 +551,7 @@ static int refuse_memory(struct disk_job *d)
     do {
         high *= 2;
     } while (choose(d, high) == 0);
-    while (high - low > SORT_PAGE) {
+    while (high - low > EXTMEM_PAGE) {
         uint64_t middle = low + (high - low) / 2;
 
         if (choose(d, middle) == 0) {
@@ -586,8 +588,8 @@ static int plan(struct disk_job *d)
     d->scanning = d->nodes + (sizeof(struct node) << d->bits);
     d->reading = d->scanning + rank_scan_bytes(d->job);
     count = block_count(d->buckets);
-    return rank_blocks_open(&d->blocks, &d->store,
-                            d->reading + RANK_AHEAD * block, count, FLIGHTS);
+    return extmem_blocks_open(&d->blocks, &d->store,
+                              d->reading + RANK_AHEAD * block, count, FLIGHTS);
 }
 
 /* ---- all ---------------------------------------------------------------- */
@@ -636,15 +638,12 @@ static int run(struct disk_job *d)
 static void note(struct disk_job *d)
 {
     struct poise_listrank_result *result = &d->job->result;
+    uint64_t read, written;
 
-    for (size_t i = 0; i < d->store.disk_count; i++) {
-        uint64_t read, written;
-
-        poise_disk_count(d->store.disks[i], &read, &written);
-        result->read_bytes += read;
-        result->written_bytes += written;
-        result->scratch_bytes += written;
-    }
+    extmem_store_count(&d->store, &read, &written);
+    result->read_bytes += read;
+    result->written_bytes += written;
+    result->scratch_bytes += written;
     result->lists = d->lists;
     result->greatest = d->greatest;
     result->buckets = d->buckets;
@@ -655,12 +654,18 @@ int rank_on_disk(struct rank_job *job, const char *folder)
     struct disk_job d = {.job = job};
     /* Nodes that are kept and answers are there together; before, links that
      * are left and questions are less. */
-    uint64_t most =
-        job->count * (sizeof(struct kept) / 2 + sizeof(struct answer));
+    struct extmem_scratch scratch = {
+        .folders = job->options->scratch,
+        .folder_count = job->options->scratch_count,
+        .default_folder = folder,
+        .need_bytes =
+            job->count * (sizeof(struct kept) / 2 + sizeof(struct answer)),
+        .disk = &job->options->disk,
+    };
     int code = plan(&d);
 
     if (code == 0) {
-        code = sort_store_open(&d.store, &job->sort, folder, most);
+        code = extmem_store_open(&d.store, &scratch);
     }
     if (code == 0) {
         code = open_pipes(&d);
@@ -675,8 +680,8 @@ int rank_on_disk(struct rank_job *job, const char *folder)
     rank_pipes_close(&d.questions);
     rank_pipes_close(&d.kept);
     rank_pipes_close(&d.answers);
-    rank_blocks_close(&d.blocks);
-    sort_store_close(&d.store);
+    extmem_blocks_close(&d.blocks);
+    extmem_store_close(&d.store);
     poise_huge_free(d.arena, d.arena_bytes);
     return code;
 }

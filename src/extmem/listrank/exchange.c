@@ -12,14 +12,14 @@ void crew_flush(struct crew *crew, struct outbox *boxes, unsigned dest, int tag)
     struct outbox *box = &boxes[dest];
 
     if (box->used > 0) {
-        sort_peers_tell(&crew->peers, dest, tag, box->data, box->used);
+        extmem_peers_send(&crew->peers, dest, tag, box->data, box->used);
         box->used = 0;
     }
 }
 
 void crew_flush_all(struct crew *crew, struct outbox *boxes, int tag)
 {
-    for (unsigned i = 0; i < crew->run.processes; i++) {
+    for (unsigned i = 0; i < crew->peers.processes; i++) {
         crew_flush(crew, boxes, i, tag);
     }
 }
@@ -37,8 +37,8 @@ static void take_marks(struct crew *crew, const struct poise_message *message)
             crew_mark(crew, nodes[i]);
         }
     }
-    sort_peers_tell(&crew->peers, (unsigned)message->source, SORT_TAG_TAKEN,
-                    NULL, 0);
+    extmem_peers_send(&crew->peers, (unsigned)message->source, EXTMEM_TAG_TAKEN,
+                      NULL, 0);
 }
 
 void crew_take_ends(struct crew *crew, const struct poise_message *message)
@@ -61,7 +61,7 @@ static void keep_letter(struct crew *crew, struct poise_message *message)
     struct letter *letter = poise_alloc(1, sizeof *letter);
 
     if (!letter) {
-        sort_peers_fail(&crew->peers, -ENOMEM);
+        extmem_peers_fail(&crew->peers, -ENOMEM);
         return;
     }
     letter->message = *message;
@@ -87,7 +87,7 @@ bool crew_hear(struct crew *crew)
     struct poise_message message;
     bool came = false;
 
-    while (sort_peers_receive(&crew->peers, &message)) {
+    while (extmem_peers_receive(&crew->peers, &message)) {
         switch (message.tag) {
         case RANK_TAG_MARKS:
             take_marks(crew, &message);
@@ -98,8 +98,8 @@ bool crew_hear(struct crew *crew)
         case RANK_TAG_ENDS:
             crew_take_ends(crew, &message);
             break;
-        case SORT_TAG_TAKEN:
-            crew->peers.lines[message.source].under_way--;
+        case EXTMEM_TAG_TAKEN:
+            crew->peers.all[message.source].under_way--;
             break;
         default:
             break;
@@ -112,26 +112,14 @@ bool crew_hear(struct crew *crew)
 
 int crew_farewell(struct crew *crew)
 {
-    struct sort_peers *peers = &crew->peers;
+    struct extmem_peers *peers = &crew->peers;
 
-    for (unsigned i = 0; i < crew->run.processes; i++) {
-        if (!peers->lines[i].ended) {
-            sort_peers_end(peers, i,
-                           peers->code < 0 ? SORT_TAG_STOP : SORT_TAG_END);
-        }
-    }
-    while (!sort_peers_over(peers)) {
+    extmem_peers_end_all(peers,
+                         peers->code < 0 ? EXTMEM_TAG_STOP : EXTMEM_TAG_END);
+    while (!extmem_peers_over(peers)) {
         if (!crew_hear(crew)) {
-            sort_peers_wait(peers);
+            extmem_peers_wait(peers);
         }
     }
     return peers->code;
-}
-
-void crew_begin_talk(struct crew *crew)
-{
-    for (unsigned i = 0; i < crew->run.processes; i++) {
-        crew->peers.lines[i].ended = i == crew->run.rank;
-        crew->peers.lines[i].heard = i == crew->run.rank;
-    }
 }

@@ -1,5 +1,5 @@
 /* Files of lists. */
-#include "listrank.h"
+#include "internal.h"
 
 #include <errno.h>
 
@@ -126,10 +126,10 @@ void poise_listrank_node(const struct poise_listrank_shape *shape,
     node_of(&order, node, successor, rank);
 }
 
-static int generate_all(const struct order *order, struct sort_output *output,
+static int generate_all(const struct order *order, struct extmem_output *output,
                         char *memory, size_t half)
 {
-    struct sort_writes writes = {0};
+    struct extmem_writes writes = {0};
     unsigned turn = 0;
     int code = 0, last;
 
@@ -142,11 +142,11 @@ static int generate_all(const struct order *order, struct sort_output *output,
             node_of(order, i + count, &to[count], &rank);
             count++;
         }
-        code = sort_output_put(output, buffer, count * 8, i * 8, &writes);
+        code = extmem_output_put(output, buffer, count * 8, i * 8, &writes);
         i += count;
         turn ^= 1;
     }
-    last = sort_writes_wait(&writes);
+    last = extmem_writes_wait(&writes);
     return code < 0 ? code : last;
 }
 
@@ -156,7 +156,7 @@ int poise_listrank_generate(const char *path,
 {
     struct order order = order_of(shape);
     size_t half = 1 << 20;
-    struct sort_output *output;
+    struct extmem_output *output;
     uint64_t bytes;
     char *memory;
     int code;
@@ -164,16 +164,16 @@ int poise_listrank_generate(const char *path,
     if (__builtin_mul_overflow(shape->nodes, 8, &bytes) || bytes > INT64_MAX) {
         return poise_error_set(EFBIG, "generate", path, NULL);
     }
-    code = sort_output_open(path, bytes, &options->disk, &output);
+    code = extmem_output_open(path, bytes, &options->disk, &output);
     if (code < 0) {
         return code;
     }
     memory = poise_huge_alloc(2 * half);
     code = memory ? generate_all(&order, output, memory, half) : -ENOMEM;
     if (code == 0) {
-        code = sort_output_commit(output, bytes, options->sync);
+        code = extmem_output_commit(output, bytes, options->sync);
     } else {
-        sort_output_abort(output);
+        extmem_output_abort(output);
     }
     poise_huge_free(memory, 2 * half);
     return code;

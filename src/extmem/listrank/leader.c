@@ -2,7 +2,7 @@
  * The processes of the first one's machine lend it their processors: within one
  * memory a walker that comes to another's node needs no message.
  */
-#include "listrank.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <string.h>
@@ -42,7 +42,7 @@ int rank_lead_begin(struct rank_lead *lead, struct poise_world *world,
 {
     bool is_near = poise_world_distance(world, 0, poise_world_rank(world)) <=
                    POISE_LEVEL_NODE;
-    uint64_t sum = is_near ? sort_share_threads(world, threads) : 0;
+    uint64_t sum = is_near ? extmem_share_threads(world, threads) : 0;
     struct poise_buf all = {0};
     cpu_set_t set;
     int code;
@@ -53,10 +53,10 @@ int rank_lead_begin(struct rank_lead *lead, struct poise_world *world,
     if (is_near && lead->is_known) {
         set = lead->own;
     }
-    code = sort_agree(world, poise_world_reduce(world, POISE_SUM, &sum, 1));
+    code = extmem_agree(world, poise_world_reduce(world, POISE_SUM, &sum, 1));
     if (code == 0) {
         code = poise_world_gather(world, 0, &set, sizeof set, &all);
-        code = sort_agree(world, code);
+        code = extmem_agree(world, code);
     }
     if (code == 0 && poise_world_rank(world) == 0) {
         code = join_processors(&all, (unsigned)poise_world_size(world), &set);

@@ -1,8 +1,7 @@
 /* List ranking: opening files, choosing the way, saying what is wrong. */
-#include "listrank.h"
+#include "internal.h"
 
 #include <errno.h>
-#include <sys/stat.h>
 
 /** Places and nodes share 64 bits on the disk. */
 #define MOST_NODES ((UINT64_C(1) << 39) - 4)
@@ -24,7 +23,7 @@ static int find_node(struct rank_job *job, uint64_t from, uint64_t successor,
     *node = RANK_NONE;
     *found = 0;
     if (code == 0) {
-        code = rank_scan_open(&scan, job, 0, job->count, memory);
+        rank_scan_open(&scan, job, 0, job->count, memory);
     }
     while (code == 0 && *node == RANK_NONE &&
            (code = rank_scan_next(&scan, &first, &successors, &weights,
@@ -104,7 +103,7 @@ static int open_inputs(struct rank_job *job, const char *in)
 {
     const char *weights = job->options->weights;
     uint64_t bytes, weight_bytes;
-    int code = sort_input_open(in, &job->sort, &job->in, &bytes);
+    int code = extmem_input_open(in, 8, &job->options->disk, &job->in, &bytes);
 
     if (code < 0) {
         return code;
@@ -117,7 +116,8 @@ static int open_inputs(struct rank_job *job, const char *in)
     if (!weights) {
         return 0;
     }
-    code = sort_input_open(weights, &job->sort, &job->weights, &weight_bytes);
+    code = extmem_input_open(weights, 8, &job->options->disk, &job->weights,
+                             &weight_bytes);
     if (code == 0 && weight_bytes != bytes) {
         code = poise_error_set(EINVAL, "read", weights,
                                "%llu weights for %llu nodes",
@@ -136,13 +136,9 @@ void rank_job_close(struct rank_job *job)
 /* The output would take its name. */
 static int refuse_same(const struct poise_disk *disk, const char *out)
 {
-    struct stat a, b;
-
-    if (!disk || fstat(poise_disk_fd(disk), &a) != 0 || stat(out, &b) != 0 ||
-        a.st_dev != b.st_dev || a.st_ino != b.st_ino) {
-        return 0;
-    }
-    return poise_error_set(EINVAL, "write", out, "it is an input");
+    return extmem_is_same_file(disk, out)
+               ? poise_error_set(EINVAL, "write", out, "it is an input")
+               : 0;
 }
 
 int rank_job_open(struct rank_job *job, const char *in,
@@ -151,19 +147,14 @@ int rank_job_open(struct rank_job *job, const char *in,
     *job = (struct rank_job){
         .options = options,
         .path = in,
-        .sort = {.type = {.kind = POISE_SORT_U64},
-                 .scratch = options->scratch,
-                 .scratch_count = options->scratch_count,
-                 .threads = options->threads,
-                 .disk = options->disk},
         .chunk = 1 << 20,
         .wrong = {RANK_NONE, RANK_NONE, RANK_NONE},
         .memory = options->memory_bytes,
     };
     if (job->memory == 0) {
-        job->memory = sort_default_memory();
+        job->memory = extmem_default_memory();
     }
-    job->threads = sort_share_threads(NULL, options->threads);
+    job->threads = extmem_share_threads(NULL, options->threads);
     return open_inputs(job, in);
 }
 
@@ -187,7 +178,7 @@ static void note_run(struct rank_job *job)
 
     count_disk(job->in, result);
     count_disk(job->weights, result);
-    count_disk(sort_output_disk(job->out), result);
+    count_disk(extmem_output_disk(job->out), result);
     result->nodes = job->count;
     result->memory_bytes = job->memory;
     result->threads = result->in_memory ? job->threads : 1;
@@ -220,12 +211,12 @@ static int open_job(struct rank_job *job, const char *in, const char *out,
 static int rank_all(struct rank_job *job, const char *out)
 {
     struct poise_buf folder = {0};
-    int code = sort_folder_of(out, &folder);
+    int code = extmem_folder_of(out, &folder);
 
     set_units(job);
     if (code == 0) {
-        code = sort_output_open(out, job->count * 8, &job->options->disk,
-                                &job->out);
+        code = extmem_output_open(out, job->count * 8, &job->options->disk,
+                                  &job->out);
     }
     if (code == 0) {
         code = rank_memory_bytes(job) <= job->memory
@@ -249,10 +240,10 @@ static int run_alone(const char *in, const char *out,
     if (code == 0) {
         note_run(&job);
         job.result.processes = 1;
-        code = sort_output_commit(job.out, job.count * 8, options->sync);
+        code = extmem_output_commit(job.out, job.count * 8, options->sync);
         job.out = NULL;
     }
-    sort_output_abort(job.out);
+    extmem_output_abort(job.out);
     rank_job_close(&job);
     if (code == 0) {
         *result = job.result;
@@ -269,10 +260,12 @@ static int share_result(struct rank_job *job, struct poise_world *world)
                        result->memory_bytes};
     uint64_t most[] = {result->greatest, result->read_ns, result->walk_ns,
                        result->write_ns};
-    int code = sort_agree(world, poise_world_reduce(world, POISE_SUM, sums, 4));
+    int code =
+        extmem_agree(world, poise_world_reduce(world, POISE_SUM, sums, 4));
 
     if (code == 0) {
-        code = sort_agree(world, poise_world_reduce(world, POISE_MAX, most, 4));
+        code =
+            extmem_agree(world, poise_world_reduce(world, POISE_MAX, most, 4));
     }
     result->lists = sums[0];
     result->read_bytes = sums[1];
@@ -290,25 +283,25 @@ static int share_result(struct rank_job *job, struct poise_world *world)
 static int rank_together(struct rank_job *job, struct poise_world *world,
                          const char *out, bool *fits)
 {
-    int code = sort_output_open_all(world, out, job->count * 8,
-                                    &job->options->disk, &job->out);
+    int code = extmem_output_open_all(world, out, job->count * 8,
+                                      &job->options->disk, &job->out);
 
     if (code == 0) {
         code = rank_in_world(job, world, fits);
     }
     if (code == 0 && *fits) {
-        code = sort_agree(world, refuse_wrong(job));
+        code = extmem_agree(world, refuse_wrong(job));
     }
     if (code == 0 && *fits) {
         note_run(job);
         code = share_result(job, world);
     }
     if (code == 0 && *fits) {
-        code = sort_output_commit_all(world, job->out, job->count * 8,
-                                      job->options->sync);
+        code = extmem_output_commit_all(world, job->out, job->count * 8,
+                                        job->options->sync);
         job->out = NULL;
     }
-    sort_output_abort(job->out);
+    extmem_output_abort(job->out);
     job->out = NULL;
     return code;
 }
@@ -328,8 +321,8 @@ static int run_by_first(struct poise_world *world, const char *in,
         code = run_alone(in, out, &all, result);
     }
     rank_lead_end(&lead);
-    code = sort_agree(world, code);
-    code = code == 0 ? sort_tell_all(world, result, sizeof *result) : code;
+    code = extmem_agree(world, code);
+    code = code == 0 ? extmem_broadcast(world, result, sizeof *result) : code;
     if (poise_world_rank(world) > 0) {
         result->engine = "";
     }
@@ -344,14 +337,14 @@ static int run_by_all(struct poise_world *world, const char *in,
 {
     struct rank_job job;
     unsigned processes = (unsigned)poise_world_size(world);
-    int code = sort_agree(world, open_job(&job, in, out, options));
+    int code = extmem_agree(world, open_job(&job, in, out, options));
 
     if (code == 0) {
-        code = sort_same_size(world, in, job.count);
+        code = extmem_same_size(world, in, job.count);
     }
-    job.memory = sort_share_memory(world, options->memory_bytes);
+    job.memory = extmem_share_memory(world, options->memory_bytes);
     if (code == 0) {
-        code = sort_least(world, &job.memory, 1);
+        code = extmem_least(world, &job.memory, 1);
     }
     if (code == 0) {
         job.threads = 1;
@@ -391,7 +384,7 @@ int poise_listrank_run(const char *in, const char *out,
                        const struct poise_listrank_options *options,
                        struct poise_listrank_result *result)
 {
-    struct poise_world *world = sort_world(options->world);
+    struct poise_world *world = extmem_world(options->world);
     struct poise_listrank_result here;
 
     result = result ? result : &here;

@@ -7,7 +7,7 @@
  *
  * A node is on one walk only, since no node has two predecessors.
  */
-#include "listrank.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -65,7 +65,7 @@ static uint64_t chosen_node(const struct table *table, uint64_t i)
 static void part(const struct rank_job *job, unsigned thread, uint64_t *from,
                  uint64_t *to)
 {
-    uint64_t unit = SORT_PAGE / 8, units = job->count / unit + 1;
+    uint64_t unit = EXTMEM_PAGE / 8, units = job->count / unit + 1;
 
     *from = units * thread / job->threads * unit;
     *to = units * (thread + 1) / job->threads * unit;
@@ -123,16 +123,16 @@ static int read_part(void *arg, unsigned thread)
     struct rank_scan scan;
     uint64_t from, to, first, lists = 0;
     size_t count;
-    int code;
+    int code = 0;
 
     part(job, thread, &from, &to);
-    code = rank_scan_open(&scan, job, from, to,
-                          table->buffers + thread * rank_scan_bytes(job));
+    rank_scan_open(&scan, job, from, to,
+                   table->buffers + thread * rank_scan_bytes(job));
     while (code == 0 && (code = rank_scan_next(&scan, &first, &successors,
                                                &weights, &count)) > 0) {
         take_nodes(table, successors, weights, first, count, &lists);
         mark_followed(table, successors, first, count);
-        code = sort_stopped(&job->stop) ? -ECANCELED : 0;
+        code = extmem_stopped(&job->stop) ? -ECANCELED : 0;
     }
     rank_scan_close(&scan);
     __atomic_fetch_add(&table->lists, lists, __ATOMIC_RELAXED);
@@ -411,7 +411,7 @@ static int write_part(void *arg, unsigned thread)
 {
     struct table *table = arg;
     struct rank_job *job = table->job;
-    struct sort_writes writes = {0};
+    struct extmem_writes writes = {0};
     char *memory = table->buffers + thread * rank_scan_bytes(job);
     uint64_t from, to, greatest = 0;
     unsigned turn = 0;
@@ -425,14 +425,14 @@ static int write_part(void *arg, unsigned thread)
             final_ranks(table, from, count, (uint64_t *)(void *)buffer);
 
         greatest = most > greatest ? most : greatest;
-        code = sort_stopped(&job->stop)
+        code = extmem_stopped(&job->stop)
                    ? -ECANCELED
-                   : sort_output_put(job->out, buffer, count * 8, from * 8,
-                                     &writes);
+                   : extmem_output_put(job->out, buffer, count * 8, from * 8,
+                                       &writes);
         from += count;
         turn ^= 1;
     }
-    last = sort_writes_wait(&writes);
+    last = extmem_writes_wait(&writes);
     while (greatest > __atomic_load_n(&table->greatest, __ATOMIC_RELAXED)) {
         greatest =
             __atomic_exchange_n(&table->greatest, greatest, __ATOMIC_RELAXED);
@@ -503,7 +503,7 @@ static int table_run(struct table *table)
 {
     struct rank_job *job = table->job;
     uint64_t begin = poise_clock_ns(), read, walked;
-    int code = sort_team(job->threads, read_part, table, &job->stop);
+    int code = extmem_team_run(job->threads, read_part, table, &job->stop);
 
     if (code < 0 || !is_fine(&job->wrong)) {
         return code;
@@ -512,13 +512,13 @@ static int table_run(struct table *table)
         table->nodes[chosen_node(table, i)].next |= START;
     }
     read = poise_clock_ns();
-    code = sort_team(job->threads, walk_part, table, &job->stop);
+    code = extmem_team_run(job->threads, walk_part, table, &job->stop);
     if (code == 0) {
         code = rank_walks(table);
     }
     walked = poise_clock_ns();
     if (code == 0) {
-        code = sort_team(job->threads, write_part, table, &job->stop);
+        code = extmem_team_run(job->threads, write_part, table, &job->stop);
     }
     job->result.read_ns = read - begin;
     job->result.walk_ns = walked - read;

@@ -5,93 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- blocks ------------------------------------------------------------- */
-
-int rank_blocks_open(struct rank_blocks *blocks, struct sort_store *store,
-                     char *memory, size_t count, unsigned flights)
-{
-    *blocks = (struct rank_blocks){
-        .store = store,
-        .block_bytes = store->block_bytes,
-        .room = count,
-        .most_flights = flights,
-    };
-    blocks->free_blocks = poise_alloc(count, sizeof *blocks->free_blocks);
-    blocks->flights = poise_alloc(flights, sizeof *blocks->flights);
-    if (!blocks->free_blocks || !blocks->flights) {
-        return -ENOMEM;
-    }
-    for (size_t i = 0; i < count; i++) {
-        blocks->free_blocks[blocks->free_count++] =
-            memory + i * blocks->block_bytes;
-    }
-    return 0;
-}
-
-static int land_first(struct rank_blocks *blocks)
-{
-    struct rank_flight *flight = &blocks->flights[blocks->first_flight];
-    ssize_t n = poise_disk_wait(&flight->transfer);
-
-    blocks->free_blocks[blocks->free_count++] = flight->memory;
-    blocks->first_flight = (blocks->first_flight + 1) % blocks->most_flights;
-    blocks->flight_count--;
-    return n < 0 ? (int)n : 0;
-}
-
-void rank_blocks_close(struct rank_blocks *blocks)
-{
-    while (blocks->flight_count > 0) {
-        land_first(blocks);
-    }
-    free(blocks->free_blocks);
-    free(blocks->flights);
-}
-
-/* Start writing a block, which is free when that is done. */
-static int block_write(struct rank_blocks *blocks, char *block, uint64_t slot,
-                       size_t bytes)
-{
-    struct rank_flight *flight;
-    int code = 0;
-
-    if (blocks->flight_count == blocks->most_flights) {
-        code = land_first(blocks);
-    }
-    if (code < 0) {
-        blocks->free_blocks[blocks->free_count++] = block;
-        return code;
-    }
-    flight = &blocks->flights[(blocks->first_flight + blocks->flight_count++) %
-                              blocks->most_flights];
-    flight->memory = block;
-    sort_store_move(blocks->store, true, slot, block, bytes, &flight->transfer);
-    return 0;
-}
-
-static int block_take(struct rank_blocks *blocks, char **out)
-{
-    int code = 0;
-
-    if (blocks->free_count == 0) {
-        code = land_first(blocks);
-    }
-    if (code == 0) {
-        *out = blocks->free_blocks[--blocks->free_count];
-    }
-    return code;
-}
-
 /* ---- pipes -------------------------------------------------------------- */
 
-int rank_pipes_open(struct rank_pipes *pipes, struct rank_blocks *blocks,
+int rank_pipes_open(struct rank_pipes *pipes, struct extmem_blocks *blocks,
                     uint64_t count, size_t size)
 {
     *pipes = (struct rank_pipes){
         .blocks = blocks,
         .count = count,
         .size = size,
-        .room = blocks->block_bytes / size * size,
+        .room = blocks->store->block_bytes / size * size,
     };
     pipes->pipes = poise_alloc(count, sizeof *pipes->pipes);
     return pipes->pipes ? 0 : -ENOMEM;
@@ -107,7 +30,7 @@ void rank_pipes_close(struct rank_pipes *pipes)
 
 int rank_pipe_turn(struct rank_pipes *pipes, struct rank_pipe *pipe)
 {
-    struct rank_blocks *blocks = pipes->blocks;
+    struct extmem_blocks *blocks = pipes->blocks;
     char *full = pipe->block;
     int code = 0;
 
@@ -122,14 +45,14 @@ int rank_pipe_turn(struct rank_pipes *pipes, struct rank_pipe *pipe)
         pipe->room = room;
     }
     if (full) {
-        uint64_t slot = sort_store_slot(blocks->store);
+        uint64_t slot = extmem_store_slot(blocks->store);
 
         pipe->slots[pipe->count++] = slot;
         pipe->block = NULL;
-        code = block_write(blocks, full, slot, pipes->room);
+        code = extmem_block_write(blocks, full, slot, pipes->room);
     }
     if (code == 0) {
-        code = block_take(blocks, &pipe->block);
+        code = extmem_block_take(blocks, &pipe->block);
     }
     pipe->used = 0;
     return code;
@@ -139,16 +62,16 @@ int rank_pipe_turn(struct rank_pipes *pipes, struct rank_pipe *pipe)
 
 static void drain_ahead(struct rank_drain *drain)
 {
-    struct rank_blocks *blocks = drain->pipes->blocks;
+    struct extmem_blocks *blocks = drain->pipes->blocks;
 
     while (drain->started < drain->pipe->count &&
            drain->started < drain->next + RANK_AHEAD) {
         size_t i = drain->started % RANK_AHEAD;
 
-        sort_store_move(blocks->store, false,
-                        drain->pipe->slots[drain->started],
-                        drain->memory + i * blocks->block_bytes,
-                        drain->pipes->room, &drain->transfers[i]);
+        extmem_store_move(blocks->store, false,
+                          drain->pipe->slots[drain->started],
+                          drain->memory + i * blocks->store->block_bytes,
+                          drain->pipes->room, &drain->transfers[i]);
         drain->started++;
     }
 }
@@ -156,15 +79,12 @@ static void drain_ahead(struct rank_drain *drain)
 int rank_drain_open(struct rank_drain *drain, struct rank_pipes *pipes,
                     uint64_t bucket, char *memory)
 {
-    struct rank_blocks *blocks = pipes->blocks;
-    int code = 0;
+    int code;
 
     *drain = (struct rank_drain){
         .pipes = pipes, .pipe = &pipes->pipes[bucket], .memory = memory};
     /* What is on its way to the disk may be what is to be read. */
-    while (blocks->flight_count > 0 && code == 0) {
-        code = land_first(blocks);
-    }
+    code = extmem_blocks_wait(pipes->blocks);
     if (code == 0) {
         drain_ahead(drain);
     }
@@ -188,7 +108,8 @@ int rank_drain_next(struct rank_drain *drain, const void **messages,
             return (int)n;
         }
         drain->next++;
-        *messages = drain->memory + i * drain->pipes->blocks->block_bytes;
+        *messages =
+            drain->memory + i * drain->pipes->blocks->store->block_bytes;
         *count = drain->pipes->room / drain->pipes->size;
         return 1;
     }
@@ -205,7 +126,7 @@ int rank_drain_next(struct rank_drain *drain, const void **messages,
 int rank_drain_close(struct rank_drain *drain)
 {
     struct rank_pipe *pipe = drain->pipe;
-    struct rank_blocks *blocks;
+    struct extmem_blocks *blocks;
     int code;
 
     if (!pipe) {
@@ -215,9 +136,9 @@ int rank_drain_close(struct rank_drain *drain)
     for (int i = 0; i < RANK_AHEAD; i++) {
         poise_disk_wait(&drain->transfers[i]);
     }
-    code = sort_store_free_slots(blocks->store, pipe->slots, pipe->count);
+    code = extmem_store_free_slots(blocks->store, pipe->slots, pipe->count);
     if (pipe->block) {
-        blocks->free_blocks[blocks->free_count++] = pipe->block;
+        extmem_block_free(blocks, pipe->block);
     }
     free(pipe->slots);
     *pipe = (struct rank_pipe){0};

@@ -2,30 +2,12 @@
  * Messages from bucket to bucket, through scratch files: for each kind of
  * message a pipe into each bucket. One thread.
  */
-#ifndef POISE_EXTMEM_RANK_PIPES_H
-#define POISE_EXTMEM_RANK_PIPES_H
+#ifndef POISE_LISTRANK_PIPES_H
+#define POISE_LISTRANK_PIPES_H
 
-#include "extmem/internal.h"
+#include "extmem/file/file.h"
 
 #include <string.h>
-
-/** Blocks and what is on its way to the disk. */
-struct rank_blocks {
-    struct sort_store *store;
-    size_t block_bytes;
-    char **free_blocks; /**< owned */
-    size_t free_count, room;
-    struct rank_flight {
-        struct poise_disk_transfer transfer;
-        char *memory;
-    } * flights; /**< owned */
-    unsigned first_flight, flight_count, most_flights;
-};
-/** `count` blocks in `memory`, some of which may be on their way. */
-int rank_blocks_open(struct rank_blocks *blocks, struct sort_store *store,
-                     char *memory, size_t count, unsigned flights);
-/** Waits for what is on its way. */
-void rank_blocks_close(struct rank_blocks *blocks);
 
 struct rank_pipe {
     uint64_t *slots; /**< owned: full blocks */
@@ -36,12 +18,12 @@ struct rank_pipe {
 
 /** All pipes of one kind; messages have `size` bytes. */
 struct rank_pipes {
-    struct rank_blocks *blocks;
+    struct extmem_blocks *blocks;
     struct rank_pipe *pipes; /**< owned, one for each bucket */
     uint64_t count;
     size_t size, room; /**< of a message, of a block in whole messages */
 };
-int rank_pipes_open(struct rank_pipes *pipes, struct rank_blocks *blocks,
+int rank_pipes_open(struct rank_pipes *pipes, struct extmem_blocks *blocks,
                     uint64_t count, size_t size);
 void rank_pipes_close(struct rank_pipes *pipes);
 /** The block is full or missing: make room for a message. */

@@ -5,7 +5,7 @@
  * memory: what they have in common (rank_world.c), what they say to each other
  * (rank_talk.c), walkers (rank_walk.c) and the list of walks (rank_table.c).
  */
-#include "listrank.h"
+#include "internal.h"
 
 #include <string.h>
 
@@ -23,7 +23,7 @@ enum {
 };
 
 enum {
-    RANK_TAG_MARKS = SORT_TAG_TURN + 1, /* nodes that have a predecessor */
+    RANK_TAG_MARKS = EXTMEM_TAG_OWN, /* nodes that have a predecessor */
     RANK_TAG_WALKERS,
     RANK_TAG_ENDS, /* of walks, to where they began */
 };
@@ -61,8 +61,8 @@ struct letter {
 
 struct crew {
     struct rank_job *job;
-    struct sort_run run; /* what the conversation needs of one */
-    struct sort_peers peers;
+    struct extmem_peers peers;
+    bool stop;                   /* something failed */
     uint64_t each, first, count; /* nodes of a process, and of this one */
     struct node *nodes;          /* owned, huge */
     uint64_t *followed;          /* owned, huge: as in rank_memory.c */
@@ -142,8 +142,6 @@ void crew_drop_letter(struct crew *crew);
 bool crew_hear(struct crew *crew);
 /** Talk until all have nothing more to say. */
 int crew_farewell(struct crew *crew);
-/** The next conversation. */
-void crew_begin_talk(struct crew *crew);
 
 /* ---- rank_walk.c -------------------------------------------------------- */
 

@@ -1,32 +1,26 @@
 /* Successors and weights, read side by side. */
-#include "listrank.h"
+#include "internal.h"
 
 #include <errno.h>
 
 size_t rank_scan_bytes(const struct rank_job *job)
 {
-    return sort_reader_bytes(job->chunk) * (job->weights ? 2 : 1);
+    return extmem_reader_bytes(job->chunk) * (job->weights ? 2 : 1);
 }
 
-int rank_scan_open(struct rank_scan *scan, const struct rank_job *job,
-                   uint64_t from, uint64_t to, char *memory)
+void rank_scan_open(struct rank_scan *scan, const struct rank_job *job,
+                    uint64_t from, uint64_t to, char *memory)
 {
-    int code = 0;
-
     *scan =
         (struct rank_scan){.has_weights = job->weights != NULL, .first = from};
-    scan->bounds[0] = from * 8;
-    scan->bounds[1] = to * 8;
-    for (int i = 0; i < 1 + scan->has_weights && code == 0; i++) {
-        scan->run[i].in = i == 0 ? job->in : job->weights;
-        scan->run[i].plan.lanes = 1;
-        scan->source[i] =
-            (struct sort_source){.run = &scan->run[i], .bounds = scan->bounds};
-        code = sort_reader_open(
-            &scan->reader[i], &scan->source[i], 0,
-            memory + (size_t)i * sort_reader_bytes(job->chunk), job->chunk);
+    for (int i = 0; i < 1 + scan->has_weights; i++) {
+        struct extmem_part part =
+            extmem_part_of(i == 0 ? job->in : job->weights, from * 8, to * 8);
+
+        extmem_reader_open(&scan->reader[i], &part,
+                           memory + (size_t)i * extmem_reader_bytes(job->chunk),
+                           job->chunk);
     }
-    return code;
 }
 
 int rank_scan_next(struct rank_scan *scan, uint64_t *first,
@@ -38,7 +32,7 @@ int rank_scan_next(struct rank_scan *scan, uint64_t *first,
     int code = 0;
 
     for (int i = 0; i < 1 + scan->has_weights; i++) {
-        code = sort_reader_next(&scan->reader[i], &data[i], &len[i]);
+        code = extmem_reader_next(&scan->reader[i], &data[i], &len[i]);
         if (code <= 0) {
             return code;
         }
@@ -54,8 +48,6 @@ int rank_scan_next(struct rank_scan *scan, uint64_t *first,
 void rank_scan_close(struct rank_scan *scan)
 {
     for (int i = 0; i < 2; i++) {
-        if (scan->reader[i].source) {
-            sort_reader_close(&scan->reader[i]);
-        }
+        extmem_reader_close(&scan->reader[i]);
     }
 }

@@ -58,7 +58,7 @@ static int join_walks(struct crew *crew, struct crew_table *table,
     if (!table->walks) {
         return -ENOMEM;
     }
-    for (unsigned i = 0; i < crew->run.processes; i++) {
+    for (unsigned i = 0; i < crew->peers.processes; i++) {
         size_t len;
         const void *walks = poise_reader_blob(&reader, &len);
 
@@ -74,30 +74,31 @@ static int join_walks(struct crew *crew, struct crew_table *table,
 
 static int set_bases(struct crew *crew, struct crew_table *table)
 {
-    unsigned n = crew->run.processes;
+    unsigned n = crew->peers.processes;
     int code = 0;
 
     table->bases = poise_alloc(n, sizeof *table->bases);
-    code = sort_agree(crew->run.world, table->bases ? 0 : -ENOMEM);
+    code = extmem_agree(crew->peers.world, table->bases ? 0 : -ENOMEM);
     if (code < 0) {
         return code;
     }
-    for (unsigned i = crew->run.rank + 1; i < n; i++) {
+    for (unsigned i = crew->peers.rank + 1; i < n; i++) {
         table->bases[i] = crew->walk_count;
     }
     table->count = crew->walk_count;
-    code = poise_world_reduce(crew->run.world, POISE_SUM, table->bases, n);
-    code = sort_agree(crew->run.world, code);
+    code = poise_world_reduce(crew->peers.world, POISE_SUM, table->bases, n);
+    code = extmem_agree(crew->peers.world, code);
     if (code == 0) {
-        code = poise_world_reduce(crew->run.world, POISE_SUM, &table->count, 1);
-        code = sort_agree(crew->run.world, code);
+        code =
+            poise_world_reduce(crew->peers.world, POISE_SUM, &table->count, 1);
+        code = extmem_agree(crew->peers.world, code);
     }
     return code;
 }
 
 int crew_rank_walks(struct crew *crew, struct crew_table *table)
 {
-    struct poise_world *world = crew->run.world;
+    struct poise_world *world = crew->peers.world;
     struct poise_buf all = {0};
     int code = set_bases(crew, table);
 
@@ -106,22 +107,22 @@ int crew_rank_walks(struct crew *crew, struct crew_table *table)
     }
     code = poise_world_gather(world, 0, crew->walks,
                               crew->walk_count * sizeof *crew->walks, &all);
-    if (code == 0 && crew->run.rank == 0) {
+    if (code == 0 && crew->peers.rank == 0) {
         code = join_walks(crew, table, &all);
         poise_buf_reset(&all);
     }
-    if (code == 0 && crew->run.rank == 0) {
+    if (code == 0 && crew->peers.rank == 0) {
         code = rank_table(table);
     }
-    if (code == 0 && crew->run.rank == 0) {
+    if (code == 0 && crew->peers.rank == 0) {
         code = poise_buf_append(&all, table->walks,
                                 table->count * sizeof *table->walks);
     }
-    code = sort_agree(world, code);
+    code = extmem_agree(world, code);
     if (code == 0) {
         code = poise_world_broadcast(world, 0, &all);
     }
-    if (code == 0 && crew->run.rank > 0) {
+    if (code == 0 && crew->peers.rank > 0) {
         table->walks = poise_alloc(table->count + 1, sizeof *table->walks);
         code = table->walks ? 0 : -ENOMEM;
         if (code == 0 && table->count > 0) {
@@ -129,5 +130,5 @@ int crew_rank_walks(struct crew *crew, struct crew_table *table)
         }
     }
     poise_buf_free(&all);
-    return sort_agree(world, code);
+    return extmem_agree(world, code);
 }

@@ -36,7 +36,7 @@ static uint64_t next_head(struct crew *crew)
 
 static bool begin_walk(struct crew *crew, struct walker *walker)
 {
-    uint64_t owner = (uint64_t)crew->run.rank << ID_BITS;
+    uint64_t owner = (uint64_t)crew->peers.rank << ID_BITS;
 
     if (crew->begun - crew->ended >= MOST_OUT) {
         return false;
@@ -82,7 +82,7 @@ static void end_walk(struct crew *crew, const struct walker *walker,
     struct walk_end record = {walker->id, walker->sum, end};
     unsigned origin = (unsigned)(walker->id >> ID_BITS);
 
-    if (origin == crew->run.rank) {
+    if (origin == crew->peers.rank) {
         struct poise_message own = {.data = &record, .len = sizeof record};
 
         crew_take_ends(crew, &own);
@@ -101,7 +101,7 @@ static bool step(struct crew *crew, struct walker *walker, bool fresh)
 
     if (!fresh && (next & START)) {
         end_walk(crew, walker,
-                 (uint64_t)crew->run.rank << ID_BITS | place >> SPACING_BITS);
+                 (uint64_t)crew->peers.rank << ID_BITS | place >> SPACING_BITS);
         return false;
     }
     node->value = walker->sum;
@@ -130,7 +130,7 @@ static void move_all(struct crew *crew)
     bool fresh[AT_ONCE];
     unsigned on = 0;
 
-    for (unsigned round = 1; !sort_stopped(&crew->run.stop); round++) {
+    for (unsigned round = 1; !extmem_stopped(&crew->stop); round++) {
         while (on < AT_ONCE && next_walker(crew, &walkers[on], &fresh[on])) {
             __builtin_prefetch(&crew->nodes[walkers[on].at - crew->first], 1);
             on++;
@@ -157,27 +157,23 @@ static void move_all(struct crew *crew)
 
 int crew_walk(struct crew *crew)
 {
-    struct sort_peers *peers = &crew->peers;
+    struct extmem_peers *peers = &crew->peers;
 
-    crew_begin_talk(crew);
+    extmem_peers_begin(peers);
     do {
         move_all(crew);
         crew_flush_all(crew, crew->walkers, RANK_TAG_WALKERS);
         crew_flush_all(crew, crew->ends, RANK_TAG_ENDS);
-        if (sort_stopped(&crew->run.stop)) {
+        if (extmem_stopped(&crew->stop)) {
             break;
         }
         if (crew->ended == crew->walk_count) {
-            for (unsigned i = 0; i < crew->run.processes; i++) {
-                if (!peers->lines[i].ended) {
-                    sort_peers_end(peers, i, SORT_TAG_END);
-                }
-            }
+            extmem_peers_end_all(peers, EXTMEM_TAG_END);
         }
-        if (!crew_hear(crew) && !crew->letters && !sort_peers_over(peers)) {
-            sort_peers_wait(peers);
+        if (!crew_hear(crew) && !crew->letters && !extmem_peers_over(peers)) {
+            extmem_peers_wait(peers);
         }
-    } while (!sort_peers_over(peers));
+    } while (!extmem_peers_over(peers));
     return crew_farewell(crew);
 }
 

@@ -18,17 +18,17 @@
 
 static void send_marks(struct crew *crew, unsigned dest)
 {
-    struct sort_line *line = &crew->peers.lines[dest];
+    struct extmem_peer *peer = &crew->peers.all[dest];
 
     /* Others wait for what they sent to be taken. */
     crew_hear(crew);
-    while (line->under_way >= WINDOW && !sort_stopped(&crew->run.stop)) {
+    while (peer->under_way >= WINDOW && !extmem_stopped(&crew->stop)) {
         if (!crew_hear(crew)) {
-            sort_peers_wait(&crew->peers);
+            extmem_peers_wait(&crew->peers);
         }
     }
-    if (crew->walkers[dest].used > 0 && !sort_stopped(&crew->run.stop)) {
-        line->under_way++;
+    if (crew->walkers[dest].used > 0 && !extmem_stopped(&crew->stop)) {
+        peer->under_way++;
         crew_flush(crew, crew->walkers, dest, RANK_TAG_MARKS);
     }
 }
@@ -73,9 +73,10 @@ static int read_part(struct crew *crew)
     struct rank_scan scan;
     uint64_t first;
     size_t count;
-    int code = rank_scan_open(&scan, crew->job, crew->first,
-                              crew->first + crew->count, crew->buffer);
+    int code = 0;
 
+    rank_scan_open(&scan, crew->job, crew->first, crew->first + crew->count,
+                   crew->buffer);
     while (code == 0 && (code = rank_scan_next(&scan, &first, &successors,
                                                &weights, &count)) > 0) {
         take_nodes(crew, successors, weights, first, count);
@@ -84,9 +85,9 @@ static int read_part(struct crew *crew)
     }
     rank_scan_close(&scan);
     if (code < 0) {
-        sort_peers_fail(&crew->peers, code);
+        extmem_peers_fail(&crew->peers, code);
     }
-    for (unsigned i = 0; i < crew->run.processes; i++) {
+    for (unsigned i = 0; i < crew->peers.processes; i++) {
         send_marks(crew, i);
     }
     return crew_farewell(crew);
@@ -122,7 +123,7 @@ static void final_ranks(struct crew *crew, const struct crew_table *table,
 static int write_part(struct crew *crew, const struct crew_table *table)
 {
     struct rank_job *job = crew->job;
-    struct sort_writes writes = {0};
+    struct extmem_writes writes = {0};
     uint64_t from = 0;
     unsigned turn = 0;
     int code = 0, last;
@@ -133,12 +134,12 @@ static int write_part(struct crew *crew, const struct crew_table *table)
         size_t count = most < left ? most : left;
 
         final_ranks(crew, table, from, count, (uint64_t *)(void *)buffer);
-        code = sort_output_put(job->out, buffer, count * 8,
-                               (crew->first + from) * 8, &writes);
+        code = extmem_output_put(job->out, buffer, count * 8,
+                                 (crew->first + from) * 8, &writes);
         from += count;
         turn ^= 1;
     }
-    last = sort_writes_wait(&writes);
+    last = extmem_writes_wait(&writes);
     return code < 0 ? code : last;
 }
 
@@ -153,7 +154,7 @@ static uint64_t nodes_of_each(const struct rank_job *job, unsigned processes)
 
 static size_t boxes_bytes(const struct crew *crew)
 {
-    return (size_t)2 * crew->run.processes * BATCH * sizeof(struct walker);
+    return (size_t)2 * crew->peers.processes * BATCH * sizeof(struct walker);
 }
 
 uint64_t rank_world_bytes(const struct rank_job *job, unsigned processes)
@@ -172,20 +173,24 @@ uint64_t rank_world_bytes(const struct rank_job *job, unsigned processes)
 static int crew_share_fits(struct crew *crew)
 {
     uint64_t fits = crew->fits;
-    int code = sort_least(crew->run.world, &fits, 1);
+    int code = extmem_least(crew->peers.world, &fits, 1);
 
     crew->fits = fits;
     return code;
 }
 
-static int crew_open(struct crew *crew)
+static int crew_open(struct crew *crew, struct poise_world *world)
 {
-    unsigned n = crew->run.processes;
+    int code = extmem_peers_open(&crew->peers, world, &crew->stop);
+    unsigned n = crew->peers.processes;
     char *boxes;
 
     crew->last_letter = &crew->letters;
+    if (code < 0) {
+        return code;
+    }
     crew->each = nodes_of_each(crew->job, n);
-    crew->first = crew->each * crew->run.rank;
+    crew->first = crew->each * crew->peers.rank;
     crew->first =
         crew->first < crew->job->count ? crew->first : crew->job->count;
     crew->count = crew->job->count - crew->first;
@@ -204,7 +209,7 @@ static int crew_open(struct crew *crew)
     for (unsigned i = 0; i < 2 * n; i++) {
         crew->walkers[i].data = boxes + i * BATCH * sizeof(struct walker);
     }
-    return sort_peers_open(&crew->peers, &crew->run);
+    return 0;
 }
 
 static void crew_close(struct crew *crew)
@@ -212,7 +217,7 @@ static void crew_close(struct crew *crew)
     while (crew->letters) {
         crew_drop_letter(crew);
     }
-    sort_peers_close(&crew->peers);
+    extmem_peers_close(&crew->peers);
     if (crew->walkers) {
         free(crew->walkers[0].data);
     }
@@ -228,7 +233,7 @@ static int share_wrong(struct crew *crew, bool *is_fine)
 {
     struct rank_wrong *wrong = &crew->job->wrong;
     uint64_t least[] = {wrong->past, wrong->twice, wrong->cycle};
-    int code = sort_least(crew->run.world, least, 3);
+    int code = extmem_least(crew->peers.world, least, 3);
 
     *wrong = (struct rank_wrong){least[0], least[1], least[2]};
     *is_fine =
@@ -238,30 +243,30 @@ static int share_wrong(struct crew *crew, bool *is_fine)
 
 static int crew_run(struct crew *crew)
 {
-    struct poise_world *world = crew->run.world;
+    struct poise_world *world = crew->peers.world;
     struct poise_listrank_result *result = &crew->job->result;
     struct crew_table table = {0};
     uint64_t begin = poise_clock_ns(), read, walked;
     bool is_fine = true;
-    int code = sort_agree(world, read_part(crew));
+    int code = extmem_agree(world, read_part(crew));
 
     code = code < 0 ? code : share_wrong(crew, &is_fine);
     if (code < 0 || !is_fine) {
         return code;
     }
     read = poise_clock_ns();
-    code = sort_agree(world, crew_make_walks(crew));
+    code = extmem_agree(world, crew_make_walks(crew));
     code = code < 0 ? code : crew_share_fits(crew);
     if (code < 0 || !crew->fits) {
         return code;
     }
-    code = sort_agree(world, crew_walk(crew));
+    code = extmem_agree(world, crew_walk(crew));
     if (code == 0) {
         code = crew_rank_walks(crew, &table);
     }
     walked = poise_clock_ns();
     if (code == 0) {
-        code = sort_agree(world, write_part(crew, &table));
+        code = extmem_agree(world, write_part(crew, &table));
     }
     code = code < 0 ? code : share_wrong(crew, &is_fine);
     free(table.bases);
@@ -276,14 +281,8 @@ static int crew_run(struct crew *crew)
 
 int rank_in_world(struct rank_job *job, struct poise_world *world, bool *fits)
 {
-    struct crew crew = {
-        .job = job,
-        .fits = true,
-        .run = {.world = world,
-                .rank = (unsigned)poise_world_rank(world),
-                .processes = (unsigned)poise_world_size(world)},
-    };
-    int code = sort_agree(world, crew_open(&crew));
+    struct crew crew = {.job = job, .fits = true};
+    int code = extmem_agree(world, crew_open(&crew, world));
 
     if (code == 0) {
         code = crew_run(&crew);

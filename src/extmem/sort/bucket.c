@@ -1,5 +1,5 @@
 /* Buckets: what is common to both passes. */
-#include "extmem/internal.h"
+#include "internal.h"
 
 #include <stdlib.h>
 
@@ -24,6 +24,24 @@ void sort_buckets_free(struct sort_buckets *buckets)
     buckets->count = 0;
 }
 
+int sort_bucket_release(const struct sort_bucket *bucket,
+                        struct extmem_store *store)
+{
+    int code = 0;
+
+    for (unsigned i = 0; i < bucket->stream_count; i++) {
+        const struct sort_stream *stream = &bucket->streams[i];
+
+        for (size_t j = 0; j < stream->count && code == 0; j++) {
+            if (!stream->spans[j].memory) {
+                code =
+                    extmem_store_free_slots(store, &stream->spans[j].slot, 1);
+            }
+        }
+    }
+    return code;
+}
+
 bool sort_bucket_fits(const struct sort_run *run,
                       const struct sort_bucket *bucket)
 {
@@ -33,7 +51,7 @@ bool sort_bucket_fits(const struct sort_run *run,
         return true;
     }
     for (unsigned i = 0; i < bucket->stream_count; i++) {
-        bytes += sort_round_up(bucket->streams[i].bytes, SORT_PAGE);
+        bytes += extmem_round_up(bucket->streams[i].bytes, EXTMEM_PAGE);
     }
     return bytes <= run->plan.bucket_limit &&
            (run->plan.entries == 0 || bucket->items <= run->plan.entries);

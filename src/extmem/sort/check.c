@@ -1,5 +1,5 @@
 /* Whether a file is sorted, and the checksum of what it holds. */
-#include "extmem/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <string.h>
@@ -39,32 +39,31 @@ static int check_item(void *arg, const unsigned char *item, size_t len)
 
 static int check_all(struct sort_run *run, struct check *check)
 {
-    uint64_t bounds[2] = {0, run->in_bytes};
-    struct sort_source source = {.run = run, .bounds = bounds};
+    struct extmem_part whole = extmem_part_of(run->in, 0, run->in_bytes);
     size_t chunk = 1 << 20, len;
-    struct sort_reader reader;
+    struct extmem_reader reader;
     struct sort_cutter cutter = {
         .item_bytes = run->shape == SORT_TEXT ? 0 : run->item_bytes,
         .item = check_item,
         .arg = check,
     };
-    char *memory = poise_huge_alloc(sort_reader_bytes(chunk));
+    char *memory = poise_huge_alloc(extmem_reader_bytes(chunk));
     const char *data;
-    int code;
+    int code = 0;
 
     if (!memory) {
         return -ENOMEM;
     }
-    code = sort_reader_open(&reader, &source, 0, memory, chunk);
-    while (code == 0 && (code = sort_reader_next(&reader, &data, &len)) > 0) {
+    extmem_reader_open(&reader, &whole, memory, chunk);
+    while (code == 0 && (code = extmem_reader_next(&reader, &data, &len)) > 0) {
         code = sort_cutter_feed(&cutter, data, len);
     }
     if (code == 0) {
         code = sort_cutter_end(&cutter);
     }
-    sort_reader_close(&reader);
+    extmem_reader_close(&reader);
     poise_buf_free(&cutter.carry);
-    poise_huge_free(memory, sort_reader_bytes(chunk));
+    poise_huge_free(memory, extmem_reader_bytes(chunk));
     return code;
 }
 
@@ -77,7 +76,6 @@ int poise_sort_check(const char *path, const struct poise_sort_options *options,
         .type = options->type,
         .shape = sort_shape_of(&options->type),
         .item_bytes = sort_item_bytes(&options->type),
-        .plan = {.lanes = 1},
     };
     int code = sort_input_open(path, options, &run.in, &run.in_bytes);
 

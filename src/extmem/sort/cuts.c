@@ -2,7 +2,7 @@
  * Thresholds between buckets, from a random sample of the keys. A key that
  * fills a bucket by itself gets one of its own, which needs no sorting.
  */
-#include "extmem/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ struct sample {
     size_t look, stride;
     uint64_t reads;
     char *memory;
-    struct sort_fetch fetches[AT_ONCE];
+    struct extmem_fetch fetches[AT_ONCE];
     struct sort_key *keys; /* `bytes` are offsets into the text */
     size_t count, room;
     struct poise_buf text;
@@ -41,7 +41,7 @@ static int take_key(struct sample *sample, struct sort_key key)
 }
 
 /* Lines that begin in the sample. */
-static int take_lines(struct sample *sample, const struct sort_fetch *fetch,
+static int take_lines(struct sample *sample, const struct extmem_fetch *fetch,
                       bool at_begin)
 {
     const struct poise_sort_type *type = &sample->source->run->type;
@@ -63,7 +63,7 @@ static int take_lines(struct sample *sample, const struct sort_fetch *fetch,
     return code;
 }
 
-static int take_fixed(struct sample *sample, const struct sort_fetch *fetch)
+static int take_fixed(struct sample *sample, const struct extmem_fetch *fetch)
 {
     const struct sort_run *run = sample->source->run;
     size_t step = run->item_bytes;
@@ -123,16 +123,19 @@ static int sample_some(struct sample *sample, struct poise_rng *rng,
     int code = 0;
 
     for (unsigned i = 0; i < count; i++) {
+        struct extmem_part part;
+        uint64_t left;
         unsigned lane;
 
         places[i] = pick(sample, rng, first + i, &lane);
-        sort_source_start(sample->source, lane, places[i], sample->look,
-                          sample->memory + i * sample->stride,
-                          &sample->fetches[i]);
+        part = sort_source_part(sample->source, lane);
+        left = part.bytes - places[i];
+        part.start(&part, places[i], left < sample->look ? left : sample->look,
+                   sample->memory + i * sample->stride, &sample->fetches[i]);
     }
     for (unsigned i = 0; i < count; i++) {
-        struct sort_fetch *fetch = &sample->fetches[i];
-        int one = sort_source_finish(fetch);
+        struct extmem_fetch *fetch = &sample->fetches[i];
+        int one = extmem_fetch_finish(fetch);
 
         if (one == 0 && code == 0) {
             one = sample->source->run->shape == SORT_TEXT
@@ -157,7 +160,7 @@ static int sample_take(struct sample *sample, uint64_t reads)
 
     /* The same buckets for the same data: runs can be compared. */
     poise_rng_seed(&rng, sample->source->run->in_bytes);
-    sample->stride = sample->look + 2 * SORT_PAGE;
+    sample->stride = sample->look + 2 * EXTMEM_PAGE;
     sample->reads = reads;
     sample->room = reads * EACH;
     sample->keys = poise_alloc(sample->room, sizeof *sample->keys);
@@ -228,7 +231,7 @@ static int sample_gather(struct sample *sample)
 
     poise_buf_blob(&mine, sample->keys, sample->count * sizeof *sample->keys);
     poise_buf_blob(&mine, sample->text.data, sample->text.len);
-    code = sort_agree(run->world, mine.error);
+    code = extmem_agree(run->world, mine.error);
     if (code == 0) {
         code = poise_world_gather(run->world, 0, mine.data, mine.len, &all);
     }
@@ -245,7 +248,7 @@ static int sample_gather(struct sample *sample)
     }
     poise_buf_free(&mine);
     poise_buf_free(&all);
-    return sort_agree(run->world, code);
+    return extmem_agree(run->world, code);
 }
 
 static void sample_free(struct sample *sample)
@@ -485,7 +488,7 @@ static int cuts_tell(struct sort_cuts *cuts, const struct sort_run *run,
     struct poise_buf buf = {0};
     int code = run->rank == 0 ? cuts_write(cuts, &buf) : 0;
 
-    code = sort_agree(run->world, code);
+    code = extmem_agree(run->world, code);
     if (code == 0) {
         code = poise_world_broadcast(run->world, 0, &buf);
     }
@@ -493,7 +496,7 @@ static int cuts_tell(struct sort_cuts *cuts, const struct sort_run *run,
         code = cuts_read(cuts, &buf, most);
     }
     poise_buf_free(&buf);
-    return sort_agree(run->world, code);
+    return extmem_agree(run->world, code);
 }
 
 static int cuts_choose(struct sort_cuts *cuts, const struct sample *sample,
@@ -532,7 +535,7 @@ static int sample_all(struct sample *sample, uint64_t reads, size_t look,
         code = sample_take(sample, reads / 4 + 1);
     }
     if (is_shared) {
-        code = sort_agree(source->run->world, code);
+        code = extmem_agree(source->run->world, code);
         code = code < 0 ? code : sample_gather(sample);
     }
     if (code == 0) {
@@ -558,7 +561,7 @@ int sort_cuts_make(const struct sort_source *source, uint32_t buckets,
     if (!cuts.thresholds || !cuts.uniform) {
         code = -ENOMEM;
     }
-    code = is_shared ? sort_agree(run->world, code) : code;
+    code = is_shared ? extmem_agree(run->world, code) : code;
     if (code == 0 && reads > 0) {
         code = sample_all(&sample, reads, look, is_shared);
     }
@@ -566,7 +569,7 @@ int sort_cuts_make(const struct sort_source *source, uint32_t buckets,
         code = cuts_choose(&cuts, &sample, buckets);
     }
     if (is_shared) {
-        code = sort_agree(run->world, code);
+        code = extmem_agree(run->world, code);
         code = code < 0 ? code : cuts_tell(&cuts, run, buckets);
     }
     if (code == 0) {
@@ -576,7 +579,7 @@ int sort_cuts_make(const struct sort_source *source, uint32_t buckets,
         code = make_cells(&cuts);
     }
     sample_free(&sample);
-    code = is_shared ? sort_agree(run->world, code) : code;
+    code = is_shared ? extmem_agree(run->world, code) : code;
     if (code < 0) {
         sort_cuts_free(&cuts);
         return code;

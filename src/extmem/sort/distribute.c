@@ -4,17 +4,11 @@
  * that another process owns are sent to it; what others send is taken in by the
  * thread that the world belongs to, as by another lane.
  */
-#include "extmem/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-/** A block that is on its way to the disk. */
-struct flight {
-    struct poise_disk_transfer transfer;
-    char *memory;
-};
 
 enum { MOST_FLIGHTS = 32 };
 
@@ -34,12 +28,9 @@ struct lane {
     unsigned number;
     uint32_t buckets;
     struct cursor *cursors; /* owned */
-    char **free_blocks;     /* owned */
-    size_t free_count;
+    struct extmem_blocks blocks;
     struct sort_exchange *exchange; /* NULL: there are no other processes */
     struct sort_parcel *free_parcels;
-    struct flight flights[MOST_FLIGHTS];
-    unsigned first_flight, flight_count;
     uint64_t checksum;
     struct sort_cutter cutter;
     char *sink; /* what is only counted goes here */
@@ -47,67 +38,26 @@ struct lane {
 
 /* ---- blocks ------------------------------------------------------------- */
 
-static int land_first(struct lane *lane)
-{
-    struct flight *flight = &lane->flights[lane->first_flight];
-    ssize_t n = poise_disk_wait(&flight->transfer);
-
-    lane->free_blocks[lane->free_count++] = flight->memory;
-    lane->first_flight = (lane->first_flight + 1) % MOST_FLIGHTS;
-    lane->flight_count--;
-    return n < 0 ? (int)n : 0;
-}
-
 /* Memory for a block: one that may stay if there is any. */
 static int block_take(struct lane *lane, char **out)
 {
-    struct sort_store *store = &lane->run->store;
-    uint64_t i = store->resident_blocks;
-    int code = 0;
+    struct sort_run *run = lane->run;
+    uint64_t i = run->resident_blocks;
 
-    if (__atomic_load_n(&store->resident_next, __ATOMIC_RELAXED) < i) {
-        i = __atomic_fetch_add(&store->resident_next, 1, __ATOMIC_RELAXED);
+    if (__atomic_load_n(&run->resident_next, __ATOMIC_RELAXED) < i) {
+        i = __atomic_fetch_add(&run->resident_next, 1, __ATOMIC_RELAXED);
     }
-    if (i < store->resident_blocks) {
-        *out = store->resident + i * store->block_bytes;
+    if (i < run->resident_blocks) {
+        *out = run->resident + i * run->plan.block;
         return 0;
     }
-    while (lane->free_count == 0 && code == 0) {
-        code = land_first(lane);
-    }
-    if (code == 0) {
-        *out = lane->free_blocks[--lane->free_count];
-    }
-    return code;
+    return extmem_block_take(&lane->blocks, out);
 }
 
-static bool stays(const struct sort_store *store, const char *block)
+static bool stays(const struct sort_run *run, const char *block)
 {
-    return block >= store->resident &&
-           block <
-               store->resident + store->resident_blocks * store->block_bytes;
-}
-
-static int block_write(struct lane *lane, char *block, uint64_t slot,
-                       uint64_t bytes)
-{
-    struct flight *flight;
-    int code = 0;
-
-    if (lane->flight_count == MOST_FLIGHTS) {
-        code = land_first(lane);
-    }
-    flight = &lane->flights[(lane->first_flight + lane->flight_count) %
-                            MOST_FLIGHTS];
-    flight->memory = block;
-    lane->flight_count++;
-    if (code < 0) {
-        flight->transfer = (struct poise_disk_transfer){0};
-        return code;
-    }
-    sort_store_move(&lane->run->store, true, slot, block, bytes,
-                    &flight->transfer);
-    return 0;
+    return block >= run->resident &&
+           block < run->resident + run->resident_blocks * run->plan.block;
 }
 
 static bool is_sent(const struct lane *lane, const struct cursor *cursor)
@@ -144,7 +94,6 @@ static void parcel_send(struct lane *lane, struct cursor *cursor)
 /* Close the block of a bucket: it stays, is sent, or goes to the disk. */
 static int block_end(struct lane *lane, struct cursor *cursor)
 {
-    struct sort_store *store = &lane->run->store;
     struct sort_stream *stream = cursor->stream;
     struct sort_span span = {.bytes = (uint64_t)(cursor->at - cursor->begin)};
 
@@ -164,14 +113,15 @@ static int block_end(struct lane *lane, struct cursor *cursor)
         stream->room = room;
     }
     stream->bytes += span.bytes;
-    if (stays(store, cursor->begin)) {
+    if (stays(lane->run, cursor->begin)) {
         span.memory = cursor->begin;
         stream->spans[stream->count++] = span;
         return 0;
     }
-    span.slot = sort_store_slot(store);
+    span.slot = extmem_store_slot(&lane->run->store);
     stream->spans[stream->count++] = span;
-    return block_write(lane, cursor->begin, span.slot, span.bytes);
+    return extmem_block_write(&lane->blocks, cursor->begin, span.slot,
+                              span.bytes);
 }
 
 static int block_begin(struct lane *lane, struct cursor *cursor)
@@ -191,7 +141,7 @@ static int block_begin(struct lane *lane, struct cursor *cursor)
         return code;
     }
     cursor->at = cursor->begin;
-    cursor->end = cursor->begin + lane->run->store.block_bytes;
+    cursor->end = cursor->begin + lane->run->plan.block;
     return 0;
 }
 
@@ -329,7 +279,7 @@ static int lane_open(struct lane *lane, struct pass *pass, unsigned number,
     const struct sort_plan *plan = &pass->run->plan;
     size_t blocks = plan->buckets + plan->spare_blocks;
     unsigned stream = number;
-    int code = 0;
+    int code;
 
     lane->run = pass->run;
     lane->source = pass->source;
@@ -343,8 +293,7 @@ static int lane_open(struct lane *lane, struct pass *pass, unsigned number,
         .arg = lane,
     };
     lane->cursors = poise_alloc(lane->buckets, sizeof *lane->cursors);
-    lane->free_blocks = poise_alloc(blocks, sizeof *lane->free_blocks);
-    if (!lane->cursors || !lane->free_blocks) {
+    if (!lane->cursors) {
         return -ENOMEM;
     }
     if (pass->exchange) {
@@ -357,10 +306,11 @@ static int lane_open(struct lane *lane, struct pass *pass, unsigned number,
     } else {
         set_owners(lane, pass);
     }
-    for (size_t i = 0; i < blocks; i++) {
-        lane->free_blocks[lane->free_count++] = memory + i * plan->block;
+    code = extmem_blocks_open(&lane->blocks, &lane->run->store, memory, blocks,
+                              MOST_FLIGHTS);
+    if (code == 0) {
+        code = extmem_block_take(&lane->blocks, &lane->sink);
     }
-    lane->sink = lane->free_blocks[--lane->free_count];
     for (uint32_t i = 0; i < lane->buckets && code == 0; i++) {
         struct sort_bucket *bucket = &pass->buckets->items[i];
 
@@ -389,21 +339,14 @@ static int lane_finish(struct lane *lane)
                 cursor->stream->bytes / lane->run->item_bytes;
         }
     }
-    while (lane->flight_count > 0 && code == 0) {
-        code = land_first(lane);
-    }
-    return code;
+    return code < 0 ? code : extmem_blocks_wait(&lane->blocks);
 }
 
 static void lane_close(struct lane *lane)
 {
-    /* After an error: the kernel still reads these blocks. */
-    while (lane->flight_count > 0) {
-        land_first(lane);
-    }
+    extmem_blocks_close(&lane->blocks);
     poise_buf_free(&lane->cutter.carry);
     free(lane->cursors);
-    free(lane->free_blocks);
 }
 
 static int lane_run(void *arg, unsigned number)
@@ -411,19 +354,20 @@ static int lane_run(void *arg, unsigned number)
     struct pass *pass = arg;
     struct sort_run *run = pass->run;
     char *memory = sort_lane_memory(run, number);
-    size_t reading = sort_reader_bytes(run->plan.chunk), len;
+    size_t reading = extmem_reader_bytes(run->plan.chunk), len;
     struct lane lane = {0};
-    struct sort_reader reader = {0};
+    struct extmem_reader reader = {0};
     const char *data;
     int code = lane_open(&lane, pass, number, memory + reading);
 
     if (code == 0) {
-        code = sort_reader_open(&reader, pass->source, number, memory,
-                                run->plan.chunk);
+        struct extmem_part part = sort_source_part(pass->source, number);
+
+        extmem_reader_open(&reader, &part, memory, run->plan.chunk);
     }
-    while (code == 0 && (code = sort_reader_next(&reader, &data, &len)) > 0) {
-        code =
-            sort_stopped(&run->stop) ? -ECANCELED : put_chunk(&lane, data, len);
+    while (code == 0 && (code = extmem_reader_next(&reader, &data, &len)) > 0) {
+        code = extmem_stopped(&run->stop) ? -ECANCELED
+                                          : put_chunk(&lane, data, len);
     }
     if (code == 0) {
         code = sort_cutter_end(&lane.cutter);
@@ -434,7 +378,7 @@ static int lane_run(void *arg, unsigned number)
     if (code == 0) {
         __atomic_fetch_add(&pass->checksum, lane.checksum, __ATOMIC_RELAXED);
     }
-    sort_reader_close(&reader);
+    extmem_reader_close(&reader);
     lane_close(&lane);
     return code;
 }
@@ -448,16 +392,8 @@ static int post_open(struct lane *post, struct pass *pass)
     char *memory = sort_lane_memory(run, run->plan.lanes);
 
     *post = (struct lane){.run = run, .source = pass->source};
-    post->free_blocks = poise_alloc(blocks, sizeof *post->free_blocks);
-    if (!post->free_blocks) {
-        return -ENOMEM;
-    }
-    while (post->free_count < blocks) {
-        post->free_blocks[post->free_count] =
-            memory + post->free_count * run->plan.block;
-        post->free_count++;
-    }
-    return 0;
+    return extmem_blocks_open(&post->blocks, &run->store, memory, blocks,
+                              MOST_FLIGHTS);
 }
 
 /* A block that another process sent: the next one of its stream. */
@@ -491,7 +427,6 @@ static int post_finish(struct pass *pass)
     struct sort_run *run = pass->run;
     struct sort_buckets *buckets = pass->buckets;
     unsigned first = run->rank * run->plan.lanes;
-    int code = 0;
 
     for (size_t i = 0; i < buckets->count && run->shape <= SORT_WORDS_64; i++) {
         struct sort_bucket *bucket = &buckets->items[i];
@@ -503,10 +438,7 @@ static int post_finish(struct pass *pass)
             }
         }
     }
-    while (pass->post.flight_count > 0 && code == 0) {
-        code = land_first(&pass->post);
-    }
-    return code;
+    return extmem_blocks_wait(&pass->post.blocks);
 }
 
 /* Thread 0 is the world's, the others are lanes. */
@@ -533,15 +465,16 @@ static int shared_pass(struct pass *pass)
     if (code == 0) {
         code = sort_exchange_open(run, post_take, pass, &pass->exchange);
     }
-    code = sort_agree(run->world, code);
+    code = extmem_agree(run->world, code);
     if (code == 0) {
-        code = sort_team(run->plan.lanes + 1, shared_run, pass, &run->stop);
+        code =
+            extmem_team_run(run->plan.lanes + 1, shared_run, pass, &run->stop);
         /* In case there was no thread for a lane. */
         sort_exchange_run(pass->exchange);
     }
     lane_close(&pass->post);
     sort_exchange_close(pass->exchange);
-    return sort_agree(run->world, code);
+    return extmem_agree(run->world, code);
 }
 
 /* ---- all ---------------------------------------------------------------- */
@@ -585,12 +518,12 @@ int sort_distribute(struct sort_run *run, const struct sort_source *source,
     int code = make_buckets(run, cuts, streams, &buckets);
 
     if (is_shared) {
-        code = sort_agree(run->world, code);
+        code = extmem_agree(run->world, code);
     }
     if (code == 0) {
-        code = is_shared
-                   ? shared_pass(&pass)
-                   : sort_team(run->plan.lanes, lane_run, &pass, &run->stop);
+        code = is_shared ? shared_pass(&pass)
+                         : extmem_team_run(run->plan.lanes, lane_run, &pass,
+                                           &run->stop);
     }
     if (code < 0) {
         sort_buckets_free(&buckets);

@@ -4,7 +4,7 @@
  * each process, and takes in what others send. It waits for its own disks at
  * most, never for a lane or another process, so nobody waits in a circle.
  */
-#include "extmem/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ struct sort_exchange {
     struct queue *queues; /* owned, one for each process */
     struct tray *trays;   /* owned, one for each lane */
     unsigned left;        /* __atomic: lanes */
-    struct sort_peers peers;
+    struct extmem_peers peers;
 };
 
 int sort_exchange_open(struct sort_run *run, sort_take_fn take, void *arg,
@@ -45,7 +45,7 @@ int sort_exchange_open(struct sort_run *run, sort_take_fn take, void *arg,
     exchange->queues = poise_alloc(run->processes, sizeof *exchange->queues);
     exchange->trays = poise_alloc(run->plan.lanes, sizeof *exchange->trays);
     if (!exchange->queues || !exchange->trays ||
-        sort_peers_open(&exchange->peers, run) < 0) {
+        extmem_peers_open(&exchange->peers, run->world, &run->stop) < 0) {
         sort_exchange_close(exchange);
         return -ENOMEM;
     }
@@ -61,7 +61,7 @@ void sort_exchange_close(struct sort_exchange *exchange)
     if (!exchange) {
         return;
     }
-    sort_peers_close(&exchange->peers);
+    extmem_peers_close(&exchange->peers);
     pthread_mutex_destroy(&exchange->lock);
     free(exchange->queues);
     free(exchange->trays);
@@ -97,7 +97,7 @@ struct sort_parcel *sort_exchange_back(struct sort_exchange *exchange,
         parcels = tray->parcels;
         tray->parcels = NULL;
         pthread_mutex_unlock(&exchange->lock);
-        if (parcels || sort_stopped(&exchange->run->stop)) {
+        if (parcels || extmem_stopped(&exchange->run->stop)) {
             return parcels;
         }
         poise_event_wait(&tray->event, seen, LOOK_AGAIN_NS);
@@ -146,14 +146,14 @@ static void give_back(struct sort_exchange *exchange,
 static bool send_some(struct sort_exchange *exchange, unsigned dest)
 {
     struct sort_run *run = exchange->run;
-    struct sort_line *line = &exchange->peers.lines[dest];
+    struct extmem_peer *peer = &exchange->peers.all[dest];
     /* Before the queue is looked at: then nothing is put in behind it. */
     bool all_left =
         __atomic_load_n(&exchange->left, __ATOMIC_ACQUIRE) == run->plan.lanes;
     struct sort_parcel *parcel = NULL;
     bool sent = false;
 
-    while (line->under_way < run->plan.window &&
+    while (peer->under_way < run->plan.window &&
            (parcel = queue_next(exchange, &exchange->queues[dest]))) {
         int code;
 
@@ -163,14 +163,14 @@ static bool send_some(struct sort_exchange *exchange, unsigned dest)
                                 SORT_PARCEL_HEAD + parcel->len);
         give_back(exchange, parcel);
         if (code < 0) {
-            sort_peers_fail(&exchange->peers, code);
+            extmem_peers_fail(&exchange->peers, code);
             return true;
         }
-        line->under_way++;
+        peer->under_way++;
         sent = true;
     }
-    if (all_left && line->under_way < run->plan.window && !line->ended) {
-        sort_peers_end(&exchange->peers, dest, SORT_TAG_END);
+    if (all_left && peer->under_way < run->plan.window && !peer->ended) {
+        extmem_peers_end(&exchange->peers, dest, EXTMEM_TAG_END);
         sent = true;
     }
     return sent;
@@ -187,14 +187,14 @@ static void take_block(struct sort_exchange *exchange,
         code = poise_error_set(EBADMSG, "sort", NULL,
                                "a message from rank %d is not one of a sort",
                                message->source);
-    } else if (!sort_stopped(&exchange->run->stop)) {
+    } else if (!extmem_stopped(&exchange->run->stop)) {
         code = exchange->take(exchange->arg, parcel);
     }
     if (code < 0) {
-        sort_peers_fail(&exchange->peers, code);
+        extmem_peers_fail(&exchange->peers, code);
     }
-    sort_peers_tell(&exchange->peers, (unsigned)message->source, SORT_TAG_TAKEN,
-                    NULL, 0);
+    extmem_peers_send(&exchange->peers, (unsigned)message->source,
+                      EXTMEM_TAG_TAKEN, NULL, 0);
 }
 
 /* Whether something was sent or came. */
@@ -204,18 +204,18 @@ static bool step(struct sort_exchange *exchange)
     struct poise_message message;
     bool busy = false;
 
-    if (sort_stopped(&run->stop)) {
-        busy = sort_peers_stop(&exchange->peers);
+    if (extmem_stopped(&run->stop)) {
+        busy = extmem_peers_end_all(&exchange->peers, EXTMEM_TAG_STOP);
     } else {
         for (unsigned i = 1; i < run->processes; i++) {
             busy |= send_some(exchange, (run->rank + i) % run->processes);
         }
     }
-    while (sort_peers_receive(&exchange->peers, &message)) {
+    while (extmem_peers_receive(&exchange->peers, &message)) {
         if (message.tag == SORT_TAG_BLOCK) {
             take_block(exchange, &message);
-        } else if (message.tag == SORT_TAG_TAKEN) {
-            exchange->peers.lines[message.source].under_way--;
+        } else if (message.tag == EXTMEM_TAG_TAKEN) {
+            exchange->peers.all[message.source].under_way--;
         }
         poise_message_free(&message);
         busy = true;
@@ -225,9 +225,9 @@ static bool step(struct sort_exchange *exchange)
 
 int sort_exchange_run(struct sort_exchange *exchange)
 {
-    while (!sort_peers_over(&exchange->peers)) {
+    while (!extmem_peers_over(&exchange->peers)) {
         if (!step(exchange)) {
-            sort_peers_wait(&exchange->peers);
+            extmem_peers_wait(&exchange->peers);
         }
     }
     return exchange->peers.code;

@@ -2,7 +2,7 @@
  * The second pass: threads take bucket after bucket. While one is sorted the
  * next is read and the last is written: four buffers go round.
  */
-#include "extmem/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -54,7 +54,7 @@ struct worker {
     char *buffers[4]; /* to read into, sorted, result, being written */
     struct sort_entry *entries, *spare;
     struct loading loadings[2];
-    struct sort_writes writes;
+    struct extmem_writes writes;
 };
 
 /* ---- jobs --------------------------------------------------------------- */
@@ -191,16 +191,16 @@ static size_t start_stream(struct worker *worker, struct loading *loading,
     const struct sort_stream *stream = &loading->job->bucket->streams[lane];
     struct segment *segment = &loading->segments[lane];
 
-    at = sort_round_up(at, SORT_PAGE);
+    at = extmem_round_up(at, EXTMEM_PAGE);
     segment->data = loading->buffer + at;
     segment->bytes = 0;
     for (size_t i = first; i < first + count; i++) {
         const struct sort_span *span = &stream->spans[i];
 
         if (!span->memory) {
-            sort_store_move(&worker->run->store, false, span->slot,
-                            segment->data + segment->bytes, span->bytes,
-                            &loading->transfers[loading->transfer_count++]);
+            extmem_store_move(&worker->run->store, false, span->slot,
+                              segment->data + segment->bytes, span->bytes,
+                              &loading->transfers[loading->transfer_count++]);
         }
         segment->bytes += span->bytes;
     }
@@ -317,7 +317,7 @@ static int take_turn(struct worker *worker, const struct loading *loading,
         if (is_my_turn(finish, loading->number)) {
             break;
         }
-        if (sort_stopped(&worker->run->stop)) {
+        if (extmem_stopped(&worker->run->stop)) {
             return -ECANCELED;
         }
         poise_event_wait(&finish->turned, seen, 20 * 1000 * 1000);
@@ -400,7 +400,7 @@ static int finish_words(struct worker *worker, struct loading *loading)
     int code;
 
     if (!worker->finish->in_turns) {
-        to += job->offset % SORT_PAGE;
+        to += job->offset % EXTMEM_PAGE;
     }
     if (job->what == JOB_FILL) {
         fill(job, item, to);
@@ -421,14 +421,15 @@ static int finish_words(struct worker *worker, struct loading *loading)
     if (code < 0) {
         return code;
     }
-    if (to != worker->buffers[2] + offset % SORT_PAGE) {
-        char *place = worker->buffers[2] + offset % SORT_PAGE;
+    if (to != worker->buffers[2] + offset % EXTMEM_PAGE) {
+        char *place = worker->buffers[2] + offset % EXTMEM_PAGE;
 
         memmove(place, to, count * item);
         to = place;
     }
     sort_decode(run->type.kind, to, to, count);
-    return sort_output_put(run->out, to, count * item, offset, &worker->writes);
+    return extmem_output_put(run->out, to, count * item, offset,
+                             &worker->writes);
 }
 
 /* ---- records and lines -------------------------------------------------- */
@@ -543,9 +544,9 @@ static int finish_items(struct worker *worker, struct loading *loading)
     if (code < 0) {
         return code;
     }
-    to = worker->buffers[2] + offset % SORT_PAGE;
+    to = worker->buffers[2] + offset % EXTMEM_PAGE;
     gather(worker, loading->buffer, to, count);
-    return sort_output_put(run->out, to, bytes, offset, &worker->writes);
+    return extmem_output_put(run->out, to, bytes, offset, &worker->writes);
 }
 
 static int finish_copy(struct worker *worker, struct loading *loading)
@@ -571,9 +572,9 @@ static int finish_copy(struct worker *worker, struct loading *loading)
     if (code < 0) {
         return code;
     }
-    to = worker->buffers[2] + offset % SORT_PAGE;
+    to = worker->buffers[2] + offset % EXTMEM_PAGE;
     memcpy(to, from, bytes);
-    return sort_output_put(run->out, to, bytes, offset, &worker->writes);
+    return extmem_output_put(run->out, to, bytes, offset, &worker->writes);
 }
 
 /* ---- workers ------------------------------------------------------------ */
@@ -607,7 +608,7 @@ static int worker_open(struct worker *worker, struct finish *finish,
 
 static void worker_close(struct worker *worker)
 {
-    sort_writes_wait(&worker->writes);
+    extmem_writes_wait(&worker->writes);
     for (int i = 0; i < 2; i++) {
         struct loading *loading = &worker->loadings[i];
 
@@ -664,8 +665,8 @@ static int worker_jobs(struct worker *worker)
         struct loading *swap = now;
 
         load_start(worker, next);
-        code = sort_stopped(&worker->run->stop) ? -ECANCELED
-                                                : finish_job(worker, now);
+        code = extmem_stopped(&worker->run->stop) ? -ECANCELED
+                                                  : finish_job(worker, now);
         now = next;
         next = swap;
         go_round(worker);
@@ -682,7 +683,7 @@ static int worker_run(void *arg, unsigned number)
         code = worker_jobs(&worker);
     }
     if (code == 0) {
-        code = sort_writes_wait(&worker.writes);
+        code = extmem_writes_wait(&worker.writes);
     }
     worker_close(&worker);
     return code;
@@ -712,9 +713,10 @@ static int finish_in_turns(struct finish *finish,
     if (code == 0) {
         code = make_jobs(finish, buckets);
     }
-    code = sort_agree(run->world, code);
+    code = extmem_agree(run->world, code);
     if (code == 0) {
-        code = sort_team(run->plan.lanes + 1, shared_run, finish, &run->stop);
+        code = extmem_team_run(run->plan.lanes + 1, shared_run, finish,
+                               &run->stop);
         /* In case there was no thread for a worker. */
         sort_turns_run(finish->turns);
     }
@@ -732,7 +734,8 @@ int sort_finish(struct sort_run *run, const struct sort_buckets *buckets)
     } else {
         code = make_jobs(&finish, buckets);
         if (code == 0) {
-            code = sort_team(run->plan.lanes, worker_run, &finish, &run->stop);
+            code = extmem_team_run(run->plan.lanes, worker_run, &finish,
+                                   &run->stop);
         }
     }
     if (code == 0 && finish.in_turns) {

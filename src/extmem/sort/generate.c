@@ -1,5 +1,5 @@
 /* Files to sort. */
-#include "extmem/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <string.h>
@@ -122,31 +122,31 @@ static size_t put_next(struct generator *gen, uint64_t i, char *to)
 }
 
 /* One buffer is filled while the other is written. */
-static int generate_all(struct generator *gen, struct sort_output *output,
+static int generate_all(struct generator *gen, struct extmem_output *output,
                         char *memory, size_t half, size_t most, uint64_t *bytes)
 {
-    struct sort_writes writes = {0};
+    struct extmem_writes writes = {0};
     uint64_t i = 0, offset = 0;
     unsigned turn = 0;
     int code = 0;
 
     while (i < gen->count && code == 0) {
-        char *begin = memory + turn * half + offset % SORT_PAGE;
+        char *begin = memory + turn * half + offset % EXTMEM_PAGE;
         char *end = memory + (turn + 1) * half - most, *at = begin;
 
         while (i < gen->count && at <= end) {
             at += put_next(gen, i++, at);
         }
-        code = sort_output_put(output, begin, (size_t)(at - begin), offset,
-                               &writes);
+        code = extmem_output_put(output, begin, (size_t)(at - begin), offset,
+                                 &writes);
         offset += (uint64_t)(at - begin);
         turn ^= 1;
     }
     *bytes = offset;
     if (code == 0) {
-        code = sort_writes_wait(&writes);
+        code = extmem_writes_wait(&writes);
     } else {
-        sort_writes_wait(&writes);
+        extmem_writes_wait(&writes);
     }
     return code;
 }
@@ -161,8 +161,8 @@ int poise_sort_generate(const char *path,
     bool lines = options->type.kind == POISE_SORT_LINES;
     uint64_t item = sort_item_bytes(&options->type), bytes;
     size_t most = lines ? 128 : item;
-    size_t half = sort_round_up((4 << 20) + 2 * most, SORT_PAGE);
-    struct sort_output *output;
+    size_t half = extmem_round_up((4 << 20) + 2 * most, EXTMEM_PAGE);
+    struct extmem_output *output;
     char *memory;
     int code = sort_type_check(&options->type);
 
@@ -173,7 +173,7 @@ int poise_sort_generate(const char *path,
         return code;
     }
     poise_rng_seed(&gen.rng, seed);
-    code = sort_output_open(path, lines ? 0 : bytes, &options->disk, &output);
+    code = extmem_output_open(path, lines ? 0 : bytes, &options->disk, &output);
     if (code < 0) {
         return code;
     }
@@ -181,9 +181,9 @@ int poise_sort_generate(const char *path,
     code = memory ? generate_all(&gen, output, memory, half, most, &bytes)
                   : -ENOMEM;
     if (code == 0) {
-        code = sort_output_commit(output, bytes, options->sync);
+        code = extmem_output_commit(output, bytes, options->sync);
     } else {
-        sort_output_abort(output);
+        extmem_output_abort(output);
     }
     poise_huge_free(memory, 2 * half);
     return code;

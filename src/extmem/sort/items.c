@@ -2,7 +2,7 @@
  * Sorting records and lines by entries: by windows of eight bytes first, and
  * where those are equal by the next eight.
  */
-#include "extmem/internal.h"
+#include "internal.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
  * memory for blocks that need not go to the disk at all, many small ones want
  * many blocks, and small blocks cost seeks.
  */
-#include "extmem/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 
@@ -33,8 +33,8 @@ static unsigned spare_blocks(size_t block)
 static size_t second_pass(const struct sort_plan *plan)
 {
     return 4 * plan->buffer +
-           sort_round_up(2 * plan->entries * sizeof(struct sort_entry),
-                         SORT_PAGE);
+           extmem_round_up(2 * plan->entries * sizeof(struct sort_entry),
+                           EXTMEM_PAGE);
 }
 
 /* Room for a bucket of `bytes`, gaps between the lanes' streams included. */
@@ -45,9 +45,9 @@ static void set_bucket(struct sort_plan *plan, bool has_entries,
 
     /* A block at least: pieces of streams come in blocks. */
     most = most < (double)plan->block ? (double)plan->block : most;
-    plan->bucket_limit = sort_round_up((uint64_t)most, SORT_PAGE) +
-                         (size_t)plan->lanes * plan->processes * SORT_PAGE;
-    plan->buffer = plan->bucket_limit + 2 * SORT_PAGE;
+    plan->bucket_limit = extmem_round_up((uint64_t)most, EXTMEM_PAGE) +
+                         (size_t)plan->lanes * plan->processes * EXTMEM_PAGE;
+    plan->buffer = plan->bucket_limit + 2 * EXTMEM_PAGE;
     plan->entries = has_entries ? (size_t)(most / item_bytes * 1.3) + 64 : 0;
 }
 
@@ -58,10 +58,10 @@ static size_t first_pass(const struct sort_plan *plan)
     size_t own = (plan->buckets + plan->spare_blocks) * plan->block;
 
     if (plan->processes > 1) {
-        own += plan->spare_blocks * plan->block + SORT_PAGE +
+        own += plan->spare_blocks * plan->block + EXTMEM_PAGE +
                (plan->buckets + plan->spare_blocks) * SORT_PARCEL_HEAD;
     }
-    return sort_reader_bytes(plan->chunk) + own;
+    return extmem_reader_bytes(plan->chunk) + own;
 }
 
 /* What others send: copies on their way out and in, which the world holds, and
@@ -112,7 +112,7 @@ static double plan_rest(const struct sort_census *census, bool has_entries,
                                               census->item_bytes
                                         : 0);
         double fits = ((double)lane - 64 * sizeof(struct sort_entry) -
-                       (4.0 * streams + 16) * SORT_PAGE) /
+                       (4.0 * streams + 16) * EXTMEM_PAGE) /
                       times;
 
         if (fits < LEAST_BUCKET || plan->buckets == 1) {
@@ -125,7 +125,7 @@ static double plan_rest(const struct sort_census *census, bool has_entries,
         }
     }
     plan->local = first > second_pass(plan) ? first : second_pass(plan);
-    plan->local = sort_round_up(plan->local, SORT_PAGE);
+    plan->local = extmem_round_up(plan->local, EXTMEM_PAGE);
     if (plan->local > lane) {
         return -1;
     }
@@ -181,7 +181,7 @@ int sort_plan_make(const struct poise_sort_options *options,
 
     made.chunk = LEAST_CHUNK;
     while (made.chunk < MOST_CHUNK &&
-           made.chunk * SORT_AHEAD * 32 * lanes <= usable) {
+           made.chunk * EXTMEM_AHEAD * 32 * lanes <= usable) {
         made.chunk *= 2;
     }
     plan_search(census, has_entries, usable, &made);
@@ -190,7 +190,7 @@ int sort_plan_make(const struct poise_sort_options *options,
     }
     made.arena = made.local * lanes + made.post + made.resident * made.block;
     /* A quarter of the data at most, which matters for small ones only. */
-    reads = census->bytes / (4 * 2 * SORT_PAGE) + 1;
+    reads = census->bytes / (4 * 2 * EXTMEM_PAGE) + 1;
     most_reads = (uint64_t)made.buckets * 12;
     reads = reads < most_reads ? reads : most_reads;
     made.sample_reads = made.buckets == 1 ? 0 : reads;
@@ -209,7 +209,7 @@ uint64_t sort_plan_least(const struct poise_sort_options *options,
         low = high;
         high *= 2;
     }
-    while (high - low > SORT_PAGE) {
+    while (high - low > EXTMEM_PAGE) {
         uint64_t middle = low + (high - low) / 2;
 
         if (sort_plan_make(options, census, middle, lanes, &plan) < 0) {

@@ -1,5 +1,5 @@
 /* Radix sort of the three kinds of elements that buckets consist of. */
-#include "extmem/internal.h"
+#include "internal.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
  * bucket to that of the next one, and says where that begins. Buckets go round
  * among the processes, so that all of them sort while one writes.
  */
-#include "extmem/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ struct sort_turns {
     struct turn here; /* under the lock: whose turn it is; NO_BUCKET */
     struct turn next; /* the same: to be sent */
     unsigned left;    /* __atomic: threads */
-    struct sort_peers peers;
+    struct extmem_peers peers;
 };
 
 /* The first bucket from `number` on that somebody writes. */
@@ -49,7 +49,7 @@ int sort_turns_open(struct sort_run *run, struct poise_event *turned,
         .here = {NO_BUCKET, 0},
         .next = {NO_BUCKET, 0},
     };
-    code = sort_peers_open(&turns->peers, run);
+    code = extmem_peers_open(&turns->peers, run->world, &run->stop);
     if (code < 0) {
         free(turns);
         return code;
@@ -65,7 +65,7 @@ int sort_turns_open(struct sort_run *run, struct poise_event *turned,
 void sort_turns_close(struct sort_turns *turns)
 {
     if (turns) {
-        sort_peers_close(&turns->peers);
+        extmem_peers_close(&turns->peers);
         pthread_mutex_destroy(&turns->lock);
         free(turns);
     }
@@ -122,11 +122,11 @@ static bool send_turn(struct sort_turns *turns)
     next = turns->next;
     turns->next.bucket = NO_BUCKET;
     pthread_mutex_unlock(&turns->lock);
-    if (next.bucket == NO_BUCKET || sort_stopped(&turns->run->stop)) {
+    if (next.bucket == NO_BUCKET || extmem_stopped(&turns->run->stop)) {
         return false;
     }
-    sort_peers_tell(&turns->peers, turns->run->writers[next.bucket],
-                    SORT_TAG_TURN, &next, sizeof next);
+    extmem_peers_send(&turns->peers, turns->run->writers[next.bucket],
+                      SORT_TAG_TURN, &next, sizeof next);
     return true;
 }
 
@@ -136,9 +136,9 @@ static void take_turn(struct sort_turns *turns,
     struct turn turn;
 
     if (message->len != sizeof turn) {
-        sort_peers_fail(&turns->peers,
-                        poise_error_set(EBADMSG, "sort", NULL,
-                                        "a message is not one of a sort"));
+        extmem_peers_fail(&turns->peers,
+                          poise_error_set(EBADMSG, "sort", NULL,
+                                          "a message is not one of a sort"));
         return;
     }
     memcpy(&turn, message->data, sizeof turn);
@@ -151,20 +151,17 @@ static void take_turn(struct sort_turns *turns,
 /* Whether something was done. */
 static bool step(struct sort_turns *turns)
 {
-    struct sort_peers *peers = &turns->peers;
+    struct extmem_peers *peers = &turns->peers;
     const struct sort_run *run = turns->run;
     bool all_left =
         __atomic_load_n(&turns->left, __ATOMIC_ACQUIRE) == run->plan.lanes;
     bool busy = send_turn(turns);
     struct poise_message message;
 
-    for (unsigned i = 0; i < run->processes; i++) {
-        if (all_left && !peers->lines[i].ended) {
-            sort_peers_end(peers, i, SORT_TAG_END);
-            busy = true;
-        }
+    if (all_left) {
+        busy |= extmem_peers_end_all(peers, EXTMEM_TAG_END);
     }
-    while (sort_peers_receive(peers, &message)) {
+    while (extmem_peers_receive(peers, &message)) {
         if (message.tag == SORT_TAG_TURN) {
             take_turn(turns, &message);
         }
@@ -176,13 +173,14 @@ static bool step(struct sort_turns *turns)
 
 int sort_turns_run(struct sort_turns *turns)
 {
-    struct sort_peers *peers = &turns->peers;
+    struct extmem_peers *peers = &turns->peers;
 
-    while (!sort_peers_over(peers)) {
-        bool stops = sort_stopped(&turns->run->stop) && sort_peers_stop(peers);
+    while (!extmem_peers_over(peers)) {
+        bool stops = extmem_stopped(&turns->run->stop) &&
+                     extmem_peers_end_all(peers, EXTMEM_TAG_STOP);
 
         if (!step(turns) && !stops) {
-            sort_peers_wait(peers);
+            extmem_peers_wait(peers);
         }
     }
     /* Who waits for a turn that never comes. */

@@ -1,11 +1,9 @@
 /* A run: look at the data, make a plan, distribute, sort bucket by bucket. */
-#include "extmem/internal.h"
+#include "internal.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 /** A bucket that does not shrink when it is split is not split for ever. */
 #define MOST_ROUNDS 16
@@ -13,67 +11,40 @@
 int sort_input_open(const char *path, const struct poise_sort_options *options,
                     struct poise_disk **disk, uint64_t *bytes)
 {
-    uint32_t item = sort_item_bytes(&options->type);
-    struct stat st;
     int code = sort_type_check(&options->type);
 
-    if (code == 0) {
-        code = poise_disk_open(path, O_RDONLY, 0, &options->disk, disk);
-    }
-    if (code < 0) {
-        return code;
-    }
-    if (fstat(poise_disk_fd(*disk), &st) != 0) {
-        code = poise_error_set(errno, "look at", path, NULL);
-    } else if (!S_ISREG(st.st_mode)) {
-        code = poise_error_set(EINVAL, "read", path, "not a regular file");
-    } else if ((uint64_t)st.st_size % item != 0) {
-        code = poise_error_set(EINVAL, "read", path,
-                               "%llu bytes are no multiple of the %u of an "
-                               "item: %llu too many",
-                               (unsigned long long)st.st_size, item,
-                               (unsigned long long)st.st_size % item);
-    }
-    if (code < 0) {
-        poise_disk_close(*disk);
-        *disk = NULL;
-        return code;
-    }
-    *bytes = (uint64_t)st.st_size;
-    return 0;
+    return code < 0 ? code
+                    : extmem_input_open(path, sort_item_bytes(&options->type),
+                                        &options->disk, disk, bytes);
 }
 
 /* One file by two names is one file. */
-static int refuse_same(struct poise_disk *in, const char *out, bool in_place)
+static int refuse_same(const struct poise_disk *in, const char *out,
+                       bool in_place)
 {
-    struct stat a, b;
-
-    if (in_place || fstat(poise_disk_fd(in), &a) != 0 || stat(out, &b) != 0 ||
-        a.st_dev != b.st_dev || a.st_ino != b.st_ino) {
-        return 0;
-    }
-    return poise_error_set(EINVAL, "write", out,
-                           "it is the input, and --in-place is not given");
+    return in_place || !extmem_is_same_file(in, out)
+               ? 0
+               : poise_error_set(EINVAL, "write", out,
+                                 "it is the input, and --in-place is not "
+                                 "given");
 }
 
 /* The mean length of lines, from a few looks. */
 static int look_at_lines(struct sort_run *run, struct sort_census *census)
 {
     enum { LOOK = 1 << 16, LOOKS = 8 };
-    size_t room = LOOK + 2 * SORT_PAGE;
-    uint64_t bounds[2] = {0, run->in_bytes}, seen = 0, lines = 0;
-    struct sort_source whole = {.run = run, .bounds = bounds};
+    size_t room = LOOK + 2 * EXTMEM_PAGE;
+    uint64_t seen = 0, lines = 0;
     char *memory = poise_huge_alloc(room);
     int code = memory ? 0 : -ENOMEM;
 
     for (unsigned i = 0; i < LOOKS && code == 0; i++) {
-        struct sort_fetch fetch;
+        struct extmem_fetch fetch;
+        uint64_t at = run->in_bytes / LOOKS * i, left = run->in_bytes - at;
 
-        code = sort_source_start(&whole, 0, run->in_bytes / LOOKS * i, LOOK,
-                                 memory, &fetch);
-        if (code == 0) {
-            code = sort_source_finish(&fetch);
-        }
+        extmem_fetch_start(run->in, at, left < LOOK ? left : LOOK, memory,
+                           &fetch);
+        code = extmem_fetch_finish(&fetch);
         for (size_t j = 0; code == 0 && j < fetch.len; j++) {
             lines += fetch.data[j] == '\n';
         }
@@ -82,18 +53,6 @@ static int look_at_lines(struct sort_run *run, struct sort_census *census)
     poise_huge_free(memory, room);
     census->item_bytes = (double)seen / (lines > 0 ? (double)lines : 1);
     return code;
-}
-
-uint64_t sort_default_memory(void)
-{
-    const uint64_t least_kept = (uint64_t)6 << 20;
-    uint64_t all = poise_memory_available();
-    uint64_t kept = all / 10;
-
-    if (kept < least_kept) {
-        kept = all / 2 < least_kept ? all / 2 : least_kept;
-    }
-    return all - kept;
 }
 
 static int refuse_memory(const struct sort_run *run,
@@ -140,47 +99,55 @@ static int search_plan(struct sort_run *run, uint64_t memory, unsigned lanes)
 static int make_plan(struct sort_run *run)
 {
     const struct poise_sort_options *options = run->options;
-    uint64_t shares[] = {sort_share_memory(run->world, options->memory_bytes),
-                         sort_share_threads(run->world, options->threads)};
+    uint64_t shares[] = {extmem_share_memory(run->world, options->memory_bytes),
+                         extmem_share_threads(run->world, options->threads)};
     int code =
-        sort_same_size(run->world, poise_disk_path(run->in), run->in_bytes);
+        extmem_same_size(run->world, poise_disk_path(run->in), run->in_bytes);
 
     if (code == 0) {
-        code = sort_least(run->world, shares, 2);
+        code = extmem_least(run->world, shares, 2);
     }
     if (code == 0 && run->rank == 0) {
         code = search_plan(run, shares[0], (unsigned)shares[1]);
     }
-    code = sort_agree(run->world, code);
-    return code < 0 ? code
-                    : sort_tell_all(run->world, &run->plan, sizeof run->plan);
+    code = extmem_agree(run->world, code);
+    return code < 0
+               ? code
+               : extmem_broadcast(run->world, &run->plan, sizeof run->plan);
 }
 
 /* What the plan asks for: memory, scratch files, the output. */
 static int open_all(struct sort_run *run, const char *out)
 {
     struct poise_buf folder = {0};
-    int code = sort_folder_of(out, &folder);
+    int code = extmem_folder_of(out, &folder);
 
     run->arena = code == 0 ? poise_huge_alloc(run->plan.arena) : NULL;
-    code = sort_agree(run->world, run->arena ? 0 : -ENOMEM);
+    code = extmem_agree(run->world, run->arena ? 0 : -ENOMEM);
     if (code < 0) {
         poise_buf_free(&folder);
         return code;
     }
     run->store.block_bytes = run->plan.block;
-    run->store.resident =
+    run->resident =
         run->arena + run->plan.lanes * run->plan.local + run->plan.post;
-    run->store.resident_blocks = run->plan.resident;
+    run->resident_blocks = run->plan.resident;
     /* The output first: what it takes is no longer free for scratch files. */
-    code = sort_output_open_all(run->world, out, run->in_bytes,
-                                &run->options->disk, &run->out);
+    code = extmem_output_open_all(run->world, out, run->in_bytes,
+                                  &run->options->disk, &run->out);
     if (code == 0) {
-        code = sort_store_open(&run->store, run->options,
-                               poise_buf_str(&folder), run->plan.scratch_bytes);
+        const struct extmem_scratch scratch = {
+            .folders = run->options->scratch,
+            .folder_count = run->options->scratch_count,
+            .default_folder = poise_buf_str(&folder),
+            .need_bytes = run->plan.scratch_bytes,
+            .disk = &run->options->disk,
+        };
+
+        code = extmem_store_open(&run->store, &scratch);
     }
     poise_buf_free(&folder);
-    return sort_agree(run->world, code);
+    return extmem_agree(run->world, code);
 }
 
 /* Put the parts of bucket `i` in its place. */
@@ -227,7 +194,7 @@ static int split(struct sort_run *run, struct sort_buckets *buckets, size_t i)
     }
     sort_source_close(&source);
     if (code == 0) {
-        code = sort_store_release(&run->store, &buckets->items[i]);
+        code = sort_bucket_release(&buckets->items[i], &run->store);
     }
     if (code == 0) {
         code = replace(buckets, i, &parts);
@@ -293,7 +260,7 @@ static int passes(struct sort_run *run)
     struct sort_source source = {0};
     struct sort_cuts cuts;
     uint64_t begin = poise_clock_ns(), sampled = begin, distributed = begin;
-    int code = sort_agree(run->world, sort_source_open(run, NULL, &source));
+    int code = extmem_agree(run->world, sort_source_open(run, NULL, &source));
 
     if (code < 0) {
         sort_source_close(&source);
@@ -311,12 +278,12 @@ static int passes(struct sort_run *run)
         code = sort_count_all(run, &buckets);
     }
     if (code == 0) {
-        code = sort_agree(run->world, split_large(run, &buckets));
+        code = extmem_agree(run->world, split_large(run, &buckets));
     }
     distributed = poise_clock_ns();
     if (code == 0) {
         note_buckets(run, &buckets);
-        code = sort_agree(run->world, sort_finish(run, &buckets));
+        code = extmem_agree(run->world, sort_finish(run, &buckets));
     }
     sort_buckets_free(&buckets);
     run->result.sample_ns = sampled - begin;
@@ -328,7 +295,7 @@ static int passes(struct sort_run *run)
 static void note_disks(struct sort_run *run)
 {
     struct poise_sort_result *result = &run->result;
-    struct poise_disk *out = sort_output_disk(run->out);
+    struct poise_disk *out = extmem_output_disk(run->out);
     uint64_t read, written;
 
     poise_disk_count(run->in, &result->read_bytes, &written);
@@ -337,14 +304,12 @@ static void note_disks(struct sort_run *run)
     result->direct_out = poise_disk_is_direct(out);
     result->direct_scratch = true;
     for (size_t i = 0; i < run->store.disk_count; i++) {
-        struct poise_disk *disk = run->store.disks[i];
-
-        poise_disk_count(disk, &read, &written);
-        result->read_bytes += read;
-        result->written_bytes += written;
-        result->scratch_bytes += written;
-        result->direct_scratch &= poise_disk_is_direct(disk);
+        result->direct_scratch &= poise_disk_is_direct(run->store.disks[i]);
     }
+    extmem_store_count(&run->store, &read, &written);
+    result->read_bytes += read;
+    result->written_bytes += written;
+    result->scratch_bytes += written;
     result->engine = poise_disk_engine_name(run->in);
     result->bytes_in = run->in_bytes;
     result->memory_bytes = run->plan.memory;
@@ -362,7 +327,7 @@ int poise_sort_run(const char *in, const char *out,
         .type = options->type,
         .shape = sort_shape_of(&options->type),
         .item_bytes = sort_item_bytes(&options->type),
-        .world = sort_world(options->world),
+        .world = extmem_world(options->world),
         .processes = 1,
     };
     int code;
@@ -375,7 +340,7 @@ int poise_sort_run(const char *in, const char *out,
     if (code == 0) {
         code = refuse_same(run.in, out, options->in_place);
     }
-    code = sort_agree(run.world, code);
+    code = extmem_agree(run.world, code);
     if (code == 0) {
         code = make_plan(&run);
     }
@@ -390,13 +355,13 @@ int poise_sort_run(const char *in, const char *out,
         code = sort_result_all(run.world, &run.result);
     }
     if (code == 0) {
-        code = sort_output_commit_all(run.world, run.out, run.result.bytes_out,
-                                      options->sync);
+        code = extmem_output_commit_all(run.world, run.out,
+                                        run.result.bytes_out, options->sync);
         run.out = NULL;
     }
-    sort_output_abort(run.out);
+    extmem_output_abort(run.out);
     free(run.writers);
-    sort_store_close(&run.store);
+    extmem_store_close(&run.store);
     poise_huge_free(run.arena, run.plan.arena);
     poise_disk_close(run.in);
     if (code == 0 && result) {

@@ -1,5 +1,5 @@
-/* What is distributed, read in order some chunks ahead, cut into items. */
-#include "extmem/internal.h"
+/* What is distributed: cut into parts for the lanes, and into items. */
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -11,27 +11,24 @@
 static int next_line(struct sort_run *run, uint64_t at, uint64_t *out)
 {
     enum { LOOK = 1 << 16 };
-    char *memory = poise_huge_alloc(LOOK + 2 * SORT_PAGE);
-    struct sort_source whole = {.run = run};
-    uint64_t bounds[2] = {0, run->in_bytes};
+    char *memory = poise_huge_alloc(LOOK + 2 * EXTMEM_PAGE);
     const char *found = NULL;
     int code = memory ? 0 : -ENOMEM;
 
-    whole.bounds = bounds;
     at--; /* it begins a line if a newline is before it */
     while (code == 0 && !found && at < run->in_bytes) {
-        struct sort_fetch fetch;
+        struct extmem_fetch fetch;
+        uint64_t left = run->in_bytes - at;
 
-        code = sort_source_start(&whole, 0, at, LOOK, memory, &fetch);
-        if (code == 0) {
-            code = sort_source_finish(&fetch);
-        }
+        extmem_fetch_start(run->in, at, left < LOOK ? left : LOOK, memory,
+                           &fetch);
+        code = extmem_fetch_finish(&fetch);
         if (code == 0) {
             found = memchr(fetch.data, '\n', fetch.len);
             at += found ? (size_t)(found - fetch.data) + 1 : fetch.len;
         }
     }
-    poise_huge_free(memory, LOOK + 2 * SORT_PAGE);
+    poise_huge_free(memory, LOOK + 2 * EXTMEM_PAGE);
     *out = at;
     return code;
 }
@@ -42,7 +39,7 @@ static int set_bounds(struct sort_source *source)
 {
     struct sort_run *run = source->run;
     unsigned lanes = run->plan.lanes, all = sort_all_lanes(run);
-    uint64_t unit = run->shape == SORT_RECORDS ? run->item_bytes : SORT_PAGE;
+    uint64_t unit = run->shape == SORT_RECORDS ? run->item_bytes : EXTMEM_PAGE;
 
     for (unsigned i = 0; i <= lanes; i++) {
         unsigned lane = run->rank * lanes + i;
@@ -101,17 +98,19 @@ uint64_t sort_source_part_bytes(const struct sort_source *source, unsigned lane)
     return bytes;
 }
 
-static void start_span(const struct sort_source *source, unsigned lane,
-                       uint64_t at, size_t len, char *memory,
-                       struct sort_fetch *fetch)
+/* From a bucket: out of memory, or one block of the scratch files. */
+static void start_span(const struct extmem_part *part, uint64_t at, size_t len,
+                       char *memory, struct extmem_fetch *fetch)
 {
-    struct sort_store *store = &source->run->store;
+    const struct sort_source *source = part->source;
+    const struct extmem_store *store = &source->run->store;
     const struct sort_stream *stream;
     const struct sort_span *span;
-    uint64_t within, skipped;
+    struct poise_disk *disk;
+    uint64_t within, place;
     unsigned from, to;
 
-    sort_source_streams(source, lane, &from, &to);
+    sort_source_streams(source, part->number, &from, &to);
     stream = &source->bucket->streams[from];
     while (at >= stream->bytes) {
         at -= stream->bytes;
@@ -119,142 +118,27 @@ static void start_span(const struct sort_source *source, unsigned lane,
     }
     span = &stream->spans[at / store->block_bytes];
     within = at % store->block_bytes;
-    skipped = within % SORT_PAGE;
-    fetch->len = len < span->bytes - within ? len : span->bytes - within;
+    len = len < span->bytes - within ? len : span->bytes - within;
     if (span->memory) {
-        fetch->data = span->memory + within;
+        *fetch =
+            (struct extmem_fetch){.data = span->memory + within, .len = len};
         return;
     }
-    fetch->data = memory + skipped;
-    fetch->transfer = (struct poise_disk_transfer){
-        .data = memory,
-        .len = sort_round_up(skipped + fetch->len, SORT_PAGE),
-        .offset = span->slot / store->disk_count * store->block_bytes + within -
-                  skipped,
-    };
-    poise_disk_start(store->disks[span->slot % store->disk_count],
-                     &fetch->transfer);
+    disk = extmem_store_place(store, span->slot, within, &place);
+    extmem_fetch_start(disk, place, len, memory, fetch);
 }
 
-int sort_source_start(const struct sort_source *source, unsigned lane,
-                      uint64_t at, size_t len, char *memory,
-                      struct sort_fetch *fetch)
+struct extmem_part sort_source_part(const struct sort_source *source,
+                                    unsigned lane)
 {
-    uint64_t left = sort_source_part_bytes(source, lane) - at;
-    uint64_t place, skipped;
-
-    *fetch = (struct sort_fetch){.len = len < left ? len : left};
-    if (fetch->len == 0) {
-        return 0;
+    if (!source->bucket) {
+        return extmem_part_of(source->run->in, source->bounds[lane],
+                              source->bounds[lane + 1]);
     }
-    if (source->bucket) {
-        start_span(source, lane, at, len, memory, fetch);
-        return 0;
-    }
-    place = source->bounds[lane] + at;
-    skipped = place % SORT_PAGE;
-    fetch->data = memory + skipped;
-    fetch->transfer = (struct poise_disk_transfer){
-        .data = memory,
-        .len = sort_round_up(skipped + fetch->len, SORT_PAGE),
-        .offset = place - skipped,
-    };
-    poise_disk_start(source->run->in, &fetch->transfer);
-    return 0;
-}
-
-int sort_source_finish(struct sort_fetch *fetch)
-{
-    struct poise_disk *disk = fetch->transfer.disk;
-    size_t skipped;
-    ssize_t n;
-
-    if (!disk) {
-        return 0;
-    }
-    skipped = (size_t)(fetch->data - (char *)fetch->transfer.data);
-    n = poise_disk_wait(&fetch->transfer);
-    if (n >= 0 && (size_t)n < skipped + fetch->len) {
-        n = poise_error_set(EIO, "read", poise_disk_path(disk),
-                            "it became shorter meanwhile");
-    }
-    return n < 0 ? (int)n : 0;
-}
-
-/* ---- readers ------------------------------------------------------------ */
-
-size_t sort_reader_bytes(size_t chunk)
-{
-    return SORT_AHEAD * (chunk + 2 * SORT_PAGE);
-}
-
-static int reader_start(struct sort_reader *reader)
-{
-    unsigned i = reader->started % SORT_AHEAD;
-    struct sort_fetch *fetch = &reader->fetches[i];
-    /* Chunks end at pages, so that none is read twice. */
-    uint64_t begin =
-        reader->source->bucket ? 0 : reader->source->bounds[reader->lane];
-    size_t len = reader->chunk - (begin + reader->at) % SORT_PAGE;
-    int code = sort_source_start(reader->source, reader->lane, reader->at, len,
-                                 reader->memory + i * reader->stride, fetch);
-
-    if (code == 0) {
-        reader->at += fetch->len;
-        reader->started++;
-    }
-    return code;
-}
-
-int sort_reader_open(struct sort_reader *reader,
-                     const struct sort_source *source, unsigned lane,
-                     char *memory, size_t chunk)
-{
-    int code = 0;
-
-    *reader = (struct sort_reader){
-        .source = source,
-        .lane = lane,
-        .end = sort_source_part_bytes(source, lane),
-        .memory = memory,
-        .chunk = chunk,
-        .stride = chunk + 2 * SORT_PAGE,
-    };
-    while (code == 0 && reader->started < SORT_AHEAD - 1 &&
-           reader->at < reader->end) {
-        code = reader_start(reader);
-    }
-    return code;
-}
-
-int sort_reader_next(struct sort_reader *reader, const char **data, size_t *len)
-{
-    struct sort_fetch *fetch;
-    int code = 0;
-
-    /* The chunk given out before is free now. */
-    if (reader->at < reader->end) {
-        code = reader_start(reader);
-    }
-    if (code < 0 || reader->next == reader->started) {
-        return code;
-    }
-    fetch = &reader->fetches[reader->next++ % SORT_AHEAD];
-    code = sort_source_finish(fetch);
-    if (code < 0) {
-        return code;
-    }
-    *data = fetch->data;
-    *len = fetch->len;
-    return 1;
-}
-
-void sort_reader_close(struct sort_reader *reader)
-{
-    /* The kernel may still write there. */
-    for (unsigned i = 0; i < SORT_AHEAD; i++) {
-        poise_disk_wait(&reader->fetches[i].transfer);
-    }
+    return (struct extmem_part){.start = start_span,
+                                .source = source,
+                                .number = lane,
+                                .bytes = sort_source_part_bytes(source, lane)};
 }
 
 /* ---- items -------------------------------------------------------------- */

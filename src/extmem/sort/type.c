@@ -1,6 +1,6 @@
 /* Kinds of items: their names, their keys, and numbers that compare as
  * unsigned ones. */
-#include "extmem/internal.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,8 @@
 /* Threads that do one thing together, and the first error among them. */
-#include "extmem/internal.h"
+#include "process.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,7 +64,7 @@ static int team_end(struct team *team)
         poise_error_set(-code, poise_buf_str(&team->doing),
                         poise_buf_str(&team->what), "%s",
                         poise_buf_str(&team->why));
-    } else if (sort_stopped(team->stop)) {
+    } else if (extmem_stopped(team->stop)) {
         code = poise_error_set(ECANCELED, "sort", NULL, NULL);
     }
     poise_buf_free(&team->doing);
@@ -73,8 +74,8 @@ static int team_end(struct team *team)
     return code;
 }
 
-int sort_team(unsigned threads, int (*fn)(void *arg, unsigned thread),
-              void *arg, bool *stop)
+int extmem_team_run(unsigned threads, int (*fn)(void *arg, unsigned thread),
+                    void *arg, bool *stop)
 {
     struct team team = {.fn = fn, .arg = arg, .stop = stop};
     struct member *members = poise_alloc(threads, sizeof *members);

@@ -1,5 +1,5 @@
 /* Where the blocks of streams live while they are not in memory. */
-#include "extmem/internal.h"
+#include "file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -39,16 +39,15 @@ static int make_room(struct poise_disk *disk, uint64_t bytes)
     return 0;
 }
 
-int sort_store_open(struct sort_store *store,
-                    const struct poise_sort_options *options,
-                    const char *default_dir, uint64_t need_bytes)
+int extmem_store_open(struct extmem_store *store,
+                      const struct extmem_scratch *scratch)
 {
-    const char *const *dirs = options->scratch;
-    size_t count = options->scratch_count;
+    const char *const *dirs = scratch->folders;
+    size_t count = scratch->folder_count;
     int code = 0;
 
     if (count == 0) {
-        dirs = &default_dir;
+        dirs = &scratch->default_folder;
         count = 1;
     }
     store->disks = poise_alloc(count, sizeof(struct poise_disk *));
@@ -57,24 +56,25 @@ int sort_store_open(struct sort_store *store,
     }
     pthread_mutex_init(&store->lock, NULL);
     for (size_t i = 0; i < count && code == 0; i++) {
-        code = check_space(dirs[i], need_bytes / count);
+        uint64_t need = scratch->need_bytes / count;
+
+        code = check_space(dirs[i], need);
         if (code == 0) {
-            code =
-                poise_disk_scratch(dirs[i], &options->disk, &store->disks[i]);
+            code = poise_disk_scratch(dirs[i], scratch->disk, &store->disks[i]);
             store->disk_count += code == 0;
         }
         if (code == 0) {
-            code = make_room(store->disks[i],
-                             sort_round_up(need_bytes / count, SORT_PAGE));
+            code =
+                make_room(store->disks[i], extmem_round_up(need, EXTMEM_PAGE));
         }
     }
     if (code < 0) {
-        sort_store_close(store);
+        extmem_store_close(store);
     }
     return code;
 }
 
-void sort_store_close(struct sort_store *store)
+void extmem_store_close(struct extmem_store *store)
 {
     if (!store->disks) {
         return;
@@ -89,7 +89,7 @@ void sort_store_close(struct sort_store *store)
     store->free_slots = NULL;
 }
 
-uint64_t sort_store_slot(struct sort_store *store)
+uint64_t extmem_store_slot(struct extmem_store *store)
 {
     uint64_t slot = UINT64_MAX;
 
@@ -104,7 +104,7 @@ uint64_t sort_store_slot(struct sort_store *store)
 }
 
 /* Room for `more` free slots. */
-static int free_room(struct sort_store *store, size_t more)
+static int free_room(struct extmem_store *store, size_t more)
 {
     size_t wanted = store->free_count + more;
     uint64_t *larger;
@@ -122,27 +122,8 @@ static int free_room(struct sort_store *store, size_t more)
     return 0;
 }
 
-int sort_store_release(struct sort_store *store,
-                       const struct sort_bucket *bucket)
-{
-    for (unsigned i = 0; i < bucket->stream_count; i++) {
-        const struct sort_stream *stream = &bucket->streams[i];
-        int code = free_room(store, stream->count);
-
-        if (code < 0) {
-            return code;
-        }
-        for (size_t j = 0; j < stream->count; j++) {
-            if (!stream->spans[j].memory) {
-                store->free_slots[store->free_count++] = stream->spans[j].slot;
-            }
-        }
-    }
-    return 0;
-}
-
-int sort_store_free_slots(struct sort_store *store, const uint64_t *slots,
-                          size_t count)
+int extmem_store_free_slots(struct extmem_store *store, const uint64_t *slots,
+                            size_t count)
 {
     int code = free_room(store, count);
 
@@ -152,15 +133,39 @@ int sort_store_free_slots(struct sort_store *store, const uint64_t *slots,
     return code;
 }
 
-void sort_store_move(struct sort_store *store, bool is_write, uint64_t slot,
-                     void *data, uint64_t bytes,
-                     struct poise_disk_transfer *transfer)
+struct poise_disk *extmem_store_place(const struct extmem_store *store,
+                                      uint64_t slot, uint64_t at,
+                                      uint64_t *place)
 {
+    *place = slot / store->disk_count * store->block_bytes + at;
+    return store->disks[slot % store->disk_count];
+}
+
+void extmem_store_move(struct extmem_store *store, bool is_write, uint64_t slot,
+                       void *data, uint64_t bytes,
+                       struct poise_disk_transfer *transfer)
+{
+    uint64_t place;
+    struct poise_disk *disk = extmem_store_place(store, slot, 0, &place);
+
     *transfer = (struct poise_disk_transfer){
         .data = data,
-        .len = sort_round_up(bytes, SORT_PAGE),
-        .offset = slot / store->disk_count * store->block_bytes,
+        .len = extmem_round_up(bytes, EXTMEM_PAGE),
+        .offset = place,
         .is_write = is_write,
     };
-    poise_disk_start(store->disks[slot % store->disk_count], transfer);
+    poise_disk_start(disk, transfer);
+}
+
+void extmem_store_count(const struct extmem_store *store, uint64_t *read,
+                        uint64_t *written)
+{
+    *read = *written = 0;
+    for (size_t i = 0; i < store->disk_count; i++) {
+        uint64_t in, out;
+
+        poise_disk_count(store->disks[i], &in, &out);
+        *read += in;
+        *written += out;
+    }
 }

@@ -1,5 +1,5 @@
 /*
- * Shared inside room extmem: how a sort is cut into parts.
+ * Shared inside room sort: how a sort is cut into parts.
  *
  * A sample gives thresholds, which cut the range of keys into buckets of
  * about the same size. Lanes (one per thread) read their part of the input
@@ -16,25 +16,15 @@
  * owns into its ranges of the one output file. What the processes agree on
  * stands in world.c.
  */
-#ifndef POISE_EXTMEM_INTERNAL_H
-#define POISE_EXTMEM_INTERNAL_H
+#ifndef POISE_SORT_INTERNAL_H
+#define POISE_SORT_INTERNAL_H
 
-#include <poise/comm.h>
-#include <poise/extmem.h>
+#include "extmem/file/file.h"
+#include "extmem/process/process.h"
+
+#include <poise/sort.h>
 
 #include <limits.h>
-#include <pthread.h>
-
-#define SORT_PAGE POISE_DISK_ALIGN
-
-static inline uint64_t sort_round_up(uint64_t n, uint64_t unit)
-{
-    return (n + unit - 1) / unit * unit;
-}
-
-/** Nine tenths of what memory is left; but at least 6 MiB, or half, are kept
- * for the program itself and for what the kernel holds on its behalf. */
-uint64_t sort_default_memory(void);
 
 /* ---- kinds of items ----------------------------------------------------- */
 
@@ -97,18 +87,6 @@ void sort_items(const struct poise_sort_type *type, const unsigned char *base,
                 struct sort_entry *entries, struct sort_entry *spare,
                 size_t count);
 
-/* ---- threads ------------------------------------------------------------ */
-
-/** Run `fn` in `threads` threads, number 0 in the caller. If some fail the
- * first failure is this function's, error set; *stop becomes true for the
- * others to see (__atomic). */
-int sort_team(unsigned threads, int (*fn)(void *arg, unsigned thread),
-              void *arg, bool *stop);
-static inline bool sort_stopped(const bool *stop)
-{
-    return __atomic_load_n(stop, __ATOMIC_RELAXED);
-}
-
 /* ---- streams of blocks -------------------------------------------------- */
 
 /** A piece of a stream: a whole block, or less at the stream's end. */
@@ -138,6 +116,9 @@ struct sort_bucket {
     uint64_t value;        /**< then: the encoded item */
 };
 void sort_bucket_free(struct sort_bucket *bucket);
+/** Its blocks' slots may be used again. One thread at a time. */
+int sort_bucket_release(const struct sort_bucket *bucket,
+                        struct extmem_store *store);
 
 /** The buckets in order of their keys. */
 struct sort_buckets {
@@ -145,34 +126,6 @@ struct sort_buckets {
     size_t count;
 };
 void sort_buckets_free(struct sort_buckets *buckets);
-
-/** Where blocks live: striped over scratch files, or in memory. */
-struct sort_store {
-    struct poise_disk **disks; /**< owned */
-    size_t disk_count;
-    uint64_t next_slot; /**< __atomic */
-    uint64_t *free_slots;
-    size_t free_count, free_room;
-    pthread_mutex_t lock;                    /**< of free_slots */
-    char *resident;                          /**< borrowed from the arena */
-    uint64_t resident_blocks, resident_next; /**< the latter __atomic */
-    size_t block_bytes;
-};
-int sort_store_open(struct sort_store *store,
-                    const struct poise_sort_options *options,
-                    const char *default_dir, uint64_t need_bytes);
-void sort_store_close(struct sort_store *store);
-/** The slot for another block; slots of split buckets are used again. */
-uint64_t sort_store_slot(struct sort_store *store);
-int sort_store_release(struct sort_store *store,
-                       const struct sort_bucket *bucket);
-/** The same for a list of them. One thread at a time. */
-int sort_store_free_slots(struct sort_store *store, const uint64_t *slots,
-                          size_t count);
-/** Start moving `bytes` of a block, rounded up to pages. */
-void sort_store_move(struct sort_store *store, bool is_write, uint64_t slot,
-                     void *data, uint64_t bytes,
-                     struct poise_disk_transfer *transfer);
 
 /* ---- a run -------------------------------------------------------------- */
 
@@ -212,8 +165,6 @@ int sort_plan_make(const struct poise_sort_options *options,
 uint64_t sort_plan_least(const struct poise_sort_options *options,
                          const struct sort_census *census, unsigned lanes);
 
-struct sort_output;
-
 struct sort_run {
     const struct poise_sort_options *options;
     struct poise_sort_type type;
@@ -229,8 +180,10 @@ struct sort_run {
     unsigned *writers;
     uint32_t writer_count;
     char *arena; /**< owned */
-    struct sort_store store;
-    struct sort_output *out;
+    struct extmem_store store;
+    char *resident; /**< blocks that stay in memory, within the arena */
+    uint64_t resident_blocks, resident_next; /**< the latter __atomic */
+    struct extmem_output *out;
     struct poise_sort_result result;
     bool stop; /**< __atomic: some thread failed */
 };
@@ -278,39 +231,9 @@ int sort_source_open(struct sort_run *run, const struct sort_bucket *bucket,
 void sort_source_close(struct sort_source *source);
 uint64_t sort_source_part_bytes(const struct sort_source *source,
                                 unsigned lane);
-/** Bytes [at, at + len) of a lane's part into memory that has two pages more
- * on either side (at most a page of which is written); *data is where they
- * begin. Fewer than `len` at the end. Start, then finish. */
-struct sort_fetch {
-    struct poise_disk_transfer transfer;
-    char *data;
-    size_t len;
-};
-int sort_source_start(const struct sort_source *source, unsigned lane,
-                      uint64_t at, size_t len, char *memory,
-                      struct sort_fetch *fetch);
-int sort_source_finish(struct sort_fetch *fetch);
-
-/** Reads a part in order, some chunks ahead. */
-enum { SORT_AHEAD = 3 };
-struct sort_reader {
-    const struct sort_source *source;
-    unsigned lane;
-    uint64_t at, end;
-    char *memory;
-    size_t chunk, stride;
-    struct sort_fetch fetches[SORT_AHEAD];
-    unsigned next, started;
-};
-/** Memory of a reader. */
-size_t sort_reader_bytes(size_t chunk);
-int sort_reader_open(struct sort_reader *reader,
-                     const struct sort_source *source, unsigned lane,
-                     char *memory, size_t chunk);
-/** 1 and the next bytes (valid until the next call), 0 at the end. */
-int sort_reader_next(struct sort_reader *reader, const char **data,
-                     size_t *len);
-void sort_reader_close(struct sort_reader *reader);
+/** A lane's part of it, to be read. */
+struct extmem_part sort_source_part(const struct sort_source *source,
+                                    unsigned lane);
 
 /** Cuts what a reader brings into whole items and hands them out. Lines come
  * without their newline. */
@@ -376,6 +299,10 @@ void sort_cuts_free(struct sort_cuts *cuts);
 uint32_t sort_cuts_find(const struct sort_cuts *cuts,
                         const struct sort_key *key);
 
+/** Open a file of items for reading: its type and size are checked. */
+int sort_input_open(const char *path, const struct poise_sort_options *options,
+                    struct poise_disk **disk, uint64_t *bytes);
+
 /* ---- the passes --------------------------------------------------------- */
 
 /** Throw all of `source` into buckets. Collective if it is the input. */
@@ -387,108 +314,19 @@ int sort_finish(struct sort_run *run, const struct sort_buckets *buckets);
 bool sort_bucket_fits(const struct sort_run *run,
                       const struct sort_bucket *bucket);
 
-/* ---- the output --------------------------------------------------------- */
-
-/** Make the file without a name, or with a temporary one; `bytes` is its size
- * if that is known, or the most. */
-int sort_output_open(const char *path, uint64_t bytes,
-                     const struct poise_disk_options *disk,
-                     struct sort_output **out);
-/** Pieces of writes that are on their way. */
-enum { SORT_PIECES = 64 };
-struct sort_writes {
-    struct poise_disk_transfer pieces[SORT_PIECES];
-    unsigned count;
-};
-/** Put `len` bytes at `offset`. `data` lies as far behind a page's begin as
- * `offset` does, and is left alone until sort_writes_wait. The pages at both
- * ends, which others share, are copied. Any thread. */
-int sort_output_put(struct sort_output *output, const char *data, size_t len,
-                    uint64_t offset, struct sort_writes *writes);
-int sort_writes_wait(struct sort_writes *writes);
-struct poise_disk *sort_output_disk(const struct sort_output *output);
-/** Give it its size and its name, and close. Frees it in any case. */
-int sort_output_commit(struct sort_output *output, uint64_t bytes, bool sync);
-void sort_output_abort(struct sort_output *output);
-
-/** The same for a file that all ranks of `world` (NULL: this process) write:
- * the first one makes it and gives it its name, when all have done their part.
- * Collective; frees it in any case. */
-int sort_output_open_all(struct poise_world *world, const char *path,
-                         uint64_t bytes, const struct poise_disk_options *disk,
-                         struct sort_output **out);
-int sort_output_commit_all(struct poise_world *world,
-                           struct sort_output *output, uint64_t bytes,
-                           bool sync);
-
-/** Open a file of items for reading: a regular one, whose size is checked. */
-int sort_input_open(const char *path, const struct poise_sort_options *options,
-                    struct poise_disk **disk, uint64_t *bytes);
-/** The folder of a path, into `out`. */
-int sort_folder_of(const char *path, struct poise_buf *out);
-
 /* ---- several processes -------------------------------------------------- */
 
 /** Messages. */
 enum {
-    SORT_TAG_BLOCK = 400, /**< of a bucket */
-    SORT_TAG_TAKEN,       /**< a block was taken in */
-    SORT_TAG_END,         /**< nothing more comes */
-    SORT_TAG_STOP,        /**< the same, because something failed */
-    SORT_TAG_TURN,        /**< where the next bucket begins */
+    SORT_TAG_BLOCK = EXTMEM_TAG_OWN, /**< of a bucket */
+    SORT_TAG_TURN,                   /**< where the next bucket begins */
 };
 
-/** The world if it has several ranks, else NULL. */
-struct poise_world *sort_world(struct poise_world *world);
-/** The first failure among all ranks; `code` in a world of NULL. A rank that
- * only saw that another failed passes -ECANCELED. Collective. */
-int sort_agree(struct poise_world *world, int code);
-/** This process's part of the memory and the processors of its node. */
-uint64_t sort_share_memory(struct poise_world *world, uint64_t memory_bytes);
-unsigned sort_share_threads(struct poise_world *world, unsigned threads);
-/** -EINVAL if the ranks see files of different sizes. Collective. */
-int sort_same_size(struct poise_world *world, const char *path, uint64_t bytes);
-/** Lower values to the least of all ranks. Collective. */
-int sort_least(struct poise_world *world, uint64_t *values, size_t count);
-/** The first rank's bytes to all. Collective. */
-int sort_tell_all(struct poise_world *world, void *data, size_t len);
 /** Bytes and items of all ranks' buckets, so that each knows where its own
  * begin. Collective. */
 int sort_count_all(struct sort_run *run, struct sort_buckets *buckets);
 /** Add up what all ranks did. Collective. */
 int sort_result_all(struct poise_world *world, struct poise_sort_result *all);
-
-/** A conversation of all processes, in each by the thread of the world: the
- * last message to everybody is SORT_TAG_END or SORT_TAG_STOP, so that none is
- * under way to whoever has heard that from everybody. */
-struct sort_peers {
-    struct sort_run *run;
-    struct sort_line {
-        unsigned under_way; /**< blocks that were not taken yet */
-        bool ended;         /**< the last message was sent */
-        bool heard;         /**< its last one came */
-    } * lines;              /**< owned, one for each process */
-    unsigned deaf;          /**< times in a row that receiving failed */
-    int code;               /**< the first failure */
-};
-int sort_peers_open(struct sort_peers *peers, struct sort_run *run);
-void sort_peers_close(struct sort_peers *peers);
-/** Note a failure, and stop. */
-void sort_peers_fail(struct sort_peers *peers, int code);
-/** Send what others wait for: a shortage of memory is waited out a while. */
-void sort_peers_tell(struct sort_peers *peers, unsigned dest, int tag,
-                     const void *data, size_t len);
-/** Send the last message. */
-void sort_peers_end(struct sort_peers *peers, unsigned dest, int tag);
-/** Tell all that something failed; whether there was somebody to tell. */
-bool sort_peers_stop(struct sort_peers *peers);
-/** Take in a message, the last ones left out of account; whether there was
- * one, which poise_message_free frees. */
-bool sort_peers_receive(struct sort_peers *peers,
-                        struct poise_message *message);
-bool sort_peers_over(const struct sort_peers *peers);
-/** Until something happens. */
-void sort_peers_wait(struct sort_peers *peers);
 
 /** A block that goes to another process: this, then its data. */
 struct sort_parcel {

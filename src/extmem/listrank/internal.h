@@ -1,10 +1,13 @@
 /*
  * Shared by the files of list ranking: the job, and the two ways to do it.
  */
-#ifndef POISE_EXTMEM_RANK_H
-#define POISE_EXTMEM_RANK_H
+#ifndef POISE_LISTRANK_INTERNAL_H
+#define POISE_LISTRANK_INTERNAL_H
 
-#include "extmem/internal.h"
+#include "extmem/file/file.h"
+#include "extmem/process/process.h"
+
+#include <poise/listrank.h>
 
 #include <sched.h>
 
@@ -22,14 +25,12 @@ struct rank_wrong {
 struct rank_job {
     const struct poise_listrank_options *options;
     const char *path;
-    /** Inputs and scratch files are opened as by a sort. */
-    struct poise_sort_options sort;
     struct poise_disk *in, *weights; /**< the latter NULL: all are 1 */
     uint64_t count;                  /**< nodes */
     uint64_t memory;
     unsigned threads;
     size_t chunk; /**< unit of reading and writing */
-    struct sort_output *out;
+    struct extmem_output *out;
     struct poise_listrank_result result;
     struct rank_wrong wrong;
     bool stop; /**< __atomic */
@@ -62,17 +63,14 @@ static inline bool rank_is_last(uint64_t node, uint64_t successor)
 
 /** Nodes [from, to) with their weights, in order. */
 struct rank_scan {
-    struct sort_run run[2]; /**< of successors and of weights */
-    uint64_t bounds[2];
-    struct sort_source source[2];
-    struct sort_reader reader[2];
+    struct extmem_reader reader[2]; /**< of successors and of weights */
     bool has_weights;
     uint64_t first; /**< node of the next chunk */
 };
 /** Memory of a scan that is open. */
 size_t rank_scan_bytes(const struct rank_job *job);
-int rank_scan_open(struct rank_scan *scan, const struct rank_job *job,
-                   uint64_t from, uint64_t to, char *memory);
+void rank_scan_open(struct rank_scan *scan, const struct rank_job *job,
+                    uint64_t from, uint64_t to, char *memory);
 /** 1 and the next `count` nodes, the first of which is *first; *weights is
  * NULL if there are none. 0 at the end. */
 int rank_scan_next(struct rank_scan *scan, uint64_t *first,

@@ -1,0 +1,186 @@
+/*
+ * Files of data larger than memory: inputs that are read in order ahead of
+ * their use, scratch files of blocks, and outputs that appear whole or not at
+ * all. Everything goes past the page cache, in whole pages.
+ */
+#ifndef POISE_EXTMEM_FILE_H
+#define POISE_EXTMEM_FILE_H
+
+#include <poise/comm.h>
+
+#include <pthread.h>
+
+#define EXTMEM_PAGE POISE_DISK_ALIGN
+
+static inline uint64_t extmem_round_up(uint64_t n, uint64_t unit)
+{
+    return (n + unit - 1) / unit * unit;
+}
+
+/* ---- inputs (input.c) --------------------------------------------------- */
+
+/** Open a file of items for reading: a regular one, whose size is a multiple of
+ * item_bytes. */
+int extmem_input_open(const char *path, uint32_t item_bytes,
+                      const struct poise_disk_options *options,
+                      struct poise_disk **disk, uint64_t *bytes);
+/** Whether `path` is that file, by whatever name. False without a disk. */
+bool extmem_is_same_file(const struct poise_disk *disk, const char *path);
+/** The folder of a path, into `out`. */
+int extmem_folder_of(const char *path, struct poise_buf *out);
+
+/** Bytes on their way into memory; `data` is where they begin. */
+struct extmem_fetch {
+    struct poise_disk_transfer transfer;
+    char *data;
+    size_t len;
+};
+/** Start to read bytes [place, place + len) of a file into memory that has two
+ * pages more than `len`. */
+void extmem_fetch_start(struct poise_disk *disk, uint64_t place, size_t len,
+                        char *memory, struct extmem_fetch *fetch);
+int extmem_fetch_finish(struct extmem_fetch *fetch);
+
+/** What is read in order: a range of a file, or what `start` makes of it. */
+struct extmem_part {
+    /** Start to fetch bytes [at, at + len) of the part, which has them. */
+    void (*start)(const struct extmem_part *part, uint64_t at, size_t len,
+                  char *memory, struct extmem_fetch *fetch);
+    const void *source;
+    unsigned number;       /**< of the source's parts */
+    uint64_t begin, bytes; /**< where it begins in its file; its length */
+};
+/** Bytes [from, to) of a file. */
+struct extmem_part extmem_part_of(struct poise_disk *disk, uint64_t from,
+                                  uint64_t to);
+
+/** Reads a part in order, some chunks ahead. */
+enum { EXTMEM_AHEAD = 3 };
+struct extmem_reader {
+    struct extmem_part part;
+    uint64_t at;
+    char *memory;
+    size_t chunk, stride;
+    struct extmem_fetch fetches[EXTMEM_AHEAD];
+    unsigned next, started;
+};
+/** Memory of a reader. */
+size_t extmem_reader_bytes(size_t chunk);
+void extmem_reader_open(struct extmem_reader *reader,
+                        const struct extmem_part *part, char *memory,
+                        size_t chunk);
+/** 1 and the next bytes (valid until the next call), 0 at the end. */
+int extmem_reader_next(struct extmem_reader *reader, const char **data,
+                       size_t *len);
+/** A reader of zeros is closed. */
+void extmem_reader_close(struct extmem_reader *reader);
+
+/* ---- scratch files (store.c) -------------------------------------------- */
+
+/** Blocks striped over scratch files, by the number of their slot. */
+struct extmem_store {
+    struct poise_disk **disks; /**< owned */
+    size_t disk_count;
+    size_t block_bytes;
+    uint64_t next_slot; /**< __atomic: never used so far */
+    uint64_t *free_slots;
+    size_t free_count, free_room;
+    pthread_mutex_t lock; /**< of free_slots */
+};
+struct extmem_scratch {
+    const char *const *folders;
+    size_t folder_count;
+    const char *default_folder; /**< if there is no other */
+    uint64_t need_bytes;        /**< -ENOSPC if there is less */
+    const struct poise_disk_options *disk;
+};
+/** With block_bytes set. The files have no names: nothing is left of them when
+ * the process ends, however it does. */
+int extmem_store_open(struct extmem_store *store,
+                      const struct extmem_scratch *scratch);
+void extmem_store_close(struct extmem_store *store);
+/** The slot for another block: one that was freed, or a new one. */
+uint64_t extmem_store_slot(struct extmem_store *store);
+/** Slots may be used again. One thread at a time, and none takes slots. */
+int extmem_store_free_slots(struct extmem_store *store, const uint64_t *slots,
+                            size_t count);
+/** Start moving `bytes` from the begin of a block, rounded up to pages. */
+void extmem_store_move(struct extmem_store *store, bool is_write, uint64_t slot,
+                       void *data, uint64_t bytes,
+                       struct poise_disk_transfer *transfer);
+/** Where byte `at` of a slot lies. */
+struct poise_disk *extmem_store_place(const struct extmem_store *store,
+                                      uint64_t slot, uint64_t at,
+                                      uint64_t *place);
+/** Bytes that were read and written. */
+void extmem_store_count(const struct extmem_store *store, uint64_t *read,
+                        uint64_t *written);
+
+/* ---- blocks in memory (blocks.c) ---------------------------------------- */
+
+/** Blocks that are filled, written behind the back of who fills them, and free
+ * again. One thread. */
+struct extmem_blocks {
+    struct extmem_store *store;
+    char **free_blocks; /**< owned */
+    size_t free_count;
+    struct extmem_flight {
+        struct poise_disk_transfer transfer;
+        char *memory;
+    } * flights; /**< owned; a ring */
+    unsigned first_flight, flight_count, most_flights;
+};
+/** `count` blocks in `memory`, some of which may be on their way. */
+int extmem_blocks_open(struct extmem_blocks *blocks, struct extmem_store *store,
+                       char *memory, size_t count, unsigned flights);
+/** Waits for what is on its way: the kernel still reads it. */
+void extmem_blocks_close(struct extmem_blocks *blocks);
+/** A free block; waits for one. */
+int extmem_block_take(struct extmem_blocks *blocks, char **out);
+void extmem_block_free(struct extmem_blocks *blocks, char *block);
+/** Start writing a block, which is free when that is done, or fails. */
+int extmem_block_write(struct extmem_blocks *blocks, char *block, uint64_t slot,
+                       uint64_t bytes);
+/** Until nothing is on its way; the first failure. */
+int extmem_blocks_wait(struct extmem_blocks *blocks);
+
+/* ---- outputs (output.c) ------------------------------------------------- */
+
+struct extmem_output;
+
+/** Make the file without a name, or with a temporary one; `bytes` is its size
+ * if that is known, or the most. */
+int extmem_output_open(const char *path, uint64_t bytes,
+                       const struct poise_disk_options *disk,
+                       struct extmem_output **out);
+/** Pieces of writes that are on their way. */
+enum { EXTMEM_PIECES = 64 };
+struct extmem_writes {
+    struct poise_disk_transfer pieces[EXTMEM_PIECES];
+    unsigned count;
+};
+/** Put `len` bytes at `offset`. `data` lies as far behind a page's begin as
+ * `offset` does, and is left alone until extmem_writes_wait. The pages at both
+ * ends, which others share, are copied. Any thread. */
+int extmem_output_put(struct extmem_output *output, const char *data,
+                      size_t len, uint64_t offset,
+                      struct extmem_writes *writes);
+int extmem_writes_wait(struct extmem_writes *writes);
+struct poise_disk *extmem_output_disk(const struct extmem_output *output);
+/** Give it its size and its name, and close. Frees it in any case. */
+int extmem_output_commit(struct extmem_output *output, uint64_t bytes,
+                         bool sync);
+void extmem_output_abort(struct extmem_output *output);
+
+/** The same for a file that all ranks of `world` (NULL: this process) write:
+ * the first one makes it and gives it its name, when all have done their part.
+ * Collective; frees it in any case. (output_ranks.c) */
+int extmem_output_open_all(struct poise_world *world, const char *path,
+                           uint64_t bytes,
+                           const struct poise_disk_options *disk,
+                           struct extmem_output **out);
+int extmem_output_commit_all(struct poise_world *world,
+                             struct extmem_output *output, uint64_t bytes,
+                             bool sync);
+
+#endif

@@ -524,6 +524,26 @@ static void test_input_untouched(void **state)
 
 /* ---- faults ------------------------------------------------------------- */
 
+static int never_run(void *arg, unsigned thread)
+{
+    (void)arg;
+    (void)thread;
+    fail();
+    return 0;
+}
+
+/* Others wait for its threads or for the job to stop. */
+static void test_team_without_memory(void **state)
+{
+    bool stop = false;
+
+    (void)state;
+    poise_fault_arm(POISE_FAULT_ALLOC, 1, ENOMEM, false);
+    assert_int_equal(extmem_team_run(2, never_run, NULL, &stop), -ENOMEM);
+    poise_fault_arm(POISE_FAULT_ALLOC, 0, 0, false);
+    assert_true(stop);
+}
+
 /* Make call after call fail until a run succeeds: nothing may be left, and the
  * code has to arrive. Late calls of long series are sampled. */
 static void check_fault(enum poise_fault kind, int code, const char *type,
@@ -583,6 +603,7 @@ int main(void)
         cmocka_unit_test(test_bad_files),
         cmocka_unit_test(test_little_memory),
         cmocka_unit_test(test_input_untouched),
+        cmocka_unit_test(test_team_without_memory),
         cmocka_unit_test(test_faults),
     };
 

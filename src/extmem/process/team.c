@@ -84,6 +84,8 @@ int extmem_team_run(unsigned threads, int (*fn)(void *arg, unsigned thread),
     int code = 0;
 
     if (!members) {
+        /* Who exchanges messages for the threads waits for them or for this. */
+        __atomic_store_n(stop, true, __ATOMIC_RELAXED);
         return -ENOMEM;
     }
     pthread_mutex_init(&team.lock, NULL);

@@ -188,7 +188,8 @@ struct poise_flow_job {
     struct poise_flow_app app;
 };
 
-/** How chunks are made anew from what was measured. */
+/** How chunks are made anew from what was measured. For benchmarks, which hold
+ * the paper's rule against Poise's; programs leave it at 0. */
 enum poise_flow_policy {
     POISE_FLOW_BY_RATE,  /**< from measured times of computing: Poise's */
     POISE_FLOW_BY_MISSES /**< recursive bisection on the miss rate: desyncfs 4.2
@@ -268,7 +269,7 @@ struct poise_flow_options {
      * machine. */
     const char *log;
     uint64_t orphan_ns;
-    enum poise_flow_policy policy;
+    enum poise_flow_policy policy; /**< for benchmarks */
     /** Share of the blocks, 0 to 1, that are computed twice and compared, and
      * whose dependency lists are held against each other. */
     double check;

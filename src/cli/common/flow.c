@@ -22,7 +22,7 @@ void cli_flow_verbose(const char *name, const struct poise_flow_stats *stats,
     poise_human_count(out, stats->blocks);
     poise_buf_printf(out, " blocks in %.3f s\n", (double)stats->wall_ns / 1e9);
     poise_buf_printf(
-        out, "  shares made anew %u times, nodes given up: %u, come: %u\n",
+        out, "  partitions changed: %u, nodes declared dead: %u, joined: %u\n",
         stats->rechunkings, stats->deaths, stats->joins);
     for (unsigned n = 0; n < stats->node_count; n++) {
         const struct poise_flow_node_stats *node = &stats->nodes[n];

@@ -65,11 +65,9 @@ struct cli_flow {
         {POISE_OPTION_STRING, .name = "log", .arg = "FILE",                    \
          .help = "keep in FILE what is needed to go on should this process "   \
                  "die: the same command then takes over",                      \
-         .offset = offsetof(type, member.log)},                                \
-        {POISE_OPTION_ENUM,                                                    \
-         .name = "policy",                                                     \
-         .arg = "NAME",                                                        \
-         .help = "by what shares are made anew (default: rate)",               \
+         .offset =                                                             \
+             offsetof(type, member.log)}, /* For benchmarks: not listed. */    \
+        {POISE_OPTION_ENUM, .name = "policy", .arg = "NAME",                   \
          .offset = offsetof(type, member.policy),                              \
          .choices = poise_flow_policy_names},                                  \
     {                                                                          \

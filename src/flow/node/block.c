@@ -68,7 +68,7 @@ struct flow_block *flow_block_get(struct flow_node *node,
     uint64_t at = key_hash(key) & node->table_mask;
     block->key = *key;
     block->keep_to = -1;
-    block->own = flow_owner(node, key) == node->id;
+    block->role = flow_owner(node, key) == node->id ? FLOW_OWN : FLOW_FOREIGN;
     block->next = node->table[at];
     node->table[at] = block;
     node->block_count++;
@@ -85,8 +85,8 @@ static void block_free(struct flow_block *block)
 void flow_block_release(struct flow_node *node, struct flow_block *block)
 {
     if (block->refs > 0 || block->uses > 0 || block->unsent > 0 ||
-        block->task || block->open_ended || block->listed || block->seeking ||
-        block->output ||
+        block->task || block->unresolved || block->state == FLOW_SOUGHT ||
+        block->result == FLOW_RESULT_PENDING ||
         (block->keep_to >= 0 && block->keep_to >= node->line)) {
         return;
     }
@@ -143,13 +143,45 @@ void flow_block_sweep(struct flow_node *node)
     }
 }
 
-void flow_block_seek(struct flow_node *node, struct flow_block *block)
+int flow_block_become(struct flow_node *node, struct flow_block *block,
+                      enum flow_block_state state)
 {
-    if (!block->seeking) {
-        block->seeking = true;
+#define TO(state) (1U << (state))
+    static const unsigned allowed[FLOW_BLOCK_STATES] = {
+        [FLOW_UNSOUGHT] = TO(FLOW_SOUGHT) | TO(FLOW_OPEN) | TO(FLOW_HERE),
+        [FLOW_SOUGHT] = TO(FLOW_UNSOUGHT) | TO(FLOW_REQUESTED) | TO(FLOW_OPEN) |
+                        TO(FLOW_HERE),
+        [FLOW_REQUESTED] = TO(FLOW_SOUGHT) | TO(FLOW_OPEN) | TO(FLOW_HERE),
+        [FLOW_OPEN] = TO(FLOW_HERE),
+    };
+    if (!(allowed[block->state] & TO(state))) {
+        return poise_error_set(EPROTO, "change state of block", NULL,
+                               "from %d to %d", (int)block->state, (int)state);
+    }
+#undef TO
+    if (block->state == FLOW_SOUGHT) {
+        *block->seeking_at = block->next_seeking;
+        if (block->next_seeking) {
+            block->next_seeking->seeking_at = block->seeking_at;
+        }
+    }
+    if (state == FLOW_SOUGHT) {
         block->next_seeking = node->seeking;
+        block->seeking_at = &node->seeking;
+        if (node->seeking) {
+            node->seeking->seeking_at = &block->next_seeking;
+        }
         node->seeking = block;
     }
+    block->state = state;
+    return 0;
+}
+
+int flow_block_seek(struct flow_node *node, struct flow_block *block)
+{
+    return block->state == FLOW_UNSOUGHT
+               ? flow_block_become(node, block, FLOW_SOUGHT)
+               : 0;
 }
 
 /* ---- readers and dependents --------------------------------------------- */
@@ -206,22 +238,20 @@ int flow_block_ask(struct flow_node *node, const struct flow_key *key,
         block->unsent++;
     }
     reader->asked = true;
-    if (!block->task) {
-        flow_block_seek(node, block);
-    }
-    return 0;
+    return flow_block_seek(node, block);
 }
 
-/* Count one dependent of a block that is here. */
+/* Count one dependent of a block that is here. 1: whose it is is not known. */
 static int count_dependent(struct flow_node *node, struct flow_block *block,
                            const struct flow_key *key)
 {
     uint16_t owner = flow_owner(node, key);
     if (owner == FLOW_NOBODY) {
-        block->open_ended = true;
-    } else if (owner == node->id) {
+        return 1;
+    }
+    if (owner == node->id) {
         block->uses += !flow_is_done(node, key);
-    } else if (block->own && !block->redo && !reader_of(block, owner)) {
+    } else if (block->role == FLOW_OWN && !reader_of(block, owner)) {
         return -ENOMEM;
     }
     return 0;
@@ -233,7 +263,7 @@ static bool is_result(const struct flow_node *node,
     const struct poise_flow_app *app = &node->job->app;
     const struct poise_flow_chunk *shape = flow_file(node, block->key.file);
     struct poise_flow_address address;
-    if (!block->own || block->redo || block->handed) {
+    if (block->role != FLOW_OWN || block->result != FLOW_NO_RESULT) {
         return false;
     }
     if (known > 0 && node->list.count == 0) {
@@ -245,7 +275,7 @@ static bool is_result(const struct flow_node *node,
 
 static void output_add(struct flow_node *node, struct flow_block *block)
 {
-    block->output = block->handed = true;
+    block->result = FLOW_RESULT_PENDING;
     block->next_output = NULL;
     if (node->outputs_last) {
         node->outputs_last->next_output = block;
@@ -267,10 +297,10 @@ static int keep(struct flow_node *node, struct flow_block *block,
                 int64_t newest)
 {
     int64_t period = node->options->replicate, version = block->key.version;
-    if (!node->net || !block->own) {
+    if (!node->net || block->role == FLOW_FOREIGN) {
         return 0;
     }
-    if (block->redo) {
+    if (block->role == FLOW_OWN_AGAIN) {
         /* Also of versions below the line, when copies were lost with those who
          * kept them: until a later line is complete. */
         int64_t at = version > node->line ? version : node->line + 1;
@@ -298,35 +328,39 @@ static int block_forward(struct flow_node *node, struct flow_block *block)
     int64_t newest = -1;
     int known = flow_ask(node, &block->key, POISE_FLOW_FORWARD);
     int code = known < 0 ? known : 0;
+    bool open_ended = known == 0;
     block->uses = 0;
-    block->open_ended = known == 0;
-    for (size_t i = 0; code == 0 && known > 0 && i < node->list.count; i++) {
+    for (size_t i = 0; code >= 0 && known > 0 && i < node->list.count; i++) {
         code = flow_key_of(node->job, &node->list.items[i], &key);
         if (code == 0) {
             code = count_dependent(node, block, &key);
+            open_ended |= code > 0;
             newest = key.version > newest ? key.version : newest;
         }
     }
-    if (code == 0 && is_result(node, block, known)) {
+    if (code < 0) {
+        return code;
+    }
+    if (is_result(node, block, known)) {
         output_add(node, block);
     }
-    if (code == 0 && block->open_ended && !block->listed) {
-        block->listed = true;
-        block->next_vague = node->vague;
-        node->vague = block;
+    if (open_ended && !block->unresolved) {
+        block->unresolved = true;
+        block->next_unresolved = node->unresolved;
+        node->unresolved = block;
     }
-    return code == 0 ? keep(node, block, newest) : code;
+    return keep(node, block, newest);
 }
 
-int flow_block_vague(struct flow_node *node)
+int flow_block_resolve(struct flow_node *node)
 {
-    struct flow_block *list = node->vague;
+    struct flow_block *list = node->unresolved;
     int code = 0;
-    node->vague = NULL;
+    node->unresolved = NULL;
     while (list) {
         struct flow_block *block = list;
-        list = block->next_vague;
-        block->listed = false;
+        list = block->next_unresolved;
+        block->unresolved = false;
         if (code == 0) {
             code = block_forward(node, block);
             flow_block_release(node, block);
@@ -339,10 +373,10 @@ int flow_block_vague(struct flow_node *node)
 
 static int adopt(struct flow_node *node, struct flow_block *block)
 {
-    if (!block->own && flow_is_taken(node, &block->key)) {
-        block->own = true;
-        block->redo = flow_is_done(node, &block->key);
-        if (!block->redo) {
+    if (block->role == FLOW_FOREIGN && flow_is_taken(node, &block->key)) {
+        bool done = flow_is_done(node, &block->key);
+        block->role = done ? FLOW_OWN_AGAIN : FLOW_OWN;
+        if (!done) {
             int code = flow_mark_done(node, &block->key);
             return code < 0 ? code : block_forward(node, block);
         }
@@ -358,7 +392,7 @@ int flow_block_adopt(struct flow_node *node, const struct flow_segment *of)
              b = next) {
             next = b->next;
             if (b->made &&
-                (!of || (b->key.file == of->file && !b->own &&
+                (!of || (b->key.file == of->file && b->role == FLOW_FOREIGN &&
                          b->key.version >= of->from &&
                          b->key.version < of->to && of->taken[b->key.place]))) {
                 code = adopt(node, b);
@@ -437,7 +471,6 @@ int flow_block_write(struct flow_node *node, const struct flow_key *key,
         return node->net->put(node->net, owner, key, made);
     }
     struct flow_block *block = flow_block_get(node, key);
-    int code = 0;
     if (!block) {
         free(made);
         return -ENOMEM;
@@ -447,8 +480,7 @@ int flow_block_write(struct flow_node *node, const struct flow_key *key,
     }
     block->made = made;
     block->came_ns = poise_clock_ns();
-    block->own = mine;
-    block->redo = done;
+    block->role = done ? FLOW_OWN_AGAIN : mine ? FLOW_OWN : FLOW_FOREIGN;
     node->bytes += made->len;
     if (node->bytes > node->stats.peak_bytes) {
         node->stats.peak_bytes = node->bytes;
@@ -457,10 +489,11 @@ int flow_block_write(struct flow_node *node, const struct flow_key *key,
         node->files[key->file].newest = key->version;
     }
     block->refs++;
+    int code = flow_block_become(node, block, FLOW_HERE);
     if (block->task && block->task != task) {
         flow_task_drop(block->task);
     }
-    if (aside) {
+    if (code == 0 && aside) {
         code = retire(node, key);
     }
     if (code == 0) {

@@ -26,12 +26,48 @@ struct flow_reader {
     bool sent;
 };
 
+/**
+ * How a block comes to be here. Only flow_block_become changes it, and refuses
+ * what is not among
+ *
+ *     UNSOUGHT  -> SOUGHT, OPEN, HERE
+ *     SOUGHT    -> UNSOUGHT, REQUESTED, OPEN, HERE
+ *     REQUESTED -> SOUGHT, OPEN, HERE
+ *     OPEN      -> HERE
+ *
+ * so that a block that is here stays until it is freed, and one that a task
+ * will write is asked of nobody. HERE comes from every state: others may write
+ * a block that was not asked of them.
+ */
+enum flow_block_state {
+    FLOW_UNSOUGHT,  /**< nobody is to provide it, or nobody can yet */
+    FLOW_SOUGHT,    /**< on node->seeking: flow_node_settle will see who can */
+    FLOW_REQUESTED, /**< its owner was asked for it */
+    FLOW_OPEN,      /**< an own one: a task will write it */
+    FLOW_HERE,      /**< it has its data */
+    FLOW_BLOCK_STATES
+};
+
+/** Whose it is. Roles only go down this list. */
+enum flow_block_role {
+    FLOW_FOREIGN,  /**< another node's, or nobody's yet */
+    FLOW_OWN,      /**< this node's */
+    FLOW_OWN_AGAIN /**< existed before, and is here again for some */
+};
+
+/** Whether it is a result of the job. Goes down this list. */
+enum flow_block_result {
+    FLOW_NO_RESULT,
+    FLOW_RESULT_PENDING, /**< was among the outputs, and is kept for them */
+    FLOW_RESULT_DELIVERED
+};
+
 /** A block that exists here, or that somebody waits for. */
 struct flow_block {
     struct flow_block *next; /**< in the table */
     struct flow_key key;
-    struct flow_made *made;       /**< owned; NULL: not here yet */
-    struct poise_flow_task *task; /**< will write it */
+    struct flow_made *made;       /**< owned; not NULL: FLOW_HERE */
+    struct poise_flow_task *task; /**< will write it, or still runs */
     struct flow_edge *waiters;    /**< of tasks that need it */
     struct flow_reader *readers;  /**< [reader_count], owned */
     uint32_t reader_count, reader_cap;
@@ -40,16 +76,13 @@ struct flow_block {
     uint32_t unsent; /**< readers that did not get it yet */
     int64_t keep_to; /**< kept until that line is complete; -1: not at all */
     uint64_t came_ns;
-    bool wanted;     /**< the owner was asked for it */
-    bool own;        /**< of this node's */
-    bool redo;       /**< existed before, and is here again for some */
-    bool open_ended; /**< not all dependents are known */
-    bool listed;     /**< on node->vague */
+    enum flow_block_state state;
+    enum flow_block_role role;
+    enum flow_block_result result;
+    bool unresolved; /**< on node->unresolved: not all dependents are known */
     bool copied;     /**< another node keeps a copy */
-    bool seeking;    /**< on node->seeking */
-    bool handed;     /**< is or was among the outputs */
-    bool output;     /**< waits to be handed out */
-    struct flow_block *next_vague, *next_seeking, *next_output;
+    struct flow_block *next_unresolved, *next_output;
+    struct flow_block *next_seeking, **seeking_at; /**< while FLOW_SOUGHT */
 };
 
 /** One dependency of an open task. */
@@ -149,7 +182,7 @@ struct flow_node {
     struct poise_flow_task *unused;
     struct flow_heap ready;
     struct flow_block *seeking; /**< to be looked for */
-    struct flow_block *vague;
+    struct flow_block *unresolved;
     struct flow_block *outputs, *outputs_last;
     struct flow_files *files; /**< [file_count], owned */
     struct poise_flow_task asker;
@@ -233,9 +266,13 @@ int flow_block_write(struct flow_node *node, const struct flow_key *key,
 int flow_block_ask(struct flow_node *node, const struct flow_key *key,
                    uint16_t reader);
 /** Who depends on blocks whose dependents were not known is asked again. */
-int flow_block_vague(struct flow_node *node);
-/** Put it where flow_node_settle finds it. */
-void flow_block_seek(struct flow_node *node, struct flow_block *block);
+int flow_block_resolve(struct flow_node *node);
+/** Change its state, and put it on node->seeking or take it from there. -EPROTO
+ * with the error set if the change is none of those above. */
+int flow_block_become(struct flow_node *node, struct flow_block *block,
+                      enum flow_block_state state);
+/** If nobody is to provide it, have flow_node_settle see who can. */
+int flow_block_seek(struct flow_node *node, struct flow_block *block);
 /** The line moved: free what was kept for it. */
 void flow_block_sweep(struct flow_node *node);
 /** Own blocks that are here already, as copies, need not be computed; count all

@@ -137,46 +137,41 @@ struct flow_block *flow_node_output(struct flow_node *node)
 
 void flow_node_output_done(struct flow_node *node, struct flow_block *block)
 {
-    block->output = false;
+    block->result = FLOW_RESULT_DELIVERED;
     flow_block_release(node, block);
 }
 
 /* ---- settling ----------------------------------------------------------- */
 
+/* See who can provide a block. */
 static int seek_one(struct flow_node *node, struct flow_block *block)
 {
     uint16_t owner = flow_owner(node, &block->key);
-    if (block->made || block->task || block->wanted) {
-        flow_block_release(node, block);
-        return 0;
-    }
-    if (owner == node->id && node->inherits &&
-        !flow_is_taken(node, &block->key)) {
-        return 0; /* looked for again when it is taken over */
-    }
-    if (owner == node->id) {
+    if (owner == node->id &&
+        (!node->inherits || flow_is_taken(node, &block->key))) {
         /* Somebody waits for it: first in its version. */
         return flow_task_open(node, block, 0);
     }
-    if (owner == FLOW_NOBODY) {
-        return node->net->seek(node->net, block->key.file, block->key.version);
+    if (owner == node->id) {
+        /* Looked for again when it is taken over. */
+        return flow_block_become(node, block, FLOW_UNSOUGHT);
     }
-    block->wanted = true;
-    return node->net->want(node->net, owner, &block->key);
+    if (owner == FLOW_NOBODY) {
+        int code = flow_block_become(node, block, FLOW_UNSOUGHT);
+        return code < 0 ? code
+                        : node->net->seek(node->net, block->key.file,
+                                          block->key.version);
+    }
+    int code = flow_block_become(node, block, FLOW_REQUESTED);
+    return code < 0 ? code : node->net->want(node->net, owner, &block->key);
 }
 
 int flow_node_settle(struct flow_node *node)
 {
     int code = 0;
     while (code == 0 && (node->seeking || node->advance)) {
-        if (node->advance) {
-            code = flow_node_advance(node);
-            continue;
-        }
-        struct flow_block *block = node->seeking;
-        node->seeking = block->next_seeking;
-        block->seeking = false;
-        code = seek_one(node, block);
+        code = node->advance ? flow_node_advance(node)
+                             : seek_one(node, node->seeking);
     }
     return code;
 }

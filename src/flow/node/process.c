@@ -207,23 +207,25 @@ static int link_open(struct flow_server *server, struct flow_link *link,
     return 0;
 }
 
-void flow_server_reseek(struct flow_server *server, uint16_t peer)
+int flow_server_reseek(struct flow_server *server, uint16_t peer)
 {
     struct flow_node *node = server->node;
-    for (uint64_t i = 0; i <= node->table_mask; i++) {
-        for (struct flow_block *b = node->table[i]; b; b = b->next) {
+    int code = 0;
+    for (uint64_t i = 0; code == 0 && i <= node->table_mask; i++) {
+        for (struct flow_block *b = node->table[i]; code == 0 && b;
+             b = b->next) {
             bool asked = b->waiters != NULL;
             for (uint32_t r = 0; r < b->reader_count; r++) {
                 asked |= b->readers[r].asked;
             }
-            if (b->made || b->task || !asked ||
-                (peer != FLOW_NOBODY && flow_owner(node, &b->key) != peer)) {
-                continue;
+            if (asked &&
+                (b->state == FLOW_UNSOUGHT || b->state == FLOW_REQUESTED) &&
+                (peer == FLOW_NOBODY || flow_owner(node, &b->key) == peer)) {
+                code = flow_block_become(node, b, FLOW_SOUGHT);
             }
-            b->wanted = false;
-            flow_block_seek(node, b);
         }
     }
+    return code;
 }
 
 /* A connection to or from a node broke; what was on its way is asked for
@@ -237,9 +239,10 @@ static void link_broke(struct flow_server *server, struct flow_link *link)
         return;
     }
     if (link->known && server->alive[link->peer]) {
-        flow_server_reseek(server, link->peer);
-        if (flow_node_settle(server->node) < 0) {
-            flow_node_fail(server->node, -ENOMEM);
+        int code = flow_server_reseek(server, link->peer);
+        code = code == 0 ? flow_node_settle(server->node) : code;
+        if (code < 0) {
+            flow_node_fail(server->node, code);
         }
     }
 }

@@ -62,7 +62,7 @@ int flow_server_give_again(struct flow_server *server);
 int flow_server_report(struct flow_server *server);
 /** Look again for all blocks that `peer` (FLOW_NOBODY: anybody) was asked for.
  */
-void flow_server_reseek(struct flow_server *server, uint16_t peer);
+int flow_server_reseek(struct flow_server *server, uint16_t peer);
 
 /** A node is given up: forget it, hand on what was kept for it, and take over
  * what falls to this one (recover.c). The lock is held. */

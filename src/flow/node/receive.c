@@ -50,7 +50,6 @@ static int take_block(struct flow_server *server, struct flow_link *link,
         server->tally[link->peer].misses += miss;
         server->tally[link->peer].hits += !miss;
     }
-    block->wanted = false;
     return flow_block_write(node, key, made, NULL);
 }
 

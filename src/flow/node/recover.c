@@ -50,7 +50,7 @@ static int hand_on(struct flow_server *server, struct flow_block *block,
         return 0;
     }
     if (owner == node->id) {
-        return block->own && dead_buddy != FLOW_NOBODY
+        return block->role != FLOW_FOREIGN && dead_buddy != FLOW_NOBODY
                    ? server->net.copy(&server->net, block)
                    : 0;
     }
@@ -112,9 +112,9 @@ static int inherit(struct flow_server *server)
     server->inherits = false;
     int code = flow_node_inherit(server->node);
     if (code == 0) {
-        flow_server_reseek(server, FLOW_NOBODY);
-        code = flow_node_settle(server->node);
+        code = flow_server_reseek(server, FLOW_NOBODY);
     }
+    code = code == 0 ? flow_node_settle(server->node) : code;
     server->due = true;
     return code;
 }
@@ -187,7 +187,8 @@ static int copy_again(struct flow_server *server)
     for (uint64_t i = 0; code == 0 && i <= node->table_mask; i++) {
         for (struct flow_block *b = node->table[i]; code == 0 && b;
              b = b->next) {
-            if (b->own && b->made && b->copied && b->keep_to >= node->line) {
+            if (b->role != FLOW_FOREIGN && b->made && b->copied &&
+                b->keep_to >= node->line) {
                 code = server->net.copy(&server->net, b);
             }
         }

@@ -98,7 +98,7 @@ int flow_node_advance(struct flow_node *node)
             code = segment_advance(node, &files->segments[s]);
         }
     }
-    return code == 0 ? flow_block_vague(node) : code;
+    return code == 0 ? flow_block_resolve(node) : code;
 }
 
 int flow_mark_done(struct flow_node *node, const struct flow_key *key)
@@ -250,15 +250,18 @@ static int segment_order(struct flow_node *node, struct flow_segment *segment)
 }
 
 /* Blocks that nobody was known to own are looked for once more. */
-static void seek_unowned(struct flow_node *node, uint32_t file)
+static int seek_unowned(struct flow_node *node, uint32_t file)
 {
-    for (uint64_t i = 0; i <= node->table_mask; i++) {
-        for (struct flow_block *b = node->table[i]; b; b = b->next) {
-            if (b->key.file == file && !b->made && !b->wanted && b->waiters) {
-                flow_block_seek(node, b);
+    int code = 0;
+    for (uint64_t i = 0; code == 0 && i <= node->table_mask; i++) {
+        for (struct flow_block *b = node->table[i]; code == 0 && b;
+             b = b->next) {
+            if (b->key.file == file && b->waiters) {
+                code = flow_block_seek(node, b);
             }
         }
     }
+    return code;
 }
 
 static int segment_insert(struct flow_node *node, struct flow_segment *in,
@@ -300,10 +303,10 @@ int flow_node_segment(struct flow_node *node, struct flow_segment *in)
     }
     code = segment_order(node, segment);
     if (code == 0) {
-        seek_unowned(node, segment->file);
-        code = flow_block_adopt(node, segment);
+        code = seek_unowned(node, segment->file);
     }
-    code = code == 0 ? flow_block_vague(node) : code;
+    code = code == 0 ? flow_block_adopt(node, segment) : code;
+    code = code == 0 ? flow_block_resolve(node) : code;
     if (code == 0) {
         code = segment->mine_count > 0 ? flow_segment_open(node, segment)
                                        : segment_advance(node, segment);

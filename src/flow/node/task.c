@@ -85,9 +85,7 @@ static int edge_add(struct poise_flow_task *task,
         edge->next = block->waiters;
         block->waiters = edge;
         task->missing++;
-        if (!block->task && !block->wanted) {
-            flow_block_seek(node, block);
-        }
+        return flow_block_seek(node, block);
     }
     return 0;
 }
@@ -180,6 +178,11 @@ int flow_task_open(struct flow_node *node, struct flow_block *block,
     }
     if (!task) {
         return -ENOMEM;
+    }
+    int code = flow_block_become(node, block, FLOW_OPEN);
+    if (code < 0) {
+        free(task);
+        return code;
     }
     task->node = node;
     task->block = block;

@@ -6,7 +6,8 @@
  * things, what a block needs and how it is computed, and stays stateless; the
  * runtime decides where and when each block is computed, fetches what it needs
  * ahead of time, frees what nobody needs any more, moves later versions to
- * where they are computed faster, and recomputes what a dead node took along.
+ * where they are computed faster, and recomputes what was lost with a dead
+ * node.
  *
  * Source: desyncfs 3, 4 and appendix A. Beside it: no hidden globals, blocks of
  * varying size, several files, lists that a callback cannot know yet.
@@ -24,8 +25,8 @@ extern "C" {
 
 enum {
     POISE_FLOW_DIMS_MOST = 8, /**< indices of a block */
-    /** Each talks to each, and all are processes of one machine so far: more
-     * of them would do little but talk. */
+    /** Each sends to each, and all are processes of one machine so far: more
+     * of them would do little else. */
     POISE_FLOW_NODES_MOST = 128
 };
 
@@ -103,7 +104,7 @@ struct poise_flow_app {
                    const struct poise_flow_chunk *file, void *arg);
     /* The order in which a node prefers to compute the blocks of a chunk: an
      * iterator. All three, or NULL: version by version, blocks that other nodes
-     * wait for first. Addresses outside of the node's share are passed over,
+     * wait for first. Addresses outside of the node's part are passed over,
      * blocks that the iterator leaves out come last. */
     void *(*iterate)(const struct poise_flow_chunk *chunk, void *arg);
     bool (*next)(void *iterator, struct poise_flow_address *out);
@@ -173,7 +174,7 @@ struct poise_flow_file {
     const char *name;
     struct poise_flow_chunk shape; /**< its file number is not looked at */
     /** Chunks by hand, which cover the file and do not overlap; NULL: equal
-     * shares, by recursive bisection. */
+     * parts, by recursive bisection. */
     const struct poise_flow_part *parts;
     size_t part_count;
     /** Assign so many versions at a time, each time by what was measured; 0:
@@ -217,7 +218,8 @@ struct poise_flow_mark {
     int64_t version;
 };
 
-/** Who computed a range of versions of a file, the heirs of the dead. */
+/** The nodes that computed a range of versions of a file, with those that took
+ * over from dead ones. */
 struct poise_flow_plan {
     uint32_t file;
     int64_t from, to;
@@ -230,7 +232,7 @@ struct poise_flow_stats {
     uint64_t start_ns; /**< of these: until all nodes were there */
     uint64_t blocks;   /**< of all files */
     unsigned rechunkings;
-    unsigned deaths; /**< nodes that were given up */
+    unsigned deaths; /**< nodes that were declared dead */
     unsigned joins;  /**< nodes that came during the run */
     unsigned node_count;
     struct poise_flow_node_stats *nodes; /**< [node_count], owned */
@@ -252,8 +254,8 @@ struct poise_flow_options {
                                 version goes on; 0: no limit */
     unsigned replicate;    /**< each so many versions a copy of what is needed
                                 later goes to another node; 0: never */
-    /** Nodes that are started in the place of such as were given up, at most.
-     * They get their share when one is given out next (desyncfs: `adapt` of the
+    /** Nodes that are started in the place of dead ones, at most. They get
+     * their part when versions are assigned next (desyncfs: `adapt` of the
      * files), or of what another dead one leaves. */
     unsigned spares;
     unsigned join;        /**< more nodes that are started when ... */
@@ -262,7 +264,7 @@ struct poise_flow_options {
      * caller's process dies, the nodes go on, and a call with the same job and
      * the same file takes over: it hands out the results that there were, and
      * goes on with the nodes that come back, or from the beginning if none
-     * does within `lost_ns`, or all are gone. Nodes that find no map for
+     * does within `lost_ns`, or all are dead. Nodes that find no map for
      * orphan_ns (0: 60 s) end. Only one map can hold the file (-EBUSY), which
      * is the one that counts. At the end the file, and FILE.map beside it, are
      * removed. They are safe from the death of processes, not from that of the
@@ -274,8 +276,8 @@ struct poise_flow_options {
      * whose dependency lists are held against each other. */
     double check;
     uint64_t report_ns; /**< between a node's reports to the map; 0: 50 ms */
-    /** Silence after which a node is given up, counted while the map itself
-     * gets to listen; 0: 5 s. The last one is given 20 times as long. */
+    /** Silence after which a node is declared dead, counted while the map
+     * itself gets to listen; 0: 5 s. The last one is given 20 times as long. */
     uint64_t lost_ns;
     /** Called in the caller's thread for each result, once, in any order.
      * Negative ends the job. */

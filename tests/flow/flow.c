@@ -45,17 +45,17 @@ static void test_counts(void **state)
     (void)state;
     double weights[4] = {1, 0.25, 1, 0};
     uint64_t counts[4];
-    flow_share_counts(weights, 4, 90, counts);
+    flow_partition_counts(weights, 4, 90, counts);
     assert_int_equal(counts[0], 40);
     assert_int_equal(counts[1], 10);
     assert_int_equal(counts[2], 40);
     assert_int_equal(counts[3], 0);
     /* 10 blocks: the slow one gets one, since two would take it 8. */
-    flow_share_counts(weights, 4, 10, counts);
+    flow_partition_counts(weights, 4, 10, counts);
     assert_int_equal(counts[0] + counts[1] + counts[2], 10);
     assert_true(counts[1] <= 2 && counts[0] >= 4 && counts[2] >= 4);
     double none[2] = {0, 0};
-    flow_share_counts(none, 2, 10, counts);
+    flow_partition_counts(none, 2, 10, counts);
     assert_int_equal(counts[0] + counts[1], 0);
 }
 
@@ -67,7 +67,7 @@ static void test_bisection(void **state)
         .dims = 2, .versions = {0, 1}, .index = {{0, 13}, {0, 17}}};
     uint16_t owner[13 * 17];
     uint64_t counts[5] = {100, 1, 60, 40, 20}, seen[5] = {0};
-    assert_int_equal(flow_share_bisect(&shape, counts, 5, owner), 0);
+    assert_int_equal(flow_partition_bisect(&shape, counts, 5, owner), 0);
     for (int p = 0; p < 13 * 17; p++) {
         assert_true(owner[p] < 5);
         seen[owner[p]]++;
@@ -80,7 +80,7 @@ static void test_bisection(void **state)
     for (int p = 0; p < 13 * 17; p++) {
         weight[p] = p % 17 < 5 ? 4 : 1;
     }
-    assert_int_equal(flow_share_weighted(&shape, weight, in, 4, owner), 0);
+    assert_int_equal(flow_partition_weighted(&shape, weight, in, 4, owner), 0);
     for (int p = 0; p < 13 * 17; p++) {
         sum[owner[p]] += weight[p];
     }

@@ -127,12 +127,13 @@ static struct poise_flow_options options_of(unsigned replicate,
 }
 
 /* The first map, in a process of its own; whether it was killed. */
-static bool first_map(struct mix *mix, const struct poise_flow_options *given)
+static bool first_map(struct mix *mix,
+                      const struct poise_flow_options *unacknowledged)
 {
     int status;
     pid_t pid = fork();
     if (pid == 0) {
-        struct poise_flow_options options = *given;
+        struct poise_flow_options options = *unacknowledged;
         _exit(mix_run(mix, &options, NULL) < 0);
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -381,13 +382,13 @@ static void test_quiet(void **state)
     (void)state;
     static struct stage s;
     stage_set(&s);
-    assert_int_equal(map_look_for_end(&s.map), 0);
+    assert_int_equal(map_detect_termination(&s.map), 0);
     assert_int_equal(s.map.probe, 1);
     s.nodes[0].report.probe = s.nodes[1].report.probe = 1;
-    assert_int_equal(map_look_for_end(&s.map), 0);
+    assert_int_equal(map_detect_termination(&s.map), 0);
     assert_int_equal(s.map.probe, 1);
     stage_answer(&s);
-    assert_int_equal(map_look_for_end(&s.map), -EDEADLK);
+    assert_int_equal(map_detect_termination(&s.map), -EDEADLK);
     assert_false(s.map.done);
 }
 
@@ -399,15 +400,15 @@ static void test_quiet_early(void **state)
     stage_set(&s);
     s.file.to = 5;
     s.file.owner = s.owner;
-    assert_int_equal(map_look_for_end(&s.map), 0);
+    assert_int_equal(map_detect_termination(&s.map), 0);
     stage_answer(&s);
-    assert_int_equal(map_look_for_end(&s.map), 0);
+    assert_int_equal(map_detect_termination(&s.map), 0);
     assert_int_equal(s.file.plan_count, 1);
     assert_int_equal(s.file.to, 9);
     stage_answer(&s);
-    assert_int_equal(map_look_for_end(&s.map), 0);
+    assert_int_equal(map_detect_termination(&s.map), 0);
     stage_answer(&s);
-    assert_int_equal(map_look_for_end(&s.map), -EDEADLK);
+    assert_int_equal(map_detect_termination(&s.map), -EDEADLK);
     free(s.file.plans[0].owner);
     free(s.file.plans);
 }
@@ -463,41 +464,41 @@ static void test_not_quiet(void **state)
     static struct stage s;
     stage_set(&s);
     s.tally[0][1].sent = 1; /* is under way */
-    assert_int_equal(map_look_for_end(&s.map), 0);
+    assert_int_equal(map_detect_termination(&s.map), 0);
     assert_int_equal(s.map.probe, 0);
     s.tally[1][0].received = 1;
-    assert_int_equal(map_look_for_end(&s.map), 0);
+    assert_int_equal(map_detect_termination(&s.map), 0);
     assert_int_equal(s.map.probe, 1);
     /* All answer; but one of them was active in between. */
     s.tally[2][1].sent = s.tally[1][2].received = 7;
     stage_answer(&s);
-    assert_int_equal(map_look_for_end(&s.map), 0);
+    assert_int_equal(map_detect_termination(&s.map), 0);
     assert_int_equal(s.map.probe, 2);
     /* One that is active still. */
     stage_answer(&s);
     s.nodes[2].report.stuck = 0;
-    assert_int_equal(map_look_for_end(&s.map), 0);
+    assert_int_equal(map_detect_termination(&s.map), 0);
     s.nodes[2].report.stuck = 1;
-    assert_int_equal(map_look_for_end(&s.map), 0);
+    assert_int_equal(map_detect_termination(&s.map), 0);
     assert_int_equal(s.map.probe, 3);
     /* The map said something new. */
     struct flow_head head = {.place = 2, .extra = 1};
     stage_answer(&s);
-    assert_int_equal(map_tell_all(&s.map, FLOW_JOIN, &head, NULL, 0), 0);
-    assert_int_equal(map_look_for_end(&s.map), 0);
+    assert_int_equal(map_broadcast(&s.map, FLOW_JOIN, &head, NULL, 0), 0);
+    assert_int_equal(map_detect_termination(&s.map), 0);
     assert_int_equal(s.map.probe, 4);
     /* One has not heard of a death yet. */
     stage_answer(&s);
     s.map.epoch = 1;
     s.nodes[0].report.epoch = s.nodes[1].report.epoch = 1;
-    assert_int_equal(map_look_for_end(&s.map), 0);
+    assert_int_equal(map_detect_termination(&s.map), 0);
     s.nodes[2].alive = false; /* it is the dead one: its messages are none */
     s.tally[2][0].sent = 5;
     s.tally[0][2].sent = 3;
     s.tally[1][2].received = 9;
-    assert_int_equal(map_look_for_end(&s.map), 0);
+    assert_int_equal(map_detect_termination(&s.map), 0);
     stage_answer(&s);
-    assert_int_equal(map_look_for_end(&s.map), -EDEADLK);
+    assert_int_equal(map_detect_termination(&s.map), -EDEADLK);
 }
 
 /* Whose messages stay away while nobody does anything is given up. */
@@ -508,16 +509,16 @@ static void test_cut(void **state)
     stage_set(&s);
     s.tally[0][1].sent = s.tally[2][1].sent = 4;
     s.tally[1][2].received = 3;
-    assert_int_equal(map_look_for_end(&s.map), 0);
+    assert_int_equal(map_detect_termination(&s.map), 0);
     s.map.awake.ns = 2000;
-    assert_int_equal(map_look_for_end(&s.map), 0);
+    assert_int_equal(map_detect_termination(&s.map), 0);
     s.tally[1][2].received = 2; /* any change: they do hear each other */
-    assert_int_equal(map_look_for_end(&s.map), 0);
+    assert_int_equal(map_detect_termination(&s.map), 0);
     s.map.awake.ns = 4000;
-    assert_int_equal(map_look_for_end(&s.map), 0);
+    assert_int_equal(map_detect_termination(&s.map), 0);
     assert_int_equal(s.map.deaths, 0);
     s.map.awake.ns = 4001;
-    assert_int_equal(map_look_for_end(&s.map), 0);
+    assert_int_equal(map_detect_termination(&s.map), 0);
     assert_int_equal(s.map.deaths, 1);
     assert_false(s.nodes[1].alive);
 }

@@ -79,10 +79,10 @@ int flow_failure_keep(struct flow_failure *failure, int code)
     const struct poise_error *error = poise_error_last();
     if (failure->code == 0) {
         failure->code = code;
-        bool told = error->code == -code;
-        poise_buf_puts(&failure->doing, told ? error->doing : "run job");
-        poise_buf_puts(&failure->what, told ? error->what : "");
-        poise_buf_puts(&failure->why, told ? error->why : "");
+        bool is_set = error->code == -code;
+        poise_buf_puts(&failure->doing, is_set ? error->doing : "run job");
+        poise_buf_puts(&failure->what, is_set ? error->what : "");
+        poise_buf_puts(&failure->why, is_set ? error->why : "");
     }
     return code;
 }

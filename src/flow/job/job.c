@@ -1,4 +1,4 @@
-/* Jobs: whether they make sense, and who computes what at the beginning. */
+/* Jobs: whether they make sense, and which node computes what at first. */
 #include "flow/job/job.h"
 
 #include <errno.h>
@@ -139,8 +139,8 @@ static int equal_segment(const struct poise_flow_file *file, unsigned nodes,
         for (unsigned n = 0; n < nodes; n++) {
             weights[n] = 1;
         }
-        flow_share_counts(weights, nodes, places, counts);
-        code = flow_share_bisect(&file->shape, counts, nodes, out->owner);
+        flow_partition_counts(weights, nodes, places, counts);
+        code = flow_partition_bisect(&file->shape, counts, nodes, out->owner);
     }
     free(weights);
     free(counts);
@@ -185,6 +185,6 @@ void flow_segment_free(struct flow_segment *segment)
     }
     free(segment->rows);
     free(segment->mine);
-    free(segment->taken);
+    free(segment->is_mine);
     free(segment->owner);
 }

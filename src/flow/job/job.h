@@ -1,6 +1,6 @@
 /*
- * Jobs: their files' shapes, who computes what, and how failures are kept. Pure
- * functions, for nodes and the map alike.
+ * Jobs: their files' shapes, which node computes what, how failures are kept.
+ * Pure functions, for nodes and the map alike.
  */
 #ifndef POISE_FLOW_JOB_H
 #define POISE_FLOW_JOB_H
@@ -40,31 +40,33 @@ void flow_shape_address(const struct poise_flow_chunk *shape,
                         const struct flow_key *key,
                         struct poise_flow_address *out);
 
-/* ---- shares (share.c): who computes what -------------------------------- */
+/* ---- partitions (partition.c): which node computes what
+ * -------------------------------- */
 
 /** The integers nearest to `total` in the proportion of `weights` such that
  * the largest count/weight is least; nodes of weight 0 get nothing. */
-void flow_share_counts(const double *weights, unsigned nodes, uint64_t total,
-                       uint64_t *counts);
+void flow_partition_counts(const double *weights, unsigned nodes,
+                           uint64_t total, uint64_t *counts);
 /** Recursive bisection of all places of a version, such that node n gets
  * counts[n] of them: each cut runs across the longer side, and ends in a step
  * where the counts ask for it. 0 or -ENOMEM. */
-int flow_share_bisect(const struct poise_flow_chunk *shape,
-                      const uint64_t *counts, unsigned nodes, uint16_t *owner);
-/** The same by the weight of places instead of their number: shares of equal
+int flow_partition_bisect(const struct poise_flow_chunk *shape,
+                          const uint64_t *counts, unsigned nodes,
+                          uint16_t *owner);
+/** The same by the weight of places instead of their number: parts of equal
  * weight for all nodes with `in[n]` (desyncfs 4.2). */
-int flow_share_weighted(const struct poise_flow_chunk *shape,
-                        const double *weight, const bool *in, unsigned nodes,
-                        uint16_t *owner);
+int flow_partition_weighted(const struct poise_flow_chunk *shape,
+                            const double *weight, const bool *in,
+                            unsigned nodes, uint16_t *owner);
 
-/** A range of versions of a file and who owns its places. The second half is
- * about those that are this node's own. */
+/** A range of versions of a file and the owners of its places. The second half
+ * is about those that are this node's own. */
 struct flow_segment {
     uint32_t file;
     int64_t from, to;
     uint16_t *owner; /**< [places], owned */
 
-    bool *taken;    /**< [places]: among `mine`, owned */
+    bool *is_mine;  /**< [places]: among `mine`, owned */
     uint64_t *mine; /**< places of this node in order of preference, owned */
     uint64_t mine_count;
     int64_t low;            /**< all own blocks below are done */
@@ -86,9 +88,10 @@ int flow_job_segments(const struct poise_flow_job *job, uint32_t file,
                       unsigned nodes, struct poise_buf *segments);
 void flow_segment_free(struct flow_segment *segment);
 
-/** Take over the places of a node that was given up: the same everywhere. */
-void flow_share_inherit(uint16_t *owner, uint64_t places, unsigned dead,
-                        const bool *alive, unsigned nodes);
+/** Give the places of a dead node to the living ones: a pure function of its
+ * arguments, which all nodes and the map compute for themselves. */
+void flow_partition_inherit(uint16_t *owner, uint64_t places, unsigned dead,
+                            const bool *alive, unsigned nodes);
 
 /* ---- errors ---- */
 

@@ -1,9 +1,9 @@
 /*
- * Who computes which blocks: numbers of blocks by weight, and recursive
+ * Which node computes which blocks: numbers of blocks by weight, and recursive
  * bisection of a rectangle into regions of given numbers or weights.
  *
  * Regions are not rectangles: a cut that ran along whole rows only would miss
- * its share by up to a row, an eighth of a region of 8 x 8.
+ * its part by up to a row, an eighth of a region of 8 x 8.
  */
 #include "flow/job/job.h"
 
@@ -26,8 +26,8 @@ struct bisection {
     uint16_t *owner;
 };
 
-void flow_share_counts(const double *weights, unsigned nodes, uint64_t total,
-                       uint64_t *counts)
+void flow_partition_counts(const double *weights, unsigned nodes,
+                           uint64_t total, uint64_t *counts)
 {
     double sum = 0;
     uint64_t given = 0;
@@ -171,24 +171,25 @@ static int bisect_all(struct bisection *b, unsigned nodes)
     return 0;
 }
 
-int flow_share_bisect(const struct poise_flow_chunk *shape,
-                      const uint64_t *counts, unsigned nodes, uint16_t *owner)
+int flow_partition_bisect(const struct poise_flow_chunk *shape,
+                          const uint64_t *counts, unsigned nodes,
+                          uint16_t *owner)
 {
     struct bisection b = {.shape = shape, .counts = counts, .owner = owner};
     return bisect_all(&b, nodes);
 }
 
-int flow_share_weighted(const struct poise_flow_chunk *shape,
-                        const double *weight, const bool *in, unsigned nodes,
-                        uint16_t *owner)
+int flow_partition_weighted(const struct poise_flow_chunk *shape,
+                            const double *weight, const bool *in,
+                            unsigned nodes, uint16_t *owner)
 {
     struct bisection b = {
         .shape = shape, .weight = weight, .in = in, .owner = owner};
     return bisect_all(&b, nodes);
 }
 
-void flow_share_inherit(uint16_t *owner, uint64_t places, unsigned dead,
-                        const bool *alive, unsigned nodes)
+void flow_partition_inherit(uint16_t *owner, uint64_t places, unsigned dead,
+                            const bool *alive, unsigned nodes)
 {
     uint64_t orphans = 0, at = 0;
     unsigned heirs = 0, heir = 0;

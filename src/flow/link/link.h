@@ -28,23 +28,23 @@ enum flow_kind {
                     epoch, `version` the line */
     FLOW_PLAN,   /**< map: a segment; payload: its owners */
     FLOW_JOIN,   /**< map: a new node `place`, which listens on port `extra` */
-    FLOW_EPOCH,  /**< map: node `place` is given up, epoch `extra`, line
+    FLOW_EPOCH,  /**< map: node `place` is dead, epoch `extra`, line
                     `version` */
     FLOW_STATE,  /**< map: `version` the oldest that can go on, `place` the
                     line, `extra` the probe that is to be answered */
     FLOW_STOP,   /**< map: end; `extra` is not 0 if all is done */
     FLOW_REPORT, /**< node: how it is doing; payload: struct flow_report */
     FLOW_FAIL,   /**< node: its error; `extra` the code, payload: words */
-    FLOW_SEEK,   /**< node: who owns this? */
+    FLOW_SEEK,   /**< node: which node owns this? */
     FLOW_OUTPUT, /**< node: a result */
-    FLOW_WANT,   /**< node to node: send me this block, when it exists */
+    FLOW_FETCH,  /**< node to node: send me this block, when it exists */
     FLOW_BLOCK,  /**< node to node: what was wanted */
     FLOW_PUT,    /**< node to node: what was written for you; `extra` 1 + the
                     line to which it is to be kept */
     FLOW_COPY,   /**< node to node: keep this for me; `extra` as above */
     FLOW_COPIED, /**< node to node: `place` copies came so far */
     FLOW_HANDED, /**< node to node: all for epoch `extra` was put */
-    FLOW_TAKEN,  /**< map: it keeps `place` more results */
+    FLOW_RESULT_KEPT, /**< map: it keeps `place` more results */
     /* In the map's log only, beside some of the above. */
     FLOW_BEGUN,   /**< `version` the secret, `extra` the job's fingerprint */
     FLOW_PROCESS, /**< node `place` is process `extra` */
@@ -64,7 +64,7 @@ struct flow_item {
     struct flow_head head;
     const void *data;         /**< head.len bytes, in one of: */
     struct flow_block *block; /**< the sender's, referenced until it is sent */
-    /** Gives back `block`; `owner` is who clears the queue. */
+    /** Gives back `block`; `owner` is what the queue is cleared with. */
     void (*release)(struct flow_item *item, void *owner);
     struct flow_made *made; /**< owned */
     size_t sent;            /**< bytes of head and data */
@@ -75,7 +75,7 @@ struct flow_queue {
     struct flow_item *first, *last;
 };
 
-/** One socket. Who sends puts items into `queue` (nodes: with their lock held)
+/** One socket. Senders put items into `queue` (nodes: with their lock held),
  * and only the thread of the socket touches the rest. */
 struct flow_link {
     int fd; /**< -1: closed */
@@ -122,15 +122,15 @@ int flow_link_accept(int listener, struct flow_link **links);
 int flow_link_receive(struct flow_link *link);
 void flow_link_close(struct flow_link *link, void *owner);
 
-/** A map that was not heard of for so many times the time after which a node is
- * given up is none: no result of this node will be taken. */
-#define FLOW_MAP_PATIENCE 12
+/** A map that was silent for so many times the time after which a node is
+ * declared dead is gone: no result of this node will be accepted. */
+#define FLOW_MAP_TIMEOUTS 12
 
-/** What a newcomer is told of each number. Who is gone never comes back; who is
- * neither here nor gone may be on its way. */
+/** What a newcomer learns of each number. A node that is gone never comes back;
+ * one that is neither here nor gone may be on its way. */
 struct flow_member {
     uint16_t port; /**< 0: it is no member */
-    uint16_t gone; /**< it was given up */
+    uint16_t gone; /**< it was declared dead */
 };
 
 /** What a node counts for each other one. */
@@ -139,11 +139,11 @@ struct flow_tally {
     uint64_t sent, received; /**< messages to it and from it */
 };
 
-/** What a node tells the map. */
+/** What a node reports to the map. */
 struct flow_report {
     int64_t oldest; /**< version of its oldest task that can go on */
     int64_t line;   /**< all below is done, results were sent, copies came */
-    int64_t known_line; /**< what the map told of it last */
+    int64_t known_line; /**< what the map said of it last */
     uint32_t done;      /**< all its part of all versions is */
     uint32_t stuck;     /**< nothing goes on until something comes */
     uint32_t throttled;
@@ -162,25 +162,25 @@ struct flow_file_report {
 };
 
 /** Silence counts only while one listens oneself: a process that was stopped,
- * or got no processor, must not take what it did not hear for a death. So this
- * clock goes on by `most` at most each time it is looked at. */
+ * or got no processor, must not mistake what it did not hear for a death. So
+ * this clock goes on by `most` at most each time it is looked at. */
 struct flow_awake {
     uint64_t ns;
     uint64_t looked_ns; /**< 0: not yet */
 };
 void flow_awake_look(struct flow_awake *awake, uint64_t most);
-/** Looks in the time after which somebody is given up, at least. */
+/** Looks in the time after which a node is declared dead, at least. */
 #define FLOW_AWAKE_LOOKS 8
 
 /** How to reach a map; `turn` counts those that took over. */
-struct flow_call {
+struct flow_contact {
     uint64_t secret, turn;
     uint16_t port;
 };
 /** FILE.map: written by the map, looked at by nodes without one. 0 or
  * negative; reading sets no error. */
-int flow_call_write(const char *log, const struct flow_call *call);
-int flow_call_read(const char *log, struct flow_call *out);
-void flow_call_remove(const char *log);
+int flow_contact_write(const char *log, const struct flow_contact *call);
+int flow_contact_read(const char *log, struct flow_contact *out);
+void flow_contact_remove(const char *log);
 
 #endif

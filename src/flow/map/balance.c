@@ -1,6 +1,6 @@
 /*
- * Who computes the next versions of a file: by measured rates, or, as in
- * desyncfs 4.2, by bisection on the rate of misses.
+ * Which node computes what of the next versions of a file: by measured rates,
+ * or, as in desyncfs 4.2, by bisection on the rate of misses.
  */
 #include "internal.h"
 
@@ -14,7 +14,8 @@
 #define GAIN_LEAST 0.98
 /** Rates that differ by less are of the same speed. */
 #define SPEED_SAME 1.25
-/** What a miss rate of 0 weighs: even who never makes others wait has work. */
+/** What a miss rate of 0 weighs: a node that never makes others wait has work
+ * too. */
 #define MISS_FLOOR 0.1
 
 int map_plan_keep(struct map *map, uint32_t file, int64_t from, int64_t to,
@@ -46,11 +47,11 @@ int map_plan_add(struct map *map, uint32_t file, int64_t from, int64_t to,
         .file = file, .version = from, .extra = (uint64_t)to};
     int code = map_plan_keep(map, file, from, to, owner);
     return code < 0 ? code
-                    : map_tell_all(map, FLOW_PLAN, &head, owner,
-                                   places * sizeof *owner);
+                    : map_broadcast(map, FLOW_PLAN, &head, owner,
+                                    places * sizeof *owner);
 }
 
-/* Blocks a nanosecond of one node, by the newest segment. Few blocks say
+/* Blocks per nanosecond of one node, by the newest segment. Few blocks say
  * little: one may have waited for a processor, and the next one made up for
  * that. So as long as there are less than half as many as of the segment
  * before, that one counts for the rest. 0: nothing is known. */
@@ -73,8 +74,8 @@ static double rate_mean(double before, double now)
     return same ? (before + now) / 2 : now;
 }
 
-/* Blocks a nanosecond of each node; those that were not measured are taken for
- * the mean of the others. Whether there is anything to go by. */
+/* Blocks per nanosecond of each node; one that was not measured counts as
+ * the mean of the others. Whether any was measured. */
 static bool rates_of(struct map *map, uint32_t file, double *rates)
 {
     double sum = 0;
@@ -126,11 +127,11 @@ static int by_rate(struct map *map, uint32_t file, uint16_t *owner,
         for (uint64_t p = 0; p < places; p++) {
             now[map->files[file].owner[p]]++;
         }
-        flow_share_counts(rates, map->count, places, counts);
+        flow_partition_counts(rates, map->count, places, counts);
         *changed = time_of(rates, counts, map->count) <
                    GAIN_LEAST * time_of(rates, now, map->count);
         if (*changed) {
-            code = flow_share_bisect(shape, counts, map->count, owner);
+            code = flow_partition_bisect(shape, counts, map->count, owner);
         }
     }
     free(rates);
@@ -155,7 +156,7 @@ static int by_misses(struct map *map, uint32_t file, uint16_t *owner,
         in[n] = map->nodes[n].alive;
     }
     if (code == 0) {
-        code = flow_share_weighted(shape, weight, in, map->count, owner);
+        code = flow_partition_weighted(shape, weight, in, map->count, owner);
         *changed =
             memcmp(owner, map->files[file].owner, places * sizeof *owner) != 0;
     }

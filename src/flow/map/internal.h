@@ -20,7 +20,7 @@ struct map_node {
     struct flow_report report;
     struct flow_file_report *files; /**< [file_count], owned */
     struct flow_tally *tally;       /**< [count], as it last said; owned */
-    double *rate;                   /**< [file_count], blocks a ns; owned */
+    double *rate;                   /**< [file_count], blocks per ns; owned */
 };
 
 /** A segment as it was given out, with the changes that deaths made. */
@@ -55,11 +55,11 @@ struct map {
     struct flow_tally *tally; /**< [count], by supplier, since the last plan */
     bool started, done, grown;
     int64_t oldest, line;
-    uint64_t began_ns, started_ns, told_ns;
+    uint64_t began_ns, started_ns, sent_ns;
     struct flow_awake awake;
-    uint64_t quiet_from; /**< by awake: all nodes are passive since then */
-    uint64_t messages;   /**< between nodes, as they counted them then */
-    uint64_t probe, told_probe; /**< the newest one, and the one sent last */
+    uint64_t passive_from; /**< by awake: all nodes are passive since then */
+    uint64_t messages;     /**< between nodes, as they counted them then */
+    uint64_t probe, sent_probe; /**< the newest one, and the one sent last */
     bool probing;               /**< nodes are to answer it */
     struct poise_buf marks;     /**< of struct poise_flow_mark */
     unsigned rechunkings, deaths, joins;
@@ -78,10 +78,10 @@ bool map_has_ended(const struct map_node *node);
 void map_reap(struct map *map);
 
 /** Put a message into the queue of each living node. */
-int map_tell_all(struct map *map, enum flow_kind kind,
-                 const struct flow_head *head, const void *data, size_t len);
+int map_broadcast(struct map *map, enum flow_kind kind,
+                  const struct flow_head *head, const void *data, size_t len);
 /** Put a message into the queue of one node. */
-int map_tell(struct flow_link *link, enum flow_kind kind,
+int map_send(struct flow_link *link, enum flow_kind kind,
              const struct flow_head *head, const void *data, size_t len);
 /** Open the log, if there is to be one, and read what it says: then
  * map->took_over if nodes may be left. */
@@ -90,20 +90,20 @@ int map_log_open(struct map *map);
 int map_log_begin(struct map *map);
 int map_log_add(struct map *map, enum flow_kind kind,
                 const struct flow_head *head, const void *data, size_t len);
-/** Tell a node that came back all that nodes were told. */
-int map_log_tell(struct map *map, struct flow_link *link);
+/** Send a node that came back all that nodes were sent. */
+int map_log_resend(struct map *map, struct flow_link *link);
 /** All is done: nothing is to be kept. */
 void map_log_end(struct map *map);
 /** A result, unless it came before. */
 int map_output(struct map *map, const struct flow_head *head, const void *data);
-/** Give up a node: the others take over its part. */
-int map_give_up(struct map *map, struct map_node *node, const char *why);
+/** Declare a node dead: the others take over its part. */
+int map_declare_dead(struct map *map, struct map_node *node, const char *why);
 /** For how long a node may be silent. */
 uint64_t map_lost_ns(const struct map *map);
 /** See whether all is done (map->done), or nothing goes on any more: then what
- * is not given out yet is, or an error (quiet.c). */
-int map_look_for_end(struct map *map);
-/** Apply what nodes are told of a death to the plans. */
+ * is not given out yet is, or an error (termination.c). */
+int map_detect_termination(struct map *map);
+/** Apply a death to the plans, as nodes do to theirs. */
 int map_inherit(struct map *map, unsigned dead);
 /** Keep a plan that was read. Takes over `owner`. */
 int map_plan_keep(struct map *map, uint32_t file, int64_t from, int64_t to,
@@ -115,12 +115,12 @@ void map_forget(struct map *map);
 int map_grow(struct map *map);
 /** Start those that are to come at a version. */
 int map_grow_by_plan(struct map *map);
-/** What nodes are told of each other: [map->count], owned by the caller. NULL:
+/** What nodes learn of each other: [map->count], owned by the caller. NULL:
  * no memory. */
 struct flow_member *map_members(const struct map *map);
-/** It is there: tell it all, and tell all of it. */
+/** It is there: announce it to all, and send it what they know. */
 int map_join(struct map *map, struct map_node *node);
-/** Keep a plan, and tell everybody. Takes over `owner`, also on failure. */
+/** Keep a plan, and send it to all. Takes over `owner`, also on failure. */
 int map_plan_add(struct map *map, uint32_t file, int64_t from, int64_t to,
                  uint16_t *owner);
 /** Give out the next versions of a file, by what was measured. */

@@ -1,8 +1,20 @@
 /*
- * The map's log: each word to all nodes before it is said, each result before
- * it is handed out. Who holds the lock of the file is the map; who takes it
- * over after a death reads it, and repeats to nodes that come back what they
- * may have missed. They know what they heard already.
+ * The map's log: what must outlive the map.
+ *
+ * Only the process that holds the write lock of the file writes to it, and that
+ * is the map; the kernel drops the lock when the process dies. A record is in
+ * the file before what it says has an effect elsewhere: members, plans and
+ * epochs before nodes hear of them (map_broadcast), a result before it is
+ * handed out, and before its node may forget it (map_output, then
+ * FLOW_RESULT_KEPT).
+ *
+ * So a death leaves a prefix of the records, the last perhaps cut short: magic,
+ * length and check tell, and the next map truncates there. What stands in the
+ * prefix and did not reach a node is sent to it when it comes back; nodes skip
+ * what they know. What does not stand there had no effect, but for results that
+ * nodes still keep and send again. Nothing is synced: a death of the machine
+ * ends its processes as well. FLOW_BEGUN begins anew: what stands before it
+ * counts no more.
  */
 #include "internal.h"
 
@@ -76,7 +88,7 @@ int map_log_add(struct map *map, enum flow_kind kind,
 
 int map_log_begin(struct map *map)
 {
-    const struct flow_call call = {map->secret, map->turn, map->port};
+    const struct flow_contact call = {map->secret, map->turn, map->port};
     struct flow_head head = {.version = (int64_t)map->secret,
                              .extra = fingerprint(map->job)};
     if (map->log < 0) {
@@ -84,7 +96,7 @@ int map_log_begin(struct map *map)
     }
     map->log_at = (uint64_t)lseek(map->log, 0, SEEK_END);
     int code = map_log_add(map, FLOW_BEGUN, &head, NULL, 0);
-    return code == 0 ? flow_call_write(map->options->log, &call) : code;
+    return code == 0 ? flow_contact_write(map->options->log, &call) : code;
 }
 
 void map_log_end(struct map *map)
@@ -92,7 +104,7 @@ void map_log_end(struct map *map)
     if (map->log < 0) {
         return;
     }
-    flow_call_remove(map->options->log);
+    flow_contact_remove(map->options->log);
     unlink(map->options->log);
 }
 
@@ -236,7 +248,7 @@ int map_log_open(struct map *map)
 {
     const char *path = map->options->log;
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    struct flow_call call = {0};
+    struct flow_contact call = {0};
     if (!path) {
         return 0;
     }
@@ -251,7 +263,7 @@ int map_log_open(struct map *map)
                                      "another map holds it")
                    : poise_error_set(errno, "lock", path, NULL);
     }
-    if (flow_call_read(path, &call) == 0) {
+    if (flow_contact_read(path, &call) == 0) {
         map->turn = call.turn;
     }
     map->turn++;
@@ -259,18 +271,18 @@ int map_log_open(struct map *map)
     uint64_t secret = map->secret;
     int code = replay(map);
     if (code == 0 && map->took_over) {
-        /* That map may have died before it told all plans of the beginning. */
+        /* That map may have died before it announced all first plans. */
         code = map_begin(map);
         map_watch_logged(map);
-        call = (struct flow_call){map->secret, map->turn, map->port};
-        return code == 0 ? flow_call_write(path, &call) : code;
+        call = (struct flow_contact){map->secret, map->turn, map->port};
+        return code == 0 ? flow_contact_write(path, &call) : code;
     }
     map_forget(map); /* it had not begun */
     map->secret = secret;
     return code == 0 ? map_log_begin(map) : code;
 }
 
-int map_log_tell(struct map *map, struct flow_link *link)
+int map_log_resend(struct map *map, struct flow_link *link)
 {
     struct poise_buf data = {0};
     struct record record;
@@ -280,7 +292,7 @@ int map_log_tell(struct map *map, struct flow_link *link)
         const struct flow_head *head = &record.head;
         if (head->kind == FLOW_START || head->kind == FLOW_PLAN ||
             head->kind == FLOW_EPOCH || head->kind == FLOW_JOIN) {
-            code = map_tell(link, (enum flow_kind)head->kind, head, data.data,
+            code = map_send(link, (enum flow_kind)head->kind, head, data.data,
                             data.len);
             if (code < 0) {
                 break;

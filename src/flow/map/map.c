@@ -1,6 +1,6 @@
 /*
- * The map: starts the nodes, gives out chunks, collects reports and results,
- * notices the dead. It runs in the thread that called poise_flow_run.
+ * The map: starts the nodes, assigns chunks, collects reports and results,
+ * notices dead nodes. It runs in the thread that called poise_flow_run.
  */
 #include "internal.h"
 
@@ -15,14 +15,14 @@
 #define EVENTS_MOST 64
 #define TICK_MS 20
 #define LOST_NS UINT64_C(5000000000)
-/** Nodes hear from the map at least so often. */
+/** The map sends to nodes at least so often. */
 #define BEAT_NS UINT64_C(100000000)
 /** The last node may be silent so many times as long. */
-#define LAST_PATIENCE 20
+#define LAST_TIMEOUTS 20
 
-/* ---- talking ------------------------------------------------------------ */
+/* ---- sending ------------------------------------------------------------ */
 
-int map_tell(struct flow_link *link, enum flow_kind kind,
+int map_send(struct flow_link *link, enum flow_kind kind,
              const struct flow_head *head, const void *data, size_t len)
 {
     struct flow_item *item = flow_item_create(kind, data, len);
@@ -36,8 +36,8 @@ int map_tell(struct flow_link *link, enum flow_kind kind,
     return 0;
 }
 
-int map_tell_all(struct map *map, enum flow_kind kind,
-                 const struct flow_head *head, const void *data, size_t len)
+int map_broadcast(struct map *map, enum flow_kind kind,
+                  const struct flow_head *head, const void *data, size_t len)
 {
     bool kept = kind == FLOW_START || kind == FLOW_PLAN || kind == FLOW_EPOCH ||
                 kind == FLOW_JOIN;
@@ -51,7 +51,7 @@ int map_tell_all(struct map *map, enum flow_kind kind,
         if (!map->nodes[n].alive || !link || link->fd < 0) {
             continue;
         }
-        int code = map_tell(link, kind, head, data, len);
+        int code = map_send(link, kind, head, data, len);
         if (code < 0) {
             return code;
         }
@@ -71,7 +71,8 @@ uint64_t map_lost_ns(const struct map *map)
 
 static int begin_anew(struct map *map);
 
-/* ---- the dead ----------------------------------------------------------- */
+/* ---- dead nodes -----------------------------------------------------------
+ */
 
 int map_inherit(struct map *map, unsigned dead)
 {
@@ -85,16 +86,16 @@ int map_inherit(struct map *map, unsigned dead)
     }
     for (uint32_t f = 0; f < map->job->file_count; f++) {
         for (unsigned p = 0; p < map->files[f].plan_count; p++) {
-            flow_share_inherit(map->files[f].plans[p].owner,
-                               flow_shape_places(&map->job->files[f].shape),
-                               dead, alive, map->count);
+            flow_partition_inherit(map->files[f].plans[p].owner,
+                                   flow_shape_places(&map->job->files[f].shape),
+                                   dead, alive, map->count);
         }
     }
     free(alive);
     return 0;
 }
 
-int map_give_up(struct map *map, struct map_node *node, const char *why)
+int map_declare_dead(struct map *map, struct map_node *node, const char *why)
 {
     unsigned id = (unsigned)(node - map->nodes), left = 0;
     if (!node->alive || map->done) {
@@ -116,7 +117,7 @@ int map_give_up(struct map *map, struct map_node *node, const char *why)
         .place = id, .version = map->line, .extra = ++map->epoch};
     map->deaths++;
     /* It hears of it too, should it live. */
-    int code = map_tell_all(map, FLOW_EPOCH, &head, NULL, 0);
+    int code = map_broadcast(map, FLOW_EPOCH, &head, NULL, 0);
     node->alive = false;
     code = code == 0 ? map_inherit(map, id) : code;
     if (code < 0) {
@@ -239,30 +240,30 @@ static int look_for_lost(struct map *map)
         struct map_node *node = &map->nodes[n];
         uint64_t silence = silence_of(map, node), lost = map_lost_ns(map);
         if (alive_count(map) == 1 || !map->started) {
-            lost *= LAST_PATIENCE; /* there is nobody who could take over */
+            lost *= LAST_TIMEOUTS; /* no other could take over */
         }
         if (node->alive && !node->link && map_has_ended(node)) {
-            code = map_give_up(map, node, "died");
+            code = map_declare_dead(map, node, "died");
         } else if (node->alive && silence > lost) {
-            code = map_give_up(map, node, "was silent for too long");
+            code = map_declare_dead(map, node, "was silent for too long");
         }
     }
     return code;
 }
 
-/* ---- what nodes tell ---------------------------------------------------- */
+/* ---- what nodes send ---------------------------------------------------- */
 
 int map_output(struct map *map, const struct flow_head *head, const void *data)
 {
     const struct poise_flow_options *options = map->options;
     if (head->file >= map->job->file_count) {
-        return poise_error_set(EPROTO, "take result", NULL, "of no file");
+        return poise_error_set(EPROTO, "accept result", NULL, "of no file");
     }
     const struct poise_flow_chunk *shape = &map->job->files[head->file].shape;
     uint64_t places = flow_shape_places(shape);
     if (head->version < shape->versions.from ||
         head->version >= shape->versions.to || head->place >= places) {
-        return poise_error_set(EPROTO, "take result", NULL, "of no block");
+        return poise_error_set(EPROTO, "accept result", NULL, "of no block");
     }
     uint8_t **had =
         &map->files[head->file].had[head->version - shape->versions.from];
@@ -292,17 +293,17 @@ int map_output(struct map *map, const struct flow_head *head, const void *data)
     return code < 0 ? code : 0;
 }
 
-static int take_output(struct map *map, struct flow_link *link)
+static int receive_output(struct map *map, struct flow_link *link)
 {
-    const struct flow_head taken = {.place = 1};
+    const struct flow_head kept = {.place = 1};
     int code =
         map_output(map, &link->head, link->in ? flow_made_data(link->in) : "");
     return code < 0 || map->log < 0
                ? code
-               : map_tell(link, FLOW_TAKEN, &taken, NULL, 0);
+               : map_send(link, FLOW_RESULT_KEPT, &kept, NULL, 0);
 }
 
-static int take_failure(struct map *map, struct flow_link *link)
+static int receive_failure(struct map *map, struct flow_link *link)
 {
     const char *text[3] = {"run job", "", ""};
     const char *data = link->in ? flow_made_data(link->in) : "";
@@ -346,13 +347,13 @@ static int mark(struct map *map)
     return poise_buf_append(&map->marks, &now, sizeof now);
 }
 
-static int take_report(struct map *map, struct flow_link *link)
+static int receive_report(struct map *map, struct flow_link *link)
 {
     struct map_node *node = &map->nodes[link->peer];
     size_t files = map->job->file_count * sizeof *node->files;
     size_t fixed = sizeof node->report + files;
     if (link->head.len < fixed || !link->in) {
-        return poise_error_set(EPROTO, "take report", NULL, "it is too short");
+        return poise_error_set(EPROTO, "read report", NULL, "it is too short");
     }
     const char *data = flow_made_data(link->in);
     size_t tallies = (link->head.len - fixed) / sizeof(struct flow_tally);
@@ -371,24 +372,24 @@ static int take_report(struct map *map, struct flow_link *link)
     return mark(map);
 }
 
-/* A node of the map before this one. If it was given up it will hear so. That
- * map may have died before it told the node to begin: all that it missed is in
+/* A node of the map before this one. If it was declared dead it will hear so.
+ * That map may have died before the node could begin: all that it missed is in
  * the log, unless it came later than the others. */
-static int take_back(struct map *map, struct map_node *node, bool began)
+static int readmit(struct map *map, struct map_node *node, bool began)
 {
     if (!began && node->link->peer >= map->options->nodes) {
-        return map_give_up(map, node, "had not begun");
+        return map_declare_dead(map, node, "had not begun");
     }
     map->took_over = map->took_over && !node->alive;
     node->pid = node->logged;
     if (map_watch(map, node) < 0) {
         node->pid = 0;
-        return map_give_up(map, node, "died");
+        return map_declare_dead(map, node, "died");
     }
-    return map_log_tell(map, node->link);
+    return map_log_resend(map, node->link);
 }
 
-static int take_hello(struct map *map, struct flow_link *link)
+static int receive_hello(struct map *map, struct flow_link *link)
 {
     const struct flow_head *head = &link->head;
     if ((uint64_t)head->version != map->secret || head->place >= map->count ||
@@ -402,7 +403,7 @@ static int take_hello(struct map *map, struct flow_link *link)
     struct map_node *node = &map->nodes[link->peer];
     node->port = (uint16_t)head->extra;
     if (node->logged) {
-        return take_back(map, node, head->file != 0);
+        return readmit(map, node, head->file != 0);
     }
     struct flow_head process = {.place = head->place,
                                 .extra = (uint64_t)node->pid};
@@ -414,17 +415,17 @@ static int take_hello(struct map *map, struct flow_link *link)
     return code;
 }
 
-static int take(struct map *map, struct flow_link *link)
+static int receive(struct map *map, struct flow_link *link)
 {
     switch ((enum flow_kind)link->head.kind) {
     case FLOW_HELLO:
-        return take_hello(map, link);
+        return receive_hello(map, link);
     case FLOW_REPORT:
-        return take_report(map, link);
+        return receive_report(map, link);
     case FLOW_OUTPUT:
-        return take_output(map, link);
+        return receive_output(map, link);
     case FLOW_FAIL:
-        return take_failure(map, link);
+        return receive_failure(map, link);
     case FLOW_SEEK:
         return 0; /* plans go out as reports come */
     default:
@@ -444,19 +445,19 @@ static int start(struct map *map)
     }
     map->started = true;
     map->started_ns = poise_clock_ns();
-    map->quiet_from = map->awake.ns;
+    map->passive_from = map->awake.ns;
     for (unsigned n = 0; n < map->count; n++) {
         map->nodes[n].link->heard_ns = map->started_ns;
         map->nodes[n].joined = true;
     }
     int code =
-        map_tell_all(map, FLOW_START, &head, list, map->count * sizeof *list);
+        map_broadcast(map, FLOW_START, &head, list, map->count * sizeof *list);
     free(list);
     return code == 0 ? map_begin(map) : code;
 }
 
 /* The oldest version that can go on, and the newest line that is complete. */
-static int tell_state(struct map *map)
+static int send_state(struct map *map)
 {
     int64_t oldest = INT64_MAX, line = INT64_MAX;
     int64_t period = map->options->replicate;
@@ -474,18 +475,18 @@ static int tell_state(struct map *map)
                : -1;
     line = line > map->line ? line : map->line;
     uint64_t now = poise_clock_ns();
-    if (line == map->line && map->probe == map->told_probe &&
+    if (line == map->line && map->probe == map->sent_probe &&
         (oldest == map->oldest || map->options->memory_bytes == 0) &&
-        now - map->told_ns < BEAT_NS) {
+        now - map->sent_ns < BEAT_NS) {
         return 0;
     }
-    map->told_ns = now;
+    map->sent_ns = now;
     map->line = line;
     map->oldest = oldest;
-    map->told_probe = map->probe;
+    map->sent_probe = map->probe;
     struct flow_head head = {
         .version = oldest, .place = (uint64_t)(line + 1), .extra = map->probe};
-    return map_tell_all(map, FLOW_STATE, &head, NULL, 0);
+    return map_broadcast(map, FLOW_STATE, &head, NULL, 0);
 }
 
 static int follow_up(struct map *map)
@@ -501,9 +502,9 @@ static int follow_up(struct map *map)
         code = map_adapt(map);
     }
     if (code == 0) {
-        code = tell_state(map);
+        code = send_state(map);
     }
-    return code == 0 ? map_look_for_end(map) : code;
+    return code == 0 ? map_detect_termination(map) : code;
 }
 
 /* ---- the loop ----------------------------------------------------------- */
@@ -531,11 +532,12 @@ static int read_link(struct map *map, struct flow_link *link)
         if (code < 0) {
             bool known = link->known;
             flow_link_close(link, NULL);
-            return known ? map_give_up(map, &map->nodes[link->peer], "hung up")
+            return known ? map_declare_dead(map, &map->nodes[link->peer],
+                                            "hung up")
                          : 0;
         }
         if (code > 0) {
-            code = take(map, link);
+            code = receive(map, link);
             free(link->in);
             link->in = NULL;
             if (code < 0) {
@@ -547,12 +549,12 @@ static int read_link(struct map *map, struct flow_link *link)
     return 0;
 }
 
-static int serve_event(struct map *map, void *who)
+static int serve_event(struct map *map, void *source)
 {
-    if (who == &map->listener) {
+    if (source == &map->listener) {
         return accept_all(map);
     }
-    struct map_node *node = who;
+    struct map_node *node = source;
     if (node >= map->nodes && node < map->nodes + map->cap) {
         if (node->pid == 0 || !map_has_ended(node)) {
             return 0; /* it was of one that had this number before */
@@ -560,9 +562,9 @@ static int serve_event(struct map *map, void *who)
         epoll_ctl(map->poll, EPOLL_CTL_DEL, node->pidfd, NULL);
         waitpid(node->pid, NULL, 0);
         node->pid = 0;
-        return map_give_up(map, node, "died");
+        return map_declare_dead(map, node, "died");
     }
-    struct flow_link *link = who;
+    struct flow_link *link = source;
     return link->fd >= 0 ? read_link(map, link) : 0;
 }
 

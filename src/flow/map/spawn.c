@@ -40,7 +40,7 @@ int map_spawn(struct map *map, unsigned id)
         return poise_error_set(errno, "start node", NULL, NULL);
     }
     if (pid == 0) {
-        const struct flow_call call = {map->secret, map->turn, map->port};
+        const struct flow_contact call = {map->secret, map->turn, map->port};
         if (map->log < 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
         }
@@ -145,12 +145,12 @@ int map_join(struct map *map, struct map_node *node)
     unsigned id = (unsigned)(node - map->nodes);
     struct flow_head head = {.version = map->line, .extra = map->epoch};
     struct flow_head word = {.place = id, .extra = node->port};
-    int code = map_tell_all(map, FLOW_JOIN, &word, NULL, 0);
+    int code = map_broadcast(map, FLOW_JOIN, &word, NULL, 0);
     node->alive = node->joined = true;
     map->joins++;
     struct flow_member *list = map_members(map);
     if (code == 0) {
-        code = list ? map_tell(node->link, FLOW_START, &head, list,
+        code = list ? map_send(node->link, FLOW_START, &head, list,
                                map->count * sizeof *list)
                     : -ENOMEM;
     }
@@ -161,7 +161,7 @@ int map_join(struct map *map, struct map_node *node)
             const struct map_plan *plan = &map->files[f].plans[p];
             struct flow_head of = {
                 .file = f, .version = plan->from, .extra = (uint64_t)plan->to};
-            code = map_tell(node->link, FLOW_PLAN, &of, plan->owner,
+            code = map_send(node->link, FLOW_PLAN, &of, plan->owner,
                             places * sizeof *plan->owner);
         }
     }

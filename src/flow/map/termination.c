@@ -9,20 +9,20 @@
  * it, which is known because they answer a probe that was sent at T. What nodes
  * count only grows; so if the counts of both observations are the same they
  * were the same at T, and if for each pair of members as many messages were
- * received as were sent, none was under way at T. Who was passive before T and
- * received nothing until after it was passive at T. Nothing went on at T, then,
- * and nothing can, unless the map itself says something new: which begins the
- * observation anew (map_tell_all). Source: F. Mattern, Algorithms for
- * distributed termination detection, 1987 (four counters).
+ * received as were sent, none was under way at T. A node that was passive
+ * before T and received nothing until after it was passive at T. Nothing went
+ * on at T, then, and nothing can, unless the map itself says something new:
+ * which begins the observation anew (map_broadcast). Source: F. Mattern,
+ * Algorithms for distributed termination detection, 1987 (four counters).
  *
- * What is under way to or from nodes that were given up does not count. Nobody
- * needs it: who waited for it asked the heirs.
+ * What is under way to or from dead nodes does not count. Nobody needs it: the
+ * nodes that waited for it ask the new owners.
  */
 #include "internal.h"
 
 /** All nodes are passive and say so, and yet messages are missing for so many
- * times the time after which a node is given up: a connection is cut. */
-#define CUT_PATIENCE 2
+ * times the time after which a node is declared dead: a connection is cut. */
+#define CUT_TIMEOUTS 2
 
 static bool all_done(const struct map *map)
 {
@@ -103,7 +103,7 @@ static int end_of_all(struct map *map)
     return given ? code : flow_explain(map->job, NULL, &waits);
 }
 
-int map_look_for_end(struct map *map)
+int map_detect_termination(struct map *map)
 {
     struct map_node *cut = NULL;
     unsigned most = 0;
@@ -114,7 +114,7 @@ int map_look_for_end(struct map *map)
     }
     if (!all_passive(map)) {
         map->probing = false;
-        map->quiet_from = now;
+        map->passive_from = now;
         return 0;
     }
     for (unsigned n = 0; n < map->count; n++) {
@@ -127,14 +127,14 @@ int map_look_for_end(struct map *map)
     if (messages != map->messages) {
         map->messages = messages;
         map->probing = false;
-        map->quiet_from = now;
+        map->passive_from = now;
     }
     if (cut) {
         map->probing = false;
-        return now - map->quiet_from > CUT_PATIENCE * map_lost_ns(map)
-                   ? map_give_up(map, cut,
-                                 "and another one do not hear each "
-                                 "other")
+        return now - map->passive_from > CUT_TIMEOUTS * map_lost_ns(map)
+                   ? map_declare_dead(map, cut,
+                                      "and another one do not hear each "
+                                      "other")
                    : 0;
     }
     if (!map->probing) {

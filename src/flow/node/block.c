@@ -217,11 +217,11 @@ static int reader_send(struct flow_node *node, struct flow_block *block,
         block->unsent--;
     }
     reader->asked = false;
-    return node->net->give(node->net, reader->node, block);
+    return node->net->send(node->net, reader->node, block);
 }
 
-int flow_block_ask(struct flow_node *node, const struct flow_key *key,
-                   uint16_t from)
+int flow_block_request(struct flow_node *node, const struct flow_key *key,
+                       uint16_t from)
 {
     struct flow_block *block = flow_block_get(node, key);
     struct flow_reader *reader = block ? reader_of(block, from) : NULL;
@@ -285,7 +285,7 @@ static void output_add(struct flow_node *node, struct flow_block *block)
     node->outputs_last = block;
     pthread_cond_broadcast(&node->event);
     if (node->net) {
-        node->net->stir(node->net);
+        node->net->notify(node->net);
     }
 }
 
@@ -301,8 +301,8 @@ static int keep(struct flow_node *node, struct flow_block *block,
         return 0;
     }
     if (block->role == FLOW_OWN_AGAIN) {
-        /* Also of versions below the line, when copies were lost with those who
-         * kept them: until a later line is complete. */
+        /* Also of versions below the line, when copies were lost with the nodes
+         * that kept them: until a later line is complete. */
         int64_t at = version > node->line ? version : node->line + 1;
         block->keep_to =
             period > 0 ? (at + period - 1) / period * period : INT64_MAX - 1;
@@ -373,7 +373,7 @@ int flow_block_resolve(struct flow_node *node)
 
 static int adopt(struct flow_node *node, struct flow_block *block)
 {
-    if (block->role == FLOW_FOREIGN && flow_is_taken(node, &block->key)) {
+    if (block->role == FLOW_FOREIGN && flow_is_mine(node, &block->key)) {
         bool done = flow_is_done(node, &block->key);
         block->role = done ? FLOW_OWN_AGAIN : FLOW_OWN;
         if (!done) {
@@ -392,9 +392,10 @@ int flow_block_adopt(struct flow_node *node, const struct flow_segment *of)
              b = next) {
             next = b->next;
             if (b->made &&
-                (!of || (b->key.file == of->file && b->role == FLOW_FOREIGN &&
-                         b->key.version >= of->from &&
-                         b->key.version < of->to && of->taken[b->key.place]))) {
+                (!of ||
+                 (b->key.file == of->file && b->role == FLOW_FOREIGN &&
+                  b->key.version >= of->from && b->key.version < of->to &&
+                  of->is_mine[b->key.place]))) {
                 code = adopt(node, b);
                 flow_block_release(node, b);
             }
@@ -441,7 +442,7 @@ static int write_again(struct flow_node *node, struct flow_block *block,
 }
 
 /* Wake the tasks and send to the nodes that waited. */
-static int write_tell(struct flow_node *node, struct flow_block *block)
+static int notify_waiters(struct flow_node *node, struct flow_block *block)
 {
     struct flow_edge *waiters = block->waiters;
     int code = 0;
@@ -463,7 +464,7 @@ int flow_block_write(struct flow_node *node, const struct flow_key *key,
                      struct flow_made *made, struct poise_flow_task *task)
 {
     uint16_t owner = flow_owner(node, key);
-    bool mine = owner == node->id && flow_is_taken(node, key);
+    bool mine = owner == node->id && flow_is_mine(node, key);
     bool done = mine && flow_is_done(node, key);
     bool aside =
         mine && !done && (!task || !flow_key_same(key, &task->block->key));
@@ -500,7 +501,7 @@ int flow_block_write(struct flow_node *node, const struct flow_key *key,
         code = block_forward(node, block);
     }
     if (code == 0) {
-        code = write_tell(node, block);
+        code = notify_waiters(node, block);
     }
     if (code == 0 && mine && !done) {
         code = flow_mark_done(node, key);

@@ -4,8 +4,8 @@
  * A node is one lock over: the blocks that it knows (a hash table), the tasks
  * that will write its own, and the segments that say which blocks are its own.
  * Processors take ready tasks and compute outside of the lock; one more thread
- * talks to the other nodes and to the map. Functions that take a node expect
- * its lock to be held unless they say otherwise.
+ * sends to the other nodes and to the map, and receives. Functions that take a
+ * node expect its lock to be held unless they say otherwise.
  */
 #ifndef POISE_FLOW_NODE_INTERNAL_H
 #define POISE_FLOW_NODE_INTERNAL_H
@@ -40,8 +40,8 @@ struct flow_reader {
  * a block that was not asked of them.
  */
 enum flow_block_state {
-    FLOW_UNSOUGHT,  /**< nobody is to provide it, or nobody can yet */
-    FLOW_SOUGHT,    /**< on node->seeking: flow_node_settle will see who can */
+    FLOW_UNSOUGHT, /**< nobody is to provide it, or nobody can yet */
+    FLOW_SOUGHT,   /**< on node->seeking: flow_node_settle finds its provider */
     FLOW_REQUESTED, /**< its owner was asked for it */
     FLOW_OPEN,      /**< an own one: a task will write it */
     FLOW_HERE,      /**< it has its data */
@@ -137,14 +137,14 @@ struct poise_flow_task {
  * called with the node's lock held and does not wait. 0 or negative. */
 struct flow_net {
     /** Ask the owner of a block for it. */
-    int (*want)(struct flow_net *net, uint16_t owner,
-                const struct flow_key *key);
+    int (*fetch)(struct flow_net *net, uint16_t owner,
+                 const struct flow_key *key);
     /** Send a block, which stays referenced until that is done. */
-    int (*give)(struct flow_net *net, uint16_t to, struct flow_block *block);
+    int (*send)(struct flow_net *net, uint16_t to, struct flow_block *block);
     /** Send what was written for another node's block. Takes over `made`. */
     int (*put)(struct flow_net *net, uint16_t owner, const struct flow_key *key,
                struct flow_made *made);
-    /** Ask the map who owns a version. */
+    /** Ask the map for the owners of a version. */
     int (*seek)(struct flow_net *net, uint32_t file, int64_t version);
     /** Have another node keep a copy. */
     int (*copy)(struct flow_net *net, struct flow_block *block);
@@ -152,7 +152,7 @@ struct flow_net {
     void (*computed)(struct flow_net *net, const struct flow_key *key,
                      uint64_t took_ns);
     /** The state of outputs or of readiness changed. */
-    void (*stir)(struct flow_net *net);
+    void (*notify)(struct flow_net *net);
 };
 
 /** The segments of one file. */
@@ -170,7 +170,7 @@ struct flow_heap {
 struct flow_node {
     pthread_mutex_t lock;
     pthread_cond_t work;  /**< for processors */
-    pthread_cond_t event; /**< for who waits for the node to end */
+    pthread_cond_t event; /**< the node ends, or has outputs */
     const struct poise_flow_job *job;
     const struct poise_flow_options *options;
     unsigned id;
@@ -240,7 +240,7 @@ uint16_t flow_owner(const struct flow_node *node, const struct flow_key *key);
 bool flow_is_done(const struct flow_node *node, const struct flow_key *key);
 /** Whether an own block was taken over: not yet so while copies of a dead
  * node's blocks are on their way. */
-bool flow_is_taken(const struct flow_node *node, const struct flow_key *key);
+bool flow_is_mine(const struct flow_node *node, const struct flow_key *key);
 /** All own blocks of a file below it are done; INT64_MAX: all there are. */
 int64_t flow_file_low(const struct flow_node *node, uint32_t file);
 /** Take over what this node owns by now: versions above the line. */
@@ -259,19 +259,19 @@ struct flow_block *flow_block_find(const struct flow_node *node,
 /** Free it if nobody needs it any more. */
 void flow_block_release(struct flow_node *node, struct flow_block *block);
 /** Bind data to a key, and do all that follows. Takes over `made`, also on
- * failure. `task`: who wrote it, or NULL. */
+ * failure. `task`: the one that wrote it, or NULL. */
 int flow_block_write(struct flow_node *node, const struct flow_key *key,
                      struct flow_made *made, struct poise_flow_task *task);
 /** A node asks for a block that is this node's. */
-int flow_block_ask(struct flow_node *node, const struct flow_key *key,
-                   uint16_t reader);
-/** Who depends on blocks whose dependents were not known is asked again. */
+int flow_block_request(struct flow_node *node, const struct flow_key *key,
+                       uint16_t reader);
+/** Ask again for the dependents of blocks of which not all were known. */
 int flow_block_resolve(struct flow_node *node);
 /** Change its state, and put it on node->seeking or take it from there. -EPROTO
  * with the error set if the change is none of those above. */
 int flow_block_become(struct flow_node *node, struct flow_block *block,
                       enum flow_block_state state);
-/** If nobody is to provide it, have flow_node_settle see who can. */
+/** If nobody is to provide it, have flow_node_settle find its provider. */
 int flow_block_seek(struct flow_node *node, struct flow_block *block);
 /** The line moved: free what was kept for it. */
 void flow_block_sweep(struct flow_node *node);
@@ -296,7 +296,7 @@ void flow_task_drop(struct poise_flow_task *task);
 void flow_task_free(struct poise_flow_task *task);
 /** Forget what one call of compute left. */
 void flow_task_tidy(struct poise_flow_task *task);
-/** The dependencies of a block as the program tells: 1, 0 or negative. The
+/** The dependencies of a block as the program says: 1, 0 or negative. The
  * list is node->list. */
 int flow_ask(struct flow_node *node, const struct flow_key *key,
              enum poise_flow_direction direction);

@@ -80,7 +80,7 @@ int flow_node_fail(struct flow_node *node, int code)
     pthread_cond_broadcast(&node->work);
     pthread_cond_broadcast(&node->event);
     if (node->net) {
-        node->net->stir(node->net);
+        node->net->notify(node->net);
     }
     return code;
 }
@@ -143,12 +143,12 @@ void flow_node_output_done(struct flow_node *node, struct flow_block *block)
 
 /* ---- settling ----------------------------------------------------------- */
 
-/* See who can provide a block. */
+/* Find the provider of a block. */
 static int seek_one(struct flow_node *node, struct flow_block *block)
 {
     uint16_t owner = flow_owner(node, &block->key);
     if (owner == node->id &&
-        (!node->inherits || flow_is_taken(node, &block->key))) {
+        (!node->inherits || flow_is_mine(node, &block->key))) {
         /* Somebody waits for it: first in its version. */
         return flow_task_open(node, block, 0);
     }
@@ -163,7 +163,7 @@ static int seek_one(struct flow_node *node, struct flow_block *block)
                                           block->key.version);
     }
     int code = flow_block_become(node, block, FLOW_REQUESTED);
-    return code < 0 ? code : node->net->want(node->net, owner, &block->key);
+    return code < 0 ? code : node->net->fetch(node->net, owner, &block->key);
 }
 
 int flow_node_settle(struct flow_node *node)
@@ -254,7 +254,7 @@ static int task_wait(struct flow_node *node)
     uint64_t began = poise_clock_ns();
     node->idle++;
     if (node->net && node->running == 0) {
-        node->net->stir(node->net);
+        node->net->notify(node->net);
     }
     pthread_cond_wait(&node->work, &node->lock);
     node->idle--;

@@ -8,11 +8,11 @@
 
 struct flow_node;
 
-/** The body of a node's process: connects to the map, works until it is told
- * to stop. The exit code of the process. */
+/** The body of a node's process: connects to the map, works until the map
+ * ends the job. The exit code of the process. */
 int flow_server_run(const struct poise_flow_job *job,
                     const struct poise_flow_options *options, unsigned id,
-                    const struct flow_call *call);
+                    const struct flow_contact *call);
 /** All of a job in this process, by threads: `stats` gets what node 0 did. */
 int flow_alone_run(const struct poise_flow_job *job,
                    const struct poise_flow_options *options,

@@ -1,6 +1,12 @@
 /*
- * A node's process: processors compute, this thread talks. Each pair of nodes
- * has two connections, one for what each of them sends.
+ * A node's process: processors compute, this thread sends and receives. Each
+ * pair of nodes has two connections, one for what each of them sends.
+ *
+ * Any thread that holds the node's lock may put a message into a link's queue;
+ * only this thread moves it to `sending` and touches the socket. No message is
+ * left lying: `woken` and the wake descriptor change together, under the lock,
+ * and after each wake-up all queues are looked at, so a message that is queued
+ * behind that look finds `woken` false and writes the descriptor.
  */
 #include "process.h"
 
@@ -32,7 +38,7 @@ static void server_wake(struct flow_server *server)
     }
 }
 
-int flow_server_post(struct flow_server *server, uint16_t to,
+int flow_server_send(struct flow_server *server, uint16_t to,
                      struct flow_item *item)
 {
     if (!item) {
@@ -63,14 +69,14 @@ static struct flow_item *item_of(enum flow_kind kind,
     return item;
 }
 
-static int net_want(struct flow_net *net, uint16_t owner,
-                    const struct flow_key *key)
+static int net_fetch(struct flow_net *net, uint16_t owner,
+                     const struct flow_key *key)
 {
     struct flow_server *server = (struct flow_server *)net;
-    return flow_server_post(server, owner, item_of(FLOW_WANT, key));
+    return flow_server_send(server, owner, item_of(FLOW_FETCH, key));
 }
 
-/* The lock is held: by it who clears a queue may release blocks. */
+/* The node's lock is held. */
 static void item_release(struct flow_item *item, void *owner)
 {
     struct flow_node *node = owner;
@@ -96,10 +102,10 @@ struct flow_item *flow_server_item(enum flow_kind kind,
     return item;
 }
 
-static int net_give(struct flow_net *net, uint16_t to, struct flow_block *block)
+static int net_send(struct flow_net *net, uint16_t to, struct flow_block *block)
 {
     struct flow_server *server = (struct flow_server *)net;
-    return flow_server_post(server, to, flow_server_item(FLOW_BLOCK, block));
+    return flow_server_send(server, to, flow_server_item(FLOW_BLOCK, block));
 }
 
 static int net_put(struct flow_net *net, uint16_t owner,
@@ -114,7 +120,7 @@ static int net_put(struct flow_net *net, uint16_t owner,
     item->made = made;
     item->data = flow_made_data(made);
     item->head.len = made->len;
-    return flow_server_post(server, owner, item);
+    return flow_server_send(server, owner, item);
 }
 
 static int net_copy(struct flow_net *net, struct flow_block *block)
@@ -129,14 +135,14 @@ static int net_copy(struct flow_net *net, struct flow_block *block)
         item->head.extra = (uint64_t)block->keep_to + 1;
         server->copies_sent++;
     }
-    return flow_server_post(server, buddy, item);
+    return flow_server_send(server, buddy, item);
 }
 
 static int net_seek(struct flow_net *net, uint32_t file, int64_t version)
 {
     struct flow_server *server = (struct flow_server *)net;
     struct flow_key key = {file, version, 0};
-    return flow_server_post(server, FLOW_NOBODY, item_of(FLOW_SEEK, &key));
+    return flow_server_send(server, FLOW_NOBODY, item_of(FLOW_SEEK, &key));
 }
 
 static void net_computed(struct flow_net *net, const struct flow_key *key,
@@ -147,7 +153,7 @@ static void net_computed(struct flow_net *net, const struct flow_key *key,
     const struct flow_segment *segment =
         flow_segment_of(server->node, key->file, key->version);
     if (key->version == flow_file(server->node, key->file)->versions.from) {
-        return; /* made of nothing, it tells nothing of what comes later */
+        return; /* made of nothing, it says nothing of what comes later */
     }
     if (segment && segment->from > file->segment) {
         if (file->blocks > 0) {
@@ -163,7 +169,7 @@ static void net_computed(struct flow_net *net, const struct flow_key *key,
     }
 }
 
-static void net_stir(struct flow_net *net)
+static void net_notify(struct flow_net *net)
 {
     struct flow_server *server = (struct flow_server *)net;
     server->due = true;
@@ -181,7 +187,7 @@ static void poll_for(struct flow_server *server, struct flow_link *link,
     link->polled_out = out;
 }
 
-/* Who we are goes first. */
+/* A hello, with this node's number, goes first. */
 static int link_open(struct flow_server *server, struct flow_link *link,
                      uint16_t port)
 {
@@ -273,7 +279,7 @@ static int link_read(struct flow_server *server, struct flow_link *link)
             link_broke(server, link);
             code = 0;
         } else {
-            code = flow_server_take(server, link);
+            code = flow_server_receive(server, link);
             code = code == 0 ? flow_node_settle(server->node) : code;
         }
         free(link->in);
@@ -361,14 +367,14 @@ static int serve_event(struct flow_server *server, struct flow_link *link)
     return link->fd >= 0 ? link_read(server, link) : 0;
 }
 
-/* Whether a map has taken over; without any, for how long yet? */
+/* Whether a map has taken over; whether to wait for one any longer. */
 static int look_for_map(struct flow_server *server)
 {
     const struct poise_flow_options *options = server->node->options;
     uint64_t now = poise_clock_ns();
     uint64_t lost = options->lost_ns ? options->lost_ns : LOST_NS;
-    struct flow_call call;
-    lost *= FLOW_MAP_PATIENCE;
+    struct flow_contact call;
+    lost *= FLOW_MAP_TIMEOUTS;
     flow_awake_look(&server->awake, lost / FLOW_AWAKE_LOOKS);
     if (!server->orphan_ns) {
         if (server->map_heard_ns != server->map.heard_ns) {
@@ -381,7 +387,7 @@ static int look_for_map(struct flow_server *server)
         }
         return 0;
     }
-    if (flow_call_read(options->log, &call) < 0 ||
+    if (flow_contact_read(options->log, &call) < 0 ||
         call.secret != server->secret || call.turn <= server->turn) {
         uint64_t most = options->orphan_ns ? options->orphan_ns : ORPHAN_NS;
         server->ended = now - server->orphan_ns > most;
@@ -393,7 +399,7 @@ static int look_for_map(struct flow_server *server)
         server->orphan_ns = 0;
         server->failed = false;
         server->due = true;
-        code = flow_server_give_again(server);
+        code = flow_server_resend_results(server);
     }
     return code == -ENOMEM ? code : 0; /* or that map died, too */
 }
@@ -470,8 +476,9 @@ static int server_create(const struct poise_flow_job *job,
     if (!server) {
         return -ENOMEM;
     }
-    server->net = (struct flow_net){net_want, net_give,     net_put, net_seek,
-                                    net_copy, net_computed, net_stir};
+    server->net =
+        (struct flow_net){net_fetch, net_send,     net_put,   net_seek,
+                          net_copy,  net_computed, net_notify};
     server->map.fd = server->poll = server->wake = server->listener = -1;
     server->map.peer = FLOW_NOBODY;
     server->out = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(void *));
@@ -514,7 +521,7 @@ static int server_create(const struct poise_flow_job *job,
 
 int flow_server_run(const struct poise_flow_job *job,
                     const struct poise_flow_options *options, unsigned id,
-                    const struct flow_call *call)
+                    const struct flow_contact *call)
 {
     unsigned count = options->threads ? options->threads : 1, made = 0;
     struct flow_server *server;

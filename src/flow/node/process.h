@@ -1,4 +1,4 @@
-/* A node's process: what its one thread that talks to others knows. */
+/* A node's process: what its one thread that sends and receives knows. */
 #ifndef POISE_FLOW_SERVER_H
 #define POISE_FLOW_SERVER_H
 
@@ -18,19 +18,20 @@ struct flow_server {
     uint64_t map_silent_from; /**< by awake */
     uint64_t orphan_ns;       /**< since then it has none; 0: it has */
     /** Results that the map did not say it keeps: linked by next_output. */
-    struct flow_block *given, *given_last;
+    struct flow_block *unacknowledged, *unacknowledged_last;
     struct flow_link map;
     struct flow_link **out; /**< [POISE_FLOW_NODES_MOST], to other nodes */
     struct flow_link *in;   /**< from other nodes */
     uint16_t *ports;        /**< [POISE_FLOW_NODES_MOST] */
-    /** [POISE_FLOW_NODES_MOST] Who is talked to. */
+    /** [POISE_FLOW_NODES_MOST] Nodes to which messages go. */
     bool *alive;
-    /** [POISE_FLOW_NODES_MOST] Who has a part in what all nodes work out for
-     * themselves: as the map told, not as newcomers said, who may be quicker.
+    /** [POISE_FLOW_NODES_MOST] Nodes that have a part in what all nodes compute
+     * for themselves: as the map says, not as newcomers do, which may be
+     * quicker.
      */
     bool *member;
-    bool *gone;               /**< [POISE_FLOW_NODES_MOST] Who was given up. */
-    unsigned count;           /**< nodes that there ever were */
+    bool *gone;     /**< [POISE_FLOW_NODES_MOST] Nodes declared dead. */
+    unsigned count; /**< nodes that there ever were */
     struct flow_tally *tally; /**< [POISE_FLOW_NODES_MOST], by the other */
     struct flow_file_report *files; /**< [file_count] */
     uint64_t probe;                 /**< the map's newest */
@@ -42,30 +43,30 @@ struct flow_server {
     bool inherits;   /**< waits until all handed over what they keep */
     bool woken;      /**< the wake descriptor is written */
     atomic_bool due; /**< a report is */
-    bool failed;     /**< the map was told */
+    bool failed;     /**< the map was informed */
     bool ended;
     uint64_t reported_ns;
 };
 
 /** Put a message into the queue of a node, or of the map (FLOW_NOBODY), and
  * wake the server. The lock is held. Takes over the item; NULL: -ENOMEM. */
-int flow_server_post(struct flow_server *server, uint16_t to,
+int flow_server_send(struct flow_server *server, uint16_t to,
                      struct flow_item *item);
 /** A message that carries a block, which it references. NULL: no memory. */
 struct flow_item *flow_server_item(enum flow_kind kind,
                                    struct flow_block *block);
 /** Handle what came on a link. The lock is held. 0 or negative. */
-int flow_server_take(struct flow_server *server, struct flow_link *link);
+int flow_server_receive(struct flow_server *server, struct flow_link *link);
 /** The results that may not have come to the map once more, to another one. */
-int flow_server_give_again(struct flow_server *server);
+int flow_server_resend_results(struct flow_server *server);
 /** Results go to the map; so does a report, if one is due. */
 int flow_server_report(struct flow_server *server);
 /** Look again for all blocks that `peer` (FLOW_NOBODY: anybody) was asked for.
  */
 int flow_server_reseek(struct flow_server *server, uint16_t peer);
 
-/** A node is given up: forget it, hand on what was kept for it, and take over
- * what falls to this one (recover.c). The lock is held. */
+/** A node is declared dead: forget it, forward what was kept for it, and take
+ * over what falls to this one (recover.c). The lock is held. */
 int flow_server_epoch(struct flow_server *server, const struct flow_head *head);
 /** Somebody handed over all that it kept. */
 int flow_server_handed(struct flow_server *server, uint16_t from,

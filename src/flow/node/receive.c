@@ -1,4 +1,4 @@
-/* A node's process: what comes from others, and what the map is told. */
+/* A node's process: what comes from others, and what goes to the map. */
 #include "process.h"
 
 #include <errno.h>
@@ -29,8 +29,8 @@ static struct flow_made *link_made(struct flow_link *link)
 }
 
 /* A block that was asked for, or one too late. */
-static int take_block(struct flow_server *server, struct flow_link *link,
-                      const struct flow_key *key)
+static int receive_block(struct flow_server *server, struct flow_link *link,
+                         const struct flow_key *key)
 {
     struct flow_node *node = server->node;
     struct flow_block *block = flow_block_find(node, key);
@@ -45,7 +45,7 @@ static int take_block(struct flow_server *server, struct flow_link *link,
         return 0;
     }
     if (!block->made && block->waiters) {
-        /* Somebody who stands idle had to wait for it. */
+        /* An idle processor had to wait for it. */
         bool miss = node->idle > 0 && node->ready.count == 0;
         server->tally[link->peer].misses += miss;
         server->tally[link->peer].hits += !miss;
@@ -54,8 +54,9 @@ static int take_block(struct flow_server *server, struct flow_link *link,
 }
 
 /* A block that is to be kept, for this node or for another one. */
-static int take_kept(struct flow_server *server, struct flow_link *link,
-                     const struct flow_key *key)
+static int receive_kept_block(struct flow_server *server,
+                              struct flow_link *link,
+                              const struct flow_key *key)
 {
     struct flow_node *node = server->node;
     int64_t keep_to = (int64_t)link->head.extra - 1;
@@ -68,19 +69,19 @@ static int take_kept(struct flow_server *server, struct flow_link *link,
     return flow_block_write(node, key, made, NULL);
 }
 
-static int take_copy(struct flow_server *server, struct flow_link *link,
-                     const struct flow_key *key)
+static int receive_copy(struct flow_server *server, struct flow_link *link,
+                        const struct flow_key *key)
 {
     struct flow_item *item = flow_item_create(FLOW_COPIED, NULL, 0);
-    int code = item ? take_kept(server, link, key) : -ENOMEM;
+    int code = item ? receive_kept_block(server, link, key) : -ENOMEM;
     if (code < 0) {
         free(item);
         return code;
     }
-    return flow_server_post(server, link->peer, item);
+    return flow_server_send(server, link->peer, item);
 }
 
-static int take_from_node(struct flow_server *server, struct flow_link *link)
+static int receive_from_node(struct flow_server *server, struct flow_link *link)
 {
     const struct flow_head *head = &link->head;
     struct flow_key key;
@@ -97,14 +98,14 @@ static int take_from_node(struct flow_server *server, struct flow_link *link)
                                "it speaks of a block that cannot be");
     }
     switch ((enum flow_kind)head->kind) {
-    case FLOW_WANT:
-        return flow_block_ask(server->node, &key, link->peer);
+    case FLOW_FETCH:
+        return flow_block_request(server->node, &key, link->peer);
     case FLOW_BLOCK:
-        return take_block(server, link, &key);
+        return receive_block(server, link, &key);
     case FLOW_PUT:
-        return take_kept(server, link, &key);
+        return receive_kept_block(server, link, &key);
     case FLOW_COPY:
-        return take_copy(server, link, &key);
+        return receive_copy(server, link, &key);
     default:
         return poise_error_set(EPROTO, "serve node", NULL,
                                "it sent a message of kind %u", head->kind);
@@ -131,7 +132,7 @@ int flow_server_member(struct flow_server *server, unsigned id, uint16_t port)
     return 0;
 }
 
-static int take_start(struct flow_server *server, struct flow_link *link)
+static int receive_start(struct flow_server *server, struct flow_link *link)
 {
     const struct flow_member *list = link->in ? flow_made_data(link->in) : NULL;
     unsigned count = (unsigned)(link->head.len / sizeof *list);
@@ -155,7 +156,7 @@ static int take_start(struct flow_server *server, struct flow_link *link)
     return code;
 }
 
-static int take_plan(struct flow_server *server, struct flow_link *link)
+static int receive_plan(struct flow_server *server, struct flow_link *link)
 {
     const struct flow_head *head = &link->head;
     uint64_t places = flow_shape_places(flow_file(server->node, head->file));
@@ -174,7 +175,8 @@ static int take_plan(struct flow_server *server, struct flow_link *link)
     return flow_node_segment(server->node, &segment);
 }
 
-static int take_state(struct flow_server *server, const struct flow_head *head)
+static int receive_state(struct flow_server *server,
+                         const struct flow_head *head)
 {
     struct flow_node *node = server->node;
     int64_t line = (int64_t)head->place - 1;
@@ -192,42 +194,43 @@ static int take_state(struct flow_server *server, const struct flow_head *head)
 }
 
 /* The map keeps results: this node need not any more. */
-static void take_taken(struct flow_server *server, uint64_t count)
+static void receive_kept(struct flow_server *server, uint64_t count)
 {
-    while (count-- > 0 && server->given) {
-        struct flow_block *block = server->given;
-        server->given = block->next_output;
-        server->given_last = server->given ? server->given_last : NULL;
+    while (count-- > 0 && server->unacknowledged) {
+        struct flow_block *block = server->unacknowledged;
+        server->unacknowledged = block->next_output;
+        server->unacknowledged_last =
+            server->unacknowledged ? server->unacknowledged_last : NULL;
         flow_node_output_done(server->node, block);
     }
 }
 
-static int take_from_map(struct flow_server *server, struct flow_link *link)
+static int receive_from_map(struct flow_server *server, struct flow_link *link)
 {
     switch ((enum flow_kind)link->head.kind) {
     case FLOW_START:
-        return take_start(server, link);
+        return receive_start(server, link);
     case FLOW_PLAN:
-        return take_plan(server, link);
+        return receive_plan(server, link);
     case FLOW_STATE:
-        return take_state(server, &link->head);
+        return receive_state(server, &link->head);
     case FLOW_JOIN:
         return flow_server_join(server, &link->head);
     case FLOW_EPOCH:
         return flow_server_epoch(server, &link->head);
-    case FLOW_TAKEN:
-        take_taken(server, link->head.place);
+    case FLOW_RESULT_KEPT:
+        receive_kept(server, link->head.place);
         return 0;
     case FLOW_STOP:
         server->ended = true;
         return 0;
     default:
-        return poise_error_set(EPROTO, "obey map", NULL,
+        return poise_error_set(EPROTO, "serve map", NULL,
                                "it sent a message of kind %u", link->head.kind);
     }
 }
 
-int flow_server_take(struct flow_server *server, struct flow_link *link)
+int flow_server_receive(struct flow_server *server, struct flow_link *link)
 {
     const struct flow_head *head = &link->head;
     if (head->kind == FLOW_HELLO) {
@@ -242,30 +245,30 @@ int flow_server_take(struct flow_server *server, struct flow_link *link)
         return flow_server_member(server, link->peer, (uint16_t)head->extra);
     }
     if (link == &server->map) {
-        return take_from_map(server, link);
+        return receive_from_map(server, link);
     }
-    /* Who was given up may still talk. What it computed is right; but what it
-     * asks for would go nowhere. */
+    /* A node that was declared dead may still send. What it computed is right;
+     * but an answer to it would go nowhere. */
     if (!server->alive[link->peer] && head->kind != FLOW_BLOCK) {
         return 0;
     }
-    return take_from_node(server, link);
+    return receive_from_node(server, link);
 }
 
 /* ---- to the map --------------------------------------------------------- */
 
-static int give_output(struct flow_server *server, struct flow_block *block)
+static int send_output(struct flow_server *server, struct flow_block *block)
 {
-    return flow_server_post(server, FLOW_NOBODY,
+    return flow_server_send(server, FLOW_NOBODY,
                             flow_server_item(FLOW_OUTPUT, block));
 }
 
-int flow_server_give_again(struct flow_server *server)
+int flow_server_resend_results(struct flow_server *server)
 {
     int code = 0;
-    for (struct flow_block *b = server->given; code == 0 && b;
+    for (struct flow_block *b = server->unacknowledged; code == 0 && b;
          b = b->next_output) {
-        code = give_output(server, b);
+        code = send_output(server, b);
     }
     return code;
 }
@@ -277,14 +280,14 @@ static int report_outputs(struct flow_server *server)
     while (code == 0 && (block = flow_node_output(server->node))) {
         if (server->node->options->log) {
             block->next_output = NULL;
-            if (server->given_last) {
-                server->given_last->next_output = block;
+            if (server->unacknowledged_last) {
+                server->unacknowledged_last->next_output = block;
             } else {
-                server->given = block;
+                server->unacknowledged = block;
             }
-            server->given_last = block;
+            server->unacknowledged_last = block;
         }
-        code = give_output(server, block);
+        code = send_output(server, block);
     }
     return code;
 }
@@ -306,7 +309,7 @@ static int report_failure(struct flow_server *server)
         item->head.extra = (uint64_t)-failure->code;
         server->failed = true;
     }
-    return flow_server_post(server, FLOW_NOBODY, item);
+    return flow_server_send(server, FLOW_NOBODY, item);
 }
 
 static void fill_report(struct flow_server *server, struct flow_report *out)
@@ -363,5 +366,5 @@ int flow_server_report(struct flow_server *server)
         free(item);
         return code;
     }
-    return flow_server_post(server, FLOW_NOBODY, item);
+    return flow_server_send(server, FLOW_NOBODY, item);
 }

@@ -1,10 +1,19 @@
 /*
- * What a node does when another one is given up. All of them hear of it in the
- * same order, and work out by themselves who takes over which places. Who kept
- * copies for the dead one sends them to the new owners, and says when that was
- * all; the new owners begin after the last version that is complete everywhere
- * (the line). What they then need of blocks that were freed long ago is
- * computed again by its owners, from what is kept since the line.
+ * What a node does when another one is declared dead.
+ *
+ * The map numbers deaths (epochs) and sends them to all in one order; from that
+ * alone each node computes which places fall to whom, so all agree without
+ * another message. A node that kept copies for the dead one sends them to the
+ * new owners and then FLOW_HANDED, with the epoch, to every member: on the same
+ * connection, which keeps that order. A new owner begins when every member
+ * handed over (node->inherits is false again), so no copy of what it takes over
+ * comes too late to be found. If another node dies meanwhile, a new epoch
+ * begins, and with it the waiting; a FLOW_HANDED of an epoch that this node has
+ * not heard of yet is remembered (`early`).
+ *
+ * New owners begin after the last version that is complete everywhere (the
+ * line). What they then need of blocks that were freed long ago is computed
+ * again by its owners, from what is kept since the line.
  */
 #include "process.h"
 
@@ -23,7 +32,8 @@ uint16_t flow_server_buddy(const struct flow_server *server)
     return FLOW_NOBODY;
 }
 
-/* ---- the dead one's things ---------------------------------------------- */
+/* ---- what the dead node leaves ----------------------------------------------
+ */
 
 /* It is not waited for any more; what was to go there need not. */
 static void forget_reader(struct flow_block *block, uint16_t dead)
@@ -37,10 +47,10 @@ static void forget_reader(struct flow_block *block, uint16_t dead)
     }
 }
 
-/* Copies that were kept for it go to who needs them now; own blocks that it
- * kept go to another one. */
-static int hand_on(struct flow_server *server, struct flow_block *block,
-                   uint16_t dead_buddy)
+/* Copies that were kept for it go to the new owners; own blocks that it kept
+ * go to another node. */
+static int forward_copy(struct flow_server *server, struct flow_block *block,
+                        uint16_t dead_buddy)
 {
     struct flow_node *node = server->node;
     uint16_t owner = flow_owner(node, &block->key);
@@ -61,7 +71,7 @@ static int hand_on(struct flow_server *server, struct flow_block *block,
     if (item) {
         item->head.extra = (uint64_t)block->keep_to + 1;
     }
-    return flow_server_post(server, owner, item);
+    return flow_server_send(server, owner, item);
 }
 
 static int sweep_blocks(struct flow_server *server, uint16_t dead,
@@ -73,13 +83,13 @@ static int sweep_blocks(struct flow_server *server, uint16_t dead,
         for (struct flow_block *b = node->table[i]; code == 0 && b;
              b = b->next) {
             forget_reader(b, dead);
-            code = hand_on(server, b, dead_buddy);
+            code = forward_copy(server, b, dead_buddy);
         }
     }
     return code;
 }
 
-static int tell_handed(struct flow_server *server)
+static int send_handed(struct flow_server *server)
 {
     int code = 0;
     for (unsigned n = 0; code == 0 && n < server->count; n++) {
@@ -89,7 +99,7 @@ static int tell_handed(struct flow_server *server)
                 return -ENOMEM;
             }
             item->head.extra = server->epoch;
-            code = flow_server_post(server, (uint16_t)n, item);
+            code = flow_server_send(server, (uint16_t)n, item);
         }
     }
     return code;
@@ -142,7 +152,7 @@ int flow_server_epoch(struct flow_server *server, const struct flow_head *head)
         return 0; /* another map says so once more */
     }
     if (dead == node->id) {
-        server->ended = true; /* this node is the one that was given up */
+        server->ended = true; /* this node was declared dead */
         return 0;
     }
     server->alive[dead] = server->member[dead] = false;
@@ -159,8 +169,8 @@ int flow_server_epoch(struct flow_server *server, const struct flow_head *head)
     for (uint32_t f = 0; f < node->job->file_count; f++) {
         uint64_t places = flow_shape_places(flow_file(node, f));
         for (uint32_t s = 0; s < node->files[f].count; s++) {
-            flow_share_inherit(node->files[f].segments[s].owner, places, dead,
-                               server->member, server->count);
+            flow_partition_inherit(node->files[f].segments[s].owner, places,
+                                   dead, server->member, server->count);
         }
     }
     if (buddy == dead) {
@@ -168,7 +178,7 @@ int flow_server_epoch(struct flow_server *server, const struct flow_head *head)
     }
     int code = sweep_blocks(server, dead, buddy == dead ? dead : FLOW_NOBODY);
     if (code == 0) {
-        code = tell_handed(server);
+        code = send_handed(server);
     }
     for (unsigned n = 0; n < server->count; n++) {
         server->handed[n] = server->early[n] >= server->epoch;
@@ -200,7 +210,7 @@ int flow_server_join(struct flow_server *server, const struct flow_head *head)
 {
     uint16_t buddy = flow_server_buddy(server);
     if (head->place >= POISE_FLOW_NODES_MOST) {
-        return poise_error_set(EPROTO, "obey map", NULL,
+        return poise_error_set(EPROTO, "serve map", NULL,
                                "a node of number %llu",
                                (unsigned long long)head->place);
     }

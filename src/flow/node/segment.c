@@ -40,18 +40,18 @@ bool flow_is_done(const struct flow_node *node, const struct flow_key *key)
 {
     const struct flow_segment *segment =
         flow_segment_of(node, key->file, key->version);
-    if (!segment || !segment->taken[key->place]) {
+    if (!segment || !segment->is_mine[key->place]) {
         return false;
     }
     const struct flow_row *row = segment->rows[key->version - segment->from];
     return key->version < segment->low || (row && bit_of(row, key->place));
 }
 
-bool flow_is_taken(const struct flow_node *node, const struct flow_key *key)
+bool flow_is_mine(const struct flow_node *node, const struct flow_key *key)
 {
     const struct flow_segment *segment =
         flow_segment_of(node, key->file, key->version);
-    return segment && segment->taken[key->place];
+    return segment && segment->is_mine[key->place];
 }
 
 int64_t flow_file_low(const struct flow_node *node, uint32_t file)
@@ -226,14 +226,14 @@ static int segment_order(struct flow_node *node, struct flow_segment *segment)
     uint64_t front = 0, back = 0;
     uint64_t *inner = poise_alloc(places, sizeof *inner);
     segment->mine = poise_alloc(places, sizeof *segment->mine);
-    segment->taken = poise_alloc(places, sizeof *segment->taken);
-    int code = inner && segment->mine && segment->taken ? 0 : -ENOMEM;
+    segment->is_mine = poise_alloc(places, sizeof *segment->is_mine);
+    int code = inner && segment->mine && segment->is_mine ? 0 : -ENOMEM;
     for (uint64_t p = 0; code >= 0 && p < places; p++) {
         struct flow_key key = {segment->file, segment->from, p};
         if (segment->owner[p] != node->id) {
             continue;
         }
-        segment->taken[p] = true;
+        segment->is_mine[p] = true;
         code = node->net ? is_border(node, &key) : 0;
         if (code > 0) {
             segment->mine[front++] = p;
@@ -294,7 +294,7 @@ int flow_node_segment(struct flow_node *node, struct flow_segment *in)
     struct flow_segment *segment;
     in->low = in->from;
     in->open_to = in->from;
-    in->taken = NULL;
+    in->is_mine = NULL;
     in->rows = poise_alloc((size_t)(in->to - in->from), sizeof *in->rows);
     int code = in->rows ? segment_insert(node, in, &segment) : -ENOMEM;
     if (code < 0) {
@@ -350,12 +350,12 @@ static int segment_inherit(struct flow_node *node, struct flow_segment *segment)
     from = from < segment->from ? segment->from : from;
     from = from > segment->to ? segment->to : from;
     for (uint64_t p = 0; p < places; p++) {
-        more += segment->owner[p] == node->id && !segment->taken[p];
+        more += segment->owner[p] == node->id && !segment->is_mine[p];
     }
     int code = more > 0 ? rows_reopen(node, segment, from, more) : 0;
     for (uint64_t p = 0; code == 0 && more > 0 && p < places; p++) {
-        if (segment->owner[p] == node->id && !segment->taken[p]) {
-            segment->taken[p] = true;
+        if (segment->owner[p] == node->id && !segment->is_mine[p]) {
+            segment->is_mine[p] = true;
             segment->mine[segment->mine_count++] = p;
         }
     }

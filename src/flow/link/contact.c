@@ -10,16 +10,16 @@
 #include <string.h>
 #include <unistd.h>
 
-static int call_path(const char *log, struct poise_buf *out)
+static int contact_path(const char *log, struct poise_buf *out)
 {
     poise_buf_puts(out, log);
     return poise_buf_puts(out, ".map");
 }
 
-int flow_call_write(const char *log, const struct flow_call *call)
+int flow_contact_write(const char *log, const struct flow_contact *call)
 {
     struct poise_buf path = {0}, text = {0};
-    call_path(log, &path);
+    contact_path(log, &path);
     poise_buf_printf(&text, "%llu %llu %u\n", (unsigned long long)call->secret,
                      (unsigned long long)call->turn, call->port);
     int code =
@@ -29,11 +29,11 @@ int flow_call_write(const char *log, const struct flow_call *call)
     return code;
 }
 
-int flow_call_read(const char *log, struct flow_call *out)
+int flow_contact_read(const char *log, struct flow_contact *out)
 {
     struct poise_buf path = {0};
     char text[80] = "", *end = text;
-    call_path(log, &path);
+    contact_path(log, &path);
     int fd = path.error ? -1 : open(poise_buf_str(&path), O_RDONLY | O_CLOEXEC);
     poise_buf_free(&path);
     if (fd < 0) {
@@ -50,10 +50,10 @@ int flow_call_read(const char *log, struct flow_call *out)
     return *end == '\n' ? 0 : -ENODATA;
 }
 
-void flow_call_remove(const char *log)
+void flow_contact_remove(const char *log)
 {
     struct poise_buf path = {0};
-    if (call_path(log, &path) == 0) {
+    if (contact_path(log, &path) == 0) {
         unlink(poise_buf_str(&path));
     }
     poise_buf_free(&path);

@@ -11,7 +11,7 @@
  * died while others wait for it is named (-EOWNERDEAD); across nodes it is the
  * launcher that ends the job.
  *
- * The rank's own value comes first at a joint, then those of its node that join
+ * The rank's own value comes first, then those of ranks of its node that join
  * it, then the others, each in order of ranks. So results are the same, bit by
  * bit, in every run, if `reproducible` is set; else values of other nodes are
  * taken as they come.
@@ -22,10 +22,10 @@
  * the memory of the others (one user, no hardening against it), long vectors go
  * from memory to memory, without a copy between. Errors on the data path: a
  * rank that finds one (a dead rank, another call elsewhere, no memory) passes
- * its code on through the tree, and those who wait for it return that code from
- * this call, others from the next one; the handle is of no use then but to be
- * destroyed. Counts, types, operations and roots must be the same on all ranks:
- * -EPROTO names a rank that differs.
+ * its code on through the tree, and ranks that wait for it return that code
+ * from this call, others from the next one; the handle is of no use then but to
+ * be destroyed. Counts, types, operations and roots must be the same on all
+ * ranks: -EPROTO names a rank that differs.
  */
 #ifndef POISE_COLL_H
 #define POISE_COLL_H

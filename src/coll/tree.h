@@ -2,9 +2,9 @@
  * poise/tree.h - spanning trees over ranks: generated, read from files,
  * written.
  *
- * A tree says which rank joins which. A rank and those that join it are a
- * joint: their values meet there, in shared memory where they sit on one node,
- * by messages else. Several roots are joined all to all (MagPIe), so that a
+ * A tree says which rank joins which. The values of a rank and of those that
+ * join it are combined there, in shared memory where they are on one node, by
+ * messages else. Several roots are joined all to all (MagPIe), so that a
  * value crosses a wide-area link once. A tree file is described in
  * docs/formats.md.
  *
@@ -22,7 +22,7 @@ extern "C" {
 struct poise_coll_tree;
 
 /**
- * Generate a tree from what the world knows about seats. `shape` is one of
+ * Generate a tree from what the world knows about entries. `shape` is one of
  *     flat, binary, kary:K, binomial      over all ranks
  *     node[:SHAPE]    ranks join their node's lowest, those by SHAPE
  *     site[:SHAPE]    the same in each site; site roots join the first

@@ -18,7 +18,7 @@ extern "C" {
 
 struct poise_coll_window;
 
-/** Which memory is shared, and who talks to other nodes. */
+/** Which memory is shared, and which ranks exchange with other nodes. */
 enum poise_coll_sharing {
     /** One copy per node; all ranks of a node exchange with other nodes, each
      * for a colour of the parts: "par allgather", figure 7. */
@@ -93,8 +93,8 @@ poise_coll_window_bytes(const struct poise_coll_window *window);
  */
 POISE_API int poise_coll_window_exchange(struct poise_coll_window *window);
 
-/** I exchange no more: whoever waits for me in an exchange, now or later, gets
- * -ECANCELED. Local; again is allowed. */
+/** I exchange no more: a rank that waits for me in an exchange, now or later,
+ * gets -ECANCELED. Local; again is allowed. */
 POISE_API void poise_coll_window_abandon(struct poise_coll_window *window);
 
 /** Copy `data` (my part's length) into my part, exchange, and give the whole,

@@ -135,7 +135,7 @@ static int try_items(struct poise_coll *coll, int rank, int size, size_t count,
     return 0;
 }
 
-/* In a card, in a slot, shared out over the cell, in several pieces. */
+/* In a record, in a slot, shared out over the group, in several pieces. */
 static const size_t counts[] = {1, 4, 37, 1500, 3000};
 enum { COUNTS = sizeof counts / sizeof counts[0], MOST = 3000 };
 
@@ -257,26 +257,26 @@ static void test_operations(void **state)
 {
     (void)state;
     int8_t a8[2] = {127, -128}, b8[2] = {1, -1};
-    coll_fold(POISE_INT8, POISE_OP_SUM, a8, b8, 2);
+    coll_combine(POISE_INT8, POISE_OP_SUM, a8, b8, 2);
     assert_int_equal(a8[0], -128);
     assert_int_equal(a8[1], 127);
     uint16_t a16[1] = {65535}, b16[1] = {65535};
-    coll_fold(POISE_UINT16, POISE_OP_PROD, a16, b16, 1);
+    coll_combine(POISE_UINT16, POISE_OP_PROD, a16, b16, 1);
     assert_int_equal(a16[0], 1);
     int64_t a64[1] = {INT64_MAX}, b64[1] = {2};
-    coll_fold(POISE_INT64, POISE_OP_PROD, a64, b64, 1);
+    coll_combine(POISE_INT64, POISE_OP_PROD, a64, b64, 1);
     assert_true(a64[0] == -2);
     uint32_t a32[3] = {6, 0, 5}, b32[3] = {3, 4, 0};
-    coll_fold(POISE_UINT32, POISE_OP_LXOR, a32, b32, 3);
+    coll_combine(POISE_UINT32, POISE_OP_LXOR, a32, b32, 3);
     assert_int_equal(a32[0], 0);
     assert_int_equal(a32[1], 1);
     assert_int_equal(a32[2], 1);
     double nan = __builtin_nan("");
     double ad[4] = {nan, 1, nan, -3}, bd[4] = {2, nan, nan, -4};
-    coll_fold(POISE_DOUBLE, POISE_OP_MAX, ad, bd, 4);
+    coll_combine(POISE_DOUBLE, POISE_OP_MAX, ad, bd, 4);
     assert_true(ad[0] == 2 && ad[1] == 1 && ad[2] != ad[2] && ad[3] == -3);
     float af[2] = {__builtin_nanf(""), 1}, bf[2] = {2, __builtin_nanf("")};
-    coll_fold(POISE_FLOAT, POISE_OP_MIN, af, bf, 2);
+    coll_combine(POISE_FLOAT, POISE_OP_MIN, af, bf, 2);
     assert_true(af[0] == 2 && af[1] == 1);
     assert_false(coll_op_fits(POISE_DOUBLE, POISE_OP_BAND));
     assert_true(coll_op_fits(POISE_INT8, POISE_OP_LXOR));

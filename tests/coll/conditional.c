@@ -49,9 +49,9 @@ static bool plain_truth(const struct poise_coll_condition *c, long double x)
 }
 
 /* The result of `count` values in order, of which a partial leaves some out. */
-static struct coll_partial fold_some(const struct poise_coll_condition *c,
-                                     const struct coll_partial *values,
-                                     int count, unsigned which)
+static struct coll_partial combine_some(const struct poise_coll_condition *c,
+                                        const struct coll_partial *values,
+                                        int count, unsigned which)
 {
     struct coll_partial acc = {0};
     bool any = false;
@@ -60,7 +60,7 @@ static struct coll_partial fold_some(const struct poise_coll_condition *c,
             continue;
         }
         if (any) {
-            coll_partial_fold(c, &acc, &values[i]);
+            coll_partial_combine(c, &acc, &values[i]);
         } else {
             acc = values[i];
         }
@@ -73,13 +73,13 @@ static struct coll_partial fold_some(const struct poise_coll_condition *c,
 static void check_values(const struct poise_coll_condition *c,
                          const struct coll_partial *values, struct count *count)
 {
-    struct coll_partial whole = fold_some(c, values, 3, 7);
+    struct coll_partial whole = combine_some(c, values, 3, 7);
     long double result = c->type == POISE_DOUBLE ? (long double)whole.real
                                                  : (long double)whole.wide;
     bool truth = plain_truth(c, result);
     assert_int_equal(coll_truth(c, &whole), truth);
     for (unsigned which = 1; which < 7; which++) {
-        struct coll_partial partial = fold_some(c, values, 3, which);
+        struct coll_partial partial = combine_some(c, values, 3, which);
         int decided = coll_decide(c, &partial);
         count->open += decided < 0;
         count->decided += decided >= 0;
@@ -180,9 +180,9 @@ static void test_decisions_are_early(void **state)
                                              .real = rows[r].constant};
             struct coll_partial partial = {.real = rows[r].partial};
             int decided = coll_decide(&c, &partial);
-            char letter = decided < 0 ? '-' : decided ? 't' : 'f';
-            if (letter != rows[r].verdicts[test]) {
-                fail_msg("row %zu, test %d: %c", r, test, letter);
+            char message = decided < 0 ? '-' : decided ? 't' : 'f';
+            if (message != rows[r].verdicts[test]) {
+                fail_msg("row %zu, test %d: %c", r, test, message);
             }
         }
     }
@@ -232,7 +232,7 @@ static int run_series(struct poise_world *world, void *arg)
             if (r == 0) {
                 whole = next;
             } else {
-                coll_partial_fold(c, &whole, &next);
+                coll_partial_combine(c, &whole, &next);
             }
         }
         /* Eighths: sums are exact, so their order does not matter. */

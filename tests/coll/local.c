@@ -1,6 +1,6 @@
 /*
  * Calls among ranks that all share memory: from memory to memory and through
- * slots, broadcasts that run ahead, items from each to each (also between
+ * buffers, broadcasts that run ahead, items from each to each (also between
  * nodes), ranks in different calls, faults.
  */
 #include "coll/collective/internal.h"
@@ -33,8 +33,8 @@ static uint64_t word_of(int from, int to, size_t i)
 
 /* ---- long vectors, with input and output apart and in one place --------- */
 
-static int try_fold(struct poise_coll *coll, int rank, int size, size_t count,
-                    bool in_place, double *in, double *out)
+static int try_combine(struct poise_coll *coll, int rank, int size,
+                       size_t count, bool in_place, double *in, double *out)
 {
     static const enum poise_coll_op ops[] = {POISE_OP_SUM, POISE_OP_MAX};
     for (int root = -1; root < size; root++) {
@@ -135,8 +135,8 @@ static int try_all(struct poise_world *world, void *arg)
     uint64_t *out = malloc((size_t)(MOST * size) * 8);
     int line = make(world, arg, &coll);
     for (size_t c = 0; c < sizeof counts / sizeof *counts && line == 0; c++) {
-        line = try_fold(coll, rank, size, counts[c], c % 2 == 0, (double *)in,
-                        (double *)out);
+        line = try_combine(coll, rank, size, counts[c], c % 2 == 0,
+                           (double *)in, (double *)out);
         line = line ? line : try_items(coll, rank, size, counts[c], in, out);
         line = line ? line : try_alltoall(coll, rank, size, counts[c], in, out);
         line =
@@ -212,7 +212,7 @@ static int run_ahead(struct poise_world *world, void *arg)
     while (rank != 0 && !__atomic_load_n(may_begin, __ATOMIC_ACQUIRE)) {
         poise_sleep_ns(100000);
     }
-    for (int i = 0; i < COLL_CASTS; i++) {
+    for (int i = 0; i < COLL_RING_PIECES; i++) {
         int value = rank == 0 ? i : -1;
         EXPECT(poise_coll_broadcast(coll, 0, &value, sizeof value) == 0);
         EXPECT(value == i);
@@ -232,7 +232,7 @@ static int run_ahead(struct poise_world *world, void *arg)
     return 0;
 }
 
-static void test_casts(void **state)
+static void test_broadcasts(void **state)
 {
     (void)state;
     for (int size = 2; size <= 5; size++) {
@@ -366,8 +366,8 @@ static void test_faults(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_answers), cmocka_unit_test(test_bits),
-        cmocka_unit_test(test_casts),   cmocka_unit_test(test_disagreement),
+        cmocka_unit_test(test_answers),    cmocka_unit_test(test_bits),
+        cmocka_unit_test(test_broadcasts), cmocka_unit_test(test_disagreement),
         cmocka_unit_test(test_faults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -428,9 +428,9 @@ static void test_faults(void **state)
 static void test_death_is_named(void **state)
 {
     (void)state;
-    struct coll_gate *gate = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
-                                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_ptr_not_equal(gate, MAP_FAILED);
+    struct coll_barrier *barrier = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
+                                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(barrier, MAP_FAILED);
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
@@ -440,23 +440,23 @@ static void test_death_is_named(void **state)
                                  {.rank = 6, .pid = child, .pidfd = -1}};
     struct coll_segment segment = {.count = 2, .peers = peers};
     struct coll_waiter waiter = {.segment = &segment};
-    assert_int_equal(coll_gate_pass(&waiter, gate, 2), -EOWNERDEAD);
+    assert_int_equal(coll_barrier_pass(&waiter, barrier, 2), -EOWNERDEAD);
     assert_non_null(strstr(poise_error_last()->why, "rank 6"));
     /* What it did before it went counts. */
-    coll_word_set(&gate->open, 1);
-    assert_int_equal(coll_word_wait(&waiter, &gate->open, 1), 0);
+    coll_word_set(&barrier->open, 1);
+    assert_int_equal(coll_word_wait(&waiter, &barrier->open, 1), 0);
     close(peers[1].pidfd);
     assert_int_equal(waitpid(child, NULL, 0), child);
-    munmap(gate, 4096);
+    munmap(barrier, 4096);
 }
 
 /* Processes that meet again and again, with time to fall asleep. */
-static void test_gate_among_processes(void **state)
+static void test_barrier_among_processes(void **state)
 {
     (void)state;
     enum { PASSES = 2000, COUNT = 3 };
     struct shared {
-        struct coll_gate gate;
+        struct coll_barrier barrier;
         uint32_t sums[PASSES];
         uint32_t wrong;
     } *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
@@ -482,7 +482,7 @@ static void test_gate_among_processes(void **state)
                 poise_sleep_ns(3000000);
             }
             __atomic_fetch_add(&shared->sums[pass], 1, __ATOMIC_RELAXED);
-            if (coll_gate_pass(&waiter, &shared->gate, COUNT) < 0 ||
+            if (coll_barrier_pass(&waiter, &shared->barrier, COUNT) < 0 ||
                 __atomic_load_n(&shared->sums[pass], __ATOMIC_RELAXED) !=
                     COUNT) {
                 __atomic_fetch_add(&shared->wrong, 1, __ATOMIC_RELAXED);
@@ -513,7 +513,7 @@ int main(void)
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_faults),
         cmocka_unit_test(test_death_is_named),
-        cmocka_unit_test(test_gate_among_processes),
+        cmocka_unit_test(test_barrier_among_processes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,22 +1,22 @@
 /*
  * Broadcasts among ranks that all share memory: a ring of slots that roots
- * write and all others read. Who reads waits for its slot; who writes waits
+ * write and all others read. A reader waits for its slot; a writer waits
  * only if some rank is not done with what the slot held a whole ring ago. So
  * the root goes on while the others have not come yet, and a long broadcast
  * flows. What is long and may be read where it lies has only its address in the
  * slot; then the root waits until all have read it.
  *
  * Pieces of broadcasts are counted, the same on all ranks: piece p is in slot
- * p % COLL_CASTS, whose word then says p + 1.
+ * p % COLL_RING_PIECES, whose word then says p + 1.
  */
 #include "internal.h"
 
 #include <errno.h>
 #include <string.h>
 
-static struct coll_cast *slot_of(const struct poise_coll *coll)
+static struct coll_piece *slot_of(const struct poise_coll *coll)
 {
-    return &coll->ring[coll->casts % COLL_CASTS];
+    return &coll->ring[coll->pieces % COLL_RING_PIECES];
 }
 
 /* Until all ranks took the pieces before `until`. */
@@ -26,23 +26,23 @@ static int await_all(struct poise_coll *coll, uint32_t until)
         int code = rank == coll->rank
                        ? 0
                        : coll_word_wait(&coll->waiter,
-                                        &coll_seat(coll, rank)->taken, until);
+                                        &coll_entry(coll, rank)->read, until);
         if (code < 0) {
             return code;
         }
     }
-    coll->casts_free = until;
+    coll->pieces_free = until;
     return 0;
 }
 
 static int put(struct poise_coll *coll, struct coll_call *call,
                const char *data, size_t bytes, bool direct)
 {
-    struct coll_cast *slot = slot_of(coll);
-    uint32_t before = coll->casts + 1 - COLL_CASTS;
-    if ((int32_t)(before - coll->casts_free) > 0) {
-        /* Half a ring at a time: whoever catches up needs fewer turns. */
-        int code = await_all(coll, before + COLL_CASTS / 2);
+    struct coll_piece *slot = slot_of(coll);
+    uint32_t before = coll->pieces + 1 - COLL_RING_PIECES;
+    if ((int32_t)(before - coll->pieces_free) > 0) {
+        /* Half a ring at a time: a rank that catches up needs fewer turns. */
+        int code = await_all(coll, before + COLL_RING_PIECES / 2);
         if (code < 0) {
             return code;
         }
@@ -54,15 +54,15 @@ static int put(struct poise_coll *coll, struct coll_call *call,
         memcpy(slot->data, data, bytes);
         coll->stats.shared_bytes += bytes;
     }
-    coll_word_post(&slot->written, coll->casts + 1);
+    coll_word_post(&slot->written, coll->pieces + 1);
     return 0;
 }
 
 static int get(struct poise_coll *coll, struct coll_call *call, char *data,
                size_t bytes)
 {
-    struct coll_cast *slot = slot_of(coll);
-    int code = coll_word_wait(&coll->waiter, &slot->written, coll->casts + 1);
+    struct coll_piece *slot = slot_of(coll);
+    int code = coll_word_wait(&coll->waiter, &slot->written, coll->pieces + 1);
     if (code == 0 && slot->check != call->check) {
         code = coll_differs(call->root);
         call->culprit = call->root;
@@ -78,27 +78,27 @@ static int get(struct poise_coll *coll, struct coll_call *call, char *data,
 static int piece(struct poise_coll *coll, struct coll_call *call, char *data,
                  size_t bytes, bool direct)
 {
-    struct coll_seat *seat = coll_seat(coll, coll->rank);
-    __atomic_store_n(&seat->entered, coll->casts + 1, __ATOMIC_RELEASE);
+    struct coll_entry *entry = coll_entry(coll, coll->rank);
+    __atomic_store_n(&entry->entered, coll->pieces + 1, __ATOMIC_RELEASE);
     int code = coll->rank == call->root ? put(coll, call, data, bytes, direct)
                                         : get(coll, call, data, bytes);
     if (code < 0) {
         return code;
     }
-    coll->casts++;
-    coll_word_post(&seat->taken, coll->casts);
-    return direct && coll->rank == call->root ? await_all(coll, coll->casts)
+    coll->pieces++;
+    coll_word_post(&entry->read, coll->pieces);
+    return direct && coll->rank == call->root ? await_all(coll, coll->pieces)
                                               : 0;
 }
 
-int coll_cast(struct poise_coll *coll, int root, void *data, size_t bytes)
+int coll_piece(struct poise_coll *coll, int root, void *data, size_t bytes)
 {
     struct coll_call call = {
         .kind = COLL_BROADCAST, .root = root, .bytes = bytes};
     struct poise_trace_ring *ring = poise_trace_current();
     bool direct = coll->direct && bytes >= COLL_DIRECT_BYTES;
     size_t most = direct ? bytes : sizeof coll->ring->data, done = 0;
-    int code = coll_begin_cast(coll, &call);
+    int code = coll_begin_broadcast(coll, &call);
     if (code != 0) {
         return code;
     }

@@ -28,17 +28,17 @@ static void copy(void *to, const void *from, size_t bytes)
     }
 }
 
-/* ---- calls that need no joints ------------------------------------------ */
+/* ---- calls that need no tree ------------------------------------------ */
 
 enum { NEAR_NOT, NEAR_PAIR, NEAR_DIRECT };
 
 /* How a call over `bytes` in all goes where all ranks share memory, begun; the
  * same on all ranks. NEAR_NOT: it has not begun. */
-static int begin_near(struct poise_coll *coll, struct coll_call *call,
-                      size_t bytes)
+static int begin_local(struct poise_coll *coll, struct coll_call *call,
+                       size_t bytes)
 {
     int code = coll_get_ready(coll), how = NEAR_NOT;
-    if (code == 0 && coll_is_near(coll)) {
+    if (code == 0 && coll_is_local(coll)) {
         if (coll->direct && bytes >= COLL_DIRECT_BYTES) {
             how = NEAR_DIRECT;
         } else if (coll->size == 2 && call->kind <= COLL_REDUCE &&
@@ -69,7 +69,7 @@ int coll_reduce(struct poise_coll *coll, enum coll_kind kind, int root,
     bool wants = kind != COLL_REDUCE || coll->rank == root;
     struct coll_call whole = {
         .kind = kind, .root = root, .type = type, .op = op, .bytes = bytes};
-    int near = begin_near(coll, &whole, bytes);
+    int near = begin_local(coll, &whole, bytes);
     if (near < 0) {
         return near;
     }
@@ -77,7 +77,7 @@ int coll_reduce(struct poise_coll *coll, enum coll_kind kind, int root,
         return coll_pair(coll, &whole, in, wants ? out : NULL);
     }
     if (near == NEAR_DIRECT) {
-        return coll_near_fold(coll, &whole, in, out);
+        return coll_local_combine(coll, &whole, in, out);
     }
     size_t most = coll->piece_bytes / width * width;
     do {
@@ -88,7 +88,7 @@ int coll_reduce(struct poise_coll *coll, enum coll_kind kind, int root,
                                  .bytes = smaller(bytes - done, most)};
         int code = coll_begin(coll, &call);
         if (code == 0) {
-            copy(coll_slot(coll, coll->rank, &call, call.bytes),
+            copy(coll_buffer(coll, coll->rank, &call, call.bytes),
                  (const char *)in + done, call.bytes);
             coll->stats.shared_bytes += call.bytes;
             code = coll_run(coll, &call);
@@ -97,7 +97,7 @@ int coll_reduce(struct poise_coll *coll, enum coll_kind kind, int root,
             return code;
         }
         if (wants) {
-            copy((char *)out + done, coll_board(coll, &call), call.bytes);
+            copy((char *)out + done, coll_items(coll, &call), call.bytes);
         }
         done += call.bytes;
     } while (done < bytes);
@@ -121,10 +121,10 @@ int coll_reduce_with(struct poise_coll *coll, const struct coll_token *token,
     if (token->code < 0) {
         coll_fail(&call, token->code, coll->rank);
     }
-    copy(coll_slot(coll, coll->rank, &call, call.bytes), in, call.bytes);
+    copy(coll_buffer(coll, coll->rank, &call, call.bytes), in, call.bytes);
     code = coll_run(coll, &call);
     if (code == 0) {
-        copy(out, coll_board(coll, &call), call.bytes);
+        copy(out, coll_items(coll, &call), call.bytes);
     }
     return code;
 }
@@ -149,7 +149,7 @@ int poise_coll_reduce(struct poise_coll *coll, int root, const void *in,
 int poise_coll_barrier(struct poise_coll *coll)
 {
     struct coll_call call = {.kind = COLL_BARRIER, .root = -1};
-    int near = begin_near(coll, &call, 0);
+    int near = begin_local(coll, &call, 0);
     if (near != NEAR_NOT) {
         return near < 0 ? near : coll_pair(coll, &call, NULL, NULL);
     }
@@ -172,7 +172,7 @@ int coll_broadcast(struct poise_coll *coll, enum coll_kind kind, int root,
         int code = coll_begin(coll, &call);
         if (code == 0) {
             if (coll->rank == root) {
-                copy(coll_board(coll, &call), here, call.bytes);
+                copy(coll_items(coll, &call), here, call.bytes);
                 coll->stats.shared_bytes += call.bytes;
             }
             code = coll_run(coll, &call);
@@ -181,7 +181,7 @@ int coll_broadcast(struct poise_coll *coll, enum coll_kind kind, int root,
             return code;
         }
         if (coll->rank != root) {
-            copy(here, coll_board(coll, &call), call.bytes);
+            copy(here, coll_items(coll, &call), call.bytes);
         }
         done += call.bytes;
     } while (done < bytes);
@@ -193,7 +193,7 @@ int poise_coll_broadcast(struct poise_coll *coll, int root, void *data,
 {
     int code = check_root(coll, root);
     if (code == 0) {
-        code = coll_cast(coll, root, data, bytes);
+        code = coll_piece(coll, root, data, bytes);
     }
     return code <= 0 ? code
                      : coll_broadcast(coll, COLL_BROADCAST, root, data, bytes);
@@ -204,7 +204,7 @@ int poise_coll_broadcast(struct poise_coll *coll, int root, void *data,
 static char *item(const struct poise_coll *coll, const struct coll_call *call,
                   int rank)
 {
-    return coll_board(coll, call) + (size_t)coll->plan.at[rank] * call->bytes;
+    return coll_items(coll, call) + (size_t)coll->plan.at[rank] * call->bytes;
 }
 
 /* What I give in this piece. */
@@ -242,9 +242,9 @@ static int move_items(struct poise_coll *coll, enum coll_kind kind, int root,
 {
     size_t most = coll->piece_bytes / (size_t)coll->size, done = 0;
     struct coll_call whole = {.kind = kind, .root = root, .bytes = bytes};
-    int near = begin_near(coll, &whole, bytes);
+    int near = begin_local(coll, &whole, bytes);
     if (near != NEAR_NOT) {
-        return near < 0 ? near : coll_near_items(coll, &whole, in, out);
+        return near < 0 ? near : coll_local_items(coll, &whole, in, out);
     }
     if (most == 0) {
         return poise_error_set(EINVAL, "take part in a collective", NULL,

@@ -91,8 +91,8 @@ REALS(FOLD_REAL)
 struct type_row {
     size_t bytes;
     bool real;
-    void (*fold)(enum poise_coll_op op, void *acc, const void *in,
-                 size_t count);
+    void (*combine)(enum poise_coll_op op, void *acc, const void *in,
+                    size_t count);
 };
 
 #define ROW_INTEGER(name, type, wide)                                          \
@@ -113,8 +113,8 @@ bool coll_op_fits(enum poise_coll_type type, enum poise_coll_op op)
            (!rows[type].real || op <= POISE_OP_MAX);
 }
 
-void coll_fold(enum poise_coll_type type, enum poise_coll_op op, void *acc,
-               const void *in, size_t count)
+void coll_combine(enum poise_coll_type type, enum poise_coll_op op, void *acc,
+                  const void *in, size_t count)
 {
-    rows[type].fold(op, acc, in, count);
+    rows[type].combine(op, acc, in, count);
 }

@@ -6,9 +6,13 @@
  * verdict in the site.
  *
  * A tuple carries its number, the partial, and the decisions of the 64 calls
- * before it. A site may be ahead of another by at most 64 calls. So whoever
- * needs another's decision finds it in any newer tuple: that other site has
- * decided without us, for certain.
+ * before it. A site is ahead of another by at most 64 calls (keep_near), and
+ * the last KEPT = 128 partials of each site are kept: so a slot by number
+ * modulo KEPT is never overwritten while its call may still need it, and the
+ * decision of a call that this site is still in stands in any newer tuple of
+ * another site, which has decided it without us, for certain. What is certain
+ * never becomes untrue (decide.c), so all sites find the same truth, in
+ * whatever order tuples come.
  */
 #include "internal.h"
 
@@ -67,8 +71,8 @@ static int other_condition(const struct site *site)
                            site->root);
 }
 
-static int take_tuple(struct poise_coll_if *cond,
-                      const struct poise_message *message)
+static int receive_tuple(struct poise_coll_if *cond,
+                         const struct poise_message *message)
 {
     struct tuple tuple;
     int from = poise_world_seat(cond->world, message->source).site;
@@ -116,7 +120,7 @@ static int drain(struct poise_coll_if *cond)
     struct poise_message message;
     int got;
     while ((got = poise_world_receive(cond->world, &message)) > 0) {
-        int code = take_tuple(cond, &message);
+        int code = receive_tuple(cond, &message);
         poise_message_free(&message);
         if (code < 0) {
             return code;
@@ -180,8 +184,9 @@ static int keep_near(struct poise_coll_if *cond)
 /* ---- decisions ---------------------------------------------------------- */
 
 /* Fold what is known of this call, in the order of sites; how many are not. */
-static int fold_known(const struct poise_coll_if *cond,
-                      const struct coll_partial *mine, struct coll_partial *out)
+static int combine_known(const struct poise_coll_if *cond,
+                         const struct coll_partial *mine,
+                         struct coll_partial *out)
 {
     int missing = 0, known = 0;
     for (int i = 0; i < cond->site_count; i++) {
@@ -194,7 +199,7 @@ static int fold_known(const struct poise_coll_if *cond,
         } else if (known++ == 0) {
             *out = *next;
         } else {
-            coll_partial_fold(&cond->condition, out, next);
+            coll_partial_combine(&cond->condition, out, next);
         }
     }
     return missing;
@@ -238,7 +243,7 @@ static int look(struct poise_coll_if *cond, const struct coll_partial *mine,
     if (code < 0) {
         return code;
     }
-    if (fold_known(cond, mine, &known) == 0) {
+    if (combine_known(cond, mine, &known) == 0) {
         code = set_result(cond, &known, out);
         return code < 0 ? code : 1;
     }

@@ -142,12 +142,12 @@ int coll_decide(const struct poise_coll_condition *condition,
     return truth;
 }
 
-void coll_partial_fold(const struct poise_coll_condition *condition,
-                       struct coll_partial *acc,
-                       const struct coll_partial *next)
+void coll_partial_combine(const struct poise_coll_condition *condition,
+                          struct coll_partial *acc,
+                          const struct coll_partial *next)
 {
     if (is_real(condition)) {
-        coll_fold(POISE_DOUBLE, condition->op, &acc->real, &next->real, 1);
+        coll_combine(POISE_DOUBLE, condition->op, &acc->real, &next->real, 1);
         return;
     }
     switch (condition->op) {

@@ -1,8 +1,8 @@
 /*
  * Items from each rank to each. Where all share memory, short items lie in the
- * slots, each rank's beside a table of where, and long ones are read from the
- * memory of who sends them; each rank by itself knows which its own are. Else
- * they go as letters.
+ * buffers, each rank's beside a table of where, and long ones are read from the
+ * memory of their sender; each rank by itself knows which its own are. Else
+ * they go as messages.
  */
 #include "internal.h"
 
@@ -46,15 +46,15 @@ static int other_length(int rank, size_t sent, size_t expected)
 
 /* ---- where all share memory --------------------------------------------- */
 
-static char *slot_of(const struct exchange *exchange, int rank)
+static char *buffer_of(const struct exchange *exchange, int rank)
 {
-    return coll_slot(exchange->coll, rank, &exchange->call,
-                     COLL_INLINE_BYTES + 1);
+    return coll_buffer(exchange->coll, rank, &exchange->call,
+                       COLL_INLINE_BYTES + 1);
 }
 
-/* Whether the slot is to be used. A rank that may show its memory does so for
- * all but short items, since slots are one copy more; but reading elsewhere
- * costs a system call for each item and one more meeting of all, which weighs
+/* Whether the buffer is to be used. A rank that may show its memory does so for
+ * all but short items, since buffers are one copy more; but reading elsewhere
+ * costs a system call for each item and one more head of all, which weighs
  * most where ranks wait for a processor. */
 static bool fits(const struct exchange *exchange)
 {
@@ -76,17 +76,17 @@ static bool fits(const struct exchange *exchange)
     return bytes <= most;
 }
 
-static void fill_slot(struct exchange *exchange)
+static void fill_buffer(struct exchange *exchange)
 {
     struct poise_coll *coll = exchange->coll;
-    char *slot = slot_of(exchange, coll->rank);
+    char *buffer = buffer_of(exchange, coll->rank);
     size_t at = (size_t)coll->size * sizeof(struct poise_coll_block);
     for (int rank = 0; rank < coll->size; rank++) {
         struct poise_coll_block from =
             block_of(exchange, exchange->in_blocks, rank);
         struct poise_coll_block to = {at, from.bytes};
-        memcpy(slot + (size_t)rank * sizeof to, &to, sizeof to);
-        copy(slot + at, exchange->in + from.offset, from.bytes);
+        memcpy(buffer + (size_t)rank * sizeof to, &to, sizeof to);
+        copy(buffer + at, exchange->in + from.offset, from.bytes);
         at += from.bytes;
     }
     coll->stats.shared_bytes += at;
@@ -104,7 +104,7 @@ static int take_from(struct exchange *exchange, int rank)
     int code = 0;
     if (!view->in) {
         memcpy(&from,
-               slot_of(exchange, rank) + (size_t)coll->rank * sizeof from,
+               buffer_of(exchange, rank) + (size_t)coll->rank * sizeof from,
                sizeof from);
     } else if (view->blocks) {
         code = coll_direct_get(coll, rank, &from, &view->blocks[coll->rank],
@@ -117,33 +117,33 @@ static int take_from(struct exchange *exchange, int rank)
         return code;
     }
     if (!view->in) {
-        copy(out, slot_of(exchange, rank) + from.offset, from.bytes);
+        copy(out, buffer_of(exchange, rank) + from.offset, from.bytes);
         return 0;
     }
     return coll_direct_get(coll, rank, out,
                            (const char *)view->in + from.offset, from.bytes);
 }
 
-static int run_near(struct exchange *exchange)
+static int run_local(struct exchange *exchange)
 {
     struct poise_coll *coll = exchange->coll;
     struct coll_call *call = &exchange->call;
     struct coll_view mine = {0};
     bool direct = false;
     if (fits(exchange)) {
-        fill_slot(exchange);
+        fill_buffer(exchange);
     } else {
         mine = (struct coll_view){.in = exchange->in,
                                   .blocks = exchange->in_blocks};
     }
-    int code = coll_near_meet(coll, call, &mine);
+    int code = coll_local_enter(coll, call, &mine);
     for (int i = 0; i < coll->size && call->code == 0; i++) {
         int rank = (coll->rank + i) % coll->size;
         direct = direct || coll_view(coll, rank, call->number)->in;
         code = code < 0 ? code : take_from(exchange, rank);
     }
     if (direct) {
-        return coll_near_part(coll, call, code);
+        return coll_local_leave(coll, call, code);
     }
     if (code < 0) {
         coll_fail(call, code, coll->rank);
@@ -153,7 +153,7 @@ static int run_near(struct exchange *exchange)
     return coll_finish(coll, call);
 }
 
-/* ---- by letters --------------------------------------------------------- */
+/* ---- by messages --------------------------------------------------------- */
 
 static int send_all(struct exchange *exchange)
 {
@@ -164,8 +164,8 @@ static int send_all(struct exchange *exchange)
         struct poise_coll_block from =
             block_of(exchange, exchange->in_blocks, rank);
         struct coll_range range = {from.offset, from.bytes};
-        code = coll_letter_send(coll, &exchange->call, rank, exchange->in,
-                                &range, 1);
+        code = coll_message_send(coll, &exchange->call, rank, exchange->in,
+                                 &range, 1);
     }
     return code;
 }
@@ -178,27 +178,27 @@ static int take_all(struct exchange *exchange)
         sources[count++] = (coll->rank + coll->size - i) % coll->size;
     }
     while (count > 0 && code == 0) {
-        struct coll_letter letter;
+        struct coll_message message;
         int which = 0;
-        code = coll_letter_take(coll, &exchange->call, sources, count, &which,
-                                &letter);
+        code = coll_message_receive(coll, &exchange->call, sources, count,
+                                    &which, &message);
         if (code < 0) {
             break;
         }
         struct poise_coll_block to =
             block_of(exchange, exchange->out_blocks, sources[which]);
-        if (letter.len == to.bytes) {
-            copy(exchange->out + to.offset, letter.body, letter.len);
+        if (message.len == to.bytes) {
+            copy(exchange->out + to.offset, message.body, message.len);
         } else {
-            code = other_length(sources[which], letter.len, to.bytes);
+            code = other_length(sources[which], message.len, to.bytes);
         }
         sources[which] = sources[--count];
-        coll_letter_free(&letter);
+        coll_message_free(&message);
     }
     return code;
 }
 
-static int run_letters(struct exchange *exchange)
+static int run_messages(struct exchange *exchange)
 {
     struct poise_coll *coll = exchange->coll;
     struct coll_call *call = &exchange->call;
@@ -209,7 +209,7 @@ static int run_letters(struct exchange *exchange)
         block_of(exchange, exchange->out_blocks, coll->rank);
     poise_trace_emit(ring, POISE_TRACE_COLL_ENTER, (uint32_t)call->kind,
                      call->number, call->bytes);
-    coll_show_card(coll, call);
+    coll_show_record(coll, call);
     int code = send_all(exchange);
     if (code == 0) {
         code = take_all(exchange);
@@ -235,9 +235,9 @@ static int run(struct exchange *exchange)
         return code;
     }
     /* The same on all ranks: what fits is, if all have items of one length. */
-    bool near = coll_is_near(coll) &&
+    bool near = coll_is_local(coll) &&
                 (coll->direct || (!exchange->in_blocks && fits(exchange)));
-    return near ? run_near(exchange) : run_letters(exchange);
+    return near ? run_local(exchange) : run_messages(exchange);
 }
 
 int poise_coll_alltoall(struct poise_coll *coll, const void *in, void *out,

@@ -9,11 +9,11 @@
 
 #define PIECE_BYTES ((size_t)256 << 10)
 #define LEAST_PIECE_BYTES 4096
-/* Long buffers of programs begin near the beginning of a page. If slots did
+/* Long buffers of programs begin near the beginning of a page. If buffers did
  * too, processors that compare the last 12 bits of addresses would hold up
- * loads from a slot behind stores to the result (measured: 4 KiB in 7 us in
+ * loads from a buffer behind stores to the result (measured: 4 KiB in 7 us in
  * place of 1). */
-#define SLOT_SKEW 2048
+#define BUFFER_SKEW 2048
 
 /* ---- the tree to begin with --------------------------------------------- */
 
@@ -89,12 +89,12 @@ static int given_tree(struct poise_world *world,
 static int allocate(struct poise_coll *coll)
 {
     size_t size = (size_t)coll->size;
-    coll->seat_of = poise_alloc(size, sizeof *coll->seat_of);
+    coll->entry_of = poise_alloc(size, sizeof *coll->entry_of);
     coll->staged = poise_alloc(size, sizeof *coll->staged);
-    coll->letters = poise_alloc(size, sizeof *coll->letters);
+    coll->messages = poise_alloc(size, sizeof *coll->messages);
     coll->sources = poise_alloc(size, sizeof *coll->sources);
     coll->sent = poise_alloc(size, sizeof *coll->sent);
-    return coll->seat_of && coll->staged && coll->letters && coll->sources &&
+    return coll->entry_of && coll->staged && coll->messages && coll->sources &&
                    coll->sent
                ? 0
                : -ENOMEM;
@@ -105,13 +105,15 @@ static int make_memory(struct poise_coll *coll)
     const int *ranks;
     size_t count =
         (size_t)poise_world_group(coll->world, POISE_LEVEL_NODE, &ranks);
-    size_t ring = sizeof(struct coll_gate) + count * sizeof(struct coll_seat);
+    size_t ring =
+        sizeof(struct coll_barrier) + count * sizeof(struct coll_entry);
     bool all_here = count == (size_t)coll->size && count > 1;
-    size_t head = ring + (all_here ? COLL_CASTS * sizeof(struct coll_cast) : 0);
-    head = (head + 4095) / 4096 * 4096 + SLOT_SKEW;
-    size_t slot = 2 * coll->piece_bytes;
+    size_t head =
+        ring + (all_here ? COLL_RING_PIECES * sizeof(struct coll_piece) : 0);
+    head = (head + 4095) / 4096 * 4096 + BUFFER_SKEW;
+    size_t buffer = 2 * coll->piece_bytes;
     int code =
-        coll_segment_create(coll->world, head + count * slot, &coll->segment);
+        coll_segment_create(coll->world, head + count * buffer, &coll->segment);
     if (code < 0) {
         return code;
     }
@@ -120,23 +122,23 @@ static int make_memory(struct poise_coll *coll)
         code = coll_segment_reserve(segment, 0, head);
     }
     if (code == 0) {
-        code = coll_segment_reserve(segment,
-                                    head + (size_t)segment->index * slot, slot);
+        code = coll_segment_reserve(
+            segment, head + (size_t)segment->index * buffer, buffer);
     }
     code = poise_world_agree(coll->world, code);
     coll_segment_seal(segment);
     char *base = segment->base;
-    coll->gate = (struct coll_gate *)base;
-    coll->seats = (struct coll_seat *)(base + sizeof(struct coll_gate));
-    coll->ring = all_here ? (struct coll_cast *)(base + ring) : NULL;
-    coll->slots = base + head;
+    coll->barrier = (struct coll_barrier *)base;
+    coll->entries = (struct coll_entry *)(base + sizeof(struct coll_barrier));
+    coll->ring = all_here ? (struct coll_piece *)(base + ring) : NULL;
+    coll->buffers = base + head;
     coll->waiter = (struct coll_waiter){
         .segment = segment, .idle = coll_idle, .arg = coll};
     for (int rank = 0; rank < coll->size; rank++) {
-        coll->seat_of[rank] = -1;
+        coll->entry_of[rank] = -1;
     }
     for (int i = 0; i < segment->count; i++) {
-        coll->seat_of[ranks[i]] = i;
+        coll->entry_of[ranks[i]] = i;
     }
     return code;
 }
@@ -206,7 +208,7 @@ void poise_coll_destroy(struct poise_coll *coll)
     }
     poise_world_destroy(coll->world);
     for (size_t i = 0; i < coll->inbox_count; i++) {
-        coll_letter_free(&coll->inbox[i]);
+        coll_message_free(&coll->inbox[i]);
     }
     free(coll->inbox);
     poise_coll_tree_free(coll->proposal);
@@ -215,9 +217,9 @@ void poise_coll_destroy(struct poise_coll *coll)
     poise_buf_free(&coll->message);
     poise_buf_free(&coll->scratch);
     free(coll->blocks);
-    free(coll->seat_of);
+    free(coll->entry_of);
     free(coll->staged);
-    free(coll->letters);
+    free(coll->messages);
     free(coll->sources);
     free(coll->sent);
     free(coll);
@@ -255,20 +257,20 @@ const struct poise_coll_tree *poise_coll_tree_of(const struct poise_coll *coll)
 /*
  * Take `plan` in place of the present one, on all ranks or, where one could
  * not make it, on none. The allreduce is a barrier: nobody uses the old tree
- * any more. Then all ranks of a node meet, since those of other cells may
- * still have read a card. The words of who may now be a top must be near to
- * the number of the next call.
+ * any more. Then all ranks of a node pass a barrier, since those of other
+ * groups may still have read a record. The words of those that may now be a top
+ * must be near to the number of the next call.
  */
 static int change_plan(struct poise_coll *coll, int err, struct coll_plan *plan)
 {
     int32_t code = err;
-    coll_word_set(&coll_seat(coll, coll->rank)->release,
+    coll_word_set(&coll_entry(coll, coll->rank)->release,
                   (uint32_t)coll->number);
     int failed = coll_reduce(coll, COLL_AGREE, -1, &code, &code, 1, POISE_INT32,
                              POISE_OP_MIN);
     if (failed == 0) {
-        failed = coll_gate_pass(&coll->waiter, coll->gate,
-                                (uint32_t)coll->segment.count);
+        failed = coll_barrier_pass(&coll->waiter, coll->barrier,
+                                   (uint32_t)coll->segment.count);
     }
     if (failed == 0 && code == 0) {
         coll_plan_free(&coll->plan);
@@ -387,17 +389,17 @@ int coll_begin(struct poise_coll *coll, struct coll_call *call)
     return 0;
 }
 
-int coll_begin_cast(struct poise_coll *coll, struct coll_call *call)
+int coll_begin_broadcast(struct poise_coll *coll, struct coll_call *call)
 {
     int code = coll_get_ready(coll);
     if (code < 0) {
         return code;
     }
     /* The tree of the next call may be another. */
-    if (!coll_is_near(coll)) {
+    if (!coll_is_local(coll)) {
         return 1;
     }
-    call->number = COLL_CAST_NUMBER | coll->casts;
+    call->number = COLL_BROADCAST_NUMBER | coll->pieces;
     call->check = coll_check_of(call);
     call->culprit = coll->rank;
     return 0;
@@ -412,7 +414,7 @@ struct poise_coll_stats poise_coll_stats(const struct poise_coll *coll)
 
 bool poise_coll_is_direct(const struct poise_coll *coll)
 {
-    return coll->direct && coll_is_near(coll);
+    return coll->direct && coll_is_local(coll);
 }
 
 uint64_t poise_coll_link_bytes(const struct poise_coll *coll, int rank)

@@ -29,8 +29,8 @@
 size_t coll_type_bytes(enum poise_coll_type type);
 bool coll_op_fits(enum poise_coll_type type, enum poise_coll_op op);
 /* acc[i] = acc[i] OP in[i] */
-void coll_fold(enum poise_coll_type type, enum poise_coll_op op, void *acc,
-               const void *in, size_t count);
+void coll_combine(enum poise_coll_type type, enum poise_coll_op op, void *acc,
+                  const void *in, size_t count);
 
 /* ---- one call ---- */
 
@@ -63,8 +63,8 @@ struct coll_call {
 
 #define COLL_INLINE_BYTES 40
 
-/* What a rank shows to its cell in one call. */
-struct coll_card {
+/* What a rank shows to its group in one call. */
+struct coll_record {
     uint32_t check;
     int32_t code, culprit, flags;
     uint64_t number;
@@ -82,39 +82,39 @@ struct coll_view {
 };
 
 /* A piece of a broadcast among ranks that share memory. */
-struct coll_cast {
-    struct coll_word written; /* broadcasts up to here; in turn with `taken` */
+struct coll_piece {
+    struct coll_word written; /* broadcasts up to here; in turn with `read` */
     uint32_t check;
     int32_t code;
     const void *address; /* where to read it; NULL: in `data` */
     char data[COLL_LINE * 65 - sizeof(struct coll_word) - 2 * sizeof(int32_t) -
               sizeof(void *)];
 };
-enum { COLL_CASTS = 64 };
+enum { COLL_RING_PIECES = 64 };
 
 /* A rank's place in the segment. */
-struct coll_seat {
-    uint32_t arrived; /* __atomic: at the joint of this rank */
+struct coll_entry {
+    uint32_t arrived; /* __atomic: at the tree node of this rank */
     char apart0[COLL_LINE - sizeof(uint32_t)];
     struct coll_word ready; /* arrivals at it, if it is served */
     char apart1[COLL_LINE - sizeof(struct coll_word)];
-    struct coll_word release; /* number of the last call of its cell */
+    struct coll_word release; /* number of the last call of its group */
     char apart2[COLL_LINE - sizeof(struct coll_word)];
-    struct coll_gate gate;
-    struct coll_word shown; /* number of the call whose card is out: pairs */
+    struct coll_barrier barrier;
+    struct coll_word shown; /* number of the call whose record is out: pairs */
     char apart3[COLL_LINE - sizeof(struct coll_word)];
     struct coll_word done; /* and of the one whose other value I have read */
     char apart5[COLL_LINE - sizeof(struct coll_word)];
-    struct coll_word taken; /* pieces of broadcasts that I am done with */
-    uint32_t entered;       /* __atomic: pieces of broadcasts begun */
-    int32_t failed;         /* __atomic: why my handle is of no use any more */
+    struct coll_word read; /* pieces of broadcasts that I am done with */
+    uint32_t entered;      /* __atomic: pieces of broadcasts begun */
+    int32_t failed;        /* __atomic: why my handle is of no use any more */
     char apart4[COLL_LINE - sizeof(struct coll_word) - 2 * sizeof(int32_t)];
-    struct coll_card cards[2]; /* by the call's parity */
-    struct coll_view views[2]; /* too */
+    struct coll_record records[2]; /* by the call's parity */
+    struct coll_view views[2];     /* too */
 };
 
-/* A message between cells that has come. */
-struct coll_letter {
+/* A message between groups that has come. */
+struct coll_message {
     struct coll_head {
         uint64_t number;
         uint32_t check;
@@ -134,72 +134,72 @@ struct poise_coll {
     struct coll_plan plan;
     struct coll_segment segment;
     struct coll_waiter waiter;
-    int *seat_of;           /* [size]: index in the segment, -1: another node */
-    struct coll_gate *gate; /* of the whole node, to swap trees */
-    struct coll_seat *seats; /* behind it */
-    struct coll_cast *ring;  /* [COLL_CASTS], behind the seats, if all ranks are
-                                of this node; else NULL */
-    char *slots;             /* behind it: 2 x piece_bytes for each */
-    uint32_t casts;          /* pieces of broadcasts in the ring so far */
-    uint32_t casts_free;     /* all took those before this one */
+    int *entry_of; /* [size]: index in the segment, -1: another node */
+    struct coll_barrier *barrier; /* of the whole node, to swap trees */
+    struct coll_entry *entries;   /* behind it */
+    struct coll_piece *ring; /* [COLL_RING_PIECES], behind the entries, if all
+                               ranks are of this node; else NULL */
+    char *buffers;           /* behind it: 2 x piece_bytes for each */
+    uint32_t pieces;         /* pieces of broadcasts in the ring so far */
+    uint32_t pieces_free;    /* all took those before this one */
     bool direct;  /* all may read the memory of all; the same on all ranks */
     char *blocks; /* [size][COLL_BLOCK_BYTES], if direct */
-    uint32_t ready_seen;           /* of my seat: arrivals accounted for */
+    uint32_t ready_seen;           /* of my entry: arrivals accounted for */
     uint64_t number;               /* of calls so far */
     int broken;                    /* code of the call that failed */
     bool *staged;                  /* [size]: whether a rank has a stage */
     struct poise_coll_stage stage; /* mine */
     struct poise_coll_tree *proposal;
     int next_proposer; /* whose tree comes with the next call; -1 */
-    struct coll_letter *inbox;
+    struct coll_message *inbox;
     size_t inbox_count, inbox_cap;
     /* Space: [size] each. */
-    struct coll_letter *letters;
+    struct coll_message *messages;
     int *sources;
     struct poise_buf message, scratch;
     struct poise_coll_stats stats;
     uint64_t *sent; /* [size] */
 };
 
-static inline struct coll_seat *coll_seat(const struct poise_coll *coll,
-                                          int rank)
+static inline struct coll_entry *coll_entry(const struct poise_coll *coll,
+                                            int rank)
 {
-    return &coll->seats[coll->seat_of[rank]];
+    return &coll->entries[coll->entry_of[rank]];
 }
-static inline struct coll_card *coll_card(const struct poise_coll *coll,
-                                          int rank, uint64_t number)
+static inline struct coll_record *coll_record(const struct poise_coll *coll,
+                                              int rank, uint64_t number)
 {
-    return &coll_seat(coll, rank)->cards[number & 1];
+    return &coll_entry(coll, rank)->records[number & 1];
 }
-/* Where a rank of my node has its value, or its cell the items. */
-static inline char *coll_slot(const struct poise_coll *coll, int rank,
-                              const struct coll_call *call, size_t bytes)
+/* Where a rank of my node has its value, or its group the items. */
+static inline char *coll_buffer(const struct poise_coll *coll, int rank,
+                                const struct coll_call *call, size_t bytes)
 {
     if (bytes <= COLL_INLINE_BYTES) {
-        return coll_card(coll, rank, call->number)->data;
+        return coll_record(coll, rank, call->number)->data;
     }
-    return coll->slots +
-           ((size_t)coll->seat_of[rank] * 2 + (call->number & 1)) *
+    return coll->buffers +
+           ((size_t)coll->entry_of[rank] * 2 + (call->number & 1)) *
                coll->piece_bytes;
 }
 
-/* A part of the bytes that a cell has before it. */
+/* A part of the bytes that a group has before it. */
 struct coll_range {
     size_t from, len;
 };
 
 /* Send the ranges of `data` with what the call's head says. */
-int coll_letter_send(struct poise_coll *coll, const struct coll_call *call,
-                     int dest, const char *data,
-                     const struct coll_range *ranges, int count);
-/* The letter of this call from `source`; if `any`, from one of `count`
+int coll_message_send(struct poise_coll *coll, const struct coll_call *call,
+                      int dest, const char *data,
+                      const struct coll_range *ranges, int count);
+/* The message of this call from `source`; if `any`, from one of `count`
  * sources, as they come, which `which` names. To be freed. */
-int coll_letter_take(struct poise_coll *coll, struct coll_call *call,
-                     const int *sources, int count, int *which,
-                     struct coll_letter *out);
-void coll_letter_free(struct coll_letter *letter);
-int coll_letter_flush(struct poise_coll *coll);
-void coll_letter_drain(void *coll);
+int coll_message_receive(struct poise_coll *coll, struct coll_call *call,
+                         const int *sources, int count, int *which,
+                         struct coll_message *out);
+void coll_message_free(struct coll_message *message);
+int coll_message_flush(struct poise_coll *coll);
+void coll_message_drain(void *coll);
 
 /* Swap trees if that was agreed on. Negative: the handle is broken. */
 int coll_get_ready(struct poise_coll *coll);
@@ -208,13 +208,13 @@ int coll_get_ready(struct poise_coll *coll);
 int coll_begin(struct poise_coll *coll, struct coll_call *call);
 /* The same for a broadcast by the ring, which is no call of the others' kind;
  * 1: it must go over the tree. Traces show it under a number of its own. */
-#define COLL_CAST_NUMBER (UINT64_C(1) << 63)
-int coll_begin_cast(struct poise_coll *coll, struct coll_call *call);
-/* How many bytes of my cell's memory the call works on. */
-size_t coll_board_bytes(const struct poise_coll *coll,
+#define COLL_BROADCAST_NUMBER (UINT64_C(1) << 63)
+int coll_begin_broadcast(struct poise_coll *coll, struct coll_call *call);
+/* How many bytes of my group's memory the call works on. */
+size_t coll_items_bytes(const struct poise_coll *coll,
                         const struct coll_call *call);
-/* Where my cell keeps items and results. */
-char *coll_board(const struct poise_coll *coll, const struct coll_call *call);
+/* Where my group keeps items and results. */
+char *coll_items(const struct poise_coll *coll, const struct coll_call *call);
 /* What my rank gives is in place: take part until the results are there. */
 int coll_run(struct poise_coll *coll, struct coll_call *call);
 void coll_fail(struct coll_call *call, int code, int culprit);
@@ -225,9 +225,11 @@ int coll_reduce(struct poise_coll *coll, enum coll_kind kind, int root,
 int coll_broadcast(struct poise_coll *coll, enum coll_kind kind, int root,
                    void *data, size_t bytes);
 
-void coll_show_card(struct poise_coll *coll, const struct coll_call *call);
-/* What a rank's card says, or that it is in another call, goes into `call`. */
-void coll_read_card(struct poise_coll *coll, struct coll_call *call, int rank);
+void coll_show_record(struct poise_coll *coll, const struct coll_call *call);
+/* What a rank's record says, or that it is in another call, goes into `call`.
+ */
+void coll_read_record(struct poise_coll *coll, struct coll_call *call,
+                      int rank);
 /* The end of a call: its code, which breaks the handle. */
 int coll_finish(struct poise_coll *coll, struct coll_call *call);
 /* What must be the same on all ranks. */
@@ -239,20 +241,20 @@ int coll_differs(int rank);
 
 /* From here on a vector goes from memory to memory, if that is allowed. */
 #define COLL_DIRECT_BYTES ((size_t)32 << 10)
-/* Of how much is folded at once then. */
+/* Of how much is combined at once then. */
 #define COLL_BLOCK_BYTES ((size_t)32 << 10)
 /* From here on two ranks read each other's memory. */
 #define COLL_PAIR_BYTES ((size_t)8 << 10)
 
-/* Whether one cell holds all ranks, so that they can do without joints. */
-static inline bool coll_is_near(const struct poise_coll *coll)
+/* Whether one group holds all ranks, so that they can do without the tree. */
+static inline bool coll_is_local(const struct poise_coll *coll)
 {
-    return coll->ring && coll->plan.cell_count == coll->size && coll->size > 1;
+    return coll->ring && coll->plan.group_count == coll->size && coll->size > 1;
 }
 static inline struct coll_view *coll_view(const struct poise_coll *coll,
                                           int rank, uint64_t number)
 {
-    return &coll_seat(coll, rank)->views[number & 1];
+    return &coll_entry(coll, rank)->views[number & 1];
 }
 /* Whether all may read the memory of all. Collective; agrees. */
 int coll_direct_probe(struct poise_coll *coll);
@@ -262,21 +264,22 @@ int coll_direct_get(struct poise_coll *coll, int rank, void *to,
 int coll_direct_put(struct poise_coll *coll, int rank, void *to,
                     const void *from, size_t bytes);
 /* All ranks show what they have, and see that they are in the same call. */
-int coll_near_meet(struct poise_coll *coll, struct coll_call *call,
-                   const struct coll_view *mine);
-/* All are done with each other's memory; `err` is what failed here meanwhile.
- * Ends the call. */
-int coll_near_part(struct poise_coll *coll, struct coll_call *call, int err);
-/* Two ranks: a reduction or barrier in one exchange of cards. */
+int coll_local_enter(struct poise_coll *coll, struct coll_call *call,
+                     const struct coll_view *mine);
+/* All are done with each other's memory; `failed` is what failed here
+ * meanwhile. Ends the call. */
+int coll_local_leave(struct poise_coll *coll, struct coll_call *call,
+                     int failed);
+/* Two ranks: a reduction or barrier in one exchange of records. */
 int coll_pair(struct poise_coll *coll, struct coll_call *call, const void *in,
               void *out);
 /* A reduction, or items, of a call that has begun. */
-int coll_near_fold(struct poise_coll *coll, struct coll_call *call,
-                   const void *in, void *out);
-int coll_near_items(struct poise_coll *coll, struct coll_call *call,
-                    const void *in, void *out);
+int coll_local_combine(struct poise_coll *coll, struct coll_call *call,
+                       const void *in, void *out);
+int coll_local_items(struct poise_coll *coll, struct coll_call *call,
+                     const void *in, void *out);
 /* A broadcast; 1: ranks do not all share memory, and nothing was done. */
-int coll_cast(struct poise_coll *coll, int root, void *data, size_t bytes);
+int coll_piece(struct poise_coll *coll, int root, void *data, size_t bytes);
 
 /* ---- conditions ---- */
 
@@ -299,9 +302,9 @@ int coll_decide(const struct poise_coll_condition *condition,
 bool coll_truth(const struct poise_coll_condition *condition,
                 const struct coll_partial *result);
 /* acc = acc OP next */
-void coll_partial_fold(const struct poise_coll_condition *condition,
-                       struct coll_partial *acc,
-                       const struct coll_partial *next);
+void coll_partial_combine(const struct poise_coll_condition *condition,
+                          struct coll_partial *acc,
+                          const struct coll_partial *next);
 
 /* What a rank brings into a reduction besides its values. */
 struct coll_token {

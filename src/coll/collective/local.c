@@ -1,11 +1,11 @@
 /*
- * Calls among ranks that all share memory, without a walk over joints.
+ * Calls among ranks that all share memory, without a walk over the tree.
  *
- * Two ranks exchange their cards, and each folds both values. Long vectors stay
- * where they are: each rank reads its share from the memory of all others,
- * folds it as the tree says, and the shares are then read (or written) where
- * they belong, in one copy each. All meet before (so that what is read is
- * there) and after (so that nobody changes what others still read).
+ * Two ranks exchange their records, and each combines both values. Long vectors
+ * stay where they are: each rank reads its share from the memory of all others,
+ * combines it as the tree says, and the shares are then read (or written) where
+ * they belong, in one copy each. All come together before (so that what is
+ * read is there) and after (so that nobody changes what others still read).
  */
 #include "internal.h"
 
@@ -24,7 +24,7 @@ typedef ssize_t (*move_fn)(pid_t pid, const struct iovec *mine,
 static int move(struct poise_coll *coll, int rank, move_fn fn, void *mine,
                 const void *theirs, size_t bytes)
 {
-    pid_t pid = coll->segment.peers[coll->seat_of[rank]].pid;
+    pid_t pid = coll->segment.peers[coll->entry_of[rank]].pid;
     coll->stats.direct_bytes += bytes;
     for (size_t done = 0; done < bytes;) {
         struct iovec here = {(char *)mine + done, bytes - done};
@@ -45,7 +45,7 @@ static int move(struct poise_coll *coll, int rank, move_fn fn, void *mine,
 /* Ranks that are threads of this process. */
 static bool is_mine(const struct poise_coll *coll, int rank)
 {
-    return coll->segment.peers[coll->seat_of[rank]].pid == (int)getpid();
+    return coll->segment.peers[coll->entry_of[rank]].pid == (int)getpid();
 }
 
 static void copy(void *to, const void *from, size_t bytes)
@@ -107,37 +107,38 @@ int coll_direct_probe(struct poise_coll *coll)
     return code;
 }
 
-/* ---- meeting ------------------------------------------------------------ */
+/* ---- head ------------------------------------------------------------ */
 
-static int gate(struct poise_coll *coll)
+static int barrier(struct poise_coll *coll)
 {
-    return coll_gate_pass(&coll->waiter,
-                          &coll_seat(coll, coll->plan.top[coll->rank])->gate,
-                          (uint32_t)coll->size);
+    return coll_barrier_pass(
+        &coll->waiter, &coll_entry(coll, coll->plan.top[coll->rank])->barrier,
+        (uint32_t)coll->size);
 }
 
-int coll_near_meet(struct poise_coll *coll, struct coll_call *call,
-                   const struct coll_view *mine)
+int coll_local_enter(struct poise_coll *coll, struct coll_call *call,
+                     const struct coll_view *mine)
 {
     poise_trace_emit(poise_trace_current(), POISE_TRACE_COLL_ENTER,
                      (uint32_t)call->kind, call->number, call->bytes);
     *coll_view(coll, coll->rank, call->number) = *mine;
-    coll_show_card(coll, call);
-    int code = gate(coll);
+    coll_show_record(coll, call);
+    int code = barrier(coll);
     if (code < 0) {
         coll_fail(call, code, coll->rank);
     }
     for (int rank = 0; rank < coll->size && code == 0; rank++) {
-        coll_read_card(coll, call, rank);
+        coll_read_record(coll, call, rank);
     }
     return call->code;
 }
 
-int coll_near_part(struct poise_coll *coll, struct coll_call *call, int err)
+int coll_local_leave(struct poise_coll *coll, struct coll_call *call,
+                     int failed)
 {
     if (call->code == 0) {
-        coll_view(coll, coll->rank, call->number)->code = err;
-        int passed = gate(coll);
+        coll_view(coll, coll->rank, call->number)->code = failed;
+        int passed = barrier(coll);
         if (passed < 0) {
             coll_fail(call, passed, coll->rank);
         }
@@ -155,11 +156,11 @@ int coll_near_part(struct poise_coll *coll, struct coll_call *call, int err)
 
 /* ---- two ranks ---------------------------------------------------------- */
 
-/* The other's value where it lies: both are copied side by side and folded, and
- * nobody writes to a result, which may be in the same place, before both are
- * done. */
-static void fold_direct(struct poise_coll *coll, struct coll_call *call,
-                        const void *in, void *out)
+/* The other's value where it lies: both are copied side by side and combined,
+ * and nobody writes to a result, which may be in the same place, before both
+ * are done. */
+static void combine_direct(struct poise_coll *coll, struct coll_call *call,
+                           const void *in, void *out)
 {
     int me = coll->rank, other = 1 - me;
     int top = coll->plan.top[me];
@@ -171,12 +172,12 @@ static void fold_direct(struct poise_coll *coll, struct coll_call *call,
                                      call->bytes);
         copy(values[me], in, call->bytes);
     }
-    coll_word_set(&coll_seat(coll, me)->done, (uint32_t)call->number);
+    coll_word_set(&coll_entry(coll, me)->done, (uint32_t)call->number);
     if (out && view->code == 0) {
-        coll_fold(call->type, call->op, values[top], values[1 - top],
-                  call->bytes / coll_type_bytes(call->type));
+        coll_combine(call->type, call->op, values[top], values[1 - top],
+                     call->bytes / coll_type_bytes(call->type));
     }
-    int code = coll_word_wait(&coll->waiter, &coll_seat(coll, other)->done,
+    int code = coll_word_wait(&coll->waiter, &coll_entry(coll, other)->done,
                               (uint32_t)call->number);
     code = code < 0 ? code : view->code;
     if (code < 0) {
@@ -188,14 +189,14 @@ static void fold_direct(struct poise_coll *coll, struct coll_call *call,
     }
 }
 
-static void fold_slots(struct poise_coll *coll, const struct coll_call *call,
-                       char *out)
+static void combine_buffers(struct poise_coll *coll,
+                            const struct coll_call *call, char *out)
 {
     int top = coll->plan.top[coll->rank];
-    copy(out, coll_slot(coll, top, call, call->bytes), call->bytes);
-    coll_fold(call->type, call->op, out,
-              coll_slot(coll, 1 - top, call, call->bytes),
-              call->bytes / coll_type_bytes(call->type));
+    copy(out, coll_buffer(coll, top, call, call->bytes), call->bytes);
+    coll_combine(call->type, call->op, out,
+                 coll_buffer(coll, 1 - top, call, call->bytes),
+                 call->bytes / coll_type_bytes(call->type));
 }
 
 int coll_pair(struct poise_coll *coll, struct coll_call *call, const void *in,
@@ -205,32 +206,32 @@ int coll_pair(struct poise_coll *coll, struct coll_call *call, const void *in,
     int me = coll->rank, other = 1 - me;
     bool direct = coll->direct && call->bytes >= COLL_PAIR_BYTES &&
                   call->bytes <= COLL_BLOCK_BYTES;
-    const struct coll_card *card = coll_card(coll, other, call->number);
+    const struct coll_record *record = coll_record(coll, other, call->number);
     poise_trace_emit(ring, POISE_TRACE_COLL_ENTER, (uint32_t)call->kind,
                      call->number, call->bytes);
     if (direct) {
         *coll_view(coll, me, call->number) = (struct coll_view){.in = in};
     } else {
-        copy(coll_slot(coll, me, call, call->bytes), in, call->bytes);
+        copy(coll_buffer(coll, me, call, call->bytes), in, call->bytes);
         coll->stats.shared_bytes += call->bytes;
     }
-    coll_show_card(coll, call);
-    coll_word_set(&coll_seat(coll, me)->shown, (uint32_t)call->number);
-    if (__atomic_load_n(&card->number, __ATOMIC_ACQUIRE) == call->number) {
+    coll_show_record(coll, call);
+    coll_word_set(&coll_entry(coll, me)->shown, (uint32_t)call->number);
+    if (__atomic_load_n(&record->number, __ATOMIC_ACQUIRE) == call->number) {
         poise_trace_emit(ring, POISE_TRACE_COLL_LAST, (uint32_t)call->kind,
                          call->number, (uint64_t)me);
     }
-    int code = coll_word_wait(&coll->waiter, &coll_seat(coll, other)->shown,
+    int code = coll_word_wait(&coll->waiter, &coll_entry(coll, other)->shown,
                               (uint32_t)call->number);
     if (code < 0) {
         coll_fail(call, code, me);
     } else {
-        coll_read_card(coll, call, other);
+        coll_read_record(coll, call, other);
     }
     if (call->code == 0 && direct) {
-        fold_direct(coll, call, in, out);
+        combine_direct(coll, call, in, out);
     } else if (call->code == 0 && out && call->bytes > 0) {
-        fold_slots(coll, call, out);
+        combine_buffers(coll, call, out);
     }
     poise_trace_emit(ring, POISE_TRACE_COLL_LEAVE, (uint32_t)call->kind,
                      call->number, (uint64_t)-call->code);
@@ -239,7 +240,7 @@ int coll_pair(struct poise_coll *coll, struct coll_call *call, const void *in,
 
 /* ---- reductions --------------------------------------------------------- */
 
-struct fold {
+struct combine {
     struct poise_coll *coll;
     const struct coll_call *call;
     const char *in;
@@ -248,125 +249,129 @@ struct fold {
 };
 
 /* Elements before the share of `rank`. */
-static size_t share_of(const struct fold *fold, int rank)
+static size_t share_of(const struct combine *combine, int rank)
 {
-    size_t size = (size_t)fold->coll->size, r = (size_t)rank;
-    return fold->count / size * r + fold->count % size * r / size;
+    size_t size = (size_t)combine->coll->size, r = (size_t)rank;
+    return combine->count / size * r + combine->count % size * r / size;
 }
 
-/* Where the values of a block are while it is folded. What comes to lie at the
- * top is the result: in place if it can be, since it need not be moved then. */
-static char *place_of(const struct fold *fold, int rank, size_t from)
+/* Where the values of a block are while it is combined. What comes to lie at
+ * the top is the result: in place if it can be, since it need not be moved
+ * then. */
+static char *place_of(const struct combine *combine, int rank, size_t from)
 {
-    const struct poise_coll *coll = fold->coll;
-    bool whole = rank == coll->plan.top[coll->rank] && fold->out;
-    if (whole && (rank == coll->rank || fold->out != fold->in)) {
-        return fold->out + from;
+    const struct poise_coll *coll = combine->coll;
+    bool whole = rank == coll->plan.top[coll->rank] && combine->out;
+    if (whole && (rank == coll->rank || combine->out != combine->in)) {
+        return combine->out + from;
     }
     return coll->blocks + (size_t)rank * COLL_BLOCK_BYTES;
 }
 
-static int fetch(const struct fold *fold, int rank, size_t from, size_t bytes)
+static int fetch(const struct combine *combine, int rank, size_t from,
+                 size_t bytes)
 {
-    struct poise_coll *coll = fold->coll;
-    char *place = place_of(fold, rank, from);
+    struct poise_coll *coll = combine->coll;
+    char *place = place_of(combine, rank, from);
     if (rank == coll->rank) {
-        copy(place, fold->in + from, bytes);
+        copy(place, combine->in + from, bytes);
         return 0;
     }
-    const char *in = coll_view(coll, rank, fold->call->number)->in;
+    const char *in = coll_view(coll, rank, combine->call->number)->in;
     return coll_direct_get(coll, rank, place, in + from, bytes);
 }
 
 /* Bytes [from, from + bytes) of all values, into `out` or at the call's root.
  */
-static int fold_block(const struct fold *fold, size_t from, size_t bytes)
+static int combine_block(const struct combine *combine, size_t from,
+                         size_t bytes)
 {
-    struct poise_coll *coll = fold->coll;
+    struct poise_coll *coll = combine->coll;
     const struct coll_plan *plan = &coll->plan;
-    const struct coll_call *call = fold->call;
+    const struct coll_call *call = combine->call;
     for (int rank = 0; rank < coll->size; rank++) {
-        int code = fetch(fold, rank, from, bytes);
+        int code = fetch(combine, rank, from, bytes);
         if (code < 0) {
             return code;
         }
     }
-    for (int i = plan->cell_count - 1; i >= 0; i--) {
-        int rank = plan->cell[i];
+    for (int i = plan->group_count - 1; i >= 0; i--) {
+        int rank = plan->group[i];
         for (int k = plan->first[rank]; k < plan->split[rank]; k++) {
-            coll_fold(call->type, call->op, place_of(fold, rank, from),
-                      place_of(fold, plan->kids[k], from), bytes / fold->width);
+            coll_combine(call->type, call->op, place_of(combine, rank, from),
+                         place_of(combine, plan->children[k], from),
+                         bytes / combine->width);
         }
     }
-    const char *result = place_of(fold, plan->top[coll->rank], from);
-    if (fold->out) {
-        copy(fold->out + from, result, bytes);
+    const char *result = place_of(combine, plan->top[coll->rank], from);
+    if (combine->out) {
+        copy(combine->out + from, result, bytes);
         return 0;
     }
     char *out = coll_view(coll, call->root, call->number)->out;
     return coll_direct_put(coll, call->root, out + from, result, bytes);
 }
 
-static int fold_share(const struct fold *fold)
+static int combine_share(const struct combine *combine)
 {
-    size_t from = share_of(fold, fold->coll->rank) * fold->width;
-    size_t to = share_of(fold, fold->coll->rank + 1) * fold->width;
+    size_t from = share_of(combine, combine->coll->rank) * combine->width;
+    size_t to = share_of(combine, combine->coll->rank + 1) * combine->width;
     int code = 0;
     for (size_t step; from < to && code == 0; from += step) {
-        step = COLL_BLOCK_BYTES / fold->width * fold->width;
+        step = COLL_BLOCK_BYTES / combine->width * combine->width;
         step = to - from < step ? to - from : step;
-        code = fold_block(fold, from, step);
+        code = combine_block(combine, from, step);
     }
     return code;
 }
 
-/* The shares that others have folded. */
-static int collect(const struct fold *fold)
+/* The shares that others have combined. */
+static int collect(const struct combine *combine)
 {
-    struct poise_coll *coll = fold->coll;
+    struct poise_coll *coll = combine->coll;
     int code = 0;
     for (int i = 1; i < coll->size && code == 0; i++) {
         int rank = (coll->rank + i) % coll->size;
-        size_t from = share_of(fold, rank) * fold->width;
-        size_t to = share_of(fold, rank + 1) * fold->width;
-        const char *theirs = coll_view(coll, rank, fold->call->number)->out;
-        code = coll_direct_get(coll, rank, fold->out + from, theirs + from,
+        size_t from = share_of(combine, rank) * combine->width;
+        size_t to = share_of(combine, rank + 1) * combine->width;
+        const char *theirs = coll_view(coll, rank, combine->call->number)->out;
+        code = coll_direct_get(coll, rank, combine->out + from, theirs + from,
                                to - from);
     }
     return code;
 }
 
-int coll_near_fold(struct poise_coll *coll, struct coll_call *call,
-                   const void *in, void *out)
+int coll_local_combine(struct poise_coll *coll, struct coll_call *call,
+                       const void *in, void *out)
 {
     bool wants = call->kind != COLL_REDUCE || coll->rank == call->root;
     struct coll_view mine = {.in = in, .out = out};
-    if (coll_near_meet(coll, call, &mine) != 0) {
-        return coll_near_part(coll, call, 0);
+    if (coll_local_enter(coll, call, &mine) != 0) {
+        return coll_local_leave(coll, call, 0);
     }
     size_t width = coll_type_bytes(call->type);
-    struct fold fold = {.coll = coll,
-                        .call = call,
-                        .in = in,
-                        .out = wants ? out : NULL,
-                        .width = width,
-                        .count = call->bytes / width};
-    int code = fold_share(&fold);
+    struct combine combine = {.coll = coll,
+                              .call = call,
+                              .in = in,
+                              .out = wants ? out : NULL,
+                              .width = width,
+                              .count = call->bytes / width};
+    int code = combine_share(&combine);
     if (call->kind != COLL_REDUCE) {
-        int passed = gate(coll);
+        int passed = barrier(coll);
         if (passed < 0) {
             coll_fail(call, passed, coll->rank);
         } else if (code == 0) {
-            code = collect(&fold);
+            code = collect(&combine);
         }
     }
-    return coll_near_part(coll, call, code);
+    return coll_local_leave(coll, call, code);
 }
 
 /* ---- items -------------------------------------------------------------- */
 
-static int take_item(struct poise_coll *coll, const struct coll_call *call,
-                     int rank, const void *in, char *out)
+static int fetch_item(struct poise_coll *coll, const struct coll_call *call,
+                      int rank, const void *in, char *out)
 {
     size_t bytes = call->bytes, at = (size_t)rank * bytes;
     const char *theirs = coll_view(coll, rank, call->number)->in;
@@ -377,15 +382,15 @@ static int take_item(struct poise_coll *coll, const struct coll_call *call,
     return coll_direct_get(coll, rank, out + at, theirs, bytes);
 }
 
-int coll_near_items(struct poise_coll *coll, struct coll_call *call,
-                    const void *in, void *out)
+int coll_local_items(struct poise_coll *coll, struct coll_call *call,
+                     const void *in, void *out)
 {
     struct coll_view mine = {.in = in, .out = out};
     size_t at = (size_t)coll->rank * call->bytes;
-    int code = coll_near_meet(coll, call, &mine), root = call->root;
+    int code = coll_local_enter(coll, call, &mine), root = call->root;
     for (int i = 0; i < coll->size && code == 0 && call->kind == COLL_ALLGATHER;
          i++) {
-        code = take_item(coll, call, (coll->rank + i) % coll->size, in, out);
+        code = fetch_item(coll, call, (coll->rank + i) % coll->size, in, out);
     }
     if (code == 0 && root == coll->rank) {
         if (call->kind == COLL_GATHER) {
@@ -400,5 +405,5 @@ int coll_near_items(struct poise_coll *coll, struct coll_call *call,
         const char *theirs = coll_view(coll, root, call->number)->in;
         code = coll_direct_get(coll, root, out, theirs + at, call->bytes);
     }
-    return coll_near_part(coll, call, code);
+    return coll_local_leave(coll, call, code);
 }

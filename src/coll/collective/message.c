@@ -1,8 +1,9 @@
 /*
- * Messages between cells: a head that says to which call it belongs, and bytes.
- * Letters that come before their call wait in the inbox. A letter of the
- * present call whose check differs comes from a rank that is in another call;
- * who finds one ends with that rank's name, rather than wait for ever.
+ * Messages between groups: a head that says to which call it belongs, and
+ * bytes. Letters that come before their call wait in the inbox. A message of
+ * the present call whose check differs comes from a rank that is in another
+ * call; a rank that finds one ends with that rank's name, rather than wait for
+ * ever.
  */
 #include "internal.h"
 
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LETTER_TAG 1
+#define MESSAGE_TAG 1
 #define MOST_TRIES 100
 /* Longer ones may wait for their receiver. */
 #define FLUSH_BYTES 1024
@@ -25,9 +26,9 @@ static void count_sent(struct poise_coll *coll, int dest, size_t bytes)
     coll->sent[dest] += bytes;
 }
 
-int coll_letter_send(struct poise_coll *coll, const struct coll_call *call,
-                     int dest, const char *data,
-                     const struct coll_range *ranges, int count)
+int coll_message_send(struct poise_coll *coll, const struct coll_call *call,
+                      int dest, const char *data,
+                      const struct coll_range *ranges, int count)
 {
     struct coll_head head = {.number = call->number,
                              .check = call->check,
@@ -46,7 +47,7 @@ int coll_letter_send(struct poise_coll *coll, const struct coll_call *call,
         }
         code = message->error;
         if (code == 0) {
-            code = poise_world_send(coll->world, dest, LETTER_TAG,
+            code = poise_world_send(coll->world, dest, MESSAGE_TAG,
                                     message->data, message->len);
         }
         /* Others wait for it: a shortage of memory is waited out. */
@@ -60,7 +61,7 @@ int coll_letter_send(struct poise_coll *coll, const struct coll_call *call,
     return code;
 }
 
-/* Room for one letter more. */
+/* Room for one message more. */
 static int reserve(struct poise_coll *coll)
 {
     if (coll->inbox_count == coll->inbox_cap) {
@@ -75,84 +76,83 @@ static int reserve(struct poise_coll *coll)
     return 0;
 }
 
-static int keep(struct poise_coll *coll, const struct poise_message *message)
+static int keep(struct poise_coll *coll, const struct poise_message *raw)
 {
-    struct coll_letter *letter = &coll->inbox[coll->inbox_count];
-    if (message->len < sizeof letter->head) {
+    struct coll_message *message = &coll->inbox[coll->inbox_count];
+    if (raw->len < sizeof message->head) {
         return poise_error_set(EPROTO, "read a message", NULL,
-                               "rank %d sent %zu bytes", message->source,
-                               message->len);
+                               "rank %d sent %zu bytes", raw->source, raw->len);
     }
-    memcpy(&letter->head, message->data, sizeof letter->head);
-    letter->source = message->source;
-    letter->data = message->data;
-    letter->body = (const char *)message->data + sizeof letter->head;
-    letter->len = message->len - sizeof letter->head;
+    memcpy(&message->head, raw->data, sizeof message->head);
+    message->source = raw->source;
+    message->data = raw->data;
+    message->body = (const char *)raw->data + sizeof message->head;
+    message->len = raw->len - sizeof message->head;
     coll->inbox_count++;
     return 0;
 }
 
 /* 1: one message more, 0: none there, negative. What there is no room for stays
- * where it is: who only drains has nobody to tell that one was lost. */
-static int take_in(struct poise_coll *coll)
+ * where it is: a caller that only drains cannot report that one was lost. */
+static int receive_one(struct poise_coll *coll)
 {
-    struct poise_message message;
+    struct poise_message raw;
     int code = reserve(coll);
-    int got = code < 0 ? code : poise_world_receive(coll->world, &message);
+    int got = code < 0 ? code : poise_world_receive(coll->world, &raw);
     if (got > 0) {
-        code = keep(coll, &message);
+        code = keep(coll, &raw);
         if (code < 0) {
-            poise_message_free(&message);
+            poise_message_free(&raw);
             return code;
         }
     }
     return got;
 }
 
-void coll_letter_drain(void *arg)
+void coll_message_drain(void *arg)
 {
-    while (take_in(arg) > 0) {
+    while (receive_one(arg) > 0) {
     }
 }
 
-void coll_letter_free(struct coll_letter *letter)
+void coll_message_free(struct coll_message *message)
 {
-    free(letter->data);
-    letter->data = NULL;
+    free(message->data);
+    message->data = NULL;
 }
 
-static void remove_letter(struct poise_coll *coll, size_t i)
+static void remove_message(struct poise_coll *coll, size_t i)
 {
     memmove(&coll->inbox[i], &coll->inbox[i + 1],
             (--coll->inbox_count - i) * sizeof *coll->inbox);
 }
 
-/* 1: found, 0: not, negative: a letter that should not be. */
+/* 1: found, 0: not, negative: a message that should not be. */
 static int find(struct poise_coll *coll, struct coll_call *call,
                 const int *sources, int count, int *which,
-                struct coll_letter *out)
+                struct coll_message *out)
 {
     for (size_t i = 0; i < coll->inbox_count; i++) {
-        struct coll_letter *letter = &coll->inbox[i];
-        if (letter->head.number > call->number) {
+        struct coll_message *message = &coll->inbox[i];
+        if (message->head.number > call->number) {
             continue;
         }
-        if (letter->head.code != 0) {
-            coll_fail(call, letter->head.code, letter->head.culprit);
-            return letter->head.code;
+        if (message->head.code != 0) {
+            coll_fail(call, message->head.code, message->head.culprit);
+            return message->head.code;
         }
-        if (letter->head.number < call->number ||
-            letter->head.check != call->check) {
+        if (message->head.number < call->number ||
+            message->head.check != call->check) {
             return poise_error_set(EPROTO, "take part in a collective", NULL,
                                    "rank %d is in another call, or passed "
                                    "another count, type, operation or root",
-                                   letter->source);
+                                   message->source);
         }
         for (int s = 0; s < count; s++) {
-            if (letter->source == sources[s]) {
+            if (message->source == sources[s]) {
                 *which = s;
-                *out = *letter;
-                remove_letter(coll, i);
+                *out = *message;
+                remove_message(coll, i);
                 return 1;
             }
         }
@@ -160,9 +160,9 @@ static int find(struct poise_coll *coll, struct coll_call *call,
     return 0;
 }
 
-int coll_letter_take(struct poise_coll *coll, struct coll_call *call,
-                     const int *sources, int count, int *which,
-                     struct coll_letter *out)
+int coll_message_receive(struct poise_coll *coll, struct coll_call *call,
+                         const int *sources, int count, int *which,
+                         struct coll_message *out)
 {
     for (;;) {
         int found = find(coll, call, sources, count, which, out);
@@ -173,7 +173,7 @@ int coll_letter_take(struct poise_coll *coll, struct coll_call *call,
         if (found > 0) {
             break;
         }
-        int got = take_in(coll);
+        int got = receive_one(coll);
         if (got == 0) {
             uint64_t begun = poise_clock_ns();
             poise_world_wait(coll->world, LOOK_NS);
@@ -190,13 +190,13 @@ int coll_letter_take(struct poise_coll *coll, struct coll_call *call,
     return 0;
 }
 
-int coll_letter_flush(struct poise_coll *coll)
+int coll_message_flush(struct poise_coll *coll)
 {
     if (coll->message.len < FLUSH_BYTES) {
         return 0;
     }
     while (poise_world_unsent(coll->world) > 0) {
-        int got = take_in(coll);
+        int got = receive_one(coll);
         if (got < 0) {
             return got;
         }

@@ -2,22 +2,32 @@
  * One call, as one rank goes through it: up the tree, between the roots, and
  * down again.
  *
- * Up: each rank has put its value into shared memory and shown a card. At a
- * joint inside a cell whoever arrives last folds the values in the order of
- * the tree and goes on to the next joint for all (PATHS' allreduce wrappers);
- * so a call costs one turn of each rank, however they are scheduled. A joint
- * that is served, since messages come or go there, is gone on with by its
- * owner. Down: the top of the cell releases it, by one word.
+ * Up: each rank has put its value into shared memory and shown a record. Inside
+ * a group the rank that arrives last at a tree node combines the values in the
+ * order of the tree and goes on to the next node for all (PATHS' allreduce
+ * wrappers); so a call costs one turn of each rank, however they are scheduled.
+ * A node that is served, since messages come or go there, is gone on with by
+ * its owner. Down: the top of the group releases it, by one word.
  *
- * Reductions fold; broadcasts and what moves items have one board per cell (in
- * the top's slot), where ranges come and go.
+ * Who may write what, in call n:
+ *   - record and buffer n % 2 of a rank: the rank itself until it arrives at
+ *     its own node; then only the rank that arrives there last, or the owner of
+ *     a served node. Its atomic arrival orders all of this.
+ *   - `arrived` of a node: everybody counts up, the last one sets it to 0. No
+ *     rank comes again before `release` says n, which is written after that.
+ *   - `release`: the rank that completes the group, once.
+ * Ranks still read records of call n while others write those of n + 1, in the
+ * other half; n + 2 begins after n + 1 was released, for which all had left n.
+ *
+ * Reductions combine; broadcasts and what moves items have one array of items
+ * per group (in the top's buffer), where ranges come and go.
  */
 #include "internal.h"
 
 #include <errno.h>
 #include <string.h>
 
-/* From here on all ranks of a cell fold a share of the vector each. */
+/* From here on all ranks of a group combine a share of the vector each. */
 #define SHARE_BYTES 8192
 #define BLOCK_BYTES 4096
 
@@ -31,7 +41,7 @@ void coll_fail(struct coll_call *call, int code, int culprit)
 
 /* ---- what goes where ---------------------------------------------------- */
 
-static bool is_fold(const struct coll_call *call)
+static bool is_reduction(const struct coll_call *call)
 {
     return call->kind <= COLL_REDUCE;
 }
@@ -97,16 +107,16 @@ static bool goes_between(const struct poise_coll *coll,
     }
 }
 
-size_t coll_board_bytes(const struct poise_coll *coll,
+size_t coll_items_bytes(const struct poise_coll *coll,
                         const struct coll_call *call)
 {
     return has_items(call) ? call->bytes * (size_t)coll->size : call->bytes;
 }
 
-char *coll_board(const struct poise_coll *coll, const struct coll_call *call)
+char *coll_items(const struct poise_coll *coll, const struct coll_call *call)
 {
-    return coll_slot(coll, coll->plan.top[coll->rank], call,
-                     coll_board_bytes(coll, call));
+    return coll_buffer(coll, coll->plan.top[coll->rank], call,
+                       coll_items_bytes(coll, call));
 }
 
 /* The items of a rank's subtree, or all others: one or two ranges. */
@@ -125,7 +135,7 @@ static int item_ranges(const struct poise_coll *coll,
         return 1;
     }
     out[0] = (struct coll_range){0, from};
-    out[1] = (struct coll_range){to, coll_board_bytes(coll, call) - to};
+    out[1] = (struct coll_range){to, coll_items_bytes(coll, call) - to};
     return 2;
 }
 
@@ -145,21 +155,21 @@ static int root_ranges(const struct poise_coll *coll,
                        out);
 }
 
-/* ---- letters ------------------------------------------------------------ */
+/* ---- messages ------------------------------------------------------------ */
 
 static void send_ranges(struct poise_coll *coll, struct coll_call *call,
                         int dest, const struct coll_range *ranges, int count)
 {
-    int code = coll_letter_send(coll, call, dest, coll_board(coll, call),
-                                ranges, count);
+    int code = coll_message_send(coll, call, dest, coll_items(coll, call),
+                                 ranges, count);
     if (code < 0) {
         coll_fail(call, code, coll->rank);
     }
 }
 
-static bool letter_fits(struct coll_call *call,
-                        const struct coll_letter *letter,
-                        const struct coll_range *ranges, int count)
+static bool message_fits(struct coll_call *call,
+                         const struct coll_message *message,
+                         const struct coll_range *ranges, int count)
 {
     size_t len = 0;
     for (int i = 0; i < count; i++) {
@@ -168,53 +178,55 @@ static bool letter_fits(struct coll_call *call,
     if (call->code != 0) {
         return false;
     }
-    if (letter->len != len) {
+    if (message->len != len) {
         coll_fail(call,
                   poise_error_set(EPROTO, "take part in a collective", NULL,
                                   "rank %d sent %zu bytes, expected %zu",
-                                  letter->source, letter->len, len),
-                  letter->source);
+                                  message->source, message->len, len),
+                  message->source);
         return false;
     }
     return true;
 }
 
 static void store(struct poise_coll *coll, struct coll_call *call,
-                  const struct coll_letter *letter,
+                  const struct coll_message *message,
                   const struct coll_range *ranges, int count)
 {
-    const char *body = letter->body;
-    if (!letter_fits(call, letter, ranges, count)) {
+    const char *body = message->body;
+    if (!message_fits(call, message, ranges, count)) {
         return;
     }
     for (int i = 0; i < count; i++) {
         if (ranges[i].len > 0) {
-            memcpy(coll_board(coll, call) + ranges[i].from, body,
+            memcpy(coll_items(coll, call) + ranges[i].from, body,
                    ranges[i].len);
         }
         body += ranges[i].len;
     }
 }
 
-static void fold_bytes(const struct coll_call *call, char *acc, const char *in)
+static void combine_bytes(const struct coll_call *call, char *acc,
+                          const char *in)
 {
     if (call->bytes > 0) {
-        coll_fold(call->type, call->op, acc, in,
-                  call->bytes / coll_type_bytes(call->type));
+        coll_combine(call->type, call->op, acc, in,
+                     call->bytes / coll_type_bytes(call->type));
     }
 }
 
-/* ---- cards -------------------------------------------------------------- */
+/* ---- records --------------------------------------------------------------
+ */
 
-void coll_show_card(struct poise_coll *coll, const struct coll_call *call)
+void coll_show_record(struct poise_coll *coll, const struct coll_call *call)
 {
-    struct coll_card *card = coll_card(coll, coll->rank, call->number);
-    card->code = call->code;
-    card->culprit = call->culprit;
-    card->flags = call->flags;
-    __atomic_store_n(&card->check, call->check, __ATOMIC_RELAXED);
-    /* Who looks at cards before their rank arrived reads this first. */
-    __atomic_store_n(&card->number, call->number, __ATOMIC_RELEASE);
+    struct coll_record *record = coll_record(coll, coll->rank, call->number);
+    record->code = call->code;
+    record->culprit = call->culprit;
+    record->flags = call->flags;
+    __atomic_store_n(&record->check, call->check, __ATOMIC_RELAXED);
+    /* Ranks that look at records before their rank arrived read this first. */
+    __atomic_store_n(&record->number, call->number, __ATOMIC_RELEASE);
 }
 
 int coll_differs(int rank)
@@ -225,9 +237,9 @@ int coll_differs(int rank)
                            rank);
 }
 
-/* What a child's card says goes into that of its joint. */
-static void merge_card(const struct coll_call *call, struct coll_card *mine,
-                       const struct coll_card *theirs, int rank)
+/* What a child's record says goes into that of its parent. */
+static void merge_record(const struct coll_call *call, struct coll_record *mine,
+                         const struct coll_record *theirs, int rank)
 {
     int code = theirs->code, culprit = theirs->culprit;
     if (theirs->number != call->number || theirs->check != call->check) {
@@ -241,30 +253,30 @@ static void merge_card(const struct coll_call *call, struct coll_card *mine,
     mine->flags = theirs->flags > mine->flags ? theirs->flags : mine->flags;
 }
 
-void coll_read_card(struct poise_coll *coll, struct coll_call *call, int rank)
+void coll_read_record(struct poise_coll *coll, struct coll_call *call, int rank)
 {
-    const struct coll_card *card = coll_card(coll, rank, call->number);
-    if (card->number != call->number || card->check != call->check) {
+    const struct coll_record *record = coll_record(coll, rank, call->number);
+    if (record->number != call->number || record->check != call->check) {
         coll_fail(call, coll_differs(rank), rank);
-    } else if (card->code != 0) {
-        coll_fail(call, card->code, card->culprit);
+    } else if (record->code != 0) {
+        coll_fail(call, record->code, record->culprit);
     }
-    call->flags = card->flags > call->flags ? card->flags : call->flags;
+    call->flags = record->flags > call->flags ? record->flags : call->flags;
 }
 
 static uint64_t calls_of(const struct poise_coll *coll, int rank)
 {
-    const struct coll_card *cards = coll_seat(coll, rank)->cards;
-    uint64_t a = __atomic_load_n(&cards[0].number, __ATOMIC_ACQUIRE);
-    uint64_t b = __atomic_load_n(&cards[1].number, __ATOMIC_ACQUIRE);
+    const struct coll_record *records = coll_entry(coll, rank)->records;
+    uint64_t a = __atomic_load_n(&records[0].number, __ATOMIC_ACQUIRE);
+    uint64_t b = __atomic_load_n(&records[1].number, __ATOMIC_ACQUIRE);
     return a > b ? a : b;
 }
 
-static int32_t casts_ahead(const struct poise_coll *coll, int rank)
+static int32_t pieces_ahead(const struct poise_coll *coll, int rank)
 {
     uint32_t theirs =
-        __atomic_load_n(&coll_seat(coll, rank)->entered, __ATOMIC_ACQUIRE);
-    return (int32_t)(theirs - coll_seat(coll, coll->rank)->entered);
+        __atomic_load_n(&coll_entry(coll, rank)->entered, __ATOMIC_ACQUIRE);
+    return (int32_t)(theirs - coll_entry(coll, coll->rank)->entered);
 }
 
 /* A broadcast is numbered apart from the other calls, since its root does not
@@ -272,31 +284,32 @@ static int32_t casts_ahead(const struct poise_coll *coll, int rank)
  * another call; what may only have grown meanwhile is looked at last. */
 static bool is_elsewhere(const struct poise_coll *coll, int rank)
 {
-    if (calls_of(coll, rank) > coll->number && casts_ahead(coll, rank) < 0) {
+    if (calls_of(coll, rank) > coll->number && pieces_ahead(coll, rank) < 0) {
         return true;
     }
-    return casts_ahead(coll, rank) > 0 && calls_of(coll, rank) < coll->number;
+    return pieces_ahead(coll, rank) > 0 && calls_of(coll, rank) < coll->number;
 }
 
-/* While waiting in a cell: messages go on, and a rank of the cell that is in
- * another call, or has given up, is noticed. */
+/* While waiting in a group: messages go on, and a rank of the group that is in
+ * another call, or has failed, is noticed. */
 int coll_idle(void *arg)
 {
     struct poise_coll *coll = arg;
-    struct coll_card *mine = coll_card(coll, coll->rank, coll->number);
-    coll_letter_drain(coll);
-    for (int i = 0; i < coll->plan.cell_count; i++) {
-        int rank = coll->plan.cell[i];
-        struct coll_card *card = coll_card(coll, rank, coll->number);
-        if (__atomic_load_n(&card->number, __ATOMIC_ACQUIRE) == coll->number &&
-            __atomic_load_n(&card->check, __ATOMIC_RELAXED) != mine->check) {
+    struct coll_record *mine = coll_record(coll, coll->rank, coll->number);
+    coll_message_drain(coll);
+    for (int i = 0; i < coll->plan.group_count; i++) {
+        int rank = coll->plan.group[i];
+        struct coll_record *record = coll_record(coll, rank, coll->number);
+        if (__atomic_load_n(&record->number, __ATOMIC_ACQUIRE) ==
+                coll->number &&
+            __atomic_load_n(&record->check, __ATOMIC_RELAXED) != mine->check) {
             return coll_differs(rank);
         }
         if (is_elsewhere(coll, rank)) {
             return coll_differs(rank);
         }
         int32_t code =
-            __atomic_load_n(&coll_seat(coll, rank)->failed, __ATOMIC_ACQUIRE);
+            __atomic_load_n(&coll_entry(coll, rank)->failed, __ATOMIC_ACQUIRE);
         if (code != 0) {
             return poise_error_set(-code, "take part in a collective", NULL,
                                    "rank %d failed: %s", rank, strerror(-code));
@@ -305,47 +318,50 @@ int coll_idle(void *arg)
     return 0;
 }
 
-/* ---- up, inside a cell -------------------------------------------------- */
+/* ---- up, inside a group -------------------------------------------------- */
 
-static bool folds_here(const struct poise_coll *coll,
-                       const struct coll_call *call)
+static bool combines_here(const struct poise_coll *coll,
+                          const struct coll_call *call)
 {
-    return is_fold(call) && !(call->bytes >= SHARE_BYTES && coll->plan.flat &&
-                              coll->plan.cell_count > 1);
+    return is_reduction(call) &&
+           !(call->bytes >= SHARE_BYTES && coll->plan.flat &&
+             coll->plan.group_count > 1);
 }
 
-/* All children of `rank` in the cell have arrived. */
-static void fold_kids(struct poise_coll *coll, const struct coll_call *call,
-                      int rank)
+/* All children of `rank` in the group have arrived. */
+static void combine_children(struct poise_coll *coll,
+                             const struct coll_call *call, int rank)
 {
     const struct coll_plan *plan = &coll->plan;
-    struct coll_card *card = coll_card(coll, rank, call->number);
-    merge_card(call, card, card, rank);
+    struct coll_record *record = coll_record(coll, rank, call->number);
+    merge_record(call, record, record, rank);
     for (int k = plan->first[rank]; k < plan->split[rank]; k++) {
-        int kid = plan->kids[k];
-        merge_card(call, card, coll_card(coll, kid, call->number), kid);
-        if (card->code == 0 && folds_here(coll, call)) {
-            fold_bytes(call, coll_slot(coll, rank, call, call->bytes),
-                       coll_slot(coll, kid, call, call->bytes));
+        int child = plan->children[k];
+        merge_record(call, record, coll_record(coll, child, call->number),
+                     child);
+        if (record->code == 0 && combines_here(coll, call)) {
+            combine_bytes(call, coll_buffer(coll, rank, call, call->bytes),
+                          coll_buffer(coll, child, call, call->bytes));
         }
     }
 }
 
-/* Arrive at the joint of `rank`, which is not served; true: I go on from it. */
+/* Arrive at the tree node of `rank`, which is not served; true: I go on from
+ * it. */
 static bool arrive(struct poise_coll *coll, const struct coll_call *call,
                    int rank)
 {
     const struct coll_plan *plan = &coll->plan;
-    struct coll_seat *seat = coll_seat(coll, rank);
+    struct coll_entry *entry = coll_entry(coll, rank);
     uint32_t count = (uint32_t)(plan->split[rank] - plan->first[rank]) + 1;
     if (count == 1) {
         return true;
     }
-    if (__atomic_add_fetch(&seat->arrived, 1, __ATOMIC_ACQ_REL) < count) {
+    if (__atomic_add_fetch(&entry->arrived, 1, __ATOMIC_ACQ_REL) < count) {
         return false;
     }
-    __atomic_store_n(&seat->arrived, 0, __ATOMIC_RELAXED);
-    fold_kids(coll, call, rank);
+    __atomic_store_n(&entry->arrived, 0, __ATOMIC_RELAXED);
+    combine_children(coll, call, rank);
     return true;
 }
 
@@ -358,7 +374,7 @@ static bool climb(struct poise_coll *coll, const struct coll_call *call,
     while (rank != top) {
         rank = plan->tree->parent[rank];
         if (plan->served[rank]) {
-            coll_word_add(&coll_seat(coll, rank)->ready);
+            coll_word_add(&coll_entry(coll, rank)->ready);
             return false;
         }
         if (!arrive(coll, call, rank)) {
@@ -368,80 +384,82 @@ static bool climb(struct poise_coll *coll, const struct coll_call *call,
     return true;
 }
 
-/* Take what children of other cells send. */
-static void take_kids(struct poise_coll *coll, struct coll_call *call)
+/* Take what children of other groups send. */
+static void receive_children(struct poise_coll *coll, struct coll_call *call)
 {
     const struct coll_plan *plan = &coll->plan;
     int *sources = coll->sources, count = 0;
     for (int k = plan->split[coll->rank]; k < plan->first[coll->rank + 1];
          k++) {
-        if (goes_up(coll, call, plan->kids[k])) {
-            sources[count++] = plan->kids[k];
+        if (goes_up(coll, call, plan->children[k])) {
+            sources[count++] = plan->children[k];
         }
     }
     for (int done = 0; done < count; done++) {
-        struct coll_letter letter;
+        struct coll_message message;
         struct coll_range ranges[2];
         int which = 0;
         /* In the order of the tree, unless any order will do. */
-        int code = coll_letter_take(coll, call, &sources[done],
-                                    coll->reproducible ? 1 : count - done,
-                                    &which, &letter);
+        int code = coll_message_receive(coll, call, &sources[done],
+                                        coll->reproducible ? 1 : count - done,
+                                        &which, &message);
         if (code < 0) {
             return;
         }
-        int kid = sources[done + which];
+        int child = sources[done + which];
         sources[done + which] = sources[done];
-        int parts = edge_ranges(coll, call, kid, true, ranges);
-        if (!is_fold(call)) {
-            store(coll, call, &letter, ranges, parts);
-        } else if (letter_fits(call, &letter, ranges, parts)) {
-            fold_bytes(call, coll_slot(coll, coll->rank, call, call->bytes),
-                       letter.body);
+        int parts = edge_ranges(coll, call, child, true, ranges);
+        if (!is_reduction(call)) {
+            store(coll, call, &message, ranges, parts);
+        } else if (message_fits(call, &message, ranges, parts)) {
+            combine_bytes(call,
+                          coll_buffer(coll, coll->rank, call, call->bytes),
+                          message.body);
         }
-        coll_letter_free(&letter);
+        coll_message_free(&message);
     }
 }
 
-/* Wait for the ranks of my cell that join me. */
-static void await_kids(struct poise_coll *coll, struct coll_call *call)
+/* Wait for the ranks of my group that join me. */
+static void await_children(struct poise_coll *coll, struct coll_call *call)
 {
     const struct coll_plan *plan = &coll->plan;
-    struct coll_card *card = coll_card(coll, coll->rank, call->number);
+    struct coll_record *record = coll_record(coll, coll->rank, call->number);
     uint32_t count =
         (uint32_t)(plan->split[coll->rank] - plan->first[coll->rank]);
     coll->ready_seen += count;
     int code = count == 0 ? 0
                           : coll_word_wait(&coll->waiter,
-                                           &coll_seat(coll, coll->rank)->ready,
+                                           &coll_entry(coll, coll->rank)->ready,
                                            coll->ready_seen);
     if (code < 0) {
         coll_fail(call, code, coll->rank);
         return;
     }
-    fold_kids(coll, call, coll->rank);
-    if (card->code != 0) {
-        coll_fail(call, card->code, card->culprit);
+    combine_children(coll, call, coll->rank);
+    if (record->code != 0) {
+        coll_fail(call, record->code, record->culprit);
     }
-    call->flags = card->flags;
+    call->flags = record->flags;
 }
 
 /* ---- shares of a long vector -------------------------------------------- */
 
-/* Elements [from, to) of all values of the cell, folded as the tree says. */
-static void fold_share(struct poise_coll *coll, const struct coll_call *call,
-                       size_t from, size_t to)
+/* Elements [from, to) of all values of the group, combined as the tree says. */
+static void combine_share(struct poise_coll *coll, const struct coll_call *call,
+                          size_t from, size_t to)
 {
     const struct coll_plan *plan = &coll->plan;
     size_t width = coll_type_bytes(call->type);
-    for (int i = plan->cell_count - 1; i >= 0; i--) {
-        int rank = plan->cell[i];
+    for (int i = plan->group_count - 1; i >= 0; i--) {
+        int rank = plan->group[i];
         for (int k = plan->first[rank]; k < plan->split[rank]; k++) {
-            coll_fold(call->type, call->op,
-                      coll_slot(coll, rank, call, call->bytes) + from * width,
-                      coll_slot(coll, plan->kids[k], call, call->bytes) +
-                          from * width,
-                      to - from);
+            coll_combine(
+                call->type, call->op,
+                coll_buffer(coll, rank, call, call->bytes) + from * width,
+                coll_buffer(coll, plan->children[k], call, call->bytes) +
+                    from * width,
+                to - from);
         }
     }
 }
@@ -449,32 +467,33 @@ static void fold_share(struct poise_coll *coll, const struct coll_call *call,
 static int share(struct poise_coll *coll, struct coll_call *call)
 {
     const struct coll_plan *plan = &coll->plan;
-    int code = coll_gate_pass(&coll->waiter,
-                              &coll_seat(coll, plan->top[coll->rank])->gate,
-                              (uint32_t)plan->cell_count);
+    int code = coll_barrier_pass(
+        &coll->waiter, &coll_entry(coll, plan->top[coll->rank])->barrier,
+        (uint32_t)plan->group_count);
     if (code < 0) {
         return code;
     }
-    for (int i = 0; i < plan->cell_count; i++) {
-        /* Nobody writes to cards here; the joints name who differs. */
-        const struct coll_card *card =
-            coll_card(coll, plan->cell[i], call->number);
-        if (card->check != call->check || card->number != call->number) {
+    for (int i = 0; i < plan->group_count; i++) {
+        /* Nobody writes to records here; the walk up names a rank that differs.
+         */
+        const struct coll_record *record =
+            coll_record(coll, plan->group[i], call->number);
+        if (record->check != call->check || record->number != call->number) {
             return 0;
         }
     }
     size_t width = coll_type_bytes(call->type);
     size_t count = call->bytes / width, step = BLOCK_BYTES / width;
-    size_t parts = (size_t)plan->cell_count, me = (size_t)plan->cell_index;
+    size_t parts = (size_t)plan->group_count, me = (size_t)plan->group_index;
     size_t to = count / parts * (me + 1) + count % parts * (me + 1) / parts;
     size_t from = count / parts * me + count % parts * me / parts;
     for (; from < to; from += step) {
-        fold_share(coll, call, from, from + step < to ? from + step : to);
+        combine_share(coll, call, from, from + step < to ? from + step : to);
     }
     return 0;
 }
 
-/* ---- between cells ------------------------------------------------------ */
+/* ---- between groups ------------------------------------------------------ */
 
 static void apply_stage(struct poise_coll *coll, struct coll_call *call,
                         int (*stage)(void *arg, void *data, size_t bytes))
@@ -482,14 +501,15 @@ static void apply_stage(struct poise_coll *coll, struct coll_call *call,
     bool has_value = call->kind == COLL_ALLREDUCE ||
                      call->kind == COLL_REDUCE || call->kind == COLL_BROADCAST;
     if (stage && has_value && call->code == 0) {
-        int code = stage(coll->stage.arg, coll_board(coll, call), call->bytes);
+        int code = stage(coll->stage.arg, coll_items(coll, call), call->bytes);
         if (code < 0) {
             coll_fail(call, code, coll->rank);
         }
     }
 }
 
-static void meet_parent(struct poise_coll *coll, struct coll_call *call)
+static void exchange_with_parent(struct poise_coll *coll,
+                                 struct coll_call *call)
 {
     struct coll_range ranges[2];
     int parent = coll->plan.tree->parent[coll->rank], which = 0;
@@ -499,76 +519,77 @@ static void meet_parent(struct poise_coll *coll, struct coll_call *call)
         send_ranges(coll, call, parent, ranges, count);
     }
     if (goes_down(coll, call, coll->rank)) {
-        struct coll_letter letter;
-        if (coll_letter_take(coll, call, &parent, 1, &which, &letter) == 0) {
+        struct coll_message message;
+        if (coll_message_receive(coll, call, &parent, 1, &which, &message) ==
+            0) {
             int count = edge_ranges(coll, call, coll->rank, false, ranges);
-            store(coll, call, &letter, ranges, count);
-            coll_letter_free(&letter);
+            store(coll, call, &message, ranges, count);
+            coll_message_free(&message);
             apply_stage(coll, call, coll->stage.from_root);
         }
     }
 }
 
-/* Fold the values of all roots in their order: mine is on the board. */
-static void fold_roots(struct poise_coll *coll, struct coll_call *call,
-                       struct coll_letter *letters)
+/* Fold the values of all roots in their order: mine is on the items. */
+static void combine_roots(struct poise_coll *coll, struct coll_call *call,
+                          struct coll_message *messages)
 {
     const struct coll_plan *plan = &coll->plan;
     struct coll_range all = {0, call->bytes};
-    char *board = coll_board(coll, call);
+    char *items = coll_items(coll, call);
     poise_buf_reset(&coll->scratch);
-    if (poise_buf_append(&coll->scratch, board, call->bytes) < 0) {
+    if (poise_buf_append(&coll->scratch, items, call->bytes) < 0) {
         coll_fail(call, -ENOMEM, coll->rank);
         return;
     }
     for (int i = 0; i < plan->root_count && call->bytes > 0; i++) {
         const char *value = coll->scratch.data;
         if (i != plan->root_index) {
-            if (!letter_fits(call, &letters[i], &all, 1)) {
+            if (!message_fits(call, &messages[i], &all, 1)) {
                 return;
             }
-            value = letters[i].body;
+            value = messages[i].body;
         }
         if (i == 0) {
-            memcpy(board, value, call->bytes);
+            memcpy(items, value, call->bytes);
         } else {
-            fold_bytes(call, board, value);
+            combine_bytes(call, items, value);
         }
     }
 }
 
-static void take_roots(struct poise_coll *coll, struct coll_call *call,
-                       struct coll_letter *letters)
+static void receive_roots(struct poise_coll *coll, struct coll_call *call,
+                          struct coll_message *messages)
 {
     const struct coll_plan *plan = &coll->plan;
     struct coll_range ranges[2];
-    int which = 0, taken = 0;
+    int which = 0, received = 0;
     for (int i = 0; i < plan->root_count; i++) {
         if (i == plan->root_index ||
             !goes_between(coll, call, plan->roots[i], coll->rank)) {
             continue;
         }
-        if (coll_letter_take(coll, call, &plan->roots[i], 1, &which,
-                             &letters[i]) < 0) {
+        if (coll_message_receive(coll, call, &plan->roots[i], 1, &which,
+                                 &messages[i]) < 0) {
             return;
         }
-        taken++;
-        if (!is_fold(call)) {
+        received++;
+        if (!is_reduction(call)) {
             int count =
                 root_ranges(coll, call, plan->roots[i], coll->rank, ranges);
-            store(coll, call, &letters[i], ranges, count);
+            store(coll, call, &messages[i], ranges, count);
         }
     }
-    if (taken > 0 && is_fold(call) && call->code == 0) {
-        fold_roots(coll, call, letters);
+    if (received > 0 && is_reduction(call) && call->code == 0) {
+        combine_roots(coll, call, messages);
     }
 }
 
-static void meet_roots(struct poise_coll *coll, struct coll_call *call)
+static void exchange_with_roots(struct poise_coll *coll, struct coll_call *call)
 {
     const struct coll_plan *plan = &coll->plan;
-    struct coll_letter *letters = coll->letters;
-    memset(letters, 0, (size_t)plan->root_count * sizeof *letters);
+    struct coll_message *messages = coll->messages;
+    memset(messages, 0, (size_t)plan->root_count * sizeof *messages);
     for (int i = 0; i < plan->root_count; i++) {
         struct coll_range ranges[2];
         if (i == plan->root_index ||
@@ -578,9 +599,9 @@ static void meet_roots(struct poise_coll *coll, struct coll_call *call)
         int count = root_ranges(coll, call, coll->rank, plan->roots[i], ranges);
         send_ranges(coll, call, plan->roots[i], ranges, count);
     }
-    take_roots(coll, call, letters);
+    receive_roots(coll, call, messages);
     for (int i = 0; i < plan->root_count; i++) {
-        coll_letter_free(&letters[i]);
+        coll_message_free(&messages[i]);
     }
 }
 
@@ -590,64 +611,64 @@ static void send_down(struct poise_coll *coll, struct coll_call *call)
     for (int k = plan->split[coll->rank]; k < plan->first[coll->rank + 1];
          k++) {
         struct coll_range ranges[2];
-        int kid = plan->kids[k];
-        if (goes_down(coll, call, kid)) {
-            int count = edge_ranges(coll, call, kid, false, ranges);
-            send_ranges(coll, call, kid, ranges, count);
+        int child = plan->children[k];
+        if (goes_down(coll, call, child)) {
+            int count = edge_ranges(coll, call, child, false, ranges);
+            send_ranges(coll, call, child, ranges, count);
         }
     }
 }
 
 /* ---- the call ----------------------------------------------------------- */
 
-/* What my cell's top says in the end. */
+/* What my group's top says in the end. */
 static void read_top(struct poise_coll *coll, struct coll_call *call)
 {
-    const struct coll_card *card =
-        coll_card(coll, coll->plan.top[coll->rank], call->number);
-    call->flags = card->flags;
-    if (card->code != 0) {
-        coll_fail(call, card->code, card->culprit);
+    const struct coll_record *record =
+        coll_record(coll, coll->plan.top[coll->rank], call->number);
+    call->flags = record->flags;
+    if (record->code != 0) {
+        coll_fail(call, record->code, record->culprit);
     }
 }
 
 static void serve_top(struct poise_coll *coll, struct coll_call *call)
 {
-    struct coll_card *card = coll_card(coll, coll->rank, call->number);
+    struct coll_record *record = coll_record(coll, coll->rank, call->number);
     if (coll->plan.tree->parent[coll->rank] >= 0) {
-        meet_parent(coll, call);
+        exchange_with_parent(coll, call);
     } else if (coll->plan.root_count > 1) {
-        meet_roots(coll, call);
+        exchange_with_roots(coll, call);
     }
     send_down(coll, call);
-    card->code = call->code;
-    card->culprit = call->culprit;
-    card->flags = call->flags;
+    record->code = call->code;
+    record->culprit = call->culprit;
+    record->flags = call->flags;
 }
 
-/* True: my cell is complete, and I have to release it. */
+/* True: my group is complete, and I have to release it. */
 static bool go_up(struct poise_coll *coll, struct coll_call *call)
 {
     const struct coll_plan *plan = &coll->plan;
     int me = coll->rank;
     if (plan->served[me]) {
-        struct coll_card *card = coll_card(coll, me, call->number);
-        await_kids(coll, call);
-        take_kids(coll, call);
+        struct coll_record *record = coll_record(coll, me, call->number);
+        await_children(coll, call);
+        receive_children(coll, call);
         if (plan->top[me] == me) {
             serve_top(coll, call);
             return true;
         }
-        card->code = call->code;
-        card->culprit = call->culprit;
-        card->flags = call->flags;
+        record->code = call->code;
+        record->culprit = call->culprit;
+        record->flags = call->flags;
         return climb(coll, call, me);
     }
     return arrive(coll, call, me) && climb(coll, call, me);
 }
 
-/* Tell all who may wait for a message of mine that none will come. */
-static void tell_failure(struct poise_coll *coll, const struct coll_call *call)
+/* Let all that may wait for a message of mine know that none will come. */
+static void send_failure(struct poise_coll *coll, const struct coll_call *call)
 {
     const struct coll_plan *plan = &coll->plan;
     int me = coll->rank, parent = plan->tree->parent[me];
@@ -655,30 +676,30 @@ static void tell_failure(struct poise_coll *coll, const struct coll_call *call)
         return;
     }
     if (plan->top[me] == me && parent >= 0) {
-        coll_letter_send(coll, call, parent, NULL, NULL, 0);
+        coll_message_send(coll, call, parent, NULL, NULL, 0);
     }
     for (int i = 0; i < plan->root_count && parent < 0; i++) {
         if (i != plan->root_index) {
-            coll_letter_send(coll, call, plan->roots[i], NULL, NULL, 0);
+            coll_message_send(coll, call, plan->roots[i], NULL, NULL, 0);
         }
     }
     for (int k = plan->split[me]; k < plan->first[me + 1]; k++) {
-        coll_letter_send(coll, call, plan->kids[k], NULL, NULL, 0);
+        coll_message_send(coll, call, plan->children[k], NULL, NULL, 0);
     }
 }
 
 int coll_finish(struct poise_coll *coll, struct coll_call *call)
 {
     coll->stats.calls++;
-    int code = coll_letter_flush(coll);
+    int code = coll_message_flush(coll);
     if (code < 0) {
         coll_fail(call, code, coll->rank);
     }
     if (call->code != 0) {
         coll->broken = call->code;
-        __atomic_store_n(&coll_seat(coll, coll->rank)->failed, call->code,
+        __atomic_store_n(&coll_entry(coll, coll->rank)->failed, call->code,
                          __ATOMIC_RELEASE);
-        tell_failure(coll, call);
+        send_failure(coll, call);
         if (poise_error_last()->code != -call->code) {
             poise_error_set(-call->code, "take part in a collective", NULL,
                             "rank %d failed: %s", call->culprit,
@@ -699,8 +720,8 @@ int coll_run(struct poise_coll *coll, struct coll_call *call)
     struct poise_trace_ring *ring = poise_trace_current();
     poise_trace_emit(ring, POISE_TRACE_COLL_ENTER, (uint32_t)call->kind,
                      call->number, call->bytes);
-    coll_show_card(coll, call);
-    if (is_fold(call) && !folds_here(coll, call)) {
+    coll_show_record(coll, call);
+    if (is_reduction(call) && !combines_here(coll, call)) {
         int code = share(coll, call);
         if (code < 0) {
             coll_fail(call, code, me);
@@ -710,10 +731,11 @@ int coll_run(struct poise_coll *coll, struct coll_call *call)
     if (go_up(coll, call)) {
         poise_trace_emit(ring, POISE_TRACE_COLL_LAST, (uint32_t)call->kind,
                          call->number, (uint64_t)top);
-        coll_word_set(&coll_seat(coll, top)->release, (uint32_t)call->number);
+        coll_word_set(&coll_entry(coll, top)->release, (uint32_t)call->number);
     } else {
-        int code = coll_word_wait(&coll->waiter, &coll_seat(coll, top)->release,
-                                  (uint32_t)call->number);
+        int code =
+            coll_word_wait(&coll->waiter, &coll_entry(coll, top)->release,
+                           (uint32_t)call->number);
         if (code < 0) {
             coll_fail(call, code, me);
         }

@@ -261,8 +261,8 @@ static int result(enum entry entry, MPI_Comm comm, int code)
 /* ---- types and operations ----------------------------------------------- */
 
 /* Both are the same on all ranks. */
-static bool can_fold(enum entry entry, MPI_Datatype type, MPI_Op op,
-                     enum poise_coll_type *t, enum poise_coll_op *o)
+static bool can_combine(enum entry entry, MPI_Datatype type, MPI_Op op,
+                        enum poise_coll_type *t, enum poise_coll_op *o)
 {
     bool real =
         preload_type_of(type, t) && (*t == POISE_FLOAT || *t == POISE_DOUBLE);
@@ -393,9 +393,10 @@ EXPORT int MPI_Bcast(void *buffer, int number, MPI_Datatype type, int root,
 }
 
 /* An allreduce over trees, or what a rule says. */
-static int fold_all(struct poise_coll *coll, const void *site, const void *in,
-                    void *out, int number, enum poise_coll_type type,
-                    enum poise_coll_op op, MPI_Comm comm)
+static int combine_all(struct poise_coll *coll, const void *site,
+                       const void *in, void *out, int number,
+                       enum poise_coll_type type, enum poise_coll_op op,
+                       MPI_Comm comm)
 {
     struct state *state =
         rules_exist() && rules_fit(number, type, op) ? find_state(comm) : NULL;
@@ -412,21 +413,21 @@ static int allreduce(const void *site, const void *in, void *out, int number,
     enum poise_coll_op o;
     char given[8];
     struct poise_coll *coll = NULL;
-    bool folds = can_fold(ALLREDUCE, type, op, &t, &o);
+    bool combines = can_combine(ALLREDUCE, type, op, &t, &o);
     bool records =
-        !inside && folds && record_wanted() && rules_fit(number, t, o);
+        !inside && combines && record_wanted() && rules_fit(number, t, o);
     int code;
     if (records) {
         memcpy(given, in == MPI_IN_PLACE ? out : in, sizeof given);
     }
-    if (folds) {
+    if (combines) {
         coll = trees(ALLREDUCE, comm, bytes_of(number, type));
     }
     if (coll) {
         inside++;
         code = result(ALLREDUCE, comm,
-                      fold_all(coll, site, in == MPI_IN_PLACE ? out : in, out,
-                               number, t, o, comm));
+                      combine_all(coll, site, in == MPI_IN_PLACE ? out : in,
+                                  out, number, t, o, comm));
     } else {
         code = PMPI_Allreduce(in, out, number, type, op, comm);
     }
@@ -451,7 +452,7 @@ EXPORT int MPI_Reduce(const void *in, void *out, int number, MPI_Datatype type,
     enum poise_coll_type t;
     enum poise_coll_op o;
     struct poise_coll *coll = NULL;
-    if (can_fold(REDUCE, type, op, &t, &o)) {
+    if (can_combine(REDUCE, type, op, &t, &o)) {
         coll = trees(REDUCE, comm, bytes_of(number, type));
     }
     if (!coll) {
@@ -472,7 +473,7 @@ static void *item_at(void *buffer, int i, int number, MPI_Datatype type)
 }
 
 /* From one rank's item to plain bytes. `whole`: the item of `rank` in a buffer
- * of all items, for who passed MPI_IN_PLACE. */
+ * of all items, for a rank that passed MPI_IN_PLACE. */
 struct item {
     const void *buffer;
     int number;

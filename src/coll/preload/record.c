@@ -1,8 +1,8 @@
 /*
  * A recording run: call sites of MPI_Allreduce that reduce one value, with what
  * was given and what came out, so that rules can be made of them. Rank 0 writes
- * a rules file in which everything is a comment: only who knows the program
- * can say what its loop compares with.
+ * a rules file in which everything is a comment: only a person who knows the
+ * program can say what its loop compares with.
  */
 #include "rules.h"
 

@@ -8,7 +8,7 @@
  * double or int64, TEST > >= < <= or ==, and SIGN any (if it is not said),
  * not-negative or not-positive.
  *
- * Who is at another call site than the others cannot know it, so all allreduces
+ * A rank at another call site than the others cannot know it, so all allreduces
  * of that shape on a communicator go through one sequence, by a rule or
  * without a test; ranks that differ are found out there.
  */

@@ -52,8 +52,8 @@ int poise_coll_tree_parent(const struct poise_coll_tree *tree, int rank)
     return tree->parent[rank];
 }
 
-/* Each walk upwards stops at what an earlier walk has seen; who meets its own
- * marks goes round in a circle. */
+/* Each walk upwards stops at what an earlier walk has seen; one that meets its
+ * own marks goes round in a circle. */
 int coll_tree_check(const struct poise_coll_tree *tree, const char *name,
                     const int *lines)
 {

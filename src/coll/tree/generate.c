@@ -69,13 +69,13 @@ static void join_units(struct poise_coll_tree *tree,
     for (int site = 0; site < (by_site ? sites : 1); site++) {
         int count = 0;
         for (int rank = 0; rank < tree->size; rank++) {
-            struct poise_seat seat = poise_world_seat(world, rank);
-            if (by_site && seat.site != site) {
+            struct poise_seat entry = poise_world_seat(world, rank);
+            if (by_site && entry.site != site) {
                 continue;
             }
             int lowest = 0;
             while (lowest < count &&
-                   poise_world_seat(world, list[lowest]).node != seat.node) {
+                   poise_world_seat(world, list[lowest]).node != entry.node) {
                 lowest++;
             }
             if (lowest < count) {

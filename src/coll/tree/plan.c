@@ -1,5 +1,5 @@
 /*
- * What one rank derives from a tree: children, cells, preorder.
+ * What one rank derives from a tree: children, groups, preorder.
  */
 #include "coll/tree/plan.h"
 
@@ -35,7 +35,7 @@ static int check_shared(const struct poise_world *world,
     return 0;
 }
 
-/* Children by counting, in two rounds: those of the cell, then the others. */
+/* Children by counting, in two rounds: those of the group, then the others. */
 static void list_kids(const struct poise_world *world, const bool *staged,
                       struct coll_plan *plan, int *fill)
 {
@@ -54,7 +54,7 @@ static void list_kids(const struct poise_world *world, const bool *staged,
             int parent = tree->parent[rank];
             if (parent >= 0 &&
                 is_shared(world, tree, staged, rank) == (round == 0)) {
-                plan->kids[fill[parent]++] = rank;
+                plan->children[fill[parent]++] = rank;
             }
         }
         for (int rank = 0; rank < plan->size && round == 0; rank++) {
@@ -79,7 +79,7 @@ static void number_ranks(const struct poise_world *world, const bool *staged,
     for (int i = 0; i < count; i++) {
         for (int k = plan->first[queue[i]]; k < plan->first[queue[i] + 1];
              k++) {
-            queue[count++] = plan->kids[k];
+            queue[count++] = plan->children[k];
         }
     }
     for (int i = count - 1; i >= 0; i--) {
@@ -99,14 +99,14 @@ static void number_ranks(const struct poise_world *world, const bool *staged,
         plan->order[plan->at[rank]] = rank;
         int at = plan->at[rank] + 1;
         for (int k = plan->first[rank]; k < plan->first[rank + 1]; k++) {
-            plan->at[plan->kids[k]] = at;
-            at += plan->end[plan->kids[k]];
+            plan->at[plan->children[k]] = at;
+            at += plan->end[plan->children[k]];
         }
         plan->end[rank] += plan->at[rank];
     }
 }
 
-static void find_cell(struct coll_plan *plan, int me)
+static void find_group(struct coll_plan *plan, int me)
 {
     plan->flat = true;
     for (int i = 0; i < plan->size; i++) {
@@ -120,10 +120,10 @@ static void find_cell(struct coll_plan *plan, int me)
             continue;
         }
         if (rank == me) {
-            plan->cell_index = plan->cell_count;
+            plan->group_index = plan->group_count;
         }
         plan->flat = plan->flat && (!messages || rank == plan->top[me]);
-        plan->cell[plan->cell_count++] = rank;
+        plan->group[plan->group_count++] = rank;
     }
     for (int i = 0; i < plan->root_count; i++) {
         if (coll_plan_above(plan, plan->roots[i], me)) {
@@ -145,25 +145,25 @@ int coll_plan_make(const struct poise_world *world,
     plan.tree = coll_tree_copy(tree);
     plan.first = poise_alloc(size + 1, sizeof(int));
     plan.split = poise_alloc(size, sizeof(int));
-    plan.kids = poise_alloc(size, sizeof(int));
+    plan.children = poise_alloc(size, sizeof(int));
     plan.served = poise_alloc(size, sizeof(bool));
     plan.top = poise_alloc(size, sizeof(int));
     plan.order = poise_alloc(size, sizeof(int));
     plan.at = poise_alloc(size, sizeof(int));
     plan.end = poise_alloc(size, sizeof(int));
     plan.roots = poise_alloc(size, sizeof(int));
-    plan.cell = poise_alloc(size, sizeof(int));
+    plan.group = poise_alloc(size, sizeof(int));
     int *space = poise_alloc(size, sizeof(int));
-    if (!plan.tree || !plan.first || !plan.split || !plan.kids ||
+    if (!plan.tree || !plan.first || !plan.split || !plan.children ||
         !plan.served || !plan.top || !plan.order || !plan.at || !plan.end ||
-        !plan.roots || !plan.cell || !space) {
+        !plan.roots || !plan.group || !space) {
         coll_plan_free(&plan);
         free(space);
         return -ENOMEM;
     }
     list_kids(world, staged, &plan, space);
     number_ranks(world, staged, &plan, space);
-    find_cell(&plan, poise_world_rank(world));
+    find_group(&plan, poise_world_rank(world));
     free(space);
     *out = plan;
     return 0;
@@ -174,13 +174,13 @@ void coll_plan_free(struct coll_plan *plan)
     poise_coll_tree_free(plan->tree);
     free(plan->first);
     free(plan->split);
-    free(plan->kids);
+    free(plan->children);
     free(plan->served);
     free(plan->top);
     free(plan->order);
     free(plan->at);
     free(plan->end);
     free(plan->roots);
-    free(plan->cell);
+    free(plan->group);
     *plan = (struct coll_plan){0};
 }

@@ -23,26 +23,26 @@ int coll_tree_check(const struct poise_coll_tree *tree, const char *name,
 /* ---- plans ---- */
 
 /*
- * A tree as the ranks walk it. A cell is the ranks that are joined by shared
- * memory; its top is the one that joins no other of them. Between cells there
- * are messages, and a joint that takes part in these is served: its owner must
- * come itself, while elsewhere whoever arrives last goes on.
+ * A tree as the ranks walk it. A group is the ranks that are joined by shared
+ * memory; its top is the one that joins no other of them. Between groups there
+ * are messages, and a tree node that takes part in these is served: its owner
+ * must come itself, while elsewhere the rank that arrives last goes on.
  */
 struct coll_plan {
     struct poise_coll_tree *tree; /* owned */
     int size;
-    /* Children of r: kids[first[r]..first[r + 1]), those in its cell before
-     * `split[r]`, by rank; the others behind it. */
-    int *first, *split, *kids;
+    /* Children of r: children[first[r]..first[r + 1]), those in its group
+     * before `split[r]`, by rank; the others behind it. */
+    int *first, *split, *children;
     bool *served; /* [size] */
-    int *top;     /* [size]: of the rank's cell */
+    int *top;     /* [size]: of the rank's group */
     /* Ranks in preorder: order[at[r]] == r, r's subtree is at[r]..end[r]. */
     int *order, *at, *end;
     int *roots;
     int root_count, root_index; /* mine: of the root above me */
-    int *cell;                  /* ranks of my cell in preorder, owned */
-    int cell_count, cell_index;
-    bool flat; /* no rank of my cell but its top has messages */
+    int *group;                 /* ranks of my group in preorder, owned */
+    int group_count, group_index;
+    bool flat; /* no rank of my group but its top has messages */
 };
 
 int coll_plan_make(const struct poise_world *world,

@@ -24,8 +24,8 @@
 #define MADV_COLLAPSE 25
 #endif
 
-/* What each rank tells of itself. */
-struct card {
+/* What each rank says of itself. */
+struct record {
     int32_t pid, fd; /* fd: of the node's file, -1 if I do not make it */
     int64_t code;    /* 0, or why I cannot */
     uint64_t inode;  /* of the file */
@@ -41,7 +41,7 @@ static size_t page_round(size_t bytes)
 
 /* ---- making the file ---------------------------------------------------- */
 
-static int make_file(size_t bytes, struct card *card)
+static int make_file(size_t bytes, struct record *record)
 {
     struct stat st;
     int code = poise_fault_check(POISE_FAULT_OPEN);
@@ -55,14 +55,15 @@ static int make_file(size_t bytes, struct card *card)
         return poise_error_set(code, DOING, NULL, "%zu bytes: %s", bytes,
                                strerror(code));
     }
-    card->fd = fd;
-    card->inode = st.st_ino;
-    card->bytes = bytes;
+    record->fd = fd;
+    record->inode = st.st_ino;
+    record->bytes = bytes;
     return 0;
 }
 
 /* Open the file of the node's first rank. */
-static int open_file(const struct card *first, int rank, size_t bytes, int *out)
+static int open_file(const struct record *first, int rank, size_t bytes,
+                     int *out)
 {
     char path[64];
     struct stat st;
@@ -93,9 +94,9 @@ static int open_file(const struct card *first, int rank, size_t bytes, int *out)
 
 /* ---- who takes part ----------------------------------------------------- */
 
-/* Everybody's card to everybody; cards[r] is rank r's. */
-static int exchange_cards(struct poise_world *world, const struct card *mine,
-                          struct card *cards)
+/* Everybody's record to everybody; records[r] is rank r's. */
+static int exchange_records(struct poise_world *world,
+                            const struct record *mine, struct record *records)
 {
     struct poise_buf all = {0};
     int size = poise_world_size(world);
@@ -110,19 +111,19 @@ static int exchange_cards(struct poise_world *world, const struct card *mine,
     for (int rank = 0; rank < size && code == 0; rank++) {
         size_t len;
         const void *blob = poise_reader_blob(&reader, &len);
-        if (!blob || len != sizeof *cards) {
+        if (!blob || len != sizeof *records) {
             code = poise_error_set(EBADMSG, DOING, NULL,
                                    "rank %d did not say where it is", rank);
             break;
         }
-        memcpy(&cards[rank], blob, sizeof *cards);
+        memcpy(&records[rank], blob, sizeof *records);
     }
     poise_buf_free(&all);
     return code;
 }
 
 /* The node's ranks, and whether they are more than its processors. */
-static int know_peers(struct poise_world *world, const struct card *cards,
+static int know_peers(struct poise_world *world, const struct record *records,
                       struct coll_segment *segment)
 {
     const int *ranks;
@@ -136,8 +137,8 @@ static int know_peers(struct poise_world *world, const struct card *cards,
     }
     for (int i = 0; i < segment->count; i++) {
         segment->peers[i] = (struct coll_peer){
-            .rank = ranks[i], .pid = cards[ranks[i]].pid, .pidfd = -1};
-        CPU_OR(&cpus, &cpus, &cards[ranks[i]].cpus);
+            .rank = ranks[i], .pid = records[ranks[i]].pid, .pidfd = -1};
+        CPU_OR(&cpus, &cpus, &records[ranks[i]].cpus);
         if (ranks[i] == poise_world_rank(world)) {
             segment->index = i;
         }
@@ -202,12 +203,12 @@ void coll_segment_huge(struct coll_segment *segment)
     }
 }
 
-static int join(struct poise_world *world, const struct card *mine,
-                struct card *cards, struct coll_segment *segment)
+static int join(struct poise_world *world, const struct record *mine,
+                struct record *records, struct coll_segment *segment)
 {
-    int code = exchange_cards(world, mine, cards);
+    int code = exchange_records(world, mine, records);
     if (code == 0) {
-        code = know_peers(world, cards, segment);
+        code = know_peers(world, records, segment);
     }
     if (code < 0) {
         return code;
@@ -216,12 +217,12 @@ static int join(struct poise_world *world, const struct card *mine,
     if (segment->index == 0) {
         segment->fd = mine->fd;
         code = (int)mine->code;
-    } else if (cards[first].code != 0) {
-        code = poise_error_set((int)-cards[first].code, DOING, NULL,
+    } else if (records[first].code != 0) {
+        code = poise_error_set((int)-records[first].code, DOING, NULL,
                                "rank %d failed: %s", first,
-                               strerror((int)-cards[first].code));
+                               strerror((int)-records[first].code));
     } else {
-        code = open_file(&cards[first], first, segment->bytes, &segment->fd);
+        code = open_file(&records[first], first, segment->bytes, &segment->fd);
     }
     return code == 0 ? map_file(segment) : code;
 }
@@ -230,7 +231,7 @@ int coll_segment_create(struct poise_world *world, size_t bytes,
                         struct coll_segment *out)
 {
     struct coll_segment segment = {.fd = -1, .bytes = page_round(bytes)};
-    struct card mine = {.pid = (int)getpid(), .fd = -1};
+    struct record mine = {.pid = (int)getpid(), .fd = -1};
     CPU_ZERO(&mine.cpus);
     if (sched_getaffinity(0, sizeof mine.cpus, &mine.cpus) < 0) {
         /* More processors than a set can hold. */
@@ -239,14 +240,14 @@ int coll_segment_create(struct poise_world *world, size_t bytes,
     if (poise_world_is_root(world, POISE_LEVEL_NODE)) {
         mine.code = make_file(segment.bytes, &mine);
     }
-    struct card *cards =
-        poise_alloc((size_t)poise_world_size(world), sizeof *cards);
-    int code = poise_world_agree(world, cards ? 0 : -ENOMEM);
+    struct record *records =
+        poise_alloc((size_t)poise_world_size(world), sizeof *records);
+    int code = poise_world_agree(world, records ? 0 : -ENOMEM);
     if (code == 0) {
-        code = join(world, &mine, cards, &segment);
+        code = join(world, &mine, records, &segment);
         code = poise_world_agree(world, code);
     }
-    free(cards);
+    free(records);
     if (code < 0) {
         if (segment.fd < 0 && mine.fd >= 0) {
             close(mine.fd);

@@ -31,23 +31,24 @@ static inline bool coll_word_reached(const struct coll_word *word,
 /* Until the word reached `target`. 0 or -EOWNERDEAD. */
 int coll_word_wait(const struct coll_waiter *waiter, struct coll_word *word,
                    uint32_t target);
-/* Set it to `value` and wake who sleeps. */
+/* Set it to `value` and wake the sleepers. */
 void coll_word_set(struct coll_word *word, uint32_t value);
 /* The same without waiting until others see it, which is a good part of a short
- * call; who falls asleep at this very moment finds it a little later. */
+ * call; a rank that falls asleep at this very moment finds it a little later.
+ */
 void coll_word_post(struct coll_word *word, uint32_t value);
 /* The same, adding one; returns the new value. */
 uint32_t coll_word_add(struct coll_word *word);
 
 /* A barrier among all ranks of a segment: zeroed memory in it. */
-struct coll_gate {
+struct coll_barrier {
     uint32_t arrived; /* __atomic access */
     char apart[COLL_LINE - sizeof(uint32_t)];
     struct coll_word open; /* how often it opened */
     char behind[COLL_LINE - sizeof(struct coll_word)];
 };
-/* `count` ranks meet. */
-int coll_gate_pass(const struct coll_waiter *waiter, struct coll_gate *gate,
-                   uint32_t count);
+/* Wait until `count` ranks have come. */
+int coll_barrier_pass(const struct coll_waiter *waiter,
+                      struct coll_barrier *barrier, uint32_t count);
 
 #endif

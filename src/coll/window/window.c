@@ -6,8 +6,18 @@
  * parts of one group and one colour. With one colour that is the leaders'
  * exchange; with as many as the smallest group has members, the parallel one.
  *
+ * Who may write what, where memory is shared: until the barrier of `enter` each
+ * rank its own part of the next copy; between it and the barrier of `leave`
+ * member c of a group the parts of colour c of other groups. Nobody writes a
+ * part of the copy that is current. With two copies the next one was the
+ * current one before the last exchange, which all ranks of the node have
+ * entered: none reads it any more. With one, ranks must not write before all
+ * have read, which is the caller's to see to. A rank that leaves for good sets
+ * `gone` and sends TAG_GONE; ranks that wait look at both.
+ *
  * Large blocks go round a ring, so that each link carries each block once;
- * small ones straight to everybody, which takes one latency.
+ * small ones straight to everybody, which takes one latency. At most two
+ * exchanges are under way at a time, so tags say the parity.
  */
 #include "internal.h"
 
@@ -20,7 +30,7 @@
 #define DOING "exchange parts of a shared window"
 /* Blocks up to this length go straight. */
 #define DIRECT_BYTES 4096
-#define GATE_BYTES 4096
+#define BARRIER_BYTES 4096
 /* Tags: the step, and which of two exchanges that may be under way. */
 #define TAG_STEPS 1024
 #define TAG_PART (2 * TAG_STEPS)
@@ -30,11 +40,11 @@
 _Static_assert(TAG_GONE < POISE_TAG_USER, "tags of rooms");
 
 /* At the beginning of what a node shares. */
-struct meeting {
-    struct coll_gate gate;
+struct head {
+    struct coll_barrier barrier;
     uint32_t gone; /* __atomic: a rank of the node has abandoned the window */
 };
-_Static_assert(sizeof(struct meeting) <= GATE_BYTES, "place for the gate");
+_Static_assert(sizeof(struct head) <= BARRIER_BYTES, "place for the barrier");
 
 struct poise_coll_window {
     struct poise_world *world; /* of its own, for messages; NULL: no messages */
@@ -48,7 +58,7 @@ struct poise_coll_window {
     bool direct;
     struct coll_segment segment; /* without memory where nothing is shared */
     struct coll_waiter waiter;
-    struct meeting *meeting;
+    struct head *head;
     bool abandoned;  /* by this rank */
     bool left;       /* by another */
     int lost;        /* code, since a message could not be kept */
@@ -116,7 +126,7 @@ static int check_left(const struct poise_coll_window *window)
     }
     if (window->left ||
         (is_shared(window) &&
-         __atomic_load_n(&window->meeting->gone, __ATOMIC_ACQUIRE) != 0)) {
+         __atomic_load_n(&window->head->gone, __ATOMIC_ACQUIRE) != 0)) {
         return poise_error_set(ECANCELED, DOING, NULL,
                                "another rank could not go on");
     }
@@ -124,7 +134,7 @@ static int check_left(const struct poise_coll_window *window)
 }
 
 /* Take in a message, if one is there, for later. 1, 0 or negative. */
-static int take_in(struct poise_coll_window *window)
+static int receive_one(struct poise_coll_window *window)
 {
     struct poise_message message;
     int got = poise_world_receive(window->world, &message);
@@ -149,7 +159,7 @@ static int receive(struct poise_coll_window *window, int source, int tag,
     bool sparse = window->options.sparse && tag < TAG_PART;
     while (!take_early(window, source, tag, &message)) {
         int code = check_left(window);
-        int got = code < 0 ? code : take_in(window);
+        int got = code < 0 ? code : receive_one(window);
         if (got < 0) {
             return got;
         }
@@ -176,12 +186,12 @@ static int send(struct poise_coll_window *window, int dest, int tag,
 }
 
 /* Until what was sent is handed over: this rank may be long in coming back to
- * messages, and who waits for a large one needs it. */
+ * messages, and a rank that waits for a large one needs it. */
 static int flush(struct poise_coll_window *window)
 {
     while (poise_world_unsent(window->world) > 0) {
         int code = check_left(window);
-        int got = code < 0 ? code : take_in(window);
+        int got = code < 0 ? code : receive_one(window);
         if (got < 0) {
             return got;
         }
@@ -197,7 +207,7 @@ static int stay_awake(void *arg)
 {
     struct poise_coll_window *window = arg;
     if (window->world) {
-        while (take_in(window) > 0) {
+        while (receive_one(window) > 0) {
         }
     }
     return check_left(window);
@@ -440,8 +450,8 @@ static int spread_whole(struct poise_coll_window *window)
 static int enter(struct poise_coll_window *window)
 {
     if (is_shared(window)) {
-        return coll_gate_pass(&window->waiter, &window->meeting->gate,
-                              (uint32_t)window->segment.count);
+        return coll_barrier_pass(&window->waiter, &window->head->barrier,
+                                 (uint32_t)window->segment.count);
     }
     return window->options.sharing == POISE_COLL_PRIVATE_LEADER
                ? gather_parts(window)
@@ -451,11 +461,11 @@ static int enter(struct poise_coll_window *window)
 static int leave(struct poise_coll_window *window)
 {
     if (is_shared(window)) {
-        /* With one node the parts were all there when the gate opened. */
+        /* With one node the parts were all there when the barrier opened. */
         return window->groups == 1
                    ? 0
-                   : coll_gate_pass(&window->waiter, &window->meeting->gate,
-                                    (uint32_t)window->segment.count);
+                   : coll_barrier_pass(&window->waiter, &window->head->barrier,
+                                       (uint32_t)window->segment.count);
     }
     return window->options.sharing == POISE_COLL_PRIVATE_LEADER
                ? spread_whole(window)
@@ -469,10 +479,10 @@ void poise_coll_window_abandon(struct poise_coll_window *window)
     }
     window->abandoned = true;
     if (is_shared(window)) {
-        __atomic_store_n(&window->meeting->gone, 1, __ATOMIC_RELEASE);
+        __atomic_store_n(&window->head->gone, 1, __ATOMIC_RELEASE);
     }
     for (int rank = 0; window->world && rank < window->size; rank++) {
-        /* Who cannot be told waits until this process ends. */
+        /* A rank that cannot be reached waits until this process ends. */
         if (rank != window->rank) {
             (void)poise_world_send(window->world, rank, TAG_GONE, NULL, 0);
         }
@@ -586,14 +596,15 @@ static int make_groups(struct poise_coll_window *window,
     return 0;
 }
 
-/* Memory near to who will write it: my own part, and what I receive. */
+/* Memory near to its writer: my own part, and what I receive. */
 static int reserve(struct poise_coll_window *window, size_t copy_bytes)
 {
     struct coll_segment *segment = &window->segment;
-    int code =
-        segment->index == 0 ? coll_segment_reserve(segment, 0, GATE_BYTES) : 0;
+    int code = segment->index == 0
+                   ? coll_segment_reserve(segment, 0, BARRIER_BYTES)
+                   : 0;
     for (int copy = 0; copy < window->options.copies && code == 0; copy++) {
-        size_t base = GATE_BYTES + (size_t)copy * copy_bytes;
+        size_t base = BARRIER_BYTES + (size_t)copy * copy_bytes;
         code =
             coll_segment_reserve(segment, base + window->offsets[window->rank],
                                  part_bytes(window, window->rank));
@@ -618,7 +629,7 @@ static int make_shared(struct poise_coll_window *window,
     size_t copy_bytes =
         (window->offsets[window->size] + page - 1) / page * page;
     int code = coll_segment_create(
-        world, GATE_BYTES + copy_bytes * (size_t)window->options.copies,
+        world, BARRIER_BYTES + copy_bytes * (size_t)window->options.copies,
         &window->segment);
     if (code < 0) {
         return code;
@@ -630,9 +641,9 @@ static int make_shared(struct poise_coll_window *window,
     }
     coll_segment_seal(&window->segment);
     char *base = window->segment.base;
-    window->meeting = (struct meeting *)base;
+    window->head = (struct head *)base;
     for (int copy = 0; copy < window->options.copies; copy++) {
-        window->copies[copy] = base + GATE_BYTES + (size_t)copy * copy_bytes;
+        window->copies[copy] = base + BARRIER_BYTES + (size_t)copy * copy_bytes;
     }
     window->waiter = (struct coll_waiter){
         .segment = &window->segment, .idle = stay_awake, .arg = window};

@@ -373,9 +373,8 @@ static int plan_check(const struct poise_flow_heat *plan,
 }
 
 int poise_flow_heat_run(const struct poise_flow_heat *plan,
-                        const struct poise_flow_options *given,
-                        double *cells, double *changes,
-                        struct poise_flow_stats *stats)
+                        const struct poise_flow_options *given, double *cells,
+                        double *changes, struct poise_flow_stats *stats)
 {
     int64_t side = plan->block > 0 ? plan->block : BLOCK_CELLS;
     int64_t halves = plan->method == POISE_FLOW_SOR ? 2 : 1;

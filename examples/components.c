@@ -7,7 +7,7 @@
  *     mpicc -O2 -o components components.c
  *     mpirun -n 4 ./components
  *     poise cc -O2 -o components components.c
- *     poise run -v 64 --memory 256M ./components 4000000
+ *     poise run -V 64 --memory 256M ./components 4000000
  *
  * usage: components [--check] [N [SEED]]
  *

@@ -5,7 +5,7 @@
  * the end. Nodes are cut into blocks, one a rank. Plain MPI:
  *
  *     mpicc -O2 -o euler euler.c     mpirun -n 4 ./euler
- *     poise cc -O2 -o euler euler.c  poise run -v 64 --memory 256M ./euler
+ *     poise cc -O2 -o euler euler.c  poise run -V 64 --memory 256M ./euler
  *
  * usage: euler [--check] [N [SEED]]
  *

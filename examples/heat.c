@@ -4,7 +4,7 @@
  * edges when those of the neighbours are there. Plain MPI:
  *
  *     mpicc -O2 -o heat heat.c     mpirun -n 4 ./heat
- *     poise cc -O2 -o heat heat.c  poise run -n 2 -v 16 ./heat
+ *     poise cc -O2 -o heat heat.c  poise run -n 2 -V 16 ./heat
  *
  * With more ranks than processors the blocks are smaller, and while one rank
  * waits for its neighbours' edges others have work.

@@ -3,7 +3,7 @@
  * hulls are merged in a tree, until rank 0 has that of all. Plain MPI:
  *
  *     mpicc -O2 -o hull hull.c     mpirun -n 4 ./hull
- *     poise cc -O2 -o hull hull.c  poise run -v 64 --memory 256M ./hull 1000000
+ *     poise cc -O2 -o hull hull.c  poise run -V 64 --memory 256M ./hull 1000000
  *
  * usage: hull [--check] [N [SEED]]
  *

@@ -4,7 +4,7 @@
  * once more from there. Plain MPI:
  *
  *     mpicc -O2 -o prefix prefix.c     mpirun -n 4 ./prefix
- *     poise cc -O2 -o prefix prefix.c  poise run -v 64 --memory 256M ./prefix
+ *     poise cc -O2 -o prefix prefix.c  poise run -V 64 --memory 256M ./prefix
  *
  * usage: prefix [--check] [N [SEED]]
  *

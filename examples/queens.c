@@ -4,7 +4,7 @@
  * queens, to whoever asks; pieces differ, and so may processors. Plain MPI:
  *
  *     mpicc -O2 -o queens queens.c     mpirun -n 4 ./queens 10
- *     poise cc -O2 -o queens queens.c  poise run -n 2 -v 16 ./queens 10
+ *     poise cc -O2 -o queens queens.c  poise run -n 2 -V 16 ./queens 10
  *
  * As in many old programs the state of the search is in globals: each virtual
  * rank has its own.

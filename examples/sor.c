@@ -3,7 +3,7 @@
  * rows over the ranks, with a test for the end every so often. Plain MPI:
  *
  *     mpicc -O2 -o sor sor.c -lm     mpirun -n 4 ./sor
- *     poise cc -O2 -o sor sor.c -lm  poise run -n 2 -v 16 ./sor
+ *     poise cc -O2 -o sor sor.c -lm  poise run -n 2 -V 16 ./sor
  *
  * The boundary exchange is what many virtual ranks hide: while one waits for
  * a neighbour's row, another computes. Source: latency-bandwidth-thesis 7.4.

@@ -4,7 +4,7 @@
  * Plain MPI:
  *
  *     mpicc -O2 -o sort sort.c     mpirun -n 4 ./sort
- *     poise cc -O2 -o sort sort.c  poise run -v 64 --memory 256M ./sort 1000000
+ *     poise cc -O2 -o sort sort.c  poise run -V 64 --memory 256M ./sort 1000000
  *
  * The second of these has more keys than memory: they are swapped to disk.
  * No rank gets more than twice its share and a little, also of keys that are

@@ -125,7 +125,7 @@ CONTEXTS = [("a sweep over 512 MiB, 64 MiB of memory", "sweep",
 
 def contexts_run(mode, data, ranks, limit, scratch, throttle=None, options=()):
     """Seconds of the round alone."""
-    argv = [POISE, "run", "-v", str(ranks),
+    argv = [POISE, "run", "-V", str(ranks),
             *(["--scratch", scratch] if scratch else []), *options, PEMS, mode,
             str(data), "1"]
     argv = throttle.inside(argv) if throttle else argv
@@ -162,7 +162,7 @@ def show_disks(report, table, place, repeat):
         def sort(scratch):
             limit = 64 * MIB
             argv = throttle.inside(
-                [POISE, "sort", "--type", "u64", "--json", "--threads=2", "-m",
+                [POISE, "sort", "--type", "u64", "--json", "--threads=2", "--memory",
                  str(limit - limit // 16), "--scratch", scratch, source, out])
 
             def run():
@@ -217,7 +217,7 @@ def show_hosts(report, table, place, size, repeat):
             for i in range(hosts):
                 argv += ([":"] if i else []) + ["-n", "1", *groups[i].inside(
                     ["env", f"POISE_TOPOLOGY=1x{hosts}x1", POISE, "sort",
-                     "--type", "u64", "--json", "--threads=1", "-m",
+                     "--type", "u64", "--json", "--threads=1", "--memory",
                      str(HOST_MEMORY), source, out])]
 
             def run(argv=argv):
@@ -367,7 +367,7 @@ def show_parts(report, table, place):
                 [POISE, "sort", "--generate", str(int(PART_BYTES / item)),
                  "--type", kind, "--pattern", pattern, path], check=True)
             done = subprocess.run(
-                [POISE, "sort", "--type", kind, "--json", "--threads=2", "-m",
+                [POISE, "sort", "--type", kind, "--json", "--threads=2", "--memory",
                  str(PART_MEMORY), path, out], check=True,
                 capture_output=True, text=True)
             said = json.loads(done.stdout)

@@ -259,7 +259,7 @@ def adapt(folder, figures):
             found = figures.of(f"{label}, {blocks ** 2} blocks", {
                 policy: lambda policy=policy: plate.per_sweep(
                     ms, 960 // ms + 20, factors, blocks,
-                    ["--adapt", "5", "--policy", policy], 15)
+                    ["--adapt", "5", f"--ablation=policy={policy}"], 15)
                 for policy in ("rate", "misses")})
             uniform = ms * max(factors)
             row = [label, blocks ** 2, text(best)]

@@ -127,7 +127,7 @@ def read_gapbs_load(output):
 
 def poise(scale, *words, ranks=0, threads=1, topology=None, label=None):
     argv = [POISE, "bfs", "--scale", str(scale), "--no-validate", "--json",
-            "--levels", "--no-progress", "-t", str(threads), *words]
+            "--levels", "--no-progress", "-j", str(threads), *words]
     env = {"POISE_TOPOLOGY": topology} if topology else {}
     return Run(label or "poise bfs", mpirun(ranks, *argv) if ranks else argv,
                read_poise, env)
@@ -196,10 +196,10 @@ def peers_case(options):
     peers = options.peers
     two = {"OMP_NUM_THREADS": "2"}
     return [
-        poise(scale, "--no-labels", threads=2,
+        poise(scale, "--ablation=labels=no", threads=2,
               label="**poise bfs --no-labels**"),
         poise(scale, threads=2, label="**poise bfs**"),
-        poise(scale, "--no-labels", ranks=2,
+        poise(scale, "--ablation=labels=no", ranks=2,
               label="poise bfs --no-labels, 2 ranks"),
         poise(scale, ranks=2, label="poise bfs, 2 ranks"),
         Run("GAP", [peers.get("gapbs", ""), "-f", graph, "-n", "64"],
@@ -240,11 +240,11 @@ def laid_out(options, nodes, each):
 def ablation_case(options):
     """Figure 9: each row has all that those above it have."""
     rows = []
-    fine = ["--granularity=64", "--no-sparse"]
+    fine = ["--ablation=granularity=64", "--ablation=sparse=no"]
     for nodes in node_counts(options, "2,4"):
         def row(label, exchange, *words, nodes=nodes, each=2, threads=1):
             rows.append(poise(
-                options.scale, f"--exchange={exchange}", "--roots=8", *words,
+                options.scale, f"--ablation=exchange={exchange}", "--roots=8", *words,
                 ranks=nodes * each, threads=threads,
                 topology=laid_out(options, nodes, each),
                 label=f"{nodes} nodes: {label}"))
@@ -255,9 +255,9 @@ def ablation_case(options):
         row("+ share in_queue", "shared-in", *fine)
         row("+ share all", "shared-all", *fine)
         row("+ parallel allgather", "parallel", *fine)
-        row("+ granularity 256", "parallel", "--granularity=256",
-            "--no-sparse")
-        row("+ granularity by itself", "parallel", "--no-sparse")
+        row("+ granularity 256", "parallel", "--ablation=granularity=256",
+            "--ablation=sparse=no")
+        row("+ granularity by itself", "parallel", "--ablation=sparse=no")
         row("+ positions of thin frontiers", "parallel")
     return rows
 
@@ -268,15 +268,15 @@ def weak_case(options):
     for nodes in node_counts(options, "1,2,4,8"):
         scale = options.scale + nodes.bit_length() - 1
         rows.append(poise(
-            scale, "--exchange=private", "--roots=8", "--no-sparse",
+            scale, "--ablation=exchange=private", "--roots=8", "--ablation=sparse=no",
             "--map=none", ranks=nodes, threads=2,
             topology=laid_out(options, nodes, 1),
             label=f"{nodes} nodes, scale {scale}, one process each"))
         for exchange in EXCHANGES + ["parallel, positions"]:
             way, _, sparse = exchange.partition(",")
             rows.append(poise(
-                scale, f"--exchange={way}", "--roots=8",
-                "--sparse" if sparse else "--no-sparse", ranks=2 * nodes,
+                scale, f"--ablation=exchange={way}", "--roots=8",
+                "--ablation=sparse=yes" if sparse else "--ablation=sparse=no", ranks=2 * nodes,
                 topology=laid_out(options, nodes, 2),
                 label=f"{nodes} nodes, scale {scale}, {exchange}"))
     return rows
@@ -302,10 +302,10 @@ GRANULARITIES = (64, 128, 256, 512, 1024, 2048, 4096)
 
 def granularity_case(options):
     """Figure 16."""
-    rows = [poise(options.scale, "--no-labels", threads=2, label="by itself")]
+    rows = [poise(options.scale, "--ablation=labels=no", threads=2, label="by itself")]
     for size in GRANULARITIES:
-        rows.append(poise(options.scale, "--no-labels",
-                          f"--granularity={size}", threads=2,
+        rows.append(poise(options.scale, "--ablation=labels=no",
+                          f"--ablation=granularity={size}", threads=2,
                           label=str(size)))
     return rows
 
@@ -316,8 +316,8 @@ def granularity_nodes_case(options):
     for nodes in node_counts(options, "2,4"):
         for size in GRANULARITIES + (0,):
             rows.append(poise(
-                options.scale, "--exchange=parallel", "--roots=8",
-                "--no-sparse", *([f"--granularity={size}"] if size else []),
+                options.scale, "--ablation=exchange=parallel", "--roots=8",
+                "--ablation=sparse=no", *([f"--ablation=granularity={size}"] if size else []),
                 ranks=2 * nodes, topology=laid_out(options, nodes, 2),
                 label=f"{nodes} nodes: {size or 'by itself'}"))
     return rows
@@ -329,7 +329,7 @@ def processes_case(options):
     for each in (1, 2, 4):
         for exchange in ("shared-all", "parallel"):
             rows.append(poise(
-                options.scale, f"--exchange={exchange}", "--roots=8",
+                options.scale, f"--ablation=exchange={exchange}", "--roots=8",
                 "--method=bottom-up", ranks=2 * each,
                 topology=laid_out(options, 2, each),
                 label=f"2 nodes of {each}, {exchange}"))
@@ -354,30 +354,30 @@ def map_case(options):
 def frontier_case(options):
     """All levels bottom-up: the times of a level are means over searches, of
     which some may go down where others go up."""
-    return [poise(options.scale, f"--exchange={exchange}", "--roots=8",
-                  "--no-labels", "--method=bottom-up", ranks=2, label=exchange)
+    return [poise(options.scale, f"--ablation=exchange={exchange}", "--roots=8",
+                  "--ablation=labels=no", "--method=bottom-up", ranks=2, label=exchange)
             for exchange in EXCHANGES]
 
 
 def busy_case(options):
-    return [poise(options.scale, "--no-labels", threads=threads,
+    return [poise(options.scale, "--ablation=labels=no", threads=threads,
                   label=f"{threads} threads" if threads > 1 else "1 thread")
             for threads in (1, 2)]
 
 
 def thin_case(options):
     """Orders, and kernels that can be switched off."""
-    rows = [poise(options.scale, "--no-labels", threads=2, label="all on")]
-    for word in ("--no-simd", "--no-first", "--no-fuse", "--order=keep",
+    rows = [poise(options.scale, "--ablation=labels=no", threads=2, label="all on")]
+    for word in ("--ablation=simd=no", "--ablation=first=no", "--ablation=fuse=no", "--order=keep",
                  "--method=top-down", "--method=bottom-up"):
-        rows.append(poise(options.scale, "--no-labels", word, "--roots=8",
+        rows.append(poise(options.scale, "--ablation=labels=no", word, "--roots=8",
                           threads=2, label=word))
     return rows
 
 
 def on_file(graph, label, *words, roots=64):
     return Run(label, [POISE, "bfs", graph, f"--roots={roots}",
-                       "--no-validate", "--json", "--no-progress", "-t", "2",
+                       "--no-validate", "--json", "--no-progress", "-j", "2",
                        *words], read_poise)
 
 
@@ -389,7 +389,7 @@ def shapes_case(options):
         graph = shape(options, name, edges)
         rows += [
             on_file(graph, f"**{name}: poise bfs --no-labels**",
-                    "--no-labels"),
+                    "--ablation=labels=no"),
             on_file(graph, f"{name}: poise bfs"),
             Run(f"{name}: GAP", [gapbs, "-f", graph, "-n", "64"], read_gapbs,
                 {"OMP_NUM_THREADS": "2"}, "gapbs")]
@@ -405,7 +405,7 @@ def path_case(options):
     for name, order in (("path", numbers), ("shuffled", shuffled)):
         graph = shape(options, name, lambda order=order: path_edges(order))
         rows += [on_file(graph, f"**{name}: poise bfs --no-labels**",
-                         "--no-labels", roots=4),
+                         "--ablation=labels=no", roots=4),
                  Run(f"{name}: a plain queue", [QUEUE, graph, "4"],
                      read_seconds)]
     return rows

@@ -38,7 +38,7 @@ class Run:
         self.seconds, self.writing, self.moved = [], [], []
 
     def words(self, rounds, profile):
-        return [POISE, "run", "-v", str(self.ranks), "--scratch", self.place,
+        return [POISE, "run", "-V", str(self.ranks), "--scratch", self.place,
                 "--profile-json", profile, *self.options, PEMS, self.mode,
                 str(self.data), str(rounds), *self.more]
 
@@ -269,7 +269,7 @@ def show_bound(report, table, place, repeat):
     data = BOUND_LIMIT * BOUND_TIMES // BOUND_RANKS
     runs = [Run(place, f"{threads} thread{'s' if threads > 1 else ''}",
                 "sweep", BOUND_RANKS, data, BOUND_LIMIT, (),
-                ("-t", str(threads))) for threads in (1, 2)]
+                ("-j", str(threads))) for threads in (1, 2)]
     raw = measure(place, runs, repeat)
     once = BOUND_RANKS * data * ROUNDS
     rows = []

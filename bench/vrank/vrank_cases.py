@@ -50,8 +50,8 @@ def ranks(count, *words, mpi=None, processes=1, threads=1, options=()):
     if processes > 1:
         argv += ["-n", str(processes)]
     if threads > 1:
-        argv += ["-t", str(threads)]
-    return ([*argv, "-v", str(count), *options, *words],
+        argv += ["-j", str(threads)]
+    return ([*argv, "-V", str(count), *options, *words],
             {"POISE_MPI": mpi} if mpi else {})
 
 

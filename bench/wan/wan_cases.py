@@ -318,7 +318,7 @@ def sor(options):
             with Bed(text) as bed:
                 for many in (3, 12):
                     for way in ("mpi", "tree", "if"):
-                        out = bed.mpi("ompi", 3, POISE, "run", "-v",
+                        out = bed.mpi("ompi", 3, POISE, "run", "-V",
                                       str(many), program, way, "heat", n,
                                       iterations, env=env)
                         ms = [float(line.split()[2])

@@ -16,7 +16,7 @@
 struct values {
     struct cli_common common;
     const char *mpi, *tree, *rules, *record;
-    bool report;
+    bool stats;
 };
 
 static const struct poise_option options[] = {
@@ -33,10 +33,12 @@ static const struct poise_option options[] = {
     {POISE_OPTION_STRING, .name = "record", .arg = "FILE",
      .help = "write there what rules could be made of (POISE_COLL_RECORD)",
      .offset = offsetof(struct values, record)},
-    {POISE_OPTION_FLAG, .name = "report",
+    {POISE_OPTION_FLAG, .name = "stats",
      .help = "count the collectives when MPI is finalised "
              "(POISE_COLL_REPORT)",
-     .offset = offsetof(struct values, report)},
+     .offset = offsetof(struct values, stats)},
+    CLI_RENAMED(POISE_OPTION_FLAG, 0, "report", NULL, "--stats", struct values,
+                stats),
     CLI_COMMON_OPTIONS(struct values, common),
     {POISE_OPTION_END},
 };
@@ -142,7 +144,7 @@ static int set_all(const struct values *values, struct poise_buf *preload)
     } rows[] = {{"POISE_TREE", values->tree},
                 {"POISE_COLL_RULES", values->rules},
                 {"POISE_COLL_RECORD", values->record},
-                {"POISE_COLL_REPORT", values->report ? "1" : NULL}};
+                {"POISE_COLL_REPORT", values->stats ? "1" : NULL}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (rows[i].value && setenv(rows[i].name, rows[i].value, 1) < 0) {
             return -errno;

@@ -30,7 +30,8 @@ const struct poise_command cli_desync_run_command = {
         "options of poise stand before it.\n\n"
         "Nodes are processes of this machine. One that dies is replaced by "
         "the others, which compute its part again from the last copies that "
-        "--replicate made, or from the beginning. With --log, the command "
+        "--replicate-every made, or from the beginning. With --log, the "
+        "command "
         "itself may die, too.",
     .options = options,
     .examples =
@@ -102,6 +103,12 @@ static int run(const struct cli_flow *flow, int argc, char **argv)
     return status;
 }
 
+static int missing_job(void)
+{
+    cli_say("desync run", "an operand is missing: the JOB");
+    return CLI_WRONG_USE;
+}
+
 int cli_desync_run(int argc, char **argv)
 {
     struct values values = {0};
@@ -109,15 +116,12 @@ int cli_desync_run(int argc, char **argv)
     int end = cli_options_end(options, argc, argv);
     int first = cli_parse(&cli_desync_run_command, end, argv, &values,
                           &values.common, &status);
-    if (first < 0) {
-        return status;
+    if (first >= 0 &&
+        cli_flow_ablate(&cli_desync_run_command, &values.flow, &status)) {
+        end += end < argc && strcmp(argv[end], "--") == 0;
+        status = end < argc ? run(&values.flow, argc - end, argv + end)
+                            : missing_job();
     }
-    if (end < argc && strcmp(argv[end], "--") == 0) {
-        end++;
-    }
-    if (end >= argc) {
-        cli_say("desync run", "an operand is missing: the JOB");
-        return CLI_WRONG_USE;
-    }
-    return run(&values.flow, argc - end, argv + end);
+    poise_strings_free(&values.flow.ablation);
+    return status;
 }

@@ -68,7 +68,7 @@ static const struct poise_option options[] = {
     {POISE_OPTION_PRESET, 'm', .arg = "1M", .help = "like --block-size=1M",
      .offset = offsetof(struct values, block)},
     {POISE_OPTION_HEADING, .help = "How it is done"},
-    CLI_ENGINE_OPTIONS(struct values, engine, 0),
+    CLI_ENGINE_OPTIONS(struct values, engine, 'j'),
     CLI_COMMON_OPTIONS(struct values, engine.common),
     {POISE_OPTION_END},
 };

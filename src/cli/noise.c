@@ -15,18 +15,24 @@ struct values {
 };
 
 static const struct poise_option options[] = {
-    {POISE_OPTION_DURATION, 'q', "quantum", "TIME",
+    {POISE_OPTION_DURATION, 0, "quantum", "TIME",
      "compute for TIME in each iteration (default: 1ms, then 10ms, then as "
      "long as an allreduce takes)",
      .offset = offsetof(struct values, quantum_ns)},
-    {POISE_OPTION_DURATION, 't', "time", "TIME",
+    {POISE_OPTION_DURATION, 0, "time", "TIME",
      "compute for about TIME in each run (default: 2s)",
      .offset = offsetof(struct values, time_ns)},
-    {POISE_OPTION_INT, 'n', "iterations", "N",
+    {POISE_OPTION_INT, 0, "iterations", "N",
      "make N iterations in each run, however long they take",
      .offset = offsetof(struct values, iterations), .min = 1, .max = 100000000},
     {POISE_OPTION_FLAG, .name = "json", .help = "print JSON",
      .offset = offsetof(struct values, json)},
+    CLI_RENAMED(POISE_OPTION_DURATION, 'q', NULL, "TIME", "--quantum",
+                struct values, quantum_ns),
+    CLI_RENAMED(POISE_OPTION_DURATION, 't', NULL, "TIME", "--time",
+                struct values, time_ns),
+    CLI_RENAMED_INT('n', NULL, "--iterations", struct values, iterations, 1,
+                    100000000),
     CLI_COMMON_OPTIONS(struct values, common),
     {POISE_OPTION_END},
 };
@@ -42,9 +48,10 @@ const struct poise_command cli_noise_command = {
         "took longer than that rank's median, by more than the mean of an "
         "allreduce by itself (measured before), by 2 ms, 5 ms or 10 ms.",
     .options = options,
-    .examples = "poise noise\tone process\n"
-                "mpirun -n 8 poise noise -q 1ms -t 10s\teight ranks, ten "
-                "seconds\n",
+    .examples =
+        "poise noise\tone process\n"
+        "mpirun -n 8 poise noise --quantum 1ms --time 10s\teight ranks, ten "
+        "seconds\n",
     .exits = "0\tdone\n1\tit failed\n2\twrong use\n3\tthe MPI of the launcher "
              "cannot be joined\n",
 };

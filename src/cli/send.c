@@ -1,5 +1,5 @@
 /* poise send: trees of files to another machine, and back. */
-#include "cli/common/common.h"
+#include "cli/common/cache.h"
 
 #include <poise/send.h>
 
@@ -12,9 +12,9 @@
 
 struct values {
     struct cli_common common;
-    const char *shell, *program, *cache, *remote_cache, *segmenter;
-    uint64_t cache_bytes, silence_ns;
-    int64_t level, bits;
+    const char *shell, *program, *remote_cache, *segmenter;
+    struct cli_cache cache;
+    uint64_t silence_ns;
     bool archive, perms, owner, times, xattrs;
     bool remove, dry, verbose, progress, stats, json, one_file_system, server;
     struct poise_strings also;
@@ -35,7 +35,7 @@ static const struct poise_option options[] = {
      "do not enter other file systems",
      .offset = offsetof(struct values, one_file_system)},
     {POISE_OPTION_FLAG, 'a', "archive", NULL,
-     "for who is used to it: everything is kept anyway",
+     "for those who are used to it: everything is kept anyway",
      .offset = offsetof(struct values, archive)},
     {POISE_OPTION_FLAG, .name = "perms",
      .help = "keep permissions (default: yes)",
@@ -68,31 +68,17 @@ static const struct poise_option options[] = {
     {POISE_OPTION_FLAG, .name = "server", .help = NULL,
      .offset = offsetof(struct values, server)},
     {POISE_OPTION_HEADING, .help = "The cache"},
-    {POISE_OPTION_STRING, .name = "cache", .arg = "FOLDER",
-     .help = "remember what was sent here (default: poise/wire in "
-             "$XDG_CACHE_HOME or ~/.cache); empty: for this transfer only",
-     .offset = offsetof(struct values, cache)},
-    {POISE_OPTION_STRING, .name = "remote-cache", .arg = "FOLDER",
+    CLI_CACHE_OPTIONS(struct values, cache, "was sent (default: poise/wire",
+                      "for this transfer only"),
+    {POISE_OPTION_STRING, .name = "remote-cache", .arg = "DIR",
      .help = "the same at the other end",
      .offset = offsetof(struct values, remote_cache)},
     {POISE_OPTION_STRING, .name = "segmenter", .arg = "NAME[,OPTION...]",
      .help = "cut files by it (see 'wire analyse'; default: gear); its options "
              "are size=SIZE and, for floats, shape=200x300x4 and element=8",
      .offset = offsetof(struct values, segmenter)},
-    {POISE_OPTION_BYTES, .name = "cache-size", .arg = "SIZE",
-     .help = "let each cache grow up to SIZE (default: 10G)",
-     .offset = offsetof(struct values, cache_bytes)},
-    {POISE_OPTION_INT, .name = "bits", .arg = "N",
-     .help = "width of the fingerprints of a new cache (default: 40)",
-     .offset = offsetof(struct values, bits), .min = 8, .max = 64},
-    {POISE_OPTION_INT, .name = "level", .arg = "N",
-     .help = "compress what is new at this level of Zstandard (default: 3)",
-     .offset = offsetof(struct values, level), .min = 1, .max = 19},
     {POISE_OPTION_HEADING, .help = "Output"},
-    {POISE_OPTION_FLAG, .name = "progress",
-     .help = "show a line of progress on stderr (default: if it is a "
-             "terminal)",
-     .offset = offsetof(struct values, progress)},
+    CLI_PROGRESS_OPTION(struct values, progress),
     {POISE_OPTION_FLAG, .name = "stats", .help = "print figures at the end",
      .offset = offsetof(struct values, stats)},
     {POISE_OPTION_FLAG, .name = "json", .help = "print them as JSON",
@@ -269,13 +255,13 @@ static struct poise_remote_options options_of(const struct values *values,
         .dry = values->dry,
         .report_actions = values->dry || values->verbose,
         .one_file_system = values->one_file_system,
-        .level = (int)values->level,
+        .level = (int)values->cache.level,
         .segmenter = values->segmenter,
         .silence_ns = values->silence_ns,
-        .cache = values->cache,
+        .cache = values->cache.folder,
         .remote_cache = values->remote_cache,
-        .cache_bytes = values->cache_bytes,
-        .cache_bits = (uint32_t)values->bits,
+        .cache_bytes = values->cache.bytes,
+        .cache_bits = (uint32_t)values->cache.bits,
         .action = show_action,
         .problem = show_problem,
         .progress = values->progress ? show_progress : NULL,

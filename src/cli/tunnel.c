@@ -1,5 +1,5 @@
 /* poise tunnel: connections of other programs over a thin link. */
-#include "cli/common/common.h"
+#include "cli/common/cache.h"
 
 #include <poise/tunnel.h>
 
@@ -11,9 +11,8 @@ struct values {
     struct cli_common common;
     struct poise_strings forwards, allow, segmenters;
     const char *serve, *secret, *make_secret, *cert, *key, *ca, *peer_name;
-    const char *cache, *metrics;
-    uint64_t cache_bytes;
-    int64_t level, bits;
+    const char *metrics;
+    struct cli_cache cache;
     bool quiet, stats, json;
 };
 
@@ -46,7 +45,7 @@ static const struct poise_option options[] = {
      .offset = offsetof(struct values, ca)},
     {POISE_OPTION_STRING, .name = "peer-name", .arg = "NAME",
      .help = "the name in that certificate (default: the host of the other "
-             "end; any, for who connects)",
+             "end; any, where it connects to this one)",
      .offset = offsetof(struct values, peer_name)},
     {POISE_OPTION_LIST, .name = "segmenter",
      .arg = "[HOST:PORT=]NAME[,OPTION...]",
@@ -57,19 +56,8 @@ static const struct poise_option options[] = {
          "times for several",
      .offset = offsetof(struct values, segmenters)},
     {POISE_OPTION_HEADING, .help = "The cache"},
-    {POISE_OPTION_STRING, .name = "cache", .arg = "FOLDER",
-     .help = "remember here what went through (default: poise/tunnel in "
-             "$XDG_CACHE_HOME or ~/.cache); empty: in memory only",
-     .offset = offsetof(struct values, cache)},
-    {POISE_OPTION_BYTES, .name = "cache-size", .arg = "SIZE",
-     .help = "let it grow up to SIZE (default: 10G)",
-     .offset = offsetof(struct values, cache_bytes)},
-    {POISE_OPTION_INT, .name = "bits", .arg = "N",
-     .help = "width of the fingerprints of a new cache (default: 40)",
-     .offset = offsetof(struct values, bits), .min = 8, .max = 64},
-    {POISE_OPTION_INT, .name = "level", .arg = "N",
-     .help = "compress what is new at this level of Zstandard (default: 3)",
-     .offset = offsetof(struct values, level), .min = 1, .max = 19},
+    CLI_CACHE_OPTIONS(struct values, cache,
+                      "went through (default: poise/tunnel", "in memory only"),
     {POISE_OPTION_HEADING, .help = "Output"},
     {POISE_OPTION_STRING, .name = "metrics", .arg = "[ADDRESS:]PORT",
      .help = "show figures to browsers of this machine; /metrics is for "
@@ -371,10 +359,10 @@ static int run(const struct values *values, const char *via)
         .key = values->key,
         .ca = values->ca,
         .peer_name = values->peer_name,
-        .cache = values->cache,
-        .cache_bytes = values->cache_bytes,
-        .cache_bits = (uint32_t)values->bits,
-        .level = (int)values->level,
+        .cache = values->cache.folder,
+        .cache_bytes = values->cache.bytes,
+        .cache_bits = (uint32_t)values->cache.bits,
+        .level = (int)values->cache.level,
         .metrics = values->metrics,
         .page = show,
         .tell = values->quiet ? NULL : tell,

@@ -27,9 +27,10 @@ static const struct poise_option options[] = {
      .offset = offsetof(struct values, name)},
     {POISE_OPTION_FLAG, .name = "json", .help = "status: print JSON",
      .offset = offsetof(struct values, json)},
-    {POISE_OPTION_INT, 'n', "ranks", "N",
-     .help = "run: how many MPI ranks, dealt out to hosts in turn (default: "
-             "one a host)",
+    {POISE_OPTION_INT, 'n', "processes", "N",
+     .help =
+         "run: how many processes of MPI, dealt out to hosts in turn (default: "
+         "one a host)",
      .offset = offsetof(struct values, ranks), .min = 1, .max = 100000},
     {POISE_OPTION_STRING, .name = "mpi", .arg = "NAME",
      .help = "run: ompi or mpich (default: whichever mpirun is)",
@@ -37,7 +38,7 @@ static const struct poise_option options[] = {
     {POISE_OPTION_STRING, .name = "answer", .arg = "PORT",
      .help = "record: be the other side, on this UDP port",
      .offset = offsetof(struct values, answer)},
-    {POISE_OPTION_DURATION, .name = "for", .arg = "TIME",
+    {POISE_OPTION_DURATION, .name = "time", .arg = "TIME",
      .help = "record: how long to measure (default: 60s)",
      .offset = offsetof(struct values, length)},
     {POISE_OPTION_DURATION, .name = "interval", .arg = "TIME",
@@ -46,6 +47,9 @@ static const struct poise_option options[] = {
     {POISE_OPTION_INT, .name = "train", .arg = "N",
      .help = "record: packets that measure the bandwidth (default: 32)",
      .offset = offsetof(struct values, train), .min = 2, .max = 1024},
+    CLI_RENAMED_INT(0, "ranks", "--processes", struct values, ranks, 1, 100000),
+    CLI_RENAMED(POISE_OPTION_DURATION, 0, "for", "TIME", "--time",
+                struct values, length),
     CLI_COMMON_OPTIONS(struct values, common),
     {POISE_OPTION_END},
 };

@@ -19,18 +19,18 @@ struct values {
 };
 
 static const struct poise_option options[] = {
-    {POISE_OPTION_LIST, 'm', "method", "NAME",
+    {POISE_OPTION_LIST, 0, "segmenter", "NAME[,OPTION...]",
      "cut by this segmenter, or by the one in a shared object, if the name "
      "has a slash; floats,shape=200x300x4,element=8 for arrays of numbers; "
      "auto "
      "chooses one and a size by a sample; may be given again (default: fixed, "
      "lbfs and gear)",
      .offset = offsetof(struct values, methods)},
-    {POISE_OPTION_LIST, 's', "size", "SIZE",
+    {POISE_OPTION_LIST, 0, "size", "SIZE",
      "segments of about SIZE bytes; may be given again (default: 64, 256, 1K "
      "and 4K)",
      .offset = offsetof(struct values, sizes)},
-    {POISE_OPTION_INT, 'b', "bits", "N", "width of fingerprints (default: 40)",
+    {POISE_OPTION_INT, 0, "bits", "N", "width of fingerprints (default: 40)",
      .offset = offsetof(struct values, bits), .min = 8, .max = 64},
     {POISE_OPTION_BYTES, .name = "memory", .arg = "SIZE",
      .help = "memory of each of the two caches (default: what the files need)",
@@ -40,6 +40,11 @@ static const struct poise_option options[] = {
     {POISE_OPTION_STRING, .name = "report", .arg = "FILE",
      .help = "write a page with the table and a plot",
      .offset = offsetof(struct values, report)},
+    CLI_RENAMED(POISE_OPTION_LIST, 'm', "method", "NAME", "--segmenter",
+                struct values, methods),
+    CLI_RENAMED(POISE_OPTION_LIST, 's', NULL, "SIZE", "--size", struct values,
+                sizes),
+    CLI_RENAMED_INT('b', NULL, "--bits", struct values, bits, 8, 64),
     CLI_COMMON_OPTIONS(struct values, common),
     {POISE_OPTION_END},
 };

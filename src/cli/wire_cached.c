@@ -13,7 +13,7 @@ struct values {
 };
 
 static const struct poise_option options[] = {
-    {POISE_OPTION_BYTES, .name = "limit", .arg = "SIZE",
+    {POISE_OPTION_BYTES, .name = "cache-size", .arg = "SIZE",
      .help = "let the cache grow up to SIZE (default: 10G)",
      .offset = offsetof(struct values, limit)},
     {POISE_OPTION_BYTES, .name = "memory", .arg = "SIZE",
@@ -26,6 +26,8 @@ static const struct poise_option options[] = {
     {POISE_OPTION_FLAG, .name = "json",
      .help = "print the figures at the end as JSON",
      .offset = offsetof(struct values, json)},
+    CLI_RENAMED(POISE_OPTION_BYTES, 0, "limit", "SIZE", "--cache-size",
+                struct values, limit),
     CLI_COMMON_OPTIONS(struct values, common),
     {POISE_OPTION_END},
 };

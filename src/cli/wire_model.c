@@ -13,15 +13,15 @@ struct values {
 };
 
 static const struct poise_option options[] = {
-    {POISE_OPTION_BYTES, 'd', "data", "SIZE", "bytes of data (default: 100 GB)",
+    {POISE_OPTION_BYTES, 0, "data", "SIZE", "bytes of data (default: 100 GB)",
      .offset = offsetof(struct values, data)},
-    {POISE_OPTION_INT, 'r', "redundancy", "PERCENT",
+    {POISE_OPTION_INT, 0, "redundancy", "PERCENT",
      "how much of them is known already (default: 75)",
      .offset = offsetof(struct values, redundancy), .min = 0, .max = 100},
-    {POISE_OPTION_INT, 'b', "bits", "N",
+    {POISE_OPTION_INT, 0, "bits", "N",
      "width of the short fingerprints (default: 40)",
      .offset = offsetof(struct values, bits), .min = 8, .max = 64},
-    {POISE_OPTION_INT, 'g', "group", "N",
+    {POISE_OPTION_INT, 0, "group", "N",
      "segments that one long fingerprint covers (default: 20)",
      .offset = offsetof(struct values, group), .min = 1, .max = 65536},
     {POISE_OPTION_INT, .name = "single", .arg = "N",
@@ -34,6 +34,12 @@ static const struct poise_option options[] = {
      .offset = offsetof(struct values, message), .min = 0, .max = 1000},
     {POISE_OPTION_FLAG, .name = "json", .help = "print JSON",
      .offset = offsetof(struct values, json)},
+    CLI_RENAMED(POISE_OPTION_BYTES, 'd', NULL, "SIZE", "--data", struct values,
+                data),
+    CLI_RENAMED_INT('r', NULL, "--redundancy", struct values, redundancy, 0,
+                    100),
+    CLI_RENAMED_INT('b', NULL, "--bits", struct values, bits, 8, 64),
+    CLI_RENAMED_INT('g', NULL, "--group", struct values, group, 1, 65536),
     CLI_COMMON_OPTIONS(struct values, common),
     {POISE_OPTION_END},
 };

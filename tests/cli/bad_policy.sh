@@ -1,1 +1,1 @@
-$POISE walk --policy=neer
+$POISE walk --balance=neer

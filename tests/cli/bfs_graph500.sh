@@ -6,4 +6,4 @@ grep -c '<svg' page.html
 # No more roots than there are vertices to search from.
 $POISE bfs --scale 1 | grep NBFS
 $POISE bfs --scale 9 --json --roots 3 | grep -E '"(SCALE|NBFS|invalid|valid|reached)"'
-$POISE bfs --scale 9 --json --roots 3 --no-validate --no-labels --method bottom-up --order keep --no-fuse --no-simd --no-first | grep -E '"(SCALE|NBFS|invalid|valid|reached|order)"'
+$POISE bfs --scale 9 --json --roots 3 --no-validate --ablation labels=no --method bottom-up --order keep --ablation fuse=no --ablation simd=no --ablation first=no | grep -E '"(SCALE|NBFS|invalid|valid|reached|order)"'

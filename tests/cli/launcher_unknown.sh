@@ -1,3 +1,3 @@
 # A launcher whose MPI has no back end here: never a world of one.
 mkdir t
-POISE_MPI=other $POISE walk -n t
+POISE_MPI=other $POISE walk --names-only t

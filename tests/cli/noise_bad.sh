@@ -1,3 +1,3 @@
-$POISE noise -q fast
+$POISE noise --quantum fast
 $POISE noise somewhere
 $POISE noise --iterations 0

@@ -1,11 +1,11 @@
 # Wrong use of `poise run` is its own failure, told apart from the program's.
 "$POISE" run
 echo $?
-"$POISE" run -v 0 ./prog
+"$POISE" run -V 0 ./prog
 echo $?
 "$POISE" run --ploicy serial ./prog
 echo $?
 "$POISE" run --delay soon ./prog
 echo $?
-"$POISE" run -v 2 ./no-such-program --version
+"$POISE" run -V 2 ./no-such-program --version
 echo $?

@@ -2,8 +2,8 @@
 printf '0 0 0 0\n100 0 0 0\n100 0 0 0\n0 0 0 0\n' >plate.txt
 $POISE solve --sweeps 1 plate.txt one.txt && cat one.txt
 $POISE solve --sweeps 200 plate.txt rest.txt
-for how in '-n 2' '-n 3 --block 1 --replicate 7' '-t 2 --block 2' \
-    '-n 2 --block 1 --adapt 10 --policy misses' '-n 2 --check'; do
+for how in '-n 2' '-n 3 --block 1 --replicate-every 7' '-j 2 --block 2' \
+    '-n 2 --block 1 --adapt 10 --ablation policy=misses' '-n 2 --check'; do
     $POISE solve --sweeps 200 $how plate.txt other.txt
     cmp rest.txt other.txt && echo the same
 done

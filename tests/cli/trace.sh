@@ -1,3 +1,3 @@
 mkdir t
-$POISE walk -n --trace f t >/dev/null && ls -A
-$POISE walk -n --trace f t >/dev/null
+$POISE walk --names-only --trace f t >/dev/null && ls -A
+$POISE walk --names-only --trace f t >/dev/null

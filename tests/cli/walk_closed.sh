@@ -1,3 +1,3 @@
 # Standard output that cannot be written to is an error that is told.
 mkdir t
-$POISE walk -n t >/dev/full
+$POISE walk --names-only t >/dev/full

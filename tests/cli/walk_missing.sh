@@ -1,3 +1,3 @@
 mkdir t
-$POISE walk -n t missing | sed 's/ in .*/ in TIME/'
+$POISE walk --names-only t missing | sed 's/ in .*/ in TIME/'
 exit "${PIPESTATUS[0]}"

@@ -1,3 +1,3 @@
 mkdir -p t/a/b
 touch t/x t/a/y
-$POISE walk -n t | sed 's/ in .*/ in TIME/'
+$POISE walk --names-only t | sed 's/ in .*/ in TIME/'

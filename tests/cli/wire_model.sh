@@ -1,4 +1,4 @@
 $POISE wire model
-$POISE wire model -d 1G -r 95 -b 32 --message 2
+$POISE wire model --data 1G --redundancy 95 --bits 32 --message 2
 $POISE wire model here
-$POISE wire model -d 1G --json | head -9
+$POISE wire model --data 1G --json | head -9

@@ -56,12 +56,12 @@ class Examples(unittest.TestCase):
         large = sizes[-1]
         program = self.build([POISE, "cc"], source)
         for count in "1", "3", "8":
-            note(POISE, "run", "-v", count, program)
-        note(POISE, "run", "-v", "8", "--memory", "40M", "--swap", "always",
+            note(POISE, "run", "-V", count, program)
+        note(POISE, "run", "-V", "8", "--memory", "40M", "--swap", "always",
              "--scratch", self.folder, program, sizes=[large])
         for words in ["many"], ["10x"], ["-1"], ["5", "x"], ["1", "2", "3"]:
-            self.misused(name, [POISE, "run", "-v", "2", program, *words])
-        other = self.answer([POISE, "run", "-v", "2", program, large, "4"])
+            self.misused(name, [POISE, "run", "-V", "2", program, *words])
+        other = self.answer([POISE, "run", "-V", "2", program, large, "4"])
         for launcher, compiler in LAUNCHERS:
             if shutil.which(launcher) and shutil.which(compiler):
                 program = self.build([compiler], source)
@@ -89,7 +89,7 @@ class Examples(unittest.TestCase):
         with open(path, "w", encoding="utf-8") as file:
             file.write(text.replace(*spoil))
         program = self.build([POISE, "cc"], path)
-        said = self.answer([POISE, "run", "-v", "3", program, "--check", n],
+        said = self.answer([POISE, "run", "-V", "3", program, "--check", n],
                            status=1)
         self.assertIn(": WRONG\n", said)
 

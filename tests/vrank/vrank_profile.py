@@ -78,21 +78,21 @@ class Profiles(unittest.TestCase):
                           for b in (a - 1, a + 1) if 0 <= b < count})
 
     def test_alone(self):
-        profile, result = self.profile("-v", "8")
+        profile, result = self.profile("-V", "8")
         self.check(profile, 8)
         self.assertNotIn("Thread-level", result.stderr)
         self.assertEqual(sum(rank["network_ns"]
                              for rank in profile["ranks"]), 0)
 
     def test_threads(self):
-        profile, _ = self.profile("-v", "8", "-t", "2")
+        profile, _ = self.profile("-V", "8", "-j", "2")
         self.check(profile, 8)
         self.assertEqual(len(profile["workers"]), 2)
 
     def test_processes(self):
         if not shutil.which("mpirun"):
             self.skipTest("no mpirun")
-        profile, _ = self.profile("-n", "2", "-v", "6", "--delay", "1ms")
+        profile, _ = self.profile("-n", "2", "-V", "6", "--delay", "1ms")
         self.check(profile, 6)
         self.assertEqual([rank["process"] for rank in profile["ranks"]],
                          [0, 0, 0, 1, 1, 1])
@@ -100,7 +100,7 @@ class Profiles(unittest.TestCase):
         # By the graph, and with a process that holds one rank only.
         os.rename(os.path.join(self.folder, "profile.json"),
                   os.path.join(self.folder, "graph.json"))
-        profile, _ = self.profile("-n", "2", "-v", "6", "--speeds", "5,1",
+        profile, _ = self.profile("-n", "2", "-V", "6", "--speeds", "5,1",
                                   "--placement", "graph:graph.json")
         self.check(profile, 6)
         held = [rank["process"] for rank in profile["ranks"]]
@@ -109,8 +109,8 @@ class Profiles(unittest.TestCase):
 
     def test_text(self):
         page = os.path.join(self.folder, "page.html")
-        self.profile("-v", "2")
-        result = run([POISE, "run", "-v", "4", "--profile", "--report", page,
+        self.profile("-V", "2")
+        result = run([POISE, "run", "-V", "4", "--profile", "--report", page,
                       "--against", "profile.json", "./sor", "60", "10"],
                      self.folder)
         self.assertEqual(result.returncode, 0)
@@ -126,7 +126,7 @@ class Profiles(unittest.TestCase):
 
     def test_bad_files(self):
         for words in (["--against", "none.json"],
-                      ["-v", "3", "--placement", "graph:none.json"],
+                      ["-V", "3", "--placement", "graph:none.json"],
                       ["--profile-json", "/none/profile.json"]):
             result = run([POISE, "run", *words, "./sor", "20", "2"],
                          self.folder)
@@ -137,7 +137,7 @@ class Profiles(unittest.TestCase):
         result = run([POISE, "advise", "--time", "4s", "./sor", "60", "10"],
                      self.folder)
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertIn("fastest: poise run -v ", result.stdout)
+        self.assertIn("fastest: poise run -V ", result.stdout)
         rows = result.stdout.splitlines()[1:]
         self.assertEqual([row.split()[0] for row in rows[:2]], ["1", "2"])
 

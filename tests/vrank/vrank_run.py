@@ -51,7 +51,7 @@ class Case(unittest.TestCase):
         return out
 
     def ranks(self, count, program, *words, options=(), **more):
-        return run([POISE, "run", "-v", str(count), *options, program, *words],
+        return run([POISE, "run", "-V", str(count), *options, program, *words],
                    cwd=self.folder, **more)
 
     def lines(self, count, program, *words, options=()):
@@ -91,7 +91,7 @@ class Private(Case):
         for count in 1, 2, 64:
             self.assertEqual(self.lines(count, program),
                              ["10 5 12 16 15 5"] * count)
-        self.assertEqual(self.lines(64, program, options=["-t", "3"]),
+        self.assertEqual(self.lines(64, program, options=["-j", "3"]),
                          ["10 5 12 16 15 5"] * 64)
         alone = run([program])
         self.assertEqual(alone.stdout, "10 5 12 16 15 5\n")
@@ -138,7 +138,7 @@ class Private(Case):
         want = self.lines(1, program, "-ab", "operand", "-x5")
         again = run([program, "-ab", "operand", "-x5"])
         self.assertEqual(again.stdout.splitlines(), want)
-        for options in [], ["-t", "2"]:
+        for options in [], ["-j", "2"]:
             self.assertEqual(self.lines(16, program, "-ab", "operand", "-x5",
                                         options=options), want * 16)
 
@@ -207,7 +207,7 @@ class Private(Case):
                           << 2.0 / 3 << std::endl;
                 return 0;
             }""", name="prog.cc")
-        for options in [], ["-t", "2"]:
+        for options in [], ["-j", "2"]:
             self.assertEqual(self.lines(9, program, options=options),
                              ["d 0.667"] * 9)
 
@@ -509,12 +509,12 @@ class Messages(Case):
 
     def test_ring(self):
         program = self.compile(RING)
-        for count, options in ((1, []), (2, []), (37, []), (37, ["-t", "3"])):
+        for count, options in ((1, []), (2, []), (37, []), (37, ["-j", "3"])):
             self.assertEqual(
                 self.lines(count, program, options=options),
                 sorted(f"{i} of {count}" for i in range(count)))
         for policy in ("serial", "priority", "coschedule", "unblocked"):
-            options = ["-t", "2", "--policy", policy]
+            options = ["-j", "2", "--policy", policy]
             self.assertEqual(len(self.lines(16, program, options=options)), 16)
 
     def test_abort(self):
@@ -534,7 +534,7 @@ class Messages(Case):
                 MPI_Finalize();
                 return 0;
             }""")
-        for options in [], ["-t", "2"]:
+        for options in [], ["-j", "2"]:
             result = self.ranks(2, program, options=options)
             self.assertEqual(result.returncode, 125)
             self.assertIn("deadlock: 2 of 2 virtual ranks", result.stderr)
@@ -602,7 +602,7 @@ class Fortran(Case):
         want = [f"{r:5}{5 + 3 * r:5}{7 + 30 * r:5}{7 + 30 * r:5}{2 * r:5}"
                 for r in range(6)]
         self.assertEqual(self.lines(6, program), sorted(want))
-        self.assertEqual(self.lines(6, program, options=["-t", "2"]),
+        self.assertEqual(self.lines(6, program, options=["-j", "2"]),
                          sorted(want))
 
     def test_missing(self):
@@ -726,7 +726,7 @@ class Processes(Case):
 
     def end_of(self, program, env, mark, wait_s):
         """Kill one of two processes; the exit status of the run."""
-        with subprocess.Popen([POISE, "run", "-n", "2", "-v", "4", program],
+        with subprocess.Popen([POISE, "run", "-n", "2", "-V", "4", program],
                               env=env, cwd=self.folder,
                               stdout=subprocess.DEVNULL,
                               stderr=subprocess.PIPE, text=True) as job:

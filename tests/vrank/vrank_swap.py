@@ -322,7 +322,7 @@ class Swap(unittest.TestCase):
         return out
 
     def ranks(self, count, program, *options, **more):
-        return run([POISE, "run", "-v", str(count), "--scratch", self.scratch,
+        return run([POISE, "run", "-V", str(count), "--scratch", self.scratch,
                     *options, program], cwd=self.folder, **more)
 
     def well(self, count, program, *options):
@@ -333,12 +333,12 @@ class Swap(unittest.TestCase):
     def test_every_way_to_allocate(self):
         program = self.compile(EVERY_WAY)
         self.well(5, program, "--swap", "always")
-        self.well(6, program, "--swap", "always", "-t", "2")
+        self.well(6, program, "--swap", "always", "-j", "2")
 
     def test_cxx(self):
         program = self.compile(CXX, name="prog.cc")
         self.well(5, program, "--swap", "always")
-        self.well(4, program, "--swap", "always", "-t", "2")
+        self.well(4, program, "--swap", "always", "-j", "2")
 
     def test_threads_of_the_program(self):
         self.well(3, self.compile(THREADS, "-pthread"), "--swap", "always")
@@ -347,7 +347,7 @@ class Swap(unittest.TestCase):
         """Of 24 ranks of 6 MiB a few are in memory at a time."""
         program = self.compile(LARGE, "-DMEGABYTES=6")
         self.well(24, program, "--memory", "48M")
-        self.well(12, program, "--memory", "80M", "-t", "2")
+        self.well(12, program, "--memory", "80M", "-j", "2")
         folders = self.scratch + "," + self.scratch
         self.well(8, program, "--memory", "48M", "--scratch", folders)
 
@@ -381,7 +381,7 @@ static void test(void)
         """In a memory control group of 40 MiB."""
         if run([LIMITED, "40M", "true"]).returncode != 0:
             self.skipTest("no memory control group can be made")
-        result = run([LIMITED, "40M", POISE, "run", "-v", str(count),
+        result = run([LIMITED, "40M", POISE, "run", "-V", str(count),
                       "--scratch", self.scratch, program], cwd=self.folder)
         self.assertEqual((result.returncode, result.stdout), (0, "done\n"),
                          result.stderr)
@@ -400,7 +400,7 @@ static void test(void)
             program = self.compile(file.read())
         for kind in "random", "equal", "skewed":
             with self.subTest(kind=kind):
-                result = run([POISE, "run", "-v", "24", "--scratch",
+                result = run([POISE, "run", "-V", "24", "--scratch",
                               self.scratch, "--memory", "40M", program,
                               "500000", kind], cwd=self.folder)
                 self.assertEqual((result.returncode, result.stderr), (0, ""))
@@ -439,7 +439,7 @@ static void test(void)
         listing = ["sh", "-c", '"$@"; code=$?; ls -A "$0" >&2; exit $code',
                    self.scratch]
         result = run(mount + listing + [
-            POISE, "run", "-v", "12", "--scratch", self.scratch, "--memory",
+            POISE, "run", "-V", "12", "--scratch", self.scratch, "--memory",
             "48M", program], cwd=self.folder)
         self.assertEqual((result.returncode, result.stdout), (125, ""),
                          result.stderr)
@@ -536,7 +536,7 @@ static void test(void)
     }
 }
 """)
-        with subprocess.Popen([POISE, "run", "-v", "4", "--scratch",
+        with subprocess.Popen([POISE, "run", "-V", "4", "--scratch",
                                self.scratch, "--swap", "always", program],
                               cwd=self.folder) as child:
             ready = os.path.join(self.folder, "ready")

@@ -9,6 +9,65 @@
 
 #define BFS_ROOTS 64
 
+/* A key of --ablation that is yes or no; all were options once. */
+#define SWITCH(key, member, text)                                              \
+    {                                                                          \
+        POISE_OPTION_FLAG, .name = key, .help = text,                          \
+                           .renamed = "--ablation " key "=yes|no",             \
+                           .offset = offsetof(struct cli_bfs_values, member)   \
+    }
+#define NUMBER(key, member, least, most, text)                                 \
+    {                                                                          \
+        POISE_OPTION_INT, .name = key, .arg = "N", .help = text,               \
+                          .renamed = "--ablation " key "=N",                   \
+                          .offset = offsetof(struct cli_bfs_values, member),   \
+                          .min = least, .max = most                            \
+    }
+#define OLD_SWITCHES                                                           \
+    NUMBER("alpha", alpha, 1, 1 << 30,                                         \
+           "go bottom-up once more than 1/N of the edges left leave the "      \
+           "frontier"),                                                        \
+        NUMBER("beta", beta, 1, 1 << 30,                                       \
+               "go top-down again once the frontier shrinks below 1/N of the " \
+               "vertices"),                                                    \
+        {POISE_OPTION_ENUM,                                                    \
+         .name = "exchange",                                                   \
+         .arg = "NAME",                                                        \
+         .help = "how ranks exchange the frontier (default: parallel)",        \
+         .renamed = "--ablation exchange=NAME",                                \
+         .offset = offsetof(struct cli_bfs_values, exchange),                  \
+         .choices = poise_graph_exchange_names},                               \
+        NUMBER("granularity", granularity, 64, 4096,                           \
+               "vertices for each bit of the frontier's summary (default: by " \
+               "its density, and none while it fits the caches)"),             \
+        SWITCH("fuse", fuse,                                                   \
+               "let one thread expand small levels; no: all threads"),         \
+        SWITCH(                                                                \
+            "hubs", hubs,                                                      \
+            "let all processes expand a vertex of very many edges; no: its "   \
+            "owner alone"),                                                    \
+        SWITCH("sparse", sparse,                                               \
+               "between nodes, send the positions of a frontier's vertices "   \
+               "where they are few; no: always a bitmap"),                     \
+        SWITCH("simd", simd, "use vector instructions; no: portable code"),    \
+        SWITCH("first", first,                                                 \
+               "keep first neighbours in an array of their own; no: take "     \
+               "them from the rows"),                                          \
+        SWITCH("labels", labels,                                               \
+               "write parents by the graph's own numbers within the time "     \
+               "that counts; no: by inner ones, as GAP does")
+
+static const struct poise_option ablations[] = {
+    OLD_SWITCHES,
+    SWITCH("summary", summary,
+           "keep a summary of the frontier's bitmap; no: "
+           "look into the bitmap itself"),
+    SWITCH("huge-pages", huge_pages,
+           "use huge pages; no: those of the usual "
+           "size"),
+    {POISE_OPTION_END},
+};
+
 static const struct poise_option options[] = {
     {POISE_OPTION_HEADING, .help = "What is searched"},
     CLI_BFS_SCALE_OPTIONS(struct cli_bfs_values, graph, "GRAPH"),
@@ -32,7 +91,7 @@ static const struct poise_option options[] = {
      .offset = offsetof(struct cli_bfs_values, graph.seed), .min = 1,
      .max = INT64_MAX},
     {POISE_OPTION_HEADING, .help = "How it is done"},
-    {POISE_OPTION_INT, 't', "threads", "N",
+    {POISE_OPTION_INT, 'j', "threads", "N",
      .help = "threads of each process (default: one for each of its cores)",
      .offset = offsetof(struct cli_bfs_values, graph.threads), .min = 1,
      .max = 1024},
@@ -45,53 +104,16 @@ static const struct poise_option options[] = {
      .help = "hybrid, top-down or bottom-up (default: hybrid)",
      .offset = offsetof(struct cli_bfs_values, method),
      .choices = poise_graph_method_names},
-    {POISE_OPTION_INT, .name = "alpha", .arg = "N",
-     .help = "go bottom-up once more than 1/N of the edges left leave the "
-             "frontier",
-     .offset = offsetof(struct cli_bfs_values, alpha), .min = 1,
-     .max = 1 << 30},
-    {POISE_OPTION_INT, .name = "beta", .arg = "N",
-     .help = "go top-down again once the frontier shrinks below 1/N of the "
-             "vertices",
-     .offset = offsetof(struct cli_bfs_values, beta), .min = 1, .max = 1 << 30},
-    {POISE_OPTION_ENUM, .name = "exchange", .arg = "NAME",
-     .help = "how ranks exchange the frontier: private, leader, shared-in, "
-             "shared-all or parallel (default: parallel)",
-     .offset = offsetof(struct cli_bfs_values, exchange),
-     .choices = poise_graph_exchange_names},
     {POISE_OPTION_ENUM, .name = "map", .arg = "NAME",
      .help = "on a machine of several NUMA domains: none, interleave (pages in "
              "all in turn) or domain (each process in the next; default, where "
              "there are several processes)",
      .offset = offsetof(struct cli_bfs_values, map),
      .choices = poise_graph_map_names},
-    {POISE_OPTION_INT, .name = "granularity", .arg = "N",
-     .help = "vertices for each bit of the frontier's summary: 64 to 4096 "
-             "(default: by its density, and none while it fits the caches)",
-     .offset = offsetof(struct cli_bfs_values, granularity), .min = 64,
-     .max = 4096},
-    {POISE_OPTION_FLAG, .name = "fuse",
-     .help = "let one thread expand small levels (--no-fuse: all threads)",
-     .offset = offsetof(struct cli_bfs_values, fuse)},
-    {POISE_OPTION_FLAG, .name = "hubs",
-     .help = "of several processes: let all expand a vertex of very many edges "
-             "(--no-hubs: its owner alone)",
-     .offset = offsetof(struct cli_bfs_values, hubs)},
-    {POISE_OPTION_FLAG, .name = "sparse",
-     .help = "between nodes, send the positions of a frontier's vertices where "
-             "they are few (--no-sparse: always a bitmap)",
-     .offset = offsetof(struct cli_bfs_values, sparse)},
-    {POISE_OPTION_FLAG, .name = "simd",
-     .help = "use vector instructions (--no-simd: portable code)",
-     .offset = offsetof(struct cli_bfs_values, simd)},
-    {POISE_OPTION_FLAG, .name = "first",
-     .help = "keep first neighbours in an array of their own (--no-first: "
-             "take them from the rows)",
-     .offset = offsetof(struct cli_bfs_values, first)},
-    {POISE_OPTION_FLAG, .name = "labels",
-     .help = "write parents by the graph's own numbers within the time that "
-             "counts (--no-labels: by inner ones, as GAP does)",
-     .offset = offsetof(struct cli_bfs_values, labels)},
+    CLI_ABLATION_OPTION(struct cli_bfs_values, ablation),
+    OLD_SWITCHES,
+    CLI_RENAMED_INT('t', NULL, "-j", struct cli_bfs_values, graph.threads, 1,
+                    1024),
     {POISE_OPTION_HEADING, .help = "What comes out"},
     {POISE_OPTION_FLAG, .name = "validate",
      .help = "check each search by the five rules of Graph500 (default; "
@@ -122,10 +144,7 @@ static const struct poise_option options[] = {
     {POISE_OPTION_STRING, .name = "report", .arg = "FILE",
      .help = "write a page of plots (HTML)",
      .offset = offsetof(struct cli_bfs_values, report)},
-    {POISE_OPTION_FLAG, .name = "progress",
-     .help = "show a line of progress on stderr (default: if it is a "
-             "terminal; --no-progress: never)",
-     .offset = offsetof(struct cli_bfs_values, progress)},
+    CLI_PROGRESS_OPTION(struct cli_bfs_values, progress),
     CLI_COMMON_OPTIONS(struct cli_bfs_values, common),
     {POISE_OPTION_END},
 };
@@ -196,6 +215,7 @@ static int get_graph(struct cli_bfs_job *job)
         .order = (enum poise_graph_order)values->order,
         .keep_edges = values->validate,
         .ablation.no_hubs = !values->hubs,
+        .ablation.no_huge_pages = !values->huge_pages,
         .progress = job->progress ? cli_progress_show : NULL,
     };
     uint64_t from = poise_clock_ns();
@@ -538,6 +558,7 @@ static int search_all(struct cli_bfs_job *job)
         .ablation.alpha = (double)values->alpha,
         .ablation.beta = (double)values->beta,
         .ablation.granularity = (unsigned)values->granularity,
+        .ablation.no_summary = !values->summary,
         .ablation.no_fuse = !values->fuse,
         .ablation.no_simd = !values->simd,
         .ablation.no_first = !values->first,
@@ -680,6 +701,8 @@ int cli_bfs(int argc, char **argv)
         .first = true,
         .labels = true,
         .sparse = true,
+        .summary = true,
+        .huge_pages = true,
         .validate = true,
         .progress = isatty(STDERR_FILENO) != 0,
     };
@@ -687,8 +710,9 @@ int cli_bfs(int argc, char **argv)
     int first = cli_parse(&cli_bfs_command, argc, argv, &values, &values.common,
                           &status);
 
-    if (first < 0) {
-        goto done;
+    if (first < 0 || !cli_ablate(&cli_bfs_command, ablations, &values.ablation,
+                                 &values, &status)) {
+        goto free_lists;
     }
     if (first + 1 < argc) {
         cli_say("bfs", "one GRAPH at a time");
@@ -710,7 +734,8 @@ int cli_bfs(int argc, char **argv)
     } else {
         status = run(&values, first < argc ? argv[first] : NULL);
     }
-done:
+free_lists:
+    poise_strings_free(&values.ablation);
     poise_strings_free(&values.root);
     poise_strings_free(&values.model);
     return status;

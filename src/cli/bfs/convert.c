@@ -33,13 +33,10 @@ static const struct poise_option options[] = {
     {POISE_OPTION_FLAG, .name = "json", .help = "print the summary as JSON",
      .offset = offsetof(struct values, json)},
     {POISE_OPTION_HEADING, .help = "How it is done"},
-    {POISE_OPTION_INT, .name = "threads", .arg = "N",
+    {POISE_OPTION_INT, 'j', "threads", "N",
      .help = "threads (default: one for each core)",
      .offset = offsetof(struct values, graph.threads), .min = 1, .max = 1024},
-    {POISE_OPTION_FLAG, .name = "progress",
-     .help = "show a line of progress on stderr (default: if it is a "
-             "terminal; --no-progress: never)",
-     .offset = offsetof(struct values, progress)},
+    CLI_PROGRESS_OPTION(struct values, progress),
     CLI_COMMON_OPTIONS(struct values, common),
     {POISE_OPTION_END},
 };

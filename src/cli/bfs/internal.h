@@ -58,9 +58,9 @@ struct cli_bfs_values {
     struct cli_bfs_graph graph;
     int order, method, exchange, map;
     int64_t roots, alpha, beta, granularity;
-    struct poise_strings root, model;
+    struct poise_strings root, model, ablation;
     const char *output, *report;
-    bool fuse, hubs, simd, first, labels, sparse;
+    bool fuse, hubs, simd, first, labels, sparse, summary, huge_pages;
     bool validate, binary, components, levels, json, progress;
 };
 

@@ -118,11 +118,56 @@ struct cli_common {
                            .offset = offsetof(type, member.version)            \
     }
 
+/** An old name of a number's option: `now` is what to write instead. */
+#define CLI_RENAMED_INT(short, long, now, type, member, least, most)           \
+    {                                                                          \
+        POISE_OPTION_INT, short, long, "N",                                    \
+            .renamed = now, .offset = offsetof(type, member), .min = least,    \
+            .max = most                                                        \
+    }
+/** The same of an option of another type, whose argument is called `text`. */
+#define CLI_RENAMED(option_type, short, long, text, now, type, member)         \
+    {                                                                          \
+        option_type, short, long, text, .renamed = now,                        \
+                                        .offset = offsetof(type, member)       \
+    }
+
+#define CLI_VERBOSE_OPTION(type, member)                                       \
+    {                                                                          \
+        POISE_OPTION_FLAG, 'v', "verbose",                                     \
+            .help = "say on stderr what was done, and how fast",               \
+            .offset = offsetof(type, member)                                   \
+    }
+#define CLI_PROGRESS_OPTION(type, member)                                      \
+    {                                                                          \
+        POISE_OPTION_FLAG,                                                     \
+            .name = "progress",                                                \
+            .help = "show a line of progress on stderr (default: if it is a "  \
+                    "terminal; --no-progress: never)",                         \
+            .offset = offsetof(type, member)                                   \
+    }
+
 /** Parse argv by the command's table; --help and --version are served here
  * (not if `common` is NULL). Index of the first operand, or -1 with the exit
  * code in *exit_code. */
 int cli_parse(const struct poise_command *command, int argc, char **argv,
               void *into, const struct cli_common *common, int *exit_code);
+
+#define CLI_ABLATION_OPTION(type, member)                                      \
+    {                                                                          \
+        POISE_OPTION_LIST,                                                     \
+            .name = "ablation", .arg = "KEY=VALUE",                            \
+            .help = "for measurements: switch something off, or choose "       \
+                    "otherwise; "                                              \
+                    "can be repeated; --ablation help lists the keys",         \
+            .offset = offsetof(type, member)                                   \
+    }
+/** Apply each KEY=VALUE that was given by a table whose long names are the
+ * keys (FLAG, INT or ENUM; a flag is yes or no). Whether to go on: else what
+ * was wrong, or the keys, have been printed, and *exit_code is set. */
+bool cli_ablate(const struct poise_command *command,
+                const struct poise_option *keys,
+                const struct poise_strings *given, void *into, int *exit_code);
 
 /** Where the options before a program end: the index of the program, or of
  * "--". */

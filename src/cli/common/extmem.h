@@ -20,19 +20,19 @@ extern const char *const cli_extmem_engines[];
 
 #define CLI_EXTMEM_OPTIONS(type, member)                                       \
     {POISE_OPTION_BYTES,                                                       \
-     'm',                                                                      \
+     0,                                                                        \
      "memory",                                                                 \
      "SIZE",                                                                   \
      .help = "memory to use, of a node: its processes share it (default: "     \
              "what the control group and the machine leave, less a tenth or "  \
              "6 MiB, whichever is more, but half at most)",                    \
      .offset = offsetof(type, member.memory)},                                 \
-        {POISE_OPTION_LIST, .name = "scratch", .arg = "DIR,...",               \
+        {POISE_OPTION_LIST, .name = "scratch", .arg = "DIR[,DIR...]",          \
          .help = "folders for scratch files, best one on each disk (default: " \
                  "that of OUT)",                                               \
          .offset = offsetof(type, member.scratch)},                            \
         {POISE_OPTION_INT,                                                     \
-         't',                                                                  \
+         'j',                                                                  \
          "threads",                                                            \
          "N",                                                                  \
          .help = "threads of each process (default: its share of the "         \
@@ -40,7 +40,7 @@ extern const char *const cli_extmem_engines[];
          .offset = offsetof(type, member.threads),                             \
          .min = 1,                                                             \
          .max = 256},                                                          \
-        {POISE_OPTION_FLAG, .name = "sync",                                    \
+        {POISE_OPTION_FLAG, .name = "fsync",                                   \
          .help = "end when the output is safe on the disk",                    \
          .offset = offsetof(type, member.sync)},                               \
         {POISE_OPTION_ENUM,                                                    \
@@ -52,9 +52,12 @@ extern const char *const cli_extmem_engines[];
         {POISE_OPTION_FLAG, .name = "buffered",                                \
          .help = "through the page cache, where O_DIRECT would work, too",     \
          .offset = offsetof(type, member.buffered)},                           \
-        {POISE_OPTION_FLAG, 'v', "verbose",                                    \
-         .help = "say on stderr what was done, and how fast",                  \
-         .offset = offsetof(type, member.verbose)},                            \
+        CLI_RENAMED_INT('t', NULL, "-j", type, member.threads, 1, 256),        \
+        CLI_RENAMED(POISE_OPTION_BYTES, 'm', NULL, "SIZE", "--memory", type,   \
+                    member.memory),                                            \
+        CLI_RENAMED(POISE_OPTION_FLAG, 0, "sync", NULL, "--fsync", type,       \
+                    member.sync),                                              \
+        CLI_VERBOSE_OPTION(type, member.verbose),                              \
     {                                                                          \
         POISE_OPTION_FLAG, .name = "json",                                     \
                            .help = "the same on stdout as JSON",               \

@@ -1,6 +1,21 @@
 /* What the commands over wing flow share. */
 #include "flow.h"
 
+static const struct poise_option ablations[] = {
+    {POISE_OPTION_ENUM, .name = "policy", .arg = "NAME",
+     .help = "by what the map shares blocks out again: how fast nodes are "
+             "(rate), or which ones had to wait for blocks (misses)",
+     .offset = offsetof(struct cli_flow, policy),
+     .choices = poise_flow_policy_names},
+    {POISE_OPTION_END},
+};
+
+bool cli_flow_ablate(const struct poise_command *command, struct cli_flow *flow,
+                     int *exit_code)
+{
+    return cli_ablate(command, ablations, &flow->ablation, flow, exit_code);
+}
+
 struct poise_flow_options cli_flow_options(const struct cli_flow *flow)
 {
     return (struct poise_flow_options){.nodes = (unsigned)flow->nodes,

@@ -11,6 +11,7 @@ struct cli_flow {
     int64_t nodes, threads, window, replicate, spares;
     uint64_t memory;
     const char *log;
+    struct poise_strings ablation;
     int policy;
     bool check, verbose, json;
 };
@@ -18,14 +19,14 @@ struct cli_flow {
 #define CLI_FLOW_OPTIONS(type, member)                                         \
     {POISE_OPTION_INT,                                                         \
      'n',                                                                      \
-     "nodes",                                                                  \
+     "processes",                                                              \
      "N",                                                                      \
      .help = "processes that compute (default: this one alone)",               \
      .offset = offsetof(type, member.nodes),                                   \
      .min = 1,                                                                 \
      .max = 1024},                                                             \
         {POISE_OPTION_INT,                                                     \
-         't',                                                                  \
+         'j',                                                                  \
          "threads",                                                            \
          "N",                                                                  \
          .help = "threads of each (default: 1)",                               \
@@ -40,16 +41,16 @@ struct cli_flow {
          .min = 1,                                                             \
          .max = 1000000},                                                      \
         {POISE_OPTION_BYTES,                                                   \
-         'm',                                                                  \
+         0,                                                                    \
          "memory",                                                             \
          "SIZE",                                                               \
          .help = "of blocks on each node; beyond it only the oldest version "  \
                  "goes on (default: no limit)",                                \
          .offset = offsetof(type, member.memory)},                             \
         {POISE_OPTION_INT,                                                     \
-         .name = "replicate",                                                  \
+         .name = "replicate-every",                                            \
          .arg = "N",                                                           \
-         .help = "each N versions, keep a copy on another node, so that no "   \
+         .help = "every N versions, keep a copy on another node, so that no "  \
                  "more than that is lost with one (default: never)",           \
          .offset = offsetof(type, member.replicate),                           \
          .min = 1,                                                             \
@@ -65,11 +66,21 @@ struct cli_flow {
         {POISE_OPTION_STRING, .name = "log", .arg = "FILE",                    \
          .help = "keep in FILE what is needed to go on should this process "   \
                  "die: the same command then takes over",                      \
-         .offset =                                                             \
-             offsetof(type, member.log)}, /* For benchmarks: not listed. */    \
-        {POISE_OPTION_ENUM, .name = "policy", .arg = "NAME",                   \
+         .offset = offsetof(type, member.log)},                                \
+        CLI_ABLATION_OPTION(type, member.ablation),                            \
+        {POISE_OPTION_ENUM,                                                    \
+         .name = "policy",                                                     \
+         .arg = "NAME",                                                        \
+         .renamed = "--ablation policy=NAME",                                  \
          .offset = offsetof(type, member.policy),                              \
          .choices = poise_flow_policy_names},                                  \
+        CLI_RENAMED_INT(0, "nodes", "--processes", type, member.nodes, 1,      \
+                        1024),                                                 \
+        CLI_RENAMED_INT('t', NULL, "-j", type, member.threads, 1, 1024),       \
+        CLI_RENAMED(POISE_OPTION_BYTES, 'm', NULL, "SIZE", "--memory", type,   \
+                    member.memory),                                            \
+        CLI_RENAMED_INT(0, "replicate", "--replicate-every", type,             \
+                        member.replicate, 1, 1000000),                         \
     {                                                                          \
         POISE_OPTION_FLAG, .name = "check",                                    \
                            .help = "compute one block of ten twice and "       \
@@ -78,15 +89,16 @@ struct cli_flow {
     }
 
 #define CLI_FLOW_WORDS(type, member)                                           \
-    {POISE_OPTION_FLAG, 'v', "verbose",                                        \
-     .help = "say on stderr what was done, and how fast",                      \
-     .offset = offsetof(type, member.verbose)},                                \
+    CLI_VERBOSE_OPTION(type, member.verbose),                                  \
     {                                                                          \
         POISE_OPTION_FLAG, .name = "json",                                     \
                            .help = "the same on stdout as JSON",               \
                            .offset = offsetof(type, member.json)               \
     }
 
+/** Apply --ablation, as cli_ablate does. */
+bool cli_flow_ablate(const struct poise_command *command, struct cli_flow *flow,
+                     int *exit_code);
 struct poise_flow_options cli_flow_options(const struct cli_flow *flow);
 /** What a run was, in some lines. */
 void cli_flow_verbose(const char *name, const struct poise_flow_stats *stats,

@@ -21,7 +21,7 @@ struct cli_engine {
 
 #define CLI_ENGINE_OPTIONS(type, member, short)                                \
     {POISE_OPTION_INT,                                                         \
-     .short_name = 'j',                                                        \
+     .short_name = short,                                                      \
      .name = "threads",                                                        \
      .arg = "N",                                                               \
      .help = "threads of each process (default: one for each of its cores)",   \
@@ -37,9 +37,15 @@ struct cli_engine {
          .min = 1,                                                             \
          .max = 4096},                                                         \
         {POISE_OPTION_ENUM,                                                    \
+         .name = "balance",                                                    \
+         .arg = "NAME",                                                        \
+         .help = "how work is balanced among ranks (default: hybrid)",         \
+         .offset = offsetof(type, member.policy),                              \
+         .choices = poise_policy_names},                                       \
+        {POISE_OPTION_ENUM,                                                    \
          .name = "policy",                                                     \
          .arg = "NAME",                                                        \
-         .help = "how work is found among ranks (default: hybrid)",            \
+         .renamed = "--balance",                                               \
          .offset = offsetof(type, member.policy),                              \
          .choices = poise_policy_names},                                       \
         {POISE_OPTION_ENUM,                                                    \
@@ -66,10 +72,7 @@ struct cli_engine {
          .offset = offsetof(type, member.seed),                                \
          .min = 0,                                                             \
          .max = INT64_MAX},                                                    \
-        {POISE_OPTION_FLAG, .name = "progress",                                \
-         .help = "show a line of progress on stderr (default: if it is a "     \
-                 "terminal; --no-progress: never)",                            \
-         .offset = offsetof(type, member.progress)},                           \
+        CLI_PROGRESS_OPTION(type, member.progress),                            \
     {                                                                          \
         POISE_OPTION_STRING, .name = "trace", .arg = "FILE",                   \
                              .help = "record what each thread does in a new "  \

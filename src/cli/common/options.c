@@ -21,10 +21,11 @@ static void point_to_help(const struct poise_command *command)
     poise_buf_free(&what);
 }
 
-/* "poise sort: -t is now -j", a line for each. */
+/* "poise sort: -t is now -j", a line for each; not again where this command
+ * became itself once more. */
 static void say_hints(const char *name, struct poise_buf *hints)
 {
-    const char *line = poise_buf_str(hints);
+    const char *line = getenv("POISE_HINTED") ? "" : poise_buf_str(hints);
 
     for (size_t len; *line; line += len + 1) {
         len = strcspn(line, "\n");
@@ -120,4 +121,95 @@ int cli_options_end(const struct poise_option *table, int argc, char **argv)
         i += 1 + takes_next(table, argv[i]);
     }
     return i < argc ? i : argc;
+}
+
+/* ---- --ablation --------------------------------------------------------- */
+
+static int list_keys(const char *name, const struct poise_option *keys)
+{
+    struct poise_buf out = {0};
+    int status;
+
+    for (; keys->type != POISE_OPTION_END; keys++) {
+        const char *between = "=";
+
+        poise_buf_puts(&out, keys->name);
+        for (size_t i = 0; keys->choices && keys->choices[i]; i++) {
+            poise_buf_printf(&out, "%s%s", between, keys->choices[i]);
+            between = "|";
+        }
+        if (!keys->choices) {
+            poise_buf_printf(&out, "=%s", keys->arg ? keys->arg : "yes|no");
+        }
+        poise_buf_printf(&out, "\n    %s\n", keys->help);
+    }
+    status = cli_write(name, &out);
+    poise_buf_free(&out);
+    return status;
+}
+
+/* What option "KEY=VALUE" would be on a command line of its own. */
+static int key_as_option(const struct poise_option *key, const char *value,
+                         struct poise_buf *word)
+{
+    if (key->type != POISE_OPTION_FLAG) {
+        return poise_buf_printf(word, "--%s=%s", key->name, value);
+    }
+    if (strcmp(value, "yes") == 0 || strcmp(value, "no") == 0) {
+        return poise_buf_printf(word, "--%s%s", value[0] == 'y' ? "" : "no-",
+                                key->name);
+    }
+    return poise_error_set(EINVAL, "read", value, "must be yes or no");
+}
+
+static int set_key(const struct poise_option *keys, const char *given,
+                   void *into)
+{
+    const struct poise_command table = {.options = keys};
+    size_t len = strcspn(given, "=");
+    struct poise_buf word = {0};
+    int code;
+
+    while (keys->type != POISE_OPTION_END &&
+           (strncmp(keys->name, given, len) != 0 || keys->name[len])) {
+        keys++;
+    }
+    if (keys->type == POISE_OPTION_END || !given[len]) {
+        return poise_error_set(EINVAL, "use", given,
+                               keys->type == POISE_OPTION_END
+                                   ? "no such key; 'help' lists them"
+                                   : "must be KEY=VALUE");
+    }
+    code = key_as_option(keys, given + len + 1, &word);
+    if (code >= 0) {
+        char *argv[2] = {NULL, (char *)(uintptr_t)poise_buf_str(&word)};
+
+        code = poise_command_parse(&table, 2, argv, into, NULL);
+    }
+    poise_buf_free(&word);
+    return code < 0 ? code : 0;
+}
+
+bool cli_ablate(const struct poise_command *command,
+                const struct poise_option *keys,
+                const struct poise_strings *given, void *into, int *exit_code)
+{
+    struct poise_buf why = {0};
+
+    for (size_t i = 0; i < given->count; i++) {
+        if (strcmp(given->items[i], "help") == 0) {
+            *exit_code =
+                cli_speaks() ? list_keys(command->name, keys) : CLI_DONE;
+            return false;
+        }
+        if (set_key(keys, given->items[i], into) < 0) {
+            poise_buf_puts(&why, poise_error_last()->why);
+            cli_say(command->name, "cannot use '--ablation %s': %s",
+                    given->items[i], poise_buf_str(&why));
+            poise_buf_free(&why);
+            *exit_code = CLI_WRONG_USE;
+            return false;
+        }
+    }
+    return true;
 }

@@ -39,13 +39,14 @@ struct values {
 };
 
 static const struct poise_option options[] = {
-    {POISE_OPTION_INT, 'n', "processes", "P",
+    {POISE_OPTION_INT, 'n', "processes", "N",
      .help = "processes, started by the installed mpirun (default: 1, without "
              "MPI)",
      .offset = offsetof(struct values, processes), .min = 1, .max = 1000000},
-    {POISE_OPTION_INT, 't', "threads", "T",
+    {POISE_OPTION_INT, 'j', "threads", "N",
      .help = "threads of each process (default: 1)",
      .offset = offsetof(struct values, threads), .min = 1, .max = 1024},
+    CLI_RENAMED_INT('t', NULL, "-j", struct values, threads, 1, 1024),
     {POISE_OPTION_DURATION, .name = "time", .arg = "TIME",
      .help = "take no longer than TIME in all (default: 1m)",
      .offset = offsetof(struct values, time_ns)},
@@ -194,9 +195,9 @@ static void command_of(const struct sweep *sweep, const struct way *way,
                            "run",
                            "-n",
                            numbers[0],
-                           "-v",
+                           "-V",
                            numbers[1],
-                           "-t",
+                           "-j",
                            numbers[2],
                            "--policy",
                            poise_vrank_policy_names[way->policy],
@@ -498,9 +499,9 @@ static void print_best(const struct sweep *sweep, const struct way *best,
     if (values->processes > 1) {
         poise_buf_printf(out, " -n %lld", (long long)values->processes);
     }
-    poise_buf_printf(out, " -v %d", best->ranks);
+    poise_buf_printf(out, " -V %d", best->ranks);
     if (values->threads > 1) {
-        poise_buf_printf(out, " -t %lld", (long long)values->threads);
+        poise_buf_printf(out, " -j %lld", (long long)values->threads);
     }
     if (best->policy != POISE_VRANK_ROUND_ROBIN) {
         poise_buf_printf(out, " --policy %s",

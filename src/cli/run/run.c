@@ -34,16 +34,18 @@ static const char *const io_names[] = {"auto", "io_uring", "threads", "sync",
 enum { IO_SYNC = POISE_DISK_THREADS + 1 };
 
 static const struct poise_option options[] = {
-    {POISE_OPTION_INT, 'n', "processes", "P",
+    {POISE_OPTION_INT, 'n', "processes", "N",
      .help = "processes, started by the installed mpirun (default: 1, without "
              "MPI)",
      .offset = offsetof(struct values, processes), .min = 1, .max = 1000000},
-    {POISE_OPTION_INT, 'v', "ranks", "V",
+    {POISE_OPTION_INT, 'V', "ranks", "N",
      .help = "virtual ranks in all (default: one for each process)",
      .offset = offsetof(struct values, ranks), .min = 1, .max = 10000000},
-    {POISE_OPTION_INT, 't', "threads", "T",
+    {POISE_OPTION_INT, 'j', "threads", "N",
      .help = "threads of each process (default: 1)",
      .offset = offsetof(struct values, threads), .min = 1, .max = 1024},
+    CLI_RENAMED_INT('v', NULL, "-V", struct values, ranks, 1, 10000000),
+    CLI_RENAMED_INT('t', NULL, "-j", struct values, threads, 1, 1024),
     {POISE_OPTION_STRING, .name = "policy", .arg = "NAME",
      .help = "which ready rank runs next: round-robin (the default), serial, "
              "serial:N (N threads at most compute at once), priority (those "
@@ -137,7 +139,7 @@ const struct poise_command cli_run_command = {
         "rank has a private copy of it, and while one waits for a message "
         "another computes.\n\n"
         "A batch system's launcher may start the processes itself: "
-        "'srun poise run -v 64 ./prog' joins its step.\n\n"
+        "'srun poise run -V 64 ./prog' joins its step.\n\n"
         "The environment variable POISE_MPI (ompi, mpich) chooses among "
         "several installed MPIs; POISE_WIRE=mpi keeps messages between "
         "processes of a node out of shared memory.\n\n"
@@ -152,10 +154,10 @@ const struct poise_command cli_run_command = {
         "these does not "
         "compile, and the compiler names the function.",
     .options = options,
-    .examples = "poise run -v 64 ./prog\t64 ranks in this process\n"
-                "poise run -n 4 -v 64 ./prog\tin four processes\n"
-                "poise run -n 2 -v 16 --delay 5ms ./prog\tas if far apart\n"
-                "poise run -n 2 -v 16 --profile ./prog\tand say where the time "
+    .examples = "poise run -V 64 ./prog\t64 ranks in this process\n"
+                "poise run -n 4 -V 64 ./prog\tin four processes\n"
+                "poise run -n 2 -V 16 --delay 5ms ./prog\tas if far apart\n"
+                "poise run -n 2 -V 16 --profile ./prog\tand say where the time "
                 "went\n",
     .exits = "N\twhat the program exits with: of the first rank that failed\n"
              "125\tPoise itself failed, or the ranks wait for each other\n"
@@ -280,6 +282,7 @@ static void restart(int argc, char **argv)
     const char **line = poise_alloc((size_t)argc + 2, sizeof *line);
 
     if (line) {
+        setenv("POISE_HINTED", "1", 1);
         line[0] = "poise";
         line[1] = "run";
         for (int i = 1; i < argc; i++) {

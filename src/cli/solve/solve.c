@@ -18,7 +18,7 @@ struct values {
 
 static const struct poise_option options[] = {
     {POISE_OPTION_HEADING, .help = "What is computed"},
-    {POISE_OPTION_INT, 's', "sweeps", "N",
+    {POISE_OPTION_INT, .name = "sweeps", .arg = "N",
      .help = "go over all cells N times (default: 1000)",
      .offset = offsetof(struct values, sweeps), .min = 0, .max = 1000000000},
     {POISE_OPTION_ENUM, .name = "method", .arg = "NAME",
@@ -36,6 +36,8 @@ static const struct poise_option options[] = {
      .offset = offsetof(struct values, insulated)},
     {POISE_OPTION_HEADING, .help = "How it is done"},
     CLI_FLOW_OPTIONS(struct values, flow),
+    CLI_RENAMED_INT('s', NULL, "--sweeps", struct values, sweeps, 0,
+                    1000000000),
     {POISE_OPTION_INT, .name = "block", .arg = "N",
      .help = "longest side of a block, in cells (default: 128)",
      .offset = offsetof(struct values, block), .min = 1, .max = 1000000},
@@ -82,11 +84,12 @@ const struct poise_command cli_solve_command = {
         "changes of shares, the cells are the same to the last bit.\n\n"
         "Nodes are processes of this machine. One that dies is replaced by "
         "the others, which compute its part again from the last copies that "
-        "--replicate made, or from the beginning.",
+        "--replicate-every made, or from the beginning.",
     .options = options,
     .examples =
         "poise solve plate.pgm rest.ppm\tone thread, 1000 sweeps\n"
-        "poise solve -n 4 --replicate 50 plate.txt rest.txt\tfour processes, "
+        "poise solve -n 4 --replicate-every 50 plate.txt rest.txt\tfour "
+        "processes, "
         "of which some may die\n"
         "poise solve --method sor --omega 1.9 --report r.html plate.pgm "
         "rest.pgm\tfaster to rest, with a plot\n"
@@ -277,12 +280,15 @@ int cli_solve(int argc, char **argv)
     int status = CLI_DONE;
     int first = cli_parse(&cli_solve_command, argc, argv, &values,
                           &values.common, &status);
-    if (first >= 0 && argc - first != 2) {
+    bool go_on = first >= 0 &&
+                 cli_flow_ablate(&cli_solve_command, &values.flow, &status);
+    if (go_on && argc - first != 2) {
         cli_say("solve", "two operands are needed, IN and OUT");
         status = CLI_WRONG_USE;
-    } else if (first >= 0) {
+    } else if (go_on) {
         status = run(&values, argv[first], argv[first + 1]);
     }
+    poise_strings_free(&values.flow.ablation);
     poise_strings_free(&values.slow);
     return status;
 }

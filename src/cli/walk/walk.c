@@ -21,13 +21,13 @@ static const char *const format_names[] = {"auto",  "sqlite", "csv",
 
 static const struct poise_option options[] = {
     {POISE_OPTION_HEADING, .help = "What is walked"},
-    {POISE_OPTION_FLAG, 'n', "names-only",
+    {POISE_OPTION_FLAG, .name = "names-only",
      .help = "count names and types only, without reading metadata",
      .offset = offsetof(struct values, names_only)},
     {POISE_OPTION_FLAG, 'x', "one-file-system",
      .help = "do not enter other file systems",
      .offset = offsetof(struct values, one_file_system)},
-    {POISE_OPTION_INT, .name = "max-depth", .arg = "N",
+    {POISE_OPTION_INT, 'd', "max-depth", "N",
      .help = "go at most N directories deep; 0: the operands only",
      .offset = offsetof(struct values, max_depth), .min = 0, .max = UINT32_MAX},
     {POISE_OPTION_HEADING, .help = "What comes out"},
@@ -64,7 +64,10 @@ static const struct poise_option options[] = {
              "of the same FILE, it can be interrupted again",
      .offset = offsetof(struct values, engine.resume)},
     {POISE_OPTION_HEADING, .help = "How it is done"},
-    CLI_ENGINE_OPTIONS(struct values, engine, 't'),
+    CLI_ENGINE_OPTIONS(struct values, engine, 'j'),
+    CLI_RENAMED_INT('t', NULL, "-j", struct values, engine.threads, 1, 1024),
+    CLI_RENAMED(POISE_OPTION_FLAG, 'n', NULL, NULL, "--names-only",
+                struct values, names_only),
     CLI_COMMON_OPTIONS(struct values, engine.common),
     {POISE_OPTION_END},
 };
@@ -273,14 +276,44 @@ static void tell_leftovers(const struct cli_job *job,
     poise_buf_free(&names);
 }
 
-int cli_walk(int argc, char **argv)
+static int walk(const struct values *values, int argc, char **argv, int first)
 {
-    struct values values = {.max_depth = -1, .top = 10};
     struct poise_walk_survey_options survey_of = {0};
     struct poise_buf memory = {0};
     struct cli_job job;
+    int status, code = 0;
+
+    survey_options(values, argc, argv, first, &survey_of);
+    if (values->engine.resume) {
+        code = poise_walk_survey_resume(values->engine.resume, &survey_of,
+                                        &memory);
+    }
+    if (code < 0) {
+        /* Every rank reads the same file: they fail alike. */
+        cli_say_error("walk");
+        status = code == -EINVAL ? CLI_WRONG_USE : CLI_PARTLY;
+    } else {
+        status = cli_job_start(&job, "walk", &values->engine, &survey_of.walk);
+        if (status == 0) {
+            survey_of.arg = &job;
+            survey_of.progress = job.progress ? cli_progress_hook : NULL;
+            status = check_names(&job, values);
+            if (status == 0) {
+                tell_leftovers(&job, &survey_of);
+                status = survey(&job, values, &survey_of);
+            }
+            cli_job_end(&job);
+        }
+    }
+    poise_buf_free(&memory);
+    return status;
+}
+
+int cli_walk(int argc, char **argv)
+{
+    struct values values = {.max_depth = -1, .top = 10};
     int status = CLI_DONE;
-    int first, code = 0;
+    int first;
 
     cli_engine_defaults(&values.engine);
     first = cli_parse(&cli_walk_command, argc, argv, &values,
@@ -293,28 +326,5 @@ int cli_walk(int argc, char **argv)
                         "checkpoint; do not name them");
         return CLI_WRONG_USE;
     }
-    survey_options(&values, argc, argv, first, &survey_of);
-    if (values.engine.resume) {
-        code =
-            poise_walk_survey_resume(values.engine.resume, &survey_of, &memory);
-    }
-    if (code < 0) {
-        /* Every rank reads the same file: they fail alike. */
-        cli_say_error("walk");
-        status = code == -EINVAL ? CLI_WRONG_USE : CLI_PARTLY;
-    } else {
-        status = cli_job_start(&job, "walk", &values.engine, &survey_of.walk);
-        if (status == 0) {
-            survey_of.arg = &job;
-            survey_of.progress = job.progress ? cli_progress_hook : NULL;
-            status = check_names(&job, &values);
-            if (status == 0) {
-                tell_leftovers(&job, &survey_of);
-                status = survey(&job, &values, &survey_of);
-            }
-            cli_job_end(&job);
-        }
-    }
-    poise_buf_free(&memory);
-    return status;
+    return walk(&values, argc, argv, first);
 }

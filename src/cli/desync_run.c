@@ -1,4 +1,4 @@
-/* poise desync run: other people's programs of room flow. */
+/* poise desync run: other people's programs of DesyncFS, shared objects. */
 #include "cli/common/flow.h"
 
 #include <dlfcn.h>

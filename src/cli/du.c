@@ -120,7 +120,7 @@ static int scale_of(const char *text, struct scale *out)
     if (text[0] < '0' || text[0] > '9') {
         poise_buf_printf(&number, "1%s", text);
         size = poise_buf_str(&number);
-        /* The SI prefix is a small letter. */
+        /* The SI prefix is in lower case. */
         out->suffix = strcmp(text, "KB") == 0 ? "kB" : text;
         code = number.error;
     }
@@ -137,16 +137,16 @@ static int scale_of(const char *text, struct scale *out)
 /* As GNU writes for people: rounded up, one decimal below ten. */
 static void put_human(struct poise_buf *out, uint64_t amount, unsigned base)
 {
-    static const char letters[] = "KMGTPE";
+    static const char prefixes[] = "KMGTPE";
     uint64_t unit = 1;
-    int letter = -1;
+    int prefix = -1;
     uint64_t whole, tenths;
 
-    while (letter < 5 && amount / unit >= base) {
+    while (prefix < 5 && amount / unit >= base) {
         unit *= base;
-        letter++;
+        prefix++;
     }
-    if (letter < 0) {
+    if (prefix < 0) {
         poise_buf_decimal(out, amount);
         return;
     }
@@ -161,16 +161,16 @@ static void put_human(struct poise_buf *out, uint64_t amount, unsigned base)
         whole++;
         tenths = 0;
     }
-    if (whole >= base && letter < 5) {
+    if (whole >= base && prefix < 5) {
         whole = 1;
         tenths = 0;
-        letter++;
+        prefix++;
     }
     poise_buf_decimal(out, whole);
     if (whole < 10) {
         poise_buf_printf(out, ".%u", (unsigned)tenths);
     }
-    poise_buf_putc(out, base == 1000 && letter == 0 ? 'k' : letters[letter]);
+    poise_buf_putc(out, base == 1000 && prefix == 0 ? 'k' : prefixes[prefix]);
 }
 
 /* The output of a run. */

@@ -1,4 +1,8 @@
-/* poise SUBCOMMAND ...: finds the subcommand and runs it. */
+/*
+ * poise SUBCOMMAND ...: the list of all commands; finds the one that is meant
+ * and runs it. A command parses, calls the library and prints; it computes
+ * nothing itself.
+ */
 #include "cli/common/common.h"
 
 #include <errno.h>

@@ -102,7 +102,7 @@ static int read_ring(const struct poise_trace_view *view, unsigned index,
                      struct ring *ring)
 {
     uint64_t next = 0;
-    ssize_t got = 1;
+    ssize_t found = 1;
     int code = poise_trace_ring_info(view, index, &ring->info);
 
     if (code < 0) {
@@ -114,13 +114,13 @@ static int read_ring(const struct poise_trace_view *view, unsigned index,
     if (!ring->events) {
         return -ENOMEM;
     }
-    while (got > 0 && ring->count < most) {
-        got = poise_trace_read(view, index, next, most - ring->count,
-                               ring->events + ring->count, &next);
-        ring->count += got > 0 ? (size_t)got : 0;
+    while (found > 0 && ring->count < most) {
+        found = poise_trace_read(view, index, next, most - ring->count,
+                                 ring->events + ring->count, &next);
+        ring->count += found > 0 ? (size_t)found : 0;
     }
     count_events(ring);
-    return got < 0 ? (int)got : 0;
+    return found < 0 ? (int)found : 0;
 }
 
 static int read_trace(const char *path, struct trace *trace)

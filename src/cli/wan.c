@@ -80,7 +80,8 @@ const struct poise_command cli_wan_command = {
         "Programs of MPICH are run with a preload that serves connections "
         "while MPI_Finalize waits: MPICH 4.0 over UCX otherwise hangs there "
         "now and then. A program that is started with another LD_PRELOAD "
-        "('env LD_PRELOAD=...') goes without it. A job that is told to end and "
+        "('env LD_PRELOAD=...') goes without it. A job that is asked to end "
+        "and "
         "does not is killed after ten seconds.",
     .options = options,
     .examples = "poise wan up nordic.wan\tmake the hosts\n"
@@ -237,13 +238,13 @@ static int open_alive(const char *name, struct poise_wan_testbed **out)
 }
 
 /* What a launcher has to end its ranks in, once a signal told it to. */
-#define PATIENCE_S 10
+#define TIMEOUT_S 10
 
 static int exec_on(const struct poise_wan_testbed *testbed, unsigned host,
-                   char **argv, unsigned patience_s)
+                   char **argv, unsigned timeout_s)
 {
     int status = 0;
-    int code = poise_wan_exec(testbed, host, argv, patience_s, &status);
+    int code = poise_wan_exec(testbed, host, argv, timeout_s, &status);
     if (code < 0) {
         cli_say_error("wan");
         return code == -ENOENT ? 127 : code == -EACCES ? 126 : 125;
@@ -497,13 +498,13 @@ static int launch(const struct values *values,
     int code = CLI_WRAPPER_FAILED;
     if (poise_comm_launcher_find(values->mpi, &launcher) < 0) {
         cli_say_error("wan");
-        goto done;
+        goto free_words;
     }
     snprintf(ranks_text, sizeof ranks_text, "%lld", (long long)ranks);
     host_list(testbed, ranks, &hosts);
     if (!words || agent_write(testbed, &agent) < 0) {
         cli_say_error("wan");
-        goto done;
+        goto free_words;
     }
     poise_buf_printf(&door_path, "%s.door", poise_buf_str(&agent));
     if (poise_wan_door_open(testbed, poise_buf_str(&door_path), &door) < 0) {
@@ -513,14 +514,14 @@ static int launch(const struct values *values,
     bool mpich = strcmp(launcher.mpi, "mpich") == 0;
     launch_words(&launcher, agent.data, poise_buf_str(&hosts), ranks_text,
                  mpich ? mpich_preload(&preload) : NULL, argv, argc, words);
-    code = exec_on(testbed, 0, words, PATIENCE_S);
+    code = exec_on(testbed, 0, words, TIMEOUT_S);
     if (code == 0) {
         code = check_bytes(testbed, ranks, carried, sent);
     }
 close_door:
     poise_wan_door_close(door_path.data, door);
     unlink(agent.data);
-done:
+free_words:
     poise_comm_launcher_free(&launcher);
     free(words);
     poise_buf_free(&agent);

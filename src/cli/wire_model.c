@@ -1,4 +1,7 @@
-/* poise wire model: equation 1 of the thesis. */
+/*
+ * poise wire model: how little can be sent, by equation 1 of the thesis, beside
+ * what one level of long fingerprints would send.
+ */
 #include "cli/common/common.h"
 
 #include <poise/dedup.h>

@@ -1,4 +1,7 @@
-/* Shared by the parts of poise bfs. */
+/*
+ * poise bfs: what its files share. bfs.c reads the command line and leads;
+ * graph.c, search.c, model.c do the work on a job; print.c and page.c show it.
+ */
 #ifndef POISE_CLI_BFS_H
 #define POISE_CLI_BFS_H
 
@@ -130,6 +133,16 @@ struct cli_bfs_job {
     int64_t components, diameter; /**< --components */
     uint64_t diameter_ends[2];
 };
+
+/** Edges, then the graph; what validation needs stays in job->edges.
+ * Collective, without agreement on the code, as the next three. */
+int cli_bfs_get_graph(struct cli_bfs_job *job);
+/** job->runs, one for each root that is named or drawn. */
+int cli_bfs_get_roots(struct cli_bfs_job *job);
+/** A search from each of them. */
+int cli_bfs_search_all(struct cli_bfs_job *job);
+/** --components: behind all that is timed. */
+int cli_bfs_look_around(struct cli_bfs_job *job);
 
 /** Figures over the searches: seconds, edges, edges per second, seconds of
  * validation. -ENOMEM. */

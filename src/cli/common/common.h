@@ -1,6 +1,7 @@
 /*
- * Shared inside room cli: the only room that prints. Data go to stdout, words
- * to stderr; one line per error. Only rank 0 prints results.
+ * What all commands share. cli is the only wing that prints: results to
+ * stdout, messages to stderr, one line for each error. Only rank 0 prints
+ * results.
  */
 #ifndef POISE_CLI_INTERNAL_H
 #define POISE_CLI_INTERNAL_H
@@ -69,7 +70,7 @@ int cli_version(int argc, char **argv);
 int cli_completion(int argc, char **argv);
 int cli_man(int argc, char **argv);
 
-/** The help or man page of find, with the words that its room knows. */
+/** The help or man page of find, with the words that the library knows. */
 int cli_find_page(int (*write)(const struct poise_command *command,
                                struct poise_buf *out),
                   struct poise_buf *out);

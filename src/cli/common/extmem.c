@@ -1,4 +1,4 @@
-/* What the commands over wing extmem share. */
+/* What sort and listrank share: the world, and how disks are used. */
 #include "extmem.h"
 
 /* In the order of enum poise_disk_engine. */

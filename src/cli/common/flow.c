@@ -1,10 +1,11 @@
-/* What the commands over wing flow share. */
+/* What solve and desync run share: options of a job, and what it was like. */
 #include "flow.h"
 
 static const struct poise_option ablations[] = {
     {POISE_OPTION_ENUM, .name = "policy", .arg = "NAME",
      .help = "by what the map shares blocks out again: how fast nodes are "
-             "(rate), or which ones had to wait for blocks (misses)",
+             "(rate), or how often they lacked a block that they needed "
+             "(misses)",
      .offset = offsetof(struct cli_flow, policy),
      .choices = poise_flow_policy_names},
     {POISE_OPTION_END},

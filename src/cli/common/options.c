@@ -1,11 +1,14 @@
-/* Command lines of all commands: parsed, and what goes wrong there is said. */
+/*
+ * Command lines of all commands, which core's option tables parse: help and
+ * version are served here, errors and hints printed, --ablation applied.
+ */
 #include "common.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Whoever guessed an option that there is not learns where they stand. */
+/* Says of an option that does not exist where the others are listed. */
 static void point_to_help(const struct poise_command *command)
 {
     static const char unknown[] = "unknown option";

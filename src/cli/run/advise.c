@@ -1,7 +1,7 @@
 /*
  * poise advise: how many virtual ranks, and which policy. Runs the program in
  * several ways for a bounded time, each as 'poise run' would, and reads the
- * profiles. What limits a run is told as in the paper's table 7. Source:
+ * profiles. What limits a run is named as in the paper's table 7. Source:
  * latency-bandwidth-thesis 7.4.
  */
 #include "internal.h"

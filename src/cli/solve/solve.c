@@ -1,4 +1,4 @@
-/* poise solve: the temperature of a plate, by room flow. */
+/* poise solve: the temperature of a plate, by DesyncFS. */
 #include "internal.h"
 
 #include <errno.h>
@@ -79,7 +79,8 @@ const struct poise_command cli_solve_command = {
         "OUT is grey if it ends in .pgm, coloured if in .ppm, else a matrix "
         "that reads as the very same numbers.\n\n"
         "The plate is cut into blocks, which are computed where and when it "
-        "suits: nobody waits for the slowest, but for what he needs. Whatever "
+        "suits: no node waits for the slowest one, only for blocks that it "
+        "needs. Whatever "
         "the number of nodes and threads, of deaths among the nodes and of "
         "changes of shares, the cells are the same to the last bit.\n\n"
         "Nodes are processes of this machine. One that dies is replaced by "

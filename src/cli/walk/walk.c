@@ -80,12 +80,12 @@ const struct poise_command cli_walk_command = {
         "Walks the tree below every PATH (default: the current directory). "
         "Symbolic links are counted, never followed. A file with several "
         "names counts once in all sizes.\n\n"
-        "What cannot be read is reported on stderr, and the rest of the work "
-        "goes on. SIGINT and SIGTERM end the walk in order, with what was "
-        "counted "
+        "What cannot be read is reported on stderr, and the walk goes on. "
+        "SIGINT and SIGTERM end the walk in order, with what was counted "
         "so far; a second one ends it at once. A walk that is killed leaves "
         "files beside the inventory and the checkpoint, named like them; the "
-        "next one to the same names reports them.",
+        "next "
+        "walk to the same names lists them.",
     .options = options,
     .examples =
         "poise walk /data\tadd up everything below /data\n"

@@ -18,6 +18,7 @@
 #include <poise/core.h>
 
 #include <sys/stat.h>
+#include <time.h>
 
 #ifdef __cplusplus
 extern "C" {

@@ -244,6 +244,27 @@ static bool parse_zone(const char *text, long *east)
     return text[1 + len] == '\0' && hours < 25 && minutes < 60;
 }
 
+/* HH:MM, and :SS with a fraction; moves *text behind it. */
+static bool parse_clock(const char **text, struct tm *tm, long *nsec)
+{
+    int len = 0;
+    if (sscanf(*text, "%2d:%2d%n", &tm->tm_hour, &tm->tm_min, &len) != 2 ||
+        tm->tm_hour < 0 || tm->tm_hour > 24 || tm->tm_min < 0 ||
+        tm->tm_min > 59) {
+        return false;
+    }
+    *text += len;
+    len = 0;
+    if (sscanf(*text, ":%2d%n", &tm->tm_sec, &len) == 1) {
+        if (tm->tm_sec < 0 || tm->tm_sec > 60) {
+            return false;
+        }
+        *text += len;
+        *nsec = parse_fraction(text);
+    }
+    return true;
+}
+
 /* YYYY-MM-DD, and what may follow. */
 static int parse_calendar(const char *text, struct timespec *out)
 {
@@ -261,20 +282,9 @@ static int parse_calendar(const char *text, struct timespec *out)
     text += len;
     long nsec = 0;
     if ((*text == ' ' || *text == 'T') && text[1] >= '0' && text[1] <= '9') {
-        len = 0;
-        if (sscanf(text + 1, "%2d:%2d%n", &tm.tm_hour, &tm.tm_min, &len) != 2 ||
-            tm.tm_hour < 0 || tm.tm_hour > 24 || tm.tm_min < 0 ||
-            tm.tm_min > 59) {
+        text++;
+        if (!parse_clock(&text, &tm, &nsec)) {
             return -EINVAL;
-        }
-        text += 1 + len;
-        len = 0;
-        if (sscanf(text, ":%2d%n", &tm.tm_sec, &len) == 1) {
-            if (tm.tm_sec < 0 || tm.tm_sec > 60) {
-                return -EINVAL;
-            }
-            text += len;
-            nsec = parse_fraction(&text);
         }
     }
     text += strspn(text, " ");

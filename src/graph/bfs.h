@@ -35,7 +35,7 @@ enum poise_graph_exchange {
     POISE_GRAPH_EXCHANGE_LEADER, /**< gather, allgather of leaders, broadcast */
     POISE_GRAPH_EXCHANGE_SHARED_IN,  /**< one in_queue a node: no broadcast */
     POISE_GRAPH_EXCHANGE_SHARED_ALL, /**< out_queue too: no gather */
-    POISE_GRAPH_EXCHANGE_PARALLEL,   /**< and everybody takes part */
+    POISE_GRAPH_EXCHANGE_PARALLEL,   /**< and all ranks take part */
     POISE_GRAPH_EXCHANGES
 };
 /** "auto", "private", "leader", "shared-in", "shared-all", "parallel". */
@@ -141,18 +141,18 @@ struct poise_graph_machine {
     double node_bytes_per_s;   /**< from a node to others, at most */
     double stream_bytes_per_s; /**< ... by one of its processes; 0: the same */
     double copy_bytes_per_s;   /**< within a node's memory; 0: 8e9 */
-    double gate_s;             /**< a barrier within a node; 0: 1 us */
+    double barrier_s;          /**< a barrier within a node; 0: 1 us */
     enum poise_graph_exchange exchange;
 };
 
 /** A search on it, by the model: nothing of this was measured. */
 struct poise_graph_forecast {
     double seconds, compute_s, exchange_s; /**< the first is the others' sum */
-    double edges;                /**< traversed, of the larger graph */
-    double up_bytes, down_bytes; /**< of all ranks, in bottom-up and top-down
-                                      levels; the latter at most */
-    double up_s;                 /**< exchanges of bitmaps, of exchange_s */
-    unsigned up_exchanges;       /**< how many these are */
+    double edges; /**< traversed, of the larger graph */
+    double bottom_up_bytes, top_down_bytes; /**< of all ranks, in bottom-up and
+                                      top-down levels; the latter at most */
+    double bottom_up_s;           /**< exchanges of bitmaps, of exchange_s */
+    unsigned bottom_up_exchanges; /**< how many these are */
 };
 
 /**

@@ -1,4 +1,4 @@
-/* Room graph: the search against a plain one, whatever it is told to do. */
+/* Room graph: the search against a plain one, with all of its options. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -247,8 +247,8 @@ struct heard {
     uint32_t stop_at;
 };
 
-static int hear(const struct poise_graph_level *level, const uint32_t *found,
-                size_t count, void *arg)
+static int note_level(const struct poise_graph_level *level,
+                      const uint32_t *found, size_t count, void *arg)
 {
     struct heard *heard = arg;
     assert_int_equal(level->levels, 1);
@@ -271,7 +271,7 @@ static void test_hook(void **state)
     struct oracle_answer a = oracle_search(&o, root);
     struct heard heard = {.depths = a.depths, .stop_at = UINT32_MAX};
     struct poise_graph_bfs_options options = {
-        .threads = 2, .level = hear, .arg = &heard};
+        .threads = 2, .level = note_level, .arg = &heard};
     struct poise_graph *graph;
     struct poise_graph_bfs *bfs;
     struct poise_graph_bfs_result result;

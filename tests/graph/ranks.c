@@ -72,7 +72,7 @@ static int forecast(struct rank *rank, const struct poise_graph *graph, int i)
     };
     struct poise_graph_forecast said;
     int code = poise_graph_forecast(graph, result, &machine, &said);
-    rank->forecast[i] = said.up_bytes;
+    rank->forecast[i] = said.bottom_up_bytes;
     return code;
 }
 
@@ -349,7 +349,7 @@ static uint64_t bytes_of(const struct plan *plan,
     return sent;
 }
 
-/* Nobody is told of what a hub leads to. */
+/* No message says what a hub leads to. */
 static void test_hubs(void **state)
 {
     static const struct poise_graph_bfs_options down = {
@@ -375,7 +375,7 @@ static void test_hubs(void **state)
     poise_graph_edges_free(&edges);
 }
 
-/* Thin frontiers are told by their positions. */
+/* Thin frontiers are sent as positions. */
 static void test_sparse(void **state)
 {
     static const struct poise_graph_bfs_options up = {
@@ -482,7 +482,7 @@ static bool run_short(const struct plan *plan,
 }
 
 /* One allocation after the other fails (of the many in a search, which repeat
- * themselves, only some), on whichever rank it falls: nobody waits for ever,
+ * themselves, only some), on whichever rank it falls: no rank waits for ever,
  * and all that went well is right. */
 static void test_memory(void **state)
 {

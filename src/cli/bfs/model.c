@@ -109,10 +109,10 @@ static int add_search(struct cli_bfs_job *job, struct cli_bfs_model *model,
             sum->compute_s += forecast.compute_s;
             sum->exchange_s += forecast.exchange_s;
             sum->edges += forecast.edges;
-            sum->up_bytes += forecast.up_bytes;
-            sum->down_bytes += forecast.down_bytes;
-            sum->up_s += forecast.up_s;
-            sum->up_exchanges += forecast.up_exchanges;
+            sum->bottom_up_bytes += forecast.bottom_up_bytes;
+            sum->top_down_bytes += forecast.top_down_bytes;
+            sum->bottom_up_s += forecast.bottom_up_s;
+            sum->bottom_up_exchanges += forecast.bottom_up_exchanges;
         }
     }
     return code;
@@ -131,8 +131,9 @@ int cli_bfs_model_add(struct cli_bfs_job *job,
 
 static double each_us(const struct poise_graph_forecast *sum)
 {
-    return sum->up_exchanges > 0 ? 1e6 * sum->up_s / (double)sum->up_exchanges
-                                 : 0;
+    return sum->bottom_up_exchanges > 0
+               ? 1e6 * sum->bottom_up_s / (double)sum->bottom_up_exchanges
+               : 0;
 }
 
 static void model_json(const struct cli_bfs_model *model, double count,
@@ -153,13 +154,14 @@ static void model_json(const struct cli_bfs_model *model, double count,
         poise_json_double(json, "TEPS", sum->edges / sum->seconds);
         poise_json_double(json, "seconds", sum->seconds / count);
         poise_json_double(json, "exchange_seconds", sum->exchange_s / count);
-        poise_json_double(json, "bottom_up_bytes", sum->up_bytes / count);
+        poise_json_double(json, "bottom_up_bytes",
+                          sum->bottom_up_bytes / count);
         poise_json_double(json, "bottom_up_exchanges",
-                          sum->up_exchanges / count);
+                          sum->bottom_up_exchanges / count);
         poise_json_double(json, "bottom_up_exchange_seconds",
                           each_us(sum) / 1e6);
         poise_json_double(json, "top_down_bytes_at_most",
-                          sum->down_bytes / count);
+                          sum->top_down_bytes / count);
         poise_json_end_object(json);
     }
     poise_json_end_array(json);
@@ -209,8 +211,8 @@ static int model_rows(const struct cli_bfs_model *model, double count,
         snprintf(cells[3], sizeof *cells, "%.1f", each_us(sum));
         snprintf(cells[4], sizeof *cells, "%.2f",
                  sum->edges / sum->seconds / 1e9);
-        snprintf(cells[5], sizeof *cells, "%.0f", sum->up_bytes / count);
-        snprintf(cells[6], sizeof *cells, "%.0f", sum->down_bytes / count);
+        snprintf(cells[5], sizeof *cells, "%.0f", sum->bottom_up_bytes / count);
+        snprintf(cells[6], sizeof *cells, "%.0f", sum->top_down_bytes / count);
         for (int c = 0; c < COLUMNS; c++) {
             row[c] = cells[c];
         }

@@ -1,7 +1,7 @@
 /*
  * Blocks in memory on their way to scratch files. A ring of flights: blocks
- * land in the order in which they took off, and whoever lacks one waits for the
- * oldest.
+ * land in the order in which they took off, and one who lacks a block waits for
+ * the oldest.
  */
 #include "file.h"
 

@@ -2,6 +2,18 @@
  * The output: written in any order by many threads, past the page cache, and
  * visible when it is whole. Pages that two of them share are put together
  * here.
+ *
+ * Who may write what: each byte of the output is put once, by one thread. Whole
+ * pages go to the disk from the caller's memory, without a lock. A page that
+ * two pieces share is copied into its *edge*, under the lock; the one who fills
+ * it takes it off the list and writes it. The last page of the file may stay
+ * short, and is written by the commit.
+ *
+ * What a crash leaves: nothing, where the file system has files without names
+ * (O_TMPFILE): the file gets its name by a link when it is whole. Elsewhere, or
+ * where a file of that name is replaced, PATH.poise-PID-RANDOM may be left; the
+ * name itself always stands for a whole file, the old or the new one. With
+ * `sync` the data are on the disk before it gets its name.
  */
 #include "internal.h"
 
@@ -13,7 +25,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A name beside `path` that nobody else has. */
+/* A name beside `path` that no other file has. */
 static char *temporary_name(const char *path)
 {
     struct poise_buf name = {0};

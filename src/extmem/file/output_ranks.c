@@ -231,7 +231,7 @@ int extmem_output_commit_all(struct poise_world *world,
     }
     code = gather_edges(world, output);
     if (code == 0 && poise_world_rank(world) > 0) {
-        /* What another node keeps back nobody else would see. */
+        /* What stays in the memory of another node, no other node sees. */
         bool is_far = poise_world_distance(world, poise_world_rank(world), 0) >
                       POISE_LEVEL_NODE;
 

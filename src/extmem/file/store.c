@@ -1,4 +1,9 @@
-/* Where the blocks of streams live while they are not in memory. */
+/*
+ * Scratch files: where blocks live while they are not in memory. Slot s is in
+ * file s modulo the number of files. A slot belongs to who took it until it is
+ * freed; no table says which are taken: the streams and pipes that hold them
+ * do. The files have no names, so that a crash leaves none.
+ */
 #include "file.h"
 
 #include <errno.h>

@@ -3,9 +3,21 @@
  * memory. Every link is kept with that of its two ends which lies in the later
  * bucket. So when the last bucket is taken up, all links of its nodes are
  * known, and chains of its nodes can be bridged: the link from before the chain
- * to behind it is told to an earlier bucket. When the first bucket was reached
+ * to behind it is sent to an earlier bucket. When the first bucket was reached
  * the way is gone back: each node's rank is that of the node behind its chain,
  * which by then is known and was asked for, and the distance.
+ *
+ * While bucket b is handled on the way down, the pipe `links` of b is complete:
+ * links are sent to earlier buckets only, by those handled before, and by the
+ * first look. So is `answers` of b on the way up, by the same reason in the
+ * other direction: a question goes from b's chain to an earlier bucket, which
+ * answers when it is handled. `kept` of b holds two numbers a node, in order:
+ * the distance to the end of its chain and the chain, or NO_CHAIN where the
+ * list ends there.
+ *
+ * A pipe's blocks are freed as soon as they were read, for others to use.
+ * Scratch files have no names and the output gets its name last: a crash leaves
+ * nothing.
  *
  * Source: pems, algorithm 2.1 (Sibeyn), by buckets in place of nodes: streams
  * take the place of priority queues.
@@ -42,8 +54,8 @@ struct node {
 /** In place of a chain's number: its end is that of the list. */
 #define NO_CHAIN UINT32_MAX
 
-/** A link, told to one of its ends: a bit for whether the end is where it
- * begins, the place of that end in its bucket, the other end. */
+/** A link, as it is sent to one of its ends: a bit for whether the end is where
+ * it begins, the place of that end in its bucket, the other end. */
 struct link {
     uint64_t ends, weight;
 };
@@ -94,9 +106,9 @@ static uint64_t bucket_nodes(const struct disk_job *d, uint64_t bucket)
 
 /* ---- the first look ----------------------------------------------------- */
 
-/* Tell `node` of its link to (OUTWARD) or from `other`. */
-static int tell(struct disk_job *d, uint64_t node, uint64_t outward,
-                uint64_t other, uint64_t weight)
+/* Send `node` its link to (OUTWARD) or from `other`. */
+static int send_link(struct disk_job *d, uint64_t node, uint64_t outward,
+                     uint64_t other, uint64_t weight)
 {
     struct link link = {
         .ends = outward | place_of(d, node) << NODE_BITS | other,
@@ -106,10 +118,10 @@ static int tell(struct disk_job *d, uint64_t node, uint64_t outward,
     return rank_pipe_put(&d->links, bucket_of(d, node), &link);
 }
 
-/* Links into later buckets are told to those. */
-static int tell_later(struct disk_job *d, uint64_t first,
-                      const uint64_t *successors, const uint64_t *weights,
-                      size_t count)
+/* Links into later buckets are sent to those. */
+static int send_later_links(struct disk_job *d, uint64_t first,
+                            const uint64_t *successors, const uint64_t *weights,
+                            size_t count)
 {
     int code = 0;
 
@@ -121,7 +133,7 @@ static int tell_later(struct disk_job *d, uint64_t first,
         } else if (next >= d->job->count) {
             rank_note(&d->job->wrong.past, node);
         } else if (bucket_of(d, next) > bucket_of(d, node)) {
-            code = tell(d, next, 0, node, weights ? weights[i] : 1);
+            code = send_link(d, next, 0, node, weights ? weights[i] : 1);
         }
     }
     return code;
@@ -138,7 +150,7 @@ static int first_look(struct disk_job *d)
     rank_scan_open(&scan, d->job, 0, d->job->count, d->scanning);
     while (code == 0 && (code = rank_scan_next(&scan, &first, &successors,
                                                &weights, &count)) > 0) {
-        code = tell_later(d, first, successors, weights, count);
+        code = send_later_links(d, first, successors, weights, count);
     }
     rank_scan_close(&scan);
     return code;
@@ -146,8 +158,8 @@ static int first_look(struct disk_job *d)
 
 /* ---- the way down ------------------------------------------------------- */
 
-/* The nodes of a bucket as the file has them. Links to later ones are told
- * otherwise. */
+/* The nodes of a bucket as the file has them. Links to later ones come as
+ * messages. */
 static int read_nodes(struct disk_job *d, uint64_t bucket, struct node *nodes)
 {
     uint64_t from = bucket << d->bits, to = from + bucket_nodes(d, bucket);
@@ -267,12 +279,12 @@ static int bridge(struct disk_job *d, const struct node *begin, uint64_t next,
     distance += begin->in;
     if (last == HEAD) {
         /* So that a second predecessor of `next` is seen. */
-        return next == NIL ? 0 : tell(d, next, 0, HEAD, 0);
+        return next == NIL ? 0 : send_link(d, next, 0, HEAD, 0);
     }
     if (next == NIL || bucket_of(d, last) >= bucket_of(d, next)) {
-        return tell(d, last, OUTWARD, next, distance);
+        return send_link(d, last, OUTWARD, next, distance);
     }
-    return tell(d, next, 0, last, distance);
+    return send_link(d, next, 0, last, distance);
 }
 
 static bool is_within(const struct disk_job *d, uint64_t bucket, uint64_t node)

@@ -1,47 +1,56 @@
 /*
- * What processes that rank lists together say to each other: nodes that have a
- * predecessor, walkers, ends of walks.
+ * The messages of processes that rank lists together: nodes that have a
+ * predecessor, walkers, ends of walks. Each phase is an exchange of its own
+ * (process/peers.c).
+ *
+ * While walks go on a process may still pass on others' walkers after its own
+ * last message. It sends that one when all walks that it began have ended,
+ * wherever they went: so when the last messages of all have come, no walk goes
+ * on, and no walker is on its way.
  */
-#include "ranks.h"
+#include "group.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-void crew_flush(struct crew *crew, struct outbox *boxes, unsigned dest, int tag)
+void group_flush(struct rank_group *group, struct outbox *boxes, unsigned dest,
+                 int tag)
 {
     struct outbox *box = &boxes[dest];
 
     if (box->used > 0) {
-        extmem_peers_send(&crew->peers, dest, tag, box->data, box->used);
+        extmem_peers_send(&group->peers, dest, tag, box->data, box->used);
         box->used = 0;
     }
 }
 
-void crew_flush_all(struct crew *crew, struct outbox *boxes, int tag)
+void group_flush_all(struct rank_group *group, struct outbox *boxes, int tag)
 {
-    for (unsigned i = 0; i < crew->peers.processes; i++) {
-        crew_flush(crew, boxes, i, tag);
+    for (unsigned i = 0; i < group->peers.processes; i++) {
+        group_flush(group, boxes, i, tag);
     }
 }
 
-static void take_marks(struct crew *crew, const struct poise_message *message)
+static void take_marks(struct rank_group *group,
+                       const struct poise_message *message)
 {
     const uint64_t *nodes = message->data;
     size_t count = message->len / sizeof *nodes;
 
     for (size_t i = 0; i < count; i++) {
         if (i + AHEAD < count) {
-            crew_fetch_mark(crew, nodes[i + AHEAD]);
+            group_fetch_mark(group, nodes[i + AHEAD]);
         }
-        if (crew_is_here(crew, nodes[i])) {
-            crew_mark(crew, nodes[i]);
+        if (group_is_here(group, nodes[i])) {
+            group_mark(group, nodes[i]);
         }
     }
-    extmem_peers_send(&crew->peers, (unsigned)message->source, EXTMEM_TAG_TAKEN,
-                      NULL, 0);
+    extmem_peers_send(&group->peers, (unsigned)message->source,
+                      EXTMEM_TAG_TAKEN, NULL, 0);
 }
 
-void crew_take_ends(struct crew *crew, const struct poise_message *message)
+void group_take_ends(struct rank_group *group,
+                     const struct poise_message *message)
 {
     const struct walk_end *ends = message->data;
     size_t count = message->len / sizeof *ends;
@@ -49,57 +58,58 @@ void crew_take_ends(struct crew *crew, const struct poise_message *message)
     for (size_t i = 0; i < count; i++) {
         uint64_t number = ends[i].id & ((UINT64_C(1) << ID_BITS) - 1);
 
-        if (number < crew->walk_count) {
-            crew->walks[number] = (struct walk){ends[i].total, ends[i].end};
-            crew->ended++;
+        if (number < group->walk_count) {
+            group->walks[number] = (struct walk){ends[i].total, ends[i].end};
+            group->ended++;
         }
     }
 }
 
-static void keep_letter(struct crew *crew, struct poise_message *message)
+static void keep_arrival(struct rank_group *group,
+                         struct poise_message *message)
 {
-    struct letter *letter = poise_alloc(1, sizeof *letter);
+    struct arrival *arrival = poise_alloc(1, sizeof *arrival);
 
-    if (!letter) {
-        extmem_peers_fail(&crew->peers, -ENOMEM);
+    if (!arrival) {
+        extmem_peers_fail(&group->peers, -ENOMEM);
         return;
     }
-    letter->message = *message;
+    arrival->message = *message;
     *message = (struct poise_message){0};
-    *crew->last_letter = letter;
-    crew->last_letter = &letter->next;
+    *group->last_arrival = arrival;
+    group->last_arrival = &arrival->next;
 }
 
-void crew_drop_letter(struct crew *crew)
+void group_drop_arrival(struct rank_group *group)
 {
-    struct letter *letter = crew->letters;
+    struct arrival *arrival = group->arrivals;
 
-    crew->letters = letter->next;
-    if (!crew->letters) {
-        crew->last_letter = &crew->letters;
+    group->arrivals = arrival->next;
+    if (!group->arrivals) {
+        group->last_arrival = &group->arrivals;
     }
-    poise_message_free(&letter->message);
-    free(letter);
+    poise_message_free(&arrival->message);
+    free(arrival);
 }
 
-bool crew_hear(struct crew *crew)
+bool group_receive(struct rank_group *group)
 {
     struct poise_message message;
     bool came = false;
 
-    while (extmem_peers_receive(&crew->peers, &message)) {
+    while (extmem_peers_receive(&group->peers, &message)) {
         switch (message.tag) {
         case RANK_TAG_MARKS:
-            take_marks(crew, &message);
+            take_marks(group, &message);
             break;
         case RANK_TAG_WALKERS:
-            keep_letter(crew, &message);
+            keep_arrival(group, &message);
             break;
         case RANK_TAG_ENDS:
-            crew_take_ends(crew, &message);
+            group_take_ends(group, &message);
             break;
         case EXTMEM_TAG_TAKEN:
-            crew->peers.all[message.source].under_way--;
+            group->peers.all[message.source].under_way--;
             break;
         default:
             break;
@@ -110,14 +120,14 @@ bool crew_hear(struct crew *crew)
     return came;
 }
 
-int crew_farewell(struct crew *crew)
+int group_end_exchange(struct rank_group *group)
 {
-    struct extmem_peers *peers = &crew->peers;
+    struct extmem_peers *peers = &group->peers;
 
     extmem_peers_end_all(peers,
                          peers->code < 0 ? EXTMEM_TAG_STOP : EXTMEM_TAG_END);
     while (!extmem_peers_over(peers)) {
-        if (!crew_hear(crew)) {
+        if (!group_receive(group)) {
             extmem_peers_wait(peers);
         }
     }

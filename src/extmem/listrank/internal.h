@@ -89,19 +89,19 @@ int rank_in_memory(struct rank_job *job);
 int rank_on_disk(struct rank_job *job, const char *folder);
 
 /** Processors of all processes of the first one's machine, which it uses. */
-struct rank_lead {
+struct rank_leader {
     cpu_set_t own; /**< this process's, if is_known */
     bool is_known;
     unsigned threads; /**< of all of them together */
 };
 /** Whether the processes of `world` are on one machine. */
-bool rank_lead_applies(struct poise_world *world);
+bool rank_leader_applies(struct poise_world *world);
 /** `threads` as in the options. Then the first process's calling thread, and
  * those that it makes, may run on the processors of all. Collective. */
-int rank_lead_begin(struct rank_lead *lead, struct poise_world *world,
-                    unsigned threads);
+int rank_leader_begin(struct rank_leader *leader, struct poise_world *world,
+                      unsigned threads);
 /** Also after an error. Local. */
-void rank_lead_end(const struct rank_lead *lead);
+void rank_leader_end(const struct rank_leader *leader);
 
 /** Memory of each process when several rank together. */
 uint64_t rank_world_bytes(const struct rank_job *job, unsigned processes);

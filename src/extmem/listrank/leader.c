@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-bool rank_lead_applies(struct poise_world *world)
+bool rank_leader_applies(struct poise_world *world)
 {
     const int *ranks;
 
@@ -37,8 +37,8 @@ static int join_processors(const struct poise_buf *all, unsigned processes,
     return 0;
 }
 
-int rank_lead_begin(struct rank_lead *lead, struct poise_world *world,
-                    unsigned threads)
+int rank_leader_begin(struct rank_leader *leader, struct poise_world *world,
+                      unsigned threads)
 {
     bool is_near = poise_world_distance(world, 0, poise_world_rank(world)) <=
                    POISE_LEVEL_NODE;
@@ -47,11 +47,12 @@ int rank_lead_begin(struct rank_lead *lead, struct poise_world *world,
     cpu_set_t set;
     int code;
 
-    *lead = (struct rank_lead){0};
-    lead->is_known = sched_getaffinity(0, sizeof lead->own, &lead->own) == 0;
+    *leader = (struct rank_leader){0};
+    leader->is_known =
+        sched_getaffinity(0, sizeof leader->own, &leader->own) == 0;
     CPU_ZERO(&set);
-    if (is_near && lead->is_known) {
-        set = lead->own;
+    if (is_near && leader->is_known) {
+        set = leader->own;
     }
     code = extmem_agree(world, poise_world_reduce(world, POISE_SUM, &sum, 1));
     if (code == 0) {
@@ -61,18 +62,18 @@ int rank_lead_begin(struct rank_lead *lead, struct poise_world *world,
     if (code == 0 && poise_world_rank(world) == 0) {
         code = join_processors(&all, (unsigned)poise_world_size(world), &set);
         /* Without them it is slower, not wrong. */
-        if (code == 0 && lead->is_known) {
+        if (code == 0 && leader->is_known) {
             sched_setaffinity(0, sizeof set, &set);
         }
     }
-    lead->threads = (unsigned)sum;
+    leader->threads = (unsigned)sum;
     poise_buf_free(&all);
     return code;
 }
 
-void rank_lead_end(const struct rank_lead *lead)
+void rank_leader_end(const struct rank_leader *leader)
 {
-    if (lead->is_known) {
-        sched_setaffinity(0, sizeof lead->own, &lead->own);
+    if (leader->is_known) {
+        sched_setaffinity(0, sizeof leader->own, &leader->own);
     }
 }

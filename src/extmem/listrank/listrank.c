@@ -313,14 +313,14 @@ static int run_by_first(struct poise_world *world, const char *in,
                         struct poise_listrank_result *result)
 {
     struct poise_listrank_options all = *options;
-    struct rank_lead lead;
-    int code = rank_lead_begin(&lead, world, options->threads);
+    struct rank_leader leader;
+    int code = rank_leader_begin(&leader, world, options->threads);
 
-    all.threads = lead.threads;
+    all.threads = leader.threads;
     if (code == 0 && poise_world_rank(world) == 0) {
         code = run_alone(in, out, &all, result);
     }
-    rank_lead_end(&lead);
+    rank_leader_end(&leader);
     code = extmem_agree(world, code);
     code = code == 0 ? extmem_broadcast(world, result, sizeof *result) : code;
     if (poise_world_rank(world) > 0) {
@@ -368,7 +368,7 @@ static int run_in_world(struct poise_world *world, const char *in,
     bool fits = false;
     int code = 0;
 
-    if (!rank_lead_applies(world)) {
+    if (!rank_leader_applies(world)) {
         code = run_by_all(world, in, out, options, &all, &fits);
     }
     if (code == 0 && !fits) {

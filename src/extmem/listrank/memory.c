@@ -231,7 +231,7 @@ static bool walker_begin(struct walker *walker, struct starts *starts)
 }
 
 /* Walks from nodes that no list leads to get their number when they have become
- * long: the nodes so far are told. */
+ * long: it is written into the nodes so far. */
 static void walker_number(struct table *table, struct walker *walker)
 {
     walker->number = __atomic_fetch_add(&table->walk_end, 1, __ATOMIC_RELAXED);

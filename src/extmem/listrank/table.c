@@ -1,12 +1,12 @@
 /*
  * The short list of all processes' walks, which the first one ranks.
  */
-#include "ranks.h"
+#include "group.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-static void rank_from(struct crew_table *table, uint64_t *stack, uint64_t i)
+static void rank_from(struct walk_table *table, uint64_t *stack, uint64_t i)
 {
     uint64_t depth = 0, rank = 0, end = RANKED;
 
@@ -25,7 +25,7 @@ static void rank_from(struct crew_table *table, uint64_t *stack, uint64_t i)
         if (walk->end == RANK_NONE) {
             break;
         }
-        i = crew_index_of(table, walk->end);
+        i = walk_index_of(table, walk->end);
         table->walks[stack[depth - 1]].end = ON_WAY;
     }
     while (depth > 0) {
@@ -36,7 +36,7 @@ static void rank_from(struct crew_table *table, uint64_t *stack, uint64_t i)
     }
 }
 
-static int rank_table(struct crew_table *table)
+static int rank_table(struct walk_table *table)
 {
     uint64_t *stack = poise_alloc(table->count + 1, sizeof *stack);
 
@@ -48,7 +48,7 @@ static int rank_table(struct crew_table *table)
 }
 
 /* All processes' walks, one behind the other, in the first one. */
-static int join_walks(struct crew *crew, struct crew_table *table,
+static int join_walks(struct rank_group *group, struct walk_table *table,
                       const struct poise_buf *all)
 {
     struct poise_reader reader = poise_reader_of(all->data, all->len);
@@ -58,12 +58,12 @@ static int join_walks(struct crew *crew, struct crew_table *table,
     if (!table->walks) {
         return -ENOMEM;
     }
-    for (unsigned i = 0; i < crew->peers.processes; i++) {
+    for (unsigned i = 0; i < group->peers.processes; i++) {
         size_t len;
         const void *walks = poise_reader_blob(&reader, &len);
 
         if (reader.error || at + len / sizeof(struct walk) > table->count) {
-            return poise_error_set(EPROTO, "rank", crew->job->path,
+            return poise_error_set(EPROTO, "rank", group->job->path,
                                    "rank %u's walks are damaged", i);
         }
         memcpy(table->walks + at, walks, len);
@@ -72,49 +72,49 @@ static int join_walks(struct crew *crew, struct crew_table *table,
     return 0;
 }
 
-static int set_bases(struct crew *crew, struct crew_table *table)
+static int set_bases(struct rank_group *group, struct walk_table *table)
 {
-    unsigned n = crew->peers.processes;
+    unsigned n = group->peers.processes;
     int code = 0;
 
     table->bases = poise_alloc(n, sizeof *table->bases);
-    code = extmem_agree(crew->peers.world, table->bases ? 0 : -ENOMEM);
+    code = extmem_agree(group->peers.world, table->bases ? 0 : -ENOMEM);
     if (code < 0) {
         return code;
     }
-    for (unsigned i = crew->peers.rank + 1; i < n; i++) {
-        table->bases[i] = crew->walk_count;
+    for (unsigned i = group->peers.rank + 1; i < n; i++) {
+        table->bases[i] = group->walk_count;
     }
-    table->count = crew->walk_count;
-    code = poise_world_reduce(crew->peers.world, POISE_SUM, table->bases, n);
-    code = extmem_agree(crew->peers.world, code);
+    table->count = group->walk_count;
+    code = poise_world_reduce(group->peers.world, POISE_SUM, table->bases, n);
+    code = extmem_agree(group->peers.world, code);
     if (code == 0) {
         code =
-            poise_world_reduce(crew->peers.world, POISE_SUM, &table->count, 1);
-        code = extmem_agree(crew->peers.world, code);
+            poise_world_reduce(group->peers.world, POISE_SUM, &table->count, 1);
+        code = extmem_agree(group->peers.world, code);
     }
     return code;
 }
 
-int crew_rank_walks(struct crew *crew, struct crew_table *table)
+int group_rank_walks(struct rank_group *group, struct walk_table *table)
 {
-    struct poise_world *world = crew->peers.world;
+    struct poise_world *world = group->peers.world;
     struct poise_buf all = {0};
-    int code = set_bases(crew, table);
+    int code = set_bases(group, table);
 
     if (code < 0) {
         return code;
     }
-    code = poise_world_gather(world, 0, crew->walks,
-                              crew->walk_count * sizeof *crew->walks, &all);
-    if (code == 0 && crew->peers.rank == 0) {
-        code = join_walks(crew, table, &all);
+    code = poise_world_gather(world, 0, group->walks,
+                              group->walk_count * sizeof *group->walks, &all);
+    if (code == 0 && group->peers.rank == 0) {
+        code = join_walks(group, table, &all);
         poise_buf_reset(&all);
     }
-    if (code == 0 && crew->peers.rank == 0) {
+    if (code == 0 && group->peers.rank == 0) {
         code = rank_table(table);
     }
-    if (code == 0 && crew->peers.rank == 0) {
+    if (code == 0 && group->peers.rank == 0) {
         code = poise_buf_append(&all, table->walks,
                                 table->count * sizeof *table->walks);
     }
@@ -122,7 +122,7 @@ int crew_rank_walks(struct crew *crew, struct crew_table *table)
     if (code == 0) {
         code = poise_world_broadcast(world, 0, &all);
     }
-    if (code == 0 && crew->peers.rank > 0) {
+    if (code == 0 && group->peers.rank > 0) {
         table->walks = poise_alloc(table->count + 1, sizeof *table->walks);
         code = table->walks ? 0 : -ENOMEM;
         if (code == 0 && table->count > 0) {

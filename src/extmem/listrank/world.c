@@ -1,73 +1,73 @@
 /*
  * Ranking by several processes, each with its part of the nodes in memory.
- * Starts are chosen and walked from as in rank_memory.c, but a walk that comes
+ * Starts are chosen and walked from as in memory.c, but a walk that comes
  * to a node of another process goes on there: walkers travel, many in one
  * message, and each process moves those that are with it, many at a time. The
- * first process ranks the short list of walks and tells all.
+ * first process ranks the short list of walks and sends them to all.
  *
  * One thread each: it walks, sends and receives. Nobody waits for another while
  * there are walkers to move, and there is room for all of them everywhere: each
  * process has MOST_OUT at most on their way.
  */
-#include "ranks.h"
+#include "group.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 /* ---- reading ------------------------------------------------------------ */
 
-static void send_marks(struct crew *crew, unsigned dest)
+static void send_marks(struct rank_group *group, unsigned dest)
 {
-    struct extmem_peer *peer = &crew->peers.all[dest];
+    struct extmem_peer *peer = &group->peers.all[dest];
 
     /* Others wait for what they sent to be taken. */
-    crew_hear(crew);
-    while (peer->under_way >= WINDOW && !extmem_stopped(&crew->stop)) {
-        if (!crew_hear(crew)) {
-            extmem_peers_wait(&crew->peers);
+    group_receive(group);
+    while (peer->under_way >= WINDOW && !extmem_stopped(&group->stop)) {
+        if (!group_receive(group)) {
+            extmem_peers_wait(&group->peers);
         }
     }
-    if (crew->walkers[dest].used > 0 && !extmem_stopped(&crew->stop)) {
+    if (group->walkers[dest].used > 0 && !extmem_stopped(&group->stop)) {
         peer->under_way++;
-        crew_flush(crew, crew->walkers, dest, RANK_TAG_MARKS);
+        group_flush(group, group->walkers, dest, RANK_TAG_MARKS);
     }
 }
 
-static void take_nodes(struct crew *crew, const uint64_t *successors,
+static void take_nodes(struct rank_group *group, const uint64_t *successors,
                        const uint64_t *weights, uint64_t first, size_t count)
 {
-    uint64_t all = crew->job->count;
+    uint64_t all = group->job->count;
 
     for (size_t i = 0; i < count; i++) {
-        struct node *node = &crew->nodes[first + i - crew->first];
+        struct node *node = &group->nodes[first + i - group->first];
         uint64_t s = successors[i];
         bool is_last = rank_is_last(first + i, s);
 
         if (i + AHEAD < count) {
-            crew_fetch_mark(crew, successors[i + AHEAD]);
+            group_fetch_mark(group, successors[i + AHEAD]);
         }
         if (s >= all && !is_last) {
-            rank_note(&crew->job->wrong.past, first + i);
+            rank_note(&group->job->wrong.past, first + i);
             is_last = true;
         }
-        crew->lists += is_last;
+        group->lists += is_last;
         node->next = is_last ? first + i : s;
         node->value = weights ? weights[i] : 1;
-        if (!is_last && crew_is_here(crew, s)) {
-            crew_mark(crew, s);
+        if (!is_last && group_is_here(group, s)) {
+            group_mark(group, s);
         } else if (!is_last) {
-            struct outbox *box = &crew->walkers[crew_owner_of(crew, s)];
+            struct outbox *box = &group->walkers[group_owner_of(group, s)];
 
             memcpy(box->data + box->used, &s, sizeof s);
             box->used += sizeof s;
             if (box->used == BATCH * sizeof(struct walker)) {
-                send_marks(crew, crew_owner_of(crew, s));
+                send_marks(group, group_owner_of(group, s));
             }
         }
     }
 }
 
-static int read_part(struct crew *crew)
+static int read_part(struct rank_group *group)
 {
     const uint64_t *successors, *weights;
     struct rank_scan scan;
@@ -75,67 +75,69 @@ static int read_part(struct crew *crew)
     size_t count;
     int code = 0;
 
-    rank_scan_open(&scan, crew->job, crew->first, crew->first + crew->count,
-                   crew->buffer);
+    rank_scan_open(&scan, group->job, group->first, group->first + group->count,
+                   group->buffer);
     while (code == 0 && (code = rank_scan_next(&scan, &first, &successors,
                                                &weights, &count)) > 0) {
-        take_nodes(crew, successors, weights, first, count);
-        crew_hear(crew);
-        code = crew->peers.code;
+        take_nodes(group, successors, weights, first, count);
+        group_receive(group);
+        code = group->peers.code;
     }
     rank_scan_close(&scan);
     if (code < 0) {
-        extmem_peers_fail(&crew->peers, code);
+        extmem_peers_fail(&group->peers, code);
     }
-    for (unsigned i = 0; i < crew->peers.processes; i++) {
-        send_marks(crew, i);
+    for (unsigned i = 0; i < group->peers.processes; i++) {
+        send_marks(group, i);
     }
-    return crew_farewell(crew);
+    return group_end_exchange(group);
 }
 
 /* ---- writing ------------------------------------------------------------ */
 
-static void final_ranks(struct crew *crew, const struct crew_table *table,
-                        uint64_t from, size_t count, uint64_t *ranks)
+static void final_ranks(struct rank_group *group,
+                        const struct walk_table *table, uint64_t from,
+                        size_t count, uint64_t *ranks)
 {
     for (size_t i = 0; i < count; i++) {
-        const struct node *node = &crew->nodes[from + i];
+        const struct node *node = &group->nodes[from + i];
         const struct walk *walk;
 
         if (i + AHEAD < count && (node[AHEAD].next & SEEN)) {
             __builtin_prefetch(
-                &table->walks[crew_index_of(table, node[AHEAD].next & ID)]);
+                &table->walks[walk_index_of(table, node[AHEAD].next & ID)]);
         }
         ranks[i] = 0;
         if (!(node->next & SEEN)) {
-            rank_note(&crew->job->wrong.cycle, crew->first + from + i);
+            rank_note(&group->job->wrong.cycle, group->first + from + i);
             continue;
         }
-        walk = &table->walks[crew_index_of(table, node->next & ID)];
+        walk = &table->walks[walk_index_of(table, node->next & ID)];
         if (walk->end == CYCLE) {
-            rank_note(&crew->job->wrong.cycle, crew->first + from + i);
+            rank_note(&group->job->wrong.cycle, group->first + from + i);
         }
         ranks[i] = walk->total - node->value;
-        crew->greatest = ranks[i] > crew->greatest ? ranks[i] : crew->greatest;
+        group->greatest =
+            ranks[i] > group->greatest ? ranks[i] : group->greatest;
     }
 }
 
-static int write_part(struct crew *crew, const struct crew_table *table)
+static int write_part(struct rank_group *group, const struct walk_table *table)
 {
-    struct rank_job *job = crew->job;
+    struct rank_job *job = group->job;
     struct extmem_writes writes = {0};
     uint64_t from = 0;
     unsigned turn = 0;
     int code = 0, last;
 
-    while (from < crew->count && code == 0) {
-        char *buffer = crew->buffer + turn * job->chunk;
-        size_t most = job->chunk / 8, left = crew->count - from;
+    while (from < group->count && code == 0) {
+        char *buffer = group->buffer + turn * job->chunk;
+        size_t most = job->chunk / 8, left = group->count - from;
         size_t count = most < left ? most : left;
 
-        final_ranks(crew, table, from, count, (uint64_t *)(void *)buffer);
+        final_ranks(group, table, from, count, (uint64_t *)(void *)buffer);
         code = extmem_output_put(job->out, buffer, count * 8,
-                                 (crew->first + from) * 8, &writes);
+                                 (group->first + from) * 8, &writes);
         from += count;
         turn ^= 1;
     }
@@ -152,15 +154,15 @@ static uint64_t nodes_of_each(const struct rank_job *job, unsigned processes)
     return (units + processes - 1) / processes << UNIT_BITS;
 }
 
-static size_t boxes_bytes(const struct crew *crew)
+static size_t boxes_bytes(const struct rank_group *group)
 {
-    return (size_t)2 * crew->peers.processes * BATCH * sizeof(struct walker);
+    return (size_t)2 * group->peers.processes * BATCH * sizeof(struct walker);
 }
 
 uint64_t rank_world_bytes(const struct rank_job *job, unsigned processes)
 {
     uint64_t each = nodes_of_each(job, processes);
-    uint64_t walks = crew_most_walks(each);
+    uint64_t walks = group_most_walks(each);
 
     return each * sizeof(struct node) + each / 8 + 8 +
            walks * sizeof(struct walk) * (1 + 4 * (uint64_t)processes) +
@@ -170,70 +172,70 @@ uint64_t rank_world_bytes(const struct rank_job *job, unsigned processes)
 }
 
 /* Whether there are few enough lists, on all processes. */
-static int crew_share_fits(struct crew *crew)
+static int group_agree_fits(struct rank_group *group)
 {
-    uint64_t fits = crew->fits;
-    int code = extmem_least(crew->peers.world, &fits, 1);
+    uint64_t fits = group->fits;
+    int code = extmem_least(group->peers.world, &fits, 1);
 
-    crew->fits = fits;
+    group->fits = fits;
     return code;
 }
 
-static int crew_open(struct crew *crew, struct poise_world *world)
+static int group_open(struct rank_group *group, struct poise_world *world)
 {
-    int code = extmem_peers_open(&crew->peers, world, &crew->stop);
-    unsigned n = crew->peers.processes;
+    int code = extmem_peers_open(&group->peers, world, &group->stop);
+    unsigned n = group->peers.processes;
     char *boxes;
 
-    crew->last_letter = &crew->letters;
+    group->last_arrival = &group->arrivals;
     if (code < 0) {
         return code;
     }
-    crew->each = nodes_of_each(crew->job, n);
-    crew->first = crew->each * crew->peers.rank;
-    crew->first =
-        crew->first < crew->job->count ? crew->first : crew->job->count;
-    crew->count = crew->job->count - crew->first;
-    crew->count = crew->count < crew->each ? crew->count : crew->each;
-    crew->nodes = poise_huge_alloc(crew->each * sizeof *crew->nodes);
-    crew->followed = poise_huge_alloc(crew->each / 8 + 8);
-    crew->buffer = poise_huge_alloc(rank_scan_bytes(crew->job));
-    crew->walkers = poise_alloc(2 * n, sizeof *crew->walkers);
-    boxes = poise_alloc(1, boxes_bytes(crew));
-    if (!crew->nodes || !crew->followed || !crew->buffer || !crew->walkers ||
-        !boxes) {
+    group->each = nodes_of_each(group->job, n);
+    group->first = group->each * group->peers.rank;
+    group->first =
+        group->first < group->job->count ? group->first : group->job->count;
+    group->count = group->job->count - group->first;
+    group->count = group->count < group->each ? group->count : group->each;
+    group->nodes = poise_huge_alloc(group->each * sizeof *group->nodes);
+    group->followed = poise_huge_alloc(group->each / 8 + 8);
+    group->buffer = poise_huge_alloc(rank_scan_bytes(group->job));
+    group->walkers = poise_alloc(2 * n, sizeof *group->walkers);
+    boxes = poise_alloc(1, boxes_bytes(group));
+    if (!group->nodes || !group->followed || !group->buffer ||
+        !group->walkers || !boxes) {
         free(boxes);
         return -ENOMEM;
     }
-    crew->ends = crew->walkers + n;
+    group->ends = group->walkers + n;
     for (unsigned i = 0; i < 2 * n; i++) {
-        crew->walkers[i].data = boxes + i * BATCH * sizeof(struct walker);
+        group->walkers[i].data = boxes + i * BATCH * sizeof(struct walker);
     }
     return 0;
 }
 
-static void crew_close(struct crew *crew)
+static void group_close(struct rank_group *group)
 {
-    while (crew->letters) {
-        crew_drop_letter(crew);
+    while (group->arrivals) {
+        group_drop_arrival(group);
     }
-    extmem_peers_close(&crew->peers);
-    if (crew->walkers) {
-        free(crew->walkers[0].data);
+    extmem_peers_close(&group->peers);
+    if (group->walkers) {
+        free(group->walkers[0].data);
     }
-    free(crew->walkers);
-    free(crew->walks);
-    poise_huge_free(crew->nodes, crew->each * sizeof *crew->nodes);
-    poise_huge_free(crew->followed, crew->each / 8 + 8);
-    poise_huge_free(crew->buffer, rank_scan_bytes(crew->job));
+    free(group->walkers);
+    free(group->walks);
+    poise_huge_free(group->nodes, group->each * sizeof *group->nodes);
+    poise_huge_free(group->followed, group->each / 8 + 8);
+    poise_huge_free(group->buffer, rank_scan_bytes(group->job));
 }
 
 /* What is wrong anywhere. */
-static int share_wrong(struct crew *crew, bool *is_fine)
+static int share_wrong(struct rank_group *group, bool *is_fine)
 {
-    struct rank_wrong *wrong = &crew->job->wrong;
+    struct rank_wrong *wrong = &group->job->wrong;
     uint64_t least[] = {wrong->past, wrong->twice, wrong->cycle};
-    int code = extmem_least(crew->peers.world, least, 3);
+    int code = extmem_least(group->peers.world, least, 3);
 
     *wrong = (struct rank_wrong){least[0], least[1], least[2]};
     *is_fine =
@@ -241,54 +243,54 @@ static int share_wrong(struct crew *crew, bool *is_fine)
     return code;
 }
 
-static int crew_run(struct crew *crew)
+static int group_run(struct rank_group *group)
 {
-    struct poise_world *world = crew->peers.world;
-    struct poise_listrank_result *result = &crew->job->result;
-    struct crew_table table = {0};
+    struct poise_world *world = group->peers.world;
+    struct poise_listrank_result *result = &group->job->result;
+    struct walk_table table = {0};
     uint64_t begin = poise_clock_ns(), read, walked;
     bool is_fine = true;
-    int code = extmem_agree(world, read_part(crew));
+    int code = extmem_agree(world, read_part(group));
 
-    code = code < 0 ? code : share_wrong(crew, &is_fine);
+    code = code < 0 ? code : share_wrong(group, &is_fine);
     if (code < 0 || !is_fine) {
         return code;
     }
     read = poise_clock_ns();
-    code = extmem_agree(world, crew_make_walks(crew));
-    code = code < 0 ? code : crew_share_fits(crew);
-    if (code < 0 || !crew->fits) {
+    code = extmem_agree(world, group_make_walks(group));
+    code = code < 0 ? code : group_agree_fits(group);
+    if (code < 0 || !group->fits) {
         return code;
     }
-    code = extmem_agree(world, crew_walk(crew));
+    code = extmem_agree(world, group_walk(group));
     if (code == 0) {
-        code = crew_rank_walks(crew, &table);
+        code = group_rank_walks(group, &table);
     }
     walked = poise_clock_ns();
     if (code == 0) {
-        code = extmem_agree(world, write_part(crew, &table));
+        code = extmem_agree(world, write_part(group, &table));
     }
-    code = code < 0 ? code : share_wrong(crew, &is_fine);
+    code = code < 0 ? code : share_wrong(group, &is_fine);
     free(table.bases);
     free(table.walks);
     result->read_ns = read - begin;
     result->walk_ns = walked - read;
     result->write_ns = poise_clock_ns() - walked;
-    result->lists = crew->lists;
-    result->greatest = crew->greatest;
+    result->lists = group->lists;
+    result->greatest = group->greatest;
     return code;
 }
 
 int rank_in_world(struct rank_job *job, struct poise_world *world, bool *fits)
 {
-    struct crew crew = {.job = job, .fits = true};
-    int code = extmem_agree(world, crew_open(&crew, world));
+    struct rank_group group = {.job = job, .fits = true};
+    int code = extmem_agree(world, group_open(&group, world));
 
     if (code == 0) {
-        code = crew_run(&crew);
+        code = group_run(&group);
     }
-    crew_close(&crew);
-    *fits = crew.fits;
+    group_close(&group);
+    *fits = group.fits;
     job->result.in_memory = true;
     job->result.buckets = 1;
     return code;

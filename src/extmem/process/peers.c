@@ -1,4 +1,18 @@
-/* A conversation of all processes, and its end. */
+/*
+ * An exchange of messages among all processes, and how each knows that it is
+ * over.
+ *
+ * Every process sends every other one exactly one last message: END when it
+ * has nothing more of its own to send, STOP if something failed. Between two
+ * processes messages keep their order, so a process that received the last
+ * message of all (`heard`) gets nothing more but answers: TAKEN, of which it
+ * counts how many are missing (`under_way`). It leaves when none is, and when
+ * its own last messages are sent (`ended`); until then it goes on receiving and
+ * answering, so that no process waits for one that has left. A STOP sets the
+ * flag that all threads of the process look at, and makes it send its own.
+ *
+ * Only the thread of the world touches `all`; `stop` alone is shared.
+ */
 #include "process.h"
 
 #include <errno.h>

@@ -482,8 +482,8 @@ static int cuts_read(struct sort_cuts *cuts, const struct poise_buf *in,
 }
 
 /* The first process's thresholds to all. */
-static int cuts_tell(struct sort_cuts *cuts, const struct sort_run *run,
-                     uint32_t most)
+static int cuts_broadcast(struct sort_cuts *cuts, const struct sort_run *run,
+                          uint32_t most)
 {
     struct poise_buf buf = {0};
     int code = run->rank == 0 ? cuts_write(cuts, &buf) : 0;
@@ -570,7 +570,7 @@ int sort_cuts_make(const struct sort_source *source, uint32_t buckets,
     }
     if (is_shared) {
         code = extmem_agree(run->world, code);
-        code = code < 0 ? code : cuts_tell(&cuts, run, buckets);
+        code = code < 0 ? code : cuts_broadcast(&cuts, run, buckets);
     }
     if (code == 0) {
         code = make_tree(&cuts);

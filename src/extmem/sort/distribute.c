@@ -18,7 +18,7 @@ struct cursor {
     struct sort_stream *stream;
     bool counted;
     unsigned owner;             /* the process that the block is for */
-    struct sort_parcel *parcel; /* the block, if that is another one */
+    struct sort_packet *packet; /* the block, if that is another one */
 };
 
 struct lane {
@@ -30,7 +30,7 @@ struct lane {
     struct cursor *cursors; /* owned */
     struct extmem_blocks blocks;
     struct sort_exchange *exchange; /* NULL: there are no other processes */
-    struct sort_parcel *free_parcels;
+    struct sort_packet *free_packets;
     uint64_t checksum;
     struct sort_cutter cutter;
     char *sink; /* what is only counted goes here */
@@ -65,30 +65,30 @@ static bool is_sent(const struct lane *lane, const struct cursor *cursor)
     return cursor->owner != lane->run->rank;
 }
 
-static int parcel_take(struct lane *lane, struct cursor *cursor)
+static int packet_take(struct lane *lane, struct cursor *cursor)
 {
-    if (!lane->free_parcels) {
-        lane->free_parcels = sort_exchange_back(lane->exchange, lane->number);
+    if (!lane->free_packets) {
+        lane->free_packets = sort_exchange_back(lane->exchange, lane->number);
     }
-    if (!lane->free_parcels) {
+    if (!lane->free_packets) {
         return -ECANCELED;
     }
-    cursor->parcel = lane->free_parcels;
-    lane->free_parcels = cursor->parcel->next;
-    cursor->begin = sort_parcel_data(cursor->parcel);
+    cursor->packet = lane->free_packets;
+    lane->free_packets = cursor->packet->next;
+    cursor->begin = sort_packet_data(cursor->packet);
     return 0;
 }
 
-static void parcel_send(struct lane *lane, struct cursor *cursor)
+static void packet_send(struct lane *lane, struct cursor *cursor)
 {
-    struct sort_parcel *parcel = cursor->parcel;
+    struct sort_packet *packet = cursor->packet;
 
-    parcel->len = (uint64_t)(cursor->at - cursor->begin);
-    parcel->items = cursor->stream->items;
-    parcel->bucket = (uint32_t)(cursor - lane->cursors);
-    parcel->lane = lane->number;
+    packet->len = (uint64_t)(cursor->at - cursor->begin);
+    packet->items = cursor->stream->items;
+    packet->bucket = (uint32_t)(cursor - lane->cursors);
+    packet->lane = lane->number;
     cursor->stream->items = 0;
-    sort_exchange_put(lane->exchange, cursor->owner, parcel);
+    sort_exchange_put(lane->exchange, cursor->owner, packet);
 }
 
 /* Close the block of a bucket: it stays, is sent, or goes to the disk. */
@@ -98,7 +98,7 @@ static int block_end(struct lane *lane, struct cursor *cursor)
     struct sort_span span = {.bytes = (uint64_t)(cursor->at - cursor->begin)};
 
     if (is_sent(lane, cursor)) {
-        parcel_send(lane, cursor);
+        packet_send(lane, cursor);
         return 0;
     }
     if (stream->count == stream->room) {
@@ -131,7 +131,7 @@ static int block_begin(struct lane *lane, struct cursor *cursor)
     if (cursor->counted) {
         cursor->begin = lane->sink;
     } else if (is_sent(lane, cursor)) {
-        code = parcel_take(lane, cursor);
+        code = packet_take(lane, cursor);
     } else {
         code = block_take(lane, &cursor->begin);
     }
@@ -237,21 +237,21 @@ struct pass {
     const struct sort_cuts *cuts;
     struct sort_buckets *buckets;
     struct sort_exchange *exchange; /* NULL: the buckets stay here */
-    struct lane post;               /* what others send goes through it */
+    struct lane inbox;              /* what others send goes through it */
     uint64_t checksum;              /* __atomic */
 };
 
 /* Blocks for what is sent. */
-static void make_parcels(struct lane *lane, size_t count, char *memory)
+static void make_packets(struct lane *lane, size_t count, char *memory)
 {
-    size_t stride = lane->run->plan.block + SORT_PARCEL_HEAD;
+    size_t stride = lane->run->plan.block + SORT_PACKET_HEAD;
 
     for (size_t i = 0; i < count; i++) {
-        struct sort_parcel *parcel =
-            (struct sort_parcel *)(void *)(memory + i * stride);
+        struct sort_packet *packet =
+            (struct sort_packet *)(void *)(memory + i * stride);
 
-        *parcel = (struct sort_parcel){.next = lane->free_parcels};
-        lane->free_parcels = parcel;
+        *packet = (struct sort_packet){.next = lane->free_packets};
+        lane->free_packets = packet;
     }
 }
 
@@ -301,7 +301,7 @@ static int lane_open(struct lane *lane, struct pass *pass, unsigned number,
 
         stream += lane->run->rank * plan->lanes;
         blocks -= sent;
-        make_parcels(lane, sent + plan->spare_blocks,
+        make_packets(lane, sent + plan->spare_blocks,
                      memory + blocks * plan->block);
     } else {
         set_owners(lane, pass);
@@ -385,19 +385,19 @@ static int lane_run(void *arg, unsigned number)
 
 /* ---- what others send --------------------------------------------------- */
 
-static int post_open(struct lane *post, struct pass *pass)
+static int inbox_open(struct lane *inbox, struct pass *pass)
 {
     struct sort_run *run = pass->run;
     size_t blocks = run->plan.spare_blocks + 1;
     char *memory = sort_lane_memory(run, run->plan.lanes);
 
-    *post = (struct lane){.run = run, .source = pass->source};
-    return extmem_blocks_open(&post->blocks, &run->store, memory, blocks,
+    *inbox = (struct lane){.run = run, .source = pass->source};
+    return extmem_blocks_open(&inbox->blocks, &run->store, memory, blocks,
                               MOST_FLIGHTS);
 }
 
 /* A block that another process sent: the next one of its stream. */
-static int post_take(void *arg, struct sort_parcel *parcel)
+static int inbox_take(void *arg, struct sort_packet *packet)
 {
     struct pass *pass = arg;
     struct sort_run *run = pass->run;
@@ -405,24 +405,24 @@ static int post_take(void *arg, struct sort_parcel *parcel)
     struct cursor cursor = {.owner = run->rank};
     int code;
 
-    if (parcel->bucket >= buckets->count ||
-        parcel->lane >= sort_all_lanes(run) || parcel->len > run->plan.block) {
+    if (packet->bucket >= buckets->count ||
+        packet->lane >= sort_all_lanes(run) || packet->len > run->plan.block) {
         return poise_error_set(EBADMSG, "sort", poise_disk_path(run->in),
                                "a message is not one of a sort");
     }
-    code = block_take(&pass->post, &cursor.begin);
+    code = block_take(&pass->inbox, &cursor.begin);
     if (code < 0) {
         return code;
     }
-    memcpy(cursor.begin, sort_parcel_data(parcel), parcel->len);
-    cursor.at = cursor.begin + parcel->len;
-    cursor.stream = &buckets->items[parcel->bucket].streams[parcel->lane];
-    cursor.stream->items += parcel->items;
-    return block_end(&pass->post, &cursor);
+    memcpy(cursor.begin, sort_packet_data(packet), packet->len);
+    cursor.at = cursor.begin + packet->len;
+    cursor.stream = &buckets->items[packet->bucket].streams[packet->lane];
+    cursor.stream->items += packet->items;
+    return block_end(&pass->inbox, &cursor);
 }
 
 /* Numbers are counted by their bytes. */
-static int post_finish(struct pass *pass)
+static int inbox_finish(struct pass *pass)
 {
     struct sort_run *run = pass->run;
     struct sort_buckets *buckets = pass->buckets;
@@ -438,7 +438,7 @@ static int post_finish(struct pass *pass)
             }
         }
     }
-    return extmem_blocks_wait(&pass->post.blocks);
+    return extmem_blocks_wait(&pass->inbox.blocks);
 }
 
 /* Thread 0 is the world's, the others are lanes. */
@@ -449,7 +449,7 @@ static int shared_run(void *arg, unsigned number)
 
     if (number == 0) {
         code = sort_exchange_run(pass->exchange);
-        return code < 0 ? code : post_finish(pass);
+        return code < 0 ? code : inbox_finish(pass);
     }
     code = lane_run(pass, number - 1);
     sort_exchange_leave(pass->exchange);
@@ -460,10 +460,10 @@ static int shared_run(void *arg, unsigned number)
 static int shared_pass(struct pass *pass)
 {
     struct sort_run *run = pass->run;
-    int code = post_open(&pass->post, pass);
+    int code = inbox_open(&pass->inbox, pass);
 
     if (code == 0) {
-        code = sort_exchange_open(run, post_take, pass, &pass->exchange);
+        code = sort_exchange_open(run, inbox_take, pass, &pass->exchange);
     }
     code = extmem_agree(run->world, code);
     if (code == 0) {
@@ -472,7 +472,7 @@ static int shared_pass(struct pass *pass)
         /* In case there was no thread for a lane. */
         sort_exchange_run(pass->exchange);
     }
-    lane_close(&pass->post);
+    lane_close(&pass->inbox);
     sort_exchange_close(pass->exchange);
     return extmem_agree(run->world, code);
 }

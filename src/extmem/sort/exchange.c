@@ -2,7 +2,16 @@
  * Blocks that processes send each other during a pass. Lanes queue them for
  * their destination; the thread of the world sends them, a window at a time to
  * each process, and takes in what others send. It waits for its own disks at
- * most, never for a lane or another process, so nobody waits in a circle.
+ * most, never for a lane or another process, so there is no circle of waiting.
+ *
+ * A packet belongs to its lane while it is filled, to the queue of its
+ * destination from sort_exchange_put on, and to the lane again when it was sent
+ * (the message is a copy). A lane that has none left waits for its `returned`
+ * event; it reads the event before the list, so that no return is missed.
+ * `left` counts the lanes that put nothing more in: each adds itself after its
+ * last packet is queued (release), and the sender reads it before it looks into
+ * the queues (acquire); so a queue that it then finds empty stays empty, and
+ * END is the last message.
  */
 #include "internal.h"
 
@@ -12,12 +21,12 @@
 
 /** What waits to go to another process. */
 struct queue {
-    struct sort_parcel *first, **last; /* under the lock */
+    struct sort_packet *first, **last; /* under the lock */
 };
 
-/** Parcels of a lane that came back. */
-struct tray {
-    struct sort_parcel *parcels; /* under the lock */
+/** Packets of a lane that came back. */
+struct returned {
+    struct sort_packet *packets; /* under the lock */
     struct poise_event event;
 };
 
@@ -26,9 +35,9 @@ struct sort_exchange {
     sort_take_fn take;
     void *arg;
     pthread_mutex_t lock;
-    struct queue *queues; /* owned, one for each process */
-    struct tray *trays;   /* owned, one for each lane */
-    unsigned left;        /* __atomic: lanes */
+    struct queue *queues;      /* owned, one for each process */
+    struct returned *returned; /* owned, one for each lane */
+    unsigned left;             /* __atomic: lanes */
     struct extmem_peers peers;
 };
 
@@ -43,8 +52,9 @@ int sort_exchange_open(struct sort_run *run, sort_take_fn take, void *arg,
     *exchange = (struct sort_exchange){.run = run, .take = take, .arg = arg};
     pthread_mutex_init(&exchange->lock, NULL);
     exchange->queues = poise_alloc(run->processes, sizeof *exchange->queues);
-    exchange->trays = poise_alloc(run->plan.lanes, sizeof *exchange->trays);
-    if (!exchange->queues || !exchange->trays ||
+    exchange->returned =
+        poise_alloc(run->plan.lanes, sizeof *exchange->returned);
+    if (!exchange->queues || !exchange->returned ||
         extmem_peers_open(&exchange->peers, run->world, &run->stop) < 0) {
         sort_exchange_close(exchange);
         return -ENOMEM;
@@ -64,43 +74,43 @@ void sort_exchange_close(struct sort_exchange *exchange)
     extmem_peers_close(&exchange->peers);
     pthread_mutex_destroy(&exchange->lock);
     free(exchange->queues);
-    free(exchange->trays);
+    free(exchange->returned);
     free(exchange);
 }
 
 /* ---- lanes -------------------------------------------------------------- */
 
 void sort_exchange_put(struct sort_exchange *exchange, unsigned dest,
-                       struct sort_parcel *parcel)
+                       struct sort_packet *packet)
 {
     struct queue *queue = &exchange->queues[dest];
 
-    parcel->next = NULL;
+    packet->next = NULL;
     pthread_mutex_lock(&exchange->lock);
-    *queue->last = parcel;
-    queue->last = &parcel->next;
+    *queue->last = packet;
+    queue->last = &packet->next;
     pthread_mutex_unlock(&exchange->lock);
     poise_world_wake(exchange->run->world);
 }
 
-struct sort_parcel *sort_exchange_back(struct sort_exchange *exchange,
+struct sort_packet *sort_exchange_back(struct sort_exchange *exchange,
                                        unsigned lane)
 {
     enum { LOOK_AGAIN_NS = 20 * 1000 * 1000 };
-    struct tray *tray = &exchange->trays[lane];
+    struct returned *returned = &exchange->returned[lane];
 
     for (;;) {
-        uint32_t seen = poise_event_seen(&tray->event);
-        struct sort_parcel *parcels;
+        uint32_t seen = poise_event_seen(&returned->event);
+        struct sort_packet *packets;
 
         pthread_mutex_lock(&exchange->lock);
-        parcels = tray->parcels;
-        tray->parcels = NULL;
+        packets = returned->packets;
+        returned->packets = NULL;
         pthread_mutex_unlock(&exchange->lock);
-        if (parcels || extmem_stopped(&exchange->run->stop)) {
-            return parcels;
+        if (packets || extmem_stopped(&exchange->run->stop)) {
+            return packets;
         }
-        poise_event_wait(&tray->event, seen, LOOK_AGAIN_NS);
+        poise_event_wait(&returned->event, seen, LOOK_AGAIN_NS);
     }
 }
 
@@ -112,34 +122,34 @@ void sort_exchange_leave(struct sort_exchange *exchange)
 
 /* ---- the world's thread ------------------------------------------------- */
 
-static struct sort_parcel *queue_next(struct sort_exchange *exchange,
+static struct sort_packet *queue_next(struct sort_exchange *exchange,
                                       struct queue *queue)
 {
-    struct sort_parcel *parcel;
+    struct sort_packet *packet;
 
     pthread_mutex_lock(&exchange->lock);
-    parcel = queue->first;
-    if (parcel) {
-        queue->first = parcel->next;
+    packet = queue->first;
+    if (packet) {
+        queue->first = packet->next;
         if (!queue->first) {
             queue->last = &queue->first;
         }
     }
     pthread_mutex_unlock(&exchange->lock);
-    return parcel;
+    return packet;
 }
 
 static void give_back(struct sort_exchange *exchange,
-                      struct sort_parcel *parcel)
+                      struct sort_packet *packet)
 {
-    struct tray *tray =
-        &exchange->trays[parcel->lane % exchange->run->plan.lanes];
+    struct returned *returned =
+        &exchange->returned[packet->lane % exchange->run->plan.lanes];
 
     pthread_mutex_lock(&exchange->lock);
-    parcel->next = tray->parcels;
-    tray->parcels = parcel;
+    packet->next = returned->packets;
+    returned->packets = packet;
     pthread_mutex_unlock(&exchange->lock);
-    poise_event_signal(&tray->event);
+    poise_event_signal(&returned->event);
 }
 
 /* Send what waits for `dest` and has room; whether something was sent. */
@@ -150,18 +160,18 @@ static bool send_some(struct sort_exchange *exchange, unsigned dest)
     /* Before the queue is looked at: then nothing is put in behind it. */
     bool all_left =
         __atomic_load_n(&exchange->left, __ATOMIC_ACQUIRE) == run->plan.lanes;
-    struct sort_parcel *parcel = NULL;
+    struct sort_packet *packet = NULL;
     bool sent = false;
 
     while (peer->under_way < run->plan.window &&
-           (parcel = queue_next(exchange, &exchange->queues[dest]))) {
+           (packet = queue_next(exchange, &exchange->queues[dest]))) {
         int code;
 
-        parcel->next = NULL;
-        parcel->lane += run->rank * run->plan.lanes;
-        code = poise_world_send(run->world, (int)dest, SORT_TAG_BLOCK, parcel,
-                                SORT_PARCEL_HEAD + parcel->len);
-        give_back(exchange, parcel);
+        packet->next = NULL;
+        packet->lane += run->rank * run->plan.lanes;
+        code = poise_world_send(run->world, (int)dest, SORT_TAG_BLOCK, packet,
+                                SORT_PACKET_HEAD + packet->len);
+        give_back(exchange, packet);
         if (code < 0) {
             extmem_peers_fail(&exchange->peers, code);
             return true;
@@ -179,16 +189,16 @@ static bool send_some(struct sort_exchange *exchange, unsigned dest)
 static void take_block(struct sort_exchange *exchange,
                        const struct poise_message *message)
 {
-    struct sort_parcel *parcel = message->data;
+    struct sort_packet *packet = message->data;
     int code = 0;
 
-    if (message->len < SORT_PARCEL_HEAD ||
-        message->len - SORT_PARCEL_HEAD != parcel->len) {
+    if (message->len < SORT_PACKET_HEAD ||
+        message->len - SORT_PACKET_HEAD != packet->len) {
         code = poise_error_set(EBADMSG, "sort", NULL,
                                "a message from rank %d is not one of a sort",
                                message->source);
     } else if (!extmem_stopped(&exchange->run->stop)) {
-        code = exchange->take(exchange->arg, parcel);
+        code = exchange->take(exchange->arg, packet);
     }
     if (code < 0) {
         extmem_peers_fail(&exchange->peers, code);

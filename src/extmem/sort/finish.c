@@ -28,7 +28,7 @@ struct finish {
     bool in_turns; /* sizes of the output are known only when sorted */
     uint64_t turn; /* __atomic */
     uint64_t turn_offset, items_out, bytes_out; /* of whose turn it is */
-    struct sort_turns *turns; /* NULL: all turns are this process's */
+    struct sort_ring *ring; /* NULL: this process writes all */
     struct poise_event turned;
 };
 
@@ -154,7 +154,7 @@ static int add_copy(struct finish *finish, const struct sort_bucket *bucket,
 static bool is_written_here(const struct finish *finish,
                             const struct sort_bucket *bucket)
 {
-    return !finish->turns ||
+    return !finish->ring ||
            finish->run->writers[bucket->number] == finish->run->rank;
 }
 
@@ -276,14 +276,14 @@ static int load_finish(struct loading *loading)
     return 0;
 }
 
-/* ---- turns -------------------------------------------------------------- */
+/* ---- turns ------------------------------------------------------------- */
 
 static bool is_my_turn(struct finish *finish, size_t number)
 {
     return __atomic_load_n(&finish->turn, __ATOMIC_ACQUIRE) == number &&
-           (!finish->turns ||
-            sort_turns_is(finish->turns, finish->jobs[number].bucket->number,
-                          &finish->turn_offset));
+           (!finish->ring ||
+            sort_ring_is_at(finish->ring, finish->jobs[number].bucket->number,
+                            &finish->turn_offset));
 }
 
 /* The turn is over, and that of the whole bucket if this was its last job. */
@@ -293,8 +293,8 @@ static void end_turn(struct finish *finish, size_t number)
     bool is_last = number + 1 == finish->job_count ||
                    finish->jobs[number + 1].bucket->number != bucket;
 
-    if (finish->turns) {
-        sort_turns_pass(finish->turns, bucket, finish->turn_offset, is_last);
+    if (finish->ring) {
+        sort_ring_pass(finish->ring, bucket, finish->turn_offset, is_last);
     }
     __atomic_store_n(&finish->turn, number + 1, __ATOMIC_RELEASE);
     poise_event_signal(&finish->turned);
@@ -696,10 +696,10 @@ static int shared_run(void *arg, unsigned number)
     int code;
 
     if (number == 0) {
-        return sort_turns_run(finish->turns);
+        return sort_ring_run(finish->ring);
     }
     code = worker_run(finish, number - 1);
-    sort_turns_leave(finish->turns);
+    sort_ring_leave(finish->ring);
     return code;
 }
 
@@ -708,7 +708,7 @@ static int finish_in_turns(struct finish *finish,
                            const struct sort_buckets *buckets)
 {
     struct sort_run *run = finish->run;
-    int code = sort_turns_open(run, &finish->turned, &finish->turns);
+    int code = sort_ring_open(run, &finish->turned, &finish->ring);
 
     if (code == 0) {
         code = make_jobs(finish, buckets);
@@ -718,9 +718,9 @@ static int finish_in_turns(struct finish *finish,
         code = extmem_team_run(run->plan.lanes + 1, shared_run, finish,
                                &run->stop);
         /* In case there was no thread for a worker. */
-        sort_turns_run(finish->turns);
+        sort_ring_run(finish->ring);
     }
-    sort_turns_close(finish->turns);
+    sort_ring_close(finish->ring);
     return code;
 }
 

@@ -12,8 +12,8 @@
  * Several processes: each has its own lanes, memory and scratch files. All
  * sample, the first one chooses the thresholds, and every bucket has an owner,
  * to whom the others send their blocks of it (exchange.c); of buckets whose
- * keys are all equal everybody keeps his own. Then each process sorts what it
- * owns into its ranges of the one output file. What the processes agree on
+ * keys are all equal each process keeps its own. Then each process sorts what
+ * it owns into its ranges of the one output file. What the processes agree on
  * stands in world.c.
  */
 #ifndef POISE_SORT_INTERNAL_H
@@ -130,7 +130,7 @@ void sort_buckets_free(struct sort_buckets *buckets);
 /* ---- a run -------------------------------------------------------------- */
 
 /** How memory is shared out, the same in each process. All sizes in bytes; the
- * arena is `local` bytes for each lane, then `post` for what others send, then
+ * arena is `local` bytes for each lane, then `inbox` for what others send, then
  * the resident blocks. */
 struct sort_plan {
     uint64_t memory, arena;
@@ -143,7 +143,7 @@ struct sort_plan {
     size_t bucket_limit;    /**< bytes that fit one, gaps included */
     size_t entries;         /**< of a lane's two arrays */
     size_t local;           /**< of a lane, in both passes */
-    size_t post;            /**< 0 if alone */
+    size_t inbox;           /**< 0 if alone */
     unsigned window;        /**< blocks on their way to each process */
     uint64_t resident;      /**< blocks that stay in memory */
     uint64_t scratch_bytes; /**< expected, of each process */
@@ -201,7 +201,7 @@ static inline unsigned sort_all_lanes(const struct sort_run *run)
 static inline unsigned sort_owner(const struct sort_run *run, uint32_t i,
                                   uint32_t count)
 {
-    /* Those that are written in turns go round. */
+    /* Those that are written in turn go round. */
     return run->options->unique
                ? i % run->processes
                : (unsigned)((uint64_t)i * run->processes / count);
@@ -319,7 +319,7 @@ bool sort_bucket_fits(const struct sort_run *run,
 /** Messages. */
 enum {
     SORT_TAG_BLOCK = EXTMEM_TAG_OWN, /**< of a bucket */
-    SORT_TAG_TURN,                   /**< where the next bucket begins */
+    SORT_TAG_TOKEN,                  /**< where the next bucket begins */
 };
 
 /** Bytes and items of all ranks' buckets, so that each knows where its own
@@ -329,17 +329,17 @@ int sort_count_all(struct sort_run *run, struct sort_buckets *buckets);
 int sort_result_all(struct poise_world *world, struct poise_sort_result *all);
 
 /** A block that goes to another process: this, then its data. */
-struct sort_parcel {
-    struct sort_parcel *next;
+struct sort_packet {
+    struct sort_packet *next;
     uint64_t len, items;
     uint32_t bucket;
     uint32_t lane;
 };
 /** Where the data begin. */
-enum { SORT_PARCEL_HEAD = 64 };
-static inline char *sort_parcel_data(struct sort_parcel *parcel)
+enum { SORT_PACKET_HEAD = 64 };
+static inline char *sort_packet_data(struct sort_packet *packet)
 {
-    return (char *)parcel + SORT_PARCEL_HEAD;
+    return (char *)packet + SORT_PACKET_HEAD;
 }
 
 /** The blocks that processes send each other during a pass: lanes put some in,
@@ -347,15 +347,15 @@ static inline char *sort_parcel_data(struct sort_parcel *parcel)
 struct sort_exchange;
 /** Takes a block in, whose lane counts through all processes. Called by
  * sort_exchange_run. */
-typedef int (*sort_take_fn)(void *arg, struct sort_parcel *parcel);
+typedef int (*sort_take_fn)(void *arg, struct sort_packet *packet);
 int sort_exchange_open(struct sort_run *run, sort_take_fn take, void *arg,
                        struct sort_exchange **out);
 void sort_exchange_close(struct sort_exchange *exchange);
-/** Send a parcel; it comes back to its lane. Any thread. */
+/** Send a packet; it comes back to its lane. Any thread. */
 void sort_exchange_put(struct sort_exchange *exchange, unsigned dest,
-                       struct sort_parcel *parcel);
-/** Parcels of a lane that came back, linked; waits for one. NULL: stopped. */
-struct sort_parcel *sort_exchange_back(struct sort_exchange *exchange,
+                       struct sort_packet *packet);
+/** Packets of a lane that came back, linked; waits for one. NULL: stopped. */
+struct sort_packet *sort_exchange_back(struct sort_exchange *exchange,
                                        unsigned lane);
 /** A lane puts nothing more in. */
 void sort_exchange_leave(struct sort_exchange *exchange);
@@ -365,23 +365,23 @@ int sort_exchange_run(struct sort_exchange *exchange);
 
 /** Whose turn it is to write, where sizes are known only when buckets are
  * sorted: bucket by bucket, wherever they are. */
-struct sort_turns;
+struct sort_ring;
 /** `turned` is signalled when it may be another's turn here. */
-int sort_turns_open(struct sort_run *run, struct poise_event *turned,
-                    struct sort_turns **out);
-void sort_turns_close(struct sort_turns *turns);
+int sort_ring_open(struct sort_run *run, struct poise_event *turned,
+                   struct sort_ring **out);
+void sort_ring_close(struct sort_ring *ring);
 /** Whether it is the turn of bucket `number`; then *offset is where it begins.
  * Any thread. */
-bool sort_turns_is(struct sort_turns *turns, uint32_t number, uint64_t *offset);
+bool sort_ring_is_at(struct sort_ring *ring, uint32_t number, uint64_t *offset);
 /** Bucket `number`, whose turn it is, goes on at `offset`, or ends there if it
  * `is_over`. Any thread. */
-void sort_turns_pass(struct sort_turns *turns, uint32_t number, uint64_t offset,
-                     bool is_over);
+void sort_ring_pass(struct sort_ring *ring, uint32_t number, uint64_t offset,
+                    bool is_over);
 /** A thread has nothing more to write. */
-void sort_turns_leave(struct sort_turns *turns);
+void sort_ring_leave(struct sort_ring *ring);
 /** Send and receive until all threads of all processes have left, or something
  * failed anywhere. */
-int sort_turns_run(struct sort_turns *turns);
+int sort_ring_run(struct sort_ring *ring);
 /** The hash of an item that checksums add up. */
 uint64_t sort_item_hash(const void *item, size_t len);
 

@@ -59,27 +59,27 @@ static size_t first_pass(const struct sort_plan *plan)
 
     if (plan->processes > 1) {
         own += plan->spare_blocks * plan->block + EXTMEM_PAGE +
-               (plan->buckets + plan->spare_blocks) * SORT_PARCEL_HEAD;
+               (plan->buckets + plan->spare_blocks) * SORT_PACKET_HEAD;
     }
     return extmem_reader_bytes(plan->chunk) + own;
 }
 
 /* What others send: copies on their way out and in, which the world holds, and
  * blocks that are written. */
-static uint64_t set_post(struct sort_plan *plan)
+static uint64_t set_inbox(struct sort_plan *plan)
 {
     enum { MOST_ON_THEIR_WAY = 512 << 10 };
     uint64_t others = plan->processes - 1;
 
-    plan->post = 0;
+    plan->inbox = 0;
     plan->window = 0;
     if (others == 0) {
         return 0;
     }
     plan->window = (unsigned)(MOST_ON_THEIR_WAY / plan->block / others);
     plan->window = plan->window < 1 ? 1 : plan->window > 16 ? 16 : plan->window;
-    plan->post = (plan->spare_blocks + 1) * plan->block;
-    return plan->post + 2 * others * plan->window * plan->block;
+    plan->inbox = (plan->spare_blocks + 1) * plan->block;
+    return plan->inbox + 2 * others * plan->window * plan->block;
 }
 
 /* The rest of a plan of which lanes, chunk, buckets and block are set. Its
@@ -90,15 +90,15 @@ static double plan_rest(const struct sort_census *census, bool has_entries,
     double bytes = (double)census->bytes, moved, rounds = 0;
     double mean = bytes / plan->buckets;
     unsigned streams = plan->lanes * plan->processes;
-    uint64_t lane, left, stay, post, share = census->bytes / plan->processes;
+    uint64_t lane, left, stay, inbox, share = census->bytes / plan->processes;
     size_t first;
 
     plan->spare_blocks = spare_blocks(plan->block);
-    post = set_post(plan);
-    if (post > usable) {
+    inbox = set_inbox(plan);
+    if (inbox > usable) {
         return -1;
     }
-    usable -= post;
+    usable -= inbox;
     lane = usable / plan->lanes;
     first = first_pass(plan);
     if (first > lane) {
@@ -188,7 +188,7 @@ int sort_plan_make(const struct poise_sort_options *options,
     if (made.buckets == 0 || made.bucket_limit < census->least_item) {
         return -ENOMEM;
     }
-    made.arena = made.local * lanes + made.post + made.resident * made.block;
+    made.arena = made.local * lanes + made.inbox + made.resident * made.block;
     /* A quarter of the data at most, which matters for small ones only. */
     reads = census->bytes / (4 * 2 * EXTMEM_PAGE) + 1;
     most_reads = (uint64_t)made.buckets * 12;

@@ -1,4 +1,14 @@
-/* A run: look at the data, make a plan, distribute, sort bucket by bucket. */
+/*
+ * A run: look at the data, make a plan, distribute, sort bucket by bucket.
+ *
+ * Where the data are: before the first pass in the input, which is only read.
+ * After it each item is once in the streams of its bucket: in resident blocks,
+ * in slots of the scratch files, or, of buckets of equal numbers, as a count.
+ * After the second pass it is once in the output (but for those that `unique`
+ * drops), which gets its name when all
+ * processes have written their part, and not before. Until then a failure or a
+ * crash leaves the input, and the output's old file if there was one.
+ */
 #include "internal.h"
 
 #include <errno.h>
@@ -130,7 +140,7 @@ static int open_all(struct sort_run *run, const char *out)
     }
     run->store.block_bytes = run->plan.block;
     run->resident =
-        run->arena + run->plan.lanes * run->plan.local + run->plan.post;
+        run->arena + run->plan.lanes * run->plan.local + run->plan.inbox;
     run->resident_blocks = run->plan.resident;
     /* The output first: what it takes is no longer free for scratch files. */
     code = extmem_output_open_all(run->world, out, run->in_bytes,

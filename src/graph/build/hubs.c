@@ -2,7 +2,7 @@
  * Hubs, delegated: the rows of the vertices of the largest degrees are cut
  * among the ranks, each getting the neighbours that it owns. A hub in the
  * frontier of a level top-down is then expanded by all ranks at once, and its
- * neighbours need not be told of, since they are found by their owners. That
+ * neighbours need no message, since they are found by their owners. That
  * most arcs of a thin frontier leave hubs makes it worth the memory.
  */
 #include "internal.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** So many of a rank's rows at most: each is a bit in what ranks tell each
+/** So many of a rank's rows at most: each is a bit in what ranks send each
  * other level by level. */
 #define HUBS_MAX_ROWS 4096
 /** The part of all arcs that is held twice for it. */

@@ -34,7 +34,7 @@ uint64_t graph_hubs_bytes(const struct poise_graph *graph);
 
 /* ---- numbering (order.c) ------------------------------------------------ */
 
-/** What one look at the edges tells; arrays are by label. */
+/** What one look at the edges shows; arrays are by label. */
 struct graph_census {
     uint32_t *ends_at;       /**< edges' ends (directed: tails), loops too */
     uint32_t *heads_at;      /**< directed only */

@@ -70,7 +70,7 @@ struct spread {
     const struct poise_graph *graph;
     const struct graph_arcs *arcs;
     struct poise_graph_edges *pairs; /**< of places: tail, head */
-    struct poise_buf *bags;          /**< for each rank */
+    struct poise_buf *outboxes;      /**< for each rank */
     uint64_t *sent;                  /**< to each rank, in this round */
     uint64_t at;                     /**< the next edge */
 };
@@ -79,10 +79,10 @@ static int spread_put(struct spread *spread, uint32_t tail, uint32_t head)
 {
     const uint32_t pair[2] = {tail, head};
     uint32_t owner = graph_owner(spread->graph, tail);
-    return poise_buf_append(&spread->bags[owner], pair, sizeof pair);
+    return poise_buf_append(&spread->outboxes[owner], pair, sizeof pair);
 }
 
-/* Fill the bags with the arcs of the next edges. */
+/* Fill the outboxes with the arcs of the next edges. */
 static int spread_fill(struct spread *spread)
 {
     const struct graph_arcs *arcs = spread->arcs;
@@ -126,20 +126,20 @@ static int spread_keep(struct spread *spread, const void *data, size_t len)
     return code;
 }
 
-/* Hand out the bags; how many come here from others. A rank that runs short
- * goes on, so that nobody waits for it, or for what it did not send. */
+/* Hand out the outboxes; how many come here from others. A rank that runs short
+ * goes on, so that no rank waits for it, or for what it did not send. */
 static int spread_send(struct spread *spread, int code, uint64_t *missing)
 {
     const struct poise_graph *graph = spread->graph;
     for (int r = 0; r < graph->ranks; r++) {
-        struct poise_buf *bag = &spread->bags[r];
+        struct poise_buf *outbox = &spread->outboxes[r];
         bool here = r == graph->rank;
-        int err = here ? spread_keep(spread, bag->data, bag->len)
+        int err = here ? spread_keep(spread, outbox->data, outbox->len)
                        : poise_world_send(graph->world, r, SPREAD_TAG,
-                                          bag->data, bag->len);
+                                          outbox->data, outbox->len);
         spread->sent[r] = !here && err == 0;
         code = code < 0 ? code : err;
-        poise_buf_reset(bag);
+        poise_buf_reset(outbox);
     }
     int err = poise_world_reduce(graph->world, POISE_SUM, spread->sent,
                                  (size_t)graph->ranks);
@@ -178,20 +178,21 @@ int graph_spread_arcs(const struct poise_graph *graph,
 {
     struct spread spread = {.graph = graph, .arcs = arcs, .pairs = pairs};
     uint64_t rounds = (arcs->count + SPREAD_ROUND - 1) / SPREAD_ROUND;
-    spread.bags = poise_alloc((size_t)graph->ranks, sizeof *spread.bags);
+    spread.outboxes =
+        poise_alloc((size_t)graph->ranks, sizeof *spread.outboxes);
     spread.sent = poise_alloc((size_t)graph->ranks, sizeof *spread.sent);
     int code = poise_world_agree(graph->world,
-                                 spread.bags && spread.sent ? 0 : -ENOMEM);
+                                 spread.outboxes && spread.sent ? 0 : -ENOMEM);
     if (code == 0) {
         code = poise_world_reduce(graph->world, POISE_MAX, &rounds, 1);
     }
     for (uint64_t i = 0; code == 0 && i < rounds; i++) {
         code = spread_swap(&spread, spread_fill(&spread));
     }
-    for (int r = 0; spread.bags && r < graph->ranks; r++) {
-        poise_buf_free(&spread.bags[r]);
+    for (int r = 0; spread.outboxes && r < graph->ranks; r++) {
+        poise_buf_free(&spread.outboxes[r]);
     }
-    free(spread.bags);
+    free(spread.outboxes);
     free(spread.sent);
     return code;
 }

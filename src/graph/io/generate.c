@@ -8,7 +8,7 @@
  * (L'Ecuyer, Blouin, Couture 1993). Edge i starts i x 2^64 steps after the
  * seed: a step is a matrix A, so that starting there is a multiplication by
  * (A^(2^64))^i, and going on to the next edge one by A^(2^64). That makes
- * every edge a function of its index, whoever generates it.
+ * every edge a function of its index, on whichever rank and thread.
  *
  * Several edges are generated side by side, since each alone is one long chain
  * of dependent multiplications.

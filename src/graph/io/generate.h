@@ -1,6 +1,6 @@
 /*
- * What the two ways of running the Graph500 generator share (gen.c says how it
- * works).
+ * What the two ways of running the Graph500 generator share (generate.c says
+ * how it works).
  */
 #ifndef POISE_GRAPH_GEN_H
 #define POISE_GRAPH_GEN_H

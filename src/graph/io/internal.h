@@ -9,7 +9,8 @@
 #include <pthread.h>
 #include <string.h>
 
-/* ---- the generator (gen.c) ---------------------------------------------- */
+/* ---- the generator (generate.c)
+ * ---------------------------------------------- */
 
 /** Edges [first, first + count) into `ends`, on this thread. `no_simd`:
  * portable code only. */

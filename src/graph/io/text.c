@@ -2,7 +2,7 @@
  * Text in parallel. Threads take turns at reading the next block of whole
  * lines, which is cheap, and parse their blocks side by side, which is not.
  * Blocks are taken in the order of the file and every block that was taken is
- * finished, so the first bad line of the file is found whoever meets it.
+ * finished, so the first bad line of the file is found, in whichever thread.
  */
 #include "internal.h"
 

@@ -8,8 +8,8 @@
 #include <errno.h>
 
 /* The deepest vertex of the last run: of equal ones the least label. */
-static int kin_deepest(struct poise_graph_bfs *bfs, int64_t *depths,
-                       uint32_t depth, uint64_t *out)
+static int deepest(struct poise_graph_bfs *bfs, int64_t *depths, uint32_t depth,
+                   uint64_t *out)
 {
     const struct poise_graph *graph = bfs_graph(bfs);
     uint64_t first, count, found = UINT64_MAX;
@@ -55,7 +55,7 @@ int64_t poise_graph_diameter(struct poise_graph_bfs *bfs, uint64_t start,
             break;
         }
         best = result.depth;
-        code = kin_deepest(bfs, depths, result.depth, &to);
+        code = deepest(bfs, depths, result.depth, &to);
         best_ends[0] = from;
         best_ends[1] = to;
         from = to;

@@ -3,7 +3,7 @@
  * word that also says which work they belong to and how many there are. The
  * work is over when all chunks are *done*, not when all threads have come: a
  * helper that the system does not run at the moment (other processes want the
- * processor) costs its share, and nobody waits for it.
+ * processor) costs its share, and the others do not wait for it.
  *
  * Each thread has a share of the chunks, the same from work to work, so that
  * what it wrote is still in its cache; only when that is done it goes through
@@ -23,7 +23,19 @@
 #define TEAM_LOOKS 32
 
 /* The word: number of the work, chunks in all, chunks claimed. Each thread
- * claims at most once too often, so the last field does not overflow. */
+ * claims at most once too often, so the last field does not overflow.
+ *
+ * Why a claim is safe: who claims chunk i < count by the atomic add has read in
+ * the same step to which work it belongs. That work cannot be over before the
+ * chunk is done, and the caller publishes no other before: so `work`, `arg` and
+ * `first` are those that were written before the word (release, acquire) and
+ * stay until `done` is raised. A helper that comes too late finds the word of
+ * its last work used up, or the next one.
+ *
+ * Why no wake-up is lost: a helper reads the event `published`, looks at its
+ * word, and sleeps only if the event is still what it read; the caller changes
+ * the words first and signals then. The same for `finished`, which is signalled
+ * by who raises `done` to the number of chunks. */
 #define WORD_COUNT_BITS 23
 #define WORD_INDEX_BITS 24
 #define WORD_INDEX(word) ((uint32_t)((word) & ((UINT64_C(1) << 24) - 1)))

@@ -11,11 +11,11 @@
 #include <string.h>
 
 const char *const poise_graph_method_names[] = {"hybrid", "top-down",
-                                                "bottom-up", NULL};
+                                                "bottom-bottom_up", NULL};
 
-/** Bottom-up once the arcs that leave the frontier are more than this part of
- * those that nobody looked at, top-down again once the frontier shrinks below
- * that part of the vertices. */
+/** Bottom-up once the arcs that leave the frontier are more than this
+ * part of those not looked at yet, top-down again once the frontier shrinks
+ * below that part of the vertices. */
 #define BFS_ALPHA 15
 #define BFS_BETA 18
 #define BFS_CHUNK_WORDS 64
@@ -258,7 +258,7 @@ static void bfs_start(struct poise_graph_bfs *bfs, uint64_t root)
     }
 }
 
-static bool bfs_goes_up(const struct poise_graph_bfs *bfs, bool grows)
+static bool bfs_goes_bottom_up(const struct poise_graph_bfs *bfs, bool grows)
 {
     const struct poise_graph_bfs_options *options = &bfs->options;
     if (options->method != POISE_GRAPH_HYBRID) {
@@ -287,8 +287,8 @@ static int bfs_reserve_level(struct poise_graph_bfs *bfs)
     return 0;
 }
 
-static int bfs_tell(struct poise_graph_bfs *bfs,
-                    const struct poise_graph_level *level)
+static int bfs_report_level(struct poise_graph_bfs *bfs,
+                            const struct poise_graph_level *level)
 {
     const struct poise_graph_bfs_options *options = &bfs->options;
     uint32_t base = graph_base(bfs->graph);
@@ -308,12 +308,12 @@ static int bfs_tell(struct poise_graph_bfs *bfs,
     return options->level(level, bfs->labels, count, options->arg);
 }
 
-static int bfs_switch(struct poise_graph_bfs *bfs, bool up,
+static int bfs_switch(struct poise_graph_bfs *bfs, bool bottom_up,
                       struct poise_graph_level *level)
 {
     uint64_t from = poise_clock_ns(), before = level->exchange_ns;
     int code = 0;
-    if (up) {
+    if (bottom_up) {
         code = bfs_to_bits(bfs, level);
     } else {
         bfs_to_list(bfs);
@@ -323,11 +323,11 @@ static int bfs_switch(struct poise_graph_bfs *bfs, bool up,
 }
 
 /* `code`: what befell this rank before; of several ranks all learn of it. */
-static int bfs_step_up(struct poise_graph_bfs *bfs, int code,
-                       struct poise_graph_level *level)
+static int bfs_step_bottom_up(struct poise_graph_bfs *bfs, int code,
+                              struct poise_graph_level *level)
 {
     bfs_bottom_up(bfs, level);
-    int err = bfs_turn(bfs, level);
+    int err = bfs_advance(bfs, level);
     code = code < 0 ? code : err;
     if (bfs->graph->world) {
         uint64_t sums[2] = {level->found, level->edges};
@@ -339,12 +339,12 @@ static int bfs_step_up(struct poise_graph_bfs *bfs, int code,
     return code;
 }
 
-static int bfs_step_down(struct poise_graph_bfs *bfs, int code,
-                         struct poise_graph_level *level)
+static int bfs_step_top_down(struct poise_graph_bfs *bfs, int code,
+                             struct poise_graph_level *level)
 {
     const struct poise_graph_bfs_options *options = &bfs->options;
     if (bfs->graph->world) {
-        code = bfs_ranks_down(bfs, code, level);
+        code = bfs_ranks_top_down(bfs, code, level);
         bfs->frontier_count = level->found;
     } else {
         if (options->ablation.no_fuse || bfs->scout > BFS_SERIAL_EDGES) {
@@ -360,18 +360,19 @@ static int bfs_step_down(struct poise_graph_bfs *bfs, int code,
 }
 
 /* One level, or several small ones. */
-static int bfs_step(struct poise_graph_bfs *bfs, bool up)
+static int bfs_step(struct poise_graph_bfs *bfs, bool bottom_up)
 {
     struct poise_graph_level level = {.level = bfs->depth,
                                       .levels = 1,
-                                      .bottom_up = up,
+                                      .bottom_up = bottom_up,
                                       .frontier = bfs->frontier_count};
     uint64_t from = poise_clock_ns();
     int code = bfs_reserve_level(bfs);
-    int err = up != bfs->in_bits ? bfs_switch(bfs, up, &level) : 0;
+    int err =
+        bottom_up != bfs->in_bits ? bfs_switch(bfs, bottom_up, &level) : 0;
     code = code < 0 ? code : err;
-    code =
-        up ? bfs_step_up(bfs, code, &level) : bfs_step_down(bfs, code, &level);
+    code = bottom_up ? bfs_step_bottom_up(bfs, code, &level)
+                     : bfs_step_top_down(bfs, code, &level);
     if (code < 0) {
         return code;
     }
@@ -379,7 +380,7 @@ static int bfs_step(struct poise_graph_bfs *bfs, bool up)
     bfs->reached += level.found;
     bfs->depth += level.levels;
     bfs->levels[bfs->level_count++] = level;
-    return bfs_tell(bfs, &level);
+    return bfs_report_level(bfs, &level);
 }
 
 /* Input edges among the reached vertices; outside the time that counts. */
@@ -413,9 +414,9 @@ static int bfs_levels(struct poise_graph_bfs *bfs)
         code = bfs_ranks_sum(bfs, 0, &bfs->scout, 1);
     }
     while (code == 0 && bfs->frontier_count > 0) {
-        bool up = bfs_goes_up(bfs, bfs->frontier_count > before);
+        bool bottom_up = bfs_goes_bottom_up(bfs, bfs->frontier_count > before);
         before = bfs->frontier_count;
-        code = bfs_step(bfs, up);
+        code = bfs_step(bfs, bottom_up);
     }
     return code;
 }

@@ -11,35 +11,35 @@
 
 #include <string.h>
 
-/** Without being told, a summary is used for frontiers that are not in the
+/** By itself, a summary is used for frontiers that are not in the
  * caches anyway: below that it was measured to cost more than it saves. */
-#define UP_SUMMARY_MIN_BYTES ((uint64_t)16 << 20)
-#define UP_MIN_GRANULARITY 64
-#define UP_MAX_GRANULARITY 4096
+#define SUMMARY_MIN_BYTES ((uint64_t)16 << 20)
+#define MIN_GRANULARITY 64
+#define MAX_GRANULARITY 4096
 /** Rows are fetched so many vertices ahead. */
-#define UP_AHEAD 16
-#define UP_MIN_CHUNK_WORDS 64
+#define ROWS_AHEAD 16
 
-struct up_run {
+struct bottom_up {
     struct poise_graph_bfs *bfs;
     bfs_first64 *first64;
     uint32_t chunks;
     uint64_t tail; /**< __atomic: of the list */
 };
 
-static inline bool up_in(const uint64_t *bits, uint32_t id)
+static inline bool has_bit(const uint64_t *bits, uint32_t id)
 {
     return bits[id >> 6] >> (id & 63) & 1;
 }
 
 /* In the frontier? The summary, if there is one, is asked first. */
-static inline bool up_is_parent(const struct poise_graph_bfs *bfs, uint32_t id)
+static inline bool is_in_frontier(const struct poise_graph_bfs *bfs,
+                                  uint32_t id)
 {
     if (bfs->summary_shift > 0 &&
-        !up_in(bfs->summary, id >> bfs->summary_shift)) {
+        !has_bit(bfs->summary, id >> bfs->summary_shift)) {
         return false;
     }
-    return up_in(bfs->frontier, id);
+    return has_bit(bfs->frontier, id);
 }
 
 uint64_t bfs_first64_plain(uint64_t todo, const uint32_t *first,
@@ -58,14 +58,14 @@ uint64_t bfs_first64_plain(uint64_t todo, const uint32_t *first,
 }
 
 /* The same as bfs_first64_plain by way of the summary. */
-static uint64_t up_first64_summary(const struct poise_graph_bfs *bfs,
+static uint64_t first64_by_summary(const struct poise_graph_bfs *bfs,
                                    uint64_t todo, const uint32_t *first,
                                    uint32_t *parent)
 {
     uint64_t found = 0;
     for (; todo; todo &= todo - 1) {
         unsigned i = (unsigned)__builtin_ctzll(todo);
-        if (up_is_parent(bfs, first[i])) {
+        if (is_in_frontier(bfs, first[i])) {
             found |= UINT64_C(1) << i;
             parent[i] = first[i];
         }
@@ -74,20 +74,20 @@ static uint64_t up_first64_summary(const struct poise_graph_bfs *bfs,
 }
 
 /* Look through the rest of the rows of `pending`; returns the arcs seen. */
-static uint64_t up_rest(struct up_run *run, const uint32_t *pending,
-                        uint32_t count)
+static uint64_t search_rest(struct bottom_up *run, const uint32_t *pending,
+                            uint32_t count)
 {
     struct poise_graph_bfs *bfs = run->bfs;
     const struct graph_rows *in = graph_in_rows(bfs->graph);
     uint64_t skip = bfs->options.ablation.no_first ? 0 : 1, edges = 0;
     for (uint32_t i = 0; i < count; i++) {
-        if (i + UP_AHEAD < count) {
-            __builtin_prefetch(&in->to[in->start[pending[i + UP_AHEAD]] + 1]);
+        if (i + ROWS_AHEAD < count) {
+            __builtin_prefetch(&in->to[in->start[pending[i + ROWS_AHEAD]] + 1]);
         }
         uint32_t v = pending[i];
         uint64_t from = in->start[v] + skip, to = in->start[v + 1];
         uint64_t a = from;
-        while (a < to && !up_is_parent(bfs, in->to[a])) {
+        while (a < to && !is_in_frontier(bfs, in->to[a])) {
             a++;
         }
         if (a < to) {
@@ -101,8 +101,8 @@ static uint64_t up_rest(struct up_run *run, const uint32_t *pending,
 }
 
 /* Put the bits of `misses` behind the `count` rows in `pending`. */
-static inline uint32_t up_list(uint64_t misses, uint64_t word,
-                               uint32_t *pending, uint32_t count)
+static inline uint32_t list_bits(uint64_t misses, uint64_t word,
+                                 uint32_t *pending, uint32_t count)
 {
     while (misses) {
         pending[count++] =
@@ -112,9 +112,9 @@ static inline uint32_t up_list(uint64_t misses, uint64_t word,
     return count;
 }
 
-static void up_chunk(void *arg, unsigned thread, uint32_t chunk)
+static void search_chunk(void *arg, unsigned thread, uint32_t chunk)
 {
-    struct up_run *run = arg;
+    struct bottom_up *run = arg;
     struct poise_graph_bfs *bfs = run->bfs;
     const struct graph_rows *in = graph_in_rows(bfs->graph);
     uint32_t *pending = bfs->pending[thread];
@@ -130,7 +130,7 @@ static void up_chunk(void *arg, unsigned thread, uint32_t chunk)
         uint64_t todo = ~bfs->visited[w], hits = 0;
         if (todo && use_first) {
             hits = bfs->summary_shift > 0
-                       ? up_first64_summary(bfs, todo, in->first + w * 64,
+                       ? first64_by_summary(bfs, todo, in->first + w * 64,
                                             bfs->parent + w * 64)
                        : run->first64(todo, in->first + w * 64, bfs->frontier,
                                       bfs->parent + w * 64);
@@ -138,10 +138,10 @@ static void up_chunk(void *arg, unsigned thread, uint32_t chunk)
         }
         bfs->next[w] = hits;
         if (w * 64 < more_to) {
-            count = up_list(todo & ~hits, w, pending, count);
+            count = list_bits(todo & ~hits, w, pending, count);
         }
     }
-    edges += up_rest(run, pending, count);
+    edges += search_rest(run, pending, count);
     for (uint64_t w = from; w < to; w++) {
         bfs->visited[w] |= bfs->next[w];
         found += (uint64_t)__builtin_popcountll(bfs->next[w]);
@@ -150,7 +150,7 @@ static void up_chunk(void *arg, unsigned thread, uint32_t chunk)
     tally->edges += edges;
 }
 
-static uint32_t up_chunks(const struct poise_graph_bfs *bfs)
+static uint32_t chunk_count(const struct poise_graph_bfs *bfs)
 {
     return (uint32_t)((bfs->words + bfs->chunk_words - 1) / bfs->chunk_words);
 }
@@ -158,28 +158,28 @@ static uint32_t up_chunks(const struct poise_graph_bfs *bfs)
 /* ---- the summary -------------------------------------------------------- */
 
 /* So coarse that about a third of the summary is still zero. */
-static unsigned up_granularity(const struct poise_graph_bfs *bfs)
+static unsigned choose_granularity(const struct poise_graph_bfs *bfs)
 {
     const struct poise_graph_bfs_options *options = &bfs->options;
-    unsigned granularity = UP_MAX_GRANULARITY;
+    unsigned granularity = MAX_GRANULARITY;
     if (options->ablation.no_summary || options->ablation.granularity > 0) {
         return options->ablation.no_summary ? 0 : options->ablation.granularity;
     }
-    if (bfs->frontier_words * 8 < UP_SUMMARY_MIN_BYTES) {
+    if (bfs->frontier_words * 8 < SUMMARY_MIN_BYTES) {
         return 0;
     }
     double density = (double)bfs->frontier_count / (double)bfs->graph->count;
-    while (granularity >= UP_MIN_GRANULARITY &&
+    while (granularity >= MIN_GRANULARITY &&
            (double)granularity * density > 1) {
         granularity /= 2;
     }
-    return granularity >= UP_MIN_GRANULARITY ? granularity : 0;
+    return granularity >= MIN_GRANULARITY ? granularity : 0;
 }
 
 /* A word of the summary stands for 64 * granularity vertices. */
-static void up_summary_chunk(void *arg, unsigned thread, uint32_t chunk)
+static void summarise_chunk(void *arg, unsigned thread, uint32_t chunk)
 {
-    struct up_run *run = arg;
+    struct bottom_up *run = arg;
     struct poise_graph_bfs *bfs = run->bfs;
     uint64_t words_a_bit = UINT64_C(1) << (bfs->summary_shift - 6);
     uint64_t summary_words =
@@ -200,32 +200,32 @@ static void up_summary_chunk(void *arg, unsigned thread, uint32_t chunk)
     }
 }
 
-static void up_summarise(struct poise_graph_bfs *bfs, struct up_run *run,
-                         struct poise_graph_level *level)
+static void summarise(struct poise_graph_bfs *bfs, struct bottom_up *run,
+                      struct poise_graph_level *level)
 {
-    unsigned granularity = up_granularity(bfs);
+    unsigned granularity = choose_granularity(bfs);
     bfs->summary_shift =
         granularity > 0 ? (unsigned)__builtin_ctz(granularity) : 0;
     level->granularity = granularity;
     if (granularity > 0) {
         run->chunks = 4 * graph_team_size(bfs->team);
-        graph_team_run(bfs->team, up_summary_chunk, run, run->chunks);
+        graph_team_run(bfs->team, summarise_chunk, run, run->chunks);
     }
 }
 
 void bfs_bottom_up(struct poise_graph_bfs *bfs, struct poise_graph_level *level)
 {
     bfs_first64 *simd = bfs->use_simd ? bfs_first64_simd() : NULL;
-    struct up_run run = {.bfs = bfs,
-                         .first64 = simd ? simd : bfs_first64_plain};
-    up_summarise(bfs, &run, level);
-    graph_team_run(bfs->team, up_chunk, &run, up_chunks(bfs));
+    struct bottom_up run = {.bfs = bfs,
+                            .first64 = simd ? simd : bfs_first64_plain};
+    summarise(bfs, &run, level);
+    graph_team_run(bfs->team, search_chunk, &run, chunk_count(bfs));
     struct bfs_tally sum = bfs_tally_take(bfs);
     level->found = sum.found;
     level->edges = sum.edges;
 }
 
-int bfs_turn(struct poise_graph_bfs *bfs, struct poise_graph_level *level)
+int bfs_advance(struct poise_graph_bfs *bfs, struct poise_graph_level *level)
 {
     if (bfs->graph->world) {
         return bfs_ranks_exchange(bfs, level);
@@ -245,12 +245,12 @@ int bfs_to_bits(struct poise_graph_bfs *bfs, struct poise_graph_level *level)
         bfs->next[row >> 6] |= UINT64_C(1) << (row & 63);
     }
     bfs->in_bits = true;
-    return bfs_turn(bfs, level);
+    return bfs_advance(bfs, level);
 }
 
-static void up_list_chunk(void *arg, unsigned thread, uint32_t chunk)
+static void list_chunk(void *arg, unsigned thread, uint32_t chunk)
 {
-    struct up_run *run = arg;
+    struct bottom_up *run = arg;
     struct poise_graph_bfs *bfs = run->bfs;
     uint32_t *pending = bfs->pending[thread];
     const uint64_t *start = bfs->graph->out.start;
@@ -260,7 +260,7 @@ static void up_list_chunk(void *arg, unsigned thread, uint32_t chunk)
     uint32_t count = 0;
     to = to < bfs->words ? to : bfs->words;
     for (uint64_t w = from; w < to; w++) {
-        count = up_list(bfs_own_bits(bfs)[w], w, pending, count);
+        count = list_bits(bfs_own_bits(bfs)[w], w, pending, count);
     }
     for (uint32_t i = 0; i < count; i++) {
         scout += start[pending[i] + 1] - start[pending[i]];
@@ -272,8 +272,8 @@ static void up_list_chunk(void *arg, unsigned thread, uint32_t chunk)
 
 void bfs_to_list(struct poise_graph_bfs *bfs)
 {
-    struct up_run run = {.bfs = bfs};
-    graph_team_run(bfs->team, up_list_chunk, &run, up_chunks(bfs));
+    struct bottom_up run = {.bfs = bfs};
+    graph_team_run(bfs->team, list_chunk, &run, chunk_count(bfs));
     bfs->begin = 0;
     bfs->end = run.tail;
     bfs->scout = bfs_tally_take(bfs).scout;

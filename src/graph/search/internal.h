@@ -28,7 +28,7 @@ struct bfs_ranks {
     struct poise_coll_window *bits, *parents, *control;
     uint64_t *private_next; /**< POISE_GRAPH_EXCHANGE_SHARED_IN: out_queue */
     uint64_t *sent;         /**< bits by id: the owner knows of them */
-    struct poise_buf *bags; /**< for each rank: pairs of ids, child and
+    struct poise_buf *outboxes; /**< for each rank: pairs of ids, child and
                                  parent */
 };
 
@@ -83,7 +83,7 @@ void bfs_top_down_serial(struct poise_graph_bfs *bfs, bool once,
 void bfs_bottom_up(struct poise_graph_bfs *bfs,
                    struct poise_graph_level *level);
 /** `next` is complete: it becomes the frontier. With ranks collective. */
-int bfs_turn(struct poise_graph_bfs *bfs, struct poise_graph_level *level);
+int bfs_advance(struct poise_graph_bfs *bfs, struct poise_graph_level *level);
 /** This rank's part of the frontier. */
 static inline const uint64_t *bfs_own_bits(const struct poise_graph_bfs *bfs)
 {
@@ -121,9 +121,9 @@ int bfs_write_parents(struct poise_graph_bfs *bfs, int64_t *parents);
  */
 int bfs_ranks_create(struct poise_graph_bfs *bfs);
 void bfs_ranks_destroy(struct poise_graph_bfs *bfs);
-/** This rank cannot go on: nobody is to wait for it. */
+/** This rank cannot go on: the others do not wait for it. */
 void bfs_ranks_leave(struct poise_graph_bfs *bfs);
-/** Everybody is there; what the last run left may be overwritten. */
+/** All ranks are there; what the last run left may be overwritten. */
 int bfs_ranks_start(struct poise_graph_bfs *bfs);
 /** The parts of all ranks' `next` become the frontier. */
 int bfs_ranks_exchange(struct poise_graph_bfs *bfs,
@@ -136,8 +136,8 @@ int bfs_ranks_sum(struct poise_graph_bfs *bfs, int code, uint64_t *values,
                   size_t count);
 /** One level top-down, on the calling thread; sums are in `level` and bfs.
  * `code` as in bfs_ranks_sum. */
-int bfs_ranks_down(struct poise_graph_bfs *bfs, int code,
-                   struct poise_graph_level *level);
+int bfs_ranks_top_down(struct poise_graph_bfs *bfs, int code,
+                       struct poise_graph_level *level);
 /** Make parents_all whole, if it is not. */
 int bfs_ranks_share_parents(struct poise_graph_bfs *bfs);
 

@@ -12,7 +12,7 @@
 #include <errno.h>
 
 #define MODEL_COPY_BYTES_PER_S 8e9
-#define MODEL_GATE_S 1e-6
+#define MODEL_BARRIER_S 1e-6
 /** Blocks up to this length go straight to all nodes, in one latency; longer
  * ones round a ring: as in room coll. */
 #define MODEL_DIRECT_BYTES 4096
@@ -58,25 +58,25 @@ static double model_between(const struct model *model, double senders)
 static double model_bits_s(const struct model *model)
 {
     double bits = model->bits_bytes, nodes = model->nodes;
-    double gates = 2 * model->machine.gate_s;
+    double barriers = 2 * model->machine.barrier_s;
     switch (model->machine.exchange) {
     case POISE_GRAPH_EXCHANGE_PRIVATE: /* a ring over all: (1) */
         return (model->ranks - 1) * (nodes > 1 ? model->machine.latency_s
-                                               : model->machine.gate_s) +
+                                               : model->machine.barrier_s) +
                model_send(model, nodes > 1 ? bits : 0, 1) +
                model_copy(model, bits * model->sockets);
     case POISE_GRAPH_EXCHANGE_LEADER:
-        return gates + model_copy(model, bits / nodes) +
+        return barriers + model_copy(model, bits / nodes) +
                model_between(model, 1) +
                model_copy(model, bits * model->sockets);
     case POISE_GRAPH_EXCHANGE_SHARED_IN:
-        return gates + model_copy(model, bits / nodes) +
+        return barriers + model_copy(model, bits / nodes) +
                model_between(model, 1) + model_copy(model, bits);
     case POISE_GRAPH_EXCHANGE_SHARED_ALL:
-        return gates + model_between(model, 1) +
+        return barriers + model_between(model, 1) +
                model_copy(model, bits * (nodes - 1) / nodes);
     default:
-        return gates + model_between(model, model->sockets) +
+        return barriers + model_between(model, model->sockets) +
                model_copy(model, bits * (nodes - 1) / nodes / model->sockets);
     }
 }
@@ -117,8 +117,8 @@ static int model_make(const struct poise_graph_machine *machine,
     if (machine->copy_bytes_per_s <= 0) {
         out->machine.copy_bytes_per_s = MODEL_COPY_BYTES_PER_S;
     }
-    if (machine->gate_s <= 0) {
-        out->machine.gate_s = MODEL_GATE_S;
+    if (machine->barrier_s <= 0) {
+        out->machine.barrier_s = MODEL_BARRIER_S;
     }
     return 0;
 }
@@ -136,19 +136,19 @@ int poise_graph_forecast(const struct poise_graph *graph,
         return code;
     }
     double ranks = graph->ranks, others = (model.ranks - 1) / model.ranks;
-    double meet_s = 2 * model.machine.gate_s +
-                    (model.nodes > 1 ? model.machine.latency_s : 0);
+    double synchronise_s = 2 * model.machine.barrier_s +
+                           (model.nodes > 1 ? model.machine.latency_s : 0);
     for (size_t i = 0; i < measured->level_count; i++) {
         const struct poise_graph_level *level = &measured->levels[i];
         double waits = (double)(level->exchange_ns + level->stall_ns);
         double compute = ((double)level->ns - waits) / 1e9;
         sum.compute_s += compute > 0 ? compute : 0;
-        sum.exchange_s += meet_s * level->levels; /* sums of counts */
+        sum.exchange_s += synchronise_s * level->levels; /* sums of counts */
         if (level->bottom_up) {
             unsigned times = 1 + !up;
-            sum.up_s += times * model_bits_s(&model);
-            sum.up_bytes += times * model_bits_bytes(&model);
-            sum.up_exchanges += times;
+            sum.bottom_up_s += times * model_bits_s(&model);
+            sum.bottom_up_bytes += times * model_bits_bytes(&model);
+            sum.bottom_up_exchanges += times;
         } else {
             /* A pair of ids for each arc to another rank, at most. */
             double bytes = 8 * (double)level->edges / ranks * others;
@@ -156,11 +156,11 @@ int poise_graph_forecast(const struct poise_graph *graph,
             sum.exchange_s += model_send(&model, leave, model.sockets) +
                               model_copy(&model, bytes) +
                               (model.nodes > 1 ? model.machine.latency_s : 0);
-            sum.down_bytes += bytes * model.ranks;
+            sum.top_down_bytes += bytes * model.ranks;
         }
         up = level->bottom_up;
     }
-    sum.exchange_s += sum.up_s;
+    sum.exchange_s += sum.bottom_up_s;
     sum.seconds = sum.compute_s + sum.exchange_s;
     sum.edges = (double)measured->edges / ranks * model.ranks;
     *out = sum;

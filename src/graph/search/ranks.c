@@ -3,8 +3,22 @@
  *
  * Bottom-up, the frontier is an array that the ranks of a node share (in_queue
  * and out_queue of the paper are two copies of it, by turns), so that within a
- * node the exchange is a barrier. Top-down, who finds another rank's vertex
- * tells its owner, once. Counts travel in a shared array of their own.
+ * node the exchange is a barrier. Top-down, a rank that finds another rank's
+ * vertex notifies its owner, once. Counts travel in a shared array of their
+ * own.
+ *
+ * Who writes what: a rank writes its own part of each window only, which is the
+ * part of its rows, and all of its own visited, queue and sent. Others read its
+ * part after poise_coll_window_exchange, which everybody calls; bits and
+ * control have two copies, so that what a rank writes for the next exchange is
+ * not what slower ranks still read of the last one. parents has one: it is
+ * written during the levels, exchanged when the tree is asked for, and
+ * overwritten only after bfs_ranks_start, which waits for all.
+ *
+ * No rank waits for one that failed: every rank comes to every exchange of a
+ * level, with its code in control->failed, until bfs_ranks_sum shows a failure
+ * to all of them. A rank that ends a run with a failure abandons the windows,
+ * so that exchanges to which others still come fail.
  *
  * Source: numa-bfs III.A, III.B.
  */
@@ -21,7 +35,7 @@ const char *const poise_graph_exchange_names[] = {
 #define RANKS_SUMS 3
 /** Rows are fetched so many vertices ahead. */
 #define RANKS_AHEAD 4
-/** Looks for a message before waiting with patience. */
+/** Looks for a message before waiting for one. */
 #define RANKS_LOOKS 2000
 
 /** A rank's part of the control window; behind it, for each rank, whether a
@@ -30,7 +44,7 @@ const char *const poise_graph_exchange_names[] = {
 struct ranks_control {
     uint64_t failed; /**< this rank cannot go on */
     uint64_t sums[RANKS_SUMS];
-    uint64_t told[];
+    uint64_t sends[];
 };
 
 static uint64_t ranks_ids(const struct poise_graph_bfs *bfs)
@@ -102,9 +116,10 @@ static void ranks_place(struct poise_graph_bfs *bfs)
 static int ranks_alloc(struct poise_graph_bfs *bfs)
 {
     struct bfs_ranks *ranks = &bfs->ranks;
-    ranks->bags = poise_alloc((size_t)bfs->graph->ranks, sizeof *ranks->bags);
+    ranks->outboxes =
+        poise_alloc((size_t)bfs->graph->ranks, sizeof *ranks->outboxes);
     ranks->sent = graph_pages_map(ranks_ids(bfs) / 8, bfs->graph->huge);
-    if (!ranks->bags || !ranks->sent) {
+    if (!ranks->outboxes || !ranks->sent) {
         return -ENOMEM;
     }
     if (bfs->options.ablation.exchange == POISE_GRAPH_EXCHANGE_SHARED_IN) {
@@ -152,10 +167,10 @@ void bfs_ranks_destroy(struct poise_graph_bfs *bfs)
     poise_coll_window_destroy(ranks->control);
     poise_coll_window_destroy(ranks->parents);
     poise_coll_window_destroy(ranks->bits);
-    for (int r = 0; ranks->bags && r < bfs->graph->ranks; r++) {
-        poise_buf_free(&ranks->bags[r]);
+    for (int r = 0; ranks->outboxes && r < bfs->graph->ranks; r++) {
+        poise_buf_free(&ranks->outboxes[r]);
     }
-    free(ranks->bags);
+    free(ranks->outboxes);
     graph_pages_unmap(ranks->sent, ranks_ids(bfs) / 8);
     graph_pages_unmap(ranks->private_next, bfs->graph->stride / 8);
 }
@@ -177,7 +192,7 @@ ranks_control_of(const struct poise_graph_bfs *bfs, int rank)
 void bfs_ranks_show_hubs(struct poise_graph_bfs *bfs)
 {
     uint64_t rows = bfs->graph->hubs.rows;
-    uint64_t *bits = ranks_control_part(bfs)->told + bfs->graph->ranks;
+    uint64_t *bits = ranks_control_part(bfs)->sends + bfs->graph->ranks;
     memset(bits, 0, ranks_hub_words(bfs) * sizeof *bits);
     for (uint64_t i = bfs->begin; rows > 0 && i < bfs->end; i++) {
         uint32_t row = bfs->queue[i];
@@ -193,7 +208,7 @@ static uint64_t ranks_hubs_of(const struct poise_graph_bfs *bfs, int rank,
 {
     const struct poise_graph *graph = bfs->graph;
     if (!bfs->listed) {
-        return ranks_control_of(bfs, rank)->told[(size_t)graph->ranks + word];
+        return ranks_control_of(bfs, rank)->sends[(size_t)graph->ranks + word];
     }
     uint64_t bits = bfs->frontier[(uint64_t)rank * graph->stride / 64 + word];
     uint64_t left = graph->hubs.rows - 64 * word;
@@ -240,8 +255,8 @@ int bfs_ranks_start(struct poise_graph_bfs *bfs)
     return bfs_ranks_sum(bfs, 0, &nothing, 1);
 }
 
-/* Who is in a frontier need not be told again, to nobody. */
-static void ranks_know(struct poise_graph_bfs *bfs)
+/* Vertices of a frontier are known to their owners: no more messages. */
+static void ranks_mark_known(struct poise_graph_bfs *bfs)
 {
     uint64_t *sent = bfs->ranks.sent;
     for (uint64_t w = 0; w < bfs->frontier_words; w++) {
@@ -249,10 +264,10 @@ static void ranks_know(struct poise_graph_bfs *bfs)
     }
 }
 
-/* Who does not share memory would take what a message waits for its sender for
- * a part of the exchange: all meet before it, too. What the control window
- * shows then is of no use to anybody, and not looked at. */
-static int ranks_meet(struct poise_graph_bfs *bfs, uint64_t *waited_ns)
+/* Ranks that share no memory would count the time that a message waits for its
+ * sender as a part of the exchange: all synchronise before it, too. What the
+ * control window shows then is of no use to anybody, and not looked at. */
+static int ranks_synchronise(struct poise_graph_bfs *bfs, uint64_t *waited_ns)
 {
     uint64_t from = poise_clock_ns();
     int code =
@@ -268,7 +283,7 @@ int bfs_ranks_exchange(struct poise_graph_bfs *bfs,
     struct poise_coll_window_stats before =
         poise_coll_window_stats(ranks->bits);
     uint64_t stall, from = poise_clock_ns();
-    int code = ranks_meet(bfs, &stall);
+    int code = ranks_synchronise(bfs, &stall);
     if (code < 0) {
         return code;
     }
@@ -288,7 +303,7 @@ int bfs_ranks_exchange(struct poise_graph_bfs *bfs,
     level->bytes += after.sent_bytes - before.sent_bytes;
     ranks_place(bfs);
     if (bfs->options.method != POISE_GRAPH_BOTTOM_UP) {
-        ranks_know(bfs);
+        ranks_mark_known(bfs);
     }
     return 0;
 }
@@ -315,9 +330,9 @@ static inline void ranks_claim(struct poise_graph_bfs *bfs, uint32_t row,
     }
 }
 
-/* Tell the owner of `child`, once in a search. */
-static inline int ranks_tell(struct poise_graph_bfs *bfs, uint32_t child,
-                             uint32_t parent)
+/* Notify the owner of `child`, once in a search. */
+static inline int ranks_notify(struct poise_graph_bfs *bfs, uint32_t child,
+                               uint32_t parent)
 {
     uint64_t *word = &bfs->ranks.sent[child >> 6];
     uint64_t bit = UINT64_C(1) << (child & 63);
@@ -326,12 +341,12 @@ static inline int ranks_tell(struct poise_graph_bfs *bfs, uint32_t child,
         return 0;
     }
     *word |= bit;
-    struct poise_buf *bag = &bfs->ranks.bags[child / bfs->graph->stride];
-    if (bag->cap - bag->len < sizeof pair) {
-        return poise_buf_append(bag, pair, sizeof pair);
+    struct poise_buf *outbox = &bfs->ranks.outboxes[child / bfs->graph->stride];
+    if (outbox->cap - outbox->len < sizeof pair) {
+        return poise_buf_append(outbox, pair, sizeof pair);
     }
-    memcpy(bag->data + bag->len, pair, sizeof pair);
-    bag->len += sizeof pair;
+    memcpy(outbox->data + outbox->len, pair, sizeof pair);
+    outbox->len += sizeof pair;
     return 0;
 }
 
@@ -385,7 +400,7 @@ static int ranks_expand(struct poise_graph_bfs *bfs,
             if (v - base < bfs->graph->local_count) {
                 ranks_claim(bfs, v - base, base + u);
             } else {
-                int err = ranks_tell(bfs, v, base + u);
+                int err = ranks_notify(bfs, v, base + u);
                 code = code < 0 ? code : err;
             }
         }
@@ -393,7 +408,7 @@ static int ranks_expand(struct poise_graph_bfs *bfs,
     return code;
 }
 
-/* Send the bags that hold something; how many come here from others. */
+/* Send the outboxes that hold something; how many come here from others. */
 static int ranks_send(struct poise_graph_bfs *bfs,
                       struct poise_graph_level *level, uint64_t *expected)
 {
@@ -401,15 +416,15 @@ static int ranks_send(struct poise_graph_bfs *bfs,
     struct ranks_control *mine = ranks_control_part(bfs);
     int code = 0;
     for (int r = 0; r < graph->ranks; r++) {
-        struct poise_buf *bag = &bfs->ranks.bags[r];
-        int err = bag->len > 0 ? poise_world_send(graph->world, r, RANKS_TAG,
-                                                  bag->data, bag->len)
-                               : 0;
-        /* Nobody waits for what was not sent. */
-        mine->told[r] = bag->len > 0 && err == 0;
-        level->bytes += bag->len;
+        struct poise_buf *outbox = &bfs->ranks.outboxes[r];
+        int err = outbox->len > 0 ? poise_world_send(graph->world, r, RANKS_TAG,
+                                                     outbox->data, outbox->len)
+                                  : 0;
+        /* What was not sent is not waited for. */
+        mine->sends[r] = outbox->len > 0 && err == 0;
+        level->bytes += outbox->len;
         code = code < 0 ? code : err;
-        poise_buf_reset(bag);
+        poise_buf_reset(outbox);
     }
     int err = poise_coll_window_exchange(bfs->ranks.control);
     if (err < 0) {
@@ -417,7 +432,7 @@ static int ranks_send(struct poise_graph_bfs *bfs,
     }
     *expected = 0;
     for (int r = 0; r < graph->ranks; r++) {
-        *expected += ranks_control_of(bfs, r)->told[graph->rank];
+        *expected += ranks_control_of(bfs, r)->sends[graph->rank];
     }
     return code;
 }
@@ -468,14 +483,14 @@ static int ranks_receive(struct poise_graph_bfs *bfs, uint64_t expected)
         if (poise_world_receive(world, &message) > 0) {
             poise_message_free(&message);
             return poise_error_set(EPROTO, "search a graph", NULL,
-                                   "a message came that nobody announced");
+                                   "a message came that was not announced");
         }
     }
     return code;
 }
 
-int bfs_ranks_down(struct poise_graph_bfs *bfs, int code,
-                   struct poise_graph_level *level)
+int bfs_ranks_top_down(struct poise_graph_bfs *bfs, int code,
+                       struct poise_graph_level *level)
 {
     const uint32_t *ends_at = bfs->graph->ends_at;
     uint64_t expected = 0;

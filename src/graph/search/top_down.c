@@ -9,30 +9,30 @@
 
 #include <string.h>
 
-#define DOWN_CHUNKS_PER_THREAD 16
-#define DOWN_MAX_CHUNK 256
-#define DOWN_MAX_ARCS 16384
-#define DOWN_STAGED 512
+#define CHUNKS_PER_THREAD 16
+#define MAX_CHUNK 256
+#define MAX_CHUNK_ARCS 16384
+#define STAGED 512
 /** Rows and their bounds are fetched so many vertices ahead. */
-#define DOWN_AHEAD 4
+#define ROWS_AHEAD 4
 
 /** Up to so many vertices, their arcs are dealt out evenly. */
-#define DOWN_FEW 256
+#define FEW_VERTICES 256
 
-struct down_run {
+struct top_down {
     struct poise_graph_bfs *bfs;
     uint32_t chunks;
     uint64_t tail; /**< __atomic: end of the new level in the queue */
-    uint64_t arcs[DOWN_FEW + 1]; /**< of few vertices: those before each */
+    uint64_t arcs[FEW_VERTICES + 1]; /**< of few vertices: those before each */
 };
 
 /* Vertices that a thread found, and who found them. */
-struct down_found {
-    uint32_t rows[DOWN_STAGED], parents[DOWN_STAGED];
+struct found_rows {
+    uint32_t rows[STAGED], parents[STAGED];
     uint64_t count;
 };
 
-static inline bool down_claim(uint64_t *visited, uint32_t row)
+static inline bool claim(uint64_t *visited, uint32_t row)
 {
     uint64_t *word = &visited[row >> 6], bit = UINT64_C(1) << (row & 63);
     return !(__atomic_load_n(word, __ATOMIC_RELAXED) & bit) &&
@@ -41,8 +41,8 @@ static inline bool down_claim(uint64_t *visited, uint32_t row)
 
 /* Here and not where they are claimed: an atomic operation waits for all
  * stores before it, and these miss the caches. */
-static void down_flush(struct down_run *run, struct down_found *found,
-                       struct bfs_tally *tally)
+static void flush_found(struct top_down *run, struct found_rows *found,
+                        struct bfs_tally *tally)
 {
     struct poise_graph_bfs *bfs = run->bfs;
     const uint32_t *ends_at = bfs->graph->ends_at;
@@ -59,58 +59,58 @@ static void down_flush(struct down_run *run, struct down_found *found,
     found->count = 0;
 }
 
-static inline void down_arcs(struct down_run *run, struct down_found *found,
-                             struct bfs_tally *tally, uint32_t u,
-                             struct graph_range arcs)
+static inline void expand_arcs(struct top_down *run, struct found_rows *found,
+                               struct bfs_tally *tally, uint32_t u,
+                               struct graph_range arcs)
 {
     const uint32_t *to = run->bfs->graph->out.to;
     uint64_t *visited = run->bfs->visited;
     tally->edges += arcs.to - arcs.from;
     for (uint64_t a = arcs.from; a < arcs.to; a++) {
         uint32_t v = to[a];
-        if (!down_claim(visited, v)) {
+        if (!claim(visited, v)) {
             continue;
         }
         found->rows[found->count] = v;
         found->parents[found->count] = u;
-        if (++found->count == DOWN_STAGED) {
-            down_flush(run, found, tally);
+        if (++found->count == STAGED) {
+            flush_found(run, found, tally);
         }
     }
 }
 
-static void down_chunk(void *arg, unsigned thread, uint32_t chunk)
+static void expand_chunk(void *arg, unsigned thread, uint32_t chunk)
 {
-    struct down_run *run = arg;
+    struct top_down *run = arg;
     struct poise_graph_bfs *bfs = run->bfs;
     const uint64_t *start = bfs->graph->out.start;
     const uint32_t *to = bfs->graph->out.to;
     const uint32_t *queue = bfs->queue + bfs->begin;
-    struct down_found found;
+    struct found_rows found;
     struct graph_range range =
         graph_range_of(bfs->end - bfs->begin, chunk, run->chunks, 1);
     found.count = 0;
     for (uint64_t i = range.from; i < range.to; i++) {
-        if (i + DOWN_AHEAD < range.to) {
-            __builtin_prefetch(&to[start[queue[i + DOWN_AHEAD]]]);
+        if (i + ROWS_AHEAD < range.to) {
+            __builtin_prefetch(&to[start[queue[i + ROWS_AHEAD]]]);
         }
         uint32_t u = queue[i];
-        down_arcs(run, &found, &bfs->tallies[thread], u,
-                  (struct graph_range){start[u], start[u + 1]});
+        expand_arcs(run, &found, &bfs->tallies[thread], u,
+                    (struct graph_range){start[u], start[u + 1]});
     }
-    down_flush(run, &found, &bfs->tallies[thread]);
+    flush_found(run, &found, &bfs->tallies[thread]);
 }
 
 /* The same for a part of the arcs of few vertices: one may be a hub that has
  * most of them. */
-static void down_chunk_arcs(void *arg, unsigned thread, uint32_t chunk)
+static void expand_chunk_arcs(void *arg, unsigned thread, uint32_t chunk)
 {
-    struct down_run *run = arg;
+    struct top_down *run = arg;
     struct poise_graph_bfs *bfs = run->bfs;
     const uint64_t *start = bfs->graph->out.start;
     const uint32_t *queue = bfs->queue + bfs->begin;
     uint64_t count = bfs->end - bfs->begin;
-    struct down_found found;
+    struct found_rows found;
     struct graph_range range =
         graph_range_of(run->arcs[count], chunk, run->chunks, 1);
     found.count = 0;
@@ -120,18 +120,17 @@ static void down_chunk_arcs(void *arg, unsigned thread, uint32_t chunk)
         to = to < range.to ? to : range.to;
         if (from < to) {
             uint64_t first = start[queue[i]] - run->arcs[i];
-            down_arcs(run, &found, &bfs->tallies[thread], queue[i],
-                      (struct graph_range){first + from, first + to});
+            expand_arcs(run, &found, &bfs->tallies[thread], queue[i],
+                        (struct graph_range){first + from, first + to});
         }
     }
-    down_flush(run, &found, &bfs->tallies[thread]);
+    flush_found(run, &found, &bfs->tallies[thread]);
 }
 
-static uint32_t down_chunks(const struct poise_graph_bfs *bfs, uint64_t count,
+static uint32_t chunk_count(const struct poise_graph_bfs *bfs, uint64_t count,
                             uint64_t most)
 {
-    uint64_t chunks =
-        (uint64_t)graph_team_size(bfs->team) * DOWN_CHUNKS_PER_THREAD;
+    uint64_t chunks = (uint64_t)graph_team_size(bfs->team) * CHUNKS_PER_THREAD;
     if (count / chunks > most) {
         chunks = count / most;
     }
@@ -144,17 +143,17 @@ void bfs_top_down(struct poise_graph_bfs *bfs, struct poise_graph_level *level)
 {
     const uint64_t *start = bfs->graph->out.start;
     uint64_t count = bfs->end - bfs->begin;
-    struct down_run run = {.bfs = bfs, .tail = bfs->end};
-    if (count <= DOWN_FEW) {
+    struct top_down run = {.bfs = bfs, .tail = bfs->end};
+    if (count <= FEW_VERTICES) {
         for (uint64_t i = 0; i < count; i++) {
             uint32_t u = bfs->queue[bfs->begin + i];
             run.arcs[i + 1] = run.arcs[i] + start[u + 1] - start[u];
         }
-        run.chunks = down_chunks(bfs, run.arcs[count], DOWN_MAX_ARCS);
-        graph_team_run(bfs->team, down_chunk_arcs, &run, run.chunks);
+        run.chunks = chunk_count(bfs, run.arcs[count], MAX_CHUNK_ARCS);
+        graph_team_run(bfs->team, expand_chunk_arcs, &run, run.chunks);
     } else {
-        run.chunks = down_chunks(bfs, count, DOWN_MAX_CHUNK);
-        graph_team_run(bfs->team, down_chunk, &run, run.chunks);
+        run.chunks = chunk_count(bfs, count, MAX_CHUNK);
+        graph_team_run(bfs->team, expand_chunk, &run, run.chunks);
     }
     struct bfs_tally sum = bfs_tally_take(bfs);
     level->found = sum.found;
@@ -166,7 +165,7 @@ void bfs_top_down(struct poise_graph_bfs *bfs, struct poise_graph_level *level)
 
 /* Fetch the rows of the vertices [from, to) of the queue; returns the arcs
  * that leave them. */
-static uint64_t down_fetch(struct poise_graph_bfs *bfs, uint64_t from,
+static uint64_t fetch_rows(struct poise_graph_bfs *bfs, uint64_t from,
                            uint64_t to)
 {
     const uint64_t *start = bfs->graph->out.start;
@@ -207,7 +206,7 @@ void bfs_top_down_serial(struct poise_graph_bfs *bfs, bool once,
             }
         }
         levels++;
-        bfs->scout = down_fetch(bfs, begin, end);
+        bfs->scout = fetch_rows(bfs, begin, end);
     } while (!once && begin < end && bfs->scout <= BFS_SERIAL_EDGES);
     level->frontier = begin - bfs->begin;
     level->found = end - bfs->end;

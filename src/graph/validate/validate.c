@@ -331,10 +331,10 @@ static int validate_tree_edges(struct validate *v,
 }
 
 /* With several ranks: one verdict, of the lowest that found a fault. */
-static int validate_meet(const struct validate *v, int code,
-                         struct poise_graph_verdict *verdict)
+static int validate_agree(const struct validate *v, int code,
+                          struct poise_graph_verdict *verdict)
 {
-    struct poise_buf said = {0};
+    struct poise_buf sent = {0};
     if (!v->world) {
         return code;
     }
@@ -348,15 +348,15 @@ static int validate_meet(const struct validate *v, int code,
         return code;
     }
     code =
-        first == rank ? poise_buf_append(&said, verdict, sizeof *verdict) : 0;
+        first == rank ? poise_buf_append(&sent, verdict, sizeof *verdict) : 0;
     code = poise_world_agree(v->world, code);
     if (code == 0) {
-        code = poise_world_broadcast(v->world, (int)first, &said);
+        code = poise_world_broadcast(v->world, (int)first, &sent);
     }
     if (code == 0) {
-        memcpy(verdict, said.data, sizeof *verdict);
+        memcpy(verdict, sent.data, sizeof *verdict);
     }
-    poise_buf_free(&said);
+    poise_buf_free(&sent);
     return code < 0 ? code : 1;
 }
 
@@ -386,9 +386,9 @@ static int validate_run(struct validate *v, struct poise_graph_verdict *out)
         validate_vertices, validate_list, validate_tree_edges};
     struct poise_graph_verdict verdict = {.fault = POISE_GRAPH_VALID};
     uint64_t seen;
-    int code = validate_meet(v, validate_start(v), &verdict);
+    int code = validate_agree(v, validate_start(v), &verdict);
     for (size_t i = 0; code == 0 && i < sizeof steps / sizeof *steps; i++) {
-        code = validate_meet(v, steps[i](v, &verdict), &verdict);
+        code = validate_agree(v, steps[i](v, &verdict), &verdict);
     }
     seen = v->seen;
     if (code >= 0 && v->world) {

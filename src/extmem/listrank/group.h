@@ -1,10 +1,11 @@
-#pragma once
-
 /*
  * Processes that rank lists together, each with its part of the nodes in
- * memory: what they have in common (rank_world.c), what they say to each other
- * (rank_talk.c), walkers (rank_walk.c) and the list of walks (rank_table.c).
+ * memory: what they have in common (world.c), their messages (exchange.c),
+ * walkers (walkers.c) and the list of walks (table.c).
  */
+#ifndef POISE_LISTRANK_GROUP_H
+#define POISE_LISTRANK_GROUP_H
+
 #include "internal.h"
 
 #include <string.h>
@@ -28,7 +29,7 @@ enum {
     RANK_TAG_ENDS, /* of walks, to where they began */
 };
 
-/** As in rank_memory.c. */
+/** As in memory.c. */
 struct node {
     uint64_t next, value;
 };
@@ -53,115 +54,119 @@ struct outbox {
     size_t used;
 };
 /** A message of walkers. */
-struct letter {
-    struct letter *next;
+struct arrival {
+    struct arrival *next;
     struct poise_message message;
     size_t at;
 };
 
-struct crew {
+struct rank_group {
     struct rank_job *job;
     struct extmem_peers peers;
     bool stop;                   /* something failed */
     uint64_t each, first, count; /* nodes of a process, and of this one */
     struct node *nodes;          /* owned, huge */
-    uint64_t *followed;          /* owned, huge: as in rank_memory.c */
+    uint64_t *followed;          /* owned, huge: as in memory.c */
     struct walk *walks;          /* owned */
     uint64_t chosen, walk_count; /* the first walks are from chosen nodes */
     uint64_t begun, ended;
     uint64_t next_chosen, next_head; /* where starts come from */
     struct outbox *walkers, *ends;   /* owned, for each process */
-    struct letter *letters, **last_letter;
+    struct arrival *arrivals, **last_arrival;
     char *buffer; /* owned, huge */
     uint64_t lists, greatest;
     bool fits; /* there is memory for all walks */
 };
 
-static inline uint64_t crew_chosen_node(const struct crew *crew, uint64_t i)
+static inline uint64_t group_chosen_node(const struct rank_group *group,
+                                         uint64_t i)
 {
-    uint64_t first = crew->first + (i << SPACING_BITS);
-    uint64_t left = crew->first + crew->count - first;
+    uint64_t first = group->first + (i << SPACING_BITS);
+    uint64_t left = group->first + group->count - first;
     uint64_t some = left < 1 << SPACING_BITS ? left : 1 << SPACING_BITS;
 
     return first + poise_hash_u64((first >> SPACING_BITS) + 1) % some;
 }
 
-static inline unsigned crew_owner_of(const struct crew *crew, uint64_t node)
+static inline unsigned group_owner_of(const struct rank_group *group,
+                                      uint64_t node)
 {
-    return (unsigned)(node / crew->each);
+    return (unsigned)(node / group->each);
 }
 
-static inline bool crew_is_here(const struct crew *crew, uint64_t node)
+static inline bool group_is_here(const struct rank_group *group, uint64_t node)
 {
-    return node - crew->first < crew->count;
+    return node - group->first < group->count;
 }
 
-/* ---- rank_talk.c -------------------------------------------------------- */
+/* ---- exchange.c --------------------------------------------------------- */
 
 /** Send what waits for `dest` in its box. */
-void crew_flush(struct crew *crew, struct outbox *boxes, unsigned dest,
-                int tag);
-void crew_flush_all(struct crew *crew, struct outbox *boxes, int tag);
+void group_flush(struct rank_group *group, struct outbox *boxes, unsigned dest,
+                 int tag);
+void group_flush_all(struct rank_group *group, struct outbox *boxes, int tag);
 
 /** A record goes into the box, which goes when it is full. */
-static inline void crew_put(struct crew *crew, struct outbox *boxes,
-                            unsigned dest, int tag, const void *record,
-                            size_t len)
+static inline void group_put(struct rank_group *group, struct outbox *boxes,
+                             unsigned dest, int tag, const void *record,
+                             size_t len)
 {
     struct outbox *box = &boxes[dest];
 
     memcpy(box->data + box->used, record, len);
     box->used += len;
     if (box->used + len > BATCH * sizeof(struct walker)) {
-        crew_flush(crew, boxes, dest, tag);
+        group_flush(group, boxes, dest, tag);
     }
 }
 
 /** A node of this process has a predecessor. */
-static inline void crew_mark(struct crew *crew, uint64_t node)
+static inline void group_mark(struct rank_group *group, uint64_t node)
 {
-    uint64_t place = node - crew->first, bit = UINT64_C(1) << (place % 64);
+    uint64_t place = node - group->first, bit = UINT64_C(1) << (place % 64);
 
-    if (crew->followed[place / 64] & bit) {
-        rank_note(&crew->job->wrong.twice, node);
+    if (group->followed[place / 64] & bit) {
+        rank_note(&group->job->wrong.twice, node);
     }
-    crew->followed[place / 64] |= bit;
+    group->followed[place / 64] |= bit;
 }
 
-static inline void crew_fetch_mark(const struct crew *crew, uint64_t node)
+static inline void group_fetch_mark(const struct rank_group *group,
+                                    uint64_t node)
 {
-    if (crew_is_here(crew, node)) {
-        __builtin_prefetch(&crew->followed[(node - crew->first) / 64], 1);
+    if (group_is_here(group, node)) {
+        __builtin_prefetch(&group->followed[(node - group->first) / 64], 1);
     }
 }
 
 /** Walks of this process have ended. */
-void crew_take_ends(struct crew *crew, const struct poise_message *message);
-void crew_drop_letter(struct crew *crew);
+void group_take_ends(struct rank_group *group,
+                     const struct poise_message *message);
+void group_drop_arrival(struct rank_group *group);
 /** Take in what came; whether something did. */
-bool crew_hear(struct crew *crew);
-/** Talk until all have nothing more to say. */
-int crew_farewell(struct crew *crew);
+bool group_receive(struct rank_group *group);
+/** Send the last message to all, and receive until theirs have come. */
+int group_end_exchange(struct rank_group *group);
 
-/* ---- rank_walk.c -------------------------------------------------------- */
+/* ---- walkers.c ---------------------------------------------------------- */
 
 /** From chosen nodes, as many others, and some more. */
-uint64_t crew_most_walks(uint64_t each);
+uint64_t group_most_walks(uint64_t each);
 /** Walks from chosen nodes, and from all others that no list leads to. */
-int crew_make_walks(struct crew *crew);
+int group_make_walks(struct rank_group *group);
 /** All walks, to their ends; collective. */
-int crew_walk(struct crew *crew);
+int group_walk(struct rank_group *group);
 
-/* ---- rank_table.c ------------------------------------------------------- */
+/* ---- table.c ------------------------------------------------------------ */
 
 /** All walks, where they are ranked: those of process i begin at bases[i]. */
-struct crew_table {
+struct walk_table {
     uint64_t *bases; /* owned */
     struct walk *walks;
     uint64_t count;
 };
 
-static inline uint64_t crew_index_of(const struct crew_table *table,
+static inline uint64_t walk_index_of(const struct walk_table *table,
                                      uint64_t id)
 {
     return table->bases[id >> ID_BITS] + (id & ((UINT64_C(1) << ID_BITS) - 1));
@@ -172,5 +177,7 @@ static inline uint64_t crew_index_of(const struct crew_table *table,
 #define ON_WAY (RANK_NONE - 2)
 #define CYCLE (RANK_NONE - 3)
 
-/** Rank the walks in the first process and tell all; collective. */
-int crew_rank_walks(struct crew *crew, struct crew_table *table);
+/** Rank the walks in the first process, send them to all; collective. */
+int group_rank_walks(struct rank_group *group, struct walk_table *table);
+
+#endif

@@ -122,7 +122,7 @@ static void catch_signals(void)
     sigaction(SIGHUP, &action, NULL);
 }
 
-static void tell(const char *line, void *arg)
+static void print_line(const char *line, void *arg)
 {
     (void)arg;
     cli_say("tunnel", "%s", line);
@@ -365,7 +365,7 @@ static int run(const struct values *values, const char *via)
         .level = (int)values->cache.level,
         .metrics = values->metrics,
         .page = show,
-        .tell = values->quiet ? NULL : tell,
+        .log = values->quiet ? NULL : print_line,
         .problem = tell_problem,
         .stop = &told_to_end,
     };

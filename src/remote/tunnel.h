@@ -54,7 +54,7 @@ struct poise_remote_tunnel_options {
      * other end's, all in PEM. */
     const char *cert, *key, *ca;
     const char *peer_name; /**< in the other end's certificate; NULL: the host
-                                of `via`, any for who connects */
+                                of `via`, any for an end that connects */
 
     /** How this end cuts what it sends: "[HOST:PORT=]NAME[,OPTION...]", as
      * poise_dedup_cut_parse has it, for connections to HOST:PORT as both ends
@@ -74,7 +74,7 @@ struct poise_remote_tunnel_options {
     const char *(*page)(const struct poise_remote_tunnel_stats *stats,
                         const char *path, struct poise_buf *out, void *arg);
     /** What happens, a line each. May be NULL. */
-    void (*tell)(const char *line, void *arg);
+    void (*log)(const char *line, void *arg);
     /** What goes wrong with a connection or a link; the tunnel stays. */
     void (*problem)(const struct poise_error *err, void *arg);
     void *arg;

@@ -123,16 +123,17 @@ static void test_ways(void **state)
     side.near_options.segmenters = right;
     side.near_options.segmenter_count = sizeof right / sizeof *right;
     struct tunnel tunnel = {.options = side.near_options};
-    assert_int_equal(tunnel_ways_create(&tunnel), 0);
-    assert_ptr_equal(tunnel_way_of(&tunnel, "web:80", 6), &tunnel.ways[1]);
-    assert_int_equal(tunnel.ways[1].cut.shape[1], 4);
-    assert_ptr_equal(tunnel_way_of(&tunnel, "[::1]:80", 8), &tunnel.ways[2]);
-    assert_ptr_equal(tunnel_way_of(&tunnel, "web:8", 5), &tunnel.ways[3]);
-    assert_true(tunnel.ways[3].samples && !tunnel.ways[0].samples);
-    tunnel.way_count = 1;
-    assert_ptr_equal(tunnel_way_of(&tunnel, "web:8", 5), &tunnel.ways[0]);
-    tunnel.way_count = sizeof right / sizeof *right;
-    tunnel_ways_free(&tunnel);
+    assert_int_equal(tunnel_routes_create(&tunnel), 0);
+    assert_ptr_equal(tunnel_route_of(&tunnel, "web:80", 6), &tunnel.routes[1]);
+    assert_int_equal(tunnel.routes[1].cut.shape[1], 4);
+    assert_ptr_equal(tunnel_route_of(&tunnel, "[::1]:80", 8),
+                     &tunnel.routes[2]);
+    assert_ptr_equal(tunnel_route_of(&tunnel, "web:8", 5), &tunnel.routes[3]);
+    assert_true(tunnel.routes[3].samples && !tunnel.routes[0].samples);
+    tunnel.route_count = 1;
+    assert_ptr_equal(tunnel_route_of(&tunnel, "web:8", 5), &tunnel.routes[0]);
+    tunnel.route_count = sizeof right / sizeof *right;
+    tunnel_routes_free(&tunnel);
     side_free(&side);
 }
 
@@ -193,7 +194,7 @@ static void test_many(void **state)
     assert_int_equal(stats.peer.data_out, tunnel_stats(side.far).peer.data_in);
     /* All but the first of the long ones are known. */
     assert_true(stats.link_out_bytes < 2 * (uint64_t)MOST);
-    assert_int_equal(side.near->up->exposed, 0);
+    assert_int_equal(side.near->via_link->exposed, 0);
     side_free(&side);
     free(data);
 }
@@ -304,7 +305,8 @@ static void test_slow_reader(void **state)
         idle = now == before && now > 0 ? idle + 1 : 0;
         before = now;
         side_wait(&patience);
-        assert_true(!side.near->up || side.near->up->exposed <= WINDOW);
+        assert_true(!side.near->via_link ||
+                    side.near->via_link->exposed <= WINDOW);
     }
     assert_true(deaf->sent < MANY);
     other = side_client(&side, data, FEW);
@@ -420,7 +422,7 @@ static void test_reconnect(void **state)
         }
         if (round == 1) {
             /* The link breaks, the other end stays. */
-            assert_int_equal(shutdown(side.near->up->fd, SHUT_RDWR), 0);
+            assert_int_equal(shutdown(side.near->via_link->fd, SHUT_RDWR), 0);
         } else {
             tunnel_destroy(side.far);
             side.far = NULL;

@@ -26,7 +26,7 @@ struct liar {
     struct poise_dedup_peer *peer;
     struct poise_buf said, heard; /* messages; what a connection brought */
     size_t greeting;              /* bytes of it heard */
-    uint64_t talked;
+    uint64_t control_at;
     bool met, gone;
 };
 
@@ -35,10 +35,11 @@ static int liar_deliver(uint32_t stream, const struct poise_dedup_piece *piece,
 {
     struct liar *liar = arg;
 
-    if (stream == TUNNEL_TALK) {
+    if (stream == TUNNEL_CONTROL) {
         liar->met = true;
     }
-    return poise_buf_append(stream == TUNNEL_TALK ? &liar->said : &liar->heard,
+    return poise_buf_append(stream == TUNNEL_CONTROL ? &liar->said
+                                                     : &liar->heard,
                             piece->data, piece->len);
 }
 
@@ -138,9 +139,9 @@ static void put(struct liar *liar, uint32_t stream, const void *data,
         .len = len,
         .place = {.width = (uint32_t)len, .height = 1}};
 
-    if (stream == TUNNEL_TALK) {
-        piece.place.x = liar->talked;
-        liar->talked += len;
+    if (stream == TUNNEL_CONTROL) {
+        piece.place.x = liar->control_at;
+        liar->control_at += len;
     }
     assert_int_equal(poise_dedup_peer_send_piece(liar->peer, stream, &piece),
                      0);
@@ -162,7 +163,7 @@ static void say(struct liar *liar, int kind, unsigned count,
     }
     assert_int_equal(body.error, 0);
     body.data[0] = (char)(body.len - 2);
-    put(liar, TUNNEL_TALK, body.data, body.len);
+    put(liar, TUNNEL_CONTROL, body.data, body.len);
     poise_buf_free(&body);
 }
 #define SAY(liar, kind, text, ...)                                             \
@@ -241,10 +242,10 @@ static void tell_lie(struct side *side, struct liar *liar, int which)
         put(liar, 1, much, 1);
         break;
     case 12: /* no message is so short */
-        put(liar, TUNNEL_TALK, "\0\0", 2);
+        put(liar, TUNNEL_CONTROL, "\0\0", 2);
         break;
     case 13: /* or so long */
-        put(liar, TUNNEL_TALK, "\0\xff", 2);
+        put(liar, TUNNEL_CONTROL, "\0\xff", 2);
         break;
     default:
         SAY(liar, TUNNEL_OPEN, to, 1, 1);
@@ -374,7 +375,7 @@ static bool do_meet(struct side *side)
     while (side->problems < before + 2) {
         assert_int_equal(side_turn(side), 0);
         side_wait(&patience);
-        if (side->near->up && side->near->up->window > 0) {
+        if (side->near->via_link && side->near->via_link->window > 0) {
             client = side_client(side, "hello", 5);
             side_finish(side);
             assert_int_equal(client->error, 0);

@@ -343,7 +343,7 @@ void side_link(struct side *side)
 {
     struct side_patience patience = side_patience();
 
-    while (!side->near->up || side->near->up->window == 0) {
+    while (!side->near->via_link || side->near->via_link->window == 0) {
         assert_int_equal(side_turn(side), 0);
         side_wait(&patience);
     }

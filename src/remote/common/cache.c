@@ -35,9 +35,9 @@ static int cache_path(const struct remote_cache *cache, struct poise_buf *out)
     if (cache->folder) {
         poise_buf_puts(out, cache->folder);
     } else if (base && base[0] == '/') {
-        poise_buf_printf(out, "%s/poise/%s", base, cache->usual);
+        poise_buf_printf(out, "%s/poise/%s", base, cache->default_name);
     } else if (home && home[0] == '/') {
-        poise_buf_printf(out, "%s/.cache/poise/%s", home, cache->usual);
+        poise_buf_printf(out, "%s/.cache/poise/%s", home, cache->default_name);
     }
     poise_buf_str(out);
     return out->error;

@@ -12,12 +12,12 @@
 /** Which cache a user wants. */
 struct remote_cache {
     const char *folder; /* NULL: the usual one; "": none, in memory only */
-    const char *usual;  /* its name below poise/ in the user's caches */
-    uint64_t bytes;     /* limit; 0: 10 GiB */
-    uint32_t bits;      /* of fingerprints, of a new one; 0: 40 */
+    const char *default_name; /* its name below poise/ in the user's caches */
+    uint64_t bytes;           /* limit; 0: 10 GiB */
+    uint32_t bits;            /* of fingerprints, of a new one; 0: 40 */
 };
-/** Open it, with others who use it: 1 with the error set if it cannot be had,
- * and another one, in memory, has to do. */
+/** Open it, shared with other processes: 1 with the error set if it cannot be
+ * had, and another one, in memory, has to do. */
 int remote_store_open(const struct remote_cache *cache,
                       struct poise_dedup_store **out);
 

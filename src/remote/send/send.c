@@ -84,7 +84,7 @@ int remote_open_store(struct remote_transfer *transfer)
 {
     const struct poise_remote_options *options = &transfer->options;
     struct remote_cache cache = {.folder = options->cache,
-                                 .usual = "wire",
+                                 .default_name = "wire",
                                  .bytes = options->cache_bytes,
                                  .bits = options->cache_bits};
     int code = remote_store_open(&cache, &transfer->channel.store);

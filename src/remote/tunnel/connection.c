@@ -1,7 +1,20 @@
 /*
- * One connection of a user: what it says goes into a stream of the wire, what
+ * One connection of a user: what it sends goes into a stream of the wire, what
  * comes out of that goes to it. Each direction ends with one end of the
  * stream, after a message that says so if it was by an error.
+ *
+ * Credit. Of each connection the other end may send `granted` bytes more, and
+ * this end `credit`; both begin with the window of LIMITS, and CREDIT adds to
+ * them. What came is charged until it was written to the user's socket:
+ *
+ *     conn->exposed == conn->granted + (conn->out.len - conn->taken)
+ *     link->exposed == the sum over the link's connections
+ *
+ * A byte that comes moves from granted to out, so only grant() makes exposed
+ * grow, and only writing, or dropping what came, makes it shrink. grant() keeps
+ * link->exposed below TUNNEL_BUDGET, but lets each connection have
+ * TUNNEL_WINDOW whatever the others hold: a user that does not read cannot stop
+ * the others, and memory is bounded by the budget and a window for each stream.
  */
 #include "internal.h"
 
@@ -20,7 +33,7 @@ enum {
     OUT_KEPT = 1 << 18, /* memory that is kept for what comes */
 };
 
-int tunnel_conn_create(struct tunnel_trunk *trunk, uint32_t stream, uint64_t id,
+int tunnel_conn_create(struct tunnel_link *link, uint32_t stream, uint64_t id,
                        int fd, struct tunnel_conn **out)
 {
     struct tunnel_conn *made = poise_alloc(1, sizeof *made);
@@ -28,16 +41,16 @@ int tunnel_conn_create(struct tunnel_trunk *trunk, uint32_t stream, uint64_t id,
     if (!made) {
         return -ENOMEM;
     }
-    made->trunk = trunk;
+    made->link = link;
     made->stream = stream;
     made->id = id;
     made->fd = fd;
     made->slot = -1;
-    made->credit = trunk->window;
+    made->credit = link->window;
     made->granted = made->exposed = TUNNEL_WINDOW;
-    trunk->exposed += TUNNEL_WINDOW;
-    trunk->conns[stream] = made;
-    trunk->count++;
+    link->exposed += TUNNEL_WINDOW;
+    link->conns[stream] = made;
+    link->count++;
     *out = made;
     return 0;
 }
@@ -48,14 +61,14 @@ static void drop(struct tunnel_conn *conn)
     size_t left = conn->out.len - conn->taken;
 
     conn->exposed -= left;
-    conn->trunk->exposed -= left;
+    conn->link->exposed -= left;
     poise_buf_free(&conn->out);
     conn->taken = 0;
 }
 
 void tunnel_conn_destroy(struct tunnel_conn *conn)
 {
-    struct tunnel_trunk *trunk = conn->trunk;
+    struct tunnel_link *link = conn->link;
 
     if (conn->fd >= 0 && tunnel_conn_is_done(conn)) {
         tunnel_close_done(conn->fd);
@@ -63,25 +76,25 @@ void tunnel_conn_destroy(struct tunnel_conn *conn)
         tunnel_close_hard(conn->fd);
     }
     drop(conn);
-    trunk->exposed -= conn->exposed;
+    link->exposed -= conn->exposed;
     poise_dedup_segmenter_destroy(conn->segmenter);
-    trunk->conns[conn->stream] = NULL;
-    trunk->count--;
+    link->conns[conn->stream] = NULL;
+    link->count--;
     free(conn);
 }
 
 bool tunnel_conn_is_done(const struct tunnel_conn *conn)
 {
-    return conn->sent_end && conn->got_end && (conn->fd < 0 || conn->shut);
+    return conn->sent_end && conn->received_end && (conn->fd < 0 || conn->shut);
 }
 
 int tunnel_conn_abort(struct tunnel_conn *conn, const char *why)
 {
-    struct tunnel_trunk *trunk = conn->trunk;
-    bool is_known = conn->reset || (conn->got_end && conn->sent_end);
+    struct tunnel_link *link = conn->link;
+    bool is_known = conn->reset || (conn->received_end && conn->sent_end);
     int code = 0;
 
-    trunk->tunnel->stats.resets++;
+    link->tunnel->stats.resets++;
     if (conn->fd >= 0) {
         tunnel_close_hard(conn->fd);
         conn->fd = -1;
@@ -92,15 +105,15 @@ int tunnel_conn_abort(struct tunnel_conn *conn, const char *why)
     conn->connecting = false;
     if (!is_known) {
         code =
-            tunnel_trunk_say(trunk, TUNNEL_RESET, conn->id, 0, why ? why : "");
+            tunnel_link_send(link, TUNNEL_RESET, conn->id, 0, why ? why : "");
     }
     if (code == 0) {
-        code = tunnel_trunk_settle(trunk);
+        code = tunnel_link_hand_over(link);
     }
     if (code == 0 && !conn->sent_end) {
         conn->sent_end = true;
-        trunk->dirty = true;
-        code = poise_dedup_peer_end(trunk->peer, conn->stream);
+        link->dirty = true;
+        code = poise_dedup_peer_end(link->peer, conn->stream);
     }
     return code;
 }
@@ -109,9 +122,9 @@ int tunnel_conn_abort(struct tunnel_conn *conn, const char *why)
 
 int tunnel_conn_connect(struct tunnel_conn *conn)
 {
-    struct tunnel *tunnel = conn->trunk->tunnel;
+    struct tunnel *tunnel = conn->link->tunnel;
 
-    conn->fresh = false;
+    conn->is_new = false;
     if (!conn->target) {
         tunnel->stats.refused++;
         return tunnel_conn_abort(conn, "it may not connect to there");
@@ -148,7 +161,7 @@ short tunnel_conn_events(const struct tunnel_conn *conn)
 {
     bool wants_write = conn->connecting || conn->taken < conn->out.len;
     bool wants_read = !conn->connecting && !conn->sent_end &&
-                      conn->credit > 0 && tunnel_trunk_has_room(conn->trunk);
+                      conn->credit > 0 && tunnel_link_has_room(conn->link);
 
     return conn->fd < 0 ? 0
                         : (short)((wants_write ? POLLOUT : 0) |
@@ -174,7 +187,7 @@ int tunnel_conn_take(struct tunnel_conn *conn,
     conn->granted -= fresh;
     if (conn->reset || (conn->fd < 0 && conn->sent_end)) {
         conn->exposed -= fresh;
-        conn->trunk->exposed -= fresh;
+        conn->link->exposed -= fresh;
         return 0;
     }
     return poise_buf_append(&conn->out, piece->data + piece->len - fresh,
@@ -185,17 +198,17 @@ int tunnel_conn_take(struct tunnel_conn *conn,
  * together have that much. */
 static int grant(struct tunnel_conn *conn)
 {
-    struct tunnel_trunk *trunk = conn->trunk;
-    uint64_t target = TUNNEL_BUDGET / trunk->count, least, more, left;
-    uint64_t most = trunk->tunnel->window_most;
+    struct tunnel_link *link = conn->link;
+    uint64_t target = TUNNEL_BUDGET / link->count, least, more, left;
+    uint64_t most = link->tunnel->window_most;
 
     target = target < most ? target : most;
     target = target > TUNNEL_WINDOW ? target : TUNNEL_WINDOW;
-    if (conn->got_end || conn->exposed >= target) {
+    if (conn->received_end || conn->exposed >= target) {
         return 0;
     }
     more = target - conn->exposed;
-    left = trunk->exposed < TUNNEL_BUDGET ? TUNNEL_BUDGET - trunk->exposed : 0;
+    left = link->exposed < TUNNEL_BUDGET ? TUNNEL_BUDGET - link->exposed : 0;
     least = conn->exposed < TUNNEL_WINDOW ? TUNNEL_WINDOW - conn->exposed : 0;
     if (more > left) {
         more = left > least ? left : least;
@@ -205,8 +218,8 @@ static int grant(struct tunnel_conn *conn)
     }
     conn->granted += more;
     conn->exposed += more;
-    trunk->exposed += more;
-    return tunnel_trunk_say(trunk, TUNNEL_CREDIT, conn->id, more, NULL);
+    link->exposed += more;
+    return tunnel_link_send(link, TUNNEL_CREDIT, conn->id, more, NULL);
 }
 
 /* Some of what came went on: -EAGAIN when no more can now. */
@@ -223,7 +236,7 @@ static int write_some(struct tunnel_conn *conn)
     }
     conn->taken += (size_t)done;
     conn->exposed -= (size_t)done;
-    conn->trunk->exposed -= (size_t)done;
+    conn->link->exposed -= (size_t)done;
     return 0;
 }
 
@@ -251,7 +264,7 @@ int tunnel_conn_write(struct tunnel_conn *conn)
 {
     int code = 0;
 
-    if (conn->fresh && !conn->reset) {
+    if (conn->is_new && !conn->reset) {
         return tunnel_conn_connect(conn);
     }
     if (conn->reset && (conn->fd >= 0 || !conn->sent_end)) {
@@ -270,7 +283,7 @@ int tunnel_conn_write(struct tunnel_conn *conn)
         return tunnel_conn_abort(conn, NULL);
     }
     tidy(conn);
-    if (conn->got_end && conn->out.len == 0 && !conn->shut) {
+    if (conn->received_end && conn->out.len == 0 && !conn->shut) {
         conn->shut = true;
         shutdown(conn->fd, SHUT_WR);
     }
@@ -281,26 +294,27 @@ int tunnel_conn_write(struct tunnel_conn *conn)
 
 int tunnel_conn_flush(struct tunnel_conn *conn)
 {
-    struct tunnel_trunk *trunk = conn->trunk;
+    struct tunnel_link *link = conn->link;
     int code;
 
     if (!conn->segmenter) {
         return 0;
     }
-    trunk->feeding = conn;
-    trunk->dirty = true;
+    link->feeding = conn;
+    link->dirty = true;
     code = poise_dedup_segmenter_flush(conn->segmenter);
     conn->held = 0;
-    if (code == 0 && conn->way != &trunk->tunnel->usual &&
-        conn->early == conn->way->samples) {
+    if (code == 0 && conn->route != &link->tunnel->default_route &&
+        conn->early == conn->route->samples) {
         /* It may know where in an array it is. */
         return 0;
     }
-    /* It holds nothing now: whoever comes next may have it. */
-    if (code < 0 || trunk->spare || conn->way != &trunk->tunnel->usual) {
+    /* It holds nothing now: the next connection may have it. */
+    if (code < 0 || link->spare ||
+        conn->route != &link->tunnel->default_route) {
         poise_dedup_segmenter_destroy(conn->segmenter);
     } else {
-        trunk->spare = conn->segmenter;
+        link->spare = conn->segmenter;
     }
     conn->segmenter = NULL;
     return code;
@@ -311,38 +325,38 @@ static int send_end(struct tunnel_conn *conn)
     int code = tunnel_conn_flush(conn);
 
     conn->sent_end = true;
-    conn->trunk->dirty = true;
+    conn->link->dirty = true;
     return code < 0 ? code
-                    : poise_dedup_peer_end(conn->trunk->peer, conn->stream);
+                    : poise_dedup_peer_end(conn->link->peer, conn->stream);
 }
 
 static int send_bytes(struct tunnel_conn *conn, const unsigned char *data,
                       size_t len)
 {
-    struct tunnel_trunk *trunk = conn->trunk;
+    struct tunnel_link *link = conn->link;
     int code = 0;
 
-    trunk->feeding = conn;
-    trunk->dirty = true;
+    link->feeding = conn;
+    link->dirty = true;
     if (!conn->segmenter && len < TINY && conn->drained) {
         struct poise_dedup_piece piece = {
             .kind = POISE_DEDUP_LITERAL,
             .data = data,
             .len = len,
             .place = {.width = (uint32_t)len, .height = 1}};
-        return tunnel_trunk_emit(&piece, trunk);
+        return tunnel_link_emit(&piece, link);
     }
-    if (!conn->segmenter && trunk->spare &&
-        conn->way == &trunk->tunnel->usual) {
-        conn->segmenter = trunk->spare;
-        trunk->spare = NULL;
+    if (!conn->segmenter && link->spare &&
+        conn->route == &link->tunnel->default_route) {
+        conn->segmenter = link->spare;
+        link->spare = NULL;
     } else if (!conn->segmenter) {
-        conn->early = conn->way->samples;
-        code = poise_dedup_segmenter_create(conn->way->method, &conn->way->cut,
-                                            tunnel_trunk_emit, trunk,
-                                            &conn->segmenter);
+        conn->early = conn->route->samples;
+        code = poise_dedup_segmenter_create(conn->route->method,
+                                            &conn->route->cut, tunnel_link_emit,
+                                            link, &conn->segmenter);
     }
-    code = code < 0 ? code : tunnel_way_sample(conn->way, data, len);
+    code = code < 0 ? code : tunnel_route_sample(conn->route, data, len);
     if (code == 0) {
         code = poise_dedup_segmenter_feed(conn->segmenter, data, len);
         conn->held += len;
@@ -354,7 +368,7 @@ static int send_bytes(struct tunnel_conn *conn, const unsigned char *data,
 
 int tunnel_conn_read(struct tunnel_conn *conn, size_t most)
 {
-    struct tunnel *tunnel = conn->trunk->tunnel;
+    struct tunnel *tunnel = conn->link->tunnel;
     int code = poise_fault_check(POISE_FAULT_READ), err;
     ssize_t got;
 
@@ -367,7 +381,7 @@ int tunnel_conn_read(struct tunnel_conn *conn, size_t most)
         return code == EAGAIN || code == EINTR ? 0
                                                : tunnel_conn_abort(conn, NULL);
     }
-    err = tunnel_trunk_settle(conn->trunk);
+    err = tunnel_link_hand_over(conn->link);
     if (err < 0) {
         return err;
     }

@@ -20,14 +20,14 @@
 
 enum {
     TUNNEL_VERSION = 1,
-    TUNNEL_TALK = 0,         /* the stream of messages */
+    TUNNEL_CONTROL = 0,      /* the stream of messages */
     TUNNEL_STREAMS = 256,    /* others carry a connection each */
     TUNNEL_ADDRESSES = 8,    /* of one name */
-    TUNNEL_TRUNKS = 64,      /* that are served at a time */
+    TUNNEL_LINKS = 64,       /* that are served at a time */
     TUNNEL_PAGES = 16,       /* requests for the page at a time */
     TUNNEL_WINDOW = 1 << 16, /* bytes of a connection that may come unasked */
     TUNNEL_WINDOW_MOST = 4 << 20, /* ... and when it was taken so far */
-    TUNNEL_BUDGET = 32 << 20,     /* of all connections of a trunk */
+    TUNNEL_BUDGET = 32 << 20,     /* of all connections of a link */
 };
 
 enum tunnel_message {
@@ -37,7 +37,7 @@ enum tunnel_message {
     TUNNEL_RESET,
 };
 
-/* ---- tunnel_address.c --------------------------------------------------- */
+/* ---- address.c ---------------------------------------------------------- */
 
 /** A host and a port as someone wrote them. */
 struct tunnel_name {
@@ -93,7 +93,7 @@ void tunnel_watch(int fd);
  * becomes how many bytes that are, if it is a link over TCP. */
 bool tunnel_is_full(int fd, size_t *busy);
 
-/* ---- tunnel_tls.c ------------------------------------------------------- */
+/* ---- tls.c -------------------------------------------------------------- */
 
 /** What an end proves itself with, and wants proved. */
 struct tunnel_keys;
@@ -119,12 +119,12 @@ void tunnel_tls_bytes(const struct tunnel_tls *tls, uint64_t *out,
 /** It has to write before it can go on. */
 bool tunnel_tls_wants_write(const struct tunnel_tls *tls);
 
-/* ---- tunnel_way.c ------------------------------------------------------- */
+/* ---- route.c ------------------------------------------------------------ */
 
 struct tunnel;
 
 /** How this end cuts what connections to some target say. */
-struct tunnel_way {
+struct tunnel_route {
     char *target; /* owned: as tunnel_name_put says it; NULL: any */
     const struct poise_dedup_method *method;
     struct poise_dedup_cut_options cut;
@@ -132,27 +132,28 @@ struct tunnel_way {
     struct poise_buf sample; /* by what came so far */
 };
 /** Those that the options name, and the usual one. */
-int tunnel_ways_create(struct tunnel *tunnel);
-void tunnel_ways_free(struct tunnel *tunnel);
+int tunnel_routes_create(struct tunnel *tunnel);
+void tunnel_routes_free(struct tunnel *tunnel);
 /** For a target: that with its name, or the last one for any, or gear. */
-struct tunnel_way *tunnel_way_of(struct tunnel *tunnel, const char *target,
-                                 size_t len);
+struct tunnel_route *tunnel_route_of(struct tunnel *tunnel, const char *target,
+                                     size_t len);
 /** Someone said this. When there was enough, choose. */
-int tunnel_way_sample(struct tunnel_way *way, const void *data, size_t len);
+int tunnel_route_sample(struct tunnel_route *route, const void *data,
+                        size_t len);
 
-/* ---- tunnel_conn.c ------------------------------------------------------ */
+/* ---- connection.c ------------------------------------------------------- */
 
-struct tunnel_trunk;
+struct tunnel_link;
 
 /** A connection of a user, at one of the two ends. */
 struct tunnel_conn {
-    struct tunnel_trunk *trunk;
+    struct tunnel_link *link;
     uint32_t stream;
-    uint64_t id; /* of its kind never used again on this trunk */
+    uint64_t id; /* of its kind never used again on this link */
     int fd;      /* -1: it is gone, what comes for it is dropped */
     int slot;    /* among those that are waited for; -1: none */
     bool can_read, can_write;
-    bool fresh; /* to be connected to its target, NULL: which is not allowed */
+    bool is_new; /* to be connected to its target, NULL: which is not allowed */
     bool connecting;
     const struct tunnel_target *target;
     unsigned tried; /* addresses of it */
@@ -160,7 +161,7 @@ struct tunnel_conn {
     /* To the other end. */
     bool sent_end;
     uint64_t sent_at, credit;
-    struct tunnel_way *way;
+    struct tunnel_route *route;
     struct poise_dedup_segmenter *segmenter; /* what it holds back */
     bool early;                              /* made before it was chosen how */
     size_t held;                             /* bytes put into it */
@@ -169,7 +170,7 @@ struct tunnel_conn {
     uint64_t recent; /* bytes of late */
 
     /* From the other end. */
-    bool got_end, shut, reset;
+    bool received_end, shut, reset;
     struct poise_dedup_joiner joined;
     struct poise_buf out;
     size_t taken;     /* of out */
@@ -178,7 +179,7 @@ struct tunnel_conn {
 };
 
 /** A connection on a stream that is free; takes `fd` if it succeeds. */
-int tunnel_conn_create(struct tunnel_trunk *trunk, uint32_t stream, uint64_t id,
+int tunnel_conn_create(struct tunnel_link *link, uint32_t stream, uint64_t id,
                        int fd, struct tunnel_conn **out);
 /** Free it, with its socket closed hard if it is not done. */
 void tunnel_conn_destroy(struct tunnel_conn *conn);
@@ -203,7 +204,7 @@ bool tunnel_conn_is_done(const struct tunnel_conn *conn);
  * user at the other end, or NULL. */
 int tunnel_conn_abort(struct tunnel_conn *conn, const char *why);
 
-/* ---- tunnel_trunk.c ----------------------------------------------------- */
+/* ---- link.c ------------------------------------------------------------- */
 
 enum tunnel_state {
     TUNNEL_CONNECTING,
@@ -212,9 +213,9 @@ enum tunnel_state {
 };
 
 /** A link to another end. */
-struct tunnel_trunk {
+struct tunnel_link {
     struct tunnel *tunnel;
-    struct tunnel_trunk *next;
+    struct tunnel_link *next;
     char *name; /* of the other end, in words */
     enum tunnel_state state;
     bool opens; /* this end opens connections */
@@ -233,9 +234,9 @@ struct tunnel_trunk {
     size_t chunk;        /* bytes that are read at a time */
     size_t busy;         /* what the kernel needs of them to go on */
     uint64_t decayed_ns; /* what was `recent` */
-    struct poise_buf talk, coming;
+    struct poise_buf control, coming;
     struct poise_dedup_joiner joined;
-    uint64_t talked;
+    uint64_t control_at;
 
     struct tunnel_conn *conns[TUNNEL_STREAMS];
     unsigned count;
@@ -249,32 +250,31 @@ struct tunnel_trunk {
 
 /** Over a connected socket, or over one to `tunnel->via` that is to be made
  * (-1). Takes `fd` if it succeeds. */
-int tunnel_trunk_create(struct tunnel *tunnel, int fd,
-                        struct tunnel_trunk **out);
-void tunnel_trunk_destroy(struct tunnel_trunk *trunk);
-short tunnel_trunk_events(const struct tunnel_trunk *trunk);
+int tunnel_link_create(struct tunnel *tunnel, int fd, struct tunnel_link **out);
+void tunnel_link_destroy(struct tunnel_link *link);
+short tunnel_link_events(const struct tunnel_link *link);
 /** When it has to be looked at again whatever happens: 0 for never. */
-uint64_t tunnel_trunk_due(const struct tunnel_trunk *trunk);
+uint64_t tunnel_link_due(const struct tunnel_link *link);
 /** Do what can be done; negative: the link is lost. */
-int tunnel_trunk_turn(struct tunnel_trunk *trunk);
+int tunnel_link_turn(struct tunnel_link *link);
 /** Whether the link takes more: it has nothing left to write. */
-bool tunnel_trunk_has_room(const struct tunnel_trunk *trunk);
+bool tunnel_link_has_room(const struct tunnel_link *link);
 /** Whether one more connection can be opened. */
-bool tunnel_trunk_has_stream(const struct tunnel_trunk *trunk);
-/** What went over its socket, both ways. */
-void tunnel_trunk_bytes(const struct tunnel_trunk *trunk, uint64_t *out,
-                        uint64_t *in);
+bool tunnel_link_has_stream(const struct tunnel_link *link);
+/** What went over its socket, both routes. */
+void tunnel_link_bytes(const struct tunnel_link *link, uint64_t *out,
+                       uint64_t *in);
 /** Carry an accepted connection to `target`; takes `fd` if it succeeds. */
-int tunnel_trunk_open(struct tunnel_trunk *trunk, int fd, const char *target);
+int tunnel_link_open(struct tunnel_link *link, int fd, const char *target);
 /** Append a message; `text` may be NULL. */
-int tunnel_trunk_say(struct tunnel_trunk *trunk, enum tunnel_message kind,
+int tunnel_link_send(struct tunnel_link *link, enum tunnel_message kind,
                      uint64_t first, uint64_t second, const char *text);
 /** Hand to the wire what was said so far. */
-int tunnel_trunk_settle(struct tunnel_trunk *trunk);
-/** Send a piece of the connection `trunk->feeding`; a segmenter's `emit`. */
-int tunnel_trunk_emit(const struct poise_dedup_piece *piece, void *arg);
+int tunnel_link_hand_over(struct tunnel_link *link);
+/** Send a piece of the connection `link->feeding`; a segmenter's `emit`. */
+int tunnel_link_emit(const struct poise_dedup_piece *piece, void *arg);
 
-/* ---- tunnel_page.c ------------------------------------------------------ */
+/* ---- page.c ------------------------------------------------------------- */
 
 struct tunnel_page {
     struct tunnel_page *next;
@@ -291,10 +291,10 @@ void tunnel_page_turn(struct tunnel *tunnel, struct tunnel_page *page);
 
 /* ---- tunnel.c ----------------------------------------------------------- */
 
-enum tunnel_door { TUNNEL_FORWARDS, TUNNEL_SERVES, TUNNEL_SHOWS };
+enum tunnel_listener_kind { TUNNEL_FORWARDS, TUNNEL_SERVES, TUNNEL_METRICS };
 
 struct tunnel_listener {
-    enum tunnel_door door;
+    enum tunnel_listener_kind kind;
     int fd, slot;
     bool can_read;
     uint64_t pause_ns; /* until then it accepts nothing */
@@ -308,13 +308,13 @@ struct tunnel {
     size_t listener_count;
     struct tunnel_target *allowed;
     size_t allowed_count;
-    struct tunnel_way usual, *ways;
-    size_t way_count;
+    struct tunnel_route default_route, *routes;
+    size_t route_count;
     struct tunnel_keys *serve_keys, *via_keys;
     struct tunnel_name via_name;
     struct tunnel_target via; /* resolved again for each attempt */
-    struct tunnel_trunk *trunks;
-    struct tunnel_trunk *up; /* the one to `via`, or NULL */
+    struct tunnel_link *links;
+    struct tunnel_link *via_link; /* the one to `via`, or NULL */
     uint64_t retry_ns, backoff_ns;
     struct tunnel_page *pages;
     struct poise_buf fds;  /* struct pollfd */
@@ -322,7 +322,7 @@ struct tunnel {
     uint64_t window_most;  /* TUNNEL_WINDOW_MOST */
     uint64_t now_ns, start_ns, saved_ns;
     struct poise_remote_tunnel_stats stats; /* of what is over */
-    bool stirred;                           /* since the cache was flushed */
+    bool cache_changed;                     /* since the cache was flushed */
 };
 enum { TUNNEL_BUFFER = 1 << 17 };
 
@@ -336,7 +336,7 @@ int tunnel_turn(struct tunnel *tunnel, uint64_t most_ns);
 struct poise_remote_tunnel_stats tunnel_stats(const struct tunnel *tunnel);
 /** Tell the user the last error. */
 void tunnel_problem(const struct tunnel *tunnel);
-void tunnel_tell(const struct tunnel *tunnel, const char *fmt, ...)
+void tunnel_log(const struct tunnel *tunnel, const char *fmt, ...)
     POISE_PRINTF(2, 3);
 
 #endif

@@ -1,6 +1,14 @@
 /*
  * A link to another end: ciphers, a greeting, then the wire, with messages in
  * one stream and a connection in each of the others.
+ *
+ * Numbers. The end that opens connections takes the lowest stream that is free
+ * at its side, and a new number (id) for each connection: CREDIT and RESET name
+ * the number, so that one that crosses the end of its connection finds nothing,
+ * and never the next connection of the same stream. The data of a stream need
+ * no number: all streams of the wire are delivered in the order in which they
+ * were sent, so all of the old connection, its end too, comes before OPEN, and
+ * OPEN before what the new one sends.
  */
 #include "internal.h"
 
@@ -26,39 +34,38 @@ static const char magic[] = "POISETUN";
 
 /* ---- beginning and end -------------------------------------------------- */
 
-static int start_connecting(struct tunnel_trunk *trunk)
+static int start_connecting(struct tunnel_link *link)
 {
-    struct tunnel *tunnel = trunk->tunnel;
+    struct tunnel *tunnel = link->tunnel;
     int code = -EADDRNOTAVAIL;
 
-    while (trunk->tried < tunnel->via.count) {
-        code = tunnel_connect(&tunnel->via, trunk->tried++);
+    while (link->tried < tunnel->via.count) {
+        code = tunnel_connect(&tunnel->via, link->tried++);
         if (code >= 0) {
-            trunk->fd = code;
+            link->fd = code;
             return 0;
         }
     }
     return code;
 }
 
-static int start_shaking(struct tunnel_trunk *trunk)
+static int start_shaking(struct tunnel_link *link)
 {
-    const struct tunnel *tunnel = trunk->tunnel;
+    const struct tunnel *tunnel = link->tunnel;
     const struct tunnel_keys *keys =
-        trunk->opens ? tunnel->via_keys : tunnel->serve_keys;
+        link->opens ? tunnel->via_keys : tunnel->serve_keys;
 
-    tunnel_watch(trunk->fd);
-    trunk->state = TUNNEL_SHAKING;
-    return keys ? tunnel_tls_create(keys, trunk->fd,
-                                    trunk->opens ? tunnel->via_name.host : NULL,
-                                    &trunk->tls)
+    tunnel_watch(link->fd);
+    link->state = TUNNEL_SHAKING;
+    return keys ? tunnel_tls_create(keys, link->fd,
+                                    link->opens ? tunnel->via_name.host : NULL,
+                                    &link->tls)
                 : 0;
 }
 
-int tunnel_trunk_create(struct tunnel *tunnel, int fd,
-                        struct tunnel_trunk **out)
+int tunnel_link_create(struct tunnel *tunnel, int fd, struct tunnel_link **out)
 {
-    struct tunnel_trunk *made = poise_alloc(1, sizeof *made);
+    struct tunnel_link *made = poise_alloc(1, sizeof *made);
     struct poise_buf name = {0};
     int code;
 
@@ -89,65 +96,65 @@ int tunnel_trunk_create(struct tunnel *tunnel, int fd,
     if (fd >= 0) {
         made->fd = -1; /* still the caller's */
     }
-    tunnel_trunk_destroy(made);
+    tunnel_link_destroy(made);
     return code < 0 ? code : -ENOMEM;
 }
 
-void tunnel_trunk_destroy(struct tunnel_trunk *trunk)
+void tunnel_link_destroy(struct tunnel_link *link)
 {
-    trunk->tunnel->stats.resets += trunk->count;
+    link->tunnel->stats.resets += link->count;
     for (uint32_t i = 0; i < TUNNEL_STREAMS; i++) {
-        if (trunk->conns[i]) {
-            tunnel_conn_destroy(trunk->conns[i]);
+        if (link->conns[i]) {
+            tunnel_conn_destroy(link->conns[i]);
         }
     }
-    poise_dedup_segmenter_destroy(trunk->spare);
-    poise_dedup_peer_destroy(trunk->peer);
-    tunnel_tls_destroy(trunk->tls);
-    if (trunk->fd >= 0) {
-        close(trunk->fd);
+    poise_dedup_segmenter_destroy(link->spare);
+    poise_dedup_peer_destroy(link->peer);
+    tunnel_tls_destroy(link->tls);
+    if (link->fd >= 0) {
+        close(link->fd);
     }
-    poise_buf_free(&trunk->talk);
-    poise_buf_free(&trunk->coming);
-    free(trunk->name);
-    free(trunk);
+    poise_buf_free(&link->control);
+    poise_buf_free(&link->coming);
+    free(link->name);
+    free(link);
 }
 
 /* ---- what comes --------------------------------------------------------- */
 
-static struct tunnel_conn *find_conn(const struct tunnel_trunk *trunk,
+static struct tunnel_conn *find_conn(const struct tunnel_link *link,
                                      uint64_t id)
 {
     for (uint32_t i = 1; i < TUNNEL_STREAMS; i++) {
-        if (trunk->conns[i] && trunk->conns[i]->id == id) {
-            return trunk->conns[i];
+        if (link->conns[i] && link->conns[i]->id == id) {
+            return link->conns[i];
         }
     }
     return NULL;
 }
 
-static int take_limits(struct tunnel_trunk *trunk, struct poise_reader *body)
+static int take_limits(struct tunnel_link *link, struct poise_reader *body)
 {
-    struct tunnel *tunnel = trunk->tunnel;
+    struct tunnel *tunnel = link->tunnel;
     uint64_t window = poise_reader_varint(body);
 
-    if (body->error || trunk->window > 0 || window == 0 ||
+    if (body->error || link->window > 0 || window == 0 ||
         window >> CREDIT_BITS) {
         return remote_bad("it says senseless limits");
     }
-    trunk->window = window;
-    trunk->deadline_ns = 0;
+    link->window = window;
+    link->deadline_ns = 0;
     tunnel->stats.links_made++;
-    if (trunk->opens) {
+    if (link->opens) {
         tunnel->backoff_ns = 0;
     }
-    tunnel_tell(tunnel, "linked with %s", trunk->name);
+    tunnel_log(tunnel, "linked with %s", link->name);
     return 0;
 }
 
-static int take_open(struct tunnel_trunk *trunk, struct poise_reader *body)
+static int take_open(struct tunnel_link *link, struct poise_reader *body)
 {
-    const struct tunnel *tunnel = trunk->tunnel;
+    const struct tunnel *tunnel = link->tunnel;
     uint64_t id = poise_reader_varint(body);
     uint64_t stream = poise_reader_varint(body);
     size_t len = 0;
@@ -155,19 +162,19 @@ static int take_open(struct tunnel_trunk *trunk, struct poise_reader *body)
     struct tunnel_conn *conn;
     int code;
 
-    if (body->error || trunk->opens || trunk->window == 0 || id <= trunk->ids ||
-        stream == TUNNEL_TALK || stream >= TUNNEL_STREAMS ||
-        trunk->conns[stream]) {
+    if (body->error || link->opens || link->window == 0 || id <= link->ids ||
+        stream == TUNNEL_CONTROL || stream >= TUNNEL_STREAMS ||
+        link->conns[stream]) {
         return remote_bad("it opens a connection that cannot be");
     }
-    trunk->ids = id;
-    code = tunnel_conn_create(trunk, (uint32_t)stream, id, -1, &conn);
+    link->ids = id;
+    code = tunnel_conn_create(link, (uint32_t)stream, id, -1, &conn);
     if (code < 0) {
         return code;
     }
-    conn->fresh = true;
-    conn->way = tunnel_way_of(trunk->tunnel, name, len);
-    trunk->tunnel->stats.carried++;
+    conn->is_new = true;
+    conn->route = tunnel_route_of(link->tunnel, name, len);
+    link->tunnel->stats.carried++;
     for (size_t i = 0; i < tunnel->allowed_count; i++) {
         const struct tunnel_target *target = &tunnel->allowed[i];
         if (strlen(target->text) == len &&
@@ -178,9 +185,9 @@ static int take_open(struct tunnel_trunk *trunk, struct poise_reader *body)
     return 0;
 }
 
-static int take_credit(struct tunnel_trunk *trunk, struct poise_reader *body)
+static int take_credit(struct tunnel_link *link, struct poise_reader *body)
 {
-    struct tunnel_conn *conn = find_conn(trunk, poise_reader_varint(body));
+    struct tunnel_conn *conn = find_conn(link, poise_reader_varint(body));
     uint64_t more = poise_reader_varint(body);
 
     /* It may be over here already. */
@@ -193,42 +200,42 @@ static int take_credit(struct tunnel_trunk *trunk, struct poise_reader *body)
     return 0;
 }
 
-static int take_reset(struct tunnel_trunk *trunk, struct poise_reader *body)
+static int take_reset(struct tunnel_link *link, struct poise_reader *body)
 {
-    struct tunnel *tunnel = trunk->tunnel;
-    struct tunnel_conn *conn = find_conn(trunk, poise_reader_varint(body));
+    struct tunnel *tunnel = link->tunnel;
+    struct tunnel_conn *conn = find_conn(link, poise_reader_varint(body));
     size_t len = 0;
     const char *why = poise_reader_blob(body, &len);
 
     if (conn && !body->error) {
         conn->reset = true;
-        if (len > 0 && len <= TEXT_MOST && trunk->opens) {
+        if (len > 0 && len <= TEXT_MOST && link->opens) {
             tunnel->stats.refused++;
             poise_error_set(ECONNREFUSED, "open a connection through",
-                            trunk->name, "it says: %.*s", (int)len, why);
+                            link->name, "it says: %.*s", (int)len, why);
             tunnel_problem(tunnel);
         }
     }
     return 0;
 }
 
-static int take_message(struct tunnel_trunk *trunk, struct poise_reader *body)
+static int take_message(struct tunnel_link *link, struct poise_reader *body)
 {
     enum tunnel_message kind = (enum tunnel_message) * body->pos++;
     int code;
 
     switch (kind) {
     case TUNNEL_LIMITS:
-        code = take_limits(trunk, body);
+        code = take_limits(link, body);
         break;
     case TUNNEL_OPEN:
-        code = take_open(trunk, body);
+        code = take_open(link, body);
         break;
     case TUNNEL_CREDIT:
-        code = take_credit(trunk, body);
+        code = take_credit(link, body);
         break;
     case TUNNEL_RESET:
-        code = take_reset(trunk, body);
+        code = take_reset(link, body);
         break;
     default:
         return remote_bad("a message of unknown kind");
@@ -238,9 +245,9 @@ static int take_message(struct tunnel_trunk *trunk, struct poise_reader *body)
 }
 
 /* Whole messages, each after two bytes of its length. */
-static int take_talk(struct tunnel_trunk *trunk)
+static int take_control(struct tunnel_link *link)
 {
-    struct poise_buf *coming = &trunk->coming;
+    struct poise_buf *coming = &link->coming;
     struct poise_reader reader = poise_reader_of(coming->data, coming->len);
     size_t used = 0;
     int code = 0;
@@ -256,7 +263,7 @@ static int take_talk(struct tunnel_trunk *trunk)
             break;
         }
         body = poise_reader_of(reader.pos + 2, len);
-        code = take_message(trunk, &body);
+        code = take_message(link, &body);
         reader.pos += len + 2;
         used += len + 2;
     }
@@ -270,73 +277,74 @@ static int take_talk(struct tunnel_trunk *trunk)
 static int deliver(uint32_t stream, const struct poise_dedup_piece *piece,
                    void *arg)
 {
-    struct tunnel_trunk *trunk = arg;
+    struct tunnel_link *link = arg;
     int code;
 
-    if (stream != TUNNEL_TALK) {
-        struct tunnel_conn *conn = trunk->conns[stream];
-        return conn && !conn->got_end
+    if (stream != TUNNEL_CONTROL) {
+        struct tunnel_conn *conn = link->conns[stream];
+        return conn && !conn->received_end
                    ? tunnel_conn_take(conn, piece)
                    : remote_bad("data of a connection that there is not");
     }
-    code = poise_dedup_join(&trunk->joined, piece, &trunk->coming);
-    return code < 0 ? code : take_talk(trunk);
+    code = poise_dedup_join(&link->joined, piece, &link->coming);
+    return code < 0 ? code : take_control(link);
 }
 
 static int ended(uint32_t stream, void *arg)
 {
-    struct tunnel_trunk *trunk = arg;
-    struct tunnel_conn *conn = trunk->conns[stream];
+    struct tunnel_link *link = arg;
+    struct tunnel_conn *conn = link->conns[stream];
 
-    if (!conn || conn->got_end) {
+    if (!conn || conn->received_end) {
         return remote_bad("the end of a connection that there is not");
     }
-    conn->got_end = true;
+    conn->received_end = true;
     return 0;
 }
 
 /* ---- what goes ---------------------------------------------------------- */
 
-int tunnel_trunk_say(struct tunnel_trunk *trunk, enum tunnel_message kind,
+int tunnel_link_send(struct tunnel_link *link, enum tunnel_message kind,
                      uint64_t first, uint64_t second, const char *text)
 {
-    struct poise_buf *talk = &trunk->talk;
-    size_t at = talk->len, len;
+    struct poise_buf *control = &link->control;
+    size_t at = control->len, len;
 
-    poise_buf_append(talk, "\0\0", 2);
-    poise_buf_putc(talk, (char)kind);
-    poise_buf_varint(talk, first);
+    poise_buf_append(control, "\0\0", 2);
+    poise_buf_putc(control, (char)kind);
+    poise_buf_varint(control, first);
     if (kind == TUNNEL_OPEN || kind == TUNNEL_CREDIT) {
-        poise_buf_varint(talk, second);
+        poise_buf_varint(control, second);
     }
     if (text) {
         len = strlen(text);
-        poise_buf_blob(talk, text, len < TEXT_MOST ? len : TEXT_MOST);
+        poise_buf_blob(control, text, len < TEXT_MOST ? len : TEXT_MOST);
     }
-    if (!talk->error) {
-        len = talk->len - at - 2;
-        talk->data[at] = (char)(len & 255);
-        talk->data[at + 1] = (char)(len >> 8);
+    if (!control->error) {
+        len = control->len - at - 2;
+        control->data[at] = (char)(len & 255);
+        control->data[at + 1] = (char)(len >> 8);
     }
-    return talk->error;
+    return control->error;
 }
 
-int tunnel_trunk_settle(struct tunnel_trunk *trunk)
+int tunnel_link_hand_over(struct tunnel_link *link)
 {
-    bool any = trunk->talk.len > 0;
-    int code = remote_messages_send(trunk->peer, &trunk->talk, &trunk->talked);
+    bool any = link->control.len > 0;
+    int code =
+        remote_messages_send(link->peer, &link->control, &link->control_at);
 
     if (code == 0 && any) {
-        trunk->met = trunk->dirty = true;
+        link->met = link->dirty = true;
     }
     /* Nothing can be said before the other end said hello. */
-    return code == -EAGAIN && !trunk->met ? 0 : code;
+    return code == -EAGAIN && !link->met ? 0 : code;
 }
 
-int tunnel_trunk_emit(const struct poise_dedup_piece *piece, void *arg)
+int tunnel_link_emit(const struct poise_dedup_piece *piece, void *arg)
 {
-    struct tunnel_trunk *trunk = arg;
-    struct tunnel_conn *conn = trunk->feeding;
+    struct tunnel_link *link = arg;
+    struct tunnel_conn *conn = link->feeding;
     struct poise_dedup_piece placed = *piece;
 
     if (piece->kind == POISE_DEDUP_SEGMENT && piece->len < LITERAL_MOST) {
@@ -345,133 +353,133 @@ int tunnel_trunk_emit(const struct poise_dedup_piece *piece, void *arg)
     /* Segmenters go from one connection to another. */
     placed.place.x = conn->sent_at;
     conn->sent_at += piece->len;
-    return poise_dedup_peer_send_piece(trunk->peer, conn->stream, &placed);
+    return poise_dedup_peer_send_piece(link->peer, conn->stream, &placed);
 }
 
-bool tunnel_trunk_has_room(const struct tunnel_trunk *trunk)
+bool tunnel_link_has_room(const struct tunnel_link *link)
 {
     const void *data;
 
-    return trunk->greeted == sizeof trunk->greeting &&
-           poise_dedup_peer_output(trunk->peer, &data) == 0 &&
-           poise_dedup_peer_in_flight(trunk->peer) < IN_FLIGHT_MOST;
+    return link->greeted == sizeof link->greeting &&
+           poise_dedup_peer_output(link->peer, &data) == 0 &&
+           poise_dedup_peer_in_flight(link->peer) < IN_FLIGHT_MOST;
 }
 
-bool tunnel_trunk_has_stream(const struct tunnel_trunk *trunk)
+bool tunnel_link_has_stream(const struct tunnel_link *link)
 {
-    return trunk->window > 0 && trunk->count < TUNNEL_STREAMS - 1;
+    return link->window > 0 && link->count < TUNNEL_STREAMS - 1;
 }
 
-int tunnel_trunk_open(struct tunnel_trunk *trunk, int fd, const char *target)
+int tunnel_link_open(struct tunnel_link *link, int fd, const char *target)
 {
     struct tunnel_conn *conn;
     uint32_t stream = 1;
     int code;
 
-    while (trunk->conns[stream]) {
+    while (link->conns[stream]) {
         stream++;
     }
-    code = tunnel_conn_create(trunk, stream, ++trunk->ids, fd, &conn);
+    code = tunnel_conn_create(link, stream, ++link->ids, fd, &conn);
     if (code < 0) {
         return code;
     }
-    conn->way = tunnel_way_of(trunk->tunnel, target, strlen(target));
-    trunk->tunnel->stats.carried++;
+    conn->route = tunnel_route_of(link->tunnel, target, strlen(target));
+    link->tunnel->stats.carried++;
     tunnel_guard(fd);
-    code = tunnel_trunk_say(trunk, TUNNEL_OPEN, conn->id, stream, target);
+    code = tunnel_link_send(link, TUNNEL_OPEN, conn->id, stream, target);
     if (code < 0) {
         /* The link is lost with it. */
-        trunk->lost = true;
+        link->lost = true;
     }
     return 0;
 }
 
 /* ---- moving bytes ------------------------------------------------------- */
 
-static ssize_t link_read(struct tunnel_trunk *trunk)
+static ssize_t socket_read(struct tunnel_link *link)
 {
-    unsigned char *buffer = trunk->tunnel->buffer;
+    unsigned char *buffer = link->tunnel->buffer;
     int code = poise_fault_check(POISE_FAULT_READ);
     ssize_t got;
 
-    if (!code && trunk->tls) {
-        return tunnel_tls_read(trunk->tls, buffer, TUNNEL_BUFFER);
+    if (!code && link->tls) {
+        return tunnel_tls_read(link->tls, buffer, TUNNEL_BUFFER);
     }
-    got = code ? -1 : recv(trunk->fd, buffer, TUNNEL_BUFFER, 0);
+    got = code ? -1 : recv(link->fd, buffer, TUNNEL_BUFFER, 0);
     code = code ? code : errno;
     return got >= 0 ? got
            : code == EAGAIN || code == EINTR
                ? -EAGAIN
-               : poise_error_set(code, "read from the other end", trunk->name,
+               : poise_error_set(code, "read from the other end", link->name,
                                  NULL);
 }
 
-static ssize_t link_write(struct tunnel_trunk *trunk, const void *data,
-                          size_t len)
+static ssize_t socket_write(struct tunnel_link *link, const void *data,
+                            size_t len)
 {
     int code = poise_fault_check(POISE_FAULT_SEND);
     ssize_t done;
 
-    if (!code && tunnel_is_full(trunk->fd, &trunk->busy)) {
+    if (!code && tunnel_is_full(link->fd, &link->busy)) {
         return -EAGAIN;
     }
-    if (!code && trunk->tls) {
-        return tunnel_tls_write(trunk->tls, data, len);
+    if (!code && link->tls) {
+        return tunnel_tls_write(link->tls, data, len);
     }
-    done = code ? -1 : send(trunk->fd, data, len, MSG_NOSIGNAL);
+    done = code ? -1 : send(link->fd, data, len, MSG_NOSIGNAL);
     code = code ? code : errno;
     return done >= 0 ? done
            : code == EAGAIN || code == EINTR
                ? -EAGAIN
-               : poise_error_set(code, "write to the other end", trunk->name,
+               : poise_error_set(code, "write to the other end", link->name,
                                  NULL);
 }
 
 /* All that can be; 1 if something is left. */
-static int write_link(struct tunnel_trunk *trunk)
+static int write_link(struct tunnel_link *link)
 {
     for (;;) {
         const void *data;
-        size_t len = sizeof trunk->greeting - trunk->greeted;
+        size_t len = sizeof link->greeting - link->greeted;
         bool is_greeting = len > 0;
         ssize_t done;
 
         if (is_greeting) {
-            data = trunk->greeting + trunk->greeted;
+            data = link->greeting + link->greeted;
         } else {
-            len = poise_dedup_peer_output(trunk->peer, &data);
+            len = poise_dedup_peer_output(link->peer, &data);
         }
         if (len == 0) {
             return 0;
         }
-        done = link_write(trunk, data, len);
+        done = socket_write(link, data, len);
         if (done < 0) {
             return done == -EAGAIN ? 1 : (int)done;
         }
-        trunk->out_bytes += (uint64_t)done;
+        link->out_bytes += (uint64_t)done;
         if (is_greeting) {
-            trunk->greeted += (size_t)done;
+            link->greeted += (size_t)done;
         } else {
-            poise_dedup_peer_took(trunk->peer, (size_t)done);
+            poise_dedup_peer_took(link->peer, (size_t)done);
         }
     }
 }
 
 /* Write what there is, and when all is written, what is held back: it would
  * only have waited. 1 if the link is full. */
-static int pump(struct tunnel_trunk *trunk)
+static int pump(struct tunnel_link *link)
 {
     for (;;) {
-        int code = tunnel_trunk_settle(trunk);
+        int code = tunnel_link_hand_over(link);
 
         if (code == 0) {
-            code = write_link(trunk);
+            code = write_link(link);
         }
-        if (code != 0 || !trunk->dirty) {
+        if (code != 0 || !link->dirty) {
             return code;
         }
-        trunk->dirty = false;
-        code = poise_dedup_peer_flush(trunk->peer);
+        link->dirty = false;
+        code = poise_dedup_peer_flush(link->peer);
         if (code < 0) {
             return code;
         }
@@ -479,28 +487,28 @@ static int pump(struct tunnel_trunk *trunk)
 }
 
 /* Bytes of the link: the greeting, then the wire. */
-static int take_bytes(struct tunnel_trunk *trunk, const unsigned char *data,
+static int take_bytes(struct tunnel_link *link, const unsigned char *data,
                       size_t len)
 {
-    for (; len > 0 && trunk->heard < sizeof trunk->greeting; len--) {
-        if (*data++ != trunk->greeting[trunk->heard++]) {
+    for (; len > 0 && link->heard < sizeof link->greeting; len--) {
+        if (*data++ != link->greeting[link->heard++]) {
             return poise_error_set(
-                EPROTO, "understand the other end", trunk->name,
-                trunk->heard > sizeof magic - 1
+                EPROTO, "understand the other end", link->name,
+                link->heard > sizeof magic - 1
                     ? "it is of another version"
                     : "it is no tunnel, or its keys are others");
         }
     }
-    return len > 0 ? poise_dedup_peer_feed(trunk->peer, data, len) : 0;
+    return len > 0 ? poise_dedup_peer_feed(link->peer, data, len) : 0;
 }
 
-static int read_link(struct tunnel_trunk *trunk)
+static int read_link(struct tunnel_link *link)
 {
     size_t total = 0;
 
-    trunk->more = false;
+    link->more = false;
     while (total < TURN_BYTES) {
-        ssize_t got = link_read(trunk);
+        ssize_t got = socket_read(link);
         int code;
 
         if (got == -EAGAIN) {
@@ -509,28 +517,28 @@ static int read_link(struct tunnel_trunk *trunk)
         if (got <= 0) {
             return got < 0 ? (int)got
                            : poise_error_set(ECONNRESET, "go on with",
-                                             trunk->name, "it is gone");
+                                             link->name, "it is gone");
         }
         total += (size_t)got;
-        trunk->in_bytes += (uint64_t)got;
-        code = take_bytes(trunk, trunk->tunnel->buffer, (size_t)got);
+        link->in_bytes += (uint64_t)got;
+        code = take_bytes(link, link->tunnel->buffer, (size_t)got);
         if (code < 0) {
             return code;
         }
     }
-    trunk->more = true;
+    link->more = true;
     return 0;
 }
 
 /* ---- connections -------------------------------------------------------- */
 
 /* Whoever sent least of late goes first. */
-static struct tunnel_conn *pick(struct tunnel_trunk *trunk)
+static struct tunnel_conn *pick(struct tunnel_link *link)
 {
     struct tunnel_conn *best = NULL;
 
     for (uint32_t i = 1; i < TUNNEL_STREAMS; i++) {
-        struct tunnel_conn *conn = trunk->conns[i];
+        struct tunnel_conn *conn = link->conns[i];
         if (conn && conn->can_read && conn->fd >= 0 && !conn->connecting &&
             !conn->sent_end && conn->credit > 0 &&
             (!best || conn->recent < best->recent)) {
@@ -540,56 +548,56 @@ static struct tunnel_conn *pick(struct tunnel_trunk *trunk)
     return best;
 }
 
-static void decay(struct tunnel_trunk *trunk)
+static void decay(struct tunnel_link *link)
 {
-    uint64_t now = trunk->tunnel->now_ns;
+    uint64_t now = link->tunnel->now_ns;
 
-    if (now - trunk->decayed_ns < DECAY_NS) {
+    if (now - link->decayed_ns < DECAY_NS) {
         return;
     }
-    trunk->decayed_ns = now;
+    link->decayed_ns = now;
     for (uint32_t i = 1; i < TUNNEL_STREAMS; i++) {
-        if (trunk->conns[i]) {
-            trunk->conns[i]->recent /= 2;
+        if (link->conns[i]) {
+            link->conns[i]->recent /= 2;
         }
     }
 }
 
 /* From connections to the link while it takes it. */
-static int carry(struct tunnel_trunk *trunk)
+static int carry(struct tunnel_link *link)
 {
     size_t total = 0;
-    int code = pump(trunk);
+    int code = pump(link);
 
-    decay(trunk);
-    while (code == 0 && total < TURN_BYTES && tunnel_trunk_has_room(trunk)) {
-        struct tunnel_conn *conn = pick(trunk);
+    decay(link);
+    while (code == 0 && total < TURN_BYTES && tunnel_link_has_room(link)) {
+        struct tunnel_conn *conn = pick(link);
 
         if (!conn) {
             return 0;
         }
-        total += trunk->chunk;
-        code = tunnel_conn_read(conn, trunk->chunk);
+        total += link->chunk;
+        code = tunnel_conn_read(conn, link->chunk);
         if (code == 0) {
-            code = pump(trunk);
+            code = pump(link);
         }
-        if (code == 0 && trunk->chunk < CHUNK_MOST) {
-            trunk->chunk *= 2;
-        } else if (code == 1 && trunk->chunk > CHUNK_LEAST &&
-                   trunk->chunk > trunk->busy) {
-            trunk->chunk /= 2;
+        if (code == 0 && link->chunk < CHUNK_MOST) {
+            link->chunk *= 2;
+        } else if (code == 1 && link->chunk > CHUNK_LEAST &&
+                   link->chunk > link->busy) {
+            link->chunk /= 2;
         }
     }
     return code < 0 ? code : 0;
 }
 
 /* Hand on what came, and let go what is over. */
-static int serve(struct tunnel_trunk *trunk)
+static int serve(struct tunnel_link *link)
 {
-    uint64_t now = trunk->tunnel->now_ns;
+    uint64_t now = link->tunnel->now_ns;
 
     for (uint32_t i = 1; i < TUNNEL_STREAMS; i++) {
-        struct tunnel_conn *conn = trunk->conns[i];
+        struct tunnel_conn *conn = link->conns[i];
         uint64_t due;
         int code;
 
@@ -613,96 +621,96 @@ static int serve(struct tunnel_trunk *trunk)
 
 /* ---- a turn ------------------------------------------------------------- */
 
-static int run(struct tunnel_trunk *trunk)
+static int run(struct tunnel_link *link)
 {
     struct poise_dedup_peer_options options = {
-        .store = trunk->tunnel->store,
-        .level = trunk->tunnel->options.level,
+        .store = link->tunnel->store,
+        .level = link->tunnel->options.level,
         .deliver = deliver,
         .ended = ended,
-        .arg = trunk,
+        .arg = link,
     };
-    int code = poise_dedup_peer_create(&options, &trunk->peer);
+    int code = poise_dedup_peer_create(&options, &link->peer);
 
-    trunk->state = TUNNEL_RUNNING;
+    link->state = TUNNEL_RUNNING;
     /* Ciphers may have taken in more than they needed. */
-    trunk->more = true;
+    link->more = true;
     return code < 0
                ? code
-               : tunnel_trunk_say(trunk, TUNNEL_LIMITS, TUNNEL_WINDOW, 0, NULL);
+               : tunnel_link_send(link, TUNNEL_LIMITS, TUNNEL_WINDOW, 0, NULL);
 }
 
-static int finish_connecting(struct tunnel_trunk *trunk)
+static int finish_connecting(struct tunnel_link *link)
 {
-    int code = tunnel_connected(trunk->fd);
+    int code = tunnel_connected(link->fd);
 
     if (code == 0) {
-        return start_shaking(trunk);
+        return start_shaking(link);
     }
-    close(trunk->fd);
-    trunk->fd = -1;
-    poise_error_set(-code, "connect to", trunk->name, NULL);
-    return trunk->tried < trunk->tunnel->via.count ? start_connecting(trunk)
-                                                   : code;
+    close(link->fd);
+    link->fd = -1;
+    poise_error_set(-code, "connect to", link->name, NULL);
+    return link->tried < link->tunnel->via.count ? start_connecting(link)
+                                                 : code;
 }
 
 /* What comes before the wire: 1 if it is there. */
-static int prepare(struct tunnel_trunk *trunk)
+static int prepare(struct tunnel_link *link)
 {
     int code = 0;
 
-    if (trunk->state == TUNNEL_CONNECTING && trunk->can_write) {
-        code = finish_connecting(trunk);
+    if (link->state == TUNNEL_CONNECTING && link->can_write) {
+        code = finish_connecting(link);
     }
-    if (code == 0 && trunk->state == TUNNEL_SHAKING) {
-        code = trunk->tls ? tunnel_tls_shake(trunk->tls) : 1;
+    if (code == 0 && link->state == TUNNEL_SHAKING) {
+        code = link->tls ? tunnel_tls_shake(link->tls) : 1;
         if (code == 1) {
-            code = run(trunk);
+            code = run(link);
         }
     }
-    if (code == 0 && trunk->deadline_ns > 0 &&
-        trunk->tunnel->now_ns > trunk->deadline_ns) {
-        return poise_error_set(ETIMEDOUT, "meet", trunk->name,
+    if (code == 0 && link->deadline_ns > 0 &&
+        link->tunnel->now_ns > link->deadline_ns) {
+        return poise_error_set(ETIMEDOUT, "meet", link->name,
                                "it says nothing");
     }
-    return code < 0 ? code : trunk->state == TUNNEL_RUNNING;
+    return code < 0 ? code : link->state == TUNNEL_RUNNING;
 }
 
-int tunnel_trunk_turn(struct tunnel_trunk *trunk)
+int tunnel_link_turn(struct tunnel_link *link)
 {
-    int code = prepare(trunk);
+    int code = prepare(link);
 
     if (code <= 0) {
         return code;
     }
-    code = trunk->can_read || trunk->more ? read_link(trunk) : 0;
+    code = link->can_read || link->more ? read_link(link) : 0;
     if (code == 0) {
-        code = serve(trunk);
+        code = serve(link);
     }
-    return code < 0 ? code : carry(trunk);
+    return code < 0 ? code : carry(link);
 }
 
-short tunnel_trunk_events(const struct tunnel_trunk *trunk)
+short tunnel_link_events(const struct tunnel_link *link)
 {
     const void *data;
-    bool wants_write = trunk->tls && tunnel_tls_wants_write(trunk->tls);
+    bool wants_write = link->tls && tunnel_tls_wants_write(link->tls);
 
-    if (trunk->state == TUNNEL_CONNECTING) {
+    if (link->state == TUNNEL_CONNECTING) {
         return POLLOUT;
     }
-    if (trunk->peer && (trunk->greeted < sizeof trunk->greeting ||
-                        poise_dedup_peer_output(trunk->peer, &data) > 0)) {
+    if (link->peer && (link->greeted < sizeof link->greeting ||
+                       poise_dedup_peer_output(link->peer, &data) > 0)) {
         wants_write = true;
     }
     return (short)(POLLIN | (wants_write ? POLLOUT : 0));
 }
 
-uint64_t tunnel_trunk_due(const struct tunnel_trunk *trunk)
+uint64_t tunnel_link_due(const struct tunnel_link *link)
 {
-    uint64_t due = trunk->more ? 1 : trunk->deadline_ns;
+    uint64_t due = link->more ? 1 : link->deadline_ns;
 
     for (uint32_t i = 1; i < TUNNEL_STREAMS; i++) {
-        uint64_t at = trunk->conns[i] ? tunnel_conn_due(trunk->conns[i]) : 0;
+        uint64_t at = link->conns[i] ? tunnel_conn_due(link->conns[i]) : 0;
         if (at > 0 && (due == 0 || at < due)) {
             due = at;
         }
@@ -710,12 +718,12 @@ uint64_t tunnel_trunk_due(const struct tunnel_trunk *trunk)
     return due;
 }
 
-void tunnel_trunk_bytes(const struct tunnel_trunk *trunk, uint64_t *out,
-                        uint64_t *in)
+void tunnel_link_bytes(const struct tunnel_link *link, uint64_t *out,
+                       uint64_t *in)
 {
-    *out = trunk->out_bytes;
-    *in = trunk->in_bytes;
-    if (trunk->tls) {
-        tunnel_tls_bytes(trunk->tls, out, in);
+    *out = link->out_bytes;
+    *in = link->in_bytes;
+    if (link->tls) {
+        tunnel_tls_bytes(link->tls, out, in);
     }
 }

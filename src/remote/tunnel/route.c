@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* "[HOST:PORT=]NAME[,OPTION...]" */
-static int parse(const char *text, struct tunnel_way *out)
+static int parse(const char *text, struct tunnel_route *out)
 {
     const char *equals = strchr(text, '='), *comma = strchr(text, ',');
     struct poise_buf copy = {0}, target = {0};
@@ -36,70 +36,72 @@ static int parse(const char *text, struct tunnel_way *out)
     return code;
 }
 
-int tunnel_ways_create(struct tunnel *tunnel)
+int tunnel_routes_create(struct tunnel *tunnel)
 {
     const struct poise_remote_tunnel_options *options = &tunnel->options;
     int code = 0;
 
-    tunnel->usual.method = poise_dedup_method_find("gear");
+    tunnel->default_route.method = poise_dedup_method_find("gear");
     if (options->segmenter_count == 0) {
         return 0;
     }
-    tunnel->ways = poise_alloc(options->segmenter_count, sizeof *tunnel->ways);
-    if (!tunnel->ways) {
+    tunnel->routes =
+        poise_alloc(options->segmenter_count, sizeof *tunnel->routes);
+    if (!tunnel->routes) {
         return -ENOMEM;
     }
     for (size_t i = 0; i < options->segmenter_count && code == 0; i++) {
-        code =
-            parse(options->segmenters[i], &tunnel->ways[tunnel->way_count++]);
+        code = parse(options->segmenters[i],
+                     &tunnel->routes[tunnel->route_count++]);
     }
     return code;
 }
 
-void tunnel_ways_free(struct tunnel *tunnel)
+void tunnel_routes_free(struct tunnel *tunnel)
 {
-    for (size_t i = 0; i < tunnel->way_count; i++) {
-        free(tunnel->ways[i].target);
-        poise_buf_free(&tunnel->ways[i].sample);
+    for (size_t i = 0; i < tunnel->route_count; i++) {
+        free(tunnel->routes[i].target);
+        poise_buf_free(&tunnel->routes[i].sample);
     }
-    free(tunnel->ways);
+    free(tunnel->routes);
 }
 
-struct tunnel_way *tunnel_way_of(struct tunnel *tunnel, const char *target,
-                                 size_t len)
+struct tunnel_route *tunnel_route_of(struct tunnel *tunnel, const char *target,
+                                     size_t len)
 {
-    struct tunnel_way *found = &tunnel->usual;
+    struct tunnel_route *found = &tunnel->default_route;
 
-    for (size_t i = 0; i < tunnel->way_count; i++) {
-        struct tunnel_way *way = &tunnel->ways[i];
-        if (!way->target) {
-            found = way;
-        } else if (strlen(way->target) == len &&
-                   memcmp(way->target, target, len) == 0) {
-            return way;
+    for (size_t i = 0; i < tunnel->route_count; i++) {
+        struct tunnel_route *route = &tunnel->routes[i];
+        if (!route->target) {
+            found = route;
+        } else if (strlen(route->target) == len &&
+                   memcmp(route->target, target, len) == 0) {
+            return route;
         }
     }
     return found;
 }
 
-int tunnel_way_sample(struct tunnel_way *way, const void *data, size_t len)
+int tunnel_route_sample(struct tunnel_route *route, const void *data,
+                        size_t len)
 {
     struct poise_dedup_choice choice;
     int code;
 
-    if (!way->samples) {
+    if (!route->samples) {
         return 0;
     }
-    code = poise_buf_append(&way->sample, data, len);
-    if (code == 0 && way->sample.len >= POISE_DEDUP_SAMPLE) {
+    code = poise_buf_append(&route->sample, data, len);
+    if (code == 0 && route->sample.len >= POISE_DEDUP_SAMPLE) {
         /* The cache has the sample itself by now, as gear cut it. */
-        code = poise_dedup_choose(NULL, way->sample.data, way->sample.len,
-                                  &way->cut, &choice);
+        code = poise_dedup_choose(NULL, route->sample.data, route->sample.len,
+                                  &route->cut, &choice);
         if (code == 0) {
-            way->method = choice.method;
-            way->cut = choice.cut;
-            way->samples = false;
-            poise_buf_free(&way->sample);
+            route->method = choice.method;
+            route->cut = choice.cut;
+            route->samples = false;
+            poise_buf_free(&route->sample);
         }
     }
     return code;

@@ -22,7 +22,7 @@ enum {
     LINE_MOST = 512,
 };
 
-/* ---- words -------------------------------------------------------------- */
+/* ---- what users are shown ----------------------------------------------- */
 
 void tunnel_problem(const struct tunnel *tunnel)
 {
@@ -31,16 +31,16 @@ void tunnel_problem(const struct tunnel *tunnel)
     }
 }
 
-void tunnel_tell(const struct tunnel *tunnel, const char *fmt, ...)
+void tunnel_log(const struct tunnel *tunnel, const char *fmt, ...)
 {
     char line[LINE_MOST];
     va_list args;
 
-    if (tunnel->options.tell) {
+    if (tunnel->options.log) {
         va_start(args, fmt);
         vsnprintf(line, sizeof line, fmt, args);
         va_end(args);
-        tunnel->options.tell(line, tunnel->options.arg);
+        tunnel->options.log(line, tunnel->options.arg);
     }
 }
 
@@ -66,16 +66,16 @@ static void add_peer(struct poise_dedup_peer_stats *sum,
 }
 
 /* What went through a link. */
-static void add_trunk(struct poise_remote_tunnel_stats *stats,
-                      const struct tunnel_trunk *trunk)
+static void add_link(struct poise_remote_tunnel_stats *stats,
+                     const struct tunnel_link *link)
 {
     uint64_t out, in;
 
-    tunnel_trunk_bytes(trunk, &out, &in);
+    tunnel_link_bytes(link, &out, &in);
     stats->link_out_bytes += out;
     stats->link_in_bytes += in;
-    if (trunk->peer) {
-        add_peer(&stats->peer, trunk->peer);
+    if (link->peer) {
+        add_peer(&stats->peer, link->peer);
     }
 }
 
@@ -89,10 +89,10 @@ struct poise_remote_tunnel_stats tunnel_stats(const struct tunnel *tunnel)
     stats.cache_containers = info.containers;
     stats.cache_finds = info.finds;
     stats.cache_hits = info.hits;
-    for (struct tunnel_trunk *at = tunnel->trunks; at; at = at->next) {
+    for (struct tunnel_link *at = tunnel->links; at; at = at->next) {
         stats.links += at->window > 0;
         stats.connections += at->count;
-        add_trunk(&stats, at);
+        add_link(&stats, at);
     }
     return stats;
 }
@@ -111,7 +111,7 @@ static int check_open(const struct tunnel_target *target,
 }
 
 /* Where the other end is now. */
-static int resolve_up(struct tunnel *tunnel)
+static int resolve_via(struct tunnel *tunnel)
 {
     int code;
 
@@ -121,7 +121,7 @@ static int resolve_up(struct tunnel *tunnel)
                     : check_open(&tunnel->via, tunnel->via_keys, "connect to");
 }
 
-static int add_listener(struct tunnel *tunnel, enum tunnel_door door,
+static int add_listener(struct tunnel *tunnel, enum tunnel_listener_kind kind,
                         const struct tunnel_name *name,
                         const struct tunnel_keys *keys, char *target)
 {
@@ -146,10 +146,10 @@ static int add_listener(struct tunnel *tunnel, enum tunnel_door door,
         free(target);
     } else {
         *made = (struct tunnel_listener){
-            .door = door, .fd = code, .slot = -1, .target = target};
+            .kind = kind, .fd = code, .slot = -1, .target = target};
         tunnel->listener_count++;
-        tunnel_tell(tunnel, words[door], poise_buf_str(&where),
-                    target ? target : "", "");
+        tunnel_log(tunnel, words[kind], poise_buf_str(&where),
+                   target ? target : "", "");
     }
     poise_buf_free(&where);
     return code < 0 ? code : 0;
@@ -174,13 +174,13 @@ static int open_forward(struct tunnel *tunnel, const char *text)
                         to.data);
 }
 
-static int open_other(struct tunnel *tunnel, enum tunnel_door door,
+static int open_other(struct tunnel *tunnel, enum tunnel_listener_kind kind,
                       const char *text, const struct tunnel_keys *keys)
 {
     struct tunnel_name name;
     int code = tunnel_name_parse(text, &name);
 
-    return code < 0 ? code : add_listener(tunnel, door, &name, keys, NULL);
+    return code < 0 ? code : add_listener(tunnel, kind, &name, keys, NULL);
 }
 
 static int resolve_allowed(struct tunnel *tunnel)
@@ -230,7 +230,7 @@ static int open_all(struct tunnel *tunnel)
 {
     const struct poise_remote_tunnel_options *options = &tunnel->options;
     struct remote_cache cache = {.folder = options->cache,
-                                 .usual = "tunnel",
+                                 .default_name = "tunnel",
                                  .bytes = options->cache_bytes,
                                  .bits = options->cache_bits};
     int code = resolve_allowed(tunnel);
@@ -244,7 +244,7 @@ static int open_all(struct tunnel *tunnel)
                         : tunnel_name_parse(options->via, &tunnel->via_name);
         if (code == 0 && !tunnel->via_keys) {
             /* Wrong for good, unlike a name that is not known now. */
-            code = resolve_up(tunnel);
+            code = resolve_via(tunnel);
         }
     }
     if (code == 0) {
@@ -255,7 +255,7 @@ static int open_all(struct tunnel *tunnel)
         }
     }
     if (code == 0 && options->metrics) {
-        code = open_other(tunnel, TUNNEL_SHOWS, options->metrics, NULL);
+        code = open_other(tunnel, TUNNEL_METRICS, options->metrics, NULL);
     }
     if (code == 0 && options->serve) {
         code = open_other(tunnel, TUNNEL_SERVES, options->serve,
@@ -287,7 +287,8 @@ int tunnel_create(const struct poise_remote_tunnel_options *options,
     made->buffer = poise_alloc(TUNNEL_BUFFER, 1);
     made->listeners =
         poise_alloc(options->forward_count + 2, sizeof *made->listeners);
-    code = made->buffer && made->listeners ? tunnel_ways_create(made) : -ENOMEM;
+    code =
+        made->buffer && made->listeners ? tunnel_routes_create(made) : -ENOMEM;
     code = code < 0 ? code : open_all(made);
     if (code < 0) {
         tunnel_destroy(made);
@@ -299,10 +300,10 @@ int tunnel_create(const struct poise_remote_tunnel_options *options,
 
 void tunnel_destroy(struct tunnel *tunnel)
 {
-    while (tunnel->trunks) {
-        struct tunnel_trunk *next = tunnel->trunks->next;
-        tunnel_trunk_destroy(tunnel->trunks);
-        tunnel->trunks = next;
+    while (tunnel->links) {
+        struct tunnel_link *next = tunnel->links->next;
+        tunnel_link_destroy(tunnel->links);
+        tunnel->links = next;
     }
     while (tunnel->pages) {
         struct tunnel_page *next = tunnel->pages->next;
@@ -322,7 +323,7 @@ void tunnel_destroy(struct tunnel *tunnel)
     if (tunnel->store) {
         poise_dedup_store_close(tunnel->store);
     }
-    tunnel_ways_free(tunnel);
+    tunnel_routes_free(tunnel);
     free(tunnel->allowed);
     free(tunnel->listeners);
     free(tunnel->buffer);
@@ -332,29 +333,29 @@ void tunnel_destroy(struct tunnel *tunnel)
 
 /* ---- the link that this end makes --------------------------------------- */
 
-static int connect_up(struct tunnel *tunnel)
+static int connect_via(struct tunnel *tunnel)
 {
-    struct tunnel_trunk *made;
-    int code = resolve_up(tunnel);
+    struct tunnel_link *made;
+    int code = resolve_via(tunnel);
 
     if (code == 0) {
-        code = tunnel_trunk_create(tunnel, -1, &made);
+        code = tunnel_link_create(tunnel, -1, &made);
     }
     if (code == 0) {
-        made->next = tunnel->trunks;
-        tunnel->trunks = tunnel->up = made;
+        made->next = tunnel->links;
+        tunnel->links = tunnel->via_link = made;
     }
     return code;
 }
 
-/* Nobody is kept waiting for a link that is not there. */
+/* Connections do not wait for a link that is not there. */
 static void turn_away(const struct tunnel *tunnel)
 {
     for (size_t i = 0; i < tunnel->listener_count; i++) {
         const struct tunnel_listener *listener = &tunnel->listeners[i];
         int fd = 0;
 
-        while (listener->door == TUNNEL_FORWARDS && fd >= 0) {
+        while (listener->kind == TUNNEL_FORWARDS && fd >= 0) {
             fd = tunnel_accept(listener->fd);
             if (fd >= 0) {
                 tunnel_close_hard(fd);
@@ -363,9 +364,9 @@ static void turn_away(const struct tunnel *tunnel)
     }
 }
 
-/* The link is lost, or could not be made: try again later. The reason is told
- * once until it is there again. */
-static void lose_up(struct tunnel *tunnel)
+/* The link is lost, or could not be made: try again later. The reason is
+ * reported once until it is there again. */
+static void lose_via_link(struct tunnel *tunnel)
 {
     uint64_t twice = 2 * tunnel->backoff_ns;
     uint64_t most = BACKOFF_MOST_MS * UINT64_C(1000000);
@@ -376,7 +377,7 @@ static void lose_up(struct tunnel *tunnel)
     }
     tunnel->backoff_ns = twice < most ? twice : most;
     tunnel->retry_ns = tunnel->now_ns + tunnel->backoff_ns;
-    tunnel->up = NULL;
+    tunnel->via_link = NULL;
     turn_away(tunnel);
 }
 
@@ -405,11 +406,11 @@ static bool may_accept(const struct tunnel *tunnel,
                        const struct tunnel_listener *listener)
 {
     return listener->pause_ns <= tunnel->now_ns &&
-           (listener->door != TUNNEL_FORWARDS ||
-            (tunnel->up && tunnel_trunk_has_stream(tunnel->up)));
+           (listener->kind != TUNNEL_FORWARDS ||
+            (tunnel->via_link && tunnel_link_has_stream(tunnel->via_link)));
 }
 
-/* Ask everybody; the moment when something is to be done anyway. */
+/* Ask all of them; the time when something is to be done anyway. */
 static uint64_t collect(struct tunnel *tunnel)
 {
     uint64_t due = UINT64_MAX;
@@ -420,15 +421,15 @@ static uint64_t collect(struct tunnel *tunnel)
         want(tunnel, at->fd, may_accept(tunnel, at) ? POLLIN : 0, &at->slot);
         sooner(&due, at->pause_ns > tunnel->now_ns ? at->pause_ns : 0);
     }
-    for (struct tunnel_trunk *at = tunnel->trunks; at; at = at->next) {
-        want(tunnel, at->fd, tunnel_trunk_events(at), &at->slot);
-        sooner(&due, tunnel_trunk_due(at));
+    for (struct tunnel_link *at = tunnel->links; at; at = at->next) {
+        want(tunnel, at->fd, tunnel_link_events(at), &at->slot);
+        sooner(&due, tunnel_link_due(at));
         for (uint32_t i = 1; i < TUNNEL_STREAMS; i++) {
             struct tunnel_conn *conn = at->conns[i];
             if (conn) {
                 want(tunnel, conn->fd, tunnel_conn_events(conn), &conn->slot);
                 /* It begins. */
-                sooner(&due, conn->fresh ? 1 : 0);
+                sooner(&due, conn->is_new ? 1 : 0);
             }
         }
     }
@@ -436,7 +437,7 @@ static uint64_t collect(struct tunnel *tunnel)
         want(tunnel, at->fd, at->out.len > 0 ? POLLOUT : POLLIN, &at->slot);
         sooner(&due, at->deadline_ns);
     }
-    if (tunnel->options.via && !tunnel->up) {
+    if (tunnel->options.via && !tunnel->via_link) {
         sooner(&due, tunnel->retry_ns);
     }
     return due;
@@ -459,7 +460,7 @@ static void spread(struct tunnel *tunnel)
         struct tunnel_listener *at = &tunnel->listeners[i];
         at->can_read = found(tunnel, at->slot, &asked) != 0;
     }
-    for (struct tunnel_trunk *at = tunnel->trunks; at; at = at->next) {
+    for (struct tunnel_link *at = tunnel->links; at; at = at->next) {
         short is = found(tunnel, at->slot, &asked);
         at->can_read = is & (POLLIN | POLLHUP | POLLERR);
         at->can_write = is != 0 && (asked & POLLOUT);
@@ -513,36 +514,36 @@ static int await(struct tunnel *tunnel, uint64_t most_ns)
 
 /* ---- a turn ------------------------------------------------------------- */
 
-static unsigned count_trunks(const struct tunnel *tunnel)
+static unsigned count_links(const struct tunnel *tunnel)
 {
     unsigned count = 0;
 
-    for (const struct tunnel_trunk *at = tunnel->trunks; at; at = at->next) {
+    for (const struct tunnel_link *at = tunnel->links; at; at = at->next) {
         count++;
     }
     return count;
 }
 
-/* One who knocked at a door: takes `fd` if it succeeds. */
+/* Somebody connected: takes `fd` if it succeeds. */
 static int let_in(struct tunnel *tunnel, const struct tunnel_listener *listener,
                   int fd)
 {
-    struct tunnel_trunk *trunk;
+    struct tunnel_link *link;
     int code;
 
-    switch (listener->door) {
+    switch (listener->kind) {
     case TUNNEL_FORWARDS:
-        return tunnel_trunk_open(tunnel->up, fd, listener->target);
-    case TUNNEL_SHOWS:
+        return tunnel_link_open(tunnel->via_link, fd, listener->target);
+    case TUNNEL_METRICS:
         return tunnel_page_create(tunnel, fd);
     default:
-        if (count_trunks(tunnel) >= TUNNEL_TRUNKS) {
+        if (count_links(tunnel) >= TUNNEL_LINKS) {
             return poise_error_set(EUSERS, "serve one more link", NULL, NULL);
         }
-        code = tunnel_trunk_create(tunnel, fd, &trunk);
+        code = tunnel_link_create(tunnel, fd, &link);
         if (code == 0) {
-            trunk->next = tunnel->trunks;
-            tunnel->trunks = trunk;
+            link->next = tunnel->links;
+            tunnel->links = link;
         }
         return code;
     }
@@ -571,17 +572,17 @@ static void answer(struct tunnel *tunnel, struct tunnel_listener *listener)
 /* Links that are lost go, and their connections with them. */
 static void sweep(struct tunnel *tunnel)
 {
-    for (struct tunnel_trunk **at = &tunnel->trunks; *at;) {
-        struct tunnel_trunk *trunk = *at;
+    for (struct tunnel_link **at = &tunnel->links; *at;) {
+        struct tunnel_link *link = *at;
 
-        if (!trunk->lost) {
-            at = &trunk->next;
+        if (!link->lost) {
+            at = &link->next;
             continue;
         }
-        *at = trunk->next;
-        add_trunk(&tunnel->stats, trunk);
-        tunnel->stats.links_lost += trunk->window > 0;
-        tunnel_trunk_destroy(trunk);
+        *at = link->next;
+        add_link(&tunnel->stats, link);
+        tunnel->stats.links_lost += link->window > 0;
+        tunnel_link_destroy(link);
     }
     for (struct tunnel_page **at = &tunnel->pages; *at;) {
         struct tunnel_page *page = *at;
@@ -598,9 +599,9 @@ static void sweep(struct tunnel *tunnel)
 /* What is new in the cache is to outlive this process. */
 static void save(struct tunnel *tunnel)
 {
-    if (tunnel->stirred &&
+    if (tunnel->cache_changed &&
         tunnel->now_ns - tunnel->saved_ns > SAVE_S * SECOND_NS) {
-        tunnel->stirred = false;
+        tunnel->cache_changed = false;
         tunnel->saved_ns = tunnel->now_ns;
         if (poise_dedup_store_flush(tunnel->store) < 0) {
             tunnel_problem(tunnel);
@@ -608,17 +609,17 @@ static void save(struct tunnel *tunnel)
     }
 }
 
-static void turn_trunk(struct tunnel *tunnel, struct tunnel_trunk *trunk)
+static void turn_link(struct tunnel *tunnel, struct tunnel_link *link)
 {
-    int code = trunk->lost ? -ENOMEM : tunnel_trunk_turn(trunk);
+    int code = link->lost ? -ENOMEM : tunnel_link_turn(link);
 
-    tunnel->stirred |= trunk->count > 0;
+    tunnel->cache_changed |= link->count > 0;
     if (code == 0) {
         return;
     }
-    trunk->lost = true;
-    if (trunk == tunnel->up) {
-        lose_up(tunnel);
+    link->lost = true;
+    if (link == tunnel->via_link) {
+        lose_via_link(tunnel);
     } else {
         tunnel_problem(tunnel);
     }
@@ -631,17 +632,17 @@ int tunnel_turn(struct tunnel *tunnel, uint64_t most_ns)
     if (code < 0) {
         return code;
     }
-    if (tunnel->options.via && !tunnel->up &&
-        tunnel->retry_ns <= tunnel->now_ns && connect_up(tunnel) < 0) {
-        lose_up(tunnel);
+    if (tunnel->options.via && !tunnel->via_link &&
+        tunnel->retry_ns <= tunnel->now_ns && connect_via(tunnel) < 0) {
+        lose_via_link(tunnel);
     }
     for (size_t i = 0; i < tunnel->listener_count; i++) {
         if (tunnel->listeners[i].can_read) {
             answer(tunnel, &tunnel->listeners[i]);
         }
     }
-    for (struct tunnel_trunk *at = tunnel->trunks; at; at = at->next) {
-        turn_trunk(tunnel, at);
+    for (struct tunnel_link *at = tunnel->links; at; at = at->next) {
+        turn_link(tunnel, at);
     }
     for (struct tunnel_page *at = tunnel->pages; at; at = at->next) {
         tunnel_page_turn(tunnel, at);

@@ -25,11 +25,11 @@ static void check(bool holds)
 struct scene {
     struct tunnel tunnel;
     struct tunnel_target target; /* it has no address: nothing is connected */
-    struct tunnel_trunk *trunk;
+    struct tunnel_link *link;
     struct poise_dedup_store *store; /* of who speaks */
     struct poise_dedup_peer *speaker;
-    int link, user; /* the other sides of the link, and of a connection */
-    uint64_t talked, told;
+    int link_fd, user; /* the other sides of the link, and of a connection */
+    uint64_t control_at, told;
 };
 
 static int deliver(uint32_t stream, const struct poise_dedup_piece *piece,
@@ -76,9 +76,9 @@ static void open_scene(struct scene *scene, bool opens)
     tunnel->allowed = &scene->target;
     tunnel->allowed_count = 1;
     make_pair(fds);
-    scene->link = fds[0];
-    check(tunnel_trunk_create(tunnel, fds[1], &scene->trunk) == 0);
-    scene->trunk->opens = opens;
+    scene->link_fd = fds[0];
+    check(tunnel_link_create(tunnel, fds[1], &scene->link) == 0);
+    scene->link->opens = opens;
     scene->user = -1;
     scene->store = peer.store = open_store();
     check(poise_dedup_peer_create(&peer, &scene->speaker) == 0);
@@ -86,12 +86,12 @@ static void open_scene(struct scene *scene, bool opens)
 
 static void close_scene(struct scene *scene)
 {
-    tunnel_trunk_destroy(scene->trunk);
+    tunnel_link_destroy(scene->link);
     poise_dedup_peer_destroy(scene->speaker);
     poise_dedup_store_close(scene->store);
     poise_dedup_store_close(scene->tunnel.store);
     free(scene->tunnel.buffer);
-    close(scene->link);
+    close(scene->link_fd);
     if (scene->user >= 0) {
         close(scene->user);
     }
@@ -100,18 +100,18 @@ static void close_scene(struct scene *scene)
 /* A turn of the end; false when it gave up. */
 static bool turn(struct scene *scene)
 {
-    struct tunnel_trunk *trunk = scene->trunk;
+    struct tunnel_link *link = scene->link;
     int code;
 
-    trunk->can_read = trunk->can_write = true;
+    link->can_read = link->can_write = true;
     for (uint32_t i = 1; i < TUNNEL_STREAMS; i++) {
-        if (trunk->conns[i]) {
-            trunk->conns[i]->can_read = trunk->conns[i]->can_write = true;
+        if (link->conns[i]) {
+            link->conns[i]->can_read = link->conns[i]->can_write = true;
         }
     }
     scene->tunnel.now_ns += 2000000;
-    code = tunnel_trunk_turn(trunk);
-    check(trunk->exposed <= TUNNEL_BUDGET + TUNNEL_STREAMS * TUNNEL_WINDOW);
+    code = tunnel_link_turn(link);
+    check(link->exposed <= TUNNEL_BUDGET + TUNNEL_STREAMS * TUNNEL_WINDOW);
     return code >= 0;
 }
 
@@ -121,7 +121,7 @@ static void hear(struct scene *scene, size_t *greeting)
     static unsigned char part[1 << 16]; /* what it holds is not wanted */
     ssize_t got;
 
-    while ((got = recv(scene->link, part, sizeof part, 0)) > 0) {
+    while ((got = recv(scene->link_fd, part, sizeof part, 0)) > 0) {
         size_t skip = 16 - *greeting;
         skip = skip < (size_t)got ? skip : (size_t)got;
         *greeting += skip;
@@ -145,7 +145,7 @@ static bool carry(struct scene *scene, size_t *greeting)
 
     check(poise_dedup_peer_flush(scene->speaker) == 0);
     while ((len = poise_dedup_peer_output(scene->speaker, &data)) > 0) {
-        ssize_t done = send(scene->link, data, len, MSG_NOSIGNAL);
+        ssize_t done = send(scene->link_fd, data, len, MSG_NOSIGNAL);
         if (done > 0) {
             poise_dedup_peer_took(scene->speaker, (size_t)done);
         }
@@ -167,10 +167,10 @@ static void put(struct scene *scene, uint32_t stream, const uint8_t *data,
         .len = len,
         .place = {.width = (uint32_t)len, .height = 1}};
 
-    if (stream == TUNNEL_TALK) {
+    if (stream == TUNNEL_CONTROL) {
         piece.kind = POISE_DEDUP_LITERAL;
-        piece.place.x = scene->talked;
-        scene->talked += len;
+        piece.place.x = scene->control_at;
+        scene->control_at += len;
     }
     check(poise_dedup_peer_send_piece(scene->speaker, stream, &piece) == 0);
 }
@@ -180,10 +180,10 @@ static void open_user(struct scene *scene)
 {
     int fds[2];
 
-    if (scene->user < 0 && tunnel_trunk_has_stream(scene->trunk)) {
+    if (scene->user < 0 && tunnel_link_has_stream(scene->link)) {
         make_pair(fds);
         scene->user = fds[0];
-        check(tunnel_trunk_open(scene->trunk, fds[1], "here:1") == 0);
+        check(tunnel_link_open(scene->link, fds[1], "here:1") == 0);
     }
 }
 
@@ -208,9 +208,9 @@ static size_t say(struct scene *scene, const uint8_t *data, size_t len)
         message[0] = (uint8_t)part;
         message[1] = 0;
         memcpy(message + 2, data + 2, part);
-        put(scene, TUNNEL_TALK, message, part + 2);
+        put(scene, TUNNEL_CONTROL, message, part + 2);
     } else if (part > 0) {
-        put(scene, what == 3 ? TUNNEL_TALK : stream, data + 2, part);
+        put(scene, what == 3 ? TUNNEL_CONTROL : stream, data + 2, part);
     }
     return part + (len > 1 ? 2 : 1);
 }
@@ -227,7 +227,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     }
     open_scene(&scene, data[0] & 1);
     poise_put_u64(hello + 8, TUNNEL_VERSION);
-    check(send(scene.link, hello, sizeof hello, MSG_NOSIGNAL) == 16);
+    check(send(scene.link_fd, hello, sizeof hello, MSG_NOSIGNAL) == 16);
     /* Nothing can be said before both said hello. */
     goes = turn(&scene);
     check(goes);

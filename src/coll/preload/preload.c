@@ -16,247 +16,18 @@
  * made conditional (rules.c); POISE_COLL_RECORD, where to write what rules
  * could be made of (record.c).
  */
+#include "communicator.h"
 #include "rules.h"
 #include "types.h"
 
 #include <poise/comm.h>
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#if defined(OPEN_MPI)
-#define FLAVOUR "ompi"
-#else
-#define FLAVOUR "mpich"
-#endif
-
-#define MOST_BYTES ((uint64_t)64 << 10)
-
-enum entry {
-    BARRIER,
-    BCAST,
-    ALLREDUCE,
-    REDUCE,
-    GATHER,
-    SCATTER,
-    ALLGATHER,
-    ALLTOALL,
-    ENTRIES
-};
-enum reason { BY_TREE, INTER, LONG, TYPE, OTHER, REASONS };
-
-static const char *const entry_names[ENTRIES] = {
-    "Barrier", "Bcast",   "Allreduce", "Reduce",
-    "Gather",  "Scatter", "Allgather", "Alltoall(v)"};
-static const char *const reason_names[REASONS] = {
-    "tree", "intercommunicator", "too long", "type or operation", "other"};
-
-/* What a communicator has got; in order of making, which is the same on all of
- * its ranks with respect to others that they share. */
-struct state {
-    struct state *next;
-    MPI_Comm comm;
-    struct poise_world *world; /* NULL: the library serves it */
-    struct poise_coll *coll;
-    struct poise_coll_if *cond; /* NULL: nothing is conditional here */
-};
-
-/* A preload has no handle to keep these in: it is the program's only MPI. */
-static struct {
-    pthread_mutex_t lock;
-    struct state *states; /* under lock */
-    bool knows_most;
-    uint64_t most_bytes;               /* 0: not said */
-    uint64_t counts[ENTRIES][REASONS]; /* __atomic access */
-} preload = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-/* Above 0 while Poise itself calls MPI. */
-static __thread int inside;
 __thread const void *preload_site;
-
-/* ---- communicators ------------------------------------------------------ */
-
-static void read_limit(void)
-{
-    const char *text = getenv("POISE_COLL_MAX");
-    if (text && *text) {
-        poise_parse_bytes(text, &preload.most_bytes);
-    }
-    preload.knows_most = true;
-}
-
-static bool has_sites(const struct poise_world *world)
-{
-    int size = poise_world_size(world);
-    for (int rank = 1; rank < size; rank++) {
-        if (poise_world_seat(world, rank).site != 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Where there are rules and several sites. All ranks have the same of both, or
- * the handle is not made. */
-static int make_condition(struct state *state)
-{
-    const struct poise_coll_condition none = {
-        .type = POISE_DOUBLE, .op = POISE_OP_SUM, .test = POISE_TEST_NONE};
-    int code = poise_world_agree(state->world, rules_read());
-    uint64_t rules[2] = {rules_exist(), rules_exist()};
-    if (code == 0) {
-        code = poise_world_reduce(state->world, POISE_MIN, rules, 1);
-    }
-    if (code == 0) {
-        code = poise_world_reduce(state->world, POISE_MAX, rules + 1, 1);
-    }
-    if (code == 0 && rules[0] != rules[1]) {
-        code = poise_error_set(EPROTO, "use rules", NULL,
-                               "not all ranks have some");
-    }
-    if (code == 0 && rules[0] > 0 && has_sites(state->world)) {
-        code = poise_coll_if_create(state->world, &none, &state->cond);
-    }
-    return code;
-}
-
-static void make_state(struct state *state)
-{
-    int inter = 0, size = 0;
-    PMPI_Comm_test_inter(state->comm, &inter);
-    PMPI_Comm_size(state->comm, &size);
-    if (inter || size == 1) {
-        return;
-    }
-    if (poise_world_adopt(FLAVOUR, &state->comm, sizeof state->comm,
-                          &state->world) < 0) {
-        return;
-    }
-    if (poise_coll_create(state->world, NULL, &state->coll) < 0) {
-        poise_world_destroy(state->world);
-        state->world = NULL;
-        return;
-    }
-    if (make_condition(state) < 0) {
-        /* To go on without what was asked for would only look right. */
-        const struct poise_error *error = poise_error_last();
-        dprintf(2, "poise: cannot %s %s: %s\n", error->doing, error->what,
-                error->why);
-        poise_file_drain_output();
-        PMPI_Abort(state->comm, 1);
-    }
-}
-
-static struct state *find_state(MPI_Comm comm)
-{
-    pthread_mutex_lock(&preload.lock);
-    struct state *state = preload.states;
-    while (state && state->comm != comm) {
-        state = state->next;
-    }
-    pthread_mutex_unlock(&preload.lock);
-    return state;
-}
-
-/* The trees of a communicator, made at first sight. Collective then. */
-static struct state *state_of(MPI_Comm comm)
-{
-    struct state *state = find_state(comm);
-    if (state) {
-        return state;
-    }
-    state = calloc(1, sizeof *state);
-    if (!state) {
-        return NULL;
-    }
-    state->comm = comm;
-    inside++;
-    make_state(state);
-    inside--;
-    pthread_mutex_lock(&preload.lock);
-    if (!preload.knows_most) {
-        read_limit();
-    }
-    struct state **link = &preload.states;
-    while (*link) {
-        link = &(*link)->next;
-    }
-    *link = state;
-    pthread_mutex_unlock(&preload.lock);
-    return state;
-}
-
-static void free_state(struct state *state)
-{
-    inside++;
-    poise_coll_if_destroy(state->cond);
-    poise_coll_destroy(state->coll);
-    poise_world_destroy(state->world);
-    inside--;
-    free(state);
-}
-
-static void forget(MPI_Comm comm)
-{
-    pthread_mutex_lock(&preload.lock);
-    struct state **link = &preload.states, *state;
-    while (*link && (*link)->comm != comm) {
-        link = &(*link)->next;
-    }
-    state = *link;
-    if (state) {
-        *link = state->next;
-    }
-    pthread_mutex_unlock(&preload.lock);
-    if (state) {
-        free_state(state);
-    }
-}
-
-static void count(enum entry entry, enum reason reason)
-{
-    __atomic_fetch_add(&preload.counts[entry][reason], 1, __ATOMIC_RELAXED);
-}
-
-/* The trees to use for `bytes` from each rank, or NULL: the library's turn. */
-static struct poise_coll *trees(enum entry entry, MPI_Comm comm, uint64_t bytes)
-{
-    if (inside || comm == MPI_COMM_NULL) {
-        return NULL;
-    }
-    struct state *state = state_of(comm);
-    if (!state || !state->coll) {
-        int inter = 0;
-        PMPI_Comm_test_inter(comm, &inter);
-        count(entry, inter ? INTER : OTHER);
-        return NULL;
-    }
-    uint64_t most = preload.most_bytes                  ? preload.most_bytes
-                    : poise_coll_is_direct(state->coll) ? UINT64_MAX - 1
-                                                        : MOST_BYTES;
-    if (bytes > most) {
-        count(entry, LONG);
-        return NULL;
-    }
-    return state->coll;
-}
-
-/* What a call over trees returns to the program. */
-static int result(enum entry entry, MPI_Comm comm, int code)
-{
-    inside--;
-    if (code == 0) {
-        count(entry, BY_TREE);
-        return MPI_SUCCESS;
-    }
-    const struct poise_error *error = poise_error_last();
-    dprintf(2, "poise: cannot %s: %s\n", error->doing, error->why);
-    PMPI_Comm_call_errhandler(comm, MPI_ERR_OTHER);
-    return MPI_ERR_OTHER;
-}
 
 /* ---- types and operations ----------------------------------------------- */
 
@@ -270,8 +41,8 @@ static bool can_combine(enum entry entry, MPI_Datatype type, MPI_Op op,
         (!real || *o <= POISE_OP_MAX)) {
         return true;
     }
-    if (!inside) {
-        count(entry, TYPE);
+    if (!preload_inside) {
+        preload_count(entry, TYPE);
     }
     return false;
 }
@@ -360,22 +131,23 @@ static int size_of(MPI_Comm comm)
 
 EXPORT int MPI_Barrier(MPI_Comm comm)
 {
-    struct poise_coll *coll = trees(BARRIER, comm, 0);
+    struct poise_coll *coll = preload_trees(BARRIER, comm, 0);
     if (!coll) {
         return PMPI_Barrier(comm);
     }
-    inside++;
-    return result(BARRIER, comm, poise_coll_barrier(coll));
+    preload_inside++;
+    return preload_result(BARRIER, comm, poise_coll_barrier(coll));
 }
 
 EXPORT int MPI_Bcast(void *buffer, int number, MPI_Datatype type, int root,
                      MPI_Comm comm)
 {
-    struct poise_coll *coll = trees(BCAST, comm, bytes_of(number, type));
+    struct poise_coll *coll =
+        preload_trees(BCAST, comm, bytes_of(number, type));
     if (!coll) {
         return PMPI_Bcast(buffer, number, type, root, comm);
     }
-    inside++;
+    preload_inside++;
     struct plain plain;
     bool mine = rank_in(comm) == root;
     int code = plain_make(&plain, buffer, number, type);
@@ -389,7 +161,7 @@ EXPORT int MPI_Bcast(void *buffer, int number, MPI_Datatype type, int root,
         code = plain_unpack(&plain, buffer, number, type, comm);
     }
     free(plain.packed);
-    return result(BCAST, comm, code);
+    return preload_result(BCAST, comm, code);
 }
 
 /* An allreduce over trees, or what a rule says. */
@@ -398,8 +170,9 @@ static int combine_all(struct poise_coll *coll, const void *site,
                        enum poise_coll_type type, enum poise_coll_op op,
                        MPI_Comm comm)
 {
-    struct state *state =
-        rules_exist() && rules_fit(number, type, op) ? find_state(comm) : NULL;
+    struct state *state = rules_exist() && rules_fit(number, type, op)
+                              ? preload_find(comm)
+                              : NULL;
     if (state && state->cond) {
         return rules_allreduce(state->cond, site, type, op, in, out);
     }
@@ -414,20 +187,21 @@ static int allreduce(const void *site, const void *in, void *out, int number,
     char given[8];
     struct poise_coll *coll = NULL;
     bool combines = can_combine(ALLREDUCE, type, op, &t, &o);
-    bool records =
-        !inside && combines && record_wanted() && rules_fit(number, t, o);
+    bool records = !preload_inside && combines && record_wanted() &&
+                   rules_fit(number, t, o);
     int code;
     if (records) {
         memcpy(given, in == MPI_IN_PLACE ? out : in, sizeof given);
     }
     if (combines) {
-        coll = trees(ALLREDUCE, comm, bytes_of(number, type));
+        coll = preload_trees(ALLREDUCE, comm, bytes_of(number, type));
     }
     if (coll) {
-        inside++;
-        code = result(ALLREDUCE, comm,
-                      combine_all(coll, site, in == MPI_IN_PLACE ? out : in,
-                                  out, number, t, o, comm));
+        preload_inside++;
+        code = preload_result(ALLREDUCE, comm,
+                              combine_all(coll, site,
+                                          in == MPI_IN_PLACE ? out : in, out,
+                                          number, t, o, comm));
     } else {
         code = PMPI_Allreduce(in, out, number, type, op, comm);
     }
@@ -453,15 +227,16 @@ EXPORT int MPI_Reduce(const void *in, void *out, int number, MPI_Datatype type,
     enum poise_coll_op o;
     struct poise_coll *coll = NULL;
     if (can_combine(REDUCE, type, op, &t, &o)) {
-        coll = trees(REDUCE, comm, bytes_of(number, type));
+        coll = preload_trees(REDUCE, comm, bytes_of(number, type));
     }
     if (!coll) {
         return PMPI_Reduce(in, out, number, type, op, root, comm);
     }
-    inside++;
-    return result(REDUCE, comm,
-                  poise_coll_reduce(coll, root, in == MPI_IN_PLACE ? out : in,
-                                    out, (size_t)number, t, o));
+    preload_inside++;
+    return preload_result(REDUCE, comm,
+                          poise_coll_reduce(coll, root,
+                                            in == MPI_IN_PLACE ? out : in, out,
+                                            (size_t)number, t, o));
 }
 
 /* Where item `i` of `number` elements lies in a buffer of many. */
@@ -484,19 +259,19 @@ EXPORT int MPI_Gather(const void *in, int in_number, MPI_Datatype in_type,
                       void *out, int out_number, MPI_Datatype out_type,
                       int root, MPI_Comm comm)
 {
-    int rank = inside ? -1 : rank_in(comm);
+    int rank = preload_inside ? -1 : rank_in(comm);
     struct item mine = {in, in_number, in_type};
-    if (!inside && in == MPI_IN_PLACE) {
+    if (!preload_inside && in == MPI_IN_PLACE) {
         mine = (struct item){item_at(out, rank, out_number, out_type),
                              out_number, out_type};
     }
-    uint64_t bytes = inside ? 0 : bytes_of(mine.number, mine.type);
-    struct poise_coll *coll = trees(GATHER, comm, bytes);
+    uint64_t bytes = preload_inside ? 0 : bytes_of(mine.number, mine.type);
+    struct poise_coll *coll = preload_trees(GATHER, comm, bytes);
     if (!coll) {
         return PMPI_Gather(in, in_number, in_type, out, out_number, out_type,
                            root, comm);
     }
-    inside++;
+    preload_inside++;
     struct plain from, to = {0};
     int all = size_of(comm) * (rank == root ? out_number : 0);
     int code = plain_make(&from, (void *)mine.buffer, mine.number, mine.type);
@@ -514,26 +289,26 @@ EXPORT int MPI_Gather(const void *in, int in_number, MPI_Datatype in_type,
     }
     free(from.packed);
     free(to.packed);
-    return result(GATHER, comm, code);
+    return preload_result(GATHER, comm, code);
 }
 
 EXPORT int MPI_Scatter(const void *in, int in_number, MPI_Datatype in_type,
                        void *out, int out_number, MPI_Datatype out_type,
                        int root, MPI_Comm comm)
 {
-    int rank = inside ? -1 : rank_in(comm);
+    int rank = preload_inside ? -1 : rank_in(comm);
     struct item mine = {out, out_number, out_type};
-    if (!inside && out == MPI_IN_PLACE) {
+    if (!preload_inside && out == MPI_IN_PLACE) {
         mine = (struct item){item_at((void *)in, rank, in_number, in_type),
                              in_number, in_type};
     }
-    uint64_t bytes = inside ? 0 : bytes_of(mine.number, mine.type);
-    struct poise_coll *coll = trees(SCATTER, comm, bytes);
+    uint64_t bytes = preload_inside ? 0 : bytes_of(mine.number, mine.type);
+    struct poise_coll *coll = preload_trees(SCATTER, comm, bytes);
     if (!coll) {
         return PMPI_Scatter(in, in_number, in_type, out, out_number, out_type,
                             root, comm);
     }
-    inside++;
+    preload_inside++;
     struct plain from = {0}, to;
     int all = size_of(comm) * (rank == root ? in_number : 0);
     int code = plain_make(&to, (void *)mine.buffer, mine.number, mine.type);
@@ -552,7 +327,7 @@ EXPORT int MPI_Scatter(const void *in, int in_number, MPI_Datatype in_type,
     }
     free(from.packed);
     free(to.packed);
-    return result(SCATTER, comm, code);
+    return preload_result(SCATTER, comm, code);
 }
 
 EXPORT int MPI_Allgather(const void *in, int in_number, MPI_Datatype in_type,
@@ -560,17 +335,17 @@ EXPORT int MPI_Allgather(const void *in, int in_number, MPI_Datatype in_type,
                          MPI_Comm comm)
 {
     struct item mine = {in, in_number, in_type};
-    if (!inside && in == MPI_IN_PLACE) {
+    if (!preload_inside && in == MPI_IN_PLACE) {
         mine = (struct item){item_at(out, rank_in(comm), out_number, out_type),
                              out_number, out_type};
     }
-    uint64_t bytes = inside ? 0 : bytes_of(mine.number, mine.type);
-    struct poise_coll *coll = trees(ALLGATHER, comm, bytes);
+    uint64_t bytes = preload_inside ? 0 : bytes_of(mine.number, mine.type);
+    struct poise_coll *coll = preload_trees(ALLGATHER, comm, bytes);
     if (!coll) {
         return PMPI_Allgather(in, in_number, in_type, out, out_number, out_type,
                               comm);
     }
-    inside++;
+    preload_inside++;
     struct plain from, to = {0};
     int all = size_of(comm) * out_number;
     int code = plain_make(&from, (void *)mine.buffer, mine.number, mine.type);
@@ -588,7 +363,7 @@ EXPORT int MPI_Allgather(const void *in, int in_number, MPI_Datatype in_type,
     }
     free(from.packed);
     free(to.packed);
-    return result(ALLGATHER, comm, code);
+    return preload_result(ALLGATHER, comm, code);
 }
 
 /* ---- from each to each -------------------------------------------------- */
@@ -607,13 +382,13 @@ EXPORT int MPI_Alltoall(const void *in, int in_number, MPI_Datatype in_type,
                         void *out, int out_number, MPI_Datatype out_type,
                         MPI_Comm comm)
 {
-    uint64_t bytes = inside ? 0 : bytes_of(out_number, out_type);
-    struct poise_coll *coll = trees(ALLTOALL, comm, bytes);
+    uint64_t bytes = preload_inside ? 0 : bytes_of(out_number, out_type);
+    struct poise_coll *coll = preload_trees(ALLTOALL, comm, bytes);
     if (!coll) {
         return PMPI_Alltoall(in, in_number, in_type, out, out_number, out_type,
                              comm);
     }
-    inside++;
+    preload_inside++;
     struct plain from = {0}, to = {0};
     bool in_place = in == MPI_IN_PLACE;
     int all = size_of(comm) * out_number;
@@ -640,7 +415,7 @@ EXPORT int MPI_Alltoall(const void *in, int in_number, MPI_Datatype in_type,
     }
     free(from.packed);
     free(to.packed);
-    return result(ALLTOALL, comm, code);
+    return preload_result(ALLTOALL, comm, code);
 }
 
 /* Blocks of elements, and where they lie as plain bytes. */
@@ -722,12 +497,12 @@ EXPORT int MPI_Alltoallv(const void *in, const int *in_numbers,
                          MPI_Datatype out_type, MPI_Comm comm)
 {
     /* Lengths differ between ranks: only the communicator may decide. */
-    struct poise_coll *coll = trees(ALLTOALL, comm, 0);
+    struct poise_coll *coll = preload_trees(ALLTOALL, comm, 0);
     if (!coll) {
         return PMPI_Alltoallv(in, in_numbers, in_places, in_type, out,
                               out_numbers, out_places, out_type, comm);
     }
-    inside++;
+    preload_inside++;
     bool in_place = in == MPI_IN_PLACE;
     struct blocks to = {.numbers = out_numbers,
                         .places = out_places,
@@ -757,64 +532,38 @@ EXPORT int MPI_Alltoallv(const void *in, const int *in_numbers,
     }
     blocks_free(&from);
     blocks_free(&to);
-    return result(ALLTOALL, comm, code);
+    return preload_result(ALLTOALL, comm, code);
 }
 
 /* ---- the end ------------------------------------------------------------ */
 
 EXPORT int MPI_Comm_free(MPI_Comm *comm)
 {
-    if (!inside) {
-        forget(*comm);
+    if (!preload_inside) {
+        preload_forget(*comm);
     }
     return PMPI_Comm_free(comm);
 }
 
 EXPORT int MPI_Comm_disconnect(MPI_Comm *comm)
 {
-    if (!inside) {
-        forget(*comm);
+    if (!preload_inside) {
+        preload_forget(*comm);
     }
     return PMPI_Comm_disconnect(comm);
 }
 
-static void report(void)
-{
-    const char *wanted = getenv("POISE_COLL_REPORT");
-    if (!wanted || !*wanted || strcmp(wanted, "0") == 0 ||
-        rank_in(MPI_COMM_WORLD) != 0) {
-        return;
-    }
-    for (int e = 0; e < ENTRIES; e++) {
-        for (int r = 0; r < REASONS; r++) {
-            unsigned long long calls =
-                __atomic_load_n(&preload.counts[e][r], __ATOMIC_RELAXED);
-            if (calls > 0) {
-                dprintf(2, "poise: %s: %llu calls by the %s%s%s%s\n",
-                        entry_names[e], calls,
-                        r == BY_TREE ? "tree" : "library",
-                        r == BY_TREE ? "" : " (",
-                        r == BY_TREE ? "" : reason_names[r],
-                        r == BY_TREE ? "" : ")");
-            }
-        }
-    }
-    rules_report();
-}
-
 EXPORT int MPI_Finalize(void)
 {
-    while (preload.states) {
-        forget(preload.states->comm);
-    }
-    report();
-    inside++;
+    preload_end();
+    preload_report();
+    preload_inside++;
     if (record_wanted() && record_write() < 0) {
         const struct poise_error *error = poise_error_last();
         dprintf(2, "poise: cannot %s '%s': %s\n", error->doing, error->what,
                 error->why);
     }
     int code = PMPI_Finalize();
-    inside--;
+    preload_inside--;
     return code;
 }

@@ -490,6 +490,60 @@ static void test_copies(void **state)
     poise_buf_free(&run.said);
 }
 
+/* Memory of a rank, wanted by what progress does on its stack while the rank
+ * waits and its context is on disk. */
+static char *late;
+
+static int late_progress(void *arg)
+{
+    (void)arg;
+    if (late != NULL && vrank_self() != NULL) {
+        context_copy(late, "late", 5);
+        late = NULL;
+    }
+    return 0;
+}
+
+static int late_body(struct vrank *rank, void *arg)
+{
+    (void)arg;
+    context_adopt(rank, vrank_number(rank));
+    char *data = wrap_malloc(MIB);
+    CHECK(data != NULL);
+    memset(data, 'x', MIB);
+    late = data + 12345;
+    while (late != NULL) {
+        vrank_yield();
+    }
+    CHECK(strcmp(data + 12345, "late") == 0);
+    CHECK(data[12344] == 'x' && data[12350] == 'x' && data[MIB - 1] == 'x');
+    return 0;
+}
+
+static void test_suspended(void **state)
+{
+    (void)state;
+    static const struct vrank_mpi_ops ops = {.progress = late_progress};
+    const struct context_options options = {.memory_bytes = 64 * MIB,
+                                            .scratch = scratch(),
+                                            .count = 1,
+                                            .threads = 1,
+                                            .always = true};
+    struct vrank_job job = {.count = 1,
+                            .policy = POISE_VRANK_COSCHEDULE,
+                            .stack_bytes = 256 << 10,
+                            .body = late_body,
+                            .mpi = &ops,
+                            .swap = &context_swap_ops};
+    struct vrank_outcome out = {.status = -1};
+    run = (struct run){0};
+    assert_int_equal(context_begin(&options), 0);
+    assert_int_equal(vrank_run_job(&job, &out), 0);
+    context_end();
+    assert_int_equal(run.wrong, 0);
+    assert_int_equal(out.status, 0);
+}
+
 /* ---- what goes wrong ---------------------------------------------------- */
 
 static int body_greedy(int rank, int size)
@@ -584,12 +638,12 @@ static void test_faults(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plan),     cmocka_unit_test(test_exchange),
-        cmocka_unit_test(test_reduce),   cmocka_unit_test(test_gaps),
-        cmocka_unit_test(test_parts),    cmocka_unit_test(test_greedy),
-        cmocka_unit_test(test_mappings), cmocka_unit_test(test_pieces),
-        cmocka_unit_test(test_kept),     cmocka_unit_test(test_copies),
-        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_plan),      cmocka_unit_test(test_exchange),
+        cmocka_unit_test(test_reduce),    cmocka_unit_test(test_gaps),
+        cmocka_unit_test(test_parts),     cmocka_unit_test(test_greedy),
+        cmocka_unit_test(test_mappings),  cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_kept),      cmocka_unit_test(test_copies),
+        cmocka_unit_test(test_suspended), cmocka_unit_test(test_faults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -321,7 +321,9 @@ static void context_give(void *arg, size_t bytes)
 struct context *context_self(void)
 {
     const struct vrank *self = vrank_self();
-    return self != NULL ? self->context : NULL;
+    struct context *context = self != NULL ? self->context : NULL;
+    /* Without the lock: only this worker changes `active`. */
+    return context != NULL && context->active ? context : NULL;
 }
 
 struct context *context_of(const void *ptr)

@@ -85,7 +85,9 @@ struct contexts {
 /* One run in a process, as with the engine. */
 extern struct contexts *contexts;
 
-/* The context of the rank that runs, or NULL; the one in which `ptr` lies. */
+/* The context of the rank that runs, or NULL: also while it is suspended, when
+ * progress is made on its stack and its memory may be gone; the one in which
+ * `ptr` lies. */
 struct context *context_self(void);
 struct context *context_of(const void *ptr);
 /* ---- swap.c -------------------------------------------------------------- */

@@ -16,11 +16,11 @@
  * Who counts. Ranks of one worker never run at the same time, so that each
  * worker counts its own without atomic operations. The last of a worker's
  * members adds one for its worker to `arrived` (`left`, `departed`), with
- * acquire and release: whoever brings it to the number of workers that have
- * members therefore sees what all members wrote before. That one alone runs
- * `once` and sets `ready`, with release; who reads `ready` sees the result.
- * Contributions that lie elsewhere are read in `once`, when all members wait,
- * or in `each` if they are lent, as departing waits for all to leave.
+ * acquire and release: the one that brings it to the number of workers that
+ * have members therefore sees what all members wrote before. That one alone
+ * runs `once` and sets `ready`, with release; who reads `ready` sees the
+ * result. Contributions that lie elsewhere are read in `once`, when all members
+ * wait, or in `each` if they are lent, as departing waits for all to leave.
  *
  * No wake-up is lost. A member looks at `ready` (then `left`) before each time
  * it parks, and vrank_unpark of a rank that does not park yet lets its next
@@ -149,7 +149,7 @@ static struct vcoll_table *table_create(struct poise_mpi_comm *comm)
     int *first_of = poise_alloc((size_t)vrank_processes(), sizeof(int));
 
     if (table == NULL || first_of == NULL) {
-        goto fail;
+        goto free_table;
     }
     table->workers = vrank_workers();
     table->ranks = poise_alloc(members, sizeof(int));
@@ -161,12 +161,12 @@ static struct vcoll_table *table_create(struct poise_mpi_comm *comm)
     if (table->ranks == NULL || table->who == NULL ||
         table->worker_of == NULL || table->lowest == NULL ||
         table->by_worker == NULL || table_fill(table, comm) < 0) {
-        goto fail;
+        goto free_table;
     }
     table_survey(table, comm, first_of);
     free(first_of);
     return table;
-fail:
+free_table:
     free(first_of);
     table_free(table);
     return NULL;

@@ -207,9 +207,9 @@ static int alltoall_each(struct vcoll_local *local, struct vcoll_call *call)
 
 /* ---- where contexts are swapped ---------------------------------------------
  *
- * Of two members whoever comes second moves the data of both: its own buffers
+ * Of two members the second to arrive moves the data of both: its own buffers
  * are in memory, and those of the other, who waits in the call, are where they
- * are. When all have come all is done, and nobody has to be brought back
+ * are. When all have arrived all is done, and nobody has to be brought back
  * before, nor to wait until others have read.
  */
 

@@ -88,7 +88,7 @@ static int io_begin(const struct io *io, MPI_Offset count, MPI_Offset *begin)
     return io_order(file, count, begin);
 }
 
-/* Whoever writes in order must be there, be its arguments right or wrong. */
+/* All that write in order must take part, be their arguments right or wrong. */
 static int io_go(const struct io *io, size_t *done)
 {
     struct poise_mpi_file *file = io->file;

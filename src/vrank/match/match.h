@@ -2,7 +2,7 @@
  * Matching of messages with receives, by MPI's rules: a receive takes the
  * earliest message that fits, a message the earliest receive that fits.
  *
- * Entries are parts of the structures that wait, owned by whoever put them
+ * Entries are parts of the structures that wait, owned by those who put them
  * in. Nothing here allocates but the growing of tables, which may fail
  * without harm; nothing locks: a mailbox is guarded by its owner.
  */

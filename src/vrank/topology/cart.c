@@ -190,7 +190,7 @@ static int cart_sub(struct poise_mpi_comm *comm, struct vrank_topology *grid,
     int code = MPI_ERR_NO_MEM;
 
     if (members == NULL || shape == NULL) {
-        goto out;
+        goto free_arrays;
     }
     count = sub_members(grid, remain, members, periods + grid->ndims);
     while (members[rank] != comm->rank) {
@@ -206,7 +206,7 @@ static int cart_sub(struct poise_mpi_comm *comm, struct vrank_topology *grid,
     if (part != NULL) {
         code = topology_make(comm, members, count, part, call, out);
     }
-out:
+free_arrays:
     free(shape);
     free(members);
     return code;

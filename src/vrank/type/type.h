@@ -6,7 +6,7 @@
  * and end at any byte of the packed data.
  *
  * Predefined types and operations are constants, shared by all ranks. Others
- * belong to the rank that made them, but may be held by whoever copies from or
+ * belong to the rank that made them, but may be held by one that copies from or
  * to that rank: references are counted atomically.
  */
 #ifndef POISE_VRANK_TYPE_H

@@ -68,9 +68,12 @@ int task_deque_reserve(struct task_deque *deque, size_t bytes)
     return deque->cap - deque->tail >= bytes ? 0 : deque_grow(deque, bytes);
 }
 
-int task_deque_push(struct task_deque *deque, const void *data, size_t len,
-                    size_t footprint)
+/* Push a record of two parts. */
+static int deque_push(struct task_deque *deque, const void *front,
+                      size_t front_len, const void *data, size_t data_len,
+                      size_t footprint)
 {
+    size_t len = front_len + data_len;
     if (len > INT32_MAX) {
         return poise_error_set(EMSGSIZE, "add a task", NULL,
                                "%zu bytes are too many", len);
@@ -85,14 +88,38 @@ int task_deque_push(struct task_deque *deque, const void *data, size_t len,
                                                  : (uint32_t)footprint};
     char *at = deque->data + deque->tail;
     memcpy(at, &mark, sizeof mark);
-    if (len > 0) {
-        memcpy(at + sizeof mark, data, len);
+    memcpy(at + sizeof mark, front, front_len);
+    if (data_len > 0) {
+        memcpy(at + sizeof mark + front_len, data, data_len);
     }
     memcpy(at + size - sizeof mark, &mark, sizeof mark);
     deque->tail += size;
     deque->count++;
     deque->held += mark.footprint;
     return 0;
+}
+
+int task_deque_push(struct task_deque *deque, const void *data, size_t len,
+                    size_t footprint)
+{
+    return deque_push(deque, "", 0, data, len, footprint);
+}
+
+int task_message_push(struct task_deque *deque, int rank, const void *data,
+                      size_t len)
+{
+    uint64_t front = (uint64_t)rank;
+    return deque_push(deque, &front, sizeof front, data, len, 0);
+}
+
+struct task_message task_message_of(const struct task_record *record)
+{
+    uint64_t rank;
+    memcpy(&rank, record->data, sizeof rank);
+    return (struct task_message){.rank = (int)rank,
+                                 .data =
+                                     (const char *)record->data + sizeof rank,
+                                 .len = record->len - sizeof rank};
 }
 
 static struct task_record deque_record(const struct task_deque *deque,

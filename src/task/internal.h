@@ -66,6 +66,16 @@ void task_deque_append(struct task_deque *from, struct task_deque *to);
 bool task_deque_next(const struct task_deque *deque, size_t *at,
                      struct task_record *out);
 
+/** A message of a task in a deque: whom it is for or, in the inbox, from. */
+struct task_message {
+    int rank;
+    const void *data;
+    size_t len;
+};
+int task_message_push(struct task_deque *deque, int rank, const void *data,
+                      size_t len);
+struct task_message task_message_of(const struct task_record *record);
+
 /* ---- workers (worker.c) ------------------------------------------------- */
 
 enum task_kind { TASK_NONE, TASK_TASK, TASK_RECEIVE };
@@ -95,7 +105,7 @@ struct poise_worker {
 
     /* The owner's alone. */
     struct task_deque added; /**< since the last commit */
-    struct task_deque sends; /**< the same; a u64 rank, then the bytes */
+    struct task_deque sends; /**< the same: messages */
     struct poise_buf task;   /**< the bytes that run() looks at */
     struct poise_trace_ring *ring;
     struct poise_rng rng;
@@ -164,7 +174,7 @@ ssize_t task_unpack(struct poise_pool *pool, const void *blobs, size_t len,
 /* ---- other ranks (net.c) ------------------------------------------------ */
 
 /** What messages say. Basic ones carry work; termination counts them. */
-enum task_message {
+enum task_message_kind {
     TASK_ASK,      /**< give me tasks; a: request */
     TASK_REFUSE,   /**< none now, you are remembered; a: request */
     TASK_GIVE,     /**< basic; a: request or 0, b: how many; packed tasks */
@@ -300,9 +310,8 @@ struct task_net {
     struct task_token token;
     struct task_stream stream;
     pthread_mutex_t outbox_lock;
-    struct task_deque
-        outbox;          /**< messages: a u64 rank, the bytes; under lock */
-    size_t outbox_count; /**< atomic */
+    struct task_deque outbox; /**< messages, with where to; under lock */
+    size_t outbox_count;      /**< atomic */
     struct task_deque giving; /**< scratch */
     struct poise_buf packed, scratch;
     /** Test hook: true takes the message away (it is sent later by the test
@@ -458,7 +467,7 @@ struct poise_pool {
     pthread_t tuner;
 
     pthread_mutex_t inbox_lock;
-    struct task_deque inbox; /**< a u64 source, then the bytes */
+    struct task_deque inbox; /**< messages, with their sources */
     size_t inbox_count;      /**< atomic */
 
     struct task_spill spill;

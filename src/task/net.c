@@ -121,15 +121,14 @@ void task_outbox_flush(struct poise_pool *pool)
     poise_buf_reset(&net->packed);
     int dest = -1;
     while (task_deque_oldest(&net->outbox, &record)) {
-        struct poise_reader reader = poise_reader_of(record.data, record.len);
-        int to = (int)poise_reader_u64(&reader);
-        if (to != dest && net->packed.len > 0) {
+        struct task_message message = task_message_of(&record);
+        if (message.rank != dest && net->packed.len > 0) {
             task_send(pool, dest, (struct task_head){.kind = TASK_SEND},
                       net->packed.data, net->packed.len);
             poise_buf_reset(&net->packed);
         }
-        dest = to;
-        poise_buf_blob(&net->packed, reader.pos, poise_reader_left(&reader));
+        dest = message.rank;
+        poise_buf_blob(&net->packed, message.data, message.len);
         task_deque_pop_oldest(&net->outbox);
     }
     if (net->packed.error) {

@@ -88,10 +88,9 @@ static void snapshot_undelivered(struct poise_pool *pool,
     size_t at = 0;
     pthread_mutex_lock(&pool->inbox_lock);
     while (task_deque_next(&pool->inbox, &at, &record)) {
-        struct poise_reader reader = poise_reader_of(record.data, record.len);
-        int source = (int)poise_reader_u64(&reader);
-        snapshot_message(part, pool->rank, source, reader.pos,
-                         poise_reader_left(&reader));
+        struct task_message message = task_message_of(&record);
+        snapshot_message(part, pool->rank, message.rank, message.data,
+                         message.len);
     }
     pthread_mutex_unlock(&pool->inbox_lock);
     if (pool->size == 1) {
@@ -100,10 +99,9 @@ static void snapshot_undelivered(struct poise_pool *pool,
     at = 0;
     pthread_mutex_lock(&pool->net.outbox_lock);
     while (task_deque_next(&pool->net.outbox, &at, &record)) {
-        struct poise_reader reader = poise_reader_of(record.data, record.len);
-        int dest = (int)poise_reader_u64(&reader);
-        snapshot_message(part, dest, pool->rank, reader.pos,
-                         poise_reader_left(&reader));
+        struct task_message message = task_message_of(&record);
+        snapshot_message(part, message.rank, pool->rank, message.data,
+                         message.len);
     }
     pthread_mutex_unlock(&pool->net.outbox_lock);
     task_stream_copy(pool, &part->pieces);

@@ -275,20 +275,13 @@ int task_outbox_push(struct poise_pool *pool, int dest, const void *data,
         return task_inbox_push(pool, dest, data, len);
     }
     struct task_net *net = &pool->net;
-    struct poise_buf bytes = {0};
-    poise_buf_u64(&bytes, (uint64_t)dest);
-    int code = poise_buf_append(&bytes, data, len);
-    if (code == 0) {
-        pthread_mutex_lock(&net->outbox_lock);
-        code = task_deque_push(&net->outbox, bytes.data, bytes.len, 0);
-        __atomic_store_n(&net->outbox_count, net->outbox.count,
-                         __ATOMIC_SEQ_CST);
-        pthread_mutex_unlock(&net->outbox_lock);
-        if (__atomic_load_n(&pool->comm_asleep, __ATOMIC_SEQ_CST)) {
-            poise_world_wake(pool->world);
-        }
+    pthread_mutex_lock(&net->outbox_lock);
+    int code = task_message_push(&net->outbox, dest, data, len);
+    __atomic_store_n(&net->outbox_count, net->outbox.count, __ATOMIC_SEQ_CST);
+    pthread_mutex_unlock(&net->outbox_lock);
+    if (code == 0 && __atomic_load_n(&pool->comm_asleep, __ATOMIC_SEQ_CST)) {
+        poise_world_wake(pool->world);
     }
-    poise_buf_free(&bytes);
     return code;
 }
 

@@ -90,17 +90,10 @@ void task_deque_drop(struct poise_pool *pool, struct task_deque *deque)
 int task_inbox_push(struct poise_pool *pool, int source, const void *data,
                     size_t len)
 {
-    struct poise_buf bytes = {0};
-    poise_buf_u64(&bytes, (uint64_t)source);
-    int code = poise_buf_append(&bytes, data, len);
-    if (code == 0) {
-        pthread_mutex_lock(&pool->inbox_lock);
-        code = task_deque_push(&pool->inbox, bytes.data, bytes.len, 0);
-        __atomic_store_n(&pool->inbox_count, pool->inbox.count,
-                         __ATOMIC_SEQ_CST);
-        pthread_mutex_unlock(&pool->inbox_lock);
-    }
-    poise_buf_free(&bytes);
+    pthread_mutex_lock(&pool->inbox_lock);
+    int code = task_message_push(&pool->inbox, source, data, len);
+    __atomic_store_n(&pool->inbox_count, pool->inbox.count, __ATOMIC_SEQ_CST);
+    pthread_mutex_unlock(&pool->inbox_lock);
     return code;
 }
 
@@ -134,10 +127,10 @@ static bool worker_take_message(struct poise_worker *worker)
     pthread_mutex_lock(&worker->lock);
     pthread_mutex_lock(&pool->inbox_lock);
     if (task_deque_oldest(&pool->inbox, &record)) {
-        struct poise_reader reader = poise_reader_of(record.data, record.len);
-        worker->running.source = (int)poise_reader_u64(&reader);
-        code = worker_set_running(worker, TASK_RECEIVE, reader.pos,
-                                  poise_reader_left(&reader));
+        struct task_message message = task_message_of(&record);
+        worker->running.source = message.rank;
+        code =
+            worker_set_running(worker, TASK_RECEIVE, message.data, message.len);
         if (code == 0) {
             task_deque_pop_oldest(&pool->inbox);
             __atomic_store_n(&pool->inbox_count, pool->inbox.count,
@@ -161,10 +154,9 @@ static int worker_publish_sends(struct poise_worker *worker)
     size_t at = 0;
     int code = 0;
     while (code == 0 && task_deque_next(&worker->sends, &at, &record)) {
-        struct poise_reader reader = poise_reader_of(record.data, record.len);
-        int dest = (int)poise_reader_u64(&reader);
-        code = task_outbox_push(worker->pool, dest, reader.pos,
-                                poise_reader_left(&reader));
+        struct task_message message = task_message_of(&record);
+        code = task_outbox_push(worker->pool, message.rank, message.data,
+                                message.len);
     }
     worker->sends.head = worker->sends.tail = worker->sends.count = 0;
     return code;
@@ -637,14 +629,7 @@ int poise_task_send(struct poise_worker *worker, int rank, const void *data,
         return poise_error_set(EINVAL, "send a message", NULL, "no rank %d",
                                rank);
     }
-    struct poise_buf bytes = {0};
-    poise_buf_u64(&bytes, (uint64_t)rank);
-    int code = poise_buf_append(&bytes, data, len);
-    if (code == 0) {
-        code = task_deque_push(&worker->sends, bytes.data, bytes.len, 0);
-    }
-    poise_buf_free(&bytes);
-    return code;
+    return task_message_push(&worker->sends, rank, data, len);
 }
 
 void poise_task_account(struct poise_worker *worker, unsigned category,

@@ -271,7 +271,7 @@ static void measure(size_t count, uint32_t bits, bool knows, bool loose)
     open_end(&run, 1, bits, true);
     settle(&run, 1e17);
     if (loose) {
-        good(poise_dedup_peer_allow_unordered(run.peers[1], 1), "loosen");
+        good(poise_dedup_peer_allow_unordered(run.peers[1], 1), "allow updates out of order");
         put(&run.links[1], run.peers[1], run.now_us);
     }
     settle(&run, 1e17);

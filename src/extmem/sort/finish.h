@@ -1,0 +1,71 @@
+/* Shared by the files of the second pass: finish.c says how it goes. */
+#ifndef POISE_SORT_FINISH_H
+#define POISE_SORT_FINISH_H
+
+#include "internal.h"
+
+/** A bucket, or a piece of one that needs no sorting. */
+struct sort_job {
+    const struct sort_bucket *bucket;
+    enum { JOB_SORT, JOB_COPY, JOB_FILL } what;
+    /* JOB_COPY: these spans of one stream. */
+    unsigned lane;
+    size_t first_span, span_count;
+    uint64_t offset; /* in the output; of unique ones known in their turn */
+    uint64_t bytes;
+};
+
+struct sort_finish {
+    struct sort_run *run;
+    struct sort_job *jobs; /* owned */
+    size_t job_count, job_room;
+    size_t most_spans;
+    uint64_t next; /* __atomic */
+    bool in_turns; /* sizes of the output are known only when sorted */
+    uint64_t turn; /* __atomic */
+    uint64_t turn_offset, items_out, bytes_out; /* of whose turn it is */
+    struct sort_ring *ring; /* NULL: this process writes all */
+    struct poise_event turned;
+};
+
+/** Where the streams of a bucket lie in a buffer. */
+struct sort_segment {
+    char *data;
+    size_t bytes;
+};
+
+/** A job being read into a buffer. */
+struct sort_loading {
+    const struct sort_job *job;
+    size_t number;
+    char *buffer;
+    struct sort_segment *segments;         /* owned, one per lane */
+    struct poise_disk_transfer *transfers; /* owned, one per span */
+    size_t transfer_count;
+};
+
+struct sort_worker {
+    struct sort_finish *finish;
+    struct sort_run *run;
+    char *buffers[4]; /* to read into, sorted, result, being written */
+    struct sort_entry *entries, *spare;
+    struct sort_loading loadings[2];
+    struct extmem_writes writes;
+};
+
+/** Make the jobs of all buckets that are written here (finish_jobs.c). */
+int sort_finish_jobs(struct sort_finish *finish,
+                     const struct sort_buckets *buckets);
+
+/** Where a job's result goes, of which the size is known now. */
+int sort_finish_turn(struct sort_worker *worker,
+                     const struct sort_loading *loading, size_t len,
+                     uint64_t items, uint64_t *offset);
+
+/** Sort what was read and begin to write it: numbers; records or lines; items
+ * that need no sorting (finish_bucket.c). */
+int sort_finish_words(struct sort_worker *worker, struct sort_loading *loading);
+int sort_finish_items(struct sort_worker *worker, struct sort_loading *loading);
+int sort_finish_copy(struct sort_worker *worker, struct sort_loading *loading);
+
+#endif

@@ -1,0 +1,253 @@
+/* A bucket in memory: sorted, made unique, handed to the output. */
+#include "finish.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* ---- numbers ------------------------------------------------------------ */
+
+/* Bytes from the end fill the gaps between segments: the order is of no
+ * concern yet. */
+static void close_gaps(const struct sort_segment *segments, unsigned lanes)
+{
+    unsigned last = lanes - 1;
+    size_t left = segments[last].bytes;
+
+    for (unsigned i = 0; i < last; i++) {
+        char *gap = segments[i].data + segments[i].bytes;
+        size_t missing = (size_t)(segments[i + 1].data - gap);
+
+        while (missing > 0 && i < last) {
+            size_t some = missing < left ? missing : left;
+
+            memcpy(gap, segments[last].data + left - some, some);
+            gap += some;
+            missing -= some;
+            left -= some;
+            if (left == 0) {
+                last--;
+                left = segments[last].bytes;
+            }
+        }
+    }
+}
+
+static size_t keep_first(void *words, size_t count, uint32_t bytes)
+{
+    uint32_t *small = words;
+    uint64_t *large = words;
+    size_t kept = 1;
+
+    for (size_t i = 1; i < count; i++) {
+        if (bytes == 4 && small[i] != small[kept - 1]) {
+            small[kept++] = small[i];
+        } else if (bytes == 8 && large[i] != large[kept - 1]) {
+            large[kept++] = large[i];
+        }
+    }
+    return kept;
+}
+
+static void fill(const struct sort_job *job, uint32_t item_bytes, char *to)
+{
+    uint32_t small = (uint32_t)job->bucket->value;
+    uint32_t *words = (uint32_t *)(void *)to;
+    uint64_t *large = (uint64_t *)(void *)to;
+
+    for (size_t i = 0; i < job->bytes / item_bytes; i++) {
+        if (item_bytes == 4) {
+            words[i] = small;
+        } else {
+            large[i] = job->bucket->value;
+        }
+    }
+}
+
+int sort_finish_words(struct sort_worker *worker, struct sort_loading *loading)
+{
+    const struct sort_job *job = loading->job;
+    struct sort_run *run = worker->run;
+    uint32_t item = run->item_bytes;
+    char *to = worker->buffers[2];
+    size_t count = job->bytes / item;
+    uint64_t offset;
+    int code;
+
+    if (!worker->finish->in_turns) {
+        to += job->offset % EXTMEM_PAGE;
+    }
+    if (job->what == JOB_FILL) {
+        fill(job, item, to);
+    } else {
+        close_gaps(loading->segments, job->bucket->stream_count);
+        if (item == 4) {
+            sort_words_32((uint32_t *)(void *)loading->buffer,
+                          (uint32_t *)(void *)to, count);
+        } else {
+            sort_words_64((uint64_t *)(void *)loading->buffer,
+                          (uint64_t *)(void *)to, count);
+        }
+    }
+    if (worker->finish->in_turns) {
+        count = keep_first(to, count, item);
+    }
+    code = sort_finish_turn(worker, loading, count * item, count, &offset);
+    if (code < 0) {
+        return code;
+    }
+    if (to != worker->buffers[2] + offset % EXTMEM_PAGE) {
+        char *place = worker->buffers[2] + offset % EXTMEM_PAGE;
+
+        memmove(place, to, count * item);
+        to = place;
+    }
+    sort_decode(run->type.kind, to, to, count);
+    return extmem_output_put(run->out, to, count * item, offset,
+                             &worker->writes);
+}
+
+/* ---- records and lines -------------------------------------------------- */
+
+static struct sort_entry entry_of(const struct poise_sort_type *type,
+                                  const unsigned char *base,
+                                  const unsigned char *item, size_t len)
+{
+    struct sort_key key = sort_key_of(type, item, len);
+
+    return (struct sort_entry){.key = key.window,
+                               .at = (uint32_t)(item - base),
+                               .len = key.bytes ? key.len : (uint32_t)len};
+}
+
+/* Entries of all items of a bucket; their number. */
+static size_t make_entries(struct sort_worker *worker,
+                           struct sort_loading *loading)
+{
+    const struct sort_run *run = worker->run;
+    const unsigned char *base = (const unsigned char *)loading->buffer;
+    size_t n = 0;
+
+    for (unsigned lane = 0; lane < loading->job->bucket->stream_count; lane++) {
+        const unsigned char *at =
+            (const unsigned char *)loading->segments[lane].data;
+        const unsigned char *end = at + loading->segments[lane].bytes;
+
+        while (at < end) {
+            size_t len = run->item_bytes, step = len;
+
+            if (run->shape == SORT_TEXT) {
+                const unsigned char *newline =
+                    memchr(at, '\n', (size_t)(end - at));
+
+                len = (size_t)((newline ? newline : end) - at);
+                step = len + 1;
+            }
+            worker->entries[n++] = entry_of(&run->type, base, at, len);
+            at += step;
+        }
+    }
+    return n;
+}
+
+/* Bytes of an item in the output. */
+static size_t item_size(const struct sort_run *run,
+                        const struct sort_entry *entry)
+{
+    return run->shape == SORT_TEXT ? (size_t)entry->len + 1 : run->item_bytes;
+}
+
+/* Drop entries whose key equals their predecessor's; bytes of the rest. */
+static size_t unique_entries(struct sort_worker *worker, const char *base,
+                             size_t *count)
+{
+    const struct sort_run *run = worker->run;
+    struct sort_entry *entries = worker->entries;
+    const unsigned char *items = (const unsigned char *)base;
+    size_t kept = 0, bytes = 0;
+    struct sort_key last = {0};
+
+    for (size_t i = 0; i < *count; i++) {
+        struct sort_key key = sort_key_of(&run->type, items + entries[i].at,
+                                          item_size(run, &entries[i]) -
+                                              (run->shape == SORT_TEXT));
+
+        if (kept == 0 || sort_key_compare(&last, &key) != 0) {
+            bytes += item_size(run, &entries[i]);
+            entries[kept++] = entries[i];
+            last = key;
+        }
+    }
+    *count = kept;
+    return bytes;
+}
+
+static void gather(const struct sort_worker *worker, const char *base, char *to,
+                   size_t count)
+{
+    const struct sort_run *run = worker->run;
+    const struct sort_entry *entries = worker->entries;
+
+    for (size_t i = 0; i < count; i++) {
+        size_t size = item_size(run, &entries[i]);
+
+        if (i + 16 < count) {
+            const char *ahead = base + entries[i + 16].at;
+
+            __builtin_prefetch(ahead);
+            __builtin_prefetch(ahead + 64);
+        }
+        memcpy(to, base + entries[i].at, size);
+        to += size;
+    }
+}
+
+int sort_finish_items(struct sort_worker *worker, struct sort_loading *loading)
+{
+    struct sort_run *run = worker->run;
+    size_t count = make_entries(worker, loading);
+    size_t bytes = loading->job->bytes;
+    uint64_t offset;
+    char *to;
+    int code;
+
+    sort_items(&run->type, (const unsigned char *)loading->buffer,
+               worker->entries, worker->spare, count);
+    if (worker->finish->in_turns) {
+        bytes = unique_entries(worker, loading->buffer, &count);
+    }
+    code = sort_finish_turn(worker, loading, bytes, count, &offset);
+    if (code < 0) {
+        return code;
+    }
+    to = worker->buffers[2] + offset % EXTMEM_PAGE;
+    gather(worker, loading->buffer, to, count);
+    return extmem_output_put(run->out, to, bytes, offset, &worker->writes);
+}
+
+int sort_finish_copy(struct sort_worker *worker, struct sort_loading *loading)
+{
+    struct sort_run *run = worker->run;
+    const char *from = loading->segments[loading->job->lane].data;
+    size_t bytes = loading->job->bytes;
+    uint64_t offset;
+    char *to;
+    int code;
+
+    if (run->options->unique) {
+        const char *newline =
+            run->shape == SORT_TEXT ? memchr(from, '\n', bytes) : NULL;
+
+        if (run->shape == SORT_TEXT && !newline) {
+            return poise_error_set(ENOMEM, "sort", NULL,
+                                   "a line has more than %zu bytes", bytes);
+        }
+        bytes = newline ? (size_t)(newline - from) + 1 : run->item_bytes;
+    }
+    code = sort_finish_turn(worker, loading, bytes, 1, &offset);
+    if (code < 0) {
+        return code;
+    }
+    to = worker->buffers[2] + offset % EXTMEM_PAGE;
+    memcpy(to, from, bytes);
+    return extmem_output_put(run->out, to, bytes, offset, &worker->writes);
+}

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Build and test in every way that counts; close with 'N passed, N failed'.
 
-Each way is a build directory of its own (gcc; address and undefined
-sanitizers; thread sanitizer; clang with the fuzz targets) and the suites that
-make sense in it. Suites: unit, cli, mpi, structure, and soak, which runs only
-when asked for. A test program that says how many tests are inside it (cmocka,
-'N passed, N failed') counts as these, another as one.
+Each way is a build directory of its own and the suites that can find something
+in it. Suites: unit, cli, mpi, structure, and soak, which runs only when asked
+for. A test program that says how many tests are inside it (cmocka, 'N passed,
+N failed') counts as these, another as one.
+
+Many tests wait more than they compute: what is tested next is built meanwhile,
+at a lower priority.
 """
 
 import argparse
@@ -14,6 +16,8 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 
 CMOCKA = re.compile(r"^\[\s+(PASSED|FAILED)\s+\] (\d+) test", re.M)
@@ -24,9 +28,14 @@ PLAIN = re.compile(r"^(\d+) passed, (\d+) failed", re.M)
 ACCOUNT_LINES = 15
 
 
+# Of a time limit that a test has on a machine that does nothing else, so much
+# more for being one of several that run at a time and for sanitizers.
+PATIENCE = 4
+
+
 class Way:
     def __init__(self, name, folder, suites, options=(), env=None, wrapper=(),
-                 without=()):
+                 without=(), soak=False):
         self.name = name
         self.folder = folder
         self.suites = suites
@@ -34,17 +43,31 @@ class Way:
         self.env = env or {}
         self.wrapper = list(wrapper)
         self.without = list(without)
+        self.soak = soak
+        self.built = threading.Event()
+        self.why = []
 
 
-# The thread sanitizer's shadow memory needs addresses that are not spread too
-# far: setarch -R.
+# The address and undefined sanitizers are clang's: it finds what gcc's do and
+# more (an offset to a null pointer), the fuzz targets need them, and so clang's
+# warnings come with one set of objects. The thread sanitizer's shadow memory
+# needs addresses that are not spread too far: setarch -R. What those of soak
+# would find besides is little: the same tests with other code of compilers.
+LIGHT = ["-Doptimization=1"]
+ASAN = ["-Db_sanitize=address,undefined", "-Db_lundef=false"]
+TSAN = ["-Db_sanitize=thread", "-Db_lundef=false"]
+CLANG = {"CC": "clang"}
+FIXED = ["setarch", "-R"]
 WAYS = [
     Way("gcc", "build", ["structure", "unit", "cli", "mpi"]),
-    Way("clang", "build-clang", ["unit"], ["-Dfuzz=true"], {"CC": "clang"}),
-    Way("asan", "build-asan", ["unit", "cli"],
-        ["-Db_sanitize=address,undefined"]),
-    Way("tsan", "build-tsan", ["unit"], ["-Db_sanitize=thread"],
-        wrapper=["setarch", "-R"], without=["serial"]),
+    Way("asan", "build-asan", ["unit", "cli", "fuzz"],
+        ASAN + LIGHT + ["-Dfuzz=true"], CLANG),
+    Way("tsan", "build-tsan", ["unit"], TSAN + LIGHT, wrapper=FIXED,
+        without=["serial"]),
+    Way("clang", "build-clang", ["unit", "cli", "mpi"], env=CLANG, soak=True),
+    Way("gcc-asan", "build-gcc-asan", ["unit", "cli"], ASAN, soak=True),
+    Way("clang-tsan", "build-clang-tsan", ["unit", "cli"], TSAN, CLANG,
+        wrapper=FIXED, soak=True),
 ]
 
 
@@ -52,7 +75,13 @@ def say(text):
     print(text, flush=True)
 
 
-def build(way):
+def slowness():
+    """How much longer than on an idle machine a test may take: by the load of
+    the last minute on each core."""
+    return PATIENCE * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+
+
+def build(way, log=None):
     """Configure and build; an account of the step that failed, if one did."""
     env = dict(os.environ, **way.env)
     options = ["-Dwerror=true"] + way.options
@@ -61,9 +90,30 @@ def build(way):
     else:
         setup = ["meson", "setup", way.folder] + options
     for command in (setup, ["ninja", "-C", way.folder]):
-        if subprocess.run(command, env=env).returncode:
-            return [[f"FAILED: {' '.join(command)}"]]
+        if subprocess.run(["nice"] + command if log else command, env=env,
+                          stdin=subprocess.DEVNULL, stdout=log,
+                          stderr=subprocess.STDOUT).returncode:
+            lines = []
+            if log:
+                log.seek(0)
+                lines = ["    " + line for line in log.read().splitlines()]
+            return [[f"FAILED: {' '.join(command)}", *lines[-60:]]]
     return []
+
+
+def build_all(ways):
+    """Build one after the other; what the first one says is shown."""
+    for number, way in enumerate(ways):
+        try:
+            if number == 0:
+                way.why = build(way)
+            else:
+                with tempfile.TemporaryFile("w+", errors="replace") as log:
+                    way.why = build(way, log)
+        except OSError as error:
+            way.why = [[f"FAILED: {way.folder}: {error}"]]
+        finally:
+            way.built.set()
 
 
 def tests_inside(entry):
@@ -123,10 +173,15 @@ def run_suites(way, soak):
         command += ["--suite", suite]
     for suite in way.without:
         command += ["--no-suite", suite]
+    patience = slowness()
+    env = dict(os.environ, POISE_TEST_SLOWNESS=f"{patience:.1f}")
     if soak:
         command += ["--setup", "soak"]
+    else:
+        command += ["--timeout-multiplier", f"{patience:.1f}"]
     started = time.time() - 1
-    code = subprocess.run(command, stdin=subprocess.DEVNULL).returncode
+    code = subprocess.run(command, stdin=subprocess.DEVNULL,
+                          env=env).returncode
     passed, failed, skipped, accounts = read_log(way, started)
     if code and not failed:
         accounts.append([f"FAILED: {' '.join(command)}"])
@@ -137,7 +192,7 @@ def run_suites(way, soak):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--soak", action="store_true",
-                        help="the long tests too, in the gcc build")
+                        help="the long tests too, and every way of building")
     parser.add_argument("--only", action="append", metavar="NAME",
                         choices=[way.name for way in WAYS],
                         help="only this way of building (repeatable)")
@@ -146,13 +201,15 @@ def main():
     lines = []
     accounts = []
     total_passed = total_failed = 0
-    for way in WAYS:
-        if args.only and way.name not in args.only:
-            continue
+    ways = [way for way in WAYS if
+            (way.name in args.only if args.only else args.soak or not way.soak)]
+    threading.Thread(target=build_all, args=(ways,), daemon=True).start()
+    for way in ways:
         say(f"\n== {way.name}: {way.folder}, suites {', '.join(way.suites)}")
         began = time.monotonic()
         passed = skipped = 0
-        why = build(way)
+        way.built.wait()
+        why = way.why
         failed = len(why)
         if not failed:
             passed, failed, skipped, why = run_suites(

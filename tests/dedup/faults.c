@@ -4,6 +4,7 @@
  * failure is said, nobody waits for ever, and the next transfer completes.
  *
  * POISE_TEST_MINUTES=N goes on for so long, POISE_TEST_SEED=N elsewhere. */
+#include "../slowness.h"
 #include "../temporary.h"
 #include "data.h"
 #include <poise/dedup.h>
@@ -32,7 +33,7 @@ enum {
     OUTPUT_MOST = 1 << 17,
     ROUNDS = 12,
     SAID_BYTES = 500,
-    LIMIT_SECONDS = 300, /* after which an end is taken to hang */
+    LIMIT_SECONDS = 80, /* after which an end is taken to hang */
     /* How an end exits. */
     EXIT_RIGHT = 0,
     EXIT_ERROR = 1,
@@ -256,7 +257,7 @@ static int live(const struct plan *plan, const struct side *sides, int which,
     };
     int code, closed;
 
-    alarm(LIMIT_SECONDS);
+    alarm(slowness_s(LIMIT_SECONDS));
     poise_rng_seed(&end.rng, plan->seed + (uint64_t)which);
     fcntl(fd, F_SETFL, O_NONBLOCK);
     poise_error_clear();

@@ -1,4 +1,5 @@
 /* Room flow: the map dies, or nodes are cut off from it. */
+#include "../slowness.h"
 #include "common.h"
 
 #include "flow/map/internal.h"
@@ -18,7 +19,7 @@
 #include <unistd.h>
 
 #define MS UINT64_C(1000000)
-#define ENDS_AFTER_S 280
+#define ENDS_AFTER_S 70
 
 /** What happens at a version, in the node that computes its block 0: shared by
  * all processes of a test. */
@@ -541,7 +542,7 @@ static void test_awake(void **state)
 static int limit(void **state)
 {
     (void)state;
-    alarm(ENDS_AFTER_S);
+    alarm(slowness_s(ENDS_AFTER_S));
     return 0;
 }
 

@@ -1,4 +1,5 @@
 /* Room flow: several nodes, each a process. */
+#include "../slowness.h"
 #include "common.h"
 
 #include <errno.h>
@@ -13,7 +14,7 @@
 
 #define MS UINT64_C(1000000)
 /** Whatever happens, a test ends: far beyond what a slow machine needs. */
-#define ENDS_AFTER_S 800
+#define ENDS_AFTER_S 200
 
 static const struct {
     enum mix_pattern pattern;
@@ -440,7 +441,7 @@ static void test_fates(void **state)
     assert_true(fate != MAP_FAILED);
     for (uint64_t seed = 1; seed <= runs; seed++) {
         uint64_t lost_ns = 400 * MS;
-        alarm(ENDS_AFTER_S);
+        alarm(slowness_s(ENDS_AFTER_S));
         int code = run_fate(seed, fate, lost_ns);
         while (code == -EPIPE && lost_ns < 40000 * MS) {
             lost_ns *= 10;
@@ -456,7 +457,7 @@ static void test_fates(void **state)
 static int limit(void **state)
 {
     (void)state;
-    alarm(ENDS_AFTER_S);
+    alarm(slowness_s(ENDS_AFTER_S));
     return 0;
 }
 

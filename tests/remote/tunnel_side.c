@@ -1,5 +1,6 @@
 /* See tunnel_side.h. */
 #include "tunnel_side.h"
+#include "../slowness.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -17,8 +18,8 @@ enum { PORTION = 1 << 16, LITTLE = 1000 };
 
 struct side_patience side_patience(void)
 {
-    return (struct side_patience){poise_clock_ns() +
-                                  SIDE_WAIT_S * UINT64_C(1000000000)};
+    return (struct side_patience){poise_clock_ns() + slowness_s(SIDE_WAIT_S) *
+                                                         UINT64_C(1000000000)};
 }
 
 void side_wait(const struct side_patience *patience)

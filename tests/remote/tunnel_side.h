@@ -8,7 +8,7 @@
 
 #include "remote/tunnel/internal.h"
 
-enum { SIDE_CLIENTS = 24, SIDE_WAIT_S = 500 };
+enum { SIDE_CLIENTS = 24, SIDE_WAIT_S = 125 };
 
 /** One who says `len` bytes and hears them again. */
 struct side_client {

@@ -38,7 +38,7 @@ static size_t next_word(const char **text, const char *end, const char **word)
 static void fill(struct poise_buf *out, const char *text, size_t len,
                  size_t indent, size_t column)
 {
-    const char *end = text + len, *word;
+    const char *end = len > 0 ? text + len : text, *word;
     bool first = true;
     size_t n;
 
@@ -267,7 +267,7 @@ static void man_words(struct poise_buf *out, const char *text)
 /* Prose: filled, and every sentence begins a line, as mdoc wants it. */
 static void man_prose(struct poise_buf *out, const char *text, size_t len)
 {
-    const char *end = text + len, *word;
+    const char *end = len > 0 ? text + len : text, *word;
     size_t n, column = 0;
     bool sentence = false; /* the last word ended one */
 

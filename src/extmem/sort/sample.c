@@ -204,7 +204,9 @@ static int sample_append(struct sort_sample *sample,
     for (size_t i = 0; i < count; i++) {
         struct sort_key *key = &larger[sample->count++];
 
-        key->bytes += key->bytes ? base : 0;
+        if (key->bytes) {
+            key->bytes += base;
+        }
     }
     return poise_buf_append(&sample->text, text, text_len);
 }

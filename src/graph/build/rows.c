@@ -195,7 +195,7 @@ static void rows_throw_chunk(void *arg, unsigned thread, uint32_t chunk)
             rows_throw(run, stages, v, u);
         }
     }
-    if (arcs->use_up) {
+    if (arcs->use_up && range.to > range.from) {
         graph_pages_drop(arcs->ends + 2 * range.from,
                          (range.to - range.from) * 8);
     }

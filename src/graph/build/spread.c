@@ -103,7 +103,7 @@ static int spread_fill(struct spread *spread)
             code = spread_put(spread, v, u);
         }
     }
-    if (arcs->use_up) {
+    if (arcs->use_up && to > spread->at) {
         graph_pages_drop(arcs->ends + 2 * spread->at, (to - spread->at) * 8);
     }
     spread->at = to;

@@ -104,8 +104,10 @@ static int text_fill(struct graph_text *text, struct poise_buf *buf)
     poise_buf_reset(buf);
     poise_buf_reserve(buf, carry->len - text->carry_at + TEXT_BLOCK +
                                GRAPH_TEXT_PAD + 1);
-    poise_buf_append(buf, carry->data + text->carry_at,
-                     carry->len - text->carry_at);
+    if (carry->len > text->carry_at) {
+        poise_buf_append(buf, carry->data + text->carry_at,
+                         carry->len - text->carry_at);
+    }
     text->carry_at = 0;
     poise_buf_reset(carry);
     if (buf->error) {
@@ -397,13 +399,13 @@ static int text_part(unsigned thread, void *arg)
  * nearer is found when it is read. */
 static int text_estimate(const struct graph_text *text)
 {
-    const char *at = text->carry.data + text->carry_at;
     uint64_t bytes = text->carry.len - text->carry_at, lines = 0;
     uint64_t total = graph_source_total(text->source);
     if (bytes < TEXT_SAMPLE || total == 0 ||
         graph_source_is_packed(text->source)) {
         return 0;
     }
+    const char *at = text->carry.data + text->carry_at;
     for (uint64_t i = 0; i < bytes; i++) {
         lines += at[i] == '\n';
     }

@@ -88,7 +88,8 @@ int walk_row_encode(struct walk_row_state *state, const struct walk_row *row,
     }
     poise_buf_varint(out, bits);
     poise_buf_varint(out, shared);
-    poise_buf_blob(out, row->name + shared, row->name_len - shared);
+    poise_buf_blob(out, shared > 0 ? row->name + shared : row->name,
+                   row->name_len - shared);
     if (!(bits & ROW_SAME_DIR)) {
         poise_buf_varint(out, zigzag(row->dir - old->dir));
     }

@@ -60,8 +60,7 @@ static int tell(const struct cli_flow *flow,
     int status = CLI_DONE;
     if (flow->verbose) {
         cli_flow_verbose("desync run", stats, &out);
-        poise_file_write(2, out.data, out.len, "standard error");
-        poise_buf_reset(&out);
+        cli_write_verbose(&out);
     }
     if (flow->json) {
         struct poise_json json = poise_json_to(&out, false);

@@ -206,8 +206,7 @@ static int rank(const struct values *values,
     }
     if (values->disk.verbose) {
         print_verbose(&result, begin, &out);
-        poise_file_write(2, out.data, out.len, "standard error");
-        poise_buf_reset(&out);
+        cli_write_verbose(&out);
     }
     if (values->disk.json) {
         print_json(&result, begin, &out);

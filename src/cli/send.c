@@ -4,7 +4,6 @@
 #include <poise/send.h>
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,24 +112,6 @@ const struct poise_command cli_send_command = {
                 "poise send --also b:www --also c:www www/ a:www\tto three\n",
     .exits = "0\tdone\n1\tsome of it failed\n2\twrong use\n",
 };
-
-/* Set by the signal handler, which has no argument. */
-static volatile sig_atomic_t interrupted;
-
-static void on_signal(int number)
-{
-    interrupted = number;
-}
-
-static void catch_signals(void)
-{
-    struct sigaction action = {.sa_handler = on_signal};
-
-    signal(SIGPIPE, SIG_IGN);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGHUP, &action, NULL);
-}
 
 /* ---- words -------------------------------------------------------------- */
 
@@ -266,7 +247,7 @@ static struct poise_remote_options options_of(const struct values *values,
         .problem = show_problem,
         .progress = values->progress ? show_progress : NULL,
         .arg = shown,
-        .stop = &interrupted,
+        .stop = &cli_interrupted,
     };
 }
 
@@ -397,8 +378,9 @@ int cli_send(int argc, char **argv)
     }
     if (values.server) {
         poise_strings_free(&values.also);
-        catch_signals();
-        return poise_remote_serve(STDIN_FILENO, STDOUT_FILENO, &interrupted) < 0
+        cli_catch_signals();
+        return poise_remote_serve(STDIN_FILENO, STDOUT_FILENO,
+                                  &cli_interrupted) < 0
                    ? CLI_PARTLY
                    : CLI_DONE;
     }
@@ -407,7 +389,7 @@ int cli_send(int argc, char **argv)
         cli_say("send", "what, and where to?");
         return CLI_WRONG_USE;
     }
-    catch_signals();
+    cli_catch_signals();
     exit_code = (values.also.count > 0 ? run_several : run)(
         &values, (const char *const *)argv + first, (size_t)(argc - first));
     poise_strings_free(&values.also);

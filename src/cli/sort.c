@@ -247,8 +247,7 @@ static int sort(const struct values *values, struct poise_sort_options *sort,
     }
     if (values->disk.verbose) {
         print_verbose(&result, begin, &out);
-        poise_file_write(2, out.data, out.len, "standard error");
-        poise_buf_reset(&out);
+        cli_write_verbose(&out);
     }
     if (values->disk.json && !values->check) {
         print_json(&result, begin, &out);

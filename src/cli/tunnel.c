@@ -3,7 +3,6 @@
 
 #include <poise/tunnel.h>
 
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -103,24 +102,6 @@ const struct poise_command cli_tunnel_command = {
     .exits = "0\tit was told to end\n1\tit could not begin, or go on\n"
              "2\twrong use\n",
 };
-
-/* Set by the signal handler, which has no argument. */
-static volatile sig_atomic_t told_to_end;
-
-static void on_signal(int number)
-{
-    told_to_end = number;
-}
-
-static void catch_signals(void)
-{
-    struct sigaction action = {.sa_handler = on_signal};
-
-    signal(SIGPIPE, SIG_IGN);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGHUP, &action, NULL);
-}
 
 static void print_line(const char *line, void *arg)
 {
@@ -367,13 +348,13 @@ static int run(const struct values *values, const char *via)
         .page = show,
         .log = values->quiet ? NULL : print_line,
         .problem = tell_problem,
-        .stop = &told_to_end,
+        .stop = &cli_interrupted,
     };
     struct poise_remote_tunnel_stats stats = {0};
     struct poise_buf out = {0};
     int err, code;
 
-    catch_signals();
+    cli_catch_signals();
     err = poise_remote_tunnel(&how, &stats);
     code = err < 0 ? cli_fail("tunnel", err) : CLI_DONE;
     if (err == 0 && values->json) {

@@ -3,11 +3,13 @@
  * stdout, messages to stderr, one line for each error. Only rank 0 prints
  * results.
  */
-#ifndef POISE_CLI_INTERNAL_H
-#define POISE_CLI_INTERNAL_H
+#ifndef POISE_CLI_COMMON_H
+#define POISE_CLI_COMMON_H
 
 #include <poise/core.h>
 #include <poise/report.h>
+
+#include <signal.h>
 
 /** Exit codes, the same on every rank. */
 enum {
@@ -90,12 +92,23 @@ void cli_say_error(const char *name);
 int cli_fail(const char *name, int code);
 /** All of `out` on stdout; CLI_DONE, or the error printed and CLI_PARTLY. */
 int cli_write(const char *name, const struct poise_buf *out);
+/** All of `out` on stderr, for --verbose; empties it. */
+void cli_write_verbose(struct poise_buf *out);
 /** How far something is, in one line on stderr that the next one replaces: a
  * poise_graph_progress. */
 int cli_progress_show(const char *doing, uint64_t done, uint64_t total,
                       void *arg);
 /** Wipe that line, if lines were `shown`. */
 void cli_progress_wipe(bool shown);
+
+/* ---- signals ------------------------------------------------------------ */
+
+/** The signal that asked a command which called cli_catch_signals to end; 0:
+ * none. */
+extern volatile sig_atomic_t cli_interrupted;
+/** From now on SIGINT, SIGTERM and SIGHUP only set cli_interrupted, and writing
+ * into a pipe that nobody reads fails with EPIPE. */
+void cli_catch_signals(void);
 
 /* ---- preloads ----------------------------------------------------------- */
 

@@ -98,6 +98,12 @@ int cli_write(const char *name, const struct poise_buf *out)
     return code < 0 ? cli_fail(name, code) : CLI_DONE;
 }
 
+void cli_write_verbose(struct poise_buf *out)
+{
+    poise_file_write(STDERR_FILENO, out->data, out->len, "standard error");
+    poise_buf_reset(out);
+}
+
 int cli_progress_show(const char *doing, uint64_t done, uint64_t total,
                       void *arg)
 {

@@ -328,6 +328,7 @@ static int launch(int64_t processes, int argc, char **argv)
     for (int i = 0; i < argc; i++) {
         line[4 + i] = i == 0 ? "run" : argv[i];
     }
+    setenv("POISE_HINTED", "1", 1);
     /* More processes than cores are the user's choice. */
     setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);
     execv(launcher.command, (char **)(uintptr_t)line);

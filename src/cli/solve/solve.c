@@ -138,8 +138,7 @@ static int tell(const struct values *values,
     int status = CLI_DONE;
     if (values->flow.verbose) {
         print_verbose(run, &out);
-        poise_file_write(2, out.data, out.len, "standard error");
-        poise_buf_reset(&out);
+        cli_write_verbose(&out);
     }
     if (values->flow.json) {
         print_json(run, &out);

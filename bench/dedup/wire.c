@@ -68,9 +68,9 @@ struct outcome {
 static const unsigned char *look(struct end *end, uint64_t at, size_t len)
 {
     if (at < end->window_at || at + len > end->window_at + end->window_len) {
-        ssize_t got = pread(end->file, end->window, PORTION, (off_t)at);
+        ssize_t received = pread(end->file, end->window, PORTION, (off_t)at);
         end->window_at = at;
-        end->window_len = got > 0 ? (size_t)got : 0;
+        end->window_len = received > 0 ? (size_t)received : 0;
     }
     return len <= end->window_len ? end->window + (at - end->window_at) : NULL;
 }
@@ -111,25 +111,27 @@ static int write_some(struct end *end, int fd)
 /* 1: nothing more comes. */
 static int read_some(struct end *end, int fd, unsigned char *buffer)
 {
-    ssize_t got = read(fd, buffer, PORTION);
+    ssize_t received = read(fd, buffer, PORTION);
 
-    if (got < 0) {
+    if (received < 0) {
         return errno == EAGAIN ? 0 : poise_error_set(errno, "read", NULL, NULL);
     }
-    return got == 0 ? 1 : poise_dedup_peer_feed(end->peer, buffer, (size_t)got);
+    return received == 0
+               ? 1
+               : poise_dedup_peer_feed(end->peer, buffer, (size_t)received);
 }
 
 /* The next portion; 1 when all was sent. */
 static int push(struct end *end, unsigned char *buffer)
 {
-    ssize_t got = read(end->file, buffer, PORTION);
+    ssize_t received = read(end->file, buffer, PORTION);
     int code;
 
-    if (got < 0) {
+    if (received < 0) {
         return poise_error_set(errno, "read", NULL, NULL);
     }
-    if (got > 0) {
-        return poise_dedup_peer_send(end->peer, 0, buffer, (size_t)got);
+    if (received > 0) {
+        return poise_dedup_peer_send(end->peer, 0, buffer, (size_t)received);
     }
     code = poise_dedup_peer_end(end->peer, 0);
     code = code < 0 ? code : poise_dedup_peer_flush(end->peer);

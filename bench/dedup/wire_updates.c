@@ -256,7 +256,7 @@ static void print(const struct run *run, const char *what)
     free(right);
 }
 
-static void measure(size_t count, uint32_t bits, bool knows, bool loose)
+static void measure(size_t count, uint32_t bits, bool knows, bool unordered)
 {
     struct run run = {.count = count};
     struct poise_rng rng;
@@ -270,8 +270,9 @@ static void measure(size_t count, uint32_t bits, bool knows, bool loose)
     open_end(&run, 0, 40, knows);
     open_end(&run, 1, bits, true);
     settle(&run, 1e17);
-    if (loose) {
-        good(poise_dedup_peer_allow_unordered(run.peers[1], 1), "allow updates out of order");
+    if (unordered) {
+        good(poise_dedup_peer_allow_unordered(run.peers[1], 1),
+             "allow updates out of order");
         put(&run.links[1], run.peers[1], run.now_us);
     }
     settle(&run, 1e17);
@@ -282,13 +283,13 @@ static void measure(size_t count, uint32_t bits, bool knows, bool loose)
         send_one(&run, &rng);
     }
     settle(&run, 1e17);
-    if (loose ? poise_dedup_peer_final(run.peers[1], 1) != count
-              : run.drawn != count) {
+    if (unordered ? poise_dedup_peer_final(run.peers[1], 1) != count
+                  : run.drawn != count) {
         die("not all arrived");
     }
     snprintf(what, sizeof what, "%u bits, sender %s, %s", bits,
              knows ? "knows the cache" : "knows nothing",
-             loose ? "as it comes" : "in order");
+             unordered ? "as it comes" : "in order");
     print(&run, what);
     for (int end = 0; end < 2; end++) {
         poise_dedup_peer_destroy(run.peers[end]);

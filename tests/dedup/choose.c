@@ -115,16 +115,16 @@ static void test_cached(void **state)
 struct end {
     struct poise_dedup_store *store;
     struct poise_dedup_peer *peer;
-    struct poise_buf got[2];
+    struct poise_buf received[2];
 };
 
 static int deliver(uint32_t stream, const struct poise_dedup_piece *piece,
                    void *arg)
 {
     struct end *end = arg;
-    struct poise_dedup_joiner joiner = {end->got[stream].len};
+    struct poise_dedup_joiner joiner = {end->received[stream].len};
 
-    return poise_dedup_join(&joiner, piece, &end->got[stream]);
+    return poise_dedup_join(&joiner, piece, &end->received[stream]);
 }
 
 static void open_end(struct end *end, const struct poise_dedup_method *method)
@@ -141,8 +141,8 @@ static void close_end(struct end *end)
 {
     poise_dedup_peer_destroy(end->peer);
     assert_int_equal(poise_dedup_store_close(end->store), 0);
-    poise_buf_free(&end->got[0]);
-    poise_buf_free(&end->got[1]);
+    poise_buf_free(&end->received[0]);
+    poise_buf_free(&end->received[1]);
 }
 
 static void carry(struct end *a, struct end *b)
@@ -172,7 +172,7 @@ static void test_wire(void **state)
     assert_int_equal(poise_dedup_peer_send(a.peer, 0, little, 999), 0);
     assert_int_equal(poise_dedup_peer_flush(a.peer), 0);
     carry(&a, &b);
-    assert_int_equal(b.got[0].len, 999);
+    assert_int_equal(b.received[0].len, 999);
     choice = poise_dedup_peer_choice(a.peer);
     assert_ptr_equal(choice.method, &dedup_gear);
     for (size_t at = 0; at < LEN; at += LEN / 8) {
@@ -188,10 +188,10 @@ static void test_wire(void **state)
     assert_int_equal(poise_dedup_peer_end(a.peer, 1), 0);
     assert_int_equal(poise_dedup_peer_flush(a.peer), 0);
     carry(&a, &b);
-    assert_int_equal(b.got[0].len, 999 + 800);
-    assert_int_equal(b.got[1].len, LEN + 777);
-    assert_memory_equal(b.got[1].data, data, LEN);
-    assert_memory_equal(b.got[1].data + LEN, data, 777);
+    assert_int_equal(b.received[0].len, 999 + 800);
+    assert_int_equal(b.received[1].len, LEN + 777);
+    assert_memory_equal(b.received[1].data, data, LEN);
+    assert_memory_equal(b.received[1].data + LEN, data, 777);
     close_end(&a);
     close_end(&b);
     free(data);

@@ -22,7 +22,7 @@ static bool aside; /* global: whether ends of this test pack in a thread */
 struct end {
     struct poise_dedup_store *store;
     struct poise_dedup_peer *peer;
-    struct poise_buf got[STREAMS];
+    struct poise_buf received[STREAMS];
     unsigned ended[STREAMS];
     struct poise_buf coming;
     size_t arrived; /* of what is coming */
@@ -32,10 +32,10 @@ static inline int deliver(uint32_t stream,
                           const struct poise_dedup_piece *piece, void *arg)
 {
     struct end *end = arg;
-    struct poise_dedup_joiner joiner = {end->got[stream].len};
+    struct poise_dedup_joiner joiner = {end->received[stream].len};
 
     assert_true(stream < STREAMS);
-    return poise_dedup_join(&joiner, piece, &end->got[stream]);
+    return poise_dedup_join(&joiner, piece, &end->received[stream]);
 }
 
 static inline int ended(uint32_t stream, void *arg)
@@ -66,7 +66,7 @@ static inline void disconnect(struct end *end)
     poise_dedup_peer_destroy(end->peer);
     end->peer = NULL;
     for (int i = 0; i < STREAMS; i++) {
-        poise_buf_free(&end->got[i]);
+        poise_buf_free(&end->received[i]);
         end->ended[i] = 0;
     }
     poise_buf_free(&end->coming);
@@ -143,10 +143,10 @@ static inline uint64_t transfer(struct end *a, struct end *b, const void *data,
     assert_int_equal(poise_dedup_peer_flush(a->peer), 0);
     run(a, b, rng);
     assert_int_equal(b->ended[1], 1);
-    assert_int_equal(b->got[1].len, len);
-    assert_memory_equal(b->got[1].data, data, len);
+    assert_int_equal(b->received[1].len, len);
+    assert_memory_equal(b->received[1].data, data, len);
     b->ended[1] = 0;
-    poise_buf_reset(&b->got[1]);
+    poise_buf_reset(&b->received[1]);
     return poise_dedup_peer_stats(a->peer).wire_out +
            poise_dedup_peer_stats(b->peer).wire_out - before;
 }

@@ -183,15 +183,17 @@ static int write_some(struct end *end, int fd)
 static int read_some(struct end *end, int fd)
 {
     char buffer[1 << 14];
-    ssize_t got = read(fd, buffer, sizeof buffer);
+    ssize_t received = read(fd, buffer, sizeof buffer);
 
-    if (got < 0) {
+    if (received < 0) {
         return errno == EAGAIN || errno == EINTR
                    ? 0
                    : poise_error_set(errno, "read from the other end", NULL,
                                      NULL);
     }
-    return got == 0 ? 1 : poise_dedup_peer_feed(end->peer, buffer, (size_t)got);
+    return received == 0
+               ? 1
+               : poise_dedup_peer_feed(end->peer, buffer, (size_t)received);
 }
 
 /* Once all is said and heard, as the other end can be, too. */
@@ -313,7 +315,7 @@ static void carry(struct carrier *carrier, bool slow, struct poise_rng *rng)
 {
     char buffer[1 << 14];
     size_t most = sizeof buffer;
-    ssize_t got;
+    ssize_t received;
 
     if (slow) {
         most = 1 + poise_rng_below(rng, poise_rng_below(rng, 2) ? 20 : 5000);
@@ -324,18 +326,18 @@ static void carry(struct carrier *carrier, bool slow, struct poise_rng *rng)
     if (most > carrier->cut_at - carrier->count) {
         most = (size_t)(carrier->cut_at - carrier->count);
     }
-    got = most > 0 ? read(carrier->from, buffer, most) : 0;
-    if (got <= 0) {
+    received = most > 0 ? read(carrier->from, buffer, most) : 0;
+    if (received <= 0) {
         carrier->over = true;
         shutdown(carrier->to, SHUT_WR);
         return;
     }
-    carrier->count += (uint64_t)got;
+    carrier->count += (uint64_t)received;
     if (carrier->count >= carrier->kill_at) {
         carrier->kill_at = never;
         kill(carrier->speaker, SIGKILL);
     }
-    send_all(carrier->to, buffer, (size_t)got);
+    send_all(carrier->to, buffer, (size_t)received);
 }
 
 /* Both ends' exits. What both have to say at once always fits: an end reads

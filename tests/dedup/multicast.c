@@ -16,7 +16,7 @@ struct far {
     struct poise_dedup_store *store;
     struct poise_dedup_peer *peer; /* there */
     struct poise_dedup_peer *here; /* the member that it is connected to */
-    struct poise_buf got;
+    struct poise_buf received;
     unsigned ended;
 };
 
@@ -30,10 +30,10 @@ static int deliver(uint32_t stream, const struct poise_dedup_piece *piece,
                    void *arg)
 {
     struct far *far = arg;
-    struct poise_dedup_joiner joiner = {far->got.len};
+    struct poise_dedup_joiner joiner = {far->received.len};
 
     assert_int_equal(stream, 1);
-    return poise_dedup_join(&joiner, piece, &far->got);
+    return poise_dedup_join(&joiner, piece, &far->received);
 }
 
 static int ended(uint32_t stream, void *arg)
@@ -92,7 +92,7 @@ static void leave(struct far *far)
     poise_dedup_peer_destroy(far->here);
     poise_dedup_peer_destroy(far->peer);
     far->here = far->peer = NULL;
-    poise_buf_free(&far->got);
+    poise_buf_free(&far->received);
     far->ended = 0;
 }
 
@@ -165,10 +165,10 @@ static void transfer(struct scene *scene, const unsigned char *data, size_t len)
         struct far *far = &scene->far[i];
         if (far->peer) {
             assert_int_equal(far->ended, 1);
-            assert_int_equal(far->got.len, len);
-            assert_memory_equal(far->got.data, data, len);
+            assert_int_equal(far->received.len, len);
+            assert_memory_equal(far->received.data, data, len);
             assert_true(poise_dedup_peer_in_flight(far->here) == 0);
-            poise_buf_reset(&far->got);
+            poise_buf_reset(&far->received);
             far->ended = 0;
         }
     }
@@ -314,8 +314,8 @@ static void test_leaves(void **state)
         assert_true(poise_dedup_peer_in_flight(scene.lead) == 0);
         for (int i = 0; i < MEMBERS; i++) {
             if (scene.far[i].peer) {
-                assert_int_equal(scene.far[i].got.len, LEN);
-                assert_memory_equal(scene.far[i].got.data, data, LEN);
+                assert_int_equal(scene.far[i].received.len, LEN);
+                assert_memory_equal(scene.far[i].received.data, data, LEN);
             }
         }
         disconnect(&scene);

@@ -149,17 +149,17 @@ enum { FAR = 2 };
 struct end {
     struct poise_dedup_store *store;
     struct poise_dedup_peer *peer;
-    struct poise_buf got;
+    struct poise_buf received;
 };
 
 static int deliver(uint32_t stream, const struct poise_dedup_piece *piece,
                    void *arg)
 {
     struct end *end = arg;
-    struct poise_dedup_joiner joiner = {end->got.len};
+    struct poise_dedup_joiner joiner = {end->received.len};
 
     (void)stream;
-    return poise_dedup_join(&joiner, piece, &end->got);
+    return poise_dedup_join(&joiner, piece, &end->received);
 }
 
 static void make_end(struct end *end, struct poise_dedup_peer_options options,
@@ -238,14 +238,14 @@ static void test_wire(void **state)
             assert_int_equal(poise_dedup_peer_flush(near.peer), 0);
             sent += carry_all(&near, &far, &code);
             assert_int_equal(code, 0);
-            assert_int_equal(far.got.len, LEN);
-            assert_memory_equal(far.got.data, plate, LEN);
+            assert_int_equal(far.received.len, LEN);
+            assert_memory_equal(far.received.data, plate, LEN);
             stats = poise_dedup_peer_stats(near.peer);
             if (bits == 40) {
                 assert_true(stats.by_residual > sizeof plate / 8);
                 assert_true(sent < sizeof plate * 3 / 4);
             }
-            poise_buf_free(&far.got);
+            poise_buf_free(&far.received);
             poise_dedup_peer_destroy(near.peer);
             poise_dedup_peer_destroy(far.peer);
         }
@@ -255,7 +255,7 @@ static void test_wire(void **state)
 }
 
 /* Several receivers hear them, too. */
-static void test_chorus(void **state)
+static void test_multicast(void **state)
 {
     static double plate[CELLS]; /* kept off the stack */
     struct poise_dedup_peer_options options = {
@@ -282,9 +282,9 @@ static void test_chorus(void **state)
     for (int i = 0; i < FAR; i++) {
         carry_all(&here[i], &far[i], &code);
         assert_int_equal(code, 0);
-        assert_int_equal(far[i].got.len, sizeof plate);
-        assert_memory_equal(far[i].got.data, plate, sizeof plate);
-        poise_buf_free(&far[i].got);
+        assert_int_equal(far[i].received.len, sizeof plate);
+        assert_memory_equal(far[i].received.data, plate, sizeof plate);
+        poise_buf_free(&far[i].received);
         poise_dedup_peer_destroy(here[i].peer);
         poise_dedup_peer_destroy(far[i].peer);
         poise_dedup_store_close(far[i].store);
@@ -328,7 +328,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_round_trip), cmocka_unit_test(test_smooth),
-        cmocka_unit_test(test_wire),       cmocka_unit_test(test_chorus),
+        cmocka_unit_test(test_wire),       cmocka_unit_test(test_multicast),
         cmocka_unit_test(test_nonsense),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

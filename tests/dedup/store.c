@@ -496,13 +496,13 @@ static bool is_not_third(uint64_t position, const void *arg)
  * the last cell but one, with all that wraps around. */
 static void test_sweep(void **state)
 {
-    enum { COUNT = 1023, TURNS = 40 };
+    enum { COUNT = 1023, ROUNDS = 40 };
     struct dedup_index index;
 
     (void)state;
     assert_int_equal(dedup_index_create(&index, 0), 0);
-    for (uint64_t turn = 0; turn < TURNS; turn++) {
-        size_t kept = 0, count = COUNT * (turn + 1) / TURNS;
+    for (uint64_t turn = 0; turn < ROUNDS; turn++) {
+        size_t kept = 0, count = COUNT * (turn + 1) / ROUNDS;
         for (uint64_t i = 0; i < count; i++) {
             dedup_index_put(&index, turn << 32 | i,
                             (i & 1) << (DEDUP_RANK_SHIFT + 15) | i);

@@ -165,7 +165,7 @@ static void test_superseded(void **state)
     for (int i = 90; i < 100; i++) {
         const struct record *record = &b.records[1][i];
         assert_true(record->is_there);
-        assert_memory_equal(record->got, record->sent, record->len);
+        assert_memory_equal(record->received, record->sent, record->len);
     }
     close_end(&a);
     close_end(&b);

@@ -1,6 +1,6 @@
 /* Two ends that send each other updates, and what is checked of each. */
-#ifndef DEDUP_LOOSE_H
-#define DEDUP_LOOSE_H
+#ifndef DEDUP_UNORDERED_H
+#define DEDUP_UNORDERED_H
 
 #include "data.h"
 #include "dedup/protocol/internal.h"
@@ -23,7 +23,7 @@ enum {
 
 /* An update as it was sent, and as it is at the other end. */
 struct record {
-    unsigned char sent[UPDATE_BYTES], got[UPDATE_BYTES];
+    unsigned char sent[UPDATE_BYTES], received[UPDATE_BYTES];
     struct poise_dedup_place places[MOST];
     size_t lens[MOST], count, len;
     bool is_unordered, is_there, is_wrong, is_final;
@@ -82,12 +82,12 @@ static inline void take_first(struct end *end, struct record *record,
         assert_memory_equal(&piece->place, &record->places[i],
                             sizeof piece->place);
         assert_int_equal(piece->len, record->lens[i]);
-        memcpy(record->got + at, piece->data, piece->len);
+        memcpy(record->received + at, piece->data, piece->len);
         at += piece->len;
     }
     record->is_there = true;
     record->is_final = update->standing == POISE_DEDUP_PROVED;
-    record->is_wrong = memcmp(record->got, record->sent, record->len) != 0;
+    record->is_wrong = memcmp(record->received, record->sent, record->len) != 0;
     assert_false(record->is_wrong && record->is_final);
     end->wrong += record->is_wrong;
 }
@@ -104,14 +104,15 @@ static inline void take_correction(struct record *record,
         if (k < update->count && memcmp(&piece->place, &record->places[i],
                                         sizeof piece->place) == 0) {
             assert_int_equal(piece->len, record->lens[i]);
-            assert_memory_not_equal(record->got + at, piece->data, piece->len);
-            memcpy(record->got + at, piece->data, piece->len);
+            assert_memory_not_equal(record->received + at, piece->data,
+                                    piece->len);
+            memcpy(record->received + at, piece->data, piece->len);
             k++;
         }
         at += record->lens[i];
     }
     assert_int_equal(k, update->count);
-    assert_memory_equal(record->got, record->sent, record->len);
+    assert_memory_equal(record->received, record->sent, record->len);
     record->is_wrong = false;
     record->is_final = true;
 }
@@ -309,7 +310,8 @@ static inline void check_all(const struct end *end)
             const struct record *record = &end->records[stream][i];
             if (record->is_unordered) {
                 assert_true(record->is_there);
-                assert_memory_equal(record->got, record->sent, record->len);
+                assert_memory_equal(record->received, record->sent,
+                                    record->len);
             }
         }
     }

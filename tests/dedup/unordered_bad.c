@@ -434,7 +434,7 @@ static void check_final(const struct end *end)
     for (uint64_t i = 0; i < final; i++) {
         const struct record *record = &end->records[1][i];
         assert_true(record->is_there);
-        assert_memory_equal(record->got, record->sent, record->len);
+        assert_memory_equal(record->received, record->sent, record->len);
     }
 }
 

@@ -38,8 +38,8 @@ static void test_small_segments(void **state)
     assert_int_equal(poise_dedup_peer_end(a.peer, 1), 0);
     assert_int_equal(poise_dedup_peer_flush(a.peer), 0);
     run(&a, &b, NULL);
-    assert_int_equal(b.got[1].len, sent);
-    assert_memory_equal(b.got[1].data, data, sent);
+    assert_int_equal(b.received[1].len, sent);
+    assert_memory_equal(b.received[1].data, data, sent);
     free(data);
     close_end(&a);
     close_end(&b);
@@ -315,7 +315,7 @@ static void test_incompressible(void **state)
         assert_true(ends[0].peer->blocks.pack.incompressible > 0);
         assert_int_equal(ends[0].peer->blocks.packer != NULL, aside);
         for (int j = 0; j < 2; j++) {
-            poise_buf_free(&ends[j].got[1]);
+            poise_buf_free(&ends[j].received[1]);
             ends[j].ended[1] = 0;
         }
         assert_in_range(transfer(&ends[0], &ends[1], text, LEN, NULL), 1,
@@ -439,8 +439,9 @@ static void test_both_ways(void **state)
         for (int i = 0; i < 2 * STREAMS; i++) {
             struct end *to = &ends[1 - i % 2];
             assert_int_equal(to->ended[i / 2], 1);
-            assert_int_equal(to->got[i / 2].len, EACH);
-            assert_memory_equal(to->got[i / 2].data, data[i % 2][i / 2], EACH);
+            assert_int_equal(to->received[i / 2].len, EACH);
+            assert_memory_equal(to->received[i / 2].data, data[i % 2][i / 2],
+                                EACH);
             free(data[i % 2][i / 2]);
         }
         disconnect(&ends[0]);

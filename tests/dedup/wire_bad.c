@@ -32,9 +32,9 @@ static void test_cut(void **state)
             assert_int_equal(hear(&b, &rng), 0);
             assert_int_equal(hear(&a, &rng), 0);
         }
-        assert_true(b.got[1].len <= LEN / 4);
-        if (b.got[1].len > 0) {
-            assert_memory_equal(b.got[1].data, data, b.got[1].len);
+        assert_true(b.received[1].len <= LEN / 4);
+        if (b.received[1].len > 0) {
+            assert_memory_equal(b.received[1].data, data, b.received[1].len);
         }
         disconnect(&a);
         disconnect(&b);
@@ -83,10 +83,10 @@ static void test_altered(void **state)
             code = hear(&b, &rng);
         }
         assert_true(code == 0 || code == -EBADMSG || code == -EPROTO);
-        stopped += b.got[1].len < SHORT;
-        assert_true(b.got[1].len <= SHORT);
-        if (b.got[1].len > 0) {
-            assert_memory_equal(b.got[1].data, data, b.got[1].len);
+        stopped += b.received[1].len < SHORT;
+        assert_true(b.received[1].len <= SHORT);
+        if (b.received[1].len > 0) {
+            assert_memory_equal(b.received[1].data, data, b.received[1].len);
         }
         disconnect(&a);
         close_end(&b);
@@ -208,10 +208,11 @@ static void test_no_memory(void **state)
         }
         struck = poise_fault_calls(POISE_FAULT_ALLOC) >= k;
         poise_fault_arm(POISE_FAULT_ALLOC, 0, 0, false);
-        if (b.got[1].len > 0) {
-            assert_memory_equal(b.got[1].data, data, b.got[1].len);
+        if (b.received[1].len > 0) {
+            assert_memory_equal(b.received[1].data, data, b.received[1].len);
         }
-        assert_true(code == -ENOMEM || (code == 0 && b.got[1].len == SHORT));
+        assert_true(code == -ENOMEM ||
+                    (code == 0 && b.received[1].len == SHORT));
         close_end(&a);
         close_end(&b);
     }

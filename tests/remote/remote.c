@@ -29,7 +29,7 @@ static struct remote_entry entry_of(const char *name, uint32_t mode)
 }
 
 static int put_and_get(const struct remote_entry *entry,
-                       struct remote_entry *got, struct poise_buf *bytes)
+                       struct remote_entry *received, struct poise_buf *bytes)
 {
     struct remote_entry_context out = {0}, in = {0};
     struct poise_reader reader;
@@ -38,7 +38,7 @@ static int put_and_get(const struct remote_entry *entry,
     poise_buf_reset(bytes);
     assert_int_equal(remote_entry_put(bytes, entry, &out), 0);
     reader = poise_reader_of(bytes->data, bytes->len);
-    code = remote_entry_get(&reader, got, &in);
+    code = remote_entry_get(&reader, received, &in);
     if (code == 0) {
         assert_int_equal(poise_reader_left(&reader), 0);
         assert_memory_equal(&in, &out, sizeof in);
@@ -49,7 +49,8 @@ static int put_and_get(const struct remote_entry *entry,
 static void test_entry(void **state)
 {
     struct poise_buf bytes = {0};
-    struct remote_entry entry = entry_of("file \n\xff", S_IFREG | 04755), got;
+    struct remote_entry entry = entry_of("file \n\xff", S_IFREG | 04755),
+                        received;
 
     (void)state;
     entry.meta.sparse = true;
@@ -57,22 +58,22 @@ static void test_entry(void **state)
     entry.meta.xattrs_len = 3;
     entry.same = "a/b";
     entry.same_len = 3;
-    assert_int_equal(put_and_get(&entry, &got, &bytes), 0);
-    assert_int_equal(got.name_len, entry.name_len);
-    assert_memory_equal(got.name, entry.name, entry.name_len);
-    assert_int_equal(got.meta.mode, entry.meta.mode);
-    assert_int_equal(got.meta.size, entry.meta.size);
-    assert_int_equal(got.meta.mtime.tv_sec, -5);
-    assert_int_equal(got.meta.mtime.tv_nsec, 999999999);
-    assert_true(got.meta.sparse);
-    assert_int_equal(got.same_len, 3);
-    assert_int_equal(got.meta.xattrs_len, 3);
+    assert_int_equal(put_and_get(&entry, &received, &bytes), 0);
+    assert_int_equal(received.name_len, entry.name_len);
+    assert_memory_equal(received.name, entry.name, entry.name_len);
+    assert_int_equal(received.meta.mode, entry.meta.mode);
+    assert_int_equal(received.meta.size, entry.meta.size);
+    assert_int_equal(received.meta.mtime.tv_sec, -5);
+    assert_int_equal(received.meta.mtime.tv_nsec, 999999999);
+    assert_true(received.meta.sparse);
+    assert_int_equal(received.same_len, 3);
+    assert_int_equal(received.meta.xattrs_len, 3);
     entry = entry_of("dev", S_IFCHR | 0600);
     entry.meta.major = 5;
     entry.meta.minor = 300;
-    assert_int_equal(put_and_get(&entry, &got, &bytes), 0);
-    assert_int_equal(got.meta.major, 5);
-    assert_int_equal(got.meta.minor, 300);
+    assert_int_equal(put_and_get(&entry, &received, &bytes), 0);
+    assert_int_equal(received.meta.major, 5);
+    assert_int_equal(received.meta.minor, 300);
     poise_buf_free(&bytes);
 }
 
@@ -84,34 +85,35 @@ static void test_entry_wrong(void **state)
                                         "a/",   ".",    "a/."};
     struct poise_buf bytes = {0};
     struct remote_entry_context context = {0};
-    struct remote_entry entry = entry_of("link", S_IFLNK | 0777), got;
+    struct remote_entry entry = entry_of("link", S_IFLNK | 0777), received;
 
     (void)state;
     entry.target = "target";
     entry.target_len = 6;
-    assert_int_equal(put_and_get(&entry, &got, &bytes), 0);
+    assert_int_equal(put_and_get(&entry, &received, &bytes), 0);
     for (size_t len = 0; len < bytes.len; len++) {
         struct poise_reader reader = poise_reader_of(bytes.data, len);
-        assert_int_equal(remote_entry_get(&reader, &got, &context), -EBADMSG);
+        assert_int_equal(remote_entry_get(&reader, &received, &context),
+                         -EBADMSG);
     }
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         entry = entry_of(names[i], S_IFREG | 0600);
-        assert_int_equal(put_and_get(&entry, &got, &bytes), -EBADMSG);
+        assert_int_equal(put_and_get(&entry, &received, &bytes), -EBADMSG);
     }
     entry = entry_of("zero", S_IFREG | 0600);
     entry.name_len = 5;
-    assert_int_equal(put_and_get(&entry, &got, &bytes), -EBADMSG);
+    assert_int_equal(put_and_get(&entry, &received, &bytes), -EBADMSG);
     entry = entry_of("", S_IFREG | 0600);
-    assert_int_equal(put_and_get(&entry, &got, &bytes), -EBADMSG);
+    assert_int_equal(put_and_get(&entry, &received, &bytes), -EBADMSG);
     entry = entry_of("kind", 0600);
-    assert_int_equal(put_and_get(&entry, &got, &bytes), -EBADMSG);
+    assert_int_equal(put_and_get(&entry, &received, &bytes), -EBADMSG);
     entry = entry_of("target", S_IFLNK | 0777);
-    assert_int_equal(put_and_get(&entry, &got, &bytes), -EBADMSG);
+    assert_int_equal(put_and_get(&entry, &received, &bytes), -EBADMSG);
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
         entry = entry_of("same", S_IFREG | 0600);
         entry.same = paths[i];
         entry.same_len = strlen(paths[i]);
-        assert_int_equal(put_and_get(&entry, &got, &bytes), -EBADMSG);
+        assert_int_equal(put_and_get(&entry, &received, &bytes), -EBADMSG);
     }
     poise_buf_free(&bytes);
 }

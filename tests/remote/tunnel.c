@@ -152,19 +152,19 @@ static void check_all_well(const struct side *side)
         const struct side_client *client = &side->clients[i];
         assert_int_equal(client->error, 0);
         assert_false(client->wrong);
-        assert_int_equal(client->got, client->len);
+        assert_int_equal(client->received, client->len);
     }
 }
 
 /* Turns until both ends have let go all connections. */
 static void settle(struct side *side)
 {
-    struct side_patience patience = side_patience();
+    struct side_timeout timeout = side_timeout();
 
     while (tunnel_stats(side->near).connections > 0 ||
            tunnel_stats(side->far).connections > 0) {
         assert_int_equal(side_turn(side), 0);
-        side_wait(&patience);
+        side_wait(&timeout);
     }
 }
 
@@ -257,17 +257,17 @@ static void test_interactive(void **state)
     client = side_client(&side, keys, 0);
     client->deaf = true;
     for (size_t i = 0; i < sizeof keys; i++) {
-        struct side_patience patience = side_patience();
+        struct side_timeout timeout = side_timeout();
         client->len = i + 1;
         while (client->sent <= i) {
             assert_int_equal(side_turn(&side), 0);
-            side_wait(&patience);
+            side_wait(&timeout);
         }
         client->deaf = false;
         client->shut = true; /* it has more to say */
-        while (client->got <= i) {
+        while (client->received <= i) {
             assert_int_equal(side_turn(&side), 0);
-            side_wait(&patience);
+            side_wait(&timeout);
         }
         client->deaf = true;
     }
@@ -285,7 +285,7 @@ static void test_slow_reader(void **state)
     struct side side;
     unsigned char *data = malloc(MANY), *part = side_data(FEW, 6);
     struct side_client *deaf, *other;
-    struct side_patience patience = side_patience();
+    struct side_timeout timeout = side_timeout();
     uint64_t before = 1, now = 0;
 
     (void)state;
@@ -304,7 +304,7 @@ static void test_slow_reader(void **state)
         now = deaf->sent;
         idle = now == before && now > 0 ? idle + 1 : 0;
         before = now;
-        side_wait(&patience);
+        side_wait(&timeout);
         assert_true(!side.near->via_link ||
                     side.near->via_link->exposed <= WINDOW);
     }
@@ -312,9 +312,9 @@ static void test_slow_reader(void **state)
     other = side_client(&side, data, FEW);
     while (other->fd >= 0) {
         assert_int_equal(side_turn(&side), 0);
-        side_wait(&patience);
+        side_wait(&timeout);
     }
-    assert_int_equal(other->got, FEW);
+    assert_int_equal(other->received, FEW);
     assert_int_equal(other->error, 0);
     deaf->deaf = false;
     side_finish(&side);
@@ -329,16 +329,16 @@ static void test_reset(void **state)
 {
     struct side side;
     struct side_client *client;
-    struct side_patience patience = side_patience();
+    struct side_timeout timeout = side_timeout();
     static unsigned char data[1000];
 
     (void)state;
     start(&side);
     client = side_client(&side, data, sizeof data);
     client->shut = true;
-    while (client->got < sizeof data) {
+    while (client->received < sizeof data) {
         assert_int_equal(side_turn(&side), 0);
-        side_wait(&patience);
+        side_wait(&timeout);
     }
     for (size_t i = 0; i < 2 * SIDE_CLIENTS; i++) {
         if (side.echoes[i].fd >= 0) {
@@ -413,12 +413,12 @@ static void test_reconnect(void **state)
     (void)state;
     start(&side);
     for (int round = 0; round < 3; round++) {
-        struct side_patience patience = side_patience();
+        struct side_timeout timeout = side_timeout();
         side_link(&side);
         client = side_client(&side, data, LEN);
-        while (client->got < 100000) {
+        while (client->received < 100000) {
             assert_int_equal(side_turn(&side), 0);
-            side_wait(&patience);
+            side_wait(&timeout);
         }
         if (round == 1) {
             /* The link breaks, the other end stays. */
@@ -440,7 +440,7 @@ static void test_reconnect(void **state)
         client = side_client(&side, data, LEN);
         side_finish(&side);
         assert_int_equal(client->error, 0);
-        assert_int_equal(client->got, LEN);
+        assert_int_equal(client->received, LEN);
         assert_false(client->wrong);
     }
     assert_int_equal(tunnel_stats(side.near).links_lost, 3);
@@ -466,14 +466,14 @@ static int try_fault(enum poise_fault kind, uint64_t k, int code,
         err = side_start_near(&side);
     }
     if (err == 0) {
-        struct side_patience patience = side_patience();
+        struct side_timeout timeout = side_timeout();
         client = side_client(&side, data, len);
         while (client->fd >= 0 && err == 0) {
             err = side_turn(&side);
-            side_wait(&patience);
+            side_wait(&timeout);
         }
         assert_false(client->wrong);
-        assert_true(err < 0 || client->error || client->got == len);
+        assert_true(err < 0 || client->error || client->received == len);
     }
     calls = poise_fault_calls(kind);
     poise_fault_arm(kind, 0, 0, false);
@@ -487,7 +487,7 @@ static int try_fault(enum poise_fault kind, uint64_t k, int code,
             side_finish(&side);
         }
         assert_int_equal(client->error, 0);
-        assert_int_equal(client->got, len);
+        assert_int_equal(client->received, len);
         assert_false(client->wrong);
     }
     side_free(&side);

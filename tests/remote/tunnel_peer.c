@@ -70,7 +70,7 @@ static void liar_free(struct liar *liar)
 static void send_all(struct side *side, struct liar *liar, const void *data,
                      size_t len)
 {
-    struct side_patience patience = side_patience();
+    struct side_timeout timeout = side_timeout();
     size_t done = 0;
 
     while (done < len && !liar->gone) {
@@ -82,7 +82,7 @@ static void send_all(struct side *side, struct liar *liar, const void *data,
             liar->gone = true;
         }
         assert_int_equal(side_turn(side), 0);
-        side_wait(&patience);
+        side_wait(&timeout);
     }
 }
 
@@ -100,33 +100,34 @@ static void liar_turn(struct side *side, struct liar *liar)
     unsigned char part[1 << 16];
     const void *out;
     size_t len = poise_dedup_peer_output(liar->peer, &out), skip;
-    ssize_t got;
+    ssize_t received;
 
     send_all(side, liar, out, len);
     poise_dedup_peer_took(liar->peer, len);
     assert_int_equal(side_turn(side), 0);
-    got = recv(liar->fd, part, sizeof part, 0);
-    if (got == 0 || (got < 0 && errno != EAGAIN && errno != ENOTCONN)) {
+    received = recv(liar->fd, part, sizeof part, 0);
+    if (received == 0 ||
+        (received < 0 && errno != EAGAIN && errno != ENOTCONN)) {
         liar->gone = true;
     }
-    if (got > 0) {
+    if (received > 0) {
         skip = 16 - liar->greeting;
-        skip = skip < (size_t)got ? skip : (size_t)got;
+        skip = skip < (size_t)received ? skip : (size_t)received;
         liar->greeting += skip;
-        assert_int_equal(
-            poise_dedup_peer_feed(liar->peer, part + skip, (size_t)got - skip),
-            0);
+        assert_int_equal(poise_dedup_peer_feed(liar->peer, part + skip,
+                                               (size_t)received - skip),
+                         0);
     }
 }
 
-static void liar_meet(struct side *side, struct liar *liar)
+static void liar_connect(struct side *side, struct liar *liar)
 {
-    struct side_patience patience = side_patience();
+    struct side_timeout timeout = side_timeout();
 
     liar_greet(side, liar);
     while (!liar->met) {
         liar_turn(side, liar);
-        side_wait(&patience);
+        side_wait(&timeout);
     }
 }
 
@@ -173,7 +174,7 @@ static void say(struct liar *liar, int kind, unsigned count,
 /* It must be let go. */
 static void expect_gone(struct side *side, struct liar *liar)
 {
-    struct side_patience patience = side_patience();
+    struct side_timeout timeout = side_timeout();
     unsigned before = side->problems;
 
     if (liar->met) {
@@ -181,11 +182,11 @@ static void expect_gone(struct side *side, struct liar *liar)
     }
     while (!liar->gone) {
         liar_turn(side, liar);
-        side_wait(&patience);
+        side_wait(&timeout);
     }
     while (side->problems == before) {
         assert_int_equal(side_turn(side), 0);
-        side_wait(&patience);
+        side_wait(&timeout);
     }
     assert_int_equal(tunnel_stats(side->far).links, 0);
 }
@@ -264,7 +265,7 @@ static void test_lies(void **state)
     for (int which = 0; which < LIES; which++) {
         struct liar liar;
         liar_init(&liar, side_port(side.far->listeners[0].fd));
-        liar_meet(&side, &liar);
+        liar_connect(&side, &liar);
         tell_lie(&side, &liar, which);
         expect_gone(&side, &liar);
         liar_free(&liar);
@@ -277,13 +278,13 @@ static void test_late(void **state)
 {
     struct side side;
     struct liar liar;
-    struct side_patience patience = side_patience();
+    struct side_timeout timeout = side_timeout();
 
     (void)state;
     side_init(&side);
     assert_int_equal(side_start_far(&side), 0);
     liar_init(&liar, side_port(side.far->listeners[0].fd));
-    liar_meet(&side, &liar);
+    liar_connect(&side, &liar);
     SAY(&liar, TUNNEL_LIMITS, NULL, 1 << 16);
     SAY(&liar, TUNNEL_CREDIT, NULL, 77, 1000);
     SAY(&liar, TUNNEL_RESET, "", 78);
@@ -292,7 +293,7 @@ static void test_late(void **state)
     assert_int_equal(poise_dedup_peer_flush(liar.peer), 0);
     while (liar.heard.len < 5) {
         liar_turn(&side, &liar);
-        side_wait(&patience);
+        side_wait(&timeout);
         assert_false(liar.gone);
     }
     assert_memory_equal(liar.heard.data, "hello", 5);
@@ -304,7 +305,7 @@ static void test_late(void **state)
     struct side_client *client = side_client(&side, "x", 1);
     side_finish(&side);
     assert_int_equal(client->error, 0);
-    assert_int_equal(client->got, 1);
+    assert_int_equal(client->received, 1);
     side_free(&side);
 }
 
@@ -327,10 +328,10 @@ static void test_garbage(void **state)
             send_all(&side, &liar, noise + which, 90000);
         }
         poise_dedup_peer_took(liar.peer, 1);
-        struct side_patience patience = side_patience();
+        struct side_timeout timeout = side_timeout();
         while (side.problems <= (unsigned)which) {
             assert_int_equal(side_turn(&side), 0);
-            side_wait(&patience);
+            side_wait(&timeout);
         }
         assert_int_equal(tunnel_stats(side.far).links, 0);
         liar_free(&liar);
@@ -364,9 +365,9 @@ static void save(const char *path, const char *text, mode_t mode)
 }
 
 /* Whether the two ends come together; if not, a problem was told. */
-static bool do_meet(struct side *side)
+static bool do_connect(struct side *side)
 {
-    struct side_patience patience = side_patience();
+    struct side_timeout timeout = side_timeout();
     struct side_client *client;
     unsigned before = side->problems;
 
@@ -374,12 +375,12 @@ static bool do_meet(struct side *side)
     assert_int_equal(side_start_near(side), 0);
     while (side->problems < before + 2) {
         assert_int_equal(side_turn(side), 0);
-        side_wait(&patience);
+        side_wait(&timeout);
         if (side->near->via_link && side->near->via_link->window > 0) {
             client = side_client(side, "hello", 5);
             side_finish(side);
             assert_int_equal(client->error, 0);
-            assert_int_equal(client->got, 5);
+            assert_int_equal(client->received, 5);
             return true;
         }
     }
@@ -388,17 +389,17 @@ static bool do_meet(struct side *side)
     return false;
 }
 
-static bool do_meet_with(const char *near_secret, const char *far_secret)
+static bool do_connect_with(const char *near_secret, const char *far_secret)
 {
     struct side side;
-    bool meet;
+    bool is_connected;
 
     side_init(&side);
     side.near_options.secret = near_secret;
     side.far_options.secret = far_secret;
-    meet = do_meet(&side);
+    is_connected = do_connect(&side);
     side_free(&side);
-    return meet;
+    return is_connected;
 }
 
 static void test_secret(void **state)
@@ -414,10 +415,10 @@ static void test_secret(void **state)
     assert_int_equal(poise_remote_tunnel_secret(one), -EEXIST);
     assert_int_equal(stat(one, &st), 0);
     assert_int_equal(st.st_mode & 07777, 0600);
-    assert_true(do_meet_with(one, one));
-    assert_false(do_meet_with(one, other));
-    assert_false(do_meet_with(NULL, one));
-    assert_false(do_meet_with(one, NULL));
+    assert_true(do_connect_with(one, one));
+    assert_false(do_connect_with(one, other));
+    assert_false(do_connect_with(NULL, one));
+    assert_false(do_connect_with(one, NULL));
     side_init(&side);
     side.far_options.secret = odd;
     assert_int_equal(side_start_far(&side), -ENOENT);
@@ -438,9 +439,9 @@ static void test_silence(void **state)
     const char *secret = path_of("silence");
     unsigned char heard[4096];
     struct side side;
-    struct side_patience patience = side_patience();
+    struct side_timeout timeout = side_timeout();
     size_t total = 0;
-    ssize_t got = -1;
+    ssize_t received = -1;
     int fd;
 
     (void)state;
@@ -455,11 +456,11 @@ static void test_silence(void **state)
     }
     assert_int_equal(send(fd, "POISETUN\1\0\0\0\0\0\0\0", 16, MSG_NOSIGNAL),
                      16);
-    while (got != 0 && !(got < 0 && errno == ECONNRESET)) {
+    while (received != 0 && !(received < 0 && errno == ECONNRESET)) {
         assert_int_equal(side_turn(&side), 0);
-        got = recv(fd, heard, sizeof heard, 0);
-        total += got > 0 ? (size_t)got : 0;
-        side_wait(&patience);
+        received = recv(fd, heard, sizeof heard, 0);
+        total += received > 0 ? (size_t)received : 0;
+        side_wait(&timeout);
     }
     /* An alert of TLS. */
     assert_true(total <= 7);
@@ -547,19 +548,19 @@ static void set_cert(struct poise_remote_tunnel_options *options,
 }
 
 /* Each end with its certificate, and whose the near end wants to see. */
-static bool do_meet_certified(const char *near, const char *near_key,
-                              const char *name)
+static bool do_connect_certified(const char *near, const char *near_key,
+                                 const char *name)
 {
     struct side side;
-    bool meet;
+    bool is_connected;
 
     side_init(&side);
     set_cert(&side.far_options, "far.pem", "far.key", "ca.pem");
     set_cert(&side.near_options, near, near_key, "ca.pem");
     side.near_options.peer_name = name;
-    meet = do_meet(&side);
+    is_connected = do_connect(&side);
     side_free(&side);
-    return meet;
+    return is_connected;
 }
 
 static void make_certs(void)
@@ -588,10 +589,10 @@ static void test_certificates(void **state)
     (void)state;
     make_certs();
     /* By the address that it connects to, and by name. */
-    assert_true(do_meet_certified("near.pem", "near.key", NULL));
-    assert_true(do_meet_certified("near.pem", "near.key", "far.test"));
-    assert_false(do_meet_certified("near.pem", "near.key", "other.test"));
-    assert_false(do_meet_certified("alien.pem", "alien.key", NULL));
+    assert_true(do_connect_certified("near.pem", "near.key", NULL));
+    assert_true(do_connect_certified("near.pem", "near.key", "far.test"));
+    assert_false(do_connect_certified("near.pem", "near.key", "other.test"));
+    assert_false(do_connect_certified("alien.pem", "alien.key", NULL));
     side_init(&side);
     set_cert(&side.far_options, "far.pem", "near.key", "ca.pem");
     assert_int_equal(side_start_far(&side), -EINVAL);
@@ -608,7 +609,7 @@ static void test_certificates(void **state)
     set_cert(&side.far_options, "far.pem", "far.key", "ca.pem");
     set_cert(&side.near_options, "near.pem", "near.key", "ca.pem");
     side.far_options.peer_name = "someone.else";
-    assert_false(do_meet(&side));
+    assert_false(do_connect(&side));
     side_free(&side);
 }
 
@@ -626,20 +627,20 @@ static const char *show(const struct poise_remote_tunnel_stats *stats,
 static void ask(struct side *side, const char *request, char *answer,
                 size_t most)
 {
-    struct side_patience patience = side_patience();
+    struct side_timeout timeout = side_timeout();
     int fd = side_connect(side_port(side->far->listeners[0].fd));
     size_t total = 0, asked = 0, len = strlen(request);
 
-    for (ssize_t got = -1; got != 0;) {
+    for (ssize_t received = -1; received != 0;) {
         /* Byte by byte. */
         if (asked < len && send(fd, request + asked, 1, MSG_NOSIGNAL) == 1) {
             asked++;
         }
         assert_int_equal(side_turn(side), 0);
-        got = recv(fd, answer + total, most - 1 - total, 0);
-        total += got > 0 ? (size_t)got : 0;
-        assert_true(got >= 0 || errno == EAGAIN || errno == ENOTCONN);
-        side_wait(&patience);
+        received = recv(fd, answer + total, most - 1 - total, 0);
+        total += received > 0 ? (size_t)received : 0;
+        assert_true(received >= 0 || errno == EAGAIN || errno == ENOTCONN);
+        side_wait(&timeout);
     }
     answer[total] = 0;
     close(fd);

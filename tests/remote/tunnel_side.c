@@ -16,15 +16,15 @@
 
 enum { PORTION = 1 << 16, LITTLE = 1000 };
 
-struct side_patience side_patience(void)
+struct side_timeout side_timeout(void)
 {
-    return (struct side_patience){poise_clock_ns() + slowness_s(SIDE_WAIT_S) *
-                                                         UINT64_C(1000000000)};
+    return (struct side_timeout){poise_clock_ns() + slowness_s(SIDE_WAIT_S) *
+                                                        UINT64_C(1000000000)};
 }
 
-void side_wait(const struct side_patience *patience)
+void side_wait(const struct side_timeout *timeout)
 {
-    if (poise_clock_ns() > patience->until_ns) {
+    if (poise_clock_ns() > timeout->until_ns) {
         fail_msg("it takes for ever");
     }
 }
@@ -96,30 +96,30 @@ static void echo_close(struct side_echo *echo)
 
 static void echo_turn(struct side_echo *echo)
 {
-    ssize_t got;
+    ssize_t received;
 
     if (!echo->heard_all && echo->len == 0) {
-        got = recv(echo->fd, echo->data, PORTION, 0);
-        if (got == 0) {
+        received = recv(echo->fd, echo->data, PORTION, 0);
+        if (received == 0) {
             echo->heard_all = true;
-        } else if (got > 0) {
-            echo->len = (size_t)got;
+        } else if (received > 0) {
+            echo->len = (size_t)received;
         } else if (errno != EAGAIN) {
             echo_close(echo);
             return;
         }
     }
     while (echo->taken < echo->len) {
-        got = send(echo->fd, echo->data + echo->taken, echo->len - echo->taken,
-                   MSG_NOSIGNAL);
-        if (got < 0 && errno != EAGAIN) {
+        received = send(echo->fd, echo->data + echo->taken,
+                        echo->len - echo->taken, MSG_NOSIGNAL);
+        if (received < 0 && errno != EAGAIN) {
             echo_close(echo);
             return;
         }
-        if (got < 0) {
+        if (received < 0) {
             return;
         }
-        echo->taken += (size_t)got;
+        echo->taken += (size_t)received;
     }
     echo->taken = echo->len = 0;
     if (echo->heard_all) {
@@ -170,16 +170,17 @@ void side_client_close(struct side_client *client)
 static void client_hear(struct side_client *client)
 {
     unsigned char part[PORTION];
-    ssize_t got =
+    ssize_t received =
         recv(client->fd, part, client->slow ? LITTLE : sizeof part, 0);
 
-    if (got > 0) {
-        if (client->got + (size_t)got > client->len ||
-            memcmp(part, client->data + client->got, (size_t)got) != 0) {
+    if (received > 0) {
+        if (client->received + (size_t)received > client->len ||
+            memcmp(part, client->data + client->received, (size_t)received) !=
+                0) {
             client->wrong = true;
         }
-        client->got += (size_t)got;
-    } else if (got == 0) {
+        client->received += (size_t)received;
+    } else if (received == 0) {
         client->ended = true;
     } else if (errno != EAGAIN && errno != ENOTCONN) {
         client->error = errno;
@@ -342,22 +343,22 @@ int side_turn(struct side *side)
 
 void side_link(struct side *side)
 {
-    struct side_patience patience = side_patience();
+    struct side_timeout timeout = side_timeout();
 
     while (!side->near->via_link || side->near->via_link->window == 0) {
         assert_int_equal(side_turn(side), 0);
-        side_wait(&patience);
+        side_wait(&timeout);
     }
 }
 
 void side_finish(struct side *side)
 {
-    struct side_patience patience = side_patience();
+    struct side_timeout timeout = side_timeout();
 
     for (size_t i = 0; i < SIDE_CLIENTS; i++) {
         while (side->clients[i].fd >= 0) {
             assert_int_equal(side_turn(side), 0);
-            side_wait(&patience);
+            side_wait(&timeout);
         }
     }
 }

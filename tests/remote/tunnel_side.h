@@ -14,7 +14,7 @@ enum { SIDE_CLIENTS = 24, SIDE_WAIT_S = 125 };
 struct side_client {
     int fd; /* -1: none, or it is over */
     const unsigned char *data;
-    size_t len, sent, got;
+    size_t len, sent, received;
     bool shut;  /* said all of it */
     bool ended; /* heard the end */
     bool slow;  /* hears a little at a time */
@@ -67,11 +67,11 @@ int side_connect(uint16_t port);
 /** The kernel keeps little for it, so that little fills a connection. */
 void side_make_small(int fd);
 /** Fails the test when it was called for too long. */
-struct side_patience {
+struct side_timeout {
     uint64_t until_ns;
 };
-struct side_patience side_patience(void);
-void side_wait(const struct side_patience *patience);
+struct side_timeout side_timeout(void);
+void side_wait(const struct side_timeout *timeout);
 /** Bytes that repeat some of what came before. */
 unsigned char *side_data(size_t len, uint64_t seed);
 

@@ -58,21 +58,21 @@ static int ask(struct dedup_client *client, const struct poise_buf *question,
                struct poise_reader *answer, int *passed)
 {
     int fd = -1, code = question->error;
-    ssize_t got;
+    ssize_t bytes_read;
 
     if (code == 0) {
         code = cache_send(client->fd, question->data, question->len, -1);
     }
     if (code == 0) {
-        got =
+        bytes_read =
             cache_receive(client->fd, memory, CACHE_MESSAGE_MOST, wait_ns, &fd);
-        code = got < 0    ? (int)got
-               : got == 0 ? poise_error_set(ECONNRESET, "share a cache", NULL,
-                                            "the server is gone")
-                          : 0;
+        code = bytes_read < 0    ? (int)bytes_read
+               : bytes_read == 0 ? poise_error_set(ECONNRESET, "share a cache",
+                                                   NULL, "the server is gone")
+                                 : 0;
     }
     if (code == 0) {
-        *answer = poise_reader_of(memory, (size_t)got);
+        *answer = poise_reader_of(memory, (size_t)bytes_read);
         if (poise_reader_u64(answer) != poise_get_u64(question->data)) {
             code = bad();
         }

@@ -291,7 +291,7 @@ int dedup_body_load(struct dedup_body *body, int dirfd, uint64_t store,
     char name[DEDUP_NAME_BYTES];
     struct stat st;
     char *to;
-    ssize_t got;
+    ssize_t bytes_read;
     int fd, code;
 
     dedup_container_name(id, name);
@@ -313,10 +313,10 @@ int dedup_body_load(struct dedup_body *body, int dirfd, uint64_t store,
         code = -ENOMEM;
         goto close_file;
     }
-    got = poise_file_pread(fd, to, (size_t)st.st_size, 0, name);
-    code = got < 0 ? (int)got
-                   : parse(body, (const unsigned char *)to, (size_t)got, store,
-                           id, damaged);
+    bytes_read = poise_file_pread(fd, to, (size_t)st.st_size, 0, name);
+    code = bytes_read < 0 ? (int)bytes_read
+                          : parse(body, (const unsigned char *)to,
+                                  (size_t)bytes_read, store, id, damaged);
 close_file:
     close(fd);
     return code;
@@ -434,7 +434,7 @@ static size_t read_data(struct dedup_body *body, int dirfd, uint64_t id,
                         size_t from, size_t len)
 {
     char name[DEDUP_NAME_BYTES];
-    ssize_t got;
+    ssize_t bytes_read;
     int fd;
 
     dedup_container_name(id, name);
@@ -443,13 +443,13 @@ static size_t read_data(struct dedup_body *body, int dirfd, uint64_t id,
         poise_error_clear();
         return 0;
     }
-    got = poise_file_pread(fd, body->data + from, len, body->data_at + from,
-                           name);
+    bytes_read = poise_file_pread(fd, body->data + from, len,
+                                  body->data_at + from, name);
     close(fd);
-    if (got < 0) {
+    if (bytes_read < 0) {
         poise_error_clear();
     }
-    return got > 0 ? (size_t)got : 0;
+    return bytes_read > 0 ? (size_t)bytes_read : 0;
 }
 
 /* Look at a segment that was read; what was right or wrong before is so. */

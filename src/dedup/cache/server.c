@@ -443,27 +443,27 @@ static void receive(struct poise_dedup_server *server, size_t i)
     struct cache_client *client = &server->clients[i];
     struct poise_buf answer = {0};
     int passed, pass = -1;
-    ssize_t got = cache_receive(client->fd, server->message,
-                                sizeof server->message, 0, &passed);
+    ssize_t bytes_read = cache_receive(client->fd, server->message,
+                                       sizeof server->message, 0, &passed);
 
     if (passed >= 0) {
         close(passed);
     }
-    if (got == -EAGAIN) {
+    if (bytes_read == -EAGAIN) {
         return;
     }
-    if (got > 0) {
-        got = cache_server_answer(server, client, server->message, (size_t)got,
-                                  &answer, &pass);
-        if (got == 0) {
+    if (bytes_read > 0) {
+        bytes_read = cache_server_answer(server, client, server->message,
+                                         (size_t)bytes_read, &answer, &pass);
+        if (bytes_read == 0) {
             /* A client that does not read its answers is not waited for. */
-            got = cache_send(client->fd, answer.data, answer.len, pass);
+            bytes_read = cache_send(client->fd, answer.data, answer.len, pass);
         }
     } else {
-        got = -ECONNRESET;
+        bytes_read = -ECONNRESET;
     }
     poise_buf_free(&answer);
-    if (got < 0) {
+    if (bytes_read < 0) {
         poise_error_clear();
         disconnect(server, i);
     }

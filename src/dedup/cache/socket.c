@@ -167,20 +167,20 @@ ssize_t cache_receive(int fd, void *data, size_t cap, uint64_t wait_ns,
                              .msg_control = control.bytes,
                              .msg_controllen = sizeof control.bytes};
     int code = poise_fault_check(POISE_FAULT_READ), err;
-    ssize_t got;
+    ssize_t bytes_read;
 
     *passed = -1;
     do {
-        got = code ? -1 : recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
-        if (got < 0 && !code && errno == EAGAIN && wait_ns > 0) {
+        bytes_read = code ? -1 : recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
+        if (bytes_read < 0 && !code && errno == EAGAIN && wait_ns > 0) {
             err = await(fd, wait_ns);
             if (err < 0) {
                 return err;
             }
             errno = EINTR;
         }
-    } while (got < 0 && !code && errno == EINTR);
-    if (got < 0) {
+    } while (bytes_read < 0 && !code && errno == EINTR);
+    if (bytes_read < 0) {
         return poise_error_set(code ? code : errno, "read", name, NULL);
     }
     *passed = take_descriptor(&message);
@@ -191,5 +191,5 @@ ssize_t cache_receive(int fd, void *data, size_t cap, uint64_t wait_ns,
         }
         return poise_error_set(EBADMSG, "read", name, "a message is too long");
     }
-    return got;
+    return bytes_read;
 }

@@ -12,18 +12,18 @@ static const uint64_t memory_default = UINT64_C(1) << 30;
 struct end {
     struct poise_dedup_store *store;
     struct poise_dedup_peer *peer;
-    uint64_t got; /* bytes delivered */
+    uint64_t received; /* bytes delivered */
 };
 
 static int deliver(uint32_t stream, const struct poise_dedup_piece *piece,
                    void *arg)
 {
     struct end *end = arg;
-    struct poise_dedup_joiner joiner = {end->got};
+    struct poise_dedup_joiner joiner = {end->received};
     int code = poise_dedup_join(&joiner, piece, NULL);
 
     (void)stream;
-    end->got = joiner.at;
+    end->received = joiner.at;
     return code;
 }
 
@@ -32,7 +32,7 @@ static int ended(uint32_t stream, void *arg)
     struct end *end = arg;
 
     (void)stream;
-    end->got = 0;
+    end->received = 0;
     return 0;
 }
 
@@ -53,7 +53,7 @@ static int begin(struct end *end, const struct poise_dedup_trial *trial,
 
     poise_dedup_peer_destroy(end->peer);
     end->peer = NULL;
-    end->got = 0;
+    end->received = 0;
     if (!keeps_store || !end->store) {
         poise_dedup_store_close(end->store);
         end->store = NULL;
@@ -99,19 +99,20 @@ static int send_file(struct end *from, struct end *to, const char *path,
                      unsigned char *buffer, uint64_t *bytes)
 {
     int fd = poise_file_open(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
-    ssize_t got = 1;
+    ssize_t received = 1;
     int code = 0;
 
     if (fd < 0) {
         return fd;
     }
     *bytes = 0;
-    while (code == 0 && got > 0) {
-        got = poise_file_read(fd, buffer, PORTION, path);
-        code = got < 0 ? (int)got : 0;
-        if (got > 0) {
-            *bytes += (uint64_t)got;
-            code = poise_dedup_peer_send(from->peer, 0, buffer, (size_t)got);
+    while (code == 0 && received > 0) {
+        received = poise_file_read(fd, buffer, PORTION, path);
+        code = received < 0 ? (int)received : 0;
+        if (received > 0) {
+            *bytes += (uint64_t)received;
+            code =
+                poise_dedup_peer_send(from->peer, 0, buffer, (size_t)received);
         }
         if (code == 0) {
             code = carry(from, to);

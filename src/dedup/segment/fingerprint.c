@@ -19,14 +19,15 @@
 int poise_dedup_key_make(struct poise_dedup_key *out)
 {
     struct poise_dedup_key key;
-    size_t got = 0;
+    size_t bytes_read = 0;
 
-    while (got < sizeof key) {
-        ssize_t n = getrandom(key.bytes + got, sizeof key - got, 0);
+    while (bytes_read < sizeof key) {
+        ssize_t n =
+            getrandom(key.bytes + bytes_read, sizeof key - bytes_read, 0);
         if (n < 0 && errno != EINTR) {
             return poise_error_set(errno, "make key", NULL, NULL);
         }
-        got += n > 0 ? (size_t)n : 0;
+        bytes_read += n > 0 ? (size_t)n : 0;
     }
     *out = key;
     return 0;

@@ -237,16 +237,17 @@ static int write_some(struct remote_channel *channel)
 static int read_some(struct remote_channel *channel)
 {
     int code = poise_fault_check(POISE_FAULT_READ);
-    ssize_t got = code ? -1 : read(channel->in, channel->buffer, READ_BYTES);
+    ssize_t bytes_read =
+        code ? -1 : read(channel->in, channel->buffer, READ_BYTES);
 
-    if (got > 0) {
+    if (bytes_read > 0) {
         channel->heard_ns = poise_clock_ns();
-        code =
-            poise_dedup_peer_feed(channel->peer, channel->buffer, (size_t)got);
+        code = poise_dedup_peer_feed(channel->peer, channel->buffer,
+                                     (size_t)bytes_read);
         return code < 0 ? code : channel->failure;
     }
     code = code ? code : errno;
-    if (got == 0 || code == ECONNRESET) {
+    if (bytes_read == 0 || code == ECONNRESET) {
         channel->closed = true;
         return 0;
     }

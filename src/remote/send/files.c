@@ -188,7 +188,7 @@ static int send_part(struct sender *sender)
     struct sender_file *file = &sender->file;
     uint64_t left;
     size_t len = REMOTE_BLOCK - file->filled;
-    ssize_t got;
+    ssize_t bytes_read;
     int code = 0;
 
     if (file->at >= file->extent_end && file->at < file->size) {
@@ -200,22 +200,23 @@ static int send_part(struct sender *sender)
     left = file->extent_end > file->at ? file->extent_end - file->at
                                        : file->size - file->at;
     len = len < left ? len : (size_t)left;
-    got = poise_file_pread(file->fd, file->block + file->filled, len, file->at,
-                           file->path.data);
-    if (got <= 0) {
+    bytes_read = poise_file_pread(file->fd, file->block + file->filled, len,
+                                  file->at, file->path.data);
+    if (bytes_read <= 0) {
         /* Shorter than it was, or it cannot be read. */
-        file->failed = got < 0;
-        code = got < 0
+        file->failed = bytes_read < 0;
+        code = bytes_read < 0
                    ? remote_report_problem(sender->transfer, file->path.data)
                    : 0;
         return code < 0 ? code : finish(sender);
     }
     code = remote_channel_send_data(&sender->transfer->channel,
-                                    file->block + file->filled, (size_t)got);
-    file->at += (uint64_t)got;
-    file->bytes += (uint64_t)got;
-    file->filled += (size_t)got;
-    sender->transfer->stats.file_bytes += (uint64_t)got;
+                                    file->block + file->filled,
+                                    (size_t)bytes_read);
+    file->at += (uint64_t)bytes_read;
+    file->bytes += (uint64_t)bytes_read;
+    file->filled += (size_t)bytes_read;
+    sender->transfer->stats.file_bytes += (uint64_t)bytes_read;
     if (file->filled == REMOTE_BLOCK) {
         hash_block(file);
     }

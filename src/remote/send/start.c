@@ -220,26 +220,26 @@ static int read_all(int fd, const struct poise_remote_options *how, void *data,
     while (len > 0) {
         int err = await(fd, how, begun_ns);
         int code = err < 0 ? 0 : poise_fault_check(POISE_FAULT_READ);
-        ssize_t got;
+        ssize_t bytes_read;
 
         if (err < 0) {
             return err;
         }
-        got = code ? -1 : read(fd, to, len);
-        code = code || got >= 0 ? code : errno;
+        bytes_read = code ? -1 : read(fd, to, len);
+        code = code || bytes_read >= 0 ? code : errno;
         if (code == EINTR || code == EAGAIN) {
             continue;
         }
         if (code != 0 && code != ECONNRESET) {
             return poise_error_set(code, "read", "the other end", NULL);
         }
-        if (got <= 0) {
+        if (bytes_read <= 0) {
             return poise_error_set(ECONNRESET, "meet the other end", NULL,
                                    "it ended before it said anything; is poise "
                                    "installed there?");
         }
-        to += got;
-        len -= (size_t)got;
+        to += bytes_read;
+        len -= (size_t)bytes_read;
     }
     return 0;
 }

@@ -230,8 +230,8 @@ int tunnel_listen(const struct tunnel_target *target, struct poise_buf *where)
 
     for (unsigned i = 0; i < target->count; i++) {
         const struct sockaddr_storage *at = &target->at[i];
-        struct sockaddr_storage got = {0};
-        socklen_t len = sizeof got;
+        struct sockaddr_storage bytes_read = {0};
+        socklen_t len = sizeof bytes_read;
         int fd = new_socket(at->ss_family);
         if (fd < 0) {
             code = -fd;
@@ -240,8 +240,8 @@ int tunnel_listen(const struct tunnel_target *target, struct poise_buf *where)
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
         if (bind(fd, (const struct sockaddr *)at, target->len[i]) == 0 &&
             listen(fd, BACKLOG) == 0 &&
-            getsockname(fd, (struct sockaddr *)&got, &len) == 0) {
-            put_address(&got, len, where);
+            getsockname(fd, (struct sockaddr *)&bytes_read, &len) == 0) {
+            put_address(&bytes_read, len, where);
             return fd;
         }
         code = errno;
@@ -281,10 +281,11 @@ int tunnel_connected(int fd)
 int tunnel_accept(int fd)
 {
     int code = poise_fault_check(POISE_FAULT_OPEN);
-    int got = code ? -1 : accept4(fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    int bytes_read =
+        code ? -1 : accept4(fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
-    if (got >= 0) {
-        return got;
+    if (bytes_read >= 0) {
+        return bytes_read;
     }
     code = code ? code : errno;
     /* One that went before it was looked at is nobody's error. */

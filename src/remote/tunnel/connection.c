@@ -370,11 +370,11 @@ int tunnel_conn_read(struct tunnel_conn *conn, size_t most)
 {
     struct tunnel *tunnel = conn->link->tunnel;
     int code = poise_fault_check(POISE_FAULT_READ), err;
-    ssize_t got;
+    ssize_t bytes_read;
 
     most = most < conn->credit ? most : (size_t)conn->credit;
-    got = code ? -1 : recv(conn->fd, tunnel->buffer, most, 0);
-    if (got < 0) {
+    bytes_read = code ? -1 : recv(conn->fd, tunnel->buffer, most, 0);
+    if (bytes_read < 0) {
         code = code ? code : errno;
         conn->drained = true;
         conn->can_read = false;
@@ -385,16 +385,16 @@ int tunnel_conn_read(struct tunnel_conn *conn, size_t most)
     if (err < 0) {
         return err;
     }
-    if (got == 0) {
+    if (bytes_read == 0) {
         conn->can_read = false;
         return send_end(conn);
     }
-    conn->drained = (size_t)got < most;
+    conn->drained = (size_t)bytes_read < most;
     conn->can_read = !conn->drained;
-    conn->credit -= (uint64_t)got;
-    conn->recent += (uint64_t)got;
+    conn->credit -= (uint64_t)bytes_read;
+    conn->recent += (uint64_t)bytes_read;
     conn->read_ns = tunnel->now_ns;
-    return send_bytes(conn, tunnel->buffer, (size_t)got);
+    return send_bytes(conn, tunnel->buffer, (size_t)bytes_read);
 }
 
 uint64_t tunnel_conn_due(const struct tunnel_conn *conn)

@@ -400,14 +400,14 @@ static ssize_t socket_read(struct tunnel_link *link)
 {
     unsigned char *buffer = link->tunnel->buffer;
     int code = poise_fault_check(POISE_FAULT_READ);
-    ssize_t got;
+    ssize_t bytes_read;
 
     if (!code && link->tls) {
         return tunnel_tls_read(link->tls, buffer, TUNNEL_BUFFER);
     }
-    got = code ? -1 : recv(link->fd, buffer, TUNNEL_BUFFER, 0);
+    bytes_read = code ? -1 : recv(link->fd, buffer, TUNNEL_BUFFER, 0);
     code = code ? code : errno;
-    return got >= 0 ? got
+    return bytes_read >= 0 ? bytes_read
            : code == EAGAIN || code == EINTR
                ? -EAGAIN
                : poise_error_set(code, "read from the other end", link->name,
@@ -508,20 +508,20 @@ static int read_link(struct tunnel_link *link)
 
     link->more = false;
     while (total < TURN_BYTES) {
-        ssize_t got = socket_read(link);
+        ssize_t bytes_read = socket_read(link);
         int code;
 
-        if (got == -EAGAIN) {
+        if (bytes_read == -EAGAIN) {
             return 0;
         }
-        if (got <= 0) {
-            return got < 0 ? (int)got
-                           : poise_error_set(ECONNRESET, "go on with",
-                                             link->name, "it is gone");
+        if (bytes_read <= 0) {
+            return bytes_read < 0 ? (int)bytes_read
+                                  : poise_error_set(ECONNRESET, "go on with",
+                                                    link->name, "it is gone");
         }
-        total += (size_t)got;
-        link->in_bytes += (uint64_t)got;
-        code = take_bytes(link, link->tunnel->buffer, (size_t)got);
+        total += (size_t)bytes_read;
+        link->in_bytes += (uint64_t)bytes_read;
+        code = take_bytes(link, link->tunnel->buffer, (size_t)bytes_read);
         if (code < 0) {
             return code;
         }

@@ -105,14 +105,14 @@ static void read_request(struct tunnel *tunnel, struct tunnel_page *page)
 {
     char part[1024];
     int code = poise_fault_check(POISE_FAULT_READ);
-    ssize_t got = code ? -1 : recv(page->fd, part, sizeof part, 0);
+    ssize_t bytes_read = code ? -1 : recv(page->fd, part, sizeof part, 0);
 
     code = code ? code : errno;
-    if (got < 0 && (code == EAGAIN || code == EINTR)) {
+    if (bytes_read < 0 && (code == EAGAIN || code == EINTR)) {
         return;
     }
-    if (got <= 0 || page->in.len + (size_t)got > REQUEST_MOST ||
-        poise_buf_append(&page->in, part, (size_t)got) < 0) {
+    if (bytes_read <= 0 || page->in.len + (size_t)bytes_read > REQUEST_MOST ||
+        poise_buf_append(&page->in, part, (size_t)bytes_read) < 0) {
         page->over = true;
         return;
     }

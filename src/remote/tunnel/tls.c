@@ -90,7 +90,7 @@ static int read_secret(const char *path, struct tunnel_keys *keys)
 {
     char text[FILE_MOST];
     struct stat st;
-    ssize_t got;
+    ssize_t bytes_read;
     int fd = poise_file_open(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0), err;
 
     if (fd < 0) {
@@ -102,8 +102,10 @@ static int read_secret(const char *path, struct tunnel_keys *keys)
         err = poise_error_set(EPERM, "use secret", path,
                               "others may read it (chmod 600)");
     } else {
-        got = poise_file_read(fd, text, sizeof text, path);
-        err = got < 0 ? (int)got : parse_secret(text, (size_t)got, path, keys);
+        bytes_read = poise_file_read(fd, text, sizeof text, path);
+        err = bytes_read < 0
+                  ? (int)bytes_read
+                  : parse_secret(text, (size_t)bytes_read, path, keys);
         OPENSSL_cleanse(text, sizeof text);
     }
     close(fd);
@@ -392,13 +394,13 @@ int tunnel_tls_shake(struct tunnel_tls *tls)
 
 ssize_t tunnel_tls_read(struct tunnel_tls *tls, void *data, size_t len)
 {
-    size_t got = 0;
+    size_t bytes_read = 0;
     int code;
 
     errno = 0;
-    code = SSL_read_ex(tls->ssl, data, len, &got);
+    code = SSL_read_ex(tls->ssl, data, len, &bytes_read);
     tls->wants_write = false;
-    return code == 1 ? (ssize_t)got
+    return code == 1 ? (ssize_t)bytes_read
                      : explain(tls, code, "read from the other end");
 }
 

@@ -119,14 +119,14 @@ static bool turn(struct scene *scene)
 static void hear(struct scene *scene, size_t *greeting)
 {
     static unsigned char part[1 << 16]; /* what it holds is not wanted */
-    ssize_t got;
+    ssize_t received;
 
-    while ((got = recv(scene->link_fd, part, sizeof part, 0)) > 0) {
+    while ((received = recv(scene->link_fd, part, sizeof part, 0)) > 0) {
         size_t skip = 16 - *greeting;
-        skip = skip < (size_t)got ? skip : (size_t)got;
+        skip = skip < (size_t)received ? skip : (size_t)received;
         *greeting += skip;
         check(poise_dedup_peer_feed(scene->speaker, part + skip,
-                                    (size_t)got - skip) == 0);
+                                    (size_t)received - skip) == 0);
     }
 }
 

@@ -116,25 +116,25 @@ static int wrap_do_long(struct wrap_call *call, const struct option *option,
     return option->val;
 }
 
-/* The next letter of a word of short options. */
-static int wrap_do_letter(struct wrap_call *call)
+/* The next option of a word of short options. */
+static int wrap_do_short(struct wrap_call *call)
 {
     struct vrank_libc *own = call->own;
-    char letter = *own->option_next++;
+    char option = *own->option_next++;
     const char *known =
-        letter != ':' && letter != ';' ? strchr(call->letters, letter) : NULL;
-    char text[2] = {letter, '\0'};
+        option != ':' && option != ';' ? strchr(call->letters, option) : NULL;
+    char text[2] = {option, '\0'};
     bool is_last = *own->option_next == '\0';
     if (is_last) {
         own->optind++;
     }
-    own->optopt = (unsigned char)letter;
+    own->optopt = (unsigned char)option;
     if (known == NULL) {
         wrap_complain(call, "invalid option --", text);
         return '?';
     }
     if (known[1] != ':') {
-        return (unsigned char)letter;
+        return (unsigned char)option;
     }
     if (!is_last) {
         own->optarg = own->option_next;
@@ -147,7 +147,7 @@ static int wrap_do_letter(struct wrap_call *call)
         own->optarg = call->argv[own->optind++];
     }
     own->option_next = NULL;
-    return (unsigned char)letter;
+    return (unsigned char)option;
 }
 
 /* Pass over operands until optind is at an option; false at the end, with
@@ -227,7 +227,7 @@ static int wrap_option(struct wrap_call *call)
             }
         }
     }
-    return wrap_do_letter(call);
+    return wrap_do_short(call);
 }
 
 static int wrap_parse(int argc, char *const *argv, const char *letters,

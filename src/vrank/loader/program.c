@@ -51,14 +51,15 @@ static int program_ask_linker(const char *path, struct poise_buf *out)
         posix_spawn_file_actions_destroy(&actions);
     }
     close(ends[1]);
-    ssize_t got = 1;
-    while (code == 0 && got > 0) {
+    ssize_t length = 1;
+    while (code == 0 && length > 0) {
         char *to = poise_buf_reserve(out, 4096);
-        got = to != NULL ? poise_file_read(ends[0], to, 4096, path) : -ENOMEM;
-        if (got < 0) {
-            code = (int)-got;
+        length =
+            to != NULL ? poise_file_read(ends[0], to, 4096, path) : -ENOMEM;
+        if (length < 0) {
+            code = (int)-length;
         } else {
-            out->len += (size_t)got;
+            out->len += (size_t)length;
         }
     }
     close(ends[0]);

@@ -573,9 +573,10 @@ static int read_text(const char *path, struct poise_buf *out)
         code = -ENOMEM;
     }
     if (code == 0) {
-        ssize_t got = poise_file_read(fd, room, (size_t)status.st_size, path);
-        out->len = got > 0 ? (size_t)got : 0;
-        code = got < 0 ? (int)got : 0;
+        ssize_t length =
+            poise_file_read(fd, room, (size_t)status.st_size, path);
+        out->len = length > 0 ? (size_t)length : 0;
+        code = length < 0 ? (int)length : 0;
     }
     poise_file_close(fd, path);
     return code;

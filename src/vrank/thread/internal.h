@@ -29,7 +29,7 @@ struct vrank_engine {
     struct vrank_spin blocked_lock;
     int blocked;
     /* Serialisation: how many workers compute, and how many want to. */
-    uint32_t turns_taken, turn_waiters; /* atomic */
+    uint32_t workers_computing, turn_waiters; /* atomic */
     struct poise_event turn_event;
     uint32_t said; /* atomic: bits of enum vrank_once */
 };

@@ -184,9 +184,9 @@ static void sched_take_turn(struct vrank_worker *worker)
     for (;;) {
         uint32_t seen = poise_event_seen(&engine->turn_event);
         uint32_t taken =
-            __atomic_load_n(&engine->turns_taken, __ATOMIC_SEQ_CST);
+            __atomic_load_n(&engine->workers_computing, __ATOMIC_SEQ_CST);
         while (taken < (uint32_t)engine->job.serial &&
-               !__atomic_compare_exchange_n(&engine->turns_taken, &taken,
+               !__atomic_compare_exchange_n(&engine->workers_computing, &taken,
                                             taken + 1, false, __ATOMIC_SEQ_CST,
                                             __ATOMIC_SEQ_CST)) {
         }
@@ -204,7 +204,7 @@ static void sched_end_turn(struct vrank_worker *worker)
     struct vrank_engine *engine = vrank_engine;
     if (worker->watch & VRANK_WATCH_TURN) {
         worker->watch &= ~(uint32_t)VRANK_WATCH_TURN;
-        __atomic_fetch_sub(&engine->turns_taken, 1, __ATOMIC_SEQ_CST);
+        __atomic_fetch_sub(&engine->workers_computing, 1, __ATOMIC_SEQ_CST);
         poise_event_signal(&engine->turn_event);
     }
 }

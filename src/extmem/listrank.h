@@ -27,7 +27,7 @@ struct poise_listrank_options {
      * successor; NULL: 1. Signed or not: sums are taken modulo 2^64. That of a
      * last node counts for nothing. Borrowed. */
     const char *weights;
-    uint64_t memory_bytes; /**< as of a sort, and so on */
+    uint64_t memory_bytes; /**< this and the next: as in poise/sort.h */
     struct poise_world *world;
     const char *const *scratch;
     size_t scratch_count;
@@ -56,18 +56,18 @@ struct poise_listrank_result {
  * Write the ranks of the nodes of `in`, numbers of 64 bits in the order of the
  * nodes, to `out`, which appears whole or not at all.
  *
- * With memory for 17 bytes a node (and a little more) all happens in memory:
- * threads walk the list from many random nodes at a time. With less, nodes are
- * bridged out piece by piece of the file, and ranked in the opposite order
- * (Source: pems, algorithm 2.1): the traffic with the disks is about 150 bytes
- * a node, however little the memory is.
+ * With memory for 17 bytes for each node (and a little more) all happens in
+ * memory: threads walk the list from many random nodes at a time. With less,
+ * nodes are bridged out piece by piece of the file, and ranked in the opposite
+ * order (Source: pems, algorithm 2.1): the traffic with the disks is about 150
+ * bytes for each node, however little the memory is.
  *
  * Several processes of one machine lend the first one their threads and their
  * processors. Those of several machines hold a part of the nodes each, and send
  * each other the walks that go on there, if their memory is enough together: 17
- * bytes a node (and a little more, about 20 MiB each); a thread each. Else, or
- * if there is a list for every 256 nodes or more, the first process does it
- * alone, with the threads of those of its machine. Collective over
+ * bytes for each node (and a little more, about 20 MiB each); a thread each.
+ * Else, or if there is a list for every 256 nodes or more, the first process
+ * does it alone, with the threads of those of its machine. Collective over
  * options->world.
  *
  * -EINVAL: a size that is no multiple of 8, a successor past the end, a node

@@ -57,11 +57,11 @@ POISE_API const char *poise_sort_kind_name(enum poise_sort_kind kind);
 /** Zero is the default of everything but `type`. */
 struct poise_sort_options {
     struct poise_sort_type type;
-    /** All the memory that the run may take, of a node: its ranks share it; 0:
+    /** The memory that the run may take on a machine, whose ranks share it; 0:
      * nine tenths of poise_memory_available(), but 6 MiB or half of it are
      * left. */
     uint64_t memory_bytes;
-    /** Who takes part; NULL: this process. Borrowed. */
+    /** The processes that take part; NULL: this one. Borrowed. */
     struct poise_world *world;
     /** Folders for scratch files, striped over all of them, best one on each
      * disk; none: the folder of the output. Borrowed. */

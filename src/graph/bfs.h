@@ -3,7 +3,7 @@
  * validation, a model of larger machines, components, the diameter.
  *
  * A search handle keeps threads and memory for one root after the other.
- * Worlds, labels and who may call what: as in poise/graph.h.
+ * Worlds, labels, threads: as in poise/graph.h.
  *
  * Sources: numa-bfs (Cui et al., CLUSTER 2012); Beamer, Asanovic, Patterson:
  * "Direction-Optimizing Breadth-First Search"; the Graph500 specification.
@@ -33,7 +33,8 @@ enum poise_graph_exchange {
     POISE_GRAPH_EXCHANGE_AUTO,    /**< the best: parallel */
     POISE_GRAPH_EXCHANGE_PRIVATE, /**< allgather into a copy of each process */
     POISE_GRAPH_EXCHANGE_LEADER, /**< gather, allgather of leaders, broadcast */
-    POISE_GRAPH_EXCHANGE_SHARED_IN,  /**< one in_queue a node: no broadcast */
+    POISE_GRAPH_EXCHANGE_SHARED_IN,  /**< one in_queue for a node: no broadcast
+                                      */
     POISE_GRAPH_EXCHANGE_SHARED_ALL, /**< out_queue too: no gather */
     POISE_GRAPH_EXCHANGE_PARALLEL,   /**< and all ranks take part */
     POISE_GRAPH_EXCHANGES

@@ -118,10 +118,10 @@ static inline void expect_name(const struct poise_graph_edges *edges,
                                uint32_t label, const char *name)
 {
     size_t len;
-    const char *got = poise_graph_names_of(edges->names, label, &len);
-    assert_non_null(got);
+    const char *received = poise_graph_names_of(edges->names, label, &len);
+    assert_non_null(received);
     assert_int_equal(len, strlen(name));
-    assert_memory_equal(got, name, len);
+    assert_memory_equal(received, name, len);
     assert_int_equal(poise_graph_names_find(edges->names, name, len), label);
 }
 

@@ -61,10 +61,10 @@ static cpu_set_t set_of(const char *cpus)
     return set;
 }
 
-static void assert_set(const cpu_set_t *got, const char *cpus)
+static void assert_set(const cpu_set_t *received, const char *cpus)
 {
     cpu_set_t want = set_of(cpus);
-    assert_true(CPU_EQUAL(got, &want));
+    assert_true(CPU_EQUAL(received, &want));
 }
 
 static void test_read(void **state)

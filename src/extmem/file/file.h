@@ -118,8 +118,8 @@ void extmem_store_count(const struct extmem_store *store, uint64_t *read,
 
 /* ---- blocks in memory (blocks.c) ---------------------------------------- */
 
-/** Blocks that are filled, written behind the back of who fills them, and free
- * again. One thread. */
+/** Blocks that are filled, written while others are filled, and free again. One
+ * thread. */
 struct extmem_blocks {
     struct extmem_store *store;
     char **free_blocks; /**< owned */

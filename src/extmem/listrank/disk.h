@@ -34,7 +34,8 @@ struct link {
 };
 #define OUTWARD (UINT64_C(1) << 63)
 
-/** Asks for the rank of a node: its place, who asks for which chain. */
+/** Asks for the rank of a node: its place, the chain and the bucket that ask.
+ */
 struct question {
     uint64_t all; /* place << 40 | chain << 16 | bucket */
 };

@@ -134,7 +134,7 @@ int sort_finish_turn(struct sort_worker *worker,
 {
     struct sort_finish *finish = worker->finish;
 
-    if (!finish->in_turns) {
+    if (!finish->in_order) {
         *offset = loading->job->offset;
         return 0;
     }
@@ -285,7 +285,7 @@ static int shared_run(void *arg, unsigned number)
 }
 
 /* All processes write in turns. */
-static int finish_in_turns(struct sort_finish *finish,
+static int finish_in_order(struct sort_finish *finish,
                            const struct sort_buckets *buckets)
 {
     struct sort_run *run = finish->run;
@@ -307,11 +307,11 @@ static int finish_in_turns(struct sort_finish *finish,
 
 int sort_finish(struct sort_run *run, const struct sort_buckets *buckets)
 {
-    struct sort_finish finish = {.run = run, .in_turns = run->options->unique};
+    struct sort_finish finish = {.run = run, .in_order = run->options->unique};
     int code;
 
-    if (finish.in_turns && run->world) {
-        code = finish_in_turns(&finish, buckets);
+    if (finish.in_order && run->world) {
+        code = finish_in_order(&finish, buckets);
     } else {
         code = sort_finish_jobs(&finish, buckets);
         if (code == 0) {
@@ -319,7 +319,7 @@ int sort_finish(struct sort_run *run, const struct sort_buckets *buckets)
                                    &run->stop);
         }
     }
-    if (code == 0 && finish.in_turns) {
+    if (code == 0 && finish.in_order) {
         run->result.items_out = finish.items_out;
         run->result.bytes_out = finish.bytes_out;
     }

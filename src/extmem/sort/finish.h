@@ -21,7 +21,7 @@ struct sort_finish {
     size_t job_count, job_room;
     size_t most_spans;
     uint64_t next; /* __atomic */
-    bool in_turns; /* sizes of the output are known only when sorted */
+    bool in_order; /* sizes of the output are known only when sorted */
     uint64_t turn; /* __atomic */
     uint64_t turn_offset, items_out, bytes_out; /* of whose turn it is */
     struct sort_ring *ring; /* NULL: this process writes all */

@@ -73,7 +73,7 @@ int sort_finish_words(struct sort_worker *worker, struct sort_loading *loading)
     uint64_t offset;
     int code;
 
-    if (!worker->finish->in_turns) {
+    if (!worker->finish->in_order) {
         to += job->offset % EXTMEM_PAGE;
     }
     if (job->what == JOB_FILL) {
@@ -88,7 +88,7 @@ int sort_finish_words(struct sort_worker *worker, struct sort_loading *loading)
                           (uint64_t *)(void *)to, count);
         }
     }
-    if (worker->finish->in_turns) {
+    if (worker->finish->in_order) {
         count = keep_first(to, count, item);
     }
     code = sort_finish_turn(worker, loading, count * item, count, &offset);
@@ -212,7 +212,7 @@ int sort_finish_items(struct sort_worker *worker, struct sort_loading *loading)
 
     sort_items(&run->type, (const unsigned char *)loading->buffer,
                worker->entries, worker->spare, count);
-    if (worker->finish->in_turns) {
+    if (worker->finish->in_order) {
         bytes = unique_entries(worker, loading->buffer, &count);
     }
     code = sort_finish_turn(worker, loading, bytes, count, &offset);

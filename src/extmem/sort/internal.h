@@ -197,7 +197,7 @@ static inline unsigned sort_all_lanes(const struct sort_run *run)
 {
     return run->plan.lanes * run->plan.processes;
 }
-/** Who sorts bucket `i` of `count`. */
+/** The process that sorts bucket `i` of `count`. */
 static inline unsigned sort_owner(const struct sort_run *run, uint32_t i,
                                   uint32_t count)
 {

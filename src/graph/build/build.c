@@ -242,8 +242,8 @@ static int build_finish(struct build *build)
     int code = build->options->ablation.no_hubs ? 0 : graph_hubs_make(graph);
     graph_spread_rows(graph, &graph->out);
     graph_spread_rows(graph, &graph->in);
-    int err = graph_spread_ids(graph, place_of, label_of);
-    return code < 0 ? code : err;
+    int step = graph_spread_ids(graph, place_of, label_of);
+    return code < 0 ? code : step;
 }
 
 static const struct build_step {

@@ -4,7 +4,7 @@
  *
  * A vertex has three numbers. Its *label* is the caller's. Its *place* is its
  * position in the chosen order, isolated vertices left out: the largest
- * degree first, or as labelled. Its *id* says also who owns it: rank r's
+ * degree first, or as labelled. Its *id* also says which rank owns it: rank r's
  * vertices are the ids [r * stride, r * stride + local_count), r's *rows*
  * counted from 0. With one rank ids, places and rows are the same.
  */

@@ -134,17 +134,17 @@ static int spread_send(struct spread *spread, int code, uint64_t *missing)
     for (int r = 0; r < graph->ranks; r++) {
         struct poise_buf *outbox = &spread->outboxes[r];
         bool here = r == graph->rank;
-        int err = here ? spread_keep(spread, outbox->data, outbox->len)
-                       : poise_world_send(graph->world, r, SPREAD_TAG,
-                                          outbox->data, outbox->len);
-        spread->sent[r] = !here && err == 0;
-        code = code < 0 ? code : err;
+        int step = here ? spread_keep(spread, outbox->data, outbox->len)
+                        : poise_world_send(graph->world, r, SPREAD_TAG,
+                                           outbox->data, outbox->len);
+        spread->sent[r] = !here && step == 0;
+        code = code < 0 ? code : step;
         poise_buf_reset(outbox);
     }
-    int err = poise_world_reduce(graph->world, POISE_SUM, spread->sent,
-                                 (size_t)graph->ranks);
-    *missing = err < 0 ? 0 : spread->sent[graph->rank];
-    return code < 0 ? code : err;
+    int step = poise_world_reduce(graph->world, POISE_SUM, spread->sent,
+                                  (size_t)graph->ranks);
+    *missing = step < 0 ? 0 : spread->sent[graph->rank];
+    return code < 0 ? code : step;
 }
 
 /* One round. */
@@ -155,17 +155,17 @@ static int spread_swap(struct spread *spread, int code)
     code = spread_send(spread, code, &missing);
     while (missing > 0) {
         struct poise_message message;
-        int got = poise_world_receive(graph->world, &message);
-        if (got < 0) {
-            code = code < 0 ? code : got;
+        int received = poise_world_receive(graph->world, &message);
+        if (received < 0) {
+            code = code < 0 ? code : received;
             break;
         }
-        if (got == 0) {
+        if (received == 0) {
             poise_world_wait(graph->world, UINT64_MAX);
             continue;
         }
-        int err = spread_keep(spread, message.data, message.len);
-        code = code < 0 ? code : err;
+        int step = spread_keep(spread, message.data, message.len);
+        code = code < 0 ? code : step;
         poise_message_free(&message);
         missing--;
     }

@@ -23,8 +23,8 @@ void graph_pages_drop(void *memory, uint64_t bytes);
 /* ---- teams of threads (team.c) ---------------------------------------------
  *
  * The caller and its helpers run the chunks of one piece of work after the
- * other. A helper that the system does not run holds nobody up, unless it was
- * interrupted inside a chunk.
+ * other. The others do not wait for a helper that the system does not run,
+ * unless it was interrupted inside a chunk.
  */
 struct graph_team;
 /** One chunk; `thread` is below the size of the team. */

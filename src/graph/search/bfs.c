@@ -11,7 +11,7 @@
 #include <string.h>
 
 const char *const poise_graph_method_names[] = {"hybrid", "top-down",
-                                                "bottom-bottom_up", NULL};
+                                                "bottom-up", NULL};
 
 /** Bottom-up once the arcs that leave the frontier are more than this
  * part of those not looked at yet, top-down again once the frontier shrinks
@@ -327,8 +327,8 @@ static int bfs_step_bottom_up(struct poise_graph_bfs *bfs, int code,
                               struct poise_graph_level *level)
 {
     bfs_bottom_up(bfs, level);
-    int err = bfs_advance(bfs, level);
-    code = code < 0 ? code : err;
+    int step = bfs_advance(bfs, level);
+    code = code < 0 ? code : step;
     if (bfs->graph->world) {
         uint64_t sums[2] = {level->found, level->edges};
         code = bfs_ranks_sum(bfs, code, sums, 2);
@@ -368,9 +368,9 @@ static int bfs_step(struct poise_graph_bfs *bfs, bool bottom_up)
                                       .frontier = bfs->frontier_count};
     uint64_t from = poise_clock_ns();
     int code = bfs_reserve_level(bfs);
-    int err =
+    int step =
         bottom_up != bfs->in_bits ? bfs_switch(bfs, bottom_up, &level) : 0;
-    code = code < 0 ? code : err;
+    code = code < 0 ? code : step;
     code = bottom_up ? bfs_step_bottom_up(bfs, code, &level)
                      : bfs_step_top_down(bfs, code, &level);
     if (code < 0) {

@@ -222,9 +222,9 @@ int bfs_ranks_sum(struct poise_graph_bfs *bfs, int code, uint64_t *values,
     uint64_t failed = 0;
     memcpy(mine->sums, values, count * sizeof *values);
     mine->failed = code < 0;
-    int err = poise_coll_window_exchange(bfs->ranks.control);
-    if (code < 0 || err < 0) {
-        return code < 0 ? code : err;
+    int step = poise_coll_window_exchange(bfs->ranks.control);
+    if (code < 0 || step < 0) {
+        return code < 0 ? code : step;
     }
     memset(values, 0, count * sizeof *values);
     for (int r = 0; r < bfs->graph->ranks; r++) {
@@ -400,8 +400,8 @@ static int ranks_expand(struct poise_graph_bfs *bfs,
             if (v - base < bfs->graph->local_count) {
                 ranks_claim(bfs, v - base, base + u);
             } else {
-                int err = ranks_notify(bfs, v, base + u);
-                code = code < 0 ? code : err;
+                int step = ranks_notify(bfs, v, base + u);
+                code = code < 0 ? code : step;
             }
         }
     }
@@ -417,18 +417,19 @@ static int ranks_send(struct poise_graph_bfs *bfs,
     int code = 0;
     for (int r = 0; r < graph->ranks; r++) {
         struct poise_buf *outbox = &bfs->ranks.outboxes[r];
-        int err = outbox->len > 0 ? poise_world_send(graph->world, r, RANKS_TAG,
-                                                     outbox->data, outbox->len)
-                                  : 0;
+        int step = outbox->len > 0
+                       ? poise_world_send(graph->world, r, RANKS_TAG,
+                                          outbox->data, outbox->len)
+                       : 0;
         /* What was not sent is not waited for. */
-        mine->sends[r] = outbox->len > 0 && err == 0;
+        mine->sends[r] = outbox->len > 0 && step == 0;
         level->bytes += outbox->len;
-        code = code < 0 ? code : err;
+        code = code < 0 ? code : step;
         poise_buf_reset(outbox);
     }
-    int err = poise_coll_window_exchange(bfs->ranks.control);
-    if (err < 0) {
-        return err;
+    int step = poise_coll_window_exchange(bfs->ranks.control);
+    if (step < 0) {
+        return step;
     }
     *expected = 0;
     for (int r = 0; r < graph->ranks; r++) {
@@ -461,18 +462,18 @@ static int ranks_receive(struct poise_graph_bfs *bfs, uint64_t expected)
     int code = 0;
     while (expected > 0) {
         struct poise_message message;
-        int got = poise_world_receive(world, &message);
-        if (got < 0) {
-            return got;
+        int received = poise_world_receive(world, &message);
+        if (received < 0) {
+            return received;
         }
-        if (got == 0) {
+        if (received == 0) {
             if (++looks > RANKS_LOOKS) {
                 poise_world_wait(world, UINT64_MAX);
             }
             continue;
         }
-        int err = ranks_take(bfs, &message);
-        code = code < 0 ? code : err;
+        int step = ranks_take(bfs, &message);
+        code = code < 0 ? code : step;
         poise_message_free(&message);
         expected--;
         looks = 0;
@@ -494,13 +495,13 @@ int bfs_ranks_top_down(struct poise_graph_bfs *bfs, int code,
 {
     const uint32_t *ends_at = bfs->graph->ends_at;
     uint64_t expected = 0;
-    int err = ranks_expand(bfs, level);
-    code = code < 0 ? code : err;
+    int step = ranks_expand(bfs, level);
+    code = code < 0 ? code : step;
     uint64_t from = poise_clock_ns();
-    err = ranks_send(bfs, level, &expected);
-    code = code < 0 ? code : err;
-    err = ranks_receive(bfs, expected);
-    code = code < 0 ? code : err;
+    step = ranks_send(bfs, level, &expected);
+    code = code < 0 ? code : step;
+    step = ranks_receive(bfs, expected);
+    code = code < 0 ? code : step;
     uint64_t sums[RANKS_SUMS] = {bfs->end - bfs->begin, 0, level->edges};
     for (uint64_t i = bfs->begin; i < bfs->end; i++) {
         sums[1] += ends_at[bfs->queue[i]];

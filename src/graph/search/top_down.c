@@ -4,6 +4,14 @@
  * Levels lie one behind the other in one queue. Small ones are expanded by the
  * calling thread alone, which turns a search in a graph of high diameter into
  * the plain loop over a queue that suits it.
+ *
+ * Who may write what while threads expand a level: a vertex belongs to the
+ * thread whose atomic OR sets its bit in `visited`; that thread alone writes
+ * its parent, and its place in the queue, which it reserves by an atomic add to
+ * `tail`. No thread reads either before the team has finished the level, which
+ * orders all that was written. So the order of a level, and of several possible
+ * parents the one that is taken, may differ from run to run; which vertices are
+ * found does not.
  */
 #include "internal.h"
 

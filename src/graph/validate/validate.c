@@ -392,8 +392,8 @@ static int validate_run(struct validate *v, struct poise_graph_verdict *out)
     }
     seen = v->seen;
     if (code >= 0 && v->world) {
-        int err = poise_world_reduce(v->world, POISE_SUM, &seen, 1);
-        code = err < 0 ? err : code;
+        int step = poise_world_reduce(v->world, POISE_SUM, &seen, 1);
+        code = step < 0 ? step : code;
     }
     graph_pages_unmap(v->level, v->edges->vertex_count * sizeof *v->level);
     free(v->confirmed);

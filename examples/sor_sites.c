@@ -144,7 +144,7 @@ static void show_shares(const struct poise_world *world)
         fprintf(stderr,
                 "site %d: %.1f %% locally, %.1f %% prefetched, %.1f %% by "
                 "waiting\n",
-                poise_world_seat(world, rank).site,
+                poise_world_placement(world, rank).site,
                 100 * (double)stats.local / calls,
                 100 * (double)stats.prefetched / calls,
                 100 * (double)stats.waited / calls);

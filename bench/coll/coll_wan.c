@@ -182,9 +182,9 @@ static void table(int calls)
 static void place(const int *sites, int calls)
 {
     struct poise_world *whole = world;
-    int here = poise_world_seat(world, rank).site, earlier = 0, mine = -1;
+    int here = poise_world_placement(world, rank).site, earlier = 0, mine = -1;
     for (int r = 0; r < rank; r++) {
-        earlier += poise_world_seat(world, r).site == here;
+        earlier += poise_world_placement(world, r).site == here;
     }
     for (int r = 0; r < size && mine < 0; r++) {
         if (sites[r] == here && earlier-- == 0) {
@@ -233,7 +233,7 @@ static void placements(int calls)
 {
     int sites[MOST_RANKS], count = 0;
     for (int r = 0; r < size; r++) {
-        int site = poise_world_seat(world, r).site;
+        int site = poise_world_placement(world, r).site;
         count = site >= count ? site + 1 : count;
     }
     if (size > MOST_RANKS || size % count != 0) {
@@ -362,7 +362,7 @@ static void replay(const char *data, int n, double ms)
     }
     poise_coll_if_destroy(cond);
     for (int r = 0, last = -1; r < size; r++) {
-        int site = poise_world_seat(world, r).site;
+        int site = poise_world_placement(world, r).site;
         if (site <= last) {
             continue; /* its first rank speaks for it */
         }

@@ -1,5 +1,5 @@
 /*
- * poise/comm.h - the world: who takes part, who sits where, and messages.
+ * poise/comm.h - the world: its ranks, where they are, and messages.
  *
  * A world is a set of ranks 0..size-1. Without a launcher it has one rank and
  * MPI is never loaded. Under mpirun, mpiexec or srun it is the MPI job, over
@@ -9,7 +9,8 @@
  *
  * A world is used by the thread that made it (with MPI: the thread that
  * initialised MPI, MPI_THREAD_FUNNELED). "Collective" functions are called by
- * every rank in the same order; they poll with patience, they do not spin.
+ * every rank in the same order; they poll at growing intervals, they do not
+ * spin.
  *
  * Source of the proximity order: tree-walk IV.C (PA-DRQS).
  */
@@ -31,7 +32,7 @@ struct poise_world_options {
      * the file that the environment variable POISE_SITES names, else one
      * site. */
     const char *sites_file;
-    /** A synthetic topology, see poise_world_seat; NULL: the environment
+    /** A synthetic topology, see poise_world_placement; NULL: the environment
      * variable POISE_TOPOLOGY, else what the machine says. Rank 0's counts. */
     const char *topology;
     /** Do not look for a launcher: a world of one. */
@@ -91,7 +92,7 @@ POISE_API int poise_world_create_local(int size,
 POISE_API int poise_world_adopt(const char *flavour, const void *comm,
                                 size_t comm_bytes, struct poise_world **out);
 
-/* ---- who sits where ----------------------------------------------------- */
+/* ---- placement ----------------------------------------------------- */
 
 /** How far two ranks are apart: the smallest unit that holds both. */
 enum poise_level {
@@ -103,19 +104,19 @@ enum poise_level {
 };
 
 /** Numbers count from 0 over the whole world, in order of lowest rank. */
-struct poise_seat {
+struct poise_placement {
     int site, node, numa;
 };
 
 /**
- * Where a rank sits. Measured (sites file, node-level split, hwloc), or
+ * Where a rank is. Measured (sites file, node-level split, hwloc), or
  * synthetic: POISE_TOPOLOGY="SxNxD[:COST,COST,COST,COST]" lays consecutive
  * ranks out over S sites of N nodes of D NUMA domains, as evenly as it goes;
  * COST is the one-way latency at level numa, node, site, world ("0", "20us",
  * "10ms"), by which messages are then held back at the receiver.
  */
-POISE_API struct poise_seat poise_world_seat(const struct poise_world *world,
-                                             int rank);
+POISE_API struct poise_placement
+poise_world_placement(const struct poise_world *world, int rank);
 POISE_API enum poise_level poise_world_distance(const struct poise_world *world,
                                                 int a, int b);
 /** Emulated one-way latency of a level; 0 unless synthetic. */
@@ -225,13 +226,14 @@ struct poise_wire_ticket {
 
 /**
  * Offer `len` bytes to `dest`, and fill in the ticket for it. The buffer is the
- * transfer's until its end is told with the `cookie`, which is not NULL: when
- * the data was taken, or earlier where MPI keeps a copy, unless `synchronous`.
+ * transfer's until its end is notified with the `cookie`, which is not NULL:
+ * when the data was taken, or earlier where MPI keeps a copy, unless
+ * `synchronous`.
  */
 POISE_API int poise_wire_put(struct poise_wire *wire, int dest,
                              const void *data, size_t len, bool synchronous,
                              void *cookie, struct poise_wire_ticket *out);
-/** Take what `source` offers. 1: it is there; 0: its end is told with the
+/** Fetch what `source` offers. 1: it is there; 0: its end is notified with the
  * `cookie`, which is not NULL; or negative. */
 POISE_API int poise_wire_get(struct poise_wire *wire, int source,
                              const struct poise_wire_ticket *ticket, void *data,
@@ -309,7 +311,7 @@ struct poise_comm_launcher {
  * Find the mpirun of an MPI by PATH; `mpi` NULL or "": of whichever is found
  * first. An mpirun without a telling name is known by what it is a link to.
  * Local. -EINVAL: another name than ompi or mpich; -ENOTSUP: there is none, or
- * it cannot be told whose it is.
+ * the MPI is not known.
  */
 POISE_API int poise_comm_launcher_find(const char *mpi,
                                        struct poise_comm_launcher *out);

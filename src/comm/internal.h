@@ -2,13 +2,17 @@
  * What the files of room comm share: the transport below a world, the world
  * itself, and the parts that tests look at one by one.
  *
- *   world.c       making worlds, accessors, sub-worlds
- *   message.c     send, receive, wait: trailers, emulated latency, kept
- * messages collective.c  binomial trees over messages seats.c       who sits
- * where: numbering, groups, peers, synthetic layouts place.c       where this
- * process is: host, site, NUMA domain launcher.c    who started us, by the
- * environment local.c       transport: threads of one process (one rank: no
- * launcher) mpi.c         transport: a back end that was loaded by load.c
+ *   world.c        making worlds, accessors, sub-worlds
+ *   message.c      send, receive, wait: trailers, emulated latency, kept ones
+ *   collective.c   binomial trees over messages
+ *   placement.c    numbering, groups, peers, synthetic layouts
+ *   locate.c       where this process is: host, site, NUMA domain
+ *   launcher.c     by which launcher it was started
+ *   local.c        transport: threads of one process, or one rank
+ *   mpi.c, load.c  transport: a back end that was loaded
+ *   wire.c         messages without a transport's costs:
+ *   share.c        memory that processes of a node share,
+ *   ring.c         and the rings in it
  */
 #ifndef POISE_COMM_INTERNAL_H
 #define POISE_COMM_INTERNAL_H
@@ -80,7 +84,7 @@ struct poise_message comm_heap_pop(struct comm_heap *heap);
 /* Frees the messages too. */
 void comm_heap_free(struct comm_heap *heap);
 
-/* ---- who sits where ----------------------------------------------------- */
+/* ---- placement ---- */
 
 /* Where one process is, as it sees itself. Owned strings. */
 struct comm_place {
@@ -96,7 +100,7 @@ void comm_place_free(struct comm_place *place);
 const char *comm_site_of(char *text, const char *host);
 
 struct comm_layout {
-    struct poise_seat *seats; /* [size], owned */
+    struct poise_placement *placements; /* [size], owned */
     uint64_t cost_ns[POISE_LEVELS];
 };
 
@@ -114,7 +118,7 @@ int comm_layout_unpack(struct poise_reader *reader, int size,
                        struct comm_layout *out);
 
 /* What one rank derives from a layout. */
-struct comm_seats {
+struct comm_placements {
     struct comm_layout layout;
     int *groups[POISE_LEVELS]; /* ranks of my unit, ascending; owned */
     int group_sizes[POISE_LEVELS];
@@ -124,11 +128,12 @@ struct comm_seats {
 };
 
 /* Takes over `layout`, also when it fails. */
-int comm_seats_create(struct comm_layout *layout, int rank, int size,
-                      struct comm_seats *out);
-void comm_seats_free(struct comm_seats *seats);
-enum poise_level comm_seats_distance(const struct poise_seat *seats, int a,
-                                     int b);
+int comm_placements_create(struct comm_layout *layout, int rank, int size,
+                           struct comm_placements *out);
+void comm_placements_free(struct comm_placements *placements);
+enum poise_level
+comm_placements_distance(const struct poise_placement *placements, int a,
+                         int b);
 
 /* ---- the world ---------------------------------------------------------- */
 
@@ -143,7 +148,7 @@ struct comm_letter {
 struct poise_world {
     struct comm_transport *transport;
     int rank, size;
-    struct comm_seats seats;
+    struct comm_placements placements;
     struct comm_heap kept; /* arrived, not yet received */
     uint64_t order;        /* of arrivals */
     uint64_t sequence;     /* of collectives, the same on every rank */
@@ -162,7 +167,7 @@ uint64_t comm_time_left(uint64_t due_ns);
 
 /* Whether to try again what failed with `err`, after a moment: memory is
  * short, and others depend on this rank. Start with `tries` at 0. */
-bool comm_try_again(int err, unsigned *tries);
+bool comm_try_again(int code, unsigned *tries);
 
 /* The trailer of a collective's messages. */
 struct comm_stamp {
@@ -192,7 +197,7 @@ struct comm_backend;
 /* Load the table of `flavour`; stays loaded. */
 int comm_backend_load(const char *flavour, const struct comm_backend **out);
 
-/* Join the job that `launch` tells of. */
+/* Join the job that `launch` describes. */
 int comm_mpi_create(const struct comm_launch *launch,
                     struct comm_transport **out);
 /* What an MPI transport stands on; -ENOTSUP (no error set) for others. */

@@ -105,7 +105,7 @@ static int keep_own(struct poise_world *world, int tag, void *data, size_t len)
 int comm_post(struct poise_world *world, int dest, int tag, const void *data,
               size_t len, const void *trailer, size_t trailer_len)
 {
-    bool timed = world->seats.timed && dest != world->rank;
+    bool timed = world->placements.timed && dest != world->rank;
     size_t total = len + trailer_len + (timed ? sizeof(uint64_t) : 0);
     char *copy = NULL;
     if (total > 0) {
@@ -186,16 +186,16 @@ static int cut(struct poise_message *message, void *trailer, size_t len)
     return 0;
 }
 
-/* Emulated latency. None while this rank is still finding out about seats:
+/* Emulated latency. None while this rank is still finding out about placements:
  * its peers may be ahead of it. */
 static uint64_t cost_from(const struct poise_world *world, int source)
 {
-    const struct comm_layout *layout = &world->seats.layout;
-    if (!layout->seats) {
+    const struct comm_layout *layout = &world->placements.layout;
+    if (!layout->placements) {
         return 0;
     }
-    return layout
-        ->cost_ns[comm_seats_distance(layout->seats, world->rank, source)];
+    return layout->cost_ns[comm_placements_distance(layout->placements,
+                                                    world->rank, source)];
 }
 
 static int sort_in(struct poise_world *world, struct poise_message message)

@@ -34,9 +34,9 @@ void *comm_ring_room(struct comm_ring_writer *writer, size_t len)
     uint64_t gap = gap_before(writer->at, writer->lines, count);
     /* And the line behind, whose first word is to say that nothing is there. */
     uint64_t end = writer->at + gap + count + 1;
-    if (end - writer->taken > writer->lines) {
-        writer->taken = __atomic_load_n(&writer->ring->taken, __ATOMIC_ACQUIRE);
-        if (end - writer->taken > writer->lines) {
+    if (end - writer->freed > writer->lines) {
+        writer->freed = __atomic_load_n(&writer->ring->freed, __ATOMIC_ACQUIRE);
+        if (end - writer->freed > writer->lines) {
             return NULL;
         }
     }
@@ -80,11 +80,11 @@ const void *comm_ring_peek(struct comm_ring_reader *reader,
     return first + 1;
 }
 
-void comm_ring_take(struct comm_ring_reader *reader, size_t len)
+void comm_ring_consume(struct comm_ring_reader *reader, size_t len)
 {
     reader->at += lines_of(len);
-    if (reader->at - reader->told >= reader->lines / COMM_RING_PART) {
-        reader->told = reader->at;
-        __atomic_store_n(&reader->ring->taken, reader->at, __ATOMIC_RELEASE);
+    if (reader->at - reader->published >= reader->lines / COMM_RING_PART) {
+        reader->published = reader->at;
+        __atomic_store_n(&reader->ring->freed, reader->at, __ATOMIC_RELEASE);
     }
 }

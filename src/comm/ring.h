@@ -6,7 +6,16 @@
  * is, and is written last; the writer keeps the word behind its last message
  * zero, so that the reader sees that nothing is there yet by looking where it
  * looks anyway. So a short message moves one cache line from one processor to
- * the other, and nothing else. The reader tells seldom what it has taken.
+ * the other, and nothing else.
+ *
+ * Who may write what: the writer all lines that are free, the reader `freed`
+ * alone. The word behind a message is zeroed before the message is published,
+ * so a reader that sees the message sees that zero, or something newer, behind
+ * it. Therefore the line behind must be free as well (comm_ring_room). A line
+ * is free when `freed`, which only grows, has passed it; the reader publishes
+ * that seldom, after it is done with the lines, and the writer reads it before
+ * it writes there. A message that does not fit before the end lies at the
+ * beginning; the word that says so takes its place and is published last.
  */
 #ifndef POISE_COMM_RING_H
 #define POISE_COMM_RING_H
@@ -19,7 +28,7 @@
 
 /* In shared memory; all zero at first. `lines` follow. */
 struct comm_ring {
-    uint64_t taken; /* atomic: lines that the reader has given back */
+    uint64_t freed; /* atomic: lines that the reader has given back */
     char rest[COMM_LINE - sizeof(uint64_t)];
 };
 
@@ -29,15 +38,15 @@ enum comm_ring_kind { COMM_RING_MESSAGE = 1, COMM_RING_CONTROL = 2 };
 struct comm_ring_writer {
     struct comm_ring *ring;
     uint64_t lines; /* of the ring: a power of two */
-    uint64_t at;    /* lines written, all told */
-    uint64_t taken; /* as seen last */
+    uint64_t at;    /* lines written, in all */
+    uint64_t freed; /* as seen last */
 };
 
 struct comm_ring_reader {
     struct comm_ring *ring;
     uint64_t lines;
-    uint64_t at;   /* lines read */
-    uint64_t told; /* what the writer knows of */
+    uint64_t at;        /* lines read */
+    uint64_t published; /* what the writer knows of */
 };
 
 /* A ring of `lines` lines takes so many bytes. */
@@ -57,9 +66,9 @@ void *comm_ring_room(struct comm_ring_writer *writer, size_t len);
 void comm_ring_publish(struct comm_ring_writer *writer,
                        enum comm_ring_kind kind, size_t len);
 
-/* The next message; NULL: there is none. It stays until comm_ring_take. */
+/* The next message; NULL: there is none. It stays until comm_ring_consume. */
 const void *comm_ring_peek(struct comm_ring_reader *reader,
                            enum comm_ring_kind *kind, size_t *len);
-void comm_ring_take(struct comm_ring_reader *reader, size_t len);
+void comm_ring_consume(struct comm_ring_reader *reader, size_t len);
 
 #endif

@@ -20,18 +20,19 @@
 #include <unistd.h>
 
 #define DOING "share memory with the processes of a node"
-/* Rings have as many lines as keep a box under BOX_BYTES, within bounds. */
-#define BOX_BYTES (UINT64_C(8) << 20)
+/* Rings have as many lines as keep a segment under SEGMENT_BYTES, within
+ * bounds. */
+#define SEGMENT_BYTES (UINT64_C(8) << 20)
 #define MOST_LINES 2048
 #define LEAST_LINES 512
 #define NS_PER_S UINT64_C(1000000000)
 
 /* What each process tells of itself. */
-struct card {
-    int32_t pid, fd; /* fd: of its box; -1: it shares with nobody */
-    uint64_t inode;  /* of the box */
+struct record {
+    int32_t pid, fd; /* fd: of its segment; -1: it shares with nobody */
+    uint64_t inode;  /* of the segment */
     uint64_t net;    /* its network namespace */
-    uint64_t cookie; /* a number that is in the box, */
+    uint64_t cookie; /* a number that is in the segment, */
     uint64_t at;     /* and in the process at this address */
 };
 
@@ -44,69 +45,73 @@ struct finding {
     struct comm_share *share;
     const int *group; /* the ranks of my node */
     int members;
-    struct card mine, *cards; /* [size] */
-    uint8_t *can;             /* [members]: I with them */
-    bool rings, reads;        /* are allowed */
+    struct record mine, *records; /* [size] */
+    uint8_t *can;                 /* [members]: I with them */
+    bool rings, reads;            /* are allowed */
 };
 
-/* ---- bells -------------------------------------------------------------- */
+/* ---- doorbells --------------------------------------------------------------
+ */
 
-void comm_bell_ring(struct comm_bell *bell)
+void comm_doorbell_ring(struct comm_doorbell *doorbell)
 {
-    if (__atomic_exchange_n(&bell->asleep, 0, __ATOMIC_SEQ_CST) != 0) {
-        __atomic_fetch_add(&bell->rung, 1, __ATOMIC_SEQ_CST);
-        syscall(SYS_futex, &bell->rung, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    if (__atomic_exchange_n(&doorbell->asleep, 0, __ATOMIC_SEQ_CST) != 0) {
+        __atomic_fetch_add(&doorbell->rung, 1, __ATOMIC_SEQ_CST);
+        syscall(SYS_futex, &doorbell->rung, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
     }
 }
 
-uint32_t comm_bell_doze(struct comm_bell *bell)
+uint32_t comm_doorbell_prepare(struct comm_doorbell *doorbell)
 {
-    uint32_t seen = __atomic_load_n(&bell->rung, __ATOMIC_SEQ_CST);
-    __atomic_exchange_n(&bell->asleep, 1, __ATOMIC_SEQ_CST);
+    uint32_t seen = __atomic_load_n(&doorbell->rung, __ATOMIC_SEQ_CST);
+    __atomic_exchange_n(&doorbell->asleep, 1, __ATOMIC_SEQ_CST);
     return seen;
 }
 
-void comm_bell_wait(struct comm_bell *bell, uint32_t seen, uint64_t timeout_ns)
+void comm_doorbell_wait(struct comm_doorbell *doorbell, uint32_t seen,
+                        uint64_t timeout_ns)
 {
     struct timespec ts = {.tv_sec = (time_t)(timeout_ns / NS_PER_S),
                           .tv_nsec = (long)(timeout_ns % NS_PER_S)};
-    syscall(SYS_futex, &bell->rung, FUTEX_WAIT, seen, &ts, NULL, 0);
-    comm_bell_stay(bell);
+    syscall(SYS_futex, &doorbell->rung, FUTEX_WAIT, seen, &ts, NULL, 0);
+    comm_doorbell_cancel(doorbell);
 }
 
-void comm_bell_stay(struct comm_bell *bell)
+void comm_doorbell_cancel(struct comm_doorbell *doorbell)
 {
-    __atomic_store_n(&bell->asleep, 0, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&doorbell->asleep, 0, __ATOMIC_SEQ_CST);
 }
 
-/* ---- boxes -------------------------------------------------------------- */
+/* ---- segments --------------------------------------------------------------
+ */
 
 static uint64_t lines_for(int members)
 {
     uint64_t lines = MOST_LINES;
     while (lines > LEAST_LINES &&
-           (uint64_t)members * comm_ring_bytes(lines) > BOX_BYTES) {
+           (uint64_t)members * comm_ring_bytes(lines) > SEGMENT_BYTES) {
         lines /= 2;
     }
     return lines;
 }
 
-static size_t box_bytes(int members)
+static size_t segment_bytes(int members)
 {
-    return sizeof(struct comm_box) +
+    return sizeof(struct comm_segment) +
            (size_t)members * comm_ring_bytes(lines_for(members));
 }
 
-/* The ring in `box` from member `index` of its node. */
-static struct comm_ring *ring_of(struct comm_box *box, int members, int index)
+/* The ring in `segment` from member `index` of its node. */
+static struct comm_ring *ring_of(struct comm_segment *segment, int members,
+                                 int index)
 {
-    char *first = (char *)(box + 1);
+    char *first = (char *)(segment + 1);
     return (struct comm_ring *)(void *)(first + (size_t)index *
                                                     comm_ring_bytes(
                                                         lines_for(members)));
 }
 
-static struct comm_box *map_box(int fd, size_t bytes)
+static struct comm_segment *map_box(int fd, size_t bytes)
 {
     void *base =
         poise_fault_check(POISE_FAULT_ALLOC)
@@ -121,13 +126,13 @@ static uint64_t namespace_of_network(void)
     return stat("/proc/self/ns/net", &st) == 0 ? (uint64_t)st.st_ino : 0;
 }
 
-/* My own box, if it can be had; the card says so. */
+/* My own segment, if it can be had; the record says so. */
 static void make_box(struct finding *find)
 {
     struct comm_share *share = find->share;
-    struct card *card = &find->mine;
+    struct record *record = &find->mine;
     struct stat st;
-    *card = (struct card){
+    *record = (struct record){
         .pid = (int)getpid(), .fd = -1, .net = namespace_of_network()};
     if (!find->rings || find->members < 2) {
         return;
@@ -138,19 +143,21 @@ static void make_box(struct finding *find)
     if (fd < 0) {
         return;
     }
-    share->box_bytes = box_bytes(find->members);
-    if (ftruncate(fd, (off_t)share->box_bytes) == 0 && fstat(fd, &st) == 0) {
-        share->box = map_box(fd, share->box_bytes);
+    share->segment_bytes = segment_bytes(find->members);
+    if (ftruncate(fd, (off_t)share->segment_bytes) == 0 &&
+        fstat(fd, &st) == 0) {
+        share->segment = map_box(fd, share->segment_bytes);
     }
-    if (!share->box) {
+    if (!share->segment) {
         close(fd);
         return;
     }
-    card->fd = fd;
-    card->inode = (uint64_t)st.st_ino;
-    card->cookie = poise_hash_u64(poise_clock_ns() ^ (uint64_t)card->pid << 40);
-    card->at = (uint64_t)(uintptr_t)&card->cookie;
-    share->box->cookie = card->cookie;
+    record->fd = fd;
+    record->inode = (uint64_t)st.st_ino;
+    record->cookie =
+        poise_hash_u64(poise_clock_ns() ^ (uint64_t)record->pid << 40);
+    record->at = (uint64_t)(uintptr_t)&record->cookie;
+    share->segment->cookie = record->cookie;
     if (find->reads) {
         /* Where the kernel lets only parents look into processes. */
         prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
@@ -179,12 +186,12 @@ static int exchange_cards(struct finding *find)
     for (int i = 0; i < find->share->size && code == 0; i++) {
         size_t len;
         const void *blob = poise_reader_blob(&reader, &len);
-        if (!blob || len != sizeof *find->cards) {
+        if (!blob || len != sizeof *find->records) {
             code = poise_error_set(EBADMSG, DOING, NULL,
                                    "rank %d did not say where it is", i);
             break;
         }
-        memcpy(&find->cards[i], blob, sizeof *find->cards);
+        memcpy(&find->records[i], blob, sizeof *find->records);
     }
     poise_buf_free(&all);
     return code;
@@ -192,7 +199,7 @@ static int exchange_cards(struct finding *find)
 
 /* ---- trying ------------------------------------------------------------- */
 
-int comm_share_read(const struct comm_mate *mate, uint64_t address, void *data,
+int comm_share_read(const struct comm_peer *peer, uint64_t address, void *data,
                     size_t len)
 {
     size_t done = 0;
@@ -203,7 +210,7 @@ int comm_share_read(const struct comm_mate *mate, uint64_t address, void *data,
         if (code) {
             return -code;
         }
-        ssize_t got = process_vm_readv(mate->pid, &to, 1, &from, 1, 0);
+        ssize_t got = process_vm_readv(peer->pid, &to, 1, &from, 1, 0);
         if (got <= 0) {
             return got < 0 ? -errno : -EIO;
         }
@@ -212,53 +219,56 @@ int comm_share_read(const struct comm_mate *mate, uint64_t address, void *data,
     return 0;
 }
 
-static int open_box(const struct card *card)
+static int open_box(const struct record *record)
 {
     char path[64];
     struct stat st;
-    snprintf(path, sizeof path, "/proc/%d/fd/%d", card->pid, card->fd);
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", record->pid, record->fd);
     int fd = open(path, O_RDWR | O_CLOEXEC);
-    if (fd >= 0 && (fstat(fd, &st) < 0 || (uint64_t)st.st_ino != card->inode)) {
+    if (fd >= 0 &&
+        (fstat(fd, &st) < 0 || (uint64_t)st.st_ino != record->inode)) {
         close(fd);
         return -1;
     }
     return fd;
 }
 
-/* The box of member `i`; what I can do with that process. */
-static uint8_t try_mate(struct finding *find, int i, struct comm_mate *mate)
+/* The segment of member `i`; what I can do with that process. */
+static uint8_t try_mate(struct finding *find, int i, struct comm_peer *peer)
 {
-    const struct card *card = &find->cards[find->group[i]];
-    if (card->fd < 0 || find->mine.fd < 0 || card->net != find->mine.net) {
+    const struct record *record = &find->records[find->group[i]];
+    if (record->fd < 0 || find->mine.fd < 0 || record->net != find->mine.net) {
         return 0; /* an emulated network lies between us, for one */
     }
-    int fd = open_box(card);
+    int fd = open_box(record);
     if (fd < 0) {
         return 0;
     }
-    mate->box_bytes = box_bytes(find->members);
-    mate->box = map_box(fd, mate->box_bytes);
+    peer->segment_bytes = segment_bytes(find->members);
+    peer->segment = map_box(fd, peer->segment_bytes);
     close(fd);
-    if (!mate->box || mate->box->cookie != card->cookie) {
+    if (!peer->segment || peer->segment->cookie != record->cookie) {
         return 0;
     }
     uint64_t cookie = 0;
-    bool read = find->reads &&
-                comm_share_read(mate, card->at, &cookie, sizeof cookie) == 0 &&
-                cookie == card->cookie;
+    bool read =
+        find->reads &&
+        comm_share_read(peer, record->at, &cookie, sizeof cookie) == 0 &&
+        cookie == record->cookie;
     return (uint8_t)(CAN_OPEN | (read ? CAN_READ : 0));
 }
 
-/* Open everybody's box: mates[i] is member i, for the time being. */
+/* Open everybody's segment: peers[i] is member i, for the time being. */
 static void try_all(struct finding *find)
 {
     struct comm_share *share = find->share;
     for (int i = 0; i < find->members; i++) {
-        struct comm_mate *mate = &share->mates[i];
+        struct comm_peer *peer = &share->peers[i];
         int rank = find->group[i];
-        *mate = (struct comm_mate){.rank = rank, .pid = find->cards[rank].pid};
+        *peer =
+            (struct comm_peer){.rank = rank, .pid = find->records[rank].pid};
         if (rank != poise_world_rank(find->world)) {
-            find->can[i] = try_mate(find, i, mate);
+            find->can[i] = try_mate(find, i, peer);
         }
     }
 }
@@ -289,15 +299,15 @@ static int ask_all(struct finding *find, uint8_t *out)
 
 /* ---- the outcome -------------------------------------------------------- */
 
-static void mate_free(struct comm_mate *mate)
+static void mate_free(struct comm_peer *peer)
 {
-    while (mate->oldest) {
-        struct comm_backlog *next = mate->oldest->next;
-        free(mate->oldest);
-        mate->oldest = next;
+    while (peer->oldest) {
+        struct comm_backlog *next = peer->oldest->next;
+        free(peer->oldest);
+        peer->oldest = next;
     }
-    if (mate->box) {
-        munmap(mate->box, mate->box_bytes);
+    if (peer->segment) {
+        munmap(peer->segment, peer->segment_bytes);
     }
 }
 
@@ -312,20 +322,20 @@ static void keep_mates(struct finding *find, const uint8_t *they_can)
     }
     share->count = 0;
     for (int i = 0; i < find->members; i++) {
-        struct comm_mate mate = share->mates[i];
+        struct comm_peer peer = share->peers[i];
         uint8_t both = find->can[i] & they_can[i];
         if (!(both & CAN_OPEN)) {
-            mate_free(&mate);
+            mate_free(&peer);
             continue;
         }
-        mate.readable = find->can[i] & CAN_READ;
-        mate.reads_me = they_can[i] & CAN_READ;
-        mate.to = (struct comm_ring_writer){
-            .ring = ring_of(mate.box, find->members, me), .lines = lines};
-        mate.from = (struct comm_ring_reader){
-            .ring = ring_of(share->box, find->members, i), .lines = lines};
-        share->mate_of[mate.rank] = share->count;
-        share->mates[share->count++] = mate;
+        peer.readable = find->can[i] & CAN_READ;
+        peer.reads_me = they_can[i] & CAN_READ;
+        peer.to = (struct comm_ring_writer){
+            .ring = ring_of(peer.segment, find->members, me), .lines = lines};
+        peer.from = (struct comm_ring_reader){
+            .ring = ring_of(share->segment, find->members, i), .lines = lines};
+        share->peer_of[peer.rank] = share->count;
+        share->peers[share->count++] = peer;
     }
 }
 
@@ -369,17 +379,17 @@ int comm_share_create(struct poise_world *world, struct comm_share *out)
                            .reads = is_allowed("ring")};
     find.members = poise_world_group(world, POISE_LEVEL_NODE, &find.group);
     size_t members = (size_t)find.members;
-    share.mate_of = poise_alloc((size_t)share.size, sizeof *share.mate_of);
-    share.mates = poise_alloc(members, sizeof *share.mates);
-    find.cards = poise_alloc((size_t)share.size, sizeof *find.cards);
+    share.peer_of = poise_alloc((size_t)share.size, sizeof *share.peer_of);
+    share.peers = poise_alloc(members, sizeof *share.peers);
+    find.records = poise_alloc((size_t)share.size, sizeof *find.records);
     find.can = poise_alloc(members, 1);
-    bool got = share.mate_of && share.mates && find.cards && find.can;
+    bool got = share.peer_of && share.peers && find.records && find.can;
     int code = poise_world_agree(world, got ? 0 : -ENOMEM);
     if (code == 0) {
-        memset(share.mate_of, -1, (size_t)share.size * sizeof(int));
+        memset(share.peer_of, -1, (size_t)share.size * sizeof(int));
         code = find_out(&find);
     }
-    free(find.cards);
+    free(find.records);
     free(find.can);
     if (code < 0) {
         comm_share_free(&share);
@@ -391,13 +401,13 @@ int comm_share_create(struct poise_world *world, struct comm_share *out)
 
 void comm_share_free(struct comm_share *share)
 {
-    for (int i = 0; share->mates && i < share->count; i++) {
-        mate_free(&share->mates[i]);
+    for (int i = 0; share->peers && i < share->count; i++) {
+        mate_free(&share->peers[i]);
     }
-    if (share->box) {
-        munmap(share->box, share->box_bytes);
+    if (share->segment) {
+        munmap(share->segment, share->segment_bytes);
     }
-    free(share->mates);
-    free(share->mate_of);
+    free(share->peers);
+    free(share->peer_of);
     *share = (struct comm_share){0};
 }

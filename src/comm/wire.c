@@ -4,7 +4,7 @@
  *
  * Between two processes all messages take the same way, so that they keep their
  * order. A transfer from a process whose memory can be read is done by its
- * receiver, who then tells the sender; other transfers are MPI's.
+ * receiver, which then notifies the sender; other transfers are MPI's.
  */
 #include "comm/backend/backend.h"
 #include "share.h"
@@ -22,7 +22,8 @@
 #define SLEEP_PART 8
 #define SLEEP_MIN_NS UINT64_C(20000)
 #define SLEEP_MAX_NS UINT64_C(1000000)
-/* The longest sleep that only a bell ends: MPI may have something to say. */
+/* The longest sleep that only a doorbell ends: MPI may have something to say.
+ */
 #define DOZE_MAX_NS UINT64_C(100000000)
 #define SLOTS 64
 /* Where there are both ways, MPI is asked at least once in so many polls. */
@@ -41,20 +42,20 @@ struct poise_wire {
     struct comm_share share;
     int far;                    /* ranks that share no memory with me */
     bool wide;                  /* transfers go through MPI at times */
-    struct comm_mate *taken;    /* whose message was handed out, */
+    struct comm_peer *taken;    /* whose message was handed out, */
     size_t taken_len;           /* and is to be taken out of the ring */
-    int next;                   /* mate to look at first */
-    unsigned polls;             /* all told */
+    int next;                   /* peer to look at first */
+    unsigned polls;             /* in all */
     struct comm_backlog *rough; /* a message that is being written */
     size_t backlog;             /* messages that wait for a ring */
     uint32_t *tags;             /* [size]: of transfers of MPI, given out */
     struct put *puts;           /* [put_cap] */
     uint64_t put_cap, put_free, put_count;
-    struct comm_bell own_bell;
-    struct comm_bell *bell; /* in my box, or my own */
-    uint32_t woken;         /* atomic */
-    bool crowded;           /* more ranks than processors: never spin */
-    uint64_t idle_since_ns; /* 0: something happened */
+    struct comm_doorbell own_doorbell;
+    struct comm_doorbell *doorbell; /* in my segment, or my own */
+    uint32_t woken;                 /* atomic */
+    bool crowded;                   /* more ranks than processors: never spin */
+    uint64_t idle_since_ns;         /* 0: something happened */
 };
 
 static int set_error(const struct poise_wire *wire, int code, const char *doing)
@@ -68,10 +69,10 @@ static int set_error(const struct poise_wire *wire, int code, const char *doing)
 }
 
 /* NULL: reached by MPI. */
-static inline struct comm_mate *mate_of(const struct poise_wire *wire, int rank)
+static inline struct comm_peer *peer_of(const struct poise_wire *wire, int rank)
 {
-    int index = wire->share.mate_of[rank];
-    return index >= 0 ? &wire->share.mates[index] : NULL;
+    int index = wire->share.peer_of[rank];
+    return index >= 0 ? &wire->share.peers[index] : NULL;
 }
 
 /* ---- beginning and end -------------------------------------------------- */
@@ -97,22 +98,23 @@ static int wire_open(struct poise_wire *wire, struct poise_world *world)
 {
     int size = poise_world_size(world);
     wire->tags = poise_alloc((size_t)size, sizeof *wire->tags);
-    int err = poise_world_agree(world, wire->tags ? 0 : -ENOMEM);
-    if (err == 0) {
-        err = comm_share_create(world, &wire->share);
+    int code = poise_world_agree(world, wire->tags ? 0 : -ENOMEM);
+    if (code == 0) {
+        code = comm_share_create(world, &wire->share);
     }
-    if (err < 0) {
-        return err;
+    if (code < 0) {
+        return code;
     }
     wire->far = size - 1 - wire->share.count;
     for (int i = 0; i < wire->share.count; i++) {
-        wire->wide |= !wire->share.mates[i].readable;
-        wire->wide |= !wire->share.mates[i].reads_me;
+        wire->wide |= !wire->share.peers[i].readable;
+        wire->wide |= !wire->share.peers[i].reads_me;
     }
-    wire->bell = wire->share.box ? &wire->share.box->bell : &wire->own_bell;
+    wire->doorbell = wire->share.segment ? &wire->share.segment->doorbell
+                                         : &wire->own_doorbell;
     wire->crowded = is_crowded(world);
-    int code = wire->backend->wire_open(wire->mpi, SLOTS, POISE_WIRE_BYTES,
-                                        &wire->wire);
+    code = wire->backend->wire_open(wire->mpi, SLOTS, POISE_WIRE_BYTES,
+                                    &wire->wire);
     return code ? set_error(wire, code, "open a wire") : 0;
 }
 
@@ -152,20 +154,20 @@ void poise_wire_destroy(struct poise_wire *wire)
 
 size_t poise_wire_limit(const struct poise_wire *wire, int dest)
 {
-    const struct comm_mate *mate = mate_of(wire, dest);
-    return mate ? comm_ring_longest(mate->to.lines) : POISE_WIRE_BYTES;
+    const struct comm_peer *peer = peer_of(wire, dest);
+    return peer ? comm_ring_longest(peer->to.lines) : POISE_WIRE_BYTES;
 }
 
 bool poise_wire_shares(const struct poise_wire *wire, int rank)
 {
-    return mate_of(wire, rank) != NULL;
+    return peer_of(wire, rank) != NULL;
 }
 
-/* Room in a mate's ring, or in a message of its backlog. */
-static void *mate_room(struct poise_wire *wire, struct comm_mate *mate,
+/* Room in a peer's ring, or in a message of its backlog. */
+static void *mate_room(struct poise_wire *wire, struct comm_peer *peer,
                        size_t len)
 {
-    void *room = mate->oldest ? NULL : comm_ring_room(&mate->to, len);
+    void *room = peer->oldest ? NULL : comm_ring_room(&peer->to, len);
     if (room) {
         return room;
     }
@@ -173,14 +175,14 @@ static void *mate_room(struct poise_wire *wire, struct comm_mate *mate,
     return wire->rough ? wire->rough->data : NULL;
 }
 
-static void mate_send(struct poise_wire *wire, struct comm_mate *mate,
+static void mate_send(struct poise_wire *wire, struct comm_peer *peer,
                       enum comm_ring_kind kind, size_t len)
 {
     struct comm_backlog *rough = wire->rough;
     if (!rough) {
-        comm_ring_publish(&mate->to, kind, len);
-        if (comm_bell_is_needed(&mate->box->bell)) {
-            comm_bell_ring(&mate->box->bell);
+        comm_ring_publish(&peer->to, kind, len);
+        if (comm_doorbell_is_needed(&peer->segment->doorbell)) {
+            comm_doorbell_ring(&peer->segment->doorbell);
         }
         return;
     }
@@ -188,12 +190,12 @@ static void mate_send(struct poise_wire *wire, struct comm_mate *mate,
     rough->next = NULL;
     rough->kind = kind;
     rough->len = len;
-    if (mate->oldest) {
-        mate->newest->next = rough;
+    if (peer->oldest) {
+        peer->newest->next = rough;
     } else {
-        mate->oldest = rough;
+        peer->oldest = rough;
     }
-    mate->newest = rough;
+    peer->newest = rough;
     wire->backlog++;
 }
 
@@ -201,16 +203,16 @@ static void mate_send(struct poise_wire *wire, struct comm_mate *mate,
 static void send_backlog(struct poise_wire *wire)
 {
     for (int i = 0; i < wire->share.count; i++) {
-        struct comm_mate *mate = &wire->share.mates[i];
+        struct comm_peer *peer = &wire->share.peers[i];
         struct comm_backlog *first;
-        while ((first = mate->oldest)) {
-            void *room = comm_ring_room(&mate->to, first->len);
+        while ((first = peer->oldest)) {
+            void *room = comm_ring_room(&peer->to, first->len);
             if (!room) {
                 break;
             }
             memcpy(room, first->data, first->len);
-            mate->oldest = first->next;
-            mate_send(wire, mate, first->kind, first->len);
+            peer->oldest = first->next;
+            mate_send(wire, peer, first->kind, first->len);
             free(first);
             wire->backlog--;
         }
@@ -219,10 +221,10 @@ static void send_backlog(struct poise_wire *wire)
 
 void *poise_wire_room(struct poise_wire *wire, int dest, size_t len)
 {
-    struct comm_mate *mate = mate_of(wire, dest);
+    struct comm_peer *peer = peer_of(wire, dest);
     void *room = NULL;
     if (!poise_fault_check(POISE_FAULT_SEND)) {
-        room = mate ? mate_room(wire, mate, len)
+        room = peer ? mate_room(wire, peer, len)
                     : wire->backend->wire_room(wire->wire);
     }
     if (!room) {
@@ -233,9 +235,9 @@ void *poise_wire_room(struct poise_wire *wire, int dest, size_t len)
 
 int poise_wire_send(struct poise_wire *wire, int dest, size_t len)
 {
-    struct comm_mate *mate = mate_of(wire, dest);
-    if (mate) {
-        mate_send(wire, mate, COMM_RING_MESSAGE, len);
+    struct comm_peer *peer = peer_of(wire, dest);
+    if (peer) {
+        mate_send(wire, peer, COMM_RING_MESSAGE, len);
         return 0;
     }
     int code = wire->backend->wire_send(wire->wire, dest, len);
@@ -244,7 +246,7 @@ int poise_wire_send(struct poise_wire *wire, int dest, size_t len)
 
 /* ---- transfers ---------------------------------------------------------- */
 
-/* A number for what a mate is to take. */
+/* A number for what a peer is to take. */
 static int put_add(struct poise_wire *wire, void *cookie, uint64_t *number)
 {
     if (wire->put_free == wire->put_cap) {
@@ -287,9 +289,9 @@ int poise_wire_put(struct poise_wire *wire, int dest, const void *data,
                    size_t len, bool synchronous, void *cookie,
                    struct poise_wire_ticket *out)
 {
-    const struct comm_mate *mate = mate_of(wire, dest);
+    const struct comm_peer *peer = peer_of(wire, dest);
     *out = (struct poise_wire_ticket){.len = len};
-    if (mate && mate->reads_me) {
+    if (peer && peer->reads_me) {
         out->address = (uint64_t)(uintptr_t)data;
         return put_add(wire, cookie, &out->number);
     }
@@ -302,23 +304,23 @@ int poise_wire_put(struct poise_wire *wire, int dest, const void *data,
                                                   .cookie = cookie});
 }
 
-/* Copy what a mate has, and tell it. */
-static int mate_get(struct poise_wire *wire, struct comm_mate *mate,
+/* Copy what a peer has, and notify it. */
+static int mate_get(struct poise_wire *wire, struct comm_peer *peer,
                     const struct poise_wire_ticket *ticket, void *data)
 {
     int code =
-        comm_share_read(mate, ticket->address, data, (size_t)ticket->len);
+        comm_share_read(peer, ticket->address, data, (size_t)ticket->len);
     if (code < 0) {
         return poise_error_set(-code, "receive data", NULL,
-                               "the memory of rank %d: %s", mate->rank,
+                               "the memory of rank %d: %s", peer->rank,
                                strerror(-code));
     }
-    void *room = mate_room(wire, mate, sizeof ticket->number);
+    void *room = mate_room(wire, peer, sizeof ticket->number);
     if (!room) {
         return -ENOMEM;
     }
     memcpy(room, &ticket->number, sizeof ticket->number);
-    mate_send(wire, mate, COMM_RING_CONTROL, sizeof ticket->number);
+    mate_send(wire, peer, COMM_RING_CONTROL, sizeof ticket->number);
     return 1;
 }
 
@@ -326,9 +328,9 @@ int poise_wire_get(struct poise_wire *wire, int source,
                    const struct poise_wire_ticket *ticket, void *data,
                    void *cookie)
 {
-    struct comm_mate *mate = mate_of(wire, source);
-    if (mate && mate->readable) {
-        return mate_get(wire, mate, ticket, data);
+    struct comm_peer *peer = peer_of(wire, source);
+    if (peer && peer->readable) {
+        return mate_get(wire, peer, ticket, data);
     }
     return transfer(wire,
                     &(struct comm_transfer){.peer = source,
@@ -341,28 +343,28 @@ int poise_wire_get(struct poise_wire *wire, int source,
 
 /* ---- what happens ------------------------------------------------------- */
 
-/* The next message of a mate, or end of a transfer to it. */
-static bool poll_mate(struct poise_wire *wire, struct comm_mate *mate,
+/* The next message of a peer, or end of a transfer to it. */
+static bool poll_mate(struct poise_wire *wire, struct comm_peer *peer,
                       struct poise_wire_event *out)
 {
     enum comm_ring_kind kind;
     size_t len;
-    const void *data = comm_ring_peek(&mate->from, &kind, &len);
+    const void *data = comm_ring_peek(&peer->from, &kind, &len);
     if (!data) {
         return false;
     }
     if (kind == COMM_RING_CONTROL) {
         uint64_t number;
         memcpy(&number, data, sizeof number);
-        comm_ring_take(&mate->from, len);
+        comm_ring_consume(&peer->from, len);
         *out = (struct poise_wire_event){.cookie = put_end(wire, number),
-                                         .source = mate->rank,
+                                         .source = peer->rank,
                                          .told = true};
         return true;
     }
     *out = (struct poise_wire_event){
-        .source = mate->rank, .data = data, .len = len};
-    wire->taken = mate;
+        .source = peer->rank, .data = data, .len = len};
+    wire->taken = peer;
     wire->taken_len = len;
     return true;
 }
@@ -371,9 +373,9 @@ static bool poll_mates(struct poise_wire *wire, struct poise_wire_event *out)
 {
     int count = wire->share.count, at = wire->next;
     for (int i = 0; i < count; i++) {
-        struct comm_mate *mate = &wire->share.mates[at];
+        struct comm_peer *peer = &wire->share.peers[at];
         at = at + 1 == count ? 0 : at + 1;
-        if (poll_mate(wire, mate, out)) {
+        if (poll_mate(wire, peer, out)) {
             wire->next = at;
             return true;
         }
@@ -409,7 +411,7 @@ int poise_wire_poll(struct poise_wire *wire, struct poise_wire_event *out)
 {
     int got = 0;
     if (wire->taken) {
-        comm_ring_take(&wire->taken->from, wire->taken_len);
+        comm_ring_consume(&wire->taken->from, wire->taken_len);
         wire->taken = NULL;
     }
     if (wire->backlog > 0) {
@@ -453,7 +455,7 @@ static bool has_news(struct poise_wire *wire)
         return true;
     }
     for (int i = 0; i < wire->share.count; i++) {
-        if (comm_ring_peek(&wire->share.mates[i].from, &kind, &len)) {
+        if (comm_ring_peek(&wire->share.peers[i].from, &kind, &len)) {
             return true;
         }
     }
@@ -462,18 +464,18 @@ static bool has_news(struct poise_wire *wire)
 
 static void wire_sleep(struct poise_wire *wire, uint64_t timeout_ns)
 {
-    uint32_t seen = comm_bell_doze(wire->bell);
+    uint32_t seen = comm_doorbell_prepare(wire->doorbell);
     if (has_news(wire)) {
-        comm_bell_stay(wire->bell);
+        comm_doorbell_cancel(wire->doorbell);
     } else {
-        comm_bell_wait(wire->bell, seen, timeout_ns);
+        comm_doorbell_wait(wire->doorbell, seen, timeout_ns);
     }
 }
 
 /* How long to sleep after having found nothing for `idle_ns`; 0: not yet. */
 static uint64_t sleep_for(const struct poise_wire *wire, uint64_t idle_ns)
 {
-    /* Who shares memory rings; and a ring that is full will have room. */
+    /* Ranks that share memory ring; and a ring that is full will have room. */
     bool rung = !is_wide(wire) && wire->backlog == 0;
     if (idle_ns < (rung && wire->crowded ? SPIN_NS : YIELD_NS)) {
         return 0;
@@ -489,7 +491,7 @@ static uint64_t sleep_for(const struct poise_wire *wire, uint64_t idle_ns)
 void poise_wire_pause(struct poise_wire *wire, uint64_t timeout_ns)
 {
     if (wire->taken) {
-        comm_ring_take(&wire->taken->from, wire->taken_len);
+        comm_ring_consume(&wire->taken->from, wire->taken_len);
         wire->taken = NULL;
     }
     if (__atomic_exchange_n(&wire->woken, 0, __ATOMIC_ACQ_REL)) {
@@ -515,8 +517,8 @@ void poise_wire_pause(struct poise_wire *wire, uint64_t timeout_ns)
 void poise_wire_wake(struct poise_wire *wire)
 {
     __atomic_store_n(&wire->woken, 1, __ATOMIC_SEQ_CST);
-    if (comm_bell_is_needed(wire->bell)) {
-        comm_bell_ring(wire->bell);
+    if (comm_doorbell_is_needed(wire->doorbell)) {
+        comm_doorbell_ring(wire->doorbell);
     }
 }
 

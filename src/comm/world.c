@@ -1,5 +1,5 @@
 /*
- * Worlds: made from a transport and what is known about seats.
+ * Worlds: made from a transport and what is known about placements.
  */
 #include "internal.h"
 
@@ -9,7 +9,7 @@
 
 /* ---- setting up --------------------------------------------------------- */
 
-/* A world that can exchange messages but knows no seats yet. Takes over
+/* A world that can exchange messages but knows no placements yet. Takes over
  * `transport`, also when it fails. */
 static struct poise_world *world_on(struct comm_transport *transport)
 {
@@ -98,7 +98,7 @@ static int exchange_layout(struct poise_world *world,
     if (world->rank == 0 && code == 0) {
         poise_buf_reset(&all);
         code = comm_layout_pack(&layout, world->size, &all);
-        free(layout.seats);
+        free(layout.placements);
     }
     code = poise_world_agree(world, code);
     if (code < 0) {
@@ -115,7 +115,8 @@ out:
     return code;
 }
 
-/* Find out about seats and complete the world, or destroy it. Collective. */
+/* Find out about placements and complete the world, or destroy it. Collective.
+ */
 static int complete(struct poise_world *world,
                     const struct poise_world_options *options,
                     struct poise_world **out)
@@ -123,8 +124,8 @@ static int complete(struct poise_world *world,
     struct comm_layout layout;
     int code = exchange_layout(world, options, &layout);
     if (code == 0) {
-        code =
-            comm_seats_create(&layout, world->rank, world->size, &world->seats);
+        code = comm_placements_create(&layout, world->rank, world->size,
+                                      &world->placements);
     }
     if (code < 0) {
         poise_world_destroy(world);
@@ -144,8 +145,8 @@ static int layout_of_process(const char *topology, int size,
         return comm_layout_synthetic(synthetic, size, out);
     }
     struct comm_layout layout = {0};
-    layout.seats = poise_alloc((size_t)size, sizeof *layout.seats);
-    if (!layout.seats) {
+    layout.placements = poise_alloc((size_t)size, sizeof *layout.placements);
+    if (!layout.placements) {
         return -ENOMEM;
     }
     *out = layout;
@@ -180,7 +181,8 @@ int poise_world_create_local(int size, const struct poise_local_options *opts,
                 layout_of_process(opts ? opts->topology : NULL, size, &layout);
         }
         if (code == 0) {
-            code = comm_seats_create(&layout, rank, size, &made[rank]->seats);
+            code = comm_placements_create(&layout, rank, size,
+                                          &made[rank]->placements);
         }
     }
     if (code == 0) {
@@ -252,14 +254,15 @@ int poise_world_adopt(const char *flavour, const void *comm, size_t comm_bytes,
 /* The number of my unit at `level`, which tells units apart. */
 static int unit_of(const struct poise_world *world, enum poise_level level)
 {
-    struct poise_seat seat = poise_world_seat(world, world->rank);
+    struct poise_placement placement =
+        poise_world_placement(world, world->rank);
     switch (level) {
     case POISE_LEVEL_NUMA:
-        return seat.numa;
+        return placement.numa;
     case POISE_LEVEL_NODE:
-        return seat.node;
+        return placement.node;
     case POISE_LEVEL_SITE:
-        return seat.site;
+        return placement.site;
     default:
         return 0;
     }
@@ -277,11 +280,11 @@ int poise_world_split(struct poise_world *world, enum poise_level level,
     struct comm_layout layout = {0};
     struct comm_transport *transport = NULL;
     struct poise_world *part = poise_alloc(1, sizeof *part);
-    int code = part ? comm_layout_part(&world->seats.layout, world->size, ranks,
-                                       count, &layout)
+    int code = part ? comm_layout_part(&world->placements.layout, world->size,
+                                       ranks, count, &layout)
                     : -ENOMEM;
     if (code == 0) {
-        code = comm_seats_create(&layout, rank, count, &part->seats);
+        code = comm_placements_create(&layout, rank, count, &part->placements);
     }
     /* What can fail on one rank alone comes before the split itself. */
     code = poise_world_agree(world, code);
@@ -305,7 +308,7 @@ fail:
         transport->ops->destroy(transport);
     }
     if (part) {
-        comm_seats_free(&part->seats);
+        comm_placements_free(&part->placements);
         free(part);
     }
     return code;
@@ -322,7 +325,7 @@ void poise_world_destroy(struct poise_world *world)
     }
     free(world->inbox);
     comm_heap_free(&world->kept);
-    comm_seats_free(&world->seats);
+    comm_placements_free(&world->placements);
     free(world);
 }
 
@@ -353,39 +356,40 @@ uint64_t poise_world_startup_ns(const struct poise_world *world)
     return world->transport->startup_ns;
 }
 
-struct poise_seat poise_world_seat(const struct poise_world *world, int rank)
+struct poise_placement poise_world_placement(const struct poise_world *world,
+                                             int rank)
 {
-    return world->seats.layout.seats[rank];
+    return world->placements.layout.placements[rank];
 }
 
 enum poise_level poise_world_distance(const struct poise_world *world, int a,
                                       int b)
 {
-    return comm_seats_distance(world->seats.layout.seats, a, b);
+    return comm_placements_distance(world->placements.layout.placements, a, b);
 }
 
 uint64_t poise_world_cost_ns(const struct poise_world *world,
                              enum poise_level level)
 {
-    return world->seats.layout.cost_ns[level];
+    return world->placements.layout.cost_ns[level];
 }
 
 int poise_world_group(const struct poise_world *world, enum poise_level level,
                       const int **ranks)
 {
-    *ranks = world->seats.groups[level];
-    return world->seats.group_sizes[level];
+    *ranks = world->placements.groups[level];
+    return world->placements.group_sizes[level];
 }
 
 bool poise_world_is_root(const struct poise_world *world,
                          enum poise_level level)
 {
-    return world->seats.groups[level][0] == world->rank;
+    return world->placements.groups[level][0] == world->rank;
 }
 
 struct poise_peers poise_world_peers(const struct poise_world *world)
 {
-    struct poise_peers peers = {.ranks = world->seats.peers};
-    memcpy(peers.first, world->seats.first, sizeof peers.first);
+    struct poise_peers peers = {.ranks = world->placements.peers};
+    memcpy(peers.first, world->placements.first, sizeof peers.first);
     return peers;
 }

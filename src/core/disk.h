@@ -38,7 +38,7 @@ struct poise_disk_options {
  * transfers and wait for them. */
 struct poise_disk;
 
-/** One transfer. Owned by the caller, who leaves it and its data alone until
+/** One transfer. Owned by the caller, which leaves it and its data alone until
  * it was waited for. Zero-initialised, then the first four are set. */
 struct poise_disk_transfer {
     void *data;

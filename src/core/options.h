@@ -93,7 +93,7 @@ POISE_API int poise_command_completion(const char *program,
 POISE_API const char *
 poise_nearest(const char *word, const char *const *candidates, size_t count);
 
-/* The three value parsers, for whoever parses elsewhere. */
+/* The three value parsers, for use elsewhere. */
 POISE_API int poise_parse_int(const char *text, int64_t min, int64_t max,
                               int64_t *out);
 POISE_API int poise_parse_bytes(const char *text, uint64_t *out);

@@ -91,7 +91,7 @@ static int mount_all(const char *hosts_file, struct word *word)
 }
 
 /* Send `word`, and a descriptor unless it is -1. */
-static void tell(int socket, const struct word *word, int fd)
+static void send_word(int socket, const struct word *word, int fd)
 {
     char room[CMSG_SPACE(sizeof(int))] = {0};
     struct iovec part = {(void *)(uintptr_t)word, sizeof *word};
@@ -138,7 +138,7 @@ static void host_main(const char *name, uint32_t address,
             failed(&word, doing);
         }
     }
-    tell(socket, &word, tunnel);
+    send_word(socket, &word, tunnel);
     if (tunnel < 0) {
         _exit(1);
     }
@@ -264,9 +264,9 @@ static int spaces_open(int64_t pid, int fds[SPACES], const char *host)
     return 0;
 }
 
-/* Until the child ends; what comes for us goes to it. `patience_s` later, if
+/* Until the child ends; what comes for us goes to it. `timeout_s` later, if
  * that is not 0, it is killed. */
-static int await(pid_t child, unsigned patience_s)
+static int await(pid_t child, unsigned timeout_s)
 {
     sigset_t set;
     siginfo_t info;
@@ -283,8 +283,8 @@ static int await(pid_t child, unsigned patience_s)
         uint64_t now = poise_clock_ns();
         if (signal_number > 0 && signal_number != SIGCHLD) {
             kill(child, signal_number);
-            if (patience_s && deadline == UINT64_MAX) {
-                deadline = now + patience_s * UINT64_C(1000000000);
+            if (timeout_s && deadline == UINT64_MAX) {
+                deadline = now + timeout_s * UINT64_C(1000000000);
             }
         }
         if (now >= deadline) {
@@ -307,7 +307,7 @@ static void exec_main(const int fds[SPACES], char *const *argv, int socket,
     for (int i = 0; i < SPACES; i++) {
         if (fds[i] >= 0 && setns(fds[i], 0) < 0) {
             failed(&word, "join its namespaces");
-            tell(socket, &word, -1);
+            send_word(socket, &word, -1);
             _exit(125);
         }
     }
@@ -322,12 +322,12 @@ static void exec_main(const int fds[SPACES], char *const *argv, int socket,
             execvp(argv[0], argv);
             failed(&word, "run it");
         }
-        tell(socket, &word, -1);
+        send_word(socket, &word, -1);
         _exit(word.code == ENOENT ? 127 : 126);
     }
     if (child < 0) {
         failed(&word, "fork");
-        tell(socket, &word, -1);
+        send_word(socket, &word, -1);
         _exit(125);
     }
     close(socket);
@@ -335,7 +335,7 @@ static void exec_main(const int fds[SPACES], char *const *argv, int socket,
 }
 
 int poise_wan_exec(const struct poise_wan_testbed *testbed, unsigned host,
-                   char *const *argv, unsigned patience_s, int *status)
+                   char *const *argv, unsigned timeout_s, int *status)
 {
     const struct poise_wan_host_state *there = &testbed->hosts[host];
     int fds[SPACES], sockets[2], nothing = -1;
@@ -367,7 +367,7 @@ int poise_wan_exec(const struct poise_wan_testbed *testbed, unsigned host,
                      : 0;
     close(sockets[1]);
     if (code == 0) {
-        *status = await(child, patience_s);
+        *status = await(child, timeout_s);
         /* Nothing to hear: all went well. */
         if (hear(sockets[0], &word, &nothing) == 0 && word.code) {
             code = poise_error_set(word.code, "run", argv[0],

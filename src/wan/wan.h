@@ -162,13 +162,13 @@ POISE_API int poise_wan_find_host(const struct poise_wan_testbed *testbed,
 /**
  * Run a command on a host and wait for it: its exit status, or 128 + the
  * signal that ended it, in *status. SIGINT, SIGTERM and SIGHUP are passed on;
- * a command that has not ended `patience_s` seconds later is killed (0: it may
+ * a command that has not ended `timeout_s` seconds later is killed (0: it may
  * take its time).
  * Negative: it could not be started (-ENOENT: no such command).
  */
 POISE_API int poise_wan_exec(const struct poise_wan_testbed *testbed,
                              unsigned host, char *const *argv,
-                             unsigned patience_s, int *status);
+                             unsigned timeout_s, int *status);
 
 /**
  * Hosts do not see each other's processes: what runs on one of them starts

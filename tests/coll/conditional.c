@@ -212,7 +212,7 @@ static int run_series(struct poise_world *world, void *arg)
     const struct series *series = arg;
     const struct poise_coll_condition *c = &series->condition;
     int rank = poise_world_rank(world), size = poise_world_size(world);
-    int site = poise_world_seat(world, rank).site;
+    int site = poise_world_placement(world, rank).site;
     struct poise_coll_if *cond;
     EXPECT(poise_coll_if_create(world, c, &cond) == 0);
     for (int call = 0; call < series->calls; call++) {

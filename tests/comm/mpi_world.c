@@ -259,8 +259,8 @@ static void run_all(struct poise_world *world)
 
 static void run_create(struct poise_world *world)
 {
-    struct poise_seat seat =
-        poise_world_seat(world, poise_world_size(world) - 1);
+    struct poise_placement seat =
+        poise_world_placement(world, poise_world_size(world) - 1);
     if (poise_world_rank(world) == 0) {
         printf("last seat %d.%d.%d\n", seat.site, seat.node, seat.numa);
     }

@@ -25,14 +25,14 @@
 static const struct poise_local_options rough = {
     .delay_max_ns = 200000, .reorder = true, .seed = 7};
 
-static void check_seats(const struct comm_layout *layout, int size,
-                        const char *expected)
+static void check_placements(const struct comm_layout *layout, int size,
+                             const char *expected)
 {
     struct poise_buf text = {0};
     for (int r = 0; r < size; r++) {
         poise_buf_printf(&text, "%s%d.%d.%d", r ? " " : "",
-                         layout->seats[r].site, layout->seats[r].node,
-                         layout->seats[r].numa);
+                         layout->placements[r].site, layout->placements[r].node,
+                         layout->placements[r].numa);
     }
     assert_string_equal(poise_buf_str(&text), expected);
     poise_buf_free(&text);
@@ -44,7 +44,7 @@ static void test_synthetic(void **state)
     static const struct {
         const char *text;
         int size;
-        const char *seats;
+        const char *placements;
     } cases[] = {
         {"1x1x1", 3, "0.0.0 0.0.0 0.0.0"},
         {"2x2x2", 7, "0.0.0 0.0.1 0.1.2 0.1.3 1.2.4 1.2.5 1.3.6"},
@@ -58,8 +58,8 @@ static void test_synthetic(void **state)
         struct comm_layout layout;
         assert_int_equal(
             comm_layout_synthetic(cases[i].text, cases[i].size, &layout), 0);
-        check_seats(&layout, cases[i].size, cases[i].seats);
-        free(layout.seats);
+        check_placements(&layout, cases[i].size, cases[i].placements);
+        free(layout.placements);
     }
 }
 
@@ -106,7 +106,7 @@ static void test_costs(void **state)
     assert_int_equal(layout.cost_ns[POISE_LEVEL_NODE], 1000);
     assert_int_equal(layout.cost_ns[POISE_LEVEL_SITE], 20000);
     assert_int_equal(layout.cost_ns[POISE_LEVEL_WORLD], 10000000);
-    free(layout.seats);
+    free(layout.placements);
 }
 
 /* Places as real jobs give them: hosts dealt out in turn, a node that is only
@@ -127,7 +127,8 @@ static void test_measured(void **state)
     }
     struct comm_layout layout;
     assert_int_equal(comm_layout_measured(places, 8, &layout), 0);
-    check_seats(&layout, 8, "0.0.0 0.1.1 0.0.2 0.1.1 1.2.3 0.0.0 1.3.4 0.1.5");
+    check_placements(&layout, 8,
+                     "0.0.0 0.1.1 0.0.2 0.1.1 1.2.3 0.0.0 1.3.4 0.1.5");
     struct poise_buf packed = {0};
     struct comm_layout copy;
     assert_int_equal(comm_layout_pack(&layout, 8, &packed), 0);
@@ -135,21 +136,22 @@ static void test_measured(void **state)
     assert_int_equal(comm_layout_unpack(&reader, 8, &copy), -EBADMSG);
     reader = poise_reader_of(packed.data, packed.len);
     assert_int_equal(comm_layout_unpack(&reader, 8, &copy), 0);
-    check_seats(&copy, 8, "0.0.0 0.1.1 0.0.2 0.1.1 1.2.3 0.0.0 1.3.4 0.1.5");
-    free(copy.seats);
+    check_placements(&copy, 8,
+                     "0.0.0 0.1.1 0.0.2 0.1.1 1.2.3 0.0.0 1.3.4 0.1.5");
+    free(copy.placements);
     poise_buf_free(&packed);
 
-    struct comm_seats seats;
-    assert_int_equal(comm_seats_create(&layout, 5, 8, &seats), 0);
+    struct comm_placements placements;
+    assert_int_equal(comm_placements_create(&layout, 5, 8, &placements), 0);
     static const int peers[] = {0, 2, 7, 1, 3, 6, 4};
     static const int first[] = {0, 1, 2, 5, 7};
-    assert_memory_equal(seats.peers, peers, sizeof peers);
-    assert_memory_equal(seats.first, first, sizeof first);
+    assert_memory_equal(placements.peers, peers, sizeof peers);
+    assert_memory_equal(placements.first, first, sizeof first);
     static const int node[] = {0, 2, 5};
-    assert_int_equal(seats.group_sizes[POISE_LEVEL_NODE], 3);
-    assert_memory_equal(seats.groups[POISE_LEVEL_NODE], node, sizeof node);
-    assert_false(seats.timed);
-    comm_seats_free(&seats);
+    assert_int_equal(placements.group_sizes[POISE_LEVEL_NODE], 3);
+    assert_memory_equal(placements.groups[POISE_LEVEL_NODE], node, sizeof node);
+    assert_false(placements.timed);
+    comm_placements_free(&placements);
 }
 
 /* On any layout: peers are everybody else once, nearest first, and over all
@@ -195,7 +197,7 @@ static int split_rank(struct poise_world *world, void *arg)
         EXPECT(poise_world_split(world, level, &part) == 0);
         EXPECT(poise_world_size(part) == count);
         EXPECT(ranks[poise_world_rank(part)] == rank);
-        EXPECT(poise_world_seat(part, 0).site == 0);
+        EXPECT(poise_world_placement(part, 0).site == 0);
         uint64_t sum = (uint64_t)rank, expected = 0;
         for (int i = 0; i < count; i++) {
             expected += (uint64_t)ranks[i];

@@ -74,7 +74,7 @@ static bool read_one(struct comm_ring_reader *reader, uint64_t number)
     for (size_t i = 0; i < len; i++) {
         assert_int_equal(data[i], number % 255 + 1);
     }
-    comm_ring_take(reader, len);
+    comm_ring_consume(reader, len);
     return true;
 }
 
@@ -116,7 +116,7 @@ static void test_room(void **state)
             comm_ring_publish(&pipe.writer, COMM_RING_MESSAGE, now);
             assert_non_null(comm_ring_peek(&pipe.reader, &kind, &got));
             assert_int_equal(got, now);
-            comm_ring_take(&pipe.reader, got);
+            comm_ring_consume(&pipe.reader, got);
         }
         free(pipe.ring);
     }
@@ -152,9 +152,10 @@ static void test_threads(void **state)
     free(pipe.ring);
 }
 
-/* ---- a bell ------------------------------------------------------------- */
+/* ---- a doorbell -------------------------------------------------------------
+ */
 
-static struct comm_bell bell;
+static struct comm_doorbell doorbell;
 static uint32_t news; /* atomic */
 
 static void *ring_often(void *arg)
@@ -165,8 +166,8 @@ static void *ring_often(void *arg)
             sched_yield();
         }
         __atomic_store_n(&news, 1, __ATOMIC_SEQ_CST);
-        if (comm_bell_is_needed(&bell)) {
-            comm_bell_ring(&bell);
+        if (comm_doorbell_is_needed(&doorbell)) {
+            comm_doorbell_ring(&doorbell);
         }
     }
     return NULL;
@@ -181,17 +182,17 @@ static void test_bell(void **state)
     assert_int_equal(pthread_create(&thread, NULL, ring_often, NULL), 0);
     for (int i = 0; i < 1000; i++) {
         while (!__atomic_load_n(&news, __ATOMIC_SEQ_CST)) {
-            uint32_t seen = comm_bell_doze(&bell);
+            uint32_t seen = comm_doorbell_prepare(&doorbell);
             if (__atomic_load_n(&news, __ATOMIC_SEQ_CST)) {
-                comm_bell_stay(&bell);
+                comm_doorbell_cancel(&doorbell);
             } else {
-                comm_bell_wait(&bell, seen, UINT64_C(600000000000));
+                comm_doorbell_wait(&doorbell, seen, UINT64_C(600000000000));
             }
         }
         __atomic_store_n(&news, 0, __ATOMIC_RELEASE);
     }
     pthread_join(thread, NULL);
-    assert_false(comm_bell_is_needed(&bell));
+    assert_false(comm_doorbell_is_needed(&doorbell));
 }
 
 /* ---- who shares --------------------------------------------------------- */
@@ -199,44 +200,44 @@ static void test_bell(void **state)
 struct part {
     struct poise_world *world;
     pthread_t thread;
-    int mates, err;
-    int readable; /* mates, as was found out */
+    int peers, err;
+    int readable; /* peers, as was found out */
     int one_way;  /* that do not read me just because I read them */
-    int read;     /* mates, with success */
+    int read;     /* peers, with success */
     int wrong;
 };
 
-/* A number to each mate, through its ring and out of the other's memory.
+/* A number to each peer, through its ring and out of the other's memory.
  * Threads cannot fail a test themselves. */
 static void talk(struct part *part, struct comm_share *share)
 {
     int me = poise_world_rank(part->world);
     for (int i = 0; i < share->count; i++) {
-        struct comm_mate *mate = &share->mates[i];
-        uint64_t *room = comm_ring_room(&mate->to, 2 * sizeof *room);
+        struct comm_peer *peer = &share->peers[i];
+        uint64_t *room = comm_ring_room(&peer->to, 2 * sizeof *room);
         room[0] = (uint64_t)me;
         room[1] = (uint64_t)(uintptr_t)&part->world;
-        comm_ring_publish(&mate->to, COMM_RING_MESSAGE, 2 * sizeof *room);
-        part->readable += mate->readable;
-        part->one_way += mate->readable != mate->reads_me;
+        comm_ring_publish(&peer->to, COMM_RING_MESSAGE, 2 * sizeof *room);
+        part->readable += peer->readable;
+        part->one_way += peer->readable != peer->reads_me;
     }
     for (int i = 0; i < share->count; i++) {
-        struct comm_mate *mate = &share->mates[i];
+        struct comm_peer *peer = &share->peers[i];
         struct poise_world *theirs = NULL;
         enum comm_ring_kind kind;
         size_t len;
         const uint64_t *got;
-        while (!(got = comm_ring_peek(&mate->from, &kind, &len))) {
+        while (!(got = comm_ring_peek(&peer->from, &kind, &len))) {
             sched_yield();
         }
-        part->wrong += share->mate_of[mate->rank] != i || len != 16 ||
-                       got[0] != (uint64_t)mate->rank;
-        if (mate->readable && comm_share_read(mate, got[1], (void *)&theirs,
+        part->wrong += share->peer_of[peer->rank] != i || len != 16 ||
+                       got[0] != (uint64_t)peer->rank;
+        if (peer->readable && comm_share_read(peer, got[1], (void *)&theirs,
                                               sizeof theirs) == 0) {
-            part->wrong += poise_world_rank(theirs) != mate->rank;
+            part->wrong += poise_world_rank(theirs) != peer->rank;
             part->read++;
         }
-        part->wrong += comm_share_read(mate, 8, (void *)&theirs, 8) >= 0;
+        part->wrong += comm_share_read(peer, 8, (void *)&theirs, 8) >= 0;
     }
 }
 
@@ -246,7 +247,7 @@ static void *take_part(void *arg)
     struct comm_share share;
     part->err = comm_share_create(part->world, &share);
     if (part->err == 0) {
-        part->mates = share.count;
+        part->peers = share.count;
         talk(part, &share);
         poise_world_barrier(part->world);
         comm_share_free(&share);
@@ -291,7 +292,7 @@ static void test_share(void **state)
     (void)state;
     static const struct {
         const char *allowed, *topology;
-        int mates[RANKS];
+        int peers[RANKS];
         bool readable;
     } cases[] = {
         {NULL, NULL, {2, 2, 2}, true},    {"ring", NULL, {2, 2, 2}, false},
@@ -309,15 +310,15 @@ static void test_share(void **state)
         int all = 0;
         for (int j = 0; j < RANKS; j++) {
             assert_int_equal(parts[j].err, 0);
-            all += parts[j].mates;
+            all += parts[j].peers;
             assert_int_equal(parts[j].wrong, 0);
             assert_int_equal(parts[j].one_way, 0);
             assert_int_equal(parts[j].readable,
-                             cases[i].readable ? parts[j].mates : 0);
+                             cases[i].readable ? parts[j].peers : 0);
             assert_int_equal(parts[j].read, parts[j].readable);
         }
-        assert_int_equal(all, cases[i].mates[0] + cases[i].mates[1] +
-                                  cases[i].mates[2]);
+        assert_int_equal(all, cases[i].peers[0] + cases[i].peers[1] +
+                                  cases[i].peers[2]);
         assert_int_equal(descriptors(), open);
     }
 }
@@ -339,7 +340,7 @@ static void test_faults(void **state)
             for (int j = 0; j < RANKS; j++) {
                 assert_int_equal(parts[j].wrong, 0);
             }
-            int sum = parts[0].mates + parts[1].mates + parts[2].mates;
+            int sum = parts[0].peers + parts[1].peers + parts[2].peers;
             assert_int_equal(sum % 2, 0);
             assert_int_equal(descriptors(), open);
         }

@@ -75,7 +75,7 @@ static int receive_tuple(struct poise_coll_if *cond,
                          const struct poise_message *message)
 {
     struct tuple tuple;
-    int from = poise_world_seat(cond->world, message->source).site;
+    int from = poise_world_placement(cond->world, message->source).site;
     struct site *site = &cond->sites[from];
     if (message->len != sizeof tuple) {
         return poise_error_set(EPROTO, DOING, NULL, "rank %d sent %zu bytes",
@@ -153,15 +153,15 @@ static int send_tuples(struct poise_coll_if *cond,
         tuple.partial.real = partial->real;
         tuple.partial.wide = partial->wide;
     }
-    int err = 0;
-    for (int i = 0; i < cond->site_count && err == 0; i++) {
+    int failed = 0;
+    for (int i = 0; i < cond->site_count && failed == 0; i++) {
         if (i != cond->site) {
-            err = poise_world_send(cond->world, cond->sites[i].root, TUPLE_TAG,
-                                   &tuple, sizeof tuple);
+            failed = poise_world_send(cond->world, cond->sites[i].root,
+                                      TUPLE_TAG, &tuple, sizeof tuple);
             cond->stats.sent_bytes += sizeof tuple;
         }
     }
-    return err;
+    return failed;
 }
 
 /* Not more than 64 calls ahead of any site. */
@@ -285,17 +285,17 @@ static int reduce_site(struct poise_coll_if *cond, int code, const void *value,
     int64_t integer, halves[2];
     memcpy(&integer, value, sizeof integer);
     if (op != POISE_OP_SUM) {
-        int err = coll_reduce_with(cond->coll, &token, &integer, halves, 1,
-                                   POISE_INT64, op);
-        out->wide = err == 0 ? halves[0] : 0;
-        return err;
+        int failed = coll_reduce_with(cond->coll, &token, &integer, halves, 1,
+                                      POISE_INT64, op);
+        out->wide = failed == 0 ? halves[0] : 0;
+        return failed;
     }
     halves[1] = integer & UINT32_MAX;
     halves[0] = (integer - halves[1]) / ((int64_t)1 << 32);
-    int err = coll_reduce_with(cond->coll, &token, halves, halves, 2,
-                               POISE_INT64, op);
+    int failed = coll_reduce_with(cond->coll, &token, halves, halves, 2,
+                                  POISE_INT64, op);
     out->wide = (coll_wide)halves[0] * ((int64_t)1 << 32) + halves[1];
-    return err;
+    return failed;
 }
 
 /* The verdict as it goes through the site. */
@@ -397,16 +397,16 @@ static int allreduce(struct poise_coll_if *cond, const void *value,
         code = check_ahead(cond);
         code = code < 0 ? code : keep_near(cond);
     }
-    int err = reduce_site(cond, code, value, &partial);
-    if (err == 0) {
-        err = decide(cond, &partial, &verdict);
+    int failed = reduce_site(cond, code, value, &partial);
+    if (failed == 0) {
+        failed = decide(cond, &partial, &verdict);
     }
-    if (err < 0) {
-        cond->code = err;
+    if (failed < 0) {
+        cond->code = failed;
         if (cond->is_root) {
-            send_tuples(cond, NULL, err);
+            send_tuples(cond, NULL, failed);
         }
-        return err;
+        return failed;
     }
     count(cond, &verdict);
     *out = verdict;
@@ -453,7 +453,7 @@ static int find_sites(struct poise_coll_if *cond,
 {
     int size = poise_world_size(world);
     for (int rank = 0; rank < size; rank++) {
-        int site = poise_world_seat(world, rank).site;
+        int site = poise_world_placement(world, rank).site;
         cond->site_count =
             site >= cond->site_count ? site + 1 : cond->site_count;
     }
@@ -462,9 +462,9 @@ static int find_sites(struct poise_coll_if *cond,
         return -ENOMEM;
     }
     for (int rank = size - 1; rank >= 0; rank--) {
-        cond->sites[poise_world_seat(world, rank).site].root = rank;
+        cond->sites[poise_world_placement(world, rank).site].root = rank;
     }
-    cond->site = poise_world_seat(world, cond->rank).site;
+    cond->site = poise_world_placement(world, cond->rank).site;
     cond->is_root = cond->sites[cond->site].root == cond->rank;
     return 0;
 }

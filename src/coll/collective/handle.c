@@ -261,9 +261,10 @@ const struct poise_coll_tree *poise_coll_tree_of(const struct poise_coll *coll)
  * groups may still have read a record. The words of those that may now be a top
  * must be near to the number of the next call.
  */
-static int change_plan(struct poise_coll *coll, int err, struct coll_plan *plan)
+static int change_plan(struct poise_coll *coll, int made,
+                       struct coll_plan *plan)
 {
-    int32_t code = err;
+    int32_t code = made;
     coll_word_set(&coll_entry(coll, coll->rank)->release,
                   (uint32_t)coll->number);
     int failed = coll_reduce(coll, COLL_AGREE, -1, &code, &code, 1, POISE_INT32,
@@ -277,10 +278,10 @@ static int change_plan(struct poise_coll *coll, int err, struct coll_plan *plan)
         coll->plan = *plan;
         return 0;
     }
-    if (err == 0) {
+    if (made == 0) {
         coll_plan_free(plan);
     }
-    if (failed == 0 && err == 0) {
+    if (failed == 0 && made == 0) {
         poise_error_set(-code, "swap trees", NULL, "another rank failed: %s",
                         strerror(-code));
     }

@@ -174,25 +174,25 @@ int poise_coll_noise(struct poise_coll *coll,
     double *times = poise_alloc(count, (POISE_NOISE_ROWS + 1) * sizeof(double));
     uint8_t *late = poise_alloc(count, POISE_NOISE_THRESHOLDS);
     int32_t code = times && late ? 0 : -ENOMEM;
-    int err =
+    int failed =
         poise_coll_allreduce(coll, &code, &code, 1, POISE_INT32, POISE_OP_MIN);
-    err = err < 0 ? err : code;
-    if (err == 0) {
-        err = probe_allreduce(coll, &noise.thresholds_ns[0]);
+    failed = failed < 0 ? failed : code;
+    if (failed == 0) {
+        failed = probe_allreduce(coll, &noise.thresholds_ns[0]);
     }
     noise.quantum_ns =
         options->quantum_ns ? options->quantum_ns : noise.thresholds_ns[0];
-    if (err == 0) {
-        err = iterate(coll, options, noise.quantum_ns, times);
+    if (failed == 0) {
+        failed = iterate(coll, options, noise.quantum_ns, times);
     }
-    for (size_t row = 0; row < POISE_NOISE_ROWS && err == 0; row++) {
-        err = sum_up(coll, times + row * count, count, &noise, late,
-                     times + POISE_NOISE_ROWS * count, &noise.rows[row]);
+    for (size_t row = 0; row < POISE_NOISE_ROWS && failed == 0; row++) {
+        failed = sum_up(coll, times + row * count, count, &noise, late,
+                        times + POISE_NOISE_ROWS * count, &noise.rows[row]);
     }
     free(times);
     free(late);
-    if (err == 0) {
+    if (failed == 0) {
         *out = noise;
     }
-    return err;
+    return failed;
 }

@@ -53,7 +53,7 @@ static bool has_sites(const struct poise_world *world)
 {
     int size = poise_world_size(world);
     for (int rank = 1; rank < size; rank++) {
-        if (poise_world_seat(world, rank).site != 0) {
+        if (poise_world_placement(world, rank).site != 0) {
             return true;
         }
     }

@@ -63,19 +63,20 @@ static void join_units(struct poise_coll_tree *tree,
 {
     int sites = 0;
     for (int rank = 0; rank < tree->size; rank++) {
-        int site = poise_world_seat(world, rank).site;
+        int site = poise_world_placement(world, rank).site;
         sites = site >= sites ? site + 1 : sites;
     }
     for (int site = 0; site < (by_site ? sites : 1); site++) {
         int count = 0;
         for (int rank = 0; rank < tree->size; rank++) {
-            struct poise_seat entry = poise_world_seat(world, rank);
+            struct poise_placement entry = poise_world_placement(world, rank);
             if (by_site && entry.site != site) {
                 continue;
             }
             int lowest = 0;
             while (lowest < count &&
-                   poise_world_seat(world, list[lowest]).node != entry.node) {
+                   poise_world_placement(world, list[lowest]).node !=
+                       entry.node) {
                 lowest++;
             }
             if (lowest < count) {

@@ -14,8 +14,8 @@ static bool is_shared(const struct poise_world *world,
 {
     int parent = tree->parent[rank];
     return parent >= 0 && tree->over[rank] != COLL_OVER_MPI && !staged[rank] &&
-           poise_world_seat(world, rank).node ==
-               poise_world_seat(world, parent).node;
+           poise_world_placement(world, rank).node ==
+               poise_world_placement(world, parent).node;
 }
 
 static int check_shared(const struct poise_world *world,
@@ -24,8 +24,8 @@ static int check_shared(const struct poise_world *world,
     for (int rank = 0; rank < tree->size; rank++) {
         int parent = tree->parent[rank];
         if (parent >= 0 && tree->over[rank] == COLL_OVER_SHM &&
-            poise_world_seat(world, rank).node !=
-                poise_world_seat(world, parent).node) {
+            poise_world_placement(world, rank).node !=
+                poise_world_placement(world, parent).node) {
             return poise_error_set(EINVAL, "use a tree", NULL,
                                    "rank %d cannot join rank %d over shared "
                                    "memory: they sit on different nodes",

@@ -266,11 +266,11 @@ int coll_segment_reserve(struct coll_segment *segment, size_t from, size_t len)
     }
     int code = poise_fault_check(POISE_FAULT_WRITE);
     if (code == 0) {
-        int rc;
+        int done;
         do {
-            rc = fallocate(segment->fd, 0, (off_t)from, (off_t)len);
-        } while (rc < 0 && errno == EINTR);
-        code = rc < 0 ? errno : 0;
+            done = fallocate(segment->fd, 0, (off_t)from, (off_t)len);
+        } while (done < 0 && errno == EINTR);
+        code = done < 0 ? errno : 0;
     }
     if (code) {
         return poise_error_set(code, DOING, NULL,

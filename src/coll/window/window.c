@@ -565,7 +565,7 @@ static int make_groups(struct poise_coll_window *window,
         return -ENOMEM;
     }
     for (int rank = 0; rank < window->size; rank++) {
-        int group = alone ? rank : poise_world_seat(world, rank).node;
+        int group = alone ? rank : poise_world_placement(world, rank).node;
         window->first[group + 2]++;
         window->groups = group >= window->groups ? group + 1 : window->groups;
     }
@@ -576,7 +576,7 @@ static int make_groups(struct poise_coll_window *window,
         window->first[group + 2] += window->first[group + 1];
     }
     for (int rank = 0; rank < window->size; rank++) {
-        int group = alone ? rank : poise_world_seat(world, rank).node;
+        int group = alone ? rank : poise_world_placement(world, rank).node;
         if (rank == window->rank) {
             window->group = group;
             window->index = window->first[group + 1];

@@ -1,7 +1,7 @@
 /*
- * Waiting. Whoever waits spins for a few microseconds where another processor
- * could bring the news meanwhile, and then sleeps in the kernel; in a context
- * with a yield hook it calls that instead, in a loop.
+ * Waiting. A thread that waits spins for a few microseconds where another
+ * processor could bring the news meanwhile, and then sleeps in the kernel; in a
+ * context with a yield hook it calls that instead, in a loop.
  */
 #include <poise/wait.h>
 
@@ -78,9 +78,9 @@ static int event_sleep(struct poise_event *event, uint32_t seen,
      * it is the other way round, the kernel comparing the word: one of the
      * two sees the other. */
     __atomic_fetch_add(&event->waiters, 1, __ATOMIC_SEQ_CST);
-    long rc = syscall(SYS_futex, &event->sequence, FUTEX_WAIT_PRIVATE, seen,
-                      timeout_ns == UINT64_MAX ? NULL : &ts, NULL, 0);
-    bool late = rc != 0 && errno == ETIMEDOUT;
+    long woken = syscall(SYS_futex, &event->sequence, FUTEX_WAIT_PRIVATE, seen,
+                         timeout_ns == UINT64_MAX ? NULL : &ts, NULL, 0);
+    bool late = woken != 0 && errno == ETIMEDOUT;
     __atomic_fetch_sub(&event->waiters, 1, __ATOMIC_RELAXED);
     return late && !event_happened(event, seen) ? -ETIMEDOUT : 0;
 }

@@ -168,21 +168,22 @@ static int file_sync_parent(const char *path)
         poise_buf_append(&dir, path, (size_t)(slash - path) + 1);
     }
     const char *name = poise_buf_str(&dir);
-    int rc = dir.error;
-    if (rc == 0) {
-        rc = poise_file_open(AT_FDCWD, name, O_RDONLY | O_DIRECTORY, 0);
+    int result = dir.error;
+    if (result == 0) {
+        result = poise_file_open(AT_FDCWD, name, O_RDONLY | O_DIRECTORY, 0);
     }
-    if (rc >= 0) {
-        int fd = rc;
+    if (result >= 0) {
+        int fd = result;
         int code = file_sync_code(fd);
         close(fd);
         /* Some file systems cannot sync a directory: then there is nothing
          * that could be done for it. */
         bool failed = code != 0 && code != EINVAL && code != ENOTSUP;
-        rc = failed ? poise_error_set(code, "sync directory", name, NULL) : 0;
+        result =
+            failed ? poise_error_set(code, "sync directory", name, NULL) : 0;
     }
     poise_buf_free(&dir);
-    return rc;
+    return result;
 }
 
 int poise_file_replace(const char *from, const char *to)
@@ -324,9 +325,9 @@ int poise_file_statx(int dirfd, const char *name, int flags, unsigned mask,
     if (code != 0) {
         return -code;
     }
-    int rc;
+    int result;
     do {
-        rc = statx(dirfd, name, flags, mask, out);
-    } while (rc < 0 && errno == EINTR);
-    return rc < 0 ? -errno : 0;
+        result = statx(dirfd, name, flags, mask, out);
+    } while (result < 0 && errno == EINTR);
+    return result < 0 ? -errno : 0;
 }

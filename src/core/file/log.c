@@ -2,6 +2,13 @@
  * Record logs. The layout is in docs/formats.md. Each checksum is seeded with
  * the one before it, so that the last one vouches for the whole file: records
  * cannot be altered, left out, repeated or exchanged.
+ *
+ * Under its own name a log is whole at every moment. It is written under a name
+ * that nobody else has; commit writes the end record, syncs the file, renames
+ * it and syncs the folder, in this order. A crash before the rename leaves the
+ * older file, if there was one, and beside it a temporary one that nobody
+ * reads; a crash behind it leaves the one or the other, both whole, since the
+ * contents were on the disk first.
  */
 
 #include <poise/file.h>
@@ -254,9 +261,9 @@ static int log_bad(const struct poise_log_reader *reader, const char *why)
 }
 
 /* Make the file's bytes [from, from + len) available; they exist by its size.
- * NULL with *rc set when that fails. */
+ * NULL with *code set when that fails. */
 static const unsigned char *log_bytes(struct poise_log_reader *reader,
-                                      uint64_t from, size_t len, int *rc)
+                                      uint64_t from, size_t len, int *code)
 {
     struct poise_buf *data = &reader->data;
     if (from < reader->data_at || from + len > reader->data_at + data->len) {
@@ -267,13 +274,13 @@ static const unsigned char *log_bytes(struct poise_log_reader *reader,
         }
         poise_buf_reset(data);
         if (poise_buf_reserve(data, want) == NULL) {
-            *rc = data->error;
+            *code = data->error;
             return NULL;
         }
         ssize_t n =
             poise_file_pread(reader->fd, data->data, want, from, reader->path);
         if (n < 0 || (size_t)n < len) {
-            *rc = n < 0 ? (int)n : log_bad(reader, "the file was truncated");
+            *code = n < 0 ? (int)n : log_bad(reader, "the file was truncated");
             return NULL;
         }
         data->len = (size_t)n;

@@ -136,7 +136,7 @@ void remote_end_others(int status, void *arg)
 
 int remote_node(int process)
 {
-    return remote.world ? poise_world_seat(remote.world, process).node : 0;
+    return remote.world ? poise_world_placement(remote.world, process).node : 0;
 }
 
 static void remote_reset(void)

@@ -28,22 +28,22 @@ static void check_synthetic(const char *text, int size)
     if (code < 0) {
         return;
     }
-    struct poise_seat top = {0};
+    struct poise_placement top = {0};
     for (int rank = 0; rank < size; rank++) {
-        struct poise_seat seat = layout.seats[rank];
+        struct poise_placement placement = layout.placements[rank];
         /* Consecutive ranks share a unit or begin the next one. */
-        check(seat.site == top.site || seat.site == top.site + 1);
-        check(seat.node == top.node || seat.node == top.node + 1);
-        check(seat.numa == top.numa || seat.numa == top.numa + 1);
-        check(seat.site == top.site || seat.node != top.node);
-        check(seat.node == top.node || seat.numa != top.numa);
-        top = seat;
+        check(placement.site == top.site || placement.site == top.site + 1);
+        check(placement.node == top.node || placement.node == top.node + 1);
+        check(placement.numa == top.numa || placement.numa == top.numa + 1);
+        check(placement.site == top.site || placement.node != top.node);
+        check(placement.node == top.node || placement.numa != top.numa);
+        top = placement;
     }
-    struct comm_seats seats;
-    check(comm_seats_create(&layout, size / 2, size, &seats) == 0);
-    check(seats.first[POISE_LEVELS] == size - 1);
-    check(seats.group_sizes[POISE_LEVEL_WORLD] == size);
-    comm_seats_free(&seats);
+    struct comm_placements placements;
+    check(comm_placements_create(&layout, size / 2, size, &placements) == 0);
+    check(placements.first[POISE_LEVELS] == size - 1);
+    check(placements.group_sizes[POISE_LEVEL_WORLD] == size);
+    comm_placements_free(&placements);
 }
 
 static void check_sites(char *text)
@@ -66,9 +66,9 @@ static void check_packed(const void *data, size_t len, int size)
     struct comm_layout part;
     int ranks[] = {size - 1, 0};
     check(comm_layout_part(&layout, size, ranks, 2, &part) == 0);
-    check(part.seats[0].site == 0);
-    free(part.seats);
-    free(layout.seats);
+    check(part.placements[0].site == 0);
+    free(part.placements);
+    free(layout.placements);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)

@@ -1,5 +1,5 @@
 /*
- * Who sits where. A layout gives every rank its site, node and NUMA domain,
+ * Where ranks are. A layout gives every rank its site, node and NUMA domain,
  * measured or synthetic, numbered over the whole world in order of the lowest
  * rank; each rank derives from it its groups and its list of peers.
  *
@@ -16,13 +16,14 @@
 
 /* ---- numbering ---------------------------------------------------------- */
 
-/* A rank and where it sits, as sorted to find equal places. */
-struct sitter {
+/* A rank and where it is, as sorted to find equal places. */
+struct placed_rank {
     const struct comm_place *place;
     int rank;
 };
 
-static int compare_numa(const struct sitter *a, const struct sitter *b)
+static int compare_numa(const struct placed_rank *a,
+                        const struct placed_rank *b)
 {
     int order = strcmp(a->place->site, b->place->site);
     if (order == 0) {
@@ -35,9 +36,9 @@ static int compare_numa(const struct sitter *a, const struct sitter *b)
     return order;
 }
 
-static int compare_sitters(const void *left, const void *right)
+static int compare_placed(const void *left, const void *right)
 {
-    const struct sitter *a = left, *b = right;
+    const struct placed_rank *a = left, *b = right;
     int order = compare_numa(a, b);
     return order ? order : (a->rank > b->rank) - (a->rank < b->rank);
 }
@@ -57,15 +58,15 @@ static enum poise_level apart(const struct comm_place *a,
 
 /* Replace labels by numbers in order of first appearance. `seen` is work
  * space for labels in [0, limit). */
-static void renumber(struct poise_seat *seats, int size, size_t offset,
-                     int *seen, int limit)
+static void renumber(struct poise_placement *placements, int size,
+                     size_t offset, int *seen, int limit)
 {
     int next = 0;
     for (int i = 0; i < limit; i++) {
         seen[i] = -1;
     }
     for (int rank = 0; rank < size; rank++) {
-        int *label = (int *)((char *)&seats[rank] + offset);
+        int *label = (int *)((char *)&placements[rank] + offset);
         if (seen[*label] < 0) {
             seen[*label] = next++;
         }
@@ -73,16 +74,19 @@ static void renumber(struct poise_seat *seats, int size, size_t offset,
     }
 }
 
-/* Seats whose members are labels in [0, limit) to seats with numbers. */
-static int number_seats(struct poise_seat *seats, int size, int limit)
+/* Seats whose members are labels in [0, limit) to placements with numbers. */
+static int number_seats(struct poise_placement *placements, int size, int limit)
 {
     int *seen = poise_alloc((size_t)limit, sizeof *seen);
     if (!seen) {
         return -ENOMEM;
     }
-    renumber(seats, size, offsetof(struct poise_seat, site), seen, limit);
-    renumber(seats, size, offsetof(struct poise_seat, node), seen, limit);
-    renumber(seats, size, offsetof(struct poise_seat, numa), seen, limit);
+    renumber(placements, size, offsetof(struct poise_placement, site), seen,
+             limit);
+    renumber(placements, size, offsetof(struct poise_placement, node), seen,
+             limit);
+    renumber(placements, size, offsetof(struct poise_placement, numa), seen,
+             limit);
     free(seen);
     return 0;
 }
@@ -91,36 +95,37 @@ int comm_layout_measured(const struct comm_place *places, int size,
                          struct comm_layout *out)
 {
     struct comm_layout layout = {0};
-    struct sitter *sitters = poise_alloc((size_t)size, sizeof *sitters);
-    layout.seats = poise_alloc((size_t)size, sizeof *layout.seats);
-    if (!sitters || !layout.seats) {
+    struct placed_rank *placed = poise_alloc((size_t)size, sizeof *placed);
+    layout.placements = poise_alloc((size_t)size, sizeof *layout.placements);
+    if (!placed || !layout.placements) {
         goto fail;
     }
     for (int rank = 0; rank < size; rank++) {
-        sitters[rank] = (struct sitter){.place = &places[rank], .rank = rank};
+        placed[rank] =
+            (struct placed_rank){.place = &places[rank], .rank = rank};
     }
-    qsort(sitters, (size_t)size, sizeof *sitters, compare_sitters);
+    qsort(placed, (size_t)size, sizeof *placed, compare_placed);
     /* Label units by their position in the sorted list. */
-    struct poise_seat label = {0};
+    struct poise_placement label = {0};
     for (int i = 0; i < size; i++) {
         enum poise_level level =
             i == 0 ? POISE_LEVEL_NUMA
-                   : apart(sitters[i - 1].place, sitters[i].place);
+                   : apart(placed[i - 1].place, placed[i].place);
         label.site = level >= POISE_LEVEL_WORLD ? i : label.site;
         label.node = level >= POISE_LEVEL_SITE ? i : label.node;
         label.numa = level >= POISE_LEVEL_NODE ? i : label.numa;
-        layout.seats[sitters[i].rank] = label;
+        layout.placements[placed[i].rank] = label;
     }
-    if (number_seats(layout.seats, size, size) < 0) {
+    if (number_seats(layout.placements, size, size) < 0) {
         goto fail;
     }
-    free(sitters);
+    free(placed);
     *out = layout;
     return 0;
 
 fail:
-    free(layout.seats);
-    free(sitters);
+    free(layout.placements);
+    free(placed);
     return -ENOMEM;
 }
 
@@ -170,12 +175,12 @@ static int parse_shape(const char *text, struct shape *out)
 
 /* Cut the ranks [from, to) as evenly as it goes into counts[depth] units, and
  * those further. A unit is labelled with its lowest rank. */
-static void lay_out(struct poise_seat *seats, int from, int to,
+static void lay_out(struct poise_placement *placements, int from, int to,
                     const int64_t *counts, int depth)
 {
-    static const size_t members[] = {offsetof(struct poise_seat, site),
-                                     offsetof(struct poise_seat, node),
-                                     offsetof(struct poise_seat, numa)};
+    static const size_t members[] = {offsetof(struct poise_placement, site),
+                                     offsetof(struct poise_placement, node),
+                                     offsetof(struct poise_placement, numa)};
     if (depth == 3) {
         return;
     }
@@ -184,9 +189,9 @@ static void lay_out(struct poise_seat *seats, int from, int to,
     for (int64_t unit = 0; unit < units; unit++) {
         int end = from + (int)(((to - from) * (unit + 1) + units - 1) / units);
         for (int rank = first; rank < end; rank++) {
-            *(int *)((char *)&seats[rank] + members[depth]) = first;
+            *(int *)((char *)&placements[rank] + members[depth]) = first;
         }
-        lay_out(seats, first, end, counts, depth + 1);
+        lay_out(placements, first, end, counts, depth + 1);
         first = end;
     }
 }
@@ -201,14 +206,14 @@ int comm_layout_synthetic(const char *text, int size, struct comm_layout *out)
                                "2x2x1:0,1us,20us,10ms");
     }
     struct comm_layout layout = {0};
-    layout.seats = poise_alloc((size_t)size, sizeof *layout.seats);
-    if (!layout.seats) {
+    layout.placements = poise_alloc((size_t)size, sizeof *layout.placements);
+    if (!layout.placements) {
         return -ENOMEM;
     }
     memcpy(layout.cost_ns, shape.cost_ns, sizeof layout.cost_ns);
-    lay_out(layout.seats, 0, size, shape.counts, 0);
-    if (number_seats(layout.seats, size, size) < 0) {
-        free(layout.seats);
+    lay_out(layout.placements, 0, size, shape.counts, 0);
+    if (number_seats(layout.placements, size, size) < 0) {
+        free(layout.placements);
         return -ENOMEM;
     }
     *out = layout;
@@ -219,16 +224,16 @@ int comm_layout_part(const struct comm_layout *layout, int size,
                      const int *ranks, int count, struct comm_layout *out)
 {
     struct comm_layout part = {0};
-    part.seats = poise_alloc((size_t)count, sizeof *part.seats);
-    if (!part.seats) {
+    part.placements = poise_alloc((size_t)count, sizeof *part.placements);
+    if (!part.placements) {
         return -ENOMEM;
     }
     memcpy(part.cost_ns, layout->cost_ns, sizeof part.cost_ns);
     for (int i = 0; i < count; i++) {
-        part.seats[i] = layout->seats[ranks[i]];
+        part.placements[i] = layout->placements[ranks[i]];
     }
-    if (number_seats(part.seats, count, size) < 0) {
-        free(part.seats);
+    if (number_seats(part.placements, count, size) < 0) {
+        free(part.placements);
         return -ENOMEM;
     }
     *out = part;
@@ -243,8 +248,8 @@ int comm_layout_pack(const struct comm_layout *layout, int size,
     for (int level = 0; level < POISE_LEVELS; level++) {
         poise_buf_u64(out, layout->cost_ns[level]);
     }
-    return poise_buf_append(out, layout->seats,
-                            (size_t)size * sizeof *layout->seats);
+    return poise_buf_append(out, layout->placements,
+                            (size_t)size * sizeof *layout->placements);
 }
 
 static bool is_number(int unit, int size)
@@ -259,21 +264,22 @@ int comm_layout_unpack(struct poise_reader *reader, int size,
     for (int level = 0; level < POISE_LEVELS; level++) {
         layout.cost_ns[level] = poise_reader_u64(reader);
     }
-    size_t len = (size_t)size * sizeof *layout.seats;
+    size_t len = (size_t)size * sizeof *layout.placements;
     if (reader->error || poise_reader_left(reader) != len) {
         return poise_error_set(EBADMSG, "read who sits where", NULL,
                                "the message is cut short");
     }
-    layout.seats = poise_alloc((size_t)size, sizeof *layout.seats);
-    if (!layout.seats) {
+    layout.placements = poise_alloc((size_t)size, sizeof *layout.placements);
+    if (!layout.placements) {
         return -ENOMEM;
     }
-    memcpy(layout.seats, reader->pos, len);
+    memcpy(layout.placements, reader->pos, len);
     for (int rank = 0; rank < size; rank++) {
-        const struct poise_seat *seat = &layout.seats[rank];
-        if (!is_number(seat->site, size) || !is_number(seat->node, size) ||
-            !is_number(seat->numa, size)) {
-            free(layout.seats);
+        const struct poise_placement *placement = &layout.placements[rank];
+        if (!is_number(placement->site, size) ||
+            !is_number(placement->node, size) ||
+            !is_number(placement->numa, size)) {
+            free(layout.placements);
             return poise_error_set(EBADMSG, "read who sits where", NULL,
                                    "rank %d sits nowhere", rank);
         }
@@ -284,25 +290,26 @@ int comm_layout_unpack(struct poise_reader *reader, int size,
 
 /* ---- what one rank derives ---------------------------------------------- */
 
-enum poise_level comm_seats_distance(const struct poise_seat *seats, int a,
-                                     int b)
+enum poise_level
+comm_placements_distance(const struct poise_placement *placements, int a, int b)
 {
-    if (seats[a].site != seats[b].site) {
+    if (placements[a].site != placements[b].site) {
         return POISE_LEVEL_WORLD;
     }
-    if (seats[a].node != seats[b].node) {
+    if (placements[a].node != placements[b].node) {
         return POISE_LEVEL_SITE;
     }
-    return seats[a].numa != seats[b].numa ? POISE_LEVEL_NODE : POISE_LEVEL_NUMA;
+    return placements[a].numa != placements[b].numa ? POISE_LEVEL_NODE
+                                                    : POISE_LEVEL_NUMA;
 }
 
-static int find_groups(struct comm_seats *out, int rank, int size)
+static int find_groups(struct comm_placements *out, int rank, int size)
 {
     for (int level = 0; level < POISE_LEVELS; level++) {
         int count = 0;
         for (int r = 0; r < size; r++) {
-            count +=
-                (int)comm_seats_distance(out->layout.seats, rank, r) <= level;
+            count += (int)comm_placements_distance(out->layout.placements, rank,
+                                                   r) <= level;
         }
         int *group = poise_alloc((size_t)count, sizeof *group);
         if (!group) {
@@ -311,7 +318,8 @@ static int find_groups(struct comm_seats *out, int rank, int size)
         out->groups[level] = group;
         out->group_sizes[level] = count;
         for (int r = 0; r < size; r++) {
-            if ((int)comm_seats_distance(out->layout.seats, rank, r) <= level) {
+            if ((int)comm_placements_distance(out->layout.placements, rank,
+                                              r) <= level) {
                 *group++ = r;
             }
         }
@@ -319,7 +327,7 @@ static int find_groups(struct comm_seats *out, int rank, int size)
     return 0;
 }
 
-static int find_peers(struct comm_seats *out, int rank, int size)
+static int find_peers(struct comm_placements *out, int rank, int size)
 {
     out->peers = poise_alloc((size_t)size, sizeof *out->peers);
     if (!out->peers) {
@@ -335,38 +343,39 @@ static int find_peers(struct comm_seats *out, int rank, int size)
     out->first[POISE_LEVELS] = before;
     for (int i = 1; i < size; i++) {
         int peer = (int)(((int64_t)rank + i) % size);
-        out->peers[at[comm_seats_distance(out->layout.seats, rank, peer)]++] =
-            peer;
+        out->peers[at[comm_placements_distance(out->layout.placements, rank,
+                                               peer)]++] = peer;
     }
     return 0;
 }
 
-int comm_seats_create(struct comm_layout *layout, int rank, int size,
-                      struct comm_seats *out)
+int comm_placements_create(struct comm_layout *layout, int rank, int size,
+                           struct comm_placements *out)
 {
-    struct comm_seats seats = {.layout = *layout};
+    struct comm_placements placements = {.layout = *layout};
     *layout = (struct comm_layout){0};
     for (int level = 0; level < POISE_LEVELS; level++) {
-        seats.timed = seats.timed || seats.layout.cost_ns[level] > 0;
+        placements.timed =
+            placements.timed || placements.layout.cost_ns[level] > 0;
     }
-    int code = find_groups(&seats, rank, size);
+    int code = find_groups(&placements, rank, size);
     if (code == 0) {
-        code = find_peers(&seats, rank, size);
+        code = find_peers(&placements, rank, size);
     }
     if (code < 0) {
-        comm_seats_free(&seats);
+        comm_placements_free(&placements);
         return code;
     }
-    *out = seats;
+    *out = placements;
     return 0;
 }
 
-void comm_seats_free(struct comm_seats *seats)
+void comm_placements_free(struct comm_placements *placements)
 {
     for (int level = 0; level < POISE_LEVELS; level++) {
-        free(seats->groups[level]);
+        free(placements->groups[level]);
     }
-    free(seats->peers);
-    free(seats->layout.seats);
-    *seats = (struct comm_seats){0};
+    free(placements->peers);
+    free(placements->layout.placements);
+    *placements = (struct comm_placements){0};
 }

@@ -359,7 +359,8 @@ def show_rank_scale(report, table, place, size, repeat):
         subprocess.run([POISE, "listrank", "--generate", str(nodes), path],
                        check=True)
         row = Row("", poise_run([POISE, "listrank", "--json", "--threads=2",
-                                 "--memory", str(limit - limit // 16), path, out],
+                                 "--memory", str(limit - limit // 16),
+                                 path, out],
                                 limit, out))
         for _ in range(repeat):
             row.once()
@@ -411,12 +412,14 @@ def show_processes(report, table, name, place, size, repeat):
                 subprocess.run([POISE, "listrank", "--generate",
                                 str(size // 8), source], check=True)
             # In memory: that is what several processes do together.
-            argv = [POISE, "listrank", "--json", "--memory", str(4 * size), source,
+            argv = [POISE, "listrank", "--json",
+                    "--memory", str(4 * size), source,
                     out]
             group = 8 * size
         else:
             source = make_input(place, kind, size)
-            argv = [POISE, "sort", "--type", kind, "--json", "--memory", str(limit),
+            argv = [POISE, "sort", "--type", kind, "--json",
+                    "--memory", str(limit),
                     source, out]
             group = size
         rows = processes(argv, group, out, kind == "list")
@@ -452,7 +455,8 @@ def show_listrank(report, table, place, nodes, repeat):
         return run
 
     def rank(limit, memory):
-        return poise_run([POISE, "listrank", "--json", "--threads=2", "--memory",
+        return poise_run([POISE, "listrank", "--json", "--threads=2",
+                          "--memory",
                           str(memory), path, out], limit, out)
 
     walk = Row("sequential walk in memory (walk alone)", chase(much))

@@ -162,7 +162,8 @@ def show_disks(report, table, place, repeat):
         def sort(scratch):
             limit = 64 * MIB
             argv = throttle.inside(
-                [POISE, "sort", "--type", "u64", "--json", "--threads=2", "--memory",
+                [POISE, "sort", "--type", "u64", "--json", "--threads=2",
+                 "--memory",
                  str(limit - limit // 16), "--scratch", scratch, source, out])
 
             def run():
@@ -367,7 +368,8 @@ def show_parts(report, table, place):
                 [POISE, "sort", "--generate", str(int(PART_BYTES / item)),
                  "--type", kind, "--pattern", pattern, path], check=True)
             done = subprocess.run(
-                [POISE, "sort", "--type", kind, "--json", "--threads=2", "--memory",
+                [POISE, "sort", "--type", kind, "--json", "--threads=2",
+                 "--memory",
                  str(PART_MEMORY), path, out], check=True,
                 capture_output=True, text=True)
             said = json.loads(done.stdout)

@@ -56,6 +56,15 @@ class Run:
         return (min(values), max(values)) if values else None
 
 
+# Switches: parents by inner numbers, and frontiers always sent as bitmaps.
+INNER = "--ablation=labels=no"
+BITMAPS = "--ablation=sparse=no"
+
+
+def exchanged(how):
+    return f"--ablation=exchange={how}"
+
+
 def mpirun(ranks, *argv):
     return ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe",
             "--bind-to", "none", "-n", str(ranks), *argv]
@@ -196,10 +205,10 @@ def peers_case(options):
     peers = options.peers
     two = {"OMP_NUM_THREADS": "2"}
     return [
-        poise(scale, "--ablation=labels=no", threads=2,
+        poise(scale, INNER, threads=2,
               label="**poise bfs --no-labels**"),
         poise(scale, threads=2, label="**poise bfs**"),
-        poise(scale, "--ablation=labels=no", ranks=2,
+        poise(scale, INNER, ranks=2,
               label="poise bfs --no-labels, 2 ranks"),
         poise(scale, ranks=2, label="poise bfs, 2 ranks"),
         Run("GAP", [peers.get("gapbs", ""), "-f", graph, "-n", "64"],
@@ -240,11 +249,11 @@ def laid_out(options, nodes, each):
 def ablation_case(options):
     """Figure 9: each row has all that those above it have."""
     rows = []
-    fine = ["--ablation=granularity=64", "--ablation=sparse=no"]
+    fine = ["--ablation=granularity=64", BITMAPS]
     for nodes in node_counts(options, "2,4"):
         def row(label, exchange, *words, nodes=nodes, each=2, threads=1):
             rows.append(poise(
-                options.scale, f"--ablation=exchange={exchange}", "--roots=8", *words,
+                options.scale, exchanged(exchange), "--roots=8", *words,
                 ranks=nodes * each, threads=threads,
                 topology=laid_out(options, nodes, each),
                 label=f"{nodes} nodes: {label}"))
@@ -256,8 +265,8 @@ def ablation_case(options):
         row("+ share all", "shared-all", *fine)
         row("+ parallel allgather", "parallel", *fine)
         row("+ granularity 256", "parallel", "--ablation=granularity=256",
-            "--ablation=sparse=no")
-        row("+ granularity by itself", "parallel", "--ablation=sparse=no")
+            BITMAPS)
+        row("+ granularity by itself", "parallel", BITMAPS)
         row("+ positions of thin frontiers", "parallel")
     return rows
 
@@ -268,15 +277,15 @@ def weak_case(options):
     for nodes in node_counts(options, "1,2,4,8"):
         scale = options.scale + nodes.bit_length() - 1
         rows.append(poise(
-            scale, "--ablation=exchange=private", "--roots=8", "--ablation=sparse=no",
+            scale, exchanged("private"), "--roots=8", BITMAPS,
             "--map=none", ranks=nodes, threads=2,
             topology=laid_out(options, nodes, 1),
             label=f"{nodes} nodes, scale {scale}, one process each"))
         for exchange in EXCHANGES + ["parallel, positions"]:
             way, _, sparse = exchange.partition(",")
             rows.append(poise(
-                scale, f"--ablation=exchange={way}", "--roots=8",
-                "--ablation=sparse=yes" if sparse else "--ablation=sparse=no", ranks=2 * nodes,
+                scale, exchanged(way), "--roots=8",
+                *([] if sparse else [BITMAPS]), ranks=2 * nodes,
                 topology=laid_out(options, nodes, 2),
                 label=f"{nodes} nodes, scale {scale}, {exchange}"))
     return rows
@@ -302,9 +311,9 @@ GRANULARITIES = (64, 128, 256, 512, 1024, 2048, 4096)
 
 def granularity_case(options):
     """Figure 16."""
-    rows = [poise(options.scale, "--ablation=labels=no", threads=2, label="by itself")]
+    rows = [poise(options.scale, INNER, threads=2, label="by itself")]
     for size in GRANULARITIES:
-        rows.append(poise(options.scale, "--ablation=labels=no",
+        rows.append(poise(options.scale, INNER,
                           f"--ablation=granularity={size}", threads=2,
                           label=str(size)))
     return rows
@@ -316,8 +325,8 @@ def granularity_nodes_case(options):
     for nodes in node_counts(options, "2,4"):
         for size in GRANULARITIES + (0,):
             rows.append(poise(
-                options.scale, "--ablation=exchange=parallel", "--roots=8",
-                "--ablation=sparse=no", *([f"--ablation=granularity={size}"] if size else []),
+                options.scale, exchanged("parallel"), "--roots=8",
+                BITMAPS, *([f"--ablation=granularity={size}"] if size else []),
                 ranks=2 * nodes, topology=laid_out(options, nodes, 2),
                 label=f"{nodes} nodes: {size or 'by itself'}"))
     return rows
@@ -329,7 +338,7 @@ def processes_case(options):
     for each in (1, 2, 4):
         for exchange in ("shared-all", "parallel"):
             rows.append(poise(
-                options.scale, f"--ablation=exchange={exchange}", "--roots=8",
+                options.scale, exchanged(exchange), "--roots=8",
                 "--method=bottom-up", ranks=2 * each,
                 topology=laid_out(options, 2, each),
                 label=f"2 nodes of {each}, {exchange}"))
@@ -354,23 +363,24 @@ def map_case(options):
 def frontier_case(options):
     """All levels bottom-up: the times of a level are means over searches, of
     which some may go down where others go up."""
-    return [poise(options.scale, f"--ablation=exchange={exchange}", "--roots=8",
-                  "--ablation=labels=no", "--method=bottom-up", ranks=2, label=exchange)
+    return [poise(options.scale, exchanged(exchange), "--roots=8",
+                  INNER, "--method=bottom-up", ranks=2, label=exchange)
             for exchange in EXCHANGES]
 
 
 def busy_case(options):
-    return [poise(options.scale, "--ablation=labels=no", threads=threads,
+    return [poise(options.scale, INNER, threads=threads,
                   label=f"{threads} threads" if threads > 1 else "1 thread")
             for threads in (1, 2)]
 
 
 def thin_case(options):
     """Orders, and kernels that can be switched off."""
-    rows = [poise(options.scale, "--ablation=labels=no", threads=2, label="all on")]
-    for word in ("--ablation=simd=no", "--ablation=first=no", "--ablation=fuse=no", "--order=keep",
+    rows = [poise(options.scale, INNER, threads=2, label="all on")]
+    for word in ("--ablation=simd=no", "--ablation=first=no",
+                 "--ablation=fuse=no", "--order=keep",
                  "--method=top-down", "--method=bottom-up"):
-        rows.append(poise(options.scale, "--ablation=labels=no", word, "--roots=8",
+        rows.append(poise(options.scale, INNER, word, "--roots=8",
                           threads=2, label=word))
     return rows
 
@@ -389,7 +399,7 @@ def shapes_case(options):
         graph = shape(options, name, edges)
         rows += [
             on_file(graph, f"**{name}: poise bfs --no-labels**",
-                    "--ablation=labels=no"),
+                    INNER),
             on_file(graph, f"{name}: poise bfs"),
             Run(f"{name}: GAP", [gapbs, "-f", graph, "-n", "64"], read_gapbs,
                 {"OMP_NUM_THREADS": "2"}, "gapbs")]
@@ -405,7 +415,7 @@ def path_case(options):
     for name, order in (("path", numbers), ("shuffled", shuffled)):
         graph = shape(options, name, lambda order=order: path_edges(order))
         rows += [on_file(graph, f"**{name}: poise bfs --no-labels**",
-                         "--ablation=labels=no", roots=4),
+                         INNER, roots=4),
                  Run(f"{name}: a plain queue", [QUEUE, graph, "4"],
                      read_seconds)]
     return rows

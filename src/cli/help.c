@@ -20,7 +20,7 @@ struct help_values {
 };
 
 static const struct poise_option help_options[] = {
-    /* For tests/options.py. */
+    /* For tests/cli/options.py. */
     {POISE_OPTION_FLAG, .name = "options",
      .offset = offsetof(struct help_values, options)},
     CLI_COMMON_OPTIONS(struct help_values, common),

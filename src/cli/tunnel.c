@@ -99,7 +99,7 @@ const struct poise_command cli_tunnel_command = {
         "web:80\tthere\n"
         "poise tunnel --secret tunnel.key -L 8080:web:80 far:7070\there\n"
         "curl http://localhost:8080/\tgets it from web\n",
-    .exits = "0\tit was told to end\n1\tit could not begin, or go on\n"
+    .exits = "0\tit was asked to end\n1\tit could not begin, or go on\n"
              "2\twrong use\n",
 };
 
@@ -109,7 +109,7 @@ static void print_line(const char *line, void *arg)
     cli_say("tunnel", "%s", line);
 }
 
-static void tell_problem(const struct poise_error *err, void *arg)
+static void print_problem(const struct poise_error *err, void *arg)
 {
     (void)arg;
     cli_print_error("tunnel", err);
@@ -347,7 +347,7 @@ static int run(const struct values *values, const char *via)
         .metrics = values->metrics,
         .page = show,
         .log = values->quiet ? NULL : print_line,
-        .problem = tell_problem,
+        .problem = print_problem,
         .stop = &cli_interrupted,
     };
     struct poise_remote_tunnel_stats stats = {0};

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Every option of every command stands in docs/options.md as it is, and nothing
-else stands there.
+"""Every option of every command stands in docs/options.md as it is, and
+nothing else stands there.
 
 usage: options.py POISE ROOT
 
@@ -22,7 +22,8 @@ HEADS = {"words": ["Option", "Letter", "Argument", "Default", "Commands",
 # Commands that all have the word.
 ALL = "all"
 
-Option = collections.namedtuple("Option", "command long short argument renamed")
+Option = collections.namedtuple("Option",
+                                "command long short argument renamed")
 
 
 def read_listing(text):
@@ -108,7 +109,8 @@ class Check:
                 # cc, c++ and fort pass all on to the compiler.
                 listed = {o.command for o in self.options}
             for command in sorted(listed - have):
-                self.say(f"the table gives {name} to {command}, which has none")
+                self.say(f"the table gives {name} to {command}, "
+                         "which has none")
             for command in sorted(have - listed):
                 self.say(f"the table's commands of {name} lack {command}")
             if not row[5]:

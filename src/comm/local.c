@@ -220,8 +220,8 @@ static int transport_create(struct local_hub *hub, int rank,
                             struct comm_transport **out);
 
 /* The first of a group makes its hub, the last one takes it off the list. */
-static struct local_hub *meet(struct local_hub *hub, uint64_t number,
-                              int colour, int count)
+static struct local_hub *await_all(struct local_hub *hub, uint64_t number,
+                                   int colour, int count)
 {
     struct meeting **link = &hub->meetings;
     while (*link && ((*link)->number != number || (*link)->colour != colour)) {
@@ -261,7 +261,7 @@ static int local_split(struct comm_transport *transport, int colour, int rank,
     struct local_hub *hub = local->hub;
     uint64_t number = local->splits++;
     pthread_mutex_lock(&hub->lock);
-    struct local_hub *sub = meet(hub, number, colour, count);
+    struct local_hub *sub = await_all(hub, number, colour, count);
     pthread_mutex_unlock(&hub->lock);
     if (!sub) {
         return -ENOMEM;

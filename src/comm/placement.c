@@ -75,7 +75,8 @@ static void renumber(struct poise_placement *placements, int size,
 }
 
 /* Seats whose members are labels in [0, limit) to placements with numbers. */
-static int number_seats(struct poise_placement *placements, int size, int limit)
+static int number_placements(struct poise_placement *placements, int size,
+                             int limit)
 {
     int *seen = poise_alloc((size_t)limit, sizeof *seen);
     if (!seen) {
@@ -116,7 +117,7 @@ int comm_layout_measured(const struct comm_place *places, int size,
         label.numa = level >= POISE_LEVEL_NODE ? i : label.numa;
         layout.placements[placed[i].rank] = label;
     }
-    if (number_seats(layout.placements, size, size) < 0) {
+    if (number_placements(layout.placements, size, size) < 0) {
         goto fail;
     }
     free(placed);
@@ -212,7 +213,7 @@ int comm_layout_synthetic(const char *text, int size, struct comm_layout *out)
     }
     memcpy(layout.cost_ns, shape.cost_ns, sizeof layout.cost_ns);
     lay_out(layout.placements, 0, size, shape.counts, 0);
-    if (number_seats(layout.placements, size, size) < 0) {
+    if (number_placements(layout.placements, size, size) < 0) {
         free(layout.placements);
         return -ENOMEM;
     }
@@ -232,7 +233,7 @@ int comm_layout_part(const struct comm_layout *layout, int size,
     for (int i = 0; i < count; i++) {
         part.placements[i] = layout->placements[ranks[i]];
     }
-    if (number_seats(part.placements, count, size) < 0) {
+    if (number_placements(part.placements, count, size) < 0) {
         free(part.placements);
         return -ENOMEM;
     }

@@ -38,7 +38,7 @@ static const char *const files[] = {"state", "counts", "hosts", "log", "lock"};
 enum { FILES = sizeof files / sizeof *files };
 
 /** How long a killed gateway may take to be gone. */
-#define DOWN_PATIENCE_NS UINT64_C(5000000000)
+#define DOWN_TIMEOUT_NS UINT64_C(5000000000)
 
 /* ---- the folder --------------------------------------------------------- */
 
@@ -606,7 +606,7 @@ static int gateway_end(const char *folder, const char *name)
 {
     struct poise_wan_testbed testbed = {0};
     struct poise_buf path = {0};
-    uint64_t until = poise_clock_ns() + DOWN_PATIENCE_NS;
+    uint64_t until = poise_clock_ns() + DOWN_TIMEOUT_NS;
     int lock = -EWOULDBLOCK;
     int code = state_read(file_of(folder, "state", &path), &testbed);
     if (code < 0) {

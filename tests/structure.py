@@ -5,6 +5,7 @@ usage: tests/structure.py TOOLS_DIR COMPILER...
 """
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -174,6 +175,23 @@ class Structure(unittest.TestCase):
         self.bad(self.functions(97, 0), "src/core/a.c:1", "101 lines")
         self.good(self.functions(0, 24))
         self.bad(self.functions(0, 25), "complexity 26")
+
+    def test_files(self):
+        """As many lines as a file may have, in three kinds of file, and one
+        more in each."""
+        with open(os.path.join(TOOLS, "functions"), encoding="utf-8") as file:
+            limit = int(re.search(r"^FILE_LINES = (\d+)$", file.read(),
+                                  re.M)[1])
+        self.write("src/core/a.c", "int f(int x)\n{\n    return x;\n}\n")
+        for name, line in (("src/core/b.c", "extern int x;\n"),
+                           ("src/core/b.h", "extern int x;\n"),
+                           ("tools/b.py", "x = 1\n")):
+            self.write(name, line * limit)
+            self.good(run("functions", self.root))
+            self.write(name, line * (limit + 1))
+            self.bad(run("functions", self.root), name,
+                     f"has {limit + 1} lines")
+            self.write(name, line)
 
     def test_functions_unreadable(self):
         self.write("src/core/a.c", "int f(int x)\n{\n    if (x) {\n")

@@ -16,16 +16,21 @@ _TOKEN = re.compile(
     r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.S)
 
 
-def c_files(root, folders=FOLDERS):
-    """Paths of all C sources and headers, relative to root, sorted."""
+def files(root, endings, folders=FOLDERS):
+    """Paths of all files with one of `endings`, relative to root, sorted."""
     found = []
     for folder in folders:
         for where, _, names in os.walk(os.path.join(root, folder)):
             for name in names:
-                if name.endswith((".c", ".h")):
+                if name.endswith(endings):
                     path = os.path.join(where, name)
                     found.append(os.path.relpath(path, root))
     return sorted(found)
+
+
+def c_files(root, folders=FOLDERS):
+    """Those of C sources and headers."""
+    return files(root, (".c", ".h"), folders)
 
 
 def read(root, path):

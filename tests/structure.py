@@ -235,6 +235,16 @@ class Structure(unittest.TestCase):
         self.bad(self.papers("| 1 | idea | | | neither |"), "with the reason")
         self.bad(self.papers("| 1 | idea | | |"), "has 4 columns")
 
+    def test_ways(self):
+        """What ARCHITECTURE.md says of the ways through the code."""
+        row = "| 1 | idea | | | neither: too slow |"
+        self.write("ARCHITECTURE.md", PLAN + "\n## Two ways\n\n`core_a` in "
+                   "`src/core/a.c`.\n\n## More\n\n`core_b`\n")
+        self.good(self.papers(row))
+        self.write("ARCHITECTURE.md", PLAN + "\n## Two ways\n\n`core_b`\n"
+                   "\n## More\n")
+        self.bad(self.papers(row), "nothing is called core_b")
+
     def test_glossary(self):
         row = "| 1 | idea | | | neither: too slow |"
         self.good(self.papers(row, "| b | A b. | bee | `src/core/` |\n"))

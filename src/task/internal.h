@@ -171,7 +171,8 @@ int task_pack(struct poise_pool *pool, const struct task_record *record,
 ssize_t task_unpack(struct poise_pool *pool, const void *blobs, size_t len,
                     struct task_deque *queue, struct poise_buf *scratch);
 
-/* ---- other ranks (net.c) ------------------------------------------------ */
+/* ---- other ranks (message.c) ------------------------------------------------
+ */
 
 /** What messages say. Basic ones carry work; termination counts them. */
 enum task_message_kind {
@@ -400,7 +401,7 @@ int task_checkpoint_lock(struct poise_world *world, const char *checkpoint,
 /** Start from a checkpoint, if asked to. Collective. */
 int task_resume(struct poise_pool *pool);
 
-/* streams (stream.c) */
+/* streams (send.c) */
 int task_deliver(struct poise_pool *pool, int source, const void *data,
                  size_t len);
 /** Queue a piece, without waiting. */
@@ -516,7 +517,8 @@ int task_worker_start(struct poise_worker *worker);
  * event signalled since `seen`, or until it has to look around again. */
 void task_comm_wait(struct poise_pool *pool, uint32_t seen);
 
-/* ---- tasks in flight (tune.c) ------------------------------------------- */
+/* ---- tasks in flight (tune_workers.c)
+ * ------------------------------------------- */
 
 /** The controller's mind, apart from clocks and threads. */
 struct task_tune {
@@ -540,7 +542,7 @@ unsigned task_tune_step(struct task_tune *tune,
 void task_tune_turn(struct poise_pool *pool);
 void task_tune_end(struct poise_pool *pool);
 
-/* ---- messages of tasks (stream.c) --------------------------------------- */
+/* ---- messages of tasks (send.c) --------------------------------------- */
 
 /** Put a message for the hook receive of `dest`, here or there, where it will
  * be found or sent; any thread. */

@@ -9,7 +9,7 @@
  *   host.c      namespaces: making a host, running a command on it
  *   door.c      running commands from one host on another
  *   testbed.c   a testbed's folder of state; up, down, open
- *   record.c    measuring a real link
+ *   measure.c    measuring a real link
  */
 #ifndef POISE_WAN_INTERNAL_H
 #define POISE_WAN_INTERNAL_H

@@ -1,5 +1,5 @@
 /*
- * Trees, and what one rank derives from them (form.c, plan.c).
+ * Trees, and what one rank derives from them (tree.c, plan.c).
  */
 #ifndef POISE_COLL_TREE_PLAN_H
 #define POISE_COLL_TREE_PLAN_H

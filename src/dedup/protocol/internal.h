@@ -3,9 +3,9 @@
  *
  * peer.c takes calls and bytes and hands them on; sender.c makes groups of
  * items out of pieces, receiver.c pieces out of groups, unordered.c updates
- * before their turn; multicast.c sends the same to several; block.c carries
- * messages in blocks, which pack.c compresses. choose.c, model.c and analyse.c
- * foretell what all of this costs. Messages: docs/wire.md.
+ * before their turn; multicast.c sends the same to several; decompress.c
+ * carries messages in blocks, which compress.c compresses. choose.c, model.c
+ * and analyse.c foretell what all of this costs. Messages: docs/wire.md.
  */
 #ifndef POISE_DEDUP_PROTOCOL_INTERNAL_H
 #define POISE_DEDUP_PROTOCOL_INTERNAL_H
@@ -134,7 +134,8 @@ int wire_residual_try(struct wire_residual *residual,
 int wire_residual_read(struct poise_reader *message, struct wire_grid *grid,
                        unsigned *mode, size_t *len);
 
-/* ---- pack.c ------------------------------------------------------------- */
+/* ---- compress.c -------------------------------------------------------------
+ */
 
 /** Compresses the blocks of a connection. */
 struct wire_pack {
@@ -164,7 +165,8 @@ int wire_packer_put(struct wire_packer *aside, struct poise_buf *raw,
 int wire_packer_take(struct wire_packer *aside, bool all,
                      struct poise_buf *out);
 
-/* ---- block.c ------------------------------------------------------------ */
+/* ---- decompress.c
+ * ------------------------------------------------------------ */
 
 /** Messages on their way out and in. */
 struct wire_blocks {

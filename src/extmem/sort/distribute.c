@@ -24,7 +24,7 @@ struct cursor {
 struct lane {
     struct sort_run *run;
     const struct sort_source *source;
-    const struct sort_cuts *cuts;
+    const struct sort_splitters *splitters;
     unsigned number;
     uint32_t buckets;
     struct cursor *cursors; /* owned */
@@ -166,11 +166,11 @@ enum { BATCH = 16 };
 
 #define WORD uint32_t
 #define NAME(name) name##_32
-#include "words.h"
+#include "distribute_numbers.h"
 
 #define WORD uint64_t
 #define NAME(name) name##_64
-#include "words.h"
+#include "distribute_numbers.h"
 
 static int put_bytes(struct lane *lane, struct cursor *cursor, const void *data,
                      size_t len)
@@ -199,7 +199,8 @@ static int put_item(void *arg, const unsigned char *item, size_t len)
 {
     struct lane *lane = arg;
     struct sort_key key = sort_key_of(&lane->run->type, item, len);
-    struct cursor *cursor = &lane->cursors[sort_cuts_find(lane->cuts, &key)];
+    struct cursor *cursor =
+        &lane->cursors[sort_splitters_find(lane->splitters, &key)];
     int code;
 
     if (len > UINT32_MAX / 2) {
@@ -234,7 +235,7 @@ static int put_chunk(struct lane *lane, const char *data, size_t len)
 struct pass {
     struct sort_run *run;
     const struct sort_source *source;
-    const struct sort_cuts *cuts;
+    const struct sort_splitters *splitters;
     struct sort_buckets *buckets;
     struct sort_exchange *exchange; /* NULL: the buckets stay here */
     struct lane inbox;              /* what others send goes through it */
@@ -283,10 +284,10 @@ static int lane_open(struct lane *lane, struct pass *pass, unsigned number,
 
     lane->run = pass->run;
     lane->source = pass->source;
-    lane->cuts = pass->cuts;
+    lane->splitters = pass->splitters;
     lane->number = number;
     lane->exchange = pass->exchange;
-    lane->buckets = pass->cuts->count + 1;
+    lane->buckets = pass->splitters->count + 1;
     lane->cutter = (struct sort_cutter){
         .item_bytes = lane->run->shape == SORT_TEXT ? 0 : lane->run->item_bytes,
         .item = put_item,
@@ -481,22 +482,22 @@ static int shared_pass(struct pass *pass)
 
 /* Empty buckets, as the thresholds say. */
 static int make_buckets(const struct sort_run *run,
-                        const struct sort_cuts *cuts, unsigned streams,
-                        struct sort_buckets *out)
+                        const struct sort_splitters *splitters,
+                        unsigned streams, struct sort_buckets *out)
 {
     out->count = 0;
-    out->items = poise_alloc(cuts->count + 1, sizeof *out->items);
+    out->items = poise_alloc(splitters->count + 1, sizeof *out->items);
     if (!out->items) {
         return -ENOMEM;
     }
-    for (uint32_t i = 0; i <= cuts->count; i++) {
+    for (uint32_t i = 0; i <= splitters->count; i++) {
         struct sort_bucket *bucket = &out->items[i];
 
         bucket->number = i;
-        bucket->uniform = cuts->uniform[i];
+        bucket->uniform = splitters->uniform[i];
         bucket->counted = bucket->uniform && run->shape <= SORT_WORDS_64;
         bucket->value =
-            bucket->uniform ? cuts->thresholds[i - 1].key.window : 0;
+            bucket->uniform ? splitters->thresholds[i - 1].key.window : 0;
         bucket->stream_count = streams;
         bucket->streams = poise_alloc(streams, sizeof *bucket->streams);
         if (!bucket->streams) {
@@ -508,14 +509,17 @@ static int make_buckets(const struct sort_run *run,
 }
 
 int sort_distribute(struct sort_run *run, const struct sort_source *source,
-                    const struct sort_cuts *cuts, struct sort_buckets *out)
+                    const struct sort_splitters *splitters,
+                    struct sort_buckets *out)
 {
     struct sort_buckets buckets = {0};
-    struct pass pass = {
-        .run = run, .source = source, .cuts = cuts, .buckets = &buckets};
+    struct pass pass = {.run = run,
+                        .source = source,
+                        .splitters = splitters,
+                        .buckets = &buckets};
     bool is_shared = run->world && !source->bucket;
     unsigned streams = is_shared ? sort_all_lanes(run) : run->plan.lanes;
-    int code = make_buckets(run, cuts, streams, &buckets);
+    int code = make_buckets(run, splitters, streams, &buckets);
 
     if (is_shared) {
         code = extmem_agree(run->world, code);

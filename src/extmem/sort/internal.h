@@ -255,7 +255,7 @@ struct sort_threshold {
     bool after;
 };
 
-struct sort_cuts {
+struct sort_splitters {
     struct sort_threshold *thresholds; /**< owned, ascending */
     uint32_t count;                    /**< buckets: one more */
     bool *uniform;                     /**< owned, for each bucket */
@@ -275,29 +275,30 @@ struct sort_cuts {
 };
 enum { SORT_CELLS = 4096 };
 
-/** The bucket of a number by cuts->cells. */
-static inline uint32_t sort_cuts_look_up(const struct sort_cuts *cuts,
-                                         uint64_t x)
+/** The bucket of a number by splitters->cells. */
+static inline uint32_t
+sort_splitters_find_number(const struct sort_splitters *splitters, uint64_t x)
 {
-    uint64_t cell = (x - cuts->cell_base) >> cuts->cell_shift;
+    uint64_t cell = (x - splitters->cell_base) >> splitters->cell_shift;
     uint32_t rank;
 
     cell = cell < SORT_CELLS ? cell + 1 : SORT_CELLS + 1;
-    rank = cuts->cells[x < cuts->cell_base ? 0 : cell];
-    rank += cuts->passed[rank] <= x;
-    while (__builtin_expect(rank < cuts->count && cuts->passed[rank] <= x, 0)) {
+    rank = splitters->cells[x < splitters->cell_base ? 0 : cell];
+    rank += splitters->passed[rank] <= x;
+    while (__builtin_expect(
+        rank < splitters->count && splitters->passed[rank] <= x, 0)) {
         rank++;
     }
-    return rank < cuts->count ? rank : cuts->count;
+    return rank < splitters->count ? rank : splitters->count;
 }
 /** Sample `source` and cut it into about `buckets`. Collective if it is the
  * input. */
-int sort_cuts_make(const struct sort_source *source, uint32_t buckets,
-                   uint64_t reads, struct sort_cuts *out);
-void sort_cuts_free(struct sort_cuts *cuts);
+int sort_splitters_make(const struct sort_source *source, uint32_t buckets,
+                        uint64_t reads, struct sort_splitters *out);
+void sort_splitters_free(struct sort_splitters *splitters);
 /** The bucket of a key: how many thresholds it has passed. */
-uint32_t sort_cuts_find(const struct sort_cuts *cuts,
-                        const struct sort_key *key);
+uint32_t sort_splitters_find(const struct sort_splitters *splitters,
+                             const struct sort_key *key);
 
 /** Open a file of items for reading: its type and size are checked. */
 int sort_input_open(const char *path, const struct poise_sort_options *options,
@@ -307,7 +308,8 @@ int sort_input_open(const char *path, const struct poise_sort_options *options,
 
 /** Throw all of `source` into buckets. Collective if it is the input. */
 int sort_distribute(struct sort_run *run, const struct sort_source *source,
-                    const struct sort_cuts *cuts, struct sort_buckets *out);
+                    const struct sort_splitters *splitters,
+                    struct sort_buckets *out);
 /** Sort every bucket that is here into the output. */
 int sort_finish(struct sort_run *run, const struct sort_buckets *buckets);
 /** Whether a bucket fits the buffers, or need not. */

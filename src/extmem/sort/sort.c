@@ -189,18 +189,18 @@ static int replace(struct sort_buckets *buckets, size_t i,
 static int split(struct sort_run *run, struct sort_buckets *buckets, size_t i)
 {
     struct sort_source source;
-    struct sort_cuts cuts;
+    struct sort_splitters splitters;
     struct sort_buckets parts = {0};
     int code = sort_source_open(run, &buckets->items[i], &source);
 
     if (code < 0) {
         return code;
     }
-    code = sort_cuts_make(&source, run->plan.buckets, run->plan.sample_reads,
-                          &cuts);
+    code = sort_splitters_make(&source, run->plan.buckets,
+                               run->plan.sample_reads, &splitters);
     if (code == 0) {
-        code = sort_distribute(run, &source, &cuts, &parts);
-        sort_cuts_free(&cuts);
+        code = sort_distribute(run, &source, &splitters, &parts);
+        sort_splitters_free(&splitters);
     }
     sort_source_close(&source);
     if (code == 0) {
@@ -268,7 +268,7 @@ static int passes(struct sort_run *run)
 {
     struct sort_buckets buckets = {0};
     struct sort_source source = {0};
-    struct sort_cuts cuts;
+    struct sort_splitters splitters;
     uint64_t begin = poise_clock_ns(), sampled = begin, distributed = begin;
     int code = extmem_agree(run->world, sort_source_open(run, NULL, &source));
 
@@ -276,12 +276,12 @@ static int passes(struct sort_run *run)
         sort_source_close(&source);
         return code;
     }
-    code = sort_cuts_make(&source, run->plan.buckets, run->plan.sample_reads,
-                          &cuts);
+    code = sort_splitters_make(&source, run->plan.buckets,
+                               run->plan.sample_reads, &splitters);
     sampled = poise_clock_ns();
     if (code == 0) {
-        code = sort_distribute(run, &source, &cuts, &buckets);
-        sort_cuts_free(&cuts);
+        code = sort_distribute(run, &source, &splitters, &buckets);
+        sort_splitters_free(&splitters);
     }
     sort_source_close(&source);
     if (code == 0) {

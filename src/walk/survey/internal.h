@@ -16,7 +16,8 @@
 
 #include <pthread.h>
 
-/* ---- sets of records that spill to disk (set.c, runs.c) ------------------ */
+/* ---- sets of records that spill to disk (record_set.c, sorted_runs.c)
+ * ------------------ */
 
 enum { WALK_RECORD_WORDS = 5, WALK_RUN_BLOCK = 16384 };
 

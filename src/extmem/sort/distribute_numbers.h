@@ -11,16 +11,16 @@ static int NAME(put_one)(struct lane *lane, struct cursor *cursor, WORD x)
 }
 
 /* Buckets of BATCH numbers, by walks through the tree that overlap. */
-static void NAME(find_batch)(const struct sort_cuts *cuts, const WORD *words,
-                             uint32_t *ranks)
+static void NAME(find_batch)(const struct sort_splitters *splitters,
+                             const WORD *words, uint32_t *ranks)
 {
-    const uint64_t *tree = cuts->tree;
-    uint32_t leaves = 1u << cuts->levels, most = cuts->count;
+    const uint64_t *tree = splitters->tree;
+    uint32_t leaves = 1u << splitters->levels, most = splitters->count;
 
     for (size_t i = 0; i < BATCH; i++) {
         ranks[i] = 1;
     }
-    for (unsigned level = 0; level < cuts->levels; level++) {
+    for (unsigned level = 0; level < splitters->levels; level++) {
         for (size_t i = 0; i < BATCH; i++) {
             ranks[i] = 2 * ranks[i] + (tree[ranks[i]] <= words[i]);
         }
@@ -35,16 +35,16 @@ static void NAME(find_batch)(const struct sort_cuts *cuts, const WORD *words,
 /* `count` <= BATCH encoded numbers. */
 static int NAME(put_batch)(struct lane *lane, const WORD *words, size_t count)
 {
-    const struct sort_cuts *cuts = lane->cuts;
+    const struct sort_splitters *splitters = lane->splitters;
     uint32_t ranks[BATCH];
     int code = 0;
 
-    if (cuts->cells) {
+    if (splitters->cells) {
         for (size_t i = 0; i < BATCH; i++) {
-            ranks[i] = sort_cuts_look_up(cuts, words[i]);
+            ranks[i] = sort_splitters_find_number(splitters, words[i]);
         }
     } else {
-        NAME(find_batch)(cuts, words, ranks);
+        NAME(find_batch)(splitters, words, ranks);
     }
     for (size_t i = 0; i < count && code == 0; i++) {
         code = NAME(put_one)(lane, &lane->cursors[ranks[i]], words[i]);

@@ -18,7 +18,7 @@ import os
 import subprocess
 
 from big_cases import Row, bar, limited, make_input, poise_sort, rows_table
-from measure import BUILD, MIB, POISE
+from measure import MIB, POISE
 from pems_cases import PEMS, compile_pems
 
 BLKIO = "/sys/fs/cgroup/blkio"

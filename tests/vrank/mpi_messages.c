@@ -66,90 +66,99 @@ static int storm(int rank, int size)
     return 0;
 }
 
-/* Each way to send, from the first rank to the last; the first does not know
- * how the last receives. */
-static int ways(int rank, int size)
+enum { WAY_NUMBERS = 50000 }; /* of a large message of test "ways" */
+
+/* The first rank sends in each way and does not know how the last receives. */
+static void send_ways(int *data, int last)
 {
-    enum { LARGE = 50000 };
-    int *data = calloc(LARGE, sizeof(int)), flag, back = 0;
     char buffer[4096 + MPI_BSEND_OVERHEAD];
+    int back = 0;
+    MPI_Status status;
+    MPI_Request request;
+    fill(data, WAY_NUMBERS, 0, 1);
+    CHECK(MPI_Ssend(data, 1, MPI_INT, last, 1, MPI_COMM_WORLD) == MPI_SUCCESS);
+    CHECK(MPI_Buffer_attach(buffer, sizeof buffer) == MPI_SUCCESS);
+    CHECK(MPI_Bsend(data, 1000, MPI_INT, last, 2, MPI_COMM_WORLD) ==
+          MPI_SUCCESS);
+    void *received;
+    int bytes;
+    CHECK(MPI_Buffer_detach(&received, &bytes) == MPI_SUCCESS);
+    CHECK(received == buffer);
+    CHECK(MPI_Send(data, WAY_NUMBERS, MPI_INT, last, 3, MPI_COMM_WORLD) ==
+          MPI_SUCCESS);
+    CHECK(MPI_Send(data, WAY_NUMBERS, MPI_INT, last, 4, MPI_COMM_WORLD) ==
+          MPI_SUCCESS);
+    CHECK(MPI_Send(data, 10, MPI_INT, last, 5, MPI_COMM_WORLD) == MPI_SUCCESS);
+    CHECK(MPI_Send(data, WAY_NUMBERS, MPI_INT, last, 6, MPI_COMM_WORLD) ==
+          MPI_SUCCESS);
+    CHECK(MPI_Recv(&back, 1, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG,
+                   MPI_COMM_WORLD, &status) == MPI_SUCCESS);
+    CHECK(back == 77 && status.MPI_SOURCE == last);
+    CHECK(MPI_Isend(data, WAY_NUMBERS, MPI_INT, last, 7, MPI_COMM_WORLD,
+                    &request) == MPI_SUCCESS);
+    CHECK(MPI_Request_free(&request) == MPI_SUCCESS);
+}
+
+/* The last rank receives in each way what send_ways sends. */
+static void receive_ways(int *data)
+{
     MPI_Status status;
     MPI_Message message;
-    MPI_Request request;
+    CHECK(MPI_Recv(data, 1, MPI_INT, 0, 1, MPI_COMM_WORLD, &status) ==
+          MPI_SUCCESS);
+    CHECK(is_filled(data, 1, 0, 1));
+    CHECK(MPI_Probe(0, 2, MPI_COMM_WORLD, &status) == MPI_SUCCESS);
+    CHECK(status.poise_bytes == 4000);
+    CHECK(MPI_Recv(data, 1000, MPI_INT, 0, 2, MPI_COMM_WORLD, &status) ==
+          MPI_SUCCESS);
+    CHECK(is_filled(data, 1000, 0, 1));
+    /* Large, too long for the buffer. */
+    data[10] = -5;
+    CHECK(MPI_Recv(data, 10, MPI_INT, MPI_ANY_SOURCE, 3, MPI_COMM_WORLD,
+                   &status) == MPI_ERR_TRUNCATE);
+    CHECK(is_filled(data, 10, 0, 1) && data[10] == -5);
+    CHECK(MPI_Mprobe(0, MPI_ANY_TAG, MPI_COMM_WORLD, &message, &status) ==
+          MPI_SUCCESS);
+    CHECK(status.MPI_TAG == 4 && status.poise_bytes == WAY_NUMBERS * 4);
+    memset(data, 0, WAY_NUMBERS * sizeof(int));
+    CHECK(MPI_Mrecv(data, WAY_NUMBERS, MPI_INT, &message, &status) ==
+          MPI_SUCCESS);
+    CHECK(is_filled(data, WAY_NUMBERS, 0, 1));
+    int flag = 0;
+    while (!flag) {
+        CHECK(MPI_Iprobe(0, 6, MPI_COMM_WORLD, &flag, &status) == MPI_SUCCESS);
+    }
+    memset(data, 0, WAY_NUMBERS * sizeof(int));
+    CHECK(MPI_Recv(data, WAY_NUMBERS, MPI_INT, 0, 6, MPI_COMM_WORLD, &status) ==
+          MPI_SUCCESS);
+    CHECK(is_filled(data, WAY_NUMBERS, 0, 1));
+    CHECK(MPI_Recv(data, 10, MPI_INT, 0, 5, MPI_COMM_WORLD, &status) ==
+          MPI_SUCCESS);
+    int back = 77;
+    CHECK(MPI_Send(&back, 1, MPI_INT, 0, 8, MPI_COMM_WORLD) == MPI_SUCCESS);
+    memset(data, 0, WAY_NUMBERS * sizeof(int));
+    CHECK(MPI_Recv(data, WAY_NUMBERS, MPI_INT, 0, 7, MPI_COMM_WORLD, &status) ==
+          MPI_SUCCESS);
+    CHECK(is_filled(data, WAY_NUMBERS, 0, 1));
+}
+
+/* Each way to send, from the first rank to the last. */
+static int ways(int rank, int size)
+{
+    int *data = calloc(WAY_NUMBERS, sizeof *data);
+    MPI_Comm comm;
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     if (rank == 0) {
-        int last = size - 1;
-        fill(data, LARGE, 0, 1);
-        CHECK(MPI_Ssend(data, 1, MPI_INT, last, 1, MPI_COMM_WORLD) ==
-              MPI_SUCCESS);
-        CHECK(MPI_Buffer_attach(buffer, sizeof buffer) == MPI_SUCCESS);
-        CHECK(MPI_Bsend(data, 1000, MPI_INT, last, 2, MPI_COMM_WORLD) ==
-              MPI_SUCCESS);
-        void *received;
-        int bytes;
-        CHECK(MPI_Buffer_detach(&received, &bytes) == MPI_SUCCESS);
-        CHECK(received == buffer);
-        CHECK(MPI_Send(data, LARGE, MPI_INT, last, 3, MPI_COMM_WORLD) ==
-              MPI_SUCCESS);
-        CHECK(MPI_Send(data, LARGE, MPI_INT, last, 4, MPI_COMM_WORLD) ==
-              MPI_SUCCESS);
-        CHECK(MPI_Send(data, 10, MPI_INT, last, 5, MPI_COMM_WORLD) ==
-              MPI_SUCCESS);
-        CHECK(MPI_Send(data, LARGE, MPI_INT, last, 6, MPI_COMM_WORLD) ==
-              MPI_SUCCESS);
-        CHECK(MPI_Recv(&back, 1, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG,
-                       MPI_COMM_WORLD, &status) == MPI_SUCCESS);
-        CHECK(back == 77 && status.MPI_SOURCE == last);
-        CHECK(MPI_Isend(data, LARGE, MPI_INT, last, 7, MPI_COMM_WORLD,
-                        &request) == MPI_SUCCESS);
-        CHECK(MPI_Request_free(&request) == MPI_SUCCESS);
+        send_ways(data, size - 1);
     } else if (rank == size - 1) {
-        CHECK(MPI_Recv(data, 1, MPI_INT, 0, 1, MPI_COMM_WORLD, &status) ==
-              MPI_SUCCESS);
-        CHECK(is_filled(data, 1, 0, 1));
-        CHECK(MPI_Probe(0, 2, MPI_COMM_WORLD, &status) == MPI_SUCCESS);
-        CHECK(status.poise_bytes == 4000);
-        CHECK(MPI_Recv(data, 1000, MPI_INT, 0, 2, MPI_COMM_WORLD, &status) ==
-              MPI_SUCCESS);
-        CHECK(is_filled(data, 1000, 0, 1));
-        /* Large, too long for the buffer. */
-        data[10] = -5;
-        CHECK(MPI_Recv(data, 10, MPI_INT, MPI_ANY_SOURCE, 3, MPI_COMM_WORLD,
-                       &status) == MPI_ERR_TRUNCATE);
-        CHECK(is_filled(data, 10, 0, 1) && data[10] == -5);
-        CHECK(MPI_Mprobe(0, MPI_ANY_TAG, MPI_COMM_WORLD, &message, &status) ==
-              MPI_SUCCESS);
-        CHECK(status.MPI_TAG == 4 && status.poise_bytes == LARGE * 4);
-        memset(data, 0, LARGE * sizeof(int));
-        CHECK(MPI_Mrecv(data, LARGE, MPI_INT, &message, &status) ==
-              MPI_SUCCESS);
-        CHECK(is_filled(data, LARGE, 0, 1));
-        flag = 0;
-        while (!flag) {
-            CHECK(MPI_Iprobe(0, 6, MPI_COMM_WORLD, &flag, &status) ==
-                  MPI_SUCCESS);
-        }
-        memset(data, 0, LARGE * sizeof(int));
-        CHECK(MPI_Recv(data, LARGE, MPI_INT, 0, 6, MPI_COMM_WORLD, &status) ==
-              MPI_SUCCESS);
-        CHECK(is_filled(data, LARGE, 0, 1));
-        CHECK(MPI_Recv(data, 10, MPI_INT, 0, 5, MPI_COMM_WORLD, &status) ==
-              MPI_SUCCESS);
-        back = 77;
-        CHECK(MPI_Send(&back, 1, MPI_INT, 0, 8, MPI_COMM_WORLD) == MPI_SUCCESS);
-        memset(data, 0, LARGE * sizeof(int));
-        CHECK(MPI_Recv(data, LARGE, MPI_INT, 0, 7, MPI_COMM_WORLD, &status) ==
-              MPI_SUCCESS);
-        CHECK(is_filled(data, LARGE, 0, 1));
+        receive_ways(data);
     }
     if (rank == 0) {
         MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
         /* A forgotten send still needs its buffer. */
-        MPI_Comm comm;
         MPI_Comm_dup(MPI_COMM_WORLD, &comm);
         MPI_Comm_disconnect(&comm);
     } else {
-        MPI_Comm comm;
         MPI_Comm_dup(MPI_COMM_WORLD, &comm);
         MPI_Comm_free(&comm);
     }

@@ -170,28 +170,45 @@ class Structure(unittest.TestCase):
                    "int f(int x)\n{\n%s    return x;\n}\n" % body)
         return run("functions", self.root)
 
+    def limit(self, name):
+        """The number of that name in tools/functions."""
+        with open(os.path.join(TOOLS, "functions"), encoding="utf-8") as file:
+            return int(re.search(rf"^{name} = (\d+)$", file.read(), re.M)[1])
+
     def test_functions(self):
-        self.good(self.functions(96, 0))
-        self.bad(self.functions(97, 0), "src/core/a.c:1", "101 lines")
+        limit = self.limit("LINES")
+        self.good(self.functions(limit - 4, 0))
+        self.bad(self.functions(limit - 3, 0), "src/core/a.c:1",
+                 f"{limit + 1} lines")
         self.good(self.functions(0, 24))
         self.bad(self.functions(0, 25), "complexity 26")
 
     def test_files(self):
-        """As many lines as a file may have, in three kinds of file, and one
+        """As many lines as a file may have, in each kind of file, and one
         more in each."""
-        with open(os.path.join(TOOLS, "functions"), encoding="utf-8") as file:
-            limit = int(re.search(r"^FILE_LINES = (\d+)$", file.read(),
-                                  re.M)[1])
+        limit = self.limit("FILE_LINES")
         self.write("src/core/a.c", "int f(int x)\n{\n    return x;\n}\n")
-        for name, line in (("src/core/b.c", "extern int x;\n"),
-                           ("src/core/b.h", "extern int x;\n"),
-                           ("tools/b.py", "x = 1\n")):
-            self.write(name, line * limit)
+        os.chmod(self.write("tools/c", ""), 0o755)
+        for name, first, line in (
+                ("src/core/b.c", "", "extern int x;\n"),
+                ("src/core/b.h", "", "extern int x;\n"),
+                ("tools/b.py", "", "x = 1\n"),
+                ("tools/c", "#!/usr/bin/env python3\n", "x = 1\n")):
+            lines = limit - first.count("\n")
+            self.write(name, first + line * lines)
             self.good(run("functions", self.root))
-            self.write(name, line * (limit + 1))
+            self.write(name, first + line * (lines + 1))
             self.bad(run("functions", self.root), name,
                      f"has {limit + 1} lines")
             self.write(name, line)
+
+    def test_files_others(self):
+        """What is no script of Python may have any number of lines."""
+        limit = self.limit("FILE_LINES")
+        self.write("src/core/a.c", "int f(int x)\n{\n    return x;\n}\n")
+        os.chmod(self.write("tools/b", "#!/bin/sh\n" + ":\n" * limit), 0o755)
+        self.write("tools/c", "#!/usr/bin/env python3\n" + "\n" * limit)
+        self.good(run("functions", self.root))
 
     def test_functions_unreadable(self):
         self.write("src/core/a.c", "int f(int x)\n{\n    if (x) {\n")

@@ -33,6 +33,21 @@ def c_files(root, folders=FOLDERS):
     return files(root, (".c", ".h"), folders)
 
 
+def python_scripts(root, folders=FOLDERS):
+    """Those of executable files without an ending whose first line names
+    python3."""
+    found = []
+    for path in files(root, "", folders):
+        full = os.path.join(root, path)
+        if os.path.splitext(path)[1] or not os.access(full, os.X_OK):
+            continue
+        with open(full, "rb") as file:
+            first = file.readline(200)
+        if first.startswith(b"#!") and b"python3" in first:
+            found.append(path)
+    return found
+
+
 def read(root, path):
     with open(os.path.join(root, path), encoding="utf-8") as file:
         return file.read()

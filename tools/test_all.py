@@ -35,7 +35,7 @@ PATIENCE = 4
 
 class Way:
     def __init__(self, name, folder, suites, options=(), env=None, wrapper=(),
-                 without=(), light=False, soak=False):
+                 without=(), light=False, share=1, soak=False):
         self.name = name
         self.folder = folder
         self.suites = suites
@@ -44,6 +44,7 @@ class Way:
         self.wrapper = list(wrapper)
         self.without = list(without)
         self.light = light
+        self.share = share
         self.soak = soak
         self.built = threading.Event()
         self.why = []
@@ -54,7 +55,8 @@ class Way:
 # warnings come with one set of objects. The thread sanitizer's shadow memory
 # needs addresses that are not spread too far: setarch -R. What those of soak
 # would find besides is little: the same tests with other code of compilers.
-# What fails at the k-th call, for every k, is a matter of clean-up: the address
+# Long rows of cases are tried in part under them (tests/share.h). What fails at
+# the k-th call, for every k, is a matter of clean-up: the address
 # sanitizer's, and in soak the thread sanitizer's, too.
 LIGHT = ["-Doptimization=1"]
 ASAN = ["-Db_sanitize=address,undefined", "-Db_lundef=false"]
@@ -64,9 +66,9 @@ FIXED = ["setarch", "-R"]
 WAYS = [
     Way("gcc", "build", ["structure", "unit", "cli", "mpi"]),
     Way("asan", "build-asan", ["unit", "cli", "fuzz"],
-        ASAN + LIGHT + ["-Dfuzz=true"], CLANG),
+        ASAN + LIGHT + ["-Dfuzz=true"], CLANG, share=3),
     Way("tsan", "build-tsan", ["unit"], TSAN + LIGHT, wrapper=FIXED,
-        without=["serial"], light=True),
+        without=["serial"], light=True, share=4),
     Way("clang", "build-clang", ["unit", "cli", "mpi"], env=CLANG, soak=True),
     Way("gcc-asan", "build-gcc-asan", ["unit", "cli"], ASAN, soak=True),
     Way("clang-tsan", "build-clang-tsan", ["unit", "cli"], TSAN, CLANG,
@@ -171,7 +173,9 @@ def read_log(way, started):
 def run_suites(way, soak):
     suites = way.suites + (["soak"] if soak else [])
     command = way.wrapper + [
-        "meson", "test", "-C", way.folder, "--no-rebuild", "--print-errorlogs"]
+        "meson", "test", "-C", way.folder, "--no-rebuild", "--print-errorlogs",
+        # One more than there are cores: many tests wait.
+        "--num-processes", str((os.cpu_count() or 1) + 1)]
     for suite in suites:
         command += ["--suite", suite]
     for suite in way.without:
@@ -183,6 +187,7 @@ def run_suites(way, soak):
     else:
         if way.light:
             env["POISE_TEST_LIGHT"] = "1"
+        env["POISE_TEST_SHARE"] = str(way.share)
         command += ["--timeout-multiplier", f"{patience:.1f}"]
     started = time.time() - 1
     code = subprocess.run(command, stdin=subprocess.DEVNULL,

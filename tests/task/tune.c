@@ -2,6 +2,7 @@
  * How many tasks are in flight: what the controller decides, and that workers
  * which come and go lose no task.
  */
+#include "../share.h"
 #include "job.h"
 
 /* How fast and how busy a machine is with `active` tasks in flight. */
@@ -131,6 +132,9 @@ static void parking_runs(struct tree tree, int runs)
 {
     struct tree_sum want = tree_count(&tree);
     for (int i = 0; i < runs; i++) {
+        if (!in_share((size_t)i)) {
+            continue;
+        }
         struct job job = job_of(tree);
         struct poise_pool_hooks hooks = job_hooks(&job);
         struct poise_pool_options options = {.threads = 4};

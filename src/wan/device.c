@@ -187,8 +187,8 @@ static int pair_make(void)
     return code == 0 ? 0 : -1;
 }
 
-/* Let the sender compute checksums: nobody behind it does. Without them there
- * is no segmentation by the device either. */
+/* Make the sender compute checksums, since nothing behind it does. Without
+ * checksums of its own the device does no segmentation either. */
 static int checksums_own(int control)
 {
     struct ethtool_value off = {.cmd = ETHTOOL_STXCSUM};

@@ -1,7 +1,7 @@
 /*
  * A door between hosts, for launchers: a process on one host cannot see those
- * of another, so it asks, through a Unix socket that all hosts see, somebody
- * outside to run a command there with its own standard files.
+ * of another, so it asks a process outside, through a Unix socket that all
+ * hosts see, to run a command there with its own standard files.
  *
  * A request: three descriptors and, in one message, the host and the words,
  * NUL-terminated each. The answer: a 32-bit exit status. A hang-up ends the
@@ -124,7 +124,7 @@ static void door_serve_one(const struct poise_wan_testbed *testbed, int fd)
 static void door_serve(const struct poise_wan_testbed *testbed, int listener)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    signal(SIGCHLD, SIG_IGN); /* nobody waits for visitors */
+    signal(SIGCHLD, SIG_IGN); /* no process waits for these children */
     for (;;) {
         int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
         if (fd < 0 && errno != EINTR && errno != ECONNABORTED) {

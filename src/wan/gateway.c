@@ -4,10 +4,10 @@
  * before the next packet is due, then looks at the clock and the tunnels in
  * turn.
  *
- * Half of what a program sees besides is the processors' own doing: one that
+ * Half of the remaining delay comes from the processors themselves: one that
  * sleeps deeply needs a tenth of a millisecond and more until a process that
- * was waiting for a packet runs. While packets are under way the kernel is
- * asked to keep them awake, where we may.
+ * was waiting for a packet runs. While packets are under way the gateway asks
+ * the kernel to keep the processors awake, where it may.
  *
  * Source: latency-bandwidth-thesis 8.1, figure 2.
  */
@@ -46,7 +46,8 @@ struct gateway {
     uint64_t busy_ns; /* when there was a packet last */
 };
 
-/* Whom an IPv4 packet is for, and over which line: UINT_MAX if nobody. */
+/* The host that an IPv4 packet is for, and the line that it takes; UINT_MAX if
+ * there is no such host. */
 static unsigned gateway_route(const struct gateway *g, unsigned from,
                               const struct wan_packet *packet, unsigned *line)
 {

@@ -51,7 +51,7 @@ static int write_text(const char *path, const char *text)
 
 /* ---- inside a new host -------------------------------------------------- */
 
-/* Who is root in here: the user outside. */
+/* Map root in the host to the user outside. */
 static int map_user(uid_t uid, gid_t gid, struct word *word)
 {
     char text[64];
@@ -84,8 +84,8 @@ static int mount_all(const char *hosts_file, struct word *word)
     if (mount(hosts_file, "/etc/hosts", NULL, MS_BIND, NULL) < 0) {
         return failed(word, "mount /etc/hosts");
     }
-    /* The own devices, for those who look for them there: UCX does. Where it is
-     * refused, only they suffer. */
+    /* The host's own devices, for programs that look for them there, as UCX
+     * does. Where the mount is refused, only those programs suffer. */
     mount("sysfs", "/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
     return 0;
 }
@@ -109,7 +109,7 @@ static void send_word(int socket, const struct word *word, int fd)
     (void)sent;
 }
 
-/* Descriptors of the process that made us are none of a host's business. */
+/* A host keeps no descriptor of the process that made it. */
 static void close_others(int keep)
 {
     if (keep > 3) {
@@ -123,9 +123,11 @@ static void host_main(const char *name, uint32_t address,
 {
     struct word word = {0};
     int tunnel = -1;
-    /* Who dies first takes the other along: a crash leaves nothing. */
+    /* The kernel kills this process when its parent dies: a crash leaves
+     * nothing. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    /* The first process of a host buries who dies there: the kernel does. */
+    /* The first process of a host has to reap those that end there; the kernel
+     * does so where SIGCHLD is ignored. */
     signal(SIGCHLD, SIG_IGN);
     close_others(socket);
     if ((uid == 0 || map_user(uid, gid, &word) == 0) &&
@@ -294,8 +296,8 @@ static int await(pid_t child, unsigned timeout_s)
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/* In a child: join, fork once more (so as to be in the new process space),
- * run. Whoever waits outside learns of a failure by the socket, which a
+/* In a child: join, fork once more (so as to be in the new process space), run.
+ * The process that waits outside learns of a failure by the socket, which a
  * successful exec closes. */
 static void exec_main(const int fds[SPACES], char *const *argv, int socket,
                       const sigset_t *before)
@@ -313,7 +315,7 @@ static void exec_main(const int fds[SPACES], char *const *argv, int socket,
     }
     pid_t child = fork();
     if (child == 0) {
-        /* Whoever kills the outer process means the command. */
+        /* A signal that kills the outer process is meant for the command. */
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         sigprocmask(SIG_SETMASK, before, NULL);
         if (here && chdir(cwd) < 0) {
@@ -339,7 +341,8 @@ int poise_wan_exec(const struct poise_wan_testbed *testbed, unsigned host,
 {
     const struct poise_wan_host_state *there = &testbed->hosts[host];
     int fds[SPACES], sockets[2], nothing = -1;
-    /* Where its parent had it ignored, nobody would hear of a child's end. */
+    /* Where the parent ignored SIGCHLD, this process would not learn of a
+     * child's end. */
     struct sigaction heed = {.sa_handler = SIG_DFL}, heeded;
     sigset_t blocked, before;
     struct word word = {0};

@@ -84,11 +84,11 @@ int wan_gateway_run(const struct poise_wan_topology *topology, const int *ports,
 
 /** What the device of a host is called. */
 #define WAN_TUNNEL "e0"
-/** What a failure begins with for want of a tunnel. */
+/** What an error begins with where tunnels cannot be opened. */
 #define WAN_OPEN_TUN "open /dev/net/tun"
 
-/** Before each packet of a pair of Ethernet devices: whom for, from whom, what;
- * the same for all that a host gets. */
+/** Before each packet of a pair of Ethernet devices: receiver, sender, type;
+ * the same for all packets that a host gets. */
 #define WAN_FRAME_BYTES 14
 extern const unsigned char wan_frame_in[WAN_FRAME_BYTES];
 

@@ -1,6 +1,6 @@
 /*
- * When a packet is due. A line takes one packet after the other, each for as
- * long as its bits need; the latency comes on top. Packets of one line stay in
+ * When a packet is due. A line carries one packet after the other, each for as
+ * long as its bits take; the latency is added. Packets of one line stay in
  * order. Time is the caller's, so tests need no clock.
  *
  * Source: latency-bandwidth-thesis 8.1.

@@ -1,8 +1,9 @@
 /*
- * Measuring a real link, over UDP. A probe is a small packet that comes back
- * at once: half of the least round trip is the latency. A train is many large
- * packets, sent one after the other; who answers says how many arrived and how
- * long from the first to the last: the rate of the thinnest part between.
+ * Measuring a real link, over UDP. A probe is a small packet that comes back at
+ * once: half of the least round trip is the latency. A train is many large
+ * packets, sent one after the other; the answering end says how many arrived
+ * and how long it took from the first to the last, which gives the rate of the
+ * slowest part of the way.
  *
  * A packet: kind, number, count, as 32-bit words in network order; padding.
  */
@@ -43,7 +44,7 @@ static int resolve(const char *host, const char *port, bool listen,
                 : 0;
 }
 
-/* ---- who answers -------------------------------------------------------- */
+/* ---- the answering end -------------------------------------------------- */
 
 /* A train that is coming in. */
 struct train {
@@ -113,7 +114,7 @@ int poise_wan_answer(const char *port)
     return code;
 }
 
-/* ---- who measures ------------------------------------------------------- */
+/* ---- the measuring end -------------------------------------------------- */
 
 /* The next packet of that kind and number; 0 if none comes in time. */
 static int hear(int fd, uint32_t kind, uint32_t number,

@@ -110,8 +110,8 @@ static void folder_clear(const char *folder)
     poise_buf_free(&path);
 }
 
-/* The lock's descriptor, locked: nobody's testbed. -EWOULDBLOCK, without an
- * error set: it is up. */
+/* Lock the folder and return the lock's descriptor: no testbed is up there.
+ * -EWOULDBLOCK, without an error set: one is up. */
 static int folder_lock(const char *folder, bool make)
 {
     struct poise_buf path = {0};
@@ -527,7 +527,7 @@ static void gateway_live(const char *folder,
     (void)sent;
 }
 
-/* In a child: part from whoever called, and become the gateway. */
+/* In a child: detach from the caller, and become the gateway. */
 static void gateway_start(const char *folder,
                           const struct poise_wan_topology *topology, int word,
                           int lock)

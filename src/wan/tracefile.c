@@ -1,4 +1,5 @@
-/* Latency and bandwidth of a link over time. */
+/* Traces of links: latency and bandwidth over time, read from a file, and the
+ * values that hold at a moment. */
 #include "internal.h"
 
 #include <errno.h>

@@ -2,13 +2,13 @@
  * poise/wan.h - several clusters, far from each other, on one machine.
  *
  * A topology names sites, the hosts of each, and the links between sites:
- * latency, bandwidth, jitter, loss, each way of its own, constant or from a
- * trace over time. A testbed makes each host a set of namespaces (network,
- * mounts, IPC, host name, processes) whose only way out is one process, the
- * gateway: by a tunnel device (TUN), or where that is closed a pair of virtual
- * Ethernet devices. It carries every packet, and holds it back as its link
- * demands. Nothing but packets is known here: any program runs
- * unchanged. No kernel module such as netem is needed.
+ * latency, bandwidth, jitter, loss, for each direction separately, constant or
+ * from a trace over time. A testbed makes each host a set of namespaces
+ * (network, mounts, IPC, host name, processes) whose only way out is one
+ * process, the gateway: by a tunnel device (TUN), or, where users may not open
+ * one, by a pair of virtual Ethernet devices. The gateway carries every packet,
+ * and holds it back as its link demands. It knows nothing but packets, so any
+ * program runs unchanged. No kernel module such as netem is needed.
  *
  * Source: latency-bandwidth-thesis 8.1 (the Longcut emulator), at packet level.
  */
@@ -47,7 +47,7 @@ struct poise_wan_link {
     /** Latency and bandwidth over time, in place of the two above; owned by
      * the topology; NULL: constant. */
     struct poise_wan_trace *trace;
-    bool set; /**< some line said so */
+    bool set; /**< a line of the topology sets it */
 };
 
 struct poise_wan_site {
@@ -108,7 +108,7 @@ struct poise_wan_sample {
 POISE_API int poise_wan_trace_read(const char *path,
                                    struct poise_wan_trace **out);
 POISE_API void poise_wan_trace_free(struct poise_wan_trace *trace);
-/** What holds `since_ns` after the start. */
+/** The values that hold `since_ns` after the start. */
 POISE_API struct poise_wan_sample
 poise_wan_trace_at(const struct poise_wan_trace *trace, uint64_t since_ns);
 
@@ -128,8 +128,9 @@ struct poise_wan_host_state {
     int64_t pid; /**< of its first process */
 };
 
-/** Files of the testbed's folder that begin like this are somebody's who runs a
- * job on it, and go when it is taken down. */
+/** Files of the testbed's folder whose names begin like this belong to a
+ * command that runs a job on the testbed. They are removed when it is taken
+ * down. */
 #define POISE_WAN_AGENT "agent-"
 
 /** A testbed as others see it. */
@@ -152,7 +153,7 @@ struct poise_wan_testbed {
 POISE_API int poise_wan_up(const char *name, const char *topology_path);
 /** Take it down, also what a crash left. -ENOENT: there is none. */
 POISE_API int poise_wan_down(const char *name);
-/** Look at it. -ENOENT: there is none. */
+/** Open it to look at it. -ENOENT: there is none. */
 POISE_API int poise_wan_open(const char *name, struct poise_wan_testbed **out);
 POISE_API void poise_wan_close(struct poise_wan_testbed *testbed);
 /** The number of a host by its name, its address or its number; -ENOENT. */
@@ -160,10 +161,9 @@ POISE_API int poise_wan_find_host(const struct poise_wan_testbed *testbed,
                                   const char *name);
 
 /**
- * Run a command on a host and wait for it: its exit status, or 128 + the
- * signal that ended it, in *status. SIGINT, SIGTERM and SIGHUP are passed on;
- * a command that has not ended `timeout_s` seconds later is killed (0: it may
- * take its time).
+ * Run a command on a host and wait for it: its exit status, or 128 + the signal
+ * that ended it, in *status. SIGINT, SIGTERM and SIGHUP are passed on; a
+ * command that has not ended `timeout_s` seconds later is killed (0: never).
  * Negative: it could not be started (-ENOENT: no such command).
  */
 POISE_API int poise_wan_exec(const struct poise_wan_testbed *testbed,
@@ -197,9 +197,9 @@ struct poise_wan_record_options {
     unsigned train;       /**< packets of a bandwidth probe; 0: 32 */
 };
 /**
- * Measure the link to `host`:`port`, where somebody answers, and append a
- * trace to `out`: half the least round trip of some small packets, and the
- * rate at which a train of large ones arrives. -ETIMEDOUT: no answer.
+ * Measure the link to `host`:`port`, where poise_wan_answer runs, and append a
+ * trace to `out`: half the least round trip of some small packets, and the rate
+ * at which a train of large ones arrives. -ETIMEDOUT: no answer.
  */
 POISE_API int poise_wan_record(const char *host, const char *port,
                                const struct poise_wan_record_options *options,

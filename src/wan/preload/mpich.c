@@ -1,14 +1,13 @@
 /*
  * libpoise-wan-mpich.so: a preload that lets programs of MPICH end.
  *
- * In MPI_Finalize, MPICH 4.0 over UCX closes its connections, waits
- * until they are closed, and then waits for the other processes by reading from
- * its launcher. While it reads it serves no connection, so whoever still waits
- * for an answer to a closed one waits for ever. Where messages are milliseconds
- * on their way that is about every third run. (Since 2023 MPICH does not wait
- * there: github.com/pmodels/mpich/pull/6596.) Here the thread
- * that began to close connections serves them for as long as it would stand in
- * read.
+ * In MPI_Finalize, MPICH 4.0 over UCX closes its connections, waits until they
+ * are closed, and then waits for the other processes by reading from its
+ * launcher. While it reads it serves no connection, so a process that still
+ * waits for an answer to a closed one waits for ever. Where messages take
+ * milliseconds, this happens in about every third run. (Since 2023 MPICH does
+ * not wait there: github.com/pmodels/mpich/pull/6596.) Here the thread that
+ * began to close connections serves them for as long as it would wait in read.
  *
  * Nothing of MPICH or UCX is linked: in other programs these functions are
  * never called but for read, which goes on to the C library's.

@@ -1,11 +1,12 @@
-/* A matrix as colours. */
+/* A matrix as colours, its figures in a table; neighbours are summed where the
+ * matrix is large. */
 #include "internal.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 
-/* More cells a side could not be told apart: neighbours are summed up. */
+/* More cells a side could not be distinguished: neighbours are summed up. */
 enum { CELLS_MOST = 128, LABEL_MOST = 14 };
 
 /* The matrix as it is drawn. */

@@ -67,8 +67,8 @@ enum { REPORT_WIDTH = 760 };
 /** Colour of the i-th series: "var(--s3)". */
 void report_series_colour(struct poise_buf *out, size_t index);
 
-/** Opens figure, caption and svg (of REPORT_WIDTH by height units, the
- * sentence `label` for who cannot see it). Returns the start for report_end. */
+/** Opens figure, caption and svg (of REPORT_WIDTH by height units, the sentence
+ * `label` for readers who cannot see it). Returns the start for report_end. */
 size_t report_begin(struct poise_page *page, const char *title,
                     const char *label, double height);
 /** Closes the svg; the numbers follow until report_end. `heads` are the

@@ -1,4 +1,4 @@
-/* Lines over a numeric x. */
+/* Plots: lines over a numeric x, both axes linear or logarithmic. */
 #include "internal.h"
 
 #include <errno.h>

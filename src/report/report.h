@@ -1,11 +1,11 @@
 /*
  * poise/report.h - tables, plots and one self-contained HTML page.
  *
- * Knows no subject: callers give titles, labels and numbers. Everything is
- * appended to a buffer of the caller; nothing is printed. The page carries
- * its style and drawings (inline SVG) with it, fetches nothing, needs no
- * script, adapts to dark mode, prints well, and gives every plot its numbers
- * as a table in a <details> under it. Local; any thread.
+ * It knows no subject: callers give titles, labels and numbers. Everything is
+ * appended to a buffer of the caller; nothing is printed. The page carries its
+ * style and drawings (inline SVG) with it, fetches nothing, needs no script,
+ * adapts to dark mode, prints well, and gives every plot its numbers as a table
+ * in a <details> under it. Local; any thread.
  */
 #ifndef POISE_REPORT_H
 #define POISE_REPORT_H

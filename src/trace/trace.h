@@ -2,10 +2,10 @@
  * poise/trace.h - event rings that can be left on.
  *
  * A trace is one shared-memory file of fixed-size rings, one writer each.
- * Emitting an event costs a TSC read and one 32-byte store, no system call,
- * no lock. When a ring is full the oldest events are overwritten and counted.
- * Another process, or somebody after a crash, may open the file and read it
- * at any time; the layout is versioned (docs/formats.md).
+ * Emitting an event costs a TSC read and one 32-byte store, no system call, no
+ * lock. When a ring is full the oldest events are overwritten and counted. You
+ * may open the file and read it at any time, from another process or after a
+ * crash; the layout is versioned (docs/formats.md).
  *
  * Here events are emitted and read; nothing is analysed (that is done above
  * the collectives, by the monitors). All functions are local.
@@ -37,7 +37,7 @@ enum poise_trace_kind {
     POISE_TRACE_COLL_ENTER, /**< a: call, b: bytes; extra: kind of call */
     POISE_TRACE_COLL_LAST,  /**< a: call, b: top of the cell that it released */
     POISE_TRACE_COLL_LEAVE, /**< a: call, b: 0 or errno */
-    POISE_TRACE_USER = 1024 /**< from here on: whoever uses the library */
+    POISE_TRACE_USER = 1024 /**< from here on: for users of the library */
 };
 
 /** One event, 32 bytes. */
@@ -51,14 +51,14 @@ struct poise_trace_event {
 struct poise_trace;
 
 /**
- * The head of a ring inside the file; its events follow at once. Everybody
- * but poise_trace_emit leaves it to the functions below.
+ * The head of a ring inside the file; its events follow at once. Only
+ * poise_trace_emit and the functions below use its members.
  */
 struct poise_trace_ring {
     uint64_t written; /**< events ever emitted; __atomic access */
     uint64_t mask;    /**< capacity - 1; the capacity is a power of two */
     char name[32];    /**< NUL-terminated */
-    int32_t pid, tid; /**< of who claimed it */
+    int32_t pid, tid; /**< of the thread that claimed it */
     uint32_t claimed; /**< 1 once name, pid and tid are there; __atomic */
     uint32_t reserved;
 };
@@ -91,9 +91,9 @@ POISE_API struct poise_trace_ring *poise_trace_current(void);
 /**
  * Emit one event; a NULL ring makes it nothing. Only the ring's writer.
  *
- * The stores are releases (plain moves on x86) so that a reader who sees a
- * word of this event also sees the count of those before it, and can tell
- * that what it copied was being overwritten.
+ * The stores are releases (plain moves on x86) so that a reader that sees a
+ * word of this event also sees the count of those before it, and notices that
+ * what it copied was being overwritten.
  */
 static inline void poise_trace_emit(struct poise_trace_ring *ring,
                                     uint32_t kind, uint32_t extra, uint64_t a,
@@ -143,11 +143,11 @@ POISE_API int poise_trace_ring_info(const struct poise_trace_view *view,
                                     unsigned ring,
                                     struct poise_trace_ring_info *out);
 /**
- * Copy up to `max` events of a ring, from event number `from` on (numbers
- * count from 0 over the ring's life). Events overwritten meanwhile are
- * skipped, never returned torn. `next` is where to go on. Returns how many; 0
- * when there was nothing new, or the writer is a whole ring ahead of us each
- * time we look. -EINVAL: no such ring.
+ * Copy up to `max` events of a ring, from event number `from` on (numbers count
+ * from 0 over the ring's life). Events overwritten meanwhile are skipped, never
+ * returned torn. `next` is where to go on. Returns how many; 0 when there was
+ * nothing new, or the writer was a whole ring ahead each time the function
+ * looked. -EINVAL: no such ring.
  */
 POISE_API ssize_t poise_trace_read(const struct poise_trace_view *view,
                                    unsigned ring, uint64_t from, size_t max,

@@ -1,11 +1,11 @@
 /*
  * Reading traces, also while they are written and after their writer died.
  *
- * A reader trusts only the head, which it checked when it opened the trace,
- * and each ring's count. An event is whole when its slot cannot have been
- * touched while it was copied: event n's slot is next written for event
- * n + capacity, and whoever sees a word of that one also sees written >=
- * n + capacity, since all of the writer's stores are releases.
+ * A reader trusts only the head, which it checked when it opened the trace, and
+ * each ring's count. An event is whole when its slot cannot have been touched
+ * while it was copied: event n's slot is next written for event n + capacity,
+ * and a reader that sees a word of that one also sees written >= n + capacity,
+ * since all of the writer's stores are releases.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,16 +1,17 @@
 /*
- * Collectives over messages: up a binomial tree to a root, folding on the way,
- * and down again. Ranks are numbered from the root on; number v hears from
- * v+1, v+2, v+4, ... as long as the bit is not set in v, then tells v minus
- * its lowest bit. A letter is known by its sender and the sequence number of
- * the collective, so that letters of several collectives may be under way at
- * once, in any order.
+ * Collectives over messages: up a binomial tree to a root, combining on the
+ * way, and down again. Ranks are numbered from the root on; number v receives
+ * from v+1, v+2, v+4, ... as long as the bit is not set in v, then sends to v
+ * minus its lowest bit. A message is identified by its sender and the sequence
+ * number of the collective, so that messages of several collectives may be
+ * under way at once, in any order.
  *
- * A rank that fails goes on sending: a letter that carries its error code in
- * place of data, so that nobody waits for ever, and everybody behind it in the
- * tree returns that code too. A failure on the way up thus reaches all. On the
- * way down some have left already, with success; so nothing is allocated there
- * that need not be, and a shortage of memory is waited out for a while.
+ * A rank that fails goes on sending: its message carries its error code in
+ * place of data, so that no rank waits for ever, and every rank behind it in
+ * the tree returns that code too. A failure on the way up thus reaches all. On
+ * the way down some have left already, with success; so nothing is allocated
+ * there that need not be, and a rank short of memory waits and tries again
+ * before it fails.
  */
 #include "internal.h"
 
@@ -63,7 +64,7 @@ bool comm_try_again(int code, unsigned *tries)
     return true;
 }
 
-/* ---- letters ------------------------------------------------------------ */
+/* ---- messages ----------------------------------------------------------- */
 
 static int post(struct pass *pass, int dest, enum letter_op op,
                 const struct poise_buf *buf)
@@ -91,7 +92,7 @@ static void send_letter(struct pass *pass, int dest, enum letter_op op,
     }
 }
 
-/* The letter of this pass from `source`, or NULL. Those of passes that are
+/* The message of this pass from `source`, or NULL. Those of passes that are
  * over (this rank failed before it could take them) are thrown away. */
 static struct comm_letter *find_letter(struct pass *pass, int source)
 {
@@ -110,7 +111,7 @@ static struct comm_letter *find_letter(struct pass *pass, int source)
     return NULL;
 }
 
-/* Wait for the letter of this pass from `source`; it leaves the inbox. */
+/* Wait for the message of this pass from `source`; it leaves the inbox. */
 static int await_letter(struct pass *pass, int source, enum letter_op op,
                         struct comm_letter *out)
 {
@@ -142,7 +143,7 @@ static int await_letter(struct pass *pass, int source, enum letter_op op,
     }
 }
 
-/* Take the letter from `source`; 0 with `out` to be freed, or negative. */
+/* Take the message from `source`; 0 with `out` to be freed, or negative. */
 static int take_letter(struct pass *pass, int source, enum letter_op op,
                        struct poise_message *out)
 {
@@ -180,7 +181,7 @@ static void fail(struct pass *pass, int code)
 typedef int (*fold_fn)(const void *arg, struct poise_buf *mine,
                        const struct poise_message *theirs);
 
-/* Everybody's bytes to the root, folded in the order of numbers. */
+/* The bytes of all ranks to the root, combined in the order of numbers. */
 static void pass_up(struct pass *pass, struct poise_buf *buf, fold_fn fold,
                     const void *arg)
 {
@@ -207,7 +208,7 @@ static void pass_up(struct pass *pass, struct poise_buf *buf, fold_fn fold,
     }
 }
 
-/* The root's bytes to everybody. */
+/* The root's bytes to all ranks. */
 static void pass_down(struct pass *pass, struct poise_buf *buf)
 {
     int size = pass->world->size;
@@ -383,7 +384,7 @@ int poise_world_reduce(struct poise_world *world, enum poise_reduce op,
     return pass.code;
 }
 
-/* The failure of the lowest rank: mine, else that of the first to tell. */
+/* The failure of the lowest rank: mine, else the first that was received. */
 static int fold_agree(const void *arg, struct poise_buf *mine,
                       const struct poise_message *theirs)
 {
@@ -394,8 +395,8 @@ static int fold_agree(const void *arg, struct poise_buf *mine,
     return poise_buf_append(mine, theirs->data, theirs->len);
 }
 
-/* My error as it travels. Whoever passes a code that has no error recorded
- * gets the words of the code. */
+/* My error as it travels. A code for which no error is recorded travels with
+ * its own text. */
 static int pack_error(struct poise_buf *buf, int code)
 {
     const struct poise_error *last = poise_error_last();

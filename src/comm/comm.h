@@ -47,9 +47,9 @@ struct poise_world_options {
  * beside libpoise. MPI can be started once in a process: a second world, after
  * the first was destroyed, is -ENOTSUP.
  *
- * Collective under a launcher. -ENOTSUP: a launcher started us, but its MPI
- * has no back end here, or MPI came up with another number of ranks than the
- * launcher said (every process would take itself for the whole world).
+ * Collective under a launcher. -ENOTSUP: a launcher started this process, but
+ * its MPI has no back end here, or MPI came up with another number of ranks
+ * than the launcher said (every process would take itself for the whole world).
  */
 POISE_API int poise_world_create(const struct poise_world_options *options,
                                  struct poise_world **out);
@@ -123,18 +123,19 @@ POISE_API enum poise_level poise_world_distance(const struct poise_world *world,
 POISE_API uint64_t poise_world_cost_ns(const struct poise_world *world,
                                        enum poise_level level);
 
-/** The ranks of my unit at `level`, ascending, me included; owned by the
- * world. LEVEL_WORLD gives everybody. Returns how many. */
+/** The ranks of this rank's unit at `level`, ascending, this one included;
+ * owned by the world. LEVEL_WORLD gives all ranks. Returns how many. */
 POISE_API int poise_world_group(const struct poise_world *world,
                                 enum poise_level level, const int **ranks);
-/** Whether I am the lowest rank of my unit at `level`. */
+/** Whether this rank is the lowest of its unit at `level`. */
 POISE_API bool poise_world_is_root(const struct poise_world *world,
                                    enum poise_level level);
 
 /**
  * All other ranks, nearest level first; within a level rotated so that it
- * starts behind my own rank (early ranks are not asked more often). Owned by
- * the world; first[l] is where level l starts, first[POISE_LEVELS] the count.
+ * starts behind this rank (so that early ranks are not asked more often). Owned
+ * by the world; first[l] is where level l starts, first[POISE_LEVELS] the
+ * count.
  */
 struct poise_peers {
     const int *ranks;
@@ -142,8 +143,8 @@ struct poise_peers {
 };
 POISE_API struct poise_peers poise_world_peers(const struct poise_world *world);
 
-/** The ranks of my unit at `level` as a world of their own. Collective over
- * `world`; the new world must be destroyed before it. */
+/** The ranks of this rank's unit at `level` as a world of their own. Collective
+ * over `world`; the new world must be destroyed before it. */
 POISE_API int poise_world_split(struct poise_world *world,
                                 enum poise_level level,
                                 struct poise_world **out);
@@ -151,8 +152,8 @@ POISE_API int poise_world_split(struct poise_world *world,
 /* ---- messages -------------------------------------------------------------
  *
  * Non-blocking, any size. Between two ranks messages keep their order, except
- * in a world of one process that was told to reorder them. Tags are
- * 0..POISE_TAG_USER-1 for rooms of the library, up to POISE_TAG_MAX for users.
+ * in a world of one process that was made to reorder them. Tags are
+ * 0..POISE_TAG_USER-1 for the library itself, up to POISE_TAG_MAX for users.
  */
 #define POISE_TAG_USER 4096
 #define POISE_TAG_MAX 16383
@@ -183,22 +184,22 @@ POISE_API void poise_world_wake(struct poise_world *world);
 
 /* ---- a wire ---------------------------------------------------------------
  *
- * Messages among the ranks of a world, as fast as they go, for a room that has
- * a protocol of its own: small ones, which keep their order between two ranks,
- * and transfers from a buffer of one rank into one of another, without a copy
- * in between. Used by the world's thread, but for poise_wire_wake and
- * poise_wire_abort.
+ * Messages among the ranks of a world, as fast as they go, for a part of the
+ * library that has a protocol of its own: small ones, which keep their order
+ * between two ranks, and transfers from a buffer of one rank into one of
+ * another, without a copy in between. Used by the world's thread, but for
+ * poise_wire_wake and poise_wire_abort.
  *
  * Ranks of one node write into memory that they share, and read large data
- * straight out of each other's; all others are reached through MPI. Which ones
- * do is found out by trying; ranks with network namespaces of their own
- * (emulated hosts) do not. The environment variable POISE_WIRE takes less:
- * "ring" leaves other processes' memory alone, "mpi" sends everything through
- * MPI.
+ * straight out of each other's; all others are reached through MPI. The wire
+ * finds out by trying which ranks share memory; those with network namespaces
+ * of their own (emulated hosts) do not. The environment variable POISE_WIRE
+ * restricts it: "ring" leaves other processes' memory alone, "mpi" sends
+ * everything through MPI.
  */
 struct poise_wire;
 
-/** What messages to any rank may have. */
+/** A message of so many bytes may go to any rank. */
 #define POISE_WIRE_BYTES 4096
 
 /** Collective. -ENOTSUP, on all ranks, if the world is not one of MPI. */
@@ -260,7 +261,7 @@ POISE_API size_t poise_wire_busy(const struct poise_wire *wire);
  * for, until one of them sends. */
 POISE_API void poise_wire_pause(struct poise_wire *wire, uint64_t timeout_ns);
 /** Whether ranks on this machine have a processor each, so that it is no waste
- * to poll again and again for a while. */
+ * to poll again and again before sleeping. */
 POISE_API bool poise_wire_may_spin(const struct poise_wire *wire);
 /** End the pause, or the next one. Any thread. */
 POISE_API void poise_wire_wake(struct poise_wire *wire);
@@ -271,14 +272,15 @@ POISE_API void poise_wire_abort(struct poise_wire *wire, int status);
 /* ---- collectives for set-up and results (binomial trees) ------------------
  *
  * Messages that arrive meanwhile are kept for poise_world_receive. A rank that
- * runs short of memory goes on taking part, so that nobody waits for ever: it
- * returns the error, and so does everybody in barrier, reduce and agree, the
- * root in gather, those behind it in the tree in broadcast. -EPROTO: the ranks
+ * runs short of memory goes on taking part, so that no rank waits for ever: it
+ * returns the error, and so do all ranks in barrier, reduce and agree, the root
+ * in gather, the ranks behind it in the tree in broadcast. -EPROTO: the ranks
  * called different collectives.
  */
 
 POISE_API int poise_world_barrier(struct poise_world *world);
-/** Everybody gets root's bytes: `buf` is read at the root, replaced elsewhere.
+/** All ranks get the root's bytes: `buf` is read at the root, replaced
+ * elsewhere.
  */
 POISE_API int poise_world_broadcast(struct poise_world *world, int root,
                                     struct poise_buf *buf);
@@ -290,13 +292,13 @@ POISE_API int poise_world_gather(struct poise_world *world, int root,
                                  const void *data, size_t len,
                                  struct poise_buf *out);
 enum poise_reduce { POISE_SUM, POISE_MIN, POISE_MAX };
-/** Element by element over all ranks, in place; everybody gets the result. */
+/** Element by element over all ranks, in place; all of them get the result. */
 POISE_API int poise_world_reduce(struct poise_world *world,
                                  enum poise_reduce op, uint64_t *values,
                                  size_t count);
 /**
- * Everybody passes its own code (0 or negative errno); everybody gets the one
- * of the lowest rank that failed, with that rank's error set, or 0.
+ * Each rank passes its own code (0 or negative errno); all get the one of the
+ * lowest rank that failed, with that rank's error set, or 0.
  */
 POISE_API int poise_world_agree(struct poise_world *world, int code);
 
@@ -305,13 +307,13 @@ POISE_API int poise_world_agree(struct poise_world *world, int code);
 /** What starts a job of several processes. */
 struct poise_comm_launcher {
     char *command;   /**< its path, as PATH leads to it; owned */
-    const char *mpi; /**< "ompi" or "mpich": whose it is */
+    const char *mpi; /**< "ompi" or "mpich": which MPI it belongs to */
 };
 /**
- * Find the mpirun of an MPI by PATH; `mpi` NULL or "": of whichever is found
- * first. An mpirun without a telling name is known by what it is a link to.
- * Local. -EINVAL: another name than ompi or mpich; -ENOTSUP: there is none, or
- * the MPI is not known.
+ * Find the mpirun of an MPI by PATH; `mpi` NULL or "": the first one found, of
+ * either. Where the name of an mpirun does not say which MPI it belongs to, the
+ * file that it links to does. Local. -EINVAL: another name than ompi or mpich;
+ * -ENOTSUP: there is none, or the MPI is not known.
  */
 POISE_API int poise_comm_launcher_find(const char *mpi,
                                        struct poise_comm_launcher *out);

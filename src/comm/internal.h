@@ -42,7 +42,7 @@ struct comm_transport_ops {
                  uint64_t timeout_ns);
     size_t (*unsent)(const struct comm_transport *transport);
     /* A transport among `count` ranks, of which I am number `rank`; `colour`
-     * tells the groups apart that split at the same time. */
+     * distinguishes the groups that split at the same time. */
     int (*split)(struct comm_transport *transport, int colour, int rank,
                  int count, struct comm_transport **out);
     void (*destroy)(struct comm_transport *transport);
@@ -92,7 +92,7 @@ struct comm_place {
     int numa;
 };
 
-/* `sites_file` may be NULL: everybody is on one site. */
+/* `sites_file` may be NULL: all ranks are on one site. */
 int comm_place_find(const char *sites_file, struct comm_place *out);
 void comm_place_free(struct comm_place *place);
 /* The site of `host` by the lines of `text`; NULL if none fits. The result
@@ -179,7 +179,7 @@ struct comm_stamp {
 /* ---- launchers and back ends -------------------------------------------- */
 
 struct comm_launch {
-    const char *flavour; /* "ompi", "mpich"; NULL: nobody started us */
+    const char *flavour; /* "ompi", "mpich"; NULL: no launcher started us */
     const char *by;      /* the variable that says so */
     int64_t size;        /* ranks, by the launcher; 0: it did not say */
 };

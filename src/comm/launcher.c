@@ -1,7 +1,7 @@
 /*
- * Who started this process, by the variables that launchers set for their
- * children. Only a launcher's own variables count: being inside a batch job is
- * not yet being one rank of several.
+ * Which launcher started this process, by the variables that launchers set for
+ * their children. Only a launcher's own variables count: being inside a batch
+ * job is not yet being one rank of several.
  */
 #include "internal.h"
 

@@ -1,7 +1,7 @@
 /*
- * The transport of one process: a queue per rank, one thread per rank. Also
- * what a world of one stands on. Delays, reordering and loss are for tests of
- * what is built above.
+ * The transport of one process: a queue per rank, one thread per rank. A world
+ * of one rank uses it, too. Delays, reordering and loss are for tests of what
+ * is built above.
  */
 #include "internal.h"
 
@@ -238,8 +238,8 @@ static struct local_hub *await_all(struct local_hub *hub, uint64_t number,
             free(found);
             return NULL;
         }
-        /* Held by all of them from now on, so that one who leaves early does
-         * not take it away from those who come late. */
+        /* All of them hold it from now on, so that a rank that leaves early
+         * does not take it away from one that comes late. */
         found->hub->users = count;
         found->number = number;
         found->colour = colour;

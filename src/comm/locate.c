@@ -1,6 +1,7 @@
 /*
  * Where this process is: the site by a file, the node by what the kernel says
- * of itself, the NUMA domain by hwloc. Asked only in worlds of several ranks.
+ * of itself, the NUMA domain by hwloc. It is looked up only in worlds of
+ * several ranks.
  */
 #include "internal.h"
 
@@ -100,8 +101,8 @@ static int find_site(const char *path, const char *host, char **out)
 /* ---- node and domain ---------------------------------------------------- */
 
 /* Ranks share a node if they share a running kernel, whatever their host names
- * and whoever copied the machine's image, and see each other's processes:
- * containers with process ids of their own share no memory. */
+ * and whatever image their machines were copied from, and see each other's
+ * processes: containers with process ids of their own share no memory. */
 static int find_node(const char *host, char **out)
 {
     struct poise_buf text = {0};

@@ -1,7 +1,7 @@
 /*
  * Messages of a world. Below is a transport that knows ranks, tags and bytes;
  * here are messages to oneself, the emulated latency of a synthetic topology,
- * and the sorting of what arrives: letters of collectives to the inbox, the
+ * and the sorting of what arrives: messages of collectives to the inbox, the
  * rest to those that wait to be received.
  *
  * A flagged tag means that the data ends in a trailer: when it was sent
@@ -285,7 +285,8 @@ void poise_world_wait(struct poise_world *world, uint64_t timeout_ns)
     }
     if (timeout_ns > 0) {
         transport->ops->wait(transport, seen, timeout_ns);
-        /* An exchange, not a store: whoever woke us wrote something first. */
+        /* An exchange, not a store: the thread that woke us wrote something
+         * first. */
         __atomic_exchange_n(&world->woken, 0, __ATOMIC_ACQ_REL);
     }
 }

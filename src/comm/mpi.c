@@ -1,7 +1,7 @@
 /*
  * The transport over an MPI back end. MPI has no way to sleep until a message
- * comes, so waiting is polling with growing patience; a wake-up from another
- * thread ends the sleep between two polls.
+ * comes, so a wait polls at growing intervals; a wake-up from another thread
+ * ends the sleep between two polls.
  */
 #include "internal.h"
 
@@ -11,9 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Patience: polls at once, then polls after yielding the processor for about
- * as long as a sleep takes at least, then sleeps of a sixteenth of the time
- * that nothing has happened for: a message is noticed late by little in
+/* A wait first polls at once, then polls after yielding the processor for about
+ * as long as a sleep takes at least, then sleeps for a sixteenth of the time
+ * for which nothing has happened. So a message is noticed with little delay in
  * proportion, and a rank that is idle for long leaves the processor to others.
  */
 #define SPIN_ROUNDS 32
@@ -33,7 +33,7 @@ struct mpi_transport {
      * seen; `data` is NULL until there was memory for it. */
     bool incoming, receiving, arrived;
     struct poise_message message;
-    unsigned rounds; /* of patience; 0: something happened */
+    unsigned rounds; /* of the wait; 0: something happened */
     uint64_t idle_since_ns;
 };
 
@@ -94,7 +94,7 @@ static int begin_receive(struct mpi_transport *self)
     return 0;
 }
 
-/* Progress on everything; afterwards `arrived` tells whether a message is
+/* Progress on everything; afterwards `arrived` says whether a message is
  * there. */
 static int advance(struct mpi_transport *self)
 {
@@ -142,7 +142,7 @@ static size_t mpi_unsent(const struct comm_transport *transport)
 
 /* ---- waiting ------------------------------------------------------------ */
 
-/* One step of patience, of at most `left_ns`. */
+/* One step of a wait, of at most `left_ns`. */
 static void be_patient(struct mpi_transport *self, uint32_t seen,
                        uint64_t now_ns, uint64_t left_ns)
 {

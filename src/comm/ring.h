@@ -8,13 +8,13 @@
  * looks anyway. So a short message moves one cache line from one processor to
  * the other, and nothing else.
  *
- * Who may write what: the writer all lines that are free, the reader `freed`
- * alone. The word behind a message is zeroed before the message is published,
- * so a reader that sees the message sees that zero, or something newer, behind
- * it. Therefore the line behind must be free as well (comm_ring_room). A line
- * is free when `freed`, which only grows, has passed it; the reader publishes
- * that seldom, after it is done with the lines, and the writer reads it before
- * it writes there. A message that does not fit before the end lies at the
+ * The writer may write all lines that are free, the reader `freed` alone. The
+ * word behind a message is zeroed before the message is published, so a reader
+ * that sees the message sees that zero, or something newer, behind it.
+ * Therefore the line behind must be free as well (comm_ring_room). A line is
+ * free when `freed`, which only grows, has passed it; the reader publishes that
+ * seldom, after it is done with the lines, and the writer reads it before it
+ * writes there. A message that does not fit before the end lies at the
  * beginning; the word that says so takes its place and is published last.
  */
 #ifndef POISE_COMM_RING_H

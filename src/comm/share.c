@@ -1,6 +1,6 @@
 /*
- * Memory that the processes of a node share: finding out who does, by doing
- * it. See share.h.
+ * Memory that the processes of a node share. Which of them can is found out by
+ * trying; see share.h.
  */
 #include "share.h"
 
@@ -27,9 +27,9 @@
 #define LEAST_LINES 512
 #define NS_PER_S UINT64_C(1000000000)
 
-/* What each process tells of itself. */
+/* What each process says of itself. */
 struct record {
-    int32_t pid, fd; /* fd: of its segment; -1: it shares with nobody */
+    int32_t pid, fd; /* fd: of its segment; -1: it shares with no process */
     uint64_t inode;  /* of the segment */
     uint64_t net;    /* its network namespace */
     uint64_t cookie; /* a number that is in the segment, */
@@ -164,13 +164,13 @@ static void make_box(struct finding *find)
     }
 }
 
-/* ---- everybody's word to everybody -------------------------------------- */
+/* ---- what each process says, to all ------------------------------------- */
 
 static int exchange(struct poise_world *world, const void *mine, size_t len,
                     struct poise_buf *all)
 {
     int code = poise_world_gather(world, 0, mine, len, all);
-    /* A root that failed has nothing: everybody finds that. */
+    /* A root that failed has nothing: all processes notice that. */
     if (code < 0) {
         poise_buf_reset(all);
     }
@@ -258,7 +258,8 @@ static uint8_t try_mate(struct finding *find, int i, struct comm_peer *peer)
     return (uint8_t)(CAN_OPEN | (read ? CAN_READ : 0));
 }
 
-/* Open everybody's segment: peers[i] is member i, for the time being. */
+/* Open the segments of all members: peers[i] is member i, for the time
+ * being. */
 static void try_all(struct finding *find)
 {
     struct comm_share *share = find->share;
@@ -311,7 +312,7 @@ static void mate_free(struct comm_peer *peer)
     }
 }
 
-/* Keep those members of the node with whom it works both ways. */
+/* Keep those members of the node with which it works both ways. */
 static void keep_mates(struct finding *find, const uint8_t *they_can)
 {
     struct comm_share *share = find->share;

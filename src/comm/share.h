@@ -5,7 +5,7 @@
  * could leave behind, which the others open through /proc. It holds one ring
  * from each of them, and a doorbell for when its owner sleeps. Two processes
  * share if each could open the other's segment and finds there what the other
- * said; everybody else is reached by MPI alone.
+ * said; all other processes are reached by MPI alone.
  */
 #ifndef POISE_COMM_SHARE_H
 #define POISE_COMM_SHARE_H
@@ -54,7 +54,7 @@ struct comm_peer {
 };
 
 struct comm_share {
-    struct comm_segment *segment; /* my own; NULL: I share with nobody */
+    struct comm_segment *segment; /* my own; NULL: I share with no process */
     size_t segment_bytes;
     struct comm_peer *peers; /* [count] */
     int count;
@@ -62,7 +62,7 @@ struct comm_share {
     int *peer_of; /* [size of the world]: index, or -1 */
 };
 
-/* Collective: finds out who shares. That nobody does is no error. The
+/* Collective: finds out which processes share. It is no error if none does. The
  * environment variable POISE_WIRE is read, see poise_wire_create. */
 int comm_share_create(struct poise_world *world, struct comm_share *out);
 void comm_share_free(struct comm_share *share);

@@ -76,8 +76,8 @@ static int layout_from(const struct poise_buf *blobs, int size,
     return code;
 }
 
-/* Rank 0 works the layout out from what everybody says of itself; a failure
- * anywhere becomes everybody's. */
+/* Rank 0 works the layout out from what each rank says of itself; a failure on
+ * any rank becomes one on all. */
 static int exchange_layout(struct poise_world *world,
                            const struct poise_world_options *options,
                            struct comm_layout *out)
@@ -251,7 +251,7 @@ int poise_world_adopt(const char *flavour, const void *comm, size_t comm_bytes,
     return world ? complete(world, &none, out) : -ENOMEM;
 }
 
-/* The number of my unit at `level`, which tells units apart. */
+/* The number of my unit at `level`, which distinguishes units. */
 static int unit_of(const struct poise_world *world, enum poise_level level)
 {
     struct poise_placement placement =

@@ -62,10 +62,11 @@ static int backend_start(struct comm_mpi_start *out)
 }
 
 /* MPICH before 4.2 over UCX: MPI_Finalize flushes each TCP connection, which
- * takes an answer of the other side, but a rank whose own are flushed waits for
- * the others in a barrier of the process manager, and answers no more. A rank
- * that comes later by more than the way of a message waits for ever. All that
- * Hydra tells of hosts is looked at, since nothing may be sent any more. */
+ * needs an answer of the other side, but a rank whose own connections are
+ * flushed waits for the others in a barrier of the process manager, and answers
+ * no more. A rank that is later than the others by more than a message takes
+ * waits for ever. Only what Hydra says of hosts is looked at, since nothing may
+ * be sent any more. */
 static bool finalise_hangs(void)
 {
     char text[MPI_MAX_LIBRARY_VERSION_STRING];
@@ -76,9 +77,9 @@ static bool finalise_hangs(void)
            strstr(text, "ch4:ucx") && here && all && strcmp(here, all) != 0;
 }
 
-/* Tell the process manager what MPI_Finalize would tell at its end (PMI
- * version 1, as Hydra speaks it): then it takes the end of the process for a
- * good one. Whether it agreed. */
+/* Send the process manager what MPI_Finalize would send at its end (PMI version
+ * 1, as Hydra speaks it): then it takes the end of the process for a good one.
+ * Returns whether it agreed. */
 static bool leave_manager(void)
 {
     static const char request[] = "cmd=finalize\n";

@@ -43,7 +43,7 @@ struct comm_mpi_message {
     size_t len;
 };
 
-/* What starting MPI told. */
+/* What starting MPI found out. */
 struct comm_mpi_start {
     bool initialised; /* here, so that it is ours to finalise */
     bool threads;     /* MPI_THREAD_FUNNELED or more */
@@ -86,7 +86,8 @@ struct comm_backend {
     int (*receive)(struct comm_mpi *mpi, void *data);
     int (*received)(struct comm_mpi *mpi, bool *done);
 
-    /* A barrier in two parts: everybody's `leave`, and whether all did. */
+    /* A barrier in two parts: each rank's `leave`, and whether all have
+     * left. */
     int (*leave)(struct comm_mpi *mpi);
     bool (*all_left)(struct comm_mpi *mpi);
     /* Collective, after `all_left` is true. */
@@ -108,7 +109,7 @@ struct comm_backend {
                      struct comm_wire_event *out);
     /* Messages and transfers that are not done. */
     size_t (*wire_busy)(const struct comm_wire *wire);
-    /* Collective; nobody sends any more, and everything was received. */
+    /* Collective; no rank sends any more, and everything was received. */
     void (*wire_close)(struct comm_wire *wire);
 };
 

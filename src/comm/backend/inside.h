@@ -25,7 +25,7 @@ struct comm_mpi {
     MPI_Request incoming, barrier;
 };
 
-/* How `len` bytes are told to MPI; `type` is to be given back. */
+/* How `len` bytes are described to MPI; `type` is to be given back. */
 int backend_count_of(MPI_Count len, int *count, MPI_Datatype *type);
 void backend_free_type(MPI_Datatype *type);
 

@@ -43,7 +43,7 @@ struct comm_wire {
     int *done;
     MPI_Status *statuses;
     int busy, cap;
-    int done_count, done_next; /* found, not yet told */
+    int done_count, done_next; /* found, not yet reported */
 };
 
 /* ---- making and ending -------------------------------------------------- */
@@ -247,7 +247,7 @@ size_t backend_wire_busy(const struct comm_wire *wire)
 
 /* ---- what happens ------------------------------------------------------- */
 
-/* Drop what was told from the list of what is under way. */
+/* Drop what was reported from the list of what is under way. */
 static void compact(struct comm_wire *wire)
 {
     int kept = 0;

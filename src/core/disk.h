@@ -1,10 +1,10 @@
 /*
  * poise/disk.h - disks.
  *
- * Files that are read and written past the page cache, many transfers at a
- * time: through io_uring, or through threads of its own where the kernel has
- * none or forbids it; without O_DIRECT where the file system refuses it. What
- * works is found out by trying, not from versions.
+ * A disk is a file that is read and written past the page cache, many transfers
+ * at a time: through io_uring, or through threads of its own where the kernel
+ * has none or forbids it; without O_DIRECT where the file system refuses it. It
+ * finds out what works by trying, not from versions.
  */
 #ifndef POISE_DISK_H
 #define POISE_DISK_H

@@ -35,20 +35,20 @@ POISE_API int poise_file_sync(int fd, const char *path);
 POISE_API int poise_file_replace(const char *from, const char *to);
 
 /** Make `data` the contents of `path`, which is the old file or the whole new
- * one at every moment: written as PATH.tmp and renamed. What is there and no
- * regular file (/dev/stdout, a pipe) is written to. 0, `data->error`, or the
- * error, after which no temporary file is left. */
+ * one at every moment: written as PATH.tmp and renamed. If `path` is there and
+ * no regular file (/dev/stdout, a pipe), it is written to. 0, `data->error`, or
+ * the error, after which no temporary file is left. */
 POISE_API int poise_file_save(const char *path, const struct poise_buf *data);
-/** Where temporary files belong: $TMPDIR, or /var/tmp. Not for freeing. */
+/** Where temporary files belong: $TMPDIR, or /var/tmp. Do not free it. */
 POISE_API const char *poise_file_temporary_folder(void);
 /** A file without a name in `folder` (NULL: the above), for reading and
  * writing: nothing is left of it, however the process ends. `flags`: more for
  * open(), such as O_DIRECT. The descriptor, or an error. */
 POISE_API int poise_file_nameless(const char *folder, int flags);
 
-/** Wait until the readers of the pipes at stdout and stderr have taken what
- * was written there, at most three seconds. Before a job is aborted: a launcher
- * (MPICH's) drops what it had not read by then. */
+/** Wait until the readers of the pipes at stdout and stderr have taken what was
+ * written there, at most three seconds. Call it before you abort a job: a
+ * launcher (MPICH's) drops what it had not read by then. */
 POISE_API void poise_file_drain_output(void);
 
 /* The two calls of a walk's inner loop: bare but for the fault check, no

@@ -62,11 +62,11 @@ struct poise_command {
 /**
  * Parse argv[1..argc) into the struct at `into`: long options (with unique
  * abbreviations, "--name=value" and "--name value"), bundled short ones,
- * options after operands, "--". Operands are moved to the end of argv in
- * their order; returns the index of the first. An unknown option is -EINVAL
- * with a message that names it and the nearest known one. Lists are to be
- * freed also after an error. Each old name that was used appends a line such
- * as "-t is now -j\n" to `hints`, once; NULL: nobody wants to know.
+ * options after operands, "--". Operands are moved to the end of argv in their
+ * order; returns the index of the first. An unknown option is -EINVAL with a
+ * message that names it and the nearest known one. Free lists after an error,
+ * too. Each old name that was used appends a line such as "-t is now -j\n" to
+ * `hints`, once; NULL: they are not reported.
  */
 POISE_API int poise_command_parse(const struct poise_command *command, int argc,
                                   char **argv, void *into,

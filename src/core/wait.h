@@ -37,7 +37,7 @@ POISE_API int poise_event_wait(struct poise_event *event, uint32_t seen,
 /** Wake all waiters; cheap (no system call) when there is none. */
 POISE_API void poise_event_signal(struct poise_event *event);
 
-/** Tell the processor that the caller spins: some tens of nanoseconds. */
+/** Let the processor know that the caller spins: some tens of nanoseconds. */
 static inline void poise_pause(void)
 {
 #if defined(__x86_64__)
@@ -56,9 +56,9 @@ struct poise_backoff {
     unsigned rounds;         /**< set to 0 when something happened */
 };
 POISE_API void poise_backoff_wait(struct poise_backoff *backoff);
-/** Let somebody else run: call the context's hook, or yield the processor.
- * Returns whether there was a hook (a thread that has one must not block in
- * the kernel).
+/** Let another thread run: call the context's hook, or yield the processor.
+ * Returns whether there was a hook (a thread that has one must not block in the
+ * kernel).
  */
 POISE_API bool poise_yield(void);
 /** Sleep, or yield until the time is over if the context has a hook. */

@@ -1,9 +1,9 @@
 /*
  * Clocks. Ticks are the time stamp counter where the processor says that it
  * runs at one rate whatever the power state ("invariant"). Its rate is taken
- * from the processor or the hypervisor where they tell and agree with what is
- * measured, so that all processes of a machine use the same figure; else it
- * is what was measured since the library was loaded.
+ * from the processor or the hypervisor where they give it and it agrees with
+ * what is measured, so that all processes of a machine use the same figure;
+ * else it is what was measured since the library was loaded.
  */
 
 #include <poise/base.h>

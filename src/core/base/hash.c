@@ -1,5 +1,5 @@
-/* The library's code is taken inline: no symbol of it, and no dependency at
- * run time. */
+/* Hashing of bytes by XXH3. The code of xxHash is taken inline: no symbol of
+ * it, and no dependency at run time. */
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 

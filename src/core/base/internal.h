@@ -10,7 +10,7 @@
 #define CTX_ERROR_BYTES 240
 
 /** What a context consists of. All of it belongs to the thread that has the
- * context in force; nobody else looks inside. */
+ * context in force; no other thread looks inside. */
 struct poise_ctx {
     struct poise_error error;          /**< its strings are in one of: */
     char error_small[CTX_ERROR_BYTES]; /**< the strings, where they fit */

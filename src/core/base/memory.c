@@ -1,4 +1,7 @@
-
+/*
+ * Allocation: sizes are checked for overflow, failures set the error, and tests
+ * can make any call fail.
+ */
 #include "core/base/fault.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* UTF-8: how much of a text is valid. */
 #include <poise/base.h>
 
 /* Length of the valid UTF-8 character at `text`, 0 if there is none. The

@@ -1,3 +1,4 @@
+/* The library's version, as the build gives it. */
 #include <poise/base.h>
 
 const char *poise_version(void)

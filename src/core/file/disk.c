@@ -1,6 +1,6 @@
 /*
  * Disks: the queue that both engines serve. A transfer that has no place yet
- * waits in a list; it gets one when somebody starts or waits for another. One
+ * waits in a list; it gets one when a thread starts or waits for another. One
  * of the waiting threads sleeps in the kernel, on behalf of all.
  */
 #include "disk.h"
@@ -90,8 +90,8 @@ static void fail_queue(struct poise_disk *disk, int code)
 }
 
 /* Take what is over and give the places to what waits. Under the lock. While
- * somebody sleeps for the ring, nobody else takes: it would take what that one
- * is woken by, and if it was the last, that one would sleep for ever. */
+ * one thread sleeps for the ring, no other takes from it: it would take what
+ * wakes that thread, which would sleep for ever if this was the last. */
 static void ring_turn(struct poise_disk *disk)
 {
     struct poise_disk_transfer *transfer;
@@ -161,7 +161,7 @@ static void wait_change(struct poise_disk *disk)
     pthread_mutex_lock(&disk->lock);
     disk->reaping = false;
     ring_turn(disk);
-    /* Somebody else has to sleep now, if this one got what it wanted. */
+    /* Another thread has to sleep now, if this one got what it wanted. */
     pthread_cond_broadcast(&disk->changed);
 }
 

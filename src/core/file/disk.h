@@ -18,7 +18,8 @@ struct poise_disk {
     bool is_scratch; /**< `path` is the folder it lies in */
     unsigned depth;
     pthread_mutex_t lock;
-    pthread_cond_t changed; /**< a transfer ended, or nobody reaps any more */
+    pthread_cond_t changed; /**< a transfer ended, or no thread reaps any
+                                 more */
     struct poise_disk_transfer *first, **last; /**< not yet on their way */
     unsigned in_flight;
     bool direct;

@@ -284,7 +284,7 @@ int poise_file_nameless(const char *folder, int flags)
                : fd;
 }
 
-/* What a pipe at `fd` holds that nobody has read yet. */
+/* What a pipe at `fd` holds that was not read yet. */
 static int file_unread(int fd)
 {
     struct stat st;

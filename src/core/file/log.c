@@ -1,13 +1,13 @@
 /*
  * Record logs. The layout is in docs/formats.md. Each checksum is seeded with
- * the one before it, so that the last one vouches for the whole file: records
- * cannot be altered, left out, repeated or exchanged.
+ * the one before it, so that the last one proves the whole file: records cannot
+ * be altered, left out, repeated or exchanged.
  *
  * Under its own name a log is whole at every moment. It is written under a name
- * that nobody else has; commit writes the end record, syncs the file, renames
+ * that nothing else has; commit writes the end record, syncs the file, renames
  * it and syncs the folder, in this order. A crash before the rename leaves the
- * older file, if there was one, and beside it a temporary one that nobody
- * reads; a crash behind it leaves the one or the other, both whole, since the
+ * older file, if there was one, and beside it a temporary one that no program
+ * reads; a crash after it leaves the one or the other, both whole, since the
  * contents were on the disk first.
  */
 
@@ -62,7 +62,7 @@ static uint64_t log_checksum(uint64_t chain, const unsigned char *header,
 
 /* ---- writing ------------------------------------------------------------ */
 
-/* A name in the directory of `path` that nobody has: its own, cut where it is
+/* A name in the directory of `path` that no file has: its own, cut where it is
  * as long as names can be, and something random. */
 static char *log_temp_name(const char *path)
 {

@@ -1,4 +1,4 @@
-/* Figures for people. */
+/* Figures for people: sizes, counts and durations with their units. */
 #include <poise/text.h>
 
 #include <inttypes.h>

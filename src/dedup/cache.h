@@ -19,19 +19,19 @@ extern "C" {
 
 /**
  * Segments in the order in which they came, found by fingerprint. In a folder
- * they lie in containers, files that are only ever appended to; the index
- * over them is made again if it is lost. Memory is bounded whatever the size:
- * when the index outgrows its share, it keeps one fingerprint in two, four,
- * ..., and the others are found in containers that are in memory already,
- * which those around them brought there. Beyond the limit the containers that
- * were not used for longest go. Killed at any moment, a store opens again
+ * they lie in containers, files that are only ever appended to; the index over
+ * them is made again if it is lost. Memory is bounded whatever the size: when
+ * the index outgrows its share, it keeps one fingerprint in two, four, ..., and
+ * the others are found in containers that are in memory already, which those
+ * around them brought there. Beyond the limit the store removes the containers
+ * that were not used for longest. Killed at any moment, a store opens again
  * with what was flushed; what is damaged is left out, never served.
  *
  * One process at a time has a folder open, or several share it: then one of
- * them serves the others, which is no difference to who uses the store. What
+ * them serves the others, which makes no difference to users of the store. What
  * one adds the others find when it is flushed. What they hold in memory is
- * removed last. If the process that serves ends or dies, another one takes its
- * place; until then nothing is added, and what was there is found.
+ * removed last. If the process that serves ends or crashes, another one takes
+ * its place; until then nothing is added, and what was there is found.
  *
  * Source: thesis 4.1.2.3, 8.4.4.
  */
@@ -101,14 +101,14 @@ POISE_API int poise_dedup_store_step(struct poise_dedup_store *store,
 POISE_API int poise_dedup_store_add(struct poise_dedup_store *store,
                                     const void *data, size_t len,
                                     uint64_t *position);
-/** Hand what was added to the system: it outlives this process. */
+/** Hand what was added to the operating system: it outlives this process. */
 POISE_API int poise_dedup_store_flush(struct poise_dedup_store *store);
 
 /**
  * Serve a cache to others without using it: to those that open it as shared.
  * Answers come from a thread of its own. A socket in the folder, for processes
  * of the same user only, takes their questions; they read containers and index
- * themselves, and what a client does not tell as it dies is read again.
+ * themselves. What a client did not report when it crashed is read again.
  */
 struct poise_dedup_server;
 
@@ -118,7 +118,7 @@ struct poise_dedup_server_stats {
     uint64_t refused; /**< of another user, or too many */
     uint64_t requests;
     uint64_t containers, bytes; /**< now */
-    uint64_t segments;          /**< that clients told of */
+    uint64_t segments;          /**< that clients reported */
     uint64_t evicted, damaged;  /**< containers */
 };
 

@@ -6,7 +6,7 @@
  * fingerprints or by their place behind others in the cache (poise/cache.h); a
  * cryptographic hash over each group proves that the receiver had them.
  *
- * Knows neither files of users nor connections. All functions are local; a
+ * It knows neither files of users nor connections. All functions are local; a
  * handle is used by one thread at a time.
  *
  * Source: thesis 4.1.2, 4.2.2, 8.4, 8.5.
@@ -23,9 +23,9 @@ extern "C" {
 
 /* ---- the choice of a segmenter ------------------------------------------ */
 
-/** Which method, and which size, is best for data like a sample: tried are
- * gear, fixed, lbfs and floats, a dozen pairs in all, by what references,
- * lengths and compressed new bytes they would send. */
+/** Which method, and which size, is best for data like a sample: it tries gear,
+ * fixed, lbfs and floats, a dozen pairs in all, and compares the references,
+ * lengths and compressed new bytes that they would send. */
 struct poise_dedup_choice {
     const struct poise_dedup_method *method;
     struct poise_dedup_cut_options cut;
@@ -34,9 +34,9 @@ struct poise_dedup_choice {
 enum { POISE_DEDUP_SAMPLE = 1 << 20 }; /**< bytes of it that are looked at */
 /** `store`: segments that it has are known, as are those that come twice in the
  * sample; NULL: the latter only. Nothing is added to it. `wanted` may be NULL;
- * what it says of size, element and shape is kept. The same for the same
- * sample and store, on every machine. Gear of 256 bytes is taken where nothing
- * is better by 3 %. */
+ * what it says of size, element and shape is kept. The same for the same sample
+ * and store, on every machine. It takes gear of 256 bytes unless something is
+ * better by 3 %. */
 POISE_API int poise_dedup_choose(struct poise_dedup_store *store,
                                  const void *sample, size_t len,
                                  const struct poise_dedup_cut_options *wanted,
@@ -110,8 +110,8 @@ enum {
  *
  * Every update is delivered once, as GUESSED or PROVED. If a piece of one that
  * was GUESSED turns out wrong, those that were wrong come again, once, as
- * CORRECTED, with the number of their update, in the order of these numbers:
- * who drew a later update over it in the meantime has to keep that. Right or
+ * CORRECTED, with the number of their update, in the order of these numbers: if
+ * you drew a later update over it in the meantime, keep that one. Right or
  * wrong, each piece has the place and the length with which it was sent.
  * Source: thesis 4.3.2, 8.4.3.
  */
@@ -122,9 +122,9 @@ struct poise_dedup_update {
     uint32_t element_bytes; /**< of an element of their places, so that a
                                  piece's `len` is width * height of these;
                                  0: 1 */
-    uint64_t sequence; /**< of the stream's updates, from 0; not read from who
-                            sends */
-    enum poise_dedup_standing standing; /**< nor is this */
+    uint64_t sequence; /**< of the stream's updates, from 0; ignored when you
+                            send one */
+    enum poise_dedup_standing standing; /**< ignored as well */
 };
 
 struct poise_dedup_peer_options {
@@ -184,10 +184,11 @@ poise_dedup_peer_send_piece(struct poise_dedup_peer *peer, uint32_t stream,
                             const struct poise_dedup_piece *piece);
 /**
  * Ask the other end for updates out of order and unproved on a stream, for what
- * comes from there: both ends ask if both directions are wanted so. What was
- * sent before it knows is delivered in order. Local; the request is output at
- * once. -EAGAIN before the other end's first bytes have been fed; -EOPNOTSUPP
- * if it knows no updates: all is delivered in order then.
+ * comes from there: both ends ask if you want both directions so. What the
+ * other end sends before it receives the request is delivered in order. Local;
+ * the request is output at once. -EAGAIN before the other end's first bytes
+ * have been fed; -EOPNOTSUPP if it knows no updates: all is delivered in order
+ * then.
  */
 POISE_API int poise_dedup_peer_allow_unordered(struct poise_dedup_peer *peer,
                                                uint32_t stream);
@@ -226,8 +227,8 @@ POISE_API int poise_dedup_peer_flush(struct poise_dedup_peer *peer);
 POISE_API size_t poise_dedup_peer_output(const struct poise_dedup_peer *peer,
                                          const void **data);
 POISE_API void poise_dedup_peer_took(struct poise_dedup_peer *peer, size_t len);
-/** Wait until all that is on its way to become output has become it: before a
- * caller sleeps that let a thread compress. Else it does nothing. */
+/** Wait until all that is on its way to become output has become it: call it
+ * before you sleep if you let a thread compress. Otherwise it does nothing. */
 POISE_API int poise_dedup_peer_wait(struct poise_dedup_peer *peer);
 /** Bytes from the other end, in any portions. -EBADMSG: they are wrong;
  * -EPROTO: another version. */
@@ -235,9 +236,9 @@ POISE_API int poise_dedup_peer_feed(struct poise_dedup_peer *peer,
                                     const void *data, size_t len);
 /** Bytes that both ends may have to keep in memory of what was sent and is not
  * proved yet: data, and what goes with each segment. A caller that goes on
- * sending above a few MiB lets the memory grow, and above 32 MiB may be told
- * that it sends more than it may. Up to 2 MiB of them may not even be output
- * before a flush: who waits for less has to flush first. */
+ * sending above a few MiB lets the memory grow, and above 32 MiB the other end
+ * may fail because this one sends more than it may. Up to 2 MiB of them may not
+ * even be output before a flush: flush first if you wait for less. */
 POISE_API uint64_t
 poise_dedup_peer_in_flight(const struct poise_dedup_peer *peer);
 

@@ -71,8 +71,9 @@ struct poise_dedup_cut_options {
     bool plain_runs;   /**< constant and periodic data are no special case */
     /** Of an array of numbers, for `floats`: bytes of an element (4 or 8; 0: 4)
      * and elements along each dimension, the one whose neighbours lie side by
-     * side last, 0 behind it. What the data have more is further steps. Where
-     * they are wrong, or not known, nothing is lost but bytes. */
+     * side last, 0 behind it. If the data hold more than one such array, the
+     * rest are further steps. Where these are wrong, or not known, nothing is
+     * lost but bytes. */
     uint32_t element;
     uint32_t shape[POISE_DEDUP_DIMENSIONS];
 };
@@ -181,7 +182,7 @@ enum {
     POISE_DEDUP_DIGEST_BYTES = 16, /**< 128 bits */
 };
 
-/** The secret of a cache: who does not know it cannot aim at a collision. */
+/** The secret of a cache: without it collisions cannot be aimed at. */
 struct poise_dedup_key {
     unsigned char bytes[POISE_DEDUP_KEY_BYTES];
 };
@@ -196,7 +197,7 @@ static inline uint64_t poise_dedup_short(uint64_t fingerprint, unsigned bits)
 {
     return bits < 64 ? fingerprint & ((UINT64_C(1) << bits) - 1) : fingerprint;
 }
-/** XXH3, 128 bits, without a key: tells damage from data, nothing else. */
+/** XXH3, 128 bits, without a key: it finds damage, and proves nothing else. */
 POISE_API void poise_dedup_digest(const void *data, size_t len,
                                   unsigned char out[POISE_DEDUP_DIGEST_BYTES]);
 

@@ -8,7 +8,7 @@
  * tries to connect, then to take the lock and serve, again and again, for the
  * time that it may wait. A process that holds the lock and serves, or is about
  * to, has a byte in the lock file (is_server_starting), so that a client can
- * tell it from one that has the cache for itself alone.
+ * distinguish it from one that has the cache for itself alone.
  */
 #include "sharing.h"
 
@@ -52,7 +52,8 @@ static int bad(void)
 }
 
 /* One question, whose answer, behind its op, is in *answer and lies in `memory`
- * (CACHE_MESSAGE_MOST bytes). After a failure nobody is there any more. */
+ * (CACHE_MESSAGE_MOST bytes). After a failure the client has no server any
+ * more. */
 static int ask(struct dedup_client *client, const struct poise_buf *question,
                uint64_t wait_ns, unsigned char *memory,
                struct poise_reader *answer, int *passed)
@@ -371,7 +372,7 @@ static int attach(struct poise_dedup_store *store, uint64_t wait_ns)
     }
 }
 
-/* Whether somebody serves; looked for now and then. */
+/* Whether there is a server; looked for now and then. */
 static bool has_server(struct poise_dedup_store *store)
 {
     struct dedup_client *client = store->client;
@@ -557,7 +558,7 @@ static int begin(struct poise_dedup_store *store, uint64_t id, uint32_t count,
         return 1;
     }
     if (container->body || container->count > 0) {
-        return 0; /* another one's, which nobody reported */
+        return 0; /* another client's, which was not reported */
     }
     body = dedup_body_create();
     if (!body) {

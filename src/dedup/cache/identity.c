@@ -94,8 +94,9 @@ int dedup_identity_open(struct poise_dedup_store *store)
     is_new = fstatat(store->dirfd, "store", &st, 0) < 0 && errno == ENOENT;
     code = is_new ? 0 : read_meta(store, poise_buf_str(&path));
     if (code == -EBADMSG) {
-        /* Without its key nothing in it can be told from damage: it begins
-         * anew, which takes its containers for another one's. */
+        /* Without its key no data in the store can be distinguished from
+         * damage: the store begins anew, and takes its containers for another
+         * store's. */
         store->info.damaged++;
         is_new = true;
         code = 0;

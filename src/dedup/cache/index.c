@@ -11,7 +11,7 @@
  * may see a new fingerprint with an old position, or miss a segment while the
  * table is swept. What it finds is a hint: the container has the fingerprint,
  * or else it is not that one (store.c), and a miss costs bytes only. A reader
- * walks at most once round the table, as it may meet no empty cell.
+ * walks at most once round the table, as it may find no empty cell.
  */
 #include "internal.h"
 
@@ -113,7 +113,8 @@ int dedup_index_share(struct dedup_index *index, size_t memory_bytes)
         close(fd);
     }
     if (err == 0) {
-        /* From now on nobody else may write; old kernels do not know it. */
+        /* From now on no other process may write; old kernels do not know this
+         * seal. */
         (void)fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE);
     }
     return err;
@@ -192,7 +193,7 @@ static void store(struct dedup_cell *cell, uint64_t fingerprint,
 }
 
 /* The cell of a fingerprint, or the empty one where it would lie. NULL: a
- * reader may meet neither while the server writes. */
+ * reader may find neither while the server writes. */
 static struct dedup_cell *cell_of(const struct dedup_index *index,
                                   uint64_t fingerprint)
 {
@@ -217,9 +218,9 @@ uint64_t dedup_index_get(const struct dedup_index *index, uint64_t fingerprint)
     return ranked == 0 ? UINT64_MAX : position_of(ranked - 1);
 }
 
-/* Searches go all over it: that each meets a page that the processor knows is
- * worth more than the moment that this takes. Where it cannot be, all goes on
- * as it is. */
+/* Searches go all over the table: that the processor knows the page of each is
+ * worth more than the moment that this takes. Where it cannot be done, the
+ * table stays as it is. */
 static void thicken(struct dedup_index *index)
 {
     uintptr_t from = (uintptr_t)(index->shared ? (void *)index->shared

@@ -1,9 +1,9 @@
 /*
  * Shared inside room dedup/cache.
  *
- * Who calls whom: open.c (how a store comes to be; identity.c, snapshot.c: what
- * is read of it then) and store.c (a cache) -> container.c (one of its files),
- * index.c (where they are). Several processes: sharing.h.
+ * What calls what: open.c (how a store comes to be; identity.c, snapshot.c:
+ * what is read of it then) and store.c (a cache) -> container.c (one of its
+ * files), index.c (where they are). Several processes: sharing.h.
  */
 #ifndef POISE_DEDUP_CACHE_INTERNAL_H
 #define POISE_DEDUP_CACHE_INTERNAL_H
@@ -85,7 +85,7 @@ enum { DEDUP_SLOT_BITS = 16, DEDUP_RANK_SHIFT = 48, DEDUP_RANK_BITS = 16 };
 struct dedup_cell {
     uint64_t fingerprint, position; /* ranked, plus one; 0: empty */
 };
-/** What stands before a table that is shared: it changes with everything that
+/** What lies before a table that is shared: it changes with everything that
  * readers keep a copy of. */
 struct dedup_shared {
     uint64_t changes;
@@ -141,7 +141,7 @@ struct dedup_container {
     uint32_t count;
     struct dedup_body *body;               /* NULL: not in memory */
     struct dedup_container *older, *newer; /* of those that are */
-    uint64_t writer;                       /* for a server: 0: nobody */
+    uint64_t writer;                       /* for a server: 0: no client */
     uint32_t leases;
     bool is_listed; /* for a client: it is in the list still */
 };
@@ -174,7 +174,8 @@ struct dedup_container *dedup_store_append(struct poise_dedup_store *store,
 /** The same, at its place. */
 struct dedup_container *dedup_store_insert(struct poise_dedup_store *store,
                                            uint64_t id);
-/** Out of the list, and its file, too, unless it is for others to say. */
+/** Remove it from the list, and its file, too, unless others decide about
+ * that. */
 void dedup_store_remove(struct poise_dedup_store *store,
                         struct dedup_container *container);
 /** Bring all of it into memory: 1; 0 if its file is gone, and so is it. */

@@ -1,6 +1,6 @@
 /*
  * How a cache comes to be and goes: what its folder holds is listed, and read
- * where no snapshot tells of it.
+ * where no snapshot describes it.
  */
 #include "sharing.h"
 

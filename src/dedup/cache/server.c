@@ -63,7 +63,7 @@ static void put_container(struct poise_buf *out, uint64_t id,
     poise_buf_u64(out, container ? 1 : 0);
 }
 
-/* Those that nobody uses go first, and never one that is being written. */
+/* Those that no client uses go first; one that is being written never goes. */
 static struct dedup_container *
 find_victim(const struct poise_dedup_store *store)
 {
@@ -192,7 +192,7 @@ static int answer_list(struct poise_dedup_server *server,
     return 0;
 }
 
-/* A container to write into: the last one, if it is small and nobody writes
+/* A container to write into: the last one, if it is small and no client writes
  * into it. */
 static int answer_new(struct poise_dedup_server *server,
                       struct cache_client *client, struct poise_reader *message,

@@ -3,7 +3,7 @@
  * socket.c.
  *
  * One of them serves; all of them, the server's own process too, are clients.
- * Messages: docs/wire.md. Who may write what:
+ * Messages: docs/wire.md. What each may write:
  *
  * - The list of containers and the index: the server alone. Clients map the
  *   index read-only (a sealed memfd) and read it while it is written; what they
@@ -49,7 +49,7 @@ enum {
     CACHE_ID_BITS = DEDUP_RANK_SHIFT - DEDUP_SLOT_BITS,
     CACHE_FULL = 1, /* a list: all of them, not only changes */
     CACHE_MORE = 2, /* and more of it is to be had */
-    CACHE_FRESH = 1 /* a container that nobody began */
+    CACHE_FRESH = 1 /* a container that no client began */
 };
 
 /** Every number of a message is a word of 64 bits; this one has to be small. */
@@ -67,7 +67,7 @@ static inline uint32_t cache_u32(struct poise_reader *reader)
 
 /** A socket in the folder: whole messages, one user's processes only. */
 int cache_listen(int dirfd, int *fd);
-/** -ECONNREFUSED or -ENOENT: nobody listens. */
+/** -ECONNREFUSED or -ENOENT: no server listens. */
 int cache_connect(int dirfd, int *fd);
 /** Whether the same user is at the other end. */
 bool cache_is_same_user(int fd);
@@ -110,7 +110,7 @@ int cache_server_disconnect(struct poise_dedup_server *server,
 /* ---- client.c ----------------------------------------------------------- */
 
 struct dedup_client {
-    int fd;                         /* -1: nobody serves */
+    int fd;                         /* -1: there is no server */
     int writefd;                    /* locks the container being written */
     struct poise_dedup_server *own; /* this process serves */
     uint64_t seen;                  /* changes of the list */

@@ -1,4 +1,4 @@
-/* Both ends of a connection in one process: what would be sent. */
+/* Both ends of a connection in one process, to find out what would be sent. */
 #include <poise/dedup.h>
 
 #include <errno.h>
@@ -73,7 +73,7 @@ static int carry(struct end *from, struct end *to)
     return code;
 }
 
-/* Until nobody has anything to say. */
+/* Until neither end has anything to send. */
 static int carry_all(struct end *from, struct end *to)
 {
     const void *data;

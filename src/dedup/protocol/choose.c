@@ -15,7 +15,7 @@ enum {
     RUN_BYTES = 8, /* a reference where a run begins */
     LEN_BYTES = 2,
     PACK_LEVEL = 1,
-    WORTH = 33, /* who is better by less than one part in so many is not */
+    WORTH = 33, /* a candidate has to be better by one part in so many */
 };
 
 struct candidate {

@@ -157,7 +157,7 @@ static void *pack_jobs(void *arg)
             pthread_cond_wait(&aside->changed, &aside->lock);
             continue;
         }
-        /* Nobody else touches a job before it is counted off. */
+        /* No other thread touches a job before it is counted off. */
         pthread_mutex_unlock(&aside->lock);
         code = wire_pack_block(aside->pack, &aside->jobs[aside->first], &out);
         pthread_mutex_lock(&aside->lock);

@@ -5,7 +5,7 @@
  * items out of pieces, receiver.c pieces out of groups, unordered.c updates
  * before their turn; multicast.c sends the same to several; decompress.c
  * carries messages in blocks, which compress.c compresses. choose.c, model.c
- * and analyse.c foretell what all of this costs. Messages: docs/wire.md.
+ * and analyse.c predict what all of this costs. Messages: docs/wire.md.
  */
 #ifndef POISE_DEDUP_PROTOCOL_INTERNAL_H
 #define POISE_DEDUP_PROTOCOL_INTERNAL_H
@@ -50,7 +50,7 @@ enum {
     WIRE_GROUP_BYTES = 1 << 19,  /* a group is closed at these sizes */
     WIRE_GROUP_ITEMS = 128,
     WIRE_GROUP_PRINTS = 20,
-    WIRE_GROUP_MOST = 1 << 20, /* what a receiver puts up with: bytes */
+    WIRE_GROUP_MOST = 1 << 20, /* what a receiver accepts: bytes */
     WIRE_ITEMS_MOST = 1 << 12,
     WIRE_PENDING_MOST = 64 << 20, /* bytes in groups that wait */
     WIRE_ITEM_WEIGHT = 256,       /* bytes that a receiver takes for an item, */
@@ -134,8 +134,7 @@ int wire_residual_try(struct wire_residual *residual,
 int wire_residual_read(struct poise_reader *message, struct wire_grid *grid,
                        unsigned *mode, size_t *len);
 
-/* ---- compress.c -------------------------------------------------------------
- */
+/* ---- compress.c ---------------------------------------------------------- */
 
 /** Compresses the blocks of a connection. */
 struct wire_pack {
@@ -165,8 +164,7 @@ int wire_packer_put(struct wire_packer *aside, struct poise_buf *raw,
 int wire_packer_take(struct wire_packer *aside, bool all,
                      struct poise_buf *out);
 
-/* ---- decompress.c
- * ------------------------------------------------------------ */
+/* ---- decompress.c -------------------------------------------------------- */
 
 /** Messages on their way out and in. */
 struct wire_blocks {
@@ -380,8 +378,8 @@ struct poise_dedup_peer {
     struct poise_dedup_hasher *hasher; /* of the group being sent */
     struct poise_dedup_hasher *prover; /* of groups that arrived */
     struct wire_stream *streams[POISE_DEDUP_STREAMS];
-    /* Of a stream that ended, for the next that begins: making one is no
-     * small thing beside a small file. */
+    /* Of a stream that ended, for the next that begins: making one costs much,
+     * compared with a small file. */
     struct poise_dedup_segmenter *spare;
     /* Until a segmenter is chosen: of one stream, what will decide it. */
     bool is_chosen;

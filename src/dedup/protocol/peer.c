@@ -1,4 +1,5 @@
-/* One end of a connection: calls and bytes come in here and are handed on. */
+/* One end of a connection: takes calls and bytes, and hands them to the sender
+ * and the receiver. */
 #include "internal.h"
 
 #include <errno.h>
@@ -291,7 +292,7 @@ static int add_sample(struct poise_dedup_peer *peer, struct wire_stream *stream,
     return code < 0 ? code : 1;
 }
 
-/* What was made goes to those for whom it was made. */
+/* A leader hands what was made on to its members. */
 static int spread(struct poise_dedup_peer *peer)
 {
     if (peer->error == 0 && peer->is_leader) {

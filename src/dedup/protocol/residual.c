@@ -1,7 +1,7 @@
 /*
- * What is new in an array of floats: each element is foretold from those
- * before it along some of its dimensions, and by what it differs is written in
- * Rice's code, in blocks with a parameter each.
+ * What is new in an array of floats: each element is predicted from those
+ * before it along some of its dimensions, and its difference from the
+ * prediction is written in Rice's code, in blocks with a parameter each.
  *
  * Elements are taken as integers in the order of the floats that they are, and
  * all arithmetic is that of integers modulo 2^32 or 2^64: exact on every

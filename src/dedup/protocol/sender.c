@@ -3,7 +3,7 @@
  * to do: as one more of a run that lies in the receiver's cache in the same
  * order as in the own one, as a delta against what follows the run, by its
  * fingerprint, or as it is. A belief that turns out wrong costs a repair, and
- * is given up for a while (sender_repair.c).
+ * is given up for some time (sender_repair.c).
  */
 #include "sender.h"
 
@@ -127,9 +127,9 @@ static int send_anchor(struct poise_dedup_peer *peer, uint64_t anchor)
     return code < 0 ? code : 1;
 }
 
-/* See that the receiver knows where `at` is, or can be told by its own
- * fingerprint: 1; 0 if there is no way. *near: how many segments on from the
- * cursor, *by, it is. */
+/* Make sure that the receiver knows where `at` is, or that the segment's own
+ * fingerprint can name it: 1; 0 if there is no way. *near: how many segments on
+ * from the cursor, *by, it is. */
 static int approach(struct poise_dedup_peer *peer, uint64_t at, bool *near,
                     int64_t *by)
 {
@@ -153,7 +153,7 @@ static int approach(struct poise_dedup_peer *peer, uint64_t at, bool *near,
     return code;
 }
 
-/* 1; 0 if the receiver cannot be told where it is. */
+/* 1; 0 if there is no way to name the place to the receiver. */
 static int send_run(struct poise_dedup_peer *peer,
                     const struct poise_dedup_piece *piece, uint64_t at)
 {

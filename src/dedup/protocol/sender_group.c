@@ -1,6 +1,6 @@
 /*
- * Groups of items: made of pieces, hashed as a whole, kept until all who got
- * them have acknowledged them.
+ * Groups of items: made of pieces, hashed as a whole, kept until all receivers
+ * of them have acknowledged them.
  *
  * A group is open (being made), then in the list from oldest to newest; acks
  * come in the order of groups, so the oldest goes first. Its data are kept all
@@ -172,7 +172,7 @@ int wire_sender_close_group(struct poise_dedup_peer *peer)
     peer->stats.groups++;
     if (code == 0 && peer->blocks.behind >= WIRE_BLOCK_BEHIND) {
         /* A few bytes may name very much, and a sender that waits for its
-         * arrival would wait for ever for what nobody has sent. */
+         * arrival would wait for ever for what was not sent. */
         code = wire_blocks_close(&peer->blocks);
     }
     return code;

@@ -1,11 +1,11 @@
 /*
  * What the receiver answers: groups that it acknowledges go, what it lacks is
  * supplied, and what was wrongly believed of its cache is believed no more for
- * a while, which doubles each time.
+ * some time, which doubles each time.
  *
  * A receiver asks once for what is missing and once for all of a group whose
- * hash is wrong; more (SUPPLIES) is an error, so that nobody can make a sender
- * repeat itself for ever.
+ * hash is wrong; more (SUPPLIES) is an error, so that no receiver can make a
+ * sender repeat itself for ever.
  */
 #include "sender.h"
 

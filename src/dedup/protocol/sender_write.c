@@ -1,10 +1,10 @@
 /*
  * Messages that wait for more of their kind: a run that may go on, missing
- * segments that are sent (or foretold) together, fingerprints.
+ * segments that are sent (or predicted) together, fingerprints.
  *
  * What is held are the group's data from held_offset on, its lengths from
  * held_first on, and held_count segments. Nothing else may be written to the
- * block before it: whoever writes calls wire_write_held first.
+ * block before it: every function that writes calls wire_write_held first.
  */
 #include "sender.h"
 

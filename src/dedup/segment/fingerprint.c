@@ -1,9 +1,8 @@
 /*
  * Fingerprints of two levels. The optimistic one is a keyed pseudo-random
  * function (SipHash), so that collisions cannot be aimed at; XXH3 with a seed
- * is no such function. The conservative one is SHA-256 cut to 160 bits: as
- * fast as SHA-1 on machines of today, and nobody knows two inputs that
- * collide.
+ * is no such function. The conservative one is SHA-256 cut to 160 bits: as fast
+ * as SHA-1 on machines of today, and no two inputs that collide are known.
  */
 #define XXH_INLINE_ALL
 #include <xxhash.h>

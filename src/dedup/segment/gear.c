@@ -127,7 +127,8 @@ const struct poise_dedup_method dedup_gear = {
     .next = gear_next,
 };
 
-/* Who samples the data takes the method that was chosen instead of this. */
+/* A caller that samples the data uses the method that was chosen instead of
+ * this one. */
 const struct poise_dedup_method dedup_auto = {
     .version = POISE_DEDUP_METHOD_VERSION,
     .name = "auto",

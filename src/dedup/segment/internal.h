@@ -1,7 +1,7 @@
 /*
  * Shared inside room dedup/segment.
  *
- * Who calls whom: segmenter.c (the stream) -> one of the methods (static.c,
+ * What calls what: segmenter.c (the stream) -> one of the methods (static.c,
  * gear.c, manber.c, spring.c, multi.c, floats.c, over rabin.c and table.c).
  */
 #ifndef POISE_DEDUP_SEGMENT_INTERNAL_H
@@ -38,7 +38,7 @@ struct dedup_gear {
     uint16_t mask;
     uint64_t second; /* further bits, of a hash over 32 bytes */
 };
-/** `average` beyond what 16 bits can tell takes a second hash. */
+/** An `average` that 16 bits cannot select needs a second hash. */
 void dedup_gear_init(struct dedup_gear *gear,
                      const struct poise_dedup_cut_options *options);
 /** As `next` of a method. */

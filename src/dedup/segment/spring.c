@@ -137,7 +137,7 @@ static void remember(struct spring *own, const unsigned char *data,
     uint64_t value = dedup_rabin_start(&own->rabin, data + end);
 
     if (own->block == 0) {
-        /* In the stream, but for runs, which nobody told us of. */
+        /* In the stream, but for runs, which this method does not see. */
         keep(own, data, taken);
     }
     for (; end <= last; end++) {

@@ -6,7 +6,7 @@
  * directories, links and the like at once, and files whole as their data come.
  * Both work ahead of each other. What was ever sent lies in the caches of both
  * ends: data that are known, under whatever name, cost next to nothing, and a
- * transfer that broke goes on where it was when it is started again.
+ * transfer that broke off goes on where it was when you start it again.
  *
  * Layout of the messages: docs/send.md. All functions are local; one transfer
  * belongs to one thread.
@@ -63,8 +63,9 @@ struct poise_remote_options {
     int level;             /**< of Zstandard; 0: 3 */
     const char *segmenter; /**< how the sender cuts files, as
                                 poise_dedup_cut_parse has it; NULL: gear */
-    uint64_t silence_ns; /**< give up when nothing comes from the other end for
-                              so long while it is waited for; 0: never */
+    uint64_t silence_ns;   /**< timeout: fail when nothing comes from the other
+                                end for so long while this one waits for it; 0:
+                                never */
 
     const char *cache;        /**< folder; NULL: $XDG_CACHE_HOME/poise/wire,
                                    "": none, in memory only */
@@ -83,7 +84,7 @@ struct poise_remote_options {
 };
 
 /** Send: 0, also if entries failed: see stats->problems, which is filled in
- * whatever is returned. SIGPIPE has to be ignored. */
+ * whatever is returned. Ignore SIGPIPE before you call it. */
 POISE_API int poise_remote_send(const struct poise_remote_options *options,
                                 struct poise_remote_stats *stats);
 /** What became of one receiver of a multicast. */

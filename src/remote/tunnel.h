@@ -2,8 +2,8 @@
  * poise/tunnel.h - connections of other programs, carried over a thin link.
  *
  * One end accepts connections and carries them over one link to the other,
- * which makes them to where they were meant. All of them share the caches of
- * both ends.
+ * which connects each to its destination. All of them share the caches of both
+ * ends.
  *
  * Layout of the messages: docs/tunnel.md. All functions are local; one tunnel
  * belongs to one thread.
@@ -26,7 +26,7 @@ struct poise_remote_tunnel_stats {
     uint32_t links, connections; /**< now */
     uint64_t links_made, links_lost;
     uint64_t carried;        /**< connections that were opened through it */
-    uint64_t refused;        /**< of them: that could not be made there */
+    uint64_t refused;        /**< of them: that the other end could not make */
     uint64_t resets;         /**< of them: that ended by an error */
     uint64_t link_out_bytes; /**< on sockets, ciphers included */
     uint64_t link_in_bytes;
@@ -34,8 +34,8 @@ struct poise_remote_tunnel_stats {
     uint64_t cache_bytes, cache_containers, cache_finds, cache_hits;
 };
 
-/** Addresses are "[HOST:]PORT", with brackets around the colons of one. Where
- * no host is given that is 127.0.0.1; port 0 is one that is free. */
+/** Addresses are "[HOST:]PORT", with brackets around a HOST that contains
+ * colons. Without HOST it is 127.0.0.1; port 0 stands for a free one. */
 struct poise_remote_tunnel_options {
     /** The end that accepts connections: "[ADDRESS:]PORT:HOST:PORT" each,
      * where to listen, and where the other end is to connect to. */
@@ -69,8 +69,8 @@ struct poise_remote_tunnel_options {
     int level;
 
     const char *metrics; /**< where to serve the page, on this machine only */
-    /** Make what is to be seen at `path`: the type of its contents, or NULL if
-     * there is no such thing. May be NULL. */
+    /** Make the page at `path`, and return the type of its contents, or NULL if
+     * there is no such page. May be NULL. */
     const char *(*page)(const struct poise_remote_tunnel_stats *stats,
                         const char *path, struct poise_buf *out, void *arg);
     /** What happens, a line each. May be NULL. */
@@ -81,9 +81,9 @@ struct poise_remote_tunnel_options {
     const volatile sig_atomic_t *stop; /**< end when it is not 0 */
 };
 
-/** Be one end of a tunnel, or both ends of two, until `stop`: then 0. Without
- * a secret or certificates -EPERM where anything but this machine could
- * connect, or would be connected to. SIGPIPE has to be ignored. `stats` is
+/** Be one end of a tunnel, or both ends of two, until `stop`: then 0. Without a
+ * secret or certificates -EPERM where anything but this machine could connect,
+ * or would be connected to. Ignore SIGPIPE before you call it. `stats` is
  * filled in whatever is returned. */
 POISE_API int
 poise_remote_tunnel(const struct poise_remote_tunnel_options *options,

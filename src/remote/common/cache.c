@@ -73,7 +73,7 @@ int remote_store_open(const struct remote_cache *cache,
     }
     code = err;
     if (err < 0 || path.len == 0) {
-        /* A cache saves time; what it keeps is nobody's only copy. */
+        /* A cache saves time; what it keeps is never the only copy. */
         options.limit_bytes = 0;
         err = poise_dedup_store_open(NULL, &options, out);
     }

@@ -327,7 +327,7 @@ int remote_channel_prepare(struct remote_channel *channel, struct pollfd fds[2])
     }
     if (!channel->broken) {
         /* Without events, an error: an end that has nothing to send for long
-         * would not learn that nobody listens. */
+         * would not learn that the other end is gone. */
         fds[1].fd = channel->out;
         fds[1].events =
             poise_dedup_peer_output(channel->peer, &data) > 0 ? POLLOUT : 0;

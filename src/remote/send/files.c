@@ -1,4 +1,4 @@
-/* The giving end's files: one after the other, as the other end wants them. */
+/* The sender's files: one after the other, as the receiver wants them. */
 #include "sender.h"
 
 #include <errno.h>

@@ -1,12 +1,12 @@
 /*
  * Shared inside room remote/send.
  *
- * Who calls whom: send.c (the end that users start, and the one that it
+ * What calls what: send.c (the end that users start, and the one that it
  * starts; start.c: how they find each other; multicast.c: one sender, several
  * receivers) -> sender.c (what is sent next; list.c, files.c) or receiver.c
  * (entries: receiver_entry.c, their data: receiver_file.c, deletions and hard
  * links: receiver_end.c) -> channel.c (messages over a pair of descriptors).
- * entry.c: an entry as bytes; transfer.c: what users are shown.
+ * entry.c: an entry as bytes; transfer.c: what users see.
  */
 #ifndef POISE_REMOTE_SEND_INTERNAL_H
 #define POISE_REMOTE_SEND_INTERNAL_H

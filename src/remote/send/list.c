@@ -1,4 +1,4 @@
-/* The giving end's list: directory after directory, in the order of names. */
+/* The sender's list: directory after directory, in the order of names. */
 #include "sender.h"
 
 #include <errno.h>

@@ -83,7 +83,7 @@ static void leave(struct multicast_member *member, int code)
     if (member->fd >= 0) {
         close(member->fd);
     }
-    /* Nobody waits here for what was started to end. */
+    /* Do not wait here until the process that was started has ended. */
     member->end = member->is_late ? -ETIMEDOUT : code;
     if (member->pid > 0 && member->is_late) {
         kill(member->pid, SIGTERM);
@@ -203,8 +203,8 @@ static void wait_for(struct multicast_member *member, uint64_t *since_ns,
     }
 }
 
-/* Whether everybody has said what it wants of the oldest part. `waits`: there
- * is nothing else to do. */
+/* Whether every receiver has said what it wants of the oldest part. `waits`:
+ * there is nothing else to do. */
 static bool have_all_answered(struct multicast *multicast, bool waits)
 {
     size_t answered = 0, all = 0;
@@ -326,7 +326,7 @@ static void handle(struct multicast *multicast, const struct pollfd *fds,
     }
 }
 
-/* Those whose answers were taken, and who are done. */
+/* Dismiss the receivers whose answers were taken and which are done. */
 static void dismiss(struct multicast *multicast, const struct sender *sender)
 {
     for (size_t i = 0; i < multicast->count; i++) {
@@ -475,7 +475,8 @@ static int check(const struct poise_remote_options *options, size_t count)
     return 0;
 }
 
-/* Those that are to be sent to: all at first, then who was put off. */
+/* Choose the targets to send to: all at first, then those that were
+ * postponed. */
 static size_t choose(struct multicast *multicast, const char *const *targets,
                      size_t count, struct poise_remote_outcome *outcomes,
                      bool is_first)

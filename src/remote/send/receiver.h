@@ -105,7 +105,7 @@ static inline bool receiver_is_fatal(int err)
 int receiver_entry(struct receiver *receiver, struct receiver_dir *dir,
                    const struct remote_entry *entry);
 
-/* ---- take_file.c -------------------------------------------------------- */
+/* ---- receiver_file.c ----------------------------------------------------- */
 
 int receiver_file_begin(struct receiver *receiver);
 int receiver_file_data(struct receiver *receiver, const void *data, size_t len);
@@ -113,7 +113,7 @@ int receiver_file_hole(struct receiver *receiver, uint64_t len);
 int receiver_file_end(struct receiver *receiver, struct poise_reader *body);
 void receiver_file_free(struct receiver *receiver);
 
-/* ---- take_end.c --------------------------------------------------------- */
+/* ---- receiver_end.c ------------------------------------------------------ */
 
 /** Delete what was not listed of a directory whose list is complete. */
 int receiver_delete(struct receiver *receiver, struct receiver_dir *dir);

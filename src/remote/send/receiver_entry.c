@@ -1,5 +1,5 @@
-/* The taking end, entry by entry: what is there already, what can be made at
- * once, what is wanted. */
+/* The receiver, entry by entry: what is there already, what it can make at
+ * once, what it wants. */
 #include "receiver.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* The taking end's files: data come, and are put where they belong. */
+/* The receiver's files: data arrive, and are put where they belong. */
 #include "receiver.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* The end of a transfer that a user starts, and the one that it starts. */
+/* Both ends of a transfer: the one that the user starts, and the one that this
+ * starts. */
 #include "internal.h"
 
 #include <errno.h>

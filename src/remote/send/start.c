@@ -1,4 +1,5 @@
-/* How the two ends find each other: a shell, a greeting. */
+/* How the two ends find each other: one starts the other, by a remote shell
+ * where it is on another host, and sends it a greeting. */
 #include "internal.h"
 
 #include <errno.h>
@@ -352,7 +353,7 @@ int remote_finish(pid_t pid, int code)
     int status;
 
     if (code == -ETIMEDOUT || code == -EINTR) {
-        /* Who says nothing may not end of itself either. */
+        /* A process that says nothing may not end of itself either. */
         kill(pid, SIGTERM);
     }
     while (waitpid(pid, &status, 0) < 0) {

@@ -15,7 +15,7 @@ enum {
     BACKLOG = 128,
     KEEP_IDLE_S = 15, /* silence, after which the other end is asked */
     KEEP_PROBES = 4,
-    GIVE_UP_MS = 60000, /* bytes that nobody acknowledges */
+    GIVE_UP_MS = 60000, /* bytes that are not acknowledged */
     /* What the kernel has not sent yet, for which all that follows waits: 20 ms
      * at the rate at which bytes arrive, within limits. */
     UNSENT_SHARE = 50,
@@ -288,7 +288,7 @@ int tunnel_accept(int fd)
         return bytes_read;
     }
     code = code ? code : errno;
-    /* One that went before it was looked at is nobody's error. */
+    /* A connection that was closed before it was accepted is no error. */
     if (code == EAGAIN || code == EINTR || code == ECONNABORTED) {
         return -EAGAIN;
     }

@@ -39,7 +39,7 @@ enum tunnel_message {
 
 /* ---- address.c ---------------------------------------------------------- */
 
-/** A host and a port as someone wrote them. */
+/** A host and a port as the user wrote them. */
 struct tunnel_name {
     char host[256]; /* empty: none was given */
     char port[32];
@@ -59,7 +59,7 @@ struct tunnel_target {
     socklen_t len[TUNNEL_ADDRESSES];
     unsigned count;
 };
-/** Ask the resolver, which may take its time. An empty host is 127.0.0.1. */
+/** Ask the resolver, which may take long. An empty host is 127.0.0.1. */
 int tunnel_resolve(const struct tunnel_name *name, bool listens,
                    struct tunnel_target *out);
 void tunnel_target_free(struct tunnel_target *target);
@@ -70,11 +70,11 @@ bool tunnel_is_loopback(const struct tunnel_target *target);
 int tunnel_listen(const struct tunnel_target *target, struct poise_buf *where);
 /** A socket that is being connected to the address with this number. */
 int tunnel_connect(const struct tunnel_target *target, unsigned number);
-/** What became of it: 0 or a negative errno without an error set. */
+/** Whether it succeeded: 0 or a negative errno without an error set. */
 int tunnel_connected(int fd);
 /** Accept without blocking: -EAGAIN without an error set. */
 int tunnel_accept(int fd);
-/** Who is at the other end, in words. */
+/** Append the address of the other end, as text. */
 void tunnel_peer_put(int fd, struct poise_buf *out);
 /** A user's connection: small writes go at once, and if this process dies the
  * other side sees an error and no end of data. */
@@ -103,8 +103,8 @@ int tunnel_keys_create(const struct poise_remote_tunnel_options *options,
 void tunnel_keys_destroy(struct tunnel_keys *keys);
 
 struct tunnel_tls;
-/** `host`: whose name the other end's certificate has to bear, if
- * certificates are used and the options name no other. */
+/** `host`: the name that the other end's certificate must have, if certificates
+ * are used and the options name no other. */
 int tunnel_tls_create(const struct tunnel_keys *keys, int fd, const char *host,
                       struct tunnel_tls **out);
 void tunnel_tls_destroy(struct tunnel_tls *tls);
@@ -123,7 +123,7 @@ bool tunnel_tls_wants_write(const struct tunnel_tls *tls);
 
 struct tunnel;
 
-/** How this end cuts what connections to some target say. */
+/** How this end cuts what connections to a target carry. */
 struct tunnel_route {
     char *target; /* owned: as tunnel_name_put says it; NULL: any */
     const struct poise_dedup_method *method;
@@ -137,7 +137,7 @@ void tunnel_routes_free(struct tunnel *tunnel);
 /** For a target: that with its name, or the last one for any, or gear. */
 struct tunnel_route *tunnel_route_of(struct tunnel *tunnel, const char *target,
                                      size_t len);
-/** Someone said this. When there was enough, choose. */
+/** Add data that a connection carried. When there is enough, choose. */
 int tunnel_route_sample(struct tunnel_route *route, const void *data,
                         size_t len);
 
@@ -261,7 +261,7 @@ int tunnel_link_turn(struct tunnel_link *link);
 bool tunnel_link_has_room(const struct tunnel_link *link);
 /** Whether one more connection can be opened. */
 bool tunnel_link_has_stream(const struct tunnel_link *link);
-/** What went over its socket, both routes. */
+/** What went over its socket, in both directions. */
 void tunnel_link_bytes(const struct tunnel_link *link, uint64_t *out,
                        uint64_t *in);
 /** Carry an accepted connection to `target`; takes `fd` if it succeeds. */
@@ -269,7 +269,7 @@ int tunnel_link_open(struct tunnel_link *link, int fd, const char *target);
 /** Append a message; `text` may be NULL. */
 int tunnel_link_send(struct tunnel_link *link, enum tunnel_message kind,
                      uint64_t first, uint64_t second, const char *text);
-/** Hand to the wire what was said so far. */
+/** Hand the messages so far to the wire. */
 int tunnel_link_hand_over(struct tunnel_link *link);
 /** Send a piece of the connection `link->feeding`; a segmenter's `emit`. */
 int tunnel_link_emit(const struct poise_dedup_piece *piece, void *arg);
@@ -334,7 +334,7 @@ void tunnel_destroy(struct tunnel *tunnel);
  * errors. */
 int tunnel_turn(struct tunnel *tunnel, uint64_t most_ns);
 struct poise_remote_tunnel_stats tunnel_stats(const struct tunnel *tunnel);
-/** Tell the user the last error. */
+/** Report the last error to the user. */
 void tunnel_problem(const struct tunnel *tunnel);
 void tunnel_log(const struct tunnel *tunnel, const char *fmt, ...)
     POISE_PRINTF(2, 3);

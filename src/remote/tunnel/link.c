@@ -532,7 +532,7 @@ static int read_link(struct tunnel_link *link)
 
 /* ---- connections -------------------------------------------------------- */
 
-/* Whoever sent least of late goes first. */
+/* The connection that sent least of late goes first. */
 static struct tunnel_conn *pick(struct tunnel_link *link)
 {
     struct tunnel_conn *best = NULL;

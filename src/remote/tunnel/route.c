@@ -1,4 +1,5 @@
-/* How connections are cut into segments: as was said for where they go. */
+/* How connections are cut into segments: as the user chose for the address that
+ * they go to. */
 #include "internal.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /*
  * TLS 1.3 between the two ends, with a secret that both have or with
- * certificates that both show. Whoever has neither gets no answer.
+ * certificates that both show. An end that has neither gets no answer.
  */
 #include "internal.h"
 
@@ -272,7 +272,7 @@ int tunnel_keys_create(const struct poise_remote_tunnel_options *options,
         goto fail;
     }
     SSL_CTX_set_app_data(made->context, made);
-    /* Whoever comes again proves itself again. */
+    /* An end that connects again proves itself again. */
     SSL_CTX_set_session_cache_mode(made->context, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_num_tickets(made->context, 0);
     SSL_CTX_set_mode(made->context, SSL_MODE_ENABLE_PARTIAL_WRITE |

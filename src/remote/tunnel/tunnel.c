@@ -524,7 +524,7 @@ static unsigned count_links(const struct tunnel *tunnel)
     return count;
 }
 
-/* Somebody connected: takes `fd` if it succeeds. */
+/* A program connected. Takes `fd` if it succeeds. */
 static int let_in(struct tunnel *tunnel, const struct tunnel_listener *listener,
                   int fd)
 {

@@ -13,8 +13,8 @@
 extern "C" {
 #endif
 
-/** What a run ends with when it failed by itself, not by its program: as of
- * every command that runs another (125: failed, 126: the program cannot be
+/** The exit status of a run that failed by itself, not by its program, as of
+ * other commands that run programs (125: failed, 126: the program cannot be
  * run, 127: there is no such program). */
 #define POISE_VRANK_FAILED 125
 #define POISE_VRANK_CANNOT_RUN 126
@@ -48,10 +48,10 @@ POISE_API extern const char *const poise_vrank_placement_names[];
 
 /**
  * The command line by which `compiler` ("gcc") compiles or links a program for
- * virtual ranks, from the words after the wrapper's name (NULL-terminated).
- * Understands what mpicc does; *only_show: the user wants to see it (-show,
- * -showme, -showme:compile, -showme:link, -compile_info, -link_info). Free
- * with poise_vrank_line_free. -EINVAL for what cannot be linked so (-static),
+ * virtual ranks, from the words after the wrapper's name (NULL-terminated). It
+ * understands what mpicc does; *only_show: the user wants to see it (-show,
+ * -showme, -showme:compile, -showme:link, -compile_info, -link_info). Free with
+ * poise_vrank_line_free. -EINVAL for what cannot be linked so (-static),
  * -ENOENT where files of Poise are missing.
  */
 POISE_API int poise_vrank_compiler_line(const char *compiler, char *const *args,
@@ -60,7 +60,7 @@ POISE_API void poise_vrank_line_free(char **line);
 
 /* ---- profiles ----------------------------------------------------------- */
 
-/** What becomes of the time of a rank. */
+/** What a rank does with its time. */
 enum poise_vrank_time {
     POISE_VRANK_COMPUTING, /**< outside MPI */
     POISE_VRANK_CALLING,   /**< in a function of MPI, on the processor */
@@ -205,8 +205,8 @@ enum poise_vrank_smt {
 };
 POISE_API extern const char *const poise_vrank_smt_names[];
 
-/** How pages of contexts are found that were not written since they came into
- * memory, and need not be written to disk. */
+/** How a run finds the pages of contexts that were not written since they came
+ * into memory, and so need not be written to disk. */
 enum poise_vrank_tracking {
     POISE_VRANK_TRACK_AUTO,     /**< what the kernel can do */
     POISE_VRANK_TRACK_ASYNC_WP, /**< userfaultfd's asynchronous write
@@ -254,11 +254,11 @@ struct poise_vrank_options {
      * differ the receive ends with MPI_ERR_TYPE, and a line says how. Costs
      * time with each message; collectives are not compared. */
     bool checks;
-    /** Says a line (its end is not there) to the user. Any thread, also in a
-     * signal handler. NULL: lines are lost. */
+    /** Shows the user a line (without a newline). It is called in any thread,
+     * also in a signal handler. NULL: lines are lost. */
     void (*say)(const char *line, void *arg);
-    /** Ends the process with a status, where the run ends before its ranks.
-     * NULL: poise_vrank_run returns as soon as all ranks call MPI. */
+    /** Called to end the process with a status, where the run ends before its
+     * ranks. NULL: poise_vrank_run returns as soon as all ranks call MPI. */
     void (*die)(int status, void *arg);
     void *arg;
 };
@@ -272,10 +272,11 @@ POISE_API void poise_vrank_discard(void *data, size_t bytes);
 
 /**
  * Run the program argv[0] (linked by `poise cc`; searched for as the shell
- * does) with the arguments argv, as this process's part of a job: a launcher's
- * if one started us, else alone. *status is its exit status: the first of a
- * rank that was not 0. -ENOENT: no such program; -EACCES, -ENOEXEC, -ENOTSUP:
- * it cannot be run so; -ENOMEM: its copies would not fit. Once in a process.
+ * does) with the arguments argv, as this process's part of a job: of a
+ * launcher's job if one started it, else of a job of its own. *status is its
+ * exit status: the first of a rank that was not 0. -ENOENT: no such program;
+ * -EACCES, -ENOEXEC, -ENOTSUP: it cannot be run so; -ENOMEM: its copies would
+ * not fit. Once in a process.
  *
  * Collective under a launcher.
  */

@@ -133,7 +133,8 @@ int MPI_Ibcast(void *buffer, int count, MPI_Datatype datatype, int root,
 /* ---- gather and scatter ------------------------------------------------- */
 
 /* What each rank has of a gather or a scatter is `part`, what the root has of
- * everybody `all`. Which of them counts depends on who the caller is. */
+ * all of them `all`. Which of the two counts depends on the caller's part in
+ * the call. */
 static int part_and_all(struct vcoll_call *call, struct vcoll_side *part,
                         struct vcoll_side *all)
 {

@@ -1,7 +1,7 @@
 /*
- * Collectives of intercommunicators: from one group to the other, rank to
- * rank. MPI_ROOT, MPI_PROC_NULL and ranks of the other group say who gives
- * and who takes. Source: MPI 3.1, 5.2.2 and 5.2.3.
+ * Collectives of intercommunicators: from one group to the other, rank to rank.
+ * MPI_ROOT, MPI_PROC_NULL and ranks of the other group say which ranks send and
+ * which receive. Source: MPI 3.1, 5.2.2 and 5.2.3.
  */
 #include "internal.h"
 
@@ -47,7 +47,8 @@ static int plan_reduce(struct vcoll_call *call, struct vcoll_schedule *schedule)
     return MPI_SUCCESS;
 }
 
-/* MPI_Allreduce and MPI_Reduce_scatter: everybody takes from everybody. */
+/* MPI_Allreduce and MPI_Reduce_scatter: each rank receives from all of the
+ * other group. */
 static int plan_combine(struct vcoll_call *call,
                         struct vcoll_schedule *schedule)
 {

@@ -152,14 +152,15 @@ static inline char *vcoll_operand(const struct vcoll_call *call)
 /* ---- local collectives (local.c) ---------------------------------------- */
 
 /* Contributions up to this size are laid into the local collective itself, so
- * that nobody waits until the others have seen them. */
+ * that no member waits until the others have seen them. */
 #define COLL_SMALL 64
 
 /* What happens in a local collective; each may be NULL. */
 struct vcoll_local_ops {
     /* On arrival: lay a small contribution into the local collective. Returns
      * whether the buffers of the call are lent: others read from them, or write
-     * to them, once all have arrived. Then nobody departs until all have left.
+     * to them, once all have arrived. Then no member departs until all have
+     * left.
      */
     bool (*contribute)(struct vcoll_local *local, struct vcoll_call *call);
     /* The last to arrive does it, once. An error class. */
@@ -190,7 +191,8 @@ struct vcoll_local {
     int stage;
     struct vcoll_memory *memory;              /* owned */
     struct vcoll_contribution *contributions; /* [members] */
-    /* Where members move data as they arrive: who is there, in order. */
+    /* Where members move data as they arrive: those that are there, in
+     * order. */
     struct vrank_spin order_lock;
     int *order, ordered;            /* [members] */
     struct vcoll_arrivals *workers; /* [workers] */

@@ -10,17 +10,17 @@
  *     takes part `each`, out of the copies and the result, or out of buffers
  *                that others lend;
  *     leaves     if any are lent, and waits until all have left: until then
- *                nobody may change a buffer, or return from the call;
+ *                no member may change a buffer, or return from the call;
  *     departs    and touches nothing of it any more.
  *
- * Who counts. Ranks of one worker never run at the same time, so that each
- * worker counts its own without atomic operations. The last of a worker's
- * members adds one for its worker to `arrived` (`left`, `departed`), with
- * acquire and release: the one that brings it to the number of workers that
- * have members therefore sees what all members wrote before. That one alone
- * runs `once` and sets `ready`, with release; who reads `ready` sees the
- * result. Contributions that lie elsewhere are read in `once`, when all members
- * wait, or in `each` if they are lent, as departing waits for all to leave.
+ * Counting. Ranks of one worker never run at the same time, so that each worker
+ * counts its own without atomic operations. The last of a worker's members adds
+ * one for its worker to `arrived` (`left`, `departed`), with acquire and
+ * release: the one that brings it to the number of workers that have members
+ * therefore sees what all members wrote before. That one alone runs `once` and
+ * sets `ready`, with release; a member that reads `ready` sees the result.
+ * Contributions that lie elsewhere are read in `once`, when all members wait,
+ * or in `each` if they are lent, as departing waits for all to leave.
  *
  * No wake-up is lost. A member looks at `ready` (then `left`) before each time
  * it parks, and vrank_unpark of a rank that does not park yet lets its next
@@ -85,7 +85,7 @@ static void *alloc_lines(size_t count, size_t size_bytes)
     return memset(lines, 0, count * size_bytes);
 }
 
-/* Who is here, and on which worker. */
+/* Which members are here, and on which worker. */
 static int table_fill(struct vcoll_table *table, struct poise_mpi_comm *comm)
 {
     for (int rank = 0; rank < comm->size; rank++) {
@@ -340,7 +340,7 @@ static void wake_worker(const struct vcoll_table *table, int worker, int except)
 }
 
 /* The last of all wakes: one rank of each other worker, which wakes the rest
- * there; or everybody, where that one may not be waiting. */
+ * there; or all ranks, where that one may not be waiting. */
 static void wake_others(const struct vcoll_table *table,
                         const struct vcoll_local *local,
                         const struct vcoll_call *call)
@@ -414,7 +414,7 @@ static int arrive(struct vcoll_call *call, const struct vcoll_local_ops *ops)
     return MPI_SUCCESS;
 }
 
-/* Nobody's buffers are needed by this one any more. */
+/* This member needs no buffers of others any more. */
 static void leave(struct vcoll_call *call)
 {
     struct vcoll_table *table = call->table;

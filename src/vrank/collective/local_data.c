@@ -208,9 +208,9 @@ static int alltoall_each(struct vcoll_local *local, struct vcoll_call *call)
 /* ---- where contexts are swapped ---------------------------------------------
  *
  * Of two members the second to arrive moves the data of both: its own buffers
- * are in memory, and those of the other, who waits in the call, are where they
- * are. When all have arrived all is done, and nobody has to be brought back
- * before, nor to wait until others have read.
+ * are in memory, and those of the other, which waits in the call, are where
+ * they are, in memory or on disk. When all have arrived all is done: no member
+ * has to be brought back before, nor to wait until others have read.
  */
 
 /* As vcoll_piece_copy; it may be over only when all is settled. */

@@ -4,12 +4,12 @@
  *
  * The result is the same at each run: operands are combined in the order of
  * ranks, by a tree whose shape depends on the number of members alone, not on
- * who arrives when, nor on the number of workers. Where processes hold blocks
- * of a power of two ranks the upper levels of the tree are the exchanges of
- * remote.c, so that the number of processes does not matter either; but for
- * MPI_Reduce of a commutative operation to a root that is not in the first of
- * them, if their number is no power of two: that process is the top of the tree
- * then.
+ * the order in which they arrive, nor on the number of workers. Where processes
+ * hold blocks of a power of two ranks the upper levels of the tree are the
+ * exchanges of remote.c, so that the number of processes does not matter
+ * either; but for MPI_Reduce of a commutative operation to a root that is not
+ * in the first of them, if their number is no power of two: that process is the
+ * top of the tree then.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -237,7 +237,7 @@ static int combine_once(struct vcoll_local *local, struct vcoll_call *call)
     return combine_blocks(local, call, count, block);
 }
 
-/* ---- who gets the result ------------------------------------------------ */
+/* ---- where the result goes ---------------------------------------------- */
 
 static int take_result(const struct vcoll_local *local,
                        const struct vcoll_call *call, size_t first,

@@ -4,9 +4,9 @@
  * its leader, exchanges it with the others; what differs from rank to rank goes
  * from rank to rank.
  *
- * Reductions give the same result at each run with the same placement: who
- * combines with whom depends only on the number of processes and, where the
- * operation commutes, on which of them the root is in.
+ * Reductions give the same result at each run with the same placement: which
+ * processes combine their parts depends only on the number of processes and,
+ * where the operation commutes, on which of them the root is in.
  */
 #include "internal.h"
 

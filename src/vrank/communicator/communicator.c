@@ -1,7 +1,7 @@
 /*
  * How ranks agree on communicators.
  *
- * Messages of different communicators are distinguished by a context. Nobody
+ * Messages of different communicators are distinguished by a context. No rank
  * asks which are free: a context is the number of a rank and how many it has
  * given out, PLANES apart, and so no two ranks ever give out the same. Rank 0
  * of the old communicator gives one out and broadcasts it. Its messages go in a
@@ -14,7 +14,7 @@
  *
  * Communicators that MPI_Comm_split makes at the same time share a context.
  * They have no rank in common, and a message is only ever sent to a rank of its
- * own: it meets no receive of another. What ranks of one process share of a
+ * own: it matches no receive of another. What ranks of one process share of a
  * communicator is found by the context and the lowest rank (vcomm_shared_join).
  */
 #include "communicator.h"
@@ -305,7 +305,7 @@ static int idup_step(struct poise_mpi_request *request)
     return -code;
 }
 
-/* Begin: the root gives the context to everybody, the others wait for it. */
+/* Begin: the root sends the context to all, the others wait for it. */
 static int idup_begin(struct idup *idup)
 {
     struct poise_mpi_comm *comm = idup->comm;

@@ -1,5 +1,6 @@
 /*
- * How communicators are made.
+ * How communicators are made: the ranks that will be in one agree on its
+ * context (see communicator.c).
  */
 #ifndef POISE_VRANK_COMMUNICATOR_H
 #define POISE_VRANK_COMMUNICATOR_H
@@ -13,7 +14,7 @@
  */
 int vcomm_make(struct poise_mpi_comm *over, MPI_Group group, const char *why,
                MPI_Comm *out);
-/* Everybody gets the root's bytes. Collective over `comm`. */
+/* All ranks get the root's bytes. Collective over `comm`. */
 int vcomm_broadcast(struct poise_mpi_comm *comm, int root, int tag, void *data,
                     size_t bytes, const char *why);
 /* A duplicate of an intercommunicator (intercomm.c). */

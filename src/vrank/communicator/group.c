@@ -1,5 +1,6 @@
 /*
- * MPI's functions on groups.
+ * MPI's functions on groups. Each lists the members of its result in order and
+ * makes one group of the list.
  */
 #include "vrank/mpi/comm.h"
 

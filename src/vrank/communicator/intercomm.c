@@ -298,6 +298,6 @@ int MPI_Comm_remote_group(MPI_Comm handle, MPI_Group *group)
 int MPI_Comm_get_parent(MPI_Comm *parent)
 {
     mpi_enter("MPI_Comm_get_parent");
-    *parent = MPI_COMM_NULL; /* nobody is spawned */
+    *parent = MPI_COMM_NULL; /* no rank is spawned */
     return MPI_SUCCESS;
 }

@@ -1,5 +1,6 @@
 /*
- * How the ranks of a communicator are laid out.
+ * How the ranks of a communicator are laid out: as a grid or a graph, which
+ * gives each rank its neighbours.
  */
 #ifndef POISE_VRANK_TOPOLOGY_H
 #define POISE_VRANK_TOPOLOGY_H
@@ -18,8 +19,9 @@ struct vrank_topology {
     int nodes, edge_count;
     int *index, *edges;
 
-    /* Whom the calling rank receives from and sends to, in order. In a grid
-     * and in a graph that all know, the same. MPI_PROC_NULL: nobody. */
+    /* The ranks that the calling one receives from and sends to, in order. In a
+     * grid, and in a graph that all know, both are the same. MPI_PROC_NULL:
+     * none. */
     int in, out;
     int *sources, *destinations;
     int *source_weights, *destination_weights; /* NULL: none */

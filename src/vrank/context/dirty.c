@@ -9,14 +9,14 @@
  * kernel on its behalf. The others are on disk already.
  *
  * The order is what makes this safe: a context that has come in is protected
- * while it is still busy, before its rank or anybody else can write to it
+ * while it is still busy, before its rank or anything else can write to it
  * (dirty_watch), and looked at when it is busy again, after their last write
  * (dirty_plan). A page that is not seen to be protected counts as written, so
  * whatever undoes the protection (moved pages, a mapping of the program's, a
  * kernel that fails) costs a transfer and never data.
  *
  * The first write to a page costs, and splits a huge one. A context of which
- * more than half was written is not tracked for a while (`backoff`).
+ * more than half was written is not tracked for some time (`backoff`).
  *
  * Soft-dirty bits are not used: some kernels lose them. Nor is a handler of
  * SIGSEGV: system calls into protected pages would fail.

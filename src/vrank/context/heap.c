@@ -200,7 +200,7 @@ static void heap_set_top(struct heap *heap, size_t top)
     heap->fresh = top > heap->fresh ? top : heap->fresh;
 }
 
-/* Tell how much memory it is now. False: there is not so much. */
+/* Report how much memory the heap holds now. False: there is not so much. */
 static bool heap_sync(struct heap *heap)
 {
     if (heap->held > heap->charged) {

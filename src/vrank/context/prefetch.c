@@ -89,8 +89,8 @@ int prefetch_begin(struct contexts *all)
     if (all->prefetchers == NULL) {
         return -ENOMEM;
     }
-    /* A program's signals are for its ranks. One that does not start is
-     * missed by nobody. */
+    /* A program's signals are for its ranks. If a thread does not start, the
+     * run goes on without it. */
     sigfillset(&every);
     pthread_sigmask(SIG_SETMASK, &every, &before);
     for (int i = 0; i < all->threads; i++) {

@@ -1,5 +1,6 @@
 /*
  * Files: opening and closing, sizes, views, pointers, error handlers.
+ * internal.h has the idea.
  */
 #include "internal.h"
 
@@ -202,7 +203,8 @@ static void open_first(struct poise_mpi_file *file, struct file_news *news)
     } else if (fstat(file->fd, &status) == 0) {
         news->bytes = status.st_size;
     }
-    /* Names of pointers do not meet those of earlier runs that crashed. */
+    /* The names of pointers differ from those that earlier runs left when they
+     * crashed. */
     news->token =
         (MPI_Offset)(poise_clock_ns() ^ ((uint64_t)(unsigned)getpid() << 40));
 }
@@ -305,7 +307,7 @@ int MPI_File_close(MPI_File *handle)
     }
     MPI_Comm comm = vcomm_handle(file->comm);
     bool is_first = file->comm->rank == 0;
-    /* Nobody uses the file, or its pointer, any more. */
+    /* No rank uses the file, or its pointer, any more. */
     code = MPI_Barrier(comm);
     if (is_first) {
         unlink(file->shared_path);
@@ -534,7 +536,7 @@ int MPI_File_set_view(MPI_File file, MPI_Offset disp, MPI_Datatype etype,
     file->filetype = filetype;
     file->disp = disp;
     file->position = file->shared_start = 0;
-    /* Everybody has looked at the shared pointer, if anybody does. */
+    /* All ranks have looked at the shared pointer, if any of them does. */
     if (code == MPI_SUCCESS) {
         code = MPI_Barrier(vcomm_handle(file->comm));
     }

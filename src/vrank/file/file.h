@@ -1,5 +1,5 @@
 /*
- * What the end of a job needs to know of files.
+ * What the end of a job needs to know of files: closing those that are open.
  */
 #ifndef POISE_VRANK_FILE_H
 #define POISE_VRANK_FILE_H

@@ -20,8 +20,8 @@ typedef void delete_narrow(const MPI_Fint *handle, const MPI_Fint *keyval,
                            const MPI_Fint *value, const MPI_Fint *extra,
                            MPI_Fint *ierror);
 
-/* What a key was made with. Nobody is told when the last attribute of a key
- * that was freed is gone, so they stay as long as the program does. */
+/* What a key was made with. This file is not notified when the last attribute
+ * of a freed key is gone, so these stay as long as the program runs. */
 struct kept {
     copy_wide *copy; /* these two, or those of MPI-1 */
     delete_wide *delete;

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Contexts that everybody knows: of MPI_COMM_WORLD, of each MPI_COMM_SELF, and
+/* Contexts that all ranks know: of MPI_COMM_WORLD, of each MPI_COMM_SELF, and
  * from where vcomm_context counts. */
 enum { CONTEXT_WORLD = 0, CONTEXT_SELF = PLANES, CONTEXT_FIRST = 16 };
 
@@ -117,7 +117,7 @@ int MPI_Is_thread_main(int *flag)
 int MPI_Abort(MPI_Comm comm, int code)
 {
     struct vrank_mpi *mpi = mpi_enter_any("MPI_Abort");
-    (void)comm; /* the whole job, as MPI allows and everybody does */
+    (void)comm; /* the whole job, as MPI allows and all MPIs do */
     vrank_abort(code, "virtual rank %d called MPI_Abort with code %d",
                 mpi->number, code);
     return MPI_SUCCESS;

@@ -1,11 +1,11 @@
 /*
  * A program and the libraries it brings; a rank's private images of them.
  *
- * Every library has private images, but for a few that are known to be safe:
- * one cannot tell from outside whether a library holds data that change. In
- * each image the library's name, and the name by which others want it, are
- * replaced by one of the same length that is this image's own, and so the
- * dynamic linker finds for each image of the program its own libraries.
+ * Every library has private images, but for a few that are known to be safe: it
+ * cannot be seen from outside whether a library holds data that change. In each
+ * image the library's name, and the name by which others want it, are replaced
+ * by one of the same length that is this image's own, and so the dynamic linker
+ * finds for each image of the program its own libraries.
  */
 #include "internal.h"
 #include "start.h"
@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #define PROGRAM_LINKER "/lib64/ld-linux-x86-64.so.2"
-/** Digits that tell private images apart in a name. */
+/** Digits that distinguish private images in a name. */
 #define PROGRAM_DIGITS 4
 
 /* Made for sharing, or shared for good reason: the C library keeps what is a

@@ -2,8 +2,8 @@
  * Matching of messages with receives, by MPI's rules: a receive takes the
  * earliest message that fits, a message the earliest receive that fits.
  *
- * Entries are parts of the structures that wait, owned by those who put them
- * in. Nothing here allocates but the growing of tables, which may fail
+ * Entries are parts of the structures that wait, owned by the rooms that put
+ * them in. Nothing here allocates but the growing of tables, which may fail
  * without harm; nothing locks: a mailbox is guarded by its owner.
  */
 #ifndef POISE_VRANK_MATCH_H
@@ -27,7 +27,7 @@ struct vrank_entry {
     uint64_t order; /* among receives */
 };
 
-/* A message that nobody has asked for yet. */
+/* A message that no receive has asked for yet. */
 struct vrank_arrival {
     struct vrank_entry entry;
     struct vrank_arrival *next, *prev; /* of all, oldest first */

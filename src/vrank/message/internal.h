@@ -75,7 +75,7 @@ struct remote {
     bool deadlock; /* it is one */
     uint64_t round, round_ns;
     int replies;
-    uint64_t last_sent; /* of the round before; UINT64_MAX: somebody ran */
+    uint64_t last_sent; /* of the round before; UINT64_MAX: a rank ran */
     struct remote_answer sum;
     /* The end. */
     bool final_sent;

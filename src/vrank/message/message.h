@@ -6,17 +6,17 @@
  *   send.c, probe.c, complete.c   MPI's functions for messages
  *   remote*.c     messages between processes
  *
- * Who completes a request, and when its memory may go. A receive that waits
+ * What completes a request, and when its memory may go. A receive that waits
  * stands in its rank's mailbox, a message that waits in its receiver's. Both
  * are taken out under that mailbox's lock, and the one that takes one out, and
- * nobody else, completes it: the sender that finds a receive, the receiver that
+ * no other, completes it: the sender that finds a receive, the receiver that
  * finds a message, or the owner that cancels it. (Of sends to other processes,
  * and of what is fetched from there, worker 0 does; see remote.c.) It reads and
- * writes the request, and the buffers behind it, until it calls
- * request_finish, which sets `done` (release) as the last thing: from then on
- * the request is its owner's again, which may give it back, or return from the
- * function on whose stack it lies. Nobody gives a request back before it has
- * read `done` (acquire).
+ * writes the request, and the buffers behind it, until it calls request_finish,
+ * which sets `done` (release) as the last thing: from then on the request is
+ * its owner's again, which may give it back, or return from the function on
+ * whose stack it lies. A request may be given back only after `done` was read
+ * (acquire).
  */
 #ifndef POISE_VRANK_MESSAGE_H
 #define POISE_VRANK_MESSAGE_H
@@ -63,8 +63,8 @@ struct poise_mpi_message {
     size_t bytes;
     struct type_signature sent;      /* in a job that is checked */
     struct poise_mpi_request *offer; /* the sender's, whose data it still has */
-    struct vrank_mpi *buffered_by;   /* MPI_Bsend's caller, who gets its space
-                                         back */
+    struct vrank_mpi *buffered_by;   /* MPI_Bsend's caller, which gets its space
+                                        back */
     struct remote_offer *remote;     /* data that another process still has */
     size_t kept;                     /* bytes of context_buffer_reserve */
     size_t room;                     /* for data behind */
@@ -85,7 +85,7 @@ struct poise_mpi_request {
     uint8_t kind, mode;       /* enum request_kind, enum send_mode */
     bool persistent;
     bool active;  /* false: persistent and not started, or completed */
-    bool orphan;  /* MPI_Request_free: nobody asks for it */
+    bool orphan;  /* MPI_Request_free: no call asks for it */
     bool counted; /* holds its communicator */
     bool spare;
     struct vrank_mpi *mpi;
@@ -128,16 +128,16 @@ void request_finish(struct poise_mpi_request *request);
 void request_wait(struct poise_mpi_request *request, const char *why);
 void requests_advance_all(struct vrank_mpi *mpi);
 /* Advance the tasks that this rank has begun, and give back what is done that
- * nobody will ask for. */
+ * no call will ask for. */
 static inline void requests_advance(struct vrank_mpi *mpi)
 {
     if (mpi->tasks || mpi->orphans) {
         requests_advance_all(mpi);
     }
 }
-/* Let it be given back as soon as it is done: nobody will ask for it. */
+/* Let it be given back as soon as it is done: no call will ask for it. */
 void request_orphan(struct poise_mpi_request *request);
-/* Wait for all tasks and for requests that nobody asks for. */
+/* Wait for all tasks and for requests that no call asks for. */
 void requests_settle(struct vrank_mpi *mpi, const char *why);
 /* Begin a task: `step` is called now, and whenever its rank may go on. If it
  * fails at once, `task_free` was called. */
@@ -206,7 +206,7 @@ void status_set(MPI_Status *status, int source, int tag, size_t bytes);
 /* The status of nothing. */
 void status_empty(MPI_Status *status);
 
-/* Of a rank, when nothing of the job runs any more: the messages that nobody
+/* Of a rank, when nothing of the job runs any more: the messages that were not
  * received ... */
 void messages_free(struct vrank_mpi *mpi);
 /* ... and of a worker, the spare ones. */

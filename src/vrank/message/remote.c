@@ -14,12 +14,12 @@
  * Data with gaps, longer than its receive, or in a context that may be on disk,
  * goes through a copy that the transfer owns.
  *
- * Only worker 0 talks to other processes. What other workers want sent or
- * fetched they leave as orders, in a list that they push onto without a lock
- * and that worker 0 takes whole and reverses. A rank stays on its worker, so
- * that its messages all go the same way and never overtake each other. The
- * request of an order stays until the order is carried out, as that is what
- * completes it.
+ * Only worker 0 exchanges messages with other processes. What other workers
+ * want sent or fetched they leave as orders, in a list that they push onto
+ * without a lock and that worker 0 takes whole and reverses. A rank stays on
+ * its worker, so that its messages all go the same way and never overtake each
+ * other. The request of an order stays until the order is carried out, as that
+ * is what completes it.
  */
 #include "internal.h"
 

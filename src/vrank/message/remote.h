@@ -19,14 +19,14 @@ void remote_end(void);
 int remote_send(struct poise_mpi_request *request, int number,
                 const struct vrank_envelope *envelope);
 /* Poll for a moment, until `request`, which the calling rank waits for, is done
- * or another rank of its worker can run: where the answer comes soon, nobody
- * need park. */
+ * or another rank of its worker can run: where the answer comes soon, the rank
+ * need not park. */
 void remote_poll(const struct poise_mpi_request *request);
 /* Fetch the data of an offer into a receive that took it, and finish it. */
 void remote_fetch(struct remote_offer *offer,
                   struct poise_mpi_request *request);
 
-/* Nobody took it. */
+/* No receive took it. */
 void remote_offer_free(struct remote_offer *offer);
 
 /* The machine that a process runs on, from 0. */

@@ -4,14 +4,14 @@
  *
  * Deadlock: process 0, when all its own ranks wait, asks all others in rounds
  * whether all of theirs wait and nothing is left to do there, and how many
- * messages they have sent and received. It is one when in two rounds one after
- * the other everybody waits, as many were received as sent, and the sums are
- * the same: then nobody sent or received between its two answers, and as all
- * first answers were there before the second question, nothing was on its way
- * at that moment. Questions and answers do not count as messages; the end of a
- * transfer counts as one where the receiving process has to report it. (Ends
- * that MPI reports by itself to the sender are not counted: they are found by a
- * poll, of which there are many between two rounds.)
+ * messages they have sent and received. It is one when in two consecutive
+ * rounds all ranks wait, as many messages were received as sent, and the sums
+ * are the same: then no process sent or received between its two answers, and
+ * as all first answers were there before the second question, nothing was on
+ * its way at that moment. Questions and answers do not count as messages; the
+ * end of a transfer counts as one where the receiving process has to report it.
+ * (Ends that MPI reports by itself to the sender are not counted: they are
+ * found by a poll, of which there are many between two rounds.)
  *
  * End: a process whose ranks have all ended says so to all others, and is
  * finished when all have said it and nothing is under way from here.
@@ -26,7 +26,7 @@
 
 /* How often process 0 asks. */
 #define ROUND_NS UINT64_C(50000000)
-/* How long process 0 lets the others say who waits for whom. */
+/* How long process 0 lets the others say which rank waits for which. */
 #define FINAL_WAIT_NS UINT64_C(300000000)
 /* How long they wait for its end of the job. */
 #define END_TIMEOUT_NS (10 * FINAL_WAIT_NS)

@@ -1,7 +1,6 @@
 /*
- * Requests: where they live, and how they are done. They stand in slabs of
- * their rank, which keeps them for the next one; message.h says who completes
- * them.
+ * Requests: where they live, and how they are done. They lie in slabs of their
+ * rank, which keeps them for the next one; message.h says what completes them.
  */
 #include "message.h"
 

@@ -132,7 +132,7 @@ struct poise_mpi_comm {
     int rank, size;   /* mine, and of the (local) group */
     struct vrank_mpi *mpi;
     MPI_Group group;  /* the ranks that MPI_Comm_rank counts */
-    MPI_Group remote; /* of an intercommunicator: to whom messages go */
+    MPI_Group remote; /* of an intercommunicator: where messages go */
     int refs;         /* the handle, and requests under way */
     bool predefined;  /* MPI_COMM_WORLD, MPI_COMM_SELF */
     MPI_Errhandler handler;
@@ -147,7 +147,7 @@ struct poise_mpi_comm {
     char name[MPI_MAX_OBJECT_NAME];
 };
 
-/* Whom messages to a rank of `comm` reach. */
+/* The group that messages to a rank of `comm` go to. */
 static inline const struct poise_mpi_group *
 vcomm_peers(const struct poise_mpi_comm *comm)
 {
@@ -175,8 +175,8 @@ static inline MPI_Comm vcomm_handle(struct poise_mpi_comm *comm)
  * NULL. */
 int vcomm_new(struct vrank_mpi *mpi, uint64_t context, MPI_Group group,
               MPI_Group remote, struct poise_mpi_comm **out);
-/* A context that nobody else uses, ever: the rank's number and how many it has
- * given out. */
+/* A context that was never given out before, on any rank: the rank's number and
+ * how many it has given out. */
 uint64_t vcomm_context(struct vrank_mpi *mpi);
 void vcomm_hold(struct poise_mpi_comm *comm);
 void vcomm_release(struct poise_mpi_comm *comm);

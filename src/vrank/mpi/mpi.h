@@ -24,7 +24,7 @@ extern "C" {
 
 #define MPI_VERSION 3
 #define MPI_SUBVERSION 1
-/* So that a program can tell that its ranks are virtual. */
+/* By this a program recognises that its ranks are virtual. */
 #define POISE_VMPI 1
 
 #define POISE_MPI_PUBLIC __attribute__((visibility("default")))

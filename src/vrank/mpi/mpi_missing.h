@@ -1,7 +1,7 @@
 /*
  * poise/vmpi/mpi_missing.h - the functions of MPI that virtual ranks do not
- * have. mpi.h declares them so that a program that calls one is told by the
- * compiler which one, instead of meeting a function that does nothing.
+ * have. mpi.h declares them so that the compiler names the one that a program
+ * calls, instead of linking it with a function that does nothing.
  */
 
 /* One-sided communication. */

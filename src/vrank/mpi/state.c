@@ -1,9 +1,9 @@
 /*
- * Each rank's state, and entering MPI's functions. States are made when
- * somebody first needs them, which may be a rank that sends to one that has not
- * begun yet: under the job's lock, and shown by a store with release, so that
- * those that find one by a load with acquire need no lock. None is freed before
- * the job has ended.
+ * Each rank's state, and entering MPI's functions. A state is made when a rank
+ * first needs it, which may be one that sends to a rank that has not begun yet:
+ * under the job's lock, and shown by a store with release, so that those that
+ * find one by a load with acquire need no lock. None is freed before the job
+ * has ended.
  */
 #include "comm.h"
 

@@ -1,6 +1,6 @@
 /*
- * What MPI keeps for each virtual rank, and how errors are reported: on this
- * stand all files behind MPI's functions.
+ * What MPI keeps for each virtual rank, and how errors are reported: all files
+ * behind MPI's functions build on this.
  *
  *   state.c       the table of the ranks' states; entering MPI's functions
  *   error.c       classes, texts and handlers of errors

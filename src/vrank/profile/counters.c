@@ -1,6 +1,6 @@
 /*
  * What the kernel counts for a thread, and what the processor counts for it
- * where it lets us ask.
+ * where it may be asked.
  */
 #include "profile.h"
 

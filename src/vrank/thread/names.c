@@ -1,4 +1,4 @@
-/* Names that command lines and reports know. */
+/* Names that command lines and reports use for the values of enumerations. */
 #include <poise/vrank.h>
 
 const char *const poise_vrank_policy_names[POISE_VRANK_POLICIES + 1] = {

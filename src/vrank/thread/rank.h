@@ -1,7 +1,7 @@
 /*
  * A rank and a worker as they lie in memory, for the rooms whose code runs at
- * each switch or each call of MPI and cannot afford to ask for them. Everybody
- * else asks by thread.h.
+ * each switch or each call of MPI and cannot afford to ask for them. All other
+ * rooms ask by thread.h.
  */
 #ifndef POISE_VRANK_RANK_H
 #define POISE_VRANK_RANK_H

@@ -6,12 +6,13 @@
  * `engine`, is entered only when there is none, when a rank has ended, and when
  * the run is over.
  *
- * Who may change a rank's `state`, atomically where there are several workers:
+ * How a rank's `state` changes, atomically where there are several workers, and
+ * what changes it:
  *
  *   RUNS   -> PARKED  the rank, in park
- *   RUNS   -> PERMIT  anybody, in unpark
+ *   RUNS   -> PERMIT  any thread, in unpark
  *   PERMIT -> RUNS    the rank, in park, which then returns at once
- *   PARKED -> RUNS    anybody, in unpark, which then puts it among the ready
+ *   PARKED -> RUNS    any thread, in unpark, which then puts it among the ready
  *   any    -> ENDED   the rank, at its end; it stays so
  *
  * So a wake-up is not lost: it comes before the rank is parked and leaves the

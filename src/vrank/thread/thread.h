@@ -1,6 +1,6 @@
 /*
  * Virtual ranks as user-level threads: what the other rooms of the wing use of
- * the scheduler. All of MPI stands on it.
+ * the scheduler. All of MPI builds on it.
  *
  *   switch.c     from one stack to another
  *   stack.c      stacks with guard pages
@@ -61,7 +61,8 @@ int vrank_workers(void);
 int vrank_worker_of(const struct vrank *rank);
 /** Whether `rank` runs on the calling kernel thread, hence cannot run now. */
 bool vrank_is_here(const struct vrank *rank);
-/** Whether the caller's kernel thread is worker 0, which talks to others. */
+/** Whether the caller's kernel thread is worker 0, which exchanges messages
+ * with other processes. */
 bool vrank_communicates(void);
 
 /** MPI's state of a rank; NULL until set. */
@@ -140,16 +141,16 @@ extern bool vrank_concurrent;
  * first. Other ranks go on. */
 _Noreturn void vrank_exit(int status);
 
-/** Say a line, without its end, to the user; nothing if the job has no `say`.
+/** Show the user a line, without a newline; nothing if the job has no `say`.
  * Any thread. */
 void vrank_say(const char *line);
-/** Lines that a job says once, however often there is reason to. */
+/** Lines that a job shows once, however often there is reason to. */
 enum vrank_once {
     VRANK_ONCE_POLLING, /* ranks only poll */
     VRANK_ONCE_REFUSED, /* a call of the C library was refused */
     VRANK_ONCE_MEMORY,  /* a rank got no memory */
 };
-/** Say such a line, unless it was said. Any thread. */
+/** Show such a line, unless it was shown. Any thread. */
 void vrank_say_once(enum vrank_once what, const char *fmt, ...)
     POISE_PRINTF(2, 3);
 
@@ -190,8 +191,8 @@ struct vrank_mpi_ops {
     /** All ranks of this process have ended; keep on serving others until
      * this returns 1. NULL: at once. */
     int (*finished)(void *arg);
-    /** Append what a blocked rank waits for: "from rank 3, tag 7". The call
-     * for which it was parked stands before. NULL: nothing. */
+    /** Append what a blocked rank waits for: "from rank 3, tag 7". The call for
+     * which it was parked stands in front of it. NULL: nothing. */
     void (*describe)(const struct vrank *rank, struct poise_buf *out,
                      void *arg);
     /** Make the other processes end with `status`. Any thread. */
@@ -260,7 +261,7 @@ struct vrank_job {
     int serial;         /**< POISE_VRANK_SERIAL: workers that may compute at
                              once; 0: 1 */
     const int *cpus;    /**< [threads] the processor of each worker; NULL:
-                             wherever the kernel likes */
+                             wherever the kernel puts it */
     const bool *urgent; /**< POISE_VRANK_PRIORITY: [V] which ranks go first;
                              NULL: learnt */
     size_t stack_bytes; /**< of each rank; 0: 8 MiB */
@@ -277,7 +278,7 @@ struct vrank_job {
     void *(*exceptions)(void);
     /** On each worker before its ranks run. NULL: nothing. */
     void (*thread_start)(int worker, void *arg);
-    /** Says a line to the user. NULL: lines are lost. Any thread. */
+    /** Shows the user a line. NULL: lines are lost. Any thread. */
     void (*say)(const char *line, void *arg);
     /** Ends the process with a status: what vrank_abort calls last. NULL: the
      * run itself ends, as soon as every worker comes to a call of the

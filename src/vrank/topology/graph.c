@@ -277,7 +277,7 @@ struct edge {
     int from, to, weight;
 };
 
-/* Everybody's edges, in the order of ranks; owned by the caller. */
+/* The edges of all ranks, in their order; owned by the caller. */
 static int edges_gather(MPI_Comm handle, int size, const struct edge *mine,
                         int count, struct edge **out, int *total)
 {

@@ -83,7 +83,8 @@ static int array_end(struct array *array, MPI_Datatype old, MPI_Datatype *out)
     if (code == MPI_SUCCESS) {
         type_make_remember(&maker, old);
         type_make_remember(&maker, array->type);
-        /* What the plan is made of must stay, but is nobody's business. */
+        /* The types that the plan is made of must stay, but the user does not
+         * see them. */
         maker.type->hidden_types = 1;
         type_make_same(&maker, array->type);
         memcpy(maker.type->integers, array->integers,

@@ -1,5 +1,5 @@
 /*
- * Attributes of data types.
+ * Attributes of data types. Predefined types, which all ranks share, keep none.
  */
 #include "make.h"
 #include "vrank/mpi/comm.h"

@@ -1,5 +1,5 @@
 /*
- * The predefined data types.
+ * The predefined data types: constant objects that all ranks share.
  */
 #include <complex.h>
 #include <stddef.h>

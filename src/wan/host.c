@@ -109,7 +109,7 @@ static void send_word(int socket, const struct word *word, int fd)
     (void)sent;
 }
 
-/* A host keeps no descriptor of the process that made it. */
+/* A host keeps no other descriptor of the process that made it. */
 static void close_others(int keep)
 {
     if (keep > 3) {

@@ -5,9 +5,9 @@
  * latency, bandwidth, jitter, loss, for each direction separately, constant or
  * from a trace over time. A testbed makes each host a set of namespaces
  * (network, mounts, IPC, host name, processes) whose only way out is one
- * process, the gateway: by a tunnel device (TUN), or, where users may not open
- * one, by a pair of virtual Ethernet devices. The gateway carries every packet,
- * and holds it back as its link demands. It knows nothing but packets, so any
+ * process, the gateway: by a tunnel device (TUN), or, where none can be opened,
+ * by a pair of virtual Ethernet devices. The gateway carries every packet, and
+ * holds it back as its link demands. It knows nothing but packets, so any
  * program runs unchanged. No kernel module such as netem is needed.
  *
  * Source: latency-bandwidth-thesis 8.1 (the Longcut emulator), at packet level.

@@ -1,6 +1,6 @@
 /*
- * MPI's functions on groups. Each lists the members of its result in order and
- * makes one group of the list.
+ * MPI's functions on groups. Those that make a group first list its members in
+ * order.
  */
 #include "vrank/mpi/comm.h"
 

@@ -93,9 +93,9 @@ int receiver_report_action(struct receiver *receiver,
 int receiver_report_problem(struct receiver *receiver,
                             const struct receiver_dir *dir, const char *name);
 /** Whether an error is one of the machine, not of an entry. */
-static inline bool receiver_is_fatal(int err)
+static inline bool receiver_is_fatal(int code)
 {
-    return err == -ENOMEM;
+    return code == -ENOMEM;
 }
 
 /* ---- receiver_entry.c --------------------------------------------------- */

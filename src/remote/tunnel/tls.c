@@ -91,25 +91,25 @@ static int read_secret(const char *path, struct tunnel_keys *keys)
     char text[FILE_MOST];
     struct stat st;
     ssize_t bytes_read;
-    int fd = poise_file_open(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0), err;
+    int fd = poise_file_open(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0), code;
 
     if (fd < 0) {
         return fd;
     }
     if (fstat(fd, &st) != 0) {
-        err = poise_error_set(errno, "look at", path, NULL);
+        code = poise_error_set(errno, "look at", path, NULL);
     } else if (st.st_mode & 077) {
-        err = poise_error_set(EPERM, "use secret", path,
-                              "others may read it (chmod 600)");
+        code = poise_error_set(EPERM, "use secret", path,
+                               "others may read it (chmod 600)");
     } else {
         bytes_read = poise_file_read(fd, text, sizeof text, path);
-        err = bytes_read < 0
-                  ? (int)bytes_read
-                  : parse_secret(text, (size_t)bytes_read, path, keys);
+        code = bytes_read < 0
+                   ? (int)bytes_read
+                   : parse_secret(text, (size_t)bytes_read, path, keys);
         OPENSSL_cleanse(text, sizeof text);
     }
     close(fd);
-    return err;
+    return code;
 }
 
 int poise_remote_tunnel_secret(const char *path)

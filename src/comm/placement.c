@@ -99,7 +99,7 @@ int comm_layout_measured(const struct comm_place *places, int size,
     struct placed_rank *placed = poise_alloc((size_t)size, sizeof *placed);
     layout.placements = poise_alloc((size_t)size, sizeof *layout.placements);
     if (!placed || !layout.placements) {
-        goto fail;
+        goto free_layout;
     }
     for (int rank = 0; rank < size; rank++) {
         placed[rank] =
@@ -118,13 +118,13 @@ int comm_layout_measured(const struct comm_place *places, int size,
         layout.placements[placed[i].rank] = label;
     }
     if (number_placements(layout.placements, size, size) < 0) {
-        goto fail;
+        goto free_layout;
     }
     free(placed);
     *out = layout;
     return 0;
 
-fail:
+free_layout:
     free(layout.placements);
     free(placed);
     return -ENOMEM;

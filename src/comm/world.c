@@ -87,7 +87,7 @@ static int exchange_layout(struct poise_world *world,
     struct comm_layout layout = {0};
     int code = poise_world_agree(world, pack_place(options, &mine));
     if (code < 0) {
-        goto out;
+        goto free_bytes;
     }
     code = poise_world_gather(world, 0, mine.data, mine.len, &all);
     if (world->rank == 0 && code == 0) {
@@ -102,14 +102,14 @@ static int exchange_layout(struct poise_world *world,
     }
     code = poise_world_agree(world, code);
     if (code < 0) {
-        goto out;
+        goto free_bytes;
     }
     code = poise_world_broadcast(world, 0, &all);
     if (code == 0) {
         struct poise_reader reader = poise_reader_of(all.data, all.len);
         code = comm_layout_unpack(&reader, world->size, out);
     }
-out:
+free_bytes:
     poise_buf_free(&mine);
     poise_buf_free(&all);
     return code;
@@ -167,7 +167,7 @@ int poise_world_create_local(int size, const struct poise_local_options *opts,
     int code = transports && made ? comm_local_create(size, opts, transports)
                                   : -ENOMEM;
     if (code < 0) {
-        goto out;
+        goto free_made;
     }
     for (int rank = 0; rank < size; rank++) {
         struct comm_layout layout;
@@ -187,14 +187,14 @@ int poise_world_create_local(int size, const struct poise_local_options *opts,
     }
     if (code == 0) {
         memcpy(worlds, made, (size_t)size * sizeof *worlds);
-        goto out;
+        goto free_made;
     }
     for (int rank = 0; rank < size; rank++) {
         if (made[rank]) {
             poise_world_destroy(made[rank]);
         }
     }
-out:
+free_made:
     free(made);
     free(transports);
     return code;
@@ -289,13 +289,13 @@ int poise_world_split(struct poise_world *world, enum poise_level level,
     /* What can fail on one rank alone comes before the split itself. */
     code = poise_world_agree(world, code);
     if (code < 0) {
-        goto fail;
+        goto free_part;
     }
     code = world->transport->ops->split(world->transport, unit_of(world, level),
                                         rank, count, &transport);
     code = poise_world_agree(world, code);
     if (code < 0) {
-        goto fail;
+        goto free_part;
     }
     part->transport = transport;
     part->rank = rank;
@@ -303,7 +303,7 @@ int poise_world_split(struct poise_world *world, enum poise_level level,
     *out = part;
     return 0;
 
-fail:
+free_part:
     if (transport) {
         transport->ops->destroy(transport);
     }

@@ -23,20 +23,20 @@ int poise_table_create(const struct poise_column *columns, size_t count,
     }
     table->columns = poise_alloc(count, sizeof *table->columns);
     if (!table->columns) {
-        goto fail;
+        goto destroy_table;
     }
     for (size_t i = 0; i < count; i++) {
         table->columns[i] = columns[i];
         table->columns[i].title = copy(columns[i].title);
         table->column_count++;
         if (!table->columns[i].title) {
-            goto fail;
+            goto destroy_table;
         }
     }
     *out = table;
     return 0;
 
-fail:
+destroy_table:
     poise_table_destroy(table);
     return -ENOMEM;
 }

@@ -157,20 +157,20 @@ int poise_log_create(const char *path, const char *magic, uint32_t version,
     log->path = log_copy_path(path);
     if (log->path == NULL ||
         poise_buf_reserve(&log->pending, LOG_BUFFER_BYTES) == NULL) {
-        goto fail;
+        goto abort_log;
     }
     code = log_create_temp(log);
     if (code < 0) {
-        goto fail;
+        goto abort_log;
     }
     log->fd = code;
     code = log_put_header(log, magic, version);
     if (code != 0) {
-        goto fail;
+        goto abort_log;
     }
     *out = log;
     return 0;
-fail:
+abort_log:
     poise_log_abort(log);
     return code;
 }

@@ -269,7 +269,7 @@ int tunnel_keys_create(const struct poise_remote_tunnel_options *options,
     if (!made->context ||
         SSL_CTX_set_min_proto_version(made->context, TLS1_3_VERSION) != 1) {
         code = failed(ENOMEM, "set up TLS", NULL);
-        goto fail;
+        goto destroy_made;
     }
     SSL_CTX_set_app_data(made->context, made);
     /* An end that connects again proves itself again. */
@@ -285,7 +285,7 @@ int tunnel_keys_create(const struct poise_remote_tunnel_options *options,
         *out = made;
         return 0;
     }
-fail:
+destroy_made:
     tunnel_keys_destroy(made);
     return code;
 }

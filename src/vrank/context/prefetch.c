@@ -32,11 +32,16 @@ struct prefetcher {
 static void prefetch_bring(struct contexts *all, struct context *context)
 {
     struct context *victim;
-    uint64_t bytes = context->heap.charged;
+    uint64_t bytes;
 
     if (context->busy || context->state != CONTEXT_SWAPPED_OUT ||
-        __atomic_load_n(&context->parts, __ATOMIC_ACQUIRE) > 0 ||
-        bytes > all->plan.budget_bytes / PREFETCH_LEAST) {
+        __atomic_load_n(&context->parts, __ATOMIC_ACQUIRE) > 0) {
+        return;
+    }
+    /* Not before: the wish may be old, and the rank run and change its heap,
+     * for which it takes no lock. Swapped out, nothing changes it. */
+    bytes = context->heap.charged;
+    if (bytes > all->plan.budget_bytes / PREFETCH_LEAST) {
         return;
     }
     context->busy = true;

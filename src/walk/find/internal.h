@@ -98,8 +98,8 @@ struct find_regex {
     unsigned index; /* among those of the expression */
 };
 
-struct find_format; /* find_printf.c */
-struct find_exec;   /* find_exec.c */
+struct find_format; /* printf.c */
+struct find_exec;   /* exec.c */
 
 struct find_node {
     enum find_kind kind;

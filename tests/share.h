@@ -19,4 +19,11 @@ static inline bool in_share(size_t number)
     return share < 2 || number % share == 0;
 }
 
+/** Whether this run leaves out what is long and no different from shorter tests
+ * of the same program, as `make test` does for the thread sanitizer. */
+static inline bool is_light(void)
+{
+    return getenv("POISE_TEST_LIGHT") != NULL;
+}
+
 #endif

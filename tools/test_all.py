@@ -58,7 +58,7 @@ class Way:
 # Long rows of cases are tried in part under them (tests/share.h). What fails at
 # the k-th call, for every k, is a matter of clean-up: the address
 # sanitizer's, and in soak the thread sanitizer's, too.
-LIGHT = ["-Doptimization=1"]
+LIGHT = ["-Doptimization=0"]
 ASAN = ["-Db_sanitize=address,undefined", "-Db_lundef=false"]
 TSAN = ["-Db_sanitize=thread", "-Db_lundef=false"]
 CLANG = {"CC": "clang"}
@@ -68,7 +68,7 @@ WAYS = [
     Way("asan", "build-asan", ["unit", "cli", "fuzz"],
         ASAN + LIGHT + ["-Dfuzz=true"], CLANG, share=3),
     Way("tsan", "build-tsan", ["unit"], TSAN + LIGHT, wrapper=FIXED,
-        without=["serial"], light=True, share=4),
+        without=["serial"], light=True, share=6),
     Way("clang", "build-clang", ["unit", "cli", "mpi"], env=CLANG, soak=True),
     Way("gcc-asan", "build-gcc-asan", ["unit", "cli"], ASAN, soak=True),
     Way("clang-tsan", "build-clang-tsan", ["unit", "cli"], TSAN, CLANG,
@@ -86,8 +86,25 @@ def slowness():
     return PATIENCE * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
+def needed(way):
+    """What the tests of a way need, as ninja names it."""
+    def introspect(what):
+        return json.loads(subprocess.run(
+            ["meson", "introspect", way.folder, what], check=True,
+            stdout=subprocess.PIPE).stdout)
+    wanted = {name for test in introspect("--tests")
+              for suites in [{s.split(":")[-1] for s in test["suite"]}]
+              if suites & set(way.suites) and not suites & set(way.without)
+              for name in test["depends"]}
+    return sorted(os.path.relpath(name, os.path.abspath(way.folder))
+                  for target in introspect("--targets")
+                  if target["id"] in wanted for name in target["filename"])
+
+
 def build(way, log=None):
-    """Configure and build; an account of the step that failed, if one did."""
+    """Configure and build; an account of the step that failed, if one did. The
+    first way and those of soak build everything, others what their tests
+    need."""
     env = dict(os.environ, **way.env)
     options = ["-Dwerror=true"] + way.options
     if os.path.exists(os.path.join(way.folder, "build.ninja")):
@@ -95,6 +112,8 @@ def build(way, log=None):
     else:
         setup = ["meson", "setup", way.folder] + options
     for command in (setup, ["ninja", "-C", way.folder]):
+        if command is not setup and way is not WAYS[0] and not way.soak:
+            command += needed(way)
         if subprocess.run(["nice"] + command if log else command, env=env,
                           stdin=subprocess.DEVNULL, stdout=log,
                           stderr=subprocess.STDOUT).returncode:

@@ -162,6 +162,9 @@ static void test_contents(void **state)
 static void test_huge(void **state)
 {
     (void)state;
+    if (is_light()) {
+        skip();
+    }
     struct plan plan = {.options = {.copies = 2}, .length = length_huge};
     run_clean(2, NULL, exchange_some, &plan);
 }
@@ -198,6 +201,9 @@ static void test_segment_huge(void **state)
 static void test_rough(void **state)
 {
     (void)state;
+    if (is_light()) {
+        skip();
+    }
     struct poise_local_options opts = {.delay_max_ns = 200000,
                                        .reorder = true,
                                        .seed = 3,

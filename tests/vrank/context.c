@@ -4,6 +4,7 @@
  * that fail.
  */
 #include "context.h"
+#include "../share.h"
 
 #include <sys/mman.h>
 
@@ -113,6 +114,9 @@ static int body_exchange(int rank, int size)
 static void test_exchange(void **state)
 {
     (void)state;
+    if (is_light()) {
+        skip();
+    }
     run_short(40 * MIB, 16, body_exchange);
 }
 
@@ -153,6 +157,9 @@ static int body_reduce(int rank, int size)
 static void test_reduce(void **state)
 {
     (void)state;
+    if (is_light()) {
+        skip();
+    }
     run_short(16 * MIB, 12, body_reduce);
 }
 

@@ -112,6 +112,7 @@ struct poise_graph_bfs_result {
     uint64_t reached;    /**< vertices, the root too */
     uint64_t edges;      /**< input edges (loops and duplicates too) among them;
                               directed: arcs that leave them */
+    uint64_t loops;      /**< of which lead from a vertex to itself */
     uint32_t depth;      /**< of the deepest: the root's eccentricity */
     uint64_t ns;         /**< in all */
     uint64_t parents_ns; /**< of which: parents to labels (options.parents) */
@@ -182,10 +183,10 @@ enum poise_graph_fault {
 };
 
 struct poise_graph_verdict {
-    enum poise_graph_fault fault; /**< the first found */
-    uint64_t vertex, other;       /**< where: ends of the edge, or child and
-                                       parent */
-    uint64_t reached, edges;      /**< as in poise_graph_bfs_result */
+    enum poise_graph_fault fault;   /**< the first found */
+    uint64_t vertex, other;         /**< where: ends of the edge, or child and
+                                         parent */
+    uint64_t reached, edges, loops; /**< as in poise_graph_bfs_result */
 };
 
 /**

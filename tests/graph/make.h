@@ -157,7 +157,7 @@ static inline void oracle_free(struct oracle *o)
 
 struct oracle_answer {
     int64_t *depths;
-    uint64_t reached, edges, depth;
+    uint64_t reached, edges, loops, depth;
 };
 
 static inline struct oracle_answer oracle_search(const struct oracle *o,
@@ -182,7 +182,9 @@ static inline struct oracle_answer oracle_search(const struct oracle *o,
         }
     }
     for (uint64_t i = 0; i < o->count; i++) {
-        a.edges += a.depths[o->ends[2 * i]] >= 0;
+        bool in = a.depths[o->ends[2 * i]] >= 0;
+        a.edges += in;
+        a.loops += in && o->ends[2 * i] == o->ends[2 * i + 1];
     }
     free(queue);
     return a;

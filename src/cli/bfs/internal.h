@@ -64,12 +64,13 @@ struct cli_bfs_values {
     struct poise_strings root, model, ablation;
     const char *output, *report;
     bool fuse, hubs, simd, first, labels, sparse, summary, huge_pages;
-    bool validate, binary, components, levels, json, progress;
+    bool validate, count_loops, binary, components, levels, json, progress;
 };
 
 /** One search. */
 struct cli_bfs_run {
     uint64_t root, reached, edges, ns, parents_ns, validate_ns;
+    uint64_t loops; /**< are in `edges` only with --count-loops */
     uint32_t depth;
     bool validated;
     enum poise_graph_fault fault;

@@ -178,6 +178,7 @@ static void json_runs(const struct cli_bfs_job *job, struct poise_json *json)
         poise_json_u64(json, "root", run->root);
         poise_json_u64(json, "reached", run->reached);
         poise_json_u64(json, "edges", run->edges);
+        poise_json_u64(json, "loops", run->loops);
         poise_json_u64(json, "eccentricity", run->depth);
         poise_json_double(json, "seconds", seconds(run->ns));
         poise_json_double(json, "label_seconds", seconds(run->parents_ns));

@@ -83,7 +83,10 @@ static int validate(struct cli_bfs_job *job, struct cli_bfs_run *run)
         run->validated = true;
         job->invalid += verdict.fault != POISE_GRAPH_VALID;
         if (verdict.fault == POISE_GRAPH_VALID &&
-            (verdict.reached != run->reached || verdict.edges != run->edges)) {
+            (verdict.reached != run->reached ||
+             verdict.edges !=
+                 run->edges + (job->values->count_loops ? 0 : run->loops) ||
+             verdict.loops != run->loops)) {
             run->fault = POISE_GRAPH_FAULT_REACH;
             job->invalid++;
         }
@@ -141,7 +144,8 @@ static int search(struct cli_bfs_job *job, struct cli_bfs_run *run)
         return code;
     }
     run->reached = result.reached;
-    run->edges = result.edges;
+    run->loops = result.loops;
+    run->edges = result.edges - (job->values->count_loops ? 0 : result.loops);
     run->depth = result.depth;
     run->ns = result.ns;
     run->parents_ns = result.parents_ns;

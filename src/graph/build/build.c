@@ -84,11 +84,52 @@ static uint32_t build_label(const struct build *build, uint64_t row)
     return label_of ? label_of[place] : (uint32_t)place;
 }
 
+/* Vertices that have nothing but loops get no row: their loops are noted. */
+static int build_loners(struct build *build)
+{
+    struct poise_graph *graph = build->graph;
+    const struct graph_census *census = &build->census;
+    uint64_t count = 0;
+    for (int pass = 0; census->loops > 0 && pass < 2; pass++) {
+        count = 0;
+        for (uint64_t v = 0; v < census->vertex_count; v++) {
+            bool has = census->has_neighbour[v >> 6] >> (v & 63) & 1;
+            if (has || census->ends_at[v] == 0) {
+                continue;
+            }
+            if (pass > 0) {
+                graph->loners[count] = (struct graph_loner){
+                    .label = (uint32_t)v,
+                    .loops = census->ends_at[v] / (census->directed ? 1 : 2)};
+            }
+            count++;
+        }
+        if (pass == 0 && count > 0) {
+            graph->loners = poise_alloc(count, sizeof *graph->loners);
+        }
+        if (!graph->loners) {
+            return count > 0 ? -ENOMEM : 0;
+        }
+    }
+    graph->loner_count = count;
+    return 0;
+}
+
 /* Ends by label become ends by row. */
 static int build_ends_at(struct build *build)
 {
     struct poise_graph *graph = build->graph;
     struct graph_census *census = &build->census;
+    int code = build_loners(build);
+    if (code < 0) {
+        return code;
+    }
+    if (census->loops > 0) {
+        graph->loops_at = graph_pages_map(graph->local_count * 4, false);
+        if (!graph->loops_at) {
+            return -ENOMEM;
+        }
+    }
     for (uint64_t v = 0; v < census->vertex_count; v++) {
         bool has = census->has_neighbour[v >> 6] >> (v & 63) & 1;
         graph->ends_count += has ? census->ends_at[v] : 0;
@@ -167,6 +208,7 @@ static int build_rows_of(struct build *build, struct graph_arcs arcs,
         .first_place = graph->dealt ? rank : rank * graph->per_rank,
         .step = graph->dealt ? (uint32_t)graph->ranks : 1,
         .max_place = graph->count > 0 ? (uint32_t)graph->count - 1 : 0,
+        .loops_at = graph->loops_at,
         .huge = graph->huge,
     };
     return graph_rows_make(&plan, out);
@@ -349,6 +391,8 @@ void poise_graph_destroy(struct poise_graph *graph)
                       graph->stride * (uint64_t)graph->ranks * 4);
     graph_pages_unmap(graph->id_of, graph->info.vertex_count * 4);
     graph_pages_unmap(graph->ends_at, graph->local_count * 4);
+    graph_pages_unmap(graph->loops_at, graph->local_count * 4);
+    free(graph->loners);
     graph_rows_free(&graph->out);
     graph_rows_free(&graph->in);
     graph_hubs_free(&graph->hubs);
@@ -365,6 +409,8 @@ static uint64_t graph_bytes(const struct poise_graph *graph)
                      graph_hubs_bytes(graph);
     bytes += graph->label_of ? graph->stride * (uint64_t)graph->ranks * 4 : 0;
     bytes += graph->id_of ? graph->info.vertex_count * 4 : 0;
+    bytes += graph->loops_at ? graph->local_count * 4 : 0;
+    bytes += graph->loner_count * sizeof *graph->loners;
     return bytes;
 }
 

@@ -46,11 +46,17 @@ struct graph_rows_plan {
     uint64_t first_place; /**< of row 0 */
     uint32_t step;        /**< places from row to row */
     uint32_t max_place;   /**< of all places */
+    uint32_t *loops_at;   /**< NULL, or gets each row's loops (`forward`) */
     bool huge;
 };
 int graph_rows_make(const struct graph_rows_plan *plan, struct graph_rows *out);
 void graph_rows_free(struct graph_rows *rows);
 uint64_t graph_rows_bytes(const struct graph_rows *rows);
+
+/** A vertex without a neighbour, and its loops. */
+struct graph_loner {
+    uint32_t label, loops;
+};
 
 /** Rows of the vertices of the largest degrees, cut among the ranks
  * (hubs.c). */
@@ -73,11 +79,14 @@ struct poise_graph {
     bool dealt;           /**< place p belongs to rank p % ranks... */
     uint64_t per_rank;    /**< ... else to rank p / per_rank */
     bool huge;
-    uint32_t *label_of;        /**< by id; NULL: ids are labels */
-    uint32_t *id_of;           /**< by label; NONE: isolated. NULL: the same */
-    uint32_t *ends_at;         /**< input edges' ends at each row, loops twice;
-                                    directed: tails */
-    uint64_t ends_count;       /**< their sum over all rows */
+    uint32_t *label_of;         /**< by id; NULL: ids are labels */
+    uint32_t *id_of;            /**< by label; NONE: isolated. NULL: the same */
+    uint32_t *ends_at;          /**< input edges' ends at each row, loops twice;
+                                     directed: tails */
+    uint64_t ends_count;        /**< their sum over all rows */
+    uint32_t *loops_at;         /**< of which loops, each once; NULL: none */
+    struct graph_loner *loners; /**< by label, of all ranks */
+    uint64_t loner_count;
     struct graph_rows out, in; /**< `in` is empty unless directed */
     struct graph_hubs hubs;    /**< of several ranks, ordered by degree */
 };

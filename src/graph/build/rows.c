@@ -170,6 +170,15 @@ static inline void rows_throw(struct rows_run *run, struct rows_stage *stages,
     }
 }
 
+/* A loop is no arc, it is only counted. */
+static void rows_count_loop(const struct graph_rows_plan *plan, uint32_t place)
+{
+    if (plan->loops_at && plan->arcs.forward && place != POISE_GRAPH_NONE) {
+        uint64_t row = (place - plan->first_place) / plan->step;
+        __atomic_fetch_add(&plan->loops_at[row], 1, __ATOMIC_RELAXED);
+    }
+}
+
 static void rows_throw_chunk(void *arg, unsigned thread, uint32_t chunk)
 {
     struct rows_run *run = arg;
@@ -182,6 +191,7 @@ static void rows_throw_chunk(void *arg, unsigned thread, uint32_t chunk)
     for (uint64_t i = range.from; i < range.to; i++) {
         uint32_t u = arcs->ends[2 * i], v = arcs->ends[2 * i + 1];
         if (u == v) {
+            rows_count_loop(run->plan, place_of ? place_of[u] : u);
             continue;
         }
         if (place_of) {

@@ -91,15 +91,16 @@ static int spread_fill(struct spread *spread)
     int code = 0;
     for (uint64_t i = spread->at; code == 0 && i < to; i++) {
         uint32_t u = arcs->ends[2 * i], v = arcs->ends[2 * i + 1];
-        if (u == v) {
-            continue;
-        }
+        bool loop = u == v;
         u = arcs->place_of ? arcs->place_of[u] : u;
         v = arcs->place_of ? arcs->place_of[v] : v;
+        if (u == POISE_GRAPH_NONE) {
+            continue; /* nothing but loops */
+        }
         if (arcs->forward) {
             code = spread_put(spread, u, v);
         }
-        if (code == 0 && arcs->backward) {
+        if (code == 0 && arcs->backward && !loop) {
             code = spread_put(spread, v, u);
         }
     }

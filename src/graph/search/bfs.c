@@ -383,13 +383,49 @@ static int bfs_step(struct poise_graph_bfs *bfs, bool bottom_up)
     return bfs_report_level(bfs, &level);
 }
 
+/* Loops of a vertex without a neighbour. */
+static uint64_t bfs_loner_loops(const struct poise_graph *graph, uint64_t label)
+{
+    uint64_t from = 0, to = graph->loner_count;
+    while (from < to) {
+        uint64_t middle = from + (to - from) / 2;
+        if (graph->loners[middle].label < label) {
+            from = middle + 1;
+        } else {
+            to = middle;
+        }
+    }
+    return from < graph->loner_count && graph->loners[from].label == label
+               ? graph->loners[from].loops
+               : 0;
+}
+
+/* Loops at the vertices of this rank that were reached. */
+static uint64_t bfs_count_loops(const struct poise_graph_bfs *bfs)
+{
+    const struct poise_graph *graph = bfs->graph;
+    uint64_t sum = 0;
+    for (uint64_t w = 0; graph->loops_at && w < bfs->words; w++) {
+        for (uint64_t bits = bfs->visited[w] & ~bfs->reset[w]; bits;
+             bits &= bits - 1) {
+            sum += graph->loops_at[w * 64 + (unsigned)__builtin_ctzll(bits)];
+        }
+    }
+    return sum;
+}
+
 /* Input edges among the reached vertices; outside the time that counts. */
-static int bfs_count_edges(struct poise_graph_bfs *bfs, uint64_t *out)
+static int bfs_count_edges(struct poise_graph_bfs *bfs,
+                           struct poise_graph_bfs_result *out)
 {
     const struct poise_graph *graph = bfs->graph;
     bool most = !graph->world && bfs->reached > graph->count / 2;
     uint64_t sum = 0;
     int code = 0;
+    if (bfs->root_id == POISE_GRAPH_NONE) {
+        out->edges = out->loops = bfs_loner_loops(graph, bfs->root);
+        return 0;
+    }
     for (uint64_t w = 0; w < bfs->words; w++) {
         uint64_t bits =
             most ? ~bfs->visited[w] : bfs->visited[w] & ~bfs->reset[w];
@@ -397,11 +433,13 @@ static int bfs_count_edges(struct poise_graph_bfs *bfs, uint64_t *out)
             sum += graph->ends_at[w * 64 + (unsigned)__builtin_ctzll(bits)];
         }
     }
-    if (graph->world) {
-        code = bfs_ranks_sum(bfs, 0, &sum, 1);
-    }
     sum = most ? graph->ends_count - sum : sum;
-    *out = graph->info.directed ? sum : sum / 2;
+    uint64_t sums[2] = {sum, bfs_count_loops(bfs)};
+    if (graph->world) {
+        code = bfs_ranks_sum(bfs, 0, sums, 2);
+    }
+    out->edges = graph->info.directed ? sums[0] : sums[0] / 2;
+    out->loops = sums[1];
     return code;
 }
 
@@ -445,7 +483,7 @@ int poise_graph_bfs_run(struct poise_graph_bfs *bfs, uint64_t root,
     }
     result.ns = poise_clock_ns() - from;
     if (code == 0) {
-        code = bfs_count_edges(bfs, &result.edges);
+        code = bfs_count_edges(bfs, &result);
     }
     if (code < 0) {
         bfs->ran = false;

@@ -37,7 +37,7 @@ struct validate {
     void (*look)(struct validate *v, uint64_t from, uint64_t to);
     uint64_t count, next;
     uint64_t lowest; /* vertex or edge with a fault, or VALIDATE_NONE */
-    uint64_t reached, seen;
+    uint64_t reached, seen, loops;
 };
 
 static void validate_blame(struct validate *v, uint64_t index)
@@ -187,7 +187,7 @@ static void validate_edges(struct validate *v, uint64_t from, uint64_t to)
     const uint32_t *ends = v->edges->ends;
     const uint64_t most = v->edges->vertex_count;
     const bool directed = v->edges->directed;
-    uint64_t seen = 0;
+    uint64_t seen = 0, loops = 0;
     for (uint64_t i = from; i < to; i++) {
         const uint64_t a = ends[2 * i], b = ends[2 * i + 1];
         if (a >= most || b >= most) {
@@ -200,6 +200,7 @@ static void validate_edges(struct validate *v, uint64_t from, uint64_t to)
             break;
         }
         seen += above != POISE_GRAPH_NONE;
+        loops += above != POISE_GRAPH_NONE && a == b;
         if (above == POISE_GRAPH_NONE || below == POISE_GRAPH_NONE) {
             continue;
         }
@@ -210,6 +211,7 @@ static void validate_edges(struct validate *v, uint64_t from, uint64_t to)
         }
     }
     __atomic_fetch_add(&v->seen, seen, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&v->loops, loops, __ATOMIC_RELAXED);
 }
 
 /* ---- 5: tree edges are edges of the graph ------------------------------- */
@@ -385,14 +387,13 @@ static int validate_run(struct validate *v, struct poise_graph_verdict *out)
                                 struct poise_graph_verdict * verdict) = {
         validate_vertices, validate_list, validate_tree_edges};
     struct poise_graph_verdict verdict = {.fault = POISE_GRAPH_VALID};
-    uint64_t seen;
     int code = validate_agree(v, validate_start(v), &verdict);
     for (size_t i = 0; code == 0 && i < sizeof steps / sizeof *steps; i++) {
         code = validate_agree(v, steps[i](v, &verdict), &verdict);
     }
-    seen = v->seen;
+    uint64_t seen[2] = {v->seen, v->loops};
     if (code >= 0 && v->world) {
-        int step = poise_world_reduce(v->world, POISE_SUM, &seen, 1);
+        int step = poise_world_reduce(v->world, POISE_SUM, seen, 2);
         code = step < 0 ? step : code;
     }
     graph_pages_unmap(v->level, v->edges->vertex_count * sizeof *v->level);
@@ -401,7 +402,8 @@ static int validate_run(struct validate *v, struct poise_graph_verdict *out)
         return code;
     }
     verdict.reached = v->reached;
-    verdict.edges = seen;
+    verdict.edges = seen[0];
+    verdict.loops = seen[1];
     *out = verdict;
     return 0;
 }

@@ -107,6 +107,8 @@ struct poise_graph_kronecker {
     uint64_t edge_factor;  /**< edges for each vertex; 0: 16 */
     uint64_t seed1, seed2; /**< both 0: the reference's, 2 and 3 */
     unsigned threads;      /**< 0: one for each core of the process */
+    /** Refuse what would need more; 0: than the machine has available. */
+    uint64_t memory_bytes;
 };
 
 /**
@@ -229,6 +231,9 @@ struct poise_graph_build_options {
      * back while the graph grows, and the list is empty afterwards. */
     bool keep_edges;
     struct poise_graph_build_ablation ablation;
+    /** Refuse a graph that would need more to be built, its list of edges
+     * included; 0: than the machine has available. */
+    uint64_t memory_bytes;
     poise_graph_progress *progress; /**< NULL: none */
     void *arg;
 };

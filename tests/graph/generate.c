@@ -243,6 +243,10 @@ static void test_bad_options_are_refused(void **state)
     expect_error((struct poise_graph_kronecker){.scale = 31,
                                                 .edge_factor = (1 << 23) - 1},
                  -ENOMEM, "edges of 8 bytes are 128");
+    expect_error(
+        (struct poise_graph_kronecker){.scale = 10, .memory_bytes = 131071},
+        -ENOMEM,
+        "16,384 edges of 8 bytes are 128 KiB of memory; 128 KiB is the limit");
 }
 
 static void test_short_memory_is_reported(void **state)

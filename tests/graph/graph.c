@@ -273,6 +273,17 @@ static void test_build_refuses(void **state)
     many.count = UINT64_C(1) << 45;
     assert_int_equal(poise_graph_build(NULL, &many, &options, &graph), -ENOMEM);
     assert_non_null(strstr(poise_error_last()->why, "35184372088832 edges"));
+
+    /* So is what a limit does not leave beside the list itself. */
+    many.count = 99;
+    many.vertex_count = 100;
+    options.memory_bytes = UINT64_C(99) * (8 + 12) + UINT64_C(100) * 32 - 1;
+    assert_int_equal(poise_graph_build(NULL, &many, &options, &graph), -ENOMEM);
+    assert_non_null(strstr(poise_error_last()->why, "the limit leaves"));
+    options.memory_bytes++;
+    assert_int_equal(poise_graph_build(NULL, &many, &options, &graph), 0);
+    poise_graph_destroy(graph);
+    graph = NULL;
     assert_null(graph);
     poise_graph_edges_free(&edges);
 }

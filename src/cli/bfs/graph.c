@@ -15,6 +15,7 @@ static struct poise_graph_kronecker kronecker(const struct cli_bfs_graph *graph)
         .seed1 = (uint64_t)graph->seed,
         .seed2 = graph->seed > 0 ? 3 : 0,
         .threads = (unsigned)graph->threads,
+        .memory_bytes = graph->memory,
     };
 }
 
@@ -49,6 +50,7 @@ int cli_bfs_get_graph(struct cli_bfs_job *job)
         .threads = (unsigned)values->graph.threads,
         .order = (enum poise_graph_order)values->order,
         .keep_edges = values->validate,
+        .memory_bytes = values->graph.memory,
         .ablation.no_hubs = !values->hubs,
         .ablation.no_huge_pages = !values->huge_pages,
         .progress = job->progress ? cli_progress_show : NULL,

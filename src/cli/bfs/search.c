@@ -206,6 +206,27 @@ static int join_levels(struct cli_bfs_job *job)
     return code;
 }
 
+/* What a search needs for each vertex: parents and depths, the search's own
+ * parents, queue and depths, the levels of a validation. */
+#define SEARCH_VERTEX_BYTES 32
+
+static int enough_memory(const struct cli_bfs_job *job)
+{
+    uint64_t limit = job->values->graph.memory;
+    uint64_t list = job->edges.count * 2 * sizeof *job->edges.ends;
+    uint64_t search = job->info.vertex_count * SEARCH_VERTEX_BYTES;
+
+    if (limit == 0 || job->info.bytes + list + search <= limit) {
+        return 0;
+    }
+    return poise_error_set(
+        ENOMEM, "search a graph", job->path,
+        "the graph takes %llu bytes, its list of edges %llu, a search %llu; "
+        "%llu are the limit",
+        (unsigned long long)job->info.bytes, (unsigned long long)list,
+        (unsigned long long)search, (unsigned long long)limit);
+}
+
 int cli_bfs_search_all(struct cli_bfs_job *job)
 {
     const struct cli_bfs_values *values = job->values;
@@ -223,12 +244,12 @@ int cli_bfs_search_all(struct cli_bfs_job *job)
         .ablation.no_first = !values->first,
         .ablation.no_sparse = !values->sparse,
     };
-    int code = 0;
+    int code = enough_memory(job);
 
-    job->parents = poise_alloc(all + 1, sizeof *job->parents);
-    job->depths = poise_alloc(all + 1, sizeof *job->depths);
-    if (!job->parents || !job->depths) {
-        code = -ENOMEM;
+    if (code == 0) {
+        job->parents = poise_alloc(all + 1, sizeof *job->parents);
+        job->depths = poise_alloc(all + 1, sizeof *job->depths);
+        code = job->parents && job->depths ? 0 : -ENOMEM;
     }
     if (job->world) {
         code = poise_world_agree(job->world, code);

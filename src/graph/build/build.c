@@ -29,20 +29,30 @@ static int build_enough_memory(struct build *build)
     uint64_t per_edge =
         build->graph->world ? BUILD_SPREAD_BYTES : BUILD_EDGE_BYTES;
     per_edge -= build->options->keep_edges ? 0 : 8;
-    uint64_t available = graph_memory_left();
+    uint64_t limit = build->options->memory_bytes, list = edges->count * 8;
+    uint64_t available = limit == 0     ? graph_memory_left()
+                         : limit > list ? limit - list
+                                        : 0;
     uint64_t need =
         edges->count * per_edge + edges->vertex_count * BUILD_LABEL_BYTES;
     if (edges->count < UINT64_MAX / 64 && need <= available) {
         return 0;
     }
-    return poise_error_set(
-        ENOMEM, "build a graph", NULL,
-        "%llu edges of %llu bytes and %llu vertices of %d bytes are %llu MiB "
-        "more; %llu MiB are available",
-        (unsigned long long)edges->count, (unsigned long long)per_edge,
-        (unsigned long long)edges->vertex_count, BUILD_LABEL_BYTES,
-        (unsigned long long)(need >> 20),
-        (unsigned long long)(available >> 20));
+    struct poise_buf wanted = {0}, have = {0};
+    poise_human_bytes(&wanted, need);
+    poise_human_bytes(&have, available);
+    poise_error_set(ENOMEM, "build a graph", NULL,
+                    "%llu edges of %llu bytes and %llu vertices of %d bytes "
+                    "are %s more; %s is %s",
+                    (unsigned long long)edges->count,
+                    (unsigned long long)per_edge,
+                    (unsigned long long)edges->vertex_count, BUILD_LABEL_BYTES,
+                    poise_buf_str(&wanted), poise_buf_str(&have),
+                    limit > 0 ? "what the limit leaves beside the list of edges"
+                              : "available");
+    poise_buf_free(&wanted);
+    poise_buf_free(&have);
+    return -ENOMEM;
 }
 
 static int build_start(struct build *build)

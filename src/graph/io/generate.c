@@ -298,17 +298,18 @@ static int gen_part(unsigned thread, void *arg)
     }
 }
 
-static int gen_edges(struct gen_job *job, unsigned threads,
+static int gen_edges(struct gen_job *job,
+                     const struct poise_graph_kronecker *options,
                      struct poise_graph_edges *out)
 {
     int code = graph_memory_check("generate graph", NULL, job->count, "edges",
-                                  2 * sizeof(uint32_t), 0);
+                                  2 * sizeof(uint32_t), options->memory_bytes);
     if (code == 0) {
         code = graph_edges_alloc(out, job->count);
     }
     if (code == 0) {
         job->ends = out->ends;
-        code = graph_parallel(threads, gen_part, job);
+        code = graph_parallel(options->threads, gen_part, job);
     }
     return code;
 }
@@ -325,7 +326,7 @@ int poise_graph_generate(struct poise_world *world,
         uint64_t all = graph.edge_factor << graph.scale;
         graph_share(world, all, &job.first, &job.count);
         gen_init(&job.gen, &graph);
-        code = gen_edges(&job, graph.threads, &edges);
+        code = gen_edges(&job, &graph, &edges);
         edges.count = job.count;
         edges.vertex_count = UINT64_C(1) << graph.scale;
     }

@@ -140,6 +140,9 @@ enum poise_graph_format {
     POISE_GRAPH_FORMAT_DIMACS, /**< "a FROM TO W" or "e FROM TO" lines */
     POISE_GRAPH_FORMAT_GAP,    /**< GAP's serialised .sg */
     POISE_GRAPH_FORMAT_POISE,  /**< our own binary, docs/formats.md */
+    POISE_GRAPH_FORMAT_CSV,    /**< RFC 4180: the first two fields of a record;
+                                    '#' or '%' comments */
+    POISE_GRAPH_FORMAT_TSV,    /**< the same with tabs and without quotes */
     POISE_GRAPH_FORMATS
 };
 /** "auto", "snap", ...; NULL-terminated, indexed by the enum. */

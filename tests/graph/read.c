@@ -118,6 +118,109 @@ static void test_snap_errors(void **state)
     assert_int_equal(poise_graph_load(NULL, folder, NULL, &edges), -EISDIR);
 }
 
+#define MARK "\xef\xbb\xbf"
+#define BANNER "%%MatrixMarket matrix coordinate pattern general\n"
+
+/* A byte-order mark is no part of the first word, whatever the format; text of
+ * other widths is none. */
+static void test_byte_order_marks(void **state)
+{
+    (void)state;
+    expect("m.el", MARK "0 1\n1 2\n", 3, false, "0-1 1-2");
+    expect("m.el", MARK "# x\n0 1\n", 2, false, "0-1");
+    expect("m.csv", MARK "\"0\",\"1\"\n", 2, false, "0-1");
+    expect("m.mtx", MARK BANNER "2 2 1\n2 1\n", 2, true, "1-0");
+    expect("m.graph", MARK "2 1\n2\n1\n", 2, false, "0-1");
+    expect("m.gr", MARK "p sp 2 1\na 1 2 1\n", 2, true, "0-1");
+    expect("m", MARK BANNER "2 2 1\n2 1\n", 2, true, "1-0");
+    expect_bad("m.el", MARK, "there is no vertex");
+    expect_bad("m.el", "\xef\xbb", "line 1: two vertices are wanted");
+    static const char *const names[] = {"w.el",    "w.csv", "w.mtx",
+                                        "w.graph", "w.gr",  "w"};
+    const struct poise_graph_load_options none = {0};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        expect_bad_with(names[i], "\xff\xfe\x30\0 \0\x31\0\n\0", 10, none,
+                        -EBADMSG, "UTF-16");
+        expect_bad_with(names[i], "\xfe\xff\0\x30\0 \0\x31\0\n", 10, none,
+                        -EBADMSG, "UTF-16");
+    }
+    /* Without a mark it is known by its bytes of zero. */
+    expect_bad_with("w.el", "0\0 \0001\0\n\0", 8, none, -EBADMSG,
+                    "line 1: a byte of zero; is this text?");
+    expect_bad_with("w.csv", "a\0,\0b\0\n\0", 8, none, -EBADMSG,
+                    "line 1: a byte of zero; is this text?");
+}
+
+/* Fields of CSV are those of RFC 4180: quotes are no part of them, blanks are;
+ * each comma parts two. */
+static void test_csv(void **state)
+{
+    (void)state;
+    expect("q.csv", "\"0\",\"1\"\r\n1, 2,\"x,y\"\r\n", 3, false, "0-1 1-2");
+    expect("q.csv", "# from, to\n0,1,\n", 2, false, "0-1");
+    static const char text[] = "\"Ann Lee\",Bob\n"
+                               "Bob,\"He said \"\"no\"\", twice\"\n\n"
+                               "% left out\n"
+                               "\"#tag\",Bob ,5\n"
+                               "Bob,Ann Lee\n";
+    write_file("q.csv", text, sizeof text - 1);
+    struct poise_graph_edges edges = load("q.csv");
+    assert_string_equal(text_of(&edges), "0-1 1-2 3-4 1-0");
+    expect_name(&edges, 0, "Ann Lee");
+    expect_name(&edges, 1, "Bob");
+    expect_name(&edges, 2, "He said \"no\", twice");
+    expect_name(&edges, 3, "#tag");
+    expect_name(&edges, 4, "Bob ");
+    poise_graph_edges_free(&edges);
+    expect_bad("q.csv", "0,1\n1,,2\n", "line 2: two vertices are wanted");
+    expect_bad("q.csv", "a,b\na,,b\n", "line 2: two vertices are wanted");
+    expect_bad("q.csv", "a,b\n\"\",b\n", "line 2: two vertices are wanted");
+    expect_bad("q.csv", "0 1\n", "line 1: two vertices with a comma between");
+    expect_bad("q.csv", "a;b\n", "line 1: two vertices with a comma between");
+    expect_bad("q.csv", "a,\"b\nc\"\n", "line 1: a quote that opens a field");
+    expect_bad("q.csv", "a,\"b\"c\n", "line 1: 'c' follows the quote");
+    expect_bad("q.csv", "a,b\"c\n", "line 1: a quote within a field");
+    expect_bad("q.csv", "0,1,\"a\n2,3\"\n", "line 1: a quote that opens");
+    expect_bad("q.csv", "a,b,,\"a\nc,d\"\n", "line 1: a quote that opens");
+    expect_bad("q.csv", "\"0\",\"1x\"\n", "line 1: '1x' is not the number");
+}
+
+static void test_tsv(void **state)
+{
+    (void)state;
+    static const char text[] = "Ann Lee\tBob\r\nBob\t\"x\"\t7\r\n";
+    write_file("q.tsv", text, sizeof text - 1);
+    struct poise_graph_edges edges = load("q.tsv");
+    assert_string_equal(text_of(&edges), "0-1 1-2");
+    expect_name(&edges, 0, "Ann Lee");
+    expect_name(&edges, 2, "\"x\"");
+    poise_graph_edges_free(&edges);
+    expect("q.tsv", "0\t1\n1\t 2\n", 3, false, "0-1 1-2");
+    expect_bad("q.tsv", "0\t1\n1 2\n",
+               "line 2: two vertices with a tab between");
+    expect_bad("q.tsv", "a b\n", "line 1: two vertices with a tab between");
+}
+
+/* What an edge list takes for words, and what not. */
+static void test_snap_words(void **state)
+{
+    (void)state;
+    static const char text[] = "\"a b\" \"c\"\n\"c\",d\nd , \"a b\"\n";
+    write_file("q.el", text, sizeof text - 1);
+    struct poise_graph_edges edges = load("q.el");
+    assert_string_equal(text_of(&edges), "0-1 1-2 2-0");
+    expect_name(&edges, 0, "a b");
+    poise_graph_edges_free(&edges);
+    expect_bad("q.el", "0 1\n1,,2\n", "line 2: two vertices are wanted");
+    expect_bad("q.el", "0 1\n\"1 2\n", "line 2: a quote that opens a field");
+    /* Lines of old Macs are one line, of which all but the first two words
+     * would be lost. */
+    expect_bad("q.el", "0 1\r1 2\r2 3\r", "line 1: a carriage return within");
+    expect_bad("q.el", "a b\rc d\n", "line 1: a carriage return within");
+    expect_bad("q.mtx", BANNER "3 3 2\n1 2\r1 3\n",
+               "line 3: a carriage return");
+}
+
 /* Several blocks: the order of the file is kept, and of several bad lines the
  * first is named, by its number in the file. */
 static void test_many_blocks(void **state)
@@ -326,7 +429,7 @@ static void test_mtx(void **state)
            "1-0 2-1");
     expect("a.mtx", MTX "real general\n4 4 2\n2 1 0.5\n\n3 3 -1e9\n", 4, true,
            "1-0 2-2");
-    expect("named.xyz", MTX "Integer Hermitian\n2 2 1\n2 1 5\n", 2, false,
+    expect("named.xyz", MTX "Complex Hermitian\n2 2 1\n2 1 5 -1\n", 2, false,
            "1-0");
     expect("none.mtx", MTX "pattern general\n3 3 0\n", 3, true, "");
     expect_bad("a.mtx", MTX "pattern general\n3 3 2\n2 1\n",
@@ -349,6 +452,56 @@ static void test_mtx(void **state)
                "line 2: 5000000000 vertices are more");
 }
 
+/* What the standard forbids, and LAGraph's mangled files hold. */
+static void test_mtx_forbidden(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *content, *why;
+    } cases[] = {
+        {"pattern hermitian\n2 2 1\n2 2\n",
+         "line 1: there are no hermitian matrices of kind pattern"},
+        {"real hermitian\n2 2 1\n2 2 1\n", "line 1: there are no hermitian"},
+        {"pattern skew-symmetric\n2 2 1\n2 1\n",
+         "line 1: there are no skew-symmetric matrices of kind pattern"},
+        {"real general more\n2 2 1\n2 2 1\n", "line 1: more words than five"},
+        {"real general\n3 3 2\n1 1 1\n2 2\n", "line 4: a value is missing"},
+        {"real general\n%%GraphBLAS type gunk\n3 3 1\n1 1 1\n",
+         "line 2: unknown type of GraphBLAS"},
+        {"real general\n3 3 1\n1 1 1 2\n", "line 3: '2' is more than"},
+        {"pattern general\n3 3 1\n1 1 1\n", "line 3: '1' is more than"},
+        {"complex general\n3 3 1\n1 1 1\n", "line 3: a value is missing"},
+        {"real general\n3 3 1\n1 1 x\n", "line 3: 'x' is not a number"},
+        {"real general\n3 3 1\n1 1 1e\n", "line 3: '1e' is not a number"},
+        {"real general\n3 3 1\n1 1 -\n", "line 3: '-' is not a number"},
+        {"real general\n3 3 1\n1 1 .\n", "line 3: '.' is not a number"},
+        {"real general\n3 3 1\n1 1 0x1p3\n", "line 3: '0x1p3' is not"},
+        {"integer general\n3 3 1\n1 1 1.5\n",
+         "line 3: '1.5' is not a whole number"},
+        {"integer skew-symmetric\n3 3 1\n1 1 1\n",
+         "line 3: entry 1, 1 is on the diagonal"},
+        {"pattern general\n3 3 1\n1,1\n", "line 3: '1,1' is not the number"},
+        {"real general\n3 3 1\n1 1,5\n", "line 3: '1,5' is not the number"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct poise_buf text = {0};
+        poise_buf_printf(&text, "%s%s", MTX, cases[i].content);
+        expect_bad("f.mtx", poise_buf_str(&text), cases[i].why);
+        poise_buf_free(&text);
+    }
+    expect("f.mtx",
+           MTX "real symmetric\n3 3 5\n1 1 1.\n2 1 -.5D-3\n1 3 +1E5\n"
+               "3 3 NaN\n3 2 -inf\n",
+           3, false, "0-0 1-0 0-2 2-2 2-1");
+    expect("f.mtx", MTX "integer skew-symmetric\n2 2 1\n2 1 -7\n", 2, false,
+           "1-0");
+    /* LAGraph writes those of its types so. */
+    expect("f.mtx",
+           MTX "integer general\n%%GraphBLAS type double\n%%GraphBLAS x\n"
+               "2 2 1\n2 1 -0.7\n",
+           2, true, "1-0");
+}
+
 static void test_dimacs(void **state)
 {
     (void)state;
@@ -363,6 +516,15 @@ static void test_dimacs(void **state)
     expect_bad("a.gr", "c\nq sp 3 1\n", "line 2: 'p sp VERTICES ARCS'");
     expect_bad("a.gr", "p sp 3\n", "line 1: 'p sp VERTICES ARCS'");
     expect_bad("a.gr", "c nothing\n", "ends within its header");
+    expect("d.col", "p col 3 2\nn 1 5\nd 2 3\nv 1 1\nx 1\ne 1 2\nc\ne 2 3\n", 3,
+           false, "0-1 1-2");
+    expect_bad("d.col", "p col 3 1\nca 1\ne 1 2\n",
+               "line 2: a line that begins with 'e' is wanted");
+    expect_bad("d.col", "p col 3 1\ne 1 2 3\n", "line 2: '3' is more than");
+    expect_bad("d.gr", "p sp 3 1\nn 1 s\na 1 2 3\n", "line 2: a line that");
+    expect_bad("d.gr", "p sp 3 1\na 1 2\n", "line 2: a value is missing");
+    expect_bad("d.gr", "p sp 3 1\na 1 2 x\n", "line 2: 'x' is not a number");
+    expect_bad("d.gr", "p sp 3 1\na 1,2 3\n", "line 2: '1,2' is not");
 }
 
 static void test_metis(void **state)
@@ -384,6 +546,15 @@ static void test_metis_weights(void **state)
 static void test_metis_errors(void **state)
 {
     (void)state;
+    expect_bad("v.graph", "3 2 10\n7 2\n7 1 3\n\n",
+               "line 4: the 1 numbers before the neighbours are missing");
+    expect_bad("v.graph", "3 2 11 2\n7\n7 1 3\n7 2\n",
+               "line 2: 1 of the numbers before the neighbours");
+    expect_bad("v.graph", "3 2 1\n2 0\n1 0 3 1\n2 1\n",
+               "line 2: an edge of weight 0");
+    expect_bad("v.graph", "3 2 1 1\n2 1\n1 1 3 1\n2 1\n", "line 1: 'VERTICES");
+    expect_bad("v.graph", "3 2 10 0\n2\n1 3\n2\n", "line 1: 'VERTICES");
+    expect_bad("v.graph", "3 2\n2\r1 3\n2\n", "line 2: '2' is not a number");
     expect_bad("b.graph", "3 2\n2\n1 3\n", "3 vertices, but 2 rows are there");
     expect_bad("b.graph", "3 2\n2\n1 4\n2\n",
                "line 3: neighbour 4 is not within 1 and 3");
@@ -408,6 +579,10 @@ int main(void)
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_sparse_ids),
         cmocka_unit_test(test_snap_errors),
+        cmocka_unit_test(test_byte_order_marks),
+        cmocka_unit_test(test_csv),
+        cmocka_unit_test(test_tsv),
+        cmocka_unit_test(test_snap_words),
         cmocka_unit_test(test_many_blocks),
         cmocka_unit_test(test_names_of_many_blocks),
         cmocka_unit_test(test_wrong_kind_of_file),
@@ -415,6 +590,7 @@ int main(void)
         cmocka_unit_test(test_limits_of_the_process_count),
         cmocka_unit_test(test_packed),
         cmocka_unit_test(test_mtx),
+        cmocka_unit_test(test_mtx_forbidden),
         cmocka_unit_test(test_dimacs),
         cmocka_unit_test(test_metis),
         cmocka_unit_test(test_metis_weights),

@@ -74,9 +74,9 @@ static struct poise_graph_edges some_graph(bool directed)
 static void test_round_trips(void **state)
 {
     (void)state;
-    static const char *const names[] = {"r.el", "r.mtx", "r.graph",
-                                        "r.gr", "r.sg",  "r.pg"};
-    for (unsigned i = 0; i < 6; i++) {
+    static const char *const names[] = {"r.el", "r.mtx", "r.graph", "r.gr",
+                                        "r.sg", "r.pg",  "r.csv",   "r.tsv"};
+    for (unsigned i = 0; i < 8; i++) {
         for (int directed = 0; directed < 2; directed++) {
             if (!in_share(i + (size_t)directed)) {
                 continue;
@@ -144,6 +144,37 @@ static void test_names_round_trip(void **state)
     char *names = read_file("n2.mtx.names", &len);
     assert_string_equal(names, "ann\nbob\ncy\n");
     free(names);
+    poise_graph_edges_free(&edges);
+}
+
+/* Names that edge lists cannot hold go into fields, quoted where they must. */
+static void test_fields_round_trip(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"Ann Lee", "a,b", "say \"no\"", "#tag",
+                                        " x ",     "\"",  "12"};
+    enum { NAMES = sizeof names / sizeof *names };
+    static const char *const files[] = {"f2.csv", "f2.tsv"};
+    struct poise_graph_edges edges = {.names = graph_names_create()};
+    uint32_t label;
+    for (uint32_t i = 0; i < NAMES; i++) {
+        graph_names_add(edges.names, names[i], strlen(names[i]), &label);
+        poise_graph_edges_add(&edges, i, (i + 1) % NAMES);
+    }
+    assert_int_equal(poise_graph_save(&edges, path_of(files[0]), NULL), 0);
+    struct poise_graph_edges back = load(files[0]);
+    assert_string_equal(text_of(&back), "0-1 1-2 2-3 3-4 4-5 5-6 6-0");
+    for (uint32_t i = 0; i < NAMES; i++) {
+        expect_name(&back, i, names[i]);
+    }
+    poise_graph_edges_free(&back);
+    /* Without quotes a name cannot look like a comment. */
+    assert_int_equal(poise_graph_save(&edges, path_of(files[1]), NULL),
+                     -EINVAL);
+    assert_non_null(strstr(poise_error_last()->why, "'#tag'"));
+    graph_names_add(edges.names, "two\nlines", 9, &label);
+    assert_int_equal(poise_graph_save(&edges, path_of(files[0]), NULL),
+                     -EINVAL);
     poise_graph_edges_free(&edges);
 }
 
@@ -520,6 +551,7 @@ int main(void)
         cmocka_unit_test(test_round_trips),
         cmocka_unit_test(test_binary_is_exact),
         cmocka_unit_test(test_names_round_trip),
+        cmocka_unit_test(test_fields_round_trip),
         cmocka_unit_test(test_save_errors),
         cmocka_unit_test(test_binary_damage_is_found),
         cmocka_unit_test(test_newer_version_is_refused),

@@ -21,7 +21,8 @@ int graph_generate_range(const struct poise_graph_kronecker *options,
 /* ---- the bytes of a file (source.c) ------------------------------------- */
 
 /** A file from its beginning to its end, unpacked if its first bytes say that
- * it is packed (gzip, Zstandard). One thread at a time. */
+ * it is packed (gzip, Zstandard), without the byte-order mark of UTF-8; UTF-16
+ * is refused. One thread at a time. */
 struct graph_source;
 int graph_source_open(const char *path, struct graph_source **out);
 void graph_source_close(struct graph_source *source);
@@ -51,6 +52,7 @@ struct graph_segment {
     uint64_t most;  /**< the largest id, if there is a pair */
     uint64_t rows;  /**< METIS: lines that are rows */
     uint64_t last;  /**< METIS: one above the last row that is not empty */
+    uint64_t empty, empty_line; /**< METIS: one above the first row that is */
     struct poise_graph_names *names; /**< of this block; labels are its own */
     uint64_t bad_line;               /**< 1 for the first; 0: none is bad */
     char why[160];
@@ -65,8 +67,18 @@ struct graph_block {
     struct graph_segment *segment;
     uint32_t *out32; /**< NULL if the segment is wide */
     uint64_t *out64;
+    bool odd; /**< of pairs.c: has bytes that need a look line by line */
 };
 enum { GRAPH_TEXT_PAD = 16 };
+
+/** What has to follow the two vertices of a line. */
+enum graph_values {
+    GRAPH_VALUES_ANY, /**< it is not looked at */
+    GRAPH_VALUES_NONE,
+    GRAPH_VALUES_INTEGER,
+    GRAPH_VALUES_REAL,
+    GRAPH_VALUES_COMPLEX /**< two numbers */
+};
 
 /** Parse a block: write its pairs, set the segment's count, lines and most.
  * -EBADMSG with graph_text_bad, other codes with the error set, or 1: again
@@ -81,9 +93,14 @@ struct graph_text {
     bool long_lines;      /**< lines of any length, else of 1 MiB */
     int rank, size;       /**< of size > 1, parse each size-th block only */
     /* What the parsers want to know. */
-    uint64_t base, limit;  /**< ids begin at base, end below base + limit */
-    char tag;              /**< what pairs' lines begin with, or NUL */
-    const char *comments;  /**< first characters of lines to be left out */
+    uint64_t base, limit; /**< ids begin at base, end below base + limit */
+    char tag;             /**< what pairs' lines begin with, or NUL */
+    const char *comments; /**< first characters of lines to be left out */
+    char separator;       /**< between fields; NUL: blanks */
+    bool commas;          /**< ... or a comma */
+    bool quotes;          /**< fields may be quoted, as in CSV */
+    enum graph_values values;
+    bool no_loops;         /**< a skew-symmetric matrix has no diagonal */
     unsigned skip, stride; /**< METIS: numbers before a row's first neighbour;
                                 numbers for each neighbour */
     /* Private. */
@@ -157,6 +174,8 @@ int graph_load_max(const struct graph_load *load, int code, uint64_t *value);
 /** Where every rank read the whole list: keep this one's share. */
 void graph_load_keep_share(const struct graph_load *load);
 int graph_read_snap(struct graph_load *load);
+int graph_read_csv(struct graph_load *load);
+int graph_read_tsv(struct graph_load *load);
 int graph_read_mtx(struct graph_load *load);
 int graph_read_dimacs(struct graph_load *load);
 int graph_read_metis(struct graph_load *load);

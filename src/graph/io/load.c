@@ -8,7 +8,8 @@
 #include <sys/stat.h>
 
 const char *const poise_graph_format_names[] = {
-    "auto", "snap", "mtx", "metis", "dimacs", "gap", "poise", NULL};
+    "auto", "snap",  "mtx", "metis", "dimacs",
+    "gap",  "poise", "csv", "tsv",   NULL};
 
 static bool load_ends_with(const char *path, size_t len, const char *suffix)
 {
@@ -35,8 +36,8 @@ enum poise_graph_format graph_format_of_name(const char *path)
         {".el", POISE_GRAPH_FORMAT_SNAP},
         {".wel", POISE_GRAPH_FORMAT_SNAP},
         {".txt", POISE_GRAPH_FORMAT_SNAP},
-        {".csv", POISE_GRAPH_FORMAT_SNAP},
-        {".tsv", POISE_GRAPH_FORMAT_SNAP},
+        {".csv", POISE_GRAPH_FORMAT_CSV},
+        {".tsv", POISE_GRAPH_FORMAT_TSV},
     };
     size_t len = strlen(path);
     if (load_ends_with(path, len, ".gz")) {
@@ -144,6 +145,8 @@ int poise_graph_load(struct poise_world *world, const char *path,
         [POISE_GRAPH_FORMAT_DIMACS] = graph_read_dimacs,
         [POISE_GRAPH_FORMAT_GAP] = graph_read_gap,
         [POISE_GRAPH_FORMAT_POISE] = graph_read_poise,
+        [POISE_GRAPH_FORMAT_CSV] = graph_read_csv,
+        [POISE_GRAPH_FORMAT_TSV] = graph_read_tsv,
     };
     struct poise_graph_load_options none = {0};
     struct poise_graph_edges edges = {0};

@@ -113,12 +113,53 @@ static int header_read_pairs(struct graph_load *load, struct graph_text *text,
 
 /* ---- Matrix Market ------------------------------------------------------ */
 
+/* The kinds of entries, and what follows two indices. */
+static const struct {
+    const char *name;
+    enum graph_values values;
+} mtx_fields[] = {
+    {"pattern", GRAPH_VALUES_NONE},    {"real", GRAPH_VALUES_REAL},
+    {"integer", GRAPH_VALUES_INTEGER}, {"double", GRAPH_VALUES_REAL},
+    {"complex", GRAPH_VALUES_COMPLEX},
+};
+enum { MTX_GENERAL, MTX_SYMMETRIC, MTX_HERMITIAN, MTX_SKEW };
+static const char *const mtx_symmetries[] = {"general", "symmetric",
+                                             "hermitian", "skew-symmetric"};
+enum {
+    MTX_FIELDS = sizeof mtx_fields / sizeof *mtx_fields,
+    MTX_SYMMETRIES = sizeof mtx_symmetries / sizeof *mtx_symmetries
+};
+
+/* The last two words: which of them go together is laid down, too. */
+static int mtx_kind(struct graph_text *text, const struct header_line *words,
+                    bool *directed)
+{
+    unsigned field = 0, symmetry = 0;
+    while (field < MTX_FIELDS && !header_is(words, 3, mtx_fields[field].name)) {
+        field++;
+    }
+    while (symmetry < MTX_SYMMETRIES &&
+           !header_is(words, 4, mtx_symmetries[symmetry])) {
+        symmetry++;
+    }
+    if (field == MTX_FIELDS || symmetry == MTX_SYMMETRIES) {
+        return graph_text_bad_header(text,
+                                     "unknown kind of entries or symmetry");
+    }
+    text->values = mtx_fields[field].values;
+    text->no_loops = symmetry == MTX_SKEW;
+    *directed = symmetry == MTX_GENERAL;
+    if ((symmetry == MTX_HERMITIAN && text->values != GRAPH_VALUES_COMPLEX) ||
+        (symmetry == MTX_SKEW && text->values == GRAPH_VALUES_NONE)) {
+        return graph_text_bad_header(
+            text, "there are no %s matrices of kind %s",
+            mtx_symmetries[symmetry], mtx_fields[field].name);
+    }
+    return 0;
+}
+
 static int mtx_banner(struct graph_text *text, bool *directed)
 {
-    static const char *const fields[] = {"pattern", "real", "integer", "double",
-                                         "complex"};
-    static const char *const symmetries[] = {"symmetric", "hermitian",
-                                             "skew-symmetric"};
     const char *line;
     size_t len;
     struct header_line words;
@@ -137,20 +178,53 @@ static int mtx_banner(struct graph_text *text, bool *directed)
                                      "only sparse matrices ('coordinate') are "
                                      "graphs");
     }
-    bool known = false;
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
-        known = known || header_is(&words, 3, fields[i]);
+    if (words.count > 5) {
+        return graph_text_bad_header(text, "more words than five");
     }
-    *directed = header_is(&words, 4, "general");
-    bool symmetric = false;
-    for (size_t i = 0; i < sizeof symmetries / sizeof *symmetries; i++) {
-        symmetric = symmetric || header_is(&words, 4, symmetries[i]);
+    return mtx_kind(text, &words, directed);
+}
+
+/* A comment in which LAGraph says of which type the entries are: it may make
+ * those of kind integer real. */
+static int mtx_type(struct graph_text *text, const struct header_line *words)
+{
+    static const char *const types[] = {
+        "bool",     "int8_t",   "int16_t",  "int32_t", "int64_t", "uint8_t",
+        "uint16_t", "uint32_t", "uint64_t", "float",   "double"};
+    enum { TYPES = sizeof types / sizeof *types, REALS = TYPES - 2 };
+    unsigned type = 0;
+    while (type < TYPES && !header_is(words, 2, types[type])) {
+        type++;
     }
-    if (!known || (!*directed && !symmetric)) {
-        return graph_text_bad_header(text,
-                                     "unknown kind of entries or symmetry");
+    if (type == TYPES) {
+        return graph_text_bad_header(text, "unknown type of GraphBLAS");
+    }
+    if (type >= REALS && text->values == GRAPH_VALUES_INTEGER) {
+        text->values = GRAPH_VALUES_REAL;
     }
     return 0;
+}
+
+/* From the banner to the line of sizes. */
+static int mtx_sizes(struct graph_text *text, struct header_line *line)
+{
+    const char *next;
+    size_t len;
+    int code;
+    while ((code = graph_text_line(text, false, &next, &len)) > 0) {
+        header_split(next, len, line);
+        if (header_is(line, 0, "%%GraphBLAS") && header_is(line, 1, "type")) {
+            code = mtx_type(text, line);
+            if (code < 0) {
+                return code;
+            }
+        } else if (line->count > 0 && *line->word[0] != '%') {
+            return 0;
+        }
+    }
+    return code < 0 ? code
+                    : poise_error_set(EBADMSG, "read graph", text->path,
+                                      "the file ends within its header");
 }
 
 int graph_read_mtx(struct graph_load *load)
@@ -164,7 +238,7 @@ int graph_read_mtx(struct graph_load *load)
         code = mtx_banner(&text, &load->out->directed);
     }
     if (code == 0) {
-        code = header_next(&text, '%', &line);
+        code = mtx_sizes(&text, &line);
     }
     if (code == 0 && (line.count != 3 || !header_number(&line, 0, &rows) ||
                       !header_number(&line, 1, &columns) ||
@@ -194,7 +268,7 @@ int graph_read_dimacs(struct graph_load *load)
     struct header_line line;
     uint64_t vertices = 0, edges = 0;
     int code = graph_load_text(load, &text);
-    text.comments = "cn";
+    text.comments = "c";
     if (code == 0) {
         code = header_next(&text, 'c', &line);
     }
@@ -210,6 +284,9 @@ int graph_read_dimacs(struct graph_load *load)
                        "wanted");
         }
         text.tag = arcs ? 'a' : 'e';
+        /* Arcs have a length; beside edges stand what nodes are and where. */
+        text.values = arcs ? GRAPH_VALUES_REAL : GRAPH_VALUES_NONE;
+        text.comments = arcs ? "c" : "cndvx";
         load->out->directed = arcs;
     }
     code = graph_agree(load->world, code);

@@ -12,7 +12,7 @@
 
 static bool metis_is_blank(char c)
 {
-    return c == ' ' || c == '\t' || c == '\r';
+    return c == ' ' || c == '\t';
 }
 
 static const char *metis_blanks(const char *at, const char *end)
@@ -43,6 +43,10 @@ static int metis_row(struct graph_block *block, const char *at, const char *end)
             skip--;
             continue;
         }
+        if (place > 0 && value == 0) {
+            return graph_text_bad(block, segment->lines,
+                                  "an edge of weight 0; weights are positive");
+        }
         if (place == 0) {
             if (value - 1 >= text->limit) {
                 return graph_text_bad(block, segment->lines,
@@ -56,6 +60,12 @@ static int metis_row(struct graph_block *block, const char *at, const char *end)
         }
         place = (place + 1) % text->stride;
     }
+    if (skip > 0 && skip < text->skip) {
+        return graph_text_bad(block, segment->lines,
+                              "%u of the numbers before the neighbours are "
+                              "missing",
+                              skip);
+    }
     if (place != 0) {
         return graph_text_bad(block, segment->lines,
                               "the last neighbour has no weight");
@@ -66,22 +76,26 @@ static int metis_row(struct graph_block *block, const char *at, const char *end)
 static int metis_parse(struct graph_block *block)
 {
     struct graph_segment *segment = block->segment;
-    segment->lines = segment->rows = segment->last = 0;
+    segment->lines = segment->rows = segment->last = segment->empty = 0;
     for (const char *at = block->at, *end; at < block->end; at = end + 1) {
         end = memchr(at, '\n', (size_t)(block->end - at));
         segment->lines++;
-        const char *start = metis_blanks(at, end);
-        if (*start == '%' && start < end) {
+        const char *stop = end > at && end[-1] == '\r' ? end - 1 : end;
+        const char *start = metis_blanks(at, stop);
+        if (*start == '%' && start < stop) {
             continue;
         }
-        int code = metis_row(block, at, end);
+        int code = metis_row(block, at, stop);
         if (code < 0) {
             return code;
         }
         segment->rows++;
-        if (start < end) {
+        if (start < stop) {
             segment->last = segment->rows;
             segment->most = segment->lines; /* the line of that row */
+        } else if (segment->empty == 0) {
+            segment->empty = segment->rows;
+            segment->empty_line = segment->lines;
         }
     }
     return 0;
@@ -152,6 +166,11 @@ static int metis_check_rows(struct graph_text *text, uint64_t *entries)
                 text, s, s->most, "row %llu, but there are %llu vertices",
                 (unsigned long long)(rows + s->last),
                 (unsigned long long)text->limit);
+        }
+        if (text->skip > 0 && s->empty > 0 && rows + s->empty <= text->limit) {
+            return graph_text_bad_segment(
+                text, s, s->empty_line,
+                "the %u numbers before the neighbours are missing", text->skip);
         }
         rows += s->rows;
         *entries += s->count;
@@ -225,7 +244,8 @@ static int metis_header(struct graph_text *text, uint64_t *vertices,
         at = metis_blanks(stop, end);
     }
     if (count < 2 || at < end || number[2] > 111 || number[2] % 10 > 1 ||
-        number[2] / 10 % 10 > 1 || number[3] > 1000) {
+        number[2] / 10 % 10 > 1 || number[3] < 1 || number[3] > 1000 ||
+        (count == 4 && number[2] / 10 % 10 == 0)) {
         return graph_text_bad_header(
             text, "'VERTICES EDGES [FORMAT [WEIGHTS]]' is wanted");
     }

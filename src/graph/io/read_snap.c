@@ -22,10 +22,13 @@ static int snap_begin(struct graph_text *text, bool *names)
     *names = false;
     while ((code = graph_text_line(text, true, &line, &len)) > 0) {
         const char *at = line, *end = line + len;
-        while (at < end && (*at == ' ' || *at == '\t')) {
+        bool quoted = false;
+        while (at < end && (*at == ' ' || *at == '\t' ||
+                            (text->quotes && !quoted && *at == '"'))) {
+            quoted = quoted || *at == '"';
             at++;
         }
-        if (at < end && *at != '#' && *at != '%') {
+        if (at < end && (quoted || (*at != '#' && *at != '%'))) {
             /* "-5" and "5x" are numbers gone wrong, not names. */
             *names = !((*at >= '0' && *at <= '9') || *at == '-' || *at == '+');
             return 0;
@@ -247,7 +250,25 @@ static int snap_survey(struct graph_load *load, const struct graph_text *text,
     return code;
 }
 
-static int snap_numbers(struct graph_load *load, struct graph_text *text)
+/** How the fields of a line are told apart. */
+struct snap_form {
+    char separator; /* NUL: blanks, or one comma */
+    bool quotes;
+};
+
+static int snap_open(struct graph_load *load, const struct snap_form *form,
+                     struct graph_text *text)
+{
+    int code = graph_load_text(load, text);
+    text->comments = "#%";
+    text->separator = form->separator;
+    text->commas = form->separator == '\0';
+    text->quotes = form->quotes;
+    return code;
+}
+
+static int snap_numbers(struct graph_load *load, const struct snap_form *form,
+                        struct graph_text *text)
 {
     bool sparse, all = text->size == 1;
     text->parse = graph_parse_pairs;
@@ -263,8 +284,7 @@ static int snap_numbers(struct graph_load *load, struct graph_text *text)
     if (!all) {
         /* Names need all ids: read once more, every rank everything. */
         graph_text_close(text);
-        code = graph_load_text(load, text);
-        text->comments = "#%";
+        code = snap_open(load, form, text);
         text->parse = graph_parse_pairs;
         text->limit = UINT64_MAX;
         text->size = 1;
@@ -276,12 +296,11 @@ static int snap_numbers(struct graph_load *load, struct graph_text *text)
     return code == 0 ? snap_sparse(load, text) : code;
 }
 
-int graph_read_snap(struct graph_load *load)
+static int snap_read(struct graph_load *load, const struct snap_form *form)
 {
     struct graph_text text;
     bool names = false;
-    int code = graph_load_text(load, &text);
-    text.comments = "#%";
+    int code = snap_open(load, form, &text);
     load->out->directed = load->options->directed;
     if (code == 0) {
         code = snap_begin(&text, &names);
@@ -289,8 +308,24 @@ int graph_read_snap(struct graph_load *load)
     code = graph_agree(load->world, code);
     if (code == 0) {
         code = names || load->options->names ? snap_names(load, &text)
-                                             : snap_numbers(load, &text);
+                                             : snap_numbers(load, form, &text);
     }
     graph_text_close(&text);
     return code;
+}
+
+int graph_read_snap(struct graph_load *load)
+{
+    return snap_read(load, &(struct snap_form){.quotes = true});
+}
+
+int graph_read_csv(struct graph_load *load)
+{
+    return snap_read(load,
+                     &(struct snap_form){.separator = ',', .quotes = true});
+}
+
+int graph_read_tsv(struct graph_load *load)
+{
+    return snap_read(load, &(struct snap_form){.separator = '\t'});
 }

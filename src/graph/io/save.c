@@ -142,6 +142,7 @@ struct save_pairs {
     const char *before, *between, *after;
     uint64_t base;
     bool lower; /* the larger first */
+    char quote; /* names that hold this, or a quote, are quoted; NUL: none */
     const struct poise_graph_names *names;
 };
 
@@ -174,6 +175,38 @@ static void save_vertex(const struct poise_graph_names *names, uint64_t base,
     }
 }
 
+/* A name as a field of CSV: where it must be, in quotes. */
+static void save_quoted(const struct save_pairs *pairs, uint32_t label,
+                        struct poise_buf *buf)
+{
+    size_t len;
+    const char *name = poise_graph_names_of(pairs->names, label, &len);
+    bool plain = name && !memchr(name, pairs->quote, len) &&
+                 !memchr(name, '"', len) && !strchr("#% \t\f\v", name[0]);
+    if (plain || !name) {
+        poise_buf_append(buf, name, name ? len : 0);
+        return;
+    }
+    poise_buf_putc(buf, '"');
+    for (size_t i = 0; i < len; i++) {
+        if (name[i] == '"') {
+            poise_buf_putc(buf, '"');
+        }
+        poise_buf_putc(buf, name[i]);
+    }
+    poise_buf_putc(buf, '"');
+}
+
+static void save_end(const struct save_pairs *pairs, uint32_t label,
+                     struct poise_buf *buf)
+{
+    if (pairs->names && pairs->quote) {
+        save_quoted(pairs, label, buf);
+    } else {
+        save_vertex(pairs->names, pairs->base, label, buf);
+    }
+}
+
 static int save_pairs_block(uint64_t index, struct poise_buf *buf, void *arg)
 {
     const struct save_pairs *pairs = arg;
@@ -184,9 +217,9 @@ static int save_pairs_block(uint64_t index, struct poise_buf *buf, void *arg)
         uint32_t a = edges->ends[2 * i], b = edges->ends[2 * i + 1];
         bool swap = pairs->lower && a < b;
         poise_buf_puts(buf, pairs->before);
-        save_vertex(pairs->names, pairs->base, swap ? b : a, buf);
+        save_end(pairs, swap ? b : a, buf);
         poise_buf_puts(buf, pairs->between);
-        save_vertex(pairs->names, pairs->base, swap ? a : b, buf);
+        save_end(pairs, swap ? a : b, buf);
         poise_buf_puts(buf, pairs->after);
     }
     return 0;
@@ -207,21 +240,24 @@ static int save_text(struct graph_save *save, struct poise_buf *head,
     return code;
 }
 
-/* Names must come back as they went: no blanks, no comment signs in front. */
+/* Names must come back as they went: nothing that parts fields or lines, and
+ * none of `front` before them. */
 static int save_check_names(const struct poise_graph_edges *edges,
-                            const char *path)
+                            const char *path, const char *parts,
+                            const char *front)
 {
+    const size_t count = strlen(parts);
     for (uint64_t i = 0; i < graph_names_count(edges->names); i++) {
         size_t len;
         const char *name =
             poise_graph_names_of(edges->names, (uint32_t)i, &len);
-        bool bad = len == 0 || name[0] == '#' || name[0] == '%';
+        bool bad = len == 0 || strchr(front, name[0]);
         for (size_t k = 0; k < len && !bad; k++) {
-            bad = memchr(" \t\r\n\f\v,", name[k], 7) != NULL;
+            bad = memchr(parts, name[k], count + 1) != NULL; /* NUL, too */
         }
         if (bad) {
             return poise_error_set(EINVAL, "write graph", path,
-                                   "an edge list cannot hold the name '%.*s'",
+                                   "this format cannot hold the name '%.*s'",
                                    (int)(len < 40 ? len : 40), name);
         }
     }
@@ -241,12 +277,40 @@ static int save_snap(const struct poise_graph_edges *edges,
                      edges->directed ? "Directed" : "Undirected",
                      (unsigned long long)edges->vertex_count,
                      (unsigned long long)edges->count);
-    int code = save_check_names(edges, save->path);
+    int code = save_check_names(edges, save->path, " \t\r\n\f\v,", "#%\"");
     if (code == 0) {
         code = save_text(save, &head, &pairs);
     }
     poise_buf_free(&head);
     return code;
+}
+
+/* RFC 4180 without a header, which would turn numbers into names. */
+static int save_csv(const struct poise_graph_edges *edges,
+                    struct graph_save *save)
+{
+    struct poise_buf head = {0};
+    struct save_pairs pairs = {.edges = edges,
+                               .before = "",
+                               .between = ",",
+                               .after = "\n",
+                               .quote = ',',
+                               .names = edges->names};
+    int code = save_check_names(edges, save->path, "\r\n", "");
+    return code < 0 ? code : save_text(save, &head, &pairs);
+}
+
+static int save_tsv(const struct poise_graph_edges *edges,
+                    struct graph_save *save)
+{
+    struct poise_buf head = {0};
+    struct save_pairs pairs = {.edges = edges,
+                               .before = "",
+                               .between = "\t",
+                               .after = "\n",
+                               .names = edges->names};
+    int code = save_check_names(edges, save->path, "\t\r\n", "#%");
+    return code < 0 ? code : save_text(save, &head, &pairs);
 }
 
 static int save_mtx(const struct poise_graph_edges *edges,
@@ -389,6 +453,13 @@ int poise_graph_save_tree(const struct poise_graph_tree *tree, const char *path,
     return graph_save_close(&save, code);
 }
 
+static bool save_holds_names(enum poise_graph_format format)
+{
+    return format == POISE_GRAPH_FORMAT_SNAP ||
+           format == POISE_GRAPH_FORMAT_POISE ||
+           format == POISE_GRAPH_FORMAT_CSV || format == POISE_GRAPH_FORMAT_TSV;
+}
+
 int poise_graph_save(const struct poise_graph_edges *edges, const char *path,
                      const struct poise_graph_save_options *options)
 {
@@ -400,6 +471,8 @@ int poise_graph_save(const struct poise_graph_edges *edges, const char *path,
         [POISE_GRAPH_FORMAT_DIMACS] = save_dimacs,
         [POISE_GRAPH_FORMAT_GAP] = graph_save_gap,
         [POISE_GRAPH_FORMAT_POISE] = graph_save_poise,
+        [POISE_GRAPH_FORMAT_CSV] = save_csv,
+        [POISE_GRAPH_FORMAT_TSV] = save_tsv,
     };
     struct poise_graph_save_options none = {0};
     options = options ? options : &none;
@@ -420,8 +493,7 @@ int poise_graph_save(const struct poise_graph_edges *edges, const char *path,
         code = writers[format](edges, &save);
     }
     code = graph_save_close(&save, code);
-    if (code == 0 && edges->names && format != POISE_GRAPH_FORMAT_SNAP &&
-        format != POISE_GRAPH_FORMAT_POISE) {
+    if (code == 0 && edges->names && !save_holds_names(format)) {
         code = save_names_beside(edges, path, options->threads);
     }
     return code;

@@ -22,6 +22,8 @@ struct graph_source {
     char *input; /* packed bytes, or the first ones of a plain file */
     size_t at, len;
     uint64_t total, done;
+    char head[4]; /* the first bytes, unpacked */
+    size_t head_at, head_len;
     bool input_ended;
     bool within; /* a member of the packed file has begun, not ended */
     z_stream gzip;
@@ -72,6 +74,28 @@ static int source_start(struct graph_source *source)
     return 0;
 }
 
+static ssize_t source_read(struct graph_source *source, void *data, size_t len);
+
+/* A byte-order mark is no part of the text. */
+static int source_skip_mark(struct graph_source *source)
+{
+    ssize_t n = source_read(source, source->head, 3);
+    if (n < 0) {
+        return (int)n;
+    }
+    source->head_len = (size_t)n;
+    if (n >= 2 && (memcmp(source->head, "\xff\xfe", 2) == 0 ||
+                   memcmp(source->head, "\xfe\xff", 2) == 0)) {
+        return poise_error_set(EBADMSG, "read graph", source->path,
+                               "it is text in UTF-16 or UTF-32; UTF-8 is "
+                               "wanted (iconv converts it)");
+    }
+    if (n == 3 && memcmp(source->head, "\xef\xbb\xbf", 3) == 0) {
+        source->head_len = 0;
+    }
+    return 0;
+}
+
 int graph_source_open(const char *path, struct graph_source **out)
 {
     struct graph_source *source = poise_alloc(1, sizeof *source);
@@ -97,6 +121,9 @@ int graph_source_open(const char *path, struct graph_source **out)
     }
     if (code == 0) {
         code = source_start(source);
+    }
+    if (code == 0) {
+        code = source_skip_mark(source);
     }
     if (code < 0) {
         graph_source_close(source);
@@ -206,7 +233,7 @@ static ssize_t source_unpack(struct graph_source *source, char *data,
     return (ssize_t)done;
 }
 
-ssize_t graph_source_read(struct graph_source *source, void *data, size_t len)
+static ssize_t source_read(struct graph_source *source, void *data, size_t len)
 {
     if (source->kind != SOURCE_PLAIN) {
         return source_unpack(source, data, len);
@@ -228,6 +255,18 @@ ssize_t graph_source_read(struct graph_source *source, void *data, size_t len)
     source->done += (uint64_t)n;
     source->input_ended = (size_t)n < len - first;
     return (ssize_t)first + n;
+}
+
+ssize_t graph_source_read(struct graph_source *source, void *data, size_t len)
+{
+    size_t first = source->head_len - source->head_at;
+    if (first > len) {
+        first = len;
+    }
+    memcpy(data, source->head + source->head_at, first);
+    source->head_at += first;
+    ssize_t n = source_read(source, (char *)data + first, len - first);
+    return n < 0 ? n : (ssize_t)first + n;
 }
 
 bool graph_source_is_packed(const struct graph_source *source)

@@ -10,3 +10,5 @@ $POISE bfs none.el; echo $?
 printf '0 1\n1 x y\n-3\n' >bad.el
 $POISE bfs bad.el; echo $?
 $POISE bfs g.el --report none/page.html >out; echo $?
+$POISE bfs --scale 3 --directed; echo $?
+$POISE bfs convert --scale 3 --names x.el; echo $?

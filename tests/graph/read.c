@@ -478,6 +478,19 @@ static void test_mtx_forbidden(void **state)
         {"real general\n3 3 1\n1 1 0x1p3\n", "line 3: '0x1p3' is not"},
         {"integer general\n3 3 1\n1 1 1.5\n",
          "line 3: '1.5' is not a whole number"},
+        {"integer general\n%%GraphBLAS type int8_t\n3 3 2\n1 1 -128\n1 2 "
+         "-129\n",
+         "line 5: -129 is out of the range"},
+        {"integer general\n%%GraphBLAS type bool\n3 3 2\n1 1 1\n1 2 2\n",
+         "line 5: 2 is out of the range"},
+        {"integer general\n%%GraphBLAS type uint64_t\n3 3 3\n1 1 -0\n1 2 "
+         "+18446744073709551615\n1 2 -1\n",
+         "line 6: -1 is out of the range"},
+        {"integer general\n%%GraphBLAS type int64_t\n3 3 2\n1 1 "
+         "-9223372036854775808\n1 2 9223372036854775808\n",
+         "line 5: 9223372036854775808 is out of the range"},
+        {"integer skew-symmetric\n%%GraphBLAS type uint8_t\n2 2 1\n2 1 1\n",
+         "line 2: uint8_t has no skew-symmetric matrices"},
         {"integer skew-symmetric\n3 3 1\n1 1 1\n",
          "line 3: entry 1, 1 is on the diagonal"},
         {"pattern general\n3 3 1\n1,1\n", "line 3: '1,1' is not the number"},
@@ -547,7 +560,7 @@ static void test_metis_errors(void **state)
 {
     (void)state;
     expect_bad("v.graph", "3 2 10\n7 2\n7 1 3\n\n",
-               "line 4: the 1 numbers before the neighbours are missing");
+               "line 4: 1 of the numbers before the neighbours are missing");
     expect_bad("v.graph", "3 2 11 2\n7\n7 1 3\n7 2\n",
                "line 2: 1 of the numbers before the neighbours");
     expect_bad("v.graph", "3 2 1\n2 0\n1 0 3 1\n2 1\n",

@@ -153,6 +153,7 @@ static void test_fields_round_trip(void **state)
     (void)state;
     static const char *const names[] = {"Ann Lee", "a,b", "say \"no\"", "#tag",
                                         " x ",     "\"",  "12"};
+    static const char mark[] = "\xef\xbb\xbfname", magic[] = "POISEGRF";
     enum { NAMES = sizeof names / sizeof *names };
     static const char *const files[] = {"f2.csv", "f2.tsv"};
     struct poise_graph_edges edges = {.names = graph_names_create()};
@@ -172,6 +173,21 @@ static void test_fields_round_trip(void **state)
     assert_int_equal(poise_graph_save(&edges, path_of(files[1]), NULL),
                      -EINVAL);
     assert_non_null(strstr(poise_error_last()->why, "'#tag'"));
+    /* What would make another kind of the file is quoted, or refused. */
+    struct poise_graph_edges odd = {.names = graph_names_create()};
+    graph_names_add(odd.names, mark, sizeof mark - 1, &label);
+    graph_names_add(odd.names, magic, sizeof magic - 1, &label);
+    poise_graph_edges_add(&odd, 0, 1);
+    poise_graph_edges_add(&odd, 1, 0);
+    assert_int_equal(poise_graph_save(&odd, path_of(files[0]), NULL), 0);
+    back = load(files[0]);
+    assert_string_equal(text_of(&back), "0-1 1-0");
+    expect_name(&back, 0, mark);
+    expect_name(&back, 1, magic);
+    poise_graph_edges_free(&back);
+    assert_int_equal(poise_graph_save(&odd, path_of(files[1]), NULL), -EINVAL);
+    assert_int_equal(poise_graph_save(&odd, path_of("f2.el"), NULL), -EINVAL);
+    poise_graph_edges_free(&odd);
     graph_names_add(edges.names, "two\nlines", 9, &label);
     assert_int_equal(poise_graph_save(&edges, path_of(files[0]), NULL),
                      -EINVAL);

@@ -282,6 +282,9 @@ int cli_bfs(int argc, char **argv)
     } else if (values.output && values.root.count != 1) {
         cli_say("bfs", "--output wants one --root");
         status = CLI_WRONG_USE;
+    } else if (values.graph.scale > 0 && cli_bfs_about_files(&values.graph)) {
+        cli_say("bfs", CLI_BFS_ABOUT_FILES);
+        status = CLI_WRONG_USE;
     } else if (values.graph.directed && values.graph.undirected) {
         cli_say("bfs", "--directed and --undirected exclude each other");
         status = CLI_WRONG_USE;

@@ -150,6 +150,10 @@ int cli_bfs_convert(int argc, char **argv)
         cli_say("bfs convert", "--edgefactor and --seed go with --scale");
         return CLI_WRONG_USE;
     }
+    if (generated && cli_bfs_about_files(&values.graph)) {
+        cli_say("bfs convert", CLI_BFS_ABOUT_FILES);
+        return CLI_WRONG_USE;
+    }
     if (values.graph.directed && values.graph.undirected) {
         cli_say("bfs convert",
                 "--directed and --undirected exclude each other");

@@ -51,6 +51,14 @@ struct cli_bfs_graph {
             .max = 1 << 20                                                     \
     }
 
+/** Options that say how a file is read mean nothing with --scale. */
+#define CLI_BFS_ABOUT_FILES                                                    \
+    "--from, --directed and --names are about files, not about --scale"
+static inline bool cli_bfs_about_files(const struct cli_bfs_graph *graph)
+{
+    return graph->from != 0 || graph->directed || graph->names;
+}
+
 /** Get it: `path`, or the one that is made where that is NULL. */
 int cli_bfs_edges(const struct cli_bfs_graph *graph, struct poise_world *world,
                   const char *path, bool progress,

@@ -100,6 +100,8 @@ struct graph_text {
     bool commas;          /**< ... or a comma */
     bool quotes;          /**< fields may be quoted, as in CSV */
     enum graph_values values;
+    uint64_t value_most;   /**< of GRAPH_VALUES_INTEGER; 0: any */
+    bool value_signed;     /**< they may be negative, one beyond the most */
     bool no_loops;         /**< a skew-symmetric matrix has no diagonal */
     unsigned skip, stride; /**< METIS: numbers before a row's first neighbour;
                                 numbers for each neighbour */

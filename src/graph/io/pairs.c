@@ -227,6 +227,22 @@ static bool pairs_is_value(const char *at, const char *end, bool real)
     return some && stop == end;
 }
 
+/* Whether a whole number is one of those that the header promises. */
+static bool pairs_is_in_range(const struct graph_text *text, const char *at)
+{
+    const bool negative = *at == '-';
+    uint64_t value = 0, most = text->value_most;
+    if (text->values != GRAPH_VALUES_INTEGER || most == 0) {
+        return true;
+    }
+    at += negative || *at == '+';
+    if (!graph_number(at, &value)) {
+        return false;
+    }
+    return value <= most + (negative && text->value_signed) &&
+           (!negative || text->value_signed || value == 0);
+}
+
 /* What follows two vertices, where the format says what that has to be. */
 static int pairs_values(struct graph_block *block, uint64_t line,
                         const char *at, const char *end)
@@ -258,6 +274,11 @@ static int pairs_values(struct graph_block *block, uint64_t line,
         if (!pairs_is_value(word, at, real)) {
             return graph_text_bad(block, line, "'%.*s' is not %s", width, word,
                                   real ? "a number" : "a whole number");
+        }
+        if (!pairs_is_in_range(block->text, word)) {
+            return graph_text_bad(
+                block, line, "%.*s is out of the range of the header's type",
+                width, word);
         }
     }
 }

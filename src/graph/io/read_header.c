@@ -184,22 +184,42 @@ static int mtx_banner(struct graph_text *text, bool *directed)
     return mtx_kind(text, &words, directed);
 }
 
-/* A comment in which LAGraph says of which type the entries are: it may make
- * those of kind integer real. */
+/* A comment in which LAGraph says of which type the entries are: it gives those
+ * of kind integer a range, or makes them real. */
 static int mtx_type(struct graph_text *text, const struct header_line *words)
 {
-    static const char *const types[] = {
-        "bool",     "int8_t",   "int16_t",  "int32_t", "int64_t", "uint8_t",
-        "uint16_t", "uint32_t", "uint64_t", "float",   "double"};
-    enum { TYPES = sizeof types / sizeof *types, REALS = TYPES - 2 };
+    static const struct {
+        const char *name;
+        uint64_t most; /* 0: real numbers */
+        bool is_signed;
+    } types[] = {
+        {"bool", 1, false},
+        {"int8_t", INT8_MAX, true},
+        {"int16_t", INT16_MAX, true},
+        {"int32_t", INT32_MAX, true},
+        {"int64_t", INT64_MAX, true},
+        {"uint8_t", UINT8_MAX, false},
+        {"uint16_t", UINT16_MAX, false},
+        {"uint32_t", UINT32_MAX, false},
+        {"uint64_t", UINT64_MAX, false},
+        {"float", 0, true},
+        {"double", 0, true},
+    };
+    enum { TYPES = sizeof types / sizeof *types };
     unsigned type = 0;
-    while (type < TYPES && !header_is(words, 2, types[type])) {
+    while (type < TYPES && !header_is(words, 2, types[type].name)) {
         type++;
     }
     if (type == TYPES) {
         return graph_text_bad_header(text, "unknown type of GraphBLAS");
     }
-    if (type >= REALS && text->values == GRAPH_VALUES_INTEGER) {
+    if (text->no_loops && !types[type].is_signed) {
+        return graph_text_bad_header(text, "%s has no skew-symmetric matrices",
+                                     types[type].name);
+    }
+    text->value_most = types[type].most;
+    text->value_signed = types[type].is_signed;
+    if (types[type].most == 0 && text->values == GRAPH_VALUES_INTEGER) {
         text->values = GRAPH_VALUES_REAL;
     }
     return 0;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 enum { SAVE_ITEMS = 1 << 15 }; /* edges or vertices in a block of text */
@@ -175,6 +176,22 @@ static void save_vertex(const struct poise_graph_names *names, uint64_t base,
     }
 }
 
+/* Whether a file that begins with this name would be taken for another kind: a
+ * byte-order mark, packed data, a graph of ours. */
+static bool save_misleads(const char *name, size_t len)
+{
+    static const char *const marks[] = {"\xef\xbb\xbf",     "\xff\xfe",
+                                        "\xfe\xff",         "\x1f\x8b",
+                                        "\x28\xb5\x2f\xfd", GRAPH_BINARY_MAGIC};
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
+        size_t count = strlen(marks[i]);
+        if (len >= count && memcmp(name, marks[i], count) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* A name as a field of CSV: where it must be, in quotes. */
 static void save_quoted(const struct save_pairs *pairs, uint32_t label,
                         struct poise_buf *buf)
@@ -182,7 +199,8 @@ static void save_quoted(const struct save_pairs *pairs, uint32_t label,
     size_t len;
     const char *name = poise_graph_names_of(pairs->names, label, &len);
     bool plain = name && !memchr(name, pairs->quote, len) &&
-                 !memchr(name, '"', len) && !strchr("#% \t\f\v", name[0]);
+                 !memchr(name, '"', len) && !strchr("#% \t\f\v", name[0]) &&
+                 !save_misleads(name, len);
     if (plain || !name) {
         poise_buf_append(buf, name, name ? len : 0);
         return;
@@ -251,7 +269,8 @@ static int save_check_names(const struct poise_graph_edges *edges,
         size_t len;
         const char *name =
             poise_graph_names_of(edges->names, (uint32_t)i, &len);
-        bool bad = len == 0 || strchr(front, name[0]);
+        bool bad = len == 0 || strchr(front, name[0]) ||
+                   (*front && save_misleads(name, len));
         for (size_t k = 0; k < len && !bad; k++) {
             bad = memchr(parts, name[k], count + 1) != NULL; /* NUL, too */
         }
@@ -264,6 +283,13 @@ static int save_check_names(const struct poise_graph_edges *edges,
     return 0;
 }
 
+static bool save_is_named(const char *path, const char *suffix)
+{
+    size_t len = strlen(path), end = strlen(suffix);
+    return len > end && strcasecmp(path + len - end, suffix) == 0;
+}
+
+/* GAP's .el and .wel have no comments, and the latter weights. */
 static int save_snap(const struct poise_graph_edges *edges,
                      struct graph_save *save)
 {
@@ -273,10 +299,14 @@ static int save_snap(const struct poise_graph_edges *edges,
                                .between = "\t",
                                .after = "\n",
                                .names = edges->names};
-    poise_buf_printf(&head, "# %s graph\n# Nodes: %llu Edges: %llu\n",
-                     edges->directed ? "Directed" : "Undirected",
-                     (unsigned long long)edges->vertex_count,
-                     (unsigned long long)edges->count);
+    if (save_is_named(save->path, ".wel")) {
+        pairs.after = "\t1\n";
+    } else if (!save_is_named(save->path, ".el")) {
+        poise_buf_printf(&head, "# %s graph\n# Nodes: %llu Edges: %llu\n",
+                         edges->directed ? "Directed" : "Undirected",
+                         (unsigned long long)edges->vertex_count,
+                         (unsigned long long)edges->count);
+    }
     int code = save_check_names(edges, save->path, " \t\r\n\f\v,", "#%\"");
     if (code == 0) {
         code = save_text(save, &head, &pairs);

@@ -138,6 +138,28 @@ static int wrap(MPI_Comm comm, bool owned, struct comm_mpi **out)
     return 0;
 }
 
+/* A communicator of the same ranks. No duplicate, which would have copies of
+ * attributes, for which it would run the program's code. What goes wrong is for
+ * us to say, not for the handler of the program's. */
+static int same_ranks(MPI_Comm comm, MPI_Comm *out)
+{
+    MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
+    MPI_Group group = MPI_GROUP_NULL;
+    int code = MPI_Comm_get_errhandler(comm, &handler);
+    if (code != MPI_SUCCESS) {
+        return code;
+    }
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    code = MPI_Comm_group(comm, &group);
+    if (code == MPI_SUCCESS) {
+        code = MPI_Comm_create(comm, group, out);
+        MPI_Group_free(&group);
+    }
+    MPI_Comm_set_errhandler(comm, handler);
+    MPI_Errhandler_free(&handler);
+    return code;
+}
+
 static int backend_open(const void *comm, int tag_limit, struct comm_mpi **out)
 {
     MPI_Comm chosen = MPI_COMM_WORLD;
@@ -147,7 +169,7 @@ static int backend_open(const void *comm, int tag_limit, struct comm_mpi **out)
         return -ERANGE;
     }
     if (comm) {
-        int code = MPI_Comm_dup(*(const MPI_Comm *)comm, &chosen);
+        int code = same_ranks(*(const MPI_Comm *)comm, &chosen);
         if (code != MPI_SUCCESS) {
             return code;
         }

@@ -66,6 +66,8 @@ const struct poise_command cli_coll_command = {
         "mpirun -n 8 poise coll --record r.txt ./prog\tfind candidates\n"
         "mpirun -n 8 poise coll --rules r.txt ./prog\tuse them\n",
     .exits = "N\tthe program's own status\n"
+             "2\ta tree, sites, a topology, rules or a limit that was asked "
+             "for cannot be used; the whole job ends\n"
              "125\tPoise itself failed: no MPI's launcher, no preload\n"
              "126\tthe program cannot be run, or is statically linked\n"
              "127\tthere is no such program\n",

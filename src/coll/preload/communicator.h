@@ -20,33 +20,57 @@ enum entry {
     ALLTOALL,
     ENTRIES
 };
-enum reason { BY_TREE, INTER, LONG, TYPE, OTHER, REASONS };
+enum reason { BY_TREE, INTER, LONG, TYPE, EMPTY, WRONG, OTHER, REASONS };
 
-/* What a communicator has got; in order of making, which is the same on all of
- * its ranks with respect to others that they share. */
+enum { STATE_ID_BYTES = 16 };
+
+/* What a communicator has got. */
 struct state {
     struct state *next;
     MPI_Comm comm;
+    int rank, size;
+    /* The same on all of its ranks, and no other's: in this order all ranks end
+     * their communicators, whichever thread of theirs made which first. */
+    unsigned char id[STATE_ID_BYTES];
     struct poise_world *world; /* NULL: the library serves it */
     struct poise_coll *coll;
     struct poise_coll_if *cond; /* NULL: nothing is conditional here */
 };
 
+/* Who I am in the communicator of a call. */
+struct seat {
+    MPI_Comm comm;
+    struct state *state; /* NULL: this would be its first collective */
+    int rank, size;
+    int code; /* MPI's, if it is no communicator: its handler was called */
+};
+
 /* Above 0 while Poise itself calls MPI. */
 extern __thread int preload_inside __attribute__((visibility("hidden")));
 
-/* What there is of a communicator, or NULL. */
-struct state *preload_find(MPI_Comm comm);
-/* Free it. */
-void preload_forget(MPI_Comm comm);
-/* The trees to use for `bytes` from each rank, or NULL: the library's turn. */
-struct poise_coll *preload_trees(enum entry entry, MPI_Comm comm,
+/* Look a communicator up, without its other ranks. False: the library serves
+ * this call, whatever is asked. */
+bool preload_sit(enum entry entry, MPI_Comm comm, struct seat *out);
+/* The trees to use for `bytes` from each rank, or NULL: the library's turn.
+ * Collective over the communicator, the first time. `bytes` are the same on all
+ * of its ranks; 0 is for calls that always go over trees. */
+struct poise_coll *preload_trees(enum entry entry, struct seat *seat,
                                  uint64_t bytes);
-/* What a call over trees returns to the program. */
+/* Free what there is of a communicator. Collective. */
+void preload_forget(MPI_Comm comm);
+/* What a call over trees returns to the program; `code` may be an error of
+ * MPI's, too (above 0), of which its handler has to hear. */
 int preload_result(enum entry entry, MPI_Comm comm, int code);
 void preload_count(enum entry entry, enum reason reason);
+/* A communicator of this process alone, which returns errors. */
+MPI_Comm preload_quiet(void);
+/* MPI runs now: what is asked for by the environment must be possible, else
+ * the job ends with status 2. Collective over MPI_COMM_WORLD. */
+void preload_begin(void);
 /* Free all, while MPI runs. */
 void preload_end(void);
+/* The last error, on standard error, behind `before`. */
+void preload_say_error(const char *before);
 /* The counts, if they are asked for. */
 void preload_report(void);
 

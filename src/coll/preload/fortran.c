@@ -7,6 +7,8 @@
 
 #include <mpi.h>
 
+#include <stddef.h>
+
 #if defined(OPEN_MPI)
 
 #define EXPORT __attribute__((visibility("default")))
@@ -46,6 +48,9 @@ EXPORT void mpi_alltoallv_(void *in, MPI_Fint *in_counts, MPI_Fint *in_places,
                            MPI_Fint *in_type, void *out, MPI_Fint *out_counts,
                            MPI_Fint *out_places, MPI_Fint *out_type,
                            MPI_Fint *comm, MPI_Fint *err);
+EXPORT void mpi_init_(MPI_Fint *err);
+EXPORT void mpi_init_thread_(MPI_Fint *required, MPI_Fint *provided,
+                             MPI_Fint *err);
 EXPORT void mpi_comm_free_(MPI_Fint *comm, MPI_Fint *err);
 EXPORT void mpi_finalize_(MPI_Fint *err);
 
@@ -120,6 +125,18 @@ void mpi_alltoallv_(void *in, MPI_Fint *in_counts, MPI_Fint *in_places,
     *err = MPI_Alltoallv(buffer_of(in), in_counts, in_places,
                          MPI_Type_f2c(*in_type), out, out_counts, out_places,
                          MPI_Type_f2c(*out_type), MPI_Comm_f2c(*comm));
+}
+
+void mpi_init_(MPI_Fint *err)
+{
+    *err = MPI_Init(NULL, NULL);
+}
+
+void mpi_init_thread_(MPI_Fint *required, MPI_Fint *provided, MPI_Fint *err)
+{
+    int given = 0;
+    *err = MPI_Init_thread(NULL, NULL, *required, &given);
+    *provided = given;
 }
 
 void mpi_comm_free_(MPI_Fint *comm, MPI_Fint *err)

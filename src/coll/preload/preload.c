@@ -6,7 +6,8 @@
  * collectives comes by. Tree or library is chosen only from what MPI makes
  * equal on all ranks: the communicator, the number of bytes, and, in
  * reductions, type and operation. Types that may differ between ranks are
- * packed. All else falls through to the library and is counted.
+ * packed. All else falls through to the library and is counted, and so do
+ * arguments that it would refuse (check.c).
  *
  * Environment: POISE_COLL_MAX, the longest message that goes over trees
  * (bytes, K and M allowed; unless it is said, 64 KiB where long vectors cannot
@@ -14,9 +15,11 @@
  * POISE_COLL_REPORT=1, counts on standard error when MPI is finalised;
  * POISE_TREE, as for poise_coll_create; POISE_COLL_RULES, call sites that are
  * made conditional (rules.c); POISE_COLL_RECORD, where to write what rules
- * could be made of (record.c).
+ * could be made of (record.c). What cannot be used of these ends the job.
  */
+#include "check.h"
 #include "communicator.h"
+#include "plain.h"
 #include "rules.h"
 #include "types.h"
 
@@ -29,111 +32,44 @@
 
 __thread const void *preload_site;
 
-/* ---- types and operations ----------------------------------------------- */
+#define EXPORT __attribute__((visibility("default")))
+
+/* ---- whose turn it is --------------------------------------------------- */
 
 /* Both are the same on all ranks. */
-static bool can_combine(enum entry entry, MPI_Datatype type, MPI_Op op,
-                        enum poise_coll_type *t, enum poise_coll_op *o)
+static bool can_combine(MPI_Datatype type, MPI_Op op, enum poise_coll_type *t,
+                        enum poise_coll_op *o)
 {
-    bool real =
-        preload_type_of(type, t) && (*t == POISE_FLOAT || *t == POISE_DOUBLE);
-    if (preload_type_of(type, t) && preload_op_of(op, o) &&
-        (!real || *o <= POISE_OP_MAX)) {
-        return true;
+    if (!preload_type_of(type, t) || !preload_op_of(op, o)) {
+        return false;
     }
-    if (!preload_inside) {
-        preload_count(entry, TYPE);
+    bool real = *t == POISE_FLOAT || *t == POISE_DOUBLE;
+    return !real || *o <= POISE_OP_MAX;
+}
+
+/* The trees for a call whose arguments are right or not. What moves nothing
+ * needs no tree, and the library has still something to say of it. */
+static struct poise_coll *trees_for(enum entry entry, struct seat *seat,
+                                    bool right, uint64_t bytes)
+{
+    if (!right || bytes == 0) {
+        preload_count(entry, right ? EMPTY : WRONG);
+        return NULL;
     }
-    return false;
+    return preload_trees(entry, seat, bytes);
 }
 
-static uint64_t bytes_of(int number, MPI_Datatype type)
-{
-    int size = 0;
-    if (number < 0 || type == MPI_DATATYPE_NULL ||
-        PMPI_Type_size(type, &size) != MPI_SUCCESS || size < 0) {
-        return UINT64_MAX; /* the library will say what is wrong */
-    }
-    return (uint64_t)number * (uint64_t)size;
-}
-
-/* Elements of a buffer as plain bytes: where they lie, or packed. */
-struct plain {
-    void *data;   /* bytes in order */
-    void *packed; /* owned; NULL: data is the buffer itself */
-    uint64_t bytes;
-};
-
-static bool is_plain(MPI_Datatype type)
-{
-    enum poise_coll_type t;
-    return type == MPI_BYTE || type == MPI_CHAR || preload_type_of(type, &t);
-}
-
-static int plain_make(struct plain *plain, void *buffer, int number,
-                      MPI_Datatype type)
-{
-    *plain = (struct plain){.data = buffer, .bytes = bytes_of(number, type)};
-    if (is_plain(type) || plain->bytes == 0) {
-        return 0;
-    }
-    plain->packed = malloc(plain->bytes);
-    plain->data = plain->packed;
-    return plain->packed ? 0 : -ENOMEM;
-}
-
-static int plain_pack(struct plain *plain, const void *buffer, int number,
-                      MPI_Datatype type, MPI_Comm comm)
-{
-    int at = 0;
-    if (!plain->packed) {
-        return 0;
-    }
-    return PMPI_Pack(buffer, number, type, plain->packed, (int)plain->bytes,
-                     &at, comm) == MPI_SUCCESS &&
-                   (uint64_t)at == plain->bytes
-               ? 0
-               : poise_error_set(EINVAL, "pack a message", NULL,
-                                 "the MPI refused");
-}
-
-static int plain_unpack(struct plain *plain, void *buffer, int number,
-                        MPI_Datatype type, MPI_Comm comm)
-{
-    int at = 0;
-    if (!plain->packed) {
-        return 0;
-    }
-    return PMPI_Unpack(plain->packed, (int)plain->bytes, &at, buffer, number,
-                       type, comm) == MPI_SUCCESS
-               ? 0
-               : poise_error_set(EINVAL, "unpack a message", NULL,
-                                 "the MPI refused");
-}
-
-static int rank_in(MPI_Comm comm)
-{
-    int rank = -1;
-    PMPI_Comm_rank(comm, &rank);
-    return rank;
-}
-
-static int size_of(MPI_Comm comm)
-{
-    int size = 0;
-    PMPI_Comm_size(comm, &size);
-    return size;
-}
-
-/* ---- the collectives ---------------------------------------------------- */
-
-#define EXPORT __attribute__((visibility("default")))
+/* ---- barrier and broadcast ---------------------------------------------- */
 
 EXPORT int MPI_Barrier(MPI_Comm comm)
 {
-    struct poise_coll *coll = preload_trees(BARRIER, comm, 0);
+    struct seat seat = {0};
+    struct poise_coll *coll = NULL;
+    if (preload_sit(BARRIER, comm, &seat)) {
+        coll = preload_trees(BARRIER, &seat, 0);
+    }
     if (!coll) {
-        return PMPI_Barrier(comm);
+        return seat.code ? seat.code : PMPI_Barrier(comm);
     }
     preload_inside++;
     return preload_result(BARRIER, comm, poise_coll_barrier(coll));
@@ -142,68 +78,82 @@ EXPORT int MPI_Barrier(MPI_Comm comm)
 EXPORT int MPI_Bcast(void *buffer, int number, MPI_Datatype type, int root,
                      MPI_Comm comm)
 {
-    struct poise_coll *coll =
-        preload_trees(BCAST, comm, bytes_of(number, type));
+    const struct side side = {buffer, number, type};
+    struct seat seat = {0};
+    struct poise_coll *coll = NULL;
+    struct plain plain;
+    uint64_t bytes = 0;
+    if (preload_sit(BCAST, comm, &seat)) {
+        bool right = check_bcast(&seat, &side, root, &bytes);
+        coll = trees_for(BCAST, &seat, right, bytes);
+    }
     if (!coll) {
-        return PMPI_Bcast(buffer, number, type, root, comm);
+        return seat.code ? seat.code
+                         : PMPI_Bcast(buffer, number, type, root, comm);
     }
     preload_inside++;
-    struct plain plain;
-    bool mine = rank_in(comm) == root;
-    int code = plain_make(&plain, buffer, number, type);
+    bool mine = seat.rank == root;
+    int code = plain_make(&plain, buffer, (uint64_t)number, type, false);
     if (code == 0 && mine) {
-        code = plain_pack(&plain, buffer, number, type, comm);
+        code = plain_pack(&plain, buffer, (uint64_t)number, type);
     }
     if (code == 0) {
         code = poise_coll_broadcast(coll, root, plain.data, plain.bytes);
     }
     if (code == 0 && !mine) {
-        code = plain_unpack(&plain, buffer, number, type, comm);
+        code = plain_unpack(&plain, buffer, (uint64_t)number, type);
     }
-    free(plain.packed);
+    plain_free(&plain);
     return preload_result(BCAST, comm, code);
 }
 
+/* ---- reductions --------------------------------------------------------- */
+
 /* An allreduce over trees, or what a rule says. */
-static int combine_all(struct poise_coll *coll, const void *site,
+static int combine_all(const struct seat *seat, const void *site,
                        const void *in, void *out, int number,
-                       enum poise_coll_type type, enum poise_coll_op op,
-                       MPI_Comm comm)
+                       enum poise_coll_type type, enum poise_coll_op op)
 {
-    struct state *state = rules_exist() && rules_fit(number, type, op)
-                              ? preload_find(comm)
-                              : NULL;
-    if (state && state->cond) {
+    const struct state *state = seat->state;
+    if (state->cond && rules_exist() && rules_fit(number, type, op)) {
         return rules_allreduce(state->cond, site, type, op, in, out);
     }
-    return poise_coll_allreduce(coll, in, out, (size_t)number, type, op);
+    return poise_coll_allreduce(state->coll, in, out, (size_t)number, type, op);
 }
 
 static int allreduce(const void *site, const void *in, void *out, int number,
                      MPI_Datatype type, MPI_Op op, MPI_Comm comm)
 {
+    const struct side side = {out, number, type};
+    const void *from = in == MPI_IN_PLACE ? out : in;
     enum poise_coll_type t;
     enum poise_coll_op o;
     char given[8];
+    struct seat seat = {0};
     struct poise_coll *coll = NULL;
-    bool combines = can_combine(ALLREDUCE, type, op, &t, &o);
-    bool records = !preload_inside && combines && record_wanted() &&
-                   rules_fit(number, t, o);
+    uint64_t bytes = 0;
+    bool records = false;
     int code;
-    if (records) {
-        memcpy(given, in == MPI_IN_PLACE ? out : in, sizeof given);
+    if (preload_sit(ALLREDUCE, comm, &seat)) {
+        bool combines = can_combine(type, op, &t, &o);
+        bool right = combines && check_reduce(&seat, in, &side, -1, &bytes);
+        records = right && record_wanted() && rules_fit(number, t, o);
+        if (combines) {
+            coll = trees_for(ALLREDUCE, &seat, right, bytes);
+        } else {
+            preload_count(ALLREDUCE, TYPE);
+        }
     }
-    if (combines) {
-        coll = preload_trees(ALLREDUCE, comm, bytes_of(number, type));
+    if (records) {
+        memcpy(given, from, sizeof given);
     }
     if (coll) {
         preload_inside++;
-        code = preload_result(ALLREDUCE, comm,
-                              combine_all(coll, site,
-                                          in == MPI_IN_PLACE ? out : in, out,
-                                          number, t, o, comm));
+        code = preload_result(
+            ALLREDUCE, comm, combine_all(&seat, site, from, out, number, t, o));
     } else {
-        code = PMPI_Allreduce(in, out, number, type, op, comm);
+        code = seat.code ? seat.code
+                         : PMPI_Allreduce(in, out, number, type, op, comm);
     }
     if (records && code == MPI_SUCCESS) {
         record_call(site, t, o, given, out);
@@ -223,14 +173,25 @@ EXPORT int MPI_Allreduce(const void *in, void *out, int number,
 EXPORT int MPI_Reduce(const void *in, void *out, int number, MPI_Datatype type,
                       MPI_Op op, int root, MPI_Comm comm)
 {
+    const struct side side = {out, number, type};
     enum poise_coll_type t;
     enum poise_coll_op o;
+    struct seat seat = {0};
     struct poise_coll *coll = NULL;
-    if (can_combine(REDUCE, type, op, &t, &o)) {
-        coll = preload_trees(REDUCE, comm, bytes_of(number, type));
+    uint64_t bytes = 0;
+    /* A root of -1 would say that all have the result. */
+    if (preload_sit(REDUCE, comm, &seat)) {
+        if (can_combine(type, op, &t, &o)) {
+            bool right =
+                root >= 0 && check_reduce(&seat, in, &side, root, &bytes);
+            coll = trees_for(REDUCE, &seat, right, bytes);
+        } else {
+            preload_count(REDUCE, TYPE);
+        }
     }
     if (!coll) {
-        return PMPI_Reduce(in, out, number, type, op, root, comm);
+        return seat.code ? seat.code
+                         : PMPI_Reduce(in, out, number, type, op, root, comm);
     }
     preload_inside++;
     return preload_result(REDUCE, comm,
@@ -239,307 +200,228 @@ EXPORT int MPI_Reduce(const void *in, void *out, int number, MPI_Datatype type,
                                             (size_t)number, t, o));
 }
 
-/* Where item `i` of `number` elements lies in a buffer of many. */
-static void *item_at(void *buffer, int i, int number, MPI_Datatype type)
+/* ---- items -------------------------------------------------------------- */
+
+/* The items of all ranks in a buffer, `bytes` of each rank's as the tree moves
+ * them. A rank whose buffer has items of another length takes part as the
+ * others do; what that means is its own error. */
+struct items {
+    struct side all;
+    int size;
+    uint64_t bytes;
+    struct plain plain;
+    bool differ;
+};
+
+static int items_make(struct items *items)
 {
-    MPI_Aint low = 0, extent = 0;
-    PMPI_Type_get_extent(type, &low, &extent);
-    return (char *)buffer + (MPI_Aint)i * number * extent;
+    uint64_t each = plain_bytes(items->all.type);
+    uint64_t number = (uint64_t)items->all.number;
+    items->differ = number * each != items->bytes;
+    if (!items->differ) {
+        return plain_make(&items->plain, items->all.buffer,
+                          number * (uint64_t)items->size, items->all.type,
+                          false);
+    }
+    return plain_make(&items->plain, NULL, items->bytes * (uint64_t)items->size,
+                      MPI_BYTE, true);
 }
 
-/* From one rank's item to plain bytes. `whole`: the item of `rank` in a buffer
- * of all items, for a rank that passed MPI_IN_PLACE. */
-struct item {
-    const void *buffer;
-    int number;
-    MPI_Datatype type;
-};
+static int items_move(const struct items *items, bool pack)
+{
+    const struct side *all = &items->all;
+    uint64_t each = plain_bytes(all->type), number = (uint64_t)all->number;
+    void *buffer = (void *)(uintptr_t)all->buffer;
+    if (!items->plain.packed) {
+        return 0;
+    }
+    if (!items->differ) {
+        return plain_move(pack, items->plain.packed, buffer,
+                          number * (uint64_t)items->size, all->type);
+    }
+    int code = 0;
+    uint64_t fits = each > 0 ? items->bytes / each : 0;
+    for (int i = 0; i < items->size && code == 0; i++) {
+        code = plain_move(
+            pack, (char *)items->plain.packed + (uint64_t)i * items->bytes,
+            plain_at(buffer, (int64_t)i * all->number, all->type),
+            fits < number ? fits : number, all->type);
+    }
+    return code == 0 && fits > number ? MPI_ERR_TRUNCATE : code;
+}
+
+/* The item of this rank, which may be the one among all. */
+static struct side item_of(const struct seat *seat, const struct side *one,
+                           const struct side *all)
+{
+    if (one->buffer != MPI_IN_PLACE) {
+        return *one;
+    }
+    return (struct side){
+        plain_at(all->buffer, (int64_t)seat->rank * all->number, all->type),
+        all->number, all->type};
+}
+
+/* Gather (`root`), or allgather (-1). */
+static int collect(struct poise_coll *coll, const struct seat *seat,
+                   const struct side *in, const struct side *out, int root,
+                   uint64_t bytes)
+{
+    bool has_all = root < 0 || seat->rank == root;
+    struct side one = item_of(seat, in, out);
+    struct items items = {.all = *out, .size = seat->size, .bytes = bytes};
+    struct plain from;
+    int code =
+        plain_make(&from, one.buffer, (uint64_t)one.number, one.type, false);
+    if (code == 0 && has_all) {
+        code = items_make(&items);
+    }
+    if (code == 0) {
+        code = plain_pack(&from, one.buffer, (uint64_t)one.number, one.type);
+    }
+    if (code == 0) {
+        code = root < 0 ? poise_coll_allgather(coll, from.data,
+                                               items.plain.data, bytes)
+                        : poise_coll_gather(coll, root, from.data,
+                                            items.plain.data, bytes);
+    }
+    if (code == 0 && has_all) {
+        code = items_move(&items, false);
+    }
+    plain_free(&from);
+    plain_free(&items.plain);
+    return code;
+}
 
 EXPORT int MPI_Gather(const void *in, int in_number, MPI_Datatype in_type,
                       void *out, int out_number, MPI_Datatype out_type,
                       int root, MPI_Comm comm)
 {
-    int rank = preload_inside ? -1 : rank_in(comm);
-    struct item mine = {in, in_number, in_type};
-    if (!preload_inside && in == MPI_IN_PLACE) {
-        mine = (struct item){item_at(out, rank, out_number, out_type),
-                             out_number, out_type};
+    const struct side one = {in, in_number, in_type};
+    const struct side all = {out, out_number, out_type};
+    struct seat seat = {0};
+    struct poise_coll *coll = NULL;
+    uint64_t bytes = 0;
+    if (preload_sit(GATHER, comm, &seat)) {
+        bool right = check_items(&seat, GATHER, &one, &all, root, &bytes);
+        coll = trees_for(GATHER, &seat, right, bytes);
     }
-    uint64_t bytes = preload_inside ? 0 : bytes_of(mine.number, mine.type);
-    struct poise_coll *coll = preload_trees(GATHER, comm, bytes);
     if (!coll) {
-        return PMPI_Gather(in, in_number, in_type, out, out_number, out_type,
-                           root, comm);
+        return seat.code ? seat.code
+                         : PMPI_Gather(in, in_number, in_type, out, out_number,
+                                       out_type, root, comm);
     }
     preload_inside++;
-    struct plain from, to = {0};
-    int all = size_of(comm) * (rank == root ? out_number : 0);
-    int code = plain_make(&from, (void *)mine.buffer, mine.number, mine.type);
-    if (code == 0 && rank == root) {
-        code = plain_make(&to, out, all, out_type);
-    }
-    if (code == 0) {
-        code = plain_pack(&from, mine.buffer, mine.number, mine.type, comm);
-    }
-    if (code == 0) {
-        code = poise_coll_gather(coll, root, from.data, to.data, bytes);
-    }
-    if (code == 0 && rank == root) {
-        code = plain_unpack(&to, out, all, out_type, comm);
-    }
-    free(from.packed);
-    free(to.packed);
-    return preload_result(GATHER, comm, code);
-}
-
-EXPORT int MPI_Scatter(const void *in, int in_number, MPI_Datatype in_type,
-                       void *out, int out_number, MPI_Datatype out_type,
-                       int root, MPI_Comm comm)
-{
-    int rank = preload_inside ? -1 : rank_in(comm);
-    struct item mine = {out, out_number, out_type};
-    if (!preload_inside && out == MPI_IN_PLACE) {
-        mine = (struct item){item_at((void *)in, rank, in_number, in_type),
-                             in_number, in_type};
-    }
-    uint64_t bytes = preload_inside ? 0 : bytes_of(mine.number, mine.type);
-    struct poise_coll *coll = preload_trees(SCATTER, comm, bytes);
-    if (!coll) {
-        return PMPI_Scatter(in, in_number, in_type, out, out_number, out_type,
-                            root, comm);
-    }
-    preload_inside++;
-    struct plain from = {0}, to;
-    int all = size_of(comm) * (rank == root ? in_number : 0);
-    int code = plain_make(&to, (void *)mine.buffer, mine.number, mine.type);
-    if (code == 0 && rank == root) {
-        code = plain_make(&from, (void *)in, all, in_type);
-    }
-    if (code == 0 && rank == root) {
-        code = plain_pack(&from, in, all, in_type, comm);
-    }
-    if (code == 0) {
-        code = poise_coll_scatter(coll, root, from.data, to.data, bytes);
-    }
-    if (code == 0) {
-        code = plain_unpack(&to, (void *)mine.buffer, mine.number, mine.type,
-                            comm);
-    }
-    free(from.packed);
-    free(to.packed);
-    return preload_result(SCATTER, comm, code);
+    return preload_result(GATHER, comm,
+                          collect(coll, &seat, &one, &all, root, bytes));
 }
 
 EXPORT int MPI_Allgather(const void *in, int in_number, MPI_Datatype in_type,
                          void *out, int out_number, MPI_Datatype out_type,
                          MPI_Comm comm)
 {
-    struct item mine = {in, in_number, in_type};
-    if (!preload_inside && in == MPI_IN_PLACE) {
-        mine = (struct item){item_at(out, rank_in(comm), out_number, out_type),
-                             out_number, out_type};
+    const struct side one = {in, in_number, in_type};
+    const struct side all = {out, out_number, out_type};
+    struct seat seat = {0};
+    struct poise_coll *coll = NULL;
+    uint64_t bytes = 0;
+    if (preload_sit(ALLGATHER, comm, &seat)) {
+        bool right = check_items(&seat, ALLGATHER, &one, &all, -1, &bytes);
+        coll = trees_for(ALLGATHER, &seat, right, bytes);
     }
-    uint64_t bytes = preload_inside ? 0 : bytes_of(mine.number, mine.type);
-    struct poise_coll *coll = preload_trees(ALLGATHER, comm, bytes);
     if (!coll) {
-        return PMPI_Allgather(in, in_number, in_type, out, out_number, out_type,
-                              comm);
+        return seat.code ? seat.code
+                         : PMPI_Allgather(in, in_number, in_type, out,
+                                          out_number, out_type, comm);
     }
     preload_inside++;
-    struct plain from, to = {0};
-    int all = size_of(comm) * out_number;
-    int code = plain_make(&from, (void *)mine.buffer, mine.number, mine.type);
-    if (code == 0) {
-        code = plain_make(&to, out, all, out_type);
-    }
-    if (code == 0) {
-        code = plain_pack(&from, mine.buffer, mine.number, mine.type, comm);
-    }
-    if (code == 0) {
-        code = poise_coll_allgather(coll, from.data, to.data, bytes);
-    }
-    if (code == 0) {
-        code = plain_unpack(&to, out, all, out_type, comm);
-    }
-    free(from.packed);
-    free(to.packed);
-    return preload_result(ALLGATHER, comm, code);
+    return preload_result(ALLGATHER, comm,
+                          collect(coll, &seat, &one, &all, -1, bytes));
 }
 
-/* ---- from each to each -------------------------------------------------- */
-
-/* A copy of what MPI_IN_PLACE means, as it is overwritten; owned. */
-static void *copy_of(const void *out, size_t bytes)
+static int spread(struct poise_coll *coll, const struct seat *seat,
+                  const struct side *in, const struct side *out, int root,
+                  uint64_t bytes)
 {
-    void *copy = malloc(bytes + 1);
-    if (copy && bytes > 0) {
-        memcpy(copy, out, bytes);
+    struct side one = item_of(seat, out, in);
+    struct items items = {.all = *in, .size = seat->size, .bytes = bytes};
+    struct plain to;
+    uint64_t own = (uint64_t)one.number * plain_bytes(one.type);
+    bool differ = own != bytes;
+    int code = differ ? plain_make(&to, NULL, bytes, MPI_BYTE, true)
+                      : plain_make(&to, one.buffer, (uint64_t)one.number,
+                                   one.type, false);
+    if (code == 0 && seat->rank == root) {
+        code = items_make(&items);
     }
-    return copy;
+    if (code == 0 && seat->rank == root) {
+        code = items_move(&items, true);
+    }
+    if (code == 0) {
+        code = poise_coll_scatter(coll, root, items.plain.data, to.data, bytes);
+    }
+    if (code == 0 && !differ) {
+        code = plain_unpack(&to, (void *)(uintptr_t)one.buffer,
+                            (uint64_t)one.number, one.type);
+    }
+    plain_free(&to);
+    plain_free(&items.plain);
+    return code == 0 && differ && own < bytes ? MPI_ERR_TRUNCATE : code;
 }
 
-EXPORT int MPI_Alltoall(const void *in, int in_number, MPI_Datatype in_type,
-                        void *out, int out_number, MPI_Datatype out_type,
-                        MPI_Comm comm)
+EXPORT int MPI_Scatter(const void *in, int in_number, MPI_Datatype in_type,
+                       void *out, int out_number, MPI_Datatype out_type,
+                       int root, MPI_Comm comm)
 {
-    uint64_t bytes = preload_inside ? 0 : bytes_of(out_number, out_type);
-    struct poise_coll *coll = preload_trees(ALLTOALL, comm, bytes);
+    const struct side all = {in, in_number, in_type};
+    const struct side one = {out, out_number, out_type};
+    struct seat seat = {0};
+    struct poise_coll *coll = NULL;
+    uint64_t bytes = 0;
+    if (preload_sit(SCATTER, comm, &seat)) {
+        bool right = check_items(&seat, SCATTER, &one, &all, root, &bytes);
+        coll = trees_for(SCATTER, &seat, right, bytes);
+    }
     if (!coll) {
-        return PMPI_Alltoall(in, in_number, in_type, out, out_number, out_type,
-                             comm);
+        return seat.code ? seat.code
+                         : PMPI_Scatter(in, in_number, in_type, out, out_number,
+                                        out_type, root, comm);
     }
     preload_inside++;
-    struct plain from = {0}, to = {0};
-    bool in_place = in == MPI_IN_PLACE;
-    int all = size_of(comm) * out_number;
-    int in_all = in_place ? all : size_of(comm) * in_number;
-    const void *source = in_place ? out : in;
-    MPI_Datatype type = in_place ? out_type : in_type;
-    int code = plain_make(&from, (void *)source, in_all, type);
-    if (code == 0) {
-        code = plain_make(&to, out, all, out_type);
-    }
-    if (code == 0) {
-        code = plain_pack(&from, source, in_all, type, comm);
-    }
-    if (code == 0 && in_place && !from.packed) {
-        from.packed = copy_of(out, from.bytes);
-        from.data = from.packed;
-        code = from.packed ? 0 : -ENOMEM;
-    }
-    if (code == 0) {
-        code = poise_coll_alltoall(coll, from.data, to.data, bytes);
-    }
-    if (code == 0) {
-        code = plain_unpack(&to, out, all, out_type, comm);
-    }
-    free(from.packed);
-    free(to.packed);
-    return preload_result(ALLTOALL, comm, code);
+    return preload_result(SCATTER, comm,
+                          spread(coll, &seat, &all, &one, root, bytes));
 }
 
-/* Blocks of elements, and where they lie as plain bytes. */
-struct blocks {
-    const int *numbers, *places;
-    MPI_Datatype type;
-    int count;
-    struct poise_coll_block *at; /* [count], owned */
-    char *data;
-    char *packed; /* owned; NULL: data is the buffer itself */
-    size_t packed_bytes;
-};
+/* ---- the beginning and the end ------------------------------------------ */
 
-/* `apart`: never in the buffer itself. */
-static int blocks_make(struct blocks *blocks, void *buffer, bool apart)
+EXPORT int MPI_Init(int *argc, char ***argv)
 {
-    size_t at = 0;
-    blocks->at = calloc((size_t)blocks->count, sizeof *blocks->at);
-    if (!blocks->at) {
-        return -ENOMEM;
+    int code = PMPI_Init(argc, argv);
+    if (code == MPI_SUCCESS) {
+        preload_begin();
     }
-    apart = apart || !is_plain(blocks->type);
-    uint64_t each = bytes_of(1, blocks->type);
-    for (int i = 0; i < blocks->count; i++) {
-        apart = apart || blocks->places[i] < 0;
-    }
-    for (int i = 0; i < blocks->count; i++) {
-        size_t bytes = (size_t)blocks->numbers[i] * each;
-        blocks->at[i] = (struct poise_coll_block){
-            apart ? at : (size_t)blocks->places[i] * each, bytes};
-        at += bytes;
-    }
-    blocks->data = buffer;
-    if (apart) {
-        blocks->packed_bytes = at;
-        blocks->data = blocks->packed = malloc(at + 1);
-    }
-    return blocks->data || !apart ? 0 : -ENOMEM;
+    return code;
 }
 
-static void *element(const struct blocks *blocks, void *buffer, int i)
+EXPORT int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
 {
-    MPI_Aint low = 0, extent = 0;
-    PMPI_Type_get_extent(blocks->type, &low, &extent);
-    return (char *)buffer + (MPI_Aint)blocks->places[i] * extent;
+    int code = PMPI_Init_thread(argc, argv, required, provided);
+    if (code == MPI_SUCCESS) {
+        preload_begin();
+    }
+    return code;
 }
 
-static int blocks_move(struct blocks *blocks, void *buffer, bool pack,
-                       MPI_Comm comm)
+/* Whether the library will really free it, and not refuse. */
+static bool can_end(const MPI_Comm *comm)
 {
-    for (int i = 0; i < blocks->count && blocks->packed; i++) {
-        int at = 0, code;
-        char *there = blocks->packed + blocks->at[i].offset;
-        int bytes = (int)blocks->at[i].bytes;
-        if (bytes == 0) {
-            continue;
-        }
-        code = pack ? PMPI_Pack(element(blocks, buffer, i), blocks->numbers[i],
-                                blocks->type, there, bytes, &at, comm)
-                    : PMPI_Unpack(there, bytes, &at, element(blocks, buffer, i),
-                                  blocks->numbers[i], blocks->type, comm);
-        if (code != MPI_SUCCESS) {
-            return poise_error_set(EINVAL, "pack a message", NULL,
-                                   "the MPI refused");
-        }
-    }
-    return 0;
+    return !preload_inside && comm && *comm != MPI_COMM_NULL &&
+           *comm != MPI_COMM_WORLD && *comm != MPI_COMM_SELF;
 }
-
-static void blocks_free(struct blocks *blocks)
-{
-    free(blocks->at);
-    free(blocks->packed);
-}
-
-EXPORT int MPI_Alltoallv(const void *in, const int *in_numbers,
-                         const int *in_places, MPI_Datatype in_type, void *out,
-                         const int *out_numbers, const int *out_places,
-                         MPI_Datatype out_type, MPI_Comm comm)
-{
-    /* Lengths differ between ranks: only the communicator may decide. */
-    struct poise_coll *coll = preload_trees(ALLTOALL, comm, 0);
-    if (!coll) {
-        return PMPI_Alltoallv(in, in_numbers, in_places, in_type, out,
-                              out_numbers, out_places, out_type, comm);
-    }
-    preload_inside++;
-    bool in_place = in == MPI_IN_PLACE;
-    struct blocks to = {.numbers = out_numbers,
-                        .places = out_places,
-                        .type = out_type,
-                        .count = size_of(comm)};
-    struct blocks from = {.numbers = in_numbers,
-                          .places = in_places,
-                          .type = in_type,
-                          .count = to.count};
-    void *source = (void *)in;
-    if (in_place) {
-        from = to;
-        source = out;
-    }
-    int code = blocks_make(&from, source, in_place);
-    if (code == 0) {
-        code = blocks_make(&to, out, false);
-    }
-    if (code == 0) {
-        code = blocks_move(&from, source, true, comm);
-    }
-    if (code == 0) {
-        code = poise_coll_alltoallv(coll, from.data, from.at, to.data, to.at);
-    }
-    if (code == 0) {
-        code = blocks_move(&to, out, false, comm);
-    }
-    blocks_free(&from);
-    blocks_free(&to);
-    return preload_result(ALLTOALL, comm, code);
-}
-
-/* ---- the end ------------------------------------------------------------ */
 
 EXPORT int MPI_Comm_free(MPI_Comm *comm)
 {
-    if (!preload_inside) {
+    if (can_end(comm)) {
         preload_forget(*comm);
     }
     return PMPI_Comm_free(comm);
@@ -547,7 +429,7 @@ EXPORT int MPI_Comm_free(MPI_Comm *comm)
 
 EXPORT int MPI_Comm_disconnect(MPI_Comm *comm)
 {
-    if (!preload_inside) {
+    if (can_end(comm)) {
         preload_forget(*comm);
     }
     return PMPI_Comm_disconnect(comm);
@@ -559,9 +441,7 @@ EXPORT int MPI_Finalize(void)
     preload_report();
     preload_inside++;
     if (record_wanted() && record_write() < 0) {
-        const struct poise_error *error = poise_error_last();
-        dprintf(2, "poise: cannot %s '%s': %s\n", error->doing, error->what,
-                error->why);
+        preload_say_error("");
     }
     int code = PMPI_Finalize();
     preload_inside--;

@@ -11,6 +11,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,11 +31,12 @@ struct site {
 
 /* Of the whole program: a preload has no handle to keep it in. */
 static struct {
+    pthread_mutex_t lock; /* threads may reduce on communicators of theirs */
     const void *at[MOST_SITES];
     struct site sites[MOST_SITES];
     int count;
     uint64_t left_out; /* calls at further sites */
-} seen;
+} seen = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 bool record_wanted(void)
 {
@@ -96,14 +98,9 @@ static double as_double(enum poise_coll_type type, const void *value)
     return (double)integer;
 }
 
-void record_call(const void *at, enum poise_coll_type type,
-                 enum poise_coll_op op, const void *in, const void *out)
+static void record(struct site *site, enum poise_coll_type type, const void *in,
+                   const void *out)
 {
-    struct site *site = site_at(at, type, op);
-    if (!site) {
-        seen.left_out++;
-        return;
-    }
     double mine = as_double(type, in), result = as_double(type, out);
     site->least_in = fmin(site->least_in, mine);
     site->most_in = fmax(site->most_in, mine);
@@ -115,6 +112,19 @@ void record_call(const void *at, enum poise_coll_type type,
         site->most_out = fmax(site->most_out, site->last);
     }
     site->last = result;
+}
+
+void record_call(const void *at, enum poise_coll_type type,
+                 enum poise_coll_op op, const void *in, const void *out)
+{
+    pthread_mutex_lock(&seen.lock);
+    struct site *site = site_at(at, type, op);
+    if (site) {
+        record(site, type, in, out);
+    } else {
+        seen.left_out++;
+    }
+    pthread_mutex_unlock(&seen.lock);
 }
 
 /* ---- the file ----------------------------------------------------------- */

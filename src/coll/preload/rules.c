@@ -19,6 +19,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,10 +38,11 @@ struct rule {
 /* A preload serves one program: these are its rules, read once, before they
  * are used. */
 static struct {
+    pthread_mutex_t lock; /* of reading them */
     bool read;
     int count;
     struct rule rules[MOST_RULES];
-} all;
+} all = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static const char *const op_names[] = {"sum", "min", "max"};
 static const enum poise_coll_op ops[] = {POISE_OP_SUM, POISE_OP_MIN,
@@ -172,12 +174,8 @@ static int parse(const char *path, char *text)
     return 0;
 }
 
-int rules_read(void)
+static int read_all(const char *path)
 {
-    const char *path = getenv("POISE_COLL_RULES");
-    if (all.read || !path || !*path) {
-        return 0;
-    }
     char *text = malloc(MOST_BYTES + 1);
     int fd = text ? poise_file_open(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0)
                   : -ENOMEM;
@@ -191,8 +189,20 @@ int rules_read(void)
         got = parse(path, text);
     }
     free(text);
-    all.read = true;
     return got < 0 ? (int)got : 0;
+}
+
+int rules_read(void)
+{
+    const char *path = getenv("POISE_COLL_RULES");
+    int code = 0;
+    pthread_mutex_lock(&all.lock);
+    if (!all.read && path && *path) {
+        code = read_all(path);
+        all.read = true;
+    }
+    pthread_mutex_unlock(&all.lock);
+    return code;
 }
 
 bool rules_exist(void)

@@ -135,9 +135,10 @@ static int parse_recipe(const char *text, struct recipe *out)
     }
     if (!parse_shape(rest, &recipe.shape)) {
         return poise_error_set(EINVAL, "make a tree", text,
-                               "it is none of flat, binary, kary:K, binomial, "
-                               "node, site, magpie, or one of the last three "
-                               "with one of the others behind a colon");
+                               "it is none of flat, binary, kary:K (K at least "
+                               "1), binomial, node, site, magpie, or one of "
+                               "the last three with one of the others behind "
+                               "a colon");
     }
     *out = recipe;
     return 0;

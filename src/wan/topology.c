@@ -97,7 +97,9 @@ static int value_error(const struct reading *r)
 {
     struct poise_buf why = {0};
     const struct poise_error *last = poise_error_last();
-    poise_buf_printf(&why, "'%s' is %s", last->what, last->why);
+    bool is_rule = strncmp(last->why, "must ", 5) == 0;
+    poise_buf_printf(&why, "'%s' %s%s", last->what, is_rule ? "" : "is ",
+                     last->why);
     int code = wan_line_error(r->path, r->line, "%s", poise_buf_str(&why));
     poise_buf_free(&why);
     return code;

@@ -64,8 +64,7 @@ static int get(struct poise_coll *coll, struct coll_call *call, char *data,
     struct coll_piece *slot = slot_of(coll);
     int code = coll_word_wait(&coll->waiter, &slot->written, coll->pieces + 1);
     if (code == 0 && slot->check != call->check) {
-        code = coll_differs(call->root);
-        call->culprit = call->root;
+        code = coll_differs(coll, call->root);
     }
     if (code == 0 && slot->address) {
         code = coll_direct_get(coll, call->root, data, slot->address, bytes);
@@ -110,7 +109,7 @@ int coll_piece(struct poise_coll *coll, int root, void *data, size_t bytes)
         done += now;
     } while (done < bytes && code == 0);
     if (code < 0) {
-        coll_fail(&call, code, coll->rank);
+        coll_fail_here(coll, &call, code);
     }
     poise_trace_emit(ring, POISE_TRACE_COLL_LEAVE, (uint32_t)call.kind,
                      call.number, (uint64_t)-call.code);

@@ -119,7 +119,7 @@ int coll_reduce_with(struct poise_coll *coll, const struct coll_token *token,
         return code;
     }
     if (token->code < 0) {
-        coll_fail(&call, token->code, coll->rank);
+        coll_fail_here(coll, &call, token->code);
     }
     copy(coll_buffer(coll, coll->rank, &call, call.bytes), in, call.bytes);
     code = coll_run(coll, &call);

@@ -146,7 +146,7 @@ static int run_local(struct exchange *exchange)
         return coll_local_leave(coll, call, code);
     }
     if (code < 0) {
-        coll_fail(call, code, coll->rank);
+        coll_fail_here(coll, call, code);
     }
     poise_trace_emit(poise_trace_current(), POISE_TRACE_COLL_LEAVE,
                      (uint32_t)call->kind, call->number, (uint64_t)-call->code);
@@ -220,7 +220,7 @@ static int run_messages(struct exchange *exchange)
     if (code == 0) {
         copy(exchange->out + to.offset, exchange->in + from.offset, to.bytes);
     } else {
-        coll_fail(call, code, coll->rank);
+        coll_fail_here(coll, call, code);
     }
     poise_trace_emit(ring, POISE_TRACE_COLL_LEAVE, (uint32_t)call->kind,
                      call->number, (uint64_t)-call->code);

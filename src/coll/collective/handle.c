@@ -118,6 +118,8 @@ static int make_memory(struct poise_coll *coll)
         return code;
     }
     struct coll_segment *segment = &coll->segment;
+    segment->blames = coll_blamed_by;
+    segment->arg = coll;
     if (segment->index == 0) {
         code = coll_segment_reserve(segment, 0, head);
     }
@@ -174,6 +176,7 @@ int poise_coll_create(struct poise_world *world,
     if (coll) {
         coll->segment.fd = -1;
         coll->next_proposer = -1;
+        coll->blamed = -1;
         coll->rank = poise_world_rank(world);
         coll->size = poise_world_size(world);
         coll->reproducible = options->reproducible;
@@ -363,9 +366,8 @@ int coll_get_ready(struct poise_coll *coll)
         learn_tree(coll, proposer);
     }
     if (coll->broken != 0) {
-        return poise_error_set(-coll->broken, "take part in a collective", NULL,
-                               "an earlier call failed: %s",
-                               strerror(-coll->broken));
+        return coll_say_failure(coll, "an earlier call failed: ", coll->broken,
+                                coll->broken_by);
     }
     return 0;
 }
@@ -376,6 +378,8 @@ int coll_begin(struct poise_coll *coll, struct coll_call *call)
     if (code < 0) {
         return code;
     }
+    coll->said = false;
+    coll->blamed = -1;
     call->number = ++coll->number;
     call->check = coll_check_of(call);
     call->code = 0;
@@ -400,6 +404,8 @@ int coll_begin_broadcast(struct poise_coll *coll, struct coll_call *call)
     if (!coll_is_local(coll)) {
         return 1;
     }
+    coll->said = false;
+    coll->blamed = -1;
     call->number = COLL_BROADCAST_NUMBER | coll->pieces;
     call->check = coll_check_of(call);
     call->culprit = coll->rank;

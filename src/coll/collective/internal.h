@@ -4,6 +4,7 @@
  *   combine.c      operations on types
  *   message.c      messages between groups
  *   run.c          one call as one rank goes through it
+ *   failure.c      whose failure a call's is, and what is said of it
  *   local.c        calls among ranks that all share memory
  *   broadcast.c    broadcasts among them
  *   exchange.c     items from each to each
@@ -77,8 +78,8 @@ struct coll_view {
     const void *in;
     void *out;
     const struct poise_coll_block *blocks;
-    int32_t code;
-    char apart[COLL_LINE - 3 * sizeof(void *) - sizeof(int32_t)];
+    int32_t code, culprit;
+    char apart[COLL_LINE - 3 * sizeof(void *) - 2 * sizeof(int32_t)];
 };
 
 /* A piece of a broadcast among ranks that share memory. */
@@ -108,7 +109,8 @@ struct coll_entry {
     struct coll_word read; /* pieces of broadcasts that I am done with */
     uint32_t entered;      /* __atomic: pieces of broadcasts begun */
     int32_t failed;        /* __atomic: why my handle is of no use any more */
-    char apart4[COLL_LINE - sizeof(struct coll_word) - 2 * sizeof(int32_t)];
+    int32_t culprit;       /* and whose doing that is; written before */
+    char apart4[COLL_LINE - sizeof(struct coll_word) - 3 * sizeof(int32_t)];
     struct coll_record records[2]; /* by the call's parity */
     struct coll_view views[2];     /* too */
 };
@@ -144,10 +146,13 @@ struct poise_coll {
     uint32_t pieces_free;    /* all took those before this one */
     bool direct;  /* all may read the memory of all; the same on all ranks */
     char *blocks; /* [size][COLL_BLOCK_BYTES], if direct */
-    uint32_t ready_seen;           /* of my entry: arrivals accounted for */
-    uint64_t number;               /* of calls so far */
-    int broken;                    /* code of the call that failed */
-    bool *staged;                  /* [size]: whether a rank has a stage */
+    uint32_t ready_seen;   /* of my entry: arrivals accounted for */
+    uint64_t number;       /* of calls so far */
+    int broken, broken_by; /* the call that failed: code, culprit */
+    int blamed;   /* whose doing it is that this rank's wait failed; -1: its own
+                   */
+    bool said;    /* an error was set of the present call's failure */
+    bool *staged; /* [size]: whether a rank has a stage */
     struct poise_coll_stage stage; /* mine */
     struct poise_coll_tree *proposal;
     int next_proposer; /* whose tree comes with the next call; -1 */
@@ -217,7 +222,6 @@ size_t coll_items_bytes(const struct poise_coll *coll,
 char *coll_items(const struct poise_coll *coll, const struct coll_call *call);
 /* What my rank gives is in place: take part until the results are there. */
 int coll_run(struct poise_coll *coll, struct coll_call *call);
-void coll_fail(struct coll_call *call, int code, int culprit);
 int coll_idle(void *coll);
 int coll_reduce(struct poise_coll *coll, enum coll_kind kind, int root,
                 const void *in, void *out, size_t count,
@@ -234,8 +238,26 @@ void coll_read_record(struct poise_coll *coll, struct coll_call *call,
 int coll_finish(struct poise_coll *coll, struct coll_call *call);
 /* What must be the same on all ranks. */
 uint32_t coll_check_of(const struct coll_call *call);
-/* -EPROTO, with the rank named. */
-int coll_differs(int rank);
+
+/* ---- failures ---- */
+
+/* Another rank says that the call failed. */
+void coll_fail(struct coll_call *call, int code, int culprit);
+/* It failed here, and the error is set: by this rank's doing, or that of the
+ * one which its wait blamed. */
+void coll_fail_here(struct poise_coll *coll, struct coll_call *call, int code);
+/* Whose doing the last failure here is. */
+int coll_culprit(const struct poise_coll *coll, int code);
+/* -EPROTO: a rank is in another call. Sets the error, and blames it. */
+int coll_differs(struct poise_coll *coll, int rank);
+/* Another rank's handle is of no use any more: its reason, with the error set,
+ * or 0. */
+int coll_check_rank(struct poise_coll *coll, int rank);
+/* Whom a rank of this node blamed before it died; for coll_segment_check. */
+int coll_blamed_by(void *coll, int rank);
+/* Set the error of a failure that came from another rank. Returns `code`. */
+int coll_say_failure(struct poise_coll *coll, const char *before, int code,
+                     int culprit);
 
 /* ---- local collectives ---- */
 

@@ -32,6 +32,10 @@ static int move(struct poise_coll *coll, int rank, move_fn fn, void *mine,
         ssize_t got = fn(pid, &here, 1, &there, 1, 0);
         if (got <= 0) {
             int code = got < 0 ? errno : EFAULT;
+            int dead = coll_segment_check(&coll->segment);
+            if (dead < 0) {
+                return dead;
+            }
             return poise_error_set(code == ESRCH ? EOWNERDEAD : code,
                                    "use the memory of another rank", NULL,
                                    "rank %d (process %d): %s", rank, (int)pid,
@@ -125,7 +129,7 @@ int coll_local_enter(struct poise_coll *coll, struct coll_call *call,
     coll_show_record(coll, call);
     int code = barrier(coll);
     if (code < 0) {
-        coll_fail(call, code, coll->rank);
+        coll_fail_here(coll, call, code);
     }
     for (int rank = 0; rank < coll->size && code == 0; rank++) {
         coll_read_record(coll, call, rank);
@@ -137,15 +141,20 @@ int coll_local_leave(struct poise_coll *coll, struct coll_call *call,
                      int failed)
 {
     if (call->code == 0) {
-        coll_view(coll, coll->rank, call->number)->code = failed;
+        struct coll_view *view = coll_view(coll, coll->rank, call->number);
+        view->code = failed;
+        view->culprit = coll_culprit(coll, failed);
         int passed = barrier(coll);
         if (passed < 0) {
-            coll_fail(call, passed, coll->rank);
+            coll_fail_here(coll, call, passed);
         }
         for (int rank = 0; rank < coll->size && passed == 0; rank++) {
-            int code = coll_view(coll, rank, call->number)->code;
-            if (code != 0) {
-                coll_fail(call, code, rank);
+            const struct coll_view *theirs =
+                coll_view(coll, rank, call->number);
+            if (theirs->code != 0 && rank == coll->rank) {
+                coll_fail_here(coll, call, theirs->code);
+            } else if (theirs->code != 0) {
+                coll_fail(call, theirs->code, theirs->culprit);
             }
         }
     }
@@ -170,6 +179,7 @@ static void combine_direct(struct poise_coll *coll, struct coll_call *call,
     if (out) {
         view->code = coll_direct_get(coll, other, values[other], theirs->in,
                                      call->bytes);
+        view->culprit = coll_culprit(coll, view->code);
         copy(values[me], in, call->bytes);
     }
     coll_word_set(&coll_entry(coll, me)->done, (uint32_t)call->number);
@@ -181,9 +191,9 @@ static void combine_direct(struct poise_coll *coll, struct coll_call *call,
                               (uint32_t)call->number);
     code = code < 0 ? code : view->code;
     if (code < 0) {
-        coll_fail(call, code, me);
+        coll_fail_here(coll, call, code);
     } else if (theirs->code != 0) {
-        coll_fail(call, theirs->code, other);
+        coll_fail(call, theirs->code, theirs->culprit);
     } else if (out) {
         copy(out, values[top], call->bytes);
     }
@@ -224,7 +234,7 @@ int coll_pair(struct poise_coll *coll, struct coll_call *call, const void *in,
     int code = coll_word_wait(&coll->waiter, &coll_entry(coll, other)->shown,
                               (uint32_t)call->number);
     if (code < 0) {
-        coll_fail(call, code, me);
+        coll_fail_here(coll, call, code);
     } else {
         coll_read_record(coll, call, other);
     }
@@ -360,7 +370,7 @@ int coll_local_combine(struct poise_coll *coll, struct coll_call *call,
     if (call->kind != COLL_REDUCE) {
         int passed = barrier(coll);
         if (passed < 0) {
-            coll_fail(call, passed, coll->rank);
+            coll_fail_here(coll, call, passed);
         } else if (code == 0) {
             code = collect(&combine);
         }

@@ -167,7 +167,7 @@ int coll_message_receive(struct poise_coll *coll, struct coll_call *call,
     for (;;) {
         int found = find(coll, call, sources, count, which, out);
         if (found < 0) {
-            coll_fail(call, found, coll->rank);
+            coll_fail_here(coll, call, found);
             return found;
         }
         if (found > 0) {
@@ -182,7 +182,7 @@ int coll_message_receive(struct poise_coll *coll, struct coll_call *call,
             }
         }
         if (got < 0) {
-            coll_fail(call, got, coll->rank);
+            coll_fail_here(coll, call, got);
             return got;
         }
     }

@@ -31,14 +31,6 @@
 #define SHARE_BYTES 8192
 #define BLOCK_BYTES 4096
 
-void coll_fail(struct coll_call *call, int code, int culprit)
-{
-    if (call->code == 0) {
-        call->code = code;
-        call->culprit = culprit;
-    }
-}
-
 /* ---- what goes where ---------------------------------------------------- */
 
 static bool is_reduction(const struct coll_call *call)
@@ -163,11 +155,11 @@ static void send_ranges(struct poise_coll *coll, struct coll_call *call,
     int code = coll_message_send(coll, call, dest, coll_items(coll, call),
                                  ranges, count);
     if (code < 0) {
-        coll_fail(call, code, coll->rank);
+        coll_fail_here(coll, call, code);
     }
 }
 
-static bool message_fits(struct coll_call *call,
+static bool message_fits(struct poise_coll *coll, struct coll_call *call,
                          const struct coll_message *message,
                          const struct coll_range *ranges, int count)
 {
@@ -179,11 +171,12 @@ static bool message_fits(struct coll_call *call,
         return false;
     }
     if (message->len != len) {
-        coll_fail(call,
-                  poise_error_set(EPROTO, "take part in a collective", NULL,
-                                  "rank %d sent %zu bytes, expected %zu",
-                                  message->source, message->len, len),
-                  message->source);
+        coll->blamed = message->source;
+        coll_fail_here(coll, call,
+                       poise_error_set(EPROTO, "take part in a collective",
+                                       NULL,
+                                       "rank %d sent %zu bytes, expected %zu",
+                                       message->source, message->len, len));
         return false;
     }
     return true;
@@ -194,7 +187,7 @@ static void store(struct poise_coll *coll, struct coll_call *call,
                   const struct coll_range *ranges, int count)
 {
     const char *body = message->body;
-    if (!message_fits(call, message, ranges, count)) {
+    if (!message_fits(coll, call, message, ranges, count)) {
         return;
     }
     for (int i = 0; i < count; i++) {
@@ -229,21 +222,14 @@ void coll_show_record(struct poise_coll *coll, const struct coll_call *call)
     __atomic_store_n(&record->number, call->number, __ATOMIC_RELEASE);
 }
 
-int coll_differs(int rank)
-{
-    return poise_error_set(EPROTO, "take part in a collective", NULL,
-                           "rank %d is in another call, or passed another "
-                           "count, type, operation or root",
-                           rank);
-}
-
 /* What a child's record says goes into that of its parent. */
-static void merge_record(const struct coll_call *call, struct coll_record *mine,
+static void merge_record(struct poise_coll *coll, const struct coll_call *call,
+                         struct coll_record *mine,
                          const struct coll_record *theirs, int rank)
 {
     int code = theirs->code, culprit = theirs->culprit;
     if (theirs->number != call->number || theirs->check != call->check) {
-        code = coll_differs(rank);
+        code = coll_differs(coll, rank);
         culprit = rank;
     }
     if (mine->code == 0) {
@@ -257,7 +243,7 @@ void coll_read_record(struct poise_coll *coll, struct coll_call *call, int rank)
 {
     const struct coll_record *record = coll_record(coll, rank, call->number);
     if (record->number != call->number || record->check != call->check) {
-        coll_fail(call, coll_differs(rank), rank);
+        coll_fail_here(coll, call, coll_differs(coll, rank));
     } else if (record->code != 0) {
         coll_fail(call, record->code, record->culprit);
     }
@@ -303,16 +289,14 @@ int coll_idle(void *arg)
         if (__atomic_load_n(&record->number, __ATOMIC_ACQUIRE) ==
                 coll->number &&
             __atomic_load_n(&record->check, __ATOMIC_RELAXED) != mine->check) {
-            return coll_differs(rank);
+            return coll_differs(coll, rank);
         }
         if (is_elsewhere(coll, rank)) {
-            return coll_differs(rank);
+            return coll_differs(coll, rank);
         }
-        int32_t code =
-            __atomic_load_n(&coll_entry(coll, rank)->failed, __ATOMIC_ACQUIRE);
-        if (code != 0) {
-            return poise_error_set(-code, "take part in a collective", NULL,
-                                   "rank %d failed: %s", rank, strerror(-code));
+        int code = coll_check_rank(coll, rank);
+        if (code < 0) {
+            return code;
         }
     }
     return 0;
@@ -334,10 +318,10 @@ static void combine_children(struct poise_coll *coll,
 {
     const struct coll_plan *plan = &coll->plan;
     struct coll_record *record = coll_record(coll, rank, call->number);
-    merge_record(call, record, record, rank);
+    merge_record(coll, call, record, record, rank);
     for (int k = plan->first[rank]; k < plan->split[rank]; k++) {
         int child = plan->children[k];
-        merge_record(call, record, coll_record(coll, child, call->number),
+        merge_record(coll, call, record, coll_record(coll, child, call->number),
                      child);
         if (record->code == 0 && combines_here(coll, call)) {
             combine_bytes(call, coll_buffer(coll, rank, call, call->bytes),
@@ -411,7 +395,7 @@ static void receive_children(struct poise_coll *coll, struct coll_call *call)
         int parts = edge_ranges(coll, call, child, true, ranges);
         if (!is_reduction(call)) {
             store(coll, call, &message, ranges, parts);
-        } else if (message_fits(call, &message, ranges, parts)) {
+        } else if (message_fits(coll, call, &message, ranges, parts)) {
             combine_bytes(call,
                           coll_buffer(coll, coll->rank, call, call->bytes),
                           message.body);
@@ -433,7 +417,7 @@ static void await_children(struct poise_coll *coll, struct coll_call *call)
                                            &coll_entry(coll, coll->rank)->ready,
                                            coll->ready_seen);
     if (code < 0) {
-        coll_fail(call, code, coll->rank);
+        coll_fail_here(coll, call, code);
         return;
     }
     combine_children(coll, call, coll->rank);
@@ -503,7 +487,7 @@ static void apply_stage(struct poise_coll *coll, struct coll_call *call,
     if (stage && has_value && call->code == 0) {
         int code = stage(coll->stage.arg, coll_items(coll, call), call->bytes);
         if (code < 0) {
-            coll_fail(call, code, coll->rank);
+            coll_fail_here(coll, call, code);
         }
     }
 }
@@ -539,13 +523,13 @@ static void combine_roots(struct poise_coll *coll, struct coll_call *call,
     char *items = coll_items(coll, call);
     poise_buf_reset(&coll->scratch);
     if (poise_buf_append(&coll->scratch, items, call->bytes) < 0) {
-        coll_fail(call, -ENOMEM, coll->rank);
+        coll_fail_here(coll, call, -ENOMEM);
         return;
     }
     for (int i = 0; i < plan->root_count && call->bytes > 0; i++) {
         const char *value = coll->scratch.data;
         if (i != plan->root_index) {
-            if (!message_fits(call, &messages[i], &all, 1)) {
+            if (!message_fits(coll, call, &messages[i], &all, 1)) {
                 return;
             }
             value = messages[i].body;
@@ -693,17 +677,17 @@ int coll_finish(struct poise_coll *coll, struct coll_call *call)
     coll->stats.calls++;
     int code = coll_message_flush(coll);
     if (code < 0) {
-        coll_fail(call, code, coll->rank);
+        coll_fail_here(coll, call, code);
     }
     if (call->code != 0) {
+        struct coll_entry *entry = coll_entry(coll, coll->rank);
         coll->broken = call->code;
-        __atomic_store_n(&coll_entry(coll, coll->rank)->failed, call->code,
-                         __ATOMIC_RELEASE);
+        coll->broken_by = call->culprit;
+        entry->culprit = call->culprit;
+        __atomic_store_n(&entry->failed, call->code, __ATOMIC_RELEASE);
         send_failure(coll, call);
-        if (poise_error_last()->code != -call->code) {
-            poise_error_set(-call->code, "take part in a collective", NULL,
-                            "rank %d failed: %s", call->culprit,
-                            strerror(-call->code));
+        if (!coll->said || poise_error_last()->code != -call->code) {
+            coll_say_failure(coll, "", call->code, call->culprit);
         }
         return call->code;
     }
@@ -724,7 +708,7 @@ int coll_run(struct poise_coll *coll, struct coll_call *call)
     if (is_reduction(call) && !combines_here(coll, call)) {
         int code = share(coll, call);
         if (code < 0) {
-            coll_fail(call, code, me);
+            coll_fail_here(coll, call, code);
             return coll_finish(coll, call);
         }
     }
@@ -737,7 +721,7 @@ int coll_run(struct poise_coll *coll, struct coll_call *call)
             coll_word_wait(&coll->waiter, &coll_entry(coll, top)->release,
                            (uint32_t)call->number);
         if (code < 0) {
-            coll_fail(call, code, me);
+            coll_fail_here(coll, call, code);
         }
     }
     if (call->code == 0) {

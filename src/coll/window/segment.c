@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #define DOING "share memory among the ranks of a node"
+#define DEATH "wait for the ranks of this node"
 #define HUGE_BYTES ((size_t)2 << 20)
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
@@ -230,7 +231,8 @@ static int join(struct poise_world *world, const struct record *mine,
 int coll_segment_create(struct poise_world *world, size_t bytes,
                         struct coll_segment *out)
 {
-    struct coll_segment segment = {.fd = -1, .bytes = page_round(bytes)};
+    struct coll_segment segment = {
+        .fd = -1, .gone = -1, .bytes = page_round(bytes)};
     struct record mine = {.pid = (int)getpid(), .fd = -1};
     CPU_ZERO(&mine.cpus);
     if (sched_getaffinity(0, sizeof mine.cpus, &mine.cpus) < 0) {
@@ -300,7 +302,7 @@ void coll_segment_free(struct coll_segment *segment)
         }
     }
     free(segment->peers);
-    *segment = (struct coll_segment){.fd = -1};
+    *segment = (struct coll_segment){.fd = -1, .gone = -1};
 }
 
 /* ---- the death of others ------------------------------------------------ */
@@ -322,13 +324,35 @@ static bool is_dead(struct coll_peer *peer)
 
 int coll_segment_check(struct coll_segment *segment)
 {
+    const struct coll_peer *first = NULL;
+    struct poise_buf others = {0};
+    int blamed = -1;
     for (int i = 0; i < segment->count; i++) {
         struct coll_peer *peer = &segment->peers[i];
-        if (i != segment->index && is_dead(peer)) {
-            return poise_error_set(
-                EOWNERDEAD, "wait for the ranks of this node", NULL,
-                "rank %d (process %d) is no more", peer->rank, peer->pid);
+        if (i == segment->index || !is_dead(peer)) {
+            continue;
+        }
+        int whom =
+            segment->blames ? segment->blames(segment->arg, peer->rank) : -1;
+        if (whom >= 0) {
+            blamed = whom;
+        } else if (!first) {
+            first = peer;
+        } else {
+            poise_buf_printf(&others, ", nor is rank %d (process %d)",
+                             peer->rank, peer->pid);
         }
     }
-    return 0;
+    if (!first && blamed < 0) {
+        return 0;
+    }
+    segment->gone = first ? first->rank : blamed;
+    int code =
+        first ? poise_error_set(EOWNERDEAD, DEATH, NULL,
+                                "rank %d (process %d) is no more%s",
+                                first->rank, first->pid, poise_buf_str(&others))
+              : poise_error_set(EOWNERDEAD, DEATH, NULL, "rank %d is no more",
+                                blamed);
+    poise_buf_free(&others);
+    return code;
 }

@@ -22,6 +22,10 @@ struct coll_segment {
     int fd;                  /* -1 once sealed */
     int index, count;        /* which of the node's ranks I am, of how many */
     struct coll_peer *peers; /* [count], owned */
+    int gone; /* the rank that the last check found dead; -1: none */
+    /* Whom a rank blamed before it died itself, -1: nobody; NULL: unknown. */
+    int (*blames)(void *arg, int rank);
+    void *arg;
     /* More ranks than processors: spinning would only keep others off. */
     bool crowded;
 };
@@ -38,7 +42,8 @@ void coll_segment_huge(struct coll_segment *segment);
 /* No more reservations: the file descriptor is not needed any more. */
 void coll_segment_seal(struct coll_segment *segment);
 void coll_segment_free(struct coll_segment *segment);
-/* 0, or -EOWNERDEAD if a process that shares the segment is no more. */
+/* 0, or -EOWNERDEAD if a process that shares the segment is no more. Names
+ * those that died of themselves, not those that ended because others had. */
 int coll_segment_check(struct coll_segment *segment);
 
 #endif

@@ -4,6 +4,16 @@
 #include "args.h"
 #include "vrank/communicator/topology.h"
 
+/* In which order the messages of neighbours are received. In a grid what a rank
+ * sends down comes from above: where it is periodic and one or two ranks wide
+ * both are the same rank, whose first message is for the second place. In a
+ * graph the k-th edge from a rank is the k-th that leads here.
+ * Source: MPI 4.1, 8.6 and example 8.10. */
+static int receive_place(const struct vrank_topology *topology, int i)
+{
+    return topology->kind == MPI_CART ? i ^ 1 : i;
+}
+
 /* One message to each neighbour and from each. Where a rank is a neighbour
  * more than once, the order of the messages distinguishes them. */
 int vcoll_plan_neighbor(struct vcoll_call *call)
@@ -17,9 +27,10 @@ int vcoll_plan_neighbor(struct vcoll_call *call)
         return MPI_ERR_NO_MEM;
     }
     for (int i = 0; i < topology->in; i++) {
-        if (topology->sources[i] != MPI_PROC_NULL) {
-            vcoll_receive(schedule, topology->sources[i],
-                          vcoll_piece_of(&call->recv, i));
+        int place = receive_place(topology, i);
+        if (topology->sources[place] != MPI_PROC_NULL) {
+            vcoll_receive(schedule, topology->sources[place],
+                          vcoll_piece_of(&call->recv, place));
         }
     }
     for (int i = 0; i < topology->out; i++) {

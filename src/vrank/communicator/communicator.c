@@ -47,22 +47,6 @@ int vcomm_broadcast(struct poise_mpi_comm *comm, int root, int tag, void *data,
     return code;
 }
 
-/* All members' `bytes` bytes in the order of ranks, at the root. */
-static int gather(struct poise_mpi_comm *comm, int tag, const void *mine,
-                  size_t bytes, char *all, const char *why)
-{
-    int code = MPI_SUCCESS;
-    if (comm->rank != 0) {
-        return p2p_send_bytes(comm, PLANE_MAKING, mine, bytes, 0, tag, why);
-    }
-    memcpy(all, mine, bytes);
-    for (int i = 1; i < comm->size && code == MPI_SUCCESS; i++) {
-        code = p2p_receive_bytes(comm, PLANE_MAKING, all + (size_t)i * bytes,
-                                 bytes, i, tag, why);
-    }
-    return code;
-}
-
 int vcomm_make(struct poise_mpi_comm *over, MPI_Group group, const char *why,
                MPI_Comm *out)
 {
@@ -87,10 +71,8 @@ int vcomm_make(struct poise_mpi_comm *over, MPI_Group group, const char *why,
 
 /* ---- asking ------------------------------------------------------------- */
 
-/* The communicator behind a handle; NULL after the handler was called with
- * *code. */
-static struct poise_mpi_comm *comm_arg(struct vrank_mpi *mpi, MPI_Comm handle,
-                                       int *code)
+struct poise_mpi_comm *comm_arg(struct vrank_mpi *mpi, MPI_Comm handle,
+                                int *code)
 {
     struct poise_mpi_comm *comm = vcomm_of(mpi, handle);
     if (!comm) {
@@ -236,18 +218,21 @@ static int dup_rest(struct poise_mpi_comm *from, struct poise_mpi_comm *to)
     return code;
 }
 
-static int dup_end(struct poise_mpi_comm *from, int code, MPI_Comm *made,
-                   MPI_Comm *out)
+/* *out is MPI_COMM_NULL where a function of the user failed. */
+static int dup_end(struct poise_mpi_comm *from, int code,
+                   struct poise_mpi_comm *made, MPI_Comm *out)
 {
-    if (code == MPI_SUCCESS) {
-        code = dup_rest(from, *made);
-        if (code != MPI_SUCCESS) {
-            vcomm_release(*made);
-        }
+    *out = MPI_COMM_NULL;
+    if (code != MPI_SUCCESS) {
+        return code;
     }
+    code = dup_rest(from, made);
     if (code == MPI_SUCCESS) {
-        *out = *made;
+        *out = made;
+        return code;
     }
+    attributes_clear(from->mpi, KEY_COMM, made, &made->attributes);
+    vcomm_release(made);
     return code;
 }
 
@@ -263,7 +248,7 @@ int MPI_Comm_dup(MPI_Comm handle, MPI_Comm *out)
     }
     code = comm->remote ? intercomm_dup(comm, call, &made)
                         : vcomm_make(comm, comm->group, call, &made);
-    code = dup_end(comm, code, &made, out);
+    code = dup_end(comm, code, made, out);
     return code == MPI_SUCCESS ? code : mpi_fail(mpi, comm, code, NULL);
 }
 
@@ -273,57 +258,112 @@ int MPI_Comm_dup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm *out)
     return MPI_Comm_dup(comm, out);
 }
 
-/* A duplicate that is under way: the context comes from rank 0. */
+/* A duplicate that is under way: what it is to be comes from rank 0. */
 struct idup {
     struct poise_mpi_comm *comm;
-    uint64_t context;
+    struct {
+        uint64_t context, local; /* `local`: of an intercommunicator's own */
+    } agreed;
+    uint64_t proposed; /* by the other group's rank 0 */
+    int tag;           /* among the own group */
+    bool agrees;       /* rank 0, which waits for the other group's */
     MPI_Request incoming;
     MPI_Comm *out;
 };
 
+/* The own group's communicator, in which its ranks agree. */
+static struct poise_mpi_comm *own_of(struct poise_mpi_comm *comm)
+{
+    return comm->remote ? comm->local : comm;
+}
+
+static int idup_await(struct idup *idup, struct poise_mpi_comm *over, int tag,
+                      void *data, size_t bytes)
+{
+    struct p2p_message what = {.comm = over,
+                               .plane = PLANE_MAKING,
+                               .tag = tag,
+                               .data = {.base = data, .bytes = bytes}};
+    return p2p_ireceive(&what, &idup->incoming);
+}
+
+/* Rank 0 tells its group. */
+static int idup_spread(struct idup *idup)
+{
+    struct poise_mpi_comm *own = own_of(idup->comm);
+    int code = MPI_SUCCESS;
+    for (int i = 1; i < own->size && code == MPI_SUCCESS; i++) {
+        code =
+            p2p_send_bytes(own, PLANE_MAKING, &idup->agreed,
+                           sizeof idup->agreed, i, idup->tag, "MPI_Comm_idup");
+    }
+    return code;
+}
+
+/* Begin: rank 0 gives out the contexts, the others wait for them. Between two
+ * groups the lower of both ranks' proposals is taken. */
+static int idup_begin(struct idup *idup)
+{
+    struct poise_mpi_comm *comm = idup->comm, *own = own_of(comm);
+    int far_tag = comm->remote ? comm->makings++ : 0;
+    idup->tag = own->makings++;
+    if (own->rank != 0) {
+        return idup_await(idup, own, idup->tag, &idup->agreed,
+                          sizeof idup->agreed);
+    }
+    idup->agreed.context = vcomm_context(comm->mpi);
+    if (!comm->remote) {
+        return idup_spread(idup);
+    }
+    idup->agreed.local = vcomm_context(comm->mpi);
+    idup->agrees = true;
+    int code =
+        idup_await(idup, comm, far_tag, &idup->proposed, sizeof idup->proposed);
+    return code == MPI_SUCCESS
+               ? p2p_send_bytes(comm, PLANE_MAKING, &idup->agreed.context,
+                                sizeof idup->agreed.context, 0, far_tag,
+                                "MPI_Comm_idup")
+               : code;
+}
+
+/* All is agreed on. */
+static int idup_make(struct idup *idup, struct poise_mpi_comm **out)
+{
+    struct poise_mpi_comm *comm = idup->comm, *made;
+    uint64_t context = comm->remote ? idup->agreed.local : idup->agreed.context;
+    int code = vcomm_new(comm->mpi, context, comm->group, NULL, &made);
+    if (code != MPI_SUCCESS) {
+        return code;
+    }
+    made->handler = errhandler_hold(comm->handler);
+    *out = made;
+    return comm->remote ? intercomm_build(made, idup->agreed.context,
+                                          comm->remote, comm->handler, out)
+                        : code;
+}
+
 static int idup_step(struct poise_mpi_request *request)
 {
     struct idup *idup = request->state;
-    struct poise_mpi_comm *made;
+    struct poise_mpi_comm *made = NULL;
+    int code = MPI_SUCCESS;
     if (idup->incoming) {
         if (!request_is_done(idup->incoming)) {
             return 0;
         }
         request_complete(&idup->incoming, "MPI_Comm_idup", NULL);
     }
-    int code = vcomm_new(idup->comm->mpi, idup->context, idup->comm->group,
-                         NULL, &made);
-    if (code == MPI_SUCCESS) {
-        made->handler = errhandler_hold(idup->comm->handler);
-        code = dup_rest(idup->comm, made);
-        if (code == MPI_SUCCESS) {
-            *idup->out = made;
-            return 1;
+    if (idup->agrees) {
+        if (idup->proposed < idup->agreed.context) {
+            idup->agreed.context = idup->proposed;
         }
-        vcomm_release(made);
+        code = idup_spread(idup);
     }
-    return -code;
-}
-
-/* Begin: the root sends the context to all, the others wait for it. */
-static int idup_begin(struct idup *idup)
-{
-    struct poise_mpi_comm *comm = idup->comm;
-    int tag = comm->makings++, code = MPI_SUCCESS;
-    if (comm->rank != 0) {
-        struct p2p_message what = {.comm = comm,
-                                   .plane = PLANE_MAKING,
-                                   .tag = tag,
-                                   .data = {.base = (char *)&idup->context,
-                                            .bytes = sizeof idup->context}};
-        return p2p_ireceive(&what, &idup->incoming);
+    if (code == MPI_SUCCESS) {
+        code = idup_make(idup, &made);
     }
-    idup->context = vcomm_context(comm->mpi);
-    for (int i = 1; i < comm->size && code == MPI_SUCCESS; i++) {
-        code = p2p_send_bytes(comm, PLANE_MAKING, &idup->context,
-                              sizeof idup->context, i, tag, "MPI_Comm_idup");
-    }
-    return code;
+    code = dup_end(idup->comm, code, made, idup->out);
+    return code == MPI_SUCCESS ? 1 : -code;
 }
 
 int MPI_Comm_idup(MPI_Comm handle, MPI_Comm *out, MPI_Request *request)
@@ -333,10 +373,6 @@ int MPI_Comm_idup(MPI_Comm handle, MPI_Comm *out, MPI_Request *request)
     struct poise_mpi_comm *comm = comm_arg(mpi, handle, &code);
     if (!comm) {
         return code;
-    }
-    if (comm->remote) {
-        return mpi_fail(mpi, comm, MPI_ERR_COMM,
-                        "it is an intercommunicator: use MPI_Comm_dup");
     }
     struct idup *idup = poise_alloc(1, sizeof *idup);
     if (!idup) {
@@ -352,6 +388,17 @@ int MPI_Comm_idup(MPI_Comm handle, MPI_Comm *out, MPI_Request *request)
     return code == MPI_SUCCESS ? code : mpi_fail(mpi, comm, code, NULL);
 }
 
+static bool is_within(const struct poise_mpi_group *group,
+                      const struct poise_mpi_group *whole)
+{
+    for (int i = 0; i < group->size; i++) {
+        if (group_find(whole, group_at(group, i)) == MPI_UNDEFINED) {
+            return false;
+        }
+    }
+    return true;
+}
+
 int MPI_Comm_create(MPI_Comm handle, MPI_Group group, MPI_Comm *out)
 {
     struct vrank_mpi *mpi = mpi_enter("MPI_Comm_create");
@@ -360,13 +407,12 @@ int MPI_Comm_create(MPI_Comm handle, MPI_Group group, MPI_Comm *out)
     if (!comm) {
         return code;
     }
-    if (comm->remote) {
-        return mpi_fail(mpi, comm, MPI_ERR_COMM, "it is an intercommunicator");
+    if (!group || !is_within(group, comm->group)) {
+        return mpi_fail(mpi, comm, MPI_ERR_GROUP,
+                        "it is not part of the communicator's");
     }
-    if (!group) {
-        return mpi_fail(mpi, comm, MPI_ERR_GROUP, NULL);
-    }
-    code = vcomm_make(comm, group, "MPI_Comm_create", out);
+    code = comm->remote ? intercomm_part(comm, group, "MPI_Comm_create", out)
+                        : vcomm_make(comm, group, "MPI_Comm_create", out);
     return code == MPI_SUCCESS ? code : mpi_fail(mpi, comm, code, NULL);
 }
 
@@ -396,17 +442,6 @@ static int group_agree(struct poise_mpi_comm *comm, MPI_Group group, int tag,
     return code;
 }
 
-static bool is_within(const struct poise_mpi_group *group,
-                      const struct poise_mpi_group *whole)
-{
-    for (int i = 0; i < group->size; i++) {
-        if (group_find(whole, group_at(group, i)) == MPI_UNDEFINED) {
-            return false;
-        }
-    }
-    return true;
-}
-
 int MPI_Comm_create_group(MPI_Comm handle, MPI_Group group, int tag,
                           MPI_Comm *out)
 {
@@ -418,7 +453,11 @@ int MPI_Comm_create_group(MPI_Comm handle, MPI_Group group, int tag,
     if (!comm) {
         return code;
     }
-    if (!group || comm->remote || !is_within(group, comm->group)) {
+    if (comm->remote) {
+        return mpi_fail(mpi, comm, MPI_ERR_COMM,
+                        "it is an intercommunicator: use MPI_Comm_create");
+    }
+    if (!group || !is_within(group, comm->group)) {
         return mpi_fail(mpi, comm, MPI_ERR_GROUP,
                         "it is not part of the communicator's");
     }
@@ -439,117 +478,4 @@ int MPI_Comm_create_group(MPI_Comm handle, MPI_Group group, int tag,
         *out = made;
     }
     return code == MPI_SUCCESS ? code : mpi_fail(mpi, comm, code, NULL);
-}
-
-/* ---- splitting ---------------------------------------------------------- */
-
-struct choice {
-    int colour, key, rank;
-};
-
-static int compare_choices(const void *a, const void *b)
-{
-    const struct choice *one = a, *other = b;
-    if (one->colour != other->colour) {
-        return one->colour < other->colour ? -1 : 1;
-    }
-    if (one->key != other->key) {
-        return one->key < other->key ? -1 : 1;
-    }
-    return one->rank < other->rank ? -1 : one->rank > other->rank;
-}
-
-/* The members that chose my colour, in order, as a group; NULL: no colour. */
-static int group_of_colour(struct poise_mpi_comm *comm, struct choice *all,
-                           int colour, MPI_Group *out)
-{
-    int first = 0, count = 0;
-    *out = NULL;
-    if (colour == MPI_UNDEFINED) {
-        return MPI_SUCCESS;
-    }
-    /* Sorted by the root. */
-    while (all[first].colour != colour) {
-        first++;
-    }
-    int *members = poise_alloc((size_t)comm->size, sizeof *members);
-    if (!members) {
-        return MPI_ERR_NO_MEM;
-    }
-    while (first + count < comm->size && all[first + count].colour == colour) {
-        members[count] = group_at(comm->group, all[first + count].rank);
-        count++;
-    }
-    int code = group_make(comm->mpi, members, count, out);
-    free(members);
-    return code;
-}
-
-static int split(struct poise_mpi_comm *comm, int colour, int key,
-                 const char *why, MPI_Comm *out)
-{
-    struct choice mine = {colour, key, comm->rank};
-    struct poise_mpi_request *scratch =
-        request_scratch(comm->mpi, (size_t)comm->size, sizeof mine);
-    MPI_Group group = NULL;
-    if (!scratch) {
-        return MPI_ERR_NO_MEM;
-    }
-    struct choice *all = scratch->copy;
-    int tag = comm->makings++;
-    int code = gather(comm, tag, &mine, sizeof mine, (char *)all, why);
-    if (code == MPI_SUCCESS) {
-        if (comm->rank == 0) {
-            qsort(all, (size_t)comm->size, sizeof *all, compare_choices);
-        }
-        code = vcomm_broadcast(comm, 0, tag, all,
-                               (size_t)comm->size * sizeof *all, why);
-    }
-    if (code == MPI_SUCCESS) {
-        code = group_of_colour(comm, all, colour, &group);
-    }
-    request_put(scratch);
-    if (code == MPI_SUCCESS) {
-        code = vcomm_make(comm, group, why, out);
-    }
-    group_release(group);
-    return code;
-}
-
-static int split_as(const char *call, MPI_Comm handle, int colour, int key,
-                    MPI_Comm *out)
-{
-    struct vrank_mpi *mpi = mpi_enter(call);
-    int code = MPI_SUCCESS;
-    struct poise_mpi_comm *comm = comm_arg(mpi, handle, &code);
-    if (!comm) {
-        return code;
-    }
-    if (comm->remote) {
-        return mpi_fail(mpi, comm, MPI_ERR_COMM, "it is an intercommunicator");
-    }
-    if (colour < 0 && colour != MPI_UNDEFINED) {
-        return mpi_fail(mpi, comm, MPI_ERR_ARG, "colour %d is negative",
-                        colour);
-    }
-    code = split(comm, colour, key, call, out);
-    return code == MPI_SUCCESS ? code : mpi_fail(mpi, comm, code, NULL);
-}
-
-int MPI_Comm_split(MPI_Comm comm, int colour, int key, MPI_Comm *out)
-{
-    return split_as("MPI_Comm_split", comm, colour, key, out);
-}
-
-int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info,
-                        MPI_Comm *out)
-{
-    (void)info; /* hints, of which none is known */
-    const char *call = "MPI_Comm_split_type";
-    struct vrank_mpi *mpi = mpi_enter(call);
-    if (type != MPI_COMM_TYPE_SHARED && type != MPI_UNDEFINED) {
-        return mpi_fail(mpi, NULL, MPI_ERR_ARG, "there is no type %d", type);
-    }
-    int colour = type == MPI_UNDEFINED ? type : remote_node(vrank_process());
-    return split_as(call, comm, colour, key, out);
 }

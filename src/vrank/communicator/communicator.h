@@ -17,7 +17,28 @@ int vcomm_make(struct poise_mpi_comm *over, MPI_Group group, const char *why,
 /* All ranks get the root's bytes. Collective over `comm`. */
 int vcomm_broadcast(struct poise_mpi_comm *comm, int root, int tag, void *data,
                     size_t bytes, const char *why);
-/* A duplicate of an intercommunicator (intercomm.c). */
+/* The communicator behind a handle; NULL after the handler was called with
+ * *code. */
+struct poise_mpi_comm *comm_arg(struct vrank_mpi *mpi, MPI_Comm handle,
+                                int *code);
+
+/* ---- intercommunicators (intercomm.c) ----------------------------------- */
+
+/* A duplicate. */
 int intercomm_dup(struct poise_mpi_comm *comm, const char *why, MPI_Comm *out);
+/* One of `group`, a part of the own one, and what the other side passes;
+ * MPI_COMM_NULL for those who are not in it, or if either is empty. Collective
+ * over both groups. */
+int intercomm_part(struct poise_mpi_comm *comm, MPI_Group group,
+                   const char *why, MPI_Comm *out);
+/* Ranks 0 of both groups exchange data, and agree on a context: what they get
+ * is theirs alone. Called by all. */
+int intercomm_agree(struct poise_mpi_comm *comm, const void *mine,
+                    size_t mine_bytes, void *theirs, size_t theirs_bytes,
+                    uint64_t *context, const char *why);
+/* Make the object of what was agreed on; `local`, the own group's communicator,
+ * is held by it afterwards, also if this fails. */
+int intercomm_build(struct poise_mpi_comm *local, uint64_t context,
+                    MPI_Group remote, MPI_Errhandler handler, MPI_Comm *out);
 
 #endif /* POISE_VRANK_COMMUNICATOR_H */

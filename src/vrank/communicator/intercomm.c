@@ -39,38 +39,51 @@ static int swap(struct poise_mpi_comm *through, int peer, int tag,
 static MPI_Request list_of(struct vrank_mpi *mpi,
                            const struct poise_mpi_group *group)
 {
-    MPI_Request list = request_scratch(mpi, (size_t)group->size, sizeof(int));
+    MPI_Request list =
+        request_scratch(mpi, (size_t)group->size + 1, sizeof(int));
     for (int i = 0; list && i < group->size; i++) {
         ((int *)list->copy)[i] = group_at(group, i);
     }
     return list;
 }
 
+/* How one side makes an intercommunicator. */
+struct joining {
+    struct poise_mpi_comm *own;     /* the side's */
+    struct poise_mpi_comm *through; /* the leaders' */
+    int leader, remote_leader;      /* in `own`, in `through` */
+    int tag;                        /* of the leaders' messages */
+    MPI_Group group;                /* who is to be in it, of `own` */
+    MPI_Errhandler handler;
+    const char *why;
+};
+
 /* Leaders: exchange sides and lists of members. *list is the caller's. */
-static int exchange(struct poise_mpi_comm *own, struct poise_mpi_comm *through,
-                    int peer, int tag, struct side *mine, struct side *theirs,
-                    MPI_Request *list, const char *why)
+static int exchange(const struct joining *joining, const struct side *mine,
+                    struct side *theirs, MPI_Request *list)
 {
-    MPI_Request members = list_of(own->mpi, own->group);
+    struct poise_mpi_comm *through = joining->through;
+    struct vrank_mpi *mpi = joining->own->mpi;
+    int peer = joining->remote_leader;
+    MPI_Request members = list_of(mpi, joining->group);
     if (!members) {
         return MPI_ERR_NO_MEM;
     }
-    int code = swap(through, peer, tag, mine, sizeof *mine, theirs,
-                    sizeof *theirs, why);
+    int code = swap(through, peer, joining->tag, mine, sizeof *mine, theirs,
+                    sizeof *theirs, joining->why);
     if (code == MPI_SUCCESS) {
-        *list = request_scratch(own->mpi, (size_t)theirs->size, sizeof(int));
-        code = *list ? swap(through, peer, tag, members->copy,
+        *list = request_scratch(mpi, (size_t)theirs->size + 1, sizeof(int));
+        code = *list ? swap(through, peer, joining->tag, members->copy,
                             (size_t)mine->size * sizeof(int), (*list)->copy,
-                            (size_t)theirs->size * sizeof(int), why)
+                            (size_t)theirs->size * sizeof(int), joining->why)
                      : MPI_ERR_NO_MEM;
     }
     request_put(members);
     return code;
 }
 
-/* Make the object; `local` is held by it afterwards, also if this fails. */
-static int build(struct poise_mpi_comm *local, uint64_t context,
-                 MPI_Group remote, MPI_Errhandler handler, MPI_Comm *out)
+int intercomm_build(struct poise_mpi_comm *local, uint64_t context,
+                    MPI_Group remote, MPI_Errhandler handler, MPI_Comm *out)
 {
     struct poise_mpi_comm *made;
     int code = vcomm_new(local->mpi, context, local->group, remote, &made);
@@ -97,7 +110,8 @@ static int spread(struct poise_mpi_comm *own, int leader, int tag,
     *theirs = agreed.side;
     *context = agreed.context;
     if (code == MPI_SUCCESS && !*list) {
-        *list = request_scratch(own->mpi, (size_t)theirs->size, sizeof(int));
+        *list =
+            request_scratch(own->mpi, (size_t)theirs->size + 1, sizeof(int));
         code = *list ? code : MPI_ERR_NO_MEM;
     }
     return code == MPI_SUCCESS
@@ -106,38 +120,50 @@ static int spread(struct poise_mpi_comm *own, int leader, int tag,
                : code;
 }
 
-static int create(struct poise_mpi_comm *own, int leader,
-                  struct poise_mpi_comm *through, int remote_leader, int tag,
-                  MPI_Comm *out)
+/* What both sides have agreed on becomes an object. */
+static int join_make(const struct joining *joining, uint64_t context,
+                     const int *members, int count, MPI_Comm *out)
 {
-    const char *why = "MPI_Intercomm_create";
-    struct vrank_mpi *mpi = own->mpi;
-    struct side mine = {.size = own->size}, theirs = {0};
+    struct poise_mpi_comm *own = joining->own;
+    MPI_Group remote = NULL;
+    MPI_Comm local = MPI_COMM_NULL;
+    if (count == 0 || joining->group->size == 0) {
+        *out = MPI_COMM_NULL;
+        return MPI_SUCCESS;
+    }
+    int code = group_make(own->mpi, members, count, &remote);
+    if (code == MPI_SUCCESS) {
+        code = vcomm_make(own, joining->group, joining->why, &local);
+    }
+    if (code == MPI_SUCCESS && local == MPI_COMM_NULL) {
+        *out = local;
+    } else if (code == MPI_SUCCESS) {
+        code = intercomm_build(local, context, remote, joining->handler, out);
+    }
+    group_release(remote);
+    return code;
+}
+
+/* Collective over `own`, of which both sides have one. */
+static int join(const struct joining *joining, MPI_Comm *out)
+{
+    struct poise_mpi_comm *own = joining->own;
+    struct side mine = {.size = joining->group->size}, theirs = {0};
     int making = own->makings++, code = MPI_SUCCESS;
     MPI_Request list = NULL;
     uint64_t context = 0;
-    MPI_Group remote = NULL;
-    MPI_Comm local;
-    if (own->rank == leader) {
-        mine.context = vcomm_context(mpi);
-        /* Apart from what all members of `through` do. */
-        code = exchange(own, through, remote_leader, -16 - tag, &mine, &theirs,
-                        &list, why);
+    if (own->rank == joining->leader) {
+        mine.context = vcomm_context(own->mpi);
+        code = exchange(joining, &mine, &theirs, &list);
         context = mine.context < theirs.context ? mine.context : theirs.context;
     }
     if (code == MPI_SUCCESS) {
-        code = spread(own, leader, making, &theirs, &list, &context, why);
+        code = spread(own, joining->leader, making, &theirs, &list, &context,
+                      joining->why);
     }
     if (code == MPI_SUCCESS) {
-        code = group_make(mpi, list->copy, theirs.size, &remote);
+        code = join_make(joining, context, list->copy, theirs.size, out);
     }
-    if (code == MPI_SUCCESS) {
-        code = vcomm_make(own, own->group, why, &local);
-    }
-    if (code == MPI_SUCCESS) {
-        code = build(local, context, remote, own->handler, out);
-    }
-    group_release(remote);
     if (list) {
         request_put(list);
     }
@@ -172,7 +198,16 @@ int MPI_Intercomm_create(MPI_Comm local_handle, int local_leader,
     if (tag < 0) {
         return mpi_fail(mpi, own, MPI_ERR_TAG, "%d", tag);
     }
-    int code = create(own, local_leader, peer, remote_leader, tag, out);
+    /* Apart from what all members of `through` do. */
+    struct joining joining = {.own = own,
+                              .through = peer,
+                              .leader = local_leader,
+                              .remote_leader = remote_leader,
+                              .tag = -16 - tag,
+                              .group = own->group,
+                              .handler = own->handler,
+                              .why = "MPI_Intercomm_create"};
+    int code = join(&joining, out);
     return code == MPI_SUCCESS ? code : mpi_fail(mpi, own, code, NULL);
 }
 
@@ -213,8 +248,37 @@ int intercomm_dup(struct poise_mpi_comm *comm, const char *why, MPI_Comm *out)
     if (code == MPI_SUCCESS) {
         code = vcomm_make(comm->local, comm->local->group, why, &local);
     }
+    return code == MPI_SUCCESS ? intercomm_build(local, context, comm->remote,
+                                                 comm->handler, out)
+                               : code;
+}
+
+int intercomm_part(struct poise_mpi_comm *comm, MPI_Group group,
+                   const char *why, MPI_Comm *out)
+{
+    struct joining joining = {.own = comm->local,
+                              .through = comm,
+                              .tag = comm->makings++,
+                              .group = group,
+                              .handler = comm->handler,
+                              .why = why};
+    return join(&joining, out);
+}
+
+int intercomm_agree(struct poise_mpi_comm *comm, const void *mine,
+                    size_t mine_bytes, void *theirs, size_t theirs_bytes,
+                    uint64_t *context, const char *why)
+{
+    int tag = comm->makings++;
+    if (comm->rank != 0) {
+        return MPI_SUCCESS;
+    }
+    uint64_t proposed = 0, own = vcomm_context(comm->mpi);
+    int code =
+        swap(comm, 0, tag, &own, sizeof own, &proposed, sizeof proposed, why);
+    *context = own < proposed ? own : proposed;
     return code == MPI_SUCCESS
-               ? build(local, context, comm->remote, comm->handler, out)
+               ? swap(comm, 0, tag, mine, mine_bytes, theirs, theirs_bytes, why)
                : code;
 }
 

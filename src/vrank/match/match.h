@@ -18,6 +18,7 @@
 struct vrank_envelope {
     uint64_t context; /* of the communicator, and the plane */
     int source, tag;
+    uint64_t id; /* of a message: no other has it; does not matter here */
 };
 
 struct vrank_entry {

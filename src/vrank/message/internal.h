@@ -1,7 +1,7 @@
 /*
  * What the parts of messages between processes share: remote.c sends and
- * receives, remote_delay.c emulates slow links, remote_end.c finds deadlocks
- * and begins and ends.
+ * receives, remote_cancel.c takes back, remote_delay.c emulates slow links,
+ * remote_end.c finds deadlocks and begins and ends.
  */
 #ifndef POISE_VRANK_MESSAGE_INTERNAL_H
 #define POISE_VRANK_MESSAGE_INTERNAL_H
@@ -13,6 +13,8 @@
 enum remote_kind {
     REMOTE_DATA,     /* a message and its data */
     REMOTE_OFFER,    /* a message whose data is being transferred */
+    REMOTE_RECALL,   /* a message is to be dropped if nobody has received it */
+    REMOTE_RECALLED, /* whether it was (`dest`) */
     REMOTE_QUERY,    /* process 0 asks whether all ranks wait */
     REMOTE_REPLY,    /* its answer */
     REMOTE_DEADLOCK, /* process 0 has found that all wait for ever */
@@ -43,7 +45,8 @@ struct remote_offer {
 struct remote_order {
     struct remote_order *next;
     struct poise_mpi_request *request;
-    struct remote_offer *offer; /* to fetch; NULL: send */
+    struct remote_offer *offer;   /* to fetch ... */
+    struct remote_recall *recall; /* ... or to take back; NULL: send */
     struct vrank_envelope envelope;
     int number;
 };
@@ -92,6 +95,17 @@ int remote_fail(void);
 int remote_control(int process, enum remote_kind kind, const void *data,
                    size_t bytes);
 void remote_control_all(enum remote_kind kind, const void *data, size_t bytes);
+
+/* A message to a process that takes part in matching, or is about one. */
+int remote_post(int process, const struct remote_header *header,
+                const void *data, size_t bytes);
+/* Leave something to do for worker 0. */
+int remote_leave_order(const struct remote_order *what);
+/* Ask for a message to be dropped; do it, and answer; take the answer. */
+int remote_recall_now(const struct remote_order *order);
+void remote_recall_here(const struct remote_header *header, const void *data,
+                        int source);
+void remote_recalled(const struct remote_header *header, const void *data);
 
 /* A message has come, and its time too. */
 void remote_deliver(const struct remote_header *header, const void *data,

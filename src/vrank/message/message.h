@@ -93,11 +93,11 @@ struct poise_mpi_request {
     enum mpi_plane plane;
     int peer, tag; /* as asked for */
     struct mpi_data data;
-    struct poise_mpi_message *message; /* of a send: as which it waits */
-    void *copy;                        /* owned data of a send */
-    struct type_signature sent;        /* of the copy, in a job that is checked
-                                        */
-    MPI_Datatype type;                 /* held for `data` */
+    uint64_t id;                /* of a send: its message's */
+    void *copy;                 /* owned data of a send */
+    struct type_signature sent; /* of the copy, in a job that is checked
+                                 */
+    MPI_Datatype type;          /* held for `data` */
     /* result */
     int source, received_tag, error;
     bool cancelled;
@@ -190,9 +190,13 @@ struct type_signature p2p_sign(const struct mpi_data *data);
 /* A message of `bytes` bytes has left the buffer that its sender attached. Any
  * thread. */
 void p2p_buffer_free(struct vrank_mpi *owner, size_t bytes);
-/* Take back a receive, or a send that waits in this process: whether it was
- * in time. */
+/* Take back a receive, or a send whose message no receive has taken: whether it
+ * was in time. Where another process has the message the rank waits for that.
+ */
 bool p2p_cancel(struct poise_mpi_request *request);
+/* On worker 0: take a message for a rank of this process out of its mailbox,
+ * and drop it: whether it was still there. */
+bool p2p_recall(int number, uint64_t id);
 /* Receive a message that was taken out of the mailbox. */
 void p2p_take(struct poise_mpi_message *message,
               struct poise_mpi_request *request);

@@ -330,6 +330,13 @@ static bool buffer_take(struct vrank_mpi *mpi, size_t bytes)
     return true;
 }
 
+/* What distinguishes the last message that a rank has begun to send from all
+ * others of the job: its number and how many it has sent. */
+static uint64_t send_id(const struct vrank_mpi *mpi)
+{
+    return (uint64_t)mpi->number << 40 | mpi->sends;
+}
+
 void request_fill(struct poise_mpi_request *request,
                   const struct p2p_message *what, enum request_kind kind)
 {
@@ -344,7 +351,7 @@ void request_fill(struct poise_mpi_request *request,
     request->peer = what->peer;
     request->tag = what->tag;
     request->data = what->data;
-    request->message = NULL;
+    request->id = send_id(request->mpi);
     request->copy = NULL;
     request->source = MPI_ANY_SOURCE;
     request->received_tag = MPI_ANY_TAG;
@@ -384,7 +391,6 @@ static int send_early(const struct p2p_message *what, struct vrank_mpi *to,
         message->buffered_by = what->mode == SEND_BUFFERED ? mpi : NULL;
     } else {
         request_fill(offer, what, REQUEST_SEND);
-        offer->message = message;
         message->offer = offer;
     }
     struct poise_mpi_request *receive = leave(to, message, envelope);
@@ -401,6 +407,7 @@ static int send_here(const struct p2p_message *what, struct vrank_mpi *to,
 {
     struct vrank_envelope envelope =
         envelope_of(what->comm, what->plane, what->comm->rank, what->tag);
+    envelope.id = send_id(what->comm->mpi);
     struct poise_mpi_request *receive = find_receive(to, &envelope);
     if (receive) {
         receive_straight(receive, &envelope, &what->data);
@@ -447,6 +454,7 @@ static int send_begin(const struct p2p_message *what,
 {
     struct poise_mpi_comm *comm = what->comm;
     *left = false;
+    comm->mpi->sends++;
     if (what->peer == MPI_PROC_NULL) {
         return MPI_SUCCESS;
     }
@@ -461,6 +469,7 @@ static int send_begin(const struct p2p_message *what,
     }
     struct vrank_envelope envelope =
         envelope_of(comm, what->plane, comm->rank, what->tag);
+    envelope.id = send_id(comm->mpi);
     if (what->mode == SEND_BUFFERED) {
         return send_copy_away(what, number, &envelope);
     }
@@ -561,6 +570,8 @@ int p2p_start_send(struct poise_mpi_request *request)
     request->persistent = persistent;
     if (!left) {
         request->done = 1;
+        request->cancelled = false;
+        request->id = send_id(request->mpi);
         request->error = code;
     }
     return code;
@@ -636,47 +647,80 @@ int p2p_receive_bytes(struct poise_mpi_comm *comm, enum mpi_plane plane,
 
 /* ---- taking back -------------------------------------------------------- */
 
-static bool cancel_offer(struct poise_mpi_request *request, int number)
+/* The message with that id, out of a rank's mailbox; NULL: it is gone. */
+static struct poise_mpi_message *take_back(struct vrank_mpi *from, uint64_t id)
 {
-    struct vrank_mpi *to = mpi_at(number);
-    struct vrank_arrival *arrival = NULL;
-    if (to) {
-        vrank_spin_lock(&to->lock);
-        /* The message may be gone already: look for it. */
-        arrival = to->box.oldest;
-        while (arrival &&
-               (struct poise_mpi_message *)arrival != request->message) {
-            arrival = arrival->next;
-        }
-        if (arrival) {
-            vrank_match_remove(&to->box, arrival);
-        }
-        vrank_spin_unlock(&to->lock);
+    vrank_spin_lock(&from->lock);
+    struct vrank_arrival *arrival = from->box.oldest;
+    while (arrival && arrival->entry.envelope.id != id) {
+        arrival = arrival->next;
     }
     if (arrival) {
-        message_free(request->mpi, request->message);
+        vrank_match_remove(&from->box, arrival);
     }
-    return arrival != NULL;
+    vrank_spin_unlock(&from->lock);
+    return (struct poise_mpi_message *)arrival;
 }
 
-bool p2p_cancel(struct poise_mpi_request *request)
+bool p2p_recall(int number, uint64_t id)
 {
-    struct vrank_mpi *mpi = request->mpi;
-    bool taken = false;
-    if (request_is_done(request) || request->peer == MPI_PROC_NULL) {
+    struct vrank_mpi *from = mpi_at(number);
+    struct poise_mpi_message *message = from ? take_back(from, id) : NULL;
+    if (!message) {
         return false;
     }
-    if (request->kind == REQUEST_RECEIVE) {
-        vrank_spin_lock(&mpi->lock);
-        taken = vrank_match_cancel(&mpi->box, &request->entry);
-        vrank_spin_unlock(&mpi->lock);
-    } else if (request->kind == REQUEST_SEND && request->message) {
-        taken = cancel_offer(
-            request, group_at(vcomm_peers(request->comm), request->peer));
+    if (message->remote) {
+        remote_discard(message->remote);
     }
+    message_put(mpi_pool_of(0), message);
+    return true;
+}
+
+static bool cancel_receive(struct poise_mpi_request *request)
+{
+    struct vrank_mpi *mpi = request->mpi;
+    if (request_is_done(request)) {
+        return false;
+    }
+    vrank_spin_lock(&mpi->lock);
+    bool taken = vrank_match_cancel(&mpi->box, &request->entry);
+    vrank_spin_unlock(&mpi->lock);
     if (taken) {
         request->cancelled = true;
         request_finish(request);
     }
     return taken;
+}
+
+/* A send may be done since its data was copied, and yet nobody has received
+ * it. */
+static bool cancel_send(struct poise_mpi_request *request)
+{
+    int number = group_at(vcomm_peers(request->comm), request->peer);
+    struct vrank_mpi *to = mpi_if_local(number);
+    if (!to) {
+        /* The other process drops the data of an offer: that ends it. */
+        request->cancelled = remote_recall(request, number);
+        return request->cancelled;
+    }
+    struct poise_mpi_message *message = take_back(to, request->id);
+    if (!message) {
+        return false;
+    }
+    message_free(request->mpi, message);
+    request->cancelled = true;
+    if (!request_is_done(request)) {
+        request_finish(request);
+    }
+    return true;
+}
+
+bool p2p_cancel(struct poise_mpi_request *request)
+{
+    if (request->kind == REQUEST_TASK || request->peer == MPI_PROC_NULL ||
+        request->cancelled) {
+        return false;
+    }
+    return request->kind == REQUEST_RECEIVE ? cancel_receive(request)
+                                            : cancel_send(request);
 }

@@ -165,6 +165,20 @@ static void *write_header(int process, const struct remote_header *header,
     return room + 1;
 }
 
+int remote_post(int process, const struct remote_header *header,
+                const void *data, size_t bytes)
+{
+    void *room = write_header(process, header, bytes);
+    if (!room) {
+        return remote_fail();
+    }
+    memcpy(room, data, bytes);
+    remote.sent++;
+    return poise_wire_send(remote.wire, process, sizeof *header + bytes) < 0
+               ? remote_fail()
+               : MPI_SUCCESS;
+}
+
 static int send_offer(struct poise_mpi_request *request, int process,
                       struct remote_header *header)
 {
@@ -174,16 +188,7 @@ static int send_offer(struct poise_mpi_request *request, int process,
         return code;
     }
     header->kind = REMOTE_OFFER;
-    void *room = write_header(process, header, sizeof ticket);
-    if (!room) {
-        return remote_fail();
-    }
-    memcpy(room, &ticket, sizeof ticket);
-    remote.sent++;
-    return poise_wire_send(remote.wire, process,
-                           sizeof *header + sizeof ticket) < 0
-               ? remote_fail()
-               : MPI_SUCCESS;
+    return remote_post(process, header, &ticket, sizeof ticket);
 }
 
 /* On worker 0. */
@@ -218,8 +223,7 @@ static int send_now(struct poise_mpi_request *request, int number,
     return MPI_SUCCESS;
 }
 
-/* Leave something to do for worker 0. */
-static int leave_order(const struct remote_order *what)
+int remote_leave_order(const struct remote_order *what)
 {
     struct remote_order *order = poise_alloc(1, sizeof *order);
     if (!order) {
@@ -245,7 +249,7 @@ int remote_send(struct poise_mpi_request *request, int number,
     if (vrank_communicates()) {
         return send_now(request, number, envelope, true);
     }
-    return leave_order(&(struct remote_order){
+    return remote_leave_order(&(struct remote_order){
         .request = request, .number = number, .envelope = *envelope});
 }
 
@@ -255,7 +259,7 @@ static void transfer_done(struct remote_transfer *transfer)
 {
     struct poise_mpi_request *request = transfer->request;
     bool get = transfer->get;
-    if (get && transfer->copy) {
+    if (get && transfer->copy && request) {
         struct mpi_data from = {.base = transfer->copy,
                                 .bytes = transfer->bytes};
         mpi_data_copy(&request->data, &from, request->received);
@@ -263,17 +267,20 @@ static void transfer_done(struct remote_transfer *transfer)
     free(transfer->copy);
     free(transfer);
     if (get) {
-        request_finish(request);
+        if (request) {
+            request_finish(request);
+        }
     } else {
         finish_send(request, false);
     }
 }
 
-/* On worker 0. */
+/* On worker 0. `request`: NULL: nobody gets the data. */
 static int fetch_now(struct remote_offer *offer,
                      struct poise_mpi_request *request)
 {
-    const struct mpi_data *data = &request->data;
+    static const struct mpi_data none = {0};
+    const struct mpi_data *data = request ? &request->data : &none;
     size_t bytes = offer->ticket.len;
     bool copied = must_copy(data) || data->bytes < bytes;
     struct remote_transfer *transfer =
@@ -303,7 +310,7 @@ void remote_fetch(struct remote_offer *offer, struct poise_mpi_request *request)
 {
     if (vrank_communicates()) {
         fetch_now(offer, request);
-    } else if (leave_order(&(struct remote_order){
+    } else if (remote_leave_order(&(struct remote_order){
                    .request = request, .offer = offer}) != MPI_SUCCESS) {
         remote_fail();
     }
@@ -314,12 +321,25 @@ void remote_offer_free(struct remote_offer *offer)
     free(offer);
 }
 
+void remote_discard(struct remote_offer *offer)
+{
+    fetch_now(offer, NULL);
+}
+
 /* A message has come, and its time too. */
 void remote_deliver(const struct remote_header *header, const void *data,
                     int source)
 {
     struct remote_offer *offer = NULL;
     remote.received++;
+    if (header->kind == REMOTE_RECALL) {
+        remote_recall_here(header, data, source);
+        return;
+    }
+    if (header->kind == REMOTE_RECALLED) {
+        remote_recalled(header, data);
+        return;
+    }
     if (header->kind == REMOTE_OFFER) {
         offer = poise_alloc(1, sizeof *offer);
         if (!offer) {
@@ -343,6 +363,8 @@ static void handle_message(const struct poise_wire_event *event)
     switch (header.kind) {
     case REMOTE_DATA:
     case REMOTE_OFFER:
+    case REMOTE_RECALL:
+    case REMOTE_RECALLED:
         remote.all_wait = false;
         if (remote.delay_ns > 0) {
             remote_delay(&header, data, event->source);
@@ -391,9 +413,10 @@ static int do_orders(void)
         struct remote_order *order = ordered;
         ordered = order->next;
         remote.all_wait = false;
-        int code = order->offer ? fetch_now(order->offer, order->request)
-                                : send_now(order->request, order->number,
-                                           &order->envelope, false);
+        int code = order->recall  ? remote_recall_now(order)
+                   : order->offer ? fetch_now(order->offer, order->request)
+                                  : send_now(order->request, order->number,
+                                             &order->envelope, false);
         if (code != MPI_SUCCESS) {
             order->request->error = code;
             request_finish(order->request);

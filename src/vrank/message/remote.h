@@ -26,8 +26,15 @@ void remote_poll(const struct poise_mpi_request *request);
 void remote_fetch(struct remote_offer *offer,
                   struct poise_mpi_request *request);
 
-/* No receive took it. */
+/* No receive took it: the end of the job ... */
 void remote_offer_free(struct remote_offer *offer);
+/* ... or its sender has taken it back: let it know that its data is free. On
+ * worker 0. */
+void remote_discard(struct remote_offer *offer);
+/* Take back a message that was sent to a rank of another process: whether no
+ * receive had taken it. The calling rank, which sent it, waits for the
+ * answer. */
+bool remote_recall(struct poise_mpi_request *request, int number);
 
 /* The machine that a process runs on, from 0. */
 int remote_node(int process);

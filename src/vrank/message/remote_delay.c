@@ -13,9 +13,9 @@
 void remote_delay(const struct remote_header *header, const void *data,
                   int source)
 {
-    size_t bytes = header->kind == REMOTE_DATA
-                       ? header->bytes
-                       : sizeof(struct poise_wire_ticket);
+    size_t bytes = header->kind == REMOTE_OFFER
+                       ? sizeof(struct poise_wire_ticket)
+                       : header->bytes;
     struct remote_delayed *delayed =
         poise_realloc(NULL, sizeof *delayed + bytes, 1);
     if (!delayed) {

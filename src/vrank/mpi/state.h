@@ -50,6 +50,7 @@ struct vrank_mpi {
     const struct vrank_envelope *probing; /* the same */
     struct poise_mpi_comm *blamed; /* whose handler is to be called; held */
     uint32_t contexts;             /* that this rank has given out */
+    uint64_t sends;                /* that it has begun */
     int thread_level;
     bool advancing; /* inside requests_advance */
     /* MPI_Buffer_attach */

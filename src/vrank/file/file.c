@@ -498,6 +498,10 @@ static int view_check(const struct poise_mpi_file *file, MPI_Offset disp,
         (filetype->size > 0 && type_extent(filetype) <= 0)) {
         return MPI_ERR_TYPE;
     }
+    bool writes = (file->amode & MPI_MODE_RDONLY) == 0;
+    if (!file_type_fits(etype, writes) || !file_type_fits(filetype, writes)) {
+        return MPI_ERR_IO;
+    }
     if (!datarep ||
         (strcmp(datarep, "native") != 0 && strcmp(datarep, "internal") != 0)) {
         return MPI_ERR_UNSUPPORTED_DATAREP;
@@ -521,7 +525,10 @@ int MPI_File_set_view(MPI_File file, MPI_Offset disp, MPI_Datatype etype,
     mpi->call = "MPI_File_set_view";
     code = later != MPI_SUCCESS ? later : worst;
     if (code != MPI_SUCCESS) {
-        return file_fail(mpi, file, code, "");
+        return file_fail(mpi, file, code,
+                         code == MPI_ERR_IO
+                             ? "the type of a view goes back, or overlaps"
+                             : "");
     }
     MPI_Offset now = 0;
     if (disp == MPI_DISPLACEMENT_CURRENT) {

@@ -45,6 +45,9 @@ struct poise_mpi_file {
 MPI_Offset file_place(const struct poise_mpi_file *file, MPI_Offset at);
 /* Bytes of the view's data that lie before place `end` of the file. */
 MPI_Offset file_before(const struct poise_mpi_file *file, MPI_Offset end);
+/* Whether a view may be made of a type: no data before the beginning, none that
+ * goes back, and where it is written none twice. Source: MPI 3.1, 13.3. */
+bool file_type_fits(MPI_Datatype type, bool writes);
 /* Read or write `data` at byte `at` of the view's data. *done: how many bytes
  * were moved; fewer at the end of the file. An error class. */
 int file_move(struct poise_mpi_file *file, MPI_Offset at,

@@ -156,6 +156,57 @@ MPI_Offset file_before(const struct poise_mpi_file *file, MPI_Offset end)
     return tile * (MPI_Offset)type->size + limit.count;
 }
 
+/* ---- what a view may be made of ----------------------------------------- */
+
+/* Where data lies, in the order of the type. */
+struct file_layout {
+    ptrdiff_t first, last, end; /* beginning of the first and of the last piece,
+                                   end of the furthest */
+    bool decreases, overlaps;
+};
+
+/* What follows `layout`, moved by `at`. */
+static void layout_add(struct file_layout *layout,
+                       const struct file_layout *next, ptrdiff_t at)
+{
+    layout->decreases |= next->decreases || next->first + at < layout->last;
+    layout->overlaps |= next->overlaps || next->first + at < layout->end;
+    layout->last = next->last + at;
+    layout->end = next->end + at > layout->end ? next->end + at : layout->end;
+}
+
+static struct file_layout layout_of(const struct type_node *node)
+{
+    struct file_layout layout = {.end = (ptrdiff_t)node->size};
+    if (node->kind == TYPE_LOOP || node->kind == TYPE_LIST) {
+        layout = layout_of(node->child);
+    }
+    if (node->kind == TYPE_LOOP && node->count > 1) {
+        /* All follow each other as the first two do. */
+        struct file_layout one = layout;
+        layout_add(&layout, &one, node->stride);
+        layout_add(&layout, &one, (ptrdiff_t)(node->count - 1) * node->stride);
+    }
+    for (size_t i = 1; node->kind == TYPE_LIST && i < node->count; i++) {
+        struct file_layout next = layout_of(&node->child[i]);
+        layout_add(&layout, &next, 0);
+    }
+    layout.first += node->offset;
+    layout.last += node->offset;
+    layout.end += node->offset;
+    return layout;
+}
+
+bool file_type_fits(MPI_Datatype type, bool writes)
+{
+    if (type->size == 0) {
+        return true;
+    }
+    struct file_layout layout = layout_of(&type->root);
+    return layout.first >= 0 && !layout.decreases &&
+           (!writes || !layout.overlaps);
+}
+
 /* ---- moving data -------------------------------------------------------- */
 
 struct file_mover {

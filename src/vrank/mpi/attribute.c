@@ -24,6 +24,29 @@ void mpi_keys_free(struct vrank_mpi *mpi)
         free(mpi->keys);
         mpi->keys = NULL;
     }
+    while (mpi->notes) {
+        struct mpi_note *note = mpi->notes;
+        mpi->notes = note->next;
+        free(note->attributes.items);
+        free(note);
+    }
+}
+
+struct mpi_note *note_of(struct vrank_mpi *mpi, const void *owner, bool make)
+{
+    struct mpi_note *note = mpi->notes;
+    while (note && note->owner != owner) {
+        note = note->next;
+    }
+    if (!note && make) {
+        note = poise_alloc(1, sizeof *note);
+        if (note) {
+            note->owner = owner;
+            note->next = mpi->notes;
+            mpi->notes = note;
+        }
+    }
+    return note;
 }
 
 struct keyval *keyval_find(struct vrank_mpi *mpi, enum key_class class,
@@ -66,11 +89,13 @@ int keyval_create(struct vrank_mpi *mpi, const struct keyval *key, int *out)
 int keyval_free(struct vrank_mpi *mpi, enum key_class class, int *number)
 {
     struct keyval *key = number ? keyval_find(mpi, class, *number) : NULL;
-    if (!key || key->freed) {
+    if (!key) {
         return mpi_fail(mpi, NULL, MPI_ERR_KEYVAL, NULL);
     }
+    /* As long as objects keep attributes under it, it may be freed again: by
+     * its own delete function, and by who called that. */
+    key->refs -= !key->freed;
     key->freed = true;
-    key->refs--;
     *number = MPI_KEYVAL_INVALID;
     return MPI_SUCCESS;
 }

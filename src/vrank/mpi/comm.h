@@ -93,6 +93,17 @@ int attributes_copy(struct vrank_mpi *mpi, enum key_class class, void *owner,
 /* Call the delete functions and forget all. */
 int attributes_clear(struct vrank_mpi *mpi, enum key_class class, void *owner,
                      struct mpi_attributes *attributes);
+/* What one rank keeps of an object that all share: a predefined type. */
+struct mpi_note {
+    struct mpi_note *next;
+    const void *owner;
+    struct mpi_attributes attributes;
+    char name[MPI_MAX_OBJECT_NAME]; /* "": as it was */
+};
+/* The note on an object; `make`: a new one if there is none. NULL: none, or no
+ * memory. */
+struct mpi_note *note_of(struct vrank_mpi *mpi, const void *owner, bool make);
+
 /* With the rank. */
 void mpi_keys_free(struct vrank_mpi *mpi);
 

@@ -58,6 +58,7 @@ struct vrank_mpi {
     size_t buffer_bytes;
     size_t buffer_used;           /* atomic */
     struct mpi_keys *keys;        /* keyvals; owned */
+    struct mpi_note *notes;       /* on what all ranks share; owned */
     struct mpi_handles *handles;  /* as integers; owned */
     struct mpi_codes *codes;      /* error classes of the user; owned */
     struct poise_mpi_file *files; /* open ones */

@@ -323,33 +323,123 @@ int MPI_Cart_shift(MPI_Comm handle, int direction, int disp, int *rank_source,
 
 /* ---- shapes ------------------------------------------------------------- */
 
-/* Split `nodes` into `ndims` factors, none above `limit`, in descending order,
- * the greatest as small as can be; whether there is a way. */
-static bool factorise(int nodes, int ndims, int limit, int *factors)
+/* The greatest number whose power `exponent` is not above `value`. */
+static int root_of(int value, int exponent)
 {
-    if (ndims == 1) {
-        factors[0] = nodes;
-        return nodes <= limit;
-    }
-    for (int f = 1; f <= limit && f <= nodes; f++) {
-        long long most = 1;
-        /* The others are no greater: too small an f leaves too much. */
-        for (int i = 0; i < ndims && most < nodes; i++) {
-            most *= f;
+    int low = 1, high = value;
+
+    while (low < high) {
+        int middle = low + (high - low + 1) / 2;
+        long long power = 1;
+        for (int i = 0; i < exponent && power <= value; i++) {
+            power *= middle;
         }
-        if (nodes % f == 0 && most >= nodes &&
-            factorise(nodes / f, ndims - 1, f, factors + 1)) {
-            factors[0] = f;
-            return true;
+        if (power <= value) {
+            low = middle;
+        } else {
+            high = middle - 1;
         }
     }
-    return false;
+    return low;
+}
+
+/* No int has more divisors. */
+#define MOST_DIVISORS 1536
+
+/* A number is split into factors in descending order: the greatest and the
+ * least as close to each other as can be; of those the ones with the greater
+ * least, or next to least, and so on. */
+struct factors {
+    int count;
+    int *now, *best;                            /* [count]; owned, as one */
+    int gap;                                    /* of the best */
+    int divisors[MOST_DIVISORS], divisor_count; /* of the number, ascending */
+};
+
+static void factors_take(struct factors *factors)
+{
+    int end = factors->count - 1, at = end;
+    int gap = factors->now[0] - factors->now[end];
+
+    while (at > 0 && factors->now[at] == factors->best[at]) {
+        at--;
+    }
+    if (gap > factors->gap ||
+        (gap == factors->gap && factors->now[at] <= factors->best[at])) {
+        return;
+    }
+    factors->gap = gap;
+    for (int i = 0; i < factors->count; i++) {
+        factors->best[i] = factors->now[i];
+    }
+}
+
+/* Try all factors from `at` on, whose product is `left`. */
+static void factors_search(struct factors *factors, int at, int left)
+{
+    int others = factors->count - at - 1;
+    int limit = at > 0 ? factors->now[at - 1] : left;
+
+    if (others == 0) {
+        factors->now[at] = left;
+        if (left <= limit) {
+            factors_take(factors);
+        }
+        return;
+    }
+    /* The others are no greater, and the last no more than their root. */
+    for (int i = 0; i < factors->divisor_count; i++) {
+        int f = factors->divisors[i];
+        if (f > limit || f > left) {
+            return;
+        }
+        if (f < root_of(left, others + 1)) {
+            continue;
+        }
+        int first = at > 0 ? factors->now[0] : f;
+        if (first - root_of(left / f, others) > factors->gap) {
+            return;
+        }
+        if (left % f == 0) {
+            factors->now[at] = f;
+            factors_search(factors, at + 1, left / f);
+        }
+    }
+}
+
+/* Find the factors of `number`; false: no memory. */
+static bool factors_find(struct factors *factors, int number)
+{
+    int small;
+
+    factors->gap = INT32_MAX;
+    factors->now = poise_alloc(2 * (size_t)factors->count, sizeof(int));
+    if (factors->now == NULL) {
+        return false;
+    }
+    factors->best = factors->now + factors->count;
+    /* Up to the root, and then what they leave. */
+    for (int d = 1; (long long)d * d <= number; d++) {
+        if (number % d == 0) {
+            factors->divisors[factors->divisor_count++] = d;
+        }
+    }
+    small = factors->divisor_count;
+    for (int i = small - 1; i >= 0; i--) {
+        int d = factors->divisors[i];
+        if (number / d != d) {
+            factors->divisors[factors->divisor_count++] = number / d;
+        }
+    }
+    factors_search(factors, 0, number);
+    return true;
 }
 
 int MPI_Dims_create(int nnodes, int ndims, int dims[])
 {
     struct vrank_mpi *mpi = mpi_enter("MPI_Dims_create");
-    int fixed = 1, open = 0, *factors, next = 0;
+    int fixed = 1, open = 0, *next;
+    struct factors factors = {0};
 
     if (nnodes < 1 || ndims < 0) {
         return mpi_fail(mpi, NULL, MPI_ERR_ARG, NULL);
@@ -365,16 +455,16 @@ int MPI_Dims_create(int nnodes, int ndims, int dims[])
         return fixed == nnodes ? MPI_SUCCESS
                                : mpi_fail(mpi, NULL, MPI_ERR_DIMS, NULL);
     }
-    factors = poise_alloc((size_t)open, sizeof(int));
-    if (factors == NULL) {
+    factors.count = open;
+    if (!factors_find(&factors, nnodes / fixed)) {
         return mpi_fail(mpi, NULL, MPI_ERR_NO_MEM, NULL);
     }
-    factorise(nnodes / fixed, open, nnodes, factors);
+    next = factors.best;
     for (int d = 0; d < ndims; d++) {
         if (dims[d] == 0) {
-            dims[d] = factors[next++];
+            dims[d] = *next++;
         }
     }
-    free(factors);
+    free(factors.now);
     return MPI_SUCCESS;
 }

@@ -184,8 +184,10 @@ int MPI_Graph_neighbors(MPI_Comm handle, int rank, int maxneighbors,
 
 /* ---- each knows its own ------------------------------------------------- */
 
-/* Neighbours of the calling rank, with weights or NULL. */
+/* Neighbours of the calling rank, and weights if it is `weighted`: with no
+ * neighbours they may be NULL then, too. */
 struct arrows {
+    bool weighted;
     int in, out;
     const int *sources, *source_weights, *destinations, *destination_weights;
 };
@@ -193,7 +195,6 @@ struct arrows {
 static int arrows_make(struct poise_mpi_comm *comm, const struct arrows *arrows,
                        const char *call, MPI_Comm *out)
 {
-    bool weighted = arrows->source_weights != NULL;
     struct vrank_topology *graph = topology_create(
         MPI_DIST_GRAPH, 2 * ((size_t)arrows->in + (size_t)arrows->out) + 1);
     int *members = poise_alloc((size_t)comm->size, sizeof(int));
@@ -209,7 +210,7 @@ static int arrows_make(struct poise_mpi_comm *comm, const struct arrows *arrows,
     graph->sources = topology_ints(graph, arrows->sources, arrows->in);
     graph->destinations =
         topology_ints(graph, arrows->destinations, arrows->out);
-    if (weighted) {
+    if (arrows->weighted) {
         graph->source_weights =
             topology_ints(graph, arrows->source_weights, arrows->in);
         graph->destination_weights =
@@ -235,12 +236,6 @@ static bool are_ranks(const struct poise_mpi_comm *comm, const int *ranks,
     return count >= 0;
 }
 
-/* Weights as they are given: none is NULL here. */
-static const int *weights_of(const int *weights)
-{
-    return weights == MPI_UNWEIGHTED ? NULL : weights;
-}
-
 int MPI_Dist_graph_create_adjacent(MPI_Comm comm_old, int indegree,
                                    const int sources[],
                                    const int sourceweights[], int outdegree,
@@ -251,12 +246,13 @@ int MPI_Dist_graph_create_adjacent(MPI_Comm comm_old, int indegree,
     static const char call[] = "MPI_Dist_graph_create_adjacent";
     struct vrank_mpi *mpi = mpi_enter(call);
     struct poise_mpi_comm *comm = vcomm_of(mpi, comm_old);
-    struct arrows arrows = {.in = indegree,
+    struct arrows arrows = {.weighted = sourceweights != MPI_UNWEIGHTED,
+                            .in = indegree,
                             .out = outdegree,
                             .sources = sources,
-                            .source_weights = weights_of(sourceweights),
+                            .source_weights = sourceweights,
                             .destinations = destinations,
-                            .destination_weights = weights_of(destweights)};
+                            .destination_weights = destweights};
     int code;
 
     (void)info;
@@ -317,7 +313,11 @@ static int edges_make(struct poise_mpi_comm *comm, const struct edge *all,
     int *sources = room, *source_weights = room + count;
     int *destinations = room + 2 * (size_t)count;
     int *destination_weights = room + 3 * (size_t)count;
-    struct arrows arrows = {.sources = sources, .destinations = destinations};
+    struct arrows arrows = {.weighted = weighted,
+                            .sources = sources,
+                            .source_weights = source_weights,
+                            .destinations = destinations,
+                            .destination_weights = destination_weights};
     int code;
 
     if (room == NULL) {
@@ -332,10 +332,6 @@ static int edges_make(struct poise_mpi_comm *comm, const struct edge *all,
             sources[arrows.in] = all[i].from;
             source_weights[arrows.in++] = all[i].weight;
         }
-    }
-    if (weighted) {
-        arrows.source_weights = source_weights;
-        arrows.destination_weights = destination_weights;
     }
     code = arrows_make(comm, &arrows, call, out);
     free(room);
@@ -373,7 +369,7 @@ int MPI_Dist_graph_create(MPI_Comm comm_old, int n, const int sources[],
         for (int k = 0; k < degrees[i]; k++, next++) {
             mine[next] =
                 (struct edge){sources[i], destinations[next],
-                              weights_of(weights) == NULL ? 0 : weights[next]};
+                              weights == MPI_UNWEIGHTED ? 0 : weights[next]};
         }
     }
     code = edges_gather(comm_old, comm->size, mine, count, &all, &total);
@@ -381,7 +377,7 @@ int MPI_Dist_graph_create(MPI_Comm comm_old, int n, const int sources[],
     if (code != MPI_SUCCESS) {
         return code;
     }
-    code = edges_make(comm, all, total, weights_of(weights) != NULL, call,
+    code = edges_make(comm, all, total, weights != MPI_UNWEIGHTED, call,
                       comm_dist_graph);
     free(all);
     return code == MPI_SUCCESS ? code : mpi_fail(mpi, comm, code, NULL);

@@ -1,5 +1,6 @@
 /*
- * Attributes of data types. Predefined types, which all ranks share, keep none.
+ * Attributes of data types. Those of predefined types, which all ranks share,
+ * are in a note of the rank.
  */
 #include "make.h"
 #include "vrank/mpi/comm.h"
@@ -25,8 +26,7 @@ int MPI_Type_free_keyval(int *keyval)
 
 /* ---- attributes --------------------------------------------------------- */
 
-/* The list of a type; predefined types are shared by all ranks and keep
- * none. */
+/* The list of a type; NULL: none. */
 static int type_list(struct vrank_mpi *mpi, MPI_Datatype type, bool make,
                      struct mpi_attributes **out)
 {
@@ -35,9 +35,12 @@ static int type_list(struct vrank_mpi *mpi, MPI_Datatype type, bool make,
         return mpi_fail(mpi, NULL, MPI_ERR_TYPE, NULL);
     }
     if (type->predefined) {
-        return make ? mpi_fail(mpi, NULL, MPI_ERR_TYPE,
-                               "predefined types keep no attributes here")
-                    : MPI_SUCCESS;
+        struct mpi_note *note = note_of(mpi, type, make);
+        if (!note && make) {
+            return mpi_fail(mpi, NULL, MPI_ERR_NO_MEM, NULL);
+        }
+        *out = note ? &note->attributes : NULL;
+        return MPI_SUCCESS;
     }
     if (!type->attributes && make) {
         type->attributes = poise_alloc(1, sizeof **out);
@@ -96,14 +99,20 @@ int MPI_Type_delete_attr(MPI_Datatype type, int keyval)
 
 int type_copy_attributes(MPI_Datatype from, MPI_Datatype to)
 {
-    if (!from->attributes) {
-        return MPI_SUCCESS;
-    }
     struct vrank_mpi *mpi = mpi_enter("MPI_Type_dup");
+    struct mpi_attributes *list;
+    int code = type_list(mpi, from, false, &list);
+    if (code != MPI_SUCCESS || !list) {
+        return code;
+    }
     to->attributes = poise_alloc(1, sizeof(struct mpi_attributes));
-    return to->attributes ? attributes_copy(mpi, KEY_TYPE, from,
-                                            from->attributes, to->attributes)
-                          : MPI_ERR_NO_MEM;
+    code = to->attributes
+               ? attributes_copy(mpi, KEY_TYPE, from, list, to->attributes)
+               : MPI_ERR_NO_MEM;
+    if (code != MPI_SUCCESS) {
+        type_clear_attributes(to);
+    }
+    return code;
 }
 
 int type_clear_attributes(MPI_Datatype type)

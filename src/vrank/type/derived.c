@@ -344,6 +344,7 @@ int MPI_Type_dup(MPI_Datatype oldtype, MPI_Datatype *newtype)
                    ? MPI_ERR_TYPE
                    : type_make_begin(&maker, MPI_COMBINER_DUP, 0, 0, 1, 0);
 
+    *newtype = MPI_DATATYPE_NULL;
     if (code != MPI_SUCCESS) {
         return type_fail("MPI_Type_dup", code);
     }

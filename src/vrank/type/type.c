@@ -2,11 +2,12 @@
  * Types: commit and free, and what they say of themselves.
  */
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "make.h"
-#include "vrank/mpi/state.h"
+#include "vrank/mpi/comm.h"
 
 /* ---- commit, free ------------------------------------------------------- */
 
@@ -151,6 +152,19 @@ MPI_Aint MPI_Aint_diff(MPI_Aint addr1, MPI_Aint addr2)
 
 /* ---- names -------------------------------------------------------------- */
 
+/* All ranks share the predefined ones: what one calls them is its own. */
+static const char *name_of(MPI_Datatype datatype)
+{
+    struct mpi_note *note;
+
+    if (!datatype->predefined) {
+        return datatype->name != NULL ? datatype->name : "";
+    }
+    note = note_of(mpi_enter("MPI_Type_get_name"), datatype, false);
+    return note != NULL && note->name[0] != '\0' ? note->name
+                                                 : datatype->first_name;
+}
+
 int MPI_Type_get_name(MPI_Datatype datatype, char *type_name, int *resultlen)
 {
     const char *name;
@@ -158,9 +172,7 @@ int MPI_Type_get_name(MPI_Datatype datatype, char *type_name, int *resultlen)
     if (datatype == MPI_DATATYPE_NULL) {
         return type_fail("MPI_Type_get_name", MPI_ERR_TYPE);
     }
-    name = datatype->predefined     ? datatype->first_name
-           : datatype->name != NULL ? datatype->name
-                                    : "";
+    name = name_of(datatype);
     *resultlen = (int)strlen(name);
     memcpy(type_name, name, strlen(name) + 1);
     return MPI_SUCCESS;
@@ -168,11 +180,19 @@ int MPI_Type_get_name(MPI_Datatype datatype, char *type_name, int *resultlen)
 
 int MPI_Type_set_name(MPI_Datatype datatype, const char *type_name)
 {
+    struct mpi_note *note;
     char *name;
 
-    /* The predefined ones belong to all ranks: their names stay. */
-    if (datatype == MPI_DATATYPE_NULL || datatype->predefined) {
+    if (datatype == MPI_DATATYPE_NULL) {
         return type_fail("MPI_Type_set_name", MPI_ERR_TYPE);
+    }
+    if (datatype->predefined) {
+        note = note_of(mpi_enter("MPI_Type_set_name"), datatype, true);
+        if (note == NULL) {
+            return type_fail("MPI_Type_set_name", MPI_ERR_NO_MEM);
+        }
+        snprintf(note->name, sizeof note->name, "%s", type_name);
+        return MPI_SUCCESS;
     }
     name = strndup(type_name, MPI_MAX_OBJECT_NAME - 1);
     if (name == NULL) {
@@ -239,8 +259,11 @@ int MPI_Type_match_size(int typeclass, int size, MPI_Datatype *datatype)
                  {MPI_TYPECLASS_INTEGER, 8, MPI_INTEGER8},
                  {MPI_TYPECLASS_REAL, 4, MPI_REAL4},
                  {MPI_TYPECLASS_REAL, 8, MPI_REAL8},
+                 {MPI_TYPECLASS_REAL, sizeof(long double), MPI_LONG_DOUBLE},
                  {MPI_TYPECLASS_COMPLEX, 8, MPI_COMPLEX8},
-                 {MPI_TYPECLASS_COMPLEX, 16, MPI_COMPLEX16}};
+                 {MPI_TYPECLASS_COMPLEX, 16, MPI_COMPLEX16},
+                 {MPI_TYPECLASS_COMPLEX, 2 * sizeof(long double),
+                  MPI_C_LONG_DOUBLE_COMPLEX}};
 
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         if (known[i].class == typeclass && known[i].size == size) {

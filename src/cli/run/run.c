@@ -146,12 +146,13 @@ const struct poise_command cli_run_command = {
         "What is covered: MPI 3.1's messages of all kinds, persistent ones and "
         "matched probes among them; requests; all collectives, blocking and "
         "not, with their v and w forms and neighbour collectives; "
-        "communicators, groups, intercommunicators; data types and packing; "
+        "communicators, groups, intercommunicators; data types and packing, "
+        "external32 too; "
         "operations; Cartesian and graph topologies; attributes, Info, error "
-        "handlers; files in their native representation; and MPI-1's old "
-        "names. What is not: one-sided communication, dynamic processes, "
-        "general requests and external packing. A program that calls one of "
-        "these does not "
+        "handlers; files in their native representation, and in external32 "
+        "what has the same size there; and MPI-1's old "
+        "names. What is not: one-sided communication, dynamic processes and "
+        "general requests. A program that calls one of these does not "
         "compile, and the compiler names the function.",
     .options = options,
     .examples = "poise run -V 64 ./prog\t64 ranks in this process\n"

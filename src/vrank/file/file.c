@@ -502,11 +502,16 @@ static int view_check(const struct poise_mpi_file *file, MPI_Offset disp,
     if (!file_type_fits(etype, writes) || !file_type_fits(filetype, writes)) {
         return MPI_ERR_IO;
     }
-    if (!datarep ||
-        (strcmp(datarep, "native") != 0 && strcmp(datarep, "internal") != 0)) {
+    bool external = datarep && strcmp(datarep, "external32") == 0;
+    if (external && (type_external_bytes(etype) != etype->size ||
+                     type_external_bytes(filetype) != filetype->size)) {
+        /* Places in the file would not be those of the type. */
         return MPI_ERR_UNSUPPORTED_DATAREP;
     }
-    return MPI_SUCCESS;
+    return datarep && (external || strcmp(datarep, "native") == 0 ||
+                       strcmp(datarep, "internal") == 0)
+               ? MPI_SUCCESS
+               : MPI_ERR_UNSUPPORTED_DATAREP;
 }
 
 int MPI_File_set_view(MPI_File file, MPI_Offset disp, MPI_Datatype etype,
@@ -542,6 +547,7 @@ int MPI_File_set_view(MPI_File file, MPI_Offset disp, MPI_Datatype etype,
     file->etype = etype;
     file->filetype = filetype;
     file->disp = disp;
+    file->external = strcmp(datarep, "external32") == 0;
     file->position = file->shared_start = 0;
     /* All ranks have looked at the shared pointer, if any of them does. */
     if (code == MPI_SUCCESS) {
@@ -563,7 +569,8 @@ int MPI_File_get_view(MPI_File file, MPI_Offset *disp, MPI_Datatype *etype,
     *disp = file->disp;
     *etype = type_hold(file->etype);
     *filetype = type_hold(file->filetype);
-    snprintf(datarep, MPI_MAX_DATAREP_STRING, "native");
+    snprintf(datarep, MPI_MAX_DATAREP_STRING, "%s",
+             file->external ? "external32" : "native");
     return MPI_SUCCESS;
 }
 

@@ -29,6 +29,7 @@ struct poise_mpi_file {
     /* The view. */
     MPI_Offset disp;
     MPI_Datatype etype, filetype; /* held */
+    bool external;                /* the data is in external32 */
     MPI_Offset position;          /* this rank's pointer, in etypes */
     /* The shared pointer. */
     char *shared_path;       /* owned */

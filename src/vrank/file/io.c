@@ -44,6 +44,14 @@ static int io_check(const struct io *io, struct mpi_data *data)
         data->bytes % file->etype->size != 0) {
         code = MPI_ERR_IO;
     }
+    if (code == MPI_SUCCESS && file->external) {
+        /* What is converted needs its type, even without gaps. */
+        data->type = io->type;
+        data->count = io->count;
+        code = type_external_bytes(io->type) == io->type->size
+                   ? MPI_SUCCESS
+                   : MPI_ERR_CONVERSION;
+    }
     return code;
 }
 

@@ -311,7 +311,13 @@ int file_move(struct poise_mpi_file *file, MPI_Offset at,
         type_pack(data->type, (size_t)data->count, data->base, 0, data->bytes,
                   copy);
     }
+    if (file->external && writes) {
+        type_to_external(data->type, (size_t)data->count, copy, copy);
+    }
     int code = move_all(&mover, at, data->bytes);
+    if (file->external && !writes) {
+        type_from_external(data->type, (size_t)data->count, copy, copy);
+    }
     if (copy != NULL && !writes) {
         type_unpack(data->type, (size_t)data->count, data->base, 0, mover.done,
                     copy);

@@ -161,6 +161,13 @@ POISE_MPI_FUNCTION(int, Get_address, (const void *location, MPI_Aint *address));
 POISE_MPI_FUNCTION(int, Pack,
                    (const void *inbuf, int incount, MPI_Datatype datatype,
                     void *outbuf, int outsize, int *position, MPI_Comm comm));
+POISE_MPI_FUNCTION(int, Pack_external,
+                   (const char datarep[], const void *inbuf, int incount,
+                    MPI_Datatype datatype, void *outbuf, MPI_Aint outsize,
+                    MPI_Aint *position));
+POISE_MPI_FUNCTION(int, Pack_external_size,
+                   (const char datarep[], int incount, MPI_Datatype datatype,
+                    MPI_Aint *size));
 POISE_MPI_FUNCTION(int, Pack_size,
                    (int incount, MPI_Datatype datatype, MPI_Comm comm,
                     int *size));
@@ -233,6 +240,10 @@ POISE_MPI_FUNCTION(int, Type_vector,
 POISE_MPI_FUNCTION(int, Unpack,
                    (const void *inbuf, int insize, int *position, void *outbuf,
                     int outcount, MPI_Datatype datatype, MPI_Comm comm));
+POISE_MPI_FUNCTION(int, Unpack_external,
+                   (const char datarep[], const void *inbuf, MPI_Aint insize,
+                    MPI_Aint *position, void *outbuf, int outcount,
+                    MPI_Datatype datatype));
 POISE_MPI_FUNCTION(int, Address, (void *location, MPI_Aint *address));
 POISE_MPI_FUNCTION(int, Type_extent, (MPI_Datatype datatype, MPI_Aint *extent));
 POISE_MPI_FUNCTION(int, Type_lb,

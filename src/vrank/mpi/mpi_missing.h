@@ -241,13 +241,6 @@ POISE_MPI_MISSING(int, Grequest_start,
                    MPI_Grequest_free_function *free_fn,
                    MPI_Grequest_cancel_function *cancel_fn, void *extra_state,
                    MPI_Request *request));
-POISE_MPI_MISSING(int, Pack_external,
-                  (const char *datarep, const void *inbuf, int incount,
-                   MPI_Datatype datatype, void *outbuf, MPI_Aint outsize,
-                   MPI_Aint *position));
-POISE_MPI_MISSING(int, Pack_external_size,
-                  (const char *datarep, int incount, MPI_Datatype datatype,
-                   MPI_Aint *size));
 POISE_MPI_MISSING(int, Status_c2f,
                   (const MPI_Status *c_status, MPI_Fint *f_status));
 POISE_MPI_MISSING(int, Status_f2c,
@@ -257,7 +250,3 @@ POISE_MPI_MISSING(int, Type_create_f90_complex,
 POISE_MPI_MISSING(int, Type_create_f90_integer, (int r, MPI_Datatype *newtype));
 POISE_MPI_MISSING(int, Type_create_f90_real,
                   (int p, int r, MPI_Datatype *newtype));
-POISE_MPI_MISSING(int, Unpack_external,
-                  (const char datarep[], const void *inbuf, MPI_Aint insize,
-                   MPI_Aint *position, void *outbuf, int outcount,
-                   MPI_Datatype datatype));

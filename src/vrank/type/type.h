@@ -148,6 +148,15 @@ bool type_agrees(const struct poise_mpi_datatype *type, size_t bytes,
 /** How MPI calls a basic type; "several types" for TYPE_NONE. */
 const char *type_basic_name(enum type_basic basic);
 
+/** Bytes of an element in the representation "external32". */
+size_t type_external_bytes(const struct poise_mpi_datatype *type);
+/** Convert `count` packed elements to it, and back; where sizes agree the two
+ * may be the same place. MPI_ERR_CONVERSION: a number does not fit. */
+int type_to_external(const struct poise_mpi_datatype *type, size_t count,
+                     const char *packed, char *external);
+int type_from_external(const struct poise_mpi_datatype *type, size_t count,
+                       const char *external, char *packed);
+
 /** The predefined types in a fixed order, the index being the handle that
  * Fortran sees; returns how many. */
 int type_predefined(const struct poise_mpi_datatype *const **types);

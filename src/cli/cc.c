@@ -32,7 +32,12 @@ static const struct poise_option options[] = {{POISE_OPTION_END}};
     "ranks are put behind them. -show (or -showme) prints the command line "   \
     "instead of running it, -showme:compile and -showme:link print what is "   \
     "added. The program is a shared object that can also be run by itself, "   \
-    "as one rank.\n\n"
+    "as one rank.\n\n"                                                         \
+    "-fstack-clash-protection is among what is added: frames larger than the " \
+    "guard below a rank's stack are touched page by page, and found by it. "   \
+    "Large frames in libraries that were compiled without it are found when "  \
+    "the program starts, but not what alloca and arrays of variable length "   \
+    "take there: compile libraries with it, too.\n\n"
 
 const struct poise_command cli_cc_command = {
     .name = "cc",

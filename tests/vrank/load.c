@@ -51,10 +51,10 @@ static void test_good(void **state)
     load_image_close(&image);
 }
 
-static size_t read_object(char **out)
+static size_t read_object(const char *path, char **out)
 {
     struct stat status;
-    int fd = open(OBJECT, O_RDONLY);
+    int fd = open(path, O_RDONLY);
     assert_true(fd >= 0);
     assert_int_equal(fstat(fd, &status), 0);
     *out = malloc((size_t)status.st_size);
@@ -64,13 +64,30 @@ static size_t read_object(char **out)
     return (size_t)status.st_size;
 }
 
+/** A library of the C library's that has .eh_frame, of some size. */
+#define WITH_FRAMES "/lib/x86_64-linux-gnu/libm.so.6"
+
+static void test_frame(void **state)
+{
+    (void)state;
+    struct load_image image;
+    struct load_frame frame = {0};
+    assert_int_equal(load_image_open(WITH_FRAMES, &image), 0);
+    load_image_frame(&image, &frame);
+    assert_in_range(frame.bytes, 256, 64 << 10);
+    assert_ptr_equal(frame.image, &image);
+    assert_non_null(load_image_at(&image, frame.function, 16));
+    assert_int_equal(load_image_rest(&image, UINT64_MAX), 0);
+    load_image_close(&image);
+}
+
 /* Bytes changed at random, most of them where the tables are; and cut short
  * anywhere. */
 static void test_damaged(void **state)
 {
     (void)state;
     char path[TEMPORARY_BYTES], *good;
-    size_t bytes = read_object(&good), opened = 0;
+    size_t bytes = read_object(OBJECT, &good), opened = 0;
     char *bad = malloc(bytes);
     int fd = mkstemp(temporary_name(path, "load"));
     struct poise_rng rng;
@@ -92,7 +109,9 @@ static void test_damaged(void **state)
         int code = load_image_open(path, &image);
         if (code == 0) {
             opened++;
+            struct load_frame frame = {0};
             load_image_check(&image);
+            load_image_frame(&image, &frame);
             assert_int_equal(load_image_fix(&image, &names), 0);
             load_image_close(&image);
         } else {
@@ -103,6 +122,50 @@ static void test_damaged(void **state)
     close(fd);
     unlink(path);
     free(bad);
+    free(good);
+}
+
+/* Damaged tables of frames: where they lie, and what they say. */
+static void test_damaged_frames(void **state)
+{
+    (void)state;
+    struct load_image image;
+    struct poise_rng rng;
+    size_t found = 0, other = 0;
+    struct load_frame right = {0};
+    assert_int_equal(load_image_open(WITH_FRAMES, &image), 0);
+    load_image_frame(&image, &right);
+    char *good;
+    size_t bytes = read_object(WITH_FRAMES, &good);
+    const unsigned char *mapped = image.data;
+    poise_rng_seed(&rng, 12);
+    for (int round = 0; round < 40; round++) {
+        /* A copy that ends where it ends: a sanitizer sees what is read behind
+         * it. Half of the changes are where the table begins. */
+        unsigned char *bad = malloc(bytes);
+        assert_non_null(bad);
+        memcpy(bad, good, bytes);
+        for (int i = 0; i < image.segment_count; i++) {
+            if (image.segments[i].p_type == PT_GNU_EH_FRAME) {
+                size_t at = image.segments[i].p_offset;
+                size_t reach = round % 2 == 0 ? 12 : bytes - at;
+                for (int k = 0; k < (round % 2 == 0 ? 1 : 2000); k++) {
+                    bad[at + poise_rng_below(&rng, reach)] =
+                        (unsigned char)poise_rng_next(&rng);
+                }
+            }
+        }
+        struct load_frame frame = {0};
+        image.data = bad;
+        load_image_frame(&image, &frame);
+        found += frame.bytes > 0;
+        other += frame.bytes != right.bytes;
+        free(bad);
+    }
+    image.data = mapped;
+    assert_in_range(found, 5, 40);
+    assert_in_range(other, 5, 40);
+    load_image_close(&image);
     free(good);
 }
 
@@ -145,10 +208,9 @@ static void test_wrappers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_good),
-        cmocka_unit_test(test_damaged),
-        cmocka_unit_test(test_faults),
-        cmocka_unit_test(test_wrappers),
+        cmocka_unit_test(test_good),    cmocka_unit_test(test_frame),
+        cmocka_unit_test(test_damaged), cmocka_unit_test(test_damaged_frames),
+        cmocka_unit_test(test_faults),  cmocka_unit_test(test_wrappers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

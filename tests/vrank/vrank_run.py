@@ -15,53 +15,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 
-# By how much a machine is slower than an idle one: tools/test_all.py.
-SLOWNESS = float(os.environ.get("POISE_TEST_SLOWNESS", "4"))
+from vrank_case import Case, SLOWNESS, run
 
 POISE = EXAMPLES = ""
-
-
-def run(words, **more):
-    return subprocess.run(words, capture_output=True, text=True, timeout=60 * SLOWNESS,
-                          **more)
-
-
-class Case(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-
-    def write(self, name, text):
-        path = os.path.join(self.folder, name)
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
-        return path
-
-    def compile(self, text, *flags, name="prog.c", out="prog"):
-        """The path of the program that `text` makes."""
-        source = self.write(name, text)
-        out = os.path.join(self.folder, out)
-        kind = {".cc": "c++", ".f90": "fort"}.get(
-            os.path.splitext(name)[1], "cc")
-        result = run([POISE, kind, "-O2", "-o", out, source, *flags],
-                     cwd=self.folder)
-        self.assertEqual((result.returncode, result.stderr), (0, ""))
-        return out
-
-    def ranks(self, count, program, *words, options=(), **more):
-        return run([POISE, "run", "-V", str(count), *options, program, *words],
-                   cwd=self.folder, **more)
-
-    def lines(self, count, program, *words, options=()):
-        """The sorted lines of a run that does well."""
-        result = self.ranks(count, program, *words, options=options)
-        self.assertEqual((result.returncode, result.stderr), (0, ""))
-        return sorted(result.stdout.splitlines())
 
 
 class Private(Case):
@@ -429,7 +388,7 @@ class Compiler(Case):
                          r"-shared -Wl,-Bsymbolic -Wl,-z,defs .*-lpoise-vmpi")
         self.assertEqual(
             run([POISE, "cc", "-showme:compile"]).stdout.split()[1:],
-            ["-fPIC", "-fno-gnu-unique"])
+            ["-fPIC", "-fstack-clash-protection", "-fno-gnu-unique"])
         self.assertNotIn("-shared",
                          run([POISE, "cc", "-c", "-show", "x.c"]).stdout)
         self.assertIn("-lpoise-vmpi",
@@ -770,6 +729,6 @@ class Processes(Case):
 
 
 if __name__ == "__main__":
-    POISE = os.path.abspath(sys.argv.pop(1))
+    POISE = Case.POISE = os.path.abspath(sys.argv.pop(1))
     EXAMPLES = os.path.abspath(sys.argv.pop(1))
     unittest.main()

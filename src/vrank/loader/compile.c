@@ -8,6 +8,9 @@
  * after everything else: a PIE, with its thread-local variables at fixed
  * places, would give private images wrong initial values. -fno-gnu-unique:
  * statics of C++ templates and inline functions would be shared among them.
+ * -fstack-clash-protection: a frame larger than the guard below a rank's stack,
+ * alloca and arrays of variable length among them, is touched page by page, and
+ * so found by the guard.
  */
 #include "loader.h"
 
@@ -239,6 +242,7 @@ static void compile_add_compile(struct compile_line *line,
 {
     compile_add(line, "-I%s", folders->include);
     compile_add(line, "-fPIC");
+    compile_add(line, "-fstack-clash-protection");
     /* What is sent is of any type, which gfortran takes for a mistake. */
     if (strstr(compiler, "gfortran") != NULL) {
         compile_add(line, "-fallow-argument-mismatch");

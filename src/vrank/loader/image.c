@@ -42,6 +42,18 @@ const void *load_image_at(const struct load_image *image, uint64_t address,
     return NULL;
 }
 
+size_t load_image_rest(const struct load_image *image, uint64_t address)
+{
+    for (int i = 0; i < image->segment_count; i++) {
+        const Elf64_Phdr *segment = &image->segments[i];
+        if (segment->p_type == PT_LOAD && address >= segment->p_vaddr &&
+            address - segment->p_vaddr < segment->p_filesz) {
+            return segment->p_filesz - (address - segment->p_vaddr);
+        }
+    }
+    return 0;
+}
+
 /* A damaged file may have its tables anywhere. */
 static const void *image_aligned(const void *table, size_t alignment)
 {

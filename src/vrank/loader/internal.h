@@ -50,6 +50,9 @@ void load_image_close(struct load_image *image);
  * there. */
 const void *load_image_at(const struct load_image *image, uint64_t address,
                           size_t bytes);
+/** How many bytes of the file follow `address` in its segment; 0 if it is in
+ * none. */
+size_t load_image_rest(const struct load_image *image, uint64_t address);
 /** A string of the dynamic table; "" if it is damaged. */
 const char *load_image_string(const struct load_image *image, uint64_t offset);
 /** The value of a tag, or 0. */
@@ -59,6 +62,16 @@ int load_image_fix(struct load_image *image, const struct load_names *names);
 /** Whether private images of it are truly private; if not, the error names the
  * object and says what it has that cannot be copied. */
 int load_image_check(const struct load_image *image);
+
+/** By how much a function moves the stack pointer at once. */
+struct load_frame {
+    uint64_t bytes;
+    uint64_t function;              /**< its address in the image */
+    const struct load_image *image; /**< NULL: none that is known */
+};
+/** Put the image's largest frame into *out if it is larger than what is there
+ * (frame.c says which frames can be found). */
+void load_image_frame(const struct load_image *image, struct load_frame *out);
 
 /** One private image, loaded. */
 struct load_private {

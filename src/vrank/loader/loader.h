@@ -3,6 +3,7 @@
  * each virtual rank, and what the C library keeps for a process, for each.
  *
  *   image.c    an object file: its tables, and whether it can be copied
+ *   frame.c    how large the frames of its functions are
  *   private.c  one private image of it in memory
  *   program.c  a program and its libraries; a rank's set of private images
  *   rank.c     a rank's program, from its constructors to its destructors
@@ -53,6 +54,17 @@ void load_program_close(struct load_program *program);
 /** Bytes of data and mappings that private images of it need. */
 void load_program_needs(const struct load_program *program, size_t *bytes,
                         int *mappings);
+/**
+ * By how much functions of the program, and of the libraries that are copied
+ * with it, move the stack pointer at most at once without touching what is
+ * between: a guard below a stack has to be larger. What alloca and arrays of
+ * variable length take is not among it, nor libraries that are loaded later.
+ * -ENOTSUP where it is more than any guard.
+ */
+int load_program_frame(const struct load_program *program, size_t *bytes);
+/** The same of the program of this process, which runs in place. */
+int load_frame_in_place(size_t *bytes);
+
 /** What one rank runs: its private images, its C library. Zero is empty. */
 struct load_rank {
     const struct load_program *program;

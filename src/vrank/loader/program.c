@@ -13,6 +13,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -307,6 +308,71 @@ void load_program_needs(const struct load_program *program, size_t *bytes,
             *bytes += is_data ? segment->p_memsz : 0;
         }
     }
+}
+
+/* ---- frames ---------------------------------------------------------------
+ */
+
+/** No guard is larger: it is address space of every rank. */
+#define PROGRAM_FRAME_MOST (UINT64_C(1) << 30)
+
+static int program_frame(const struct load_frame *frame, size_t *bytes)
+{
+    if (frame->bytes > PROGRAM_FRAME_MOST) {
+        return poise_error_set(
+            ENOTSUP, "guard the stacks of virtual ranks against",
+            frame->image->path,
+            "its function at 0x%llx takes %llu MiB of stack at once; compile "
+            "it with -fstack-clash-protection, as 'poise cc' does",
+            (unsigned long long)frame->function,
+            (unsigned long long)(frame->bytes >> 20));
+    }
+    *bytes = (size_t)frame->bytes;
+    return 0;
+}
+
+int load_program_frame(const struct load_program *program, size_t *bytes)
+{
+    struct load_frame frame = {0};
+    for (int i = 0; i < program->count; i++) {
+        load_image_frame(&program->images[i], &frame);
+    }
+    return program_frame(&frame, bytes);
+}
+
+/* What is loaded, as the dynamic linker lists it. */
+static int program_list(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    const char *slash = strrchr(info->dlpi_name, '/');
+    (void)size;
+    if (slash != NULL) {
+        poise_buf_printf(arg, "%s => %s (0x0)\n", slash + 1, info->dlpi_name);
+    }
+    return 0;
+}
+
+int load_frame_in_place(size_t *bytes)
+{
+    static const char self[] = "/proc/self/exe";
+    struct program_search search = {0};
+    struct load_frame frame = {0};
+    int code = 0;
+    dl_iterate_phdr(program_list, &search.listing);
+    poise_buf_puts(&search.listing, "\n");
+    poise_buf_str(&search.listing);
+    /* What cannot be read here is not looked at: the program runs already. */
+    program_add(&search, self);
+    for (int i = 0; i < search.count && search.listing.error == 0; i++) {
+        program_add_needed(&search, i, self);
+        load_image_frame(&search.nodes[i].image, &frame);
+    }
+    code = program_frame(&frame, bytes);
+    for (int i = 0; i < search.count; i++) {
+        load_image_close(&search.nodes[i].image);
+    }
+    free(search.nodes);
+    poise_buf_free(&search.listing);
+    return code;
 }
 
 /* ---- one rank's private images ------------------------------------------ */

@@ -247,10 +247,8 @@ static void run_on_signal(int signal, siginfo_t *info, void *context)
     char line[200];
     (void)context;
     if (run != NULL && rank != NULL && run->options->say != NULL) {
-        const char *at = info->si_addr, *low = rank->stack;
         bool is_fault = signal == SIGSEGV || signal == SIGBUS;
-        /* Large frames may jump beyond the guard page's first bytes. */
-        if (is_fault && at < low && at >= low - 4096) {
+        if (is_fault && vrank_is_guard(rank, info->si_addr)) {
             snprintf(line, sizeof line,
                      "virtual rank %d overflowed its stack of %zu KiB; 'poise "
                      "run --stack SIZE' gives it more",
@@ -507,6 +505,9 @@ int poise_vrank_run(const struct poise_vrank_options *options, char **argv,
         code = run_check_room(&run);
     }
     if (code == 0) {
+        code = load_program_frame(&run.program, &run.job.guard_bytes);
+    }
+    if (code == 0) {
         code = poise_world_agree(run.world, run_begin_contexts(&run));
         /* These codes would mean the program. */
         code = code == -ENOENT || code == -EACCES ? -EINVAL : code;
@@ -543,6 +544,9 @@ int poise_vrank_main(const struct poise_vrank_program *program,
                       .argv = start->argv,
                       .envp = start->envp};
     int code = run_join_world(&run);
+    if (code == 0) {
+        code = load_frame_in_place(&run.job.guard_bytes);
+    }
     if (code == 0) {
         code = run_ranks(&run, status);
     }

@@ -127,6 +127,13 @@ size_t vrank_stack_bytes(void)
     return vrank_engine->promised_bytes;
 }
 
+bool vrank_is_guard(const struct vrank *rank, const void *address)
+{
+    const char *at = address, *low = rank->stack;
+    size_t guard = vrank_engine->slot_bytes - vrank_engine->stack_bytes;
+    return low != NULL && at < low && (size_t)(low - at) <= guard;
+}
+
 /* ---- the end ------------------------------------------------------------ */
 
 void engine_wake(struct vrank_worker *worker)

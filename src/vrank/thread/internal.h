@@ -15,7 +15,7 @@ struct vrank_engine {
     int *process_of; /* [V] */
     int *local_of;   /* [V] index into ranks, or -1 */
     void *stacks;    /* one mapping for all */
-    size_t stacks_bytes, slot_bytes, stack_bytes;
+    size_t stacks_bytes, slot_bytes, stack_bytes; /* a slot: guard, stack */
     size_t promised_bytes;   /* of each stack: what was asked for */
     uint32_t go;             /* atomic: 0 wait, 1 run */
     struct poise_event gate; /* signalled with `go` */

@@ -1,7 +1,12 @@
 /*
  * The stacks of all ranks of a process, in one mapping: each a slot whose
- * lowest page is a guard. Memory is used where a stack was touched, no huge
+ * lowest part is a guard. Memory is used where a stack was touched, no huge
  * pages, so that a deep stack may be promised to thousands of ranks.
+ *
+ * A function's frame that is larger than the guard could lie beyond it, in the
+ * stack of another rank. So the guard is larger than any frame that is known
+ * (loader/frame.c); it costs addresses only. Whatever a function does first
+ * with its frame, at the latest a call, then falls into the guard.
  */
 #include "internal.h"
 
@@ -25,6 +30,12 @@
 /** A C library function may need this much; less is no stack. */
 #define STACK_LEAST_BYTES ((size_t)16 << 10)
 #define STACK_DEFAULT_BYTES ((size_t)8 << 20)
+/** No guard is smaller, as the kernel's own below a stack that grows: frames of
+ * libraries that nobody looks at (the C library, MPI) are smaller still. */
+#define STACK_GUARD_BYTES ((size_t)1 << 20)
+/** What a frame takes besides what its function subtracts: saved registers, the
+ * address of a call, what is used below the stack pointer. */
+#define STACK_FRAME_BYTES ((size_t)64 << 10)
 
 /* All stacks begin at the same place of a page otherwise, and a switch among
  * many would find their tops in the same few lines of the first cache. */
@@ -33,10 +44,10 @@ static size_t stack_colour(int index)
     return (size_t)index * 5 % 64 * 64;
 }
 
-int stack_create(struct vrank_engine *engine)
+/* Sizes in whole pages; false where they are too much. */
+static bool stack_sizes(struct vrank_engine *engine, size_t page)
 {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    size_t want = engine->job.stack_bytes;
+    size_t guard = engine->job.guard_bytes, want = engine->job.stack_bytes;
     if (want == 0) {
         want = STACK_DEFAULT_BYTES;
     }
@@ -44,37 +55,55 @@ int stack_create(struct vrank_engine *engine)
         want = STACK_LEAST_BYTES;
     }
     engine->promised_bytes = want;
-    /* One page for the guard, one for the colours. */
     size_t slot;
-    if (__builtin_add_overflow(want, 3 * page, &slot)) {
-        return poise_error_set(EINVAL, "make stacks of virtual ranks", NULL,
-                               "%zu bytes each is too much", want);
+    if (__builtin_add_overflow(guard, STACK_FRAME_BYTES + page, &guard)) {
+        return false;
     }
-    slot &= ~(page - 1);
-    size_t bytes;
+    guard = guard < STACK_GUARD_BYTES ? STACK_GUARD_BYTES : guard;
+    guard &= ~(page - 1);
+    /* One page for the colours. */
+    if (__builtin_add_overflow(want, 2 * page, &want)) {
+        return false;
+    }
+    engine->stack_bytes = want & ~(page - 1);
+    if (__builtin_add_overflow(engine->stack_bytes, guard, &slot)) {
+        return false;
+    }
+    engine->slot_bytes = slot;
+    return true;
+}
+
+int stack_create(struct vrank_engine *engine)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    if (!stack_sizes(engine, page)) {
+        return poise_error_set(EINVAL, "make stacks of virtual ranks", NULL,
+                               "%zu bytes each is too much",
+                               engine->promised_bytes);
+    }
+    size_t bytes, slot = engine->slot_bytes;
     void *all = MAP_FAILED;
     int code = poise_fault_check(POISE_FAULT_ALLOC);
     errno = code != 0 ? code : ENOMEM;
     if (code == 0 &&
         !__builtin_mul_overflow(slot, (size_t)engine->local_count, &bytes)) {
-        all = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+        all = mmap(NULL, bytes, PROT_NONE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1,
                    0);
     }
     if (all == MAP_FAILED) {
         return poise_error_set(errno, "make stacks of virtual ranks", NULL,
-                               "%d stacks of %zu bytes: %s",
+                               "%d stacks of %zu bytes, guards included: %s",
                                engine->local_count, slot,
                                strerrordesc_np(errno));
     }
     engine->stacks = all;
     engine->stacks_bytes = bytes;
-    engine->slot_bytes = slot;
-    engine->stack_bytes = slot - page;
     madvise(all, bytes, MADV_NOHUGEPAGE);
     for (int i = 0; i < engine->local_count; i++) {
-        if (mprotect((char *)all + (size_t)i * slot, page, PROT_NONE) != 0) {
-            code = poise_error_set(errno, "guard the stack of a virtual rank",
+        if (mprotect(stack_low(engine, i), engine->stack_bytes,
+                     PROT_READ | PROT_WRITE) != 0) {
+            code = poise_error_set(errno, "make the stack of a virtual rank",
                                    NULL, NULL);
             stack_destroy(engine);
             return code;

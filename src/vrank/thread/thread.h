@@ -70,6 +70,8 @@ void *vrank_mpi(const struct vrank *rank);
 void vrank_set_mpi(struct vrank *rank, void *state);
 /** Bytes of a rank's stack as they were asked for, or by default. */
 size_t vrank_stack_bytes(void);
+/** Whether `address` lies in the guard below the rank's stack. */
+bool vrank_is_guard(const struct vrank *rank, const void *address);
 
 /* ---- running and waiting ------------------------------------------------ */
 
@@ -265,6 +267,8 @@ struct vrank_job {
     const bool *urgent; /**< POISE_VRANK_PRIORITY: [V] which ranks go first;
                              NULL: learnt */
     size_t stack_bytes; /**< of each rank; 0: 8 MiB */
+    size_t guard_bytes; /**< below each stack, at least; none is smaller than
+                             1 MiB */
     uint64_t poll_timeout_ns; /**< after which ranks that only poll are
                                    reported; 0: 5 s */
     /** What each rank does, on its own stack; returns its exit status. */

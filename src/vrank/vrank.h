@@ -257,6 +257,11 @@ struct poise_vrank_options {
     /** Shows the user a line (without a newline). It is called in any thread,
      * also in a signal handler. NULL: lines are lost. */
     void (*say)(const char *line, void *arg);
+    /** Called when it is known that the process is to end with `status` and
+     * poise_vrank_run not to return: a rank called MPI_Abort, say, or crashed
+     * (128 and the signal). In any thread, also in a signal handler, before
+     * other processes are ended. May be NULL. */
+    void (*ending)(int status, void *arg);
     /** Called to end the process with a status, where the run ends before its
      * ranks. NULL: poise_vrank_run returns as soon as all ranks call MPI. */
     void (*die)(int status, void *arg);
@@ -274,7 +279,8 @@ POISE_API void poise_vrank_discard(void *data, size_t bytes);
  * Run the program argv[0] (linked by `poise cc`; searched for as the shell
  * does) with the arguments argv, as this process's part of a job: of a
  * launcher's job if one started it, else of a job of its own. *status is its
- * exit status: the first of a rank that was not 0. -ENOENT: no such program;
+ * exit status: of the rank with the lowest number whose is not 0, in all
+ * processes the same. -ENOENT: no such program;
  * -EACCES, -ENOEXEC, -ENOTSUP: it cannot be run so; -ENOMEM: its copies would
  * not fit. Once in a process.
  *

@@ -9,6 +9,18 @@
 
 #include <poise/vrank.h>
 
+/**
+ * Run the command line argv of `poise run` as `processes` processes, by the
+ * launcher of an MPI; *status: what the job ended with, POISE_VRANK_FAILED
+ * where the launcher did not start it. Dies of a signal that ended the job,
+ * passed on to the launcher. Negative errno, with the error set.
+ */
+int cli_launch(int64_t processes, int argc, char **argv, int *status);
+/** In a process of such a job: it begins; it ends with `status`, also called in
+ * a handler of a signal. Elsewhere nothing happens. */
+void cli_launch_begins(void);
+void cli_launch_ends(int status);
+
 /** One table of a profile. */
 struct cli_profile_table {
     const char *title;

@@ -4,8 +4,6 @@
  */
 #include "internal.h"
 
-#include <poise/comm.h>
-
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -160,10 +158,16 @@ const struct poise_command cli_run_command = {
                 "poise run -n 2 -V 16 --delay 5ms ./prog\tas if far apart\n"
                 "poise run -n 2 -V 16 --profile ./prog\tand say where the time "
                 "went\n",
-    .exits = "N\twhat the program exits with: of the first rank that failed\n"
-             "125\tPoise itself failed, or the ranks wait for each other\n"
-             "126\tPROGRAM cannot be run with virtual ranks\n"
-             "127\tthere is no such program\n",
+    .exits =
+        "N\twhat the program exits with: of the rank with the lowest "
+        "number that failed, or the first one that ended before "
+        "MPI_Finalize, whose end is the job's\n"
+        "125\tPoise itself or the launcher failed, the ranks wait for each "
+        "other, or one exited with 0 before MPI_Finalize\n"
+        "126\tPROGRAM cannot be run with virtual ranks\n"
+        "127\tthere is no such program\n"
+        "128+N\ta rank was ended by signal N; without -n the command ends "
+        "by that signal\n",
 };
 
 /* A rank may have crashed: nothing here allocates. */
@@ -182,6 +186,12 @@ static void die(int status, void *arg)
 {
     (void)arg;
     _exit(status);
+}
+
+static void ending(int status, void *arg)
+{
+    (void)arg;
+    cli_launch_ends(status);
 }
 
 static int fail(int code)
@@ -301,44 +311,6 @@ static bool is_launched(void)
            getenv("PMIX_RANK");
 }
 
-/* Become the launcher of `processes` processes like this one. Returns only if
- * that fails. */
-static int launch(int64_t processes, int argc, char **argv)
-{
-    struct poise_comm_launcher launcher = {0};
-    char number[24], self[4096];
-    int code = poise_comm_launcher_find(getenv("POISE_MPI"), &launcher);
-
-    if (code < 0) {
-        return code;
-    }
-    ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
-    const char **line = poise_alloc((size_t)argc + 5, sizeof *line);
-    if (!line || len < 0) {
-        free(line);
-        poise_comm_launcher_free(&launcher);
-        return len < 0 ? poise_error_set(errno, "find", "poise", NULL)
-                       : -ENOMEM;
-    }
-    self[len] = '\0';
-    snprintf(number, sizeof number, "%lld", (long long)processes);
-    line[0] = launcher.command;
-    line[1] = "-n";
-    line[2] = number;
-    line[3] = self;
-    for (int i = 0; i < argc; i++) {
-        line[4 + i] = i == 0 ? "run" : argv[i];
-    }
-    setenv("POISE_HINTED", "1", 1);
-    /* More processes than cores are the user's choice. */
-    setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);
-    execv(launcher.command, (char **)(uintptr_t)line);
-    code = poise_error_set(errno, "run", launcher.command, NULL);
-    free(line);
-    poise_comm_launcher_free(&launcher);
-    return code;
-}
-
 /* The index in `names` of what stands before a colon, whose rest is *rest, or
  * NULL if there is none; -EINVAL. */
 static int read_name(const char *doing, const char *text,
@@ -417,7 +389,7 @@ static int read_placement(const char *text, struct poise_vrank_options *out)
 
 /* ---- the profile -------------------------------------------------------- */
 
-/* What say, die and run_profiled get; the first two need nothing. */
+/* What say, ending, die and run_profiled get; the first three need nothing. */
 struct profiled {
     const struct values *values;
     const char *program;
@@ -503,6 +475,7 @@ int cli_run(int argc, char **argv)
         .tracking = (enum poise_vrank_tracking)values.track,
         .disk = disk_options(&values),
         .say = say,
+        .ending = ending,
         .die = die,
     };
     int code = read_delay(values.delay, &run);
@@ -514,13 +487,16 @@ int cli_run(int argc, char **argv)
     }
     bool must_restart = make_room(values.ranks);
     if (code == 0 && values.processes > 1 && !is_launched()) {
-        code = launch(values.processes, argc, argv);
+        code = cli_launch(values.processes, argc, argv, &status);
     } else if (code == 0) {
         /* A launcher on another machine need not have passed it on. */
         if (must_restart) {
             restart(argc, argv);
         }
+        cli_launch_begins();
         code = run_here(&values, argv + first, &run, &status);
     }
-    return code < 0 ? fail(code) : status;
+    status = code < 0 ? fail(code) : status;
+    cli_launch_ends(status);
+    return status;
 }

@@ -265,9 +265,11 @@ int vcoll_run(struct vcoll_call *call)
     code = vcoll_begin(call);
     if (code == MPI_SUCCESS) {
         while (!vcoll_step(call)) {
+            mpi->gathering = call->comm;
             vrank_park(call->name);
             requests_advance(mpi);
         }
+        mpi->gathering = NULL;
         code = call->error;
     }
     if (call->memory != NULL || call->stages[0].schedule != NULL ||

@@ -28,10 +28,16 @@ static void mpi_rank_end(struct vrank *rank, int status, void *arg)
 {
     (void)arg;
     struct vrank_mpi *mpi = vrank_mpi(rank);
-    if (status == 0 && mpi->phase == RANK_INITIALIZED) {
+    if (mpi->phase != RANK_INITIALIZED) {
+        return;
+    }
+    /* Others may wait for it: as under a launcher, that is the job's end. */
+    if (status == 0) {
         vrank_abort(POISE_VRANK_FAILED,
                     "virtual rank %d ended without MPI_Finalize", mpi->number);
     }
+    vrank_abort(status, "virtual rank %d exited with %d, before MPI_Finalize",
+                mpi->number, status);
 }
 
 static const char *plane_text(enum mpi_plane plane)
@@ -78,16 +84,69 @@ static void mpi_describe(const struct vrank *rank, struct poise_buf *out,
     }
 }
 
+/* A rank of this process that is in `comm` and not in the collective of it in
+ * which others wait; -1: none. */
+static int find_missing(const struct poise_mpi_comm *comm)
+{
+    struct vrank *const *locals;
+    int count = vrank_locals(&locals);
+    for (int i = 0; i < count; i++) {
+        const struct vrank_mpi *mpi = vrank_mpi(locals[i]);
+        const struct poise_mpi_comm *other = mpi ? mpi->gathering : NULL;
+        bool is_there = other && other->context == comm->context &&
+                        other->sequence == comm->sequence;
+        if (!is_there &&
+            (group_find(comm->group, vrank_number(locals[i])) >= 0 ||
+             (comm->remote &&
+              group_find(comm->remote, vrank_number(locals[i])) >= 0))) {
+            return vrank_number(locals[i]);
+        }
+    }
+    return -1;
+}
+
+static void mpi_waits_for(const struct vrank *rank, struct vrank_wait *out,
+                          void *arg)
+{
+    (void)arg;
+    const struct vrank_mpi *mpi = vrank_mpi(rank);
+    const struct poise_mpi_request *request = mpi ? mpi->waiting : NULL;
+    const struct vrank_envelope *probing = mpi ? mpi->probing : NULL;
+    const struct poise_mpi_comm *comm = NULL;
+    int peer = -1;
+    if (request &&
+        (request->kind == REQUEST_SEND || request->kind == REQUEST_RECEIVE)) {
+        comm = request->comm;
+        peer = request->peer;
+    } else if (probing) {
+        peer = probing->source;
+        for (comm = mpi->comms; comm && comm->context != probing->context;
+             comm = comm->next) {
+        }
+    } else if (mpi && mpi->gathering) {
+        out->peer = find_missing(mpi->gathering);
+        /* Of members in other processes only process 0 knows. */
+        if (mpi->gathering == mpi->world) {
+            out->collective = (uint64_t)mpi->world->sequence + 1;
+        }
+    }
+    if (comm && peer >= 0 && peer < vcomm_peers(comm)->size) {
+        out->peer = group_at(vcomm_peers(comm), peer);
+    }
+}
+
 /* Alone, where the engine waits by itself, and with other processes. */
 static const struct vrank_mpi_ops local_ops = {
     .rank_start = mpi_rank_start,
     .rank_end = mpi_rank_end,
     .describe = mpi_describe,
+    .waits_for = mpi_waits_for,
 };
 static const struct vrank_mpi_ops remote_ops = {
     .rank_start = mpi_rank_start,
     .rank_end = mpi_rank_end,
     .describe = mpi_describe,
+    .waits_for = mpi_waits_for,
     .progress = remote_progress,
     .idle = remote_idle,
     .wake = remote_wake,

@@ -77,7 +77,8 @@ void load_image_frame(const struct load_image *image, struct load_frame *out);
 struct load_private {
     const struct load_image *image;
     void *handle;
-    char *base; /**< what to add to the addresses of the image */
+    char *base;        /**< what to add to the addresses of the image */
+    size_t destructed; /**< destructors that were called */
 };
 
 /** A library's name in one private image in place of its own: of the same
@@ -100,7 +101,8 @@ int load_private_map(const struct load_private *own, void *const *data);
 /** Constructors and destructors, in their order, on the caller's stack. */
 void load_private_construct(const struct load_private *own, int argc,
                             char **argv, char **envp);
-void load_private_destruct(const struct load_private *own);
+/** Where it is called again by a destructor: those that are left. */
+void load_private_destruct(struct load_private *own);
 
 /** Load the private images of a rank, number `number` of this process, and find
  * its main. `data` are those of the rank. */

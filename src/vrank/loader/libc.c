@@ -24,6 +24,9 @@ static ssize_t libc_write(void *cookie, const char *data, size_t len)
     const char *end = memrchr(data, '\n', len);
     size_t whole = end != NULL ? (size_t)(end - data) + 1 : 0;
     int code = 0;
+    if (own->is_discarded) {
+        return (ssize_t)len;
+    }
     if (rest->len + len > LIBC_LINE_BYTES) {
         whole = len;
     }
@@ -88,9 +91,16 @@ void libc_flush(struct vrank_libc *own)
     }
 }
 
+void libc_discard(struct vrank_libc *own)
+{
+    own->is_discarded = true;
+    poise_buf_reset(&own->line);
+}
+
 void libc_free(struct vrank_libc *own)
 {
     libc_flush(own);
+    libc_handlers_free(own);
     if (own->out != NULL) {
         fclose(own->out);
     }

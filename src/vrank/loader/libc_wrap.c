@@ -18,37 +18,6 @@
 /** How often a rank that waits for a descriptor looks. */
 #define WRAP_POLL_NS UINT64_C(200000)
 
-/* ---- the end ------------------------------------------------------------ */
-
-static void wrap_exit(int status)
-{
-    struct vrank *self = vrank_self();
-    if (self != NULL) {
-        load_rank_end(self->program);
-        vrank_exit(status & 0xff);
-    }
-    vrank_abort(status & 0xff,
-                "a thread that is no virtual rank's called exit");
-}
-
-/* As a process that leaves so: the job ends. */
-static void wrap_leave(int status, const char *call)
-{
-    const struct vrank *self = vrank_self();
-    vrank_abort(status & 0xff, "virtual rank %d called %s(%d)",
-                self != NULL ? vrank_number(self) : -1, call, status);
-}
-
-static void wrap__exit(int status)
-{
-    wrap_leave(status, "_exit");
-}
-
-static void wrap_quick_exit(int status)
-{
-    wrap_leave(status, "quick_exit");
-}
-
 /* ---- time and waiting --------------------------------------------------- */
 
 /* Let others run until a time; false where no rank runs. */
@@ -284,38 +253,23 @@ static int wrap_fchdir(int fd)
 }
 
 const struct libc_wrap wrap_process[] = {
-    WRAP(exit),
-    WRAP(_exit),
-    {"_Exit", (void (*)(void))wrap__exit},
-    WRAP(quick_exit),
-    WRAP(sleep),
-    WRAP(usleep),
-    WRAP(nanosleep),
-    WRAP(clock_nanosleep),
-    WRAP(sched_yield),
-    WRAP(poll),
-    WRAP(read),
-    WRAP(strtok),
-    WRAP(srandom),
-    {"srand", (void (*)(void))wrap_srandom},
-    WRAP(random),
-    WRAP(rand),
-    WRAP(initstate),
-    WRAP(setstate),
-    WRAP(drand48),
-    WRAP(lrand48),
-    WRAP(mrand48),
-    WRAP(srand48),
-    WRAP(seed48),
-    WRAP(chdir),
-    WRAP(fchdir),
-    {NULL, NULL},
+    WRAP(sleep),       WRAP(usleep),
+    WRAP(nanosleep),   WRAP(clock_nanosleep),
+    WRAP(sched_yield), WRAP(poll),
+    WRAP(read),        WRAP(strtok),
+    WRAP(srandom),     {"srand", (void (*)(void))wrap_srandom},
+    WRAP(random),      WRAP(rand),
+    WRAP(initstate),   WRAP(setstate),
+    WRAP(drand48),     WRAP(lrand48),
+    WRAP(mrand48),     WRAP(srand48),
+    WRAP(seed48),      WRAP(chdir),
+    WRAP(fchdir),      {NULL, NULL},
 };
 
 void *wrap_find(const char *name, bool swapped)
 {
     static const struct libc_wrap *const tables[] = {
-        wrap_process, wrap_env, wrap_getopt, wrap_stdio, wrap_heap};
+        wrap_end, wrap_process, wrap_env, wrap_getopt, wrap_stdio, wrap_heap};
     size_t count = sizeof tables / sizeof *tables;
     for (size_t t = 0; t < count - !swapped; t++) {
         for (const struct libc_wrap *wrap = tables[t]; wrap->name != NULL;

@@ -4,8 +4,8 @@
  * for the C library's (loader.h); other code does not see them.
  *
  *   libc.c         the state of a rank: streams, environment, getopt, ...
- *   libc_wrap.c    the end, waiting, strtok, random numbers, the working
- *                  directory
+ *   libc_end.c     how a rank ends by itself
+ *   libc_wrap.c    waiting, strtok, random numbers, the working directory
  *   libc_env.c     the environment
  *   libc_getopt.c  command lines
  *   libc_stdio.c   standard output and input
@@ -37,6 +37,9 @@ struct vrank_libc {
     char random_state[128];
     struct drand48_data drand48;
     bool has_random;
+    bool is_discarded; /**< what is left of its output goes nowhere */
+    /** What it is to call, the last first; owned. */
+    struct libc_handler *at_exit, *at_quick_exit;
     struct poise_buf line;    /**< of its standard output, not ended yet */
     char **first_environment; /**< owned; what it started with */
 };
@@ -46,6 +49,12 @@ struct vrank_libc {
 int libc_create(struct vrank_libc *own, int number);
 /** Write what is left of its standard output. */
 void libc_flush(struct vrank_libc *own);
+/** It is not to be written, as of a process that calls _exit. */
+void libc_discard(struct vrank_libc *own);
+/** Call what the rank gave to atexit, the last first; and what is left where
+ * one of these ends the rank in turn. On the rank's stack (libc_end.c). */
+void libc_handlers_run(struct vrank_libc *own);
+void libc_handlers_free(struct vrank_libc *own);
 void libc_free(struct vrank_libc *own);
 /** The data that are a rank's own, and where they are. */
 enum { LIBC_DATA = 9 };
@@ -64,8 +73,8 @@ struct libc_wrap {
     {                                                                          \
 #name, (void (*)(void))wrap_##name                                     \
     }
-extern const struct libc_wrap wrap_process[], wrap_env[], wrap_getopt[],
-    wrap_stdio[], wrap_heap[];
+extern const struct libc_wrap wrap_end[], wrap_process[], wrap_env[],
+    wrap_getopt[], wrap_stdio[], wrap_heap[];
 
 /** What stands for the C library's function `name`, or NULL. `swapped`: the
  * memory of ranks is their contexts'. */

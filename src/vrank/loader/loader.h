@@ -73,7 +73,8 @@ struct load_rank {
     int (*main)(int argc, char **argv, char **envp);
     struct vrank_libc libc;
     int argc;
-    char **argv; /**< owned, strings too */
+    char **argv;    /**< owned, strings too */
+    int destructed; /**< images that are done with, from the last on */
     bool has_ended;
 };
 
@@ -84,9 +85,11 @@ int load_rank_create(const struct load_program *program, int index, int number,
 /** Run the constructors, main, and what load_rank_end runs, on the rank's
  * stack; the status that main returned. */
 int load_rank_run(struct load_rank *rank);
-/** Once: run the destructors, write what is left of the output. On the rank's
- * stack. */
+/** Run the destructors, write what is left of the output: once, and those that
+ * are left where a destructor ends the rank itself. On the rank's stack. */
 void load_rank_end(struct load_rank *rank);
+/** It ends without that, as by _exit: its output is discarded. */
+void load_rank_leave(struct load_rank *rank);
 /** The images stay loaded: threads of the program may still run. */
 void load_rank_free(struct load_rank *rank);
 

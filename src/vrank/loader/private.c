@@ -338,13 +338,14 @@ void load_private_construct(const struct load_private *own, int argc,
     }
 }
 
-void load_private_destruct(const struct load_private *own)
+void load_private_destruct(struct load_private *own)
 {
     const uintptr_t *functions;
     size_t count =
         private_array(own, DT_FINI_ARRAY, DT_FINI_ARRAYSZ, &functions);
-    while (count-- > 0) {
-        ((private_fini_fn)functions[count])();
+    while (own->destructed < count) {
+        own->destructed++;
+        ((private_fini_fn)functions[count - own->destructed])();
     }
     uint64_t fini = load_image_tag(own->image, DT_FINI);
     if (fini != 0) {

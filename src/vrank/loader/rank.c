@@ -45,11 +45,22 @@ void load_rank_end(struct load_rank *rank)
     if (rank->has_ended) {
         return;
     }
-    rank->has_ended = true;
-    for (int i = rank->program->count - 1; i >= 0; i--) {
-        load_private_destruct(&rank->images[i]);
+    /* What ends the rank in turn comes back here, and what is left has its
+     * turn. */
+    libc_handlers_run(&rank->libc);
+    while (rank->destructed < rank->program->count) {
+        int last = rank->program->count - 1 - rank->destructed;
+        load_private_destruct(&rank->images[last]);
+        rank->destructed++;
     }
+    rank->has_ended = true;
     libc_flush(&rank->libc);
+}
+
+void load_rank_leave(struct load_rank *rank)
+{
+    rank->has_ended = true;
+    libc_discard(&rank->libc);
 }
 
 void load_rank_free(struct load_rank *rank)

@@ -18,7 +18,10 @@ enum remote_kind {
     REMOTE_QUERY,    /* process 0 asks whether all ranks wait */
     REMOTE_REPLY,    /* its answer */
     REMOTE_DEADLOCK, /* process 0 has found that all wait for ever */
-    REMOTE_FINAL     /* no more will come from here */
+    REMOTE_WAITS,    /* what ranks wait for then, in parts; an empty one is the
+                        last */
+    REMOTE_FINAL     /* no more will come from here; what its ranks failed with
+                        (vrank_failure) */
 };
 
 struct remote_header {
@@ -76,6 +79,8 @@ struct remote {
     /* Deadlock. */
     bool all_wait; /* all ranks wait, since the last message */
     bool deadlock; /* it is one */
+    bool waits_sent;
+    int waits; /* processes that have said what their ranks wait for */
     uint64_t round, round_ns;
     int replies;
     uint64_t last_sent; /* of the round before; UINT64_MAX: a rank ran */
@@ -119,5 +124,7 @@ int remote_deliver_due(void);
 /* Answer process 0, and count an answer there. */
 void remote_reply(const void *data);
 void remote_take_reply(const void *data);
+/* Another process's ranks have ended. */
+void remote_take_final(const void *data);
 
 #endif /* POISE_VRANK_MESSAGE_INTERNAL_H */

@@ -381,8 +381,15 @@ static void handle_message(const struct poise_wire_event *event)
     case REMOTE_DEADLOCK:
         remote.deadlock = true;
         break;
+    case REMOTE_WAITS:
+        if (header.bytes == 0) {
+            remote.waits++;
+        } else {
+            vrank_waits_add(data, header.bytes);
+        }
+        break;
     default:
-        remote.finals++;
+        remote_take_final(data);
         break;
     }
 }

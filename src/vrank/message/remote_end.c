@@ -11,7 +11,9 @@
  * its way at that moment. Questions and answers do not count as messages; the
  * end of a transfer counts as one where the receiving process has to report it.
  * (Ends that MPI reports by itself to the sender are not counted: they are
- * found by a poll, of which there are many between two rounds.)
+ * found by a poll, of which there are many between two rounds.) Then all others
+ * send process 0 what their ranks wait for, it reports that, and ends the job,
+ * them among it: they wait for that, however long it takes.
  *
  * End: a process whose ranks have all ended says so to all others, and is
  * finished when all have said it and nothing is under way from here.
@@ -26,10 +28,8 @@
 
 /* How often process 0 asks. */
 #define ROUND_NS UINT64_C(50000000)
-/* How long process 0 lets the others say which rank waits for which. */
+/* How long a launcher gets to read what was said before the job is ended. */
 #define FINAL_WAIT_NS UINT64_C(300000000)
-/* How long they wait for its end of the job. */
-#define END_TIMEOUT_NS (10 * FINAL_WAIT_NS)
 
 /* ---- deadlock ----------------------------------------------------------- */
 
@@ -84,16 +84,39 @@ static bool is_deadlock(void)
     return false;
 }
 
+/* What this process's ranks wait for, to process 0. */
+static void send_waits(void)
+{
+    struct poise_buf waits = {0};
+    size_t at = 0, part;
+    remote.waits_sent = true;
+    /* What was printed must not be lost. */
+    fflush(NULL);
+    vrank_waits(&waits);
+    while ((part = vrank_waits_part(waits.data + at, waits.len - at,
+                                    remote.eager_bytes[0])) > 0) {
+        remote_control(0, REMOTE_WAITS, waits.data + at, part);
+        at += part;
+    }
+    remote_control(0, REMOTE_WAITS, NULL, 0);
+    poise_buf_free(&waits);
+}
+
 int remote_quiet(void *arg)
 {
     (void)arg;
     remote.all_wait = true;
-    if (!remote.deadlock && remote.process == 0 && is_at_rest() &&
-        is_deadlock()) {
+    if (remote.process != 0) {
+        if (remote.deadlock && !remote.waits_sent) {
+            send_waits();
+        }
+        return 0;
+    }
+    if (!remote.deadlock && is_at_rest() && is_deadlock()) {
         remote.deadlock = true;
         remote_control_all(REMOTE_DEADLOCK, NULL, 0);
     }
-    return remote.deadlock;
+    return remote.deadlock && remote.waits == remote.processes - 1;
 }
 
 /* ---- beginning and end -------------------------------------------------- */
@@ -106,15 +129,22 @@ int remote_finished(void *arg)
         return 0;
     }
     if (!remote.final_sent) {
+        uint64_t failure = vrank_failure();
         remote.final_sent = true;
-        remote_control_all(REMOTE_FINAL, NULL, 0);
+        remote_control_all(REMOTE_FINAL, &failure, sizeof failure);
     }
-    /* The others' ranks may wait for ever all the same. */
-    if (remote.finals < remote.processes - 1) {
-        remote_quiet(NULL);
-        return 0;
-    }
-    return poise_wire_busy(remote.wire) == 0;
+    /* The others' ranks may wait for ever all the same: the engine asks
+     * remote_quiet. */
+    return remote.finals == remote.processes - 1 &&
+           poise_wire_busy(remote.wire) == 0;
+}
+
+void remote_take_final(const void *data)
+{
+    uint64_t failure;
+    memcpy(&failure, data, sizeof failure);
+    vrank_failed(failure);
+    remote.finals++;
 }
 
 void remote_end_others(int status, void *arg)
@@ -122,16 +152,10 @@ void remote_end_others(int status, void *arg)
     (void)arg;
     /* What was printed must not be lost. */
     fflush(NULL);
-    if (remote.deadlock && remote.process != 0) {
-        /* Process 0 ends the job once it has said what its own ranks wait for:
-         * a process that leaves before is the end of all in some launchers. */
-        usleep(END_TIMEOUT_NS / 1000);
-    } else {
-        /* For the others' words; and a launcher forgets what it has not read
-         * yet of a job that is aborted. No rank may run meanwhile. */
-        usleep(FINAL_WAIT_NS / 1000);
-        poise_wire_abort(remote.wire, status);
-    }
+    /* A launcher forgets what it has not read yet of a job that is aborted. No
+     * rank may run meanwhile. */
+    usleep(FINAL_WAIT_NS / 1000);
+    poise_wire_abort(remote.wire, status);
 }
 
 int remote_node(int process)

@@ -48,6 +48,7 @@ struct vrank_mpi {
     struct poise_mpi_request *orphans;
     struct poise_mpi_request *waiting;    /* for it; for reports of deadlock */
     const struct vrank_envelope *probing; /* the same */
+    const struct poise_mpi_comm *gathering; /* it waits in a collective of it */
     struct poise_mpi_comm *blamed; /* whose handler is to be called; held */
     uint32_t contexts;             /* that this rank has given out */
     uint64_t sends;                /* that it has begun */

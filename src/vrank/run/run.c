@@ -3,6 +3,7 @@
  * a program that was started by itself, the program in place.
  */
 #include "setup.h"
+#include "signals.h"
 #include "vrank/context/context.h"
 #include "vrank/job/job.h"
 #include "vrank/loader/loader.h"
@@ -41,9 +42,6 @@ struct run {
     struct profile profile; /* if options->profiled */
     bool has_mpi;
 };
-
-/* A signal handler has no argument: the run whose ranks may crash. */
-static struct run *run_now;
 
 /* ---- a rank ------------------------------------------------------------- */
 
@@ -234,57 +232,7 @@ static int run_begin_contexts(struct run *run)
     return context_begin(&contexts);
 }
 
-/* ---- crashes ------------------------------------------------------------ */
-
-static const int run_signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
-enum { RUN_SIGNALS = sizeof run_signals / sizeof *run_signals };
-
-/* Name the rank, and die of it. */
-static void run_on_signal(int signal, siginfo_t *info, void *context)
-{
-    const struct run *run = run_now;
-    const struct vrank *rank = vrank_self();
-    char line[200];
-    (void)context;
-    if (run != NULL && rank != NULL && run->options->say != NULL) {
-        bool is_fault = signal == SIGSEGV || signal == SIGBUS;
-        if (is_fault && vrank_is_guard(rank, info->si_addr)) {
-            snprintf(line, sizeof line,
-                     "virtual rank %d overflowed its stack of %zu KiB; 'poise "
-                     "run --stack SIZE' gives it more",
-                     vrank_number(rank), vrank_stack_bytes() >> 10);
-        } else if (is_fault) {
-            snprintf(line, sizeof line,
-                     "virtual rank %d crashed: %s at address %p",
-                     vrank_number(rank), sigdescr_np(signal), info->si_addr);
-        } else {
-            snprintf(line, sizeof line, "virtual rank %d crashed: %s",
-                     vrank_number(rank), sigdescr_np(signal));
-        }
-        run->options->say(line, run->options->arg);
-    }
-    /* The handler was for once: returning repeats a fault, and this is for
-     * those that were sent. */
-    raise(signal);
-}
-
-static void run_catch_signals(struct sigaction *before)
-{
-    struct sigaction action = {.sa_sigaction = run_on_signal,
-                               .sa_flags =
-                                   SA_SIGINFO | SA_ONSTACK | SA_RESETHAND};
-    sigemptyset(&action.sa_mask);
-    for (int i = 0; i < RUN_SIGNALS; i++) {
-        sigaction(run_signals[i], &action, &before[i]);
-    }
-}
-
-static void run_release_signals(const struct sigaction *before)
-{
-    for (int i = 0; i < RUN_SIGNALS; i++) {
-        sigaction(run_signals[i], &before[i], NULL);
-    }
-}
+/* ---- the whole ---------------------------------------------------------- */
 
 static void run_thread_start(int worker, void *arg)
 {
@@ -295,13 +243,19 @@ static void run_thread_start(int worker, void *arg)
     sigaltstack(&stack, NULL);
 }
 
-/* ---- the whole ---------------------------------------------------------- */
-
 static void run_say(const char *line, void *arg)
 {
     const struct run *run = arg;
     if (run->options->say != NULL) {
         run->options->say(line, run->options->arg);
+    }
+}
+
+static void run_ending(int status, void *arg)
+{
+    const struct run *run = arg;
+    if (run->options->ending != NULL) {
+        run->options->ending(status, run->options->arg);
     }
 }
 
@@ -336,6 +290,7 @@ static int run_join_world(struct run *run)
         .body = run_body,
         .thread_start = run_thread_start,
         .say = run_say,
+        .ending = run_ending,
         .die = options->die != NULL ? run_die : NULL,
         .arg = run};
     if (run->job.count == 0) {
@@ -393,7 +348,6 @@ static void run_report_contexts(const struct run *run)
 
 static int run_ranks(struct run *run, int *status)
 {
-    struct sigaction before[RUN_SIGNALS];
     struct vrank_outcome outcome;
     size_t bytes = (size_t)run->job.threads * RUN_SIGNAL_STACK;
     void *stacks = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
@@ -402,11 +356,9 @@ static int run_ranks(struct run *run, int *status)
         return poise_error_set(errno, "run virtual ranks", NULL, NULL);
     }
     run->signal_stacks = stacks;
-    run_now = run;
-    run_catch_signals(before);
+    signals_catch(run->options);
     int code = vrank_run_job(&run->job, &outcome);
-    run_release_signals(before);
-    run_now = NULL;
+    signals_release();
     stack_t none = {.ss_flags = SS_DISABLE};
     sigaltstack(&none, NULL);
     munmap(stacks, bytes);
@@ -483,6 +435,19 @@ static void *run_function(const char *name, void *arg)
                : function;
 }
 
+/* All that can fail before ranks run. */
+static int run_prepare(struct run *run)
+{
+    int code = run_check_room(run);
+    if (code == 0) {
+        code = load_program_frame(&run->program, &run->job.guard_bytes);
+    }
+    if (code == 0) {
+        code = run_begin_contexts(run);
+    }
+    return code == 0 ? run_make_ranks(run) : code;
+}
+
 int poise_vrank_run(const struct poise_vrank_options *options, char **argv,
                     int *status)
 {
@@ -502,18 +467,9 @@ int poise_vrank_run(const struct poise_vrank_options *options, char **argv,
         code = run_join_world(&run);
     }
     if (code == 0) {
-        code = run_check_room(&run);
-    }
-    if (code == 0) {
-        code = load_program_frame(&run.program, &run.job.guard_bytes);
-    }
-    if (code == 0) {
-        code = poise_world_agree(run.world, run_begin_contexts(&run));
+        code = poise_world_agree(run.world, run_prepare(&run));
         /* These codes would mean the program. */
         code = code == -ENOENT || code == -EACCES ? -EINVAL : code;
-    }
-    if (code == 0) {
-        code = run_make_ranks(&run);
     }
     if (code == 0) {
         code = run_ranks(&run, status);

@@ -196,6 +196,9 @@ void engine_abort(int status, const char *line)
     }
     engine->aborted = true;
     __atomic_store_n(&engine->status, status, __ATOMIC_RELAXED);
+    if (job->ending != NULL) {
+        job->ending(status, job->arg);
+    }
     if (job->mpi != NULL && job->mpi->end_others != NULL) {
         job->mpi->end_others(status, job->arg);
     }
@@ -226,14 +229,26 @@ void vrank_abort(int status, const char *fmt, ...)
     }
 }
 
+uint64_t vrank_failure(void)
+{
+    return __atomic_load_n(&vrank_engine->failure, __ATOMIC_ACQUIRE);
+}
+
+void vrank_failed(uint64_t failure)
+{
+    uint64_t known = vrank_failure();
+    while (failure < known && !__atomic_compare_exchange_n(
+                                  &vrank_engine->failure, &known, failure, true,
+                                  __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+    }
+}
+
 static void engine_rank_end(struct vrank *rank, int status)
 {
     const struct vrank_job *job = &vrank_engine->job;
-    int none = 0;
     rank->status = status;
     if (status != 0) {
-        __atomic_compare_exchange_n(&vrank_engine->status, &none, status, false,
-                                    __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+        vrank_failed((uint64_t)rank->number << 32 | (uint32_t)status);
     }
     if (job->mpi != NULL && job->mpi->rank_end != NULL) {
         job->mpi->rank_end(rank, status, job->arg);
@@ -502,6 +517,7 @@ static void engine_destroy(struct vrank_engine *engine)
     free(engine->locals);
     free(engine->process_of);
     free(engine->local_of);
+    poise_buf_free(&engine->waits);
     free(engine);
 }
 
@@ -532,6 +548,9 @@ static void engine_finish(struct vrank_engine *engine,
             job->mpi->rank_free(&engine->ranks[i], job->arg);
         }
     }
+    if (!engine->aborted && vrank_failure() != UINT64_MAX) {
+        engine->status = (int)(uint32_t)vrank_failure();
+    }
     *out = (struct vrank_outcome){.status = engine->status,
                                   .aborted = engine->aborted,
                                   .deadlock = engine->deadlock};
@@ -555,6 +574,7 @@ int vrank_run_job(const struct vrank_job *job, struct vrank_outcome *out)
         return -ENOMEM;
     }
     engine->job = with_defaults;
+    engine->failure = UINT64_MAX;
     vrank_engine = engine;
     code = engine_place(engine);
     if (code == 0) {

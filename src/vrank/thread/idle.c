@@ -20,41 +20,8 @@
  */
 #include "internal.h"
 
-/** Blocked ranks that a report of deadlock names. */
-#define IDLE_NAMED 32
-
 /* Some ten microseconds. */
 #define IDLE_SPINS 400
-
-static void idle_report_deadlock(struct vrank_engine *engine)
-{
-    const struct vrank_job *job = &engine->job;
-    struct poise_buf text = {0};
-    int named = 0, left = engine_left(engine);
-    poise_buf_printf(&text,
-                     "deadlock: %d of %d virtual ranks wait for ever, and no "
-                     "message is on its way",
-                     left, job->count);
-    for (int i = 0; i < engine->local_count && named < IDLE_NAMED; i++) {
-        const struct vrank *rank = &engine->ranks[i];
-        if (rank->state == VRANK_ENDED) {
-            continue;
-        }
-        named++;
-        poise_buf_printf(&text, "\n  rank %d waits in %s", rank->number,
-                         rank->why != NULL ? rank->why : "?");
-        if (job->mpi != NULL && job->mpi->describe != NULL) {
-            poise_buf_putc(&text, ' ');
-            job->mpi->describe(rank, &text, job->arg);
-        }
-    }
-    if (left > named) {
-        poise_buf_printf(&text, "\n  and %d more", left - named);
-    }
-    engine->deadlock = true;
-    engine_abort(POISE_VRANK_FAILED, poise_buf_str(&text));
-    poise_buf_free(&text);
-}
 
 /* This worker is blocked: whether all are, and no inbox holds anything. */
 static bool idle_block(struct vrank_engine *engine)
@@ -107,9 +74,10 @@ static bool idle_is_deadlock(struct vrank_worker *worker)
         engine_wake(&engine->workers[0]);
         return false;
     }
-    return engine_left(engine) > 0 &&
-           (job->mpi == NULL || job->mpi->is_deadlock == NULL ||
-            job->mpi->is_deadlock(job->arg) == 1);
+    /* Where all ranks have ended those of other processes may wait. */
+    return job->mpi != NULL && job->mpi->is_deadlock != NULL
+               ? job->mpi->is_deadlock(job->arg) == 1
+               : engine_left(engine) > 0;
 }
 
 /* Ranks of two workers that wait for each other in turn would wake a sleeping
@@ -142,7 +110,7 @@ void idle_wait(struct vrank_worker *worker)
     if (!sched_inbox_filled(worker)) {
         bool is_blocked = due_ns == UINT64_MAX;
         if (is_blocked && idle_block(engine) && idle_is_deadlock(worker)) {
-            idle_report_deadlock(engine);
+            deadlock_report();
         } else {
             idle_sleep(worker, seen, due_ns);
         }

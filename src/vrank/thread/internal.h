@@ -21,8 +21,10 @@ struct vrank_engine {
     struct poise_event gate; /* signalled with `go` */
     uint32_t halted;         /* atomic: workers leave */
     uint32_t aborting;       /* atomic: the first that does has set it */
-    int status;              /* atomic: what the run ends with */
+    int status;              /* atomic: what it ends the run with */
     bool aborted, deadlock;  /* written by that one */
+    uint64_t failure;        /* atomic: see vrank_failure */
+    struct poise_buf waits;  /* worker 0: of other processes, at a deadlock */
     int exited;              /* atomic: workers but the first that are done */
     /* Workers that have nothing to run and wait for nothing but each other
      * (idle.c). Under the lock. */
@@ -75,6 +77,9 @@ uint64_t timer_fire(struct vrank_worker *worker);
 
 /* poll.c: a rank of the worker has polled; look whether all do nothing else. */
 void poll_look(struct vrank_worker *worker);
+
+/* deadlock.c: say what ranks wait for, end the job. On worker 0. */
+void deadlock_report(void);
 
 /* idle.c: the worker found nothing to run: wait. */
 void idle_wait(struct vrank_worker *worker);

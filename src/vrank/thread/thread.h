@@ -8,6 +8,7 @@
  *   timer.c      ranks that wait until a time
  *   poll.c       ranks that ask again and again, for nothing
  *   idle.c       workers without a rank that can run; deadlock
+ *   deadlock.c   what ranks wait for that wait for ever
  *   engine.c     a run: which rank is where, how it starts and ends
  *
  * A virtual rank is pinned to one kernel thread, its worker, for life;
@@ -151,6 +152,7 @@ enum vrank_once {
     VRANK_ONCE_POLLING, /* ranks only poll */
     VRANK_ONCE_REFUSED, /* a call of the C library was refused */
     VRANK_ONCE_MEMORY,  /* a rank got no memory */
+    VRANK_ONCE_THREADS, /* a rank ended, and its threads need not have */
 };
 /** Show such a line, unless it was shown. Any thread. */
 void vrank_say_once(enum vrank_once what, const char *fmt, ...)
@@ -163,7 +165,31 @@ void vrank_say_once(enum vrank_once what, const char *fmt, ...)
  */
 void vrank_abort(int status, const char *fmt, ...) POISE_PRINTF(2, 3);
 
+/**
+ * The rank with the lowest number, of all that have ended with a status other
+ * than 0 as far as this process knows, and that status: what the job ends with,
+ * however its ranks are cut into processes. As a number to be handed to
+ * vrank_failed of another process; UINT64_MAX: none. Any thread.
+ */
+uint64_t vrank_failure(void);
+void vrank_failed(uint64_t failure);
+
+/** At a deadlock: append what this process's ranks wait for, as bytes that
+ * process 0 gets by vrank_waits_add before it lets the engine know. 0 or
+ * -ENOMEM. On worker 0. */
+int vrank_waits(struct poise_buf *out);
+int vrank_waits_add(const void *data, size_t bytes);
+/** How many of these bytes, `most` at most, can be handed on by themselves. */
+size_t vrank_waits_part(const void *data, size_t bytes, size_t most);
+
 /* ---- hooks --------------------------------------------------------------- */
+
+/** Whom a blocked rank waits for. */
+struct vrank_wait {
+    int peer;            /**< the number of a rank; -1: any of several */
+    uint64_t collective; /**< it waits, where `peer` is -1, until all ranks of
+                              the job wait for this; 0: not so */
+};
 
 /** What MPI does for the engine. */
 struct vrank_mpi_ops {
@@ -187,8 +213,9 @@ struct vrank_mpi_ops {
     void (*wake)(void *arg);
     /** Worker 0: all ranks of this process are blocked and progress found
      * nothing. Whether the same holds everywhere and no message is in flight:
-     * 1, a deadlock, which the engine then reports; 0, not so, or not known
-     * yet (asked again after idle). NULL: 1. */
+     * 1, a deadlock, which the engine then reports, in process 0 only; 0, not
+     * so, or not known yet (asked again after idle). NULL: whether there are
+     * ranks left. */
     int (*is_deadlock)(void *arg);
     /** All ranks of this process have ended; keep on serving others until
      * this returns 1. NULL: at once. */
@@ -197,6 +224,9 @@ struct vrank_mpi_ops {
      * which it was parked stands in front of it. NULL: nothing. */
     void (*describe)(const struct vrank *rank, struct poise_buf *out,
                      void *arg);
+    /** Whom it waits for; *out says that this is not known. NULL: unknown. */
+    void (*waits_for)(const struct vrank *rank, struct vrank_wait *out,
+                      void *arg);
     /** Make the other processes end with `status`. Any thread. */
     void (*end_others)(int status, void *arg);
 };
@@ -284,6 +314,9 @@ struct vrank_job {
     void (*thread_start)(int worker, void *arg);
     /** Shows the user a line. NULL: lines are lost. Any thread. */
     void (*say)(const char *line, void *arg);
+    /** The job is being ended with a status by vrank_abort: called before the
+     * other processes are. NULL: nothing. Any thread. */
+    void (*ending)(int status, void *arg);
     /** Ends the process with a status: what vrank_abort calls last. NULL: the
      * run itself ends, as soon as every worker comes to a call of the
      * engine. */
@@ -292,9 +325,10 @@ struct vrank_job {
 };
 
 struct vrank_outcome {
-    int status;        /**< exit status: the first that was not 0, or 0 */
+    int status;        /**< exit status: of the lowest rank whose is not 0 */
     bool aborted;      /**< by vrank_abort */
-    bool deadlock;     /**< aborted for it; `status` is POISE_VRANK_FAILED */
+    bool deadlock;     /**< aborted for it: `status` is POISE_VRANK_FAILED, or
+                            of a rank that failed before */
     uint64_t switches; /**< from rank to rank, in this process */
 };
 

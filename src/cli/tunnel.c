@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 struct values {
     struct cli_common common;
@@ -324,6 +325,18 @@ static void put_text(const struct poise_remote_tunnel_stats *stats,
 
 /* ---- the run ------------------------------------------------------------ */
 
+/* Each connection takes a descriptor: as many as the system lets us have. */
+static void allow_descriptors(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
+        limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
 static int run(const struct values *values, const char *via)
 {
     struct poise_remote_tunnel_options how = {
@@ -355,6 +368,7 @@ static int run(const struct values *values, const char *via)
     int err, code;
 
     cli_catch_signals();
+    allow_descriptors();
     err = poise_remote_tunnel(&how, &stats);
     code = err < 0 ? cli_fail("tunnel", err) : CLI_DONE;
     if (err == 0 && values->json) {

@@ -170,7 +170,9 @@ poise_dedup_peer_create(const struct poise_dedup_peer_options *options,
                         struct poise_dedup_peer **out);
 POISE_API void poise_dedup_peer_destroy(struct poise_dedup_peer *peer);
 
-enum { POISE_DEDUP_STREAMS = 256 }; /**< numbers are below */
+/** Numbers are below. Ends from before know 256 of them: who uses more finds
+ * out by messages of his own what the other end knows. */
+enum { POISE_DEDUP_STREAMS = 4096 };
 
 /** Send data of a stream through its segmenter. Nothing blocks: watch
  * poise_dedup_peer_in_flight. -EAGAIN before the other end's first bytes have

@@ -94,7 +94,7 @@ static void test_nonsense(void **state)
         unsigned char bytes[40];
         size_t len;
     } messages[] = {
-        {{WIRE_UNORDERED, 0x80, 2}, 3},
+        {{WIRE_UNORDERED, 0x80, 32}, 3},         /* POISE_DEDUP_STREAMS */
         {{WIRE_UPDATE, 0, 1, 1, 0, 0, 4, 1}, 8}, /* of stream 0 */
         {{WIRE_STREAM, 1, WIRE_UPDATE, 0, 0, 1, 0, 0, 4, 1}, 10},
         {{WIRE_STREAM, 1, WIRE_UPDATE, 0, 1, 0}, 6},

@@ -191,14 +191,14 @@ static void expect_gone(struct side *side, struct liar *liar)
     assert_int_equal(tunnel_stats(side->far).links, 0);
 }
 
-enum { LIES = 15 };
+enum { LIES = 16 };
 
 static void tell_lie(struct side *side, struct liar *liar, int which)
 {
     static unsigned char much[POISE_DEDUP_SEGMENT_MOST];
     const char *to = side->server;
 
-    if (which > 1) {
+    if (which > 1 && which != 15) {
         SAY(liar, TUNNEL_LIMITS, NULL, 1 << 16);
     }
     switch (which) {
@@ -207,6 +207,9 @@ static void tell_lie(struct side *side, struct liar *liar, int which)
         break;
     case 1:
         SAY(liar, TUNNEL_LIMITS, NULL, 0);
+        break;
+    case 15: /* no stream but that of messages */
+        SAY(liar, TUNNEL_LIMITS, NULL, 1 << 16, 1);
         break;
     case 2: /* twice */
         SAY(liar, TUNNEL_LIMITS, NULL, 1 << 16);
@@ -218,7 +221,7 @@ static void tell_lie(struct side *side, struct liar *liar, int which)
         SAY(liar, TUNNEL_OPEN, to, 1, 0);
         break;
     case 5:
-        SAY(liar, TUNNEL_OPEN, to, 1, 256);
+        SAY(liar, TUNNEL_OPEN, to, 1, TUNNEL_STREAMS);
         break;
     case 6: /* a stream that is in use */
         SAY(liar, TUNNEL_OPEN, to, 1, 1);
@@ -297,6 +300,8 @@ static void test_late(void **state)
         assert_false(liar.gone);
     }
     assert_memory_equal(liar.heard.data, "hello", 5);
+    /* It is of those that do not say how many streams they know. */
+    assert_int_equal(side.far->links->stream_end, TUNNEL_STREAMS_OLD);
     /* Someone else is not disturbed when it goes. */
     assert_int_equal(side_start_near(&side), 0);
     side_link(&side);

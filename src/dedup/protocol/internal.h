@@ -378,6 +378,7 @@ struct poise_dedup_peer {
     struct poise_dedup_hasher *hasher; /* of the group being sent */
     struct poise_dedup_hasher *prover; /* of groups that arrived */
     struct wire_stream *streams[POISE_DEDUP_STREAMS];
+    uint32_t stream_end; /* all that are there are below */
     /* Of a stream that ended, for the next that begins: making one costs much,
      * compared with a small file. */
     struct poise_dedup_segmenter *spare;

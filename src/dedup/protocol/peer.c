@@ -149,6 +149,9 @@ struct wire_stream *wire_stream_of(struct poise_dedup_peer *peer,
             stream->peer = peer;
             stream->number = number;
             peer->streams[number] = stream;
+            if (number >= peer->stream_end) {
+                peer->stream_end = number + 1;
+            }
         }
     }
     return stream;
@@ -388,7 +391,7 @@ int poise_dedup_peer_flush(struct poise_dedup_peer *peer)
 {
     int code = peer->error < 0 ? peer->error : end_sample(peer);
 
-    for (uint32_t i = 0; i < POISE_DEDUP_STREAMS && code == 0; i++) {
+    for (uint32_t i = 0; i < peer->stream_end && code == 0; i++) {
         if (peer->streams[i] && peer->streams[i]->segmenter) {
             code = poise_dedup_segmenter_flush(peer->streams[i]->segmenter);
         }
@@ -507,7 +510,7 @@ void poise_dedup_peer_destroy(struct poise_dedup_peer *peer)
     if (!peer) {
         return;
     }
-    for (uint32_t i = 0; i < POISE_DEDUP_STREAMS; i++) {
+    for (uint32_t i = 0; i < peer->stream_end; i++) {
         if (peer->streams[i]) {
             poise_dedup_segmenter_destroy(peer->streams[i]->segmenter);
             free(peer->streams[i]);

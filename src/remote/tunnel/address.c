@@ -12,7 +12,7 @@
 
 enum {
     FIELDS = 4,
-    BACKLOG = 128,
+    BACKLOG = 4096,   /* the system has a limit of its own */
     KEEP_IDLE_S = 15, /* silence, after which the other end is asked */
     KEEP_PROBES = 4,
     GIVE_UP_MS = 60000, /* bytes that are not acknowledged */
@@ -210,6 +210,28 @@ void tunnel_peer_put(int fd, struct poise_buf *out)
 
     getpeername(fd, (struct sockaddr *)&at, &len);
     put_address(&at, len, out);
+}
+
+void tunnel_source_of(int fd, unsigned char out[TUNNEL_SOURCE])
+{
+    enum { NETWORK = 8, MAPPED = 12 };
+    struct sockaddr_storage at = {0};
+    socklen_t len = sizeof at;
+
+    memset(out, 0, TUNNEL_SOURCE);
+    getpeername(fd, (struct sockaddr *)&at, &len);
+    if (at.ss_family == AF_INET) {
+        const struct sockaddr_in *in = (const void *)&at;
+        memcpy(out + MAPPED, &in->sin_addr, sizeof in->sin_addr);
+    } else if (at.ss_family == AF_INET6) {
+        const struct in6_addr *in =
+            &((const struct sockaddr_in6 *)(const void *)&at)->sin6_addr;
+        if (IN6_IS_ADDR_V4MAPPED(in)) {
+            memcpy(out + MAPPED, in->s6_addr + MAPPED, TUNNEL_SOURCE - MAPPED);
+        } else {
+            memcpy(out, in->s6_addr, NETWORK);
+        }
+    }
 }
 
 /* ---- sockets ------------------------------------------------------------ */

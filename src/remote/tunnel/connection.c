@@ -14,7 +14,8 @@
  * grow, and only writing, or dropping what came, makes it shrink. grant() keeps
  * link->exposed below TUNNEL_BUDGET, but lets each connection have
  * TUNNEL_WINDOW whatever the others hold: a user that does not read cannot stop
- * the others, and memory is bounded by the budget and a window for each stream.
+ * the others. What waits for users of all links together is bounded, too
+ * (TUNNEL_HELD_MOST): the connection whose bytes would be too many is reset.
  */
 #include "internal.h"
 
@@ -44,13 +45,15 @@ int tunnel_conn_create(struct tunnel_link *link, uint32_t stream, uint64_t id,
     made->link = link;
     made->stream = stream;
     made->id = id;
+    if (tunnel_streams_add(made) < 0) {
+        free(made);
+        return -ENOMEM;
+    }
     made->fd = fd;
     made->slot = -1;
     made->credit = link->window;
     made->granted = made->exposed = TUNNEL_WINDOW;
     link->exposed += TUNNEL_WINDOW;
-    link->conns[stream] = made;
-    link->count++;
     *out = made;
     return 0;
 }
@@ -62,6 +65,7 @@ static void drop(struct tunnel_conn *conn)
 
     conn->exposed -= left;
     conn->link->exposed -= left;
+    conn->link->tunnel->held -= left;
     poise_buf_free(&conn->out);
     conn->taken = 0;
 }
@@ -78,8 +82,7 @@ void tunnel_conn_destroy(struct tunnel_conn *conn)
     drop(conn);
     link->exposed -= conn->exposed;
     poise_dedup_segmenter_destroy(conn->segmenter);
-    link->conns[conn->stream] = NULL;
-    link->count--;
+    tunnel_streams_remove(conn);
     free(conn);
 }
 
@@ -112,6 +115,7 @@ int tunnel_conn_abort(struct tunnel_conn *conn, const char *why)
     }
     if (code == 0 && !conn->sent_end) {
         conn->sent_end = true;
+        tunnel_streams_release(conn);
         link->dirty = true;
         code = poise_dedup_peer_end(link->peer, conn->stream);
     }
@@ -127,7 +131,9 @@ int tunnel_conn_connect(struct tunnel_conn *conn)
     conn->is_new = false;
     if (!conn->target) {
         tunnel->stats.refused++;
-        return tunnel_conn_abort(conn, "it may not connect to there");
+        return tunnel_conn_abort(conn, conn->refusal
+                                           ? conn->refusal
+                                           : "it may not connect to there");
     }
     while (conn->tried < conn->target->count) {
         int fd = tunnel_connect(conn->target, conn->tried++);
@@ -185,11 +191,14 @@ int tunnel_conn_take(struct tunnel_conn *conn,
         return remote_bad("it sends more than it may");
     }
     conn->granted -= fresh;
-    if (conn->reset || (conn->fd < 0 && conn->sent_end)) {
+    conn->too_much |=
+        conn->link->tunnel->held + fresh > conn->link->tunnel->held_most;
+    if (conn->reset || conn->too_much || (conn->fd < 0 && conn->sent_end)) {
         conn->exposed -= fresh;
         conn->link->exposed -= fresh;
         return 0;
     }
+    conn->link->tunnel->held += fresh;
     return poise_buf_append(&conn->out, piece->data + piece->len - fresh,
                             fresh);
 }
@@ -237,6 +246,7 @@ static int write_some(struct tunnel_conn *conn)
     conn->taken += (size_t)done;
     conn->exposed -= (size_t)done;
     conn->link->exposed -= (size_t)done;
+    conn->link->tunnel->held -= (size_t)done;
     return 0;
 }
 
@@ -264,11 +274,13 @@ int tunnel_conn_write(struct tunnel_conn *conn)
 {
     int code = 0;
 
-    if (conn->is_new && !conn->reset) {
+    if (conn->is_new && !conn->reset && !conn->too_much) {
         return tunnel_conn_connect(conn);
     }
-    if (conn->reset && (conn->fd >= 0 || !conn->sent_end)) {
-        return tunnel_conn_abort(conn, NULL);
+    if ((conn->reset || conn->too_much) && (conn->fd >= 0 || !conn->sent_end)) {
+        return tunnel_conn_abort(
+            conn,
+            conn->reset ? NULL : "too much waits for users who read slowly");
     }
     if (conn->fd < 0) {
         return 0;
@@ -325,6 +337,7 @@ static int send_end(struct tunnel_conn *conn)
     int code = tunnel_conn_flush(conn);
 
     conn->sent_end = true;
+    tunnel_streams_release(conn);
     conn->link->dirty = true;
     return code < 0 ? code
                     : poise_dedup_peer_end(conn->link->peer, conn->stream);

@@ -2,9 +2,10 @@
  * Shared inside room remote/tunnel.
  *
  * tunnel.c holds everything together and waits; link.c is one link to another
- * end: it speaks through the wire, with tls.c below it; connection.c carries
- * one connection of a user; page.c serves the page of figures; address.c knows
- * names and sockets. One thread does
+ * end: it speaks through the wire, with tls.c below it; streams.c has its
+ * connections, and connection.c carries one of them for a user; pending.c is
+ * the budget of those who have not proved who they are; page.c serves the page
+ * of figures; address.c knows names and sockets. One thread does
  * it all, nothing blocks. Layout of the messages: docs/tunnel.md.
  */
 #ifndef POISE_REMOTE_TUNNEL_INTERNAL_H
@@ -20,15 +21,28 @@
 
 enum {
     TUNNEL_VERSION = 1,
-    TUNNEL_CONTROL = 0,      /* the stream of messages */
-    TUNNEL_STREAMS = 256,    /* others carry a connection each */
-    TUNNEL_ADDRESSES = 8,    /* of one name */
-    TUNNEL_LINKS = 64,       /* that are served at a time */
-    TUNNEL_PAGES = 16,       /* requests for the page at a time */
-    TUNNEL_WINDOW = 1 << 16, /* bytes of a connection that may come unasked */
+    TUNNEL_CONTROL = 0,                   /* the stream of messages */
+    TUNNEL_STREAMS = POISE_DEDUP_STREAMS, /* others carry a connection each */
+    TUNNEL_STREAMS_OLD = 256, /* of an end that does not say how many */
+    TUNNEL_DRAINING = 1024,   /* connections of a link that need no stream */
+    TUNNEL_ADDRESSES = 8,     /* of one name */
+    TUNNEL_LINKS = 64,        /* that are served at a time */
+    /* Besides them, of those who did not prove who they are: in all, and of one
+     * address. */
+    TUNNEL_PENDING = 128,
+    TUNNEL_PENDING_FROM = 32,
+    TUNNEL_ACCEPTS = 16, /* in a turn: all of these are heard before others */
+    /* Lines about them in so much time. */
+    TUNNEL_STRANGERS_TOLD = 16,
+    TUNNEL_DESCRIPTORS = 128, /* that are for other things: the cache */
+    TUNNEL_SOURCE = 16,       /* bytes that stand for where one comes from */
+    TUNNEL_PAGES = 16,        /* requests for the page at a time */
+    TUNNEL_WINDOW = 1 << 16,  /* bytes of a connection that may come unasked */
     TUNNEL_WINDOW_MOST = 4 << 20, /* ... and when it was taken so far */
     TUNNEL_BUDGET = 32 << 20,     /* of all connections of a link */
+    TUNNEL_HELD_MOST = 256 << 20, /* of all links, that users did not read */
 };
+#define TUNNEL_STRANGERS_NS UINT64_C(10000000000)
 
 enum tunnel_message {
     TUNNEL_LIMITS = 1,
@@ -76,6 +90,9 @@ int tunnel_connected(int fd);
 int tunnel_accept(int fd);
 /** Append the address of the other end, as text. */
 void tunnel_peer_put(int fd, struct poise_buf *out);
+/** What stands for the network that it is in: an address of IPv4, or the first
+ * half of one of IPv6, which one user may have all of. */
+void tunnel_source_of(int fd, unsigned char out[TUNNEL_SOURCE]);
 /** A user's connection: small writes go at once, and if this process dies the
  * other side sees an error and no end of data. */
 void tunnel_guard(int fd);
@@ -156,7 +173,8 @@ struct tunnel_conn {
     bool is_new; /* to be connected to its target, NULL: which is not allowed */
     bool connecting;
     const struct tunnel_target *target;
-    unsigned tried; /* addresses of it */
+    const char *refusal; /* why there is none; NULL: it is not allowed */
+    unsigned tried;      /* addresses of it */
 
     /* To the other end. */
     bool sent_end;
@@ -171,6 +189,7 @@ struct tunnel_conn {
 
     /* From the other end. */
     bool received_end, shut, reset;
+    bool too_much; /* came for all of them: this one has to go */
     struct poise_dedup_joiner joined;
     struct poise_buf out;
     size_t taken;     /* of out */
@@ -181,7 +200,8 @@ struct tunnel_conn {
 /** A connection on a stream that is free; takes `fd` if it succeeds. */
 int tunnel_conn_create(struct tunnel_link *link, uint32_t stream, uint64_t id,
                        int fd, struct tunnel_conn **out);
-/** Free it, with its socket closed hard if it is not done. */
+/** Free it, with its socket closed hard if it is not done. It leaves
+ * link->conns. */
 void tunnel_conn_destroy(struct tunnel_conn *conn);
 /** Begin, or go on, to connect it to its target. */
 int tunnel_conn_connect(struct tunnel_conn *conn);
@@ -204,6 +224,34 @@ bool tunnel_conn_is_done(const struct tunnel_conn *conn);
  * user at the other end, or NULL. */
 int tunnel_conn_abort(struct tunnel_conn *conn, const char *why);
 
+/* ---- streams.c ---------------------------------------------------------- */
+
+/** Once the link runs. */
+int tunnel_streams_create(struct tunnel_link *link);
+/** Its number is above those before, its stream free. */
+int tunnel_streams_add(struct tunnel_conn *conn);
+void tunnel_streams_remove(struct tunnel_conn *conn);
+/** The connection with this number, or NULL. */
+struct tunnel_conn *tunnel_streams_find(const struct tunnel_link *link,
+                                        uint64_t id);
+/** One of its directions ended: if it was the last, its stream is free. */
+void tunnel_streams_release(struct tunnel_conn *conn);
+/** A stream that is free and rested, or 0. */
+uint32_t tunnel_streams_next(struct tunnel_link *link);
+
+/* ---- pending.c ---------------------------------------------------------- */
+
+/** A link was accepted: if it is one too many, another one has to go. */
+void tunnel_pending_admit(struct tunnel *tunnel,
+                          const struct tunnel_link *link);
+/** Whether more links run than may. */
+bool tunnel_has_too_many_links(const struct tunnel *tunnel);
+/** Report the last error, of one who did not prove who he is; not each, if they
+ * are many. */
+void tunnel_stranger_problem(struct tunnel *tunnel);
+/** Report how many were not reported. */
+void tunnel_strangers_tell(struct tunnel *tunnel);
+
 /* ---- link.c ------------------------------------------------------------- */
 
 enum tunnel_state {
@@ -217,9 +265,11 @@ struct tunnel_link {
     struct tunnel *tunnel;
     struct tunnel_link *next;
     char *name; /* of the other end, in words */
+    unsigned char from[TUNNEL_SOURCE];
     enum tunnel_state state;
-    bool opens; /* this end opens connections */
-    bool lost;  /* to be freed */
+    bool opens;   /* this end opens connections */
+    bool lost;    /* to be freed */
+    bool refused; /* to be lost, when the other end was told why */
     int fd, slot;
     bool can_read, can_write;
     bool more; /* bytes may be there that poll does not see */
@@ -238,8 +288,10 @@ struct tunnel_link {
     struct poise_dedup_joiner joined;
     uint64_t control_at;
 
-    struct tunnel_conn *conns[TUNNEL_STREAMS];
-    unsigned count;
+    struct tunnel_conn **conns;   /* [count] of [cap] */
+    struct tunnel_conn **streams; /* [TUNNEL_STREAMS] */
+    unsigned count, cap, draining;
+    uint32_t stream_end, last_stream; /* all are below; of the last OPEN */
     uint64_t ids;
     uint64_t window;  /* of the other end; 0: it did not say yet */
     uint64_t exposed; /* of all connections */
@@ -259,12 +311,13 @@ uint64_t tunnel_link_due(const struct tunnel_link *link);
 int tunnel_link_turn(struct tunnel_link *link);
 /** Whether the link takes more: it has nothing left to write. */
 bool tunnel_link_has_room(const struct tunnel_link *link);
-/** Whether one more connection can be opened. */
-bool tunnel_link_has_stream(const struct tunnel_link *link);
+/** Whether the link is there and connections can be opened. */
+bool tunnel_link_is_up(const struct tunnel_link *link);
 /** What went over its socket, in both directions. */
 void tunnel_link_bytes(const struct tunnel_link *link, uint64_t *out,
                        uint64_t *in);
-/** Carry an accepted connection to `target`; takes `fd` if it succeeds. */
+/** Carry an accepted connection to `target`; takes `fd` if it succeeds.
+ * -EUSERS: there are too many. */
 int tunnel_link_open(struct tunnel_link *link, int fd, const char *target);
 /** Append a message; `text` may be NULL. */
 int tunnel_link_send(struct tunnel_link *link, enum tunnel_message kind,
@@ -298,6 +351,7 @@ struct tunnel_listener {
     int fd, slot;
     bool can_read;
     uint64_t pause_ns; /* until then it accepts nothing */
+    bool is_refusing;  /* the last one could not be let in */
     char *target;      /* of what it forwards; owned */
 };
 
@@ -317,9 +371,15 @@ struct tunnel {
     struct tunnel_link *via_link; /* the one to `via`, or NULL */
     uint64_t retry_ns, backoff_ns;
     struct tunnel_page *pages;
-    struct poise_buf fds;  /* struct pollfd */
-    unsigned char *buffer; /* TUNNEL_BUFFER bytes, for reads */
-    uint64_t window_most;  /* TUNNEL_WINDOW_MOST */
+    struct poise_buf fds;               /* struct pollfd */
+    unsigned char *buffer;              /* TUNNEL_BUFFER bytes, for reads */
+    uint64_t window_most;               /* TUNNEL_WINDOW_MOST */
+    uint64_t held;                      /* bytes that users did not read yet */
+    uint64_t held_most;                 /* TUNNEL_HELD_MOST */
+    unsigned links_most, draining_most; /* TUNNEL_LINKS, TUNNEL_DRAINING */
+    unsigned conns, conns_most;         /* of all links; by RLIMIT_NOFILE */
+    uint64_t strangers_ns;              /* until then these are counted: */
+    unsigned strangers_told, strangers_silent;
     uint64_t now_ns, start_ns, saved_ns;
     struct poise_remote_tunnel_stats stats; /* of what is over */
     bool cache_changed;                     /* since the cache was flushed */

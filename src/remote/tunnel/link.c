@@ -2,7 +2,7 @@
  * A link to another end: ciphers, a greeting, then the wire, with messages in
  * one stream and a connection in each of the others.
  *
- * Numbers. The end that opens connections takes the lowest stream that is free
+ * Numbers. The end that opens connections takes a stream that is free
  * at its side, and a new number (id) for each connection: CREDIT and RESET name
  * the number, so that one that crosses the end of its connection finds nothing,
  * and never the next connection of the same stream. The data of a stream need
@@ -25,12 +25,15 @@ enum {
     TURN_BYTES = 1 << 20, /* then others have their turn */
     MESSAGE_MOST = 1024,
     TEXT_MOST = 512,
-    LITERAL_MOST = 16, /* a shorter segment is not worth a fingerprint */
-    LINK_S = 20,       /* until both ends know each other */
+    LITERAL_MOST = 16,      /* a shorter segment is not worth a fingerprint */
+    LINK_S = 20,            /* until both ends know each other */
+    REFUSED_S = 5,          /* until one that is too many was told so */
+    OUTPUT_MOST = 96 << 20, /* bytes that the other end does not take */
     DECAY_NS = 100000000,
     CREDIT_BITS = 40,
 };
 static const char magic[] = "POISETUN";
+static const char too_many_links[] = "it serves as many links as it may";
 
 /* ---- beginning and end -------------------------------------------------- */
 
@@ -76,6 +79,7 @@ int tunnel_link_create(struct tunnel *tunnel, int fd, struct tunnel_link **out)
     made->opens = fd < 0;
     made->fd = fd;
     made->slot = -1;
+    made->can_read = true; /* it may have spoken */
     made->chunk = CHUNK_LEAST;
     made->deadline_ns = poise_clock_ns() + LINK_S * UINT64_C(1000000000);
     memcpy(made->greeting, magic, sizeof magic - 1);
@@ -85,6 +89,7 @@ int tunnel_link_create(struct tunnel *tunnel, int fd, struct tunnel_link **out)
         code = start_connecting(made);
     } else {
         tunnel_peer_put(fd, &name);
+        tunnel_source_of(fd, made->from);
         code = start_shaking(made);
     }
     poise_buf_str(&name);
@@ -103,11 +108,11 @@ int tunnel_link_create(struct tunnel *tunnel, int fd, struct tunnel_link **out)
 void tunnel_link_destroy(struct tunnel_link *link)
 {
     link->tunnel->stats.resets += link->count;
-    for (uint32_t i = 0; i < TUNNEL_STREAMS; i++) {
-        if (link->conns[i]) {
-            tunnel_conn_destroy(link->conns[i]);
-        }
+    while (link->count > 0) {
+        tunnel_conn_destroy(link->conns[link->count - 1]);
     }
+    free(link->conns);
+    free(link->streams);
     poise_dedup_segmenter_destroy(link->spare);
     poise_dedup_peer_destroy(link->peer);
     tunnel_tls_destroy(link->tls);
@@ -122,28 +127,32 @@ void tunnel_link_destroy(struct tunnel_link *link)
 
 /* ---- what comes --------------------------------------------------------- */
 
-static struct tunnel_conn *find_conn(const struct tunnel_link *link,
-                                     uint64_t id)
+/* More run than may: it is told, and then let go. */
+static int refuse_link(struct tunnel_link *link)
 {
-    for (uint32_t i = 1; i < TUNNEL_STREAMS; i++) {
-        if (link->conns[i] && link->conns[i]->id == id) {
-            return link->conns[i];
-        }
-    }
-    return NULL;
+    link->refused = true;
+    link->deadline_ns = link->tunnel->now_ns + REFUSED_S * UINT64_C(1000000000);
+    return tunnel_link_send(link, TUNNEL_RESET, 0, 0, too_many_links);
 }
 
 static int take_limits(struct tunnel_link *link, struct poise_reader *body)
 {
     struct tunnel *tunnel = link->tunnel;
     uint64_t window = poise_reader_varint(body);
+    uint64_t streams = poise_reader_left(body) > 0 ? poise_reader_varint(body)
+                                                   : TUNNEL_STREAMS_OLD;
 
     if (body->error || link->window > 0 || window == 0 ||
-        window >> CREDIT_BITS) {
+        window >> CREDIT_BITS || streams < 2) {
         return remote_bad("it says senseless limits");
     }
     link->window = window;
+    link->stream_end =
+        (uint32_t)(streams < TUNNEL_STREAMS ? streams : TUNNEL_STREAMS);
     link->deadline_ns = 0;
+    if (!link->opens && tunnel_has_too_many_links(tunnel)) {
+        return refuse_link(link);
+    }
     tunnel->stats.links_made++;
     if (link->opens) {
         tunnel->backoff_ns = 0;
@@ -164,7 +173,7 @@ static int take_open(struct tunnel_link *link, struct poise_reader *body)
 
     if (body->error || link->opens || link->window == 0 || id <= link->ids ||
         stream == TUNNEL_CONTROL || stream >= TUNNEL_STREAMS ||
-        link->conns[stream]) {
+        link->streams[stream]) {
         return remote_bad("it opens a connection that cannot be");
     }
     link->ids = id;
@@ -182,12 +191,20 @@ static int take_open(struct tunnel_link *link, struct poise_reader *body)
             conn->target = target;
         }
     }
+    if (link->draining >= tunnel->draining_most) {
+        conn->target = NULL;
+        conn->refusal = "too many wait there for users who read slowly";
+    } else if (tunnel->conns > tunnel->conns_most) {
+        conn->target = NULL;
+        conn->refusal = "too many are open there (ulimit -n)";
+    }
     return 0;
 }
 
 static int take_credit(struct tunnel_link *link, struct poise_reader *body)
 {
-    struct tunnel_conn *conn = find_conn(link, poise_reader_varint(body));
+    struct tunnel_conn *conn =
+        tunnel_streams_find(link, poise_reader_varint(body));
     uint64_t more = poise_reader_varint(body);
 
     /* It may be over here already. */
@@ -203,12 +220,15 @@ static int take_credit(struct tunnel_link *link, struct poise_reader *body)
 static int take_reset(struct tunnel_link *link, struct poise_reader *body)
 {
     struct tunnel *tunnel = link->tunnel;
-    struct tunnel_conn *conn = find_conn(link, poise_reader_varint(body));
+    uint64_t id = poise_reader_varint(body);
+    struct tunnel_conn *conn = tunnel_streams_find(link, id);
     size_t len = 0;
     const char *why = poise_reader_blob(body, &len);
 
-    if (conn && !body->error) {
-        conn->reset = true;
+    if (!body->error && (conn || id == 0)) {
+        if (conn) {
+            conn->reset = true;
+        }
         if (len > 0 && len <= TEXT_MOST && link->opens) {
             tunnel->stats.refused++;
             poise_error_set(ECONNREFUSED, "open a connection through",
@@ -281,7 +301,7 @@ static int deliver(uint32_t stream, const struct poise_dedup_piece *piece,
     int code;
 
     if (stream != TUNNEL_CONTROL) {
-        struct tunnel_conn *conn = link->conns[stream];
+        struct tunnel_conn *conn = link->streams[stream];
         return conn && !conn->received_end
                    ? tunnel_conn_take(conn, piece)
                    : remote_bad("data of a connection that there is not");
@@ -293,12 +313,13 @@ static int deliver(uint32_t stream, const struct poise_dedup_piece *piece,
 static int ended(uint32_t stream, void *arg)
 {
     struct tunnel_link *link = arg;
-    struct tunnel_conn *conn = link->conns[stream];
+    struct tunnel_conn *conn = link->streams[stream];
 
     if (!conn || conn->received_end) {
         return remote_bad("the end of a connection that there is not");
     }
     conn->received_end = true;
+    tunnel_streams_release(conn);
     return 0;
 }
 
@@ -313,7 +334,7 @@ int tunnel_link_send(struct tunnel_link *link, enum tunnel_message kind,
     poise_buf_append(control, "\0\0", 2);
     poise_buf_putc(control, (char)kind);
     poise_buf_varint(control, first);
-    if (kind == TUNNEL_OPEN || kind == TUNNEL_CREDIT) {
+    if (kind != TUNNEL_RESET) {
         poise_buf_varint(control, second);
     }
     if (text) {
@@ -365,24 +386,35 @@ bool tunnel_link_has_room(const struct tunnel_link *link)
            poise_dedup_peer_in_flight(link->peer) < IN_FLIGHT_MOST;
 }
 
-bool tunnel_link_has_stream(const struct tunnel_link *link)
+bool tunnel_link_is_up(const struct tunnel_link *link)
 {
-    return link->window > 0 && link->count < TUNNEL_STREAMS - 1;
+    return link->window > 0;
 }
 
 int tunnel_link_open(struct tunnel_link *link, int fd, const char *target)
 {
+    const struct tunnel *tunnel = link->tunnel;
     struct tunnel_conn *conn;
-    uint32_t stream = 1;
+    uint32_t stream = tunnel_streams_next(link);
     int code;
 
-    while (link->conns[stream]) {
-        stream++;
+    if (tunnel->conns >= tunnel->conns_most) {
+        return poise_error_set(EUSERS, "carry one more connection to", target,
+                               "%u are open, and the limit of this process "
+                               "for files allows no more (ulimit -n)",
+                               tunnel->conns);
     }
-    code = tunnel_conn_create(link, stream, ++link->ids, fd, &conn);
+    if (stream == 0) {
+        return poise_error_set(EUSERS, "carry one more connection to", target,
+                               "%u are open, and no link has more",
+                               link->count);
+    }
+    code = tunnel_conn_create(link, stream, link->ids + 1, fd, &conn);
     if (code < 0) {
         return code;
     }
+    link->ids++;
+    link->last_stream = stream;
     conn->route = tunnel_route_of(link->tunnel, target, strlen(target));
     link->tunnel->stats.carried++;
     tunnel_guard(fd);
@@ -537,9 +569,9 @@ static struct tunnel_conn *pick(struct tunnel_link *link)
 {
     struct tunnel_conn *best = NULL;
 
-    for (uint32_t i = 1; i < TUNNEL_STREAMS; i++) {
+    for (unsigned i = 0; i < link->count; i++) {
         struct tunnel_conn *conn = link->conns[i];
-        if (conn && conn->can_read && conn->fd >= 0 && !conn->connecting &&
+        if (conn->can_read && conn->fd >= 0 && !conn->connecting &&
             !conn->sent_end && conn->credit > 0 &&
             (!best || conn->recent < best->recent)) {
             best = conn;
@@ -556,10 +588,8 @@ static void decay(struct tunnel_link *link)
         return;
     }
     link->decayed_ns = now;
-    for (uint32_t i = 1; i < TUNNEL_STREAMS; i++) {
-        if (link->conns[i]) {
-            link->conns[i]->recent /= 2;
-        }
+    for (unsigned i = 0; i < link->count; i++) {
+        link->conns[i]->recent /= 2;
     }
 }
 
@@ -596,14 +626,11 @@ static int serve(struct tunnel_link *link)
 {
     uint64_t now = link->tunnel->now_ns;
 
-    for (uint32_t i = 1; i < TUNNEL_STREAMS; i++) {
+    for (unsigned i = 0; i < link->count;) {
         struct tunnel_conn *conn = link->conns[i];
         uint64_t due;
         int code;
 
-        if (!conn) {
-            continue;
-        }
         code = tunnel_conn_write(conn);
         due = tunnel_conn_due(conn);
         if (code == 0 && due > 0 && due <= now) {
@@ -613,7 +640,9 @@ static int serve(struct tunnel_link *link)
             return code;
         }
         if (tunnel_conn_is_done(conn)) {
-            tunnel_conn_destroy(conn);
+            tunnel_conn_destroy(conn); /* the next one is here now */
+        } else {
+            i++;
         }
     }
     return 0;
@@ -630,14 +659,15 @@ static int run(struct tunnel_link *link)
         .ended = ended,
         .arg = link,
     };
-    int code = poise_dedup_peer_create(&options, &link->peer);
+    int code = tunnel_streams_create(link);
 
+    code = code < 0 ? code : poise_dedup_peer_create(&options, &link->peer);
     link->state = TUNNEL_RUNNING;
     /* Ciphers may have taken in more than they needed. */
     link->more = true;
-    return code < 0
-               ? code
-               : tunnel_link_send(link, TUNNEL_LIMITS, TUNNEL_WINDOW, 0, NULL);
+    return code < 0 ? code
+                    : tunnel_link_send(link, TUNNEL_LIMITS, TUNNEL_WINDOW,
+                                       TUNNEL_STREAMS, NULL);
 }
 
 static int finish_connecting(struct tunnel_link *link)
@@ -662,7 +692,8 @@ static int prepare(struct tunnel_link *link)
     if (link->state == TUNNEL_CONNECTING && link->can_write) {
         code = finish_connecting(link);
     }
-    if (code == 0 && link->state == TUNNEL_SHAKING) {
+    if (code == 0 && link->state == TUNNEL_SHAKING &&
+        (link->can_read || link->can_write)) {
         code = link->tls ? tunnel_tls_shake(link->tls) : 1;
         if (code == 1) {
             code = run(link);
@@ -670,10 +701,27 @@ static int prepare(struct tunnel_link *link)
     }
     if (code == 0 && link->deadline_ns > 0 &&
         link->tunnel->now_ns > link->deadline_ns) {
-        return poise_error_set(ETIMEDOUT, "meet", link->name,
-                               "it says nothing");
+        return link->refused
+                   ? poise_error_set(EUSERS, "serve", link->name,
+                                     too_many_links)
+                   : poise_error_set(ETIMEDOUT, "meet", link->name,
+                                     "after %d s it did not say all of its "
+                                     "greeting",
+                                     LINK_S);
     }
     return code < 0 ? code : link->state == TUNNEL_RUNNING;
+}
+
+/* What it asks for and does not take: its own connections wait for their bytes
+ * to be read, so this is never more of one that keeps the rules. */
+static int check_output(const struct tunnel_link *link)
+{
+    const void *data;
+
+    return poise_dedup_peer_in_flight(link->peer) < 2 * IN_FLIGHT_MOST &&
+                   poise_dedup_peer_output(link->peer, &data) < OUTPUT_MOST
+               ? 0
+               : remote_bad("it lets us say more and more and takes nothing");
 }
 
 int tunnel_link_turn(struct tunnel_link *link)
@@ -683,7 +731,14 @@ int tunnel_link_turn(struct tunnel_link *link)
     if (code <= 0) {
         return code;
     }
+    if (link->refused) {
+        code = pump(link);
+        return code != 0 ? (code < 0 ? code : 0)
+                         : poise_error_set(EUSERS, "serve", link->name,
+                                           too_many_links);
+    }
     code = link->can_read || link->more ? read_link(link) : 0;
+    code = code < 0 ? code : check_output(link);
     if (code == 0) {
         code = serve(link);
     }
@@ -709,8 +764,8 @@ uint64_t tunnel_link_due(const struct tunnel_link *link)
 {
     uint64_t due = link->more ? 1 : link->deadline_ns;
 
-    for (uint32_t i = 1; i < TUNNEL_STREAMS; i++) {
-        uint64_t at = link->conns[i] ? tunnel_conn_due(link->conns[i]) : 0;
+    for (unsigned i = 0; i < link->count; i++) {
+        uint64_t at = tunnel_conn_due(link->conns[i]);
         if (at > 0 && (due == 0 || at < due)) {
             due = at;
         }

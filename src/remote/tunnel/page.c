@@ -14,18 +14,19 @@ enum {
 
 int tunnel_page_create(struct tunnel *tunnel, int fd)
 {
-    struct tunnel_page *made;
+    struct tunnel_page *made = poise_alloc(1, sizeof *made), *oldest = NULL;
     unsigned count = 0;
 
-    for (const struct tunnel_page *at = tunnel->pages; at; at = at->next) {
-        count++;
-    }
-    if (count >= TUNNEL_PAGES) {
-        return poise_error_set(EUSERS, "show the page once more", NULL, NULL);
-    }
-    made = poise_alloc(1, sizeof *made);
     if (!made) {
         return -ENOMEM;
+    }
+    for (struct tunnel_page *at = tunnel->pages; at; at = at->next) {
+        count += !at->over;
+        oldest = at->over ? oldest : at;
+    }
+    if (count >= TUNNEL_PAGES) {
+        /* Who asks for nothing does not keep others out. */
+        oldest->over = true;
     }
     made->fd = fd;
     made->slot = -1;

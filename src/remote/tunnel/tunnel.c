@@ -6,10 +6,12 @@
 #include "internal.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define SECOND_NS UINT64_C(1000000000)
@@ -267,6 +269,22 @@ static int open_all(struct tunnel *tunnel)
     return code;
 }
 
+/* How many connections this process may have: one descriptor each. */
+static unsigned
+count_descriptors(const struct poise_remote_tunnel_options *options)
+{
+    uint64_t others = TUNNEL_DESCRIPTORS + TUNNEL_LINKS + TUNNEL_PENDING +
+                      TUNNEL_PAGES + options->forward_count;
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 ||
+        limit.rlim_cur > UINT_MAX / 2) {
+        return UINT_MAX / 2;
+    }
+    return (unsigned)(limit.rlim_cur > 2 * others ? limit.rlim_cur - others
+                                                  : limit.rlim_cur / 2);
+}
+
 int tunnel_create(const struct poise_remote_tunnel_options *options,
                   struct tunnel **out)
 {
@@ -284,6 +302,10 @@ int tunnel_create(const struct poise_remote_tunnel_options *options,
     made->start_ns = made->now_ns = made->saved_ns = poise_clock_ns();
     made->retry_ns = made->start_ns;
     made->window_most = TUNNEL_WINDOW_MOST;
+    made->held_most = TUNNEL_HELD_MOST;
+    made->links_most = TUNNEL_LINKS;
+    made->draining_most = TUNNEL_DRAINING;
+    made->conns_most = count_descriptors(options);
     made->buffer = poise_alloc(TUNNEL_BUFFER, 1);
     made->listeners =
         poise_alloc(options->forward_count + 2, sizeof *made->listeners);
@@ -407,7 +429,7 @@ static bool may_accept(const struct tunnel *tunnel,
 {
     return listener->pause_ns <= tunnel->now_ns &&
            (listener->kind != TUNNEL_FORWARDS ||
-            (tunnel->via_link && tunnel_link_has_stream(tunnel->via_link)));
+            (tunnel->via_link && tunnel_link_is_up(tunnel->via_link)));
 }
 
 /* Ask all of them; the time when something is to be done anyway. */
@@ -424,13 +446,11 @@ static uint64_t collect(struct tunnel *tunnel)
     for (struct tunnel_link *at = tunnel->links; at; at = at->next) {
         want(tunnel, at->fd, tunnel_link_events(at), &at->slot);
         sooner(&due, tunnel_link_due(at));
-        for (uint32_t i = 1; i < TUNNEL_STREAMS; i++) {
+        for (unsigned i = 0; i < at->count; i++) {
             struct tunnel_conn *conn = at->conns[i];
-            if (conn) {
-                want(tunnel, conn->fd, tunnel_conn_events(conn), &conn->slot);
-                /* It begins. */
-                sooner(&due, conn->is_new ? 1 : 0);
-            }
+            want(tunnel, conn->fd, tunnel_conn_events(conn), &conn->slot);
+            /* It begins. */
+            sooner(&due, conn->is_new ? 1 : 0);
         }
     }
     for (struct tunnel_page *at = tunnel->pages; at; at = at->next) {
@@ -464,15 +484,13 @@ static void spread(struct tunnel *tunnel)
         short is = found(tunnel, at->slot, &asked);
         at->can_read = is & (POLLIN | POLLHUP | POLLERR);
         at->can_write = is != 0 && (asked & POLLOUT);
-        for (uint32_t i = 1; i < TUNNEL_STREAMS; i++) {
+        for (unsigned i = 0; i < at->count; i++) {
             struct tunnel_conn *conn = at->conns[i];
-            if (conn) {
-                is = found(tunnel, conn->slot, &asked);
-                conn->can_read =
-                    (asked & POLLIN) && (is & (POLLIN | POLLHUP | POLLERR));
-                conn->can_write = is & (POLLOUT | POLLHUP | POLLERR);
-                conn->drained |= (asked & POLLIN) && !conn->can_read;
-            }
+            is = found(tunnel, conn->slot, &asked);
+            conn->can_read =
+                (asked & POLLIN) && (is & (POLLIN | POLLHUP | POLLERR));
+            conn->can_write = is & (POLLOUT | POLLHUP | POLLERR);
+            conn->drained |= (asked & POLLIN) && !conn->can_read;
         }
     }
     for (struct tunnel_page *at = tunnel->pages; at; at = at->next) {
@@ -514,16 +532,6 @@ static int await(struct tunnel *tunnel, uint64_t most_ns)
 
 /* ---- a turn ------------------------------------------------------------- */
 
-static unsigned count_links(const struct tunnel *tunnel)
-{
-    unsigned count = 0;
-
-    for (const struct tunnel_link *at = tunnel->links; at; at = at->next) {
-        count++;
-    }
-    return count;
-}
-
 /* A program connected. Takes `fd` if it succeeds. */
 static int let_in(struct tunnel *tunnel, const struct tunnel_listener *listener,
                   int fd)
@@ -537,21 +545,37 @@ static int let_in(struct tunnel *tunnel, const struct tunnel_listener *listener,
     case TUNNEL_METRICS:
         return tunnel_page_create(tunnel, fd);
     default:
-        if (count_links(tunnel) >= TUNNEL_LINKS) {
-            return poise_error_set(EUSERS, "serve one more link", NULL, NULL);
-        }
         code = tunnel_link_create(tunnel, fd, &link);
         if (code == 0) {
             link->next = tunnel->links;
             tunnel->links = link;
+            tunnel_pending_admit(tunnel, link);
         }
         return code;
     }
 }
 
+/* Said once of each row of them. */
+static void refuse(struct tunnel *tunnel, struct tunnel_listener *listener,
+                   int fd, int code)
+{
+    if (!listener->is_refusing) {
+        tunnel_problem(tunnel);
+    }
+    listener->is_refusing = true;
+    if (fd >= 0) {
+        tunnel_close_hard(fd);
+        tunnel->stats.refused += listener->kind == TUNNEL_FORWARDS;
+    }
+    if (code != -EUSERS) {
+        /* There may be room again soon. */
+        listener->pause_ns = tunnel->now_ns + PAUSE_MS * UINT64_C(1000000);
+    }
+}
+
 static void answer(struct tunnel *tunnel, struct tunnel_listener *listener)
 {
-    while (may_accept(tunnel, listener)) {
+    for (int i = 0; i < TUNNEL_ACCEPTS && may_accept(tunnel, listener); i++) {
         int fd = tunnel_accept(listener->fd), code;
 
         if (fd == -EAGAIN) {
@@ -559,12 +583,9 @@ static void answer(struct tunnel *tunnel, struct tunnel_listener *listener)
         }
         code = fd < 0 ? fd : let_in(tunnel, listener, fd);
         if (code < 0) {
-            tunnel_problem(tunnel);
-            /* There may be room again soon. */
-            listener->pause_ns = tunnel->now_ns + PAUSE_MS * UINT64_C(1000000);
-        }
-        if (code < 0 && fd >= 0) {
-            tunnel_close_hard(fd);
+            refuse(tunnel, listener, fd, code);
+        } else {
+            listener->is_refusing = false;
         }
     }
 }
@@ -581,7 +602,7 @@ static void sweep(struct tunnel *tunnel)
         }
         *at = link->next;
         add_link(&tunnel->stats, link);
-        tunnel->stats.links_lost += link->window > 0;
+        tunnel->stats.links_lost += link->window > 0 && !link->refused;
         tunnel_link_destroy(link);
     }
     for (struct tunnel_page **at = &tunnel->pages; *at;) {
@@ -611,7 +632,12 @@ static void save(struct tunnel *tunnel)
 
 static void turn_link(struct tunnel *tunnel, struct tunnel_link *link)
 {
-    int code = link->lost ? -ENOMEM : tunnel_link_turn(link);
+    int code;
+
+    if (link->lost && link != tunnel->via_link) {
+        return; /* it was said why */
+    }
+    code = link->lost ? -ENOMEM : tunnel_link_turn(link);
 
     tunnel->cache_changed |= link->count > 0;
     if (code == 0) {
@@ -620,8 +646,10 @@ static void turn_link(struct tunnel *tunnel, struct tunnel_link *link)
     link->lost = true;
     if (link == tunnel->via_link) {
         lose_via_link(tunnel);
-    } else {
+    } else if (link->window > 0) {
         tunnel_problem(tunnel);
+    } else {
+        tunnel_stranger_problem(tunnel);
     }
 }
 
@@ -649,6 +677,9 @@ int tunnel_turn(struct tunnel *tunnel, uint64_t most_ns)
     }
     sweep(tunnel);
     save(tunnel);
+    if (tunnel->now_ns > tunnel->strangers_ns) {
+        tunnel_strangers_tell(tunnel);
+    }
     return 0;
 }
 

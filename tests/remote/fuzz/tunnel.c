@@ -72,6 +72,10 @@ static void open_scene(struct scene *scene, bool opens)
     tunnel->buffer = malloc(TUNNEL_BUFFER);
     check(tunnel->buffer != NULL);
     tunnel->window_most = TUNNEL_WINDOW_MOST;
+    tunnel->held_most = TUNNEL_HELD_MOST;
+    tunnel->links_most = TUNNEL_LINKS;
+    tunnel->draining_most = TUNNEL_DRAINING;
+    tunnel->conns_most = 16;
     scene->target.text = text;
     tunnel->allowed = &scene->target;
     tunnel->allowed_count = 1;
@@ -104,14 +108,14 @@ static bool turn(struct scene *scene)
     int code;
 
     link->can_read = link->can_write = true;
-    for (uint32_t i = 1; i < TUNNEL_STREAMS; i++) {
-        if (link->conns[i]) {
-            link->conns[i]->can_read = link->conns[i]->can_write = true;
-        }
+    for (unsigned i = 0; i < link->count; i++) {
+        link->conns[i]->can_read = link->conns[i]->can_write = true;
     }
     scene->tunnel.now_ns += 2000000;
     code = tunnel_link_turn(link);
-    check(link->exposed <= TUNNEL_BUDGET + TUNNEL_STREAMS * TUNNEL_WINDOW);
+    check(link->exposed <=
+          TUNNEL_BUDGET +
+              (uint64_t)(TUNNEL_STREAMS + TUNNEL_DRAINING) * TUNNEL_WINDOW);
     return code >= 0;
 }
 
@@ -180,7 +184,7 @@ static void open_user(struct scene *scene)
 {
     int fds[2];
 
-    if (scene->user < 0 && tunnel_link_has_stream(scene->link)) {
+    if (scene->user < 0 && tunnel_link_is_up(scene->link)) {
         make_pair(fds);
         scene->user = fds[0];
         check(tunnel_link_open(scene->link, fds[1], "here:1") == 0);

@@ -13,10 +13,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define LATE_MOST 1000000
+
 struct values {
     struct cli_common common;
     const char *name, *mpi, *answer;
-    int64_t ranks, train;
+    int64_t ranks, train, late_percent;
     uint64_t length, interval;
     bool json, keep_going;
 };
@@ -35,6 +37,12 @@ static const struct poise_option options[] = {
     {POISE_OPTION_STRING, .name = "mpi", .arg = "NAME",
      .help = "run: ompi or mpich (default: whichever mpirun is)",
      .offset = offsetof(struct values, mpi)},
+    {POISE_OPTION_INT, .name = "max-lateness", .arg = "PERCENT",
+     .help = "run: a run is invalid, with status 125, when the packets of a "
+             "link were later than this share of the delay that the link "
+             "demands, on average (default: 10)",
+     .offset = offsetof(struct values, late_percent), .min = 0,
+     .max = LATE_MOST},
     {POISE_OPTION_STRING, .name = "answer", .arg = "PORT",
      .help = "record: be the other side, on this UDP port",
      .offset = offsetof(struct values, answer)},
@@ -91,7 +99,8 @@ const struct poise_command cli_wan_command = {
     .exits = "0\tdone\n1\tsomething failed\n2\twrong use\n"
              "3\tthe machine lacks something\n"
              "N\texec, run: the command's own status\n"
-             "125-127\texec, run: the command could not be run\n",
+             "125-127\texec, run: the command could not be run, or the run is "
+             "invalid\n",
 };
 
 /* ---- up, down, status --------------------------------------------------- */
@@ -162,6 +171,7 @@ static void status_json(const struct poise_wan_testbed *t,
         poise_json_u64(&json, "lost", load(&c->lost));
         poise_json_u64(&json, "late_ns", load(&c->late_ns));
         poise_json_u64(&json, "late_most_ns", load(&c->late_most_ns));
+        poise_json_u64(&json, "delay_ns", load(&c->delay_ns));
         poise_json_end_object(&json);
     }
     poise_json_end_array(&json);
@@ -483,6 +493,51 @@ static int check_bytes(const struct poise_wan_testbed *t, int64_t ranks,
     return 0;
 }
 
+/* The counts as they are now, of all pairs of sites; owned by the caller. */
+static struct poise_wan_counts *counts_now(const struct poise_wan_testbed *t)
+{
+    unsigned pairs = t->topology.count * t->topology.count;
+    struct poise_wan_counts *now = poise_alloc(pairs, sizeof *now);
+    for (unsigned i = 0; now && i < pairs; i++) {
+        now[i].packets = load(&t->counts[i].packets);
+        now[i].late_ns = load(&t->counts[i].late_ns);
+        now[i].delay_ns = load(&t->counts[i].delay_ns);
+    }
+    return now;
+}
+
+/* Whether the links were what the topology says, as far as this machine could
+ * keep it: else nothing follows from the run. */
+static int check_lateness(const struct poise_wan_testbed *t,
+                          const struct poise_wan_counts *before, int64_t most)
+{
+    struct poise_wan_counts *after = counts_now(t);
+    unsigned sites = t->topology.count, worst = 0;
+    double share, most_late = 0;
+    if (!after) {
+        cli_say_error("wan");
+        return CLI_WRAPPER_FAILED;
+    }
+    for (unsigned i = 0; i < sites * sites; i++) {
+        share = poise_wan_lateness(&before[i], &after[i]);
+        if (share > most_late) {
+            most_late = share;
+            worst = i;
+        }
+    }
+    free(after);
+    if (most_late <= (double)most) {
+        return 0;
+    }
+    cli_say("wan",
+            "this run is invalid: packets from %s to %s were %.1f %% of their "
+            "delay late, on average, and %lld %% are allowed (--max-lateness); "
+            "the machine is too busy, or the link too fast for it",
+            t->topology.sites[worst / sites].name,
+            t->topology.sites[worst % sites].name, most_late, (long long)most);
+    return CLI_WRAPPER_FAILED;
+}
+
 /* Launch on the first host, with a door to the others. */
 static int launch(const struct values *values,
                   const struct poise_wan_testbed *testbed, int argc,
@@ -495,14 +550,15 @@ static int launch(const struct values *values,
                                              : (int64_t)testbed->topology.hosts;
     uint64_t carried = bytes_carried(testbed), sent = bytes_sent(testbed);
     char **words = poise_alloc((size_t)argc + 64, sizeof *words);
-    int code = CLI_WRAPPER_FAILED;
+    struct poise_wan_counts *before = counts_now(testbed);
+    int code = CLI_WRAPPER_FAILED, late;
     if (poise_comm_launcher_find(values->mpi, &launcher) < 0) {
         cli_say_error("wan");
         goto free_words;
     }
     snprintf(ranks_text, sizeof ranks_text, "%lld", (long long)ranks);
     host_list(testbed, ranks, &hosts);
-    if (!words || agent_write(testbed, &agent) < 0) {
+    if (!words || !before || agent_write(testbed, &agent) < 0) {
         cli_say_error("wan");
         goto free_words;
     }
@@ -518,12 +574,16 @@ static int launch(const struct values *values,
     if (code == 0) {
         code = check_bytes(testbed, ranks, carried, sent);
     }
+    /* Said whatever became of the command. */
+    late = check_lateness(testbed, before, values->late_percent);
+    code = code == 0 ? late : code;
 close_door:
     poise_wan_door_close(door_path.data, door);
     unlink(agent.data);
 free_words:
     poise_comm_launcher_free(&launcher);
     free(words);
+    free(before);
     poise_buf_free(&agent);
     poise_buf_free(&hosts);
     poise_buf_free(&door_path);
@@ -599,7 +659,8 @@ static int find_wrapped(int argc, char **argv)
 
 int cli_wan(int argc, char **argv)
 {
-    struct values values = {.name = "wan"};
+    struct values values = {.name = "wan",
+                            .late_percent = POISE_WAN_LATE_PERCENT};
     const char *names[VERBS];
     int exit_code = 0;
     int ours = find_wrapped(argc, argv);

@@ -9,6 +9,11 @@
  * was waiting for a packet runs. While packets are under way the gateway asks
  * the kernel to keep the processors awake, where it may.
  *
+ * A packet that comes while the gateway does not run waits in its port, and is
+ * later than what is counted when it is delivered. How long that may have been
+ * the kernel knows (how long the gateway was ready to run and did not), and a
+ * stop shows by the signal that ended it; this, too, is counted as lateness.
+ *
  * Source: latency-bandwidth-thesis 8.1, figure 2.
  */
 #include "internal.h"
@@ -17,10 +22,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
@@ -35,6 +43,8 @@
 /** Processors may sleep again after so long without a packet. */
 #define GATEWAY_QUIET_NS UINT64_C(200000000)
 #define IPV4_HEADER_BYTES 20
+/** An event that is no host's: the gateway was stopped, and goes on. */
+#define GATEWAY_CONTINUED UINT_MAX
 
 struct gateway {
     const struct poise_wan_topology *topology;
@@ -42,8 +52,12 @@ struct gateway {
     bool *framed; /* [topology->hosts], owned */
     struct wan_lines lines;
     int epoll;
-    int awake;        /* while it is open, no processor sleeps deeply; or -1 */
-    uint64_t busy_ns; /* when there was a packet last */
+    int awake;         /* while it is open, no processor sleeps deeply; or -1 */
+    uint64_t busy_ns;  /* when there was a packet last */
+    int continued;     /* readable when a stop has ended; or -1 */
+    int schedstat;     /* how long this process was ready and did not run; -1 */
+    uint64_t unrun_ns; /* that, when it was looked at last */
+    uint64_t waited_ns; /* when the last wait began */
 };
 
 /* The host that an IPv4 packet is for, and the line that it takes; UINT_MAX if
@@ -123,6 +137,55 @@ static void gateway_deliver(struct gateway *g)
     }
 }
 
+/* How long this process was ready to run and did not, since the last call. */
+static uint64_t gateway_unrun(struct gateway *g)
+{
+    char text[128];
+    unsigned long long run, unrun;
+    ssize_t len =
+        g->schedstat < 0 ? -1 : pread(g->schedstat, text, sizeof text - 1, 0);
+    if (len <= 0) {
+        return 0;
+    }
+    text[len] = '\0';
+    if (sscanf(text, "%llu %llu", &run, &unrun) != 2) {
+        return 0;
+    }
+    uint64_t more = (uint64_t)unrun - g->unrun_ns;
+    g->unrun_ns = (uint64_t)unrun;
+    return more;
+}
+
+/* Whether a stop ended, by the events. */
+static bool gateway_was_stopped(const struct gateway *g,
+                                const struct epoll_event *events, int count)
+{
+    struct signalfd_siginfo info;
+    bool stopped = false;
+    for (int i = 0; i < count; i++) {
+        if (events[i].data.u32 == GATEWAY_CONTINUED) {
+            stopped = read(g->continued, &info, sizeof info) > 0;
+        }
+    }
+    return stopped;
+}
+
+/* A wait of at most `allowed` ended: how long what came may have waited. */
+static void gateway_look(struct gateway *g, const struct epoll_event *events,
+                         int count, uint64_t allowed)
+{
+    uint64_t passed = poise_clock_ns() - g->waited_ns;
+    uint64_t unseen = passed > allowed ? passed - allowed : 0;
+    if (allowed > 0 || count > 0) {
+        uint64_t unrun = gateway_unrun(g);
+        unseen = unrun > unseen ? unrun : unseen;
+    }
+    if (gateway_was_stopped(g, events, count)) {
+        unseen = passed;
+    }
+    g->lines.unseen_ns = unseen;
+}
+
 /* Until packets come in, or shortly before one is due. */
 static int gateway_wait(struct gateway *g, struct epoll_event *events)
 {
@@ -136,7 +199,14 @@ static int gateway_wait(struct gateway *g, struct epoll_event *events)
     }
     struct timespec timeout = {.tv_nsec = (long)left};
     int count = epoll_pwait2(g->epoll, events, GATEWAY_EVENTS, &timeout, NULL);
-    return count < 0 && errno == EINTR ? 0 : count;
+    if (count < 0 && errno == EINTR) {
+        count = 0;
+    }
+    if (count >= 0) {
+        gateway_look(g, events, count, left);
+        g->waited_ns = poise_clock_ns();
+    }
+    return count;
 }
 
 /* Whether processors may sleep deeply, by whether there are packets. The
@@ -162,6 +232,29 @@ static void gateway_stay_awake(struct gateway *g, bool packets)
     }
 }
 
+/* What tells of times in which this process did not run. Where it cannot be had
+ * they are not counted. */
+static void gateway_watch_itself(struct gateway *g)
+{
+    sigset_t set;
+    struct epoll_event event = {.events = EPOLLIN,
+                                .data.u32 = GATEWAY_CONTINUED};
+    sigemptyset(&set);
+    sigaddset(&set, SIGCONT);
+    g->schedstat = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+    gateway_unrun(g);
+    g->waited_ns = poise_clock_ns();
+    /* A stop ends all the same. */
+    if (sigprocmask(SIG_BLOCK, &set, NULL) == 0) {
+        g->continued = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+    }
+    if (g->continued >= 0 &&
+        epoll_ctl(g->epoll, EPOLL_CTL_ADD, g->continued, &event) < 0) {
+        close(g->continued);
+        g->continued = -1;
+    }
+}
+
 static int gateway_open(struct gateway *g)
 {
     g->framed = poise_alloc(g->topology->hosts, sizeof *g->framed);
@@ -179,6 +272,7 @@ static int gateway_open(struct gateway *g)
             return poise_error_set(errno, "watch a tunnel", NULL, NULL);
         }
     }
+    gateway_watch_itself(g);
     return 0;
 }
 
@@ -186,7 +280,13 @@ int wan_gateway_run(const struct poise_wan_topology *topology, const int *ports,
                     struct poise_wan_counts *counts, const int *stop)
 {
     struct gateway g = {
-        .topology = topology, .ports = ports, .epoll = -1, .awake = -1};
+        .topology = topology,
+        .ports = ports,
+        .epoll = -1,
+        .awake = -1,
+        .continued = -1,
+        .schedstat = -1,
+    };
     struct epoll_event events[GATEWAY_EVENTS];
     int code = wan_lines_create(topology, counts, poise_clock_ns(),
                                 poise_rng_next(poise_rng_current()), &g.lines);
@@ -204,6 +304,9 @@ int wan_gateway_run(const struct poise_wan_topology *topology, const int *ports,
         gateway_stay_awake(&g,
                            count > 0 || wan_lines_due(&g.lines) != UINT64_MAX);
         for (int i = 0; code == 0 && i < count; i++) {
+            if (events[i].data.u32 == GATEWAY_CONTINUED) {
+                continue;
+            }
             code = gateway_read(&g, events[i].data.u32);
             gateway_deliver(&g);
         }
@@ -213,6 +316,12 @@ int wan_gateway_run(const struct poise_wan_topology *topology, const int *ports,
     }
     if (g.awake >= 0) {
         close(g.awake);
+    }
+    if (g.continued >= 0) {
+        close(g.continued);
+    }
+    if (g.schedstat >= 0) {
+        close(g.schedstat);
     }
     free(g.framed);
     wan_lines_free(&g.lines);

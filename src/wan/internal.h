@@ -24,8 +24,9 @@
 
 struct wan_packet {
     struct wan_packet *next;
-    uint64_t due_ns;
-    unsigned to; /* host */
+    uint64_t due_ns, delay_ns;
+    uint64_t unseen_ns; /* that it may have waited to be read */
+    unsigned to;        /* host */
     unsigned len;
     unsigned char data[WAN_PACKET_BYTES];
 };
@@ -48,6 +49,7 @@ struct wan_lines {
     struct wan_packet *unused;
     struct poise_rng rng;
     uint64_t start_ns;
+    uint64_t unseen_ns; /* that packets may have waited which come now */
 };
 
 /** A line for each pair of sites of the topology, which must stay. */

@@ -174,6 +174,8 @@ bool wan_lines_put(struct wan_lines *lines, unsigned number, uint64_t now_ns,
         due += poise_rng_below(&lines->rng, link->jitter_ns + 1);
     }
     packet->due_ns = due > line->last_due_ns ? due : line->last_due_ns;
+    packet->delay_ns = packet->due_ns - now_ns;
+    packet->unseen_ns = lines->unseen_ns;
     line->last_due_ns = packet->due_ns;
     packet->next = NULL;
     if (line->first) {
@@ -185,6 +187,15 @@ bool wan_lines_put(struct wan_lines *lines, unsigned number, uint64_t now_ns,
     lines->heap[lines->heap_count++] = line;
     heap_up(lines, lines->heap_count - 1);
     return true;
+}
+
+double poise_wan_lateness(const struct poise_wan_counts *before,
+                          const struct poise_wan_counts *after)
+{
+    uint64_t delay = after->delay_ns - before->delay_ns;
+    return delay > 0 ? (double)(after->late_ns - before->late_ns) * 100 /
+                           (double)delay
+                     : 0;
 }
 
 uint64_t wan_lines_due(const struct wan_lines *lines)
@@ -200,7 +211,7 @@ struct wan_packet *wan_lines_take(struct wan_lines *lines, uint64_t now_ns)
     struct wan_line *line = lines->heap[0];
     struct wan_packet *packet = line->first;
     struct poise_wan_counts *counts = &lines->counts[line - lines->lines];
-    uint64_t late = now_ns - packet->due_ns;
+    uint64_t late = now_ns - packet->due_ns + packet->unseen_ns;
     line->first = packet->next;
     if (line->first) {
         heap_down(lines, 0);
@@ -215,6 +226,7 @@ struct wan_packet *wan_lines_take(struct wan_lines *lines, uint64_t now_ns)
     count(&counts->packets, 1);
     count(&counts->bytes, packet->len);
     count(&counts->late_ns, late);
+    count(&counts->delay_ns, packet->delay_ns);
     if (late > counts->late_most_ns) {
         __atomic_store_n(&counts->late_most_ns, late, __ATOMIC_RELAXED);
     }

@@ -119,8 +119,18 @@ poise_wan_trace_at(const struct poise_wan_trace *trace, uint64_t since_ns);
 struct poise_wan_counts {
     uint64_t packets, bytes;        /**< delivered */
     uint64_t dropped, lost;         /**< queue full; by the link's loss */
-    uint64_t late_ns, late_most_ns; /**< behind the due time: sum, worst */
+    uint64_t late_ns, late_most_ns; /**< behind the due time: sum, worst.
+                                         What a packet may have waited before
+                                         the gateway saw it is a part of it */
+    uint64_t delay_ns;              /**< that the link demanded of them: sum */
 };
+
+enum { POISE_WAN_LATE_PERCENT = 10 }; /**< usual limit of lateness */
+/** How late packets were on average between two readings of counts: late_ns
+ * over delay_ns, in percent. 0 where the link demands no delay: at once can be
+ * kept by nobody. */
+POISE_API double poise_wan_lateness(const struct poise_wan_counts *before,
+                                    const struct poise_wan_counts *after);
 
 struct poise_wan_host_state {
     char *name;

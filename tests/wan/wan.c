@@ -294,6 +294,35 @@ static void test_line_paces(void **state)
     bench_close(&b);
 }
 
+/* How late packets were, as a share of the delay that the link demanded. */
+static void test_line_lateness(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct poise_wan_counts before[4];
+    bench_open(&b, "site a 1\nsite b 1\nlink a b 10ms 8Mbit\n");
+    assert_true(put(&b, 1, 0, 1000, 1));
+    assert_true(put(&b, 1, 0, 1000, 2)); /* waits for the first */
+    wan_packet_done(&b.lines, wan_lines_take(&b.lines, 14 * MS));
+    wan_packet_done(&b.lines, wan_lines_take(&b.lines, 14 * MS));
+    assert_int_equal(b.counts[1].delay_ns, 11 * MS + 12 * MS);
+    assert_int_equal(b.counts[1].late_ns, 3 * MS + 2 * MS);
+    memset(before, 0, sizeof before);
+    assert_float_equal(poise_wan_lateness(&before[1], &b.counts[1]), 500.0 / 23,
+                       1e-9);
+    assert_float_equal(poise_wan_lateness(&before[2], &b.counts[2]), 0, 1e-9);
+    memcpy(before, b.counts, sizeof before);
+    /* One that waited unseen, and then came in time. */
+    b.lines.unseen_ns = 4 * MS;
+    assert_true(put(&b, 1, 100 * MS, 1000, 3));
+    b.lines.unseen_ns = 0;
+    wan_packet_done(&b.lines, wan_lines_take(&b.lines, 111 * MS));
+    assert_float_equal(poise_wan_lateness(&before[1], &b.counts[1]), 400.0 / 11,
+                       1e-9);
+    assert_int_equal(b.counts[1].late_most_ns, 4 * MS);
+    bench_close(&b);
+}
+
 static void test_line_queue(void **state)
 {
     (void)state;
@@ -486,6 +515,7 @@ int main(void)
         cmocka_unit_test(test_memory_short),
         cmocka_unit_test(test_trace),
         cmocka_unit_test(test_line_paces),
+        cmocka_unit_test(test_line_lateness),
         cmocka_unit_test(test_line_queue),
         cmocka_unit_test(test_line_jitter_and_loss),
         cmocka_unit_test(test_many_lines),

@@ -10,6 +10,7 @@
 #include <poise/file.h>
 #include <poise/log.h>
 #include <poise/options.h>
+#include <poise/output.h>
 #include <poise/text.h>
 #include <poise/wait.h>
 

@@ -58,6 +58,11 @@ struct poise_disk_transfer {
 POISE_API int poise_disk_open(const char *path, int flags, mode_t mode,
                               const struct poise_disk_options *options,
                               struct poise_disk **out);
+/** A disk around a duplicate of `fd`, which then is at the same place and has
+ * the same flags: O_DIRECT is tried on both. `path` names it in errors. */
+POISE_API int poise_disk_of(int fd, const char *path,
+                            const struct poise_disk_options *options,
+                            struct poise_disk **out);
 /** A file without a name in folder `dir`, for reading and writing: nothing is
  * left of it, however the process ends. Errors name the folder. */
 POISE_API int poise_disk_scratch(const char *dir,

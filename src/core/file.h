@@ -30,14 +30,10 @@ POISE_API int poise_file_write(int fd, const void *data, size_t len,
 POISE_API int poise_file_pwrite(int fd, const void *data, size_t len,
                                 uint64_t offset, const char *path);
 POISE_API int poise_file_sync(int fd, const char *path);
-/** Rename within one file system, then make the directory durable. Where only
- * the latter fails the new name is in place. */
-POISE_API int poise_file_replace(const char *from, const char *to);
 
-/** Make `data` the contents of `path`, which is the old file or the whole new
- * one at every moment: written as PATH.tmp and renamed. If `path` is there and
- * no regular file (/dev/stdout, a pipe), it is written to. 0, `data->error`, or
- * the error, after which no temporary file is left. */
+/** Make `data` the contents of `path`, as <poise/output.h> finishes files: the
+ * old file or the whole new one at every moment, and on the disk. 0,
+ * `data->error`, or the error. */
 POISE_API int poise_file_save(const char *path, const struct poise_buf *data);
 /** Where temporary files belong: $TMPDIR, or /var/tmp. Do not free it. */
 POISE_API const char *poise_file_temporary_folder(void);

@@ -11,8 +11,8 @@ extern "C" {
 #endif
 
 /**
- * A file of checksummed records that appears whole or not at all: written
- * under a temporary name beside its own, synced, renamed by commit. Layout:
+ * A file of checksummed records that appears whole or not at all, as all
+ * outputs do (<poise/output.h>), when commit is called. Layout:
  * docs/formats.md. `magic` is exactly 8 characters and names the kind.
  */
 struct poise_log;

@@ -175,6 +175,9 @@ POISE_API int poise_graph_load(struct poise_world *world, const char *path,
 struct poise_graph_save_options {
     enum poise_graph_format format; /**< AUTO: by the file's name */
     unsigned threads;
+    const char *input; /**< where the edges come from: whom that is not
+                            readable to a new file is not, either; NULL:
+                            nowhere */
     poise_graph_progress *progress;
     void *arg;
 };
@@ -197,6 +200,7 @@ struct poise_graph_tree {
     const int64_t *parents;
     const int64_t *depths;
     const struct poise_graph_names *names; /**< NULL: labels */
+    const char *input; /**< as of poise_graph_save_options */
 };
 
 /** Write a tree. As text: a line VERTEX PARENT DEPTH for each vertex, by name,

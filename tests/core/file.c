@@ -289,7 +289,6 @@ static void file_save_is_all_or_nothing(void **state)
         assert_true(poise_file_save(path, &data) < 0);
         disarm_all();
         expect_text(path, "old");
-        assert_int_equal(access(in_folder("page.tmp"), F_OK), -1);
     }
     assert_int_equal(poise_file_save(path, &data), 0);
     expect_text(path, "old and new");
@@ -402,53 +401,6 @@ static void file_getdents_lists_a_folder(void **state)
     assert_int_equal(unlink(in_folder("one")), 0);
 }
 
-static void file_replace_renames_or_leaves_alone(void **state)
-{
-    (void)state;
-    char from[4200];
-    snprintf(from, sizeof from, "%s", in_folder("from"));
-    static const enum poise_fault before[] = {POISE_FAULT_RENAME};
-    static const enum poise_fault after[] = {POISE_FAULT_OPEN,
-                                             POISE_FAULT_ALLOC};
-    close(create("from"));
-    close(create("to"));
-    for (size_t i = 0; i < sizeof before / sizeof before[0]; i++) {
-        poise_fault_arm(before[i], 1, EIO, false);
-        assert_error(poise_file_replace(from, in_folder("to")), EIO,
-                     "rename to", in_folder("to"));
-        disarm_all();
-        assert_int_equal(access(from, F_OK), 0);
-    }
-    assert_int_equal(poise_file_replace(from, in_folder("to")), 0);
-    assert_int_equal(access(from, F_OK), -1);
-    assert_int_equal(access(in_folder("to"), F_OK), 0);
-    for (size_t i = 0; i < sizeof after / sizeof after[0]; i++) {
-        close(create("from"));
-        poise_fault_arm(after[i], 1, ENOMEM, false);
-        assert_int_equal(poise_file_replace(from, in_folder("to")), -ENOMEM);
-        disarm_all();
-        assert_int_equal(access(from, F_OK), -1);
-    }
-    close(create("from"));
-    poise_fault_arm(POISE_FAULT_SYNC, 1, EIO, false);
-    assert_int_equal(poise_file_replace(from, in_folder("to")), -EIO);
-    assert_string_equal(poise_error_last()->doing, "sync directory");
-    /* A file system that cannot do it is no failure. */
-    close(create("from"));
-    poise_fault_arm(POISE_FAULT_SYNC, 1, EINVAL, false);
-    assert_int_equal(poise_file_replace(from, in_folder("to")), 0);
-    disarm_all();
-    /* Without a slash the directory is the current one. */
-    int here = open(".", O_RDONLY | O_DIRECTORY);
-    assert_true(here >= 0);
-    assert_int_equal(chdir(folder), 0);
-    assert_int_equal(poise_file_replace("to", "final"), 0);
-    assert_error(poise_file_replace("to", "none"), ENOENT, "rename to", "none");
-    assert_int_equal(fchdir(here), 0);
-    close(here);
-    assert_int_equal(unlink(in_folder("final")), 0);
-}
-
 int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "child") == 0) {
@@ -466,7 +418,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(file_nameless_leaves_nothing),
         cmocka_unit_test(file_drain_output_waits_for_the_reader),
         cmocka_unit_test(file_getdents_lists_a_folder),
-        cmocka_unit_test(file_replace_renames_or_leaves_alone),
     };
     return cmocka_run_group_tests_name("core_file", tests, make_folder,
                                        remove_folder);

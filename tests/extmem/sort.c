@@ -477,7 +477,7 @@ static void test_bad_files(void **state)
     assert_non_null(strstr(poise_error_last()->why, "no multiple"));
     assert_int_equal(poise_sort_run(folder, out_path, &options, NULL), -EINVAL);
     put_file(in_path, "01234567", 8);
-    assert_int_equal(poise_sort_run(in_path, folder, &options, NULL), -EINVAL);
+    assert_int_equal(poise_sort_run(in_path, folder, &options, NULL), -EISDIR);
     assert_int_equal(poise_sort_run(in_path, in_path, &options, NULL), -EINVAL);
     assert_non_null(strstr(poise_error_last()->why, "--in-place"));
     assert_int_equal(files_in_folder(), 1);

@@ -112,6 +112,7 @@ static int run(const struct values *values, const char *from, const char *to)
     struct poise_graph_save_options save = {
         .format = (enum poise_graph_format)values->to,
         .threads = (unsigned)values->graph.threads,
+        .input = from,
         .progress = values->progress ? cli_progress_show : NULL,
     };
     uint64_t start = poise_clock_ns(), read_ns, write_ns;

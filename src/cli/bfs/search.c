@@ -127,6 +127,7 @@ static int look(struct cli_bfs_job *job, struct cli_bfs_run *run)
             .parents = job->parents,
             .depths = job->depths,
             .names = job->graph_names,
+            .input = job->path,
         };
 
         code = poise_graph_save_tree(&tree, values->output, values->binary,

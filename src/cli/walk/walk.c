@@ -169,32 +169,13 @@ static int show(const struct values *values,
     return status;
 }
 
-/* Whether a file could be made under this name. What is written only at the end
- * of a long walk, or every half a minute, shall not fail only then. */
+/* What is written only at the end of a long walk, or every half a minute, shall
+ * not fail only then. */
 static int check_name(const char *path)
 {
-    struct poise_buf parent = {0};
-    const char *slash = path ? strrchr(path, '/') : NULL;
-    int code = 0;
+    bool beside;
 
-    if (!path) {
-        return 0;
-    }
-    if (slash) {
-        poise_buf_append(&parent, path, (size_t)(slash - path) + 1);
-    } else {
-        poise_buf_putc(&parent, '.');
-    }
-    if (parent.error) {
-        code = parent.error;
-    } else if (faccessat(AT_FDCWD, poise_buf_str(&parent), W_OK | X_OK,
-                         AT_EACCESS) < 0) {
-        code = poise_error_set(errno, "write", path, NULL);
-    } else if (slash && slash[1] == '\0') {
-        code = poise_error_set(EISDIR, "write", path, NULL);
-    }
-    poise_buf_free(&parent);
-    return code;
+    return path ? poise_output_check(path, &beside) : 0;
 }
 
 /* Collective: before any work. 0, or the exit code with the error printed. */

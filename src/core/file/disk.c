@@ -274,6 +274,26 @@ int poise_disk_open(const char *path, int flags, mode_t mode,
     return disk_make(fd, path, direct, options, out);
 }
 
+int poise_disk_of(int fd, const char *path,
+                  const struct poise_disk_options *options,
+                  struct poise_disk **out)
+{
+    int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    int flags = own < 0 ? -1 : fcntl(own, F_GETFL);
+
+    if (flags < 0) {
+        int code = errno;
+
+        if (own >= 0) {
+            close(own);
+        }
+        return poise_error_set(code, "open", path, NULL);
+    }
+    bool direct = !(options && options->buffered) &&
+                  fcntl(own, F_SETFL, flags | O_DIRECT) == 0;
+    return disk_make(own, path, direct, options, out);
+}
+
 int poise_disk_scratch(const char *dir,
                        const struct poise_disk_options *options,
                        struct poise_disk **out)

@@ -3,7 +3,10 @@
  * reported with their path.
  */
 
+#include "file.h"
+
 #include <poise/file.h>
+#include <poise/output.h>
 
 #include "core/base/fault.h"
 
@@ -157,8 +160,7 @@ int poise_file_sync(int fd, const char *path)
     return code != 0 ? poise_error_set(code, "sync", path, NULL) : 0;
 }
 
-/* Make the entry `path` durable by syncing the directory that holds it. */
-static int file_sync_parent(const char *path)
+int file_sync_parent(const char *path)
 {
     const char *slash = strrchr(path, '/');
     struct poise_buf dir = {0};
@@ -186,56 +188,26 @@ static int file_sync_parent(const char *path)
     return result;
 }
 
-int poise_file_replace(const char *from, const char *to)
-{
-    int code = fault_test(POISE_FAULT_RENAME);
-    if (code == 0 && rename(from, to) != 0) {
-        code = errno;
-    }
-    if (code != 0) {
-        return poise_error_set(code, "rename to", to, NULL);
-    }
-    return file_sync_parent(to);
-}
-
 /* ---- whole files -------------------------------------------------------- */
-
-/* Errors name `path`, whatever the file is called meanwhile. */
-static int file_fill(const char *name, const char *path,
-                     const struct poise_buf *data)
-{
-    int fd =
-        poise_file_open(AT_FDCWD, name, O_WRONLY | O_CREAT | O_TRUNC, 0666);
-    if (fd < 0) {
-        return poise_error_set(-fd, "open", path, NULL);
-    }
-    int code = poise_file_write(fd, data->data, data->len, path);
-    int closed = poise_file_close(fd, path);
-    return code < 0 ? code : closed;
-}
 
 int poise_file_save(const char *path, const struct poise_buf *data)
 {
-    struct stat there;
-    struct poise_buf temporary = {0};
+    const struct poise_output_options options = {.sequential = true};
+    struct poise_output *output;
     if (data->error != 0) {
         return data->error;
     }
-    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode)) {
-        return file_fill(path, path, data);
+    int code = poise_output_open(path, &options, &output);
+    if (code < 0) {
+        return code;
     }
-    poise_buf_printf(&temporary, "%s.tmp", path);
-    const char *name = poise_buf_str(&temporary);
-    int code = temporary.error;
-    if (code == 0) {
-        code = file_fill(name, path, data);
-        code = code < 0 ? code : poise_file_replace(name, path);
-        if (code < 0) {
-            unlink(name);
-        }
+    code =
+        poise_file_write(poise_output_fd(output), data->data, data->len, path);
+    if (code < 0) {
+        poise_output_abort(output);
+        return code;
     }
-    poise_buf_free(&temporary);
-    return code;
+    return poise_output_commit(output, true);
 }
 
 /* ---- temporary files ---------------------------------------------------- */

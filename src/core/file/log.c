@@ -3,16 +3,16 @@
  * the one before it, so that the last one proves the whole file: records cannot
  * be altered, left out, repeated or exchanged.
  *
- * Under its own name a log is whole at every moment. It is written under a name
- * that nothing else has; commit writes the end record, syncs the file, renames
- * it and syncs the folder, in this order. A crash before the rename leaves the
- * older file, if there was one, and beside it a temporary one that no program
- * reads; a crash after it leaves the one or the other, both whole, since the
- * contents were on the disk first.
+ * Under its own name a log is whole at every moment: it is an output of
+ * <poise/output.h>. Commit writes the end record, syncs the file, renames it
+ * and syncs the folder, in this order. A crash before the rename leaves the
+ * older file, if there was one; a crash after it leaves the one or the other,
+ * both whole, since the contents were on the disk first.
  */
 
 #include <poise/file.h>
 #include <poise/log.h>
+#include <poise/output.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -29,12 +29,10 @@
 #define LOG_END_BYTES 8     /* the end record's content: count u64 */
 #define LOG_TYPE_END UINT32_MAX
 #define LOG_BUFFER_BYTES ((size_t)64 << 10)
-#define LOG_NAME_TRIES 16
-#define LOG_NAME_BYTES 200 /* kept of a name in the temporary one */
 
 struct poise_log {
-    char *path, *temp; /**< owned */
-    int fd;
+    char *path; /**< owned */
+    struct poise_output *output;
     int error; /**< sticky */
     uint64_t records, bytes;
     uint64_t chain; /**< the last checksum */
@@ -62,42 +60,6 @@ static uint64_t log_checksum(uint64_t chain, const unsigned char *header,
 
 /* ---- writing ------------------------------------------------------------ */
 
-/* A name in the directory of `path` that no file has: its own, cut where it is
- * as long as names can be, and something random. */
-static char *log_temp_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    size_t name_at = slash == NULL ? 0 : (size_t)(slash - path) + 1;
-    size_t name_len = strlen(path + name_at);
-    if (name_len > LOG_NAME_BYTES) {
-        name_len = LOG_NAME_BYTES;
-    }
-    struct poise_buf name = {0};
-    poise_buf_append(&name, path, name_at + name_len);
-    poise_buf_printf(&name, ".%016" PRIx64 ".tmp",
-                     poise_rng_next(poise_rng_current()));
-    poise_buf_str(&name);
-    if (name.error != 0) {
-        poise_buf_free(&name);
-    }
-    return name.data;
-}
-
-static int log_create_temp(struct poise_log *log)
-{
-    int code = -EEXIST;
-    for (int i = 0; i < LOG_NAME_TRIES && code == -EEXIST; i++) {
-        free(log->temp);
-        log->temp = log_temp_name(log->path);
-        if (log->temp == NULL) {
-            return -ENOMEM;
-        }
-        code = poise_file_open(AT_FDCWD, log->temp, O_WRONLY | O_CREAT | O_EXCL,
-                               0666);
-    }
-    return code;
-}
-
 static char *log_copy_path(const char *path)
 {
     size_t bytes = strlen(path) + 1;
@@ -111,8 +73,9 @@ static char *log_copy_path(const char *path)
 static int log_flush(struct poise_log *log)
 {
     if (log->error == 0) {
-        log->error = poise_file_write(log->fd, log->pending.data,
-                                      log->pending.len, log->temp);
+        log->error =
+            poise_file_write(poise_output_fd(log->output), log->pending.data,
+                             log->pending.len, log->path);
         poise_buf_reset(&log->pending);
     }
     return log->error;
@@ -125,7 +88,8 @@ static int log_put(struct poise_log *log, const void *data, size_t len)
     }
     if (log->error == 0) {
         log->error = len > LOG_BUFFER_BYTES
-                         ? poise_file_write(log->fd, data, len, log->temp)
+                         ? poise_file_write(poise_output_fd(log->output), data,
+                                            len, log->path)
                          : poise_buf_append(&log->pending, data, len);
     }
     if (log->error == 0) {
@@ -152,18 +116,17 @@ int poise_log_create(const char *path, const char *magic, uint32_t version,
     if (log == NULL) {
         return -ENOMEM;
     }
-    log->fd = -1;
+    const struct poise_output_options options = {.sequential = true};
     int code = -ENOMEM;
     log->path = log_copy_path(path);
     if (log->path == NULL ||
         poise_buf_reserve(&log->pending, LOG_BUFFER_BYTES) == NULL) {
         goto abort_log;
     }
-    code = log_create_temp(log);
+    code = poise_output_open(path, &options, &log->output);
     if (code < 0) {
         goto abort_log;
     }
-    log->fd = code;
     code = log_put_header(log, magic, version);
     if (code != 0) {
         goto abort_log;
@@ -207,25 +170,13 @@ uint64_t poise_log_bytes(const struct poise_log *log)
     return log->bytes;
 }
 
-/* Close and free. The temporary file is removed if there still is one. */
-static void log_destroy(struct poise_log *log, bool remove)
-{
-    if (log->fd >= 0) {
-        close(log->fd);
-    }
-    if (remove) {
-        unlink(log->temp);
-    }
-    poise_buf_free(&log->pending);
-    free(log->temp);
-    free(log->path);
-    free(log);
-}
-
 void poise_log_abort(struct poise_log *log)
 {
     if (log != NULL) {
-        log_destroy(log, log->fd >= 0);
+        poise_output_abort(log->output);
+        poise_buf_free(&log->pending);
+        free(log->path);
+        free(log);
     }
 }
 
@@ -238,17 +189,10 @@ int poise_log_commit(struct poise_log *log)
     }
     int code = log_flush(log);
     if (code == 0) {
-        code = poise_file_sync(log->fd, log->temp);
+        code = poise_output_commit(log->output, true);
+        log->output = NULL;
     }
-    if (code == 0) {
-        code = poise_file_close(log->fd, log->temp);
-        log->fd = -1;
-    }
-    if (code == 0) {
-        code = poise_file_replace(log->temp, log->path);
-    }
-    /* Where only the directory's sync failed, the name is gone already. */
-    log_destroy(log, code != 0);
+    poise_log_abort(log);
     return code;
 }
 

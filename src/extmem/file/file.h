@@ -7,6 +7,7 @@
 #define POISE_EXTMEM_FILE_H
 
 #include <poise/comm.h>
+#include <poise/output.h>
 
 #include <pthread.h>
 
@@ -26,8 +27,6 @@ int extmem_input_open(const char *path, uint32_t item_bytes,
                       struct poise_disk **disk, uint64_t *bytes);
 /** Whether `path` is that file, by whatever name. False without a disk. */
 bool extmem_is_same_file(const struct poise_disk *disk, const char *path);
-/** The folder of a path, into `out`. */
-int extmem_folder_of(const char *path, struct poise_buf *out);
 
 /** Bytes on their way into memory; `data` is where they begin. */
 struct extmem_fetch {
@@ -148,9 +147,10 @@ int extmem_blocks_wait(struct extmem_blocks *blocks);
 
 struct extmem_output;
 
-/** Make the file without a name, or with a temporary one; `bytes` is its size
- * if that is known, or the most. */
+/** Begin the file; `bytes` is its size if that is known, or the most. Of
+ * `options` the inputs count. */
 int extmem_output_open(const char *path, uint64_t bytes,
+                       const struct poise_output_options *options,
                        const struct poise_disk_options *disk,
                        struct extmem_output **out);
 /** Pieces of writes that are on their way. */
@@ -167,6 +167,9 @@ int extmem_output_put(struct extmem_output *output, const char *data,
                       struct extmem_writes *writes);
 int extmem_writes_wait(struct extmem_writes *writes);
 struct poise_disk *extmem_output_disk(const struct extmem_output *output);
+/** Where scratch files of its size belong: its folder, or that of temporary
+ * files. Borrowed. */
+const char *extmem_output_folder(const struct extmem_output *output);
 /** Give it its size and its name, and close. Frees it in any case. */
 int extmem_output_commit(struct extmem_output *output, uint64_t bytes,
                          bool sync);
@@ -177,6 +180,7 @@ void extmem_output_abort(struct extmem_output *output);
  * Collective; frees it in any case. (output_ranks.c) */
 int extmem_output_open_all(struct poise_world *world, const char *path,
                            uint64_t bytes,
+                           const struct poise_output_options *options,
                            const struct poise_disk_options *disk,
                            struct extmem_output **out);
 int extmem_output_commit_all(struct poise_world *world,

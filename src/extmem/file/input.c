@@ -45,19 +45,6 @@ bool extmem_is_same_file(const struct poise_disk *disk, const char *path)
            a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-int extmem_folder_of(const char *path, struct poise_buf *out)
-{
-    const char *slash = strrchr(path, '/');
-
-    if (!slash) {
-        poise_buf_puts(out, ".");
-    } else {
-        poise_buf_append(out, path, slash == path ? 1 : (size_t)(slash - path));
-    }
-    poise_buf_str(out);
-    return out->error;
-}
-
 /* ---- fetches ------------------------------------------------------------ */
 
 void extmem_fetch_start(struct poise_disk *disk, uint64_t place, size_t len,

@@ -14,17 +14,23 @@ struct extmem_edge {
 
 struct extmem_output {
     struct poise_disk *disk;
-    char *path;      /**< owned */
-    char *temporary; /**< owned; NULL: the file has no name yet */
+    struct poise_output *file; /**< NULL: another process has it */
+    char *path;                /**< owned */
+    struct poise_output_options options;
+    struct poise_buf folder; /**< of what another process has */
     pthread_mutex_t lock;
     struct extmem_edge *edges;
 };
 
 /** An output without a file. */
-int extmem_output_make(const char *path, struct extmem_output **out);
-/** Make its file under a temporary name. */
-int extmem_output_open_named(struct extmem_output *output,
-                             const struct poise_disk_options *options);
+int extmem_output_make(const char *path,
+                       const struct poise_output_options *options,
+                       struct extmem_output **out);
+/** Make its file; `named`: others can open it. */
+int extmem_output_begin(struct extmem_output *output, bool named,
+                        const struct poise_disk_options *disk);
+/** Drop it again. */
+void extmem_output_end(struct extmem_output *output);
 /** All the room at once: without it a full disk would show late. Where the file
  * system cannot, it shows when it is full. */
 int extmem_output_reserve(struct extmem_output *output, uint64_t bytes);

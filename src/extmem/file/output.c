@@ -9,11 +9,7 @@
  * it takes it off the list and writes it. The last page of the file may stay
  * short, and is written by the commit.
  *
- * What a crash leaves: nothing, where the file system has files without names
- * (O_TMPFILE): the file gets its name by a link when it is whole. Elsewhere, or
- * where a file of that name is replaced, PATH.poise-PID-RANDOM may be left; the
- * name itself always stands for a whole file, the old or the new one. With
- * `sync` the data are on the disk before it gets its name.
+ * How it gets its name, and what a crash leaves: <poise/output.h>.
  */
 #include "internal.h"
 
@@ -25,58 +21,25 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A name beside `path` that no other file has. */
-static char *temporary_name(const char *path)
+int extmem_output_begin(struct extmem_output *output, bool named,
+                        const struct poise_disk_options *disk)
 {
-    struct poise_buf name = {0};
-
-    poise_buf_printf(&name, "%s.poise-%d-%08x", path, (int)getpid(),
-                     (unsigned)poise_rng_next(poise_rng_current()));
-    poise_buf_str(&name);
-    if (name.error) {
-        poise_buf_free(&name);
-        return NULL;
-    }
-    return name.data;
-}
-
-int extmem_output_open_named(struct extmem_output *output,
-                             const struct poise_disk_options *options)
-{
+    struct poise_output_options options = output->options;
     int code;
 
-    output->temporary = temporary_name(output->path);
-    if (!output->temporary) {
-        return -ENOMEM;
-    }
-    code = poise_disk_open(output->temporary, O_CREAT | O_RDWR | O_TRUNC, 0666,
-                           options, &output->disk);
-    if (code < 0) {
-        free(output->temporary);
-        output->temporary = NULL;
-    }
-    return code;
+    options.named = named;
+    code = poise_output_open(output->path, &options, &output->file);
+    return code < 0 ? code
+                    : poise_disk_of(poise_output_fd(output->file), output->path,
+                                    disk, &output->disk);
 }
 
-/* A file without a name where that is possible: then nothing is left if the
- * process is killed. */
-static int open_hidden(struct extmem_output *output,
-                       const struct poise_disk_options *options)
+void extmem_output_end(struct extmem_output *output)
 {
-    struct poise_disk_options named = *options;
-    struct poise_buf folder = {0};
-    int code = extmem_folder_of(output->path, &folder);
-
-    named.name = output->path;
-    if (code == 0) {
-        code = poise_disk_open(folder.data, O_TMPFILE | O_RDWR, 0666, &named,
-                               &output->disk);
-    }
-    poise_buf_free(&folder);
-    if (code != -EOPNOTSUPP && code != -EISDIR && code != -EINVAL) {
-        return code;
-    }
-    return extmem_output_open_named(output, &named);
+    poise_disk_close(output->disk);
+    poise_output_abort(output->file);
+    output->disk = NULL;
+    output->file = NULL;
 }
 
 int extmem_output_reserve(struct extmem_output *output, uint64_t bytes)
@@ -93,7 +56,9 @@ int extmem_output_reserve(struct extmem_output *output, uint64_t bytes)
                : poise_error_set(code, "make room for", output->path, NULL);
 }
 
-int extmem_output_make(const char *path, struct extmem_output **out)
+int extmem_output_make(const char *path,
+                       const struct poise_output_options *options,
+                       struct extmem_output **out)
 {
     struct extmem_output *output = poise_alloc(1, sizeof *output);
 
@@ -106,28 +71,24 @@ int extmem_output_make(const char *path, struct extmem_output **out)
         return -ENOMEM;
     }
     strcpy(output->path, path);
+    output->options = *options;
     pthread_mutex_init(&output->lock, NULL);
     *out = output;
     return 0;
 }
 
 int extmem_output_open(const char *path, uint64_t bytes,
+                       const struct poise_output_options *options,
                        const struct poise_disk_options *disk,
                        struct extmem_output **out)
 {
     struct extmem_output *output;
-    struct stat stat_of;
-    int code = extmem_output_make(path, &output);
+    int code = extmem_output_make(path, options, &output);
 
     if (code < 0) {
         return code;
     }
-    if (code == 0 && stat(path, &stat_of) == 0 && !S_ISREG(stat_of.st_mode)) {
-        code = poise_error_set(EINVAL, "write", path, "not a regular file");
-    }
-    if (code == 0) {
-        code = open_hidden(output, disk);
-    }
+    code = extmem_output_begin(output, false, disk);
     if (code == 0) {
         code =
             extmem_output_reserve(output, extmem_round_up(bytes, EXTMEM_PAGE));
@@ -138,6 +99,15 @@ int extmem_output_open(const char *path, uint64_t bytes,
     }
     *out = output;
     return 0;
+}
+
+const char *extmem_output_folder(const struct extmem_output *output)
+{
+    const char *folder = output->file ? poise_output_folder(output->file)
+                         : output->folder.len > 0 ? output->folder.data
+                                                  : NULL;
+
+    return folder ? folder : poise_file_temporary_folder();
 }
 
 struct poise_disk *extmem_output_disk(const struct extmem_output *output)
@@ -296,44 +266,6 @@ static int flush_edges(struct extmem_output *output)
     return code;
 }
 
-static int link_as(const struct extmem_output *output, const char *path)
-{
-    char self[64];
-
-    snprintf(self, sizeof self, "/proc/self/fd/%d",
-             poise_disk_fd(output->disk));
-    return linkat(AT_FDCWD, self, AT_FDCWD, path, AT_SYMLINK_FOLLOW) == 0
-               ? 0
-               : -errno;
-}
-
-/* Give the file its name, in place of another file if there is one. */
-static int publish(struct extmem_output *output)
-{
-    int code = -poise_fault_check(POISE_FAULT_RENAME);
-
-    if (code == 0 && !output->temporary) {
-        code = link_as(output, output->path);
-        if (code == -EEXIST) {
-            output->temporary = temporary_name(output->path);
-            code = output->temporary ? link_as(output, output->temporary)
-                                     : -ENOMEM;
-        } else if (code == 0) {
-            return 0;
-        }
-    }
-    if (code == 0 && rename(output->temporary, output->path) != 0) {
-        code = -errno;
-    }
-    if (code < 0) {
-        return poise_error_set(-code, "give the output its name", output->path,
-                               NULL);
-    }
-    free(output->temporary);
-    output->temporary = NULL;
-    return 0;
-}
-
 int extmem_output_commit(struct extmem_output *output, uint64_t bytes,
                          bool sync)
 {
@@ -343,11 +275,11 @@ int extmem_output_commit(struct extmem_output *output, uint64_t bytes,
         ftruncate(poise_disk_fd(output->disk), (off_t)bytes) != 0) {
         code = poise_error_set(errno, "set the size of", output->path, NULL);
     }
-    if (code == 0 && sync) {
-        code = poise_file_sync(poise_disk_fd(output->disk), output->path);
-    }
+    poise_disk_close(output->disk);
+    output->disk = NULL;
     if (code == 0) {
-        code = publish(output);
+        code = poise_output_commit(output->file, sync);
+        output->file = NULL;
     }
     extmem_output_abort(output);
     return code;
@@ -364,12 +296,9 @@ void extmem_output_abort(struct extmem_output *output)
         output->edges = edge->next;
         extmem_edge_free(edge);
     }
-    if (output->temporary) {
-        unlink(output->temporary);
-    }
-    poise_disk_close(output->disk);
+    extmem_output_end(output);
     pthread_mutex_destroy(&output->lock);
-    free(output->temporary);
+    poise_buf_free(&output->folder);
     free(output->path);
     free(output);
 }

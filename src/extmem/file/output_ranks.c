@@ -19,6 +19,7 @@ struct whereabouts {
     uint64_t token[2];
     bool is_hidden;
     char path[4096 + 64];
+    char folder[4096];
 };
 
 /* Say where the file is, and write something into it to know it by. */
@@ -30,15 +31,17 @@ static int set_whereabouts(struct extmem_output *output, struct whereabouts *at)
     if (!page) {
         return poise_error_set(ENOMEM, "write", output->path, NULL);
     }
-    *at = (struct whereabouts){.is_hidden = !output->temporary};
+    const char *name = poise_output_name(output->file);
+    *at = (struct whereabouts){.is_hidden = !name};
     at->token[0] = poise_rng_next(poise_rng_current());
     at->token[1] = poise_rng_next(poise_rng_current());
     if (at->is_hidden) {
         n = snprintf(at->path, sizeof at->path, "/proc/%d/fd/%d", (int)getpid(),
                      poise_disk_fd(output->disk));
     } else {
-        n = snprintf(at->path, sizeof at->path, "%s", output->temporary);
+        n = snprintf(at->path, sizeof at->path, "%s", name);
     }
+    snprintf(at->folder, sizeof at->folder, "%s", extmem_output_folder(output));
     memset(page, 0, EXTMEM_PAGE);
     memcpy(page, at->token, sizeof at->token);
     code = extmem_output_write_page(output, page, 0);
@@ -67,7 +70,10 @@ static bool join(struct extmem_output *output,
         close(fd);
     }
     named.name = output->path;
-    return is_it &&
+    poise_buf_reset(&output->folder);
+    poise_buf_puts(&output->folder, at->folder);
+    poise_buf_str(&output->folder);
+    return is_it && output->folder.error == 0 &&
            poise_disk_open(at->path, O_RDWR, 0, &named, &output->disk) == 0;
 }
 
@@ -98,13 +104,9 @@ static int join_all(struct poise_world *world, struct extmem_output *output,
                                    "it is not the same place for all "
                                    "processes");
         }
-        poise_disk_close(output->disk);
-        output->disk = NULL;
+        extmem_output_end(output);
         if (is_first) {
-            struct poise_disk_options named = *options;
-
-            named.name = output->path;
-            code = extmem_output_open_named(output, &named);
+            code = extmem_output_begin(output, true, options);
         }
         code = extmem_agree(world, code);
         if (code < 0) {
@@ -115,6 +117,7 @@ static int join_all(struct poise_world *world, struct extmem_output *output,
 
 int extmem_output_open_all(struct poise_world *world, const char *path,
                            uint64_t bytes,
+                           const struct poise_output_options *options,
                            const struct poise_disk_options *disk,
                            struct extmem_output **out)
 {
@@ -122,11 +125,11 @@ int extmem_output_open_all(struct poise_world *world, const char *path,
     int code;
 
     if (!world) {
-        return extmem_output_open(path, bytes, disk, out);
+        return extmem_output_open(path, bytes, options, disk, out);
     }
     code = poise_world_rank(world) == 0
-               ? extmem_output_open(path, bytes, disk, &output)
-               : extmem_output_make(path, &output);
+               ? extmem_output_open(path, bytes, options, disk, &output)
+               : extmem_output_make(path, options, &output);
     code = extmem_agree(world, code);
     if (code == 0) {
         code = join_all(world, output, disk);

@@ -164,7 +164,8 @@ int poise_listrank_generate(const char *path,
     if (__builtin_mul_overflow(shape->nodes, 8, &bytes) || bytes > INT64_MAX) {
         return poise_error_set(EFBIG, "generate", path, NULL);
     }
-    code = extmem_output_open(path, bytes, &options->disk, &output);
+    code = extmem_output_open(path, bytes, &(struct poise_output_options){0},
+                              &options->disk, &output);
     if (code < 0) {
         return code;
     }

@@ -208,22 +208,27 @@ static int open_job(struct rank_job *job, const char *in, const char *out,
     return code == 0 ? refuse_same(job->weights, out) : code;
 }
 
+/** Whose data the ranks are of. */
+static struct poise_output_options inputs_of(const struct rank_job *job)
+{
+    return (struct poise_output_options){
+        .inputs = {poise_disk_path(job->in),
+                   job->weights ? poise_disk_path(job->weights) : NULL}};
+}
+
 static int rank_all(struct rank_job *job, const char *out)
 {
-    struct poise_buf folder = {0};
-    int code = extmem_folder_of(out, &folder);
+    const struct poise_output_options inputs = inputs_of(job);
+    int code;
 
     set_units(job);
-    if (code == 0) {
-        code = extmem_output_open(out, job->count * 8, &job->options->disk,
-                                  &job->out);
-    }
+    code = extmem_output_open(out, job->count * 8, &inputs, &job->options->disk,
+                              &job->out);
     if (code == 0) {
         code = rank_memory_bytes(job) <= job->memory
                    ? rank_in_memory(job)
-                   : rank_on_disk(job, poise_buf_str(&folder));
+                   : rank_on_disk(job, extmem_output_folder(job->out));
     }
-    poise_buf_free(&folder);
     return code < 0 ? code : refuse_wrong(job);
 }
 
@@ -283,7 +288,8 @@ static int share_result(struct rank_job *job, struct poise_world *world)
 static int rank_together(struct rank_job *job, struct poise_world *world,
                          const char *out, bool *fits)
 {
-    int code = extmem_output_open_all(world, out, job->count * 8,
+    const struct poise_output_options inputs = inputs_of(job);
+    int code = extmem_output_open_all(world, out, job->count * 8, &inputs,
                                       &job->options->disk, &job->out);
 
     if (code == 0) {

@@ -173,7 +173,9 @@ int poise_sort_generate(const char *path,
         return code;
     }
     poise_rng_seed(&gen.rng, seed);
-    code = extmem_output_open(path, lines ? 0 : bytes, &options->disk, &output);
+    code = extmem_output_open(path, lines ? 0 : bytes,
+                              &(struct poise_output_options){0}, &options->disk,
+                              &output);
     if (code < 0) {
         return code;
     }

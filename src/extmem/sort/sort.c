@@ -129,13 +129,13 @@ static int make_plan(struct sort_run *run)
 /* What the plan asks for: memory, scratch files, the output. */
 static int open_all(struct sort_run *run, const char *out)
 {
-    struct poise_buf folder = {0};
-    int code = extmem_folder_of(out, &folder);
+    const struct poise_output_options output = {
+        .inputs = {poise_disk_path(run->in)}};
+    int code;
 
-    run->arena = code == 0 ? poise_huge_alloc(run->plan.arena) : NULL;
+    run->arena = poise_huge_alloc(run->plan.arena);
     code = extmem_agree(run->world, run->arena ? 0 : -ENOMEM);
     if (code < 0) {
-        poise_buf_free(&folder);
         return code;
     }
     run->store.block_bytes = run->plan.block;
@@ -143,20 +143,19 @@ static int open_all(struct sort_run *run, const char *out)
         run->arena + run->plan.lanes * run->plan.local + run->plan.inbox;
     run->resident_blocks = run->plan.resident;
     /* The output first: what it takes is no longer free for scratch files. */
-    code = extmem_output_open_all(run->world, out, run->in_bytes,
+    code = extmem_output_open_all(run->world, out, run->in_bytes, &output,
                                   &run->options->disk, &run->out);
     if (code == 0) {
         const struct extmem_scratch scratch = {
             .folders = run->options->scratch,
             .folder_count = run->options->scratch_count,
-            .default_folder = poise_buf_str(&folder),
+            .default_folder = extmem_output_folder(run->out),
             .need_bytes = run->plan.scratch_bytes,
             .disk = &run->options->disk,
         };
 
         code = extmem_store_open(&run->store, &scratch);
     }
-    poise_buf_free(&folder);
     return extmem_agree(run->world, code);
 }
 

@@ -191,21 +191,21 @@ enum poise_graph_format graph_format_of_name(const char *path);
 
 /* ---- writing (save.c) -----------------------------------------------------
  *
- * Files appear whole or not at all: they are written under another name and
- * renamed in the end.
+ * Files appear whole or not at all: <poise/output.h>.
  */
 
 struct graph_save {
     const char *path;
-    char *temporary; /**< the name until then */
-    int fd;
+    const char *input; /**< a file whose data it holds; NULL: none */
+    struct poise_output *output;
+    int fd; /**< of the output */
     unsigned threads;
     uint64_t offset; /**< where the next block goes */
     poise_graph_progress *progress;
     void *arg;
 };
 int graph_save_open(struct graph_save *save, const char *path);
-/** Close; rename if `code` is 0, else remove. Returns `code`, or what went
+/** Finish it if `code` is 0, else drop it. Returns `code`, or what went
  * wrong. */
 int graph_save_close(struct graph_save *save, int code);
 int graph_save_at(struct graph_save *save, uint64_t offset, const void *data,

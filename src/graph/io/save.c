@@ -2,43 +2,32 @@
  * order. */
 #include "internal.h"
 
+#include <poise/output.h>
+
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 enum { SAVE_ITEMS = 1 << 15 }; /* edges or vertices in a block of text */
 
 int graph_save_open(struct graph_save *save, const char *path)
 {
-    size_t len = strlen(path) + 32;
+    const struct poise_output_options options = {.inputs = {save->input}};
+    int code = poise_output_open(path, &options, &save->output);
     save->path = path;
-    save->temporary = poise_alloc(len, 1);
-    if (!save->temporary) {
-        return -ENOMEM;
-    }
-    snprintf(save->temporary, len, "%s.%ld.tmp", path, (long)getpid());
-    save->fd = poise_file_open(AT_FDCWD, save->temporary,
-                               O_RDWR | O_CREAT | O_TRUNC, 0666);
-    return save->fd < 0 ? save->fd : 0;
+    save->fd = code == 0 ? poise_output_fd(save->output) : -1;
+    return code;
 }
 
 int graph_save_close(struct graph_save *save, int code)
 {
-    if (save->fd >= 0) {
-        int closed = poise_file_close(save->fd, save->path);
-        code = code < 0 ? code : closed;
-        if (code == 0) {
-            code = poise_file_replace(save->temporary, save->path);
-        }
-        if (code < 0) {
-            unlink(save->temporary);
-        }
+    if (code == 0) {
+        return poise_output_commit(save->output, false);
     }
-    free(save->temporary);
+    poise_output_abort(save->output);
     return code;
 }
 
@@ -398,10 +387,17 @@ static int save_names_block(uint64_t index, struct poise_buf *buf, void *arg)
 
 /* The names that the format cannot hold go into a file of their own. */
 static int save_names_beside(const struct poise_graph_edges *edges,
-                             const char *path, unsigned threads)
+                             const char *path, const char *input,
+                             unsigned threads)
 {
-    struct graph_save save = {.threads = threads, .fd = -1};
+    struct graph_save save = {.threads = threads, .fd = -1, .input = input};
     struct poise_buf name = {0};
+    struct stat st;
+    if (stat(path, &st) != 0 || !S_ISREG(st.st_mode)) {
+        return poise_error_set(EINVAL, "write graph", path,
+                               "its names need a file beside it, and it is no "
+                               "regular file");
+    }
     poise_buf_printf(&name, "%s.names", path);
     int code = graph_save_open(&save, poise_buf_str(&name));
     if (code == 0) {
@@ -469,7 +465,8 @@ static int save_npy_header(struct graph_save *save, uint64_t count)
 int poise_graph_save_tree(const struct poise_graph_tree *tree, const char *path,
                           bool binary, unsigned threads)
 {
-    struct graph_save save = {.threads = threads, .fd = -1};
+    struct graph_save save = {
+        .threads = threads, .fd = -1, .input = tree->input};
     struct poise_graph_tree copy = *tree;
     int code = graph_save_open(&save, path);
     if (code == 0 && binary) {
@@ -508,6 +505,7 @@ int poise_graph_save(const struct poise_graph_edges *edges, const char *path,
     options = options ? options : &none;
     struct graph_save save = {.fd = -1,
                               .threads = options->threads,
+                              .input = options->input,
                               .progress = options->progress,
                               .arg = options->arg};
     enum poise_graph_format format = options->format;
@@ -524,7 +522,7 @@ int poise_graph_save(const struct poise_graph_edges *edges, const char *path,
     }
     code = graph_save_close(&save, code);
     if (code == 0 && edges->names && !save_holds_names(format)) {
-        code = save_names_beside(edges, path, options->threads);
+        code = save_names_beside(edges, path, options->input, options->threads);
     }
     return code;
 }

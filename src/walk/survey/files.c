@@ -4,7 +4,9 @@
  * runs, so that a resumed one never meets a name or a directory's id of an
  * earlier:
  *     OUTPUT.TOKEN.GEN.RANK.part     rows
- *     OUTPUT.TOKEN.tmp               OUTPUT while it is being put together
+ *     OUTPUT.HEX.tmp                 OUTPUT while it is being put together; HEX
+ *                                    is random, and it lies beside what a
+ *                                    symbolic link OUTPUT leads to
  *     CHECKPOINT.TOKEN.GEN.RANK.links, .pieces    spilled sets
  *     RESUMED.TOKEN.GEN.run          the number GEN is taken
  */

@@ -6,6 +6,8 @@
 #include "internal.h"
 
 #include <endian.h>
+#include <poise/output.h>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -223,19 +225,14 @@ static int join_parts(struct poise_world *world, struct walk_inventory *inv,
     if (code < 0) {
         return code;
     }
-    int fd = -1;
-    if (join.rank == 0) {
+    int fd = poise_file_open(AT_FDCWD, temporary, O_WRONLY | O_CLOEXEC, 0);
+    code = fd < 0 ? fd : 0;
+    if (code == 0 && join.rank == 0) {
         uint64_t ignored;
-        fd = poise_file_open(AT_FDCWD, temporary,
-                             O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-        code = fd < 0 ? fd : put_head(inv, fd, &ignored);
+        code = put_head(inv, fd, &ignored);
         code = code < 0 ? code : put_end(inv, fd, join.total, join.sums);
     }
     code = agree(world, code);
-    if (code == 0 && fd < 0) {
-        fd = poise_file_open(AT_FDCWD, temporary, O_WRONLY | O_CLOEXEC, 0);
-        code = fd < 0 ? fd : 0;
-    }
     for (size_t i = 0; i < inv->part_count && code == 0; i++) {
         code = copy_part(&inv->parts[i], fd, join.offset, inv->output);
         join.offset += inv->parts[i].bytes;
@@ -315,18 +312,39 @@ static int import_parts(struct poise_world *world, struct walk_inventory *inv,
     return code;
 }
 
-int walk_inventory_finish(struct poise_world *world, struct walk_inventory *inv,
-                          const char *temporary)
+/* Rank 0 begins the file and says how it is called meanwhile. Collective. */
+static int begin_output(struct poise_world *world, const char *path,
+                        struct poise_output **output, struct poise_buf *name)
 {
-    int code = inv->format == POISE_WALK_SQLITE
-                   ? import_parts(world, inv, temporary)
-                   : join_parts(world, inv, temporary);
-    bool root = !world || poise_world_rank(world) == 0;
-    if (code == 0 && root) {
-        code = poise_file_replace(temporary, inv->output);
+    const struct poise_output_options options = {.named = true};
+    int code = 0;
+    if (!world || poise_world_rank(world) == 0) {
+        code = poise_output_open(path, &options, output);
+        if (code == 0) {
+            code = poise_buf_puts(name, poise_output_name(*output));
+        }
     }
-    if (code < 0 && root) {
-        unlink(temporary);
+    code = agree(world, code);
+    if (code == 0 && world) {
+        code = agree(world, poise_world_broadcast(world, 0, name));
     }
+    return code;
+}
+
+int walk_inventory_finish(struct poise_world *world, struct walk_inventory *inv)
+{
+    struct poise_output *output = NULL;
+    struct poise_buf name = {0};
+    int code = begin_output(world, inv->output, &output, &name);
+    if (code == 0) {
+        code = (inv->format == POISE_WALK_SQLITE ? import_parts : join_parts)(
+            world, inv, poise_buf_str(&name));
+    }
+    if (code == 0 && output) {
+        code = poise_output_commit(output, true);
+        output = NULL;
+    }
+    poise_output_abort(output);
+    poise_buf_free(&name);
     return agree(world, code);
 }

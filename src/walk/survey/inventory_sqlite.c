@@ -1,6 +1,6 @@
 /*
- * An inventory as an SQLite database: one transaction, without a journal,
- * into a temporary file that takes the final name only when it is whole.
+ * An inventory as an SQLite database: one transaction, without a journal, into
+ * the empty file of an output, which becomes visible when it is whole.
  */
 #include "internal.h"
 
@@ -148,25 +148,11 @@ static int import_all(struct import *im, const struct walk_part *parts,
     return code;
 }
 
-/* SQLite was told not to: with one sync at the end instead of many. */
-static int sync_whole(const char *path)
-{
-    int fd = poise_file_open(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
-    if (fd < 0) {
-        return fd;
-    }
-    int code = poise_file_sync(fd, path);
-    close(fd);
-    return code;
-}
-
 int walk_sqlite_write(const char *path, const struct walk_part *parts,
                       size_t count)
 {
     struct import im = {.path = path};
-    int flags =
-        SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
-    unlink(path);
+    int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX;
     int code = sqlite3_open_v2(path, &im.db, flags, NULL) == SQLITE_OK
                    ? import_all(&im, parts, count)
                    : failed(&im, "create inventory");
@@ -175,5 +161,5 @@ int walk_sqlite_write(const char *path, const struct walk_part *parts,
     if (sqlite3_close(im.db) != SQLITE_OK && code == 0) {
         code = failed(&im, "write inventory");
     }
-    return code < 0 ? code : sync_whole(path);
+    return code;
 }

@@ -6,6 +6,8 @@
  */
 #include "internal.h"
 
+#include <poise/output.h>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -32,6 +34,9 @@ struct survey {
     struct poise_checkpoint_lock *lock;
     struct poise_buf job;
     char *links_path, *pieces_path;
+    char *part_base;      /**< with which names of parts begin */
+    bool parts_elsewhere; /**< not beside the inventory: each rank has its own
+                               place */
     struct walk_count count;
 };
 
@@ -356,6 +361,26 @@ static int share_identity(struct survey *survey)
     return agree(survey, code);
 }
 
+/* The name with which those of all parts begin: that of the inventory, or of a
+ * temporary file where none can lie beside it (a pipe, a closed folder). */
+static int name_parts(struct survey *survey)
+{
+    const char *output = survey->options->output;
+    struct poise_buf name = {0};
+    bool beside = true;
+    int code = poise_output_check(output, &beside);
+    if (code < 0 && is_root(survey)) {
+        return code;
+    }
+    poise_buf_printf(&name, "%s%s",
+                     beside ? output : poise_file_temporary_folder(),
+                     beside ? "" : "/poise-walk");
+    poise_buf_putc(&name, '\0');
+    survey->part_base = name.data;
+    survey->parts_elsewhere = !beside;
+    return name.error;
+}
+
 static int open_part(struct survey *survey)
 {
     struct walk_inventory *inv = &survey->count.inventory;
@@ -363,7 +388,11 @@ static int open_part(struct survey *survey)
     if (!options->output) {
         return 0;
     }
-    char *path = walk_file_name(options->output, survey->token, "part",
+    int code = name_parts(survey);
+    if (code < 0) {
+        return code;
+    }
+    char *path = walk_file_name(survey->part_base, survey->token, "part",
                                 survey->generation, survey->rank);
     if (!path) {
         return -ENOMEM;
@@ -473,14 +502,7 @@ static int finish_inventory(struct survey *survey)
     if (code < 0) {
         return code;
     }
-    char *name =
-        walk_file_name(survey->options->output, survey->token, "tmp", 0, -1);
-    code = agree(survey, name ? 0 : -ENOMEM);
-    code = code < 0 ? code
-                    : walk_inventory_finish(survey->world,
-                                            &survey->count.inventory, name);
-    free(name);
-    return code;
+    return walk_inventory_finish(survey->world, &survey->count.inventory);
 }
 
 /* What is left is removed on rank 0 once nothing can need it: when the job is
@@ -490,7 +512,13 @@ static void clean_up(const struct survey *survey, int code)
     const struct poise_pool_options *pool = &survey->options->walk.pool;
     const char *checkpoint = pool->checkpoint, *resume = pool->resume;
     bool kept = resume || (checkpoint && access(checkpoint, F_OK) == 0);
-    if (!is_root(survey) || !survey->token || (code < 0 && kept)) {
+    if (!survey->token || (code < 0 && kept)) {
+        return;
+    }
+    if (is_root(survey) || survey->parts_elsewhere) {
+        walk_files_remove(survey->part_base, survey->token);
+    }
+    if (!is_root(survey)) {
         return;
     }
     if (checkpoint && code == 0) {
@@ -499,7 +527,6 @@ static void clean_up(const struct survey *survey, int code)
     if (resume && code == 0) {
         poise_pool_checkpoint_remove(resume);
     }
-    walk_files_remove(survey->options->output, survey->token);
     walk_files_remove(checkpoint, survey->token);
     walk_files_remove(resume, survey->token);
 }
@@ -539,6 +566,7 @@ int poise_walk_survey(struct poise_world *world,
     poise_buf_free(&survey.job);
     free(survey.links_path);
     free(survey.pieces_path);
+    free(survey.part_base);
     code = agree(&survey, code);
     poise_pool_checkpoint_unlock(survey.lock);
     return code;

@@ -4,8 +4,10 @@
 #include <poise/find.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct values {
@@ -89,6 +91,34 @@ static bool begins_expression(const char *word)
            strcmp(word, "!") == 0;
 }
 
+/*
+ * Commands and this process write to one stdout, several at a time. Into a file
+ * each write(2) goes on where the last one ended; but copy_file_range(2), which
+ * cat and cp use, and splice(2) read that place and set it afterwards, so that
+ * what others wrote meanwhile is overwritten. With O_APPEND, as behind `>>`,
+ * the kernel lets them do no such thing, and every write goes to the end. Where
+ * that is not the place to go on at, one thread has to do.
+ *
+ * The flags before, to be set again; -1: they need no change.
+ */
+static int append_to_stdout(struct poise_walk_options *walk)
+{
+    struct stat st;
+    int flags = fcntl(STDOUT_FILENO, F_GETFL);
+
+    if (flags < 0 || (flags & O_APPEND) != 0 ||
+        fstat(STDOUT_FILENO, &st) != 0 || !S_ISREG(st.st_mode)) {
+        return -1;
+    }
+    if (lseek(STDOUT_FILENO, 0, SEEK_CUR) != st.st_size ||
+        fcntl(STDOUT_FILENO, F_SETFL, flags | O_APPEND) != 0) {
+        walk->pool.threads = 1;
+        walk->pool.threads_max = 1;
+        return -1;
+    }
+    return flags;
+}
+
 /* All that is made on the way, to be undone in one place. */
 static int run(const struct values *values, const char *const *roots,
                size_t count, const struct poise_walk_find *find)
@@ -105,12 +135,19 @@ static int run(const struct values *values, const char *const *roots,
         .arg = &sink,
     };
     int code, status = cli_job_start(&job, "find", &values->engine, &how.walk);
+    int flags = -1;
 
     if (status != 0) {
         return status;
     }
+    if (poise_walk_find_runs_commands(find)) {
+        flags = append_to_stdout(&how.walk);
+    }
     how.progress = job.progress ? progress_hook : NULL;
     code = poise_walk_find_run(cli_job_world(&job), &how, &result);
+    if (flags >= 0) {
+        fcntl(STDOUT_FILENO, F_SETFL, flags);
+    }
     cli_progress_wipe(job.progress);
     status = cli_job_code(&job, code, result.errors);
     poise_walk_result_free(&result);

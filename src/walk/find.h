@@ -22,6 +22,10 @@ struct poise_walk_find;
 POISE_API int poise_walk_find_compile(int argc, const char *const *argv,
                                       struct poise_walk_find **out);
 POISE_API void poise_walk_find_destroy(struct poise_walk_find *find);
+/** Whether it runs commands: -exec and its kin. They write to the same stdout
+ * as the run, several at a time. */
+POISE_API bool
+poise_walk_find_runs_commands(const struct poise_walk_find *find);
 
 struct poise_walk_find_options {
     struct poise_walk_options walk; /**< roots, pool; depth limits and -xdev

@@ -104,6 +104,11 @@ void find_exec_release(struct find_node *node)
     free(node->arg.exec);
 }
 
+bool poise_walk_find_runs_commands(const struct poise_walk_find *find)
+{
+    return find->exec_count > 0;
+}
+
 /* ---- running ------------------------------------------------------------ */
 
 /* "cannot run 'COMMAND': ..." goes to the hook; not counted, as GNU find's

@@ -12,6 +12,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
@@ -398,6 +399,20 @@ static int agree_on_now(struct find_run *run, struct poise_world *world)
     return code;
 }
 
+/* A file that was named before in another way: two places in it would overwrite
+ * each other. */
+static int same_as_before(const struct find_run *run, int fd, unsigned count)
+{
+    struct stat a, b;
+    for (unsigned i = 1; i < count && fstat(fd, &a) == 0; i++) {
+        if (fstat(run->fds[i], &b) == 0 && a.st_dev == b.st_dev &&
+            a.st_ino == b.st_ino) {
+            return run->fds[i];
+        }
+    }
+    return -1;
+}
+
 static int open_streams(struct find_run *run)
 {
     int how = run->options->walk.pool.resume ? O_APPEND : O_TRUNC;
@@ -411,7 +426,11 @@ static int open_streams(struct find_run *run)
         if (fd < 0) {
             return fd == -1 ? poise_error_set(errno, "open", path, NULL) : fd;
         }
+        int same = same_as_before(run, fd, i);
         run->fds[i] = fd;
+        if (same >= 0 && dup3(same, fd, O_CLOEXEC) < 0) {
+            return poise_error_set(errno, "open", path, NULL);
+        }
     }
     return 0;
 }

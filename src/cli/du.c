@@ -179,6 +179,7 @@ struct sink {
     const struct values *values;
     struct scale scale;
     struct poise_buf out;
+    bool terminal;
 };
 
 static int flush(struct sink *sink)
@@ -212,6 +213,9 @@ static int put_line(uint64_t amount, const char *path, size_t len, void *arg)
     poise_buf_putc(out, '\t');
     if (path) {
         poise_buf_append(out, path, len);
+        if (sink->terminal && out->error == 0) {
+            poise_text_mask(out->data + out->len - len, len, "");
+        }
     } else {
         poise_buf_puts(out, "total");
     }
@@ -239,7 +243,11 @@ static int run(const struct values *values, const char *const *roots,
 {
     struct poise_walk_result result = {0};
     struct cli_job job;
-    struct sink sink = {.job = &job, .values = values};
+    struct sink sink = {
+        .job = &job,
+        .values = values,
+        .terminal = !values->null_ended && isatty(STDOUT_FILENO) != 0,
+    };
     struct poise_walk_du_options du = {
         .walk = {.roots = roots,
                  .root_count = count,

@@ -75,11 +75,14 @@ static void progress_hook(const struct poise_pool_stats *stats, void *arg)
 
 static bool ask(const char *question, size_t len, void *arg)
 {
+    struct poise_buf shown = {0};
     char answer[64];
     ssize_t n;
 
     (void)arg;
-    (void)!write(STDERR_FILENO, question, len);
+    poise_buf_escape(&shown, question, len);
+    (void)!write(STDERR_FILENO, shown.data, shown.len);
+    poise_buf_free(&shown);
     n = read(STDIN_FILENO, answer, sizeof answer);
     return n > 0 && (answer[0] == 'y' || answer[0] == 'Y');
 }
@@ -129,6 +132,7 @@ static int run(const struct values *values, const char *const *roots,
     struct poise_walk_find_options how = {
         .walk = {.roots = roots, .root_count = count},
         .find = find,
+        .terminal = sink.terminal,
         .output = output,
         .error = error_hook,
         .ask = ask,

@@ -135,6 +135,15 @@ POISE_API const char *poise_buf_str(struct poise_buf *buf);
 /** Decimal digits of `value`. */
 POISE_API int poise_buf_decimal(struct poise_buf *buf, uint64_t value);
 
+/** Texts of others for a terminal: control characters (C0, DEL, C1) and bytes
+ * that are not UTF-8 do no harm. Append each of their bytes as \ooo: for
+ * messages, which stay on one line. */
+POISE_API int poise_buf_escape(struct poise_buf *buf, const char *text,
+                               size_t len);
+/** The same in place, each as '?', as GNU ls and find do; those in `keep` stay:
+ * for results, where stdout is a terminal. */
+POISE_API void poise_text_mask(char *text, size_t len, const char *keep);
+
 /* Numbers in files and messages: little-endian, wherever they lie. Not by
  * <endian.h>, which strict C hides. */
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__

@@ -31,6 +31,8 @@ struct poise_walk_find_options {
     struct poise_walk_options walk; /**< roots, pool; depth limits and -xdev
                                          come from the expression */
     const struct poise_walk_find *find;
+    bool terminal; /**< `output` shows it on one, rank 0's: names have '?' for
+                        what would steer it, but those of -print0 */
     /** Output bytes: whole lines (or NUL-ended records), on rank 0. */
     int (*output)(const void *data, size_t len, void *arg);
     int (*error)(struct poise_worker *worker, const struct poise_error *err,

@@ -90,6 +90,9 @@ bool cli_speaks(void);
 void cli_say_error(const char *name);
 /** The same; the exit code that `code` stands for. */
 int cli_fail(const char *name, int code);
+/* Names and words of others never steer a terminal: messages have their control
+ * characters as \ooo, results, where they go to a terminal, as '?'. */
+
 /** All of `out` on stdout; CLI_DONE, or the error printed and CLI_PARTLY. */
 int cli_write(const char *name, const struct poise_buf *out);
 /** All of `out` on stderr, for --verbose; empties it. */

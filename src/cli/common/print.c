@@ -67,7 +67,7 @@ void cli_say(const char *name, const char *fmt, ...)
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     begin(&out, name);
-    poise_buf_puts(&out, text);
+    poise_buf_escape(&out, text, strlen(text));
     flush(&out);
 }
 
@@ -87,20 +87,35 @@ int cli_fail(const char *name, int code)
     return code == -EINVAL ? CLI_WRONG_USE : CLI_PARTLY;
 }
 
-int cli_write(const char *name, const struct poise_buf *out)
+/* All of `out` to `fd`; for a terminal without what would steer it. */
+static int put(int fd, const struct poise_buf *out, const char *what)
 {
+    struct poise_buf masked = {0};
     int code = out->error;
 
-    if (code == 0 && out->len > 0) {
-        code = poise_file_write(STDOUT_FILENO, out->data, out->len,
-                                "standard output");
+    if (code == 0 && out->len > 0 && isatty(fd)) {
+        code = poise_buf_append(&masked, out->data, out->len);
+        if (code == 0) {
+            poise_text_mask(masked.data, masked.len, "\n\t");
+            code = poise_file_write(fd, masked.data, masked.len, what);
+        }
+        poise_buf_free(&masked);
+    } else if (code == 0 && out->len > 0) {
+        code = poise_file_write(fd, out->data, out->len, what);
     }
+    return code;
+}
+
+int cli_write(const char *name, const struct poise_buf *out)
+{
+    int code = put(STDOUT_FILENO, out, "standard output");
+
     return code < 0 ? cli_fail(name, code) : CLI_DONE;
 }
 
 void cli_write_verbose(struct poise_buf *out)
 {
-    poise_file_write(STDERR_FILENO, out->data, out->len, "standard error");
+    put(STDERR_FILENO, out, "standard error");
     poise_buf_reset(out);
 }
 

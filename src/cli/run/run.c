@@ -407,7 +407,7 @@ static void run_profiled(const struct poise_vrank_profile *profile, void *arg)
     if (values->profile || values->against) {
         code = cli_profile_text(profile, run->against, &out);
         if (code == 0) {
-            (void)!write(STDERR_FILENO, out.data, out.len);
+            cli_write_verbose(&out);
         }
     }
     if (code == 0 && values->profile_json) {

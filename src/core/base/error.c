@@ -136,48 +136,19 @@ void poise_error_clear(void)
     ctx->error = (struct poise_error){.doing = "", .what = "", .why = ""};
 }
 
-/* Whether the character at `text`, `len` bytes of valid UTF-8, moves a
- * terminal's cursor or worse: C0, DEL and C1. */
-static bool error_is_control(const unsigned char *text)
-{
-    return text[0] < 0x20 || text[0] == 0x7f ||
-           (text[0] == 0xc2 && text[1] < 0xa0);
-}
-
-void error_escape(struct poise_buf *out, const char *text)
-{
-    size_t left = strlen(text);
-    while (left > 0) {
-        size_t valid = poise_utf8_valid(text, left);
-        size_t plain = 0;
-        while (plain < valid &&
-               !error_is_control((const unsigned char *)text + plain)) {
-            plain++;
-        }
-        poise_buf_append(out, text, plain);
-        text += plain;
-        left -= plain;
-        if (left > 0) {
-            poise_buf_printf(out, "\\%03o", (unsigned char)*text);
-            text++;
-            left--;
-        }
-    }
-}
-
 int poise_error_format(const struct poise_error *err, struct poise_buf *out)
 {
     if (err->code == 0) {
         return poise_buf_puts(out, "no error");
     }
     poise_buf_puts(out, "cannot ");
-    error_escape(out, err->doing);
+    poise_buf_escape(out, err->doing, strlen(err->doing));
     if (err->what[0] != '\0') {
         poise_buf_puts(out, " '");
-        error_escape(out, err->what);
+        poise_buf_escape(out, err->what, strlen(err->what));
         poise_buf_putc(out, '\'');
     }
     poise_buf_puts(out, ": ");
-    error_escape(out, err->why);
+    poise_buf_escape(out, err->why, strlen(err->why));
     return out->error;
 }

@@ -23,8 +23,4 @@ struct poise_ctx {
     void *slots[POISE_CTX_SLOTS];
 };
 
-/** Append `text` such that it stays on one line and harms no terminal:
- * control characters and invalid UTF-8 as \ooo. */
-void error_escape(struct poise_buf *out, const char *text);
-
 #endif

@@ -27,6 +27,9 @@ static bool print(struct find_state *state, const struct find_node *node,
         char *to = poise_buf_reserve(out, len + 1);
         if (to) {
             memcpy(to, path, len);
+            if (end == '\n' && find_is_terminal(state, node)) {
+                poise_text_mask(to, len, "");
+            }
             to[len] = end;
             out->len += len + 1;
         }

@@ -276,6 +276,7 @@ struct find_run {
     struct poise_buf last; /* output of the entry that quit: frames */
     struct poise_buf loaded;
     int fds[FIND_STREAMS]; /* rank 0 */
+    uint64_t terminals;    /* bit i: stream i goes to one */
     struct find_mount {
         uint32_t major, minor;
         char *type;
@@ -284,6 +285,13 @@ struct find_run {
     bool mounts_read;
     sigset_t signals; /* that commands start with */
 };
+
+/** Whether what `node` prints goes to a terminal. */
+static inline bool find_is_terminal(const struct find_state *state,
+                                    const struct find_node *node)
+{
+    return (state->run->terminals >> node->stream & 1) != 0;
+}
 
 bool find_eval(struct find_state *state, const struct find_node *node);
 

@@ -614,7 +614,11 @@ bool find_printf(struct find_state *state, const struct find_node *node)
         if (segment->kind == SEGMENT_TEXT) {
             poise_buf_append(out, segment->text, segment->len);
         } else {
+            size_t from = out->len;
             put_segment(state, out, segment);
+            if (find_is_terminal(state, node)) {
+                poise_text_mask(out->data + from, out->len - from, "");
+            }
         }
     }
     return true;

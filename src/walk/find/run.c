@@ -426,6 +426,7 @@ static int open_streams(struct find_run *run)
         if (fd < 0) {
             return fd == -1 ? poise_error_set(errno, "open", path, NULL) : fd;
         }
+        run->terminals |= (uint64_t)(isatty(fd) == 1) << i;
         int same = same_as_before(run, fd, i);
         run->fds[i] = fd;
         if (same >= 0 && dup3(same, fd, O_CLOEXEC) < 0) {
@@ -458,10 +459,14 @@ static int run_begin(struct find_run *run, struct poise_world *world)
         code = poise_error_set(EINVAL, "run", "-depth",
                                "it does not go together with checkpoints");
     } else if (!world || poise_world_rank(world) == 0) {
+        run->terminals = run->options->terminal;
         code = open_streams(run);
     }
     if (world) {
         code = poise_world_agree(world, code);
+        code = code < 0
+                   ? code
+                   : poise_world_reduce(world, POISE_MAX, &run->terminals, 1);
     }
     return code == 0 ? agree_on_now(run, world) : code;
 }

@@ -18,6 +18,7 @@ static void check_overtaking(bool sender_knows)
     know_tiles(&b, 1, 5);
     if (sender_knows) {
         know_tiles(&a, 1, 5);
+        make_known(&b, &a);
     }
     connect_both(&a, &b);
     assert_int_equal(send_tiles(&a, &b, 1, unknown, 1), 1);

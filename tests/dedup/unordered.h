@@ -306,6 +306,16 @@ static inline void know_tiles(struct end *end, uint64_t first, uint64_t count)
     }
 }
 
+/* One has sent to the other before. */
+static inline void make_known(const struct end *to, const struct end *by)
+{
+    bool is_new = false;
+
+    assert_int_equal(
+        wire_sender_mark(by->store, dedup_store_key(to->store), &is_new), 0);
+    assert_true(is_new);
+}
+
 /* Everything that was sent is there, and nothing is kept. */
 static inline void check_all(const struct end *end)
 {

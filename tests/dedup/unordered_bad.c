@@ -382,6 +382,7 @@ static void test_evicted(void **state)
     assert_int_equal(poise_dedup_store_open(NULL, &options, &b.store), 0);
     know_tiles(&a, 1, 5);
     know_tiles(&b, 1, 5);
+    make_known(&b, &a);
     connect_both(&a, &b);
     assert_int_equal(send_tiles(&a, &b, 1, unknown, 1), 1);
     assert_int_equal(poise_dedup_peer_flush(a.peer), 0);

@@ -121,3 +121,19 @@ free_path:
     poise_buf_free(&path);
     return code;
 }
+
+const struct poise_dedup_key *
+dedup_store_key(const struct poise_dedup_store *store)
+{
+    return &store->info.key;
+}
+
+struct poise_dedup_store_info
+poise_dedup_store_info(const struct poise_dedup_store *store)
+{
+    struct poise_dedup_store_info info = store->info;
+
+    info.containers = store->count;
+    info.sampling = store->index.sampling;
+    return info;
+}

@@ -439,12 +439,6 @@ int poise_dedup_store_find(struct poise_dedup_store *store,
 
 /* ---- what the protocol asks for ----------------------------------------- */
 
-const struct poise_dedup_key *
-dedup_store_key(const struct poise_dedup_store *store)
-{
-    return &store->info.key;
-}
-
 bool dedup_store_is_sampled(const struct poise_dedup_store *store)
 {
     return store->index.sampling > 0;
@@ -727,21 +721,16 @@ static int find_same(struct poise_dedup_store *store, uint64_t fingerprint,
     return 1;
 }
 
-int dedup_store_add(struct poise_dedup_store *store, uint64_t fingerprint,
-                    const void *data, size_t len, uint64_t *position)
+/* Behind all others: 1. */
+static int append(struct poise_dedup_store *store, uint64_t fingerprint,
+                  const void *data, size_t len,
+                  const unsigned char digest[POISE_DEDUP_DIGEST_BYTES],
+                  uint64_t *position)
 {
-    unsigned char digest[POISE_DEDUP_DIGEST_BYTES];
-    uint64_t at;
     struct dedup_container *container;
     size_t before;
-    int code;
+    int code = open_container(store, len);
 
-    poise_dedup_digest(data, len, digest);
-    code = find_same(store, fingerprint, len, digest, position);
-    if (code != 0) {
-        return code < 0 ? code : 0;
-    }
-    code = open_container(store, len);
     if (code < 0) {
         return code;
     }
@@ -755,13 +744,27 @@ int dedup_store_add(struct poise_dedup_store *store, uint64_t fingerprint,
     container->count = container->body->count;
     use(store, container);
     trim(store, container);
-    at = container->id << DEDUP_SLOT_BITS | (container->count - 1);
+    *position = container->id << DEDUP_SLOT_BITS | (container->count - 1);
     if (!store->client) {
-        dedup_store_put(store, fingerprint, rank_position(at, digest));
+        dedup_store_put(store, fingerprint, rank_position(*position, digest));
     }
     store->info.segments++;
-    *position = at;
     return 1;
+}
+
+int dedup_store_add(struct poise_dedup_store *store, uint64_t fingerprint,
+                    const void *data, size_t len, uint64_t since,
+                    uint64_t *position)
+{
+    unsigned char digest[POISE_DEDUP_DIGEST_BYTES];
+    int code;
+
+    poise_dedup_digest(data, len, digest);
+    code = find_same(store, fingerprint, len, digest, position);
+    if (code < 0 || (code > 0 && *position >= since)) {
+        return code < 0 ? code : 0;
+    }
+    return append(store, fingerprint, data, len, digest, position);
 }
 
 int poise_dedup_store_add(struct poise_dedup_store *store, const void *data,
@@ -773,23 +776,12 @@ int poise_dedup_store_add(struct poise_dedup_store *store, const void *data,
         return poise_error_set(EINVAL, "cache segment", NULL, "of %zu bytes",
                                len);
     }
-    code = dedup_store_add(store,
-                           poise_dedup_fingerprint(&store->info.key, data, len),
-                           data, len, position);
+    code = dedup_store_add(store, dedup_store_expect(store, data, len), data,
+                           len, 0, position);
     return code < 0 ? code : 0;
 }
 
 int poise_dedup_store_flush(struct poise_dedup_store *store)
 {
     return flush(store);
-}
-
-struct poise_dedup_store_info
-poise_dedup_store_info(const struct poise_dedup_store *store)
-{
-    struct poise_dedup_store_info info = store->info;
-
-    info.containers = store->count;
-    info.sampling = store->index.sampling;
-    return info;
 }

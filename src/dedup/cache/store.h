@@ -48,8 +48,12 @@ bool dedup_store_names(struct poise_dedup_store *store, uint64_t fingerprint,
 uint64_t dedup_store_expect(const struct poise_dedup_store *store,
                             const void *data, size_t len);
 /** As poise_dedup_store_add, with the fingerprint, all 64 bits, which the
- * caller knows already: 1 if the segment is new, 0 if it was there. */
+ * caller knows already: 1 if the segment is new, 0 if it was there at `since`
+ * or behind it. In front of that it does not count: it is added once more, and
+ * found where it came last, so that two caches that are given the same from
+ * `since` on are alike from there on, whatever they held before. */
 int dedup_store_add(struct poise_dedup_store *store, uint64_t fingerprint,
-                    const void *data, size_t len, uint64_t *position);
+                    const void *data, size_t len, uint64_t since,
+                    uint64_t *position);
 
 #endif

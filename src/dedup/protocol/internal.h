@@ -200,6 +200,7 @@ struct wire_item {
     uint32_t offset, len;  /* in the group's data */
     uint32_t first, count; /* of the group's lengths */
     bool print;            /* named by its fingerprint */
+    bool plain;            /* no segment: it is never cached */
     unsigned char supplied;
 };
 
@@ -212,8 +213,9 @@ struct wire_sent {
     struct poise_buf lens;         /* uint32_t of each segment */
     uint32_t prints, prints_asked; /* items by fingerprint; asked for */
     bool believes;                 /* refers to what the receiver should have */
+    bool believes_old;             /* ... from before this connection */
     bool asked;                    /* something had to be supplied */
-    bool print;                    /* the next item is named by a fingerprint */
+    bool print, plain;             /* the next item is one of these */
     uint32_t waits;                /* members that did not acknowledge it */
     uint64_t weight;               /* bytes that a receiver may keep for it */
 };
@@ -263,13 +265,15 @@ struct wire_sender {
     uint64_t cursor;
     bool anchored; /* the receiver knows, too, in this group */
     bool has_brought;
-    uint64_t brought; /* the first that was new in this connection */
+    uint64_t brought; /* the first that this connection brought the receiver */
     bool has_added;
     uint64_t added; /* the first that was new in this group */
 
     /* Beliefs. */
+    bool has_met, is_stranger; /* the receiver's cache got nothing from here */
     uint32_t hit_rate; /* of late, how many segments were in the cache */
     uint64_t distrust_until, backoff; /* groups */
+    uint64_t distrust_all_until;      /* what was brought, too */
     uint64_t doubted; /* groups sent when a belief failed last */
     uint32_t useless; /* groups in a row whose fingerprints all missed */
     uint64_t direct_until, direct_for;
@@ -297,6 +301,12 @@ int wire_sender_update(struct poise_dedup_peer *peer,
                        const struct poise_buf *places, size_t bytes,
                        const struct poise_dedup_update *update);
 void wire_sender_free(struct wire_sender *sender);
+/** Whether the cache with that key got anything from this one before: there is
+ * a mark then, which ages as segments do. From now on there is; *is_new is set
+ * if there was none. Of those that a mark could be, it is one that an index
+ * without room for all keeps. */
+int wire_sender_mark(struct poise_dedup_store *store,
+                     const struct poise_dedup_key *key, bool *is_new);
 
 /* ---- receiver.c --------------------------------------------------------- */
 
@@ -310,6 +320,8 @@ struct wire_receiver {
     uint64_t finished;     /* groups that were delivered */
     uint64_t guessed;      /* bytes of references looked up too early */
     uint32_t hidden;       /* updates in groups that wait, not delivered yet */
+    bool has_brought;
+    uint64_t brought; /* the first segment that this connection brought */
     struct poise_buf scratch, pieces;
 };
 

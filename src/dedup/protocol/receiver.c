@@ -541,13 +541,21 @@ enum poise_dedup_kind received_kind(const struct received_item *item)
                                     : POISE_DEDUP_SEGMENT;
 }
 
+/* What this connection brings is kept in its order, even what an earlier one
+ * brought: the sender has it in this order, too. */
 static int keep(struct poise_dedup_peer *peer, uint64_t fingerprint,
                 const struct poise_dedup_piece *piece)
 {
+    struct wire_receiver *receiver = &peer->receiver;
     uint64_t at;
-    int code = dedup_store_add(peer->options.store, fingerprint, piece->data,
-                               piece->len, &at);
+    int code = dedup_store_add(
+        peer->options.store, fingerprint, piece->data, piece->len,
+        receiver->has_brought ? receiver->brought : UINT64_MAX, &at);
 
+    if (code == 1 && !receiver->has_brought) {
+        receiver->has_brought = true;
+        receiver->brought = at;
+    }
     /* A cache that fails costs bytes, not the transfer. */
     peer->stats.cache_errors += code < 0;
     return code == -ENOMEM ? code : 0;

@@ -93,7 +93,10 @@ int received_resolve(struct poise_dedup_peer *peer, struct received_item *item,
     case WIRE_FINGERPRINTS: {
         struct received_cursor aside;
         code = poise_dedup_store_find(store, item->print, &at);
-        return code <= 0 ? code : read_run(peer, item, at, &aside);
+        code = code <= 0 ? code : read_run(peer, item, at, &aside);
+        /* The sender adds it now, in the order of what it sends. */
+        item->own = false;
+        return code;
     }
     case WIRE_RUN:
         cursor->is_known = false;

@@ -8,6 +8,7 @@
 #include "sender.h"
 
 #include <errno.h>
+#include <string.h>
 
 enum {
     ANCHORS = 32, /* segments of which one says where a run is */
@@ -242,29 +243,48 @@ static bool is_surely_new(const struct poise_dedup_peer *peer, bool found)
             sender->open->number >= sender->distrust_until);
 }
 
-/* Into the own cache, as the receiver does it with what comes as data. */
-static int add_segment(struct poise_dedup_peer *peer,
-                       const struct poise_dedup_piece *piece,
-                       struct own_print *print)
+int wire_sender_mark(struct poise_dedup_store *store,
+                     const struct poise_dedup_key *key, bool *is_new)
+{
+    static const char head[] = "poise has sent to the cache with the key ";
+    enum { HEAD = sizeof head - 1, TRIES = 1 << 15, RANK_BELOW = 1 << 6 };
+    unsigned char mark[HEAD + POISE_DEDUP_KEY_BYTES + 4];
+    unsigned char digest[POISE_DEDUP_DIGEST_BYTES];
+    uint64_t at;
+    int code;
+
+    memcpy(mark, head, HEAD);
+    memcpy(mark + HEAD, key->bytes, sizeof key->bytes);
+    for (uint32_t i = 0; i < TRIES; i++) {
+        poise_put_u32(mark + HEAD + sizeof key->bytes, i);
+        poise_dedup_digest(mark, sizeof mark, digest);
+        if (dedup_rank(digest) < RANK_BELOW) {
+            break;
+        }
+    }
+    code = dedup_store_add(store, dedup_store_expect(store, mark, sizeof mark),
+                           mark, sizeof mark, 0, &at);
+    *is_new |= code == 1;
+    return code == -ENOMEM ? code : 0;
+}
+
+/* Before the first segment goes. What a cache holds that got nothing from this
+ * one, and in which order, this end cannot know: it is asked for each segment,
+ * and gets what it lacks in an order that both ends know from now on. */
+static int meet(struct poise_dedup_peer *peer)
 {
     struct wire_sender *sender = &peer->sender;
     struct poise_dedup_store *store = peer->options.store;
-    uint64_t at;
-    int code = dedup_store_add(store, own_print(peer, piece, print),
-                               piece->data, piece->len, &at);
+    bool is_new = peer->their_containers == 0;
+    int code =
+        peer->is_leader ? 0 : wire_sender_mark(store, &peer->key, &is_new);
 
-    peer->stats.cache_errors += code < 0 && code != -ENOMEM;
-    if (code == 1) {
-        if (!sender->has_added) {
-            sender->has_added = true;
-            sender->added = at;
-        }
-        if (!sender->has_brought) {
-            sender->has_brought = true;
-            sender->brought = at;
-        }
+    for (size_t i = 0; i < peer->member_count && code == 0; i++) {
+        code = wire_sender_mark(store, &peer->members[i]->key, &is_new);
     }
-    return code == -ENOMEM ? code : 0;
+    sender->is_stranger = is_new;
+    sender->has_met = true;
+    return code;
 }
 
 static int send_segment(struct poise_dedup_peer *peer,
@@ -275,32 +295,37 @@ static int send_segment(struct poise_dedup_peer *peer,
     struct poise_dedup_store *store = peer->options.store;
     uint64_t at = 0;
     int found = look_up(peer, piece, print, &at), rc;
-    bool is_ours, is_theirs, is_full = dedup_store_is_sampled(store), as_data;
+    bool is_ours, is_brought, may_be_theirs, is_lacking, as_data;
+    bool is_full = dedup_store_is_sampled(store);
 
-    if (found < 0) {
-        return found;
+    if (found < 0 || (!sender->has_met && meet(peer) < 0)) {
+        return found < 0 ? found : -ENOMEM;
     }
-    /* What this group brings the receiver does not have before it is proved. */
+    /* What this group brings the receiver does not have before it is proved;
+     * what this connection brought it has, even if its cache was empty. */
     is_ours = found && sender->has_added && at >= sender->added;
+    is_brought =
+        found && !is_ours && sender->has_brought && at >= sender->brought;
+    may_be_theirs = is_brought || (found && !is_ours && !sender->is_stranger);
     sender->hit_rate -= sender->hit_rate / HIT_RATE_SHARE;
-    sender->hit_rate += found && !is_ours ? HIT_RATE_FULL / HIT_RATE_SHARE : 0;
-    /* A cache that was empty has what this connection brought. */
-    is_theirs = found && !is_ours &&
-                (peer->their_containers > 0 ||
-                 (sender->has_brought && at >= sender->brought));
-    if (is_theirs && sender->open->number >= sender->distrust_until) {
+    sender->hit_rate += may_be_theirs ? HIT_RATE_FULL / HIT_RATE_SHARE : 0;
+    if (may_be_theirs &&
+        sender->open->number >= (is_brought ? sender->distrust_all_until
+                                            : sender->distrust_until)) {
         rc = send_run(peer, piece, at);
         if (rc != 0) {
             return rc < 0 ? rc : 0;
         }
     }
+    is_lacking = !is_brought && !is_ours && is_surely_new(peer, found);
     /* Found only because its container is in memory: the receiver's may not
      * be. */
-    as_data = is_ours || (!is_theirs && is_surely_new(peer, found)) ||
+    as_data = is_ours || is_lacking ||
               (found && is_full &&
                !dedup_store_names(store, own_print(peer, piece, print), at));
-    if (!found || (as_data && is_full)) {
-        rc = add_segment(peer, piece, print);
+    if (!is_ours || is_full) {
+        rc = wire_sender_keep(peer, own_print(peer, piece, print), piece->data,
+                              piece->len);
         if (rc < 0) {
             return rc;
         }
@@ -338,7 +363,10 @@ static int send_plain(struct poise_dedup_peer *peer,
         peer->stats.by_data += piece->len;
     }
     code = wire_group_add_bytes(group, piece);
-    return code < 0 ? code : wire_group_add_item(group, offset, first);
+    group->plain = true;
+    code = code < 0 ? code : wire_group_add_item(group, offset, first);
+    group->plain = false;
+    return code;
 }
 
 /* Say which stream it is, and where the piece lies if that is not clear. */

@@ -32,6 +32,13 @@ int wire_group_close_full(struct poise_dedup_peer *peer);
 /** A group that is done with. */
 void wire_group_put_spare(struct wire_sender *sender, struct wire_sent *group);
 
+/** A segment that goes in another way than by a reference: into the own cache,
+ * as the receiver does it, unless this connection brought it already. What
+ * comes of it later is then found in the receiver's order. `print`: all 64
+ * bits. */
+int wire_sender_keep(struct poise_dedup_peer *peer, uint64_t print,
+                     const void *data, size_t len);
+
 /* ---- sender_write.c ----------------------------------------------------- */
 
 /** Whether one of the two caches may not find all that it has. */

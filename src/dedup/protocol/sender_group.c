@@ -112,6 +112,7 @@ int wire_group_add_item(struct wire_sent *group, uint32_t offset,
         .first = first,
         .count = wire_count(&group->lens, sizeof(uint32_t)) - first,
         .print = group->print,
+        .plain = group->plain,
     };
 
     return poise_buf_append(&group->items, &item, sizeof item);
@@ -132,6 +133,26 @@ int wire_group_add_bytes(struct wire_sent *group,
     }
     code = poise_buf_append(data, piece->data, piece->len);
     return code < 0 ? code : poise_buf_append(&group->lens, &len, sizeof len);
+}
+
+int wire_sender_keep(struct poise_dedup_peer *peer, uint64_t print,
+                     const void *data, size_t len)
+{
+    struct wire_sender *sender = &peer->sender;
+    uint64_t at, since = sender->has_brought ? sender->brought : UINT64_MAX;
+    int code =
+        dedup_store_add(peer->options.store, print, data, len, since, &at);
+
+    peer->stats.cache_errors += code < 0 && code != -ENOMEM;
+    if (code == 1 && !sender->has_added) {
+        sender->has_added = true;
+        sender->added = at;
+    }
+    if (code == 1 && !sender->has_brought) {
+        sender->has_brought = true;
+        sender->brought = at;
+    }
+    return code == -ENOMEM ? code : 0;
 }
 
 int wire_sender_close_group(struct poise_dedup_peer *peer)

@@ -84,6 +84,25 @@ int wire_sender_ack(struct poise_dedup_peer *peer, struct poise_reader *message)
     return 0;
 }
 
+/* The receiver adds it now: so does this end. */
+static int keep_item(struct poise_dedup_peer *leader,
+                     const struct wire_sent *group,
+                     const struct wire_item *item)
+{
+    const uint32_t *lens = (const uint32_t *)(const void *)group->lens.data;
+    const char *data = group->data.data + item->offset;
+    int code = 0;
+
+    for (uint32_t i = 0; i < item->count && !item->plain && code == 0; i++) {
+        uint32_t len = lens[item->first + i];
+        code = wire_sender_keep(
+            leader, dedup_store_expect(leader->options.store, data, len), data,
+            len);
+        data += len;
+    }
+    return code;
+}
+
 static int supply(struct poise_dedup_peer *peer, const struct wire_sent *group,
                   uint32_t index)
 {
@@ -128,6 +147,10 @@ static void doubt(struct wire_sender *sender, struct wire_sent *group)
     sender->backoff = sender->backoff > BACKOFF ? sender->backoff : BACKOFF;
     twice = 2 * sender->backoff;
     sender->distrust_until = sender->numbers + sender->backoff;
+    if (!group->believes_old) {
+        /* What this connection brought is there, but lies otherwise. */
+        sender->distrust_all_until = sender->distrust_until;
+    }
     sender->backoff = twice < BACKOFF_MOST ? twice : BACKOFF_MOST;
 }
 
@@ -174,6 +197,9 @@ int wire_sender_request(struct poise_dedup_peer *peer,
         group->prints_asked += item->print && item->supplied == 1;
         peer->stats.requests++;
         code = supply(peer, group, (uint32_t)(index - 1));
+        if (code == 0) {
+            code = keep_item(leader, group, item);
+        }
     }
     return code;
 }

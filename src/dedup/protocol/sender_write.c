@@ -114,6 +114,14 @@ static int put_lens(struct poise_dedup_peer *peer, uint32_t first)
     return code;
 }
 
+/* The group being made refers to what lies at the cursor. */
+static void set_belief(struct wire_sender *sender)
+{
+    sender->open->believes = true;
+    sender->open->believes_old |=
+        !sender->has_brought || sender->cursor < sender->brought;
+}
+
 /* Segments that the receiver does not have, from the group's data. */
 static int put_missing(struct poise_dedup_peer *peer)
 {
@@ -162,7 +170,7 @@ static int put_missing(struct poise_dedup_peer *peer)
         code = poise_buf_append(raw, residual.data, residual.len);
         peer->stats.by_residual += len;
     } else if (code == 0 && as_delta) {
-        group->believes = true;
+        set_belief(sender);
         peer->stats.by_delta += len;
     } else if (code == 0) {
         poise_buf_putc(raw, WIRE_DATA);
@@ -202,7 +210,7 @@ static int put_run(struct poise_dedup_peer *peer)
         poise_buf_varint(raw, wire_zigzag(sender->held_skip));
     }
     poise_buf_varint(raw, sender->held_count);
-    sender->open->believes = true;
+    set_belief(sender);
     peer->stats.by_run += sender->open->data.len - sender->held_offset;
     return wire_group_add_item(sender->open, sender->held_offset,
                                sender->held_first);

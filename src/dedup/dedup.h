@@ -97,6 +97,8 @@ enum poise_dedup_standing {
 };
 
 enum {
+    POISE_DEDUP_PAD_LEAST = 64, /**< bytes that output is padded to */
+    POISE_DEDUP_PAD_MOST = 1 << 18,
     POISE_DEDUP_UPDATE_PIECES = 1 << 10, /**< at most, in one update */
     POISE_DEDUP_UPDATE_BYTES = 1 << 19,  /**< of them all together */
 };
@@ -141,6 +143,13 @@ struct poise_dedup_peer_options {
     /** Compress in a thread of its own, started when there is much to send.
      * Output may then come later: poise_dedup_peer_wait. Not with multicast. */
     bool packs_in_thread;
+    /** Who sees how much goes over a connection sees what was known at the
+     * other end. Make all that is output up to a flush, or in answer to what
+     * came, a multiple of so many bytes (POISE_DEDUP_PAD_LEAST to _MOST), at
+     * both ends, and ask for nothing that could be sent. It hides what would
+     * take less; 0: nothing is hidden. -EOPNOTSUPP, of a later call, if the
+     * other end does not know how. */
+    uint32_t pad_bytes;
     /** Multicast to several receivers: one peer without a connection is the
      * leader. What is sent through it goes to all its members, and is cut,
      * looked up, hashed and compressed once. Members name their `leader`; they

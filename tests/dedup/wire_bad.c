@@ -105,6 +105,12 @@ static void test_nonsense(void **state)
     } messages[] = {
         {{0}, 1},
         {{WIRE_OPS}, 1},
+        {{WIRE_PAD, 63, 0}, 3},
+        {{WIRE_PAD, 64, 2, 0}, 4},
+        {{WIRE_PAD, 64, 0x81, 1, 0, 0, 0}, 7},
+        {{WIRE_PAD, 0x81, 0x80, 0x10, 0}, 5},
+        {{WIRE_PAD, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 0},
+         11},
         {{WIRE_HELLO, 1}, 2},
         {{WIRE_ACK, 1}, 2},
         {{WIRE_REQUEST, 0, 0}, 3},

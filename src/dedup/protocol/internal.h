@@ -3,9 +3,10 @@
  *
  * peer.c takes calls and bytes and hands them on; sender.c makes groups of
  * items out of pieces, receiver.c pieces out of groups, unordered.c updates
- * before their turn; multicast.c sends the same to several; decompress.c
- * carries messages in blocks, which compress.c compresses. choose.c, model.c
- * and analyse.c predict what all of this costs. Messages: docs/wire.md.
+ * before their turn; pad.c hides how much that is; multicast.c sends the same
+ * to several; decompress.c carries messages in blocks, which compress.c
+ * compresses. choose.c, model.c and analyse.c predict what all of this costs.
+ * Messages: docs/wire.md.
  */
 #ifndef POISE_DEDUP_PROTOCOL_INTERNAL_H
 #define POISE_DEDUP_PROTOCOL_INTERNAL_H
@@ -38,6 +39,7 @@ enum wire_op {
     WIRE_UNORDERED,
     WIRE_UPDATE,
     WIRE_RESIDUAL,
+    WIRE_PAD,
     WIRE_OPS
 };
 
@@ -345,6 +347,15 @@ int wire_update_send(struct poise_dedup_peer *peer, struct wire_stream *stream,
 /** -EINVAL if it cannot be sent. */
 int wire_update_check(const struct poise_dedup_update *update);
 
+/* ---- pad.c -------------------------------------------------------------- */
+
+/** Fill what is output up with zeros to a multiple of what was agreed; nothing,
+ * where nothing was. */
+int wire_pad_output(struct poise_dedup_peer *peer);
+/** From now on what is output is padded. */
+void wire_pad_begin(struct poise_dedup_peer *peer, uint32_t size);
+int wire_pad_take(struct poise_dedup_peer *peer, struct poise_reader *message);
+
 /* ---- multicast.c -------------------------------------------------------- */
 
 /** A member of a multicast: the leader makes groups and blocks, and has no
@@ -414,10 +425,13 @@ struct poise_dedup_peer {
     bool in_multicast; /* the message being read is of these blocks */
 
     /* The other end's hello. */
-    bool met, knows_updates;
+    bool met, knows_updates, knows_padding;
     struct poise_dedup_key key;
     uint32_t bits;
     uint64_t their_containers; /* in their cache when it said hello */
+
+    uint32_t pad;    /* what is output is a multiple of it; 0: of nothing */
+    uint64_t padded; /* bytes that were output before both knew */
 };
 
 /** Stream `number`, made at first use; NULL without memory. */

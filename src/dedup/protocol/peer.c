@@ -19,9 +19,12 @@ static int say_hello(struct poise_dedup_peer *peer)
     poise_buf_append(raw, info.key.bytes, sizeof info.key.bytes);
     poise_buf_varint(raw, info.bits);
     poise_buf_varint(raw, info.containers);
-    /* An end that knows no updates takes this for an empty acknowledgement. */
-    poise_buf_putc(raw, WIRE_ACK);
-    poise_buf_varint(raw, 0);
+    /* An end that knows no updates takes this for an empty acknowledgement; the
+     * second one says that this end knows padding. */
+    for (int i = 0; i < 2; i++) {
+        poise_buf_putc(raw, WIRE_ACK);
+        poise_buf_varint(raw, 0);
+    }
     return wire_blocks_close(&peer->blocks);
 }
 
@@ -73,8 +76,10 @@ static int take_message(struct poise_dedup_peer *peer,
     case WIRE_REQUEST:
         return wire_sender_request(peer, messages);
     case WIRE_ACK:
-        peer->knows_updates |=
-            poise_reader_left(messages) > 0 && *messages->pos == 0;
+        if (poise_reader_left(messages) > 0 && *messages->pos == 0) {
+            peer->knows_padding = peer->knows_updates;
+            peer->knows_updates = true;
+        }
         return wire_sender_ack(peer, messages);
     case WIRE_UNORDERED:
         return wire_unordered_asked(peer, messages);
@@ -82,6 +87,8 @@ static int take_message(struct poise_dedup_peer *peer,
         return wire_multicast_prints(peer, messages);
     case WIRE_MULTICAST:
         return wire_multicast_receive(peer, messages, take_block);
+    case WIRE_PAD:
+        return wire_pad_take(peer, messages);
     default:
         return wire_receiver_item(peer, (enum wire_op) * op, messages);
     }
@@ -132,6 +139,9 @@ int poise_dedup_peer_feed(struct poise_dedup_peer *peer, const void *data,
     if (peer->error == 0) {
         /* What the other end waits for does not wait for more. */
         peer->error = wire_blocks_close(&peer->blocks);
+    }
+    if (peer->error == 0) {
+        peer->error = wire_pad_output(peer);
     }
     return peer->error;
 }
@@ -405,8 +415,15 @@ int poise_dedup_peer_flush(struct poise_dedup_peer *peer)
     if (code == 0) {
         code = wire_blocks_collect(&peer->blocks, true);
     }
+    if (code == 0 && !peer->is_leader) {
+        code = wire_pad_output(peer);
+    }
     peer->error = code;
-    return spread(peer);
+    code = spread(peer);
+    for (size_t i = 0; i < peer->member_count && code == 0; i++) {
+        code = peer->error = wire_pad_output(peer->members[i]);
+    }
+    return code;
 }
 
 int poise_dedup_peer_wait(struct poise_dedup_peer *peer)
@@ -473,6 +490,15 @@ int poise_dedup_peer_create(const struct poise_dedup_peer_options *options,
     struct poise_dedup_peer *made = poise_alloc(1, sizeof *made);
     int code;
 
+    if (options->pad_bytes != 0 &&
+        (options->pad_bytes < POISE_DEDUP_PAD_LEAST ||
+         options->pad_bytes > POISE_DEDUP_PAD_MOST)) {
+        free(made);
+        return poise_error_set(EINVAL, "pad what is sent", NULL,
+                               "to multiples of %u bytes; %d to %d can be",
+                               options->pad_bytes, POISE_DEDUP_PAD_LEAST,
+                               POISE_DEDUP_PAD_MOST);
+    }
     if (!made) {
         return -ENOMEM;
     }
@@ -494,6 +520,10 @@ int poise_dedup_peer_create(const struct poise_dedup_peer_options *options,
         code = say_hello(made);
     }
     made->is_leader = options->is_leader;
+    made->padded = made->blocks.bytes_out;
+    if (options->pad_bytes > 0) {
+        wire_pad_begin(made, options->pad_bytes);
+    }
     if (code == 0 && options->leader) {
         code = wire_multicast_join(options->leader, made);
     }

@@ -237,7 +237,8 @@ static bool is_surely_new(const struct poise_dedup_peer *peer, bool found)
 {
     const struct wire_sender *sender = &peer->sender;
 
-    return peer->their_containers == 0 ||
+    /* Nor where it would be seen that it has to answer. */
+    return peer->their_containers == 0 || peer->pad > 0 ||
            sender->open->number < sender->direct_until ||
            (!found && sender->hit_rate >= HIT_RATE_ENOUGH &&
             sender->open->number >= sender->distrust_until);

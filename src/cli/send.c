@@ -67,7 +67,8 @@ static const struct poise_option options[] = {
     {POISE_OPTION_FLAG, .name = "server", .help = NULL,
      .offset = offsetof(struct values, server)},
     {POISE_OPTION_HEADING, .help = "The cache"},
-    CLI_CACHE_OPTIONS(struct values, cache, "was sent (default: poise/wire",
+    CLI_CACHE_OPTIONS(struct values, cache,
+                      "was sent (default: poise/wire/to-HOST",
                       "for this transfer only"),
     {POISE_OPTION_STRING, .name = "remote-cache", .arg = "DIR",
      .help = "the same at the other end",
@@ -100,7 +101,12 @@ const struct poise_command cli_send_command = {
         "Both ends remember what was ever sent in a cache: data that are "
         "known there, under whatever name, cost a few bytes, and so does what "
         "arrived before a transfer broke. A file appears under its name only "
-        "when it is whole and its digest is right.\n\n"
+        "when it is whole and its digest is right.\n\n" CLI_CACHE_TELLS
+        "So both ends have a cache for each other end, by its name as it is "
+        "written here, unless --shared-cache or --cache and --remote-cache "
+        "say otherwise: where several send who are to know nothing of each "
+        "other give each his own, and use --pad against those who only "
+        "watch.\n\n"
         "With --also, SRC... are sent to several hosts at once: they are read, "
         "cut and compressed once. A host that fails does not end the others, "
         "and is named at the end; one that is much slower, or wants other "
@@ -243,6 +249,8 @@ static struct poise_remote_options options_of(const struct values *values,
         .remote_cache = values->remote_cache,
         .cache_bytes = values->cache.bytes,
         .cache_bits = (uint32_t)values->cache.bits,
+        .shared_cache = values->cache.shared,
+        .pad_bytes = (uint32_t)values->cache.pad,
         .action = show_action,
         .problem = show_problem,
         .progress = values->progress ? show_progress : NULL,
@@ -383,6 +391,10 @@ int cli_send(int argc, char **argv)
                                   &cli_interrupted) < 0
                    ? CLI_PARTLY
                    : CLI_DONE;
+    }
+    if (!cli_cache_check("send", &values.cache)) {
+        poise_strings_free(&values.also);
+        return CLI_WRONG_USE;
     }
     if (argc - first < 2) {
         poise_strings_free(&values.also);

@@ -57,7 +57,9 @@ static const struct poise_option options[] = {
      .offset = offsetof(struct values, segmenters)},
     {POISE_OPTION_HEADING, .help = "The cache"},
     CLI_CACHE_OPTIONS(struct values, cache,
-                      "went through (default: poise/tunnel", "in memory only"),
+                      "went through (default: poise/tunnel, or "
+                      "poise/tunnel/to-HOST:PORT",
+                      "in memory only"),
     {POISE_OPTION_HEADING, .help = "Output"},
     {POISE_OPTION_STRING, .name = "metrics", .arg = "[ADDRESS:]PORT",
      .help = "show figures to browsers of this machine; /metrics is for "
@@ -83,7 +85,12 @@ const struct poise_command cli_tunnel_command = {
         "connects them to where they were meant. Both ends remember what went "
         "through in a cache that all connections share: what is known there "
         "costs a few bytes, whatever the protocol, as long as it is not "
-        "enciphered or compressed itself.\n\n"
+        "enciphered or compressed itself.\n\n" CLI_CACHE_TELLS
+        "All who connect through one tunnel share its cache, and all tunnels "
+        "that one server serves share the server's. Users, or targets, that "
+        "are to know nothing of each other need a tunnel each, at both ends, "
+        "with a --cache of its own; --pad hides what is shorter than a SIZE, "
+        "from those who only watch the link.\n\n"
         "Nothing is held back: a key that someone presses goes at once, and "
         "where the link is full those who send little go first. Connections "
         "end as they do without a tunnel, one direction at a time, and an "
@@ -356,6 +363,8 @@ static int run(const struct values *values, const char *via)
         .cache = values->cache.folder,
         .cache_bytes = values->cache.bytes,
         .cache_bits = (uint32_t)values->cache.bits,
+        .shared_cache = values->cache.shared,
+        .pad_bytes = (uint32_t)values->cache.pad,
         .level = (int)values->cache.level,
         .metrics = values->metrics,
         .page = show,
@@ -392,6 +401,8 @@ int cli_tunnel(int argc, char **argv)
 
     if (first >= 0 && argc - first > 1) {
         cli_say("tunnel", "one other end, not %d", argc - first);
+        code = CLI_WRONG_USE;
+    } else if (first >= 0 && !cli_cache_check("tunnel", &values.cache)) {
         code = CLI_WRONG_USE;
     } else if (first >= 0 && values.make_secret) {
         int err = poise_remote_tunnel_secret(values.make_secret);

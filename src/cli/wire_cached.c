@@ -1,7 +1,5 @@
 /* poise wire cached: serve a cache to the processes that share it. */
-#include "cli/common/common.h"
-
-#include <poise/dedup.h>
+#include "cli/common/cache.h"
 
 #include <signal.h>
 
@@ -42,7 +40,9 @@ const struct poise_command cli_wire_cached_command = {
         "takes its place. This command serves without transferring anything, "
         "so that the index is read once and the limit is what is said here. "
         "Only processes of the same user are served. At the end it prints what "
-        "it did.",
+        "it did.\n\n" CLI_CACHE_TELLS
+        "All that share a cache can test each other's data so: serve one for "
+        "each group that may.",
     .options = options,
     .examples = "poise wire cached ~/.cache/poise/wire\tthe one of 'send'\n"
                 "poise wire cached --limit 200G /fast/cache\ta large one\n",

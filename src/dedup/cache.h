@@ -69,6 +69,7 @@ struct poise_dedup_store_info {
     uint64_t damaged;           /**< containers of which something was lost,
                                      and segments that were wrong when read */
     unsigned sampling;          /**< the index has one in 2^sampling */
+    bool is_kept;               /**< in a folder */
 };
 POISE_API struct poise_dedup_store_info
 poise_dedup_store_info(const struct poise_dedup_store *store);

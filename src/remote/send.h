@@ -70,8 +70,13 @@ struct poise_remote_options {
     const char *cache;        /**< folder; NULL: $XDG_CACHE_HOME/poise/wire,
                                    "": none, in memory only */
     const char *remote_cache; /**< the same at the other end */
-    uint64_t cache_bytes;     /**< limit of each; 0: 10 GiB */
-    uint32_t cache_bits;      /**< width of fingerprints of a new one; 0: 40 */
+    /** The usual caches are apart for each other end ("wire/to-HOST" here,
+     * "wire/from-..." there): what goes to one tells nobody what went to
+     * others. This uses one for all instead. */
+    bool shared_cache;
+    uint32_t pad_bytes;   /**< as in poise_dedup_peer_options */
+    uint64_t cache_bytes; /**< limit of each; 0: 10 GiB */
+    uint32_t cache_bits;  /**< width of fingerprints of a new one; 0: 40 */
 
     void (*action)(enum poise_remote_action action, const char *path,
                    size_t len, void *arg);

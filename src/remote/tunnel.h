@@ -65,6 +65,8 @@ struct poise_remote_tunnel_options {
     const char *cache; /**< as poise_remote_options has it; NULL:
                             $XDG_CACHE_HOME/poise/tunnel */
     uint64_t cache_bytes;
+    bool shared_cache;  /**< not one for each other end that it connects to */
+    uint32_t pad_bytes; /**< as in poise_dedup_peer_options */
     uint32_t cache_bits;
     int level;
 

@@ -170,6 +170,34 @@ static void test_costs(void **state)
     free(next);
 }
 
+static char folders[2][TEMPORARY_BYTES];
+
+static int remove_folder(const char *path)
+{
+    DIR *dir = opendir(path);
+    struct dirent *entry;
+
+    while (dir && (entry = readdir(dir))) {
+        unlinkat(dirfd(dir), entry->d_name, 0);
+    }
+    if (dir) {
+        closedir(dir);
+    }
+    return rmdir(path);
+}
+
+/* Both ends with a cache on disk that is larger than its memory. */
+static void begin_small(struct end ends[2], uint32_t average)
+{
+    struct poise_dedup_store_options options = {.memory_bytes = 1 << 20};
+
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(
+            poise_dedup_store_open(folders[i], &options, &ends[i].store), 0);
+        connect_end(&ends[i], NULL, average);
+    }
+}
+
 /* Two versions, one behind the other, to a receiver that holds something else
  * or nothing: bytes sent, and what of the data went as it is. */
 static uint64_t send_both(struct end *a, const unsigned char *const data[2],
@@ -218,7 +246,8 @@ static void test_new_host(void **state)
         const unsigned char *const data[2] = {older, newer};
         struct end a = {0};
         uint64_t cold, warm, cold_data, warm_data;
-        make_store(&a, 0);
+        assert_non_null(mkdtemp(temporary_name(folders[0], "wire")));
+        assert_int_equal(poise_dedup_store_open(folders[0], NULL, &a.store), 0);
         cold = send_both(&a, data, lens, held, holds ? HELD : 0, &cold_data);
         warm = send_both(&a, data, lens, held, holds ? HELD : 0, &warm_data);
         assert_in_range(cold, LEN / 8 * 7, LEN + LEN / 40);
@@ -226,38 +255,11 @@ static void test_new_host(void **state)
         assert_int_equal(warm_data, cold_data);
         assert_in_range(warm, 1, cold + 100);
         close_end(&a);
+        assert_int_equal(remove_folder(folders[0]), 0);
     }
     free(older);
     free(newer);
     free(held);
-}
-
-static char folders[2][TEMPORARY_BYTES];
-
-static int remove_folder(const char *path)
-{
-    DIR *dir = opendir(path);
-    struct dirent *entry;
-
-    while (dir && (entry = readdir(dir))) {
-        unlinkat(dirfd(dir), entry->d_name, 0);
-    }
-    if (dir) {
-        closedir(dir);
-    }
-    return rmdir(path);
-}
-
-/* Both ends with a cache on disk that is larger than its memory. */
-static void begin_small(struct end ends[2], uint32_t average)
-{
-    struct poise_dedup_store_options options = {.memory_bytes = 1 << 20};
-
-    for (int i = 0; i < 2; i++) {
-        assert_int_equal(
-            poise_dedup_store_open(folders[i], &options, &ends[i].store), 0);
-        connect_end(&ends[i], NULL, average);
-    }
 }
 
 /* The index has no room for all segments: both caches leave out the same ones,

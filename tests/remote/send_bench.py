@@ -23,6 +23,9 @@ if [ -n "$HOMES" ]; then
     export HOME=$HOMES/$1
     mkdir -p "$HOME"
 fi
+if [ -n "$FAR_CACHES" ]; then
+    export XDG_CACHE_HOME=$FAR_CACHES
+fi
 if [ "$1" = bad ]; then
     exit 1
 elif [ "$1" = stalls ] && mkdir "$HOMES/stalled" 2>/dev/null; then

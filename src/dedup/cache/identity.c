@@ -135,5 +135,6 @@ poise_dedup_store_info(const struct poise_dedup_store *store)
 
     info.containers = store->count;
     info.sampling = store->index.sampling;
+    info.is_kept = store->path != NULL;
     return info;
 }

@@ -272,7 +272,8 @@ struct wire_sender {
     uint64_t added; /* the first that was new in this group */
 
     /* Beliefs. */
-    bool has_met, is_stranger; /* the receiver's cache got nothing from here */
+    bool has_recognised, is_stranger; /* the receiver's cache got nothing from
+                                         here */
     uint32_t hit_rate; /* of late, how many segments were in the cache */
     uint64_t distrust_until, backoff; /* groups */
     uint64_t distrust_all_until;      /* what was brought, too */
@@ -426,6 +427,7 @@ struct poise_dedup_peer {
 
     /* The other end's hello. */
     bool met, knows_updates, knows_padding;
+    bool remembers; /* its cache is kept after the connection */
     struct poise_dedup_key key;
     uint32_t bits;
     uint64_t their_containers; /* in their cache when it said hello */

@@ -19,9 +19,9 @@ static int say_hello(struct poise_dedup_peer *peer)
     poise_buf_append(raw, info.key.bytes, sizeof info.key.bytes);
     poise_buf_varint(raw, info.bits);
     poise_buf_varint(raw, info.containers);
-    /* An end that knows no updates takes this for an empty acknowledgement; the
-     * second one says that this end knows padding. */
-    for (int i = 0; i < 2; i++) {
+    /* Empty acknowledgements for an end that knows no better: this one knows
+     * updates, and padding; what it learns it keeps. */
+    for (int i = 0; i < (info.is_kept ? 3 : 2); i++) {
         poise_buf_putc(raw, WIRE_ACK);
         poise_buf_varint(raw, 0);
     }
@@ -77,6 +77,7 @@ static int take_message(struct poise_dedup_peer *peer,
         return wire_sender_request(peer, messages);
     case WIRE_ACK:
         if (poise_reader_left(messages) > 0 && *messages->pos == 0) {
+            peer->remembers = peer->knows_padding;
             peer->knows_padding = peer->knows_updates;
             peer->knows_updates = true;
         }

@@ -94,8 +94,9 @@ int received_resolve(struct poise_dedup_peer *peer, struct received_item *item,
         struct received_cursor aside;
         code = poise_dedup_store_find(store, item->print, &at);
         code = code <= 0 ? code : read_run(peer, item, at, &aside);
-        /* The sender adds it now, in the order of what it sends. */
-        item->own = false;
+        /* A sender that will remember adds it, in the order of what it sends:
+         * so does this end. */
+        item->own = item->own && !peer->remembers;
         return code;
     }
     case WIRE_RUN:

@@ -272,7 +272,7 @@ int wire_sender_mark(struct poise_dedup_store *store,
 /* Before the first segment goes. What a cache holds that got nothing from this
  * one, and in which order, this end cannot know: it is asked for each segment,
  * and gets what it lacks in an order that both ends know from now on. */
-static int meet(struct poise_dedup_peer *peer)
+static int recognise(struct poise_dedup_peer *peer)
 {
     struct wire_sender *sender = &peer->sender;
     struct poise_dedup_store *store = peer->options.store;
@@ -284,8 +284,63 @@ static int meet(struct poise_dedup_peer *peer)
         code = wire_sender_mark(store, &peer->members[i]->key, &is_new);
     }
     sender->is_stranger = is_new;
-    sender->has_met = true;
+    sender->has_recognised = true;
     return code;
+}
+
+/* What this end knows of a segment at the receiver. */
+struct knowledge {
+    bool is_ours;    /* this group brings it: it is not there before that is
+                        proved */
+    bool is_brought; /* this connection did, even if the cache was empty */
+    bool may_be_theirs;
+};
+
+static struct knowledge know(const struct wire_sender *sender, bool found,
+                             uint64_t at)
+{
+    struct knowledge known = {.is_ours = found && sender->has_added &&
+                                         at >= sender->added};
+
+    known.is_brought =
+        found && !known.is_ours && sender->has_brought && at >= sender->brought;
+    known.may_be_theirs =
+        known.is_brought || (found && !known.is_ours && !sender->is_stranger);
+    return known;
+}
+
+static bool is_trusted(const struct wire_sender *sender,
+                       const struct knowledge *known)
+{
+    return known->may_be_theirs &&
+           sender->open->number >= (known->is_brought
+                                        ? sender->distrust_all_until
+                                        : sender->distrust_until);
+}
+
+/* In another way than by a reference. */
+static int send_new(struct poise_dedup_peer *peer,
+                    const struct poise_dedup_piece *piece,
+                    struct own_print *print, const struct knowledge *known,
+                    bool found, uint64_t at)
+{
+    struct poise_dedup_store *store = peer->options.store;
+    bool is_full = dedup_store_is_sampled(store);
+    /* Found only because its container is in memory: the receiver's may not
+     * be. */
+    bool as_data =
+        known->is_ours || (!known->is_brought && is_surely_new(peer, found)) ||
+        (found && is_full &&
+         !dedup_store_names(store, own_print(peer, piece, print), at));
+
+    if (!known->is_ours || is_full) {
+        int code = wire_sender_keep(peer, own_print(peer, piece, print),
+                                    piece->data, piece->len);
+        if (code < 0) {
+            return code;
+        }
+    }
+    return as_data ? send_missing(peer, piece) : send_print(peer, piece);
 }
 
 static int send_segment(struct poise_dedup_peer *peer,
@@ -293,45 +348,21 @@ static int send_segment(struct poise_dedup_peer *peer,
                         struct own_print *print)
 {
     struct wire_sender *sender = &peer->sender;
-    struct poise_dedup_store *store = peer->options.store;
+    struct knowledge known;
     uint64_t at = 0;
-    int found = look_up(peer, piece, print, &at), rc;
-    bool is_ours, is_brought, may_be_theirs, is_lacking, as_data;
-    bool is_full = dedup_store_is_sampled(store);
+    int code = sender->has_recognised ? 0 : recognise(peer);
+    int found = code < 0 ? code : look_up(peer, piece, print, &at);
 
-    if (found < 0 || (!sender->has_met && meet(peer) < 0)) {
-        return found < 0 ? found : -ENOMEM;
+    if (found < 0) {
+        return found;
     }
-    /* What this group brings the receiver does not have before it is proved;
-     * what this connection brought it has, even if its cache was empty. */
-    is_ours = found && sender->has_added && at >= sender->added;
-    is_brought =
-        found && !is_ours && sender->has_brought && at >= sender->brought;
-    may_be_theirs = is_brought || (found && !is_ours && !sender->is_stranger);
+    known = know(sender, found, at);
     sender->hit_rate -= sender->hit_rate / HIT_RATE_SHARE;
-    sender->hit_rate += may_be_theirs ? HIT_RATE_FULL / HIT_RATE_SHARE : 0;
-    if (may_be_theirs &&
-        sender->open->number >= (is_brought ? sender->distrust_all_until
-                                            : sender->distrust_until)) {
-        rc = send_run(peer, piece, at);
-        if (rc != 0) {
-            return rc < 0 ? rc : 0;
-        }
-    }
-    is_lacking = !is_brought && !is_ours && is_surely_new(peer, found);
-    /* Found only because its container is in memory: the receiver's may not
-     * be. */
-    as_data = is_ours || is_lacking ||
-              (found && is_full &&
-               !dedup_store_names(store, own_print(peer, piece, print), at));
-    if (!is_ours || is_full) {
-        rc = wire_sender_keep(peer, own_print(peer, piece, print), piece->data,
-                              piece->len);
-        if (rc < 0) {
-            return rc;
-        }
-    }
-    return as_data ? send_missing(peer, piece) : send_print(peer, piece);
+    sender->hit_rate +=
+        known.may_be_theirs ? HIT_RATE_FULL / HIT_RATE_SHARE : 0;
+    code = is_trusted(sender, &known) ? send_run(peer, piece, at) : 0;
+    return code != 0 ? (code < 0 ? code : 0)
+                     : send_new(peer, piece, print, &known, found, at);
 }
 
 /* ---- other pieces ------------------------------------------------------- */

@@ -7,28 +7,22 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Make a folder and those above it. */
-static int make_folders(char *path)
+int remote_cache_folders(char *path)
 {
-    for (char *at = strchr(path + 1, '/');; at = strchr(at + 1, '/')) {
+    for (char *at = strchr(path + 1, '/'); at; at = strchr(at + 1, '/')) {
         int failed;
 
-        if (at) {
-            *at = 0;
-        }
+        *at = 0;
         failed = mkdir(path, 0700) != 0 && errno != EEXIST ? errno : 0;
-        if (at) {
-            *at = '/';
-        }
-        if (failed || !at) {
-            return failed
-                       ? poise_error_set(failed, "make the cache", path, NULL)
-                       : 0;
+        *at = '/';
+        if (failed) {
+            return poise_error_set(failed, "make the cache", path, NULL);
         }
     }
+    return 0;
 }
 
-static int cache_path(const struct remote_cache *cache, struct poise_buf *out)
+int remote_cache_path(const struct remote_cache *cache, struct poise_buf *out)
 {
     const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
 
@@ -38,6 +32,9 @@ static int cache_path(const struct remote_cache *cache, struct poise_buf *out)
         poise_buf_printf(out, "%s/poise/%s", base, cache->default_name);
     } else if (home && home[0] == '/') {
         poise_buf_printf(out, "%s/.cache/poise/%s", home, cache->default_name);
+    }
+    if (!cache->folder && cache->part && out->len > 0) {
+        poise_buf_printf(out, "/%s", cache->part);
     }
     poise_buf_str(out);
     return out->error;
@@ -60,10 +57,10 @@ int remote_store_open(const struct remote_cache *cache,
     struct poise_dedup_store_options options = {.limit_bytes = cache->bytes,
                                                 .shared = true};
     struct poise_buf path = {0};
-    int err = cache_path(cache, &path), code;
+    int err = remote_cache_path(cache, &path), code;
 
     if (err == 0 && path.len > 0) {
-        err = make_folders(path.data);
+        err = remote_cache_folders(path.data);
         if (err == 0) {
             /* One that is there has a width already. */
             options.bits =

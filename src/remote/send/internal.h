@@ -64,6 +64,7 @@ struct remote_channel {
     uint64_t control_at;            /* bytes sent on that stream */
     unsigned char *buffer;          /* REMOTE_BLOCK bytes */
     uint64_t silence_ns, heard_ns;
+    uint32_t pad_bytes;
     const volatile sig_atomic_t *stop;
     void (*tick)(void *arg); /* some times a second */
     void *tick_arg;
@@ -117,6 +118,7 @@ struct remote_transfer {
     struct poise_remote_options options; /* sources and target are paths */
     struct poise_remote_stats stats;
     struct remote_channel channel;
+    char cache_part[REMOTE_PART_BYTES]; /* empty: the cache for all */
     bool serves;                 /* this end was started by the other one */
     struct multicast *multicast; /* several receivers, or NULL */
     const char *prefix; /* of paths that the other end reports, or NULL */
@@ -140,6 +142,9 @@ uint64_t remote_hash(uint64_t before, const void *block, size_t len);
 
 /** Open the transfer's cache; if there can be none, that is reported. */
 int remote_open_store(struct remote_transfer *transfer);
+/** It is for the hosts of some operands. */
+int remote_set_part(struct remote_transfer *transfer,
+                    const char *const *operands, size_t count);
 
 /** Send, or receive, until it is over. */
 int remote_sender_run(struct remote_transfer *transfer);
@@ -182,10 +187,12 @@ int remote_await_welcome(const struct poise_remote_options *options, int fd,
 /** Wait for it: its exit status. It is sent SIGTERM if `code`, of the transfer,
  * is -ETIMEDOUT or -EINTR. */
 int remote_finish(pid_t pid, int code);
-/** Read the greeting; strings lie in `memory`. options->stop ends the wait. */
+/** Read the greeting; strings lie in `memory`. options->stop ends the wait. The
+ * `part` is of the cache that it names, or empty. */
 int remote_read_greeting(int in, struct poise_remote_options *options,
                          bool *is_sender, struct poise_buf *memory,
-                         struct poise_strings *sources);
+                         struct poise_strings *sources,
+                         char part[REMOTE_PART_BYTES]);
 /** Answer the greeting: 0, or why this end could not begin. */
 int remote_send_welcome(int out, int code);
 

@@ -411,6 +411,7 @@ static int begin(struct multicast_member *member)
         .leader = &multicast->leader.channel,
         .met = true, /* the leader's channel knows better */
         .silence_ns = transfer->options.silence_ns,
+        .pad_bytes = transfer->options.pad_bytes,
         .stop = transfer->options.stop,
         .on_message = handle_message,
         .on_data = no_data,
@@ -428,6 +429,7 @@ static int pass(struct multicast *multicast)
 
     channel->is_leader = true;
     channel->in = channel->out = -1;
+    channel->pad_bytes = multicast->leader.options.pad_bytes;
     channel->stop = multicast->leader.options.stop;
     channel->tick = tick;
     channel->tick_arg = multicast;
@@ -517,7 +519,10 @@ int poise_remote_send_multicast(const struct poise_remote_options *options,
     if (!multicast.members) {
         return -ENOMEM;
     }
-    code = remote_open_store(&multicast.leader);
+    code = remote_set_part(&multicast.leader, targets, count);
+    if (code == 0) {
+        code = remote_open_store(&multicast.leader);
+    }
     store = multicast.leader.channel.store;
     for (bool is_first = true; code == 0 && choose(&multicast, targets, count,
                                                    outcomes, is_first) > 0;

@@ -13,6 +13,7 @@ static int run(struct remote_transfer *transfer, bool is_sender)
     int code;
 
     channel->silence_ns = transfer->options.silence_ns;
+    channel->pad_bytes = transfer->options.pad_bytes;
     channel->stop = transfer->options.stop;
     channel->tick = remote_tick;
     channel->tick_arg = transfer;
@@ -84,16 +85,39 @@ static int strip(struct poise_remote_options *options, size_t len,
 int remote_open_store(struct remote_transfer *transfer)
 {
     const struct poise_remote_options *options = &transfer->options;
-    struct remote_cache cache = {.folder = options->cache,
-                                 .default_name = "wire",
-                                 .bytes = options->cache_bytes,
-                                 .bits = options->cache_bits};
+    struct remote_cache cache = {
+        .folder = options->cache,
+        .default_name = "wire",
+        .part = *transfer->cache_part ? transfer->cache_part : NULL,
+        .bytes = options->cache_bytes,
+        .bits = options->cache_bits};
     int code = remote_store_open(&cache, &transfer->channel.store);
 
     if (code > 0 && options->problem) {
         options->problem(poise_error_last(), options->arg);
     }
     return code < 0 ? code : 0;
+}
+
+int remote_set_part(struct remote_transfer *transfer,
+                    const char *const *operands, size_t count)
+{
+    struct poise_buf hosts = {0};
+    int code = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        size_t len = remote_host(operands[i]);
+        if (len > 0) {
+            poise_buf_puts(&hosts, hosts.len > 0 ? "+" : "");
+            poise_buf_append(&hosts, operands[i], len);
+        }
+    }
+    code = hosts.error;
+    if (code == 0 && hosts.len > 0 && !transfer->options.shared_cache) {
+        code = remote_cache_part(hosts.data, hosts.len, transfer->cache_part);
+    }
+    poise_buf_free(&hosts);
+    return code;
 }
 
 int poise_remote_send(const struct poise_remote_options *options,
@@ -106,6 +130,9 @@ int poise_remote_send(const struct poise_remote_options *options,
     pid_t pid = 0;
     int fd = -1, code = find_host(options, &host, &len, &is_sender);
 
+    if (code == 0 && len > 0) {
+        code = remote_set_part(&transfer, &host, 1);
+    }
     if (code == 0) {
         code = strip(&transfer.options, len, is_sender, &stripped);
     }
@@ -157,7 +184,7 @@ int poise_remote_serve(int in, int out, const volatile sig_atomic_t *stop)
 
     transfer.options.stop = stop;
     code = remote_read_greeting(in, &transfer.options, &is_sender, &memory,
-                                &sources);
+                                &sources, transfer.cache_part);
     if (code == 0) {
         code = remote_open_store(&transfer);
     }

@@ -137,9 +137,13 @@ static int make_words(const struct poise_remote_options *options,
 }
 
 static int put_greeting(const struct poise_remote_options *options,
-                        bool is_sender, struct poise_buf *out)
+                        const char *host, size_t host_len, bool is_sender,
+                        struct poise_buf *out)
 {
     struct poise_buf body = {0};
+    char label[REMOTE_LABEL_BYTES];
+    const char *cache = options->remote_cache;
+    bool apart = !cache && !options->shared_cache && host_len > 0;
     unsigned flags = (is_sender ? 0 : FLAG_SENDER) |
                      (options->remove ? FLAG_REMOVE : 0) |
                      (options->dry ? FLAG_DRY : 0) |
@@ -156,15 +160,21 @@ static int put_greeting(const struct poise_remote_options *options,
     if (options->segmenter) {
         poise_buf_blob(&body, options->segmenter, strlen(options->segmenter));
     }
-    poise_buf_putc(&body, options->remote_cache ? 1 : 0);
-    if (options->remote_cache) {
-        poise_buf_blob(&body, options->remote_cache,
-                       strlen(options->remote_cache));
+    if (apart && remote_cache_label(host, host_len, label) < 0) {
+        apart = false;
+        cache = ""; /* rather none than one that others use */
+    }
+    poise_buf_putc(&body, cache ? 1 : 0);
+    if (cache) {
+        poise_buf_blob(&body, cache, strlen(cache));
     }
     poise_buf_varint(&body, is_sender ? 1 : options->source_count);
     for (size_t i = 0; i < (is_sender ? 1 : options->source_count); i++) {
         const char *path = is_sender ? options->target : options->sources[i];
         poise_buf_blob(&body, path, strlen(path));
+    }
+    if (apart) {
+        poise_buf_blob(&body, label, strlen(label));
     }
     poise_buf_append(out, magic, MAGIC_BYTES);
     poise_buf_u64(out, REMOTE_VERSION | (uint64_t)body.len << 32);
@@ -303,7 +313,7 @@ int remote_start(const struct poise_remote_options *options, const char *host,
 
     code = make_words(options, host, host_len, &text, words);
     if (code == 0) {
-        code = put_greeting(options, is_sender, &greeting);
+        code = put_greeting(options, host, host_len, is_sender, &greeting);
     }
     if (code < 0) {
         goto free_buffers;
@@ -391,10 +401,12 @@ static const char *keep_string(struct poise_reader *from,
 static int parse_greeting(struct poise_reader *from,
                           struct poise_remote_options *options, bool *is_sender,
                           struct poise_buf *memory,
-                          struct poise_strings *sources)
+                          struct poise_strings *sources,
+                          char part[REMOTE_PART_BYTES])
 {
     uint64_t flags = poise_reader_varint(from), count;
     const unsigned char *has;
+    const char *label;
 
     *is_sender = flags & FLAG_SENDER;
     options->remove = flags & FLAG_REMOVE;
@@ -424,12 +436,21 @@ static int parse_greeting(struct poise_reader *from,
     options->sources = sources->items;
     options->source_count = sources->count;
     options->target = sources->items[0];
+    label = from->error == 0 && poise_reader_left(from) > 0
+                ? keep_string(from, memory)
+                : NULL;
+    if (label && !remote_cache_is_label(label)) {
+        return remote_bad("its greeting names no cache");
+    }
+    snprintf(part, REMOTE_PART_BYTES, "%s%s", label ? "from-" : "",
+             label ? label : "");
     return from->error ? remote_bad("its greeting is cut short") : 0;
 }
 
 int remote_read_greeting(int in, struct poise_remote_options *options,
                          bool *is_sender, struct poise_buf *memory,
-                         struct poise_strings *sources)
+                         struct poise_strings *sources,
+                         char part[REMOTE_PART_BYTES])
 {
     struct poise_buf body = {0};
     struct poise_reader reader;
@@ -448,7 +469,8 @@ int remote_read_greeting(int in, struct poise_remote_options *options,
     }
     if (code == 0) {
         reader = poise_reader_of(body.data, len);
-        code = parse_greeting(&reader, options, is_sender, memory, sources);
+        code =
+            parse_greeting(&reader, options, is_sender, memory, sources, part);
     }
     poise_buf_free(&body);
     return code;

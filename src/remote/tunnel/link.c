@@ -655,6 +655,7 @@ static int run(struct tunnel_link *link)
     struct poise_dedup_peer_options options = {
         .store = link->tunnel->store,
         .level = link->tunnel->options.level,
+        .pad_bytes = link->tunnel->options.pad_bytes,
         .deliver = deliver,
         .ended = ended,
         .arg = link,

@@ -235,8 +235,13 @@ static int open_all(struct tunnel *tunnel)
                                  .default_name = "tunnel",
                                  .bytes = options->cache_bytes,
                                  .bits = options->cache_bits};
+    char part[REMOTE_PART_BYTES];
     int code = resolve_allowed(tunnel);
 
+    if (code == 0 && options->via && !options->shared_cache) {
+        cache.part = part;
+        code = remote_cache_part(options->via, strlen(options->via), part);
+    }
     if (code == 0 && options->serve) {
         code = tunnel_keys_create(options, true, &tunnel->serve_keys);
     }

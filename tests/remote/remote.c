@@ -57,8 +57,8 @@ static void test_entry(void **state)
 
     (void)state;
     entry.meta.sparse = true;
-    entry.meta.xattrs = "abc";
-    entry.meta.xattrs_len = 3;
+    entry.meta.xattrs = "\6user.a\1x\6user.b\0";
+    entry.meta.xattrs_len = 17;
     entry.same = "a/b";
     entry.same_len = 3;
     assert_int_equal(put_and_get(&entry, &received, &bytes), 0);
@@ -70,7 +70,7 @@ static void test_entry(void **state)
     assert_int_equal(received.meta.mtime.tv_nsec, 999999999);
     assert_true(received.meta.sparse);
     assert_int_equal(received.same_len, 3);
-    assert_int_equal(received.meta.xattrs_len, 3);
+    assert_int_equal(received.meta.xattrs_len, 17);
     entry = entry_of("dev", S_IFCHR | 0600);
     entry.meta.major = 5;
     entry.meta.minor = 300;

@@ -8,8 +8,9 @@ enum {
     HAS_OWNER = 2,
     HAS_XATTRS = 4,
     IS_SPARSE = 8,
-    IS_SAME = 16, /* as an entry before: a hard link */
-    FLAGS_MOST = 31,
+    IS_SAME = 16,  /* as an entry before: a hard link */
+    IS_FIRST = 32, /* others may be the same as this one */
+    FLAGS_MOST = 63,
 };
 
 static uint64_t zigzag(int64_t value)
@@ -34,6 +35,7 @@ int remote_entry_put(struct poise_buf *out, const struct remote_entry *entry,
     flags |= meta->xattrs_len ? HAS_XATTRS : 0;
     flags |= meta->sparse ? IS_SPARSE : 0;
     flags |= entry->same_len ? IS_SAME : 0;
+    flags |= entry->is_first ? IS_FIRST : 0;
     poise_buf_putc(out, (char)flags);
     poise_buf_blob(out, entry->name, entry->name_len);
     if (flags & HAS_MODE) {
@@ -78,6 +80,9 @@ static bool is_path(const char *path, size_t len)
 {
     size_t at = 0;
 
+    if (len > REMOTE_PATH_MOST) {
+        return false;
+    }
     while (at <= len && len > 0) {
         const char *slash = memchr(path + at, '/', len - at);
         size_t end = slash ? (size_t)(slash - path) : len;
@@ -121,6 +126,35 @@ static void get_kind(struct poise_reader *from, struct remote_entry *entry)
     }
 }
 
+/* Pairs of name and value in the order of names, so none comes twice. Which
+ * of them may be set is for room walk/entry to say. */
+static bool are_xattrs(const void *pairs, size_t len)
+{
+    enum { NAME_MOST = 255, VALUE_MOST = 1 << 16 };
+    struct poise_reader reader = poise_reader_of(pairs, len);
+    const char *last = "";
+    size_t last_len = 0;
+
+    while (poise_reader_left(&reader) > 0) {
+        size_t name_len, value_len;
+        const char *name = poise_reader_blob(&reader, &name_len);
+        int order;
+
+        poise_reader_blob(&reader, &value_len);
+        if (reader.error || name_len == 0 || name_len > NAME_MOST ||
+            value_len > VALUE_MOST || memchr(name, 0, name_len)) {
+            return false;
+        }
+        order = memcmp(last, name, last_len < name_len ? last_len : name_len);
+        if (order > 0 || (order == 0 && last_len >= name_len)) {
+            return false;
+        }
+        last = name;
+        last_len = name_len;
+    }
+    return len > 0 && len <= REMOTE_XATTRS_MOST;
+}
+
 static bool is_sane(const struct remote_entry *entry, unsigned flags)
 {
     const struct poise_walk_meta *meta = &entry->meta;
@@ -134,8 +168,14 @@ static bool is_sane(const struct remote_entry *entry, unsigned flags)
          memchr(entry->target, 0, entry->target_len))) {
         return false;
     }
+    if (flags & (IS_SAME | IS_FIRST) && S_ISDIR(meta->mode)) {
+        return false;
+    }
     if (flags & IS_SAME &&
-        (S_ISDIR(meta->mode) || !is_path(entry->same, entry->same_len))) {
+        (flags & IS_FIRST || !is_path(entry->same, entry->same_len))) {
+        return false;
+    }
+    if (flags & HAS_XATTRS && !are_xattrs(meta->xattrs, meta->xattrs_len)) {
         return false;
     }
     /* Only the target itself has no name, and only a directory can be it. */
@@ -152,7 +192,8 @@ int remote_entry_get(struct poise_reader *from, struct remote_entry *entry,
     *entry = (struct remote_entry){.meta = {.mode = context->mode,
                                             .uid = context->uid,
                                             .gid = context->gid,
-                                            .sparse = flags & IS_SPARSE}};
+                                            .sparse = flags & IS_SPARSE},
+                                   .is_first = flags & IS_FIRST};
     entry->name = poise_reader_blob(from, &entry->name_len);
     if (flags & HAS_MODE) {
         meta->mode = get_u32(from);

@@ -92,6 +92,7 @@ static int begin(struct sender *sender)
     sender->first = want->next;
     sender->last = sender->first ? sender->last : NULL;
     sender->unresolved--;
+    sender->kept_bytes -= want->kept_bytes;
     file->at = file->bytes = file->hash = 0;
     file->filled = 0;
     file->failed = false;

@@ -4,9 +4,10 @@
  * What calls what: send.c (the end that users start, and the one that it
  * starts; start.c: how they find each other; multicast.c: one sender, several
  * receivers) -> sender.c (what is sent next; list.c, files.c) or receiver.c
- * (entries: receiver_entry.c, their data: receiver_file.c, deletions and hard
- * links: receiver_end.c) -> channel.c (messages over a pair of descriptors).
- * entry.c: an entry as bytes; transfer.c: what users see.
+ * (entries: receiver_entry.c, whether they were asked for: receiver_ask.c,
+ * their data: receiver_file.c, deletions and hard links: receiver_end.c) ->
+ * channel.c (messages over a pair of descriptors). entry.c: an entry as bytes;
+ * transfer.c: what users see.
  */
 #ifndef POISE_REMOTE_SEND_INTERNAL_H
 #define POISE_REMOTE_SEND_INTERNAL_H
@@ -18,10 +19,12 @@
 #include <poll.h>
 
 enum {
-    REMOTE_VERSION = 2,
+    REMOTE_VERSION = 3,
     REMOTE_MESSAGE_MOST = 1 << 22, /* bytes of one message */
     REMOTE_BLOCK = 1 << 18,        /* files are read, written and hashed so */
     REMOTE_NAME_MOST = 4096,
+    REMOTE_PATH_MOST = 1 << 16,   /* below the target */
+    REMOTE_XATTRS_MOST = 1 << 21, /* bytes of an entry's, in all */
 };
 
 enum remote_message {
@@ -119,7 +122,8 @@ struct remote_transfer {
     struct poise_remote_stats stats;
     struct remote_channel channel;
     char cache_part[REMOTE_PART_BYTES]; /* empty: the cache for all */
-    bool serves;                 /* this end was started by the other one */
+    bool serves; /* this end was started by the other one */
+    bool is_sender;
     struct multicast *multicast; /* several receivers, or NULL */
     const char *prefix; /* of paths that the other end reports, or NULL */
     size_t prefix_len;
@@ -136,6 +140,9 @@ int remote_handle_common(struct remote_transfer *transfer,
                          enum remote_message kind, struct poise_reader *body);
 /** Show the user how far it is; `arg` is the transfer. */
 void remote_tick(void *arg);
+
+/** What the target calls a source: "" for what stands for its contents. */
+const char *remote_name_there(const char *source);
 
 /** A running hash over the blocks of a file. */
 uint64_t remote_hash(uint64_t before, const void *block, size_t len);
@@ -156,6 +163,7 @@ int remote_receiver_run(struct remote_transfer *transfer);
 struct remote_entry {
     const char *name; /* not terminated */
     size_t name_len;
+    bool is_first;    /* further hard links may be listed */
     const char *same; /* of a further hard link: the path of the first */
     size_t same_len;
     struct poise_walk_meta meta;

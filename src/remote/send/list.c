@@ -6,7 +6,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { BATCH_ENTRIES = 256, BATCH_BYTES = 1 << 17, FIRST_SAMES = 1024 };
+enum {
+    BATCH_ENTRIES = 256,
+    BATCH_BYTES = 1 << 17,
+    FIRST_SAMES = 1024,
+    LINK_EACH = 64, /* bytes that a link costs the other end, about */
+};
 
 /* ---- directories -------------------------------------------------------- */
 
@@ -178,10 +183,15 @@ static int find_same(struct sender *sender, const struct sender_dir *dir,
                    entry->meta.ino);
     if (slot->path) {
         path = sender->same_paths.data + slot->path - 1;
+        if (strlen(path) > REMOTE_PATH_MOST) {
+            return 0; /* the other end takes it for a file of its own */
+        }
         entry->same = path;
         entry->same_len = strlen(path);
+        sender->link_bytes += LINK_EACH + entry->same_len + entry->name_len;
         return 0;
     }
+    entry->is_first = true;
     *slot = (struct sender_same){entry->meta.dev, entry->meta.ino,
                                  sender->same_paths.len + 1};
     sender->same_count++;
@@ -196,6 +206,21 @@ static int by_name(const void *a, const void *b, void *names)
     const char *base = names;
 
     return strcmp(base + *(const size_t *)a, base + *(const size_t *)b);
+}
+
+/* A directory that changes while it is read may give a name twice; the other
+ * end takes none that is not behind the one before. */
+static void drop_twins(struct sender_listing *listing)
+{
+    size_t *offsets = (size_t *)(void *)listing->offsets.data, kept = 1;
+    const char *names = listing->names.data;
+
+    for (size_t i = 1; i < listing->offsets.len / sizeof *offsets; i++) {
+        if (strcmp(names + offsets[i], names + offsets[kept - 1]) != 0) {
+            offsets[kept++] = offsets[i];
+        }
+    }
+    listing->offsets.len = kept * sizeof *offsets;
 }
 
 static int read_names(struct sender_listing *listing)
@@ -223,6 +248,7 @@ static int read_names(struct sender_listing *listing)
     if (listing->offsets.len > 0) {
         qsort_r(listing->offsets.data, listing->offsets.len / sizeof(size_t),
                 sizeof(size_t), by_name, listing->names.data);
+        drop_twins(listing);
     }
     return 0;
 }
@@ -326,6 +352,21 @@ static struct sender_batch *batch_make(struct sender *sender,
     return batch;
 }
 
+/* What the other end may want of the batch grows by this entry. */
+static int add_offer(struct sender *sender, struct sender_batch *batch,
+                     const struct remote_entry *entry, const char *path)
+{
+    bool is_file = S_ISREG(entry->meta.mode) && entry->same_len == 0;
+    uint32_t offer = is_file ? (uint32_t)entry->meta.xattrs_len + 1 : 0;
+
+    batch->count++;
+    batch->kept_bytes += is_file ? offer - 1 : 0;
+    sender->kept_bytes += is_file ? offer - 1 : 0;
+    poise_buf_append(&batch->offers, &offer, sizeof offer);
+    poise_buf_append(&batch->names, path, strlen(path) + 1);
+    return batch->names.error ? batch->names.error : batch->offers.error;
+}
+
 /* One entry: `path` is relative to `fd`, `name` what the target calls it. 1:
  * listed; 0: it cannot be. */
 static int add_entry(struct sender *sender, struct sender_batch *batch, int fd,
@@ -337,6 +378,11 @@ static int add_entry(struct sender *sender, struct sender_batch *batch, int fd,
     int code = poise_walk_meta_get(fd, path, transfer->options.keep,
                                    &entry.meta, &memory);
 
+    if (code == 0 && entry.meta.xattrs_len > REMOTE_XATTRS_MOST) {
+        code = poise_error_set(E2BIG, "send", path,
+                               "its extended attributes take more than %d MiB",
+                               REMOTE_XATTRS_MOST >> 20);
+    }
     if (code < 0) {
         sender->listing.incomplete = true;
         code = code == -ENOMEM ? code : problem_in(sender, batch->dir, path);
@@ -355,28 +401,13 @@ static int add_entry(struct sender *sender, struct sender_batch *batch, int fd,
         code = remote_entry_put(body, &entry, &sender->context);
     }
     if (code == 0) {
-        code = poise_buf_append(&batch->names, path, strlen(path) + 1);
+        code = add_offer(sender, batch, &entry, path);
     }
-    batch->count++;
     transfer->stats.entries++;
     code = code < 0 ? code : 1;
 free_memory:
     poise_buf_free(&memory);
     return code;
-}
-
-/* What the target calls a source. */
-static const char *name_there(const char *source)
-{
-    size_t len = strlen(source);
-    const char *name;
-
-    if (len == 0 || source[len - 1] == '/') {
-        return "";
-    }
-    name = strrchr(source, '/');
-    name = name ? name + 1 : source;
-    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ? "" : name;
 }
 
 /* A directory on another file system than its source is listed, and is
@@ -424,7 +455,7 @@ static int add_sources(struct sender *sender, struct sender_batch *batch,
            code >= 0) {
         const char *path = options->sources[sender->next_source++];
         code = add_entry(sender, batch, AT_FDCWD, *path ? path : ".",
-                         name_there(path), body);
+                         remote_name_there(path), body);
     }
     *last = sender->next_source == options->source_count;
     return code < 0 ? code : 0;

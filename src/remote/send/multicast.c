@@ -386,6 +386,7 @@ static int begin(struct multicast_member *member)
     size_t len = remote_host(member->target);
     int code;
 
+    transfer->is_sender = true;
     transfer->options = multicast->leader.options;
     transfer->options.target = member->target + (len ? len + 1 : 0);
     if (len == 0 && !transfer->options.remote_cache) {
@@ -427,6 +428,7 @@ static int pass(struct multicast *multicast)
     struct remote_channel *channel = &multicast->leader.channel;
     int err;
 
+    multicast->leader.is_sender = true;
     channel->is_leader = true;
     channel->in = channel->out = -1;
     channel->pad_bytes = multicast->leader.options.pad_bytes;

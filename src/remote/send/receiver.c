@@ -61,6 +61,7 @@ int receiver_dir_drop(struct receiver *receiver, struct receiver_dir *dir)
         if (receiver->filed.dir == dir) {
             receiver_close(&receiver->filed);
         }
+        receiver_release(receiver, dir->memory.len);
         poise_buf_free(&dir->memory);
         poise_buf_free(&dir->listed_names);
         free(dir);
@@ -238,13 +239,23 @@ static int open_single(struct receiver *receiver, const char *path)
 
 static int handle_begin(struct receiver *receiver, struct poise_reader *body)
 {
-    const char *target = receiver->transfer->options.target;
+    const struct poise_remote_options *options = &receiver->transfer->options;
+    const char *target = options->target;
     uint64_t single = poise_reader_varint(body);
+    uint64_t count = poise_reader_varint(body);
+    bool asked = !receiver->transfer->serves;
 
-    receiver->source_count = poise_reader_varint(body);
-    if (receiver->begun || single > 1 || body->error) {
+    if (receiver->begun || single > 1 || body->error ||
+        (single &&
+         (count != 1 || (asked && !*remote_name_there(options->sources[0]))))) {
         return remote_bad("it does not begin with the beginning");
     }
+    if (asked && count != options->source_count) {
+        return remote_bad("it has another number of sources than was asked "
+                          "for");
+    }
+    receiver->source_count = count;
+    receiver->is_single = single;
     receiver->begun = true;
     receiver->top = receiver_dir_make(NULL, "");
     if (!receiver->top) {
@@ -282,6 +293,7 @@ static int finish_list(struct receiver *receiver)
         below->len -= each;
     }
     poise_buf_free(&dir->listed_names);
+    poise_buf_reset(&receiver->last_name);
     return code < 0 ? code : receiver_dir_drop(receiver, dir);
 }
 
@@ -326,6 +338,9 @@ static int handle_batch(struct receiver *receiver, struct poise_reader *body)
     }
     if (code >= 0 && flags & IS_LAST) {
         code = finish_list(receiver);
+    }
+    if (code >= 0) {
+        code = receiver_links(receiver);
     }
     if (code >= 0) {
         poise_buf_varint(&answer, wanted);
@@ -401,9 +416,6 @@ static int run(struct receiver *receiver)
             code = remote_channel_turn(channel, true);
         }
     }
-    if (code == 0) {
-        code = receiver_links(receiver);
-    }
     return code < 0 ? code : send_done(receiver);
 }
 
@@ -427,6 +439,8 @@ static void receiver_free(struct receiver *receiver)
         free(receiver->links);
         receiver->links = next;
     }
+    free(receiver->firsts.slots);
+    poise_buf_free(&receiver->last_name);
     free_dirs(receiver, &receiver->below);
     free_dirs(receiver, &receiver->stack);
     receiver_dir_drop(receiver, receiver->now);

@@ -33,10 +33,13 @@ struct receiver_want {
     char name[];
 };
 
-/** A hard link that is made when all files are there. */
+/** A hard link that is made when the file is there that it leads to: when all
+ * that were wanted before it was listed have come. */
 struct receiver_link {
     struct receiver_link *next;
     struct receiver_dir *dir;
+    uint64_t after; /* so many files have come */
+    size_t kept_bytes;
     const char *to; /* its first name, relative to the target; owned */
     char name[];
 };
@@ -47,12 +50,22 @@ struct receiver_opened {
     int fd;
 };
 
+/** A set of paths, by their hashes: open addressing, 0 is free. */
+struct receiver_paths {
+    uint64_t *slots;
+    size_t count, all;
+};
+
 struct receiver {
     struct remote_transfer *transfer;
     int target_fd;      /* -1: dry, and not there */
     const char *rename; /* of the only entry; NULL: its own name */
     bool begun, list_received, given_up;
+    bool is_single; /* one entry is all, and is no directory */
     uint64_t source_count;
+    size_t next_source;         /* that may come: those before it did, or not */
+    struct poise_buf last_name; /* in the directory that is being listed */
+    uint64_t kept_bytes;        /* of memory for what is not finished */
     struct receiver_dir *top;
     struct poise_buf
         stack; /* struct receiver_dir *: to be listed, last first */
@@ -62,7 +75,9 @@ struct receiver {
     struct remote_entry_context context;
     struct receiver_want *first, *last;
     uint64_t wants;
-    struct receiver_link *links;
+    uint64_t wanted, ended; /* files so far */
+    struct receiver_link *links, *last_link;
+    struct receiver_paths firsts; /* what links may lead to */
     struct receiver_opened listed, filed;
     uint64_t seed; /* of the hashes */
 
@@ -92,11 +107,28 @@ int receiver_report_action(struct receiver *receiver,
                            enum poise_remote_action action);
 int receiver_report_problem(struct receiver *receiver,
                             const struct receiver_dir *dir, const char *name);
+/** Account for memory that is kept because the other end says so: -EBADMSG if
+ * that becomes too much. */
+int receiver_keep(struct receiver *receiver, size_t bytes);
+void receiver_release(struct receiver *receiver, size_t bytes);
 /** Whether an error is one of the machine, not of an entry. */
 static inline bool receiver_is_fatal(int code)
 {
     return code == -ENOMEM;
 }
+
+/* ---- receiver_ask.c ------------------------------------------------------ */
+
+/** 0 if this entry of `dir` may come here and now; else -EBADMSG. */
+int receiver_check_entry(struct receiver *receiver,
+                         const struct receiver_dir *dir,
+                         const struct remote_entry *entry);
+/** A file that others may be links to: it has this name. */
+int receiver_add_first(struct receiver *receiver,
+                       const struct receiver_dir *dir, const char *name);
+/** Whether there was such a file. */
+int receiver_check_link(const struct receiver *receiver,
+                        const struct remote_entry *entry);
 
 /* ---- receiver_entry.c --------------------------------------------------- */
 
@@ -117,7 +149,7 @@ void receiver_file_free(struct receiver *receiver);
 
 /** Delete what was not listed of a directory whose list is complete. */
 int receiver_delete(struct receiver *receiver, struct receiver_dir *dir);
-/** Make the hard links. */
+/** Make the hard links whose files have come. */
 int receiver_links(struct receiver *receiver);
 
 #endif

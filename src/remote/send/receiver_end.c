@@ -175,13 +175,16 @@ int receiver_links(struct receiver *receiver)
 {
     int code = 0;
 
-    while (receiver->links && code == 0) {
+    while (receiver->links && receiver->links->after <= receiver->ended &&
+           code == 0) {
         struct receiver_link *link = receiver->links;
 
         code = make_link(receiver, link);
         if (code == 0) {
             code = receiver_dir_drop(receiver, link->dir);
             receiver->links = link->next;
+            receiver->last_link = link->next ? receiver->last_link : NULL;
+            receiver_release(receiver, link->kept_bytes);
             free(link);
         }
     }

@@ -9,15 +9,18 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-enum { WANTS_MOST = 1 << 20 };
+enum { WANTS_MOST = 1 << 16 };
 
 /* ---- directories -------------------------------------------------------- */
 
-static int keep_meta(struct receiver_dir *dir,
+static int keep_meta(struct receiver *receiver, struct receiver_dir *dir,
                      const struct poise_walk_meta *meta)
 {
     int code = poise_buf_append(&dir->memory, meta->xattrs, meta->xattrs_len);
 
+    if (code == 0) {
+        code = receiver_keep(receiver, meta->xattrs_len);
+    }
     dir->meta = *meta;
     dir->meta.xattrs = dir->memory.data;
     dir->has_meta = true;
@@ -79,7 +82,7 @@ static int take_directory(struct receiver *receiver, struct receiver_dir *dir,
         receiver_dir_drop(receiver, made);
         return -ENOMEM;
     }
-    code = keep_meta(made, meta);
+    code = keep_meta(receiver, made, meta);
     return code < 0 ? code : make_directory(receiver, dir, made);
 }
 
@@ -90,6 +93,7 @@ static int want(struct receiver *receiver, struct receiver_dir *dir,
 {
     size_t len = strlen(name) + 1;
     struct receiver_want *made;
+    int code;
 
     if (receiver->transfer->options.dry) {
         return receiver_report_action(receiver, dir, name, POISE_REMOTE_SENT);
@@ -116,16 +120,26 @@ static int want(struct receiver *receiver, struct receiver_dir *dir,
     dir->refs++;
     *(receiver->last ? &receiver->last->next : &receiver->first) = made;
     receiver->last = made;
-    return 1;
+    receiver->wanted++;
+    code = receiver_keep(receiver, meta->xattrs_len);
+    return code < 0 ? code : 1;
 }
 
 static int add_link(struct receiver *receiver, struct receiver_dir *dir,
                     const char *name, const struct remote_entry *entry)
 {
     size_t len = strlen(name) + 1;
-    struct receiver_link *link =
-        poise_alloc(1, sizeof *link + len + entry->same_len + 1);
+    size_t bytes = sizeof(struct receiver_link) + len + entry->same_len + 1;
+    struct receiver_link *link;
+    int code = receiver_check_link(receiver, entry);
 
+    if (code == 0) {
+        code = receiver_keep(receiver, bytes);
+    }
+    if (code < 0) {
+        return code;
+    }
+    link = poise_alloc(1, bytes);
     if (!link) {
         return -ENOMEM;
     }
@@ -133,8 +147,11 @@ static int add_link(struct receiver *receiver, struct receiver_dir *dir,
     memcpy(link->name + len, entry->same, entry->same_len);
     link->to = link->name + len;
     link->dir = dir;
-    link->next = receiver->links;
-    receiver->links = link;
+    link->after = receiver->wanted;
+    link->kept_bytes = bytes;
+    *(receiver->last_link ? &receiver->last_link->next : &receiver->links) =
+        link;
+    receiver->last_link = link;
     dir->refs++;
     return 0;
 }
@@ -258,8 +275,9 @@ int receiver_entry(struct receiver *receiver, struct receiver_dir *dir,
     struct poise_walk_meta meta = entry->meta;
     int code;
 
-    if (entry->name_len == 0 && dir != receiver->top) {
-        return remote_bad("an entry without a name");
+    code = receiver_check_entry(receiver, dir, entry);
+    if (code < 0) {
+        return code;
     }
     memcpy(name, entry->name, entry->name_len);
     name[entry->name_len] = 0;
@@ -273,6 +291,9 @@ int receiver_entry(struct receiver *receiver, struct receiver_dir *dir,
     }
     receiver->transfer->stats.entries++;
     code = remember(receiver, dir, name);
+    if (code == 0 && entry->is_first) {
+        code = receiver_add_first(receiver, dir, name);
+    }
     if (code < 0) {
         return code;
     }

@@ -11,6 +11,8 @@ static void pop_want(struct receiver *receiver)
     receiver->first = want->next;
     receiver->last = receiver->first ? receiver->last : NULL;
     receiver->wants--;
+    receiver->ended++;
+    receiver_release(receiver, want->meta.xattrs_len);
     free(want->xattrs);
     free(want);
 }
@@ -147,7 +149,10 @@ int receiver_file_end(struct receiver *receiver, struct poise_reader *body)
     receiver->coming = false;
     dir = receiver->first->dir;
     pop_want(receiver);
-    return code < 0 ? code : receiver_dir_drop(receiver, dir);
+    if (code == 0) {
+        code = receiver_dir_drop(receiver, dir);
+    }
+    return code < 0 ? code : receiver_links(receiver);
 }
 
 void receiver_file_free(struct receiver *receiver)

@@ -12,6 +12,7 @@ static int run(struct remote_transfer *transfer, bool is_sender)
     struct remote_channel *channel = &transfer->channel;
     int code;
 
+    transfer->is_sender = is_sender;
     channel->silence_ns = transfer->options.silence_ns;
     channel->pad_bytes = transfer->options.pad_bytes;
     channel->stop = transfer->options.stop;

@@ -5,7 +5,13 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-enum { AHEAD_MOST = 4096 /* entries that are listed and not done with */ };
+enum {
+    AHEAD_MOST = 4096, /* entries that are listed and not done with */
+    /* What the other end keeps meanwhile; it refuses more than some times
+     * that (KEPT_MOST there). */
+    KEPT_BYTES = 64 << 20,
+    LINK_BYTES = 64 << 20,
+};
 
 /* ---- what the other end says -------------------------------------------- */
 
@@ -17,11 +23,12 @@ static void pop_batch(struct sender *sender)
     sender->newest = sender->oldest ? sender->newest : NULL;
     sender_dir_drop(batch->dir);
     poise_buf_free(&batch->names);
+    poise_buf_free(&batch->offers);
     free(batch);
 }
 
 static int add_want(struct sender *sender, struct sender_dir *dir,
-                    const char *name)
+                    const char *name, uint32_t kept_bytes)
 {
     size_t len = strlen(name) + 1;
     struct sender_want *want = poise_alloc(1, sizeof *want + len);
@@ -31,6 +38,8 @@ static int add_want(struct sender *sender, struct sender_dir *dir,
     }
     memcpy(want->name, name, len);
     want->dir = dir;
+    want->kept_bytes = kept_bytes;
+    sender->kept_bytes += kept_bytes;
     if (dir) {
         dir->refs++;
     }
@@ -45,25 +54,33 @@ int sender_handle_want(struct sender *sender, struct poise_reader *body)
 {
     struct sender_batch *batch = sender->oldest;
     uint64_t count = poise_reader_varint(body), at = 0;
+    const uint32_t *offers;
     const char *name;
     int code = 0;
 
-    if (!batch || body->error || count > batch->count) {
+    if (!batch || body->error || count > batch->count ||
+        (count > 0 && sender->transfer->options.dry)) {
         return remote_bad("it wants what was not offered");
     }
     name = batch->names.data;
+    offers = (const uint32_t *)(const void *)batch->offers.data;
     for (uint64_t i = 0, seen = 0; i < count && code == 0; i++) {
-        at += poise_reader_varint(body) + 1;
-        if (body->error || at > batch->count) {
+        uint64_t distance = poise_reader_varint(body);
+
+        /* Only what was listed as a file, and each once. */
+        if (body->error || distance >= batch->count - at ||
+            offers[at + distance] == 0) {
             return remote_bad("it wants what was not offered");
         }
+        at += distance + 1;
         while (seen + 1 < at) {
             name += strlen(name) + 1;
             seen++;
         }
-        code = add_want(sender, batch->dir, name);
+        code = add_want(sender, batch->dir, name, offers[at - 1] - 1);
     }
     sender->unresolved -= batch->count;
+    sender->kept_bytes -= batch->kept_bytes;
     pop_batch(sender);
     return code;
 }
@@ -145,6 +162,17 @@ static int send_begin(struct sender *sender)
     return code;
 }
 
+/* Whether more may be listed: neither end is to keep much of what it waits
+ * for. */
+static bool may_list(struct sender *sender)
+{
+    if (!sender->oldest && !sender->first && !sender->file.open) {
+        sender->link_bytes = 0;
+    }
+    return sender->unresolved < AHEAD_MOST && !sender->file.open &&
+           sender->kept_bytes < KEPT_BYTES && sender->link_bytes < LINK_BYTES;
+}
+
 /* One thing, or nothing in *more. Lists go ahead of data, not far. */
 static int step(struct sender *sender, bool *more)
 {
@@ -157,7 +185,7 @@ static int step(struct sender *sender, bool *more)
             : !remote_channel_has_room(&sender->transfer->channel)) {
         return 0;
     }
-    if (sender->unresolved < AHEAD_MOST && !sender->file.open) {
+    if (may_list(sender)) {
         code = sender_list(sender, more);
     }
     if (code == 0 && !*more && !is_dry) {

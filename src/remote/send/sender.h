@@ -28,12 +28,17 @@ struct sender_batch {
     struct sender_dir *dir; /* NULL: the sources themselves */
     uint32_t count;
     struct poise_buf names; /* each with its NUL */
+    /* uint32_t for each: 0 where there is nothing to be wanted, else 1 and
+     * what the other end keeps for it until it has come, in bytes. */
+    struct poise_buf offers;
+    uint64_t kept_bytes; /* the sum of these */
 };
 
 /** A file to be sent. */
 struct sender_want {
     struct sender_want *next;
     struct sender_dir *dir; /* NULL: a source */
+    uint32_t kept_bytes;
     char name[];
 };
 
@@ -70,7 +75,9 @@ struct sender {
     struct remote_entry_context context;
     struct sender_batch *oldest, *newest; /* unanswered */
     struct sender_want *first, *last;
-    uint64_t unresolved;       /* entries unanswered, and files to be sent */
+    uint64_t unresolved; /* entries unanswered, and files to be sent */
+    uint64_t kept_bytes; /* that the other end keeps for these, at most */
+    uint64_t link_bytes; /* the same for links that wait for their files */
     struct sender_dir *opened; /* whose descriptor is kept */
     int opened_fd;
     struct sender_file file;

@@ -6,6 +6,19 @@
 const char *const poise_remote_action_names[] = {"send",   "make",   "link",
                                                  "change", "delete", NULL};
 
+const char *remote_name_there(const char *source)
+{
+    size_t len = strlen(source);
+    const char *name;
+
+    if (len == 0 || source[len - 1] == '/') {
+        return "";
+    }
+    name = strrchr(source, '/');
+    name = name ? name + 1 : source;
+    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ? "" : name;
+}
+
 uint64_t remote_hash(uint64_t before, const void *block, size_t len)
 {
     return poise_hash_bytes(block, len, before);
@@ -74,10 +87,13 @@ static const char *text_of(struct poise_reader *body, struct poise_buf *memory)
 static int take_problem(struct remote_transfer *transfer,
                         struct poise_reader *body)
 {
+    enum { ERRNO_MOST = 4095 };
     struct poise_buf texts[3] = {{0}, {0}, {0}};
     struct poise_error err;
+    uint64_t code;
 
-    err.code = (int)poise_reader_varint(body);
+    code = poise_reader_varint(body);
+    err.code = code > 0 && code <= ERRNO_MOST ? (int)code : EREMOTEIO;
     err.doing = text_of(body, &texts[0]);
     poise_buf_append(&texts[1], transfer->prefix, transfer->prefix_len);
     err.what = text_of(body, &texts[1]);
@@ -122,7 +138,8 @@ int remote_handle_common(struct remote_transfer *transfer,
     case REMOTE_PROBLEM:
         return take_problem(transfer, body);
     case REMOTE_ACTION:
-        return take_deed(transfer, body);
+        /* It is who receives that does something. */
+        return transfer->is_sender ? take_deed(transfer, body) : -ENOMSG;
     default:
         return -ENOMSG;
     }

@@ -14,6 +14,8 @@ struct values {
     const char *shell, *program, *remote_cache, *segmenter;
     struct cli_cache cache;
     uint64_t silence_ns;
+    const char *restricted_to;
+    bool read_only, write_only;
     bool archive, perms, owner, times, xattrs;
     bool remove, dry, verbose, progress, stats, json, one_file_system, server;
     struct poise_strings also;
@@ -64,8 +66,19 @@ static const struct poise_option options[] = {
      .help = "give up when the other end says nothing for so long (default: "
              "never)",
      .offset = offsetof(struct values, silence_ns)},
-    {POISE_OPTION_FLAG, .name = "server", .help = NULL,
+    {POISE_OPTION_FLAG, .name = "server",
+     .help = "be the other end, on stdin and stdout: what is run there, and "
+             "what sshd can be forced to run",
      .offset = offsetof(struct values, server)},
+    {POISE_OPTION_STRING, .name = "restrict", .arg = "DIR",
+     .help = "with --server: serve only what lies in DIR, where all paths "
+             "begin; the cache is that of --cache, or none",
+     .offset = offsetof(struct values, restricted_to)},
+    {POISE_OPTION_FLAG, .name = "read-only", .help = "with --server: only send",
+     .offset = offsetof(struct values, read_only)},
+    {POISE_OPTION_FLAG, .name = "write-only",
+     .help = "with --server: only receive",
+     .offset = offsetof(struct values, write_only)},
     {POISE_OPTION_HEADING, .help = "The cache"},
     CLI_CACHE_OPTIONS(struct values, cache,
                       "was sent (default: poise/wire/to-HOST",
@@ -369,6 +382,24 @@ static int run_several(const struct values *values, const char *const *paths,
     return print_out(&shown, code);
 }
 
+/* What is wrong is said to the other end. */
+static int serve(const struct values *values)
+{
+    struct poise_remote_service service = {
+        .in = STDIN_FILENO,
+        .out = STDOUT_FILENO,
+        .restricted_to = values->restricted_to,
+        .read_only = values->read_only,
+        .write_only = values->write_only,
+        .cache = values->cache.folder,
+        .cache_bytes = values->cache.bytes,
+        .stop = &cli_interrupted,
+    };
+
+    cli_catch_signals();
+    return poise_remote_serve(&service) < 0 ? CLI_PARTLY : CLI_DONE;
+}
+
 int cli_send(int argc, char **argv)
 {
     struct values values = {.perms = true,
@@ -386,11 +417,13 @@ int cli_send(int argc, char **argv)
     }
     if (values.server) {
         poise_strings_free(&values.also);
-        cli_catch_signals();
-        return poise_remote_serve(STDIN_FILENO, STDOUT_FILENO,
-                                  &cli_interrupted) < 0
-                   ? CLI_PARTLY
-                   : CLI_DONE;
+        return serve(&values);
+    }
+    if (values.restricted_to || values.read_only || values.write_only) {
+        poise_strings_free(&values.also);
+        cli_say("send", "--restrict, --read-only and --write-only are for "
+                        "--server");
+        return CLI_WRONG_USE;
     }
     if (!cli_cache_check("send", &values.cache)) {
         poise_strings_free(&values.also);

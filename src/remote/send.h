@@ -110,10 +110,24 @@ POISE_API int
 poise_remote_send_multicast(const struct poise_remote_options *options,
                             const char *const *targets, size_t count,
                             struct poise_remote_outcome *outcomes);
-/** Be the other end, which a remote shell started, on descriptors `in` and
- * `out`, until the transfer is over. */
-POISE_API int poise_remote_serve(int in, int out,
-                                 const volatile sig_atomic_t *stop);
+/** How to be the other end. What it says of itself is not believed: it names
+ * paths, a cache and how to do things, never code to be loaded. */
+struct poise_remote_service {
+    int in, out; /**< the connection */
+    /** NULL: whatever this process may do. A folder: only what lies below it,
+     * which is what paths begin with then, also those with a slash; no
+     * component of theirs may be "..", or a symbolic link. The other end has no
+     * say about the cache. */
+    const char *restricted_to;
+    bool read_only;       /**< only send */
+    bool write_only;      /**< only receive */
+    const char *cache;    /**< NULL: as the other end says; restricted: none */
+    uint64_t cache_bytes; /**< at most so much of it; 0: as it says */
+    const volatile sig_atomic_t *stop;
+};
+/** Be the other end, which a remote shell started, until the transfer is
+ * over. */
+POISE_API int poise_remote_serve(const struct poise_remote_service *service);
 
 #ifdef __cplusplus
 }

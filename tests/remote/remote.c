@@ -137,7 +137,8 @@ static void *serve(void *arg)
 {
     struct liar *liar = arg;
 
-    liar->served = poise_remote_serve(liar->fds[1], liar->fds[1], NULL);
+    liar->served = poise_remote_serve(&(struct poise_remote_service){
+        .in = liar->fds[1], .out = liar->fds[1]});
     close(liar->fds[1]);
     return NULL;
 }

@@ -13,13 +13,10 @@ static int dir_fd(struct sender *sender, struct sender_dir *dir)
 {
     int fd;
 
-    if (!dir) {
-        return AT_FDCWD;
-    }
     if (sender->opened == dir) {
         return sender->opened_fd;
     }
-    fd = sender_dir_open(dir);
+    fd = sender_dir_open(sender->transfer, dir);
     if (fd < 0) {
         return fd;
     }
@@ -57,14 +54,24 @@ static int say_end(struct sender *sender, unsigned status)
 static int open_file(struct sender *sender, const struct sender_want *want)
 {
     struct sender_file *file = &sender->file;
+    struct remote_place place = {.name = want->name};
     struct stat st;
-    int dir = dir_fd(sender, want->dir);
-    /* It may have become a pipe meanwhile, which must not be waited for. */
-    int fd = dir < 0 && dir != AT_FDCWD
-                 ? dir
-                 : poise_file_open(dir, want->name,
-                                   O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
+    int fd, code = 0;
 
+    if (want->dir) {
+        code = place.fd = dir_fd(sender, want->dir);
+    } else {
+        code = remote_place_open(sender->transfer, want->name, &place);
+    }
+    if (code < 0) {
+        return code;
+    }
+    /* It may have become a pipe meanwhile, which must not be waited for. */
+    fd = poise_file_open(place.fd, place.name,
+                         O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
+    if (!want->dir) {
+        remote_place_close(&place);
+    }
     if (fd < 0) {
         return fd;
     }

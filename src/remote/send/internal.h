@@ -124,6 +124,8 @@ struct remote_transfer {
     char cache_part[REMOTE_PART_BYTES]; /* empty: the cache for all */
     bool serves; /* this end was started by the other one */
     bool is_sender;
+    bool is_restricted; /* paths begin at the root, a descriptor */
+    int root_fd;
     struct multicast *multicast; /* several receivers, or NULL */
     const char *prefix; /* of paths that the other end reports, or NULL */
     size_t prefix_len;
@@ -181,10 +183,29 @@ int remote_entry_put(struct poise_buf *out, const struct remote_entry *entry,
 int remote_entry_get(struct poise_reader *from, struct remote_entry *entry,
                      struct remote_entry_context *context);
 
+/* ---- place.c ------------------------------------------------------------ */
+
+/** Where a path that was given to this end leads: to `name` in a directory.
+ * `follow`: 0, or O_NOFOLLOW where `name` may not be a symbolic link. */
+struct remote_place {
+    int fd;
+    int follow;
+    const char *name; /* points into the path, or is its own */
+    char *own;
+};
+/** Find it; restricted, no link is followed, and none leads out. */
+int remote_place_open(const struct remote_transfer *transfer, const char *path,
+                      struct remote_place *place);
+void remote_place_close(struct remote_place *place);
+/** Open the root of what is served. */
+int remote_root_open(struct remote_transfer *transfer, const char *path);
+
 /* ---- start.c ------------------------------------------------------------ */
 
 /** Split "[user@]host:path"; the host's length, 0 if it is a path here. */
 size_t remote_host(const char *operand);
+/** -EINVAL for a host that a remote shell would take for an option. */
+int remote_check_host(const char *operand, size_t host_len);
 /** Start the other end and send it the greeting. */
 int remote_start(const struct poise_remote_options *options, const char *host,
                  size_t host_len, bool is_sender, int *fd, pid_t *pid);

@@ -87,23 +87,26 @@ int sender_dir_path(const struct sender_dir *dir, struct poise_buf *out)
     return code;
 }
 
-int sender_dir_open(const struct sender_dir *dir)
+int sender_dir_open(const struct remote_transfer *transfer,
+                    const struct sender_dir *dir)
 {
     struct poise_buf chain = {0};
-    int fd = AT_FDCWD, code = chain_of(dir, &chain);
+    struct remote_place place = {.fd = AT_FDCWD};
+    int code = chain_of(dir, &chain);
 
+    if (code == 0) {
+        code = remote_place_open(transfer, link_of(&chain, 0)->name, &place);
+    }
     for (size_t i = 0; code == 0 && i < length_of(&chain); i++) {
-        const struct sender_dir *at = link_of(&chain, i);
         int below = poise_file_open(
-            fd, at->name, O_RDONLY | O_DIRECTORY | (i > 0 ? O_NOFOLLOW : 0), 0);
-        if (fd != AT_FDCWD) {
-            close(fd);
-        }
-        fd = below;
+            place.fd, i > 0 ? link_of(&chain, i)->name : place.name,
+            O_RDONLY | O_DIRECTORY | (i > 0 ? O_NOFOLLOW : place.follow), 0);
+        remote_place_close(&place);
+        place.fd = below;
         code = below < 0 ? below : 0;
     }
     poise_buf_free(&chain);
-    return code < 0 ? code : fd;
+    return code < 0 ? code : place.fd;
 }
 
 /* Its path in the target: without what leads to the source. */
@@ -283,7 +286,7 @@ static int open_next(struct sender *sender)
     listing->at = 0;
     poise_buf_reset(&listing->names);
     poise_buf_reset(&listing->offsets);
-    fd = sender_dir_open(listing->dir);
+    fd = sender_dir_open(sender->transfer, listing->dir);
     if (fd >= 0) {
         listing->stream = fdopendir(fd);
         if (!listing->stream) {
@@ -367,16 +370,17 @@ static int add_offer(struct sender *sender, struct sender_batch *batch,
     return batch->names.error ? batch->names.error : batch->offers.error;
 }
 
-/* One entry: `path` is relative to `fd`, `name` what the target calls it. 1:
- * listed; 0: it cannot be. */
-static int add_entry(struct sender *sender, struct sender_batch *batch, int fd,
-                     const char *path, const char *name, struct poise_buf *body)
+/* One entry, at `place`; its name in messages is `path`, `name` what the target
+ * calls it. 1: listed; 0: it cannot be. */
+static int add_entry(struct sender *sender, struct sender_batch *batch,
+                     const struct remote_place *place, const char *path,
+                     const char *name, struct poise_buf *body)
 {
     struct remote_transfer *transfer = sender->transfer;
     struct poise_buf memory = {0};
     struct remote_entry entry = {.name = name, .name_len = strlen(name)};
-    int code = poise_walk_meta_get(fd, path, transfer->options.keep,
-                                   &entry.meta, &memory);
+    int code = poise_walk_meta_get(
+        place->fd, place->name, transfer->options.keep, &entry.meta, &memory);
 
     if (code == 0 && entry.meta.xattrs_len > REMOTE_XATTRS_MOST) {
         code = poise_error_set(E2BIG, "send", path,
@@ -437,8 +441,9 @@ static int add_names(struct sender *sender, struct sender_batch *batch,
            batch->count < BATCH_ENTRIES && body->len < BATCH_BYTES &&
            code >= 0) {
         const char *name = listing->names.data + offsets[listing->at++];
-        code =
-            add_entry(sender, batch, dirfd(listing->stream), name, name, body);
+        struct remote_place place = {.fd = dirfd(listing->stream),
+                                     .name = name};
+        code = add_entry(sender, batch, &place, name, name, body);
     }
     *last = !listing->stream || listing->at == count;
     return code < 0 ? code : 0;
@@ -454,8 +459,16 @@ static int add_sources(struct sender *sender, struct sender_batch *batch,
            batch->count < BATCH_ENTRIES && body->len < BATCH_BYTES &&
            code >= 0) {
         const char *path = options->sources[sender->next_source++];
-        code = add_entry(sender, batch, AT_FDCWD, *path ? path : ".",
+        struct remote_place place;
+        code = remote_place_open(sender->transfer, path, &place);
+        if (code < 0) {
+            sender->listing.incomplete = true;
+            code = code == -ENOMEM ? code : problem_in(sender, NULL, path);
+            continue;
+        }
+        code = add_entry(sender, batch, &place, *path ? path : ".",
                          remote_name_there(path), body);
+        remote_place_close(&place);
     }
     *last = sender->next_source == options->source_count;
     return code < 0 ? code : 0;

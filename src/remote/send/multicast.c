@@ -464,11 +464,18 @@ static int pass(struct multicast *multicast)
     return err;
 }
 
-static int check(const struct poise_remote_options *options, size_t count)
+static int check(const struct poise_remote_options *options,
+                 const char *const *targets, size_t count)
 {
     if (count == 0 || count > TARGETS_MOST) {
         return poise_error_set(EINVAL, "send", NULL, "to 1 to %d targets",
                                TARGETS_MOST);
+    }
+    for (size_t i = 0; i < count; i++) {
+        int code = remote_check_host(targets[i], remote_host(targets[i]));
+        if (code < 0) {
+            return code;
+        }
     }
     for (size_t i = 0; i < options->source_count; i++) {
         if (remote_host(options->sources[i]) > 0) {
@@ -511,7 +518,7 @@ int poise_remote_send_multicast(const struct poise_remote_options *options,
 {
     struct multicast multicast = {.leader = {.options = *options}};
     struct poise_dedup_store *store;
-    int code = check(options, count);
+    int code = check(options, targets, count);
 
     if (code < 0) {
         return code;

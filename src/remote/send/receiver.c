@@ -200,21 +200,49 @@ int receiver_report_problem(struct receiver *receiver,
 
 static int open_target(struct receiver *receiver, const char *path)
 {
-    int flags = O_RDONLY | O_DIRECTORY;
-    int fd = poise_file_open(AT_FDCWD, path, flags, 0);
+    struct remote_place place;
+    int code = remote_place_open(receiver->transfer, path, &place);
+    int flags = O_RDONLY | O_DIRECTORY, fd;
 
+    if (code < 0) {
+        return code;
+    }
+    flags |= place.follow;
+    code = fd = poise_file_open(place.fd, place.name, flags, 0);
     if (fd == -ENOENT && receiver->transfer->options.dry) {
         receiver->top->is_absent = true;
-        return 0;
-    }
-    if (fd == -ENOENT) {
-        if (mkdir(path, 0777) != 0 && errno != EEXIST) {
-            return poise_error_set(errno, "make the target", path, NULL);
+        code = 0;
+    } else if (fd == -ENOENT) {
+        if (mkdirat(place.fd, place.name, 0777) != 0 && errno != EEXIST) {
+            code = poise_error_set(errno, "make the target", path, NULL);
+        } else {
+            code = fd = poise_file_open(place.fd, place.name, flags, 0);
         }
-        fd = poise_file_open(AT_FDCWD, path, flags, 0);
     }
+    remote_place_close(&place);
     receiver->target_fd = fd;
-    return fd < 0 ? fd : 0;
+    return code < 0 ? code : 0;
+}
+
+/* Whether a directory is there, or what can only be one: then it is the
+ * target, and else the name of what comes. */
+static bool is_folder(const struct receiver *receiver, const char *path)
+{
+    struct remote_place place;
+    struct stat st;
+    bool is;
+
+    if (!*remote_name_there(path)) {
+        return true;
+    }
+    if (remote_place_open(receiver->transfer, path, &place) < 0) {
+        return false; /* which will be said of the folder */
+    }
+    is = fstatat(place.fd, place.name, &st,
+                 place.follow ? AT_SYMLINK_NOFOLLOW : 0) == 0 &&
+         S_ISDIR(st.st_mode);
+    remote_place_close(&place);
+    return is;
 }
 
 /* A single entry that is no directory may be given a new name. */
@@ -222,11 +250,9 @@ static int open_single(struct receiver *receiver, const char *path)
 {
     const char *slash = strrchr(path, '/');
     struct poise_buf folder = {0};
-    struct stat st;
     int code;
 
-    if (!*path || (slash && !slash[1]) ||
-        (stat(path, &st) == 0 && S_ISDIR(st.st_mode))) {
+    if (is_folder(receiver, path)) {
         return open_target(receiver, *path ? path : ".");
     }
     poise_buf_append(&folder, slash ? path : ".",

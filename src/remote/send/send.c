@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+enum { LEVEL_MOST = 19 /* of Zstandard: above, memory is what it costs */ };
+
 /* Run until it is over. The channel's descriptors and store are set. */
 static int run(struct remote_transfer *transfer, bool is_sender)
 {
@@ -56,7 +58,7 @@ static int find_host(const struct poise_remote_options *options,
     *is_sender = of == 0;
     *host = of > 0 ? options->sources[0] : options->target;
     *len = of > 0 ? of : there;
-    return 0;
+    return remote_check_host(*host, *len);
 }
 
 /* Paths without their host. */
@@ -174,22 +176,61 @@ int poise_remote_send(const struct poise_remote_options *options,
 
 /* ---- the end that it starts --------------------------------------------- */
 
-int poise_remote_serve(int in, int out, const volatile sig_atomic_t *stop)
+/* Whether the other end asks for what it may have; its cache becomes this
+ * end's. */
+static int check_greeting(const struct poise_remote_service *service,
+                          struct poise_remote_options *options, bool is_sender)
 {
-    struct remote_transfer transfer = {.serves = true,
-                                       .channel = {.in = in, .out = out}};
+    if (is_sender ? service->write_only : service->read_only) {
+        return poise_error_set(EPERM, "serve", NULL,
+                               is_sender ? "this server only receives"
+                                         : "this server only sends");
+    }
+    if (options->segmenter && strchr(options->segmenter, '/')) {
+        return poise_error_set(EPERM, "use segmenter", options->segmenter,
+                               "no code is loaded because another end says so");
+    }
+    if (service->restricted_to && options->cache && *options->cache) {
+        return poise_error_set(EPERM, "use the cache", options->cache,
+                               "a restricted server has its own or none");
+    }
+    if (service->cache || service->restricted_to) {
+        options->cache = service->cache ? service->cache : "";
+    }
+    if (service->cache_bytes > 0 &&
+        (options->cache_bytes == 0 ||
+         options->cache_bytes > service->cache_bytes)) {
+        options->cache_bytes = service->cache_bytes;
+    }
+    options->level = options->level < LEVEL_MOST ? options->level : LEVEL_MOST;
+    return 0;
+}
+
+int poise_remote_serve(const struct poise_remote_service *service)
+{
+    struct remote_transfer transfer = {
+        .serves = true, .channel = {.in = service->in, .out = service->out}};
     struct poise_buf memory = {0};
     struct poise_strings sources = {0};
     bool is_sender = false;
-    int code;
+    int code = 0;
 
-    transfer.options.stop = stop;
-    code = remote_read_greeting(in, &transfer.options, &is_sender, &memory,
-                                &sources, transfer.cache_part);
+    transfer.options.stop = service->stop;
+    if (service->restricted_to) {
+        code = remote_root_open(&transfer, service->restricted_to);
+    }
+    if (code == 0) {
+        code = remote_read_greeting(service->in, &transfer.options, &is_sender,
+                                    &memory, &sources,
+                                    transfer.cache_part);
+    }
+    if (code == 0) {
+        code = check_greeting(service, &transfer.options, is_sender);
+    }
     if (code == 0) {
         code = remote_open_store(&transfer);
     }
-    if (remote_send_welcome(out, code) < 0 || code < 0) {
+    if (remote_send_welcome(service->out, code) < 0 || code < 0) {
         code = code < 0 ? code : -EPIPE;
         goto free_greeting;
     }
@@ -204,6 +245,9 @@ int poise_remote_serve(int in, int out, const volatile sig_atomic_t *stop)
 free_greeting:
     if (transfer.channel.store) {
         poise_dedup_store_close(transfer.channel.store);
+    }
+    if (transfer.is_restricted) {
+        close(transfer.root_fd);
     }
     poise_strings_free(&sources);
     poise_buf_free(&memory);

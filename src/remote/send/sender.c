@@ -2,6 +2,7 @@
 #include "sender.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
@@ -139,21 +140,34 @@ static int no_data(const void *data, size_t len, void *arg)
 
 /* ---- what to do next ---------------------------------------------------- */
 
+/* Whether a source is there, and is no directory. */
+static bool is_other(const struct sender *sender, const char *source)
+{
+    struct remote_place place;
+    struct stat st;
+    bool is;
+
+    if (remote_place_open(sender->transfer, source, &place) < 0) {
+        return false;
+    }
+    is = fstatat(place.fd, place.name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+         !S_ISDIR(st.st_mode);
+    remote_place_close(&place);
+    return is;
+}
+
 /* Whether one source is all, and is no directory: the target may then be its
  * new name. */
 static int send_begin(struct sender *sender)
 {
     const struct poise_remote_options *options = &sender->transfer->options;
     const char *source = options->sources[0];
-    size_t len = strlen(source);
     struct poise_buf body = {0};
-    struct stat st;
     int code;
 
-    poise_buf_varint(&body, options->source_count == 1 && len > 0 &&
-                                    source[len - 1] != '/' &&
-                                    lstat(source, &st) == 0 &&
-                                    !S_ISDIR(st.st_mode)
+    poise_buf_varint(&body, options->source_count == 1 &&
+                                    *remote_name_there(source) &&
+                                    is_other(sender, source)
                                 ? 1
                                 : 0);
     poise_buf_varint(&body, options->source_count);

@@ -20,7 +20,8 @@ void sender_dir_drop(struct sender_dir *dir);
 /** Append its path, as a user of this end would write it. */
 int sender_dir_path(const struct sender_dir *dir, struct poise_buf *out);
 /** Open it, no link followed below the source. */
-int sender_dir_open(const struct sender_dir *dir);
+int sender_dir_open(const struct remote_transfer *transfer,
+                    const struct sender_dir *dir);
 
 /** Entries that were listed, until the receiver says which it wants. */
 struct sender_batch {

@@ -35,6 +35,27 @@ size_t remote_host(const char *operand)
     return operand[len] == ':' ? len : 0;
 }
 
+int remote_check_host(const char *operand, size_t host_len)
+{
+    const char *at = memrchr(operand, '@', host_len);
+    const char *host = at ? at + 1 : operand;
+
+    if (host_len > 0 && (operand[0] == '-' || host[0] == '-')) {
+        return poise_error_set(EINVAL, "send", operand,
+                               "a host cannot begin with '-' (a file: write "
+                               "./ before it)");
+    }
+    return 0;
+}
+
+/* Whether "--" ends the options of a remote shell: not every one knows it. */
+static bool is_ssh(const char *word)
+{
+    const char *slash = strrchr(word, '/');
+
+    return strcmp(slash ? slash + 1 : word, "ssh") == 0;
+}
+
 /* ---- starting the other end --------------------------------------------- */
 
 /* Split at blanks; quotes of both kinds hold words together. `text` is
@@ -101,7 +122,7 @@ static int make_words(const struct poise_remote_options *options,
                       const char *host, size_t host_len, struct poise_buf *text,
                       char **words)
 {
-    static const char ours[] = "send\0--server";
+    static const char ours[] = "send\0--server\0--";
     const char *shell = options->shell ? options->shell : "ssh";
     const char *program = options->program ? options->program : "poise";
     size_t at = strlen(shell) + 1, end;
@@ -124,6 +145,9 @@ static int make_words(const struct poise_remote_options *options,
         count = split_words(text->data, words);
         if (count < 0) {
             return count;
+        }
+        if (count > 0 && is_ssh(words[0])) {
+            words[count++] = text->data + text->len - sizeof "--";
         }
         words[count++] = text->data + at;
         words[count++] = text->data + at + host_len + 1;

@@ -22,7 +22,7 @@ def xattrs_of(path):
     try:
         return {name: os.getxattr(path, name, follow_symlinks=False)
                 for name in os.listxattr(path, follow_symlinks=False)
-                if name.startswith("user.")}
+                if name.startswith(("user.", "trusted.poise"))}
     except OSError:
         return {}
 
@@ -32,7 +32,7 @@ def describe(path):
     st = os.lstat(path)
     what = [stat.S_IFMT(st.st_mode), st.st_mtime_ns, st.st_uid, st.st_gid]
     if stat.S_ISLNK(st.st_mode):
-        return what + [os.readlink(path)]
+        return what + [os.readlink(path), xattrs_of(path)]
     what.append(st.st_mode & 0o7777)
     if stat.S_ISREG(st.st_mode):
         with open(path, "rb") as file:
@@ -132,8 +132,12 @@ def make_tree(root, rng):
     try:
         os.setxattr(os.path.join(root, "plain"), "user.poise", b"\0value")
         os.setxattr(os.path.join(root, "a"), "user.poise", b"directory")
+        # Root's alone, and the only ones that links have.
+        os.setxattr(os.path.join(root, "a", "dangling"), "trusted.poise",
+                    b"of a link", follow_symlinks=False)
+        os.setxattr(os.path.join(root, "pipe"), "trusted.poise", b"pipe")
     except OSError:
-        pass  # not on this file system
+        pass  # not on this file system, or not root
     os.chmod(os.path.join(root, "plain"), 0o4751)
     os.chmod(os.path.join(root, "a", "random"), 0o400)
     os.chmod(os.path.join(root, "a", "deep"), 0o1755)

@@ -23,15 +23,37 @@ static int failed(const char *doing, const char *name)
 
 /* ---- extended attributes ------------------------------------------------ */
 
-/* There are no *at() calls for them everywhere: a path through /proc. */
-static int path_of(int dirfd, const char *name, struct poise_buf *out)
+/* What has them, as these calls want it: there are no *at() calls for them
+ * everywhere, so a path through /proc. One that ends in a descriptor's number
+ * leads to what that has open, even a link, and no further. */
+struct bearer {
+    char *path;
+    bool is_open;
+    struct poise_buf memory;
+};
+
+static int name_bearer(int dirfd, const char *name, struct bearer *bearer)
 {
+    *bearer = (struct bearer){0};
     if (dirfd != AT_FDCWD && name[0] != '/') {
-        poise_buf_printf(out, "/proc/self/fd/%d/", dirfd);
+        poise_buf_printf(&bearer->memory, "/proc/self/fd/%d/", dirfd);
     }
-    poise_buf_puts(out, name);
-    poise_buf_str(out);
-    return out->error;
+    poise_buf_puts(&bearer->memory, name);
+    poise_buf_str(&bearer->memory);
+    bearer->path = bearer->memory.data;
+    return bearer->memory.error;
+}
+
+static ssize_t list_names(const struct bearer *of, char *list, size_t size)
+{
+    return of->is_open ? listxattr(of->path, list, size)
+                       : llistxattr(of->path, list, size);
+}
+
+static ssize_t get_value(const struct bearer *of, const char *name, char *value)
+{
+    return of->is_open ? getxattr(of->path, name, value, XATTR_VALUE_MOST)
+                       : lgetxattr(of->path, name, value, XATTR_VALUE_MOST);
 }
 
 static bool begins(const char *name, const char *with)
@@ -39,10 +61,12 @@ static bool begins(const char *name, const char *with)
     return strncmp(name, with, strlen(with)) == 0;
 }
 
-/* Whether a name is one of those that go along. */
+/* Whether a name is one of those that go along: whoever sends it, no other one
+ * is ever set. */
 static bool is_kept(const char *name)
 {
-    if (begins(name, "user.") || begins(name, "system.posix_acl_")) {
+    if (begins(name, "user.") || strcmp(name, "system.posix_acl_access") == 0 ||
+        strcmp(name, "system.posix_acl_default") == 0) {
         return true;
     }
     return geteuid() == 0 &&
@@ -76,10 +100,10 @@ static bool has_none(int code)
 }
 
 /* One name and its value. One that is gone meanwhile is left out. */
-static int get_one(const char *path, const char *name, char *value,
+static int get_one(const struct bearer *of, const char *name, char *value,
                    struct poise_buf *out)
 {
-    ssize_t len = lgetxattr(path, name, value, XATTR_VALUE_MOST);
+    ssize_t len = get_value(of, name, value);
 
     if (len < 0) {
         return has_none(errno) ? 0 : failed("read attribute", name);
@@ -88,7 +112,7 @@ static int get_one(const char *path, const char *name, char *value,
     return poise_buf_blob(out, value, (size_t)len);
 }
 
-static int get_listed(const char *path, const char *list, size_t len,
+static int get_listed(const struct bearer *of, const char *list, size_t len,
                       struct poise_buf *out)
 {
     const char **names = poise_alloc(len, sizeof *names);
@@ -97,7 +121,7 @@ static int get_listed(const char *path, const char *list, size_t len,
     size_t count = code == 0 ? sort_names(list, len, names) : 0;
 
     for (size_t i = 0; i < count && code == 0; i++) {
-        code = get_one(path, names[i], value, out);
+        code = get_one(of, names[i], value, out);
     }
     free(names);
     free(value);
@@ -105,106 +129,119 @@ static int get_listed(const char *path, const char *list, size_t len,
 }
 
 /* Append all that go along. */
-static int get_xattrs(int dirfd, const char *name, struct poise_buf *out)
+static int get_xattrs(const struct bearer *of, const char *name,
+                      struct poise_buf *out)
 {
-    struct poise_buf path = {0};
     char few[256], *list = few;
-    int code = path_of(dirfd, name, &path);
-    ssize_t len = code < 0 ? 0 : llistxattr(path.data, few, sizeof few);
+    ssize_t len = list_names(of, few, sizeof few);
+    int code = 0;
 
     if (len < 0 && errno == ERANGE) {
         list = poise_alloc(XATTR_LIST_MOST, 1);
         code = list ? 0 : -ENOMEM;
-        len = list ? llistxattr(path.data, list, XATTR_LIST_MOST) : 0;
+        len = list ? list_names(of, list, XATTR_LIST_MOST) : 0;
     }
     if (len < 0) {
         code = has_none(errno) ? 0 : failed("list attributes of", name);
     }
     if (len > 0) {
-        code = get_listed(path.data, list, (size_t)len, out);
+        code = get_listed(of, list, (size_t)len, out);
     }
     if (list != few) {
         free(list);
     }
-    poise_buf_free(&path);
     return code;
 }
 
-/* The name of the pair that `from` is at, as text in `name`; false at the
- * end. */
-static bool next_pair(struct poise_reader *from, char name[XATTR_NAME_MAX + 1],
-                      const void **value, size_t *len)
-{
-    size_t name_len;
-    const void *text;
-
-    if (poise_reader_left(from) == 0) {
-        return false;
-    }
-    text = poise_reader_blob(from, &name_len);
-    *value = poise_reader_blob(from, len);
-    if (from->error || name_len > XATTR_NAME_MAX) {
-        from->error = -EBADMSG;
-        return false;
-    }
-    memcpy(name, text, name_len);
-    name[name_len] = 0;
-    return true;
-}
-
-/* Remove those of `had` that are not among `has`. */
-static int drop_others(const char *path, struct poise_reader had,
-                       struct poise_reader has)
-{
-    char name[XATTR_NAME_MAX + 1], other[XATTR_NAME_MAX + 1];
+/* A pair of name, as text, and value. */
+struct pair {
+    char name[XATTR_NAME_MAX + 1];
     const void *value;
     size_t len;
+    bool is_there; /* else the end was reached */
+};
+
+/* The next pair that may be set. */
+static void next_pair(struct poise_reader *from, struct pair *pair)
+{
+    do {
+        size_t name_len = 0;
+        const void *text = NULL;
+
+        pair->is_there = poise_reader_left(from) > 0;
+        if (pair->is_there) {
+            text = poise_reader_blob(from, &name_len);
+            pair->value = poise_reader_blob(from, &pair->len);
+        }
+        if (from->error || name_len > XATTR_NAME_MAX) {
+            from->error = -EBADMSG;
+            pair->is_there = false;
+        }
+        if (pair->is_there) {
+            memcpy(pair->name, text, name_len);
+            pair->name[name_len] = 0;
+        }
+    } while (pair->is_there && !is_kept(pair->name));
+}
+
+/* One step along the names that it has and those that it is to have, both in
+ * order: 1 if that changed something. */
+static int change_one(const char *path, struct poise_reader *from_had,
+                      struct pair *had, struct poise_reader *from_has,
+                      struct pair *has)
+{
+    int order = !had->is_there   ? 1
+                : !has->is_there ? -1
+                                 : strcmp(had->name, has->name);
     int code = 0;
 
-    while (code == 0 && next_pair(&had, name, &value, &len)) {
-        struct poise_reader rest = has;
-        bool found = false;
-
-        while (!found && next_pair(&rest, other, &value, &len)) {
-            found = strcmp(name, other) == 0;
-        }
-        if (!found && lremovexattr(path, name) != 0 && errno != ENODATA) {
-            code = failed("remove attribute", name);
-        }
+    if (order < 0) {
+        code = removexattr(path, had->name) != 0 && errno != ENODATA
+                   ? failed("remove attribute", had->name)
+                   : 1;
+    } else if (order > 0 || had->len != has->len ||
+               memcmp(had->value, has->value, has->len) != 0) {
+        code = setxattr(path, has->name, has->value, has->len, 0) != 0
+                   ? failed("set attribute", has->name)
+                   : 1;
+    }
+    if (order <= 0) {
+        next_pair(from_had, had);
+    }
+    if (order >= 0) {
+        next_pair(from_has, has);
     }
     return code;
 }
 
-static int set_xattrs(int dirfd, const char *name,
+/* Of what is open as `fd`: 1 if any was changed. */
+static int set_xattrs(int fd, const char *name,
                       const struct poise_walk_meta *meta)
 {
-    struct poise_buf had = {0}, path = {0};
-    struct poise_reader has = poise_reader_of(meta->xattrs, meta->xattrs_len);
-    char key[XATTR_NAME_MAX + 1];
-    const void *value;
-    size_t len;
-    int code = get_xattrs(dirfd, name, &had);
+    char path[40];
+    struct bearer bearer = {.path = path, .is_open = true};
+    struct poise_buf all = {0};
+    struct poise_reader from_had,
+        from_has = poise_reader_of(meta->xattrs, meta->xattrs_len);
+    struct pair had, has;
+    int code, changed = 0;
 
-    if (code < 0 ||
-        (had.len == meta->xattrs_len &&
-         (had.len == 0 || memcmp(had.data, meta->xattrs, had.len) == 0))) {
-        goto free_lists;
-    }
-    code = path_of(dirfd, name, &path);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    code = get_xattrs(&bearer, name, &all);
+    from_had = poise_reader_of(all.data, all.len);
     if (code == 0) {
-        code = drop_others(path.data, poise_reader_of(had.data, had.len), has);
+        next_pair(&from_had, &had);
+        next_pair(&from_has, &has);
     }
-    while (code == 0 && next_pair(&has, key, &value, &len)) {
-        /* Not every user may set what the source has. */
-        if (is_kept(key) && lsetxattr(path.data, key, value, len, 0) != 0) {
-            code = failed("set attribute", key);
-        }
+    while (code >= 0 && (had.is_there || has.is_there)) {
+        code = change_one(path, &from_had, &had, &from_has, &has);
+        changed |= code > 0;
     }
-    code = code < 0 ? code : 1;
-free_lists:
-    poise_buf_free(&had);
-    poise_buf_free(&path);
-    return code;
+    if (code >= 0 && from_has.error) {
+        code = poise_error_set(EBADMSG, "set attributes of", name, NULL);
+    }
+    poise_buf_free(&all);
+    return code < 0 ? code : changed;
 }
 
 /* ---- reading ------------------------------------------------------------ */
@@ -252,6 +289,7 @@ int poise_walk_meta_get(int dirfd, const char *name, unsigned keep,
                         struct poise_walk_meta *meta, struct poise_buf *memory)
 {
     struct poise_walk_meta got;
+    struct bearer bearer;
     struct statx stx;
     size_t target_len = 0;
     int code = poise_file_statx(dirfd, name, AT_SYMLINK_NOFOLLOW,
@@ -265,8 +303,13 @@ int poise_walk_meta_get(int dirfd, const char *name, unsigned keep,
     if (S_ISLNK(got.mode)) {
         code = get_target(dirfd, name, memory);
         target_len = memory->len;
-    } else if (keep & POISE_WALK_KEEP_XATTRS) {
-        code = get_xattrs(dirfd, name, memory);
+    }
+    /* Only root's are on links. */
+    if (code == 0 && keep & POISE_WALK_KEEP_XATTRS &&
+        (!S_ISLNK(got.mode) || geteuid() == 0)) {
+        code = name_bearer(dirfd, name, &bearer);
+        code = code < 0 ? code : get_xattrs(&bearer, name, memory);
+        poise_buf_free(&bearer.memory);
     }
     if (code < 0 || memory->error) {
         return code < 0 ? code : memory->error;
@@ -280,91 +323,119 @@ int poise_walk_meta_get(int dirfd, const char *name, unsigned keep,
 
 /* ---- giving ------------------------------------------------------------- */
 
-static int set_owner(int dirfd, const char *name, const struct statx *stx,
+/* What is given attributes: by its descriptor, so that all go to one and the
+ * same inode, whoever puts something else under its name meanwhile. */
+struct recipient {
+    int fd;
+    bool is_path; /* opened by O_PATH */
+    const char *name;
+    struct statx stx;
+};
+
+static int set_owner(const struct recipient *to,
                      const struct poise_walk_meta *meta)
 {
     bool is_root = geteuid() == 0;
-    uid_t uid = is_root && stx->stx_uid != meta->uid ? meta->uid : (uid_t)-1;
-    gid_t gid = stx->stx_gid != meta->gid ? meta->gid : (gid_t)-1;
+    uid_t uid = is_root && to->stx.stx_uid != meta->uid ? meta->uid : (uid_t)-1;
+    gid_t gid = to->stx.stx_gid != meta->gid ? meta->gid : (gid_t)-1;
 
     if (uid == (uid_t)-1 && gid == (gid_t)-1) {
         return 0;
     }
-    if (fchownat(dirfd, name, uid, gid, AT_SYMLINK_NOFOLLOW) != 0) {
-        return errno == EPERM && !is_root ? 0 : failed("give away", name);
+    if (fchownat(to->fd, "", uid, gid, AT_EMPTY_PATH) != 0) {
+        return errno == EPERM && !is_root ? 0 : failed("give away", to->name);
     }
     return 1;
 }
 
-static int set_mode(int dirfd, const char *name, int fd,
-                    const struct statx *stx, const struct poise_walk_meta *meta,
-                    bool was_given)
+static int set_mode(const struct recipient *to,
+                    const struct poise_walk_meta *meta, bool was_given)
 {
     mode_t wanted = meta->mode & 07777;
+    char path[40];
 
     /* Giving a file away clears the set-user and set-group bits. */
-    if (S_ISLNK(stx->stx_mode) ||
-        (!was_given && (stx->stx_mode & 07777) == wanted)) {
+    if (S_ISLNK(to->stx.stx_mode) ||
+        (!was_given && (to->stx.stx_mode & 07777) == wanted)) {
         return 0;
     }
-    if ((fd >= 0 ? fchmod(fd, wanted)
-                 : fchmodat(dirfd, name, wanted, AT_SYMLINK_NOFOLLOW)) != 0) {
-        return failed("set the mode of", name);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", to->fd);
+    if ((to->is_path ? chmod(path, wanted) : fchmod(to->fd, wanted)) != 0) {
+        return failed("set the mode of", to->name);
     }
     return 1;
 }
 
-static int set_times(int dirfd, const char *name, int fd,
-                     const struct statx *stx,
+static int set_times(const struct recipient *to,
                      const struct poise_walk_meta *meta)
 {
     struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, meta->mtime};
+    char path[40];
 
-    if (stx->stx_mtime.tv_sec == meta->mtime.tv_sec &&
-        stx->stx_mtime.tv_nsec == meta->mtime.tv_nsec) {
+    if (to->stx.stx_mtime.tv_sec == meta->mtime.tv_sec &&
+        to->stx.stx_mtime.tv_nsec == meta->mtime.tv_nsec) {
         return 0;
     }
-    if ((fd >= 0 ? futimens(fd, times)
-                 : utimensat(dirfd, name, times, AT_SYMLINK_NOFOLLOW)) != 0) {
-        return failed("set the times of", name);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", to->fd);
+    if ((to->is_path ? utimensat(AT_FDCWD, path, times, 0)
+                     : futimens(to->fd, times)) != 0) {
+        return failed("set the times of", to->name);
     }
     return 1;
+}
+
+static int give(struct recipient *to, const struct poise_walk_meta *meta,
+                unsigned keep)
+{
+    int changed = 0, owner = 0;
+    int code = poise_file_statx(to->fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS,
+                                &to->stx);
+
+    if (code < 0) {
+        return poise_error_set(-code, "look at", to->name, NULL);
+    }
+    if ((to->stx.stx_mode ^ meta->mode) & S_IFMT) {
+        return poise_error_set(EEXIST, "change", to->name,
+                               "something else took its name");
+    }
+    if (keep & POISE_WALK_KEEP_OWNER) {
+        owner = code = set_owner(to, meta);
+        changed |= code > 0;
+    }
+    if (code >= 0 && keep & POISE_WALK_KEEP_XATTRS &&
+        (!S_ISLNK(meta->mode) || geteuid() == 0)) {
+        code = set_xattrs(to->fd, to->name, meta);
+        changed |= code > 0;
+    }
+    if (code >= 0 && keep & POISE_WALK_KEEP_MODE) {
+        /* An access list changes the mode as well. */
+        code = set_mode(to, meta, owner > 0 || changed);
+        changed |= code > 0;
+    }
+    if (code >= 0 && keep & POISE_WALK_KEEP_TIMES) {
+        code = set_times(to, meta);
+        changed |= code > 0;
+    }
+    return code < 0 ? code : changed;
 }
 
 int make_attributes(int dirfd, const char *name, int fd,
                     const struct poise_walk_meta *meta, unsigned keep)
 {
-    struct statx stx;
-    int changed = 0;
-    int code = poise_file_statx(dirfd, name, AT_SYMLINK_NOFOLLOW,
-                                STATX_BASIC_STATS, &stx);
-    int owner = 0;
+    struct recipient to = {.fd = fd, .is_path = fd < 0, .name = name};
+    int code;
 
-    if (code < 0) {
-        return poise_error_set(-code, "look at", name, NULL);
+    if (fd < 0) {
+        to.fd = poise_file_open(dirfd, name, O_PATH | O_NOFOLLOW, 0);
     }
-    if ((stx.stx_mode ^ meta->mode) & S_IFMT) {
-        return poise_error_set(EEXIST, "change", name,
-                               "something else took its name");
+    if (to.fd < 0) {
+        return poise_error_set(-to.fd, "look at", name, NULL);
     }
-    if (keep & POISE_WALK_KEEP_OWNER) {
-        owner = code = set_owner(dirfd, name, &stx, meta);
-        changed |= code > 0;
+    code = give(&to, meta, keep);
+    if (fd < 0) {
+        close(to.fd);
     }
-    if (code >= 0 && keep & POISE_WALK_KEEP_XATTRS && !S_ISLNK(stx.stx_mode)) {
-        code = set_xattrs(dirfd, name, meta);
-        changed |= code > 0;
-    }
-    if (code >= 0 && keep & POISE_WALK_KEEP_MODE) {
-        /* An access list changes the mode as well. */
-        code = set_mode(dirfd, name, fd, &stx, meta, owner > 0 || changed);
-        changed |= code > 0;
-    }
-    if (code >= 0 && keep & POISE_WALK_KEEP_TIMES) {
-        code = set_times(dirfd, name, fd, &stx, meta);
-        changed |= code > 0;
-    }
-    return code < 0 ? code : changed;
+    return code;
 }
 
 int poise_walk_make_attributes(int dirfd, const char *name,

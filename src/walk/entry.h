@@ -30,7 +30,8 @@ enum {
                                      process is allowed to give it away) */
     POISE_WALK_KEEP_TIMES = 4,  /**< of modification */
     POISE_WALK_KEEP_XATTRS = 8, /**< user.*, access lists; for root also
-                                     trusted.* and file capabilities */
+                                     trusted.*, also on symbolic links, and file
+                                     capabilities */
     POISE_WALK_KEEP_ALL = 15,
 };
 
@@ -69,8 +70,14 @@ struct poise_walk_making {
     bool sparse;
 };
 
-/** Names of temporary files begin so. */
+/** Names of temporary files begin so; 16 hexadecimal digits follow. */
 #define POISE_WALK_TEMPORARY ".poise-making-"
+POISE_API bool poise_walk_is_temporary(const char *name);
+/** Remove a temporary entry that a killed process left: 1; 0 if `name` is none,
+ * or somebody may be making it still. Whoever makes a file holds a lock on it
+ * (flock) until it has its name; where files cannot be locked, and for what is
+ * no regular file, it has to have been left alone for a day. */
+POISE_API int poise_walk_remove_leftover(int dirfd, const char *name);
 
 /** Begin a file. `sparse`: zeros become holes. */
 POISE_API int poise_walk_make_begin(struct poise_walk_making *making, int dirfd,

@@ -289,6 +289,112 @@ static void test_attributes(void **state)
     poise_buf_free(&memory);
 }
 
+/* Whatever takes a temporary file's name meanwhile gets none of the
+ * attributes: they are for the file that was made. */
+static void test_attributes_elsewhere(void **state)
+{
+    int fd = ((struct folder *)*state)->fd;
+    struct poise_walk_making making = {0};
+    struct poise_walk_meta meta = meta_of(S_IFREG | 0666);
+    char path[TEMPORARY_MORE];
+
+    snprintf(path, sizeof path, "%s/victim", ((struct folder *)*state)->path);
+    assert_int_equal(make_text(fd, "victim", "text", 0600, false), 0);
+    meta.xattrs = "\6user.a\1x";
+    meta.xattrs_len = 9;
+    assert_int_equal(poise_walk_make_begin(&making, fd, "f", false), 0);
+    assert_int_equal(unlinkat(fd, making.temporary, 0), 0);
+    assert_int_equal(linkat(fd, "victim", fd, making.temporary, 0), 0);
+    poise_walk_make_commit(&making, &meta, POISE_WALK_KEEP_ALL, false);
+    assert_int_equal(look(fd, "victim").st_mode, S_IFREG | 0600);
+    assert_int_equal(getxattr(path, "user.a", NULL, 0), -1);
+}
+
+/* Only attributes that are known to be harmless are set, whoever names them,
+ * and they change nothing twice. */
+static void test_attribute_names(void **state)
+{
+    static const char pairs[] = "\x11security.poise.ab\1x"
+                                "\x16system.posix_acl_poise\1x"
+                                "\x16trusted.overlay.opaque\1y"
+                                "\6user.a\1x\6user.b\1y";
+    int fd = ((struct folder *)*state)->fd;
+    struct poise_walk_meta meta = meta_of(S_IFREG | 0600);
+    char path[TEMPORARY_MORE], list[200];
+
+    snprintf(path, sizeof path, "%s/f", ((struct folder *)*state)->path);
+    assert_int_equal(make_text(fd, "f", "text", 0600, false), 0);
+    if (setxattr(path, "user.a", "1", 1, 0) != 0) {
+        return; /* not on this file system */
+    }
+    meta.xattrs = pairs;
+    meta.xattrs_len = sizeof pairs - 1;
+    assert_int_equal(
+        poise_walk_make_attributes(fd, "f", &meta, POISE_WALK_KEEP_ALL), 1);
+    assert_int_equal(listxattr(path, list, sizeof list), 14);
+    assert_int_equal(
+        poise_walk_make_attributes(fd, "f", &meta, POISE_WALK_KEEP_ALL), 0);
+    /* Cut short they are none. */
+    meta.xattrs_len--;
+    assert_true(
+        poise_walk_make_attributes(fd, "f", &meta, POISE_WALK_KEEP_ALL) < 0);
+}
+
+/* Root's attributes of a symbolic link. */
+static void test_link_attributes(void **state)
+{
+    int fd = ((struct folder *)*state)->fd;
+    struct poise_walk_meta meta;
+    struct poise_buf memory = {0};
+    char path[TEMPORARY_MORE], value[8];
+
+    assert_int_equal(symlinkat("nowhere", fd, "from"), 0);
+    snprintf(path, sizeof path, "%s/from", ((struct folder *)*state)->path);
+    if (lsetxattr(path, "trusted.poise", "of it", 5, 0) != 0) {
+        return; /* not for everybody */
+    }
+    assert_int_equal(
+        poise_walk_meta_get(fd, "from", POISE_WALK_KEEP_ALL, &meta, &memory),
+        0);
+    assert_int_equal(
+        poise_walk_make_special(fd, "to", &meta, POISE_WALK_KEEP_ALL, false),
+        0);
+    snprintf(path, sizeof path, "%s/to", ((struct folder *)*state)->path);
+    assert_int_equal(lgetxattr(path, "trusted.poise", value, 8), 5);
+    assert_memory_equal(value, "of it", 5);
+    assert_int_equal(lsetxattr(path, "trusted.poise", "other", 5, 0), 0);
+    assert_int_equal(
+        poise_walk_make_attributes(fd, "to", &meta, POISE_WALK_KEEP_ALL), 1);
+    assert_int_equal(
+        poise_walk_make_attributes(fd, "to", &meta, POISE_WALK_KEEP_ALL), 0);
+    poise_buf_free(&memory);
+}
+
+/* What a killed process left goes; what somebody is making stays. */
+static void test_leftovers(void **state)
+{
+    int fd = ((struct folder *)*state)->fd;
+    struct poise_walk_making making = {0};
+    struct poise_walk_meta meta = meta_of(S_IFREG | 0600);
+    const char *left = POISE_WALK_TEMPORARY "0123456789abcdef";
+
+    assert_int_equal(make_text(fd, left, "left", 0600, false), 0);
+    assert_int_equal(make_text(fd, "mine", "", 0600, false), 0);
+    assert_int_equal(symlinkat("x", fd, POISE_WALK_TEMPORARY "1"), 0);
+    assert_int_equal(poise_walk_make_begin(&making, fd, "f", false), 0);
+    assert_true(poise_walk_is_temporary(making.temporary));
+    assert_int_equal(poise_walk_remove_leftover(fd, making.temporary), 0);
+    assert_int_equal(poise_walk_remove_leftover(fd, "mine"), 0);
+    assert_int_equal(poise_walk_remove_leftover(fd, "none"), 0);
+    assert_int_equal(poise_walk_remove_leftover(fd, POISE_WALK_TEMPORARY "1"),
+                     0);
+    assert_int_equal(poise_walk_remove_leftover(fd, left), 1);
+    assert_int_equal(poise_walk_remove_leftover(fd, left), 0);
+    assert_int_equal(
+        poise_walk_make_commit(&making, &meta, POISE_WALK_KEEP_ALL, false), 0);
+    assert_int_equal(count_entries(fd), 3);
+}
+
 /* Each call fails once, then all calls: an error, the old file, nothing
  * else. */
 static void test_faults(void **state)
@@ -348,9 +454,19 @@ static void test_remove(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_file),       TEST(test_abort),   TEST(test_holes),
-        TEST(test_in_the_way), TEST(test_special), TEST(test_links),
-        TEST(test_attributes), TEST(test_faults),  TEST(test_remove),
+        TEST(test_file),
+        TEST(test_abort),
+        TEST(test_holes),
+        TEST(test_in_the_way),
+        TEST(test_special),
+        TEST(test_links),
+        TEST(test_attributes),
+        TEST(test_attributes_elsewhere),
+        TEST(test_attribute_names),
+        TEST(test_link_attributes),
+        TEST(test_leftovers),
+        TEST(test_faults),
+        TEST(test_remove),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -235,7 +235,8 @@ static int read_names(struct sender_listing *listing)
         size_t offset = listing->names.len;
 
         if (strcmp(entry->d_name, ".") != 0 &&
-            strcmp(entry->d_name, "..") != 0) {
+            strcmp(entry->d_name, "..") != 0 &&
+            !poise_walk_is_temporary(entry->d_name)) {
             poise_buf_append(&listing->names, entry->d_name,
                              strlen(entry->d_name) + 1);
             poise_buf_append(&listing->offsets, &offset, sizeof offset);

@@ -305,7 +305,7 @@ static int finish_list(struct receiver *receiver)
     size_t each = sizeof(struct receiver_dir *);
     struct receiver_dir *dir = receiver->now;
     struct poise_buf *below = &receiver->below;
-    int code = receiver_delete(receiver, dir);
+    int code = receiver_clean(receiver, dir);
 
     receiver->now = NULL;
     for (size_t at = below->len; at > 0; at -= each) {

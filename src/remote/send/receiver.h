@@ -16,6 +16,8 @@ struct receiver_dir {
     bool failed;                 /* nothing can be put into it */
     bool is_absent;              /* dry: it is not there */
     bool is_incomplete;          /* not all of its entries were listed */
+    bool is_new;                 /* made by this transfer */
+    bool is_wanted;              /* data were asked for, for files in it */
     bool has_meta;
     struct poise_walk_meta meta;
     struct poise_buf memory; /* of its xattrs */
@@ -147,8 +149,9 @@ void receiver_file_free(struct receiver *receiver);
 
 /* ---- receiver_end.c ------------------------------------------------------ */
 
-/** Delete what was not listed of a directory whose list is complete. */
-int receiver_delete(struct receiver *receiver, struct receiver_dir *dir);
+/** Of a directory that was listed: remove what killed transfers left and, with
+ * --delete, what a complete list lacks. */
+int receiver_clean(struct receiver *receiver, struct receiver_dir *dir);
 /** Make the hard links whose files have come. */
 int receiver_links(struct receiver *receiver);
 

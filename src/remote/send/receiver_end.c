@@ -30,9 +30,7 @@ static bool was_listed(const struct receiver *receiver,
 static int delete_one(struct receiver *receiver, struct receiver_dir *dir,
                       int fd, const char *name)
 {
-    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
-        strcmp(name, receiver->making.temporary) == 0 ||
-        was_listed(receiver, dir, name)) {
+    if (was_listed(receiver, dir, name)) {
         return 0;
     }
     if (!receiver->transfer->options.dry && poise_walk_remove(fd, name) < 0) {
@@ -68,13 +66,45 @@ static int read_names(int fd, struct poise_buf *names)
     return code;
 }
 
-int receiver_delete(struct receiver *receiver, struct receiver_dir *dir)
+static bool is_deleting(const struct receiver *receiver,
+                        const struct receiver_dir *dir)
+{
+    return receiver->transfer->options.remove && !dir->is_incomplete;
+}
+
+/* Whether somebody's temporary files may lie in it. To look for them the target
+ * itself is read only where there is more to do than to give it attributes. */
+static bool may_have_leftovers(const struct receiver *receiver,
+                               const struct receiver_dir *dir)
+{
+    return !receiver->transfer->options.dry && !dir->is_new &&
+           (dir->parent || dir->is_wanted);
+}
+
+static int clean_one(struct receiver *receiver, struct receiver_dir *dir,
+                     int fd, const char *name)
+{
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) {
+        return 0;
+    }
+    if (poise_walk_is_temporary(name)) {
+        /* Nobody's, or somebody's who makes it just now, as this end may. */
+        if (!receiver->transfer->options.dry) {
+            poise_walk_remove_leftover(fd, name);
+        }
+        return 0;
+    }
+    return is_deleting(receiver, dir) ? delete_one(receiver, dir, fd, name) : 0;
+}
+
+int receiver_clean(struct receiver *receiver, struct receiver_dir *dir)
 {
     struct poise_buf names = {0};
+    bool deleting = is_deleting(receiver, dir);
     int fd, code;
 
-    if (!receiver->transfer->options.remove || dir->failed || dir->is_absent ||
-        dir->is_incomplete) {
+    if (dir->failed || dir->is_absent ||
+        !(deleting || may_have_leftovers(receiver, dir))) {
         return 0;
     }
     fd = code = receiver_dir_open(receiver, dir, &receiver->listed);
@@ -83,9 +113,10 @@ int receiver_delete(struct receiver *receiver, struct receiver_dir *dir)
     }
     if (code < 0) {
         poise_buf_free(&names);
-        return receiver_is_fatal(code)
-                   ? code
-                   : receiver_report_problem(receiver, dir, "");
+        if (receiver_is_fatal(code)) {
+            return code;
+        }
+        return deleting ? receiver_report_problem(receiver, dir, "") : 0;
     }
     if (dir->listed_names.len > 0) {
         qsort(dir->listed_names.data, dir->listed_names.len / sizeof(uint64_t),
@@ -94,7 +125,7 @@ int receiver_delete(struct receiver *receiver, struct receiver_dir *dir)
     code = 0;
     for (size_t at = 0; at < names.len && code == 0;
          at += strlen(names.data + at) + 1) {
-        code = delete_one(receiver, dir, fd, names.data + at);
+        code = clean_one(receiver, dir, fd, names.data + at);
     }
     poise_buf_free(&names);
     return code;

@@ -64,6 +64,7 @@ static int make_directory(struct receiver *receiver, struct receiver_dir *dir,
         made->failed = true;
         return receiver_report_problem(receiver, dir, made->name);
     }
+    made->is_new = code > 0;
     return code ? receiver_report_action(receiver, dir, made->name,
                                          POISE_REMOTE_MADE)
                 : 0;
@@ -117,6 +118,7 @@ static int want(struct receiver *receiver, struct receiver_dir *dir,
     }
     made->meta.xattrs = made->xattrs;
     made->dir = dir;
+    dir->is_wanted = true;
     dir->refs++;
     *(receiver->last ? &receiver->last->next : &receiver->first) = made;
     receiver->last = made;

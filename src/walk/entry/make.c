@@ -5,7 +5,10 @@
  * gap: a directory in the place of something else is removed before the rename.
  *
  * A crash leaves the entry that was there, and perhaps a temporary one
- * (POISE_WALK_TEMPORARY), which may be removed. Nothing is synced here.
+ * (POISE_WALK_TEMPORARY), which whoever comes next removes: a file is locked
+ * from before anybody could take it for left over until it has its name
+ * (make_begin and remove_leftover each look again once they have the lock).
+ * Nothing is synced here.
  */
 #include "internal.h"
 
@@ -13,12 +16,15 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/sysmacros.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
     HOLE_BYTES = 4096, /* zeros of this length and alignment become a hole */
     TRIES = 100,       /* names, before something is wrong */
+    LEFT_S = 86400,    /* what cannot be locked and is as old was left */
 };
 
 static int failed(const char *doing, const char *name)
@@ -69,7 +75,81 @@ static int put_in_place(int dirfd, const char *temporary, const char *name,
     return failed("rename to", name);
 }
 
+/* ---- what others left --------------------------------------------------- */
+
+bool poise_walk_is_temporary(const char *name)
+{
+    size_t prefix = strlen(POISE_WALK_TEMPORARY);
+
+    return strncmp(name, POISE_WALK_TEMPORARY, prefix) == 0 &&
+           strlen(name) == prefix + 16 &&
+           strspn(name + prefix, "0123456789abcdef") == 16;
+}
+
+static bool is_old(const struct stat *st)
+{
+    return time(NULL) - st->st_ctim.tv_sec > LEFT_S;
+}
+
+/* Whether nobody makes this file any more. */
+static bool is_left(int fd, const struct stat *st)
+{
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+        return true;
+    }
+    return errno != EWOULDBLOCK && errno != EINTR && is_old(st);
+}
+
+int poise_walk_remove_leftover(int dirfd, const char *name)
+{
+    bool left = false;
+    struct stat st;
+    int fd;
+
+    if (!poise_walk_is_temporary(name) ||
+        fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
+        S_ISDIR(st.st_mode)) {
+        return 0;
+    }
+    if (!S_ISREG(st.st_mode)) {
+        left = is_old(&st);
+        return left && unlinkat(dirfd, name, 0) == 0;
+    }
+    fd = openat(dirfd, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) {
+        return 0;
+    }
+    left = is_left(fd, &st) && unlinkat(dirfd, name, 0) == 0;
+    close(fd);
+    return left;
+}
+
 /* ---- regular files ------------------------------------------------------ */
+
+/* Whether it is this process' own now: nobody took it for left over in the
+ * moment before. */
+static bool is_own(int fd)
+{
+    struct stat st;
+
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+        return false;
+    }
+    return fstat(fd, &st) != 0 || st.st_nlink > 0;
+}
+
+/* Make one of a name that there is not. */
+static int open_temporary(int dirfd, const char *name)
+{
+    int fd = poise_file_open(dirfd, name,
+                             O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+
+    if (fd >= 0 && !is_own(fd)) {
+        close(fd);
+        fd = -EEXIST;
+    }
+    return fd;
+}
 
 int poise_walk_make_begin(struct poise_walk_making *making, int dirfd,
                           const char *name, bool sparse)
@@ -78,8 +158,7 @@ int poise_walk_make_begin(struct poise_walk_making *making, int dirfd,
 
     do {
         make_name(making->temporary);
-        fd = poise_file_open(dirfd, making->temporary,
-                             O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+        fd = open_temporary(dirfd, making->temporary);
     } while (fd == -EEXIST && ++tries < TRIES);
     if (fd < 0) {
         making->temporary[0] = 0;
@@ -165,7 +244,8 @@ int poise_walk_make_commit(struct poise_walk_making *making,
                            const struct poise_walk_meta *meta, unsigned keep,
                            bool replace)
 {
-    int code = 0;
+    /* What is closed is locked still. */
+    int lock = fcntl(making->fd, F_DUPFD_CLOEXEC, 0), code = 0;
 
     /* What ends in a hole is longer than what was written. */
     if (ftruncate(making->fd, (off_t)making->at) != 0) {
@@ -183,16 +263,17 @@ int poise_walk_make_commit(struct poise_walk_making *making,
         code = put_in_place(making->dirfd, making->temporary, making->name,
                             replace);
     }
-    if (code >= 0) {
-        making->temporary[0] = 0;
-        return 0;
-    }
     if (making->fd >= 0) {
         close(making->fd);
     }
-    unlinkat(making->dirfd, making->temporary, 0);
+    if (code < 0) {
+        unlinkat(making->dirfd, making->temporary, 0);
+    }
+    if (lock >= 0) {
+        close(lock);
+    }
     making->temporary[0] = 0;
-    return code;
+    return code < 0 ? code : 0;
 }
 
 /* ---- everything else ---------------------------------------------------- */

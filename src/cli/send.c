@@ -17,6 +17,7 @@ struct values {
     const char *restricted_to;
     bool read_only, write_only;
     bool archive, perms, owner, times, xattrs;
+    bool checksum, ignore_times;
     bool remove, dry, verbose, progress, stats, json, one_file_system, server;
     struct poise_strings also;
 };
@@ -26,6 +27,13 @@ static const struct poise_option options[] = {
      .help = "delete what directories of the target have and those of the "
              "sources lack",
      .offset = offsetof(struct values, remove)},
+    {POISE_OPTION_FLAG, 'c', "checksum", NULL,
+     "compare files of the same size by their content, not by their times: "
+     "both ends read all of them",
+     .offset = offsetof(struct values, checksum)},
+    {POISE_OPTION_FLAG, 'I', "ignore-times", NULL,
+     "send files also where size and time are the same",
+     .offset = offsetof(struct values, ignore_times)},
     {POISE_OPTION_FLAG, 'n', "dry-run", NULL,
      "change nothing, say what would be done",
      .offset = offsetof(struct values, dry)},
@@ -255,6 +263,8 @@ static struct poise_remote_options options_of(const struct values *values,
         .dry = values->dry,
         .report_actions = values->dry || values->verbose,
         .one_file_system = values->one_file_system,
+        .checksum = values->checksum,
+        .ignore_times = values->ignore_times,
         .level = (int)values->cache.level,
         .segmenter = values->segmenter,
         .silence_ns = values->silence_ns,

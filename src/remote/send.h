@@ -60,6 +60,10 @@ struct poise_remote_options {
     bool dry;            /**< change nothing, report what would be done */
     bool report_actions; /**< call `action` */
     bool one_file_system;
+    /** Whether a file is there already, if its size is right, is told by its
+     * content (checksum), by nothing: all are sent (ignore_times), or by its
+     * time of modification. */
+    bool checksum, ignore_times;
     int level;             /**< of Zstandard; 0: 3 */
     const char *segmenter; /**< how the sender cuts files, as
                                 poise_dedup_cut_parse has it; NULL: gear */

@@ -256,6 +256,13 @@ static int read_some(struct remote_channel *channel)
                : poise_error_set(code, "read from the other end", NULL, NULL);
 }
 
+int remote_channel_write(struct remote_channel *channel)
+{
+    int code = remote_channel_flush(channel);
+
+    return code < 0 ? code : write_some(channel);
+}
+
 static void tick(struct remote_channel *channel)
 {
     uint64_t now = poise_clock_ns();

@@ -10,7 +10,8 @@ enum {
     IS_SPARSE = 8,
     IS_SAME = 16,  /* as an entry before: a hard link */
     IS_FIRST = 32, /* others may be the same as this one */
-    FLAGS_MOST = 63,
+    HAS_DIGEST = 64,
+    FLAGS_MOST = 127,
 };
 
 static uint64_t zigzag(int64_t value)
@@ -36,6 +37,7 @@ int remote_entry_put(struct poise_buf *out, const struct remote_entry *entry,
     flags |= meta->sparse ? IS_SPARSE : 0;
     flags |= entry->same_len ? IS_SAME : 0;
     flags |= entry->is_first ? IS_FIRST : 0;
+    flags |= entry->digest ? HAS_DIGEST : 0;
     poise_buf_putc(out, (char)flags);
     poise_buf_blob(out, entry->name, entry->name_len);
     if (flags & HAS_MODE) {
@@ -61,6 +63,9 @@ int remote_entry_put(struct poise_buf *out, const struct remote_entry *entry,
     }
     if (flags & IS_SAME) {
         poise_buf_blob(out, entry->same, entry->same_len);
+    }
+    if (flags & HAS_DIGEST) {
+        poise_buf_append(out, entry->digest, REMOTE_DIGEST_BYTES);
     }
     *context = (struct remote_entry_context){meta->mode, meta->uid, meta->gid,
                                              meta->mtime.tv_sec};
@@ -155,6 +160,16 @@ static bool are_xattrs(const void *pairs, size_t len)
     return len > 0 && len <= REMOTE_XATTRS_MOST;
 }
 
+static void get_digest(struct poise_reader *from, struct remote_entry *entry)
+{
+    if (poise_reader_left(from) < REMOTE_DIGEST_BYTES) {
+        from->error = -EBADMSG;
+        return;
+    }
+    entry->digest = from->pos;
+    from->pos += REMOTE_DIGEST_BYTES;
+}
+
 static bool is_sane(const struct remote_entry *entry, unsigned flags)
 {
     const struct poise_walk_meta *meta = &entry->meta;
@@ -166,6 +181,9 @@ static bool is_sane(const struct remote_entry *entry, unsigned flags)
     if (S_ISLNK(meta->mode) &&
         (entry->target_len == 0 || entry->target_len > REMOTE_NAME_MOST ||
          memchr(entry->target, 0, entry->target_len))) {
+        return false;
+    }
+    if (flags & HAS_DIGEST && !S_ISREG(meta->mode)) {
         return false;
     }
     if (flags & (IS_SAME | IS_FIRST) && S_ISDIR(meta->mode)) {
@@ -212,6 +230,9 @@ int remote_entry_get(struct poise_reader *from, struct remote_entry *entry,
     }
     if (flags & IS_SAME) {
         entry->same = poise_reader_blob(from, &entry->same_len);
+    }
+    if (flags & HAS_DIGEST) {
+        get_digest(from, entry);
     }
     if (from->error || flags > FLAGS_MOST || !is_sane(entry, (unsigned)flags)) {
         return remote_bad("an entry that cannot be");

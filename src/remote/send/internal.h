@@ -7,7 +7,8 @@
  * (entries: receiver_entry.c, whether they were asked for: receiver_ask.c,
  * their data: receiver_file.c, deletions and hard links: receiver_end.c) ->
  * channel.c (messages over a pair of descriptors). entry.c: an entry as bytes;
- * transfer.c: what users see.
+ * digest.c: a file as 16; place.c: where paths lead; transfer.c: what users
+ * see.
  */
 #ifndef POISE_REMOTE_SEND_INTERNAL_H
 #define POISE_REMOTE_SEND_INTERNAL_H
@@ -23,6 +24,7 @@ enum {
     REMOTE_MESSAGE_MOST = 1 << 22, /* bytes of one message */
     REMOTE_BLOCK = 1 << 18,        /* files are read, written and hashed so */
     REMOTE_NAME_MOST = 4096,
+    REMOTE_DIGEST_BYTES = 16,
     REMOTE_PATH_MOST = 1 << 16,   /* below the target */
     REMOTE_XATTRS_MOST = 1 << 21, /* bytes of an entry's, in all */
 };
@@ -38,6 +40,7 @@ enum remote_message {
     REMOTE_ACTION,
     REMOTE_PROBLEM,
     REMOTE_DONE,
+    REMOTE_ALIVE,
 };
 
 /** How a file ended: with all of it, or not to be had. */
@@ -66,7 +69,7 @@ struct remote_channel {
     struct poise_buf control, list; /* messages to be sent */
     uint64_t control_at;            /* bytes sent on that stream */
     unsigned char *buffer;          /* REMOTE_BLOCK bytes */
-    uint64_t silence_ns, heard_ns;
+    uint64_t silence_ns, heard_ns, spoke_ns;
     uint32_t pad_bytes;
     const volatile sig_atomic_t *stop;
     void (*tick)(void *arg); /* some times a second */
@@ -111,6 +114,8 @@ int remote_channel_handle(struct remote_channel *channel,
 int remote_channel_flush(struct remote_channel *channel);
 /** Whether there is room for more to be sent. */
 bool remote_channel_has_room(const struct remote_channel *channel);
+/** Write what there is to be written, as far as it goes; reads nothing. */
+int remote_channel_write(struct remote_channel *channel);
 /** Turn until all is written. */
 int remote_channel_drain(struct remote_channel *channel);
 
@@ -149,6 +154,10 @@ const char *remote_name_there(const char *source);
 /** A running hash over the blocks of a file. */
 uint64_t remote_hash(uint64_t before, const void *block, size_t len);
 
+/** While this end works for long: let the other one hear something, if it would
+ * not wait for ever. */
+int remote_alive(struct remote_transfer *transfer);
+
 /** Open the transfer's cache; if there can be none, that is reported. */
 int remote_open_store(struct remote_transfer *transfer);
 /** It is for the hosts of some operands. */
@@ -171,6 +180,7 @@ struct remote_entry {
     struct poise_walk_meta meta;
     const char *target; /* of a symbolic link, not terminated */
     size_t target_len;
+    const unsigned char *digest; /* of a file, or NULL */
 };
 /** What the numbers of the next entry are differences from. */
 struct remote_entry_context {
@@ -182,6 +192,12 @@ int remote_entry_put(struct poise_buf *out, const struct remote_entry *entry,
 /** -EBADMSG for what cannot be an entry. All is borrowed. */
 int remote_entry_get(struct poise_reader *from, struct remote_entry *entry,
                      struct remote_entry_context *context);
+
+/* ---- digest.c ----------------------------------------------------------- */
+
+/** Of a regular file's data. */
+int remote_digest(struct remote_transfer *transfer, int dirfd, const char *name,
+                  unsigned char out[REMOTE_DIGEST_BYTES]);
 
 /* ---- place.c ------------------------------------------------------------ */
 

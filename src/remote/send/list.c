@@ -371,6 +371,20 @@ static int add_offer(struct sender *sender, struct sender_batch *batch,
     return batch->names.error ? batch->names.error : batch->offers.error;
 }
 
+/* One that cannot be read has none: what is wrong is said when it is to be
+ * sent. */
+static int add_digest(struct sender *sender, const struct remote_place *place,
+                      struct remote_entry *entry,
+                      unsigned char digest[REMOTE_DIGEST_BYTES])
+{
+    int code = remote_digest(sender->transfer, place->fd, place->name, digest);
+
+    if (code == 0) {
+        entry->digest = digest;
+    }
+    return code == -ENOMEM || code == -EINTR ? code : 0;
+}
+
 /* One entry, at `place`; its name in messages is `path`, `name` what the target
  * calls it. 1: listed; 0: it cannot be. */
 static int add_entry(struct sender *sender, struct sender_batch *batch,
@@ -378,6 +392,7 @@ static int add_entry(struct sender *sender, struct sender_batch *batch,
                      const char *name, struct poise_buf *body)
 {
     struct remote_transfer *transfer = sender->transfer;
+    unsigned char digest[REMOTE_DIGEST_BYTES];
     struct poise_buf memory = {0};
     struct remote_entry entry = {.name = name, .name_len = strlen(name)};
     int code = poise_walk_meta_get(
@@ -401,6 +416,10 @@ static int add_entry(struct sender *sender, struct sender_batch *batch,
         code = add_below(sender, batch->dir, path, !*name, entry.meta.dev);
     } else if (entry.meta.links > 1) {
         code = find_same(sender, batch->dir, &entry);
+    }
+    if (code == 0 && transfer->options.checksum && S_ISREG(entry.meta.mode) &&
+        entry.same_len == 0) {
+        code = add_digest(sender, place, &entry, digest);
     }
     if (code == 0) {
         code = remote_entry_put(body, &entry, &sender->context);

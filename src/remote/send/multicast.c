@@ -133,6 +133,8 @@ static int handle_message(enum remote_message kind, struct poise_reader *body,
         sender_read_done(&member->transfer.stats, body);
         member->is_done = true;
         return 0;
+    case REMOTE_ALIVE:
+        return 0;
     default:
         return remote_bad("a message of unknown kind");
     }
@@ -354,6 +356,20 @@ int multicast_turn(struct multicast *multicast, struct sender *sender,
         dismiss(multicast, sender);
     }
     sender->done = count_active(multicast) == 0;
+    return code;
+}
+
+int multicast_write(struct multicast *multicast)
+{
+    struct pollfd fds[2 * TARGETS_MOST];
+    int code = remote_channel_flush(&multicast->leader.channel);
+
+    if (code == 0) {
+        prepare(multicast, fds);
+    }
+    for (size_t i = 0; i < multicast->count; i++) {
+        multicast->members[i].transfer.channel.heard_ns = poise_clock_ns();
+    }
     return code;
 }
 

@@ -296,7 +296,12 @@ static int handle_begin(struct receiver *receiver, struct poise_reader *body)
 
 /* ---- the list ----------------------------------------------------------- */
 
-enum { IS_LAST = 1, IS_INCOMPLETE = 2, BATCH_MOST = 1 << 12 };
+enum {
+    IS_LAST = 1,
+    IS_INCOMPLETE = 2,
+    BATCH_MOST = 1 << 12,
+    DELAYED_MOST = 64 << 20, /* bytes */
+};
 
 /* All entries of the directory were listed: the next one is the first of those
  * that were found in it. */
@@ -379,6 +384,54 @@ static int handle_batch(struct receiver *receiver, struct poise_reader *body)
     return code < 0 ? code : 0;
 }
 
+static int handle_list_end(struct receiver *receiver)
+{
+    if (!receiver->begun || receiver->now || receiver->stack.len > 0) {
+        return remote_bad("its list ends too early");
+    }
+    receiver->list_received = true;
+    return 0;
+}
+
+/* For when the wire has done what it does; at once where that is quick. */
+static int delay_list(struct receiver *receiver, enum remote_message kind,
+                      struct poise_reader *body)
+{
+    struct poise_buf *delayed = &receiver->delayed;
+
+    if (!receiver->transfer->options.checksum) {
+        return kind == REMOTE_BATCH ? handle_batch(receiver, body)
+                                    : handle_list_end(receiver);
+    }
+    if (delayed->len > DELAYED_MOST) {
+        return remote_bad("it does not wait for answers");
+    }
+    poise_buf_putc(delayed, (char)kind);
+    return poise_buf_blob(delayed, body->pos, poise_reader_left(body));
+}
+
+static int handle_delayed(struct receiver *receiver)
+{
+    struct poise_reader from =
+        poise_reader_of(receiver->delayed.data, receiver->delayed.len);
+    int code = receiver->delayed.error;
+
+    while (code == 0 && poise_reader_left(&from) > 0) {
+        int kind = *from.pos++;
+        size_t len;
+        const void *data = poise_reader_blob(&from, &len);
+        struct poise_reader body = poise_reader_of(data, len);
+
+        code = kind == REMOTE_BATCH ? handle_batch(receiver, &body)
+                                    : handle_list_end(receiver);
+        if (code == 0 && body.error) {
+            code = remote_bad("a message is cut short");
+        }
+    }
+    poise_buf_reset(&receiver->delayed);
+    return code;
+}
+
 /* ---- messages ----------------------------------------------------------- */
 
 static int handle_message(enum remote_message kind, struct poise_reader *body,
@@ -394,12 +447,9 @@ static int handle_message(enum remote_message kind, struct poise_reader *body,
     case REMOTE_BEGIN:
         return handle_begin(receiver, body);
     case REMOTE_BATCH:
-        return handle_batch(receiver, body);
     case REMOTE_LIST_END:
-        if (!receiver->begun || receiver->now || receiver->stack.len > 0) {
-            return remote_bad("its list ends too early");
-        }
-        receiver->list_received = true;
+        return delay_list(receiver, kind, body);
+    case REMOTE_ALIVE:
         return 0;
     case REMOTE_FILE:
         return receiver_file_begin(receiver);
@@ -441,6 +491,9 @@ static int run(struct receiver *receiver)
         if (code == 0) {
             code = remote_channel_turn(channel, true);
         }
+        if (code == 0) {
+            code = handle_delayed(receiver);
+        }
     }
     return code < 0 ? code : send_done(receiver);
 }
@@ -467,6 +520,7 @@ static void receiver_free(struct receiver *receiver)
     }
     free(receiver->firsts.slots);
     poise_buf_free(&receiver->last_name);
+    poise_buf_free(&receiver->delayed);
     free_dirs(receiver, &receiver->below);
     free_dirs(receiver, &receiver->stack);
     receiver_dir_drop(receiver, receiver->now);

@@ -67,7 +67,10 @@ struct receiver {
     uint64_t source_count;
     size_t next_source;         /* that may come: those before it did, or not */
     struct poise_buf last_name; /* in the directory that is being listed */
-    uint64_t kept_bytes;        /* of memory for what is not finished */
+    /* Lists that came and wait, each a kind, its length and its body: reading
+     * files to compare them takes long, and the wire must not wait for it. */
+    struct poise_buf delayed;
+    uint64_t kept_bytes; /* of memory for what is not finished */
     struct receiver_dir *top;
     struct poise_buf
         stack; /* struct receiver_dir *: to be listed, last first */

@@ -176,9 +176,33 @@ static bool is_same_link(int fd, const char *name, const char *target)
            memcmp(has, target, (size_t)len) == 0;
 }
 
+/* The same for a file of the right size: as rsync has it, its content, if that
+ * is compared, then nothing, then its time. */
+static int is_same_file(struct receiver *receiver, int fd, const char *name,
+                        const struct stat *st, const struct remote_entry *entry)
+{
+    const struct poise_remote_options *options = &receiver->transfer->options;
+    unsigned char digest[REMOTE_DIGEST_BYTES];
+    int code;
+
+    if (!options->checksum) {
+        return !options->ignore_times && is_same_time(st, &entry->meta);
+    }
+    if (!entry->digest) {
+        return false;
+    }
+    code = remote_digest(receiver->transfer, fd, name, digest);
+    if (code == -ENOMEM || code == -EINTR) {
+        return code;
+    }
+    /* One that cannot be read is replaced. */
+    return code == 0 && memcmp(digest, entry->digest, sizeof digest) == 0;
+}
+
 /* Whether what has the name is, but for its attributes, what is to be there. */
-static bool is_there(int fd, const char *name,
-                     const struct poise_walk_meta *meta)
+static int is_there(struct receiver *receiver, int fd, const char *name,
+                    const struct remote_entry *entry,
+                    const struct poise_walk_meta *meta)
 {
     struct stat st;
 
@@ -187,7 +211,9 @@ static bool is_there(int fd, const char *name,
         return false;
     }
     if (S_ISREG(meta->mode)) {
-        return (uint64_t)st.st_size == meta->size && is_same_time(&st, meta);
+        return (uint64_t)st.st_size == meta->size
+                   ? is_same_file(receiver, fd, name, &st, entry)
+                   : false;
     }
     if (S_ISLNK(meta->mode)) {
         return is_same_link(fd, name, meta->target);
@@ -199,13 +225,14 @@ static bool is_there(int fd, const char *name,
 /* 1: it is there, and has its attributes now. */
 static int take_there(struct receiver *receiver, struct receiver_dir *dir,
                       int fd, const char *name,
+                      const struct remote_entry *entry,
                       const struct poise_walk_meta *meta)
 {
     const struct poise_remote_options *options = &receiver->transfer->options;
-    int code;
+    int code = is_there(receiver, fd, name, entry, meta);
 
-    if (!is_there(fd, name, meta)) {
-        return 0;
+    if (code <= 0) {
+        return code;
     }
     if (options->dry) {
         return 1;
@@ -252,7 +279,7 @@ static int take_other(struct receiver *receiver, struct receiver_dir *dir,
     if (entry->same_len > 0) {
         return add_link(receiver, dir, name, entry);
     }
-    code = take_there(receiver, dir, fd, name, meta);
+    code = take_there(receiver, dir, fd, name, entry, meta);
     if (code != 0) {
         return code < 0 ? code : 0;
     }

@@ -125,6 +125,8 @@ static int handle_message(enum remote_message kind, struct poise_reader *body,
         return sender_handle_want(sender, body);
     case REMOTE_DONE:
         return take_done(sender, body);
+    case REMOTE_ALIVE:
+        return 0;
     default:
         return remote_bad("a message of unknown kind");
     }

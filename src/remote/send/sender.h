@@ -107,6 +107,9 @@ bool multicast_has_room(struct multicast *multicast);
 int multicast_turn(struct multicast *multicast, struct sender *sender,
                    bool wait);
 
+/** Write to all of them what there is to be written; reads nothing. */
+int multicast_write(struct multicast *multicast);
+
 /* ---- list.c, files.c ---------------------------------------------------- */
 
 /** Send one more part of the list; false in *more when all is sent. */

@@ -23,6 +23,8 @@ enum {
     FLAG_DRY = 4,
     FLAG_ACTIONS = 8,
     FLAG_ONE_FILE_SYSTEM = 16,
+    FLAG_CHECKSUM = 32,
+    FLAG_IGNORE_TIMES = 64,
 };
 static const char magic[MAGIC_BYTES + 1] = "POISESND";
 
@@ -172,7 +174,9 @@ static int put_greeting(const struct poise_remote_options *options,
                      (options->remove ? FLAG_REMOVE : 0) |
                      (options->dry ? FLAG_DRY : 0) |
                      (options->report_actions ? FLAG_ACTIONS : 0) |
-                     (options->one_file_system ? FLAG_ONE_FILE_SYSTEM : 0);
+                     (options->one_file_system ? FLAG_ONE_FILE_SYSTEM : 0) |
+                     (options->checksum ? FLAG_CHECKSUM : 0) |
+                     (options->ignore_times ? FLAG_IGNORE_TIMES : 0);
 
     poise_buf_varint(&body, flags);
     poise_buf_varint(&body, options->keep);
@@ -437,6 +441,8 @@ static int parse_greeting(struct poise_reader *from,
     options->dry = flags & FLAG_DRY;
     options->report_actions = flags & FLAG_ACTIONS;
     options->one_file_system = flags & FLAG_ONE_FILE_SYSTEM;
+    options->checksum = flags & FLAG_CHECKSUM;
+    options->ignore_times = flags & FLAG_IGNORE_TIMES;
     options->keep = (unsigned)poise_reader_varint(from) & POISE_WALK_KEEP_ALL;
     options->level = (int)(poise_reader_varint(from) & 31);
     options->cache_bytes = poise_reader_varint(from);

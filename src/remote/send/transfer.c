@@ -1,5 +1,5 @@
 /* What both ends of a transfer show to the user who started it. */
-#include "internal.h"
+#include "sender.h"
 
 #include <errno.h>
 
@@ -143,6 +143,29 @@ int remote_handle_common(struct remote_transfer *transfer,
     default:
         return -ENOMSG;
     }
+}
+
+int remote_alive(struct remote_transfer *transfer)
+{
+    struct remote_channel *channel = &transfer->channel;
+    uint64_t now = poise_clock_ns();
+    int code;
+
+    if (transfer->options.stop && *transfer->options.stop) {
+        return poise_error_set(EINTR, "go on", NULL, "it was interrupted");
+    }
+    if (transfer->options.silence_ns == 0 ||
+        now - channel->spoke_ns < transfer->options.silence_ns / 4) {
+        return 0;
+    }
+    code = remote_channel_send(channel, REMOTE_ALIVE, NULL);
+    if (code == 0) {
+        code = transfer->multicast ? multicast_write(transfer->multicast)
+                                   : remote_channel_write(channel);
+    }
+    /* The other end may have been silent as well: nobody has listened. */
+    channel->spoke_ns = channel->heard_ns = poise_clock_ns();
+    return code;
 }
 
 void remote_tick(void *arg)

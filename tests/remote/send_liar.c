@@ -71,6 +71,21 @@ void liar_say(struct liar *liar, unsigned kind, const void *data, size_t len)
     poise_buf_free(&body);
 }
 
+int liar_skip_welcome(int fd)
+{
+    struct pollfd poller = {.fd = fd, .events = POLLIN};
+    unsigned char head[16];
+    uint64_t len;
+
+    /* A greeting that was cut short is never answered. */
+    if (poll(&poller, 1, 300) != 1 ||
+        read(fd, head, sizeof head) != sizeof head) {
+        return -1;
+    }
+    len = poise_get_u64(head + 8) >> 32;
+    return len == 0 ? 0 : -1;
+}
+
 struct remote_entry liar_entry(const char *name, uint32_t mode)
 {
     return (struct remote_entry){
@@ -171,16 +186,23 @@ int liar_main(int argc, char **argv)
     struct poise_remote_options options = {0};
     struct poise_buf memory = {0};
     struct poise_strings sources = {0};
-    bool is_sender = false;
+    bool is_sender = false, gives = argc > 3 && argv[2][0] == 'g';
+    const char *seed = argc > 3 ? strchr(argv[2], '=') : NULL;
 
     signal(SIGPIPE, SIG_IGN);
     liar.root = argc > 3 ? argv[3] : "";
-    if (!play ||
+    if ((!play && !seed) ||
         remote_read_greeting(0, &options, &is_sender, &memory, &sources) < 0 ||
         remote_send_welcome(1, 0) < 0 || liar_open(&liar, 0, 1) < 0) {
         return 9;
     }
-    play->play(&liar);
+    if (seed && argv[2][0] == 'f') {
+        liar_flood(&liar);
+    } else if (seed) {
+        liar_storm(&liar, strtoull(seed + 1, NULL, 10), gives);
+    } else {
+        play->play(&liar);
+    }
     liar_close(&liar);
     poise_strings_free(&sources);
     poise_buf_free(&memory);

@@ -1,7 +1,8 @@
 /*
  * send_liar.h - the other end of poise send, as a process of its own that
  * says what it likes. The test starts itself as the remote shell:
- * "PROGRAM --liar CASE ROOT host poise send --server".
+ * "PROGRAM --liar CASE ROOT host poise send --server", where CASE is the name
+ * of one, or "gives=SEED" or "takes=SEED", a storm (send_storm.c).
  */
 #ifndef SEND_LIAR_H
 #define SEND_LIAR_H
@@ -45,6 +46,14 @@ void liar_file(struct liar *liar, const char *text);
 /** Say nothing until it is gone. */
 void liar_be_silent(struct liar *liar);
 void liar_path(const struct liar *liar, const char *name, char out[512]);
+/** Say things at random, those of a sender or of a receiver. */
+void liar_storm(struct liar *liar, uint64_t seed, bool gives);
+/** Links without end to a file that does not come. */
+void liar_flood(struct liar *liar);
+/** Read what a server says to its greeting: 0 if it is content. */
+int liar_skip_welcome(int fd);
+/** A greeting to go with it. */
+void liar_storm_greeting(uint64_t seed, bool gives, struct poise_buf *out);
 /** A message of this kind with these bytes. */
 void liar_say(struct liar *liar, unsigned kind, const void *data, size_t len);
 

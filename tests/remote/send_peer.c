@@ -8,18 +8,22 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 static const char *program; /* this one */
+
+enum { FEW = 12 /* storms in make test */, SOAK_S = 600 };
 
 /* ---- a place ------------------------------------------------------------ */
 
@@ -225,11 +229,156 @@ static void test_push(void **state)
     try_all(liar_pushes);
 }
 
+/* ---- storms -------------------------------------------------------------- */
+
+static uint64_t first_seed = 1;
+static unsigned seconds; /* 0: a few storms */
+
+/* What may not be is that something outside is touched, or that it does not
+ * end. */
+static void check_outside(const struct place *place, const char *but,
+                          const char *what, uint64_t seed)
+{
+    char after[4096];
+
+    look(place, but, after);
+    if (strcmp(place->before, after) != 0) {
+        fail_msg("%s, seed %llu: before:\n%safter:\n%s", what,
+                 (unsigned long long)seed, place->before, after);
+    }
+}
+
+static void storm_client(uint64_t seed, bool gives)
+{
+    char name[40];
+    struct liar_case it = {.name = name};
+    struct poise_remote_stats stats = {0};
+    struct place *place;
+    void *state = NULL;
+
+    snprintf(name, sizeof name, "%s=%llu", gives ? "gives" : "takes",
+             (unsigned long long)seed);
+    it.sources[0] = gives ? "host:/x/aaaa" : NULL;
+    begin(&state);
+    place = state;
+    look(place, gives ? "aaaa" : NULL, place->before);
+    run(place, &it, &stats);
+    check_outside(place, gives ? "aaaa" : NULL, name, seed);
+    end(&state);
+}
+
+struct served {
+    struct poise_remote_service service;
+    pthread_t thread;
+};
+
+static void *serve(void *arg)
+{
+    struct served *served = arg;
+
+    poise_remote_serve(&served->service);
+    close(served->service.in);
+    return NULL;
+}
+
+/* A client of a server that is restricted to ROOT/target: what comes of it is
+ * never of outside, nor does anything get there. */
+static void storm_server(uint64_t seed, bool gives)
+{
+    struct liar liar = {0};
+    struct poise_buf greeting = {0};
+    char target[TEMPORARY_MORE];
+    struct served served = {.service = {.restricted_to = target}};
+    struct place *place;
+    void *state = NULL;
+    int fds[2];
+
+    begin(&state);
+    place = state;
+    path_in(place, "target", target);
+    look(place, gives ? "" : NULL, place->before);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    served.service.in = served.service.out = fds[1];
+    assert_int_equal(pthread_create(&served.thread, NULL, serve, &served), 0);
+    liar_storm_greeting(seed, gives, &greeting);
+    (void)!write(fds[0], greeting.data, greeting.len);
+    liar.root = place->root;
+    if (liar_skip_welcome(fds[0]) == 0 &&
+        liar_open(&liar, fds[0], fds[0]) == 0) {
+        liar_storm(&liar, seed, gives);
+        poise_buf_str(&liar.heard);
+        if (liar.heard.data && strstr(liar.heard.data, "nobody's business")) {
+            fail_msg("seed %llu: a secret went out", (unsigned long long)seed);
+        }
+        liar_close(&liar);
+    }
+    close(fds[0]);
+    pthread_join(served.thread, NULL);
+    poise_buf_free(&greeting);
+    check_outside(place, gives ? "" : NULL, "a server", seed);
+    end(&state);
+}
+
+static void test_storm(void **state)
+{
+    uint64_t until = poise_clock_ns() + seconds * UINT64_C(1000000000);
+    uint64_t seed = first_seed;
+
+    (void)state;
+    do {
+        alarm(slowness_s(60)); /* for an end that never comes */
+        storm_client(seed, seed & 1);
+        storm_server(seed, !(seed & 1));
+        seed++;
+    } while (seconds ? poise_clock_ns() < until : seed < first_seed + FEW);
+    alarm(0);
+    if (seconds) {
+        print_message("%llu storms\n", (unsigned long long)(seed - first_seed));
+    }
+}
+
+/* ---- floods -------------------------------------------------------------- */
+
+/* Links to a file that is never sent, each with a long way to it. */
+static void test_link_flood(void **state)
+{
+    struct place *place;
+    void *own = NULL;
+    struct poise_remote_stats stats = {0};
+    struct liar_case it = {
+        .name = "flood=1", .sources = {"host:/x/aaaa"}, .code = -EBADMSG};
+
+    (void)state;
+    if (!seconds) {
+        skip();
+    }
+    begin(&own);
+    place = own;
+    assert_int_equal(run(place, &it, &stats), -EBADMSG);
+    assert_non_null(strstr(place->word, "512 MiB"));
+    end(&own);
+}
+
+/* Options: --seed N, --seconds N. */
+static void read_options(int argc, char **argv)
+{
+    seconds = getenv("POISE_TEST_SOAK") ? SOAK_S : 0;
+    for (int i = 1; i + 1 < argc; i += 2) {
+        if (strcmp(argv[i], "--seed") == 0) {
+            first_seed = strtoull(argv[i + 1], NULL, 10);
+        } else if (strcmp(argv[i], "--seconds") == 0) {
+            seconds = (unsigned)strtoul(argv[i + 1], NULL, 10);
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pull),
         cmocka_unit_test(test_push),
+        cmocka_unit_test(test_storm),
+        cmocka_unit_test(test_link_flood),
     };
     static char own[600];
 
@@ -240,6 +389,7 @@ int main(int argc, char **argv)
         return 1;
     }
     program = own;
+    read_options(argc, argv);
     signal(SIGPIPE, SIG_IGN);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -187,12 +187,14 @@ int liar_main(int argc, char **argv)
     struct poise_buf memory = {0};
     struct poise_strings sources = {0};
     bool is_sender = false, gives = argc > 3 && argv[2][0] == 'g';
+    char part[REMOTE_PART_BYTES];
     const char *seed = argc > 3 ? strchr(argv[2], '=') : NULL;
 
     signal(SIGPIPE, SIG_IGN);
     liar.root = argc > 3 ? argv[3] : "";
     if ((!play && !seed) ||
-        remote_read_greeting(0, &options, &is_sender, &memory, &sources) < 0 ||
+        remote_read_greeting(0, &options, &is_sender, &memory, &sources, part) <
+            0 ||
         remote_send_welcome(1, 0) < 0 || liar_open(&liar, 0, 1) < 0) {
         return 9;
     }

@@ -170,7 +170,8 @@ static int metis_check_rows(struct graph_text *text, uint64_t *entries)
         if (text->skip > 0 && s->empty > 0 && rows + s->empty <= text->limit) {
             return graph_text_bad_segment(
                 text, s, s->empty_line,
-                "%u of the numbers before the neighbours are missing", text->skip);
+                "%u of the numbers before the neighbours are missing",
+                text->skip);
         }
         rows += s->rows;
         *entries += s->count;

@@ -221,8 +221,7 @@ int poise_remote_serve(const struct poise_remote_service *service)
     }
     if (code == 0) {
         code = remote_read_greeting(service->in, &transfer.options, &is_sender,
-                                    &memory, &sources,
-                                    transfer.cache_part);
+                                    &memory, &sources, transfer.cache_part);
     }
     if (code == 0) {
         code = check_greeting(service, &transfer.options, is_sender);

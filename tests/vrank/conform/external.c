@@ -111,9 +111,9 @@ static void refused(void)
     int class;
 
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    MPI_Error_class(MPI_Pack_external("external32", &large, 1, MPI_LONG, packed,
-                                      ROOM, &at),
-                    &class);
+    MPI_Error_class(
+        MPI_Pack_external("external32", &large, 1, MPI_LONG, packed, ROOM, &at),
+        &class);
     say("too large: %d", class == MPI_ERR_CONVERSION);
     MPI_Error_class(
         MPI_Pack_external("native", &large, 1, MPI_LONG, packed, ROOM, &at),

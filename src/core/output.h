@@ -39,6 +39,9 @@ struct poise_output_options {
      * whom one of them is not. NULL: none. */
     const char *inputs[2];
     bool named;      /**< the temporary file has a name: others open it, too */
+    uint64_t tag;    /**< of that name, for a job that looks for what it left
+                          when it was killed: a file of this name is replaced.
+                          0: one that no file has */
     bool sequential; /**< only write(2) is used on it, from the begin on: what
                           is no regular file is then written to at once */
 };

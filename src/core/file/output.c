@@ -260,8 +260,7 @@ static mode_t mode_of_inputs(const struct poise_output_options *options,
     return mode;
 }
 
-/* A name beside `path` that no file has. */
-static char *temporary_name(const char *path)
+static char *temporary_name(const char *path, uint64_t tag)
 {
     const char *slash = strrchr(path, '/');
     size_t name_at = slash == NULL ? 0 : (size_t)(slash - path) + 1;
@@ -270,7 +269,7 @@ static char *temporary_name(const char *path)
     poise_buf_append(&name, path,
                      name_at + (name_len < NAME_BYTES ? name_len : NAME_BYTES));
     poise_buf_printf(&name, ".%016" PRIx64 ".tmp",
-                     poise_rng_next(poise_rng_current()));
+                     tag ? tag : poise_rng_next(poise_rng_current()));
     poise_buf_str(&name);
     if (name.error != 0) {
         poise_buf_free(&name);
@@ -279,13 +278,16 @@ static char *temporary_name(const char *path)
 }
 
 static int open_named(struct poise_output *output, const char *beside,
-                      mode_t mode)
+                      mode_t mode, uint64_t tag)
 {
     int code = -EEXIST;
     for (int i = 0; i < NAME_TRIES && code == -EEXIST; i++) {
-        char *name = temporary_name(beside);
+        char *name = temporary_name(beside, tag);
         if (name == NULL) {
             return -ENOMEM;
+        }
+        if (tag != 0) {
+            unlink(name);
         }
         code = poise_file_open(AT_FDCWD, name, O_RDWR | O_CREAT | O_EXCL, mode);
         free(output->temporary);
@@ -307,19 +309,20 @@ static int open_nameless(struct poise_output *output, mode_t mode)
 }
 
 /* Anywhere: what is written will be copied. */
-static int open_elsewhere(struct poise_output *output, bool named)
+static int open_elsewhere(struct poise_output *output,
+                          const struct poise_output_options *options)
 {
     struct poise_buf beside = {0};
     free(output->folder);
     output->folder = NULL;
     output->in_place = output->target != NULL;
-    if (!named) {
+    if (!options->named) {
         return poise_file_nameless(NULL, 0);
     }
     poise_buf_printf(&beside, "%s/poise", poise_file_temporary_folder());
-    int code = beside.error != 0
-                   ? beside.error
-                   : open_named(output, poise_buf_str(&beside), 0600);
+    int code = beside.error != 0 ? beside.error
+                                 : open_named(output, poise_buf_str(&beside),
+                                              0600, options->tag);
     poise_buf_free(&beside);
     return code;
 }
@@ -331,7 +334,7 @@ static int open_beside(struct poise_output *output,
     mode_t mode = is_new ? mode_of_inputs(options, getegid()) : 0600;
     int fd = options->named ? -EOPNOTSUPP : open_nameless(output, mode);
     if (fd == -EOPNOTSUPP || fd == -EISDIR || fd == -EINVAL) {
-        fd = open_named(output, output->target, mode);
+        fd = open_named(output, output->target, mode, options->tag);
     }
     if (fd < 0) {
         return poise_error_set(-fd, "open", output->path, NULL);
@@ -360,7 +363,7 @@ static int open_temporary(struct poise_output *output,
     }
     if (output->there >= 0 && (fd == -EACCES || fd == -EPERM)) {
         poise_error_clear();
-        fd = open_elsewhere(output, options->named);
+        fd = open_elsewhere(output, options);
     }
     return fd;
 }
@@ -515,7 +518,7 @@ static int make_name(struct poise_output *output, bool *is_target)
     *is_target = code == 0;
     for (int i = 0; i < NAME_TRIES && code == -EEXIST; i++) {
         free(output->temporary);
-        output->temporary = temporary_name(output->target);
+        output->temporary = temporary_name(output->target, 0);
         code = output->temporary != NULL ? link_as(output, output->temporary)
                                          : -ENOMEM;
     }

@@ -4,9 +4,8 @@
  * runs, so that a resumed one never meets a name or a directory's id of an
  * earlier:
  *     OUTPUT.TOKEN.GEN.RANK.part     rows
- *     OUTPUT.HEX.tmp                 OUTPUT while it is being put together; HEX
- *                                    is random, and it lies beside what a
- *                                    symbolic link OUTPUT leads to
+ *     OUTPUT.TOKEN.tmp               OUTPUT while it is being put together,
+ *                                    beside what a symbolic link leads to
  *     CHECKPOINT.TOKEN.GEN.RANK.links, .pieces    spilled sets
  *     RESUMED.TOKEN.GEN.run          the number GEN is taken
  */

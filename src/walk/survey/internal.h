@@ -275,8 +275,8 @@ int walk_inventory_save(struct walk_inventory *inv,
 int walk_inventory_settle(struct walk_inventory *inv);
 int walk_inventory_load(struct walk_inventory *inv, struct poise_reader *in);
 /** Make OUTPUT of all ranks' parts. Collective. */
-int walk_inventory_finish(struct poise_world *world,
-                          struct walk_inventory *inv);
+int walk_inventory_finish(struct poise_world *world, struct walk_inventory *inv,
+                          uint64_t token);
 
 /* text: one line per entry (inventory_text.c) */
 extern const char walk_csv_header[];

@@ -314,9 +314,10 @@ static int import_parts(struct poise_world *world, struct walk_inventory *inv,
 
 /* Rank 0 begins the file and says how it is called meanwhile. Collective. */
 static int begin_output(struct poise_world *world, const char *path,
-                        struct poise_output **output, struct poise_buf *name)
+                        uint64_t token, struct poise_output **output,
+                        struct poise_buf *name)
 {
-    const struct poise_output_options options = {.named = true};
+    const struct poise_output_options options = {.named = true, .tag = token};
     int code = 0;
     if (!world || poise_world_rank(world) == 0) {
         code = poise_output_open(path, &options, output);
@@ -331,11 +332,12 @@ static int begin_output(struct poise_world *world, const char *path,
     return code;
 }
 
-int walk_inventory_finish(struct poise_world *world, struct walk_inventory *inv)
+int walk_inventory_finish(struct poise_world *world, struct walk_inventory *inv,
+                          uint64_t token)
 {
     struct poise_output *output = NULL;
     struct poise_buf name = {0};
-    int code = begin_output(world, inv->output, &output, &name);
+    int code = begin_output(world, inv->output, token, &output, &name);
     if (code == 0) {
         code = (inv->format == POISE_WALK_SQLITE ? import_parts : join_parts)(
             world, inv, poise_buf_str(&name));

@@ -502,7 +502,8 @@ static int finish_inventory(struct survey *survey)
     if (code < 0) {
         return code;
     }
-    return walk_inventory_finish(survey->world, &survey->count.inventory);
+    return walk_inventory_finish(survey->world, &survey->count.inventory,
+                                 survey->token);
 }
 
 /* What is left is removed on rank 0 once nothing can need it: when the job is

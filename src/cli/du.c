@@ -246,7 +246,7 @@ static int run(const struct values *values, const char *const *roots,
     struct sink sink = {
         .job = &job,
         .values = values,
-        .terminal = !values->null_ended && isatty(STDOUT_FILENO) != 0,
+        .terminal = !values->null_ended && cli_is_terminal(STDOUT_FILENO),
     };
     struct poise_walk_du_options du = {
         .walk = {.roots = roots,

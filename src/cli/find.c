@@ -128,7 +128,8 @@ static int run(const struct values *values, const char *const *roots,
 {
     struct poise_walk_result result = {0};
     struct cli_job job;
-    struct sink sink = {.job = &job, .terminal = isatty(STDOUT_FILENO) != 0};
+    struct sink sink = {.job = &job,
+                        .terminal = cli_is_terminal(STDOUT_FILENO)};
     struct poise_walk_find_options how = {
         .walk = {.roots = roots, .root_count = count},
         .find = find,

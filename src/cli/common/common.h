@@ -95,6 +95,10 @@ int cli_fail(const char *name, int code);
 
 /** All of `out` on stdout; CLI_DONE, or the error printed and CLI_PARTLY. */
 int cli_write(const char *name, const struct poise_buf *out);
+/** Whether what is written there is looked at as it is. Open MPI's launcher
+ * gives its processes a terminal for standard output and passes on what they
+ * write to where it may have to arrive unchanged: that is none. */
+bool cli_is_terminal(int fd);
 /** All of `out` on stderr, for --verbose; empties it. */
 void cli_write_verbose(struct poise_buf *out);
 /** How far something is, in one line on stderr that the next one replaces: a

@@ -39,19 +39,29 @@ void cli_print_error(const char *name, const struct poise_error *err)
     flush(&out);
 }
 
-bool cli_speaks(void)
+/* This process's number as its launcher says it, or NULL. */
+static const char *launched_rank(void)
 {
     static const char *const variables[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK",
                                             "PMIX_RANK", "SLURM_PROCID"};
+    const char *rank = NULL;
 
-    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
-        const char *rank = getenv(variables[i]);
-
-        if (rank) {
-            return strcmp(rank, "0") == 0;
-        }
+    for (size_t i = 0; !rank && i < sizeof variables / sizeof *variables; i++) {
+        rank = getenv(variables[i]);
     }
-    return true;
+    return rank;
+}
+
+bool cli_speaks(void)
+{
+    const char *rank = launched_rank();
+
+    return !rank || strcmp(rank, "0") == 0;
+}
+
+bool cli_is_terminal(int fd)
+{
+    return isatty(fd) == 1 && (fd != STDOUT_FILENO || !launched_rank());
 }
 
 void cli_say(const char *name, const char *fmt, ...)
@@ -93,7 +103,7 @@ static int put(int fd, const struct poise_buf *out, const char *what)
     struct poise_buf masked = {0};
     int code = out->error;
 
-    if (code == 0 && out->len > 0 && isatty(fd)) {
+    if (code == 0 && out->len > 0 && cli_is_terminal(fd)) {
         code = poise_buf_append(&masked, out->data, out->len);
         if (code == 0) {
             poise_text_mask(masked.data, masked.len, "\n\t");

@@ -337,6 +337,56 @@ static void test_storm(void **state)
     }
 }
 
+/* ---- greetings ----------------------------------------------------------- */
+
+/* What a server answers to a greeting with these: whether it refuses. */
+static bool is_refused(uint64_t bits, const char *segmenter)
+{
+    struct served served = {.service = {.write_only = true}};
+    struct poise_buf body = {0}, all = {0};
+    unsigned char head[16] = {0};
+    int fds[2];
+
+    poise_buf_varint(&body, 4); /* dry */
+    poise_buf_varint(&body, POISE_WALK_KEEP_ALL);
+    poise_buf_varint(&body, 99); /* level */
+    poise_buf_varint(&body, UINT64_MAX);
+    poise_buf_varint(&body, bits);
+    poise_buf_varint(&body, 0);
+    poise_buf_putc(&body, 1);
+    poise_buf_blob(&body, segmenter, strlen(segmenter));
+    poise_buf_puts(&body, "\1");
+    poise_buf_blob(&body, "", 0); /* no cache */
+    poise_buf_varint(&body, 1);
+    poise_buf_blob(&body, "/tmp", 4);
+    poise_buf_append(&all, "POISESND", 8);
+    poise_buf_u64(&all, REMOTE_VERSION | (uint64_t)body.len << 32);
+    poise_buf_append(&all, body.data, body.len);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    served.service.in = served.service.out = fds[1];
+    assert_int_equal(pthread_create(&served.thread, NULL, serve, &served), 0);
+    assert_int_equal(write(fds[0], all.data, all.len), (ssize_t)all.len);
+    assert_int_equal(poise_file_read(fds[0], head, 16, ""), 16);
+    close(fds[0]);
+    pthread_join(served.thread, NULL);
+    poise_buf_free(&body);
+    poise_buf_free(&all);
+    return poise_get_u64(head + 8) >> 32 > 0;
+}
+
+static void test_greeting(void **state)
+{
+    (void)state;
+    assert_false(is_refused(0, "gear"));
+    assert_false(is_refused(64, "gear"));
+    assert_true(is_refused(65, "gear"));
+    assert_true(is_refused(7, "gear"));
+    assert_true(is_refused(UINT32_MAX, "gear"));
+    /* The next is loaded by whoever believes it. */
+    assert_true(is_refused(0, "./libdedup_user.so"));
+    assert_true(is_refused(0, "/"));
+}
+
 /* ---- floods -------------------------------------------------------------- */
 
 /* Links to a file that is never sent, each with a long way to it. */
@@ -375,9 +425,8 @@ static void read_options(int argc, char **argv)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pull),
-        cmocka_unit_test(test_push),
-        cmocka_unit_test(test_storm),
+        cmocka_unit_test(test_pull),       cmocka_unit_test(test_push),
+        cmocka_unit_test(test_greeting),   cmocka_unit_test(test_storm),
         cmocka_unit_test(test_link_flood),
     };
     static char own[600];

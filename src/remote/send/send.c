@@ -6,7 +6,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { LEVEL_MOST = 19 /* of Zstandard: above, memory is what it costs */ };
+enum {
+    LEVEL_MOST = 19, /* of Zstandard: above, memory is what it costs */
+    BITS_LEAST = 8,
+    BITS_MOST = 64,
+};
 
 /* Run until it is over. The channel's descriptors and store are set. */
 static int run(struct remote_transfer *transfer, bool is_sender)
@@ -185,6 +189,10 @@ static int check_greeting(const struct poise_remote_service *service,
         return poise_error_set(EPERM, "serve", NULL,
                                is_sender ? "this server only receives"
                                          : "this server only sends");
+    }
+    if (options->cache_bits != 0 &&
+        (options->cache_bits < BITS_LEAST || options->cache_bits > BITS_MOST)) {
+        return remote_bad("its greeting wants fingerprints that cannot be");
     }
     if (options->segmenter && strchr(options->segmenter, '/')) {
         return poise_error_set(EPERM, "use segmenter", options->segmenter,

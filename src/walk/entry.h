@@ -82,6 +82,12 @@ POISE_API int poise_walk_remove_leftover(int dirfd, const char *name);
 /** Begin a file. `sparse`: zeros become holes. */
 POISE_API int poise_walk_make_begin(struct poise_walk_making *making, int dirfd,
                                     const char *name, bool sparse);
+/** The same for one whose mode is not kept: it becomes that of the file which
+ * has the name, or else what the umask, or the directory's default access
+ * list, leaves of `mode`, as for every program that makes a file. */
+POISE_API int poise_walk_make_begin_plain(struct poise_walk_making *making,
+                                          int dirfd, const char *name,
+                                          mode_t mode, bool sparse);
 /** The next bytes. */
 POISE_API int poise_walk_make_data(struct poise_walk_making *making,
                                    const void *data, size_t len);
@@ -104,10 +110,12 @@ POISE_API int poise_walk_make_special(int dirfd, const char *name,
 /** Make `name` a hard link to an entry that is there: 1; 0 if it was one. */
 POISE_API int poise_walk_make_link(int from_dirfd, const char *from, int dirfd,
                                    const char *name, bool replace);
-/** Make a directory that only its owner may enter: 1; 0 if there was one,
- * which its owner may now change. What else has the name goes. Its attributes
- * belong to it when all is in it: poise_walk_make_attributes. */
-POISE_API int poise_walk_make_directory(int dirfd, const char *name);
+/** Make a directory of this mode (0700 if it is to be given another one later;
+ * less the umask): 1; 0 if there was one, which its owner may now change. What
+ * else has the name goes. Its attributes belong to it when all is in it:
+ * poise_walk_make_attributes. */
+POISE_API int poise_walk_make_directory(int dirfd, const char *name,
+                                        mode_t mode);
 /** Give an entry that is there the attributes of `meta`, where they differ:
  * 1; 0 if there was nothing to change. */
 POISE_API int poise_walk_make_attributes(int dirfd, const char *name,

@@ -182,13 +182,13 @@ static void test_in_the_way(void **state)
 {
     int fd = ((struct folder *)*state)->fd;
 
-    assert_int_equal(poise_walk_make_directory(fd, "name"), 1);
-    assert_int_equal(poise_walk_make_directory(fd, "name"), 0);
+    assert_int_equal(poise_walk_make_directory(fd, "name", 0700), 1);
+    assert_int_equal(poise_walk_make_directory(fd, "name", 0700), 0);
     assert_int_equal(look(fd, "name").st_mode, S_IFDIR | 0700);
     /* An empty one may go, a full one only if that was asked for. */
     assert_int_equal(make_text(fd, "name", "text", 0600, false), 0);
     expect_text(fd, "name", "text");
-    assert_int_equal(poise_walk_make_directory(fd, "name"), 1);
+    assert_int_equal(poise_walk_make_directory(fd, "name", 0700), 1);
     assert_int_equal(mkdirat(fd, "name/below", 0700), 0);
     assert_int_equal(make_text(fd, "name", "text", 0600, false), -EISDIR);
     assert_int_equal(count_entries(fd), 1);
@@ -197,7 +197,7 @@ static void test_in_the_way(void **state)
     /* Links are replaced, never followed. */
     assert_int_equal(mkdirat(fd, "elsewhere", 0700), 0);
     assert_int_equal(symlinkat("elsewhere", fd, "link"), 0);
-    assert_int_equal(poise_walk_make_directory(fd, "link"), 1);
+    assert_int_equal(poise_walk_make_directory(fd, "link", 0700), 1);
     assert_int_equal(look(fd, "link").st_mode & S_IFMT, S_IFDIR);
     assert_int_equal(symlinkat("elsewhere", fd, "other"), 0);
     assert_int_equal(make_text(fd, "other", "x", 0600, false), 0);
@@ -256,7 +256,7 @@ static void test_attributes(void **state)
     struct poise_buf memory = {0};
     char path[TEMPORARY_MORE];
 
-    assert_int_equal(poise_walk_make_directory(fd, "d"), 1);
+    assert_int_equal(poise_walk_make_directory(fd, "d", 0700), 1);
     assert_int_equal(
         poise_walk_make_attributes(fd, "d", &meta, POISE_WALK_KEEP_ALL), 1);
     assert_int_equal(

@@ -58,7 +58,11 @@ static int make_directory(struct receiver *receiver, struct receiver_dir *dir,
     }
     code = fd = receiver_dir_open(receiver, dir, &receiver->listed);
     if (fd >= 0) {
-        code = poise_walk_make_directory(fd, made->name);
+        code = poise_walk_make_directory(fd, made->name,
+                                         receiver->transfer->options.keep &
+                                                 POISE_WALK_KEEP_MODE
+                                             ? 0700
+                                             : (made->meta.mode & 0777) | 0700);
     }
     if (code < 0) {
         made->failed = true;

@@ -49,9 +49,14 @@ int receiver_file_begin(struct receiver *receiver)
         return 0;
     }
     fd = receiver_dir_open(receiver, want->dir, &receiver->filed);
-    code = fd < 0 ? fd
-                  : poise_walk_make_begin(&receiver->making, fd, want->name,
-                                          want->meta.sparse);
+    code = fd;
+    if (fd >= 0 && receiver->transfer->options.keep & POISE_WALK_KEEP_MODE) {
+        code = poise_walk_make_begin(&receiver->making, fd, want->name,
+                                     want->meta.sparse);
+    } else if (fd >= 0) {
+        code = poise_walk_make_begin_plain(&receiver->making, fd, want->name,
+                                           want->meta.mode, want->meta.sparse);
+    }
     return code < 0 ? fail(receiver) : 0;
 }
 

@@ -139,10 +139,10 @@ static bool is_own(int fd)
 }
 
 /* Make one of a name that there is not. */
-static int open_temporary(int dirfd, const char *name)
+static int open_temporary(int dirfd, const char *name, mode_t mode)
 {
     int fd = poise_file_open(dirfd, name,
-                             O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+                             O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
 
     if (fd >= 0 && !is_own(fd)) {
         close(fd);
@@ -151,14 +151,14 @@ static int open_temporary(int dirfd, const char *name)
     return fd;
 }
 
-int poise_walk_make_begin(struct poise_walk_making *making, int dirfd,
-                          const char *name, bool sparse)
+static int begin(struct poise_walk_making *making, int dirfd, const char *name,
+                 mode_t mode, bool sparse)
 {
     int tries = 0, fd;
 
     do {
         make_name(making->temporary);
-        fd = open_temporary(dirfd, making->temporary);
+        fd = open_temporary(dirfd, making->temporary, mode);
     } while (fd == -EEXIST && ++tries < TRIES);
     if (fd < 0) {
         making->temporary[0] = 0;
@@ -170,6 +170,29 @@ int poise_walk_make_begin(struct poise_walk_making *making, int dirfd,
     making->at = 0;
     making->sparse = sparse;
     return 0;
+}
+
+int poise_walk_make_begin(struct poise_walk_making *making, int dirfd,
+                          const char *name, bool sparse)
+{
+    return begin(making, dirfd, name, 0600, sparse);
+}
+
+int poise_walk_make_begin_plain(struct poise_walk_making *making, int dirfd,
+                                const char *name, mode_t mode, bool sparse)
+{
+    struct stat st;
+    bool is_there = fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+                    S_ISREG(st.st_mode);
+    /* Never wider than the file that it replaces, or than it will be. */
+    int code = begin(making, dirfd, name,
+                     is_there ? 0600 : (mode & 0777) | 0600, sparse);
+
+    if (code == 0 && is_there && fchmod(making->fd, st.st_mode & 0777) != 0) {
+        code = failed("set the mode of", name);
+        poise_walk_make_abort(making);
+    }
+    return code;
 }
 
 static bool is_zero(const unsigned char *data, size_t len)
@@ -279,7 +302,7 @@ int poise_walk_make_commit(struct poise_walk_making *making,
 /* ---- everything else ---------------------------------------------------- */
 
 static int create_special(int dirfd, const char *name,
-                          const struct poise_walk_meta *meta)
+                          const struct poise_walk_meta *meta, mode_t mode)
 {
     int code = poise_fault_check(POISE_FAULT_OPEN);
 
@@ -295,7 +318,7 @@ static int create_special(int dirfd, const char *name,
     if (S_ISREG(meta->mode) || S_ISDIR(meta->mode)) {
         return -EINVAL;
     }
-    return mknodat(dirfd, name, (meta->mode & S_IFMT) | 0600,
+    return mknodat(dirfd, name, (meta->mode & S_IFMT) | mode,
                    makedev(meta->major, meta->minor)) == 0
                ? 0
                : -errno;
@@ -310,7 +333,9 @@ int poise_walk_make_special(int dirfd, const char *name,
 
     do {
         make_name(temporary);
-        code = create_special(dirfd, temporary, meta);
+        code = create_special(dirfd, temporary, meta,
+                              keep & POISE_WALK_KEEP_MODE ? 0600
+                                                          : meta->mode & 0777);
     } while (code == -EEXIST && ++tries < TRIES);
     if (code < 0) {
         return poise_error_set(-code, "make", name, NULL);
@@ -362,13 +387,13 @@ int poise_walk_make_link(int from_dirfd, const char *from, int dirfd,
     return code < 0 ? code : 1;
 }
 
-int poise_walk_make_directory(int dirfd, const char *name)
+int poise_walk_make_directory(int dirfd, const char *name, mode_t mode)
 {
     int code = poise_fault_check(POISE_FAULT_OPEN);
     struct stat st;
 
     for (int tries = 0; code == 0 && tries < 2; tries++) {
-        if (mkdirat(dirfd, name, 0700) == 0) {
+        if (mkdirat(dirfd, name, mode) == 0) {
             return 1;
         }
         code = errno == EEXIST ? 0 : errno;

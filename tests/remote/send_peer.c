@@ -21,6 +21,13 @@
 
 #include <cmocka.h>
 
+/* A stack that is gone is to be found by the address sanitizer. */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void)
+{
+    return "detect_stack_use_after_return=1";
+}
+
 static const char *program; /* this one */
 
 enum { FEW = 12 /* storms in make test */, SOAK_S = 600 };
@@ -339,15 +346,15 @@ static void test_storm(void **state)
 
 /* ---- greetings ----------------------------------------------------------- */
 
-/* What a server answers to a greeting with these: whether it refuses. */
-static bool is_refused(uint64_t bits, const char *segmenter)
+/* Start a server and send it a greeting with these; the length of its answer.
+ * This end is fds[0]. */
+static uint64_t greet(struct served *served, int fds[2], unsigned flags,
+                      uint64_t bits, const char *segmenter, const char *target)
 {
-    struct served served = {.service = {.write_only = true}};
     struct poise_buf body = {0}, all = {0};
     unsigned char head[16] = {0};
-    int fds[2];
 
-    poise_buf_varint(&body, 4); /* dry */
+    poise_buf_varint(&body, flags);
     poise_buf_varint(&body, POISE_WALK_KEEP_ALL);
     poise_buf_varint(&body, 99); /* level */
     poise_buf_varint(&body, UINT64_MAX);
@@ -358,20 +365,29 @@ static bool is_refused(uint64_t bits, const char *segmenter)
     poise_buf_puts(&body, "\1");
     poise_buf_blob(&body, "", 0); /* no cache */
     poise_buf_varint(&body, 1);
-    poise_buf_blob(&body, "/tmp", 4);
+    poise_buf_blob(&body, target, strlen(target));
     poise_buf_append(&all, "POISESND", 8);
     poise_buf_u64(&all, REMOTE_VERSION | (uint64_t)body.len << 32);
     poise_buf_append(&all, body.data, body.len);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
-    served.service.in = served.service.out = fds[1];
-    assert_int_equal(pthread_create(&served.thread, NULL, serve, &served), 0);
+    served->service.in = served->service.out = fds[1];
+    assert_int_equal(pthread_create(&served->thread, NULL, serve, served), 0);
     assert_int_equal(write(fds[0], all.data, all.len), (ssize_t)all.len);
     assert_int_equal(poise_file_read(fds[0], head, 16, ""), 16);
-    close(fds[0]);
-    pthread_join(served.thread, NULL);
     poise_buf_free(&body);
     poise_buf_free(&all);
-    return poise_get_u64(head + 8) >> 32 > 0;
+    return poise_get_u64(head + 8) >> 32;
+}
+
+static bool is_refused(uint64_t bits, const char *segmenter)
+{
+    struct served served = {.service = {.write_only = true}};
+    int fds[2];
+    uint64_t len = greet(&served, fds, 4 /* dry */, bits, segmenter, "/tmp");
+
+    close(fds[0]);
+    pthread_join(served.thread, NULL);
+    return len > 0;
 }
 
 static void test_greeting(void **state)
@@ -385,6 +401,51 @@ static void test_greeting(void **state)
     /* The next is loaded by whoever believes it. */
     assert_true(is_refused(0, "./libdedup_user.so"));
     assert_true(is_refused(0, "/"));
+}
+
+/* What comes after an error reaches nobody: whoever handled it is gone. */
+static void test_after_error(void **state)
+{
+    enum { LARGE = 100000 };
+    struct served served = {.service = {.write_only = true}};
+    struct remote_entry entries[2];
+    struct liar liar = {0};
+    struct place *place;
+    struct poise_rng rng;
+    char target[TEMPORARY_MORE];
+    unsigned char *large = malloc(LARGE);
+    void *own = NULL;
+    int fds[2];
+
+    (void)state;
+    begin(&own);
+    place = own;
+    path_in(place, "target", target);
+    poise_rng_seed(&rng, 1);
+    assert_non_null(large);
+    for (size_t i = 0; i < LARGE; i++) {
+        large[i] = (unsigned char)poise_rng_next(&rng);
+    }
+    assert_int_equal(
+        greet(&served, fds, 32 /* by content */, 0, "gear", target), 0);
+    assert_int_equal(liar_open(&liar, fds[0], fds[0]), 0);
+    entries[0] = liar_entry("aaaa", S_IFDIR | 0755);
+    liar_begin(&liar, 0, 1);
+    liar_batch(&liar, 1, entries, 1);
+    entries[0] = liar_entry("c", S_IFDIR | 0755);
+    entries[1] = liar_entry("b", S_IFDIR | 0755);
+    liar_batch(&liar, 1, entries, 2);
+    remote_channel_flush(&liar.channel);
+    for (int i = 0; i < 4; i++) {
+        liar_say(&liar, REMOTE_ACTION, large, LARGE);
+    }
+    liar_hear(&liar, &liar.problems, 1);
+    assert_int_equal(liar.problems, 1);
+    liar_close(&liar);
+    close(fds[0]);
+    pthread_join(served.thread, NULL);
+    free(large);
+    end(&own);
 }
 
 /* ---- floods -------------------------------------------------------------- */
@@ -425,9 +486,9 @@ static void read_options(int argc, char **argv)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pull),       cmocka_unit_test(test_push),
-        cmocka_unit_test(test_greeting),   cmocka_unit_test(test_storm),
-        cmocka_unit_test(test_link_flood),
+        cmocka_unit_test(test_pull),     cmocka_unit_test(test_push),
+        cmocka_unit_test(test_greeting), cmocka_unit_test(test_after_error),
+        cmocka_unit_test(test_storm),    cmocka_unit_test(test_link_flood),
     };
     static char own[600];
 

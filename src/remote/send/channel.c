@@ -88,7 +88,7 @@ static int deliver(uint32_t stream, const struct poise_dedup_piece *piece,
 {
     struct remote_channel *channel = arg;
 
-    if (channel->failure == 0) {
+    if (channel->failure == 0 && !channel->ignores) {
         channel->failure = take_piece(channel, stream, piece);
     }
     return 0;
@@ -407,6 +407,12 @@ int remote_channel_open(struct remote_channel *channel, int level,
     channel->buffer = poise_alloc(REMOTE_BLOCK, 1);
     return channel->buffer ? poise_dedup_peer_create(&options, &channel->peer)
                            : -ENOMEM;
+}
+
+void remote_channel_ignore(struct remote_channel *channel)
+{
+    channel->ignores = true;
+    channel->failure = 0;
 }
 
 void remote_channel_close(struct remote_channel *channel)

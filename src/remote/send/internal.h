@@ -59,7 +59,8 @@ struct remote_channel {
     bool closed; /* the other end will send nothing more */
     bool broken; /* it does not read any more */
     bool met, dirty;
-    int failure; /* of what came: it is over */
+    bool ignores; /* what comes: those whom it concerned are gone */
+    int failure;  /* of what came: it is over */
     struct poise_dedup_store *store;
     struct poise_dedup_peer *peer;
     bool is_leader;                /* of a multicast: it has no descriptors */
@@ -86,6 +87,8 @@ struct remote_channel {
 int remote_channel_open(struct remote_channel *channel, int level,
                         const char *segmenter);
 void remote_channel_close(struct remote_channel *channel);
+/** Nobody gets what comes from now on; what goes still does. */
+void remote_channel_ignore(struct remote_channel *channel);
 /** Append a message to what is to be sent. */
 int remote_channel_send(struct remote_channel *channel,
                         enum remote_message kind, const struct poise_buf *body);

@@ -541,6 +541,7 @@ int remote_receiver_run(struct remote_transfer *transfer)
     transfer->channel.on_data = handle_data;
     transfer->channel.arg = &receiver;
     code = run(&receiver);
+    remote_channel_ignore(&transfer->channel);
     receiver_free(&receiver);
     return code;
 }

@@ -241,6 +241,7 @@ int remote_sender_run(struct remote_transfer *transfer)
     transfer->channel.on_data = no_data;
     transfer->channel.arg = &sender;
     code = run(&sender);
+    remote_channel_ignore(&transfer->channel);
     sender_files_free(&sender);
     sender_list_free(&sender);
     while (sender.oldest) {

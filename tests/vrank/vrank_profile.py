@@ -140,9 +140,45 @@ class Profiles(unittest.TestCase):
         result = run([POISE, "advise", "--time", "4s", "./sor", "60", "10"],
                      self.folder)
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertIn("fastest: poise run -V ", result.stdout)
+        self.assertIn("advised: poise run -V ", result.stdout)
         rows = result.stdout.splitlines()[1:]
         self.assertEqual([row.split()[0] for row in rows[:2]], ["1", "2"])
+
+    def test_advise_of_nothing_to_choose(self):
+        """Ways that take the same time: the simplest, whichever was first."""
+        with open(os.path.join(self.folder, "sleeper.c"), "w",
+                  encoding="ascii") as file:
+            file.write("""
+                #include <mpi.h>
+                #include <stdlib.h>
+                #include <unistd.h>
+                int main(int argc, char **argv)
+                {
+                    int rank;
+                    MPI_Init(&argc, &argv);
+                    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+                    if (rank == 0) usleep((useconds_t)atoi(argv[1]) * 1000);
+                    MPI_Finalize();
+                    return 0;
+                }""")
+        run([POISE, "cc", "-o", "sleeper", "sleeper.c"], self.folder)
+        result = run([POISE, "advise", "--time", f"{int(3 * SLOWNESS)}s",
+                      "./sleeper", str(int(25 * SLOWNESS))], self.folder)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("advised: poise run -V 1 ./sleeper", result.stdout)
+        self.assertIn("more ranks than processors do not pay", result.stdout)
+        self.assertNotIn("nan", result.stdout)
+
+    def test_advise_of_latency(self):
+        """Two processes that wait for each other's messages."""
+        launcher = shutil.which("mpirun.openmpi")
+        if not launcher:
+            self.skipTest("there is no Open MPI")
+        result = run([POISE, "advise", "-n", "2", "--delay", "5ms", "--time",
+                      f"{int(2 * SLOWNESS)}s", "./sor", "20", "20"],
+                     self.folder)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertRegex(result.stdout, r"latency \d+ %")
 
     def test_advise_leaves_nothing(self):
         folder = tempfile.mkdtemp(dir=self.folder)

@@ -21,6 +21,10 @@ enum { WAYS = 16, RUNS = 5 };
 #define RANKS_MOST 32
 /** Ways that are so much slower than the best are not tried again. */
 #define HOPELESS 1.2
+/** What is faster by less is not advised: medians must differ by this share, or
+ * by that, where a way was run only once; and runs must not overlap. */
+#define SAME 0.01
+#define SAME_ALONE 0.1
 /** Shares of time from which on something counts as a limit. */
 #define LIMIT_IDLE 0.1
 #define LIMIT_SYSTEM 0.1
@@ -67,9 +71,14 @@ const struct poise_command cli_advise_command = {
         "helps, then the best of these by each policy, and the best again for "
         "a median. Its output is thrown away. PROGRAM should do the same work "
         "whatever the number of ranks, in some seconds.\n\n"
+        "Advised is the way with the fewest ranks, and without a policy, that "
+        "cannot be told from the fastest: whose runs overlap with those, or "
+        "whose median is less than 1 % above.\n\n"
         "Times are those of the ranks, without starting and loading. What "
         "limits a run: 'parallelism', no rank could run for a part of the "
-        "time; 'saturated', the processors had hardly a pause, so that more "
+        "time; 'latency', that part of it in which ranks waited for messages "
+        "of other processes; 'saturated', the processors had hardly a pause, "
+        "so that more "
         "ranks have nothing to hide; 'synchronisation', most of the waiting is "
         "in collectives, in which ranks wait for the last; 'cache' and 'TLB', "
         "misses beyond those of one rank for each processor; 'computing', the "
@@ -109,7 +118,7 @@ static void on_signal(int number)
     interrupted = number;
 }
 
-/* ---- one run ------------------------------------------------------------ */
+/* ---- times -------------------------------------------------------------- */
 
 static int compare_ns(const void *a, const void *b)
 {
@@ -126,6 +135,32 @@ static uint64_t median_ns(const struct way *way)
     qsort(sorted, (size_t)way->runs, sizeof *sorted, compare_ns);
     return way->runs > 0 ? sorted[(way->runs - 1) / 2] : 0;
 }
+
+static void range_of(const struct way *way, uint64_t *least, uint64_t *most)
+{
+    *least = UINT64_MAX;
+    *most = 0;
+    for (int i = 0; i < way->runs; i++) {
+        *least = way->runs_ns[i] < *least ? way->runs_ns[i] : *least;
+        *most = way->runs_ns[i] > *most ? way->runs_ns[i] : *most;
+    }
+}
+
+/* Whether it can be told that a way is slower than the fastest. */
+static bool is_slower(const struct way *way, const struct way *best)
+{
+    double here = (double)median_ns(way), there = (double)median_ns(best);
+    uint64_t least, most, unused;
+
+    if (way->runs < 2 || best->runs < 2) {
+        return here > there * (1 + SAME_ALONE);
+    }
+    range_of(way, &least, &unused);
+    range_of(best, &unused, &most);
+    return here > there * (1 + SAME) && least > most;
+}
+
+/* ---- one run ------------------------------------------------------------ */
 
 /* In the child: become 'poise run'. */
 _Noreturn static void become(const struct sweep *sweep, char **words)
@@ -275,6 +310,19 @@ static struct way *best_way(struct sweep *sweep)
     return best;
 }
 
+/* The first, and so the simplest, that is as fast as the fastest. */
+static const struct way *advised_way(const struct sweep *sweep,
+                                     const struct way *best)
+{
+    for (int i = 0; i < sweep->count; i++) {
+        const struct way *way = &sweep->ways[i];
+        if (way->runs > 0 && !is_slower(way, best)) {
+            return way;
+        }
+    }
+    return best;
+}
+
 static int try_way(struct sweep *sweep, int ranks,
                    enum poise_vrank_policy policy)
 {
@@ -416,7 +464,14 @@ static void limits_of(const struct poise_vrank_profile *profile,
     } else {
         limit(out, "saturated", 1 - idle);
     }
-    if (idle >= LIMIT_IDLE && (double)now.collective_ns >= waited / 2) {
+    if (idle >= LIMIT_IDLE && waited > 0 && now.ns[POISE_VRANK_NETWORK] > 0) {
+        double away = idle * (double)now.ns[POISE_VRANK_NETWORK] / waited;
+        if (away >= LIMIT_IDLE) {
+            limit(out, "latency", away);
+        }
+    }
+    if (idle >= LIMIT_IDLE && waited > 0 &&
+        (double)now.collective_ns >= waited / 2) {
         limit(out, "synchronisation", (double)now.collective_ns / waited);
     }
     limits_of_memory(&now, &then, out);
@@ -443,11 +498,8 @@ static int add_row(struct poise_table *table, const struct sweep *sweep,
     } else if (way->runs == 0) {
         poise_buf_printf(&limits, "(the program ended with %d)", way->status);
     } else {
-        uint64_t least = UINT64_MAX, most = 0;
-        for (int i = 0; i < way->runs; i++) {
-            least = way->runs_ns[i] < least ? way->runs_ns[i] : least;
-            most = way->runs_ns[i] > most ? way->runs_ns[i] : most;
-        }
+        uint64_t least, most;
+        range_of(way, &least, &most);
         snprintf(time, sizeof time, "%.4g s", (double)median_ns(way) / 1e9);
         snprintf(spread, sizeof spread, "%d: %.4g to %.4g", way->runs,
                  (double)least / 1e9, (double)most / 1e9);
@@ -489,34 +541,53 @@ static int print_table(const struct sweep *sweep, struct poise_buf *out)
     return code;
 }
 
-static void print_best(const struct sweep *sweep, const struct way *best,
-                       struct poise_buf *out)
+/* The options of a way. */
+static void print_options(const struct sweep *sweep, const struct way *way,
+                          struct poise_buf *out)
 {
-    const struct way *base = &sweep->ways[0];
     const struct values *values = sweep->values;
 
-    poise_buf_puts(out, "\nfastest: poise run");
     if (values->processes > 1) {
         poise_buf_printf(out, " -n %lld", (long long)values->processes);
     }
-    poise_buf_printf(out, " -V %d", best->ranks);
+    poise_buf_printf(out, " -V %d", way->ranks);
     if (values->threads > 1) {
         poise_buf_printf(out, " -j %lld", (long long)values->threads);
     }
-    if (best->policy != POISE_VRANK_ROUND_ROBIN) {
+    if (way->policy != POISE_VRANK_ROUND_ROBIN) {
         poise_buf_printf(out, " --policy %s",
-                         poise_vrank_policy_names[best->policy]);
+                         poise_vrank_policy_names[way->policy]);
     }
+}
+
+static void print_advice(const struct sweep *sweep, const struct way *best,
+                         struct poise_buf *out)
+{
+    const struct way *base = &sweep->ways[0];
+    const struct way *advised = advised_way(sweep, best);
+
+    poise_buf_puts(out, "\nadvised: poise run");
+    print_options(sweep, advised, out);
     for (char **word = sweep->program; *word; word++) {
         poise_buf_printf(out, " %s", *word);
     }
-    if (best == base) {
-        poise_buf_puts(out, "\nmore ranks than processors do not pay here\n");
+    poise_buf_putc(out, '\n');
+    if (advised == base) {
+        poise_buf_puts(out, "more ranks than processors do not pay here\n");
     } else if (base->runs > 0) {
         poise_buf_printf(out,
-                         "\n%.2f times as fast as one rank for each "
-                         "processor\n",
-                         (double)median_ns(base) / (double)median_ns(best));
+                         "%.2f times as fast as one rank for each processor\n",
+                         (double)median_ns(base) / (double)median_ns(advised));
+    }
+    if (advised != best) {
+        poise_buf_puts(out, "the fastest,");
+        print_options(sweep, best, out);
+        poise_buf_printf(out,
+                         ", took %.1f %% less, which cannot be told from "
+                         "chance%s\n",
+                         100 - 100 * (double)median_ns(best) /
+                                   (double)median_ns(advised),
+                         best->runs < RUNS ? ": more --time" : "");
     }
 }
 
@@ -592,7 +663,7 @@ int cli_advise(int argc, char **argv)
         code = print_table(&sweep, &out);
     }
     if (code == 0 && best) {
-        print_best(&sweep, best, &out);
+        print_advice(&sweep, best, &out);
     }
     status = code < 0 ? POISE_VRANK_FAILED : cli_write("advise", &out);
     if (interrupted) {

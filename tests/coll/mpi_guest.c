@@ -312,6 +312,75 @@ static void sub(void)
     printf("%d: %d, %d, %d\n", rank, sum[0], sum[1], sum[2]);
 }
 
+/* ---- more than an int can count ----------------------------------------- */
+
+enum { BLOCK = 1 << 20, BLOCKS = 300 }; /* of doubles: 2.4 GB */
+
+static double *room(size_t count)
+{
+    double *made = malloc(count * sizeof *made);
+    if (!made) {
+        fail("no memory");
+    }
+    return made;
+}
+
+static void check_blocks(const double *all, const char *what)
+{
+    for (size_t i = 0; i < (size_t)BLOCK * BLOCKS; i += 1021) {
+        if (all[i] != (double)(i % BLOCK)) {
+            fail(what);
+        }
+    }
+}
+
+/* The root sends one block again and again, as many elements and as one. */
+static void large_bcast(double *all, double *block)
+{
+    MPI_Datatype plain, many, one;
+    MPI_Type_contiguous(BLOCK, MPI_DOUBLE, &plain);
+    MPI_Type_create_resized(plain, 0, 0, &many);
+    MPI_Type_create_hvector(BLOCKS, 1, 0, plain, &one);
+    MPI_Type_commit(&many);
+    MPI_Type_commit(&one);
+    for (int way = 0; way < 2; way++) {
+        if (rank == 0) {
+            MPI_Bcast(block, way ? 1 : BLOCKS, way ? one : many, 0,
+                      MPI_COMM_WORLD);
+        } else {
+            memset(all, 0, sizeof *all * BLOCK * BLOCKS);
+            MPI_Bcast(all, BLOCK * BLOCKS, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+            check_blocks(all, way ? "a long element" : "many elements");
+        }
+    }
+    MPI_Type_free(&plain);
+    MPI_Type_free(&many);
+    MPI_Type_free(&one);
+}
+
+static void large(void)
+{
+    double *block = room(BLOCK), *all = room((size_t)BLOCK * BLOCKS);
+    char *bytes = (char *)all;
+    for (int i = 0; i < BLOCK; i++) {
+        block[i] = i;
+    }
+    large_bcast(all, block);
+    /* More elements in all than an int has numbers for. */
+    size_t each = ((size_t)1 << 31) / (size_t)size + 4096;
+    memset(bytes + (size_t)rank * each, 'a' + rank, each);
+    MPI_Allgather(MPI_IN_PLACE, 0, MPI_CHAR, bytes, (int)each, MPI_CHAR,
+                  MPI_COMM_WORLD);
+    for (size_t r = 0; r < (size_t)size; r++) {
+        if (bytes[r * each] != (char)('a' + r) ||
+            bytes[(r + 1) * each - 1] != (char)('a' + r)) {
+            fail("a long allgather");
+        }
+    }
+    free(all);
+    free(block);
+}
+
 int main(int argc, char **argv)
 {
     const char *how = argc > 1 ? argv[1] : "";
@@ -329,6 +398,8 @@ int main(int argc, char **argv)
         dead(atoi(argv[2]));
     } else if (strcmp(how, "sub") == 0) {
         sub();
+    } else if (strcmp(how, "large") == 0) {
+        large();
     } else {
         fail("what is it to do?");
     }

@@ -1,0 +1,32 @@
+"""GNU coreutils' tests of du (tests/du), the shell scripts. Its tests of sort are
+not run: `poise sort IN OUT` sorts files of records, and has neither its options
+nor its streams."""
+
+import os
+
+import suite
+
+NAME = "coreutils"
+SUBJECT = "du"
+OWNER = "www.gnu.org/software/coreutils"
+WANTS = "coreutils/coreutils-VERSION, its sources"
+
+# They compare messages.
+TEXTS = ("bind-mount-dir-cycle.sh", "bind-mount-dir-cycle-v2.sh",
+         "files0-from-dir.sh", "long-from-unreadable.sh")
+
+
+def find(context):
+    parent = context.need("coreutils")
+    for name in sorted(os.listdir(parent)):
+        if os.path.isdir(os.path.join(parent, name, "tests", "du")):
+            return os.path.join(parent, name)
+    return context.need("coreutils", "coreutils-VERSION", "tests", "du")
+
+
+def version(context):
+    return os.path.basename(find(context))
+
+
+def run(context):
+    yield from suite.run_shell(context, find(context), "du", "du", TEXTS)

@@ -90,23 +90,32 @@ static void test_bisection(void **state)
     }
 }
 
+/* Of any versions: numbers of 64 bits. */
 static void test_heap(void **state)
 {
     (void)state;
-    struct poise_flow_task tasks[100] = {0};
-    struct flow_heap heap = {0};
-    uint64_t last = 0;
-    for (unsigned i = 0; i < 100; i++) {
-        tasks[i].order = poise_hash_u64(i + 1) % 50;
-        assert_int_equal(flow_heap_push(&heap, &tasks[i]), 0);
+    static const int64_t from[] = {0, (INT64_C(1) << 32) - 5, INT64_MAX - 10};
+    for (unsigned f = 0; f < 3; f++) {
+        struct poise_flow_task tasks[100] = {0};
+        struct flow_heap heap = {0};
+        const struct poise_flow_task *last = NULL;
+        for (unsigned i = 0; i < 100; i++) {
+            tasks[i].address.version =
+                from[f] + (int64_t)(poise_hash_u64(i + 1) % 10);
+            tasks[i].preference = (uint32_t)(poise_hash_u64(i) % 50);
+            assert_int_equal(flow_heap_push(&heap, &tasks[i]), 0);
+        }
+        for (unsigned i = 0; i < 100; i++) {
+            const struct poise_flow_task *task = flow_heap_pop(&heap);
+            assert_true(!last ||
+                        task->address.version > last->address.version ||
+                        (task->address.version == last->address.version &&
+                         task->preference >= last->preference));
+            last = task;
+        }
+        assert_null(flow_heap_pop(&heap));
+        free(heap.items);
     }
-    for (unsigned i = 0; i < 100; i++) {
-        struct poise_flow_task *task = flow_heap_pop(&heap);
-        assert_true(task->order >= last);
-        last = task->order;
-    }
-    assert_null(flow_heap_pop(&heap));
-    free(heap.items);
 }
 
 /* ---- runs --------------------------------------------------------------- */
@@ -394,6 +403,52 @@ static void test_iterator(void **state)
     mix_free(&mix);
 }
 
+/* A job of versions around 2^32 that need nothing: the oldest goes first. */
+static int alone_depend(struct poise_flow_task *task,
+                        const struct poise_flow_address *block,
+                        const struct poise_flow_chunk *file,
+                        enum poise_flow_direction direction,
+                        struct poise_flow_list *out, void *arg)
+{
+    (void)task;
+    (void)block;
+    (void)file;
+    (void)direction;
+    (void)out;
+    (void)arg;
+    return 1;
+}
+
+static int alone_compute(struct poise_flow_task *task,
+                         const struct poise_flow_address *block,
+                         const struct poise_flow_chunk *file, void *arg)
+{
+    void *data = poise_flow_make(task, 1);
+    (void)file;
+    (void)arg;
+    order[ordered++ % 64] = block->version;
+    return data ? poise_flow_write(task, block, data, 1) : -ENOMEM;
+}
+
+static void test_large_versions(void **state)
+{
+    (void)state;
+    const int64_t from = (INT64_C(1) << 32) - 3, to = from + 6;
+    struct poise_flow_file file = {
+        .name = "late",
+        .shape = {.dims = 1, .versions = {from, to}, .index = {{0, 2}}}};
+    struct poise_flow_job job = {.files = &file, .file_count = 1};
+    struct poise_flow_options options = {.window = 6};
+    job.app.depend = alone_depend;
+    job.app.compute = alone_compute;
+    ordered = 0;
+    assert_int_equal(poise_flow_run(&job, &options, NULL), 0);
+    assert_int_equal(ordered, 12);
+    for (unsigned i = 0; i < ordered; i++) {
+        assert_int_equal(order[i], from + i / 2);
+    }
+}
+
 /* ---- what is wrong ------------------------------------------------------ */
 
 static int bad_kind;
@@ -569,12 +624,19 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shapes),        cmocka_unit_test(test_counts),
-        cmocka_unit_test(test_bisection),     cmocka_unit_test(test_heap),
-        cmocka_unit_test(test_patterns),      cmocka_unit_test(test_two_files),
-        cmocka_unit_test(test_freed),         cmocka_unit_test(test_cap),
-        cmocka_unit_test(test_writes_aside),  cmocka_unit_test(test_iterator),
-        cmocka_unit_test(test_bad_callbacks), cmocka_unit_test(test_bad_jobs),
+        cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_bisection),
+        cmocka_unit_test(test_heap),
+        cmocka_unit_test(test_patterns),
+        cmocka_unit_test(test_two_files),
+        cmocka_unit_test(test_freed),
+        cmocka_unit_test(test_cap),
+        cmocka_unit_test(test_writes_aside),
+        cmocka_unit_test(test_iterator),
+        cmocka_unit_test(test_large_versions),
+        cmocka_unit_test(test_bad_callbacks),
+        cmocka_unit_test(test_bad_jobs),
         cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,6 +13,8 @@
 #include <unistd.h>
 
 #define PARTS_MOST 64
+/** Bytes that every machine has. */
+#define SMALL (UINT64_C(1) << 24)
 
 struct flow_made *flow_made_create(size_t len)
 {
@@ -202,9 +204,54 @@ int flow_link_send(struct flow_link *link, struct flow_queue *sent)
     return 1;
 }
 
-int flow_link_accept(int listener, struct flow_link **links)
+/* The stranger that came first, but for `but`: later ones of the list are
+ * older. */
+static struct flow_link *oldest_stranger(struct flow_link *links,
+                                         const struct flow_link *but,
+                                         unsigned *count)
 {
+    struct flow_link *oldest = NULL;
+    *count = 0;
+    for (struct flow_link *link = links; link; link = link->next) {
+        if (link->fd >= 0 && !link->known && link != but) {
+            oldest = link;
+            ++*count;
+        }
+    }
+    return oldest;
+}
+
+void flow_links_tidy(struct flow_link **links)
+{
+    uint64_t now = poise_clock_ns();
+    for (struct flow_link **at = links; *at;) {
+        struct flow_link *link = *at;
+        if (!link->known && link->fd >= 0 &&
+            now - link->came_ns > FLOW_STRANGER_NS) {
+            flow_link_close(link, NULL);
+        }
+        if (!link->known && link->fd < 0) {
+            *at = link->next;
+            free(link);
+        } else {
+            at = &link->next;
+        }
+    }
+}
+
+int flow_link_accept(int listener, struct flow_link **links, unsigned most)
+{
+    unsigned strangers;
     int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
+        int code = errno;
+        struct flow_link *oldest = oldest_stranger(*links, NULL, &strangers);
+        if (!oldest) {
+            return poise_error_set(code, "accept", "a node", NULL);
+        }
+        flow_link_close(oldest, NULL);
+        fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    }
     if (fd < 0) {
         return 0;
     }
@@ -215,9 +262,13 @@ int flow_link_accept(int listener, struct flow_link **links)
     }
     flow_socket_tune(fd);
     link->fd = fd;
-    link->heard_ns = poise_clock_ns();
+    link->heard_ns = link->came_ns = poise_clock_ns();
     link->next = *links;
     *links = link;
+    struct flow_link *oldest = oldest_stranger(*links, link, &strangers);
+    if (strangers >= most) {
+        flow_link_close(oldest, NULL);
+    }
     return 1;
 }
 
@@ -244,6 +295,15 @@ static int receive_some(struct flow_link *link, void *to, size_t len)
     return 1;
 }
 
+/* No block is larger than the memory of the machine; so nothing is allocated
+ * because somebody says so. */
+static bool is_too_large(uint64_t len)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
+    return len > SMALL && pages > 0 && bytes > 0 &&
+           len / (uint64_t)bytes > (uint64_t)pages;
+}
+
 int flow_link_receive(struct flow_link *link)
 {
     struct flow_head *head = &link->head;
@@ -254,8 +314,9 @@ int flow_link_receive(struct flow_link *link)
                                 sizeof *head - link->got);
         } else if (head->kind >= FLOW_KINDS ||
                    (!link->known && head->kind != FLOW_HELLO) ||
-                   (head->kind == FLOW_HELLO && head->len > 0)) {
-            return -EPROTO; /* a stranger */
+                   (head->kind == FLOW_HELLO && head->len > 0) ||
+                   is_too_large(head->len)) {
+            return -EPROTO; /* a stranger, or no message */
         } else if (head->len > 0 && !link->in) {
             link->in = flow_made_create(head->len);
             code = link->in ? 1 : -ENOMEM;

@@ -87,7 +87,7 @@ struct flow_link {
     struct flow_head head; /**< what is being received */
     size_t got;            /**< bytes of head and payload */
     struct flow_made *in;  /**< the payload, owned */
-    uint64_t heard_ns;
+    uint64_t heard_ns, came_ns;
     struct flow_link *next;
 };
 
@@ -113,9 +113,20 @@ void flow_item_free(struct flow_item *item, void *owner);
  * broken (no error set).
  */
 int flow_link_send(struct flow_link *link, struct flow_queue *sent);
+/** Who connected and did not say hello yet is a stranger, and has so long for
+ * it. */
+#define FLOW_STRANGER_NS UINT64_C(20000000000)
+/** How many strangers there may be besides as many as there are nodes. */
+#define FLOW_STRANGERS_MOST 64
+/** Connections that are accepted before those that came are heard. */
+#define FLOW_ACCEPTS_MOST 16
 /** Accept one connection, if there is one, as the first of `links`: 1, 0 or
- * -ENOMEM. */
-int flow_link_accept(int listener, struct flow_link **links);
+ * negative. If there are more than `most` strangers, or no descriptor is left,
+ * the oldest of them is closed. */
+int flow_link_accept(int listener, struct flow_link **links, unsigned most);
+/** Close strangers whose time is over, and free those that are closed: when
+ * nobody points at them. */
+void flow_links_tidy(struct flow_link **links);
 /** Receive as much as there is, at most one message: 1 and link->head and
  * link->in are it, 0: nothing whole yet, negative: broken or closed
  * (-ECONNRESET), or -ENOMEM with the error set. */
@@ -147,7 +158,7 @@ struct flow_report {
     uint32_t done;      /**< all its part of all versions is */
     uint32_t stuck;     /**< nothing goes on until something comes */
     uint32_t throttled;
-    uint32_t epoch;
+    uint64_t epoch;
     uint64_t probe;                  /**< the last one that came */
     struct poise_flow_address waits; /**< when stuck */
     struct poise_flow_node_stats stats;

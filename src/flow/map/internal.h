@@ -94,6 +94,8 @@ int map_log_add(struct map *map, enum flow_kind kind,
 int map_log_resend(struct map *map, struct flow_link *link);
 /** All is done: nothing is to be kept. */
 void map_log_end(struct map *map);
+/** Handle what came on a link (receive.c). 0 or negative. */
+int map_receive(struct map *map, struct flow_link *link);
 /** A result, unless it came before. */
 int map_output(struct map *map, const struct flow_head *head, const void *data);
 /** Declare a node dead: the others take over its part. */

@@ -266,6 +266,11 @@ int map_log_open(struct map *map)
     if (flow_contact_read(path, &call) == 0) {
         map->turn = call.turn;
     }
+    if (map->turn >= UINT32_MAX) {
+        /* Nodes follow higher numbers only; probes have 32 bits more. */
+        return poise_error_set(EOVERFLOW, "take over by log", path,
+                               "too many maps did so before, says its .map");
+    }
     map->turn++;
     map->probe = map->turn << 32; /* none of another map's */
     uint64_t secret = map->secret;

@@ -111,7 +111,7 @@ struct poise_flow_task {
     struct flow_node *node;
     struct flow_block *block; /**< to be written */
     struct poise_flow_address address;
-    uint64_t order; /**< lower goes first */
+    uint32_t preference; /**< of one version lower goes first */
     enum flow_state state;
     bool known; /**< its dependencies are all known */
     bool redo;
@@ -301,6 +301,9 @@ void flow_task_tidy(struct poise_flow_task *task);
 int flow_ask(struct flow_node *node, const struct flow_key *key,
              enum poise_flow_direction direction);
 
+/** Whether `a` goes before `b`. */
+bool flow_task_before(const struct poise_flow_task *a,
+                      const struct poise_flow_task *b);
 int flow_heap_push(struct flow_heap *heap, struct poise_flow_task *task);
 struct poise_flow_task *flow_heap_pop(struct flow_heap *heap);
 

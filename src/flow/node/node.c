@@ -113,7 +113,7 @@ bool flow_node_is_stuck(const struct flow_node *node,
     }
     for (uint64_t i = 0; i <= node->table_mask; i++) {
         for (struct flow_block *b = node->table[i]; b; b = b->next) {
-            if (b->task && (!oldest || b->task->order < oldest->order)) {
+            if (b->task && (!oldest || flow_task_before(b->task, oldest))) {
                 oldest = b->task;
             }
         }

@@ -255,11 +255,17 @@ static void link_broke(struct flow_server *server, struct flow_link *link)
 
 static int link_accept(struct flow_server *server)
 {
-    int code;
-    while ((code = flow_link_accept(server->listener, &server->in)) > 0) {
-        poll_for(server, server->in, EPOLL_CTL_ADD, false);
+    const struct poise_flow_options *options = server->node->options;
+    unsigned most =
+        options->nodes + options->spares + options->join + FLOW_STRANGERS_MOST;
+    int code = 1;
+    for (int i = 0; code > 0 && i < FLOW_ACCEPTS_MOST; i++) {
+        code = flow_link_accept(server->listener, &server->in, most);
+        if (code > 0) {
+            poll_for(server, server->in, EPOLL_CTL_ADD, false);
+        }
     }
-    return code;
+    return code < 0 ? code : 0;
 }
 
 /* All messages that are there, or some of them: others have their turn. */
@@ -342,8 +348,8 @@ static int until_report_ms(const struct flow_server *server)
     uint64_t period = server->node->options->report_ns;
     uint64_t now = poise_clock_ns();
     period = period ? period : REPORT_NS;
-    if (server->orphan_ns) {
-        return LOOK_MS;
+    if (server->orphan_ns || !server->member[server->node->id]) {
+        return LOOK_MS; /* nobody waits for a report */
     }
     period = server->due && period > REPORT_LEAST_NS ? REPORT_LEAST_NS : period;
     uint64_t at = server->reported_ns + period;
@@ -376,6 +382,9 @@ static int look_for_map(struct flow_server *server)
     struct flow_contact call;
     lost *= FLOW_MAP_TIMEOUTS;
     flow_awake_look(&server->awake, lost / FLOW_AWAKE_LOOKS);
+    if (server->ended) {
+        return 0; /* without a log no other map comes */
+    }
     if (!server->orphan_ns) {
         if (server->map_heard_ns != server->map.heard_ns) {
             server->map_heard_ns = server->map.heard_ns;
@@ -414,10 +423,10 @@ static void serve(struct flow_server *server)
         for (int i = 0; code == 0 && i < count; i++) {
             code = serve_event(server, events[i].data.ptr);
         }
+        flow_links_tidy(&server->in);
         pthread_mutex_lock(&server->node->lock);
         code = code == 0 ? look_for_map(server) : code;
-        if (code == 0 && server->member[server->node->id] &&
-            !server->orphan_ns && until_report_ms(server) == 0) {
+        if (code == 0 && until_report_ms(server) == 0) {
             code = flow_server_report(server);
         }
         if (code < 0) {

@@ -1,7 +1,15 @@
-/* Ready tasks: a binary heap, the lowest order first. */
+/* Ready tasks: a binary heap, the oldest version first. */
 #include "internal.h"
 
 #include <errno.h>
+
+bool flow_task_before(const struct poise_flow_task *a,
+                      const struct poise_flow_task *b)
+{
+    return a->address.version != b->address.version
+               ? a->address.version < b->address.version
+               : a->preference < b->preference;
+}
 
 int flow_heap_push(struct flow_heap *heap, struct poise_flow_task *task)
 {
@@ -16,7 +24,7 @@ int flow_heap_push(struct flow_heap *heap, struct poise_flow_task *task)
         heap->cap = cap;
     }
     size_t at = heap->count++;
-    while (at > 0 && heap->items[(at - 1) / 2]->order > task->order) {
+    while (at > 0 && flow_task_before(task, heap->items[(at - 1) / 2])) {
         heap->items[at] = heap->items[(at - 1) / 2];
         at = (at - 1) / 2;
     }
@@ -38,10 +46,10 @@ struct poise_flow_task *flow_heap_pop(struct flow_heap *heap)
             break;
         }
         if (child + 1 < heap->count &&
-            heap->items[child + 1]->order < heap->items[child]->order) {
+            flow_task_before(heap->items[child + 1], heap->items[child])) {
             child++;
         }
-        if (heap->items[child]->order >= last->order) {
+        if (!flow_task_before(heap->items[child], last)) {
             break;
         }
         heap->items[at] = heap->items[child];

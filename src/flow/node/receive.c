@@ -205,8 +205,52 @@ static void receive_kept(struct flow_server *server, uint64_t count)
     }
 }
 
+/* Whether a message of the map makes sense: it may come from somebody who has
+ * the map's port, after the map. */
+static bool map_makes_sense(const struct flow_server *server,
+                            const struct flow_link *link)
+{
+    const struct flow_head *head = &link->head;
+    const struct poise_flow_job *job = server->node->job;
+    const struct poise_flow_chunk *shape;
+    const uint16_t *owner;
+    uint64_t places;
+    switch ((enum flow_kind)head->kind) {
+    case FLOW_START:
+        return head->len % sizeof(struct flow_member) == 0;
+    case FLOW_PLAN:
+        if (head->file >= job->file_count) {
+            return false;
+        }
+        shape = &job->files[head->file].shape;
+        places = flow_shape_places(shape);
+        if (head->version < shape->versions.from ||
+            (int64_t)head->extra > shape->versions.to ||
+            head->version >= (int64_t)head->extra || !link->in ||
+            head->len != places * sizeof *owner) {
+            return false;
+        }
+        owner = flow_made_data(link->in);
+        for (uint64_t p = 0; p < places; p++) {
+            if (owner[p] >= POISE_FLOW_NODES_MOST) {
+                return false;
+            }
+        }
+        return true;
+    case FLOW_EPOCH:
+    case FLOW_JOIN:
+        return head->place < POISE_FLOW_NODES_MOST;
+    default:
+        return true;
+    }
+}
+
 static int receive_from_map(struct flow_server *server, struct flow_link *link)
 {
+    if (!map_makes_sense(server, link)) {
+        return poise_error_set(EPROTO, "serve map", NULL,
+                               "what it says of nodes or blocks cannot be");
+    }
     switch ((enum flow_kind)link->head.kind) {
     case FLOW_START:
         return receive_start(server, link);
@@ -233,8 +277,11 @@ static int receive_from_map(struct flow_server *server, struct flow_link *link)
 int flow_server_receive(struct flow_server *server, struct flow_link *link)
 {
     const struct flow_head *head = &link->head;
+    if (link == &server->map) {
+        return receive_from_map(server, link);
+    }
     if (head->kind == FLOW_HELLO) {
-        if ((uint64_t)head->version != server->secret ||
+        if (link->known || (uint64_t)head->version != server->secret ||
             head->place >= POISE_FLOW_NODES_MOST) {
             flow_link_close(link, server->node);
             return 0;
@@ -243,9 +290,6 @@ int flow_server_receive(struct flow_server *server, struct flow_link *link)
         link->peer = (uint16_t)head->place;
         /* A newcomer may be here before the map's word of it. */
         return flow_server_member(server, link->peer, (uint16_t)head->extra);
-    }
-    if (link == &server->map) {
-        return receive_from_map(server, link);
     }
     /* A node that was declared dead may still send. What it computed is right;
      * but an answer to it would go nowhere. */
@@ -318,7 +362,7 @@ static void fill_report(struct flow_server *server, struct flow_report *out)
     *out = (struct flow_report){.oldest = node->oldest_running,
                                 .done = !server->inherits &&
                                         flow_node_is_done(node),
-                                .epoch = (uint32_t)server->epoch,
+                                .epoch = server->epoch,
                                 .probe = server->probe,
                                 .known_line = node->line,
                                 .stats = node->stats};
@@ -343,11 +387,11 @@ int flow_server_report(struct flow_server *server)
     struct flow_node *node = server->node;
     struct poise_buf text = {0};
     struct flow_report report;
+    server->reported_ns = poise_clock_ns();
     if (node->failure.code < 0) {
         return server->failed ? 0 : report_failure(server);
     }
     server->due = false;
-    server->reported_ns = poise_clock_ns();
     int code = report_outputs(server);
     if (code < 0) {
         return code;

@@ -209,11 +209,6 @@ static int copy_again(struct flow_server *server)
 int flow_server_join(struct flow_server *server, const struct flow_head *head)
 {
     uint16_t buddy = flow_server_buddy(server);
-    if (head->place >= POISE_FLOW_NODES_MOST) {
-        return poise_error_set(EPROTO, "serve map", NULL,
-                               "a node of number %llu",
-                               (unsigned long long)head->place);
-    }
     if (server->member[head->place] || server->gone[head->place]) {
         return 0; /* another map says so once more */
     }

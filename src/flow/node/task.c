@@ -188,7 +188,7 @@ int flow_task_open(struct flow_node *node, struct flow_block *block,
     task->block = block;
     task->edges = task->few;
     task->redo = flow_is_done(node, &block->key);
-    task->order = (uint64_t)block->key.version << 32 | preference;
+    task->preference = preference;
     flow_shape_address(flow_file(node, block->key.file), &block->key,
                        &task->address);
     block->task = task;

@@ -1,0 +1,198 @@
+/* What nodes send to the map: who they are, how they are doing, results. */
+#include "internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define ERRNO_MOST 4095
+
+int map_output(struct map *map, const struct flow_head *head, const void *data)
+{
+    const struct poise_flow_options *options = map->options;
+    if (head->file >= map->job->file_count) {
+        return poise_error_set(EPROTO, "accept result", NULL, "of no file");
+    }
+    const struct poise_flow_chunk *shape = &map->job->files[head->file].shape;
+    uint64_t places = flow_shape_places(shape);
+    if (head->version < shape->versions.from ||
+        head->version >= shape->versions.to || head->place >= places) {
+        return poise_error_set(EPROTO, "accept result", NULL, "of no block");
+    }
+    uint8_t **had =
+        &map->files[head->file].had[head->version - shape->versions.from];
+    if (!*had) {
+        *had = poise_alloc((places + 7) / 8, 1);
+    }
+    if (!*had) {
+        return -ENOMEM;
+    }
+    if ((*had)[head->place / 8] >> head->place % 8 & 1) {
+        return 0;
+    }
+    (*had)[head->place / 8] |= (uint8_t)(1 << head->place % 8);
+    int code = map_log_add(map, FLOW_OUTPUT, head, data, head->len);
+    if (code < 0 || !options->output) {
+        return code;
+    }
+    struct flow_key key = {head->file, head->version, head->place};
+    struct poise_flow_address address;
+    flow_shape_address(shape, &key, &address);
+    poise_error_clear();
+    code = options->output(&address, data, head->len, options->output_arg);
+    if (code < 0 && poise_error_last()->code != -code) {
+        flow_error(map->job, -code, "hand out block", &address,
+                   "the callback returned %d", code);
+    }
+    return code < 0 ? code : 0;
+}
+
+static int receive_output(struct map *map, struct flow_link *link)
+{
+    const struct flow_head kept = {.place = 1};
+    int code =
+        map_output(map, &link->head, link->in ? flow_made_data(link->in) : "");
+    return code < 0 || map->log < 0
+               ? code
+               : map_send(link, FLOW_RESULT_KEPT, &kept, NULL, 0);
+}
+
+static int receive_failure(struct map *map, struct flow_link *link)
+{
+    const char *text[3] = {"run job", "", ""};
+    const char *data = link->in ? flow_made_data(link->in) : "";
+    size_t at = 0, len = link->in ? link->head.len : 0;
+    (void)map;
+    for (int i = 0; i < 3 && at < len; i++) {
+        text[i] = data + at;
+        at += strnlen(data + at, len - at) + 1;
+    }
+    if (len == 0 || data[len - 1] != '\0') {
+        text[0] = "run job";
+        text[1] = text[2] = "";
+    }
+    if (link->head.extra == 0 || link->head.extra > ERRNO_MOST) {
+        return poise_error_set(EPROTO, text[0], text[1], "%s", text[2]);
+    }
+    return poise_error_set((int)link->head.extra, text[0], text[1], "%s",
+                           text[2]);
+}
+
+/* How far all of them are. */
+static int mark(struct map *map)
+{
+    const struct poise_flow_mark *marks = (const void *)map->marks.data;
+    size_t count = map->marks.len / sizeof *marks;
+    int64_t low = INT64_MAX, end = 0;
+    for (uint32_t f = 0; f < map->job->file_count; f++) {
+        int64_t to = map->job->files[f].shape.versions.to;
+        end = to > end ? to : end;
+        for (unsigned n = 0; n < map->count; n++) {
+            const struct map_node *node = &map->nodes[n];
+            if (node->alive && node->files[f].low < low) {
+                low = node->files[f].low;
+            }
+        }
+    }
+    struct poise_flow_mark now = {poise_clock_ns() - map->started_ns,
+                                  low < end ? low : end};
+    if (!map->started ||
+        now.version <= map->job->files[0].shape.versions.from ||
+        (count > 0 && now.version <= marks[count - 1].version)) {
+        return 0;
+    }
+    return poise_buf_append(&map->marks, &now, sizeof now);
+}
+
+static int receive_report(struct map *map, struct flow_link *link)
+{
+    struct map_node *node = &map->nodes[link->peer];
+    size_t files = map->job->file_count * sizeof *node->files;
+    size_t fixed = sizeof node->report + files;
+    if (link->head.len < fixed || !link->in) {
+        return poise_error_set(EPROTO, "read report", NULL, "it is too short");
+    }
+    const char *data = flow_made_data(link->in);
+    size_t tallies = (link->head.len - fixed) / sizeof(struct flow_tally);
+    memcpy(&node->report, data, sizeof node->report);
+    if (node->report.waits.file != UINT32_MAX &&
+        (node->report.waits.file >= map->job->file_count ||
+         !flow_shape_holds(&map->job->files[node->report.waits.file].shape,
+                           &node->report.waits))) {
+        return poise_error_set(EPROTO, "read report", NULL,
+                               "it waits for a block that cannot be");
+    }
+    memcpy(node->files, data + sizeof node->report, files);
+    for (size_t n = 0; n < tallies && n < map->count; n++) {
+        struct flow_tally tally;
+        memcpy(&tally, data + fixed + n * sizeof tally, sizeof tally);
+        map->tally[n].hits += tally.hits - node->tally[n].hits;
+        map->tally[n].misses += tally.misses - node->tally[n].misses;
+        node->tally[n] = tally;
+    }
+    if (node->report.known_line > map->line) {
+        map->line = node->report.known_line; /* of a map before this one */
+    }
+    return mark(map);
+}
+
+/* A node of the map before this one. If it was declared dead it will hear so.
+ * That map may have died before the node could begin: all that it missed is in
+ * the log, unless it came later than the others. */
+static int readmit(struct map *map, struct map_node *node, bool began)
+{
+    if (!began && node->link->peer >= map->options->nodes) {
+        return map_declare_dead(map, node, "had not begun");
+    }
+    map->took_over = map->took_over && !node->alive;
+    node->pid = node->logged;
+    if (map_watch(map, node) < 0) {
+        node->pid = 0;
+        return map_declare_dead(map, node, "died");
+    }
+    return map_log_resend(map, node->link);
+}
+
+static int receive_hello(struct map *map, struct flow_link *link)
+{
+    const struct flow_head *head = &link->head;
+    if ((uint64_t)head->version != map->secret || head->place >= map->count ||
+        map->nodes[head->place].link) {
+        flow_link_close(link, NULL); /* a stranger, or one too many */
+        return 0;
+    }
+    link->known = true;
+    link->peer = (uint16_t)head->place;
+    map->nodes[link->peer].link = link;
+    struct map_node *node = &map->nodes[link->peer];
+    node->port = (uint16_t)head->extra;
+    if (node->logged) {
+        return readmit(map, node, head->file != 0);
+    }
+    struct flow_head process = {.place = head->place,
+                                .extra = (uint64_t)node->pid};
+    int code = map_log_add(map, FLOW_PROCESS, &process, NULL, 0);
+    if (code == 0 && map->started) {
+        return map_join(map, node);
+    }
+    map->ready++;
+    return code;
+}
+
+int map_receive(struct map *map, struct flow_link *link)
+{
+    switch ((enum flow_kind)link->head.kind) {
+    case FLOW_HELLO:
+        return receive_hello(map, link);
+    case FLOW_REPORT:
+        return receive_report(map, link);
+    case FLOW_OUTPUT:
+        return receive_output(map, link);
+    case FLOW_FAIL:
+        return receive_failure(map, link);
+    case FLOW_SEEK:
+        return 0; /* plans go out as reports come */
+    default:
+        return poise_error_set(EPROTO, "serve node", NULL,
+                               "it sent a message of kind %u", link->head.kind);
+    }
+}

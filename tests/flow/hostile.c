@@ -1,0 +1,475 @@
+/*
+ * Room flow among people who mean it no good: strangers at the ports of a node
+ * and of the map, who have not the job's secret, and a map, or a node, that has
+ * it and says what cannot be.
+ */
+#include "../slowness.h"
+#include "common.h"
+
+#include "flow/link/link.h"
+#include "flow/node/node.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MS UINT64_C(1000000)
+#define SECRET UINT64_C(0x123456789abcdef0)
+#define WAIT_S 60
+#define SOAK_S 60 /* POISE_TEST_SOAK may say more */
+
+/* ---- sockets ------------------------------------------------------------ */
+
+static int come(uint16_t port)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_port = htons(port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct timeval most = {.tv_sec = (time_t)slowness_s(WAIT_S)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof most);
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most);
+    assert_int_equal(connect(fd, (struct sockaddr *)&at, sizeof at), 0);
+    return fd;
+}
+
+/* Whether all of it was taken. */
+static bool put(int fd, const void *data, size_t len)
+{
+    return send(fd, data, len, MSG_NOSIGNAL) == (ssize_t)len;
+}
+
+/* Whether it came; it does not, where the other end hung up. */
+static bool get(int fd, void *data, size_t len)
+{
+    char *to = data;
+    for (size_t done = 0; done < len;) {
+        ssize_t got = recv(fd, to + done, len - done, 0);
+        if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+            fail_msg("it takes for ever");
+        }
+        if (got <= 0) {
+            return false;
+        }
+        done += (size_t)got;
+    }
+    return true;
+}
+
+static bool say(int fd, const struct flow_head *head, const void *data)
+{
+    return put(fd, head, sizeof *head) &&
+           (head->len == 0 || put(fd, data, head->len));
+}
+
+/* The next message's head; its payload is thrown away. */
+static bool hear(int fd, struct flow_head *head)
+{
+    char part[256];
+    if (!get(fd, head, sizeof *head)) {
+        return false;
+    }
+    for (uint64_t left = head->len; left > 0;) {
+        size_t some = left < sizeof part ? left : sizeof part;
+        if (!get(fd, part, some)) {
+            return false;
+        }
+        left -= some;
+    }
+    return true;
+}
+
+/* Until a message of this kind, or until it hangs up: false. */
+static bool await(int fd, enum flow_kind kind)
+{
+    struct flow_head head;
+    while (hear(fd, &head)) {
+        if (head.kind == kind) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- a node, of which this process is the map ---------------------------- */
+
+struct scene {
+    struct mix mix;
+    struct poise_flow_options options;
+    int listener, map; /* the map's end of the link */
+    uint16_t port;     /* of the node */
+    pid_t node;
+};
+
+static void scene_open(struct scene *scene)
+{
+    struct flow_contact call = {.secret = SECRET, .turn = 1};
+    struct timeval most = {.tv_sec = (time_t)slowness_s(WAIT_S)};
+    struct flow_head head;
+    *scene = (struct scene){.options = {.nodes = 1, .window = 2}};
+    mix_init(&scene->mix, MIX_STENCIL, 1, 4, 5);
+    assert_int_equal(flow_listen(&scene->listener, &call.port), 0);
+    scene->node = fork();
+    assert_true(scene->node >= 0);
+    if (scene->node == 0) {
+        /* The test's handlers are not for this process. */
+        signal(SIGSEGV, SIG_DFL);
+        signal(SIGABRT, SIG_DFL);
+        signal(SIGBUS, SIG_DFL);
+        signal(SIGFPE, SIG_DFL);
+        alarm(slowness_s(WAIT_S));
+        close(scene->listener);
+        _exit(flow_server_run(&scene->mix.job, &scene->options, 0, &call));
+    }
+    struct pollfd look = {.fd = scene->listener, .events = POLLIN};
+    assert_int_equal(poll(&look, 1, (int)slowness_s(WAIT_S) * 1000), 1);
+    scene->map = accept4(scene->listener, NULL, NULL, SOCK_CLOEXEC);
+    assert_true(scene->map >= 0);
+    setsockopt(scene->map, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof most);
+    assert_true(hear(scene->map, &head));
+    assert_int_equal(head.kind, FLOW_HELLO);
+    assert_true((uint64_t)head.version == SECRET);
+    scene->port = (uint16_t)head.extra;
+}
+
+/* The node has nobody left, and ends: by itself. */
+static void scene_close(struct scene *scene, const char *what)
+{
+    int status = 0;
+    close(scene->map);
+    assert_int_equal(waitpid(scene->node, &status, 0), scene->node);
+    if (!WIFEXITED(status)) {
+        fail_msg("%s: signal %d", what, WTERMSIG(status));
+    }
+    close(scene->listener);
+    mix_free(&scene->mix);
+}
+
+static void start(struct scene *scene)
+{
+    struct flow_member list[1] = {{.port = scene->port}};
+    struct flow_head head = {
+        .kind = FLOW_START, .version = -1, .len = sizeof list};
+    assert_true(say(scene->map, &head, list));
+}
+
+/* It begins, computes all that it is given, and reports. */
+static void expect_well(struct scene *scene)
+{
+    uint16_t owner[4] = {0};
+    struct flow_head plan = {
+        .kind = FLOW_PLAN, .extra = 5, .len = sizeof owner};
+    start(scene);
+    assert_true(say(scene->map, &plan, owner));
+    assert_true(await(scene->map, FLOW_OUTPUT));
+    assert_true(await(scene->map, FLOW_REPORT));
+}
+
+/* ---- tests -------------------------------------------------------------- */
+
+/* In all processes of the test: how often a node looked without waiting. */
+static atomic_uint *looks;
+
+int epoll_wait(int fd, struct epoll_event *events, int most, int timeout_ms)
+{
+    if (looks && timeout_ms == 0) {
+        atomic_fetch_add(looks, 1);
+    }
+    return epoll_pwait(fd, events, most, timeout_ms, NULL);
+}
+
+/* A node that was not told to begin waits, and does not ask again and again. */
+static void test_idle(void **state)
+{
+    struct scene scene;
+    (void)state;
+    looks = mmap(NULL, sizeof *looks, PROT_READ | PROT_WRITE,
+                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(looks != MAP_FAILED);
+    scene_open(&scene);
+    poise_sleep_ns(200 * MS);
+    assert_int_equal(atomic_load(looks), 0);
+    expect_well(&scene);
+    scene_close(&scene, "idle");
+    munmap(looks, sizeof *looks);
+    looks = NULL;
+}
+
+/* What strangers say at a port; the kind of each is `which`. */
+static void be_strange(int fd, unsigned which)
+{
+    static const char garbage[64] = "GET / HTTP/1.1\r\n\r\n\xff\xff\xff\xff";
+    struct flow_head head = {.kind = FLOW_HELLO};
+    switch (which % 7) {
+    case 0: /* nothing */
+        break;
+    case 1:
+        (void)put(fd, garbage, sizeof garbage);
+        break;
+    case 2: /* a hello with a payload that never ends */
+        head.version = (int64_t)SECRET;
+        head.len = UINT64_C(1) << 63;
+        (void)put(fd, &head, sizeof head);
+        break;
+    case 3: /* another secret */
+        head.version = (int64_t)SECRET + 1;
+        (void)put(fd, &head, sizeof head);
+        break;
+    case 4: /* no hello */
+        head.kind = FLOW_PUT;
+        head.len = 100;
+        (void)put(fd, &head, sizeof head);
+        break;
+    case 5: /* half of one */
+        (void)put(fd, &head, sizeof head / 2);
+        break;
+    default: /* of a node that cannot be */
+        head.version = (int64_t)SECRET;
+        head.place = UINT64_MAX;
+        (void)put(fd, &head, sizeof head);
+        break;
+    }
+}
+
+static bool is_closed(int fd)
+{
+    char byte;
+    ssize_t got = recv(fd, &byte, 1, MSG_DONTWAIT);
+    return got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK);
+}
+
+enum { STRANGERS = 140 };
+
+/* None of them disturbs the node, and of those who say nothing, or not all,
+ * there are only so many at a time. */
+static void test_strangers(void **state)
+{
+    struct scene scene;
+    int fds[STRANGERS];
+    unsigned open = STRANGERS;
+    (void)state;
+    scene_open(&scene);
+    for (unsigned i = 0; i < STRANGERS; i++) {
+        fds[i] = come(scene.port);
+        be_strange(fds[i], i);
+        /* Some go at once. */
+        if (i % 11 == 10) {
+            close(fds[i]);
+            fds[i] = come(scene.port);
+        }
+    }
+    expect_well(&scene);
+    uint64_t until = poise_clock_ns() + slowness_s(WAIT_S) * 1000 * MS;
+    while (open > FLOW_STRANGERS_MOST + 1) {
+        open = 0;
+        for (unsigned i = 0; i < STRANGERS; i++) {
+            open += !is_closed(fds[i]);
+        }
+        assert_true(poise_clock_ns() < until);
+        poise_sleep_ns(MS);
+    }
+    for (unsigned i = 0; i < STRANGERS; i++) {
+        close(fds[i]);
+    }
+    scene_close(&scene, "strangers");
+}
+
+/* The map's secret is known, and what it says cannot be. */
+static void test_map_lies(void **state)
+{
+    static const struct flow_head lies[] = {
+        {.kind = FLOW_PLAN, .file = 99, .extra = 5, .len = 8},
+        {.kind = FLOW_PLAN, .file = UINT32_MAX, .extra = 5, .len = 8},
+        {.kind = FLOW_PLAN, .extra = 5, .len = 2},   /* too short */
+        {.kind = FLOW_PLAN, .extra = 5, .len = 512}, /* too long */
+        {.kind = FLOW_PLAN, .extra = 5},             /* empty */
+        {.kind = FLOW_PLAN, .version = 3, .extra = 2, .len = 8},
+        {.kind = FLOW_PLAN, .version = -7, .extra = 2, .len = 8},
+        {.kind = FLOW_PLAN, .extra = UINT64_C(1) << 62, .len = 8},
+        {.kind = FLOW_EPOCH, .place = 5000, .extra = 1},
+        {.kind = FLOW_EPOCH, .place = UINT64_MAX, .extra = 1},
+        {.kind = FLOW_JOIN, .place = 1024, .extra = 1},
+        {.kind = FLOW_START, .len = 3},
+        {.kind = FLOW_REPORT},
+        {.kind = FLOW_KINDS + 7},
+        {.kind = FLOW_STATE, .len = UINT64_C(1) << 63},
+        {.kind = FLOW_STATE, .len = UINT64_C(1) << 50},
+        {.kind = FLOW_HELLO, .version = (int64_t)SECRET, .place = 9999},
+    };
+    char payload[512];
+    (void)state;
+    memset(payload, 0xff, sizeof payload);
+    for (unsigned i = 0; i < sizeof lies / sizeof *lies + 1; i++) {
+        struct scene scene;
+        /* The last is a plan whose owners are no nodes. */
+        struct flow_head head = {.kind = FLOW_PLAN, .extra = 5, .len = 8};
+        char what[20];
+        snprintf(what, sizeof what, "lie %u", i);
+        scene_open(&scene);
+        start(&scene);
+        head = i < sizeof lies / sizeof *lies ? lies[i] : head;
+        (void)put(scene.map, &head, sizeof head);
+        if (head.len > 0 && head.len <= sizeof payload) {
+            (void)put(scene.map, payload, head.len);
+        }
+        /* It says so, or it goes. */
+        (void)await(scene.map, FLOW_FAIL);
+        scene_close(&scene, what);
+    }
+}
+
+/* ---- anything at all ---------------------------------------------------- */
+
+static uint64_t one_of(struct poise_rng *rng, const uint64_t *of, size_t count)
+{
+    return of[poise_rng_below(rng, count)];
+}
+
+static void draw(struct poise_rng *rng, struct flow_head *head)
+{
+    static const uint64_t numbers[] = {0,
+                                       1,
+                                       2,
+                                       3,
+                                       4,
+                                       5,
+                                       7,
+                                       1023,
+                                       1024,
+                                       UINT32_MAX,
+                                       UINT64_C(1) << 40,
+                                       UINT64_C(1) << 63,
+                                       UINT64_MAX,
+                                       UINT64_MAX - 1};
+    static const uint64_t lens[] = {0, 0, 0, 1, 4, 8, 16, 100, 300};
+    enum { NUMBERS = sizeof numbers / sizeof *numbers };
+    head->kind = (uint32_t)poise_rng_below(rng, FLOW_KINDS + 1);
+    head->file =
+        poise_rng_below(rng, 8) ? 0 : (uint32_t)one_of(rng, numbers, NUMBERS);
+    head->version = (int64_t)one_of(rng, numbers, NUMBERS);
+    head->place = one_of(rng, numbers, NUMBERS);
+    head->extra = one_of(rng, numbers, NUMBERS);
+    head->len = one_of(rng, lens, sizeof lens / sizeof *lens);
+    if (head->kind == FLOW_HELLO) {
+        head->version = (int64_t)SECRET;
+        head->len = 0;
+    }
+}
+
+/* The map and a node, who both have the secret, say anything. */
+static void talk(uint64_t seed)
+{
+    enum { MESSAGES = 60 };
+    struct scene scene;
+    struct poise_rng rng;
+    struct flow_head hello = {
+        .kind = FLOW_HELLO, .version = (int64_t)SECRET, .place = 1};
+    char payload[300], what[40];
+    int node;
+    poise_rng_seed(&rng, seed);
+    snprintf(what, sizeof what, "seed %llu", (unsigned long long)seed);
+    scene_open(&scene);
+    node = come(scene.port);
+    if (poise_rng_below(&rng, 4)) {
+        start(&scene);
+    }
+    (void)put(node, &hello, sizeof hello);
+    for (unsigned i = 0; i < MESSAGES; i++) {
+        struct flow_head head;
+        int to = poise_rng_below(&rng, 2) ? node : scene.map;
+        draw(&rng, &head);
+        for (size_t b = 0; b < sizeof payload; b++) {
+            payload[b] =
+                (char)(poise_rng_below(&rng, 3) ? 0 : poise_rng_next(&rng));
+        }
+        if (!say(to, &head, payload)) {
+            break;
+        }
+    }
+    close(node);
+    shutdown(scene.map, SHUT_WR);
+    (void)await(scene.map, FLOW_KINDS); /* until it hangs up */
+    scene_close(&scene, what);
+}
+
+static void test_anything(void **state)
+{
+    const char *soak = getenv("POISE_TEST_SOAK");
+    uint64_t seconds = soak ? strtoull(soak, NULL, 10) : 0;
+    seconds = soak && seconds < SOAK_S ? SOAK_S : seconds;
+    uint64_t from = 1, until = poise_clock_ns() + seconds * 1000 * MS;
+    (void)state;
+    if (seconds > 0) {
+        from = poise_clock_ns();
+        print_message("seeds from %llu on\n", (unsigned long long)from);
+    }
+    for (uint64_t i = 0; i < 12 || poise_clock_ns() < until; i++) {
+        talk(from + i);
+    }
+}
+
+/* ---- the map ------------------------------------------------------------ */
+
+/* Strangers at the map's port, while a job goes on. */
+static void test_map_strangers(void **state)
+{
+    struct mix mix;
+    struct flow_contact call = {0};
+    char log[4096];
+    int fds[STRANGERS], status = 0;
+    (void)state;
+    mix_init(&mix, MIX_STENCIL, 1, 8, 20);
+    mix.sleep_ns = 4 * MS;
+    snprintf(log, sizeof log, "%s/poise-flow-hostile-%d.log",
+             poise_file_temporary_folder(), (int)getpid());
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        struct poise_flow_options options = {.nodes = 2, .log = log};
+        _exit(mix_run(&mix, &options, NULL) < 0);
+    }
+    while (flow_contact_read(log, &call) < 0) {
+        poise_sleep_ns(MS);
+    }
+    for (unsigned i = 0; i < STRANGERS; i++) {
+        fds[i] = -1;
+        struct sockaddr_in at = {.sin_family = AF_INET,
+                                 .sin_port = htons(call.port),
+                                 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        /* The job may be over. */
+        fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (connect(fds[i], (struct sockaddr *)&at, sizeof at) == 0) {
+            be_strange(fds[i], i);
+        }
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    for (unsigned i = 0; i < STRANGERS; i++) {
+        close(fds[i]);
+    }
+    mix_free(&mix);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_idle),          cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_map_lies),      cmocka_unit_test(test_anything),
+        cmocka_unit_test(test_map_strangers),
+    };
+    signal(SIGPIPE, SIG_IGN);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,18 +1,18 @@
-/* A matrix as colours, its figures in a table; neighbours are summed where the
- * matrix is large. */
+/* A matrix as colours, its figures in a table; where the matrix is large a cell
+ * stands for several neighbours. */
 #include "internal.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 
-/* More cells a side could not be distinguished: neighbours are summed up. */
+/* More cells a side could not be distinguished. */
 enum { CELLS_MOST = 128, LABEL_MOST = 14 };
 
 /* The matrix as it is drawn. */
 struct map {
     const struct poise_heatmap *from;
-    size_t block; /* rows and columns summed into one */
+    size_t block; /* rows and columns that are one cell */
     size_t rows, columns;
     double *values; /* owned */
     double low, high;
@@ -20,18 +20,98 @@ struct map {
     double left, top, cell; /* layout */
 };
 
-static void sum_blocks(struct map *map)
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Which of so many is there most often. */
+static double commonest(double *values, size_t count)
+{
+    double found = NAN;
+    size_t most = 0, run = 0;
+
+    qsort(values, count, sizeof *values, by_value);
+    for (size_t i = 0; i < count; i++) {
+        run = i > 0 && values[i] <= values[i - 1] ? run + 1 : 1;
+        if (run > most) {
+            most = run;
+            found = values[i];
+        }
+    }
+    return found;
+}
+
+/* What one cell shows of all that fall into it; `some` has room for these. */
+static double block_value(const struct map *map, size_t row, size_t column,
+                          double *some)
 {
     const struct poise_heatmap *from = map->from;
+    size_t count = 0;
+    double sum = 0;
 
-    for (size_t r = 0; r < from->row_count; r++) {
-        for (size_t c = 0; c < from->column_count; c++) {
+    for (size_t r = row * map->block;
+         r < (row + 1) * map->block && r < from->row_count; r++) {
+        for (size_t c = column * map->block;
+             c < (column + 1) * map->block && c < from->column_count; c++) {
             double v = from->values[r * from->column_count + c];
 
             if (isfinite(v)) {
-                map->values[r / map->block * map->columns + c / map->block] +=
-                    v;
+                some[count++] = v;
+                sum += v;
             }
+        }
+    }
+    if (from->kind == POISE_HEATMAP_AMOUNTS) {
+        return sum;
+    }
+    return count == 0                            ? NAN
+           : from->kind == POISE_HEATMAP_CLASSES ? commonest(some, count)
+                                                 : sum / (double)count;
+}
+
+static int fill_blocks(struct map *map)
+{
+    double *some = poise_alloc(map->block * map->block, sizeof *some);
+
+    if (!some) {
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < map->rows * map->columns; i++) {
+        map->values[i] =
+            block_value(map, i / map->columns, i % map->columns, some);
+    }
+    free(some);
+    return 0;
+}
+
+static bool is_blank(const struct map *map, double value)
+{
+    return map->from->kind == POISE_HEATMAP_AMOUNTS ? !(value > 0)
+                                                    : !isfinite(value);
+}
+
+/* Where the colours begin and end. */
+static void find_range(struct map *map)
+{
+    size_t count = map->rows * map->columns;
+
+    if (map->from->kind == POISE_HEATMAP_AMOUNTS) {
+        map->any =
+            report_range(map->values, count, true, &map->low, &map->high);
+        map->log = map->any && map->high / map->low >= 30;
+        map->low = map->log ? map->low : 0;
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        double v = map->values[i];
+
+        if (isfinite(v)) {
+            map->low = !map->any || v < map->low ? v : map->low;
+            map->high = !map->any || v > map->high ? v : map->high;
+            map->any = true;
         }
     }
 }
@@ -115,13 +195,11 @@ static int map_make(const struct poise_heatmap *from, struct map *map)
     if (!map->values) {
         return -ENOMEM;
     }
-    sum_blocks(map);
-    map->any = report_range(map->values, map->rows * map->columns, true,
-                            &map->low, &map->high);
-    map->log = map->any && !from->linear && map->high / map->low >= 30;
-    if (!map->log) {
-        map->low = 0;
+    if (fill_blocks(map) < 0) {
+        free(map->values);
+        return -ENOMEM;
     }
+    find_range(map);
     map->left =
         22 + REPORT_CHAR * (double)label_width(from->rows, from->row_count);
     map->top = 56;
@@ -188,7 +266,7 @@ static void draw_cells(struct poise_buf *out, const struct map *map)
     for (size_t i = 0; i < map->rows * map->columns; i++) {
         size_t r = i / map->columns, c = i % map->columns;
 
-        if (!(map->values[i] > 0)) {
+        if (is_blank(map, map->values[i])) {
             continue;
         }
         poise_buf_printf(out,
@@ -211,7 +289,10 @@ static void draw_legend(struct poise_buf *out, const struct map *map)
     double x0 = REPORT_WIDTH - 8 - STEPS * WIDE;
 
     if (!map->any) {
-        report_text(out, REPORT_WIDTH - 8, 14, "end", "all zero", 20);
+        report_text(out, REPORT_WIDTH - 8, 14, "end",
+                    map->from->kind == POISE_HEATMAP_AMOUNTS ? "all zero"
+                                                             : "no values",
+                    20);
         return;
     }
     for (unsigned i = 0; i < STEPS; i++) {
@@ -228,6 +309,9 @@ static void draw_legend(struct poise_buf *out, const struct map *map)
                                   : (map->low + map->high) / 2;
         static const char *const anchors[] = {"start", "middle", "end"};
 
+        if (map->from->kind == POISE_HEATMAP_CLASSES && value > floor(value)) {
+            continue; /* there is no half of one */
+        }
         report_value(&text, value, map->from->unit);
         report_text(out, x0 + STEPS * WIDE * i / 2.0, 27, anchors[i],
                     poise_buf_str(&text), 16);

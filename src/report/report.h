@@ -83,6 +83,18 @@ struct poise_stacks {
 POISE_API int poise_page_stacks(struct poise_page *page,
                                 const struct poise_stacks *stacks);
 
+/** What the numbers of a matrix are, and so what one cell shows of several
+ * where the matrix is too large to be drawn. */
+enum poise_heatmap_kind {
+    POISE_HEATMAP_AMOUNTS, /**< of something: their sum; 0 is blank. By their
+                                logarithms where they differ 30-fold and more */
+    POISE_HEATMAP_LEVELS,  /**< of one thing at many places: their mean, from
+                                the lowest to the highest; NAN is blank */
+    POISE_HEATMAP_CLASSES, /**< whole numbers that name something, from 0 on:
+                                the one that is there most often; NAN is blank
+                                */
+};
+
 /** A matrix as colours from row (from) to column (to). */
 struct poise_heatmap {
     const char *title, *row_label, *column_label;
@@ -90,8 +102,7 @@ struct poise_heatmap {
     const double *values; /**< row-major [row_count][column_count] */
     size_t row_count, column_count;
     enum poise_unit unit;
-    bool linear; /**< colours by value even where values differ 30-fold and
-                      more (default: by their logarithms then) */
+    enum poise_heatmap_kind kind;
 };
 POISE_API int poise_page_heatmap(struct poise_page *page,
                                  const struct poise_heatmap *map);

@@ -365,6 +365,84 @@ static void test_heatmap_blocks(void **state)
     free(values);
 }
 
+/* The page's drawing of one matrix; freed by the next call. */
+static const char *draw(const double *values, size_t rows, size_t wide,
+                        enum poise_heatmap_kind kind)
+{
+    static struct poise_page *page;
+
+    if (page) {
+        poise_page_destroy(page);
+        page = NULL;
+    }
+    if (!values) {
+        return NULL;
+    }
+    assert_int_equal(poise_page_create("t", NULL, &page), 0);
+    assert_int_equal(
+        poise_page_heatmap(page, &(struct poise_heatmap){.title = "T",
+                                                         .values = values,
+                                                         .row_count = rows,
+                                                         .column_count = wide,
+                                                         .kind = kind}),
+        0);
+    return poise_buf_str(&page->body);
+}
+
+/* Levels: zero and less are values, large ones show means. */
+static void test_heatmap_levels(void **state)
+{
+    enum { SIDE = 256 };
+    static const double few[] = {0, -2, NAN, 4};
+    double *many = calloc(SIDE * SIDE, sizeof *many);
+    const char *html = draw(few, 2, 2, POISE_HEATMAP_LEVELS);
+
+    (void)state;
+    assert_non_null(many);
+    assert_non_null(
+        strstr(html, "fill=\"#440154\"><title>0 \xe2\x86\x92 1: \xe2\x88\x92"
+                     "2</title>"));
+    assert_non_null(
+        strstr(html, "fill=\"#fde725\"><title>1 \xe2\x86\x92 1: 4</title>"));
+    assert_non_null(strstr(html, "<title>0 \xe2\x86\x92 0: 0</title>"));
+    assert_null(strstr(html, "<title>1 \xe2\x86\x92 0"));
+    many[0] = many[SIDE + 1] = 6;
+    html = draw(many, SIDE, SIDE, POISE_HEATMAP_LEVELS);
+    assert_non_null(strstr(html, "<title>0\xe2\x80\x93"
+                                 "1 \xe2\x86\x92 0\xe2\x80\x93"
+                                 "1: 3</title>"));
+    draw(NULL, 0, 0, POISE_HEATMAP_LEVELS);
+    free(many);
+}
+
+/* Classes: 0 is one of them, and they are never added up. */
+static void test_heatmap_classes(void **state)
+{
+    enum { SIDE = 256 };
+    static const double few[] = {0, 1, 2, NAN};
+    double *many = calloc(SIDE * SIDE, sizeof *many);
+    const char *html = draw(few, 2, 2, POISE_HEATMAP_CLASSES);
+
+    (void)state;
+    assert_non_null(many);
+    assert_non_null(
+        strstr(html, "fill=\"#440154\"><title>0 \xe2\x86\x92 0: 0</title>"));
+    assert_null(strstr(html, "<title>1 \xe2\x86\x92 1"));
+    many[0] = 5;
+    many[1] = many[SIDE] = 3;
+    many[SIDE + 1] = 4;
+    html = draw(many, SIDE, SIDE, POISE_HEATMAP_CLASSES);
+    assert_non_null(strstr(html, "<title>0\xe2\x80\x93"
+                                 "1 \xe2\x86\x92 0\xe2\x80\x93"
+                                 "1: 3</title>"));
+    /* One class only, and that 0. */
+    many[0] = many[1] = many[SIDE] = many[SIDE + 1] = 0;
+    html = draw(many, 1, 3, POISE_HEATMAP_CLASSES);
+    assert_non_null(strstr(html, "<title>0 \xe2\x86\x92 2: 0</title>"));
+    draw(NULL, 0, 0, POISE_HEATMAP_CLASSES);
+    free(many);
+}
+
 static void test_faults(void **state)
 {
     static double values[MANY];
@@ -411,11 +489,18 @@ static void test_rollback(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_table),   cmocka_unit_test(test_escape),
-        cmocka_unit_test(test_values),  cmocka_unit_test(test_scales),
-        cmocka_unit_test(test_page),    cmocka_unit_test(test_bars),
-        cmocka_unit_test(test_heatmap), cmocka_unit_test(test_heatmap_blocks),
-        cmocka_unit_test(test_faults),  cmocka_unit_test(test_rollback),
+        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_escape),
+        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_scales),
+        cmocka_unit_test(test_page),
+        cmocka_unit_test(test_bars),
+        cmocka_unit_test(test_heatmap),
+        cmocka_unit_test(test_heatmap_blocks),
+        cmocka_unit_test(test_heatmap_levels),
+        cmocka_unit_test(test_heatmap_classes),
+        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_rollback),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -35,7 +35,7 @@ static int add_plate(struct poise_page *page, const struct cli_plate *plate,
                                  left + c % (right - left)];
             }
             values[i * columns + j] =
-                sum / (double)((end - top) * (right - left)) - plate->low;
+                sum / (double)((end - top) * (right - left));
         }
     }
     const struct poise_heatmap map = {.title = title,
@@ -44,7 +44,7 @@ static int add_plate(struct poise_page *page, const struct cli_plate *plate,
                                       .values = values,
                                       .row_count = rows,
                                       .column_count = columns,
-                                      .linear = true};
+                                      .kind = POISE_HEATMAP_LEVELS};
     int code = poise_page_heatmap(page, &map);
     free(values);
     return code;
@@ -165,7 +165,7 @@ static int add_chunks(struct poise_page *page,
                                       .values = values,
                                       .row_count = rows,
                                       .column_count = columns,
-                                      .linear = true};
+                                      .kind = POISE_HEATMAP_CLASSES};
     int code = poise_page_heatmap(page, &map);
     poise_buf_free(&title);
     free(values);

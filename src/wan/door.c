@@ -6,10 +6,15 @@
  * A request: three descriptors and, in one message, the host and the words,
  * NUL-terminated each. The answer: a 32-bit exit status. A hang-up ends the
  * command.
+ *
+ * Who asks is of this user. Whatever else comes than one whole request is
+ * hung up on: nothing of it is run. So is who says nothing for a while, and who
+ * is one too many.
  */
 #include "internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -24,6 +29,12 @@
 #define DOOR_REQUEST_BYTES 65536
 #define DOOR_WORDS 512
 #define DOOR_FAILED 125
+/** Until a visitor has said what it wants. */
+#define DOOR_SILENT_S 20
+/** More commands at a time than there may be hosts. */
+#define DOOR_VISITORS_MOST 512
+/** Before the next visitor, where there is no room for one. */
+#define DOOR_NAP_NS UINT64_C(10000000)
 
 struct request {
     char bytes[DOOR_REQUEST_BYTES];
@@ -44,24 +55,61 @@ static int door_address(const char *path, struct sockaddr_un *out)
 
 /* ---- outside ------------------------------------------------------------ */
 
+/* Words, all whole and not too many, and the first names a host. */
+static bool request_makes_sense(const struct request *request)
+{
+    size_t count = 0;
+    for (size_t at = 0; at < request->len; at++) {
+        count += request->bytes[at] == '\0';
+    }
+    return request->len > 0 && request->bytes[request->len - 1] == '\0' &&
+           count >= 2 && count <= DOOR_WORDS && request->bytes[0] != '\0';
+}
+
+static bool visitor_is_own(int fd)
+{
+    struct ucred who;
+    socklen_t len = sizeof who;
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 &&
+           who.uid == geteuid();
+}
+
+/* Descriptors that came stay clear of those that they will be. */
+static bool files_move(int files[3])
+{
+    for (int i = 0; i < 3; i++) {
+        files[i] = fcntl(files[i], F_DUPFD_CLOEXEC, 3);
+        if (files[i] < 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool request_take(int fd, struct request *out)
 {
     char room[CMSG_SPACE(sizeof out->files)];
+    struct timeval most = {.tv_sec = DOOR_SILENT_S};
     struct iovec part = {out->bytes, sizeof out->bytes};
     struct msghdr message = {.msg_iov = &part,
                              .msg_iovlen = 1,
                              .msg_control = room,
                              .msg_controllen = sizeof room};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof most);
+    if (!visitor_is_own(fd)) {
+        return false;
+    }
     ssize_t got = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
     struct cmsghdr *head = got > 0 ? CMSG_FIRSTHDR(&message) : NULL;
-    if (!head || head->cmsg_type != SCM_RIGHTS ||
+    if (!head || head->cmsg_level != SOL_SOCKET ||
+        head->cmsg_type != SCM_RIGHTS ||
         head->cmsg_len != CMSG_LEN(sizeof out->files) ||
-        out->bytes[got - 1] != '\0') {
+        (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
         return false;
     }
     memcpy(out->files, CMSG_DATA(head), sizeof out->files);
     out->len = (size_t)got;
-    return true;
+    return request_makes_sense(out) && files_move(out->files);
 }
 
 /* The command itself, in a process of its own. */
@@ -71,7 +119,7 @@ static int request_run(const struct poise_wan_testbed *testbed,
     char *words[DOOR_WORDS + 1];
     size_t count = 0;
     int status = DOOR_FAILED;
-    for (size_t at = 0; at < request->len && count < DOOR_WORDS;
+    for (size_t at = 0; at < request->len;
          at += strlen(request->bytes + at) + 1) {
         words[count++] = request->bytes + at;
     }
@@ -123,19 +171,31 @@ static void door_serve_one(const struct poise_wan_testbed *testbed, int fd)
 
 static void door_serve(const struct poise_wan_testbed *testbed, int listener)
 {
+    unsigned visitors = 0;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    signal(SIGCHLD, SIG_IGN); /* no process waits for these children */
+    signal(SIGCHLD, SIG_DFL);
     for (;;) {
+        pid_t pid = -1;
         int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-        if (fd < 0 && errno != EINTR && errno != ECONNABORTED) {
+        while (visitors > 0 && waitpid(-1, NULL, WNOHANG) > 0) {
+            visitors--;
+        }
+        if (fd < 0 && (errno == EBADF || errno == EINVAL)) {
             _exit(1);
         }
-        if (fd >= 0 && fork() == 0) {
+        if (fd >= 0 && visitors < DOOR_VISITORS_MOST) {
+            pid = fork();
+        }
+        if (pid == 0) {
             close(listener);
             door_serve_one(testbed, fd);
         }
+        visitors += pid > 0;
         if (fd >= 0) {
             close(fd);
+        }
+        if (pid < 0) {
+            poise_sleep_ns(DOOR_NAP_NS);
         }
     }
 }
@@ -189,11 +249,15 @@ int poise_wan_door_ask(const char *path, const char *host, char *const *argv,
     uint32_t answer = 0;
     int code = door_address(path, &address);
     poise_buf_append(&words, host, strlen(host) + 1);
-    for (int i = 0; argv[i]; i++) {
-        poise_buf_append(&words, argv[i], strlen(argv[i]) + 1);
+    size_t count = 1;
+    for (; argv[count - 1]; count++) {
+        poise_buf_append(&words, argv[count - 1], strlen(argv[count - 1]) + 1);
     }
     if (code == 0) {
         code = words.error;
+    }
+    if (code == 0 && (count > DOOR_WORDS || words.len > DOOR_REQUEST_BYTES)) {
+        code = poise_error_set(E2BIG, "run on host", host, NULL);
     }
     struct iovec part = {words.data, words.len};
     struct msghdr message = {.msg_iov = &part,
@@ -206,6 +270,7 @@ int poise_wan_door_ask(const char *path, const char *host, char *const *argv,
     head->cmsg_len = CMSG_LEN(sizeof files);
     memcpy(CMSG_DATA(head), files, sizeof files);
     int fd = code == 0 ? socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0) : -1;
+    errno = 0;
     if (code == 0 &&
         (fd < 0 ||
          connect(fd, (struct sockaddr *)&address, sizeof address) < 0 ||

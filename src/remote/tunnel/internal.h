@@ -38,9 +38,10 @@ enum {
     TUNNEL_SOURCE = 16,       /* bytes that stand for where one comes from */
     TUNNEL_PAGES = 16,        /* requests for the page at a time */
     TUNNEL_WINDOW = 1 << 16,  /* bytes of a connection that may come unasked */
-    TUNNEL_WINDOW_MOST = 4 << 20, /* ... and when it was taken so far */
-    TUNNEL_BUDGET = 32 << 20,     /* of all connections of a link */
-    TUNNEL_HELD_MOST = 256 << 20, /* of all links, that users did not read */
+    TUNNEL_WINDOW_MOST = 4 << 20,  /* ... and when it was taken so far */
+    TUNNEL_BUDGET = 32 << 20,      /* of all connections of a link */
+    TUNNEL_HELD_MOST = 256 << 20,  /* of all links, that users did not read */
+    TUNNEL_UNREAD_MOST = 32 << 20, /* of a link, that the other end did not */
 };
 #define TUNNEL_STRANGERS_NS UINT64_C(10000000000)
 
@@ -377,6 +378,7 @@ struct tunnel {
     uint64_t held;                      /* bytes that users did not read yet */
     uint64_t held_most;                 /* TUNNEL_HELD_MOST */
     unsigned links_most, draining_most; /* TUNNEL_LINKS, TUNNEL_DRAINING */
+    uint64_t unread_most;               /* TUNNEL_UNREAD_MOST */
     unsigned conns, conns_most;         /* of all links; by RLIMIT_NOFILE */
     uint64_t strangers_ns;              /* until then these are counted: */
     unsigned strangers_told, strangers_silent;

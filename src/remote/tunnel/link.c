@@ -719,7 +719,8 @@ static int check_output(const struct tunnel_link *link)
 {
     const void *data;
 
-    return poise_dedup_peer_in_flight(link->peer) < 2 * IN_FLIGHT_MOST &&
+    return poise_dedup_peer_in_flight(link->peer) <=
+                       link->tunnel->unread_most &&
                    poise_dedup_peer_output(link->peer, &data) < OUTPUT_MOST
                ? 0
                : remote_bad("it lets us say more and more and takes nothing");

@@ -309,6 +309,7 @@ int tunnel_create(const struct poise_remote_tunnel_options *options,
     made->window_most = TUNNEL_WINDOW_MOST;
     made->held_most = TUNNEL_HELD_MOST;
     made->links_most = TUNNEL_LINKS;
+    made->unread_most = TUNNEL_UNREAD_MOST;
     made->draining_most = TUNNEL_DRAINING;
     made->conns_most = count_descriptors(options);
     made->buffer = poise_alloc(TUNNEL_BUFFER, 1);

@@ -74,6 +74,7 @@ static void open_scene(struct scene *scene, bool opens)
     tunnel->window_most = TUNNEL_WINDOW_MOST;
     tunnel->held_most = TUNNEL_HELD_MOST;
     tunnel->links_most = TUNNEL_LINKS;
+    tunnel->unread_most = TUNNEL_UNREAD_MOST;
     tunnel->draining_most = TUNNEL_DRAINING;
     tunnel->conns_most = 16;
     scene->target.text = text;

@@ -254,6 +254,9 @@ struct poise_vrank_options {
      * differ the receive ends with MPI_ERR_TYPE, and a line says how. Costs
      * time with each message; collectives are not compared. */
     bool checks;
+    /** Libraries that take over functions of MPI for each rank, as LD_PRELOAD
+     * would for a process: paths, with colons between them. NULL: none. */
+    const char *tools;
     /** Shows the user a line (without a newline). It is called in any thread,
      * also in a signal handler. NULL: lines are lost. */
     void (*say)(const char *line, void *arg);
@@ -274,6 +277,17 @@ struct poise_vrank_options {
  * they are neither written to disk nor read; elsewhere nothing happens. Local.
  */
 POISE_API void poise_vrank_discard(void *data, size_t bytes);
+
+/**
+ * From `preload`, what is in LD_PRELOAD (may be NULL): append to *first what
+ * should be there, in a process started anew, for poise_vrank_run to run
+ * `program` (-fsanitize=address wants its library first), and to *tools what
+ * belongs into poise_vrank_options.tools instead. -ENOTSUP for a tool that was
+ * compiled for another MPI; -ENOMEM. Local.
+ */
+POISE_API int poise_vrank_preload(const char *program, const char *preload,
+                                  struct poise_buf *first,
+                                  struct poise_buf *tools);
 
 /**
  * Run the program argv[0] (linked by `poise cc`; searched for as the shell

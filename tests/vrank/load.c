@@ -35,6 +35,8 @@ static const char *const no_data[] = {NULL};
 static const struct load_names names = {.data = no_data,
                                         .function = no_function};
 
+static const struct load_program none;
+
 static void test_good(void **state)
 {
     (void)state;
@@ -44,7 +46,7 @@ static void test_good(void **state)
     assert_string_equal(image.name, "libdl.so.2");
     assert_true(image.symbol_count > 0);
     assert_int_equal(load_image_check(&image), 0);
-    assert_int_equal(load_image_fix(&image, &names), 0);
+    assert_int_equal(load_image_fix(&image, &none, &names), 0);
     assert_null(load_image_at(&image, UINT64_MAX - 3, 8));
     assert_null(load_image_at(&image, 0, SIZE_MAX));
     assert_string_equal(load_image_string(&image, UINT64_MAX), "");
@@ -112,7 +114,7 @@ static void test_damaged(void **state)
             struct load_frame frame = {0};
             load_image_check(&image);
             load_image_frame(&image, &frame);
-            assert_int_equal(load_image_fix(&image, &names), 0);
+            assert_int_equal(load_image_fix(&image, &none, &names), 0);
             load_image_close(&image);
         } else {
             assert_int_equal(code, -ENOEXEC);
@@ -180,7 +182,7 @@ static void test_faults(void **state)
             poise_fault_arm(kinds[i], k, ENOMEM, false);
             int code = load_image_open(OBJECT, &image);
             if (code == 0) {
-                code = load_image_fix(&image, &names);
+                code = load_image_fix(&image, &none, &names);
                 load_image_close(&image);
             }
             bool struck = poise_fault_calls(kinds[i]) >= k;

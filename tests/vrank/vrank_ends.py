@@ -168,8 +168,8 @@ TABLE = [
 ] + [(str(int(number)), 128 + number, "virtual rank 1", "")
      for number in SIGNALS]
 # Of each kind one, in several processes: the others in `make soak`.
-FEW = ["exit", "_exit0", "finalized", str(int(signal.SIGUSR1)),
-       str(int(signal.SIGKILL)), "circle", "apart"]
+FEW = ["exit", "finalized", str(int(signal.SIGUSR1)),
+       str(int(signal.SIGKILL)), "apart"]
 
 
 def environment(mpi):

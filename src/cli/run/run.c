@@ -267,9 +267,10 @@ static int parse(int argc, char **argv, struct values *values, int *status)
     return end;
 }
 
-/* The C++ library wants a little of the space for thread-local variables that
- * the loader keeps free, in each copy: ask it for more, which is possible only
- * for a program that starts. Whether the environment was changed. */
+/* The libraries of C++ and OpenMP want a little of the space for thread-local
+ * variables that the loader keeps free, in each copy: ask it for more, which is
+ * possible only for a program that starts. Whether the environment was changed.
+ */
 static bool make_room(int64_t ranks)
 {
     static const char name[] = "glibc.rtld.optional_static_tls";
@@ -280,7 +281,7 @@ static bool make_room(int64_t ranks)
         return false;
     }
     poise_buf_printf(&value, "%s%s%s=%lld", now ? now : "", now ? ":" : "",
-                     name, 512 + 64 * (long long)ranks);
+                     name, 512 + 320 * (long long)ranks);
     bool changed =
         !value.error && setenv("GLIBC_TUNABLES", poise_buf_str(&value), 1) == 0;
     poise_buf_free(&value);
@@ -304,11 +305,68 @@ static void restart(int argc, char **argv)
     }
 }
 
+/** Libraries that take over functions of MPI, for the process that comes. */
+#define TOOLS_VARIABLE "POISE_RUN_TOOLS"
+/** Set where LD_PRELOAD has been seen to. */
+#define SEEN_VARIABLE "POISE_RUN_PRELOADED"
+
 /* Whether a launcher started this process: then it is one of several. */
 static bool is_launched(void)
 {
     return getenv("OMPI_COMM_WORLD_RANK") || getenv("PMI_RANK") ||
            getenv("PMIX_RANK");
+}
+
+/* Unless the user wants to know of them. */
+static void hide_leaks(void)
+{
+    const char *now = getenv("ASAN_OPTIONS");
+    struct poise_buf value = {0};
+
+    if (now && strstr(now, "detect_leaks")) {
+        return;
+    }
+    poise_buf_printf(&value, "%s%sdetect_leaks=0", now ? now : "",
+                     now ? ":" : "");
+    setenv("ASAN_OPTIONS", poise_buf_str(&value), 1);
+    poise_buf_free(&value);
+}
+
+/* Sort what is in LD_PRELOAD, and what has to be. 1: the environment has
+ * changed; negative: an error. */
+static int sort_preload(const char *program)
+{
+    const char *now = getenv("LD_PRELOAD");
+    struct poise_buf first = {0}, tools = {0};
+
+    if (getenv(SEEN_VARIABLE)) {
+        return 0;
+    }
+    unsetenv(TOOLS_VARIABLE);
+    int code = poise_vrank_preload(program, now, &first, &tools);
+    if (code == 0 && tools.len > 0) {
+        setenv(TOOLS_VARIABLE, poise_buf_str(&tools), 1);
+    }
+    if (code == 0 && strstr(poise_buf_str(&first), "/libasan.") &&
+        is_launched()) {
+        /* MPIs leave memory to the end of the process. */
+        hide_leaks();
+    }
+    if (code == 0 && strcmp(poise_buf_str(&first), now ? now : "") != 0) {
+        setenv("LD_PRELOAD", poise_buf_str(&first), 1);
+        setenv(SEEN_VARIABLE, "1", 1);
+        code = 1;
+    }
+    poise_buf_free(&first);
+    poise_buf_free(&tools);
+    return code;
+}
+
+/* The threads that OpenMP makes for each rank are many more than processors: by
+ * default they do not spin. */
+static void calm_threads(void)
+{
+    setenv("OMP_WAIT_POLICY", "passive", 0);
 }
 
 /* The index in `names` of what stands before a colon, whose rest is *rest, or
@@ -486,7 +544,13 @@ int cli_run(int argc, char **argv)
         code = read_placement(values.placement, &run);
     }
     bool must_restart = make_room(values.ranks);
-    if (code == 0 && values.processes > 1 && !is_launched()) {
+    bool launches = values.processes > 1 && !is_launched();
+    if (code == 0 && !launches) {
+        code = sort_preload(argv[first]);
+        must_restart |= code > 0;
+        code = code > 0 ? 0 : code;
+    }
+    if (code == 0 && launches) {
         code = cli_launch(values.processes, argc, argv, &status);
     } else if (code == 0) {
         /* A launcher on another machine need not have passed it on. */
@@ -494,6 +558,9 @@ int cli_run(int argc, char **argv)
             restart(argc, argv);
         }
         cli_launch_begins();
+        calm_threads();
+        unsetenv(SEEN_VARIABLE);
+        run.tools = getenv(TOOLS_VARIABLE);
         code = run_here(&values, argv + first, &run, &status);
     }
     status = code < 0 ? fail(code) : status;

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -277,9 +278,29 @@ static const char *image_wanted(const struct load_image *image,
     return load_image_string(image, symbol->st_name);
 }
 
-static bool image_find_fix(const char *name, const struct load_names *names,
-                           struct load_fix *fix)
+/* The image of the program that takes the function over before all others. */
+static bool image_find_over(const char *name,
+                            const struct load_program *program,
+                            struct load_fix *fix)
 {
+    int first = INT_MAX;
+    for (int i = 0; i < program->count; i++) {
+        const struct load_image *image = &program->images[i];
+        if (image->takes_over > 0 && image->takes_over < first &&
+            load_image_defines(image, name, &fix->value)) {
+            first = image->takes_over;
+            fix->image = i + 1;
+        }
+    }
+    return fix->image > 0;
+}
+
+static bool image_find_fix(const char *name, const struct load_program *program,
+                           const struct load_names *names, struct load_fix *fix)
+{
+    if (strncmp(name, "MPI_", 4) == 0 && image_find_over(name, program, fix)) {
+        return true;
+    }
     for (int i = 0; names->data[i] != NULL; i++) {
         if (strcmp(names->data[i], name) == 0) {
             fix->data = i;
@@ -290,7 +311,8 @@ static bool image_find_fix(const char *name, const struct load_names *names,
     return fix->function != NULL;
 }
 
-int load_image_fix(struct load_image *image, const struct load_names *names)
+int load_image_fix(struct load_image *image, const struct load_program *program,
+                   const struct load_names *names)
 {
     size_t most = image->relocation_counts[0] + image->relocation_counts[1];
     image->fixes = poise_alloc(most, sizeof *image->fixes);
@@ -303,7 +325,7 @@ int load_image_fix(struct load_image *image, const struct load_names *names)
             const char *name = image_wanted(image, at);
             struct load_fix fix = {.offset = at->r_offset,
                                    .addend = at->r_addend};
-            if (name != NULL && image_find_fix(name, names, &fix)) {
+            if (name != NULL && image_find_fix(name, program, names, &fix)) {
                 image->fixes[image->fix_count++] = fix;
             }
         }
@@ -336,7 +358,8 @@ int load_image_check(const struct load_image *image)
         return image_refuse(image,
                             "it has thread-local variables of the model "
                             "initial-exec, of which a process has room for "
-                            "few; compile without -ftls-model=initial-exec");
+                            "few; compile without -ftls-model=initial-exec, or "
+                            "link a library that is made so statically");
     }
     return 0;
 }

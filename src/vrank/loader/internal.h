@@ -30,6 +30,8 @@ struct load_image {
     const char *soname; /**< NULL: none */
     bool has_ifunc;     /**< relocation runs code of it */
     bool has_static_tls;
+    int takes_over; /**< functions of MPI: first who has the lowest number that
+                       is not 0 */
     struct load_fix *fixes; /**< owned; what private images get replaced */
     size_t fix_count;
 };
@@ -38,8 +40,11 @@ struct load_image {
 struct load_fix {
     uint64_t offset;
     int64_t addend;
-    void *function; /**< NULL: data number `data` of the rank */
+    void *function; /**< NULL: data number `data` of the rank, or ... */
     int data;
+    int image; /**< ... if not 0, what is at address `value` of the rank's
+                  private image number `image` - 1 */
+    uint64_t value;
 };
 
 /** Open and look at `path`. -ENOEXEC where it is no object file of this
@@ -57,8 +62,20 @@ size_t load_image_rest(const struct load_image *image, uint64_t address);
 const char *load_image_string(const struct load_image *image, uint64_t offset);
 /** The value of a tag, or 0. */
 uint64_t load_image_tag(const struct load_image *image, int64_t tag);
-/** Find what is to be replaced in private images. */
-int load_image_fix(struct load_image *image, const struct load_names *names);
+/** Find what is to be replaced in private images of `program`'s image. */
+int load_image_fix(struct load_image *image, const struct load_program *program,
+                   const struct load_names *names);
+/** The name of a library that it links and that begins with `prefix`, or
+ * NULL. */
+const char *load_image_wants(const struct load_image *image,
+                             const char *prefix);
+/** Whether it defines a function of this name, and at which address. */
+bool load_image_defines(const struct load_image *image, const char *name,
+                        uint64_t *value);
+/** Whether it defines functions of MPI. */
+bool load_image_takes_over(const struct load_image *image);
+/** Where a library is that `program` links; the caller's. */
+int load_program_library(const char *program, const char *name, char **out);
 /** Whether private images of it are truly private; if not, the error names the
  * object and says what it has that cannot be copied. */
 int load_image_check(const struct load_image *image);
@@ -96,8 +113,10 @@ int load_private_create(const struct load_image *image, int number,
                         const struct load_rename *renames,
                         struct load_private *out);
 /** Map the real file, and replace addresses: `data` are those of the rank, in
- * the order of struct load_names. Call it before anything of it runs. */
-int load_private_map(const struct load_private *own, void *const *data);
+ * the order of struct load_names, `all` its private images. Call it before
+ * anything of it runs. */
+int load_private_map(const struct load_private *own, void *const *data,
+                     const struct load_private *all);
 /** Constructors and destructors, in their order, on the caller's stack. */
 void load_private_construct(const struct load_private *own, int argc,
                             char **argv, char **envp);

@@ -6,6 +6,7 @@
  *   frame.c    how large the frames of its functions are
  *   private.c  one private image of it in memory
  *   program.c  a program and its libraries; a rank's set of private images
+ *   preload.c  what has to be in LD_PRELOAD for it, and what must not be
  *   rank.c     a rank's program, from its constructors to its destructors
  *   compile.c  how `poise cc` links such programs
  *   start.c    what it links into them
@@ -45,11 +46,21 @@ struct load_program {
 
 /**
  * Open the program at `path` and the libraries it links; those that are made
- * for sharing (the C library and Poise) are not copied. -ENOEXEC where it was
- * not linked by `poise cc`.
+ * for sharing (the C library and Poise) are not copied. `tools`: paths with
+ * colons between them, or NULL: libraries that take over functions of MPI, the
+ * first before the others, as libraries do that are linked before Poise's.
+ * -ENOEXEC where it was not linked by `poise cc`, -ENOTSUP where it cannot be
+ * copied.
  */
-int load_program_open(const char *path, const struct load_names *names,
-                      struct load_program *out);
+int load_program_open(const char *path, const char *tools,
+                      const struct load_names *names, struct load_program *out);
+/**
+ * From what is in LD_PRELOAD now (may be NULL): what should be there for
+ * `program`, and those that are tools, as above. -ENOTSUP for a tool of another
+ * MPI.
+ */
+int load_preload(const char *program, const char *preload,
+                 struct poise_buf *first, struct poise_buf *tools);
 void load_program_close(struct load_program *program);
 /** Bytes of data and mappings that private images of it need. */
 void load_program_needs(const struct load_program *program, size_t *bytes,

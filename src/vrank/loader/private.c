@@ -263,11 +263,17 @@ static int private_map_data(const struct load_private *own,
     return code;
 }
 
-static void private_fix(const struct load_private *own, void *const *data)
+static void private_fix(const struct load_private *own, void *const *data,
+                        const struct load_private *all)
 {
     for (size_t i = 0; i < own->image->fix_count; i++) {
         const struct load_fix *fix = &own->image->fixes[i];
-        char *address = fix->function != NULL ? fix->function : data[fix->data];
+        char *address = fix->function;
+        if (fix->image > 0) {
+            address = all[fix->image - 1].base + fix->value;
+        } else if (address == NULL) {
+            address = data[fix->data];
+        }
         address += fix->addend;
         memcpy(own->base + fix->offset, &address, sizeof address);
     }
@@ -289,7 +295,8 @@ static int private_protect(const struct load_private *own)
     return 0;
 }
 
-int load_private_map(const struct load_private *own, void *const *data)
+int load_private_map(const struct load_private *own, void *const *data,
+                     const struct load_private *all)
 {
     const struct load_image *image = own->image;
     int code = 0;
@@ -303,7 +310,7 @@ int load_private_map(const struct load_private *own, void *const *data)
                                               : private_map(own, &pages);
     }
     if (code == 0) {
-        private_fix(own, data);
+        private_fix(own, data, all);
         code = private_protect(own);
     }
     return code;

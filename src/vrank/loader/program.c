@@ -33,6 +33,23 @@ static const char *const program_shared[] = {
 
 /* ---- where libraries are ------------------------------------------------ */
 
+/* The environment without what is preloaded here, which the dynamic linker
+ * would list in another form. The array is the caller's; NULL: no memory. */
+static char **program_environment(void)
+{
+    size_t count = 0, kept = 0;
+    while (environ != NULL && environ[count] != NULL) {
+        count++;
+    }
+    char **out = poise_alloc(count + 1, sizeof *out);
+    for (size_t i = 0; i < count && out != NULL; i++) {
+        if (strncmp(environ[i], "LD_PRELOAD=", 11) != 0) {
+            out[kept++] = environ[i];
+        }
+    }
+    return out;
+}
+
 /* What the dynamic linker would load for `path`: lines "NAME => PATH (...)". It
  * knows the rules; nothing of the program runs. */
 static int program_ask_linker(const char *path, struct poise_buf *out)
@@ -41,16 +58,22 @@ static int program_ask_linker(const char *path, struct poise_buf *out)
     const char *argv[] = {"ld.so", "--list", path, NULL};
     pid_t child = -1;
     posix_spawn_file_actions_t actions;
+    char **environment = program_environment();
+    if (environment == NULL) {
+        return -ENOMEM;
+    }
     if (pipe2(ends, O_CLOEXEC) != 0) {
+        free(environment);
         return poise_error_set(errno, "find the libraries of", path, NULL);
     }
     int code = posix_spawn_file_actions_init(&actions);
     if (code == 0) {
         posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
         code = posix_spawn(&child, PROGRAM_LINKER, &actions, NULL,
-                           (char **)(uintptr_t)argv, environ);
+                           (char **)(uintptr_t)argv, environment);
         posix_spawn_file_actions_destroy(&actions);
     }
+    free(environment);
     close(ends[1]);
     ssize_t length = 1;
     while (code == 0 && length > 0) {
@@ -228,18 +251,112 @@ static void program_sort(struct program_search *search, int index,
     node->image = (struct load_image){.fd = -1};
 }
 
-/* The C++ library keeps 32 bytes of a thread's in the space that is short;
- * `poise run` makes room for them before it starts (src/cli/run/run.c). */
+/* The C++ library keeps 32 bytes of a thread's in the space that is short, that
+ * of OpenMP 136; `poise run` makes room for them before it starts
+ * (src/cli/run/run.c). */
 static int program_check(struct load_image *image)
 {
-    if (image->soname != NULL && strcmp(image->soname, "libstdc++.so.6") == 0) {
-        image->has_static_tls = false;
+    static const char *const with_room[] = {"libstdc++.so.6", "libgomp.so.1"};
+    for (size_t i = 0; i < sizeof with_room / sizeof *with_room; i++) {
+        if (image->soname != NULL && strcmp(image->soname, with_room[i]) == 0) {
+            image->has_static_tls = false;
+        }
     }
     return load_image_check(image);
 }
 
-int load_program_open(const char *path, const struct load_names *names,
-                      struct load_program *out)
+/* What sanitizers need that cannot be had here. */
+static int program_check_sanitizers(const struct load_image *image)
+{
+    static const struct {
+        const char *library, *option;
+    } known[] = {{"libtsan.", "thread"},
+                 {"liblsan.", "leak"},
+                 {"libhwasan.", "hwaddress"}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (load_image_wants(image, known[i].library) != NULL) {
+            return poise_error_set(
+                ENOTSUP, "run with virtual ranks", image->path,
+                "it was compiled with -fsanitize=%s, which knows nothing of "
+                "ranks that share a process; compile it with mpicc and run it "
+                "with mpirun, or use -fsanitize=address here",
+                known[i].option);
+        }
+    }
+    if (load_image_wants(image, "libasan.") != NULL &&
+        dlsym(RTLD_DEFAULT, "__asan_init") == NULL) {
+        return poise_error_set(ENOTSUP, "run with virtual ranks", image->path,
+                               "it was compiled with -fsanitize=address, whose "
+                               "library has to be loaded first: set "
+                               "LD_PRELOAD to its %s",
+                               load_image_wants(image, "libasan."));
+    }
+    return 0;
+}
+
+/* Those behind the program itself, as LD_PRELOAD would put them. */
+static int program_add_tools(struct program_search *search, const char *tools)
+{
+    int code = 0;
+    while (tools != NULL && *tools != '\0' && code == 0) {
+        size_t len = strcspn(tools, ":");
+        char *path = strndup(tools, len);
+        code = path != NULL ? program_add(search, path) : -ENOMEM;
+        free(path);
+        if (code == 0) {
+            search->nodes[search->count - 1].image.takes_over = search->count;
+        }
+        tools += len + (tools[len] == ':');
+    }
+    return code;
+}
+
+/* Libraries that the program links before Poise's MPI, as the dynamic linker
+ * would take functions from them. */
+static void program_find_over(struct program_search *search)
+{
+    const char *name;
+    size_t at = 0;
+    while ((name = program_next_needed(&search->nodes[0].image, &at)) != NULL &&
+           strncmp(name, "libpoise-vmpi.", 14) != 0) {
+        int index = program_index(search, name);
+        if (index > 0 && load_image_takes_over(&search->nodes[index].image)) {
+            search->nodes[index].image.takes_over = index + 1;
+        }
+    }
+}
+
+/* Dependencies first, the program last. */
+static int program_order(struct program_search *search,
+                         struct load_program *program)
+{
+    program->images =
+        poise_alloc((size_t)search->count, sizeof *program->images);
+    if (program->images == NULL) {
+        return -ENOMEM;
+    }
+    for (int i = 1; i < search->count; i++) {
+        if (search->nodes[i].image.takes_over > 0) {
+            program_sort(search, i, program);
+        }
+    }
+    program_sort(search, 0, program);
+    return 0;
+}
+
+int load_program_library(const char *program, const char *name, char **out)
+{
+    struct poise_buf listing = {0};
+    int code = program_ask_linker(program, &listing);
+    if (code == 0) {
+        code = program_path_of(listing.data, name, out);
+    }
+    poise_buf_free(&listing);
+    return code;
+}
+
+int load_program_open(const char *path, const char *tools,
+                      const struct load_names *names, struct load_program *out)
 {
     struct program_search search = {0};
     struct load_program program = {0};
@@ -251,21 +368,23 @@ int load_program_open(const char *path, const struct load_names *names,
         code = poise_error_set(ENOEXEC, "run with virtual ranks", path,
                                "it was not linked by 'poise cc'");
     }
+    if (code == 0) {
+        code = program_check_sanitizers(&search.nodes[0].image);
+    }
+    if (code == 0) {
+        code = program_add_tools(&search, tools);
+    }
     for (int i = 0; i < search.count && code == 0; i++) {
         code = program_add_needed(&search, i, path);
     }
     if (code == 0) {
-        program.images =
-            poise_alloc((size_t)search.count, sizeof *program.images);
-        code = program.images == NULL ? -ENOMEM : 0;
-    }
-    if (code == 0) {
-        program_sort(&search, 0, &program);
+        program_find_over(&search);
+        code = program_order(&search, &program);
     }
     for (int i = 0; i < program.count && code == 0; i++) {
         code = program_check(&program.images[i]);
         if (code == 0) {
-            code = load_image_fix(&program.images[i], names);
+            code = load_image_fix(&program.images[i], &program, names);
         }
     }
     for (int i = 0; i < search.count; i++) {
@@ -441,7 +560,7 @@ int load_program_images(int number, void *const *data, struct load_rank *rank)
                                    &rank->images[i]);
     }
     for (int i = 0; i < program->count && code == 0; i++) {
-        code = load_private_map(&rank->images[i], data);
+        code = load_private_map(&rank->images[i], data, rank->images);
     }
     program_rename_free(renames);
     return code == 0 ? program_find_main(rank) : code;

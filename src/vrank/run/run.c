@@ -448,6 +448,19 @@ static int run_prepare(struct run *run)
     return code == 0 ? run_make_ranks(run) : code;
 }
 
+int poise_vrank_preload(const char *program, const char *preload,
+                        struct poise_buf *first, struct poise_buf *tools)
+{
+    char *path = NULL;
+    /* What is not there is missed when it is to run. */
+    if (run_find(program, &path) < 0) {
+        return poise_buf_puts(first, preload != NULL ? preload : "");
+    }
+    int code = load_preload(path, preload, first, tools);
+    free(path);
+    return code;
+}
+
 int poise_vrank_run(const struct poise_vrank_options *options, char **argv,
                     int *status)
 {
@@ -460,7 +473,7 @@ int poise_vrank_run(const struct poise_vrank_options *options, char **argv,
     }
     int code = run_find(argv[0], &path);
     if (code == 0) {
-        code = load_program_open(path, &names, &run.program);
+        code = load_program_open(path, options->tools, &names, &run.program);
     }
     free(path);
     if (code == 0) {

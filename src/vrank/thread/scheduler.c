@@ -34,13 +34,6 @@
 #include <sched.h>
 #include <time.h>
 
-#if defined(__SANITIZE_ADDRESS__)
-#define SCHED_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define SCHED_ASAN 1
-#endif
-#endif
 #if defined(__SANITIZE_THREAD__)
 #define SCHED_TSAN 1
 #elif defined(__has_feature)
@@ -48,10 +41,14 @@
 #define SCHED_TSAN 1
 #endif
 #endif
-#ifdef SCHED_ASAN
 #include <pthread.h>
-#include <sanitizer/common_interface_defs.h>
-#endif
+/* Of AddressSanitizer: there if this is compiled with it, or if it was loaded
+ * for a program that is. */
+extern void __sanitizer_start_switch_fiber(void **save, const void *bottom,
+                                           size_t bytes) __attribute__((weak));
+extern void __sanitizer_finish_switch_fiber(void *save, const void **bottom,
+                                            size_t *bytes)
+    __attribute__((weak));
 #ifdef SCHED_TSAN
 #include <sanitizer/tsan_interface.h>
 #endif
@@ -300,11 +297,9 @@ static void sched_attend(struct vrank_worker *worker)
 /* On a new stack and after every jump. */
 static void sched_arrive(struct vrank *rank)
 {
-#ifdef SCHED_ASAN
-    __sanitizer_finish_switch_fiber(rank->fake_stack, NULL, NULL);
-#else
-    (void)rank;
-#endif
+    if (__builtin_expect(__sanitizer_finish_switch_fiber != NULL, 0)) {
+        __sanitizer_finish_switch_fiber(rank->fake_stack, NULL, NULL);
+    }
 }
 
 static void sched_switch(struct vrank_worker *worker, struct vrank *from,
@@ -315,11 +310,11 @@ static void sched_switch(struct vrank_worker *worker, struct vrank *from,
     poise_ctx_swap(to->ctx);
     worker->running = to;
     worker->switches++;
-#ifdef SCHED_ASAN
-    __sanitizer_start_switch_fiber(worker->leaving == from ? NULL
-                                                           : &from->fake_stack,
-                                   to->stack, to->stack_bytes);
-#endif
+    if (__builtin_expect(__sanitizer_start_switch_fiber != NULL, 0)) {
+        __sanitizer_start_switch_fiber(
+            worker->leaving == from ? NULL : &from->fake_stack, to->stack,
+            to->stack_bytes);
+    }
 #ifdef SCHED_TSAN
     __tsan_switch_to_fiber(to->fiber, 0);
 #endif
@@ -599,13 +594,12 @@ static void sched_enter(struct vrank_worker *worker)
 {
     struct vrank *engine = &worker->engine;
     engine->number = -1;
-#ifdef SCHED_ASAN
     pthread_attr_t attr;
-    if (pthread_getattr_np(pthread_self(), &attr) == 0) {
+    if (__sanitizer_start_switch_fiber != NULL &&
+        pthread_getattr_np(pthread_self(), &attr) == 0) {
         pthread_attr_getstack(&attr, &engine->stack, &engine->stack_bytes);
         pthread_attr_destroy(&attr);
     }
-#endif
 #ifdef SCHED_TSAN
     engine->fiber = __tsan_get_current_fiber();
 #endif

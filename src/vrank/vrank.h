@@ -64,7 +64,8 @@ POISE_API void poise_vrank_line_free(char **line);
 enum poise_vrank_time {
     POISE_VRANK_COMPUTING, /**< outside MPI */
     POISE_VRANK_CALLING,   /**< in a function of MPI, on the processor */
-    POISE_VRANK_READY,     /**< can run, but others have the processor */
+    POISE_VRANK_READY,     /**< can run, but others have the processor, or waits
+                                while others have that of its thread */
     POISE_VRANK_NETWORK,   /**< waits; a message of another process ends it, or
                                 the standstill of its own in which it waits */
     POISE_VRANK_SYNC,      /**< waits; another rank of the process ends it */
@@ -98,6 +99,8 @@ enum poise_vrank_kernel {
     POISE_VRANK_VOLUNTARY,   /**< context switches: it waited */
     POISE_VRANK_INVOLUNTARY, /**< another thread got the processor */
     POISE_VRANK_FAULTS,      /**< page faults */
+    POISE_VRANK_QUEUED_NS,   /**< it could have run, and others had its
+                                  processor; -1: not counted */
     POISE_VRANK_KERNELS
 };
 POISE_API extern const char *const poise_vrank_kernel_names[];
@@ -125,8 +128,9 @@ struct poise_vrank_profile_worker {
     uint64_t wall_ns;
     uint64_t idle_ns; /**< none of its ranks could run */
     /** Parts of it: until a message of another process came; until a rank of
-     * another thread woke one; until a time. The rest: its ranks had ended. */
-    uint64_t idle_network_ns, idle_sync_ns, idle_sleep_ns;
+     * another thread woke one; until a time; while other threads of the machine
+     * had its processor. The rest: its ranks had ended. */
+    uint64_t idle_network_ns, idle_sync_ns, idle_sleep_ns, idle_queued_ns;
     uint64_t busy_ns;  /**< ranks computed or were in MPI */
     uint64_t switches; /**< between ranks, by Poise */
     int64_t kernel[POISE_VRANK_KERNELS];

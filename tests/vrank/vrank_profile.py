@@ -110,6 +110,29 @@ class Profiles(unittest.TestCase):
         self.assertEqual(sorted(held), [0, 0, 0, 0, 0, 1])
         self.assertIn(held.index(1), (0, 5))
 
+    def test_stolen(self):
+        """What others take of a processor is told apart from the network: this
+        job and a loop have one between them."""
+        processor = min(os.sched_getaffinity(0))
+        with subprocess.Popen(
+                [sys.executable, "-c", "while True: pass"],
+                preexec_fn=lambda: os.sched_setaffinity(0, {processor})) as loop:
+            try:
+                path = os.path.join(self.folder, "profile.json")
+                result = run(["taskset", "-c", str(processor), POISE, "run",
+                              "--profile-json", path, "--profile", "-V", "2",
+                              "./sor", "400", "150"], self.folder)
+            finally:
+                loop.kill()
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("run queue", result.stderr)
+        with open(path, encoding="utf-8") as file:
+            worker = json.load(file)["workers"][0]
+        self.assertGreater(worker["run_queue_ns"], worker["wall_ns"] / 20)
+        self.assertLessEqual(worker["idle_network_ns"] +
+                             worker["idle_sync_ns"] + worker["idle_sleep_ns"] +
+                             worker["idle_queued_ns"], worker["idle_ns"])
+
     def test_text(self):
         page = os.path.join(self.folder, "page.html")
         self.profile("-V", "2")

@@ -11,7 +11,7 @@
 
 /* ---- rows --------------------------------------------------------------- */
 
-enum { CELLS = 12, CELL_BYTES = 160 };
+enum { CELLS = 13, CELL_BYTES = 160 };
 
 struct row {
     char text[CELLS][CELL_BYTES];
@@ -229,27 +229,46 @@ static int table_parallelism(const struct poise_vrank_profile *profile,
 
 /* ---- processors --------------------------------------------------------- */
 
+static void cell_queued(struct row *row,
+                        const struct poise_vrank_profile_worker *worker)
+{
+    int64_t queued_ns = worker->kernel[POISE_VRANK_QUEUED_NS];
+
+    if (queued_ns < 0) {
+        cell(row, "-");
+    } else {
+        cell_share(row, (double)queued_ns, (double)worker->wall_ns);
+    }
+}
+
 static int table_threads(const struct poise_vrank_profile *profile, int rows,
                          struct cli_profile_table *out)
 {
     static const struct poise_column columns[] = {
-        {"process", POISE_ALIGN_RIGHT},     {"thread", POISE_ALIGN_RIGHT},
-        {"busy", POISE_ALIGN_RIGHT},        {"network", POISE_ALIGN_RIGHT},
-        {"sync.", POISE_ALIGN_RIGHT},       {"idle", POISE_ALIGN_RIGHT},
-        {"Poise", POISE_ALIGN_RIGHT},       {"system", POISE_ALIGN_RIGHT},
-        {"switches", POISE_ALIGN_RIGHT},    {"voluntary", POISE_ALIGN_RIGHT},
-        {"involuntary", POISE_ALIGN_RIGHT}, {"page faults", POISE_ALIGN_RIGHT}};
+        {"process", POISE_ALIGN_RIGHT},    {"thread", POISE_ALIGN_RIGHT},
+        {"busy", POISE_ALIGN_RIGHT},       {"network", POISE_ALIGN_RIGHT},
+        {"sync.", POISE_ALIGN_RIGHT},      {"idle", POISE_ALIGN_RIGHT},
+        {"run queue", POISE_ALIGN_RIGHT},  {"Poise", POISE_ALIGN_RIGHT},
+        {"system", POISE_ALIGN_RIGHT},     {"switches", POISE_ALIGN_RIGHT},
+        {"voluntary", POISE_ALIGN_RIGHT},  {"involuntary", POISE_ALIGN_RIGHT},
+        {"page faults", POISE_ALIGN_RIGHT}};
     struct row row = {0};
-    int code = make(out, "Threads",
-                    "Busy: a rank computed or was in MPI. Network: no rank "
-                    "could run before a message of another process came. "
-                    "Sync.: before a rank of another thread woke one. Idle: "
-                    "its ranks slept or had ended. Poise: switching and "
-                    "looking for messages. System: "
-                    "in the kernel, which is part of the others. Switches are "
-                    "between ranks, by Poise; voluntary and involuntary ones "
-                    "between threads, by the kernel.",
-                    columns, sizeof columns / sizeof *columns);
+    int code =
+        make(out, "Threads",
+             "Busy: a rank computed or was in MPI. Network: no rank "
+             "could run before a message of another process came. "
+             "Sync.: before a rank of another thread woke one. Idle: "
+             "its ranks slept or had ended. Run queue: the thread could "
+             "have run, and other programs or threads had its "
+             "processor; what of it fell into waiting is not in the "
+             "columns before, the rest is part of busy and Poise. Where "
+             "it is large, waiting for the network is waiting for a "
+             "processor of the process that is to send. Poise: switching and "
+             "looking for messages. System: "
+             "in the kernel, which is part of the others. Switches are "
+             "between ranks, by Poise; voluntary and involuntary ones "
+             "between threads, by the kernel.",
+             columns, sizeof columns / sizeof *columns);
 
     for (int w = 0; w < profile->worker_count && w < rows && code == 0; w++) {
         const struct poise_vrank_profile_worker *worker = &profile->workers[w];
@@ -262,8 +281,10 @@ static int table_threads(const struct poise_vrank_profile *profile, int rows,
         cell_share(&row, (double)worker->idle_sync_ns, wall);
         cell_share(&row,
                    (double)worker->idle_ns - (double)worker->idle_network_ns -
-                       (double)worker->idle_sync_ns,
+                       (double)worker->idle_sync_ns -
+                       (double)worker->idle_queued_ns,
                    wall);
+        cell_queued(&row, worker);
         cell_share(&row, rest > 0 ? rest : 0, wall);
         cell_share(&row, (double)worker->kernel[POISE_VRANK_SYSTEM_NS], wall);
         cell_count(&row, worker->switches);

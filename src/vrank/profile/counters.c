@@ -5,7 +5,9 @@
 #include "profile.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/perf_event.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
@@ -63,6 +65,21 @@ static void kernel_read(int64_t *out)
     out[POISE_VRANK_FAULTS] = usage.ru_minflt + usage.ru_majflt;
 }
 
+/* The second number of the thread's schedstat. */
+int64_t counters_queued_ns(const struct profile_worker *worker)
+{
+    char text[128];
+    long long queued_ns = 0;
+    ssize_t len = worker->queue_fd >= 0
+                      ? pread(worker->queue_fd, text, sizeof text - 1, 0)
+                      : -1;
+    if (len <= 0) {
+        return -1;
+    }
+    text[len] = '\0';
+    return sscanf(text, "%*s %lld", &queued_ns) == 1 ? queued_ns : -1;
+}
+
 void counters_begin(struct profile *profile, struct profile_worker *worker)
 {
     for (int i = 0; i < POISE_VRANK_COUNTERS; i++) {
@@ -73,13 +90,23 @@ void counters_begin(struct profile *profile, struct profile_worker *worker)
         }
     }
     kernel_read(worker->start_kernel);
+    worker->queue_fd =
+        open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+    worker->start_kernel[POISE_VRANK_QUEUED_NS] = counters_queued_ns(worker);
 }
 
 void counters_end(struct profile_worker *worker)
 {
     kernel_read(worker->kernel);
+    worker->kernel[POISE_VRANK_QUEUED_NS] = counters_queued_ns(worker);
     for (int i = 0; i < POISE_VRANK_KERNELS; i++) {
-        worker->kernel[i] -= worker->start_kernel[i];
+        bool is_known = worker->kernel[i] >= 0 && worker->start_kernel[i] >= 0;
+        worker->kernel[i] =
+            is_known ? worker->kernel[i] - worker->start_kernel[i] : -1;
+    }
+    if (worker->queue_fd >= 0) {
+        close(worker->queue_fd);
+        worker->queue_fd = -1;
     }
     for (int i = 0; i < POISE_VRANK_COUNTERS; i++) {
         struct reading reading = {0};

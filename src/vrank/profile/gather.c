@@ -258,6 +258,7 @@ static int collect_workers(const struct profile *profile,
             .idle_network_ns = ns_of(from->idle_by[VRANK_BY_NETWORK]),
             .idle_sync_ns = ns_of(from->idle_by[VRANK_BY_RANK]),
             .idle_sleep_ns = ns_of(from->idle_by[VRANK_BY_TIME]),
+            .idle_queued_ns = ns_of(from->idle_queued),
             .switches = from->switches};
         for (int r = 0; r < profile->rank_count; r++) {
             const struct profile_times *times = &profile->ranks[r].times;

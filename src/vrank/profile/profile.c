@@ -63,6 +63,7 @@ static void profile_pause(struct profile *profile, struct vrank *rank,
     if (waits) {
         record->network_then =
             worker_of(profile, rank)->idle_by[VRANK_BY_NETWORK];
+        record->queued_then = worker_of(profile, rank)->idle_queued;
         profile_count(profile, -1, now);
     }
 }
@@ -85,6 +86,24 @@ static void profile_idle_to(struct profile_worker *record, uint64_t now)
         record->idle_pending += now - record->idle_since;
         record->idle_since = now;
     }
+}
+
+/* The same, where a rank has been woken or the wait is over: what of it the
+ * thread spent in the kernel's run queue, others had the processor for, and it
+ * waited for nothing else. */
+static void profile_take_queued(struct profile_worker *record)
+{
+    int64_t queued_ns = counters_queued_ns(record);
+    if (queued_ns < 0) {
+        return;
+    }
+    uint64_t queued = poise_clock_ns_to_ticks((uint64_t)queued_ns);
+    uint64_t taken =
+        queued > record->queued_seen ? queued - record->queued_seen : 0;
+    taken = taken < record->idle_pending ? taken : record->idle_pending;
+    record->queued_seen = queued;
+    record->idle_pending -= taken;
+    record->idle_queued += taken;
 }
 
 /* A wait for another rank, of which `network` passed while no rank could run
@@ -116,6 +135,7 @@ static void profile_wake(struct profile *profile, struct vrank *rank,
     record->woken = 0;
     if (idle->is_idle) {
         profile_idle_to(idle, now);
+        profile_take_queued(idle);
         idle->idle_ended = true;
         idle->idle_cause = cause;
     }
@@ -123,8 +143,13 @@ static void profile_wake(struct profile *profile, struct vrank *rank,
     idle->idle_pending = 0;
     record->state = waits[cause];
     profile_move(record, POISE_VRANK_READY, now);
+    uint64_t waited = record->since - since;
+    uint64_t queued = idle->idle_queued - record->queued_then;
+    queued = queued < waited ? queued : waited;
+    record->times.ticks[waits[cause]] -= queued;
+    record->times.ticks[POISE_VRANK_READY] += queued;
     if (cause == VRANK_BY_RANK) {
-        profile_part(record, record->since - since,
+        profile_part(record, waited - queued,
                      idle->idle_by[VRANK_BY_NETWORK] - record->network_then);
     }
 }
@@ -154,10 +179,14 @@ static void profile_worker_idle(struct profile *profile, int worker, bool idle)
     struct profile_worker *record = &profile->workers[worker];
     uint64_t now = poise_clock_ticks();
     if (idle) {
+        int64_t queued_ns = counters_queued_ns(record);
         record->idle_since = now;
         record->idle_ended = false;
+        record->queued_seen =
+            poise_clock_ns_to_ticks(queued_ns > 0 ? (uint64_t)queued_ns : 0);
     } else {
         profile_idle_to(record, now);
+        profile_take_queued(record);
     }
     /* A rank was woken before the wait was over. */
     if (!idle && record->idle_ended) {

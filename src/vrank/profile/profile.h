@@ -60,7 +60,7 @@ struct profile_rank {
     /* Written by the thread that wakes it: when; 0: not yet. */
     uint64_t woken;
     /* What the worker had waited for the network when the rank's wait began. */
-    uint64_t network_then;
+    uint64_t network_then, queued_then;
     uint32_t cause; /* enum vrank_cause */
     /* The function of MPI that runs: depth 0, none. */
     int depth, call;
@@ -88,6 +88,9 @@ struct profile_worker {
     uint64_t idle_since;
     uint64_t idle_by[VRANK_CAUSES]; /* parts of it, by what ended them */
     uint64_t idle_pending;          /* over, but no rank was woken yet */
+    uint64_t idle_queued; /* others had the processor: in none of idle_by */
+    uint64_t queued_seen; /* in the run queue until it became idle, and since */
+    int queue_fd;         /* what the kernel says of that; -1: nothing */
     uint64_t switches;
     int fds[POISE_VRANK_COUNTERS]; /* of the processor's counters; -1 */
     int64_t start_kernel[POISE_VRANK_KERNELS];
@@ -134,6 +137,9 @@ void *profile_wrap(struct profile *profile, const char *name, void *function);
 
 void counters_begin(struct profile *profile, struct profile_worker *worker);
 void counters_end(struct profile_worker *worker);
+/* How long the calling thread, the worker's, has waited for a processor in all;
+ * -1: not known. */
+int64_t counters_queued_ns(const struct profile_worker *worker);
 
 /* ---- gather.c --------------------------------------------------- */
 

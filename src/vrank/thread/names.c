@@ -18,8 +18,13 @@ const char *const poise_vrank_time_names[POISE_VRANK_TIMES + 1] = {
     "synchronisation", "sleeping", NULL};
 
 const char *const poise_vrank_kernel_names[POISE_VRANK_KERNELS + 1] = {
-    "user_ns",     "system_ns", "voluntary_switches", "involuntary_switches",
-    "page_faults", NULL};
+    "user_ns",
+    "system_ns",
+    "voluntary_switches",
+    "involuntary_switches",
+    "page_faults",
+    "run_queue_ns",
+    NULL};
 
 const char *const poise_vrank_counter_names[POISE_VRANK_COUNTERS + 1] = {
     "cycles", "instructions", "l1_misses", "cache_misses", "tlb_misses", NULL};

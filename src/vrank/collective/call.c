@@ -50,9 +50,7 @@ void vcoll_memory_free(struct vcoll_memory **list)
 /* The program may free them as soon as a non-blocking function returns. */
 static void side_hold(const struct vcoll_side *side, int pieces, bool hold)
 {
-    int count = side->types == NULL ? 1
-                : side->peers > 0   ? side->peers
-                                    : pieces;
+    int count = side->types == NULL ? 1 : vcoll_peers(side, pieces);
 
     for (int i = 0; i < count; i++) {
         MPI_Datatype type = side->types != NULL ? side->types[i] : side->type;
@@ -64,18 +62,25 @@ static void side_hold(const struct vcoll_side *side, int pieces, bool hold)
     }
 }
 
-static void call_hold(struct vcoll_call *call, bool hold)
+void vcoll_hold(struct vcoll_call *call)
 {
-    int size = vcomm_peers(call->comm)->size;
-
-    side_hold(&call->send, size, hold);
-    side_hold(&call->recv, size, hold);
-    if (hold && call->op != NULL) {
+    call->held = vcomm_peers(call->comm)->size;
+    side_hold(&call->send, call->held, true);
+    side_hold(&call->recv, call->held, true);
+    if (call->op != NULL) {
         op_hold(call->op);
-    } else {
+    }
+}
+
+/* The communicator may be gone by then. */
+void vcoll_release(struct vcoll_call *call)
+{
+    if (call->held > 0) {
+        side_hold(&call->send, call->held, false);
+        side_hold(&call->recv, call->held, false);
         op_release(call->op);
     }
-    call->held = hold;
+    call->held = 0;
 }
 
 /* ---- a call's life ------------------------------------------------------ */
@@ -146,8 +151,7 @@ static const void *keep_array(struct vcoll_call *call, const void *array,
 
 static int keep_side(struct vcoll_call *call, struct vcoll_side *side)
 {
-    size_t peers =
-        (size_t)(side->peers > 0 ? side->peers : vcomm_peers(call->comm)->size);
+    size_t peers = (size_t)vcoll_peers(side, vcomm_peers(call->comm)->size);
     struct vcoll_side was = *side;
 
     side->counts = keep_array(call, was.counts, peers * sizeof(int));
@@ -193,7 +197,7 @@ int vcoll_begin(struct vcoll_call *call)
         code = alltoall_move_away(call);
     }
     if (code == MPI_SUCCESS && !call->waits) {
-        call_hold(call, true);
+        vcoll_hold(call);
     }
     if (code != MPI_SUCCESS) {
         return code;
@@ -248,9 +252,7 @@ void vcoll_end(struct vcoll_call *call)
         vcoll_schedule_free(call->stages[i].schedule);
     }
     /* The types may be listed in the memory of the call. */
-    if (call->held) {
-        call_hold(call, false);
-    }
+    vcoll_release(call);
     vcoll_memory_free(&call->memory);
 }
 

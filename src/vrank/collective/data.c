@@ -13,6 +13,11 @@ static int enter(struct vcoll_call *call, MPI_Comm handle)
 {
     struct vrank_mpi *mpi = mpi_enter(call->name);
 
+    if (mpi->preparing) {
+        call->is_prepared = true;
+        call->name = mpi->call = mpi->preparing;
+        mpi->preparing = NULL;
+    }
     call->comm = vcomm_of(mpi, handle);
     return call->comm ? MPI_SUCCESS : mpi_fail(mpi, NULL, MPI_ERR_COMM, NULL);
 }
@@ -28,6 +33,9 @@ int vcoll_args_go(struct vcoll_call *call, MPI_Comm comm,
     code = check ? check(call) : MPI_SUCCESS;
     if (code != MPI_SUCCESS) {
         return mpi_fail(call->comm->mpi, call->comm, code, NULL);
+    }
+    if (call->is_prepared) {
+        return vcoll_prepare(call, request);
     }
     return request ? vcoll_start(call, request) : vcoll_run(call);
 }
@@ -52,7 +60,7 @@ static int check_type(MPI_Datatype type)
 int vcoll_args_side(const struct vcoll_call *call,
                     const struct vcoll_side *side)
 {
-    int peers = side->peers > 0 ? side->peers : vcomm_peers(call->comm)->size;
+    int peers = vcoll_peers(side, vcomm_peers(call->comm)->size);
     int code = MPI_SUCCESS;
 
     if (side->types == NULL) {

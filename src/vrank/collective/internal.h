@@ -49,8 +49,13 @@ struct vcoll_side {
     const int *displs;      /* in elements; in bytes where there are types */
     const MPI_Aint *places; /* in bytes */
     const MPI_Datatype *types;
-    int peers; /* how long the arrays are; 0: as many as there are ranks */
+    int peers; /* how long the arrays are; 0: as many as there are ranks; below:
+                  they are empty */
 };
+static inline int vcoll_peers(const struct vcoll_side *side, int ranks)
+{
+    return side->peers == 0 ? ranks : side->peers < 0 ? 0 : side->peers;
+}
 
 /* Elements of a type somewhere. */
 struct vcoll_piece {
@@ -94,9 +99,10 @@ void vcoll_memory_free(struct vcoll_memory **list);
 
 struct vcoll_call {
     enum vcoll_kind kind;
-    bool in_place; /* the own contribution lies where the result goes */
-    bool waits;    /* in a blocking function */
-    bool held;     /* types and operation are referenced */
+    bool in_place;    /* the own contribution lies where the result goes */
+    bool waits;       /* in a blocking function */
+    bool is_prepared; /* to be started by MPI_Start */
+    int held; /* types and operation are referenced: of so many peers; 0: not */
     int root;
     const char *name; /* the function of MPI */
     struct poise_mpi_comm *comm;
@@ -124,6 +130,13 @@ int vcoll_run(struct vcoll_call *call);
 /* The same without waiting: the call is copied. */
 int vcoll_start(const struct vcoll_call *call, MPI_Request *request);
 
+/* The same for a call that is started later, as often as the user likes. */
+int vcoll_prepare(const struct vcoll_call *call, MPI_Request *request);
+
+/* Keep the types and the operation of a call, which the program may free, and
+ * let go of them. */
+void vcoll_hold(struct vcoll_call *call);
+void vcoll_release(struct vcoll_call *call);
 /* Begin what the call says: fills in the rest. MPI_SUCCESS or a class. */
 int vcoll_begin(struct vcoll_call *call);
 /* Go as far as it goes: 1 when it is done (see `error`), else 0. */

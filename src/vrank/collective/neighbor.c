@@ -62,8 +62,8 @@ static int exchange(struct vcoll_call *call)
     if (topology == NULL) {
         return MPI_ERR_TOPOLOGY;
     }
-    call->send.peers = differ ? topology->out : 1;
-    call->recv.peers = topology->in;
+    call->send.peers = !differ ? 1 : topology->out > 0 ? topology->out : -1;
+    call->recv.peers = topology->in > 0 ? topology->in : -1;
     code = vcoll_args_side(call, &call->send);
     if (code == MPI_SUCCESS) {
         code = vcoll_args_side(call, &call->recv);

@@ -105,6 +105,8 @@ struct poise_mpi_request {
     /* REQUEST_TASK: advance as far as it goes; 1: done, 0: not yet, negative:
      * an error class, negated. Does not park. Called by its own rank only. */
     int (*step)(struct poise_mpi_request *request);
+    int (*start)(struct poise_mpi_request *request); /* of a persistent one: an
+                                                        error class */
     void (*task_free)(void *state);
     void *state;
     struct poise_mpi_request *next, *prev; /* among tasks, orphans, spare */
@@ -144,6 +146,19 @@ void requests_settle(struct vrank_mpi *mpi, const char *why);
 int request_task(struct poise_mpi_comm *comm,
                  int (*step)(struct poise_mpi_request *request),
                  void (*task_free)(void *state), void *state, MPI_Request *out);
+/* A persistent task. */
+struct request_task {
+    int (*start)(struct poise_mpi_request *request); /* an error class */
+    int (*step)(struct poise_mpi_request *request);
+    void (*free)(void *state);
+    void *state;
+};
+/* A request for a task that is not started yet. It takes over the
+ * communicator; on failure that, and the state, are freed. */
+int request_prepare(struct poise_mpi_comm *comm,
+                    const struct request_task *task, MPI_Request *out);
+/* Start it. An error class. */
+int request_restart(struct poise_mpi_request *request);
 /* Wait for a request, set *status unless it is NULL, and give the request back;
  * returns its error class. */
 int request_complete(MPI_Request *request, const char *why, MPI_Status *status);

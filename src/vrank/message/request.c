@@ -244,6 +244,46 @@ int request_task(struct poise_mpi_comm *comm,
     return MPI_SUCCESS;
 }
 
+int request_prepare(struct poise_mpi_comm *comm,
+                    const struct request_task *task, MPI_Request *out)
+{
+    struct poise_mpi_request *request = request_get(comm->mpi);
+    if (!request) {
+        task->free(task->state);
+        vcomm_release(comm);
+        return MPI_ERR_NO_MEM;
+    }
+    request->kind = REQUEST_TASK;
+    request->persistent = true;
+    request->active = request->orphan = request->cancelled = false;
+    request->done = 1;
+    request->comm = comm;
+    request->counted = true;
+    request->start = task->start;
+    request->step = task->step;
+    request->task_free = task->free;
+    request->state = task->state;
+    request->error = MPI_SUCCESS;
+    request->source = MPI_ANY_SOURCE;
+    request->received_tag = MPI_ANY_TAG;
+    request->received = 0;
+    *out = request;
+    return MPI_SUCCESS;
+}
+
+int request_restart(struct poise_mpi_request *request)
+{
+    int code = request->start(request);
+    if (code == MPI_SUCCESS) {
+        request->done = 0;
+        request->error = MPI_SUCCESS;
+        if (!task_step(request)) {
+            list_add(&request->mpi->tasks, request);
+        }
+    }
+    return code;
+}
+
 void request_orphan(struct poise_mpi_request *request)
 {
     request->orphan = true;

@@ -346,8 +346,9 @@ static int start(struct vrank_mpi *mpi, struct poise_mpi_request *request)
                         "it is not persistent, or active already");
     }
     request->active = true;
-    int code = request->kind == REQUEST_SEND ? p2p_start_send(request)
-                                             : p2p_start_receive(request);
+    int code = request->kind == REQUEST_SEND   ? p2p_start_send(request)
+               : request->kind == REQUEST_TASK ? request_restart(request)
+                                               : p2p_start_receive(request);
     if (code != MPI_SUCCESS) {
         request->active = false;
         return mpi_fail(mpi, request->comm, code, NULL);

@@ -39,7 +39,8 @@ struct vrank_mpi {
     int number;
     uint32_t phase; /* enum mpi_phase */
     struct mpi_pool *pool;
-    const char *call; /* the function of MPI that runs, for errors */
+    const char *call;      /* the function of MPI that runs, for errors */
+    const char *preparing; /* the one whose collective will be started later */
     struct poise_mpi_comm *world, *self;
     struct poise_mpi_comm *comms;    /* all of them */
     struct poise_mpi_request *spare; /* requests */

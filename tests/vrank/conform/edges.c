@@ -137,6 +137,48 @@ static void of_types(void)
     check("MPI_Ineighbor_alltoallw", back, 0, 0);
 }
 
+/* Started twice, as persistent ones are for. */
+static void run_twice(MPI_Request *request, const char *what, const int *at,
+                      int stride, int same)
+{
+    for (int i = 0; i < 2; i++) {
+        fill(stride == 0 && !same ? 3 : BLOCK);
+        MPI_Start(request);
+        MPI_Wait(request, MPI_STATUS_IGNORE);
+        check(what, at, stride, same);
+    }
+    MPI_Request_free(request);
+}
+
+static void persistent(void)
+{
+    MPI_Request request;
+    MPI_Datatype types[MOST];
+    MPI_Aint from[MOST], to[MOST];
+
+    reset();
+    for (int k = 0; k < MOST; k++) {
+        types[k] = MPI_INT;
+        from[k] = (MPI_Aint)sizeof(int) * places[k];
+        to[k] = (MPI_Aint)sizeof(int) * back[k];
+    }
+    MPI_Neighbor_allgather_init(sent, BLOCK, MPI_INT, got, BLOCK, MPI_INT, comm,
+                                MPI_INFO_NULL, &request);
+    run_twice(&request, "MPI_Neighbor_allgather_init", NULL, BLOCK, 1);
+    MPI_Neighbor_allgatherv_init(sent, BLOCK, MPI_INT, got, lengths, back,
+                                 MPI_INT, comm, MPI_INFO_NULL, &request);
+    run_twice(&request, "MPI_Neighbor_allgatherv_init", back, 0, 1);
+    MPI_Neighbor_alltoall_init(sent, BLOCK, MPI_INT, got, BLOCK, MPI_INT, comm,
+                               MPI_INFO_NULL, &request);
+    run_twice(&request, "MPI_Neighbor_alltoall_init", NULL, BLOCK, 0);
+    MPI_Neighbor_alltoallv_init(sent, lengths, places, MPI_INT, got, lengths,
+                                back, MPI_INT, comm, MPI_INFO_NULL, &request);
+    run_twice(&request, "MPI_Neighbor_alltoallv_init", back, 0, 0);
+    MPI_Neighbor_alltoallw_init(sent, lengths, from, types, got, lengths, to,
+                                types, comm, MPI_INFO_NULL, &request);
+    run_twice(&request, "MPI_Neighbor_alltoallw_init", back, 0, 0);
+}
+
 static void all(const char *what)
 {
     int before = wrong;
@@ -144,6 +186,7 @@ static void all(const char *what)
     blocking();
     nonblocking();
     of_types();
+    persistent();
     if (wrong > before) {
         say("... in %s\n", what);
     }
@@ -167,6 +210,35 @@ static void grid(const char *what, int dims, const int *shape, int periodic)
         edges[2 * d + 1].block = 2 * d;
     }
     all(what);
+}
+
+/* Who has no neighbours may pass arrays of nothing. */
+static void alone(void)
+{
+    int nothing = -1, to = 1, from = 0;
+    MPI_Datatype none = MPI_DATATYPE_NULL;
+    MPI_Aint far = -1;
+
+    MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, rank == 1, &from, &to,
+                                   rank == 0, &to, &to, MPI_INFO_NULL, 0,
+                                   &comm);
+    if (rank < 2) {
+        MPI_Datatype type = MPI_INT;
+        MPI_Aint place = 0;
+        int one = 1, zero = 0;
+        sent[0] = 7;
+        MPI_Neighbor_alltoallv(sent, &one, &zero, MPI_INT, got, &one, &zero,
+                               MPI_INT, comm);
+        MPI_Neighbor_alltoallw(sent, &one, &place, &type, got, &one, &place,
+                               &type, comm);
+        say("from the only neighbour: %d\n", rank == 1 ? got[0] : 0);
+    } else {
+        MPI_Neighbor_alltoallv(NULL, &nothing, &nothing, MPI_INT, NULL,
+                               &nothing, &nothing, MPI_INT, comm);
+        MPI_Neighbor_alltoallw(NULL, &nothing, &far, &none, NULL, &nothing,
+                               &far, &none, comm);
+    }
+    MPI_Comm_free(&comm);
 }
 
 static void set_edges(int count, const struct edge *which)
@@ -214,6 +286,7 @@ int main(int argc, char **argv)
     grid("4 x 1", 2, (int[]){4, 1}, 1);
     grid("2 x 1 x 2", 3, (int[]){2, 1, 2}, 1);
     graphs();
+    alone();
     say("%d checks, %d wrong\n", checks, wrong);
     return end();
 }

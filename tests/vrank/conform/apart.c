@@ -71,6 +71,28 @@ static void by_colour(void)
     describe("each its own", &part);
 }
 
+static void by_node(void)
+{
+    MPI_Comm part;
+    MPI_Group own;
+    int class;
+
+    MPI_Comm_split_type(between, MPI_COMM_TYPE_SHARED, -rank, MPI_INFO_NULL,
+                        &part);
+    describe("all on this machine, backwards", &part);
+    MPI_Comm_split_type(between,
+                        rank == 0 ? MPI_UNDEFINED : MPI_COMM_TYPE_SHARED, 0,
+                        MPI_INFO_NULL, &part);
+    describe("all but one", &part);
+    /* Only a group of one communicator can agree by itself. */
+    MPI_Comm_group(between, &own);
+    MPI_Comm_set_errhandler(between, MPI_ERRORS_RETURN);
+    MPI_Error_class(MPI_Comm_create_group(between, own, 1, &part), &class);
+    say("by the group alone: %d\n", class == MPI_ERR_COMM);
+    MPI_Comm_set_errhandler(between, MPI_ERRORS_ARE_FATAL);
+    MPI_Group_free(&own);
+}
+
 static void by_group(void)
 {
     MPI_Comm part;
@@ -125,6 +147,7 @@ int main(int argc, char **argv)
         say("%d and %d\n", low, size - low);
         make();
         by_colour();
+        by_node();
         by_group();
         duplicates();
         MPI_Comm_free(&between);

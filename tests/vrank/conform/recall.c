@@ -3,7 +3,7 @@
  * received; what was received is not. Open MPI 4.1 cancels no sends. */
 #include "conform.h"
 
-enum { LARGE = 1 << 20, ROOM = LARGE + MPI_BSEND_OVERHEAD };
+enum { LARGE = 1 << 18, ROOM = LARGE + MPI_BSEND_OVERHEAD };
 
 static char data[LARGE], got[LARGE], room[ROOM];
 

@@ -404,6 +404,7 @@ int MPI_Comm_create(MPI_Comm handle, MPI_Group group, MPI_Comm *out)
     struct vrank_mpi *mpi = mpi_enter("MPI_Comm_create");
     int code = MPI_SUCCESS;
     struct poise_mpi_comm *comm = comm_arg(mpi, handle, &code);
+    *out = MPI_COMM_NULL;
     if (!comm) {
         return code;
     }
@@ -450,6 +451,7 @@ int MPI_Comm_create_group(MPI_Comm handle, MPI_Group group, int tag,
     int code = MPI_SUCCESS;
     struct poise_mpi_comm *comm = comm_arg(mpi, handle, &code);
     uint64_t context = 0;
+    *out = MPI_COMM_NULL;
     if (!comm) {
         return code;
     }

@@ -177,6 +177,7 @@ int MPI_Intercomm_create(MPI_Comm local_handle, int local_leader,
     struct vrank_mpi *mpi = mpi_enter("MPI_Intercomm_create");
     struct poise_mpi_comm *own = vcomm_of(mpi, local_handle);
     struct poise_mpi_comm *peer = vcomm_of(mpi, peer_handle);
+    *out = MPI_COMM_NULL;
     if (!own || own->remote) {
         return mpi_fail(mpi, own, MPI_ERR_COMM,
                         "the local one is null, or an intercommunicator");
@@ -312,6 +313,7 @@ int MPI_Intercomm_merge(MPI_Comm handle, int high, MPI_Comm *out)
     MPI_Group group = NULL;
     uint64_t context;
     int their_high;
+    *out = MPI_COMM_NULL;
     if (!comm || !comm->remote) {
         return mpi_fail(mpi, comm, MPI_ERR_COMM,
                         "it is not an intercommunicator");

@@ -156,6 +156,7 @@ static int split_as(const char *call, MPI_Comm handle, int colour, int key,
     struct vrank_mpi *mpi = mpi_enter(call);
     int code = MPI_SUCCESS;
     struct poise_mpi_comm *comm = comm_arg(mpi, handle, &code);
+    *out = MPI_COMM_NULL;
     if (!comm) {
         return code;
     }
@@ -179,6 +180,7 @@ int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info,
     const char *call = "MPI_Comm_split_type";
     struct vrank_mpi *mpi = mpi_enter(call);
     if (type != MPI_COMM_TYPE_SHARED && type != MPI_UNDEFINED) {
+        *out = MPI_COMM_NULL;
         return mpi_fail(mpi, NULL, MPI_ERR_ARG, "there is no type %d", type);
     }
     int colour = type == MPI_UNDEFINED ? type : remote_node(vrank_process());

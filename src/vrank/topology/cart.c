@@ -130,6 +130,7 @@ int MPI_Cart_create(MPI_Comm comm_old, int ndims, const int dims[],
     int count, code = MPI_SUCCESS;
 
     (void)reorder;
+    *comm_cart = MPI_COMM_NULL;
     if (comm == NULL || comm->remote != NULL) {
         return mpi_fail(mpi, comm, MPI_ERR_COMM, NULL);
     }
@@ -220,6 +221,7 @@ int MPI_Cart_sub(MPI_Comm handle, const int remain_dims[], MPI_Comm *newcomm)
     struct vrank_topology *grid =
         topology_enter(call, handle, MPI_CART, &comm, &code);
 
+    *newcomm = MPI_COMM_NULL;
     if (grid == NULL) {
         return code;
     }

@@ -57,6 +57,7 @@ int MPI_Graph_create(MPI_Comm comm_old, int nnodes, const int indx[],
     int *members, code = MPI_SUCCESS;
 
     (void)reorder;
+    *comm_graph = MPI_COMM_NULL;
     if (comm == NULL || comm->remote != NULL) {
         return mpi_fail(mpi, comm, MPI_ERR_COMM, NULL);
     }
@@ -257,6 +258,7 @@ int MPI_Dist_graph_create_adjacent(MPI_Comm comm_old, int indegree,
 
     (void)info;
     (void)reorder;
+    *comm_dist_graph = MPI_COMM_NULL;
     if (comm == NULL || comm->remote != NULL) {
         return mpi_fail(mpi, comm, MPI_ERR_COMM, NULL);
     }
@@ -351,6 +353,7 @@ int MPI_Dist_graph_create(MPI_Comm comm_old, int n, const int sources[],
 
     (void)info;
     (void)reorder;
+    *comm_dist_graph = MPI_COMM_NULL;
     if (comm == NULL || comm->remote != NULL) {
         return mpi_fail(mpi, comm, MPI_ERR_COMM, NULL);
     }

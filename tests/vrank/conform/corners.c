@@ -93,6 +93,30 @@ static void failing(void)
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
 }
 
+/* What cannot be made is MPI_COMM_NULL. */
+static void not_made(void)
+{
+    int dims[2] = {size, size}, no[2] = {0, 0}, outside = size;
+    MPI_Comm made[5] = {MPI_COMM_SELF, MPI_COMM_SELF, MPI_COMM_SELF,
+                        MPI_COMM_SELF, MPI_COMM_SELF};
+    int nulls = 0, errors = 0;
+
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    errors += MPI_Cart_create(MPI_COMM_WORLD, 2, dims, no, 0, &made[0]) != 0;
+    errors += MPI_Graph_create(MPI_COMM_WORLD, size + 1, dims, dims, 0,
+                               &made[1]) != 0;
+    errors += MPI_Dist_graph_create_adjacent(
+                  MPI_COMM_WORLD, 1, &outside, MPI_UNWEIGHTED, 0, &outside,
+                  MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &made[2]) != 0;
+    errors += MPI_Comm_split(MPI_COMM_WORLD, -5, 0, &made[3]) != 0;
+    errors += MPI_Comm_create(MPI_COMM_WORLD, MPI_GROUP_NULL, &made[4]) != 0;
+    for (int i = 0; i < 5; i++) {
+        nulls += made[i] == MPI_COMM_NULL;
+    }
+    say("not made: %d errors, %d null\n", errors, nulls);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+}
+
 static void freed_twice(void)
 {
     int key, again;
@@ -210,6 +234,7 @@ int main(int argc, char **argv)
     begin(&argc, &argv);
     predefined();
     failing();
+    not_made();
     freed_twice();
     graphs();
     sizes();

@@ -193,10 +193,7 @@ static void together(void)
     static int places_of[KINDS][MOST];
     MPI_Request requests[KINDS];
     int order[KINDS], good = 0;
-    MPI_Comm copy;
 
-    MPI_Comm_dup(MPI_COMM_WORLD, &copy);
-    MPI_Comm_free(&copy);
     for (int kind = 0; kind < KINDS; kind++) {
         prepare(kind, MPI_SUM, places_of[kind], &requests[kind]);
         order[kind] = rank % 2 ? KINDS - 1 - kind : (kind + 5 * rank) % KINDS;

@@ -31,7 +31,9 @@ extern "C" {
  * them serves the others, which makes no difference to users of the store. What
  * one adds the others find when it is flushed. What they hold in memory is
  * removed last. If the process that serves ends or crashes, another one takes
- * its place; until then nothing is added, and what was there is found.
+ * its place; one that does not answer is done without: what is added then is
+ * found by this process, and by others when it is heard again, or another one
+ * serves.
  *
  * Source: thesis 4.1.2.3, 8.4.4.
  */
@@ -45,6 +47,8 @@ struct poise_dedup_store_options {
                                    store has, 40 for a new one */
     bool shared; /**< with other processes of this user, of which the one that
                       serves decides about limit, index and width */
+    uint32_t wait_ms; /**< for a process that serves but does not answer; then
+                           it is done without: 0: 10 s */
 };
 
 /** Open or make the store in a folder; `path` NULL: in memory only, with

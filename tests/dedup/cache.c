@@ -186,6 +186,55 @@ static void test_continued(void **state)
     empty_folder();
 }
 
+/* Who serves is stopped, before another one opens the cache or while that uses
+ * it: which finds all, its own, too, and when the server goes on that and
+ * others find what was added. */
+static void test_stopped(void **state)
+{
+    struct poise_dedup_store_options hasty = small;
+
+    (void)state;
+    hasty.wait_ms = 40;
+    for (int later = 0; later < 2; later++) {
+        struct other first = start_other();
+        struct poise_dedup_store *store = NULL, *two;
+        uint64_t at;
+        let_add(&first, 0, 200);
+        if (later) {
+            store = open_store(folder, &small);
+            store->options.wait_ms = hasty.wait_ms;
+            assert_int_equal(count_found(store, 200), 200);
+        }
+        assert_int_equal(kill(first.pid, SIGSTOP), 0);
+        store = store ? store : open_store(folder, &hasty);
+        assert_int_equal(count_found(store, 200), 200);
+        fill(store, 200, 800);
+        assert_int_equal(count_found(store, 800), 800);
+        assert_int_equal(poise_dedup_store_flush(store), 0);
+        /* What is known is not added again. */
+        assert_true(poise_dedup_store_info(store).segments == 600);
+        assert_int_equal(add(store, 300, &at), 0);
+        assert_true(poise_dedup_store_info(store).segments == 600);
+        /* Another one without server: each writes its own. */
+        two = open_store(folder, &hasty);
+        assert_int_equal(count_found(two, 800), 800);
+        fill(two, 800, 1000);
+        assert_int_equal(kill(first.pid, SIGCONT), 0);
+        store->options.wait_ms = two->options.wait_ms = 1000000;
+        assert_int_equal(poise_dedup_store_close(two), 0);
+        assert_int_equal(poise_dedup_store_close(store), 0);
+        store = open_store(folder, &small);
+        assert_int_equal(count_found(store, 1000), 1000);
+        fill(store, 1000, 1100);
+        let_add(&first, 1100, 1200);
+        assert_int_equal(count_found(store, 1200), 1200);
+        assert_int_equal(poise_dedup_store_close(store), 0);
+        end_other(&first, false);
+        check_all(1200);
+        empty_folder();
+    }
+}
+
 /* Who serves is killed, or who is served, or goes; the others find all that
  * was flushed, and add more. */
 static void test_killed(void **state)
@@ -560,12 +609,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         /* Those that fork come first: there are no threads yet. */
-        cmocka_unit_test(test_killed),    cmocka_unit_test(test_all_killed),
-        cmocka_unit_test(test_liar),      cmocka_unit_test(test_shared),
-        cmocka_unit_test(test_continued), cmocka_unit_test(test_leases),
-        cmocka_unit_test(test_changes),   cmocka_unit_test(test_many),
-        cmocka_unit_test(test_faults),    cmocka_unit_test(test_clock),
-        cmocka_unit_test(test_once),
+        cmocka_unit_test(test_stopped),    cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_all_killed), cmocka_unit_test(test_liar),
+        cmocka_unit_test(test_shared),     cmocka_unit_test(test_continued),
+        cmocka_unit_test(test_leases),     cmocka_unit_test(test_changes),
+        cmocka_unit_test(test_many),       cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_clock),      cmocka_unit_test(test_once),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -4,6 +4,9 @@
  * is gone, all goes on with what is there; when something is to be written, one
  * of the clients becomes the server.
  *
+ * A server that does not answer in time is done without (go_alone): how long
+ * that is makes no difference but to how long it takes.
+ *
  * Which one is decided by the lock in the folder: each client without a server
  * tries to connect, then to take the lock and serve, again and again, for the
  * time that it may wait. A process that holds the lock and serves, or is about
@@ -21,14 +24,23 @@
 
 static const uint64_t ms = UINT64_C(1000000);
 enum {
-    OPEN_MS = 10000, /* a server may have to read its containers first */
-    AGAIN_MS = 500,  /* while a transfer waits */
-    ANSWER_MS = 5000,
-    RETRY_MS = 1000,
+    /* Of how long it is waited when a cache is opened: */
+    AGAIN_SHARE = 20, /* while a transfer waits */
+    ANSWER_SHARE = 2,
+    RETRY_MS = 1000, /* doubles up to: */
+    RETRY_MOST_MS = 64000,
+    ALONE_STEP = 4096, /* between the numbers of a server and those of who is
+                          alone */
+    ALONE_TRIES = 256,
     NAP_MS = 10,
     ALONE_NAPS = 20, /* until a lock without a server is believed */
     OPEN_TRIES = 4,
 };
+
+static uint64_t wait_ns(const struct poise_dedup_store *store, unsigned share)
+{
+    return store->options.wait_ms * ms / share;
+}
 
 /* ---- questions ---------------------------------------------------------- */
 
@@ -55,7 +67,7 @@ static int bad(void)
  * (CACHE_MESSAGE_MOST bytes). After a failure the client has no server any
  * more. */
 static int ask(struct dedup_client *client, const struct poise_buf *question,
-               uint64_t wait_ns, unsigned char *memory,
+               uint64_t most_ns, unsigned char *memory,
                struct poise_reader *answer, int *passed)
 {
     int fd = -1, code = question->error;
@@ -66,7 +78,7 @@ static int ask(struct dedup_client *client, const struct poise_buf *question,
     }
     if (code == 0) {
         bytes_read =
-            cache_receive(client->fd, memory, CACHE_MESSAGE_MOST, wait_ns, &fd);
+            cache_receive(client->fd, memory, CACHE_MESSAGE_MOST, most_ns, &fd);
         code = bytes_read < 0    ? (int)bytes_read
                : bytes_read == 0 ? poise_error_set(ECONNRESET, "share a cache",
                                                    NULL, "the server is gone")
@@ -90,13 +102,14 @@ static int ask(struct dedup_client *client, const struct poise_buf *question,
 }
 
 /* The same where the answer has nothing but its op. */
-static int say(struct dedup_client *client, const struct poise_buf *question)
+static int say(struct poise_dedup_store *store,
+               const struct poise_buf *question)
 {
     unsigned char *memory = poise_alloc(CACHE_MESSAGE_MOST, 1);
     struct poise_reader answer;
-    int code =
-        memory ? ask(client, question, ANSWER_MS * ms, memory, &answer, NULL)
-               : -ENOMEM;
+    int code = memory ? ask(store->client, question,
+                            wait_ns(store, ANSWER_SHARE), memory, &answer, NULL)
+                      : -ENOMEM;
 
     free(memory);
     return code;
@@ -201,7 +214,8 @@ static int read_list(struct poise_dedup_store *store)
         poise_buf_u64(&question, CACHE_LIST);
         poise_buf_u64(&question, since);
         poise_buf_u64(&question, from);
-        code = ask(client, &question, ANSWER_MS * ms, memory, &answer, NULL);
+        code = ask(client, &question, wait_ns(store, ANSWER_SHARE), memory,
+                   &answer, NULL);
         poise_buf_free(&question);
         if (code < 0) {
             break;
@@ -282,7 +296,7 @@ static int take_index(const struct dedup_client *client, int fd,
     return dedup_index_attach(index, fd);
 }
 
-static int handshake(struct poise_dedup_store *store, uint64_t wait_ns)
+static int handshake(struct poise_dedup_store *store, uint64_t most_ns)
 {
     struct dedup_client *client = store->client;
     unsigned char *memory = poise_alloc(CACHE_MESSAGE_MOST, 1);
@@ -294,7 +308,7 @@ static int handshake(struct poise_dedup_store *store, uint64_t wait_ns)
     poise_buf_u64(&question, CACHE_HELLO);
     poise_buf_u64(&question, CACHE_VERSION);
     if (code == 0) {
-        code = ask(client, &question, wait_ns, memory, &answer, &fd);
+        code = ask(client, &question, most_ns, memory, &answer, &fd);
     }
     if (code == 0) {
         code = take_identity(store, &answer);
@@ -316,7 +330,7 @@ static int handshake(struct poise_dedup_store *store, uint64_t wait_ns)
     return code;
 }
 
-static int connect_server(struct poise_dedup_store *store, uint64_t wait_ns)
+static int connect_server(struct poise_dedup_store *store, uint64_t most_ns)
 {
     struct dedup_client *client = store->client;
     int code = cache_connect(store->dirfd, &client->fd);
@@ -326,7 +340,7 @@ static int connect_server(struct poise_dedup_store *store, uint64_t wait_ns)
         return code;
     }
     code = cache_is_same_user(client->fd)
-               ? handshake(store, wait_ns)
+               ? handshake(store, most_ns)
                : poise_error_set(EPERM, "share a cache", store->path,
                                  "somebody else's process serves it");
     if (code < 0) {
@@ -344,14 +358,14 @@ static bool is_server_starting(const struct poise_dedup_store *store)
 }
 
 /* Connect to the server; where there is none, become it. */
-static int attach(struct poise_dedup_store *store, uint64_t wait_ns)
+static int attach(struct poise_dedup_store *store, uint64_t most_ns)
 {
     struct dedup_client *client = store->client;
     uint64_t begun = poise_clock_ns();
     const struct timespec nap = {.tv_nsec = NAP_MS * (long)1000000};
 
     for (int naps = 0;; naps++) {
-        int code = connect_server(store, wait_ns);
+        int code = connect_server(store, most_ns);
         if (code == 0 ||
             (code != -ECONNREFUSED && code != -ENOENT && code != -ECONNRESET &&
              code != -EAGAIN && code != -EPIPE)) {
@@ -364,7 +378,7 @@ static int attach(struct poise_dedup_store *store, uint64_t wait_ns)
                 continue;
             }
         }
-        if (code != -EBUSY || poise_clock_ns() - begun > wait_ns ||
+        if (code != -EBUSY || poise_clock_ns() - begun > most_ns ||
             (naps >= ALONE_NAPS && !is_server_starting(store))) {
             return code;
         }
@@ -372,18 +386,68 @@ static int attach(struct poise_dedup_store *store, uint64_t wait_ns)
     }
 }
 
+/* Do without a server, with an index of the own. */
+static int go_alone(struct poise_dedup_store *store)
+{
+    struct dedup_client *client = store->client;
+    int code = dedup_store_read_alone(store);
+    uint64_t last = store->count ? store->containers[store->count - 1]->id : 0;
+
+    client->next_alone = (last / ALONE_STEP + 1) * ALONE_STEP;
+    client->backoff_ns = RETRY_MS * ms;
+    client->retry_ns = poise_clock_ns() + client->backoff_ns;
+    return code;
+}
+
+/* What was written without the server, which it reads. */
+static void report_alone(struct poise_dedup_store *store)
+{
+    struct dedup_client *client = store->client;
+    const uint64_t *ids = (const uint64_t *)(const void *)client->alone.data;
+
+    for (size_t i = 0; i < client->alone.len / sizeof *ids; i++) {
+        struct poise_buf question = {0};
+        int code;
+        if (store->open && store->open->id == ids[i]) {
+            continue; /* it will be reported */
+        }
+        poise_buf_u64(&question, CACHE_CLOSE);
+        poise_buf_u64(&question, ids[i]);
+        code = say(store, &question);
+        poise_buf_free(&question);
+        if (code < 0) {
+            return;
+        }
+    }
+    poise_buf_reset(&client->alone);
+}
+
 /* Whether there is a server; looked for now and then. */
 static bool has_server(struct poise_dedup_store *store)
 {
     struct dedup_client *client = store->client;
+    int code;
 
-    if (client->fd < 0 && poise_clock_ns() >= client->retry_ns) {
-        if (attach(store, AGAIN_MS * ms) < 0) {
-            disconnect(client, -ETIMEDOUT);
-            poise_error_clear();
-        }
+    if (client->fd >= 0) {
+        return true;
     }
-    return client->fd >= 0;
+    if (poise_clock_ns() >= client->retry_ns) {
+        code = attach(store, wait_ns(store, AGAIN_SHARE));
+        if (code == 0) {
+            report_alone(store);
+            return client->fd >= 0;
+        }
+        disconnect(client, -ETIMEDOUT);
+        client->backoff_ns = 2 * client->backoff_ns < RETRY_MOST_MS * ms
+                                 ? 2 * client->backoff_ns
+                                 : RETRY_MOST_MS * ms;
+        client->retry_ns = poise_clock_ns() + client->backoff_ns;
+        poise_error_clear();
+    }
+    if (store->index.shared && go_alone(store) < 0) {
+        poise_error_clear(); /* what was found of it is used */
+    }
+    return false;
 }
 
 int dedup_client_start(struct poise_dedup_store *store)
@@ -395,7 +459,11 @@ int dedup_client_start(struct poise_dedup_store *store)
         return -ENOMEM;
     }
     store->client->fd = store->client->writefd = -1;
-    code = attach(store, OPEN_MS * ms);
+    code = attach(store, wait_ns(store, 1));
+    if (code == -ETIMEDOUT || (code == -EBUSY && is_server_starting(store))) {
+        poise_error_clear();
+        code = go_alone(store);
+    }
     if (code < 0) {
         dedup_client_end(store);
     }
@@ -407,12 +475,19 @@ int dedup_client_end(struct poise_dedup_store *store)
     struct dedup_client *client = store->client;
     int code;
 
+    if (client->alone.len > 0) {
+        client->retry_ns = 0;
+        if (has_server(store) && store->open) {
+            dedup_client_report(store);
+        }
+    }
     disconnect(client, 0);
     if (client->writefd >= 0) {
         close(client->writefd);
     }
     code = poise_dedup_server_close(client->own);
     poise_buf_free(&client->dropped);
+    poise_buf_free(&client->alone);
     free(client);
     store->client = NULL;
     return code;
@@ -439,7 +514,7 @@ void dedup_client_send_lease(struct poise_dedup_store *store, uint64_t id)
     for (size_t i = 0; i < drops; i++) {
         poise_buf_u64(&question, dropped[i]);
     }
-    if (say(client, &question) < 0) {
+    if (say(store, &question) < 0) {
         poise_error_clear(); /* then it may be gone sooner */
     }
     poise_buf_reset(&client->dropped);
@@ -479,7 +554,7 @@ void dedup_client_report(struct poise_dedup_store *store)
             poise_buf_u64(&question, entry->fingerprint);
             poise_buf_u64(&question, (uint32_t)dedup_rank(entry->digest));
         }
-        code = say(client, &question);
+        code = say(store, &question);
         client->reported = code == 0 ? first + count : client->reported;
         failures += code < 0;
         poise_buf_free(&question);
@@ -490,9 +565,10 @@ void dedup_client_report(struct poise_dedup_store *store)
 }
 
 /* A container that the server gives. */
-static int request_container(struct dedup_client *client, bool fresh,
+static int request_container(struct poise_dedup_store *store, bool fresh,
                              uint64_t *id, uint32_t *count)
 {
+    struct dedup_client *client = store->client;
     unsigned char *memory = poise_alloc(CACHE_MESSAGE_MOST, 1);
     struct poise_buf question = {0};
     struct poise_reader answer;
@@ -501,7 +577,8 @@ static int request_container(struct dedup_client *client, bool fresh,
     poise_buf_u64(&question, CACHE_NEW);
     poise_buf_u64(&question, fresh ? CACHE_FRESH : 0u);
     if (code == 0) {
-        code = ask(client, &question, ANSWER_MS * ms, memory, &answer, NULL);
+        code = ask(client, &question, wait_ns(store, ANSWER_SHARE), memory,
+                   &answer, NULL);
     }
     if (code == 0) {
         *id = poise_reader_u64(&answer);
@@ -524,7 +601,7 @@ static void close_open(struct poise_dedup_store *store)
     if (client->fd >= 0) {
         poise_buf_u64(&question, CACHE_CLOSE);
         poise_buf_u64(&question, store->open->id);
-        if (say(client, &question) < 0) {
+        if (say(store, &question) < 0) {
             poise_error_clear();
         }
         poise_buf_free(&question);
@@ -540,6 +617,7 @@ static int begin(struct poise_dedup_store *store, uint64_t id, uint32_t count,
 {
     struct dedup_container *container = dedup_store_container(store, id);
     struct dedup_body *body;
+    struct stat st;
 
     if (!container) {
         container = dedup_store_insert(store, id);
@@ -557,7 +635,8 @@ static int begin(struct poise_dedup_store *store, uint64_t id, uint32_t count,
         store->open = container;
         return 1;
     }
-    if (container->body || container->count > 0) {
+    if (container->body || container->count > 0 ||
+        fstat(store->client->writefd, &st) < 0 || st.st_size > 0) {
         return 0; /* another client's, which was not reported */
     }
     body = dedup_body_create();
@@ -570,24 +649,70 @@ static int begin(struct poise_dedup_store *store, uint64_t id, uint32_t count,
     return 1;
 }
 
-int dedup_client_open(struct poise_dedup_store *store, size_t len)
+/* Take a container that is locked: 0; 1: it is not fit. */
+static int take(struct poise_dedup_store *store, int fd, uint64_t id,
+                uint32_t count, size_t len)
+{
+    struct dedup_client *client = store->client;
+    int code;
+
+    close_open(store);
+    client->writefd = fd;
+    client->reported = 0;
+    code = begin(store, id, count, len);
+    if (code > 0) {
+        client->reported = store->open->body->written;
+        return 0;
+    }
+    close(fd);
+    client->writefd = -1;
+    return code < 0 ? code : 1;
+}
+
+/* One that no server gave. */
+static int open_alone(struct poise_dedup_store *store, size_t len)
 {
     struct dedup_client *client = store->client;
 
+    for (int tries = 0; tries < ALONE_TRIES; tries++) {
+        uint64_t id = client->next_alone++;
+        int fd = -1,
+            code = id >> CACHE_ID_BITS != 0
+                       ? poise_error_set(ENOSPC, "write into the cache",
+                                         store->path, NULL)
+                       : dedup_container_lock(store->dirfd, id, true, &fd);
+        if (code == -EBUSY) {
+            poise_error_clear();
+            continue;
+        }
+        code = code < 0 ? code : take(store, fd, id, 0, len);
+        if (code == 0) {
+            return poise_buf_append(&client->alone, &id, sizeof id);
+        }
+        if (code < 0) {
+            return code;
+        }
+    }
+    return poise_error_set(EBUSY, "write into the cache", store->path,
+                           "others write into all that could be taken");
+}
+
+int dedup_client_open(struct poise_dedup_store *store, size_t len)
+{
     if (!has_server(store)) {
-        return poise_error_set(ENOTCONN, "write into the cache", store->path,
-                               "nobody serves it");
+        return open_alone(store, len);
     }
     for (int tries = 0; tries < OPEN_TRIES; tries++) {
         struct dedup_container *before = store->open;
         uint64_t id = 0;
         uint32_t count = 0;
-        int fd = -1, code = request_container(client, tries > 0, &id, &count);
+        int fd = -1, code = request_container(store, tries > 0, &id, &count);
         if (code < 0 && has_server(store)) {
             continue; /* by another one */
         }
         if (code < 0) {
-            return code;
+            poise_error_clear();
+            return open_alone(store, len);
         }
         code = before && before->id == id
                    ? -EBUSY
@@ -596,20 +721,8 @@ int dedup_client_open(struct poise_dedup_store *store, size_t len)
             poise_error_clear();
             continue; /* another writer's, which the server does not know */
         }
-        if (code < 0) {
-            return code;
-        }
-        close_open(store);
-        client->writefd = fd;
-        client->reported = 0;
-        code = begin(store, id, count, len);
-        if (code > 0) {
-            client->reported = store->open->body->written;
-            return 0;
-        }
-        close(fd);
-        client->writefd = -1;
-        if (code < 0) {
+        code = code < 0 ? code : take(store, fd, id, count, len);
+        if (code <= 0) {
             return code;
         }
     }

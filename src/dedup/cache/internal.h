@@ -198,6 +198,9 @@ int dedup_store_make(const struct poise_dedup_store_options *options,
 int dedup_store_enter(struct poise_dedup_store *store, const char *path);
 int dedup_store_lock(struct poise_dedup_store *store);
 int dedup_store_read_folder(struct poise_dedup_store *store);
+/** The same for a client without a server, beside the container that it
+ * writes. */
+int dedup_store_read_alone(struct poise_dedup_store *store);
 void dedup_store_destroy(struct poise_dedup_store *store);
 /** A new number and key. */
 int dedup_identity_make(struct poise_dedup_store *store);

@@ -16,6 +16,7 @@
 enum {
     CONTAINER_BYTES = 2 << 20,
     MEMORY_LEAST = 1 << 20,
+    WAIT_MS = 10000, /* a server may have to read its containers first */
 };
 static const uint64_t limit_default = UINT64_C(10) << 30;
 static const uint64_t memory_default = UINT64_C(64) << 20;
@@ -54,6 +55,9 @@ static int list(struct poise_dedup_store *store)
             !S_ISREG(st.st_mode)) {
             continue;
         }
+        if (store->open && store->open->id == id) {
+            continue;
+        }
         container = dedup_store_append(store, id);
         if (container) {
             container->bytes = (uint64_t)st.st_size;
@@ -85,9 +89,10 @@ static int read_container(struct poise_dedup_store *store, size_t *i)
 {
     struct dedup_container *container = store->containers[*i];
     bool is_last = *i + 1 == store->count, known = container->count > 0;
+    bool is_alone = !store->serves && !store->client;
     int code = 1;
 
-    if (known && (store->serves || !is_last)) {
+    if ((known && (!is_alone || !is_last)) || container == store->open) {
         (*i)++;
         return 0;
     }
@@ -102,24 +107,21 @@ static int read_container(struct poise_dedup_store *store, size_t *i)
         return 0; /* its file is gone */
     }
     if (container->body->file_bytes == 0 &&
-        !(store->serves && is_written(store, container->id))) {
+        !(!is_alone && is_written(store, container->id))) {
         dedup_store_remove(store, container);
         return 0;
     }
-    if (is_last && !store->serves) {
+    if (is_last && is_alone) {
         store->open = container;
     }
     (*i)++;
     return 0;
 }
 
-int dedup_store_read_folder(struct poise_dedup_store *store)
+static int read_all(struct poise_dedup_store *store)
 {
-    int code = dedup_identity_open(store);
+    int code = list(store);
 
-    if (code == 0) {
-        code = list(store);
-    }
     if (code == 0) {
         code = dedup_snapshot_load(store);
     }
@@ -127,6 +129,43 @@ int dedup_store_read_folder(struct poise_dedup_store *store)
      * one if there is room. */
     for (size_t i = 0; i < store->count && code == 0;) {
         code = read_container(store, &i);
+    }
+    return code;
+}
+
+int dedup_store_read_folder(struct poise_dedup_store *store)
+{
+    int code = dedup_identity_open(store);
+
+    return code < 0 ? code : read_all(store);
+}
+
+int dedup_store_read_alone(struct poise_dedup_store *store)
+{
+    struct poise_dedup_store_info was = store->info;
+    struct dedup_container *open = store->open;
+    int code;
+
+    for (size_t i = store->count; i-- > 0;) {
+        if (store->containers[i] != open) {
+            dedup_store_remove(store, store->containers[i]);
+        }
+    }
+    dedup_index_free(&store->index);
+    code = dedup_index_create(&store->index, store->index_bytes);
+    if (code == 0) {
+        code = dedup_identity_open(store);
+    }
+    if (code == 0 && was.bits != 0 &&
+        (was.id != store->info.id || was.bits != store->info.bits)) {
+        code = poise_error_set(ESTALE, "share a cache", store->path,
+                               "it is another one now");
+    }
+    if (code == 0) {
+        code = read_all(store);
+    }
+    if (code == 0 && open) {
+        dedup_store_learn(store, open, open->body);
     }
     return code;
 }
@@ -209,6 +248,7 @@ static void set_defaults(struct poise_dedup_store_options *options)
         options->limit_bytes ? options->limit_bytes : limit_default;
     options->memory_bytes =
         options->memory_bytes ? options->memory_bytes : memory_default;
+    options->wait_ms = options->wait_ms ? options->wait_ms : WAIT_MS;
     if (options->memory_bytes < MEMORY_LEAST) {
         options->memory_bytes = MEMORY_LEAST;
     }

@@ -331,6 +331,7 @@ static int answer_lease(struct poise_dedup_server *server,
     return message->error;
 }
 
+/* One that is not in the list was written without this server. */
 static int answer_close(struct poise_dedup_server *server,
                         const struct cache_client *client,
                         struct poise_reader *message)
@@ -339,10 +340,18 @@ static int answer_close(struct poise_dedup_server *server,
     struct dedup_container *container =
         dedup_store_container(server->store, id);
 
+    if (message->error || id >> CACHE_ID_BITS != 0) {
+        return -EBADMSG;
+    }
     if (container && container->writer == client->number) {
         container->writer = 0;
     }
-    return message->error;
+    if (!container) {
+        container = dedup_store_insert(server->store, id);
+        server->next_id = id < server->next_id ? server->next_id : id + 1;
+        return container ? read_again(server, container) : -ENOMEM;
+    }
+    return 0;
 }
 
 int cache_server_answer(struct poise_dedup_server *server,

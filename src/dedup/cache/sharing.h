@@ -16,6 +16,13 @@
  *   with them; one that finds the file gone finds a miss.
  * - `lock`: the server, or the one process that has a cache for itself.
  *
+ * A server that does not answer, as it is stopped or the machine is starved, or
+ * that is not to be had, is done without: a client then makes an index of its
+ * own over what the folder holds, and writes into containers that it numbers
+ * itself, above all that there are, in files that nobody else has locked or
+ * written. It tries again, less and less often, and tells a server that answers
+ * which they are. So nothing that is sent costs more for it.
+ *
  * What a crash leaves: a client's last container may hold blocks that it did
  * not report; the server reads the file again when the connection ends. A
  * server's list and index are gone with it; the next one makes them from the
@@ -114,7 +121,9 @@ struct dedup_client {
     int writefd;                    /* locks the container being written */
     struct poise_dedup_server *own; /* this process serves */
     uint64_t seen;                  /* changes of the list */
-    uint64_t retry_ns;
+    uint64_t retry_ns, backoff_ns;
+    uint64_t next_alone;      /* number of the next container without server */
+    struct poise_buf alone;   /* uint64_t: those that it made so */
     uint32_t reported;        /* segments of the open container */
     struct poise_buf dropped; /* uint64_t: leases to be given back */
 };
@@ -136,7 +145,7 @@ void dedup_client_queue_release(struct poise_dedup_store *store, uint64_t id);
 /* What store.c calls as it goes: nothing, where a cache is not shared. */
 static inline void dedup_client_refresh(struct poise_dedup_store *store)
 {
-    if (store->client &&
+    if (store->client && store->index.shared &&
         __atomic_load_n(&store->index.shared->changes, __ATOMIC_RELAXED) !=
             store->client->seen) {
         dedup_client_sync(store);

@@ -745,7 +745,7 @@ static int append(struct poise_dedup_store *store, uint64_t fingerprint,
     use(store, container);
     trim(store, container);
     *position = container->id << DEDUP_SLOT_BITS | (container->count - 1);
-    if (!store->client) {
+    if (!store->client || !store->index.shared) {
         dedup_store_put(store, fingerprint, rank_position(*position, digest));
     }
     store->info.segments++;

@@ -130,6 +130,7 @@ struct remote_transfer {
     struct poise_remote_stats stats;
     struct remote_channel channel;
     char cache_part[REMOTE_PART_BYTES]; /* empty: the cache for all */
+    struct poise_buf lacks_cache;       /* why: for the other end's user */
     bool serves; /* this end was started by the other one */
     bool is_sender;
     bool is_restricted; /* paths begin at the root, a descriptor */
@@ -142,6 +143,8 @@ struct remote_transfer {
 /** Show the last error to the user, at whichever end that is, as one of `path`
  * (NULL: of what the error names itself). The same for an action. */
 int remote_report_problem(struct remote_transfer *transfer, const char *path);
+/** Tell the user at the other end what is no problem of this transfer's. */
+int remote_report_note(struct remote_transfer *transfer, const char *why);
 int remote_report_action(struct remote_transfer *transfer,
                          enum poise_remote_action action, const char *path,
                          size_t len);

@@ -26,6 +26,10 @@ static int run(struct remote_transfer *transfer, bool is_sender)
     channel->tick_arg = transfer;
     code = remote_channel_open(channel, transfer->options.level,
                                is_sender ? transfer->options.segmenter : NULL);
+    if (code == 0 && transfer->lacks_cache.len > 0) {
+        code =
+            remote_report_note(transfer, poise_buf_str(&transfer->lacks_cache));
+    }
     if (code == 0) {
         code = is_sender ? remote_sender_run(transfer)
                          : remote_receiver_run(transfer);
@@ -102,6 +106,11 @@ int remote_open_store(struct remote_transfer *transfer)
 
     if (code > 0 && options->problem) {
         options->problem(poise_error_last(), options->arg);
+    } else if (code > 0) {
+        poise_error_format(poise_error_last(), &transfer->lacks_cache);
+        poise_buf_puts(&transfer->lacks_cache,
+                       "; without it more is sent, now and next time");
+        poise_error_clear();
     }
     return code < 0 ? code : 0;
 }
@@ -256,6 +265,7 @@ free_greeting:
     if (transfer.is_restricted) {
         close(transfer.root_fd);
     }
+    poise_buf_free(&transfer.lacks_cache);
     poise_strings_free(&sources);
     poise_buf_free(&memory);
     return code;

@@ -33,24 +33,43 @@ static void report_problem(struct remote_transfer *transfer,
     }
 }
 
+enum { NOTE = 1 << 16 /* beside an errno: no problem of this transfer's */ };
+
+static int send_problem(struct remote_transfer *transfer,
+                        const struct poise_error *err)
+{
+    struct poise_buf body = {0};
+    int code;
+
+    poise_buf_varint(&body, (uint64_t)err->code);
+    poise_buf_blob(&body, err->doing, strlen(err->doing));
+    poise_buf_blob(&body, err->what, strlen(err->what));
+    poise_buf_blob(&body, err->why, strlen(err->why));
+    code = remote_channel_send(&transfer->channel, REMOTE_PROBLEM, &body);
+    poise_buf_free(&body);
+    return code;
+}
+
 int remote_report_problem(struct remote_transfer *transfer, const char *path)
 {
     struct poise_error err = *poise_error_last();
-    struct poise_buf body = {0};
-    int code;
 
     err.what = path ? path : err.what;
     if (!transfer->serves) {
         report_problem(transfer, &err);
         return 0;
     }
-    poise_buf_varint(&body, (uint64_t)err.code);
-    poise_buf_blob(&body, err.doing, strlen(err.doing));
-    poise_buf_blob(&body, err.what, strlen(err.what));
-    poise_buf_blob(&body, err.why, strlen(err.why));
-    code = remote_channel_send(&transfer->channel, REMOTE_PROBLEM, &body);
-    poise_buf_free(&body);
-    return code;
+    return send_problem(transfer, &err);
+}
+
+int remote_report_note(struct remote_transfer *transfer, const char *why)
+{
+    struct poise_error err = {.code = EBUSY | NOTE,
+                              .doing = "use the cache at the other end",
+                              .what = "",
+                              .why = why};
+
+    return send_problem(transfer, &err);
 }
 
 int remote_report_action(struct remote_transfer *transfer,
@@ -98,8 +117,11 @@ static int take_problem(struct remote_transfer *transfer,
     poise_buf_append(&texts[1], transfer->prefix, transfer->prefix_len);
     err.what = text_of(body, &texts[1]);
     err.why = text_of(body, &texts[2]);
-    if (!body->error) {
+    if (!body->error && !(err.code & NOTE)) {
         report_problem(transfer, &err);
+    } else if (!body->error && transfer->options.problem) {
+        err.code &= ~NOTE;
+        transfer->options.problem(&err, transfer->options.arg);
     }
     for (int i = 0; i < 3; i++) {
         poise_buf_free(&texts[i]);

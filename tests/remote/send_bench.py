@@ -41,6 +41,8 @@ shift
 export POISE_FAULT=$OTHER_FAULT
 if [ -n "$TEAR" ]; then
     exec python3 -c "$CARRY" "$@"
+elif [ -n "$STOPS_AT" ]; then
+    python3 -c "$STALL" "$STOPS_AT" | "$@"
 elif [ -n "$CUT_IN" ]; then
     python3 -c "$CUT" "$CUT_IN" | "$@"
 elif [ -n "$CUT_OUT" ]; then

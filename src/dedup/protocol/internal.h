@@ -45,11 +45,13 @@ enum wire_op {
 
 enum {
     WIRE_VERSION = 3,
-    WIRE_BLOCK_RAW = 1 << 16,    /* a block is closed at this size */
-    WIRE_BLOCK_MOST = 1 << 20,   /* of messages in a block */
-    WIRE_BLOCK_BEHIND = 1 << 20, /* or when its groups stand for so much */
-    WIRE_WINDOW_LOG = 23,        /* of Zstandard, both ways */
-    WIRE_GROUP_BYTES = 1 << 19,  /* a group is closed at these sizes */
+    WIRE_BLOCK_RAW = 1 << 16,      /* a block is closed at this size */
+    WIRE_BLOCK_MOST = 1 << 20,     /* of messages in a block */
+    WIRE_BLOCK_BEHIND = 1 << 20,   /* or when its groups stand for so much */
+    WIRE_WINDOW_LOG = 23,          /* of Zstandard, both ways */
+    WIRE_GROUP_BYTES = 1 << 19,    /* a group is closed at these sizes */
+    WIRE_GROUP_BELIEVED = 1 << 15, /* at first; twice as much when so many */
+    WIRE_GROUPS_PROVED = 16,       /* were right */
     WIRE_GROUP_ITEMS = 128,
     WIRE_GROUP_PRINTS = 20,
     WIRE_GROUP_MOST = 1 << 20, /* what a receiver accepts: bytes */
@@ -202,7 +204,6 @@ struct wire_item {
     uint32_t offset, len;  /* in the group's data */
     uint32_t first, count; /* of the group's lengths */
     bool print;            /* named by its fingerprint */
-    bool plain;            /* no segment: it is never cached */
     unsigned char supplied;
 };
 
@@ -217,7 +218,7 @@ struct wire_sent {
     bool believes;                 /* refers to what the receiver should have */
     bool believes_old;             /* ... from before this connection */
     bool asked;                    /* something had to be supplied */
-    bool print, plain;             /* the next item is one of these */
+    bool print;                    /* the next item is named by a fingerprint */
     uint32_t waits;                /* members that did not acknowledge it */
     uint64_t weight;               /* bytes that a receiver may keep for it */
 };
@@ -277,6 +278,8 @@ struct wire_sender {
     uint32_t hit_rate; /* of late, how many segments were in the cache */
     uint64_t distrust_until, backoff; /* groups */
     uint64_t distrust_all_until;      /* what was brought, too */
+    uint32_t proved;  /* groups with beliefs that were right since
+                         one was wrong */
     uint64_t doubted; /* groups sent when a belief failed last */
     uint32_t useless; /* groups in a row whose fingerprints all missed */
     uint64_t direct_until, direct_for;

@@ -239,7 +239,8 @@ static bool is_surely_new(const struct poise_dedup_peer *peer, bool found)
 
     /* Nor where it would be seen that it has to answer. */
     return peer->their_containers == 0 || peer->pad > 0 ||
-           sender->open->number < sender->direct_until ||
+           (sender->open->number < sender->direct_until &&
+            (!found || sender->is_stranger)) ||
            (!found && sender->hit_rate >= HIT_RATE_ENOUGH &&
             sender->open->number >= sender->distrust_until);
 }
@@ -395,10 +396,7 @@ static int send_plain(struct poise_dedup_peer *peer,
         peer->stats.by_data += piece->len;
     }
     code = wire_group_add_bytes(group, piece);
-    group->plain = true;
-    code = code < 0 ? code : wire_group_add_item(group, offset, first);
-    group->plain = false;
-    return code;
+    return code < 0 ? code : wire_group_add_item(group, offset, first);
 }
 
 /* Say which stream it is, and where the piece lies if that is not clear. */

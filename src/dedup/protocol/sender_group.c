@@ -112,7 +112,6 @@ int wire_group_add_item(struct wire_sent *group, uint32_t offset,
         .first = first,
         .count = wire_count(&group->lens, sizeof(uint32_t)) - first,
         .print = group->print,
-        .plain = group->plain,
     };
 
     return poise_buf_append(&group->items, &item, sizeof item);
@@ -201,12 +200,18 @@ int wire_sender_close_group(struct poise_dedup_peer *peer)
 
 int wire_group_close_full(struct poise_dedup_peer *peer)
 {
-    const struct wire_sent *group = peer->sender.open;
+    const struct wire_sender *sender = &peer->sender;
+    const struct wire_sent *group = sender->open;
+    uint32_t steps = sender->proved / WIRE_GROUPS_PROVED;
+    uint32_t most = WIRE_GROUP_BELIEVED << (steps < 4 ? steps : 4);
 
-    if (peer->sender.is_update) {
+    if (sender->is_update) {
         return 0;
     }
-    return group->data.len >= WIRE_GROUP_BYTES ||
+    if (!group->believes && sender->held != WIRE_HELD_RUN) {
+        most = WIRE_GROUP_BYTES;
+    }
+    return group->data.len >= most ||
                    wire_count(&group->items, sizeof(struct wire_item)) >=
                        WIRE_GROUP_ITEMS ||
                    group->prints >= WIRE_GROUP_PRINTS

@@ -37,6 +37,7 @@ static void learn(struct wire_sender *sender, const struct wire_sent *group)
     }
     if (group->believes && !group->asked) {
         sender->backoff = BACKOFF;
+        sender->proved += group->number >= sender->doubted;
     }
 }
 
@@ -84,25 +85,6 @@ int wire_sender_ack(struct poise_dedup_peer *peer, struct poise_reader *message)
     return 0;
 }
 
-/* The receiver adds it now: so does this end. */
-static int keep_item(struct poise_dedup_peer *leader,
-                     const struct wire_sent *group,
-                     const struct wire_item *item)
-{
-    const uint32_t *lens = (const uint32_t *)(const void *)group->lens.data;
-    const char *data = group->data.data + item->offset;
-    int code = 0;
-
-    for (uint32_t i = 0; i < item->count && !item->plain && code == 0; i++) {
-        uint32_t len = lens[item->first + i];
-        code = wire_sender_keep(
-            leader, dedup_store_expect(leader->options.store, data, len), data,
-            len);
-        data += len;
-    }
-    return code;
-}
-
 static int supply(struct poise_dedup_peer *peer, const struct wire_sent *group,
                   uint32_t index)
 {
@@ -143,6 +125,7 @@ static void doubt(struct wire_sender *sender, struct wire_sent *group)
         return;
     }
     sender->doubted = sender->numbers;
+    sender->proved = 0;
     sender->backoff = sender->backoff > late ? sender->backoff : late;
     sender->backoff = sender->backoff > BACKOFF ? sender->backoff : BACKOFF;
     twice = 2 * sender->backoff;
@@ -197,9 +180,6 @@ int wire_sender_request(struct poise_dedup_peer *peer,
         group->prints_asked += item->print && item->supplied == 1;
         peer->stats.requests++;
         code = supply(peer, group, (uint32_t)(index - 1));
-        if (code == 0) {
-            code = keep_item(leader, group, item);
-        }
     }
     return code;
 }

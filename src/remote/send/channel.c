@@ -12,6 +12,7 @@ enum {
     OUTPUT_MOST = 1 << 19,     /* bytes that are not written */
     READ_BYTES = 1 << 17,
     TICK_MS = 200,
+    SAVE_MS = 2000, /* after which the cache is handed to the system */
     /* For the final message of an end that does not read any more.
      */
     FINAL_MESSAGE_S = 5,
@@ -267,6 +268,12 @@ static void tick(struct remote_channel *channel)
 {
     uint64_t now = poise_clock_ns();
 
+    if (now - channel->saved_ns >= SAVE_MS * UINT64_C(1000000)) {
+        channel->saved_ns = now;
+        if (poise_dedup_store_flush(channel->store) < 0) {
+            poise_error_clear(); /* it costs bytes, not the transfer */
+        }
+    }
     if (channel->tick &&
         now - channel->ticked_ns >= TICK_MS * UINT64_C(1000000)) {
         channel->ticked_ns = now;
@@ -403,7 +410,8 @@ int remote_channel_open(struct remote_channel *channel, int level,
             return poise_error_set(errno, "use the connection", NULL, NULL);
         }
     }
-    channel->heard_ns = channel->ticked_ns = poise_clock_ns();
+    channel->heard_ns = channel->ticked_ns = channel->saved_ns =
+        poise_clock_ns();
     channel->buffer = poise_alloc(REMOTE_BLOCK, 1);
     return channel->buffer ? poise_dedup_peer_create(&options, &channel->peer)
                            : -ENOMEM;

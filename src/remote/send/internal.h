@@ -75,7 +75,7 @@ struct remote_channel {
     const volatile sig_atomic_t *stop;
     void (*tick)(void *arg); /* some times a second */
     void *tick_arg;
-    uint64_t ticked_ns;
+    uint64_t ticked_ns, saved_ns;
     int (*on_message)(enum remote_message kind, struct poise_reader *body,
                       void *arg);
     int (*on_data)(const void *data, size_t len, void *arg);

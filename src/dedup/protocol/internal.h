@@ -50,8 +50,8 @@ enum {
     WIRE_BLOCK_BEHIND = 1 << 20,   /* or when its groups stand for so much */
     WIRE_WINDOW_LOG = 23,          /* of Zstandard, both ways */
     WIRE_GROUP_BYTES = 1 << 19,    /* a group is closed at these sizes */
-    WIRE_GROUP_BELIEVED = 1 << 15, /* at first; twice as much when so many */
-    WIRE_GROUPS_PROVED = 16,       /* were right */
+    WIRE_GROUP_BELIEVED = 1 << 15, /* when one was wrong; twice as much when */
+    WIRE_GROUPS_PROVED = 16,       /* so many were right */
     WIRE_GROUP_ITEMS = 128,
     WIRE_GROUP_PRINTS = 20,
     WIRE_GROUP_MOST = 1 << 20, /* what a receiver accepts: bytes */

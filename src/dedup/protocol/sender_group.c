@@ -202,7 +202,8 @@ int wire_group_close_full(struct poise_dedup_peer *peer)
 {
     const struct wire_sender *sender = &peer->sender;
     const struct wire_sent *group = sender->open;
-    uint32_t steps = sender->proved / WIRE_GROUPS_PROVED;
+    uint32_t steps =
+        sender->proved / WIRE_GROUPS_PROVED + (sender->doubted > 0 ? 0 : 2);
     uint32_t most = WIRE_GROUP_BELIEVED << (steps < 4 ? steps : 4);
 
     if (sender->is_update) {

@@ -5,6 +5,8 @@
  */
 #include "cli/common/common.h"
 
+#include <poise/comm.h>
+
 #include <errno.h>
 #include <string.h>
 
@@ -14,24 +16,24 @@ const struct cli_command cli_commands[] = {
     {&cli_find_command, cli_find},
     {&cli_trace_command, cli_trace},
     {&cli_bfs_command, cli_bfs},
-    {&cli_bfs_convert_command, cli_bfs_convert},
+    {&cli_bfs_convert_command, cli_bfs_convert, true},
     {&cli_cc_command, cli_cc},
     {&cli_cxx_command, cli_cxx},
     {&cli_fort_command, cli_fort},
     {&cli_run_command, cli_run},
-    {&cli_advise_command, cli_advise},
+    {&cli_advise_command, cli_advise, true},
     {&cli_coll_command, cli_coll},
     {&cli_wan_command, cli_wan},
     {&cli_noise_command, cli_noise},
-    {&cli_send_command, cli_send},
+    {&cli_send_command, cli_send, true},
     {&cli_tunnel_command, cli_tunnel},
-    {&cli_wire_analyse_command, cli_wire_analyse},
+    {&cli_wire_analyse_command, cli_wire_analyse, true},
     {&cli_wire_cached_command, cli_wire_cached},
     {&cli_wire_model_command, cli_wire_model},
     {&cli_sort_command, cli_sort},
     {&cli_listrank_command, cli_listrank},
-    {&cli_solve_command, cli_solve},
-    {&cli_desync_run_command, cli_desync_run},
+    {&cli_solve_command, cli_solve, true},
+    {&cli_desync_run_command, cli_desync_run, true},
     {&cli_help_command, cli_help},
     {&cli_version_command, cli_version},
     {&cli_completion_command, cli_completion},
@@ -115,6 +117,27 @@ static run_fn by_own_name(const char *path)
     return NULL;
 }
 
+/* Started by mpirun as one of several: each would do the whole job, into the same
+ * files. */
+static int refuse_launcher(const struct cli_command *command)
+{
+    int64_t processes = poise_comm_launched();
+
+    if (processes < 0) {
+        cli_say_error(command->command->name);
+        return CLI_WRONG_USE;
+    }
+    if (processes > 1) {
+        cli_say(command->command->name,
+                "a launcher started %lld of it, and each would do the whole "
+                "job: start one, without the launcher (POISE_MPI=none if they "
+                "are meant to be jobs of their own)",
+                (long long)processes);
+        return CLI_WRONG_USE;
+    }
+    return CLI_DONE;
+}
+
 int main(int argc, char **argv)
 {
     static char help[] = "help", version[] = "version";
@@ -137,6 +160,9 @@ int main(int argc, char **argv)
     command = cli_find_subcommand(argc - 1, argv + 1, &used);
     if (!command) {
         return unknown(argv[1]);
+    }
+    if (command->alone && refuse_launcher(command) != CLI_DONE) {
+        return CLI_WRONG_USE;
     }
     return command->run(argc - used, argv + used);
 }

@@ -91,3 +91,15 @@ int comm_launcher_find(env_fn env, struct comm_launch *out)
     *out = launch;
     return 0;
 }
+
+static const char *from_environment(const char *name)
+{
+    return getenv(name);
+}
+
+int64_t poise_comm_launched(void)
+{
+    struct comm_launch launch;
+    int code = comm_launcher_find(from_environment, &launch);
+    return code < 0 ? code : launch.flavour && launch.size > 1 ? launch.size : 1;
+}

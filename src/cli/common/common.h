@@ -24,6 +24,8 @@ enum {
 struct cli_command {
     const struct poise_command *command;
     int (*run)(int argc, char **argv);
+    bool alone; /**< of several processes that a launcher started each would do
+                     all of it: refused */
 };
 /** All of them; ends with a NULL command. */
 extern const struct cli_command cli_commands[];

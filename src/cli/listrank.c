@@ -233,7 +233,7 @@ static int generate(const struct values *values,
 
 static int dispatch(const struct values *values,
                     const struct poise_listrank_options *rank_options,
-                    char **operands)
+                    const char *const *operands)
 {
     if (values->generate == NOT_GIVEN && !values->check) {
         return rank(values, rank_options, operands[0], operands[1]);
@@ -245,7 +245,7 @@ static int dispatch(const struct values *values,
                          : generate(values, rank_options, operands[0]);
 }
 
-static int run(const struct values *values, char **operands)
+static int run(const struct values *values, const char *const *operands)
 {
     struct poise_listrank_options rank_options = {
         .weights = values->weights,
@@ -272,6 +272,22 @@ static int run(const struct values *values, char **operands)
     return cli_extmem_end("listrank", rank_options.world, status);
 }
 
+/* IN, OUT, or both; "-" is standard input or output. */
+static int run_named(const struct values *values, int count, char **operands)
+{
+    struct cli_standard standard;
+    const char *names[2] = {operands[0], count > 1 ? operands[1] : NULL};
+    bool makes = values->generate != NOT_GIVEN;
+    const char **out = makes ? &names[0] : values->check ? NULL : &names[1];
+    int status = cli_standard_output("listrank", values->disk.json, out, NULL,
+                                     &standard);
+
+    if (!makes) {
+        names[0] = cli_standard_input(names[0]);
+    }
+    return status == CLI_DONE ? run(values, names) : status;
+}
+
 int cli_listrank(int argc, char **argv)
 {
     struct values values = {.generate = NOT_GIVEN, .seed = 1};
@@ -287,7 +303,7 @@ int cli_listrank(int argc, char **argv)
         cli_say("listrank", "two operands are needed, IN and OUT");
         status = CLI_WRONG_USE;
     } else if (first >= 0) {
-        status = run(&values, argv + first);
+        status = run_named(&values, count, argv + first);
     }
     poise_strings_free(&values.disk.scratch);
     return status;

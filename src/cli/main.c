@@ -117,8 +117,8 @@ static run_fn by_own_name(const char *path)
     return NULL;
 }
 
-/* Started by mpirun as one of several: each would do the whole job, into the same
- * files. */
+/* Started by mpirun as one of several: each would do the whole job, into the
+ * same files. */
 static int refuse_launcher(const struct cli_command *command)
 {
     int64_t processes = poise_comm_launched();

@@ -72,6 +72,9 @@ const struct poise_command cli_sort_command = {
         "never changed (--in-place replaces it at the end). Scratch files have "
         "no names: nothing is left of them, however the command ends. They "
         "take as much space as IN at most, OUT as much again.\n\n"
+        "IN and OUT may be -, standard input and output; IN has to be a file "
+        "all "
+        "the same.\n\n"
         "Started by mpirun, srun or the like, all processes sort together, "
         "each "
         "with its part of the data; OUT is the same.\n\n"
@@ -264,7 +267,7 @@ static int sort(const struct values *values, struct poise_sort_options *sort,
 /* What one process does, or all. */
 static int dispatch(const struct values *values,
                     struct poise_sort_options *sort_options, int count,
-                    char **operands)
+                    const char *const *operands)
 {
     int code;
 
@@ -283,7 +286,8 @@ static int dispatch(const struct values *values,
     return code < 0 ? cli_fail("sort", code) : CLI_DONE;
 }
 
-static int run(const struct values *values, int count, char **operands)
+static int run(const struct values *values, int count,
+               const char *const *operands)
 {
     struct poise_sort_options sort_options = {
         .memory_bytes = values->disk.memory,
@@ -318,6 +322,27 @@ static int run(const struct values *values, int count, char **operands)
     return cli_extmem_end("sort", sort_options.world, status);
 }
 
+/* IN, OUT, or both; "-" is standard input or output. */
+static int run_named(const struct values *values, int count, char **operands)
+{
+    struct cli_standard standard;
+    const char *names[2] = {operands[0], count > 1 ? operands[1] : NULL};
+    bool makes = values->generate != NOT_GIVEN;
+    const char **out = makes ? &names[0] : &names[1];
+    int status;
+
+    if (values->check && names[1] && strcmp(names[1], "-") == 0) {
+        cli_say("sort", "--check reads OUT again: it cannot be '-'");
+        return CLI_WRONG_USE;
+    }
+    status =
+        cli_standard_output("sort", values->disk.json, out, NULL, &standard);
+    if (!makes) {
+        names[0] = cli_standard_input(names[0]);
+    }
+    return status == CLI_DONE ? run(values, count, names) : status;
+}
+
 int cli_sort(int argc, char **argv)
 {
     struct values values = {.generate = NOT_GIVEN, .seed = 1};
@@ -335,7 +360,7 @@ int cli_sort(int argc, char **argv)
                         "will do)");
         status = CLI_WRONG_USE;
     } else if (first >= 0) {
-        status = run(&values, count, argv + first);
+        status = run_named(&values, count, argv + first);
     }
     poise_strings_free(&values.disk.scratch);
     return status;

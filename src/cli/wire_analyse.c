@@ -404,6 +404,7 @@ int cli_wire_analyse(int argc, char **argv)
     struct values values = {0};
     struct poise_buf out = {0};
     struct trial *trials = poise_alloc(TRIALS_MOST, sizeof *trials);
+    struct cli_standard standard;
     size_t made = 0;
     int exit_code = CLI_DONE, code = trials ? 0 : -ENOMEM;
     int first = cli_parse(&cli_wire_analyse_command, argc, argv, &values,
@@ -415,6 +416,11 @@ int cli_wire_analyse(int argc, char **argv)
     if (first == argc) {
         cli_say(name, "which files?");
         exit_code = CLI_WRONG_USE;
+        goto free_all;
+    }
+    exit_code =
+        cli_standard_output(name, values.json, &values.report, NULL, &standard);
+    if (exit_code != CLI_DONE) {
         goto free_all;
     }
     if (code == 0) {

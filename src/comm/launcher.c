@@ -101,5 +101,7 @@ int64_t poise_comm_launched(void)
 {
     struct comm_launch launch;
     int code = comm_launcher_find(from_environment, &launch);
-    return code < 0 ? code : launch.flavour && launch.size > 1 ? launch.size : 1;
+    return code < 0                            ? code
+           : launch.flavour && launch.size > 1 ? launch.size
+                                               : 1;
 }

@@ -192,6 +192,61 @@ class Outputs(unittest.TestCase):
                 for path in ("file", "fifo", "log"):
                     os.unlink(path)
 
+    def test_dash_is_standard_output(self):
+        for name in COMMANDS:
+            with self.subTest(name):
+                self.good(name, "file")
+                with open("file", "rb") as f:
+                    expected = f.read()
+                ran = self.good(name, "-")
+                # Nothing but what the file would hold; words go to stderr.
+                # (Reports, and the time in a database, are of each run.)
+                if "report" in name or "sqlite" in name or "wire" in name:
+                    self.assertEqual(ran.stdout[:12], expected[:12])
+                else:
+                    self.assertEqual(ran.stdout, expected)
+                self.assertFalse(os.path.exists("-"))
+                with open("log", "ab") as log:
+                    log.write(b"begin\n")
+                    log.flush()
+                    self.good(name, "-", stdout=log)
+                with open("log", "rb") as f:
+                    self.assertTrue(
+                        f.read().startswith(b"begin\n" + expected[:12]))
+                self.assertEqual(self.litter(), ["file", "log"])
+                os.unlink("file")
+                os.unlink("log")
+        # A file of that name can still be meant.
+        self.good("sort", "./-")
+        self.assertTrue(os.path.exists("-"))
+        os.unlink("-")
+        for words in (["sort", "--json", "--type", "u64", "IN_numbers", "-"],
+                      ["sort", "--check", "IN_lines", "-"],
+                      ["bfs", "IN_graph", "--root", "0", "-o", "-",
+                       "--report", "-"],
+                      ["walk", "-o", "-", "--json", "IN_tree"],
+                      ["walk", "-o", "-", "--checkpoint", "c", "IN_tree"]):
+            with self.subTest(words):
+                ran = self.run_poise(words, None)
+                self.assertEqual((ran.returncode, ran.stdout), (2, b""))
+                self.assertEqual(self.litter(), [])
+
+    def test_dash_is_standard_input(self):
+        for words, source in (
+                (["sort", "-", "-"], "IN_lines"),
+                (["listrank", "-", "-"], "IN_list"),
+                (["solve", "--sweeps", "2", "-", "-"], "IN_plate"),
+                (["bfs", "convert", "--to", "mtx", "-", "-"], "IN_graph")):
+            with self.subTest(words):
+                with open(source, "rb") as f:
+                    got = self.good(words, None, stdin=f).stdout
+                words = [source if w == "-" else w for w in words]
+                words[-1] = "file"
+                self.good(words, None)
+                with open("file", "rb") as f:
+                    self.assertEqual(got, f.read())
+                os.unlink("file")
+
     def test_failing_leaves_the_old_file(self):
         def limit():
             resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))

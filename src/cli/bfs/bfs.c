@@ -263,6 +263,7 @@ int cli_bfs(int argc, char **argv)
         .count_loops = true,
         .progress = isatty(STDERR_FILENO) != 0,
     };
+    struct cli_standard standard;
     int status = CLI_DONE;
     int first = cli_parse(&cli_bfs_command, argc, argv, &values, &values.common,
                           &status);
@@ -292,7 +293,12 @@ int cli_bfs(int argc, char **argv)
         cli_say_error("bfs");
         status = CLI_WRONG_USE;
     } else {
-        status = run(&values, first < argc ? argv[first] : NULL);
+        status = cli_standard_output("bfs", values.json, &values.output,
+                                     &values.report, &standard);
+        if (status == CLI_DONE) {
+            status = run(&values,
+                         first < argc ? cli_standard_input(argv[first]) : NULL);
+        }
     }
 free_lists:
     poise_strings_free(&values.ablation);

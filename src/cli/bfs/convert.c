@@ -138,6 +138,8 @@ int cli_bfs_convert(int argc, char **argv)
     int first = cli_parse(&cli_bfs_convert_command, argc, argv, &values,
                           &values.common, &status);
     bool generated = values.graph.scale > 0;
+    struct cli_standard standard;
+    const char *to;
 
     if (first < 0) {
         return status;
@@ -160,5 +162,11 @@ int cli_bfs_convert(int argc, char **argv)
                 "--directed and --undirected exclude each other");
         return CLI_WRONG_USE;
     }
-    return run(&values, generated ? NULL : argv[first], argv[argc - 1]);
+    to = argv[argc - 1];
+    status =
+        cli_standard_output("bfs convert", values.json, &to, NULL, &standard);
+    return status != CLI_DONE
+               ? status
+               : run(&values,
+                     generated ? NULL : cli_standard_input(argv[first]), to);
 }

@@ -110,6 +110,21 @@ int cli_progress_show(const char *doing, uint64_t done, uint64_t total,
 /** Wipe that line, if lines were `shown`. */
 void cli_progress_wipe(bool shown);
 
+/* ---- "-" ---------------------------------------------------------------- */
+
+/** Where data go that were asked for on standard output. */
+struct cli_standard {
+    char path[24];
+};
+/** The name to open: "-" is standard input. */
+const char *cli_standard_input(const char *path);
+/** Of outputs (each may be NULL, or point to NULL) one may be "-": it becomes a
+ * name of standard output, and what the command has to say goes to stderr
+ * instead. `json`: it has to go to stdout. CLI_DONE, or the exit code with the
+ * reason printed. `to` lives as long as the name. */
+int cli_standard_output(const char *name, bool json, const char **first,
+                        const char **second, struct cli_standard *to);
+
 /* ---- signals ------------------------------------------------------------ */
 
 /** The signal that asked a command which called cli_catch_signals to end; 0:

@@ -456,6 +456,12 @@ struct profiled {
     int code;
 };
 
+/* The ranks' words stay where they are, too. */
+static const char *dash_is_stdout(const char *path)
+{
+    return strcmp(path, "-") == 0 ? "/dev/stdout" : path;
+}
+
 static void run_profiled(const struct poise_vrank_profile *profile, void *arg)
 {
     struct profiled *run = arg;
@@ -472,12 +478,15 @@ static void run_profiled(const struct poise_vrank_profile *profile, void *arg)
     if (code == 0 && values->profile_json) {
         poise_buf_reset(&out);
         code = poise_vrank_profile_json(profile, &out);
-        code = code == 0 ? poise_file_save(values->profile_json, &out) : code;
+        code = code == 0
+                   ? poise_file_save(dash_is_stdout(values->profile_json), &out)
+                   : code;
     }
     if (code == 0 && values->report) {
         poise_buf_reset(&out);
         code = cli_profile_page(profile, run->against, run->program, &out);
-        code = code == 0 ? poise_file_save(values->report, &out) : code;
+        code = code == 0 ? poise_file_save(dash_is_stdout(values->report), &out)
+                         : code;
     }
     poise_buf_free(&out);
     if (code < 0) {

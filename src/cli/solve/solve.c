@@ -286,7 +286,13 @@ int cli_solve(int argc, char **argv)
         cli_say("solve", "two operands are needed, IN and OUT");
         status = CLI_WRONG_USE;
     } else if (go_on) {
-        status = run(&values, argv[first], argv[first + 1]);
+        const char *out = argv[first + 1];
+        struct cli_standard standard;
+        status = cli_standard_output("solve", values.flow.json, &out,
+                                     &values.report, &standard);
+        if (status == CLI_DONE) {
+            status = run(&values, cli_standard_input(argv[first]), out);
+        }
     }
     poise_strings_free(&values.flow.ablation);
     poise_strings_free(&values.slow);

@@ -293,6 +293,7 @@ static int walk(const struct values *values, int argc, char **argv, int first)
 int cli_walk(int argc, char **argv)
 {
     struct values values = {.max_depth = -1, .top = 10};
+    struct cli_standard standard;
     int status = CLI_DONE;
     int first;
 
@@ -307,5 +308,13 @@ int cli_walk(int argc, char **argv)
                         "checkpoint; do not name them");
         return CLI_WRONG_USE;
     }
-    return walk(&values, argc, argv, first);
+    if (values.engine.checkpoint && values.output &&
+        strcmp(values.output, "-") == 0) {
+        cli_say("walk", "an inventory on standard output cannot be resumed: "
+                        "--checkpoint wants a file");
+        return CLI_WRONG_USE;
+    }
+    status = cli_standard_output("walk", values.json, &values.output,
+                                 &values.report, &standard);
+    return status == CLI_DONE ? walk(&values, argc, argv, first) : status;
 }

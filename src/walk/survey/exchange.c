@@ -48,7 +48,7 @@ static void take(struct exchange *ex, const struct poise_message *message)
         }
         ex->code = in.error
                        ? poise_error_set(EBADMSG, "merge sets", "message", NULL)
-                       : walk_set_add(&ex->arrived, record, NULL);
+                       : walk_set_add(&ex->arrived, record);
     }
 }
 
@@ -113,7 +113,7 @@ static int send_record(const uint64_t *record, void *arg)
     struct exchange *ex = arg;
     int dest = walk_set_owner(ex->set, record, ex->size);
     if (dest == ex->rank) {
-        return walk_set_add(&ex->arrived, record, NULL);
+        return walk_set_add(&ex->arrived, record);
     }
     struct poise_buf *piece = &ex->pieces[dest];
     if (!piece->len) {

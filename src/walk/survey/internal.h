@@ -59,9 +59,8 @@ struct walk_set {
 void walk_set_init(struct walk_set *set, unsigned words, unsigned keys,
                    bool sum, size_t limit_bytes, const char *path);
 void walk_set_free(struct walk_set *set);
-/** Add one record; `last`, if not NULL, receives the last number that it now
- * has among the records in memory. */
-int walk_set_add(struct walk_set *set, const uint64_t *record, uint64_t *last);
+/** Add one record. */
+int walk_set_add(struct walk_set *set, const uint64_t *record);
 /** Whether the memory is nearly used up: a good moment for walk_set_spill. */
 bool walk_set_full(const struct walk_set *set);
 /** Write what is in memory as one sorted run. */
@@ -155,6 +154,45 @@ int walk_top_move(struct walk_top *to, struct walk_top *from);
 void walk_top_sort(struct walk_top *top);
 int walk_top_save(const struct walk_top *top, struct poise_buf *out);
 int walk_top_load(struct walk_top *top, struct poise_reader *in);
+
+/* ---- directories read in pieces (widest.c) ------------------------------ */
+
+/** The paths of directories, by id. Zero-initialised is empty. */
+struct walk_paths {
+    struct walk_path {
+        uint64_t id; /**< 0: free */
+        char *path;  /**< owned */
+        size_t len;
+    } * slots; /**< owned; at most half of them are used */
+    size_t slot_count, count;
+};
+void walk_paths_free(struct walk_paths *paths);
+/** Takes the path in any case; the first one of an id stays. */
+int walk_paths_put(struct walk_paths *paths, uint64_t id, char *path,
+                   size_t len);
+int walk_paths_save(const struct walk_paths *paths, struct poise_buf *out);
+int walk_paths_load(struct walk_paths *paths, struct poise_reader *in);
+
+/** The widest of them, with all that are equal to the last: how many entries
+ * each id has. Zero-initialised but for `top`. */
+struct walk_widths {
+    size_t top;
+    uint64_t least; /**< narrower ones are not among them */
+    struct walk_width {
+        uint64_t id, entries;
+    } * items; /**< owned */
+    size_t count, cap, prune_at;
+};
+int walk_widths_add(struct walk_widths *widths, uint64_t id, uint64_t entries);
+/** Drop what is narrower than `top` of any rank. Collective. */
+int walk_widths_bound(struct poise_world *world, struct walk_widths *widths);
+void walk_widths_free(struct walk_widths *widths);
+int walk_widths_save(const struct walk_widths *widths, struct poise_buf *out);
+/** Add those that were saved. */
+int walk_widths_load(struct walk_widths *widths, struct poise_reader *in);
+/** Those whose path is known here, into a top list. */
+int walk_widths_name(const struct walk_widths *widths,
+                     const struct walk_paths *paths, struct walk_top *out);
 
 struct walk_owners {
     struct poise_walk_owner *items;
@@ -354,7 +392,7 @@ struct walk_count {
     pthread_mutex_t lock;        /**< of what follows */
     struct walk_figures loaded;  /**< from a checkpoint */
     struct walk_set links, pieces;
-    struct walk_top candidates; /**< paths of the widest among `pieces` */
+    struct walk_paths piece_paths; /**< of all in `pieces` */
     struct walk_inventory inventory;
 };
 

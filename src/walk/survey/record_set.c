@@ -117,7 +117,7 @@ bool walk_set_full(const struct walk_set *set)
     return set->slots == most && set->used > most / 8 * 5;
 }
 
-int walk_set_add(struct walk_set *set, const uint64_t *record, uint64_t *last)
+int walk_set_add(struct walk_set *set, const uint64_t *record)
 {
     if (set->error) {
         return set->error;
@@ -136,9 +136,6 @@ int walk_set_add(struct walk_set *set, const uint64_t *record, uint64_t *last)
         set->used++;
     } else if (set->sum) {
         here[end] += record[end];
-    }
-    if (last) {
-        *last = here[end];
     }
     return 0;
 }
@@ -517,7 +514,7 @@ int walk_set_load(struct walk_set *set, struct poise_reader *in)
         if (in->error || !record[set->words - 1]) {
             break;
         }
-        int code = walk_set_add(set, record, NULL);
+        int code = walk_set_add(set, record);
         if (code < 0) {
             return code;
         }

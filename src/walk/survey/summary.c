@@ -9,9 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of the widest directories among those read in pieces so many more than asked
- * for are kept until their paths are known, which tell equal ones apart. */
-enum { TAG_LINKS = 320, TAG_PIECES = 321, SPARE = 64 };
+enum { TAG_LINKS = 320, TAG_PIECES = 321 };
 
 const char *const poise_walk_type_names[] = {
     "files",   "directories",       "links",         "pipes",
@@ -64,23 +62,22 @@ static int count_link(const uint64_t *record, void *arg)
     return walk_figures_link(arg, record);
 }
 
-struct widths {
+struct merge {
     struct walk_figures *figures;
-    struct walk_top widest; /* keys are ids, no paths yet */
+    struct walk_widths widths; /* of directories read in pieces */
+    struct walk_top named;     /* the same with paths */
 };
 
 static int count_width(const uint64_t *record, void *arg)
 {
-    struct widths *widths = arg;
-    struct walk_figures *figures = widths->figures;
+    struct merge *merge = arg;
+    struct walk_figures *figures = merge->figures;
     unsigned bin = walk_bin(record[1], POISE_WALK_WIDTH_BINS);
     figures->counts[WALK_C_WIDTHS + bin]++;
     if (record[1] > figures->widest) {
         figures->widest = record[1];
     }
-    return walk_top_put(
-        &widths->widest,
-        (struct walk_top_item){.value = record[1], .key = {record[0], 0}});
+    return walk_widths_add(&merge->widths, record[0], record[1]);
 }
 
 /* ---- to rank 0 ---------------------------------------------------------- */
@@ -126,94 +123,82 @@ static int gather(struct poise_world *world, const struct poise_buf *mine,
 
 static int take_lists(struct poise_reader *in, void *arg)
 {
-    struct widths *widths = arg;
-    int code = walk_owners_load(&widths->figures->owners, in);
-    code = code < 0 ? code : walk_top_load(&widths->figures->files, in);
-    code = code < 0 ? code : walk_top_load(&widths->figures->directories, in);
-    return code < 0 ? code : walk_top_load(&widths->widest, in);
+    struct walk_figures *figures = arg;
+    int code = walk_owners_load(&figures->owners, in);
+    code = code < 0 ? code : walk_top_load(&figures->files, in);
+    return code < 0 ? code : walk_top_load(&figures->directories, in);
 }
 
-static int gather_lists(struct poise_world *world, struct widths *widths)
+static int gather_lists(struct poise_world *world, struct walk_figures *figures)
 {
-    struct walk_figures *figures = widths->figures;
     struct poise_buf mine = {0};
     walk_owners_save(&figures->owners, &mine);
     walk_top_save(&figures->files, &mine);
     walk_top_save(&figures->directories, &mine);
-    walk_top_save(&widths->widest, &mine);
     walk_owners_free(&figures->owners);
     walk_top_free(&figures->files);
     walk_top_free(&figures->directories);
-    walk_top_free(&widths->widest);
-    int code = gather(world, &mine, take_lists, widths);
+    int code = gather(world, &mine, take_lists, figures);
     poise_buf_free(&mine);
     return code;
 }
 
 /* ---- the names of directories read in pieces ---------------------------- */
 
-static const struct walk_top_item *find(const struct walk_top *top, uint64_t id)
+static int take_widths(struct poise_reader *in, void *arg)
 {
-    for (size_t i = 0; i < top->count; i++) {
-        if (top->items[i].key[0] == id) {
-            return &top->items[i];
-        }
-    }
-    return NULL;
+    return walk_widths_load(arg, in);
 }
 
-static int take_path(struct poise_reader *in, void *arg)
+static int take_named(struct poise_reader *in, void *arg)
 {
-    struct walk_top *widest = arg;
-    while (poise_reader_left(in)) {
-        uint64_t id = poise_reader_varint(in);
-        size_t len = 0;
-        const char *path = poise_reader_blob(in, &len);
-        struct walk_top_item *item = (struct walk_top_item *)find(widest, id);
-        if (in->error) {
-            return in->error;
-        }
-        if (!item || item->path_len) {
-            continue;
-        }
-        free(item->path);
-        item->path = poise_alloc(len + 1, 1);
-        if (!item->path) {
-            return -ENOMEM;
-        }
-        memcpy(item->path, path, len);
-        item->path_len = len;
-    }
-    return 0;
+    return walk_top_load(arg, in);
 }
 
-/* Rank 0 knows which of them are the widest; who read them knows the paths. */
+/* All ranks get the ids that are wide enough of all. */
+static int share_widths(struct poise_world *world, struct walk_widths *widths)
+{
+    struct poise_buf bytes = {0};
+    int code = agree(world, walk_widths_bound(world, widths));
+    if (code < 0 || !world) {
+        return code;
+    }
+    walk_widths_save(widths, &bytes);
+    widths->count = 0;
+    code = gather(world, &bytes, take_widths, widths);
+    poise_buf_reset(&bytes);
+    if (code == 0 && is_root(world)) {
+        walk_widths_bound(NULL, widths);
+        walk_widths_save(widths, &bytes);
+    }
+    code = code < 0 ? code : agree(world, bytes.error);
+    code =
+        code < 0 ? code : agree(world, poise_world_broadcast(world, 0, &bytes));
+    if (code == 0 && !is_root(world)) {
+        struct poise_reader in = poise_reader_of(bytes.data, bytes.len);
+        code = walk_widths_load(widths, &in);
+    }
+    poise_buf_free(&bytes);
+    return agree(world, code);
+}
+
 static int name_widest(struct poise_world *world, struct walk_count *count,
-                       struct widths *widths)
+                       struct merge *merge)
 {
-    struct poise_buf ids = {0}, mine = {0};
-    for (size_t i = 0; i < widths->widest.count && is_root(world); i++) {
-        poise_buf_varint(&ids, widths->widest.items[i].key[0]);
+    struct poise_buf mine = {0};
+    int code = share_widths(world, &merge->widths);
+    if (code < 0) {
+        return code;
     }
-    int code = agree(world, ids.error);
-    if (code == 0 && world) {
-        code = poise_world_broadcast(world, 0, &ids);
-    }
-    struct poise_reader in = poise_reader_of(ids.data, ids.len);
-    while (code == 0 && poise_reader_left(&in)) {
-        const struct walk_top_item *item =
-            find(&count->candidates, poise_reader_varint(&in));
-        if (item) {
-            poise_buf_varint(&mine, item->key[0]);
-            poise_buf_blob(&mine, item->path, item->path_len);
-        }
-    }
-    code = code < 0 ? code : gather(world, &mine, take_path, &widths->widest);
-    poise_buf_free(&ids);
+    code = walk_widths_name(&merge->widths, &count->piece_paths, &merge->named);
+    walk_top_save(&merge->named, &mine);
+    walk_top_free(&merge->named);
+    code = agree(world, code);
+    code = code < 0 ? code : gather(world, &mine, take_named, &merge->named);
     poise_buf_free(&mine);
     return code < 0
                ? code
-               : walk_top_move(&widths->figures->directories, &widths->widest);
+               : walk_top_move(&merge->figures->directories, &merge->named);
 }
 
 /* ---- the summary -------------------------------------------------------- */
@@ -295,22 +280,24 @@ static int fill(struct walk_count *count, struct poise_walk_summary *out)
 int walk_count_merge(struct poise_world *world, struct walk_count *count,
                      struct poise_walk_summary *out)
 {
-    struct widths widths = {.figures = &count->loaded};
-    widths.widest.most = count->top + SPARE;
+    struct merge merge = {.figures = &count->loaded,
+                          .widths = {.top = count->top},
+                          .named = {.most = count->top}};
     int code = agree(world, add_tallies(count));
     code = code < 0 ? code
                     : walk_set_exchange(world, &count->links, TAG_LINKS,
                                         count_link, &count->loaded);
     code = code < 0 ? code
                     : walk_set_exchange(world, &count->pieces, TAG_PIECES,
-                                        count_width, &widths);
+                                        count_width, &merge);
     code = code < 0 ? code : reduce(world, &count->loaded);
-    code = code < 0 ? code : gather_lists(world, &widths);
-    code = code < 0 ? code : agree(world, name_widest(world, count, &widths));
+    code = code < 0 ? code : gather_lists(world, &count->loaded);
+    code = code < 0 ? code : agree(world, name_widest(world, count, &merge));
     if (code == 0 && is_root(world)) {
         code = fill(count, out);
     }
-    walk_top_free(&widths.widest);
+    walk_widths_free(&merge.widths);
+    walk_top_free(&merge.named);
     return agree(world, code);
 }
 

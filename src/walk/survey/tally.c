@@ -15,8 +15,6 @@
 #include <string.h>
 #include <sys/sysmacros.h>
 
-enum { CANDIDATES_FACTOR = 16, CANDIDATES_LEAST = 64 };
-
 /* The last number of a link's record: never 0, and small, so that it takes
  * few bytes where it is spilled. */
 enum {
@@ -52,7 +50,6 @@ int walk_count_init(struct walk_count *count, unsigned top, size_t links_bytes,
     pthread_mutex_init(&count->inventory.lock, NULL);
     count->inventory.fd = -1;
     top_init(count, &count->loaded);
-    count->candidates.most = (size_t)top * CANDIDATES_FACTOR + CANDIDATES_LEAST;
     walk_set_init(&count->links, WALK_LINK_WORDS, WALK_LINK_KEYS, false,
                   links_bytes, links_path);
     walk_set_init(&count->pieces, WALK_PIECE_WORDS, 1, true, links_bytes / 4,
@@ -93,7 +90,7 @@ void walk_count_free(struct walk_count *count)
     walk_figures_free(&count->loaded);
     walk_set_free(&count->links);
     walk_set_free(&count->pieces);
-    walk_top_free(&count->candidates);
+    walk_paths_free(&count->piece_paths);
     walk_inventory_close(&count->inventory);
     pthread_mutex_destroy(&count->lock);
     pthread_mutex_destroy(&count->inventory.lock);
@@ -437,20 +434,15 @@ static int commit_sets(struct walk_count *count, struct walk_tally *tally)
     for (size_t at = 0; at < tally->links.len && code == 0; at += bytes) {
         uint64_t record[WALK_LINK_WORDS];
         memcpy(record, tally->links.data + at, bytes);
-        code = walk_set_add(&count->links, record, NULL);
+        code = walk_set_add(&count->links, record);
     }
     for (size_t i = 0; i < tally->piece_count; i++) {
         struct walk_piece *piece = &tally->pieces[i];
         uint64_t record[WALK_PIECE_WORDS] = {piece->id, piece->entries};
-        struct walk_top_item item = {.key = {piece->id, 0},
-                                     .path = piece->path,
-                                     .path_len = piece->path_len};
-        int put = walk_set_add(&count->pieces, record, &item.value);
-        if (put < 0) {
-            free(item.path);
-        } else {
-            put = walk_top_put(&count->candidates, item);
-        }
+        int put = walk_set_add(&count->pieces, record);
+        code = code < 0 ? code : put;
+        put = walk_paths_put(&count->piece_paths, piece->id, piece->path,
+                             piece->path_len);
         code = code < 0 ? code : put;
     }
     pthread_mutex_unlock(&count->lock);
@@ -538,7 +530,7 @@ static int save_sets(struct walk_count *count, struct poise_buf *out)
     pthread_mutex_lock(&count->lock);
     int code = walk_set_save(&count->links, out);
     code = code < 0 ? code : walk_set_save(&count->pieces, out);
-    code = code < 0 ? code : walk_top_save(&count->candidates, out);
+    code = code < 0 ? code : walk_paths_save(&count->piece_paths, out);
     pthread_mutex_unlock(&count->lock);
     return code;
 }
@@ -611,7 +603,7 @@ int walk_count_load(struct walk_count *count, const void *saved, size_t len)
     }
     code = code < 0 ? code : walk_set_load(&count->links, &in);
     code = code < 0 ? code : walk_set_load(&count->pieces, &in);
-    code = code < 0 ? code : walk_top_load(&count->candidates, &in);
+    code = code < 0 ? code : walk_paths_load(&count->piece_paths, &in);
     if (code == 0 && count->inventory.output) {
         code = walk_inventory_load(&count->inventory, &in);
     }

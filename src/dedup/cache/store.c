@@ -270,7 +270,8 @@ static int load(struct poise_dedup_store *store,
     store->info.loads++;
     /* What follows may be just being written, where others write, too. */
     store->info.damaged += (damaged && !store->client) || body->count < known;
-    if (store->client) {
+    if (store->client || damaged) {
+        /* Else a file that somebody made endless would drive all others out. */
         store->info.bytes += body->file_bytes - container->bytes;
         container->bytes = body->file_bytes;
     }

@@ -110,17 +110,19 @@ static int take_problem(struct remote_transfer *transfer,
     struct poise_buf texts[3] = {{0}, {0}, {0}};
     struct poise_error err;
     uint64_t code;
+    bool is_note;
 
     code = poise_reader_varint(body);
+    is_note = code & NOTE;
+    code &= ~(uint64_t)NOTE;
     err.code = code > 0 && code <= ERRNO_MOST ? (int)code : EREMOTEIO;
     err.doing = text_of(body, &texts[0]);
     poise_buf_append(&texts[1], transfer->prefix, transfer->prefix_len);
     err.what = text_of(body, &texts[1]);
     err.why = text_of(body, &texts[2]);
-    if (!body->error && !(err.code & NOTE)) {
+    if (!body->error && !is_note) {
         report_problem(transfer, &err);
     } else if (!body->error && transfer->options.problem) {
-        err.code &= ~NOTE;
         transfer->options.problem(&err, transfer->options.arg);
     }
     for (int i = 0; i < 3; i++) {

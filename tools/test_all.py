@@ -22,6 +22,10 @@ import time
 
 CMOCKA = re.compile(r"^\[\s+(PASSED|FAILED)\s+\] (\d+) test", re.M)
 
+# It says how many it will try; one that ended in between may have exit code 0.
+BEGUN = re.compile(r"^\[=+\] Running (\d+) test", re.M)
+ENDED = re.compile(r"^\[=+\] (\d+) test\(s\) run", re.M)
+
 PLAIN = re.compile(r"^(\d+) passed, (\d+) failed", re.M)
 
 # Of each failed test, so many of its last lines are said again at the end.
@@ -152,6 +156,8 @@ def tests_inside(entry):
     for passed, failed in PLAIN.findall(text):
         counts["PASSED"] += int(passed)
         counts["FAILED"] += int(failed)
+    if BEGUN.findall(text) != ENDED.findall(text):
+        good = False
     if good:
         return max(counts["PASSED"], 1), 0
     # One that died has no count of its own.

@@ -325,7 +325,8 @@ static struct frame_cursor frame_table(const struct load_image *image)
         const unsigned char *head =
             load_image_at(image, segment->p_vaddr, segment->p_filesz);
         struct frame_cursor from = {.at = head,
-                                    .end = head + segment->p_filesz,
+                                    .end =
+                                        head ? head + segment->p_filesz : NULL,
                                     .address = segment->p_vaddr,
                                     .is_bad = head == NULL};
         const unsigned char *encodings = frame_take(&from, 4);

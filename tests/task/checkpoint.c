@@ -37,6 +37,8 @@ static size_t item_bytes(const struct item *item)
 }
 
 /** One run over all ranks. */
+enum { ENDING_NAP_NS = 5000000 };
+
 struct job {
     struct tree tree;
     struct poise_pool_options options;
@@ -142,7 +144,9 @@ static int side_run(struct poise_worker *worker, const void *task, size_t len,
     memcpy(&item, task, len);
     assert_int_equal(len, item_bytes(&item));
     if (job->nap_ns > 0) {
-        poise_sleep_ns(job->nap_ns);
+        /* Where it is to be interrupted, not all may be done before it is. */
+        bool ends = __atomic_load_n(&job->signal, __ATOMIC_RELAXED) != 0;
+        poise_sleep_ns(ends ? ENDING_NAP_NS : job->nap_ns);
     }
     if (item.from == 0) {
         side_count(side, worker, &item.node);

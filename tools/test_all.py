@@ -7,7 +7,8 @@ for. A test program that says how many tests are inside it (cmocka, 'N passed,
 N failed') counts as these, another as one.
 
 Many tests wait more than they compute: what is tested next is built meanwhile,
-at a lower priority.
+at a lower priority, and the ways after the first are tested beside it. Their
+output follows when the first one's is complete.
 """
 
 import argparse
@@ -34,7 +35,7 @@ ACCOUNT_LINES = 15
 
 # Of a time limit that a test has on a machine that does nothing else, so much
 # more for being one of several that run at a time and for sanitizers.
-PATIENCE = 4
+PATIENCE = 6
 
 
 class Way:
@@ -195,7 +196,7 @@ def read_log(way, started):
     return passed, failed, skipped, accounts
 
 
-def run_suites(way, soak):
+def run_suites(way, soak, log=None):
     suites = way.suites + (["soak"] if soak else [])
     command = way.wrapper + [
         "meson", "test", "-C", way.folder, "--no-rebuild", "--print-errorlogs",
@@ -215,13 +216,42 @@ def run_suites(way, soak):
         env["POISE_TEST_SHARE"] = str(way.share)
         command += ["--timeout-multiplier", f"{patience:.1f}"]
     started = time.time() - 1
-    code = subprocess.run(command, stdin=subprocess.DEVNULL,
-                          env=env).returncode
+    code = subprocess.run(command, stdin=subprocess.DEVNULL, env=env,
+                          stdout=log, stderr=log and subprocess.STDOUT
+                          ).returncode
     passed, failed, skipped, accounts = read_log(way, started)
     if code and not failed:
         accounts.append([f"FAILED: {' '.join(command)}"])
         failed = 1
     return passed, failed, skipped, accounts
+
+
+class Result:
+    def __init__(self):
+        self.passed = self.failed = self.skipped = 0
+        self.accounts = []
+        self.took = 0
+
+
+def try_way(way, soak, result, log=None):
+    """Test it when it is built."""
+    way.built.wait()
+    began = time.monotonic()
+    result.accounts = way.why
+    result.failed = len(way.why)
+    if not result.failed:
+        (result.passed, result.failed, result.skipped,
+         result.accounts) = run_suites(way, soak and not way.soak, log)
+    result.took = time.monotonic() - began
+
+
+def try_beside(ways, results, logs):
+    for way, result, log in zip(ways, results, logs):
+        try:
+            try_way(way, False, result, log)
+        except Exception as error:  # a thread's end would not be noticed
+            result.failed += 1
+            result.accounts = [[f"FAILED: {way.name}: {error!r}"]]
 
 
 def main():
@@ -239,22 +269,26 @@ def main():
     ways = [way for way in WAYS if
             (way.name in args.only if args.only else args.soak or not way.soak)]
     threading.Thread(target=build_all, args=(ways,), daemon=True).start()
-    for way in ways:
+    results = [Result() for way in ways]
+    # The long tests go one way after the other.
+    beside = [] if args.soak else ways[1:]
+    logs = [tempfile.TemporaryFile("w+", errors="replace") for way in beside]
+    other = threading.Thread(target=try_beside, daemon=True,
+                             args=(beside, results[1:], logs))
+    other.start()
+    for number, (way, result) in enumerate(zip(ways, results)):
         say(f"\n== {way.name}: {way.folder}, suites {', '.join(way.suites)}")
-        began = time.monotonic()
-        passed = skipped = 0
-        way.built.wait()
-        why = way.why
-        failed = len(why)
-        if not failed:
-            passed, failed, skipped, why = run_suites(
-                way, args.soak and not way.soak)
-        accounts += why
-        took = time.monotonic() - began
-        lines.append(f"{way.name:6} {passed:5} passed, {failed} failed, "
-                     f"{skipped} skipped, {took:.0f} s")
-        total_passed += passed
-        total_failed += failed
+        if number > 0 and beside:
+            other.join()
+            logs[number - 1].seek(0)
+            say(logs[number - 1].read())
+        else:
+            try_way(way, args.soak, result)
+        accounts += result.accounts
+        lines.append(f"{way.name:6} {result.passed:5} passed, {result.failed} "
+                     f"failed, {result.skipped} skipped, {result.took:.0f} s")
+        total_passed += result.passed
+        total_failed += result.failed
     # Last, because who reads a long log, or is given the end of it only,
     # wants to see this.
     say("")

@@ -1,6 +1,5 @@
 """GNU coreutils' tests of du (tests/du), the shell scripts. Its tests of sort are
-not run: `poise sort IN OUT` sorts files of records, and has neither its options
-nor its streams."""
+not run: `poise sort IN OUT` sorts files of records and has not its options."""
 
 import os
 
@@ -17,11 +16,7 @@ TEXTS = ("bind-mount-dir-cycle.sh", "bind-mount-dir-cycle-v2.sh",
 
 
 def find(context):
-    parent = context.need("coreutils")
-    for name in sorted(os.listdir(parent)):
-        if os.path.isdir(os.path.join(parent, name, "tests", "du")):
-            return os.path.join(parent, name)
-    return context.need("coreutils", "coreutils-VERSION", "tests", "du")
+    return suite.unpacked(context, "coreutils", "tests", "du")
 
 
 def version(context):

@@ -15,11 +15,7 @@ TEXTS = ("debug-missing-arg.sh", "printf_escapechars.sh", "printf_escape_c.sh")
 
 
 def find(context):
-    parent = context.need("findutils")
-    for name in sorted(os.listdir(parent)):
-        if os.path.isdir(os.path.join(parent, name, "tests", "find")):
-            return os.path.join(parent, name)
-    return context.need("findutils", "findutils-VERSION", "tests", "find")
+    return suite.unpacked(context, "findutils", "tests", "find")
 
 
 def version(context):

@@ -124,6 +124,15 @@ class Context:
         return out.strip() if code == 0 and out.strip() else "unknown"
 
 
+def unpacked(context, name, *inside):
+    """The folder NAME-VERSION of a suite's sources, which has `inside`."""
+    parent = context.need(name)
+    for entry in sorted(os.listdir(parent)):
+        if os.path.isdir(os.path.join(parent, entry, *inside)):
+            return os.path.join(parent, entry)
+    return context.need(name, f"{name}-VERSION", *inside)
+
+
 def run_shell(context, sources, folder, program, texts=()):
     """The shell tests of one of GNU's programs, as its Makefile runs them, on
     Poise's command of that name in its place. They need nothing built: what

@@ -304,32 +304,36 @@ static int save_snap(const struct poise_graph_edges *edges,
     return code;
 }
 
-/* RFC 4180 without a header, which would turn numbers into names. */
+/* A line of two fields for each edge, without a header, which would turn
+ * numbers into names. */
+static int save_fields(const struct poise_graph_edges *edges,
+                       struct graph_save *save, const struct save_pairs *as,
+                       const char *parts, const char *front)
+{
+    struct poise_buf head = {0};
+    struct save_pairs pairs = *as;
+    int code = save_check_names(edges, save->path, parts, front);
+
+    pairs.edges = edges;
+    pairs.names = edges->names;
+    return code < 0 ? code : save_text(save, &head, &pairs);
+}
+
+/* RFC 4180. */
 static int save_csv(const struct poise_graph_edges *edges,
                     struct graph_save *save)
 {
-    struct poise_buf head = {0};
-    struct save_pairs pairs = {.edges = edges,
-                               .before = "",
-                               .between = ",",
-                               .after = "\n",
-                               .quote = ',',
-                               .names = edges->names};
-    int code = save_check_names(edges, save->path, "\r\n", "");
-    return code < 0 ? code : save_text(save, &head, &pairs);
+    const struct save_pairs pairs = {
+        .before = "", .between = ",", .after = "\n", .quote = ','};
+    return save_fields(edges, save, &pairs, "\r\n", "");
 }
 
 static int save_tsv(const struct poise_graph_edges *edges,
                     struct graph_save *save)
 {
-    struct poise_buf head = {0};
-    struct save_pairs pairs = {.edges = edges,
-                               .before = "",
-                               .between = "\t",
-                               .after = "\n",
-                               .names = edges->names};
-    int code = save_check_names(edges, save->path, "\t\r\n", "#%");
-    return code < 0 ? code : save_text(save, &head, &pairs);
+    const struct save_pairs pairs = {
+        .before = "", .between = "\t", .after = "\n"};
+    return save_fields(edges, save, &pairs, "\t\r\n", "#%");
 }
 
 static int save_mtx(const struct poise_graph_edges *edges,

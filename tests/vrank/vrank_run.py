@@ -11,6 +11,7 @@ examples.
 
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -685,8 +686,25 @@ class Processes(Case):
             os.kill(number, signal.SIGKILL)
         return left
 
+    def shared(self, mark):
+        """Names in /dev/shm that processes with a mark have open or mapped:
+        others on the machine make such, too."""
+        found = set()
+        for number in self.marked(mark):
+            try:
+                with open(f"/proc/{number}/maps", encoding="utf-8",
+                          errors="surrogateescape") as file:
+                    found.update(re.findall(r" (/dev/shm/.*)", file.read()))
+                folder = f"/proc/{number}/fd"
+                for name in os.listdir(folder):
+                    found.add(os.readlink(os.path.join(folder, name)))
+            except OSError:
+                pass
+        return {name for name in found if name.startswith("/dev/shm/")}
+
     def end_of(self, program, env, mark, wait_s):
-        """Kill one of two processes; the exit status of the run."""
+        """Kill one of two processes; the exit status of the run, and the names
+        in /dev/shm that it had."""
         with subprocess.Popen([POISE, "run", "-n", "2", "-V", "4", program],
                               env=env, cwd=self.folder,
                               stdout=subprocess.DEVNULL,
@@ -698,13 +716,14 @@ class Processes(Case):
                 if line.startswith("process "):
                     numbers.append(int(line.split()[1]))
             time.sleep(wait_s)
+            names = self.shared(mark)
             os.kill(numbers[int(wait_s * 1e6) % 2], signal.SIGKILL)
             try:
                 job.communicate(timeout=60 * SLOWNESS)
             finally:
                 left = self.survivors(mark)
             self.assertEqual(left, [])
-            return job.returncode
+            return job.returncode, names
 
     def test_killed(self):
         """A process dies at any moment: the job ends, and nothing is left."""
@@ -715,16 +734,14 @@ class Processes(Case):
         for _, env in self.each():
             for turn in range(2):
                 name, value = "POISE_TEST_MARK", f"{os.getpid()}.{turn}."
-                before = set(os.listdir("/dev/shm"))
-                status = self.end_of(
+                status, shared = self.end_of(
                     program, {**env, name: value, "TMPDIR": names},
                     f"{name}={value}", random_.uniform(0, 0.2))
                 self.assertNotEqual(status, 0)
                 self.assertEqual([name for name in os.listdir(names)
                                   if "poise" in name], [])
-                self.assertEqual([name for name in
-                                  set(os.listdir("/dev/shm")) - before
-                                  if "poise" in name], [])
+                self.assertEqual([name for name in shared if "poise" in name
+                                  and os.path.exists(name)], [])
 
 
 if __name__ == "__main__":

@@ -41,7 +41,9 @@ COMMANDS = {
     "solve": ["solve", "--sweeps", "2", "IN_plate", "OUT"],
     "solve --report": ["solve", "--sweeps", "2", "--report", "OUT",
                        "IN_plate", "other.txt"],
-    "wire analyse": ["wire", "analyse", "--report", "OUT", "IN_lines"],
+    # Of all its ways one: each has caches of many megabytes.
+    "wire analyse": ["wire", "analyse", "--segmenter", "gear", "--size", "1K",
+                     "--report", "OUT", "IN_lines"],
 }
 # What is large enough to be cut short by a limit of one page.
 LARGE = ["sort --generate", "listrank --generate", "bfs --report",

@@ -127,6 +127,9 @@ static void test_nonsense(void **state)
         {{WIRE_DELTA, 0, 1, 4, 0, 1, 2, 3, 4}, 9},
         {{WIRE_GROUP, 1, 2}, 3},
         {{WIRE_FINGERPRINTS, 0xff, 0xff, 0xff, 0x7f, 1}, 6},
+        {{WIRE_ITEM_WANTED, 0, 1, 1}, 4},
+        {{WIRE_ITEM_PRINTS, 0, 0, 1, 1, 2, 3, 4, 5}, 9},
+        {{WIRE_ITEM_LACKS, 0, 0, 1, 1}, 5},
     };
 
     (void)state;

@@ -2,10 +2,11 @@
  * Shared inside room dedup/protocol.
  *
  * peer.c takes calls and bytes and hands them on; sender.c makes groups of
- * items out of pieces, receiver.c pieces out of groups, unordered.c updates
- * before their turn; pad.c hides how much that is; multicast.c sends the same
- * to several; decompress.c carries messages in blocks, which compress.c
- * compresses. choose.c, model.c and analyse.c predict what all of this costs.
+ * items out of pieces, receiver.c pieces out of groups (receiver_repair.c asks
+ * for what they lack), unordered.c updates before their turn; pad.c hides how
+ * much that is; multicast.c sends the same to several; decompress.c carries
+ * messages in blocks, which compress.c compresses. choose.c, model.c and
+ * analyse.c predict what all of this costs.
  * Messages: docs/wire.md.
  */
 #ifndef POISE_DEDUP_PROTOCOL_INTERNAL_H
@@ -40,6 +41,9 @@ enum wire_op {
     WIRE_UPDATE,
     WIRE_RESIDUAL,
     WIRE_PAD,
+    WIRE_ITEM_WANTED,
+    WIRE_ITEM_PRINTS,
+    WIRE_ITEM_LACKS,
     WIRE_OPS
 };
 
@@ -60,9 +64,8 @@ enum {
     WIRE_ITEM_WEIGHT = 256,       /* bytes that a receiver takes for an item, */
     WIRE_GROUP_WEIGHT = 1 << 11,  /* and a group, beside their data: at most */
     WIRE_GROUPS_MOST = 1 << 14,
-    WIRE_BASE_MOST = 1 << 15, /* bytes that a delta is made against */
-    WIRE_MISS_MOST = 1 << 14, /* bytes in one DATA or DELTA */
-    WIRE_SKIP_MOST = 1 << 14,
+    WIRE_BASE_MOST = 1 << 15,      /* bytes that a delta is made against */
+    WIRE_MISS_MOST = 1 << 14,      /* bytes in one DATA or DELTA */
     WIRE_MEMBERS_MOST = 32,        /* of a multicast */
     WIRE_MULTICAST_MOST = 1 << 16, /* bytes in one MULTICAST */
     WIRE_UNUSED_MOST = 1 << 20,    /* bytes of fingerprints that wait */
@@ -199,12 +202,19 @@ int wire_blocks_feed(struct wire_blocks *blocks, const void *data, size_t len,
 
 /* ---- sender.c ----------------------------------------------------------- */
 
+enum wire_item_kind {
+    WIRE_ITEM_OWN,   /* it goes with its bytes */
+    WIRE_ITEM_PRINT, /* one segment, named by its fingerprint */
+    WIRE_ITEM_RUN,   /* what lies in the receiver's cache */
+    WIRE_ITEM_DELTA,
+};
 /** What can be asked for again: some segments of a group. */
 struct wire_item {
     uint32_t offset, len;  /* in the group's data */
     uint32_t first, count; /* of the group's lengths */
-    bool print;            /* named by its fingerprint */
-    unsigned char supplied;
+    enum wire_item_kind kind;
+    /* How often it was supplied, its fingerprints, what they did not find. */
+    unsigned char supplied, named, completed;
 };
 
 /** A group until it is acknowledged. */
@@ -218,7 +228,6 @@ struct wire_sent {
     bool believes;                 /* refers to what the receiver should have */
     bool believes_old;             /* ... from before this connection */
     bool asked;                    /* something had to be supplied */
-    bool print;                    /* the next item is named by a fingerprint */
     uint32_t waits;                /* members that did not acknowledge it */
     uint64_t weight;               /* bytes that a receiver may keep for it */
 };
@@ -296,6 +305,12 @@ int wire_sender_end(struct poise_dedup_peer *peer, struct wire_stream *stream);
 int wire_sender_close_group(struct poise_dedup_peer *peer);
 int wire_sender_request(struct poise_dedup_peer *peer,
                         struct poise_reader *message);
+/** The fingerprints of items' segments are asked for. */
+int wire_sender_wanted(struct poise_dedup_peer *peer,
+                       struct poise_reader *message);
+/** Some of those segments are. */
+int wire_sender_lacks(struct poise_dedup_peer *peer,
+                      struct poise_reader *message);
 int wire_sender_ack(struct poise_dedup_peer *peer,
                     struct poise_reader *message);
 /** Free groups that all receivers have acknowledged. */
@@ -328,6 +343,9 @@ struct wire_receiver {
     uint32_t hidden;       /* updates in groups that wait, not delivered yet */
     bool has_brought;
     uint64_t brought; /* the first segment that this connection brought */
+    /* Runs that are asked for as bytes, since the last one's fingerprints found
+     * nothing; of these, still to come. */
+    uint32_t vain, vain_left;
     struct poise_buf scratch, pieces;
 };
 
@@ -335,6 +353,9 @@ struct wire_receiver {
 int wire_receiver_item(struct poise_dedup_peer *peer, enum wire_op op,
                        struct poise_reader *message);
 int wire_receiver_supply(struct poise_dedup_peer *peer,
+                         struct poise_reader *message);
+/** The fingerprints of an item's segments. */
+int wire_receiver_prints(struct poise_dedup_peer *peer,
                          struct poise_reader *message);
 /** Deliver what can be; ask for what is missing. */
 int wire_receiver_advance(struct poise_dedup_peer *peer);
@@ -430,7 +451,8 @@ struct poise_dedup_peer {
 
     /* The other end's hello. */
     bool met, knows_updates, knows_padding;
-    bool remembers; /* its cache is kept after the connection */
+    bool remembers;   /* its cache is kept after the connection */
+    bool knows_items; /* it asks for, and sends, the fingerprints of items */
     struct poise_dedup_key key;
     uint32_t bits;
     uint64_t their_containers; /* in their cache when it said hello */

@@ -20,8 +20,9 @@ static int say_hello(struct poise_dedup_peer *peer)
     poise_buf_varint(raw, info.bits);
     poise_buf_varint(raw, info.containers);
     /* Empty acknowledgements for an end that knows no better: this one knows
-     * updates, and padding; what it learns it keeps. */
-    for (int i = 0; i < (info.is_kept ? 3 : 2); i++) {
+     * updates, and padding; what it learns it keeps, so that what the other end
+     * believes of it may be wrong, and it can name items. */
+    for (int i = 0; i < (info.is_kept ? 4 : 2); i++) {
         poise_buf_putc(raw, WIRE_ACK);
         poise_buf_varint(raw, 0);
     }
@@ -77,6 +78,7 @@ static int take_message(struct poise_dedup_peer *peer,
         return wire_sender_request(peer, messages);
     case WIRE_ACK:
         if (poise_reader_left(messages) > 0 && *messages->pos == 0) {
+            peer->knows_items = peer->remembers;
             peer->remembers = peer->knows_padding;
             peer->knows_padding = peer->knows_updates;
             peer->knows_updates = true;
@@ -90,6 +92,12 @@ static int take_message(struct poise_dedup_peer *peer,
         return wire_multicast_receive(peer, messages, take_block);
     case WIRE_PAD:
         return wire_pad_take(peer, messages);
+    case WIRE_ITEM_WANTED:
+        return wire_sender_wanted(peer, messages);
+    case WIRE_ITEM_PRINTS:
+        return wire_receiver_prints(peer, messages);
+    case WIRE_ITEM_LACKS:
+        return wire_sender_lacks(peer, messages);
     default:
         return wire_receiver_item(peer, (enum wire_op) * op, messages);
     }

@@ -7,9 +7,15 @@
 
 #include "internal.h"
 
-/* Why an item is not done: it was not looked for, it is not in the cache, it
- * was asked for. */
-enum item_state { ITEM_OPEN, ITEM_MISSING, ITEM_REQUESTED, ITEM_DONE };
+/* Why an item is not done: it was not looked for; it is not in the cache, or
+ * not where it should be, though it may be elsewhere; it was asked for. */
+enum item_state {
+    ITEM_OPEN,
+    ITEM_MISSING,
+    ITEM_MOVED,
+    ITEM_REQUESTED,
+    ITEM_DONE
+};
 
 struct received_item {
     enum wire_op op;
@@ -17,6 +23,9 @@ struct received_item {
     bool own; /* from the cache: not to be added again */
     bool placed;
     bool is_residual; /* its data are, of an array, as the message has it */
+    bool is_supplied; /* it is not what a reference led to */
+    /* Its fingerprints came: where `lens` is 0 the segment is asked for. */
+    bool has_gaps;
     uint32_t stream, count; /* of segments in a run, or of a delta's base */
     uint64_t print;
     int64_t skip;
@@ -52,7 +61,9 @@ struct wire_received {
     uint32_t count, cap;
     uint64_t bytes; /* charged to the receiver */
     uint32_t stream;
-    bool placed, repaired, looked;
+    bool placed, looked;
+    /* Its hash was wrong: what was looked up was asked for, all was. */
+    bool is_doubted, is_repaired;
     bool stirred; /* something was supplied since updates were looked at */
     struct received_update *updates;
     uint32_t update_count, update_cap;
@@ -67,6 +78,7 @@ struct wire_received {
 /** Where the last reference of a group led. */
 struct received_cursor {
     bool is_known;
+    bool has_led; /* to something, if not to all of it */
     uint64_t at;
 };
 
@@ -86,6 +98,20 @@ int received_follow(struct poise_dedup_peer *peer,
 /** Its bytes are about to be replaced; what was delivered of them is kept. */
 void received_replace(const struct wire_received *group,
                       struct received_item *item);
+
+/* ---- receiver_repair.c -------------------------------------------------- */
+
+/** Ask for items that are missing, or moved. */
+int received_ask(struct poise_dedup_peer *peer, struct wire_received *group);
+/** The group's hash is wrong: ask for what may be the reason. -EBADMSG if all
+ * of it was asked for already. */
+int received_ask_again(struct poise_dedup_peer *peer,
+                       struct wire_received *group);
+/** Lengths of segments, and their sum, of a message. */
+int received_take_lens(struct poise_reader *message, struct poise_buf *lens,
+                       size_t *sum);
+int received_take_bytes(struct poise_reader *message, size_t len,
+                        struct poise_buf *out);
 
 /* ---- unordered.c ------------------------------------------------------------
  */

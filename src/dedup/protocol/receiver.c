@@ -1,9 +1,9 @@
 /*
  * From groups of items to pieces. What an item stands for is looked up when
- * its group is complete; what is not there is asked for, at once if a
- * fingerprint names it, else when all groups before have been delivered: until
- * then they may still bring it. Nothing is delivered before the hash over its
- * group has proved it.
+ * its group is complete; what is not there is asked for (receiver_repair.c), at
+ * once if a fingerprint names it, else when all groups before have been
+ * delivered: until then they may still bring it. Nothing is delivered before
+ * the hash over its group has proved it.
  */
 #include "received.h"
 
@@ -81,37 +81,6 @@ static struct received_item *add_item(struct wire_receiver *receiver,
     return *err < 0 ? NULL : item;
 }
 
-/* Lengths of segments; their sum. */
-static int take_lens(struct poise_reader *message, struct poise_buf *lens,
-                     size_t *sum)
-{
-    uint64_t count = poise_reader_varint(message);
-
-    *sum = 0;
-    for (uint64_t i = 0; i < count; i++) {
-        uint64_t len = poise_reader_varint(message);
-        uint32_t small = (uint32_t)len;
-        *sum += len;
-        if (message->error || len == 0 || len > POISE_DEDUP_SEGMENT_MOST ||
-            *sum > WIRE_GROUP_MOST) {
-            return wire_bad("segments of senseless length");
-        }
-        if (poise_buf_append(lens, &small, sizeof small) < 0) {
-            return -ENOMEM;
-        }
-    }
-    return 0;
-}
-
-static int take_bytes(struct poise_reader *message, size_t len,
-                      struct poise_buf *out)
-{
-    const unsigned char *from = wire_get_bytes(message, len);
-
-    return from ? poise_buf_append(out, from, len)
-                : wire_bad("a message is cut short");
-}
-
 static int take_fill(struct received_item *item, struct poise_reader *message)
 {
     uint64_t len = poise_reader_varint(message);
@@ -122,7 +91,7 @@ static int take_fill(struct received_item *item, struct poise_reader *message)
         period == 0 || period > len) {
         return wire_bad("a fill of senseless length");
     }
-    code = take_bytes(message, period, &item->data);
+    code = received_take_bytes(message, period, &item->data);
     if (code < 0 || !poise_buf_reserve(&item->data, len)) {
         return code < 0 ? code : -ENOMEM;
     }
@@ -144,7 +113,7 @@ static int take_delta(struct received_item *item, struct poise_reader *message)
     int code;
 
     item->count = (uint32_t)poise_reader_varint(message);
-    code = take_lens(message, &item->lens, &sum);
+    code = received_take_lens(message, &item->lens, &sum);
     if (code < 0) {
         return code;
     }
@@ -184,7 +153,7 @@ static int take_residual(struct poise_dedup_peer *peer,
     struct wire_grid grid;
     unsigned mode;
     size_t sum, len;
-    int code = take_lens(message, &item->lens, &sum);
+    int code = received_take_lens(message, &item->lens, &sum);
     const unsigned char *body = message->pos;
 
     code = code < 0 ? code : wire_residual_read(message, &grid, &mode, &len);
@@ -224,8 +193,8 @@ static int take_item(struct poise_dedup_peer *peer, struct received_item *item,
         item->count = (uint32_t)poise_reader_varint(message);
         break;
     case WIRE_DATA:
-        code = take_lens(message, &item->lens, &sum);
-        code = code < 0 ? code : take_bytes(message, sum, &item->data);
+        code = received_take_lens(message, &item->lens, &sum);
+        code = code < 0 ? code : received_take_bytes(message, sum, &item->data);
         item->state = ITEM_DONE;
         break;
     case WIRE_LITERAL:
@@ -233,7 +202,7 @@ static int take_item(struct poise_dedup_peer *peer, struct received_item *item,
         if (message->error || sum == 0 || sum > POISE_DEDUP_SEGMENT_MOST) {
             return wire_bad("a literal of senseless length");
         }
-        code = take_bytes(message, sum, &item->data);
+        code = received_take_bytes(message, sum, &item->data);
         code = code < 0 ? code : received_len(item, sum);
         item->state = ITEM_DONE;
         break;
@@ -353,6 +322,26 @@ int wire_receiver_item(struct poise_dedup_peer *peer, enum wire_op op,
 
 /* ---- what they stand for ------------------------------------------------ */
 
+/* Of a run, some of which was found, or what lies in front of it, the rest may
+ * be elsewhere in the cache; and so may others, unless that was asked in vain
+ * of late. */
+static enum item_state not_found(struct poise_dedup_peer *peer,
+                                 const struct received_item *item,
+                                 const struct received_cursor *cursor)
+{
+    struct wire_receiver *receiver = &peer->receiver;
+
+    if (!peer->knows_items || item->count == 0 ||
+        (item->op != WIRE_RUN && item->op != WIRE_NEXT)) {
+        return ITEM_MISSING;
+    }
+    if (cursor->has_led || receiver->vain_left == 0) {
+        return ITEM_MOVED;
+    }
+    receiver->vain_left--;
+    return ITEM_MISSING;
+}
+
 /* References are looked up when the group is the oldest; fingerprints at
  * once. */
 static int look_up_group(struct poise_dedup_peer *peer,
@@ -372,7 +361,7 @@ static int look_up_group(struct poise_dedup_peer *peer,
         if (code < 0) {
             return code;
         }
-        item->state = code == 1 ? ITEM_DONE : ITEM_MISSING;
+        item->state = code == 1 ? ITEM_DONE : not_found(peer, item, &cursor);
         if (code == 1 && item->data.len + item->lens.len > before) {
             code = received_charge(&peer->receiver, group,
                                    item->data.len + item->lens.len - before);
@@ -382,84 +371,6 @@ static int look_up_group(struct poise_dedup_peer *peer,
         }
     }
     return 0;
-}
-
-/* Ask for what is missing, by its distances. */
-static int ask(struct poise_dedup_peer *peer, struct wire_received *group)
-{
-    struct poise_buf *raw = &peer->blocks.raw;
-    uint32_t count = 0, last = 0;
-    int code;
-
-    for (uint32_t i = 0; i < group->count; i++) {
-        count += group->items[i].state == ITEM_MISSING;
-    }
-    if (count == 0) {
-        return 0;
-    }
-    code = wire_blocks_room(&peer->blocks, 3 * (size_t)count + 32);
-    if (code < 0) {
-        return code;
-    }
-    poise_buf_putc(raw, WIRE_REQUEST);
-    poise_buf_varint(raw, group->number);
-    poise_buf_varint(raw, count);
-    for (uint32_t i = 0; i < group->count; i++) {
-        if (group->items[i].state == ITEM_MISSING) {
-            poise_buf_varint(raw, i + 1 - last);
-            last = i + 1;
-            group->items[i].state = ITEM_REQUESTED;
-        }
-    }
-    return raw->error;
-}
-
-static int ask_for_all(struct poise_dedup_peer *peer,
-                       struct wire_received *group)
-{
-    int code = wire_blocks_room(&peer->blocks, 32);
-
-    if (code < 0) {
-        return code;
-    }
-    for (uint32_t i = 0; i < group->count; i++) {
-        group->items[i].state = ITEM_REQUESTED;
-    }
-    group->repaired = true;
-    poise_buf_putc(&peer->blocks.raw, WIRE_REQUEST);
-    poise_buf_varint(&peer->blocks.raw, group->number);
-    return poise_buf_varint(&peer->blocks.raw, 0);
-}
-
-int wire_receiver_supply(struct poise_dedup_peer *peer,
-                         struct poise_reader *message)
-{
-    uint64_t number = poise_reader_varint(message);
-    uint64_t index = poise_reader_varint(message);
-    struct wire_received *group = peer->receiver.oldest;
-    struct received_item *item;
-    size_t sum;
-    int code;
-
-    while (group && group->number != number) {
-        group = group->next;
-    }
-    if (message->error || !group || index >= group->count ||
-        group->items[index].state != ITEM_REQUESTED) {
-        return wire_bad("it supplies what was not asked for");
-    }
-    item = &group->items[index];
-    received_replace(group, item);
-    code = take_lens(message, &item->lens, &sum);
-    if (code == 0) {
-        code = take_bytes(message, sum, &item->data);
-    }
-    item->state = ITEM_DONE;
-    item->own = item->is_residual = false;
-    group->stirred = true;
-    return code < 0
-               ? code
-               : received_charge(&peer->receiver, group, sum + item->lens.len);
 }
 
 /* ---- delivery ----------------------------------------------------------- */
@@ -658,7 +569,7 @@ static int finish(struct poise_dedup_peer *peer, struct wire_received *group)
     int code = look_up_group(peer, group, true);
 
     if (code == 0) {
-        code = ask(peer, group);
+        code = received_ask(peer, group);
     }
     for (uint32_t i = 0; i < group->count && code == 0; i++) {
         if (group->items[i].state != ITEM_DONE) {
@@ -677,11 +588,7 @@ static int finish(struct poise_dedup_peer *peer, struct wire_received *group)
     if (code < 0) {
         return code;
     }
-    if (!right) {
-        return group->repaired ? wire_bad("a group is not what its hash says")
-                               : ask_for_all(peer, group);
-    }
-    return deliver_group(peer, group);
+    return right ? deliver_group(peer, group) : received_ask_again(peer, group);
 }
 
 /* Updates that are there before their turn. */
@@ -714,7 +621,7 @@ int wire_receiver_advance(struct poise_dedup_peer *peer)
         if (!group->looked) {
             group->looked = true;
             code = look_up_group(peer, group, false);
-            code = code < 0 ? code : ask(peer, group);
+            code = code < 0 ? code : received_ask(peer, group);
         }
     }
     return code < 0 ? code : show_groups(peer);

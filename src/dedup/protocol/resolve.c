@@ -30,12 +30,14 @@ static int read_run(struct poise_dedup_peer *peer, struct received_item *item,
             poise_buf_reset(&item->lens);
             return code;
         }
+        cursor->has_led = true;
         if (poise_buf_append(&item->data, stored.data, stored.len) < 0 ||
             received_len(item, stored.len) < 0) {
             return -ENOMEM;
         }
     }
-    *cursor = (struct received_cursor){true, at};
+    cursor->is_known = true;
+    cursor->at = at;
     item->own = true;
     return 1;
 }
@@ -91,7 +93,7 @@ int received_resolve(struct poise_dedup_peer *peer, struct received_item *item,
 
     switch (item->op) {
     case WIRE_FINGERPRINTS: {
-        struct received_cursor aside;
+        struct received_cursor aside = {0};
         code = poise_dedup_store_find(store, item->print, &at);
         code = code <= 0 ? code : read_run(peer, item, at, &aside);
         /* A sender that will remember adds it, in the order of what it sends:
@@ -100,10 +102,10 @@ int received_resolve(struct poise_dedup_peer *peer, struct received_item *item,
         return code;
     }
     case WIRE_RUN:
-        cursor->is_known = false;
+        cursor->is_known = cursor->has_led = false;
         code = poise_dedup_store_find(store, item->print, &at);
         if (code == 1 && item->count == 0) {
-            *cursor = (struct received_cursor){true, at};
+            *cursor = (struct received_cursor){true, true, at};
             return 1;
         }
         return code <= 0 ? code : read_run(peer, item, at, cursor);
@@ -141,7 +143,8 @@ int received_follow(struct poise_dedup_peer *peer,
     if (code == 1 && item->count > 1) {
         code = poise_dedup_store_step(store, at, item->count - 1, &at);
     }
-    *cursor = (struct received_cursor){code == 1, at};
+    cursor->is_known = code == 1;
+    cursor->at = at;
     return code < 0 ? code : 0;
 }
 

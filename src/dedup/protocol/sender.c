@@ -12,6 +12,7 @@
 
 enum {
     ANCHORS = 32, /* segments of which one says where a run is */
+    NEAR = 32,    /* over so many two caches are taken to be alike */
 };
 
 /* ---- segments ----------------------------------------------------------- */
@@ -59,14 +60,13 @@ static bool distance(const struct poise_dedup_peer *peer, uint64_t at,
                      int64_t *out)
 {
     const struct wire_sender *sender = &peer->sender;
-    const struct poise_dedup_store *store = peer->options.store;
 
-    /* Caches that do not find all that they have are alike over short ways
-     * only. */
+    /* A connection that broke off, or an index that does not find all, makes
+     * them differ here and there: what is counted over a long way would be
+     * wrong at each of these, in all that is sent from then on. */
     return sender->has_cursor && sender->anchored &&
-           dedup_store_distance(
-               store, sender->cursor, at,
-               dedup_store_is_sampled(store) ? ANCHORS : WIRE_SKIP_MOST, out);
+           dedup_store_distance(peer->options.store, sender->cursor, at, NEAR,
+                                out);
 }
 
 /* Of the segments from `at` on, the one that a receiver is most likely to find,
@@ -123,7 +123,7 @@ static int send_anchor(struct poise_dedup_peer *peer, uint64_t anchor)
     poise_buf_varint(&peer->blocks.raw, 0);
     sender->has_cursor = sender->anchored = true;
     sender->cursor = anchor;
-    code = wire_group_add_item(group, (uint32_t)group->data.len,
+    code = wire_group_add_item(group, WIRE_ITEM_OWN, (uint32_t)group->data.len,
                                wire_count(&group->lens, sizeof(uint32_t)));
     return code < 0 ? code : 1;
 }
@@ -206,10 +206,9 @@ static int send_print(struct poise_dedup_peer *peer,
     group->prints++;
     peer->stats.by_fingerprint += piece->len;
     code = wire_group_add_bytes(group, piece);
-    group->print = true;
-    code = code < 0 ? code : wire_group_add_item(group, offset, first);
-    group->print = false;
-    return code;
+    return code < 0
+               ? code
+               : wire_group_add_item(group, WIRE_ITEM_PRINT, offset, first);
 }
 
 static int send_missing(struct poise_dedup_peer *peer,
@@ -396,7 +395,8 @@ static int send_plain(struct poise_dedup_peer *peer,
         peer->stats.by_data += piece->len;
     }
     code = wire_group_add_bytes(group, piece);
-    return code < 0 ? code : wire_group_add_item(group, offset, first);
+    return code < 0 ? code
+                    : wire_group_add_item(group, WIRE_ITEM_OWN, offset, first);
 }
 
 /* Say which stream it is, and where the piece lies if that is not clear. */
@@ -569,5 +569,7 @@ int wire_sender_end(struct poise_dedup_peer *peer, struct wire_stream *stream)
     stream->sent_at = 0;
     end = (uint32_t)peer->sender.open->data.len;
     first = wire_count(&peer->sender.open->lens, sizeof(uint32_t));
-    return code < 0 ? code : wire_group_add_item(peer->sender.open, end, first);
+    return code < 0 ? code
+                    : wire_group_add_item(peer->sender.open, WIRE_ITEM_OWN, end,
+                                          first);
 }

@@ -25,8 +25,8 @@ int wire_group_add_bytes(struct wire_sent *group,
                          const struct poise_dedup_piece *piece);
 /** One more item: what was added since `offset` of the data, and since `first`
  * of the lengths. */
-int wire_group_add_item(struct wire_sent *group, uint32_t offset,
-                        uint32_t first);
+int wire_group_add_item(struct wire_sent *group, enum wire_item_kind kind,
+                        uint32_t offset, uint32_t first);
 /** Close the group if it is full, unless an update is being sent. */
 int wire_group_close_full(struct poise_dedup_peer *peer);
 /** A group that is done with. */

@@ -103,15 +103,15 @@ int wire_group_open(struct poise_dedup_peer *peer)
     return 0;
 }
 
-int wire_group_add_item(struct wire_sent *group, uint32_t offset,
-                        uint32_t first)
+int wire_group_add_item(struct wire_sent *group, enum wire_item_kind kind,
+                        uint32_t offset, uint32_t first)
 {
     struct wire_item item = {
         .offset = offset,
         .len = (uint32_t)group->data.len - offset,
         .first = first,
         .count = wire_count(&group->lens, sizeof(uint32_t)) - first,
-        .print = group->print,
+        .kind = kind,
     };
 
     return poise_buf_append(&group->items, &item, sizeof item);

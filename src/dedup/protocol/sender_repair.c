@@ -5,11 +5,13 @@
  *
  * A receiver asks once for what is missing and once for all of a group whose
  * hash is wrong; more (SUPPLIES) is an error, so that no receiver can make a
- * sender repeat itself for ever.
+ * sender repeat itself for ever. Between, it may ask once for the fingerprints
+ * of what it was referred to, and once for those segments that it lacks.
  */
 #include "sender.h"
 
 #include <errno.h>
+#include <string.h>
 
 enum {
     BACKOFF = 4, /* groups, after a belief failed; doubles */
@@ -17,7 +19,8 @@ enum {
     USELESS = 4, /* groups of fingerprints that all missed */
     DIRECT = 8,  /* groups without fingerprints then; doubles */
     DIRECT_MOST = 256,
-    SUPPLIES = 2, /* once because it is missing, once because it is wrong */
+    SUPPLIES = 2,     /* once because it is missing, once because it is wrong */
+    PRINTS_SHARE = 4, /* fingerprints take at most one in so many bytes */
 };
 
 static void learn(struct wire_sender *sender, const struct wire_sent *group)
@@ -85,30 +88,77 @@ int wire_sender_ack(struct poise_dedup_peer *peer, struct poise_reader *message)
     return 0;
 }
 
-static int supply(struct poise_dedup_peer *peer, const struct wire_sent *group,
-                  uint32_t index)
+static struct wire_item *item_of(const struct wire_sent *group, uint32_t index)
 {
-    const struct wire_item *item =
-        (const struct wire_item *)(const void *)group->items.data + index;
-    const uint32_t *lens = (const uint32_t *)(const void *)group->lens.data;
+    return (struct wire_item *)(void *)group->items.data + index;
+}
+
+/* Write some of an item's segments: all, or those whose distances follow. */
+static int supply(struct poise_dedup_peer *peer, const struct wire_sent *group,
+                  uint32_t index, const struct poise_buf *which)
+{
+    const struct wire_item *item = item_of(group, index);
+    const uint32_t *lens =
+        (const uint32_t *)(const void *)group->lens.data + item->first;
+    const bool *wanted = which ? (const bool *)(const void *)which->data : NULL;
     struct poise_buf *raw = &peer->blocks.raw;
+    uint32_t count = 0;
+    size_t at = item->offset;
     int code = wire_blocks_room(&peer->blocks,
                                 item->len + 4 * (size_t)item->count + 32);
 
     if (code < 0) {
         return code;
     }
+    for (uint32_t i = 0; i < item->count; i++) {
+        count += !wanted || wanted[i];
+    }
     poise_buf_putc(raw, WIRE_SUPPLY);
     poise_buf_varint(raw, group->number);
     poise_buf_varint(raw, index);
-    poise_buf_varint(raw, item->count);
+    poise_buf_varint(raw, count);
     for (uint32_t i = 0; i < item->count; i++) {
-        poise_buf_varint(raw, lens[item->first + i]);
+        if (!wanted || wanted[i]) {
+            poise_buf_varint(raw, lens[i]);
+        }
     }
-    /* A group of ends only has no data at all. */
-    return item->len > 0 ? poise_buf_append(
-                               raw, group->data.data + item->offset, item->len)
-                         : raw->error;
+    for (uint32_t i = 0; i < item->count; at += lens[i++]) {
+        if (!wanted || wanted[i]) {
+            poise_buf_append(raw, group->data.data + at, lens[i]);
+        }
+    }
+    return raw->error;
+}
+
+/* Write the fingerprints of an item's segments, or its bytes where that is
+ * hardly more, or where it would be seen that the receiver answers. */
+static int name(struct poise_dedup_peer *peer, const struct wire_sent *group,
+                uint32_t index)
+{
+    struct wire_item *item = item_of(group, index);
+    const uint32_t *lens =
+        (const uint32_t *)(const void *)group->lens.data + item->first;
+    struct poise_buf *raw = &peer->blocks.raw;
+    size_t prints = item->count * wire_print_bytes(peer->bits);
+    size_t at = item->offset;
+    int code;
+
+    if (peer->pad > 0 || PRINTS_SHARE * prints > item->len) {
+        item->supplied++;
+        return supply(peer, group, index, NULL);
+    }
+    code = wire_blocks_room(&peer->blocks, prints + 48);
+    if (code < 0) {
+        return code;
+    }
+    poise_buf_putc(raw, WIRE_ITEM_PRINTS);
+    poise_buf_varint(raw, group->number);
+    poise_buf_varint(raw, index);
+    poise_buf_varint(raw, item->count);
+    for (uint32_t i = 0; i < item->count; at += lens[i++]) {
+        wire_put_named(peer, group->data.data + at, lens[i]);
+    }
+    return raw->error;
 }
 
 /* Something that was believed is not so. What went before that was known is no
@@ -137,25 +187,57 @@ static void doubt(struct wire_sender *sender, struct wire_sent *group)
     sender->backoff = twice < BACKOFF_MOST ? twice : BACKOFF_MOST;
 }
 
-int wire_sender_request(struct poise_dedup_peer *peer,
-                        struct poise_reader *message)
+/* The group that a message speaks of, or NULL. */
+static struct wire_sent *find_group(struct poise_dedup_peer *peer,
+                                    struct poise_reader *message)
 {
-    struct poise_dedup_peer *leader = leader_of(peer);
-    struct wire_sender *sender = &leader->sender;
-    /* Each member may ask for as much as one that is alone. */
-    int most = SUPPLIES * (leader->is_leader ? WIRE_MEMBERS_MOST : 1);
     uint64_t number = poise_reader_varint(message);
-    uint64_t count = poise_reader_varint(message), index = 0;
-    struct wire_sent *group = sender->oldest;
-    uint32_t items;
-    int code = 0;
+    struct wire_sent *group = leader_of(peer)->sender.oldest;
 
     while (group && group->number != number) {
         group = group->next;
     }
     if (message->error || !group ||
         (peer->member.leader && number < peer->member.acked)) {
-        return wire_bad("it asks for what was not sent");
+        wire_bad("it asks for what was not sent");
+        return NULL;
+    }
+    return group;
+}
+
+/* The next of `count` things, counted from 1, by its distance from *index. */
+static int next_index(struct poise_reader *message, uint32_t count,
+                      uint64_t *index)
+{
+    uint64_t by = poise_reader_varint(message);
+
+    if (message->error || by == 0 || by > count || *index + by > count) {
+        return wire_bad("it asks for what is not there");
+    }
+    *index += by;
+    return 0;
+}
+
+/* Each member may ask for as much as one that is alone. */
+static int count_asked(const struct poise_dedup_peer *peer,
+                       unsigned char *asked, int most)
+{
+    most *= peer->member.leader ? WIRE_MEMBERS_MOST : 1;
+    return (*asked)++ >= most ? wire_bad("it asks for the same again and again")
+                              : 0;
+}
+
+int wire_sender_request(struct poise_dedup_peer *peer,
+                        struct poise_reader *message)
+{
+    struct wire_sender *sender = &leader_of(peer)->sender;
+    struct wire_sent *group = find_group(peer, message);
+    uint64_t count = poise_reader_varint(message), index = 0;
+    uint32_t items;
+    int code = 0;
+
+    if (!group) {
+        return -EBADMSG;
     }
     items = wire_count(&group->items, sizeof(struct wire_item));
     if (count > items) {
@@ -164,22 +246,94 @@ int wire_sender_request(struct poise_dedup_peer *peer,
     /* All of it, or those that are named by their distances. */
     peer->stats.repairs += count == 0;
     for (uint64_t i = 0; i < (count ? count : items) && code == 0; i++) {
-        uint32_t by = count ? (uint32_t)poise_reader_varint(message) : 1;
         struct wire_item *item;
-        index += by;
-        if (message->error || by == 0 || index > items) {
-            return wire_bad("it asks for what is not there");
+        code = count ? next_index(message, items, &index) : 0;
+        index += count == 0;
+        if (code < 0) {
+            return code;
         }
-        item = (struct wire_item *)(void *)group->items.data + (index - 1);
-        if (item->supplied++ == most) {
-            return wire_bad("it asks for the same again and again");
-        }
-        if (count == 0 || !item->print) {
+        item = item_of(group, (uint32_t)index - 1);
+        code = count_asked(peer, &item->supplied, SUPPLIES);
+        if (count == 0 || item->kind != WIRE_ITEM_PRINT) {
             doubt(sender, group);
         }
-        group->prints_asked += item->print && item->supplied == 1;
+        group->prints_asked +=
+            item->kind == WIRE_ITEM_PRINT && item->supplied == 1;
         peer->stats.requests++;
-        code = supply(peer, group, (uint32_t)(index - 1));
+        code = code < 0 ? code : supply(peer, group, (uint32_t)index - 1, NULL);
     }
+    return code;
+}
+
+int wire_sender_wanted(struct poise_dedup_peer *peer,
+                       struct poise_reader *message)
+{
+    struct wire_sent *group = find_group(peer, message);
+    uint64_t count = poise_reader_varint(message), index = 0;
+    uint32_t items;
+    int code = 0;
+
+    if (!group) {
+        return -EBADMSG;
+    }
+    items = wire_count(&group->items, sizeof(struct wire_item));
+    if (count == 0 || count > items) {
+        return wire_bad("it asks for what is not there");
+    }
+    doubt(&leader_of(peer)->sender, group);
+    for (uint64_t i = 0; i < count && code == 0; i++) {
+        struct wire_item *item;
+        code = next_index(message, items, &index);
+        if (code < 0) {
+            return code;
+        }
+        item = item_of(group, (uint32_t)index - 1);
+        if (item->kind != WIRE_ITEM_RUN) {
+            return wire_bad("it asks for names of what was not named");
+        }
+        peer->stats.requests++;
+        code = count_asked(peer, &item->named, 1);
+        code = code < 0 ? code : name(peer, group, (uint32_t)index - 1);
+    }
+    return code;
+}
+
+int wire_sender_lacks(struct poise_dedup_peer *peer,
+                      struct poise_reader *message)
+{
+    struct wire_sent *group = find_group(peer, message);
+    uint64_t which = poise_reader_varint(message), index = 0;
+    uint64_t count = poise_reader_varint(message);
+    struct poise_buf wanted = {0};
+    struct wire_item *item;
+    bool *is_wanted;
+    int code;
+
+    if (!group) {
+        return -EBADMSG;
+    }
+    if (which >= wire_count(&group->items, sizeof *item)) {
+        return wire_bad("it asks for what is not there");
+    }
+    item = item_of(group, (uint32_t)which);
+    if (item->completed >= item->named || count == 0 || count > item->count) {
+        return wire_bad("it asks for segments of what was not named");
+    }
+    item->completed++;
+    is_wanted = (void *)poise_buf_reserve(&wanted, item->count);
+    if (!is_wanted) {
+        return -ENOMEM;
+    }
+    memset(is_wanted, 0, item->count);
+    for (uint64_t i = 0; i < count; i++) {
+        code = next_index(message, item->count, &index);
+        if (code < 0) {
+            poise_buf_free(&wanted);
+            return code;
+        }
+        is_wanted[index - 1] = true;
+    }
+    code = supply(peer, group, (uint32_t)which, &wanted);
+    poise_buf_free(&wanted);
     return code;
 }

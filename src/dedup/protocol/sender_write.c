@@ -69,7 +69,7 @@ static int put_anchor(struct poise_dedup_peer *peer, uint64_t at)
     poise_buf_varint(raw, 0);
     sender->anchored = true;
     sender->cursor = at;
-    code = wire_group_add_item(sender->open, end, count);
+    code = wire_group_add_item(sender->open, WIRE_ITEM_OWN, end, count);
     return code < 0 ? code : 1;
 }
 
@@ -122,66 +122,101 @@ static void set_belief(struct wire_sender *sender)
         !sender->has_brought || sender->cursor < sender->brought;
 }
 
-/* Segments that the receiver does not have, from the group's data. */
-static int put_missing(struct poise_dedup_peer *peer)
+/* Segments that the receiver does not have: the group's data from held_offset
+ * on, and what they may be told by. */
+struct missing {
+    const unsigned char *data;
+    size_t len;
+    struct poise_buf base; /* what lies behind the cursor, so many segments: */
+    uint32_t base_count;   /* 0: nothing that is known */
+    struct poise_buf
+        residual; /* what is left of them when they are predicted */
+};
+
+/* Find what a delta can be made against, and put the receiver's cursor in
+ * front of it: 1; 0 if there is nothing. */
+static int find_base(struct poise_dedup_peer *peer, struct missing *missing)
 {
     struct wire_sender *sender = &peer->sender;
-    struct wire_sent *group = sender->open;
-    struct poise_buf *raw = &peer->blocks.raw;
-    const unsigned char *data =
-        (const unsigned char *)group->data.data + sender->held_offset;
-    size_t len = group->data.len - sender->held_offset;
-    struct poise_buf base = {0};
-    uint32_t count = 0;
-    struct poise_buf residual = {0};
     uint64_t anchor;
-    size_t begun;
-    bool as_delta;
+    int code;
+
+    if (!sender->has_cursor || sender->hit_rate < HIT_RATE_ENOUGH ||
+        sender->open->number < sender->distrust_until) {
+        return 0;
+    }
+    code = find_anchor(peer, &anchor);
+    if (code > 0) {
+        code = collect_base(peer, anchor, missing->len, &missing->base,
+                            &missing->base_count);
+        /* The anchor is an item of its own, before this one. */
+        code = code == 0 && missing->base_count > 0 ? put_anchor(peer, anchor)
+                                                    : code;
+    }
+    return code;
+}
+
+/* Write them in the way that takes the fewest bytes; *kind: which. */
+static int put_shortest(struct poise_dedup_peer *peer, struct missing *missing,
+                        bool has_base, enum wire_item_kind *kind)
+{
+    struct wire_sender *sender = &peer->sender;
+    struct poise_buf *raw = &peer->blocks.raw;
+    size_t begun = raw->len;
     int code = 0;
 
-    if (sender->has_cursor && sender->hit_rate >= HIT_RATE_ENOUGH &&
-        group->number >= sender->distrust_until) {
-        code = find_anchor(peer, &anchor);
-        code = code > 0 ? collect_base(peer, anchor, len, &base, &count) : code;
-    }
-    if (code == 0 && count > 0) {
-        /* The anchor is an item of its own, before this one. */
-        code = put_anchor(peer, anchor);
-    }
-    begun = raw->len;
-    as_delta = code > 0;
-    if (code > 0) {
+    *kind = WIRE_ITEM_OWN;
+    if (has_base) {
         poise_buf_putc(raw, WIRE_DELTA);
-        poise_buf_varint(raw, count);
+        poise_buf_varint(raw, missing->base_count);
         put_lens(peer, sender->held_first);
-        code = wire_delta_make((const unsigned char *)base.data, base.len, data,
-                               len, raw);
+        code = wire_delta_make((const unsigned char *)missing->base.data,
+                               missing->base.len, missing->data, missing->len,
+                               raw);
     }
     if (code >= 0) {
-        code = wire_residual_try(&sender->residual, &group->data,
-                                 sender->held_offset,
-                                 as_delta ? raw->len - begun : len, &residual);
+        code = wire_residual_try(
+            &sender->residual, &sender->open->data, sender->held_offset,
+            has_base ? raw->len - begun : missing->len, &missing->residual);
     }
     if (code > 0) {
         /* It takes the place of the delta. */
         raw->len = begun;
         poise_buf_putc(raw, WIRE_RESIDUAL);
         put_lens(peer, sender->held_first);
-        code = poise_buf_append(raw, residual.data, residual.len);
-        peer->stats.by_residual += len;
-    } else if (code == 0 && as_delta) {
+        peer->stats.by_residual += missing->len;
+        return poise_buf_append(raw, missing->residual.data,
+                                missing->residual.len);
+    }
+    if (code == 0 && has_base) {
+        *kind = WIRE_ITEM_DELTA;
         set_belief(sender);
-        peer->stats.by_delta += len;
+        peer->stats.by_delta += missing->len;
     } else if (code == 0) {
         poise_buf_putc(raw, WIRE_DATA);
         put_lens(peer, sender->held_first);
-        code = poise_buf_append(raw, data, len);
-        peer->stats.by_data += len;
+        peer->stats.by_data += missing->len;
+        return poise_buf_append(raw, missing->data, missing->len);
     }
-    poise_buf_free(&base);
-    poise_buf_free(&residual);
+    return code;
+}
+
+static int put_missing(struct poise_dedup_peer *peer)
+{
+    struct wire_sender *sender = &peer->sender;
+    struct wire_sent *group = sender->open;
+    struct missing missing = {
+        .data = (const unsigned char *)group->data.data + sender->held_offset,
+        .len = group->data.len - sender->held_offset,
+    };
+    enum wire_item_kind kind;
+    int code = find_base(peer, &missing);
+
+    code = code < 0 ? code : put_shortest(peer, &missing, code > 0, &kind);
+    poise_buf_free(&missing.base);
+    poise_buf_free(&missing.residual);
     return code < 0 ? code
-                    : wire_group_add_item(group, sender->held_offset,
+                    : wire_group_add_item(group, kind, sender->held_offset,
                                           sender->held_first);
 }
 
@@ -212,7 +247,7 @@ static int put_run(struct poise_dedup_peer *peer)
     poise_buf_varint(raw, sender->held_count);
     set_belief(sender);
     peer->stats.by_run += sender->open->data.len - sender->held_offset;
-    return wire_group_add_item(sender->open, sender->held_offset,
+    return wire_group_add_item(sender->open, WIRE_ITEM_RUN, sender->held_offset,
                                sender->held_first);
 }
 

@@ -66,6 +66,9 @@ const struct poise_command cli_listrank_command = {
         "it, with the threads of all. On several machines the processes do it "
         "together if their memory is enough together, else the first one does "
         "it alone.\n\n"
+        "IN and OUT may be -, standard input and output, and so may be that of "
+        "--weights. What is no file, as a pipe, is first copied into a scratch "
+        "file; processes on several machines cannot share it.\n\n"
         "A node with two predecessors, a cycle, a successor past the end are "
         "errors that name the node; OUT then does not appear.",
     .options = options,
@@ -248,7 +251,7 @@ static int dispatch(const struct values *values,
 static int run(const struct values *values, const char *const *operands)
 {
     struct poise_listrank_options rank_options = {
-        .weights = values->weights,
+        .weights = values->weights ? cli_standard_input(values->weights) : NULL,
         .memory_bytes = values->disk.memory,
         .threads = (unsigned)values->disk.threads,
         .sync = values->disk.sync,
@@ -284,6 +287,9 @@ static int run_named(const struct values *values, int count, char **operands)
 
     if (!makes) {
         names[0] = cli_standard_input(names[0]);
+    }
+    if (values->check) {
+        names[1] = cli_standard_input(names[1]);
     }
     return status == CLI_DONE ? run(values, names) : status;
 }

@@ -31,6 +31,10 @@ POISE_API int poise_file_pwrite(int fd, const void *data, size_t len,
                                 uint64_t offset, const char *path);
 POISE_API int poise_file_sync(int fd, const char *path);
 
+/** The descriptor of this process that `path` names, or -1: /dev/stdin,
+ * /dev/stdout, /dev/stderr, /dev/fd/N, /proc/self/fd/N. To open such a name is
+ * something else: a file then begins at its beginning, a socket is refused. */
+POISE_API int poise_file_named_descriptor(const char *path);
 /** Make `data` the contents of `path`, as <poise/output.h> finishes files: the
  * old file or the whole new one at every moment, and on the disk. 0,
  * `data->error`, or the error. */

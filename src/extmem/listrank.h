@@ -7,6 +7,9 @@
  * successor 2^64-1, is the last one of its list. There may be any number of
  * lists. The rank of a node is its distance to the last one of its list.
  *
+ * An input that is no regular file is read as poise/sort.h says; for several
+ * processes of one machine the first one does so.
+ *
  * All functions use threads of their own. They are local, but for
  * poise_listrank_run with a world of several ranks, which is collective: with
  * the same arguments on all ranks, called by the world's thread; all ranks see
@@ -89,7 +92,7 @@ struct poise_listrank_report {
  * See whether the ranks in `out` are those of `in`: that of a last node has to
  * be 0, every other one its successor's and the weight between them. If all
  * weights are positive that proves them. Reads `out` at random, through the
- * page cache; only options->weights and ->disk are used.
+ * page cache; of the options only weights, scratch and disk are used.
  */
 POISE_API int poise_listrank_check(const char *in, const char *out,
                                    const struct poise_listrank_options *options,

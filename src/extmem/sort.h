@@ -3,6 +3,11 @@
  * than memory, in two passes over the data, at the speed of the disks; checking
  * and generating such files.
  *
+ * What is read may be a pipe, a device or a socket, too: it is copied to its
+ * end into a scratch file, which takes as much space again. /dev/stdin,
+ * /dev/fd/N and /proc/self/fd/N are descriptors of this process, and read from
+ * where they stand. Several ranks cannot share such an input: -EINVAL.
+ *
  * All functions use threads of their own. They are local, but for those of
  * which the options name a world of several ranks: these are collective, with
  * the same arguments on all ranks, called by the world's thread; the files are

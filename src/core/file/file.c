@@ -210,6 +210,28 @@ int poise_file_save(const char *path, const struct poise_buf *data)
     return poise_output_commit(output, true);
 }
 
+int poise_file_named_descriptor(const char *path)
+{
+    static const char *const names[] = {"/dev/stdin", "/dev/stdout",
+                                        "/dev/stderr"};
+    static const char *const folders[] = {"/dev/fd/", "/proc/self/fd/"};
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(path, names[i]) == 0) {
+            return i;
+        }
+    }
+    for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
+        size_t len = strlen(folders[i]);
+        if (strncmp(path, folders[i], len) == 0) {
+            char *end;
+            long number = strtol(path + len, &end, 10);
+            bool is_number = path[len] >= '0' && path[len] <= '9' && !*end;
+            return is_number && number <= INT_MAX ? (int)number : -1;
+        }
+    }
+    return -1;
+}
+
 /* ---- temporary files ---------------------------------------------------- */
 
 const char *poise_file_temporary_folder(void)

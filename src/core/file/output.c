@@ -56,28 +56,6 @@ static char *copy_text(const char *text, size_t len)
     return copy;
 }
 
-/* The descriptor of this process that `path` names, or -1. */
-static int named_descriptor(const char *path)
-{
-    static const char *const folders[] = {"/dev/fd/", "/proc/self/fd/"};
-    if (strcmp(path, "/dev/stdout") == 0) {
-        return STDOUT_FILENO;
-    }
-    if (strcmp(path, "/dev/stderr") == 0) {
-        return STDERR_FILENO;
-    }
-    for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
-        size_t len = strlen(folders[i]);
-        if (strncmp(path, folders[i], len) == 0) {
-            char *end;
-            long number = strtol(path + len, &end, 10);
-            bool is_number = path[len] >= '0' && path[len] <= '9' && !*end;
-            return is_number && number <= INT_MAX ? (int)number : -1;
-        }
-    }
-    return -1;
-}
-
 static int use_descriptor(struct poise_output *output, int fd)
 {
     int flags = fcntl(fd, F_GETFL);
@@ -147,7 +125,7 @@ static int set_folder(struct poise_output *output)
 static int find_place(struct poise_output *output)
 {
     struct stat old;
-    int fd = named_descriptor(output->path);
+    int fd = poise_file_named_descriptor(output->path);
     if (fd >= 0) {
         return use_descriptor(output, fd);
     }
@@ -215,7 +193,7 @@ static int check_descriptor(const char *path, int number)
 int poise_output_check(const char *path, bool *beside)
 {
     struct stat st;
-    int number = named_descriptor(path);
+    int number = poise_file_named_descriptor(path);
     if (number >= 0) {
         *beside = false;
         return check_descriptor(path, number);

@@ -20,11 +20,32 @@ static inline uint64_t extmem_round_up(uint64_t n, uint64_t unit)
 
 /* ---- inputs (input.c) --------------------------------------------------- */
 
-/** Open a file of items for reading: a regular one, whose size is a multiple of
- * item_bytes. */
-int extmem_input_open(const char *path, uint32_t item_bytes,
-                      const struct poise_disk_options *options,
+/** What is read, by whom, and where to keep it if it can be read only once. */
+struct extmem_input {
+    /** A file. /dev/stdin, /dev/fd/N and /proc/self/fd/N are descriptors of
+     * this process, and are read from where they stand. */
+    const char *path;
+    uint32_t item_bytes;       /**< its size has to be a multiple of that */
+    struct poise_world *world; /**< all of which read it; NULL: this process */
+    /** Folders for scratch files; none: that of the output. */
+    const char *const *folders;
+    size_t folder_count;
+    const char *out; /**< NULL: there is none, temporary files' folder then */
+    const struct poise_disk_options *disk;
+};
+/** Open an input. What is no regular file (a pipe, a device, a socket) is first
+ * copied to its end into a scratch file, which has no name: nothing is left of
+ * it, however the process ends. -EINVAL: it is a folder, has another size, or
+ * is no regular file where several processes would read it. */
+int extmem_input_open(const struct extmem_input *input,
                       struct poise_disk **disk, uint64_t *bytes);
+/** Bytes written to read the input: those of its copy. 0 without a disk. */
+uint64_t extmem_input_written(struct poise_disk *disk);
+/** Copy what is left to read from `fd`, called `path`, into a scratch file in
+ * one of the folders of `input`, which gets that name. With 128 KiB of memory.
+ * (spool.c) */
+int extmem_spool(const struct extmem_input *input, int fd,
+                 struct poise_disk **out, uint64_t *bytes);
 /** Whether `path` is that file, by whatever name. False without a disk. */
 bool extmem_is_same_file(const struct poise_disk *disk, const char *path);
 

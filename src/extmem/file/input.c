@@ -6,35 +6,110 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
-int extmem_input_open(const char *path, uint32_t item_bytes,
-                      const struct poise_disk_options *options,
-                      struct poise_disk **disk, uint64_t *bytes)
+/* What kind of input stands at `fd`: 1 for a file to be read where it is, 0 for
+ * what has to be copied. */
+static int look(const struct extmem_input *input, int fd)
 {
     struct stat st;
-    int code = poise_disk_open(path, O_RDONLY, 0, options, disk);
+
+    if (fstat(fd, &st) != 0) {
+        return poise_error_set(errno, "read", input->path, NULL);
+    }
+    if (S_ISDIR(st.st_mode)) {
+        return poise_error_set(EINVAL, "read", input->path,
+                               "it is a directory");
+    }
+    if (S_ISREG(st.st_mode) && lseek(fd, 0, SEEK_CUR) == 0) {
+        return 1;
+    }
+    return input->world
+               ? poise_error_set(EINVAL, "read", input->path,
+                                 "it can be read once only, and %d processes "
+                                 "would read it: store it in a file, or start "
+                                 "one process",
+                                 poise_world_size(input->world))
+               : 0;
+}
+
+static int open_whole(const struct extmem_input *input,
+                      struct poise_disk **disk, uint64_t *bytes)
+{
+    struct poise_disk *own;
+    struct stat st;
+    int code = poise_disk_open(input->path, O_RDONLY, 0, input->disk, &own);
 
     if (code < 0) {
         return code;
     }
-    if (fstat(poise_disk_fd(*disk), &st) != 0) {
-        code = poise_error_set(errno, "look at", path, NULL);
-    } else if (!S_ISREG(st.st_mode)) {
-        code = poise_error_set(EINVAL, "read", path, "not a regular file");
-    } else if ((uint64_t)st.st_size % item_bytes != 0) {
-        code = poise_error_set(EINVAL, "read", path,
-                               "%llu bytes are no multiple of the %u of an "
-                               "item: %llu too many",
-                               (unsigned long long)st.st_size, item_bytes,
-                               (unsigned long long)st.st_size % item_bytes);
-    }
-    if (code < 0) {
-        poise_disk_close(*disk);
-        *disk = NULL;
+    if (fstat(poise_disk_fd(own), &st) != 0) {
+        code = poise_error_set(errno, "look at", input->path, NULL);
+        poise_disk_close(own);
         return code;
     }
+    *disk = own;
     *bytes = (uint64_t)st.st_size;
     return 0;
+}
+
+/* Opened as it is at first: with O_DIRECT a pipe is refused, and its writer has
+ * seen a reader come and go. */
+static int open_any(const struct extmem_input *input, struct poise_disk **disk,
+                    uint64_t *bytes)
+{
+    int fd = poise_file_named_descriptor(input->path);
+    bool own = fd < 0;
+    int code = own ? poise_file_open(AT_FDCWD, input->path, O_RDONLY, 0) : fd;
+
+    if (code < 0) {
+        return code;
+    }
+    fd = code;
+    code = look(input, fd);
+    if (code == 0) {
+        code = extmem_spool(input, fd, disk, bytes);
+    } else if (code > 0) {
+        code = open_whole(input, disk, bytes);
+    }
+    if (own) {
+        poise_file_close(fd, input->path);
+    }
+    return code;
+}
+
+int extmem_input_open(const struct extmem_input *input,
+                      struct poise_disk **disk, uint64_t *bytes)
+{
+    struct poise_disk *opened;
+    uint64_t len;
+    int code = open_any(input, &opened, &len);
+
+    if (code < 0) {
+        return code;
+    }
+    if (len % input->item_bytes != 0) {
+        code = poise_error_set(EINVAL, "read", input->path,
+                               "%llu bytes are no multiple of the %u of an "
+                               "item: %llu too many",
+                               (unsigned long long)len, input->item_bytes,
+                               (unsigned long long)len % input->item_bytes);
+        poise_disk_close(opened);
+        return code;
+    }
+    *disk = opened;
+    *bytes = len;
+    return 0;
+}
+
+uint64_t extmem_input_written(struct poise_disk *disk)
+{
+    uint64_t read, written = 0;
+
+    if (disk) {
+        poise_disk_count(disk, &read, &written);
+    }
+    return written;
 }
 
 bool extmem_is_same_file(const struct poise_disk *disk, const char *path)

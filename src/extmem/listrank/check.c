@@ -2,10 +2,7 @@
 #include "internal.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 struct check {
     const uint64_t *ranks;
@@ -13,31 +10,40 @@ struct check {
     struct poise_listrank_report report;
 };
 
-/* The ranks, where they are; NULL with the error set. */
-static const uint64_t *map_ranks(const char *path, uint64_t count)
+/* The ranks, where they are. */
+static int map_ranks(struct check *check, const char *path,
+                     const struct poise_listrank_options *options)
 {
-    struct stat st;
-    void *at = NULL;
-    int fd = poise_file_open(AT_FDCWD, path, O_RDONLY, 0);
+    const struct extmem_input input = {
+        .path = path,
+        .item_bytes = 1,
+        .folders = options->scratch,
+        .folder_count = options->scratch_count,
+        .disk = &options->disk,
+    };
+    struct poise_disk *disk;
+    uint64_t bytes;
+    void *at;
+    int code = extmem_input_open(&input, &disk, &bytes);
 
-    if (fd < 0) {
-        return NULL;
+    if (code < 0) {
+        return code;
     }
-    if (fstat(fd, &st) != 0) {
-        poise_error_set(errno, "look at", path, NULL);
-    } else if ((uint64_t)st.st_size != count * 8) {
-        poise_error_set(
+    if (bytes != check->count * 8) {
+        code = poise_error_set(
             EINVAL, "check", path, "%llu bytes are not the ranks of %llu nodes",
-            (unsigned long long)st.st_size, (unsigned long long)count);
+            (unsigned long long)bytes, (unsigned long long)check->count);
     } else {
-        at = mmap(NULL, count * 8 + 1, PROT_READ, MAP_SHARED, fd, 0);
+        at = mmap(NULL, bytes + 1, PROT_READ, MAP_SHARED, poise_disk_fd(disk),
+                  0);
         if (at == MAP_FAILED) {
-            poise_error_set(errno, "map", path, NULL);
-            at = NULL;
+            code = poise_error_set(errno, "map", path, NULL);
+        } else {
+            check->ranks = at;
         }
     }
-    close(fd);
-    return at;
+    poise_disk_close(disk);
+    return code;
 }
 
 static void check_some(struct check *check, const uint64_t *successors,
@@ -96,13 +102,14 @@ int poise_listrank_check(const char *in, const char *out,
 {
     struct rank_job job;
     struct check check = {0};
-    int code = rank_job_open(&job, in, options);
+    int code = rank_job_open(&job, NULL, in, NULL, options);
 
     if (code == 0) {
         check.count = check.report.nodes = job.count;
-        check.ranks = map_ranks(out, job.count);
-        code =
-            check.ranks ? check_all(&check, &job) : -poise_error_last()->code;
+        code = map_ranks(&check, out, options);
+    }
+    if (code == 0) {
+        code = check_all(&check, &job);
     }
     if (check.ranks) {
         munmap((void *)(uintptr_t)check.ranks, job.count * 8 + 1);

@@ -36,8 +36,10 @@ struct rank_job {
     bool stop; /**< __atomic */
 };
 
-/** Open the inputs and look at their sizes. */
-int rank_job_open(struct rank_job *job, const char *in,
+/** Open the inputs and look at their sizes. `world` and `out`: as of struct
+ * extmem_input. */
+int rank_job_open(struct rank_job *job, struct poise_world *world,
+                  const char *in, const char *out,
                   const struct poise_listrank_options *options);
 /** Also after an error. */
 void rank_job_close(struct rank_job *job);

@@ -99,11 +99,11 @@ static int refuse_wrong(struct rank_job *job)
 
 /* ---- files -------------------------------------------------------------- */
 
-static int open_inputs(struct rank_job *job, const char *in)
+static int open_inputs(struct rank_job *job, struct extmem_input *input)
 {
-    const char *weights = job->options->weights;
+    const char *in = input->path, *weights = job->options->weights;
     uint64_t bytes, weight_bytes;
-    int code = extmem_input_open(in, 8, &job->options->disk, &job->in, &bytes);
+    int code = extmem_input_open(input, &job->in, &bytes);
 
     if (code < 0) {
         return code;
@@ -116,8 +116,8 @@ static int open_inputs(struct rank_job *job, const char *in)
     if (!weights) {
         return 0;
     }
-    code = extmem_input_open(weights, 8, &job->options->disk, &job->weights,
-                             &weight_bytes);
+    input->path = weights;
+    code = extmem_input_open(input, &job->weights, &weight_bytes);
     if (code == 0 && weight_bytes != bytes) {
         code = poise_error_set(EINVAL, "read", weights,
                                "%llu weights for %llu nodes",
@@ -141,9 +141,20 @@ static int refuse_same(const struct poise_disk *disk, const char *out)
                : 0;
 }
 
-int rank_job_open(struct rank_job *job, const char *in,
+int rank_job_open(struct rank_job *job, struct poise_world *world,
+                  const char *in, const char *out,
                   const struct poise_listrank_options *options)
 {
+    struct extmem_input input = {
+        .path = in,
+        .item_bytes = 8,
+        .world = world,
+        .folders = options->scratch,
+        .folder_count = options->scratch_count,
+        .out = out,
+        .disk = &options->disk,
+    };
+
     *job = (struct rank_job){
         .options = options,
         .path = in,
@@ -155,7 +166,7 @@ int rank_job_open(struct rank_job *job, const char *in,
         job->memory = extmem_default_memory();
     }
     job->threads = extmem_share_threads(NULL, options->threads);
-    return open_inputs(job, in);
+    return open_inputs(job, &input);
 }
 
 /* ---- a run -------------------------------------------------------------- */
@@ -179,6 +190,8 @@ static void note_run(struct rank_job *job)
     count_disk(job->in, result);
     count_disk(job->weights, result);
     count_disk(extmem_output_disk(job->out), result);
+    result->scratch_bytes +=
+        extmem_input_written(job->in) + extmem_input_written(job->weights);
     result->nodes = job->count;
     result->memory_bytes = job->memory;
     result->threads = result->in_memory ? job->threads : 1;
@@ -197,10 +210,11 @@ static void set_units(struct rank_job *job)
     }
 }
 
-static int open_job(struct rank_job *job, const char *in, const char *out,
+static int open_job(struct rank_job *job, struct poise_world *world,
+                    const char *in, const char *out,
                     const struct poise_listrank_options *options)
 {
-    int code = rank_job_open(job, in, options);
+    int code = rank_job_open(job, world, in, out, options);
 
     if (code == 0) {
         code = refuse_same(job->in, out);
@@ -237,7 +251,7 @@ static int run_alone(const char *in, const char *out,
                      struct poise_listrank_result *result)
 {
     struct rank_job job;
-    int code = open_job(&job, in, out, options);
+    int code = open_job(&job, NULL, in, out, options);
 
     if (code == 0) {
         code = rank_all(&job, out);
@@ -343,7 +357,7 @@ static int run_by_all(struct poise_world *world, const char *in,
 {
     struct rank_job job;
     unsigned processes = (unsigned)poise_world_size(world);
-    int code = extmem_agree(world, open_job(&job, in, out, options));
+    int code = extmem_agree(world, open_job(&job, world, in, out, options));
 
     if (code == 0) {
         code = extmem_same_size(world, in, job.count);

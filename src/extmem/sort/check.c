@@ -77,7 +77,7 @@ int poise_sort_check(const char *path, const struct poise_sort_options *options,
         .shape = sort_shape_of(&options->type),
         .item_bytes = sort_item_bytes(&options->type),
     };
-    int code = sort_input_open(path, options, &run.in, &run.in_bytes);
+    int code = sort_input_open(&run, path, NULL);
 
     if (code < 0) {
         return code;

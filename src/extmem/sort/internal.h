@@ -300,9 +300,9 @@ void sort_splitters_free(struct sort_splitters *splitters);
 uint32_t sort_splitters_find(const struct sort_splitters *splitters,
                              const struct sort_key *key);
 
-/** Open a file of items for reading: its type and size are checked. */
-int sort_input_open(const char *path, const struct poise_sort_options *options,
-                    struct poise_disk **disk, uint64_t *bytes);
+/** Open the input of a sort, or of a check, for reading: its type and size are
+ * checked. `out` as of struct extmem_input. */
+int sort_input_open(struct sort_run *run, const char *path, const char *out);
 
 /* ---- the passes --------------------------------------------------------- */
 

@@ -18,14 +18,22 @@
 /** A bucket that does not shrink when it is split is not split for ever. */
 #define MOST_ROUNDS 16
 
-int sort_input_open(const char *path, const struct poise_sort_options *options,
-                    struct poise_disk **disk, uint64_t *bytes)
+int sort_input_open(struct sort_run *run, const char *path, const char *out)
 {
+    const struct poise_sort_options *options = run->options;
+    const struct extmem_input input = {
+        .path = path,
+        .item_bytes = run->item_bytes,
+        .world = run->world,
+        .folders = options->scratch,
+        .folder_count = options->scratch_count,
+        .out = out,
+        .disk = &options->disk,
+    };
     int code = sort_type_check(&options->type);
 
     return code < 0 ? code
-                    : extmem_input_open(path, sort_item_bytes(&options->type),
-                                        &options->disk, disk, bytes);
+                    : extmem_input_open(&input, &run->in, &run->in_bytes);
 }
 
 /* One file by two names is one file. */
@@ -316,6 +324,7 @@ static void note_disks(struct sort_run *run)
         result->direct_scratch &= poise_disk_is_direct(run->store.disks[i]);
     }
     extmem_store_count(&run->store, &read, &written);
+    written += extmem_input_written(run->in);
     result->read_bytes += read;
     result->written_bytes += written;
     result->scratch_bytes += written;
@@ -345,7 +354,7 @@ int poise_sort_run(const char *in, const char *out,
         run.rank = (unsigned)poise_world_rank(run.world);
         run.processes = (unsigned)poise_world_size(run.world);
     }
-    code = sort_input_open(in, options, &run.in, &run.in_bytes);
+    code = sort_input_open(&run, in, out);
     if (code == 0) {
         code = refuse_same(run.in, out, options->in_place);
     }

@@ -236,10 +236,6 @@ static int binary_open(struct binary *file)
 {
     unsigned char header[BINARY_HEADER];
     struct stat st;
-    file->fd = poise_file_open(AT_FDCWD, file->path, O_RDONLY, 0);
-    if (file->fd < 0) {
-        return file->fd;
-    }
     int code = binary_pread(file, header, sizeof header, 0);
     if (code == 0) {
         code = binary_check_header(file, header);
@@ -435,7 +431,7 @@ static int binary_read_edges(struct graph_load *load,
 
 int graph_read_poise(struct graph_load *load)
 {
-    struct binary_load binary = {.file = {.path = load->path}};
+    struct binary_load binary = {.file = {.path = load->path, .fd = load->fd}};
     int code = binary_open(&binary.file);
     if (code == 0) {
         code = binary_read_table(&binary.file);
@@ -448,8 +444,5 @@ int graph_read_poise(struct graph_load *load)
                                  &load->out->names);
     }
     free(binary.file.hashes);
-    if (binary.file.fd >= 0) {
-        poise_file_close(binary.file.fd, load->path);
-    }
     return code;
 }

@@ -20,15 +20,24 @@ int graph_generate_range(const struct poise_graph_kronecker *options,
 
 /* ---- the bytes of a file (source.c) ------------------------------------- */
 
+enum { GRAPH_SOURCE_HEAD = 16 };
 /** A file from its beginning to its end, unpacked if its first bytes say that
  * it is packed (gzip, Zstandard), without the byte-order mark of UTF-8; UTF-16
  * is refused. One thread at a time. */
 struct graph_source;
-int graph_source_open(const char *path, struct graph_source **out);
+/** -EINVAL, before anything is read, for what can be read once only if there
+ * are other `readers`. */
+int graph_source_open(const char *path, int readers, struct graph_source **out);
 void graph_source_close(struct graph_source *source);
 /** `len` bytes, or fewer at the end; -EBADMSG where packed data are cut short
  * or altered. */
 ssize_t graph_source_read(struct graph_source *source, void *data, size_t len);
+/** The first bytes, GRAPH_SOURCE_HEAD at most, which will be read all the same:
+ * how many. Before anything was read, and once. */
+ssize_t graph_source_peek(struct graph_source *source, const char **head);
+/** Whether it can be read once only: a pipe, a device, a descriptor of a file
+ * within which it stands. */
+bool graph_source_is_stream(const struct graph_source *source);
 bool graph_source_is_packed(const struct graph_source *source);
 /** Bytes of the file, as they lie there: in all (0: not known), and read. */
 uint64_t graph_source_total(const struct graph_source *source);
@@ -116,9 +125,11 @@ struct graph_text {
     uint64_t blocks, held_bytes, memory_bytes, next_progress_ns;
 };
 
-/** Open; the fields above may then be set. Close in any case. */
-int graph_text_open(struct graph_text *text, const char *path,
-                    const struct poise_graph_load_options *options);
+/** Begin with what is left of `source`, which it takes over; the fields above
+ * may then be set. Close in any case. */
+void graph_text_open(struct graph_text *text, struct graph_source *source,
+                     const char *path,
+                     const struct poise_graph_load_options *options);
 void graph_text_close(struct graph_text *text);
 /** The next line without its end, for headers: 1, 0 at the end of the file.
  * `peek`: and leave it there. Valid until the next call. */
@@ -165,10 +176,13 @@ struct graph_load {
     const struct poise_graph_load_options *options;
     struct poise_world *world;
     int rank, size;
+    struct graph_source *source; /**< of formats of text, until it is taken */
+    int fd;                      /**< of binary formats */
     struct poise_graph_edges *out;
 };
-/** Open its file, with this rank's share of the blocks to be parsed. */
-int graph_load_text(const struct graph_load *load, struct graph_text *text);
+/** Take its source, or open the file once more, with this rank's share of the
+ * blocks to be parsed. */
+int graph_load_text(struct graph_load *load, struct graph_text *text);
 /** Over all ranks: the sum; the maximum. `code` is agreed upon at the same
  * time. Collective. */
 int graph_load_sum(const struct graph_load *load, int code, uint64_t *value);

@@ -2,10 +2,10 @@
 #include "internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 
 const char *const poise_graph_format_names[] = {
     "auto", "snap",  "mtx", "metis", "dimacs",
@@ -53,30 +53,18 @@ enum poise_graph_format graph_format_of_name(const char *path)
     return POISE_GRAPH_FORMAT_AUTO;
 }
 
-/* By its first bytes, unpacked; then by its name; else an edge list. What is no
- * plain file is opened only once: a pipe would lose these bytes. */
-static int load_format(const char *path, enum poise_graph_format *format)
+/* By its first bytes, unpacked; then by its name; else an edge list. */
+static int load_format(struct graph_load *load, enum poise_graph_format *format)
 {
     static const char banner[] = "%%MatrixMarket";
-    char head[16] = "";
-    struct graph_source *source;
-    struct stat st;
-    *format = graph_format_of_name(path);
-    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
-        if (*format == POISE_GRAPH_FORMAT_AUTO) {
-            *format = POISE_GRAPH_FORMAT_SNAP;
-        }
-        return 0;
-    }
-    int code = graph_source_open(path, &source);
-    if (code < 0) {
-        return code;
-    }
-    ssize_t n = graph_source_read(source, head, sizeof head - 1);
-    graph_source_close(source);
+    char head[GRAPH_SOURCE_HEAD + 1] = "";
+    const char *first;
+    ssize_t n = graph_source_peek(load->source, &first);
     if (n < 0) {
         return (int)n;
     }
+    memcpy(head, first, (size_t)n);
+    *format = graph_format_of_name(load->path);
     if (strncasecmp(head, banner, strlen(banner)) == 0) {
         *format = POISE_GRAPH_FORMAT_MTX;
     } else if (memcmp(head, GRAPH_BINARY_MAGIC, 8) == 0) {
@@ -90,9 +78,70 @@ static int load_format(const char *path, enum poise_graph_format *format)
     return 0;
 }
 
-int graph_load_text(const struct graph_load *load, struct graph_text *text)
+/* Binary formats are read at many places: what is packed, or can be read once
+ * only, goes into a temporary file. */
+static int load_copy(struct graph_load *load)
 {
-    int code = graph_text_open(text, load->path, load->options);
+    enum { BYTES = 1 << 18 };
+    const char *folder = poise_file_temporary_folder();
+    char *data = poise_alloc(BYTES, 1);
+    int code = data ? poise_file_nameless(folder, 0) : -ENOMEM;
+    ssize_t n = BYTES;
+    load->fd = code;
+    while (code >= 0 && n == BYTES) {
+        n = graph_source_read(load->source, data, BYTES);
+        code = n < 0 ? (int)n
+                     : poise_file_write(load->fd, data, (size_t)n,
+                                        "a temporary file");
+        if (n >= 0 && code < 0) {
+            code = poise_error_set(-code, "write a temporary file in", folder,
+                                   NULL);
+        }
+    }
+    free(data);
+    return code < 0 ? code : 0;
+}
+
+static int load_binary(struct graph_load *load)
+{
+    if (graph_source_is_stream(load->source) ||
+        graph_source_is_packed(load->source)) {
+        return load_copy(load);
+    }
+    load->fd = poise_file_open(AT_FDCWD, load->path, O_RDONLY, 0);
+    return load->fd < 0 ? load->fd : 0;
+}
+
+/* What is no plain file is opened only once: a pipe would lose bytes. */
+static int load_open(struct graph_load *load, enum poise_graph_format *format)
+{
+    int code = graph_source_open(load->path, load->size, &load->source);
+    if (code == 0 && *format == POISE_GRAPH_FORMAT_AUTO) {
+        code = load_format(load, format);
+    }
+    if (code == 0 && (*format == POISE_GRAPH_FORMAT_GAP ||
+                      *format == POISE_GRAPH_FORMAT_POISE)) {
+        code = load_binary(load);
+    }
+    return code;
+}
+
+static void load_close(struct graph_load *load)
+{
+    graph_source_close(load->source);
+    if (load->fd >= 0) {
+        poise_file_close(load->fd, load->path);
+    }
+}
+
+int graph_load_text(struct graph_load *load, struct graph_text *text)
+{
+    int code = 0;
+    if (!load->source) {
+        code = graph_source_open(load->path, load->size, &load->source);
+    }
+    graph_text_open(text, load->source, load->path, load->options);
+    load->source = NULL;
     text->rank = load->rank;
     text->size = load->size;
     return code;
@@ -156,15 +205,15 @@ int poise_graph_load(struct poise_world *world, const char *path,
         .world = world,
         .rank = world ? poise_world_rank(world) : 0,
         .size = world ? poise_world_size(world) : 1,
+        .fd = -1,
         .out = &edges,
     };
     enum poise_graph_format format = load.options->format;
-    int code =
-        format == POISE_GRAPH_FORMAT_AUTO ? load_format(path, &format) : 0;
-    code = graph_agree(world, code);
+    int code = graph_agree(world, load_open(&load, &format));
     if (code == 0) {
         code = graph_agree(world, readers[format](&load));
     }
+    load_close(&load);
     if (code == 0 && edges.vertex_count == 0) {
         code = poise_error_set(EBADMSG, "read graph", path,
                                "there is no vertex in it");

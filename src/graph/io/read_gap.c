@@ -62,10 +62,6 @@ static int gap_open(struct gap *gap)
 {
     unsigned char header[GAP_HEADER];
     struct stat st;
-    gap->fd = poise_file_open(AT_FDCWD, gap->load->path, O_RDONLY, 0);
-    if (gap->fd < 0) {
-        return gap->fd;
-    }
     if (fstat(gap->fd, &st) != 0) {
         return poise_error_set(errno, "look at", gap->load->path, NULL);
     }
@@ -250,7 +246,7 @@ static int gap_read(struct gap *gap)
 
 int graph_read_gap(struct graph_load *load)
 {
-    struct gap gap = {.load = load};
+    struct gap gap = {.load = load, .fd = load->fd};
     int code = gap_open(&gap);
     if (code == 0) {
         struct poise_graph_edges *out = load->out;
@@ -268,8 +264,5 @@ int graph_read_gap(struct graph_load *load)
                              "leads one way only");
     }
     free(gap.counts);
-    if (gap.fd >= 0) {
-        poise_file_close(gap.fd, load->path);
-    }
     return code;
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
 
@@ -22,8 +23,9 @@ struct graph_source {
     char *input; /* packed bytes, or the first ones of a plain file */
     size_t at, len;
     uint64_t total, done;
-    char head[4]; /* the first bytes, unpacked */
+    char head[GRAPH_SOURCE_HEAD]; /* the first bytes, unpacked */
     size_t head_at, head_len;
+    bool is_stream;
     bool input_ended;
     bool within; /* a member of the packed file has begun, not ended */
     z_stream gzip;
@@ -96,14 +98,41 @@ static int source_skip_mark(struct graph_source *source)
     return 0;
 }
 
-int graph_source_open(const char *path, struct graph_source **out)
+/* Whether the file at `fd` can be read at any place, from its beginning on. */
+static bool source_is_whole(int fd)
+{
+    struct stat st;
+    return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+           lseek(fd, 0, SEEK_CUR) == 0;
+}
+
+/* A file; or a descriptor of this process, from where it stands. */
+static int source_open_path(const char *path)
+{
+    int fd = poise_file_named_descriptor(path);
+    if (fd < 0 || source_is_whole(fd)) {
+        return poise_file_open(AT_FDCWD, path, O_RDONLY, 0);
+    }
+    fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    return fd < 0 ? poise_error_set(errno, "open", path, NULL) : fd;
+}
+
+static int source_one(const char *path, int readers)
+{
+    return poise_error_set(EINVAL, "read graph", path,
+                           "it can be read once only, and %d processes would "
+                           "read it: store it in a file, or start one process",
+                           readers);
+}
+
+int graph_source_open(const char *path, int readers, struct graph_source **out)
 {
     struct graph_source *source = poise_alloc(1, sizeof *source);
     struct stat st;
     if (!source) {
         return -ENOMEM;
     }
-    int code = source->fd = poise_file_open(AT_FDCWD, path, O_RDONLY, 0);
+    int code = source->fd = source_open_path(path);
     if (code >= 0) {
         source->path = poise_alloc(strlen(path) + 1, 1);
         source->input = poise_alloc(SOURCE_INPUT, 1);
@@ -116,8 +145,11 @@ int graph_source_open(const char *path, struct graph_source **out)
                    : poise_error_set(errno, "look at", path, NULL);
     }
     if (code == 0) {
-        source->total = S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
-        code = source_fill(source);
+        source->is_stream = !source_is_whole(source->fd);
+        source->total = source->is_stream ? 0 : (uint64_t)st.st_size;
+        /* Before it is read: a launcher may never close what it gave others. */
+        code = source->is_stream && readers > 1 ? source_one(path, readers)
+                                                : source_fill(source);
     }
     if (code == 0) {
         code = source_start(source);
@@ -267,6 +299,23 @@ ssize_t graph_source_read(struct graph_source *source, void *data, size_t len)
     source->head_at += first;
     ssize_t n = source_read(source, (char *)data + first, len - first);
     return n < 0 ? n : (ssize_t)first + n;
+}
+
+ssize_t graph_source_peek(struct graph_source *source, const char **head)
+{
+    ssize_t n = source_read(source, source->head + source->head_len,
+                            sizeof source->head - source->head_len);
+    if (n < 0) {
+        return n;
+    }
+    source->head_len += (size_t)n;
+    *head = source->head;
+    return (ssize_t)source->head_len;
+}
+
+bool graph_source_is_stream(const struct graph_source *source)
+{
+    return source->is_stream;
 }
 
 bool graph_source_is_packed(const struct graph_source *source)

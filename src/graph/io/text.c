@@ -19,8 +19,9 @@ enum {
     TEXT_PROGRESS = 100000000 /* ns between calls of the progress function */
 };
 
-int graph_text_open(struct graph_text *text, const char *path,
-                    const struct poise_graph_load_options *options)
+void graph_text_open(struct graph_text *text, struct graph_source *source,
+                     const char *path,
+                     const struct poise_graph_load_options *options)
 {
     memset(text, 0, sizeof *text);
     text->path = path;
@@ -30,7 +31,7 @@ int graph_text_open(struct graph_text *text, const char *path,
     pthread_mutex_init(&text->lock, NULL);
     text->memory_bytes =
         options->memory_bytes > 0 ? options->memory_bytes : graph_memory_left();
-    return graph_source_open(path, &text->source);
+    text->source = source;
 }
 
 static void text_free_segment(struct graph_segment *segment)

@@ -78,6 +78,10 @@ struct poise_coll_options {
     /** Never read or write the memory of another process: all that is longer
      * than a piece goes through shared memory in pieces. */
     bool copied;
+    /** Of a broadcast whose root has another length than a rank, that rank
+     * alone hears (-EMSGSIZE), and the handle stays of use: for programs that
+     * go on. Only where all ranks share memory; else -EPROTO as ever. */
+    bool lenient;
 };
 
 /** Collective over the world, which must outlive the handle; agrees on one

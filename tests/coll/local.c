@@ -304,6 +304,61 @@ static int mistake_length(struct poise_world *world, void *arg)
     return 0;
 }
 
+/* Broadcasts whose root has another length than rank 1, of bytes[0] and [1]: it
+ * alone is told, nothing behind its memory is written, and all go on. */
+static int go_on(struct poise_world *world, void *arg)
+{
+    const struct lenient {
+        bool copied;
+        size_t bytes[2];
+    } *how = arg;
+    const struct poise_coll_options options = {.lenient = true,
+                                               .copied = how->copied};
+    int rank = poise_world_rank(world), size = poise_world_size(world);
+    size_t mine = how->bytes[rank == 1], most = 1 << 20;
+    char *data = malloc(most);
+    struct poise_coll *coll;
+    int32_t one = 1, sum;
+    bool named = true;
+    int failed = 0;
+    EXPECT(poise_coll_create(world, &options, &coll) == 0);
+    for (int i = 0; i < 3 && failed == 0; i++) {
+        memset(data, rank == 0 ? 7 : 1, most);
+        int code = poise_coll_broadcast(coll, 0, data, mine);
+        named = named &&
+                (rank != 1 || strstr(poise_error_last()->why, "rank 0 sends"));
+        failed += code != (rank == 1 ? -EMSGSIZE : 0);
+        failed += rank > 1 && (data[0] != 7 || data[mine - 1] != 7);
+        failed += rank > 0 && data[mine] != 1;
+        code = poise_coll_allreduce(coll, &one, &sum, 1, POISE_INT32,
+                                    POISE_OP_SUM);
+        failed += code != 0 || sum != size;
+        code = poise_coll_broadcast(coll, 0, data, 5000);
+        failed += code != 0 || data[4999] != 7;
+    }
+    poise_coll_destroy(coll);
+    free(data);
+    EXPECT(failed == 0 && named);
+    return 0;
+}
+
+static void test_lenient(void **state)
+{
+    (void)state;
+    const struct lenient {
+        bool copied;
+        size_t bytes[2];
+    } cases[] = {
+        {false, {4, 40}},        {false, {40, 4}},     {false, {100000, 8}},
+        {false, {8, 100000}},    {true, {500000, 8}},  {true, {8, 500000}},
+        {true, {100000, 99999}}, {true, {4159, 4160}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lenient how = cases[i];
+        run_clean(2 + (int)i % 3, NULL, go_on, &how);
+    }
+}
+
 static void test_disagreement(void **state)
 {
     (void)state;
@@ -368,7 +423,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_answers),    cmocka_unit_test(test_bits),
         cmocka_unit_test(test_broadcasts), cmocka_unit_test(test_disagreement),
-        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_lenient),    cmocka_unit_test(test_faults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -170,6 +170,8 @@ static void wrong(void)
     MPI_Type_contiguous(3, MPI_INT, &raw);
     wrong_for_all(comm, raw);
     wrong_for_one(comm);
+    int count = rank == 0 ? 4 : 1, few[MOST] = {0};
+    TRY(MPI_Bcast(few, count, MPI_INT, 0, comm));
     /* What is right works none the less. */
     int sum = 0;
     MPI_Allreduce(&size, &sum, 1, MPI_INT, MPI_SUM, comm);

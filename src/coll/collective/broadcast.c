@@ -19,6 +19,15 @@ static struct coll_piece *slot_of(const struct poise_coll *coll)
     return &coll->ring[coll->pieces % COLL_RING_PIECES];
 }
 
+/* Into how many pieces its root cuts it. */
+static uint64_t pieces_of(const struct poise_coll *coll,
+                          const struct coll_piece *slot)
+{
+    const size_t most = sizeof coll->ring->data;
+    return slot->address || slot->bytes == 0 ? 1
+                                             : (slot->bytes + most - 1) / most;
+}
+
 /* Until all ranks took the pieces before `until`. */
 static int await_all(struct poise_coll *coll, uint32_t until)
 {
@@ -50,6 +59,7 @@ static int put(struct poise_coll *coll, struct coll_call *call,
     slot->check = call->check;
     slot->code = 0;
     slot->address = direct ? data : NULL;
+    slot->bytes = call->bytes;
     if (!direct && bytes > 0) {
         memcpy(slot->data, data, bytes);
         coll->stats.shared_bytes += bytes;
@@ -58,13 +68,34 @@ static int put(struct poise_coll *coll, struct coll_call *call,
     return 0;
 }
 
+/* What the slot begins is of another length than my call, and nothing else is
+ * different. */
+static bool has_other_length(const struct coll_call *call,
+                             const struct coll_piece *slot)
+{
+    struct coll_call theirs = *call;
+    theirs.bytes = slot->bytes;
+    return coll_check_of(&theirs) == slot->check;
+}
+
+static int refuse(struct poise_coll *coll, const struct coll_call *call,
+                  const struct coll_piece *slot)
+{
+    if (!coll->lenient || !has_other_length(call, slot)) {
+        return coll_differs(coll, call->root);
+    }
+    return poise_error_set(EMSGSIZE, "take part in a broadcast", NULL,
+                           "rank %d sends %llu bytes, expected %zu", call->root,
+                           (unsigned long long)slot->bytes, call->bytes);
+}
+
 static int get(struct poise_coll *coll, struct coll_call *call, char *data,
                size_t bytes)
 {
     struct coll_piece *slot = slot_of(coll);
     int code = coll_word_wait(&coll->waiter, &slot->written, coll->pieces + 1);
     if (code == 0 && slot->check != call->check) {
-        code = coll_differs(coll, call->root);
+        code = refuse(coll, call, slot);
     }
     if (code == 0 && slot->address) {
         code = coll_direct_get(coll, call->root, data, slot->address, bytes);
@@ -90,6 +121,25 @@ static int piece(struct poise_coll *coll, struct coll_call *call, char *data,
                                               : 0;
 }
 
+/* Leave out what is left of a broadcast of another length: the next one begins
+ * behind it. */
+static int skip(struct poise_coll *coll)
+{
+    struct coll_entry *entry = coll_entry(coll, coll->rank);
+    uint64_t left = pieces_of(coll, slot_of(coll));
+    int code = 0;
+    for (; left > 0 && code == 0; left--) {
+        uint32_t next = coll->pieces + 1;
+        __atomic_store_n(&entry->entered, next, __ATOMIC_RELEASE);
+        code = coll_word_wait(&coll->waiter, &slot_of(coll)->written, next);
+        if (code == 0) {
+            coll->pieces = next;
+            coll_word_post(&entry->read, next);
+        }
+    }
+    return code;
+}
+
 int coll_piece(struct poise_coll *coll, int root, void *data, size_t bytes)
 {
     struct coll_call call = {
@@ -108,10 +158,15 @@ int coll_piece(struct poise_coll *coll, int root, void *data, size_t bytes)
         code = piece(coll, &call, (char *)data + done, now, direct);
         done += now;
     } while (done < bytes && code == 0);
+    bool skipped = code == -EMSGSIZE;
+    if (skipped) {
+        code = skip(coll);
+    }
     if (code < 0) {
         coll_fail_here(coll, &call, code);
     }
     poise_trace_emit(ring, POISE_TRACE_COLL_LEAVE, (uint32_t)call.kind,
                      call.number, (uint64_t)-call.code);
-    return coll_finish(coll, &call);
+    code = coll_finish(coll, &call);
+    return code == 0 && skipped ? -EMSGSIZE : code;
 }

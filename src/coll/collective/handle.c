@@ -180,6 +180,7 @@ int poise_coll_create(struct poise_world *world,
         coll->rank = poise_world_rank(world);
         coll->size = poise_world_size(world);
         coll->reproducible = options->reproducible;
+        coll->lenient = options->lenient;
         coll->piece_bytes =
             options->piece_bytes ? options->piece_bytes : PIECE_BYTES;
         coll->piece_bytes = (coll->piece_bytes + LEAST_PIECE_BYTES - 1) /

@@ -88,8 +88,9 @@ struct coll_piece {
     uint32_t check;
     int32_t code;
     const void *address; /* where to read it; NULL: in `data` */
+    uint64_t bytes;      /* of the whole broadcast */
     char data[COLL_LINE * 65 - sizeof(struct coll_word) - 2 * sizeof(int32_t) -
-              sizeof(void *)];
+              sizeof(void *) - sizeof(uint64_t)];
 };
 enum { COLL_RING_PIECES = 64 };
 
@@ -131,7 +132,7 @@ struct coll_message {
 struct poise_coll {
     struct poise_world *world; /* its own */
     int rank, size;
-    bool reproducible;
+    bool reproducible, lenient;
     size_t piece_bytes;
     struct coll_plan plan;
     struct coll_segment segment;

@@ -148,7 +148,7 @@ static int make_condition(struct state *state)
  * size has the tree that fits its seats. */
 static int make_trees(struct state *state)
 {
-    struct poise_coll_options options = {0};
+    struct poise_coll_options options = {.lenient = true};
     struct poise_coll_tree *tree = NULL;
     int all = 0, code = 0;
     PMPI_Comm_size(MPI_COMM_WORLD, &all);
@@ -352,7 +352,9 @@ void preload_count(enum entry entry, enum reason reason)
 /* The class of an error that is not MPI's own. */
 static int class_of(int code)
 {
-    return code == -ENOMEM ? MPI_ERR_NO_MEM : MPI_ERR_OTHER;
+    return code == -ENOMEM     ? MPI_ERR_NO_MEM
+           : code == -EMSGSIZE ? MPI_ERR_TRUNCATE
+                               : MPI_ERR_OTHER;
 }
 
 int preload_result(enum entry entry, MPI_Comm comm, int code)

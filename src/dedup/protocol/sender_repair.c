@@ -93,13 +93,21 @@ static struct wire_item *item_of(const struct wire_sent *group, uint32_t index)
     return (struct wire_item *)(void *)group->items.data + index;
 }
 
+/* Lengths of an item's segments. An empty group has no place for any. */
+static const uint32_t *lens_of(const struct wire_sent *group,
+                               const struct wire_item *item)
+{
+    const uint32_t *lens = (const uint32_t *)(const void *)group->lens.data;
+
+    return item->count > 0 ? lens + item->first : NULL;
+}
+
 /* Write some of an item's segments: all, or those whose distances follow. */
 static int supply(struct poise_dedup_peer *peer, const struct wire_sent *group,
                   uint32_t index, const struct poise_buf *which)
 {
     const struct wire_item *item = item_of(group, index);
-    const uint32_t *lens =
-        (const uint32_t *)(const void *)group->lens.data + item->first;
+    const uint32_t *lens = lens_of(group, item);
     const bool *wanted = which ? (const bool *)(const void *)which->data : NULL;
     struct poise_buf *raw = &peer->blocks.raw;
     uint32_t count = 0;
@@ -136,8 +144,7 @@ static int name(struct poise_dedup_peer *peer, const struct wire_sent *group,
                 uint32_t index)
 {
     struct wire_item *item = item_of(group, index);
-    const uint32_t *lens =
-        (const uint32_t *)(const void *)group->lens.data + item->first;
+    const uint32_t *lens = lens_of(group, item);
     struct poise_buf *raw = &peer->blocks.raw;
     size_t prints = item->count * wire_print_bytes(peer->bits);
     size_t at = item->offset;

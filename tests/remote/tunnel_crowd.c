@@ -1,7 +1,6 @@
 /* Tunnels: many who are strangers, many connections, and more than there may
  * be. */
-#include "../temporary.h"
-#include "tunnel_side.h"
+#include "tunnel_files.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -15,17 +14,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-static char folder[TEMPORARY_BYTES];
-static char secret[TEMPORARY_MORE];
-
-static void set_secret(struct side *side)
-{
-    if (access(secret, F_OK) != 0) {
-        assert_int_equal(poise_remote_tunnel_secret(secret), 0);
-    }
-    side->near_options.secret = side->far_options.secret = secret;
-}
 
 /* Time does not help. */
 static void stop_clocks(const struct tunnel *tunnel)
@@ -112,7 +100,7 @@ static void test_strangers(void **state)
         int fds[STRANGERS];
 
         side_init(&side);
-        set_secret(&side);
+        files_set_secret(&side);
         assert_int_equal(side_start_far(&side), 0);
         crowd(&side, fds, STRANGERS, kinds[i].address, kinds[i].words);
         stop_clocks(side.far);
@@ -420,23 +408,6 @@ static void test_draining(void **state)
     free(heard);
 }
 
-static int make_folder(void **state)
-{
-    (void)state;
-    if (!mkdtemp(temporary_name(folder, "crowd"))) {
-        return -1;
-    }
-    snprintf(secret, sizeof secret, "%s/secret", folder);
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    unlink(secret);
-    return rmdir(folder);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -446,5 +417,6 @@ int main(void)
     };
 
     signal(SIGPIPE, SIG_IGN);
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, files_make_folder,
+                                  files_remove_folder);
 }

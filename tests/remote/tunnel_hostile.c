@@ -3,14 +3,14 @@
  * (anything, cut anywhere, and what the right one once said, said again), and
  * afterwards (it asks for more and more, and reads nothing).
  */
-#include "../temporary.h"
-#include "tunnel_side.h"
+#include "tunnel_files.h"
 
 #include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -18,9 +18,6 @@
 #include <cmocka.h>
 
 enum { SOAK_S = 60, HELLO_MOST = 4096 };
-
-static char folder[TEMPORARY_BYTES];
-static char secret[TEMPORARY_MORE];
 
 static uint64_t soak_seconds(void)
 {
@@ -117,8 +114,7 @@ static void test_before(void **state)
 
     (void)state;
     side_init(&side);
-    assert_int_equal(poise_remote_tunnel_secret(secret), 0);
-    side.near_options.secret = side.far_options.secret = secret;
+    files_set_secret(&side);
     side.near_options.via = side.via;
     assert_int_equal(side_start_far(&side), 0);
     len = record_hello(&side, hello);
@@ -343,23 +339,6 @@ static void test_nonsense(void **state)
     side_free(&side);
 }
 
-static int make_folder(void **state)
-{
-    (void)state;
-    if (!mkdtemp(temporary_name(folder, "hostile"))) {
-        return -1;
-    }
-    snprintf(secret, sizeof secret, "%s/secret", folder);
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    unlink(secret);
-    return rmdir(folder);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -369,5 +348,6 @@ int main(void)
     };
 
     signal(SIGPIPE, SIG_IGN);
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, files_make_folder,
+                                  files_remove_folder);
 }

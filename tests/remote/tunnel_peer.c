@@ -1,20 +1,16 @@
 /* Tunnels: who may use one, and what one says who may not, or who lies. */
-#include "../temporary.h"
-#include "tunnel_side.h"
+#include "tunnel_files.h"
 
 #include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <openssl/evp.h>
-#include <openssl/pem.h>
-#include <openssl/x509v3.h>
 
 #include <cmocka.h>
 
@@ -347,18 +343,6 @@ static void test_garbage(void **state)
 
 /* ---- secrets ------------------------------------------------------------ */
 
-static char folder[TEMPORARY_BYTES];
-
-static const char *path_of(const char *name)
-{
-    static char paths[16][TEMPORARY_MORE];
-    static unsigned next;
-    char *path = paths[next++ % 16];
-
-    snprintf(path, TEMPORARY_MORE, "%s/%s", folder, name);
-    return path;
-}
-
 static void save(const char *path, const char *text, mode_t mode)
 {
     FILE *file = fopen(path, "w");
@@ -409,8 +393,8 @@ static bool do_connect_with(const char *near_secret, const char *far_secret)
 
 static void test_secret(void **state)
 {
-    const char *one = path_of("one"), *other = path_of("other");
-    const char *odd = path_of("odd");
+    const char *one = files_path("one"), *other = files_path("other");
+    const char *odd = files_path("odd");
     struct side side;
     struct stat st;
 
@@ -441,7 +425,7 @@ static void test_secret(void **state)
 /* Who has no secret hears nothing but that it is not understood. */
 static void test_silence(void **state)
 {
-    const char *secret = path_of("silence");
+    const char *secret = files_path("silence");
     unsigned char heard[4096];
     struct side side;
     struct side_timeout timeout = side_timeout();
@@ -475,83 +459,6 @@ static void test_silence(void **state)
 
 /* ---- certificates ------------------------------------------------------- */
 
-struct authority {
-    EVP_PKEY *key;
-    X509 *cert;
-};
-
-static void add_extension(X509 *cert, X509 *issuer, int kind, const char *value)
-{
-    X509V3_CTX context;
-    X509_EXTENSION *extension;
-
-    X509V3_set_ctx(&context, issuer, cert, NULL, NULL, 0);
-    extension = X509V3_EXT_conf_nid(NULL, &context, kind, value);
-    assert_non_null(extension);
-    assert_int_equal(X509_add_ext(cert, extension, -1), 1);
-    X509_EXTENSION_free(extension);
-}
-
-/* A certificate for `names`, signed by `by`, or by itself. */
-static struct authority make_cert(const char *name, const char *names,
-                                  const struct authority *by)
-{
-    static long serial = 1;
-    struct authority made = {EVP_EC_gen("P-256"), X509_new()};
-
-    assert_non_null(made.key);
-    assert_non_null(made.cert);
-    X509_set_version(made.cert, X509_VERSION_3);
-    ASN1_INTEGER_set(X509_get_serialNumber(made.cert), serial++);
-    X509_gmtime_adj(X509_getm_notBefore(made.cert), -86400);
-    X509_gmtime_adj(X509_getm_notAfter(made.cert), 86400);
-    X509_set_pubkey(made.cert, made.key);
-    X509_NAME_add_entry_by_txt(X509_get_subject_name(made.cert), "CN",
-                               MBSTRING_ASC, (const unsigned char *)name, -1,
-                               -1, 0);
-    X509_set_issuer_name(made.cert,
-                         X509_get_subject_name(by ? by->cert : made.cert));
-    if (names) {
-        add_extension(made.cert, by ? by->cert : made.cert,
-                      NID_subject_alt_name, names);
-    } else {
-        add_extension(made.cert, made.cert, NID_basic_constraints,
-                      "critical,CA:TRUE");
-    }
-    assert_true(X509_sign(made.cert, by ? by->key : made.key, EVP_sha256()) >
-                0);
-    return made;
-}
-
-static void save_cert(const struct authority *made, const char *cert,
-                      const char *key)
-{
-    FILE *file = fopen(cert, "w");
-
-    assert_non_null(file);
-    assert_int_equal(PEM_write_X509(file, made->cert), 1);
-    fclose(file);
-    file = fopen(key, "w");
-    assert_non_null(file);
-    assert_int_equal(
-        PEM_write_PrivateKey(file, made->key, NULL, NULL, 0, NULL, NULL), 1);
-    fclose(file);
-}
-
-static void free_cert(struct authority *made)
-{
-    EVP_PKEY_free(made->key);
-    X509_free(made->cert);
-}
-
-static void set_cert(struct poise_remote_tunnel_options *options,
-                     const char *cert, const char *key, const char *ca)
-{
-    options->cert = path_of(cert);
-    options->key = path_of(key);
-    options->ca = path_of(ca);
-}
-
 /* Each end with its certificate, and whose the near end wants to see. */
 static bool do_connect_certified(const char *near, const char *near_key,
                                  const char *name)
@@ -560,31 +467,12 @@ static bool do_connect_certified(const char *near, const char *near_key,
     bool is_connected;
 
     side_init(&side);
-    set_cert(&side.far_options, "far.pem", "far.key", "ca.pem");
-    set_cert(&side.near_options, near, near_key, "ca.pem");
+    files_set_cert(&side.far_options, "far.pem", "far.key", "ca.pem");
+    files_set_cert(&side.near_options, near, near_key, "ca.pem");
     side.near_options.peer_name = name;
     is_connected = do_connect(&side);
     side_free(&side);
     return is_connected;
-}
-
-static void make_certs(void)
-{
-    struct authority ca = make_cert("authority", NULL, NULL);
-    struct authority alien = make_cert("another authority", NULL, NULL);
-    struct authority far = make_cert("far", "DNS:far.test,IP:127.0.0.1", &ca);
-    struct authority near = make_cert("near", "DNS:near.test", &ca);
-    struct authority other = make_cert("near", "DNS:near.test", &alien);
-
-    save_cert(&ca, path_of("ca.pem"), path_of("ca.key"));
-    save_cert(&far, path_of("far.pem"), path_of("far.key"));
-    save_cert(&near, path_of("near.pem"), path_of("near.key"));
-    save_cert(&other, path_of("alien.pem"), path_of("alien.key"));
-    free_cert(&ca);
-    free_cert(&alien);
-    free_cert(&far);
-    free_cert(&near);
-    free_cert(&other);
 }
 
 static void test_certificates(void **state)
@@ -592,27 +480,27 @@ static void test_certificates(void **state)
     struct side side;
 
     (void)state;
-    make_certs();
+    files_make_certs();
     /* By the address that it connects to, and by name. */
     assert_true(do_connect_certified("near.pem", "near.key", NULL));
     assert_true(do_connect_certified("near.pem", "near.key", "far.test"));
     assert_false(do_connect_certified("near.pem", "near.key", "other.test"));
     assert_false(do_connect_certified("alien.pem", "alien.key", NULL));
     side_init(&side);
-    set_cert(&side.far_options, "far.pem", "near.key", "ca.pem");
+    files_set_cert(&side.far_options, "far.pem", "near.key", "ca.pem");
     assert_int_equal(side_start_far(&side), -EINVAL);
-    set_cert(&side.far_options, "far.pem", "far.key", "missing");
+    files_set_cert(&side.far_options, "far.pem", "far.key", "missing");
     assert_int_equal(side_start_far(&side), -EINVAL);
     side.far_options.ca = NULL;
     assert_int_equal(side_start_far(&side), -EINVAL);
-    set_cert(&side.far_options, "far.pem", "far.key", "ca.pem");
-    side.far_options.secret = path_of("ca.pem");
+    files_set_cert(&side.far_options, "far.pem", "far.key", "ca.pem");
+    side.far_options.secret = files_path("ca.pem");
     assert_int_equal(side_start_far(&side), -EINVAL);
     side_free(&side);
     /* Which client it is can be asked for, too. */
     side_init(&side);
-    set_cert(&side.far_options, "far.pem", "far.key", "ca.pem");
-    set_cert(&side.near_options, "near.pem", "near.key", "ca.pem");
+    files_set_cert(&side.far_options, "far.pem", "far.key", "ca.pem");
+    files_set_cert(&side.near_options, "near.pem", "near.key", "ca.pem");
     side.far_options.peer_name = "someone.else";
     assert_false(do_connect(&side));
     side_free(&side);
@@ -673,25 +561,6 @@ static void test_page(void **state)
     side_free(&side);
 }
 
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(temporary_name(folder, "tunnel")) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    static const char *const names[] = {
-        "one",     "other",   "odd",      "silence",  "ca.pem",    "ca.key",
-        "far.pem", "far.key", "near.pem", "near.key", "alien.pem", "alien.key"};
-
-    (void)state;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        unlink(path_of(names[i]));
-    }
-    return rmdir(folder);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -702,5 +571,6 @@ int main(void)
     };
 
     signal(SIGPIPE, SIG_IGN);
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, files_make_folder,
+                                  files_remove_folder);
 }

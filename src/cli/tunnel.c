@@ -57,8 +57,9 @@ static const struct poise_option options[] = {
      .offset = offsetof(struct values, segmenters)},
     {POISE_OPTION_HEADING, .help = "The cache"},
     CLI_CACHE_OPTIONS(struct values, cache,
-                      "went through (default: poise/tunnel, or "
-                      "poise/tunnel/to-HOST:PORT",
+                      "went through (default: poise/tunnel/to-HOST:PORT, "
+                      "and with --serve one poise/tunnel/from-... for each "
+                      "other end",
                       "in memory only"),
     {POISE_OPTION_HEADING, .help = "Output"},
     {POISE_OPTION_STRING, .name = "metrics", .arg = "[ADDRESS:]PORT",
@@ -83,13 +84,17 @@ const struct poise_command cli_tunnel_command = {
         "One end, near those who connect, accepts connections and carries all "
         "of them over one link to HOST:PORT, where the other end serves and "
         "connects them to where they were meant. Both ends remember what went "
-        "through in a cache that all connections share: what is known there "
+        "through in a cache that its connections share: what is known there "
         "costs a few bytes, whatever the protocol, as long as it is not "
         "enciphered or compressed itself.\n\n" CLI_CACHE_TELLS
-        "All who connect through one tunnel share its cache, and all tunnels "
-        "that one server serves share the server's. Users, or targets, that "
-        "are to know nothing of each other need a tunnel each, at both ends, "
-        "with a --cache of its own; --pad hides what is shorter than a SIZE, "
+        "All who connect through one tunnel share its cache. An end that "
+        "serves has one for each other end that it tells from others: by the "
+        "key of its certificate, or by its address (of IPv6 by the network of "
+        "64 bits) where a secret is what proves it; without these all of this "
+        "machine are one. With --shared-cache, or a --cache of its own, it has "
+        "one for all. Users of one tunnel, or of one address and secret, that "
+        "are to know nothing of each other need a tunnel each, with "
+        "certificates of their own; --pad hides what is shorter than a SIZE, "
         "from those who only watch the link.\n\n"
         "Nothing is held back: a key that someone presses goes at once, and "
         "where the link is full those who send little go first. Connections "

@@ -2,8 +2,8 @@
  * poise/tunnel.h - connections of other programs, carried over a thin link.
  *
  * One end accepts connections and carries them over one link to the other,
- * which connects each to its destination. All of them share the caches of both
- * ends.
+ * which connects each to its destination. All of a link share the caches of
+ * both ends.
  *
  * Layout of the messages: docs/tunnel.md. All functions are local; one tunnel
  * belongs to one thread.
@@ -65,7 +65,13 @@ struct poise_remote_tunnel_options {
     const char *cache; /**< as poise_remote_options has it; NULL:
                             $XDG_CACHE_HOME/poise/tunnel */
     uint64_t cache_bytes;
-    bool shared_cache;  /**< not one for each other end that it connects to */
+    /** One cache for all other ends, as where `cache` names a folder. Else each
+     * has its own, "tunnel/to-..." for the one that this end connects to and
+     * "tunnel/from-..." for those that it serves: one for each public key that
+     * a certificate proves; else, with a secret, one for each address (of IPv6:
+     * network of 64 bits); without keys one. Each that is open takes up to
+     * 64 MiB of memory, and `cache_bytes` is the limit of each. */
+    bool shared_cache;
     uint32_t pad_bytes; /**< as in poise_dedup_peer_options */
     uint32_t cache_bits;
     int level;

@@ -67,6 +67,18 @@ int remote_cache_part(const char *peer, size_t len,
     return code;
 }
 
+int remote_cache_part_from(const void *identity, size_t len,
+                           char part[REMOTE_PART_BYTES])
+{
+    unsigned char hash[20];
+    char hex[2 * ID_BYTES + 1];
+    int code = hash_texts(identity, len, "", 0, hash);
+
+    put_hex(hash, ID_BYTES, hex);
+    snprintf(part, REMOTE_PART_BYTES, "from-%s", hex);
+    return code;
+}
+
 /* Whole, under another name first: another process may do it, too. */
 static int make_id(char *path)
 {

@@ -33,6 +33,9 @@ enum { REMOTE_PART_BYTES = 80, REMOTE_LABEL_BYTES = 33 };
 /** The part for an other end of that name, at the end that names it. */
 int remote_cache_part(const char *peer, size_t len,
                       char part[REMOTE_PART_BYTES]);
+/** The part for an other end that is known by something else than its name. */
+int remote_cache_part_from(const void *identity, size_t len,
+                           char part[REMOTE_PART_BYTES]);
 /** What the end of that name is told to know this user's cache by; negative,
  * without an error set: none can be had. */
 int remote_cache_label(const char *peer, size_t len,

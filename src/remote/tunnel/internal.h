@@ -4,9 +4,10 @@
  * tunnel.c holds everything together and waits; link.c is one link to another
  * end: it speaks through the wire, with tls.c below it; streams.c has its
  * connections, and connection.c carries one of them for a user; pending.c is
- * the budget of those who have not proved who they are; page.c serves the page
- * of figures; address.c knows names and sockets. One thread does
- * it all, nothing blocks. Layout of the messages: docs/tunnel.md.
+ * the budget of those who have not proved who they are; caches.c keeps those of
+ * each other end apart; page.c serves the page of figures; address.c knows
+ * names and sockets. One thread does it all, nothing blocks. Layout of the
+ * messages: docs/tunnel.md.
  */
 #ifndef POISE_REMOTE_TUNNEL_INTERNAL_H
 #define POISE_REMOTE_TUNNEL_INTERNAL_H
@@ -34,10 +35,11 @@ enum {
     TUNNEL_ACCEPTS = 16, /* in a turn: all of these are heard before others */
     /* Lines about them in so much time. */
     TUNNEL_STRANGERS_TOLD = 16,
-    TUNNEL_DESCRIPTORS = 128, /* that are for other things: the cache */
-    TUNNEL_SOURCE = 16,       /* bytes that stand for where one comes from */
-    TUNNEL_PAGES = 16,        /* requests for the page at a time */
-    TUNNEL_WINDOW = 1 << 16,  /* bytes of a connection that may come unasked */
+    TUNNEL_DESCRIPTORS = 128,     /* that are for other things: the cache */
+    TUNNEL_CACHE_DESCRIPTORS = 8, /* of each other end, where they are apart */
+    TUNNEL_SOURCE = 16,      /* bytes that stand for where one comes from */
+    TUNNEL_PAGES = 16,       /* requests for the page at a time */
+    TUNNEL_WINDOW = 1 << 16, /* bytes of a connection that may come unasked */
     TUNNEL_WINDOW_MOST = 4 << 20,  /* ... and when it was taken so far */
     TUNNEL_BUDGET = 32 << 20,      /* of all connections of a link */
     TUNNEL_HELD_MOST = 256 << 20,  /* of all links, that users did not read */
@@ -134,6 +136,11 @@ ssize_t tunnel_tls_write(struct tunnel_tls *tls, const void *data, size_t len);
 /** What went over the socket so far. */
 void tunnel_tls_bytes(const struct tunnel_tls *tls, uint64_t *out,
                       uint64_t *in);
+enum { TUNNEL_IDENTITY = 32 };
+/** The hash of the public key that the other end has proved to have; false
+ * where a secret was all there is. */
+bool tunnel_tls_identity(const struct tunnel_tls *tls,
+                         unsigned char out[TUNNEL_IDENTITY]);
 /** It has to write before it can go on. */
 bool tunnel_tls_wants_write(const struct tunnel_tls *tls);
 
@@ -253,6 +260,33 @@ void tunnel_stranger_problem(struct tunnel *tunnel);
 /** Report how many were not reported. */
 void tunnel_strangers_tell(struct tunnel *tunnel);
 
+/* ---- caches.c ----------------------------------------------------------- */
+
+/** The cache for one other end, or for all. */
+struct tunnel_cache {
+    struct tunnel_cache *next; /* that was taken before */
+    char part[REMOTE_PART_BYTES];
+    struct poise_dedup_store *store;
+    unsigned links;  /* that use it */
+    bool is_changed; /* since it was flushed */
+};
+
+/** Open what is known to be needed: it is said now what is wrong with it. */
+int tunnel_caches_open(struct tunnel *tunnel);
+/** The cache of a link whose other end has proved who it is: link->cache,
+ * opened if need be. */
+int tunnel_cache_take(struct tunnel_link *link);
+/** The link's peer is gone. */
+void tunnel_cache_put(struct tunnel_link *link);
+/** What is new in them is to outlive this process. */
+void tunnel_caches_save(struct tunnel *tunnel);
+/** Add those that are open. */
+void tunnel_caches_count(const struct tunnel *tunnel,
+                         struct poise_remote_tunnel_stats *stats);
+/** How many descriptors they may take beside TUNNEL_DESCRIPTORS. */
+unsigned tunnel_caches_descriptors(const struct tunnel *tunnel);
+void tunnel_caches_close(struct tunnel *tunnel);
+
 /* ---- link.c ------------------------------------------------------------- */
 
 enum tunnel_state {
@@ -278,6 +312,7 @@ struct tunnel_link {
     struct tunnel_tls *tls;
     unsigned tried; /* addresses */
 
+    struct tunnel_cache *cache; /* once it runs */
     struct poise_dedup_peer *peer;
     size_t greeted, heard; /* bytes of the greeting written, and read */
     unsigned char greeting[16];
@@ -358,7 +393,7 @@ struct tunnel_listener {
 
 struct tunnel {
     struct poise_remote_tunnel_options options;
-    struct poise_dedup_store *store;
+    struct tunnel_cache *caches; /* that was taken last first */
     struct tunnel_listener *listeners;
     size_t listener_count;
     struct tunnel_target *allowed;
@@ -384,7 +419,6 @@ struct tunnel {
     unsigned strangers_told, strangers_silent;
     uint64_t now_ns, start_ns, saved_ns;
     struct poise_remote_tunnel_stats stats; /* of what is over */
-    bool cache_changed;                     /* since the cache was flushed */
 };
 enum { TUNNEL_BUFFER = 1 << 17 };
 

@@ -115,6 +115,7 @@ void tunnel_link_destroy(struct tunnel_link *link)
     free(link->streams);
     poise_dedup_segmenter_destroy(link->spare);
     poise_dedup_peer_destroy(link->peer);
+    tunnel_cache_put(link);
     tunnel_tls_destroy(link->tls);
     if (link->fd >= 0) {
         close(link->fd);
@@ -653,7 +654,6 @@ static int serve(struct tunnel_link *link)
 static int run(struct tunnel_link *link)
 {
     struct poise_dedup_peer_options options = {
-        .store = link->tunnel->store,
         .level = link->tunnel->options.level,
         .pad_bytes = link->tunnel->options.pad_bytes,
         .deliver = deliver,
@@ -662,7 +662,11 @@ static int run(struct tunnel_link *link)
     };
     int code = tunnel_streams_create(link);
 
-    code = code < 0 ? code : poise_dedup_peer_create(&options, &link->peer);
+    code = code < 0 ? code : tunnel_cache_take(link);
+    if (code == 0) {
+        options.store = link->cache->store;
+        code = poise_dedup_peer_create(&options, &link->peer);
+    }
     link->state = TUNNEL_RUNNING;
     /* Ciphers may have taken in more than they needed. */
     link->more = true;

@@ -429,6 +429,17 @@ void tunnel_tls_bytes(const struct tunnel_tls *tls, uint64_t *out, uint64_t *in)
     *in = BIO_number_read(bio);
 }
 
+bool tunnel_tls_identity(const struct tunnel_tls *tls,
+                         unsigned char out[TUNNEL_IDENTITY])
+{
+    X509 *cert = SSL_get1_peer_certificate(tls->ssl);
+    unsigned len = 0;
+    bool has_one = cert && X509_pubkey_digest(cert, EVP_sha256(), out, &len);
+
+    X509_free(cert);
+    return has_one && len == TUNNEL_IDENTITY;
+}
+
 bool tunnel_tls_wants_write(const struct tunnel_tls *tls)
 {
     return tls->wants_write;

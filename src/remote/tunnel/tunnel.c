@@ -84,13 +84,9 @@ static void add_link(struct poise_remote_tunnel_stats *stats,
 struct poise_remote_tunnel_stats tunnel_stats(const struct tunnel *tunnel)
 {
     struct poise_remote_tunnel_stats stats = tunnel->stats;
-    struct poise_dedup_store_info info = poise_dedup_store_info(tunnel->store);
 
     stats.up_ns = poise_clock_ns() - tunnel->start_ns;
-    stats.cache_bytes = info.bytes;
-    stats.cache_containers = info.containers;
-    stats.cache_finds = info.finds;
-    stats.cache_hits = info.hits;
+    tunnel_caches_count(tunnel, &stats);
     for (struct tunnel_link *at = tunnel->links; at; at = at->next) {
         stats.links += at->window > 0;
         stats.connections += at->count;
@@ -231,17 +227,8 @@ static int check_options(const struct poise_remote_tunnel_options *options)
 static int open_all(struct tunnel *tunnel)
 {
     const struct poise_remote_tunnel_options *options = &tunnel->options;
-    struct remote_cache cache = {.folder = options->cache,
-                                 .default_name = "tunnel",
-                                 .bytes = options->cache_bytes,
-                                 .bits = options->cache_bits};
-    char part[REMOTE_PART_BYTES];
     int code = resolve_allowed(tunnel);
 
-    if (code == 0 && options->via && !options->shared_cache) {
-        cache.part = part;
-        code = remote_cache_part(options->via, strlen(options->via), part);
-    }
     if (code == 0 && options->serve) {
         code = tunnel_keys_create(options, true, &tunnel->serve_keys);
     }
@@ -254,13 +241,7 @@ static int open_all(struct tunnel *tunnel)
             code = resolve_via(tunnel);
         }
     }
-    if (code == 0) {
-        code = remote_store_open(&cache, &tunnel->store);
-        if (code > 0) {
-            tunnel_problem(tunnel);
-            code = 0;
-        }
-    }
+    code = code < 0 ? code : tunnel_caches_open(tunnel);
     if (code == 0 && options->metrics) {
         code = open_other(tunnel, TUNNEL_METRICS, options->metrics, NULL);
     }
@@ -275,11 +256,11 @@ static int open_all(struct tunnel *tunnel)
 }
 
 /* How many connections this process may have: one descriptor each. */
-static unsigned
-count_descriptors(const struct poise_remote_tunnel_options *options)
+static unsigned count_descriptors(const struct tunnel *tunnel)
 {
     uint64_t others = TUNNEL_DESCRIPTORS + TUNNEL_LINKS + TUNNEL_PENDING +
-                      TUNNEL_PAGES + options->forward_count;
+                      TUNNEL_PAGES + tunnel->options.forward_count +
+                      tunnel_caches_descriptors(tunnel);
     struct rlimit limit;
 
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 ||
@@ -311,7 +292,7 @@ int tunnel_create(const struct poise_remote_tunnel_options *options,
     made->links_most = TUNNEL_LINKS;
     made->unread_most = TUNNEL_UNREAD_MOST;
     made->draining_most = TUNNEL_DRAINING;
-    made->conns_most = count_descriptors(options);
+    made->conns_most = count_descriptors(made);
     made->buffer = poise_alloc(TUNNEL_BUFFER, 1);
     made->listeners =
         poise_alloc(options->forward_count + 2, sizeof *made->listeners);
@@ -348,9 +329,7 @@ void tunnel_destroy(struct tunnel *tunnel)
     tunnel_target_free(&tunnel->via);
     tunnel_keys_destroy(tunnel->serve_keys);
     tunnel_keys_destroy(tunnel->via_keys);
-    if (tunnel->store) {
-        poise_dedup_store_close(tunnel->store);
-    }
+    tunnel_caches_close(tunnel);
     tunnel_routes_free(tunnel);
     free(tunnel->allowed);
     free(tunnel->listeners);
@@ -623,16 +602,11 @@ static void sweep(struct tunnel *tunnel)
     }
 }
 
-/* What is new in the cache is to outlive this process. */
 static void save(struct tunnel *tunnel)
 {
-    if (tunnel->cache_changed &&
-        tunnel->now_ns - tunnel->saved_ns > SAVE_S * SECOND_NS) {
-        tunnel->cache_changed = false;
+    if (tunnel->now_ns - tunnel->saved_ns > SAVE_S * SECOND_NS) {
         tunnel->saved_ns = tunnel->now_ns;
-        if (poise_dedup_store_flush(tunnel->store) < 0) {
-            tunnel_problem(tunnel);
-        }
+        tunnel_caches_save(tunnel);
     }
 }
 
@@ -645,7 +619,9 @@ static void turn_link(struct tunnel *tunnel, struct tunnel_link *link)
     }
     code = link->lost ? -ENOMEM : tunnel_link_turn(link);
 
-    tunnel->cache_changed |= link->count > 0;
+    if (link->cache) {
+        link->cache->is_changed |= link->count > 0;
+    }
     if (code == 0) {
         return;
     }

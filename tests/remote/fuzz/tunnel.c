@@ -24,6 +24,7 @@ static void check(bool holds)
 
 struct scene {
     struct tunnel tunnel;
+    struct tunnel_cache cache;
     struct tunnel_target target; /* it has no address: nothing is connected */
     struct tunnel_link *link;
     struct poise_dedup_store *store; /* of who speaks */
@@ -68,7 +69,9 @@ static void open_scene(struct scene *scene, bool opens)
     int fds[2];
 
     tunnel->options = options;
-    tunnel->store = open_store();
+    scene->cache.store = open_store();
+    tunnel->caches = &scene->cache;
+    tunnel->options.shared_cache = true;
     tunnel->buffer = malloc(TUNNEL_BUFFER);
     check(tunnel->buffer != NULL);
     tunnel->window_most = TUNNEL_WINDOW_MOST;
@@ -94,7 +97,7 @@ static void close_scene(struct scene *scene)
     tunnel_link_destroy(scene->link);
     poise_dedup_peer_destroy(scene->speaker);
     poise_dedup_store_close(scene->store);
-    poise_dedup_store_close(scene->tunnel.store);
+    poise_dedup_store_close(scene->cache.store);
     free(scene->tunnel.buffer);
     close(scene->link_fd);
     if (scene->user >= 0) {

@@ -48,7 +48,8 @@ struct poise_remote_stats {
 struct poise_remote_options {
     /** "PATH" or "[user@]host:PATH"; either the sources are all of one host
      * and the target is here, or the other way round, or all are here. A
-     * source with a slash at its end stands for what is in it. */
+     * source with a slash at its end stands for what is in it; one that is
+     * named again, by the same words, is sent once. */
     const char *const *sources;
     size_t source_count;
     const char *target;

@@ -154,6 +154,10 @@ int remote_handle_common(struct remote_transfer *transfer,
 /** Show the user how far it is; `arg` is the transfer. */
 void remote_tick(void *arg);
 
+/** Leave out sources that are named again, which would be sent again: those
+ * that stay are in *owned, to be freed after the last use of the options. */
+int remote_drop_repeated(struct poise_remote_options *options,
+                         const char ***owned);
 /** What the target calls a source: "" for what stands for its contents. */
 const char *remote_name_there(const char *source);
 

@@ -534,6 +534,7 @@ int poise_remote_send_multicast(const struct poise_remote_options *options,
 {
     struct multicast multicast = {.leader = {.options = *options}};
     struct poise_dedup_store *store;
+    const char **unique = NULL;
     int code = check(options, targets, count);
 
     if (code < 0) {
@@ -544,7 +545,8 @@ int poise_remote_send_multicast(const struct poise_remote_options *options,
     if (!multicast.members) {
         return -ENOMEM;
     }
-    code = remote_set_part(&multicast.leader, targets, count);
+    code = remote_drop_repeated(&multicast.leader.options, &unique);
+    code = code < 0 ? code : remote_set_part(&multicast.leader, targets, count);
     if (code == 0) {
         code = remote_open_store(&multicast.leader);
     }
@@ -561,6 +563,7 @@ int poise_remote_send_multicast(const struct poise_remote_options *options,
         code = outcomes[i].code;
     }
     poise_dedup_store_close(store);
+    free(unique);
     free(multicast.members);
     return code;
 }

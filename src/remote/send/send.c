@@ -140,7 +140,7 @@ int poise_remote_send(const struct poise_remote_options *options,
                       struct poise_remote_stats *stats)
 {
     struct remote_transfer transfer = {.options = *options};
-    const char *host = NULL, **stripped = NULL;
+    const char *host = NULL, **unique = NULL, **stripped = NULL;
     bool is_sender = false;
     size_t len = 0;
     pid_t pid = 0;
@@ -148,6 +148,9 @@ int poise_remote_send(const struct poise_remote_options *options,
 
     if (code == 0 && len > 0) {
         code = remote_set_part(&transfer, &host, 1);
+    }
+    if (code == 0) {
+        code = remote_drop_repeated(&transfer.options, &unique);
     }
     if (code == 0) {
         code = strip(&transfer.options, len, is_sender, &stripped);
@@ -183,6 +186,7 @@ int poise_remote_send(const struct poise_remote_options *options,
         remote_finish(pid, code);
     }
     free(stripped);
+    free(unique);
     *stats = transfer.stats;
     return code;
 }

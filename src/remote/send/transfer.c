@@ -2,6 +2,8 @@
 #include "sender.h"
 
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 
 const char *const poise_remote_action_names[] = {"send",   "make",   "link",
                                                  "change", "delete", NULL};
@@ -17,6 +19,53 @@ const char *remote_name_there(const char *source)
     name = strrchr(source, '/');
     name = name ? name + 1 : source;
     return strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ? "" : name;
+}
+
+struct named_source {
+    const char *path;
+    size_t at; /* among all */
+};
+
+static int compare_sources(const void *a, const void *b)
+{
+    const struct named_source *one = a, *other = b;
+    int order = strcmp(one->path, other->path);
+
+    return order != 0 ? order : (one->at > other->at) - (one->at < other->at);
+}
+
+int remote_drop_repeated(struct poise_remote_options *options,
+                         const char ***owned)
+{
+    size_t count = options->source_count, kept = 0;
+    struct named_source *sorted = poise_alloc(count + 1, sizeof *sorted);
+    const char **paths = poise_alloc(count + 1, sizeof *paths);
+
+    if (!sorted || !paths) {
+        free(sorted);
+        free(paths);
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < count; i++) {
+        paths[i] = options->sources[i];
+        sorted[i] = (struct named_source){paths[i], i};
+    }
+    qsort(sorted, count, sizeof *sorted, compare_sources);
+    for (size_t i = 1; i < count; i++) {
+        if (strcmp(sorted[i].path, sorted[i - 1].path) == 0) {
+            paths[sorted[i].at] = NULL;
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (paths[i]) {
+            paths[kept++] = paths[i];
+        }
+    }
+    free(sorted);
+    *owned = paths;
+    options->sources = paths;
+    options->source_count = kept;
+    return 0;
 }
 
 uint64_t remote_hash(uint64_t before, const void *block, size_t len)

@@ -116,8 +116,11 @@ def build(way, log=None):
         setup = ["meson", "configure", way.folder] + options
     else:
         setup = ["meson", "setup", way.folder] + options
-    for command in (setup, ["ninja", "-C", way.folder]):
-        if command is not setup and way is not WAYS[0] and not way.soak:
+    # What tests need is known when meson has looked at what changed.
+    look = ["ninja", "-C", way.folder, "build.ninja"]
+    make = ["ninja", "-C", way.folder]
+    for command in (setup, look, make):
+        if command is make and way is not WAYS[0] and not way.soak:
             command += needed(way)
         if subprocess.run(["nice"] + command if log else command, env=env,
                           stdin=subprocess.DEVNULL, stdout=log,

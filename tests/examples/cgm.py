@@ -18,6 +18,8 @@ import unittest
 POISE = EXAMPLES = ""
 LAUNCHERS = [("mpirun.openmpi", "mpicc.openmpi"),
              ("mpirun.mpich", "mpicc.mpich")]
+# Words before a program of a real MPI: tests/nap.c.
+NAP = os.environ.get("POISE_TEST_NAP", "").split()
 ENV = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1",
            OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
            OMPI_MCA_rmaps_base_oversubscribe="1")
@@ -66,7 +68,7 @@ class Examples(unittest.TestCase):
             if shutil.which(launcher) and shutil.which(compiler):
                 program = self.build([compiler], source)
                 for count in "2", "4":
-                    note(launcher, "-n", count, program, sizes=[large])
+                    note(launcher, "-n", count, *NAP, program, sizes=[large])
         for n in sizes:
             with self.subTest(n=n):
                 self.assertEqual(len(seen[n]), 1, seen[n])

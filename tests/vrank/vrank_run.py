@@ -22,6 +22,8 @@ import unittest
 from vrank_case import Case, SLOWNESS, run
 
 POISE = EXAMPLES = ""
+# Words before a program of a real MPI: tests/nap.c.
+NAP = os.environ.get("POISE_TEST_NAP", "").split()
 
 
 class Private(Case):
@@ -643,7 +645,7 @@ class Processes(Case):
                     real = os.path.join(self.folder, name + ".real")
                     run([compiler, "-O2", "-o", real, source, "-lm"],
                         check=True)
-                    answers.add(run([launcher, "-n", "2", real, *words],
+                    answers.add(run([launcher, "-n", "2", *NAP, real, *words],
                                     env=env).stdout)
             with self.subTest(example=name):
                 self.assertEqual(len(answers), 1, answers)

@@ -309,7 +309,7 @@ static int join_mpi(const struct comm_backend *backend, const void *comm,
     self->base.startup_ns = start.initialised ? poise_clock_ns() - begun : 0;
     self->base.threads_allowed = start.threads;
     snprintf(self->base.name, sizeof self->base.name, "%s", start.name);
-    code = backend->open(comm, COMM_TAG_LIMIT, &self->mpi);
+    code = backend->open(comm, start.initialised, COMM_TAG_LIMIT, &self->mpi);
     if (code) {
         if (self->finalise) {
             backend->stop();

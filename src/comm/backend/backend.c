@@ -160,22 +160,24 @@ static int same_ranks(MPI_Comm comm, MPI_Comm *out)
     return code;
 }
 
-static int backend_open(const void *comm, int tag_limit, struct comm_mpi **out)
+static int backend_open(const void *comm, bool ours, int tag_limit,
+                        struct comm_mpi **out)
 {
-    MPI_Comm chosen = MPI_COMM_WORLD;
+    MPI_Comm chosen = comm ? *(const MPI_Comm *)comm : MPI_COMM_WORLD;
+    bool owned = comm || !ours;
     int *limit = NULL, known = 0;
     MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &limit, &known);
     if (known && *limit < tag_limit) {
         return -ERANGE;
     }
-    if (comm) {
-        int code = same_ranks(*(const MPI_Comm *)comm, &chosen);
+    if (owned) {
+        int code = same_ranks(chosen, &chosen);
         if (code != MPI_SUCCESS) {
             return code;
         }
     }
-    int code = wrap(chosen, comm != NULL, out);
-    if (code < 0 && comm) {
+    int code = wrap(chosen, owned, out);
+    if (code < 0 && owned) {
         MPI_Comm_free(&chosen);
     }
     return code;

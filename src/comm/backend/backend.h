@@ -62,9 +62,11 @@ struct comm_backend {
     /* Size of an MPI_Comm, to check what is adopted. */
     size_t comm_bytes;
 
-    /* Collective. The world (`comm` NULL) or a duplicate of an MPI_Comm.
-     * -ENOMEM, or -ERANGE if tags up to `tag_limit` do not fit. */
-    int (*open)(const void *comm, int tag_limit, struct comm_mpi **out);
+    /* Collective. A communicator of the ranks of an MPI_Comm, or of all (`comm`
+     * NULL): MPI_COMM_WORLD itself if that is `ours`, since MPI was started
+     * here. -ENOMEM, or -ERANGE if tags up to `tag_limit` do not fit. */
+    int (*open)(const void *comm, bool ours, int tag_limit,
+                struct comm_mpi **out);
     /* Collective: a part of another. */
     int (*split)(struct comm_mpi *mpi, int colour, int key,
                  struct comm_mpi **out);

@@ -1,15 +1,15 @@
 /*
  * The lock of a checkpoint: one job at a time uses it. Ranks may outlive a
  * launcher that was killed and go on writing what a resumed job would read, so
- * the lock must belong to the ranks: each holds a shared flock of PATH.lock,
+ * the lock must belong to the ranks: each holds a shared lock of PATH.lock,
  * which the kernel drops when the process ends, however it ends.
  *
  * Rank 0 first takes the file exclusively, which succeeds only when no rank of
  * another job holds it, then makes its lock a shared one; only then (agreed
  * upon by the world) do the other ranks take theirs. So while any rank of a job
- * lives, no other job begins. flock(2) does not promise that nobody gets in
- * between when rank 0 changes from exclusive to shared; two jobs that begin in
- * that very moment are the one case that is not kept apart.
+ * lives, no other job begins. It is a lock of the open file by fcntl(2), which
+ * goes from exclusive to shared without a moment between; flock(2) would let
+ * go of it first.
  *
  * Rank 0 removes the file at the end, while it still holds it. A job that waits
  * may then lock a file that has no name any more: it compares what it locked
@@ -21,7 +21,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -58,7 +57,7 @@ static void lock_close(struct lock_file *file)
 }
 
 /* 1: locked, or no file can be locked here; 0: another job has it. */
-static int lock_try(struct lock_file *file, int how)
+static int lock_try(struct lock_file *file, short how)
 {
     if (file->fd < 0) {
         file->fd =
@@ -67,8 +66,9 @@ static int lock_try(struct lock_file *file, int how)
     if (file->fd < 0) {
         return 1;
     }
-    if (flock(file->fd, how | LOCK_NB) < 0) {
-        return errno != EWOULDBLOCK && errno != EINTR;
+    struct flock whole = {.l_type = how, .l_whence = SEEK_SET};
+    if (fcntl(file->fd, F_OFD_SETLK, &whole) < 0) {
+        return errno != EAGAIN && errno != EACCES && errno != EINTR;
     }
     if (!lock_is_current(file)) {
         lock_close(file);
@@ -77,7 +77,7 @@ static int lock_try(struct lock_file *file, int how)
     return 1;
 }
 
-static int lock_wait(struct lock_file *file, int how, uint64_t until)
+static int lock_wait(struct lock_file *file, short how, uint64_t until)
 {
     uint64_t nap = LOCK_FIRST_NAP_NS;
     while (file->name && !lock_try(file, how)) {
@@ -98,8 +98,8 @@ static int lock_begin(struct poise_checkpoint_lock *lock, uint64_t until)
 {
     int code = 0;
     for (int i = 0; i < LOCK_PATHS && code == 0; i++) {
-        code = lock_wait(&lock->files[i], LOCK_EX, until);
-        code = code < 0 ? code : lock_wait(&lock->files[i], LOCK_SH, until);
+        code = lock_wait(&lock->files[i], F_WRLCK, until);
+        code = code < 0 ? code : lock_wait(&lock->files[i], F_RDLCK, until);
     }
     return code;
 }
@@ -108,7 +108,7 @@ static int lock_join(struct poise_checkpoint_lock *lock, uint64_t until)
 {
     int code = 0;
     for (int i = 0; i < LOCK_PATHS && code == 0; i++) {
-        code = lock_wait(&lock->files[i], LOCK_SH, until);
+        code = lock_wait(&lock->files[i], F_RDLCK, until);
     }
     return code;
 }

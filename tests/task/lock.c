@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -153,6 +154,57 @@ static void test_ranks(void **state)
     }
 }
 
+struct rival {
+    pthread_t thread;
+    pthread_barrier_t *begin;
+    unsigned *inside; /* atomic: jobs that have it */
+    unsigned together, failed;
+};
+
+/* One job after another, each over at once. */
+static void *rival_run(void *arg)
+{
+    enum { JOBS = 1000 };
+    struct rival *rival = arg;
+    pthread_barrier_wait(rival->begin);
+    for (int i = 0; i < JOBS; i++) {
+        struct poise_checkpoint_lock *lock = NULL;
+        int code = task_checkpoint_lock(NULL, resume, NULL, 0, &lock);
+        if (code < 0) {
+            rival->failed += code != -EBUSY;
+            continue;
+        }
+        rival->together +=
+            __atomic_fetch_add(rival->inside, 1, __ATOMIC_ACQ_REL) > 0;
+        sched_yield();
+        __atomic_fetch_sub(rival->inside, 1, __ATOMIC_ACQ_REL);
+        poise_pool_checkpoint_unlock(lock);
+    }
+    return NULL;
+}
+
+/* Jobs that begin in the same moment are kept apart, too. */
+static void test_same_moment(void **state)
+{
+    (void)state;
+    unsigned inside = 0;
+    struct rival rivals[RANKS] = {0};
+    pthread_barrier_t begin;
+    assert_int_equal(pthread_barrier_init(&begin, NULL, RANKS), 0);
+    for (int i = 0; i < RANKS; i++) {
+        rivals[i].begin = &begin;
+        rivals[i].inside = &inside;
+        assert_int_equal(
+            pthread_create(&rivals[i].thread, NULL, rival_run, &rivals[i]), 0);
+    }
+    for (int i = 0; i < RANKS; i++) {
+        pthread_join(rivals[i].thread, NULL);
+        assert_int_equal(rivals[i].failed, 0);
+        assert_int_equal(rivals[i].together, 0);
+    }
+    pthread_barrier_destroy(&begin);
+}
+
 /* No file to lock: what cannot be held does not keep anybody from working. */
 static void test_no_file(void **state)
 {
@@ -168,9 +220,8 @@ static void test_no_file(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_job),
-        cmocka_unit_test(test_orphan),
-        cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_one_job), cmocka_unit_test(test_orphan),
+        cmocka_unit_test(test_ranks),   cmocka_unit_test(test_same_moment),
         cmocka_unit_test(test_no_file),
     };
     return cmocka_run_group_tests(tests, folder_make, folder_remove);

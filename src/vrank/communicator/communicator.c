@@ -81,11 +81,23 @@ struct poise_mpi_comm *comm_arg(struct vrank_mpi *mpi, MPI_Comm handle,
     return comm;
 }
 
+/* The same where an answer goes to `out`. */
+static struct poise_mpi_comm *comm_asked(struct vrank_mpi *mpi, MPI_Comm handle,
+                                         const void *out, int *code)
+{
+    struct poise_mpi_comm *comm = comm_arg(mpi, handle, code);
+    if (comm && !out) {
+        *code = mpi_fail(mpi, comm, MPI_ERR_ARG, "the answer goes to NULL");
+        comm = NULL;
+    }
+    return comm;
+}
+
 int MPI_Comm_rank(MPI_Comm handle, int *rank)
 {
     struct vrank_mpi *mpi = mpi_enter("MPI_Comm_rank");
     int code = MPI_SUCCESS;
-    struct poise_mpi_comm *comm = comm_arg(mpi, handle, &code);
+    struct poise_mpi_comm *comm = comm_asked(mpi, handle, rank, &code);
     if (comm) {
         *rank = comm->rank;
     }
@@ -96,7 +108,7 @@ int MPI_Comm_size(MPI_Comm handle, int *size)
 {
     struct vrank_mpi *mpi = mpi_enter("MPI_Comm_size");
     int code = MPI_SUCCESS;
-    struct poise_mpi_comm *comm = comm_arg(mpi, handle, &code);
+    struct poise_mpi_comm *comm = comm_asked(mpi, handle, size, &code);
     if (comm) {
         *size = comm->size;
     }
@@ -107,7 +119,7 @@ int MPI_Comm_group(MPI_Comm handle, MPI_Group *group)
 {
     struct vrank_mpi *mpi = mpi_enter("MPI_Comm_group");
     int code = MPI_SUCCESS;
-    struct poise_mpi_comm *comm = comm_arg(mpi, handle, &code);
+    struct poise_mpi_comm *comm = comm_asked(mpi, handle, group, &code);
     if (comm) {
         *group = group_hold(comm->group);
     }
@@ -118,7 +130,7 @@ int MPI_Comm_test_inter(MPI_Comm handle, int *flag)
 {
     struct vrank_mpi *mpi = mpi_enter("MPI_Comm_test_inter");
     int code = MPI_SUCCESS;
-    struct poise_mpi_comm *comm = comm_arg(mpi, handle, &code);
+    struct poise_mpi_comm *comm = comm_asked(mpi, handle, flag, &code);
     if (comm) {
         *flag = comm->remote != NULL;
     }
@@ -129,7 +141,7 @@ int MPI_Comm_compare(MPI_Comm handle_a, MPI_Comm handle_b, int *result)
 {
     struct vrank_mpi *mpi = mpi_enter("MPI_Comm_compare");
     int code = MPI_SUCCESS;
-    struct poise_mpi_comm *a = comm_arg(mpi, handle_a, &code);
+    struct poise_mpi_comm *a = comm_asked(mpi, handle_a, result, &code);
     struct poise_mpi_comm *b = a ? comm_arg(mpi, handle_b, &code) : NULL;
     if (!b) {
         return code;

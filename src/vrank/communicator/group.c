@@ -40,11 +40,19 @@ static int bad_group(struct vrank_mpi *mpi)
     return mpi_fail(mpi, NULL, MPI_ERR_GROUP, "it is MPI_GROUP_NULL");
 }
 
+static int no_place(struct vrank_mpi *mpi)
+{
+    return mpi_fail(mpi, NULL, MPI_ERR_ARG, "the answer goes to NULL");
+}
+
 int MPI_Group_size(MPI_Group group, int *size)
 {
     struct vrank_mpi *mpi = mpi_enter("MPI_Group_size");
     if (!group) {
         return bad_group(mpi);
+    }
+    if (!size) {
+        return no_place(mpi);
     }
     *size = group->size;
     return MPI_SUCCESS;
@@ -55,6 +63,9 @@ int MPI_Group_rank(MPI_Group group, int *rank)
     struct vrank_mpi *mpi = mpi_enter("MPI_Group_rank");
     if (!group) {
         return bad_group(mpi);
+    }
+    if (!rank) {
+        return no_place(mpi);
     }
     *rank = group->rank;
     return MPI_SUCCESS;

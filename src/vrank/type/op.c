@@ -149,7 +149,8 @@ int MPI_Reduce_local(const void *inbuf, void *inoutbuf, int count,
 {
     int code = count < 0 ? MPI_ERR_COUNT : op_check(op, datatype);
 
-    if (code == MPI_SUCCESS && inbuf == MPI_IN_PLACE) {
+    if (code == MPI_SUCCESS &&
+        (inbuf == MPI_IN_PLACE || inoutbuf == MPI_IN_PLACE)) {
         code = MPI_ERR_BUFFER;
     }
     if (code != MPI_SUCCESS) {

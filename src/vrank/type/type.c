@@ -46,6 +46,9 @@ int MPI_Type_size(MPI_Datatype datatype, int *size)
     if (datatype == MPI_DATATYPE_NULL) {
         return type_fail("MPI_Type_size", MPI_ERR_TYPE);
     }
+    if (!size) {
+        return type_fail("MPI_Type_size", MPI_ERR_ARG);
+    }
     *size = datatype->size > INT_MAX ? MPI_UNDEFINED : (int)datatype->size;
     return MPI_SUCCESS;
 }
@@ -54,6 +57,9 @@ int MPI_Type_size_x(MPI_Datatype datatype, MPI_Count *size)
 {
     if (datatype == MPI_DATATYPE_NULL) {
         return type_fail("MPI_Type_size_x", MPI_ERR_TYPE);
+    }
+    if (!size) {
+        return type_fail("MPI_Type_size_x", MPI_ERR_ARG);
     }
     *size = (MPI_Count)datatype->size;
     return MPI_SUCCESS;

@@ -10,7 +10,9 @@
  * shorter range, an idle worker is given the upper part of one, and a
  * checkpoint stores them: reading one huge directory is shared like any other
  * work. Paths are kept as chains of names from directory to parent, so their
- * length has no limit; descriptors are a cache and may be as few as 16.
+ * length has no limit; descriptors are a cache and may be as few as 16. What is
+ * below an operand can be paired with what has the same names below another
+ * directory (options.counterparts).
  *
  * Symbolic links are reported, never followed. Source: tree-walk III.A, IV.
  */
@@ -83,6 +85,19 @@ POISE_API uint64_t poise_walk_dir_tag(const struct poise_walk_dir *dir);
 /** During visit of a directory: the tag of the directory it will become. */
 POISE_API void poise_walk_tag_set(struct poise_walk_entry *entry, uint64_t tag);
 
+/** With options.counterparts: the directory that corresponds to entry->dir
+ * below the counterpart of its operand, together with entry->name (for a root
+ * AT_FDCWD and poise_walk_counterpart_name), for *at() calls. An O_PATH
+ * descriptor: to read or to sync the directory open "." there. Borrowed, valid
+ * during the callback. Below the counterpart itself, which may be a symbolic
+ * link, none is followed. -ENOENT: there is none; -ENOTDIR: it is something
+ * else; both are not errors of the walk and recorded nowhere. Another negative
+ * errno was counted and reported to the hook error. */
+POISE_API int poise_walk_counterpart_fd(const struct poise_walk_entry *entry);
+/** entry->name; of a root the path of its counterpart. */
+POISE_API const char *
+poise_walk_counterpart_name(const struct poise_walk_entry *entry);
+
 /** The user's callbacks; unused ones are NULL. Any worker thread. */
 struct poise_walk_hooks {
     /** Each entry once, directories before what is in them. Returns one of
@@ -122,8 +137,11 @@ struct poise_walk_options {
     bool one_file_system; /**< do not enter other file systems (each root's
                                own): their mount points are visited */
     bool post;            /**< call `leave`; not with a checkpoint: -EINVAL */
-    uint32_t max_depth;   /**< entries deeper are not read; 0: no limit,
-                               set `max_depth_is_zero` for roots only */
+    /** [root_count] paths (not relative to one another, but to the working
+     * directory, as roots are); the same on all ranks. NULL: none. */
+    const char *const *counterparts;
+    uint32_t max_depth; /**< entries deeper are not read; 0: no limit,
+                             set `max_depth_is_zero` for roots only */
     bool max_depth_is_zero;
     unsigned descriptors; /**< how many to keep open; 0: from RLIMIT */
     bool resume_here;     /**< pool.job holds relative names: resume only in

@@ -95,6 +95,10 @@ void walk_view_end(struct walk_view *view)
         view->pinned = false;
         view->fd = -1;
     }
+    if (view->paired) {
+        walk_twin_unpin(view->entry.dir);
+        view->paired = false;
+    }
 }
 
 int walk_view_stat(struct walk_view *view, unsigned mask)
@@ -136,6 +140,40 @@ int poise_walk_dirfd(const struct poise_walk_entry *entry)
         walk_report(view->w, fd, "open directory", entry->dir, NULL, NULL);
     }
     return fd;
+}
+
+int poise_walk_counterpart_fd(const struct poise_walk_entry *entry)
+{
+    struct walk_view *view = view_of(entry);
+    struct walk *walk = view->w->walk;
+    if (!walk->options.counterparts) {
+        return poise_error_set(EINVAL, "open counterpart", entry->name,
+                               "this walk has none");
+    }
+    if (!entry->dir) {
+        return AT_FDCWD;
+    }
+    if (!view->paired) {
+        int fd = walk_twin_pin(&walk->fds, entry->dir, &view->w->chain);
+        if (fd < 0) {
+            if (fd != -ENOENT && fd != -ENOTDIR) {
+                walk_report(view->w, fd, "open counterpart of", entry->dir,
+                            NULL, NULL);
+            }
+            return fd;
+        }
+        view->twin_fd = fd;
+        view->paired = true;
+    }
+    return view->twin_fd;
+}
+
+const char *poise_walk_counterpart_name(const struct poise_walk_entry *entry)
+{
+    const struct walk *walk = view_of(entry)->w->walk;
+    return !entry->dir && walk->options.counterparts
+               ? walk->options.counterparts[entry->root]
+               : entry->name;
 }
 
 void poise_walk_tag_set(struct poise_walk_entry *entry, uint64_t tag)

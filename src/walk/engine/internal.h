@@ -36,6 +36,14 @@ enum {
 
 /* ---- dir.c: directories as chains of names ------------------------------ */
 
+/** A descriptor in the cache (descriptors.c). `state` is (fd + 1) << 32 | pins,
+ * 0 if there is none: __atomic. The links belong to the cache's lock. */
+struct walk_handle {
+    uint64_t state;
+    struct walk_handle *older, *newer;
+    uint32_t used; /* __atomic: pinned since the last look for victims */
+};
+
 struct poise_walk_dir {
     struct poise_walk_dir *parent; /* one reference; NULL: a root */
     uint32_t refs;                 /* __atomic */
@@ -46,13 +54,11 @@ struct poise_walk_dir {
     uint64_t dev;  /* if `verified`, or inherited with one_file_system */
     bool verified; /* dev and ino are what stat said */
 
-    /* Descriptor cache (descriptors.c). `state` is (fd + 1) << 32 | pins, 0
-     * if there is none: __atomic. The links belong to the cache's lock. */
-    uint64_t state;
+    struct walk_handle handle;
+    struct walk_handle *twin; /* __atomic: of its counterpart; NULL: never
+                                 asked for. Owned */
     uint64_t read_at; /* __atomic: where the cached descriptor stands, if
                          the first task that comes may read on with it */
-    struct poise_walk_dir *older, *newer;
-    uint32_t used; /* __atomic: pinned since the last look for victims */
 
     /* Option post (leave.c). */
     uint32_t pending; /* __atomic: tasks and entered children not done */
@@ -83,12 +89,15 @@ int walk_dir_prefix(const struct poise_walk_dir *dir, struct poise_buf *out);
 
 struct walk_fds {
     pthread_mutex_t lock;
-    struct poise_walk_dir *oldest, *newest; /* under the lock */
-    unsigned open, limit;                   /* under the lock */
+    struct walk_handle *oldest, *newest; /* under the lock */
+    unsigned open, limit;                /* under the lock */
+    const char *const *counterparts;     /* of operands; NULL: none. Borrowed */
     int no_openat2; /* __atomic: the kernel or a sandbox refuses it */
 };
 
-int walk_fds_init(struct walk_fds *fds, unsigned wanted, unsigned *workers);
+/** `counterparts` as in the options: more is left to each worker then. */
+int walk_fds_init(struct walk_fds *fds, unsigned wanted,
+                  const char *const *counterparts, unsigned *workers);
 void walk_fds_finish(struct walk_fds *fds);
 /** Release one reference; frees the chain as far as it is not used. */
 void walk_dir_unref(struct walk_fds *fds, struct poise_walk_dir *dir);
@@ -98,6 +107,7 @@ struct walk_chain {
     const struct poise_walk_dir **dirs;
     size_t count, cap;
     struct poise_buf piece;
+    bool twin; /* it is the counterparts that are being opened */
 };
 void walk_chain_free(struct walk_chain *chain);
 
@@ -106,6 +116,10 @@ void walk_chain_free(struct walk_chain *chain);
 int walk_fd_pin(struct walk_fds *fds, struct poise_walk_dir *dir,
                 struct walk_chain *chain);
 void walk_fd_unpin(struct poise_walk_dir *dir);
+/** The same for its counterpart; O_PATH. -ENOTDIR if that is no directory. */
+int walk_twin_pin(struct walk_fds *fds, struct poise_walk_dir *dir,
+                  struct walk_chain *chain);
+void walk_twin_unpin(struct poise_walk_dir *dir);
 /** Pin it if it is open now; -1 otherwise. */
 int walk_fd_try_pin(struct poise_walk_dir *dir);
 /** Open `dir` through its parent for the caller alone. `crossed`: a mount
@@ -141,9 +155,11 @@ struct walk_worker;
 struct walk_view {
     struct poise_walk_entry entry; /* first: what callbacks see */
     struct walk_worker *w;
-    uint64_t tag;  /* given by poise_walk_tag_set */
-    int fd;        /* of entry.dir; -1: not asked for yet */
-    bool pinned;   /* fd must be unpinned after the callback */
+    uint64_t tag; /* given by poise_walk_tag_set */
+    int fd;       /* of entry.dir; -1: not asked for yet */
+    bool pinned;  /* fd must be unpinned after the callback */
+    bool paired;  /* twin_fd is the counterpart's, pinned */
+    int twin_fd;
     bool prefixed; /* the worker's prefix is the path of entry.dir */
     unsigned have; /* fields asked for that are in stx */
     struct statx *stx;

@@ -14,7 +14,8 @@ static bool job_has_relative_names(const struct poise_walk_options *options)
 {
     bool any = options->resume_here;
     for (size_t i = 0; i < options->root_count; i++) {
-        any |= options->roots[i][0] != '/';
+        any |= options->roots[i][0] != '/' ||
+               (options->counterparts && options->counterparts[i][0] != '/');
     }
     return any;
 }
@@ -113,6 +114,10 @@ int walk_job_write(const struct walk *walk, struct poise_buf *job)
     poise_buf_varint(job, options->root_count);
     for (size_t i = 0; i < options->root_count; i++) {
         poise_buf_blob(job, options->roots[i], strlen(options->roots[i]));
+    }
+    for (size_t i = 0; options->counterparts && i < options->root_count; i++) {
+        const char *counterpart = options->counterparts[i];
+        poise_buf_blob(job, counterpart, strlen(counterpart));
     }
     return job->error;
 }

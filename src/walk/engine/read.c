@@ -180,6 +180,7 @@ static int read_open(struct walk_reader *r)
 
 static void read_close(struct walk_reader *r)
 {
+    walk_view_end(&r->view);
     if (r->cached) {
         walk_fd_unpin(r->dir);
     } else if (r->fd >= 0) {

@@ -340,7 +340,8 @@ static int walk_init(struct walk *walk)
     unsigned workers = most > 0 ? most : 1;
     pthread_mutex_init(&walk->waiting.lock, NULL);
     pthread_mutex_init(&walk->unpack.lock, NULL);
-    int code = walk_fds_init(&walk->fds, walk->options.descriptors, &workers);
+    int code = walk_fds_init(&walk->fds, walk->options.descriptors,
+                             walk->options.counterparts, &workers);
     if (pool->threads > workers) {
         pool->threads = workers;
     }

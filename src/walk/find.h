@@ -51,6 +51,44 @@ struct poise_walk_find_options {
 POISE_API int poise_walk_find_run(struct poise_world *world,
                                   const struct poise_walk_find_options *opts,
                                   struct poise_walk_result *result);
+/* ---- filters ------------------------------------------------------------ */
+
+/** The tests of find without its actions: which entries another operation is
+ * for. Each process compiles its own; all workers of its walk may use it, of
+ * one walk at a time. */
+struct poise_walk_filter;
+
+/**
+ * Compile a filter: tests, operators, -daystart, -regextype, -mindepth and
+ * -maxdepth (of which entries are meant; the walk is not cut short). Local.
+ * Ages count back from now. -EINVAL names the word at fault, as actions and
+ * what governs a walk (-prune, -depth, -xdev) are here, or says that no words
+ * were given. The words are copied. Free with poise_walk_filter_free.
+ */
+POISE_API int poise_walk_filter_parse(const char *const *words, size_t count,
+                                      struct poise_walk_filter **out);
+POISE_API void poise_walk_filter_free(struct poise_walk_filter *filter);
+/** All ranks count ages back from rank 0's now. Collective; NULL: nothing to
+ * do. */
+POISE_API int poise_walk_filter_agree(struct poise_walk_filter *filter,
+                                      struct poise_world *world);
+/** Fields (STATX_*) that it looks at of every entry: for the walk's statx_mask,
+ * which fetches them ahead. Others it fetches itself where it needs them. */
+POISE_API unsigned
+poise_walk_filter_mask(const struct poise_walk_filter *filter);
+/**
+ * Whether the entry of a running visit or leave is meant: 1 or 0. Negative
+ * errno: a test could not be answered, so that the entry is better left alone;
+ * it was counted and reported to the hook error already, as by
+ * poise_walk_stat. -ENOMEM alone is not, and should end the walk.
+ */
+POISE_API int poise_walk_filter_match(struct poise_walk_filter *filter,
+                                      const struct poise_walk_entry *entry);
+/** The same, of metadata as they are at this moment, whatever the walk has of
+ * them: before something is done that cannot be undone. */
+POISE_API int poise_walk_filter_match_now(struct poise_walk_filter *filter,
+                                          const struct poise_walk_entry *entry);
+
 /** All primaries with one line of help each, for --help and completion:
  * pairs name, text; NULL-terminated. */
 POISE_API const char *const *poise_walk_find_primaries(void);

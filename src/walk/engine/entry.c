@@ -4,6 +4,8 @@
  */
 #include "internal.h"
 
+#include "walk/engine/engine.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -37,6 +39,24 @@ int poise_walk_path(const struct poise_walk_entry *entry, struct poise_buf *out)
     return poise_buf_append(out, entry->name, entry->name_len);
 }
 
+/* Count the last error and call the hook error. */
+static void count_error(struct walk_worker *w)
+{
+    w->errors++;
+    if (w->walk->hooks.error) {
+        int rc = w->walk->hooks.error(w->worker, poise_error_last(),
+                                      w->walk->hooks.arg);
+        if (rc < 0) {
+            w->verdict = rc;
+        }
+    }
+}
+
+void walk_entry_failed(const struct poise_walk_entry *entry)
+{
+    count_error(view_of(entry)->w);
+}
+
 int walk_report(struct walk_worker *w, int code, const char *doing,
                 const struct poise_walk_dir *dir, const char *name,
                 const char *why)
@@ -52,14 +72,7 @@ int walk_report(struct walk_worker *w, int code, const char *doing,
         poise_buf_puts(path, name);
     }
     poise_error_set(-code, doing, poise_buf_str(path), why ? "%s" : NULL, why);
-    w->errors++;
-    if (w->walk->hooks.error) {
-        int rc = w->walk->hooks.error(w->worker, poise_error_last(),
-                                      w->walk->hooks.arg);
-        if (rc < 0) {
-            w->verdict = rc;
-        }
-    }
+    count_error(w);
     return w->verdict;
 }
 

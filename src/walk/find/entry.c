@@ -49,6 +49,7 @@ const struct statx *find_stat(struct find_state *state)
         if (code < 0) {
             state->stat = NULL;
             state->stat_failed = true; /* counted and reported by the walk */
+            state->failed = code;
         }
     }
     return state->stat;
@@ -58,7 +59,11 @@ bool find_dirfd(struct find_state *state, int *out)
 {
     int fd = poise_walk_dirfd(state->entry);
     *out = fd;
-    return fd >= 0 || fd == AT_FDCWD;
+    if (fd < 0 && fd != AT_FDCWD) {
+        state->failed = fd;
+        return false;
+    }
+    return true;
 }
 
 const char *find_link(struct find_state *state)
@@ -160,6 +165,11 @@ void find_report(struct find_state *state, int code)
     }
     if (code == -ENOMEM) {
         state->error = code;
+        return;
+    }
+    state->failed = code;
+    if (!state->run->options) {
+        walk_entry_failed(state->entry); /* a filter's */
         return;
     }
     __atomic_fetch_add(&state->run->errors, 1, __ATOMIC_RELAXED);

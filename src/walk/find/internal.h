@@ -40,6 +40,7 @@ enum {
     FIND_EFFECT = 1, /* it acts: never left out, never moved */
     FIND_FUSSY = 2,  /* it may report an error: only names pass it */
     FIND_SILENT = 4, /* an effect that does not replace the implied -print */
+    FIND_WALKS = 8,  /* an option that says how to walk */
 };
 
 /* Relative costs: what a test has to look at. */
@@ -159,6 +160,10 @@ struct poise_walk_find {
 
 /* ---- compiling ---------------------------------------------------------- */
 
+/* Words into a tree; `filter`: tests only, no implied -print. */
+int find_compile(size_t count, const char *const *words, bool filter,
+                 struct poise_walk_find **out);
+
 struct find_parser {
     struct poise_walk_find *find;
     const char *const *words;
@@ -167,6 +172,7 @@ struct find_parser {
     unsigned nesting;
     bool acts; /* an action was seen: no implied -print */
     bool daystart, explicit_depth;
+    bool tests_only;     /* of a filter */
     reg_syntax_t syntax; /* -regextype in force */
 };
 
@@ -244,7 +250,8 @@ struct find_state {
     struct poise_worker *worker; /* NULL while the run is being ended */
     const struct poise_walk_entry *entry;
     bool prune, quit;
-    int error; /* negative errno: the run must end */
+    int error;  /* negative errno: the run must end */
+    int failed; /* negative errno: something of this entry is not known */
     bool has_path, stat_failed;
     const struct statx *stat;
     struct poise_buf path, scratch, link;
@@ -285,6 +292,15 @@ struct find_run {
     bool mounts_read;
     sigset_t signals; /* that commands start with */
 };
+
+/* run.c */
+struct find_state *find_state_create(struct find_run *run);
+void find_state_free(struct find_state *state);
+/* Make it ready for an entry. */
+void find_state_begin(struct find_state *state,
+                      const struct poise_walk_entry *entry);
+/* All ranks take rank 0's time. Collective. */
+int find_agree_on_now(struct find_run *run, struct poise_world *world);
 
 /** Whether what `node` prints goes to a terminal. */
 static inline bool find_is_terminal(const struct find_state *state,

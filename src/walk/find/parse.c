@@ -145,6 +145,11 @@ static struct find_node *parse_primary(struct find_parser *parser)
         unknown_word(word);
         return NULL;
     }
+    if (parser->tests_only && (primary->flags & (FIND_EFFECT | FIND_WALKS))) {
+        wrong(word, "not a test: here tests say which entries are meant, and "
+                    "nothing else");
+        return NULL;
+    }
     struct find_node *node = find_node_create(parser, FIND_TEST);
     if (!node) {
         return NULL;
@@ -323,7 +328,7 @@ static int compile(struct find_parser *parser)
                                "it turns on -depth, under which -prune does "
                                "nothing; say -depth if that is meant");
     }
-    if (!parser->acts) {
+    if (!parser->acts && !parser->tests_only) {
         root = add_print(parser, root);
         if (!root) {
             return -ENOMEM;
@@ -334,14 +339,14 @@ static int compile(struct find_parser *parser)
     return 0;
 }
 
-static int copy_words(struct poise_walk_find *find, int argc,
+static int copy_words(struct poise_walk_find *find, size_t count,
                       const char *const *argv)
 {
-    find->words = poise_alloc((size_t)argc + 1, sizeof *find->words);
+    find->words = poise_alloc(count + 1, sizeof *find->words);
     if (!find->words) {
         return -ENOMEM;
     }
-    for (int i = 0; i < argc; i++) {
+    for (size_t i = 0; i < count; i++) {
         size_t len = strlen(argv[i]) + 1;
         find->words[i] = poise_alloc(len, 1);
         if (!find->words[i]) {
@@ -353,21 +358,22 @@ static int copy_words(struct poise_walk_find *find, int argc,
     return 0;
 }
 
-int poise_walk_find_compile(int argc, const char *const *argv,
-                            struct poise_walk_find **out)
+int find_compile(size_t count, const char *const *words, bool filter,
+                 struct poise_walk_find **out)
 {
     struct poise_walk_find *find = poise_alloc(1, sizeof *find);
     if (!find) {
         return -ENOMEM;
     }
     find->stream_count = 1;
-    int code = copy_words(find, argc, argv);
+    int code = copy_words(find, count, words);
     if (code == 0) {
         struct find_parser parser = {
             .find = find,
             .words = (const char *const *)find->words,
             .count = find->word_count,
             .syntax = RE_SYNTAX_EMACS,
+            .tests_only = filter,
         };
         code = compile(&parser);
     }
@@ -377,6 +383,12 @@ int poise_walk_find_compile(int argc, const char *const *argv,
     }
     *out = find;
     return 0;
+}
+
+int poise_walk_find_compile(int argc, const char *const *argv,
+                            struct poise_walk_find **out)
+{
+    return find_compile((size_t)argc, argv, false, out);
 }
 
 void poise_walk_find_destroy(struct poise_walk_find *find)

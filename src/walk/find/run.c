@@ -23,7 +23,7 @@ enum {
 
 /* ---- states of workers -------------------------------------------------- */
 
-static void state_free(struct find_state *state)
+void find_state_free(struct find_state *state)
 {
     if (!state) {
         return;
@@ -51,7 +51,7 @@ static void state_free(struct find_state *state)
     free(state);
 }
 
-static struct find_state *state_create(struct find_run *run)
+struct find_state *find_state_create(struct find_run *run)
 {
     struct find_state *state = poise_alloc(1, sizeof *state);
     if (!state) {
@@ -64,7 +64,7 @@ static struct find_state *state_create(struct find_run *run)
         state->regexes = poise_alloc(run->find->regex_count,
                                      sizeof(struct re_pattern_buffer *));
         if (!state->regexes) {
-            state_free(state);
+            find_state_free(state);
             return NULL;
         }
     }
@@ -72,7 +72,7 @@ static struct find_state *state_create(struct find_run *run)
         state->batches =
             poise_alloc(run->find->exec_count, sizeof *state->batches);
         if (!state->batches) {
-            state_free(state);
+            find_state_free(state);
             return NULL;
         }
         for (unsigned i = 0; i < run->find->exec_count; i++) {
@@ -106,7 +106,7 @@ static struct find_state *state_of(struct find_run *run,
     struct find_state *state =
         __atomic_load_n(&states[index], __ATOMIC_ACQUIRE);
     if (!state) {
-        state = state_create(run);
+        state = find_state_create(run);
         __atomic_store_n(&states[index], state, __ATOMIC_RELEASE);
     }
     return state;
@@ -298,16 +298,23 @@ static void quit_with_output(struct find_state *state)
     }
 }
 
+void find_state_begin(struct find_state *state,
+                      const struct poise_walk_entry *entry)
+{
+    state->entry = entry;
+    state->worker = entry->worker;
+    state->stat = NULL;
+    state->has_path = state->stat_failed = state->prune = state->quit = false;
+    state->failed = 0;
+}
+
 static int evaluate(const struct poise_walk_entry *entry, struct find_run *run)
 {
     struct find_state *state = state_of(run, entry->worker);
     if (!state) {
         return -ENOMEM;
     }
-    state->entry = entry;
-    state->worker = entry->worker;
-    state->stat = NULL;
-    state->has_path = state->stat_failed = state->prune = state->quit = false;
+    find_state_begin(state, entry);
     mark_output(state);
     find_eval(state, state->find->root);
     if (state->quit) {
@@ -379,7 +386,7 @@ static struct timespec midnight_before(struct timespec now)
 }
 
 /* All ranks take rank 0's `now`. Collective. */
-static int agree_on_now(struct find_run *run, struct poise_world *world)
+int find_agree_on_now(struct find_run *run, struct poise_world *world)
 {
     clock_gettime(CLOCK_REALTIME, &run->now);
     int code = 0;
@@ -468,7 +475,7 @@ static int run_begin(struct find_run *run, struct poise_world *world)
                    ? code
                    : poise_world_reduce(world, POISE_MAX, &run->terminals, 1);
     }
-    return code == 0 ? agree_on_now(run, world) : code;
+    return code == 0 ? find_agree_on_now(run, world) : code;
 }
 
 static int do_walk(struct find_run *run, struct poise_world *world,
@@ -584,7 +591,7 @@ static int run_end(struct find_run *run, struct poise_world *world, int walked,
 static void run_free(struct find_run *run)
 {
     for (size_t i = 0; i < run->state_count; i++) {
-        state_free(run->states[i]);
+        find_state_free(run->states[i]);
     }
     free(run->states);
     poise_buf_free(&run->last);

@@ -128,13 +128,13 @@ enum {
       STAT, 0, 'c', "its inode changed later than FILE was modified")          \
     X("-ctime", "N", find_parse_days, find_age, NULL, STATX_CTIME, STAT, 0,    \
       'c', "its inode changed N days ago")                                     \
-    X("-d", NULL, parse_depth, NULL, NULL, 0, FREE, 0, 0,                      \
+    X("-d", NULL, parse_depth, NULL, NULL, 0, FREE, FIND_WALKS, 0,             \
       "the same as -depth")                                                    \
     X("-daystart", NULL, parse_daystart, NULL, NULL, 0, FREE, 0, 0,            \
       "times in tests that follow count from midnight")                        \
     X("-delete", NULL, parse_delete, find_delete, NULL, 0, FREE, FIND_EFFECT,  \
       0, "remove it; turns on -depth")                                         \
-    X("-depth", NULL, parse_depth, NULL, NULL, 0, FREE, 0, 0,                  \
+    X("-depth", NULL, parse_depth, NULL, NULL, 0, FREE, FIND_WALKS, 0,         \
       "what is in a directory before the directory itself")                    \
     X("-empty", NULL, NULL, find_empty, NULL, STATX_SIZE, CALL, FIND_FUSSY, 0, \
       "an empty file or directory")                                            \
@@ -162,8 +162,8 @@ enum {
       "its group is number N")                                                 \
     X("-group", "NAME", find_parse_group, find_gid, NULL, STATX_GID, STAT, 0,  \
       0, "belongs to this group")                                              \
-    X("-ignore_readdir_race", NULL, parse_race, NULL, NULL, 0, FREE, 0, 0,     \
-      "say nothing of what vanishes meanwhile")                                \
+    X("-ignore_readdir_race", NULL, parse_race, NULL, NULL, 0, FREE,           \
+      FIND_WALKS, 0, "say nothing of what vanishes meanwhile")                 \
     X("-ilname", "PATTERN", find_parse_glob, find_lname, NULL, 0, CALL, 0,     \
       'i', "-lname, upper and lower case alike")                               \
     X("-iname", "PATTERN", find_parse_glob, find_name, NULL, 0, NAME, 0, 'i',  \
@@ -188,7 +188,7 @@ enum {
       "do nothing above N levels below the start paths")                       \
     X("-mmin", "N", find_parse_minutes, find_age, NULL, STATX_MTIME, STAT, 0,  \
       'm', "modified N minutes ago")                                           \
-    X("-mount", NULL, parse_xdev, NULL, NULL, 0, FREE, 0, 0,                   \
+    X("-mount", NULL, parse_xdev, NULL, NULL, 0, FREE, FIND_WALKS, 0,          \
       "the same as -xdev")                                                     \
     X("-mtime", "N", find_parse_days, find_age, NULL, STATX_MTIME, STAT, 0,    \
       'm', "modified N days ago")                                              \
@@ -202,8 +202,8 @@ enum {
       "date")                                                                  \
     X("-nogroup", NULL, NULL, find_nogroup, NULL, STATX_GID, STAT, 0, 0,       \
       "its group has no name")                                                 \
-    X("-noignore_readdir_race", NULL, parse_race, NULL, NULL, 0, FREE, 0, 0,   \
-      "report what vanishes meanwhile (the default)")                          \
+    X("-noignore_readdir_race", NULL, parse_race, NULL, NULL, 0, FREE,         \
+      FIND_WALKS, 0, "report what vanishes meanwhile (the default)")           \
     X("-noleaf", NULL, NULL, NULL, NULL, 0, FREE, 0, 0, "ignored")             \
     X("-nouser", NULL, NULL, find_nouser, NULL, STATX_UID, STAT, 0, 0,         \
       "its owner has no name")                                                 \
@@ -249,7 +249,7 @@ enum {
       0, "the same as -path")                                                  \
     X("-writable", NULL, NULL, find_access, NULL, 0, CALL, 0, 'w',             \
       "may be written")                                                        \
-    X("-xdev", NULL, parse_xdev, NULL, NULL, 0, FREE, 0, 0,                    \
+    X("-xdev", NULL, parse_xdev, NULL, NULL, 0, FREE, FIND_WALKS, 0,           \
       "do not enter other file systems")                                       \
     X("-xtype", "TYPES", find_parse_type, find_xtype, NULL, 0, CALL,           \
       FIND_FUSSY, 0, "-type, of what a symbolic link points to")

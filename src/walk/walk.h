@@ -14,7 +14,8 @@
  * below an operand can be paired with what has the same names below another
  * directory (options.counterparts).
  *
- * Symbolic links are reported, never followed. Source: tree-walk III.A, IV.
+ * Symbolic links are reported, and followed only if options.follow says so.
+ * Source: tree-walk III.A, IV.
  */
 #ifndef POISE_WALK_H
 #define POISE_WALK_H
@@ -65,9 +66,9 @@ POISE_API int poise_walk_dir_path(const struct poise_walk_dir *dir,
  * so that visit should just go on. */
 POISE_API int poise_walk_dirfd(const struct poise_walk_entry *entry);
 /** Metadata, with at least the fields of `mask` (STATX_*): what the walk has
- * already, or one statx (not following links). Borrowed, valid during the
- * callback. A failure was already counted and reported to the hook error, so
- * that visit should just go on. */
+ * already, or one statx (following links as options.follow says). Borrowed,
+ * valid during the callback. A failure was already counted and reported to the
+ * hook error, so that visit should just go on. */
 POISE_API int poise_walk_stat(const struct poise_walk_entry *entry,
                               unsigned mask, const struct statx **out);
 /** One pointer per directory for the user, within this process; NULL at
@@ -129,6 +130,16 @@ struct poise_walk_hooks {
     void *arg;
 };
 
+/** Which symbolic links are what they lead to: their type and metadata, and a
+ * directory is entered. One that leads nowhere is a link all the same. One that
+ * leads to a directory above it is not visited, but -ELOOP to the hook error.
+ */
+enum poise_walk_follow {
+    POISE_WALK_FOLLOW_NONE,
+    POISE_WALK_FOLLOW_OPERANDS,
+    POISE_WALK_FOLLOW_ALL,
+};
+
 struct poise_walk_options {
     const char *const *roots; /**< operands; the same on all ranks */
     size_t root_count;
@@ -143,6 +154,7 @@ struct poise_walk_options {
     uint32_t max_depth; /**< entries deeper are not read; 0: no limit,
                              set `max_depth_is_zero` for roots only */
     bool max_depth_is_zero;
+    enum poise_walk_follow follow;
     unsigned descriptors; /**< how many to keep open; 0: from RLIMIT */
     bool resume_here;     /**< pool.job holds relative names: resume only in
                                the working directory of now; so it is anyway

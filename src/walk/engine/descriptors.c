@@ -309,6 +309,13 @@ static int fds_open(struct walk_fds *fds, int at, const char *name, int flags,
                     uint64_t resolve)
 {
     unsigned retries = FDS_RETRIES;
+    /* Counterparts, O_PATH, are written to: no link there is followed. */
+    if (!(flags & O_PATH) &&
+        (fds->follow == POISE_WALK_FOLLOW_ALL ||
+         (fds->follow == POISE_WALK_FOLLOW_OPERANDS && at == AT_FDCWD))) {
+        flags &= ~O_NOFOLLOW;
+        resolve &= RESOLVE_NO_XDEV;
+    }
     for (;;) {
         int fd = resolve ? fds_openat2(at, name, flags, resolve)
                          : fds_openat(at, name, flags);
@@ -425,8 +432,8 @@ static int chain_flags(const struct walk_chain *chain)
     return chain->twin ? FDS_TWIN_FLAGS | O_NOFOLLOW : FDS_FLAGS;
 }
 
-/* Open "a/b/c" below `at` without following any link: one call, or component
- * by component where openat2 is missing. */
+/* Open "a/b/c" below `at` without following any link (but where the walk
+ * does): one call, or component by component where openat2 is missing. */
 static int chain_open(struct walk_fds *fds, struct walk_chain *chain, int at)
 {
     int flags = chain_flags(chain);

@@ -120,9 +120,15 @@ int walk_view_stat(struct walk_view *view, unsigned mask)
     if (fd < 0 && fd != AT_FDCWD) {
         return fd;
     }
-    int code = poise_file_statx(fd, view->entry.name,
-                                AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT, mask,
-                                view->stx);
+    const char *name = view->entry.name;
+    int code = -ENOENT;
+    if (walk_view_follows(view)) {
+        code = poise_file_statx(fd, name, AT_NO_AUTOMOUNT, mask, view->stx);
+    }
+    if (code == -ENOENT || code == -ENOTDIR) {
+        code = poise_file_statx(fd, name, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT,
+                                mask, view->stx);
+    }
     if (code == 0) {
         view->have = mask;
     }

@@ -53,6 +53,7 @@ struct poise_walk_dir {
     uint64_t ino;  /* as entry.ino; of stat if `verified` */
     uint64_t dev;  /* if `verified`, or inherited with one_file_system */
     bool verified; /* dev and ino are what stat said */
+    bool linked;   /* a link was followed on the way here, or may have been */
 
     struct walk_handle handle;
     struct walk_handle *twin; /* __atomic: of its counterpart; NULL: never
@@ -92,6 +93,7 @@ struct walk_fds {
     struct walk_handle *oldest, *newest; /* under the lock */
     unsigned open, limit;                /* under the lock */
     const char *const *counterparts;     /* of operands; NULL: none. Borrowed */
+    enum poise_walk_follow follow;
     int no_openat2; /* __atomic: the kernel or a sandbox refuses it */
 };
 
@@ -160,6 +162,7 @@ struct walk_view {
     bool pinned;  /* fd must be unpinned after the callback */
     bool paired;  /* twin_fd is the counterpart's, pinned */
     int twin_fd;
+    bool linked; /* it, or a directory above it, was a link that was followed */
     bool prefixed; /* the worker's prefix is the path of entry.dir */
     unsigned have; /* fields asked for that are in stx */
     struct statx *stx;
@@ -259,6 +262,13 @@ static inline int walk_visit(struct walk_view *view)
         w->verdict = rc;
     }
     return w->verdict ? w->verdict : rc;
+}
+/** Whether the entry, if it is a symbolic link, is what that leads to. */
+static inline bool walk_view_follows(const struct walk_view *view)
+{
+    enum poise_walk_follow follow = view->w->walk->options.follow;
+    return follow == POISE_WALK_FOLLOW_ALL ||
+           (follow == POISE_WALK_FOLLOW_OPERANDS && !view->entry.dir);
 }
 /** Release what callbacks asked for. */
 void walk_view_end(struct walk_view *view);

@@ -110,6 +110,7 @@ int walk_job_write(const struct walk *walk, struct poise_buf *job)
     poise_buf_varint(job, options->one_file_system);
     poise_buf_varint(job, options->max_depth);
     poise_buf_varint(job, options->max_depth_is_zero);
+    poise_buf_varint(job, options->follow);
     poise_buf_varint(job, walk->single_entries);
     poise_buf_varint(job, options->root_count);
     for (size_t i = 0; i < options->root_count; i++) {

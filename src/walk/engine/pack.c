@@ -197,6 +197,7 @@ static int unpack_chain(struct walk *walk, unsigned root, size_t count,
         }
         dir->tag = u->tags[i];
         dir->dev = dev;
+        dir->linked = walk->options.follow == POISE_WALK_FOLLOW_ALL;
         u->line[i] = dir;
     }
     walk_dir_unref(&walk->fds, u->last);

@@ -73,21 +73,24 @@ int walk_add_range(struct walk_worker *w, struct poise_walk_dir *dir,
 
 /* ---- opening ------------------------------------------------------------ */
 
-/* Whether the directory open at `fd` is one of its own ancestors. */
-static bool read_is_loop(struct walk_reader *r, const struct stat *st)
+/* Whether `dir` or a directory above it is this one. */
+static bool read_is_loop(struct walk_worker *w, struct poise_walk_dir *dir,
+                         uint64_t dev, uint64_t ino)
 {
-    struct walk_worker *w = r->w;
-    for (struct poise_walk_dir *a = r->dir->parent; a; a = a->parent) {
+    for (struct poise_walk_dir *a = dir; a; a = a->parent) {
         struct stat other;
-        if (a->verified && a->ino != st->st_ino) {
+        if (a->verified) {
+            if (a->ino == ino && a->dev == dev) {
+                return true;
+            }
             continue;
         }
         int fd = walk_fd_pin(&w->walk->fds, a, &w->chain);
         if (fd < 0) {
             continue;
         }
-        bool same = fstat(fd, &other) == 0 && other.st_ino == st->st_ino &&
-                    other.st_dev == st->st_dev;
+        bool same = fstat(fd, &other) == 0 && other.st_ino == ino &&
+                    other.st_dev == dev;
         walk_fd_unpin(a);
         if (same) {
             return true;
@@ -111,7 +114,7 @@ static int read_check_entry(struct walk_reader *r, bool crossed)
     if (one && st.st_dev != r->dir->dev) {
         return 1;
     }
-    if (crossed && read_is_loop(r, &st)) {
+    if (crossed && read_is_loop(r->w, r->dir->parent, st.st_dev, st.st_ino)) {
         walk_report(r->w, -ELOOP, "enter directory", r->dir, NULL,
                     "it is mounted inside itself (file system loop)");
         return 1;
@@ -429,6 +432,7 @@ int walk_enter(struct walk_view *view, struct poise_walk_dir **child)
         return -ENOMEM;
     }
     dir->tag = view->tag;
+    dir->linked = view->linked;
     dir->ino = known ? view->stx->stx_ino : entry->ino;
     dir->verified = known;
     if (known) {
@@ -464,6 +468,22 @@ static int read_stat(struct walk_reader *r, unsigned mask)
     }
     view->entry.type = walk_type_of(view->stx->stx_mode);
     return 0;
+}
+
+/* Links were followed on the way to this directory: whether it is one of those
+ * above it, which is reported. */
+static bool read_followed_loop(struct walk_reader *r)
+{
+    const struct statx *stx = r->view.stx;
+    if (r->w->walk->options.follow != POISE_WALK_FOLLOW_ALL ||
+        !read_is_loop(r->w, r->dir,
+                      makedev(stx->stx_dev_major, stx->stx_dev_minor),
+                      stx->stx_ino)) {
+        return false;
+    }
+    walk_report(r->w, -ELOOP, "enter", r->dir, r->view.entry.name,
+                "it is a directory above it again (file system loop)");
+    return true;
 }
 
 /* The paper's central scheme: every entry is an item of work. */
@@ -507,10 +527,20 @@ static int read_entry(struct walk_reader *r, const struct dirent64 *d)
     if (w->walk->single_entries) {
         return read_add_entry(r);
     }
+    if (w->walk->options.follow == POISE_WALK_FOLLOW_ALL &&
+        (d->d_type == DT_LNK || d->d_type == DT_DIR ||
+         d->d_type == DT_UNKNOWN)) {
+        mask |= STATX_INO; /* what loops are known by */
+    }
     if (mask != 0 || d->d_type == DT_UNKNOWN) {
         int code = read_stat(r, mask | STATX_TYPE);
         if (code != 0) {
             return code > 0 && !w->verdict ? 0 : w->verdict;
+        }
+        view->linked = r->dir->linked || d->d_type != DT_DIR;
+        if (view->entry.type == DT_DIR && view->linked &&
+            read_followed_loop(r)) {
+            return w->verdict;
         }
     }
     int answer = walk_visit(view);

@@ -348,7 +348,9 @@ static int walk_init(struct walk *walk)
     if (pool->threads_max > workers) {
         pool->threads_max = workers;
     }
-    walk->single_entries = getenv(WALK_SINGLE_ENTRIES) != NULL;
+    walk->fds.follow = walk->options.follow;
+    walk->single_entries = getenv(WALK_SINGLE_ENTRIES) != NULL &&
+                           walk->options.follow != POISE_WALK_FOLLOW_ALL;
     walk->slow_ticks = poise_clock_ns_to_ticks(WALK_SLOW_NS);
     walk->poll_ticks = poise_clock_ns_to_ticks(WALK_POLL_NS);
     walk->commit_ticks = poise_clock_ns_to_ticks(WALK_COMMIT_NS);

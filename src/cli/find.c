@@ -1,11 +1,14 @@
 /* poise find: GNU find's expressions over the parallel walk. */
 #include "cli/common/job.h"
+#include "cli/common/names.h"
 
 #include <poise/find.h>
 
 #include <errno.h>
 #include <fcntl.h>
+#include <locale.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -22,15 +25,15 @@ static const struct poise_option options[] = {
 
 const struct poise_command cli_find_command = {
     .name = "find",
-    .operands = "[PATH]... [EXPRESSION]",
+    .operands = "[-H|-L|-P] [PATH]... [EXPRESSION]",
     .summary = "find entries of trees, with GNU find's expressions",
     .description =
         "Evaluates EXPRESSION for every entry below each PATH (default: the "
         "current directory) and prints the paths for which it is true, in no "
         "particular order. Tests and actions have GNU find's names and "
-        "meanings; -follow, -L and -H are not known: links are never followed. "
-        "Options of poise stand before the first PATH, each as one word: "
-        "--threads=4.",
+        "meanings. Options of poise stand before all else, each as one word "
+        "(--threads=4); -H (follow symbolic links that are PATHs), -L (all "
+        "of them) and -P (none, the default) before the first PATH.",
     .options = options,
     .examples =
         "poise find /data -type f -size +1G\tlarge files\n"
@@ -73,18 +76,21 @@ static void progress_hook(const struct poise_pool_stats *stats, void *arg)
     cli_progress_hook(stats, sink->job);
 }
 
+/* By lines, as the answers of `yes` come, and in the user's language. */
 static bool ask(const char *question, size_t len, void *arg)
 {
     struct poise_buf shown = {0};
-    char answer[64];
-    ssize_t n;
+    char *answer = NULL;
+    size_t room = 0;
+    bool yes;
 
     (void)arg;
     poise_buf_escape(&shown, question, len);
     (void)!write(STDERR_FILENO, shown.data, shown.len);
     poise_buf_free(&shown);
-    n = read(STDIN_FILENO, answer, sizeof answer);
-    return n > 0 && (answer[0] == 'y' || answer[0] == 'Y');
+    yes = getline(&answer, &room, stdin) > 0 && rpmatch(answer) == 1;
+    free(answer);
+    return yes;
 }
 
 /* Whether the word begins the expression, as POSIX says. */
@@ -127,6 +133,7 @@ static int run(const struct values *values, const char *const *roots,
                size_t count, const struct poise_walk_find *find)
 {
     struct poise_walk_result result = {0};
+    struct cli_names names = {0};
     struct cli_job job;
     struct sink sink = {.job = &job,
                         .terminal = cli_is_terminal(STDOUT_FILENO)};
@@ -145,6 +152,16 @@ static int run(const struct values *values, const char *const *roots,
     if (status != 0) {
         return status;
     }
+    if (poise_walk_find_roots_file(find)) {
+        code = cli_names_read(&job, poise_walk_find_roots_file(find), &names);
+        if (code < 0) {
+            cli_say_error("find");
+            cli_job_end(&job);
+            return CLI_PARTLY;
+        }
+        how.walk.roots = names.items;
+        how.walk.root_count = names.count;
+    }
     if (poise_walk_find_runs_commands(find)) {
         flags = append_to_stdout(&how.walk);
     }
@@ -154,7 +171,8 @@ static int run(const struct values *values, const char *const *roots,
         fcntl(STDOUT_FILENO, F_SETFL, flags);
     }
     cli_progress_wipe(job.progress);
-    status = cli_job_code(&job, code, result.errors);
+    status = cli_job_code(&job, code, result.errors + names.empty);
+    cli_names_free(&names);
     poise_walk_result_free(&result);
     cli_job_end(&job);
     return status == CLI_WRONG_USE ? CLI_PARTLY : status;
@@ -210,15 +228,78 @@ static int own_words(int argc, char **argv)
     return own;
 }
 
-int cli_find(int argc, char **argv)
+/* What find's words consist of. */
+struct parts {
+    const char *const *roots;
+    size_t root_count;
+    const char **words; /* before the operands and behind them; owned */
+    int word_count;
+};
+
+static int take_apart(int argc, const char *const *argv, struct parts *parts)
+{
+    int lead = 0, end;
+
+    while (lead < argc && poise_walk_find_leads(argv[lead])) {
+        lead++;
+    }
+    parts->words = poise_alloc((size_t)argc + 1, sizeof *parts->words);
+    if (!parts->words) {
+        return -ENOMEM;
+    }
+    memcpy(parts->words, argv, (size_t)lead * sizeof *argv);
+    parts->word_count = lead;
+    if (lead < argc && strcmp(argv[lead], "--") == 0) {
+        lead++;
+    }
+    for (end = lead; end < argc && !begins_expression(argv[end]); end++) {
+    }
+    parts->roots = argv + lead;
+    parts->root_count = (size_t)(end - lead);
+    memcpy(parts->words + parts->word_count, argv + end,
+           (size_t)(argc - end) * sizeof *argv);
+    parts->word_count += argc - end;
+    return 0;
+}
+
+/* The words of find proper, from the first that is not poise's. */
+static int run_words(struct values *values, int argc, const char *const *argv)
 {
     static const char *const here[] = {"."};
-    struct values values = {0};
+    struct parts parts = {0};
     struct poise_walk_find *find = NULL;
-    int own = own_words(argc, argv);
-    int end, status = CLI_DONE;
-    int code;
+    int status = CLI_PARTLY;
+    int code = take_apart(argc, argv, &parts);
 
+    if (code == 0) {
+        code = poise_walk_find_compile(parts.word_count, parts.words, &find);
+    }
+    if (code == 0 && parts.root_count > 0 && poise_walk_find_roots_file(find)) {
+        code = poise_error_set(EINVAL, "use", parts.roots[0],
+                               "with -files0-from all operands are in its "
+                               "file");
+    }
+    if (code < 0) {
+        cli_say_error("find");
+    } else {
+        status = run(values, parts.root_count ? parts.roots : here,
+                     parts.root_count ? parts.root_count : 1, find);
+    }
+    poise_walk_find_destroy(find);
+    free(parts.words);
+    return status;
+}
+
+int cli_find(int argc, char **argv)
+{
+    struct values values = {0};
+    int own = own_words(argc, argv);
+    int status = CLI_DONE;
+
+    setlocale(LC_CTYPE, "");
+    setlocale(LC_COLLATE, "");
+    setlocale(LC_MESSAGES, "");
+    setlocale(LC_TIME, "");
     cli_engine_defaults(&values.engine);
     if (cli_parse(&cli_find_command, own, argv, &values, NULL, &status) < 0) {
         return CLI_PARTLY;
@@ -229,20 +310,5 @@ int cli_find(int argc, char **argv)
     if (values.engine.common.version) {
         return cli_version(1, argv);
     }
-    /* Links are never followed, which is what -P asks for. */
-    while (own < argc && strcmp(argv[own], "-P") == 0) {
-        own++;
-    }
-    for (end = own; end < argc && !begins_expression(argv[end]); end++) {
-    }
-    code = poise_walk_find_compile(argc - end, (const char *const *)argv + end,
-                                   &find);
-    if (code < 0) {
-        cli_say_error("find");
-        return CLI_PARTLY;
-    }
-    status = run(&values, end > own ? (const char *const *)argv + own : here,
-                 end > own ? (size_t)(end - own) : 1, find);
-    poise_walk_find_destroy(find);
-    return status;
+    return run_words(&values, argc - own, (const char *const *)argv + own);
 }

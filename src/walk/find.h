@@ -14,10 +14,15 @@ extern "C" {
 /** A compiled find expression: immutable, shared by all workers. */
 struct poise_walk_find;
 
+/** Whether the word is one that stands before find's start paths: -H, -L, -P,
+ * -O0 to -O9. */
+POISE_API bool poise_walk_find_leads(const char *word);
 /**
- * Compile the arguments of find after its start paths (tests, actions,
- * operators; names and meanings of GNU find). Local; -EINVAL names the word
- * at fault, and the nearest known one.
+ * Compile the arguments of find without its start paths: what stands before
+ * them, then tests, actions, operators; names and meanings of GNU find.
+ * Characters of names, their order and upper case are those of the locale
+ * (setlocale). Local; -EINVAL names the word at fault, and the nearest known
+ * one.
  */
 POISE_API int poise_walk_find_compile(int argc, const char *const *argv,
                                       struct poise_walk_find **out);
@@ -26,6 +31,10 @@ POISE_API void poise_walk_find_destroy(struct poise_walk_find *find);
  * as the run, several at a time. */
 POISE_API bool
 poise_walk_find_runs_commands(const struct poise_walk_find *find);
+/** The file of -files0-from, whose NUL-ended names are the operands ("-":
+ * standard input; never so together with -ok); NULL: none. */
+POISE_API const char *
+poise_walk_find_roots_file(const struct poise_walk_find *find);
 
 struct poise_walk_find_options {
     struct poise_walk_options walk; /**< roots, pool; depth limits and -xdev

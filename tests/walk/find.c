@@ -66,6 +66,9 @@ static int set_up(void **state)
     chmod("empty", 02750);
     assert_int_equal(symlink("selfish", "selfish"), 0);
     assert_int_equal(symlink("one.c", "to-file"), 0);
+    assert_int_equal(symlink("../..", "lopsided/level0/up"), 0);
+    assert_int_equal(symlink("lopsided/level0", "inside"), 0);
+    assert_int_equal(symlink("one.c/x", "not-in-a-file"), 0);
     struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = "socket"};
     int fd = socket(AF_UNIX, SOCK_STREAM, 0);
     assert_int_equal(bind(fd, (void *)&address, sizeof address), 0);
@@ -87,7 +90,7 @@ struct job {
     struct oracle_shape shape;
     int argc;
     const char *const *argv; /* start paths and expression */
-    int paths;
+    int leading, paths;
     struct poise_walk_find *find;
     struct poise_buf out;
     uint64_t messages; /* __atomic: calls of the error hook */
@@ -125,7 +128,7 @@ static int find_rank(struct poise_world *world, void *arg)
     struct job *job = arg;
     static const char *const dot[] = {"."};
     struct poise_walk_find_options options = {
-        .walk = {.roots = job->paths ? job->argv : dot,
+        .walk = {.roots = job->paths ? job->argv + job->leading : dot,
                  .root_count = job->paths ? (size_t)job->paths : 1},
         .find = job->find,
         .output = on_output,
@@ -160,9 +163,17 @@ static int count_paths(int argc, const char *const *argv)
 /* What commands print goes to the same place as our own output. */
 static int find_run(struct job *job)
 {
-    job->paths = count_paths(job->argc, job->argv);
-    int code = poise_walk_find_compile(job->argc - job->paths,
-                                       job->argv + job->paths, &job->find);
+    const char *words[ORACLE_WORDS];
+    while (poise_walk_find_leads(job->argv[job->leading])) {
+        words[job->leading] = job->argv[job->leading];
+        job->leading++;
+    }
+    job->paths =
+        count_paths(job->argc - job->leading, job->argv + job->leading);
+    int skip = job->leading + job->paths, rest = job->argc - skip;
+    memcpy(words + job->leading, job->argv + skip,
+           (size_t)rest * sizeof *words);
+    int code = poise_walk_find_compile(job->leading + rest, words, &job->find);
     if (code < 0) {
         return code;
     }
@@ -387,6 +398,30 @@ static const char *const expressions[] = {
     "wide lopsided -name *5 -execdir echo {} ;",
     "wide lopsided -name *5 -execdir echo {} ; -exec echo {} ;",
     "lopsided/level0 / . -maxdepth 0 -execdir pwd ;",
+    "-L . -printf " ALL,
+    "-H to-dir . selfish to-file -printf " ALL,
+    "-L to-dir inside -type f -o -type l",
+    "-H inside -type d -links +1",
+    "-P inside to-dir -ls",
+    "-L -depth -type d",
+    "-L -xtype l",
+    "-L -xtype d -empty",
+    "-L -lname *",
+    "-H inside to-file -xtype l",
+    "-L -samefile to-file",
+    "-H . -samefile to-file",
+    "-samefile to-file -follow",
+    "-follow -samefile to-file",
+    "-L -newer to-dir",
+    "-L -maxdepth 2 -size -2 -printf %p|%Y|%y|%l\\n",
+    "-L -xdev -name sub1*",
+    "-L -O3 inside -name x -prune -o -print",
+    "-used 3",
+    "-used -1",
+    "-used +0",
+    "-uid -+1",
+    "-gid ++0",
+    "nosuch . -ignore_readdir_race -name e*",
     "../doc -type f -name c*",
     "../doc -size +8k -printf %p|%s|%T@\\n",
     "../doc -type l -printf %p|%l|%Y\\n",

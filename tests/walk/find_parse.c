@@ -53,7 +53,8 @@ static const struct {
     {"-exec echo a{} +", "-exec"},
     {"-exec + ;x", "-exec"},
     {"-delete -prune", "-delete"},
-    {"-follow", "-follow"},
+    {"-name x -L", "-L"},
+    {"-files0-from - -ok true ;", "-files0-from"},
 };
 
 static void test_mistakes(void **state)

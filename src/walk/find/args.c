@@ -3,12 +3,20 @@
 
 #include <fnmatch.h>
 #include <grp.h>
+#include <langinfo.h>
 #include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 /* ---- patterns ----------------------------------------------------------- */
+
+/* Whether the text begins at a character wherever its bytes are found. */
+static bool is_whole(const char *text)
+{
+    return MB_CUR_MAX == 1 || (strcmp(nl_langinfo(CODESET), "UTF-8") == 0 &&
+                               mbstowcs(NULL, text, 0) != (size_t)-1);
+}
 
 int find_parse_glob(struct find_parser *parser, struct find_node *node)
 {
@@ -24,7 +32,7 @@ int find_parse_glob(struct find_parser *parser, struct find_node *node)
         return 0;
     }
     bool star = text[0] == '*';
-    if (!strpbrk(text + star, "*?[\\")) {
+    if (!strpbrk(text + star, "*?[\\") && (!star || is_whole(text + 1))) {
         glob->kind = star ? FIND_GLOB_SUFFIX : FIND_GLOB_PLAIN;
         glob->pattern = text + star;
         glob->len = strlen(glob->pattern);
@@ -194,6 +202,7 @@ int find_parse_number(struct find_parser *parser, struct find_node *node)
     struct find_number *number = &node->arg.number;
     number->order = find_parse_order(&at);
     number->unit = 1;
+    at += *at == '+'; /* "-+3", which GNU find reads as -3 */
     if (!parse_digits(at, &at, &number->value) || *at) {
         return find_parser_wrong(parser, text, "not a number (N, +N or -N)");
     }
@@ -298,10 +307,9 @@ int find_parse_samefile(struct find_parser *parser, struct find_node *node)
         return -EINVAL;
     }
     struct statx st;
-    int code =
-        poise_file_statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, STATX_INO, &st);
+    int code = find_parser_stat(parser, path, STATX_INO, &st);
     if (code < 0) {
-        return poise_error_set(-code, "look at", path, NULL);
+        return code;
     }
     node->arg.identity = (struct find_identity){.major = st.stx_dev_major,
                                                 .minor = st.stx_dev_minor,

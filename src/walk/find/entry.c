@@ -66,6 +66,26 @@ bool find_dirfd(struct find_state *state, int *out)
     return true;
 }
 
+bool find_follows(const struct find_state *state)
+{
+    enum poise_walk_follow follow = state->find->follow;
+    return follow == POISE_WALK_FOLLOW_ALL ||
+           (follow == POISE_WALK_FOLLOW_OPERANDS && state->entry->depth == 0);
+}
+
+int find_type_by(struct find_state *state, bool follow)
+{
+    int dirfd;
+    if (!find_dirfd(state, &dirfd)) {
+        return -EBADF;
+    }
+    struct statx st;
+    int code =
+        poise_file_statx(dirfd, state->entry->name,
+                         follow ? 0 : AT_SYMLINK_NOFOLLOW, STATX_TYPE, &st);
+    return code < 0 ? code : IFTODT(st.stx_mode);
+}
+
 const char *find_link(struct find_state *state)
 {
     int dirfd;
@@ -124,24 +144,23 @@ char find_target_letter(struct find_state *state)
     if (state->entry->type != DT_LNK) {
         return find_type_letter(DTTOIF(state->entry->type));
     }
-    int dirfd;
-    if (!find_dirfd(state, &dirfd)) {
-        return '?';
-    }
-    struct statx st;
-    int code = poise_file_statx(dirfd, state->entry->name, 0, STATX_TYPE, &st);
-    switch (code) {
-    case 0:
-        return find_type_letter(st.stx_mode);
+    int type = find_type_by(state, true);
+    switch (type) {
     case -ENOENT:
     case -ENOTDIR:
         return 'N';
     case -ELOOP:
         return 'L';
+    case -EBADF: /* reported */
+        return '?';
     default:
-        find_complain(state, code, "follow");
+        break;
+    }
+    if (type < 0) {
+        find_complain(state, type, "follow");
         return '?';
     }
+    return find_type_letter(DTTOIF(type));
 }
 
 /* ---- reports ------------------------------------------------------------ */

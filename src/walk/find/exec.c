@@ -126,7 +126,8 @@ static void complain_command(struct find_state *state, const char *command,
 
 /* In state->run's directory, or in `dirfd` if that is not -1. Whether it
  * ended with 0. */
-static bool run_command(struct find_state *state, char **argv, int dirfd)
+static bool run_command(struct find_state *state, char **argv, int dirfd,
+                        bool asked)
 {
     int rc = find_flush(state);
     if (rc < 0) {
@@ -141,6 +142,10 @@ static bool run_command(struct find_state *state, char **argv, int dirfd)
     posix_spawnattr_setsigmask(&attr, &state->run->signals);
     if (dirfd >= 0) {
         posix_spawn_file_actions_addfchdir_np(&files, dirfd);
+    }
+    if (asked) { /* standard input is where the answers are */
+        posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null",
+                                         O_RDONLY, 0);
     }
     pid_t pid;
     int code = posix_spawnp(&pid, argv[0], &files, &attr, argv, environ);
@@ -182,8 +187,10 @@ static size_t put_operand(struct find_state *state, bool in_dir,
     const char *base = find_base(state);
     if (*base != '/') {
         poise_buf_puts(out, "./");
+        poise_buf_puts(out, base);
+    } else {
+        poise_buf_putc(out, '/'); /* "///" */
     }
-    poise_buf_puts(out, base);
     return out->len - before;
 }
 
@@ -281,7 +288,7 @@ static bool exec_one(struct find_state *state, const struct find_exec *exec)
     } else if (!exec->ask || agreed(state, argv)) {
         int dirfd = exec->in_dir ? open_parent(state) : -1;
         if (dirfd >= 0 || !exec->in_dir) {
-            done = run_command(state, argv, dirfd);
+            done = run_command(state, argv, dirfd, exec->ask);
         }
         if (dirfd >= 0) {
             close(dirfd);
@@ -313,7 +320,7 @@ static void run_batch(struct find_state *state, const struct find_exec *exec)
         argv[exec->count + i] = at;
         at += strlen(at) + 1;
     }
-    if (!run_command(state, argv, batch->dirfd)) {
+    if (!run_command(state, argv, batch->dirfd, false)) {
         __atomic_fetch_add(&state->run->errors, 1, __ATOMIC_RELAXED);
     }
     free(argv);

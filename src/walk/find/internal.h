@@ -149,6 +149,8 @@ struct poise_walk_find {
     char **words; /* owned copies of the arguments */
     size_t word_count;
     bool depth, one_file_system, ignore_race;
+    enum poise_walk_follow follow;
+    const char *roots_file; /* -files0-from; NULL: none */
     bool has_max_depth, has_delete, has_prune, has_ask;
     uint32_t min_depth, max_depth;
     unsigned mask;       /* fields that anything may look at */
@@ -211,8 +213,13 @@ int find_parse_printf(struct find_parser *parser, struct find_node *node);
 int find_parse_fprint(struct find_parser *parser, struct find_node *node);
 int find_parse_fprintf(struct find_parser *parser, struct find_node *node);
 int find_parse_exec(struct find_parser *parser, struct find_node *node);
+int find_parse_used(struct find_parser *parser, struct find_node *node);
 
 int find_parse_order(const char **text); /* takes the sign off */
+/* Metadata of a file named in the expression, following links as is in force
+ * there. Negative errno, recorded. */
+int find_parser_stat(const struct find_parser *parser, const char *path,
+                     unsigned mask, struct statx *out);
 int find_parse_mode(const char *text, struct find_permission *out);
 int find_parse_date(const char *text, struct timespec *out);
 
@@ -337,6 +344,12 @@ const char *find_group_name(struct find_state *state, uint32_t id);
 void find_names_free(struct find_names *names);
 const char *find_fs_type(struct find_state *state, const struct statx *st);
 void find_mounts_free(struct find_run *run);
+/* Whether the current entry, if a symbolic link, counts as what that leads to.
+ */
+bool find_follows(const struct find_state *state);
+/* Type of the current entry, which its name is, or leads to if `follow`;
+ * negative errno, -EBADF: reported already. */
+int find_type_by(struct find_state *state, bool follow);
 /* The target of a symbolic link, NUL-terminated, in state->link. */
 const char *find_link(struct find_state *state);
 /* Type letter of a mode ('f', 'd', ...); "rwx" text of 10 letters. */
@@ -378,6 +391,7 @@ FIND_EVAL(samefile);
 FIND_EVAL(fstype);
 FIND_EVAL(age);
 FIND_EVAL(newer);
+FIND_EVAL(used);
 FIND_EVAL(print);
 FIND_EVAL(print0);
 FIND_EVAL(printf);

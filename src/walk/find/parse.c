@@ -36,6 +36,19 @@ int find_parser_wrong(const struct find_parser *parser, const char *argument,
                            why);
 }
 
+int find_parser_stat(const struct find_parser *parser, const char *path,
+                     unsigned mask, struct statx *out)
+{
+    int code = -ENOENT;
+    if (parser->find->follow != POISE_WALK_FOLLOW_NONE) {
+        code = poise_file_statx(AT_FDCWD, path, 0, mask, out);
+    }
+    if (code == -ENOENT || code == -ENOTDIR) {
+        code = poise_file_statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, mask, out);
+    }
+    return code < 0 ? poise_error_set(-code, "look at", path, NULL) : 0;
+}
+
 struct find_node *find_node_create(struct find_parser *parser,
                                    enum find_kind kind)
 {
@@ -95,8 +108,8 @@ static int unknown_word(const char *word)
                            "first path, each as one word: --NAME=VALUE");
     }
     if (strcmp(word, "-L") == 0 || strcmp(word, "-H") == 0 ||
-        strcmp(word, "-follow") == 0) {
-        return wrong(word, "symbolic links are never followed");
+        strcmp(word, "-P") == 0) {
+        return wrong(word, "it must come before the first path");
     }
     const char *near = find_primary_nearest(word);
     if (!near) {
@@ -310,10 +323,46 @@ static bool always_stats(const struct find_node *node)
     return node && node->mask != 0;
 }
 
+/* What stands before the start paths, and "--". */
+static void parse_leading(struct find_parser *parser)
+{
+    while (parser->pos < parser->count) {
+        const char *word = parser->words[parser->pos];
+        if (!poise_walk_find_leads(word)) {
+            return;
+        }
+        parser->pos++;
+        switch (word[1]) {
+        case 'H':
+            parser->find->follow = POISE_WALK_FOLLOW_OPERANDS;
+            break;
+        case 'L':
+            parser->find->follow = POISE_WALK_FOLLOW_ALL;
+            break;
+        case 'P':
+            parser->find->follow = POISE_WALK_FOLLOW_NONE;
+            break;
+        default: /* -O2: it is always done */
+            break;
+        }
+    }
+}
+
+bool poise_walk_find_leads(const char *word)
+{
+    return strcmp(word, "-H") == 0 || strcmp(word, "-L") == 0 ||
+           strcmp(word, "-P") == 0 ||
+           (strncmp(word, "-O", 2) == 0 && word[2] >= '0' && word[2] <= '9' &&
+            word[3] == '\0');
+}
+
 static int compile(struct find_parser *parser)
 {
     struct find_node *root = NULL;
-    if (parser->count > 0) {
+    if (!parser->tests_only) {
+        parse_leading(parser);
+    }
+    if (parser->pos < parser->count) {
         root = parse_list(parser);
         if (!root) {
             return -poise_error_last()->code;
@@ -327,6 +376,11 @@ static int compile(struct find_parser *parser)
         return poise_error_set(EINVAL, compiling, "-delete",
                                "it turns on -depth, under which -prune does "
                                "nothing; say -depth if that is meant");
+    }
+    if (find->has_ask && find->roots_file &&
+        strcmp(find->roots_file, "-") == 0) {
+        return poise_error_set(EINVAL, compiling, "-files0-from",
+                               "-ok and -okdir read standard input, too");
     }
     if (!parser->acts && !parser->tests_only) {
         root = add_print(parser, root);
@@ -389,6 +443,11 @@ int poise_walk_find_compile(int argc, const char *const *argv,
                             struct poise_walk_find **out)
 {
     return find_compile((size_t)argc, argv, false, out);
+}
+
+const char *poise_walk_find_roots_file(const struct poise_walk_find *find)
+{
+    return find->roots_file;
 }
 
 void poise_walk_find_destroy(struct poise_walk_find *find)

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/xattr.h>
 
 enum segment_kind {
     SEGMENT_TEXT,
@@ -206,7 +207,7 @@ static int parse_directive(struct find_parser *parser,
         return bad_format(parser, start - 1, "reserved directive");
     }
     bool timed = strchr("ABCT", *at) != NULL;
-    if (!strchr("abcdDfFgGhHiklmMnpPsStuUyYABCT", *at) || (timed && !at[1])) {
+    if (!strchr("abcdDfFgGhHiklmMnpPsStuUyYZABCT", *at) || (timed && !at[1])) {
         *next = at + 1;
         return poise_buf_append(text, start - 1, (size_t)(at + 2 - start));
     }
@@ -441,6 +442,34 @@ static void put_path(struct find_state *state, struct poise_buf *out,
     poise_buf_append(out, path + skip, len - skip);
 }
 
+/* %Z: SELinux' name for what it is, or an error where there is none. */
+static void put_context(struct find_state *state, struct poise_buf *out)
+{
+    int dirfd;
+    if (!find_dirfd(state, &dirfd)) {
+        return;
+    }
+    char text[4096];
+    struct poise_buf *path = &state->scratch;
+    poise_buf_reset(path);
+    if (dirfd != AT_FDCWD) {
+        poise_buf_printf(path, "/proc/self/fd/%d/", dirfd);
+    }
+    poise_buf_puts(path, state->entry->name);
+    const char *name = poise_buf_str(path);
+    ssize_t len = find_follows(state)
+                      ? getxattr(name, "security.selinux", text, sizeof text)
+                      : lgetxattr(name, "security.selinux", text, sizeof text);
+    if (len < 0) {
+        find_complain(state, -errno, "read the security context of");
+        return;
+    }
+    while (len > 0 && text[len - 1] == '\0') {
+        len--;
+    }
+    poise_buf_append(out, text, (size_t)len);
+}
+
 /* What needs no metadata; false: it does. */
 static bool put_simple(struct find_state *state, struct poise_buf *out,
                        char letter)
@@ -473,6 +502,9 @@ static bool put_simple(struct find_state *state, struct poise_buf *out,
         return true;
     case 'Y':
         poise_buf_putc(out, find_target_letter(state));
+        return true;
+    case 'Z':
+        put_context(state, out);
         return true;
     default:
         return false;

@@ -354,12 +354,25 @@ static int on_leave(struct poise_walk_entry *entry, void *arg)
     return code == POISE_WALK_SKIP ? POISE_WALK_ON : code;
 }
 
+/* What was asked for by name is missed also where others may vanish. */
+static bool is_operand(const struct find_run *run, const char *path)
+{
+    const struct poise_walk_options *walk = &run->options->walk;
+    for (size_t i = 0; i < walk->root_count; i++) {
+        if (strcmp(walk->roots[i], path) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static int on_error(struct poise_worker *worker, const struct poise_error *err,
                     void *arg)
 {
     struct find_run *run = arg;
     const struct poise_walk_find_options *options = run->options;
-    if (err->code == ENOENT && run->find->ignore_race) {
+    if (err->code == ENOENT && run->find->ignore_race &&
+        !is_operand(run, err->what)) {
         /* The engine counts it all the same. */
         __atomic_fetch_sub(&run->errors, 1, __ATOMIC_RELAXED);
         return 0;
@@ -486,6 +499,7 @@ static int do_walk(struct find_run *run, struct poise_world *world,
     walk.statx_mask |= find->fetch_mask;
     walk.one_file_system |= find->one_file_system;
     walk.post = find->depth;
+    walk.follow = find->follow;
     if (find->has_max_depth) {
         walk.max_depth = find->max_depth;
         walk.max_depth_is_zero = find->max_depth == 0;

@@ -58,6 +58,20 @@ static int parse_xdev(struct find_parser *parser, struct find_node *node)
     return 0;
 }
 
+static int parse_follow(struct find_parser *parser, struct find_node *node)
+{
+    (void)node;
+    parser->find->follow = POISE_WALK_FOLLOW_ALL;
+    return 0;
+}
+
+static int parse_files0_from(struct find_parser *parser, struct find_node *node)
+{
+    (void)node;
+    parser->find->roots_file = find_parser_argument(parser);
+    return parser->find->roots_file ? 0 : -EINVAL;
+}
+
 static int parse_daystart(struct find_parser *parser, struct find_node *node)
 {
     (void)node;
@@ -148,8 +162,13 @@ enum {
     X("-executable", NULL, NULL, find_access, NULL, 0, CALL, 0, 'x',           \
       "may be executed, or searched")                                          \
     X("-false", NULL, parse_false, NULL, NULL, 0, FREE, 0, 0, "never")         \
+    X("-files0-from", "FILE", parse_files0_from, NULL, NULL, 0, FREE,          \
+      FIND_WALKS, 0,                                                           \
+      "start at the NUL-ended names in FILE; -: standard input")               \
     X("-fls", "FILE", find_parse_fprint, find_ls, NULL, STATX_BASIC_STATS,     \
       FREE, FIND_EFFECT, 0, "-ls into FILE")                                   \
+    X("-follow", NULL, parse_follow, NULL, NULL, 0, FREE, FIND_WALKS, 0,       \
+      "follow symbolic links, as -L")                                          \
     X("-fprint", "FILE", find_parse_fprint, find_print, NULL, 0, FREE,         \
       FIND_EFFECT, 0, "-print into FILE")                                      \
     X("-fprint0", "FILE", find_parse_fprint, find_print0, NULL, 0, FREE,       \
@@ -242,6 +261,9 @@ enum {
       "one of the types b c d p f l s, separated by commas")                   \
     X("-uid", "N", find_parse_number, find_uid, NULL, STATX_UID, STAT, 0, 0,   \
       "its owner is number N")                                                 \
+    X("-used", "N", find_parse_used, find_used, NULL,                          \
+      STATX_ATIME | STATX_CTIME, STAT, 0, 0,                                   \
+      "read N days after its inode changed")                                   \
     X("-user", "NAME", find_parse_user, find_uid, NULL, STATX_UID, STAT, 0, 0, \
       "belongs to this user")                                                  \
     X("-warn", NULL, NULL, NULL, NULL, 0, FREE, 0, 0, "ignored")               \

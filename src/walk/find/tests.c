@@ -124,21 +124,20 @@ bool find_type(struct find_state *state, const struct find_node *node)
 
 bool find_xtype(struct find_state *state, const struct find_node *node)
 {
-    unsigned type = state->entry->type;
-    if (type == DT_LNK) {
-        struct statx st;
-        int dirfd;
-        if (!find_dirfd(state, &dirfd)) {
-            return false;
-        }
-        int code =
-            poise_file_statx(dirfd, state->entry->name, 0, STATX_TYPE, &st);
-        if (code == 0) {
-            type = IFTODT(st.stx_mode);
-        } else if (code != -ENOENT && code != -ENOTDIR) {
-            find_complain(state, code, "follow");
-            return false;
-        }
+    int type = state->entry->type;
+    bool follows = find_follows(state);
+    if (follows || type == DT_LNK) {
+        type = find_type_by(state, !follows);
+    }
+    if (type == -ENOENT || type == -ENOTDIR) {
+        type = state->entry->type; /* a link that leads nowhere */
+    }
+    if (type == -EBADF) {
+        return false; /* reported */
+    }
+    if (type < 0) {
+        find_complain(state, type, "follow");
+        return false;
     }
     return node->arg.types >> type & 1u;
 }

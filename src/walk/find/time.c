@@ -137,6 +137,41 @@ bool find_age(struct find_state *state, const struct find_node *node)
     return order > 0 && find_time_compare(time, from) <= 0;
 }
 
+int find_parse_used(struct find_parser *parser, struct find_node *node)
+{
+    return parse_age(parser, node, DAY);
+}
+
+/* Days from the last change of status to the last reading; N is one in (N-1, N]
+ * days: what GNU find does, whatever its manual says. */
+bool find_used(struct find_state *state, const struct find_node *node)
+{
+    const struct statx *st = find_stat(state);
+    if (!st) {
+        return false;
+    }
+    const struct find_age *age = &node->arg.age;
+    struct timespec read = find_time_of(st, 'a'),
+                    changed = find_time_of(st, 'c');
+    if (find_time_compare(read, changed) < 0) {
+        return false;
+    }
+    int64_t sec = read.tv_sec - changed.tv_sec;
+    long nsec = read.tv_nsec - changed.tv_nsec;
+    if (nsec < 0) {
+        nsec += NANO;
+        sec--;
+    }
+    struct timespec span = {.tv_sec = sec, .tv_nsec = nsec};
+    struct timespec limit = {.tv_sec = age->sec, .tv_nsec = age->nsec};
+    int order = find_time_compare(span, limit);
+    if (age->order != FIND_EQUAL) {
+        return age->order == FIND_LESS ? order < 0 : order > 0;
+    }
+    limit.tv_sec -= age->window;
+    return order <= 0 && find_time_compare(span, limit) > 0;
+}
+
 /* ---- newer than --------------------------------------------------------- */
 
 /* -newer, -anewer, -cnewer: which = m a c; -newerXY: from the word itself. */
@@ -162,11 +197,11 @@ int find_parse_newer(struct find_parser *parser, struct find_node *node)
         return 0;
     }
     struct statx st;
-    int code = poise_file_statx(
-        AT_FDCWD, text, AT_SYMLINK_NOFOLLOW,
-        STATX_ATIME | STATX_MTIME | STATX_CTIME | STATX_BTIME, &st);
+    int code = find_parser_stat(
+        parser, text, STATX_ATIME | STATX_MTIME | STATX_CTIME | STATX_BTIME,
+        &st);
     if (code < 0) {
-        return poise_error_set(-code, "look at", text, NULL);
+        return code;
     }
     if (reference == 'B' && !(st.stx_mask & STATX_BTIME)) {
         return find_parser_wrong(parser, text,

@@ -42,6 +42,9 @@ struct poise_option {
     const char *renamed;        /**< not NULL: an old name, which works as
                                      before but is not listed; what to write
                                      instead, for the hint: "-j" */
+    const char *implied;        /**< not NULL: the argument is optional; what
+                                     "--name" alone stands for. Given, it
+                                     follows "=": "--name=VALUE" */
     size_t offset;              /**< of the value in the struct parsed into */
     int64_t min, max;           /**< INT only; both 0: any */
     const char *const *choices; /**< ENUM only, NULL-terminated */

@@ -459,6 +459,37 @@ static void test_options(void **state)
     assert_true(v.progress);
 }
 
+/* An argument that may be left out stands behind "=" only. */
+static void test_optional_argument(void **state)
+{
+    static const struct poise_option table[] = {
+        {POISE_OPTION_ENUM, .name = "sync", .arg = "NAME", .help = "how",
+         .implied = "near", .offset = offsetof(struct values, policy),
+         .choices = policies},
+        {POISE_OPTION_END},
+    };
+    static const struct poise_command one = {
+        .name = "one", .summary = "it", .options = table};
+    char *alone[] = {(char *)(uintptr_t) "one", (char *)(uintptr_t) "--sync",
+                     (char *)(uintptr_t) "central"};
+    char *given[] = {(char *)(uintptr_t) "one",
+                     (char *)(uintptr_t) "--sync=random"};
+    struct poise_buf text = {0};
+    struct values v = {0};
+
+    (void)state;
+    assert_int_equal(poise_command_parse(&one, 3, alone, &v, NULL), 2);
+    assert_int_equal(v.policy, 2);
+    assert_int_equal(poise_command_parse(&one, 2, given, &v, NULL), 2);
+    assert_int_equal(v.policy, 1);
+    assert_int_equal(poise_command_help(&one, &text), 0);
+    assert_non_null(strstr(poise_buf_str(&text), "--sync[=NAME]"));
+    poise_buf_reset(&text);
+    assert_int_equal(poise_command_man(&one, &text), 0);
+    assert_non_null(strstr(poise_buf_str(&text), "Fl Fl sync Ns Oo = Ns Ar"));
+    poise_buf_free(&text);
+}
+
 static void test_option_errors(void **state)
 {
     static const struct {
@@ -711,6 +742,7 @@ int main(void)
         cmocka_unit_test(test_json_base64),
         cmocka_unit_test(test_renamed),
         cmocka_unit_test(test_options),
+        cmocka_unit_test(test_optional_argument),
         cmocka_unit_test(test_option_errors),
         cmocka_unit_test(test_nearest),
         cmocka_unit_test(test_texts),

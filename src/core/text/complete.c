@@ -16,6 +16,9 @@ struct script {
 
 static enum kind argument_kind(const struct poise_option *option)
 {
+    if (option->implied) {
+        return KIND_NONE; /* the next word is no argument of it */
+    }
     switch (option->type) {
     case POISE_OPTION_FLAG:
     case POISE_OPTION_PRESET:

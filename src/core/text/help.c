@@ -138,7 +138,7 @@ static void help_option(const struct poise_option *option,
         poise_buf_printf(out, "--%s", option->name);
     }
     if (has_argument(option)) {
-        poise_buf_printf(out, " %s", option->arg);
+        poise_buf_printf(out, option->implied ? "[=%s]" : " %s", option->arg);
     }
     used = out->len - start;
     if (used + 2 > COLUMN) {
@@ -318,8 +318,9 @@ static void man_option(const struct poise_option *option, struct poise_buf *out)
         man_words(out, option->name);
     }
     if (has_argument(option)) {
-        poise_buf_puts(out, " Ar");
+        poise_buf_puts(out, option->implied ? " Ns Oo = Ns Ar" : " Ar");
         man_argument(out, option->arg);
+        poise_buf_puts(out, option->implied ? " Oc" : "");
     }
     poise_buf_putc(out, '\n');
     poise_buf_puts(&text, option->help);

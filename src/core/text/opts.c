@@ -382,7 +382,9 @@ static int parse_long(struct scan *scan, const char *name)
     if (code < 0) {
         return code;
     }
-    if (takes_argument(use.option) && !equals) {
+    if (use.option->implied && !equals) {
+        use.value = use.option->implied;
+    } else if (takes_argument(use.option) && !equals) {
         code = next_word(scan, &use, &words);
     } else if (!takes_argument(use.option) && equals) {
         code = poise_error_set(EINVAL, "use", use.shown, "takes no argument");

@@ -7,9 +7,27 @@
 
 #include <poise/walk.h>
 
+#include <time.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+enum poise_du_time { /**< which time of each entry */
+                     POISE_DU_NO_TIME,
+                     POISE_DU_MTIME,
+                     POISE_DU_ATIME,
+                     POISE_DU_CTIME
+};
+
+/** A line of the result. */
+struct poise_walk_du_line {
+    uint64_t amount;        /**< bytes, or inodes */
+    struct timespec newest; /**< with `time`: of all that the line counts */
+    bool timed;             /**< `newest` is there: something was counted */
+    const char *path;       /**< not NUL-terminated; NULL: the grand total */
+    size_t path_len;
+};
 
 struct poise_walk_du_options {
     struct poise_walk_options walk;
@@ -23,12 +41,24 @@ struct poise_walk_du_options {
     uint32_t max_depth;         /**< lines for at most this depth */
     const char *const *exclude; /**< shell patterns, as du --exclude */
     size_t exclude_count;
+    int64_t threshold; /**< leave out lines of less than that, or, if negative,
+                            of more than its negative; 0: none */
+    bool dereference_roots; /**< -D: follow symbolic links among the operands */
+    bool dereference;       /**< -L: follow all; then one thread of rank 0 does
+                                 the work in the order of GNU du, and remembers
+                                 every inode (40 bytes each) unless count_links.
+                                 walk.pool.interrupt is heeded, no other option
+                                 of the pool */
+    /** A file with several names is charged to the one that GNU du would read
+     * first in directories as they are, which are read again for that; else to
+     * the one whose path is first in the order of bytes. */
+    bool charge_as_read;
+    enum poise_du_time time;
     int (*error)(struct poise_worker *worker, const struct poise_error *err,
                  void *arg);
-    /** One line: bytes (or inodes) and path; on rank 0, in the order of GNU du
-     * for directories (children first), operands in order. `path` NULL: the
-     * grand total. */
-    int (*line)(uint64_t amount, const char *path, size_t path_len, void *arg);
+    /** One line; on rank 0, children first, siblings by the bytes of their
+     * names, operands in order, the grand total at the end. */
+    int (*line)(const struct poise_walk_du_line *line, void *arg);
     void (*progress)(const struct poise_pool_stats *stats, void *arg);
     void *arg;
 };

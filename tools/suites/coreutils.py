@@ -12,6 +12,7 @@ WANTS = "coreutils/coreutils-VERSION, its sources"
 
 # They compare messages.
 TEXTS = ("bind-mount-dir-cycle.sh", "bind-mount-dir-cycle-v2.sh",
+         "inodes.sh", "long-sloop.sh",
          "files0-from-dir.sh", "long-from-unreadable.sh")
 
 

@@ -37,12 +37,33 @@ static void pack_name(struct poise_buf *out, const struct du_space *space,
     poise_buf_blob(out, name, strlen(name));
 }
 
+static void pack_sum(struct poise_buf *out, const struct du_sum *sum)
+{
+    poise_buf_varint(out, sum->amount);
+    poise_buf_varint(out, sum->timed);
+    if (sum->timed) {
+        poise_buf_u64(out, (uint64_t)sum->seconds);
+        poise_buf_varint(out, sum->ns);
+    }
+}
+
+static struct du_sum unpack_sum(struct poise_reader *in)
+{
+    struct du_sum sum = {.amount = poise_reader_varint(in)};
+    sum.timed = poise_reader_varint(in) != 0;
+    if (sum.timed) {
+        sum.seconds = (int64_t)poise_reader_u64(in);
+        sum.ns = (uint32_t)poise_reader_varint(in);
+    }
+    return sum;
+}
+
 static void pack_link(struct poise_buf *out, const struct du_space *space,
                       const struct du_link *link)
 {
     poise_buf_varint(out, link->dev);
     poise_buf_varint(out, link->ino);
-    poise_buf_varint(out, link->amount);
+    pack_sum(out, &link->sum);
     poise_buf_u64(out, link->tag);
     poise_buf_u64(out, link->node);
     poise_buf_varint(out, link->root);
@@ -75,21 +96,21 @@ static void pack_record(struct poise_buf *out, const struct du_space *space,
     case RECORD_NODE: {
         const struct du_node *node = &space->nodes[at->next];
         poise_buf_u64(out, node->parent);
-        poise_buf_varint(out, node->amount);
+        pack_sum(out, &node->sum);
         poise_buf_varint(out, node->name & 3);
         pack_name(out, space, node->name >> 2);
         break;
     }
     case RECORD_CHARGE:
         poise_buf_u64(out, space->charges[at->next].tag);
-        poise_buf_varint(out, space->charges[at->next].amount);
+        pack_sum(out, &space->charges[at->next].sum);
         break;
     case RECORD_LINK:
         pack_link(out, space, &space->links[at->next]);
         break;
     case RECORD_ROOT:
         poise_buf_varint(out, at->next);
-        poise_buf_varint(out, space->sunk[at->next]);
+        pack_sum(out, &space->sunk[at->next]);
         poise_buf_varint(out, space->covered[at->next]);
         break;
     }
@@ -133,7 +154,7 @@ static uint64_t unpack_name(struct poise_reader *in, struct du_space *space)
 static int unpack_node(struct poise_reader *in, struct du_space *space)
 {
     struct du_node node = {.parent = poise_reader_u64(in)};
-    node.amount = poise_reader_varint(in);
+    node.sum = unpack_sum(in);
     node.name = poise_reader_varint(in);
     uint64_t name = unpack_name(in, space);
     node.name |= name << 2;
@@ -146,7 +167,7 @@ static int unpack_link(struct poise_reader *in, struct du_space *space)
 {
     struct du_link link = {.dev = poise_reader_varint(in)};
     link.ino = poise_reader_varint(in);
-    link.amount = poise_reader_varint(in);
+    link.sum = unpack_sum(in);
     link.tag = poise_reader_u64(in);
     link.node = poise_reader_u64(in);
     link.root = (uint32_t)poise_reader_varint(in);
@@ -166,17 +187,17 @@ static int unpack_record(struct poise_reader *in, struct du_space *space,
         return unpack_node(in, space);
     case RECORD_CHARGE: {
         uint64_t tag = poise_reader_u64(in);
-        uint64_t amount = poise_reader_varint(in);
-        return in->error ? in->error : du_add_charge(space, tag, amount);
+        struct du_sum sum = unpack_sum(in);
+        return in->error ? in->error : du_add_charge(space, tag, &sum);
     }
     case RECORD_LINK:
         return unpack_link(in, space);
     case RECORD_ROOT: {
         uint64_t root = poise_reader_varint(in);
-        uint64_t sunk = poise_reader_varint(in);
+        struct du_sum sunk = unpack_sum(in);
         uint64_t covered = poise_reader_varint(in);
         if (!in->error && root < roots) {
-            space->sunk[root] += sunk;
+            du_sum_add(&space->sunk[root], &sunk);
             space->covered[root] |= covered != 0;
         }
         return in->error;

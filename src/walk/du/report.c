@@ -3,8 +3,10 @@
  * come out children first.
  *
  * Of an inode with several names the first counts: by operand, then by path,
- * byte by byte. GNU du charges the name that it reads first; here figures must
- * not depend on which worker read what first.
+ * byte by byte, so that figures do not depend on which worker read what first.
+ * GNU du charges the name that it reads first. Where that is asked for, the
+ * directories in which two such paths part are read again, here: their order
+ * tells which one comes first.
  */
 #include "internal.h"
 
@@ -14,9 +16,9 @@
 #define NOBODY UINT32_MAX
 
 struct line {
-    const char *name; /* borrowed from a space; "" for a root */
-    uint64_t amount;  /* own at first, then with what is below */
-    uint32_t parent;  /* NOBODY: a root */
+    const char *name;  /* borrowed from a space; "" for a root */
+    struct du_sum sum; /* own at first, then with what is below */
+    uint32_t parent;   /* NOBODY: a root */
     bool is_dir, dropped;
 };
 
@@ -24,14 +26,17 @@ struct report {
     struct du_run *run;
     struct line *lines;
     uint32_t count;
-    uint32_t **bases;   /* [rank][worker]: index of a space's first line */
-    uint32_t *roots;    /* [root_count]: line, or NOBODY */
-    uint64_t *sunk;     /* [root_count] */
-    bool *covered;      /* [root_count] */
-    uint32_t *first;    /* [count + 1]: where a line's children start */
-    uint32_t *children; /* [count] */
+    uint32_t **bases;    /* [rank][worker]: index of a space's first line */
+    uint32_t *roots;     /* [root_count]: line, or NOBODY */
+    struct du_sum *sunk; /* [root_count] */
+    bool *covered;       /* [root_count] */
+    uint32_t *first;     /* [count + 1]: where a line's children start */
+    uint32_t *children;  /* [count] */
     struct link *links;
     size_t link_count;
+    struct du_order order; /* of directories, known by their lines */
+    struct poise_buf path;
+    int code; /* what stopped a comparison */
 };
 
 struct link {
@@ -89,7 +94,7 @@ static void take_node(struct report *report, const struct du_space *space,
 {
     struct line *line = &report->lines[index];
     line->name = space->names.data + (node->name >> 2);
-    line->amount = node->amount;
+    line->sum = node->sum;
     line->is_dir = node->name & DU_DIR;
     if (!(node->name & DU_ROOT)) {
         line->parent = line_of(report, node->parent);
@@ -109,7 +114,7 @@ static void take_space(struct report *report, int rank, unsigned worker)
                   report->bases[rank][worker] + (uint32_t)i);
     }
     for (size_t i = 0; i < report->run->options->walk.root_count; i++) {
-        report->sunk[i] += space->sunk[i];
+        du_sum_add(&report->sunk[i], &space->sunk[i]);
         report->covered[i] |= space->covered[i];
     }
     report->link_count += space->link_count;
@@ -120,7 +125,7 @@ static void take_charges(struct report *report, const struct du_space *space)
     for (size_t i = 0; i < space->charge_count; i++) {
         uint32_t line = line_of(report, space->charges[i].tag);
         if (line != NOBODY) {
-            report->lines[line].amount += space->charges[i].amount;
+            du_sum_add(&report->lines[line].sum, &space->charges[i].sum);
         }
     }
 }
@@ -160,8 +165,53 @@ static void climb(const struct report *report, uint32_t *line,
     *line = report->lines[*line].parent;
 }
 
-/* Paths below the same operand, byte by byte: up to where they part. */
-static int compare_paths(const struct report *report, const struct link *a,
+/* Append the path of a directory's line. */
+static int put_path(const struct report *report, size_t root, uint32_t line,
+                    struct poise_buf *out)
+{
+    size_t len = 0;
+    for (uint32_t at = line; report->lines[at].parent != NOBODY;
+         at = report->lines[at].parent) {
+        len += 1 + strlen(report->lines[at].name);
+    }
+    poise_buf_puts(out, report->run->names[root]);
+    char *end = poise_buf_reserve(out, len);
+    if (!end) {
+        return -ENOMEM;
+    }
+    out->len += len;
+    end += len;
+    for (uint32_t at = line; report->lines[at].parent != NOBODY;
+         at = report->lines[at].parent) {
+        size_t n = strlen(report->lines[at].name);
+        end -= n;
+        memcpy(end, report->lines[at].name, n);
+        *--end = '/';
+    }
+    return out->error;
+}
+
+/* Which of two entries of a directory's line is read first: negative, a's; 0
+ * if that cannot be told. */
+static int compare_read(struct report *report, size_t root, uint32_t line,
+                        const char *a, const char *b)
+{
+    if (du_order_of(&report->order, line, "") == UINT64_MAX) {
+        poise_buf_reset(&report->path);
+        int code = put_path(report, root, line, &report->path);
+        if (code == 0) {
+            code = du_order_read(&report->order, line,
+                                 poise_buf_str(&report->path));
+        }
+        report->code = code < 0 ? code : report->code;
+    }
+    uint64_t x = du_order_of(&report->order, line, a);
+    uint64_t y = du_order_of(&report->order, line, b);
+    return x == UINT64_MAX || y == UINT64_MAX ? 0 : (x > y) - (x < y);
+}
+
+/* Paths below the same operand: up to where they part. */
+static int compare_paths(struct report *report, const struct link *a,
                          const struct link *b)
 {
     uint32_t x = a->line, y = b->line;
@@ -178,23 +228,31 @@ static int compare_paths(const struct report *report, const struct link *a,
         climb(report, &x, &p);
         climb(report, &y, &q);
     }
-    return compare_parts(p, q);
+    int order = 0;
+    if (report->run->options->charge_as_read) {
+        order = compare_read(report, a->link->root, x, p.name, q.name);
+    }
+    return order != 0 ? order : compare_parts(p, q);
 }
 
-static int compare_links(const void *va, const void *vb, void *arg)
+static int by_inode(const void *va, const void *vb)
 {
-    const struct link *a = va, *b = vb;
-    const struct du_link *x = a->link, *y = b->link;
+    const struct du_link *x = ((const struct link *)va)->link;
+    const struct du_link *y = ((const struct link *)vb)->link;
     if (x->dev != y->dev) {
         return x->dev < y->dev ? -1 : 1;
     }
-    if (x->ino != y->ino) {
-        return x->ino < y->ino ? -1 : 1;
+    return (x->ino > y->ino) - (x->ino < y->ino);
+}
+
+/* Whether `a` counts rather than `b`, both names of one inode. */
+static bool is_earlier(struct report *report, const struct link *a,
+                       const struct link *b)
+{
+    if (a->link->root != b->link->root) {
+        return a->link->root < b->link->root;
     }
-    if (x->root != y->root) {
-        return x->root < y->root ? -1 : 1;
-    }
-    return compare_paths(arg, a, b);
+    return compare_paths(report, a, b) < 0;
 }
 
 static int take_links(struct report *report)
@@ -225,29 +283,42 @@ static int take_links(struct report *report)
     return 0;
 }
 
-/* The first of each inode counts; the others' lines vanish. */
-static void charge_links(struct report *report)
+/* Charge one name of an inode. */
+static void charge_link(struct report *report, const struct link *one)
 {
-    qsort_r(report->links, report->link_count, sizeof *report->links,
-            compare_links, report);
-    const struct du_link *before = NULL;
-    for (size_t i = 0; i < report->link_count; i++) {
-        const struct du_link *link = report->links[i].link;
-        uint32_t own = link->node ? line_of(report, link->node) : NOBODY;
-        bool again =
-            before && before->dev == link->dev && before->ino == link->ino;
-        before = link;
-        if (again) {
-            if (own != NOBODY) {
-                report->lines[own].dropped = true;
-            }
-        } else if (link->tag & DU_SUNK) {
-            report->sunk[link->root] += link->amount;
-        } else {
-            uint32_t line = own != NOBODY ? own : report->links[i].line;
-            report->lines[line].amount += link->amount;
-        }
+    const struct du_link *link = one->link;
+    uint32_t own = link->node ? line_of(report, link->node) : NOBODY;
+    if (link->tag & DU_SUNK) {
+        du_sum_add(&report->sunk[link->root], &link->sum);
+    } else {
+        uint32_t line = own != NOBODY ? own : one->line;
+        du_sum_add(&report->lines[line].sum, &link->sum);
     }
+}
+
+/* The first of each inode counts; the others' lines vanish. */
+static int charge_links(struct report *report)
+{
+    struct link *links = report->links;
+    qsort(links, report->link_count, sizeof *links, by_inode);
+    for (size_t i = 0, end; i < report->link_count; i = end) {
+        size_t first = i;
+        for (end = i + 1;
+             end < report->link_count && by_inode(&links[i], &links[end]) == 0;
+             end++) {
+            if (is_earlier(report, &links[end], &links[first])) {
+                first = end;
+            }
+        }
+        for (size_t k = i; k < end; k++) {
+            uint64_t node = links[k].link->node;
+            if (k != first && node && line_of(report, node) != NOBODY) {
+                report->lines[line_of(report, node)].dropped = true;
+            }
+        }
+        charge_link(report, &links[first]);
+    }
+    return report->code;
 }
 
 /* ---- lines -------------------------------------------------------------- */
@@ -311,17 +382,38 @@ static size_t head_length(const struct report *report, uint32_t line,
     return len > root_len || !root_slash ? len - 1 : len;
 }
 
+static bool below_threshold(const struct poise_walk_du_options *options,
+                            uint64_t amount)
+{
+    int64_t limit = options->threshold;
+    return limit < 0 ? amount > -(uint64_t)limit : amount < (uint64_t)limit;
+}
+
+static int print_line(const struct report *report, const struct du_sum *sum,
+                      const struct poise_buf *path)
+{
+    const struct poise_walk_du_options *options = report->run->options;
+    struct poise_walk_du_line line = {
+        .amount = sum->amount,
+        .newest = {.tv_sec = sum->seconds, .tv_nsec = sum->ns},
+        .timed = sum->timed,
+        .path = path ? path->data : NULL,
+        .path_len = path ? path->len : 0,
+    };
+    return options->line(&line, options->arg);
+}
+
 /* Everything below one operand, children first, without recursion: `next`
  * (indexed by line) is the child to go on with. */
 static int print_root(struct report *report, size_t root, uint32_t *next,
-                      struct poise_buf *path, uint64_t *total)
+                      struct poise_buf *path, struct du_sum *total)
 {
     const struct poise_walk_du_options *options = report->run->options;
     const char *name = options->walk.roots[root];
     size_t root_len = root_length(name);
     bool slash = root_len > 0 && name[root_len - 1] == '/';
     uint32_t at = report->roots[root];
-    uint64_t depth = 0, all = 0;
+    uint64_t depth = 0;
     poise_buf_reset(path);
     poise_buf_append(path, name, root_len);
     int code = 0;
@@ -333,23 +425,22 @@ static int print_root(struct report *report, size_t root, uint32_t *next,
                 poise_buf_putc(path, '/');
             }
             code = poise_buf_puts(path, report->lines[at].name);
-            all += report->lines[at].amount;
+            du_sum_add(total, &report->lines[at].sum);
             continue;
         }
-        if (!line->dropped) {
-            code = options->line(line->amount, path->data, path->len,
-                                 options->arg);
+        if (!line->dropped && !below_threshold(options, line->sum.amount)) {
+            code = print_line(report, &line->sum, path);
         }
         if (depth-- == 0 || code < 0) {
             break;
         }
         if (!options->separate || !line->is_dir) {
-            report->lines[line->parent].amount += line->amount;
+            du_sum_add(&report->lines[line->parent].sum, &line->sum);
         }
         path->len = head_length(report, at, path->len, root_len, slash);
         at = line->parent;
     }
-    *total += all + report->sunk[root];
+    du_sum_add(total, &report->sunk[root]);
     return code;
 }
 
@@ -364,17 +455,17 @@ static int print_lines(struct report *report)
         memcpy(next, report->first, report->count * sizeof *next);
     }
     struct poise_buf path = {0};
-    uint64_t total = 0;
+    struct du_sum total = {0};
     int code = 0;
     for (size_t i = 0; i < options->walk.root_count && code >= 0; i++) {
         uint32_t line = report->roots[i];
         if (line != NOBODY && !report->covered[i]) {
-            total += report->lines[line].amount;
+            du_sum_add(&total, &report->lines[line].sum);
             code = print_root(report, i, next, &path, &total);
         }
     }
     if (code >= 0 && options->total) {
-        code = options->line(total, NULL, 0, options->arg);
+        code = print_line(report, &total, NULL);
     }
     code = code < 0 ? code : path.error;
     poise_buf_free(&path);
@@ -423,6 +514,8 @@ static void report_free(struct report *report)
     free(report->first);
     free(report->children);
     free(report->links);
+    du_order_free(&report->order);
+    poise_buf_free(&report->path);
 }
 
 int du_report(struct du_run *run)
@@ -433,7 +526,9 @@ int du_report(struct du_run *run)
         code = take_links(&report);
     }
     if (code == 0) {
-        charge_links(&report);
+        code = charge_links(&report);
+    }
+    if (code == 0) {
         code = sort_children(&report);
     }
     if (code == 0) {

@@ -146,15 +146,8 @@ static int show(const struct values *values,
                 const struct cli_walk_outcome *outcome)
 {
     struct poise_buf out = {0};
-    int code, status;
+    int status = CLI_DONE, code;
 
-    if (values->json) {
-        code = cli_walk_json(outcome, &out);
-    } else {
-        code = cli_walk_text(outcome, &out);
-    }
-    status = code < 0 ? cli_fail("walk", code) : cli_write("walk", &out);
-    poise_buf_free(&out);
     if (values->report) {
         code = cli_walk_page(outcome, &out);
         if (code == 0) {
@@ -166,6 +159,21 @@ static int show(const struct values *values,
             status = CLI_PARTLY;
         }
     }
+    /* A program that reads the results takes them for the whole; people see
+     * what went wrong beside them. */
+    if (values->json && status == CLI_DONE) {
+        code = cli_walk_json(outcome, &out);
+    } else if (!values->json) {
+        code = cli_walk_text(outcome, &out);
+    } else {
+        return status;
+    }
+    if (code < 0) {
+        status = cli_fail("walk", code);
+    } else if (cli_write("walk", &out) != CLI_DONE) {
+        status = CLI_PARTLY;
+    }
+    poise_buf_free(&out);
     return status;
 }
 

@@ -1,5 +1,5 @@
 /*
- * poise/entry.h - make one entry of a directory whole; remove one.
+ * poise/entry.h - make one entry of a directory whole.
  *
  * What an entry is, apart from its name and its data, is struct
  * poise_walk_meta. An entry is made from that and, if it is a regular file,
@@ -121,10 +121,6 @@ POISE_API int poise_walk_make_directory(int dirfd, const char *name,
 POISE_API int poise_walk_make_attributes(int dirfd, const char *name,
                                          const struct poise_walk_meta *meta,
                                          unsigned keep);
-/** Remove an entry with all that is below it. Directories deeper than the
- * process may open descriptors are -EMFILE. 0 as well if there is none. */
-POISE_API int poise_walk_remove(int dirfd, const char *name);
-
 #ifdef __cplusplus
 }
 #endif

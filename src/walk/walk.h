@@ -60,10 +60,10 @@ POISE_API int poise_walk_path(const struct poise_walk_entry *entry,
 /** Append the path of a directory; an operand is written as it was given. */
 POISE_API int poise_walk_dir_path(const struct poise_walk_dir *dir,
                                   struct poise_buf *out);
-/** A descriptor for *at() calls together with entry->name; AT_FDCWD for
- * roots. Borrowed, valid during the callback. Negative errno if the directory
- * cannot be reopened: that was already counted and reported to the hook error,
- * so that visit should just go on. */
+/** A descriptor for *at() calls together with entry->name; for roots AT_FDCWD,
+ * or options.roots_fd. Borrowed, valid during the callback. Negative errno if
+ * the directory cannot be reopened: that was already counted and reported to
+ * the hook error, so that visit should just go on. */
 POISE_API int poise_walk_dirfd(const struct poise_walk_entry *entry);
 /** Metadata, with at least the fields of `mask` (STATX_*): what the walk has
  * already, or one statx (following links as options.follow says). Borrowed,
@@ -86,6 +86,10 @@ POISE_API uint64_t poise_walk_dir_tag(const struct poise_walk_dir *dir);
 /** During visit of a directory: the tag of the directory it will become. */
 POISE_API void poise_walk_tag_set(struct poise_walk_entry *entry, uint64_t tag);
 
+/** During leave: the directory that is left, for its slot and tag; NULL if it
+ * was not entered. */
+POISE_API struct poise_walk_dir *
+poise_walk_self(const struct poise_walk_entry *entry);
 /** With options.counterparts: the directory that corresponds to entry->dir
  * below the counterpart of its operand, together with entry->name (for a root
  * AT_FDCWD and poise_walk_counterpart_name), for *at() calls. An O_PATH
@@ -156,6 +160,9 @@ struct poise_walk_options {
     bool max_depth_is_zero;
     enum poise_walk_follow follow;
     unsigned descriptors; /**< how many to keep open; 0: from RLIMIT */
+    int roots_fd;         /**< > 0: a descriptor of the directory that relative
+                               operands lead from, borrowed; not with a checkpoint.
+                               0: the working directory */
     bool resume_here;     /**< pool.job holds relative names: resume only in
                                the working directory of now; so it is anyway
                                if a root is relative */

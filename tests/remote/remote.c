@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poise/remove.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>

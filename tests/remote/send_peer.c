@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <poise/remove.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>

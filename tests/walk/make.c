@@ -2,6 +2,7 @@
 #include "../temporary.h"
 
 #include <poise/entry.h>
+#include <poise/remove.h>
 
 #include <dirent.h>
 #include <errno.h>

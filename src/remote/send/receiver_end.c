@@ -1,6 +1,8 @@
 /* The receiver: what is done when a directory, or all of them, was listed. */
 #include "receiver.h"
 
+#include <poise/remove.h>
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -357,7 +357,7 @@ int walk_fd_open(struct walk_fds *fds, struct poise_walk_dir *dir,
 {
     *crossed = false;
     if (!dir->parent) {
-        return fds_open(fds, AT_FDCWD, dir->name, FDS_FLAGS, 0);
+        return fds_open(fds, fds->roots_fd, dir->name, FDS_FLAGS, 0);
     }
     int at = walk_fd_pin(fds, dir->parent, chain);
     if (at < 0) {
@@ -465,7 +465,7 @@ static int chain_open_root(struct walk_fds *fds, const struct walk_chain *chain,
         return fds_open(fds, AT_FDCWD, fds->counterparts[dir->root],
                         FDS_TWIN_FLAGS, 0);
     }
-    return fds_open(fds, AT_FDCWD, dir->name, FDS_FLAGS, 0);
+    return fds_open(fds, fds->roots_fd, dir->name, FDS_FLAGS, 0);
 }
 
 /* A directory that was read under this name must still be the same one. */

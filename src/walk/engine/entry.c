@@ -88,7 +88,7 @@ static int view_fd(struct walk_view *view)
 {
     struct poise_walk_dir *dir = view->entry.dir;
     if (!dir) {
-        return AT_FDCWD;
+        return view->w->walk->fds.roots_fd;
     }
     if (view->fd < 0) {
         int fd = walk_fd_pin(&view->w->walk->fds, dir, &view->w->chain);
@@ -159,6 +159,11 @@ int poise_walk_dirfd(const struct poise_walk_entry *entry)
         walk_report(view->w, fd, "open directory", entry->dir, NULL, NULL);
     }
     return fd;
+}
+
+struct poise_walk_dir *poise_walk_self(const struct poise_walk_entry *entry)
+{
+    return view_of(entry)->self;
 }
 
 int poise_walk_counterpart_fd(const struct poise_walk_entry *entry)

@@ -95,6 +95,7 @@ struct walk_fds {
     const char *const *counterparts;     /* of operands; NULL: none. Borrowed */
     enum poise_walk_follow follow;
     int no_openat2; /* __atomic: the kernel or a sandbox refuses it */
+    int roots_fd;   /* that operands are relative to, or AT_FDCWD */
 };
 
 /** `counterparts` as in the options: more is left to each worker then. */
@@ -157,10 +158,11 @@ struct walk_worker;
 struct walk_view {
     struct poise_walk_entry entry; /* first: what callbacks see */
     struct walk_worker *w;
-    uint64_t tag; /* given by poise_walk_tag_set */
-    int fd;       /* of entry.dir; -1: not asked for yet */
-    bool pinned;  /* fd must be unpinned after the callback */
-    bool paired;  /* twin_fd is the counterpart's, pinned */
+    struct poise_walk_dir *self; /* in leave */
+    uint64_t tag;                /* given by poise_walk_tag_set */
+    int fd;                      /* of entry.dir; -1: not asked for yet */
+    bool pinned;                 /* fd must be unpinned after the callback */
+    bool paired;                 /* twin_fd is the counterpart's, pinned */
     int twin_fd;
     bool linked; /* it, or a directory above it, was a link that was followed */
     bool prefixed; /* the worker's prefix is the path of entry.dir */

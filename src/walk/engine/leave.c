@@ -60,6 +60,7 @@ static int leave_dir(struct walk_worker *w, struct poise_walk_dir *dir)
                                        .ino = dir->ino,
                                        .worker = w->worker},
                              .w = w,
+                             .self = dir,
                              .tag = dir->tag,
                              .fd = -1,
                              .stx = &stx};

@@ -342,6 +342,8 @@ static int walk_init(struct walk *walk)
     pthread_mutex_init(&walk->unpack.lock, NULL);
     int code = walk_fds_init(&walk->fds, walk->options.descriptors,
                              walk->options.counterparts, &workers);
+    walk->fds.roots_fd =
+        walk->options.roots_fd > 0 ? walk->options.roots_fd : AT_FDCWD;
     if (pool->threads > workers) {
         pool->threads = workers;
     }

@@ -12,6 +12,8 @@
  */
 #include "internal.h"
 
+#include <poise/remove.h>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

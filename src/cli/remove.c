@@ -1,0 +1,247 @@
+/* poise remove: rm -r in parallel. */
+#include "cli/common/job.h"
+#include "cli/common/where.h"
+
+#include <poise/remove.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct values {
+    struct cli_engine engine;
+    bool dry_run, force, recursive, verbose, null_ended, json;
+    bool one_file_system, preserve_root;
+    const char *where;
+    struct poise_walk_filter *filter;
+};
+
+static const struct poise_option options[] = {
+    {POISE_OPTION_HEADING, .help = "What is removed"},
+    {POISE_OPTION_FLAG, .name = "dry-run",
+     .help = "remove nothing; list on stdout what would be removed",
+     .offset = offsetof(struct values, dry_run)},
+    {POISE_OPTION_FLAG, 'f', "force",
+     .help = "a PATH that does not exist is no error",
+     .offset = offsetof(struct values, force)},
+    {POISE_OPTION_FLAG, 'r', "recursive",
+     .help = "for those who are used to it: directories go with all that is "
+             "below them anyway",
+     .offset = offsetof(struct values, recursive)},
+    {POISE_OPTION_FLAG, 'x', "one-file-system",
+     .help = "leave other file systems alone that are mounted below a PATH, "
+             "and say so (default: yes; --no-one-file-system empties them)",
+     .offset = offsetof(struct values, one_file_system)},
+    {POISE_OPTION_FLAG, .name = "preserve-root",
+     .help = "refuse to remove '/' (default: yes)",
+     .offset = offsetof(struct values, preserve_root)},
+    CLI_WHERE_OPTION(struct values, where),
+    {POISE_OPTION_HEADING, .help = "What is printed"},
+    {POISE_OPTION_FLAG, 'v', "verbose",
+     .help = "list on stdout what is removed",
+     .offset = offsetof(struct values, verbose)},
+    {POISE_OPTION_FLAG, '0', "null",
+     .help = "end the lines of these lists with NUL",
+     .offset = offsetof(struct values, null_ended)},
+    {POISE_OPTION_FLAG, .name = "json",
+     .help = "print the totals as JSON, and no list",
+     .offset = offsetof(struct values, json)},
+    {POISE_OPTION_HEADING, .help = "How it is done"},
+    CLI_ENGINE_OPTIONS(struct values, engine, 'j'),
+    CLI_COMMON_OPTIONS(struct values, engine.common),
+    {POISE_OPTION_END},
+};
+
+const struct poise_command cli_remove_command = {
+    .name = "remove",
+    .operands = "PATH...",
+    .summary = "remove trees of files, as rm -r does",
+    .description =
+        "Removes every PATH with all that is below it, without asking. A "
+        "directory goes when the last thing in it is gone. Symbolic links are "
+        "removed, never followed. Refused are '/', '.', '..' and a PATH that "
+        "ends in one of these, and what is on another file system than its "
+        "PATH.\n\n"
+        "What cannot be removed is reported on stderr, one line for each, and "
+        "the rest goes on. With --where a directory goes if it matches and all "
+        "in it goes; ages are looked at right before a file is removed, those "
+        "of directories before anything in them is. After an interruption what "
+        "is left is as it was: "
+        "run the command again.",
+    .options = options,
+    .examples = "poise remove /scratch/old\tremove a tree\n"
+                "poise remove --dry-run /scratch/old\tlist what that would "
+                "remove\n"
+                "poise remove /scratch --where -type f -mtime +30\tpurge what "
+                "was not changed for 30 days\n"
+                "mpirun -n 16 poise remove /scratch/old\tby 16 ranks\n",
+    .exits = "0\tall is gone\n1\tsomething is left\n2\twrong use\n"
+             "3\tthe machine lacks something\n",
+};
+
+/* The output of a run. */
+struct sink {
+    struct cli_job *job;
+    const struct values *values;
+    struct poise_buf out;
+    bool terminal;
+};
+
+static int flush(struct sink *sink)
+{
+    int code = sink->out.error;
+
+    if (code == 0) {
+        code = poise_file_write(STDOUT_FILENO, sink->out.data, sink->out.len,
+                                "standard output");
+    }
+    poise_buf_reset(&sink->out);
+    return code;
+}
+
+static int put_path(const char *path, size_t len, bool directory, void *arg)
+{
+    enum { FULL = 1 << 16 };
+    struct sink *sink = arg;
+    struct poise_buf *out = &sink->out;
+
+    (void)directory;
+    poise_buf_append(out, path, len);
+    if (sink->terminal && out->error == 0) {
+        poise_text_mask(out->data + out->len - len, len, "");
+    }
+    poise_buf_putc(out, sink->values->null_ended ? '\0' : '\n');
+    return out->len >= FULL || out->error ? flush(sink) : 0;
+}
+
+static int error_hook(struct poise_worker *worker,
+                      const struct poise_error *err, void *arg)
+{
+    struct sink *sink = arg;
+
+    return cli_error_hook(worker, err, sink->job);
+}
+
+static void progress_hook(const struct poise_pool_stats *stats, void *arg)
+{
+    struct sink *sink = arg;
+
+    cli_progress_hook(stats, sink->job);
+}
+
+static void put_json(struct sink *sink,
+                     const struct poise_remove_result *result, bool whole)
+{
+    poise_buf_printf(
+        &sink->out,
+        "{\"files\": %llu, \"directories\": %llu, "
+        "\"kept\": %llu, \"errors\": %llu, \"seconds\": %.3f, "
+        "\"dry_run\": %s, \"interrupted\": %s}\n",
+        (unsigned long long)result->files,
+        (unsigned long long)result->directories,
+        (unsigned long long)result->kept, (unsigned long long)result->errors,
+        (double)result->walk.wall_ns / 1e9,
+        sink->values->dry_run ? "true" : "false", whole ? "false" : "true");
+}
+
+/* After an interruption: which operands are still there. */
+static void tell_left(const char *const *roots, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct stat st;
+        struct poise_buf name = {0};
+
+        if (fstatat(AT_FDCWD, roots[i], &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+            poise_buf_puts(&name, roots[i]) == 0) {
+            poise_text_mask(name.data, name.len, "");
+            cli_say("remove", "'%s' is still there: run it again",
+                    poise_buf_str(&name));
+        }
+        poise_buf_free(&name);
+    }
+}
+
+static int run(const struct values *values, const char *const *roots,
+               size_t count)
+{
+    struct poise_remove_result result = {0};
+    struct cli_job job;
+    struct sink sink = {
+        .job = &job,
+        .values = values,
+        .terminal = !values->null_ended && cli_is_terminal(STDOUT_FILENO),
+    };
+    struct poise_remove_options wanted = {
+        .walk = {.roots = roots, .root_count = count},
+        .filter = values->filter,
+        .dry_run = values->dry_run,
+        .force = values->force,
+        .enter_mounted = !values->one_file_system,
+        .remove_root = !values->preserve_root,
+        .error = error_hook,
+        .arg = &sink,
+    };
+    int status, code;
+
+    if ((values->dry_run || values->verbose) && !values->json) {
+        wanted.removed = put_path;
+    }
+    status = cli_job_start(&job, "remove", &values->engine, &wanted.walk);
+    if (status != 0) {
+        return status;
+    }
+    wanted.progress = job.progress ? progress_hook : NULL;
+    code = poise_remove_run(cli_job_world(&job), &wanted, &result);
+    cli_progress_wipe(job.progress);
+    if (job.rank == 0 && (code >= 0 || code == -EINTR)) {
+        if (values->json) {
+            put_json(&sink, &result, code >= 0);
+        }
+        int flushed = flush(&sink);
+        code = code < 0 ? code : flushed;
+    }
+    code = poise_world_agree(job.world, code);
+    status = cli_job_code(&job, code, result.errors);
+    if (code == -EINTR && job.rank == 0) {
+        tell_left(roots, count);
+    }
+    poise_remove_result_free(&result);
+    poise_buf_free(&sink.out);
+    cli_job_end(&job);
+    return status;
+}
+
+/* With the operands from `first` on. */
+static int remove_operands(const struct values *values, int argc, char **argv,
+                           int first)
+{
+    if (first < argc) {
+        return run(values, (const char *const *)(argv + first),
+                   (size_t)(argc - first));
+    }
+    if (values->force) {
+        return CLI_DONE; /* as rm -f */
+    }
+    cli_say("remove", "name what is to be removed");
+    return CLI_WRONG_USE;
+}
+
+int cli_remove(int argc, char **argv)
+{
+    struct values values = {.one_file_system = true, .preserve_root = true};
+    int status = cli_where("remove", &argc, argv, &values.filter);
+
+    if (status == CLI_DONE) {
+        cli_engine_defaults(&values.engine);
+        int first = cli_parse(&cli_remove_command, argc, argv, &values,
+                              &values.engine.common, &status);
+        if (first >= 0) {
+            status = remove_operands(&values, argc, argv, first);
+        }
+    }
+    poise_walk_filter_free(values.filter);
+    return status;
+}

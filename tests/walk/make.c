@@ -426,6 +426,47 @@ static void test_faults(void **state)
     }
 }
 
+/* A full directory in the way is there, with all that is in it, until what
+ * replaces it has the name. */
+static void test_faults_in_the_way(void **state)
+{
+    int fd = ((struct folder *)*state)->fd;
+
+    assert_int_equal(mkdirat(fd, "f", 0700), 0);
+    assert_int_equal(mkdirat(fd, "f/below", 0700), 0);
+    /* The name cannot be had, however often it is tried. */
+    poise_fault_arm(POISE_FAULT_RENAME, 1, EISDIR, true);
+    assert_true(make_text(fd, "f", "new", 0600, true) < 0);
+    poise_fault_arm(POISE_FAULT_RENAME, 0, 0, false);
+    assert_int_equal(look(fd, "f/below").st_mode, S_IFDIR | 0700);
+    assert_int_equal(count_entries(fd), 1);
+    /* As where names cannot be exchanged; and each change of a name fails. */
+    for (uint64_t k = 2;; k++) {
+        uint64_t calls;
+        int code;
+
+        poise_fault_arm(POISE_FAULT_RENAME, k, k == 2 ? EINVAL : EIO, false);
+        code = make_text(fd, "f", "new", 0600, true);
+        calls = poise_fault_calls(POISE_FAULT_RENAME);
+        poise_fault_arm(POISE_FAULT_RENAME, 0, 0, false);
+        assert_int_equal(count_entries(fd), 1);
+        if (code == 0) {
+            expect_text(fd, "f", "new");
+            assert_int_equal(unlinkat(fd, "f", 0), 0);
+            assert_int_equal(mkdirat(fd, "f", 0700), 0);
+            assert_int_equal(mkdirat(fd, "f/below", 0700), 0);
+        } else {
+            assert_int_equal(look(fd, "f/below").st_mode, S_IFDIR | 0700);
+        }
+        if (calls < k) {
+            break;
+        }
+    }
+    assert_int_equal(make_text(fd, "f", "new", 0600, false), -EISDIR);
+    assert_int_equal(look(fd, "f/below").st_mode, S_IFDIR | 0700);
+    assert_int_equal(count_entries(fd), 1);
+}
+
 static void test_remove(void **state)
 {
     int fd = ((struct folder *)*state)->fd;
@@ -467,6 +508,7 @@ int main(void)
         TEST(test_link_attributes),
         TEST(test_leftovers),
         TEST(test_faults),
+        TEST(test_faults_in_the_way),
         TEST(test_remove),
     };
 

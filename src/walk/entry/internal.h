@@ -9,4 +9,10 @@
 int make_attributes(int dirfd, const char *name, int fd,
                     const struct poise_walk_meta *meta, unsigned keep);
 
+/** From its temporary name to its own, whatever is there: a whole directory if
+ * `replace`, else -EISDIR if it is not empty. Whatever fails leaves what was
+ * there. */
+int make_in_place(int dirfd, const char *temporary, const char *name,
+                  bool replace);
+
 #endif

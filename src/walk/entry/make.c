@@ -1,8 +1,11 @@
 /*
  * Making one entry whole: it is made beside its place under a temporary name,
  * gets its attributes, and then its own name by a rename. At every moment the
- * name leads to what was there before or to all of the new entry, but for one
- * gap: a directory in the place of something else is removed before the rename.
+ * name leads to what was there before or to all of the new entry: where a
+ * directory is in the way both change names at once, and what then has the
+ * temporary one is removed. Only file systems that cannot exchange names
+ * (renameat2) have a moment in between in which the name leads nowhere; what
+ * fails there is undone.
  *
  * A crash leaves the entry that was there, and perhaps a temporary one
  * (POISE_WALK_TEMPORARY), which whoever comes next removes: a file is locked
@@ -40,41 +43,89 @@ static void make_name(char out[40])
              (unsigned long long)poise_rng_next(poise_rng_current()));
 }
 
-static int rename_fault(void)
+/* Every change of a name: what it fails with, for tests, or does. */
+static int change_name(int dirfd, const char *from, const char *to,
+                       unsigned flags)
 {
     int code = poise_fault_check(POISE_FAULT_RENAME);
 
-    errno = code;
-    return code ? -1 : 0;
+    if (code == 0 && renameat2(dirfd, from, dirfd, to, flags) != 0) {
+        code = errno;
+    }
+    return -code;
 }
 
-/* From its temporary name to its own, whatever is there. */
-static int put_in_place(int dirfd, const char *temporary, const char *name,
-                        bool replace)
+static int not_empty(const char *name)
+{
+    return poise_error_set(EISDIR, "replace", name,
+                           "a directory that is not empty is in its place");
+}
+
+/* Remove the directory that had the name before; if it is full and was not to
+ * be replaced all is as it was. `back` gives both their names again. */
+static int remove_replaced(int dirfd, const char *name, const char *old,
+                           bool replace, unsigned back)
 {
     int code;
 
-    if (rename_fault() == 0 && renameat(dirfd, temporary, dirfd, name) == 0) {
+    if (replace) {
+        return poise_walk_remove(dirfd, old);
+    }
+    if (unlinkat(dirfd, old, AT_REMOVEDIR) == 0) {
         return 0;
     }
-    if (errno == EISDIR || errno == ENOTEMPTY || errno == EEXIST) {
-        if (replace) {
-            code = poise_walk_remove(dirfd, name);
-        } else {
-            code = unlinkat(dirfd, name, AT_REMOVEDIR) == 0
-                       ? 0
-                       : poise_error_set(EISDIR, "replace", name,
-                                         "a directory that is not empty is "
-                                         "in its place");
+    code = errno == ENOTEMPTY || errno == EEXIST
+               ? not_empty(name)
+               : poise_error_set(errno, "replace", name, NULL);
+    (void)change_name(dirfd, old, name, back);
+    return code;
+}
+
+/* Where names cannot be exchanged: the directory steps aside first. */
+static int replace_aside(int dirfd, const char *temporary, const char *name,
+                         bool replace)
+{
+    char aside[40];
+    int code;
+
+    if (!replace) {
+        /* Empty, or nothing happens. */
+        code = unlinkat(dirfd, name, AT_REMOVEDIR) == 0 ? 0 : -errno;
+        if (code == -ENOTEMPTY || code == -EEXIST) {
+            return not_empty(name);
         }
-        if (code < 0) {
-            return code;
+        code = code < 0 ? code : change_name(dirfd, temporary, name, 0);
+        return code < 0 ? poise_error_set(-code, "rename to", name, NULL) : 0;
+    }
+    make_name(aside);
+    code = change_name(dirfd, name, aside, 0);
+    if (code < 0) {
+        return poise_error_set(-code, "replace", name, NULL);
+    }
+    code = change_name(dirfd, temporary, name, 0);
+    if (code < 0) {
+        (void)change_name(dirfd, aside, name, 0);
+        return poise_error_set(-code, "rename to", name, NULL);
+    }
+    return remove_replaced(dirfd, name, aside, true, 0);
+}
+
+int make_in_place(int dirfd, const char *temporary, const char *name,
+                  bool replace)
+{
+    int code = change_name(dirfd, temporary, name, 0);
+
+    if (code == -EISDIR || code == -ENOTEMPTY || code == -EEXIST) {
+        code = change_name(dirfd, temporary, name, RENAME_EXCHANGE);
+        if (code == -EINVAL || code == -ENOSYS || code == -EOPNOTSUPP) {
+            return replace_aside(dirfd, temporary, name, replace);
         }
-        if (renameat(dirfd, temporary, dirfd, name) == 0) {
-            return 0;
+        if (code == 0) {
+            return remove_replaced(dirfd, name, temporary, replace,
+                                   RENAME_EXCHANGE);
         }
     }
-    return failed("rename to", name);
+    return code < 0 ? poise_error_set(-code, "rename to", name, NULL) : 0;
 }
 
 /* ---- what others left --------------------------------------------------- */
@@ -109,9 +160,11 @@ int poise_walk_remove_leftover(int dirfd, const char *name)
     int fd;
 
     if (!poise_walk_is_temporary(name) ||
-        fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
-        S_ISDIR(st.st_mode)) {
+        fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) != 0) {
         return 0;
+    }
+    if (S_ISDIR(st.st_mode)) {
+        return is_old(&st) && poise_walk_remove(dirfd, name) == 0;
     }
     if (!S_ISREG(st.st_mode)) {
         left = is_old(&st);
@@ -285,8 +338,8 @@ int poise_walk_make_commit(struct poise_walk_making *making,
         making->fd = -1;
     }
     if (code >= 0) {
-        code = put_in_place(making->dirfd, making->temporary, making->name,
-                            replace);
+        code = make_in_place(making->dirfd, making->temporary, making->name,
+                             replace);
     }
     if (making->fd >= 0) {
         close(making->fd);
@@ -344,7 +397,7 @@ int poise_walk_make_special(int dirfd, const char *name,
     }
     code = make_attributes(dirfd, temporary, -1, meta, keep);
     if (code >= 0) {
-        code = put_in_place(dirfd, temporary, name, replace);
+        code = make_in_place(dirfd, temporary, name, replace);
     }
     if (code < 0) {
         unlinkat(dirfd, temporary, 0);
@@ -382,7 +435,7 @@ int poise_walk_make_link(int from_dirfd, const char *from, int dirfd,
     if (linkat(from_dirfd, from, dirfd, temporary, 0) != 0) {
         return failed("link", name);
     }
-    code = put_in_place(dirfd, temporary, name, replace);
+    code = make_in_place(dirfd, temporary, name, replace);
     if (code < 0) {
         unlinkat(dirfd, temporary, 0);
     }

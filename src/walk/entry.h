@@ -27,12 +27,15 @@ extern "C" {
 enum {
     POISE_WALK_KEEP_MODE = 1,
     POISE_WALK_KEEP_OWNER = 2,  /**< user (by root only) and group (where the
-                                     process is allowed to give it away) */
+                                     process is allowed to give it away);
+                                     who cannot be given gets no set-user or
+                                     set-group bit either */
     POISE_WALK_KEEP_TIMES = 4,  /**< of modification */
     POISE_WALK_KEEP_XATTRS = 8, /**< user.*, access lists; for root also
                                      trusted.*, also on symbolic links, and file
                                      capabilities */
     POISE_WALK_KEEP_ALL = 15,
+    POISE_WALK_KEEP_ATIME = 16, /**< with KEEP_TIMES: of access, too */
 };
 
 struct poise_walk_meta {
@@ -40,7 +43,7 @@ struct poise_walk_meta {
     uint32_t uid, gid;
     uint32_t major, minor; /**< devices */
     uint64_t size;         /**< regular files: how long they become */
-    struct timespec mtime;
+    struct timespec mtime, atime;
     bool sparse;        /**< regular files: has holes; long zeros become some */
     const char *target; /**< symbolic links; borrowed */
     const void *xattrs; /**< (name, value) as poise_buf_blob wrote them, in the

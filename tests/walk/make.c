@@ -10,6 +10,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <sys/sysmacros.h>
+#include <sys/wait.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -311,6 +312,34 @@ static void test_attributes_elsewhere(void **state)
     assert_int_equal(getxattr(path, "user.a", NULL, 0), -1);
 }
 
+/* Somebody else's set-user file, copied by whoever may not give files away,
+ * lends nobody the rights of who copied it. */
+static void test_owner_refused(void **state)
+{
+    int fd = ((struct folder *)*state)->fd, status = 0;
+    struct poise_walk_meta meta = meta_of(S_IFREG | 06755);
+    pid_t child;
+
+    assert_int_equal(fchmod(fd, 0777), 0);
+    assert_int_equal(make_text(fd, "own", "text", 06755, false), 0);
+    assert_int_equal(look(fd, "own").st_mode, S_IFREG | 06755);
+    child = fork();
+    if (child == 0) {
+        struct poise_walk_making making = {0};
+        bool ok = geteuid() != 0 || (setresgid(65534, 65534, 65534) == 0 &&
+                                     setresuid(65534, 65534, 65534) == 0);
+
+        meta.uid = meta.gid = 1;
+        ok = ok && poise_walk_make_begin(&making, fd, "other", false) == 0 &&
+             poise_walk_make_commit(&making, &meta, POISE_WALK_KEEP_ALL,
+                                    false) == 0;
+        _exit(ok ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(look(fd, "other").st_mode, S_IFREG | 0755);
+}
+
 /* Only attributes that are known to be harmless are set, whoever names them,
  * and they change nothing twice. */
 static void test_attribute_names(void **state)
@@ -504,6 +533,7 @@ int main(void)
         TEST(test_links),
         TEST(test_attributes),
         TEST(test_attributes_elsewhere),
+        TEST(test_owner_refused),
         TEST(test_attribute_names),
         TEST(test_link_attributes),
         TEST(test_leftovers),

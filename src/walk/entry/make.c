@@ -331,7 +331,7 @@ int poise_walk_make_commit(struct poise_walk_making *making,
     }
     if (code == 0) {
         code = make_attributes(making->dirfd, making->temporary, making->fd,
-                               meta, keep);
+                               meta, keep, NULL);
     }
     if (code >= 0) {
         code = poise_file_close(making->fd, making->name);
@@ -395,7 +395,7 @@ int poise_walk_make_special(int dirfd, const char *name,
     if (code < 0) {
         return poise_error_set(-code, "make", name, NULL);
     }
-    code = make_attributes(dirfd, temporary, -1, meta, keep);
+    code = make_attributes(dirfd, temporary, -1, meta, keep, NULL);
     if (code >= 0) {
         code = make_in_place(dirfd, temporary, name, replace);
     }

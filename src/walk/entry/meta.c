@@ -27,6 +27,8 @@ static int failed(const char *doing, const char *name)
  * everywhere, so a path through /proc. One that ends in a descriptor's number
  * leads to what that has open, even a link, and no further. */
 struct bearer {
+    int fd; /* -1, or opened for more than O_PATH: then it is all that is used
+             */
     char *path;
     bool is_open;
     struct poise_buf memory;
@@ -34,7 +36,7 @@ struct bearer {
 
 static int name_bearer(int dirfd, const char *name, struct bearer *bearer)
 {
-    *bearer = (struct bearer){0};
+    *bearer = (struct bearer){.fd = -1};
     if (dirfd != AT_FDCWD && name[0] != '/') {
         poise_buf_printf(&bearer->memory, "/proc/self/fd/%d/", dirfd);
     }
@@ -46,14 +48,16 @@ static int name_bearer(int dirfd, const char *name, struct bearer *bearer)
 
 static ssize_t list_names(const struct bearer *of, char *list, size_t size)
 {
-    return of->is_open ? listxattr(of->path, list, size)
-                       : llistxattr(of->path, list, size);
+    return of->fd >= 0   ? flistxattr(of->fd, list, size)
+           : of->is_open ? listxattr(of->path, list, size)
+                         : llistxattr(of->path, list, size);
 }
 
 static ssize_t get_value(const struct bearer *of, const char *name, char *value)
 {
-    return of->is_open ? getxattr(of->path, name, value, XATTR_VALUE_MOST)
-                       : lgetxattr(of->path, name, value, XATTR_VALUE_MOST);
+    return of->fd >= 0   ? fgetxattr(of->fd, name, value, XATTR_VALUE_MOST)
+           : of->is_open ? getxattr(of->path, name, value, XATTR_VALUE_MOST)
+                         : lgetxattr(of->path, name, value, XATTR_VALUE_MOST);
 }
 
 static bool begins(const char *name, const char *with)
@@ -184,9 +188,34 @@ static void next_pair(struct poise_reader *from, struct pair *pair)
     } while (pair->is_there && !is_kept(pair->name));
 }
 
+/* 1, 0 if it was gone already, -ENOTSUP unrecorded, or the error. */
+static int remove_value(const struct bearer *of, const char *name)
+{
+    int code =
+        of->fd >= 0 ? fremovexattr(of->fd, name) : removexattr(of->path, name);
+
+    if (code != 0 && errno != ENODATA) {
+        return errno == ENOTSUP ? -ENOTSUP : failed("remove attribute", name);
+    }
+    return 1;
+}
+
+static int set_value(const struct bearer *of, const struct pair *pair)
+{
+    int code = of->fd >= 0
+                   ? fsetxattr(of->fd, pair->name, pair->value, pair->len, 0)
+                   : setxattr(of->path, pair->name, pair->value, pair->len, 0);
+
+    if (code != 0) {
+        return errno == ENOTSUP ? -ENOTSUP
+                                : failed("set attribute", pair->name);
+    }
+    return 1;
+}
+
 /* One step along the names that it has and those that it is to have, both in
  * order: 1 if that changed something. */
-static int change_one(const char *path, struct poise_reader *from_had,
+static int change_one(const struct bearer *of, struct poise_reader *from_had,
                       struct pair *had, struct poise_reader *from_has,
                       struct pair *has)
 {
@@ -196,14 +225,10 @@ static int change_one(const char *path, struct poise_reader *from_had,
     int code = 0;
 
     if (order < 0) {
-        code = removexattr(path, had->name) != 0 && errno != ENODATA
-                   ? failed("remove attribute", had->name)
-                   : 1;
+        code = remove_value(of, had->name);
     } else if (order > 0 || had->len != has->len ||
                memcmp(had->value, has->value, has->len) != 0) {
-        code = setxattr(path, has->name, has->value, has->len, 0) != 0
-                   ? failed("set attribute", has->name)
-                   : 1;
+        code = set_value(of, has);
     }
     if (order <= 0) {
         next_pair(from_had, had);
@@ -214,28 +239,32 @@ static int change_one(const char *path, struct poise_reader *from_had,
     return code;
 }
 
-/* Of what is open as `fd`: 1 if any was changed. */
-static int set_xattrs(int fd, const char *name,
-                      const struct poise_walk_meta *meta)
+/* 1 if any was changed. What the file system does not take is in `refused`,
+ * and an error where that is NULL. */
+static int set_xattrs(const struct bearer *of, const char *name,
+                      const struct poise_walk_meta *meta, unsigned *refused)
 {
-    char path[40];
-    struct bearer bearer = {.path = path, .is_open = true};
     struct poise_buf all = {0};
     struct poise_reader from_had,
         from_has = poise_reader_of(meta->xattrs, meta->xattrs_len);
     struct pair had, has;
     int code, changed = 0;
 
-    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    code = get_xattrs(&bearer, name, &all);
+    code = get_xattrs(of, name, &all);
     from_had = poise_reader_of(all.data, all.len);
     if (code == 0) {
         next_pair(&from_had, &had);
         next_pair(&from_has, &has);
     }
     while (code >= 0 && (had.is_there || has.is_there)) {
-        code = change_one(path, &from_had, &had, &from_has, &has);
+        code = change_one(of, &from_had, &had, &from_has, &has);
         changed |= code > 0;
+        if (code == -ENOTSUP && refused) {
+            *refused |= POISE_WALK_KEEP_XATTRS;
+            code = 0;
+        } else if (code == -ENOTSUP) {
+            code = poise_error_set(ENOTSUP, "set attributes of", name, NULL);
+        }
     }
     if (code >= 0 && from_has.error) {
         code = poise_error_set(EBADMSG, "set attributes of", name, NULL);
@@ -271,6 +300,8 @@ static void from_statx(const struct statx *stx, struct poise_walk_meta *meta)
         .gid = stx->stx_gid,
         .mtime = {.tv_sec = stx->stx_mtime.tv_sec,
                   .tv_nsec = stx->stx_mtime.tv_nsec},
+        .atime = {.tv_sec = stx->stx_atime.tv_sec,
+                  .tv_nsec = stx->stx_atime.tv_nsec},
         .dev = makedev(stx->stx_dev_major, stx->stx_dev_minor),
         .ino = stx->stx_ino,
         .links = stx->stx_nlink,
@@ -321,7 +352,26 @@ int poise_walk_meta_get(int dirfd, const char *name, unsigned keep,
     return 0;
 }
 
+int make_meta_of(int fd, const char *name, const struct statx *stx,
+                 unsigned keep, struct poise_walk_meta *meta,
+                 struct poise_buf *memory)
+{
+    struct bearer bearer = {.fd = fd, .is_open = true};
+    int code = 0;
+
+    from_statx(stx, meta);
+    poise_buf_reset(memory);
+    if (keep & POISE_WALK_KEEP_XATTRS) {
+        code = get_xattrs(&bearer, name, memory);
+    }
+    meta->xattrs = memory->data;
+    meta->xattrs_len = memory->len;
+    return code < 0 ? code : memory->error;
+}
+
 /* ---- giving ------------------------------------------------------------- */
+
+enum { REFUSED_USER = 1, REFUSED_GROUP = 2 };
 
 /* What is given attributes: by its descriptor, so that all go to one and the
  * same inode, whoever puts something else under its name meanwhile. */
@@ -332,28 +382,43 @@ struct recipient {
     struct statx stx;
 };
 
+/* What could not be given is in `refused`. */
 static int set_owner(const struct recipient *to,
-                     const struct poise_walk_meta *meta)
+                     const struct poise_walk_meta *meta, unsigned *refused)
 {
     bool is_root = geteuid() == 0;
-    uid_t uid = is_root && to->stx.stx_uid != meta->uid ? meta->uid : (uid_t)-1;
+    bool other_user = to->stx.stx_uid != meta->uid;
+    uid_t uid = is_root && other_user ? meta->uid : (uid_t)-1;
     gid_t gid = to->stx.stx_gid != meta->gid ? meta->gid : (gid_t)-1;
 
+    if (other_user && !is_root) {
+        *refused |= REFUSED_USER;
+    }
     if (uid == (uid_t)-1 && gid == (gid_t)-1) {
         return 0;
     }
     if (fchownat(to->fd, "", uid, gid, AT_EMPTY_PATH) != 0) {
-        return errno == EPERM && !is_root ? 0 : failed("give away", to->name);
+        if (errno != EPERM) {
+            return failed("give away", to->name);
+        }
+        *refused |= (uid != (uid_t)-1 ? REFUSED_USER : 0) |
+                    (gid != (gid_t)-1 ? REFUSED_GROUP : 0);
+        return 0;
     }
     return 1;
 }
 
+/* `refused`: of a user or a group that could not be given nobody gets the
+ * rights. */
 static int set_mode(const struct recipient *to,
-                    const struct poise_walk_meta *meta, bool was_given)
+                    const struct poise_walk_meta *meta, bool was_given,
+                    unsigned refused)
 {
     mode_t wanted = meta->mode & 07777;
     char path[40];
 
+    wanted &= ~(refused & REFUSED_USER ? (mode_t)S_ISUID : 0);
+    wanted &= ~(refused & REFUSED_GROUP ? (mode_t)S_ISGID : 0);
     /* Giving a file away clears the set-user and set-group bits. */
     if (S_ISLNK(to->stx.stx_mode) ||
         (!was_given && (to->stx.stx_mode & 07777) == wanted)) {
@@ -366,14 +431,24 @@ static int set_mode(const struct recipient *to,
     return 1;
 }
 
-static int set_times(const struct recipient *to,
-                     const struct poise_walk_meta *meta)
+static bool is_same_time(const struct statx_timestamp *a,
+                         const struct timespec *b)
 {
+    return a->tv_sec == b->tv_sec && (long)a->tv_nsec == b->tv_nsec;
+}
+
+static int set_times(const struct recipient *to,
+                     const struct poise_walk_meta *meta, unsigned keep)
+{
+    bool both = keep & POISE_WALK_KEEP_ATIME;
     struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, meta->mtime};
     char path[40];
 
-    if (to->stx.stx_mtime.tv_sec == meta->mtime.tv_sec &&
-        to->stx.stx_mtime.tv_nsec == meta->mtime.tv_nsec) {
+    if (both) {
+        times[0] = meta->atime;
+    }
+    if (is_same_time(&to->stx.stx_mtime, &meta->mtime) &&
+        (!both || is_same_time(&to->stx.stx_atime, &meta->atime))) {
         return 0;
     }
     snprintf(path, sizeof path, "/proc/self/fd/%d", to->fd);
@@ -384,9 +459,24 @@ static int set_times(const struct recipient *to,
     return 1;
 }
 
-static int give(struct recipient *to, const struct poise_walk_meta *meta,
-                unsigned keep)
+static int give_xattrs(struct recipient *to, const struct poise_walk_meta *meta,
+                       unsigned *refused)
 {
+    char path[40];
+    struct bearer bearer = {
+        .fd = to->is_path ? -1 : to->fd, .path = path, .is_open = true};
+
+    if (S_ISLNK(meta->mode) && geteuid() != 0) {
+        return 0;
+    }
+    snprintf(path, sizeof path, "/proc/self/fd/%d", to->fd);
+    return set_xattrs(&bearer, to->name, meta, refused);
+}
+
+static int give(struct recipient *to, const struct poise_walk_meta *meta,
+                unsigned keep, unsigned *refused)
+{
+    unsigned owner_refused = 0;
     int changed = 0, owner = 0;
     int code = poise_file_statx(to->fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS,
                                 &to->stx);
@@ -399,28 +489,31 @@ static int give(struct recipient *to, const struct poise_walk_meta *meta,
                                "something else took its name");
     }
     if (keep & POISE_WALK_KEEP_OWNER) {
-        owner = code = set_owner(to, meta);
+        owner = code = set_owner(to, meta, &owner_refused);
         changed |= code > 0;
     }
-    if (code >= 0 && keep & POISE_WALK_KEEP_XATTRS &&
-        (!S_ISLNK(meta->mode) || geteuid() == 0)) {
-        code = set_xattrs(to->fd, to->name, meta);
+    if (code >= 0 && keep & POISE_WALK_KEEP_XATTRS) {
+        code = give_xattrs(to, meta, refused);
         changed |= code > 0;
     }
     if (code >= 0 && keep & POISE_WALK_KEEP_MODE) {
         /* An access list changes the mode as well. */
-        code = set_mode(to, meta, owner > 0 || changed);
+        code = set_mode(to, meta, owner > 0 || changed, owner_refused);
         changed |= code > 0;
     }
     if (code >= 0 && keep & POISE_WALK_KEEP_TIMES) {
-        code = set_times(to, meta);
+        code = set_times(to, meta, keep);
         changed |= code > 0;
+    }
+    if (refused && owner_refused) {
+        *refused |= POISE_WALK_KEEP_OWNER;
     }
     return code < 0 ? code : changed;
 }
 
 int make_attributes(int dirfd, const char *name, int fd,
-                    const struct poise_walk_meta *meta, unsigned keep)
+                    const struct poise_walk_meta *meta, unsigned keep,
+                    unsigned *refused)
 {
     struct recipient to = {.fd = fd, .is_path = fd < 0, .name = name};
     int code;
@@ -431,7 +524,7 @@ int make_attributes(int dirfd, const char *name, int fd,
     if (to.fd < 0) {
         return poise_error_set(-to.fd, "look at", name, NULL);
     }
-    code = give(&to, meta, keep);
+    code = give(&to, meta, keep, refused);
     if (fd < 0) {
         close(to.fd);
     }
@@ -442,5 +535,5 @@ int poise_walk_make_attributes(int dirfd, const char *name,
                                const struct poise_walk_meta *meta,
                                unsigned keep)
 {
-    return make_attributes(dirfd, name, -1, meta, keep);
+    return make_attributes(dirfd, name, -1, meta, keep, NULL);
 }

@@ -54,6 +54,28 @@ struct poise_walk_meta {
     uint32_t links;
 };
 
+/** How safe against a loss of power what is written shall be. */
+enum poise_sync {
+    POISE_SYNC_NONE, /**< the system writes it when it likes */
+    POISE_SYNC_FILE, /**< each file is on the disk before it has its name, and
+                          each directory once all is in it */
+    POISE_SYNC_TREE, /**< all of it is on the disk in the end: one sync of the
+                          file system */
+};
+/** "none", "file", "tree"; NULL-terminated, indexed by the enum. */
+POISE_API extern const char *const poise_sync_names[];
+/** What is done under each policy, at each of the three moments: a file is
+ * complete, but has not its name yet; all is in a directory; all is done below
+ * the directory `fd` (any of its file system). `name` is for the error. */
+enum poise_sync_moment {
+    POISE_SYNC_AT_FILE,
+    POISE_SYNC_AT_DIRECTORY,
+    POISE_SYNC_AT_END,
+};
+POISE_API int poise_walk_sync(enum poise_sync policy,
+                              enum poise_sync_moment moment, int fd,
+                              const char *name);
+
 /** The metadata of an entry, links not followed; with xattrs if `keep` says
  * so. Strings are appended to `memory`, which is reset before. Where the file
  * system has no xattrs there are none. */

@@ -2,7 +2,7 @@
 #ifndef WALK_ENTRY_INTERNAL_H
 #define WALK_ENTRY_INTERNAL_H
 
-#include <poise/entry.h>
+#include "walk/entry/entry.h"
 
 /** Give what `name` is (or `fd`, if that is not -1) the attributes of `meta`
  * where they differ from what it has: 1 if anything was changed. `refused`
@@ -23,5 +23,30 @@ int make_meta_of(int fd, const char *name, const struct statx *stx,
  * there. */
 int make_in_place(int dirfd, const char *temporary, const char *name,
                   bool replace);
+
+/** A name for something temporary, which nothing has. */
+void make_name(char out[40]);
+/** The same as make_in_place, but asks first if something has the name. The
+ * temporary one is left where that fails. */
+int make_placed(int dirfd, const char *temporary, const char *name,
+                const struct entry_taken *taken, bool *replaced);
+
+/* ---- copy_data.c ----------------------------------------------------------
+ */
+
+/** Two open files, and what is to be moved from one to the other: bytes
+ * [from, to), in both at the same place. */
+struct copy_move {
+    int in, out;
+    const char *name; /* of both, for errors */
+    uint64_t from, to;
+    bool sparse;
+};
+/** Move them; what is a hole stays none of `out`'s data. Ends early where the
+ * source ends. */
+int copy_move(struct entry_copier *copier, const struct copy_move *move,
+              struct entry_copied *copied);
+/** Make all of `out` a clone of `in`: 1, or 0 if it cannot be one. */
+int copy_clone(struct entry_copier *copier, int in, int out, uint64_t size);
 
 #endif

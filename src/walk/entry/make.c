@@ -37,7 +37,7 @@ static int failed(const char *doing, const char *name)
     return poise_error_set(errno, doing, name, NULL);
 }
 
-static void make_name(char out[40])
+void make_name(char out[40])
 {
     snprintf(out, 40, POISE_WALK_TEMPORARY "%016llx",
              (unsigned long long)poise_rng_next(poise_rng_current()));
@@ -124,6 +124,34 @@ int make_in_place(int dirfd, const char *temporary, const char *name,
             return remove_replaced(dirfd, name, temporary, replace,
                                    RENAME_EXCHANGE);
         }
+    }
+    return code < 0 ? poise_error_set(-code, "rename to", name, NULL) : 0;
+}
+
+int make_placed(int dirfd, const char *temporary, const char *name,
+                const struct entry_taken *taken, bool *replaced)
+{
+    struct stat there;
+    int code = 0, whole = 0;
+
+    if (fstatat(dirfd, name, &there, AT_SYMLINK_NOFOLLOW) == 0) {
+        whole = taken && taken->ask
+                    ? taken->ask(dirfd, name, &there, taken->arg)
+                    : 0;
+        if (whole < 0) {
+            return whole;
+        }
+        if (whole == 0 && S_ISDIR(there.st_mode)) {
+            return poise_error_set(EISDIR, "replace", name,
+                                   "a directory is in its place");
+        }
+        *replaced = true;
+        return make_in_place(dirfd, temporary, name, whole > 0);
+    }
+    /* What appears in this moment stays. */
+    code = change_name(dirfd, temporary, name, RENAME_NOREPLACE);
+    if (code == -EINVAL || code == -ENOSYS || code == -EOPNOTSUPP) {
+        code = change_name(dirfd, temporary, name, 0);
     }
     return code < 0 ? poise_error_set(-code, "rename to", name, NULL) : 0;
 }
@@ -379,11 +407,11 @@ static int create_special(int dirfd, const char *name,
                : -errno;
 }
 
-int poise_walk_make_special(int dirfd, const char *name,
-                            const struct poise_walk_meta *meta, unsigned keep,
-                            bool replace)
+/* Under a temporary name, with its attributes. */
+static int make_special(int dirfd, const char *name, char temporary[40],
+                        const struct poise_walk_meta *meta, unsigned keep,
+                        unsigned *refused)
 {
-    char temporary[40];
     int tries = 0, code;
 
     do {
@@ -395,14 +423,53 @@ int poise_walk_make_special(int dirfd, const char *name,
     if (code < 0) {
         return poise_error_set(-code, "make", name, NULL);
     }
-    code = make_attributes(dirfd, temporary, -1, meta, keep, NULL);
-    if (code >= 0) {
-        code = make_in_place(dirfd, temporary, name, replace);
+    code = make_attributes(dirfd, temporary, -1, meta, keep, refused);
+    if (code < 0) {
+        unlinkat(dirfd, temporary, 0);
     }
+    return code;
+}
+
+int poise_walk_make_special(int dirfd, const char *name,
+                            const struct poise_walk_meta *meta, unsigned keep,
+                            bool replace)
+{
+    char temporary[40];
+    int code = make_special(dirfd, name, temporary, meta, keep, NULL);
+
+    if (code < 0) {
+        return code;
+    }
+    code = make_in_place(dirfd, temporary, name, replace);
     if (code < 0) {
         unlinkat(dirfd, temporary, 0);
     }
     return code < 0 ? code : 0;
+}
+
+int entry_make_special(int dirfd, const char *name,
+                       const struct poise_walk_meta *meta, unsigned keep,
+                       const struct entry_taken *taken, unsigned *refused)
+{
+    bool replaced = false;
+    char temporary[40];
+    int code = make_special(dirfd, name, temporary, meta, keep, refused);
+
+    if (code < 0) {
+        return code;
+    }
+    code = make_placed(dirfd, temporary, name, taken, &replaced);
+    if (code < 0) {
+        unlinkat(dirfd, temporary, 0);
+    }
+    return code;
+}
+
+int entry_make_attributes(int dirfd, const char *name,
+                          const struct poise_walk_meta *meta, unsigned keep,
+                          unsigned *refused)
+{
+    return make_attributes(dirfd, name, -1, meta, keep, refused);
 }
 
 static bool is_same(int from_dirfd, const char *from, int dirfd,
@@ -436,6 +503,33 @@ int poise_walk_make_link(int from_dirfd, const char *from, int dirfd,
         return failed("link", name);
     }
     code = make_in_place(dirfd, temporary, name, replace);
+    if (code < 0) {
+        unlinkat(dirfd, temporary, 0);
+    }
+    return code < 0 ? code : 1;
+}
+
+int entry_make_link(int from_dirfd, const char *from, int dirfd,
+                    const char *name, const struct entry_taken *taken)
+{
+    bool replaced = false;
+    char temporary[40];
+    int code;
+
+    if (linkat(from_dirfd, from, dirfd, name, 0) == 0) {
+        return 1;
+    }
+    if (errno != EEXIST) {
+        return errno == ENOENT ? -ENOENT : failed("link", name);
+    }
+    if (is_same(from_dirfd, from, dirfd, name)) {
+        return 0;
+    }
+    make_name(temporary);
+    if (linkat(from_dirfd, from, dirfd, temporary, 0) != 0) {
+        return failed("link", name);
+    }
+    code = make_placed(dirfd, temporary, name, taken, &replaced);
     if (code < 0) {
         unlinkat(dirfd, temporary, 0);
     }

@@ -1,0 +1,120 @@
+/*
+ * What rooms that copy trees may know of making one regular file from another.
+ *
+ * The new file has no name while it is made (O_TMPFILE), where the file system
+ * knows such files: a kill leaves nothing. It gets its name by one link, or,
+ * where something has the name, by a link and a rename. Else, and where several
+ * processes write to it, it has a temporary name. Data go as a clone (FICLONE),
+ * else inside the kernel (copy_file_range), else through a buffer; small files
+ * through the buffer, which is the fewest system calls. Holes stay holes.
+ *
+ * The source is looked at before and after it is read. Its status change time
+ * tells whether it was written to meanwhile: a file that changed in the very
+ * tick of the kernel's clock in which it is first looked at is waited for.
+ * (Unseen are only writes through a shared mapping that was dirty before.)
+ *
+ * All functions: any thread, one entry_copier each; names are of one component,
+ * relative to a descriptor; the errors are recorded.
+ */
+#ifndef WALK_ENTRY_H
+#define WALK_ENTRY_H
+
+#include <poise/entry.h>
+
+/** Asked when something has the name already (`there` is what lstat says of
+ * it): 0: it goes, unless it is a directory, which is -EISDIR; 1: it goes with
+ * all that is in it; negative: nothing is made, and this is the answer, whether
+ * it is recorded or not. `ask` NULL: 0. */
+struct entry_taken {
+    int (*ask)(int dirfd, const char *name, const struct stat *there,
+               void *arg);
+    void *arg;
+};
+
+struct entry_copy_options {
+    unsigned keep; /**< POISE_WALK_KEEP_* */
+    enum poise_sync sync;
+    bool verify; /**< read back from the disk and compare hashes */
+    bool direct; /**< make files under their names: nobody sees the folder
+                      in which all this is yet */
+    /** Called before `bytes` are moved by `calls` system calls that a server
+     * sees; waits if that is too fast. NULL: no limits. */
+    void (*pace)(uint64_t bytes, unsigned calls, void *arg);
+    void *arg;
+};
+
+/** What one thread needs; zero but for `options` to begin with. What the file
+ * systems turned out not to know is remembered and not tried again. */
+struct entry_copier {
+    struct entry_copy_options options;
+    char *buffer;
+    struct poise_buf xattrs;
+    uint64_t dev; /**< of the source for which the next two hold */
+    bool no_clone, no_range;
+    bool no_nameless, no_empty_path;
+};
+void entry_copier_free(struct entry_copier *copier);
+
+/** A regular file that is copied; fd is -1 if it is none. */
+struct entry_source {
+    int fd;
+    const char *name; /**< borrowed */
+    struct statx stx;
+};
+
+/** What happened; added to. */
+struct entry_copied {
+    uint64_t bytes;   /**< of data that were moved, or cloned */
+    uint64_t cloned;  /**< of these */
+    unsigned retries; /**< how often the source changed while it was read */
+    unsigned refused; /**< POISE_WALK_KEEP_* that could not be given */
+    bool replaced;    /**< something had the name */
+};
+
+/** Open and look at it. -ENXIO, not recorded: it is no regular file now. */
+int entry_source_open(int dirfd, const char *name, struct entry_source *source);
+void entry_source_close(struct entry_source *source);
+/** Whether it is as it was when it was opened, or looked at again: 0 it is, and
+ * `stx` is as of now; 1 it changed, and is looked at again. */
+int entry_source_check(struct entry_source *source);
+
+/** Make `name` a copy. A source that changes meanwhile is read again, up to
+ * three times in all, then it is -EBUSY. */
+int entry_copy(struct entry_copier *copier, struct entry_source *source,
+               int dirfd, const char *name, const struct entry_taken *taken,
+               struct entry_copied *copied);
+
+/* ---- by several at a time ------------------------------------------------ */
+
+/** Make the file for the chunks, which has this temporary name; one that is
+ * there is removed. */
+int entry_chunks_begin(const struct entry_source *source, int dirfd,
+                       const char *temporary);
+/** Copy [offset, offset + length) into it. */
+int entry_chunk(struct entry_copier *copier, const struct entry_source *source,
+                int dirfd, const char *temporary, uint64_t offset,
+                uint64_t length, struct entry_copied *copied);
+/** Give it its attributes and its name. Whatever happens, the temporary name
+ * is gone. */
+int entry_chunks_commit(struct entry_copier *copier,
+                        const struct entry_source *source, int dirfd,
+                        const char *temporary, const char *name,
+                        const struct entry_taken *taken,
+                        struct entry_copied *copied);
+
+/* ---- the rest ------------------------------------------------------------ */
+
+/** poise_walk_make_special and poise_walk_make_attributes, with what was
+ * refused. */
+int entry_make_special(int dirfd, const char *name,
+                       const struct poise_walk_meta *meta, unsigned keep,
+                       const struct entry_taken *taken, unsigned *refused);
+int entry_make_attributes(int dirfd, const char *name,
+                          const struct poise_walk_meta *meta, unsigned keep,
+                          unsigned *refused);
+/** Make `name` a hard link to `from`: 1, or 0 if it was one. -ENOENT, not
+ * recorded: there is no `from`. */
+int entry_make_link(int from_dirfd, const char *from, int dirfd,
+                    const char *name, const struct entry_taken *taken);
+
+#endif

@@ -1,0 +1,433 @@
+/* One regular file from another: all of it under its name, or nothing. */
+#include "../temporary.h"
+
+#include "walk/entry/entry.h"
+
+#include <poise/remove.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <sys/wait.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { CHUNK = 200 << 10, BYTES = 3 * CHUNK };
+
+/* A folder with a source, `from`, and what copies it. */
+struct place {
+    char path[TEMPORARY_BYTES];
+    int fd;
+    struct entry_copier copier;
+    unsigned paced;  /* calls of the hook */
+    unsigned change; /* the source in the first so many of them */
+};
+
+/* Called before bytes are moved: the moment for a source to change. */
+static void pace(uint64_t bytes, unsigned calls, void *arg)
+{
+    struct place *place = arg;
+
+    (void)calls;
+    if (bytes > 0 && place->paced++ < place->change) {
+        int fd = openat(place->fd, "from", O_WRONLY);
+
+        assert_int_equal(pwrite(fd, "changed", 7, place->paced), 7);
+        close(fd);
+    }
+}
+
+static int set_up(void **state)
+{
+    struct place *place = calloc(1, sizeof *place);
+    char *bytes = malloc(BYTES);
+    int fd;
+
+    assert_non_null(place);
+    assert_non_null(mkdtemp(temporary_name(place->path, "copy-file")));
+    place->fd = open(place->path, O_RDONLY | O_DIRECTORY);
+    fd = openat(place->fd, "from", O_CREAT | O_WRONLY, 0644);
+    for (size_t i = 0; i < BYTES; i++) {
+        bytes[i] = (char)(i * 2654435761U >> 24);
+    }
+    assert_int_equal(write(fd, bytes, BYTES), BYTES);
+    close(fd);
+    free(bytes);
+    place->copier.options.keep = POISE_WALK_KEEP_ALL | POISE_WALK_KEEP_ATIME;
+    *state = place;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct place *place = *state;
+
+    entry_copier_free(&place->copier);
+    close(place->fd);
+    assert_int_equal(poise_walk_remove(AT_FDCWD, place->path), 0);
+    free(place);
+    return 0;
+}
+
+static unsigned count_entries(int dirfd)
+{
+    DIR *dir = fdopendir(openat(dirfd, ".", O_RDONLY | O_DIRECTORY));
+    unsigned count = 0;
+
+    while (readdir(dir)) {
+        count++;
+    }
+    closedir(dir);
+    return count - 2;
+}
+
+static char *content(int dirfd, const char *name, size_t *len)
+{
+    int fd = openat(dirfd, name, O_RDONLY);
+    struct stat st;
+    char *data;
+
+    assert_true(fd >= 0);
+    assert_int_equal(fstat(fd, &st), 0);
+    *len = (size_t)st.st_size;
+    data = malloc(*len + 1);
+    assert_int_equal(read(fd, data, *len), (ssize_t)*len);
+    close(fd);
+    return data;
+}
+
+static bool is_same(int dirfd, const char *a, const char *b)
+{
+    size_t a_len, b_len;
+    char *a_data = content(dirfd, a, &a_len),
+         *b_data = content(dirfd, b, &b_len);
+    bool same = a_len == b_len && memcmp(a_data, b_data, a_len) == 0;
+
+    free(a_data);
+    free(b_data);
+    return same;
+}
+
+static int copy(struct place *place, const char *to,
+                const struct entry_taken *taken, struct entry_copied *copied)
+{
+    struct entry_source source;
+    int code = entry_source_open(place->fd, "from", &source);
+
+    memset(copied, 0, sizeof *copied);
+    if (code == 0) {
+        code =
+            entry_copy(&place->copier, &source, place->fd, to, taken, copied);
+        entry_source_close(&source);
+    }
+    return code;
+}
+
+static struct stat look(int dirfd, const char *name)
+{
+    struct stat st = {0};
+
+    assert_int_equal(fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW), 0);
+    return st;
+}
+
+static void expect_equal(struct place *place, const char *to)
+{
+    struct stat a = look(place->fd, "from"), b = look(place->fd, to);
+
+    assert_true(is_same(place->fd, "from", to));
+    assert_int_equal(a.st_mode, b.st_mode);
+    assert_int_equal(a.st_uid, b.st_uid);
+    assert_int_equal(a.st_gid, b.st_gid);
+    assert_int_equal(a.st_mtim.tv_sec, b.st_mtim.tv_sec);
+    assert_int_equal(a.st_mtim.tv_nsec, b.st_mtim.tv_nsec);
+    assert_int_not_equal(a.st_ino, b.st_ino);
+}
+
+static void test_whole(void **state)
+{
+    static const mode_t modes[] = {0644, 0400, 06755, 0};
+    static const struct timespec times[][2] = {
+        {{-5, 123456789}, {-1000000000, 7}},
+        {{4200000000, 1}, {5000000000, 2}}};
+    struct place *place = *state;
+    struct entry_copied copied;
+
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        assert_int_equal(fchmodat(place->fd, "from", modes[i], 0), 0);
+        assert_int_equal(utimensat(place->fd, "from", times[i % 2], 0), 0);
+        if (modes[i] == 0 && geteuid() != 0) {
+            continue; /* cannot be read */
+        }
+        assert_int_equal(copy(place, "to", NULL, &copied), 0);
+        assert_int_equal(copied.bytes, BYTES);
+        assert_int_equal(copied.refused, 0);
+        assert_int_equal(copied.replaced, i > 0);
+        assert_int_equal(look(place->fd, "from").st_mode & 07777, modes[i]);
+        if (modes[i] & 0400) {
+            expect_equal(place, "to");
+        }
+        assert_int_equal(count_entries(place->fd), 2);
+    }
+}
+
+/* By each way of moving data, and of making files. */
+static void test_ways(void **state)
+{
+    struct place *place = *state;
+    struct entry_copied copied;
+
+    for (unsigned way = 0; way < 16; way++) {
+        place->copier.options.verify = way & 8;
+        place->copier.no_range = way & 1;
+        place->copier.no_nameless = way & 2;
+        place->copier.options.direct = way & 4;
+        assert_int_equal(copy(place, "to", NULL, &copied), 0);
+        expect_equal(place, "to");
+        assert_int_equal(copied.retries, 0);
+        if (way % 3 == 0) {
+            assert_int_equal(unlinkat(place->fd, "to", 0), 0);
+        }
+        assert_int_equal(count_entries(place->fd), way % 3 == 0 ? 1 : 2);
+    }
+}
+
+static void test_holes(void **state)
+{
+    struct place *place = *state;
+    struct entry_copied copied;
+    int fd = openat(place->fd, "from", O_WRONLY | O_TRUNC);
+
+    assert_int_equal(pwrite(fd, "a", 1, 0), 1);
+    assert_int_equal(pwrite(fd, "b", 1, 10 << 20), 1);
+    assert_int_equal(ftruncate(fd, 20 << 20), 0);
+    close(fd);
+    assert_int_equal(copy(place, "to", NULL, &copied), 0);
+    expect_equal(place, "to");
+    assert_true(look(place->fd, "to").st_blocks <= 2048);
+    fd = openat(place->fd, "from", O_WRONLY | O_TRUNC);
+    assert_int_equal(ftruncate(fd, 1 << 20), 0);
+    close(fd);
+    assert_int_equal(copy(place, "to", NULL, &copied), 0);
+    expect_equal(place, "to");
+    assert_int_equal(copied.bytes, 0);
+    fd = openat(place->fd, "from", O_WRONLY | O_TRUNC);
+    close(fd);
+    assert_int_equal(copy(place, "to", NULL, &copied), 0);
+    expect_equal(place, "to");
+}
+
+/* What changes while it is read is read again, and never half of each. */
+static void test_changes(void **state)
+{
+    struct place *place = *state;
+    struct entry_copied copied;
+
+    place->copier.options.pace = pace;
+    place->copier.options.arg = place;
+    place->change = 1;
+    assert_int_equal(copy(place, "to", NULL, &copied), 0);
+    assert_int_equal(copied.retries, 1);
+    expect_equal(place, "to");
+    place->paced = 0;
+    place->change = UINT32_MAX;
+    assert_int_equal(copy(place, "other", NULL, &copied), -EBUSY);
+    assert_int_equal(copied.retries, 3);
+    assert_int_equal(count_entries(place->fd), 2);
+}
+
+/* Writes in the very tick in which it is looked at have the same times. */
+static void test_fresh(void **state)
+{
+    struct place *place = *state;
+
+    for (unsigned i = 0; i < 20; i++) {
+        struct entry_source source;
+        int fd = openat(place->fd, "from", O_WRONLY);
+
+        assert_int_equal(pwrite(fd, "x", 1, i), 1);
+        assert_int_equal(entry_source_open(place->fd, "from", &source), 0);
+        assert_int_equal(entry_source_check(&source), 0);
+        assert_int_equal(pwrite(fd, "y", 1, i), 1);
+        assert_int_equal(entry_source_check(&source), 1);
+        assert_int_equal(entry_source_check(&source), 0);
+        entry_source_close(&source);
+        close(fd);
+    }
+}
+
+static int answer(int dirfd, const char *name, const struct stat *there,
+                  void *arg)
+{
+    (void)dirfd;
+    assert_string_equal(name, "to");
+    assert_true(there->st_ino != 0);
+    return *(int *)arg;
+}
+
+static void test_taken(void **state)
+{
+    struct place *place = *state;
+    struct entry_copied copied;
+    int wanted = -ENOTUNIQ;
+    struct entry_taken taken = {answer, &wanted};
+
+    assert_int_equal(copy(place, "to", &taken, &copied), 0);
+    for (int named = 0; named < 2; named++) {
+        place->copier.no_nameless = named;
+        wanted = -ENOTUNIQ;
+        assert_int_equal(copy(place, "to", &taken, &copied), -ENOTUNIQ);
+        wanted = 0;
+        assert_int_equal(copy(place, "to", &taken, &copied), 0);
+        assert_true(copied.replaced);
+        assert_int_equal(unlinkat(place->fd, "to", 0), 0);
+        assert_int_equal(mkdirat(place->fd, "to", 0700), 0);
+        assert_int_equal(mkdirat(place->fd, "to/x", 0700), 0);
+        assert_int_equal(copy(place, "to", &taken, &copied), -EISDIR);
+        assert_int_equal(count_entries(place->fd), 2);
+        wanted = 1;
+        assert_int_equal(copy(place, "to", &taken, &copied), 0);
+        expect_equal(place, "to");
+        assert_int_equal(count_entries(place->fd), 2);
+    }
+}
+
+static void test_attributes(void **state)
+{
+    struct place *place = *state;
+    struct entry_copied copied;
+    char from[TEMPORARY_MORE], to[TEMPORARY_MORE], value[8];
+
+    snprintf(from, sizeof from, "%s/from", place->path);
+    snprintf(to, sizeof to, "%s/to", place->path);
+    if (setxattr(from, "user.a", "1\0\2", 3, 0) != 0) {
+        skip(); /* not on this file system */
+    }
+    assert_int_equal(chmod(from, 0444), 0);
+    for (int named = 0; named < 2; named++) {
+        place->copier.no_nameless = named;
+        assert_int_equal(copy(place, "to", NULL, &copied), 0);
+        assert_int_equal(getxattr(to, "user.a", value, sizeof value), 3);
+        assert_memory_equal(value, "1\0\2", 3);
+        assert_int_equal(copied.refused, 0);
+        expect_equal(place, "to");
+    }
+    place->copier.options.keep &= ~(unsigned)POISE_WALK_KEEP_XATTRS;
+    assert_int_equal(copy(place, "to", NULL, &copied), 0);
+    assert_int_equal(getxattr(to, "user.a", value, sizeof value), -1);
+}
+
+/* In chunks, in any order; the temporary name goes in any case. */
+static void test_chunks(void **state)
+{
+    static const char *const temporary =
+        POISE_WALK_TEMPORARY "00000000000000aa";
+    struct place *place = *state;
+    struct entry_copied copied = {0};
+    struct entry_source source;
+
+    assert_int_equal(entry_source_open(place->fd, "from", &source), 0);
+    for (int round = 0; round < 2; round++) {
+        assert_int_equal(entry_chunks_begin(&source, place->fd, temporary), 0);
+        assert_int_equal(look(place->fd, temporary).st_mode, S_IFREG | 0600);
+        for (uint64_t at = 2 * CHUNK + 1; at-- > 0 && at % CHUNK == 0;
+             at -= CHUNK - 1) {
+            assert_int_equal(entry_chunk(&place->copier, &source, place->fd,
+                                         temporary, at, CHUNK, &copied),
+                             0);
+            if (at == 0) {
+                break;
+            }
+        }
+        if (round == 0) { /* a killed one left it: the next begins anew */
+            continue;
+        }
+        assert_int_equal(entry_chunks_commit(&place->copier, &source, place->fd,
+                                             temporary, "to", NULL, &copied),
+                         0);
+    }
+    expect_equal(place, "to");
+    assert_int_equal(count_entries(place->fd), 2);
+    assert_true(entry_chunks_commit(&place->copier, &source, place->fd,
+                                    temporary, "to", NULL, &copied) < 0);
+    expect_equal(place, "to");
+    entry_source_close(&source);
+}
+
+/* Each call fails once, then all: an error, what was there before, nothing
+ * else. */
+static void faults(struct place *place, enum poise_fault kind, unsigned way)
+{
+    bool done = false;
+
+    for (uint64_t k = 1; !done; k++) {
+        struct entry_copied copied;
+        uint64_t calls;
+        int code;
+
+        place->copier.no_range = way & 1;
+        place->copier.no_nameless = way & 2;
+        place->copier.options.verify = way & 4;
+        if (way & 8) {
+            unlinkat(place->fd, "to", 0);
+        }
+        poise_fault_arm(kind, k, ENOSPC, k % 2);
+        code = copy(place, "to", NULL, &copied);
+        calls = poise_fault_calls(kind);
+        poise_fault_arm(kind, 0, 0, false);
+        done = calls < k;
+        if (done || code == 0) {
+            assert_int_equal(code, 0);
+            expect_equal(place, "to");
+        } else {
+            assert_int_equal(code, -ENOSPC);
+        }
+        assert_int_equal(count_entries(place->fd),
+                         (way & 8) && code < 0 ? 1 : 2);
+        if (!(way & 8)) {
+            expect_equal(place, "to");
+        }
+    }
+}
+
+static void test_faults(void **state)
+{
+    static const enum poise_fault kinds[] = {
+        POISE_FAULT_OPEN,   POISE_FAULT_READ, POISE_FAULT_WRITE,
+        POISE_FAULT_RENAME, POISE_FAULT_STAT, POISE_FAULT_SYNC};
+    struct place *place = *state;
+    struct entry_copied copied;
+
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        for (unsigned way = 0; way < 16; way++) {
+            bool verifies = way & 4; /* which is slow */
+
+            if (verifies && kinds[i] != POISE_FAULT_SYNC &&
+                kinds[i] != POISE_FAULT_READ) {
+                continue;
+            }
+            place->copier.options.sync = kinds[i] == POISE_FAULT_SYNC
+                                             ? POISE_SYNC_FILE
+                                             : POISE_SYNC_NONE;
+            assert_int_equal(copy(place, "to", NULL, &copied), 0);
+            faults(place, kinds[i], way);
+        }
+    }
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_whole),      TEST(test_ways),   TEST(test_holes),
+        TEST(test_changes),    TEST(test_fresh),  TEST(test_taken),
+        TEST(test_attributes), TEST(test_chunks), TEST(test_faults),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -195,9 +195,9 @@ static void test_fault_unlink(void **state)
             struct job job = {0};
             struct tree_list left = {0};
             make_tree("t");
-            poise_fault_arm(POISE_FAULT_RENAME, k, EACCES, false);
+            poise_fault_arm(POISE_FAULT_UNLINK, k, EACCES, false);
             job_run(&job, paths, 1, ranks, 2);
-            poise_fault_arm(POISE_FAULT_RENAME, 0, 0, false);
+            poise_fault_arm(POISE_FAULT_UNLINK, 0, 0, false);
             assert_int_equal(job.errors, 1);
             assert_int_equal(job.result.errors, 1);
             assert_non_null(strstr(job.first, "t/"));
@@ -371,9 +371,9 @@ static void test_fault_one(void **state)
         mkdir("t/d", 0755);
         tree_file(AT_FDCWD, "t/d/1");
         tree_file(AT_FDCWD, "t/2");
-        poise_fault_arm(POISE_FAULT_RENAME, k, EROFS, false);
+        poise_fault_arm(POISE_FAULT_UNLINK, k, EROFS, false);
         assert_int_equal(poise_walk_remove(where_fd, "t"), -EROFS);
-        poise_fault_arm(POISE_FAULT_RENAME, 0, 0, false);
+        poise_fault_arm(POISE_FAULT_UNLINK, 0, 0, false);
         assert_int_equal(poise_error_last()->code, EROFS);
         assert_true(is_there("t"));
         assert_int_equal(poise_walk_remove(where_fd, "t"), 0);

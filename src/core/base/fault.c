@@ -36,6 +36,7 @@ static const struct {
     [POISE_FAULT_WRITE] = {"write", ENOSPC},
     [POISE_FAULT_SYNC] = {"sync", EIO},
     [POISE_FAULT_RENAME] = {"rename", EIO},
+    [POISE_FAULT_UNLINK] = {"unlink", EIO},
     [POISE_FAULT_GETDENTS] = {"getdents", EIO},
     [POISE_FAULT_STAT] = {"stat", EIO},
     [POISE_FAULT_SEND] = {"send", EPIPE},

@@ -201,7 +201,7 @@ static int removed(struct remove_run *run, struct remove_worker *w,
 
 static int unlink_fault(void)
 {
-    int code = poise_fault_check(POISE_FAULT_RENAME);
+    int code = poise_fault_check(POISE_FAULT_UNLINK);
     errno = code;
     return code ? -1 : 0;
 }

@@ -98,6 +98,8 @@ static void test_rows(void **state)
          .mtime = INT64_MIN,
          .ctime = INT64_MAX,
          .mtime_ns = 999999999,
+         .atime = INT64_MAX,
+         .atime_ns = 999999999,
          .name = "a",
          .name_len = 1},
         {.id = 1, .mtime = INT64_MAX, .ctime = INT64_MIN, .nlink = UINT64_MAX},
@@ -120,6 +122,48 @@ static void test_rows(void **state)
     poise_buf_free(&coded);
     walk_row_state_free(&in);
     walk_row_state_free(&out);
+}
+
+/* ---- versions ----------------------------------------------------------- */
+
+/* A binary inventory as version 1 wrote it, with one row of a file. */
+static const unsigned char old_inventory[] = {
+    0x50, 0x4f, 0x49, 0x53, 0x45, 0x49, 0x4e, 0x56, 0x01, 0x00, 0x00, 0x00,
+    0x00, 0x00, 0x00, 0x00, 0x20, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00,
+    0x72, 0xf2, 0x79, 0x43, 0xa8, 0x80, 0x66, 0x80, 0x55, 0x00, 0x01, 0x66,
+    0xd0, 0x81, 0xc7, 0x0a, 0x80, 0xfc, 0x03, 0xa4, 0x83, 0x02, 0x88, 0x27,
+    0x80, 0xa8, 0xd6, 0xb9, 0x07, 0x00, 0x8a, 0xa8, 0xc5, 0xf6, 0x05, 0xfc,
+    0xa5, 0xfe, 0xa9, 0x03, 0x18, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+    0xce, 0x6b, 0xa8, 0x10, 0x5e, 0x1d, 0x86, 0x72, 0x01, 0x00, 0x00, 0x00,
+    0x00, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+    0xa0, 0xc7, 0x1a, 0x4d, 0x3d, 0x0f, 0xec, 0xeb};
+
+static int keep_one(const struct walk_row *row, void *arg)
+{
+    *(struct walk_row *)arg = *row;
+    return 0;
+}
+
+static void test_versions(void **state)
+{
+    (void)state;
+    char path[TEMPORARY_MORE + 64];
+    struct walk_row row;
+    snprintf(path, sizeof path, "%s/old", survey_place);
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    assert_int_equal(write(fd, old_inventory, sizeof old_inventory),
+                     sizeof old_inventory);
+    assert_int_equal(walk_inventory_read(path, keep_one, &row), 0);
+    assert_int_equal(row.size_bytes, 5000);
+    assert_int_equal(row.mtime, 1000000000);
+    assert_int_equal(row.atime, row.mtime);
+    assert_int_equal(row.atime_ns, row.mtime_ns);
+    assert_int_equal(pwrite(fd, "\3", 1, 8), 1);
+    assert_int_equal(walk_inventory_read(path, keep_one, &row), -EPROTO);
+    assert_int_equal(pwrite(fd, "\0", 1, 8), 1);
+    assert_int_equal(walk_inventory_read(path, keep_one, &row), -EPROTO);
+    close(fd);
+    unlink(path);
 }
 
 /* ---- sets --------------------------------------------------------------- */
@@ -186,10 +230,9 @@ static void test_set(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_set),
-        cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_inventory),
-        cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_set),       cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_inventory), cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_versions),
     };
     return cmocka_run_group_tests_name("walk_inventory", tests, survey_set_up,
                                        survey_tear_down);

@@ -38,12 +38,14 @@ static void lines_add(const char *path, size_t path_len,
     struct poise_buf line = {0};
     poise_buf_append(&line, path, path_len);
     poise_buf_printf(
-        &line, "|%c|%o|%u|%u|%llu|%llu|%llu|%llu|%llu|%lld.%u|%lld",
+        &line, "|%c|%o|%u|%u|%llu|%llu|%llu|%llu|%llu|%lld.%u|%lld|%lld",
         walk_type_letter(row->mode), row->mode & 07777, row->uid, row->gid,
         (unsigned long long)row->size_bytes, (unsigned long long)row->blocks,
         (unsigned long long)row->nlink, (unsigned long long)row->ino,
         (unsigned long long)row->dev, (long long)row->mtime, row->mtime_ns,
-        (long long)row->ctime);
+        (long long)row->ctime,
+        /* Reading a directory sets its time of access. */
+        S_ISREG(row->mode) ? (long long)row->atime : 0);
     poise_buf_str(&line);
     lines.items[lines.count++] = line.data;
 }
@@ -70,7 +72,8 @@ static void lines_check(void)
                                .dev = st->st_dev,
                                .mtime = st->st_mtim.tv_sec,
                                .mtime_ns = (uint32_t)st->st_mtim.tv_nsec,
-                               .ctime = st->st_ctim.tv_sec};
+                               .ctime = st->st_ctim.tv_sec,
+                               .atime = st->st_atim.tv_sec};
         lines_add(survey_truth.items[i].path,
                   strlen(survey_truth.items[i].path), &row);
     }
@@ -110,7 +113,8 @@ static void read_sql(const char *sql, const char *path)
             .dev = (uint64_t)n[9],
             .mtime = n[10],
             .ctime = n[11],
-            .mtime_ns = (uint32_t)sqlite3_column_int64(rows, 12)};
+            .mtime_ns = (uint32_t)sqlite3_column_int64(rows, 12),
+            .atime = sqlite3_column_int64(rows, 13)};
         lines_add(sqlite3_column_blob(rows, 0),
                   (size_t)sqlite3_column_bytes(rows, 0), &row);
     }
@@ -150,15 +154,15 @@ static void read_fields(const char *text, const char *path, size_t path_len)
     struct walk_row row = {0};
     char type;
     unsigned long long n[5];
-    long long mtime, ctime;
-    unsigned mtime_ns, ctime_ns;
+    long long mtime, ctime, atime;
+    unsigned mtime_ns, ctime_ns, atime_ns;
     assert_int_equal(sscanf(text,
                             ",%c,%o,%u,%u,%llu,%llu,%llu,%llu,%llu,%lld.%u,"
-                            "%lld.%u\r\n",
+                            "%lld.%u,%lld.%u\r\n",
                             &type, &row.mode, &row.uid, &row.gid, &n[0], &n[1],
                             &n[2], &n[3], &n[4], &mtime, &mtime_ns, &ctime,
-                            &ctime_ns),
-                     13);
+                            &ctime_ns, &atime, &atime_ns),
+                     15);
     row.mode |= mode_of(type);
     row.size_bytes = n[0];
     row.blocks = n[1];
@@ -172,6 +176,7 @@ static void read_fields(const char *text, const char *path, size_t path_len)
         row.mtime_ns = mtime_ns ? 1000000000 - mtime_ns : 0;
     }
     row.ctime = ctime;
+    row.atime = atime;
     lines_add(path, path_len, &row);
 }
 
@@ -245,10 +250,11 @@ static void read_json(const char *path)
         char text[500];
         const char *mtime = strstr(at, "\"mtime\":") + 8;
         const char *ctime = strstr(at, "\"ctime\":") + 8;
-        snprintf(text, sizeof text, "%s%.*s,%.*s\r\n",
+        const char *atime = strstr(at, "\"atime\":") + 8;
+        snprintf(text, sizeof text, "%s%.*s,%.*s,%.*s\r\n",
                  (const char *)sqlite3_column_text(get, 2),
-                 (int)strcspn(mtime, ","), mtime, (int)strcspn(ctime, "}"),
-                 ctime);
+                 (int)strcspn(mtime, ","), mtime, (int)strcspn(ctime, ","),
+                 ctime, (int)strcspn(atime, "}"), atime);
         bool odd = sqlite3_column_type(get, 1) != SQLITE_NULL;
         char *name =
             strdup((const char *)sqlite3_column_text(get, odd ? 1 : 0));
@@ -312,7 +318,7 @@ void survey_check_inventory(enum poise_walk_format format, const char *path)
     switch (format) {
     case POISE_WALK_SQLITE:
         read_sql("SELECT path,type,mode,uid,gid,size,blocks,nlink,ino,dev,"
-                 "mtime,ctime,mtime_ns FROM files",
+                 "mtime,ctime,mtime_ns,atime FROM files",
                  path);
         break;
     case POISE_WALK_CSV:

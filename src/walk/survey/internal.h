@@ -227,9 +227,10 @@ struct walk_row {
     uint64_t id;  /**< a directory's own id; else 0 */
     uint64_t ino, dev, size_bytes, blocks, nlink; /**< blocks of 512 bytes */
     uint32_t mode, uid, gid;                      /**< mode with the type */
-    uint32_t mtime_ns, ctime_ns;
-    int64_t mtime, ctime; /**< seconds */
-    const char *name;     /**< borrowed, any bytes */
+    uint32_t mtime_ns, ctime_ns, atime_ns;
+    int64_t mtime, ctime, atime; /**< seconds; atime is mtime where an
+                                      inventory of version 1 has none */
+    const char *name;            /**< borrowed, any bytes */
     size_t name_len;
 };
 void walk_row_fill(struct walk_row *row, const struct statx *st);

@@ -5,7 +5,6 @@
  */
 #include "internal.h"
 
-#include <endian.h>
 #include <poise/output.h>
 
 #include <errno.h>
@@ -15,13 +14,21 @@
 #include <unistd.h>
 
 static const char magic[8] = {'P', 'O', 'I', 'S', 'E', 'I', 'N', 'V'};
-enum { VERSION = 1, HEAD_BYTES = 16, COPY_BYTES = 256 * 1024 };
+enum { VERSION = 2, HEAD_BYTES = 16, COPY_BYTES = 256 * 1024 };
 
 static void binary_head(char head[HEAD_BYTES])
 {
     memcpy(head, magic, sizeof magic);
-    uint64_t version = htole64(VERSION);
-    memcpy(head + sizeof magic, &version, sizeof version);
+    poise_put_u64(head + sizeof magic, VERSION);
+}
+
+/* Of version 1, too: its rows are those of version 2 that have the bit of atime
+ * not set. */
+static bool is_head(const char head[HEAD_BYTES])
+{
+    uint64_t version = poise_get_u64(head + sizeof magic);
+    return memcmp(head, magic, sizeof magic) == 0 && version >= 1 &&
+           version <= VERSION;
 }
 
 int walk_inventory_read(const char *path,
@@ -32,15 +39,14 @@ int walk_inventory_read(const char *path,
     if (fd < 0) {
         return fd;
     }
-    char head[HEAD_BYTES], expected[HEAD_BYTES];
-    binary_head(expected);
+    char head[HEAD_BYTES];
     off_t size = lseek(fd, 0, SEEK_END);
     ssize_t got = poise_file_pread(fd, head, sizeof head, 0, path);
     int code = got < 0 ? (int)got : 0;
-    if (code == 0 &&
-        (got < HEAD_BYTES || memcmp(head, expected, sizeof head) != 0)) {
+    if (code == 0 && (got < HEAD_BYTES || !is_head(head))) {
         code = poise_error_set(EPROTO, "read inventory", path,
-                               "it is not a binary inventory of version %d",
+                               "it is not a binary inventory of version 1 to "
+                               "%d",
                                VERSION);
     }
     struct walk_blocks blocks = {.fd = fd,

@@ -17,7 +17,8 @@ enum {
     ROW_DIRECTORY = 32,   /* an id follows */
     ROW_FULL_BLOCKS = 64, /* blocks: the size in whole 4096 */
     ROW_CTIME = 128,      /* ctime is mtime */
-    ROW_BITS = 256,
+    ROW_ATIME = 256,      /* atime is not mtime, and follows (version 2) */
+    ROW_BITS = 512,
 };
 
 void walk_row_fill(struct walk_row *row, const struct statx *st)
@@ -34,6 +35,8 @@ void walk_row_fill(struct walk_row *row, const struct statx *st)
     row->mtime_ns = st->stx_mtime.tv_nsec;
     row->ctime = st->stx_ctime.tv_sec;
     row->ctime_ns = st->stx_ctime.tv_nsec;
+    row->atime = st->stx_atime.tv_sec;
+    row->atime_ns = st->stx_atime.tv_nsec;
 }
 
 void walk_row_state_reset(struct walk_row_state *state)
@@ -73,6 +76,7 @@ static unsigned common(const struct walk_row *a, const struct walk_row *b)
     bits |= b->id ? ROW_DIRECTORY : 0;
     bits |= b->blocks == full_blocks(b->size_bytes) ? ROW_FULL_BLOCKS : 0;
     bits |= b->mtime == b->ctime && b->mtime_ns == b->ctime_ns ? ROW_CTIME : 0;
+    bits |= b->mtime == b->atime && b->mtime_ns == b->atime_ns ? 0 : ROW_ATIME;
     return bits;
 }
 
@@ -121,6 +125,11 @@ int walk_row_encode(struct walk_row_state *state, const struct walk_row *row,
                          zigzag((uint64_t)row->ctime - (uint64_t)row->mtime));
         poise_buf_varint(out, row->ctime_ns);
     }
+    if (bits & ROW_ATIME) {
+        poise_buf_varint(out,
+                         zigzag((uint64_t)row->atime - (uint64_t)row->mtime));
+        poise_buf_varint(out, row->atime_ns);
+    }
     poise_buf_reset(&state->name);
     poise_buf_append(&state->name, row->name, row->name_len);
     state->row = *row;
@@ -166,12 +175,17 @@ static void decode_fields(struct walk_row *row, unsigned bits,
     row->mtime =
         (int64_t)((uint64_t)row->mtime + unzigzag(poise_reader_varint(in)));
     row->mtime_ns = (uint32_t)poise_reader_varint(in);
-    row->ctime = row->mtime;
-    row->ctime_ns = row->mtime_ns;
+    row->ctime = row->atime = row->mtime;
+    row->ctime_ns = row->atime_ns = row->mtime_ns;
     if (!(bits & ROW_CTIME)) {
         row->ctime =
             (int64_t)((uint64_t)row->mtime + unzigzag(poise_reader_varint(in)));
         row->ctime_ns = (uint32_t)poise_reader_varint(in);
+    }
+    if (bits & ROW_ATIME) {
+        row->atime =
+            (int64_t)((uint64_t)row->mtime + unzigzag(poise_reader_varint(in)));
+        row->atime_ns = (uint32_t)poise_reader_varint(in);
     }
 }
 

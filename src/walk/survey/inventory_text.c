@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 const char walk_csv_header[] =
-    "path,type,mode,uid,gid,size,blocks,nlink,ino,dev,mtime,ctime\r\n";
+    "path,type,mode,uid,gid,size,blocks,nlink,ino,dev,mtime,ctime,atime\r\n";
 
 /* Seconds with nine decimals; those count upwards also before 1970. */
 static size_t format_time(char *text, size_t room, int64_t s, uint32_t ns)
@@ -69,6 +69,9 @@ int walk_csv_line(struct poise_buf *out, const struct walk_row *row,
     poise_buf_putc(out, ',');
     poise_buf_append(out, text,
                      format_time(text, sizeof text, row->ctime, row->ctime_ns));
+    poise_buf_putc(out, ',');
+    poise_buf_append(out, text,
+                     format_time(text, sizeof text, row->atime, row->atime_ns));
     return poise_buf_append(out, "\r\n", 2);
 }
 
@@ -100,6 +103,7 @@ int walk_json_line(struct poise_buf *out, const struct walk_row *row,
     /* All digits: a double would lose the last of them. */
     json_time(out, ",\"mtime\":", row->mtime, row->mtime_ns);
     json_time(out, ",\"ctime\":", row->ctime, row->ctime_ns);
+    json_time(out, ",\"atime\":", row->atime, row->atime_ns);
     poise_json_end_object(&json);
     return !out->error && out->data[out->len - 1] != '\n'
                ? poise_buf_putc(out, '\n')

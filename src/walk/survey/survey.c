@@ -434,7 +434,7 @@ static unsigned wanted(const struct poise_walk_survey_options *options)
     unsigned mask = STATX_TYPE | STATX_NLINK | STATX_UID | STATX_SIZE |
                     STATX_BLOCKS | STATX_MTIME | STATX_INO;
     if (options->output) {
-        mask |= STATX_MODE | STATX_GID | STATX_CTIME;
+        mask |= STATX_MODE | STATX_GID | STATX_CTIME | STATX_ATIME;
     }
     return options->names_only ? 0 : mask;
 }

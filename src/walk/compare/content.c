@@ -1,0 +1,182 @@
+/*
+ * The data of two files, read side by side.
+ *
+ * A file that is read by one call is taken as it was in that moment. Where
+ * that does not do, or something differs, its times say whether it changed
+ * meanwhile; then both are read again, a few times.
+ */
+#include "internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { TRIES = 3 };
+
+static bool is_same_inode(const struct statx *a, const struct statx *b)
+{
+    return a->stx_ino == b->stx_ino && a->stx_dev_major == b->stx_dev_major &&
+           a->stx_dev_minor == b->stx_dev_minor;
+}
+
+static bool is_unchanged(const struct statx *now, const struct statx *then)
+{
+    return now->stx_size == then->stx_size &&
+           now->stx_mtime.tv_sec == then->stx_mtime.tv_sec &&
+           now->stx_mtime.tv_nsec == then->stx_mtime.tv_nsec &&
+           now->stx_ctime.tv_sec == then->stx_ctime.tv_sec &&
+           now->stx_ctime.tv_nsec == then->stx_ctime.tv_nsec;
+}
+
+/* At least `expected` bytes, or all that is left: how many. What a call brings
+ * beyond them is kept: that saves one for each small file. */
+static ssize_t read_block(int fd, char *buffer, size_t expected)
+{
+    size_t got = 0;
+    int code = poise_fault_check(POISE_FAULT_READ);
+    if (code != 0) {
+        return poise_error_set(code, "read", NULL, NULL);
+    }
+    while (got < expected) {
+        ssize_t n = read(fd, buffer + got, COMPARE_BUFFER_BYTES - got);
+        if (n == 0) {
+            break;
+        }
+        if (n < 0 && errno != EINTR) {
+            return poise_error_set(errno, "read", NULL, NULL);
+        }
+        got += n > 0 ? (size_t)n : 0;
+    }
+    return (ssize_t)got;
+}
+
+static uint64_t first_difference(const char *a, const char *b, size_t len)
+{
+    size_t i = 0;
+    while (i < len && a[i] == b[i]) {
+        i++;
+    }
+    return i;
+}
+
+/* From the files' begin: 1 if all of both was read and is the same, 0 (where
+ * not in *at), or negative. */
+static int read_both(struct compare_worker *w, struct poise_worker *worker,
+                     const int fds[2], uint64_t size, uint64_t *at)
+{
+    uint64_t done = 0;
+    for (;;) {
+        ssize_t n[2] = {0};
+        size_t expected = size - done < COMPARE_BUFFER_BYTES
+                              ? (size_t)(size - done)
+                              : COMPARE_BUFFER_BYTES;
+        for (int i = 0; i < 2; i++) {
+            n[i] = read_block(fds[i], w->buffers[i], expected);
+            if (n[i] < 0) {
+                return (int)n[i];
+            }
+            w->bytes_read += (uint64_t)n[i];
+        }
+        size_t least = (size_t)(n[0] < n[1] ? n[0] : n[1]);
+        if (memcmp(w->buffers[0], w->buffers[1], least) != 0 || n[0] != n[1]) {
+            *at = done + first_difference(w->buffers[0], w->buffers[1], least);
+            return 0;
+        }
+        done += least;
+        if (least < expected || done >= size) {
+            *at = done;
+            return done == size;
+        }
+        if (poise_task_poll(worker) != 0) {
+            return -EINTR;
+        }
+    }
+}
+
+static int open_file(const struct compare_file *file)
+{
+    int code = poise_fault_check(POISE_FAULT_OPEN);
+    int fd =
+        code
+            ? -1
+            : openat(file->dirfd, file->name,
+                     O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0) {
+        return poise_error_set(code ? code : errno, "open", NULL, NULL);
+    }
+    return fd;
+}
+
+/* Whether neither changed since it was looked at; looks again. 1, 0, negative.
+ */
+static int look_again(struct compare_file files[2], const int fds[2])
+{
+    int same = 1;
+    for (int i = 0; i < 2; i++) {
+        struct statx now;
+        int code =
+            poise_file_statx(fds[i], "", AT_EMPTY_PATH, COMPARE_STATX, &now);
+        if (code < 0) {
+            return poise_error_set(-code, "look at", NULL, NULL);
+        }
+        same &= is_unchanged(&now, files[i].stx);
+        *files[i].stx = now;
+    }
+    return same;
+}
+
+/* Read both and say what came out, or -EAGAIN. */
+static int try_content(struct compare_worker *w, struct poise_worker *worker,
+                       struct compare_file files[2], const int fds[2],
+                       uint64_t *at)
+{
+    uint64_t size = files[0].stx->stx_size;
+    if (files[1].stx->stx_size != size) {
+        *at = size < files[1].stx->stx_size ? size : files[1].stx->stx_size;
+        return 0;
+    }
+    int same = read_both(w, worker, fds, size, at);
+    if (same < 0 || (same == 1 && size < COMPARE_BUFFER_BYTES)) {
+        return same;
+    }
+    int unchanged = look_again(files, fds);
+    if (unchanged == 0) {
+        return lseek(fds[0], 0, SEEK_SET) == 0 &&
+                       lseek(fds[1], 0, SEEK_SET) == 0
+                   ? -EAGAIN
+                   : poise_error_set(errno, "seek in", NULL, NULL);
+    }
+    return unchanged < 0 ? unchanged : same;
+}
+
+int compare_content(struct compare_worker *w, struct poise_worker *worker,
+                    struct compare_file files[2], uint64_t *at)
+{
+    int fds[2] = {-1, -1}, code = 0;
+    if (is_same_inode(files[0].stx, files[1].stx) ||
+        (files[0].stx->stx_size == 0 && files[1].stx->stx_size == 0)) {
+        return 1;
+    }
+    for (int i = 0; i < 2 && code == 0; i++) {
+        if (!w->buffers[i]) {
+            w->buffers[i] = poise_alloc(1, COMPARE_BUFFER_BYTES);
+        }
+        code = w->buffers[i] ? 0 : -ENOMEM;
+        fds[i] = code == 0 ? open_file(&files[i]) : -1;
+        code = code == 0 && fds[i] < 0 ? fds[i] : code;
+    }
+    for (int i = 0; i < TRIES && (i == 0 ? code == 0 : code == -EAGAIN); i++) {
+        code = try_content(w, worker, files, fds, at);
+    }
+    for (int i = 0; i < 2; i++) {
+        if (fds[i] >= 0) {
+            close(fds[i]);
+        }
+    }
+    if (code == -EAGAIN) {
+        return poise_error_set(EBUSY, "compare", NULL,
+                               "it changed while it was read");
+    }
+    return code;
+}

@@ -1,0 +1,99 @@
+/*
+ * Shared inside the room: one comparison. run.c drives the walk and gathers
+ * what it came to, entry.c compares one entry, content.c the data of two files;
+ * record.c brings differences to rank 0, where links.c finds out which names
+ * belong to one file. table.c writes differences as a database.
+ */
+#ifndef WALK_COMPARE_INTERNAL_H
+#define WALK_COMPARE_INTERNAL_H
+
+#include <poise/compare.h>
+
+#include <pthread.h>
+
+enum {
+    COMPARE_BUFFER_BYTES = 128 << 10, /* read at a time, of each side */
+    COMPARE_STATX = STATX_TYPE | STATX_MODE | STATX_NLINK | STATX_UID |
+                    STATX_GID | STATX_SIZE | STATX_MTIME | STATX_CTIME |
+                    STATX_INO,
+    /* What rank 0 is sent. */
+    COMPARE_DIFFERENCE = 'd',
+    COMPARE_LINK = 'l',
+};
+
+/** Names of files that may have several, on rank 0. */
+struct compare_links;
+
+/** What a worker keeps. */
+struct compare_worker {
+    uint64_t compared, bytes_read, errors;
+    char *buffers[2];         /* [COMPARE_BUFFER_BYTES], once it reads */
+    struct poise_buf records; /* for rank 0 */
+    struct poise_buf path, attributes[2];
+} __attribute__((aligned(128)));
+
+struct compare_run {
+    const struct poise_compare_options *options;
+    struct poise_world *world; /* NULL: alone */
+    int rank, size;
+    const char *roots[2]; /* A and B */
+    struct compare_worker *workers;
+    unsigned worker_count;
+    pthread_mutex_t lock; /* of the creation of `workers` */
+    /* Rank 0: */
+    struct compare_links *links;
+    uint64_t differences, kinds[POISE_DIFFERS_KINDS];
+};
+
+/* ---- entry.c ------------------------------------------------------------ */
+
+int compare_visit(struct poise_walk_entry *entry, void *arg);
+/** This worker's; NULL: no memory, recorded. */
+struct compare_worker *compare_worker(struct compare_run *run,
+                                      struct poise_worker *worker);
+/** The last error is about something that cannot be compared. */
+int compare_failed(struct compare_run *run, struct compare_worker *w,
+                   struct poise_worker *worker);
+
+/* ---- content.c ---------------------------------------------------------- */
+
+/** One file on one side: how it was found, and where. */
+struct compare_file {
+    int dirfd;
+    const char *name;
+    struct statx *stx; /* brought up to date where it changes */
+};
+
+/** Whether the data of two files of one size are the same: 1, 0 (where not in
+ * *at), or a negative errno, recorded without the entry's path; -EBUSY: one
+ * goes on changing; -EINTR: the run ends. */
+int compare_content(struct compare_worker *w, struct poise_worker *worker,
+                    struct compare_file files[2], uint64_t *at);
+
+/* ---- record.c ----------------------------------------------------------- */
+
+void compare_side_of(const struct statx *stx, struct poise_compare_side *out);
+/** Append a record to w->records: a difference, or a name of a file of several
+ * names, with which inodes it has. */
+int compare_put_difference(struct compare_worker *w,
+                           const struct poise_difference *d);
+int compare_put_link(struct compare_worker *w, const struct statx *a,
+                     const struct statx *b, const char *path, size_t len);
+/** Send them to rank 0. */
+int compare_flush(struct compare_worker *w, struct poise_worker *worker);
+/** They arrive. */
+int compare_deliver(int source, const void *data, size_t len, void *arg);
+/** A difference is known on rank 0. */
+int compare_count(struct compare_run *run, const struct poise_difference *d);
+
+/* ---- links.c ------------------------------------------------------------ */
+
+int compare_links_create(struct compare_links **out);
+void compare_links_destroy(struct compare_links *links);
+/** `inodes`: device and number in A, device and number in B. */
+int compare_links_add(struct compare_links *links, const uint64_t inodes[4],
+                      const char *path, size_t len);
+/** Count the names that belong together in one tree only. */
+int compare_links_check(struct compare_links *links, struct compare_run *run);
+
+#endif

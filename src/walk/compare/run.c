@@ -1,0 +1,183 @@
+/*
+ * One comparison: both operands, both walks in one pool, and what it came to.
+ */
+#include "internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+/* ---- operands ----------------------------------------------------------- */
+
+/* An operand as the walk is given it: a directory ends in a slash, which also
+ * follows a symbolic link to one. 0, or the error. */
+static int operand(const char *path, struct poise_buf *out)
+{
+    struct stat st;
+    poise_buf_puts(out, path);
+    if (path[0] == '\0' || fstatat(AT_FDCWD, path, &st, 0) != 0) {
+        int code = path[0] == '\0' ? ENOENT : errno;
+        /* A link that leads nowhere is an entry, too. */
+        if (path[0] == '\0' ||
+            fstatat(AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW) != 0) {
+            return poise_error_set(code, "look at", path, NULL);
+        }
+    } else if (S_ISDIR(st.st_mode) && path[strlen(path) - 1] != '/') {
+        poise_buf_putc(out, '/');
+    }
+    poise_buf_str(out);
+    return out->error;
+}
+
+/* ---- hooks -------------------------------------------------------------- */
+
+static int on_piece(struct poise_worker *worker,
+                    const struct poise_walk_dir *dir, uint64_t entries,
+                    bool whole, void *arg)
+{
+    struct compare_worker *w = compare_worker(arg, worker);
+    (void)dir;
+    (void)entries;
+    (void)whole;
+    return w ? compare_flush(w, worker) : -ENOMEM;
+}
+
+static int on_error(struct poise_worker *worker, const struct poise_error *err,
+                    void *arg)
+{
+    struct compare_run *run = arg;
+    struct compare_worker *w = compare_worker(run, worker);
+    (void)err;
+    return w ? compare_failed(run, w, worker) : -ENOMEM;
+}
+
+static void on_progress(const struct poise_pool_stats *stats, void *arg)
+{
+    const struct compare_run *run = arg;
+    run->options->progress(stats, run->options->arg);
+}
+
+/* ---- results ------------------------------------------------------------ */
+
+static void workers_free(struct compare_run *run)
+{
+    for (unsigned i = 0; i < run->worker_count; i++) {
+        struct compare_worker *w = &run->workers[i];
+        for (int k = 0; k < 2; k++) {
+            free(w->buffers[k]);
+            poise_buf_free(&w->attributes[k]);
+        }
+        poise_buf_free(&w->records);
+        poise_buf_free(&w->path);
+    }
+    free(run->workers);
+}
+
+/* On rank 0: what was gathered. Collective. */
+static int sum_up(struct compare_run *run, struct poise_compare_result *result)
+{
+    enum { OWN = 3, ALL = OWN + 1 + POISE_DIFFERS_KINDS };
+    uint64_t sums[ALL] = {0};
+    int code = 0;
+    for (unsigned i = 0; i < run->worker_count; i++) {
+        sums[0] += run->workers[i].compared;
+        sums[1] += run->workers[i].bytes_read;
+        sums[2] += run->workers[i].errors;
+    }
+    sums[OWN] = run->differences;
+    memcpy(sums + OWN + 1, run->kinds, sizeof run->kinds);
+    if (run->world) {
+        code = poise_world_reduce(run->world, POISE_SUM, sums, ALL);
+    }
+    result->compared = sums[0];
+    result->bytes_read = sums[1];
+    result->errors = sums[2];
+    result->differences = sums[OWN];
+    memcpy(result->kinds, sums + OWN + 1, sizeof result->kinds);
+    return code;
+}
+
+static int do_walk(struct compare_run *run, struct poise_compare_result *result)
+{
+    const char *const roots[] = {run->roots[0], run->roots[1]};
+    const char *const counterparts[] = {run->roots[1], run->roots[0]};
+    struct poise_walk_options walk = run->options->walk;
+    struct poise_walk_hooks hooks = {
+        .visit = compare_visit,
+        .piece = on_piece,
+        .error = on_error,
+        .deliver = compare_deliver,
+        .progress = run->options->progress ? on_progress : NULL,
+        .arg = run,
+    };
+    walk.roots = roots;
+    walk.counterparts = counterparts;
+    walk.root_count = 2;
+    walk.statx_mask = 0;
+    walk.post = false;
+    walk.max_depth = 0;
+    walk.max_depth_is_zero = false;
+    int code = poise_walk_run(run->world, &walk, &hooks, &result->walk);
+    if (code == POISE_WALK_STOP) {
+        code = 0;
+    }
+    if (code == 0 && run->links) {
+        code = compare_links_check(run->links, run);
+    }
+    if (run->world) {
+        code = poise_world_agree(run->world, code);
+    }
+    return code;
+}
+
+int poise_compare_run(struct poise_world *world,
+                      const struct poise_compare_options *options,
+                      struct poise_compare_result *result)
+{
+    struct compare_run run = {.options = options,
+                              .world = world,
+                              .rank = world ? poise_world_rank(world) : 0,
+                              .size = world ? poise_world_size(world) : 1};
+    struct poise_compare_result own = {0};
+    struct poise_buf roots[2] = {{0}, {0}};
+    const struct poise_pool_options *pool = &options->walk.pool;
+    int code = 0;
+
+    if (pool->checkpoint || pool->resume) {
+        return poise_error_set(EINVAL, "compare", NULL,
+                               "a comparison knows no checkpoints");
+    }
+    pthread_mutex_init(&run.lock, NULL);
+    for (int i = 0; i < 2 && code == 0; i++) {
+        code = operand(i == 0 ? options->a : options->b, &roots[i]);
+        run.roots[i] = roots[i].data;
+    }
+    if (world) {
+        code = poise_world_agree(world, code);
+        if (code == 0 && options->filter) {
+            code = poise_walk_filter_agree(options->filter, world);
+        }
+    }
+    if (code == 0) {
+        code = do_walk(&run, &own);
+        int summed = sum_up(&run, &own);
+        code = code == 0 ? summed : code;
+    }
+    compare_links_destroy(run.links);
+    workers_free(&run);
+    pthread_mutex_destroy(&run.lock);
+    poise_buf_free(&roots[0]);
+    poise_buf_free(&roots[1]);
+    if (result) {
+        *result = own;
+    } else {
+        poise_compare_result_free(&own);
+    }
+    return code;
+}
+
+void poise_compare_result_free(struct poise_compare_result *result)
+{
+    poise_walk_result_free(&result->walk);
+}

@@ -335,7 +335,7 @@ def check_kills(poise, rng, scratch, rounds):
         make_tree(rng, tree, 150)
         before = set(everything(tree))
         ranks, mpi = rng.choice([0, 0, 0, 2]), rng.choice(["ompi", "mpich"])
-        fault = f"rename:{rng.randrange(1, len(before) + 1)}:KILL"
+        fault = f"unlink:{rng.randrange(1, len(before) + 1)}:KILL"
         run = poise.run("remove", tree, ranks=ranks, mpi=mpi,
                         env={**os.environ, "POISE_FAULT": fault})
         if ranks == 0:

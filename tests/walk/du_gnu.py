@@ -51,6 +51,9 @@ class Tree:
         with open(path, "wb") as file:
             file.truncate(self.rng.choice((0, 0, 5, 100000, 1 << 33)))
             file.write(b"x" * self.rng.choice((0, 1, 4096, 10000, 70000)))
+            # Blocks that are allocated later would differ from du to du.
+            file.flush()
+            os.fdatasync(file.fileno())
 
     def symlink(self, path):
         kind = self.rng.randrange(4)

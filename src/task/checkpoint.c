@@ -459,6 +459,9 @@ int task_checkpoint_begin(struct poise_pool *pool)
         snapshot->old_size = old.size;
         record_free(&old);
     }
+    if (snapshot->base < pool->epoch) {
+        snapshot->base = pool->epoch; /* numbers rise over all runs */
+    }
     return 0;
 }
 
@@ -573,6 +576,7 @@ static int checkpoint_open(struct poise_pool *pool, struct record *record,
         return poise_error_set(EINVAL, "resume", path,
                                "it is of another job than this one");
     }
+    pool->epoch = record->number;
     struct poise_log_reader **logs =
         poise_alloc(record->size, sizeof(struct poise_log_reader *));
     *out = logs;

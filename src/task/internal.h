@@ -166,6 +166,9 @@ int task_spill_load(struct poise_worker *worker);
 /** Append the packed form of a record to `out`, as a blob. */
 int task_pack(struct poise_pool *pool, const struct task_record *record,
               struct poise_buf *out);
+/** The same, for a checkpoint. */
+int task_pack_record(struct poise_pool *pool, const struct task_record *record,
+                     struct poise_buf *out);
 /** Unpack blobs and push them on `queue`; how many, or negative. `scratch` is
  * overwritten. */
 ssize_t task_unpack(struct poise_pool *pool, const void *blobs, size_t len,
@@ -477,7 +480,8 @@ struct poise_pool {
     pthread_mutex_t deliver_lock; /**< one piece at a time */
 
     struct task_snapshot snapshot; /**< the communicator's */
-    struct task_net net;           /**< if there are other ranks */
+    uint64_t epoch;      /**< number of the checkpoint resumed from, or 0 */
+    struct task_net net; /**< if there are other ranks */
 
     /* The communicator's alone. */
     bool master; /**< central's rank 0: holds all tasks, runs none */

@@ -262,6 +262,11 @@ unsigned poise_pool_workers(const struct poise_pool *pool)
     return pool->worker_count;
 }
 
+uint64_t poise_pool_epoch(const struct poise_pool *pool)
+{
+    return pool->epoch;
+}
+
 int poise_pool_add(struct poise_pool *pool, const void *task, size_t len)
 {
     struct poise_worker *first = pool->comm;

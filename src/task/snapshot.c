@@ -67,11 +67,11 @@ static int snapshot_worker(struct poise_pool *pool, struct poise_worker *worker,
     size_t at = 0;
     int code = 0;
     while (code >= 0 && task_deque_next(&worker->queue, &at, &record)) {
-        code = task_pack(pool, &record, &part->tasks);
+        code = task_pack_record(pool, &record, &part->tasks);
     }
     record = (struct task_record){running->rest.data, running->rest.len, 0};
     if (code >= 0 && running->kind == TASK_TASK) {
-        code = task_pack(pool, &record, &part->tasks);
+        code = task_pack_record(pool, &record, &part->tasks);
     } else if (running->kind == TASK_RECEIVE) {
         snapshot_message(part, pool->rank, running->source, record.data,
                          record.len);

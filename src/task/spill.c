@@ -28,22 +28,37 @@ void task_spill_free(struct poise_pool *pool)
     pthread_mutex_destroy(&pool->spill.lock);
 }
 
-int task_pack(struct poise_pool *pool, const struct task_record *record,
-              struct poise_buf *out)
+typedef int (*task_pack_hook)(const void *task, size_t len,
+                              struct poise_buf *out, void *arg);
+
+static int pack_by(struct poise_pool *pool, task_pack_hook hook,
+                   const struct task_record *record, struct poise_buf *out)
 {
     poise_buf_varint(out, record->footprint);
-    if (!pool->hooks.pack) {
+    if (!hook) {
         return poise_buf_blob(out, record->data, record->len);
     }
     struct poise_buf packed = {0};
-    int code =
-        pool->hooks.pack(record->data, record->len, &packed, pool->hooks.arg);
+    int code = hook(record->data, record->len, &packed, pool->hooks.arg);
     if (code >= 0) {
         code = packed.error ? packed.error
                             : poise_buf_blob(out, packed.data, packed.len);
     }
     poise_buf_free(&packed);
     return code;
+}
+
+int task_pack(struct poise_pool *pool, const struct task_record *record,
+              struct poise_buf *out)
+{
+    return pack_by(pool, pool->hooks.pack, record, out);
+}
+
+int task_pack_record(struct poise_pool *pool, const struct task_record *record,
+                     struct poise_buf *out)
+{
+    task_pack_hook hook = pool->hooks.record;
+    return pack_by(pool, hook ? hook : pool->hooks.pack, record, out);
 }
 
 ssize_t task_unpack(struct poise_pool *pool, const void *blobs, size_t len,

@@ -64,6 +64,11 @@ struct poise_pool_hooks {
      * `out`. The task stays valid. NULL: its bytes are portable. Called by
      * any thread, possibly while another runs the same task's rest. */
     int (*pack)(const void *task, size_t len, struct poise_buf *out, void *arg);
+    /** As pack, for a checkpoint: the task stays here too, and this is what a
+     * resume unpacks instead. The workers' locks are held, and `save` follows
+     * before they are released. NULL: pack. */
+    int (*record)(const void *task, size_t len, struct poise_buf *out,
+                  void *arg);
     /** The reverse: append the local form to `out`. */
     int (*unpack)(const void *packed, size_t len, struct poise_buf *out,
                   void *arg);
@@ -87,7 +92,8 @@ struct poise_pool_hooks {
     int (*settle)(void *arg);
     /** Add saved results to this rank's; called before the first task, zero
      * or more times, `len` bytes as one save() of `from_rank` of
-     * `from_size` wrote them. */
+     * `from_size` wrote them. That rank's tasks are unpacked next, and what was
+     * sent to it (poise_task_send) goes to this one. */
     int (*load)(const void *saved, size_t len, int from_rank, int from_size,
                 void *arg);
 
@@ -192,6 +198,11 @@ POISE_API unsigned poise_worker_index(const struct poise_worker *worker);
 POISE_API struct poise_pool *poise_worker_pool(struct poise_worker *worker);
 /** Upper bound of worker indices of this rank, fixed at create. */
 POISE_API unsigned poise_pool_workers(const struct poise_pool *pool);
+
+/** The number of the checkpoint from which this run was resumed, 0: none. All
+ * ranks know it before the first hook is called; it is greater than what
+ * the run that wrote that checkpoint was told. */
+POISE_API uint64_t poise_pool_epoch(const struct poise_pool *pool);
 
 /**
  * Add a task; it becomes visible at the next commit, and runs (here) before

@@ -86,10 +86,19 @@ POISE_API uint64_t poise_walk_dir_tag(const struct poise_walk_dir *dir);
 /** During visit of a directory: the tag of the directory it will become. */
 POISE_API void poise_walk_tag_set(struct poise_walk_entry *entry, uint64_t tag);
 
-/** During leave: the directory that is left, for its slot and tag; NULL if it
- * was not entered. */
+/** During `leave`: the directory in hand itself (entry->dir is what holds it),
+ * for its tag, slot and marks; elsewhere, and of one that was not entered,
+ * NULL. */
 POISE_API struct poise_walk_dir *
 poise_walk_self(const struct poise_walk_entry *entry);
+/** Bits that whoever works in a directory leaves for its `leave`, on whichever
+ * rank that is called: the bitwise or of all. On poise_walk_self or entry->dir.
+ * Some may be there although what set them was killed and is done again. Wants
+ * option post. */
+POISE_API void poise_walk_mark(struct poise_walk_dir *dir, uint64_t bits);
+/** Those bits; all of them during leave. */
+POISE_API uint64_t poise_walk_marks(const struct poise_walk_dir *dir);
+
 /** With options.counterparts: the directory that corresponds to entry->dir
  * below the counterpart of its operand, together with entry->name (for a root
  * AT_FDCWD and poise_walk_counterpart_name), for *at() calls. An O_PATH
@@ -110,7 +119,9 @@ struct poise_walk_hooks {
     int (*visit)(struct poise_walk_entry *entry, void *arg);
     /** Option post: each directory that visit answered with POISE_WALK_ON,
      * after everything below it; at once if it is not entered (depth limit,
-     * other file system). */
+     * other file system). On any rank. Once; over a kill and a resume at least
+     * once, and never before all below it is done (what of it was done after
+     * the last checkpoint is done again, before leave is called again). */
     int (*leave)(struct poise_walk_entry *entry, void *arg);
     /** A piece of a directory was read: `entries` of its entries since the
      * last call for it; `whole`: these are all it has (said once, and not at
@@ -151,7 +162,7 @@ struct poise_walk_options {
                                ahead of visit; 0: names and types only */
     bool one_file_system; /**< do not enter other file systems (each root's
                                own): their mount points are visited */
-    bool post;            /**< call `leave`; not with a checkpoint: -EINVAL */
+    bool post;            /**< call `leave` */
     /** [root_count] paths (not relative to one another, but to the working
      * directory, as roots are); the same on all ranks. NULL: none. */
     const char *const *counterparts;

@@ -179,6 +179,7 @@ void walk_dir_unref(struct walk_fds *fds, struct poise_walk_dir *dir)
             fds_forget(fds, dir->twin);
             free(dir->twin);
         }
+        free(dir->wait);
         free(dir);
         dir = parent;
     }

@@ -91,6 +91,16 @@ uint32_t poise_walk_dir_depth(const struct poise_walk_dir *dir)
     return dir->depth;
 }
 
+void poise_walk_mark(struct poise_walk_dir *dir, uint64_t bits)
+{
+    __atomic_fetch_or(&dir->marks, bits, __ATOMIC_RELAXED);
+}
+
+uint64_t poise_walk_marks(const struct poise_walk_dir *dir)
+{
+    return __atomic_load_n(&dir->marks, __ATOMIC_RELAXED);
+}
+
 uint64_t poise_walk_dir_tag(const struct poise_walk_dir *dir)
 {
     return dir->tag;

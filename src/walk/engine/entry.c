@@ -161,11 +161,6 @@ int poise_walk_dirfd(const struct poise_walk_entry *entry)
     return fd;
 }
 
-struct poise_walk_dir *poise_walk_self(const struct poise_walk_entry *entry)
-{
-    return view_of(entry)->self;
-}
-
 int poise_walk_counterpart_fd(const struct poise_walk_entry *entry)
 {
     struct walk_view *view = view_of(entry);
@@ -198,6 +193,11 @@ const char *poise_walk_counterpart_name(const struct poise_walk_entry *entry)
     return !entry->dir && walk->options.counterparts
                ? walk->options.counterparts[entry->root]
                : entry->name;
+}
+
+struct poise_walk_dir *poise_walk_self(const struct poise_walk_entry *entry)
+{
+    return view_of(entry)->self;
 }
 
 void poise_walk_tag_set(struct poise_walk_entry *entry, uint64_t tag)

@@ -5,7 +5,8 @@
  * Who calls whom: run.c (one run over a pool) -> read.c (a task: a range of
  * one directory) -> entry.c (what callbacks may ask) -> descriptors.c -> dir.c
  * (chains of names). pack.c turns tasks into bytes and back, leave.c counts
- * what is still to come below a directory.
+ * what is still to come below a directory, waiting.c knows those that wait for
+ * something which is not here, and brings them through a checkpoint.
  */
 #ifndef WALK_ENGINE_INTERNAL_H
 #define WALK_ENGINE_INTERNAL_H
@@ -63,8 +64,10 @@ struct poise_walk_dir {
 
     /* Option post (leave.c). */
     uint32_t pending; /* __atomic: tasks and entered children not done */
-    int32_t origin_rank;
-    uint64_t origin; /* id of the waiting directory there; 0: none */
+    bool begun;       /* __atomic: a task of it was run, or it was loaded */
+    bool copy;        /* its original waits elsewhere, and is left there */
+    uint64_t marks;   /* __atomic */
+    struct walk_wait *wait; /* __atomic; owned. NULL: never needed */
 
     char name[];
 };
@@ -158,7 +161,7 @@ struct walk_worker;
 struct walk_view {
     struct poise_walk_entry entry; /* first: what callbacks see */
     struct walk_worker *w;
-    struct poise_walk_dir *self; /* in leave */
+    struct poise_walk_dir *self; /* during leave: the directory itself */
     uint64_t tag;                /* given by poise_walk_tag_set */
     int fd;                      /* of entry.dir; -1: not asked for yet */
     bool pinned;                 /* fd must be unpinned after the callback */
@@ -182,6 +185,9 @@ struct walk_worker {
     unsigned child_count;
     struct poise_walk_dir *done; /* released when the next task starts: its
                                     record is in the pool until then */
+    struct poise_walk_dir *told; /* of what it had away something has ended; to
+                                    be said at the commit */
+    struct poise_walk_dir *dropped; /* a reference to be released, as done */
     struct walk_chain chain;
     struct poise_buf prefix, path, packed;
     const struct poise_walk_dir *prefix_of; /* valid during one task */
@@ -196,13 +202,35 @@ struct walk_worker {
     struct walk_profile profile;
 } __attribute__((aligned(128)));
 
-/** Directories whose subtree is with another rank; leave.c. */
+/** What a directory has to do with others that are not here (leave.c). But for
+ * `origin`, which is there from the start, under the lock of the table. */
+struct walk_wait {
+    struct poise_walk_dir *dir; /* whose it is */
+    struct walk_wait *next;     /* in its bucket */
+    uint64_t id;                /* how others name it; 0: nobody does, and it
+                                   is not in the table */
+    uint64_t origin;            /* who waits for its end; 0: its parent, here */
+    int32_t origin_rank;
+    uint32_t away;  /* what names `id`: packed tasks and children, or news of
+                       their end that were not yet committed */
+    uint32_t saved; /* the same, only in the snapshot under way */
+};
+
+/** Directories that something away from here names; each entry has a reference
+ * to its directory (waiting.c). */
 struct walk_waiting {
     pthread_mutex_t lock;
-    struct poise_walk_dir **dirs; /* by id - 1 */
-    uint64_t *next_free;
-    size_t count, cap;
-    uint64_t first_free; /* id; 0: none */
+    struct walk_wait **buckets; /* [bucket_count], a power of two, or 0 */
+    size_t bucket_count, count;
+    uint64_t next_id; /* ids of all ranks and runs differ */
+};
+
+/** How a packed task, or a directory in a checkpoint, says who waits for its
+ * end. */
+struct walk_ticket {
+    bool leaves; /* it is the directory itself, no copy */
+    int rank;
+    uint64_t id; /* 0: nobody, it is a root */
 };
 
 /** The directories of the task unpacked last: the next one is often near. */
@@ -291,8 +319,17 @@ int walk_add_range(struct walk_worker *w, struct poise_walk_dir *dir,
 
 /* ---- pack.c ------------------------------------------------------------- */
 
+/** `stays`: for a checkpoint, the task is run here, too. */
 int walk_pack(struct walk *walk, const struct walk_task *task, size_t len,
-              struct poise_buf *out);
+              bool stays, struct poise_buf *out);
+/** Append what makes this directory again, elsewhere: `whole` with its chain of
+ * names, else without its ancestors. */
+void walk_pack_dir(const struct poise_walk_dir *dir, bool whole,
+                   struct poise_buf *out);
+/** The reverse, with a reference for the caller; `parent`: what it was packed
+ * without. */
+int walk_unpack_dir(struct walk *walk, struct poise_reader *in,
+                    struct poise_walk_dir *parent, struct poise_walk_dir **out);
 int walk_unpack(struct walk *walk, const void *packed, size_t len,
                 struct poise_buf *out);
 void walk_unpack_finish(struct walk *walk);
@@ -303,10 +340,41 @@ void walk_unpack_finish(struct walk *walk);
 int walk_leave_done(struct walk_worker *w, struct poise_walk_dir *dir);
 /** Call leave for a directory that is not entered. */
 int walk_leave_unentered(struct walk_view *view);
-/** A task of `dir` was packed: let `dir` wait under an id until its end is
- * notified, still counted as pending; 0: no memory. */
-uint64_t walk_leave_wait(struct walk *walk, struct poise_walk_dir *dir);
+/** Say who waits for the end of a task of `dir` that is being packed, and count
+ * it there. `stays`: as for walk_pack. */
+int walk_leave_ticket(struct walk *walk, struct poise_walk_dir *dir, bool stays,
+                      struct walk_ticket *out);
+void walk_ticket_write(const struct walk_ticket *ticket, struct poise_buf *out);
+/** Of a run with another number of ranks, too. -EBADMSG is recorded. */
+int walk_ticket_read(const struct walk *walk, struct poise_reader *in,
+                     struct walk_ticket *out);
+/** Make an unpacked `dir` answer for the ticket. */
+int walk_leave_answer(struct poise_walk_dir *dir,
+                      const struct walk_ticket *ticket);
 int walk_leave_notified(struct walk_worker *w, const void *data, size_t len);
-void walk_leave_finish(struct walk *walk);
+/** What was away and told walk_leave_notified of its end is no longer away: to
+ * be called by commit. */
+void walk_leave_commit(struct walk_worker *w);
+
+/* ---- waiting.c ---------------------------------------------------------- */
+
+/** The directory's, made if it has none yet; NULL: no memory. */
+struct walk_wait *walk_wait_of(struct poise_walk_dir *dir);
+/** One more thing away, or in the snapshot (`stays`), names `dir`: its id, 0 if
+ * memory is short. */
+uint64_t walk_wait_more(struct walk *walk, struct poise_walk_dir *dir,
+                        bool stays);
+/** One less. What the table let go of is returned: a reference for the caller
+ * to release, or NULL. */
+struct poise_walk_dir *walk_wait_less(struct walk *walk,
+                                      struct poise_walk_dir *dir);
+/** The directory of an id, with a reference for the caller; NULL if no such
+ * thing waits here. */
+struct poise_walk_dir *walk_wait_find(struct walk *walk, uint64_t id);
+/** All that waits, for a checkpoint; what was packed with `stays` is counted,
+ * and then forgotten. */
+int walk_waiting_save(struct walk *walk, struct poise_buf *out);
+int walk_waiting_load(struct walk *walk, struct poise_reader *in);
+void walk_waiting_finish(struct walk *walk);
 
 #endif

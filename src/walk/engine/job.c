@@ -116,6 +116,9 @@ int walk_job_write(const struct walk *walk, struct poise_buf *job)
     for (size_t i = 0; i < options->root_count; i++) {
         poise_buf_blob(job, options->roots[i], strlen(options->roots[i]));
     }
+    if (options->post) {
+        poise_buf_varint(job, options->post);
+    }
     for (size_t i = 0; options->counterparts && i < options->root_count; i++) {
         const char *counterpart = options->counterparts[i];
         poise_buf_blob(job, counterpart, strlen(counterpart));

@@ -2,26 +2,55 @@
  * Option post: call `leave` when everything below a directory is done.
  *
  * A directory counts in `pending` what must end before it is left: its own
- * ranges that are queued or read (walk_enter: one; each split: one more), and
- * the child directories that were entered (one each). walk_leave_done takes one
- * off, and the thread that brings it to zero calls leave and takes one off the
- * parent. Nothing is added to a count of zero: only the reader of a directory
- * adds to it, and its own range is still counted then.
+ * ranges that are queued or read (walk_enter: one; each split: one more), the
+ * child directories that were entered (one each), and what is away (below).
+ * walk_leave_done takes one off, and the thread that brings it to zero calls
+ * leave and takes one off the parent. Nothing is added to a count of zero: only
+ * the reader of a directory adds to it, and its own range is counted then.
  *
- * A task that is packed, for another rank or a spill file, stays counted: its
- * directory waits in `waiting` under an id, with a reference, and the id and
- * this rank travel with the task as its origin. The unpacked copy of the
- * directory counts what is below it there; at zero it does not call leave but
- * sends the id to its origin, where that takes the packed task off the count
- * (walk_leave_notified). So leave is called once, on the rank that visited the
- * directory. Each such copy is a node of its own, also where the same directory
- * was unpacked before (pack.c): each answers for its own id.
+ * A task that is packed, for another rank or a spill file, stays counted
+ * somewhere, and carries a ticket: rank and id of what waits for it.
  *
- * Dropping the original after packing changes no count either. It could not:
- * the answer may be here before that (another thread has read the spill file
- * meanwhile), and a last decrement in drop, which has no worker, could not call
- * leave. Checkpoints pack tasks that stay queued, and would count them twice:
- * that is why post and checkpoints exclude each other (walk_check).
+ *  - The only task of a directory that nobody has begun takes the directory
+ *    along: the ticket is its parent's, whose count of it stays; whoever
+ *    unpacks it calls leave. So no rank keeps what it has given away, and a
+ *    queue in a file holds no memory.
+ *  - Of a directory that was begun only a copy goes along: the ticket is the
+ *    directory's own, the task stays in its count, and the copy, once its own
+ *    count is zero, does not call leave.
+ *
+ * What answers for a ticket of another rank sends the id there when it is done
+ * (walk_leave_notified). What comes back to the rank of its ticket (out of a
+ * spill file, mostly) is joined to what waits there, without a message.
+ *
+ * `away` of what waits counts its tickets. While it is not zero the directory
+ * is in the table of waiting.c.
+ *
+ * Checkpoints. `pending` is of no use to them, since it counts what running
+ * tasks have done and not yet committed. What is saved is made anew from the
+ * snapshot: all tasks, queued and running, are packed as above, each counted in
+ * `saved` of what its ticket names; then each of the table's entries is saved
+ * as a packed directory is, with a ticket to its parent, which is put into the
+ * table if need be. A saved count is `away` + `saved`. That is all there is:
+ *
+ *  - `away` changes only where no snapshot can be taken: by packing and
+ *    unpacking, under a worker's lock or by the communicator, and when the
+ *    news that something ended are committed. So each ticket that it counts is
+ *    in exactly one place of the snapshot: a task, in a queue or a file or on
+ *    its way, another rank's saved directory, or a message.
+ *  - A running task is in the snapshot as its committed rest. What it has done
+ *    since, leave of its directory and of those above it included, is undone by
+ *    a resume and done again: leave at least once.
+ *  - What is not done below a directory is a task in the snapshot, or a message
+ *    that comes before the end of one, and leads by tickets up to it: leave
+ *    never too early. A directory to which no ticket leads was left, and all
+ *    that was done for it is committed.
+ *
+ * A resume on another number of ranks brings all that rank r saved to rank r %
+ * size, its table before its tasks; and that is where tickets and messages for
+ * r lead (walk_ticket_read). Ids are the same in the new run, and none of them
+ * is given again: they begin with the number of the checkpoint that the run
+ * came from.
  */
 #include "internal.h"
 
@@ -69,92 +98,120 @@ static int leave_dir(struct walk_worker *w, struct poise_walk_dir *dir)
     return code;
 }
 
+/* To who waits for `dir` elsewhere: it is done, and what it marked. */
+static int leave_notify(struct walk_worker *w, const struct poise_walk_dir *dir,
+                        const struct walk_wait *wait)
+{
+    const struct poise_walk_dir *of = dir->copy ? dir : dir->parent;
+    uint64_t news[2] = {wait->origin,
+                        __atomic_load_n(&of->marks, __ATOMIC_RELAXED)};
+    return poise_task_send(w->worker, wait->origin_rank, news, sizeof news);
+}
+
 int walk_leave_done(struct walk_worker *w, struct poise_walk_dir *dir)
 {
     int code = 0;
     while (code == 0 && dir &&
            __atomic_sub_fetch(&dir->pending, 1, __ATOMIC_ACQ_REL) == 0) {
-        if (dir->origin != 0) {
-            uint64_t id = dir->origin;
-            return poise_task_send(w->worker, dir->origin_rank, &id, sizeof id);
+        const struct walk_wait *wait =
+            __atomic_load_n(&dir->wait, __ATOMIC_ACQUIRE);
+        if (!dir->copy) {
+            code = leave_dir(w, dir);
         }
-        code = leave_dir(w, dir);
+        if (wait && wait->origin != 0) {
+            return code == 0 ? leave_notify(w, dir, wait) : code;
+        }
         dir = dir->parent;
     }
     return code;
 }
 
-static int leave_grow(struct walk_waiting *waiting)
-{
-    size_t cap = waiting->cap ? 2 * waiting->cap : 64;
-    void *dirs = poise_realloc(waiting->dirs, cap, sizeof *waiting->dirs);
-    if (!dirs) {
-        return -ENOMEM;
-    }
-    waiting->dirs = dirs;
-    void *next =
-        poise_realloc(waiting->next_free, cap, sizeof *waiting->next_free);
-    if (!next) {
-        return -ENOMEM;
-    }
-    waiting->next_free = next;
-    waiting->cap = cap;
-    return 0;
-}
-
-uint64_t walk_leave_wait(struct walk *walk, struct poise_walk_dir *dir)
-{
-    struct walk_waiting *waiting = &walk->waiting;
-    uint64_t id = 0;
-    pthread_mutex_lock(&waiting->lock);
-    if (waiting->first_free != 0) {
-        id = waiting->first_free;
-        waiting->first_free = waiting->next_free[id - 1];
-    } else if (waiting->count < waiting->cap || leave_grow(waiting) == 0) {
-        id = ++waiting->count;
-    }
-    if (id != 0) {
-        waiting->dirs[id - 1] = dir;
-        walk_dir_ref(dir);
-    }
-    pthread_mutex_unlock(&waiting->lock);
-    return id;
-}
-
 int walk_leave_notified(struct walk_worker *w, const void *data, size_t len)
 {
-    struct walk_waiting *waiting = &w->walk->waiting;
     struct poise_walk_dir *dir = NULL;
-    uint64_t id = 0;
-    if (len == sizeof id) {
-        memcpy(&id, data, len);
+    uint64_t news[2] = {0};
+    if (len == sizeof news) {
+        memcpy(news, data, len);
+        dir = walk_wait_find(w->walk, news[0]);
     }
-    pthread_mutex_lock(&waiting->lock);
-    if (id > 0 && id <= waiting->count) {
-        dir = waiting->dirs[id - 1];
-        waiting->dirs[id - 1] = NULL;
-    }
-    if (dir) {
-        waiting->next_free[id - 1] = waiting->first_free;
-        waiting->first_free = id;
-    }
-    pthread_mutex_unlock(&waiting->lock);
     if (!dir) {
         return poise_error_set(EPROTO, "finish a directory", NULL,
                                "unknown id from another rank");
     }
-    int code = walk_leave_done(w, dir);
-    walk_dir_unref(&w->walk->fds, dir);
-    return code;
+    __atomic_fetch_or(&dir->marks, news[1], __ATOMIC_RELAXED);
+    w->told = dir;
+    return walk_leave_done(w, dir);
 }
 
-void walk_leave_finish(struct walk *walk)
+void walk_leave_commit(struct walk_worker *w)
 {
-    struct walk_waiting *waiting = &walk->waiting;
-    for (size_t i = 0; i < waiting->count; i++) {
-        walk_dir_unref(&walk->fds, waiting->dirs[i]);
+    if (w->told) {
+        /* The table's reference or our own: one of the two is kept until the
+         * next task, the other is not the last. */
+        struct poise_walk_dir *freed = walk_wait_less(w->walk, w->told);
+        if (freed) {
+            __atomic_sub_fetch(&freed->refs, 1, __ATOMIC_RELAXED);
+        }
+        w->dropped = w->told;
+        w->told = NULL;
     }
-    free(waiting->dirs);
-    free(waiting->next_free);
-    pthread_mutex_destroy(&waiting->lock);
+}
+
+/* ---- tickets ------------------------------------------------------------ */
+
+int walk_leave_ticket(struct walk *walk, struct poise_walk_dir *dir, bool stays,
+                      struct walk_ticket *out)
+{
+    bool begun = __atomic_load_n(&dir->begun, __ATOMIC_ACQUIRE);
+    const struct walk_wait *wait =
+        __atomic_load_n(&dir->wait, __ATOMIC_ACQUIRE);
+    struct poise_walk_dir *waits = begun ? dir : dir->parent;
+    *out = (struct walk_ticket){.leaves = !begun && !dir->copy,
+                                .rank = walk->rank};
+    if (!begun && wait && wait->origin != 0) {
+        out->rank = wait->origin_rank; /* the ticket it came with */
+        out->id = wait->origin;
+    } else if (waits) {
+        out->id = walk_wait_more(walk, waits, stays);
+        return out->id != 0 ? 0 : -ENOMEM;
+    }
+    return 0;
+}
+
+void walk_ticket_write(const struct walk_ticket *ticket, struct poise_buf *out)
+{
+    poise_buf_varint(out, ticket->leaves);
+    poise_buf_varint(out, (uint64_t)ticket->rank);
+    poise_buf_varint(out, ticket->id);
+}
+
+int walk_ticket_read(const struct walk *walk, struct poise_reader *in,
+                     struct walk_ticket *out)
+{
+    uint64_t leaves = poise_reader_varint(in);
+    uint64_t rank = poise_reader_varint(in);
+    uint64_t id = poise_reader_varint(in);
+    if (in->error || leaves > 1 || (id == 0 && leaves == 0)) {
+        return poise_error_set(EBADMSG, "read a task of the walk", NULL,
+                               "its bytes make no sense");
+    }
+    *out = (struct walk_ticket){.leaves = leaves != 0,
+                                .rank = (int)(rank % (uint64_t)walk->size),
+                                .id = id};
+    return 0;
+}
+
+int walk_leave_answer(struct poise_walk_dir *dir,
+                      const struct walk_ticket *ticket)
+{
+    dir->copy = !ticket->leaves;
+    if (ticket->id != 0) {
+        struct walk_wait *wait = walk_wait_of(dir);
+        if (!wait) {
+            return -ENOMEM;
+        }
+        wait->origin = ticket->id;
+        wait->origin_rank = ticket->rank;
+    }
+    return 0;
 }

@@ -6,7 +6,8 @@
  *   ROOT:  index of the operand, and no more
  *   ENTRY: type, name
  *   from, to
- *   with post: rank and id of the directory that waits for this one
+ *   with post: who waits for it (leave.c): whether it takes its directory
+ *   along, rank, id
  *   operand, ino, dev, verified, depth
  *   for the directory and each one above it: tag, name (the operand: no name)
  */
@@ -16,14 +17,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void pack_dir(const struct poise_walk_dir *dir, struct poise_buf *out)
+void walk_pack_dir(const struct poise_walk_dir *dir, bool whole,
+                   struct poise_buf *out)
 {
     poise_buf_varint(out, dir->root);
     poise_buf_varint(out, dir->ino);
     poise_buf_varint(out, dir->dev);
     poise_buf_varint(out, dir->verified);
     poise_buf_varint(out, dir->depth);
-    for (; dir; dir = dir->parent) {
+    for (; dir; dir = whole ? dir->parent : NULL) {
         poise_buf_varint(out, dir->tag);
         if (dir->parent) {
             poise_buf_blob(out, dir->name, dir->name_len);
@@ -32,7 +34,7 @@ static void pack_dir(const struct poise_walk_dir *dir, struct poise_buf *out)
 }
 
 int walk_pack(struct walk *walk, const struct walk_task *task, size_t len,
-              struct poise_buf *out)
+              bool stays, struct poise_buf *out)
 {
     poise_buf_varint(out, task->kind);
     if (task->kind == WALK_ROOT) {
@@ -45,14 +47,14 @@ int walk_pack(struct walk *walk, const struct walk_task *task, size_t len,
     poise_buf_varint(out, task->from);
     poise_buf_varint(out, task->to);
     if (walk->options.post) {
-        uint64_t id = walk_leave_wait(walk, task->dir);
-        if (id == 0) {
-            return -ENOMEM;
+        struct walk_ticket ticket;
+        int code = walk_leave_ticket(walk, task->dir, stays, &ticket);
+        if (code < 0) {
+            return code;
         }
-        poise_buf_varint(out, (uint64_t)walk->rank);
-        poise_buf_varint(out, id);
+        walk_ticket_write(&ticket, out);
     }
-    pack_dir(task->dir, out);
+    walk_pack_dir(task->dir, true, out);
     return out->error;
 }
 
@@ -69,7 +71,7 @@ struct unpack_head {
     struct walk_task task;
     const void *name; /* ENTRY */
     size_t name_len;
-    uint64_t origin_rank, origin;
+    struct walk_ticket ticket; /* with post */
 };
 
 static bool unpack_name_ok(const char *name, size_t len)
@@ -100,14 +102,10 @@ static int unpack_head(const struct walk *walk, struct poise_reader *in,
     }
     task->from = poise_reader_varint(in);
     task->to = poise_reader_varint(in);
-    if (walk->options.post) {
-        head->origin_rank = poise_reader_varint(in);
-        head->origin = poise_reader_varint(in);
-        if (head->origin_rank >= (uint64_t)walk->size || head->origin == 0) {
-            return unpack_bad();
-        }
+    if (in->error) {
+        return unpack_bad();
     }
-    return in->error ? unpack_bad() : 0;
+    return walk->options.post ? walk_ticket_read(walk, in, &head->ticket) : 0;
 }
 
 /* The names of a chain, from the operand (index 0) down. */
@@ -206,22 +204,35 @@ static int unpack_chain(struct walk *walk, unsigned root, size_t count,
     return dir ? 0 : -ENOMEM;
 }
 
-/* The directory of a packed task, with a reference for the caller. */
-static int unpack_dir(struct walk *walk, struct poise_reader *in,
-                      const struct unpack_head *head,
-                      struct poise_walk_dir **out)
+/* What a packed directory begins with. */
+struct unpack_dir {
+    uint64_t root, ino, dev, depth;
+    bool verified;
+};
+
+static int unpack_dir_head(const struct walk *walk, struct poise_reader *in,
+                           struct unpack_dir *head)
+{
+    head->root = poise_reader_varint(in);
+    head->ino = poise_reader_varint(in);
+    head->dev = poise_reader_varint(in);
+    head->verified = poise_reader_varint(in) != 0;
+    head->depth = poise_reader_varint(in);
+    bool ok = !in->error && head->root < walk->options.root_count;
+    return ok ? 0 : unpack_bad();
+}
+
+/* With a chain of its own, but for what it has in common with the one before.
+ */
+static int unpack_whole(struct walk *walk, struct poise_reader *in,
+                        const struct unpack_dir *head,
+                        struct poise_walk_dir **out)
 {
     struct walk_unpack *u = &walk->unpack;
-    uint64_t root = poise_reader_varint(in);
-    uint64_t ino = poise_reader_varint(in);
-    uint64_t dev = poise_reader_varint(in);
-    bool verified = poise_reader_varint(in) != 0;
-    uint64_t depth = poise_reader_varint(in);
-    if (in->error || root >= walk->options.root_count ||
-        depth >= poise_reader_left(in)) {
+    if (head->depth >= poise_reader_left(in)) {
         return unpack_bad();
     }
-    size_t count = (size_t)depth + 1;
+    size_t count = (size_t)head->depth + 1;
     int code = unpack_parts(u, in, count);
     if (code == 0) {
         code = unpack_reserve(u, count);
@@ -229,24 +240,98 @@ static int unpack_dir(struct walk *walk, struct poise_reader *in,
     if (code < 0) {
         return code;
     }
-    size_t common = unpack_common(u, (unsigned)root, count);
-    if (common == count && head->origin != 0) {
-        common--; /* each such task waits for its own subtree */
+    size_t common = unpack_common(u, (unsigned)head->root, count);
+    if (common == count && walk->options.post) {
+        common--; /* each such task answers for itself (leave.c) */
     }
     bool fresh = common < count;
-    code = unpack_chain(walk, (unsigned)root, count, common, dev);
+    code = unpack_chain(walk, (unsigned)head->root, count, common, head->dev);
     if (code < 0) {
         return code;
     }
     struct poise_walk_dir *dir = u->last;
     if (fresh) {
-        dir->ino = ino;
-        dir->verified = verified;
-        dir->origin_rank = (int32_t)head->origin_rank;
-        dir->origin = head->origin;
+        dir->ino = head->ino;
+        dir->verified = head->verified;
         dir->pending = 1;
     }
     walk_dir_ref(dir);
+    *out = dir;
+    return 0;
+}
+
+/* Below `parent`, which is here. */
+static int unpack_child(struct poise_reader *in, const struct unpack_dir *head,
+                        struct poise_walk_dir *parent,
+                        struct poise_walk_dir **out)
+{
+    size_t len;
+    uint64_t tag = poise_reader_varint(in);
+    const char *name = poise_reader_blob(in, &len);
+    if (in->error || !unpack_name_ok(name, len) || head->root != parent->root ||
+        head->depth != parent->depth + 1) {
+        return unpack_bad();
+    }
+    struct poise_walk_dir *dir =
+        walk_dir_create(parent, parent->root, name, len);
+    if (!dir) {
+        return -ENOMEM;
+    }
+    dir->tag = tag;
+    dir->ino = head->ino;
+    dir->dev = head->dev;
+    dir->verified = head->verified;
+    dir->pending = 1;
+    *out = dir;
+    return 0;
+}
+
+int walk_unpack_dir(struct walk *walk, struct poise_reader *in,
+                    struct poise_walk_dir *parent, struct poise_walk_dir **out)
+{
+    struct unpack_dir head;
+    int code = unpack_dir_head(walk, in, &head);
+    if (code < 0) {
+        return code;
+    }
+    if (parent) {
+        return unpack_child(in, &head, parent, out);
+    }
+    pthread_mutex_lock(&walk->unpack.lock);
+    code = unpack_whole(walk, in, &head, out);
+    pthread_mutex_unlock(&walk->unpack.lock);
+    return code;
+}
+
+/* The directory of a task, joined to what waits for it if that is here. */
+static int unpack_task_dir(struct walk *walk, struct poise_reader *in,
+                           const struct walk_ticket *ticket,
+                           struct poise_walk_dir **out)
+{
+    struct poise_walk_dir *waits = NULL;
+    struct poise_walk_dir *dir = NULL;
+    int code = 0;
+    if (ticket->id != 0 && ticket->rank == walk->rank) {
+        waits = walk_wait_find(walk, ticket->id);
+    }
+    if (!waits || ticket->leaves) {
+        code = walk_unpack_dir(walk, in, waits, &dir);
+    }
+    if (code == 0 && !waits && walk->options.post) {
+        code = walk_leave_answer(dir, ticket);
+    }
+    if (code == 0 && waits) {
+        walk_dir_unref(&walk->fds, walk_wait_less(walk, waits));
+    }
+    if (code == 0 && !dir) {
+        dir = waits; /* with its reference */
+    } else {
+        walk_dir_unref(&walk->fds, waits);
+    }
+    if (code < 0) {
+        walk_dir_unref(&walk->fds, dir);
+        return code;
+    }
     *out = dir;
     return 0;
 }
@@ -261,9 +346,7 @@ int walk_unpack(struct walk *walk, const void *packed, size_t len,
         return code;
     }
     if (head.task.kind != WALK_ROOT) {
-        pthread_mutex_lock(&walk->unpack.lock);
-        code = unpack_dir(walk, &in, &head, &head.task.dir);
-        pthread_mutex_unlock(&walk->unpack.lock);
+        code = unpack_task_dir(walk, &in, &head.ticket, &head.task.dir);
         if (code < 0) {
             return code;
         }

@@ -689,6 +689,7 @@ int walk_read(struct walk_worker *w, const struct walk_task *task)
     };
     w->prefix_of = NULL;
     w->committed_at = r.looked_at;
+    __atomic_store_n(&dir->begun, true, __ATOMIC_RELEASE);
     int code = read_range(&r);
     for (; w->child_count > 0; w->child_count--) {
         walk_dir_unref(&w->walk->fds, w->children[w->child_count - 1]);

@@ -89,6 +89,7 @@ static int walk_run_entry(struct walk_worker *w, const struct walk_task *task,
     const struct poise_walk_options *options = &w->walk->options;
     struct walk_view view = walk_view_of(w, name);
     struct walk_task below = {.to = WALK_END, .kind = WALK_RANGE};
+    __atomic_store_n(&task->dir->begun, true, __ATOMIC_RELEASE);
     view.entry.dir = task->dir;
     view.entry.root = task->dir->root;
     view.entry.depth = task->dir->depth + 1;
@@ -114,16 +115,27 @@ static int walk_run_entry(struct walk_worker *w, const struct walk_task *task,
     return code;
 }
 
+/* Release what the pool had a record of until now. */
+static void walk_forget(struct walk_worker *w)
+{
+    struct walk_fds *fds = &w->walk->fds;
+    if (w->done) {
+        walk_dir_unref(fds, w->done);
+        w->done = NULL;
+    }
+    if (w->dropped) {
+        walk_dir_unref(fds, w->dropped);
+        w->dropped = NULL;
+    }
+}
+
 static int walk_task_run(struct poise_worker *worker, const void *bytes,
                          size_t len, void *arg)
 {
     struct walk_worker *w = walk_worker(arg, worker);
     struct walk_task task;
     int code = 0;
-    if (w->done) {
-        walk_dir_unref(&w->walk->fds, w->done);
-        w->done = NULL;
-    }
+    walk_forget(w);
     memcpy(&task, bytes, sizeof task);
     (void)len;
     if (walk_worker_equip(w) < 0) {
@@ -152,7 +164,13 @@ static int walk_task_run(struct poise_worker *worker, const void *bytes,
 static int walk_task_pack(const void *task, size_t len, struct poise_buf *out,
                           void *arg)
 {
-    return walk_pack(arg, task, len, out);
+    return walk_pack(arg, task, len, false, out);
+}
+
+static int walk_task_record(const void *task, size_t len, struct poise_buf *out,
+                            void *arg)
+{
+    return walk_pack(arg, task, len, true, out);
 }
 
 static int walk_task_unpack(const void *packed, size_t len,
@@ -176,6 +194,7 @@ static int walk_receive(struct poise_worker *worker, int source,
 {
     struct walk_worker *w = walk_worker(arg, worker);
     (void)source;
+    walk_forget(w);
     int code = walk_leave_notified(w, data, len);
     if (code >= POISE_WALK_STOP) {
         poise_task_stop(worker, code);
@@ -194,6 +213,7 @@ static void walk_commit(struct poise_worker *worker, void *arg)
                      __ATOMIC_RELAXED);
     w->committed_errors += w->errors;
     w->entries = w->errors = 0;
+    walk_leave_commit(w);
     if (walk->hooks.commit) {
         walk->hooks.commit(worker, walk->hooks.arg);
     }
@@ -216,6 +236,9 @@ static int walk_save(struct poise_buf *out, void *arg)
     walk_totals(walk, totals);
     poise_buf_varint(out, totals[0]);
     int code = poise_buf_varint(out, totals[1]);
+    if (code == 0 && walk->options.post) {
+        code = walk_waiting_save(walk, out);
+    }
     if (code == 0 && walk->hooks.save) {
         code = walk->hooks.save(out, walk->hooks.arg);
     }
@@ -235,6 +258,10 @@ static int walk_load(const void *saved, size_t len, int from_rank,
     }
     walk->loaded_entries += entries;
     walk->loaded_errors += errors;
+    int code = walk->options.post ? walk_waiting_load(walk, &in) : 0;
+    if (code < 0) {
+        return code;
+    }
     if (!walk->hooks.load) {
         return 0;
     }
@@ -280,6 +307,7 @@ static int walk_pool_create(struct walk *walk, struct poise_buf *job)
     struct poise_pool_hooks hooks = {
         .run = walk_task_run,
         .pack = walk_task_pack,
+        .record = walk_task_record,
         .unpack = walk_task_unpack,
         .drop = walk_task_drop,
         .commit = walk_commit,
@@ -365,7 +393,8 @@ void walk_finish(struct walk *walk)
     poise_pool_destroy(walk->pool);
     for (unsigned i = 0; i < walk->worker_count; i++) {
         struct walk_worker *w = &walk->workers[i];
-        walk_dir_unref(&walk->fds, w->done);
+        walk_dir_unref(&walk->fds, w->told);
+        walk_forget(w);
         walk_chain_free(&w->chain);
         poise_buf_free(&w->prefix);
         poise_buf_free(&w->path);
@@ -375,18 +404,8 @@ void walk_finish(struct walk *walk)
     }
     free(walk->workers);
     walk_unpack_finish(walk);
-    walk_leave_finish(walk);
+    walk_waiting_finish(walk);
     walk_fds_finish(&walk->fds);
-}
-
-static int walk_check(const struct poise_walk_options *options)
-{
-    if (options->post && (options->pool.checkpoint || options->pool.resume)) {
-        return poise_error_set(
-            EINVAL, "walk", NULL,
-            "directories after their contents cannot be checkpointed");
-    }
-    return 0;
 }
 
 static int walk_agree(struct walk *walk, int code)
@@ -519,11 +538,7 @@ int poise_walk_run(struct poise_world *world,
                         .size = world ? poise_world_size(world) : 1};
     struct poise_walk_result own = {0};
     uint64_t start = poise_clock_ns();
-    int code = walk_check(options);
-    if (code < 0) {
-        return code;
-    }
-    code = walk_begin(&walk);
+    int code = walk_begin(&walk);
     if (code == 0) {
         code = walk_agree(&walk, walk_add_roots(&walk));
     }

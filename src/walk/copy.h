@@ -56,7 +56,6 @@ struct poise_copy_options {
     /** Only what it is true of, and the directories that takes. NULL: all.
      * Borrowed. */
     struct poise_walk_filter *filter;
-    uint64_t chunk_bytes; /**< of large files; 0: 16 MiB */
     /** As in struct poise_walk_hooks. */
     int (*error)(struct poise_worker *worker, const struct poise_error *err,
                  void *arg);
@@ -68,6 +67,7 @@ struct poise_copy_options {
     void *arg;
 };
 
+enum { POISE_COPY_SIZE_BINS = 48 };
 /** Of all ranks. */
 struct poise_copy_counts {
     uint64_t files, directories, symlinks, specials; /**< made or replaced */
@@ -81,8 +81,11 @@ struct poise_copy_counts {
     uint64_t refused_owner; /**< copied, but not with their owner or group */
     uint64_t refused_xattrs; /**< copied, but not with all of their extended
                                   attributes */
-    uint64_t unfinished;     /**< directories that were begun and not finished:
-                                after     an interruption */
+    /** Files copied, by size: [0] empty, [i] smaller than 2^i, and not than
+     * 2^(i-1). */
+    uint64_t sizes[POISE_COPY_SIZE_BINS];
+    uint64_t unfinished; /**< directories that were begun and not finished:
+                            after an interruption */
 };
 
 enum { POISE_COPY_SAMPLES = 512 };

@@ -10,6 +10,7 @@
 #define WALK_COPY_INTERNAL_H
 
 #include <poise/copy.h>
+#include <poise/remove.h>
 
 #include "walk/engine/engine.h"
 #include "walk/entry/entry.h"
@@ -19,7 +20,6 @@
 #include <pthread.h>
 
 enum {
-    COPY_CHUNK_BYTES = 16 << 20,
     COPY_METADATA_CALLS = 6, /* of an entry that is no regular file */
 };
 
@@ -77,9 +77,9 @@ struct copy {
     pthread_mutex_t lock;
     int links_fd;    /* the folder of links; -1: not opened */
     int deferred_fd; /* names that are linked after the walk; -1: none */
-    uint64_t deferred_bytes;
-    struct poise_buf deferred;
-    char *refused; /* an example */
+    struct poise_buf deferred;     /* not yet in that file */
+    struct poise_copy_counts late; /* after the walk */
+    char *refused;                 /* an example */
     /* samples, by the thread of `progress` */
     struct poise_copy_sample samples[POISE_COPY_SAMPLES];
     size_t sample_count;
@@ -95,8 +95,14 @@ int copy_say(struct copy_worker *w, enum poise_copy_action action,
 /** Note what could not be kept. */
 void copy_refused(struct copy_worker *w, const struct poise_walk_entry *entry,
                   unsigned refused);
-/** An entry failed, its error is recorded: count and report it. 0, or the error
- * if all that follows would fail as well. */
+/** A directory was made. */
+static inline void copy_count_directory(struct copy_worker *w)
+{
+    w->counts.directories++;
+}
+/** An entry failed, its error is recorded: count and report it (but not where
+ * the code is -ECANCELED). 0, or the error if all that follows would fail as
+ * well. */
 int copy_failed(struct copy_worker *w, const struct poise_walk_entry *entry,
                 int code);
 
@@ -112,11 +118,15 @@ struct copy_place {
     int fd;
     const char *name;
 };
-/** Find it. -ENOENT: the directory is not there (yet); not recorded. Other
- * errors were reported. Until copy_place_end. */
+/** Find it. -ENOENT: the directory is not there (yet); not recorded.
+ * -ECANCELED: counted and reported already. Until copy_place_end. */
 int copy_place(struct copy_worker *w, const struct poise_walk_entry *entry,
                struct copy_place *out);
 void copy_place_end(struct copy_worker *w);
+/** Append the entry's path below its root: nothing, if it is one. */
+int copy_relative_path(const struct copy *copy,
+                       const struct poise_walk_entry *entry,
+                       struct poise_buf *out);
 /** Append the path that the entry's target has in the end. */
 int copy_place_path(const struct copy *copy,
                     const struct poise_walk_entry *entry,
@@ -132,11 +142,8 @@ int copy_open_below(int fd, const char *path, size_t len);
 /* ---- file.c ------------------------------------------------------------- */
 
 /** A regular file; 0, or what ends the walk. */
-int copy_file(struct copy_worker *w, struct poise_walk_entry *entry);
-int copy_chunk(struct poise_walk_entry *entry, uint64_t offset, uint64_t length,
-               void *arg);
-/** All of its chunks are there. */
-int copy_chunks_leave(struct copy_worker *w, struct poise_walk_entry *entry);
+int copy_file(struct copy_worker *w, struct poise_walk_entry *entry,
+              const struct copy_place *place);
 /** Whether what is there is as good as `stx`, so that it can stay. */
 bool copy_is_done(const struct copy *copy, const struct statx *stx,
                   const struct stat *there);
@@ -165,13 +172,16 @@ int copy_link(struct copy_worker *w, struct poise_walk_entry *entry,
 /** Its copy is whole at this place: others can be linked to it. */
 int copy_link_add(struct copy_worker *w, const struct copy_place *place,
                   const struct statx *stx);
-/** After the walk: link what was noted. Collective. */
-int copy_links_finish(struct copy *copy);
+/** After the walk: link what was noted, if the walk came to its end (`whole`),
+ * and remove the folder. Collective; agrees on the code. */
+int copy_links_finish(struct copy *copy, bool whole);
+/** The name of the folder of links, in plan.home. */
+void copy_links_name(const struct copy *copy, char out[40]);
 
 /* ---- extras.c ----------------------------------------------------------- */
 
-/** All is in the directory `entry`, whose target was there before: remove what
- * killed copies left there, and what the source lacks, as the options say. */
+/** The target of the directory `entry` is there: remove what killed copies left
+ * in it, and what the source lacks, as the options say. */
 int copy_extras(struct copy_worker *w, struct poise_walk_entry *entry,
                 const struct copy_place *place);
 /** Remove folders of links that killed copies left in plan.home. */

@@ -184,6 +184,13 @@ static int hidden_place(const struct poise_copy_options *options,
     return *out ? 0 : -ENOMEM;
 }
 
+static bool ends_in_slash(const char *path)
+{
+    size_t len = strlen(path);
+
+    return len > 0 && path[len - 1] == '/';
+}
+
 static int plan_one(const struct poise_copy_options *options, bool into,
                     size_t i, struct copy_plan *plan)
 {
@@ -221,6 +228,10 @@ static int decide(const struct poise_copy_options *options,
         return poise_error_set(ENOTDIR, "copy several sources to",
                                options->target, NULL);
     }
+    if (!there && ends_in_slash(options->target) &&
+        lstat(walk->roots[0], &st) == 0 && !S_ISDIR(st.st_mode)) {
+        return poise_error_set(ENOTDIR, "copy to", options->target, NULL);
+    }
     for (size_t i = 0; i < walk->root_count && code == 0; i++) {
         code = plan_one(options, into, i, plan);
     }
@@ -232,7 +243,9 @@ static int decide(const struct poise_copy_options *options,
         bool one = walk->root_count == 1 && lstat(walk->roots[0], &st) == 0 &&
                    S_ISDIR(st.st_mode);
 
-        plan->home = one ? strdup(plan->places[0]) : strdup(options->target);
+        plan->home = one     ? strdup(plan->places[0])
+                     : there ? strdup(options->target)
+                             : parent_of(options->target);
         plan->id = poise_rng_next(poise_rng_current());
     }
     return code < 0 ? code : plan->home ? 0 : -ENOMEM;

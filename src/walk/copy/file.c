@@ -1,0 +1,186 @@
+/* Regular files: whether they are there already, and making them. */
+#include "internal.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static struct entry_taken asker(struct copy_worker *w)
+{
+    return (struct entry_taken){.ask = copy_ask, .arg = w};
+}
+
+bool copy_is_done(const struct copy *copy, const struct statx *stx,
+                  const struct stat *there)
+{
+    int64_t sec = stx->stx_mtime.tv_sec;
+    long nsec = (long)stx->stx_mtime.tv_nsec;
+
+    if ((there->st_mode ^ stx->stx_mode) & S_IFMT) {
+        return false;
+    }
+    if (copy->options->update &&
+        (there->st_mtim.tv_sec > sec ||
+         (there->st_mtim.tv_sec == sec && there->st_mtim.tv_nsec >= nsec))) {
+        return true;
+    }
+    return copy->options->resume && there->st_mtim.tv_sec == sec &&
+           there->st_mtim.tv_nsec == nsec &&
+           (!S_ISREG(there->st_mode) ||
+            (uint64_t)there->st_size == stx->stx_size) &&
+           (stx->stx_nlink > 1 || there->st_nlink == 1);
+}
+
+/* Its data are there; its attributes may have changed since. */
+static int skip(struct copy_worker *w, struct poise_walk_entry *entry,
+                const struct copy_place *place)
+{
+    struct poise_walk_meta meta;
+    unsigned refused = 0;
+    int from = poise_walk_dirfd(entry), code = 0;
+
+    w->counts.skipped++;
+    if (!w->copy->options->resume || w->copy->options->dry ||
+        (from < 0 && from != AT_FDCWD)) {
+        return 0;
+    }
+    code = poise_walk_meta_get(from, entry->name, w->copy->keep, &meta,
+                               &w->memory);
+    if (code == 0) {
+        code = entry_make_attributes(place->fd, place->name, &meta,
+                                     w->copy->keep & ~POISE_WALK_KEEP_ATIME,
+                                     &refused);
+    }
+    copy_refused(w, entry, refused);
+    return code < 0 ? copy_failed(w, entry, code) : 0;
+}
+
+static void add_bytes(struct copy_worker *w, const struct entry_copied *copied)
+{
+    __atomic_store_n(&w->counts.bytes, w->counts.bytes + copied->bytes,
+                     __ATOMIC_RELAXED);
+    w->counts.cloned_bytes += copied->cloned;
+    w->counts.retries += copied->retries;
+}
+
+static unsigned bin_of(uint64_t size)
+{
+    unsigned bin = size ? 64 - (unsigned)__builtin_clzll(size) : 0;
+
+    return bin < POISE_COPY_SIZE_BINS ? bin : POISE_COPY_SIZE_BINS - 1;
+}
+
+static int add_file(struct copy_worker *w, struct poise_walk_entry *entry,
+                    uint64_t size, const struct entry_copied *copied)
+{
+    w->counts.sizes[bin_of(size)]++;
+    __atomic_store_n(&w->counts.files, w->counts.files + 1, __ATOMIC_RELAXED);
+    copy_refused(w, entry, copied->refused);
+    return copy_say(w, copied->replaced ? POISE_COPY_CHANGED : POISE_COPY_MADE,
+                    entry, NULL);
+}
+
+/* All of it, here and now. */
+static int copy_whole(struct copy_worker *w, struct poise_walk_entry *entry,
+                      struct entry_source *source,
+                      const struct copy_place *place)
+{
+    struct entry_copied copied = {0};
+    struct entry_taken taken = asker(w);
+    int code =
+        entry_copy(&w->copier, source, place->fd, place->name, &taken, &copied);
+
+    add_bytes(w, &copied);
+    if (code == 0 && source->stx.stx_nlink > 1) {
+        code = copy_link_add(w, place, &source->stx);
+    }
+    return code < 0 ? copy_failed(w, entry, code)
+                    : add_file(w, entry, source->stx.stx_size, &copied);
+}
+
+/* What is to be done with it, now that it is known to be wanted. */
+static int copy_opened(struct copy_worker *w, struct poise_walk_entry *entry,
+                       struct entry_source *source,
+                       const struct copy_place *place)
+{
+    if (source->stx.stx_nlink > 1) {
+        int link = copy_link(w, entry, place, &source->stx);
+
+        if (link < 0 || link != COPY_LINK_FIRST) {
+            return link < 0 ? copy_failed(w, entry, link) : 0;
+        }
+    }
+    return copy_whole(w, entry, source, place);
+}
+
+/* Whether what is there can stay: 1, or 0; an error was reported. */
+static int is_there(struct copy_worker *w, struct poise_walk_entry *entry,
+                    const struct copy_place *place, struct stat *there)
+{
+    const struct statx *stx;
+    int code;
+
+    if ((!w->copy->options->resume && !w->copy->options->update) ||
+        fstatat(place->fd, place->name, there, AT_SYMLINK_NOFOLLOW) != 0) {
+        return 0;
+    }
+    code = poise_walk_stat(entry, STATX_BASIC_STATS, &stx);
+    if (code < 0) {
+        return code;
+    }
+    if (!copy_is_done(w->copy, stx, there)) {
+        return 0;
+    }
+    if (stx->stx_nlink > 1 && !w->copy->options->dry) {
+        /* It stays if it is the first of them, or a name of that. */
+        int link = copy_link(w, entry, place, stx);
+
+        if (link == COPY_LINK_FIRST) {
+            link = copy_link_add(w, place, stx);
+        }
+        return link < 0 ? copy_failed(w, entry, link) : 1;
+    }
+    return 1;
+}
+
+static int say_dry(struct copy_worker *w, struct poise_walk_entry *entry,
+                   const struct copy_place *place)
+{
+    struct stat there;
+    bool taken = place->name && fstatat(place->fd, place->name, &there,
+                                        AT_SYMLINK_NOFOLLOW) == 0;
+
+    w->counts.files++;
+    return copy_say(w, taken ? POISE_COPY_CHANGED : POISE_COPY_MADE, entry,
+                    NULL);
+}
+
+int copy_file(struct copy_worker *w, struct poise_walk_entry *entry,
+              const struct copy_place *place)
+{
+    struct entry_source source;
+    struct stat there;
+    int from, code = place->name ? is_there(w, entry, place, &there) : 0;
+
+    if (code != 0) {
+        return code < 0 ? 0 : skip(w, entry, place);
+    }
+    if (w->copy->options->dry) {
+        return say_dry(w, entry, place);
+    }
+    from = poise_walk_dirfd(entry);
+    if (from < 0 && from != AT_FDCWD) {
+        return 0; /* counted and reported by the walk */
+    }
+    code = entry_source_open(from, entry->name, &source);
+    if (code == -ENXIO) {
+        code = poise_error_set(EBUSY, "copy", entry->name,
+                               "it was replaced by something else meanwhile");
+    }
+    if (code < 0) {
+        return copy_failed(w, entry, code);
+    }
+    code = copy_opened(w, entry, &source, place);
+    entry_source_close(&source);
+    return code;
+}

@@ -10,9 +10,12 @@
  * shorter range, an idle worker is given the upper part of one, and a
  * checkpoint stores them: reading one huge directory is shared like any other
  * work. Paths are kept as chains of names from directory to parent, so their
- * length has no limit; descriptors are a cache and may be as few as 16. What is
- * below an operand can be paired with what has the same names below another
- * directory (options.counterparts).
+ * length has no limit; descriptors are a cache and may be as few as 16.
+ *
+ * A large file can be a task of the same kind, (file, from, to) in bytes: its
+ * chunks are shared, committed and saved like a huge directory's ranges
+ * (poise_walk_chunks_set). What is below an operand can be paired with what has
+ * the same names below another directory (options.counterparts).
  *
  * Symbolic links are reported, and followed only if options.follow says so.
  * Source: tree-walk III.A, IV.
@@ -30,7 +33,8 @@
 extern "C" {
 #endif
 
-/** A directory of the tree, within this process. */
+/** A directory of the tree, or a file that is worked on in chunks, within this
+ * process. */
 struct poise_walk_dir;
 
 /** One entry, as callbacks see it; valid during the call. The functions below
@@ -83,18 +87,29 @@ POISE_API uint32_t poise_walk_dir_depth(const struct poise_walk_dir *dir);
  * (poise_walk_dir_tag_set on the entry), carried along to other ranks and
  * through checkpoints; 0 if none. */
 POISE_API uint64_t poise_walk_dir_tag(const struct poise_walk_dir *dir);
-/** During visit of a directory: the tag of the directory it will become. */
+/** During visit: the tag of the directory, or file in chunks, it will become.
+ */
 POISE_API void poise_walk_tag_set(struct poise_walk_entry *entry, uint64_t tag);
-
-/** During `leave`: the directory in hand itself (entry->dir is what holds it),
- * for its tag, slot and marks; elsewhere, and of one that was not entered,
- * NULL. */
+/** During `leave` and `chunk`: the directory or file in hand itself
+ * (entry->dir is what holds it), for its tag, slot and marks; elsewhere, and of
+ * a directory that was not entered, NULL. */
 POISE_API struct poise_walk_dir *
 poise_walk_self(const struct poise_walk_entry *entry);
-/** Bits that whoever works in a directory leaves for its `leave`, on whichever
- * rank that is called: the bitwise or of all. On poise_walk_self or entry->dir.
- * Some may be there although what set them was killed and is done again. Wants
- * option post. */
+
+/** During visit of anything that is not a directory, if visit then returns
+ * POISE_WALK_ON: what is to be done with it are the bytes [0, length), in
+ * calls of the hook `chunk`, here or on any other worker or rank, and then
+ * `leave`, once no chunk is left. Wants option post. What `length` counts is
+ * the caller's affair (with chunk_bytes in the same unit); 0: `leave` follows
+ * without a chunk. */
+POISE_API void poise_walk_chunks_set(struct poise_walk_entry *entry,
+                                     uint64_t length);
+
+/** Bits that whoever works on a directory or a file in chunks leaves for its
+ * `leave`, on whichever rank that is called: the bitwise or of all. Through
+ * poise_walk_self in chunk or leave, or on entry->dir in any callback. Some may
+ * be there although what set them was killed and is done again. Wants option
+ * post. */
 POISE_API void poise_walk_mark(struct poise_walk_dir *dir, uint64_t bits);
 /** Those bits; all of them during leave. */
 POISE_API uint64_t poise_walk_marks(const struct poise_walk_dir *dir);
@@ -119,10 +134,20 @@ struct poise_walk_hooks {
     int (*visit)(struct poise_walk_entry *entry, void *arg);
     /** Option post: each directory that visit answered with POISE_WALK_ON,
      * after everything below it; at once if it is not entered (depth limit,
-     * other file system). On any rank. Once; over a kill and a resume at least
-     * once, and never before all below it is done (what of it was done after
-     * the last checkpoint is done again, before leave is called again). */
+     * other file system). And each file in chunks, after the last one. On any
+     * rank. Once; over a kill and a resume at least once, and never before all
+     * below it is done (what of it was done after the last checkpoint is done
+     * again, before leave is called again). */
     int (*leave)(struct poise_walk_entry *entry, void *arg);
+    /** A chunk of a file for which visit called poise_walk_chunks_set: bytes
+     * [offset, offset + length), length > 0, offset a multiple of chunk_bytes;
+     * only the last is shorter. The file may have changed since the visit:
+     * that is the hook's to find out. When it returns the chunk counts as done,
+     * for a checkpoint too. POISE_WALK_SKIP: the chunks of this file that this
+     * task still holds are left out (others may have been given away, and are
+     * asked for themselves); else as visit. */
+    int (*chunk)(struct poise_walk_entry *entry, uint64_t offset,
+                 uint64_t length, void *arg);
     /** A piece of a directory was read: `entries` of its entries since the
      * last call for it; `whole`: these are all it has (said once, and not at
      * all of a directory that cannot be opened). Before the commit that covers
@@ -166,8 +191,10 @@ struct poise_walk_options {
     /** [root_count] paths (not relative to one another, but to the working
      * directory, as roots are); the same on all ranks. NULL: none. */
     const char *const *counterparts;
-    uint32_t max_depth; /**< entries deeper are not read; 0: no limit,
-                             set `max_depth_is_zero` for roots only */
+    uint64_t chunk_bytes; /**< at most so much a call of `chunk`, and the least
+                               that is given away; 0: 8 MiB */
+    uint32_t max_depth;   /**< entries deeper are not read; 0: no limit,
+                               set `max_depth_is_zero` for roots only */
     bool max_depth_is_zero;
     enum poise_walk_follow follow;
     unsigned descriptors; /**< how many to keep open; 0: from RLIMIT */

@@ -1,7 +1,9 @@
 /*
- * Option post over kills and resumes: each directory is left at least once, and
- * in no run before anything below it, whatever carries its tasks: other ranks
- * (other numbers of them after a resume), files of spilled tasks, checkpoints.
+ * Option post, and files in chunks, over kills and resumes: each directory is
+ * left at least once, and in no run before anything below it, whatever carries
+ * its tasks: other ranks (other numbers of them after a resume), files of
+ * spilled tasks, checkpoints. A file in chunks takes the place of a directory
+ * there, and a chunk that of an entry.
  */
 #include "../ranks.h"
 #include "side.h"
@@ -16,8 +18,11 @@ enum { EVENTS_MOST = 100000, RANKS_MOST = 6, THREADS_MOST = 3 };
 struct events {
     uint64_t count;           /* __atomic */
     uint64_t wrong_marks;     /* __atomic */
-    uint32_t at[EVENTS_MOST]; /* index of the path * 2 + 1 if it is left */
+    uint32_t at[EVENTS_MOST]; /* index of the path * 4 + enum what */
+    uint32_t chunk[EVENTS_MOST];
 };
+
+enum what { VISITED, LEFT, CHUNK };
 
 struct job {
     struct poise_walk_options options;
@@ -26,21 +31,33 @@ struct job {
     uint64_t nap_ns;
 };
 
+/* Of the file that is worked on in chunks, in units of our own. */
+enum { CHUNK_UNITS = 3, CHUNK_COUNT = 50, LENGTH = 3 * 49 + 1 };
+
 static struct tree_list truth;
+static size_t big; /* its index */
 static char tree[256];
 static const char *const roots[] = {tree};
 
 /* ---- the tree ----------------------------------------------------------- */
 
+static size_t truth_index(const char *path)
+{
+    const char **found = bsearch(&path, truth.items, truth.count,
+                                 sizeof *truth.items, tree_compare);
+    return found ? (size_t)(found - (const char **)truth.items) : SIZE_MAX;
+}
+
 /* Directories in files and files in directories: wide, deep, and lopsided. */
 static int set_up(void **state)
 {
     (void)state;
-    char name[32];
+    char name[32], path[300];
     int fd = tree_temporary(tree);
     if (fd < 0) {
         return -1;
     }
+    snprintf(path, sizeof path, "%s/deep/big", tree);
     int wide = tree_dir(fd, "wide");
     for (int i = 0; i < 60; i++) {
         snprintf(name, sizeof name, "d%d", i);
@@ -57,12 +74,14 @@ static int set_up(void **state)
         tree_file(flat, name);
     }
     int deep = tree_dir(fd, "deep");
+    tree_file(deep, "big");
     tree_chain(deep, 30);
     close(deep);
     close(flat);
     close(wide);
     close(fd);
     tree_truth(tree, &truth);
+    big = truth_index(path);
     return 0;
 }
 
@@ -72,13 +91,6 @@ static int tear_down(void **state)
     tree_list_free(&truth);
     tree_remove(AT_FDCWD, tree);
     return 0;
-}
-
-static size_t truth_index(const char *path)
-{
-    const char **found = bsearch(&path, truth.items, truth.count,
-                                 sizeof *truth.items, tree_compare);
-    return found ? (size_t)(found - (const char **)truth.items) : SIZE_MAX;
 }
 
 static bool is_below(size_t index, size_t dir)
@@ -107,7 +119,8 @@ static uint64_t mark_of(size_t index)
     return UINT64_C(1) << index % 64;
 }
 
-static void happen(struct job *job, struct poise_walk_entry *entry, bool left)
+static void happen(struct job *job, struct poise_walk_entry *entry,
+                   enum what what, uint64_t chunk)
 {
     struct poise_buf path = {0};
     poise_walk_path(entry, &path);
@@ -116,16 +129,19 @@ static void happen(struct job *job, struct poise_walk_entry *entry, bool left)
     assert_int_not_equal(index, SIZE_MAX);
     uint64_t n = __atomic_fetch_add(&job->events->count, 1, __ATOMIC_SEQ_CST);
     assert_true(n < EVENTS_MOST);
-    __atomic_store_n(&job->events->at[n], (uint32_t)(index * 2 + left),
+    __atomic_store_n(&job->events->chunk[n], (uint32_t)chunk, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&job->events->at[n], (uint32_t)(index * 4 + what),
                      __ATOMIC_SEQ_CST);
     if (n + 1 == job->kill_at) {
         kill(getpid(), SIGKILL);
     }
-    if (entry->dir) {
+    if (what == CHUNK) {
+        poise_walk_mark(poise_walk_self(entry), mark_of(chunk));
+    } else if (entry->dir) {
         poise_walk_mark(entry->dir, mark_of(index));
     }
-    if (left) {
-        uint64_t marks = 0;
+    if (what == LEFT) {
+        uint64_t marks = index == big ? (UINT64_C(1) << CHUNK_COUNT) - 1 : 0;
         for (size_t i = 0; i < truth.count; i++) {
             marks |= is_child(i, index) ? mark_of(i) : 0;
         }
@@ -140,13 +156,31 @@ static void happen(struct job *job, struct poise_walk_entry *entry, bool left)
 
 static int on_visit(struct poise_walk_entry *entry, void *arg)
 {
-    happen(arg, entry, false);
+    happen(arg, entry, VISITED, 0);
+    if (strcmp(entry->name, "big") == 0) {
+        poise_walk_tag_set(entry, 4711);
+        poise_walk_chunks_set(entry, LENGTH);
+    }
+    return POISE_WALK_ON;
+}
+
+static int on_chunk(struct poise_walk_entry *entry, uint64_t offset,
+                    uint64_t length, void *arg)
+{
+    uint64_t left = LENGTH - offset;
+    assert_int_equal(offset % CHUNK_UNITS, 0);
+    assert_int_equal(length, left < CHUNK_UNITS ? left : CHUNK_UNITS);
+    assert_int_equal(entry->type, DT_REG);
+    assert_int_equal(poise_walk_dir_tag(poise_walk_self(entry)), 4711);
+    assert_int_equal(faccessat(poise_walk_dirfd(entry), entry->name, R_OK, 0),
+                     0);
+    happen(arg, entry, CHUNK, offset / CHUNK_UNITS);
     return POISE_WALK_ON;
 }
 
 static int on_leave(struct poise_walk_entry *entry, void *arg)
 {
-    happen(arg, entry, true);
+    happen(arg, entry, LEFT, 0);
     return POISE_WALK_ON;
 }
 
@@ -154,7 +188,7 @@ static int job_run(struct poise_world *world, void *arg)
 {
     struct job *job = arg;
     struct poise_walk_hooks hooks = {
-        .visit = on_visit, .leave = on_leave, .arg = arg};
+        .visit = on_visit, .leave = on_leave, .chunk = on_chunk, .arg = arg};
     int code = poise_walk_run(world, &job->options, &hooks, NULL);
     if (code < 0) {
         const struct poise_error *error = poise_error_last();
@@ -170,6 +204,7 @@ static struct job random_job(struct poise_rng *rng, const char *checkpoint,
     struct job job = {.options = {.roots = roots, .root_count = 1}};
     struct poise_pool_options *pool = &job.options.pool;
     job.options.post = true;
+    job.options.chunk_bytes = CHUNK_UNITS;
     job.options.descriptors = (unsigned)poise_rng_below(rng, 2);
     job.nap_ns = poise_rng_below(rng, 60000);
     pool->policy = (enum poise_policy)poise_rng_below(rng, 5);
@@ -188,36 +223,56 @@ static struct job random_job(struct poise_rng *rng, const char *checkpoint,
     return job;
 }
 
-/* In the events of one run nothing comes after the directory it is below. */
+static bool is_part(const struct events *events, uint64_t event, size_t dir)
+{
+    uint32_t at = events->at[event];
+    return is_below(at / 4, dir) || (at / 4 == dir && at % 4 == CHUNK);
+}
+
+/* In the events of one run nothing comes after the leaving of what it is part
+ * of. */
 static void check_order(const struct events *events, uint64_t from)
 {
+    static const char *const words[] = {"visited", "left", "worked on"};
     for (uint64_t i = from; i < events->count; i++) {
-        size_t dir = events->at[i] / 2;
-        for (uint64_t k = i + 1; events->at[i] % 2 && k < events->count; k++) {
-            if (is_below(events->at[k] / 2, dir)) {
+        size_t dir = events->at[i] / 4;
+        bool left = events->at[i] % 4 == LEFT;
+        for (uint64_t k = i + 1; left && k < events->count; k++) {
+            if (is_part(events, k, dir)) {
                 fail_msg("'%s' was left before '%s' was %s", truth.items[dir],
-                         truth.items[events->at[k] / 2],
-                         events->at[k] % 2 ? "left" : "visited");
+                         truth.items[events->at[k] / 4],
+                         words[events->at[k] % 4]);
             }
         }
     }
 }
 
-/* Over all runs everything was visited, and left if it is a directory; if
- * nothing was killed, once. */
+/* Over all runs everything was visited, and left if it is a directory or the
+ * big file, whose chunks were all worked on; if nothing was killed, once. */
 static void check_all(const struct events *events, bool once)
 {
-    unsigned *seen = calloc(truth.count * 2, sizeof *seen);
+    unsigned *seen = calloc(truth.count * 4, sizeof *seen);
+    unsigned chunks[CHUNK_COUNT] = {0};
     assert_int_equal(events->wrong_marks, 0);
     for (uint64_t i = 0; i < events->count; i++) {
         seen[events->at[i]]++;
+        if (events->at[i] % 4 == CHUNK) {
+            chunks[events->chunk[i]]++;
+        }
     }
     for (size_t i = 0; i < truth.count; i++) {
-        bool directory = is_directory(i);
-        if (seen[i * 2] == 0 || (seen[i * 2 + 1] == 0 && directory) ||
-            (once && seen[i * 2] + seen[i * 2 + 1] != 1U + directory)) {
+        const unsigned *of = &seen[i * 4];
+        bool leaves = i == big || is_directory(i);
+        bool none = of[VISITED] == 0 || (of[LEFT] == 0 && leaves);
+        bool twice = of[VISITED] > 1 || of[LEFT] > leaves;
+        if (none || (once && twice)) {
             fail_msg("'%s': visited %u times, left %u times", truth.items[i],
-                     seen[i * 2], seen[i * 2 + 1]);
+                     of[VISITED], of[LEFT]);
+        }
+    }
+    for (unsigned i = 0; i < CHUNK_COUNT; i++) {
+        if (chunks[i] == 0 || (once && chunks[i] > 1)) {
+            fail_msg("chunk %u: %u times", i, chunks[i]);
         }
     }
     free(seen);
@@ -302,10 +357,149 @@ static void test_killed(void **state)
     tree_remove(AT_FDCWD, dir);
 }
 
+/* ---- chunks ------------------------------------------------------------- */
+
+/* A huge file that several work on: by whom, and how it ends. */
+struct huge {
+    uint64_t chunks[64];          /* by rank * 8 + worker; __atomic */
+    uint64_t bytes, left, length; /* __atomic */
+    uint64_t skip_at, stop_at, ordered;
+};
+
+struct huge_member {
+    struct poise_walk_options options;
+    struct huge *huge;
+};
+
+static int huge_visit(struct poise_walk_entry *entry, void *arg)
+{
+    struct huge_member *me = arg;
+    if (strcmp(entry->name, "big") == 0) {
+        poise_walk_chunks_set(entry, me->huge->length);
+    }
+    return POISE_WALK_ON;
+}
+
+static int huge_chunk(struct poise_walk_entry *entry, uint64_t offset,
+                      uint64_t length, void *arg)
+{
+    struct huge *huge = ((struct huge_member *)arg)->huge;
+    const struct poise_pool_stats *stats =
+        poise_pool_stats(poise_worker_pool(entry->worker));
+    unsigned who =
+        (unsigned)stats->rank * 8 + poise_worker_index(entry->worker);
+    __atomic_fetch_add(&huge->chunks[who], 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&huge->bytes, length, __ATOMIC_RELAXED);
+    poise_sleep_ns(200000);
+    if (huge->stop_at != 0 && offset >= huge->stop_at) {
+        return 9;
+    }
+    return huge->skip_at != 0 && offset >= huge->skip_at ? POISE_WALK_SKIP
+                                                         : POISE_WALK_ON;
+}
+
+static int huge_leave(struct poise_walk_entry *entry, void *arg)
+{
+    struct huge *huge = ((struct huge_member *)arg)->huge;
+    if (entry->type == DT_REG) {
+        __atomic_fetch_add(&huge->left, 1, __ATOMIC_RELAXED);
+    }
+    return 0;
+}
+
+static int huge_run(struct poise_world *world, void *arg)
+{
+    struct huge_member me = *(struct huge_member *)arg;
+    struct poise_walk_hooks hooks = {.visit = huge_visit,
+                                     .chunk = huge_chunk,
+                                     .leave = huge_leave,
+                                     .arg = &me};
+    return poise_walk_run(world, &me.options, &hooks, NULL);
+}
+
+static struct huge_member huge_member(struct huge *huge, unsigned threads)
+{
+    struct huge_member me = {.huge = huge};
+    me.options = (struct poise_walk_options){
+        .roots = roots, .root_count = 1, .post = true};
+    me.options.chunk_bytes = 1 << 20;
+    me.options.pool.policy = POISE_POLICY_HYBRID;
+    me.options.pool.threads = threads;
+    huge->length = (UINT64_C(200) << 20) + 1;
+    return me;
+}
+
+static unsigned huge_workers(const struct huge *huge)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < 64; i++) {
+        n += huge->chunks[i] > 0;
+    }
+    return n;
+}
+
+static void test_huge_file(void **state)
+{
+    (void)state;
+    for (int size = 1; size <= 4; size *= 2) {
+        struct huge huge = {0};
+        struct huge_member me = huge_member(&huge, size == 4 ? 1 : 2);
+        int codes[MOST_RANKS];
+        assert_int_equal(run_all(size, NULL, huge_run, &me, codes), 0);
+        assert_int_equal(codes[0], 0);
+        assert_int_equal(huge.bytes, huge.length);
+        assert_int_equal(huge.left, 1);
+        assert_true(huge_workers(&huge) >= 2);
+    }
+}
+
+static void test_chunk_answers(void **state)
+{
+    (void)state;
+    struct huge huge = {0};
+    struct huge_member me = huge_member(&huge, 1);
+    huge.skip_at = 100 << 20;
+    assert_int_equal(huge_run(NULL, &me), 0);
+    assert_int_equal(huge.bytes, 101 << 20);
+    assert_int_equal(huge.left, 1);
+    huge = (struct huge){.length = huge.length, .stop_at = 50 << 20};
+    assert_int_equal(huge_run(NULL, &me), 9);
+    assert_int_equal(huge.bytes, 51 << 20);
+    assert_int_equal(huge.left, 0);
+    huge = (struct huge){0}; /* no bytes: left, without a chunk */
+    assert_int_equal(huge_run(NULL, &me), 0);
+    assert_int_equal(huge.left, 1);
+    assert_int_equal(huge_workers(&huge), 0);
+    me.options.post = false;
+    assert_int_equal(huge_run(NULL, &me), -EINVAL);
+}
+
+/* The operand itself. */
+static void test_chunk_root(void **state)
+{
+    (void)state;
+    char path[300];
+    const char *root = path;
+    struct huge huge = {0};
+    struct huge_member me = huge_member(&huge, 2);
+    snprintf(path, sizeof path, "%s/deep", tree);
+    assert_int_equal(chdir(path), 0);
+    snprintf(path, sizeof path, "big");
+    me.options.roots = &root;
+    huge.length = 5 << 20;
+    assert_int_equal(huge_run(NULL, &me), 0);
+    assert_int_equal(chdir("/"), 0);
+    assert_int_equal(huge.bytes, huge.length);
+    assert_int_equal(huge.left, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_huge_file),
+        cmocka_unit_test(test_chunk_answers),
+        cmocka_unit_test(test_chunk_root),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -4,6 +4,7 @@
  */
 #include "internal.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,7 @@ struct poise_walk_dir *walk_dir_create(struct poise_walk_dir *parent,
     dir->root = root;
     dir->name_len = (uint32_t)name_len;
     dir->read_at = WALK_NOWHERE;
+    dir->type = DT_DIR;
     memcpy(dir->name, name, name_len);
     if (parent) {
         walk_dir_ref(parent);

@@ -195,6 +195,20 @@ const char *poise_walk_counterpart_name(const struct poise_walk_entry *entry)
                : entry->name;
 }
 
+void poise_walk_chunks_set(struct poise_walk_entry *entry, uint64_t length)
+{
+    struct walk_view *view = view_of(entry);
+    const struct walk *walk = view->w->walk;
+    if (!walk->options.post || !walk->hooks.chunk) {
+        view->w->verdict =
+            poise_error_set(EINVAL, "work in chunks on", entry->name,
+                            "that wants option post, and hook chunk");
+        return;
+    }
+    view->chunked = true;
+    view->length = length;
+}
+
 struct poise_walk_dir *poise_walk_self(const struct poise_walk_entry *entry)
 {
     return view_of(entry)->self;

@@ -3,10 +3,11 @@
  * descriptors, the reader of one range, and the state of one run.
  *
  * Who calls whom: run.c (one run over a pool) -> read.c (a task: a range of
- * one directory) -> entry.c (what callbacks may ask) -> descriptors.c -> dir.c
- * (chains of names). pack.c turns tasks into bytes and back, leave.c counts
- * what is still to come below a directory, waiting.c knows those that wait for
- * something which is not here, and brings them through a checkpoint.
+ * one directory) or chunks.c (one of a file) -> entry.c (what callbacks may
+ * ask) -> descriptors.c -> dir.c (chains of names). pack.c turns tasks into
+ * bytes and back, leave.c counts what is still to come below a directory,
+ * waiting.c knows those that wait for something which is not here, and brings
+ * them through a checkpoint.
  */
 #ifndef WALK_ENGINE_INTERNAL_H
 #define WALK_ENGINE_INTERNAL_H
@@ -45,6 +46,8 @@ struct walk_handle {
     uint32_t used; /* __atomic: pinned since the last look for victims */
 };
 
+/** A directory; or a file that is worked on in chunks, which has no children.
+ */
 struct poise_walk_dir {
     struct poise_walk_dir *parent; /* one reference; NULL: a root */
     uint32_t refs;                 /* __atomic */
@@ -59,12 +62,16 @@ struct poise_walk_dir {
     struct walk_handle handle;
     struct walk_handle *twin; /* __atomic: of its counterpart; NULL: never
                                  asked for. Owned */
-    uint64_t read_at; /* __atomic: where the cached descriptor stands, if
-                         the first task that comes may read on with it */
+    union {
+        uint64_t read_at; /* __atomic: where the cached descriptor stands, if
+                             the first task that comes may read on with it */
+        uint64_t length;  /* of a file, at the visit */
+    };
 
     /* Option post (leave.c). */
     uint32_t pending; /* __atomic: tasks and entered children not done */
     bool begun;       /* __atomic: a task of it was run, or it was loaded */
+    uint8_t type;     /* DT_DIR, or that of a file in chunks */
     bool copy;        /* its original waits elsewhere, and is left there */
     uint64_t marks;   /* __atomic */
     struct walk_wait *wait; /* __atomic; owned. NULL: never needed */
@@ -142,9 +149,10 @@ int walk_fd_publish(struct walk_fds *fds, struct poise_walk_dir *dir, int fd);
 /* ---- one run ------------------------------------------------------------ */
 
 enum walk_kind {
-    WALK_ROOT,  /* look at operand `root` and begin there */
-    WALK_RANGE, /* read dir in [from, to) */
-    WALK_ENTRY, /* of single entries: one entry of dir, its name follows */
+    WALK_ROOT,   /* look at operand `root` and begin there */
+    WALK_RANGE,  /* read dir in [from, to) */
+    WALK_ENTRY,  /* of single entries: one entry of dir, its name follows */
+    WALK_CHUNKS, /* the bytes [from, to) of dir, a file */
 };
 
 /** A task in this process; holds one reference to dir. */
@@ -165,7 +173,9 @@ struct walk_view {
     uint64_t tag;                /* given by poise_walk_tag_set */
     int fd;                      /* of entry.dir; -1: not asked for yet */
     bool pinned;                 /* fd must be unpinned after the callback */
-    bool paired;                 /* twin_fd is the counterpart's, pinned */
+    bool chunked; /* poise_walk_chunks_set was called: `length` */
+    uint64_t length;
+    bool paired; /* twin_fd is the counterpart's, pinned */
     int twin_fd;
     bool linked; /* it, or a directory above it, was a link that was followed */
     bool prefixed; /* the worker's prefix is the path of entry.dir */
@@ -310,12 +320,19 @@ unsigned char walk_type_of(mode_t mode);
 
 /** Run a task of kind RANGE. Takes over the task's reference. */
 int walk_read(struct walk_worker *w, const struct walk_task *task);
-/** The node that a visited directory becomes, counted as its parent's child,
- * in *child; NULL if it is not to be entered. 0 or negative. */
-int walk_enter(struct walk_view *view, struct poise_walk_dir **child);
-/** Add the task (dir, from, to); takes over a reference to `dir`. */
-int walk_add_range(struct walk_worker *w, struct poise_walk_dir *dir,
-                   uint64_t from, uint64_t to);
+/** The node that a visited directory becomes, or what is to be done in chunks,
+ * counted as its parent's child, in *child; NULL if it is not to be entered. 0
+ * or negative. */
+int walk_enter_any(struct walk_view *view, struct poise_walk_dir **child);
+/** All of a child, entered just now, as a task. */
+struct walk_task walk_task_of(struct poise_walk_dir *child);
+/** Add a task, which takes over a reference to its directory. */
+int walk_add_task(struct walk_worker *w, const struct walk_task *task);
+
+/* ---- chunks.c ----------------------------------------------------------- */
+
+/** Run a task of kind CHUNKS. Takes over the task's reference. */
+int walk_chunks(struct walk_worker *w, const struct walk_task *task);
 
 /* ---- pack.c ------------------------------------------------------------- */
 

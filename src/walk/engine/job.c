@@ -118,6 +118,7 @@ int walk_job_write(const struct walk *walk, struct poise_buf *job)
     }
     if (options->post) {
         poise_buf_varint(job, options->post);
+        poise_buf_varint(job, options->chunk_bytes);
     }
     for (size_t i = 0; options->counterparts && i < options->root_count; i++) {
         const char *counterpart = options->counterparts[i];

@@ -85,7 +85,7 @@ static int leave_dir(struct walk_worker *w, struct poise_walk_dir *dir)
                                        .dir = dir->parent,
                                        .root = dir->root,
                                        .depth = dir->depth,
-                                       .type = DT_DIR,
+                                       .type = dir->type,
                                        .ino = dir->ino,
                                        .worker = w->worker},
                              .w = w,

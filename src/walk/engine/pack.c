@@ -5,10 +5,10 @@
  *   kind
  *   ROOT:  index of the operand, and no more
  *   ENTRY: type, name
- *   from, to
+ *   from, to (CHUNKS: bytes of the file that takes the directory's place)
  *   with post: who waits for it (leave.c): whether it takes its directory
  *   along, rank, id
- *   operand, ino, dev, verified, depth
+ *   operand, type, ino, dev, verified, depth
  *   for the directory and each one above it: tag, name (the operand: no name)
  */
 #include "internal.h"
@@ -21,6 +21,7 @@ void walk_pack_dir(const struct poise_walk_dir *dir, bool whole,
                    struct poise_buf *out)
 {
     poise_buf_varint(out, dir->root);
+    poise_buf_varint(out, dir->type);
     poise_buf_varint(out, dir->ino);
     poise_buf_varint(out, dir->dev);
     poise_buf_varint(out, dir->verified);
@@ -84,7 +85,7 @@ static int unpack_head(const struct walk *walk, struct poise_reader *in,
 {
     struct walk_task *task = &head->task;
     task->kind = (uint32_t)poise_reader_varint(in);
-    if (task->kind > WALK_ENTRY) {
+    if (task->kind > WALK_CHUNKS) {
         return unpack_bad();
     }
     if (task->kind == WALK_ROOT || task->kind == WALK_ENTRY) {
@@ -206,7 +207,7 @@ static int unpack_chain(struct walk *walk, unsigned root, size_t count,
 
 /* What a packed directory begins with. */
 struct unpack_dir {
-    uint64_t root, ino, dev, depth;
+    uint64_t root, type, ino, dev, depth;
     bool verified;
 };
 
@@ -214,11 +215,13 @@ static int unpack_dir_head(const struct walk *walk, struct poise_reader *in,
                            struct unpack_dir *head)
 {
     head->root = poise_reader_varint(in);
+    head->type = poise_reader_varint(in);
     head->ino = poise_reader_varint(in);
     head->dev = poise_reader_varint(in);
     head->verified = poise_reader_varint(in) != 0;
     head->depth = poise_reader_varint(in);
-    bool ok = !in->error && head->root < walk->options.root_count;
+    bool ok = !in->error && head->root < walk->options.root_count &&
+              head->type <= UINT8_MAX;
     return ok ? 0 : unpack_bad();
 }
 
@@ -251,6 +254,7 @@ static int unpack_whole(struct walk *walk, struct poise_reader *in,
     }
     struct poise_walk_dir *dir = u->last;
     if (fresh) {
+        dir->type = (uint8_t)head->type;
         dir->ino = head->ino;
         dir->verified = head->verified;
         dir->pending = 1;
@@ -278,6 +282,7 @@ static int unpack_child(struct poise_reader *in, const struct unpack_dir *head,
         return -ENOMEM;
     }
     dir->tag = tag;
+    dir->type = (uint8_t)head->type;
     dir->ino = head->ino;
     dir->dev = head->dev;
     dir->verified = head->verified;

@@ -58,17 +58,22 @@ static const struct dirent64 *read_record(const struct walk_reader *r,
     return (const void *)(r->w->buffer + pos);
 }
 
-int walk_add_range(struct walk_worker *w, struct poise_walk_dir *dir,
-                   uint64_t from, uint64_t to)
+int walk_add_task(struct walk_worker *w, const struct walk_task *task)
 {
-    struct walk_task task = {
-        .dir = dir, .from = from, .to = to, .kind = WALK_RANGE};
-    int code =
-        poise_task_add(w->worker, &task, sizeof task, walk_dir_bytes(dir));
+    int code = poise_task_add(w->worker, task, sizeof *task,
+                              walk_dir_bytes(task->dir));
     if (code < 0) {
-        walk_dir_unref(&w->walk->fds, dir);
+        walk_dir_unref(&w->walk->fds, task->dir);
     }
     return code;
+}
+
+struct walk_task walk_task_of(struct poise_walk_dir *child)
+{
+    bool file = child->type != DT_DIR;
+    return (struct walk_task){.dir = child,
+                              .to = file ? child->length : WALK_END,
+                              .kind = file ? WALK_CHUNKS : WALK_RANGE};
 }
 
 /* ---- opening ------------------------------------------------------------ */
@@ -243,7 +248,9 @@ static int read_split(struct walk_reader *r, uint64_t cut)
     if (r->w->walk->options.post) {
         __atomic_fetch_add(&r->dir->pending, 1, __ATOMIC_RELAXED);
     }
-    int code = walk_add_range(r->w, r->dir, cut, r->to);
+    struct walk_task upper = {
+        .dir = r->dir, .from = cut, .to = r->to, .kind = WALK_RANGE};
+    int code = walk_add_task(r->w, &upper);
     if (code == 0) {
         r->to = cut;
         r->whole = false;
@@ -269,7 +276,8 @@ static int read_add_children(struct walk_reader *r, uint64_t behind)
         }
     }
     for (; i < w->child_count && code == 0; i++) {
-        code = walk_add_range(w, w->children[i], 0, WALK_END);
+        struct walk_task task = walk_task_of(w->children[i]);
+        code = walk_add_task(w, &task);
     }
     for (; i < w->child_count; i++) {
         walk_dir_unref(&w->walk->fds, w->children[i]);
@@ -411,7 +419,7 @@ static int read_pause(struct walk_reader *r)
 
 /* ---- entries ------------------------------------------------------------ */
 
-int walk_enter(struct walk_view *view, struct poise_walk_dir **child)
+static int read_enter(struct walk_view *view, struct poise_walk_dir **child)
 {
     struct walk_worker *w = view->w;
     const struct poise_walk_options *options = &w->walk->options;
@@ -445,6 +453,32 @@ int walk_enter(struct walk_view *view, struct poise_walk_dir **child)
         }
     }
     *child = dir;
+    return 0;
+}
+
+static int read_enter_chunks(struct walk_view *view,
+                             struct poise_walk_dir **child)
+{
+    const struct poise_walk_entry *entry = &view->entry;
+    *child = NULL;
+    view->chunked = false;
+    if (entry->type == DT_DIR) {
+        return 0;
+    }
+    struct poise_walk_dir *file =
+        walk_dir_create(entry->dir, entry->root, entry->name, entry->name_len);
+    if (!file) {
+        return -ENOMEM;
+    }
+    file->tag = view->tag;
+    file->ino = entry->ino;
+    file->type = entry->type;
+    file->length = view->length;
+    file->pending = 1;
+    if (file->parent) {
+        __atomic_fetch_add(&file->parent->pending, 1, __ATOMIC_RELAXED);
+    }
+    *child = file;
     return 0;
 }
 
@@ -512,6 +546,12 @@ static int read_add_entry(struct walk_reader *r)
     return code;
 }
 
+int walk_enter_any(struct walk_view *view, struct poise_walk_dir **child)
+{
+    bool directory = view->entry.type == DT_DIR;
+    return directory ? read_enter(view, child) : read_enter_chunks(view, child);
+}
+
 /* One entry: 0, or what ends the walk. */
 static int read_entry(struct walk_reader *r, const struct dirent64 *d)
 {
@@ -545,13 +585,14 @@ static int read_entry(struct walk_reader *r, const struct dirent64 *d)
     }
     int answer = walk_visit(view);
     if (answer != POISE_WALK_ON) {
+        view->chunked = false;
         return answer == POISE_WALK_SKIP ? 0 : answer;
     }
-    if (view->entry.type != DT_DIR) {
+    if (view->entry.type != DT_DIR && !view->chunked) {
         return w->verdict;
     }
     struct poise_walk_dir *child;
-    int code = walk_enter(view, &child);
+    int code = walk_enter_any(view, &child);
     if (child) {
         w->children[w->child_count++] = child;
     }

@@ -14,7 +14,8 @@ enum {
     WALK_POLL_NS = 50000, /* between polls of the pool */
     WALK_COMMIT_NS = 1000000,
     WALK_SPLIT_NS = 50000, /* between two splits of a directory */
-    WALK_TIMES = 6,        /* members of struct poise_walk_profile */
+    WALK_CHUNK_BYTES = 8 << 20,
+    WALK_TIMES = 6, /* members of struct poise_walk_profile */
 };
 
 /* ---- tasks -------------------------------------------------------------- */
@@ -69,7 +70,9 @@ static int walk_look(struct walk_view *view, unsigned mask,
     if (answer != POISE_WALK_ON) {
         return answer == POISE_WALK_SKIP ? 0 : answer;
     }
-    return view->entry.type == DT_DIR ? walk_enter(view, child) : 0;
+    return view->entry.type == DT_DIR || view->chunked
+               ? walk_enter_any(view, child)
+               : 0;
 }
 
 static int walk_run_root(struct walk_worker *w, unsigned root)
@@ -80,7 +83,11 @@ static int walk_run_root(struct walk_worker *w, unsigned root)
     view.entry.root = root;
     int code =
         walk_look(&view, options->statx_mask | STATX_TYPE | STATX_INO, &dir);
-    return code == 0 && dir ? walk_add_range(w, dir, 0, WALK_END) : code;
+    if (code == 0 && dir) {
+        struct walk_task task = walk_task_of(dir);
+        code = walk_add_task(w, &task);
+    }
+    return code;
 }
 
 static int walk_run_entry(struct walk_worker *w, const struct walk_task *task,
@@ -88,7 +95,7 @@ static int walk_run_entry(struct walk_worker *w, const struct walk_task *task,
 {
     const struct poise_walk_options *options = &w->walk->options;
     struct walk_view view = walk_view_of(w, name);
-    struct walk_task below = {.to = WALK_END, .kind = WALK_RANGE};
+    struct poise_walk_dir *child;
     __atomic_store_n(&task->dir->begun, true, __ATOMIC_RELEASE);
     view.entry.dir = task->dir;
     view.entry.root = task->dir->root;
@@ -99,10 +106,12 @@ static int walk_run_entry(struct walk_worker *w, const struct walk_task *task,
     if (mask != 0 || view.entry.type == DT_UNKNOWN) {
         mask |= STATX_TYPE;
     }
-    int code = walk_look(&view, mask, &below.dir);
+    int code = walk_look(&view, mask, &child);
     walk_view_end(&view);
-    if (code == 0 && below.dir) {
-        code = walk_read(w, &below);
+    if (code == 0 && child) {
+        struct walk_task below = walk_task_of(child);
+        code = below.kind == WALK_CHUNKS ? walk_chunks(w, &below)
+                                         : walk_read(w, &below);
     }
     if (code == 0 && options->post) {
         code = walk_leave_done(w, task->dir);
@@ -148,6 +157,9 @@ static int walk_task_run(struct poise_worker *worker, const void *bytes,
         break;
     case WALK_RANGE:
         code = walk_read(w, &task);
+        break;
+    case WALK_CHUNKS:
+        code = walk_chunks(w, &task);
         break;
     case WALK_ENTRY:
         code = walk_run_entry(w, &task,
@@ -377,6 +389,9 @@ static int walk_init(struct walk *walk)
     }
     if (pool->threads_max > workers) {
         pool->threads_max = workers;
+    }
+    if (walk->options.chunk_bytes == 0) {
+        walk->options.chunk_bytes = WALK_CHUNK_BYTES;
     }
     walk->fds.follow = walk->options.follow;
     walk->single_entries = getenv(WALK_SINGLE_ENTRIES) != NULL &&

@@ -58,8 +58,9 @@ static int content_task(struct poise_worker *worker, const void *task,
                         size_t len, void *arg)
 {
     struct compare_worker *w = arg;
-    struct compare_file files[2] = {{AT_FDCWD, "a", &content.stx[0]},
-                                    {AT_FDCWD, "b", &content.stx[1]}};
+    struct compare_file files[2] = {
+        {.dirfd = AT_FDCWD, .name = "a", .stx = &content.stx[0]},
+        {.dirfd = AT_FDCWD, .name = "b", .stx = &content.stx[1]}};
     (void)task;
     (void)len;
     content.same = compare_content(w, worker, files, &content.at);

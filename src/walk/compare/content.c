@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 enum { TRIES = 3 };
@@ -94,7 +95,7 @@ static int read_both(struct compare_worker *w, struct poise_worker *worker,
     }
 }
 
-static int open_file(const struct compare_file *file)
+static int open_file(struct compare_file *file)
 {
     int code = poise_fault_check(POISE_FAULT_OPEN);
     int fd =
@@ -104,6 +105,10 @@ static int open_file(const struct compare_file *file)
                      O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
     if (fd < 0) {
         return poise_error_set(code ? code : errno, "open", NULL, NULL);
+    }
+    if (file->asked) {
+        file->has_attributes = flistxattr(fd, NULL, 0) > 0;
+        file->is_known = true;
     }
     return fd;
 }

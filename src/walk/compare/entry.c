@@ -65,6 +65,7 @@ struct pair {
     const char *names[2];
     struct statx stx[2];
     struct poise_difference d;
+    bool bare; /* neither has extended attributes */
 };
 
 /* Report the error that was recorded last about this entry, on side `which`. */
@@ -156,8 +157,8 @@ static ssize_t attributes_len(int dirfd, const char *name)
 static int attributes_are_same(struct pair *p)
 {
     struct poise_walk_meta meta[2];
-    if (attributes_len(p->fds[0], p->names[0]) == 0 &&
-        attributes_len(p->fds[1], p->names[1]) == 0) {
+    if (p->bare || (attributes_len(p->fds[0], p->names[0]) == 0 &&
+                    attributes_len(p->fds[1], p->names[1]) == 0)) {
         return 1;
     }
     for (int i = 0; i < 2; i++) {
@@ -237,7 +238,11 @@ static int compare_files(struct pair *p)
         return 0;
     }
     for (int i = 0; i < 2; i++) {
-        files[i] = (struct compare_file){p->fds[i], p->names[i], &p->stx[i]};
+        files[i] = (struct compare_file){.dirfd = p->fds[i],
+                                         .name = p->names[i],
+                                         .stx = &p->stx[i],
+                                         .asked = p->run->options->metadata &
+                                                  POISE_DIFFERS_XATTRS};
     }
     files[0].dirfd = poise_walk_dirfd(p->entry);
     if (files[0].dirfd < 0 && files[0].dirfd != AT_FDCWD) {
@@ -248,6 +253,8 @@ static int compare_files(struct pair *p)
         return failed(p, 0, same, "compare");
     }
     p->d.kinds |= same ? 0 : POISE_DIFFERS_CONTENT;
+    p->bare = files[0].is_known && !files[0].has_attributes &&
+              files[1].is_known && !files[1].has_attributes;
     return 0;
 }
 

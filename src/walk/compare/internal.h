@@ -62,6 +62,9 @@ struct compare_file {
     int dirfd;
     const char *name;
     struct statx *stx; /* brought up to date where it changes */
+    bool asked;        /* has_attributes is to be found out, while it is open */
+    bool is_known;     /* whether it has extended attributes: */
+    bool has_attributes;
 };
 
 /** Whether the data of two files of one size are the same: 1, 0 (where not in

@@ -77,6 +77,9 @@ const struct poise_command cli_compare_command = {
         "data, where symbolic links lead, permissions, owner, time of "
         "modification, extended attributes, and by which names are one "
         "file.\n\n"
+        "A may be an inventory of B that 'poise walk -o' wrote as an SQLite "
+        "database: then the differences are what changed since, as far as "
+        "sizes and metadata tell.\n\n"
         "Lines come in no particular order. A and B may be links to "
         "directories; below them no link is followed. What cannot be compared "
         "is reported on stderr, and the rest goes on; so is a file that "
@@ -86,6 +89,8 @@ const struct poise_command cli_compare_command = {
                 "poise compare --metadata none a b\tnames, types and contents, "
                 "as diff -rq does\n"
                 "poise compare -o d.sqlite a b\tto be queried\n"
+                "poise compare monday.sqlite /data\twhat changed since 'poise "
+                "walk -o monday.sqlite /data'\n"
                 "mpirun -n 16 poise compare -q a b\tonly the exit code\n",
     .exits = "0\tno difference\n1\tdifferences\n2\tsomething could not be "
              "compared, or wrong use\n",

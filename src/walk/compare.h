@@ -60,8 +60,11 @@ struct poise_difference {
 struct poise_compare_options {
     struct poise_walk_options walk; /**< pool, descriptors, one_file_system;
                                          the rest is set here */
-    const char *a, *b; /**< trees or single entries; symbolic links that lead to
-                            directories are followed here, and only here */
+    /** Trees or single entries; symbolic links that lead to directories are
+     * followed here, and only here. Where B is a directory `a` may be an
+     * inventory of it, an SQLite database of <poise/survey.h>: then sizes stand
+     * for data, numbers of names for links, and attributes are not compared. */
+    const char *a, *b;
     unsigned metadata; /**< POISE_DIFFERS_*, of POISE_COMPARE_METADATA */
     bool sizes_only;   /**< do not read files */
     bool first_only;   /**< end at the first difference */

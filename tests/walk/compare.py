@@ -249,6 +249,67 @@ def check_random(poise, rng, scratch, rounds):
             assert run.returncode == 0 and not os.path.lexists(tree), run
 
 
+def listed(root):
+    found = {b".": os.lstat(root)}
+    for path in everything(root):
+        found[os.path.relpath(path, root)] = os.lstat(path)
+    return found
+
+
+def changed(before, now):
+    """What an inventory can tell: kinds by path, the uppermost ones only."""
+    found = {}
+    for path in sorted(set(before) | set(now),
+                       key=lambda path: path.replace(b"/", b"\0")):
+        above = os.path.dirname(path)
+        while above and not found.get(above, set()) & {"missing", "extra",
+                                                       "type"}:
+            above = os.path.dirname(above)
+        if above:
+            continue
+        if path not in now or path not in before:
+            found[path] = {"extra" if path in now else "missing"}
+            continue
+        a, b = before[path], now[path]
+        if stat.S_IFMT(a.st_mode) != stat.S_IFMT(b.st_mode):
+            found[path] = {"type"}
+            continue
+        plain = not stat.S_ISDIR(a.st_mode)
+        kinds = {kind for kind, differs in [
+            ("content", plain and a.st_size != b.st_size),
+            ("mode", a.st_mode != b.st_mode),
+            ("owner", (a.st_uid, a.st_gid) != (b.st_uid, b.st_gid)),
+            ("times", a.st_mtime_ns != b.st_mtime_ns),
+            ("links", plain and a.st_nlink != b.st_nlink)] if differs}
+        if kinds:
+            found[path] = kinds
+    return found
+
+
+def check_inventory(poise, rng, scratch, rounds):
+    """What changed since `poise walk` wrote an inventory."""
+    tree = os.path.join(scratch, b"tree")
+    inventory = os.path.join(scratch, b"inventory.sqlite")
+    for number in range(rounds):
+        make_tree(rng, tree, rng.choice([0, 10, 100]))
+        assert poise.run("walk", "-o", inventory, tree).returncode == 0
+        before = listed(tree)
+        mutate(rng, tree, rng.choice([0, 1, 5, 20]))
+        want = changed(before, listed(tree))
+        ranks = 2 if number % 4 == 3 else 0
+        run = poise.run("compare", "--json", inventory, tree, ranks=ranks)
+        got = {}
+        for line in run.stdout.splitlines():
+            row = json.loads(line) if line.startswith(b"{") else {}
+            if "differs" in row:
+                path = (base64.b64decode(row["path_base64"])
+                        if "path_base64" in row else row["path"].encode())
+                got[path] = set(row["differs"])
+        assert got == want, (number, got, want)
+        assert ranks > 0 or run.returncode == bool(want), run
+        assert poise.run("remove", tree, inventory).returncode == 0
+
+
 def check_table(poise, scratch):
     a, b = os.path.join(scratch, b"a"), os.path.join(scratch, b"b")
     os.mkdir(a)
@@ -361,6 +422,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="poise-compare-") as name:
         scratch = os.fsencode(name)
         check_random(poise, rng, scratch, options.rounds)
+        check_inventory(poise, rng, scratch, options.rounds // 2)
         check_table(poise, scratch)
         for left in os.listdir(scratch):
             os.unlink(os.path.join(scratch, left))

@@ -96,7 +96,8 @@ static int failed(struct pair *p, int which, int code, const char *doing)
 static int relative_path(struct pair *p)
 {
     struct poise_buf *path = &p->w->path;
-    size_t prefix = strlen(p->run->roots[p->entry->root]);
+    size_t prefix =
+        strlen(p->run->roots[p->run->is_inventory ? 1 : p->entry->root]);
     poise_buf_reset(path);
     if (!p->entry->dir) {
         poise_buf_puts(path, ".");
@@ -401,4 +402,25 @@ int compare_visit(struct poise_walk_entry *entry, void *arg)
         }
     }
     return entry->root == 0 ? visit_first(&p) : visit_extra(&p);
+}
+
+int compare_visit_listed(struct poise_walk_entry *entry, void *arg)
+{
+    struct compare_run *run = arg;
+    const struct statx *own;
+    struct pair p = {
+        .run = run, .w = compare_worker(run, entry->worker), .entry = entry};
+    if (!p.w) {
+        return -ENOMEM;
+    }
+    if (poise_walk_stat(entry, COMPARE_STATX, &own) < 0) {
+        return POISE_WALK_SKIP;
+    }
+    int code = relative_path(&p);
+    code =
+        code < 0 ? code : compare_put_entry(p.w, own, p.d.path, p.d.path_len);
+    if (code == 0 && (!entry->dir || p.w->records.len > RECORDS_FULL)) {
+        code = compare_flush(p.w, entry->worker);
+    }
+    return code;
 }

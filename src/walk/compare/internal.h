@@ -2,7 +2,8 @@
  * Shared inside the room: one comparison. run.c drives the walk and gathers
  * what it came to, entry.c compares one entry, content.c the data of two files;
  * record.c brings differences to rank 0, where links.c finds out which names
- * belong to one file. table.c writes differences as a database.
+ * belong to one file. inventory.c compares a tree with a list of it. table.c
+ * writes differences as a database.
  */
 #ifndef WALK_COMPARE_INTERNAL_H
 #define WALK_COMPARE_INTERNAL_H
@@ -19,10 +20,13 @@ enum {
     /* What rank 0 is sent. */
     COMPARE_DIFFERENCE = 'd',
     COMPARE_LINK = 'l',
+    COMPARE_ENTRY = 'e', /* of a tree that is compared with an inventory */
 };
 
 /** Names of files that may have several, on rank 0. */
 struct compare_links;
+/** An inventory and rows of the tree, on rank 0. */
+struct compare_inventory;
 
 /** What a worker keeps. */
 struct compare_worker {
@@ -37,17 +41,22 @@ struct compare_run {
     struct poise_world *world; /* NULL: alone */
     int rank, size;
     const char *roots[2]; /* A and B */
+    bool is_inventory;    /* A is an inventory of B */
     struct compare_worker *workers;
     unsigned worker_count;
     pthread_mutex_t lock; /* of the creation of `workers` */
     /* Rank 0: */
     struct compare_links *links;
+    struct compare_inventory *inventory;
+    uint64_t matched; /* entries that inventory and tree have */
     uint64_t differences, kinds[POISE_DIFFERS_KINDS];
 };
 
 /* ---- entry.c ------------------------------------------------------------ */
 
 int compare_visit(struct poise_walk_entry *entry, void *arg);
+/** The same of a tree that is compared with an inventory. */
+int compare_visit_listed(struct poise_walk_entry *entry, void *arg);
 /** This worker's; NULL: no memory, recorded. */
 struct compare_worker *compare_worker(struct compare_run *run,
                                       struct poise_worker *worker);
@@ -82,6 +91,9 @@ int compare_put_difference(struct compare_worker *w,
                            const struct poise_difference *d);
 int compare_put_link(struct compare_worker *w, const struct statx *a,
                      const struct statx *b, const char *path, size_t len);
+/** An entry of a tree for the comparison with an inventory. */
+int compare_put_entry(struct compare_worker *w, const struct statx *stx,
+                      const char *path, size_t len);
 /** Send them to rank 0. */
 int compare_flush(struct compare_worker *w, struct poise_worker *worker);
 /** They arrive. */
@@ -98,5 +110,18 @@ int compare_links_add(struct compare_links *links, const uint64_t inodes[4],
                       const char *path, size_t len);
 /** Count the names that belong together in one tree only. */
 int compare_links_check(struct compare_links *links, struct compare_run *run);
+
+/* ---- inventory.c -------------------------------------------------------- */
+
+/** Whether a file is one that can be compared with: an SQLite database. */
+bool compare_is_inventory(const char *path);
+/** Read it. `path` is borrowed. -EINVAL if it is not one of a single tree. */
+int compare_inventory_open(const char *path, struct compare_inventory **out);
+void compare_inventory_close(struct compare_inventory *inventory);
+/** An entry of the tree. */
+int compare_inventory_add(struct compare_inventory *inventory, const char *path,
+                          size_t len, const struct poise_compare_side *s);
+/** Count what changed: run->inventory. */
+int compare_inventory_check(struct compare_run *run);
 
 #endif

@@ -83,6 +83,16 @@ int compare_put_link(struct compare_worker *w, const struct statx *a,
     return poise_buf_blob(out, path, len + 1);
 }
 
+int compare_put_entry(struct compare_worker *w, const struct statx *stx,
+                      const char *path, size_t len)
+{
+    struct poise_compare_side side;
+    compare_side_of(stx, &side);
+    poise_buf_putc(&w->records, COMPARE_ENTRY);
+    put_side(&w->records, &side);
+    return poise_buf_blob(&w->records, path, len + 1);
+}
+
 int compare_flush(struct compare_worker *w, struct poise_worker *worker)
 {
     int code = w->records.error;
@@ -139,6 +149,17 @@ static int take_link(struct compare_run *run, struct poise_reader *in)
     return code < 0 ? code : compare_links_add(run->links, inodes, path, len);
 }
 
+static int take_entry(struct compare_run *run, struct poise_reader *in)
+{
+    struct poise_compare_side side;
+    size_t len;
+    get_side(in, &side);
+    const char *path = get_path(in, &len);
+    return path && run->inventory
+               ? compare_inventory_add(run->inventory, path, len, &side)
+               : -EPROTO;
+}
+
 int compare_deliver(int source, const void *data, size_t len, void *arg)
 {
     struct compare_run *run = arg;
@@ -149,6 +170,7 @@ int compare_deliver(int source, const void *data, size_t len, void *arg)
         char kind = *in.pos++;
         code = kind == COMPARE_DIFFERENCE ? take_difference(run, &in)
                : kind == COMPARE_LINK     ? take_link(run, &in)
+               : kind == COMPARE_ENTRY    ? take_entry(run, &in)
                                           : -EPROTO;
         if (code == -EPROTO) {
             return poise_error_set(EPROTO, "gather differences", NULL,

@@ -85,6 +85,7 @@ static int sum_up(struct compare_run *run, struct poise_compare_result *result)
         sums[1] += run->workers[i].bytes_read;
         sums[2] += run->workers[i].errors;
     }
+    sums[0] += run->matched;
     sums[OWN] = run->differences;
     memcpy(sums + OWN + 1, run->kinds, sizeof run->kinds);
     if (run->world) {
@@ -118,6 +119,13 @@ static int do_walk(struct compare_run *run, struct poise_compare_result *result)
     walk.post = false;
     walk.max_depth = 0;
     walk.max_depth_is_zero = false;
+    if (run->is_inventory) {
+        hooks.visit = compare_visit_listed;
+        walk.roots = roots + 1;
+        walk.counterparts = NULL;
+        walk.root_count = 1;
+        walk.statx_mask = COMPARE_STATX;
+    }
     int code = poise_walk_run(run->world, &walk, &hooks, &result->walk);
     if (code == POISE_WALK_STOP) {
         code = 0;
@@ -125,10 +133,30 @@ static int do_walk(struct compare_run *run, struct poise_compare_result *result)
     if (code == 0 && run->links) {
         code = compare_links_check(run->links, run);
     }
+    if (code == 0 && run->inventory) {
+        code = compare_inventory_check(run);
+    }
     if (run->world) {
         code = poise_world_agree(run->world, code);
     }
     return code;
+}
+
+/* A is an inventory if it is a database, and B a directory. Collective. */
+static int inventory_open(struct compare_run *run)
+{
+    const char *a = run->roots[0], *b = run->roots[1];
+    int code = 0;
+    run->is_inventory = a[0] && a[strlen(a) - 1] != '/' &&
+                        b[strlen(b) - 1] == '/' && compare_is_inventory(a);
+    if (run->is_inventory && run->options->filter) {
+        code = poise_error_set(EINVAL, "compare with", a,
+                               "the tests of find cannot be asked of an "
+                               "inventory");
+    } else if (run->is_inventory && run->rank == 0) {
+        code = compare_inventory_open(a, &run->inventory);
+    }
+    return run->world ? poise_world_agree(run->world, code) : code;
 }
 
 int poise_compare_run(struct poise_world *world,
@@ -160,11 +188,15 @@ int poise_compare_run(struct poise_world *world,
         }
     }
     if (code == 0) {
+        code = inventory_open(&run);
+    }
+    if (code == 0) {
         code = do_walk(&run, &own);
         int summed = sum_up(&run, &own);
         code = code == 0 ? summed : code;
     }
     compare_links_destroy(run.links);
+    compare_inventory_close(run.inventory);
     workers_free(&run);
     pthread_mutex_destroy(&run.lock);
     poise_buf_free(&roots[0]);

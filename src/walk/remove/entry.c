@@ -2,9 +2,8 @@
  * What is done for each entry: names go in visit, directories in leave.
  *
  * A directory in which something stays cannot go. Whoever lets something stay
- * marks its directory (the slot), and each directory that stays marks its
- * parent: one error is said, not one for each directory above. A mark does not
- * reach other processes; there the kernel says that the directory is not empty.
+ * marks its directory, and each directory that stays marks its parent: one
+ * error is said, not one for each directory above.
  */
 #include "internal.h"
 
@@ -16,7 +15,8 @@
 
 enum {
     LINES_FULL = 16 << 10,
-    TAG_MEANT = 1, /* of a directory that is to go */
+    TAG_MEANT = 1,  /* of a directory that is to go */
+    MARK_STAYS = 1, /* of one in which something stays */
 };
 
 /* ---- what a worker keeps ------------------------------------------------ */
@@ -49,17 +49,12 @@ static struct remove_worker *worker_of(struct remove_run *run,
     return &workers[poise_worker_index(worker)];
 }
 
+/* Something stays in this directory. */
 static void mark(struct poise_walk_dir *dir)
 {
     if (dir) {
-        __atomic_store_n(poise_walk_dir_slot(dir), (void *)dir,
-                         __ATOMIC_RELAXED);
+        poise_walk_mark(dir, MARK_STAYS);
     }
-}
-
-static bool is_marked(struct poise_walk_dir *dir)
-{
-    return __atomic_load_n(poise_walk_dir_slot(dir), __ATOMIC_RELAXED) != NULL;
 }
 
 /* ---- errors ------------------------------------------------------------- */
@@ -339,7 +334,7 @@ int remove_leave(struct poise_walk_entry *entry, void *arg)
     if (!self) {
         return failed(run, w, entry, -EXDEV, "it is on another file system");
     }
-    if (is_marked(self) || poise_walk_dir_tag(self) != TAG_MEANT) {
+    if (poise_walk_marks(self) != 0 || poise_walk_dir_tag(self) != TAG_MEANT) {
         mark(entry->dir);
         return remove_settle(run, w, entry->worker);
     }

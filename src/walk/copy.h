@@ -56,6 +56,7 @@ struct poise_copy_options {
     /** Only what it is true of, and the directories that takes. NULL: all.
      * Borrowed. */
     struct poise_walk_filter *filter;
+    uint64_t chunk_bytes; /**< of large files; 0: 16 MiB */
     /** As in struct poise_walk_hooks. */
     int (*error)(struct poise_worker *worker, const struct poise_error *err,
                  void *arg);

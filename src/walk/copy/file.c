@@ -1,9 +1,20 @@
-/* Regular files: whether they are there already, and making them. */
+/*
+ * Regular files: whole by one worker, or, if they are large, in chunks by
+ * whoever has nothing else to do.
+ *
+ * A file in chunks has a temporary name that is made of what it is: its inode,
+ * size and times, as 64 bits, which travel as the tag of its node. Who copies a
+ * chunk, or gives it its name, finds out by them whether the source is still
+ * what it was; if not, or if a chunk failed, it is copied again as a whole.
+ */
 #include "internal.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+enum { CHUNK_FAILED = 1 }; /* a mark */
 
 static struct entry_taken asker(struct copy_worker *w)
 {
@@ -55,6 +66,28 @@ static int skip(struct copy_worker *w, struct poise_walk_entry *entry,
     return code < 0 ? copy_failed(w, entry, code) : 0;
 }
 
+static uint64_t fingerprint(const struct statx *stx)
+{
+    uint64_t words[8] = {
+        stx->stx_dev_major,
+        stx->stx_dev_minor,
+        stx->stx_ino,
+        stx->stx_size,
+        (uint64_t)stx->stx_mtime.tv_sec,
+        stx->stx_mtime.tv_nsec,
+        (uint64_t)stx->stx_ctime.tv_sec,
+        stx->stx_ctime.tv_nsec,
+    };
+    uint64_t hash = poise_hash_bytes(words, sizeof words, 0);
+
+    return hash ? hash : 1;
+}
+
+static void temporary_of(uint64_t tag, char out[40])
+{
+    snprintf(out, 40, POISE_WALK_TEMPORARY "%016llx", (unsigned long long)tag);
+}
+
 static void add_bytes(struct copy_worker *w, const struct entry_copied *copied)
 {
     __atomic_store_n(&w->counts.bytes, w->counts.bytes + copied->bytes,
@@ -98,17 +131,42 @@ static int copy_whole(struct copy_worker *w, struct poise_walk_entry *entry,
                     : add_file(w, entry, source->stx.stx_size, &copied);
 }
 
+/* Begin it, and leave the rest to copy_chunk. */
+static int begin_chunks(struct copy_worker *w, struct poise_walk_entry *entry,
+                        const struct entry_source *source,
+                        const struct copy_place *place)
+{
+    uint64_t tag = fingerprint(&source->stx);
+    char temporary[40];
+    int code;
+
+    temporary_of(tag, temporary);
+    code = entry_chunks_begin(source, place->fd, temporary);
+    if (code < 0) {
+        return copy_failed(w, entry, code);
+    }
+    poise_walk_tag_set(entry, tag);
+    poise_walk_chunks_set(entry, source->stx.stx_size);
+    return 0;
+}
+
 /* What is to be done with it, now that it is known to be wanted. */
 static int copy_opened(struct copy_worker *w, struct poise_walk_entry *entry,
                        struct entry_source *source,
                        const struct copy_place *place)
 {
+    uint64_t chunk = w->copy->options->chunk_bytes;
+
+    chunk = chunk ? chunk : COPY_CHUNK_BYTES;
     if (source->stx.stx_nlink > 1) {
         int link = copy_link(w, entry, place, &source->stx);
 
         if (link < 0 || link != COPY_LINK_FIRST) {
             return link < 0 ? copy_failed(w, entry, link) : 0;
         }
+    }
+    if (source->stx.stx_size >= 2 * chunk && !source->unsettled) {
+        return begin_chunks(w, entry, source, place);
     }
     return copy_whole(w, entry, source, place);
 }
@@ -182,5 +240,114 @@ int copy_file(struct copy_worker *w, struct poise_walk_entry *entry,
     }
     code = copy_opened(w, entry, &source, place);
     entry_source_close(&source);
+    return code;
+}
+
+/* ---- chunks -------------------------------------------------------------- */
+
+/* Open both ends; 1: the source is another one by now. */
+static int open_both(struct copy_worker *w, struct poise_walk_entry *entry,
+                     struct entry_source *source, struct copy_place *place)
+{
+    struct poise_walk_dir *self = poise_walk_self(entry);
+    int from = poise_walk_dirfd(entry), code;
+
+    source->fd = -1;
+    place->name = NULL;
+    if (from < 0 && from != AT_FDCWD) {
+        return -ECANCELED;
+    }
+    code = copy_place(w, entry, place);
+    if (code == -ENOENT) {
+        code = poise_error_set(ENOENT, "copy", entry->name,
+                               "its directory at the target is gone");
+    }
+    if (code == 0) {
+        code = entry_source_open(from, entry->name, source);
+    }
+    if (code == 0 && fingerprint(&source->stx) != poise_walk_dir_tag(self)) {
+        return 1;
+    }
+    return code == -ENXIO ? 1 : code;
+}
+
+int copy_chunk(struct poise_walk_entry *entry, uint64_t offset, uint64_t length,
+               void *arg)
+{
+    struct copy_worker *w = copy_worker(arg, entry->worker);
+    struct poise_walk_dir *self = poise_walk_self(entry);
+    struct entry_copied copied = {0};
+    struct entry_source source;
+    struct copy_place place;
+    char temporary[40];
+    int code;
+
+    if (!w) {
+        return -ENOMEM;
+    }
+    code = open_both(w, entry, &source, &place);
+    if (code == 0) {
+        temporary_of(poise_walk_dir_tag(self), temporary);
+        code = entry_chunk(&w->copier, &source, place.fd, temporary, offset,
+                           length, &copied);
+    }
+    add_bytes(w, &copied);
+    entry_source_close(&source);
+    copy_place_end(w);
+    if (code == -ENOSPC || code == -EDQUOT) {
+        return code;
+    }
+    if (code != 0) {
+        /* The one who gives it its name tries again, and reports. */
+        poise_walk_mark(self, CHUNK_FAILED);
+        return POISE_WALK_SKIP;
+    }
+    return POISE_WALK_ON;
+}
+
+static int commit_chunks(struct copy_worker *w, struct poise_walk_entry *entry,
+                         struct entry_source *source,
+                         const struct copy_place *place, const char *temporary)
+{
+    struct entry_copied copied = {0};
+    struct entry_taken taken = asker(w);
+    int code = entry_chunks_commit(&w->copier, source, place->fd, temporary,
+                                   place->name, &taken, &copied);
+
+    if (code == 0 && source->stx.stx_nlink > 1) {
+        code = copy_link_add(w, place, &source->stx);
+    }
+    return code < 0 ? copy_failed(w, entry, code)
+                    : add_file(w, entry, source->stx.stx_size, &copied);
+}
+
+int copy_chunks_leave(struct copy_worker *w, struct poise_walk_entry *entry)
+{
+    struct poise_walk_dir *self = poise_walk_self(entry);
+    struct entry_source source;
+    struct copy_place place;
+    char temporary[40];
+    int code = open_both(w, entry, &source, &place);
+
+    temporary_of(poise_walk_dir_tag(self), temporary);
+    if (code == 0 && !(poise_walk_marks(self) & CHUNK_FAILED)) {
+        code = commit_chunks(w, entry, &source, &place, temporary);
+    } else if (code >= 0 && source.fd >= 0) {
+        unlinkat(place.fd, temporary, 0);
+        w->counts.retries += code == 1;
+        code = copy_whole(w, entry, &source, &place);
+    } else {
+        if (place.name) {
+            unlinkat(place.fd, temporary, 0);
+        }
+        if (code == 1) {
+            code = poise_error_set(EBUSY, "copy", entry->name,
+                                   "it was replaced by something else "
+                                   "meanwhile");
+        }
+        code = copy_failed(w, entry, code);
+    }
+    entry_source_close(&source);
+    copy_place_end(w);
     return code;
 }

@@ -20,6 +20,7 @@
 #include <pthread.h>
 
 enum {
+    COPY_CHUNK_BYTES = 16 << 20,
     COPY_METADATA_CALLS = 6, /* of an entry that is no regular file */
 };
 
@@ -144,6 +145,10 @@ int copy_open_below(int fd, const char *path, size_t len);
 /** A regular file; 0, or what ends the walk. */
 int copy_file(struct copy_worker *w, struct poise_walk_entry *entry,
               const struct copy_place *place);
+int copy_chunk(struct poise_walk_entry *entry, uint64_t offset, uint64_t length,
+               void *arg);
+/** All of its chunks are there. */
+int copy_chunks_leave(struct copy_worker *w, struct poise_walk_entry *entry);
 /** Whether what is there is as good as `stx`, so that it can stay. */
 bool copy_is_done(const struct copy *copy, const struct statx *stx,
                   const struct stat *there);

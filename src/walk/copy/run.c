@@ -124,6 +124,7 @@ static int walk(struct copy *copy, struct poise_walk_result *result)
     struct poise_walk_hooks hooks = {
         .visit = copy_visit,
         .leave = copy_leave,
+        .chunk = copy_chunk,
         .error = report,
         .progress = progress,
         .deliver = options->said ? deliver : NULL,
@@ -134,6 +135,8 @@ static int walk(struct copy *copy, struct poise_walk_result *result)
     walk.post = true;
     walk.statx_mask =
         options->filter ? poise_walk_filter_mask(options->filter) : 0;
+    walk.chunk_bytes =
+        options->chunk_bytes ? options->chunk_bytes : COPY_CHUNK_BYTES;
     copy->pace.interrupt = walk.pool.interrupt;
     return poise_walk_run(copy->world, &walk, &hooks, result);
 }

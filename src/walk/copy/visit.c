@@ -370,6 +370,9 @@ int copy_leave(struct poise_walk_entry *entry, void *arg)
         return 0;
     }
     w->entry = entry;
+    if (entry->type != DT_DIR) {
+        return copy_chunks_leave(w, entry);
+    }
     code = copy_place(w, entry, &place);
     if (code == 0 && is_directory(&place)) {
         code = leave_directory(w, entry, &place);

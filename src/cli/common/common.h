@@ -37,7 +37,8 @@ const struct cli_command *cli_find_subcommand(int count, char **words,
 extern const struct poise_command cli_walk_command, cli_du_command,
     cli_find_command, cli_copy_command, cli_help_command, cli_version_command,
     cli_trace_command, cli_completion_command, cli_man_command;
-extern const struct poise_command cli_remove_command, cli_compare_command;
+extern const struct poise_command cli_remove_command, cli_compare_command,
+    cli_archive_command;
 extern const struct poise_command cli_bfs_command, cli_bfs_convert_command,
     cli_wan_command, cli_coll_command;
 extern const struct poise_command cli_cc_command, cli_cxx_command,
@@ -53,6 +54,7 @@ int cli_find(int argc, char **argv);
 int cli_remove(int argc, char **argv);
 int cli_compare(int argc, char **argv);
 int cli_copy(int argc, char **argv);
+int cli_archive(int argc, char **argv);
 int cli_trace(int argc, char **argv);
 int cli_bfs(int argc, char **argv);
 int cli_bfs_convert(int argc, char **argv);

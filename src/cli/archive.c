@@ -1,0 +1,256 @@
+/* poise archive: trees into pax archives and back. */
+#include "cli/common/job.h"
+#include "cli/common/where.h"
+
+#include <poise/archive.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct values {
+    struct cli_engine engine;
+    bool extract, list, null_ended, json, one_file_system, owner, xattrs;
+    int64_t parts;
+    const char *where;
+    struct poise_walk_filter *filter;
+};
+
+static const struct poise_option options[] = {
+    {POISE_OPTION_HEADING, .help = "What is done"},
+    {POISE_OPTION_FLAG, 'x', "extract", .help = "make what is in IN below DST",
+     .offset = offsetof(struct values, extract)},
+    {POISE_OPTION_FLAG, 't', "list", .help = "print the names in IN",
+     .offset = offsetof(struct values, list)},
+    {POISE_OPTION_HEADING, .help = "What goes in, or comes out"},
+    {POISE_OPTION_INT, .name = "parts", .arg = "N",
+     .help = "N files OUT.0, OUT.1, ... instead of one OUT (default: 1, or "
+             "one for each process)",
+     .offset = offsetof(struct values, parts), .min = 1, .max = 100000},
+    {POISE_OPTION_FLAG, .name = "one-file-system",
+     .help = "do not enter other file systems",
+     .offset = offsetof(struct values, one_file_system)},
+    {POISE_OPTION_FLAG, .name = "owner",
+     .help = "keep user and group, as numbers, as far as this is allowed "
+             "(default: yes)",
+     .offset = offsetof(struct values, owner)},
+    {POISE_OPTION_FLAG, .name = "xattrs",
+     .help = "keep extended attributes and access lists (default: yes)",
+     .offset = offsetof(struct values, xattrs)},
+    CLI_WHERE_OPTION(struct values, where),
+    {POISE_OPTION_HEADING, .help = "What is printed"},
+    {POISE_OPTION_FLAG, '0', "null", .help = "end listed names with NUL",
+     .offset = offsetof(struct values, null_ended)},
+    {POISE_OPTION_FLAG, .name = "json", .help = "print the totals as JSON",
+     .offset = offsetof(struct values, json)},
+    {POISE_OPTION_HEADING, .help = "How it is done"},
+    CLI_ENGINE_OPTIONS(struct values, engine, 'j'),
+    CLI_COMMON_OPTIONS(struct values, engine.common),
+    {POISE_OPTION_END},
+};
+
+const struct poise_command cli_archive_command = {
+    .name = "archive",
+    .operands = "SRC... OUT | -x IN DST | -t IN",
+    .summary = "write trees into tar archives and back, in parallel",
+    .description =
+        "Writes all SRC into OUT, a POSIX (pax) archive that tar reads, by "
+        "several threads at a time. With --parts, or under mpirun, it has "
+        "several parts, each an archive of its own; of all of them 'cat "
+        "OUT.[0-9]* | tar -xi --delay-directory-restore' makes the tree. "
+        "Beside it lies OUT.index, which says where "
+        "each member is and what it hashes to: keep it with the archive. All "
+        "of it appears when it is whole.\n\n"
+        "-x extracts IN (a part's name without its number) below DST, in "
+        "parallel; so it does archives of tar, without an index. Nothing is "
+        "made outside DST: names with '..' are refused, '/' in front is "
+        "dropped, symbolic links are not followed. Damaged members are "
+        "reported and left out.\n\n"
+        "Kept are types, permissions, owners as numbers, times to the "
+        "nanosecond, extended attributes and access lists, hard links, holes. "
+        "Names of one inode lie in one part.",
+    .options = options,
+    .examples = "poise archive /data /archive/data.tar\tone archive\n"
+                "mpirun -n 8 poise archive /data /archive/data.tar\teight "
+                "parts\n"
+                "poise archive -x /archive/data.tar /restored\tand back\n"
+                "poise archive /data old.tar --where -mtime +365\twhat is "
+                "older than a year\n",
+    .exits = "0\tall of it\n1\tsome of it failed\n2\twrong use\n"
+             "3\tthe machine lacks something\n",
+};
+
+struct sink {
+    struct cli_job *job;
+    const struct values *values;
+    struct poise_buf out;
+    bool terminal;
+};
+
+static int flush(struct sink *sink)
+{
+    int code = sink->out.error;
+
+    if (code == 0 && sink->out.len > 0) {
+        code = poise_file_write(STDOUT_FILENO, sink->out.data, sink->out.len,
+                                "standard output");
+    }
+    poise_buf_reset(&sink->out);
+    return code;
+}
+
+static int put_member(const char *name, size_t len, void *arg)
+{
+    enum { FULL = 1 << 16 };
+    struct sink *sink = arg;
+    struct poise_buf *out = &sink->out;
+
+    poise_buf_append(out, name, len);
+    if (sink->terminal && out->error == 0) {
+        poise_text_mask(out->data + out->len - len, len, "");
+    }
+    poise_buf_putc(out, sink->values->null_ended ? '\0' : '\n');
+    return out->len >= FULL || out->error ? flush(sink) : 0;
+}
+
+static int error_hook(struct poise_worker *worker,
+                      const struct poise_error *err, void *arg)
+{
+    struct sink *sink = arg;
+
+    return cli_error_hook(worker, err, sink->job);
+}
+
+static void progress_hook(const struct poise_pool_stats *stats, void *arg)
+{
+    struct sink *sink = arg;
+
+    cli_progress_hook(stats, sink->job);
+}
+
+static void put_totals(struct sink *sink,
+                       const struct poise_archive_result *result)
+{
+    struct poise_json json = poise_json_to(&sink->out, false);
+
+    poise_json_object(&json, NULL);
+    poise_json_u64(&json, "entries", result->entries);
+    poise_json_u64(&json, "data_bytes", result->data_bytes);
+    poise_json_u64(&json, "skipped", result->skipped);
+    poise_json_u64(&json, "errors", result->errors);
+    poise_json_double(&json, "seconds", (double)result->wall_ns / 1e9);
+    poise_json_end_object(&json);
+}
+
+static int work(struct cli_job *job, struct poise_archive_options *archive,
+                struct sink *sink)
+{
+    const struct values *values = sink->values;
+    struct poise_archive_result result = {0};
+    struct poise_world *world = cli_job_world(job);
+    int code = values->filter
+                   ? poise_walk_filter_agree(values->filter, job->world)
+                   : 0;
+
+    archive->progress = job->progress ? progress_hook : NULL;
+    if (code == 0 && values->list) {
+        code = job->rank == 0 ? poise_archive_list(archive, &result) : 0;
+        code = poise_world_agree(job->world, code);
+        (void)poise_world_reduce(job->world, POISE_SUM, &result.errors, 1);
+    } else if (code == 0) {
+        code = (values->extract ? poise_archive_extract : poise_archive_create)(
+            world, archive, &result);
+    }
+    cli_progress_wipe(job->progress);
+    if (code == 0 && result.skipped > 0 && job->rank == 0) {
+        cli_say("archive", "left out: %llu sockets, which no archive holds",
+                (unsigned long long)result.skipped);
+    }
+    if (code == 0 && values->json && job->rank == 0) {
+        put_totals(sink, &result);
+    }
+    if (code >= 0 && job->rank == 0) {
+        code = flush(sink);
+    }
+    code = poise_world_agree(job->world, code);
+    return cli_job_code(job, code, result.errors);
+}
+
+static int run(const struct values *values, char **operands, size_t count)
+{
+    struct cli_job job;
+    struct sink sink = {.job = &job, .values = values};
+    struct poise_archive_options archive = {
+        .walk = {.roots = (const char *const *)operands,
+                 .root_count = count - 1,
+                 .one_file_system = values->one_file_system},
+        .archive = operands[values->extract || values->list ? 0 : count - 1],
+        .destination = values->extract ? operands[1] : NULL,
+        .parts = (unsigned)values->parts,
+        .filter = values->filter,
+        .keep = POISE_WALK_KEEP_MODE | POISE_WALK_KEEP_TIMES |
+                (values->owner ? (unsigned)POISE_WALK_KEEP_OWNER : 0) |
+                (values->xattrs ? (unsigned)POISE_WALK_KEEP_XATTRS : 0),
+        .error = error_hook,
+        .member = put_member,
+        .arg = &sink,
+    };
+    int status;
+
+    sink.terminal = !values->null_ended && cli_is_terminal(STDOUT_FILENO);
+    status = cli_job_start(&job, "archive", &values->engine, &archive.walk);
+    if (status != 0) {
+        return status;
+    }
+    status = work(&job, &archive, &sink);
+    poise_buf_free(&sink.out);
+    cli_job_end(&job);
+    return status;
+}
+
+/* CLI_DONE, or what is wrong with the words. */
+static int check(const struct values *values, int count)
+{
+    const char *what = NULL;
+
+    if (values->extract && values->list) {
+        what = "--extract and --list exclude each other";
+    } else if (values->list && values->json) {
+        what = "--list and --json exclude each other";
+    } else if ((values->extract || values->list) &&
+               (values->filter || values->parts > 0)) {
+        what = "--where and --parts say what is archived, not what is read";
+    } else if (values->list && count != 1) {
+        what = "wants IN: poise archive -t IN";
+    } else if (values->extract && count != 2) {
+        what = "wants IN and DST: poise archive -x IN DST";
+    } else if (!values->extract && !values->list && count < 2) {
+        what = "wants SRC and OUT: poise archive SRC... OUT";
+    }
+    if (what) {
+        cli_say("archive", "%s", what);
+    }
+    return what ? CLI_WRONG_USE : CLI_DONE;
+}
+
+int cli_archive(int argc, char **argv)
+{
+    struct values values = {.owner = true, .xattrs = true};
+    int first, status = cli_where("archive", &argc, argv, &values.filter);
+
+    if (status != CLI_DONE) {
+        return status;
+    }
+    cli_engine_defaults(&values.engine);
+    first = cli_parse(&cli_archive_command, argc, argv, &values,
+                      &values.engine.common, &status);
+    if (first >= 0) {
+        status = check(&values, argc - first);
+    }
+    if (first >= 0 && status == CLI_DONE) {
+        status = run(&values, argv + first, (size_t)(argc - first));
+    }
+    poise_walk_filter_free(values.filter);
+    return status;
+}

@@ -1,0 +1,444 @@
+/* One archive from its operands to its name: parts, the walk, what ranks have
+ * for each other, the index. */
+#include "create.h"
+
+#include <poise/output.h>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- parts -------------------------------------------------------------- */
+
+static int parts_open(struct create *c)
+{
+    const struct poise_archive_options *options = c->options;
+    struct poise_buf name = {0};
+    unsigned size = (unsigned)c->size, all = options->parts;
+    int code = 0;
+    all = all < size ? size : all; /* also 0 */
+    c->all_parts = all;
+    c->part_count = all / size + ((unsigned)c->rank < all % size);
+    c->parts = poise_alloc(c->part_count, sizeof *c->parts);
+    if (!c->parts) {
+        return -ENOMEM;
+    }
+    for (unsigned i = 0; i < c->part_count && code == 0; i++) {
+        struct create_part *part = &c->parts[i];
+        part->number = i * size + (unsigned)c->rank;
+        code = tar_part_name(&name, options->archive, part->number, all);
+        part->name = code == 0 ? strdup(name.data) : NULL;
+        code = code == 0 && !part->name ? -ENOMEM : code;
+        if (code == 0) {
+            code = poise_output_open(part->name, NULL, &part->output);
+        }
+        if (code == 0) {
+            part->fd = poise_output_fd(part->output);
+        }
+    }
+    poise_buf_free(&name);
+    return code;
+}
+
+/* The marks of the end. */
+static int parts_end(struct create *c)
+{
+    static const char zeros[TAR_END];
+    int code = 0;
+    for (unsigned i = 0; i < c->part_count && code == 0; i++) {
+        struct create_part *part = &c->parts[i];
+        code = poise_file_pwrite(part->fd, zeros, sizeof zeros, part->size,
+                                 part->name);
+        part->size += sizeof zeros;
+    }
+    return code;
+}
+
+static int parts_commit(struct create *c)
+{
+    int code = 0;
+    for (unsigned i = 0; i < c->part_count && code == 0; i++) {
+        struct poise_output *output = c->parts[i].output;
+        c->parts[i].output = NULL;
+        code = poise_output_commit(output, c->options->sync);
+    }
+    return code;
+}
+
+static void create_free(struct create *c)
+{
+    for (unsigned i = 0; c->parts && i < c->part_count; i++) {
+        poise_output_abort(c->parts[i].output);
+        free(c->parts[i].name);
+    }
+    free(c->parts);
+    for (unsigned i = 0; i < c->space_count; i++) {
+        struct create_space *space = &c->spaces[i];
+        poise_buf_free(&space->memory);
+        poise_buf_free(&space->headers);
+        poise_buf_free(&space->out);
+        poise_buf_free(&space->index);
+        poise_buf_free(&space->path);
+        poise_buf_free(&space->later);
+        free(space->extents);
+    }
+    free(c->spaces);
+    for (size_t i = 0; i < c->inode_cap; i++) {
+        free(c->inodes[i].name);
+    }
+    free(c->inodes);
+    pthread_mutex_destroy(&c->lock);
+}
+
+/* ---- the walk ----------------------------------------------------------- */
+
+/* This worker's; NULL: no memory. */
+static struct create_space *space_of(struct create *c, unsigned worker,
+                                     unsigned workers)
+{
+    struct create_space *spaces = __atomic_load_n(&c->spaces, __ATOMIC_ACQUIRE);
+    if (!spaces) {
+        pthread_mutex_lock(&c->lock);
+        spaces = c->spaces;
+        if (!spaces) {
+            spaces = poise_alloc(workers, sizeof *spaces);
+            for (unsigned i = 0; spaces && i < workers; i++) {
+                spaces[i].part = i % c->part_count;
+            }
+            c->space_count = spaces ? workers : 0;
+            __atomic_store_n(&c->spaces, spaces, __ATOMIC_RELEASE);
+        }
+        pthread_mutex_unlock(&c->lock);
+    }
+    return spaces ? &spaces[worker] : NULL;
+}
+
+static int owner_of(const struct create *c, const struct statx *st)
+{
+    uint64_t dev = (uint64_t)st->stx_dev_major << 32 | st->stx_dev_minor;
+    return (int)(poise_hash_u64(st->stx_ino ^ dev << 20) % (uint64_t)c->size);
+}
+
+/* One of several names of an inode, which another rank archives: kept. */
+static int keep_for_later(struct create_space *space, int owner,
+                          const char *path)
+{
+    poise_buf_varint(&space->later, (uint64_t)owner);
+    return poise_buf_blob(&space->later, path, strlen(path));
+}
+
+static int on_visit(struct poise_walk_entry *entry, void *arg)
+{
+    struct create *c = arg;
+    struct create_space *space =
+        space_of(c, poise_worker_index(entry->worker),
+                 poise_pool_workers(poise_worker_pool(entry->worker)));
+    if (!space) {
+        return -ENOMEM;
+    }
+    int match = c->options->filter
+                    ? poise_walk_filter_match(c->options->filter, entry)
+                    : 1;
+    if (match <= 0) {
+        return match == -ENOMEM ? match : POISE_WALK_ON;
+    }
+    int dirfd = poise_walk_dirfd(entry);
+    if (dirfd < 0 && dirfd != AT_FDCWD) {
+        return POISE_WALK_ON;
+    }
+    poise_buf_reset(&space->path);
+    int code = poise_walk_path(entry, &space->path);
+    const char *path = poise_buf_str(&space->path);
+    code = code < 0 ? code : space->path.error;
+    if (code < 0) {
+        return code;
+    }
+    if (c->size > 1 && entry->type != DT_DIR) {
+        const struct statx *st;
+        if (poise_walk_stat(entry, STATX_NLINK | STATX_INO, &st) < 0) {
+            return POISE_WALK_ON;
+        }
+        if (st->stx_nlink > 1 && owner_of(c, st) != c->rank) {
+            code = keep_for_later(space, owner_of(c, st), path);
+            return code < 0 ? code : POISE_WALK_ON;
+        }
+    }
+    code = create_put(c, space, dirfd, entry->name, create_name(path),
+                      entry->worker);
+    return code < 0 ? code : POISE_WALK_ON;
+}
+
+static int on_error(struct poise_worker *worker, const struct poise_error *err,
+                    void *arg)
+{
+    const struct poise_archive_options *options =
+        ((struct create *)arg)->options;
+    return options->error ? options->error(worker, err, options->arg) : 0;
+}
+
+static void on_progress(const struct poise_pool_stats *stats, void *arg)
+{
+    const struct poise_archive_options *options =
+        ((struct create *)arg)->options;
+    options->progress(stats, options->arg);
+}
+
+static int walk(struct create *c, uint64_t *errors)
+{
+    struct poise_walk_options walk = c->options->walk;
+    struct poise_walk_result result = {0};
+    struct poise_walk_hooks hooks = {
+        .visit = on_visit, .error = on_error, .arg = c};
+    if (c->options->progress) {
+        hooks.progress = on_progress;
+    }
+    if (c->options->filter) {
+        walk.statx_mask |= poise_walk_filter_mask(c->options->filter);
+    }
+    walk.post = false;
+    int code = poise_walk_run(c->world, &walk, &hooks, &result);
+    *errors = c->rank == 0 ? result.errors : 0;
+    poise_walk_result_free(&result);
+    return code;
+}
+
+/* ---- names that other ranks met ----------------------------------------- */
+
+/* A path of any length: the directory is opened piece by piece. */
+static int put_path(struct create *c, struct create_space *space, char *path)
+{
+    enum { PIECE = 2048 };
+    char *rest = path;
+    int dir = AT_FDCWD, code = 0;
+    struct poise_buf whole = {0};
+    poise_buf_puts(&whole, path);
+    while (strlen(rest) > PIECE && code == 0) {
+        char *cut = rest + PIECE;
+        while (cut > rest && *cut != '/') {
+            cut--;
+        }
+        *cut = '\0';
+        int fd = cut > rest
+                     ? openat(dir, rest, O_PATH | O_DIRECTORY | O_CLOEXEC)
+                     : -1;
+        code = fd < 0 ? poise_error_set(cut > rest ? errno : ENAMETOOLONG,
+                                        "open directory", whole.data, NULL)
+                      : 0;
+        if (dir >= 0) {
+            close(dir);
+        }
+        dir = fd;
+        rest = cut + 1;
+    }
+    if (code < 0) {
+        code = create_report(c, NULL);
+    } else {
+        code = create_put(c, space, dir, rest,
+                          create_name(poise_buf_str(&whole)), NULL);
+    }
+    if (dir >= 0) {
+        close(dir);
+    }
+    poise_buf_free(&whole);
+    return code;
+}
+
+static int put_list(struct create *c, struct create_space *space,
+                    const void *data, size_t len)
+{
+    struct poise_reader in = poise_reader_of(data, len);
+    int code = 0;
+    while (poise_reader_left(&in) > 0 && code == 0) {
+        uint64_t owner = poise_reader_varint(&in);
+        size_t path_len;
+        const char *text = poise_reader_blob(&in, &path_len);
+        if (in.error || owner != (uint64_t)c->rank) {
+            code = in.error;
+            continue;
+        }
+        char *path = strndup(text, path_len);
+        code = path ? put_path(c, space, path) : -ENOMEM;
+        free(path);
+    }
+    return code;
+}
+
+/* Each rank in turn tells the others what it has for them. Collective. */
+static int exchange(struct create *c)
+{
+    int code = 0;
+    struct create_space *mine = space_of(c, 0, 1);
+    code = poise_world_agree(c->world, mine ? 0 : -ENOMEM);
+    for (int rank = 0; rank < c->size && code == 0; rank++) {
+        struct poise_buf list = {0};
+        for (unsigned i = 0; rank == c->rank && i < c->space_count; i++) {
+            const struct poise_buf *later = &c->spaces[i].later;
+            if (later->len > 0) {
+                poise_buf_append(&list, later->data, later->len);
+            }
+        }
+        code = poise_world_agree(c->world, list.error);
+        code = code < 0 ? code : poise_world_broadcast(c->world, rank, &list);
+        if (code == 0) {
+            code = put_list(c, mine, list.data, list.len);
+        }
+        code = poise_world_agree(c->world, code);
+        poise_buf_free(&list);
+    }
+    return code;
+}
+
+/* ---- the index ---------------------------------------------------------- */
+
+static int gather_sizes(struct create *c, uint64_t **out)
+{
+    uint64_t *sizes = poise_alloc(c->all_parts, sizeof *sizes);
+    for (unsigned i = 0; sizes && i < c->part_count; i++) {
+        sizes[c->parts[i].number] = c->parts[i].size;
+    }
+    int code = sizes ? 0 : -ENOMEM;
+    if (c->world) {
+        code = poise_world_agree(c->world, code);
+        if (code == 0) {
+            code = poise_world_reduce(c->world, POISE_SUM, sizes, c->all_parts);
+        }
+    }
+    *out = sizes;
+    return code;
+}
+
+/* All ranks' lines to rank 0. */
+static int gather_lines(struct create *c, struct poise_buf **out, size_t *count)
+{
+    struct poise_buf mine = {0}, all = {0};
+    struct poise_buf *lines = NULL;
+    int code = 0;
+    if (!c->world) {
+        lines = poise_alloc(c->space_count + 1, sizeof *lines);
+        for (unsigned i = 0; lines && i < c->space_count; i++) {
+            lines[i] = c->spaces[i].index;
+            c->spaces[i].index = (struct poise_buf){0};
+        }
+        *out = lines;
+        *count = c->space_count;
+        return lines ? 0 : -ENOMEM;
+    }
+    for (unsigned i = 0; i < c->space_count; i++) {
+        const struct poise_buf *index = &c->spaces[i].index;
+        if (index->len > 0) {
+            poise_buf_append(&mine, index->data, index->len);
+        }
+    }
+    code = poise_world_agree(c->world, mine.error);
+    if (code == 0) {
+        code = poise_world_gather(c->world, 0, mine.data, mine.len, &all);
+    }
+    poise_buf_free(&mine);
+    struct poise_reader in = poise_reader_of(all.data, all.len);
+    lines = poise_alloc((size_t)c->size, sizeof *lines);
+    code = code < 0 ? code : lines ? 0 : -ENOMEM;
+    for (int i = 0; c->rank == 0 && i < c->size && code == 0; i++) {
+        size_t len;
+        const void *piece = poise_reader_blob(&in, &len);
+        code = piece || len == 0 ? poise_buf_append(&lines[i], piece, len)
+                                 : -EPROTO;
+    }
+    poise_buf_free(&all);
+    *out = lines;
+    *count = (size_t)c->size;
+    return code;
+}
+
+/* Parts, then the index. Collective. */
+static int finish(struct create *c)
+{
+    struct poise_buf *lines = NULL, name = {0};
+    uint64_t *sizes = NULL;
+    size_t count = 0;
+    int code = parts_end(c);
+    code = c->world ? poise_world_agree(c->world, code) : code;
+    code = code < 0 ? code : gather_sizes(c, &sizes);
+    code = code < 0 ? code : gather_lines(c, &lines, &count);
+    if (code == 0 && c->rank == 0) { /* an old one would not fit the parts */
+        code = tar_name(&name, c->options->archive, ".index");
+        if (code == 0) {
+            (void)unlink(name.data);
+        }
+    }
+    code = c->world ? poise_world_agree(c->world, code) : code;
+    code = code < 0 ? code : parts_commit(c);
+    code = c->world ? poise_world_agree(c->world, code) : code;
+    if (code == 0 && c->rank == 0) {
+        code = tar_name(&name, c->options->archive, ".index");
+        code = code < 0 ? code
+                        : tar_index_write(name.data, lines, count, sizes,
+                                          c->all_parts, c->options->sync);
+    }
+    code = c->world ? poise_world_agree(c->world, code) : code;
+    for (size_t i = 0; lines && i < count; i++) {
+        poise_buf_free(&lines[i]);
+    }
+    free(lines);
+    free(sizes);
+    poise_buf_free(&name);
+    return code;
+}
+
+/* ---- the whole ---------------------------------------------------------- */
+
+static int check(const struct poise_archive_options *options)
+{
+    const struct poise_pool_options *pool = &options->walk.pool;
+    if (pool->checkpoint || pool->resume) {
+        return poise_error_set(EINVAL, "archive", options->archive,
+                               "archives do not go together with checkpoints");
+    }
+    return 0;
+}
+
+int poise_archive_create(struct poise_world *world,
+                         const struct poise_archive_options *options,
+                         struct poise_archive_result *result)
+{
+    struct create c = {
+        .options = options,
+        .world = world,
+        .rank = world ? poise_world_rank(world) : 0,
+        .size = world ? poise_world_size(world) : 1,
+        .keep = options->keep ? options->keep : POISE_WALK_KEEP_ALL,
+    };
+    uint64_t start = poise_clock_ns(), walk_errors = 0;
+    pthread_mutex_init(&c.lock, NULL);
+    int code = check(options);
+    code = code < 0 ? code : parts_open(&c);
+    code = world ? poise_world_agree(world, code) : code;
+    if (code == 0) {
+        code = walk(&c, &walk_errors);
+    }
+    if (code == 0 && c.size > 1) {
+        code = exchange(&c);
+    }
+    if (code == 0) {
+        code = finish(&c);
+    }
+    uint64_t sums[4] = {0, 0, 0, c.errors + walk_errors};
+    for (unsigned i = 0; i < c.space_count; i++) {
+        sums[0] += c.spaces[i].entries;
+        sums[1] += c.spaces[i].data_bytes;
+        sums[2] += c.spaces[i].skipped;
+    }
+    if (world) {
+        (void)poise_world_reduce(world, POISE_SUM, sums, 4);
+    }
+    *result =
+        (struct poise_archive_result){.entries = sums[0],
+                                      .data_bytes = sums[1],
+                                      .skipped = sums[2],
+                                      .errors = sums[3],
+                                      .wall_ns = poise_clock_ns() - start};
+    create_free(&c);
+    return code;
+}

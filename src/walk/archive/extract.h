@@ -1,0 +1,49 @@
+/* What extract.c and open.c share. */
+#ifndef WALK_ARCHIVE_EXTRACT_H
+#define WALK_ARCHIVE_EXTRACT_H
+
+#include "internal.h"
+
+/* A member that waits for others: where its header is. */
+struct deferred {
+    uint64_t part, offset;
+    uint64_t depth; /* of a directory: slashes in its name */
+};
+struct deferred_list {
+    struct deferred *items;
+    size_t count, cap;
+};
+
+/* What one worker has. */
+struct worker {
+    struct tar_place place;
+    struct tar_memory memory;
+    struct poise_buf name, link, chunk, task;
+    struct deferred_list links, dirs;
+    uint64_t entries, data_bytes;
+};
+
+struct extract {
+    const struct poise_archive_options *options;
+    struct poise_world *world;
+    struct poise_pool *pool;
+    int rank, size, root;
+    unsigned keep;
+    struct tar_index index;
+    struct tar_source *parts; /* [part_count] */
+    unsigned part_count;
+    struct worker *workers;
+    unsigned worker_count;
+    uint64_t errors, done; /* __atomic */
+};
+
+/* Count and tell the last error. 0, or negative to stop. */
+int extract_report(struct extract *x, struct poise_worker *worker, int code);
+/* The index, and the parts. One of several that is missing is an error that is
+ * told. */
+int extract_open(struct extract *x);
+void extract_free(struct extract *x);
+/* Types that stand for nothing in a tree, such as labels. */
+bool extract_is_useless(const struct tar_member *m);
+
+#endif

@@ -16,6 +16,8 @@
 enum {
     TRIES = 3,           /* readings of a source that changes */
     TICK_NS = 10000000,  /* longer than the kernel's clock ticks */
+    RECENT_S = 10,       /* no write(2) takes longer */
+    LOOKS = 5,           /* for a moment without a write */
     METADATA_CALLS = 10, /* for the pace: of one file, both sides */
     NAMES = 100,         /* tried, before something is wrong */
 };
@@ -46,18 +48,42 @@ static int look(const struct entry_source *source, struct statx *stx)
     return code < 0 ? poise_error_set(-code, "look at", source->name, NULL) : 0;
 }
 
-/* A clock that is behind, or another machine's, makes it wait once. */
+static bool is_same_change(const struct statx *a, const struct statx *b)
+{
+    return a->stx_size == b->stx_size &&
+           memcmp(&a->stx_ctime, &b->stx_ctime, sizeof a->stx_ctime) == 0 &&
+           memcmp(&a->stx_mtime, &b->stx_mtime, sizeof a->stx_mtime) == 0;
+}
+
+/*
+ * Look at it in a moment without a write. One that goes on does not show: it
+ * sets the times when it begins. But it holds the inode's lock, for which
+ * SEEK_DATA waits (ext4, btrfs, tmpfs, FUSE; in XFS reading waits itself). If
+ * the times are the same before and after that, and not of this very tick, no
+ * write is under way, and one that begins later will show.
+ */
 static int look_settled(struct entry_source *source)
 {
     const struct timespec tick = {.tv_nsec = TICK_NS};
-    struct timespec now;
-    int code;
+    int code = 0;
 
-    clock_gettime(CLOCK_REALTIME_COARSE, &now);
-    code = look(source, &source->stx);
-    if (code == 0 && is_fresh(&source->stx, &now)) {
-        nanosleep(&tick, NULL);
+    source->unsettled = true;
+    for (int i = 0; i < LOOKS && code == 0 && source->unsettled; i++) {
+        struct statx before;
+        struct timespec now;
+
+        clock_gettime(CLOCK_REALTIME_COARSE, &now);
         code = look(source, &source->stx);
+        if (code == 0 && is_fresh(&source->stx, &now)) {
+            nanosleep(&tick, NULL);
+        } else if (source->stx.stx_ctime.tv_sec + RECENT_S < now.tv_sec) {
+            source->unsettled = false;
+        } else if (code == 0) {
+            before = source->stx;
+            (void)lseek(source->fd, 0, SEEK_DATA);
+            code = look(source, &source->stx);
+            source->unsettled = !is_same_change(&before, &source->stx);
+        }
     }
     return code;
 }
@@ -101,9 +127,7 @@ int entry_source_check(struct entry_source *source)
     if (code < 0) {
         return code;
     }
-    if (now.stx_size == was->stx_size &&
-        memcmp(&now.stx_ctime, &was->stx_ctime, sizeof now.stx_ctime) == 0 &&
-        memcmp(&now.stx_mtime, &was->stx_mtime, sizeof now.stx_mtime) == 0) {
+    if (is_same_change(&now, was)) {
         return 0;
     }
     code = look_settled(source);
@@ -316,9 +340,14 @@ static int copy_once(struct entry_copier *copier, struct entry_source *source,
                      struct entry_copied *copied)
 {
     struct poise_walk_meta meta;
-    int code = make_meta_of(source->fd, source->name, &source->stx,
-                            copier->options.keep, &meta, &copier->xattrs);
+    int code;
 
+    if (source->unsettled) {
+        code = look_settled(source);
+        return code < 0 ? code : 1;
+    }
+    code = make_meta_of(source->fd, source->name, &source->stx,
+                        copier->options.keep, &meta, &copier->xattrs);
     if (code == 0) {
         code = open_target(copier, target, &meta);
     }

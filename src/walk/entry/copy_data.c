@@ -25,6 +25,14 @@ static void pace(const struct entry_copier *copier, uint64_t bytes)
     }
 }
 
+static int need_buffer(struct entry_copier *copier, const char *name)
+{
+    if (!copier->buffer) {
+        copier->buffer = aligned_alloc(BUFFER_ALIGN, BUFFER_BYTES);
+    }
+    return copier->buffer ? 0 : poise_error_set(ENOMEM, "copy", name, NULL);
+}
+
 /* ---- through the buffer -------------------------------------------------- */
 
 /* Move up to a buffer of bytes; how many, 0 at the source's end. `hash` goes
@@ -89,11 +97,8 @@ static int move_by_buffer(struct entry_copier *copier,
     uint64_t hash = 0, at = from;
     ssize_t got = 1;
 
-    if (!copier->buffer) {
-        copier->buffer = aligned_alloc(BUFFER_ALIGN, BUFFER_BYTES);
-        if (!copier->buffer) {
-            return poise_error_set(ENOMEM, "copy", move->name, NULL);
-        }
+    if (need_buffer(copier, move->name) < 0) {
+        return -ENOMEM;
     }
     while (at < to) {
         got = move_buffer(copier, move, at, to, checks ? &hash : NULL);

@@ -10,8 +10,9 @@
  *
  * The source is looked at before and after it is read. Its status change time
  * tells whether it was written to meanwhile: a file that changed in the very
- * tick of the kernel's clock in which it is first looked at is waited for.
- * (Unseen are only writes through a shared mapping that was dirty before.)
+ * tick of the kernel's clock in which it is first looked at is waited for, and
+ * so is a write that goes on. (Unseen are writes through a shared mapping that
+ * was dirty before, and those past the page cache.)
  *
  * All functions: any thread, one entry_copier each; names are of one component,
  * relative to a descriptor; the errors are recorded.
@@ -60,6 +61,8 @@ struct entry_source {
     int fd;
     const char *name; /**< borrowed */
     struct statx stx;
+    bool unsettled; /**< it is written to all the time: no moment was found
+                         without */
 };
 
 /** What happened; added to. */

@@ -386,12 +386,12 @@ struct recipient {
 static int set_owner(const struct recipient *to,
                      const struct poise_walk_meta *meta, unsigned *refused)
 {
-    bool is_root = geteuid() == 0;
     bool other_user = to->stx.stx_uid != meta->uid;
-    uid_t uid = is_root && other_user ? meta->uid : (uid_t)-1;
+    bool may = other_user && geteuid() == 0;
+    uid_t uid = may ? meta->uid : (uid_t)-1;
     gid_t gid = to->stx.stx_gid != meta->gid ? meta->gid : (gid_t)-1;
 
-    if (other_user && !is_root) {
+    if (other_user && !may) {
         *refused |= REFUSED_USER;
     }
     if (uid == (uid_t)-1 && gid == (gid_t)-1) {

@@ -15,9 +15,17 @@
 
 struct values {
     struct cli_engine engine;
+    bool parallel, sorted;
 };
 
 static const struct poise_option options[] = {
+    {POISE_OPTION_FLAG, .name = "parallel",
+     .help = "run commands of -exec several at a time and in any order, the "
+             "output of each kept whole; -quit stops at any match",
+     .offset = offsetof(struct values, parallel)},
+    {POISE_OPTION_FLAG, .name = "sorted",
+     .help = "go through each directory by name, one entry at a time",
+     .offset = offsetof(struct values, sorted)},
     CLI_ENGINE_OPTIONS(struct values, engine, 0),
     CLI_COMMON_OPTIONS(struct values, engine.common),
     {POISE_OPTION_END},
@@ -30,7 +38,10 @@ const struct poise_command cli_find_command = {
     .description =
         "Evaluates EXPRESSION for every entry below each PATH (default: the "
         "current directory) and prints the paths for which it is true, in no "
-        "particular order. Tests and actions have GNU find's names and "
+        "particular order. What has effects that may be seen elsewhere, as "
+        "commands, -quit, or -delete together with anything printed, is done "
+        "one entry at a time in the order of GNU find. Tests and actions have "
+        "GNU find's names and "
         "meanings. Options of poise stand before all else, each as one word "
         "(--threads=4); -H (follow symbolic links that are PATHs), -L (all "
         "of them) and -P (none, the default) before the first PATH.",
@@ -100,34 +111,6 @@ static bool begins_expression(const char *word)
            strcmp(word, "!") == 0;
 }
 
-/*
- * Commands and this process write to one stdout, several at a time. Into a file
- * each write(2) goes on where the last one ended; but copy_file_range(2), which
- * cat and cp use, and splice(2) read that place and set it afterwards, so that
- * what others wrote meanwhile is overwritten. With O_APPEND, as behind `>>`,
- * the kernel lets them do no such thing, and every write goes to the end. Where
- * that is not the place to go on at, one thread has to do.
- *
- * The flags before, to be set again; -1: they need no change.
- */
-static int append_to_stdout(struct poise_walk_options *walk)
-{
-    struct stat st;
-    int flags = fcntl(STDOUT_FILENO, F_GETFL);
-
-    if (flags < 0 || (flags & O_APPEND) != 0 ||
-        fstat(STDOUT_FILENO, &st) != 0 || !S_ISREG(st.st_mode)) {
-        return -1;
-    }
-    if (lseek(STDOUT_FILENO, 0, SEEK_CUR) != st.st_size ||
-        fcntl(STDOUT_FILENO, F_SETFL, flags | O_APPEND) != 0) {
-        walk->pool.threads = 1;
-        walk->pool.threads_max = 1;
-        return -1;
-    }
-    return flags;
-}
-
 /* All that is made on the way, to be undone in one place. */
 static int run(const struct values *values, const char *const *roots,
                size_t count, const struct poise_walk_find *find)
@@ -140,6 +123,8 @@ static int run(const struct values *values, const char *const *roots,
     struct poise_walk_find_options how = {
         .walk = {.roots = roots, .root_count = count},
         .find = find,
+        .parallel = values->parallel,
+        .sorted = values->sorted,
         .terminal = sink.terminal,
         .output = output,
         .error = error_hook,
@@ -147,7 +132,6 @@ static int run(const struct values *values, const char *const *roots,
         .arg = &sink,
     };
     int code, status = cli_job_start(&job, "find", &values->engine, &how.walk);
-    int flags = -1;
 
     if (status != 0) {
         return status;
@@ -162,14 +146,8 @@ static int run(const struct values *values, const char *const *roots,
         how.walk.roots = names.items;
         how.walk.root_count = names.count;
     }
-    if (poise_walk_find_runs_commands(find)) {
-        flags = append_to_stdout(&how.walk);
-    }
     how.progress = job.progress ? progress_hook : NULL;
     code = poise_walk_find_run(cli_job_world(&job), &how, &result);
-    if (flags >= 0) {
-        fcntl(STDOUT_FILENO, F_SETFL, flags);
-    }
     cli_progress_wipe(job.progress);
     status = cli_job_code(&job, code, result.errors + names.empty);
     cli_names_free(&names);
@@ -243,12 +221,13 @@ static int take_apart(int argc, const char *const *argv, struct parts *parts)
     while (lead < argc && poise_walk_find_leads(argv[lead])) {
         lead++;
     }
-    parts->words = poise_alloc((size_t)argc + 1, sizeof *parts->words);
+    parts->words = poise_alloc((size_t)argc + 2, sizeof *parts->words);
     if (!parts->words) {
         return -ENOMEM;
     }
     memcpy(parts->words, argv, (size_t)lead * sizeof *argv);
-    parts->word_count = lead;
+    parts->words[lead] = "--"; /* what stood behind a path leads no more */
+    parts->word_count = lead + 1;
     if (lead < argc && strcmp(argv[lead], "--") == 0) {
         lead++;
     }

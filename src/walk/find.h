@@ -19,18 +19,14 @@ struct poise_walk_find;
 POISE_API bool poise_walk_find_leads(const char *word);
 /**
  * Compile the arguments of find without its start paths: what stands before
- * them, then tests, actions, operators; names and meanings of GNU find.
- * Characters of names, their order and upper case are those of the locale
- * (setlocale). Local; -EINVAL names the word at fault, and the nearest known
- * one.
+ * them, ended by "--" or the first other word, then tests, actions, operators;
+ * names and meanings of GNU find. Characters of names, their order and upper
+ * case are those of the locale (setlocale). Local; -EINVAL names the word at
+ * fault, and the nearest known one.
  */
 POISE_API int poise_walk_find_compile(int argc, const char *const *argv,
                                       struct poise_walk_find **out);
 POISE_API void poise_walk_find_destroy(struct poise_walk_find *find);
-/** Whether it runs commands: -exec and its kin. They write to the same stdout
- * as the run, several at a time. */
-POISE_API bool
-poise_walk_find_runs_commands(const struct poise_walk_find *find);
 /** The file of -files0-from, whose NUL-ended names are the operands ("-":
  * standard input; never so together with -ok); NULL: none. */
 POISE_API const char *
@@ -40,6 +36,15 @@ struct poise_walk_find_options {
     struct poise_walk_options walk; /**< roots, pool; depth limits and -xdev
                                          come from the expression */
     const struct poise_walk_find *find;
+    /** Commands run several at a time and in any order, on all ranks, each
+     * one's standard output kept whole (and in memory, up to its end). Else an
+     * expression that runs commands, quits, or deletes what other tests or
+     * actions may see is evaluated by one worker of rank 0, entry by entry in
+     * the order of GNU find (POISE_WALK_ORDER_DIRECTORY), and so is what it
+     * prints. Not together with -ok: -EINVAL. */
+    bool parallel;
+    /** All in POISE_WALK_ORDER_NAME, by one worker of rank 0. */
+    bool sorted;
     bool terminal; /**< `output` shows it on one, rank 0's: names have '?' for
                         what would steer it, but those of -print0 */
     /** Output bytes: whole lines (or NUL-ended records), on rank 0. */
@@ -47,8 +52,7 @@ struct poise_walk_find_options {
     int (*error)(struct poise_worker *worker, const struct poise_error *err,
                  void *arg);
     /** -ok and -okdir: put the question, return whether the answer is yes.
-     * One call at a time, any worker. NULL: those actions are -ENOTSUP, as
-     * they always are in a world of several ranks. */
+     * On rank 0, one call at a time. NULL: those actions are -ENOTSUP. */
     bool (*ask)(const char *question, size_t len, void *arg);
     void (*progress)(const struct poise_pool_stats *stats, void *arg);
     void *arg;

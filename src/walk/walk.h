@@ -180,6 +180,17 @@ enum poise_walk_follow {
     POISE_WALK_FOLLOW_ALL,
 };
 
+/** In which order entries are visited. */
+enum poise_walk_order {
+    POISE_WALK_ORDER_ANY, /**< by all workers at once */
+    /** By one worker of one process (a world of several ranks is -EINVAL, and
+     * so are checkpoints): depth first, each directory before what is in it,
+     * its entries as the directory has them; one of over 10,000 entries by
+     * inode, as fts of GNU find does, but on tmpfs, NFS and CIFS. */
+    POISE_WALK_ORDER_DIRECTORY,
+    POISE_WALK_ORDER_NAME, /**< so, but each directory's by name (strcoll) */
+};
+
 struct poise_walk_options {
     const char *const *roots; /**< operands; the same on all ranks */
     size_t root_count;
@@ -197,6 +208,7 @@ struct poise_walk_options {
                                set `max_depth_is_zero` for roots only */
     bool max_depth_is_zero;
     enum poise_walk_follow follow;
+    enum poise_walk_order order;
     unsigned descriptors; /**< how many to keep open; 0: from RLIMIT */
     int roots_fd;         /**< > 0: a descriptor of the directory that relative
                                operands lead from, borrowed; not with a checkpoint.

@@ -1,3 +1,4 @@
 mkdir t
 $POISE find t --threads=2
 $POISE find t -L
+$POISE du --time t

@@ -552,7 +552,14 @@ static void test_ok(void **state)
     assert_int_equal(find_run(&job), 0);
     assert_string_equal(poise_buf_str(&job.out), "./one.c\n");
     poise_buf_free(&job.out);
-    job.shape = oracle_shapes[2]; /* two ranks */
+    job = (struct job){.shape = oracle_shapes[2], /* two ranks */
+                       .argc = 7,
+                       .argv = argv,
+                       .ask = agree_to_some};
+    assert_int_equal(find_run(&job), 0);
+    assert_string_equal(poise_buf_str(&job.out), "./one.c\n");
+    poise_buf_free(&job.out);
+    job = (struct job){.shape = oracle_shapes[1], .argc = 7, .argv = argv};
     assert_int_equal(find_run(&job), -ENOTSUP);
     poise_buf_free(&job.out);
 }

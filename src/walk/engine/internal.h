@@ -3,11 +3,11 @@
  * descriptors, the reader of one range, and the state of one run.
  *
  * Who calls whom: run.c (one run over a pool) -> read.c (a task: a range of
- * one directory) or chunks.c (one of a file) -> entry.c (what callbacks may
- * ask) -> descriptors.c -> dir.c (chains of names). pack.c turns tasks into
- * bytes and back, leave.c counts what is still to come below a directory,
- * waiting.c knows those that wait for something which is not here, and brings
- * them through a checkpoint.
+ * one directory; ordered.c: all of them in an order) or chunks.c (one of a
+ * file) -> entry.c (what callbacks may ask) -> descriptors.c -> dir.c (chains
+ * of names). pack.c turns tasks into bytes and back, leave.c counts what is
+ * still to come below a directory, waiting.c knows those that wait for
+ * something which is not here, and brings them through a checkpoint.
  */
 #ifndef WALK_ENGINE_INTERNAL_H
 #define WALK_ENGINE_INTERNAL_H
@@ -149,10 +149,11 @@ int walk_fd_publish(struct walk_fds *fds, struct poise_walk_dir *dir, int fd);
 /* ---- one run ------------------------------------------------------------ */
 
 enum walk_kind {
-    WALK_ROOT,   /* look at operand `root` and begin there */
-    WALK_RANGE,  /* read dir in [from, to) */
-    WALK_ENTRY,  /* of single entries: one entry of dir, its name follows */
-    WALK_CHUNKS, /* the bytes [from, to) of dir, a file */
+    WALK_ROOT,    /* look at operand `root` and begin there */
+    WALK_RANGE,   /* read dir in [from, to) */
+    WALK_ENTRY,   /* of single entries: one entry of dir, its name follows */
+    WALK_CHUNKS,  /* the bytes [from, to) of dir, a file */
+    WALK_ORDERED, /* everything, in an order: never leaves this process */
 };
 
 /** A task in this process; holds one reference to dir. */
@@ -333,6 +334,22 @@ int walk_add_task(struct walk_worker *w, const struct walk_task *task);
 
 /** Run a task of kind CHUNKS. Takes over the task's reference. */
 int walk_chunks(struct walk_worker *w, const struct walk_task *task);
+
+/** Before the visit of an entry of a directory, whose type there is `d_type`:
+ * metadata that are wanted, links that are followed. 1: it is not to be
+ * visited, which was reported; w->verdict may be set. */
+int walk_prepare(struct walk_view *view, unsigned char d_type);
+/** Whether `dir` or a directory above it is this one. */
+bool walk_is_loop(struct walk_worker *w, struct poise_walk_dir *dir,
+                  uint64_t dev, uint64_t ino);
+
+/* ---- ordered.c ---------------------------------------------------------- */
+
+/** Run the task of kind ORDERED, of these bytes. */
+int walk_run_ordered(struct walk_worker *w, const void *task, size_t len);
+/** Visit operand `root`; *dir is what is to be read, or NULL. */
+int walk_look_at_root(struct walk_worker *w, unsigned root,
+                      struct poise_walk_dir **dir);
 
 /* ---- pack.c ------------------------------------------------------------- */
 

@@ -78,9 +78,8 @@ struct walk_task walk_task_of(struct poise_walk_dir *child)
 
 /* ---- opening ------------------------------------------------------------ */
 
-/* Whether `dir` or a directory above it is this one. */
-static bool read_is_loop(struct walk_worker *w, struct poise_walk_dir *dir,
-                         uint64_t dev, uint64_t ino)
+bool walk_is_loop(struct walk_worker *w, struct poise_walk_dir *dir,
+                  uint64_t dev, uint64_t ino)
 {
     for (struct poise_walk_dir *a = dir; a; a = a->parent) {
         struct stat other;
@@ -119,7 +118,7 @@ static int read_check_entry(struct walk_reader *r, bool crossed)
     if (one && st.st_dev != r->dir->dev) {
         return 1;
     }
-    if (crossed && read_is_loop(r->w, r->dir->parent, st.st_dev, st.st_ino)) {
+    if (crossed && walk_is_loop(r->w, r->dir->parent, st.st_dev, st.st_ino)) {
         walk_report(r->w, -ELOOP, "enter directory", r->dir, NULL,
                     "it is mounted inside itself (file system loop)");
         return 1;
@@ -483,10 +482,9 @@ static int read_enter_chunks(struct walk_view *view,
 }
 
 /* Metadata ahead of the visit; 1 if the entry is gone or unreadable. */
-static int read_stat(struct walk_reader *r, unsigned mask)
+static int read_stat(struct walk_view *view, unsigned mask)
 {
-    struct walk_view *view = &r->view;
-    struct walk_worker *w = r->w;
+    struct walk_worker *w = view->w;
     int code;
     if (w->sampled++ % READ_STAT_SAMPLE == 0) {
         uint64_t start = poise_clock_ticks();
@@ -496,7 +494,7 @@ static int read_stat(struct walk_reader *r, unsigned mask)
         code = walk_view_stat(view, mask);
     }
     if (code < 0) {
-        code = walk_report(w, code, "read metadata of", r->dir,
+        code = walk_report(w, code, "read metadata of", view->entry.dir,
                            view->entry.name, NULL);
         return code != 0 ? code : 1;
     }
@@ -506,18 +504,38 @@ static int read_stat(struct walk_reader *r, unsigned mask)
 
 /* Links were followed on the way to this directory: whether it is one of those
  * above it, which is reported. */
-static bool read_followed_loop(struct walk_reader *r)
+static bool read_followed_loop(struct walk_view *view)
 {
-    const struct statx *stx = r->view.stx;
-    if (r->w->walk->options.follow != POISE_WALK_FOLLOW_ALL ||
-        !read_is_loop(r->w, r->dir,
+    const struct statx *stx = view->stx;
+    if (!walk_is_loop(view->w, view->entry.dir,
                       makedev(stx->stx_dev_major, stx->stx_dev_minor),
                       stx->stx_ino)) {
         return false;
     }
-    walk_report(r->w, -ELOOP, "enter", r->dir, r->view.entry.name,
+    walk_report(view->w, -ELOOP, "enter", view->entry.dir, view->entry.name,
                 "it is a directory above it again (file system loop)");
     return true;
+}
+
+int walk_prepare(struct walk_view *view, unsigned char d_type)
+{
+    const struct poise_walk_options *options = &view->w->walk->options;
+    unsigned mask = options->statx_mask;
+    bool follow = options->follow == POISE_WALK_FOLLOW_ALL;
+    if (follow &&
+        (d_type == DT_LNK || d_type == DT_DIR || d_type == DT_UNKNOWN)) {
+        mask |= STATX_INO; /* what loops are known by */
+    }
+    if (mask == 0 && d_type != DT_UNKNOWN) {
+        return 0;
+    }
+    int code = read_stat(view, mask | STATX_TYPE);
+    if (code != 0 || !follow) {
+        return code;
+    }
+    view->linked = view->entry.dir->linked || d_type != DT_DIR;
+    return view->entry.type == DT_DIR && view->linked &&
+           read_followed_loop(view);
 }
 
 /* The paper's central scheme: every entry is an item of work. */
@@ -557,7 +575,6 @@ static int read_entry(struct walk_reader *r, const struct dirent64 *d)
 {
     struct walk_worker *w = r->w;
     struct walk_view *view = &r->view;
-    unsigned mask = w->walk->options.statx_mask;
     view->entry.name = d->d_name;
     view->entry.name_len = strlen(d->d_name);
     view->entry.type = d->d_type;
@@ -567,21 +584,9 @@ static int read_entry(struct walk_reader *r, const struct dirent64 *d)
     if (w->walk->single_entries) {
         return read_add_entry(r);
     }
-    if (w->walk->options.follow == POISE_WALK_FOLLOW_ALL &&
-        (d->d_type == DT_LNK || d->d_type == DT_DIR ||
-         d->d_type == DT_UNKNOWN)) {
-        mask |= STATX_INO; /* what loops are known by */
-    }
-    if (mask != 0 || d->d_type == DT_UNKNOWN) {
-        int code = read_stat(r, mask | STATX_TYPE);
-        if (code != 0) {
-            return code > 0 && !w->verdict ? 0 : w->verdict;
-        }
-        view->linked = r->dir->linked || d->d_type != DT_DIR;
-        if (view->entry.type == DT_DIR && view->linked &&
-            read_followed_loop(r)) {
-            return w->verdict;
-        }
+    int code = walk_prepare(view, d->d_type);
+    if (code != 0) {
+        return code > 0 && !w->verdict ? 0 : w->verdict;
     }
     int answer = walk_visit(view);
     if (answer != POISE_WALK_ON) {
@@ -592,7 +597,7 @@ static int read_entry(struct walk_reader *r, const struct dirent64 *d)
         return w->verdict;
     }
     struct poise_walk_dir *child;
-    int code = walk_enter_any(view, &child);
+    code = walk_enter_any(view, &child);
     if (child) {
         w->children[w->child_count++] = child;
     }

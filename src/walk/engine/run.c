@@ -75,14 +75,19 @@ static int walk_look(struct walk_view *view, unsigned mask,
                : 0;
 }
 
-static int walk_run_root(struct walk_worker *w, unsigned root)
+int walk_look_at_root(struct walk_worker *w, unsigned root,
+                      struct poise_walk_dir **dir)
 {
     const struct poise_walk_options *options = &w->walk->options;
     struct walk_view view = walk_view_of(w, options->roots[root]);
-    struct poise_walk_dir *dir;
     view.entry.root = root;
-    int code =
-        walk_look(&view, options->statx_mask | STATX_TYPE | STATX_INO, &dir);
+    return walk_look(&view, options->statx_mask | STATX_TYPE | STATX_INO, dir);
+}
+
+static int walk_run_root(struct walk_worker *w, unsigned root)
+{
+    struct poise_walk_dir *dir;
+    int code = walk_look_at_root(w, root, &dir);
     if (code == 0 && dir) {
         struct walk_task task = walk_task_of(dir);
         code = walk_add_task(w, &task);
@@ -146,7 +151,6 @@ static int walk_task_run(struct poise_worker *worker, const void *bytes,
     int code = 0;
     walk_forget(w);
     memcpy(&task, bytes, sizeof task);
-    (void)len;
     if (walk_worker_equip(w) < 0) {
         w->done = task.dir;
         return -ENOMEM;
@@ -160,6 +164,9 @@ static int walk_task_run(struct poise_worker *worker, const void *bytes,
         break;
     case WALK_CHUNKS:
         code = walk_chunks(w, &task);
+        break;
+    case WALK_ORDERED:
+        code = walk_run_ordered(w, bytes, len);
         break;
     case WALK_ENTRY:
         code = walk_run_entry(w, &task,
@@ -362,6 +369,10 @@ static int walk_add_roots(struct walk *walk)
     if (walk->rank != 0 || walk->options.pool.resume) {
         return 0;
     }
+    if (walk->options.order != POISE_WALK_ORDER_ANY) {
+        struct walk_task task = {.kind = WALK_ORDERED};
+        return poise_pool_add(walk->pool, &task, sizeof task);
+    }
     /* What is added last runs first. */
     for (size_t i = walk->options.root_count; i-- > 0 && code == 0;) {
         struct walk_task task = {.kind = WALK_ROOT, .root = (uint32_t)i};
@@ -378,6 +389,10 @@ static int walk_init(struct walk *walk)
     unsigned most =
         pool->threads_max > pool->threads ? pool->threads_max : pool->threads;
     unsigned workers = most > 0 ? most : 1;
+    if (walk->options.order != POISE_WALK_ORDER_ANY) {
+        most = pool->threads = pool->threads_max = 1;
+        workers = 1;
+    }
     pthread_mutex_init(&walk->waiting.lock, NULL);
     pthread_mutex_init(&walk->unpack.lock, NULL);
     int code = walk_fds_init(&walk->fds, walk->options.descriptors,
@@ -421,6 +436,17 @@ void walk_finish(struct walk *walk)
     walk_unpack_finish(walk);
     walk_waiting_finish(walk);
     walk_fds_finish(&walk->fds);
+}
+
+static int walk_check(const struct poise_walk_options *options, int size)
+{
+    if (options->order != POISE_WALK_ORDER_ANY &&
+        (size > 1 || options->pool.checkpoint || options->pool.resume)) {
+        return poise_error_set(EINVAL, "walk", NULL,
+                               "in an order one process walks, and it cannot "
+                               "be checkpointed");
+    }
+    return 0;
 }
 
 static int walk_agree(struct walk *walk, int code)
@@ -553,7 +579,11 @@ int poise_walk_run(struct poise_world *world,
                         .size = world ? poise_world_size(world) : 1};
     struct poise_walk_result own = {0};
     uint64_t start = poise_clock_ns();
-    int code = walk_begin(&walk);
+    int code = walk_check(options, walk.size);
+    if (code < 0) {
+        return code;
+    }
+    code = walk_begin(&walk);
     if (code == 0) {
         code = walk_agree(&walk, walk_add_roots(&walk));
     }

@@ -16,15 +16,17 @@
 
 extern char **environ;
 
-/* As GNU find: what every system accepts, however much this one would. */
-enum { LIST_BYTES_MOST = 128 << 10 };
+/* As GNU find: names and NULs of so many bytes, however much the system would
+ * take; and what it leaves beside the environment. */
+enum { LIST_BYTES_MOST = 128 << 10, LIST_RESERVE = 2048 };
 
 struct find_exec {
     const char *const *words; /* borrowed from the expression */
     size_t count;             /* of words, without "{}" of a batch */
     unsigned id;              /* index of the batch */
     bool batch, in_dir, ask;
-    size_t list_bytes; /* of the words, pointers included */
+    size_t list_bytes; /* of the words */
+    size_t list_most, count_most;
 };
 
 /* ---- compiling ---------------------------------------------------------- */
@@ -61,6 +63,19 @@ static int check_words(struct find_parser *parser, const struct find_exec *exec)
     return 0;
 }
 
+static void set_limits(struct find_exec *exec)
+{
+    long system = sysconf(_SC_ARG_MAX);
+    size_t most = system > 0 ? (size_t)system : LIST_BYTES_MOST;
+    size_t taken = LIST_RESERVE;
+    for (char **at = environ; *at; at++) {
+        taken += strlen(*at) + 1;
+    }
+    most = most > taken + 2 * LIST_RESERVE ? most - taken : LIST_RESERVE;
+    exec->count_most = most / sizeof(char *) - 2;
+    exec->list_most = most < LIST_BYTES_MOST ? most : LIST_BYTES_MOST;
+}
+
 int find_parse_exec(struct find_parser *parser, struct find_node *node)
 {
     struct find_exec *exec = poise_alloc(1, sizeof *exec);
@@ -92,8 +107,9 @@ int find_parse_exec(struct find_parser *parser, struct find_node *node)
                                  "$PATH holds a relative directory");
     }
     for (size_t i = 0; i < exec->count; i++) {
-        exec->list_bytes += strlen(exec->words[i]) + 1 + sizeof(char *);
+        exec->list_bytes += strlen(exec->words[i]) + 1;
     }
+    set_limits(exec);
     parser->find->has_ask |= exec->ask;
     exec->id = parser->find->exec_count++;
     return 0;
@@ -102,11 +118,6 @@ int find_parse_exec(struct find_parser *parser, struct find_node *node)
 void find_exec_release(struct find_node *node)
 {
     free(node->arg.exec);
-}
-
-bool poise_walk_find_runs_commands(const struct poise_walk_find *find)
-{
-    return find->exec_count > 0;
 }
 
 /* ---- running ------------------------------------------------------------ */
@@ -124,16 +135,12 @@ static void complain_command(struct find_state *state, const char *command,
     find_warn(state);
 }
 
-/* In state->run's directory, or in `dirfd` if that is not -1. Whether it
- * ended with 0. */
-static bool run_command(struct find_state *state, char **argv, int dirfd,
-                        bool asked)
+/* Start the command in state->run's directory, or in `dirfd` if that is not -1;
+ * `out`: its standard output, if not -1; `asked`: its standard input is where
+ * the answers are. 0 or an errno. */
+static int spawn(const struct find_state *state, char **argv, int dirfd,
+                 int out, bool asked, pid_t *pid)
 {
-    int rc = find_flush(state);
-    if (rc < 0) {
-        state->error = rc;
-        return false;
-    }
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attr;
     posix_spawn_file_actions_init(&files);
@@ -143,32 +150,81 @@ static bool run_command(struct find_state *state, char **argv, int dirfd,
     if (dirfd >= 0) {
         posix_spawn_file_actions_addfchdir_np(&files, dirfd);
     }
-    if (asked) { /* standard input is where the answers are */
+    if (asked) {
         posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null",
                                          O_RDONLY, 0);
     }
-    pid_t pid;
-    int code = posix_spawnp(&pid, argv[0], &files, &attr, argv, environ);
+    if (out >= 0) {
+        posix_spawn_file_actions_adddup2(&files, out, STDOUT_FILENO);
+    }
+    int code = posix_spawnp(pid, argv[0], &files, &attr, argv, environ);
     posix_spawnattr_destroy(&attr);
     posix_spawn_file_actions_destroy(&files);
-    if (code != 0) {
-        complain_command(state, argv[0], code, NULL);
-        return false;
-    }
+    return code;
+}
+
+/* Whether the command ended with 0. */
+static bool await(struct find_state *state, const char *command, pid_t pid)
+{
     int status;
     while (waitpid(pid, &status, 0) < 0) {
         if (errno != EINTR) {
-            complain_command(state, argv[0], errno, NULL);
+            complain_command(state, command, errno, NULL);
             return false;
         }
     }
     if (WIFSIGNALED(status)) {
         char why[64];
         snprintf(why, sizeof why, "ended by signal %d", WTERMSIG(status));
-        complain_command(state, argv[0], EINTR, why);
+        complain_command(state, command, EINTR, why);
         return false;
     }
     return WEXITSTATUS(status) == 0;
+}
+
+/* All that comes out of the pipe, behind what the entry printed. */
+static void gather(struct find_state *state, int pipe)
+{
+    enum { CHUNK = 64 << 10 };
+    struct poise_buf *out = find_out(state, 0);
+    for (;;) {
+        char *to = poise_buf_reserve(out, CHUNK);
+        ssize_t got = to ? read(pipe, to, CHUNK) : 0;
+        if (got == 0 || (got < 0 && errno != EINTR)) {
+            state->error = out->error ? out->error : state->error;
+            return;
+        }
+        out->len += got > 0 ? (size_t)got : 0;
+    }
+}
+
+/* Run it and wait for its end; true if that is 0. One at a time it writes where
+ * this process does, behind all that was printed so far. */
+static bool run_command(struct find_state *state, char **argv, int dirfd,
+                        bool asked)
+{
+    int ends[2] = {-1, -1};
+    int code = state->run->alone ? find_flush(state) : 0;
+    if (code < 0) {
+        state->error = code;
+        return false;
+    }
+    pid_t pid;
+    code = !state->run->alone && pipe2(ends, O_CLOEXEC) != 0
+               ? errno
+               : spawn(state, argv, dirfd, ends[1], asked, &pid);
+    if (ends[1] >= 0) {
+        close(ends[1]);
+    }
+    if (code != 0) {
+        complain_command(state, argv[0], code, NULL);
+    } else if (ends[0] >= 0) {
+        gather(state, ends[0]);
+    }
+    if (ends[0] >= 0) {
+        close(ends[0]);
+    }
+    return code == 0 && await(state, argv[0], pid);
 }
 
 /* How the command calls the entry. Returns the length. */
@@ -373,13 +429,14 @@ static void add_to_batch(struct find_state *state, const struct find_exec *exec)
     size_t before = batch->paths.len;
     size_t len = put_operand(state, exec->in_dir, &batch->paths);
     poise_buf_putc(&batch->paths, '\0');
-    size_t bytes = len + 1 + sizeof(char *);
+    size_t bytes = len + 1;
     if (batch->paths.error) {
         state->error = batch->paths.error;
         return;
     }
     if (batch->count > 0 &&
-        exec->list_bytes + batch->bytes + bytes > LIST_BYTES_MOST) {
+        (exec->list_bytes + batch->bytes + bytes > exec->list_most ||
+         exec->count + batch->count == exec->count_most)) {
         struct poise_buf kept = {0};
         poise_buf_append(&kept, batch->paths.data + before, len + 1);
         run_batch(state, exec);
@@ -393,6 +450,7 @@ static void add_to_batch(struct find_state *state, const struct find_exec *exec)
     }
     batch->count++;
     batch->bytes += bytes;
+    state->dirs_wait |= exec->in_dir;
     if (state->run->keep_done) {
         run_batch(state, exec); /* a checkpoint does not know it otherwise */
     }
@@ -408,11 +466,13 @@ bool find_exec(struct find_state *state, const struct find_node *node)
     return true;
 }
 
-void find_exec_finish(struct find_state *state)
+void find_exec_finish(struct find_state *state, bool dirs_only)
 {
+    state->dirs_wait = false;
     for (const struct find_node *n = state->find->all; n; n = n->all) {
         if (n->kind == FIND_TEST && n->primary->eval == find_exec &&
-            n->arg.exec->batch && state->error == 0) {
+            n->arg.exec->batch && (n->arg.exec->in_dir || !dirs_only) &&
+            state->error == 0) {
             run_batch(state, n->arg.exec);
         }
     }

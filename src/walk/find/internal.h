@@ -41,6 +41,7 @@ enum {
     FIND_FUSSY = 2,  /* it may report an error: only names pass it */
     FIND_SILENT = 4, /* an effect that does not replace the implied -print */
     FIND_WALKS = 8,  /* an option that says how to walk */
+    FIND_SHAKY = 16, /* a deletion elsewhere may change the answer */
 };
 
 /* Relative costs: what a test has to look at. */
@@ -151,7 +152,8 @@ struct poise_walk_find {
     bool depth, one_file_system, ignore_race;
     enum poise_walk_follow follow;
     const char *roots_file; /* -files0-from; NULL: none */
-    bool has_max_depth, has_delete, has_prune, has_ask;
+    bool has_max_depth, has_delete, has_prune, has_ask, has_quit;
+    bool in_order; /* effects that are seen elsewhere: one entry at a time */
     uint32_t min_depth, max_depth;
     unsigned mask;       /* fields that anything may look at */
     unsigned fetch_mask; /* the same if every entry needs them, else 0 */
@@ -257,8 +259,10 @@ struct find_state {
     struct poise_worker *worker; /* NULL while the run is being ended */
     const struct poise_walk_entry *entry;
     bool prune, quit;
-    int error;  /* negative errno: the run must end */
-    int failed; /* negative errno: something of this entry is not known */
+    bool dirs_wait; /* batches of -execdir hold paths */
+    uint32_t depth; /* of the entry before */
+    int error;      /* negative errno: the run must end */
+    int failed;     /* negative errno: something of this entry is not known */
     bool has_path, stat_failed;
     const struct statx *stat;
     struct poise_buf path, scratch, link;
@@ -284,6 +288,7 @@ struct find_run {
     size_t state_count;
     pthread_mutex_t lock;  /* of states, mounts, questions, loaded */
     bool keep_done;        /* checkpoints are wanted */
+    bool alone;            /* rank 0's one worker evaluates all, in order */
     uint32_t quit;         /* the first -quit of this rank won; __atomic */
     uint64_t errors;       /* not counted by the engine; __atomic */
     uint64_t flush_ticks;  /* output waits at most so long */
@@ -364,8 +369,8 @@ struct timespec find_time_origin(const struct find_run *run,
                                  enum find_origin origin);
 int find_time_compare(struct timespec a, struct timespec b);
 
-/* Run what the batches of `state` hold. */
-void find_exec_finish(struct find_state *state);
+/* Run what the batches of `state` hold, or those of -execdir alone. */
+void find_exec_finish(struct find_state *state, bool dirs_only);
 void find_batches_free(struct find_state *state);
 
 /* Eval functions of several files. */

@@ -329,6 +329,7 @@ static void parse_leading(struct find_parser *parser)
     while (parser->pos < parser->count) {
         const char *word = parser->words[parser->pos];
         if (!poise_walk_find_leads(word)) {
+            parser->pos += strcmp(word, "--") == 0;
             return;
         }
         parser->pos++;
@@ -354,6 +355,24 @@ bool poise_walk_find_leads(const char *word)
            strcmp(word, "-P") == 0 ||
            (strncmp(word, "-O", 2) == 0 && word[2] >= '0' && word[2] <= '9' &&
             word[3] == '\0');
+}
+
+/* Whether what it does to one entry may show at another: commands and -quit
+ * do, and what is deleted where more than names and a file's own metadata is
+ * asked for, or printed. */
+static bool shows_elsewhere(const struct poise_walk_find *find)
+{
+    if (find->exec_count > 0 || find->has_quit) {
+        return true;
+    }
+    bool seen = find->follow != POISE_WALK_FOLLOW_NONE;
+    for (const struct find_node *n = find->all; n; n = n->all) {
+        unsigned flags = n->kind == FIND_TEST ? n->primary->flags : 0;
+        bool prints = (flags & FIND_EFFECT) && !(flags & FIND_SILENT) &&
+                      n->primary->eval != find_delete;
+        seen |= prints || (flags & FIND_SHAKY);
+    }
+    return find->has_delete && seen;
 }
 
 static int compile(struct find_parser *parser)
@@ -388,6 +407,7 @@ static int compile(struct find_parser *parser)
             return -ENOMEM;
         }
     }
+    find->in_order = shows_elsewhere(find);
     find->root = find_simplify(root);
     find->fetch_mask = always_stats(find->root) ? find->mask : 0;
     return 0;

@@ -188,7 +188,15 @@ static int settle_output(struct find_state *state)
 int find_flush(struct find_state *state)
 {
     int code = settle_output(state);
-    if (code < 0 || state->done.len == 0 || !state->worker) {
+    if (code < 0 || state->done.len == 0) {
+        return code;
+    }
+    if (!state->worker) { /* at the end; commands are still to be run */
+        if (state->run->alone) {
+            code =
+                deliver_frames(state->run, state->done.data, state->done.len);
+            poise_buf_reset(&state->done);
+        }
         return code;
     }
     /* Others only read `done`, and only this worker writes it. It is emptied
@@ -317,7 +325,7 @@ static int evaluate(const struct poise_walk_entry *entry, struct find_run *run)
     find_state_begin(state, entry);
     mark_output(state);
     find_eval(state, state->find->root);
-    if (state->quit) {
+    if (state->quit && !run->alone) {
         quit_with_output(state);
     }
     if (state->error == 0 && state->out_ticks != 0) {
@@ -333,9 +341,26 @@ static int evaluate(const struct poise_walk_entry *entry, struct find_run *run)
                           : POISE_WALK_ON;
 }
 
+/* -execdir ... {} + waits no longer than the next entry of another depth. */
+static void change_depth(const struct poise_walk_entry *entry,
+                         struct find_run *run)
+{
+    struct find_state *state = run->alone && run->find->exec_count > 0
+                                   ? state_of(run, entry->worker)
+                                   : NULL;
+    if (!state) {
+        return;
+    }
+    if (state->dirs_wait && state->depth != entry->depth) {
+        find_exec_finish(state, true);
+    }
+    state->depth = entry->depth;
+}
+
 static int on_visit(struct poise_walk_entry *entry, void *arg)
 {
     struct find_run *run = arg;
+    change_depth(entry, run);
     if (entry->depth < run->find->min_depth ||
         (run->find->depth && entry->type == DT_DIR)) {
         return POISE_WALK_ON;
@@ -347,6 +372,7 @@ static int on_visit(struct poise_walk_entry *entry, void *arg)
 static int on_leave(struct poise_walk_entry *entry, void *arg)
 {
     struct find_run *run = arg;
+    change_depth(entry, run);
     if (entry->depth < run->find->min_depth) {
         return POISE_WALK_ON;
     }
@@ -471,10 +497,13 @@ static int close_streams(struct find_run *run)
 static int run_begin(struct find_run *run, struct poise_world *world)
 {
     int code = 0;
-    if (run->find->has_ask &&
-        (!run->options->ask || (world && poise_world_size(world) > 1))) {
-        code = poise_error_set(ENOTSUP, "run", "-ok",
-                               "nobody can be asked here (several ranks?)");
+    if (run->find->has_ask && !run->options->ask) {
+        code =
+            poise_error_set(ENOTSUP, "run", "-ok", "nobody can be asked here");
+    } else if (run->find->has_ask && run->options->parallel) {
+        code = poise_error_set(EINVAL, "run", "-ok",
+                               "questions are put one at a time, commands were "
+                               "to run several at a time");
     } else if (run->find->depth && run->keep_done) {
         code = poise_error_set(EINVAL, "run", "-depth",
                                "it does not go together with checkpoints");
@@ -489,6 +518,28 @@ static int run_begin(struct find_run *run, struct poise_world *world)
                    : poise_world_reduce(world, POISE_MAX, &run->terminals, 1);
     }
     return code == 0 ? find_agree_on_now(run, world) : code;
+}
+
+/* Rank 0 walks, the others wait for it. */
+static int walk_alone(struct poise_world *world,
+                      const struct poise_walk_options *walk,
+                      const struct poise_walk_hooks *hooks,
+                      struct poise_walk_result *result)
+{
+    bool mine = !world || poise_world_rank(world) == 0;
+    int code = mine ? poise_walk_run(NULL, walk, hooks, result) : 0;
+    if (world) {
+        uint64_t counts[] = {code > 0 ? (uint64_t)code : 0, result->errors,
+                             result->entries};
+        int agreed = poise_world_agree(world, code < 0 ? code : 0);
+        if (agreed == 0) {
+            agreed = poise_world_reduce(world, POISE_SUM, counts, 3);
+        }
+        code = agreed < 0 ? agreed : (int)counts[0];
+        result->errors = counts[1];
+        result->entries = counts[2];
+    }
+    return code;
 }
 
 static int do_walk(struct find_run *run, struct poise_world *world,
@@ -517,7 +568,12 @@ static int do_walk(struct find_run *run, struct poise_world *world,
         hooks.save = on_save;
         hooks.load = on_load;
     }
-    return poise_walk_run(world, &walk, &hooks, result);
+    if (!run->alone) {
+        return poise_walk_run(world, &walk, &hooks, result);
+    }
+    walk.order = run->options->sorted ? POISE_WALK_ORDER_NAME
+                                      : POISE_WALK_ORDER_DIRECTORY;
+    return walk_alone(world, &walk, &hooks, result);
 }
 
 /* Commands that are still to be run, and all output that still waits here, as
@@ -533,7 +589,7 @@ static int collect_rest(struct find_run *run, bool commands,
         }
         state->worker = NULL;
         if (commands) {
-            find_exec_finish(state);
+            find_exec_finish(state, false);
         }
         code = state->error < 0 ? state->error : settle_output(state);
         if (code == 0) {
@@ -622,6 +678,7 @@ int poise_walk_find_run(struct poise_world *world,
         .options = opts,
         .find = opts->find,
         .keep_done = opts->walk.pool.checkpoint || opts->walk.pool.resume,
+        .alone = opts->sorted || (opts->find->in_order && !opts->parallel),
         .flush_ticks = poise_clock_ns_to_ticks(FLUSH_MS * 1000000ull),
     };
     pthread_mutex_init(&run.lock, NULL);

@@ -109,6 +109,13 @@ static int parse_delete(struct find_parser *parser, struct find_node *node)
     return 0;
 }
 
+static int parse_quit(struct find_parser *parser, struct find_node *node)
+{
+    (void)node;
+    parser->find->has_quit = true;
+    return 0;
+}
+
 static int parse_prune(struct find_parser *parser, struct find_node *node)
 {
     (void)node;
@@ -136,12 +143,12 @@ enum {
       STAT, 0, 'a', "read later than FILE was modified")                       \
     X("-atime", "N", find_parse_days, find_age, NULL, STATX_ATIME, STAT, 0,    \
       'a', "read N days ago")                                                  \
-    X("-cmin", "N", find_parse_minutes, find_age, NULL, STATX_CTIME, STAT, 0,  \
-      'c', "its inode changed N minutes ago")                                  \
+    X("-cmin", "N", find_parse_minutes, find_age, NULL, STATX_CTIME, STAT,     \
+      FIND_SHAKY, 'c', "its inode changed N minutes ago")                      \
     X("-cnewer", "FILE", find_parse_newer, find_newer, NULL, STATX_CTIME,      \
-      STAT, 0, 'c', "its inode changed later than FILE was modified")          \
-    X("-ctime", "N", find_parse_days, find_age, NULL, STATX_CTIME, STAT, 0,    \
-      'c', "its inode changed N days ago")                                     \
+      STAT, FIND_SHAKY, 'c', "its inode changed later than FILE was modified") \
+    X("-ctime", "N", find_parse_days, find_age, NULL, STATX_CTIME, STAT,       \
+      FIND_SHAKY, 'c', "its inode changed N days ago")                         \
     X("-d", NULL, parse_depth, NULL, NULL, 0, FREE, FIND_WALKS, 0,             \
       "the same as -depth")                                                    \
     X("-daystart", NULL, parse_daystart, NULL, NULL, 0, FREE, 0, 0,            \
@@ -196,7 +203,7 @@ enum {
     X("-iwholename", "PATTERN", find_parse_glob, find_whole, NULL, 0, PATH, 0, \
       'i', "the same as -ipath")                                               \
     X("-links", "N", find_parse_number, find_links, NULL, STATX_NLINK, STAT,   \
-      0, 0, "has N names")                                                     \
+      FIND_SHAKY, 0, "has N names")                                            \
     X("-lname", "PATTERN", find_parse_glob, find_lname, NULL, 0, CALL, 0, 0,   \
       "a symbolic link whose target matches the shell pattern")                \
     X("-ls", NULL, NULL, find_ls, NULL, STATX_BASIC_STATS, FREE, FIND_EFFECT,  \
@@ -216,7 +223,8 @@ enum {
     X("-newer", "FILE", find_parse_newer, find_newer, NULL, STATX_MTIME, STAT, \
       0, 'm', "modified later than FILE")                                      \
     X("-newerXY", "FILE", find_parse_newer, find_newer, NULL,                  \
-      STATX_ATIME | STATX_MTIME | STATX_CTIME | STATX_BTIME, STAT, 0, 'm',     \
+      STATX_ATIME | STATX_MTIME | STATX_CTIME | STATX_BTIME, STAT, FIND_SHAKY, \
+      'm',                                                                     \
       "its time X (a B c m) is later than time Y of FILE; Y t: FILE is a "     \
       "date")                                                                  \
     X("-nogroup", NULL, NULL, find_nogroup, NULL, STATX_GID, STAT, 0, 0,       \
@@ -244,8 +252,8 @@ enum {
       find_format_release, 0, FREE, FIND_EFFECT, 0, "print what FORMAT says")  \
     X("-prune", NULL, parse_prune, find_prune, NULL, 0, 0,                     \
       FIND_EFFECT | FIND_SILENT, 0, "do not enter this directory")             \
-    X("-quit", NULL, NULL, find_quit, NULL, 0, 0, FIND_EFFECT | FIND_SILENT,   \
-      0, "stop everything")                                                    \
+    X("-quit", NULL, parse_quit, find_quit, NULL, 0, 0,                        \
+      FIND_EFFECT | FIND_SILENT, 0, "stop everything")                         \
     X("-readable", NULL, NULL, find_access, NULL, 0, CALL, 0, 'r',             \
       "may be read")                                                           \
     X("-regex", "REGEX", find_parse_regex, find_regex, find_regex_release, 0,  \
@@ -262,7 +270,7 @@ enum {
     X("-uid", "N", find_parse_number, find_uid, NULL, STATX_UID, STAT, 0, 0,   \
       "its owner is number N")                                                 \
     X("-used", "N", find_parse_used, find_used, NULL,                          \
-      STATX_ATIME | STATX_CTIME, STAT, 0, 0,                                   \
+      STATX_ATIME | STATX_CTIME, STAT, FIND_SHAKY, 0,                          \
       "read N days after its inode changed")                                   \
     X("-user", "NAME", find_parse_user, find_uid, NULL, STATX_UID, STAT, 0, 0, \
       "belongs to this user")                                                  \
@@ -274,7 +282,7 @@ enum {
     X("-xdev", NULL, parse_xdev, NULL, NULL, 0, FREE, FIND_WALKS, 0,           \
       "do not enter other file systems")                                       \
     X("-xtype", "TYPES", find_parse_type, find_xtype, NULL, 0, CALL,           \
-      FIND_FUSSY, 0, "-type, of what a symbolic link points to")
+      FIND_FUSSY | FIND_SHAKY, 0, "-type, of what a symbolic link points to")
 
 const struct find_primary find_primaries[] = {
 #define ROW(name, arg, parse, eval, release, mask, cost, flags, which, help)   \

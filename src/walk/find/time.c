@@ -1,5 +1,5 @@
 /*
- * Ages, newer than, and the dates that -newerXt understands.
+ * Ages, and newer than.
  *
  * GNU find counts ages back from when it started; here that moment is rank
  * 0's, so that all ranks agree. Its roundings are kept: -mtime N is an age in
@@ -142,7 +142,7 @@ int find_parse_used(struct find_parser *parser, struct find_node *node)
     return parse_age(parser, node, DAY);
 }
 
-/* Days from the last change of status to the last reading; N is one in (N-1, N]
+/* Days from the last change of status to the last reading; N is one in [N-1, N)
  * days: what GNU find does, whatever its manual says. */
 bool find_used(struct find_state *state, const struct find_node *node)
 {
@@ -169,7 +169,7 @@ bool find_used(struct find_state *state, const struct find_node *node)
         return age->order == FIND_LESS ? order < 0 : order > 0;
     }
     limit.tv_sec -= age->window;
-    return order <= 0 && find_time_compare(span, limit) > 0;
+    return order < 0 && find_time_compare(span, limit) >= 0;
 }
 
 /* ---- newer than --------------------------------------------------------- */
@@ -191,7 +191,7 @@ int find_parse_newer(struct find_parser *parser, struct find_node *node)
         if (find_parse_date(text, &node->arg.time) < 0) {
             return find_parser_wrong(
                 parser, text,
-                "not a date (YYYY-MM-DD [HH:MM[:SS]] [Z], @SECONDS, now, "
+                "not a date (YYYY-MM-DD [HH:MM[:SS][+HH:MM]], @SECONDS, now, "
                 "yesterday, N days ago)");
         }
         return 0;
@@ -218,175 +218,4 @@ bool find_newer(struct find_state *state, const struct find_node *node)
         return false;
     }
     return find_time_compare(find_time_of(st, node->which), node->arg.time) > 0;
-}
-
-/* ---- dates -------------------------------------------------------------- */
-
-/* ".25" as nanoseconds; moves *text behind it. */
-static long parse_fraction(const char **text)
-{
-    long nsec = 0, digit = NANO / 10;
-    if (**text != '.' && **text != ',') {
-        return 0;
-    }
-    for (++*text; **text >= '0' && **text <= '9'; ++*text) {
-        nsec += (**text - '0') * digit;
-        digit /= 10;
-    }
-    return nsec;
-}
-
-static int parse_epoch(const char *text, struct timespec *out)
-{
-    char *end;
-    errno = 0;
-    long long sec = strtoll(text, &end, 10);
-    if (end == text || errno) {
-        return -EINVAL;
-    }
-    const char *at = end;
-    long nsec = parse_fraction(&at);
-    if (text[0] == '-' && nsec > 0) {
-        sec--;
-        nsec = NANO - nsec;
-    }
-    *out = (struct timespec){.tv_sec = sec, .tv_nsec = nsec};
-    return *at ? -EINVAL : 0;
-}
-
-/* "Z", "UTC", "+02:00", "-0700": seconds east; false if it is none. */
-static bool parse_zone(const char *text, long *east)
-{
-    if (strcmp(text, "Z") == 0 || strcmp(text, "UTC") == 0) {
-        *east = 0;
-        return true;
-    }
-    unsigned hours, minutes = 0;
-    int len = 0;
-    if (*text != '+' && *text != '-') {
-        return false;
-    }
-    if (sscanf(text + 1, "%2u:%2u%n", &hours, &minutes, &len) != 2 || !len) {
-        len = 0;
-        if (sscanf(text + 1, "%2u%2u%n", &hours, &minutes, &len) != 2 || !len) {
-            minutes = 0;
-            if (sscanf(text + 1, "%2u%n", &hours, &len) != 1) {
-                return false;
-            }
-        }
-    }
-    *east = (long)(hours * 3600 + minutes * 60) * (*text == '-' ? -1 : 1);
-    return text[1 + len] == '\0' && hours < 25 && minutes < 60;
-}
-
-/* HH:MM, and :SS with a fraction; moves *text behind it. */
-static bool parse_clock(const char **text, struct tm *tm, long *nsec)
-{
-    int len = 0;
-    if (sscanf(*text, "%2d:%2d%n", &tm->tm_hour, &tm->tm_min, &len) != 2 ||
-        tm->tm_hour < 0 || tm->tm_hour > 24 || tm->tm_min < 0 ||
-        tm->tm_min > 59) {
-        return false;
-    }
-    *text += len;
-    len = 0;
-    if (sscanf(*text, ":%2d%n", &tm->tm_sec, &len) == 1) {
-        if (tm->tm_sec < 0 || tm->tm_sec > 60) {
-            return false;
-        }
-        *text += len;
-        *nsec = parse_fraction(text);
-    }
-    return true;
-}
-
-/* YYYY-MM-DD, and what may follow. */
-static int parse_calendar(const char *text, struct timespec *out)
-{
-    struct tm tm = {.tm_isdst = -1};
-    int len = 0;
-    if (sscanf(text, "%4d-%2d-%2d%n", &tm.tm_year, &tm.tm_mon, &tm.tm_mday,
-               &len) != 3) {
-        return -EINVAL;
-    }
-    if (tm.tm_mon < 1 || tm.tm_mon > 12 || tm.tm_mday < 1 || tm.tm_mday > 31) {
-        return -EINVAL;
-    }
-    tm.tm_year -= 1900;
-    tm.tm_mon--;
-    text += len;
-    long nsec = 0;
-    if ((*text == ' ' || *text == 'T') && text[1] >= '0' && text[1] <= '9') {
-        text++;
-        if (!parse_clock(&text, &tm, &nsec)) {
-            return -EINVAL;
-        }
-    }
-    text += strspn(text, " ");
-    time_t sec;
-    if (*text) {
-        long east;
-        if (!parse_zone(text, &east)) {
-            return -EINVAL;
-        }
-        sec = timegm(&tm) - east;
-    } else {
-        sec = mktime(&tm);
-    }
-    *out = (struct timespec){.tv_sec = sec, .tv_nsec = nsec};
-    return 0;
-}
-
-/* "3 days ago", "1 hour ago", "yesterday". */
-static int parse_relative(const char *text, struct timespec *out)
-{
-    static const struct {
-        const char *name;
-        int64_t sec;
-    } units[] = {{"second", 1},    {"sec", 1},     {"minute", MINUTE},
-                 {"min", MINUTE},  {"hour", 3600}, {"day", DAY},
-                 {"week", 7 * DAY}};
-    clock_gettime(CLOCK_REALTIME, out);
-    if (strcmp(text, "now") == 0 || strcmp(text, "today") == 0) {
-        return 0;
-    }
-    if (strcmp(text, "yesterday") == 0) {
-        out->tv_sec -= DAY;
-        return 0;
-    }
-    unsigned count;
-    char unit[16], ago[8];
-    int len = 0;
-    if (sscanf(text, "%9u %15[a-z] %7[a-z]%n", &count, unit, ago, &len) != 3 ||
-        text[len] || strcmp(ago, "ago") != 0) {
-        return -EINVAL;
-    }
-    size_t used = strlen(unit);
-    if (used > 1 && unit[used - 1] == 's') {
-        unit[used - 1] = '\0';
-    }
-    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
-        if (strcmp(unit, units[i].name) == 0) {
-            out->tv_sec -= count * units[i].sec;
-            return 0;
-        }
-    }
-    return -EINVAL;
-}
-
-int find_parse_date(const char *text, struct timespec *out)
-{
-    text += strspn(text, " ");
-    if (*text == '@') {
-        return parse_epoch(text + 1, out);
-    }
-    struct timespec time;
-    int code = parse_calendar(text, &time);
-    if (code < 0) {
-        code = parse_relative(text, &time);
-    }
-    if (code == 0) {
-        *out = time;
-    }
-    return code;
 }

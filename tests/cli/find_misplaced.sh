@@ -1,4 +1,3 @@
 mkdir t
 $POISE find t --threads=2
 $POISE find t -L
-$POISE du --time t

@@ -125,7 +125,7 @@ class Generator:
     def test(self):
         rng = self.rng
         number = lambda most: self.sign() + str(rng.randint(0, most))
-        file = lambda: rng.choice(["t/one", "t/to", "t/d1", "t/empty", "t/fifo",
+        file = lambda: rng.choice(["t/one", "t/to", "t/d1", "t/empty",
                                    "t/d1/null", "t/todir"])
         return rng.choice([
             lambda: ["-name", self.pattern()], lambda: ["-name", self.pattern()],

@@ -252,6 +252,7 @@ static void test_changed_meanwhile(void **state)
 
 int main(void)
 {
+    tzset(); /* ranks are threads here; processes parse dates alone */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_as_find),
         cmocka_unit_test(test_refused),

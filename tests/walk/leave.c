@@ -369,6 +369,7 @@ struct huge {
 struct huge_member {
     struct poise_walk_options options;
     struct huge *huge;
+    unsigned rank;
 };
 
 static int huge_visit(struct poise_walk_entry *entry, void *arg)
@@ -384,10 +385,8 @@ static int huge_chunk(struct poise_walk_entry *entry, uint64_t offset,
                       uint64_t length, void *arg)
 {
     struct huge *huge = ((struct huge_member *)arg)->huge;
-    const struct poise_pool_stats *stats =
-        poise_pool_stats(poise_worker_pool(entry->worker));
-    unsigned who =
-        (unsigned)stats->rank * 8 + poise_worker_index(entry->worker);
+    unsigned who = ((struct huge_member *)arg)->rank * 8 +
+                   poise_worker_index(entry->worker);
     __atomic_fetch_add(&huge->chunks[who], 1, __ATOMIC_RELAXED);
     __atomic_fetch_add(&huge->bytes, length, __ATOMIC_RELAXED);
     poise_sleep_ns(200000);
@@ -410,6 +409,7 @@ static int huge_leave(struct poise_walk_entry *entry, void *arg)
 static int huge_run(struct poise_world *world, void *arg)
 {
     struct huge_member me = *(struct huge_member *)arg;
+    me.rank = world ? (unsigned)poise_world_rank(world) : 0;
     struct poise_walk_hooks hooks = {.visit = huge_visit,
                                      .chunk = huge_chunk,
                                      .leave = huge_leave,

@@ -81,8 +81,8 @@ struct poise_walk_filter;
 POISE_API int poise_walk_filter_parse(const char *const *words, size_t count,
                                       struct poise_walk_filter **out);
 POISE_API void poise_walk_filter_free(struct poise_walk_filter *filter);
-/** All ranks count ages back from rank 0's now. Collective; NULL: nothing to
- * do. */
+/** All ranks count ages back from rank 0's now. Collective; if either is
+ * NULL there is nothing to do. */
 POISE_API int poise_walk_filter_agree(struct poise_walk_filter *filter,
                                       struct poise_world *world);
 /** Fields (STATX_*) that it looks at of every entry: for the walk's statx_mask,

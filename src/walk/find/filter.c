@@ -66,7 +66,7 @@ void poise_walk_filter_free(struct poise_walk_filter *filter)
 int poise_walk_filter_agree(struct poise_walk_filter *filter,
                             struct poise_world *world)
 {
-    return world ? find_agree_on_now(&filter->run, world) : 0;
+    return filter && world ? find_agree_on_now(&filter->run, world) : 0;
 }
 
 unsigned poise_walk_filter_mask(const struct poise_walk_filter *filter)

@@ -1,5 +1,5 @@
 /* poise archive: trees into pax archives and back. */
-#include "cli/common/job.h"
+#include "cli/common/lines.h"
 #include "cli/common/where.h"
 
 #include <poise/archive.h>
@@ -82,57 +82,22 @@ const struct poise_command cli_archive_command = {
 };
 
 struct sink {
-    struct cli_job *job;
+    struct cli_lines lines;
     const struct values *values;
-    struct poise_buf out;
-    bool terminal;
 };
-
-static int flush(struct sink *sink)
-{
-    int code = sink->out.error;
-
-    if (code == 0 && sink->out.len > 0) {
-        code = poise_file_write(STDOUT_FILENO, sink->out.data, sink->out.len,
-                                "standard output");
-    }
-    poise_buf_reset(&sink->out);
-    return code;
-}
 
 static int put_member(const char *name, size_t len, void *arg)
 {
-    enum { FULL = 1 << 16 };
-    struct sink *sink = arg;
-    struct poise_buf *out = &sink->out;
+    struct cli_lines *lines = arg;
 
-    poise_buf_append(out, name, len);
-    if (sink->terminal && out->error == 0) {
-        poise_text_mask(out->data + out->len - len, len, "");
-    }
-    poise_buf_putc(out, sink->values->null_ended ? '\0' : '\n');
-    return out->len >= FULL || out->error ? flush(sink) : 0;
-}
-
-static int error_hook(struct poise_worker *worker,
-                      const struct poise_error *err, void *arg)
-{
-    struct sink *sink = arg;
-
-    return cli_error_hook(worker, err, sink->job);
-}
-
-static void progress_hook(const struct poise_pool_stats *stats, void *arg)
-{
-    struct sink *sink = arg;
-
-    cli_progress_hook(stats, sink->job);
+    cli_lines_put(lines, name, len);
+    return cli_lines_end(lines);
 }
 
 static void put_totals(struct sink *sink,
                        const struct poise_archive_result *result)
 {
-    struct poise_json json = poise_json_to(&sink->out, false);
+    struct poise_json json = poise_json_to(&sink->lines.out, false);
 
     poise_json_object(&json, NULL);
     poise_json_u64(&json, "entries", result->entries);
@@ -149,11 +114,9 @@ static int work(struct cli_job *job, struct poise_archive_options *archive,
     const struct values *values = sink->values;
     struct poise_archive_result result = {0};
     struct poise_world *world = cli_job_world(job);
-    int code = values->filter
-                   ? poise_walk_filter_agree(values->filter, job->world)
-                   : 0;
+    int code = poise_walk_filter_agree(values->filter, job->world);
 
-    archive->progress = job->progress ? progress_hook : NULL;
+    archive->progress = job->progress ? cli_lines_progress : NULL;
     if (code == 0 && values->list) {
         code = job->rank == 0 ? poise_archive_list(archive, &result) : 0;
         code = poise_world_agree(job->world, code);
@@ -171,7 +134,7 @@ static int work(struct cli_job *job, struct poise_archive_options *archive,
         put_totals(sink, &result);
     }
     if (code >= 0 && job->rank == 0) {
-        code = flush(sink);
+        code = cli_lines_write(&sink->lines);
     }
     code = poise_world_agree(job->world, code);
     return cli_job_code(job, code, result.errors);
@@ -180,7 +143,13 @@ static int work(struct cli_job *job, struct poise_archive_options *archive,
 static int run(const struct values *values, char **operands, size_t count)
 {
     struct cli_job job;
-    struct sink sink = {.job = &job, .values = values};
+    struct sink sink = {
+        .lines = {.job = &job,
+                  .terminal =
+                      !values->null_ended && cli_is_terminal(STDOUT_FILENO),
+                  .null_ended = values->null_ended},
+        .values = values,
+    };
     struct poise_archive_options archive = {
         .walk = {.roots = (const char *const *)operands,
                  .root_count = count - 1,
@@ -192,19 +161,18 @@ static int run(const struct values *values, char **operands, size_t count)
         .keep = POISE_WALK_KEEP_MODE | POISE_WALK_KEEP_TIMES |
                 (values->owner ? (unsigned)POISE_WALK_KEEP_OWNER : 0) |
                 (values->xattrs ? (unsigned)POISE_WALK_KEEP_XATTRS : 0),
-        .error = error_hook,
+        .error = cli_lines_error,
         .member = put_member,
         .arg = &sink,
     };
     int status;
 
-    sink.terminal = !values->null_ended && cli_is_terminal(STDOUT_FILENO);
     status = cli_job_start(&job, "archive", &values->engine, &archive.walk);
     if (status != 0) {
         return status;
     }
     status = work(&job, &archive, &sink);
-    poise_buf_free(&sink.out);
+    poise_buf_free(&sink.lines.out);
     cli_job_end(&job);
     return status;
 }

@@ -1,5 +1,5 @@
 /* poise compare: what differs between two trees, as diff -rq would say it. */
-#include "cli/common/job.h"
+#include "cli/common/lines.h"
 #include "cli/common/where.h"
 
 #include <poise/compare.h>
@@ -100,26 +100,24 @@ const struct poise_command cli_compare_command = {
 
 /* Where they go. */
 struct sink {
-    struct cli_job *job;
+    struct cli_lines lines;
     const struct values *values;
     enum format format;
     struct poise_output *output; /* text, JSON lines */
     struct poise_compare_table *table;
-    struct poise_buf out;
-    bool terminal;
 };
 
 static int flush(struct sink *sink)
 {
-    int code = sink->out.error;
+    int code = sink->lines.out.error;
 
-    if (code == 0 && sink->out.len > 0) {
+    if (code == 0 && sink->lines.out.len > 0) {
         code = poise_file_write(
             sink->output ? poise_output_fd(sink->output) : STDOUT_FILENO,
-            sink->out.data, sink->out.len,
+            sink->lines.out.data, sink->lines.out.len,
             sink->output ? sink->values->output : "standard output");
     }
-    poise_buf_reset(&sink->out);
+    poise_buf_reset(&sink->lines.out);
     return code;
 }
 
@@ -208,7 +206,7 @@ static void put_detail(const struct poise_difference *d, struct poise_buf *out)
 
 static void put_text(struct sink *sink, const struct poise_difference *d)
 {
-    struct poise_buf *out = &sink->out, detail = {0};
+    struct poise_buf *out = &sink->lines.out, detail = {0};
     size_t begin;
 
     put_kinds(d, out);
@@ -218,13 +216,13 @@ static void put_text(struct sink *sink, const struct poise_difference *d)
     put_detail(d, &detail);
     if (detail.len > 0) {
         poise_buf_putc(out, '\t');
-        if (sink->terminal && out->error == 0) {
+        if (sink->lines.terminal && out->error == 0) {
             poise_text_mask(out->data + begin, out->len - begin, "\t");
             begin = out->len;
         }
         poise_buf_append(out, detail.data, detail.len);
     }
-    if (sink->terminal && out->error == 0) {
+    if (sink->lines.terminal && out->error == 0) {
         poise_text_mask(out->data + begin, out->len - begin, "");
     }
     poise_buf_free(&detail);
@@ -263,7 +261,7 @@ static void end_line(struct poise_buf *out)
 
 static void put_json(struct sink *sink, const struct poise_difference *d)
 {
-    struct poise_json json = poise_json_to(&sink->out, true);
+    struct poise_json json = poise_json_to(&sink->lines.out, true);
 
     poise_json_object(&json, NULL);
     poise_json_bytes(&json, "path", d->path, d->path_len);
@@ -283,7 +281,7 @@ static void put_json(struct sink *sink, const struct poise_difference *d)
     json_side(&json, "a", &d->a);
     json_side(&json, "b", &d->b);
     poise_json_end_object(&json);
-    end_line(&sink->out);
+    end_line(&sink->lines.out);
 }
 
 static int on_difference(const struct poise_difference *d, void *arg)
@@ -295,7 +293,8 @@ static int on_difference(const struct poise_difference *d, void *arg)
         return poise_compare_table_add(sink->table, d);
     }
     (sink->format == JSONL ? put_json : put_text)(sink, d);
-    return sink->out.len >= FULL || sink->out.error || sink->terminal
+    return sink->lines.out.len >= FULL || sink->lines.out.error ||
+                   sink->lines.terminal
                ? flush(sink)
                : 0;
 }
@@ -305,7 +304,7 @@ static int on_difference(const struct poise_difference *d, void *arg)
 static void put_totals(struct sink *sink, bool interrupted,
                        const struct poise_compare_result *result)
 {
-    struct poise_json json = poise_json_to(&sink->out, true);
+    struct poise_json json = poise_json_to(&sink->lines.out, true);
 
     poise_json_object(&json, NULL);
     poise_json_object(&json, "totals");
@@ -320,7 +319,7 @@ static void put_totals(struct sink *sink, bool interrupted,
     poise_json_bool(&json, "interrupted", interrupted);
     poise_json_end_object(&json);
     poise_json_end_object(&json);
-    end_line(&sink->out);
+    end_line(&sink->lines.out);
 }
 
 static void say_stats(const struct poise_compare_result *result)
@@ -346,21 +345,6 @@ static void say_stats(const struct poise_compare_result *result)
     poise_buf_free(&out);
 }
 
-static int error_hook(struct poise_worker *worker,
-                      const struct poise_error *err, void *arg)
-{
-    struct sink *sink = arg;
-
-    return cli_error_hook(worker, err, sink->job);
-}
-
-static void progress_hook(const struct poise_pool_stats *stats, void *arg)
-{
-    struct sink *sink = arg;
-
-    cli_progress_hook(stats, sink->job);
-}
-
 static enum format format_of(const struct values *values)
 {
     const char *dot = values->output ? strrchr(values->output, '.') : NULL;
@@ -381,7 +365,7 @@ static int sink_open(struct sink *sink)
 {
     const char *path = sink->values->output;
 
-    if (sink->job->rank != 0 || !path) {
+    if (sink->lines.job->rank != 0 || !path) {
         return 0;
     }
     return sink->format == SQLITE
@@ -430,17 +414,17 @@ static int run(struct cli_job *job, const struct values *values,
 {
     struct poise_compare_result result = {0};
     struct sink sink = {
-        .job = job,
+        .lines = {.job = job,
+                  .terminal = !values->output && !values->null_ended &&
+                              cli_is_terminal(STDOUT_FILENO)},
         .values = values,
         .format = format_of(values),
-        .terminal = !values->output && !values->null_ended &&
-                    cli_is_terminal(STDOUT_FILENO),
     };
     int code = poise_world_agree(job->world, sink_open(&sink));
 
-    wanted->error = error_hook;
+    wanted->error = cli_lines_error;
     wanted->difference = values->quiet ? NULL : on_difference;
-    wanted->progress = job->progress ? progress_hook : NULL;
+    wanted->progress = job->progress ? cli_lines_progress : NULL;
     wanted->arg = &sink;
     if (code == 0) {
         code = poise_compare_run(cli_job_world(job), wanted, &result);
@@ -455,7 +439,7 @@ static int run(struct cli_job *job, const struct values *values,
              : result.differences > 0 ? DIFFERENT
                                       : SAME;
     poise_compare_result_free(&result);
-    poise_buf_free(&sink.out);
+    poise_buf_free(&sink.lines.out);
     return status;
 }
 

@@ -1,5 +1,5 @@
 /* poise remove: rm -r in parallel. */
-#include "cli/common/job.h"
+#include "cli/common/lines.h"
 #include "cli/common/where.h"
 
 #include <poise/remove.h>
@@ -84,59 +84,24 @@ const struct poise_command cli_remove_command = {
 
 /* The output of a run. */
 struct sink {
-    struct cli_job *job;
+    struct cli_lines lines;
     const struct values *values;
-    struct poise_buf out;
-    bool terminal;
 };
-
-static int flush(struct sink *sink)
-{
-    int code = sink->out.error;
-
-    if (code == 0) {
-        code = poise_file_write(STDOUT_FILENO, sink->out.data, sink->out.len,
-                                "standard output");
-    }
-    poise_buf_reset(&sink->out);
-    return code;
-}
 
 static int put_path(const char *path, size_t len, bool directory, void *arg)
 {
-    enum { FULL = 1 << 16 };
-    struct sink *sink = arg;
-    struct poise_buf *out = &sink->out;
+    struct cli_lines *lines = arg;
 
     (void)directory;
-    poise_buf_append(out, path, len);
-    if (sink->terminal && out->error == 0) {
-        poise_text_mask(out->data + out->len - len, len, "");
-    }
-    poise_buf_putc(out, sink->values->null_ended ? '\0' : '\n');
-    return out->len >= FULL || out->error ? flush(sink) : 0;
-}
-
-static int error_hook(struct poise_worker *worker,
-                      const struct poise_error *err, void *arg)
-{
-    struct sink *sink = arg;
-
-    return cli_error_hook(worker, err, sink->job);
-}
-
-static void progress_hook(const struct poise_pool_stats *stats, void *arg)
-{
-    struct sink *sink = arg;
-
-    cli_progress_hook(stats, sink->job);
+    cli_lines_put(lines, path, len);
+    return cli_lines_end(lines);
 }
 
 static void put_json(struct sink *sink,
                      const struct poise_remove_result *result, bool whole)
 {
     poise_buf_printf(
-        &sink->out,
+        &sink->lines.out,
         "{\"files\": %llu, \"directories\": %llu, "
         "\"kept\": %llu, \"errors\": %llu, \"seconds\": %.3f, "
         "\"dry_run\": %s, \"interrupted\": %s}\n",
@@ -170,9 +135,11 @@ static int run(const struct values *values, const char *const *roots,
     struct poise_remove_result result = {0};
     struct cli_job job;
     struct sink sink = {
-        .job = &job,
+        .lines = {.job = &job,
+                  .terminal =
+                      !values->null_ended && cli_is_terminal(STDOUT_FILENO),
+                  .null_ended = values->null_ended},
         .values = values,
-        .terminal = !values->null_ended && cli_is_terminal(STDOUT_FILENO),
     };
     struct poise_remove_options wanted = {
         .walk = {.roots = roots, .root_count = count},
@@ -181,7 +148,7 @@ static int run(const struct values *values, const char *const *roots,
         .force = values->force,
         .enter_mounted = !values->one_file_system,
         .remove_root = !values->preserve_root,
-        .error = error_hook,
+        .error = cli_lines_error,
         .arg = &sink,
     };
     int status, code;
@@ -193,14 +160,14 @@ static int run(const struct values *values, const char *const *roots,
     if (status != 0) {
         return status;
     }
-    wanted.progress = job.progress ? progress_hook : NULL;
+    wanted.progress = job.progress ? cli_lines_progress : NULL;
     code = poise_remove_run(cli_job_world(&job), &wanted, &result);
     cli_progress_wipe(job.progress);
     if (job.rank == 0 && (code >= 0 || code == -EINTR)) {
         if (values->json) {
             put_json(&sink, &result, code >= 0);
         }
-        int flushed = flush(&sink);
+        int flushed = cli_lines_write(&sink.lines);
         code = code < 0 ? code : flushed;
     }
     code = poise_world_agree(job.world, code);
@@ -209,7 +176,7 @@ static int run(const struct values *values, const char *const *roots,
         tell_left(roots, count);
     }
     poise_remove_result_free(&result);
-    poise_buf_free(&sink.out);
+    poise_buf_free(&sink.lines.out);
     cli_job_end(&job);
     return status;
 }

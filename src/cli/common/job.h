@@ -1,6 +1,6 @@
 /*
- * What walk, du and find have in common: the options of the pool and of the
- * engine, the world, signals, the line of progress.
+ * What the commands over trees have in common: the options of the pool and of
+ * the engine, the world, signals, the line of progress.
  */
 #ifndef POISE_CLI_JOB_H
 #define POISE_CLI_JOB_H

@@ -1,7 +1,7 @@
 /* poise du: GNU du's options and output over the parallel walk. */
 #include "internal.h"
 
-#include "cli/common/job.h"
+#include "cli/common/lines.h"
 
 #include <poise/du.h>
 
@@ -147,31 +147,16 @@ const struct poise_command cli_du_command = {
 
 /* The output of a run. */
 struct sink {
-    struct cli_job *job;
+    struct cli_lines lines;
     const struct values *values;
     struct du_scale scale;
     const char *time_format;
-    struct poise_buf out;
-    bool terminal;
 };
-
-static int flush(struct sink *sink)
-{
-    int code = sink->out.error;
-
-    if (code == 0) {
-        code = poise_file_write(STDOUT_FILENO, sink->out.data, sink->out.len,
-                                "standard output");
-    }
-    poise_buf_reset(&sink->out);
-    return code;
-}
 
 static int put_line(const struct poise_walk_du_line *line, void *arg)
 {
-    enum { FULL = 1 << 16 };
     struct sink *sink = arg;
-    struct poise_buf *out = &sink->out;
+    struct poise_buf *out = &sink->lines.out;
 
     if (sink->values->inodes && sink->scale.block > 0) {
         poise_buf_decimal(out, line->amount);
@@ -186,31 +171,11 @@ static int put_line(const struct poise_walk_du_line *line, void *arg)
         poise_buf_putc(out, '\t');
     }
     if (line->path) {
-        poise_buf_append(out, line->path, line->path_len);
-        if (sink->terminal && out->error == 0) {
-            poise_text_mask(out->data + out->len - line->path_len,
-                            line->path_len, "");
-        }
+        cli_lines_put(&sink->lines, line->path, line->path_len);
     } else {
         poise_buf_puts(out, "total");
     }
-    poise_buf_putc(out, sink->values->null_ended ? '\0' : '\n');
-    return out->len >= FULL || out->error ? flush(sink) : 0;
-}
-
-static int error_hook(struct poise_worker *worker,
-                      const struct poise_error *err, void *arg)
-{
-    struct sink *sink = arg;
-
-    return cli_error_hook(worker, err, sink->job);
-}
-
-static void progress_hook(const struct poise_pool_stats *stats, void *arg)
-{
-    struct sink *sink = arg;
-
-    cli_progress_hook(stats, sink->job);
+    return cli_lines_end(&sink->lines);
 }
 
 /* The words of --time; each may be cut short. */
@@ -257,7 +222,7 @@ static struct poise_walk_du_options options_of(const struct values *values)
         .dereference = strcmp(follow, "all") == 0,
         .dereference_roots = strcmp(follow, "operands") == 0,
         .charge_as_read = values->charge == 1,
-        .error = error_hook,
+        .error = cli_lines_error,
         .line = put_line,
     };
 }
@@ -287,7 +252,7 @@ static int run_job(struct cli_job *job, struct poise_walk_du_options *du,
     struct poise_walk_result result = {0};
     int status, code = du_lists_get(job->world, lists);
 
-    du->progress = job->progress ? progress_hook : NULL;
+    du->progress = job->progress ? cli_lines_progress : NULL;
     du->walk.roots = lists->roots;
     du->walk.root_count = lists->root_count;
     du->exclude = lists->exclude;
@@ -297,7 +262,7 @@ static int run_job(struct cli_job *job, struct poise_walk_du_options *du,
         cli_progress_wipe(job->progress);
     }
     if (code >= 0 && job->rank == 0) {
-        code = flush(sink);
+        code = cli_lines_write(&sink->lines);
     }
     code = poise_world_agree(job->world, code);
     (void)poise_world_reduce(job->world, POISE_SUM, &lists->bad, 1);
@@ -311,9 +276,11 @@ static int run(const struct values *values, const char *const *roots,
 {
     struct cli_job job;
     struct sink sink = {
-        .job = &job,
+        .lines = {.job = &job,
+                  .terminal =
+                      !values->null_ended && cli_is_terminal(STDOUT_FILENO),
+                  .null_ended = values->null_ended},
         .values = values,
-        .terminal = !values->null_ended && cli_is_terminal(STDOUT_FILENO),
     };
     struct du_lists lists = {.given = roots,
                              .given_count = count,
@@ -334,7 +301,7 @@ static int run(const struct values *values, const char *const *roots,
     }
     status = run_job(&job, &du, &lists, &sink);
     du_lists_free(&lists);
-    poise_buf_free(&sink.out);
+    poise_buf_free(&sink.lines.out);
     cli_job_end(&job);
     return status;
 }

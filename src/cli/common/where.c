@@ -4,6 +4,16 @@
 #include <errno.h>
 #include <string.h>
 
+/* Cut short, as other options may be, or with its argument behind "=": what was
+ * meant to spare entries must not be lost. */
+static bool is_nearly_where(const char *word)
+{
+    size_t len = strlen(word);
+
+    return strncmp(word, "--where=", 8) == 0 ||
+           (len > 2 && len < 7 && strncmp(word, "--where", len) == 0);
+}
+
 int cli_where(const char *name, int *argc, char **argv,
               struct poise_walk_filter **out)
 {
@@ -12,11 +22,12 @@ int cli_where(const char *name, int *argc, char **argv,
     *out = NULL;
     while (at < *argc && strcmp(argv[at], "--") != 0 &&
            strcmp(argv[at], "--where") != 0) {
-        if (strncmp(argv[at], "--where=", 8) == 0) {
+        if (is_nearly_where(argv[at])) {
             return cli_fail(
                 name, poise_error_set(EINVAL, "use", argv[at],
-                                      "the expression is the words that follow "
-                                      "--where"));
+                                      "--where is written out, and the "
+                                      "expression is the words that follow "
+                                      "it"));
         }
         at++;
     }

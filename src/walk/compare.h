@@ -67,7 +67,8 @@ struct poise_compare_options {
     const char *a, *b;
     unsigned metadata; /**< POISE_DIFFERS_*, of POISE_COMPARE_METADATA */
     bool sizes_only;   /**< do not read files */
-    bool first_only;   /**< end at the first difference */
+    bool first_only;   /**< end at the first difference, which is counted but
+                            perhaps not handed to `difference` */
     /** Compare only what it matches (what only B has: there). Directories are
      * entered anyway. NULL: all. Borrowed. */
     struct poise_walk_filter *filter;

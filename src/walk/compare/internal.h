@@ -31,6 +31,8 @@ struct compare_inventory;
 /** What a worker keeps. */
 struct compare_worker {
     uint64_t compared, bytes_read, errors;
+    /* With first_only: a record may be lost when the walk stops at it. */
+    uint64_t differences, kinds[POISE_DIFFERS_KINDS];
     char *buffers[2];         /* [COMPARE_BUFFER_BYTES], once it reads */
     struct poise_buf records; /* for rank 0 */
     struct poise_buf path, attributes[2];
@@ -98,6 +100,9 @@ int compare_put_entry(struct compare_worker *w, const struct statx *stx,
 int compare_flush(struct compare_worker *w, struct poise_worker *worker);
 /** They arrive. */
 int compare_deliver(int source, const void *data, size_t len, void *arg);
+/** Add a difference to what is counted. */
+void compare_count_kinds(uint64_t *differences, uint64_t *kinds,
+                         const struct poise_difference *d);
 /** A difference is known on rank 0. */
 int compare_count(struct compare_run *run, const struct poise_difference *d);
 

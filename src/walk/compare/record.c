@@ -103,13 +103,19 @@ int compare_flush(struct compare_worker *w, struct poise_worker *worker)
     return code;
 }
 
+void compare_count_kinds(uint64_t *differences, uint64_t *kinds,
+                         const struct poise_difference *d)
+{
+    ++*differences;
+    for (int i = 0; i < POISE_DIFFERS_KINDS; i++) {
+        kinds[i] += d->kinds >> i & 1;
+    }
+}
+
 int compare_count(struct compare_run *run, const struct poise_difference *d)
 {
     const struct poise_compare_options *options = run->options;
-    run->differences++;
-    for (int i = 0; i < POISE_DIFFERS_KINDS; i++) {
-        run->kinds[i] += d->kinds >> i & 1;
-    }
+    compare_count_kinds(&run->differences, run->kinds, d);
     return options->difference ? options->difference(d, options->arg) : 0;
 }
 

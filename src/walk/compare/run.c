@@ -84,6 +84,10 @@ static int sum_up(struct compare_run *run, struct poise_compare_result *result)
         sums[0] += run->workers[i].compared;
         sums[1] += run->workers[i].bytes_read;
         sums[2] += run->workers[i].errors;
+        run->differences += run->workers[i].differences;
+        for (int k = 0; k < POISE_DIFFERS_KINDS; k++) {
+            run->kinds[k] += run->workers[i].kinds[k];
+        }
     }
     sums[0] += run->matched;
     sums[OWN] = run->differences;
@@ -127,13 +131,15 @@ static int do_walk(struct compare_run *run, struct poise_compare_result *result)
         walk.statx_mask = COMPARE_STATX;
     }
     int code = poise_walk_run(run->world, &walk, &hooks, &result->walk);
-    if (code == POISE_WALK_STOP) {
+    bool stopped = code == POISE_WALK_STOP;
+    if (stopped) {
         code = 0;
     }
-    if (code == 0 && run->links) {
+    /* Of what was not seen, nothing can be said. */
+    if (code == 0 && run->links && !stopped) {
         code = compare_links_check(run->links, run);
     }
-    if (code == 0 && run->inventory) {
+    if (code == 0 && run->inventory && !stopped) {
         code = compare_inventory_check(run);
     }
     if (run->world) {

@@ -411,6 +411,33 @@ static void test_guard(void **state)
     assert_false(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
+/* Stacks an even number of pages apart are translated in half of the sets of
+ * the processor's caches, or fewer. */
+static int note_stack(struct vrank *rank, void *arg)
+{
+    const char **stacks = arg;
+    stacks[vrank_number(rank)] = rank->stack;
+    return 0;
+}
+
+static void test_distance(void **state)
+{
+    (void)state;
+    ptrdiff_t page = sysconf(_SC_PAGESIZE);
+    for (size_t kib = 16; kib <= 32 << 10; kib += kib / 2) {
+        const char *stacks[3] = {NULL};
+        struct vrank_job job = {.count = 3,
+                                .stack_bytes = kib << 10,
+                                .body = note_stack,
+                                .arg = stacks};
+        struct vrank_outcome out;
+        assert_int_equal(vrank_run_job(&job, &out), 0);
+        for (int i = 1; i < 3; i++) {
+            assert_int_equal((stacks[i] - stacks[i - 1]) / page % 2, 1);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -420,6 +447,7 @@ int main(void)
         cmocka_unit_test(test_describe), cmocka_unit_test(test_placement),
         cmocka_unit_test(test_no_ranks), cmocka_unit_test(test_bad_jobs),
         cmocka_unit_test(test_faults),   cmocka_unit_test(test_guard),
+        cmocka_unit_test(test_distance),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -69,7 +69,10 @@ static bool stack_sizes(struct vrank_engine *engine, size_t page)
     if (__builtin_add_overflow(engine->stack_bytes, guard, &slot)) {
         return false;
     }
-    engine->slot_bytes = slot;
+    /* An odd number of pages: their translations would share a few sets of the
+     * processor's caches for them otherwise, as the tops of stacks those of the
+     * first cache. */
+    engine->slot_bytes = slot | page;
     return true;
 }
 

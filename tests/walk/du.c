@@ -430,6 +430,40 @@ static bool run_with_fault(enum poise_fault kind, uint64_t k, int code,
     return hit;
 }
 
+/* The order in which a directory was read, known by many numbers: names of a
+ * few bytes below small numbers are kept apart. */
+static void test_positions(void **state)
+{
+    (void)state;
+    struct du_order order = {0};
+    struct poise_buf names = {0};
+    char name[] = "names/fa0";
+    mkdir("names", 0755);
+    for (name[7] = 'a'; name[7] < 'm'; name[7]++) {
+        for (name[8] = '0'; name[8] <= '9'; name[8]++) {
+            make_file(name, 0);
+        }
+    }
+    int fd = open("names", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_int_equal(du_order_names(fd, &names), 0);
+    close(fd);
+    assert_int_equal(names.len, 12 * 10 * 4);
+    for (uint64_t id = 0; id < 64; id++) {
+        assert_int_equal(du_order_read(&order, id, "names"), 0);
+    }
+    unsigned wrong = 0;
+    for (uint64_t id = 0; id < 64; id++) {
+        for (uint64_t at = 0; at < 120; at++) {
+            wrong += du_order_of(&order, id, names.data + 4 * at) != at;
+        }
+        assert_true(du_order_of(&order, id, "none") == UINT64_MAX);
+    }
+    assert_int_equal(wrong, 0);
+    poise_buf_free(&names);
+    du_order_free(&order);
+    tree_remove(where_fd, "names");
+}
+
 static void test_faults(void **state)
 {
     (void)state;
@@ -462,6 +496,7 @@ int main(void)
         cmocka_unit_test(test_smallest_path),
         cmocka_unit_test(test_charges),
         cmocka_unit_test(test_order),
+        cmocka_unit_test(test_positions),
         cmocka_unit_test(test_checkpoint_refused),
         cmocka_unit_test(test_faults),
     };

@@ -110,7 +110,9 @@ int du_order_names(int fd, struct poise_buf *names)
 
 static uint64_t key_of(uint64_t id, const char *name)
 {
-    return poise_hash_bytes(name, strlen(name), id);
+    /* Seeds that are small numbers would differ in the bits in which short
+     * names do: two names below two directories would have one key. */
+    return poise_hash_bytes(name, strlen(name), poise_hash_u64(id + 1));
 }
 
 /* The slot of a key, or the free one where it belongs. */

@@ -321,6 +321,61 @@ static void test_attributes(void **state)
     assert_int_equal(getxattr(to, "user.a", value, sizeof value), -1);
 }
 
+static void copy_below(struct place *place, const char *dir, const char *to)
+{
+    struct entry_copied copied = {0};
+    struct entry_source source;
+    int fd = openat(place->fd, dir, O_RDONLY | O_DIRECTORY);
+
+    assert_int_equal(entry_source_open(place->fd, "from", &source), 0);
+    assert_int_equal(entry_copy(&place->copier, &source, fd, to, NULL, &copied),
+                     0);
+    entry_source_close(&source);
+    close(fd);
+}
+
+/* What the first file of a place is born with is known of the next ones: they
+ * are as complete. */
+static void test_births(void **state)
+{
+    /* rwx for the owner, r-x for user 1, the group and the mask, none else. */
+    static const unsigned char list[] = {
+        2, 0, 0,   0,   1,   0,   7,  0, 255, 255, 255, 255, 2,   0,  5,
+        0, 1, 0,   0,   0,   4,   0,  5, 0,   255, 255, 255, 255, 16, 0,
+        5, 0, 255, 255, 255, 255, 32, 0, 0,   0,   255, 255, 255, 255};
+    static const mode_t modes[] = {0644, 0644, 0600, 04751, 04751, 0444};
+    const struct entry_birth *birth;
+    struct place *place = *state;
+    char path[TEMPORARY_BYTES + 16], to[] = "inner/0";
+
+    birth = &place->copier.birth;
+    copy_below(place, ".", "unknown");
+    assert_int_equal(birth->place, 0);
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        assert_int_equal(fchmodat(place->fd, "from", modes[i], 0), 0);
+        place->copier.place = 1 + i / 3;
+        to[6] = (char)('a' + i);
+        copy_below(place, ".", to + 6);
+        expect_equal(place, to + 6);
+        assert_int_equal(birth->place, 1 + i / 3);
+    }
+    snprintf(path, sizeof path, "%s/inner", place->path);
+    assert_int_equal(mkdir(path, 0700), 0);
+    if (setxattr(path, "system.posix_acl_default", list, sizeof list, 0) != 0) {
+        return; /* not on this file system */
+    }
+    place->copier.place = 9; /* files are born there with an access list */
+    for (int i = 0; i < 3; i++) {
+        to[6] = (char)('0' + i);
+        copy_below(place, "inner", to + 6);
+        assert_false(birth->plain);
+        expect_equal(place, to);
+        snprintf(path, sizeof path, "%s/%s", place->path, to);
+        assert_int_equal(getxattr(path, "system.posix_acl_access", NULL, 0),
+                         -1);
+    }
+}
+
 /* In chunks, in any order; the temporary name goes in any case. */
 static void test_chunks(void **state)
 {
@@ -424,9 +479,10 @@ static void test_faults(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_whole),      TEST(test_ways),   TEST(test_holes),
-        TEST(test_changes),    TEST(test_fresh),  TEST(test_taken),
-        TEST(test_attributes), TEST(test_chunks), TEST(test_faults),
+        TEST(test_whole),  TEST(test_ways),       TEST(test_holes),
+        TEST(test_births), TEST(test_changes),    TEST(test_fresh),
+        TEST(test_taken),  TEST(test_attributes), TEST(test_chunks),
+        TEST(test_faults),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -120,7 +120,10 @@ static int copy_whole(struct copy_worker *w, struct poise_walk_entry *entry,
 {
     struct entry_copied copied = {0};
     struct entry_taken taken = asker(w);
-    int code =
+    int code;
+
+    w->copier.place = entry->dir ? poise_walk_dir_tag(entry->dir) : 0;
+    code =
         entry_copy(&w->copier, source, place->fd, place->name, &taken, &copied);
 
     add_bytes(w, &copied);

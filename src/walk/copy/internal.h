@@ -22,6 +22,7 @@
 enum {
     COPY_CHUNK_BYTES = 16 << 20,
     COPY_METADATA_CALLS = 6, /* of an entry that is no regular file */
+    COPY_TAG_SHIFT = 40,     /* tags of directories: behind it the rank */
 };
 
 /* ---- plan.c ------------------------------------------------------------- */
@@ -78,6 +79,7 @@ struct copy {
     pthread_mutex_t lock;
     int links_fd;    /* the folder of links; -1: not opened */
     int deferred_fd; /* names that are linked after the walk; -1: none */
+    uint64_t tags;   /* __atomic: given to directories so far */
     struct poise_buf deferred;     /* not yet in that file */
     struct poise_copy_counts late; /* after the walk */
     char *refused;                 /* an example */

@@ -149,6 +149,13 @@ static int clear_directory(struct copy_worker *w,
                                               : 0;
 }
 
+/* What tells a directory from all others, for entry_copier.place. */
+static uint64_t new_tag(struct copy *copy)
+{
+    return (uint64_t)(copy->rank + 1) << COPY_TAG_SHIFT |
+           __atomic_fetch_add(&copy->tags, 1, __ATOMIC_RELAXED);
+}
+
 /* The place's name is NULL where its directory is not there. */
 static int visit_directory(struct copy_worker *w,
                            struct poise_walk_entry *entry,
@@ -169,6 +176,7 @@ static int visit_directory(struct copy_worker *w,
         return code < 0 ? code : POISE_WALK_SKIP;
     }
     w->counts.unfinished += !w->copy->options->filter;
+    poise_walk_tag_set(entry, new_tag(w->copy));
     if (was_there) {
         return clear_directory(w, entry, place);
     }

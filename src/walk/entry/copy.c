@@ -141,6 +141,7 @@ struct target {
     const char *name;
     char temporary[40]; /* "": it has none */
     bool has_name;      /* its own */
+    mode_t asked;       /* with which it was made */
 };
 
 static int open_nameless(struct entry_copier *copier, struct target *target,
@@ -158,6 +159,7 @@ static int open_nameless(struct entry_copier *copier, struct target *target,
         return -EOPNOTSUPP;
     }
     target->fd = code;
+    target->asked = mode;
     return code < 0 ? code : 0;
 }
 
@@ -175,6 +177,7 @@ static int open_named(struct target *target, mode_t mode)
         return poise_error_set(-code, "make", target->name, NULL);
     }
     target->fd = code;
+    target->asked = mode;
     /* Nobody takes it for left over. */
     (void)flock(target->fd, LOCK_EX | LOCK_NB);
     return 0;
@@ -187,6 +190,7 @@ static int open_direct(struct target *target, mode_t mode)
                                O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
 
     target->fd = code;
+    target->asked = mode;
     target->has_name = code >= 0;
     return code < 0 ? code : 0;
 }
@@ -284,14 +288,14 @@ static int name_target(struct entry_copier *copier, struct target *target,
 
 /* ---- a whole file -------------------------------------------------------- */
 
-/* The file has its data: all but its name. */
+/* The file, made just now, has its data: all but its name. */
 static int finish_target(struct entry_copier *copier,
                          const struct target *target,
                          const struct poise_walk_meta *meta,
                          struct entry_copied *copied)
 {
-    int code = make_attributes(target->dirfd, target->name, target->fd, meta,
-                               copier->options.keep, &copied->refused);
+    int code = make_attributes_new(copier, target->name, target->fd,
+                                   target->asked, meta, &copied->refused);
 
     return code < 0 ? code
                     : poise_walk_sync(copier->options.sync, POISE_SYNC_AT_FILE,
@@ -472,7 +476,12 @@ int entry_chunks_commit(struct entry_copier *copier,
                              : 0;
     }
     if (code == 0) {
-        code = finish_target(copier, &target, &meta, copied);
+        code = make_attributes(dirfd, name, target.fd, &meta,
+                               copier->options.keep, &copied->refused);
+    }
+    if (code >= 0) {
+        code = poise_walk_sync(copier->options.sync, POISE_SYNC_AT_FILE,
+                               target.fd, name);
     }
     if (code == 0) {
         code = name_target(copier, &target, taken, copied);

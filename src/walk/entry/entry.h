@@ -44,12 +44,26 @@ struct entry_copy_options {
     void *arg;
 };
 
+/** What a new file has from birth in one directory. */
+struct entry_birth {
+    uint64_t place; /**< entry_copier.place; 0: nothing is known */
+    mode_t asked;   /**< for a file that was made with this mode: */
+    mode_t mode;
+    uid_t uid;
+    gid_t gid;
+    bool plain; /**< without extended attributes: it inherits no access list */
+};
+
 /** What one thread needs; zero but for `options` to begin with. What the file
  * systems turned out not to know is remembered and not tried again. */
 struct entry_copier {
     struct entry_copy_options options;
     char *buffer;
     struct poise_buf xattrs;
+    /** Names the directory in which files are made, the same for no other: the
+     * second one need not be asked what it was born with. 0: ask each. */
+    uint64_t place;
+    struct entry_birth birth;
     uint64_t dev; /**< of the source for which the next two hold */
     bool no_clone, no_range;
     bool no_nameless, no_empty_path;

@@ -12,6 +12,11 @@
 int make_attributes(int dirfd, const char *name, int fd,
                     const struct poise_walk_meta *meta, unsigned keep,
                     unsigned *refused);
+/** The same for the regular file `fd`, which this thread made just now with
+ * mode `asked`; what it had from birth is remembered in `copier`. */
+int make_attributes_new(struct entry_copier *copier, const char *name, int fd,
+                        mode_t asked, const struct poise_walk_meta *meta,
+                        unsigned *refused);
 /** The metadata of what is open as `fd`, of which statx said `stx`; with xattrs
  * if `keep` says so. `memory` is reset before. */
 int make_meta_of(int fd, const char *name, const struct statx *stx,

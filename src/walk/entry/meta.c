@@ -378,9 +378,34 @@ enum { REFUSED_USER = 1, REFUSED_GROUP = 2 };
 struct recipient {
     int fd;
     bool is_path; /* opened by O_PATH */
+    bool is_new;  /* made just now: it needs times in any case, and */
+    bool is_bare; /* has no extended attributes */
     const char *name;
     struct statx stx;
 };
+
+static int change_mode(const struct recipient *to, mode_t mode)
+{
+    char path[40];
+
+    if (!to->is_path) {
+        return fchmod(to->fd, mode);
+    }
+    snprintf(path, sizeof path, "/proc/self/fd/%d", to->fd);
+    return chmod(path, mode);
+}
+
+static int change_times(const struct recipient *to,
+                        const struct timespec times[2])
+{
+    char path[40];
+
+    if (!to->is_path) {
+        return futimens(to->fd, times);
+    }
+    snprintf(path, sizeof path, "/proc/self/fd/%d", to->fd);
+    return utimensat(AT_FDCWD, path, times, 0);
+}
 
 /* What could not be given is in `refused`. */
 static int set_owner(const struct recipient *to,
@@ -415,7 +440,6 @@ static int set_mode(const struct recipient *to,
                     unsigned refused)
 {
     mode_t wanted = meta->mode & 07777;
-    char path[40];
 
     wanted &= ~(refused & REFUSED_USER ? (mode_t)S_ISUID : 0);
     wanted &= ~(refused & REFUSED_GROUP ? (mode_t)S_ISGID : 0);
@@ -424,8 +448,7 @@ static int set_mode(const struct recipient *to,
         (!was_given && (to->stx.stx_mode & 07777) == wanted)) {
         return 0;
     }
-    snprintf(path, sizeof path, "/proc/self/fd/%d", to->fd);
-    if ((to->is_path ? chmod(path, wanted) : fchmod(to->fd, wanted)) != 0) {
+    if (change_mode(to, wanted) != 0) {
         return failed("set the mode of", to->name);
     }
     return 1;
@@ -442,18 +465,15 @@ static int set_times(const struct recipient *to,
 {
     bool both = keep & POISE_WALK_KEEP_ATIME;
     struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, meta->mtime};
-    char path[40];
 
     if (both) {
         times[0] = meta->atime;
     }
-    if (is_same_time(&to->stx.stx_mtime, &meta->mtime) &&
+    if (!to->is_new && is_same_time(&to->stx.stx_mtime, &meta->mtime) &&
         (!both || is_same_time(&to->stx.stx_atime, &meta->atime))) {
         return 0;
     }
-    snprintf(path, sizeof path, "/proc/self/fd/%d", to->fd);
-    if ((to->is_path ? utimensat(AT_FDCWD, path, times, 0)
-                     : futimens(to->fd, times)) != 0) {
+    if (change_times(to, times) != 0) {
         return failed("set the times of", to->name);
     }
     return 1;
@@ -466,24 +486,29 @@ static int give_xattrs(struct recipient *to, const struct poise_walk_meta *meta,
     struct bearer bearer = {
         .fd = to->is_path ? -1 : to->fd, .path = path, .is_open = true};
 
-    if (S_ISLNK(meta->mode) && geteuid() != 0) {
+    if ((S_ISLNK(meta->mode) && geteuid() != 0) ||
+        (to->is_bare && meta->xattrs_len == 0)) {
         return 0;
     }
     snprintf(path, sizeof path, "/proc/self/fd/%d", to->fd);
     return set_xattrs(&bearer, to->name, meta, refused);
 }
 
+static int look_at_recipient(struct recipient *to)
+{
+    int code = poise_file_statx(to->fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS,
+                                &to->stx);
+
+    return code < 0 ? poise_error_set(-code, "look at", to->name, NULL) : 0;
+}
+
+/* What is different from to->stx. */
 static int give(struct recipient *to, const struct poise_walk_meta *meta,
                 unsigned keep, unsigned *refused)
 {
     unsigned owner_refused = 0;
-    int changed = 0, owner = 0;
-    int code = poise_file_statx(to->fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS,
-                                &to->stx);
+    int code = 0, changed = 0, owner = 0;
 
-    if (code < 0) {
-        return poise_error_set(-code, "look at", to->name, NULL);
-    }
     if ((to->stx.stx_mode ^ meta->mode) & S_IFMT) {
         return poise_error_set(EEXIST, "change", to->name,
                                "something else took its name");
@@ -524,11 +549,54 @@ int make_attributes(int dirfd, const char *name, int fd,
     if (to.fd < 0) {
         return poise_error_set(-to.fd, "look at", name, NULL);
     }
-    code = give(&to, meta, keep, refused);
+    code = look_at_recipient(&to);
+    code = code < 0 ? code : give(&to, meta, keep, refused);
     if (fd < 0) {
         close(to.fd);
     }
     return code;
+}
+
+/* What the first file in a directory has from birth the next ones have, too. */
+static int learn_birth(struct recipient *to, struct entry_copier *copier,
+                       mode_t asked)
+{
+    struct entry_birth *birth = &copier->birth;
+    int code = look_at_recipient(to);
+
+    birth->place = 0;
+    if (code == 0) {
+        *birth = (struct entry_birth){
+            .place = copier->place,
+            .asked = asked,
+            .mode = to->stx.stx_mode,
+            .uid = to->stx.stx_uid,
+            .gid = to->stx.stx_gid,
+            .plain = copier->options.keep & POISE_WALK_KEEP_XATTRS &&
+                     flistxattr(to->fd, NULL, 0) == 0,
+        };
+    }
+    return code;
+}
+
+int make_attributes_new(struct entry_copier *copier, const char *name, int fd,
+                        mode_t asked, const struct poise_walk_meta *meta,
+                        unsigned *refused)
+{
+    const struct entry_birth *birth = &copier->birth;
+    struct recipient to = {.fd = fd, .name = name, .is_new = true};
+    int code = 0;
+
+    if (copier->place != 0 && birth->place == copier->place &&
+        birth->asked == asked) {
+        to.stx.stx_mode = (uint16_t)birth->mode;
+        to.stx.stx_uid = birth->uid;
+        to.stx.stx_gid = birth->gid;
+    } else {
+        code = learn_birth(&to, copier, asked);
+    }
+    to.is_bare = birth->plain;
+    return code < 0 ? code : give(&to, meta, copier->options.keep, refused);
 }
 
 int poise_walk_make_attributes(int dirfd, const char *name,

@@ -77,6 +77,8 @@ struct poise_copy_counts {
     uint64_t deleted;    /**< entries of directories, each with all below it */
     uint64_t bytes;      /**< of data that were copied, */
     uint64_t cloned_bytes;  /**< of these as clones, which shares them */
+    uint64_t resumed_bytes; /**< of large files, which an interrupted copy had
+                                 left (resume) */
     uint64_t retries;       /**< a file changed while it was read: read again */
     uint64_t failed;        /**< could not be copied; each was an error */
     uint64_t refused_owner; /**< copied, but not with their owner or group */

@@ -105,6 +105,10 @@ poise_walk_self(const struct poise_walk_entry *entry);
 POISE_API void poise_walk_chunks_set(struct poise_walk_entry *entry,
                                      uint64_t length);
 
+/** After poise_walk_chunks_set: its chunks are not given away but worked on one
+ * after the other, in their order, where others would only be in the way. */
+POISE_API void poise_walk_chunks_alone(struct poise_walk_entry *entry);
+
 /** Bits that whoever works on a directory or a file in chunks leaves for its
  * `leave`, on whichever rank that is called: the bitwise or of all. Through
  * poise_walk_self in chunk or leave, or on entry->dir in any callback. Some may

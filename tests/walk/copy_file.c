@@ -376,41 +376,135 @@ static void test_births(void **state)
     }
 }
 
+static const char *const temporary = POISE_WALK_TEMPORARY "00000000000000aa";
+
+static struct entry_chunks chunks_of(const struct place *place)
+{
+    return (struct entry_chunks){.dirfd = place->fd,
+                                 .temporary = temporary,
+                                 .tag = 0xaa,
+                                 .bytes = CHUNK};
+}
+
+static void copy_chunk(struct place *place, const struct entry_source *source,
+                       unsigned i, struct entry_copied *copied)
+{
+    struct entry_chunks chunks = chunks_of(place);
+
+    assert_int_equal(entry_chunk(&place->copier, source, &chunks,
+                                 (uint64_t)i * CHUNK, CHUNK, copied),
+                     0);
+}
+
 /* In chunks, in any order; the temporary name goes in any case. */
 static void test_chunks(void **state)
 {
-    static const char *const temporary =
-        POISE_WALK_TEMPORARY "00000000000000aa";
     struct place *place = *state;
+    struct entry_chunks chunks = chunks_of(place);
     struct entry_copied copied = {0};
     struct entry_source source;
 
     assert_int_equal(entry_source_open(place->fd, "from", &source), 0);
     for (int round = 0; round < 2; round++) {
-        assert_int_equal(entry_chunks_begin(&source, place->fd, temporary), 0);
+        assert_int_equal(entry_chunks_begin(&source, &chunks, false), 0);
         assert_int_equal(look(place->fd, temporary).st_mode, S_IFREG | 0600);
-        for (uint64_t at = 2 * CHUNK + 1; at-- > 0 && at % CHUNK == 0;
-             at -= CHUNK - 1) {
-            assert_int_equal(entry_chunk(&place->copier, &source, place->fd,
-                                         temporary, at, CHUNK, &copied),
-                             0);
-            if (at == 0) {
-                break;
-            }
+        for (unsigned i = 3; i-- > 0;) {
+            copy_chunk(place, &source, i, &copied);
         }
-        if (round == 0) { /* a killed one left it: the next begins anew */
-            continue;
-        }
-        assert_int_equal(entry_chunks_commit(&place->copier, &source, place->fd,
-                                             temporary, "to", NULL, &copied),
-                         0);
+        /* A killed one left it: the next begins anew. */
+        assert_int_equal(copied.bytes, (round + 1) * BYTES);
+        assert_true(entry_chunks_is_left(place->fd, temporary));
     }
+    assert_int_equal(entry_chunks_commit(&place->copier, &source, &chunks, "to",
+                                         NULL, &copied),
+                     0);
     expect_equal(place, "to");
+    assert_int_equal(copied.resumed, 0);
+    assert_false(entry_chunks_is_left(place->fd, "to"));
     assert_int_equal(count_entries(place->fd), 2);
-    assert_true(entry_chunks_commit(&place->copier, &source, place->fd,
-                                    temporary, "to", NULL, &copied) < 0);
+    assert_true(entry_chunks_commit(&place->copier, &source, &chunks, "to",
+                                    NULL, &copied) < 0);
     expect_equal(place, "to");
     entry_source_close(&source);
+}
+
+/* How much of two chunks, of which an interrupted copy left 0 and 2 (but for
+ * what `harm` does to that), is not copied again. */
+static uint64_t resumed_after(struct place *place,
+                              void (*harm)(struct place *, int fd))
+{
+    struct entry_chunks chunks = chunks_of(place);
+    struct entry_copied copied = {0};
+    struct entry_source source;
+    int fd;
+
+    assert_int_equal(entry_source_open(place->fd, "from", &source), 0);
+    assert_int_equal(entry_chunks_begin(&source, &chunks, false), 0);
+    copy_chunk(place, &source, 0, &copied);
+    copy_chunk(place, &source, 2, &copied);
+    fd = openat(place->fd, temporary, O_RDWR);
+    if (harm) {
+        harm(place, fd);
+    }
+    close(fd);
+    copied = (struct entry_copied){0};
+    assert_int_equal(entry_chunks_begin(&source, &chunks, true), 0);
+    for (unsigned i = 0; i < 3; i++) {
+        copy_chunk(place, &source, i, &copied);
+    }
+    assert_int_equal(copied.bytes + copied.resumed, BYTES);
+    assert_int_equal(entry_chunks_commit(&place->copier, &source, &chunks, "to",
+                                         NULL, &copied),
+                     0);
+    entry_source_close(&source);
+    expect_equal(place, "to");
+    assert_int_equal(count_entries(place->fd), 2);
+    return copied.resumed;
+}
+
+static void harm_note(struct place *place, int fd)
+{
+    uint64_t at = (BYTES + 4095) / 4096 * 4096 + 2 * 8;
+
+    (void)place; /* as if this machine had been started since */
+    assert_int_equal(pwrite(fd, "otherone", 8, (off_t)at), 8);
+    assert_int_equal(pwrite(fd, "lost", 4, 2 * CHUNK + 7), 4);
+}
+
+static void harm_end(struct place *place, int fd)
+{
+    (void)place; /* of something else */
+    assert_int_equal(pwrite(fd, "x", 1, look(place->fd, temporary).st_size - 9),
+                     1);
+    assert_int_equal(pwrite(fd, "lost", 4, 7), 4);
+}
+
+static void harm_length(struct place *place, int fd)
+{
+    (void)place;
+    assert_int_equal(ftruncate(fd, CHUNK / 2), 0);
+}
+
+static void harm_mode(struct place *place, int fd)
+{
+    (void)place; /* others could write to it */
+    assert_int_equal(fchmod(fd, 0666), 0);
+    assert_int_equal(pwrite(fd, "lost", 4, 7), 4);
+}
+
+static void test_chunks_resumed(void **state)
+{
+    struct place *place = *state;
+
+    assert_int_equal(resumed_after(place, NULL), 2 * CHUNK);
+    assert_int_equal(resumed_after(place, harm_note), CHUNK);
+    assert_int_equal(resumed_after(place, harm_end), 0);
+    assert_int_equal(resumed_after(place, harm_length), 0);
+    assert_int_equal(resumed_after(place, harm_mode), 0);
+    place->copier.options.sync = POISE_SYNC_FILE;
+    assert_int_equal(resumed_after(place, NULL), 2 * CHUNK);
+    place->copier.options.verify = true; /* nobody verified what is there */
+    assert_int_equal(resumed_after(place, NULL), 0);
 }
 
 /* Each call fails once, then all: an error, what was there before, nothing
@@ -479,10 +573,10 @@ static void test_faults(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_whole),  TEST(test_ways),       TEST(test_holes),
-        TEST(test_births), TEST(test_changes),    TEST(test_fresh),
-        TEST(test_taken),  TEST(test_attributes), TEST(test_chunks),
-        TEST(test_faults),
+        TEST(test_whole),          TEST(test_ways),       TEST(test_holes),
+        TEST(test_births),         TEST(test_changes),    TEST(test_fresh),
+        TEST(test_taken),          TEST(test_attributes), TEST(test_chunks),
+        TEST(test_chunks_resumed), TEST(test_faults),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

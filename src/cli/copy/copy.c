@@ -229,6 +229,7 @@ static int print_json(struct run *run, int code)
     }
     poise_json_u64(&json, "bytes", run->result.counts.bytes);
     poise_json_u64(&json, "cloned_bytes", run->result.counts.cloned_bytes);
+    poise_json_u64(&json, "resumed_bytes", run->result.counts.resumed_bytes);
     poise_json_u64(&json, "errors", run->result.walk.errors);
     poise_json_u64(&json, "ranks", (uint64_t)run->job.size);
     poise_json_double(&json, "seconds", (double)run->result.walk.wall_ns / 1e9);

@@ -70,8 +70,13 @@ static int look_at(struct copy_worker *w, struct poise_walk_entry *entry,
         return 0;
     }
     if (poise_walk_is_temporary(name) && options->resume && !options->dry) {
-        int code = remove_left(fd, name);
+        int code;
 
+        if (entry_chunks_is_left(fd, name)) {
+            w->left = true;
+            return 0;
+        }
+        code = remove_left(fd, name);
         return code < 0 ? copy_failed(w, entry, code) : 0;
     }
     if (options->remove && from >= 0 && is_missing(from, name)) {
@@ -87,6 +92,7 @@ int copy_extras(struct copy_worker *w, struct poise_walk_entry *entry,
     DIR *dir = open_list(place->fd, place->name);
     const struct dirent *d;
 
+    w->left = false;
     if (!dir) {
         return copy_failed(w, entry, -EIO);
     }
@@ -100,6 +106,26 @@ int copy_extras(struct copy_worker *w, struct poise_walk_entry *entry,
     closedir(dir);
     if (from >= 0) {
         close(from);
+    }
+    return code;
+}
+
+int copy_extras_left(struct copy_worker *w, struct poise_walk_entry *entry,
+                     const struct copy_place *place)
+{
+    DIR *dir = open_list(place->fd, place->name);
+    const struct dirent *d;
+    int code = dir ? 0 : copy_failed(w, entry, -EIO);
+
+    while (dir && code == 0 && (d = readdir(dir))) {
+        if (poise_walk_is_temporary(d->d_name) &&
+            entry_chunks_is_left(dirfd(dir), d->d_name)) {
+            code = remove_left(dirfd(dir), d->d_name);
+            code = code < 0 ? copy_failed(w, entry, code) : 0;
+        }
+    }
+    if (dir) {
+        closedir(dir);
     }
     return code;
 }

@@ -93,6 +93,7 @@ static void add_bytes(struct copy_worker *w, const struct entry_copied *copied)
     __atomic_store_n(&w->counts.bytes, w->counts.bytes + copied->bytes,
                      __ATOMIC_RELAXED);
     w->counts.cloned_bytes += copied->cloned;
+    w->counts.resumed_bytes += copied->resumed;
     w->counts.retries += copied->retries;
 }
 
@@ -134,6 +135,24 @@ static int copy_whole(struct copy_worker *w, struct poise_walk_entry *entry,
                     : add_file(w, entry, source->stx.stx_size, &copied);
 }
 
+static uint64_t chunk_bytes(const struct copy *copy)
+{
+    return copy->options->chunk_bytes ? copy->options->chunk_bytes
+                                      : COPY_CHUNK_BYTES;
+}
+
+/* The file that is made in chunks of the source with this tag. */
+static struct entry_chunks chunks_of(const struct copy *copy,
+                                     const struct copy_place *place,
+                                     uint64_t tag, char temporary[40])
+{
+    temporary_of(tag, temporary);
+    return (struct entry_chunks){.dirfd = place->fd,
+                                 .temporary = temporary,
+                                 .tag = tag,
+                                 .bytes = chunk_bytes(copy)};
+}
+
 /* Begin it, and leave the rest to copy_chunk. */
 static int begin_chunks(struct copy_worker *w, struct poise_walk_entry *entry,
                         const struct entry_source *source,
@@ -141,15 +160,17 @@ static int begin_chunks(struct copy_worker *w, struct poise_walk_entry *entry,
 {
     uint64_t tag = fingerprint(&source->stx);
     char temporary[40];
-    int code;
+    struct entry_chunks chunks = chunks_of(w->copy, place, tag, temporary);
+    int code = entry_chunks_begin(source, &chunks, w->copy->options->resume);
 
-    temporary_of(tag, temporary);
-    code = entry_chunks_begin(source, place->fd, temporary);
     if (code < 0) {
         return copy_failed(w, entry, code);
     }
     poise_walk_tag_set(entry, tag);
     poise_walk_chunks_set(entry, source->stx.stx_size);
+    if (entry_is_one_writer(place->fd)) {
+        poise_walk_chunks_alone(entry);
+    }
     return 0;
 }
 
@@ -158,9 +179,6 @@ static int copy_opened(struct copy_worker *w, struct poise_walk_entry *entry,
                        struct entry_source *source,
                        const struct copy_place *place)
 {
-    uint64_t chunk = w->copy->options->chunk_bytes;
-
-    chunk = chunk ? chunk : COPY_CHUNK_BYTES;
     if (source->stx.stx_nlink > 1) {
         int link = copy_link(w, entry, place, &source->stx);
 
@@ -168,7 +186,8 @@ static int copy_opened(struct copy_worker *w, struct poise_walk_entry *entry,
             return link < 0 ? copy_failed(w, entry, link) : 0;
         }
     }
-    if (source->stx.stx_size >= 2 * chunk && !source->unsettled) {
+    if (source->stx.stx_size >= 2 * chunk_bytes(w->copy) &&
+        !source->unsettled) {
         return begin_chunks(w, entry, source, place);
     }
     return copy_whole(w, entry, source, place);
@@ -290,9 +309,11 @@ int copy_chunk(struct poise_walk_entry *entry, uint64_t offset, uint64_t length,
     }
     code = open_both(w, entry, &source, &place);
     if (code == 0) {
-        temporary_of(poise_walk_dir_tag(self), temporary);
-        code = entry_chunk(&w->copier, &source, place.fd, temporary, offset,
-                           length, &copied);
+        struct entry_chunks chunks =
+            chunks_of(w->copy, &place, poise_walk_dir_tag(self), temporary);
+
+        code =
+            entry_chunk(&w->copier, &source, &chunks, offset, length, &copied);
     }
     add_bytes(w, &copied);
     entry_source_close(&source);
@@ -310,12 +331,13 @@ int copy_chunk(struct poise_walk_entry *entry, uint64_t offset, uint64_t length,
 
 static int commit_chunks(struct copy_worker *w, struct poise_walk_entry *entry,
                          struct entry_source *source,
-                         const struct copy_place *place, const char *temporary)
+                         const struct copy_place *place,
+                         const struct entry_chunks *chunks)
 {
     struct entry_copied copied = {0};
     struct entry_taken taken = asker(w);
-    int code = entry_chunks_commit(&w->copier, source, place->fd, temporary,
-                                   place->name, &taken, &copied);
+    int code = entry_chunks_commit(&w->copier, source, chunks, place->name,
+                                   &taken, &copied);
 
     if (code == 0 && source->stx.stx_nlink > 1) {
         code = copy_link_add(w, place, &source->stx);
@@ -328,13 +350,14 @@ int copy_chunks_leave(struct copy_worker *w, struct poise_walk_entry *entry)
 {
     struct poise_walk_dir *self = poise_walk_self(entry);
     struct entry_source source;
+    struct entry_chunks chunks;
     struct copy_place place;
     char temporary[40];
     int code = open_both(w, entry, &source, &place);
 
-    temporary_of(poise_walk_dir_tag(self), temporary);
+    chunks = chunks_of(w->copy, &place, poise_walk_dir_tag(self), temporary);
     if (code == 0 && !(poise_walk_marks(self) & CHUNK_FAILED)) {
-        code = commit_chunks(w, entry, &source, &place, temporary);
+        code = commit_chunks(w, entry, &source, &place, &chunks);
     } else if (code >= 0 && source.fd >= 0) {
         unlinkat(place.fd, temporary, 0);
         w->counts.retries += code == 1;

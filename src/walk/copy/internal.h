@@ -24,6 +24,8 @@ enum {
     COPY_METADATA_CALLS = 6, /* of an entry that is no regular file */
     COPY_TAG_SHIFT = 40,     /* tags of directories: behind it the rank */
 };
+/* Of a tag: parts of large files are left in it, to be gone on with. */
+#define COPY_TAG_LEFT (UINT64_C(1) << 63)
 
 /* ---- plan.c ------------------------------------------------------------- */
 
@@ -64,6 +66,7 @@ struct copy_worker {
     struct poise_buf memory, path;
     struct poise_walk_entry *entry; /* in hand, for those who are asked */
     int parent_fd;                  /* of a root's place; -1: none is open */
+    bool left;                      /* copy_extras met parts of large files */
 } __attribute__((aligned(128)));
 
 struct copy {
@@ -188,9 +191,14 @@ void copy_links_name(const struct copy *copy, char out[40]);
 /* ---- extras.c ----------------------------------------------------------- */
 
 /** The target of the directory `entry` is there: remove what killed copies left
- * in it, and what the source lacks, as the options say. */
+ * in it, and what the source lacks, as the options say. Parts of large files
+ * stay until it is known whether they are gone on with: w->left. */
 int copy_extras(struct copy_worker *w, struct poise_walk_entry *entry,
                 const struct copy_place *place);
+/** All that was to be made in the directory at this place is: remove what is
+ * left of large files that nobody went on with. */
+int copy_extras_left(struct copy_worker *w, struct poise_walk_entry *entry,
+                     const struct copy_place *place);
 /** Remove folders of links that killed copies left in plan.home. */
 void copy_extras_home(struct copy *copy);
 

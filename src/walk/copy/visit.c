@@ -176,12 +176,15 @@ static int visit_directory(struct copy_worker *w,
         return code < 0 ? code : POISE_WALK_SKIP;
     }
     w->counts.unfinished += !w->copy->options->filter;
-    poise_walk_tag_set(entry, new_tag(w->copy));
+    w->left = false;
     if (was_there) {
-        return clear_directory(w, entry, place);
+        code = clear_directory(w, entry, place);
+    } else {
+        copy_count_directory(w);
+        code = copy_say(w, POISE_COPY_MADE, entry, NULL);
     }
-    copy_count_directory(w);
-    return copy_say(w, POISE_COPY_MADE, entry, NULL);
+    poise_walk_tag_set(entry, new_tag(w->copy) | (w->left ? COPY_TAG_LEFT : 0));
+    return code;
 }
 
 static int leave_directory(struct copy_worker *w,
@@ -189,11 +192,18 @@ static int leave_directory(struct copy_worker *w,
                            const struct copy_place *place)
 {
     const struct poise_copy_options *options = w->copy->options;
+    const struct poise_walk_dir *self = poise_walk_self(entry);
     struct poise_walk_meta meta;
     unsigned refused = 0;
     int from, code, fd;
 
     pace_metadata(w);
+    if (self && poise_walk_dir_tag(self) & COPY_TAG_LEFT) {
+        code = copy_extras_left(w, entry, place);
+        if (code < 0) {
+            return code;
+        }
+    }
     from = poise_walk_dirfd(entry);
     if (from < 0 && from != AT_FDCWD) {
         return 0; /* counted and reported by the walk */

@@ -34,7 +34,7 @@ static int chunk_share(struct chunk_run *run)
     uint64_t bytes = w->walk->options.chunk_bytes;
     uint64_t chunks = (run->to - run->at + bytes - 1) / bytes;
     uint64_t now = poise_clock_ticks();
-    if (chunks < 2 || !poise_task_wanted(w->worker) ||
+    if (run->file->alone || chunks < 2 || !poise_task_wanted(w->worker) ||
         now - w->split_at < w->walk->split_ticks) {
         return 0;
     }

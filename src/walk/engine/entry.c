@@ -206,7 +206,13 @@ void poise_walk_chunks_set(struct poise_walk_entry *entry, uint64_t length)
         return;
     }
     view->chunked = true;
+    view->alone = false;
     view->length = length;
+}
+
+void poise_walk_chunks_alone(struct poise_walk_entry *entry)
+{
+    view_of(entry)->alone = true;
 }
 
 struct poise_walk_dir *poise_walk_self(const struct poise_walk_entry *entry)

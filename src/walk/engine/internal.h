@@ -72,6 +72,7 @@ struct poise_walk_dir {
     uint32_t pending; /* __atomic: tasks and entered children not done */
     bool begun;       /* __atomic: a task of it was run, or it was loaded */
     uint8_t type;     /* DT_DIR, or that of a file in chunks */
+    bool alone;       /* of a file in chunks: they are not given away */
     bool copy;        /* its original waits elsewhere, and is left there */
     uint64_t marks;   /* __atomic */
     struct walk_wait *wait; /* __atomic; owned. NULL: never needed */
@@ -175,6 +176,7 @@ struct walk_view {
     int fd;                      /* of entry.dir; -1: not asked for yet */
     bool pinned;                 /* fd must be unpinned after the callback */
     bool chunked; /* poise_walk_chunks_set was called: `length` */
+    bool alone;   /* and poise_walk_chunks_alone */
     uint64_t length;
     bool paired; /* twin_fd is the counterpart's, pinned */
     int twin_fd;

@@ -8,7 +8,8 @@
  *   from, to (CHUNKS: bytes of the file that takes the directory's place)
  *   with post: who waits for it (leave.c): whether it takes its directory
  *   along, rank, id
- *   operand, type, ino, dev, verified, depth
+ *   operand, type, ino, dev, 1 if verified and 2 if its chunks stay together,
+ *   depth
  *   for the directory and each one above it: tag, name (the operand: no name)
  */
 #include "internal.h"
@@ -24,7 +25,7 @@ void walk_pack_dir(const struct poise_walk_dir *dir, bool whole,
     poise_buf_varint(out, dir->type);
     poise_buf_varint(out, dir->ino);
     poise_buf_varint(out, dir->dev);
-    poise_buf_varint(out, dir->verified);
+    poise_buf_varint(out, dir->verified + 2U * dir->alone);
     poise_buf_varint(out, dir->depth);
     for (; dir; dir = whole ? dir->parent : NULL) {
         poise_buf_varint(out, dir->tag);
@@ -208,17 +209,21 @@ static int unpack_chain(struct walk *walk, unsigned root, size_t count,
 /* What a packed directory begins with. */
 struct unpack_dir {
     uint64_t root, type, ino, dev, depth;
-    bool verified;
+    bool verified, alone;
 };
 
 static int unpack_dir_head(const struct walk *walk, struct poise_reader *in,
                            struct unpack_dir *head)
 {
+    uint64_t flags;
+
     head->root = poise_reader_varint(in);
     head->type = poise_reader_varint(in);
     head->ino = poise_reader_varint(in);
     head->dev = poise_reader_varint(in);
-    head->verified = poise_reader_varint(in) != 0;
+    flags = poise_reader_varint(in);
+    head->verified = flags & 1;
+    head->alone = flags & 2;
     head->depth = poise_reader_varint(in);
     bool ok = !in->error && head->root < walk->options.root_count &&
               head->type <= UINT8_MAX;
@@ -257,6 +262,7 @@ static int unpack_whole(struct walk *walk, struct poise_reader *in,
         dir->type = (uint8_t)head->type;
         dir->ino = head->ino;
         dir->verified = head->verified;
+        dir->alone = head->alone;
         dir->pending = 1;
     }
     walk_dir_ref(dir);
@@ -286,6 +292,7 @@ static int unpack_child(struct poise_reader *in, const struct unpack_dir *head,
     dir->ino = head->ino;
     dir->dev = head->dev;
     dir->verified = head->verified;
+    dir->alone = head->alone;
     dir->pending = 1;
     *out = dir;
     return 0;

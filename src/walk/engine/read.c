@@ -473,6 +473,7 @@ static int read_enter_chunks(struct walk_view *view,
     file->ino = entry->ino;
     file->type = entry->type;
     file->length = view->length;
+    file->alone = view->alone;
     file->pending = 1;
     if (file->parent) {
         __atomic_fetch_add(&file->parent->pending, 1, __ATOMIC_RELAXED);

@@ -328,7 +328,7 @@ static int fill_target(struct entry_copier *copier,
 }
 
 /* What is known of one file system may not hold for the next. */
-static void see_source(struct entry_copier *copier, const struct statx *stx)
+void copy_see_source(struct entry_copier *copier, const struct statx *stx)
 {
     uint64_t dev = makedev(stx->stx_dev_major, stx->stx_dev_minor);
 
@@ -384,7 +384,7 @@ int entry_copy(struct entry_copier *copier, struct entry_source *source,
     struct target target = {.fd = -1, .dirfd = dirfd, .name = name};
     int code = 1;
 
-    see_source(copier, &source->stx);
+    copy_see_source(copier, &source->stx);
     if (copier->options.pace) {
         copier->options.pace(0, METADATA_CALLS, copier->options.arg);
     }
@@ -398,99 +398,4 @@ int entry_copy(struct entry_copier *copier, struct entry_source *source,
                                        "it was read",
                                        TRIES)
                      : code;
-}
-
-/* ---- by several ---------------------------------------------------------- */
-
-int entry_chunks_begin(const struct entry_source *source, int dirfd,
-                       const char *temporary)
-{
-    int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW;
-    int fd = poise_file_open(dirfd, temporary, flags, 0600);
-
-    if (fd == -EEXIST) {
-        /* A killed run's, of the same file. */
-        unlinkat(dirfd, temporary, 0);
-        fd = poise_file_open(dirfd, temporary, flags, 0600);
-    }
-    if (fd < 0) {
-        return poise_error_set(-fd, "make", source->name, NULL);
-    }
-    if (ftruncate(fd, (off_t)source->stx.stx_size) != 0) {
-        int code =
-            poise_error_set(errno, "set the length of", source->name, NULL);
-
-        close(fd);
-        unlinkat(dirfd, temporary, 0);
-        return code;
-    }
-    return poise_file_close(fd, source->name);
-}
-
-static bool is_sparse(const struct statx *stx)
-{
-    return stx->stx_blocks * 512 < stx->stx_size;
-}
-
-int entry_chunk(struct entry_copier *copier, const struct entry_source *source,
-                int dirfd, const char *temporary, uint64_t offset,
-                uint64_t length, struct entry_copied *copied)
-{
-    struct copy_move move = {
-        .in = source->fd,
-        .out = poise_file_open(dirfd, temporary, O_RDWR | O_NOFOLLOW, 0),
-        .name = source->name,
-        .from = offset,
-        .to = offset + length,
-        .sparse = is_sparse(&source->stx),
-    };
-    int code;
-
-    if (move.out < 0) {
-        return poise_error_set(-move.out, "write", source->name, NULL);
-    }
-    see_source(copier, &source->stx);
-    code = copy_move(copier, &move, copied);
-    if (code < 0) {
-        close(move.out);
-        return code;
-    }
-    return poise_file_close(move.out, source->name);
-}
-
-int entry_chunks_commit(struct entry_copier *copier,
-                        const struct entry_source *source, int dirfd,
-                        const char *temporary, const char *name,
-                        const struct entry_taken *taken,
-                        struct entry_copied *copied)
-{
-    struct target target = {.fd = -1, .dirfd = dirfd, .name = name};
-    struct poise_walk_meta meta;
-    int code = make_meta_of(source->fd, source->name, &source->stx,
-                            copier->options.keep, &meta, &copier->xattrs);
-
-    snprintf(target.temporary, sizeof target.temporary, "%s", temporary);
-    if (code == 0) {
-        target.fd = poise_file_open(dirfd, temporary, O_RDWR | O_NOFOLLOW, 0);
-        code = target.fd < 0 ? poise_error_set(-target.fd, "finish", name, NULL)
-                             : 0;
-    }
-    if (code == 0) {
-        code = make_attributes(dirfd, name, target.fd, &meta,
-                               copier->options.keep, &copied->refused);
-    }
-    if (code >= 0) {
-        code = poise_walk_sync(copier->options.sync, POISE_SYNC_AT_FILE,
-                               target.fd, name);
-    }
-    if (code == 0) {
-        code = name_target(copier, &target, taken, copied);
-    }
-    if (code == 0) {
-        code = poise_file_close(target.fd, name);
-        target.fd = -1;
-        target.has_name = false;
-    }
-    drop_target(&target);
-    return code;
 }

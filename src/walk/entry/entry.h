@@ -83,6 +83,7 @@ struct entry_source {
 struct entry_copied {
     uint64_t bytes;   /**< of data that were moved, or cloned */
     uint64_t cloned;  /**< of these */
+    uint64_t resumed; /**< bytes that an interrupted copy had left */
     unsigned retries; /**< how often the source changed while it was read */
     unsigned refused; /**< POISE_WALK_KEEP_* that could not be given */
     bool replaced;    /**< something had the name */
@@ -103,21 +104,34 @@ int entry_copy(struct entry_copier *copier, struct entry_source *source,
 
 /* ---- by several at a time ------------------------------------------------ */
 
-/** Make the file for the chunks, which has this temporary name; one that is
- * there is removed. */
-int entry_chunks_begin(const struct entry_source *source, int dirfd,
-                       const char *temporary);
-/** Copy [offset, offset + length) into it. */
+/** A file that is made in chunks. */
+struct entry_chunks {
+    int dirfd;
+    const char *temporary; /**< the name that it has meanwhile. Borrowed */
+    uint64_t tag;          /**< tells its source, as it is now, from others */
+    uint64_t bytes;        /**< of a chunk; the last one may be shorter */
+};
+/** Make the file for the chunks. One that is there is gone on with if `resume`,
+ * and it is one of such chunks of the same source; else it is removed. */
+int entry_chunks_begin(const struct entry_source *source,
+                       const struct entry_chunks *chunks, bool resume);
+/** Copy [offset, offset + length), one chunk, into it, if it is not there yet
+ * (to be verified it is copied again). */
 int entry_chunk(struct entry_copier *copier, const struct entry_source *source,
-                int dirfd, const char *temporary, uint64_t offset,
+                const struct entry_chunks *chunks, uint64_t offset,
                 uint64_t length, struct entry_copied *copied);
 /** Give it its attributes and its name. Whatever happens, the temporary name
  * is gone. */
 int entry_chunks_commit(struct entry_copier *copier,
-                        const struct entry_source *source, int dirfd,
-                        const char *temporary, const char *name,
+                        const struct entry_source *source,
+                        const struct entry_chunks *chunks, const char *name,
                         const struct entry_taken *taken,
                         struct entry_copied *copied);
+/** Whether this is such a file that is not whole. */
+bool entry_chunks_is_left(int dirfd, const char *name);
+/** Whether the file system of this directory lets one at a time write to a
+ * file, so that others would only wait. */
+bool entry_is_one_writer(int dirfd);
 
 /* ---- the rest ------------------------------------------------------------ */
 

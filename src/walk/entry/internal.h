@@ -51,6 +51,9 @@ struct copy_move {
  * source ends. */
 int copy_move(struct entry_copier *copier, const struct copy_move *move,
               struct entry_copied *copied);
+/** What is known of one file system may not hold for the next: to be called
+ * with each source before the two functions around. */
+void copy_see_source(struct entry_copier *copier, const struct statx *stx);
 /** Make all of `out` a clone of `in`: 1, or 0 if it cannot be one. */
 int copy_clone(struct entry_copier *copier, int in, int out, uint64_t size);
 

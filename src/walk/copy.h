@@ -91,7 +91,10 @@ struct poise_copy_counts {
                             after an interruption */
 };
 
-enum { POISE_COPY_SAMPLES = 512 };
+enum {
+    POISE_COPY_SAMPLES = 512,
+    POISE_COPY_LINES = 100, /**< the most of a list */
+};
 /** How far a rank was at a moment of its run. */
 struct poise_copy_sample {
     uint64_t at_ns, files, bytes;
@@ -107,6 +110,18 @@ struct poise_copy_result {
     /** Rank 0: [walk.size] times sample_counts[rank], else NULL. */
     struct poise_copy_sample *samples; /**< [walk.size][POISE_COPY_SAMPLES] */
     size_t *sample_counts;
+    /** Rank 0: the first errors of each rank, as text, and of which rank; at
+     * most POISE_COPY_LINES of each rank. walk.errors counts all. */
+    char **messages;
+    int *message_ranks;
+    size_t message_count;
+    /** Rank 0, where the copy ended before its end (-EINTR, -ENOSPC, -EDQUOT),
+     * without a filter: targets that were not made, or not to the end, at most
+     * POISE_COPY_LINES; of a directory that was not begun only its own name.
+     * `undone_more`: there may be more. */
+    char **undone;
+    size_t undone_count;
+    bool undone_more;
 };
 
 /**

@@ -124,9 +124,6 @@ struct run {
     size_t count;
     const char *target;
     struct poise_buf lines;
-    struct poise_buf errors; /* of the page */
-    unsigned error_count;
-    pthread_mutex_t lock; /* of the last two */
 };
 
 /* ---- words --------------------------------------------------------------- */
@@ -214,6 +211,29 @@ static uint64_t count_of(const struct run *run, size_t i)
     return cli_copy_count(&run->result.counts, i);
 }
 
+/* What failed, and what was left to do. */
+static void put_lists(struct poise_json *json,
+                      const struct poise_copy_result *result)
+{
+    poise_json_array(json, "messages");
+    for (size_t i = 0; i < result->message_count; i++) {
+        poise_json_object(json, NULL);
+        poise_json_i64(json, "rank", result->message_ranks[i]);
+        poise_json_string(json, "message", result->messages[i]);
+        poise_json_end_object(json);
+    }
+    poise_json_end_array(json);
+    poise_json_array(json, "undone");
+    for (size_t i = 0; i < result->undone_count; i++) {
+        poise_json_object(json, NULL);
+        poise_json_bytes(json, "path", result->undone[i],
+                         strlen(result->undone[i]));
+        poise_json_end_object(json);
+    }
+    poise_json_end_array(json);
+    poise_json_bool(json, "undone_more", result->undone_more);
+}
+
 static int print_json(struct run *run, int code)
 {
     struct poise_buf out = {0};
@@ -231,6 +251,7 @@ static int print_json(struct run *run, int code)
     poise_json_u64(&json, "cloned_bytes", run->result.counts.cloned_bytes);
     poise_json_u64(&json, "resumed_bytes", run->result.counts.resumed_bytes);
     poise_json_u64(&json, "errors", run->result.walk.errors);
+    put_lists(&json, &run->result);
     poise_json_u64(&json, "ranks", (uint64_t)run->job.size);
     poise_json_double(&json, "seconds", (double)run->result.walk.wall_ns / 1e9);
     poise_json_end_object(&json);
@@ -298,6 +319,25 @@ static void say_interrupted(const struct run *run)
             (unsigned long long)all->unfinished);
 }
 
+/* A few of them: --json and --report have more. */
+static void say_undone(const struct run *run)
+{
+    enum { MOST = 10 };
+    const struct poise_copy_result *result = &run->result;
+    size_t count = result->undone_count < MOST ? result->undone_count : MOST;
+
+    for (size_t i = 0; i < count; i++) {
+        struct poise_buf name = {0};
+
+        poise_buf_escape(&name, result->undone[i], strlen(result->undone[i]));
+        cli_say("copy", "not done: %s", poise_buf_str(&name));
+        poise_buf_free(&name);
+    }
+    if (result->undone_more || count < result->undone_count) {
+        cli_say("copy", "and more is not done: -n --resume lists all of it");
+    }
+}
+
 static int save_page(const struct run *run, unsigned threads, int code)
 {
     struct cli_copy_outcome outcome = {
@@ -308,7 +348,6 @@ static int save_page(const struct run *run, unsigned threads, int code)
         .world_name = poise_world_name(run->job.world),
         .threads = threads,
         .code = code,
-        .errors = &run->errors,
     };
     struct poise_buf page = {0};
     int saved = cli_copy_page(&outcome, &page);
@@ -353,6 +392,7 @@ static int finish(struct run *run, unsigned threads, int code)
                 "goes on",
                 result->left);
     }
+    say_undone(run);
     say_refused(run);
     if (values->json && print_json(run, code) != 0) {
         return CLI_PARTLY;
@@ -376,14 +416,6 @@ static int error_hook(struct poise_worker *worker,
 {
     struct run *run = arg;
 
-    if (run->values->report) {
-        pthread_mutex_lock(&run->lock);
-        if (run->error_count++ < CLI_COPY_ERRORS) {
-            poise_error_format(err, &run->errors);
-            poise_buf_putc(&run->errors, '\n');
-        }
-        pthread_mutex_unlock(&run->lock);
-    }
     return cli_error_hook(worker, err, &run->job);
 }
 
@@ -402,7 +434,6 @@ static int copy(const struct values *values, struct poise_walk_filter *filter,
         .roots = words,
         .count = count - 1,
         .target = words[count - 1],
-        .lock = PTHREAD_MUTEX_INITIALIZER,
     };
     bool says = values->verbose || (values->dry && !values->json);
     struct poise_copy_options asked = {
@@ -451,7 +482,6 @@ static int copy(const struct values *values, struct poise_walk_filter *filter,
     }
     poise_copy_result_free(&run.result);
     poise_buf_free(&run.lines);
-    poise_buf_free(&run.errors);
     cli_job_end(&run.job);
     return status;
 }

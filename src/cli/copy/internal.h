@@ -6,7 +6,7 @@
 
 #include <poise/copy.h>
 
-enum { CLI_COPY_COUNTS = 12, CLI_COPY_ERRORS = 100 };
+enum { CLI_COPY_COUNTS = 12 };
 
 /** The counts, in the order of cli_copy_count, as JSON and people call them. */
 extern const char *const cli_copy_keys[CLI_COPY_COUNTS];
@@ -21,8 +21,7 @@ struct cli_copy_outcome {
     const struct poise_copy_result *result;
     const char *world_name;
     unsigned threads;
-    int code;                       /**< of poise_copy_run */
-    const struct poise_buf *errors; /**< lines, of this process */
+    int code; /**< of poise_copy_run */
 };
 
 /** A page: what was copied, how fast over the time and by whom, what failed. */

@@ -62,33 +62,65 @@ static int counts_table(const struct cli_copy_outcome *copy,
     return code;
 }
 
+/* The first errors of each rank. */
 static int errors_table(const struct cli_copy_outcome *copy,
                         struct poise_page *page)
 {
-    static const struct poise_column columns[] = {{"what", POISE_ALIGN_LEFT}};
-    char *text = copy->errors->len
-                     ? strndup(copy->errors->data, copy->errors->len)
-                     : NULL;
+    static const struct poise_column columns[] = {{"rank", POISE_ALIGN_RIGHT},
+                                                  {"what", POISE_ALIGN_LEFT}};
+    const struct poise_copy_result *result = copy->result;
     struct poise_table *table;
-    char *rest = text, *line;
     int code;
 
-    if (!text) {
+    if (result->message_count == 0) {
         return 0;
     }
     code = poise_page_section(page, "What failed",
-                              "The first of them, of the first process.");
-    code = code ? code : poise_table_create(columns, 1, &table);
+                              "The first of them, of each rank.");
+    code = code ? code : poise_table_create(columns, 2, &table);
     if (code < 0) {
-        free(text);
         return code;
     }
-    while (code == 0 && (line = strsep(&rest, "\n"))) {
-        code = line[0] ? poise_table_row(table, (const char *[]){line}) : 0;
+    for (size_t i = 0; code == 0 && i < result->message_count; i++) {
+        char rank[16];
+
+        snprintf(rank, sizeof rank, "%d", result->message_ranks[i]);
+        code =
+            poise_table_row(table, (const char *[]){rank, result->messages[i]});
     }
     code = code ? code : poise_page_table(page, table);
     poise_table_destroy(table);
-    free(text);
+    return code;
+}
+
+/* What an interrupted copy left to do. */
+static int undone_table(const struct cli_copy_outcome *copy,
+                        struct poise_page *page)
+{
+    static const struct poise_column columns[] = {{"path", POISE_ALIGN_LEFT}};
+    const struct poise_copy_result *result = copy->result;
+    struct poise_table *table;
+    int code;
+
+    if (result->undone_count == 0) {
+        return 0;
+    }
+    code = poise_page_section(
+        page, "What is not done",
+        result->undone_more ? "Some of it: -n --resume lists all." : NULL);
+    code = code ? code : poise_table_create(columns, 1, &table);
+    if (code < 0) {
+        return code;
+    }
+    for (size_t i = 0; code == 0 && i < result->undone_count; i++) {
+        struct poise_buf name = {0};
+
+        poise_buf_escape(&name, result->undone[i], strlen(result->undone[i]));
+        code = poise_table_row(table, (const char *[]){poise_buf_str(&name)});
+        poise_buf_free(&name);
+    }
+    code = code ? code : poise_page_table(page, table);
+    poise_table_destroy(table);
     return code;
 }
 
@@ -266,6 +298,7 @@ int cli_copy_page(const struct cli_copy_outcome *copy, struct poise_buf *out)
     code = code ? code : counts_table(copy, page);
     code = code ? code : sizes(copy, page);
     code = code ? code : errors_table(copy, page);
+    code = code ? code : undone_table(copy, page);
     if (code == 0 && result->samples) {
         code = poise_page_section(page, "How fast", NULL);
         code = code ? code : speed(copy, true, page);

@@ -4,7 +4,8 @@
  * run.c (a whole copy) -> plan.c (where each source goes, and whether it may),
  * visit.c (the walk's hooks) -> file.c (regular files), links.c (files with
  * several names), taken.c (what is in the way), extras.c (what is at the target
- * only), pace.c (limits). place.c: where an entry goes.
+ * only), pace.c (limits). place.c: where an entry goes;
+ * undone.c: what an interrupted one left to do.
  */
 #ifndef WALK_COPY_INTERNAL_H
 #define WALK_COPY_INTERNAL_H
@@ -86,6 +87,8 @@ struct copy {
     struct poise_buf deferred;     /* not yet in that file */
     struct poise_copy_counts late; /* after the walk */
     char *refused;                 /* an example */
+    struct poise_buf messages;     /* blobs: the first errors, */
+    unsigned message_count;        /* so many */
     /* samples, by the thread of `progress` */
     struct poise_copy_sample samples[POISE_COPY_SAMPLES];
     size_t sample_count;
@@ -111,6 +114,15 @@ static inline void copy_count_directory(struct copy_worker *w)
  * well. */
 int copy_failed(struct copy_worker *w, const struct poise_walk_entry *entry,
                 int code);
+
+/** An error: keep its text, and tell the user. As hook error. */
+int copy_report(struct poise_worker *worker, const struct poise_error *err,
+                void *arg);
+
+/* ---- undone.c ----------------------------------------------------------- */
+
+/** After a walk that ended early: fill result->undone. */
+int copy_undone(const struct copy *copy, struct poise_copy_result *result);
 
 /* ---- visit.c ------------------------------------------------------------ */
 

@@ -256,9 +256,7 @@ static int link_one(struct copy *copy, struct poise_reader *note)
 static void fail_late(struct copy *copy)
 {
     copy->late.failed++;
-    if (copy->options->error) {
-        copy->options->error(NULL, poise_error_last(), copy->options->arg);
-    }
+    copy_report(NULL, poise_error_last(), copy);
 }
 
 /* All notes of this rank. */

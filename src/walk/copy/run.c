@@ -63,11 +63,21 @@ struct copy_worker *copy_worker(struct copy *copy, struct poise_worker *worker)
 
 /* ---- hooks --------------------------------------------------------------- */
 
-static int report(struct poise_worker *worker, const struct poise_error *err,
-                  void *arg)
+int copy_report(struct poise_worker *worker, const struct poise_error *err,
+                void *arg)
 {
-    const struct poise_copy_options *options = ((struct copy *)arg)->options;
+    struct copy *copy = arg;
+    const struct poise_copy_options *options = copy->options;
+    struct poise_buf text = {0};
 
+    pthread_mutex_lock(&copy->lock);
+    if (copy->message_count < POISE_COPY_LINES) {
+        poise_error_format(err, &text);
+        poise_buf_blob(&copy->messages, text.data, text.len);
+        copy->message_count++;
+        poise_buf_free(&text);
+    }
+    pthread_mutex_unlock(&copy->lock);
     return options->error ? options->error(worker, err, options->arg) : 0;
 }
 
@@ -125,7 +135,7 @@ static int walk(struct copy *copy, struct poise_walk_result *result)
         .visit = copy_visit,
         .leave = copy_leave,
         .chunk = copy_chunk,
-        .error = report,
+        .error = copy_report,
         .progress = progress,
         .deliver = options->said ? deliver : NULL,
         .arg = copy,
@@ -298,6 +308,54 @@ static int gather_refused(struct copy *copy, struct poise_copy_result *result)
     return code;
 }
 
+/* A rank's list. */
+static void take_messages(struct poise_copy_result *result, int rank,
+                          const void *list, size_t len)
+{
+    struct poise_reader in = poise_reader_of(list, len);
+
+    for (unsigned i = 0; i < POISE_COPY_LINES && poise_reader_left(&in) > 0;
+         i++) {
+        size_t text_len = 0;
+        const char *text = poise_reader_blob(&in, &text_len);
+        char *copied = text ? strndup(text, text_len) : NULL;
+
+        if (!copied) {
+            return;
+        }
+        result->message_ranks[result->message_count] = rank;
+        result->messages[result->message_count++] = copied;
+    }
+}
+
+static int gather_messages(struct copy *copy, struct poise_copy_result *result)
+{
+    struct poise_buf all = {0};
+    size_t most = (size_t)copy->size * POISE_COPY_LINES;
+    struct poise_reader in;
+    int code =
+        copy->world
+            ? poise_world_gather(copy->world, 0, copy->messages.data,
+                                 copy->messages.len, &all)
+            : poise_buf_blob(&all, copy->messages.data, copy->messages.len);
+
+    if (code == 0 && copy->rank == 0) {
+        result->messages = poise_alloc(most, sizeof *result->messages);
+        result->message_ranks =
+            poise_alloc(most, sizeof *result->message_ranks);
+        code = result->messages && result->message_ranks ? 0 : -ENOMEM;
+    }
+    in = poise_reader_of(all.data, all.len);
+    for (int r = 0; code == 0 && copy->rank == 0 && r < copy->size; r++) {
+        size_t len = 0;
+        const void *list = poise_reader_blob(&in, &len);
+
+        take_messages(result, r, list, list ? len : 0);
+    }
+    poise_buf_free(&all);
+    return code;
+}
+
 /* ---- a run's life -------------------------------------------------------- */
 
 static int check(const struct poise_copy_options *options)
@@ -353,10 +411,16 @@ static void finish(struct copy *copy)
         close(copy->deferred_fd);
     }
     poise_buf_free(&copy->deferred);
+    poise_buf_free(&copy->messages);
     free(copy->refused);
     copy_plan_free(&copy->plan);
     pthread_mutex_destroy(&copy->lock);
     pthread_mutex_destroy(&copy->pace.lock);
+}
+
+static bool is_cut_off(int code)
+{
+    return code == -EINTR || code == -ENOSPC || code == -EDQUOT;
 }
 
 /* From the end of the walk on. */
@@ -384,6 +448,12 @@ static int conclude(struct copy *copy, int code,
     }
     if (summed == 0) {
         summed = agree(copy, gather_refused(copy, result));
+    }
+    if (summed == 0) {
+        summed = agree(copy, gather_messages(copy, result));
+    }
+    if (is_cut_off(code) && !dry && !copy->options->filter && copy->rank == 0) {
+        (void)copy_undone(copy, result); /* the code says that there is more */
     }
     return code == 0 ? summed : code;
 }
@@ -426,5 +496,14 @@ void poise_copy_result_free(struct poise_copy_result *result)
     free(result->left);
     free(result->samples);
     free(result->sample_counts);
+    for (size_t i = 0; i < result->message_count; i++) {
+        free(result->messages[i]);
+    }
+    for (size_t i = 0; i < result->undone_count; i++) {
+        free(result->undone[i]);
+    }
+    free(result->messages);
+    free(result->message_ranks);
+    free(result->undone);
     memset(result, 0, sizeof *result);
 }

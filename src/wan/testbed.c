@@ -5,6 +5,7 @@
  *   state   a log (docs/formats.md): the gateway, the sites, the hosts
  *   counts  struct poise_wan_counts [sites * sites], mapped by the gateway
  *   hosts   what hosts see as /etc/hosts
+ *   sites   which site each host is of, for POISE_SITES
  *   log     why the gateway ended, if it did by itself
  *   agent-* what 'poise wan run' gives launchers in place of ssh
  *
@@ -34,7 +35,8 @@
 #define STATE_VERSION 1
 enum { STATE_GATEWAY = 1, STATE_SITE, STATE_HOST };
 
-static const char *const files[] = {"state", "counts", "hosts", "log", "lock"};
+static const char *const files[] = {"state",         "counts", "hosts",
+                                    POISE_WAN_SITES, "log",    "lock"};
 enum { FILES = sizeof files / sizeof *files };
 
 /** How long a killed gateway may take to be gone. */
@@ -396,6 +398,20 @@ static int hosts_write(const char *path,
     return code;
 }
 
+static int sites_write(const char *path,
+                       const struct poise_wan_topology *topology)
+{
+    struct poise_buf text = {0};
+    for (unsigned i = 0; i < topology->hosts; i++) {
+        unsigned site = poise_wan_site_of(topology, i);
+        poise_wan_host_name(topology, i, &text);
+        poise_buf_printf(&text, " %s\n", topology->sites[site].name);
+    }
+    int code = poise_file_save(path, &text);
+    poise_buf_free(&text);
+    return code;
+}
+
 static int counts_make(const char *path,
                        const struct poise_wan_topology *topology,
                        struct poise_wan_counts **out)
@@ -427,6 +443,9 @@ static int gateway_prepare(const char *folder,
 {
     struct poise_buf path = {0}, name = {0};
     int code = counts_make(file_of(folder, "counts", &path), topology, counts);
+    if (code == 0) {
+        code = sites_write(file_of(folder, POISE_WAN_SITES, &path), topology);
+    }
     if (code == 0) {
         code = hosts_write(file_of(folder, "hosts", &path), topology);
     }

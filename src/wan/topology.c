@@ -480,6 +480,25 @@ int poise_wan_host_name(const struct poise_wan_topology *topology,
     return poise_buf_printf(out, "%s%u", topology->sites[site].name, number);
 }
 
+void poise_wan_deal(const struct poise_wan_topology *topology, uint64_t ranks,
+                    uint64_t *slots)
+{
+    uint64_t left = ranks % topology->hosts;
+    for (unsigned i = 0; i < topology->hosts; i++) {
+        slots[i] = ranks / topology->hosts;
+    }
+    for (unsigned turn = 0; left > 0; turn++) {
+        unsigned first = 0;
+        for (unsigned site = 0; site < topology->count && left > 0; site++) {
+            if (turn < topology->sites[site].hosts) {
+                slots[first + turn]++;
+                left--;
+            }
+            first += topology->sites[site].hosts;
+        }
+    }
+}
+
 uint32_t poise_wan_host_address(const struct poise_wan_topology *topology,
                                 unsigned host)
 {

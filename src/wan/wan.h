@@ -93,6 +93,15 @@ POISE_API const struct poise_wan_link *
 poise_wan_link_of(const struct poise_wan_topology *topology, unsigned from,
                   unsigned to);
 
+/**
+ * Deal out ranks over hosts: slots[i] of them to host i ([topology->hosts]).
+ * Each host gets as many as every other, and what is left over (all, where
+ * ranks are fewer than hosts) goes to sites in turn, one host of each after the
+ * other. So no site has two ranks more than another that has room for them.
+ */
+POISE_API void poise_wan_deal(const struct poise_wan_topology *topology,
+                              uint64_t ranks, uint64_t *slots);
+
 /** "10Mbit", "1.5Gbit", "64kbit", or bits: a rate, not 0. -EINVAL. */
 POISE_API int poise_wan_parse_rate(const char *text, uint64_t *out);
 
@@ -142,6 +151,10 @@ struct poise_wan_host_state {
  * command that runs a job on the testbed. They are removed when it is taken
  * down. */
 #define POISE_WAN_AGENT "agent-"
+
+/** The file of a testbed's folder that says which site a host is of, as
+ * POISE_SITES wants it (poise_world_create). Hosts see it, too. */
+#define POISE_WAN_SITES "sites"
 
 /** A testbed as others see it. */
 struct poise_wan_testbed {

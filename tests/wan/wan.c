@@ -91,6 +91,38 @@ static void test_example(void **state)
     poise_wan_topology_free(&t);
 }
 
+/* Nobody has two more than another who could have had one of them; ranks that
+ * are fewer than the hosts are on as many sites as there can be. */
+static void test_deal(void **state)
+{
+    (void)state;
+    struct poise_wan_topology t;
+    assert_int_equal(
+        parse("site a 4\nsite b 1\nsite c 3\ndefault 1ms 1Mbit\n", &t), 0);
+    for (uint64_t ranks = 1; ranks <= 40; ranks++) {
+        uint64_t slots[8], sum = 0, least = ranks, most = 0, sites[3] = {0};
+        poise_wan_deal(&t, ranks, slots);
+        for (unsigned i = 0; i < 8; i++) {
+            sum += slots[i];
+            least = slots[i] < least ? slots[i] : least;
+            most = slots[i] > most ? slots[i] : most;
+            sites[poise_wan_site_of(&t, i)] += slots[i];
+        }
+        assert_int_equal(sum, ranks);
+        assert_true(most - least <= 1);
+        for (unsigned i = 0; i < 3; i++) {
+            uint64_t room = t.sites[i].hosts * most;
+            for (unsigned j = 0; j < 3; j++) {
+                if (ranks <= 8 && sites[i] < room) {
+                    assert_true(sites[j] <= sites[i] + 1);
+                }
+            }
+        }
+        assert_true(slots[0] > 0); /* where launchers run */
+    }
+    poise_wan_topology_free(&t);
+}
+
 static void test_topology_errors(void **state)
 {
     (void)state;
@@ -511,6 +543,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_topology),
         cmocka_unit_test(test_example),
+        cmocka_unit_test(test_deal),
         cmocka_unit_test(test_topology_errors),
         cmocka_unit_test(test_memory_short),
         cmocka_unit_test(test_trace),

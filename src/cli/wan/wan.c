@@ -1,0 +1,358 @@
+/* poise wan: several clusters, far from each other, on this machine. */
+#include "internal.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define LATE_MOST 1000000
+
+static const struct poise_option options[] = {
+    {POISE_OPTION_STRING, .name = "name", .arg = "NAME",
+     .help = "which testbed (default: wan)",
+     .offset = offsetof(struct cli_wan, name)},
+    {POISE_OPTION_FLAG, .name = "json", .help = "status: print JSON",
+     .offset = offsetof(struct cli_wan, json)},
+    {POISE_OPTION_INT, 'n', "processes", "N",
+     .help =
+         "run: how many processes of MPI, dealt out evenly to hosts and sites "
+         "(default: one a host)",
+     .offset = offsetof(struct cli_wan, ranks), .min = 1, .max = 100000},
+    {POISE_OPTION_STRING, .name = "mpi", .arg = "NAME",
+     .help = "run: ompi or mpich (default: whichever mpirun is)",
+     .offset = offsetof(struct cli_wan, mpi)},
+    {POISE_OPTION_INT, .name = "max-lateness", .arg = "PERCENT",
+     .help = "run: a run is invalid, with status 125, when the packets of a "
+             "link were later than this share of the delay that the link "
+             "demands, on average (default: 10)",
+     .offset = offsetof(struct cli_wan, late_percent), .min = 0,
+     .max = LATE_MOST},
+    {POISE_OPTION_STRING, .name = "answer", .arg = "PORT",
+     .help = "record: be the other side, on this UDP port",
+     .offset = offsetof(struct cli_wan, answer)},
+    {POISE_OPTION_DURATION, .name = "time", .arg = "TIME",
+     .help = "record: how long to measure (default: 60s)",
+     .offset = offsetof(struct cli_wan, length)},
+    {POISE_OPTION_DURATION, .name = "interval", .arg = "TIME",
+     .help = "record: time between samples (default: 1s)",
+     .offset = offsetof(struct cli_wan, interval)},
+    {POISE_OPTION_INT, .name = "train", .arg = "N",
+     .help = "record: packets that measure the bandwidth (default: 32)",
+     .offset = offsetof(struct cli_wan, train), .min = 2, .max = 1024},
+    CLI_RENAMED_INT(0, "ranks", "--processes", struct cli_wan, ranks, 1,
+                    100000),
+    CLI_RENAMED(POISE_OPTION_DURATION, 0, "for", "TIME", "--time",
+                struct cli_wan, length),
+    CLI_COMMON_OPTIONS(struct cli_wan, common),
+    {POISE_OPTION_END},
+};
+
+const struct poise_command cli_wan_command = {
+    .name = "wan",
+    .operands = "up TOPOLOGY | down | status | exec HOST COMMAND... | "
+                "run COMMAND... | record HOST:PORT",
+    .summary = "emulate several clusters, far apart, on this machine",
+    .description =
+        "'up' makes a host of each line's hosts: namespaces with a network of "
+        "their own, joined by a gateway that delays and paces every packet as "
+        "the topology says. 'exec' runs a command on one host, 'run' an MPI "
+        "program over all of them, 'status' shows what each link carried and "
+        "how late the gateway was, 'down' takes everything away, also what a "
+        "crash left. 'record' measures a real link and prints a trace for a "
+        "topology.\n\n"
+        "A topology is a text ('#' begins a comment):\n\n"
+        "  site NAME HOSTS [lan TIME RATE]\n"
+        "  link SITE SITE TIME RATE [jitter TIME] [loss N%] [queue SIZE]\n"
+        "       [trace FILE]\n"
+        "  link SITE -> SITE ...    one way only\n"
+        "  default TIME RATE ...    all other pairs of sites\n\n"
+        "TIME is one-way, such as 17.5ms; RATE is such as 100Mbit. Hosts are "
+        "called by their site and a number from 0, and have the addresses "
+        "10.77.SITE.HOST, from 1. Options come before the subcommand; what "
+        "is behind 'exec' or 'run' is the command's.\n\n"
+        "A program that 'run' starts finds in POISE_SITES, unless that is set, "
+        "which hosts are of one site: so trees of 'poise coll' go over each "
+        "link once. Ranks with successive numbers are on one site.\n\n"
+        "Programs of MPICH are run with a preload that serves connections "
+        "while MPI_Finalize waits: MPICH 4.0 over UCX otherwise hangs there "
+        "now and then. A program that is started with another LD_PRELOAD "
+        "('env LD_PRELOAD=...') goes without it. A job that is asked to end "
+        "and "
+        "does not is killed after ten seconds.",
+    .options = options,
+    .examples = "poise wan up nordic.wan\tmake the hosts\n"
+                "poise wan exec odense0 ping -c 3 tromso0\ta round trip\n"
+                "poise wan -n 8 run ./prog\tan MPI program over all sites\n"
+                "poise wan down\ttake it away\n",
+    .exits = "0\tdone\n1\tsomething failed\n2\twrong use\n"
+             "3\tthe machine lacks something\n"
+             "N\texec, run: the command's own status\n"
+             "125-127\texec, run: the command could not be run, or the run is "
+             "invalid\n",
+};
+
+/* ---- up, down, status --------------------------------------------------- */
+
+static int fail(int code)
+{
+    cli_say_error("wan");
+    return code == -EINVAL                      ? CLI_WRONG_USE
+           : code == -ENOTSUP || code == -EPERM ? CLI_LACKS
+                                                : CLI_PARTLY;
+}
+
+static int wan_up(const struct cli_wan *values, int argc, char **argv)
+{
+    if (argc != 1) {
+        cli_say("wan", "'up' takes one operand, a topology");
+        return CLI_WRONG_USE;
+    }
+    int code = poise_wan_up(values->name, argv[0]);
+    return code < 0 ? fail(code) : CLI_DONE;
+}
+
+static int wan_down(const struct cli_wan *values, int argc, char **argv)
+{
+    (void)argv;
+    if (argc != 0) {
+        cli_say("wan", "'down' takes no operand");
+        return CLI_WRONG_USE;
+    }
+    int code = poise_wan_down(values->name);
+    return code < 0 ? fail(code) : CLI_DONE;
+}
+
+static uint64_t load(const uint64_t *counter)
+{
+    return __atomic_load_n(counter, __ATOMIC_RELAXED);
+}
+
+static void status_json(const struct poise_wan_testbed *t,
+                        struct poise_buf *out)
+{
+    struct poise_json json = poise_json_to(out, false);
+    unsigned sites = t->topology.count;
+    poise_json_object(&json, NULL);
+    poise_json_bool(&json, "alive", t->alive);
+    poise_json_i64(&json, "gateway", t->gateway);
+    poise_json_array(&json, "hosts");
+    for (unsigned i = 0; i < t->topology.hosts; i++) {
+        uint64_t sent = 0;
+        poise_json_object(&json, NULL);
+        poise_json_string(&json, "name", t->hosts[i].name);
+        poise_json_i64(&json, "pid", t->hosts[i].pid);
+        if (t->alive && poise_wan_host_sent(t, i, &sent) == 0) {
+            poise_json_u64(&json, "sent_bytes", sent);
+        }
+        poise_json_end_object(&json);
+    }
+    poise_json_end_array(&json);
+    poise_json_array(&json, "links");
+    for (unsigned i = 0; i < sites * sites; i++) {
+        const struct poise_wan_counts *c = &t->counts[i];
+        poise_json_object(&json, NULL);
+        poise_json_string(&json, "from", t->topology.sites[i / sites].name);
+        poise_json_string(&json, "to", t->topology.sites[i % sites].name);
+        poise_json_u64(&json, "packets", load(&c->packets));
+        poise_json_u64(&json, "bytes", load(&c->bytes));
+        poise_json_u64(&json, "dropped", load(&c->dropped));
+        poise_json_u64(&json, "lost", load(&c->lost));
+        poise_json_u64(&json, "late_ns", load(&c->late_ns));
+        poise_json_u64(&json, "late_most_ns", load(&c->late_most_ns));
+        poise_json_u64(&json, "delay_ns", load(&c->delay_ns));
+        poise_json_end_object(&json);
+    }
+    poise_json_end_array(&json);
+    poise_json_end_object(&json);
+    poise_buf_putc(out, '\n');
+}
+
+static void status_text(const struct poise_wan_testbed *t,
+                        struct poise_buf *out)
+{
+    unsigned sites = t->topology.count;
+    poise_buf_printf(out, "%u hosts on %u sites, gateway %lld%s\n",
+                     t->topology.hosts, sites, (long long)t->gateway,
+                     t->alive ? ""
+                              : ", which is gone: 'poise wan down' clears up");
+    poise_buf_printf(out, "\n%-16s %-16s %10s %10s %8s %8s %10s %10s\n", "from",
+                     "to", "packets", "bytes", "dropped", "lost", "late (us)",
+                     "worst (us)");
+    for (unsigned i = 0; i < sites * sites; i++) {
+        const struct poise_wan_counts *c = &t->counts[i];
+        uint64_t packets = load(&c->packets);
+        if (packets + load(&c->dropped) + load(&c->lost) == 0) {
+            continue;
+        }
+        poise_buf_printf(
+            out, "%-16s %-16s %10llu %10llu %8llu %8llu %10.1f %10.1f\n",
+            t->topology.sites[i / sites].name,
+            t->topology.sites[i % sites].name, (unsigned long long)packets,
+            (unsigned long long)load(&c->bytes),
+            (unsigned long long)load(&c->dropped),
+            (unsigned long long)load(&c->lost),
+            packets ? (double)load(&c->late_ns) / 1e3 / (double)packets : 0,
+            (double)load(&c->late_most_ns) / 1e3);
+    }
+}
+
+static int wan_status(const struct cli_wan *values, int argc, char **argv)
+{
+    struct poise_wan_testbed *testbed = NULL;
+    struct poise_buf out = {0};
+    (void)argv;
+    if (argc != 0) {
+        cli_say("wan", "'status' takes no operand");
+        return CLI_WRONG_USE;
+    }
+    int code = poise_wan_open(values->name, &testbed);
+    if (code < 0) {
+        return fail(code);
+    }
+    (values->json ? status_json : status_text)(testbed, &out);
+    code = cli_write("wan", &out);
+    poise_buf_free(&out);
+    poise_wan_close(testbed);
+    return code;
+}
+
+/* ---- exec --------------------------------------------------------------- */
+
+int cli_wan_alive(const char *name, struct poise_wan_testbed **out)
+{
+    int code = poise_wan_open(name, out);
+    if (code == 0 && !(*out)->alive) {
+        poise_wan_close(*out);
+        *out = NULL;
+        code = poise_error_set(ESRCH, "use testbed", name,
+                               "its gateway is gone; take it down and up "
+                               "again");
+    }
+    if (code < 0) {
+        cli_say_error("wan");
+    }
+    return code < 0 ? CLI_WRAPPER_FAILED : 0;
+}
+
+int cli_wan_exec_on(const struct poise_wan_testbed *testbed, unsigned host,
+                    char **argv, unsigned timeout_s)
+{
+    int status = 0;
+    int code = poise_wan_exec(testbed, host, argv, timeout_s, &status);
+    if (code < 0) {
+        cli_say_error("wan");
+        return code == -ENOENT ? 127 : code == -EACCES ? 126 : 125;
+    }
+    return status;
+}
+
+static int wan_exec(const struct cli_wan *values, int argc, char **argv)
+{
+    struct poise_wan_testbed *testbed = NULL;
+    if (argc < 2) {
+        cli_say("wan", "'exec' takes a host and a command");
+        return CLI_WRAPPER_FAILED;
+    }
+    int code = cli_wan_alive(values->name, &testbed);
+    if (code) {
+        return code;
+    }
+    int host = poise_wan_find_host(testbed, argv[0]);
+    if (host < 0) {
+        cli_say_error("wan");
+        code = CLI_WRAPPER_FAILED;
+    } else {
+        code = cli_wan_exec_on(testbed, (unsigned)host, argv + 1, 0);
+    }
+    poise_wan_close(testbed);
+    return code;
+}
+
+/* ---- record ------------------------------------------------------------- */
+
+static int wan_record(const struct cli_wan *values, int argc, char **argv)
+{
+    struct poise_wan_record_options how = {.for_ns = values->length,
+                                           .interval_ns = values->interval,
+                                           .train = (unsigned)values->train};
+    struct poise_buf out = {0};
+    char host[256];
+    if (values->answer && argc == 0) {
+        int code = poise_wan_answer(values->answer);
+        return code < 0 ? fail(code) : CLI_DONE;
+    }
+    const char *colon = argc == 1 ? strrchr(argv[0], ':') : NULL;
+    if (!colon || (size_t)(colon - argv[0]) >= sizeof host) {
+        cli_say("wan", "'record' takes HOST:PORT, or --answer PORT");
+        return CLI_WRONG_USE;
+    }
+    memcpy(host, argv[0], (size_t)(colon - argv[0]));
+    host[colon - argv[0]] = '\0';
+    int code = poise_wan_record(host, colon + 1, &how, &out);
+    int written = cli_write("wan", &out);
+    poise_buf_free(&out);
+    return code < 0 ? fail(code) : written;
+}
+
+/* ---- the command -------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    int (*run)(const struct cli_wan *values, int argc, char **argv);
+    bool wraps; /* the words behind are somebody else's */
+} verbs[] = {{"up", wan_up, false},         {"down", wan_down, false},
+             {"status", wan_status, false}, {"exec", wan_exec, true},
+             {"run", cli_wan_run, true},    {"record", wan_record, false},
+             {"agent", cli_wan_agent, true}};
+enum { VERBS = sizeof verbs / sizeof *verbs };
+
+/* Where the words of a command to be run begin: they are not our options. */
+static int find_wrapped(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        for (int v = 0; v < VERBS; v++) {
+            if (verbs[v].wraps && strcmp(argv[i], verbs[v].name) == 0) {
+                return i + 1;
+            }
+        }
+    }
+    return argc;
+}
+
+int cli_wan(int argc, char **argv)
+{
+    struct cli_wan values = {.name = "wan",
+                             .late_percent = POISE_WAN_LATE_PERCENT};
+    const char *names[VERBS];
+    int exit_code = 0;
+    int ours = find_wrapped(argc, argv);
+    int first = cli_parse(&cli_wan_command, ours, argv, &values, &values.common,
+                          &exit_code);
+    if (first < 0) {
+        return exit_code;
+    }
+    if (first == ours) {
+        cli_say("wan", "a subcommand is missing: up, down, status, exec, run "
+                       "or record");
+        return CLI_WRONG_USE;
+    }
+    for (int v = 0; v < VERBS; v++) {
+        names[v] = verbs[v].name;
+        if (strcmp(argv[first], verbs[v].name) == 0) {
+            bool own = verbs[v].wraps;
+            int at = own ? ours : first + 1;
+            at += own && at < argc && strcmp(argv[at], "--") == 0;
+            return verbs[v].run(&values, argc - at, argv + at);
+        }
+    }
+    const char *near = poise_nearest(argv[first], names, VERBS - 1);
+    cli_say("wan",
+            near ? "there is no '%s'; did you mean '%s'?" : "there is no '%s'",
+            argv[first], near);
+    return CLI_WRONG_USE;
+}

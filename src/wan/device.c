@@ -1,13 +1,14 @@
 /*
  * The network device of a host, and the gateway's end of it.
  *
- * Best is a tunnel (TUN): the gateway reads and writes plain packets. Its
- * device file is often closed to users, and in containers missing. Then a pair
- * of virtual Ethernet devices does, both within the host: what the host sends
- * into one leaves by the other, where the gateway has a packet socket. Users
- * may make both in a network of their own. Addresses are not asked for (no
- * ARP): each host has the same one, and the gateway writes it before each
- * packet. Checksums must not be left to a device, for there is none.
+ * Best is a tunnel (TUN): the gateway reads and writes packets, and what TCP
+ * sends in one piece in one piece, as a network card would. Its device file is
+ * often closed to users, and in containers missing. Then a pair of virtual
+ * Ethernet devices does, both within the host: what the host sends into one
+ * leaves by the other, where the gateway has a packet socket. Users may make
+ * both in a network of their own. Addresses are not asked for (no ARP): each
+ * host has the same one, and the gateway writes it before each packet.
+ * Checksums must not be left to a device, for there is none.
  *
  * Runs in a child between fork and its end: only what may be called there.
  */
@@ -21,6 +22,7 @@
 #include <linux/if_link.h>
 #include <linux/if_packet.h>
 #include <linux/if_tun.h>
+#include <linux/ipv6.h>
 #include <linux/rtnetlink.h>
 #include <linux/sockios.h>
 #include <linux/veth.h>
@@ -33,6 +35,7 @@
 
 #define NET_MASK 0xffff0000u
 #define HOST_MTU 1500
+#define HOST_QUEUE 4096
 /** The gateway's end of a pair. */
 #define WAN_FAR_END "e0-gate"
 /** What waits for the gateway, in bytes of the kernel's accounting. */
@@ -44,6 +47,8 @@
 
 const unsigned char wan_frame_in[WAN_FRAME_BYTES] = {HOST_MAC, GATE_MAC, 0x08,
                                                      0x00};
+const unsigned char wan_frame_in_six[WAN_FRAME_BYTES] = {HOST_MAC, GATE_MAC,
+                                                         0x86, 0xdd};
 
 static void name_of(struct ifreq *request, const char *name)
 {
@@ -75,12 +80,12 @@ static int interface_address(int control, unsigned long what, uint32_t value)
 
 /* ---- a tunnel ----------------------------------------------------------- */
 
-/* Plain packets, no header before them, no offload. */
+/* What the gateway does as a network card: checksums, and TCP in pieces. */
 static int tunnel_open(const char **doing)
 {
     struct ifreq request;
     name_of(&request, WAN_TUNNEL);
-    request.ifr_flags = IFF_TUN | IFF_NO_PI;
+    request.ifr_flags = IFF_TUN | IFF_NO_PI | IFF_VNET_HDR;
     *doing = WAN_OPEN_TUN;
     int fd = open("/dev/net/tun", O_RDWR | O_CLOEXEC | O_NONBLOCK);
     if (fd >= 0 && ioctl(fd, TUNSETIFF, &request) < 0) {
@@ -89,6 +94,11 @@ static int tunnel_open(const char **doing)
         close(fd);
         fd = -1;
         errno = code;
+    }
+    /* Kernels without it send packets one by one. */
+    if (fd >= 0) {
+        ioctl(fd, TUNSETOFFLOAD,
+              TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN);
     }
     return fd;
 }
@@ -208,7 +218,7 @@ static int far_end_open(int control)
         return -1;
     }
     struct sockaddr_ll place = {.sll_family = AF_PACKET,
-                                .sll_protocol = htons(ETH_P_IP),
+                                .sll_protocol = htons(ETH_P_ALL),
                                 .sll_ifindex = request.ifr_ifindex};
     /* Nothing comes in before it is bound. */
     int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -217,6 +227,11 @@ static int far_end_open(int control)
         close(fd);
         errno = code;
         return -1;
+    }
+    /* Not what we send there ourselves. */
+    const int on = 1;
+    if (fd >= 0) {
+        setsockopt(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &on, sizeof on);
     }
     /* Beyond the limit where we may; a burst that is longer loses packets. */
     if (fd >= 0 &&
@@ -238,12 +253,36 @@ static int pair_open(int control, const char **doing)
 
 /* ---- either ------------------------------------------------------------- */
 
-bool wan_device_has_frames(int port)
+enum wan_port wan_device_kind(int port)
 {
     struct sockaddr_storage name = {0};
+    struct ifreq request;
     socklen_t len = sizeof name;
-    return getsockname(port, (struct sockaddr *)&name, &len) == 0 &&
-           name.ss_family == AF_PACKET;
+    if (getsockname(port, (struct sockaddr *)&name, &len) == 0) {
+        return name.ss_family == AF_PACKET ? WAN_FRAMED : WAN_PLAIN;
+    }
+    memset(&request, 0, sizeof request);
+    return ioctl(port, TUNGETIFF, &request) == 0 &&
+                   (request.ifr_flags & IFF_VNET_HDR)
+               ? WAN_VNET
+               : WAN_PLAIN;
+}
+
+/* Where the kernel has no IPv6 a host has none. */
+static void address_six(int control, uint32_t address)
+{
+    struct ifreq request;
+    struct in6_ifreq six = {.ifr6_prefixlen = 64};
+    int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    name_of(&request, WAN_TUNNEL);
+    if (fd >= 0 && ioctl(control, SIOCGIFINDEX, &request) == 0) {
+        six.ifr6_ifindex = request.ifr_ifindex;
+        wan_address_six(address, six.ifr6_addr.s6_addr);
+        ioctl(fd, SIOCSIFADDR, &six);
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
 }
 
 int wan_device_open(uint32_t address, const char **doing)
@@ -272,6 +311,13 @@ int wan_device_open(uint32_t address, const char **doing)
         close(port);
         port = -1;
         errno = code;
+    }
+    if (port >= 0) {
+        address_six(control, address);
+        /* More than a burst; a host whose queue is full loses packets. */
+        name_of(&mtu, WAN_TUNNEL);
+        mtu.ifr_qlen = HOST_QUEUE;
+        ioctl(control, SIOCSIFTXQLEN, &mtu);
     }
     close(control);
     return port;

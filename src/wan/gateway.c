@@ -42,14 +42,14 @@
 #define GATEWAY_EVENTS 64
 /** Processors may sleep again after so long without a packet. */
 #define GATEWAY_QUIET_NS UINT64_C(200000000)
-#define IPV4_HEADER_BYTES 20
 /** An event that is no host's: the gateway was stopped, and goes on. */
 #define GATEWAY_CONTINUED UINT_MAX
 
 struct gateway {
     const struct poise_wan_topology *topology;
     const int *ports;
-    bool *framed; /* [topology->hosts], owned */
+    enum wan_port *kinds;  /* [topology->hosts], owned */
+    unsigned char *buffer; /* one to read into, one to write from; owned */
     struct wan_lines lines;
     int epoll;
     int awake;         /* while it is open, no processor sleeps deeply; or -1 */
@@ -60,80 +60,117 @@ struct gateway {
     uint64_t waited_ns; /* when the last wait began */
 };
 
-/* The host that an IPv4 packet is for, and the line that it takes; UINT_MAX if
- * there is no such host. */
+/* The host that a packet is for; UINT_MAX if there is no such host. */
 static unsigned gateway_route(const struct gateway *g, unsigned from,
-                              const struct wan_packet *packet, unsigned *line)
+                              const struct wan_segment *segment)
 {
-    uint32_t address;
-    if (packet->len < IPV4_HEADER_BYTES || packet->data[0] >> 4 != 4) {
-        return UINT_MAX; /* IPv6's search for neighbours, for one */
-    }
-    memcpy(&address, packet->data + 16, sizeof address);
-    unsigned to = wan_host_of(g->topology, ntohl(address));
-    if (to == UINT_MAX || to == from) {
+    unsigned char address[16];
+    uint32_t four;
+    bool six;
+    if (!wan_segment_target(segment, &six, address)) {
         return UINT_MAX;
     }
-    *line = poise_wan_site_of(g->topology, from) * g->topology->count +
-            poise_wan_site_of(g->topology, to);
-    return to;
+    memcpy(&four, address, sizeof four);
+    unsigned to = six ? wan_host_of_six(g->topology, address)
+                      : wan_host_of(g->topology, ntohl(four));
+    return to == from ? UINT_MAX : to;
 }
 
-/* One packet, without a frame. */
+/* What a host sent in one piece, without a frame, into g->buffer. */
 static ssize_t gateway_take(const struct gateway *g, unsigned from,
-                            unsigned char *data)
+                            unsigned char vnet[WAN_VNET_BYTES])
 {
     unsigned char frame[WAN_FRAME_BYTES];
-    if (!g->framed[from]) {
-        return read(g->ports[from], data, WAN_PACKET_BYTES);
+    struct iovec parts[] = {{NULL, 0}, {g->buffer, WAN_SEGMENT_BYTES}};
+    memset(vnet, 0, WAN_VNET_BYTES);
+    if (g->kinds[from] == WAN_FRAMED) {
+        parts[0] = (struct iovec){frame, sizeof frame};
+    } else if (g->kinds[from] == WAN_VNET) {
+        parts[0] = (struct iovec){vnet, WAN_VNET_BYTES};
     }
-    struct iovec parts[] = {{frame, sizeof frame}, {data, WAN_PACKET_BYTES}};
-    ssize_t got = readv(g->ports[from], parts, 2);
-    return got < (ssize_t)sizeof frame ? got : got - (ssize_t)sizeof frame;
+    ssize_t got = readv(g->ports[from], parts, 2),
+            head = (ssize_t)parts[0].iov_len;
+    return got < head ? got < 0 ? got : 0 : got - head;
 }
 
 /* A receiver whose queue is full loses the packet, as on a wire. */
-static void gateway_give(const struct gateway *g, struct wan_packet *packet)
+static void give_one(const struct gateway *g, const struct wan_packet *packet)
 {
-    struct iovec parts[] = {{(void *)(uintptr_t)wan_frame_in, WAN_FRAME_BYTES},
-                            {packet->data, packet->len}};
-    bool plain = !g->framed[packet->to];
+    unsigned char *whole = g->buffer + WAN_SEGMENT_BYTES;
+    unsigned len = wan_packet_flatten(packet, whole);
+    bool plain = g->kinds[packet->to] == WAN_PLAIN;
+    const unsigned char *frame =
+        packet->segment->six ? wan_frame_in_six : wan_frame_in;
+    struct iovec parts[] = {{(void *)(uintptr_t)frame, WAN_FRAME_BYTES},
+                            {whole, len}};
     ssize_t sent = writev(g->ports[packet->to], parts + plain, 2 - plain);
     (void)sent;
 }
 
-/* Take in what waits at one tunnel, at most a burst. */
-static int gateway_read(struct gateway *g, unsigned from)
+/* A run of packets, as one piece. */
+static void give_run(const struct gateway *g, const struct wan_packet *first)
 {
+    const struct wan_segment *segment = first->segment;
+    unsigned char vnet[WAN_VNET_BYTES], headers[WAN_HEADERS_BYTES];
+    unsigned len = 0;
+    for (const struct wan_packet *p = first; p; p = p->next) {
+        len += p->len;
+    }
+    unsigned some = wan_segment_headers(segment, first->offset, len,
+                                        first->marked, headers, vnet);
+    unsigned from = segment->headers ? segment->headers + first->offset : some;
+    struct iovec parts[] = {{vnet, sizeof vnet},
+                            {headers, some},
+                            {(void *)(uintptr_t)(segment->data + from),
+                             segment->headers ? len : segment->len - some}};
+    ssize_t sent = writev(g->ports[first->to], parts, 3);
+    (void)sent;
+}
+
+static void gateway_give(const struct gateway *g,
+                         const struct wan_packet *packets)
+{
+    if (g->kinds[packets->to] == WAN_VNET) {
+        give_run(g, packets);
+        return;
+    }
+    for (const struct wan_packet *p = packets; p; p = p->next) {
+        give_one(g, p);
+    }
+}
+
+/* Take in what waits at one tunnel, at most a burst. */
+static void gateway_read(struct gateway *g, unsigned from)
+{
+    unsigned char vnet[WAN_VNET_BYTES];
     for (int i = 0; i < GATEWAY_BURST; i++) {
-        struct wan_packet *packet = wan_packet_new(&g->lines);
-        unsigned line = 0;
-        if (!packet) {
-            return -ENOMEM;
-        }
-        ssize_t got = gateway_take(g, from, packet->data);
+        ssize_t got = gateway_take(g, from, vnet);
         if (got <= 0) {
-            /* EIO: a host that is just going down. */
-            wan_packet_done(&g->lines, packet);
-            return 0;
+            return; /* EIO: a host that is just going down. */
         }
-        packet->len = (unsigned)got;
-        packet->to = gateway_route(g, from, packet, &line);
-        if (packet->to == UINT_MAX) {
-            wan_packet_done(&g->lines, packet);
+        /* Where memory is short the packet is lost, as on a wire. */
+        struct wan_segment *segment = wan_segment_new((unsigned)got);
+        if (!segment) {
+            continue;
+        }
+        memcpy(segment->vnet, vnet, sizeof vnet);
+        memcpy(segment->data, g->buffer, (size_t)got);
+        wan_segment_look(segment);
+        unsigned to = gateway_route(g, from, segment);
+        if (to == UINT_MAX) {
+            wan_segment_drop(segment);
         } else {
-            wan_lines_put(&g->lines, line, poise_clock_ns(), packet);
+            wan_lines_put(&g->lines, poise_clock_ns(), from, to, segment);
         }
     }
-    return 0;
 }
 
 static void gateway_deliver(struct gateway *g)
 {
-    struct wan_packet *packet;
-    while ((packet = wan_lines_take(&g->lines, poise_clock_ns()))) {
-        gateway_give(g, packet);
-        wan_packet_done(&g->lines, packet);
+    struct wan_packet *packets;
+    while ((packets = wan_lines_take(&g->lines, poise_clock_ns()))) {
+        gateway_give(g, packets);
+        wan_packets_done(&g->lines, packets);
     }
 }
 
@@ -257,8 +294,9 @@ static void gateway_watch_itself(struct gateway *g)
 
 static int gateway_open(struct gateway *g)
 {
-    g->framed = poise_alloc(g->topology->hosts, sizeof *g->framed);
-    if (!g->framed) {
+    g->kinds = poise_alloc(g->topology->hosts, sizeof *g->kinds);
+    g->buffer = poise_alloc(2, WAN_SEGMENT_BYTES);
+    if (!g->kinds || !g->buffer) {
         return -ENOMEM;
     }
     g->epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -266,7 +304,7 @@ static int gateway_open(struct gateway *g)
         return poise_error_set(errno, "watch tunnels", NULL, NULL);
     }
     for (unsigned i = 0; i < g->topology->hosts; i++) {
-        g->framed[i] = wan_device_has_frames(g->ports[i]);
+        g->kinds[i] = wan_device_kind(g->ports[i]);
         struct epoll_event event = {.events = EPOLLIN, .data.u32 = i};
         if (epoll_ctl(g->epoll, EPOLL_CTL_ADD, g->ports[i], &event) < 0) {
             return poise_error_set(errno, "watch a tunnel", NULL, NULL);
@@ -307,7 +345,7 @@ int wan_gateway_run(const struct poise_wan_topology *topology, const int *ports,
             if (events[i].data.u32 == GATEWAY_CONTINUED) {
                 continue;
             }
-            code = gateway_read(&g, events[i].data.u32);
+            gateway_read(&g, events[i].data.u32);
             gateway_deliver(&g);
         }
     }
@@ -323,7 +361,8 @@ int wan_gateway_run(const struct poise_wan_topology *topology, const int *ports,
     if (g.schedstat >= 0) {
         close(g.schedstat);
     }
-    free(g.framed);
+    free(g.kinds);
+    free(g.buffer);
     wan_lines_free(&g.lines);
     return code;
 }

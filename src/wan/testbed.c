@@ -176,7 +176,7 @@ static int state_site(struct poise_reader *reader,
     size_t len = 0;
     uint64_t hosts = poise_reader_varint(reader);
     const char *name = poise_reader_blob(reader, &len);
-    if (reader->error || hosts == 0 || hosts > POISE_WAN_HOSTS_MOST ||
+    if (reader->error || hosts > POISE_WAN_HOSTS_MOST ||
         topology->count == POISE_WAN_SITES_MOST) {
         return -EBADMSG;
     }
@@ -391,7 +391,10 @@ static int hosts_write(const char *path,
                          address >> 16 & 255, address >> 8 & 255,
                          address & 255);
         poise_wan_host_name(topology, i, &text);
-        poise_buf_putc(&text, '\n');
+        poise_buf_printf(&text, "\nfd77::%x:%x ", address >> 8 & 255,
+                         address & 255);
+        poise_wan_host_name(topology, i, &text);
+        poise_buf_puts(&text, ".ip6\n");
     }
     int code = poise_file_save(path, &text);
     poise_buf_free(&text);

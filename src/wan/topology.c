@@ -18,6 +18,7 @@ struct reading {
     unsigned line;
     struct poise_wan_topology topology;
     struct poise_wan_link fallback; /* of "default" */
+    bool no_files;                  /* none are opened */
 };
 
 int wan_line_error(const char *path, unsigned line, const char *fmt, ...)
@@ -69,7 +70,17 @@ int poise_wan_parse_rate(const char *text, uint64_t *out)
                            "not a rate, such as 10Mbit or 1.5Gbit");
 }
 
-static int parse_loss(const char *text, double *out)
+/* A rate, or none: "unlimited". */
+static int parse_limit(const char *text, uint64_t *out)
+{
+    if (strcmp(text, "unlimited") == 0) {
+        *out = 0;
+        return 0;
+    }
+    return poise_wan_parse_rate(text, out);
+}
+
+static int parse_percent(const char *text, double *out)
 {
     char *end = NULL;
     double value = strtod(text, &end);
@@ -80,6 +91,53 @@ static int parse_loss(const char *text, double *out)
     }
     *out = value / 100;
     return 0;
+}
+
+/* P,R[,H[,K]]: the words of netem, but H and K are what is lost. */
+static int parse_bursts(const char *text, struct poise_wan_link *link)
+{
+    double values[] = {0, 0, 1, 0};
+    size_t count = 0;
+    int code = 0;
+    while (code == 0 && count < 4) {
+        char word[32];
+        size_t len = strcspn(text, ",");
+        if (len >= sizeof word) {
+            len = sizeof word - 1;
+        }
+        memcpy(word, text, len);
+        word[len] = '\0';
+        code = parse_percent(word, &values[count++]);
+        text += len;
+        if (*text != ',') {
+            break;
+        }
+        text++;
+    }
+    if (code == 0 && (count < 2 || *text || values[0] == 0 || values[1] == 0)) {
+        code = poise_error_set(EINVAL, "use", text,
+                               "not two to four percentages such as 1%%,25%%, "
+                               "the first two more than 0");
+    }
+    if (code == 0) {
+        link->bad = values[0];
+        link->good = values[1];
+        link->bad_loss = values[2];
+        link->good_loss = values[3];
+    }
+    return code;
+}
+
+/* One of some words, as its number. */
+static int parse_word(const char *text, const char *const *words,
+                      const char *all)
+{
+    for (int i = 0; words[i]; i++) {
+        if (strcmp(text, words[i]) == 0) {
+            return i;
+        }
+    }
+    return poise_error_set(EINVAL, "use", text, "not %s", all);
 }
 
 static bool name_ok(const char *name)
@@ -129,18 +187,25 @@ static int read_delay(const struct reading *r, char **rest,
                               "'10ms 100Mbit'");
     }
     if (poise_parse_duration(time, &link->latency_ns) < 0 ||
-        poise_wan_parse_rate(rate, &link->bits_per_second) < 0) {
+        parse_limit(rate, &link->bits_per_second) < 0) {
         return value_error(r);
     }
     link->set = true;
     return 0;
 }
 
-static int read_trace(const struct reading *r, const char *name,
-                      struct poise_wan_link *link)
+/* A file beside the topology. */
+static int read_file(const struct reading *r, const char *name, bool mahimahi,
+                     struct poise_wan_link *link)
 {
     struct poise_buf path = {0};
     const char *slash = strrchr(r->path, '/');
+    if (r->no_files) {
+        return wan_line_error(r->path, r->line, "'%s' is a file", name);
+    }
+    if (mahimahi ? link->deliveries != NULL : link->trace != NULL) {
+        return wan_line_error(r->path, r->line, "a second file, '%s'", name);
+    }
     if (slash && name[0] != '/') {
         poise_buf_append(&path, r->path, (size_t)(slash - r->path) + 1);
     }
@@ -148,45 +213,173 @@ static int read_trace(const struct reading *r, const char *name,
     const char *whole = poise_buf_str(&path);
     int code = path.error;
     if (code == 0) {
-        code = poise_wan_trace_read(whole, &link->trace);
+        code = mahimahi ? poise_wan_deliveries_read(whole, &link->deliveries)
+                        : poise_wan_trace_read(whole, &link->trace);
+    }
+    /* What is wrong inside has its own line. */
+    if (code < 0 && code != -EINVAL && code != -ENOMEM) {
+        struct poise_buf why = {0};
+        poise_buf_printf(&why, "cannot read '%s': %s", whole, strerror(-code));
+        wan_line_error(r->path, r->line, "%s", poise_buf_str(&why));
+        poise_buf_free(&why);
     }
     poise_buf_free(&path);
     return code;
 }
 
-/* The words behind latency and rate. */
+static const char *const orders[] = {"kept", "any", NULL};
+static const char *const distributions[] = {"uniform", "normal", "pareto",
+                                            "paretonormal", NULL};
+static const char *const qdiscs[] = {"fifo", "codel", "fq_codel", NULL};
+
+/* One of the words behind latency and rate; 1: there is no such word. */
+static int read_extra(const char *key, const char *value,
+                      struct poise_wan_link *link)
+{
+    const struct {
+        const char *key;
+        double *out;
+    } shares[] = {{"loss", &link->loss},
+                  {"reorder", &link->reorder},
+                  {"duplicate", &link->duplicate},
+                  {"corrupt", &link->corrupt}};
+    int word = 0;
+    for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
+        if (strcmp(key, shares[i].key) == 0) {
+            return parse_percent(value, shares[i].out);
+        }
+    }
+    if (strcmp(key, "jitter") == 0) {
+        return poise_parse_duration(value, &link->jitter_ns);
+    }
+    if (strcmp(key, "queue") == 0) {
+        return poise_parse_bytes(value, &link->queue_bytes);
+    }
+    if (strcmp(key, "gemodel") == 0) {
+        return parse_bursts(value, link);
+    }
+    if (strcmp(key, "order") == 0) {
+        word = parse_word(value, orders, "'kept' or 'any'");
+        link->any_order = word == 1;
+    } else if (strcmp(key, "distribution") == 0) {
+        word = parse_word(value, distributions,
+                          "uniform, normal, pareto or paretonormal");
+        link->distribution = word < 0 ? POISE_WAN_UNIFORM : (unsigned)word;
+    } else if (strcmp(key, "qdisc") == 0) {
+        word = parse_word(value, qdiscs, "fifo, codel or fq_codel");
+        link->qdisc = word < 0 ? POISE_WAN_FIFO : (unsigned)word;
+    } else {
+        return 1;
+    }
+    return word < 0 ? word : 0;
+}
+
+/* All of them. */
 static int read_extras(const struct reading *r, char **rest,
                        struct poise_wan_link *link)
 {
     for (char *key; (key = wan_word(rest));) {
         const char *value = wan_word(rest);
+        bool mahimahi = strcmp(key, "mahimahi") == 0;
         int code;
         if (!value) {
             return wan_line_error(r->path, r->line, "'%s' lacks its value",
                                   key);
         }
-        if (strcmp(key, "trace") == 0) {
-            code = read_trace(r, value, link);
+        if (mahimahi || strcmp(key, "trace") == 0) {
+            code = read_file(r, value, mahimahi, link);
             if (code < 0) {
                 return code;
             }
             continue;
         }
-        if (strcmp(key, "jitter") == 0) {
-            code = poise_parse_duration(value, &link->jitter_ns);
-        } else if (strcmp(key, "loss") == 0) {
-            code = parse_loss(value, &link->loss);
-        } else if (strcmp(key, "queue") == 0) {
-            code = poise_parse_bytes(value, &link->queue_bytes);
-        } else {
+        code = read_extra(key, value, link);
+        if (code == 1) {
             return wan_line_error(r->path, r->line,
-                                  "'%s' is not jitter, loss, queue or trace",
+                                  "'%s' is not jitter, distribution, order, "
+                                  "reorder, loss, gemodel, duplicate, corrupt, "
+                                  "queue, qdisc, trace or mahimahi",
                                   key);
         }
         if (code < 0) {
             return value_error(r);
         }
     }
+    return 0;
+}
+
+static void link_free(struct poise_wan_link *link)
+{
+    poise_wan_trace_free(link->trace);
+    poise_wan_deliveries_free(link->deliveries);
+    link->trace = NULL;
+    link->deliveries = NULL;
+}
+
+/* A site or router of that name, not yet counted, or NULL. */
+static struct poise_wan_site *site_add(struct reading *r, const char *name,
+                                       int *code)
+{
+    struct poise_wan_topology *t = &r->topology;
+    if (!name_ok(name)) {
+        *code = wan_line_error(r->path, r->line,
+                               "'%s' is no name for a site: letters, digits "
+                               "and '-', the last no digit",
+                               name);
+        return NULL;
+    }
+    if (t->count == POISE_WAN_SITES_MOST || site_find(t, name) >= 0) {
+        *code = wan_line_error(r->path, r->line,
+                               site_find(t, name) >= 0
+                                   ? "site '%s' is there already"
+                                   : "'%s' is one site too many",
+                               name);
+        return NULL;
+    }
+    if (t->links) {
+        *code = wan_line_error(r->path, r->line, "sites come before links");
+        return NULL;
+    }
+    void *sites = poise_realloc(t->sites, t->count + 1, sizeof *t->sites);
+    if (!sites) {
+        *code = -ENOMEM;
+        return NULL;
+    }
+    t->sites = sites;
+    struct poise_wan_site *site = &t->sites[t->count];
+    memset(site, 0, sizeof *site);
+    site->name = strdup(name);
+    if (!site->name) {
+        *code = poise_error_set(ENOMEM, "read", r->path, NULL);
+        return NULL;
+    }
+    t->count++;
+    *code = 0;
+    return site;
+}
+
+static int read_router(struct reading *r, char **rest)
+{
+    const char *name = wan_word(rest);
+    int code = 0;
+    if (!name || wan_word(rest)) {
+        return wan_line_error(r->path, r->line, "a router is 'router NAME'");
+    }
+    site_add(r, name, &code);
+    return code;
+}
+
+static int read_seed(struct reading *r, char **rest)
+{
+    const char *number = wan_word(rest);
+    int64_t seed;
+    if (!number || wan_word(rest)) {
+        return wan_line_error(r->path, r->line, "a seed is 'seed NUMBER'");
+    }
+    if (poise_parse_int(number, 1, INT64_MAX, &seed) < 0) {
+        return value_error(r);
+    }
+    r->topology.seed = (uint64_t)seed;
     return 0;
 }
 
@@ -199,45 +392,29 @@ static int read_site(struct reading *r, char **rest)
         return wan_line_error(r->path, r->line,
                               "a site is 'site NAME HOSTS [lan TIME RATE]'");
     }
-    if (!name_ok(name)) {
-        return wan_line_error(r->path, r->line,
-                              "'%s' is no name for a site: letters, digits "
-                              "and '-', the last no digit",
-                              name);
-    }
-    if (t->count == POISE_WAN_SITES_MOST || site_find(t, name) >= 0) {
-        return wan_line_error(r->path, r->line,
-                              site_find(t, name) >= 0
-                                  ? "site '%s' is there already"
-                                  : "'%s' is one site too many",
-                              name);
-    }
     if (poise_parse_int(hosts, 1, POISE_WAN_HOSTS_MOST, &count) < 0) {
         return value_error(r);
     }
-    if (t->links) {
-        return wan_line_error(r->path, r->line, "sites come before links");
-    }
-    void *sites = poise_realloc(t->sites, t->count + 1, sizeof *t->sites);
-    if (!sites) {
-        return -ENOMEM;
-    }
-    t->sites = sites;
-    struct poise_wan_site *site = &t->sites[t->count];
-    memset(site, 0, sizeof *site);
-    site->name = strdup(name);
-    if (!site->name) {
-        return poise_error_set(ENOMEM, "read", r->path, NULL);
+    int code = 0;
+    struct poise_wan_site *site = site_add(r, name, &code);
+    if (!site) {
+        return code;
     }
     site->hosts = (unsigned)count;
-    t->count++;
     t->hosts += site->hosts;
     const char *lan = wan_word(rest);
     if (lan && strcmp(lan, "lan") != 0) {
         return wan_line_error(r->path, r->line, "'%s' is not 'lan'", lan);
     }
-    int code = lan ? read_delay(r, rest, &site->lan) : 0;
-    return code < 0 ? code : read_extras(r, rest, &site->lan);
+    if (lan) {
+        code = read_delay(r, rest, &site->lan);
+    }
+    if (code == 0 && (code = read_extras(r, rest, &site->lan)) == 0 &&
+        site->lan.deliveries) {
+        code = wan_line_error(r->path, r->line,
+                              "'mahimahi' belongs to a link, not to a LAN");
+    }
+    return code;
 }
 
 static int links_reserve(struct reading *r)
@@ -252,12 +429,14 @@ static int links_reserve(struct reading *r)
 
 /* Give `link` to one direction; its trace goes along. */
 static void link_store(struct poise_wan_topology *t, int from, int to,
-                       const struct poise_wan_link *link)
+                       struct poise_wan_link *link)
 {
     struct poise_wan_link *at =
         &t->links[(unsigned)from * t->count + (unsigned)to];
-    poise_wan_trace_free(at->trace);
+    link_free(at);
     *at = *link;
+    link->trace = NULL;
+    link->deliveries = NULL;
 }
 
 static int read_link(struct reading *r, char **rest)
@@ -297,17 +476,15 @@ static int read_link(struct reading *r, char **rest)
     }
     if (code == 0) {
         link_store(t, sites[0], sites[1], &link);
-        link.trace = NULL;
     }
     if (code == 0 && extras) {
         char *words = extras;
         code = read_extras(r, &words, &link);
         if (code == 0) {
             link_store(t, sites[1], sites[0], &link);
-            link.trace = NULL;
         }
     }
-    poise_wan_trace_free(link.trace);
+    link_free(&link);
     free(extras);
     return code;
 }
@@ -318,9 +495,9 @@ static int read_default(struct reading *r, char **rest)
     if (code == 0) {
         code = read_extras(r, rest, &r->fallback);
     }
-    if (code == 0 && r->fallback.trace) {
+    if (code == 0 && (r->fallback.trace || r->fallback.deliveries)) {
         code = wan_line_error(r->path, r->line,
-                              "a trace belongs to a link, not to 'default'");
+                              "a file belongs to a link, not to 'default'");
     }
     return code;
 }
@@ -342,23 +519,83 @@ static int read_line(struct reading *r, char *text)
     if (strcmp(word, "default") == 0) {
         return read_default(r, &rest);
     }
-    return wan_line_error(r->path, r->line, "'%s' is not site, link or default",
+    if (strcmp(word, "router") == 0) {
+        return read_router(r, &rest);
+    }
+    if (strcmp(word, "seed") == 0) {
+        return read_seed(r, &rest);
+    }
+    return wan_line_error(r->path, r->line,
+                          "'%s' is not site, router, link, default or seed",
                           word);
 }
 
 /* ---- the whole ---------------------------------------------------------- */
 
+/* No way leads there. */
+#define NOWHERE UCHAR_MAX
+_Static_assert(POISE_WAN_SITES_MOST <= NOWHERE, "sites and routers as bytes");
+
+/* The shortest ways over routers only (Floyd and Warshall); a link that a line
+ * names is always taken. */
+static int find_ways(struct poise_wan_topology *t)
+{
+    size_t n = t->count, pairs = n * n;
+    uint64_t *far = poise_alloc(pairs, sizeof *far);
+    t->next = poise_alloc(pairs, 1);
+    if (!far || !t->next) {
+        free(far);
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < pairs; i++) {
+        bool set = t->links[i].set;
+        /* One more for each link: of equal ways that of fewer. */
+        far[i] = set ? t->links[i].latency_ns / 2 + 1 : UINT64_MAX / 2;
+        t->next[i] = (unsigned char)(set ? i % n : NOWHERE);
+    }
+    for (size_t over = 0; over < n; over++) {
+        for (size_t i = 0; t->sites[over].hosts == 0 && i < pairs; i++) {
+            size_t from = i / n, to = i % n;
+            uint64_t way = far[from * n + over] + far[over * n + to];
+            if (!t->links[i].set && from != to && way < far[i]) {
+                far[i] = way;
+                t->next[i] = t->next[from * n + over];
+            }
+        }
+    }
+    free(far);
+    return 0;
+}
+
+/* Whether a packet that starts there comes to its end. */
+static bool way_ends(const struct poise_wan_topology *t, unsigned from,
+                     unsigned to)
+{
+    unsigned steps = 0;
+    for (; from != to && steps <= t->count; steps++) {
+        from = t->next[from * t->count + to];
+        if (from == NOWHERE) {
+            return false;
+        }
+    }
+    return from == to;
+}
+
 /* Fill in what no line said, and look whether all is there. */
 static int finish(struct reading *r)
 {
     struct poise_wan_topology *t = &r->topology;
-    if (t->count == 0) {
+    if (t->hosts == 0) {
         return poise_error_set(EINVAL, "read", r->path, "it has no site");
     }
     int code = links_reserve(r);
+    if (code == 0) {
+        code = find_ways(t);
+    }
     for (unsigned i = 0; code == 0 && i < t->count * t->count; i++) {
         unsigned from = i / t->count, to = i % t->count;
-        if (from == to || t->links[i].set) {
+        if (from == to || t->sites[from].hosts == 0 ||
+            t->sites[to].hosts == 0 || way_ends(t, from, to)) {
             continue;
         }
         if (!r->fallback.set) {
@@ -368,6 +605,7 @@ static int finish(struct reading *r)
                                    t->sites[from].name, t->sites[to].name);
         }
         t->links[i] = r->fallback;
+        t->next[i] = (unsigned char)to;
     }
     return code;
 }
@@ -399,7 +637,7 @@ int poise_wan_topology_parse(const char *text, size_t len, const char *path,
         code = finish(&r);
     }
     free(copy);
-    poise_wan_trace_free(r.fallback.trace);
+    link_free(&r.fallback);
     if (code < 0) {
         poise_wan_topology_free(&r.topology);
         return code;
@@ -438,12 +676,13 @@ void poise_wan_topology_free(struct poise_wan_topology *topology)
 {
     for (unsigned i = 0; i < topology->count; i++) {
         free(topology->sites[i].name);
-        poise_wan_trace_free(topology->sites[i].lan.trace);
+        link_free(&topology->sites[i].lan);
     }
     for (unsigned i = 0;
          topology->links && i < topology->count * topology->count; i++) {
-        poise_wan_trace_free(topology->links[i].trace);
+        link_free(&topology->links[i]);
     }
+    free(topology->next);
     free(topology->sites);
     free(topology->links);
     memset(topology, 0, sizeof *topology);
@@ -522,12 +761,33 @@ unsigned wan_host_of(const struct poise_wan_topology *topology,
     return host;
 }
 
+unsigned wan_host_of_six(const struct poise_wan_topology *topology,
+                         const unsigned char address[16])
+{
+    static const unsigned char network[12] = {WAN_NETWORK_SIX};
+    if (memcmp(address, network, sizeof network) != 0 || address[12] ||
+        address[14]) {
+        return UINT_MAX;
+    }
+    return wan_host_of(topology,
+                       NETWORK | (unsigned)address[13] << 8 | address[15]);
+}
+
+void wan_address_six(uint32_t address, unsigned char out[16])
+{
+    static const unsigned char network[16] = {WAN_NETWORK_SIX};
+    memcpy(out, network, sizeof network);
+    out[13] = (unsigned char)(address >> 8);
+    out[15] = (unsigned char)address;
+}
+
 const struct poise_wan_link *
 poise_wan_link_of(const struct poise_wan_topology *topology, unsigned from,
                   unsigned to)
 {
     unsigned a = poise_wan_site_of(topology, from);
     unsigned b = poise_wan_site_of(topology, to);
-    return a == b ? &topology->sites[a].lan
-                  : &topology->links[a * topology->count + b];
+    const struct poise_wan_link *link =
+        &topology->links[a * topology->count + b];
+    return a == b ? &topology->sites[a].lan : link->set ? link : NULL;
 }

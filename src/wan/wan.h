@@ -26,33 +26,79 @@ extern "C" {
  * A text of lines; '#' begins a comment. RATE is bits a second ("10Mbit",
  * "1.5Gbit"), TIME a duration ("17.5ms"):
  *
- *   site NAME HOSTS [lan TIME RATE]
- *   link SITE SITE TIME RATE [jitter TIME] [loss PERCENT%] [queue SIZE]
- *        [trace FILE]
+ *   site NAME HOSTS [lan TIME RATE [MORE]]
+ *   router NAME               no hosts: links that several sites share end here
+ *   link SITE SITE TIME RATE [MORE]
  *   link SITE -> SITE ...     the same, one way only (the later line counts)
- *   default TIME RATE ...     all pairs of sites that no line names
+ *   default TIME RATE [MORE]  all pairs of sites that no line joins
+ *   seed N                    what chance follows: the same, the same losses
  *
- * TIME is one-way. Without "lan", hosts of a site reach each other at once.
+ * TIME is one-way; RATE may be "unlimited". MORE, in any order:
+ *
+ *   jitter TIME            up to so much more (or the standard deviation)
+ *   distribution NAME      uniform, normal, pareto or paretonormal, as netem's
+ *   order any              jitter lets packets overtake ("kept": usual)
+ *   reorder N%             so many do not wait for the latency
+ *   loss N%                each by itself
+ *   gemodel P,R[,H[,K]]    in bursts (Gilbert, Elliott): the chance that a
+ *                          packet begins a bad time, ends one, is lost in one
+ *                          (100%), is lost in a good one (0%)
+ *   duplicate N%, corrupt N%  come twice; have one bit changed
+ *   queue SIZE             what more waits for the line is dropped
+ *   qdisc NAME             fifo, codel or fq_codel, which mark or drop
+ *   trace FILE             latency and rate over time, see below
+ *   mahimahi FILE          when a packet may go, in Mahimahi's format
+ *
+ * Without "lan", hosts of a site reach each other at once; with it each host
+ * has a port of RATE, which all that it sends passes, and one for what it gets.
+ * Sites that no link joins are joined by the shortest way over routers.
  */
 
 struct poise_wan_trace;
 
-/** One direction of a link. */
+struct poise_wan_deliveries;
+
+/** What jitter is drawn from. All but the first are around the latency, with
+ * the jitter as standard deviation. */
+enum poise_wan_distribution {
+    POISE_WAN_UNIFORM, /**< in [0, jitter], added */
+    POISE_WAN_NORMAL,
+    POISE_WAN_PARETO,      /**< of shape 3, as netem's */
+    POISE_WAN_PARETONORMAL /**< a quarter normal, three quarters Pareto */
+};
+
+/** Who waits for the line. Source: RFC 8289, RFC 8290. */
+enum poise_wan_qdisc {
+    POISE_WAN_FIFO,
+    POISE_WAN_CODEL,   /**< drops or marks when all have waited over 5 ms */
+    POISE_WAN_FQ_CODEL /**< one such queue for each flow, in turn */
+};
+
+/** One direction of a link. Zero-initialised is at once and without limit. */
 struct poise_wan_link {
     uint64_t latency_ns;
-    uint64_t jitter_ns;       /**< added, uniform in [0, jitter]; in order */
+    uint64_t jitter_ns;
+    enum poise_wan_distribution distribution;
+    bool any_order;           /**< jitter may change the order of packets */
     uint64_t bits_per_second; /**< 0: without limit */
     uint64_t queue_bytes;     /**< what more waits for the line is dropped */
-    double loss;              /**< probability in [0, 1] */
+    enum poise_wan_qdisc qdisc;
+    /** Probabilities in [0, 1]. */
+    double loss, reorder, duplicate, corrupt;
+    /** Bursty loss: begin a bad time, end it, lost in it, lost else; all 0:
+     * none. */
+    double bad, good, bad_loss, good_loss;
     /** Latency and bandwidth over time, in place of the two above; owned by
      * the topology; NULL: constant. */
     struct poise_wan_trace *trace;
+    /** When packets may go, in place of the bandwidth; owned likewise. */
+    struct poise_wan_deliveries *deliveries;
     bool set; /**< a line of the topology sets it */
 };
 
 struct poise_wan_site {
-    char *name; /**< owned */
-    unsigned hosts;
+    char *name;                /**< owned */
+    unsigned hosts;            /**< 0: a router */
     struct poise_wan_link lan; /**< between its hosts */
 };
 
@@ -61,7 +107,10 @@ struct poise_wan_topology {
     struct poise_wan_site *sites; /**< [count], owned */
     unsigned count;
     struct poise_wan_link *links; /**< [from * count + to], owned */
-    unsigned hosts;               /**< of all sites */
+    unsigned char *next; /**< [from * count + to], owned: the first site or
+                              router on the way */
+    unsigned hosts;      /**< of all sites */
+    uint64_t seed;       /**< 0: none was given */
 };
 
 enum { POISE_WAN_SITES_MOST = 200, POISE_WAN_HOSTS_MOST = 250 };
@@ -88,7 +137,8 @@ POISE_API int poise_wan_host_name(const struct poise_wan_topology *topology,
 /** Its IPv4 address in host byte order: 10.77.SITE.HOST, both from 1. */
 POISE_API uint32_t poise_wan_host_address(
     const struct poise_wan_topology *topology, unsigned host);
-/** The link from one host to another, of the topology or of the site. */
+/** The link from one host to another, of the topology or of the site; NULL:
+ * several, over routers. */
 POISE_API const struct poise_wan_link *
 poise_wan_link_of(const struct poise_wan_topology *topology, unsigned from,
                   unsigned to);
@@ -120,6 +170,16 @@ POISE_API void poise_wan_trace_free(struct poise_wan_trace *trace);
 /** The values that hold `since_ns` after the start. */
 POISE_API struct poise_wan_sample
 poise_wan_trace_at(const struct poise_wan_trace *trace, uint64_t since_ns);
+
+/**
+ * Opportunities to deliver a packet, as Mahimahi records them: a file of
+ * milliseconds since the start, ascending, one a line, each for 1,504 bytes;
+ * after the last one's moment it begins again.
+ */
+POISE_API int poise_wan_deliveries_read(const char *path,
+                                        struct poise_wan_deliveries **out);
+POISE_API void
+poise_wan_deliveries_free(struct poise_wan_deliveries *deliveries);
 
 /* ---- a testbed that runs ------------------------------------------------ */
 

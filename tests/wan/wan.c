@@ -131,7 +131,7 @@ static void test_topology_errors(void **state)
     } cases[] = {
         {"", "t.wan", "it has no site"},
         {"# nothing\n", "t.wan", "it has no site"},
-        {"sites a 1\n", "t.wan:1", "'sites' is not site, link or default"},
+        {"sites a 1\n", "t.wan:1", "'sites' is not site, router, link"},
         {"site a\n", "t.wan:1", "a site is 'site NAME HOSTS"},
         {"site a 0\n", "t.wan:1", "'0' must be at least 1"},
         {"site a 251\n", "t.wan:1", "'251' must be at most 250"},
@@ -157,7 +157,7 @@ static void test_topology_errors(void **state)
         {"site a 1\nsite b 1\nlink a b 1ms 1Mbit loss 1\n", "t.wan:3",
          "'1' is not a percentage"},
         {"site a 1\nsite b 1\nlink a b 1ms 1Mbit luck 1\n", "t.wan:3",
-         "'luck' is not jitter, loss, queue or trace"},
+         "'luck' is not jitter, distribution"},
         {"site a 1\nsite b 1\nlink a b 1ms 1Mbit\nsite c 1\n", "t.wan:4",
          "sites come before links"},
         {"site a 1\nlink a\n", "t.wan:2", "a link is 'link SITE SITE"},
@@ -278,26 +278,46 @@ static void bench_close(struct bench *b)
     poise_wan_topology_free(&b->topology);
 }
 
-static bool put(struct bench *b, unsigned line, uint64_t now, unsigned len,
+/* The first host of a site. */
+static unsigned host_at(const struct bench *b, unsigned site)
+{
+    unsigned host = 0;
+    while (poise_wan_site_of(&b->topology, host) != site) {
+        host++;
+    }
+    return host;
+}
+
+/* One packet between the first hosts of a pair of sites, or the first two of
+ * one; whether it goes on. */
+static bool put(struct bench *b, unsigned pair, uint64_t now, unsigned len,
                 unsigned mark)
 {
-    struct wan_packet *packet = wan_packet_new(&b->lines);
+    unsigned sites = b->topology.count, a = pair / sites, z = pair % sites;
+    uint64_t gone = b->counts[pair].dropped + b->counts[pair].lost;
+    struct wan_segment *segment = wan_segment_new(len);
+    assert_non_null(segment);
+    segment->flow = mark;
+    wan_lines_put(&b->lines, now, host_at(b, a), host_at(b, z) + (a == z),
+                  segment);
+    return b->counts[pair].dropped + b->counts[pair].lost == gone;
+}
+
+static unsigned mark_of(struct bench *b, struct wan_packet *packet)
+{
     assert_non_null(packet);
-    packet->len = len;
-    packet->to = mark;
-    return wan_lines_put(&b->lines, line, now, packet);
+    assert_null(packet->next);
+    unsigned mark = packet->segment->flow;
+    wan_packets_done(&b->lines, packet);
+    return mark;
 }
 
 /* The mark of the packet that is due at exactly `at`. */
 static unsigned take(struct bench *b, uint64_t at)
 {
-    assert_int_equal(wan_lines_due(&b->lines), at);
     assert_null(wan_lines_take(&b->lines, at - 1));
-    struct wan_packet *packet = wan_lines_take(&b->lines, at);
-    assert_non_null(packet);
-    unsigned mark = packet->to;
-    wan_packet_done(&b->lines, packet);
-    return mark;
+    assert_int_equal(wan_lines_due(&b->lines), at);
+    return mark_of(b, wan_lines_take(&b->lines, at));
 }
 
 static void test_line_paces(void **state)
@@ -320,7 +340,7 @@ static void test_line_paces(void **state)
     assert_int_equal(b.counts[1].late_ns, 0);
     /* Late by a known time. */
     assert_true(put(&b, 2, 20 * MS, 1000, 5));
-    wan_packet_done(&b.lines, wan_lines_take(&b.lines, 31 * MS + 700));
+    wan_packets_done(&b.lines, wan_lines_take(&b.lines, 31 * MS + 700));
     assert_int_equal(b.counts[2].late_ns, 700);
     assert_int_equal(b.counts[2].late_most_ns, 700);
     bench_close(&b);
@@ -335,8 +355,8 @@ static void test_line_lateness(void **state)
     bench_open(&b, "site a 1\nsite b 1\nlink a b 10ms 8Mbit\n");
     assert_true(put(&b, 1, 0, 1000, 1));
     assert_true(put(&b, 1, 0, 1000, 2)); /* waits for the first */
-    wan_packet_done(&b.lines, wan_lines_take(&b.lines, 14 * MS));
-    wan_packet_done(&b.lines, wan_lines_take(&b.lines, 14 * MS));
+    wan_packets_done(&b.lines, wan_lines_take(&b.lines, 14 * MS));
+    wan_packets_done(&b.lines, wan_lines_take(&b.lines, 14 * MS));
     assert_int_equal(b.counts[1].delay_ns, 11 * MS + 12 * MS);
     assert_int_equal(b.counts[1].late_ns, 3 * MS + 2 * MS);
     memset(before, 0, sizeof before);
@@ -348,7 +368,7 @@ static void test_line_lateness(void **state)
     b.lines.unseen_ns = 4 * MS;
     assert_true(put(&b, 1, 100 * MS, 1000, 3));
     b.lines.unseen_ns = 0;
-    wan_packet_done(&b.lines, wan_lines_take(&b.lines, 111 * MS));
+    wan_packets_done(&b.lines, wan_lines_take(&b.lines, 111 * MS));
     assert_float_equal(poise_wan_lateness(&before[1], &b.counts[1]), 400.0 / 11,
                        1e-9);
     assert_int_equal(b.counts[1].late_most_ns, 4 * MS);
@@ -389,11 +409,10 @@ static void test_line_jitter_and_loss(void **state)
             uint64_t took = wan_lines_due(&b.lines) - now;
             least = took < least ? took : least;
             most = took > most ? took : most;
-            struct wan_packet *packet =
-                wan_lines_take(&b.lines, wan_lines_due(&b.lines));
-            assert_true(packet->to > last);
-            last = packet->to;
-            wan_packet_done(&b.lines, packet);
+            unsigned mark =
+                mark_of(&b, wan_lines_take(&b.lines, wan_lines_due(&b.lines)));
+            assert_true(mark > last);
+            last = mark;
             arrived++;
         }
     }
@@ -409,9 +428,9 @@ static void test_line_jitter_and_loss(void **state)
     last = 0;
     struct wan_packet *packet;
     while ((packet = wan_lines_take(&b.lines, UINT64_MAX - 1))) {
-        assert_true(packet->to >= last);
-        last = packet->to;
-        wan_packet_done(&b.lines, packet);
+        unsigned mark = mark_of(&b, packet);
+        assert_true(mark >= last);
+        last = mark;
     }
     bench_close(&b);
 }
@@ -428,14 +447,16 @@ static void test_many_lines(void **state)
     poise_rng_seed(&rng, 7);
     for (uint64_t now = 0; now < 200 * MS;
          now += 1 + poise_rng_below(&rng, MS)) {
-        in += put(&b, (unsigned)poise_rng_below(&rng, 16), now,
+        unsigned pair = (unsigned)poise_rng_below(&rng, 16);
+        pair += pair / 4 == pair % 4;
+        in += put(&b, pair % 16 ? pair % 16 : 1, now,
                   (unsigned)(20 + poise_rng_below(&rng, 1400)), in);
     }
     struct wan_packet *packet;
     while ((packet = wan_lines_take(&b.lines, UINT64_MAX - 1))) {
         assert_true(packet->due_ns >= last);
         last = packet->due_ns;
-        wan_packet_done(&b.lines, packet);
+        wan_packets_done(&b.lines, packet);
         out++;
     }
     assert_true(in > 100);

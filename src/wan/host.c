@@ -296,6 +296,27 @@ static int await(pid_t child, unsigned timeout_s)
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+/* The kernel's, which the C library does not declare. */
+struct sched_words {
+    uint32_t size, policy;
+    uint64_t flags;
+    int32_t nice;
+    uint32_t priority;
+    uint64_t runtime, deadline, period;
+};
+
+void wan_short_slices(void)
+{
+    /* From Linux 6.12 on; the least that it accepts. Who asks for short slices
+     * gets the processor sooner when it wakes up, and not more of it. */
+    struct sched_words words = {.size = sizeof words, .runtime = 100000};
+    if (syscall(SYS_sched_getattr, 0, &words, (unsigned)sizeof words, 0) == 0 &&
+        words.policy == SCHED_OTHER) {
+        words.runtime = 100000;
+        syscall(SYS_sched_setattr, 0, &words, 0);
+    }
+}
+
 /* In a child: join, fork once more (so as to be in the new process space), run.
  * The process that waits outside learns of a failure by the socket, which a
  * successful exec closes. */
@@ -318,6 +339,7 @@ static void exec_main(const int fds[SPACES], char *const *argv, int socket,
         /* A signal that kills the outer process is meant for the command. */
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         sigprocmask(SIG_SETMASK, before, NULL);
+        wan_short_slices();
         if (here && chdir(cwd) < 0) {
             failed(&word, "enter the working directory");
         } else {

@@ -7,6 +7,7 @@
  *   segment.c   what hosts send in one piece, and the packets in it
  *   queue.c     who waits for a line, and who is dropped
  *   effects.c   chance: loss, jitter, order, copies, wrong bits
+ *   counts.c    how late packets were
  *   link.c      when a packet is due, and those that wait: no system calls
  *   gateway.c   packets from one descriptor to another, at their time
  *   device.c    the network device of a host: a tunnel, or a pair
@@ -60,6 +61,14 @@ struct wan_packet {
     uint64_t queued_ns, entered_ns;
     uint64_t unseen_ns; /* that it may have waited to be read */
 };
+
+/* ---- counts (counts.c) --------------------------------------------------- */
+
+/** A packet came that late. */
+void wan_counts_late(struct poise_wan_counts *counts, uint64_t late_ns);
+
+/* ---- packets --------------------------------------------------------------
+ */
 
 /** A segment of `len` bytes, to be filled in, with one reference; NULL: memory
  * is short. */
@@ -269,6 +278,10 @@ struct wan_host {
 /** `hosts_file` stands in for /etc/hosts there. */
 int wan_host_create(const char *name, uint32_t address, const char *hosts_file,
                     struct wan_host *out);
+
+/** This thread, and what it starts, needs the processor soon and not for long:
+ * a kernel that can then lets others wait (host.c). */
+void wan_short_slices(void);
 
 /* ---- text --------------------------------------------------------------- */
 

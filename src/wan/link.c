@@ -556,15 +556,6 @@ void wan_lines_put(struct wan_lines *lines, uint64_t now_ns, unsigned from,
 
 /* ---- arriving ----------------------------------------------------------- */
 
-double poise_wan_lateness(const struct poise_wan_counts *before_run,
-                          const struct poise_wan_counts *after)
-{
-    uint64_t delay = after->delay_ns - before_run->delay_ns;
-    return delay > 0 ? (double)(after->late_ns - before_run->late_ns) * 100 /
-                           (double)delay
-                     : 0;
-}
-
 uint64_t wan_lines_due(const struct wan_lines *lines)
 {
     return lines->heap_count ? lines->heap[0]->key_ns : UINT64_MAX;
@@ -608,11 +599,8 @@ static void count_arrival(struct wan_lines *lines,
     uint64_t late = now_ns - packet->due_ns + packet->unseen_ns;
     count(&counts->packets, 1);
     count(&counts->bytes, packet->bytes);
-    count(&counts->late_ns, late);
     count(&counts->delay_ns, packet->due_ns - packet->entered_ns);
-    if (late > counts->late_most_ns) {
-        __atomic_store_n(&counts->late_most_ns, late, __ATOMIC_RELAXED);
-    }
+    wan_counts_late(counts, late);
 }
 
 /* One packet has come to the end of a line: on to the next. */

@@ -520,6 +520,7 @@ static void gateway_hurry(void)
     struct sched_param first = {.sched_priority = 1};
     if (sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &first) < 0) {
         setpriority(PRIO_PROCESS, 0, -20);
+        wan_short_slices();
     }
 }
 

@@ -183,6 +183,8 @@ poise_wan_deliveries_free(struct poise_wan_deliveries *deliveries);
 
 /* ---- a testbed that runs ------------------------------------------------ */
 
+enum { POISE_WAN_LATE_STEPS = 97 };
+
 /** How a testbed is doing: one line of counters per direction. Written by the
  * gateway, in a file that others map; __atomic access. */
 struct poise_wan_counts {
@@ -192,6 +194,9 @@ struct poise_wan_counts {
                                          What a packet may have waited before
                                          the gateway saw it is a part of it */
     uint64_t delay_ns;              /**< that the link demanded of them: sum */
+    /** How many packets were how late: less than 1 us; then four for each
+     * doubling, see poise_wan_late. */
+    uint32_t late[POISE_WAN_LATE_STEPS];
 };
 
 enum { POISE_WAN_LATE_PERCENT = 10 }; /**< usual limit of lateness */
@@ -200,6 +205,15 @@ enum { POISE_WAN_LATE_PERCENT = 10 }; /**< usual limit of lateness */
  * kept by nobody. */
 POISE_API double poise_wan_lateness(const struct poise_wan_counts *before,
                                     const struct poise_wan_counts *after);
+
+/** How late at most `share` (such as 0.99) of the packets between two readings
+ * were, in ns; up to a quarter more than it was. 0: there was none. */
+POISE_API uint64_t poise_wan_late(const struct poise_wan_counts *before,
+                                  const struct poise_wan_counts *after,
+                                  double share);
+/** Read counts while they are written. */
+POISE_API void poise_wan_counts_read(const struct poise_wan_counts *counts,
+                                     struct poise_wan_counts *out);
 
 struct poise_wan_host_state {
     char *name;

@@ -638,6 +638,40 @@ static void test_flood(void **state)
     bench_close(&b);
 }
 
+static int by_number(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* How late a share of the packets was: never less than it was, and at most a
+ * quarter and a microsecond more. */
+static void test_late(void **state)
+{
+    (void)state;
+    static uint64_t late[1000];
+    struct poise_wan_counts before = {0}, after = {0};
+    struct poise_rng rng;
+    poise_rng_seed(&rng, 9);
+    assert_int_equal(poise_wan_late(&before, &after, 0.5), 0);
+    for (unsigned round = 0; round < 40; round++) {
+        poise_wan_counts_read(&after, &before);
+        for (unsigned i = 0; i < 1000; i++) {
+            late[i] = poise_rng_below(&rng, UINT64_C(1) << round % 34);
+            wan_counts_late(&after, late[i]);
+        }
+        qsort(late, 1000, sizeof *late, by_number);
+        for (unsigned k = 1; k <= 1000; k += 37) {
+            uint64_t is = late[k - 1],
+                     said = poise_wan_late(&before, &after, k / 1000.0);
+            assert_true(said >= is && said <= is + is / 4 + 1000);
+        }
+    }
+    assert_int_equal(after.late_ns >= after.late_most_ns, true);
+    wan_counts_late(&after, UINT64_MAX / 2);
+    assert_true(poise_wan_late(&before, &after, 1) > UINT64_C(1) << 33);
+}
+
 /* A link that changes while packets are on their way. */
 static void test_change(void **state)
 {
@@ -677,6 +711,7 @@ int main(void)
         cmocka_unit_test(test_queues),
         cmocka_unit_test(test_deliveries),
         cmocka_unit_test(test_flood),
+        cmocka_unit_test(test_late),
         cmocka_unit_test(test_change),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

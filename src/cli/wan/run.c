@@ -4,6 +4,7 @@
 #include <poise/comm.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -262,9 +263,7 @@ static struct poise_wan_counts *counts_now(const struct poise_wan_testbed *t)
     unsigned pairs = t->topology.count * t->topology.count;
     struct poise_wan_counts *now = poise_alloc(pairs, sizeof *now);
     for (unsigned i = 0; now && i < pairs; i++) {
-        now[i].packets = load(&t->counts[i].packets);
-        now[i].late_ns = load(&t->counts[i].late_ns);
-        now[i].delay_ns = load(&t->counts[i].delay_ns);
+        poise_wan_counts_read(&t->counts[i], &now[i]);
     }
     return now;
 }
@@ -288,17 +287,48 @@ static int check_lateness(const struct poise_wan_testbed *t,
             worst = i;
         }
     }
-    free(after);
-    if (most_late <= (double)most) {
-        return 0;
-    }
-    cli_say("wan",
-            "this run is invalid: packets from %s to %s were %.1f %% of their "
-            "delay late, on average, and %lld %% are allowed (--max-lateness); "
-            "the machine is too busy, or the link too fast for it",
+    if (most_late > (double)most) {
+        cli_say(
+            "wan",
+            "this run is invalid: packets from %s to %s were %.1f %% of "
+            "their delay late, on average, and %lld %% are allowed "
+            "(--max-lateness); half of them were at most %.0f us late, "
+            "99 %% at most %.0f us; the machine is too busy, or the link "
+            "too fast for it",
             t->topology.sites[worst / sites].name,
-            t->topology.sites[worst % sites].name, most_late, (long long)most);
-    return CLI_WRAPPER_FAILED;
+            t->topology.sites[worst % sites].name, most_late, (long long)most,
+            (double)poise_wan_late(&before[worst], &after[worst], 0.5) / 1e3,
+            (double)poise_wan_late(&before[worst], &after[worst], 0.99) / 1e3);
+    }
+    free(after);
+    return most_late > (double)most ? CLI_WRAPPER_FAILED : 0;
+}
+
+/* While it is open no processor sleeps deeply: else each wake-up of a program
+ * adds to the delay of a link. Only root may; others live with it. */
+static int stay_awake(void)
+{
+    static const int32_t latency_us = 0;
+    int fd = open("/dev/cpu_dma_latency", O_WRONLY | O_CLOEXEC);
+    if (fd >= 0 && write(fd, &latency_us, sizeof latency_us) < 0) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+/* Whether there was an emulator until the end. */
+static int check_alive(const struct cli_wan *values)
+{
+    struct poise_wan_testbed *testbed = NULL;
+    int code = poise_wan_open(values->name, &testbed);
+    bool alive = code == 0 && testbed->alive;
+    poise_wan_close(testbed);
+    if (!alive) {
+        cli_say("wan", "this run is invalid: the gateway of the testbed ended "
+                       "while it went on");
+    }
+    return alive ? 0 : CLI_WRAPPER_FAILED;
 }
 
 /* Launch on the first host, with a door to the others. */
@@ -333,7 +363,15 @@ static int launch(const struct cli_wan *values,
     bool mpich = strcmp(launcher.mpi, "mpich") == 0;
     launch_words(&launcher, agent.data, poise_buf_str(&hosts), ranks_text,
                  mpich ? mpich_preload(&preload) : NULL, argv, argc, words);
+    int awake = stay_awake();
     code = cli_wan_exec_on(testbed, 0, words, TIMEOUT_S);
+    if (awake >= 0) {
+        close(awake);
+    }
+    if (check_alive(values) != 0) {
+        code = CLI_WRAPPER_FAILED;
+        goto close_door;
+    }
     if (code == 0) {
         code = check_bytes(testbed, ranks, carried, sent);
     }

@@ -144,6 +144,14 @@ static uint64_t load(const uint64_t *counter)
     return __atomic_load_n(counter, __ATOMIC_RELAXED);
 }
 
+/* How late at most that share of its packets was. */
+static uint64_t late_of(const struct poise_wan_counts *counts, double share)
+{
+    struct poise_wan_counts nothing = {0}, now;
+    poise_wan_counts_read(counts, &now);
+    return poise_wan_late(&nothing, &now, share);
+}
+
 static void status_json(const struct poise_wan_testbed *t,
                         struct poise_buf *out)
 {
@@ -177,6 +185,8 @@ static void status_json(const struct poise_wan_testbed *t,
         poise_json_u64(&json, "late_ns", load(&c->late_ns));
         poise_json_u64(&json, "late_most_ns", load(&c->late_most_ns));
         poise_json_u64(&json, "delay_ns", load(&c->delay_ns));
+        poise_json_u64(&json, "late_p50_ns", late_of(c, 0.5));
+        poise_json_u64(&json, "late_p99_ns", late_of(c, 0.99));
         poise_json_end_object(&json);
     }
     poise_json_end_array(&json);
@@ -192,9 +202,9 @@ static void status_text(const struct poise_wan_testbed *t,
                      t->topology.hosts, sites, (long long)t->gateway,
                      t->alive ? ""
                               : ", which is gone: 'poise wan down' clears up");
-    poise_buf_printf(out, "\n%-16s %-16s %10s %10s %8s %8s %10s %10s\n", "from",
-                     "to", "packets", "bytes", "dropped", "lost", "late (us)",
-                     "worst (us)");
+    poise_buf_printf(out, "\n%-16s %-16s %10s %10s %8s %8s %9s %9s %9s %9s\n",
+                     "from", "to", "packets", "bytes", "dropped", "lost",
+                     "late (us)", "50 %", "99 %", "worst");
     for (unsigned i = 0; i < sites * sites; i++) {
         const struct poise_wan_counts *c = &t->counts[i];
         uint64_t packets = load(&c->packets);
@@ -202,13 +212,15 @@ static void status_text(const struct poise_wan_testbed *t,
             continue;
         }
         poise_buf_printf(
-            out, "%-16s %-16s %10llu %10llu %8llu %8llu %10.1f %10.1f\n",
+            out,
+            "%-16s %-16s %10llu %10llu %8llu %8llu %9.1f %9.1f %9.1f %9.1f\n",
             t->topology.sites[i / sites].name,
             t->topology.sites[i % sites].name, (unsigned long long)packets,
             (unsigned long long)load(&c->bytes),
             (unsigned long long)load(&c->dropped),
             (unsigned long long)load(&c->lost),
             packets ? (double)load(&c->late_ns) / 1e3 / (double)packets : 0,
+            (double)late_of(c, 0.5) / 1e3, (double)late_of(c, 0.99) / 1e3,
             (double)load(&c->late_most_ns) / 1e3);
     }
 }

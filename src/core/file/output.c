@@ -43,6 +43,7 @@ struct poise_output {
     int there;       /**< what is there already, or -1 */
     bool in_place;   /**< copy into it */
     bool straight;   /**< `fd` is what is there */
+    uint64_t tag;    /**< of the temporary name; 0: one that no file has */
 };
 
 /* ---- where it goes ------------------------------------------------------ */
@@ -371,6 +372,7 @@ int poise_output_open(const char *path,
         return -ENOMEM;
     }
     output->fd = output->there = -1;
+    output->tag = options != NULL ? options->tag : 0;
     output->path = copy_text(path, strlen(path));
     int code = output->path != NULL ? find_place(output) : -ENOMEM;
     if (code == 0) {
@@ -496,7 +498,10 @@ static int make_name(struct poise_output *output, bool *is_target)
     *is_target = code == 0;
     for (int i = 0; i < NAME_TRIES && code == -EEXIST; i++) {
         free(output->temporary);
-        output->temporary = temporary_name(output->target, 0);
+        output->temporary = temporary_name(output->target, output->tag);
+        if (output->temporary != NULL && output->tag != 0) {
+            unlink(output->temporary);
+        }
         code = output->temporary != NULL ? link_as(output, output->temporary)
                                          : -ENOMEM;
     }

@@ -37,6 +37,7 @@ struct create {
     struct poise_world *world;
     int rank, size;
     unsigned keep;
+    uint64_t id; /* of the archive: all its parts, and its index, have it */
     struct create_part *parts; /* [part_count]: this rank's */
     unsigned part_count, all_parts;
     struct create_space *spaces; /* [space_count]; __atomic */

@@ -13,6 +13,63 @@
 
 /* ---- parts -------------------------------------------------------------- */
 
+/* Rank 0's, for all of them. */
+static int identify(struct create *c)
+{
+    uint64_t id = 0;
+    if (c->rank == 0) {
+        struct timespec now = {0};
+        clock_gettime(CLOCK_REALTIME, &now);
+        id = poise_hash_u64((uint64_t)now.tv_sec * 1000000000 +
+                            (uint64_t)now.tv_nsec) ^
+             poise_hash_u64((uint64_t)getpid());
+        id += id == 0;
+    }
+    c->id = id;
+    return c->world ? poise_world_reduce(c->world, POISE_SUM, &c->id, 1) : 0;
+}
+
+/* What would be taken for this archive, or a part of it, where the index is
+ * lost. */
+static int check_place(const struct create *c)
+{
+    struct poise_buf name = {0};
+    unsigned all = c->all_parts;
+    int code = 0;
+    for (int i = 0; i < 2 && all > 1 && code == 0; i++) {
+        code = tar_part_name(&name, c->options->archive, all, i == 0 ? 2 : 1);
+        if (code == 0 && access(name.data, F_OK) == 0) {
+            code = poise_error_set(EEXIST, "archive", name.data,
+                                   "it would be taken for a part of the new "
+                                   "archive: remove it");
+        }
+    }
+    poise_buf_free(&name);
+    return code;
+}
+
+static int part_open(struct create *c, struct create_part *part)
+{
+    struct poise_buf head = {0};
+    /* What an archive that was killed in the moment of its renaming left
+     * behind is found again by this name. */
+    struct poise_output_options options = {
+        .tag = poise_hash_bytes(part->name, strlen(part->name), 1) | 1};
+    int code = poise_output_open(part->name, &options, &part->output);
+    if (code < 0) {
+        return code;
+    }
+    part->fd = poise_output_fd(part->output);
+    code = tar_encode_identity(
+        &(struct tar_identity){c->id, part->number, c->all_parts}, &head);
+    if (code == 0) {
+        code = poise_file_pwrite(part->fd, head.data, head.len, 0, part->name);
+        part->size = head.len;
+    }
+    poise_buf_free(&head);
+    return code;
+}
+
 static int parts_open(struct create *c)
 {
     const struct poise_archive_options *options = c->options;
@@ -26,18 +83,14 @@ static int parts_open(struct create *c)
     if (!c->parts) {
         return -ENOMEM;
     }
+    code = check_place(c);
     for (unsigned i = 0; i < c->part_count && code == 0; i++) {
         struct create_part *part = &c->parts[i];
         part->number = i * size + (unsigned)c->rank;
         code = tar_part_name(&name, options->archive, part->number, all);
         part->name = code == 0 ? strdup(name.data) : NULL;
         code = code == 0 && !part->name ? -ENOMEM : code;
-        if (code == 0) {
-            code = poise_output_open(part->name, NULL, &part->output);
-        }
-        if (code == 0) {
-            part->fd = poise_output_fd(part->output);
-        }
+        code = code < 0 ? code : part_open(c, part);
     }
     poise_buf_free(&name);
     return code;
@@ -374,7 +427,7 @@ static int finish(struct create *c)
     if (code == 0 && c->rank == 0) {
         code = tar_name(&name, c->options->archive, ".index");
         code = code < 0 ? code
-                        : tar_index_write(name.data, lines, count, sizes,
+                        : tar_index_write(name.data, lines, count, c->id, sizes,
                                           c->all_parts, c->options->sync);
     }
     code = c->world ? poise_world_agree(c->world, code) : code;
@@ -413,6 +466,8 @@ int poise_archive_create(struct poise_world *world,
     uint64_t start = poise_clock_ns(), walk_errors = 0;
     pthread_mutex_init(&c.lock, NULL);
     int code = check(options);
+    code = world ? poise_world_agree(world, code) : code;
+    code = code < 0 ? code : identify(&c);
     code = code < 0 ? code : parts_open(&c);
     code = world ? poise_world_agree(world, code) : code;
     if (code == 0) {

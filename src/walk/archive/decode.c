@@ -5,6 +5,7 @@
  */
 #include "internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -683,6 +684,34 @@ int tar_next(const struct tar_source *source, uint64_t offset,
     poise_buf_reset(&memory->map);
     memory->extent_count = 0;
     return read_member(&r);
+}
+
+int tar_read_identity(const struct tar_source *source, struct tar_identity *out)
+{
+    static const char key[] = " comment=";
+    struct tar_header h;
+    char text[TAR_BLOCK + 1];
+    unsigned long long id;
+    unsigned part, parts;
+    int64_t size;
+    *out = (struct tar_identity){0};
+    if (source->size < 2 * TAR_BLOCK) {
+        return 0;
+    }
+    int code = tar_read(source, 0, &h, sizeof h);
+    if (code < 0 || !sum_is_right(&h) || h.type != 'g' ||
+        !number_of(h.size, sizeof h.size, &size) || size > TAR_BLOCK) {
+        return code;
+    }
+    code = tar_read(source, TAR_BLOCK, text, TAR_BLOCK);
+    text[TAR_BLOCK] = '\0';
+    const char *said = code < 0 ? NULL : strstr(text, key);
+    if (said &&
+        sscanf(said + sizeof key - 1, TAR_IDENTITY, &id, &part, &parts) == 3 &&
+        parts > 0 && parts <= TAR_PARTS_MOST && part < parts) {
+        *out = (struct tar_identity){id, part, parts};
+    }
+    return code;
 }
 
 uint64_t tar_resync(const struct tar_source *source, uint64_t offset)

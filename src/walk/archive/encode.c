@@ -236,6 +236,25 @@ static int put_extended(const struct tar_member *m, uint64_t size,
     return m->type == '1' ? 0 : put_xattrs(out, meta);
 }
 
+int tar_encode_identity(const struct tar_identity *identity,
+                        struct poise_buf *out)
+{
+    const struct tar_member plain = {.link = "", .meta = {.mode = 0644}};
+    struct poise_buf record = {0};
+    char text[80];
+    int len = snprintf(text, sizeof text, TAR_IDENTITY,
+                       (unsigned long long)identity->id, identity->part,
+                       identity->parts);
+    put_record(&record, "comment", text, (size_t)len);
+    put_block(out, &plain, "PaxHeaders/poise", 'g', record.len);
+    size_t from = out->len;
+    poise_buf_append(out, record.data, record.len);
+    pad(out, from);
+    int code = record.error ? record.error : out->error;
+    poise_buf_free(&record);
+    return code;
+}
+
 int tar_encode(const struct tar_member *m, struct poise_buf *out)
 {
     struct poise_buf extended = {0}, map = {0};

@@ -6,6 +6,7 @@
  */
 #include "extract.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -154,16 +155,15 @@ static uint64_t depth_of(const char *name)
 static int put_directory(struct worker *w, const struct tar_member *m,
                          const struct item *item, int dirfd, const char *last)
 {
-    int code = 0;
+    struct deferred dir = {.part = item->part, .offset = item->offset};
+    int code = 1;
+    (void)m;
     if (w->name.len > 0) {
         code = poise_walk_make_directory(dirfd, last, 0700);
-        /* What is cached may have been replaced. */
+        dir.depth = depth_of(w->name.data);
+        dir.was_there = code == 0;
     }
-    (void)m;
-    uint64_t depth = w->name.len > 0 ? depth_of(w->name.data) : 0;
-    return code < 0 ? code
-                    : defer(&w->dirs,
-                            (struct deferred){item->part, item->offset, depth});
+    return code < 0 ? code : defer(&w->dirs, dir);
 }
 
 /* Everything that needs no other member. */
@@ -189,7 +189,8 @@ static int put_member(struct extract *x, struct worker *w,
     }
     switch (m->type) {
     case '1':
-        return defer(&w->links, (struct deferred){item->part, item->offset, 0});
+        return defer(&w->links, (struct deferred){.part = item->part,
+                                                  .offset = item->offset});
     case '5':
         return put_directory(w, m, item, dirfd, last);
     case '2':
@@ -404,8 +405,9 @@ static int add_first(struct extract *x)
 /* ---- what waited -------------------------------------------------------- */
 
 static int put_link(struct extract *x, struct worker *w,
-                    const struct tar_member *m)
+                    const struct tar_member *m, const struct deferred *one)
 {
+    (void)one;
     struct tar_place from = {.root = x->root, .fd = -1};
     const char *last, *target;
     int code = tar_place_name(m->name, &w->name);
@@ -424,8 +426,44 @@ static int put_link(struct extract *x, struct worker *w,
     return code < 0 ? code : 0;
 }
 
+/* A temporary entry that is no file and older than this run: nobody makes it
+ * any more. */
+static bool is_left(const struct extract *x, int dirfd, const char *name)
+{
+    struct stat st;
+    return fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+           !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode) &&
+           (st.st_ctim.tv_sec < x->begun.tv_sec ||
+            (st.st_ctim.tv_sec == x->begun.tv_sec &&
+             st.st_ctim.tv_nsec < x->begun.tv_nsec));
+}
+
+/* What a killed run left in a directory that was there before this one. */
+static void sweep(const struct extract *x, int dirfd, const char *name)
+{
+    int fd =
+        openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    const struct dirent *entry;
+    if (!dir) {
+        if (fd >= 0) {
+            close(fd);
+        }
+        return;
+    }
+    while ((entry = readdir(dir))) {
+        if (poise_walk_is_temporary(entry->d_name) &&
+            poise_walk_remove_leftover(fd, entry->d_name) == 0 &&
+            is_left(x, fd, entry->d_name)) {
+            (void)unlinkat(fd, entry->d_name, 0);
+        }
+    }
+    closedir(dir);
+}
+
 static int put_attributes(struct extract *x, struct worker *w,
-                          const struct tar_member *m)
+                          const struct tar_member *m,
+                          const struct deferred *one)
 {
     const char *last;
     int code = tar_place_name(m->name, &w->name);
@@ -445,6 +483,9 @@ static int put_attributes(struct extract *x, struct worker *w,
         !S_ISDIR(st.st_mode)) {
         return poise_error_set(ENOTDIR, "set attributes of", m->name, NULL);
     }
+    if (one->was_there) {
+        sweep(x, dirfd, last);
+    }
     code = poise_walk_make_attributes(dirfd, last, &m->meta, x->keep);
     return code < 0 ? code : 0;
 }
@@ -452,7 +493,8 @@ static int put_attributes(struct extract *x, struct worker *w,
 static int each_deferred(struct extract *x, const struct deferred_list *list,
                          uint64_t depth,
                          int (*put)(struct extract *x, struct worker *w,
-                                    const struct tar_member *m))
+                                    const struct tar_member *m,
+                                    const struct deferred *one))
 {
     struct worker *w = &x->workers[0];
     int code = 0;
@@ -463,7 +505,7 @@ static int each_deferred(struct extract *x, const struct deferred_list *list,
             continue;
         }
         code = tar_next(&x->parts[one->part], one->offset, &m, &w->memory);
-        code = code > 0 ? put(x, w, &m) : code;
+        code = code > 0 ? put(x, w, &m, one) : code;
         code = code < 0 ? failed(x, NULL, code) : 0;
     }
     return code;
@@ -508,6 +550,9 @@ static int finish(struct extract *x)
         code = each_deferred(x, &x->workers[i].links, 0, put_link);
     }
     code = agree(x, code);
+    if (x->was_there && x->rank == 0) {
+        sweep(x, x->root, ".");
+    }
     for (unsigned i = 0; i < x->worker_count; i++) {
         open_implied(&x->workers[i]);
         struct deferred_list *dirs = &x->workers[i].dirs;
@@ -552,7 +597,9 @@ static int finish(struct extract *x)
 static int destination_open(struct extract *x)
 {
     const char *path = x->options->destination;
-    if (mkdir(path, 0777) != 0 && errno != EEXIST) {
+    clock_gettime(CLOCK_REALTIME_COARSE, &x->begun); /* as files have it */
+    x->was_there = mkdir(path, 0777) != 0;
+    if (x->was_there && errno != EEXIST) {
         return poise_error_set(errno, "make directory", path, NULL);
     }
     x->root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);

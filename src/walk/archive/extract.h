@@ -8,6 +8,7 @@
 struct deferred {
     uint64_t part, offset;
     uint64_t depth; /* of a directory: slashes in its name */
+    bool was_there; /* a directory that was not made now */
 };
 struct deferred_list {
     struct deferred *items;
@@ -28,6 +29,8 @@ struct extract {
     struct poise_world *world;
     struct poise_pool *pool;
     int rank, size, root;
+    struct timespec begun; /* by the clock of files */
+    bool was_there;        /* the destination */
     unsigned keep;
     struct tar_index index;
     struct tar_source *parts; /* [part_count] */

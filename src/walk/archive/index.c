@@ -1,9 +1,9 @@
 /*
  * The index beside an archive: which members are where, and what they hash to.
  *
- * "POISEAIX", version, number of parts, their sizes; a line for each member;
- * XXH3-64 of all before it. A line: varints part, offset, bytes; hash (8
- * bytes); type (1 byte); varint length of the name; the name.
+ * "POISEAIX", version, the archive's number, number of parts, their sizes; a
+ * line for each member; XXH3-64 of all before it. A line: varints part, offset,
+ * bytes; hash (8 bytes); type (1 byte); varint length of the name; the name.
  */
 #include "internal.h"
 
@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 static const char magic[8] = {'P', 'O', 'I', 'S', 'E', 'A', 'I', 'X'};
-enum { INDEX_VERSION = 1, PARTS_MOST = 1 << 20 };
+enum { INDEX_VERSION = 2 };
 
 int tar_name(struct poise_buf *out, const char *archive, const char *end)
 {
@@ -49,8 +49,8 @@ void tar_index_put(struct poise_buf *out, unsigned part,
 }
 
 int tar_index_write(const char *path, const struct poise_buf *lines,
-                    size_t count, const uint64_t *sizes, unsigned parts,
-                    bool sync)
+                    size_t count, uint64_t id, const uint64_t *sizes,
+                    unsigned parts, bool sync)
 {
     struct poise_output *output = NULL;
     struct poise_buf head = {0};
@@ -62,6 +62,7 @@ int tar_index_write(const char *path, const struct poise_buf *lines,
     int fd = poise_output_fd(output);
     poise_buf_append(&head, magic, sizeof magic);
     poise_buf_varint(&head, INDEX_VERSION);
+    poise_buf_u64(&head, id);
     poise_buf_varint(&head, parts);
     for (unsigned i = 0; i < parts; i++) {
         poise_buf_varint(&head, sizes[i]);
@@ -127,13 +128,14 @@ static int read_head(struct poise_reader *in, struct tar_index *index,
     }
     in->pos += sizeof magic;
     uint64_t version = poise_reader_varint(in);
-    uint64_t parts = poise_reader_varint(in);
     if (!in->error && version != INDEX_VERSION) {
         return poise_error_set(EBADMSG, "read index", path,
-                               "it is of version %llu, not 1",
-                               (unsigned long long)version);
+                               "it is of version %llu, not %d",
+                               (unsigned long long)version, INDEX_VERSION);
     }
-    if (in->error || parts == 0 || parts > PARTS_MOST) {
+    index->id = poise_reader_u64(in);
+    uint64_t parts = poise_reader_varint(in);
+    if (in->error || parts == 0 || parts > TAR_PARTS_MOST) {
         return damaged(path);
     }
     index->parts = (unsigned)parts;

@@ -19,12 +19,19 @@ enum {
     TAR_EXTENDED_MOST = 8 << 20,
     TAR_CHUNK = 1 << 20,        /* read, written and hashed at a time */
     TAR_EXTENTS_MOST = 1 << 20, /* of a sparse file */
+    TAR_PARTS_MOST = 1 << 20,
 };
 
 static inline uint64_t tar_padded(uint64_t bytes)
 {
     return (bytes + TAR_BLOCK - 1) / TAR_BLOCK * TAR_BLOCK;
 }
+
+/* Which archive a part belongs to: a comment in front of it. */
+struct tar_identity {
+    uint64_t id;          /* 0: it says nothing, as parts of other programs */
+    unsigned part, parts; /* this one, of so many */
+};
 
 /* A range of a file that holds data. */
 struct tar_extent {
@@ -48,12 +55,18 @@ struct tar_member {
     uint64_t end;       /* where the next member begins */
 };
 
+/* Its text, for printf and scanf: id, part, parts. */
+#define TAR_IDENTITY "poise archive %16llx, part %u of %u"
+
 /* ---- encode.c ----------------------------------------------------------- */
 
 /* Append the headers of a member: name, type, link, meta, and for files
  * data_size, or extents if sparse (then also the map; data_size includes it in
  * what the header says). -EOVERFLOW where a value fits nowhere. */
 int tar_encode(const struct tar_member *member, struct poise_buf *out);
+/* The global header in front of a part. */
+int tar_encode_identity(const struct tar_identity *identity,
+                        struct poise_buf *out);
 
 /* ---- decode.c ----------------------------------------------------------- */
 
@@ -81,6 +94,9 @@ void tar_memory_free(struct tar_memory *memory);
  * Archives' global headers are passed over. */
 int tar_next(const struct tar_source *source, uint64_t offset,
              struct tar_member *member, struct tar_memory *memory);
+/* What a part says that it is: 0, also if it says nothing, or an error. */
+int tar_read_identity(const struct tar_source *source,
+                      struct tar_identity *out);
 /* The next offset, from `offset` on, where a header may be; size if none. */
 uint64_t tar_resync(const struct tar_source *source, uint64_t offset);
 
@@ -102,11 +118,12 @@ void tar_index_put(struct poise_buf *out, unsigned part,
                    const struct tar_entry *entry, const char *name);
 /* The whole file from lines of all workers. */
 int tar_index_write(const char *path, const struct poise_buf *lines,
-                    size_t count, const uint64_t *sizes, unsigned parts,
-                    bool sync);
+                    size_t count, uint64_t id, const uint64_t *sizes,
+                    unsigned parts, bool sync);
 
 struct tar_index {
     struct poise_buf bytes;
+    uint64_t id;
     unsigned parts;
     uint64_t *sizes; /* [parts] */
     size_t lines_at; /* in bytes */

@@ -44,6 +44,14 @@ static int source_open(const char *path, struct tar_source *source)
     return 0;
 }
 
+static void source_close(struct tar_source *source)
+{
+    if (source->fd >= 0) {
+        close(source->fd);
+    }
+    free((char *)(uintptr_t)source->path);
+}
+
 static bool exists(const char *archive, unsigned part, unsigned parts)
 {
     struct poise_buf name = {0};
@@ -53,29 +61,108 @@ static bool exists(const char *archive, unsigned part, unsigned parts)
     return is;
 }
 
-/* How many parts there are: by the index, or by their names. */
-static unsigned count_parts(const struct extract *x)
+/* How many parts there are: by the index, by what the first says, or by their
+ * names. */
+static int count_parts(const struct extract *x, unsigned *out)
 {
     const char *archive = x->options->archive;
+    struct poise_buf name = {0};
+    struct tar_source first = {.fd = -1};
+    struct tar_identity identity = {0};
     unsigned count = 0;
-    if (x->index.parts > 0) {
-        return x->index.parts;
-    }
-    if (exists(archive, 0, 1)) {
-        return 1;
+    *out = 1;
+    if (x->index.parts > 0 || exists(archive, 0, 1)) {
+        *out = x->index.parts > 0 ? x->index.parts : 1;
+        return 0;
     }
     while (exists(archive, count, 2)) {
         count++;
     }
-    return count > 0 ? count : 1;
+    int code = count > 0 ? tar_part_name(&name, archive, 0, 2) : 0;
+    if (count > 0 && code == 0) {
+        code = source_open(name.data, &first);
+        code = code < 0 ? code : tar_read_identity(&first, &identity);
+    }
+    source_close(&first);
+    poise_buf_free(&name);
+    *out = identity.parts ? identity.parts : count > 0 ? count : 1;
+    return code;
 }
 
-/* Names of parts carry numbers where there are several, or the index says that
- * there is one and it has none. */
+/* Whether a part of several is what its name says, of the archive `id`, which
+ * is 0 as long as none is known. Others are refused: they are what is left
+ * where an archive was being replaced. */
+static int check_identity(const struct extract *x, unsigned part, uint64_t *id)
+{
+    const struct tar_source *source = &x->parts[part];
+    struct tar_identity is;
+    int code = tar_read_identity(source, &is);
+    if (code < 0 || (is.id == 0 && *id == 0)) {
+        return code;
+    }
+    if (*id == 0 && part == 0) {
+        *id = is.id;
+    }
+    if (is.id != *id) {
+        return poise_error_set(EBADMSG, "read archive", source->path,
+                               "it is of another archive than %s: the "
+                               "replacing of one was interrupted",
+                               x->index.parts ? "the index" : x->parts[0].path);
+    }
+    if (is.part != part || is.parts != x->part_count) {
+        return poise_error_set(EBADMSG, "read archive", source->path,
+                               "it says that it is part %u of %u", is.part,
+                               is.parts);
+    }
+    return 0;
+}
+
+static int check_size(struct extract *x, unsigned part)
+{
+    const struct tar_source *source = &x->parts[part];
+    if (x->index.parts == 0 || source->fd < 0 ||
+        x->index.sizes[part] == source->size) {
+        return 0;
+    }
+    poise_error_set(EBADMSG, "read archive", source->path,
+                    "it has %llu bytes, the index says %llu",
+                    (unsigned long long)source->size,
+                    (unsigned long long)x->index.sizes[part]);
+    return x->rank == 0 ? extract_report(x, NULL, -EBADMSG) : 0;
+}
+
+/* Names of parts carry numbers where there are several. */
+static int open_parts(struct extract *x, bool numbered)
+{
+    struct poise_buf name = {0};
+    uint64_t id = x->index.id;
+    int code = 0;
+    for (unsigned i = 0; i < x->part_count && code == 0; i++) {
+        code = tar_part_name(&name, x->options->archive, i, numbered ? 2 : 1);
+        if (code < 0) {
+            break;
+        }
+        code = source_open(name.data, &x->parts[i]);
+        if (code < 0 && code != -ENOMEM && x->part_count > 1) {
+            /* The others are read. */
+            code = x->rank == 0 ? extract_report(x, NULL, code) : 0;
+        }
+    }
+    for (unsigned i = 0; i < x->part_count && code == 0; i++) {
+        if (x->parts[i].fd >= 0 && (numbered || x->index.parts)) {
+            code = check_identity(x, i, &id);
+        }
+        code = code < 0 ? code : check_size(x, i);
+    }
+    poise_buf_free(&name);
+    return code;
+}
+
 int extract_open(struct extract *x)
 {
     struct poise_buf name = {0};
     const char *archive = x->options->archive;
+    unsigned count = 0;
     int code = tar_name(&name, archive, ".index");
     if (code == 0) {
         code = tar_index_read(name.data, &x->index);
@@ -84,33 +171,22 @@ int extract_open(struct extract *x)
             code = x->rank == 0 ? extract_report(x, NULL, code) : 0;
         }
     }
-    bool numbered =
-        x->index.parts ? x->index.parts > 1 : !exists(archive, 0, 1);
-    unsigned count = count_parts(x);
-    x->parts = code < 0 ? NULL : poise_alloc(count, sizeof *x->parts);
-    code = code < 0 ? code : x->parts ? 0 : -ENOMEM;
-    for (unsigned i = 0; i < count && code == 0; i++) {
-        x->part_count = i + 1;
-        code = tar_part_name(&name, archive, i,
-                             numbered && exists(archive, i, 2) ? 2 : 1);
-        if (code == 0 && numbered && x->index.parts) {
-            code = tar_part_name(&name, archive, i, 2);
-        }
-        code = code < 0 ? code : source_open(name.data, &x->parts[i]);
-        if (code < 0 && code != -ENOMEM && count > 1) {
-            code = x->rank == 0 ? extract_report(x, NULL, code)
-                                : 0; /* the others */
-        } else if (code == 0 && x->index.parts &&
-                   x->index.sizes[i] != x->parts[i].size) {
-            poise_error_set(EBADMSG, "read archive", name.data,
-                            "it has %llu bytes, the index says %llu",
-                            (unsigned long long)x->parts[i].size,
-                            (unsigned long long)x->index.sizes[i]);
-            code = x->rank == 0 ? extract_report(x, NULL, -EBADMSG) : 0;
-        }
-    }
     poise_buf_free(&name);
-    return code;
+    code = code < 0 ? code : count_parts(x, &count);
+    if (code < 0) {
+        return code;
+    }
+    x->parts = poise_alloc(count, sizeof *x->parts);
+    if (!x->parts) {
+        return -ENOMEM;
+    }
+    for (unsigned i = 0; i < count; i++) {
+        x->parts[i].fd = -1;
+    }
+    x->part_count = count;
+    return open_parts(x, count > 1 ||
+                             (x->index.parts == 0 && !exists(archive, 0, 1) &&
+                              exists(archive, 0, 2)));
 }
 
 /* ---- listing ------------------------------------------------------------ */

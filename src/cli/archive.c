@@ -14,6 +14,7 @@ struct values {
     bool extract, list, null_ended, json, one_file_system, owner, xattrs;
     int64_t parts;
     const char *where;
+    int fsync;
     struct poise_walk_filter *filter;
 };
 
@@ -38,6 +39,11 @@ static const struct poise_option options[] = {
     {POISE_OPTION_FLAG, .name = "xattrs",
      .help = "keep extended attributes and access lists (default: yes)",
      .offset = offsetof(struct values, xattrs)},
+    {POISE_OPTION_ENUM, .name = "fsync", .arg = "WHAT", .implied = "file",
+     .help = "be safe against a loss of power: file: each part, or each "
+             "extracted file, before it has its name; tree: all of it, at the "
+             "end (default: none)",
+     .offset = offsetof(struct values, fsync), .choices = poise_sync_names},
     CLI_WHERE_OPTION(struct values, where),
     {POISE_OPTION_HEADING, .help = "What is printed"},
     {POISE_OPTION_FLAG, '0', "null", .help = "end listed names with NUL",
@@ -158,6 +164,7 @@ static int run(const struct values *values, char **operands, size_t count)
         .destination = values->extract ? operands[1] : NULL,
         .parts = (unsigned)values->parts,
         .filter = values->filter,
+        .sync = (enum poise_sync)values->fsync,
         .keep = POISE_WALK_KEEP_MODE | POISE_WALK_KEEP_TIMES |
                 (values->owner ? (unsigned)POISE_WALK_KEEP_OWNER : 0) |
                 (values->xattrs ? (unsigned)POISE_WALK_KEEP_XATTRS : 0),

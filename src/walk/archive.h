@@ -50,7 +50,9 @@ struct poise_archive_options {
     const char *destination;          /**< extract: a directory, made if there
                                            is none */
     unsigned keep;                    /**< POISE_WALK_KEEP_*; 0: KEEP_ALL */
-    bool sync;                        /**< create: on the disk when done */
+    /** FILE: each part and the index, or each extracted file and directory.
+     * TREE: all of it at the end, by one sync of the file system. */
+    enum poise_sync sync;
     /** What went wrong with one entry or part: one call each. `worker` may be
      * NULL. 0 goes on, negative stops. */
     int (*error)(struct poise_worker *worker, const struct poise_error *err,
@@ -69,8 +71,9 @@ struct poise_archive_options {
  * ranks alike: 0 (also if some entries could not be read: see
  * result->errors), -EINTR, or the error that ended it.
  *
- * Memory: the pool's; about 100 bytes and the name for each inode with several
- * names; 4 MiB for each worker at most.
+ * Memory: the pool's; 4 MiB for each worker at most. What grows with the tree
+ * lies in files without names in $TMPDIR: 100 bytes and the name of each entry,
+ * and of each inode with several names.
  */
 POISE_API int poise_archive_create(struct poise_world *world,
                                    const struct poise_archive_options *options,
@@ -81,8 +84,9 @@ POISE_API int poise_archive_create(struct poise_world *world,
  * are made after them, attributes of directories at the end. What is damaged or
  * cut short is reported, the rest extracted. Collective; return codes as above.
  *
- * Memory: the pool's; 24 bytes for each directory and link; names of
- * directories that no member is for.
+ * Memory: the pool's; names of directories that no member is for; 32 bytes for
+ * each directory that bars its owner. Places of directories and links lie in
+ * files without names in $TMPDIR.
  */
 POISE_API int poise_archive_extract(struct poise_world *world,
                                     const struct poise_archive_options *options,

@@ -459,7 +459,7 @@ class Archive(unittest.TestCase):
     def test_damaged(self):
         name = self.archive()
         data = bytearray(read(name))
-        for at in (700, len(data) // 2, len(data) // 2 + 600,
+        for at in (0, 1700, len(data) // 2, len(data) // 2 + 600,
                    3 * len(data) // 4 + 5000):
             bad = bytearray(data)
             bad[at] ^= 0xff
@@ -502,6 +502,25 @@ class Archive(unittest.TestCase):
         for path in os.listdir(self.path("dst/t")):
             self.assertFalse(path.startswith("."), path)
         self.whole(self.path("dst/t"))
+
+    def test_fsync(self):
+        """Under each policy something is synced, and fails if that does."""
+        name = self.archive()
+        for policy, creates, extracts in (("none", 0, 0), ("file", 4, 42),
+                                          ("tree", 1, 1)):
+            words = ["-j1", "--max-in-flight=1", f"--fsync={policy}"]
+            for make, most in ((["--parts=1", "t", "b.tar"], creates),
+                               (["-x", "a.tar", "dst"], extracts)):
+                for k in {1, most, most + 1} - {0}:
+                    done = subprocess.run(
+                        [POISE, "archive", *words, *make], cwd=self.out,
+                        env=dict(ENV, POISE_FAULT=f"sync:{k}:EIO"),
+                        capture_output=True, check=False)
+                    self.assertEqual(done.returncode, int(k <= most),
+                                     (policy, make, k, done.stderr))
+                    run("rm", "-rf", self.path("dst"), self.path("b.tar"),
+                        self.path("b.tar.index"))
+        self.assertTrue(os.path.exists(name))
 
     def test_words(self):
         for words in ([], ["a"], ["-x", "a"], ["-t"], ["-x", "-t", "a"],

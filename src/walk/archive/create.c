@@ -18,41 +18,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- names of inodes ---------------------------------------------------- */
-
-static struct create_inode *inode_slot(const struct create *c, uint64_t dev,
-                                       uint64_t ino)
-{
-    size_t i = (size_t)poise_hash_u64(ino ^ dev << 40) & (c->inode_cap - 1);
-    while (c->inodes[i].name &&
-           (c->inodes[i].ino != ino || c->inodes[i].dev != dev)) {
-        i = (i + 1) & (c->inode_cap - 1);
-    }
-    return &c->inodes[i];
-}
-
-static int inodes_grow(struct create *c)
-{
-    struct create more = {.inode_cap = c->inode_cap ? 2 * c->inode_cap : 1024};
-    if (2 * c->inode_count < c->inode_cap) {
-        return 0;
-    }
-    more.inodes = poise_alloc(more.inode_cap, sizeof *more.inodes);
-    if (!more.inodes) {
-        return -ENOMEM;
-    }
-    for (size_t i = 0; i < c->inode_cap; i++) {
-        if (c->inodes[i].name) {
-            *inode_slot(&more, c->inodes[i].dev, c->inodes[i].ino) =
-                c->inodes[i];
-        }
-    }
-    free(c->inodes);
-    c->inodes = more.inodes;
-    c->inode_cap = more.inode_cap;
-    return 0;
-}
-
 /* ---- members ------------------------------------------------------------ */
 
 int create_report(struct create *c, struct poise_worker *worker)
@@ -67,6 +32,17 @@ int create_report(struct create *c, struct poise_worker *worker)
 static uint64_t take(struct create_part *part, uint64_t bytes)
 {
     return __atomic_fetch_add(&part->size, bytes, __ATOMIC_RELAXED);
+}
+
+/* A member is there. */
+static int put_line(struct create *c, struct create_space *space, unsigned part,
+                    const struct tar_entry *entry, const char *name)
+{
+    tar_index_put(&space->index, c->parts[part].number, entry, name);
+    space->entries++;
+    return space->index.len < TAR_SPOOL_BYTES
+               ? space->index.error
+               : tar_spool_put(&c->index, &space->index);
 }
 
 /* A member that consists of headers only. */
@@ -88,9 +64,7 @@ static int put_headers(struct create *c, struct create_space *space,
     }
     code = poise_file_pwrite(c->parts[part].fd, out->data, out->len,
                              entry.offset, c->parts[part].name);
-    tar_index_put(&space->index, c->parts[part].number, &entry, m->name);
-    space->entries++;
-    return code < 0 ? code : space->index.error;
+    return code < 0 ? code : put_line(c, space, part, &entry, m->name);
 }
 
 /* Write what was gathered for a range that is taken; empties it. */
@@ -270,7 +244,7 @@ static int put_steady(struct create *c, unsigned part,
 }
 
 /* A regular file whose descriptor is open, into a range that is taken under the
- * lock of the inodes if `locked`, which is then given up. */
+ * lock of the names if `locked`, which is then given up. */
 static int put_regular(struct create *c, struct create_space *space,
                        unsigned part, int fd, struct tar_member *m, bool locked,
                        struct poise_worker *worker)
@@ -301,10 +275,8 @@ static int put_regular(struct create *c, struct create_space *space,
                         "it changed, or could not be read, while it was read");
         code = create_report(c, worker);
     }
-    tar_index_put(&space->index, c->parts[part].number, &entry, m->name);
-    space->entries++;
     space->data_bytes += m->data_size;
-    return code < 0 ? code : space->index.error;
+    return code < 0 ? code : put_line(c, space, part, &entry, m->name);
 }
 
 /* The first name of an inode, or a further one: then 1, and the link is done.
@@ -314,24 +286,18 @@ static int put_linked(struct create *c, struct create_space *space,
 {
     pthread_mutex_lock(&c->lock);
     *locked = true;
-    int code = inodes_grow(c);
-    if (code < 0) {
-        return code;
+    int code = tar_names_find(&c->names, m->meta.dev, m->meta.ino, &part,
+                              &space->first);
+    if (code == 0) {
+        code =
+            tar_names_add(&c->names, m->meta.dev, m->meta.ino, part, m->name);
     }
-    struct create_inode *inode = inode_slot(c, m->meta.dev, m->meta.ino);
-    if (!inode->name) {
-        char *name = strdup(m->name);
-        if (!name) {
-            return -ENOMEM;
-        }
-        *inode = (struct create_inode){m->meta.dev, m->meta.ino, part, name};
-        c->inode_count++;
-        return 0;
+    if (code <= 0) {
+        return code; /* locked until its range is taken */
     }
     struct tar_member link = *m;
-    part = inode->part;
     link.type = '1';
-    link.link = inode->name;
+    link.link = space->first.data;
     pthread_mutex_unlock(&c->lock);
     *locked = false;
     code = put_headers(c, space, part, &link);

@@ -15,17 +15,11 @@ struct create_part {
     uint64_t size; /* taken: __atomic */
 };
 
-/* An inode with several names; name NULL: a free slot. */
-struct create_inode {
-    uint64_t dev, ino;
-    unsigned part;
-    char *name;
-};
-
 /* What one worker has. */
 struct create_space {
     struct poise_buf memory, headers, out, index, path;
     struct poise_buf later; /* names that belong to another rank */
+    struct poise_buf first; /* the first name of an inode */
     struct tar_extent *extents;
     size_t extent_cap;
     unsigned part;
@@ -42,10 +36,10 @@ struct create {
     unsigned part_count, all_parts;
     struct create_space *spaces; /* [space_count]; __atomic */
     unsigned space_count;
-    pthread_mutex_t lock; /* of the inodes, and while spaces are made */
-    struct create_inode *inodes;
-    size_t inode_count, inode_cap;
-    uint64_t errors; /* __atomic */
+    pthread_mutex_t lock;          /* of the names, and while spaces are made */
+    struct tar_names names;        /* of inodes with several */
+    struct tar_spool index, later; /* what workers had, in whole lines */
+    uint64_t errors;               /* __atomic */
 };
 
 /* Count and tell the last error. 0, or negative to stop. */

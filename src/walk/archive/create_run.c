@@ -116,7 +116,7 @@ static int parts_commit(struct create *c)
     for (unsigned i = 0; i < c->part_count && code == 0; i++) {
         struct poise_output *output = c->parts[i].output;
         c->parts[i].output = NULL;
-        code = poise_output_commit(output, c->options->sync);
+        code = poise_output_commit(output, c->options->sync == POISE_SYNC_FILE);
     }
     return code;
 }
@@ -136,13 +136,13 @@ static void create_free(struct create *c)
         poise_buf_free(&space->index);
         poise_buf_free(&space->path);
         poise_buf_free(&space->later);
+        poise_buf_free(&space->first);
         free(space->extents);
     }
     free(c->spaces);
-    for (size_t i = 0; i < c->inode_cap; i++) {
-        free(c->inodes[i].name);
-    }
-    free(c->inodes);
+    tar_names_free(&c->names);
+    tar_spool_free(&c->index);
+    tar_spool_free(&c->later);
     pthread_mutex_destroy(&c->lock);
 }
 
@@ -176,11 +176,14 @@ static int owner_of(const struct create *c, const struct statx *st)
 }
 
 /* One of several names of an inode, which another rank archives: kept. */
-static int keep_for_later(struct create_space *space, int owner,
-                          const char *path)
+static int keep_for_later(struct create *c, struct create_space *space,
+                          int owner, const char *path)
 {
     poise_buf_varint(&space->later, (uint64_t)owner);
-    return poise_buf_blob(&space->later, path, strlen(path));
+    poise_buf_blob(&space->later, path, strlen(path));
+    return space->later.len < TAR_SPOOL_BYTES
+               ? space->later.error
+               : tar_spool_put(&c->later, &space->later);
 }
 
 static int on_visit(struct poise_walk_entry *entry, void *arg)
@@ -215,7 +218,7 @@ static int on_visit(struct poise_walk_entry *entry, void *arg)
             return POISE_WALK_ON;
         }
         if (st->stx_nlink > 1 && owner_of(c, st) != c->rank) {
-            code = keep_for_later(space, owner_of(c, st), path);
+            code = keep_for_later(c, space, owner_of(c, st), path);
             return code < 0 ? code : POISE_WALK_ON;
         }
     }
@@ -319,28 +322,40 @@ static int put_list(struct create *c, struct create_space *space,
     return code;
 }
 
-/* Each rank in turn tells the others what it has for them. Collective. */
+/* Each rank in turn tells the others what it has for them, block by block.
+ * Collective. */
 static int exchange(struct create *c)
 {
-    int code = 0;
     struct create_space *mine = space_of(c, 0, 1);
-    code = poise_world_agree(c->world, mine ? 0 : -ENOMEM);
+    uint64_t *blocks = poise_alloc((size_t)c->size, sizeof *blocks);
+    struct poise_buf list = {0};
+    int code = mine && blocks ? 0 : -ENOMEM;
+    for (unsigned i = 0; i < c->space_count && code == 0; i++) {
+        code = tar_spool_put(&c->later, &c->spaces[i].later);
+    }
+    code = poise_world_agree(c->world, code);
+    if (code == 0) {
+        blocks[c->rank] = c->later.blocks;
+        code = poise_world_reduce(c->world, POISE_SUM, blocks, (size_t)c->size);
+    }
     for (int rank = 0; rank < c->size && code == 0; rank++) {
-        struct poise_buf list = {0};
-        for (unsigned i = 0; rank == c->rank && i < c->space_count; i++) {
-            const struct poise_buf *later = &c->spaces[i].later;
-            if (later->len > 0) {
-                poise_buf_append(&list, later->data, later->len);
+        uint64_t at = 0;
+        for (uint64_t i = 0; i < blocks[rank]; i++) {
+            if (rank == c->rank && code == 0) {
+                code = tar_spool_next(&c->later, &at, &list);
+                code = code < 0 ? code : 0;
             }
-        }
-        code = poise_world_agree(c->world, list.error);
-        code = code < 0 ? code : poise_world_broadcast(c->world, rank, &list);
-        if (code == 0) {
-            code = put_list(c, mine, list.data, list.len);
+            code = poise_world_agree(c->world, code);
+            if (code < 0) {
+                break; /* all of them */
+            }
+            code = poise_world_broadcast(c->world, rank, &list);
+            code = code < 0 ? code : put_list(c, mine, list.data, list.len);
         }
         code = poise_world_agree(c->world, code);
-        poise_buf_free(&list);
     }
+    poise_buf_free(&list);
+    free(blocks);
     return code;
 }
 
@@ -363,78 +378,121 @@ static int gather_sizes(struct create *c, uint64_t **out)
     return code;
 }
 
-/* All ranks' lines to rank 0. */
-static int gather_lines(struct create *c, struct poise_buf **out, size_t *count)
+/* This rank's lines, alone. */
+static int put_own_lines(const struct create *c, struct tar_index_file *file)
 {
-    struct poise_buf mine = {0}, all = {0};
-    struct poise_buf *lines = NULL;
-    int code = 0;
-    if (!c->world) {
-        lines = poise_alloc(c->space_count + 1, sizeof *lines);
-        for (unsigned i = 0; lines && i < c->space_count; i++) {
-            lines[i] = c->spaces[i].index;
-            c->spaces[i].index = (struct poise_buf){0};
-        }
-        *out = lines;
-        *count = c->space_count;
-        return lines ? 0 : -ENOMEM;
-    }
-    for (unsigned i = 0; i < c->space_count; i++) {
-        const struct poise_buf *index = &c->spaces[i].index;
-        if (index->len > 0) {
-            poise_buf_append(&mine, index->data, index->len);
+    struct poise_buf block = {0};
+    uint64_t at = 0;
+    int code = 1;
+    while (code > 0) {
+        code = tar_spool_next(&c->index, &at, &block);
+        if (code > 0) {
+            int put = tar_index_piece(file, block.data, block.len);
+            code = put < 0 ? put : code;
         }
     }
-    code = poise_world_agree(c->world, mine.error);
+    poise_buf_free(&block);
+    return code;
+}
+
+/* What ranks from `first` on have, to rank 0: a block of each. Collective. */
+static int put_round(const struct create *c, struct tar_index_file *file,
+                     bool mine, uint64_t *at)
+{
+    struct poise_buf block = {0}, all = {0};
+    int code = mine ? tar_spool_next(&c->index, at, &block) : 0;
+    code = poise_world_agree(c->world, code < 0 ? code : 0);
     if (code == 0) {
-        code = poise_world_gather(c->world, 0, mine.data, mine.len, &all);
+        code = poise_world_gather(c->world, 0, block.data, block.len, &all);
     }
-    poise_buf_free(&mine);
     struct poise_reader in = poise_reader_of(all.data, all.len);
-    lines = poise_alloc((size_t)c->size, sizeof *lines);
-    code = code < 0 ? code : lines ? 0 : -ENOMEM;
     for (int i = 0; c->rank == 0 && i < c->size && code == 0; i++) {
         size_t len;
         const void *piece = poise_reader_blob(&in, &len);
-        code = piece || len == 0 ? poise_buf_append(&lines[i], piece, len)
-                                 : -EPROTO;
+        code = len > 0 && piece ? tar_index_piece(file, piece, len) : in.error;
     }
+    poise_buf_free(&block);
     poise_buf_free(&all);
-    *out = lines;
-    *count = (size_t)c->size;
+    return poise_world_agree(c->world, code);
+}
+
+/* All ranks' lines: some ranks at a time, so that rank 0 has room for what they
+ * send. Collective. */
+static int put_all_lines(const struct create *c, struct tar_index_file *file)
+{
+    enum { AT_ONCE = 32 };
+    int code = 0;
+    for (int first = 0; first < c->size && code == 0; first += AT_ONCE) {
+        bool mine = c->rank >= first && c->rank < first + AT_ONCE;
+        uint64_t rounds = mine ? c->index.blocks : 0, at = 0;
+        code = poise_world_reduce(c->world, POISE_MAX, &rounds, 1);
+        for (uint64_t i = 0; i < rounds && code == 0; i++) {
+            code = put_round(c, file, mine, &at);
+        }
+    }
+    return code;
+}
+
+static int flush_lines(struct create *c)
+{
+    int code = 0;
+    for (unsigned i = 0; i < c->space_count && code == 0; i++) {
+        code = tar_spool_put(&c->index, &c->spaces[i].index);
+    }
+    return code;
+}
+
+/* Collective. */
+static int put_index(struct create *c, const char *path, const uint64_t *sizes)
+{
+    struct tar_index_file file = {0};
+    int code = c->rank == 0
+                   ? tar_index_begin(&file, path, c->id, sizes, c->all_parts)
+                   : 0;
+    code = c->world ? poise_world_agree(c->world, code) : code;
+    if (code == 0) {
+        code = c->world ? put_all_lines(c, &file) : put_own_lines(c, &file);
+    }
+    if (file.output) {
+        code = tar_index_end(&file, c->options->sync == POISE_SYNC_FILE, code);
+    }
+    return c->world ? poise_world_agree(c->world, code) : code;
+}
+
+/* The file system in which a part of this rank lies. */
+static int sync_end(const struct create *c)
+{
+    const char *path = c->parts[0].name;
+    int fd = poise_file_open(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0) {
+        return fd;
+    }
+    int code = poise_walk_sync(POISE_SYNC_TREE, POISE_SYNC_AT_END, fd, path);
+    close(fd);
     return code;
 }
 
 /* Parts, then the index. Collective. */
 static int finish(struct create *c)
 {
-    struct poise_buf *lines = NULL, name = {0};
+    struct poise_buf name = {0};
     uint64_t *sizes = NULL;
-    size_t count = 0;
     int code = parts_end(c);
+    code = code < 0 ? code : flush_lines(c);
+    code = code < 0 ? code : tar_name(&name, c->options->archive, ".index");
     code = c->world ? poise_world_agree(c->world, code) : code;
     code = code < 0 ? code : gather_sizes(c, &sizes);
-    code = code < 0 ? code : gather_lines(c, &lines, &count);
     if (code == 0 && c->rank == 0) { /* an old one would not fit the parts */
-        code = tar_name(&name, c->options->archive, ".index");
-        if (code == 0) {
-            (void)unlink(name.data);
-        }
+        (void)unlink(name.data);
     }
     code = c->world ? poise_world_agree(c->world, code) : code;
     code = code < 0 ? code : parts_commit(c);
     code = c->world ? poise_world_agree(c->world, code) : code;
-    if (code == 0 && c->rank == 0) {
-        code = tar_name(&name, c->options->archive, ".index");
-        code = code < 0 ? code
-                        : tar_index_write(name.data, lines, count, c->id, sizes,
-                                          c->all_parts, c->options->sync);
+    code = code < 0 ? code : put_index(c, name.data, sizes);
+    if (code == 0 && c->options->sync == POISE_SYNC_TREE) {
+        code = sync_end(c);
+        code = c->world ? poise_world_agree(c->world, code) : code;
     }
-    code = c->world ? poise_world_agree(c->world, code) : code;
-    for (size_t i = 0; lines && i < count; i++) {
-        poise_buf_free(&lines[i]);
-    }
-    free(lines);
     free(sizes);
     poise_buf_free(&name);
     return code;
@@ -465,6 +523,9 @@ int poise_archive_create(struct poise_world *world,
     };
     uint64_t start = poise_clock_ns(), walk_errors = 0;
     pthread_mutex_init(&c.lock, NULL);
+    tar_names_init(&c.names);
+    tar_spool_init(&c.index);
+    tar_spool_init(&c.later);
     int code = check(options);
     code = world ? poise_world_agree(world, code) : code;
     code = code < 0 ? code : identify(&c);

@@ -1,12 +1,10 @@
 /*
  * Extracting: tasks of the pool are lists of members, from the index, or found
- * by whoever reads through a part. What has to wait for others is kept as the
- * place of its header: hard links until all files are there, attributes of
- * directories, deepest first, until all is.
+ * by whoever reads through a part. What has to wait for others, hard links and
+ * attributes of directories, is kept as the place of its header (wait.c).
  */
 #include "extract.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -40,24 +38,17 @@ static bool is_fatal(int code)
            code == -EROFS;
 }
 
-static int failed(struct extract *x, struct poise_worker *worker, int code)
+int extract_failed(struct extract *x, struct poise_worker *worker, int code)
 {
     return is_fatal(code) ? code : extract_report(x, worker, code);
 }
 
-static int defer(struct deferred_list *list, struct deferred what)
+static int defer(struct tar_spool *spool, struct poise_buf *list,
+                 struct deferred what)
 {
-    if (list->count == list->cap) {
-        size_t cap = list->cap ? 2 * list->cap : 64;
-        struct deferred *more = poise_realloc(list->items, cap, sizeof *more);
-        if (!more) {
-            return -ENOMEM;
-        }
-        list->items = more;
-        list->cap = cap;
-    }
-    list->items[list->count++] = what;
-    return 0;
+    poise_buf_append(list, &what, sizeof what);
+    return list->len < TAR_SPOOL_BYTES ? list->error
+                                       : tar_spool_put(spool, list);
 }
 
 /* ---- one member --------------------------------------------------------- */
@@ -135,6 +126,9 @@ static int put_file(struct extract *x, struct worker *w,
         return code;
     }
     code = put_data(source, m, &w->chunk, &making);
+    code = code < 0 ? code
+                    : poise_walk_sync(x->options->sync, POISE_SYNC_AT_FILE,
+                                      making.fd, m->name);
     if (code < 0) {
         poise_walk_make_abort(&making);
         return code;
@@ -152,18 +146,17 @@ static uint64_t depth_of(const char *name)
     return depth;
 }
 
-static int put_directory(struct worker *w, const struct tar_member *m,
+static int put_directory(struct extract *x, struct worker *w,
                          const struct item *item, int dirfd, const char *last)
 {
     struct deferred dir = {.part = item->part, .offset = item->offset};
     int code = 1;
-    (void)m;
     if (w->name.len > 0) {
         code = poise_walk_make_directory(dirfd, last, 0700);
         dir.depth = depth_of(w->name.data);
         dir.was_there = code == 0;
     }
-    return code < 0 ? code : defer(&w->dirs, dir);
+    return code < 0 ? code : defer(&x->dirs, &w->dirs, dir);
 }
 
 /* Everything that needs no other member. */
@@ -189,10 +182,11 @@ static int put_member(struct extract *x, struct worker *w,
     }
     switch (m->type) {
     case '1':
-        return defer(&w->links, (struct deferred){.part = item->part,
-                                                  .offset = item->offset});
+        return defer(
+            &x->links, &w->links,
+            (struct deferred){.part = item->part, .offset = item->offset});
     case '5':
-        return put_directory(w, m, item, dirfd, last);
+        return put_directory(x, w, item, dirfd, last);
     case '2':
     case '3':
     case '4':
@@ -247,7 +241,7 @@ static int run_members(struct extract *x, struct worker *w,
                                    "a member that the index knows is missing");
         }
         if (code < 0) {
-            code = failed(x, worker, code);
+            code = extract_failed(x, worker, code);
         }
         (void)poise_task_poll(worker);
     }
@@ -293,7 +287,7 @@ static int run_scan(struct extract *x, struct worker *w,
             break;
         }
         if (code < 0) {
-            code = failed(x, worker, code);
+            code = extract_failed(x, worker, code);
             if (code < 0) {
                 return code;
             }
@@ -313,7 +307,7 @@ static int run_scan(struct extract *x, struct worker *w,
         if (at >= source->size) {
             poise_error_set(EBADMSG, "read archive", source->path,
                             "its end is missing: it may be cut short");
-            code = failed(x, worker, -EBADMSG);
+            code = extract_failed(x, worker, -EBADMSG);
             break;
         }
     }
@@ -402,196 +396,6 @@ static int add_first(struct extract *x)
     return code;
 }
 
-/* ---- what waited -------------------------------------------------------- */
-
-static int put_link(struct extract *x, struct worker *w,
-                    const struct tar_member *m, const struct deferred *one)
-{
-    (void)one;
-    struct tar_place from = {.root = x->root, .fd = -1};
-    const char *last, *target;
-    int code = tar_place_name(m->name, &w->name);
-    code = code < 0 ? code : tar_place_name(m->link, &w->link);
-    if (code == 0 && (w->name.len == 0 || w->link.len == 0)) {
-        code = poise_error_set(EINVAL, "link", m->name,
-                               "it would be the destination itself");
-    }
-    int fd =
-        code < 0 ? code : tar_place_open(&from, w->link.data, false, &target);
-    int dirfd =
-        fd < 0 ? fd : tar_place_open(&w->place, w->name.data, true, &last);
-    code = dirfd < 0 ? dirfd
-                     : poise_walk_make_link(fd, target, dirfd, last, false);
-    tar_place_free(&from);
-    return code < 0 ? code : 0;
-}
-
-/* A temporary entry that is no file and older than this run: nobody makes it
- * any more. */
-static bool is_left(const struct extract *x, int dirfd, const char *name)
-{
-    struct stat st;
-    return fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-           !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode) &&
-           (st.st_ctim.tv_sec < x->begun.tv_sec ||
-            (st.st_ctim.tv_sec == x->begun.tv_sec &&
-             st.st_ctim.tv_nsec < x->begun.tv_nsec));
-}
-
-/* What a killed run left in a directory that was there before this one. */
-static void sweep(const struct extract *x, int dirfd, const char *name)
-{
-    int fd =
-        openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-    const struct dirent *entry;
-    if (!dir) {
-        if (fd >= 0) {
-            close(fd);
-        }
-        return;
-    }
-    while ((entry = readdir(dir))) {
-        if (poise_walk_is_temporary(entry->d_name) &&
-            poise_walk_remove_leftover(fd, entry->d_name) == 0 &&
-            is_left(x, fd, entry->d_name)) {
-            (void)unlinkat(fd, entry->d_name, 0);
-        }
-    }
-    closedir(dir);
-}
-
-static int put_attributes(struct extract *x, struct worker *w,
-                          const struct tar_member *m,
-                          const struct deferred *one)
-{
-    const char *last;
-    int code = tar_place_name(m->name, &w->name);
-    if (code < 0) {
-        return code;
-    }
-    if (w->name.len == 0) {
-        code = poise_walk_make_attributes(x->root, ".", &m->meta, x->keep);
-        return code < 0 ? code : 0;
-    }
-    int dirfd = tar_place_open(&w->place, w->name.data, false, &last);
-    if (dirfd < 0) {
-        return dirfd;
-    }
-    struct stat st;
-    if (fstatat(dirfd, last, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
-        !S_ISDIR(st.st_mode)) {
-        return poise_error_set(ENOTDIR, "set attributes of", m->name, NULL);
-    }
-    if (one->was_there) {
-        sweep(x, dirfd, last);
-    }
-    code = poise_walk_make_attributes(dirfd, last, &m->meta, x->keep);
-    return code < 0 ? code : 0;
-}
-
-static int each_deferred(struct extract *x, const struct deferred_list *list,
-                         uint64_t depth,
-                         int (*put)(struct extract *x, struct worker *w,
-                                    const struct tar_member *m,
-                                    const struct deferred *one))
-{
-    struct worker *w = &x->workers[0];
-    int code = 0;
-    for (size_t i = 0; i < list->count && code == 0; i++) {
-        const struct deferred *one = &list->items[i];
-        struct tar_member m;
-        if (one->depth != depth) {
-            continue;
-        }
-        code = tar_next(&x->parts[one->part], one->offset, &m, &w->memory);
-        code = code > 0 ? put(x, w, &m, one) : code;
-        code = code < 0 ? failed(x, NULL, code) : 0;
-    }
-    return code;
-}
-
-static int agree(struct extract *x, int code)
-{
-    return x->world ? poise_world_agree(x->world, code) : code;
-}
-
-/* Directories that no member is for get what the umask leaves. */
-static void open_implied(struct worker *w)
-{
-    const struct poise_buf *implied = &w->place.implied;
-    mode_t mask = umask(0);
-    umask(mask);
-    for (size_t at = 0; at < implied->len;) {
-        const char *last, *name = implied->data + at;
-        size_t len = strlen(name);
-        if (tar_place_name(name, &w->name) == 0) {
-            int dirfd = tar_place_open(&w->place, w->name.data, false, &last);
-            if (dirfd >= 0) {
-                (void)!fchmodat(dirfd, last, 0777 & ~mask, AT_SYMLINK_NOFOLLOW);
-            }
-        }
-        at += len + 1;
-    }
-}
-
-static int by_depth(const void *va, const void *vb)
-{
-    const struct deferred *a = va, *b = vb;
-    return (a->depth < b->depth) - (a->depth > b->depth);
-}
-
-/* Links once all files are there on all ranks; then directories. Collective. */
-static int finish(struct extract *x)
-{
-    uint64_t deepest = 0;
-    int code = agree(x, 0);
-    for (unsigned i = 0; i < x->worker_count && code == 0; i++) {
-        code = each_deferred(x, &x->workers[i].links, 0, put_link);
-    }
-    code = agree(x, code);
-    if (x->was_there && x->rank == 0) {
-        sweep(x, x->root, ".");
-    }
-    for (unsigned i = 0; i < x->worker_count; i++) {
-        open_implied(&x->workers[i]);
-        struct deferred_list *dirs = &x->workers[i].dirs;
-        for (size_t k = 0; k < dirs->count; k++) {
-            deepest =
-                dirs->items[k].depth > deepest ? dirs->items[k].depth : deepest;
-        }
-    }
-    if (x->world && code == 0) {
-        code = poise_world_reduce(x->world, POISE_MAX, &deepest, 1);
-    }
-    code = agree(x, code);
-    if (!x->world && code == 0) { /* one list, in order */
-        struct deferred_list all = {0};
-        for (unsigned i = 0; i < x->worker_count && code == 0; i++) {
-            const struct deferred_list *dirs = &x->workers[i].dirs;
-            for (size_t k = 0; k < dirs->count && code == 0; k++) {
-                code = defer(&all, dirs->items[k]);
-            }
-        }
-        if (all.count > 0) {
-            qsort(all.items, all.count, sizeof *all.items, by_depth);
-        }
-        for (size_t k = 0; k < all.count && code == 0; k++) {
-            struct deferred_list one = {&all.items[k], 1, 1};
-            code = each_deferred(x, &one, all.items[k].depth, put_attributes);
-        }
-        free(all.items);
-        return code;
-    }
-    for (uint64_t depth = deepest + 1; depth-- > 0 && code == 0;) {
-        for (unsigned i = 0; i < x->worker_count && code == 0; i++) {
-            code = each_deferred(x, &x->workers[i].dirs, depth, put_attributes);
-        }
-        code = agree(x, code);
-    }
-    return code;
-}
-
 /* ---- the whole ---------------------------------------------------------- */
 
 static int destination_open(struct extract *x)
@@ -632,10 +436,13 @@ void extract_free(struct extract *x)
         poise_buf_free(&w->link);
         poise_buf_free(&w->chunk);
         poise_buf_free(&w->task);
-        free(w->links.items);
-        free(w->dirs.items);
+        poise_buf_free(&w->links);
+        poise_buf_free(&w->dirs);
     }
     free(x->workers);
+    tar_spool_free(&x->links);
+    tar_spool_free(&x->dirs);
+    poise_buf_free(&x->closed);
     for (unsigned i = 0; i < x->part_count; i++) {
         if (x->parts[i].fd >= 0) {
             close(x->parts[i].fd);
@@ -679,18 +486,20 @@ int poise_archive_extract(struct poise_world *world,
         .keep = options->keep ? options->keep : POISE_WALK_KEEP_ALL,
     };
     uint64_t start = poise_clock_ns();
+    tar_spool_init(&x.links);
+    tar_spool_init(&x.dirs);
     int code = extract_open(&x);
     code = code < 0 ? code : destination_open(&x);
-    code = agree(&x, code);
+    code = extract_agree(&x, code);
     code = code < 0 ? code : pool_create(&x);
     if (code == 0) {
         code = workers_create(&x);
         code = code < 0 ? code : add_first(&x);
-        code = agree(&x, code);
+        code = extract_agree(&x, code);
     }
     if (code == 0) {
         code = poise_pool_run(x.pool);
-        int finished = finish(&x);
+        int finished = extract_finish(&x);
         code = code == 0 ? finished : code;
     }
     uint64_t sums[3] = {0, 0, x.errors};

@@ -100,6 +100,38 @@ int tar_read_identity(const struct tar_source *source,
 /* The next offset, from `offset` on, where a header may be; size if none. */
 uint64_t tar_resync(const struct tar_source *source, uint64_t offset);
 
+/* ---- spool.c ------------------------------------------------------------ */
+
+enum { TAR_SPOOL_BYTES = 128 << 10 }; /* a block is put when it has so many */
+
+/* Blocks of bytes in a file without a name. */
+struct tar_spool {
+    int fd; /* -1: nothing was put */
+    uint64_t size, blocks;
+    pthread_mutex_t lock; /* of puts */
+};
+void tar_spool_init(struct tar_spool *spool);
+void tar_spool_free(struct tar_spool *spool);
+/* Append what is in `block`, if anything, and empty it. Any thread. */
+int tar_spool_put(struct tar_spool *spool, struct poise_buf *block);
+/* The block at *at, and where the next is: 1, or 0 at the end. */
+int tar_spool_next(const struct tar_spool *spool, uint64_t *at,
+                   struct poise_buf *out);
+
+/* First names of inodes that have several, in files without names. Whoever uses
+ * it has a lock. */
+struct tar_names {
+    int table, text; /* -1: none yet */
+    uint64_t cap, count, text_len;
+};
+void tar_names_init(struct tar_names *names);
+void tar_names_free(struct tar_names *names);
+/* 1 with the name in `name` and its part; 0: it is not there. */
+int tar_names_find(struct tar_names *names, uint64_t dev, uint64_t ino,
+                   unsigned *part, struct poise_buf *name);
+int tar_names_add(struct tar_names *names, uint64_t dev, uint64_t ino,
+                  unsigned part, const char *name);
+
 /* ---- index.c ------------------------------------------------------------ */
 
 struct tar_entry { /* a member's line */
@@ -116,20 +148,28 @@ static inline uint64_t tar_hash(uint64_t hash, const void *chunk, size_t len)
 /* Append a line; the names of parts' members are kept for --list. */
 void tar_index_put(struct poise_buf *out, unsigned part,
                    const struct tar_entry *entry, const char *name);
-/* The whole file from lines of all workers. */
-int tar_index_write(const char *path, const struct poise_buf *lines,
-                    size_t count, uint64_t id, const uint64_t *sizes,
-                    unsigned parts, bool sync);
+/* The file, piece by piece; lines do not go over the end of a piece. */
+struct tar_index_file {
+    struct poise_output *output;
+    const char *path;      /* borrowed */
+    struct poise_buf lens; /* of the pieces */
+    uint64_t hash, pieces;
+};
+int tar_index_begin(struct tar_index_file *file, const char *path, uint64_t id,
+                    const uint64_t *sizes, unsigned parts);
+int tar_index_piece(struct tar_index_file *file, const void *lines, size_t len);
+/* Give it its name if `code` is 0, else give it up. 0, `code`, or an error. */
+int tar_index_end(struct tar_index_file *file, bool sync, int code);
 
 struct tar_index {
-    struct poise_buf bytes;
+    int fd; /* 0: none */
+    char *path;
     uint64_t id;
     unsigned parts;
-    uint64_t *sizes; /* [parts] */
-    size_t lines_at; /* in bytes */
-    size_t lines_end;
+    uint64_t *sizes;                    /* [parts] */
+    uint64_t lines_at, lens_at, pieces; /* in the file */
 };
-/* 1; 0: there is none; -EBADMSG: damaged. */
+/* Look whether all of it is right: 1; 0: there is none; -EBADMSG: damaged. */
 int tar_index_read(const char *path, struct tar_index *index);
 void tar_index_free(struct tar_index *index);
 /* Each line; `name` is not NUL-terminated. */

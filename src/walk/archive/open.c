@@ -91,8 +91,9 @@ static int count_parts(const struct extract *x, unsigned *out)
 
 /* Whether a part of several is what its name says, of the archive `id`, which
  * is 0 as long as none is known. Others are refused: they are what is left
- * where an archive was being replaced. */
-static int check_identity(const struct extract *x, unsigned part, uint64_t *id)
+ * where an archive was being replaced; but with an index each member is known
+ * by its hash. */
+static int check_identity(struct extract *x, unsigned part, uint64_t *id)
 {
     const struct tar_source *source = &x->parts[part];
     struct tar_identity is;
@@ -103,11 +104,19 @@ static int check_identity(const struct extract *x, unsigned part, uint64_t *id)
     if (*id == 0 && part == 0) {
         *id = is.id;
     }
+    if (is.id == 0 || x->index.parts) { /* hashes tell */
+        code = is.id == *id
+                   ? 0
+                   : poise_error_set(EBADMSG, "read archive", source->path,
+                                     "its first header is damaged, or it is of "
+                                     "another archive");
+        return code < 0 && x->rank == 0 ? extract_report(x, NULL, code) : 0;
+    }
     if (is.id != *id) {
         return poise_error_set(EBADMSG, "read archive", source->path,
                                "it is of another archive than %s: the "
                                "replacing of one was interrupted",
-                               x->index.parts ? "the index" : x->parts[0].path);
+                               x->parts[0].path);
     }
     if (is.part != part || is.parts != x->part_count) {
         return poise_error_set(EBADMSG, "read archive", source->path,
@@ -227,6 +236,8 @@ int poise_archive_list(const struct poise_archive_options *options,
 {
     struct extract x = {.options = options, .size = 1, .root = -1};
     uint64_t entries = 0, start = poise_clock_ns();
+    tar_spool_init(&x.links);
+    tar_spool_init(&x.dirs);
     int code = extract_open(&x);
     for (unsigned i = 0; i < x.part_count && code == 0; i++) {
         if (x.parts[i].fd >= 0) {

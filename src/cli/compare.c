@@ -19,7 +19,7 @@ struct values {
     struct cli_engine engine;
     struct poise_strings metadata;
     const char *output, *where;
-    int format;
+    int format, content;
     bool sizes_only, one_file_system, json, quiet, stats, null_ended;
     struct poise_walk_filter *filter;
 };
@@ -33,8 +33,13 @@ static const struct poise_option options[] = {
      .help = "of mode, owner, times, xattrs (also access lists) and links "
              "(which names belong to one file), or all (default), or none",
      .offset = offsetof(struct values, metadata)},
-    {POISE_OPTION_FLAG, .name = "sizes-only",
-     .help = "files of the same size count as the same; none is read",
+    {POISE_OPTION_ENUM, .name = "content", .arg = "NAME",
+     .help = "how files of one size are compared: bytes (default), hash (each "
+             "read without a break, and hashes of 64 bits compared; the first "
+             "byte that differs is not told), size (not at all)",
+     .offset = offsetof(struct values, content),
+     .choices = poise_compare_content_names},
+    {POISE_OPTION_FLAG, .name = "sizes-only", .help = "--content size",
      .offset = offsetof(struct values, sizes_only)},
     {POISE_OPTION_FLAG, 'x', "one-file-system",
      .help = "do not enter other file systems",
@@ -179,7 +184,7 @@ static void put_detail(const struct poise_difference *d, struct poise_buf *out)
             poise_buf_printf(out, "%llu, %llu bytes",
                              (unsigned long long)a->size_bytes,
                              (unsigned long long)b->size_bytes);
-        } else {
+        } else if (d->at != UINT64_MAX) {
             poise_buf_printf(out, "byte %llu", (unsigned long long)d->at + 1);
         }
     }
@@ -272,7 +277,7 @@ static void put_json(struct sink *sink, const struct poise_difference *d)
         }
     }
     poise_json_end_array(&json);
-    if (d->kinds & POISE_DIFFERS_CONTENT) {
+    if (d->kinds & POISE_DIFFERS_CONTENT && d->at != UINT64_MAX) {
         poise_json_u64(&json, "first_byte", d->at);
     }
     if (d->other[0]) {
@@ -484,7 +489,9 @@ static int compare_operands(const struct values *values, int argc, char **argv,
 {
     struct poise_compare_options wanted = {
         .walk = {.one_file_system = values->one_file_system},
-        .sizes_only = values->sizes_only,
+        .content = values->sizes_only
+                       ? POISE_COMPARE_SIZE
+                       : (enum poise_compare_content)values->content,
         .first_only = values->quiet,
         .filter = values->filter,
     };

@@ -48,27 +48,42 @@ struct poise_compare_side {
     uint32_t mtime_ns;
 };
 
+/** How data of files of the same size are compared. */
+enum poise_compare_content {
+    POISE_COMPARE_BYTES, /**< byte by byte */
+    /** By XXH3-64, each file, or each chunk of a large one, read without a
+     * break, for disks that read one file at a time best. The place of the
+     * first difference is not known then; files that somebody made to have the
+     * same hash pass as the same. */
+    POISE_COMPARE_HASH,
+    POISE_COMPARE_SIZE, /**< not at all: none is read */
+};
+/** "bytes", "hash", "size"; NULL-terminated, indexed by the enum. */
+POISE_API extern const char *const poise_compare_content_names[];
+
 struct poise_difference {
     unsigned kinds;   /**< POISE_DIFFERS_* */
     const char *path; /**< relative to A and B; "." for them themselves */
     size_t path_len;
     const char *other; /**< LINKS: the other name; else "" */
-    uint64_t at;       /**< CONTENT of files: the first byte that differs */
+    uint64_t at;       /**< CONTENT of files: the first byte that differs;
+                            UINT64_MAX: not known */
     struct poise_compare_side a, b;
 };
 
 struct poise_compare_options {
-    struct poise_walk_options walk; /**< pool, descriptors, one_file_system;
-                                         the rest is set here */
+    /** pool, descriptors, one_file_system, chunk_bytes (files of four times
+     * that are compared in chunks, by several workers); the rest is set here */
+    struct poise_walk_options walk;
     /** Trees or single entries; symbolic links that lead to directories are
      * followed here, and only here. Where B is a directory `a` may be an
      * inventory of it, an SQLite database of <poise/survey.h>: then sizes stand
      * for data, numbers of names for links, and attributes are not compared. */
     const char *a, *b;
     unsigned metadata; /**< POISE_DIFFERS_*, of POISE_COMPARE_METADATA */
-    bool sizes_only;   /**< do not read files */
-    bool first_only;   /**< end at the first difference, which is counted but
-                            perhaps not handed to `difference` */
+    enum poise_compare_content content;
+    bool first_only; /**< end at the first difference, which is counted but
+                          perhaps not handed to `difference` */
     /** Compare only what it matches (what only B has: there). Directories are
      * entered anyway. NULL: all. Borrowed. */
     struct poise_walk_filter *filter;

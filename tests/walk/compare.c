@@ -162,6 +162,7 @@ struct job {
     struct poise_compare_options options;
     struct poise_compare_result result;
     struct tree_list found;
+    int (*difference)(const struct poise_difference *d, void *arg);
 };
 
 static int on_difference(const struct poise_difference *d, void *arg)
@@ -195,7 +196,7 @@ static void job_run(struct job *job, int ranks, unsigned threads)
     job->options.metadata = POISE_COMPARE_METADATA & ~POISE_DIFFERS_TIMES;
     job->options.walk.pool.threads = threads;
     job->options.walk.pool.policy = POISE_POLICY_HYBRID;
-    job->options.difference = on_difference;
+    job->options.difference = job->difference ? job->difference : on_difference;
     job->options.arg = job;
     if (ranks == 0) {
         results[0] = compare_rank(NULL, job);
@@ -258,13 +259,88 @@ static void test_ranks(void **state)
     tree_remove(AT_FDCWD, "u");
 }
 
+static int on_chunk_difference(const struct poise_difference *d, void *arg)
+{
+    struct job *job = arg;
+    char line[100];
+    int len = snprintf(line, sizeof line, "%u %.*s %lld", d->kinds,
+                       (int)d->path_len, d->path, (long long)d->at);
+    tree_list_add(&job->found, line, (size_t)len);
+    return 0;
+}
+
+static void put_byte(const char *name, off_t at)
+{
+    int fd = open(name, O_WRONLY);
+    assert_int_equal(pwrite(fd, "y", 1, at), 1);
+    close(fd);
+}
+
+/* Large files in chunks: the first byte that differs is found wherever it is,
+ * and what differs besides is told with it, once. */
+static void test_chunks(void **state)
+{
+    static const struct {
+        int ranks;
+        unsigned threads;
+    } ways[] = {{0, 1}, {0, 4}, {2, 2}, {3, 1}};
+    enum { CHUNK = 4096, LEN = 40 * CHUNK + 7 };
+    (void)state;
+    assert_int_equal(mkdir("t", 0755) | mkdir("u", 0755), 0);
+    for (int i = 0; i < 6; i++) {
+        char name[2][8];
+        for (int k = 0; k < 2; k++) {
+            snprintf(name[k], sizeof name[k], "%c/%d", "tu"[k], i);
+            write_file(name[k], 'x', LEN);
+        }
+        if (i > 0 && i < 5) {
+            put_byte(name[1], i == 1 ? 0 : i == 2 ? LEN - 1 : i * 9 * CHUNK);
+            put_byte(name[1], LEN - 1);
+        }
+        if (i >= 4) {
+            chmod(name[1], 0600);
+        }
+    }
+    for (size_t i = 0; i < 2 * sizeof ways / sizeof *ways; i++) {
+        static const char *const want[2][5] = {
+            {"8 1 0", "8 2 163846", "8 3 110592", "24 4 147456", "16 5 0"},
+            {"8 1 -1", "8 2 -1", "8 3 -1", "24 4 -1", "16 5 0"}};
+        struct job job = {.options.walk.chunk_bytes = CHUNK,
+                          .options.content =
+                              i % 2 ? POISE_COMPARE_HASH : POISE_COMPARE_BYTES};
+        struct tree_list wanted = {0};
+        for (size_t k = 0; k < 5; k++) {
+            tree_list_add(&wanted, want[i % 2][k], strlen(want[i % 2][k]));
+        }
+        tree_list_sort(&wanted);
+        job.difference = on_chunk_difference;
+        job_run(&job, ways[i / 2].ranks, ways[i / 2].threads);
+        assert_true(tree_list_equal(&wanted, &job.found));
+        assert_int_equal(job.result.errors, 0);
+        assert_int_equal(job.result.compared, 7);
+        tree_list_free(&job.found);
+        tree_list_free(&wanted);
+    }
+    /* A read error is one error, whatever chunk it was in. */
+    for (int k = 1; k <= 3; k++) {
+        struct job job = {.options.walk.chunk_bytes = CHUNK,
+                          .difference = on_chunk_difference};
+        poise_fault_arm(POISE_FAULT_READ, (uint64_t)k * 20, EIO, true);
+        job_run(&job, 0, 1);
+        poise_fault_arm(POISE_FAULT_READ, 0, 0, false);
+        assert_true(job.result.errors >= 1 && job.result.errors <= 6);
+        tree_list_free(&job.found);
+    }
+    tree_remove(AT_FDCWD, "t");
+    tree_remove(AT_FDCWD, "u");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_changed),
-        cmocka_unit_test(test_fault_content),
-        cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_sizes),         cmocka_unit_test(test_changed),
+        cmocka_unit_test(test_fault_content), cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_chunks),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

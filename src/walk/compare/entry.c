@@ -31,6 +31,10 @@ struct compare_worker *compare_worker(struct compare_run *run,
                                     count * sizeof *workers);
             if (workers) {
                 memset(workers, 0, count * sizeof *workers);
+                for (unsigned i = 0; i < count; i++) {
+                    workers[i].by_hash =
+                        run->options->content == POISE_COMPARE_HASH;
+                }
                 run->worker_count = count;
             }
             __atomic_store_n(&run->workers, workers, __ATOMIC_RELEASE);
@@ -56,20 +60,8 @@ int compare_failed(struct compare_run *run, struct compare_worker *w,
 
 /* ---- one comparison ----------------------------------------------------- */
 
-/* An entry that both have. */
-struct pair {
-    struct compare_run *run;
-    struct compare_worker *w;
-    struct poise_walk_entry *entry;
-    int fds[2]; /* of the directories */
-    const char *names[2];
-    struct statx stx[2];
-    struct poise_difference d;
-    bool bare; /* neither has extended attributes */
-};
-
 /* Report the error that was recorded last about this entry, on side `which`. */
-static int failed(struct pair *p, int which, int code, const char *doing)
+int compare_pair_failed(struct pair *p, int which, int code, const char *doing)
 {
     struct poise_buf why = {0}, path = {0};
     if (code == -EINTR) {
@@ -127,6 +119,16 @@ static int tell(struct pair *p)
     return code;
 }
 
+int compare_pair_tell(struct pair *p)
+{
+    if (p->d.kinds == 0) {
+        return 0;
+    }
+    compare_side_of(&p->stx[0], &p->d.a);
+    compare_side_of(&p->stx[1], &p->d.b);
+    return tell(p);
+}
+
 static int tell_link(struct pair *p)
 {
     int code = relative_path(p);
@@ -168,7 +170,7 @@ static int attributes_are_same(struct pair *p)
             poise_walk_meta_get(p->fds[i], p->names[i], POISE_WALK_KEEP_XATTRS,
                                 &meta[i], &p->w->attributes[i]);
         if (code < 0) {
-            int told = failed(p, i, code, "read attributes of");
+            int told = compare_pair_failed(p, i, code, "read attributes of");
             return told < 0 ? told : 1;
         }
     }
@@ -177,7 +179,7 @@ static int attributes_are_same(struct pair *p)
             memcmp(meta[0].xattrs, meta[1].xattrs, meta[0].xattrs_len) == 0);
 }
 
-static int compare_metadata(struct pair *p)
+int compare_metadata(struct pair *p)
 {
     const struct statx *a = &p->stx[0], *b = &p->stx[1];
     unsigned wanted = p->run->options->metadata, kinds = 0;
@@ -217,7 +219,7 @@ static int compare_targets(struct pair *p)
         len[i] = readlinkat(p->fds[i], p->names[i], targets[i], TARGET_MOST);
         if (len[i] < 0) {
             int code = poise_error_set(errno, "read link", NULL, NULL);
-            return failed(p, i, code, "read link");
+            return compare_pair_failed(p, i, code, "read link");
         }
     }
     if (len[0] != len[1] ||
@@ -225,6 +227,17 @@ static int compare_targets(struct pair *p)
         p->d.kinds |= POISE_DIFFERS_CONTENT;
     }
     return 0;
+}
+
+void compare_files_of(struct pair *p, struct compare_file files[2])
+{
+    for (int i = 0; i < 2; i++) {
+        files[i] = (struct compare_file){.dirfd = p->fds[i],
+                                         .name = p->names[i],
+                                         .stx = &p->stx[i],
+                                         .asked = p->run->options->metadata &
+                                                  POISE_DIFFERS_XATTRS};
+    }
 }
 
 static int compare_files(struct pair *p)
@@ -236,23 +249,20 @@ static int compare_files(struct pair *p)
                                                           : p->stx[1].stx_size;
         return 0;
     }
-    if (p->run->options->sizes_only) {
+    if (p->run->options->content == POISE_COMPARE_SIZE) {
         return 0;
     }
-    for (int i = 0; i < 2; i++) {
-        files[i] = (struct compare_file){.dirfd = p->fds[i],
-                                         .name = p->names[i],
-                                         .stx = &p->stx[i],
-                                         .asked = p->run->options->metadata &
-                                                  POISE_DIFFERS_XATTRS};
+    if (compare_in_chunks(p)) {
+        return 0;
     }
-    files[0].dirfd = poise_walk_dirfd(p->entry);
-    if (files[0].dirfd < 0 && files[0].dirfd != AT_FDCWD) {
+    p->fds[0] = poise_walk_dirfd(p->entry);
+    if (p->fds[0] < 0 && p->fds[0] != AT_FDCWD) {
         return 0; /* reported */
     }
+    compare_files_of(p, files);
     int same = compare_content(p->w, p->entry->worker, files, &p->d.at);
     if (same < 0) {
-        return failed(p, 0, same, "compare");
+        return compare_pair_failed(p, 0, same, "compare");
     }
     p->d.kinds |= same ? 0 : POISE_DIFFERS_CONTENT;
     p->bare = files[0].is_known && !files[0].has_attributes &&
@@ -302,7 +312,7 @@ static int look_up(struct pair *p, unsigned mask, struct statx *out)
     }
     if (code < 0) {
         poise_error_set(-code, "look up", NULL, NULL);
-        code = failed(p, 1, code, "look up");
+        code = compare_pair_failed(p, 1, code, "look up");
         return code < 0 ? code : -EAGAIN;
     }
     return 1;
@@ -312,8 +322,21 @@ static int look_up(struct pair *p, unsigned mask, struct statx *out)
 static int visit_extra(struct pair *p)
 {
     struct statx other;
+    if (p->entry->type == DT_DIR) {
+        uint64_t tag = __atomic_add_fetch(&p->run->tags, 1, __ATOMIC_RELAXED);
+        poise_walk_tag_set(p->entry, (uint64_t)(p->run->rank + 1) << 40 | tag);
+    }
     if (!p->entry->dir) {
         return POISE_WALK_ON;
+    }
+    int fd = poise_walk_counterpart_fd(p->entry);
+    unsigned char type =
+        fd < 0 ? DT_UNKNOWN
+               : compare_names_find(p->w, poise_walk_dir_tag(p->entry->dir), fd,
+                                    p->entry->name);
+    if (type != DT_UNKNOWN) {
+        return p->entry->type != DT_DIR || type == DT_DIR ? POISE_WALK_ON
+                                                          : POISE_WALK_SKIP;
     }
     int there = look_up(p, STATX_TYPE, &other);
     if (there != 0) {
@@ -342,13 +365,12 @@ static int visit_both(struct pair *p)
         p->d.kinds = POISE_DIFFERS_TYPE;
     } else {
         code = compare_data(p);
+        if (code == 0 && p->in_chunks) {
+            return POISE_WALK_ON; /* the rest when all of it is read */
+        }
         code = code != 0 ? code : compare_metadata(p);
     }
-    compare_side_of(&p->stx[0], &p->d.a);
-    compare_side_of(&p->stx[1], &p->d.b);
-    if (code == 0 && p->d.kinds) {
-        code = tell(p);
-    }
+    code = code != 0 ? code : compare_pair_tell(p);
     if (code != 0) {
         return code;
     }

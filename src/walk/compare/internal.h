@@ -1,6 +1,7 @@
 /*
  * Shared inside the room: one comparison. run.c drives the walk and gathers
  * what it came to, entry.c compares one entry, content.c the data of two files;
+ * names.c what a directory holds on the other side;
  * record.c brings differences to rank 0, where links.c finds out which names
  * belong to one file. inventory.c compares a tree with a list of it. table.c
  * writes differences as a database.
@@ -25,6 +26,8 @@ enum {
 
 /** Names of files that may have several, on rank 0. */
 struct compare_links;
+/** Names of a directory. */
+struct compare_names;
 /** An inventory and rows of the tree, on rank 0. */
 struct compare_inventory;
 
@@ -36,6 +39,9 @@ struct compare_worker {
     char *buffers[2];         /* [COMPARE_BUFFER_BYTES], once it reads */
     struct poise_buf records; /* for rank 0 */
     struct poise_buf path, attributes[2];
+    struct compare_names *names; /* once it looks for what only B has */
+    bool by_hash;
+    bool without_noatime; /* whose files others own keep their time of access */
 } __attribute__((aligned(128)));
 
 struct compare_run {
@@ -47,6 +53,7 @@ struct compare_run {
     struct compare_worker *workers;
     unsigned worker_count;
     pthread_mutex_t lock; /* of the creation of `workers` */
+    uint64_t tags;        /* given to directories so far; __atomic */
     /* Rank 0: */
     struct compare_links *links;
     struct compare_inventory *inventory;
@@ -59,15 +66,13 @@ struct compare_run {
 int compare_visit(struct poise_walk_entry *entry, void *arg);
 /** The same of a tree that is compared with an inventory. */
 int compare_visit_listed(struct poise_walk_entry *entry, void *arg);
+/** A chunk of a large file, and its end: chunks.c. */
+int compare_chunk(struct poise_walk_entry *entry, uint64_t offset,
+                  uint64_t length, void *arg);
+int compare_leave(struct poise_walk_entry *entry, void *arg);
 /** This worker's; NULL: no memory, recorded. */
 struct compare_worker *compare_worker(struct compare_run *run,
                                       struct poise_worker *worker);
-/** The last error is about something that cannot be compared. */
-int compare_failed(struct compare_run *run, struct compare_worker *w,
-                   struct poise_worker *worker);
-
-/* ---- content.c ---------------------------------------------------------- */
-
 /** One file on one side: how it was found, and where. */
 struct compare_file {
     int dirfd;
@@ -78,11 +83,56 @@ struct compare_file {
     bool has_attributes;
 };
 
+/** An entry that both have. */
+struct pair {
+    struct compare_run *run;
+    struct compare_worker *w;
+    struct poise_walk_entry *entry;
+    int fds[2]; /* of the directories */
+    const char *names[2];
+    struct statx stx[2];
+    struct poise_difference d;
+    bool bare;      /* neither has extended attributes */
+    bool in_chunks; /* its data are compared later */
+};
+/** Report the error that was recorded last about it, on side `which`. */
+int compare_pair_failed(struct pair *p, int which, int code, const char *doing);
+/** Look at what `metadata` says, and say what differs, if anything. */
+int compare_metadata(struct pair *p);
+int compare_pair_tell(struct pair *p);
+/** Both files, for content.c. */
+void compare_files_of(struct pair *p, struct compare_file files[2]);
+/** Whether these files are to be compared in chunks; then the walk knows. */
+bool compare_in_chunks(struct pair *p);
+/** The last error is about something that cannot be compared. */
+int compare_failed(struct compare_run *run, struct compare_worker *w,
+                   struct poise_worker *worker);
+
+/* ---- names.c ------------------------------------------------------------ */
+
+/** The type (DT_*) of an entry of a directory on the other side, which `dirfd`
+ * is; DT_UNKNOWN where it has to be asked for, or there is none. `tag` tells
+ * directories of this run apart; 0: nothing is kept of it. */
+unsigned char compare_names_find(struct compare_worker *w, uint64_t tag,
+                                 int dirfd, const char *name);
+
+/* ---- content.c ---------------------------------------------------------- */
+
 /** Whether the data of two files of one size are the same: 1, 0 (where not in
  * *at), or a negative errno, recorded without the entry's path; -EBUSY: one
  * goes on changing; -EINTR: the run ends. */
 int compare_content(struct compare_worker *w, struct poise_worker *worker,
                     struct compare_file files[2], uint64_t *at);
+bool compare_is_same_inode(const struct statx *a, const struct statx *b);
+/** Open both: 0, or an error and none is open. */
+int compare_open(struct compare_worker *w, struct compare_file files[2],
+                 int fds[2]);
+void compare_close(const int fds[2]);
+/** Whether `len` bytes of both, from `from` on, are the same: 1 (*at: where
+ * reading ended, which may be behind them), 0 (where not; also if one has not
+ * so many), or negative. */
+int compare_range(struct compare_worker *w, struct poise_worker *worker,
+                  const int fds[2], uint64_t from, uint64_t len, uint64_t *at);
 
 /* ---- record.c ----------------------------------------------------------- */
 

@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+const char *const poise_compare_content_names[] = {"bytes", "hash", "size",
+                                                   NULL};
+
 /* ---- operands ----------------------------------------------------------- */
 
 /* An operand as the walk is given it: a directory ends in a slash, which also
@@ -68,6 +71,7 @@ static void workers_free(struct compare_run *run)
             free(w->buffers[k]);
             poise_buf_free(&w->attributes[k]);
         }
+        free(w->names);
         poise_buf_free(&w->records);
         poise_buf_free(&w->path);
     }
@@ -110,6 +114,8 @@ static int do_walk(struct compare_run *run, struct poise_compare_result *result)
     struct poise_walk_options walk = run->options->walk;
     struct poise_walk_hooks hooks = {
         .visit = compare_visit,
+        .leave = compare_leave,
+        .chunk = compare_chunk,
         .piece = on_piece,
         .error = on_error,
         .deliver = compare_deliver,
@@ -120,7 +126,8 @@ static int do_walk(struct compare_run *run, struct poise_compare_result *result)
     walk.counterparts = counterparts;
     walk.root_count = 2;
     walk.statx_mask = 0;
-    walk.post = false;
+    walk.post =
+        !run->is_inventory && run->options->content != POISE_COMPARE_SIZE;
     walk.max_depth = 0;
     walk.max_depth_is_zero = false;
     if (run->is_inventory) {

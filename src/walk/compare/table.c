@@ -117,7 +117,11 @@ int poise_compare_table_add(struct poise_compare_table *table,
         bind_bytes(to, 1, d->path, d->path_len);
         sqlite3_bind_text(to, 2, kinds.data, (int)kinds.len, SQLITE_STATIC);
         bind_bytes(to, 3, d->other, strlen(d->other));
-        sqlite3_bind_int64(to, 4, (int64_t)d->at);
+        if (d->at == UINT64_MAX) {
+            sqlite3_bind_null(to, 4);
+        } else {
+            sqlite3_bind_int64(to, 4, (int64_t)d->at);
+        }
         bind_side(to, 5, &d->a);
         bind_side(to, 13, &d->b);
         if (sqlite3_step(to) != SQLITE_DONE || sqlite3_reset(to) != SQLITE_OK) {

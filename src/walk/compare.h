@@ -77,8 +77,8 @@ struct poise_compare_options {
     struct poise_walk_options walk;
     /** Trees or single entries; symbolic links that lead to directories are
      * followed here, and only here. Where B is a directory `a` may be an
-     * inventory of it, an SQLite database of <poise/survey.h>: then sizes stand
-     * for data, numbers of names for links, and attributes are not compared. */
+     * inventory of it, of <poise/survey.h>, in any format: then sizes stand for
+     * data, numbers of names for links, and attributes are not compared. */
     const char *a, *b;
     unsigned metadata; /**< POISE_DIFFERS_*, of POISE_COMPARE_METADATA */
     enum poise_compare_content content;

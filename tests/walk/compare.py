@@ -289,10 +289,13 @@ def changed(before, now):
 def check_inventory(poise, rng, scratch, rounds):
     """What changed since `poise walk` wrote an inventory."""
     tree = os.path.join(scratch, b"tree")
-    inventory = os.path.join(scratch, b"inventory.sqlite")
     for number in range(rounds):
+        ending = [b"sqlite", b"csv", b"jsonl", b"bin"][number % 4]
+        inventory = os.path.join(scratch, b"inventory." + ending)
+        words = ["--format=binary"] if ending == b"bin" else []
         make_tree(rng, tree, rng.choice([0, 10, 100]))
-        assert poise.run("walk", "-o", inventory, tree).returncode == 0
+        assert poise.run("walk", *words, "-o", inventory,
+                         tree).returncode == 0
         before = listed(tree)
         mutate(rng, tree, rng.choice([0, 1, 5, 20]))
         want = changed(before, listed(tree))
@@ -308,6 +311,36 @@ def check_inventory(poise, rng, scratch, rounds):
         assert got == want, (number, got, want)
         assert ranks > 0 or run.returncode == bool(want), run
         assert poise.run("remove", tree, inventory).returncode == 0
+
+
+def check_bad_inventory(poise, scratch):
+    """One that is cut or damaged is trouble, and so is one of several trees."""
+    base = os.path.join(scratch, b"i")
+    trees = [os.path.join(scratch, name) for name in (b"t", b"t2")]
+    for tree in trees:
+        os.mkdir(tree)
+        open(os.path.join(tree, b"f\xff"), "w").close()
+    head = (b"path,type,mode,uid,gid,size,blocks,nlink,ino,dev,mtime,ctime,"
+            b"atime\r\n")
+    row = b",d,0755,0,0,0,0,2,1,1,5.000000000,5.000000000,5.000000000\r\n"
+    bad = [head, head + b"t", head + b'"t' + row, head + b"t,d,0755\r\n",
+           head + b"t" + row.replace(b"0755", b"0999"),
+           head + b"t" + row + b"t" + row, head + b"t" + row + b"u" + row,
+           b'{"path":"t"', b'{"path":"t"}x\n', b'{"path":"\\u00"}\n',
+           b'{"path":"t","path_base64":"?"}\n', b'{"path":"t","uid":-1}\n',
+           b"POISEINV", b"SQLite format 3\0"]
+    for ending in (b"sqlite", b"csv", b"jsonl", b"binary"):
+        words = ["-o", base, "--format", os.fsdecode(ending)]
+        assert poise.run("walk", *words, *trees).returncode == 0
+        with open(base, "rb") as file:
+            bad.append(file.read())
+        bad.append(bad[-1][:-20])
+    for data in bad:
+        with open(base, "wb") as file:
+            file.write(data)
+        run = poise.run("compare", base, trees[0])
+        assert run.returncode == 2 and run.stderr, (data[:200], run)
+    assert poise.run("remove", *trees, base).returncode == 0
 
 
 def check_table(poise, scratch):
@@ -423,6 +456,7 @@ def main():
         scratch = os.fsencode(name)
         check_random(poise, rng, scratch, options.rounds)
         check_inventory(poise, rng, scratch, options.rounds // 2)
+        check_bad_inventory(poise, scratch)
         check_table(poise, scratch)
         for left in os.listdir(scratch):
             os.unlink(os.path.join(scratch, left))

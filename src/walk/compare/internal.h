@@ -168,8 +168,23 @@ int compare_links_check(struct compare_links *links, struct compare_run *run);
 
 /* ---- inventory.c -------------------------------------------------------- */
 
-/** Whether a file is one that can be compared with: an SQLite database. */
-bool compare_is_inventory(const char *path);
+/** By how a file begins. */
+enum compare_inventory_kind {
+    COMPARE_NO_INVENTORY,
+    COMPARE_SQLITE,
+    COMPARE_BINARY,
+    COMPARE_CSV,
+    COMPARE_JSONL,
+};
+enum compare_inventory_kind compare_inventory_kind(const char *path);
+/** A row of it, while it is read; the path below its operand. */
+int compare_inventory_put(struct compare_inventory *inventory, const char *path,
+                          size_t len, const struct poise_compare_side *s);
+/** The type that a letter stands for, as `find -type`; 0: none. */
+uint32_t compare_mode_of_letter(char letter);
+/** Read one of text: inventory_text.c. */
+int compare_inventory_text(struct compare_inventory *inventory,
+                           const char *path, bool csv);
 /** Read it. `path` is borrowed. -EINVAL if it is not one of a single tree. */
 int compare_inventory_open(const char *path, struct compare_inventory **out);
 void compare_inventory_close(struct compare_inventory *inventory);

@@ -155,13 +155,14 @@ static int do_walk(struct compare_run *run, struct poise_compare_result *result)
     return code;
 }
 
-/* A is an inventory if it is a database, and B a directory. Collective. */
+/* A is an inventory if it begins like one, and B is a directory. Collective. */
 static int inventory_open(struct compare_run *run)
 {
     const char *a = run->roots[0], *b = run->roots[1];
     int code = 0;
     run->is_inventory = a[0] && a[strlen(a) - 1] != '/' &&
-                        b[strlen(b) - 1] == '/' && compare_is_inventory(a);
+                        b[strlen(b) - 1] == '/' &&
+                        compare_inventory_kind(a) != COMPARE_NO_INVENTORY;
     if (run->is_inventory && run->options->filter) {
         code = poise_error_set(EINVAL, "compare with", a,
                                "the tests of find cannot be asked of an "

@@ -11,6 +11,7 @@
 #define WALK_SURVEY_INTERNAL_H
 
 #include "walk/engine/engine.h"
+#include "walk/survey/survey.h"
 
 #include <poise/survey.h>
 
@@ -221,18 +222,6 @@ int walk_survey_token(const char *checkpoint, uint64_t *out);
 
 /* ---- the inventory (inventory*.c) --------------------------------------- */
 
-/** A row of an inventory. */
-struct walk_row {
-    uint64_t dir; /**< id of the directory that holds it; 0: an operand */
-    uint64_t id;  /**< a directory's own id; else 0 */
-    uint64_t ino, dev, size_bytes, blocks, nlink; /**< blocks of 512 bytes */
-    uint32_t mode, uid, gid;                      /**< mode with the type */
-    uint32_t mtime_ns, ctime_ns, atime_ns;
-    int64_t mtime, ctime, atime; /**< seconds; atime is mtime where an
-                                      inventory of version 1 has none */
-    const char *name;            /**< borrowed, any bytes */
-    size_t name_len;
-};
 void walk_row_fill(struct walk_row *row, const struct statx *st);
 
 /** What the coding of a row refers to: the one before it in its block. */
@@ -265,13 +254,6 @@ int walk_blocks_each(struct walk_blocks *blocks,
                      void *arg);
 /** Chain a block's hash into that of the file. */
 uint64_t walk_block_chain(uint64_t hash, const char head[WALK_BLOCK_HEAD]);
-
-/** Read a binary inventory: every row, in no particular order. The file is
- * checked whole: -EBADMSG for a truncated or altered one, possibly after some
- * rows; -EPROTO for another kind of file. */
-int walk_inventory_read(const char *path,
-                        int (*each)(const struct walk_row *row, void *arg),
-                        void *arg);
 
 /** A part file, as this rank wrote or adopted it. */
 struct walk_part {

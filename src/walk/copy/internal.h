@@ -150,9 +150,13 @@ int copy_place_path(const struct copy *copy,
                     const struct poise_walk_entry *entry,
                     struct poise_buf *out);
 /** Make the directories above the entry that are not there yet: of a filter,
- * which lets files through and not the directories in which they lie. */
+ * which lets files through and not the directories in which they lie. They are
+ * marked, for copy_place_was_made. */
 int copy_place_make(struct copy_worker *w,
                     const struct poise_walk_entry *entry);
+/** During leave of a directory: whether copy_place_make made it. Tells the
+ * directory above what of those above it was made. */
+bool copy_place_was_made(const struct poise_walk_entry *entry);
 /** Open a directory by a path of any length below `fd`, following no symbolic
  * link. Negative errno, not recorded. */
 int copy_open_below(int fd, const char *path, size_t len);

@@ -122,6 +122,29 @@ int copy_open_below(int fd, const char *path, size_t len)
     return at < 0 && at == -1 ? -errno : at;
 }
 
+/* ---- directories that a filter left out ---------------------------------- */
+
+/* The mark on a directory that one of a depth, above it or itself, was made. As
+ * they go up from leave to leave, they find it whichever rank has it. The
+ * deepest share one. */
+static uint64_t made_mark(size_t depth)
+{
+    enum { FIRST = 1, DEEPEST = 62 };
+
+    return UINT64_C(1) << (FIRST + (depth < DEEPEST ? depth : DEEPEST));
+}
+
+bool copy_place_was_made(const struct poise_walk_entry *entry)
+{
+    const struct poise_walk_dir *self = poise_walk_self(entry);
+    uint64_t marks = self ? poise_walk_marks(self) : 0;
+
+    if (marks && entry->dir) {
+        poise_walk_mark(entry->dir, marks);
+    }
+    return marks & made_mark(entry->depth);
+}
+
 /* From the root on: what is there is entered, the rest is made. */
 int copy_place_make(struct copy_worker *w, const struct poise_walk_entry *entry)
 {
@@ -149,6 +172,7 @@ int copy_place_make(struct copy_worker *w, const struct poise_walk_entry *entry)
 
         if (mkdirat(fd, name, 0700) == 0) {
             copy_count_directory(w);
+            poise_walk_mark(entry->dir, made_mark(i));
         } else if (errno != EEXIST) {
             code = poise_error_set(errno, "make directory", name, NULL);
             break;

@@ -156,11 +156,36 @@ static uint64_t new_tag(struct copy *copy)
            __atomic_fetch_add(&copy->tags, 1, __ATOMIC_RELAXED);
 }
 
+/* The source's, from before it is read; what is made in the target does not
+ * change it. No more than that is lost if it fails. */
+static void set_access_time(struct copy_worker *w,
+                            const struct copy_place *place,
+                            struct timespec atime)
+{
+    struct timespec times[2] = {atime, {.tv_nsec = UTIME_OMIT}};
+
+    if (w->copy->keep & POISE_WALK_KEEP_ATIME) {
+        (void)utimensat(place->fd, place->name, times, AT_SYMLINK_NOFOLLOW);
+    }
+}
+
+/* Whether it was there and the filter did not ask for it: it stays as it is. */
+static bool is_others(struct copy_worker *w,
+                      const struct poise_walk_entry *entry)
+{
+    const struct poise_walk_dir *self = poise_walk_self(entry);
+
+    return w->copy->options->filter && self && !poise_walk_dir_tag(self) &&
+           !copy_place_was_made(entry);
+}
+
 /* The place's name is NULL where its directory is not there. */
 static int visit_directory(struct copy_worker *w,
                            struct poise_walk_entry *entry,
                            const struct copy_place *place)
 {
+    const struct statx *stx;
+    struct timespec atime;
     int was_there, code;
 
     pace_metadata(w);
@@ -170,6 +195,11 @@ static int visit_directory(struct copy_worker *w,
         return was_there ? clear_directory(w, entry, place)
                          : copy_say(w, POISE_COPY_MADE, entry, NULL);
     }
+    code = poise_walk_stat(entry, STATX_BASIC_STATS, &stx);
+    if (code < 0) {
+        return POISE_WALK_SKIP; /* counted and reported by the walk */
+    }
+    atime = (struct timespec){stx->stx_atime.tv_sec, stx->stx_atime.tv_nsec};
     was_there = make_directory(w, place);
     if (was_there < 0) {
         code = copy_failed(w, entry, was_there);
@@ -184,6 +214,7 @@ static int visit_directory(struct copy_worker *w,
         code = copy_say(w, POISE_COPY_MADE, entry, NULL);
     }
     poise_walk_tag_set(entry, new_tag(w->copy) | (w->left ? COPY_TAG_LEFT : 0));
+    set_access_time(w, place, atime);
     return code;
 }
 
@@ -390,6 +421,9 @@ int copy_leave(struct poise_walk_entry *entry, void *arg)
     w->entry = entry;
     if (entry->type != DT_DIR) {
         return copy_chunks_leave(w, entry);
+    }
+    if (is_others(w, entry)) {
+        return 0;
     }
     code = copy_place(w, entry, &place);
     if (code == 0 && is_directory(&place)) {

@@ -18,7 +18,7 @@ enum format { AUTO, TEXT, JSONL, SQLITE };
 struct values {
     struct cli_engine engine;
     struct poise_strings metadata;
-    const char *output, *where;
+    const char *output, *where, *report;
     int format, content;
     bool sizes_only, one_file_system, json, quiet, stats, null_ended;
     struct poise_walk_filter *filter;
@@ -64,6 +64,9 @@ static const struct poise_option options[] = {
      .help = "say at the end on stderr how many entries were compared, and "
              "differ in what",
      .offset = offsetof(struct values, stats)},
+    {POISE_OPTION_STRING, .name = "report", .arg = "FILE",
+     .help = "write a page of plots and tables, HTML, into FILE",
+     .offset = offsetof(struct values, report)},
     {POISE_OPTION_HEADING, .help = "How it is done"},
     CLI_ENGINE_OPTIONS(struct values, engine, 'j'),
     CLI_COMMON_OPTIONS(struct values, engine.common),
@@ -414,6 +417,33 @@ static int sink_close(struct sink *sink, int code,
     return code == 0 ? flushed : code;
 }
 
+/* The page, if one is wanted. */
+static int put_page(struct cli_tree_page *page, const struct cli_job *job,
+                    const struct poise_compare_options *wanted,
+                    const struct poise_compare_result *result, bool whole)
+{
+    struct cli_tree_figures figures = {
+        .done = "What differs",
+        .counts = {{"entries that both have", result->compared},
+                   {"entries that differ", result->differences}},
+        .bytes = result->bytes_read,
+        .sizes = result->sizes,
+        .size_bins = POISE_COMPARE_SIZE_BINS,
+        .walk = &result->walk,
+        .whole = whole};
+    struct poise_buf title = {0};
+
+    for (size_t i = 0; i < POISE_DIFFERS_KINDS; i++) {
+        figures.counts[2 + i].label = poise_differs_names[i];
+        figures.counts[2 + i].value = result->kinds[i];
+    }
+    poise_buf_printf(&title, "%s compared with %s", wanted->a, wanted->b);
+    figures.title = poise_buf_str(&title);
+    int code = cli_tree_page_end(page, job, &figures);
+    poise_buf_free(&title);
+    return code;
+}
+
 static int run(struct cli_job *job, const struct values *values,
                struct poise_compare_options *wanted)
 {
@@ -425,18 +455,26 @@ static int run(struct cli_job *job, const struct values *values,
         .values = values,
         .format = format_of(values),
     };
-    int code = poise_world_agree(job->world, sink_open(&sink));
+    struct cli_tree_page page;
+    int code = cli_tree_page_begin(&page, job, values->report);
 
+    code = poise_world_agree(job->world, code < 0 ? code : sink_open(&sink));
+    sink.lines.page = &page;
     wanted->error = cli_lines_error;
     wanted->difference = values->quiet ? NULL : on_difference;
-    wanted->progress = job->progress ? cli_lines_progress : NULL;
+    wanted->progress =
+        job->progress || values->report ? cli_lines_progress : NULL;
     wanted->arg = &sink;
     if (code == 0) {
         code = poise_compare_run(cli_job_world(job), wanted, &result);
     }
     cli_progress_wipe(job->progress);
     if (job->rank == 0) {
+        bool whole = code == 0;
+
         code = sink_close(&sink, code, &result);
+        int paged = put_page(&page, job, wanted, &result, whole);
+        code = code < 0 ? code : paged;
     }
     code = poise_world_agree(job->world, code);
     int status = cli_job_code(job, code, result.errors);
@@ -528,7 +566,7 @@ int cli_compare(int argc, char **argv)
                               &values.engine.common, &status);
         if (first >= 0) {
             status = cli_standard_output("compare", values.json, &values.output,
-                                         NULL, &standard);
+                                         &values.report, &standard);
             status = status != CLI_DONE
                          ? TROUBLE
                          : compare_operands(&values, argc, argv, first);

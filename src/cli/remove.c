@@ -15,7 +15,7 @@ struct values {
     struct cli_engine engine;
     bool dry_run, force, recursive, verbose, null_ended, json;
     bool one_file_system, preserve_root;
-    const char *where;
+    const char *where, *report;
     struct poise_walk_filter *filter;
 };
 
@@ -49,6 +49,9 @@ static const struct poise_option options[] = {
     {POISE_OPTION_FLAG, .name = "json",
      .help = "print the totals as JSON, and no list",
      .offset = offsetof(struct values, json)},
+    {POISE_OPTION_STRING, .name = "report", .arg = "FILE",
+     .help = "write a page of plots and tables, HTML, into FILE",
+     .offset = offsetof(struct values, report)},
     {POISE_OPTION_HEADING, .help = "How it is done"},
     CLI_ENGINE_OPTIONS(struct values, engine, 'j'),
     CLI_COMMON_OPTIONS(struct values, engine.common),
@@ -129,6 +132,36 @@ static void tell_left(const char *const *roots, size_t count)
     }
 }
 
+/* The page, if one is wanted. */
+static int put_page(struct cli_tree_page *page, const struct cli_job *job,
+                    const struct values *values, const char *const *roots,
+                    size_t count, const struct poise_remove_result *result,
+                    bool whole)
+{
+    struct poise_buf title = {0};
+    int code;
+
+    poise_buf_printf(&title, "%s of %s",
+                     values->dry_run ? "Dry run" : "Removal", roots[0]);
+    if (count > 1) {
+        poise_buf_printf(&title, " and %zu more", count - 1);
+    }
+    code = cli_tree_page_end(
+        page, job,
+        &(struct cli_tree_figures){
+            .title = poise_buf_str(&title),
+            .done =
+                values->dry_run ? "What would be removed" : "What was removed",
+            .counts = {{"files, links and the like", result->files},
+                       {"directories", result->directories},
+                       {"kept, since --where did not match", result->kept},
+                       {"errors", result->errors}},
+            .walk = &result->walk,
+            .whole = whole});
+    poise_buf_free(&title);
+    return code;
+}
+
 static int run(const struct values *values, const char *const *roots,
                size_t count)
 {
@@ -151,6 +184,7 @@ static int run(const struct values *values, const char *const *roots,
         .error = cli_lines_error,
         .arg = &sink,
     };
+    struct cli_tree_page page;
     int status, code;
 
     if ((values->dry_run || values->verbose) && !values->json) {
@@ -160,8 +194,12 @@ static int run(const struct values *values, const char *const *roots,
     if (status != 0) {
         return status;
     }
-    wanted.progress = job.progress ? cli_lines_progress : NULL;
-    code = poise_remove_run(cli_job_world(&job), &wanted, &result);
+    code = cli_tree_page_begin(&page, &job, values->report);
+    sink.lines.page = &page;
+    wanted.progress =
+        job.progress || values->report ? cli_lines_progress : NULL;
+    code = code < 0 ? code
+                    : poise_remove_run(cli_job_world(&job), &wanted, &result);
     cli_progress_wipe(job.progress);
     if (job.rank == 0 && (code >= 0 || code == -EINTR)) {
         if (values->json) {
@@ -170,6 +208,8 @@ static int run(const struct values *values, const char *const *roots,
         int flushed = cli_lines_write(&sink.lines);
         code = code < 0 ? code : flushed;
     }
+    int paged = put_page(&page, &job, values, roots, count, &result, code >= 0);
+    code = code < 0 ? code : paged;
     code = poise_world_agree(job.world, code);
     status = cli_job_code(&job, code, result.errors);
     if (code == -EINTR && job.rank == 0) {
@@ -199,6 +239,7 @@ static int remove_operands(const struct values *values, int argc, char **argv,
 int cli_remove(int argc, char **argv)
 {
     struct values values = {.one_file_system = true, .preserve_root = true};
+    struct cli_standard standard;
     int status = cli_where("remove", &argc, argv, &values.filter);
 
     if (status == CLI_DONE) {
@@ -206,6 +247,10 @@ int cli_remove(int argc, char **argv)
         int first = cli_parse(&cli_remove_command, argc, argv, &values,
                               &values.engine.common, &status);
         if (first >= 0) {
+            status = cli_standard_output("remove", values.json, &values.report,
+                                         NULL, &standard);
+        }
+        if (first >= 0 && status == CLI_DONE) {
             status = remove_operands(&values, argc, argv, first);
         }
     }

@@ -96,13 +96,18 @@ struct poise_compare_options {
     void *arg;
 };
 
+enum { POISE_COMPARE_SIZE_BINS = 48 };
+
 /** Over all ranks. */
 struct poise_compare_result {
     uint64_t compared;    /**< entries that both have */
     uint64_t differences; /**< entries that differ */
     uint64_t kinds[POISE_DIFFERS_KINDS];
     uint64_t bytes_read; /**< of both sides */
-    uint64_t errors;     /**< what could not be compared */
+    /** Files that both have, by their size in A: [0] empty, [i] smaller than
+     * 2^i, and not than 2^(i-1); the last: all larger ones, too. */
+    uint64_t sizes[POISE_COMPARE_SIZE_BINS];
+    uint64_t errors; /**< what could not be compared */
     struct poise_walk_result walk;
 };
 

@@ -369,6 +369,37 @@ def check_table(poise, scratch):
     poise.run("remove", a, b)
 
 
+def check_page(poise, scratch):
+    """--report: one whole page with the totals, and what failed."""
+    a, b = os.path.join(scratch, b"a"), os.path.join(scratch, b"b")
+    page = os.path.join(scratch, b"page.html")
+    for tree in (a, b):
+        os.mkdir(tree)
+        for i in range(50):
+            with open(os.path.join(tree, b"%d" % i), "wb") as file:
+                file.write(b"x" * i * 100)
+    os.unlink(os.path.join(b, b"3"))
+    run = poise.run("compare", "--metadata=none", "--report", page, a, b)
+    text = open(page, encoding="utf-8").read()
+    assert run.returncode == 1 and text.endswith("</html>\n"), run
+    for words in ("What differs", "Files, by size", "rank 0", "missing"):
+        assert words in text, words
+    run = poise.run("remove", "--report", page, a, b + b"/", b"none")
+    text = open(page, encoding="utf-8").read()
+    assert run.returncode == 1 and text.endswith("</html>\n"), run
+    for words in ("What was removed", "What failed", "No such file", ">99<"):
+        assert words in text, words
+    # It is known before anything is done that it cannot be written.
+    os.mkdir(a)
+    for words in (["remove", a], ["compare", a, a]):
+        run = poise.run(*words, "--report", "/none/page")
+        assert run.returncode > 0 and b"/none/page" in run.stderr, run
+        assert len(run.stderr.splitlines()) == 1, run
+        assert os.path.isdir(a)
+    os.rmdir(a)
+    os.unlink(page)
+
+
 def check_unreadable(poise, scratch):
     """A read error is trouble, one line, and the rest is compared."""
     a, b = os.path.join(scratch, b"a"), os.path.join(scratch, b"b")
@@ -442,6 +473,41 @@ def check_kills(poise, rng, scratch, rounds):
     os.unlink(beside)
 
 
+def check_compare_kills(poise, rng, scratch, rounds):
+    """A comparison that is killed changes nothing: neither tree, nor the file
+    that its differences were to replace; run again, it is whole."""
+    a, b = os.path.join(scratch, b"a"), os.path.join(scratch, b"b")
+    make_tree(rng, a, 60)
+    subprocess.run(["cp", "-a", a, b], check=True)
+    mutate(rng, b, 10)
+    want = (truth(a, b), truth(b, a))
+    for number in range(rounds):
+        out = os.path.join(scratch, [b"out.sqlite", b"out.jsonl"][number % 2])
+        assert poise.run("compare", "-o", out, a, a).returncode == 0
+        with open(out, "rb") as file:
+            before = file.read()
+        kind = rng.choice(["open", "read", "write", "rename", "stat"])
+        most = {"rename": 1, "write": 3}.get(kind, 60)
+        run = poise.run("compare", "-j2", "-o", out, a, b,
+                        ranks=2 if number % 5 == 4 else 0,
+                        env={**os.environ, "POISE_FAULT":
+                             f"{kind}:{rng.randrange(1, most + 1)}:KILL"})
+        with open(out, "rb") as file:
+            after = file.read()
+        assert run.returncode in (0, 1) or after == before or \
+            number % 5 == 4, (number, kind, run)
+        assert (truth(a, b), truth(b, a)) == want
+        run = poise.run("compare", "-o", out, a, b)
+        assert run.returncode == 1, run
+        os.unlink(out)
+        left = [n for n in os.listdir(scratch) if n not in (b"a", b"b")]
+        assert all(n.endswith(b".tmp") and n.startswith(b"out.sqlite")
+                   for n in left), left
+        for name in left:
+            os.unlink(os.path.join(scratch, name))
+    assert poise.run("remove", a, b).returncode == 0
+
+
 def main():
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("--poise", required=True)
@@ -460,8 +526,10 @@ def main():
         check_table(poise, scratch)
         for left in os.listdir(scratch):
             os.unlink(os.path.join(scratch, left))
+        check_page(poise, scratch)
         check_unreadable(poise, scratch)
         check_deep(poise, scratch, options.depth)
+        check_compare_kills(poise, rng, scratch, options.kills)
         check_kills(poise, rng, scratch, options.kills)
     print("PASSED")
 

@@ -39,6 +39,9 @@ int cli_lines_error(struct poise_worker *worker, const struct poise_error *err,
 {
     struct cli_lines *lines = arg;
 
+    if (lines->page) {
+        cli_tree_page_error(lines->page, err);
+    }
     return cli_error_hook(worker, err, lines->job);
 }
 
@@ -46,5 +49,10 @@ void cli_lines_progress(const struct poise_pool_stats *stats, void *arg)
 {
     struct cli_lines *lines = arg;
 
-    cli_progress_hook(stats, lines->job);
+    if (lines->page) {
+        cli_tree_page_progress(lines->page, stats);
+    }
+    if (lines->job->progress) {
+        cli_progress_hook(stats, lines->job);
+    }
 }

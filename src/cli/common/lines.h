@@ -7,12 +7,14 @@
 #define POISE_CLI_LINES_H
 
 #include "job.h"
+#include "tree_page.h"
 
 struct cli_lines {
     struct cli_job *job;
     struct poise_buf out; /**< not written yet */
     bool terminal;        /**< stdout is one: names must not steer it */
     bool null_ended;      /**< lines end with NUL, and names are as they are */
+    struct cli_tree_page *page; /**< NULL: none; is told of errors, progress */
 };
 
 /** Append a name. */
@@ -23,7 +25,7 @@ int cli_lines_end(struct cli_lines *lines);
 int cli_lines_write(struct cli_lines *lines);
 
 /** cli_error_hook and cli_progress_hook, for an `arg` that begins with struct
- * cli_lines. */
+ * cli_lines. A line of progress is drawn where the job says so. */
 int cli_lines_error(struct poise_worker *worker, const struct poise_error *err,
                     void *arg);
 void cli_lines_progress(const struct poise_pool_stats *stats, void *arg);

@@ -313,7 +313,10 @@ static int open_beside(struct poise_output *output,
     mode_t mode = is_new ? mode_of_inputs(options, getegid()) : 0600;
     int fd = options->named ? -EOPNOTSUPP : open_nameless(output, mode);
     if (fd == -EOPNOTSUPP || fd == -EISDIR || fd == -EINVAL) {
-        fd = open_named(output, output->target, mode, options->tag);
+        /* Another process may write such a file; only who says that others
+         * know its name has it to itself. */
+        fd = open_named(output, output->target, mode,
+                        options->named ? options->tag : 0);
     }
     if (fd < 0) {
         return poise_error_set(-fd, "open", output->path, NULL);

@@ -240,9 +240,16 @@ void compare_files_of(struct pair *p, struct compare_file files[2])
     }
 }
 
+static unsigned size_bin(uint64_t size)
+{
+    unsigned bits = size ? 64 - (unsigned)__builtin_clzll(size) : 0;
+    return bits < POISE_COMPARE_SIZE_BINS ? bits : POISE_COMPARE_SIZE_BINS - 1;
+}
+
 static int compare_files(struct pair *p)
 {
     struct compare_file files[2];
+    p->w->sizes[size_bin(p->stx[0].stx_size)]++;
     if (p->stx[0].stx_size != p->stx[1].stx_size) {
         p->d.kinds |= POISE_DIFFERS_CONTENT;
         p->d.at = p->stx[0].stx_size < p->stx[1].stx_size ? p->stx[0].stx_size

@@ -36,6 +36,7 @@ struct compare_worker {
     uint64_t compared, bytes_read, errors;
     /* With first_only: a record may be lost when the walk stops at it. */
     uint64_t differences, kinds[POISE_DIFFERS_KINDS];
+    uint64_t sizes[POISE_COMPARE_SIZE_BINS];
     char *buffers[2];         /* [COMPARE_BUFFER_BYTES], once it reads */
     struct poise_buf records; /* for rank 0 */
     struct poise_buf path, attributes[2];

@@ -81,7 +81,11 @@ static void workers_free(struct compare_run *run)
 /* On rank 0: what was gathered. Collective. */
 static int sum_up(struct compare_run *run, struct poise_compare_result *result)
 {
-    enum { OWN = 3, ALL = OWN + 1 + POISE_DIFFERS_KINDS };
+    enum {
+        OWN = 3,
+        SIZES = OWN + 1 + POISE_DIFFERS_KINDS,
+        ALL = SIZES + POISE_COMPARE_SIZE_BINS
+    };
     uint64_t sums[ALL] = {0};
     int code = 0;
     for (unsigned i = 0; i < run->worker_count; i++) {
@@ -91,6 +95,9 @@ static int sum_up(struct compare_run *run, struct poise_compare_result *result)
         run->differences += run->workers[i].differences;
         for (int k = 0; k < POISE_DIFFERS_KINDS; k++) {
             run->kinds[k] += run->workers[i].kinds[k];
+        }
+        for (int k = 0; k < POISE_COMPARE_SIZE_BINS; k++) {
+            sums[SIZES + k] += run->workers[i].sizes[k];
         }
     }
     sums[0] += run->matched;
@@ -104,6 +111,7 @@ static int sum_up(struct compare_run *run, struct poise_compare_result *result)
     result->errors = sums[2];
     result->differences = sums[OWN];
     memcpy(result->kinds, sums + OWN + 1, sizeof result->kinds);
+    memcpy(result->sizes, sums + SIZES, sizeof result->sizes);
     return code;
 }
 

@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -67,6 +68,9 @@ LIGHT = ["-Doptimization=0"]
 ASAN = ["-Db_sanitize=address,undefined", "-Db_lundef=false"]
 TSAN = ["-Db_sanitize=thread", "-Db_lundef=false"]
 CLANG = {"CC": "clang"}
+if shutil.which("ld.lld"):
+    # The runtime of the address sanitizer is long: in half of the time.
+    CLANG["CC_LD"] = "lld"
 FIXED = ["setarch", "-R"]
 WAYS = [
     Way("gcc", "build", ["structure", "unit", "cli", "mpi"]),

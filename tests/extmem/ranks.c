@@ -179,6 +179,9 @@ static void test_sizes(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         for (size_t t = 0; t < 3; t++) {
+            if (!in_share(i + t)) {
+                continue;
+            }
             struct poise_sort_options options = options_of(types[t], 16 << 20);
 
             assert_int_equal(poise_sort_generate(in_path, &options,

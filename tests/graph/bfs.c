@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "../share.h"
 #include "make.h"
 
 struct variant {
@@ -115,10 +116,14 @@ static const struct variant variants[] = {
 /* By all variants; `edges` is used up. */
 static void check_all(struct poise_graph_edges *edges)
 {
+    static size_t graphs; /* each has others of the variants in its share */
     struct oracle o = oracle_of(edges);
     for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
-        check(edges, &o, &variants[i]);
+        if (in_share(graphs + i)) {
+            check(edges, &o, &variants[i]);
+        }
     }
+    graphs++;
     oracle_free(&o);
     poise_graph_edges_free(edges);
 }

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "../share.h"
 #include "make.h"
 
 enum { MOST_RANKS = 8, ROOTS = 3 };
@@ -228,10 +229,14 @@ static void check(const struct poise_graph_edges *edges, const struct oracle *o,
 static void check_all(struct poise_graph_edges *edges, const struct plan *plans,
                       size_t count)
 {
+    static size_t graphs; /* each has others of the plans in its share */
     struct oracle o = oracle_of(edges);
     for (size_t i = 0; i < count; i++) {
-        check(edges, &o, &plans[i]);
+        if (in_share(graphs + i)) {
+            check(edges, &o, &plans[i]);
+        }
     }
+    graphs++;
     oracle_free(&o);
     poise_graph_edges_free(edges);
 }

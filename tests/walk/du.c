@@ -2,6 +2,7 @@
  * du against GNU du: the same lines once sorted, over threads, ranks and
  * policies; hard links; the order of lines; faults.
  */
+#include "../share.h"
 #include "oracle.h"
 
 #include "walk/du/internal.h"
@@ -276,7 +277,10 @@ static void test_cases(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        compare(cases[i], &oracle_shapes[i % ORACLE_SHAPES]);
+        /* Shapes change at another pace than the share. */
+        if (in_share(i)) {
+            compare(cases[i], &oracle_shapes[i / 3 % ORACLE_SHAPES]);
+        }
     }
 }
 
@@ -284,6 +288,9 @@ static void test_shapes(void **state)
 {
     (void)state;
     for (size_t i = 0; i < ORACLE_SHAPES; i++) {
+        if (!in_share(i + i / 6)) {
+            continue;
+        }
         compare("-c", &oracle_shapes[i]);
         compare("-S -d2", &oracle_shapes[i]);
         compare("-a wide . -d3 --exclude=hard", &oracle_shapes[i]);
@@ -329,6 +336,9 @@ static void test_smallest_path(void **state)
     };
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
         for (size_t k = 0; k < ORACLE_SHAPES; k++) {
+            if (!in_share(i + k)) {
+                continue;
+            }
             char line[256];
             const char *argv[ORACLE_WORDS];
             snprintf(line, sizeof line, "%s", expected[i].words);
@@ -464,6 +474,13 @@ static void test_positions(void **state)
     tree_remove(where_fd, "names");
 }
 
+/* The first ones, and a share of those that are the same call for another
+ * entry. */
+static bool is_tried(uint64_t k)
+{
+    return k <= 60 || in_share(k);
+}
+
 static void test_faults(void **state)
 {
     (void)state;
@@ -476,12 +493,15 @@ static void test_faults(void **state)
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
         uint64_t k = 1;
         while (k < 3000 &&
-               run_with_fault(faults[i].kind, k, faults[i].code, false)) {
+               (!is_tried(k) ||
+                run_with_fault(faults[i].kind, k, faults[i].code, false))) {
             k++;
         }
         assert_true(k > 1 && k < 3000);
-        for (k = 1; k < 3000 &&
-                    run_with_fault(faults[i].kind, k, faults[i].code, true);
+        for (k = 1;
+             k < 3000 &&
+             (!is_tried(k) ||
+              run_with_fault(faults[i].kind, k, faults[i].code, true));
              k++) {
         }
         assert_true(k > 1 && k < 3000);

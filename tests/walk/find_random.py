@@ -242,17 +242,22 @@ def main():
     make_tree(rng)
     time.sleep(0.01)
     generator = Generator(rng)
-    differing = 0
+    # Under sanitizers some of them (tests/share.h), in either locale.
+    share = int(os.environ.get("POISE_TEST_SHARE", "1"))
+    tried = differing = 0
     for i in range(count):
         environment = {**os.environ, "LC_ALL": "C" if i % 3 else "C.UTF-8"}
-        differing += not compare(poise, generator.line(), environment)
+        line = generator.line()
+        if (i + i // 3) % share == 0:
+            tried += 1
+            differing += not compare(poise, line, environment)
     if keep:
         print("the tree is in", folder)
     else:
         os.chdir("/")
         subprocess.run(["chmod", "-R", "u+rwx", folder])
         shutil.rmtree(folder)
-    print(f"{count} expressions of seed {seed}, {differing} differ")
+    print(f"{tried} of {count} expressions of seed {seed}, {differing} differ")
     return differing > 0
 
 

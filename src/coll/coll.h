@@ -89,6 +89,11 @@ struct poise_coll_options {
 POISE_API int poise_coll_create(struct poise_world *world,
                                 const struct poise_coll_options *options,
                                 struct poise_coll **out);
+/** Begin to end the handle, or go on with it, without waiting: true once all
+ * ranks have begun, after which poise_coll_destroy waits for nobody. So several
+ * handles may end in another order on each rank. Nothing else may be done with
+ * it. Local. */
+POISE_API bool poise_coll_leave(struct poise_coll *coll);
 /** Collective. NULL is allowed. */
 POISE_API void poise_coll_destroy(struct poise_coll *coll);
 

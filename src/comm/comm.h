@@ -54,6 +54,11 @@ struct poise_world_options {
 POISE_API int poise_world_create(const struct poise_world_options *options,
                                  struct poise_world **out);
 
+/** Begin to end the world, or go on with it, without waiting: true once all
+ * ranks have begun, after which poise_world_destroy waits for nobody. So
+ * several worlds may end in another order on each rank. Messages that come are
+ * thrown away; nothing else may be done with the world. Local. */
+POISE_API bool poise_world_leave(struct poise_world *world);
 /** Collective. Finalises MPI only if poise_world_create initialised it. */
 POISE_API void poise_world_destroy(struct poise_world *world);
 

@@ -45,6 +45,9 @@ struct comm_transport_ops {
      * distinguishes the groups that split at the same time. */
     int (*split)(struct comm_transport *transport, int colour, int rank,
                  int count, struct comm_transport **out);
+    /* The first half of `destroy`, which does not wait: whether all ranks began
+     * it. NULL: ends wait for nobody. */
+    bool (*leave)(struct comm_transport *transport);
     void (*destroy)(struct comm_transport *transport);
 };
 

@@ -32,6 +32,7 @@ struct mpi_transport {
     /* The message that is coming in. Taken from MPI's queue as soon as it is
      * seen; `data` is NULL until there was memory for it. */
     bool incoming, receiving, arrived;
+    bool left; /* this rank sends nothing any more, and has said so */
     struct poise_message message;
     unsigned rounds; /* of the wait; 0: something happened */
     uint64_t idle_since_ns;
@@ -225,31 +226,33 @@ static int mpi_split(struct comm_transport *transport, int colour, int rank,
     return 0;
 }
 
-/* Wait, while taking in what others still send, until the sends of all are
- * done: a sender of a large message needs its receiver. */
+/* Take in what others still send: a sender of a large message needs its
+ * receiver. True: the sends of all are done, or nothing can be sent any more.
+ */
+static bool mpi_leave(struct comm_transport *transport)
+{
+    struct mpi_transport *self = of(transport);
+    struct poise_message message;
+    int got;
+    while ((got = mpi_poll(transport, &message)) > 0) {
+        poise_message_free(&message);
+    }
+    if (got < 0) {
+        return true;
+    }
+    if (!self->left && self->backend->unsent(self->mpi) == 0) {
+        if (self->backend->leave(self->mpi)) {
+            return true;
+        }
+        self->left = true;
+    }
+    return self->left && self->backend->all_left(self->mpi);
+}
+
 static void drain(struct mpi_transport *self)
 {
-    bool left = false;
     self->rounds = 0;
-    for (;;) {
-        struct poise_message message;
-        int got = mpi_poll(&self->base, &message);
-        if (got > 0) {
-            poise_message_free(&message);
-            continue;
-        }
-        if (got < 0) {
-            return;
-        }
-        if (!left && self->backend->unsent(self->mpi) == 0) {
-            if (self->backend->leave(self->mpi)) {
-                return;
-            }
-            left = true;
-        }
-        if (left && self->backend->all_left(self->mpi)) {
-            return;
-        }
+    while (!mpi_leave(&self->base)) {
         be_patient(self, poise_event_seen(&self->base.event), poise_clock_ns(),
                    SLEEP_MAX_NS);
     }
@@ -273,6 +276,7 @@ static const struct comm_transport_ops mpi_ops = {
     .wait = mpi_wait,
     .unsent = mpi_unsent,
     .split = mpi_split,
+    .leave = mpi_leave,
     .destroy = mpi_destroy,
 };
 

@@ -314,6 +314,12 @@ free_part:
     return code;
 }
 
+bool poise_world_leave(struct poise_world *world)
+{
+    const struct comm_transport_ops *ops = world->transport->ops;
+    return !ops->leave || ops->leave(world->transport);
+}
+
 void poise_world_destroy(struct poise_world *world)
 {
     if (!world) {

@@ -2,13 +2,17 @@
  * An MPI program that knows nothing of Poise and does what few programs do. It
  * prints what it sees, which must be the same with a preload and without.
  *
- * usage: mpi_guest wrong|threads|attributes|dead RANK|sub|large
+ * usage: mpi_guest wrong|threads|attributes|dead RANK|sub|ends|
+ *                  calls [BYTES]|large
  *   wrong       calls with arguments that are wrong: which error classes there
  *               are, and how often the program's error handler was called
  *   threads     twelve threads, each with a communicator of its own
  *   attributes  how often attributes are copied and deleted
  *   dead        RANK kills itself while the others wait for it
  *   sub         allreduces on parts of the world
+ *   ends        communicators that are freed in another order on each rank, by
+ *               several threads
+ *   calls       forty allreduces on one communicator
  *   large       more than 2 GiB in one message, in plain and derived types
  */
 #include <mpi.h>
@@ -314,6 +318,89 @@ static void sub(void)
     printf("%d: %d, %d, %d\n", rank, sum[0], sum[1], sum[2]);
 }
 
+/* ---- ends ---------------------------------------------------------------- */
+
+enum { ENDS = 24, ENDERS = 3 };
+
+static MPI_Comm ends[ENDS];
+
+/* Every third communicator from the first, forwards or backwards: a rank frees
+ * what another one still uses, and ends with what that began with. */
+static void *end_each(void *arg)
+{
+    int first = *(int *)arg, count = ENDS / ENDERS;
+    long all = 0, one = 1;
+    for (int i = 0; i < count; i++) {
+        for (int call = 0; call < 6; call++) {
+            MPI_Allreduce(&one, &all, 1, MPI_LONG, MPI_SUM,
+                          ends[first + i * ENDERS]);
+            if (all != size) {
+                fail("a sum on one of many communicators is wrong");
+            }
+        }
+    }
+    for (int i = 0; i < count; i++) {
+        int at = rank % 2 ? count - 1 - i : i;
+        MPI_Comm_free(&ends[first + at * ENDERS]);
+    }
+    return NULL;
+}
+
+static void end_all(void)
+{
+    pthread_t threads[ENDERS];
+    int firsts[ENDERS];
+    for (int i = 0; i < ENDS; i++) {
+        MPI_Comm_split(MPI_COMM_WORLD, 0, i % 2 ? -rank : rank, &ends[i]);
+    }
+    /* Made before the threads: see docs/coll.md. */
+    for (int call = 0; call < 4; call++) {
+        for (int i = 0; i < ENDS; i++) {
+            MPI_Barrier(ends[i]);
+        }
+    }
+    for (int i = 0; i < ENDERS; i++) {
+        firsts[i] = i;
+        if (pthread_create(&threads[i], NULL, end_each, &firsts[i]) != 0) {
+            fail("there is no thread more");
+        }
+    }
+    for (int i = 0; i < ENDERS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    /* Handles of freed ones may come again. */
+    for (int i = 0; i < ENDS; i++) {
+        MPI_Comm comm;
+        int sum = 0, one = 1;
+        MPI_Comm_split(MPI_COMM_WORLD, rank / 2, rank, &comm);
+        MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, comm);
+        if (sum != 2) {
+            fail("a communicator is taken for another");
+        }
+        MPI_Comm_free(&comm);
+    }
+}
+
+static void calls(size_t bytes)
+{
+    double *in = calloc(bytes, 1), *out = calloc(bytes, 1);
+    MPI_Comm comm;
+    MPI_Comm_split(MPI_COMM_WORLD, 0, rank, &comm);
+    if (!in || !out) {
+        fail("no memory");
+    }
+    for (int i = 0; i < 40; i++) {
+        in[0] = rank + i;
+        MPI_Allreduce(in, out, (int)(bytes / 8), MPI_DOUBLE, MPI_SUM, comm);
+        if (out[0] != size * (size - 1) / 2 + size * i) {
+            fail("one of many sums is wrong");
+        }
+    }
+    MPI_Comm_free(&comm);
+    free(in);
+    free(out);
+}
+
 /* ---- more than an int can count ----------------------------------------- */
 
 enum { BLOCK = 1 << 20, BLOCKS = 300 }; /* of doubles: 2.4 GB */
@@ -400,6 +487,10 @@ int main(int argc, char **argv)
         dead(atoi(argv[2]));
     } else if (strcmp(how, "sub") == 0) {
         sub();
+    } else if (strcmp(how, "ends") == 0 && given == MPI_THREAD_MULTIPLE) {
+        end_all();
+    } else if (strcmp(how, "calls") == 0) {
+        calls(argc > 2 ? (size_t)atol(argv[2]) : 8);
     } else if (strcmp(how, "large") == 0) {
         large();
     } else {

@@ -202,6 +202,11 @@ int poise_coll_create(struct poise_world *world,
     return 0;
 }
 
+bool poise_coll_leave(struct poise_coll *coll)
+{
+    return poise_world_leave(coll->world);
+}
+
 void poise_coll_destroy(struct poise_coll *coll)
 {
     if (!coll) {

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #if defined(OPEN_MPI)
 #define FLAVOUR "ompi"
@@ -21,6 +22,22 @@
 #endif
 
 #define MOST_BYTES ((uint64_t)64 << 10)
+/*
+ * When a communicator gets trees. To make them takes 1 to 2 ms on one host (a
+ * call of 8 bytes among two ranks takes 0.4 us, one of a KiB some 0.3 us more),
+ * and some thirty messages' delays between hosts. So the library serves until
+ * it has spent about as much as that: then no communicator costs much more than
+ * twice what it would without Poise, however short it lives. Calls and bytes
+ * are counted, not time, since all ranks must change over at the same call, and
+ * every run of a program should do so at the same one: a sum may be rounded
+ * differently. MPI_COMM_WORLD, which lives as long as the program, gets its
+ * trees at once.
+ */
+#define UNIT_BYTES 1024
+#define AFTER_NEAR 2000 /* calls, one more for each UNIT_BYTES */
+#define AFTER_FAR 32
+#define AFTER_MOST INT64_C(1000000000000)
+#define BUCKETS 4096
 /* Of a job that asked for what cannot be. */
 #define WRONG_USE 2
 
@@ -29,13 +46,17 @@ static const char *const entry_names[ENTRIES] = {
     "Gather",  "Scatter", "Allgather", "Alltoall(v)"};
 static const char *const reason_names[REASONS] = {
     "tree",          "intercommunicator", "too long", "type or operation",
-    "nothing in it", "wrong arguments",   "other"};
+    "nothing in it", "wrong arguments",   "early",    "other"};
 
 /* A preload has no handle to keep these in: it is the program's only MPI. */
 static struct {
     pthread_mutex_t lock;
-    struct state *states; /* under lock */
-    MPI_Comm quiet;       /* under lock; MPI_COMM_NULL: not made yet */
+    struct state *buckets[BUCKETS]; /* under lock */
+    struct state *ending;           /* under lock: freed, and not ended yet */
+    uint64_t ended;                 /* __atomic: how often one was freed */
+    uint64_t after;                 /* see UNIT_BYTES; the same on all ranks */
+    bool hopeless;                  /* no communicator can have trees */
+    MPI_Comm quiet; /* under lock; MPI_COMM_NULL: not made yet */
     bool has_quiet;
     bool begun;    /* __atomic: MPI runs */
     bool over;     /* it is about to end */
@@ -43,10 +64,10 @@ static struct {
     bool has_file; /* POISE_TREE names a file; the same on all ranks */
     bool
         has_most; /* POISE_COLL_MAX is set; under lock until a state is there */
-    bool knows_most;
+    bool knows_most, has_after;
     uint64_t most_bytes;
     uint64_t counts[ENTRIES][REASONS]; /* __atomic access */
-} preload = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} preload = {.lock = PTHREAD_MUTEX_INITIALIZER, .after = AFTER_NEAR};
 
 __thread int preload_inside;
 
@@ -63,7 +84,7 @@ static bool is_asked(void)
 {
     return is_set("POISE_TREE") || is_set("POISE_SITES") ||
            is_set("POISE_TOPOLOGY") || is_set("POISE_COLL_RULES") ||
-           is_set("POISE_COLL_MAX");
+           is_set("POISE_COLL_MAX") || is_set("POISE_COLL_AFTER");
 }
 
 /* As poise_coll_create tells files from shapes. */
@@ -71,6 +92,22 @@ static bool is_file(void)
 {
     const char *text = getenv("POISE_TREE");
     return text && strpbrk(text, "/.");
+}
+
+/* The same of all ranks is taken, see preload_begin. */
+static int read_after(void)
+{
+    int64_t after = 0;
+    if (!is_set("POISE_COLL_AFTER") || preload.has_after) {
+        return 0;
+    }
+    int code =
+        poise_parse_int(getenv("POISE_COLL_AFTER"), 0, AFTER_MOST, &after);
+    if (code == 0) {
+        preload.after = (uint64_t)after;
+        preload.has_after = true;
+    }
+    return code;
 }
 
 static int read_limit(void)
@@ -82,6 +119,7 @@ static int read_limit(void)
         preload.has_most = code == 0;
     }
     preload.knows_most = code == 0;
+    code = code == 0 ? read_after() : code;
     pthread_mutex_unlock(&preload.lock);
     return code;
 }
@@ -204,13 +242,13 @@ static void make_parts(struct state *state)
         code = poise_world_agree(state->world, read_limit());
     }
     if (code == 0) {
-        code = make_id(state);
-    }
-    if (code == 0) {
         code = make_trees(state);
     }
     if (code == 0) {
         code = make_condition(state);
+    }
+    if (code == 0 && state->cond) {
+        code = make_id(state);
     }
     if (code == 0) {
         return;
@@ -227,44 +265,160 @@ static void make_parts(struct state *state)
     free_parts(state);
 }
 
+static void end_some(void);
+
+/* ---- the table ---------------------------------------------------------- */
+
+static struct state **bucket_of(MPI_Comm comm)
+{
+    uint64_t hash = (uint64_t)(uintptr_t)comm * UINT64_C(0x9e3779b97f4a7c15);
+    return &preload.buckets[hash >> 32 & (BUCKETS - 1)];
+}
+
+/* What this thread looked up last: good until a communicator ends, whose handle
+ * a new one may get. */
+static __thread struct {
+    MPI_Comm comm;
+    struct state *state;
+    uint64_t ended;
+} last;
+
 static struct state *find(MPI_Comm comm)
 {
+    uint64_t ended = __atomic_load_n(&preload.ended, __ATOMIC_ACQUIRE);
+    if (last.state && last.comm == comm && last.ended == ended) {
+        return last.state;
+    }
     pthread_mutex_lock(&preload.lock);
-    struct state *state = preload.states;
+    struct state *state = *bucket_of(comm);
     while (state && state->comm != comm) {
         state = state->next;
     }
+    last.comm = comm;
+    last.state = state;
+    last.ended = preload.ended;
     pthread_mutex_unlock(&preload.lock);
     return state;
 }
 
-/* Make it, and put it among the others. Collective. */
-static struct state *make(const struct seat *seat)
+/* A communicator of which nothing is known yet: only counted at first. NULL: it
+ * is none, and `code` what the library said of that. */
+static struct state *note(MPI_Comm comm, int *code)
 {
-    struct state *state = calloc(1, sizeof *state);
-    if (!state) {
+    int inter = 0;
+    *code = PMPI_Comm_test_inter(comm, &inter);
+    if (*code != MPI_SUCCESS) {
         return NULL;
     }
-    state->comm = seat->comm;
-    state->rank = seat->rank;
-    state->size = seat->size;
-    preload_inside++;
-    make_parts(state);
-    preload_inside--;
+    struct state *state = calloc(1, sizeof *state);
+    if (!state) {
+        /* Other ranks count it, and would wait for this one. */
+        poise_error_set(ENOMEM, "count the calls of a communicator", NULL,
+                        NULL);
+        preload_say_error("");
+        PMPI_Abort(comm, WRONG_USE);
+        *code = MPI_ERR_NO_MEM;
+        return NULL;
+    }
+    state->comm = comm;
+    state->inter = inter;
+    PMPI_Comm_rank(comm, &state->rank);
+    PMPI_Comm_size(comm, &state->size);
+    struct state **bucket = bucket_of(comm);
     pthread_mutex_lock(&preload.lock);
-    state->next = preload.states;
-    preload.states = state;
+    state->next = *bucket;
+    *bucket = state;
     pthread_mutex_unlock(&preload.lock);
     return state;
 }
+
+/* Make the rest of it. Collective. */
+static void make(struct state *state)
+{
+    bool is_world = state->comm == MPI_COMM_WORLD;
+    state->tried = true;
+    preload_inside++;
+    end_some();
+    make_parts(state);
+    preload_inside--;
+    if (is_world && !state->world) {
+        preload.hopeless = true; /* for all ranks, so for their parts, too */
+    }
+}
+
+/* ---- ending ------------------------------------------------------------- */
 
 static void free_state(struct state *state)
 {
-    preload_inside++;
     free_parts(state);
-    preload_inside--;
     free(state);
 }
+
+/* Nothing waits for other ranks, which may free theirs in another order. What
+ * is conditional ends last, in an order of its own. */
+static bool may_end(struct state *state)
+{
+    if (state->cond) {
+        return false;
+    }
+    bool left = poise_world_leave(state->world);
+    return (!state->coll || poise_coll_leave(state->coll)) && left;
+}
+
+static void end_some(void)
+{
+    struct state *left = NULL;
+    pthread_mutex_lock(&preload.lock);
+    struct state *list = preload.ending;
+    preload.ending = NULL;
+    pthread_mutex_unlock(&preload.lock);
+    while (list) {
+        struct state *state = list;
+        list = state->next;
+        if (may_end(state)) {
+            free_state(state);
+            continue;
+        }
+        state->next = left;
+        left = state;
+    }
+    pthread_mutex_lock(&preload.lock);
+    while (left) {
+        struct state *state = left;
+        left = state->next;
+        state->next = preload.ending;
+        preload.ending = state;
+    }
+    pthread_mutex_unlock(&preload.lock);
+}
+
+void preload_forget(MPI_Comm comm)
+{
+    pthread_mutex_lock(&preload.lock);
+    struct state **link = bucket_of(comm), *state;
+    while (*link && (*link)->comm != comm) {
+        link = &(*link)->next;
+    }
+    state = *link;
+    if (state) {
+        *link = state->next;
+        __atomic_fetch_add(&preload.ended, 1, __ATOMIC_RELEASE);
+    }
+    if (state && state->world) {
+        state->next = preload.ending;
+        preload.ending = state;
+    }
+    pthread_mutex_unlock(&preload.lock);
+    if (state && !state->world) {
+        free(state);
+    } else if (state) {
+        preload_inside++;
+        end_some();
+        preload_inside--;
+    }
+}
+
+/* ---- a call ------------------------------------------------------------- */
 
 /* Not before MPI_Init, which a program with sessions never calls: there is no
  * world then that trees could be read for. */
@@ -284,21 +438,20 @@ bool preload_sit(enum entry entry, MPI_Comm comm, struct seat *out)
         return false;
     }
     struct seat seat = {.comm = comm, .state = find(comm)};
-    int inter = 0;
+    if (!seat.state) {
+        seat.state = note(comm, &seat.code);
+    }
     if (seat.state) {
         seat.rank = seat.state->rank;
         seat.size = seat.state->size;
-    } else {
-        seat.code = PMPI_Comm_test_inter(comm, &inter);
-        if (seat.code == MPI_SUCCESS) {
-            PMPI_Comm_rank(comm, &seat.rank);
-            PMPI_Comm_size(comm, &seat.size);
-        }
     }
     *out = seat;
-    if (inter) {
+    if (!seat.state) {
+        return false; /* the library has refused it */
+    }
+    if (seat.state->inter) {
         preload_count(entry, INTER);
-    } else if (seat.size == 1 || (seat.state && !seat.state->coll)) {
+    } else if (seat.size == 1 || (seat.state->tried && !seat.state->coll)) {
         preload_count(entry, OTHER);
     } else {
         return true;
@@ -306,13 +459,29 @@ bool preload_sit(enum entry entry, MPI_Comm comm, struct seat *out)
     return false;
 }
 
+/* Whether the communicator has come up to its limit; its calls are in the same
+ * order on all ranks, and so is what they are counted by. */
+static bool is_due(struct state *state, uint64_t bytes)
+{
+    if (state->comm == MPI_COMM_WORLD || state->spent >= preload.after) {
+        return true;
+    }
+    state->spent += 1 + bytes / UNIT_BYTES;
+    return false;
+}
+
 struct poise_coll *preload_trees(enum entry entry, struct seat *seat,
                                  uint64_t bytes)
 {
-    if (!seat->state) {
-        seat->state = make(seat);
+    struct state *state = seat->state;
+    if (!state->tried) {
+        if (preload.hopeless || !is_due(state, bytes)) {
+            preload_count(entry, preload.hopeless ? OTHER : EARLY);
+            return NULL;
+        }
+        make(state);
     }
-    struct poise_coll *coll = seat->state ? seat->state->coll : NULL;
+    struct poise_coll *coll = state->coll;
     if (!coll) {
         preload_count(entry, OTHER);
         return NULL;
@@ -325,23 +494,6 @@ struct poise_coll *preload_trees(enum entry entry, struct seat *seat,
         return NULL;
     }
     return coll;
-}
-
-void preload_forget(MPI_Comm comm)
-{
-    pthread_mutex_lock(&preload.lock);
-    struct state **link = &preload.states, *state;
-    while (*link && (*link)->comm != comm) {
-        link = &(*link)->next;
-    }
-    state = *link;
-    if (state) {
-        *link = state->next;
-    }
-    pthread_mutex_unlock(&preload.lock);
-    if (state) {
-        free_state(state);
-    }
 }
 
 void preload_count(enum entry entry, enum reason reason)
@@ -388,24 +540,43 @@ MPI_Comm preload_quiet(void)
 
 /* ---- the beginning and the end ------------------------------------------ */
 
+static uint64_t host_hash(void)
+{
+    char name[256] = "";
+    gethostname(name, sizeof name - 1);
+    return poise_hash_bytes(name, strlen(name), 0) >> 2; /* as a signed one */
+}
+
 void preload_begin(void)
 {
-    struct seat seat = {.comm = MPI_COMM_WORLD};
-    int mine[2] = {is_asked(), is_file()}, any[2] = {0};
-    PMPI_Comm_rank(MPI_COMM_WORLD, &seat.rank);
-    PMPI_Comm_size(MPI_COMM_WORLD, &seat.size);
-    PMPI_Allreduce(mine, any, 2, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
-    preload.has_file = any[1];
-    if (any[0]) {
-        make(&seat);
+    enum { ASKED, HAS_FILE, AFTER, HAS_SITES, HOST, NOT_HOST, FACTS };
+    uint64_t host = host_hash();
+    bool sites = is_set("POISE_SITES") || is_set("POISE_TOPOLOGY");
+    long long any[FACTS],
+        mine[FACTS] = {is_asked(), is_file(),       -1,
+                       sites,      (long long)host, -(long long)host};
+    int code = MPI_SUCCESS;
+    /* What is wrong with it is said below, by all. */
+    if (read_limit() == 0 && preload.has_after) {
+        mine[AFTER] = (long long)preload.after;
+    }
+    PMPI_Allreduce(mine, any, FACTS, MPI_LONG_LONG, MPI_MAX, MPI_COMM_WORLD);
+    preload.has_file = any[HAS_FILE];
+    preload.after = any[AFTER] >= 0 ? (uint64_t)any[AFTER]
+                    : any[HAS_SITES] || any[HOST] != -any[NOT_HOST]
+                        ? AFTER_FAR
+                        : AFTER_NEAR;
+    struct state *world = any[ASKED] ? note(MPI_COMM_WORLD, &code) : NULL;
+    if (world) {
+        make(world);
     }
 }
 
-/* The first in the order that all ranks have. Those that only this process
- * knows of have no id, and nothing to wait for. */
+/* Those with conditions wait for others as they end: in one order on all ranks.
+ */
 static struct state *first_to_end(void)
 {
-    struct state *first = preload.states;
+    struct state *first = preload.ending;
     for (struct state *state = first; state; state = state->next) {
         if (memcmp(state->id, first->id, sizeof first->id) < 0) {
             first = state;
@@ -414,12 +585,40 @@ static struct state *first_to_end(void)
     return first;
 }
 
+static bool has_more_to_end(void)
+{
+    bool more = false;
+    for (struct state *state = preload.ending; state; state = state->next) {
+        more = more || !state->cond;
+    }
+    return more;
+}
+
 void preload_end(void)
 {
     preload.over = true;
-    for (struct state *state; (state = first_to_end());) {
-        preload_forget(state->comm);
+    for (size_t i = 0; i < BUCKETS; i++) {
+        while (preload.buckets[i]) {
+            preload_forget(preload.buckets[i]->comm);
+        }
     }
+    preload_inside++;
+    for (int turns = 0; has_more_to_end(); turns++) {
+        end_some();
+        poise_yield();
+        if (turns > 100) {
+            usleep(100);
+        }
+    }
+    for (struct state *state; (state = first_to_end());) {
+        struct state **link = &preload.ending;
+        while (*link != state) {
+            link = &(*link)->next;
+        }
+        *link = state->next;
+        free_state(state);
+    }
+    preload_inside--;
     if (preload.has_quiet) {
         PMPI_Comm_free(&preload.quiet);
         preload.has_quiet = false;

@@ -20,19 +20,23 @@ enum entry {
     ALLTOALL,
     ENTRIES
 };
-enum reason { BY_TREE, INTER, LONG, TYPE, EMPTY, WRONG, OTHER, REASONS };
+enum reason { BY_TREE, INTER, LONG, TYPE, EMPTY, WRONG, EARLY, OTHER, REASONS };
 
 enum { STATE_ID_BYTES = 16 };
 
-/* What a communicator has got. */
+/* What a communicator has got: a count of calls, until that is enough for a
+ * world and trees. */
 struct state {
-    struct state *next;
+    struct state *next; /* in its bucket, or among those that end */
     MPI_Comm comm;
     int rank, size;
-    /* The same on all of its ranks, and no other's: in this order all ranks end
-     * their communicators, whichever thread of theirs made which first. */
+    bool inter;
+    bool tried;     /* the rest was made, if it could be */
+    uint64_t spent; /* on calls of the library's, in UNITs: the same on all */
+    /* Of one with a condition, the same on all of its ranks, and no other's: in
+     * this order all ranks end them. */
     unsigned char id[STATE_ID_BYTES];
-    struct poise_world *world; /* NULL: the library serves it */
+    struct poise_world *world; /* NULL: the library serves it, still or ever */
     struct poise_coll *coll;
     struct poise_coll_if *cond; /* NULL: nothing is conditional here */
 };
@@ -40,7 +44,7 @@ struct state {
 /* Who I am in the communicator of a call. */
 struct seat {
     MPI_Comm comm;
-    struct state *state; /* NULL: this would be its first collective */
+    struct state *state;
     int rank, size;
     int code; /* MPI's, if it is no communicator: its handler was called */
 };
@@ -52,11 +56,13 @@ extern __thread int preload_inside __attribute__((visibility("hidden")));
  * this call, whatever is asked. */
 bool preload_sit(enum entry entry, MPI_Comm comm, struct seat *out);
 /* The trees to use for `bytes` from each rank, or NULL: the library's turn.
- * Collective over the communicator, the first time. `bytes` are the same on all
- * of its ranks; 0 is for calls that always go over trees. */
+ * Collective over the communicator, when its calls have come up to the limit.
+ * `bytes` are the same on all of its ranks; 0 is for calls that always go over
+ * trees. */
 struct poise_coll *preload_trees(enum entry entry, struct seat *seat,
                                  uint64_t bytes);
-/* Free what there is of a communicator. Collective. */
+/* The program frees a communicator: begin to free what there is of it. Local,
+ * in any order. */
 void preload_forget(MPI_Comm comm);
 /* What a call over trees returns to the program; `code` may be an error of
  * MPI's, too (above 0), of which its handler has to hear. */
@@ -67,7 +73,7 @@ MPI_Comm preload_quiet(void);
 /* MPI runs now: what is asked for by the environment must be possible, else
  * the job ends with status 2. Collective over MPI_COMM_WORLD. */
 void preload_begin(void);
-/* Free all, while MPI runs. */
+/* Free all, while MPI runs. Collective over MPI_COMM_WORLD. */
 void preload_end(void);
 /* The last error, on standard error, behind `before`. */
 void preload_say_error(const char *before);

@@ -135,6 +135,35 @@ POISE_API int poise_coll_alltoallv(struct poise_coll *coll, const void *in,
                                    void *out,
                                    const struct poise_coll_block *out_blocks);
 
+/** Items of any length to one rank, from it, or to all: `bytes` of this rank's;
+ * blocks[r] is where rank r's lies, at the root only, and at all ranks alike
+ * where all have all. `in` and `out` must not overlap. Errors as of alltoallv.
+ */
+POISE_API int poise_coll_gatherv(struct poise_coll *coll, int root,
+                                 const void *in, size_t bytes, void *out,
+                                 const struct poise_coll_block *blocks);
+POISE_API int poise_coll_scatterv(struct poise_coll *coll, int root,
+                                  const void *in,
+                                  const struct poise_coll_block *blocks,
+                                  void *out, size_t bytes);
+POISE_API int poise_coll_allgatherv(struct poise_coll *coll, const void *in,
+                                    size_t bytes, void *out,
+                                    const struct poise_coll_block *blocks);
+
+/** Rank r gets counts[r] values of the result, those behind what ranks before
+ * it get; counts are the same on all ranks. `in` and `out` must not overlap. */
+POISE_API int poise_coll_reduce_scatter(struct poise_coll *coll, const void *in,
+                                        void *out, const size_t *counts,
+                                        enum poise_coll_type type,
+                                        enum poise_coll_op op);
+/** The result of the values of ranks up to this one, or of those before it
+ * (`exclusive`; then rank 0's `out` is left alone), always in order of ranks.
+ */
+POISE_API int poise_coll_scan(struct poise_coll *coll, const void *in,
+                              void *out, size_t count,
+                              enum poise_coll_type type, enum poise_coll_op op,
+                              bool exclusive);
+
 /** Whether long vectors go from one rank's memory to another's. The same on
  * all ranks. */
 POISE_API bool poise_coll_is_direct(const struct poise_coll *coll);

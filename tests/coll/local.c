@@ -124,6 +124,130 @@ static int try_alltoallv(struct poise_coll *coll, int rank, int size,
     return 0;
 }
 
+/* Rank r has r % 4 thirds of a length (the fourth none), which lie with gaps,
+ * the last rank's first. */
+static size_t places(int size, size_t count, struct poise_coll_block *out)
+{
+    size_t at = 0;
+    for (int r = size - 1; r >= 0; r--) {
+        size_t items = r % 4 == 3 ? 0 : (size_t)(r % 4 + 1) * count / 3;
+        out[r] = (struct poise_coll_block){at * 8, items * 8};
+        at += items + 1;
+    }
+    return at;
+}
+
+/* Every word that is not rank r's is as it was. */
+static int check_places(const uint64_t *all, size_t words, int size, int mark,
+                        const struct poise_coll_block *blocks)
+{
+    size_t right = 0, others = 0;
+    for (int r = 0; r < size; r++) {
+        for (size_t i = 0; i < blocks[r].bytes / 8; i++) {
+            right += all[blocks[r].offset / 8 + i] == word_of(r, mark, i);
+            others++;
+        }
+    }
+    EXPECT(right == others);
+    right = 0;
+    for (size_t i = 0; i < words; i++) {
+        right += all[i] == 77;
+    }
+    EXPECT(right == words - others);
+    return 0;
+}
+
+static int try_places(struct poise_coll *coll, int rank, int size, size_t count,
+                      uint64_t *in, uint64_t *out)
+{
+    struct poise_coll_block blocks[MOST_RANKS];
+    size_t words = places(size, count, blocks), bytes = blocks[rank].bytes;
+    int line = 0;
+    for (int root = -1; root < size && line == 0; root++) {
+        for (size_t i = 0; i < bytes / 8; i++) {
+            in[i] = word_of(rank, root, i);
+        }
+        for (size_t i = 0; i < words; i++) {
+            out[i] = 77;
+        }
+        if (root < 0) {
+            EXPECT(poise_coll_allgatherv(coll, in, bytes, out, blocks) == 0);
+            line = check_places(out, words, size, root, blocks);
+            continue;
+        }
+        bool mine = rank == root;
+        EXPECT(poise_coll_gatherv(coll, root, in, bytes, out,
+                                  mine ? blocks : NULL) == 0);
+        line = mine && line == 0 ? check_places(out, words, size, root, blocks)
+                                 : line;
+        memset(in, 0, bytes + 8);
+        EXPECT(poise_coll_scatterv(coll, root, out, mine ? blocks : NULL, in,
+                                   bytes) == 0);
+        EXPECT(in[bytes / 8] == 0);
+        for (size_t i = 0; i < bytes / 8; i++) {
+            EXPECT(in[i] == word_of(rank, root, i));
+        }
+    }
+    return line;
+}
+
+/* Whole numbers, so that any order gives the same. */
+static int try_parts(struct poise_coll *coll, int rank, int size, size_t count,
+                     int64_t *in, int64_t *out)
+{
+    size_t counts[MOST_RANKS], all = 0, before = 0;
+    for (int r = 0; r < size; r++) {
+        counts[r] = r % 4 == 3 ? 0 : (size_t)(r % 4 + 1) * count / 3;
+        before += r < rank ? counts[r] : 0;
+        all += counts[r];
+    }
+    for (size_t i = 0; i < all; i++) {
+        in[i] = (int64_t)(word_of(rank, 5, i) % 1000);
+    }
+    out[counts[rank]] = -7;
+    EXPECT(poise_coll_reduce_scatter(coll, in, out, counts, POISE_INT64,
+                                     POISE_OP_SUM) == 0);
+    for (size_t i = 0; i < counts[rank]; i++) {
+        int64_t sum = 0;
+        for (int r = 0; r < size; r++) {
+            sum += (int64_t)(word_of(r, 5, before + i) % 1000);
+        }
+        EXPECT(out[i] == sum);
+    }
+    EXPECT(out[counts[rank]] == -7);
+    return 0;
+}
+
+static int try_scan(struct poise_coll *coll, int rank, int size, size_t count,
+                    bool in_place, int64_t *in, int64_t *out)
+{
+    static const enum poise_coll_op ops[] = {POISE_OP_SUM, POISE_OP_MIN};
+    (void)size;
+    for (int way = 0; way < 4; way++) {
+        bool exclusive = way % 2;
+        enum poise_coll_op op = ops[way / 2];
+        int64_t *to = in_place ? in : out;
+        for (size_t i = 0; i < count; i++) {
+            out[i] = -5;
+            in[i] = (int64_t)(word_of(rank, way, i) % 1000);
+        }
+        EXPECT(poise_coll_scan(coll, in, to, count, POISE_INT64, op,
+                               exclusive) == 0);
+        for (size_t i = 0; i < count; i++) {
+            int64_t want = (int64_t)(word_of(0, way, i) % 1000);
+            for (int r = 1; r < rank + !exclusive; r++) {
+                int64_t value = (int64_t)(word_of(r, way, i) % 1000);
+                want = op == POISE_OP_SUM ? want + value
+                       : value < want     ? value
+                                          : want;
+            }
+            bool left = exclusive && rank == 0 && !in_place;
+            EXPECT(to[i] == (left ? -5 : want));
+        }
+    }
+    return 0;
+}
+
 enum { MOST = 9001 };
 static const size_t counts[] = {1, 3, 200, 1025, 4100, MOST};
 
@@ -131,8 +255,8 @@ static int try_all(struct poise_world *world, void *arg)
 {
     int rank = poise_world_rank(world), size = poise_world_size(world);
     struct poise_coll *coll;
-    uint64_t *in = malloc((size_t)(MOST * size) * 8);
-    uint64_t *out = malloc((size_t)(MOST * size) * 8);
+    uint64_t *in = malloc((size_t)(MOST * size + size + 1) * 8);
+    uint64_t *out = malloc((size_t)(MOST * size + size + 1) * 8);
     int line = make(world, arg, &coll);
     for (size_t c = 0; c < sizeof counts / sizeof *counts && line == 0; c++) {
         line = try_combine(coll, rank, size, counts[c], c % 2 == 0,
@@ -141,6 +265,13 @@ static int try_all(struct poise_world *world, void *arg)
         line = line ? line : try_alltoall(coll, rank, size, counts[c], in, out);
         line =
             line ? line : try_alltoallv(coll, rank, size, counts[c], in, out);
+        line = line ? line : try_places(coll, rank, size, counts[c], in, out);
+        line = line ? line
+                    : try_parts(coll, rank, size, counts[c], (int64_t *)in,
+                                (int64_t *)out);
+        line = line ? line
+                    : try_scan(coll, rank, size, counts[c], c % 2 == 0,
+                               (int64_t *)in, (int64_t *)out);
     }
     if (line == 0) {
         poise_coll_destroy(coll);

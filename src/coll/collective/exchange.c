@@ -1,33 +1,75 @@
 /*
- * Items from each rank to each. Where all share memory, short items lie in the
- * buffers, each rank's beside a table of where, and long ones are read from the
- * memory of their sender; each rank by itself knows which its own are. Else
- * they go as messages.
+ * Items from each rank to each, and items of any length to one, from one or to
+ * all. Where all share memory, short items lie in the buffers, each rank's
+ * beside a table of where, and long ones are read from the memory of their
+ * sender; each rank by itself knows which its own are. Else they go as
+ * messages.
  */
 #include "internal.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define SHORT_BYTES ((size_t)6 << 10)
 #define SHORT_BYTES_CROWDED ((size_t)68 << 10)
+/* Items of different lengths go as ones of one length up to here. */
+#define PADDED_BYTES ((size_t)256)
 
 struct exchange {
     struct poise_coll *coll;
     struct coll_call call;
     const char *in;
     char *out;
-    /* NULL: `call.bytes` each, one behind the other. */
+    /* NULL: `bytes` each, one behind the other; or, where this rank has one
+     * item to send or to get, that. */
     const struct poise_coll_block *in_blocks, *out_blocks;
+    size_t bytes;
 };
 
-static struct poise_coll_block block_of(const struct exchange *exchange,
-                                        const struct poise_coll_block *blocks,
-                                        int rank)
+static bool goes(const struct exchange *exchange, int from, int to)
 {
-    size_t bytes = exchange->call.bytes;
-    return blocks ? blocks[rank]
-                  : (struct poise_coll_block){(size_t)rank * bytes, bytes};
+    switch (exchange->call.kind) {
+    case COLL_GATHERV:
+        return to == exchange->call.root;
+    case COLL_SCATTERV:
+        return from == exchange->call.root;
+    default:
+        return true;
+    }
+}
+
+/* Whether a rank sends the same item wherever it sends one. */
+static bool sends_one(const struct exchange *exchange)
+{
+    return exchange->call.kind == COLL_GATHERV ||
+           exchange->call.kind == COLL_ALLGATHERV;
+}
+
+/* What goes from me to `rank`. */
+static struct poise_coll_block sent(const struct exchange *exchange, int rank)
+{
+    size_t bytes = exchange->bytes;
+    if (!goes(exchange, exchange->coll->rank, rank)) {
+        return (struct poise_coll_block){0};
+    }
+    return exchange->in_blocks
+               ? exchange->in_blocks[rank]
+               : (struct poise_coll_block){
+                     sends_one(exchange) ? 0 : (size_t)rank * bytes, bytes};
+}
+
+/* What comes from `rank` to me. */
+static struct poise_coll_block taken(const struct exchange *exchange, int rank)
+{
+    size_t bytes = exchange->bytes;
+    bool one = exchange->call.kind == COLL_SCATTERV;
+    if (!goes(exchange, rank, exchange->coll->rank)) {
+        return (struct poise_coll_block){0};
+    }
+    return exchange->out_blocks ? exchange->out_blocks[rank]
+                                : (struct poise_coll_block){
+                                      one ? 0 : (size_t)rank * bytes, bytes};
 }
 
 static void copy(void *to, const void *from, size_t bytes)
@@ -66,10 +108,11 @@ static bool fits(const struct exchange *exchange)
     }
     size_t size = (size_t)exchange->coll->size;
     size_t bytes = size * sizeof(struct poise_coll_block);
+    if (sends_one(exchange)) {
+        return exchange->bytes <= most && bytes <= most - exchange->bytes;
+    }
     for (int rank = 0; rank < exchange->coll->size; rank++) {
-        if (__builtin_add_overflow(
-                bytes, block_of(exchange, exchange->in_blocks, rank).bytes,
-                &bytes)) {
+        if (__builtin_add_overflow(bytes, sent(exchange, rank).bytes, &bytes)) {
             return false;
         }
     }
@@ -81,14 +124,18 @@ static void fill_buffer(struct exchange *exchange)
     struct poise_coll *coll = exchange->coll;
     char *buffer = buffer_of(exchange, coll->rank);
     size_t at = (size_t)coll->size * sizeof(struct poise_coll_block);
+    bool one = sends_one(exchange), copied = false;
     for (int rank = 0; rank < coll->size; rank++) {
-        struct poise_coll_block from =
-            block_of(exchange, exchange->in_blocks, rank);
+        struct poise_coll_block from = sent(exchange, rank);
         struct poise_coll_block to = {at, from.bytes};
         memcpy(buffer + (size_t)rank * sizeof to, &to, sizeof to);
-        copy(buffer + at, exchange->in + from.offset, from.bytes);
-        at += from.bytes;
+        if (!copied) {
+            copy(buffer + at, exchange->in + from.offset, from.bytes);
+            copied = one && from.bytes > 0;
+        }
+        at += one ? 0 : from.bytes;
     }
+    at += copied ? exchange->bytes : 0;
     coll->stats.shared_bytes += at;
 }
 
@@ -97,11 +144,17 @@ static int take_from(struct exchange *exchange, int rank)
 {
     struct poise_coll *coll = exchange->coll;
     const struct coll_view *view = coll_view(coll, rank, exchange->call.number);
-    struct poise_coll_block to = block_of(exchange, exchange->out_blocks, rank);
-    struct poise_coll_block from = {(size_t)coll->rank * exchange->call.bytes,
-                                    exchange->call.bytes};
+    struct poise_coll_block to = taken(exchange, rank);
+    struct poise_coll_block from = {(size_t)coll->rank * exchange->bytes,
+                                    exchange->bytes};
     char *out = exchange->out + to.offset;
     int code = 0;
+    if (!goes(exchange, rank, coll->rank)) {
+        return 0;
+    }
+    if (sends_one(exchange)) {
+        from = (struct poise_coll_block){0, view->bytes};
+    }
     if (!view->in) {
         memcpy(&from,
                buffer_of(exchange, rank) + (size_t)coll->rank * sizeof from,
@@ -134,7 +187,8 @@ static int run_local(struct exchange *exchange)
         fill_buffer(exchange);
     } else {
         mine = (struct coll_view){.in = exchange->in,
-                                  .blocks = exchange->in_blocks};
+                                  .blocks = exchange->in_blocks,
+                                  .bytes = exchange->bytes};
     }
     int code = coll_local_enter(coll, call, &mine);
     for (int i = 0; i < coll->size && call->code == 0; i++) {
@@ -161,9 +215,11 @@ static int send_all(struct exchange *exchange)
     int code = 0;
     for (int i = 1; i < coll->size && code == 0; i++) {
         int rank = (coll->rank + i) % coll->size;
-        struct poise_coll_block from =
-            block_of(exchange, exchange->in_blocks, rank);
+        struct poise_coll_block from = sent(exchange, rank);
         struct coll_range range = {from.offset, from.bytes};
+        if (!goes(exchange, coll->rank, rank)) {
+            continue;
+        }
         code = coll_message_send(coll, &exchange->call, rank, exchange->in,
                                  &range, 1);
     }
@@ -175,7 +231,10 @@ static int take_all(struct exchange *exchange)
     struct poise_coll *coll = exchange->coll;
     int *sources = coll->sources, count = 0, code = 0;
     for (int i = 1; i < coll->size; i++) {
-        sources[count++] = (coll->rank + coll->size - i) % coll->size;
+        int rank = (coll->rank + coll->size - i) % coll->size;
+        if (goes(exchange, rank, coll->rank)) {
+            sources[count++] = rank;
+        }
     }
     while (count > 0 && code == 0) {
         struct coll_message message;
@@ -185,8 +244,7 @@ static int take_all(struct exchange *exchange)
         if (code < 0) {
             break;
         }
-        struct poise_coll_block to =
-            block_of(exchange, exchange->out_blocks, sources[which]);
+        struct poise_coll_block to = taken(exchange, sources[which]);
         if (message.len == to.bytes) {
             copy(exchange->out + to.offset, message.body, message.len);
         } else {
@@ -203,10 +261,8 @@ static int run_messages(struct exchange *exchange)
     struct poise_coll *coll = exchange->coll;
     struct coll_call *call = &exchange->call;
     struct poise_trace_ring *ring = poise_trace_current();
-    struct poise_coll_block from =
-        block_of(exchange, exchange->in_blocks, coll->rank);
-    struct poise_coll_block to =
-        block_of(exchange, exchange->out_blocks, coll->rank);
+    struct poise_coll_block from = sent(exchange, coll->rank);
+    struct poise_coll_block to = taken(exchange, coll->rank);
     poise_trace_emit(ring, POISE_TRACE_COLL_ENTER, (uint32_t)call->kind,
                      call->number, call->bytes);
     coll_show_record(coll, call);
@@ -235,8 +291,9 @@ static int run(struct exchange *exchange)
         return code;
     }
     /* The same on all ranks: what fits is, if all have items of one length. */
-    bool near = coll_is_local(coll) &&
-                (coll->direct || (!exchange->in_blocks && fits(exchange)));
+    bool alike = exchange->call.kind == COLL_ALLTOALL && !exchange->in_blocks;
+    bool near =
+        coll_is_local(coll) && (coll->direct || (alike && fits(exchange)));
     return near ? run_local(exchange) : run_messages(exchange);
 }
 
@@ -247,7 +304,8 @@ int poise_coll_alltoall(struct poise_coll *coll, const void *in, void *out,
         .coll = coll,
         .call = {.kind = COLL_ALLTOALL, .root = -1, .bytes = bytes},
         .in = in,
-        .out = out};
+        .out = out,
+        .bytes = bytes};
     return run(&exchange);
 }
 
@@ -262,4 +320,93 @@ int poise_coll_alltoallv(struct poise_coll *coll, const void *in,
                                 .in_blocks = in_blocks,
                                 .out_blocks = out_blocks};
     return run(&exchange);
+}
+
+/* ---- to one, from one, to all -------------------------------------------- */
+
+static int check_root(const struct poise_coll *coll, int root)
+{
+    return root >= 0 && root < coll->size
+               ? 0
+               : poise_error_set(EINVAL, "take part in a collective", NULL,
+                                 "there is no rank %d", root);
+}
+
+int poise_coll_gatherv(struct poise_coll *coll, int root, const void *in,
+                       size_t bytes, void *out,
+                       const struct poise_coll_block *blocks)
+{
+    struct exchange exchange = {.coll = coll,
+                                .call = {.kind = COLL_GATHERV, .root = root},
+                                .in = in,
+                                .out = out,
+                                .out_blocks =
+                                    coll->rank == root ? blocks : NULL,
+                                .bytes = bytes};
+    int code = check_root(coll, root);
+    return code < 0 ? code : run(&exchange);
+}
+
+int poise_coll_scatterv(struct poise_coll *coll, int root, const void *in,
+                        const struct poise_coll_block *blocks, void *out,
+                        size_t bytes)
+{
+    struct exchange exchange = {.coll = coll,
+                                .call = {.kind = COLL_SCATTERV, .root = root},
+                                .in = in,
+                                .out = out,
+                                .in_blocks = coll->rank == root ? blocks : NULL,
+                                .bytes = bytes};
+    int code = check_root(coll, root);
+    return code < 0 ? code : run(&exchange);
+}
+
+/* Over several nodes: by the tree, as items of the greatest length, unless that
+ * is much more than there is. The same on all ranks, as the blocks are. */
+static int gather_padded(struct poise_coll *coll, const void *in, size_t bytes,
+                         char *out, const struct poise_coll_block *blocks,
+                         size_t most)
+{
+    size_t size = (size_t)coll->size;
+    /* All ranks wait for this one, which takes part without memory, too. */
+    char *items = malloc((size + 1) * most + 1);
+    if (!items) {
+        struct coll_call call = {.kind = COLL_AGREE, .root = -1};
+        int code = coll_begin(coll, &call);
+        if (code == 0) {
+            coll_fail_here(coll, &call,
+                           poise_error_set(ENOMEM, "gather items", NULL, NULL));
+            code = coll_run(coll, &call);
+        }
+        return code;
+    }
+    copy(items + size * most, in, bytes);
+    int code = poise_coll_allgather(coll, items + size * most, items, most);
+    for (size_t r = 0; r < size && code == 0; r++) {
+        copy(out + blocks[r].offset, items + r * most, blocks[r].bytes);
+    }
+    free(items);
+    return code;
+}
+
+int poise_coll_allgatherv(struct poise_coll *coll, const void *in, size_t bytes,
+                          void *out, const struct poise_coll_block *blocks)
+{
+    struct exchange exchange = {.coll = coll,
+                                .call = {.kind = COLL_ALLGATHERV, .root = -1},
+                                .in = in,
+                                .out = out,
+                                .out_blocks = blocks,
+                                .bytes = bytes};
+    size_t most = 0, sum = 0, all = 0;
+    for (int rank = 0; rank < coll->size; rank++) {
+        most = blocks[rank].bytes > most ? blocks[rank].bytes : most;
+        sum += blocks[rank].bytes;
+    }
+    bool near = coll_is_local(coll) && coll->direct;
+    bool pads = !near && bytes == blocks[coll->rank].bytes &&
+                !__builtin_mul_overflow(most, (size_t)coll->size + 1, &all) &&
+                (most <= PADDED_BYTES || most / 2 <= sum / (size_t)coll->size);
+    return pads ? gather_padded(coll, in, bytes, out, blocks, most)
+                : run(&exchange);
 }

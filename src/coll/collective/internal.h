@@ -7,7 +7,8 @@
  *   failure.c      whose failure a call's is, and what is said of it
  *   local.c        calls among ranks that all share memory
  *   broadcast.c    broadcasts among them
- *   exchange.c     items from each to each
+ *   exchange.c     items from each to each, and of any length
+ *   scan.c         prefixes, and results of which each rank gets a part
  *   calls.c        the collectives: pieces, and how items lie
  *   handle.c       making, ending, swapping trees
  *   decide.c       what is certain of a partial result
@@ -46,6 +47,12 @@ enum coll_kind {
     COLL_ALLGATHER,
     COLL_TREE, /* a broadcast of the tree to swap to */
     COLL_ALLTOALL,
+    COLL_GATHERV,
+    COLL_SCATTERV,
+    COLL_ALLGATHERV,
+    COLL_REDUCE_SCATTER,
+    COLL_SCAN,
+    COLL_EXSCAN,
 };
 
 struct coll_call {
@@ -78,8 +85,10 @@ struct coll_view {
     const void *in;
     void *out;
     const struct poise_coll_block *blocks;
+    size_t bytes; /* at `in`, where ranks have items of different lengths */
     int32_t code, culprit;
-    char apart[COLL_LINE - 3 * sizeof(void *) - 2 * sizeof(int32_t)];
+    char apart[COLL_LINE - 3 * sizeof(void *) - sizeof(size_t) -
+               2 * sizeof(int32_t)];
 };
 
 /* A piece of a broadcast among ranks that share memory. */
@@ -301,6 +310,12 @@ int coll_local_combine(struct poise_coll *coll, struct coll_call *call,
                        const void *in, void *out);
 int coll_local_items(struct poise_coll *coll, struct coll_call *call,
                      const void *in, void *out);
+/* A reduction of which rank r gets counts[r] values. */
+int coll_local_scatter(struct poise_coll *coll, struct coll_call *call,
+                       const void *in, void *out, const size_t *counts);
+/* Prefixes, in order of ranks. */
+int coll_local_scan(struct poise_coll *coll, struct coll_call *call,
+                    const void *in, void *out);
 /* A broadcast; 1: ranks do not all share memory, and nothing was done. */
 int coll_piece(struct poise_coll *coll, int root, void *data, size_t bytes);
 

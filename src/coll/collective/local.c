@@ -256,11 +256,20 @@ struct combine {
     const char *in;
     char *out; /* mine, or NULL */
     size_t width, count;
+    const size_t *counts; /* of each rank's share; NULL: all alike */
+    size_t skipped;       /* bytes of the result before `out` */
 };
 
 /* Elements before the share of `rank`. */
 static size_t share_of(const struct combine *combine, int rank)
 {
+    size_t before = 0;
+    for (int r = 0; combine->counts && r < rank; r++) {
+        before += combine->counts[r];
+    }
+    if (combine->counts) {
+        return before;
+    }
     size_t size = (size_t)combine->coll->size, r = (size_t)rank;
     return combine->count / size * r + combine->count % size * r / size;
 }
@@ -273,7 +282,7 @@ static char *place_of(const struct combine *combine, int rank, size_t from)
     const struct poise_coll *coll = combine->coll;
     bool whole = rank == coll->plan.top[coll->rank] && combine->out;
     if (whole && (rank == coll->rank || combine->out != combine->in)) {
-        return combine->out + from;
+        return combine->out + (from - combine->skipped);
     }
     return coll->blocks + (size_t)rank * COLL_BLOCK_BYTES;
 }
@@ -315,7 +324,7 @@ static int combine_block(const struct combine *combine, size_t from,
     }
     const char *result = place_of(combine, plan->top[coll->rank], from);
     if (combine->out) {
-        copy(combine->out + from, result, bytes);
+        copy(combine->out + (from - combine->skipped), result, bytes);
         return 0;
     }
     char *out = coll_view(coll, call->root, call->number)->out;
@@ -374,6 +383,71 @@ int coll_local_combine(struct poise_coll *coll, struct coll_call *call,
         } else if (code == 0) {
             code = collect(&combine);
         }
+    }
+    return coll_local_leave(coll, call, code);
+}
+
+int coll_local_scatter(struct poise_coll *coll, struct coll_call *call,
+                       const void *in, void *out, const size_t *counts)
+{
+    struct coll_view mine = {.in = in};
+    int code = coll_local_enter(coll, call, &mine);
+    if (code == 0) {
+        size_t width = coll_type_bytes(call->type);
+        struct combine combine = {.coll = coll,
+                                  .call = call,
+                                  .in = in,
+                                  .out = out,
+                                  .width = width,
+                                  .count = call->bytes / width,
+                                  .counts = counts};
+        combine.skipped = share_of(&combine, coll->rank) * width;
+        code = combine_share(&combine);
+    }
+    return coll_local_leave(coll, call, code);
+}
+
+/* Prefixes of bytes [from, from + bytes), of all ranks. Nobody else reads or
+ * writes these of any rank's, so results may lie where the values were. */
+static int scan_block(struct poise_coll *coll, const struct coll_call *call,
+                      size_t from, size_t bytes)
+{
+    char *sum = coll->blocks, *next = coll->blocks + COLL_BLOCK_BYTES;
+    size_t count = bytes / coll_type_bytes(call->type);
+    int code = 0;
+    for (int rank = 0; rank < coll->size && code == 0; rank++) {
+        const struct coll_view *view = coll_view(coll, rank, call->number);
+        char *to = (char *)view->out +
+                   (rank > 0 || call->kind == COLL_SCAN ? from : 0);
+        code = coll_direct_get(coll, rank, rank == 0 ? sum : next,
+                               (const char *)view->in + from, bytes);
+        if (code == 0 && rank > 0 && call->kind == COLL_EXSCAN) {
+            code = coll_direct_put(coll, rank, to, sum, bytes);
+        }
+        if (code == 0 && rank > 0) {
+            coll_combine(call->type, call->op, sum, next, count);
+        }
+        if (code == 0 && call->kind == COLL_SCAN) {
+            code = coll_direct_put(coll, rank, to, sum, bytes);
+        }
+    }
+    return code;
+}
+
+int coll_local_scan(struct poise_coll *coll, struct coll_call *call,
+                    const void *in, void *out)
+{
+    struct coll_view mine = {.in = in, .out = out};
+    size_t width = coll_type_bytes(call->type);
+    const struct combine all = {.coll = coll, .count = call->bytes / width};
+    int code = coll_local_enter(coll, call, &mine);
+    size_t from = share_of(&all, coll->rank) * width;
+    size_t to = share_of(&all, coll->rank + 1) * width;
+    size_t most = COLL_BLOCK_BYTES / width * width;
+    while (from < to && code == 0) {
+        size_t step = to - from < most ? to - from : most;
+        code = scan_block(coll, call, from, step);
+        from += step;
     }
     return coll_local_leave(coll, call, code);
 }

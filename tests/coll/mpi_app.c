@@ -193,6 +193,134 @@ static void exchanges(MPI_Comm comm, int each)
     free(out);
 }
 
+/* Item r is of r % 3 times a length, from the last place on; in place at the
+ * root, and as columns, too. */
+static void blocks(MPI_Comm comm, int each)
+{
+    int me, n, at = 0, counts[64], places[64];
+    MPI_Comm_rank(comm, &me);
+    MPI_Comm_size(comm, &n);
+    for (int r = n - 1; r >= 0; r--) {
+        counts[r] = r % 3 * each;
+        places[r] = at;
+        at += counts[r] + 1;
+    }
+    int *mine = malloc((size_t)(counts[me] + 1) * sizeof(int));
+    int *all = malloc((size_t)at * sizeof(int));
+    for (int way = 0; way < 2 * n + 2; way++) {
+        int root = way / 2, in_place = way % 2;
+        for (int i = 0; i < at; i++) {
+            all[i] = -1;
+        }
+        for (int i = 0; i < counts[me]; i++) {
+            mine[i] = me * 1000 + i % 777;
+            all[places[me] + i] = mine[i];
+        }
+        mine[counts[me]] = -1;
+        if (root == n) {
+            MPI_Allgatherv(in_place ? MPI_IN_PLACE : mine, counts[me], MPI_INT,
+                           all, counts, places, MPI_INT, comm);
+        } else {
+            MPI_Gatherv(in_place && me == root ? MPI_IN_PLACE : mine,
+                        counts[me], MPI_INT, all, counts, places, MPI_INT, root,
+                        comm);
+        }
+        for (int r = 0; r < n && (me == root || root == n); r++) {
+            for (int i = 0; i <= counts[r]; i++) {
+                int want = i < counts[r] ? r * 1000 + i % 777 : -1;
+                check(all[places[r] + i] == want, "gatherv");
+            }
+        }
+        if (root == n) {
+            continue;
+        }
+        memset(mine, 0, (size_t)counts[me] * sizeof(int));
+        MPI_Scatterv(all, counts, places, MPI_INT,
+                     in_place && me == root ? MPI_IN_PLACE : mine, counts[me],
+                     MPI_INT, root, comm);
+        for (int i = 0; i <= counts[me] && !(in_place && me == root); i++) {
+            check(mine[i] == (i < counts[me] ? me * 1000 + i % 777 : -1),
+                  "scatterv");
+        }
+    }
+    MPI_Datatype pair;
+    int wide[3 * 64], two[2] = {me, -me}, twos[64], starts[64];
+    MPI_Type_vector(2, 1, 2, MPI_INT, &pair); /* three numbers wide */
+    MPI_Type_commit(&pair);
+    for (int r = 0; r < n; r++) {
+        twos[r] = 1;
+        starts[r] = r;
+        wide[3 * r + 1] = 5;
+    }
+    MPI_Allgatherv(two, 2, MPI_INT, wide, twos, starts, pair, comm);
+    for (int r = 0; r < n; r++) {
+        check(wide[3 * r] == r && wide[3 * r + 1] == 5 && wide[3 * r + 2] == -r,
+              "allgatherv of pairs");
+    }
+    MPI_Type_free(&pair);
+    free(mine);
+    free(all);
+}
+
+static void parts(MPI_Comm comm, int each)
+{
+    int me, n, counts[64], all = 0, before = 0;
+    MPI_Comm_rank(comm, &me);
+    MPI_Comm_size(comm, &n);
+    for (int r = 0; r < n; r++) {
+        counts[r] = (r + 1) % 3 * each;
+        before += r < me ? counts[r] : 0;
+        all += counts[r];
+    }
+    size_t most = (size_t)(all > n * each ? all : n * each);
+    long *in = malloc((most + 1) * sizeof(long));
+    long *out = malloc((most + 1) * sizeof(long));
+    for (int in_place = 0; in_place < 2; in_place++) {
+        long *to = in_place ? in : out;
+        for (size_t i = 0; i < most; i++) {
+            in[i] = me + (long)i;
+        }
+        MPI_Reduce_scatter(in_place ? MPI_IN_PLACE : in, to, counts, MPI_LONG,
+                           MPI_SUM, comm);
+        for (int i = 0; i < counts[me]; i++) {
+            check(to[i] == n * (n - 1) / 2 + (long)n * (before + i),
+                  "reduce_scatter");
+        }
+        for (size_t i = 0; i < most; i++) {
+            in[i] = me + (long)i;
+        }
+        MPI_Reduce_scatter_block(in_place ? MPI_IN_PLACE : in, to, each,
+                                 MPI_LONG, MPI_MAX, comm);
+        for (int i = 0; i < each; i++) {
+            check(to[i] == n - 1 + (long)(me * each + i),
+                  "reduce_scatter_block");
+        }
+        for (size_t i = 0; i < most; i++) {
+            in[i] = me + (long)i;
+        }
+        MPI_Scan(in_place ? MPI_IN_PLACE : in, to, each, MPI_LONG, MPI_SUM,
+                 comm);
+        for (int i = 0; i < each; i++) {
+            check(to[i] == me * (me + 1) / 2 + (me + 1) * (long)i, "scan");
+        }
+        for (size_t i = 0; i < most; i++) {
+            in[i] = me + (long)i;
+        }
+        MPI_Exscan(in_place ? MPI_IN_PLACE : in, to, each, MPI_LONG, MPI_SUM,
+                   comm);
+        for (int i = 0; i < each && me > 0; i++) {
+            check(to[i] == me * (me - 1) / 2 + me * (long)i, "exscan");
+        }
+    }
+    MPI_Request request;
+    long sum = 0, one = 1;
+    MPI_Iallreduce(&one, &sum, 1, MPI_LONG, MPI_SUM, comm, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    check(sum == n, "iallreduce");
+    free(in);
+    free(out);
+}
+
 /* Longer than what goes through shared memory in one piece. */
 static void lengths(MPI_Comm comm)
 {
@@ -299,10 +427,14 @@ int main(int argc, char **argv)
         moves(MPI_COMM_WORLD);
         derived(MPI_COMM_WORLD);
         exchanges(MPI_COMM_WORLD, 2 + round * 20000);
+        blocks(MPI_COMM_WORLD, 3 + round * 20000);
+        parts(MPI_COMM_WORLD, 3 + round * 20000);
         lengths(MPI_COMM_WORLD);
         MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &half);
         reductions(half);
         moves(half);
+        blocks(half, 2);
+        parts(half, 2);
         MPI_Comm_free(&half);
     }
     come_and_go(MPI_COMM_WORLD);

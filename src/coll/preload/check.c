@@ -6,6 +6,7 @@
  */
 #include "check.h"
 #include "plain.h"
+#include "types.h"
 
 #if defined(OPEN_MPI)
 enum { IS_OMPI = 1 };
@@ -69,35 +70,76 @@ static bool refuses_aliases(void)
 
 /* ---- calls -------------------------------------------------------------- */
 
-bool check_bcast(const struct seat *seat, const struct side *data, int root,
+bool check_barrier(const struct seat *seat, const struct call *call,
+                   uint64_t *bytes)
+{
+    (void)seat;
+    (void)call;
+    *bytes = 0;
+    return true;
+}
+
+bool check_bcast(const struct seat *seat, const struct call *call,
                  uint64_t *bytes)
 {
-    return is_root(seat, root) && data->buffer != MPI_IN_PLACE &&
-           is_right(data, bytes);
+    return is_root(seat, call->root) && call->in.buffer != MPI_IN_PLACE &&
+           is_right(&call->in, bytes);
 }
 
-static bool is_alias(const void *in, const struct side *out, bool for_all)
+/* A result where the values are. */
+static bool is_alias(const struct call *call, uint64_t bytes)
 {
-    /* Open MPI lets one value of an allreduce pass. */
-    int least = IS_OMPI && for_all ? 2 : 1;
-    return in == out->buffer && out->number >= least &&
-           !(IS_OMPI && for_all && in == MPI_BOTTOM) && refuses_aliases();
+    if (call->in.buffer != call->out.buffer || bytes == 0) {
+        return false;
+    }
+    /* Open MPI looks at two calls only, and lets one value of an allreduce
+     * pass. */
+    bool all = call->entry == ALLREDUCE;
+    if (IS_OMPI && (all ? call->out.number < 2 || !call->in.buffer
+                        : call->entry != REDUCE)) {
+        return false;
+    }
+    return refuses_aliases();
 }
 
-bool check_reduce(const struct seat *seat, const void *in,
-                  const struct side *out, int root, uint64_t *bytes)
+/* The values of a reduction, of a type that plain_type knows. */
+static bool has_values(const void *buffer, uint64_t bytes)
 {
-    bool for_all = root == -1;
-    bool wants = for_all || seat->rank == root;
-    const struct side from = {in, out->number, out->type};
-    if (!for_all && !is_root(seat, root)) {
+    return IS_OMPI || buffer || bytes == 0;
+}
+
+bool check_reduce(const struct seat *seat, const struct call *call,
+                  uint64_t *bytes)
+{
+    bool rooted = call->entry == REDUCE;
+    bool wants = !rooted || seat->rank == call->root;
+    bool in_place = call->in.buffer == MPI_IN_PLACE;
+    uint64_t count = 0;
+    if ((rooted && !is_root(seat, call->root)) || (in_place && !wants)) {
         return false;
     }
-    if (in == MPI_IN_PLACE ? !wants : !is_right(&from, bytes)) {
+    if (call->entry == REDUCE_SCATTER) {
+        for (int i = 0; i < seat->size; i++) {
+            if (!call->out.numbers || call->out.numbers[i] < 0) {
+                return false;
+            }
+            count += (uint64_t)call->out.numbers[i];
+        }
+    } else if (call->out.number < 0) {
+        return false;
+    } else {
+        count =
+            (uint64_t)call->out.number *
+            (call->entry == REDUCE_SCATTER_BLOCK ? (uint64_t)seat->size : 1);
+    }
+    *bytes = count * preload_width_of(call->out.type);
+    if (!in_place && !has_values(call->in.buffer, *bytes)) {
         return false;
     }
-    return !wants || (out->buffer != MPI_IN_PLACE && is_right(out, bytes) &&
-                      !is_alias(in, out, for_all));
+    bool gets = wants && !(call->entry == EXSCAN && seat->rank == 0);
+    return !gets ||
+           (call->out.buffer != MPI_IN_PLACE &&
+            has_values(call->out.buffer, *bytes) && !is_alias(call, *bytes));
 }
 
 /* MPICH: the own item is where it belongs. */
@@ -112,33 +154,52 @@ static bool is_item_alias(const struct seat *seat, const struct side *one,
                                             plain_bytes(all->type);
 }
 
-bool check_items(const struct seat *seat, enum entry entry,
-                 const struct side *one, const struct side *all, int root,
+/* What all calls of items have in common: which is the one, and which are all
+ * of them; whether this rank has all. */
+struct items {
+    const struct side *one, *all;
+    bool has_all, in_place;
+};
+
+static bool find_items(const struct seat *seat, const struct call *call,
+                       struct items *out)
+{
+    bool from_one = call->entry == SCATTER || call->entry == SCATTERV;
+    bool for_all = call->entry == ALLGATHER || call->entry == ALLGATHERV;
+    struct items items = {.one = from_one ? &call->out : &call->in,
+                          .all = from_one ? &call->in : &call->out,
+                          .has_all = for_all || seat->rank == call->root};
+    items.in_place = items.one->buffer == MPI_IN_PLACE;
+    *out = items;
+    return (for_all || is_root(seat, call->root)) &&
+           !(items.in_place && !items.has_all) &&
+           !(items.has_all && items.all->buffer == MPI_IN_PLACE);
+}
+
+bool check_items(const struct seat *seat, const struct call *call,
                  uint64_t *bytes)
 {
-    bool for_all = entry == ALLGATHER;
-    bool has_all = for_all || seat->rank == root;
-    bool in_place = one->buffer == MPI_IN_PLACE;
+    struct items items;
     uint64_t of_one = 0, of_all = 0;
-    if ((!for_all && !is_root(seat, root)) || (in_place && !has_all) ||
-        (has_all && all->buffer == MPI_IN_PLACE)) {
+    if (!find_items(seat, call, &items) ||
+        (!items.in_place && !is_right(items.one, &of_one)) ||
+        (items.has_all && !is_right(items.all, &of_all)) ||
+        (!items.in_place && items.has_all &&
+         is_item_alias(seat, items.one, items.all))) {
         return false;
     }
-    if ((!in_place && !is_right(one, &of_one)) ||
-        (has_all && !is_right(all, &of_all))) {
-        return false;
-    }
-    if (!in_place && has_all && is_item_alias(seat, one, all)) {
-        return false;
-    }
-    *bytes = in_place || (has_all && entry == SCATTER) ? of_all : of_one;
+    *bytes = items.in_place || (items.has_all && call->entry == SCATTER)
+                 ? of_all
+                 : of_one;
     return true;
 }
 
-bool check_alltoall(const struct side *in, const struct side *out,
+bool check_alltoall(const struct seat *seat, const struct call *call,
                     uint64_t *bytes)
 {
+    const struct side *in = &call->in, *out = &call->out;
     uint64_t from = 0;
+    (void)seat;
     if (out->buffer == MPI_IN_PLACE || !is_right(out, bytes)) {
         return false;
     }
@@ -150,7 +211,7 @@ bool check_alltoall(const struct side *in, const struct side *out,
              in->number == out->number && in->number > 0 && refuses_aliases());
 }
 
-static bool are_right(const struct seat *seat, const struct sides *sides)
+static bool are_right(const struct seat *seat, const struct side *sides)
 {
     if (!sides->numbers || !sides->places || sides->type == MPI_DATATYPE_NULL ||
         !is_committed(sides->type)) {
@@ -166,9 +227,11 @@ static bool are_right(const struct seat *seat, const struct sides *sides)
     return true;
 }
 
-bool check_alltoallv(const struct seat *seat, const struct sides *in,
-                     const struct sides *out)
+bool check_alltoallv(const struct seat *seat, const struct call *call,
+                     uint64_t *bytes)
 {
+    const struct side *in = &call->in, *out = &call->out;
+    *bytes = 0;
     if (out->buffer == MPI_IN_PLACE || !are_right(seat, out)) {
         return false;
     }
@@ -180,4 +243,34 @@ bool check_alltoallv(const struct seat *seat, const struct sides *in,
                plain_bytes(out->type) * (uint64_t)out->numbers[seat->rank] &&
            !(!IS_OMPI && in->buffer == out->buffer && in->type == out->type &&
              in->numbers == out->numbers && refuses_aliases());
+}
+
+/* MPICH: the own block is where it belongs. */
+static bool is_block_alias(const struct seat *seat, const struct items *items)
+{
+    const struct side *one = items->one, *all = items->all;
+    return !IS_OMPI && one->type == all->type && one->number > 0 &&
+           all->numbers[seat->rank] > 0 && refuses_aliases() &&
+           one->buffer ==
+               plain_at(all->buffer, all->places[seat->rank], all->type);
+}
+
+bool check_blocks(const struct seat *seat, const struct call *call,
+                  uint64_t *bytes)
+{
+    struct items items;
+    uint64_t of_one = 0, sum = 0;
+    if (!find_items(seat, call, &items) ||
+        (!items.in_place && !is_right(items.one, &of_one)) ||
+        (items.has_all && !are_right(seat, items.all)) ||
+        (!items.in_place && items.has_all && is_block_alias(seat, &items))) {
+        return false;
+    }
+    for (int i = 0; call->entry == ALLGATHERV && i < seat->size; i++) {
+        sum += (uint64_t)items.all->numbers[i] * plain_bytes(items.all->type);
+    }
+    /* Of another length than its place is, which the library may forgive. */
+    uint64_t size = (uint64_t)seat->size;
+    *bytes = (sum + size - 1) / size;
+    return true;
 }

@@ -41,12 +41,44 @@
 /* Of a job that asked for what cannot be. */
 #define WRONG_USE 2
 
-static const char *const entry_names[ENTRIES] = {
-    "Barrier", "Bcast",   "Allreduce", "Reduce",
-    "Gather",  "Scatter", "Allgather", "Alltoall(v)"};
+static const char *const entry_names[ENTRIES] = {"Barrier",
+                                                 "Bcast",
+                                                 "Allreduce",
+                                                 "Reduce",
+                                                 "Gather",
+                                                 "Scatter",
+                                                 "Allgather",
+                                                 "Alltoall",
+                                                 "Alltoallv",
+                                                 "Gatherv",
+                                                 "Scatterv",
+                                                 "Allgatherv",
+                                                 "Reduce_scatter",
+                                                 "Reduce_scatter_block",
+                                                 "Scan",
+                                                 "Exscan",
+                                                 "Alltoallw",
+                                                 "Ibarrier",
+                                                 "Ibcast",
+                                                 "Iallreduce",
+                                                 "Ireduce",
+                                                 "Igather",
+                                                 "Iscatter",
+                                                 "Iallgather",
+                                                 "Ialltoall",
+                                                 "Ialltoallv",
+                                                 "Igatherv",
+                                                 "Iscatterv",
+                                                 "Iallgatherv",
+                                                 "Ireduce_scatter",
+                                                 "Ireduce_scatter_block",
+                                                 "Iscan",
+                                                 "Iexscan",
+                                                 "Ialltoallw"};
 static const char *const reason_names[REASONS] = {
     "tree",          "intercommunicator", "too long", "type or operation",
-    "nothing in it", "wrong arguments",   "early",    "other"};
+    "nothing in it", "wrong arguments",   "early",    "nonblocking",
+    "other"};
 
 /* A preload has no handle to keep these in: it is the program's only MPI. */
 static struct {
@@ -66,7 +98,8 @@ static struct {
         has_most; /* POISE_COLL_MAX is set; under lock until a state is there */
     bool knows_most, has_after;
     uint64_t most_bytes;
-    uint64_t counts[ENTRIES][REASONS]; /* __atomic access */
+    /* __atomic access; what states count is added as they end, under lock */
+    uint64_t counts[ENTRIES][REASONS];
 } preload = {.lock = PTHREAD_MUTEX_INITIALIZER, .after = AFTER_NEAR};
 
 __thread int preload_inside;
@@ -341,6 +374,10 @@ static void make(struct state *state)
     end_some();
     make_parts(state);
     preload_inside--;
+    state->most = preload.has_most ? preload.most_bytes
+                  : state->coll && poise_coll_is_direct(state->coll)
+                      ? UINT64_MAX
+                      : MOST_BYTES;
     if (is_world && !state->world) {
         preload.hopeless = true; /* for all ranks, so for their parts, too */
     }
@@ -403,6 +440,9 @@ void preload_forget(MPI_Comm comm)
     if (state) {
         *link = state->next;
         __atomic_fetch_add(&preload.ended, 1, __ATOMIC_RELEASE);
+    }
+    for (int e = 0; state && e < SERVED; e++) {
+        preload.counts[e][BY_TREE] += state->served[e];
     }
     if (state && state->world) {
         state->next = preload.ending;
@@ -486,10 +526,7 @@ struct poise_coll *preload_trees(enum entry entry, struct seat *seat,
         preload_count(entry, OTHER);
         return NULL;
     }
-    uint64_t most = preload.has_most             ? preload.most_bytes
-                    : poise_coll_is_direct(coll) ? UINT64_MAX
-                                                 : MOST_BYTES;
-    if (bytes > most) {
+    if (bytes > state->most) {
         preload_count(entry, LONG);
         return NULL;
     }
@@ -509,18 +546,18 @@ static int class_of(int code)
                                : MPI_ERR_OTHER;
 }
 
-int preload_result(enum entry entry, MPI_Comm comm, int code)
+int preload_result(enum entry entry, const struct seat *seat, int code)
 {
     preload_inside--;
     if (code == 0) {
-        preload_count(entry, BY_TREE);
+        seat->state->served[entry]++;
         return MPI_SUCCESS;
     }
     if (code < 0) {
         preload_say_error("");
         code = class_of(code);
     }
-    PMPI_Comm_call_errhandler(comm, code);
+    PMPI_Comm_call_errhandler(seat->comm, code);
     return code;
 }
 

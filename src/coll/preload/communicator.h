@@ -18,9 +18,47 @@ enum entry {
     SCATTER,
     ALLGATHER,
     ALLTOALL,
+    ALLTOALLV,
+    GATHERV,
+    SCATTERV,
+    ALLGATHERV,
+    REDUCE_SCATTER,
+    REDUCE_SCATTER_BLOCK,
+    SCAN,
+    EXSCAN,
+    SERVED, /* those before; what follows is counted only */
+    ALLTOALLW = SERVED,
+    IBARRIER,
+    IBCAST,
+    IALLREDUCE,
+    IREDUCE,
+    IGATHER,
+    ISCATTER,
+    IALLGATHER,
+    IALLTOALL,
+    IALLTOALLV,
+    IGATHERV,
+    ISCATTERV,
+    IALLGATHERV,
+    IREDUCE_SCATTER,
+    IREDUCE_SCATTER_BLOCK,
+    ISCAN,
+    IEXSCAN,
+    IALLTOALLW,
     ENTRIES
 };
-enum reason { BY_TREE, INTER, LONG, TYPE, EMPTY, WRONG, EARLY, OTHER, REASONS };
+enum reason {
+    BY_TREE,
+    INTER,
+    LONG,
+    TYPE,
+    EMPTY,
+    WRONG,
+    EARLY,
+    NONBLOCKING,
+    OTHER,
+    REASONS
+};
 
 enum { STATE_ID_BYTES = 16 };
 
@@ -32,7 +70,9 @@ struct state {
     int rank, size;
     bool inter;
     bool tried;     /* the rest was made, if it could be */
-    uint64_t spent; /* on calls of the library's, in UNITs: the same on all */
+    uint64_t spent; /* on calls of the library's: the same on all ranks */
+    uint64_t served[SERVED]; /* calls over trees */
+    uint64_t most;           /* the longest of them, in bytes */
     /* Of one with a condition, the same on all of its ranks, and no other's: in
      * this order all ranks end them. */
     unsigned char id[STATE_ID_BYTES];
@@ -66,7 +106,7 @@ struct poise_coll *preload_trees(enum entry entry, struct seat *seat,
 void preload_forget(MPI_Comm comm);
 /* What a call over trees returns to the program; `code` may be an error of
  * MPI's, too (above 0), of which its handler has to hear. */
-int preload_result(enum entry entry, MPI_Comm comm, int code);
+int preload_result(enum entry entry, const struct seat *seat, int code);
 void preload_count(enum entry entry, enum reason reason);
 /* A communicator of this process alone, which returns errors. */
 MPI_Comm preload_quiet(void);

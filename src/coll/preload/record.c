@@ -40,8 +40,14 @@ static struct {
 
 bool record_wanted(void)
 {
-    const char *path = getenv("POISE_COLL_RECORD");
-    return path && *path;
+    static int known; /* 0: not yet, 1: no, 2: yes; __atomic access */
+    int now = __atomic_load_n(&known, __ATOMIC_RELAXED);
+    if (now == 0) {
+        const char *path = getenv("POISE_COLL_RECORD");
+        now = path && *path ? 2 : 1;
+        __atomic_store_n(&known, now, __ATOMIC_RELAXED);
+    }
+    return now == 2;
 }
 
 static void name_site(const void *at, struct site *site)

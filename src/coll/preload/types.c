@@ -5,12 +5,12 @@
 
 bool preload_type_of(MPI_Datatype type, enum poise_coll_type *out)
 {
-    const struct {
+    static const struct {
         MPI_Datatype mpi;
         enum poise_coll_type poise;
     } rows[] = {
-        {MPI_INT, POISE_INT32},
         {MPI_DOUBLE, POISE_DOUBLE},
+        {MPI_INT, POISE_INT32},
         {MPI_FLOAT, POISE_FLOAT},
         {MPI_LONG, sizeof(long) == 8 ? POISE_INT64 : POISE_INT32},
         {MPI_LONG_LONG_INT, POISE_INT64},
@@ -44,7 +44,7 @@ bool preload_type_of(MPI_Datatype type, enum poise_coll_type *out)
 
 bool preload_op_of(MPI_Op op, enum poise_coll_op *out)
 {
-    const struct {
+    static const struct {
         MPI_Op mpi;
         enum poise_coll_op poise;
     } rows[] = {
@@ -61,4 +61,15 @@ bool preload_op_of(MPI_Op op, enum poise_coll_op *out)
         }
     }
     return false;
+}
+
+uint64_t preload_width_of(MPI_Datatype type)
+{
+    static const uint64_t widths[POISE_COLL_TYPES] = {
+        [POISE_INT8] = 1,   [POISE_INT16] = 2,  [POISE_INT32] = 4,
+        [POISE_INT64] = 8,  [POISE_UINT8] = 1,  [POISE_UINT16] = 2,
+        [POISE_UINT32] = 4, [POISE_UINT64] = 8, [POISE_FLOAT] = 4,
+        [POISE_DOUBLE] = 8};
+    enum poise_coll_type t;
+    return preload_type_of(type, &t) ? widths[t] : 0;
 }

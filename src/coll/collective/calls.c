@@ -30,7 +30,7 @@ static void copy(void *to, const void *from, size_t bytes)
 
 /* ---- calls that need no tree ------------------------------------------ */
 
-enum { NEAR_NOT, NEAR_PAIR, NEAR_DIRECT };
+enum { NEAR_NOT, NEAR_FLAT, NEAR_PAIR, NEAR_DIRECT };
 
 /* How a call over `bytes` in all goes where all ranks share memory, begun; the
  * same on all ranks. NEAR_NOT: it has not begun. */
@@ -41,6 +41,9 @@ static int begin_local(struct poise_coll *coll, struct coll_call *call,
     if (code == 0 && coll_is_local(coll)) {
         if (coll->direct && bytes >= COLL_DIRECT_BYTES) {
             how = NEAR_DIRECT;
+        } else if (coll->size <= COLL_FLAT_RANKS && call->kind <= COLL_REDUCE &&
+                   bytes <= COLL_INLINE_BYTES) {
+            how = NEAR_FLAT;
         } else if (coll->size == 2 && call->kind <= COLL_REDUCE &&
                    bytes <= coll->piece_bytes) {
             how = NEAR_PAIR;
@@ -72,6 +75,9 @@ int coll_reduce(struct poise_coll *coll, enum coll_kind kind, int root,
     int near = begin_local(coll, &whole, bytes);
     if (near < 0) {
         return near;
+    }
+    if (near == NEAR_FLAT) {
+        return coll_flat(coll, &whole, in, wants ? out : NULL);
     }
     if (near == NEAR_PAIR) {
         return coll_pair(coll, &whole, in, wants ? out : NULL);
@@ -151,7 +157,7 @@ int poise_coll_barrier(struct poise_coll *coll)
     struct coll_call call = {.kind = COLL_BARRIER, .root = -1};
     int near = begin_local(coll, &call, 0);
     if (near != NEAR_NOT) {
-        return near < 0 ? near : coll_pair(coll, &call, NULL, NULL);
+        return near < 0 ? near : coll_flat(coll, &call, NULL, NULL);
     }
     int code = coll_begin(coll, &call);
     return code < 0 ? code : coll_run(coll, &call);

@@ -305,6 +305,11 @@ int coll_local_leave(struct poise_coll *coll, struct coll_call *call,
 /* Two ranks: a reduction or barrier in one exchange of records. */
 int coll_pair(struct poise_coll *coll, struct coll_call *call, const void *in,
               void *out);
+/* A reduction or barrier of few ranks, of what fits into a record: each shows
+ * its own and folds all. */
+#define COLL_FLAT_RANKS 8
+int coll_flat(struct poise_coll *coll, struct coll_call *call, const void *in,
+              void *out);
 /* A reduction, or items, of a call that has begun. */
 int coll_local_combine(struct poise_coll *coll, struct coll_call *call,
                        const void *in, void *out);

@@ -163,6 +163,9 @@ int coll_local_leave(struct poise_coll *coll, struct coll_call *call,
     return coll_finish(coll, call);
 }
 
+/* Pauses: some 20 us. */
+#define FLAT_SPINS 1000
+
 /* ---- two ranks ---------------------------------------------------------- */
 
 /* The other's value where it lies: both are copied side by side and combined,
@@ -242,6 +245,90 @@ int coll_pair(struct poise_coll *coll, struct coll_call *call, const void *in,
         combine_direct(coll, call, in, out);
     } else if (call->code == 0 && out && call->bytes > 0) {
         combine_buffers(coll, call, out);
+    }
+    poise_trace_emit(ring, POISE_TRACE_COLL_LEAVE, (uint32_t)call->kind,
+                     call->number, (uint64_t)-call->code);
+    return coll_finish(coll, call);
+}
+
+/* ---- short values -------------------------------------------------------- */
+
+/* Until the record of `rank` is out. It lies in one line of the cache with its
+ * values, which is all that goes from one processor to another; the word beside
+ * it is for who sleeps. */
+static int await_record(struct poise_coll *coll, const struct coll_call *call,
+                        int rank)
+{
+    const struct coll_record *record = coll_record(coll, rank, call->number);
+    int spins = coll->segment.crowded ? 1 : FLAT_SPINS;
+    for (int i = 0; i < spins; i++) {
+        if (__atomic_load_n(&record->number, __ATOMIC_ACQUIRE) >=
+            call->number) {
+            return 0;
+        }
+        poise_pause();
+    }
+    return coll_word_wait(&coll->waiter, &coll_entry(coll, rank)->shown,
+                          (uint32_t)call->number);
+}
+
+/* The values of all, folded as the tree says: the same bits on all ranks. */
+static void fold_records(struct poise_coll *coll, const struct coll_call *call,
+                         void *out)
+{
+    const struct coll_plan *plan = &coll->plan;
+    char values[COLL_FLAT_RANKS][COLL_INLINE_BYTES];
+    size_t count = call->bytes / coll_type_bytes(call->type);
+    for (int rank = 0; rank < coll->size; rank++) {
+        memcpy(values[rank], coll_record(coll, rank, call->number)->data,
+               call->bytes);
+    }
+    for (int i = plan->group_count - 1; i >= 0; i--) {
+        int rank = plan->group[i];
+        for (int k = plan->first[rank]; k < plan->split[rank]; k++) {
+            coll_combine(call->type, call->op, values[rank],
+                         values[plan->children[k]], count);
+        }
+    }
+    memcpy(out, values[plan->top[coll->rank]], call->bytes);
+}
+
+static bool is_last(const struct poise_coll *coll, const struct coll_call *call)
+{
+    bool all = true;
+    for (int rank = 0; rank < coll->size && all; rank++) {
+        all = __atomic_load_n(&coll_record(coll, rank, call->number)->number,
+                              __ATOMIC_ACQUIRE) >= call->number;
+    }
+    return all;
+}
+
+int coll_flat(struct poise_coll *coll, struct coll_call *call, const void *in,
+              void *out)
+{
+    struct poise_trace_ring *ring = poise_trace_current();
+    int me = coll->rank;
+    poise_trace_emit(ring, POISE_TRACE_COLL_ENTER, (uint32_t)call->kind,
+                     call->number, call->bytes);
+    copy(coll_record(coll, me, call->number)->data, in, call->bytes);
+    coll->stats.shared_bytes += call->bytes;
+    coll_show_record(coll, call);
+    coll_word_set(&coll_entry(coll, me)->shown, (uint32_t)call->number);
+    if (ring && is_last(coll, call)) {
+        poise_trace_emit(ring, POISE_TRACE_COLL_LAST, (uint32_t)call->kind,
+                         call->number, (uint64_t)me);
+    }
+    for (int i = 1; i < coll->size && call->code == 0; i++) {
+        int rank = me + i < coll->size ? me + i : me + i - coll->size;
+        int code = await_record(coll, call, rank);
+        if (code < 0) {
+            coll_fail_here(coll, call, code);
+        } else {
+            coll_read_record(coll, call, rank);
+        }
+    }
+    if (call->code == 0 && out && call->bytes > 0) {
+        fold_records(coll, call, out);
     }
     poise_trace_emit(ring, POISE_TRACE_COLL_LEAVE, (uint32_t)call->kind,
                      call->number, (uint64_t)-call->code);

@@ -293,6 +293,46 @@ static void test_answers(void **state)
     run_clean(5, &opts, try_all, &(struct how){.topology = "2x2x1"});
 }
 
+/* ---- long allgathers ----------------------------------------------------- */
+
+/* Odd lengths, at odd addresses, also in place. */
+static int gather_long(struct poise_world *world, void *arg)
+{
+    int rank = poise_world_rank(world), size = poise_world_size(world);
+    size_t bytes = COLL_LOCKSTEP_BYTES / (size_t)size + 16384 + 13;
+    char *in = malloc(bytes + 1), *out = malloc(bytes * (size_t)size + 4);
+    struct poise_coll *coll;
+    int line = make(world, arg, &coll);
+    for (int way = 0; way < 2 && line == 0; way++) {
+        char *all = out + 1 + way * 2;
+        char *mine = way ? all + (size_t)rank * bytes : in + 1;
+        size_t wrong = 0;
+        memset(all, 'x', bytes * (size_t)size + 1);
+        for (size_t i = 0; i < bytes; i++) {
+            mine[i] = (char)(i * 7 + i / 251 + (size_t)rank);
+        }
+        EXPECT(poise_coll_allgather(coll, mine, all, bytes) == 0);
+        for (size_t r = 0; r < (size_t)size; r++) {
+            for (size_t i = 0; i < bytes; i++) {
+                wrong += all[r * bytes + i] != (char)(i * 7 + i / 251 + r);
+            }
+        }
+        EXPECT(wrong == 0);
+        EXPECT(all[bytes * (size_t)size] == 'x');
+    }
+    poise_coll_destroy(coll);
+    free(in);
+    free(out);
+    return line;
+}
+
+static void test_long(void **state)
+{
+    (void)state;
+    run_clean(2, NULL, gather_long, &(struct how){.copied = false});
+    run_clean(3, NULL, gather_long, &(struct how){.copied = true});
+}
+
 /* ---- the same bits, whichever way --------------------------------------- */
 
 static int sum_twice(struct poise_world *world, void *arg)
@@ -555,6 +595,7 @@ int main(void)
         cmocka_unit_test(test_answers),    cmocka_unit_test(test_bits),
         cmocka_unit_test(test_broadcasts), cmocka_unit_test(test_disagreement),
         cmocka_unit_test(test_lenient),    cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_long),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,7 +30,7 @@ static void copy(void *to, const void *from, size_t bytes)
 
 /* ---- calls that need no tree ------------------------------------------ */
 
-enum { NEAR_NOT, NEAR_FLAT, NEAR_PAIR, NEAR_DIRECT };
+enum { NEAR_NOT, NEAR_FLAT, NEAR_PAIR, NEAR_DIRECT, NEAR_LOCKSTEP };
 
 /* How a call over `bytes` in all goes where all ranks share memory, begun; the
  * same on all ranks. NEAR_NOT: it has not begun. */
@@ -39,7 +39,10 @@ static int begin_local(struct poise_coll *coll, struct coll_call *call,
 {
     int code = coll_get_ready(coll), how = NEAR_NOT;
     if (code == 0 && coll_is_local(coll)) {
-        if (coll->direct && bytes >= COLL_DIRECT_BYTES) {
+        if (call->kind == COLL_ALLGATHER &&
+            bytes >= COLL_LOCKSTEP_BYTES / (size_t)coll->size) {
+            how = NEAR_LOCKSTEP;
+        } else if (coll->direct && bytes >= COLL_DIRECT_BYTES) {
             how = NEAR_DIRECT;
         } else if (coll->size <= COLL_FLAT_RANKS && call->kind <= COLL_REDUCE &&
                    bytes <= COLL_INLINE_BYTES) {
@@ -249,6 +252,9 @@ static int move_items(struct poise_coll *coll, enum coll_kind kind, int root,
     size_t most = coll->piece_bytes / (size_t)coll->size, done = 0;
     struct coll_call whole = {.kind = kind, .root = root, .bytes = bytes};
     int near = begin_local(coll, &whole, bytes);
+    if (near == NEAR_LOCKSTEP) {
+        return coll_lockstep(coll, &whole, in, out);
+    }
     if (near != NEAR_NOT) {
         return near < 0 ? near : coll_local_items(coll, &whole, in, out);
     }

@@ -6,6 +6,7 @@
  *   run.c          one call as one rank goes through it
  *   failure.c      whose failure a call's is, and what is said of it
  *   local.c        calls among ranks that all share memory
+ *   lockstep.c     long allgathers among them
  *   broadcast.c    broadcasts among them
  *   exchange.c     items from each to each, and of any length
  *   scan.c         prefixes, and results of which each rank gets a part
@@ -315,6 +316,12 @@ int coll_local_combine(struct poise_coll *coll, struct coll_call *call,
                        const void *in, void *out);
 int coll_local_items(struct poise_coll *coll, struct coll_call *call,
                      const void *in, void *out);
+/* From here on the result of an allgather is longer than caches are, and goes
+ * past them. */
+#define COLL_LOCKSTEP_BYTES ((size_t)8 << 20)
+/* An allgather of a call that has begun, piece by piece. */
+int coll_lockstep(struct poise_coll *coll, struct coll_call *call,
+                  const void *in, void *out);
 /* A reduction of which rank r gets counts[r] values. */
 int coll_local_scatter(struct poise_coll *coll, struct coll_call *call,
                        const void *in, void *out, const size_t *counts);

@@ -37,6 +37,9 @@ struct poise_world_options {
     const char *topology;
     /** Do not look for a launcher: a world of one. */
     bool alone;
+    /** The file of a session of events, see poise_world_trace_begin; NULL: the
+     * environment variable POISE_TRACE. Rank 0's counts. */
+    const char *trace;
 };
 
 /**
@@ -306,6 +309,24 @@ POISE_API int poise_world_reduce(struct poise_world *world,
  * lowest rank that failed, with that rank's error set, or 0.
  */
 POISE_API int poise_world_agree(struct poise_world *world, int code);
+
+/* ---- a session of events ------------------------------------------------- */
+
+/**
+ * Begin to record what all ranks do (<poise/trace.h>): rank 0's `path` is the
+ * file of rank 0, that of rank R is PATH.R; NULL or "" at rank 0: nothing is
+ * recorded. Hosts' clocks are compared with rank 0's. Rank 0's environment
+ * variable POISE_TRACE_EVENTS is how many records a ring holds. Nothing where a
+ * trace is in force on rank 0. Collective. poise_world_create does so if it is
+ * asked to.
+ *
+ * -EEXIST: a file is there; -ENOSPC; ... : no rank records.
+ */
+POISE_API int poise_world_trace_begin(struct poise_world *world,
+                                      const char *path);
+/** Compare clocks again and end the session that this world began, if it did.
+ * Collective. poise_world_destroy does so where poise_world_create began it. */
+POISE_API int poise_world_trace_end(struct poise_world *world);
 
 /* ---- launching ---------------------------------------------------------- */
 

@@ -18,6 +18,7 @@
 #define POISE_COMM_INTERNAL_H
 
 #include <poise/comm.h>
+#include <poise/trace.h>
 
 /* ---- transports --------------------------------------------------------- */
 
@@ -158,6 +159,8 @@ struct poise_world {
     struct comm_letter *inbox;
     size_t inbox_count, inbox_cap;
     uint32_t woken; /* __atomic access: set by any thread */
+    bool records;   /* the environment of rank 0 asks for a session */
+    struct poise_trace *trace; /* of the session that it began; else NULL */
 };
 
 /* Send with `len` bytes of data and a trailer for `tag`'s flags. */

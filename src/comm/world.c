@@ -97,6 +97,7 @@ static int exchange_layout(struct poise_world *world,
     }
     if (world->rank == 0 && code == 0) {
         poise_buf_reset(&all);
+        poise_buf_varint(&all, choose(options->trace, "POISE_TRACE") != NULL);
         code = comm_layout_pack(&layout, world->size, &all);
         free(layout.placements);
     }
@@ -107,6 +108,7 @@ static int exchange_layout(struct poise_world *world,
     code = poise_world_broadcast(world, 0, &all);
     if (code == 0) {
         struct poise_reader reader = poise_reader_of(all.data, all.len);
+        world->records = poise_reader_varint(&reader) != 0;
         code = comm_layout_unpack(&reader, world->size, out);
     }
 free_bytes:
@@ -214,13 +216,12 @@ static const char *from_environment(const char *name)
     return getenv(name);
 }
 
-int poise_world_create(const struct poise_world_options *options,
-                       struct poise_world **out)
+/* A world of its own, without MPI or with it. */
+static int create(const struct poise_world_options *options,
+                  struct poise_world **out)
 {
-    const struct poise_world_options none = {0};
     struct comm_launch launch = {0};
     struct comm_transport *transport;
-    options = options ? options : &none;
     if (!options->alone) {
         int code = comm_launcher_find(from_environment, &launch);
         if (code < 0) {
@@ -228,7 +229,11 @@ int poise_world_create(const struct poise_world_options *options,
         }
     }
     if (!launch.flavour) {
-        return create_alone(options, out);
+        int code = create_alone(options, out);
+        if (code == 0) {
+            (*out)->records = choose(options->trace, "POISE_TRACE") != NULL;
+        }
+        return code;
     }
     int code = comm_mpi_create(&launch, &transport);
     if (code < 0) {
@@ -236,6 +241,29 @@ int poise_world_create(const struct poise_world_options *options,
     }
     struct poise_world *world = world_on(transport);
     return world ? complete(world, options, out) : -ENOMEM;
+}
+
+int poise_world_create(const struct poise_world_options *options,
+                       struct poise_world **out)
+{
+    const struct poise_world_options none = {0};
+    struct poise_world *world;
+    options = options ? options : &none;
+    int code = create(options, &world);
+    if (code < 0) {
+        return code;
+    }
+    /* What rank 0 was asked: all ranks have the same `records`. */
+    if (world->records) {
+        code = poise_world_trace_begin(world,
+                                       choose(options->trace, "POISE_TRACE"));
+    }
+    if (code < 0) {
+        poise_world_destroy(world);
+        return code;
+    }
+    *out = world;
+    return 0;
 }
 
 int poise_world_adopt(const char *flavour, const void *comm, size_t comm_bytes,
@@ -324,6 +352,9 @@ void poise_world_destroy(struct poise_world *world)
 {
     if (!world) {
         return;
+    }
+    if (world->records) {
+        poise_world_trace_end(world);
     }
     world->transport->ops->destroy(world->transport);
     for (size_t i = 0; i < world->inbox_count; i++) {

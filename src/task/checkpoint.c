@@ -382,8 +382,8 @@ static void checkpoint_commit(struct poise_pool *pool, uint64_t now)
     snapshot->active = false;
     snapshot->next_at = now + pool->options.checkpoint_ns;
     pool->stats.checkpoints++;
-    poise_trace_emit(pool->comm->ring, POISE_TRACE_CHECKPOINT, 0, number,
-                     snapshot->written[0].bytes);
+    poise_trace_event(POISE_TRACE_CHECKPOINT, number,
+                      snapshot->written[0].bytes, 0, 0);
     if (snapshot->last) {
         task_halt(pool, false);
     }

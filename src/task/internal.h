@@ -17,6 +17,7 @@
 #define TASK_INTERNAL_H
 
 #include <poise/task.h>
+#include <poise/trace.h>
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -107,7 +108,6 @@ struct poise_worker {
     struct task_deque added; /**< since the last commit */
     struct task_deque sends; /**< the same: messages */
     struct poise_buf task;   /**< the bytes that run() looks at */
-    struct poise_trace_ring *ring;
     struct poise_rng rng;
     unsigned
         barren; /**< tasks in a row, since the last gift, that added none */
@@ -301,9 +301,10 @@ struct task_progress {
 struct task_net {
     struct task_progress progress;
     uint32_t generation;
-    uint64_t received; /**< messages of this pool */
-    bool over;         /**< END has come */
-    bool halted;       /**< with this flag */
+    uint64_t received;       /**< messages of this pool */
+    uint64_t *received_from; /**< [size]: the same by rank */
+    bool over;               /**< END has come */
+    bool halted;             /**< with this flag */
     uint64_t stop_sent;
     int byes;  /**< children that have not said it yet */
     bool *bye; /**< [size] */

@@ -44,8 +44,11 @@ int task_net_init(struct poise_pool *pool)
     net->bye = poise_alloc((size_t)pool->size, sizeof *net->bye);
     net->progress.below =
         poise_alloc((size_t)pool->size, sizeof *net->progress.below);
-    int code =
-        net->bye && net->progress.below ? task_steal_init(pool) : -ENOMEM;
+    net->received_from =
+        poise_alloc((size_t)pool->size, sizeof *net->received_from);
+    int code = net->bye && net->progress.below && net->received_from
+                   ? task_steal_init(pool)
+                   : -ENOMEM;
     if (code == 0) {
         code = task_stream_init(pool);
     }
@@ -64,14 +67,24 @@ void task_net_free(struct poise_pool *pool)
     poise_buf_free(&net->scratch);
     free(net->bye);
     free(net->progress.below);
+    free(net->received_from);
     pthread_mutex_destroy(&net->outbox_lock);
 }
 
 /* ---- sending ------------------------------------------------------------ */
 
+/* The same number in the records of both ends: message `n` of this pool from
+ * one rank to another. */
+static uint64_t net_sequence(const struct poise_pool *pool, uint64_t n)
+{
+    return (uint64_t)pool->net.generation << 32 | (uint32_t)n;
+}
+
 void task_net_post(struct poise_pool *pool, int dest, const void *message,
                    size_t len)
 {
+    struct poise_trace_ring *ring = poise_trace_ring();
+    uint64_t began = poise_trace_ticks(ring);
     int code = poise_world_send(pool->world, dest, NET_TAG, message, len);
     if (code < 0) {
         task_stop(pool, code);
@@ -79,8 +92,9 @@ void task_net_post(struct poise_pool *pool, int dest, const void *message,
     }
     pool->stats.messages[dest]++;
     pool->stats.bytes[dest] += len;
-    poise_trace_emit(pool->comm->ring, POISE_TRACE_SEND, 0, (uint64_t)dest,
-                     len);
+    poise_trace_put(ring, POISE_TRACE_SEND,
+                    net_sequence(pool, pool->stats.messages[dest]), began,
+                    (uint64_t)dest, len, 0);
 }
 
 void task_send(struct poise_pool *pool, int dest, struct task_head head,
@@ -159,8 +173,9 @@ static void net_receive(struct poise_pool *pool,
     in.body = (const char *)message->data + sizeof in.head;
     in.len = message->len - sizeof in.head;
     net->received++;
-    poise_trace_emit(pool->comm->ring, POISE_TRACE_RECEIVE, in.head.kind,
-                     (uint64_t)in.source, message->len);
+    poise_trace_event(POISE_TRACE_RECEIVE,
+                      net_sequence(pool, ++net->received_from[in.source]),
+                      (uint64_t)in.source, message->len, in.head.kind);
     if (in.head.snapshot > pool->snapshot.number) {
         task_snapshot_take(pool, in.head.snapshot);
     }
@@ -249,7 +264,6 @@ void task_comm_loop(struct poise_pool *pool)
     uint64_t began = poise_clock_ticks();
     uint64_t comm_before = comm->comm_ticks;
     if (comm->begin_ticks == 0) {
-        comm->ring = poise_trace_current();
         __atomic_store_n(&comm->begin_ticks, began, __ATOMIC_RELAXED);
     }
     while (!pool->net.over) {

@@ -196,8 +196,8 @@ static bool steal_give(struct poise_pool *pool, int dest, uint64_t request,
     int code = steal_collect(pool, share);
     size_t count = pool->net.giving.count;
     if (code >= 0 && count > 0) {
-        poise_trace_emit(pool->comm->ring, POISE_TRACE_STEAL_GAVE, 0,
-                         (uint64_t)dest, count);
+        poise_trace_event(POISE_TRACE_STEAL_GAVE, request, (uint64_t)dest,
+                          count, 0);
         code = steal_send(pool, dest,
                           (struct task_head){.kind = TASK_GIVE, .a = request});
     }
@@ -318,8 +318,8 @@ void task_thief_turn(struct poise_pool *pool)
     thief->asked_at = now;
     thief->request++;
     pool->stats.steal_asked++;
-    poise_trace_emit(pool->comm->ring, POISE_TRACE_STEAL_ASK, 0,
-                     (uint64_t)victim, 0);
+    poise_trace_event(POISE_TRACE_STEAL_ASK, thief->request, (uint64_t)victim,
+                      0, 0);
     task_send(pool, victim,
               (struct task_head){.kind = TASK_ASK, .a = thief->request}, NULL,
               0);
@@ -331,8 +331,8 @@ void task_on_refuse(struct poise_pool *pool, const struct task_arrival *in)
     if (thief->asking && in->head.a == thief->request) {
         thief->asking = false;
         pool->stats.steal_refused++;
-        poise_trace_emit(pool->comm->ring, POISE_TRACE_STEAL_REFUSED, 0,
-                         (uint64_t)in->source, 0);
+        poise_trace_event(POISE_TRACE_STEAL_REFUSED, in->head.a,
+                          (uint64_t)in->source, 0, 0);
     }
 }
 
@@ -349,8 +349,8 @@ void task_on_tasks(struct poise_pool *pool, const struct task_arrival *in)
         thief->next_round = 0;
         thief->pause_ns = STEAL_PAUSE_LEAST_NS;
         pool->stats.steal_got++;
-        poise_trace_emit(pool->comm->ring, POISE_TRACE_STEAL_GOT, 0,
-                         (uint64_t)in->source, in->head.b);
+        poise_trace_event(POISE_TRACE_STEAL_GOT, in->head.a,
+                          (uint64_t)in->source, in->head.b, 0);
     }
     if (task_state(pool) != TASK_RUNNING) {
         return;

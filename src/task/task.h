@@ -22,7 +22,6 @@
 
 #include <poise/comm.h>
 #include <poise/core.h>
-#include <poise/trace.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -140,10 +139,6 @@ struct poise_pool_options {
     /** Set to a signal number, by a signal handler say, it stops the pool:
      * with a last checkpoint if asked for, and -EINTR on all ranks. */
     const volatile int *interrupt;
-    /** Each thread that the pool starts claims a ring of it, as "worker N";
-     * those that find none left go unrecorded. The caller's thread emits into
-     * the ring of its context (poise_trace_use). NULL: none. Borrowed. */
-    struct poise_trace *trace;
 };
 
 /** Collective over `world` (NULL: one process, no communication). The world

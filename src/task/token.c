@@ -62,8 +62,7 @@ static void token_send(struct poise_pool *pool, uint64_t round, int64_t sum,
                              .flags = black ? TASK_FLAG_BLACK : 0,
                              .a = round,
                              .b = (uint64_t)sum};
-    poise_trace_emit(pool->comm->ring, POISE_TRACE_TOKEN, 0, (uint64_t)next,
-                     black);
+    poise_trace_event(POISE_TRACE_TOKEN, round, (uint64_t)next, black, 0);
     task_send(pool, next, head, NULL, 0);
 }
 

@@ -246,8 +246,8 @@ static void worker_run(struct poise_worker *worker)
     const struct poise_pool_hooks *hooks = &pool->hooks;
     int code = 0;
     task_count(&worker->tasks, 1);
-    poise_trace_emit(worker->ring, POISE_TRACE_TASK_BEGIN, worker->index,
-                     worker->tasks, worker->task.len);
+    poise_trace_event(POISE_TRACE_TASK_BEGIN, worker->tasks, worker->task.len,
+                      worker->index, 0);
     if (worker->running.kind == TASK_TASK) {
         code =
             hooks->run(worker, worker->task.data, worker->task.len, hooks->arg);
@@ -255,8 +255,7 @@ static void worker_run(struct poise_worker *worker)
         code = hooks->receive(worker, worker->running.source, worker->task.data,
                               worker->task.len, hooks->arg);
     }
-    poise_trace_emit(worker->ring, POISE_TRACE_TASK_END, worker->index,
-                     worker->tasks, 0);
+    poise_trace_event(POISE_TRACE_TASK_END, worker->tasks, 0, worker->index, 0);
     if (code < 0) {
         task_stop(pool, code);
     }
@@ -412,14 +411,14 @@ static void worker_idle(struct poise_worker *worker)
     }
     uint64_t began = poise_clock_ticks();
     uint64_t comm_before = worker->comm_ticks;
-    poise_trace_emit(worker->ring, POISE_TRACE_IDLE_BEGIN, worker->index, 0, 0);
+    poise_trace_event(POISE_TRACE_IDLE_BEGIN, 0, 0, worker->index, 0);
     __atomic_fetch_add(&pool->hungry, 1, __ATOMIC_SEQ_CST);
     worker_leave(worker);
     worker_wait(worker);
     __atomic_fetch_add(&pool->busy, 1, __ATOMIC_SEQ_CST);
     __atomic_store_n(&worker->idle, false, __ATOMIC_SEQ_CST);
     __atomic_fetch_sub(&pool->hungry, 1, __ATOMIC_SEQ_CST);
-    poise_trace_emit(worker->ring, POISE_TRACE_IDLE_END, worker->index, 0, 0);
+    poise_trace_event(POISE_TRACE_IDLE_END, 0, 0, worker->index, 0);
     task_count(&worker->idle_ticks, poise_clock_ticks() - began -
                                         (worker->comm_ticks - comm_before));
 }
@@ -505,22 +504,12 @@ bool task_park(struct poise_worker *worker)
     return true;
 }
 
-/* A ring of this thread's own, for the pool and for what the user's hooks emit.
- * Without one left the work goes on unrecorded. */
-static void worker_claim_ring(const struct poise_worker *worker)
-{
-    struct poise_trace *trace = worker->pool->options.trace;
-    char name[32];
-    if (trace) {
-        snprintf(name, sizeof name, "worker %u", worker->index);
-        poise_trace_use(poise_trace_claim(trace, name));
-        poise_error_clear();
-    }
-}
-
 static void *worker_main(void *arg)
 {
-    worker_claim_ring(arg);
+    const struct poise_worker *worker = arg;
+    char name[32];
+    snprintf(name, sizeof name, "worker %u", worker->index);
+    poise_trace_name(name);
     task_worker_loop(arg);
     return NULL;
 }
@@ -540,7 +529,6 @@ void task_worker_loop(struct poise_worker *worker)
 {
     struct poise_pool *pool = worker->pool;
     bool have = false;
-    worker->ring = poise_trace_current();
     __atomic_store_n(&worker->thread_id, gettid(), __ATOMIC_RELAXED);
     __atomic_store_n(&worker->begin_ticks, poise_clock_ticks(),
                      __ATOMIC_RELAXED);

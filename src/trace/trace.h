@@ -1,14 +1,31 @@
 /*
- * poise/trace.h - event rings that can be left on.
+ * poise/trace.h - records of events in rings that can be left on.
  *
- * A trace is one shared-memory file of fixed-size rings, one writer each.
- * Emitting an event costs a TSC read and one 32-byte store, no system call, no
- * lock. When a ring is full the oldest events are overwritten and counted. You
- * may open the file and read it at any time, from another process or after a
- * crash; the layout is versioned (docs/formats.md).
+ * A trace is one file of rings, one writer each, mapped by whoever writes and
+ * reads it. A record says which collector made it, its sequence number there,
+ * and up to four times or values; what those mean stands in the file too, as
+ * types and collectors. Recording costs a reading of the clock and 48 bytes of
+ * stores: no system call, no lock, and it is safe in a signal handler. When a
+ * ring is full the oldest records are overwritten and counted. A file may be
+ * read at any time, in place, from another process or after a crash
+ * (docs/formats.md).
  *
- * Here events are emitted and read; nothing is analysed (that is done above
- * the collectives, by the monitors). All functions are local.
+ * Emitting, in a program where a trace may be in force (poise_trace_use):
+ *
+ *     poise_trace_event(POISE_TRACE_TOKEN, round, next_rank, colour, 0);
+ *
+ * One load and a branch where none is. A span takes its own times:
+ *
+ *     struct poise_trace_ring *ring = poise_trace_ring();
+ *     uint64_t enter = poise_trace_ticks(ring);
+ *     ...
+ *     poise_trace_put(ring, collector, call, enter, poise_trace_ticks(ring),
+ *                     bytes, 0);
+ *
+ * All functions are local. Nothing is analysed here: that is done above the
+ * collectives. Several files as one stream: <poise/trace_session.h>.
+ *
+ * Source: thesis 7.2, 4.1 and 4.2 (event collectors, trace tuples).
  */
 #ifndef POISE_TRACE_H
 #define POISE_TRACE_H
@@ -19,140 +36,407 @@
 extern "C" {
 #endif
 
-/** What happened. Values are part of the file format: only append. */
-enum poise_trace_kind {
-    POISE_TRACE_NONE,
-    POISE_TRACE_TASK_BEGIN,    /**< a: task id, b: bytes */
-    POISE_TRACE_TASK_END,      /**< a: task id */
-    POISE_TRACE_STEAL_ASK,     /**< a: victim rank */
-    POISE_TRACE_STEAL_GOT,     /**< a: victim rank, b: tasks */
-    POISE_TRACE_STEAL_REFUSED, /**< a: victim rank */
-    POISE_TRACE_STEAL_GAVE,    /**< a: thief rank, b: tasks */
-    POISE_TRACE_IDLE_BEGIN,
-    POISE_TRACE_IDLE_END,
-    POISE_TRACE_TOKEN,      /**< a: next rank, b: colour */
-    POISE_TRACE_CHECKPOINT, /**< a: number, b: bytes */
-    POISE_TRACE_SEND,       /**< a: rank, b: bytes */
-    POISE_TRACE_RECEIVE,    /**< a: rank, b: bytes */
-    POISE_TRACE_COLL_ENTER, /**< a: call, b: bytes; extra: kind of call */
-    POISE_TRACE_COLL_LAST,  /**< a: call, b: top of the cell that it released */
-    POISE_TRACE_COLL_LEAVE, /**< a: call, b: 0 or errno */
-    POISE_TRACE_USER = 1024 /**< from here on: for users of the library */
+/* ---- what is recorded --------------------------------------------------- */
+
+/** Values of a record. The first is always a time: when it began. */
+#define POISE_TRACE_VALUES 4
+
+/** What a value is. Part of the file format: only append. */
+enum poise_trace_unit {
+    POISE_TRACE_UNUSED,
+    POISE_TRACE_TIME, /**< poise_clock_ticks() */
+    POISE_TRACE_COUNT,
+    POISE_TRACE_BYTES,
+    POISE_TRACE_RANK,
+    POISE_TRACE_ID,
+    POISE_TRACE_CODE, /**< 0, or an errno value */
+    POISE_TRACE_NS,   /**< a duration */
+    POISE_TRACE_TEXT, /**< up to 8 characters, the first in the lowest byte */
+    POISE_TRACE_UNITS
 };
 
-/** One event, 32 bytes. */
-struct poise_trace_event {
-    uint64_t ticks; /**< poise_clock_ticks() */
-    uint32_t kind;
-    uint32_t extra; /**< free for the emitter */
-    uint64_t a, b;
+/**
+ * Poise's own types: `s` is the sequence, then the values behind the time
+ * `t`. A number is a type and also a collector of that type, for what needs no
+ * collectors of its own. Values are part of the file format: only append; the
+ * table in schema.c has the same in words.
+ */
+enum poise_trace_kind {
+    POISE_TRACE_NONE,
+    POISE_TRACE_THREAD,        /**< a ring's new owner; s: thread, t, text,
+                                  text */
+    POISE_TRACE_PHASE_BEGIN,   /**< s: number, t, text: name, value */
+    POISE_TRACE_PHASE_END,     /**< s: number, t, text: name, value, code */
+    POISE_TRACE_TASK_BEGIN,    /**< s: task, t, bytes */
+    POISE_TRACE_TASK_END,      /**< s: task, t */
+    POISE_TRACE_STEAL_ASK,     /**< t, victim */
+    POISE_TRACE_STEAL_GOT,     /**< t, victim, tasks */
+    POISE_TRACE_STEAL_REFUSED, /**< t, victim */
+    POISE_TRACE_STEAL_GAVE,    /**< t, thief, tasks */
+    POISE_TRACE_IDLE_BEGIN,    /**< t */
+    POISE_TRACE_IDLE_END,      /**< t */
+    POISE_TRACE_TOKEN,         /**< t, next rank, colour */
+    POISE_TRACE_CHECKPOINT,    /**< s: number, t, bytes */
+    POISE_TRACE_SEND,          /**< s: number among this pair's, t, to, bytes */
+    POISE_TRACE_RECEIVE,       /**< s: the same number, t, from, bytes */
+    POISE_TRACE_COLL_ENTER,    /**< s: call, t, bytes, operation */
+    POISE_TRACE_COLL_LAST,     /**< s: call, t, top of the cell it released */
+    POISE_TRACE_COLL_LEAVE,    /**< s: call, t, code */
+    POISE_TRACE_HOP,           /**< s: call; enter, arrived, released, left */
+    POISE_TRACE_CALL,          /**< s: call; enter, left, bytes, code */
+    POISE_TRACE_MESSAGE,       /**< s: number; enter, left, peer, bytes */
+    POISE_TRACE_RUN,           /**< s: virtual rank; from, to, why it stopped */
+    POISE_TRACE_SWAP,          /**< s: virtual rank; from, to, bytes, 1: in */
+    POISE_TRACE_LEVEL,         /**< s: level; from, to, vertices, edges */
+    POISE_TRACE_BLOCK,         /**< s: version; from, to, block, code */
+    POISE_TRACE_PASS,          /**< s: pass; from, to, items, bytes */
+    POISE_TRACE_FILE,          /**< s: number; from, to, bytes, code */
+    POISE_TRACE_KINDS,
+    POISE_TRACE_USER = 1024,      /**< from here on: poise_trace_define */
+    POISE_TRACE_COLLECTOR = 65536 /**< from here on: poise_trace_collector */
 };
+
+/** A record, 48 bytes. Its writer stores `stamp` last. */
+struct poise_trace_event {
+    uint32_t collector;
+    uint32_t stamp; /**< number in its ring + 1, low 32 bits */
+    uint64_t sequence;
+    uint64_t values[POISE_TRACE_VALUES];
+};
+
+/** What the records of a collector look like. Names are cut to 23, 15 and 11
+ * bytes. */
+struct poise_trace_type {
+    uint32_t id; /**< set by poise_trace_define */
+    char name[24];
+    char sequence[16]; /**< what the sequence counts; "" if nothing */
+    struct {
+        uint32_t unit; /**< enum poise_trace_unit */
+        char name[12];
+    } values[POISE_TRACE_VALUES];
+};
+
+/** One place where records are made: a call on a communicator, a hop of a
+ * tree. Zero is the default of each member. */
+struct poise_trace_place {
+    uint32_t id;         /**< set by poise_trace_collector */
+    uint32_t type;       /**< enum poise_trace_kind, or one's own */
+    uint32_t parent;     /**< the collector above it (its hop's parent); 0 */
+    int32_t rank, peer;  /**< of the communicator or tree; peer -1: none */
+    uint32_t level;      /**< how deep in its tree */
+    uint64_t group;      /**< communicator or tree, alike on all its ranks */
+    char name[64];       /**< "allreduce", "up", ... */
+    char group_name[24]; /**< "MPI_COMM_WORLD", a tree's shape, ... */
+};
+
+/* ---- making a trace ----------------------------------------------------- */
 
 struct poise_trace;
 
-/**
- * The head of a ring inside the file; its events follow at once. Only
- * poise_trace_emit and the functions below use its members.
- */
-struct poise_trace_ring {
-    uint64_t written; /**< events ever emitted; __atomic access */
-    uint64_t mask;    /**< capacity - 1; the capacity is a power of two */
-    char name[32];    /**< NUL-terminated */
-    int32_t pid, tid; /**< of the thread that claimed it */
-    uint32_t claimed; /**< 1 once name, pid and tid are there; __atomic */
-    uint32_t reserved;
+struct poise_trace_options {
+    uint64_t session[2]; /**< drawn if zero; alike in all files of a session */
+    int rank, size;      /**< of this process; size 0: 1 */
+    unsigned capacity;   /**< records of a ring, rounded up to a power of two;
+                            0: 16,384 (768 KiB for each thread) */
+    unsigned rings_max;  /**< threads at a time; 0: 16,384 */
+    const char *program; /**< shown to people; NULL: this process' name */
 };
 
 /**
- * Create a trace of `rings` rings of `capacity` events (rounded up to a power
- * of two, at least 2; all but one of them can be read back, since the oldest
- * may just be being overwritten). `path` is the file, which must not exist;
- * its space is reserved, so that emitting cannot run out of disk. NULL makes
- * an anonymous trace. Owned by the caller; rings die with it.
+ * Create a trace. `path` is the file, which must not exist; NULL makes an
+ * anonymous one. The file grows by a ring whenever a thread claims one, whose
+ * space is reserved then: emitting cannot run out of disk, and a thread that
+ * gets no ring is counted (`refused`). Owned by the caller.
  *
- * -EEXIST, -ENOSPC, ...; -EINVAL: no rings, or more than fits an address.
+ * -EEXIST, -ENOSPC, ...; -EINVAL: more than fits an address.
  */
-POISE_API int poise_trace_create(const char *path, unsigned rings,
-                                 size_t capacity, struct poise_trace **out);
-/** Unmap; the file of a named trace stays. Views of it (poise_trace_view_of)
- * are closed before, and no context uses its rings any more. NULL is allowed.
- */
+POISE_API int poise_trace_create(const char *path,
+                                 const struct poise_trace_options *options,
+                                 struct poise_trace **out);
+/** Unmap; the file of a named trace stays, and says that it ended in order.
+ * It is not in force any more, views of it (poise_trace_view_of) are closed,
+ * and nobody uses its rings. NULL is allowed. */
 POISE_API void poise_trace_destroy(struct poise_trace *trace);
 
-/** Claim the next free ring under a name, of which 31 bytes are kept. Any
- * thread. NULL with ENOSPC set when all are taken. */
-POISE_API struct poise_trace_ring *poise_trace_claim(struct poise_trace *trace,
-                                                     const char *name);
+/** Put a trace in force for the process: from now on every thread records into
+ * a ring of it, claimed with its first record. NULL: none is. Returns the one
+ * that was. A child of fork has none in force. */
+POISE_API struct poise_trace *poise_trace_use(struct poise_trace *trace);
 
-/** Make `ring` (or none: NULL) the current context's. */
-POISE_API void poise_trace_use(struct poise_trace_ring *ring);
-POISE_API struct poise_trace_ring *poise_trace_current(void);
+/** End a trace that other threads may still record into: it is not in force any
+ * more, its file says that it ended in order, and its memory stays mapped as
+ * long as the process lives. Instead of poise_trace_destroy. */
+POISE_API void poise_trace_stop(struct poise_trace *trace);
+
+/** Describe a type of one's own. Returns its number (POISE_TRACE_USER and up);
+ * the same number for an equal type. -ENOSPC: 192 are there; -EINVAL: the
+ * first value is no time. */
+POISE_API int64_t poise_trace_define(struct poise_trace *trace,
+                                     const struct poise_trace_type *type);
+
+/** Describe a collector. Returns its number, or that of its type when the
+ * table is full (2,040 at a time; the file counts those that found no place)
+ * or `trace` is NULL: it can be used in either case. Any thread. */
+POISE_API uint32_t poise_trace_collector(struct poise_trace *trace,
+                                         const struct poise_trace_place *place);
+/** Nobody records with this number any more; its place may be given to
+ * another, and what is left of its records then shows their number only. */
+POISE_API void poise_trace_collector_end(struct poise_trace *trace,
+                                         uint32_t collector);
+
+/* ---- recording ---------------------------------------------------------- */
 
 /**
- * Emit one event; a NULL ring makes it nothing. Only the ring's writer.
- *
- * The stores are releases (plain moves on x86) so that a reader that sees a
- * word of this event also sees the count of those before it, and notices that
- * what it copied was being overwritten.
+ * The head of a ring inside the file; its records follow at once. Only the
+ * functions of this header use its members.
  */
-static inline void poise_trace_emit(struct poise_trace_ring *ring,
-                                    uint32_t kind, uint32_t extra, uint64_t a,
-                                    uint64_t b)
+struct poise_trace_ring {
+    uint64_t reserved; /**< records ever begun; __atomic access */
+    uint64_t mask;     /**< capacity - 1; the capacity is a power of two */
+    struct poise_trace *trace; /**< in its writer's process only */
+    int32_t owner; /**< thread that has it; -1: claimed by hand; 0: none;
+                      __atomic */
+    uint32_t index;
+    uint64_t owners; /**< how many had it so far; __atomic */
+    int32_t tid;     /**< of the last one */
+    int32_t reserved_bits;
+    char name[32]; /**< NUL-terminated */
+    uint64_t unused[6];
+};
+
+/** The trace in force, or NULL; __atomic access. Only poise_trace_use sets
+ * it. */
+POISE_API extern struct poise_trace *poise_trace_in_force;
+
+/** Whether one is: a load. */
+static inline bool poise_trace_is_on(void)
+{
+    return __builtin_expect(
+        __atomic_load_n(&poise_trace_in_force, __ATOMIC_RELAXED) != NULL, 0);
+}
+
+/** The calling thread's ring in the trace in force, claimed if it has none;
+ * NULL if no trace is in force or there is no ring to be had (which is
+ * counted). Safe in signal handlers. Good until the trace in force changes;
+ * a user-level thread asks again after it may have been resumed elsewhere. */
+POISE_API struct poise_trace_ring *poise_trace_ring_slow(void);
+
+static inline struct poise_trace_ring *poise_trace_ring(void)
+{
+    return poise_trace_is_on() ? poise_trace_ring_slow() : NULL;
+}
+
+/** Name the calling thread's ring, of which 31 bytes are kept; else it has the
+ * thread's own name. Nothing where no trace is in force. */
+POISE_API void poise_trace_name(const char *name);
+
+/** Claim a ring for a writer of one's own choice, which returns it;
+ * poise_trace_ring does so for threads. NULL with the error set: -ENOSPC the
+ * disk is full, -EAGAIN all rings have writers. Any thread; safe in signal
+ * handlers. */
+POISE_API struct poise_trace_ring *poise_trace_claim(struct poise_trace *trace,
+                                                     const char *name);
+/** Give it back, to be claimed again. Rings of threads that have ended come
+ * back by themselves. */
+POISE_API void poise_trace_return(struct poise_trace_ring *ring);
+
+/** For poise_trace_put: called once a turn of a ring. */
+POISE_API void poise_trace_turn(struct poise_trace_ring *ring);
+
+/** The clock, or 0 if nothing is recorded. */
+static inline uint64_t poise_trace_ticks(const struct poise_trace_ring *ring)
+{
+    return ring ? poise_clock_ticks() : 0;
+}
+
+/* The number of the next record, which no signal handler gets too: one
+ * instruction, unlocked, since nobody else writes. */
+static inline uint64_t poise_trace_reserve(struct poise_trace_ring *ring)
+{
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+    uint64_t n = 1;
+    __asm__ volatile("xaddq %0, %1" : "+r"(n), "+m"(ring->reserved)::"cc");
+    return n;
+#else
+    return __atomic_fetch_add(&ring->reserved, 1, __ATOMIC_ACQ_REL);
+#endif
+}
+
+/**
+ * Record: values[0] is a time (poise_trace_ticks). Nothing if `ring` is NULL.
+ * Only the ring's writer, and its signal handlers.
+ *
+ * The stores are releases (plain moves on x86), so that a reader that sees a
+ * word of this record sees that its slot was taken, and drops the older one
+ * that it was copying; the stamp comes last and says that the record is whole.
+ */
+static inline void poise_trace_put(struct poise_trace_ring *ring,
+                                   uint32_t collector, uint64_t sequence,
+                                   uint64_t time, uint64_t a, uint64_t b,
+                                   uint64_t c)
 {
     if (!ring) {
         return;
     }
-    uint64_t n = __atomic_load_n(&ring->written, __ATOMIC_RELAXED);
+    uint64_t n = poise_trace_reserve(ring);
     struct poise_trace_event *event =
         (struct poise_trace_event *)(ring + 1) + (n & ring->mask);
-    __atomic_store_n(&event->ticks, poise_clock_ticks(), __ATOMIC_RELEASE);
-    __atomic_store_n(&event->kind, kind, __ATOMIC_RELEASE);
-    __atomic_store_n(&event->extra, extra, __ATOMIC_RELEASE);
-    __atomic_store_n(&event->a, a, __ATOMIC_RELEASE);
-    __atomic_store_n(&event->b, b, __ATOMIC_RELEASE);
-    __atomic_store_n(&ring->written, n + 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&event->collector, collector, __ATOMIC_RELEASE);
+    __atomic_store_n(&event->sequence, sequence, __ATOMIC_RELEASE);
+    __atomic_store_n(&event->values[0], time, __ATOMIC_RELEASE);
+    __atomic_store_n(&event->values[1], a, __ATOMIC_RELEASE);
+    __atomic_store_n(&event->values[2], b, __ATOMIC_RELEASE);
+    __atomic_store_n(&event->values[3], c, __ATOMIC_RELEASE);
+    __atomic_store_n(&event->stamp, (uint32_t)n + 1, __ATOMIC_RELEASE);
+    if (__builtin_expect((n & ring->mask) == ring->mask, 0)) {
+        poise_trace_turn(ring);
+    }
 }
 
-/* ---- reading ------------------------------------------------------------ */
+/** Record something that happens now, in the calling thread's ring. */
+static inline void poise_trace_event(uint32_t collector, uint64_t sequence,
+                                     uint64_t a, uint64_t b, uint64_t c)
+{
+    struct poise_trace_ring *ring = poise_trace_ring();
+    poise_trace_put(ring, collector, sequence, poise_trace_ticks(ring), a, b,
+                    c);
+}
+
+/** Up to eight characters as a value of unit text. */
+static inline uint64_t poise_trace_text(const char *text)
+{
+    uint64_t value = 0;
+    for (int i = 0; i < 8 && text[i]; i++) {
+        value |= (uint64_t)(unsigned char)text[i] << (8 * i);
+    }
+    return value;
+}
+
+/* ---- clocks ------------------------------------------------------------- */
+
+/** Note what ticks are in CLOCK_MONOTONIC and CLOCK_REALTIME now. Done by the
+ * library at the beginning and the end, and at most once a second (later once
+ * in 1/64 of the time so far) when rings turn. Safe in signal handlers. */
+POISE_API void poise_trace_snapshot(struct poise_trace *trace);
+
+/** A measurement: rank `reference`'s CLOCK_MONOTONIC was `offset_ns` more than
+ * this process' when this one's was `at_ns`; wrong by at most `error_ns`. */
+struct poise_trace_offset {
+    uint64_t at_ns;
+    int64_t offset_ns;
+    uint64_t error_ns;
+    int32_t reference;
+    uint32_t rounds; /**< messages there and back that it is from */
+};
+
+/** Note a measurement; the newest 250 are kept. One thread at a time. */
+POISE_API void poise_trace_offset_add(struct poise_trace *trace,
+                                      const struct poise_trace_offset *offset);
+
+/** What names the clock of this machine's kernel, in 16 bytes: alike in two
+ * processes whose ticks and CLOCK_MONOTONIC are the same. POISE_TRACE_CLOCK in
+ * the environment adds its text: for emulators, whose hosts share a kernel. */
+POISE_API void poise_trace_clock_id(uint64_t out[2]);
+
+/** Times of one message there and back: sent by the reference, received by
+ * this process, sent back, received by the reference; ns of the sides' own
+ * clocks. */
+struct poise_trace_round {
+    uint64_t sent, received, answered, returned;
+};
+
+/** The offset that `count` rounds bound: since no message arrives before it was
+ * sent, it lies between the largest sent - received and the smallest returned -
+ * answered; the middle is taken. -EINVAL: none; -ERANGE: not even one round
+ * agrees with itself, a clock was set meanwhile. */
+POISE_API int poise_trace_offset_from(const struct poise_trace_round *rounds,
+                                      size_t count,
+                                      struct poise_trace_offset *out);
+
+/* ---- reading rings ------------------------------------------------------ */
 
 /** A trace of this or another process, possibly still being written. */
 struct poise_trace_view;
 
-struct poise_trace_ring_info {
-    char name[32];
-    uint64_t written;     /**< events ever emitted */
-    uint64_t overwritten; /**< of which no longer readable */
-    int32_t pid, tid;
-};
-
-/** -EPROTO: not a trace or a newer version; -EBADMSG: cut short or damaged.
- * The caller closes the view. One thread at a time. */
+/** -EPROTO: not a trace, or of another version; -EBADMSG: cut short or
+ * damaged. The caller closes the view. One thread at a time. */
 POISE_API int poise_trace_open(const char *path, struct poise_trace_view **out);
 /** A view of a trace of this process (also an anonymous one), which it
  * borrows. */
 POISE_API int poise_trace_view_of(struct poise_trace *trace,
                                   struct poise_trace_view **out);
 POISE_API void poise_trace_close(struct poise_trace_view *view);
-POISE_API uint64_t poise_trace_tick_hz(const struct poise_trace_view *view);
-/** When the trace was made; no event is older. */
-POISE_API uint64_t poise_trace_start_ticks(const struct poise_trace_view *view);
-/** Rings claimed so far. */
-POISE_API unsigned poise_trace_rings(const struct poise_trace_view *view);
+
+/** What the head of a trace says. Strings are owned by the view. */
+struct poise_trace_info {
+    uint64_t session[2];
+    int rank, size, pid;
+    const char *host, *program;
+    uint64_t clock[2]; /**< poise_trace_clock_id */
+    bool has_tsc;      /**< else ticks are CLOCK_MONOTONIC */
+    uint64_t tick_hz;
+    uint64_t start_ticks; /**< no record is older */
+    uint64_t capacity;    /**< records of a ring */
+    uint64_t refused;     /**< threads that got no ring: their records are
+                             missing, all of them */
+    uint64_t unplaced;    /**< collectors that found no place */
+    bool ended;           /**< in order; else it runs, or was killed */
+};
+POISE_API void poise_trace_info(const struct poise_trace_view *view,
+                                struct poise_trace_info *out);
+
+/** Rings so far; grows while others claim. */
+POISE_API unsigned poise_trace_rings(struct poise_trace_view *view);
+
+struct poise_trace_ring_info {
+    char name[32];
+    int32_t tid;          /**< the last owner */
+    bool owned;           /**< nobody gave it back */
+    uint64_t written;     /**< records ever begun */
+    uint64_t overwritten; /**< of which no longer readable */
+    uint64_t owners;
+};
 /** -EINVAL: no such ring. */
-POISE_API int poise_trace_ring_info(const struct poise_trace_view *view,
+POISE_API int poise_trace_ring_info(struct poise_trace_view *view,
                                     unsigned ring,
                                     struct poise_trace_ring_info *out);
+
+/** What a number means. False if it is not in the file: a collector that is
+ * gone. Any record: its collector's type. */
+POISE_API bool poise_trace_type(const struct poise_trace_view *view,
+                                uint32_t collector,
+                                struct poise_trace_type *out);
+/** The same of a collector; that of a bare type has only its type's name. */
+POISE_API bool poise_trace_place(const struct poise_trace_view *view,
+                                 uint32_t collector,
+                                 struct poise_trace_place *out);
+
 /**
- * Copy up to `max` events of a ring, from event number `from` on (numbers count
- * from 0 over the ring's life). Events overwritten meanwhile are skipped, never
- * returned torn. `next` is where to go on. Returns how many; 0 when there was
- * nothing new, or the writer was a whole ring ahead each time the function
- * looked. -EINVAL: no such ring.
+ * Where a reader is in a ring. Records are numbered from 0 over the ring's
+ * life, and next == read + lost + unfinished at any time: nothing is lost
+ * unseen.
  */
-POISE_API ssize_t poise_trace_read(const struct poise_trace_view *view,
-                                   unsigned ring, uint64_t from, size_t max,
-                                   struct poise_trace_event *events,
-                                   uint64_t *next);
+struct poise_trace_cursor {
+    const struct poise_trace_ring *ring;
+    uint64_t next;       /**< number of the next record */
+    uint64_t read, lost; /**< lost: overwritten before they were read */
+    uint64_t unfinished; /**< begun by a writer that was killed in between */
+    uint64_t capacity;
+    bool final; /**< the writer is gone: pass over what it left
+                   unfinished; else reading stops there */
+};
+
+/** A cursor at the oldest record. -EINVAL: no such ring. */
+POISE_API int poise_trace_cursor(struct poise_trace_view *view, unsigned ring,
+                                 struct poise_trace_cursor *out);
+
+/**
+ * Copy up to `max` records. Returns how many; 0: nothing new. Those overwritten
+ * before they could be copied are counted in `lost`, never returned torn.
+ * Any thread, one for each cursor; no system call, no lock.
+ */
+POISE_API size_t poise_trace_read(struct poise_trace_cursor *cursor, size_t max,
+                                  struct poise_trace_event *events);
 
 #ifdef __cplusplus
 }

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include <poise/task.h>
+#include <poise/trace.h>
 
 #include <stdio.h>
 #include <string.h>
@@ -28,7 +29,7 @@ static int run_together(struct poise_worker *worker, const void *task,
     unsigned mine = poise_worker_index(worker);
     (void)task;
     (void)len;
-    poise_trace_emit(poise_trace_current(), POISE_TRACE_USER, mine, 0, 0);
+    poise_trace_event(POISE_TRACE_USER, 0, 0, mine, 0);
     if (!crowd->seen[mine]) {
         crowd->seen[mine] = true;
         __atomic_fetch_add(&crowd->inside, 1, __ATOMIC_SEQ_CST);
@@ -39,13 +40,12 @@ static int run_together(struct poise_worker *worker, const void *task,
     return 0;
 }
 
-static void run_crowd(struct poise_trace *trace, struct poise_pool **out)
+static void run_crowd(struct poise_pool **out)
 {
     static struct crowd crowd;
     crowd = (struct crowd){0};
     struct poise_pool_hooks hooks = {.run = run_together, .arg = &crowd};
-    struct poise_pool_options options = {
-        .threads = THREADS, .seed = 1, .trace = trace};
+    struct poise_pool_options options = {.threads = THREADS, .seed = 1};
     assert_int_equal(poise_pool_create(NULL, &options, &hooks, out), 0);
     for (int i = 0; i < TASKS; i++) {
         assert_int_equal(poise_pool_add(*out, &i, sizeof i), 0);
@@ -54,35 +54,45 @@ static void run_crowd(struct poise_trace *trace, struct poise_pool **out)
 }
 
 /* The events of one kind in a ring; all of them are by worker *who. */
-static uint64_t count_kind(const struct poise_trace_view *view, unsigned ring,
+static uint64_t count_kind(struct poise_trace_view *view, unsigned ring,
                            uint32_t kind, unsigned *who)
 {
     struct poise_trace_event events[1024];
-    uint64_t next, count = 0;
-    ssize_t got = poise_trace_read(view, ring, 0, 1024, events, &next);
+    struct poise_trace_cursor cursor;
+    uint64_t count = 0;
+    assert_int_equal(poise_trace_cursor(view, ring, &cursor), 0);
+    size_t got = poise_trace_read(&cursor, 1024, events);
     assert_true(got > 0 && got < 1024);
-    for (ssize_t i = 0; i < got; i++) {
-        if (events[i].kind == kind) {
+    for (size_t i = 0; i < got; i++) {
+        if (events[i].collector == kind) {
             if (count++ == 0) {
-                *who = events[i].extra;
+                *who = (unsigned)events[i].values[2];
             }
-            assert_int_equal(events[i].extra, *who);
+            assert_int_equal(events[i].values[2], *who);
         }
     }
     return count;
 }
 
+static struct poise_trace *begin(unsigned rings, struct poise_trace_view **view)
+{
+    struct poise_trace *trace;
+    struct poise_trace_options options = {.rings_max = rings, .capacity = 1024};
+    assert_int_equal(poise_trace_create(NULL, &options, &trace), 0);
+    assert_int_equal(poise_trace_view_of(trace, view), 0);
+    poise_trace_use(trace);
+    return trace;
+}
+
 static void test_ring_per_thread(void **state)
 {
     (void)state;
-    struct poise_trace *trace;
     struct poise_trace_view *view;
     struct poise_pool *pool;
-    assert_int_equal(poise_trace_create(NULL, THREADS + 1, 1024, &trace), 0);
-    poise_trace_use(poise_trace_claim(trace, "caller"));
-    run_crowd(trace, &pool);
+    struct poise_trace *trace = begin(0, &view);
+    poise_trace_name("caller");
+    run_crowd(&pool);
     const struct poise_pool_stats *stats = poise_pool_stats(pool);
-    assert_int_equal(poise_trace_view_of(trace, &view), 0);
     assert_int_equal(poise_trace_rings(view), THREADS);
     bool seen[THREADS] = {false};
     for (unsigned i = 0; i < THREADS; i++) {
@@ -111,19 +121,18 @@ static void test_ring_per_thread(void **state)
 static void test_too_few_rings(void **state)
 {
     (void)state;
-    struct poise_trace *trace;
     struct poise_trace_view *view;
     struct poise_pool *pool;
     uint64_t tasks = 0;
-    assert_int_equal(poise_trace_create(NULL, 1, 1024, &trace), 0);
-    run_crowd(trace, &pool);
+    struct poise_trace *trace = begin(1, &view);
+    run_crowd(&pool);
     const struct poise_pool_stats *stats = poise_pool_stats(pool);
     for (unsigned i = 0; i < stats->worker_count; i++) {
         tasks += stats->workers[i].tasks;
     }
     assert_int_equal(tasks, TASKS);
-    assert_int_equal(poise_trace_view_of(trace, &view), 0);
     assert_int_equal(poise_trace_rings(view), 1);
+    poise_trace_use(NULL);
     poise_trace_close(view);
     poise_pool_destroy(pool);
     poise_trace_destroy(trace);

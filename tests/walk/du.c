@@ -499,9 +499,8 @@ static void test_faults(void **state)
         }
         assert_true(k > 1 && k < 3000);
         for (k = 1;
-             k < 3000 &&
-             (!is_tried(k) ||
-              run_with_fault(faults[i].kind, k, faults[i].code, true));
+             k < 3000 && (!is_tried(k) || run_with_fault(faults[i].kind, k,
+                                                         faults[i].code, true));
              k++) {
         }
         assert_true(k > 1 && k < 3000);

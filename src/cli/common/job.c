@@ -1,6 +1,8 @@
 /* What every walk has around it: the world, signals, threads, progress. */
 #include "job.h"
 
+#include <poise/trace.h>
+
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
@@ -56,40 +58,6 @@ static unsigned own_cores(struct poise_world *world)
                                     : (unsigned)cores;
 }
 
-/* A ring for each thread that may run, of all together about 32 MiB. */
-static int open_trace(struct cli_job *job, const char *path,
-                      struct poise_pool_options *pool)
-{
-    enum { EVENTS = 1 << 20, EVENTS_MOST = 1 << 16 };
-    unsigned workers =
-        pool->threads > pool->threads_max ? pool->threads : pool->threads_max;
-    unsigned rings = workers + 1; /* one thread may only communicate */
-    size_t events = EVENTS_MOST;
-    struct poise_buf name = {0};
-    struct poise_trace_ring *ring;
-    int code;
-
-    poise_buf_puts(&name, path);
-    if (job->rank > 0) {
-        poise_buf_printf(&name, ".%d", job->rank);
-    }
-    while (events * rings > EVENTS) {
-        events /= 2;
-    }
-    code = name.error;
-    if (code == 0) {
-        code = poise_trace_create(poise_buf_str(&name), rings, events,
-                                  &job->trace);
-    }
-    if (code == 0) {
-        pool->trace = job->trace;
-        ring = poise_trace_claim(job->trace, "caller");
-        poise_trace_use(ring);
-    }
-    poise_buf_free(&name);
-    return code;
-}
-
 int cli_job_start(struct cli_job *job, const char *name,
                   const struct cli_engine *engine,
                   struct poise_walk_options *walk)
@@ -98,7 +66,8 @@ int cli_job_start(struct cli_job *job, const char *name,
     int code;
 
     *job = (struct cli_job){.name = name};
-    code = poise_world_create(NULL, &job->world);
+    code = poise_world_create(
+        &(struct poise_world_options){.trace = engine->trace}, &job->world);
     if (code < 0) {
         return cli_fail(name, code);
     }
@@ -125,21 +94,12 @@ int cli_job_start(struct cli_job *job, const char *name,
         pool->threads = 1;
         pool->threads_max = 1;
     }
-    code = engine->trace ? open_trace(job, engine->trace, pool) : 0;
-    code = poise_world_agree(job->world, code);
-    if (code < 0) {
-        int status = job->rank == 0 ? cli_fail(name, code) : CLI_PARTLY;
-
-        cli_job_end(job);
-        return status == CLI_DONE ? CLI_PARTLY : status;
-    }
+    poise_trace_name("caller");
     return 0;
 }
 
 void cli_job_end(struct cli_job *job)
 {
-    poise_trace_use(NULL);
-    poise_trace_destroy(job->trace);
     poise_world_destroy(job->world);
 }
 

@@ -91,7 +91,7 @@ struct cli_progress {
     double rate; /**< per second */
 };
 
-/** One run of a command: its world, its trace, its line of progress. */
+/** One run of a command: its world, its line of progress. */
 struct cli_job {
     const char *name;
     struct poise_world *world; /**< NULL before cli_job_start */
@@ -99,7 +99,6 @@ struct cli_job {
     bool progress;     /**< a line may stand on the terminal */
     bool root_missing; /**< an operand could not be read at all */
     struct cli_progress line;
-    struct poise_trace *trace;
 };
 
 /** Join the world, catch SIGINT and SIGTERM. Collective. 0, or the exit code

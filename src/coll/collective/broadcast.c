@@ -144,15 +144,13 @@ int coll_piece(struct poise_coll *coll, int root, void *data, size_t bytes)
 {
     struct coll_call call = {
         .kind = COLL_BROADCAST, .root = root, .bytes = bytes};
-    struct poise_trace_ring *ring = poise_trace_current();
     bool direct = coll->direct && bytes >= COLL_DIRECT_BYTES;
     size_t most = direct ? bytes : sizeof coll->ring->data, done = 0;
     int code = coll_begin_broadcast(coll, &call);
     if (code != 0) {
         return code;
     }
-    poise_trace_emit(ring, POISE_TRACE_COLL_ENTER, (uint32_t)call.kind,
-                     call.number, bytes);
+    coll_record_enter(coll, &call);
     do {
         size_t now = bytes - done < most ? bytes - done : most;
         code = piece(coll, &call, (char *)data + done, now, direct);
@@ -165,8 +163,7 @@ int coll_piece(struct poise_coll *coll, int root, void *data, size_t bytes)
     if (code < 0) {
         coll_fail_here(coll, &call, code);
     }
-    poise_trace_emit(ring, POISE_TRACE_COLL_LEAVE, (uint32_t)call.kind,
-                     call.number, (uint64_t)-call.code);
+    coll_record_leave(coll, &call);
     code = coll_finish(coll, &call);
     return code == 0 && skipped ? -EMSGSIZE : code;
 }

@@ -202,8 +202,7 @@ static int run_local(struct exchange *exchange)
     if (code < 0) {
         coll_fail_here(coll, call, code);
     }
-    poise_trace_emit(poise_trace_current(), POISE_TRACE_COLL_LEAVE,
-                     (uint32_t)call->kind, call->number, (uint64_t)-call->code);
+    coll_record_leave(coll, call);
     return coll_finish(coll, call);
 }
 
@@ -260,11 +259,9 @@ static int run_messages(struct exchange *exchange)
 {
     struct poise_coll *coll = exchange->coll;
     struct coll_call *call = &exchange->call;
-    struct poise_trace_ring *ring = poise_trace_current();
     struct poise_coll_block from = sent(exchange, coll->rank);
     struct poise_coll_block to = taken(exchange, coll->rank);
-    poise_trace_emit(ring, POISE_TRACE_COLL_ENTER, (uint32_t)call->kind,
-                     call->number, call->bytes);
+    coll_record_enter(coll, call);
     coll_show_record(coll, call);
     int code = send_all(exchange);
     if (code == 0) {
@@ -278,8 +275,7 @@ static int run_messages(struct exchange *exchange)
     } else {
         coll_fail_here(coll, call, code);
     }
-    poise_trace_emit(ring, POISE_TRACE_COLL_LEAVE, (uint32_t)call->kind,
-                     call->number, (uint64_t)-call->code);
+    coll_record_leave(coll, call);
     return coll_finish(coll, call);
 }
 

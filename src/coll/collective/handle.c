@@ -215,6 +215,7 @@ void poise_coll_destroy(struct poise_coll *coll)
     if (coll->stage.destroy) {
         coll->stage.destroy(coll->stage.arg);
     }
+    coll_record_forget(coll);
     poise_world_destroy(coll->world);
     for (size_t i = 0; i < coll->inbox_count; i++) {
         coll_message_free(&coll->inbox[i]);

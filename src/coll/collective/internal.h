@@ -68,6 +68,9 @@ struct coll_call {
     uint32_t check;    /* the same on all ranks, if they make the same call */
     int code, culprit; /* 0, or what failed, and at which rank */
     int flags;         /* highest proposer + 1 */
+    /* If it is recorded: when it began, when all below had arrived, when it
+     * knew the result. */
+    uint64_t enter, arrived, released;
 };
 
 #define COLL_INLINE_BYTES 40
@@ -174,8 +177,51 @@ struct poise_coll {
     int *sources;
     struct poise_buf message, scratch;
     struct poise_coll_stats stats;
-    uint64_t *sent; /* [size] */
+    uint64_t *sent;            /* [size] */
+    struct poise_trace *trace; /* that knows `collector`; never followed */
+    uint32_t collector;        /* of this rank's hop, */
+    int collector_peer;        /* to this parent */
 };
+
+/* Records of a call (events.c), if a trace is in force. */
+void coll_record_begin(struct poise_coll *coll, struct coll_call *call);
+void coll_record_end(struct poise_coll *coll, const struct coll_call *call);
+/* The handle's collector is not used any more. */
+void coll_record_forget(struct poise_coll *coll);
+static inline void coll_record_enter(struct poise_coll *coll,
+                                     struct coll_call *call)
+{
+    if (poise_trace_is_on()) {
+        coll_record_begin(coll, call);
+    }
+}
+static inline void coll_record_arrived(struct coll_call *call)
+{
+    if (call->enter) {
+        call->arrived = poise_clock_ticks();
+    }
+}
+static inline void coll_record_released(struct coll_call *call)
+{
+    if (call->enter) {
+        call->released = poise_clock_ticks();
+    }
+}
+/* This rank came last to a cell, and releases those below `top`. */
+static inline void coll_record_last(const struct coll_call *call, int top)
+{
+    if (call->enter) {
+        poise_trace_event(POISE_TRACE_COLL_LAST, call->number, (uint64_t)top, 0,
+                          0);
+    }
+}
+static inline void coll_record_leave(struct poise_coll *coll,
+                                     const struct coll_call *call)
+{
+    if (call->enter) {
+        coll_record_end(coll, call);
+    }
+}
 
 static inline struct coll_entry *coll_entry(const struct poise_coll *coll,
                                             int rank)

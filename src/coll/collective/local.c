@@ -123,11 +123,12 @@ static int barrier(struct poise_coll *coll)
 int coll_local_enter(struct poise_coll *coll, struct coll_call *call,
                      const struct coll_view *mine)
 {
-    poise_trace_emit(poise_trace_current(), POISE_TRACE_COLL_ENTER,
-                     (uint32_t)call->kind, call->number, call->bytes);
+    coll_record_enter(coll, call);
     *coll_view(coll, coll->rank, call->number) = *mine;
     coll_show_record(coll, call);
+    coll_record_arrived(call);
     int code = barrier(coll);
+    coll_record_released(call);
     if (code < 0) {
         coll_fail_here(coll, call, code);
     }
@@ -158,8 +159,7 @@ int coll_local_leave(struct poise_coll *coll, struct coll_call *call,
             }
         }
     }
-    poise_trace_emit(poise_trace_current(), POISE_TRACE_COLL_LEAVE,
-                     (uint32_t)call->kind, call->number, (uint64_t)-call->code);
+    coll_record_leave(coll, call);
     return coll_finish(coll, call);
 }
 
@@ -215,13 +215,11 @@ static void combine_buffers(struct poise_coll *coll,
 int coll_pair(struct poise_coll *coll, struct coll_call *call, const void *in,
               void *out)
 {
-    struct poise_trace_ring *ring = poise_trace_current();
     int me = coll->rank, other = 1 - me;
     bool direct = coll->direct && call->bytes >= COLL_PAIR_BYTES &&
                   call->bytes <= COLL_BLOCK_BYTES;
     const struct coll_record *record = coll_record(coll, other, call->number);
-    poise_trace_emit(ring, POISE_TRACE_COLL_ENTER, (uint32_t)call->kind,
-                     call->number, call->bytes);
+    coll_record_enter(coll, call);
     if (direct) {
         *coll_view(coll, me, call->number) = (struct coll_view){.in = in};
     } else {
@@ -231,11 +229,12 @@ int coll_pair(struct poise_coll *coll, struct coll_call *call, const void *in,
     coll_show_record(coll, call);
     coll_word_set(&coll_entry(coll, me)->shown, (uint32_t)call->number);
     if (__atomic_load_n(&record->number, __ATOMIC_ACQUIRE) == call->number) {
-        poise_trace_emit(ring, POISE_TRACE_COLL_LAST, (uint32_t)call->kind,
-                         call->number, (uint64_t)me);
+        coll_record_last(call, me);
     }
+    coll_record_arrived(call);
     int code = coll_word_wait(&coll->waiter, &coll_entry(coll, other)->shown,
                               (uint32_t)call->number);
+    coll_record_released(call);
     if (code < 0) {
         coll_fail_here(coll, call, code);
     } else {
@@ -246,8 +245,7 @@ int coll_pair(struct poise_coll *coll, struct coll_call *call, const void *in,
     } else if (call->code == 0 && out && call->bytes > 0) {
         combine_buffers(coll, call, out);
     }
-    poise_trace_emit(ring, POISE_TRACE_COLL_LEAVE, (uint32_t)call->kind,
-                     call->number, (uint64_t)-call->code);
+    coll_record_leave(coll, call);
     return coll_finish(coll, call);
 }
 
@@ -306,18 +304,16 @@ static bool is_last(const struct poise_coll *coll, const struct coll_call *call)
 int coll_flat(struct poise_coll *coll, struct coll_call *call, const void *in,
               void *out)
 {
-    struct poise_trace_ring *ring = poise_trace_current();
     int me = coll->rank;
-    poise_trace_emit(ring, POISE_TRACE_COLL_ENTER, (uint32_t)call->kind,
-                     call->number, call->bytes);
+    coll_record_enter(coll, call);
     copy(coll_record(coll, me, call->number)->data, in, call->bytes);
     coll->stats.shared_bytes += call->bytes;
     coll_show_record(coll, call);
     coll_word_set(&coll_entry(coll, me)->shown, (uint32_t)call->number);
-    if (ring && is_last(coll, call)) {
-        poise_trace_emit(ring, POISE_TRACE_COLL_LAST, (uint32_t)call->kind,
-                         call->number, (uint64_t)me);
+    if (call->enter && is_last(coll, call)) {
+        coll_record_last(call, me);
     }
+    coll_record_arrived(call);
     for (int i = 1; i < coll->size && call->code == 0; i++) {
         int rank = me + i < coll->size ? me + i : me + i - coll->size;
         int code = await_record(coll, call, rank);
@@ -327,11 +323,11 @@ int coll_flat(struct poise_coll *coll, struct coll_call *call, const void *in,
             coll_read_record(coll, call, rank);
         }
     }
+    coll_record_released(call);
     if (call->code == 0 && out && call->bytes > 0) {
         fold_records(coll, call, out);
     }
-    poise_trace_emit(ring, POISE_TRACE_COLL_LEAVE, (uint32_t)call->kind,
-                     call->number, (uint64_t)-call->code);
+    coll_record_leave(coll, call);
     return coll_finish(coll, call);
 }
 

@@ -619,11 +619,13 @@ static void read_top(struct poise_coll *coll, struct coll_call *call)
 static void serve_top(struct poise_coll *coll, struct coll_call *call)
 {
     struct coll_record *record = coll_record(coll, coll->rank, call->number);
+    coll_record_arrived(call);
     if (coll->plan.tree->parent[coll->rank] >= 0) {
         exchange_with_parent(coll, call);
     } else if (coll->plan.root_count > 1) {
         exchange_with_roots(coll, call);
     }
+    coll_record_released(call);
     send_down(coll, call);
     record->code = call->code;
     record->culprit = call->culprit;
@@ -701,9 +703,7 @@ int coll_run(struct poise_coll *coll, struct coll_call *call)
 {
     const struct coll_plan *plan = &coll->plan;
     int me = coll->rank, top = plan->top[me];
-    struct poise_trace_ring *ring = poise_trace_current();
-    poise_trace_emit(ring, POISE_TRACE_COLL_ENTER, (uint32_t)call->kind,
-                     call->number, call->bytes);
+    coll_record_enter(coll, call);
     coll_show_record(coll, call);
     if (is_reduction(call) && !combines_here(coll, call)) {
         int code = share(coll, call);
@@ -713,13 +713,14 @@ int coll_run(struct poise_coll *coll, struct coll_call *call)
         }
     }
     if (go_up(coll, call)) {
-        poise_trace_emit(ring, POISE_TRACE_COLL_LAST, (uint32_t)call->kind,
-                         call->number, (uint64_t)top);
+        coll_record_last(call, top);
         coll_word_set(&coll_entry(coll, top)->release, (uint32_t)call->number);
     } else {
+        coll_record_arrived(call);
         int code =
             coll_word_wait(&coll->waiter, &coll_entry(coll, top)->release,
                            (uint32_t)call->number);
+        coll_record_released(call);
         if (code < 0) {
             coll_fail_here(coll, call, code);
         }
@@ -730,7 +731,6 @@ int coll_run(struct poise_coll *coll, struct coll_call *call)
     if (top != me) {
         send_down(coll, call);
     }
-    poise_trace_emit(ring, POISE_TRACE_COLL_LEAVE, (uint32_t)call->kind,
-                     call->number, (uint64_t)-call->code);
+    coll_record_leave(coll, call);
     return coll_finish(coll, call);
 }

@@ -1,0 +1,65 @@
+/*
+ * What a call leaves in a trace: that it began, and how many bytes it is about
+ * (by which one sees where a program hangs), and at its end one record with the
+ * four times of this rank's hop.
+ *
+ * Source: thesis 7.2, 4 (t1 to t4 around a wrapper).
+ */
+#include "internal.h"
+
+#include <stdio.h>
+
+void coll_record_forget(struct poise_coll *coll)
+{
+    if (coll->trace && coll->trace == __atomic_load_n(&poise_trace_in_force,
+                                                      __ATOMIC_RELAXED)) {
+        poise_trace_collector_end(coll->trace, coll->collector);
+    }
+    coll->trace = NULL;
+}
+
+/* Nobody but this rank records here: its handle is used by one thread. */
+static uint32_t hop_of(struct poise_coll *coll)
+{
+    struct poise_trace *trace =
+        __atomic_load_n(&poise_trace_in_force, __ATOMIC_RELAXED);
+    int parent = coll->plan.tree->parent[coll->rank];
+    if (coll->trace != trace || coll->collector_peer != parent) {
+        coll_record_forget(coll);
+        struct poise_trace_place place = {
+            .type = POISE_TRACE_HOP,
+            .rank = coll->rank,
+            .peer = parent,
+        };
+        snprintf(place.name, sizeof place.name, "rank %d of %d", coll->rank,
+                 coll->size);
+        coll->collector = poise_trace_collector(trace, &place);
+        coll->trace = trace;
+        coll->collector_peer = parent;
+    }
+    return coll->collector;
+}
+
+void coll_record_begin(struct poise_coll *coll, struct coll_call *call)
+{
+    call->enter = poise_clock_ticks();
+    call->arrived = call->released = 0;
+    (void)coll;
+    poise_trace_put(poise_trace_ring(), POISE_TRACE_COLL_ENTER, call->number,
+                    call->enter, call->bytes, (uint64_t)call->kind, 0);
+}
+
+void coll_record_end(struct poise_coll *coll, const struct coll_call *call)
+{
+    struct poise_trace_ring *ring = poise_trace_ring();
+    uint64_t now = poise_clock_ticks();
+    /* What did not come to pass took no time. */
+    uint64_t released = call->released ? call->released : now;
+    uint64_t arrived = call->arrived ? call->arrived : released;
+    poise_trace_put(ring, hop_of(coll), call->number, call->enter, arrived,
+                    released, now);
+    if (call->code != 0) {
+        poise_trace_put(ring, POISE_TRACE_COLL_LEAVE, call->number, now,
+                        (uint64_t)-call->code, 0, 0);
+    }
+}

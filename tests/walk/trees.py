@@ -6,6 +6,7 @@ import random
 import socket
 import stat
 import struct
+import subprocess
 
 TEMPORARY = b".poise-making-"
 
@@ -274,3 +275,58 @@ def temporaries(path):
              if name.startswith(TEMPORARY)]
     os.close(root)
     return found
+
+
+def launcher(mpi, ranks):
+    if ranks == 0:
+        return []
+    if mpi == "ompi":
+        root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+        return ["mpirun.openmpi", *root, "--oversubscribe", "-n", str(ranks)]
+    return ["mpirun.mpich", "-n", str(ranks)]
+
+
+def expect(truth, *why):
+    if not truth:
+        raise AssertionError(" ".join(str(w)[:2000] for w in why))
+
+
+def fresh(*paths):
+    for path in paths:
+        subprocess.run(["rm", "-rf", path], check=True)
+
+
+def write(path, text="x", at=None):
+    with open(path, "w", encoding="ascii") as file:
+        file.write(text)
+    if at is not None:
+        os.utime(path, ns=(at, at))
+
+
+def many(path, directories, files):
+    """A tree of small files, some of them linked."""
+    rng = random.Random(7)
+    for d in range(directories):
+        os.makedirs("%s/%d" % (path, d))
+        for f in range(files):
+            write("%s/%d/%d" % (path, d, f), "%d " % f * rng.randrange(300))
+        os.link("%s/%d/0" % (path, d), "%s/linked%d" % (path, d))
+        if d:
+            os.link("%s/0/1" % path, "%s/%d/one" % (path, d))
+
+
+def nothing_half(src, dst):
+    """All that has its final name is whole."""
+    if not os.path.exists(dst):
+        return
+    whole, _ = describe_tree(src)
+    root = os.open(dst, os.O_RDONLY)
+    for where, fd, name, st in each(root):
+        if stat.S_ISREG(st.st_mode) and not any(
+                part.startswith(TEMPORARY) for part in where.split(b"/")):
+            got = describe(fd, name, st)
+            want = whole[where]
+            expect(got["data"] == want["data"] and
+                   got["mode"] == want["mode"] and
+                   got["mtime"] == want["mtime"], where[-90:])
+    os.close(root)

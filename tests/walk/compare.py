@@ -5,7 +5,8 @@ Pairs of random trees with odd names, all types, hard links, attributes and
 differences of each kind are compared by one process with several threads, and
 under both MPIs; what is printed is held against a recursion in Python, and
 where nothing differs against rsync and diff, if they are there. Then what
-cannot be read, and what is deeper than descriptors reach. `poise remove` clears away, and is killed while it does.
+cannot be read, and what is deeper than descriptors reach. `poise remove` clears away. Both are
+killed while they work.
 
 usage: tests/walk/compare.py --poise PATH [--rounds N] [--kills N] [--seed N]
 """
